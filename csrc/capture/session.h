@@ -1,0 +1,49 @@
+/* One capture of this process: start, record, sync, stop. All functions need the GIL (they are
+ * called from csrc/python only) unless they say otherwise. */
+#ifndef CM_CAPTURE_SESSION_H
+#define CM_CAPTURE_SESSION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct cm_session_options {
+    const char *path;          /* the trace to create */
+    bool overwrite;            /* replace an existing file, else it is an error */
+    uint64_t max_size;         /* bytes after which recording ends with one warning; 0 = 2 GiB */
+    uint64_t ring_bytes;       /* size of the ring file; 0 = 16 MiB */
+    const char *ring_dir;      /* NULL: $CUPTIMEM_RING_DIR, /dev/shm, beside the trace, private */
+    const char *const *meta;   /* key, value, key, value, ..., NULL: into the trace's header */
+} cm_session_options;
+
+typedef struct cm_session_counts {
+    uint64_t events, lost_events, lost_stacks, bytes_written, stacks, codes;
+    uint64_t rings, ring_blocks_used, profiler_bytes; /* memory mapped by us */
+} cm_session_counts;
+
+/* Creates ring file and trace and starts the collector; nothing records yet. 0, or -1 with one
+ * clear line in error (what, why, and what to do). */
+int cm_session_start(const cm_session_options *options, char *error, size_t error_size);
+
+/* Turns recording on or off. Off returns after every thread has left its hook. */
+void cm_session_record(bool on);
+
+/* Everything published before the call is in the file when this returns (GIL released inside). */
+int cm_session_sync(void);
+
+/* Recording off, rings drained, end chunk written, ring file removed. *warning: a line to tell the
+ * user, or empty. 0, or -1 when the file could not be finished (it is still readable). */
+int cm_session_stop(char *warning, size_t warning_size);
+
+bool cm_session_active(void);
+cm_session_counts cm_session_get_counts(void);
+
+/* Why the capture ended by itself (disk full, size bound), once; NULL otherwise. The collector sets
+ * it, Python prints it. */
+const char *cm_session_take_warning(void);
+
+/* Called by the collector at each wake-up, on its thread, without the GIL: sources re-scan for
+ * libraries that were loaded later. May be NULL. */
+void cm_session_set_idle_callback(void (*callback)(void));
+
+#endif

@@ -1,0 +1,48 @@
+/* cuptimem._core: the only place where C meets Python objects. */
+#include "module.h"
+
+/* Weak while the parts are being built one by one. */
+#pragma weak cm_py_frames_methods
+#pragma weak cm_py_capture_methods
+#pragma weak cm_py_sources_methods
+#pragma weak cm_py_trace_methods
+#pragma weak cm_py_analysis_methods
+
+PyObject *cm_py_error;
+
+static int module_exec(PyObject *module)
+{
+    PyMethodDef *const parts[] = {cm_py_frames_methods, cm_py_capture_methods, cm_py_sources_methods,
+                                  cm_py_trace_methods, cm_py_analysis_methods};
+
+    cm_py_error = PyErr_NewExceptionWithDoc("cuptimem._core.Error",
+                                            "What was asked could not be done; one line says why.",
+                                            PyExc_RuntimeError, NULL);
+    if (cm_py_error == NULL || PyModule_AddObjectRef(module, "Error", cm_py_error) < 0)
+        return -1;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (parts[i] != NULL && PyModule_AddFunctions(module, parts[i]) < 0)
+            return -1;
+    return 0;
+}
+
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, module_exec},
+#if PY_VERSION_HEX >= 0x030c0000
+    /* One capture per process and hooks that outlive every interpreter: the main one only. */
+    {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
+#endif
+    {0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "cuptimem._core",
+    .m_doc = "The C core of cuptimem: hooks, frames, rings, trace, analysis.",
+    .m_slots = slots,
+};
+
+PyMODINIT_FUNC PyInit__core(void)
+{
+    return PyModuleDef_Init(&definition);
+}

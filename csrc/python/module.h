@@ -1,0 +1,19 @@
+/* Each py_<part>.c gives its functions as one table; module.c joins them into cuptimem._core.
+ * csrc/python is the only folder (besides csrc/frames, which needs CPython's layout) that includes
+ * Python.h. */
+#ifndef CM_PYTHON_MODULE_H
+#define CM_PYTHON_MODULE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+extern PyMethodDef cm_py_frames_methods[];
+extern PyMethodDef cm_py_capture_methods[];
+extern PyMethodDef cm_py_sources_methods[];
+extern PyMethodDef cm_py_trace_methods[];
+extern PyMethodDef cm_py_analysis_methods[];
+
+/* cuptimem._core.Error, a RuntimeError: what was asked could not be done; the message is one line. */
+extern PyObject *cm_py_error;
+
+#endif

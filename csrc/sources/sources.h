@@ -1,0 +1,36 @@
+/* Where events come from. Each source patches relocation slots of PyTorch's libraries (slots.h) and
+ * puts what it sees on the calling thread's ring (../capture/thread.h). */
+#ifndef CM_SOURCES_SOURCES_H
+#define CM_SOURCES_SOURCES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Patches every slot that is there now. Returns the number of slots newly patched. Any thread; no
+ * GIL needed. Safe while other threads allocate. */
+int cm_sources_install(void);
+
+/* Restores every slot that still holds ours. Any thread. Code and originals stay valid for ever:
+ * a thread inside a hook simply finishes. */
+void cm_sources_remove(void);
+
+/* Patches libraries that were loaded since the last call; costs nanoseconds when there are none.
+ * The collector's idle callback. */
+void cm_sources_rescan(void);
+
+/* One row per (symbol, library): for `cuptimem doctor` and the trace's environment. */
+typedef struct cm_slot_row {
+    const char *source;  /* "allocator", "autograd" */
+    const char *symbol;  /* mangled */
+    const char *meaning; /* short: "CPU allocation" */
+    char library[64];
+    int patched;         /* slots that hold our hook now */
+} cm_slot_row;
+size_t cm_sources_rows(cm_slot_row *rows, size_t capacity);
+
+/* Offsets inside torch::autograd::Node, found by calibration (py_sources.c). -1: unknown, node runs
+ * and node frees are then not recorded. */
+void cm_autograd_set_offsets(long sequence_nr, long thread_id);
+
+#endif

@@ -1,0 +1,69 @@
+/* A trace, read once from front to back. The file is hostile until proved otherwise: every length
+ * is checked against what is there, and no allocation is sized by an unchecked number.
+ *
+ * Memory: the definitions (strings, codes, stacks, names) and one chunk. */
+#ifndef CM_TRACE_READER_H
+#define CM_TRACE_READER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../capture/event.h"
+
+typedef struct cm_reader cm_reader;
+
+typedef struct cm_record {
+    cm_event event;
+    uint32_t thread;   /* capture's thread number */
+    uint64_t time_ns;  /* nanoseconds since the first anchor of the trace; may step back a little */
+} cm_record;
+
+typedef enum cm_reader_state {
+    CM_TRACE_COMPLETE = 0,  /* it has its end chunk */
+    CM_TRACE_RECORDING = 1, /* its process is still alive: whole chunks so far */
+    CM_TRACE_RECOVERED = 2, /* no end chunk, but the ring file was there: nothing published is lost */
+    CM_TRACE_CUT = 3        /* no end chunk and no ring file, or the file is damaged behind the last
+                               whole chunk: its tail is missing */
+} cm_reader_state;
+
+/* NULL with one line in error: unreadable, foreign, newer major, corrupt header. */
+cm_reader *cm_reader_open(const char *path, char *error, size_t error_size);
+void cm_reader_close(cm_reader *reader);
+
+/* 1: *record filled; 0: end; -1: damaged definitions or events inside a chunk whose checksum is
+ * right (error text by cm_reader_error). The state is final once this has returned 0 or -1. */
+int cm_reader_next(cm_reader *reader, cm_record *record);
+const char *cm_reader_error(const cm_reader *reader);
+cm_reader_state cm_reader_get_state(const cm_reader *reader);
+const char *cm_reader_end_reason(const cm_reader *reader); /* "" unless the end chunk gives one */
+/* Share of the file consumed, 0..1, for progress. */
+double cm_reader_progress(const cm_reader *reader);
+
+/* Meta of the header and of later META chunks; NULL if absent. Key order is file order. */
+const char *cm_reader_meta(const cm_reader *reader, const char *key);
+size_t cm_reader_meta_count(const cm_reader *reader);
+void cm_reader_meta_at(const cm_reader *reader, size_t i, const char **key, const char **value);
+
+/* Totals said by the trace: END chunk where there is one, else the sum of LOST events so far. */
+uint64_t cm_reader_lost_events(const cm_reader *reader);
+uint64_t cm_reader_lost_stacks(const cm_reader *reader);
+
+/* Definitions read so far. Ids that do not exist give NULL / zeros, never a crash. Strings are
+ * valid as long as the reader. */
+typedef struct cm_frame {
+    const char *file, *function;  /* function is the qualified name */
+    int line, end_line, column, end_column; /* 1-based lines; columns 0-based UTF-8 bytes; -1 unknown */
+    int first_line;               /* of the function */
+    uint32_t code;                /* code id */
+    uint64_t module;              /* address of the nn.Module whose call this frame is, else 0 */
+    const char *module_class;     /* its class, else NULL */
+    bool truncated;               /* stands for outer frames that were not kept */
+} cm_frame;
+uint32_t cm_reader_stack_count(const cm_reader *reader); /* ids are CM_STACK_FIRST .. count-1+FIRST */
+uint32_t cm_reader_stack_parent(const cm_reader *reader, uint32_t stack);
+/* The innermost frame of a stack; false for reserved and unknown ids. */
+bool cm_reader_stack_frame(const cm_reader *reader, uint32_t stack, cm_frame *out);
+const char *cm_reader_name(const cm_reader *reader, uint32_t name);
+
+#endif

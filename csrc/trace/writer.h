@@ -1,0 +1,23 @@
+/* The file itself: whole chunks, appended. Every function returns 0 or a negative errno; after a
+ * failure the file ends at the last whole chunk (a partly written one is cut off). */
+#ifndef CM_TRACE_WRITER_H
+#define CM_TRACE_WRITER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct cm_writer cm_writer;
+
+/* Creates the file (O_EXCL unless overwrite), writes the header. *out is set on success only. */
+int cm_writer_create(const char *path, bool overwrite, cm_writer **out);
+/* Opens an existing trace to append to it (recovery); cuts a partial last chunk off. */
+int cm_writer_append_to(const char *path, cm_writer **out);
+int cm_writer_meta(cm_writer *writer, const char *const *pairs); /* key, value, ..., NULL */
+int cm_writer_chunk(cm_writer *writer, const void *bytes, size_t length); /* from cm_batch_finish */
+int cm_writer_end(cm_writer *writer, uint64_t events, uint64_t lost_events, uint64_t lost_stacks,
+                  const char *reason);
+uint64_t cm_writer_size(const cm_writer *writer);
+int cm_writer_close(cm_writer *writer); /* frees it in any case; NULL is fine */
+
+#endif

@@ -1,0 +1,1 @@
+"""cuptimem: the memory profiler for PyTorch."""

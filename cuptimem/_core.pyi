@@ -1,0 +1,57 @@
+"""The C core. Everything here is for the rest of cuptimem, not for users."""
+
+from collections.abc import Callable
+from typing import Any
+
+class Error(RuntimeError): ...
+
+# frames (csrc/python/py_frames.c)
+def frames_init() -> str | None: ...  # None: stacks work; else why not
+def frames_hide(prefix: str) -> None: ...  # files under this path never show in a stack
+def frames_barrier(code: object) -> None: ...  # this code's frame and all outside it never show
+def frames_module_call(code: object | None) -> None: ...  # Module._wrapped_call_impl.__code__
+
+# capture (csrc/python/py_capture.c)
+def capture_start(
+    path: str,
+    meta: dict[str, str],
+    *,
+    overwrite: bool = False,
+    max_size: int = 0,
+    ring_bytes: int = 0,
+    ring_dir: str | None = None,
+) -> None: ...
+def capture_record(on: bool) -> None: ...
+def capture_sync() -> None: ...
+def capture_stop() -> str: ...  # a warning for the user, or ""
+def capture_active() -> bool: ...
+def capture_counts() -> dict[str, int]: ...
+def capture_warning() -> str | None: ...  # why recording ended by itself, once
+def capture_fork_pause() -> None: ...  # before os.fork: no thread of ours is left running
+def capture_fork_resume() -> None: ...
+def tick(kind: int, obj: object) -> None: ...  # cm_tick_kind
+def mark(kind: int, argument: int = 0) -> None: ...  # cm_mark_kind
+def object_new(kind: int, obj: object, before_start: bool = False) -> None: ...  # cm_object_kind
+def seed(address: int, size: int, device_type: int, device_index: int) -> None: ...
+
+# sources (csrc/python/py_sources.c)
+def sources_install() -> int: ...
+def sources_remove() -> None: ...
+def sources_rows() -> list[tuple[str, str, str, str, int]]: ...  # source, symbol, meaning, library, slots
+def autograd_calibrate(nodes: list[tuple[int, int]]) -> str | None: ...  # (PyObject address, _sequence_nr())
+
+# trace (csrc/python/py_trace.c)
+def trace_meta(path: str) -> dict[str, str]: ...
+def trace_dump(path: str, limit: int = 0) -> list[tuple[Any, ...]]: ...
+def trace_write_synthetic(path: str, events: int, seed: int = 0) -> dict[str, int]: ...
+
+# analysis (csrc/python/py_analysis.c)
+def analyze(
+    path: str,
+    *,
+    window: int = 0,
+    step: int = -1,
+    points: int = 0,
+    progress: Callable[[float], bool] | None = None,
+) -> dict[str, Any]: ...
+def extract(source: str, target: str, window: int) -> None: ...
