@@ -142,12 +142,22 @@ def text(value: str | bytes) -> bytes:
     return varint(len(data)) + data
 
 
+def crc_table() -> list[int]:
+    table = []
+    for crc in range(256):
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+        table.append(crc)
+    return table
+
+
+CRC_TABLE = crc_table()
+
+
 def crc32c(data: bytes) -> int:
     crc = 0xFFFFFFFF
     for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+        crc = crc >> 8 ^ CRC_TABLE[(crc ^ byte) & 0xFF]
     return crc ^ 0xFFFFFFFF
 
 
