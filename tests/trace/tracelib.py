@@ -260,7 +260,9 @@ class Batch:
         self.lib.cm_batch_free(self.handle)
 
 
-def one_batch(lib: Any, events: Sequence[Event], definitions: bytes = b"", anchor: tuple[int, int, int] = (0, 0, 0)) -> bytes:
+def one_batch(
+    lib: Any, events: Sequence[Event], definitions: bytes = b"", anchor: tuple[int, int, int] = (0, 0, 0)
+) -> bytes:
     batch = Batch(lib)
     batch.begin(*anchor)
     batch.define(definitions)
