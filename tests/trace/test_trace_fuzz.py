@@ -47,7 +47,7 @@ def run(program: Path, *arguments: object, memory: int | None = None) -> str:
             resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 
     done = subprocess.run(
-        [str(program), *map(str, arguments)], capture_output=True, text=True, timeout=120, preexec_fn=limit
+        [str(program), *map(str, arguments)], check=False, capture_output=True, text=True, timeout=120, preexec_fn=limit
     )
     assert done.returncode == 0, f"exit {done.returncode}\n{done.stdout}{done.stderr}"
     return done.stdout

@@ -192,7 +192,7 @@ def test_fields_of_the_batch(lib: Any) -> None:
     batch.log(129)
     data = batch.finish()
     batch.close()
-    [(offset, kind, payload)] = chunks_of(b"\0" * 16 + data)
+    [(_, kind, payload)] = chunks_of(b"\0" * 16 + data)
     assert kind == 2
     words = b"".join(n.to_bytes(8, "little") for n in (1, 2, 3))
     assert payload == words + b"\x03abc" + b"\0\0" + b"\x02" + b"\x07\xac\x02" + b"\xff\xff\x3f\x01" + b"\x81\x01"
