@@ -221,7 +221,7 @@ static PyObject *capture_in_foreign_thread(PyObject *module, PyObject *unused)
 
 /* hold_gil() keeps the GIL in a C loop until a capture_while_gil_is_held(n) of another thread is
  * through (True), or 10 s have passed (False: the captures waited for the GIL). */
-static volatile int gil_is_held, captures_done;
+static _Atomic int gil_is_held, captures_done;
 
 static PyObject *hold_gil(PyObject *module, PyObject *unused)
 {

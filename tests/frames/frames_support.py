@@ -11,7 +11,7 @@ import sys
 import sysconfig
 import tempfile
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -26,7 +26,7 @@ STACK_NONE, STACK_LOST, STACK_FIRST = 0, 1, 2
 TRUNCATED, FOLDED = 1, 2
 
 
-@lru_cache(maxsize=None)
+@cache
 def build(name: str = "frames_testing", *defines: str) -> ModuleType:
     """The extension module, compiled for this interpreter with these -D options. One per process and name."""
     sources = [
@@ -99,7 +99,7 @@ class Log:
         self._data, self._at = data, 0
         while self._at < len(data):
             self._record()
-        self.resolve = lru_cache(maxsize=None)(self._resolve)
+        self.resolve = cache(self._resolve)
 
     def _varint(self) -> int:
         value = shift = 0
