@@ -4,7 +4,8 @@ To run them with sanitizers (from the root; Python itself is not instrumented):
 
     export ASAN_OPTIONS=detect_leaks=0
     CUPTIMEM_TEST_CFLAGS="-fsanitize=address,undefined -fno-sanitize-recover=undefined" \
-        LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)" python -m pytest tests/frames
+        LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)" \
+        python -m pytest tests/frames
     CUPTIMEM_TEST_CFLAGS=-fsanitize=thread LD_PRELOAD=$(gcc -print-file-name=libtsan.so) \
         python -m pytest tests/frames/test_frames_threads.py
 """
