@@ -1,4 +1,5 @@
 /* The collector's thread and its rounds. What happens to one ring is in lanes.c. */
+#define _GNU_SOURCE
 #include "collector.h"
 
 #include <errno.h>
@@ -52,7 +53,7 @@ static struct {
     int32_t tid;
     bool running;
     _Atomic uint32_t quit;
-    _Atomic uint32_t wake; /* futex: 1 = there is something to do */
+    _Atomic uint32_t wake;            /* futex: 1 = there is something to do */
     _Atomic uint32_t asked, answered; /* futex answered: sync requests */
     _Atomic bool failed;
     bool ended; /* the end chunk is written */
@@ -68,7 +69,8 @@ static struct {
     _Atomic uint64_t events, bytes, seen_lost_stacks;
 } collector;
 
-static long futex(_Atomic uint32_t *word, int operation, uint32_t value, const struct timespec *wait)
+static long futex(_Atomic uint32_t *word, int operation, uint32_t value,
+                  const struct timespec *wait)
 {
     return syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, wait, NULL, 0);
 }
@@ -192,7 +194,8 @@ static bool write_chunk(uint64_t log_end)
     if (fits && cm_merge_run(&collector.merge, collector.batch, CHUNK_EVENTS) < 0)
         fits = false;
     for (uint32_t i = 0; fits && i < collector.own_count; i++)
-        fits = cm_batch_add_event(collector.batch, collector.own[i].thread, &collector.own[i].event);
+        fits =
+            cm_batch_add_event(collector.batch, collector.own[i].thread, &collector.own[i].event);
     fits = fits && cm_lanes_cover(collector.batch);
     cm_batch_set_log_position(collector.batch, log_end);
     if (!fits || !cm_batch_finish(collector.batch, &bytes, &length)) {
@@ -301,8 +304,8 @@ static bool is_due(uint64_t now, uint64_t pending, uint64_t log_pending)
 
 typedef enum urgency {
     WHEN_DUE,
-    NOW,        /* all that is older than now */
-    REGARDLESS  /* also what claims to be younger: nobody records any more */
+    NOW,       /* all that is older than now */
+    REGARDLESS /* also what claims to be younger: nobody records any more */
 } urgency;
 
 /* Takes what is older than the clock read at first: an event that another thread's event depends on
@@ -513,8 +516,8 @@ int cm_collector_finish(void)
         told = cm_lanes_tell_losses(tell_losses_of);
         collect(REGARDLESS);
     } while (!told && !cm_collector_failed());
-    int status = cm_collector_failed() ? write_end(collector.warning, cm_lanes_pending())
-                                       : write_end("", 0);
+    int status =
+        cm_collector_failed() ? write_end(collector.warning, cm_lanes_pending()) : write_end("", 0);
     cm_batch_free(collector.batch);
     free(collector.merge.heap);
     collector.batch = NULL;

@@ -263,9 +263,8 @@ static bool is_gone(uint32_t slot)
     int32_t tid = atomic_load_explicit(&cm_threads_at(slot)->tid, memory_order_relaxed);
     uint32_t at = (uint32_t)tid % TIDS;
 
-    while (lanes.by_tid[at] != 0 &&
-           atomic_load_explicit(&cm_threads_at(lanes.by_tid[at] - 1u)->tid,
-                                memory_order_relaxed) != tid)
+    while (lanes.by_tid[at] != 0 && atomic_load_explicit(&cm_threads_at(lanes.by_tid[at] - 1u)->tid,
+                                                         memory_order_relaxed) != tid)
         at = (at + 1) % TIDS;
     if (lanes.by_tid[at] != 0 && lanes.by_tid[at] != slot + 1)
         return true;

@@ -1,4 +1,5 @@
-/* Many rings become one sequence, by time. Shared by the collector and by the recovery of orphans. */
+/* Many rings become one sequence, by time. Shared by the collector and by the recovery of orphans.
+ */
 #ifndef CM_CAPTURE_MERGE_H
 #define CM_CAPTURE_MERGE_H
 

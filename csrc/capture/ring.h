@@ -49,8 +49,8 @@ typedef struct cm_ring_header {
     uint64_t id, total_bytes;
     uint64_t table_offset, log_offset, log_bytes, blocks_offset;
     _Atomic uint64_t alive_ns; /* wall clock, now and then: a mapped write leaves no mtime */
-    _Alignas(64) _Atomic uint64_t log_head; /* bytes of definitions published */
-    _Alignas(64) _Atomic uint64_t log_tail; /* ... and written to the trace */
+    _Alignas(64) _Atomic uint64_t log_head;     /* bytes of definitions published */
+    _Alignas(64) _Atomic uint64_t log_tail;     /* ... and written to the trace */
     _Alignas(64) _Atomic uint64_t unowned_lost; /* events of threads that found no ring */
     _Alignas(64) cm_ring_totals totals[2];
     char trace_path[CM_RING_PATH_MAX]; /* absolute */
@@ -78,7 +78,8 @@ _Static_assert(sizeof(cm_ring_totals) == 64 && sizeof(cm_ring) == 128, "file lay
 _Static_assert(sizeof(cm_block) == CM_BLOCK_BYTES, "file layout");
 
 /* Indices that any thread takes and gives back, lock-free. The high half of top is a tag that grows
- * with every change, so that a compare-and-swap cannot mistake a returned index for the same list. */
+ * with every change, so that a compare-and-swap cannot mistake a returned index for the same list.
+ */
 typedef struct cm_freelist {
     _Atomic uint64_t top;   /* tag << 32 | index + 1 */
     _Atomic uint32_t fresh; /* indices from here on were never taken */
@@ -92,10 +93,10 @@ void cm_freelist_give(cm_freelist *list, uint32_t index);
 
 typedef enum cm_place {
     CM_PLACE_NONE = 0,
-    CM_PLACE_CHOSEN,  /* ring_dir or $CUPTIMEM_RING_DIR */
-    CM_PLACE_SHARED,  /* /dev/shm */
-    CM_PLACE_BESIDE,  /* the trace's folder */
-    CM_PLACE_PRIVATE  /* no file: nothing survives a kill */
+    CM_PLACE_CHOSEN, /* ring_dir or $CUPTIMEM_RING_DIR */
+    CM_PLACE_SHARED, /* /dev/shm */
+    CM_PLACE_BESIDE, /* the trace's folder */
+    CM_PLACE_PRIVATE /* no file: nothing survives a kill */
 } cm_place;
 
 /* The mapped ring of the running capture. Written by start and stop while nothing records. */
@@ -133,8 +134,8 @@ static inline cm_block *cm_space_block(uint32_t index_plus_one)
 int cm_space_create(const char *trace_path, const char *ring_dir, uint64_t bytes, char *note,
                     size_t note_size);
 
-/* Lets go of the ring; removes the file if asked. Nothing may use the ring any more, or it must stay
- * mapped (unmap = false) for a thread that never left its hook. */
+/* Lets go of the ring; removes the file if asked. Nothing may use the ring any more, or it must
+ * stay mapped (unmap = false) for a thread that never left its hook. */
 void cm_space_destroy(bool unlink_file, bool unmap);
 
 /* In a forked child: lets go of the parent's ring without touching it. */

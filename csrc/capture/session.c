@@ -24,7 +24,8 @@ static struct {
     pthread_mutex_t mutex; /* taken without the GIL: its holder may wait for the collector */
     bool active;
     pid_t pid;
-    uint32_t number; /* of the capture; never restarts, so that no thread mistakes one for another */
+    uint32_t
+        number; /* of the capture; never restarts, so that no thread mistakes one for another */
     cm_writer *_Atomic writer;
     cm_session_counts last; /* of the capture that was stopped */
     char note[512];
@@ -116,9 +117,9 @@ static int write_meta(cm_writer *writer, const char *const *meta)
     const char **pairs = calloc(count + 7, sizeof *pairs);
     if (pairs == NULL)
         return -ENOMEM;
-    snprintf(id, sizeof id, "%016llx", (unsigned long long)header->id);
-    const char *const own[] = {"ring.path", cm_the_space.path, "ring.id",   id,
-                               "ring.place", cm_place_name(cm_the_space.place)};
+    snprintf(id, sizeof id, "0x%016llx", (unsigned long long)header->id);
+    const char *const own[] = {"ring.path", cm_the_space.path, "ring.id",
+                               id,          "ring.place",      cm_place_name(cm_the_space.place)};
     if (count > 0)
         memcpy(pairs, meta, count * sizeof *pairs);
     memcpy(pairs + count, own, sizeof own);
@@ -165,7 +166,8 @@ static int begin_recording(const cm_session_options *options, const char *path, 
     int status = cm_space_create(path, options->ring_dir, options->ring_bytes, session.note,
                                  sizeof session.note);
     if (status < 0)
-        return refuse(error, error_size, "no memory for the rings: %s (give ring_bytes from %d to %d)",
+        return refuse(error, error_size,
+                      "no memory for the rings: %s (give ring_bytes from %d to %d)",
                       strerror(-status), CM_RING_BYTES_MIN, CM_RING_BYTES_MAX);
     session.note_taken = session.note[0] == '\0';
     session.failure_taken = false;
@@ -202,8 +204,8 @@ int cm_session_start(const cm_session_options *options, char *error, size_t erro
     if (session.active)
         status = refuse(error, error_size, "a capture is already running in this process");
     else if (!make_absolute(options->path, path, sizeof path))
-        status = refuse(error, error_size, "the path of the trace is too long: %.200s",
-                        options->path);
+        status =
+            refuse(error, error_size, "the path of the trace is too long: %.200s", options->path);
     else if (cm_threads_init() < 0)
         status = refuse(error, error_size, "no memory for the threads' states");
     else if (!cm_threads_wait_until_left(LEAVE_MS))
@@ -272,15 +274,18 @@ bool cm_session_active(void)
 static cm_session_counts count(void)
 {
     cm_collector_counts c = cm_collector_get_counts();
+    cm_frames_counts f = cm_frames_get_counts();
     return (cm_session_counts){
         .events = c.events,
         .lost_events = c.lost_events,
         .lost_stacks = c.lost_stacks,
         .bytes_written = c.bytes_written,
+        .stacks = f.stacks,
+        .codes = f.codes,
         .rings = c.rings,
         .ring_blocks_used = atomic_load(&cm_the_space.used),
-        .profiler_bytes =
-            c.memory + cm_the_space.bytes + cm_the_space.tables_bytes + cm_threads_bytes(),
+        .profiler_bytes = c.memory + f.mapped_bytes + cm_the_space.bytes +
+                          cm_the_space.tables_bytes + cm_threads_bytes(),
     };
 }
 

@@ -76,8 +76,7 @@ void cm_threads_set_recording(uint32_t capture)
 
 bool cm_threads_barrier(void)
 {
-    return pool.has_barrier &&
-           syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
+    return pool.has_barrier && syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
 }
 
 static bool anybody_inside(void)
@@ -173,13 +172,15 @@ static cm_thread *claim_hook(int32_t tid)
     cm_thread *t = cm_threads_at(index - 1);
     t->slot = index - 1;
     atomic_store_explicit(&t->tid, tid, memory_order_relaxed);
-    /* Before it is seen as live: of two states with one thread id the collector buries the older. */
+    /* Before it is seen as live: of two states with one thread id the collector buries the older.
+     */
     renew_hook(t);
     atomic_store_explicit(&t->state, CM_THREAD_LIVE, memory_order_release);
 
     uint32_t high = atomic_load_explicit(&pool.high, memory_order_relaxed);
-    while (high < index && !atomic_compare_exchange_weak_explicit(
-                               &pool.high, &high, index, memory_order_release, memory_order_relaxed))
+    while (high < index &&
+           !atomic_compare_exchange_weak_explicit(&pool.high, &high, index, memory_order_release,
+                                                  memory_order_relaxed))
         ;
     if (atomic_fetch_add_explicit(&pool.in_use, 1, memory_order_relaxed) >= CM_RING_COUNT / 2)
         cm_collector_wake_hook(); /* it looks for threads that have ended */
@@ -252,10 +253,8 @@ static void announce_hook(cm_thread *t)
 
 static void confess_hook(cm_thread *t, cm_ring *ring, uint64_t lost)
 {
-    *t->next = (cm_event){.time = cm_clock_now(),
-                          .size = (int64_t)lost,
-                          .kind = CM_EV_LOST,
-                          .device_index = -1};
+    *t->next = (cm_event){
+        .time = cm_clock_now(), .size = (int64_t)lost, .kind = CM_EV_LOST, .device_index = -1};
     /* A reader of the file after a kill compares lost_at with head: told already, or not. */
     atomic_store_explicit(&ring->lost_at, t->position + 1, memory_order_relaxed);
     cm_commit_hook(t);

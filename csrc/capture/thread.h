@@ -10,12 +10,14 @@
  *     }
  *
  * Every function here runs on the calling thread inside a hook: the GIL and the allocator's mutex
- * may or may not be held, so nothing here takes a lock, calls malloc, or waits for the collector. */
+ * may or may not be held, so nothing here takes a lock, calls malloc, or waits for the collector.
+ */
 #ifndef CM_CAPTURE_THREAD_H
 #define CM_CAPTURE_THREAD_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "../frames/walk.h"
@@ -36,13 +38,13 @@ static inline bool cm_is_recording(void)
 typedef struct cm_thread {
     _Atomic uint32_t busy; /* inside a hook */
     _Atomic uint32_t generation;
-    cm_event *next;           /* where the next event goes ... */
-    _Atomic uintptr_t limit;  /* ... if below; 0: the thread has no block */
-    uint64_t position;        /* events published */
-    _Atomic uint64_t *head;   /* where it is published */
-    uint32_t slot;            /* number of this state and of its ring */
-    uint32_t block, serial;   /* current block + 1, blocks taken */
-    bool announced, used;     /* CM_EV_THREAD is out; the walk memory is not fresh */
+    cm_event *next;                        /* where the next event goes ... */
+    _Atomic uintptr_t limit;               /* ... if below; 0: the thread has no block */
+    uint64_t position;                     /* events published */
+    _Atomic uint64_t *head;                /* where it is published */
+    uint32_t slot;                         /* number of this state and of its ring */
+    uint32_t block, serial;                /* current block + 1, blocks taken */
+    bool announced, used;                  /* CM_EV_THREAD is out; the walk memory is not fresh */
     _Alignas(64) _Atomic uint32_t restart; /* a block that no link leads to + 1 */
     _Atomic uint32_t state;                /* cm_thread_state */
     _Atomic int32_t tid;
@@ -85,8 +87,8 @@ static inline cm_thread *cm_enter_hook(void)
 
 static inline cm_event *cm_reserve_hook(cm_thread *t)
 {
-    if (__builtin_expect(
-            (uintptr_t)t->next < atomic_load_explicit(&t->limit, memory_order_relaxed), 1))
+    if (__builtin_expect((uintptr_t)t->next < atomic_load_explicit(&t->limit, memory_order_relaxed),
+                         1))
         return t->next;
     return cm_reserve_slow_hook(t);
 }
