@@ -1,0 +1,74 @@
+"""The stress program and what its verifier says."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+WARNINGS = ["-Wall", "-Wextra", "-Wno-missing-field-initializers", "-Wno-unused-parameter", "-Werror"]
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What the real reader found in a trace of the stress program (see verify.c)."""
+
+    state: int
+    events: int
+    told: int
+    producers: int
+    names_lost: int
+    early_frees: int
+
+
+# Runs a Python program in a child process (conftest.py).
+Program = Callable[..., "subprocess.CompletedProcess[str]"]
+
+COMPLETE, RECORDING, RECOVERED, CUT = range(4)
+
+
+@dataclass(frozen=True)
+class Stress:
+    program: Path
+    folder: Path
+    rings: Path
+
+    def start(self, *words: object, **environment: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [str(self.program), *map(str, words)],
+            env={**os.environ, "STRESS_RING_DIR": str(self.rings), **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+        )
+
+    def run(self, *words: object, **environment: str) -> list[int]:
+        """The numbers that this mode prints."""
+        process = self.start(*words, **environment)
+        out, err = process.communicate(timeout=120)
+        assert (process.returncode, err) == (0, ""), f"{words}: {process.returncode} {out}{err}"
+        return [int(word) for word in out.split()]
+
+    def verify(self, path: Path) -> Verified:
+        return Verified(*self.run("verify", path))
+
+
+# Where killpoints.c steps in.
+WRAPPED = [
+    "cm_writer_create", "cm_writer_meta", "cm_writer_chunk", "cm_writer_end", "cm_writer_close", "cm_frames_begin",
+    "cm_space_give_block", "cm_threads_high",
+]  # fmt: skip
+
+
+def compile_stress(target: Path, *flags: str) -> Path:
+    sources = [*HERE.glob("*.c"), *(ROOT / "csrc/capture").glob("*.c")]
+    sources += [path for path in (ROOT / "csrc/trace").glob("*.c") if path.name != "synthetic.c"]
+    wrap = [f"-Wl,--wrap={name}" for name in WRAPPED]
+    command = ["gcc", "-std=gnu11", "-g", "-O2", "-fno-strict-aliasing", *WARNINGS, *flags]
+    subprocess.run([*command, *map(str, sorted(sources)), "-o", str(target), "-lpthread", *wrap], check=True)
+    return target
