@@ -1,11 +1,39 @@
-/* Reading integers from bytes that may be anything: every step checks what is left, and the first
- * thing that is wrong makes `bad` stick. */
+/* The integers of format.h. Putting: into room that the caller has made (a varint takes at most 10
+ * bytes); returns what is behind. Reading: from bytes that may be anything, so every step checks
+ * what is left, and the first thing that is wrong makes `bad` stick. */
 #ifndef CM_TRACE_BYTES_H
 #define CM_TRACE_BYTES_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
+
+static inline uint8_t *cm_put_varint(uint8_t *p, uint64_t value)
+{
+    while (value >= 0x80) {
+        *p++ = (uint8_t)value | 0x80;
+        value >>= 7;
+    }
+    *p++ = (uint8_t)value;
+    return p;
+}
+
+static inline uint8_t *cm_put_fixed(uint8_t *p, uint64_t value, int bytes)
+{
+    for (int i = 0; i < bytes; i++)
+        *p++ = (uint8_t)(value >> 8 * i);
+    return p;
+}
+
+/* A varint length and that many bytes. */
+static inline uint8_t *cm_put_bytes(uint8_t *p, const void *bytes, size_t length)
+{
+    p = cm_put_varint(p, length);
+    if (length > 0)
+        memcpy(p, bytes, length);
+    return p + length;
+}
 
 typedef struct cm_cursor {
     const uint8_t *at, *end;

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "bytes.h"
 #include "codec.h"
 #include "crc32c.h"
 #include "format.h"
@@ -50,26 +51,9 @@ static inline bool reserve(buffer *b, size_t more)
     return __builtin_expect(b->capacity - b->length >= more, 1) || grow(b, more);
 }
 
-static inline uint8_t *put_varint(uint8_t *p, uint64_t value)
-{
-    while (value >= 0x80) {
-        *p++ = (uint8_t)value | 0x80;
-        value >>= 7;
-    }
-    *p++ = (uint8_t)value;
-    return p;
-}
-
 static inline uint8_t *put_svarint(uint8_t *p, int64_t value)
 {
-    return put_varint(p, codec_zigzag(value));
-}
-
-static uint8_t *put_fixed(uint8_t *p, uint64_t value, int bytes)
-{
-    for (int i = 0; i < bytes; i++)
-        *p++ = (uint8_t)(value >> 8 * i);
-    return p;
+    return cm_put_varint(p, codec_zigzag(value));
 }
 
 /* --- fields -------------------------------------------------------------------------------- */
@@ -94,7 +78,7 @@ static inline uint8_t *put_time(codec_model *model, uint8_t *p, uint64_t ticks)
 
 static inline uint8_t *put_attributes(uint8_t *p, uint32_t attributes)
 {
-    return put_fixed(p, attributes, 3);
+    return cm_put_fixed(p, attributes, 3);
 }
 
 static inline uint8_t *put_stack(uint8_t *p, uint32_t stack, uint32_t predicted)
@@ -106,8 +90,8 @@ static inline uint8_t *put_stack(uint8_t *p, uint32_t stack, uint32_t predicted)
 static inline uint8_t *put_size(uint8_t *p, int64_t size)
 {
     if (size % 64 == 0)
-        return put_varint(p, codec_zigzag(size / 64) << 1 | 1);
-    return put_varint(p, codec_zigzag(size) << 1);
+        return cm_put_varint(p, codec_zigzag(size / 64) << 1 | 1);
+    return cm_put_varint(p, codec_zigzag(size) << 1);
 }
 
 static inline bool size_fits(int64_t size)
@@ -165,7 +149,7 @@ static inline uint8_t *put_alloc(cm_batch *batch, uint8_t *p, const cm_event *ev
         bits |= ALLOC_AGAIN;
     } else if (recall(f->free, model->frees, model->first_free, &age)) {
         bits |= ALLOC_REUSED;
-        p = put_varint(p, age);
+        p = cm_put_varint(p, age);
     } else {
         int64_t delta = (int64_t)(event->address - model->last_alloc);
         bits |= delta % 64 == 0 ? ALLOC_DELTA : ALLOC_DELTA_RAW;
@@ -197,7 +181,7 @@ static inline uint8_t *put_free(cm_batch *batch, uint8_t *p, const cm_event *eve
     } else if (recall(f->alloc, model->allocs, model->first_alloc, &age)) {
         const codec_block *block = &model->alloc_ring[(model->allocs - 1 - age) % CODEC_RING];
         bits |= FREE_AGE;
-        p = put_varint(p, age);
+        p = cm_put_varint(p, age);
         predicted = codec_predict_free(model, block->attributes);
         size = block->size;
     } else {
@@ -292,7 +276,7 @@ static inline uint8_t *put_node_run(cm_batch *batch, uint8_t *p, const cm_event 
                         &thread->run_thread[event->address == CM_NODE_NO_SEQUENCE]);
     if (event->stack != codec_predict_name(model)) {
         bits |= NODE_NAME;
-        p = put_varint(p, event->stack);
+        p = cm_put_varint(p, event->stack);
     }
     codec_learn_name(model, event->stack);
     if (attributes != thread->run_attributes) {
@@ -386,7 +370,7 @@ static inline uint8_t *put_thread(codec_model *model, uint8_t *p, uint32_t threa
         *p++ = TAG_THREAD | THREAD_PREVIOUS;
     } else {
         *p++ = TAG_THREAD;
-        p = put_varint(p, thread);
+        p = cm_put_varint(p, thread);
     }
     codec_switch_thread(model, thread);
     return p;
@@ -527,7 +511,7 @@ bool cm_batch_add_cover(cm_batch *batch, uint32_t ring, uint64_t position)
         !reserve(&batch->cover_bytes, 20))
         return false;
     uint8_t *p = batch->cover_bytes.bytes + batch->cover_bytes.length;
-    p = put_varint(put_varint(p, ring), position);
+    p = cm_put_varint(cm_put_varint(p, ring), position);
     batch->cover_bytes.length = (size_t)(p - batch->cover_bytes.bytes);
     batch->covers++;
     return true;
@@ -536,13 +520,6 @@ bool cm_batch_add_cover(cm_batch *batch, uint32_t ring, uint64_t position)
 void cm_batch_set_log_position(cm_batch *batch, uint64_t position)
 {
     batch->log_position = position;
-}
-
-static uint8_t *put_bytes(uint8_t *p, const buffer *b)
-{
-    if (b->length > 0)
-        memcpy(p, b->bytes, b->length);
-    return p + b->length;
 }
 
 bool cm_batch_finish(cm_batch *batch, const void **bytes, size_t *length)
@@ -554,17 +531,17 @@ bool cm_batch_finish(cm_batch *batch, const void **bytes, size_t *length)
     uint8_t *start = batch->chunk.bytes;
     uint8_t *p = start + CM_CHUNK_HEADER_SIZE;
 
-    p = put_fixed(p, batch->anchor.ticks, 8);
-    p = put_fixed(p, batch->anchor.monotonic_ns, 8);
-    p = put_fixed(p, batch->anchor.realtime_ns, 8);
-    p = put_varint(p, batch->definition_bytes.length);
-    p = put_bytes(p, &batch->definition_bytes);
-    p = put_varint(p, batch->events);
-    p = put_varint(p, batch->event_bytes.length);
-    p = put_bytes(p, &batch->event_bytes);
-    p = put_varint(p, batch->covers);
-    p = put_bytes(p, &batch->cover_bytes);
-    p = put_varint(p, batch->log_position);
+    p = cm_put_fixed(p, batch->anchor.ticks, 8);
+    p = cm_put_fixed(p, batch->anchor.monotonic_ns, 8);
+    p = cm_put_fixed(p, batch->anchor.realtime_ns, 8);
+    p = cm_put_bytes(p, batch->definition_bytes.bytes, batch->definition_bytes.length);
+    p = cm_put_varint(p, batch->events);
+    p = cm_put_bytes(p, batch->event_bytes.bytes, batch->event_bytes.length);
+    p = cm_put_varint(p, batch->covers);
+    if (batch->cover_bytes.length > 0)
+        memcpy(p, batch->cover_bytes.bytes, batch->cover_bytes.length);
+    p += batch->cover_bytes.length;
+    p = cm_put_varint(p, batch->log_position);
 
     cm_chunk_seal(start, CM_CHUNK_BATCH, (size_t)(p - start) - CM_CHUNK_HEADER_SIZE);
     *bytes = start;

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "bytes.h"
 #include "crc32c.h"
 #include "format.h"
 
@@ -180,21 +181,6 @@ int cm_writer_append_to(const char *path, cm_writer **out)
     return status;
 }
 
-static uint8_t *put_varint(uint8_t *p, uint64_t value)
-{
-    for (; value >= 0x80; value >>= 7)
-        *p++ = (uint8_t)value | 0x80;
-    *p++ = (uint8_t)value;
-    return p;
-}
-
-static uint8_t *put_string(uint8_t *p, const char *string, size_t length)
-{
-    p = put_varint(p, length);
-    memcpy(p, string, length);
-    return p + length;
-}
-
 static int seal_and_append(cm_writer *writer, int kind, uint8_t *chunk, const uint8_t *end)
 {
     size_t length = (size_t)(end - chunk);
@@ -214,9 +200,9 @@ int cm_writer_meta(cm_writer *writer, const char *const *pairs)
     uint8_t *chunk = malloc(room);
     if (chunk == NULL)
         return -ENOMEM;
-    uint8_t *p = put_varint(chunk + CM_CHUNK_HEADER_SIZE, strings / 2);
+    uint8_t *p = cm_put_varint(chunk + CM_CHUNK_HEADER_SIZE, strings / 2);
     for (size_t i = 0; i < strings; i++)
-        p = put_string(p, pairs[i], strlen(pairs[i]));
+        p = cm_put_bytes(p, pairs[i], strlen(pairs[i]));
     int status = seal_and_append(writer, CM_CHUNK_META, chunk, p);
     free(chunk);
     return status;
@@ -237,10 +223,10 @@ int cm_writer_end(cm_writer *writer, uint64_t events, uint64_t lost_events, uint
         while (length > 0 && ((uint8_t)reason[length] & 0xc0) == 0x80)
             length--;
 
-    uint8_t *p = put_varint(chunk + CM_CHUNK_HEADER_SIZE, events);
-    p = put_varint(p, lost_events);
-    p = put_varint(p, lost_stacks);
-    p = put_string(p, reason == NULL ? "" : reason, length);
+    uint8_t *p = cm_put_varint(chunk + CM_CHUNK_HEADER_SIZE, events);
+    p = cm_put_varint(p, lost_events);
+    p = cm_put_varint(p, lost_stacks);
+    p = cm_put_bytes(p, reason, length);
     return seal_and_append(writer, CM_CHUNK_END, chunk, p);
 }
 
