@@ -52,7 +52,7 @@ def _ask() -> bool:
 
     if _callback is None:
         _callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(_run)
-    return ctypes.pythonapi.Py_AddPendingCall(_callback, None) == 0
+    return bool(ctypes.pythonapi.Py_AddPendingCall(_callback, None) == 0)
 
 
 def _run(_: object) -> int:
