@@ -219,7 +219,7 @@ def _devices(report: Report) -> Table:
         Column("reserved", right=True),
     ]
     if resident:
-        rows.append(("process", size(resident), "", "", "", "", "", ""))
+        rows.append(("whole process", size(resident), "", "", "", "", "", ""))
     empty = [i for i in range(len(columns)) if not any(row[i] for row in rows)]
     kept = [i for i in range(len(columns)) if i not in empty]
     return Table(tuple(columns[i] for i in kept), tuple(tuple(row[i] for i in kept) for row in rows))
