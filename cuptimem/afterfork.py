@@ -41,10 +41,14 @@ class _Waiting:
 def go_on(caller: "FrameType | None", function: "Callable[[], None]") -> None:
     """Calls the function, if need be once `caller`, which is in os.fork, has got its result."""
     # Another thread than the main one: there are several, so the warning comes with or without ours.
-    if sys.version_info < (3, 12) or caller is None or _thread.get_native_id() != os.getpid() or not _ask():
+    if sys.version_info < (3, 12) or caller is None or _thread.get_native_id() != os.getpid():
         function()
         return
-    _waiting.append(_Waiting(caller, function))
+    waiting = _Waiting(caller, function)
+    _waiting.append(waiting)  # before asking: the answer may come at once
+    if not _ask() and waiting in _waiting:
+        _waiting.remove(waiting)
+        function()
 
 
 def _ask() -> bool:
