@@ -48,7 +48,7 @@ def test_the_sweep_completes_what_was_killed(stress: Stress, rate: int) -> None:
         left = list(stress.rings.iterdir())
         assert len(left) <= 1
         # A ring without a header might still be in the making: it has a minute.
-        started = bool(left) and left[0].read_bytes()[:8] != bytes(8)
+        started = bool(left) and left[0].read_bytes()[:8].strip(b"\0") != b""
         assert stress.run("sweep", stress.rings) == [int(started)]
         for path in left if not started else []:
             path.unlink()
