@@ -30,28 +30,19 @@ def show(blocks: Sequence[Block]) -> None:
             continue
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
         table.add_column("")  # indents by as much as plain text does
-        for column in block.columns:
+        for position, column in enumerate(block.columns):
+            longest = max((len(column.name), *(len(row[position]) for row in block.rows)))
             table.add_column(
                 column.name,
                 justify="right" if column.right else "left",
                 no_wrap=True,
                 overflow="ellipsis",
                 style=_STYLES[column.style],
-                min_width=12
-                if column.flexible
-                else min(20, max((len(column.name), *_lengths(block.rows, column.name, block)))),
+                min_width=min(longest, text.NARROWEST) if column.flexible else longest,
             )
         for row in block.rows:
             table.add_row("", *(RichText(cell) for cell in row))
         console.print(table)
-
-
-def _lengths(rows: Sequence[tuple[str, ...]], name: str, block: Block) -> Iterator[int]:
-    yield 0
-    if not isinstance(block, Text):
-        position = next(i for i, column in enumerate(block.columns) if column.name == name)
-        for row in rows:
-            yield len(row[position])
 
 
 @contextmanager

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 from cuptimem.reporters.blocks import Block, Table, Text
 
+NARROWEST = 6  # a flexible column keeps at least so many characters
+
 
 def render(blocks: Sequence[Block], width: int | None = None) -> str:
     """The blocks as lines; with a width, flexible columns are cut to fit it."""
@@ -23,7 +25,7 @@ def _table(table: Table, width: int | None) -> list[str]:
         excess = sum(widths) + 2 * len(widths) - width
         for i in reversed(range(len(widths))):
             if excess > 0 and table.columns[i].flexible:
-                taken = min(excess, max(0, widths[i] - 12))
+                taken = min(excess, max(0, widths[i] - NARROWEST))
                 widths[i] -= taken
                 excess -= taken
     return ["  " + "  ".join(_cells(table, row, widths)) for row in rows]
