@@ -139,10 +139,10 @@ def test_terminal_output(python: str, trace: Path, tmp_path: Path) -> None:
     environment = {"NO_COLOR": ""}
     coloured = in_terminal(python, ["-m", "cuptimem", "steps", str(trace)], tmp_path, environment, 200)
     assert re.search(r"\x1b\[[0-9;]*36m", coloured)  # the peak's column is cyan
-    narrow = in_terminal(python, ["-m", "cuptimem", "table", str(trace)], tmp_path, {"NO_COLOR": "1"}, 50)
+    narrow = in_terminal(python, ["-m", "cuptimem", "table", str(trace)], tmp_path, {"NO_COLOR": "1"}, 60)
     rows = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", narrow).splitlines()
     assert "…" in narrow
-    assert all(len(row) <= 50 for row in rows if row.startswith("  "))
+    assert all(len(row) <= 60 for row in rows if row.startswith("  "))
 
 
 def test_progress_only_on_long_work(python: str, tmp_path: Path, trace: Path) -> None:
