@@ -12,14 +12,25 @@ from pathlib import Path
 import pytest
 from capture_support import COMPLETE, CUT, RECORDING, RECOVERED, Stress
 
-# Delays in seconds: into the start; the first captures; many starts and stops; block and log changes.
-MOMENTS = [(0.0, 0.02), (0.005, 0.06), (0.02, 0.15), (0.05, 0.25)]
+# (captures begun, then up to so many seconds): into the first start; starts and stops; block and log changes.
+MOMENTS = [(0, 0.03), (1, 0.02), (3, 0.06), (2, 0.15)]
 
 
-def kill_one(stress: Stress, folder: Path, ring_bytes: int, rate: int, moment: tuple[float, float]) -> None:
+def begun_in(folder: Path) -> int:
+    """Captures that the program in this folder has started, by its shared counters."""
+    try:
+        return struct.unpack_from("<Q", (folder / "counters").read_bytes())[0]
+    except (FileNotFoundError, struct.error):
+        return 0
+
+
+def kill_one(stress: Stress, folder: Path, ring_bytes: int, rate: int, moment: tuple[int, float]) -> None:
     folder.mkdir()
     process = stress.start("kill", folder, ring_bytes, rate)
-    time.sleep(random.uniform(*moment))
+    captures, seconds = moment
+    while begun_in(folder) < captures and process.poll() is None:
+        time.sleep(0.001)
+    time.sleep(random.uniform(0, seconds))
     process.kill()
     assert process.communicate() == ("", "")
 
@@ -35,8 +46,30 @@ def test_kills(stress: Stress, ring_bytes: int, rate: int) -> None:
         captures += begun
         events += published
         shutil.rmtree(folder)
-    assert captures >= 12
-    assert events >= 25_000
+    assert captures >= 36
+    assert events >= 1000
+
+
+POINTS = [
+    *((name, 1, when) for name in ("writer_create", "writer_meta", "frames_begin") for when in ("before", "after")),
+    *(("writer_chunk", nth, when) for nth in (1, 2, 9, 30) for when in ("before", "half", "after")),
+    *(("space_give_block", nth, when) for nth in (1, 2, 5, 40) for when in ("before", "after")),
+    *((name, nth, when) for name in ("writer_end", "writer_close") for nth in (1, 3) for when in ("before", "after")),
+]
+
+
+@pytest.mark.parametrize("point", POINTS, ids=lambda point: "-".join(map(str, point)))
+def test_kills_at_chosen_points(stress: Stress, point: tuple[str, int, str]) -> None:
+    """Between any two steps of the collector: read as it is, swept, and read again."""
+    folder = stress.folder / "k"
+    folder.mkdir()
+    process = stress.start("kill", folder, 1 << 20, 100, STRESS_KILL=":".join(map(str, point)))
+    assert process.communicate(timeout=120) == ("", "")
+    assert process.returncode == -9
+    before = stress.run("killed", folder)
+    assert stress.run("sweep", stress.rings) == [1]
+    assert stress.run("killed", folder) == before
+    assert list(stress.rings.iterdir()) == []
 
 
 @pytest.mark.parametrize("rate", [0, 100])
@@ -55,9 +88,7 @@ def test_the_sweep_completes_what_was_killed(stress: Stress, rate: int) -> None:
         assert list(stress.rings.iterdir()) == []
         # Complete now, with the same events, and with nothing to add for the next sweep.
         assert stress.run("killed", folder) == before
-        counters = (folder / "counters").read_bytes() if (folder / "counters").exists() else b""
-        begun = struct.unpack_from("<Q", counters)[0] if counters else 0
-        for capture in range(begun):
+        for capture in range(begun_in(folder)):
             assert stress.verify(folder / f"{capture}.cmem").state in (COMPLETE, RECOVERED)
 
 
@@ -65,11 +96,10 @@ def killed_capture(stress: Stress, name: str = "k") -> tuple[Path, Path, int]:
     """Trace, ring and number of events of a capture that was killed in its first moments."""
     folder = stress.folder / name
     while True:
-        kill_one(stress, folder, 1 << 20, 100, (0.04, 0.1))
-        begun = struct.unpack_from("<Q", (folder / "counters").read_bytes())[0]
-        trace = folder / f"{begun - 1}.cmem"
+        kill_one(stress, folder, 1 << 20, 100, (1, 0.05))
+        trace = folder / f"{begun_in(folder) - 1}.cmem"
         rings = list(stress.rings.iterdir())
-        if begun and rings and stress.run("killed", folder)[0]:
+        if rings and stress.run("killed", folder)[0]:
             found = stress.verify(trace)
             if found.state == RECOVERED and found.events > 0:
                 return trace, rings[0], found.events
@@ -114,8 +144,7 @@ def test_a_sweep_in_the_middle_of_another_capture(stress: Stress) -> None:
     folder.mkdir()
     process = stress.start("kill", folder, 0, 100)
     try:
-        deadline = time.monotonic() + 20
-        while not list(stress.rings.iterdir()) and time.monotonic() < deadline:
+        while not begun_in(folder) and process.poll() is None:
             time.sleep(0.005)
         for _ in range(20):
             assert stress.run("sweep", stress.rings) == [0]

@@ -231,7 +231,7 @@ def test_where_rings_lie(python, tmp_path: Path) -> None:
         del os.environ["CUPTIMEM_RING_DIR"]
         """
     )
-    done = python("c.capture_start(path, {}); print(c.trace_meta(path)['ring.path'])", CUPTIMEM_RING_DIR="")
+    done = python("c.capture_start(path + '2', {}); print(c.trace_meta(path + '2')['ring.path']); c.capture_stop()", CUPTIMEM_RING_DIR="")
     assert done.stdout.startswith("/dev/shm/")
 
 
@@ -291,12 +291,14 @@ def test_the_collector_blocks_all_signals(python) -> None:
     """A signal sent to the process interrupts the main thread's blocking call, every time."""
     python("""
         c.capture_start(path, {})
-        masks = {}
-        for task in os.listdir("/proc/self/task"):
-            fields = dict(line.split(":", 1) for line in open(f"/proc/self/task/{task}/status"))
-            masks[fields["Name"].strip()] = int(fields["SigBlk"], 16)
+        def masks():
+            for task in os.listdir("/proc/self/task"):
+                fields = dict(line.split(":", 1) for line in open(f"/proc/self/task/{task}/status"))
+                yield fields["Name"].strip(), int(fields["SigBlk"], 16)
+        while "cuptimem" not in dict(masks()):  # it names itself when it first runs
+            time.sleep(0.01)
         # All but SIGKILL and SIGSTOP, and the two that the C library keeps for itself.
-        mask = masks["cuptimem"]
+        mask = dict(masks())["cuptimem"]
         for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:
             assert mask >> (number - 1) & 1, number
         hits = []
