@@ -33,9 +33,9 @@ typedef struct extractor {
     cm_record *pending;
     size_t pending_count;
     uint64_t realtime, newest_ns, events, lost;
-    uint64_t sequence; /* of the prologue's nodes */
-    cm_map object_at;  /* address -> index of object */
-    cm_event *object;  /* the newest at each address */
+    uint64_t sequence;  /* of the prologue's nodes */
+    cm_idmap object_at; /* address -> index of object */
+    cm_event *object;   /* the newest at each address */
     size_t objects, object_capacity;
     uint64_t window;
     const char *target;
@@ -278,10 +278,10 @@ static bool remember_object(extractor *x, const cm_event *e)
 {
     uint32_t at;
     uint64_t key = e->address & (UINT64_MAX >> 1);
-    if (!cm_map_get(&x->object_at, key, &at)) {
+    if (!cm_idmap_get(&x->object_at, key, &at)) {
         at = (uint32_t)x->objects;
         if (!cm_grow((void **)&x->object, &x->object_capacity, x->objects + 1, sizeof *x->object) ||
-            !cm_map_put(&x->object_at, key, at))
+            !cm_idmap_put(&x->object_at, key, at))
             return no_memory(x);
         x->objects++;
     }
@@ -426,7 +426,7 @@ bool cm_extract(cm_reader *reader, const char *target, uint64_t window, char *er
     bool fine = extract(&x);
     free(x.pending);
     free(x.object);
-    cm_map_clear(&x.object_at);
+    cm_idmap_clear(&x.object_at);
     cm_batch_free(x.batch);
     cm_redefine_free(x.definitions);
     cm_replay_free(x.replay);

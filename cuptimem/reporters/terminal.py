@@ -1,0 +1,75 @@
+"""The terminal: colours and tables where a person reads, plain text where a pipe does."""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from cuptimem.reporters import text
+from cuptimem.reporters.blocks import Block, Text
+
+_STYLES = {"": "", "title": "bold", "strong": "bold cyan", "dim": "dim", "warning": "yellow"}
+_PATIENCE_S = 1.0  # shorter work shows no progress
+
+
+def show(blocks: Sequence[Block]) -> None:
+    """Prints the blocks on standard output."""
+    if not sys.stdout.isatty():
+        columns = os.environ.get("COLUMNS", "")
+        print(text.render(blocks, int(columns) if columns.isdigit() and int(columns) > 0 else None))
+        return
+    from rich.console import Console
+    from rich.text import Text as Styled
+
+    console = Console(highlight=False)
+    for block in blocks:
+        if isinstance(block, Text):
+            console.print(Styled(block.text, style=_STYLES[block.style]), soft_wrap=True)
+            continue
+        for number, cells in enumerate(text.layout(block, console.width)):
+            line = Styled(text.INDENT)
+            for column, cell in zip(block.columns, cells, strict=True):
+                line.append(cell, style=_STYLES["dim" if number == 0 else column.style]).append(text.GAP)
+            line.rstrip()
+            console.print(line, soft_wrap=True)
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Callable[[float], bool]]:
+    """Gives a function that is told the share done (0 to 1). It shows a bar on standard error, on a terminal and once
+    the work takes longer than a second."""
+    if not sys.stderr.isatty():
+        yield lambda share: True
+        return
+    began = time.monotonic()
+    shown: list[object] = []
+
+    from contextlib import ExitStack
+
+    with ExitStack() as stack:
+        update: list[Callable[[float], None]] = []
+
+        def tell(share: float) -> bool:
+            if not shown and time.monotonic() - began > _PATIENCE_S:
+                from rich.console import Console
+                from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+                bar = stack.enter_context(
+                    Progress(
+                        TextColumn("{task.description}"),
+                        BarColumn(),
+                        TaskProgressColumn(),
+                        TimeRemainingColumn(),
+                        console=Console(stderr=True),
+                        transient=True,
+                    )
+                )
+                task = bar.add_task(what, total=1.0)
+                shown.append(bar)
+                update.append(lambda done: bar.update(task, completed=done))
+            if update:
+                update[0](share)
+            return True
+
+        yield tell
