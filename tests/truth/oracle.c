@@ -3,21 +3,28 @@
  *
  * libc10 takes every CPU block with posix_memalign and gives it back with free; in the official
  * builds there is one call of posix_memalign in the whole library (c10::alloc_cpu), so a call whose
- * return address lies in libc10.so is a tensor block of exactly the size asked for. at::MapAllocator
- * maps shared and file-backed storages; its calls are told by the name of the calling function.
- * Blocks are removed by address, whoever frees them.
+ * return address lies in libc10.so is a tensor block of exactly the size asked for.
+ * at::MapAllocator maps shared and file-backed storages; its calls are told by the name of the
+ * calling function. Blocks are removed by address, whoever frees them.
  *
- * Everything is counted under one mutex, before a block is handed out is impossible here (the caller
- * gets it on return) and before it is given back to the C library for frees, so with one thread the
- * running sum is the allocator's own at every moment. */
+ * Everything is counted under one mutex, a free before the C library gets the block back: no
+ * address can be counted twice, and with one thread the running sum is the allocator's own at every
+ * moment.
+ *
+ * For killed programs there is a log in a shared mapping that survives them. An entry is published
+ * when a hook above the allocator must have seen it: a free at once (PyTorch reports it before it
+ * calls free), an allocation with the next call of its thread or when the thread says so. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
 enum { SLOTS = 1 << 20, MARKS = 1 << 16 };
@@ -37,6 +44,22 @@ static int64_t live_bytes, live_blocks, peak, step_start, step_peak;
 static uint64_t allocations, frees, overflow;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uintptr_t c10_low, c10_high;
+
+/* The log's file: a header, then entries. Only single-threaded programs are logged. */
+struct log {
+    uint64_t published; /* entries that a hook must have seen */
+    uint64_t kill_at;   /* SIGKILL when this many are published; 0 = never */
+    uint64_t recording; /* entries when the program said that recording was on; ~0 = never said */
+    uint64_t stopping;  /* entries when it was about to stop; ~0 = never said */
+    uint64_t phase;     /* what the program said last, for the parent that kills it */
+    uint64_t written, reserved[2];
+    struct {
+        uint64_t address;
+        int64_t size; /* -1 for a free */
+    } entry[];
+};
+static struct log *volatile journal;
+static uint64_t journal_room;
 
 /* Set while this thread is inside the oracle's own look-ups, which may allocate. */
 static __thread int inside __attribute__((tls_model("initial-exec")));
@@ -98,6 +121,25 @@ static int remove_locked(uintptr_t address)
     return 1;
 }
 
+static void log_locked(uintptr_t address, int64_t size)
+{
+    struct log *log = journal;
+    if (!log)
+        return;
+    if (log->written == journal_room) {
+        overflow++;
+        return;
+    }
+    log->published = log->written;
+    log->entry[log->written].address = address;
+    log->entry[log->written].size = size;
+    log->written++;
+    if (size < 0)
+        log->published = log->written;
+    if (log->kill_at && log->published >= log->kill_at)
+        kill(getpid(), SIGKILL);
+}
+
 static int find_c10(struct dl_phdr_info *info, size_t size, void *unused)
 {
     (void)size, (void)unused;
@@ -129,7 +171,8 @@ static int from_map_allocator(uintptr_t caller)
     Dl_info info;
     inside = 1;
     int found = dladdr((void *)caller, &info) && info.dli_fname && info.dli_sname &&
-                strstr(info.dli_fname, "/libtorch_cpu.so") && strstr(info.dli_sname, "MapAllocator");
+                strstr(info.dli_fname, "/libtorch_cpu.so") &&
+                strstr(info.dli_sname, "MapAllocator");
     inside = 0;
     return found;
 }
@@ -146,6 +189,7 @@ EXPORT int posix_memalign(void **out, size_t alignment, size_t size)
     if (from_c10(caller)) {
         pthread_mutex_lock(&lock);
         insert_locked((uintptr_t)pointer, size);
+        log_locked((uintptr_t)pointer, (int64_t)size);
         pthread_mutex_unlock(&lock);
     }
     return 0;
@@ -155,13 +199,15 @@ EXPORT void free(void *pointer)
 {
     if (pointer && c10_high && ((uintptr_t)pointer & 63) == 0) {
         pthread_mutex_lock(&lock);
-        remove_locked((uintptr_t)pointer);
+        if (remove_locked((uintptr_t)pointer))
+            log_locked((uintptr_t)pointer, -1);
         pthread_mutex_unlock(&lock);
     }
     __libc_free(pointer);
 }
 
-static void *map(uintptr_t caller, void *at, size_t length, int prot, int flags, int fd, off_t offset)
+static void *map(uintptr_t caller, void *at, size_t length, int prot, int flags, int fd,
+                 off_t offset)
 {
     typedef void *map_function(void *, size_t, int, int, int, off_t);
     static map_function *real;
@@ -200,8 +246,14 @@ EXPORT int munmap(void *at, size_t length)
     return real(at, length);
 }
 
-static void before_fork(void) { pthread_mutex_lock(&lock); }
-static void after_fork(void) { pthread_mutex_unlock(&lock); }
+static void before_fork(void)
+{
+    pthread_mutex_lock(&lock);
+}
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&lock);
+}
 
 __attribute__((constructor)) static void set_up(void)
 {
@@ -249,7 +301,8 @@ EXPORT size_t oracle_marks(int64_t *out, size_t capacity)
     return n;
 }
 
-/* Fills address, size pairs; returns how many blocks live (may exceed capacity: then call again). */
+/* Fills address, size pairs; returns how many blocks live (may exceed capacity: then call again).
+ */
 EXPORT size_t oracle_live(uint64_t *out, size_t capacity)
 {
     pthread_mutex_lock(&lock);
@@ -264,4 +317,41 @@ EXPORT size_t oracle_live(uint64_t *out, size_t capacity)
         }
     pthread_mutex_unlock(&lock);
     return n;
+}
+
+/* Logs from now on into a new file with room for that many entries; 0, or -1. */
+EXPORT int oracle_log_open(const char *path, uint64_t room, uint64_t kill_at)
+{
+    size_t length = sizeof(struct log) + room * sizeof(((struct log *)0)->entry[0]);
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0 || ftruncate(fd, (off_t)length) != 0)
+        return -1;
+    struct log *log = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    if (log == MAP_FAILED)
+        return -1;
+    log->kill_at = kill_at;
+    log->recording = log->stopping = UINT64_MAX;
+    pthread_mutex_lock(&lock);
+    journal_room = room;
+    journal = log;
+    pthread_mutex_unlock(&lock);
+    return 0;
+}
+
+/* What the program is doing: 1 starting, 2 recording, 3 stopping, 4 stopped. Everything that was
+ * written so far is published too: the thread is in Python, so the hooks have returned. */
+EXPORT void oracle_log_phase(uint64_t phase)
+{
+    pthread_mutex_lock(&lock);
+    struct log *log = journal;
+    if (log) {
+        log->published = log->written;
+        if (phase == 2)
+            log->recording = log->written;
+        if (phase == 3)
+            log->stopping = log->written;
+        log->phase = phase;
+    }
+    pthread_mutex_unlock(&lock);
 }

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+import struct
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
 SOURCE = Path(__file__).with_name("oracle.c")
@@ -61,3 +63,43 @@ class Oracle:
         out = (ctypes.c_int64 * (3 * (1 << 16)))()
         count = self._library.oracle_marks(out, ctypes.c_size_t(1 << 16))
         return [(out[3 * i], out[3 * i + 1], out[3 * i + 2]) for i in range(count)]
+
+    def log_open(self, path: Path, kill_at: int = 0, room: int = 1 << 20) -> None:
+        """Logs every call into a new file that outlives this process; SIGKILL after kill_at published entries."""
+        arguments = (os.fsencode(path), ctypes.c_uint64(room), ctypes.c_uint64(kill_at))
+        if self._library.oracle_log_open(*arguments) != 0:
+            raise OSError(f"cannot create {path}")
+
+    def log_phase(self, phase: int) -> None:
+        """1 starting, 2 recording, 3 stopping, 4 stopped."""
+        self._library.oracle_log_phase(ctypes.c_uint64(phase))
+
+
+@dataclass(frozen=True)
+class Log:
+    """What a (killed) program's log holds; indices count entries, entries are (address, size or -1 for a free)."""
+
+    published: int
+    recording: int | None
+    stopping: int | None
+    phase: int
+    entries: list[tuple[int, int]]
+
+
+def read_log(path: Path) -> Log:
+    data = path.read_bytes()
+    published, _, recording, stopping, phase, written = struct.unpack_from("<6Q", data)
+    never = (1 << 64) - 1
+    entries = list(struct.iter_unpack("<Qq", data[64 : 64 + 16 * written]))
+    return Log(
+        published, None if recording == never else recording, None if stopping == never else stopping, phase, entries
+    )
+
+
+def log_phase_now(path: Path) -> int:
+    """The phase of a running program's log, 0 before there is one."""
+    try:
+        with path.open("rb") as file:
+            return int(struct.unpack("<Q", file.read(40)[32:40].ljust(8, b"\0"))[0])
+    except FileNotFoundError:
+        return 0
