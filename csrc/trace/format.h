@@ -4,8 +4,8 @@
  *
  *   file   = file header, chunk, chunk, ...
  *   header = "CUPTIMEM" (8 bytes), u16 major, u16 minor, u32 0
- *   chunk  = u32 CM_CHUNK_MAGIC, u8 kind, u8 0, u16 0, u32 payload length, u32 CRC-32C of the
- *            payload, payload
+ *   chunk  = u32 CM_CHUNK_MAGIC, u8 kind, u8 0, u16 0, u32 payload length, u32 CRC-32C of these
+ *            12 bytes and the payload, payload (at most CM_CHUNK_MAX bytes)
  *
  * A reader refuses another major, reads any minor, and skips chunk kinds that it does not know. */
 #ifndef CM_TRACE_FORMAT_H
@@ -17,6 +17,9 @@ enum { CM_FORMAT_MAJOR = 1, CM_FORMAT_MINOR = 0, CM_HEADER_SIZE = 16 };
 #define CM_CHUNK_MAGIC 0x4b484343u /* "CCHK" */
 enum { CM_CHUNK_HEADER_SIZE = 16, CM_CHUNK_MAX = 1 << 26 };
 
+enum { CM_COVER_RING_MAX = 0xfffff }; /* highest ring number that a cover may name */
+enum { CM_META_MAX = 4096 };           /* entries of all META chunks together */
+
 typedef enum cm_chunk_kind {
     CM_CHUNK_META = 1,  /* varint n, then n x (string key, string value); later values win */
     CM_CHUNK_BATCH = 2, /* see below */
@@ -24,11 +27,14 @@ typedef enum cm_chunk_kind {
                            stacks, string reason ("" = stop() was called) */
 } cm_chunk_kind;
 
+/* The reason in the end chunk of a trace whose process was killed and whose ring was appended. */
+#define CM_END_RECOVERED "recovered"
+
 /* string = varint length, UTF-8 bytes.
  *
  * batch = u64 ticks, u64 monotonic ns, u64 realtime ns      one anchor, taken when it was drained
  *         varint length, definitions                         records as below, whole
- *         varint count, varint length, events                encoded as encode.h says; deltas start
+ *         varint count, varint length, events                encoded as encode.h says; starts
  *                                                            afresh in every batch
  *         varint n, n x (varint ring, varint position)       every ring this chunk covers, up to
  *                                                            which position: what a reader of the

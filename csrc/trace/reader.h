@@ -16,25 +16,31 @@ typedef struct cm_reader cm_reader;
 typedef struct cm_record {
     cm_event event;
     uint32_t thread;   /* capture's thread number */
-    uint64_t time_ns;  /* nanoseconds since the first anchor of the trace; may step back a little */
+    uint64_t time_ns;  /* nanoseconds since the trace's start (its first anchor, or the earliest event
+                          of its first batch); may step back a little */
 } cm_record;
 
 typedef enum cm_reader_state {
     CM_TRACE_COMPLETE = 0,  /* it has its end chunk */
     CM_TRACE_RECORDING = 1, /* its process is still alive: whole chunks so far */
-    CM_TRACE_RECOVERED = 2, /* no end chunk, but the ring file was there: nothing published is lost */
+    CM_TRACE_RECOVERED = 2, /* the process was killed, but its ring file was there (now, or when its
+                               tail was appended to the trace): nothing published is lost */
     CM_TRACE_CUT = 3        /* no end chunk and no ring file, or the file is damaged behind the last
-                               whole chunk: its tail is missing */
+                               whole chunk: its tail is missing; cm_reader_error says why */
 } cm_reader_state;
 
 /* NULL with one line in error: unreadable, foreign, newer major, corrupt header. */
 cm_reader *cm_reader_open(const char *path, char *error, size_t error_size);
 void cm_reader_close(cm_reader *reader);
+/* Back to the first record. What a pass found out stays: definitions, meta, the ring file's tail. A
+ * pass after a finished one gives exactly the same records (a trace that grows does not grow for this
+ * reader any more). */
+void cm_reader_rewind(cm_reader *reader);
 
 /* 1: *record filled; 0: end; -1: damaged definitions or events inside a chunk whose checksum is
  * right (error text by cm_reader_error). The state is final once this has returned 0 or -1. */
 int cm_reader_next(cm_reader *reader, cm_record *record);
-const char *cm_reader_error(const cm_reader *reader);
+const char *cm_reader_error(const cm_reader *reader); /* one line without the path; "" = nothing */
 cm_reader_state cm_reader_get_state(const cm_reader *reader);
 const char *cm_reader_end_reason(const cm_reader *reader); /* "" unless the end chunk gives one */
 /* Share of the file consumed, 0..1, for progress. */
@@ -45,7 +51,12 @@ const char *cm_reader_meta(const cm_reader *reader, const char *key);
 size_t cm_reader_meta_count(const cm_reader *reader);
 void cm_reader_meta_at(const cm_reader *reader, size_t i, const char **key, const char **value);
 
-/* Totals said by the trace: END chunk where there is one, else the sum of LOST events so far. */
+/* Wall clock in nanoseconds (CLOCK_REALTIME) at time_ns 0; known once a record was read. */
+uint64_t cm_reader_start_realtime_ns(const cm_reader *reader);
+
+/* Totals said by the trace: END chunk where there is one, else the sum of LOST events so far. An
+ * event whose stack (name) has no definition comes out with CM_STACK_LOST (0) and counts as a lost
+ * stack: ids in records can be used as indices. */
 uint64_t cm_reader_lost_events(const cm_reader *reader);
 uint64_t cm_reader_lost_stacks(const cm_reader *reader);
 

@@ -1,5 +1,6 @@
 /* The file itself: whole chunks, appended. Every function returns 0 or a negative errno; after a
- * failure the file ends at the last whole chunk (a partly written one is cut off). */
+ * failure the file ends at the last whole chunk (a partly written one is cut off). Any thread, one
+ * at a time; no Python, never inside a hook. */
 #ifndef CM_TRACE_WRITER_H
 #define CM_TRACE_WRITER_H
 
@@ -9,12 +10,17 @@
 
 typedef struct cm_writer cm_writer;
 
-/* Creates the file (O_EXCL unless overwrite), writes the header. *out is set on success only. */
+/* Creates the file (O_EXCL unless overwrite), writes the header. *out is set on success only.
+ * -EINVAL: the path is there and is no regular file. */
 int cm_writer_create(const char *path, bool overwrite, cm_writer **out);
-/* Opens an existing trace to append to it (recovery); cuts a partial last chunk off. */
+/* Opens an existing trace to append to it (recovery); cuts a partial last chunk off. -EALREADY: it
+ * has its end chunk, there is nothing to recover; -EBADMSG: no trace, or damaged before its last
+ * chunk; -ENOTSUP: another version's. The file is untouched then. */
 int cm_writer_append_to(const char *path, cm_writer **out);
 int cm_writer_meta(cm_writer *writer, const char *const *pairs); /* key, value, ..., NULL */
 int cm_writer_chunk(cm_writer *writer, const void *bytes, size_t length); /* from cm_batch_finish */
+/* reason: "" after stop(), CM_END_RECOVERED (format.h) from whoever appended what a killed process
+ * left behind, else one line that says why recording ended (1 KiB of it is kept). */
 int cm_writer_end(cm_writer *writer, uint64_t events, uint64_t lost_events, uint64_t lost_stacks,
                   const char *reason);
 uint64_t cm_writer_size(const cm_writer *writer);

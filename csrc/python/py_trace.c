@@ -1,0 +1,278 @@
+/* The trace as Python objects: for tests, and for whoever wants to look into a file. Reports come
+ * from csrc/analysis instead. */
+#include "module.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "../capture/event.h"
+#include "../trace/reader.h"
+#include "../trace/synthetic.h"
+
+static const char *const kind_names[] = {
+    "none",      "alloc",  "free", "oom",        "reserved", "node_new", "node_run", "node_done",
+    "node_free", "thread", "tick", "object_new", "seed",     "mark",     "lost",     "sample"};
+static const char *const state_names[] = {"complete", "recording", "recovered", "cut"};
+
+/* Text from a file need not be UTF-8; it must not fail here. */
+static PyObject *text(const char *bytes)
+{
+    if (bytes == NULL)
+        Py_RETURN_NONE;
+    return PyUnicode_DecodeUTF8(bytes, (Py_ssize_t)strlen(bytes), "replace");
+}
+
+static PyObject *fail(const char *message)
+{
+    PyObject *reason = text(message);
+    if (reason != NULL) {
+        PyErr_SetObject(cm_py_error, reason);
+        Py_DECREF(reason);
+    }
+    return NULL;
+}
+
+static cm_reader *open_reader(PyObject *path)
+{
+    char error[512];
+    cm_reader *reader = cm_reader_open(PyBytes_AS_STRING(path), error, sizeof error);
+    if (reader == NULL)
+        fail(error);
+    return reader;
+}
+
+/* A dict entry from two new references, either of which may be NULL. */
+static int set_item(PyObject *dict, PyObject *key, PyObject *value)
+{
+    int status = key == NULL || value == NULL ? -1 : PyDict_SetItem(dict, key, value);
+    Py_XDECREF(key);
+    Py_XDECREF(value);
+    return status;
+}
+
+static PyObject *meta_dict(const cm_reader *reader)
+{
+    PyObject *dict = PyDict_New();
+    if (dict == NULL)
+        return NULL;
+    for (size_t i = 0; i < cm_reader_meta_count(reader); i++) {
+        const char *key, *value;
+        cm_reader_meta_at(reader, i, &key, &value);
+        if (set_item(dict, text(key), text(value)) < 0) {
+            Py_DECREF(dict);
+            return NULL;
+        }
+    }
+    return dict;
+}
+
+PyDoc_STRVAR(trace_meta_doc,
+             "trace_meta(path) -> dict\n\nWhat the trace says about its process, from all its meta "
+             "chunks: the whole file is read.");
+
+static PyObject *trace_meta(PyObject *module, PyObject *arguments)
+{
+    PyObject *path;
+    if (!PyArg_ParseTuple(arguments, "O&", PyUnicode_FSConverter, &path))
+        return NULL;
+    cm_reader *reader = open_reader(path);
+    Py_DECREF(path);
+    if (reader == NULL)
+        return NULL;
+    /* A later chunk may add to it. Damage further on does not take away what was said before. */
+    cm_record record;
+    Py_BEGIN_ALLOW_THREADS while (cm_reader_next(reader, &record) == 1);
+    Py_END_ALLOW_THREADS PyObject *dict = meta_dict(reader);
+    cm_reader_close(reader);
+    return dict;
+}
+
+/* --- dump ---------------------------------------------------------------------------------- */
+
+static PyObject *frame_tuple(const cm_frame *frame)
+{
+    if (frame->truncated)
+        return Py_BuildValue("(NiNiiiKN)", text(NULL), -1, text("..."), -1, -1, -1, 0ULL,
+                             text(NULL));
+    return Py_BuildValue("(NiNiiiKN)", text(frame->file), frame->line, text(frame->function),
+                         frame->end_line, frame->column, frame->end_column,
+                         (unsigned long long)frame->module, text(frame->module_class));
+}
+
+static PyObject *make_stack(const cm_reader *reader, uint32_t stack)
+{
+    PyObject *list = PyList_New(0);
+    cm_frame frame;
+    while (list != NULL && cm_reader_stack_frame(reader, stack, &frame)) {
+        PyObject *item = frame_tuple(&frame);
+        if (item == NULL || PyList_Append(list, item) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(item);
+        stack = cm_reader_stack_parent(reader, stack);
+    }
+    PyObject *frames = list == NULL ? NULL : PyList_AsTuple(list);
+    Py_XDECREF(list);
+    return frames;
+}
+
+/* The frames of a stack, innermost first: one tuple per stack, however many events share it. */
+static PyObject *stack_tuple(const cm_reader *reader, PyObject *cache, uint32_t stack)
+{
+    PyObject *key = PyLong_FromUnsignedLong(stack);
+    if (key == NULL)
+        return NULL;
+    PyObject *frames = PyDict_GetItemWithError(cache, key);
+    if (frames != NULL) {
+        Py_INCREF(frames);
+    } else if (!PyErr_Occurred()) {
+        frames = make_stack(reader, stack);
+        if (frames != NULL && PyDict_SetItem(cache, key, frames) < 0)
+            Py_CLEAR(frames);
+    }
+    Py_DECREF(key);
+    return frames;
+}
+
+static PyObject *origin(const cm_reader *reader, PyObject *cache, const cm_event *event)
+{
+    switch (event->kind) {
+    case CM_EV_ALLOC:
+    case CM_EV_OOM:
+    case CM_EV_NODE_NEW:
+    case CM_EV_TICK:
+        if (event->stack == CM_STACK_LOST)
+            Py_RETURN_NONE;
+        return stack_tuple(reader, cache, event->stack);
+    case CM_EV_NODE_RUN:
+    case CM_EV_OBJECT_NEW:
+        return text(cm_reader_name(reader, event->stack));
+    default:
+        return PyLong_FromUnsignedLong(event->stack);
+    }
+}
+
+static PyObject *event_tuple(const cm_reader *reader, PyObject *cache, const cm_record *record)
+{
+    const cm_event *event = &record->event;
+    PyObject *kind = event->kind < sizeof kind_names / sizeof kind_names[0]
+                         ? text(kind_names[event->kind])
+                         : PyLong_FromLong(event->kind);
+    return Py_BuildValue("(NKIKLNiii)", kind, (unsigned long long)record->time_ns,
+                         (unsigned int)record->thread, (unsigned long long)event->address,
+                         (long long)event->size, origin(reader, cache, event), (int)event->flags,
+                         (int)event->device_type, (int)event->device_index);
+}
+
+static PyObject *end_tuple(const cm_reader *reader)
+{
+    return Py_BuildValue("(NNNNKKK)", text("end"), text(state_names[cm_reader_get_state(reader)]),
+                         text(cm_reader_end_reason(reader)), text(cm_reader_error(reader)),
+                         (unsigned long long)cm_reader_lost_events(reader),
+                         (unsigned long long)cm_reader_lost_stacks(reader),
+                         (unsigned long long)cm_reader_start_realtime_ns(reader));
+}
+
+static int append_new(PyObject *list, PyObject *item)
+{
+    int status = item == NULL ? -1 : PyList_Append(list, item);
+    Py_XDECREF(item);
+    return status;
+}
+
+PyDoc_STRVAR(
+    trace_dump_doc,
+    "trace_dump(path, limit=0) -> list of tuples\n\n"
+    "One tuple per event in the order of the file (the first `limit` of them, 0 = all):\n"
+    "    (kind, time in ns, thread, address, size, origin, flags, device type, device index)\n"
+    "`origin` is, for alloc, oom, node_new and tick, the tuple of frames, innermost first, each\n"
+    "    (file, line, function, end line, column, end column, module address, module class),\n"
+    "empty without Python frames and None where it was lost; for node_run and object_new the "
+    "type's\n"
+    "name; else the plain number. Then, unless the limit was reached, one tuple\n"
+    "    ('end', state, end reason, what is wrong, lost events, lost stacks, start realtime ns)\n"
+    "with state 'complete', 'recording', 'recovered' or 'cut'. Raises Error when the file is no "
+    "trace or is damaged inside a chunk.");
+
+static PyObject *trace_dump(PyObject *module, PyObject *arguments, PyObject *keywords)
+{
+    static char *names[] = {"path", "limit", NULL};
+    PyObject *path;
+    Py_ssize_t limit = 0;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O&|n", names, PyUnicode_FSConverter,
+                                     &path, &limit))
+        return NULL;
+    cm_reader *reader = open_reader(path);
+    Py_DECREF(path);
+    if (reader == NULL)
+        return NULL;
+    PyObject *list = PyList_New(0);
+    PyObject *cache = PyDict_New();
+    bool good = list != NULL && cache != NULL;
+    int got = 0;
+    cm_record record;
+    while (good && (limit <= 0 || PyList_GET_SIZE(list) < limit)) {
+        got = cm_reader_next(reader, &record);
+        if (got != 1)
+            break;
+        good = append_new(list, event_tuple(reader, cache, &record)) == 0 &&
+               ((PyList_GET_SIZE(list) & 0xffff) != 0 || PyErr_CheckSignals() == 0);
+    }
+    if (good && got < 0) {
+        fail(cm_reader_error(reader));
+        good = false;
+    } else if (good && (limit <= 0 || PyList_GET_SIZE(list) < limit)) {
+        good = append_new(list, end_tuple(reader)) == 0;
+    }
+    if (!good)
+        Py_CLEAR(list);
+    Py_XDECREF(cache);
+    cm_reader_close(reader);
+    return list;
+}
+
+/* --- synthetic ----------------------------------------------------------------------------- */
+
+PyDoc_STRVAR(trace_write_synthetic_doc,
+             "trace_write_synthetic(path, events, seed=0) -> dict\n\nWrites a made-up trace of a "
+             "training with at least that many events (whole steps), replacing the file, and "
+             "returns what is in it: events, allocations, frees, steps, peak_bytes, live_bytes "
+             "(seeds included), leaked_bytes, seed_bytes (still alive at the end), file_bytes.");
+
+static PyObject *trace_write_synthetic(PyObject *module, PyObject *arguments, PyObject *keywords)
+{
+    static char *names[] = {"path", "events", "seed", NULL};
+    PyObject *path;
+    unsigned long long events, seed = 0;
+    cm_synthetic truth;
+    int status;
+
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O&K|K", names, PyUnicode_FSConverter,
+                                     &path, &events, &seed))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS status =
+        cm_synthetic_write(PyBytes_AS_STRING(path), events, seed, 512 * 1024, &truth);
+    Py_END_ALLOW_THREADS if (status < 0)
+    {
+        char message[512];
+        snprintf(message, sizeof message, "%s: %s", PyBytes_AS_STRING(path), strerror(-status));
+        Py_DECREF(path);
+        return fail(message);
+    }
+    Py_DECREF(path);
+    return Py_BuildValue(
+        "{s:K,s:K,s:K,s:K,s:L,s:L,s:L,s:L,s:K}", "events", (unsigned long long)truth.events,
+        "allocations", (unsigned long long)truth.allocations, "frees",
+        (unsigned long long)truth.frees, "steps", (unsigned long long)truth.steps, "peak_bytes",
+        (long long)truth.peak_bytes, "live_bytes", (long long)truth.live_bytes, "leaked_bytes",
+        (long long)truth.leaked_bytes, "seed_bytes", (long long)truth.seed_bytes, "file_bytes",
+        (unsigned long long)truth.file_bytes);
+}
+
+PyMethodDef cm_py_trace_methods[] = {
+    {"trace_meta", trace_meta, METH_VARARGS, trace_meta_doc},
+    {"trace_dump", (PyCFunction)(void (*)(void))trace_dump, METH_VARARGS | METH_KEYWORDS,
+     trace_dump_doc},
+    {"trace_write_synthetic", (PyCFunction)(void (*)(void))trace_write_synthetic,
+     METH_VARARGS | METH_KEYWORDS, trace_write_synthetic_doc},
+    {NULL, NULL, 0, NULL},
+};

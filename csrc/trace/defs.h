@@ -1,0 +1,42 @@
+/* The definitions of a trace: what string, code, stack and name ids mean. Grows as records come;
+ * everything returned stays valid until cm_defs_free. One owner, any thread. */
+#ifndef CM_TRACE_DEFS_H
+#define CM_TRACE_DEFS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct cm_code_def {
+    const char *file, *function;
+    const uint8_t *line_table;
+    uint32_t line_table_length;
+    int first_line;
+} cm_code_def;
+
+typedef struct cm_stack_def {
+    uint64_t module;
+    uint32_t parent, code, offset;
+    uint32_t class_name; /* string id, 0 = none */
+    uint32_t flags;      /* CM_DEFF_* */
+} cm_stack_def;
+
+typedef struct cm_defs cm_defs;
+
+cm_defs *cm_defs_new(void); /* NULL: out of memory */
+void cm_defs_free(cm_defs *defs);
+
+/* Reads whole records (format.h). NULL, or in one line what is wrong with them; those before the
+ * wrong one are kept. */
+const char *cm_defs_add(cm_defs *defs, const uint8_t *records, size_t length);
+
+/* NULL for ids that do not exist, the reserved ones included. */
+const char *cm_defs_string(const cm_defs *defs, uint32_t id);
+const char *cm_defs_name(const cm_defs *defs, uint32_t id);
+const cm_code_def *cm_defs_code(const cm_defs *defs, uint32_t id);
+const cm_stack_def *cm_defs_stack(const cm_defs *defs, uint32_t id);
+uint32_t cm_defs_stack_count(const cm_defs *defs);
+uint32_t cm_defs_code_count(const cm_defs *defs);
+uint32_t cm_defs_name_count(const cm_defs *defs);
+
+#endif

@@ -1,0 +1,770 @@
+/* Front to back through the chunks of a file, then through what its ring file still holds. */
+#include "reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../capture/clock.h"
+#include "../capture/orphan.h"
+#include "bytes.h"
+#include "crc32c.h"
+#include "decode.h"
+#include "defs.h"
+#include "format.h"
+#include "linetable.h"
+#include "timeline.h"
+
+/* A build that only reads (a unit test, a fuzzer) has no capture part: then there are no rings. */
+#pragma weak cm_orphan_read
+
+typedef struct pair {
+    char *key, *value;
+} pair;
+
+struct cm_reader {
+    int fd;
+    uint64_t size, offset; /* of the file: what is known of it, what was read */
+    uint64_t second_chunk; /* where a second pass begins: the first chunk is meta, and known */
+    unsigned char *tail;   /* chunks of the ring file, read when the file's are over */
+    size_t tail_size, tail_offset;
+    bool tail_known; /* the ring file was asked: never again, so that a second pass sees the same */
+
+    uint8_t *chunk;
+    size_t chunk_capacity;
+    const uint8_t *payload;
+    size_t payload_length;
+    int chunk_kind;
+    uint64_t position, defined; /* chunks begun; those whose definitions and meta are known */
+
+    cm_defs *defs;
+    pair *meta;
+    size_t meta_count, meta_capacity;
+    uint64_t *cover;
+    size_t cover_count;
+    uint64_t log_position;
+
+    cm_decoder *decoder;
+    cm_timeline time, first_time; /* now; and after the first batch was begun */
+    uint64_t first_batch;         /* its position, 0 = not seen yet */
+    uint64_t lost_events, lost_stacks, unknown_references;
+    char *end_reason;
+    bool ended, over, failed;
+    cm_reader_state state;
+    char error[256];
+};
+
+/* --- errors -------------------------------------------------------------------------------- */
+
+__attribute__((format(printf, 2, 3))) static int say(cm_reader *reader, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(reader->error, sizeof reader->error, format, arguments);
+    va_end(arguments);
+    return -1;
+}
+
+static int out_of_memory(cm_reader *reader)
+{
+    return say(reader, "out of memory while reading the trace");
+}
+
+/* --- chunks -------------------------------------------------------------------------------- */
+
+typedef enum fetch { FETCH_CHUNK, FETCH_END, FETCH_PARTIAL, FETCH_DAMAGED, FETCH_FAILED } fetch;
+
+/* 1: all bytes there; 0: the file has become shorter; -1: error. */
+static int read_at(cm_reader *reader, uint64_t offset, void *bytes, size_t length)
+{
+    uint8_t *p = bytes;
+    while (length > 0) {
+        ssize_t n = pread(reader->fd, p, length, (off_t)offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -1;
+        if (n == 0)
+            return 0;
+        p += n;
+        offset += (uint64_t)n;
+        length -= (size_t)n;
+    }
+    return 1;
+}
+
+static fetch could_not_read(cm_reader *reader, int got)
+{
+    if (got == 0) {
+        say(reader, "the file became shorter while it was read");
+        return FETCH_PARTIAL;
+    }
+    say(reader, "cannot read at byte %llu: %s", (unsigned long long)reader->offset,
+        strerror(errno));
+    return FETCH_DAMAGED;
+}
+
+static bool make_room(cm_reader *reader, size_t length)
+{
+    if (reader->chunk_capacity >= length)
+        return true;
+    size_t capacity = length < 64 * 1024 ? 64 * 1024 : length;
+    uint8_t *chunk = realloc(reader->chunk, capacity);
+    if (chunk == NULL)
+        return false;
+    reader->chunk = chunk;
+    reader->chunk_capacity = capacity;
+    return true;
+}
+
+/* Loads the next chunk of the file, or of the tail, into reader->chunk. */
+static fetch fetch_chunk(cm_reader *reader)
+{
+    const bool in_tail = reader->offset >= reader->size && reader->tail != NULL;
+    const uint64_t at = in_tail ? reader->tail_offset : reader->offset;
+    const uint64_t left = (in_tail ? reader->tail_size : reader->size) - at;
+    const char *where = in_tail ? "ring file's tail" : "file";
+    uint8_t header[CM_CHUNK_HEADER_SIZE];
+
+    if (left == 0)
+        return FETCH_END;
+    if (left < sizeof header) {
+        say(reader, "the %s ends inside a chunk header at byte %llu", where,
+            (unsigned long long)at);
+        return FETCH_PARTIAL;
+    }
+    int got = 1;
+    if (in_tail)
+        memcpy(header, reader->tail + at, sizeof header);
+    else
+        got = read_at(reader, at, header, sizeof header);
+    if (got <= 0)
+        return could_not_read(reader, got);
+
+    cm_cursor c = {header, header + sizeof header, false};
+    uint32_t magic = (uint32_t)cm_cursor_fixed(&c, 4);
+    uint32_t kind = (uint32_t)cm_cursor_fixed(&c, 4) & 0xff;
+    uint64_t length = cm_cursor_fixed(&c, 4);
+    uint32_t checksum = (uint32_t)cm_cursor_fixed(&c, 4);
+    if (magic != CM_CHUNK_MAGIC || length > CM_CHUNK_MAX) {
+        say(reader, "the %s is damaged at byte %llu: no chunk begins there", where,
+            (unsigned long long)at);
+        return FETCH_DAMAGED;
+    }
+    if (length > left - sizeof header) {
+        say(reader, "the %s ends inside the chunk at byte %llu", where, (unsigned long long)at);
+        return FETCH_PARTIAL;
+    }
+    /* The length was just found to be there, so it may size memory. */
+    if (!make_room(reader, length + CM_DECODE_PADDING)) {
+        out_of_memory(reader);
+        return FETCH_FAILED;
+    }
+    if (in_tail)
+        memcpy(reader->chunk, reader->tail + at + sizeof header, length);
+    else
+        got = read_at(reader, at + sizeof header, reader->chunk, length);
+    if (got <= 0)
+        return could_not_read(reader, got);
+    memset(reader->chunk + length, 0, CM_DECODE_PADDING);
+    if (cm_crc32c(cm_crc32c(0, header, 12), reader->chunk, length) != checksum) {
+        say(reader, "the %s is damaged: the chunk at byte %llu has a wrong checksum", where,
+            (unsigned long long)at);
+        return FETCH_DAMAGED;
+    }
+    reader->chunk_kind = (int)kind;
+    reader->payload = reader->chunk;
+    reader->payload_length = length;
+    if (in_tail)
+        reader->tail_offset += sizeof header + length;
+    else
+        reader->offset += sizeof header + length;
+    reader->position++;
+    return FETCH_CHUNK;
+}
+
+/* --- meta and end -------------------------------------------------------------------------- */
+
+static char *copy_text(const uint8_t *bytes, size_t length)
+{
+    char *text = malloc(length + 1);
+    if (text != NULL) {
+        memcpy(text, bytes, length);
+        text[length] = '\0';
+    }
+    return text;
+}
+
+static int set_meta(cm_reader *reader, char *key, char *value)
+{
+    if (key == NULL || value == NULL) {
+        free(key);
+        free(value);
+        return out_of_memory(reader);
+    }
+    for (size_t i = 0; i < reader->meta_count; i++) {
+        if (strcmp(reader->meta[i].key, key) == 0) {
+            free(key);
+            free(reader->meta[i].value);
+            reader->meta[i].value = value;
+            return 0;
+        }
+    }
+    if (reader->meta_count == reader->meta_capacity) {
+        size_t capacity = reader->meta_capacity ? reader->meta_capacity * 2 : 32;
+        pair *meta = realloc(reader->meta, capacity * sizeof *meta);
+        if (meta == NULL) {
+            free(key);
+            free(value);
+            return out_of_memory(reader);
+        }
+        reader->meta = meta;
+        reader->meta_capacity = capacity;
+    }
+    reader->meta[reader->meta_count++] = (pair){key, value};
+    return 0;
+}
+
+static int read_meta(cm_reader *reader)
+{
+    cm_cursor c = {reader->payload, reader->payload + reader->payload_length, false};
+    uint64_t n = cm_cursor_varint(&c);
+
+    /* Keys are looked up one by one: a bound on their number bounds the time as well. */
+    if (n > CM_META_MAX)
+        return say(reader, "a meta chunk has too many entries");
+    for (uint64_t i = 0; i < n; i++) {
+        size_t key_length, value_length;
+        const uint8_t *key = cm_cursor_bytes(&c, &key_length);
+        const uint8_t *value = cm_cursor_bytes(&c, &value_length);
+        if (c.bad)
+            return say(reader, "a meta chunk ends inside an entry");
+        if (reader->meta_count >= CM_META_MAX)
+            return say(reader, "the trace has too many meta entries");
+        if (set_meta(reader, copy_text(key, key_length), copy_text(value, value_length)) < 0)
+            return -1;
+    }
+    return c.bad ? say(reader, "a meta chunk is damaged") : 0;
+}
+
+static int read_end(cm_reader *reader)
+{
+    cm_cursor c = {reader->payload, reader->payload + reader->payload_length, false};
+    size_t length;
+
+    cm_cursor_varint(&c); /* events: for people with a hex dump; nothing depends on it */
+    uint64_t lost_events = cm_cursor_varint(&c);
+    uint64_t lost_stacks = cm_cursor_varint(&c);
+    const uint8_t *reason = cm_cursor_bytes(&c, &length);
+    if (c.bad)
+        return say(reader, "the end chunk is damaged");
+    free(reader->end_reason);
+    reader->end_reason = copy_text(reason, length);
+    if (reader->end_reason == NULL)
+        return out_of_memory(reader);
+    reader->lost_events = lost_events;
+    reader->lost_stacks = lost_stacks;
+    reader->ended = true;
+    return 0;
+}
+
+/* --- batches ------------------------------------------------------------------------------- */
+
+static int read_covers(cm_reader *reader, cm_cursor *c)
+{
+    uint64_t n = cm_cursor_varint(c);
+    if (n > cm_cursor_left(c) / 2)
+        return say(reader, "a batch has more covers than bytes");
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t ring = cm_cursor_varint(c);
+        uint64_t position = cm_cursor_varint(c);
+        if (c->bad || ring > CM_COVER_RING_MAX)
+            return say(reader, "a batch has a damaged cover");
+        if (ring >= reader->cover_count) {
+            size_t count = ring + 1 > reader->cover_count * 2 ? ring + 1 : reader->cover_count * 2;
+            uint64_t *cover = realloc(reader->cover, count * sizeof *cover);
+            if (cover == NULL)
+                return out_of_memory(reader);
+            memset(cover + reader->cover_count, 0, (count - reader->cover_count) * sizeof *cover);
+            reader->cover = cover;
+            reader->cover_count = count;
+        }
+        reader->cover[ring] = position;
+    }
+    return 0;
+}
+
+/* Looks ahead, through the headers of the chunks that follow, for a second anchor: the first
+ * batch's events lie before the first one, and one anchor does not say how long a tick is. */
+static void look_for_second_anchor(cm_reader *reader)
+{
+    uint64_t at = reader->offset;
+    uint8_t bytes[CM_CHUNK_HEADER_SIZE + 24];
+
+    for (int chunks = 0; chunks < 256; chunks++) {
+        if (at > reader->size || reader->size - at < sizeof bytes ||
+            read_at(reader, at, bytes, sizeof bytes) != 1)
+            return;
+        cm_cursor c = {bytes, bytes + sizeof bytes, false};
+        uint32_t magic = (uint32_t)cm_cursor_fixed(&c, 4);
+        uint32_t kind = (uint32_t)cm_cursor_fixed(&c, 4) & 0xff;
+        uint64_t length = cm_cursor_fixed(&c, 4);
+        cm_cursor_fixed(&c, 4);
+        if (magic != CM_CHUNK_MAGIC || length > CM_CHUNK_MAX)
+            return;
+        if (kind == CM_CHUNK_BATCH && length >= 24) {
+            cm_clock_anchor anchor;
+            anchor.ticks = cm_cursor_fixed(&c, 8);
+            anchor.monotonic_ns = cm_cursor_fixed(&c, 8);
+            anchor.realtime_ns = cm_cursor_fixed(&c, 8);
+            if (cm_timeline_preview(&reader->time, anchor))
+                return;
+        }
+        at += CM_CHUNK_HEADER_SIZE + length;
+    }
+}
+
+static int read_batch(cm_reader *reader, bool known)
+{
+    cm_cursor c = {reader->payload, reader->payload + reader->payload_length, false};
+    cm_clock_anchor anchor;
+    size_t length, events_length;
+
+    anchor.ticks = cm_cursor_fixed(&c, 8);
+    anchor.monotonic_ns = cm_cursor_fixed(&c, 8);
+    anchor.realtime_ns = cm_cursor_fixed(&c, 8);
+    const uint8_t *definitions = cm_cursor_bytes(&c, &length);
+    uint64_t events = cm_cursor_varint(&c);
+    const uint8_t *section = cm_cursor_bytes(&c, &events_length);
+    if (c.bad)
+        return say(reader, "a batch is damaged");
+    if (!known) {
+        const char *wrong = cm_defs_add(reader->defs, definitions, length);
+        if (wrong != NULL)
+            return say(reader, "%s", wrong);
+    }
+    if (read_covers(reader, &c) < 0)
+        return -1;
+    reader->log_position = cm_cursor_varint(&c);
+    if (c.bad)
+        return say(reader, "a batch is damaged behind its events");
+
+    bool first = reader->first_batch == 0;
+    if (first) {
+        reader->first_batch = reader->position;
+        cm_timeline_anchor(&reader->time, anchor);
+        look_for_second_anchor(reader);
+    } else if (reader->position == reader->first_batch) { /* a second pass */
+        reader->time = reader->first_time;
+    } else {
+        cm_timeline_anchor(&reader->time, anchor);
+    }
+    if (cm_decoder_begin(reader->decoder, anchor.ticks, section, events_length, events) < 0)
+        return say(reader, "a batch has a damaged events section");
+    if (first) {
+        /* What happened before the first anchor was taken counts from the start, too. */
+        cm_event event;
+        uint32_t thread;
+        while (cm_decoder_next(reader->decoder, &event, &thread) == 1)
+            cm_timeline_reach_back(&reader->time, event.time);
+        cm_decoder_begin(reader->decoder, anchor.ticks, section, events_length, events);
+        reader->first_time = reader->time;
+    }
+    return 0;
+}
+
+/* --- the end of the file ------------------------------------------------------------------- */
+
+static bool file_has_grown(cm_reader *reader)
+{
+    struct stat st;
+    if (fstat(reader->fd, &st) < 0 || st.st_size < 0 || (uint64_t)st.st_size <= reader->size)
+        return false;
+    reader->size = (uint64_t)st.st_size;
+    return true;
+}
+
+/* There is no end chunk. True: there are more chunks to read, of the file or of the ring. */
+static bool find_more(cm_reader *reader, bool partial)
+{
+    const char *path = cm_reader_meta(reader, "ring.path");
+    const char *id = cm_reader_meta(reader, "ring.id");
+
+    if (reader->tail_known) { /* this is the tail's end, or a second pass */
+        if (partial && reader->state == CM_TRACE_RECOVERED)
+            reader->state = CM_TRACE_CUT;
+        return false;
+    }
+    reader->state = CM_TRACE_CUT;
+    cm_tail found = CM_TAIL_NONE;
+    unsigned char *tail = NULL;
+    size_t length = 0;
+    if (path != NULL && id != NULL && cm_orphan_read != NULL) {
+        cm_covers covers = {reader->cover, reader->cover_count, reader->log_position};
+        found = cm_orphan_read(path, strtoull(id, NULL, 0), &covers, &tail, &length);
+    }
+    if (found == CM_TAIL_ALIVE) {
+        reader->tail_known = true;
+        reader->state = CM_TRACE_RECORDING;
+        reader->error[0] = '\0'; /* a chunk that is half written is no fault */
+        return false;
+    }
+    /* The process may have written on, and even ended well, since the file's end was reached. */
+    if (file_has_grown(reader)) {
+        if (found == CM_TAIL_FOUND)
+            free(tail);
+        return true;
+    }
+    reader->tail_known = true;
+    if (found == CM_TAIL_FOUND) {
+        reader->state = CM_TRACE_RECOVERED;
+        reader->tail = tail;
+        reader->tail_size = length;
+        reader->size = reader->offset; /* not a partial last chunk: the ring has what it held */
+        reader->error[0] = '\0';
+        return length > 0;
+    }
+    if (!partial)
+        say(reader, "the trace has no end: its process was killed, and its ring file is not here");
+    return false;
+}
+
+static int stop(cm_reader *reader, int result)
+{
+    reader->over = true;
+    reader->failed = result < 0;
+    return result;
+}
+
+static int read_chunk(cm_reader *reader)
+{
+    bool known = reader->position <= reader->defined;
+    int status = 0;
+
+    if (!known)
+        reader->defined = reader->position;
+    switch (reader->chunk_kind) {
+    case CM_CHUNK_META:
+        if (!known)
+            status = read_meta(reader);
+        break;
+    case CM_CHUNK_BATCH:
+        status = read_batch(reader, known);
+        break;
+    case CM_CHUNK_END:
+        status = read_end(reader);
+        break;
+    default: /* from a newer minor version */
+        break;
+    }
+    return status;
+}
+
+/* Begins the next chunk. 1: done; 0: the trace is over; -1: damaged. */
+static int advance(cm_reader *reader)
+{
+    for (;;) {
+        switch (fetch_chunk(reader)) {
+        case FETCH_CHUNK:
+            if (read_chunk(reader) < 0) {
+                reader->state = CM_TRACE_CUT;
+                return stop(reader, -1);
+            }
+            if (!reader->ended)
+                return 1;
+            reader->state = strcmp(reader->end_reason, CM_END_RECOVERED) == 0 ? CM_TRACE_RECOVERED
+                                                                              : CM_TRACE_COMPLETE;
+            return stop(reader, 0);
+        case FETCH_END:
+            if (!find_more(reader, false))
+                return stop(reader, 0);
+            break;
+        case FETCH_PARTIAL:
+            if (!find_more(reader, true))
+                return stop(reader, 0);
+            break;
+        case FETCH_DAMAGED:
+            reader->state = CM_TRACE_CUT;
+            return stop(reader, 0);
+        case FETCH_FAILED:
+            reader->state = CM_TRACE_CUT;
+            return stop(reader, -1);
+        }
+    }
+}
+
+/* --- records ------------------------------------------------------------------------------- */
+
+/* Nothing outside the definitions leaves the reader: an analysis may use ids as indices. */
+static void check_references(cm_reader *reader, cm_event *event)
+{
+    switch (event->kind) {
+    case CM_EV_ALLOC:
+    case CM_EV_OOM:
+    case CM_EV_NODE_NEW:
+    case CM_EV_TICK:
+        if (event->stack >= CM_STACK_FIRST &&
+            event->stack - CM_STACK_FIRST >= cm_defs_stack_count(reader->defs)) {
+            event->stack = CM_STACK_LOST;
+            reader->unknown_references++;
+        }
+        break;
+    case CM_EV_NODE_RUN:
+    case CM_EV_OBJECT_NEW:
+        if (event->stack > cm_defs_name_count(reader->defs)) {
+            event->stack = 0;
+            reader->unknown_references++;
+        }
+        break;
+    default:
+        break;
+    }
+}
+
+int cm_reader_next(cm_reader *reader, cm_record *record)
+{
+    while (!reader->over) {
+        int got = cm_decoder_next(reader->decoder, &record->event, &record->thread);
+        if (__builtin_expect(got == 1, 1)) {
+            check_references(reader, &record->event);
+            record->time_ns = cm_timeline_at(&reader->time, record->event.time);
+            if (__builtin_expect(record->event.kind == CM_EV_LOST, 0) && record->event.size > 0)
+                reader->lost_events += (uint64_t)record->event.size;
+            return 1;
+        }
+        if (got < 0) {
+            reader->state = CM_TRACE_CUT;
+            say(reader, "a batch has damaged events");
+            return stop(reader, -1);
+        }
+        got = advance(reader);
+        if (got <= 0)
+            return got;
+    }
+    return reader->failed ? -1 : 0;
+}
+
+/* --- opening ------------------------------------------------------------------------------- */
+
+static const char *cannot_open(cm_reader *reader, const char *path, struct stat *st)
+{
+    /* O_NONBLOCK: a named pipe must not hang; it is refused below. */
+    reader->fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (reader->fd < 0 || fstat(reader->fd, st) < 0)
+        return strerror(errno);
+    if (S_ISDIR(st->st_mode))
+        return "is a directory, not a trace";
+    if (!S_ISREG(st->st_mode))
+        return "is not a regular file";
+    if (st->st_size == 0)
+        return "is empty, not a trace";
+    reader->size = (uint64_t)st->st_size;
+    return NULL;
+}
+
+static const char *bad_header(cm_reader *reader)
+{
+    uint8_t bytes[CM_HEADER_SIZE];
+    size_t length = reader->size < sizeof bytes ? (size_t)reader->size : sizeof bytes;
+
+    int got = read_at(reader, 0, bytes, length);
+    if (got < 0)
+        return strerror(errno);
+    if (got == 0 || memcmp(bytes, CM_FORMAT_MAGIC, length < 8 ? length : 8) != 0)
+        return "is not a cuptimem trace";
+    if (length < sizeof bytes)
+        return "is corrupt: it ends inside its header";
+    unsigned major = bytes[8] | (unsigned)bytes[9] << 8;
+    unsigned minor = bytes[10] | (unsigned)bytes[11] << 8;
+    if (major != CM_FORMAT_MAJOR) {
+        say(reader,
+            major > CM_FORMAT_MAJOR
+                ? "has format version %u.%u, this cuptimem reads versions up to %u.%u: update "
+                  "cuptimem to open it"
+                : "is corrupt: it claims format version %u.%u, which never was (this cuptimem "
+                  "reads %u.%u)",
+            major, minor, (unsigned)CM_FORMAT_MAJOR, (unsigned)CM_FORMAT_MINOR);
+        return reader->error;
+    }
+    reader->offset = CM_HEADER_SIZE;
+    return NULL;
+}
+
+static const char *bad_meta(cm_reader *reader)
+{
+    fetch got = fetch_chunk(reader);
+    if (got == FETCH_FAILED)
+        return reader->error;
+    if (got == FETCH_CHUNK && reader->chunk_kind == CM_CHUNK_META && read_chunk(reader) == 0)
+        return NULL;
+    return "is corrupt: its description (the meta chunk behind the header) is cut off or damaged";
+}
+
+cm_reader *cm_reader_open(const char *path, char *error, size_t error_size)
+{
+    struct stat st;
+    cm_reader *reader = calloc(1, sizeof *reader);
+    const char *why = "out of memory";
+
+    if (reader != NULL) {
+        reader->fd = -1;
+        reader->state = CM_TRACE_CUT;
+        reader->defs = cm_defs_new();
+        reader->decoder = cm_decoder_new();
+        if (reader->defs != NULL && reader->decoder != NULL) {
+            why = cannot_open(reader, path, &st);
+            if (why == NULL)
+                why = bad_header(reader);
+            if (why == NULL)
+                why = bad_meta(reader);
+        }
+    }
+    if (why == NULL) {
+        reader->error[0] = '\0';
+        reader->second_chunk = reader->offset;
+        return reader;
+    }
+    if (error_size > 0)
+        snprintf(error, error_size, "%s: %s", path, why);
+    cm_reader_close(reader);
+    return NULL;
+}
+
+void cm_reader_rewind(cm_reader *reader)
+{
+    reader->offset = reader->second_chunk;
+    reader->tail_offset = 0;
+    reader->position = 1;
+    reader->lost_events = reader->lost_stacks = reader->unknown_references = 0;
+    reader->ended = reader->over = reader->failed = false;
+    reader->error[0] = '\0';
+    cm_decoder_begin(reader->decoder, 0, reader->chunk, 0, 0);
+}
+
+void cm_reader_close(cm_reader *reader)
+{
+    if (reader == NULL)
+        return;
+    if (reader->fd >= 0)
+        close(reader->fd);
+    for (size_t i = 0; i < reader->meta_count; i++) {
+        free(reader->meta[i].key);
+        free(reader->meta[i].value);
+    }
+    free(reader->meta);
+    free(reader->cover);
+    free(reader->chunk);
+    free(reader->tail);
+    free(reader->end_reason);
+    cm_decoder_free(reader->decoder);
+    cm_defs_free(reader->defs);
+    free(reader);
+}
+
+/* --- what is known ------------------------------------------------------------------------- */
+
+const char *cm_reader_error(const cm_reader *reader)
+{
+    return reader->error;
+}
+
+cm_reader_state cm_reader_get_state(const cm_reader *reader)
+{
+    return reader->state;
+}
+
+const char *cm_reader_end_reason(const cm_reader *reader)
+{
+    return reader->end_reason == NULL ? "" : reader->end_reason;
+}
+
+double cm_reader_progress(const cm_reader *reader)
+{
+    if (reader->over)
+        return 1;
+    double all = (double)reader->size + (double)reader->tail_size;
+    return ((double)reader->offset + (double)reader->tail_offset) / all;
+}
+
+uint64_t cm_reader_start_realtime_ns(const cm_reader *reader)
+{
+    return cm_timeline_realtime_at_zero(&reader->time);
+}
+
+const char *cm_reader_meta(const cm_reader *reader, const char *key)
+{
+    for (size_t i = 0; i < reader->meta_count; i++)
+        if (strcmp(reader->meta[i].key, key) == 0)
+            return reader->meta[i].value;
+    return NULL;
+}
+
+size_t cm_reader_meta_count(const cm_reader *reader)
+{
+    return reader->meta_count;
+}
+
+void cm_reader_meta_at(const cm_reader *reader, size_t i, const char **key, const char **value)
+{
+    bool there = i < reader->meta_count;
+    *key = there ? reader->meta[i].key : NULL;
+    *value = there ? reader->meta[i].value : NULL;
+}
+
+uint64_t cm_reader_lost_events(const cm_reader *reader)
+{
+    return reader->lost_events;
+}
+
+uint64_t cm_reader_lost_stacks(const cm_reader *reader)
+{
+    return reader->lost_stacks + reader->unknown_references;
+}
+
+uint32_t cm_reader_stack_count(const cm_reader *reader)
+{
+    return cm_defs_stack_count(reader->defs);
+}
+
+uint32_t cm_reader_stack_parent(const cm_reader *reader, uint32_t stack)
+{
+    const cm_stack_def *def = cm_defs_stack(reader->defs, stack);
+    return def == NULL ? CM_STACK_NONE : def->parent;
+}
+
+bool cm_reader_stack_frame(const cm_reader *reader, uint32_t stack, cm_frame *out)
+{
+    const cm_stack_def *def = cm_defs_stack(reader->defs, stack);
+    cm_position at = {-1, -1, -1, -1};
+
+    *out = (cm_frame){.line = -1, .end_line = -1, .column = -1, .end_column = -1};
+    if (def == NULL)
+        return false;
+    const cm_code_def *code = cm_defs_code(reader->defs, def->code);
+    if (code != NULL) {
+        cm_linetable_find(code->line_table, code->line_table_length, code->first_line, def->offset,
+                          &at);
+        out->file = code->file;
+        out->function = code->function;
+        out->first_line = code->first_line;
+    }
+    out->line = at.line;
+    out->end_line = at.end_line;
+    out->column = at.column;
+    out->end_column = at.end_column;
+    out->code = def->code;
+    out->module = def->module;
+    out->module_class = cm_defs_string(reader->defs, def->class_name);
+    out->truncated = (def->flags & CM_DEFF_TRUNCATED) != 0;
+    return true;
+}
+
+const char *cm_reader_name(const cm_reader *reader, uint32_t name)
+{
+    return cm_defs_name(reader->defs, name);
+}

@@ -1,0 +1,462 @@
+#include "synthetic.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../capture/clock.h"
+#include "../capture/event.h"
+#include "bytes.h"
+#include "encode.h"
+#include "format.h"
+#include "writer.h"
+
+enum { LAYERS = 12, OPS = 11, NODES = LAYERS * OPS, PARAMETERS = 26, LENGTHS = 16, SEEDS = 64 };
+enum { MAIN_THREAD = 1, LOADER_THREAD = 2, QUEUE = 4 };
+#define TICKS_PER_SECOND UINT64_C(2500000000)
+#define FIRST_TICK UINT64_C(90000000000000)
+#define START_REALTIME UINT64_C(1700000000000000000)
+
+/* The operations of a layer: the source line in model.py, values per token of what they keep,
+ * whether they need scratch, and the node that runs in backward. */
+static const struct {
+    const char *node;
+    int line, kept, scratch;
+    bool fixed; /* does not depend on the sequence length */
+} ops[OPS] = {
+    {"NativeLayerNormBackward0", 21, 768, 0, false},
+    {"AddmmBackward0", 22, 2304, 0, false},
+    {"SplitBackward0", 23, 12, 0, true},
+    {"ScaledDotProductFlashAttentionForCpuBackward0", 24, 768, 96, false},
+    {"AddmmBackward0", 26, 768, 0, false},
+    {"AddBackward0", 27, 768, 0, false},
+    {"NativeLayerNormBackward0", 28, 768, 0, false},
+    {"AddmmBackward0", 29, 3072, 3072, false},
+    {"GeluBackward0", 30, 3072, 0, false},
+    {"AddmmBackward0", 31, 768, 768, false},
+    {"NativeDropoutBackward0", 32, 768, 192, false},
+};
+
+/* Free blocks of one size: the last freed is the first reused, as in malloc. */
+typedef struct pool {
+    uint64_t *free;
+    size_t count, capacity;
+} pool;
+
+typedef struct block {
+    uint64_t address;
+    int64_t size;
+    pool *pool;
+} block;
+
+typedef struct machine {
+    cm_batch *batch;
+    cm_writer *writer;
+    size_t batch_bytes;
+    int status;
+    uint64_t random, ticks, flushed, top, sequence;
+    uint32_t strings, codes, stacks, names;
+    cm_synthetic truth;
+
+    uint32_t forward_stack[NODES], optimizer_stack[PARAMETERS];
+    uint32_t data_stack, backward_stack, leak_stack, step_stack, loader_stack;
+    uint32_t node_name[OPS], accumulate_name, optimizer_name;
+    uint64_t optimizer;
+
+    pool kept[OPS][LENGTHS], scratch[OPS][LENGTHS], gradient[PARAMETERS], buffer[LENGTHS], leak;
+    block activation[NODES], parameter_gradient[PARAMETERS], queue[QUEUE], seeds[SEEDS];
+    uint64_t node_sequence[NODES];
+    unsigned queued;
+} machine;
+
+static uint64_t draw(machine *m)
+{
+    uint64_t z = m->random += UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
+}
+
+/* --- definitions --------------------------------------------------------------------------- */
+
+static void define(machine *m, const uint8_t *record, const uint8_t *end)
+{
+    if (!cm_batch_add_definitions(m->batch, record, (size_t)(end - record)))
+        m->status = -ENOMEM;
+}
+
+static uint32_t define_text(machine *m, cm_def_kind kind, const char *text)
+{
+    uint8_t record[256], *p = record;
+    *p++ = (uint8_t)kind;
+    p = cm_put_bytes(p, text, strlen(text));
+    define(m, record, p);
+    return kind == CM_DEF_STRING ? ++m->strings : ++m->names;
+}
+
+/* A code whose instruction n stands in line first_line + n, columns 4 to 30. */
+static uint32_t define_code(machine *m, uint32_t file, const char *function, int first_line)
+{
+    uint8_t record[512], table[3 * 40], *p = record, *t = table;
+    for (int i = 0; i < 40; i++) {
+        *t++ = (uint8_t)(0x80 | (i == 0 ? 10 : 11) << 3); /* one unit, same or next line */
+        *t++ = 4;
+        *t++ = 30;
+    }
+    uint32_t name = define_text(m, CM_DEF_STRING, function);
+    *p++ = CM_DEF_CODE;
+    p = cm_put_varint(p, file);
+    p = cm_put_varint(p, name);
+    p = cm_put_varint(p, (uint64_t)first_line);
+    p = cm_put_bytes(p, table, sizeof table);
+    define(m, record, p);
+    return ++m->codes;
+}
+
+static uint32_t define_stack(machine *m, uint32_t parent, uint32_t code, int offset,
+                             uint64_t module, uint32_t class_name)
+{
+    uint8_t record[64], *p = record;
+    *p++ = CM_DEF_STACK;
+    p = cm_put_varint(p, parent);
+    p = cm_put_varint(p, code);
+    p = cm_put_varint(p, (uint64_t)offset);
+    p = cm_put_varint(p, 0);
+    p = cm_put_varint(p, module);
+    p = cm_put_varint(p, class_name);
+    define(m, record, p);
+    return CM_STACK_FIRST + m->stacks++;
+}
+
+static void define_program(machine *m)
+{
+    uint32_t train = define_text(m, CM_DEF_STRING, "/home/user/project/train.py");
+    uint32_t model = define_text(m, CM_DEF_STRING, "/home/user/project/model.py");
+    uint32_t data = define_text(m, CM_DEF_STRING, "/home/user/project/data.py");
+    uint32_t modules = define_text(m, CM_DEF_STRING, "/usr/lib/python3/torch/nn/modules/module.py");
+    uint32_t adam = define_text(m, CM_DEF_STRING, "/usr/lib/python3/torch/optim/adamw.py");
+    uint32_t tensor = define_text(m, CM_DEF_STRING, "/usr/lib/python3/torch/_tensor.py");
+    uint32_t block_class = define_text(m, CM_DEF_STRING, "model.Block");
+
+    uint32_t module_code = define_code(m, train, "<module>", 1);
+    uint32_t main_code = define_code(m, train, "main", 40);
+    uint32_t collate_code = define_code(m, data, "collate", 10);
+    uint32_t fill_code = define_code(m, data, "Prefetcher.run", 30);
+    uint32_t forward_code = define_code(m, model, "Model.forward", 50);
+    uint32_t block_code = define_code(m, model, "Block.forward", 20);
+    uint32_t call_code = define_code(m, modules, "Module._wrapped_call_impl", 1775);
+    uint32_t step_code = define_code(m, adam, "AdamW.step", 210);
+    uint32_t backward_code = define_code(m, tensor, "Tensor.backward", 620);
+
+    uint32_t root = define_stack(m, CM_STACK_NONE, module_code, 30, 0, 0);
+    m->data_stack =
+        define_stack(m, define_stack(m, root, main_code, 5, 0, 0), collate_code, 3, 0, 0);
+    uint32_t forward = define_stack(m, root, main_code, 6, 0, 0);
+    forward = define_stack(m, forward, forward_code, 4, 0, 0);
+    for (int layer = 0; layer < LAYERS; layer++) {
+        uint64_t module = UINT64_C(0x7f3300001000) + (uint64_t)layer * 0x1c0;
+        uint32_t call = define_stack(m, forward, call_code, 8, module, block_class);
+        for (int op = 0; op < OPS; op++)
+            m->forward_stack[layer * OPS + op] =
+                define_stack(m, call, block_code, ops[op].line - 20, 0, 0);
+    }
+    m->backward_stack =
+        define_stack(m, define_stack(m, root, main_code, 8, 0, 0), backward_code, 20, 0, 0);
+    m->leak_stack = define_stack(m, root, main_code, 9, 0, 0);
+    m->step_stack = define_stack(m, root, main_code, 10, 0, 0);
+    for (int i = 0; i < PARAMETERS; i++)
+        m->optimizer_stack[i] = define_stack(m, m->step_stack, step_code, 10 + i, 0, 0);
+    m->loader_stack = define_stack(m, CM_STACK_NONE, fill_code, 7, 0, 0);
+
+    for (int op = 0; op < OPS; op++)
+        m->node_name[op] = define_text(m, CM_DEF_NAME, ops[op].node);
+    m->accumulate_name = define_text(m, CM_DEF_NAME, "torch::autograd::AccumulateGrad");
+    m->optimizer_name = define_text(m, CM_DEF_NAME, "torch.optim.adamw.AdamW");
+    m->optimizer = UINT64_C(0x7f3300100000);
+}
+
+/* --- events -------------------------------------------------------------------------------- */
+
+static cm_clock_anchor anchor_now(const machine *m)
+{
+    uint64_t ns = (m->ticks - FIRST_TICK) * 2 / 5;
+    return (cm_clock_anchor){m->ticks, UINT64_C(5000000000) + ns, START_REALTIME + ns};
+}
+
+static void flush(machine *m)
+{
+    const void *bytes;
+    size_t length;
+    cm_batch_add_cover(m->batch, 0, m->truth.events);
+    if (!cm_batch_finish(m->batch, &bytes, &length))
+        m->status = -ENOMEM;
+    else
+        m->status = cm_writer_chunk(m->writer, bytes, length);
+    cm_batch_begin(m->batch, anchor_now(m));
+    m->flushed = m->ticks;
+}
+
+static void emit(machine *m, uint32_t thread, const cm_event *event)
+{
+    if (m->status < 0)
+        return;
+    /* Mostly 0.3 to 3 us apart; now and then something takes long. */
+    uint64_t r = draw(m);
+    m->ticks += 800 + r % 6400 + ((r >> 32) % 64 == 0 ? 50000 : 0);
+    if (cm_batch_size(m->batch) >= m->batch_bytes || m->ticks - m->flushed > TICKS_PER_SECOND)
+        flush(m);
+    cm_event timed = *event;
+    /* Threads are merged by time, but a late event may be a little older than its neighbour. */
+    timed.time = m->ticks - (thread == LOADER_THREAD ? (r >> 20) % 4096 : 0);
+    if (m->status == 0 && !cm_batch_add_event(m->batch, thread, &timed))
+        m->status = -ENOMEM;
+    m->truth.events++;
+}
+
+static cm_event on_cpu(cm_event_kind kind)
+{
+    return (cm_event){.kind = (uint8_t)kind, .device_type = CM_DEVICE_CPU, .device_index = -1};
+}
+
+static void change_live(machine *m, int64_t bytes)
+{
+    m->truth.live_bytes += bytes;
+    if (m->truth.live_bytes > m->truth.peak_bytes)
+        m->truth.peak_bytes = m->truth.live_bytes;
+}
+
+static uint64_t fresh_address(machine *m, int64_t size)
+{
+    uint64_t address = m->top;
+    m->top += ((uint64_t)size + 127) / 64 * 64;
+    return address;
+}
+
+static block allocate(machine *m, uint32_t thread, pool *from, int64_t size, uint32_t stack,
+                      uint8_t flags)
+{
+    block b = {.size = size, .pool = from};
+    if (from->count == 0) {
+        b.address = fresh_address(m, size);
+    } else {
+        /* Not always the last: other sizes split and merge what is free. */
+        size_t last = from->count - 1;
+        size_t pick = draw(m) % 8 == 0 ? draw(m) % from->count : last;
+        b.address = from->free[pick];
+        from->free[pick] = from->free[last];
+        from->count = last;
+    }
+    cm_event event = on_cpu(CM_EV_ALLOC);
+    event.address = b.address;
+    event.size = size;
+    event.stack = stack;
+    event.flags = flags;
+    emit(m, thread, &event);
+    m->truth.allocations++;
+    change_live(m, size);
+    return b;
+}
+
+static void release(machine *m, uint32_t thread, block *b)
+{
+    if (b->address == 0)
+        return;
+    cm_event event = on_cpu(CM_EV_FREE);
+    event.address = b->address;
+    emit(m, thread, &event);
+    m->truth.frees++;
+    change_live(m, -b->size);
+    pool *into = b->pool;
+    if (into != NULL) {
+        if (into->count == into->capacity) {
+            size_t capacity = into->capacity ? into->capacity * 2 : 16;
+            uint64_t *items = realloc(into->free, capacity * sizeof *items);
+            if (items == NULL) {
+                m->status = -ENOMEM;
+                return;
+            }
+            into->free = items;
+            into->capacity = capacity;
+        }
+        into->free[into->count++] = b->address;
+    }
+    b->address = 0;
+}
+
+static void emit_node(machine *m, cm_event_kind kind, uint64_t sequence, int64_t creator,
+                      uint32_t stack_or_name)
+{
+    cm_event event = {
+        .kind = (uint8_t)kind, .address = sequence, .size = creator, .stack = stack_or_name};
+    emit(m, MAIN_THREAD, &event);
+}
+
+static void emit_argument(machine *m, uint32_t thread, cm_event_kind kind, int64_t what,
+                          uint64_t address, uint32_t stack)
+{
+    cm_event event = {.kind = (uint8_t)kind, .address = address, .size = what, .stack = stack};
+    emit(m, thread, &event);
+}
+
+/* --- the program --------------------------------------------------------------------------- */
+
+static void start_program(machine *m)
+{
+    emit_argument(m, MAIN_THREAD, CM_EV_THREAD, 1, 4711, 0);
+    emit_argument(m, LOADER_THREAD, CM_EV_THREAD, 2, 4712, 0);
+    emit_argument(m, MAIN_THREAD, CM_EV_OBJECT_NEW, CM_OBJECT_OPTIMIZER, m->optimizer,
+                  m->optimizer_name);
+    for (int i = 0; i < SEEDS; i++) {
+        block *b = &m->seeds[i];
+        b->size = (int64_t)(draw(m) % 64 + 1) * 65536;
+        b->address = fresh_address(m, b->size);
+        cm_event event = on_cpu(CM_EV_SEED);
+        event.address = b->address;
+        event.size = b->size;
+        emit(m, MAIN_THREAD, &event);
+        m->truth.seed_bytes += b->size;
+        change_live(m, b->size);
+    }
+    emit_argument(m, MAIN_THREAD, CM_EV_MARK, CM_MARK_SEEDED, 0, 0);
+    emit_argument(m, MAIN_THREAD, CM_EV_MARK, CM_MARK_WINDOW_OPEN, 1, 0);
+}
+
+static void one_step(machine *m)
+{
+    const uint8_t in_node = CM_EVF_IN_NODE | CM_EVF_NODE_STACK;
+    unsigned length = (unsigned)(draw(m) % LENGTHS);
+    int64_t tokens = 64 + 8 * (int64_t)length;
+
+    emit_argument(m, MAIN_THREAD, CM_EV_TICK, CM_TICK_DATA, m->optimizer + 64, m->data_stack);
+    block *next = &m->queue[m->queued++ % QUEUE];
+    release(m, MAIN_THREAD, next);
+    *next = allocate(m, LOADER_THREAD, &m->buffer[length], tokens * 8, m->loader_stack, 0);
+
+    for (int n = 0; n < NODES; n++) {
+        int op = n % OPS;
+        int64_t size = (ops[op].fixed ? 1 : tokens) * ops[op].kept * 4;
+        block scratch = {0};
+        if (ops[op].scratch > 0)
+            scratch = allocate(m, MAIN_THREAD, &m->scratch[op][length],
+                               tokens * ops[op].scratch * 4, m->forward_stack[n], 0);
+        m->node_sequence[n] = m->sequence++;
+        emit_node(m, CM_EV_NODE_NEW, m->node_sequence[n], 0, m->forward_stack[n]);
+        m->activation[n] = allocate(m, MAIN_THREAD, &m->kept[op][ops[op].fixed ? 0 : length], size,
+                                    m->forward_stack[n], 0);
+        release(m, MAIN_THREAD, &scratch);
+    }
+    for (int i = 0; i < PARAMETERS; i++) /* zero_grad */
+        release(m, MAIN_THREAD, &m->parameter_gradient[i]);
+
+    block gradient = {0};
+    int parameter = 0;
+    for (int n = NODES - 1; n >= 0; n--) {
+        int op = n % OPS;
+        int64_t size = (ops[op].fixed ? 1 : tokens) * ops[op].kept * 4;
+        emit_node(m, CM_EV_NODE_RUN, m->node_sequence[n], 1, m->node_name[op]);
+        block produced = allocate(m, MAIN_THREAD, &m->kept[op][ops[op].fixed ? 0 : length], size,
+                                  m->backward_stack, in_node);
+        if (op == 1 || op == 7)
+            m->parameter_gradient[parameter] =
+                allocate(m, MAIN_THREAD, &m->gradient[parameter], 768 * 4 * (768 + 64 * parameter),
+                         m->backward_stack, in_node);
+        emit_node(m, CM_EV_NODE_DONE, 0, 0, 0);
+        release(m, MAIN_THREAD, &gradient);
+        gradient = produced;
+        release(m, MAIN_THREAD, &m->activation[n]);
+        emit_node(m, CM_EV_NODE_FREE, m->node_sequence[n], 1, 0);
+        if (op == 1 || op == 7) {
+            emit_node(m, CM_EV_NODE_RUN, CM_NODE_NO_SEQUENCE, 0, m->accumulate_name);
+            emit_node(m, CM_EV_NODE_DONE, 0, 0, 0);
+            parameter++;
+        }
+    }
+    release(m, MAIN_THREAD, &gradient);
+
+    for (int i = 0; i < PARAMETERS; i++) {
+        for (int k = 0; k < 5; k++) {
+            block scratch = allocate(m, MAIN_THREAD, &m->gradient[i], 768 * 4 * (768 + 64 * i),
+                                     m->optimizer_stack[i], 0);
+            release(m, MAIN_THREAD, &scratch);
+        }
+    }
+    allocate(m, MAIN_THREAD, &m->leak, 16384, m->leak_stack, 0);
+    m->truth.leaked_bytes += 16384;
+    emit_argument(m, MAIN_THREAD, CM_EV_TICK, CM_TICK_OPTIMIZER, m->optimizer, m->step_stack);
+    /* Some of what was there at the start goes later on. */
+    if (m->truth.steps % 16 == 15 && m->truth.steps / 16 < SEEDS / 2) {
+        block *b = &m->seeds[m->truth.steps / 16];
+        m->truth.seed_bytes -= b->size;
+        release(m, MAIN_THREAD, b);
+    }
+    m->truth.steps++;
+}
+
+static void free_pools(machine *m)
+{
+    for (int i = 0; i < OPS; i++) {
+        for (int length = 0; length < LENGTHS; length++) {
+            free(m->kept[i][length].free);
+            free(m->scratch[i][length].free);
+        }
+    }
+    for (int i = 0; i < PARAMETERS; i++)
+        free(m->gradient[i].free);
+    for (int i = 0; i < LENGTHS; i++)
+        free(m->buffer[i].free);
+    free(m->leak.free);
+}
+
+static void write_all(machine *m, uint64_t events)
+{
+    static const char *const meta[] = {
+        "command", "python train.py", "pid",       "4711", "python", "3.13.0",
+        "torch",   "2.13.0+cpu",      "synthetic", "1",    NULL};
+    m->status = cm_writer_meta(m->writer, meta);
+    if (m->status < 0)
+        return;
+    cm_batch_begin(m->batch, anchor_now(m));
+    define_program(m);
+    flush(m);
+    start_program(m);
+    while (m->status == 0 && m->truth.events < events)
+        one_step(m);
+    emit_argument(m, MAIN_THREAD, CM_EV_MARK, CM_MARK_WINDOW_CLOSE, 1, 0);
+    if (m->status == 0)
+        flush(m);
+    if (m->status == 0)
+        m->status = cm_writer_end(m->writer, m->truth.events, 0, 0, "");
+}
+
+int cm_synthetic_write(const char *path, uint64_t events, uint64_t seed, size_t batch_bytes,
+                       cm_synthetic *out)
+{
+    machine *m = calloc(1, sizeof *m);
+    if (m == NULL)
+        return -ENOMEM;
+    m->batch_bytes = batch_bytes;
+    m->random = seed;
+    m->ticks = FIRST_TICK;
+    m->top = UINT64_C(0x7f4400000000);
+    m->sequence = 100;
+    m->batch = cm_batch_new();
+    int status = m->batch == NULL ? -ENOMEM : cm_writer_create(path, true, &m->writer);
+    if (status == 0) {
+        write_all(m, events);
+        status = m->status;
+        m->truth.file_bytes = cm_writer_size(m->writer);
+        int closed = cm_writer_close(m->writer);
+        if (status == 0)
+            status = closed;
+        if (status < 0)
+            unlink(path);
+    }
+    *out = m->truth;
+    cm_batch_free(m->batch);
+    free_pools(m);
+    free(m);
+    return status;
+}

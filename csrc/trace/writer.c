@@ -1,0 +1,246 @@
+/* Whole chunks or nothing: what could not be written completely is cut off again. */
+#include "writer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "bytes.h"
+#include "crc32c.h"
+#include "format.h"
+
+struct cm_writer {
+    int fd;
+    uint64_t size;
+};
+
+static int write_at(int fd, uint64_t offset, const void *bytes, size_t length)
+{
+    const uint8_t *p = bytes;
+    while (length > 0) {
+        ssize_t n = pwrite(fd, p, length, (off_t)offset);
+        if (n < 0) {
+            if (errno == EINTR)
+                continue;
+            return -errno;
+        }
+        if (n == 0)
+            return -EIO;
+        p += n;
+        offset += (uint64_t)n;
+        length -= (size_t)n;
+    }
+    return 0;
+}
+
+static int cut(int fd, uint64_t size)
+{
+    while (ftruncate(fd, (off_t)size) < 0)
+        if (errno != EINTR)
+            return -errno;
+    return 0;
+}
+
+static int append(cm_writer *writer, const void *bytes, size_t length)
+{
+    int status = write_at(writer->fd, writer->size, bytes, length);
+    if (status < 0) {
+        /* If even this fails, readers find a partial chunk at the end: they know that case. */
+        cut(writer->fd, writer->size);
+        return status;
+    }
+    writer->size += length;
+    return 0;
+}
+
+static int open_regular(const char *path, int flags, struct stat *st, int *fd)
+{
+    /* O_NONBLOCK: a named pipe that nobody reads must not hang the training. */
+    *fd = open(path, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
+    if (*fd < 0)
+        return -errno;
+    int status = 0;
+    if (fstat(*fd, st) < 0)
+        status = -errno;
+    else if (!S_ISREG(st->st_mode))
+        status = -EINVAL;
+    if (status < 0)
+        close(*fd);
+    return status;
+}
+
+static int wrap(int fd, uint64_t size, cm_writer **out)
+{
+    cm_writer *writer = malloc(sizeof *writer);
+    if (writer == NULL)
+        return -ENOMEM;
+    writer->fd = fd;
+    writer->size = size;
+    *out = writer;
+    return 0;
+}
+
+int cm_writer_create(const char *path, bool overwrite, cm_writer **out)
+{
+    static const uint8_t header[CM_HEADER_SIZE] = {
+        'C', 'U', 'P', 'T', 'I', 'M', 'E', 'M', CM_FORMAT_MAJOR, 0, CM_FORMAT_MINOR, 0, 0, 0, 0, 0};
+    struct stat st;
+    int fd;
+
+    int status = open_regular(path, O_RDWR | O_CREAT | (overwrite ? 0 : O_EXCL), &st, &fd);
+    if (status < 0)
+        return status;
+    status = cut(fd, 0);
+    if (status == 0)
+        status = write_at(fd, 0, header, sizeof header);
+    if (status == 0)
+        status = wrap(fd, sizeof header, out);
+    if (status < 0) {
+        if (!overwrite)
+            unlink(path); /* ours alone: O_EXCL made it */
+        close(fd);
+    }
+    return status;
+}
+
+static int read_at(int fd, uint64_t offset, void *bytes, size_t length)
+{
+    uint8_t *p = bytes;
+    while (length > 0) {
+        ssize_t n = pread(fd, p, length, (off_t)offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        if (n == 0)
+            return -EBADMSG;
+        p += n;
+        offset += (uint64_t)n;
+        length -= (size_t)n;
+    }
+    return 0;
+}
+
+static uint32_t u32_at(const uint8_t *p)
+{
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+/* The end of the last whole chunk, or a negative errno. */
+static int64_t whole_chunks(int fd, uint64_t size)
+{
+    uint8_t header[CM_CHUNK_HEADER_SIZE];
+    uint64_t at = CM_HEADER_SIZE;
+
+    if (size < CM_HEADER_SIZE)
+        return -EBADMSG;
+    int status = read_at(fd, 0, header, CM_HEADER_SIZE);
+    if (status < 0)
+        return status;
+    if (memcmp(header, CM_FORMAT_MAGIC, 8) != 0)
+        return -EBADMSG;
+    /* Appending this minor's chunks to a file of a newer one would be a file of neither. */
+    if ((header[8] | header[9] << 8) != CM_FORMAT_MAJOR ||
+        (header[10] | header[11] << 8) > CM_FORMAT_MINOR)
+        return -ENOTSUP;
+    while (size - at >= CM_CHUNK_HEADER_SIZE) {
+        status = read_at(fd, at, header, sizeof header);
+        if (status < 0)
+            return status;
+        uint64_t payload = u32_at(header + 8);
+        if (u32_at(header) != CM_CHUNK_MAGIC || payload > CM_CHUNK_MAX)
+            return -EBADMSG;
+        if (payload > size - at - CM_CHUNK_HEADER_SIZE)
+            break;
+        if (header[4] == CM_CHUNK_END)
+            return -EALREADY;
+        at += CM_CHUNK_HEADER_SIZE + payload;
+    }
+    return (int64_t)at;
+}
+
+int cm_writer_append_to(const char *path, cm_writer **out)
+{
+    struct stat st;
+    int fd;
+
+    int status = open_regular(path, O_RDWR, &st, &fd);
+    if (status < 0)
+        return status;
+    int64_t end = whole_chunks(fd, (uint64_t)st.st_size);
+    status = end < 0 ? (int)end : 0;
+    if (status == 0 && end < st.st_size)
+        status = cut(fd, (uint64_t)end);
+    if (status == 0)
+        status = wrap(fd, (uint64_t)end, out);
+    if (status < 0)
+        close(fd);
+    return status;
+}
+
+static int seal_and_append(cm_writer *writer, int kind, uint8_t *chunk, const uint8_t *end)
+{
+    size_t length = (size_t)(end - chunk);
+    cm_chunk_seal(chunk, kind, length - CM_CHUNK_HEADER_SIZE);
+    return append(writer, chunk, length);
+}
+
+int cm_writer_meta(cm_writer *writer, const char *const *pairs)
+{
+    size_t strings = 0, room = CM_CHUNK_HEADER_SIZE + 10;
+    for (; pairs[strings] != NULL; strings++)
+        room += strlen(pairs[strings]) + 10;
+    if (strings % 2 != 0)
+        return -EINVAL;
+    if (room > CM_CHUNK_MAX)
+        return -EFBIG;
+    uint8_t *chunk = malloc(room);
+    if (chunk == NULL)
+        return -ENOMEM;
+    uint8_t *p = cm_put_varint(chunk + CM_CHUNK_HEADER_SIZE, strings / 2);
+    for (size_t i = 0; i < strings; i++)
+        p = cm_put_bytes(p, pairs[i], strlen(pairs[i]));
+    int status = seal_and_append(writer, CM_CHUNK_META, chunk, p);
+    free(chunk);
+    return status;
+}
+
+int cm_writer_chunk(cm_writer *writer, const void *bytes, size_t length)
+{
+    return append(writer, bytes, length);
+}
+
+int cm_writer_end(cm_writer *writer, uint64_t events, uint64_t lost_events, uint64_t lost_stacks,
+                  const char *reason)
+{
+    uint8_t chunk[CM_CHUNK_HEADER_SIZE + 4 * 10 + 1024];
+    size_t length = reason == NULL ? 0 : strnlen(reason, 1024);
+    /* A reason cut in the middle of a character would not be UTF-8. */
+    if (reason != NULL && reason[length] != '\0')
+        while (length > 0 && ((uint8_t)reason[length] & 0xc0) == 0x80)
+            length--;
+
+    uint8_t *p = cm_put_varint(chunk + CM_CHUNK_HEADER_SIZE, events);
+    p = cm_put_varint(p, lost_events);
+    p = cm_put_varint(p, lost_stacks);
+    p = cm_put_bytes(p, reason, length);
+    return seal_and_append(writer, CM_CHUNK_END, chunk, p);
+}
+
+uint64_t cm_writer_size(const cm_writer *writer)
+{
+    return writer->size;
+}
+
+int cm_writer_close(cm_writer *writer)
+{
+    if (writer == NULL)
+        return 0;
+    /* On Linux the descriptor is gone even when close reports an error. */
+    int status = close(writer->fd) < 0 && errno != EINTR ? -errno : 0;
+    free(writer);
+    return status;
+}
