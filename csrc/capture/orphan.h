@@ -1,8 +1,8 @@
 /* What a process that did not stop its capture left in its ring file.
  *
- * A trace names its ring file in its meta ("ring.path", "ring.id"). While the process lives it holds
- * a POSIX record lock on it. Afterwards the ring holds exactly what the trace lacks: the trace's
- * last cover positions say where to go on. */
+ * A trace names its ring file in its meta ("ring.path", "ring.id"). While the process lives it
+ * holds a POSIX record lock on it. Afterwards the ring holds exactly what the trace lacks: the
+ * trace's last cover positions say where to go on. */
 #ifndef CM_CAPTURE_ORPHAN_H
 #define CM_CAPTURE_ORPHAN_H
 
@@ -18,9 +18,9 @@ typedef struct cm_covers {
 } cm_covers;
 
 typedef enum cm_tail {
-    CM_TAIL_NONE = 0,    /* no such ring file, or another capture's */
-    CM_TAIL_ALIVE = 1,   /* its process still runs */
-    CM_TAIL_FOUND = 2    /* *chunks holds whole chunks to read after those of the file */
+    CM_TAIL_NONE = 0,  /* no such ring file, or another capture's */
+    CM_TAIL_ALIVE = 1, /* its process still runs */
+    CM_TAIL_FOUND = 2  /* *chunks holds whole chunks to read after those of the file */
 } cm_tail;
 
 /* Reads the ring without changing it. *chunks is malloc'ed (may be empty) on CM_TAIL_FOUND. */

@@ -1,5 +1,6 @@
-/* One capture of this process: start, record, sync, stop. All functions need the GIL (they are
- * called from csrc/python only) unless they say otherwise. */
+/* One capture of this process: start, record, sync, stop. Called from csrc/python, from any thread.
+ * All but start are called with the GIL released: they wait for the collector, for each other, and
+ * for threads to leave their hooks. None of those needs the GIL. */
 #ifndef CM_CAPTURE_SESSION_H
 #define CM_CAPTURE_SESSION_H
 
@@ -8,12 +9,12 @@
 #include <stdint.h>
 
 typedef struct cm_session_options {
-    const char *path;          /* the trace to create */
-    bool overwrite;            /* replace an existing file, else it is an error */
-    uint64_t max_size;         /* bytes after which recording ends with one warning; 0 = 2 GiB */
-    uint64_t ring_bytes;       /* size of the ring file; 0 = 16 MiB */
-    const char *ring_dir;      /* NULL: $CUPTIMEM_RING_DIR, /dev/shm, beside the trace, private */
-    const char *const *meta;   /* key, value, key, value, ..., NULL: into the trace's header */
+    const char *path;        /* the trace to create */
+    bool overwrite;          /* replace an existing file, else it is an error */
+    uint64_t max_size;       /* bytes after which recording ends with one warning; 0 = 2 GiB */
+    uint64_t ring_bytes;     /* size of the ring file; 0 = 16 MiB */
+    const char *ring_dir;    /* NULL: $CUPTIMEM_RING_DIR, /dev/shm, beside the trace, private */
+    const char *const *meta; /* key, value, key, value, ..., NULL: into the trace's header */
 } cm_session_options;
 
 typedef struct cm_session_counts {
@@ -21,25 +22,34 @@ typedef struct cm_session_counts {
     uint64_t rings, ring_blocks_used, profiler_bytes; /* memory mapped by us */
 } cm_session_counts;
 
-/* Creates ring file and trace and starts the collector; nothing records yet. 0, or -1 with one
- * clear line in error (what, why, and what to do). */
+/* Creates ring file and trace and starts the collector; nothing records yet. Needs the GIL (stacks
+ * begin anew). 0, or -1 with one clear line in error (what, why, and what to do). */
 int cm_session_start(const cm_session_options *options, char *error, size_t error_size);
 
 /* Turns recording on or off. Off returns after every thread has left its hook. */
 void cm_session_record(bool on);
 
-/* Everything published before the call is in the file when this returns (GIL released inside). */
+/* Everything published before the call is in the file when this returns 0; -1: recording ended by
+ * itself before. */
 int cm_session_sync(void);
+
+/* pause: the collector's thread is gone when this returns (the kernel no longer counts it), so that
+ * a fork finds no thread of ours; events stay in their rings until resume starts it again. sync and
+ * stop work in between. In a forked child there is no capture, and both do nothing. 0, or a
+ * negative errno. */
+int cm_session_pause(void);
+int cm_session_resume(void);
 
 /* Recording off, rings drained, end chunk written, ring file removed. *warning: a line to tell the
  * user, or empty. 0, or -1 when the file could not be finished (it is still readable). */
 int cm_session_stop(char *warning, size_t warning_size);
 
 bool cm_session_active(void);
+/* Of the running capture, else of the last one. */
 cm_session_counts cm_session_get_counts(void);
 
-/* Why the capture ended by itself (disk full, size bound), once; NULL otherwise. The collector sets
- * it, Python prints it. */
+/* Why the capture ended by itself (disk full, size bound), or that the rings could not be where
+ * they were wanted: each once; NULL otherwise. Python prints it. Valid until the next start. */
 const char *cm_session_take_warning(void);
 
 /* Called by the collector at each wake-up, on its thread, without the GIL: sources re-scan for

@@ -10,18 +10,18 @@
  *     }
  *
  * Every function here runs on the calling thread inside a hook: the GIL and the allocator's mutex
- * may or may not be held, so nothing here takes a lock, calls malloc, or waits for the collector. */
+ * may or may not be held, so nothing here takes a lock, calls malloc, or waits for the collector.
+ */
 #ifndef CM_CAPTURE_THREAD_H
 #define CM_CAPTURE_THREAD_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "../frames/walk.h"
 #include "event.h"
-
-typedef struct cm_thread cm_thread;
 
 /* Lies on a page of its own that the kernel wipes in a forked child: the number of the running
  * capture, 0 while none records. Never NULL: before the first capture it points at a zero. */
@@ -32,16 +32,115 @@ static inline bool cm_is_recording(void)
     return atomic_load_explicit(cm_recording, memory_order_relaxed) != 0;
 }
 
-cm_thread *cm_enter_hook(void);
-cm_event *cm_reserve_hook(cm_thread *t);
-void cm_commit_hook(cm_thread *t);
-void cm_leave_hook(cm_thread *t);
+/* Belongs to one kernel thread until that is gone, over any number of captures. Only its owner
+ * writes it, but for limit (the collector takes an idle thread's block away by clearing it),
+ * restart (the collector clears it) and state. */
+typedef struct cm_thread {
+    _Atomic uint32_t busy; /* inside a hook */
+    _Atomic uint32_t generation;
+    cm_event *next;                        /* where the next event goes ... */
+    _Atomic uintptr_t limit;               /* ... if below; 0: the thread has no block */
+    uint64_t position;                     /* events published */
+    _Atomic uint64_t *head;                /* where it is published */
+    uint32_t slot;                         /* number of this state and of its ring */
+    uint32_t block, serial;                /* current block + 1, blocks taken */
+    bool announced, used;                  /* CM_EV_THREAD is out; the walk memory is not fresh */
+    _Alignas(64) _Atomic uint32_t restart; /* a block that no link leads to + 1 */
+    _Atomic uint32_t state;                /* cm_thread_state */
+    _Atomic int32_t tid;
+    _Alignas(64) cm_walk walk;
+} cm_thread;
+
+typedef enum cm_thread_state { CM_THREAD_FREE = 0, CM_THREAD_LIVE = 1 } cm_thread_state;
+
+typedef struct cm_thread_self {
+    cm_thread *thread;
+    uint32_t capture; /* the one that thread is prepared for */
+    bool entering;
+} cm_thread_self;
+extern _Thread_local cm_thread_self cm_self __attribute__((tls_model("initial-exec")));
+
+cm_thread *cm_enter_slow_hook(uint32_t capture);
+cm_event *cm_reserve_slow_hook(cm_thread *t);
+
+static inline cm_thread *cm_enter_hook(void)
+{
+    uint32_t capture = atomic_load_explicit(cm_recording, memory_order_relaxed);
+
+    if (capture == 0)
+        return NULL;
+    if (__builtin_expect(cm_self.capture != capture, 0))
+        return cm_enter_slow_hook(capture);
+    cm_thread *t = cm_self.thread;
+    if (__builtin_expect(atomic_load_explicit(&t->busy, memory_order_relaxed), 0))
+        return NULL;
+    atomic_store_explicit(&t->busy, 1, memory_order_relaxed);
+    /* Whoever clears the recording word or this thread's limit issues membarrier() before it looks
+     * at busy, so that the compiler's order is order enough here. */
+    atomic_signal_fence(memory_order_seq_cst);
+    if (__builtin_expect(atomic_load_explicit(cm_recording, memory_order_relaxed) != capture, 0)) {
+        atomic_store_explicit(&t->busy, 0, memory_order_release);
+        return NULL;
+    }
+    return t;
+}
+
+static inline cm_event *cm_reserve_hook(cm_thread *t)
+{
+    if (__builtin_expect((uintptr_t)t->next < atomic_load_explicit(&t->limit, memory_order_relaxed),
+                         1))
+        return t->next;
+    return cm_reserve_slow_hook(t);
+}
+
+static inline void cm_commit_hook(cm_thread *t)
+{
+    t->next++;
+    /* Release: whoever sees the count, in this process or in the file after it was killed, sees
+     * the event. */
+    atomic_store_explicit(t->head, ++t->position, memory_order_release);
+}
+
+static inline void cm_leave_hook(cm_thread *t)
+{
+    atomic_store_explicit(&t->busy, 0, memory_order_release);
+}
 
 /* This thread's walk memory for cm_walk_capture_hook. */
-cm_walk *cm_thread_walk(cm_thread *t);
+static inline cm_walk *cm_thread_walk(cm_thread *t)
+{
+    return &t->walk;
+}
 
 /* A number that changes whenever this thread state starts to serve another capture or another
  * thread: what a source remembers per thread is stale when it differs. Never 0. */
-uint32_t cm_thread_generation(const cm_thread *t);
+static inline uint32_t cm_thread_generation(const cm_thread *t)
+{
+    return atomic_load_explicit(&t->generation, memory_order_relaxed);
+}
+
+/* --- control: session and collector ------------------------------------------------------ */
+
+/* Once per process; 0 or a negative errno. */
+int cm_threads_init(void);
+/* A new capture, while nothing records and no thread is inside a hook. */
+void cm_threads_begin(void);
+/* Turns the recording word. 0 = off. */
+void cm_threads_set_recording(uint32_t capture);
+/* After the word was cleared: returns true once every thread has left its hook, false if one stays
+ * in it for longer than this. */
+bool cm_threads_wait_until_left(int milliseconds);
+/* Slots below this number may be in use. */
+uint32_t cm_threads_high(void);
+cm_thread *cm_threads_at(uint32_t slot);
+uint32_t cm_threads_in_use(void);
+/* The slot's thread is gone and its ring is empty: the next new thread may have it. */
+void cm_threads_recycle(uint32_t slot);
+/* Every running thread passes a full barrier before this returns. False: the kernel has none. */
+bool cm_threads_barrier(void);
+/* In a forked child. */
+void cm_threads_forget(void);
+/* Bytes that the thread states take up now. */
+uint64_t cm_threads_bytes(void);
 
 #endif

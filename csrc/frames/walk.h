@@ -12,23 +12,31 @@
 enum { CM_WALK_DEPTH = 512 }; /* deeper stacks keep the innermost frames and are marked truncated */
 
 /* What one thread remembers of its last walk, so that the next only verifies it. Plain memory,
- * all zero to start with; its owner never touches the inside. */
+ * all zero to start with; its owner never touches the inside. Levels count from the outermost
+ * frame. What every walk reads comes first and lies together. */
 typedef struct cm_walk {
+    uint64_t epoch, seed;               /* of intern.h; a new epoch empties the memory */
+    uint64_t module_base, module_bytes; /* bytecode of Module._wrapped_call_impl, as of the epoch */
+    uint64_t last_hash;
+    uint32_t last_stack;
+    int32_t depth, modules;
+    uint16_t index[256]; /* frame address -> level, a hint that is verified */
     struct {
         const char *frame;
         uint64_t ip;
-        uint64_t module; /* self of a Module._wrapped_call_impl frame, else 0 */
-        uint64_t hash;   /* of this level and everything below it */
     } level[CM_WALK_DEPTH];
-    uint16_t index[256]; /* frame address -> level, a hint that is verified */
-    int depth;
-    uint64_t epoch, last_hash;
-    uint32_t last_stack;
+    uint64_t hash[CM_WALK_DEPTH]; /* of this level and everything outside it */
+    /* The levels that are module calls, outermost first, and the module each one runs (its type
+     * once stacks are folded). */
+    uint16_t module_level[CM_WALK_DEPTH];
+    uint64_t module[CM_WALK_DEPTH];
 } cm_walk;
 
-/* The id of the calling thread's Python stack: CM_STACK_NONE without Python frames, CM_STACK_LOST
- * if it is new and could not be defined. Any thread, with or without the GIL, inside a hook.
- * Takes the intern mutex (a leaf) when the stack is new; allocates nothing, never blocks else. */
+/* The id of the calling thread's Python stack: CM_STACK_NONE without Python frames (or before
+ * cm_frames_begin, or where stacks are off), CM_STACK_LOST if it is new and could not be defined.
+ * Any thread, with or without the GIL, inside a hook; never in a signal handler. Takes the intern
+ * mutex (a leaf) when the stack is new; never calls malloc (its tables grow by mmap), never blocks
+ * else. */
 uint32_t cm_walk_capture_hook(cm_walk *walk);
 
 /* A cheap identity of "where Python stands": top frame address and its instruction pointer.
@@ -38,8 +46,13 @@ typedef struct cm_walk_top {
 } cm_walk_top;
 cm_walk_top cm_walk_top_hook(void);
 
-/* An id (>= 1) for a C string that lives for ever (a type's RTTI name), 0 if it cannot be defined. */
+/* An id (>= 1) for a C string that lives for ever (a type's RTTI name), 0 if it cannot be defined.
+ * Lock-free once the pointer is known. Two pointers to equal texts get one id. */
 uint32_t cm_name_intern_hook(const char *name);
+
+/* The same for a text that may go away (a class's tp_name): looked up by content, so it takes the
+ * intern mutex each time. */
+uint32_t cm_name_intern_text_hook(const char *text);
 
 /* --- control; GIL held ------------------------------------------------------------------- */
 
@@ -51,8 +64,18 @@ int cm_frames_init(const char **why);
  * while recording is off. 0, or -1 when memory for the tables is not to be had. */
 int cm_frames_begin(void);
 
-/* Fork handlers: the child must find the intern mutex free. */
+/* Fork handlers: the child must find the intern mutex free. The first before the fork, the second
+ * after it in parent and child alike. */
 void cm_frames_before_fork(void);
 void cm_frames_after_fork(void);
+
+/* What was defined since cm_frames_begin, and what it costs. Any thread. */
+typedef struct cm_frames_counts {
+    uint64_t stacks, codes, names; /* records in the definition log */
+    uint64_t lost;                 /* captures that got CM_STACK_LOST */
+    uint64_t epochs;               /* times that remembered stacks had to be looked up afresh */
+    uint64_t mapped_bytes;         /* memory of the tables now */
+} cm_frames_counts;
+cm_frames_counts cm_frames_get_counts(void);
 
 #endif

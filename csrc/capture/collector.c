@@ -1,0 +1,535 @@
+/* The collector's thread and its rounds. What happens to one ring is in lanes.c. */
+#define _GNU_SOURCE
+#include "collector.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../trace/encode.h"
+#include "clock.h"
+#include "lanes.h"
+#include "merge.h"
+#include "ring.h"
+#include "thread.h"
+
+enum {
+    CHUNK_EVENTS = 1 << 17,
+    PENDING_EVENTS = 1 << 15, /* worth a chunk */
+    OWN_EVENTS = 64,
+    END_ROOM = 1200, /* bytes of the trace kept free for its end chunk */
+    WAIT_SHORT_MS = 20,
+    WAIT_LONG_MS = 100,
+    CHUNK_MS = 400,
+    QUIET_CHUNK_MS = 900, /* when there is nothing but samples */
+    SAMPLE_MS = 100,
+    SAMPLE_STEP = 64 * 1024, /* a change of resident memory worth an event */
+    LOCK_MS = 1000,
+    /* Two clocks of one machine and the reordering inside a core differ by less. */
+    WATERMARK_SLACK = 4096
+};
+
+typedef struct own_event {
+    uint32_t thread;
+    cm_event event;
+} own_event;
+
+static struct {
+    cm_writer *writer;
+    uint64_t max_size;
+    cm_batch *batch;
+    cm_merge merge;
+    pthread_t thread;
+    int32_t tid;
+    bool running;
+    _Atomic uint32_t quit;
+    _Atomic uint32_t wake;            /* futex: 1 = there is something to do */
+    _Atomic uint32_t asked, answered; /* futex answered: sync requests */
+    _Atomic bool failed;
+    bool ended; /* the end chunk is written */
+    char warning[512];
+    void (*_Atomic idle)(void);
+    own_event own[OWN_EVENTS];
+    uint32_t own_count;
+    uint64_t unowned_told, lost_stacks;
+    int64_t sampled_bytes;
+    uint64_t chunk_ns, sample_ns, lock_ns, round_ns, last_heads;
+    int wait_ms;
+    unsigned chunk_number;
+    _Atomic uint64_t events, bytes, seen_lost_stacks;
+} collector;
+
+static long futex(_Atomic uint32_t *word, int operation, uint32_t value,
+                  const struct timespec *wait)
+{
+    return syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, wait, NULL, 0);
+}
+
+void cm_collector_wake_hook(void)
+{
+    if (atomic_load_explicit(&collector.wake, memory_order_relaxed) == 0 &&
+        atomic_exchange_explicit(&collector.wake, 1, memory_order_release) == 0) {
+        int saved = errno;
+        futex(&collector.wake, FUTEX_WAKE, 1, NULL);
+        errno = saved;
+    }
+}
+
+bool cm_collector_failed(void)
+{
+    return atomic_load(&collector.failed);
+}
+
+const char *cm_collector_warning(void)
+{
+    return cm_collector_failed() ? collector.warning : NULL;
+}
+
+void cm_collector_set_idle_callback(void (*callback)(void))
+{
+    atomic_store(&collector.idle, callback);
+}
+
+static uint64_t lost_events(void)
+{
+    return atomic_load(&cm_the_space.header->unowned_lost) + cm_lanes_lost();
+}
+
+cm_collector_counts cm_collector_get_counts(void)
+{
+    return (cm_collector_counts){
+        .events = atomic_load(&collector.events) + cm_lanes_pending(),
+        .lost_events = lost_events(),
+        .lost_stacks = atomic_load(&collector.seen_lost_stacks),
+        .bytes_written = atomic_load(&collector.bytes),
+        .rings = cm_threads_in_use(),
+        .memory = sizeof collector + cm_lanes_bytes() +
+                  (collector.batch != NULL ? cm_batch_size(collector.batch) + (3u << 19) : 0),
+    };
+}
+
+/* --- the end ----------------------------------------------------------------------------- */
+
+static int write_end(const char *reason, uint64_t also_lost)
+{
+    if (collector.ended)
+        return 0;
+    int status = cm_writer_end(collector.writer, atomic_load(&collector.events),
+                               lost_events() + also_lost, collector.lost_stacks, reason);
+    collector.ended = status == 0;
+    atomic_store(&collector.bytes, cm_writer_size(collector.writer));
+    return status;
+}
+
+__attribute__((format(printf, 1, 2))) static void fail(const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(collector.warning, sizeof collector.warning, format, arguments);
+    va_end(arguments);
+    atomic_store(&collector.failed, true);
+    cm_threads_set_recording(0);
+    cm_threads_wait_until_left(100);
+    /* If not even this finds room, finish tries again, and the ring stays for the reader. */
+    write_end(collector.warning, cm_lanes_pending());
+}
+
+/* --- one chunk --------------------------------------------------------------------------- */
+
+static void say(uint32_t thread, cm_event event)
+{
+    event.time = cm_clock_now();
+    event.device_index = -1;
+    collector.own[collector.own_count++] = (own_event){.thread = thread, .event = event};
+}
+
+static bool add_definitions(uint64_t from, uint64_t to)
+{
+    const cm_space *space = &cm_the_space;
+    size_t at = (size_t)(from % space->log_bytes);
+    size_t length = (size_t)(to - from);
+    size_t first = space->log_bytes - at < length ? space->log_bytes - at : length;
+
+    return cm_batch_add_definitions(collector.batch, space->log + at, first) &&
+           cm_batch_add_definitions(collector.batch, space->log, length - first);
+}
+
+/* Valid once the chunk is written whole; until then the other ones are. */
+static void announce_totals(uint64_t events, cm_clock_anchor anchor)
+{
+    cm_ring_totals *totals = &cm_the_space.header->totals[++collector.chunk_number & 1];
+
+    atomic_store_explicit(&totals->events, UINT64_MAX, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
+    totals->lost_stacks = collector.lost_stacks;
+    totals->unowned_lost = collector.unowned_told;
+    totals->ticks = anchor.ticks;
+    totals->monotonic_ns = anchor.monotonic_ns;
+    totals->realtime_ns = anchor.realtime_ns;
+    atomic_store_explicit(&totals->events, events, memory_order_release);
+}
+
+/* Returns whether there is more to take. */
+static bool write_chunk(uint64_t log_end)
+{
+    cm_ring_header *header = cm_the_space.header;
+    uint64_t log_tail = atomic_load_explicit(&header->log_tail, memory_order_relaxed);
+    cm_clock_anchor anchor = cm_clock_sample();
+    const void *bytes;
+    size_t length;
+
+    cm_batch_begin(collector.batch, anchor);
+    bool fits = add_definitions(log_tail, log_end);
+    if (fits && cm_merge_run(&collector.merge, collector.batch, CHUNK_EVENTS) < 0)
+        fits = false;
+    for (uint32_t i = 0; fits && i < collector.own_count; i++)
+        fits =
+            cm_batch_add_event(collector.batch, collector.own[i].thread, &collector.own[i].event);
+    fits = fits && cm_lanes_cover(collector.batch);
+    cm_batch_set_log_position(collector.batch, log_end);
+    if (!fits || !cm_batch_finish(collector.batch, &bytes, &length)) {
+        fail("recording ended: out of memory for the trace's next chunk");
+        return false;
+    }
+    uint64_t size = cm_writer_size(collector.writer) + length;
+    if (size + END_ROOM > collector.max_size) {
+        fail("recording ended: the trace has reached its bound of %llu MiB (max_size)",
+             (unsigned long long)(collector.max_size >> 20));
+        return false;
+    }
+    collector.lost_stacks += collector.merge.lost_stacks;
+    collector.merge.lost_stacks = 0;
+    announce_totals(cm_lanes_taken(), anchor);
+    int status = cm_writer_chunk(collector.writer, bytes, length);
+    if (status < 0) {
+        fail("recording ended: the trace cannot be written (%s)", strerror(-status));
+        return false;
+    }
+    /* Only now, with the chunk in the file, do the rings let go of what it holds. */
+    atomic_fetch_add(&collector.events, cm_batch_events(collector.batch));
+    atomic_store(&collector.bytes, size);
+    atomic_store(&collector.seen_lost_stacks, collector.lost_stacks);
+    atomic_store_explicit(&header->log_tail, log_end, memory_order_release);
+    cm_lanes_commit();
+    collector.own_count = 0;
+    collector.chunk_ns = cm_clock_monotonic_ns();
+    return collector.merge.count > 0;
+}
+
+/* --- one round --------------------------------------------------------------------------- */
+
+static void sample_memory(uint64_t now)
+{
+    char text[64] = {0};
+    long long pages = 0, resident = 0;
+
+    if (now - collector.sample_ns < SAMPLE_MS * UINT64_C(1000000) ||
+        collector.own_count >= OWN_EVENTS / 2 || !cm_is_recording())
+        return;
+    collector.sample_ns = now;
+    int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (n <= 0 || sscanf(text, "%lld %lld", &pages, &resident) != 2)
+        return;
+    int64_t bytes = resident * sysconf(_SC_PAGESIZE);
+    if (llabs(bytes - collector.sampled_bytes) < SAMPLE_STEP)
+        return;
+    collector.sampled_bytes = bytes;
+    say(0, (cm_event){.kind = CM_EV_SAMPLE, .size = bytes, .address = CM_SAMPLE_RSS});
+}
+
+static void tell_unowned_losses(void)
+{
+    uint64_t lost = atomic_load(&cm_the_space.header->unowned_lost);
+
+    if (lost == collector.unowned_told || collector.own_count == OWN_EVENTS)
+        return;
+    say(0, (cm_event){.kind = CM_EV_LOST, .size = (int64_t)(lost - collector.unowned_told)});
+    collector.unowned_told = lost;
+}
+
+/* Dead threads and those still there at the end cannot tell their losses themselves. */
+static bool tell_losses_of(uint32_t thread, uint64_t lost)
+{
+    if (collector.own_count == OWN_EVENTS)
+        return false;
+    say(thread, (cm_event){.kind = CM_EV_LOST, .size = (int64_t)lost});
+    return true;
+}
+
+/* How soon the next look at the rings is due: soon enough that what comes until then is a small
+ * part of what there is room for, so that producers keep writing to blocks still in their cache. */
+static int wait_after(uint64_t now, uint64_t heads)
+{
+    uint64_t elapsed = now - collector.round_ns;
+    uint64_t fresh = heads - collector.last_heads;
+
+    collector.round_ns = now;
+    collector.last_heads = heads;
+    if (fresh == 0 || elapsed == 0)
+        return WAIT_LONG_MS;
+    uint64_t until = PENDING_EVENTS / 2 * (elapsed / 1000) / fresh / 1000;
+    return until < WAIT_SHORT_MS ? WAIT_SHORT_MS : until > WAIT_LONG_MS ? WAIT_LONG_MS : (int)until;
+}
+
+static bool is_due(uint64_t now, uint64_t pending, uint64_t log_pending)
+{
+    const cm_space *space = &cm_the_space;
+    uint64_t worth = (uint64_t)space->block_count * CM_BLOCK_EVENTS / 8;
+    uint64_t age = (now - collector.chunk_ns) / 1000000;
+
+    if (worth > PENDING_EVENTS)
+        worth = PENDING_EVENTS;
+    if (pending >= worth || log_pending >= space->log_bytes / 4 ||
+        atomic_load(&space->used) >= space->wake_at || collector.own_count >= OWN_EVENTS / 2)
+        return true;
+    if (pending > 0 || log_pending > 0)
+        return age >= CHUNK_MS;
+    return collector.own_count > 0 && age >= QUIET_CHUNK_MS;
+}
+
+typedef enum urgency {
+    WHEN_DUE,
+    NOW,       /* all that is older than now */
+    REGARDLESS /* also what claims to be younger: nobody records any more */
+} urgency;
+
+/* Takes what is older than the clock read at first: an event that another thread's event depends on
+ * was published before that one was even begun, so that if we see the later one but not the
+ * earlier, the later one's time is past our clock. */
+static void collect(urgency how)
+{
+    cm_ring_header *header = cm_the_space.header;
+
+    if (cm_collector_failed())
+        return;
+    uint64_t watermark = how == REGARDLESS ? UINT64_MAX : cm_clock_now() - WATERMARK_SLACK;
+    atomic_thread_fence(memory_order_seq_cst);
+    uint64_t pending = cm_lanes_look();
+    /* After the heads: the definitions of every event below them are then included. */
+    uint64_t log_end = atomic_load_explicit(&header->log_head, memory_order_acquire);
+    uint64_t log_pending = log_end - atomic_load_explicit(&header->log_tail, memory_order_relaxed);
+
+    uint64_t now = cm_clock_monotonic_ns();
+    collector.wait_ms = wait_after(now, cm_lanes_published());
+    tell_unowned_losses();
+    if (how == WHEN_DUE && !is_due(now, pending, log_pending))
+        return;
+    collector.merge.watermark = watermark;
+    cm_lanes_open(&collector.merge);
+    if (collector.merge.count == 0 && log_pending == 0 && collector.own_count == 0)
+        return;
+    while (write_chunk(log_end))
+        ;
+}
+
+static void look_after_lock(uint64_t now)
+{
+    if (now - collector.lock_ns < LOCK_MS * UINT64_C(1000000))
+        return;
+    collector.lock_ns = now;
+    cm_space_keep_lock();
+    atomic_store_explicit(&cm_the_space.header->alive_ns, cm_clock_sample().realtime_ns,
+                          memory_order_relaxed);
+}
+
+static void round_of_work(void)
+{
+    uint64_t now = cm_clock_monotonic_ns();
+
+    sample_memory(now);
+    collect(WHEN_DUE);
+    if (!cm_collector_failed())
+        cm_lanes_reclaim(now, tell_losses_of);
+    look_after_lock(now);
+    void (*idle)(void) = atomic_load(&collector.idle);
+    if (idle != NULL)
+        idle();
+}
+
+/* --- sync -------------------------------------------------------------------------------- */
+
+static void catch_up(void)
+{
+    const struct timespec pause = {.tv_nsec = 200000};
+
+    cm_lanes_mark();
+    for (int tries = 0; tries < 50 && !cm_collector_failed(); tries++) {
+        collect(NOW);
+        if (cm_lanes_reached_mark())
+            return;
+        nanosleep(&pause, NULL);
+    }
+    /* Only an event with a time far ahead of the clock can still be there. */
+    collect(REGARDLESS);
+}
+
+int cm_collector_sync(void)
+{
+    if (!collector.running) {
+        catch_up();
+        return cm_collector_failed() ? -1 : 0;
+    }
+    uint32_t ticket = atomic_fetch_add(&collector.asked, 1) + 1;
+    cm_collector_wake_hook();
+    for (;;) {
+        uint32_t answered = atomic_load(&collector.answered);
+        if ((int32_t)(answered - ticket) >= 0)
+            return cm_collector_failed() ? -1 : 0;
+        futex(&collector.answered, FUTEX_WAIT, answered, NULL);
+    }
+}
+
+static void answer(void)
+{
+    uint32_t asked = atomic_load(&collector.asked);
+
+    if (asked == atomic_load(&collector.answered))
+        return;
+    catch_up();
+    atomic_store(&collector.answered, asked);
+    futex(&collector.answered, FUTEX_WAKE, INT_MAX, NULL);
+}
+
+/* --- the thread -------------------------------------------------------------------------- */
+
+static void *run(void *unused)
+{
+    (void)unused;
+    pthread_setname_np(pthread_self(), "cuptimem");
+    while (!atomic_load(&collector.quit)) {
+        struct timespec wait = {.tv_nsec = collector.wait_ms * 1000000L};
+        futex(&collector.wake, FUTEX_WAIT, 0, &wait);
+        /* Before the rounds: what comes in while they run wakes us again. */
+        atomic_store(&collector.wake, 0);
+        answer();
+        round_of_work();
+    }
+    answer();
+    return NULL;
+}
+
+static void *begin(void *unused)
+{
+    collector.tid = (int32_t)syscall(SYS_gettid);
+    return run(unused);
+}
+
+int cm_collector_resume(void)
+{
+    pthread_attr_t attributes;
+    sigset_t all, before;
+
+    if (collector.running || collector.writer == NULL)
+        return 0;
+    atomic_store(&collector.quit, 0);
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, 512 << 10);
+    /* A thread inherits the mask of its creator: signals meant for the program must interrupt the
+     * program's own blocking calls, not ours. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int status = pthread_create(&collector.thread, &attributes, begin, NULL);
+    if (status == EINVAL) /* the libraries' thread-local storage alone needs more */
+        status = pthread_create(&collector.thread, NULL, begin, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    collector.running = status == 0;
+    return -status;
+}
+
+int cm_collector_pause(void)
+{
+    const struct timespec pause = {.tv_nsec = 50000};
+
+    if (!collector.running)
+        return 0;
+    atomic_store(&collector.quit, 1);
+    cm_collector_wake_hook();
+    int status = pthread_join(collector.thread, NULL);
+    collector.running = false;
+    /* join returns a little before the kernel stops counting the thread, and Python's warning on
+     * fork reads that count. */
+    for (int tries = 0; tries < 2000; tries++) {
+        if (syscall(SYS_tgkill, getpid(), collector.tid, 0) < 0 && errno == ESRCH)
+            break;
+        nanosleep(&pause, NULL);
+    }
+    return -status;
+}
+
+static int prepare(void)
+{
+    collector.batch = cm_batch_new();
+    collector.merge.heap = malloc(CM_RING_COUNT * sizeof *collector.merge.heap);
+    return collector.batch == NULL || collector.merge.heap == NULL ? -ENOMEM : 0;
+}
+
+static void clean_up(void)
+{
+    void (*idle)(void) = atomic_load(&collector.idle);
+
+    cm_batch_free(collector.batch);
+    free(collector.merge.heap);
+    memset(&collector, 0, sizeof collector);
+    atomic_store(&collector.idle, idle);
+}
+
+int cm_collector_start(cm_writer *writer, uint64_t max_size)
+{
+    clean_up();
+    collector.writer = writer;
+    collector.max_size = max_size;
+    collector.merge.refill = cm_lanes_refill;
+    collector.chunk_ns = collector.round_ns = cm_clock_monotonic_ns();
+    collector.wait_ms = WAIT_SHORT_MS;
+    atomic_store(&collector.bytes, cm_writer_size(writer));
+    cm_lanes_begin();
+    int status = prepare();
+    if (status == 0)
+        status = cm_collector_resume();
+    if (status < 0)
+        clean_up();
+    return status;
+}
+
+int cm_collector_finish(void)
+{
+    cm_collector_pause();
+    /* More threads than there is room for own events may have something to tell. */
+    bool told;
+    do {
+        told = cm_lanes_tell_losses(tell_losses_of);
+        collect(REGARDLESS);
+    } while (!told && !cm_collector_failed());
+    int status =
+        cm_collector_failed() ? write_end(collector.warning, cm_lanes_pending()) : write_end("", 0);
+    cm_batch_free(collector.batch);
+    free(collector.merge.heap);
+    collector.batch = NULL;
+    collector.merge.heap = NULL;
+    collector.writer = NULL;
+    return status;
+}
+
+void cm_collector_forget(void)
+{
+    /* The parent's memory is not freed: its collector may have been inside the allocator. */
+    void (*idle)(void) = atomic_load(&collector.idle);
+    memset(&collector, 0, sizeof collector);
+    atomic_store(&collector.idle, idle);
+}

@@ -1,0 +1,48 @@
+/* The one thread that takes events out of the rings and writes them to the trace. It blocks all
+ * signals and never takes the GIL. session.c owns it: its control functions are called under the
+ * session's mutex, one at a time. */
+#ifndef CM_CAPTURE_COLLECTOR_H
+#define CM_CAPTURE_COLLECTOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../trace/writer.h"
+
+/* Any thread, inside a hook too: wakes the collector unless it is awake already. */
+void cm_collector_wake_hook(void);
+
+/* Prepares to write the current space's rings into writer, and starts the thread. 0 or a negative
+ * errno. */
+int cm_collector_start(cm_writer *writer, uint64_t max_size);
+
+/* Ends the thread and waits until the kernel has forgotten it, or starts it again. Nothing is lost
+ * in between: the rings fill. 0 or a negative errno. */
+int cm_collector_pause(void);
+int cm_collector_resume(void);
+
+/* Everything published before the call is in the file: 0; -1: recording has ended by itself. */
+int cm_collector_sync(void);
+
+/* After recording was turned off and all threads left their hooks: ends the thread, writes the rest
+ * and the end chunk. 0, or a negative errno when that could not be written. */
+int cm_collector_finish(void);
+
+/* In a forked child. */
+void cm_collector_forget(void);
+
+/* Recording ended by itself (disk full, size bound): final. */
+bool cm_collector_failed(void);
+
+/* The line for the user when that happened; NULL before. */
+const char *cm_collector_warning(void);
+
+typedef struct cm_collector_counts {
+    uint64_t events, lost_events, lost_stacks, bytes_written, rings, memory;
+} cm_collector_counts;
+cm_collector_counts cm_collector_get_counts(void);
+
+void cm_collector_set_idle_callback(void (*callback)(void));
+
+#endif

@@ -1,0 +1,37 @@
+/* Many rings become one sequence, by time. Shared by the collector and by the recovery of orphans.
+ */
+#ifndef CM_CAPTURE_MERGE_H
+#define CM_CAPTURE_MERGE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "../trace/encode.h"
+#include "event.h"
+
+/* One ring on its way into the trace: a run of events that lie behind each other, and where to ask
+ * for the next run. */
+typedef struct cm_lane {
+    const cm_event *at, *stop;
+    uint64_t position; /* of *at in its ring */
+    uint64_t end;      /* take no more than up to here */
+    uint32_t ring, thread;
+} cm_lane;
+
+typedef struct cm_merge {
+    cm_lane **heap; /* room for every lane */
+    uint32_t count;
+    uint64_t watermark; /* events of this time or later stay where they are */
+    /* Points at and stop to the run that begins at lane->position; false: nothing more. */
+    bool (*refill)(struct cm_merge *merge, cm_lane *lane);
+    uint64_t lost_stacks, damaged; /* counted on the way */
+} cm_merge;
+
+/* Adds a lane that has at least one event. */
+void cm_merge_add(cm_merge *merge, cm_lane *lane);
+
+/* Moves up to `most` events into the batch. The number moved, or -1 if the batch refused one (it
+ * and those after it stay). Within a ring the order is never changed. */
+int64_t cm_merge_run(cm_merge *merge, cm_batch *batch, int64_t most);
+
+#endif

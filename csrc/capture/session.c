@@ -1,0 +1,355 @@
+/* One capture from start to stop, and what a fork does to it. */
+#include "session.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../frames/walk.h"
+#include "../trace/writer.h"
+#include "clock.h"
+#include "collector.h"
+#include "ring.h"
+#include "thread.h"
+
+enum { LEAVE_MS = 1000 };
+
+static struct {
+    pthread_mutex_t mutex; /* taken without the GIL: its holder may wait for the collector */
+    bool active;
+    pid_t pid;
+    uint32_t
+        number; /* of the capture; never restarts, so that no thread mistakes one for another */
+    cm_writer *_Atomic writer;
+    cm_session_counts last; /* of the capture that was stopped */
+    char note[512];
+    bool note_taken, failure_taken;
+    pthread_once_t once;
+} session = {.mutex = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
+
+/* --- fork -------------------------------------------------------------------------------- */
+
+static void before_fork(void)
+{
+    cm_frames_before_fork();
+}
+
+static void after_fork_in_parent(void)
+{
+    cm_frames_after_fork();
+}
+
+/* The child starts from nothing: no capture, no thread states, no descriptor of the parent's. */
+static void become_child(void)
+{
+    cm_threads_forget();
+    cm_space_forget();
+    cm_collector_forget();
+    /* Nothing is buffered in a writer, so closing writes nothing. */
+    cm_writer_close(atomic_exchange(&session.writer, NULL));
+    pthread_mutex_init(&session.mutex, NULL);
+    session.active = false;
+    session.note_taken = session.failure_taken = true;
+    session.pid = getpid();
+}
+
+static void after_fork_in_child(void)
+{
+    cm_frames_after_fork();
+    become_child();
+}
+
+static void register_fork_handlers(void)
+{
+    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+}
+
+static void lock(void)
+{
+    /* A child forked by a bare system call: no handler ran. */
+    if (session.pid != 0 && session.pid != getpid())
+        become_child();
+    pthread_mutex_lock(&session.mutex);
+}
+
+static void unlock(void)
+{
+    pthread_mutex_unlock(&session.mutex);
+}
+
+/* --- start ------------------------------------------------------------------------------- */
+
+__attribute__((format(printf, 3, 4))) static int refuse(char *error, size_t size,
+                                                        const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(error, size, format, arguments);
+    va_end(arguments);
+    return -1;
+}
+
+static bool make_absolute(const char *path, char *absolute, size_t size)
+{
+    char folder[CM_RING_PATH_MAX] = "";
+
+    if (path[0] != '/' && getcwd(folder, sizeof folder) == NULL)
+        return false;
+    int n = snprintf(absolute, size, "%s%s%s", folder, path[0] == '/' ? "" : "/", path);
+    return n > 0 && (size_t)n < size;
+}
+
+static int write_meta(cm_writer *writer, const char *const *meta)
+{
+    const cm_ring_header *header = cm_the_space.header;
+    size_t count = 0;
+    char id[24];
+
+    while (meta != NULL && meta[count] != NULL)
+        count++;
+    const char **pairs = calloc(count + 7, sizeof *pairs);
+    if (pairs == NULL)
+        return -ENOMEM;
+    snprintf(id, sizeof id, "0x%016llx", (unsigned long long)header->id);
+    const char *const own[] = {"ring.path", cm_the_space.path, "ring.id",
+                               id,          "ring.place",      cm_place_name(cm_the_space.place)};
+    if (count > 0)
+        memcpy(pairs, meta, count * sizeof *pairs);
+    memcpy(pairs + count, own, sizeof own);
+    int status = cm_writer_meta(writer, pairs);
+    free(pairs);
+    return status;
+}
+
+static int open_trace(const cm_session_options *options, const char *path, char *error,
+                      size_t error_size)
+{
+    cm_writer *writer = NULL;
+    const char *advice = "choose another path";
+
+    int status = cm_writer_create(path, options->overwrite, &writer);
+    if (status == -EEXIST)
+        advice = "choose another path, or say that it may be replaced";
+    else if (status == -ENOENT)
+        advice = "its folder must exist";
+    if (status < 0)
+        return refuse(error, error_size, "cannot create the trace %s: %s (%s)", path,
+                      strerror(-status), advice);
+    status = write_meta(writer, options->meta);
+    if (status < 0) {
+        cm_writer_close(writer);
+        unlink(path);
+        return refuse(error, error_size, "cannot write the trace %s: %s", path, strerror(-status));
+    }
+    atomic_store(&session.writer, writer);
+    return 0;
+}
+
+static int begin_recording(const cm_session_options *options, const char *path, char *error,
+                           size_t error_size)
+{
+    struct stat st;
+
+    /* Before anything is made or swept. */
+    if (!options->overwrite && lstat(path, &st) == 0)
+        return refuse(error, error_size,
+                      "cannot create the trace %s: %s (choose another path, or say that it may be "
+                      "replaced)",
+                      path, strerror(EEXIST));
+    int status = cm_space_create(path, options->ring_dir, options->ring_bytes, session.note,
+                                 sizeof session.note);
+    if (status < 0)
+        return refuse(error, error_size,
+                      "no memory for the rings: %s (give ring_bytes from %d to %d)",
+                      strerror(-status), CM_RING_BYTES_MIN, CM_RING_BYTES_MAX);
+    session.note_taken = session.note[0] == '\0';
+    session.failure_taken = false;
+    if (open_trace(options, path, error, error_size) < 0) {
+        cm_space_destroy(true, true);
+        return -1;
+    }
+    cm_threads_begin();
+    if (++session.number == 0)
+        session.number = 1;
+    status = cm_frames_begin() < 0 ? -ENOMEM : 0;
+    if (status == 0)
+        status = cm_collector_start(atomic_load(&session.writer),
+                                    options->max_size != 0 ? options->max_size : UINT64_C(2) << 30);
+    if (status < 0) {
+        cm_writer_close(atomic_exchange(&session.writer, NULL));
+        unlink(path);
+        cm_space_destroy(true, true);
+        return refuse(error, error_size, "cannot start the collector: %s", strerror(-status));
+    }
+    session.active = true;
+    return 0;
+}
+
+int cm_session_start(const cm_session_options *options, char *error, size_t error_size)
+{
+    char path[CM_RING_PATH_MAX];
+    int status;
+
+    pthread_once(&session.once, register_fork_handlers);
+    lock();
+    session.pid = getpid();
+    cm_clock_init();
+    if (session.active)
+        status = refuse(error, error_size, "a capture is already running in this process");
+    else if (!make_absolute(options->path, path, sizeof path))
+        status =
+            refuse(error, error_size, "the path of the trace is too long: %.200s", options->path);
+    else if (cm_threads_init() < 0)
+        status = refuse(error, error_size, "no memory for the threads' states");
+    else if (!cm_threads_wait_until_left(LEAVE_MS))
+        status = refuse(error, error_size,
+                        "a thread is still inside a hook of the last capture (try again)");
+    else
+        status = begin_recording(options, path, error, error_size);
+    unlock();
+    return status;
+}
+
+/* --- while it runs ----------------------------------------------------------------------- */
+
+static void record(bool on)
+{
+    if (on && session.active) {
+        cm_threads_set_recording(session.number);
+        /* The collector may have given up meanwhile. */
+        if (!cm_collector_failed())
+            return;
+    }
+    cm_threads_set_recording(0);
+    cm_threads_wait_until_left(LEAVE_MS);
+}
+
+void cm_session_record(bool on)
+{
+    lock();
+    if (session.active)
+        record(on);
+    unlock();
+}
+
+int cm_session_sync(void)
+{
+    lock();
+    int status = session.active ? cm_collector_sync() : 0;
+    unlock();
+    return status;
+}
+
+int cm_session_pause(void)
+{
+    lock();
+    int status = session.active ? cm_collector_pause() : 0;
+    unlock();
+    return status;
+}
+
+int cm_session_resume(void)
+{
+    lock();
+    int status = session.active ? cm_collector_resume() : 0;
+    unlock();
+    return status;
+}
+
+bool cm_session_active(void)
+{
+    lock();
+    bool active = session.active;
+    unlock();
+    return active;
+}
+
+static cm_session_counts count(void)
+{
+    cm_collector_counts c = cm_collector_get_counts();
+    cm_frames_counts f = cm_frames_get_counts();
+    return (cm_session_counts){
+        .events = c.events,
+        .lost_events = c.lost_events,
+        .lost_stacks = c.lost_stacks,
+        .bytes_written = c.bytes_written,
+        .stacks = f.stacks,
+        .codes = f.codes,
+        .rings = c.rings,
+        .ring_blocks_used = atomic_load(&cm_the_space.used),
+        .profiler_bytes = c.memory + f.mapped_bytes + cm_the_space.bytes +
+                          cm_the_space.tables_bytes + cm_threads_bytes(),
+    };
+}
+
+cm_session_counts cm_session_get_counts(void)
+{
+    lock();
+    cm_session_counts counts = session.active ? count() : session.last;
+    unlock();
+    return counts;
+}
+
+void cm_session_set_idle_callback(void (*callback)(void))
+{
+    cm_collector_set_idle_callback(callback);
+}
+
+static const char *take_warning(void)
+{
+    if (!session.failure_taken && cm_collector_warning() != NULL) {
+        session.failure_taken = true;
+        return cm_collector_warning();
+    }
+    if (!session.note_taken) {
+        session.note_taken = true;
+        return session.note;
+    }
+    return NULL;
+}
+
+const char *cm_session_take_warning(void)
+{
+    lock();
+    const char *warning = take_warning();
+    unlock();
+    return warning;
+}
+
+/* --- stop -------------------------------------------------------------------------------- */
+
+int cm_session_stop(char *warning, size_t warning_size)
+{
+    int status = 0;
+
+    lock();
+    if (warning_size > 0)
+        warning[0] = '\0';
+    if (session.active) {
+        cm_threads_set_recording(0);
+        bool left = cm_threads_wait_until_left(LEAVE_MS);
+        int end = cm_collector_finish();
+        session.last = count();
+        session.active = false;
+        int closed = cm_writer_close(atomic_exchange(&session.writer, NULL));
+        /* Without an end chunk the file still needs its ring: readers, and the next capture's
+         * sweep, find in it what could not be written. */
+        cm_space_destroy(end == 0, left);
+        status = end < 0 || closed < 0 ? -1 : 0;
+        const char *line = take_warning();
+        if (line != NULL)
+            snprintf(warning, warning_size, "%s", line);
+        else if (status < 0)
+            snprintf(warning, warning_size, "the end of the trace could not be written: %s",
+                     strerror(end < 0 ? -end : -closed));
+    }
+    unlock();
+    return status;
+}

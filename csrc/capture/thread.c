@@ -1,0 +1,295 @@
+/* Thread states: claimed in a hook, lock-free; recycled by the collector. */
+#include "thread.h"
+
+#include <errno.h>
+#include <linux/membarrier.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "collector.h"
+#include "ring.h"
+
+enum { SLOT_BYTES = (sizeof(cm_thread) + 4095) & ~4095 };
+
+static const _Atomic uint32_t off;
+const _Atomic uint32_t *cm_recording = &off;
+_Thread_local cm_thread_self cm_self __attribute__((tls_model("initial-exec")));
+
+/* The states lie in one mapping for the life of the process: a thread keeps its own when a capture
+ * ends, and may look at it at any time. */
+static struct {
+    unsigned char *memory;
+    _Atomic uint32_t *recording;
+    bool has_barrier;
+    cm_freelist free;
+    _Atomic uint32_t next[CM_RING_COUNT];
+    _Atomic uint32_t high, in_use;
+    _Atomic uint32_t entering; /* threads on their way into their first hook of a capture */
+    _Atomic uint32_t generation, thread_number;
+} pool;
+
+int cm_threads_init(void)
+{
+    if (pool.memory != NULL)
+        return 0;
+    void *word = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (word == MAP_FAILED)
+        return -errno;
+    /* Where the kernel lacks this (before 4.14), the fork handler alone turns a child off. */
+    madvise(word, 4096, MADV_WIPEONFORK);
+    void *memory = mmap(NULL, (size_t)CM_RING_COUNT * SLOT_BYTES, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+        int status = -errno;
+        munmap(word, 4096);
+        return status;
+    }
+    pool.recording = word;
+    pool.memory = memory;
+    pool.free.next = pool.next;
+    pool.free.capacity = CM_RING_COUNT;
+    pool.has_barrier =
+        syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+    cm_recording = pool.recording;
+    return 0;
+}
+
+void cm_threads_begin(void)
+{
+    atomic_store(&pool.thread_number, 0);
+    for (uint32_t i = 0; i < cm_threads_high(); i++) {
+        cm_thread *t = cm_threads_at(i);
+        atomic_store(&t->limit, 0);
+        atomic_store(&t->restart, 0);
+    }
+}
+
+void cm_threads_set_recording(uint32_t capture)
+{
+    if (pool.recording != NULL)
+        atomic_store_explicit(pool.recording, capture, memory_order_seq_cst);
+}
+
+bool cm_threads_barrier(void)
+{
+    return pool.has_barrier && syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
+}
+
+static bool anybody_inside(void)
+{
+    if (atomic_load(&pool.entering) != 0)
+        return true;
+    for (uint32_t i = 0; i < cm_threads_high(); i++) {
+        cm_thread *t = cm_threads_at(i);
+        if (t != cm_self.thread && atomic_load_explicit(&t->busy, memory_order_acquire) != 0)
+            return true;
+    }
+    return false;
+}
+
+bool cm_threads_wait_until_left(int milliseconds)
+{
+    const struct timespec pause = {.tv_nsec = 20000};
+    uint64_t deadline = cm_clock_monotonic_ns() + (uint64_t)milliseconds * 1000000u;
+
+    if (!cm_threads_barrier())
+        /* No core keeps a store to itself for a fraction of this time. */
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    while (anybody_inside()) {
+        if (cm_clock_monotonic_ns() > deadline)
+            return false;
+        nanosleep(&pause, NULL);
+    }
+    return true;
+}
+
+uint32_t cm_threads_high(void)
+{
+    return atomic_load_explicit(&pool.high, memory_order_acquire);
+}
+
+uint32_t cm_threads_in_use(void)
+{
+    return atomic_load_explicit(&pool.in_use, memory_order_relaxed);
+}
+
+cm_thread *cm_threads_at(uint32_t slot)
+{
+    return (cm_thread *)(pool.memory + (size_t)slot * SLOT_BYTES);
+}
+
+void cm_threads_recycle(uint32_t slot)
+{
+    cm_thread *t = cm_threads_at(slot);
+
+    /* Zero again, and the pages of a burst of threads go back to the system. */
+    atomic_store_explicit(&t->state, CM_THREAD_FREE, memory_order_relaxed);
+    madvise(t, SLOT_BYTES, MADV_DONTNEED);
+    atomic_fetch_sub_explicit(&pool.in_use, 1, memory_order_relaxed);
+    cm_freelist_give(&pool.free, slot);
+}
+
+void cm_threads_forget(void)
+{
+    if (pool.memory == NULL)
+        return;
+    atomic_store(pool.recording, 0);
+    madvise(pool.memory, (size_t)CM_RING_COUNT * SLOT_BYTES, MADV_DONTNEED);
+    atomic_store(&pool.free.top, 0);
+    atomic_store(&pool.free.fresh, 0);
+    atomic_store(&pool.high, 0);
+    atomic_store(&pool.in_use, 0);
+    atomic_store(&pool.entering, 0);
+    cm_self = (cm_thread_self){0};
+    /* Whether a child inherits the registration depends on the kernel. */
+    pool.has_barrier =
+        syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+}
+
+uint64_t cm_threads_bytes(void)
+{
+    return (uint64_t)cm_threads_in_use() * SLOT_BYTES;
+}
+
+static void renew_hook(cm_thread *t)
+{
+    uint32_t generation;
+    do
+        generation = atomic_fetch_add_explicit(&pool.generation, 1, memory_order_relaxed) + 1;
+    while (generation == 0);
+    atomic_store_explicit(&t->generation, generation, memory_order_relaxed);
+}
+
+static cm_thread *claim_hook(int32_t tid)
+{
+    uint32_t index = cm_freelist_take_hook(&pool.free);
+    if (index == 0)
+        return NULL;
+    cm_thread *t = cm_threads_at(index - 1);
+    t->slot = index - 1;
+    atomic_store_explicit(&t->tid, tid, memory_order_relaxed);
+    /* Before it is seen as live: of two states with one thread id the collector buries the older.
+     */
+    renew_hook(t);
+    atomic_store_explicit(&t->state, CM_THREAD_LIVE, memory_order_release);
+
+    uint32_t high = atomic_load_explicit(&pool.high, memory_order_relaxed);
+    while (high < index &&
+           !atomic_compare_exchange_weak_explicit(&pool.high, &high, index, memory_order_release,
+                                                  memory_order_relaxed))
+        ;
+    if (atomic_fetch_add_explicit(&pool.in_use, 1, memory_order_relaxed) >= CM_RING_COUNT / 2)
+        cm_collector_wake_hook(); /* it looks for threads that have ended */
+    return t;
+}
+
+static void prepare_hook(cm_thread *t)
+{
+    cm_ring *ring = &cm_the_space.rings[t->slot];
+
+    renew_hook(t);
+    if (t->used)
+        memset(&t->walk, 0, sizeof t->walk);
+    t->used = true;
+    t->announced = false;
+    t->next = NULL;
+    t->block = 0;
+    atomic_store_explicit(&t->limit, 0, memory_order_relaxed);
+    t->head = &ring->head;
+    t->position = atomic_load_explicit(&ring->head, memory_order_relaxed);
+    ring->thread = atomic_fetch_add_explicit(&pool.thread_number, 1, memory_order_relaxed) + 1;
+    ring->tid = atomic_load_explicit(&t->tid, memory_order_relaxed);
+}
+
+/* The first hook of a thread, or its first in this capture. */
+cm_thread *cm_enter_slow_hook(uint32_t capture)
+{
+    cm_thread *t = NULL;
+
+    if (cm_self.entering)
+        return NULL; /* a signal handler that allocates */
+    cm_self.entering = true;
+    atomic_signal_fence(memory_order_seq_cst);
+    /* Whoever ends the recording clears the word, then waits for this to be 0: either we see the
+     * word cleared or we are waited for. */
+    atomic_fetch_add_explicit(&pool.entering, 1, memory_order_seq_cst);
+    if (atomic_load_explicit(cm_recording, memory_order_seq_cst) == capture) {
+        int32_t tid = (int32_t)syscall(SYS_gettid);
+        t = cm_self.thread;
+        /* Another id: a child that was forked without its handlers being run. */
+        if (t == NULL || atomic_load_explicit(&t->tid, memory_order_relaxed) != tid)
+            t = claim_hook(tid);
+        if (t == NULL) {
+            atomic_fetch_add_explicit(&cm_the_space.header->unowned_lost, 1, memory_order_relaxed);
+            cm_collector_wake_hook();
+        } else if (atomic_load_explicit(&t->busy, memory_order_relaxed) != 0) {
+            t = NULL; /* still inside a hook of the capture before */
+        } else {
+            prepare_hook(t);
+            atomic_store_explicit(&t->busy, 1, memory_order_relaxed);
+            cm_self.thread = t;
+            cm_self.capture = capture;
+        }
+    }
+    atomic_fetch_sub_explicit(&pool.entering, 1, memory_order_seq_cst);
+    atomic_signal_fence(memory_order_seq_cst);
+    cm_self.entering = false;
+    return t;
+}
+
+static void announce_hook(cm_thread *t)
+{
+    *t->next = (cm_event){.time = cm_clock_now(),
+                          .address = (uint64_t)atomic_load_explicit(&t->tid, memory_order_relaxed),
+                          .kind = CM_EV_THREAD,
+                          .device_index = -1};
+    cm_commit_hook(t);
+    t->announced = true;
+}
+
+static void confess_hook(cm_thread *t, cm_ring *ring, uint64_t lost)
+{
+    *t->next = (cm_event){
+        .time = cm_clock_now(), .size = (int64_t)lost, .kind = CM_EV_LOST, .device_index = -1};
+    /* A reader of the file after a kill compares lost_at with head: told already, or not. */
+    atomic_store_explicit(&ring->lost_at, t->position + 1, memory_order_relaxed);
+    cm_commit_hook(t);
+    atomic_store_explicit(&ring->lost, 0, memory_order_release);
+    atomic_store_explicit(&ring->lost_at, 0, memory_order_release);
+}
+
+/* The thread has no block, or a full one. */
+cm_event *cm_reserve_slow_hook(cm_thread *t)
+{
+    cm_ring *ring = &cm_the_space.rings[t->slot];
+    uint64_t lost = atomic_load_explicit(&ring->lost, memory_order_relaxed);
+    /* Cleared by the collector, which then finds the new block through restart. If it clears it
+     * from here on, the link below tells it that it came too late. */
+    bool has_block = atomic_load_explicit(&t->limit, memory_order_relaxed) != 0;
+    uint32_t index = cm_space_take_block_hook(t->slot, t->position, t->serial + 1);
+
+    if (index == 0) {
+        atomic_store_explicit(&ring->lost, lost + 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&ring->lost_total, 1, memory_order_relaxed);
+        return NULL;
+    }
+    cm_block *block = cm_space_block(index);
+    t->serial++;
+    if (has_block)
+        atomic_store_explicit(&cm_the_space.link[t->block - 1], index, memory_order_release);
+    else
+        atomic_store_explicit(&t->restart, index, memory_order_release);
+    t->block = index;
+    t->next = block->events;
+    atomic_store_explicit(&t->limit, (uintptr_t)(block->events + CM_BLOCK_EVENTS),
+                          memory_order_relaxed);
+    if (!t->announced)
+        announce_hook(t);
+    if (lost > 0)
+        confess_hook(t, ring, lost);
+    return t->next;
+}

@@ -1,0 +1,638 @@
+#include "intern.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "../capture/event.h"
+#include "../trace/format.h"
+#include "deflog.h"
+#include "map.h"
+#include "offsets.h"
+#include "text.h"
+
+#ifndef CM_INTERN_MAX_STACKS /* what is remembered, not what can be defined; tests lower it */
+#define CM_INTERN_MAX_STACKS (1u << 18)
+#endif
+#ifndef CM_INTERN_FOLD_AFTER
+#define CM_INTERN_FOLD_AFTER 100000u
+#endif
+
+enum {
+    MAX_STRINGS = 1 << 16,
+    MAX_CODES = 1 << 16,
+    SETS_AT_START = 512,
+    SETS_MAX = 1 << 15,
+    NAMES_MAX = 1 << 13,
+    PREFIXES_MAX = 16,
+    BARRIERS_MAX = 16
+};
+
+struct cm_intern_shared cm_intern;
+
+/* Names are looked up by address in every backward node, so this table is lock-free too; it never
+ * forgets before the next capture. */
+typedef struct name_entry {
+    _Atomic(const char *) name;
+    _Atomic uint32_t id;
+} name_entry;
+static name_entry *name_table;
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+/* All that follows is read and written under the mutex. */
+static struct {
+    cm_map strings;  /* (hash, length) -> string id */
+    cm_map names;    /* (hash, length) -> name id */
+    cm_map contents; /* (hash of what a code record says, line table length) -> code id */
+    cm_map codes;    /* (address) -> code id, or HIDDEN */
+    cm_map stacks;   /* (parent and code, module, offset) -> stack id */
+    uint32_t next_string, next_code, next_stack, next_name;
+    uint32_t truncated_root; /* 0: not defined yet */
+    uint32_t stacks_in_modules;
+    uint32_t flat_used; /* entries of the current epoch */
+    uint32_t evictions;
+    uint32_t name_slots_used;
+    uint64_t lost, epochs;
+} table;
+
+/* Set by control functions, kept over captures. */
+static struct {
+    char *prefix[PREFIXES_MAX];
+    const void *barrier[BARRIERS_MAX];
+    int prefixes, barriers;
+} hidden;
+
+static const uint32_t HIDDEN = UINT32_MAX; /* a code that is known and never shown */
+static const uint64_t FOLDED = 1ull << 63; /* a module key that is a class name's string id */
+
+/* Records are put together here: too big for a thread's stack, and the mutex makes it ours. */
+static struct {
+    unsigned char bytes[CM_DEFLOG_APPEND_MAX];
+    size_t length;
+} record;
+static cm_text file_text, name_text;
+
+void cm_intern_lock(void)
+{
+    pthread_mutex_lock(&mutex);
+}
+
+void cm_intern_unlock(void)
+{
+    pthread_mutex_unlock(&mutex);
+}
+
+/* --- records ------------------------------------------------------------------------------ */
+
+static void put_varint(uint64_t value)
+{
+    while (value >= 0x80) {
+        record.bytes[record.length++] = (unsigned char)(value | 0x80);
+        value >>= 7;
+    }
+    record.bytes[record.length++] = (unsigned char)value;
+}
+
+static void put_bytes(const void *bytes, size_t length)
+{
+    put_varint(length);
+    memcpy(record.bytes + record.length, bytes, length);
+    record.length += length;
+}
+
+static void put_string(const cm_text *text, cm_def_kind kind)
+{
+    put_varint(kind);
+    put_bytes(text->bytes, text->length);
+}
+
+static bool append(void)
+{
+    return cm_deflog_append_hook(record.bytes, record.length);
+}
+
+static cm_map_key text_key(const cm_text *text)
+{
+    return (cm_map_key){text->hash, text->length, 0};
+}
+
+/* --- the flat table ------------------------------------------------------------------------- */
+
+static void set_flat_entry(cm_flat_entry *entry, uint64_t hash, uint64_t value)
+{
+    /* Value first: whoever sees the new hash sees the new value, and whoever sees the old hash with
+     * the new value finds a tag that does not fit. */
+    atomic_store_explicit(&entry->value, value, memory_order_relaxed);
+    atomic_store_explicit(&entry->hash, hash, memory_order_release);
+}
+
+/* Twice the sets, in place: entries that belong to the upper half are copied there. The copies left
+ * behind answer readers that still use the old mask, and are overwritten later as misplaced. */
+static void grow_flat(uint32_t sets, uint64_t epoch)
+{
+    size_t bytes = (size_t)sets * CM_FLAT_WAYS * sizeof(cm_flat_entry);
+
+    if (sets * 2 > SETS_MAX ||
+        mprotect((char *)cm_intern.flat + bytes, bytes, PROT_READ | PROT_WRITE) != 0)
+        return; /* then sets overflow and answers are looked up again: slower, still right */
+    for (size_t i = 0; i < (size_t)sets * CM_FLAT_WAYS; i++) {
+        cm_flat_entry *e = &cm_intern.flat[i];
+        uint64_t hash = atomic_load_explicit(&e->hash, memory_order_relaxed);
+        uint64_t value = atomic_load_explicit(&e->value, memory_order_relaxed);
+        bool current = hash != 0 && (value ^ cm_intern_tag(hash, epoch)) >> 32 == 0;
+        if (current && ((uint32_t)hash & (sets * 2 - 1)) == i / CM_FLAT_WAYS + sets)
+            set_flat_entry(e + (size_t)sets * CM_FLAT_WAYS, hash, value);
+    }
+    atomic_store_explicit(&cm_intern.set_mask, sets * 2 - 1, memory_order_release);
+}
+
+static void remember(uint64_t hash, uint64_t epoch, uint32_t stack)
+{
+    uint32_t sets = atomic_load_explicit(&cm_intern.set_mask, memory_order_relaxed) + 1;
+
+    if (table.flat_used > sets * CM_FLAT_WAYS / 8 * 3) {
+        grow_flat(sets, epoch);
+        sets = atomic_load_explicit(&cm_intern.set_mask, memory_order_relaxed) + 1;
+    }
+    uint32_t set = (uint32_t)hash & (sets - 1);
+    cm_flat_entry *entry = cm_intern.flat + (size_t)set * CM_FLAT_WAYS, *place = NULL;
+    for (int i = 0; i < CM_FLAT_WAYS; i++) {
+        uint64_t old = atomic_load_explicit(&entry[i].hash, memory_order_relaxed);
+        uint64_t value = atomic_load_explicit(&entry[i].value, memory_order_relaxed);
+        bool current = old != 0 && (value ^ cm_intern_tag(old, epoch)) >> 32 == 0;
+        if (current && old == hash)
+            return; /* another thread was first */
+        if (place == NULL && (!current || ((uint32_t)old & (sets - 1)) != set))
+            place = &entry[i];
+    }
+    if (place == NULL)
+        place = &entry[table.evictions++ % CM_FLAT_WAYS];
+    else
+        table.flat_used++;
+    set_flat_entry(place, hash, cm_intern_tag(hash, epoch) | stack);
+}
+
+/* --- epochs and forgetting ------------------------------------------------------------------ */
+
+static void next_epoch(bool folded)
+{
+    uint64_t epoch = atomic_load_explicit(&cm_intern.epoch, memory_order_relaxed);
+
+    if (epoch == 0)
+        return; /* off: cm_intern_begin turns it on */
+    epoch = ((epoch >> 1) + 1) << 1 | (folded ? CM_EPOCH_FOLDED : 0);
+    atomic_store_explicit(&cm_intern.epoch, epoch, memory_order_release);
+    table.flat_used = 0;
+    table.epochs++;
+}
+
+static bool is_folded(void)
+{
+    return atomic_load_explicit(&cm_intern.epoch, memory_order_relaxed) & CM_EPOCH_FOLDED;
+}
+
+/* Starts the exact tables afresh when they are full (or what they say is outdated). Ids go on: what
+ * comes up again is defined again under a new id, which a trace may always do. */
+static void forget_definitions(void)
+{
+    cm_map_clear(&table.strings);
+    cm_map_clear(&table.contents);
+    cm_map_clear(&table.codes);
+    cm_map_clear(&table.stacks);
+    table.truncated_root = 0;
+    next_epoch(is_folded());
+}
+
+/* Room for one more code and one more stack with what they need. */
+static bool make_room(void)
+{
+    for (int attempt = 0; attempt < 2; attempt++) {
+        if (cm_map_reserve(&table.strings, 3, MAX_STRINGS) &&
+            cm_map_reserve(&table.contents, 1, MAX_CODES) &&
+            cm_map_reserve(&table.codes, 1, MAX_CODES) &&
+            cm_map_reserve(&table.stacks, 1, CM_INTERN_MAX_STACKS))
+            return true;
+        forget_definitions();
+    }
+    return false;
+}
+
+/* --- codes ---------------------------------------------------------------------------------- */
+
+static bool is_under_hidden_path(const cm_text *file)
+{
+    for (int i = 0; i < hidden.prefixes; i++) {
+        size_t n = strlen(hidden.prefix[i]);
+        if (file->length >= n && memcmp(file->bytes, hidden.prefix[i], n) == 0 &&
+            (file->length == n || file->bytes[n] == '/' || hidden.prefix[i][n - 1] == '/'))
+            return true;
+    }
+    return false;
+}
+
+static bool is_barrier(const void *code)
+{
+    for (int i = 0; i < hidden.barriers; i++)
+        if (hidden.barrier[i] == code)
+            return true;
+    return false;
+}
+
+/* The part of the line table that one record can carry: entries begin with a byte >= 0x80. */
+static size_t line_table_length(const unsigned char *bytes, size_t length)
+{
+    const size_t most = CM_DEFLOG_APPEND_MAX - 2 * (CM_TEXT_MAX + 8) - 64;
+
+    if (length <= most)
+        return length;
+    for (length = most; length > 0 && bytes[length] < 0x80; length--)
+        ;
+    return length;
+}
+
+/* Puts the text into the record if it is new; its id either way. */
+static uint32_t string_id(const cm_text *text, uint32_t *fresh)
+{
+    uint32_t id = cm_map_find(&table.strings, text_key(text));
+
+    if (id == 0) {
+        put_string(text, CM_DEF_STRING);
+        id = table.next_string + (*fresh)++;
+    }
+    return id;
+}
+
+static void add_string(const cm_text *text)
+{
+    if (cm_map_find(&table.strings, text_key(text)) == 0)
+        cm_map_add(&table.strings, text_key(text), table.next_string++);
+}
+
+/* The id of a live code object, HIDDEN, or 0 when it is new and could not be defined. */
+static uint32_t code_id(const PyCodeObject *code)
+{
+    cm_map_key address = {(uint64_t)code, 0, 0};
+    uint32_t id = cm_map_find(&table.codes, address);
+
+    if (id != 0)
+        return id;
+    cm_text_copy_str(&file_text, code->co_filename);
+    if (is_under_hidden_path(&file_text)) {
+        cm_map_add(&table.codes, address, HIDDEN);
+        return HIDDEN;
+    }
+    cm_text_copy_str(&name_text, code->co_qualname);
+    const unsigned char *lines = (const unsigned char *)PyBytes_AS_STRING(code->co_linetable);
+    size_t length = line_table_length(lines, (size_t)PyBytes_GET_SIZE(code->co_linetable));
+
+    /* The same source compiled again (exec in a loop) is the same code to the trace. */
+    uint64_t parts[] = {file_text.hash, name_text.hash, (uint64_t)code->co_firstlineno,
+                        cm_text_hash(lines, length)};
+    cm_map_key content = {cm_text_hash(parts, sizeof parts), length, 0};
+    id = cm_map_find(&table.contents, content);
+    if (id == 0) {
+        uint32_t fresh = 0;
+        record.length = 0;
+        uint32_t file = string_id(&file_text, &fresh);
+        uint32_t name = file_text.hash == name_text.hash && file_text.length == name_text.length
+                            ? file
+                            : string_id(&name_text, &fresh);
+        put_varint(CM_DEF_CODE);
+        put_varint(file);
+        put_varint(name);
+        put_varint(code->co_firstlineno < 0 ? 0 : (uint64_t)code->co_firstlineno);
+        put_bytes(lines, length);
+        if (!append())
+            return 0;
+        add_string(&file_text);
+        add_string(&name_text);
+        id = table.next_code++;
+        cm_map_add(&table.contents, content, id);
+    }
+    cm_map_add(&table.codes, address, id);
+    return id;
+}
+
+/* --- stacks --------------------------------------------------------------------------------- */
+
+/* A class's plain name: static types carry their module in tp_name. */
+static void copy_class_name(cm_text *text, const PyTypeObject *type)
+{
+    const char *dot = strrchr(type->tp_name, '.');
+
+    cm_text_copy(text, dot != NULL ? dot + 1 : type->tp_name);
+}
+
+/* The child of `parent` for this frame, defined if it is new; 0 when that was not possible.
+ * module: the object whose call this frame is, or 0. */
+static uint32_t stack_id(uint32_t parent, uint32_t code, uint32_t offset, PyObject *module,
+                         bool in_module)
+{
+    bool folded = module != NULL && is_folded();
+    uint32_t class_name = 0, fresh = 0;
+    cm_map_key key = {(uint64_t)parent << 32 | code, (uint64_t)module, offset};
+
+    record.length = 0;
+    if (folded) {
+        copy_class_name(&name_text, Py_TYPE(module));
+        class_name = string_id(&name_text, &fresh);
+        key.b = FOLDED | class_name;
+    }
+    uint32_t id = fresh == 0 ? cm_map_find(&table.stacks, key) : 0;
+    if (id != 0)
+        return id;
+    if (module != NULL && !folded) {
+        copy_class_name(&name_text, Py_TYPE(module));
+        class_name = string_id(&name_text, &fresh);
+    }
+    put_varint(CM_DEF_STACK);
+    put_varint(parent);
+    put_varint(code);
+    put_varint(offset);
+    put_varint(folded ? CM_DEFF_FOLDED : 0);
+    put_varint(folded ? 0 : (uint64_t)module);
+    put_varint(class_name);
+    if (!append())
+        return 0;
+    if (fresh != 0)
+        add_string(&name_text);
+    id = table.next_stack++;
+    cm_map_add(&table.stacks, key, id);
+    if (in_module && ++table.stacks_in_modules == CM_INTERN_FOLD_AFTER)
+        next_epoch(true);
+    return id;
+}
+
+static uint32_t truncated_root(void)
+{
+    if (table.truncated_root == 0) {
+        record.length = 0;
+        put_varint(CM_DEF_STACK);
+        put_varint(CM_STACK_NONE);
+        put_varint(0);
+        put_varint(0);
+        put_varint(CM_DEFF_TRUNCATED);
+        put_varint(0);
+        put_varint(0);
+        if (append())
+            table.truncated_root = table.next_stack++;
+    }
+    return table.truncated_root;
+}
+
+static uint32_t define(const cm_walk *walk, bool truncated)
+{
+    uint32_t stack = CM_STACK_NONE;
+    int first = 0;
+
+    for (int k = walk->depth - 1; k >= 0 && hidden.barriers > 0; k--) {
+        const PyCodeObject *code = cm_frame_code(walk->level[k].frame);
+        if (code != NULL && is_barrier(code)) {
+            first = k + 1;
+            break;
+        }
+    }
+    if (truncated && first == 0 && (stack = truncated_root()) == 0)
+        return CM_STACK_LOST;
+
+    int m = 0;
+    for (int k = 0; k < walk->depth; k++) {
+        PyObject *module = NULL;
+        const char *frame = walk->level[k].frame;
+        bool is_module = m < walk->modules && walk->module_level[m] == k;
+        m += is_module;
+        if (k < first)
+            continue;
+        const PyCodeObject *code = cm_frame_code(frame);
+        if (code == NULL)
+            continue; /* the interpreter's own: a call from C */
+        if (!make_room())
+            return CM_STACK_LOST;
+        /* Also for a frame that will not be shown: whoever is part of a remembered hash must be
+         * known, or its address could be reused unnoticed. */
+        uint32_t id = code_id(code);
+        if (id == 0)
+            return CM_STACK_LOST;
+        int64_t offset = cm_frame_offset(code, walk->level[k].ip);
+        if (id == HIDDEN || !cm_frame_is_complete(frame, code, offset))
+            continue;
+        if (offset < 0 || offset >= Py_SIZE(code))
+            offset = 0; /* not in its bytecode: the line is unknown, the function is not */
+        if (is_module)
+            module = (PyObject *)cm_frame_first_local(frame);
+        stack = stack_id(stack, id, (uint32_t)offset, module, m > 0);
+        if (stack == 0)
+            return CM_STACK_LOST;
+    }
+    return stack;
+}
+
+uint32_t cm_intern_define_hook(const cm_walk *walk, uint64_t hash, bool truncated)
+{
+    pthread_mutex_lock(&mutex);
+    uint32_t stack = define(walk, truncated);
+    /* If the epoch moved on meanwhile the hash is of the past; the id is right all the same. */
+    if (stack == CM_STACK_LOST)
+        table.lost++;
+    else if (atomic_load_explicit(&cm_intern.epoch, memory_order_relaxed) == walk->epoch)
+        remember(hash, walk->epoch, stack);
+    pthread_mutex_unlock(&mutex);
+    return stack;
+}
+
+void cm_intern_forget_code(const void *code)
+{
+    pthread_mutex_lock(&mutex);
+    if (cm_map_remove(&table.codes, (cm_map_key){(uint64_t)code, 0, 0}))
+        next_epoch(is_folded());
+    pthread_mutex_unlock(&mutex);
+}
+
+/* --- names ---------------------------------------------------------------------------------- */
+
+static uint32_t name_slot(const char *name)
+{
+    uint64_t h = (uint64_t)name * 0x9e3779b97f4a7c15u;
+    return (uint32_t)(h >> 40) & (NAMES_MAX - 1);
+}
+
+/* Mutex held. */
+static uint32_t name_id(const char *name)
+{
+    cm_text_copy(&name_text, name);
+    cm_map_key key = text_key(&name_text);
+    uint32_t id = cm_map_find(&table.names, key);
+
+    if (id != 0 || !cm_map_reserve(&table.names, 1, MAX_STRINGS))
+        return id;
+    record.length = 0;
+    put_string(&name_text, CM_DEF_NAME);
+    if (!append())
+        return 0;
+    cm_map_add(&table.names, key, table.next_name);
+    return table.next_name++;
+}
+
+uint32_t cm_name_intern_text_hook(const char *text)
+{
+    pthread_mutex_lock(&mutex);
+    uint32_t id = name_table == NULL ? 0 : name_id(text);
+    pthread_mutex_unlock(&mutex);
+    return id;
+}
+
+/* The entry of this name, or the free one where it belongs; NULL when the table is full. */
+static name_entry *find_name(name_entry *names, const char *name)
+{
+    uint32_t i = name_slot(name);
+
+    for (uint32_t n = 0; n < NAMES_MAX; n++, i = (i + 1) & (NAMES_MAX - 1)) {
+        const char *there = atomic_load_explicit(&names[i].name, memory_order_acquire);
+        if (there == name || there == NULL)
+            return &names[i];
+    }
+    return NULL;
+}
+
+uint32_t cm_name_intern_hook(const char *name)
+{
+    /* The epoch or the mutex has published the table's address to this thread. */
+    name_entry *names = __atomic_load_n(&name_table, __ATOMIC_ACQUIRE);
+
+    if (names == NULL)
+        return 0;
+    name_entry *entry = find_name(names, name);
+    if (entry != NULL && atomic_load_explicit(&entry->name, memory_order_acquire) == name)
+        return atomic_load_explicit(&entry->id, memory_order_relaxed);
+
+    pthread_mutex_lock(&mutex);
+    uint32_t id = name_id(name);
+    entry = find_name(names, name);
+    if (id != 0 && table.name_slots_used < NAMES_MAX / 4 * 3 && entry != NULL &&
+        atomic_load_explicit(&entry->name, memory_order_relaxed) == NULL) {
+        atomic_store_explicit(&entry->id, id, memory_order_relaxed);
+        atomic_store_explicit(&entry->name, name, memory_order_release);
+        table.name_slots_used++;
+    }
+    pthread_mutex_unlock(&mutex);
+    return id;
+}
+
+/* --- control -------------------------------------------------------------------------------- */
+
+static void *map_pages(size_t bytes, int protection)
+{
+    void *pages = mmap(NULL, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return pages == MAP_FAILED ? NULL : pages;
+}
+
+static bool map_lock_free_tables(void)
+{
+    const size_t set = CM_FLAT_WAYS * sizeof(cm_flat_entry);
+
+    if (cm_intern.flat == NULL) {
+        /* Only the address range is taken here; grow_flat makes it usable piece by piece. */
+        void *flat = map_pages(SETS_MAX * set, PROT_NONE);
+        if (flat == NULL)
+            return false;
+        if (mprotect(flat, SETS_AT_START * set, PROT_READ | PROT_WRITE) != 0) {
+            munmap(flat, SETS_MAX * set);
+            return false;
+        }
+        cm_intern.flat = flat;
+    }
+    if (name_table == NULL) {
+        void *names = map_pages(NAMES_MAX * sizeof(name_entry), PROT_READ | PROT_WRITE);
+        if (names == NULL)
+            return false;
+        __atomic_store_n(&name_table, names, __ATOMIC_RELEASE);
+    }
+    return true;
+}
+
+int cm_intern_begin(bool stacks)
+{
+    pthread_mutex_lock(&mutex);
+    if (!map_lock_free_tables()) {
+        pthread_mutex_unlock(&mutex);
+        return -1;
+    }
+    forget_definitions();
+    cm_map_clear(&table.names);
+    memset(&table, 0, sizeof table);
+    table.next_string = table.next_code = table.next_name = 1;
+    table.next_stack = CM_STACK_FIRST;
+
+    /* No hook runs now, so nobody reads. Pages that were used go back to the system and read as
+     * zeros. */
+    madvise(cm_intern.flat, SETS_MAX * CM_FLAT_WAYS * sizeof(cm_flat_entry), MADV_DONTNEED);
+    madvise(name_table, NAMES_MAX * sizeof(name_entry), MADV_DONTNEED);
+    atomic_store_explicit(&cm_intern.set_mask, SETS_AT_START - 1, memory_order_relaxed);
+    if (stacks) {
+        uint64_t epoch = atomic_load_explicit(&cm_intern.epoch, memory_order_relaxed);
+        atomic_store_explicit(&cm_intern.epoch, ((epoch >> 1) + 1) << 1, memory_order_release);
+    }
+    pthread_mutex_unlock(&mutex);
+    return 0;
+}
+
+bool cm_intern_add_hidden(const char *prefix)
+{
+    char *copy = prefix[0] != '\0' ? strdup(prefix) : NULL;
+
+    if (copy == NULL)
+        return false;
+    pthread_mutex_lock(&mutex);
+    bool fits = hidden.prefixes < PREFIXES_MAX;
+    if (fits) {
+        hidden.prefix[hidden.prefixes++] = copy;
+        forget_definitions(); /* codes that are now hidden may be known as shown */
+    }
+    pthread_mutex_unlock(&mutex);
+    if (!fits)
+        free(copy);
+    return fits;
+}
+
+bool cm_intern_add_barrier(const void *code)
+{
+    pthread_mutex_lock(&mutex);
+    bool fits = is_barrier(code) || hidden.barriers < BARRIERS_MAX;
+    if (fits && !is_barrier(code)) {
+        hidden.barrier[hidden.barriers++] = code;
+        next_epoch(is_folded());
+    }
+    pthread_mutex_unlock(&mutex);
+    return fits;
+}
+
+void cm_intern_set_module_code(uint64_t code)
+{
+    pthread_mutex_lock(&mutex);
+    atomic_store_explicit(&cm_intern.module_code, code, memory_order_relaxed);
+    next_epoch(is_folded());
+    pthread_mutex_unlock(&mutex);
+}
+
+cm_frames_counts cm_frames_get_counts(void)
+{
+    cm_frames_counts counts = {0};
+
+    pthread_mutex_lock(&mutex);
+    if (name_table != NULL) {
+        uint64_t sets = atomic_load_explicit(&cm_intern.set_mask, memory_order_relaxed) + 1;
+        counts.stacks = table.next_stack - CM_STACK_FIRST;
+        counts.codes = table.next_code - 1;
+        counts.names = table.next_name - 1;
+        counts.lost = table.lost;
+        counts.epochs = table.epochs;
+        counts.mapped_bytes = cm_map_bytes(&table.strings) + cm_map_bytes(&table.names) +
+                              cm_map_bytes(&table.contents) + cm_map_bytes(&table.codes) +
+                              cm_map_bytes(&table.stacks) + NAMES_MAX * sizeof(name_entry) +
+                              sets * CM_FLAT_WAYS * sizeof(cm_flat_entry);
+    }
+    pthread_mutex_unlock(&mutex);
+    return counts;
+}

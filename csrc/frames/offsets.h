@@ -1,0 +1,148 @@
+/* Where CPython keeps what a walk reads: the thread's top frame and six fields of a frame. The
+ * numbers are those of one minor version and its GIL build. offsets.c asserts them against that
+ * version's headers when it is compiled; cm_offsets_check compares them with what the running
+ * interpreter says of itself; selftest.h compares whole walks with the public API.
+ *
+ * Only the calling thread's own frames are read, from inside a call that this thread makes: nobody
+ * else pushes, pops or advances them, and each holds a reference to its code. */
+#ifndef CM_FRAMES_OFFSETS_H
+#define CM_FRAMES_OFFSETS_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#if PY_VERSION_HEX < 0x030b0000
+#error "cuptimem needs CPython 3.11 or later"
+#endif
+
+/* NULL when walking is possible; else why not (static string). GIL held. On 3.14 it also loads the
+ * table that the functions below use. */
+const char *cm_offsets_check(void);
+
+#if PY_VERSION_HEX < 0x030c0000
+enum {
+    CM_OFFSET_CFRAME = 56,      /* PyThreadState.cframe */
+    CM_OFFSET_CFRAME_FRAME = 8, /* _PyCFrame.current_frame */
+    CM_OFFSET_EXECUTABLE = 32,
+    CM_OFFSET_PREVIOUS = 48,
+    CM_OFFSET_IP = 56, /* prev_instr */
+    CM_OFFSET_OWNER = 69,
+    CM_OFFSET_LOCALS = 72
+};
+#elif PY_VERSION_HEX < 0x030d0000
+enum {
+    CM_OFFSET_CFRAME = 56,
+    CM_OFFSET_CFRAME_FRAME = 0,
+    CM_OFFSET_EXECUTABLE = 0,
+    CM_OFFSET_PREVIOUS = 8,
+    CM_OFFSET_IP = 56, /* prev_instr */
+    CM_OFFSET_OWNER = 70,
+    CM_OFFSET_LOCALS = 72
+};
+#elif PY_VERSION_HEX < 0x030e0000
+enum {
+    CM_OFFSET_FRAME = 72, /* PyThreadState.current_frame */
+    CM_OFFSET_EXECUTABLE = 0,
+    CM_OFFSET_PREVIOUS = 8,
+    CM_OFFSET_IP = 56, /* instr_ptr */
+    CM_OFFSET_OWNER = 70,
+    CM_OFFSET_LOCALS = 72
+};
+#else
+/* From 3.14 on the interpreter publishes them: _Py_DebugOffsets. */
+struct cm_offset_table {
+    uint32_t frame, executable, previous, ip, owner, locals;
+};
+extern struct cm_offset_table cm_offsets;
+#define CM_OFFSET_FRAME cm_offsets.frame
+#define CM_OFFSET_EXECUTABLE cm_offsets.executable
+#define CM_OFFSET_PREVIOUS cm_offsets.previous
+#define CM_OFFSET_IP cm_offsets.ip
+#define CM_OFFSET_OWNER cm_offsets.owner
+#define CM_OFFSET_LOCALS cm_offsets.locals
+#endif
+
+/* Frames that belong to no Python function carry this owner or a higher one (3.12+). */
+enum { CM_OWNER_GENERATOR = 1, CM_OWNER_NOT_PYTHON = 3 };
+
+/* A code object's instructions follow its last field. */
+enum { CM_OFFSET_BYTECODE = offsetof(PyCodeObject, co_code_adaptive) };
+
+#define CM_FRAME_FIELD(type, base, offset) (*(type const *)((const char *)(base) + (offset)))
+
+/* References on the stack and in frames carry tag bits from 3.14 on. */
+static inline uint64_t cm_frame_untag(uint64_t reference)
+{
+#if PY_VERSION_HEX >= 0x030e0000
+    return reference & ~(uint64_t)7;
+#else
+    return reference;
+#endif
+}
+
+/* The calling thread's innermost frame, or NULL: no thread state, or nothing running in it. */
+static inline const char *cm_frame_top(void)
+{
+    /* Not cached: PyGILState_Release deletes a thread state and the next Ensure makes another.
+     * Not _PyThreadState_UncheckedGet: without the GIL, 3.11 answers with another thread's. */
+    const char *thread = (const char *)PyGILState_GetThisThreadState();
+
+    if (thread == NULL)
+        return NULL;
+#if PY_VERSION_HEX < 0x030d0000
+    const char *cframe = CM_FRAME_FIELD(char *, thread, CM_OFFSET_CFRAME);
+    return cframe == NULL ? NULL : CM_FRAME_FIELD(char *, cframe, CM_OFFSET_CFRAME_FRAME);
+#else
+    return CM_FRAME_FIELD(char *, thread, CM_OFFSET_FRAME);
+#endif
+}
+
+static inline const char *cm_frame_previous(const char *frame)
+{
+    return CM_FRAME_FIELD(char *, frame, CM_OFFSET_PREVIOUS);
+}
+
+/* Points into the code object: code and offset in one word. */
+static inline uint64_t cm_frame_ip(const char *frame)
+{
+    return CM_FRAME_FIELD(uint64_t, frame, CM_OFFSET_IP);
+}
+
+/* The first local variable, which is `self` in a method. */
+static inline uint64_t cm_frame_first_local(const char *frame)
+{
+    return cm_frame_untag(CM_FRAME_FIELD(uint64_t, frame, CM_OFFSET_LOCALS));
+}
+
+static inline int cm_frame_owner(const char *frame)
+{
+    return CM_FRAME_FIELD(char, frame, CM_OFFSET_OWNER);
+}
+
+/* The frame's code, or NULL for a frame that is none of a Python function's. */
+static inline PyCodeObject *cm_frame_code(const char *frame)
+{
+    if (cm_frame_owner(frame) >= CM_OWNER_NOT_PYTHON)
+        return NULL;
+    PyObject *executable =
+        (PyObject *)cm_frame_untag(CM_FRAME_FIELD(uint64_t, frame, CM_OFFSET_EXECUTABLE));
+    return executable != NULL && Py_IS_TYPE(executable, &PyCode_Type) ? (PyCodeObject *)executable
+                                                                      : NULL;
+}
+
+/* The last instruction in code units (f_lasti / 2); negative before the first one. */
+static inline int64_t cm_frame_offset(const PyCodeObject *code, uint64_t ip)
+{
+    return ((int64_t)(ip - (uint64_t)code) - CM_OFFSET_BYTECODE) / 2;
+}
+
+/* A frame that is still being made (its cells, its generator object) is shown by no Python API. */
+static inline bool cm_frame_is_complete(const char *frame, const PyCodeObject *code, int64_t offset)
+{
+    return cm_frame_owner(frame) == CM_OWNER_GENERATOR || offset >= code->_co_firsttraceable;
+}
+
+#endif

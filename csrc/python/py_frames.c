@@ -1,0 +1,79 @@
+/* cuptimem._core: what Python decides about stacks. */
+#include "module.h"
+
+#include <stdbool.h>
+
+#include "../frames/control.h"
+#include "../frames/walk.h"
+
+static PyObject *frames_init(PyObject *module, PyObject *unused)
+{
+    const char *why;
+
+    if (cm_frames_init(&why) == 0)
+        Py_RETURN_NONE;
+    return PyUnicode_FromString(why);
+}
+
+static PyObject *frames_hide(PyObject *module, PyObject *argument)
+{
+    const char *prefix = PyUnicode_Check(argument) ? PyUnicode_AsUTF8(argument) : NULL;
+
+    if (prefix == NULL) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_TypeError, "frames_hide() takes a path as str");
+        return NULL;
+    }
+    if (prefix[0] == '\0') {
+        PyErr_SetString(PyExc_ValueError, "frames_hide(): an empty path would hide everything");
+        return NULL;
+    }
+    if (cm_frames_hide(prefix) < 0) {
+        PyErr_SetString(cm_py_error, "frames_hide(): too many paths are hidden already");
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+static bool is_code(PyObject *argument, const char *function)
+{
+    if (PyCode_Check(argument))
+        return true;
+    PyErr_Format(PyExc_TypeError, "%s() takes a code object, not %.100s", function,
+                 Py_TYPE(argument)->tp_name);
+    return false;
+}
+
+static PyObject *frames_barrier(PyObject *module, PyObject *argument)
+{
+    if (!is_code(argument, "frames_barrier"))
+        return NULL;
+    if (cm_frames_barrier((PyCodeObject *)argument) < 0) {
+        PyErr_SetString(cm_py_error, "frames_barrier(): too many barriers are set already");
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *frames_module_call(PyObject *module, PyObject *argument)
+{
+    if (argument != Py_None && !is_code(argument, "frames_module_call"))
+        return NULL;
+    if (cm_frames_module_call(argument == Py_None ? NULL : (PyCodeObject *)argument) < 0) {
+        PyErr_SetString(cm_py_error,
+                        "frames_module_call(): the function's first argument cannot be read from "
+                        "its frame, so stacks will not tell modules apart");
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+PyMethodDef cm_py_frames_methods[] = {
+    {"frames_init", frames_init, METH_NOARGS, "None when stacks work, else why not."},
+    {"frames_hide", frames_hide, METH_O, "Files under this path never show in a stack."},
+    {"frames_barrier", frames_barrier, METH_O,
+     "This code's frames and all outside them never show in a stack."},
+    {"frames_module_call", frames_module_call, METH_O,
+     "Tells which code runs a module, e.g. torch.nn.Module._wrapped_call_impl.__code__."},
+    {NULL, NULL, 0, NULL},
+};
