@@ -25,7 +25,7 @@ typedef struct cm_slot_row {
     const char *symbol;  /* mangled */
     const char *meaning; /* short: "CPU allocation" */
     char library[64];
-    int patched;         /* slots that hold our hook now */
+    int patched; /* slots that hold our hook now */
 } cm_slot_row;
 size_t cm_sources_rows(cm_slot_row *rows, size_t capacity);
 

@@ -1,0 +1,193 @@
+/* cuptimem._core: sources.
+ *
+ * def sources_install() -> int            slots newly patched; also sets the collector's callback
+ * def sources_remove() -> None
+ * def sources_rescan() -> None            what the collector does when idle
+ * def sources_rows() -> list[tuple[str, str, str, str, int]]
+ * def sources_lookup(name: str) -> int    address of a symbol in a patched library, 0: not there
+ * def autograd_calibrate(nodes: list[tuple[int, int]]) -> str | None
+ * def main_thread_call(call: Callable[[], None] | None) -> None
+ *     While a capture runs, call is called about once a second in the main thread, between two
+ *     bytecodes, holding the GIL; None ends that. */
+#include "module.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "../capture/clock.h"
+#include "../capture/session.h"
+#include "../sources/calibrate.h"
+#include "../sources/slots.h"
+#include "../sources/sources.h"
+
+/* --- one call a second in the main thread --------------------------------------------------- */
+
+static const uint64_t call_period_ns = 1000000000;
+
+static PyObject *main_thread_callable; /* guarded by the GIL */
+static atomic_bool call_armed, call_pending;
+
+static int run_pending_call(void *unused)
+{
+    int result = 0;
+
+    atomic_store(&call_pending, false);
+    if (main_thread_callable == NULL)
+        return 0;
+    PyObject *callable = Py_NewRef(main_thread_callable);
+    PyObject *value = PyObject_CallNoArgs(callable);
+    if (value == NULL) {
+        /* An interrupt belongs to the program; a mistake of ours must not reach it. */
+        if (PyErr_ExceptionMatches(PyExc_Exception)) {
+            atomic_store(&call_armed, false);
+            PyErr_WriteUnraisable(callable);
+        } else {
+            result = -1;
+        }
+    }
+    Py_XDECREF(value);
+    Py_DECREF(callable);
+    return result;
+}
+
+/* On the collector thread, without the GIL. */
+static void when_idle(void)
+{
+    static uint64_t last; /* of the one collector */
+    uint64_t now = cm_clock_monotonic_ns();
+
+    cm_sources_rescan();
+    if (!atomic_load(&call_armed) || atomic_load(&call_pending) || now - last < call_period_ns)
+        return;
+    last = now;
+    atomic_store(&call_pending, true);
+    if (Py_AddPendingCall(run_pending_call, NULL) != 0) /* the queue is full: next second */
+        atomic_store(&call_pending, false);
+}
+
+static PyObject *main_thread_call(PyObject *self, PyObject *callable)
+{
+    if (callable != Py_None && !PyCallable_Check(callable))
+        return PyErr_Format(PyExc_TypeError, "expected a callable or None");
+    atomic_store(&call_armed, false);
+    PyObject *old = main_thread_callable;
+    main_thread_callable = callable == Py_None ? NULL : Py_NewRef(callable);
+    Py_XDECREF(old);
+    /* A forked child may have inherited "pending" without the call. */
+    atomic_store(&call_pending, false);
+    atomic_store(&call_armed, callable != Py_None);
+    Py_RETURN_NONE;
+}
+
+/* --- slots ---------------------------------------------------------------------------------- */
+
+/* The GIL is released wherever the loader's lock may be waited for: the thread that holds it may be
+ * importing an extension module. */
+
+static PyObject *sources_install(PyObject *self, PyObject *unused)
+{
+    int patched;
+
+    cm_session_set_idle_callback(when_idle);
+    Py_BEGIN_ALLOW_THREADS patched = cm_sources_install();
+    Py_END_ALLOW_THREADS return PyLong_FromLong(patched);
+}
+
+static PyObject *sources_remove(PyObject *self, PyObject *unused)
+{
+    Py_BEGIN_ALLOW_THREADS cm_sources_remove();
+    Py_END_ALLOW_THREADS Py_RETURN_NONE;
+}
+
+static PyObject *sources_rescan(PyObject *self, PyObject *unused)
+{
+    Py_BEGIN_ALLOW_THREADS cm_sources_rescan();
+    Py_END_ALLOW_THREADS Py_RETURN_NONE;
+}
+
+static PyObject *sources_lookup(PyObject *self, PyObject *name)
+{
+    const char *text = PyUnicode_AsUTF8(name);
+    void *found;
+
+    if (text == NULL)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS found = cm_slots_find(text);
+    Py_END_ALLOW_THREADS return PyLong_FromVoidPtr(found);
+}
+
+static PyObject *sources_rows(PyObject *self, PyObject *unused)
+{
+    size_t count, room = 0;
+    cm_slot_row *rows = NULL;
+
+    do { /* a library may come in between counting and filling */
+        size_t wanted = room + 64;
+        cm_slot_row *larger = PyMem_RawRealloc(rows, wanted * sizeof *rows);
+        if (larger == NULL) {
+            PyMem_RawFree(rows);
+            return PyErr_NoMemory();
+        }
+        rows = larger;
+        room = wanted;
+        Py_BEGIN_ALLOW_THREADS count = cm_sources_rows(rows, room);
+        Py_END_ALLOW_THREADS
+    } while (count > room);
+
+    PyObject *list = PyList_New((Py_ssize_t)count);
+    for (size_t i = 0; list != NULL && i < count; i++) {
+        PyObject *row = Py_BuildValue("(ssssi)", rows[i].source, rows[i].symbol, rows[i].meaning,
+                                      rows[i].library, rows[i].patched);
+        if (row == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, (Py_ssize_t)i, row);
+    }
+    PyMem_RawFree(rows);
+    return list;
+}
+
+/* --- calibration ---------------------------------------------------------------------------- */
+
+static PyObject *autograd_calibrate(PyObject *self, PyObject *nodes)
+{
+    PyObject *items = PySequence_Fast(nodes, "expected a list of (address, sequence number)");
+    if (items == NULL)
+        return NULL;
+    size_t count = (size_t)PySequence_Fast_GET_SIZE(items);
+    cm_calibration_node *list = PyMem_Calloc(count + 1, sizeof *list);
+    bool good = list != NULL;
+
+    if (!good)
+        PyErr_NoMemory();
+    for (size_t i = 0; i < count && good; i++) {
+        unsigned long long object, number;
+
+        good = PyArg_ParseTuple(PySequence_Fast_GET_ITEM(items, (Py_ssize_t)i), "KK", &object,
+                                &number) != 0;
+        if (good)
+            list[i] = (cm_calibration_node){(uintptr_t)object, number};
+    }
+    const char *why = NULL;
+    if (good) /* short, and the nodes' owners must not run meanwhile: the GIL is kept */
+        why = cm_autograd_calibrate(list, count);
+    PyMem_Free(list);
+    Py_DECREF(items);
+    if (!good)
+        return NULL;
+    if (why == NULL)
+        Py_RETURN_NONE;
+    return PyUnicode_FromString(why);
+}
+
+PyMethodDef cm_py_sources_methods[] = {
+    {"sources_install", sources_install, METH_NOARGS, NULL},
+    {"sources_remove", sources_remove, METH_NOARGS, NULL},
+    {"sources_rescan", sources_rescan, METH_NOARGS, NULL},
+    {"sources_rows", sources_rows, METH_NOARGS, NULL},
+    {"sources_lookup", sources_lookup, METH_O, NULL},
+    {"autograd_calibrate", autograd_calibrate, METH_O, NULL},
+    {"main_thread_call", main_thread_call, METH_O, NULL},
+    {NULL, NULL, 0, NULL},
+};

@@ -1,0 +1,285 @@
+/* Autograd's nodes: created in forward, run in backward, destroyed with the graph.
+ *
+ * Creation takes a number (sequence_number::get_and_increment, per thread); the engine runs every
+ * node through Engine::evaluate_function. The pair (thread, number) joins the two. The node's own
+ * fields are read at offsets found by calibration (calibrate.c); until they are known, only
+ * creation is recorded. */
+#include <stddef.h>
+
+#include "emit.h"
+#include "sources.h"
+#include "tables.h"
+
+enum { NODE_NEW, NODE_RUN, NODE_DESTRUCTOR, NODE_DELETER, SYMBOLS };
+
+typedef uint64_t (*number_fn)(void);
+typedef void (*run_fn)(void *engine, void *task, void *node, void *inputs, const void *queue);
+typedef void (*destroy_fn)(void *node);
+
+#define FORWARD(symbol, variant, type) CM_SLOT_ORIGINAL(cm_autograd_symbols[symbol], variant, type)
+
+cm_autograd_thread_id_fn _Atomic cm_autograd_thread_id;
+
+/* Both in one word, so that a hook never sees one without the other. 0: not known. */
+static _Atomic uint64_t offsets;
+
+void cm_autograd_set_offsets(long sequence_nr, long thread_id)
+{
+    uint64_t both = 0;
+
+    if (sequence_nr > 0 && thread_id > 0)
+        both = (uint64_t)sequence_nr << 32 | (uint64_t)thread_id;
+    atomic_store_explicit(&offsets, both, memory_order_relaxed);
+}
+
+static uint64_t field(const void *node, uint64_t offset)
+{
+    return *(const uint64_t *)((const char *)node + offset);
+}
+
+static uint64_t sequence_of(const void *node, uint64_t at)
+{
+    return field(node, at >> 32);
+}
+
+static int64_t thread_of(const void *node, uint64_t at)
+{
+    return (int64_t)field(node, at & UINT32_MAX);
+}
+
+/* The mangled name of the node's type, from its vtable: the word before it points at the type's
+ * description, whose second word is the name (Itanium C++ ABI, 2.9.5). It lives as long as the
+ * library that defines the type. */
+static const char *type_name(const void *node)
+{
+    const void *const *vtable = *(const void *const *const *)node;
+    const char *const *description = vtable[-1];
+
+    return description[1];
+}
+
+/* Says which of autograd's threads this is: nodes refer to their creator by that number. */
+static inline void number_thread_hook(cm_thread *t)
+{
+    if (__builtin_expect(cm_emit_tls.numbered == cm_thread_generation(t), 1))
+        return;
+    cm_autograd_thread_id_fn id =
+        atomic_load_explicit(&cm_autograd_thread_id, memory_order_relaxed);
+    if (id != NULL)
+        cm_emit_announce_hook(t, id());
+}
+
+/* --- creation ------------------------------------------------------------------------------ */
+
+static void created_hook(uint64_t number)
+{
+    cm_thread *t = cm_enter_hook();
+
+    if (t == NULL)
+        return;
+    number_thread_hook(t);
+    uint32_t stack = cm_walk_capture_hook(cm_thread_walk(t));
+    uint8_t flags = cm_emit_node_flags_hook(t);
+    cm_event *e = cm_emit_reserve_hook(t);
+    if (e != NULL) {
+        *e = (cm_event){
+            .time = cm_clock_now(),
+            .address = number,
+            .stack = stack,
+            .kind = CM_EV_NODE_NEW,
+            .flags = flags,
+            .device_index = -1,
+        };
+        cm_commit_hook(t);
+    }
+    cm_leave_hook(t);
+}
+
+static inline __attribute__((always_inline)) uint64_t node_new_hook(int variant)
+{
+    uint64_t number = FORWARD(NODE_NEW, variant, number_fn)();
+
+    if (cm_is_recording())
+        created_hook(number);
+    return number;
+}
+
+/* --- execution ----------------------------------------------------------------------------- */
+
+typedef struct run {
+    uint32_t generation; /* in which its start was recorded; 0: it was not, and nothing changed */
+    uint32_t outer;
+    cm_walk_top outer_top;
+} run;
+
+static void start_run_hook(run *r, const void *node)
+{
+    cm_emit_thread *me = &cm_emit_tls;
+    uint64_t at = atomic_load_explicit(&offsets, memory_order_relaxed);
+
+    if (at == 0)
+        return;
+    cm_thread *t = cm_enter_hook();
+    if (t == NULL)
+        return;
+    number_thread_hook(t);
+    uint32_t name = cm_name_intern_hook(type_name(node));
+    cm_event *e = cm_emit_reserve_hook(t);
+    if (e != NULL) {
+        *e = (cm_event){
+            .time = cm_clock_now(),
+            .address = sequence_of(node, at),
+            .size = thread_of(node, at),
+            .stack = name,
+            .kind = CM_EV_NODE_RUN,
+            .device_index = -1,
+        };
+        cm_commit_hook(t);
+        r->generation = cm_thread_generation(t);
+        r->outer = me->running;
+        r->outer_top = me->top;
+        me->running = r->generation;
+        me->top = cm_walk_top_hook();
+    }
+    cm_leave_hook(t);
+}
+
+/* Runs on every way out of the node, exceptions included. */
+static void end_run_hook(const run *r)
+{
+    cm_emit_thread *me = &cm_emit_tls;
+
+    if (r->generation == 0)
+        return;
+    me->running = r->outer;
+    me->top = r->outer_top;
+    cm_thread *t = cm_is_recording() ? cm_enter_hook() : NULL;
+    if (t == NULL) {
+        /* Recording went off while the node ran. Should the same capture go on, the node must not
+         * seem to be running still. */
+        if (me->owed_since != r->generation)
+            me->owed = 0;
+        me->owed_since = r->generation;
+        me->owed++;
+        me->announced = 0;
+        return;
+    }
+    if (cm_thread_generation(t) == r->generation) {
+        cm_event *e = cm_emit_reserve_hook(t);
+        if (e != NULL) {
+            *e = (cm_event){.time = cm_clock_now(), .kind = CM_EV_NODE_DONE, .device_index = -1};
+            cm_commit_hook(t);
+        }
+    }
+    cm_leave_hook(t);
+}
+
+static inline __attribute__((always_inline)) void
+node_run_hook(int variant, void *engine, void *task, void *node, void *inputs, const void *queue)
+{
+    run r __attribute__((cleanup(end_run_hook))) = {0};
+
+    if (cm_is_recording())
+        start_run_hook(&r, node);
+    FORWARD(NODE_RUN, variant, run_fn)(engine, task, node, inputs, queue);
+}
+
+/* --- destruction --------------------------------------------------------------------------- */
+
+static void destroyed_hook(const void *node)
+{
+    uint64_t at = atomic_load_explicit(&offsets, memory_order_relaxed);
+
+    if (at == 0 || cm_emit_tls.dying == node)
+        return;
+    uint64_t number = sequence_of(node, at);
+    if (number == CM_NODE_NO_SEQUENCE) /* AccumulateGrad: its creation took no number either */
+        return;
+    cm_thread *t = cm_enter_hook();
+    if (t == NULL)
+        return;
+    cm_event *e = cm_emit_reserve_hook(t);
+    if (e != NULL) {
+        *e = (cm_event){
+            .time = cm_clock_now(),
+            .address = number,
+            .size = thread_of(node, at),
+            .kind = CM_EV_NODE_FREE,
+            .device_index = -1,
+        };
+        cm_commit_hook(t);
+    }
+    cm_leave_hook(t);
+}
+
+/* The thread is not kept "inside a hook" below: what the node holds is freed in there. */
+static inline __attribute__((always_inline)) void node_destructor_hook(int variant, void *node)
+{
+    if (cm_is_recording())
+        destroyed_hook(node);
+    FORWARD(NODE_DESTRUCTOR, variant, destroy_fn)(node);
+}
+
+static void restore_dying_hook(const void *const *outer)
+{
+    cm_emit_tls.dying = *outer;
+}
+
+/* Older versions delete through this function; where the destructor's calls pass through slots
+ * too, the node must not be counted twice. */
+static inline __attribute__((always_inline)) void node_deleter_hook(int variant, void *node)
+{
+    const void *outer __attribute__((cleanup(restore_dying_hook))) = cm_emit_tls.dying;
+
+    if (cm_is_recording())
+        destroyed_hook(node);
+    cm_emit_tls.dying = node;
+    FORWARD(NODE_DELETER, variant, destroy_fn)(node);
+}
+
+/* --- the table ----------------------------------------------------------------------------- */
+
+#define VARIANT(n)                                                                                 \
+    static uint64_t node_new_##n(void)                                                             \
+    {                                                                                              \
+        return node_new_hook(n);                                                                   \
+    }                                                                                              \
+    static void node_run_##n(void *engine, void *task, void *node, void *inputs,                   \
+                             const void *queue)                                                    \
+    {                                                                                              \
+        node_run_hook(n, engine, task, node, inputs, queue);                                       \
+    }                                                                                              \
+    static void node_destructor_##n(void *node)                                                    \
+    {                                                                                              \
+        node_destructor_hook(n, node);                                                             \
+    }                                                                                              \
+    static void node_deleter_##n(void *node)                                                       \
+    {                                                                                              \
+        node_deleter_hook(n, node);                                                                \
+    }
+VARIANT(0)
+VARIANT(1)
+_Static_assert(CM_SLOT_VARIANTS == 2, "one set of hooks for each variant");
+
+#define HOOKS(name) .hooks = {name##_0, name##_1}
+
+cm_slot_symbol cm_autograd_symbols[SYMBOLS] = {
+    [NODE_NEW] = {"autograd",
+                  "autograd node created",
+                  {"_ZN2at15sequence_number17get_and_incrementEv"},
+                  HOOKS(node_new)},
+    [NODE_RUN] = {"autograd",
+                  "autograd node run",
+                  {"_ZN5torch8autograd6Engine17evaluate_functionERSt10shared_ptrINS0_"
+                   "9GraphTaskEEPNS0_4NodeERNS0_11InputBufferERKS2_INS0_10ReadyQueueEE"},
+                  HOOKS(node_run)},
+    [NODE_DESTRUCTOR] = {"autograd",
+                         "autograd node destroyed (torch 2.13 and later)",
+                         {"_ZN5torch8autograd4NodeD2Ev"},
+                         HOOKS(node_destructor)},
+    [NODE_DELETER] = {"autograd",
+                      "autograd node destroyed (before torch 2.13)",
+                      {"_ZN5torch8autograd10deleteNodeEPNS0_4NodeE"},
+                      HOOKS(node_deleter)},
+};
+const size_t cm_autograd_symbol_count = SYMBOLS;

@@ -1,0 +1,73 @@
+/* The relocations of an object that the dynamic loader has mapped, read from its own dynamic
+ * section. Nothing is trusted: a table that does not lie inside the object's segments is ignored.
+ * Any thread; the caller keeps the object mapped while these functions run. */
+#ifndef CM_SOURCES_ELF_H
+#define CM_SOURCES_ELF_H
+
+#include <link.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef ElfW(Phdr) cm_elf_header;
+typedef ElfW(Sym) cm_elf_symbol;
+typedef ElfW(Rela) cm_elf_relocation;
+typedef ElfW(Dyn) cm_elf_entry;
+
+typedef struct cm_elf {
+    uintptr_t base;
+    const cm_elf_header *headers;
+    unsigned header_count;
+    const cm_elf_symbol *symbols;
+    size_t symbol_limit; /* as many as fit into the segment: the table does not tell its length */
+    const char *strings;
+    size_t string_size;
+    struct {
+        const cm_elf_relocation *first;
+        size_t count;
+    } relocations[2];                 /* of the procedure linkage table, and all others */
+    uintptr_t relro_start, relro_end; /* pages that the loader made read-only after relocation */
+} cm_elf;
+
+/* false: the object has no dynamic relocations that can be read. */
+bool cm_elf_open(cm_elf *object, uintptr_t base, const cm_elf_header *headers, unsigned count);
+
+/* Whether address lies in one of the object's mapped segments. */
+bool cm_elf_contains(const cm_elf *object, uintptr_t address);
+
+/* Whether a relocation slot at this address may be written: in writable memory, or in memory that
+ * was writable until relocation was over (*relro). */
+bool cm_elf_slot_writable(const cm_elf *object, uintptr_t slot, bool *relro);
+
+/* The names looked for, prepared so that a name that is none of them costs one comparison of eight
+ * bytes per distinct beginning. Every name has at least 8 characters. */
+enum { CM_ELF_NAMES = 48, CM_ELF_HEADS = 16 };
+
+typedef struct cm_elf_names {
+    struct {
+        const char *text;
+        uint32_t length;
+        uint16_t id;
+    } name[CM_ELF_NAMES]; /* grouped by head */
+    struct {
+        uint64_t word;
+        uint16_t first, end;
+    } head[CM_ELF_HEADS];
+    unsigned names, heads;
+} cm_elf_names;
+
+/* Adds a name that stays valid for ever. false: too short or too many. */
+bool cm_elf_names_add(cm_elf_names *names, const char *text, uint16_t id);
+
+/* A slot that the loader binds to one of the names. */
+typedef struct cm_elf_match {
+    uint16_t id;
+    uintptr_t slot;
+    uintptr_t definition; /* the object's own definition of the name, 0 if it only uses it */
+} cm_elf_match;
+
+/* Calls found for every such slot. Returns false as soon as found does. */
+bool cm_elf_each(const cm_elf *object, const cm_elf_names *names,
+                 bool (*found)(void *context, const cm_elf_match *match), void *context);
+
+#endif

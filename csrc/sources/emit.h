@@ -1,0 +1,54 @@
+/* What allocator.c and autograd.c share: this thread's place in the autograd engine, and who owns
+ * the ring that it writes to. Everything here runs inside a hook, on the calling thread. */
+#ifndef CM_SOURCES_EMIT_H
+#define CM_SOURCES_EMIT_H
+
+#include <stdint.h>
+
+#include "../capture/clock.h"
+#include "../capture/thread.h"
+
+typedef struct cm_emit_thread {
+    uint32_t announced;  /* generation whose CM_EV_THREAD is out; 0: something is owed before the
+                            next event */
+    uint32_t numbered;   /* ... with autograd's id for this thread */
+    uint32_t running;    /* generation in which the innermost running node was recorded, 0: none */
+    uint32_t owed;       /* nodes that ended while recording was off */
+    uint32_t owed_since; /* ... in this generation */
+    cm_walk_top top;     /* where Python stood when that node started */
+    const void *dying;   /* node whose destruction is already recorded */
+} cm_emit_thread;
+
+/* Initial-exec: any other model may call malloc at a thread's first access. */
+extern __thread cm_emit_thread cm_emit_tls __attribute__((tls_model("initial-exec")));
+
+/* Puts CM_EV_THREAD on this thread's ring, after what is owed. autograd_id 0: not known yet. */
+void cm_emit_announce_hook(cm_thread *t, uint64_t autograd_id);
+
+static inline cm_event *cm_emit_reserve_hook(cm_thread *t)
+{
+    if (__builtin_expect(cm_emit_tls.announced != cm_thread_generation(t), 0))
+        cm_emit_announce_hook(t, 0);
+    return cm_reserve_hook(t);
+}
+
+/* CM_EVF_IN_NODE and CM_EVF_NODE_STACK as they hold now. */
+static inline uint8_t cm_emit_node_flags_hook(const cm_thread *t)
+{
+    const cm_emit_thread *me = &cm_emit_tls;
+
+    if (__builtin_expect(me->running == 0, 1) || me->running != cm_thread_generation(t))
+        return 0;
+    cm_walk_top top = cm_walk_top_hook();
+    return CM_EVF_IN_NODE |
+           (top.frame == me->top.frame && top.ip == me->top.ip ? CM_EVF_NODE_STACK : 0);
+}
+
+/* For __attribute__((cleanup)): leaves the hook on every way out, C++ exceptions included. */
+static inline void cm_emit_leave_hook(cm_thread *const *t)
+{
+    if (*t != NULL)
+        cm_leave_hook(*t);
+}
+
+#endif

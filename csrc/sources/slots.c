@@ -1,0 +1,515 @@
+#define _GNU_SOURCE /* dl_iterate_phdr, dlinfo, RTLD_DEFAULT */
+#include "slots.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "elf.h"
+
+enum { SYMBOLS = 32, REFUSED = -1 };
+
+/* One loaded object. What identifies it is where it lies: a name may be loaded twice. */
+typedef struct library {
+    uintptr_t base;
+    const cm_elf_header *headers;
+    unsigned header_count;
+    char *path;   /* "" for the program itself; NULL: a free entry */
+    void *handle; /* keeps it loaded; only where a slot was found */
+    bool scanned;
+} library;
+
+typedef struct slot {
+    void *_Atomic *at;
+    cm_slot_symbol *symbol;
+    void *original; /* what the slot held, or would have been bound to */
+    size_t library;
+    int variant; /* REFUSED: cannot or must not be patched */
+    bool relro;
+    bool taken; /* we patched it and did not give it back, even if it holds another tool's hook */
+} slot;
+
+static struct {
+    pthread_mutex_t mutex;
+    bool installed;
+    cm_slot_symbol *symbols[SYMBOLS];
+    size_t symbol_count;
+    cm_elf_names names;
+    library *libraries;
+    size_t library_count, library_room;
+    slot *slots;
+    size_t slot_count, slot_room;
+    unsigned long long loads, unloads; /* of the loader, when libraries were last listed */
+} state = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+/* --- storage ------------------------------------------------------------------------------- */
+
+static bool make_room(void **items, size_t count, size_t *room, size_t size)
+{
+    if (count < *room)
+        return true;
+    size_t wanted = *room == 0 ? 64 : *room * 2;
+    void *old = *items, *grown = malloc(wanted * size);
+    if (grown == NULL)
+        return false;
+    if (count != 0)
+        memcpy(grown, old, count * size);
+    *items = grown; /* published before the old one goes: a child forked here has either */
+    atomic_signal_fence(memory_order_seq_cst);
+    *room = wanted;
+    free(old);
+    return true;
+}
+
+static slot *known_slot(uintptr_t at)
+{
+    for (size_t i = 0; i < state.slot_count; i++)
+        if ((uintptr_t)state.slots[i].at == at)
+            return &state.slots[i];
+    return NULL;
+}
+
+static void *hook_of(const slot *s)
+{
+    return s->symbol->hooks[s->variant];
+}
+
+static bool is_hook(const cm_slot_symbol *symbol, const void *function)
+{
+    for (int v = 0; v < CM_SLOT_VARIANTS; v++)
+        if (symbol->hooks[v] == function)
+            return true;
+    return false;
+}
+
+bool cm_slots_register(cm_slot_symbol *symbols, size_t count)
+{
+    bool room = true;
+
+    pthread_mutex_lock(&state.mutex);
+    for (size_t i = 0; i < count && room; i++) {
+        bool there = false;
+        for (size_t k = 0; k < state.symbol_count; k++)
+            there = there || state.symbols[k] == &symbols[i];
+        if (there)
+            continue;
+        room = state.symbol_count < SYMBOLS;
+        for (int n = 0; n < CM_SLOT_SPELLINGS && room && symbols[i].names[n] != NULL; n++)
+            room =
+                cm_elf_names_add(&state.names, symbols[i].names[n], (uint16_t)state.symbol_count);
+        if (room)
+            state.symbols[state.symbol_count++] = &symbols[i];
+    }
+    pthread_mutex_unlock(&state.mutex);
+    return room;
+}
+
+/* --- writing one slot ---------------------------------------------------------------------- */
+
+static bool protect(const slot *s, int protection)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+
+    return !s->relro || mprotect((void *)((uintptr_t)s->at & ~(page - 1)), page, protection) == 0;
+}
+
+/* Replaces `from` by `to`, unless somebody else has written the slot meanwhile. */
+static bool exchange(const slot *s, void *from, void *to)
+{
+    if (!protect(s, PROT_READ | PROT_WRITE))
+        return false;
+    bool done = atomic_compare_exchange_strong(s->at, &from, to);
+    /* The page was read-only before; if it cannot be made so again, it merely stays writable. */
+    (void)protect(s, PROT_READ);
+    return done;
+}
+
+/* The variant that forwards to this function, claiming a free one if need be. */
+static int variant_for(cm_slot_symbol *symbol, void *original)
+{
+    for (int v = 0; v < CM_SLOT_VARIANTS; v++) {
+        void *taken = atomic_load(&symbol->originals[v]);
+        if (taken == original)
+            return v;
+        if (taken == NULL && symbol->hooks[v] != NULL) {
+            atomic_store(&symbol->originals[v], original);
+            return v;
+        }
+    }
+    return REFUSED;
+}
+
+/* The function that the loader would bind the name to, seen from this library. */
+static void *resolve(const library *lib, const cm_slot_symbol *symbol)
+{
+    for (int n = 0; n < CM_SLOT_SPELLINGS && symbol->names[n] != NULL; n++) {
+        void *function = dlsym(RTLD_DEFAULT, symbol->names[n]);
+        if (function == NULL)
+            function = dlsym(lib->handle, symbol->names[n]);
+        if (function != NULL)
+            return function;
+    }
+    return NULL;
+}
+
+/* What a call through this slot reaches now. A value inside the library itself that is not its own
+ * definition of the symbol is a stub of its procedure linkage table: not bound yet. */
+static void *destination(const library *lib, const cm_slot_symbol *symbol, void *held,
+                         uintptr_t definition)
+{
+    cm_elf object = {.base = lib->base, .headers = lib->headers, .header_count = lib->header_count};
+
+    if (held == NULL || (uintptr_t)held == definition)
+        return held;
+    return cm_elf_contains(&object, (uintptr_t)held) ? resolve(lib, symbol) : held;
+}
+
+static bool take(slot *s, void *held)
+{
+    s->taken = exchange(s, held, hook_of(s)) || s->taken;
+    return atomic_load(s->at) == hook_of(s);
+}
+
+static bool patch(slot *s)
+{
+    void *held = atomic_load(s->at);
+
+    if (s->variant == REFUSED || held == hook_of(s))
+        return false;
+    if (held != s->original) {
+        /* Another tool has redirected it. While we were there it forwards to us, and a second hook
+         * of ours before it would see every call twice; since we left, we forward to it. */
+        int variant = s->taken ? REFUSED : variant_for(s->symbol, held);
+        if (variant == REFUSED)
+            return false;
+        s->original = held;
+        s->variant = variant;
+    }
+    return take(s, held);
+}
+
+static bool holds_hook(const slot *s)
+{
+    return s->variant != REFUSED && atomic_load(s->at) == hook_of(s);
+}
+
+/* --- finding slots ------------------------------------------------------------------------- */
+
+typedef struct listing {
+    bool complete;
+    unsigned long long loads, unloads;
+} listing;
+
+static library *known_library(uintptr_t base, const cm_elf_header *headers)
+{
+    for (size_t i = 0; i < state.library_count; i++)
+        if (state.libraries[i].base == base && state.libraries[i].headers == headers)
+            return &state.libraries[i];
+    return NULL;
+}
+
+/* An entry to fill, NULL without memory. Entries never move up or down: slots refer to them. */
+static library *free_library(void)
+{
+    for (size_t i = 0; i < state.library_count; i++)
+        if (state.libraries[i].path == NULL)
+            return &state.libraries[i];
+    if (!make_room((void **)&state.libraries, state.library_count, &state.library_room,
+                   sizeof *state.libraries))
+        return NULL;
+    return &state.libraries[state.library_count++];
+}
+
+/* Some library was unloaded, and another one may lie in its place now. */
+static void forget_unpinned(void)
+{
+    for (size_t i = 0; i < state.library_count; i++) {
+        if (state.libraries[i].handle != NULL)
+            continue;
+        free(state.libraries[i].path);
+        state.libraries[i] = (library){0};
+    }
+}
+
+/* dl_iterate_phdr: remembers every object by its place. */
+static int list_object(struct dl_phdr_info *info, size_t size, void *context)
+{
+    listing *result = context;
+
+    result->loads = info->dlpi_adds;
+    result->unloads = info->dlpi_subs;
+    if (known_library(info->dlpi_addr, info->dlpi_phdr) != NULL)
+        return 0;
+    char *path = strdup(info->dlpi_name != NULL ? info->dlpi_name : "");
+    library *entry = path != NULL ? free_library() : NULL;
+    if (entry == NULL) {
+        free(path);
+        result->complete = false;
+        return 1;
+    }
+    *entry = (library){
+        .base = info->dlpi_addr,
+        .headers = info->dlpi_phdr,
+        .header_count = info->dlpi_phnum,
+        .path = path,
+    };
+    return 0;
+}
+
+typedef struct candidate {
+    size_t library;
+    cm_elf_match match;
+} candidate;
+
+typedef struct search {
+    candidate *found;
+    size_t count, room, library;
+    unsigned long long unloads;
+    bool complete;
+} search;
+
+static bool add_candidate(void *context, const cm_elf_match *match)
+{
+    search *s = context;
+
+    if (!make_room((void **)&s->found, s->count, &s->room, sizeof *s->found)) {
+        s->complete = false;
+        return false;
+    }
+    s->found[s->count++] = (candidate){s->library, *match};
+    return true;
+}
+
+/* dl_iterate_phdr, whose lock keeps every object mapped meanwhile: looks through the objects that
+ * were listed and not yet scanned. */
+static int search_object(struct dl_phdr_info *info, size_t size, void *context)
+{
+    search *s = context;
+    library *lib = known_library(info->dlpi_addr, info->dlpi_phdr);
+    cm_elf object;
+
+    if (info->dlpi_subs != s->unloads) { /* what was listed may have gone: list again */
+        s->complete = false;
+        return 1;
+    }
+    if (lib == NULL || lib->scanned)
+        return 0;
+    lib->scanned = true;
+    s->library = (size_t)(lib - state.libraries);
+    if (!cm_elf_open(&object, lib->base, lib->headers, lib->header_count) ||
+        cm_elf_contains(&object, (uintptr_t)&search_object)) /* our own calls stay as they are */
+        return 0;
+    if (!cm_elf_each(&object, &state.names, add_candidate, s))
+        lib->scanned = false;
+    return s->complete ? 0 : 1;
+}
+
+/* Keeps the library loaded from here on. false: it is gone, or another one is in its place. */
+static bool pin(library *lib)
+{
+    struct link_map *map = NULL;
+
+    if (lib->handle != NULL)
+        return true;
+    void *handle = dlopen(lib->path[0] != '\0' ? lib->path : NULL, RTLD_LAZY | RTLD_NOLOAD);
+    if (handle == NULL)
+        return false;
+    if (dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0 || map->l_addr != lib->base) {
+        dlclose(handle);
+        return false;
+    }
+    lib->handle = handle;
+    return true;
+}
+
+/* 1: the slot holds our hook now. 0: it does not. -1: no memory. */
+static int adopt(const candidate *c)
+{
+    library *lib = &state.libraries[c->library];
+    cm_slot_symbol *symbol = state.symbols[c->match.id];
+    cm_elf object;
+    bool relro = false;
+
+    if (known_slot(c->match.slot) != NULL)
+        return 0;
+    if (!cm_elf_open(&object, lib->base, lib->headers, lib->header_count))
+        return 0;
+    if (!make_room((void **)&state.slots, state.slot_count, &state.slot_room, sizeof(slot)))
+        return -1;
+
+    slot s = {.symbol = symbol, .library = c->library, .variant = REFUSED};
+    s.at = (void *_Atomic *)c->match.slot;
+    if (!cm_elf_slot_writable(&object, c->match.slot, &relro))
+        return 0;
+    s.relro = relro;
+    void *held = atomic_load(s.at);
+    s.original = destination(lib, symbol, held, c->match.definition);
+    if (s.original != NULL && !is_hook(symbol, s.original))
+        s.variant = variant_for(symbol, s.original);
+    state.slots[state.slot_count] = s;
+    slot *kept = &state.slots[state.slot_count++]; /* known before it is written: see fork below */
+    return kept->variant != REFUSED && take(kept, held) ? 1 : 0;
+}
+
+static int scan_new(void)
+{
+    int patched = 0;
+
+    for (int attempt = 0; attempt < 3; attempt++) {
+        listing now = {.complete = true};
+        search s = {.complete = true};
+
+        dl_iterate_phdr(list_object, &now);
+        if (!now.complete)
+            break;
+        if (now.unloads != state.unloads) {
+            forget_unpinned();
+            dl_iterate_phdr(list_object, &now);
+            state.unloads = now.unloads;
+        }
+        state.loads = now.loads;
+        /* Listed objects may still be on their way in: mapped, but not relocated, in which state
+         * a slot holds no address at all. The loader's own lock tells when they are ready. */
+        void *program = dlopen(NULL, RTLD_LAZY | RTLD_NOLOAD);
+        if (program != NULL)
+            dlclose(program);
+
+        s.unloads = now.unloads;
+        dl_iterate_phdr(search_object, &s);
+        for (size_t i = 0; i < s.count; i++) {
+            library *lib = &state.libraries[s.found[i].library];
+            int result = pin(lib) ? adopt(&s.found[i]) : -1;
+
+            if (result < 0)
+                lib->scanned = s.complete = false;
+            else
+                patched += result;
+        }
+        free(s.found);
+        if (s.complete)
+            break;
+    }
+    return patched;
+}
+
+/* Lazy binding in another thread may have written its result over our hook. */
+static void verify(void)
+{
+    for (size_t i = 0; i < state.slot_count; i++) {
+        slot *s = &state.slots[i];
+        if (s->taken && atomic_load(s->at) == s->original)
+            take(s, s->original);
+    }
+}
+
+/* --- what others call ---------------------------------------------------------------------- */
+
+/* The child has one thread: whoever held the mutex is not there. Every step above leaves a state
+ * from which the next scan goes on. */
+static void after_fork_in_child(void)
+{
+    pthread_mutex_init(&state.mutex, NULL);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, after_fork_in_child);
+}
+
+int cm_slots_install(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    int patched = 0;
+
+    pthread_once(&once, watch_forks);
+    pthread_mutex_lock(&state.mutex);
+    state.installed = true;
+    for (size_t i = 0; i < state.slot_count; i++)
+        patched += patch(&state.slots[i]);
+    patched += scan_new();
+    verify();
+    pthread_mutex_unlock(&state.mutex);
+    return patched;
+}
+
+void cm_slots_remove(void)
+{
+    pthread_mutex_lock(&state.mutex);
+    state.installed = false;
+    for (size_t i = 0; i < state.slot_count; i++) {
+        slot *s = &state.slots[i];
+        if (s->taken && exchange(s, hook_of(s), s->original))
+            s->taken = false;
+    }
+    pthread_mutex_unlock(&state.mutex);
+}
+
+static int read_counts(struct dl_phdr_info *info, size_t size, void *context)
+{
+    listing *now = context;
+
+    now->loads = info->dlpi_adds;
+    now->unloads = info->dlpi_subs;
+    return 1;
+}
+
+int cm_slots_rescan(void)
+{
+    listing now = {0};
+    int patched = 0;
+
+    dl_iterate_phdr(read_counts, &now);
+    pthread_mutex_lock(&state.mutex);
+    if (state.installed && (now.loads != state.loads || now.unloads != state.unloads)) {
+        patched = scan_new();
+        verify();
+    }
+    pthread_mutex_unlock(&state.mutex);
+    return patched;
+}
+
+void *cm_slots_find(const char *name)
+{
+    void *found = NULL;
+
+    pthread_mutex_lock(&state.mutex);
+    for (size_t i = 0; i < state.library_count && found == NULL; i++)
+        if (state.libraries[i].handle != NULL)
+            found = dlsym(state.libraries[i].handle, name);
+    pthread_mutex_unlock(&state.mutex);
+    return found;
+}
+
+void cm_slots_each(void (*each)(void *context, const cm_slot_symbol *symbol, const char *library,
+                                int patched),
+                   void *context)
+{
+    pthread_mutex_lock(&state.mutex);
+    for (size_t k = 0; k < state.symbol_count; k++) {
+        bool used = false;
+
+        for (size_t lib = 0; lib < state.library_count; lib++) {
+            int slots = 0, patched = 0;
+
+            for (size_t i = 0; i < state.slot_count; i++) {
+                const slot *s = &state.slots[i];
+                if (s->symbol != state.symbols[k] || s->library != lib)
+                    continue;
+                slots++;
+                patched += holds_hook(s);
+            }
+            if (slots == 0)
+                continue;
+            const char *name = strrchr(state.libraries[lib].path, '/');
+            each(context, state.symbols[k], name != NULL ? name + 1 : state.libraries[lib].path,
+                 patched);
+            used = true;
+        }
+        if (!used)
+            each(context, state.symbols[k], NULL, 0);
+    }
+    pthread_mutex_unlock(&state.mutex);
+}

@@ -1,0 +1,91 @@
+#include "sources.h"
+
+#include <stdio.h>
+
+#include "emit.h"
+#include "tables.h"
+
+static bool register_symbols(void)
+{
+    return cm_slots_register(cm_allocator_symbols, cm_allocator_symbol_count) &&
+           cm_slots_register(cm_autograd_symbols, cm_autograd_symbol_count);
+}
+
+/* Slots found while recording was on: what passed through them before was not seen. */
+static void mark_late(int patched)
+{
+    cm_thread *t = patched > 0 && cm_is_recording() ? cm_enter_hook() : NULL;
+
+    if (t == NULL)
+        return;
+    cm_event *e = cm_reserve_hook(t);
+    if (e != NULL) {
+        *e = (cm_event){
+            .time = cm_clock_now(),
+            .address = (uint64_t)patched,
+            .size = CM_MARK_LATE_HOOKS,
+            .kind = CM_EV_MARK,
+            .device_index = -1,
+        };
+        cm_commit_hook(t);
+    }
+    cm_leave_hook(t);
+}
+
+static int patched_some(int patched)
+{
+    if (patched > 0 && atomic_load(&cm_autograd_thread_id) == NULL) {
+        void *found = cm_slots_find("_ZN2at14RecordFunction15currentThreadIdEv");
+        atomic_store(&cm_autograd_thread_id, (cm_autograd_thread_id_fn)found);
+    }
+    mark_late(patched);
+    return patched;
+}
+
+int cm_sources_install(void)
+{
+    return register_symbols() ? patched_some(cm_slots_install()) : 0;
+}
+
+void cm_sources_remove(void)
+{
+    cm_slots_remove();
+}
+
+void cm_sources_rescan(void)
+{
+    patched_some(cm_slots_rescan());
+}
+
+/* --- rows ---------------------------------------------------------------------------------- */
+
+typedef struct rows {
+    cm_slot_row *row;
+    size_t capacity, count;
+} rows;
+
+static void add_row(void *context, const cm_slot_symbol *symbol, const char *library, int patched)
+{
+    rows *all = context;
+
+    if (all->count < all->capacity) {
+        cm_slot_row *row = &all->row[all->count];
+        *row = (cm_slot_row){
+            .source = symbol->source,
+            .symbol = symbol->names[0],
+            .meaning = symbol->meaning,
+            .patched = patched,
+        };
+        snprintf(row->library, sizeof row->library, "%s", library != NULL ? library : "");
+    }
+    all->count++;
+}
+
+size_t cm_sources_rows(cm_slot_row *row, size_t capacity)
+{
+    rows all = {row, capacity, 0};
+
+    if (register_symbols()) /* so that a process without torch shows what is missing */
+        cm_slots_each(add_row, &all);
+    return all.count;
+}

@@ -1,0 +1,18 @@
+/* What each source wants to intercept. A new source is one file and one line in sources.c. */
+#ifndef CM_SOURCES_TABLES_H
+#define CM_SOURCES_TABLES_H
+
+#include "slots.h"
+
+extern cm_slot_symbol cm_allocator_symbols[];
+extern const size_t cm_allocator_symbol_count;
+
+extern cm_slot_symbol cm_autograd_symbols[];
+extern const size_t cm_autograd_symbol_count;
+
+/* at::RecordFunction::currentThreadId, or NULL: the number that a node remembers of the thread that
+ * created it. Safe wherever autograd itself creates or runs a node. */
+typedef uint64_t (*cm_autograd_thread_id_fn)(void);
+extern cm_autograd_thread_id_fn _Atomic cm_autograd_thread_id;
+
+#endif
