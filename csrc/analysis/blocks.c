@@ -1,0 +1,78 @@
+#include "blocks.h"
+
+#include <stdlib.h>
+
+#include "grow.h"
+
+void cm_blocks_clear(cm_blocks *blocks)
+{
+    free(blocks->slot);
+    *blocks = (cm_blocks){0};
+}
+
+static size_t home(const cm_blocks *blocks, uint16_t device, uint64_t address)
+{
+    return cm_mix(address ^ (uint64_t)device << 48) & (blocks->slots - 1);
+}
+
+static size_t find(const cm_blocks *blocks, uint16_t device, uint64_t address)
+{
+    size_t i = home(blocks, device, address);
+    while (blocks->slot[i].alive &&
+           (blocks->slot[i].address != address || blocks->slot[i].device != device))
+        i = (i + 1) & (blocks->slots - 1);
+    return i;
+}
+
+const cm_block *cm_blocks_find(const cm_blocks *blocks, uint16_t device, uint64_t address)
+{
+    if (blocks->slots == 0)
+        return NULL;
+    size_t i = find(blocks, device, address);
+    return blocks->slot[i].alive ? &blocks->slot[i] : NULL;
+}
+
+const cm_block *cm_blocks_put(cm_blocks *blocks, const cm_block *block)
+{
+    if (blocks->count * 4 >= blocks->slots * 3) {
+        cm_blocks larger = {.slots = blocks->slots ? blocks->slots * 2 : 1024,
+                            .count = blocks->count};
+        larger.slot = calloc(larger.slots, sizeof *larger.slot);
+        if (larger.slot == NULL)
+            return NULL;
+        for (size_t i = 0; i < blocks->slots; i++) {
+            const cm_block *old = &blocks->slot[i];
+            if (old->alive)
+                larger.slot[find(&larger, old->device, old->address)] = *old;
+        }
+        free(blocks->slot);
+        *blocks = larger;
+    }
+    size_t i = find(blocks, block->device, block->address);
+    blocks->slot[i] = *block;
+    blocks->slot[i].alive = true;
+    blocks->count++;
+    return &blocks->slot[i];
+}
+
+bool cm_blocks_take(cm_blocks *blocks, uint16_t device, uint64_t address, cm_block *out)
+{
+    if (blocks->slots == 0)
+        return false;
+    size_t mask = blocks->slots - 1, hole = find(blocks, device, address);
+    cm_block *slot = blocks->slot;
+    if (!slot[hole].alive)
+        return false;
+    *out = slot[hole];
+    /* Close the gap, so that no probe stops early and no tombstones pile up. */
+    for (size_t i = (hole + 1) & mask; slot[i].alive; i = (i + 1) & mask) {
+        size_t wanted = home(blocks, slot[i].device, slot[i].address);
+        if (((i - wanted) & mask) >= ((i - hole) & mask)) {
+            slot[hole] = slot[i];
+            hole = i;
+        }
+    }
+    slot[hole].alive = false;
+    blocks->count--;
+    return true;
+}

@@ -1,0 +1,69 @@
+#include "map.h"
+
+#include <stdlib.h>
+
+#include "grow.h"
+
+void cm_map_clear(cm_map *map)
+{
+    free(map->slot);
+    *map = (cm_map){0};
+}
+
+static size_t find(const cm_map *map, uint64_t stored)
+{
+    size_t i = cm_mix(stored) & (map->slots - 1);
+    while (map->slot[i].key != 0 && map->slot[i].key != stored)
+        i = (i + 1) & (map->slots - 1);
+    return i;
+}
+
+bool cm_map_get(const cm_map *map, uint64_t key, uint32_t *value)
+{
+    if (map->slots == 0)
+        return false;
+    size_t i = find(map, key + 1);
+    if (map->slot[i].key == 0)
+        return false;
+    *value = map->slot[i].value;
+    return true;
+}
+
+bool cm_map_put(cm_map *map, uint64_t key, uint32_t value)
+{
+    if (map->count * 4 >= map->slots * 3) {
+        cm_map larger = {.slots = map->slots ? map->slots * 2 : 32, .count = map->count};
+        larger.slot = calloc(larger.slots, sizeof *larger.slot);
+        if (larger.slot == NULL)
+            return false;
+        for (size_t i = 0; i < map->slots; i++)
+            if (map->slot[i].key != 0)
+                larger.slot[find(&larger, map->slot[i].key)] = map->slot[i];
+        free(map->slot);
+        *map = larger;
+    }
+    size_t i = find(map, key + 1);
+    map->count += map->slot[i].key == 0;
+    map->slot[i] = (struct cm_map_slot){key + 1, value};
+    return true;
+}
+
+bool cm_map_remove(cm_map *map, uint64_t key)
+{
+    if (map->slots == 0)
+        return false;
+    size_t mask = map->slots - 1, hole = find(map, key + 1);
+    if (map->slot[hole].key == 0)
+        return false;
+    /* Close the gap, so that no probe stops early and no tombstones pile up. */
+    for (size_t i = (hole + 1) & mask; map->slot[i].key != 0; i = (i + 1) & mask) {
+        size_t home = cm_mix(map->slot[i].key) & mask;
+        if (((i - home) & mask) >= ((i - hole) & mask)) {
+            map->slot[hole] = map->slot[i];
+            hole = i;
+        }
+    }
+    map->slot[hole].key = 0;
+    map->count--;
+    return true;
+}

@@ -1,0 +1,320 @@
+#include "nodes.h"
+
+#include <string.h>
+
+#include "grow.h"
+#include "map.h"
+
+enum {
+    RING_MIN = 1 << 10,
+    RING_MAX = 1 << 20,   /* entries of one thread */
+    RINGS_MAX = 1 << 22,  /* entries of all threads */
+    OLD_MAX = 1 << 20,    /* nodes that outlived their place in the ring */
+    DEPTH_MAX = 1 << 16,  /* nested nodes that are told apart */
+    SEQUENCE_BITS = 40
+};
+
+typedef struct node {
+    uint64_t sequence; /* + 1; 0 = empty */
+    uint32_t stack;    /* the forward line, resolved when the node was made */
+} node;
+
+typedef struct running {
+    uint32_t stack, name;
+    uint32_t previous; /* line of the node that ran last directly inside this one */
+    bool has_previous;
+} running;
+
+typedef struct thread {
+    uint64_t kernel_id, autograd_id;
+    uint32_t number;
+    node *ring; /* by sequence number */
+    size_t slots, collisions;
+    running *frame; /* frame[0] stands for the thread outside of any node */
+    size_t frames, frame_capacity; /* frames - 1 nodes are running */
+    uint64_t unseen;               /* running beyond DEPTH_MAX */
+} thread;
+
+struct cm_nodes {
+    thread *thread;
+    size_t threads, thread_capacity;
+    cm_map by_number, by_autograd; /* -> index */
+    uint32_t last_number, last_index;
+    cm_map old; /* thread index, sequence -> stack */
+    size_t ring_slots;
+};
+
+cm_nodes *cm_nodes_new(void)
+{
+    return calloc(1, sizeof(cm_nodes));
+}
+
+void cm_nodes_free(cm_nodes *nodes)
+{
+    if (nodes == NULL)
+        return;
+    for (size_t i = 0; i < nodes->threads; i++) {
+        free(nodes->thread[i].ring);
+        free(nodes->thread[i].frame);
+    }
+    free(nodes->thread);
+    cm_map_clear(&nodes->by_number);
+    cm_map_clear(&nodes->by_autograd);
+    cm_map_clear(&nodes->old);
+    free(nodes);
+}
+
+size_t cm_nodes_threads(const cm_nodes *nodes)
+{
+    return nodes->threads;
+}
+
+static thread *find_thread(cm_nodes *nodes, uint32_t number)
+{
+    if (nodes->threads > 0 && nodes->last_number == number)
+        return &nodes->thread[nodes->last_index];
+    uint32_t index;
+    if (!cm_map_get(&nodes->by_number, number, &index)) {
+        index = (uint32_t)nodes->threads;
+        thread t = {.number = number};
+        if (!cm_grow((void **)&t.frame, &t.frame_capacity, 1, sizeof *t.frame))
+            return NULL;
+        t.frame[t.frames++] = (running){.stack = CM_NODE_UNRESOLVED};
+        if (!cm_grow((void **)&nodes->thread, &nodes->thread_capacity, nodes->threads + 1,
+                     sizeof *nodes->thread) ||
+            !cm_map_put(&nodes->by_number, number, index)) {
+            free(t.frame);
+            return NULL;
+        }
+        nodes->thread[nodes->threads++] = t;
+    }
+    nodes->last_number = number;
+    nodes->last_index = index;
+    return &nodes->thread[index];
+}
+
+static bool old_key(const cm_nodes *nodes, const thread *t, uint64_t sequence, uint64_t *key)
+{
+    uint64_t index = (uint64_t)(t - nodes->thread);
+    *key = index << SEQUENCE_BITS | sequence;
+    return index < (uint64_t)1 << (63 - SEQUENCE_BITS) && sequence < (uint64_t)1 << SEQUENCE_BITS;
+}
+
+/* An older node leaves the ring alive. Past the bound it is forgotten: its backward bytes are
+ * then unresolved, and counted so. */
+static bool keep_old(cm_nodes *nodes, const thread *t, const node *leaving)
+{
+    uint64_t key;
+    if (nodes->old.count >= OLD_MAX || !old_key(nodes, t, leaving->sequence - 1, &key))
+        return true;
+    return cm_map_put(&nodes->old, key, leaving->stack);
+}
+
+static bool put_node(cm_nodes *nodes, thread *t, uint64_t sequence, uint32_t stack)
+{
+    if (sequence == CM_NODE_NO_SEQUENCE)
+        return true;
+    node entry = {sequence + 1, stack};
+    /* A ring that many live nodes fall out of is too small; one node that lives for ever is not a
+     * reason to grow. Freed nodes leave holes, so both show as collisions. */
+    bool small = t->slots == 0 || (t->collisions > t->slots / 4 && t->slots < RING_MAX);
+    if (small && (t->slots == 0 || nodes->ring_slots + t->slots <= RINGS_MAX)) {
+        size_t slots = t->slots ? t->slots * 2 : RING_MIN;
+        node *ring = calloc(slots, sizeof *ring);
+        if (ring == NULL)
+            return false;
+        for (size_t i = 0; i < t->slots; i++)
+            if (t->ring[i].sequence != 0)
+                ring[t->ring[i].sequence & (slots - 1)] = t->ring[i];
+        free(t->ring);
+        nodes->ring_slots += slots - t->slots;
+        t->ring = ring;
+        t->slots = slots;
+        t->collisions = 0;
+    }
+    node *slot = &t->ring[entry.sequence & (t->slots - 1)];
+    if (slot->sequence != 0 && slot->sequence != entry.sequence) {
+        t->collisions++;
+        if (!keep_old(nodes, t, slot))
+            return false;
+    }
+    *slot = entry;
+    return true;
+}
+
+static const thread *creator_of(const cm_nodes *nodes, uint64_t autograd_id)
+{
+    uint32_t index;
+    if (autograd_id == 0 || autograd_id == UINT64_MAX ||
+        !cm_map_get(&nodes->by_autograd, autograd_id, &index))
+        return NULL;
+    return &nodes->thread[index];
+}
+
+static uint32_t find_node(const cm_nodes *nodes, uint64_t autograd_id, uint64_t sequence)
+{
+    const thread *t = creator_of(nodes, autograd_id);
+    uint64_t key;
+    uint32_t stack;
+    if (t == NULL || t->slots == 0)
+        return CM_NODE_UNRESOLVED;
+    const node *slot = &t->ring[(sequence + 1) & (t->slots - 1)];
+    if (slot->sequence == sequence + 1)
+        return slot->stack;
+    if (old_key(nodes, t, sequence, &key) && cm_map_get(&nodes->old, key, &stack))
+        return stack;
+    return CM_NODE_UNRESOLVED;
+}
+
+static void drop_node(cm_nodes *nodes, uint64_t autograd_id, uint64_t sequence)
+{
+    const thread *t = creator_of(nodes, autograd_id);
+    uint64_t key;
+    if (t == NULL || t->slots == 0 || sequence == CM_NODE_NO_SEQUENCE)
+        return;
+    node *slot = &t->ring[(sequence + 1) & (t->slots - 1)];
+    if (slot->sequence == sequence + 1)
+        *slot = (node){0};
+    else if (nodes->old.count > 0 && old_key(nodes, t, sequence, &key))
+        cm_map_remove(&nodes->old, key);
+}
+
+static running *innermost(thread *t)
+{
+    return &t->frame[t->frames - 1];
+}
+
+static bool make_node(cm_nodes *nodes, thread *t, const cm_event *e)
+{
+    uint32_t stack = e->stack;
+    if (e->flags & CM_EVF_NODE_STACK) /* create_graph: it stands for the node that made it */
+        stack = innermost(t)->stack;
+    else if (stack < CM_STACK_FIRST)
+        stack = CM_NODE_UNRESOLVED;
+    if (!(e->flags & CM_EVF_IN_NODE) && t->frames == 1)
+        t->frame[0].has_previous = false; /* forward runs again: another backward will follow */
+    return put_node(nodes, t, e->address, stack);
+}
+
+static bool run_node(cm_nodes *nodes, thread *t, const cm_event *e)
+{
+    running *outer = innermost(t);
+    running entered = {.name = e->stack};
+    if (e->address != CM_NODE_NO_SEQUENCE)
+        entered.stack = find_node(nodes, (uint64_t)e->size, e->address);
+    else
+        entered.stack = outer->has_previous ? outer->previous : CM_NODE_ACCUMULATION;
+    /* Gradients of two leaves in a row belong to the same node before them. */
+    if (entered.stack != CM_NODE_ACCUMULATION) {
+        outer->previous = entered.stack;
+        outer->has_previous = true;
+    }
+    if (t->frames > DEPTH_MAX) {
+        t->unseen++;
+        return true;
+    }
+    if (!cm_grow((void **)&t->frame, &t->frame_capacity, t->frames + 1, sizeof *t->frame))
+        return false;
+    t->frame[t->frames++] = entered;
+    return true;
+}
+
+static bool name_thread(cm_nodes *nodes, thread *t, const cm_event *e)
+{
+    uint64_t autograd_id = (uint64_t)e->size;
+    t->kernel_id = e->address;
+    if (autograd_id == 0 || autograd_id == UINT64_MAX)
+        return true;
+    t->autograd_id = autograd_id;
+    return cm_map_put(&nodes->by_autograd, autograd_id, (uint32_t)(t - nodes->thread));
+}
+
+bool cm_nodes_apply(cm_nodes *nodes, const cm_record *record)
+{
+    const cm_event *e = &record->event;
+    if (e->kind == CM_EV_NODE_FREE) {
+        drop_node(nodes, (uint64_t)e->size, e->address);
+        return true;
+    }
+    thread *t = find_thread(nodes, record->thread);
+    if (t == NULL)
+        return false;
+    switch (e->kind) {
+    case CM_EV_THREAD:
+        return name_thread(nodes, t, e);
+    case CM_EV_NODE_NEW:
+        return make_node(nodes, t, e);
+    case CM_EV_NODE_RUN:
+        return run_node(nodes, t, e);
+    case CM_EV_NODE_DONE:
+        if (t->unseen > 0)
+            t->unseen--;
+        else if (t->frames > 1)
+            t->frames--;
+        return true;
+    case CM_EV_LOST: /* perhaps the end of a node: what is running is unknown until the next starts */
+        t->frames = 1;
+        t->unseen = 0;
+        t->frame[0].has_previous = false;
+        return true;
+    case CM_EV_ALLOC:
+        if (!(e->flags & CM_EVF_IN_NODE) && t->frames == 1)
+            t->frame[0].has_previous = false;
+        return true;
+    default:
+        return true;
+    }
+}
+
+cm_charge cm_nodes_charge(cm_nodes *nodes, const cm_record *record)
+{
+    const cm_event *e = &record->event;
+    cm_charge charge = {.stack = e->stack};
+    if (!(e->flags & CM_EVF_IN_NODE))
+        return charge;
+    const thread *t = find_thread(nodes, record->thread);
+    if (t == NULL || t->frames == 1 || t->unseen > 0) {
+        bool own = !(e->flags & CM_EVF_NODE_STACK) && e->stack >= CM_STACK_FIRST;
+        charge.kind = own ? CM_CHARGE_RESOLVED : CM_CHARGE_UNRESOLVED;
+        return charge;
+    }
+    const running *now = &t->frame[t->frames - 1];
+    charge.name = now->name;
+    if (!(e->flags & CM_EVF_NODE_STACK)) {
+        charge.kind = e->stack >= CM_STACK_FIRST ? CM_CHARGE_RESOLVED : CM_CHARGE_UNRESOLVED;
+    } else if (now->stack == CM_NODE_ACCUMULATION) {
+        charge.kind = CM_CHARGE_ACCUMULATION;
+        charge.name = CM_NODE_ACCUMULATION;
+    } else if (now->stack == CM_NODE_UNRESOLVED) {
+        charge.kind = CM_CHARGE_UNRESOLVED;
+    } else {
+        charge.kind = CM_CHARGE_RESOLVED;
+        charge.stack = now->stack;
+    }
+    return charge;
+}
+
+bool cm_nodes_visit(const cm_nodes *nodes, const cm_nodes_state *visitor, void *context)
+{
+    for (size_t i = 0; i < nodes->threads; i++) {
+        const thread *t = &nodes->thread[i];
+        if (!visitor->thread(context, t->number, t->kernel_id, t->autograd_id))
+            return false;
+        for (size_t j = 0; j < t->slots; j++)
+            if (t->ring[j].sequence != 0 &&
+                !visitor->node(context, t->number, t->ring[j].sequence - 1, t->ring[j].stack))
+                return false;
+        for (size_t j = 1; j < t->frames; j++)
+            if (!visitor->running(context, t->number, t->frame[j].stack, t->frame[j].name))
+                return false;
+    }
+    uint64_t mask = ((uint64_t)1 << SEQUENCE_BITS) - 1;
+    for (size_t i = 0; i < nodes->old.slots; i++) {
+        uint64_t key = nodes->old.slot[i].key - 1;
+        if (nodes->old.slot[i].key != 0 &&
+            !visitor->node(context, nodes->thread[key >> SEQUENCE_BITS].number, key & mask,
+                           nodes->old.slot[i].value))
+            return false;
+    }
+    return true;
+}
