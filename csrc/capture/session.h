@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { CM_SESSION_ERROR_SIZE = 512 }; /* room for any line that comes from here */
+
 typedef struct cm_session_options {
     const char *path;        /* the trace to create */
     bool overwrite;          /* replace an existing file, else it is an error */

@@ -1,0 +1,339 @@
+/* The capture from Python. Everything that may wait for the collector releases the GIL. */
+#include "module.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "../capture/clock.h"
+#include "../capture/session.h"
+#include "../capture/thread.h"
+#include "py_capture_emit.h"
+
+static PyObject *fail(const char *message)
+{
+    PyObject *text = PyUnicode_DecodeFSDefault(message);
+    if (text != NULL) {
+        PyErr_SetObject(cm_py_error, text);
+        Py_DECREF(text);
+    }
+    return NULL;
+}
+
+/* --- control ------------------------------------------------------------------------------- */
+
+/* key, value, ..., NULL. The strings belong to the dict, which the caller holds. */
+static const char **meta_pairs(PyObject *meta)
+{
+    const char **pairs = PyMem_Calloc((size_t)PyDict_GET_SIZE(meta) * 2 + 1, sizeof *pairs);
+    PyObject *key, *value;
+    Py_ssize_t at = 0;
+    size_t n = 0;
+
+    if (pairs == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    while (PyDict_Next(meta, &at, &key, &value)) {
+        if (!PyUnicode_Check(key) || !PyUnicode_Check(value)) {
+            PyErr_SetString(PyExc_TypeError, "meta must map str to str");
+            goto failed;
+        }
+        if ((pairs[n++] = PyUnicode_AsUTF8(key)) == NULL ||
+            (pairs[n++] = PyUnicode_AsUTF8(value)) == NULL)
+            goto failed;
+    }
+    return pairs;
+failed:
+    PyMem_Free(pairs);
+    return NULL;
+}
+
+PyDoc_STRVAR(
+    capture_start_doc,
+    "capture_start(path, meta, *, overwrite=False, max_size=0, ring_bytes=0, "
+    "ring_dir=None)\n\n"
+    "Creates trace and rings and starts the collector; nothing records yet. Sizes in bytes, "
+    "0 = default. Raises Error with one line.");
+
+static PyObject *capture_start(PyObject *module, PyObject *arguments, PyObject *keywords)
+{
+    static char *names[] = {"path",       "meta",     "overwrite", "max_size",
+                            "ring_bytes", "ring_dir", NULL};
+    PyObject *path = NULL, *meta, *folder_object = Py_None, *folder = NULL;
+    unsigned long long max_size = 0, ring_bytes = 0;
+    int overwrite = 0, status = -1;
+    char error[CM_SESSION_ERROR_SIZE];
+
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O&O!|$pKKO", names,
+                                     PyUnicode_FSConverter, &path, &PyDict_Type, &meta, &overwrite,
+                                     &max_size, &ring_bytes, &folder_object))
+        return NULL;
+    const char **pairs = NULL;
+    if (folder_object == Py_None || PyUnicode_FSConverter(folder_object, &folder))
+        pairs = meta_pairs(meta);
+    if (pairs != NULL) {
+        const cm_session_options options = {.path = PyBytes_AS_STRING(path),
+                                            .overwrite = overwrite,
+                                            .max_size = max_size,
+                                            .ring_bytes = ring_bytes,
+                                            .ring_dir = folder ? PyBytes_AS_STRING(folder) : NULL,
+                                            .meta = pairs};
+        status = cm_session_start(&options, error, sizeof error);
+        if (status < 0)
+            fail(error);
+        PyMem_Free(pairs);
+    }
+    Py_DECREF(path);
+    Py_XDECREF(folder);
+    if (status < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(capture_record_doc,
+             "capture_record(on)\n\nOff returns after every thread has left its hook.");
+
+static PyObject *capture_record(PyObject *module, PyObject *argument)
+{
+    int on = PyObject_IsTrue(argument);
+    if (on < 0)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    cm_session_record(on);
+    Py_END_ALLOW_THREADS;
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(capture_sync_doc,
+             "capture_sync()\n\nEverything recorded before the call is then in the file. Raises "
+             "Error when the recording has ended by itself (capture_warning says why).");
+
+static PyObject *capture_sync(PyObject *module, PyObject *unused)
+{
+    int status;
+
+    Py_BEGIN_ALLOW_THREADS;
+    status = cm_session_sync();
+    Py_END_ALLOW_THREADS;
+    if (status < 0)
+        return fail("the recording has ended by itself");
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(capture_stop_doc,
+             "capture_stop() -> str\n\nEnds the capture. Returns a line for the user, or ''.");
+
+static PyObject *capture_stop(PyObject *module, PyObject *unused)
+{
+    char warning[CM_SESSION_ERROR_SIZE];
+
+    /* Its status says nothing that the warning does not. */
+    Py_BEGIN_ALLOW_THREADS;
+    cm_session_stop(warning, sizeof warning);
+    Py_END_ALLOW_THREADS;
+    return PyUnicode_DecodeFSDefault(warning);
+}
+
+PyDoc_STRVAR(capture_active_doc, "capture_active() -> bool\n\nBetween start and stop.");
+
+static PyObject *capture_active(PyObject *module, PyObject *unused)
+{
+    bool active;
+
+    Py_BEGIN_ALLOW_THREADS;
+    active = cm_session_active();
+    Py_END_ALLOW_THREADS;
+    return PyBool_FromLong(active);
+}
+
+PyDoc_STRVAR(capture_counts_doc,
+             "capture_counts() -> dict\n\nOf the running capture, else of the last one.");
+
+static PyObject *capture_counts(PyObject *module, PyObject *unused)
+{
+    cm_session_counts c;
+
+    Py_BEGIN_ALLOW_THREADS;
+    c = cm_session_get_counts();
+    Py_END_ALLOW_THREADS;
+    return Py_BuildValue(
+        "{sKsKsKsKsKsKsKsKsK}", "events", (unsigned long long)c.events, "lost_events",
+        (unsigned long long)c.lost_events, "lost_stacks", (unsigned long long)c.lost_stacks,
+        "bytes_written", (unsigned long long)c.bytes_written, "stacks",
+        (unsigned long long)c.stacks, "codes", (unsigned long long)c.codes, "rings",
+        (unsigned long long)c.rings, "ring_blocks_used", (unsigned long long)c.ring_blocks_used,
+        "profiler_bytes", (unsigned long long)c.profiler_bytes);
+}
+
+PyDoc_STRVAR(capture_warning_doc,
+             "capture_warning() -> str | None\n\nWhy recording ended by itself, once.");
+
+static PyObject *capture_warning(PyObject *module, PyObject *unused)
+{
+    const char *warning;
+
+    Py_BEGIN_ALLOW_THREADS;
+    warning = cm_session_take_warning();
+    Py_END_ALLOW_THREADS;
+    if (warning == NULL)
+        Py_RETURN_NONE;
+    return PyUnicode_DecodeFSDefault(warning);
+}
+
+static PyObject *pause_or_resume(int (*what)(void))
+{
+    int status;
+
+    Py_BEGIN_ALLOW_THREADS;
+    status = what();
+    Py_END_ALLOW_THREADS;
+    if (status < 0) {
+        errno = -status;
+        return PyErr_SetFromErrno(PyExc_OSError);
+    }
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(capture_fork_pause_doc,
+             "capture_fork_pause()\n\nBefore os.fork: ends the collector's thread. Events wait.");
+
+static PyObject *capture_fork_pause(PyObject *module, PyObject *unused)
+{
+    return pause_or_resume(cm_session_pause);
+}
+
+PyDoc_STRVAR(capture_fork_resume_doc,
+             "capture_fork_resume()\n\nStarts the collector's thread again; nothing in a child.");
+
+static PyObject *capture_fork_resume(PyObject *module, PyObject *unused)
+{
+    return pause_or_resume(cm_session_resume);
+}
+
+/* --- events that Python code emits --------------------------------------------------------- */
+
+/* Fills in the time and, where wanted, the caller's stack. */
+static void emit(cm_thread *t, cm_event event, bool with_stack)
+{
+    if (with_stack)
+        event.stack = cm_walk_capture_hook(cm_thread_walk(t));
+    cm_event *slot = cm_reserve_hook(t);
+    if (slot != NULL) {
+        event.time = cm_clock_now();
+        *slot = event;
+        cm_commit_hook(t);
+    }
+}
+
+PyDoc_STRVAR(tick_doc, "tick(kind, obj)\n\nA candidate step clock ticked, here.");
+
+static PyObject *tick(PyObject *module, PyObject *arguments)
+{
+    PyObject *object;
+    int kind;
+
+    if (!PyArg_ParseTuple(arguments, "iO", &kind, &object))
+        return NULL;
+    cm_thread *t = cm_enter_hook();
+    if (t != NULL) {
+        emit(
+            t,
+            (cm_event){
+                .kind = CM_EV_TICK, .size = kind, .address = (uintptr_t)object, .device_index = -1},
+            true);
+        cm_leave_hook(t);
+    }
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(mark_doc, "mark(kind, argument=0)");
+
+static PyObject *mark(PyObject *module, PyObject *arguments)
+{
+    unsigned long long argument = 0;
+    int kind;
+
+    if (!PyArg_ParseTuple(arguments, "i|K", &kind, &argument))
+        return NULL;
+    cm_thread *t = cm_enter_hook();
+    if (t != NULL) {
+        emit(t,
+             (cm_event){.kind = CM_EV_MARK, .size = kind, .address = argument, .device_index = -1},
+             false);
+        cm_leave_hook(t);
+    }
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(
+    object_new_doc,
+    "object_new(kind, obj, before_start=False)\n\nThis address is a new object from now on.");
+
+static PyObject *object_new(PyObject *module, PyObject *arguments)
+{
+    PyObject *object;
+    int kind, before_start = 0;
+
+    if (!PyArg_ParseTuple(arguments, "iO|p", &kind, &object, &before_start))
+        return NULL;
+    cm_thread *t = cm_enter_hook();
+    if (t != NULL) {
+        /* By content: the name of a class goes away with the class. */
+        uint32_t name = cm_name_intern_text_hook(Py_TYPE(object)->tp_name);
+        emit(t,
+             (cm_event){.kind = CM_EV_OBJECT_NEW,
+                        .size = kind,
+                        .address = (uintptr_t)object,
+                        .stack = name,
+                        .flags = before_start ? CM_EVF_BEFORE_START : 0,
+                        .device_index = -1},
+             false);
+        cm_leave_hook(t);
+    }
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(seed_doc,
+             "seed(address, size, device_type, device_index)\n\nA block that was alive before.");
+
+static PyObject *seed(PyObject *module, PyObject *arguments)
+{
+    unsigned long long address;
+    long long size;
+    int type, index;
+
+    if (!PyArg_ParseTuple(arguments, "KLii", &address, &size, &type, &index))
+        return NULL;
+    cm_thread *t = cm_enter_hook();
+    if (t != NULL) {
+        emit(t,
+             (cm_event){.kind = CM_EV_SEED,
+                        .size = size,
+                        .address = address,
+                        .device_type = (uint8_t)type,
+                        .device_index = (int8_t)index},
+             false);
+        cm_leave_hook(t);
+    }
+    Py_RETURN_NONE;
+}
+
+PyMethodDef cm_py_capture_methods[] = {
+    {"capture_start", (PyCFunction)(void (*)(void))capture_start, METH_VARARGS | METH_KEYWORDS,
+     capture_start_doc},
+    {"capture_record", capture_record, METH_O, capture_record_doc},
+    {"capture_sync", capture_sync, METH_NOARGS, capture_sync_doc},
+    {"capture_stop", capture_stop, METH_NOARGS, capture_stop_doc},
+    {"capture_active", capture_active, METH_NOARGS, capture_active_doc},
+    {"capture_counts", capture_counts, METH_NOARGS, capture_counts_doc},
+    {"capture_warning", capture_warning, METH_NOARGS, capture_warning_doc},
+    {"capture_fork_pause", capture_fork_pause, METH_NOARGS, capture_fork_pause_doc},
+    {"capture_fork_resume", capture_fork_resume, METH_NOARGS, capture_fork_resume_doc},
+    {"tick", tick, METH_VARARGS, tick_doc},
+    {"mark", mark, METH_VARARGS, mark_doc},
+    {"object_new", object_new, METH_VARARGS, object_new_doc},
+    {"seed", seed, METH_VARARGS, seed_doc},
+    {"capture_emit", (PyCFunction)(void (*)(void))cm_py_capture_emit, METH_VARARGS | METH_KEYWORDS,
+     cm_py_capture_emit_doc},
+    {NULL, NULL, 0, NULL},
+};

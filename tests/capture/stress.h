@@ -1,0 +1,30 @@
+#ifndef CM_TESTS_STRESS_H
+#define CM_TESTS_STRESS_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+/* Long enough to let the definition log turn over. */
+#define NAME_FORMAT "producer-%llu-pair-%llu-%0100d"
+
+enum { CAPTURES = 64, PRODUCERS = 5, NUMBERS = 20000 };
+
+/* Counted after the ring's own count was: the trace holds this many, or one more. */
+typedef struct tally {
+    _Atomic uint64_t published, lost;
+} tally;
+
+/* What a process that is going to be killed has done, in a page of its own. */
+typedef struct counters {
+    _Atomic uint64_t begun, ended;
+    tally of[CAPTURES][PRODUCERS];
+} counters;
+
+/* Prints: state events lost producers names-lost free-before-alloc. Exits with 1 when a producer's
+ * events are not in their order, or one is there twice. */
+int verify(const char *path);
+
+/* All captures of `stress kill FOLDER` against its counters. */
+int verify_killed(const char *folder);
+
+#endif
