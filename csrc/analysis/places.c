@@ -22,6 +22,7 @@ struct cm_places {
     cm_map lines;         /* hash of (file, line) -> line number */
     uint32_t *line_stack; /* line number - 1 -> stack */
     size_t line_count, line_capacity;
+    bool failed;
 };
 
 cm_places *cm_places_new(const cm_reader *reader)
@@ -158,9 +159,16 @@ bool cm_places_update(cm_places *places)
 
 static uint8_t flags_of(cm_places *places, uint32_t stack)
 {
-    if (stack >= CM_STACK_FIRST + places->judged && !cm_places_update(places))
+    if (stack >= CM_STACK_FIRST + places->judged && !cm_places_update(places)) {
+        places->failed = true;
         return 0;
+    }
     return stack < CM_STACK_FIRST + places->judged ? places->stack[stack] : 0;
+}
+
+bool cm_places_ok(const cm_places *places)
+{
+    return !places->failed;
 }
 
 cm_phase cm_places_phase(cm_places *places, uint32_t stack)

@@ -28,6 +28,9 @@ bool cm_places_update(cm_places *places);
 cm_phase cm_places_phase(cm_places *places, uint32_t stack);
 void cm_places_made_node(cm_places *places, uint32_t stack);
 
+/* Whether all of the above were answered: false once memory for one of them was not to be had. */
+bool cm_places_ok(const cm_places *places);
+
 /* The stack up to its innermost frame outside PyTorch; the stack itself if there is none. */
 uint32_t cm_places_outside(cm_places *places, uint32_t stack);
 

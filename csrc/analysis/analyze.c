@@ -1,0 +1,233 @@
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "grow.h"
+#include "parts.h"
+#include "scan.h"
+
+/* Every analysis there is. */
+static const cm_part_kind *const kinds[] = {&cm_part_peak, &cm_part_timeline, &cm_part_survivors,
+                                            &cm_part_ooms};
+enum { PARTS = sizeof kinds / sizeof kinds[0] };
+
+#define SCAN_SHARE 0.35 /* of the time, measured: the first reading only decodes */
+
+typedef struct analyzer {
+    cm_reader *reader;
+    cm_analysis_options options;
+    cm_replay *replay;
+    cm_plan plan;
+    cm_run run;
+    void *part[PARTS];
+    bool started;
+    int64_t bounds; /* step bounds passed: the first is the begin of step 0 */
+    uint64_t events;
+    cm_backward_bytes backward; /* before the window */
+    cm_analysis *out;
+    char *error;
+    size_t error_size;
+} analyzer;
+
+static bool fail(analyzer *a, const char *message)
+{
+    snprintf(a->error, a->error_size, "%s", message);
+    return false;
+}
+
+static bool no_memory(analyzer *a)
+{
+    return fail(a, "out of memory");
+}
+
+static bool start_parts(analyzer *a)
+{
+    a->started = true;
+    a->backward = a->replay->backward;
+    a->run = (cm_run){&a->options, a->replay, &a->plan.steps, a->plan.begin_ns};
+    for (size_t i = 0; i < PARTS; i++) {
+        a->part[i] = kinds[i]->create(&a->run);
+        if (a->part[i] == NULL)
+            return no_memory(a);
+    }
+    return true;
+}
+
+/* Step bounds at or before this position. */
+static bool pass_bounds(analyzer *a, uint64_t position)
+{
+    const cm_steps *steps = &a->plan.steps;
+    while (steps->kind != 0 && a->bounds <= (int64_t)steps->count) {
+        cm_moment bound = a->bounds ? steps->step[a->bounds - 1].end : steps->begin;
+        if (bound.position > position)
+            break;
+        int64_t ended = a->bounds++ - 1;
+        for (size_t i = 0; i < PARTS; i++)
+            if (kinds[i]->step != NULL && !kinds[i]->step(a->part[i], ended, bound))
+                return no_memory(a);
+        a->replay->step = (int32_t)(ended + 1);
+    }
+    return true;
+}
+
+static bool tell_parts(analyzer *a, const cm_record *record, const cm_change *change, int changes)
+{
+    bool heap = record->event.kind == CM_EV_ALLOC || record->event.kind == CM_EV_FREE;
+    a->events++;
+    for (int c = 0; c < changes; c++)
+        for (size_t i = 0; i < PARTS; i++)
+            if (kinds[i]->change != NULL && !kinds[i]->change(a->part[i], &change[c]))
+                return no_memory(a);
+    for (size_t i = 0; !heap && i < PARTS; i++)
+        if (kinds[i]->event != NULL && !kinds[i]->event(a->part[i], record))
+            return no_memory(a);
+    return true;
+}
+
+static bool replay_all(analyzer *a)
+{
+    cm_record record;
+    cm_change change[2];
+    for (uint64_t position = 0;; position++) {
+        if (position == a->plan.begin && !start_parts(a))
+            return false;
+        if (a->started && !pass_bounds(a, position))
+            return false;
+        if (position >= a->plan.end)
+            return true;
+        int got = cm_reader_next(a->reader, &record);
+        if (got < 0)
+            return fail(a, cm_reader_error(a->reader));
+        if (got == 0)
+            return fail(a, "the trace became shorter while it was read");
+        int changes = cm_replay_apply(a->replay, &record, change);
+        if (changes < 0)
+            return fail(a, a->replay->error);
+        if (a->started && !tell_parts(a, &record, change, changes))
+            return false;
+        if (!cm_scan_goes_on(&a->options, position, a->reader, SCAN_SHARE, 1 - SCAN_SHARE))
+            return fail(a, "");
+    }
+}
+
+/* The clock's lines outlive the places that numbered them. */
+static bool keep_lines(analyzer *a)
+{
+    uint32_t highest = a->plan.steps.line;
+    for (size_t i = 0; i < a->plan.steps.loop_count; i++)
+        if (a->plan.steps.loop[i].line > highest)
+            highest = a->plan.steps.loop[i].line;
+    for (size_t i = 0; i < a->plan.steps.change_count; i++)
+        if (a->plan.steps.change[i].line > highest)
+            highest = a->plan.steps.change[i].line;
+    a->out->line_stack = calloc((size_t)highest + 1, sizeof *a->out->line_stack);
+    if (a->out->line_stack == NULL)
+        return no_memory(a);
+    a->out->line_count = (size_t)highest + 1;
+    for (uint32_t line = 0; line <= highest; line++)
+        a->out->line_stack[line] = cm_places_line_stack(a->replay->places, line);
+    return true;
+}
+
+static bool finish(analyzer *a)
+{
+    cm_analysis *out = a->out;
+    const cm_replay *replay = a->replay;
+    cm_reader *reader = a->reader;
+    if (!cm_places_ok(replay->places))
+        return no_memory(a);
+    out->device = calloc(replay->device_count + 1, sizeof *out->device);
+    if (out->device == NULL)
+        return no_memory(a);
+    out->device_count = replay->device_count;
+    for (size_t i = 0; i < replay->device_count; i++)
+        snprintf(out->device[i].name, sizeof out->device[i].name, "%s", replay->device[i].name);
+    for (size_t i = 0; i < PARTS; i++)
+        if (!kinds[i]->finish(a->part[i], out))
+            return no_memory(a);
+
+    out->state = cm_reader_get_state(reader);
+    const char *reason = cm_reader_end_reason(reader);
+    if (*reason == '\0' && out->state != CM_TRACE_COMPLETE)
+        reason = cm_reader_error(reader);
+    snprintf(out->reason, sizeof out->reason, "%s", reason);
+    out->lost_events = cm_reader_lost_events(reader);
+    out->lost_stacks = cm_reader_lost_stacks(reader);
+    out->unknown_frees = replay->unknown_frees;
+    out->replaced = replay->replaced;
+    out->seeds_skipped = a->plan.seeds_skipped;
+    out->start_realtime_ns = cm_reader_start_realtime_ns(reader);
+    out->begin_ns = a->plan.begin_ns;
+    out->end_ns = a->plan.end_ns;
+    out->duration_ns = a->plan.end_ns - a->plan.begin_ns;
+    out->events = a->events;
+    out->threads = cm_nodes_threads(replay->nodes);
+    out->backward = replay->backward;
+    out->backward.bytes -= a->backward.bytes;
+    out->backward.resolved -= a->backward.resolved;
+    out->backward.accumulation -= a->backward.accumulation;
+    out->backward.unresolved -= a->backward.unresolved;
+    if (!keep_lines(a))
+        return false;
+    out->steps = a->plan.steps;
+    a->plan.steps = (cm_steps){0};
+    return true;
+}
+
+static bool analyze(analyzer *a)
+{
+    a->out = calloc(1, sizeof *a->out);
+    a->replay = cm_replay_new(a->reader);
+    if (a->out == NULL || a->replay == NULL)
+        return no_memory(a);
+    if (!cm_scan(a->reader, a->replay->places, &a->options, SCAN_SHARE, &a->plan, a->error,
+                 a->error_size))
+        return false;
+    if (a->options.peak_of_step >= 0 && a->options.peak_of_step >= (int64_t)a->plan.steps.count) {
+        snprintf(a->error, a->error_size, "the trace has no step %" PRId64 ": it has %zu",
+                 a->options.peak_of_step, a->plan.steps.count);
+        return false;
+    }
+    if (a->plan.steps.count > INT32_MAX)
+        return fail(a, "the trace has too many steps");
+    if (!cm_replay_seed(a->replay, a->plan.seed, a->plan.seeds))
+        return fail(a, a->replay->error);
+    return replay_all(a) && finish(a);
+}
+
+cm_analysis *cm_analyze(cm_reader *reader, const cm_analysis_options *options, char *error,
+                        size_t error_size)
+{
+    analyzer a = {
+        .reader = reader, .options = *options, .error = error, .error_size = error_size};
+    bool fine = analyze(&a);
+    for (size_t i = 0; i < PARTS; i++)
+        if (a.part[i] != NULL)
+            kinds[i]->destroy(a.part[i]);
+    cm_replay_free(a.replay);
+    cm_plan_free(&a.plan);
+    if (fine)
+        return a.out;
+    cm_analysis_free(a.out);
+    return NULL;
+}
+
+void cm_analysis_free(cm_analysis *analysis)
+{
+    if (analysis == NULL)
+        return;
+    for (size_t i = 0; i < analysis->device_count; i++) {
+        free(analysis->device[i].contributors);
+        free(analysis->device[i].timeline);
+        free(analysis->device[i].ooms);
+    }
+    free(analysis->device);
+    free(analysis->rss);
+    free(analysis->step);
+    free(analysis->step_contributors);
+    cm_steps_free(&analysis->steps);
+    free(analysis->line_stack);
+    free(analysis->survivors);
+    free(analysis->survivors_end);
+    free(analysis);
+}

@@ -1,0 +1,33 @@
+/* One analysis: sees every change of the heap in the replay and adds its numbers to the result.
+ * analyze.c runs those of its table side by side over one pass. */
+#ifndef CM_ANALYSIS_PARTS_H
+#define CM_ANALYSIS_PARTS_H
+
+#include "analysis.h"
+#include "replay.h"
+
+typedef struct cm_run {
+    const cm_analysis_options *options;
+    const cm_replay *replay;
+    const cm_steps *steps;
+    uint64_t begin_ns; /* of the window, or 0 */
+} cm_run;
+
+/* All functions but destroy return false (NULL) when memory is out. finish hands its arrays over to
+ * the result, which frees them; destroy frees the rest, after finish or without it. */
+typedef struct cm_part_kind {
+    const char *name;
+    void *(*create)(const cm_run *run); /* the replay stands at the window's start */
+    bool (*change)(void *part, const cm_change *change); /* may be NULL */
+    /* What is neither ALLOC nor FREE; may be NULL. */
+    bool (*event)(void *part, const cm_record *record);
+    /* The step ended here; -1: what comes before the first. What follows the last step has no end.
+     * May be NULL. */
+    bool (*step)(void *part, int64_t step, cm_moment end);
+    bool (*finish)(void *part, cm_analysis *out); /* out->device is there */
+    void (*destroy)(void *part);
+} cm_part_kind;
+
+extern const cm_part_kind cm_part_peak, cm_part_timeline, cm_part_survivors, cm_part_ooms;
+
+#endif

@@ -1,0 +1,389 @@
+/* Peaks and what they are made of, for the whole run and for each step, and the plain sums.
+ *
+ * A new maximum costs nothing but a higher epoch number. An origin's bytes at the peak are saved when
+ * they first change afterwards (copy on change): an origin whose saved epoch is older than the peak's
+ * has not changed since, so its bytes now are its bytes then. The same again with an epoch per step;
+ * a step's largest contributors come out of a tournament over origins, in which only those that the
+ * step or the one before it touched are set anew. So nothing here is linear in stacks per step. */
+#include <string.h>
+
+#include "grow.h"
+#include "parts.h"
+#include "tree.h"
+
+typedef struct snapshot {
+    uint64_t epoch;
+    int64_t bytes;
+    uint64_t count;
+} snapshot;
+
+typedef struct share { /* of one origin */
+    int64_t bytes;
+    uint64_t count;
+    snapshot run, step;
+    uint64_t touched; /* number of the last step that changed it */
+    uint32_t leaf;    /* in its device's tree */
+    bool known;
+} share;
+
+typedef struct maximum {
+    int64_t bytes;
+    uint64_t time_ns, epoch, blocks;
+    int64_t step;
+} maximum;
+
+typedef struct list {
+    uint32_t *origin;
+    size_t count, capacity;
+} list;
+
+typedef struct device {
+    int64_t start, allocated, freed, live;
+    uint64_t allocations, frees, blocks;
+    maximum run, step;
+    int64_t step_start, step_allocated, step_freed;
+    uint64_t step_allocations;
+    list leaves; /* leaf -> origin */
+    list touched, touched_before;
+    cm_tree tree;
+    cm_contributor *contributors; /* of the step that was asked for */
+    size_t contributor_count, contributor_capacity;
+} device;
+
+typedef struct peak {
+    const cm_run *run;
+    share *share;
+    size_t share_capacity;
+    device *device;
+    size_t devices, device_capacity;
+    int64_t step;         /* now; -1 before the first, steps->count in the tail */
+    uint64_t step_number; /* counts every stretch, for share.touched */
+    uint64_t step_begin_ns;
+    cm_step_report *report;
+    size_t reports, report_capacity;
+    cm_contributor *contributor;
+    size_t contributors, contributor_capacity;
+} peak;
+
+static bool add_to_list(list *l, uint32_t origin)
+{
+    if (!cm_grow((void **)&l->origin, &l->capacity, l->count + 1, sizeof *l->origin))
+        return false;
+    l->origin[l->count++] = origin;
+    return true;
+}
+
+static bool know_devices(peak *p, uint64_t time_ns)
+{
+    const cm_replay *replay = p->run->replay;
+    if (!cm_grow((void **)&p->device, &p->device_capacity, replay->device_count, sizeof *p->device))
+        return false;
+    for (; p->devices < replay->device_count; p->devices++) {
+        maximum none = {.epoch = 1, .time_ns = time_ns, .step = p->step};
+        p->device[p->devices] = (device){.run = none, .step = none};
+    }
+    return true;
+}
+
+static share *find_share(peak *p, uint32_t origin, uint16_t number)
+{
+    size_t before = p->share_capacity;
+    if (!cm_grow((void **)&p->share, &p->share_capacity, (size_t)origin + 1, sizeof *p->share))
+        return NULL;
+    if (p->share_capacity > before)
+        memset(p->share + before, 0, (p->share_capacity - before) * sizeof *p->share);
+    share *s = &p->share[origin];
+    if (!s->known) {
+        s->leaf = (uint32_t)p->device[number].leaves.count;
+        if (!add_to_list(&p->device[number].leaves, origin))
+            return NULL;
+        s->known = true;
+    }
+    return s;
+}
+
+static void rise(maximum *m, int64_t bytes, uint64_t blocks, uint64_t time_ns, int64_t step)
+{
+    *m = (maximum){bytes, time_ns, m->epoch + 1, blocks, step};
+}
+
+static void save(snapshot *s, const share *now, uint64_t epoch)
+{
+    if (s->epoch != epoch)
+        *s = (snapshot){epoch, now->bytes, now->count};
+}
+
+static int64_t bytes_at(const share *s, const snapshot *saved, uint64_t epoch)
+{
+    return saved->epoch == epoch ? saved->bytes : s->bytes;
+}
+
+static uint64_t count_at(const share *s, const snapshot *saved, uint64_t epoch)
+{
+    return saved->epoch == epoch ? saved->count : s->count;
+}
+
+static bool touch(peak *p, device *d, share *s, uint32_t origin)
+{
+    if (s->touched == p->step_number)
+        return true;
+    s->touched = p->step_number;
+    return add_to_list(&d->touched, origin);
+}
+
+static void begin_step(peak *p, device *d)
+{
+    d->step_start = d->live;
+    d->step_allocated = d->step_freed = 0;
+    d->step_allocations = 0;
+    rise(&d->step, d->live, d->blocks, p->step_begin_ns, p->step);
+}
+
+static bool change(void *part, const cm_change *c)
+{
+    peak *p = part;
+    uint16_t number = c->block.device;
+    if (number >= p->devices && !know_devices(p, c->time_ns))
+        return false;
+    device *d = &p->device[number];
+    share *s = find_share(p, c->block.origin, number);
+    if (s == NULL || !touch(p, d, s, c->block.origin))
+        return false;
+    save(&s->run, s, d->run.epoch);
+    save(&s->step, s, d->step.epoch);
+    s->bytes += c->bytes;
+    d->live = c->live;
+    d->blocks = c->blocks;
+    if (c->bytes > 0) {
+        s->count++;
+        d->allocated += c->bytes;
+        d->step_allocated += c->bytes;
+        d->allocations += c->event;
+        d->step_allocations += c->event;
+        if (c->live > d->run.bytes)
+            rise(&d->run, c->live, c->blocks, c->time_ns, p->step);
+        if (c->live > d->step.bytes)
+            rise(&d->step, c->live, c->blocks, c->time_ns, p->step);
+    } else {
+        s->count--;
+        d->freed -= c->bytes;
+        d->step_freed -= c->bytes;
+        d->frees += c->event;
+    }
+    return true;
+}
+
+static void *create(const cm_run *run)
+{
+    peak *p = calloc(1, sizeof *p);
+    if (p == NULL)
+        return NULL;
+    p->run = run;
+    p->step = -1;
+    p->step_number = 1;
+    p->step_begin_ns = run->begin_ns;
+    bool fine = know_devices(p, run->begin_ns);
+    const cm_blocks *blocks = &run->replay->blocks;
+    for (size_t i = 0; fine && i < blocks->slots; i++) {
+        const cm_block *block = &blocks->slot[i];
+        if (!block->alive)
+            continue;
+        share *s = find_share(p, block->origin, block->device);
+        fine = s != NULL && touch(p, &p->device[block->device], s, block->origin);
+        if (fine) {
+            s->bytes += block->size;
+            s->count++;
+        }
+    }
+    if (!fine) {
+        cm_part_peak.destroy(p);
+        return NULL;
+    }
+    for (size_t i = 0; i < p->devices; i++) {
+        device *d = &p->device[i];
+        d->live = d->start = run->replay->device[i].live;
+        d->blocks = run->replay->device[i].blocks;
+        rise(&d->run, d->live, d->blocks, run->begin_ns, -1);
+        begin_step(p, d);
+    }
+    return p;
+}
+
+static cm_contributor describe(const peak *p, uint32_t origin, int64_t bytes, uint64_t count)
+{
+    const cm_origin *o = &p->run->replay->origin[origin];
+    return (cm_contributor){bytes, count, o->stack, o->own, o->name, (cm_phase)o->phase};
+}
+
+static int by_size(const void *left, const void *right)
+{
+    const cm_contributor *a = left, *b = right;
+    if (a->bytes != b->bytes)
+        return a->bytes < b->bytes ? 1 : -1;
+    if (a->count != b->count)
+        return a->count < b->count ? 1 : -1;
+    if (a->stack != b->stack)
+        return a->stack > b->stack ? 1 : -1;
+    if (a->origin_stack != b->origin_stack)
+        return a->origin_stack > b->origin_stack ? 1 : -1;
+    if (a->name != b->name)
+        return a->name > b->name ? 1 : -1;
+    return a->phase < b->phase ? -1 : a->phase > b->phase;
+}
+
+/* Everybody who was there at the peak of the run, or of the step that is about to end. */
+static bool all_contributors(peak *p, device *d, bool of_step)
+{
+    d->contributor_count = 0;
+    for (size_t i = 0; i < d->leaves.count; i++) {
+        const share *s = &p->share[d->leaves.origin[i]];
+        const snapshot *saved = of_step ? &s->step : &s->run;
+        uint64_t epoch = of_step ? d->step.epoch : d->run.epoch;
+        int64_t bytes = bytes_at(s, saved, epoch);
+        if (bytes == 0)
+            continue;
+        if (!cm_grow((void **)&d->contributors, &d->contributor_capacity, d->contributor_count + 1,
+                     sizeof *d->contributors))
+            return false;
+        d->contributors[d->contributor_count++] =
+            describe(p, d->leaves.origin[i], bytes, count_at(s, saved, epoch));
+    }
+    if (d->contributor_count > 1)
+        qsort(d->contributors, d->contributor_count, sizeof *d->contributors, by_size);
+    return true;
+}
+
+/* Leaves hold what each origin had at this step's peak: those that the step did not touch have it
+ * still, so only they can be stale that the step before set to its own peak. */
+static bool set_tree(peak *p, device *d)
+{
+    if (!cm_tree_reserve(&d->tree, d->leaves.count))
+        return false;
+    list *lists[] = {&d->touched_before, &d->touched};
+    for (size_t l = 0; l < 2; l++)
+        for (size_t i = 0; i < lists[l]->count; i++) {
+            const share *s = &p->share[lists[l]->origin[i]];
+            cm_tree_set(&d->tree, s->leaf, bytes_at(s, &s->step, d->step.epoch));
+        }
+    list swap = d->touched_before;
+    d->touched_before = d->touched;
+    d->touched = swap;
+    d->touched.count = 0;
+    return true;
+}
+
+static bool report_step(peak *p, uint32_t number, cm_moment end)
+{
+    device *d = &p->device[number];
+    uint32_t leaf[CM_STEP_CONTRIBUTORS];
+    if (!cm_grow((void **)&p->report, &p->report_capacity, p->reports + 1, sizeof *p->report) ||
+        !cm_grow((void **)&p->contributor, &p->contributor_capacity,
+                 p->contributors + CM_STEP_CONTRIBUTORS, sizeof *p->contributor))
+        return false;
+    cm_step_report *r = &p->report[p->reports++];
+    *r = (cm_step_report){.index = (uint32_t)p->step,
+                          .device = number,
+                          .loop = p->run->steps->step[p->step].loop,
+                          .begin_ns = p->step_begin_ns,
+                          .end_ns = end.time_ns,
+                          .peak_ns = d->step.time_ns,
+                          .start = d->step_start,
+                          .peak = d->step.bytes,
+                          .end = d->live,
+                          .allocated = d->step_allocated,
+                          .freed = d->step_freed,
+                          .allocations = d->step_allocations,
+                          .first_contributor = p->contributors,
+                          .rest_bytes = d->step.bytes,
+                          .rest_count = d->step.blocks};
+    size_t found = cm_tree_largest(&d->tree, CM_STEP_CONTRIBUTORS, leaf);
+    for (size_t i = 0; i < found; i++) {
+        uint32_t origin = d->leaves.origin[leaf[i]];
+        const share *s = &p->share[origin];
+        int64_t bytes = bytes_at(s, &s->step, d->step.epoch);
+        uint64_t count = count_at(s, &s->step, d->step.epoch);
+        p->contributor[p->contributors++] = describe(p, origin, bytes, count);
+        r->rest_bytes -= bytes;
+        r->rest_count -= count;
+    }
+    r->contributor_count = found;
+    if (found > 1)
+        qsort(p->contributor + r->first_contributor, found, sizeof *p->contributor, by_size);
+    return true;
+}
+
+static bool end_step(void *part, int64_t step, cm_moment end)
+{
+    peak *p = part;
+    for (uint32_t i = 0; i < p->devices; i++) {
+        device *d = &p->device[i];
+        if (!set_tree(p, d) || (step >= 0 && !report_step(p, i, end)))
+            return false;
+        if (step >= 0 && step == p->run->options->peak_of_step && !all_contributors(p, d, true))
+            return false;
+    }
+    p->step = step + 1;
+    p->step_number++;
+    p->step_begin_ns = end.time_ns;
+    for (uint32_t i = 0; i < p->devices; i++)
+        begin_step(p, &p->device[i]);
+    return true;
+}
+
+static bool finish(void *part, cm_analysis *out)
+{
+    peak *p = part;
+    uint64_t none = p->run->begin_ns;
+    if (!know_devices(p, none))
+        return false;
+    for (size_t i = 0; i < p->devices; i++) {
+        device *d = &p->device[i];
+        cm_device_report *r = &out->device[i];
+        if (p->run->options->peak_of_step < 0 && !all_contributors(p, d, false))
+            return false;
+        r->start = d->start;
+        r->peak = d->run.bytes;
+        r->peak_time_ns = d->run.time_ns;
+        r->peak_step = d->run.step < (int64_t)p->run->steps->count ? d->run.step : -1;
+        r->end = d->live;
+        r->allocated = d->allocated;
+        r->freed = d->freed;
+        r->allocations = d->allocations;
+        r->frees = d->frees;
+        r->contributors = d->contributors;
+        r->contributor_count = d->contributor_count;
+        d->contributors = NULL;
+        out->allocations += d->allocations;
+    }
+    out->step = p->report;
+    out->step_count = p->reports;
+    out->step_contributors = p->contributor;
+    p->report = NULL;
+    p->contributor = NULL;
+    return true;
+}
+
+static void destroy(void *part)
+{
+    peak *p = part;
+    for (size_t i = 0; i < p->devices; i++) {
+        device *d = &p->device[i];
+        free(d->leaves.origin);
+        free(d->touched.origin);
+        free(d->touched_before.origin);
+        cm_tree_clear(&d->tree);
+        free(d->contributors);
+    }
+    free(p->device);
+    free(p->share);
+    free(p->report);
+    free(p->contributor);
+    free(p);
+}
+
+const cm_part_kind cm_part_peak = {.name = "peak",
+                                   .create = create,
+                                   .change = change,
+                                   .step = end_step,
+                                   .finish = finish,
+                                   .destroy = destroy};

@@ -1,0 +1,341 @@
+#include "replay.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "grow.h"
+
+/* A 256 TiB block is damage, not data; below it, sums cannot overflow before the check does. */
+#define BLOCK_MAX ((int64_t)1 << 48)
+
+static const char out_of_memory[] = "out of memory";
+static const char bad_size[] = "the trace is damaged: it has a block of an impossible size";
+
+cm_replay *cm_replay_new(const cm_reader *reader)
+{
+    cm_replay *r = calloc(1, sizeof *r);
+    if (r == NULL)
+        return NULL;
+    r->step = -1;
+    r->nodes = cm_nodes_new();
+    r->places = cm_places_new(reader);
+    r->device_number = calloc(1 << 16, sizeof *r->device_number);
+    if (r->nodes == NULL || r->places == NULL || r->device_number == NULL) {
+        cm_replay_free(r);
+        return NULL;
+    }
+    return r;
+}
+
+void cm_replay_free(cm_replay *r)
+{
+    if (r == NULL)
+        return;
+    cm_nodes_free(r->nodes);
+    cm_places_free(r->places);
+    cm_blocks_clear(&r->blocks);
+    free(r->device);
+    free(r->origin);
+    free(r->origin_slot);
+    free(r->device_number);
+    free(r);
+}
+
+static void name_device(cm_device *d)
+{
+    /* c10::DeviceType in its own order and spelling. */
+    static const char *const names[] = {"cpu",    "cuda", "mkldnn", "opengl", "opencl", "ideep",
+                                        "hip",    "fpga", "maia",   "xla",    "vulkan", "metal",
+                                        "xpu",    "mps",  "meta",   "hpu",    "ve",     "lazy",
+                                        "ipu",    "mtia", "privateuseone"};
+    char type[16];
+    if (d->type < sizeof names / sizeof names[0])
+        snprintf(type, sizeof type, "%s", names[d->type]);
+    else
+        snprintf(type, sizeof type, "device%d", d->type);
+    if (d->index < 0)
+        snprintf(d->name, sizeof d->name, "%s", type);
+    else
+        snprintf(d->name, sizeof d->name, "%s:%d", type, d->index);
+}
+
+static size_t device_key(uint8_t type, int8_t index)
+{
+    return (size_t)type << 8 | (uint8_t)(type == CM_DEVICE_CPU ? -1 : index);
+}
+
+int cm_replay_find_device(const cm_replay *r, uint8_t type, int8_t index)
+{
+    return r->device_number[device_key(type, index)] - 1;
+}
+
+int cm_replay_device(cm_replay *r, uint8_t type, int8_t index)
+{
+    if (type == CM_DEVICE_CPU)
+        index = -1;
+    uint16_t *number = &r->device_number[device_key(type, index)];
+    if (*number != 0)
+        return *number - 1;
+    if (r->device_count >= CM_DEVICES_MAX) {
+        r->error = "the trace is damaged: it names more than 256 devices";
+        return -1;
+    }
+    if (!cm_grow((void **)&r->device, &r->device_capacity, r->device_count + 1, sizeof *r->device)) {
+        r->error = out_of_memory;
+        return -1;
+    }
+    cm_device *d = &r->device[r->device_count++];
+    *d = (cm_device){.type = type, .index = index, .reserved = -1};
+    name_device(d);
+    *number = (uint16_t)r->device_count;
+    return *number - 1;
+}
+
+static bool same_origin(const cm_origin *a, const cm_origin *b)
+{
+    return a->stack == b->stack && a->own == b->own && a->name == b->name &&
+           a->device == b->device && a->phase == b->phase && a->charge == b->charge;
+}
+
+static size_t hash_origin(const cm_origin *o)
+{
+    uint64_t key = (uint64_t)o->stack << 32 | o->own;
+    return cm_mix(cm_mix(key) + ((uint64_t)o->name << 24 | (uint64_t)o->device << 8 | o->phase << 3 |
+                                 o->charge));
+}
+
+static bool more_origins(cm_replay *r)
+{
+    size_t slots = r->origin_slots ? r->origin_slots * 2 : 256;
+    uint32_t *table = calloc(slots, sizeof *table);
+    if (table == NULL)
+        return false;
+    for (size_t i = 0; i < r->origin_count; i++) {
+        size_t slot = hash_origin(&r->origin[i]) & (slots - 1);
+        while (table[slot] != 0)
+            slot = (slot + 1) & (slots - 1);
+        table[slot] = (uint32_t)i + 1;
+    }
+    free(r->origin_slot);
+    r->origin_slot = table;
+    r->origin_slots = slots;
+    return true;
+}
+
+static int64_t find_origin(cm_replay *r, const cm_origin *wanted)
+{
+    if (r->origin_count * 2 >= r->origin_slots && !more_origins(r))
+        return -1;
+    size_t slot = hash_origin(wanted) & (r->origin_slots - 1);
+    for (; r->origin_slot[slot] != 0; slot = (slot + 1) & (r->origin_slots - 1))
+        if (same_origin(&r->origin[r->origin_slot[slot] - 1], wanted))
+            return r->origin_slot[slot] - 1;
+    if (r->origin_count >= UINT32_MAX - 1 ||
+        !cm_grow((void **)&r->origin, &r->origin_capacity, r->origin_count + 1, sizeof *r->origin))
+        return -1;
+    r->origin[r->origin_count++] = *wanted;
+    r->origin_slot[slot] = (uint32_t)r->origin_count;
+    return (int64_t)r->origin_count - 1;
+}
+
+static bool bear(cm_replay *r, const cm_block *block, uint64_t time_ns, bool event, cm_change *out)
+{
+    cm_device *d = &r->device[block->device];
+    if (__builtin_add_overflow(d->live, block->size, &d->live)) {
+        r->error = bad_size;
+        return false;
+    }
+    if (cm_blocks_put(&r->blocks, block) == NULL) {
+        r->error = out_of_memory;
+        return false;
+    }
+    d->blocks++;
+    *out = (cm_change){*block, block->size, time_ns, d->live, d->blocks, event};
+    return true;
+}
+
+static void bury(cm_replay *r, const cm_block *block, uint64_t time_ns, bool event, cm_change *out)
+{
+    cm_device *d = &r->device[block->device];
+    d->live -= block->size;
+    d->blocks--;
+    *out = (cm_change){*block, -block->size, time_ns, d->live, d->blocks, event};
+}
+
+static bool make_seed(cm_replay *r, uint64_t address, int64_t size, int device, uint64_t time_ns,
+                      cm_change *out)
+{
+    cm_origin origin = {.device = (uint16_t)device, .phase = CM_PHASE_BEFORE_START};
+    int64_t number = find_origin(r, &origin);
+    if (number < 0) {
+        r->error = out_of_memory;
+        return false;
+    }
+    cm_block block = {.address = address,
+                      .size = size,
+                      .origin = (uint32_t)number,
+                      .step = -1,
+                      .device = (uint16_t)device};
+    return bear(r, &block, time_ns, false, out);
+}
+
+bool cm_replay_seed(cm_replay *r, const cm_seed *seeds, size_t count)
+{
+    cm_change ignored;
+    for (size_t i = 0; i < count; i++) {
+        const cm_seed *seed = &seeds[i];
+        if (seed->position + 1 > r->seeded)
+            r->seeded = seed->position + 1;
+        if (seed->dropped || seed->size == 0)
+            continue;
+        if (seed->size < 0 || seed->size > BLOCK_MAX) {
+            r->error = bad_size;
+            return false;
+        }
+        int device = cm_replay_device(r, seed->device_type, seed->device_index);
+        if (device < 0)
+            return false;
+        if (cm_blocks_find(&r->blocks, (uint16_t)device, seed->address) == NULL &&
+            !make_seed(r, seed->address, seed->size, device, 0, &ignored))
+            return false;
+    }
+    return true;
+}
+
+/* A block that a trace cut out of a larger one was told to be alive at its start (extract.c). */
+static bool is_inherited(const cm_event *e)
+{
+    return e->kind == CM_EV_ALLOC && e->flags & CM_EVF_BEFORE_START;
+}
+
+static void count_backward(cm_replay *r, cm_charge_kind kind, int64_t size)
+{
+    if (kind == CM_CHARGE_OWN)
+        return;
+    r->backward.bytes += size;
+    if (kind == CM_CHARGE_RESOLVED)
+        r->backward.resolved += size;
+    else if (kind == CM_CHARGE_ACCUMULATION)
+        r->backward.accumulation += size;
+    else
+        r->backward.unresolved += size;
+}
+
+static int allocate(cm_replay *r, const cm_record *record, int device, cm_change *out)
+{
+    const cm_event *e = &record->event;
+    if (e->size < 0 || e->size > BLOCK_MAX || r->backward.bytes > INT64_MAX - BLOCK_MAX) {
+        r->error = bad_size;
+        return -1;
+    }
+    if (e->size == 0 || e->address == 0)
+        return 0; /* nothing was handed out, and nothing will be given back */
+    cm_charge charge = cm_nodes_charge(r->nodes, record);
+    cm_origin origin = {.stack = charge.stack,
+                        .own = e->stack,
+                        .name = charge.name,
+                        .device = (uint16_t)device,
+                        .charge = (uint8_t)charge.kind};
+    if (e->flags & CM_EVF_IN_NODE)
+        origin.phase = CM_PHASE_BACKWARD;
+    else
+        origin.phase = (uint8_t)cm_places_phase(r->places, e->stack);
+    int64_t number = find_origin(r, &origin);
+    if (number < 0) {
+        r->error = out_of_memory;
+        return -1;
+    }
+    int changes = 0;
+    cm_block old;
+    if (cm_blocks_take(&r->blocks, (uint16_t)device, e->address, &old)) {
+        bury(r, &old, record->time_ns, false, &out[changes++]);
+        r->replaced++;
+    }
+    bool inherited = is_inherited(e);
+    cm_block block = {.address = e->address,
+                      .size = e->size,
+                      .origin = (uint32_t)number,
+                      .step = inherited ? -1 : r->step,
+                      .device = (uint16_t)device};
+    if (!bear(r, &block, record->time_ns, !inherited, &out[changes++]))
+        return -1;
+    if (!inherited)
+        count_backward(r, charge.kind, e->size);
+    return changes;
+}
+
+static int deallocate(cm_replay *r, const cm_record *record, int device, cm_change *out)
+{
+    const cm_event *e = &record->event;
+    cm_block block;
+    if (e->address == 0)
+        return 0;
+    if (!cm_blocks_take(&r->blocks, (uint16_t)device, e->address, &block)) {
+        r->unknown_frees++;
+        return 0;
+    }
+    bury(r, &block, record->time_ns, true, out);
+    return 1;
+}
+
+/* A later walk, after a time without recording: what was known stays as it was known. */
+static int find_alive(cm_replay *r, const cm_record *record, int device, cm_change *out)
+{
+    const cm_event *e = &record->event;
+    if (r->position < r->seeded || e->size == 0 || e->address == 0 ||
+        cm_blocks_find(&r->blocks, (uint16_t)device, e->address) != NULL)
+        return 0;
+    if (e->size < 0 || e->size > BLOCK_MAX) {
+        r->error = bad_size;
+        return -1;
+    }
+    return make_seed(r, e->address, e->size, device, record->time_ns, out) ? 1 : -1;
+}
+
+static int apply(cm_replay *r, const cm_record *record, cm_change change[2])
+{
+    const cm_event *e = &record->event;
+    int device = 0;
+    switch (e->kind) {
+    case CM_EV_ALLOC:
+    case CM_EV_FREE:
+    case CM_EV_SEED:
+    case CM_EV_RESERVED:
+    case CM_EV_OOM:
+        device = cm_replay_device(r, e->device_type, e->device_index);
+        if (device < 0)
+            return -1;
+        break;
+    default:
+        break;
+    }
+    switch (e->kind) {
+    case CM_EV_ALLOC:
+        return allocate(r, record, device, change);
+    case CM_EV_FREE:
+        return deallocate(r, record, device, change);
+    case CM_EV_SEED:
+        return find_alive(r, record, device, change);
+    case CM_EV_RESERVED:
+        if (e->size >= 0)
+            r->device[device].reserved = e->size;
+        return 0;
+    case CM_EV_NODE_NEW:
+        if (!(e->flags & CM_EVF_IN_NODE))
+            cm_places_made_node(r->places, e->stack);
+        return 0;
+    default:
+        return 0;
+    }
+}
+
+int cm_replay_apply(cm_replay *r, const cm_record *record, cm_change change[2])
+{
+    if (!cm_nodes_apply(r->nodes, record)) {
+        r->error = out_of_memory;
+        return -1;
+    }
+    int changes = apply(r, record, change);
+    r->position++;
+    return changes;
+}

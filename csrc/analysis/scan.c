@@ -1,0 +1,256 @@
+#include "scan.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "grow.h"
+#include "map.h"
+
+typedef struct scan {
+    cm_reader *reader;
+    cm_places *places;
+    const cm_analysis_options *options;
+    cm_clock *clock;
+    cm_plan *plan;
+    uint64_t position, newest_ns, node_runs;
+    uint64_t after_inherited; /* behind the last block that was told to be alive at the start */
+    bool seeded, opened;
+    double share;
+    char *error;
+    size_t error_size;
+} scan;
+
+static bool fail(scan *s, const char *message)
+{
+    snprintf(s->error, s->error_size, "%s", message);
+    return false;
+}
+
+void cm_plan_free(cm_plan *plan)
+{
+    free(plan->seed);
+    cm_steps_free(&plan->steps);
+    *plan = (cm_plan){0};
+}
+
+static bool in_window(const scan *s)
+{
+    return s->opened && !s->plan->closed;
+}
+
+static bool see_mark(scan *s, const cm_record *record)
+{
+    const cm_event *e = &record->event;
+    uint64_t window = s->options->window;
+    switch (e->size) {
+    case CM_MARK_SEEDED:
+        s->seeded = true;
+        s->plan->seeds_skipped += e->address;
+        return true;
+    case CM_MARK_WINDOW_OPEN:
+        if (window != 0 && e->address == window && !s->opened) {
+            s->opened = true;
+            s->plan->begin = s->position + 1;
+            s->plan->begin_ns = record->time_ns;
+        }
+        return true;
+    case CM_MARK_WINDOW_CLOSE:
+        if (window != 0 && e->address == window && in_window(s)) {
+            s->plan->closed = true;
+            s->plan->end = s->position;
+            s->plan->end_ns = record->time_ns;
+        }
+        return true;
+    default:
+        return true;
+    }
+}
+
+static bool see_seed(scan *s, const cm_event *e)
+{
+    cm_plan *plan = s->plan;
+    if (s->seeded)
+        return true; /* a later walk: the replay takes them as they come */
+    if (!cm_grow((void **)&plan->seed, &plan->seed_capacity, plan->seeds + 1, sizeof *plan->seed))
+        return false;
+    plan->seed[plan->seeds++] = (cm_seed){.address = e->address,
+                                          .size = e->size,
+                                          .position = s->position,
+                                          .device_type = e->device_type,
+                                          .device_index = e->device_index};
+    return true;
+}
+
+static bool see_tick(scan *s, const cm_record *record, cm_moment at)
+{
+    const cm_event *e = &record->event;
+    cm_tick tick = {.at = at, .object = e->address, .backward = s->node_runs};
+    if (!in_window(s) || e->size < 0 || e->size > UINT32_MAX)
+        return true;
+    tick.kind = (uint32_t)e->size;
+    return cm_places_line(s->places, e->stack, &tick.line) && cm_clock_tick(s->clock, &tick);
+}
+
+static bool see(scan *s, const cm_record *record)
+{
+    const cm_event *e = &record->event;
+    cm_moment at = {s->position, record->time_ns};
+    if (record->time_ns > s->newest_ns)
+        s->newest_ns = record->time_ns;
+    switch (e->kind) {
+    case CM_EV_ALLOC:
+        if (e->flags & CM_EVF_BEFORE_START)
+            s->after_inherited = s->position + 1;
+        return true;
+    case CM_EV_NODE_NEW:
+        if (in_window(s) && !(e->flags & CM_EVF_BEFORE_START))
+            cm_clock_node(s->clock, at);
+        return true;
+    case CM_EV_NODE_RUN:
+        s->node_runs++;
+        return true;
+    case CM_EV_TICK:
+        return see_tick(s, record, at);
+    case CM_EV_OBJECT_NEW:
+        if (s->plan->closed)
+            return true;
+        return cm_clock_object(s->clock, e->address, at,
+                               e->flags & CM_EVF_BEFORE_START || !in_window(s));
+    case CM_EV_SEED:
+        return see_seed(s, e);
+    case CM_EV_MARK:
+        return see_mark(s, record);
+    default:
+        return true;
+    }
+}
+
+static bool read_on(scan *s, cm_record *record, bool *more)
+{
+    int got = cm_reader_next(s->reader, record);
+    if (got < 0)
+        return fail(s, cm_reader_error(s->reader));
+    *more = got > 0;
+    return true;
+}
+
+static bool read_all(scan *s)
+{
+    cm_record record;
+    bool more;
+    while (true) {
+        if (!read_on(s, &record, &more))
+            return false;
+        if (!more)
+            return true;
+        if (!see(s, &record))
+            return fail(s, "out of memory");
+        s->position++;
+        if (!cm_scan_goes_on(s->options, s->position, s->reader, 0, s->share))
+            return fail(s, "");
+    }
+}
+
+static uint64_t seed_key(const cm_event *e)
+{
+    uint64_t index = e->device_type == CM_DEVICE_CPU ? 0 : (uint8_t)e->device_index;
+    return (e->address ^ (uint64_t)e->device_type << 56 ^ index << 48) & ~((uint64_t)1 << 63);
+}
+
+static cm_event event_of(const cm_seed *seed)
+{
+    return (cm_event){.address = seed->address,
+                      .device_type = seed->device_type,
+                      .device_index = seed->device_index};
+}
+
+/* The walk runs while hooks are on, and other threads with it. The first event of a seed's address
+ * decides: it was allocated under our eyes (no seed: the block is known already), or it was freed
+ * (alive from the start until then), or nothing happened to it before the walk found it. */
+static bool decide_seeds(scan *s)
+{
+    cm_plan *plan = s->plan;
+    cm_map open = {0}; /* address -> seed */
+    cm_record record;
+    bool fine = true, more = true;
+    uint32_t number;
+    for (size_t i = 0; fine && i < plan->seeds; i++) {
+        cm_event e = event_of(&plan->seed[i]);
+        if (cm_map_get(&open, seed_key(&e), &number))
+            plan->seed[i].dropped = true; /* found twice */
+        else if (i >= UINT32_MAX || !cm_map_put(&open, seed_key(&e), (uint32_t)i))
+            fine = fail(s, "out of memory");
+    }
+    cm_reader_rewind(s->reader);
+    uint64_t last = plan->seed[plan->seeds - 1].position;
+    for (uint64_t position = 0; fine && position < last; position++) {
+        fine = read_on(s, &record, &more);
+        if (!fine || !more)
+            break;
+        const cm_event *e = &record.event;
+        if ((e->kind != CM_EV_ALLOC && e->kind != CM_EV_FREE) ||
+            !cm_map_get(&open, seed_key(e), &number))
+            continue;
+        cm_seed *seed = &plan->seed[number];
+        if (seed->position < position)
+            continue;
+        seed->dropped = e->kind == CM_EV_ALLOC;
+        cm_map_remove(&open, seed_key(e));
+    }
+    cm_map_clear(&open);
+    return fine;
+}
+
+static bool choose_steps(scan *s)
+{
+    cm_plan *plan = s->plan;
+    cm_moment begin = {plan->begin, plan->begin_ns}, end = {plan->end, plan->end_ns};
+    return cm_clock_choose(s->clock, begin, end, &plan->steps) || fail(s, "out of memory");
+}
+
+static bool make_plan(scan *s)
+{
+    cm_plan *plan = s->plan;
+    if (!read_all(s))
+        return false;
+    if (!s->opened) {
+        snprintf(s->error, s->error_size, "the trace has no window %" PRIu64, s->options->window);
+        return false;
+    }
+    if (!plan->closed) {
+        plan->end = s->position;
+        plan->end_ns = s->newest_ns;
+    }
+    if (plan->begin < s->after_inherited)
+        plan->begin = s->after_inherited < plan->end ? s->after_inherited : plan->end;
+    if (plan->end_ns < plan->begin_ns)
+        plan->end_ns = plan->begin_ns;
+    if (!cm_places_ok(s->places))
+        return fail(s, "out of memory");
+    if (plan->seeds > 0 && !decide_seeds(s))
+        return false;
+    return choose_steps(s);
+}
+
+bool cm_scan(cm_reader *reader, cm_places *places, const cm_analysis_options *options, double share,
+             cm_plan *plan, char *error, size_t error_size)
+{
+    *plan = (cm_plan){0};
+    scan s = {.reader = reader,
+              .places = places,
+              .options = options,
+              .clock = cm_clock_new(),
+              .plan = plan,
+              .opened = options->window == 0,
+              .share = share,
+              .error = error,
+              .error_size = error_size};
+    cm_reader_rewind(reader);
+    bool fine = s.clock != NULL ? make_plan(&s) : fail(&s, "out of memory");
+    cm_clock_free(s.clock);
+    cm_reader_rewind(reader);
+    if (!fine)
+        cm_plan_free(plan);
+    return fine;
+}

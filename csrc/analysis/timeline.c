@@ -1,0 +1,182 @@
+/* The curve of live bytes per device, and of the process's resident memory, in a bounded number of
+ * points. A point stands for a span of time, 2^shift ns wide; when there are too many, spans double
+ * and neighbours join. Minimum and maximum of every span are kept, so the true peak is always in the
+ * curve. */
+#include <string.h>
+
+#include "grow.h"
+#include "parts.h"
+
+enum { POINTS = 2048, FIRST_SHIFT = 12 };
+
+typedef struct curve {
+    cm_timeline_point *point;
+    size_t count, capacity;
+    unsigned shift;
+    uint64_t span; /* of the last point */
+} curve;
+
+typedef struct timeline {
+    const cm_run *run;
+    curve *device;
+    size_t devices, device_capacity;
+    curve rss;
+    size_t limit; /* points of a curve, at most */
+} timeline;
+
+static void join(cm_timeline_point *into, const cm_timeline_point *next)
+{
+    if (next->min < into->min)
+        into->min = next->min;
+    if (next->max > into->max)
+        into->max = next->max;
+    if (next->reserved > into->reserved)
+        into->reserved = next->reserved;
+    into->last = next->last;
+}
+
+static void halve(curve *c)
+{
+    size_t kept = 0;
+    uint64_t span = UINT64_MAX;
+    c->shift++;
+    for (size_t i = 0; i < c->count; i++) {
+        uint64_t now = c->point[i].time_ns >> c->shift;
+        if (kept > 0 && now == span) {
+            join(&c->point[kept - 1], &c->point[i]);
+        } else {
+            c->point[kept++] = c->point[i];
+            span = now;
+        }
+    }
+    c->count = kept;
+    c->span = span;
+}
+
+/* reserved: what the allocator holds now, -1 unknown. */
+static bool add(curve *c, size_t limit, uint64_t time_ns, int64_t value, int64_t reserved)
+{
+    if (c->count > 0 && time_ns >> c->shift <= c->span) { /* a time may step back a little */
+        cm_timeline_point *p = &c->point[c->count - 1];
+        if (value < p->min)
+            p->min = value;
+        if (value > p->max)
+            p->max = value;
+        if (reserved > p->reserved)
+            p->reserved = reserved;
+        p->last = value;
+        return true;
+    }
+    while (c->count >= limit && c->shift < 63)
+        halve(c);
+    if (c->count > 0 && time_ns >> c->shift <= c->span)
+        return add(c, limit, time_ns, value, reserved);
+    if (!cm_grow((void **)&c->point, &c->capacity, c->count + 1, sizeof *c->point))
+        return false;
+    c->point[c->count++] = (cm_timeline_point){time_ns, value, value, value, reserved};
+    c->span = time_ns >> c->shift;
+    return true;
+}
+
+static bool know_devices(timeline *t)
+{
+    const cm_replay *replay = t->run->replay;
+    if (!cm_grow((void **)&t->device, &t->device_capacity, replay->device_count, sizeof *t->device))
+        return false;
+    for (; t->devices < replay->device_count; t->devices++)
+        t->device[t->devices] = (curve){.shift = FIRST_SHIFT};
+    return true;
+}
+
+static void *create(const cm_run *run)
+{
+    timeline *t = calloc(1, sizeof *t);
+    if (t == NULL)
+        return NULL;
+    t->run = run;
+    t->limit = run->options->timeline_points ? run->options->timeline_points : POINTS;
+    if (t->limit < 2)
+        t->limit = 2;
+    t->rss.shift = FIRST_SHIFT;
+    bool fine = know_devices(t);
+    for (size_t i = 0; fine && i < t->devices; i++) {
+        const cm_device *d = &run->replay->device[i];
+        fine = add(&t->device[i], t->limit, run->begin_ns, d->live, d->reserved);
+    }
+    if (!fine) {
+        cm_part_timeline.destroy(t);
+        return NULL;
+    }
+    return t;
+}
+
+static bool change(void *part, const cm_change *c)
+{
+    timeline *t = part;
+    uint16_t number = c->block.device;
+    if (number >= t->devices && !know_devices(t))
+        return false;
+    return add(&t->device[number], t->limit, c->time_ns, c->live,
+               t->run->replay->device[number].reserved);
+}
+
+static bool event(void *part, const cm_record *record)
+{
+    timeline *t = part;
+    const cm_event *e = &record->event;
+    if (e->kind == CM_EV_SAMPLE && e->address == CM_SAMPLE_RSS && e->size >= 0)
+        return add(&t->rss, t->limit, record->time_ns, e->size, -1);
+    if (e->kind != CM_EV_RESERVED)
+        return true;
+    const cm_replay *replay = t->run->replay;
+    int number = cm_replay_find_device(replay, e->device_type, e->device_index);
+    if (number < 0)
+        return true;
+    if (!know_devices(t))
+        return false;
+    const cm_device *d = &replay->device[number];
+    return add(&t->device[number], t->limit, record->time_ns, d->live, d->reserved);
+}
+
+static bool finish(void *part, cm_analysis *out)
+{
+    timeline *t = part;
+    if (!know_devices(t))
+        return false;
+    for (size_t i = 0; i < t->devices; i++) {
+        curve *c = &t->device[i];
+        cm_device_report *r = &out->device[i];
+        r->timeline = c->point;
+        r->timeline_count = c->count;
+        r->reserved_peak = -1;
+        for (size_t j = 0; j < c->count; j++)
+            if (c->point[j].reserved > r->reserved_peak)
+                r->reserved_peak = c->point[j].reserved;
+        c->point = NULL;
+    }
+    if (t->rss.count == 0)
+        return true;
+    out->rss = malloc(t->rss.count * sizeof *out->rss);
+    if (out->rss == NULL)
+        return false;
+    for (size_t i = 0; i < t->rss.count; i++)
+        out->rss[out->rss_count++] = (cm_rss_point){t->rss.point[i].time_ns, t->rss.point[i].max};
+    return true;
+}
+
+static void destroy(void *part)
+{
+    timeline *t = part;
+    for (size_t i = 0; i < t->devices; i++)
+        free(t->device[i].point);
+    free(t->device);
+    free(t->rss.point);
+    free(t);
+}
+
+const cm_part_kind cm_part_timeline = {.name = "timeline",
+                                       .create = create,
+                                       .change = change,
+                                       .event = event,
+                                       .finish = finish,
+                                       .destroy = destroy};

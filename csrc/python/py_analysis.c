@@ -1,0 +1,441 @@
+/* Reports as plain Python objects: one dict of numbers, tuples and strings per trace. */
+#include "module.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "../analysis/analysis.h"
+#include "../analysis/label.h"
+#include "../capture/clock.h"
+
+static const char *const phase_names[] = {"other",    "data",      "forward",
+                                          "backward", "optimizer", "before start"};
+static const char *const state_names[] = {"complete", "recording", "recovered", "cut"};
+static const char *const tick_names[] = {NULL, "step", "optimizer", "data", "module"};
+
+/* What is built from one result. Objects that occur often are made once. */
+typedef struct builder {
+    const cm_reader *reader;
+    const cm_analysis *analysis;
+    PyObject *stacks; /* stack id -> frames */
+    PyObject *names;  /* name id -> str */
+    PyObject *strings; /* address of a definition's string -> str */
+} builder;
+
+/* Text from a file need not be UTF-8; it must not fail here. */
+static PyObject *text(const char *bytes)
+{
+    if (bytes == NULL)
+        Py_RETURN_NONE;
+    return PyUnicode_DecodeUTF8(bytes, (Py_ssize_t)strlen(bytes), "replace");
+}
+
+/* The same object for the same string of the reader: file names occur in every frame. */
+static PyObject *shared_text(builder *b, const char *bytes)
+{
+    if (bytes == NULL)
+        Py_RETURN_NONE;
+    PyObject *key = PyLong_FromVoidPtr((void *)bytes);
+    if (key == NULL)
+        return NULL;
+    PyObject *found = Py_XNewRef(PyDict_GetItemWithError(b->strings, key));
+    if (found == NULL && !PyErr_Occurred()) {
+        found = text(bytes);
+        if (found != NULL && PyDict_SetItem(b->strings, key, found) < 0)
+            Py_CLEAR(found);
+    }
+    Py_DECREF(key);
+    return found;
+}
+
+static PyObject *none_below_zero(int64_t value)
+{
+    if (value < 0)
+        Py_RETURN_NONE;
+    return PyLong_FromLongLong(value);
+}
+
+static PyObject *fail(const char *message)
+{
+    PyObject *reason = text(message);
+    if (reason != NULL) {
+        PyErr_SetObject(cm_py_error, reason);
+        Py_DECREF(reason);
+    }
+    return NULL;
+}
+
+static int append(PyObject *list, PyObject *item)
+{
+    int status = item == NULL ? -1 : PyList_Append(list, item);
+    Py_XDECREF(item);
+    return status;
+}
+
+static int put(PyObject *dict, const char *key, PyObject *value)
+{
+    int status = value == NULL ? -1 : PyDict_SetItemString(dict, key, value);
+    Py_XDECREF(value);
+    return status;
+}
+
+static PyObject *finish_list(PyObject *list, bool fine)
+{
+    if (!fine)
+        Py_CLEAR(list);
+    return list;
+}
+
+static PyObject *frame_tuple(builder *b, const cm_frame *frame)
+{
+    if (frame->truncated)
+        return Py_BuildValue("(OsiiiiOK)", Py_None, "...", -1, -1, -1, -1, Py_None, 0ULL);
+    return Py_BuildValue("(NNiiiiNK)", shared_text(b, frame->file), shared_text(b, frame->function),
+                         frame->line, frame->end_line, frame->column, frame->end_column,
+                         shared_text(b, frame->module_class), (unsigned long long)frame->module);
+}
+
+static PyObject *make_stack(builder *b, uint32_t stack)
+{
+    PyObject *frames = PyList_New(0);
+    bool fine = frames != NULL;
+    cm_frame frame;
+    while (fine && cm_reader_stack_frame(b->reader, stack, &frame)) {
+        fine = append(frames, frame_tuple(b, &frame)) == 0;
+        stack = cm_reader_stack_parent(b->reader, stack);
+    }
+    return finish_list(frames, fine);
+}
+
+/* The id as an int; its frames go into the table of stacks. */
+static PyObject *stack_id(builder *b, uint32_t stack)
+{
+    PyObject *key = PyLong_FromUnsignedLong(stack);
+    if (key == NULL)
+        return NULL;
+    int there = PyDict_Contains(b->stacks, key);
+    if (there == 0) {
+        PyObject *frames = make_stack(b, stack);
+        there = frames == NULL ? -1 : PyDict_SetItem(b->stacks, key, frames);
+        Py_XDECREF(frames);
+    }
+    if (there < 0)
+        Py_CLEAR(key);
+    return key;
+}
+
+static PyObject *node_name(builder *b, uint32_t name)
+{
+    if (name == 0)
+        Py_RETURN_NONE;
+    PyObject *key = PyLong_FromUnsignedLong(name);
+    if (key == NULL)
+        return NULL;
+    PyObject *found = Py_XNewRef(PyDict_GetItemWithError(b->names, key));
+    if (found == NULL && !PyErr_Occurred()) {
+        char label[256] = "gradient accumulation";
+        const char *rtti = cm_reader_name(b->reader, name);
+        if (name != CM_NAME_ACCUMULATION)
+            cm_label_node(rtti != NULL ? rtti : "", label, sizeof label);
+        found = text(label);
+        if (found != NULL && PyDict_SetItem(b->names, key, found) < 0)
+            Py_CLEAR(found);
+    }
+    Py_DECREF(key);
+    return found;
+}
+
+static PyObject *contributor_list(builder *b, const cm_contributor *c, size_t count)
+{
+    PyObject *list = PyList_New(0);
+    bool fine = list != NULL;
+    for (size_t i = 0; fine && i < count; i++)
+        fine = append(list, Py_BuildValue("(LKNNsN)", (long long)c[i].bytes,
+                                          (unsigned long long)c[i].count, stack_id(b, c[i].stack),
+                                          stack_id(b, c[i].origin_stack), phase_names[c[i].phase],
+                                          node_name(b, c[i].name))) == 0;
+    return finish_list(list, fine);
+}
+
+static PyObject *oom_list(builder *b, const cm_device_report *d)
+{
+    PyObject *list = PyList_New(0);
+    bool fine = list != NULL;
+    for (size_t i = 0; fine && i < d->oom_count; i++)
+        fine = append(list, Py_BuildValue("(KLLNN)", (unsigned long long)d->ooms[i].time_ns,
+                                          (long long)d->ooms[i].requested,
+                                          (long long)d->ooms[i].allocated,
+                                          stack_id(b, d->ooms[i].stack),
+                                          none_below_zero(d->ooms[i].step))) == 0;
+    return finish_list(list, fine);
+}
+
+static PyObject *timeline_list(const cm_device_report *d)
+{
+    PyObject *list = PyList_New(0);
+    bool fine = list != NULL;
+    for (size_t i = 0; fine && i < d->timeline_count; i++) {
+        const cm_timeline_point *p = &d->timeline[i];
+        fine = append(list, Py_BuildValue("(KLLN)", (unsigned long long)p->time_ns,
+                                          (long long)p->min, (long long)p->max,
+                                          none_below_zero(p->reserved))) == 0;
+    }
+    return finish_list(list, fine);
+}
+
+static PyObject *device_dict(builder *b, const cm_device_report *d)
+{
+    return Py_BuildValue(
+        "{s:s,s:L,s:L,s:K,s:N,s:L,s:K,s:K,s:L,s:L,s:N,s:N,s:N,s:K,s:N}", "device", d->name, "start",
+        (long long)d->start, "peak", (long long)d->peak, "peak_time_ns",
+        (unsigned long long)d->peak_time_ns, "peak_step", none_below_zero(d->peak_step), "end",
+        (long long)d->end, "allocations", (unsigned long long)d->allocations, "frees",
+        (unsigned long long)d->frees, "allocated", (long long)d->allocated, "freed",
+        (long long)d->freed, "reserved_peak", none_below_zero(d->reserved_peak), "contributors",
+        contributor_list(b, d->contributors, d->contributor_count), "ooms", oom_list(b, d),
+        "ooms_total", (unsigned long long)d->oom_total, "timeline", timeline_list(d));
+}
+
+static PyObject *device_list(builder *b)
+{
+    PyObject *list = PyList_New(0);
+    bool fine = list != NULL;
+    for (size_t i = 0; fine && i < b->analysis->device_count; i++)
+        fine = append(list, device_dict(b, &b->analysis->device[i])) == 0;
+    return finish_list(list, fine);
+}
+
+static PyObject *step_dict(builder *b, const cm_step_report *s)
+{
+    const cm_analysis *a = b->analysis;
+    return Py_BuildValue(
+        "{s:I,s:s,s:s,s:K,s:K,s:K,s:L,s:L,s:L,s:L,s:L,s:K,s:N,s:(LK)}", "index", s->index, "loop",
+        a->steps.loop[s->loop].name, "device", a->device[s->device].name, "begin_ns",
+        (unsigned long long)s->begin_ns, "end_ns", (unsigned long long)s->end_ns, "peak_ns",
+        (unsigned long long)s->peak_ns, "start", (long long)s->start, "peak", (long long)s->peak,
+        "end", (long long)s->end, "allocated", (long long)s->allocated, "freed",
+        (long long)s->freed, "allocations", (unsigned long long)s->allocations, "contributors",
+        contributor_list(b, a->step_contributors + s->first_contributor, s->contributor_count),
+        "rest", (long long)s->rest_bytes, (unsigned long long)s->rest_count);
+}
+
+static PyObject *step_list(builder *b)
+{
+    PyObject *list = PyList_New(0);
+    bool fine = list != NULL;
+    for (size_t i = 0; fine && i < b->analysis->step_count; i++)
+        fine = append(list, step_dict(b, &b->analysis->step[i])) == 0;
+    return finish_list(list, fine);
+}
+
+/* (file, line, function) of a clock's line, or None. */
+static PyObject *where(builder *b, uint32_t line)
+{
+    cm_frame frame;
+    uint32_t stack =
+        line < b->analysis->line_count ? b->analysis->line_stack[line] : CM_STACK_NONE;
+    if (!cm_reader_stack_frame(b->reader, stack, &frame))
+        Py_RETURN_NONE;
+    return Py_BuildValue("(NiN)", shared_text(b, frame.file), frame.line,
+                         shared_text(b, frame.function));
+}
+
+static PyObject *clock_dict(builder *b)
+{
+    const cm_steps *steps = &b->analysis->steps;
+    PyObject *changes = PyList_New(0), *loops = PyList_New(0);
+    bool fine = changes != NULL && loops != NULL;
+    for (size_t i = 0; fine && i < steps->change_count; i++) {
+        const cm_clock_change *c = &steps->change[i];
+        fine = append(changes, Py_BuildValue("{s:I,s:s,s:N,s:s}", "step", c->step, "kind",
+                                             tick_names[c->kind], "where", where(b, c->line),
+                                             "loop", steps->loop[c->loop].name)) == 0;
+    }
+    for (size_t i = 0; fine && i < steps->loop_count; i++) {
+        const cm_clock_loop *l = &steps->loop[i];
+        fine = append(loops, Py_BuildValue("{s:s,s:s,s:N,s:K}", "loop", l->name, "kind",
+                                           tick_names[l->kind], "where", where(b, l->line), "steps",
+                                           (unsigned long long)l->steps)) == 0;
+    }
+    if (!fine) {
+        Py_XDECREF(changes);
+        Py_XDECREF(loops);
+        return NULL;
+    }
+    return Py_BuildValue("{s:z,s:N,s:N,s:N}", "kind", steps->kind ? tick_names[steps->kind] : NULL,
+                         "where", where(b, steps->line), "changes", changes, "loops", loops);
+}
+
+static PyObject *survivor_list(builder *b, const cm_survivor *s, size_t count)
+{
+    PyObject *list = PyList_New(0);
+    bool fine = list != NULL;
+    for (size_t i = 0; fine && i < count; i++)
+        fine = append(list, Py_BuildValue("(sNLKLL)", b->analysis->device[s[i].device].name,
+                                          stack_id(b, s[i].stack), (long long)s[i].bytes,
+                                          (unsigned long long)s[i].count,
+                                          (long long)s[i].first_step,
+                                          (long long)s[i].last_step)) == 0;
+    return finish_list(list, fine);
+}
+
+static PyObject *rss_list(const cm_analysis *a)
+{
+    PyObject *list = PyList_New(0);
+    bool fine = list != NULL;
+    for (size_t i = 0; fine && i < a->rss_count; i++)
+        fine = append(list, Py_BuildValue("(KL)", (unsigned long long)a->rss[i].time_ns,
+                                          (long long)a->rss[i].bytes)) == 0;
+    return finish_list(list, fine);
+}
+
+static PyObject *meta_dict(const cm_reader *reader)
+{
+    PyObject *dict = PyDict_New();
+    for (size_t i = 0; dict != NULL && i < cm_reader_meta_count(reader); i++) {
+        const char *key, *value;
+        cm_reader_meta_at(reader, i, &key, &value);
+        PyObject *name = text(key), *what = text(value);
+        if (name == NULL || what == NULL || PyDict_SetItem(dict, name, what) < 0)
+            Py_CLEAR(dict);
+        Py_XDECREF(name);
+        Py_XDECREF(what);
+    }
+    return dict;
+}
+
+static PyObject *lost_dict(const cm_analysis *a)
+{
+    return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K}", "events", (unsigned long long)a->lost_events,
+                         "stacks", (unsigned long long)a->lost_stacks, "unknown_frees",
+                         (unsigned long long)a->unknown_frees, "replaced",
+                         (unsigned long long)a->replaced, "seeds_skipped",
+                         (unsigned long long)a->seeds_skipped);
+}
+
+static PyObject *backward_dict(const cm_analysis *a)
+{
+    const cm_backward_bytes *w = &a->backward;
+    return Py_BuildValue("{s:L,s:L,s:L,s:L}", "bytes", (long long)w->bytes, "resolved",
+                         (long long)w->resolved, "accumulation", (long long)w->accumulation,
+                         "unresolved", (long long)w->unresolved);
+}
+
+static bool fill(builder *b, PyObject *d)
+{
+    const cm_analysis *a = b->analysis;
+    return put(d, "schema", PyLong_FromLong(1)) == 0 &&
+           put(d, "complete", PyBool_FromLong(a->state == CM_TRACE_COMPLETE)) == 0 &&
+           put(d, "state", text(state_names[a->state])) == 0 &&
+           put(d, "reason", text(a->reason)) == 0 && put(d, "meta", meta_dict(b->reader)) == 0 &&
+           put(d, "lost", lost_dict(a)) == 0 &&
+           put(d, "start_realtime_ns", PyLong_FromUnsignedLongLong(a->start_realtime_ns)) == 0 &&
+           put(d, "begin_ns", PyLong_FromUnsignedLongLong(a->begin_ns)) == 0 &&
+           put(d, "duration_ns", PyLong_FromUnsignedLongLong(a->duration_ns)) == 0 &&
+           put(d, "events", PyLong_FromUnsignedLongLong(a->events)) == 0 &&
+           put(d, "allocations", PyLong_FromUnsignedLongLong(a->allocations)) == 0 &&
+           put(d, "threads", PyLong_FromUnsignedLongLong(a->threads)) == 0 &&
+           put(d, "devices", device_list(b)) == 0 && put(d, "rss", rss_list(a)) == 0 &&
+           put(d, "steps", step_list(b)) == 0 && put(d, "clock", clock_dict(b)) == 0 &&
+           put(d, "survivors", survivor_list(b, a->survivors, a->survivor_count)) == 0 &&
+           put(d, "survivors_at_end",
+               survivor_list(b, a->survivors_end, a->survivor_end_count)) == 0 &&
+           put(d, "backward", backward_dict(a)) == 0 && put(d, "stacks", Py_NewRef(b->stacks)) == 0;
+}
+
+static PyObject *build(const cm_reader *reader, const cm_analysis *analysis)
+{
+    builder b = {reader, analysis, PyDict_New(), PyDict_New(), PyDict_New()};
+    PyObject *dict = PyDict_New();
+    if (b.stacks == NULL || b.names == NULL || b.strings == NULL || dict == NULL || !fill(&b, dict))
+        Py_CLEAR(dict);
+    Py_XDECREF(b.stacks);
+    Py_XDECREF(b.names);
+    Py_XDECREF(b.strings);
+    return dict;
+}
+
+/* --- progress and interruption ------------------------------------------------------------- */
+
+enum { ASK_EVERY_NS = 100000000 }; /* ten times a second */
+
+typedef struct watcher {
+    PyObject *callback; /* or NULL */
+    uint64_t next_ns;
+} watcher;
+
+/* Called without the GIL. false with an exception set, or because the callback said so. */
+static bool watch(double share, void *context)
+{
+    watcher *w = context;
+    uint64_t now = cm_clock_monotonic_ns();
+    if (now < w->next_ns)
+        return true;
+    w->next_ns = now + ASK_EVERY_NS;
+    PyGILState_STATE state = PyGILState_Ensure();
+    bool go_on = PyErr_CheckSignals() == 0;
+    if (go_on && w->callback != NULL) {
+        PyObject *answer = PyObject_CallFunction(w->callback, "d", share < 1 ? share : 1.0);
+        /* A callback without an answer does not mean to cancel. */
+        int truth = answer == NULL ? -1 : answer == Py_None ? 1 : PyObject_IsTrue(answer);
+        Py_XDECREF(answer);
+        go_on = truth > 0;
+        if (truth == 0)
+            PyErr_SetNone(PyExc_KeyboardInterrupt);
+    }
+    PyGILState_Release(state);
+    return go_on;
+}
+
+PyDoc_STRVAR(analyze_doc,
+             "analyze(path, *, window=0, step=-1, points=0, progress=None) -> dict\n\n"
+             "What the trace says, as plain numbers (bytes, nanoseconds since its start). With\n"
+             "`window` only that window; with `step` the devices' contributors are those of that\n"
+             "step's peak. progress(share) is called at most ten times a second; False cancels\n"
+             "with KeyboardInterrupt. Raises Error with one line for what cannot be read.");
+
+static PyObject *analyze(PyObject *module, PyObject *arguments, PyObject *keywords)
+{
+    static char *names[] = {"path", "window", "step", "points", "progress", NULL};
+    PyObject *path, *progress = Py_None;
+    unsigned long long window = 0;
+    long long step = -1;
+    Py_ssize_t points = 0;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O&|$KLnO", names, PyUnicode_FSConverter,
+                                     &path, &window, &step, &points, &progress))
+        return NULL;
+    if (points < 0 || points > 1 << 24) {
+        Py_DECREF(path);
+        PyErr_SetString(PyExc_ValueError, "points is out of range");
+        return NULL;
+    }
+    char error[512] = "";
+    watcher w = {progress == Py_None ? NULL : progress, cm_clock_monotonic_ns() + ASK_EVERY_NS};
+    cm_analysis_options options = {.window = window,
+                                   .peak_of_step = step,
+                                   .timeline_points = (size_t)points,
+                                   .progress = watch,
+                                   .progress_context = &w};
+    cm_analysis *analysis = NULL;
+    PyObject *result = NULL;
+
+    PyThreadState *saved = PyEval_SaveThread();
+    cm_reader *reader = cm_reader_open(PyBytes_AS_STRING(path), error, sizeof error);
+    if (reader != NULL)
+        analysis = cm_analyze(reader, &options, error, sizeof error);
+    PyEval_RestoreThread(saved);
+
+    if (analysis != NULL)
+        result = build(reader, analysis);
+    else if (!PyErr_Occurred())
+        fail(error);
+    cm_analysis_free(analysis);
+    cm_reader_close(reader);
+    Py_DECREF(path);
+    return result;
+}
+
+PyMethodDef cm_py_analysis_methods[] = {
+    {"analyze", (PyCFunction)(void (*)(void))analyze, METH_VARARGS | METH_KEYWORDS, analyze_doc},
+    {NULL, NULL, 0, NULL},
+};
