@@ -1,20 +1,48 @@
-"""The C extension; everything else is in pyproject.toml."""
+"""The C extension and the .pth file; everything else is in pyproject.toml."""
 
 import os
+import sys
+import sysconfig
 from glob import glob
 
 from setuptools import Extension, setup
+from setuptools.command.build_py import build_py
+from setuptools.command.editable_wheel import editable_wheel
+
+PTH = "cuptimem.pth"  # what lets CUPTIMEM=1 and `cuptimem run` start a recording before the program's first line
 
 flags = ["-std=gnu11", "-O2", "-g", "-fexceptions", "-fvisibility=hidden", "-fno-strict-aliasing"]
 flags += ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-missing-field-initializers"]
 if os.environ.get("CUPTIMEM_WERROR"):
     flags.append("-Werror")
 
-sources = sorted(
-    path for path in glob("csrc/**/*.c", recursive=True) if "/simulator/" not in path.replace(os.sep, "/")
-)
+sources = sorted(path for path in glob("csrc/**/*.c", recursive=True) if "/simulator/" not in path.replace(os.sep, "/"))
+
+
+class BuildWithPth(build_py):
+    """Puts the .pth beside the package, so that a wheel installs it into site-packages."""
+
+    def run(self):
+        super().run()
+        if not self.editable_mode:
+            self.copy_file(PTH, os.path.join(self.build_lib, PTH), preserve_mode=False)
+
+    def get_outputs(self, include_bytecode=1):
+        outputs = super().get_outputs(include_bytecode)
+        return outputs if self.editable_mode else [*outputs, os.path.join(self.build_lib, PTH)]
+
+
+class EditableWithPth(editable_wheel):
+    """An editable install copies no package files, but it does copy data files: the .pth is one, for this alone."""
+
+    def run(self):
+        bare = sysconfig.get_path("purelib", vars={"base": "", "platbase": ""}).lstrip("/")
+        self.distribution.data_files = [(bare, [PTH])]
+        super().run()
+
 
 setup(
+    # Elsewhere than on Linux there is nothing to hook, but a pickled report can be read.
     ext_modules=[
         Extension(
             "cuptimem._core",
@@ -24,4 +52,7 @@ setup(
             libraries=["dl", "pthread", "rt"],
         )
     ]
+    if sys.platform == "linux"
+    else [],
+    cmdclass={"build_py": BuildWithPth, "editable_wheel": EditableWithPth},
 )

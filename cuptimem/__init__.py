@@ -1,1 +1,79 @@
-"""cuptimem: the memory profiler for PyTorch."""
+"""cuptimem: the memory profiler for PyTorch.
+
+    with cuptimem.profile("run.cmem") as prof:
+        train()
+    print(prof.report)
+
+    report = cuptimem.open("run.cmem")      # later, elsewhere, without torch
+
+Importing this package loads neither torch nor the analysis; each name below is loaded when first used.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from cuptimem.errors import Error as Error
+    from cuptimem.profiler import Action as Action
+    from cuptimem.profiler import Profile as Profile
+    from cuptimem.profiler import profile as profile
+    from cuptimem.profiler import schedule as schedule
+    from cuptimem.report import Backward as Backward
+    from cuptimem.report import Clock as Clock
+    from cuptimem.report import ClockChange as ClockChange
+    from cuptimem.report import Contributor as Contributor
+    from cuptimem.report import Device as Device
+    from cuptimem.report import Frame as Frame
+    from cuptimem.report import Line as Line
+    from cuptimem.report import Lost as Lost
+    from cuptimem.report import OutOfMemory as OutOfMemory
+    from cuptimem.report import Peak as Peak
+    from cuptimem.report import Report as Report
+    from cuptimem.report import ResidentPoint as ResidentPoint
+    from cuptimem.report import Step as Step
+    from cuptimem.report import Steps as Steps
+    from cuptimem.report import Survivor as Survivor
+    from cuptimem.report import TimelinePoint as TimelinePoint
+    from cuptimem.report import open as open
+
+_HOME = {
+    "Error": "errors",
+    "Action": "profiler",
+    "Profile": "profiler",
+    "profile": "profiler",
+    "schedule": "profiler",
+    "Backward": "report",
+    "Clock": "report",
+    "ClockChange": "report",
+    "Contributor": "report",
+    "Device": "report",
+    "Frame": "report",
+    "Line": "report",
+    "Lost": "report",
+    "OutOfMemory": "report",
+    "Peak": "report",
+    "Report": "report",
+    "ResidentPoint": "report",
+    "Step": "report",
+    "Steps": "report",
+    "Survivor": "report",
+    "TimelinePoint": "report",
+    "open": "report",
+}
+
+__all__ = ["__version__", *_HOME]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'cuptimem' has no attribute {name!r}")
+    module = __import__(f"cuptimem.{home}", fromlist=[name])
+    value = getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

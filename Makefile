@@ -1,0 +1,67 @@
+# cuptimem: `make help` lists what there is. Everything works in a fresh clone; a second run is quick.
+# PYTHON=/path/to/python chooses the interpreter (3.11 to 3.13) that .venv is made with.
+
+PYTHON ?= python3
+TORCH ?= torch==2.13.0
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.made
+C_FILES := $(shell find csrc -name '*.c' -o -name '*.h' | sort)
+PACKAGE := setup.py pyproject.toml cuptimem.pth
+ARGS ?=
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export OMP_NUM_THREADS ?= 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-torchless bench lint format clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# The environment: made again when what it is made of changes.
+$(STAMP)/venv:
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v <= (3, 13) else f"cuptimem is tested with Python 3.11 to 3.13, this is {v[0]}.{v[1]}; name another: make PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+	@mkdir -p $(STAMP) && touch $@
+
+$(STAMP)/tools: $(STAMP)/venv pyproject.toml Makefile
+	$(BIN)/python -m pip install -q "setuptools>=77" "rich>=13" "$(TORCH)" numpy "pytest>=8" "hypothesis>=6" "ruff>=0.9" "mypy>=1.14"
+	@touch $@
+
+# An editable install: the extension is built beside its package, the .pth goes into .venv.
+$(STAMP)/package: $(STAMP)/tools $(C_FILES) $(PACKAGE)
+	CUPTIMEM_WERROR=1 $(BIN)/python -m pip install -q --no-build-isolation --no-deps -e .
+	@touch $@
+
+demo: $(STAMP)/package ## train a small model under cuptimem and show what its memory was
+	@rm -f demo.cmem
+	$(BIN)/cuptimem run -o demo.cmem examples/train_small.py
+	@echo; $(BIN)/cuptimem steps demo.cmem
+	@echo; $(BIN)/cuptimem peak demo.cmem
+
+test: $(STAMP)/package test-torchless ## run all tests (ARGS="-k name" to choose)
+	$(BIN)/python -m pytest $(ARGS)
+
+# Other interpreters, where there are any: all tests that need no PyTorch.
+test-torchless: $(STAMP)/package
+	@PYTHON_VENV="$(BIN)/python" sh tests/other_pythons.sh $(ARGS)
+
+bench: $(STAMP)/package ## measure what cuptimem costs, side by side with others
+	$(BIN)/python benchmarks/run.py $(ARGS)
+
+lint: $(STAMP)/package ## ruff, mypy --strict, clang-format, cppcheck
+	$(BIN)/ruff check cuptimem tests/api tests/cli tests/packaging tests/conftest.py examples setup.py
+	$(BIN)/ruff format --check cuptimem tests/api tests/cli tests/packaging examples setup.py
+	$(BIN)/mypy
+	clang-format --dry-run -Werror $(C_FILES)
+	cppcheck --quiet --enable=warning,portability --inline-suppr --suppress=missingIncludeSystem \
+	    --error-exitcode=1 --std=c11 csrc
+
+format: $(STAMP)/tools ## put all files into the project's format
+	$(BIN)/ruff check --fix cuptimem tests/api tests/cli tests/packaging tests/conftest.py examples setup.py
+	$(BIN)/ruff format cuptimem tests/api tests/cli tests/packaging tests/conftest.py examples setup.py
+	clang-format -i $(C_FILES)
+
+clean: ## remove everything that can be made again
+	rm -rf $(VENV) build dist *.egg-info cuptimem/_core*.so .pytest_cache .mypy_cache .ruff_cache demo.cmem

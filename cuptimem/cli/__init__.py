@@ -1,0 +1,86 @@
+"""The command line: a file per verb, found in the table below and loaded when asked for."""
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import cuptimem
+
+VERBS = {
+    "run": "run a Python script and record its tensor memory",
+    "summary": "how high the memory went, what of, and whether it grows",
+    "peak": "what was alive at the peak, line by line",
+    "steps": "every training step: start, peak, end, allocated, freed",
+    "table": "the peak's blocks summed by line, function, module, operator or phase",
+}
+
+_DONE, _FAILED, _USAGE, _PIPE = 0, 1, 2, 141
+
+
+def usage() -> str:
+    """The text of --help."""
+    lines = [
+        "usage: cuptimem VERB ...",
+        "",
+        "The memory profiler for PyTorch: what the peak is made of, per step and per line.",
+        "",
+        *(f"  {verb:<9} {what}" for verb, what in VERBS.items()),
+        "",
+        "  cuptimem run train.py        writes cuptimem-train.<pid>.cmem",
+        "  cuptimem summary FILE        reads it",
+        "  cuptimem VERB --help         says more about one verb",
+        "  cuptimem --version",
+    ]
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs one verb. Exit codes: 0 done, 1 it could not be done (one line says why), 2 wrong usage."""
+    try:
+        code = _dispatch(list(arguments))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # The reader went away (head, less): what is left has nowhere to go, at exit neither.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _PIPE
+    except KeyboardInterrupt:
+        print("cuptimem: interrupted", file=sys.stderr)
+        return 130
+
+
+def _dispatch(arguments: list[str]) -> int:
+    from cuptimem.errors import Error
+
+    if not arguments:
+        print(usage(), file=sys.stderr)
+        return _USAGE
+    verb = arguments[0]
+    if verb in ("-h", "--help", "help"):
+        print(usage())
+        return _DONE
+    if verb in ("-V", "--version", "version"):
+        print(f"cuptimem {cuptimem.__version__}")
+        return _DONE
+    if verb not in VERBS:
+        return _unknown(verb)
+    try:
+        return int(import_module(f"cuptimem.cli.{verb}").main(arguments[1:]))
+    except Error as error:
+        print(f"cuptimem: {' '.join(str(error).split())}", file=sys.stderr)
+        return _FAILED
+
+
+def _unknown(verb: str) -> int:
+    import difflib
+
+    if os.path.exists(verb) and verb.endswith(".py"):
+        hint = f"did you mean: cuptimem run {verb}"
+    elif os.path.exists(verb):
+        hint = f"did you mean: cuptimem summary {verb}"
+    else:
+        near = difflib.get_close_matches(verb, VERBS, n=1)
+        hint = f"did you mean: cuptimem {near[0]}" if near else f"verbs: {', '.join(VERBS)}"
+    print(f"cuptimem: no verb {verb!r}; {hint}", file=sys.stderr)
+    return _USAGE

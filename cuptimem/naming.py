@@ -1,0 +1,50 @@
+"""Names of trace files. Runs inside the profiled process: imports nothing that Python has not loaded by itself."""
+
+import os
+
+
+def rank_of(environ: "os._Environ[str] | dict[str, str]") -> str | None:
+    """The rank of this process where a launcher started several, else None."""
+    rank = environ.get("RANK", "")
+    return rank if rank.isdigit() and environ.get("WORLD_SIZE", "1") != "1" else None
+
+
+def default_name(script: str, pid: int, rank: str | None) -> str:
+    """cuptimem-<script>.<pid>.cmem, with the rank before the pid where there is one."""
+    stem = os.path.basename(script)
+    if stem.endswith(".py"):
+        stem = stem[:-3]
+    stem = "".join(c if c.isalnum() or c in "._-" else "_" for c in stem)[:80].strip(".") or "python"
+    return f"cuptimem-{stem}.{f'rank{rank}.' if rank is not None else ''}{pid}.cmem"
+
+
+def expand(template: str, pid: int, rank: str | None) -> str:
+    """The template with {pid} and {rank} filled in; every other brace stays as it is."""
+    return template.replace("{pid}", str(pid)).replace("{rank}", rank if rank is not None else "0")
+
+
+def with_suffix(path: str, suffix: str) -> str:
+    """run.cmem and 2 give run-2.cmem."""
+    root, extension = os.path.splitext(path)
+    return f"{root}-{suffix}{extension}"
+
+
+def free_name(path: str, first: int = 2) -> str:
+    """The path itself if nothing is there, else the first of run-2.cmem, run-3.cmem, ... that is free."""
+    if not os.path.lexists(path):
+        return path
+    number = first
+    while os.path.lexists(with_suffix(path, str(number))):
+        number += 1
+    return with_suffix(path, str(number))
+
+
+def shown(path: str) -> str:
+    """The path as a person would type it from here."""
+    try:
+        here = os.getcwd()
+    except OSError:
+        return path
+    absolute = os.path.abspath(path)
+    prefix = here.rstrip("/") + "/"
+    return absolute[len(prefix) :] if absolute.startswith(prefix) else absolute

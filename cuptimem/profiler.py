@@ -1,0 +1,377 @@
+"""cuptimem.profile: what people put around their code."""
+
+import enum
+import functools
+import inspect
+import os
+import threading
+from collections.abc import AsyncGenerator, Callable, Generator
+from types import TracebackType
+from typing import Any, ParamSpec, TypeVar, cast, overload
+
+from cuptimem import naming, recorder
+from cuptimem.errors import Error
+from cuptimem.report import Report, analyze
+
+P = ParamSpec("P")
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Action(enum.IntEnum):
+    """What a schedule answers for a step; the names and numbers of torch.profiler.ProfilerAction."""
+
+    NONE = 0
+    WARMUP = 1  # recording is on, but not in the report: what is alive by its end counts as there at the start
+    RECORD = 2
+    RECORD_AND_SAVE = 3  # the last step of a cycle
+
+
+def schedule(*, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0) -> Callable[[int], Action]:
+    """A schedule for profile(schedule=...), in the shape of torch.profiler.schedule.
+
+    Skips skip_first steps, then goes through cycles of wait, warmup and active steps; repeat=0 means as many cycles as
+    there are. Raises ValueError for numbers that make no cycle.
+    """
+    if min(wait, warmup, repeat, skip_first) < 0 or active < 1:
+        raise ValueError("schedule needs active >= 1 and no negative number")
+    length = wait + warmup + active
+
+    def at(step: int) -> Action:
+        if step < skip_first:
+            return Action.NONE
+        cycle, position = divmod(step - skip_first, length)
+        if repeat and cycle >= repeat or position < wait:
+            return Action.NONE
+        if position < wait + warmup:
+            return Action.WARMUP
+        return Action.RECORD if position < length - 1 else Action.RECORD_AND_SAVE
+
+    return at
+
+
+def _action(answer: object) -> Action:
+    """Ours, torch's or a plain number."""
+    name = getattr(answer, "name", None)
+    if isinstance(name, str) and name in Action.__members__:
+        return Action[name]
+    if isinstance(answer, int) and 0 <= answer <= 3:
+        return Action(answer)
+    raise TypeError(f"a schedule returns a ProfilerAction or 0 to 3, not {answer!r}")
+
+
+class _Run:
+    """One entering of a Profile: a window, or with a schedule one window after the other."""
+
+    def __init__(self, profile: "Profile") -> None:
+        self.profile = profile
+        self.thread = threading.get_ident()
+        self.window: recorder.Window | None = None  # the open one, else the last
+        self.warm: recorder.Window | None = None  # keeps the capture going while a schedule warms up
+        self.step_number = 0
+        self.action = Action.NONE
+        self._report: tuple[recorder.Window, Report] | None = None
+
+    def start(self) -> None:
+        schedule = self.profile.schedule
+        if schedule is None:
+            self.open()
+            return
+        self.action = _action(schedule(0))
+        self.enter_action()
+
+    def finish(self) -> None:
+        recording = self.window is not None and not self.window.closed
+        self.close()
+        if recording and self.profile.schedule is not None:
+            self.profile._trace_ready()
+
+    def open(self) -> None:
+        profile = self.profile
+        self.window = recorder.open_window(profile._next_path(), overwrite=profile.overwrite, options=profile.options)
+
+    def close(self) -> None:
+        """Never raises for what happens to the recording: the profiled program must not suffer."""
+        for window in (self.warm, self.window):
+            if window is not None:
+                try:
+                    recorder.close_window(window)
+                except (Error, OSError) as error:
+                    recorder.say(str(error))
+        self.warm = None
+
+    def enter_action(self) -> None:
+        if self.action is Action.NONE:
+            return
+        if self.action is Action.WARMUP:
+            if self.warm is None:
+                self.warm = recorder.open_window(None, overwrite=False, options=self.profile.options)
+        elif self.window is None or self.window.closed:
+            self.open()
+
+    def step(self) -> None:
+        recorder.step(self.profile)
+        schedule = self.profile.schedule
+        if schedule is None:
+            return
+        ended, self.step_number = self.action, self.step_number + 1
+        self.action = _action(schedule(self.step_number))
+        recording = self.window is not None and not self.window.closed
+        if ended is Action.RECORD_AND_SAVE or self.action is Action.NONE:
+            self.close()
+            if recording:
+                self.profile._trace_ready()
+        self.enter_action()
+
+    def report(self) -> Report:
+        window = self.window
+        if window is None:
+            raise Error("the schedule has not recorded a step yet, so there is no report")
+        if window.foreign:
+            raise Error("this profile was started by the parent process: only the parent can report on it")
+        if self._report is not None and self._report[0] is window:
+            return self._report[1]
+        path, number = recorder.snapshot_source(window)
+        closed = window.closed
+        report = analyze(path, window=number)
+        if closed:
+            self._report = (window, report)
+        return report
+
+
+class Profile:
+    """A context manager and decorator that records; see cuptimem.profile."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        overwrite: bool = False,
+        schedule: Callable[[int], Any] | None = None,
+        on_trace_ready: Callable[["Profile"], Any] | None = None,
+        max_size: int = 0,
+        ring_bytes: int = 0,
+        ring_dir: str | os.PathLike[str] | None = None,
+    ) -> None:
+        if on_trace_ready is not None and schedule is None:
+            # torch.profiler allows it: one cycle, the whole block.
+            schedule = _always
+        self.overwrite = overwrite
+        self.schedule = schedule
+        self.on_trace_ready = on_trace_ready
+        self.options = recorder.Options(max_size, ring_bytes, None if ring_dir is None else os.fspath(ring_dir))
+        self._named = None if path is None else os.path.abspath(os.fspath(path))
+        self._files = 0
+        self._lock = threading.Lock()
+        self._open: list[_Run] = []
+        self._last: _Run | None = None
+
+    # -- the block -------------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> "Profile":
+        self._begin()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        thread = threading.get_ident()
+        with self._lock:
+            run = next((r for r in reversed(self._open) if r.thread == thread), None)
+            if run is None:
+                run = self._open[-1] if self._open else None
+        if run is None:
+            raise RuntimeError("this profile is not open")
+        self._end(run)
+
+    def start(self) -> None:
+        """As entering the block."""
+        self._begin()
+
+    def stop(self) -> None:
+        """As leaving the block."""
+        self.__exit__(None, None, None)
+
+    def step(self) -> None:
+        """The end of one step of the user's loop: the clock of the report, and of the schedule."""
+        run = self._current()
+        if run is None:
+            raise RuntimeError("step() belongs inside the profile's block")
+        run.step()
+
+    # -- what it found ---------------------------------------------------------------------------------------------
+
+    @property
+    def report(self) -> Report:
+        """Inside the block a snapshot up to now; after it the final report, computed once.
+
+        Raises Error if nothing was recorded, or the trace was deleted before the report was first asked for.
+        """
+        run = self._current()
+        if run is None:
+            raise Error("this profile has not been entered yet, so there is no report")
+        return run.report()
+
+    @property
+    def path(self) -> str | None:
+        """The trace file, which may be written to still; None without a name of its own."""
+        run = self._current()
+        if run is not None and run.window is not None:
+            return run.window.path
+        return self._named
+
+    # -- a decorator -----------------------------------------------------------------------------------------------
+
+    def __call__(self, function: F) -> F:
+        """Records each call of a function, coroutine function, generator or asynchronous generator function.
+
+        A generator is recorded from its first value to its end, its consumer's work between two values included.
+        """
+        if inspect.isclass(function) or not callable(function):
+            raise TypeError("cuptimem.profile decorates functions")
+        wrapper: Callable[..., Any]
+        if inspect.isasyncgenfunction(function):
+            wrapper = self._around_async_generator(function)
+        elif inspect.iscoroutinefunction(function):
+            wrapper = self._around_coroutine(function)
+        elif inspect.isgeneratorfunction(function):
+            wrapper = self._around_generator(function)
+        else:
+            wrapper = self._around(function)
+        return cast(F, functools.wraps(function)(wrapper))
+
+    def _around(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            run = self._begin()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self._end(run)
+
+        return call
+
+    def _around_generator(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+            run = self._begin()
+            try:
+                return (yield from function(*args, **kwargs))
+            finally:
+                self._end(run)
+
+        return call
+
+    def _around_coroutine(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            run = self._begin()
+            try:
+                return await function(*args, **kwargs)
+            finally:
+                self._end(run)
+
+        return call
+
+    def _around_async_generator(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        async def call(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+            run = self._begin()
+            try:
+                inner = function(*args, **kwargs)
+                try:
+                    value = await anext(inner)
+                    while True:
+                        try:
+                            sent = yield value
+                        except GeneratorExit:
+                            raise
+                        except BaseException as error:
+                            value = await inner.athrow(error)
+                        else:
+                            value = await inner.asend(sent)
+                except StopAsyncIteration:
+                    return
+                finally:
+                    await inner.aclose()
+            finally:
+                self._end(run)
+
+        return call
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _begin(self) -> _Run:
+        run = _Run(self)
+        run.start()
+        with self._lock:
+            self._open.append(run)
+        return run
+
+    def _end(self, run: _Run) -> None:
+        with self._lock:
+            if run not in self._open:
+                return
+            self._open.remove(run)
+            self._last = run
+        run.finish()
+
+    def _current(self) -> _Run | None:
+        with self._lock:
+            return self._open[-1] if self._open else self._last
+
+    def _next_path(self) -> str | None:
+        """The named file for the first window, run-2.cmem and so on for the next ones."""
+        if self._named is None:
+            return None
+        with self._lock:
+            while True:
+                self._files += 1
+                if self._files == 1:
+                    return self._named
+                path = naming.with_suffix(self._named, str(self._files))
+                if self.overwrite or not os.path.lexists(path):
+                    return path
+
+    def _trace_ready(self) -> None:
+        if self.on_trace_ready is not None:
+            self.on_trace_ready(self)
+
+
+def _always(step: int) -> Action:
+    return Action.RECORD
+
+
+@overload
+def profile(function: F, /) -> F: ...
+@overload
+def profile(
+    path: str | os.PathLike[str] | None = None,
+    *,
+    overwrite: bool = False,
+    schedule: Callable[[int], Any] | None = None,
+    on_trace_ready: Callable[[Profile], Any] | None = None,
+    max_size: int = 0,
+    ring_bytes: int = 0,
+    ring_dir: str | os.PathLike[str] | None = None,
+) -> Profile: ...
+def profile(path: Any = None, **options: Any) -> Any:
+    """Records every tensor allocation of this process with its Python line, while the block or function runs.
+
+        with cuptimem.profile("run.cmem") as prof:
+            for batch in loader:
+                train_step(batch)
+        print(prof.report)
+
+    Also a decorator for functions, coroutine functions and generators. One capture per process: an inner profile is a
+    window on the outer one with its own report (and file, if named); windows close in any order and see all threads.
+    Entering a profile again makes a new report, and a new file (run-2.cmem).
+
+    path            the trace; without one it is a temporary file that goes with the profile
+    overwrite       replace an existing file, which is otherwise an Error
+    schedule        step number -> what to do then, as cuptimem.schedule or torch.profiler.schedule make it
+    on_trace_ready  called with the profile at the end of each cycle of the schedule
+    max_size        bytes of trace after which recording ends with one warning (2 GiB)
+    ring_bytes, ring_dir    size (16 MiB) and folder of the shared memory that outlives a kill
+
+    Raises Error if recording cannot start; afterwards nothing about the recording raises: it ends with one warning.
+    """
+    if callable(path) and not isinstance(path, (str, os.PathLike)):
+        return Profile(**options)(path)
+    return Profile(path, **options)

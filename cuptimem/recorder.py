@@ -1,0 +1,418 @@
+"""The one capture of this process, and the windows that share it.
+
+A capture starts with the first window and ends with the last. Runs inside the profiled process, from the first line of
+it under `cuptimem run`: imports nothing that Python has not loaded by itself, so that a script whose folder shadows a
+standard module still gets its own.
+"""
+
+import _thread
+import atexit
+import os
+import sys
+import time
+from types import FrameType, ModuleType
+
+import cuptimem
+from cuptimem import afterfork, instruments, naming
+from cuptimem.errors import Error, recording_core
+
+_WINDOW_OPEN, _WINDOW_CLOSE = 1, 2  # cm_mark_kind
+_TICK_STEP = 1  # cm_tick_kind
+
+_lock = _thread.RLock()
+_capture: "Capture | None" = None
+last_counts: dict[str, int] = {}  # what _core.capture_counts said when the last capture ended
+_prepared_pid = 0  # the process that has our fork and exit handlers (a forked child inherits them)
+
+
+def say(line: str) -> None:
+    """One line to the user. Never raises: standard error may be closed, or gone at exit."""
+    stream = sys.stderr
+    if stream is None:
+        return
+    try:
+        print(f"cuptimem: {line}", file=stream, flush=True)
+    except (OSError, ValueError):
+        return
+
+
+_temporary_paths: set[str] = set()  # of this process
+
+
+def _unlink(path: str) -> None:
+    if path in _temporary_paths:
+        _temporary_paths.discard(path)
+        try:
+            os.unlink(path)
+        except OSError:
+            return  # a clean-up of temporary files was faster
+
+
+class TraceFile:
+    """A file that windows read their reports from. A temporary one is removed when nothing refers to it any more,
+    at the latest when Python exits."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def make_temporary(self) -> None:
+        _temporary_paths.add(self.path)
+
+    def __del__(self) -> None:
+        _unlink(self.path)
+
+
+class Options:
+    """What a capture is started with: see cuptimem.profile."""
+
+    def __init__(self, max_size: int = 0, ring_bytes: int = 0, ring_dir: str | None = None) -> None:
+        self.max_size = max_size
+        self.ring_bytes = ring_bytes
+        self.ring_dir = ring_dir
+
+
+class Capture:
+    """From the first window to the last. All methods run under the module's lock."""
+
+    def __init__(self, core: ModuleType, file: TraceFile) -> None:
+        self.core = core
+        self.file = file
+        self.pid = os.getpid()
+        self.opened = 0
+        self.windows: list[Window] = []  # open ones, in the order of opening
+        self.owner: Window | None = None  # the first one: while only it has recorded, the whole capture is its
+
+
+class Window:
+    """One stretch of a capture with its own report and, if it has a path, its own file."""
+
+    def __init__(self, capture: Capture, number: int, path: str | None) -> None:
+        self.capture = capture
+        self.number = number
+        self.path = path  # absolute; None: a temporary file
+        self.file = capture.file  # where the report is read from, once the capture is over
+        self.closed = False
+        self.whole = number == 1  # nothing in the file lies outside this window
+
+    @property
+    def foreign(self) -> bool:
+        """Opened before a fork, by the parent: this process must not touch it."""
+        return self.capture.pid != os.getpid()
+
+    @property
+    def source(self) -> tuple[str, int]:
+        """The file to analyse and the window in it (0: all of it)."""
+        return self.file.path, 0 if self.whole else self.number
+
+
+def open_window(path: str | None, *, overwrite: bool, options: Options, default_name: bool = False) -> Window:
+    """Opens a window, starting the capture if none runs. default_name: an existing file gets a number instead.
+
+    Raises Error if the file exists (without overwrite) or cannot be written, or recording cannot start.
+    """
+    global _capture
+    with _lock:
+        if path is not None:
+            path = os.path.abspath(path)
+            if default_name:
+                path = naming.free_name(path)
+            _check_target(path, overwrite)
+        capture = _capture
+        if capture is None:
+            capture = _start(path, overwrite, options)
+            _capture = capture
+        capture.opened += 1
+        window = Window(capture, capture.opened, path)
+        if capture.owner is None:
+            capture.owner = window
+        capture.windows.append(window)
+        capture.core.mark(_WINDOW_OPEN, window.number)
+        return window
+
+
+def close_window(window: Window) -> None:
+    """Closes a window; the last one ends the capture. Twice, or in a forked child: nothing happens."""
+    global _capture
+    with _lock:
+        if window.closed or window.foreign:
+            return
+        window.closed = True
+        capture = window.capture
+        capture.windows.remove(window)
+        capture.core.mark(_WINDOW_CLOSE, window.number)
+        if capture.windows:
+            if window is capture.owner:
+                window.whole = False  # what follows is not in it
+            elif window.path is not None:
+                capture.core.capture_sync()
+                _extract(capture, window)
+            _pass_warning_on(capture.core)
+            return
+        _capture = None
+        _stop(capture)
+        if window is not capture.owner and window.path is not None:
+            _extract(capture, window)
+        _settle(capture, last=window)
+
+
+def snapshot_source(window: Window) -> tuple[str, int]:
+    """Makes everything recorded so far readable. The file and the window in it."""
+    with _lock:
+        if not window.closed and not window.foreign:
+            window.capture.core.capture_sync()
+            _pass_warning_on(window.capture.core)
+        return window.source
+
+
+def step(marker: object) -> None:
+    """An explicit step boundary, if anything records."""
+    capture = _capture
+    if capture is not None and capture.pid == os.getpid():
+        capture.core.tick(_TICK_STEP, marker)
+        instruments.note_step()
+        _pass_warning_on(capture.core)
+
+
+def active() -> bool:
+    """Whether this process records now."""
+    return _capture is not None
+
+
+def _check_target(path: str, overwrite: bool) -> None:
+    if os.path.isdir(path):
+        raise Error(f"{naming.shown(path)} is a directory; name a file in it")
+    if os.path.lexists(path) and not overwrite:
+        raise Error(f"{naming.shown(path)} exists; choose another name or overwrite it (overwrite=True, --force)")
+    folder = os.path.dirname(path)
+    if not os.path.isdir(folder):
+        raise Error(f"{naming.shown(folder)} is not a directory; make it first")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise Error(f"{naming.shown(folder)} cannot be written to; choose another place")
+
+
+def _temporary_name() -> str:
+    """A name that nothing has, in the first usual folder that can be written to."""
+    for folder in (os.environ.get("TMPDIR"), "/tmp", "/var/tmp", os.getcwd()):
+        if folder and os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK):
+            return os.path.join(os.path.abspath(folder), f"cuptimem-{os.getpid()}-{os.urandom(8).hex()}.cmem")
+    raise Error("no folder for temporary files can be written to; set TMPDIR or name a file")
+
+
+def _start(path: str | None, overwrite: bool, options: Options) -> Capture:
+    core = recording_core()
+    _prepare_process(core)
+    without_stacks = core.frames_init()
+    core.frames_hide(os.path.dirname(os.path.abspath(__file__)) + os.sep)
+    file = TraceFile(path or _temporary_name())
+    core.capture_start(
+        file.path,
+        environment(),
+        overwrite=overwrite,
+        max_size=options.max_size,
+        ring_bytes=options.ring_bytes,
+        ring_dir=options.ring_dir,
+    )
+    if path is None:
+        file.make_temporary()
+    capture = Capture(core, file)
+    try:
+        instruments.install()
+        core.capture_record(True)
+        instruments.look_around(core)
+    except BaseException:
+        _stop(capture)
+        raise
+    if without_stacks is not None:
+        say(f"no Python stacks in this Python: {without_stacks}")
+    return capture
+
+
+def _stop(capture: Capture) -> None:
+    core = capture.core
+    core.capture_record(False)
+    instruments.remove()
+    _pass_warning_on(core)
+    last_counts.clear()
+    last_counts.update(core.capture_counts())
+    warning = core.capture_stop()
+    if warning:
+        say(warning)
+
+
+def _pass_warning_on(core: ModuleType) -> None:
+    warning = core.capture_warning()
+    if warning:
+        say(warning)
+
+
+def _extract(capture: Capture, window: Window) -> None:
+    """Gives a window that is not the whole capture its own file: whole at once, or not at all."""
+    assert window.path is not None
+    _extract_to(capture.file.path, window.path, window.number)
+    window.file = TraceFile(window.path)
+    window.whole = True
+
+
+def _extract_to(source: str, target: str, number: int) -> None:
+    partial = f"{target}.{os.getpid()}.part"
+    try:
+        recording_core().extract(source, partial, number)
+        os.replace(partial, target)
+    except BaseException:
+        if os.path.lexists(partial):
+            os.unlink(partial)
+        raise
+
+
+def _settle(capture: Capture, last: Window) -> None:
+    """The capture's file bears the name of its first window. If others outlived that one, it holds more than its
+    share: it moves aside for their reports, and the first window gets its own stretch under its name."""
+    owner = capture.owner
+    if owner is None or owner is last or owner.path is None:
+        return
+    aside = f"{capture.file.path}.{capture.pid}.all"
+    os.rename(owner.path, aside)
+    try:
+        _extract_to(aside, owner.path, owner.number)
+    except BaseException:
+        os.rename(aside, owner.path)  # more than its share is better than nothing
+        raise
+    capture.file.path = aside
+    capture.file.make_temporary()
+    owner.file = TraceFile(owner.path)
+    owner.whole = True
+
+
+def close_all() -> None:
+    """Ends whatever records, as at exit: windows close from the last to the first. Says what goes wrong."""
+    with _lock:
+        capture = _capture
+        if capture is None or capture.pid != os.getpid():
+            return
+        for window in reversed(list(capture.windows)):
+            try:
+                close_window(window)
+            except (Error, OSError) as error:
+                say(str(error))
+
+
+def _at_exit() -> None:
+    close_all()
+    for path in list(_temporary_paths):
+        _unlink(path)
+
+
+def _prepare_process(core: ModuleType) -> None:
+    global _prepared_pid
+    if _prepared_pid:
+        return
+    _prepared_pid = os.getpid()
+    atexit.register(_at_exit)
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+
+
+_forking: FrameType | None = None  # the frame that is in os.fork, while our collector rests for it
+
+
+def _before_fork() -> None:
+    global _forking
+    _lock.acquire()  # no other thread is in the middle of a start or stop when the child is made
+    if _capture is not None and _capture.pid == os.getpid():
+        _capture.core.capture_fork_pause()
+        _forking = sys._getframe().f_back
+
+
+def _after_fork_in_parent() -> None:
+    global _forking
+    caller, _forking = _forking, None
+    _lock.release()
+    if _capture is not None:
+        afterfork.go_on(caller, _go_on_after_fork)
+
+
+def _go_on_after_fork() -> None:
+    if _capture is not None and _capture.pid == os.getpid():
+        _capture.core.capture_fork_resume()
+
+
+def _after_fork_in_child() -> None:
+    """The parent's capture is not this process's: forget it, so that the child may start its own."""
+    global _capture, _forking, _lock
+    _lock = _thread.RLock()
+    _capture = None
+    _forking = None
+    afterfork.forget()
+    _temporary_paths.clear()
+
+
+def _quoted(argument: str) -> str:
+    """As a shell would need it (shlex would pull in half the standard library)."""
+    if argument and all(c.isalnum() or c in "@%+=:,./_-" for c in argument):
+        return argument
+    return "'" + argument.replace("'", "'\"'\"'") + "'"
+
+
+def _installed_torch() -> str | None:
+    """The version of torch on the path, without importing it."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        version = getattr(torch, "__version__", None)
+        return None if version is None else str(version)
+    for folder in sys.path:
+        try:
+            names = os.listdir(folder or ".")
+        except OSError:
+            continue
+        for name in names:
+            if name.startswith("torch-") and name.endswith(".dist-info"):
+                return name[len("torch-") : -len(".dist-info")]
+    return None
+
+
+def environment() -> dict[str, str]:
+    """What a reader should know about this process, as text."""
+    system = os.uname()
+    arguments = list(sys.orig_argv)
+    meta = {
+        "cuptimem": cuptimem.__version__,
+        "python": ".".join(str(part) for part in sys.version_info[:3]),
+        "platform": f"{system.sysname} {system.release} {system.machine}",
+        "host": system.nodename,
+        "pid": str(os.getpid()),
+        "argv": " ".join(_quoted(argument) for argument in arguments),
+        "script": script_of(arguments),
+        "directory": os.getcwd(),
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "stdlib": os.path.dirname(os.__file__),
+    }
+    torch = _installed_torch()
+    if torch is not None:
+        meta["torch"] = torch
+    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"):
+        value = os.environ.get(name)
+        if value:
+            meta[name.lower()] = value
+    return {key: value.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for key, value in meta.items()}
+
+
+def script_of(arguments: list[str]) -> str:
+    """What this interpreter was asked to run: the script, the module after -m, "-c", "-" or "" for a prompt."""
+    position = 1
+    while position < len(arguments):
+        argument = arguments[position]
+        if not argument.startswith("-") or argument == "-":
+            return argument
+        if argument.startswith("--"):
+            position += 2 if argument == "--check-hash-based-pycs" else 1
+            continue
+        for index, flag in enumerate(argument[1:], start=2):
+            rest = argument[index:]
+            if flag == "m":
+                return rest or (arguments[position + 1] if position + 1 < len(arguments) else "")
+            if flag == "c":
+                return "-c"
+            if flag in "WX":
+                position += 0 if rest else 1
+                break
+        position += 1
+    return ""

@@ -1,0 +1,594 @@
+"""What a trace says, as plain frozen data.
+
+All sizes are bytes (int), all times nanoseconds since the start of the trace. Report objects can be pickled, compared
+and kept; they need neither the trace nor torch. Stacks are tuples of Frame, innermost first.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from cuptimem.errors import Error, core
+
+if TYPE_CHECKING:
+    import pandas
+
+Stack = tuple["Frame", ...]
+
+_NO_STACK, _LOST_STACK = 0, 1  # reserved stack ids, csrc/capture/event.h
+_LIBRARY = re.compile(r"[/\\](?:site-packages|dist-packages|lib[/\\]python3\.\d+t?)[/\\]|^<frozen ")
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One call on a stack. Lines count from 1, columns from 0 in bytes of UTF-8; -1 is unknown."""
+
+    file: str
+    function: str  # qualified name
+    line: int
+    end_line: int = -1
+    column: int = -1
+    end_column: int = -1
+    module: str | None = None  # class of the nn.Module whose call this frame is
+    module_address: int = 0  # which one: equal addresses on one stack are one module
+
+    @property
+    def is_library(self) -> bool:
+        """Whether the code belongs to an installed package or to Python rather than to the user."""
+        return _LIBRARY.search(self.file) is not None
+
+    @property
+    def source(self) -> str:
+        """The line of code, stripped; "" where the file is not there."""
+        return _source_line(self.file, self.line).strip()
+
+    @property
+    def expression(self) -> str:
+        """The part of the line that was running, where Python says so; else the line."""
+        if self.column < 0 or self.end_column < 0:
+            return self.source
+        text = _source_line(self.file, self.line).encode()
+        if not text.strip():
+            return ""
+        if self.end_line not in (-1, self.line):
+            return text[self.column :].decode(errors="replace").strip() + " ..."
+        return text[self.column : self.end_column].decode(errors="replace").strip()
+
+    @property
+    def place(self) -> str:
+        """file:line, the file as short as it stays clear."""
+        return f"{short_file(self.file)}:{self.line}"
+
+
+def _source_line(file: str, line: int) -> str:
+    import linecache
+
+    return linecache.getline(file, line)
+
+
+def short_file(file: str) -> str:
+    """Installed files from their package on, files below the current folder relative to it, others by their end."""
+    parts = _LIBRARY.split(file)
+    if len(parts) > 1 and not file.startswith("<"):
+        return parts[-1]
+    try:
+        here = os.getcwd()
+    except OSError:
+        return file
+    if file.startswith(here.rstrip(os.sep) + os.sep):
+        return file[len(here.rstrip(os.sep)) + 1 :]
+    pieces = file.split(os.sep)
+    return file if len(pieces) <= 4 else os.sep.join(["...", *pieces[-3:]])
+
+
+def user_frame(stack: Stack) -> Frame | None:
+    """The innermost frame of the user's own code; the innermost of all where there is none."""
+    for frame in stack:
+        if not frame.is_library:
+            return frame
+    return stack[0] if stack else None
+
+
+@dataclass(frozen=True, slots=True)
+class Contributor:
+    """Blocks alive together that came from one stack in one phase.
+
+    A block made in backward is charged to the forward line of its autograd node: `stack` is that line's stack, `origin`
+    the stack on which backward() was called.
+    """
+
+    bytes: int
+    count: int
+    stack: Stack
+    phase: str  # "data", "forward", "backward", "optimizer", "other", "before start"
+    operator: str | None = None  # the autograd node that ran, e.g. "AddmmBackward0"
+    origin: Stack = ()
+    stack_lost: bool = False  # there was a stack, but no room to define it
+
+    @property
+    def frame(self) -> Frame | None:
+        """The user's line: see user_frame."""
+        return user_frame(self.stack)
+
+    @property
+    def library_frame(self) -> Frame | None:
+        """The innermost frame, where it is not the user's line itself."""
+        return self.stack[0] if self.stack and self.stack[0] != self.frame else None
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """Classes of the modules whose calls the block was made in, outermost first."""
+        return tuple(frame.module for frame in reversed(self.stack) if frame.module is not None)
+
+    @property
+    def module(self) -> str | None:
+        """The innermost of them."""
+        return next((frame.module for frame in self.stack if frame.module is not None), None)
+
+    @property
+    def where(self) -> str:
+        """The user's line, or why there is none."""
+        frame = self.frame
+        if frame is not None:
+            return frame.place
+        if self.stack_lost:
+            return "(stack lost)"
+        if self.phase == "before start":
+            return "(before start)"
+        if self.operator == "AccumulateGrad":
+            return "(gradient accumulation)"
+        return "(no Python line)"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Contributors of one user line in one phase, together."""
+
+    bytes: int
+    count: int
+    phase: str
+    where: str
+    contributors: tuple[Contributor, ...]
+
+    @property
+    def frame(self) -> Frame | None:
+        return self.contributors[0].frame
+
+
+def lines_of(contributors: Iterable[Contributor]) -> tuple[Line, ...]:
+    """By user line and phase, the largest first."""
+    groups: dict[tuple[object, str], list[Contributor]] = {}
+    for contributor in contributors:
+        frame = contributor.frame
+        place: object = contributor.where if frame is None else (frame.file, frame.line)
+        groups.setdefault((place, contributor.phase), []).append(contributor)
+    lines = [
+        Line(sum(c.bytes for c in group), sum(c.count for c in group), phase, group[0].where, tuple(group))
+        for (_, phase), group in groups.items()
+    ]
+    return tuple(sorted(lines, key=lambda line: (-line.bytes, line.where, line.phase)))
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """The moment with the most live bytes on one device, and what was alive then.
+
+    The contributors' bytes sum to `bytes`, except in a step's peak, which keeps the ten largest; `rest_bytes` and
+    `rest_count` are then the others.
+    """
+
+    device: str
+    bytes: int
+    time_ns: int
+    step: int | None  # None: no step clock ticked, or the peak lies outside all steps
+    contributors: tuple[Contributor, ...]
+    rest_bytes: int = 0
+    rest_count: int = 0
+
+    @property
+    def count(self) -> int:
+        """Live blocks."""
+        return sum(c.count for c in self.contributors) + self.rest_count
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """The contributors by user line and phase."""
+        return lines_of(self.contributors)
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfMemory:
+    """An allocation that a device refused."""
+
+    device: str
+    time_ns: int
+    requested: int
+    allocated: int
+    stack: Stack
+    step: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TimelinePoint:
+    """Live bytes in one interval that begins at time_ns; reserved where the allocator keeps more than it gave out."""
+
+    time_ns: int
+    low: int
+    high: int
+    reserved: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ResidentPoint:
+    """The process's resident memory, which holds more than tensors."""
+
+    time_ns: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """Totals of one device over the whole recording."""
+
+    name: str
+    start: int
+    peak: Peak
+    end: int
+    allocations: int
+    frees: int
+    allocated: int
+    freed: int
+    reserved_peak: int | None
+    timeline: tuple[TimelinePoint, ...]
+    ooms: tuple[OutOfMemory, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step on one device."""
+
+    index: int
+    loop: str
+    device: str
+    begin_ns: int
+    end_ns: int
+    start: int
+    peak: int
+    peak_ns: int
+    end: int
+    allocated: int
+    freed: int
+    allocations: int
+    contributors: tuple[Contributor, ...]  # the ten largest at the step's peak
+    rest_bytes: int = 0
+    rest_count: int = 0
+
+
+class Steps(tuple[Step, ...]):
+    """Steps in their order, an entry per step and device."""
+
+    __slots__ = ()
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """One flat dictionary per step and device, numbers in bytes and nanoseconds."""
+        return [{name: getattr(step, name) for name in _STEP_COLUMNS} for step in self]
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """The same as a data frame. Raises Error where pandas is not installed."""
+        try:
+            import pandas
+        except ImportError:
+            raise Error("pandas is not installed; use steps.to_dicts(), or install it: pip install pandas") from None
+        return pandas.DataFrame(self.to_dicts(), columns=list(_STEP_COLUMNS))
+
+
+_STEP_COLUMNS = (
+    "index",
+    "loop",
+    "device",
+    "begin_ns",
+    "end_ns",
+    "start",
+    "peak",
+    "peak_ns",
+    "end",
+    "allocated",
+    "freed",
+    "allocations",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Survivor:
+    """Blocks of one stack that outlived the step in which they were made and are alive at the end."""
+
+    device: str
+    bytes: int
+    count: int
+    first_step: int | None
+    last_step: int | None
+    stack: Stack
+
+
+@dataclass(frozen=True, slots=True)
+class Backward:
+    """Bytes allocated while autograd ran, by how far they could be joined to a forward line."""
+
+    bytes: int
+    resolved: int
+    accumulation: int
+    unresolved: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """What the recording misses, in counts. All zero in a good one."""
+
+    events: int = 0  # allocations and frees that found no room: the live bytes are then wrong by them
+    stacks: int = 0  # stacks that could not be defined
+    unknown_frees: int = 0  # frees of blocks made before recording, or by a hook that was not there yet
+    replaced: int = 0  # allocations at an address that was still taken: a free went missing
+    seeds_skipped: int = 0  # storages alive at the start that could not be looked at
+
+    @property
+    def heap_is_exact(self) -> bool:
+        """Whether the live bytes can be trusted to the byte."""
+        return self.events == 0 and self.replaced == 0
+
+
+@dataclass(frozen=True, slots=True)
+class ClockChange:
+    """From this step on, another clock counts."""
+
+    step: int
+    kind: str
+    where: tuple[str, int, str] | None  # file, line, function
+    loop: str
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """What counts the steps: "step" (prof.step()), "optimizer", "data", "module"; None: nothing ticked."""
+
+    kind: str | None
+    where: tuple[str, int, str] | None
+    changes: tuple[ClockChange, ...] = ()
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that a trace, or one window of it, says."""
+
+    path: str
+    complete: bool  # the recording was ended by its own program and nothing of it is missing
+    state: str  # "complete", "recording" (still going on), "recovered" (killed, nothing lost), "cut" (tail missing)
+    reason: str  # why the recording ended early, "" if it did not
+    environment: Mapping[str, str]
+    start_realtime_ns: int  # nanoseconds since 1970
+    duration_ns: int
+    events: int
+    allocations: int
+    threads: int
+    devices: tuple[Device, ...]
+    steps: Steps
+    clock: Clock
+    survivors: tuple[Survivor, ...]
+    backward: Backward
+    resident: tuple[ResidentPoint, ...]
+    lost: Lost
+    schema: int = field(default=1)
+
+    @property
+    def peaks(self) -> tuple[Peak, ...]:
+        """The peak of each device: accelerators first, then the CPU; the highest first among equals."""
+        return tuple(device.peak for device in self.devices)
+
+    @property
+    def peak(self) -> Peak:
+        """The peak of the first device: the fullest accelerator, else the CPU.
+
+        Raises Error if nothing was allocated while recording.
+        """
+        if not self.devices:
+            raise Error("nothing was allocated while this was recorded: there is no peak")
+        return self.devices[0].peak
+
+    @property
+    def ooms(self) -> tuple[OutOfMemory, ...]:
+        """Refused allocations of all devices in the order of time."""
+        return tuple(sorted((oom for device in self.devices for oom in device.ooms), key=lambda oom: oom.time_ns))
+
+    def device(self, name: str) -> Device:
+        """The device of that name ("cpu", "cuda:0"; "cuda" is "cuda:0"). Raises Error if it is not in the report."""
+        for device in self.devices:
+            if device.name in (name, f"{name}:0"):
+                return device
+        known = ", ".join(device.name for device in self.devices) or "none"
+        raise Error(f"no device {name!r} in this recording (there: {known})")
+
+    def timeline(self, device: str) -> tuple[TimelinePoint, ...]:
+        """Live bytes of a device over time."""
+        return self.device(device).timeline
+
+    def step_peak(self, index: int, device: str | None = None) -> Peak:
+        """The peak of one step with its ten largest contributors. Raises Error if there is no such step."""
+        name = self.device(device).name if device is not None else None
+        for step in self.steps:
+            if step.index == index and (name is None or step.device == name):
+                return Peak(
+                    step.device,
+                    step.peak,
+                    step.peak_ns,
+                    step.index,
+                    step.contributors,
+                    step.rest_bytes,
+                    step.rest_count,
+                )
+        raise Error(f"no step {index} in this recording ({self._known_steps()})")
+
+    def _known_steps(self) -> str:
+        if not self.steps:
+            return "no step clock ticked in it"
+        return f"there: {min(s.index for s in self.steps)} to {max(s.index for s in self.steps)}"
+
+    @cached_property
+    def _summary(self) -> str:
+        from cuptimem.reporters import text, views
+
+        return text.render(views.summary(self))
+
+    def __str__(self) -> str:
+        return self._summary
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_summary"}
+
+
+def open(
+    path: str | os.PathLike[str],
+    *,
+    step: int | None = None,
+    progress: Callable[[float], bool] | None = None,
+) -> Report:
+    """Reads a trace. Needs neither torch nor the machine it was recorded on.
+
+    step: the devices' peaks are then those of this step, with all their contributors. progress is called with the
+    share done (0 to 1) and cancels by returning False. Raises Error, one line, for a file that is not a whole trace
+    header; a trace whose tail is missing opens with complete=False.
+    """
+    return analyze(os.fspath(path), step=step, progress=progress)
+
+
+def analyze(
+    path: str, *, window: int = 0, step: int | None = None, progress: Callable[[float], bool] | None = None
+) -> Report:
+    """The report of one window of a trace (0: of all of it)."""
+    if os.path.isdir(path):
+        raise Error(f"{path} is a directory, not a trace")
+    if step is not None and step < 0:
+        raise Error(f"steps count from 0, there is no step {step}")
+    raw = core().analyze(path, window=window, step=-1 if step is None else step, progress=progress)
+    report = from_dict(path, raw)
+    if step is not None:
+        report.step_peak(step)  # says which steps there are
+    return report
+
+
+def operator_name(name: str | None) -> str | None:
+    """The class of an autograd node from its (mangled or plain) C++ name: "AddmmBackward0"."""
+    if not name:
+        return None
+    if re.fullmatch(r"N?\d.*", name) is None:
+        return name.rsplit("::", 1)[-1]
+    text, last = name.removeprefix("N"), ""
+    while (match := re.match(r"\d+", text)) is not None:
+        length, text = int(match.group()), text[match.end() :]
+        last, text = text[:length], text[length:]
+    return last or name
+
+
+def _device_order(device: Mapping[str, Any]) -> tuple[bool, int, str]:
+    return (device["device"] == "cpu", -device["peak"], device["device"])
+
+
+def from_dict(path: str, raw: Mapping[str, Any]) -> Report:
+    """The report of what the C core's analyze() returned."""
+    frames: dict[tuple[Any, ...], Frame] = {}
+    stacks: dict[int, Stack] = {}
+    for stack_id, rows in raw["stacks"].items():
+        stacks[stack_id] = tuple(frames.setdefault(tuple(row), Frame(*row)) for row in rows)
+
+    def stack_of(stack_id: int) -> Stack:
+        return stacks.get(stack_id, ())
+
+    def contributor(row: Sequence[Any]) -> Contributor:
+        size, count, stack_id, origin_id, phase, name = row
+        return Contributor(
+            bytes=size,
+            count=count,
+            stack=stack_of(stack_id),
+            phase=phase,
+            operator=operator_name(name),
+            origin=stack_of(origin_id) if origin_id != stack_id else (),
+            stack_lost=stack_id == _LOST_STACK,
+        )
+
+    devices = []
+    for row in sorted(raw["devices"], key=_device_order):
+        name = row["device"]
+        contributors = tuple(contributor(c) for c in row["contributors"])
+        peak = Peak(name, row["peak"], row["peak_time_ns"], row["peak_step"], contributors)
+        ooms = tuple(
+            OutOfMemory(name, time_ns, requested, allocated, stack_of(stack_id), step)
+            for time_ns, requested, allocated, stack_id, step in row["ooms"]
+        )
+        devices.append(
+            Device(
+                name=name,
+                start=row["start"],
+                peak=peak,
+                end=row["end"],
+                allocations=row["allocations"],
+                frees=row["frees"],
+                allocated=row["allocated"],
+                freed=row["freed"],
+                reserved_peak=row["reserved_peak"],
+                timeline=tuple(TimelinePoint(*point) for point in row["timeline"]),
+                ooms=ooms,
+            )
+        )
+    steps = Steps(
+        Step(
+            index=row["index"],
+            loop=row["loop"],
+            device=row["device"],
+            begin_ns=row["begin_ns"],
+            end_ns=row["end_ns"],
+            start=row["start"],
+            peak=row["peak"],
+            peak_ns=row["peak_ns"],
+            end=row["end"],
+            allocated=row["allocated"],
+            freed=row["freed"],
+            allocations=row["allocations"],
+            contributors=tuple(contributor(c) for c in row["contributors"]),
+            rest_bytes=row["rest"][0],
+            rest_count=row["rest"][1],
+        )
+        for row in raw["steps"]
+    )
+    clock = raw["clock"]
+    return Report(
+        path=path,
+        complete=raw["complete"],
+        state=raw["state"],
+        reason=raw["reason"],
+        environment=dict(raw["meta"]),
+        start_realtime_ns=raw["start_realtime_ns"],
+        duration_ns=raw["duration_ns"],
+        events=raw["events"],
+        allocations=raw["allocations"],
+        threads=raw["threads"],
+        devices=tuple(devices),
+        steps=steps,
+        clock=Clock(
+            clock["kind"],
+            _place(clock["where"]),
+            tuple(ClockChange(c["step"], c["kind"], _place(c["where"]), c["loop"]) for c in clock["changes"]),
+        ),
+        survivors=tuple(
+            Survivor(device, size, count, first, last, stack_of(stack_id))
+            for device, stack_id, size, count, first, last in raw["survivors"]
+        ),
+        backward=Backward(**raw["backward"]),
+        resident=tuple(ResidentPoint(*point) for point in raw["rss"]),
+        lost=Lost(**raw["lost"]),
+        schema=raw["schema"],
+    )
+
+
+def _place(where: Sequence[Any] | None) -> tuple[str, int, str] | None:
+    return None if where is None else (where[0], where[1], where[2])

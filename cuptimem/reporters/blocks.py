@@ -1,0 +1,35 @@
+"""What a view consists of, before any format is chosen: lines and tables of text."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Style = Literal["", "title", "strong", "dim", "warning"]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """One line."""
+
+    text: str = ""
+    style: Style = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A table's column. Numbers stand right; the flexible one gives way when there is no room."""
+
+    name: str
+    right: bool = False
+    flexible: bool = False
+    style: Style = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of cells, as many as there are columns."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+Block = Text | Table

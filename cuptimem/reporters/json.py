@@ -1,0 +1,171 @@
+"""The machine's view: one object per verb, as docs/json.md documents it."""
+
+import json
+from typing import Any
+
+from cuptimem.report import Clock, Contributor, Frame, Peak, Report, Stack, Step
+from cuptimem.reporters.views import Row
+
+SCHEMA = 1
+
+
+def frame(one: Frame) -> dict[str, Any]:
+    return {
+        "file": one.file,
+        "line": one.line,
+        "function": one.function,
+        "end_line": one.end_line if one.end_line >= 0 else None,
+        "column": one.column if one.column >= 0 else None,
+        "end_column": one.end_column if one.end_column >= 0 else None,
+        "module": one.module,
+    }
+
+
+def stack(frames: Stack) -> list[dict[str, Any]]:
+    return [frame(one) for one in frames]
+
+
+def contributor(one: Contributor) -> dict[str, Any]:
+    user = one.frame
+    return {
+        "bytes": one.bytes,
+        "count": one.count,
+        "phase": one.phase,
+        "operator": one.operator,
+        "module": one.module,
+        "line": None if user is None else frame(user),
+        "stack": stack(one.stack),
+        "origin": stack(one.origin),
+        "stack_lost": one.stack_lost,
+    }
+
+
+def peak(one: Peak) -> dict[str, Any]:
+    return {
+        "device": one.device,
+        "bytes": one.bytes,
+        "count": one.count,
+        "step": one.step,
+        "time_ns": one.time_ns,
+        "contributors": [contributor(c) for c in one.contributors],
+        "rest": {"bytes": one.rest_bytes, "count": one.rest_count},
+    }
+
+
+def step(one: Step) -> dict[str, Any]:
+    return {
+        "index": one.index,
+        "loop": one.loop,
+        "device": one.device,
+        "start": one.start,
+        "peak": one.peak,
+        "end": one.end,
+        "allocated": one.allocated,
+        "freed": one.freed,
+        "allocations": one.allocations,
+        "begin_ns": one.begin_ns,
+        "end_ns": one.end_ns,
+        "peak_ns": one.peak_ns,
+    }
+
+
+def clock(one: Clock) -> dict[str, Any]:
+    def place(where: tuple[str, int, str] | None) -> dict[str, Any] | None:
+        return None if where is None else {"file": where[0], "line": where[1], "function": where[2]}
+
+    return {
+        "kind": one.kind,
+        "where": place(one.where),
+        "changes": [{"step": c.step, "kind": c.kind, "where": place(c.where), "loop": c.loop} for c in one.changes],
+    }
+
+
+def envelope(report: Report) -> dict[str, Any]:
+    """What every verb's object begins with."""
+    lost = report.lost
+    return {
+        "schema": SCHEMA,
+        "complete": report.complete,
+        "state": report.state,
+        "reason": report.reason,
+        "lost": {
+            "events": lost.events,
+            "stacks": lost.stacks,
+            "unknown_frees": lost.unknown_frees,
+            "replaced": lost.replaced,
+            "seeds_skipped": lost.seeds_skipped,
+        },
+    }
+
+
+def summary(report: Report) -> dict[str, Any]:
+    return {
+        **envelope(report),
+        "environment": dict(report.environment),
+        "start_realtime_ns": report.start_realtime_ns,
+        "duration_ns": report.duration_ns,
+        "events": report.events,
+        "allocations": report.allocations,
+        "threads": report.threads,
+        "devices": [
+            {
+                "device": device.name,
+                "start": device.start,
+                "peak": device.peak.bytes,
+                "peak_step": device.peak.step,
+                "peak_time_ns": device.peak.time_ns,
+                "end": device.end,
+                "allocations": device.allocations,
+                "frees": device.frees,
+                "allocated": device.allocated,
+                "freed": device.freed,
+                "reserved_peak": device.reserved_peak,
+            }
+            for device in report.devices
+        ],
+        "resident_peak": max((point.bytes for point in report.resident), default=None),
+        "ooms": [
+            {
+                "device": oom.device,
+                "time_ns": oom.time_ns,
+                "requested": oom.requested,
+                "allocated": oom.allocated,
+                "step": oom.step,
+                "stack": stack(oom.stack),
+            }
+            for oom in report.ooms
+        ],
+        "steps": len({one.index for one in report.steps}),
+        "clock": clock(report.clock),
+        "backward": {
+            "bytes": report.backward.bytes,
+            "resolved": report.backward.resolved,
+            "accumulation": report.backward.accumulation,
+            "unresolved": report.backward.unresolved,
+        },
+    }
+
+
+def peaks(report: Report, chosen: tuple[Peak, ...]) -> dict[str, Any]:
+    return {**envelope(report), "peaks": [peak(one) for one in chosen]}
+
+
+def steps(report: Report, rows: tuple[Step, ...]) -> dict[str, Any]:
+    return {**envelope(report), "clock": clock(report.clock), "steps": [step(one) for one in rows]}
+
+
+def table(report: Report, one: Peak, rows: tuple[Row, ...], by: str) -> dict[str, Any]:
+    return {
+        **envelope(report),
+        "device": one.device,
+        "bytes": one.bytes,
+        "step": one.step,
+        "by": by,
+        "rows": [{by: row.key, "bytes": row.bytes, "count": row.count} for row in rows],
+        "rest": {"bytes": one.rest_bytes, "count": one.rest_count},
+    }
+
+
+def text(document: dict[str, Any]) -> str:
+    """One JSON object, UTF-8, with a stable order of keys."""
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)

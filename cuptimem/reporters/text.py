@@ -1,0 +1,41 @@
+"""Plain text: for pipes, files and print(report)."""
+
+from collections.abc import Sequence
+
+from cuptimem.reporters.blocks import Block, Table, Text
+
+
+def render(blocks: Sequence[Block], width: int | None = None) -> str:
+    """The blocks as lines; with a width, flexible columns are cut to fit it."""
+    lines: list[str] = []
+    for block in blocks:
+        if isinstance(block, Text):
+            lines.append(block.text)
+        else:
+            lines.extend(_table(block, width))
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _table(table: Table, width: int | None) -> list[str]:
+    rows = [tuple(column.name for column in table.columns), *table.rows]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(table.columns))]
+    if width is not None:
+        excess = sum(widths) + 2 * len(widths) - width
+        for i in reversed(range(len(widths))):
+            if excess > 0 and table.columns[i].flexible:
+                taken = min(excess, max(0, widths[i] - 12))
+                widths[i] -= taken
+                excess -= taken
+    return ["  " + "  ".join(_cells(table, row, widths)) for row in rows]
+
+
+def _cells(table: Table, row: tuple[str, ...], widths: list[int]) -> list[str]:
+    return [
+        cut(cell, size).rjust(size) if column.right else cut(cell, size).ljust(size)
+        for cell, size, column in zip(row, widths, table.columns, strict=True)
+    ]
+
+
+def cut(text: str, size: int) -> str:
+    """At most size characters, the last an ellipsis where some are missing."""
+    return text if len(text) <= size else text[: max(0, size - 1)] + "…"

@@ -1,0 +1,461 @@
+"""What each verb shows, as blocks. Numbers carry their unit and their device; what is lost is always said."""
+
+import os
+import statistics
+from collections.abc import Iterable
+
+from cuptimem.errors import Error
+from cuptimem.report import Contributor, Frame, Line, Peak, Report, Step, user_frame
+from cuptimem.reporters.blocks import Block, Column, Table, Text
+
+_SOURCE_WIDTH = 60
+_TOP = 10
+
+
+def size(value: int) -> str:
+    """1536 is 1.5 KiB; whole bytes below 1024."""
+    number, sign = abs(value), "-" if value < 0 else ""
+    if number < 1024:
+        return f"{sign}{number} B"
+    scaled = float(number)
+    for unit in ("KiB", "MiB", "GiB", "TiB"):
+        scaled /= 1024
+        if scaled < 1023.95 or unit == "TiB":
+            break
+    return f"{sign}{scaled:.1f} {unit}"
+
+
+def signed(value: int) -> str:
+    """A change of bytes: +1.5 KiB, -3 B, 0."""
+    return "0" if value == 0 else f"{'+' if value > 0 else ''}{size(value)}"
+
+
+def count(value: int) -> str:
+    """12,345"""
+    return f"{value:,}"
+
+
+def share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.0f} %" if whole > 0 else ""
+
+
+def duration(nanoseconds: int) -> str:
+    """950 ms, 41.2 s, 12 min 3 s"""
+    seconds = nanoseconds / 1e9
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def code(frame: Frame | None) -> str:
+    """The source of a line, short."""
+    text = frame.source if frame is not None else ""
+    return text if len(text) <= _SOURCE_WIDTH else text[: _SOURCE_WIDTH - 1] + "…"
+
+
+def function(frame: Frame | None) -> str:
+    return frame.function.replace(".<locals>", "") if frame is not None else ""
+
+
+def via(contributors: Iterable[Contributor]) -> str:
+    """The library lines below the user's own, the largest contributor's named."""
+    inner = [c.library_frame for c in contributors]
+    named = next((frame for frame in inner if frame is not None), None)
+    if named is None:
+        return ""
+    others = len({(frame.file, frame.line) for frame in inner if frame is not None}) - 1
+    return f"{named.place} {named.function}" + (f" +{others}" if others else "")
+
+
+# -- shared parts --------------------------------------------------------------------------------------------------
+
+
+def heading(report: Report) -> list[Block]:
+    environment = report.environment
+    name = os.path.basename(environment.get("script", "")) or os.path.basename(report.path)
+    parts = [name, duration(report.duration_ns), f"{count(report.allocations)} allocations"]
+    if report.threads > 1:
+        parts.append(f"{report.threads} threads")
+    if "torch" in environment:
+        parts.append(f"torch {environment['torch']}")
+    if "python" in environment:
+        parts.append(f"Python {environment['python']}")
+    if "rank" in environment:
+        parts.append(f"rank {environment['rank']}")
+    if "pid" in environment:
+        parts.append(f"pid {environment['pid']}")
+    return [Text(" · ".join(parts), "title"), *caveats(report)]
+
+
+def caveats(report: Report) -> list[Block]:
+    """Everything that makes the numbers less than the whole truth."""
+    lost, said = report.lost, []
+    if report.state == "recording":
+        said.append("still recording: this is what was written so far")
+    elif report.state == "recovered":
+        said.append("the program was killed; everything it recorded until then is here")
+    elif report.state == "cut":
+        said.append("the end of the recording is missing: the program was killed, or the file was cut or damaged")
+    if report.reason:
+        said.append(f"recording ended early: {report.reason}")
+    if lost.events:
+        said.append(f"{count(lost.events)} events found no room and are lost: live bytes are wrong by them")
+    if lost.stacks:
+        said.append(f"{count(lost.stacks)} stacks found no room: their blocks have no line")
+    if lost.replaced:
+        said.append(f"{count(lost.replaced)} blocks were replaced without a free: some frees were not seen")
+    if lost.unknown_frees:
+        said.append(f"{count(lost.unknown_frees)} frees of blocks that were made before recording")
+    if lost.seeds_skipped:
+        said.append(f"{count(lost.seeds_skipped)} tensors alive at the start could not be looked at")
+    return [Text(f"! {line}", "warning") for line in said]
+
+
+def lines_table(lines: tuple[Line, ...], total: int, top: int, rest_bytes: int = 0, rest_count: int = 0) -> Table:
+    """The largest lines of a peak, and the others in one row, so that the rows always sum to the peak."""
+    shown, others = lines[:top], lines[top:]
+    rows = [
+        (
+            size(line.bytes),
+            share(line.bytes, total),
+            count(line.count),
+            line.phase,
+            line.where,
+            function(line.frame),
+            code(line.frame),
+        )
+        for line in shown
+    ]
+    left_bytes = sum(line.bytes for line in others) + rest_bytes
+    left_count = sum(line.count for line in others) + rest_count
+    if left_bytes or left_count:
+        what = f"({len(others)} more lines)" if not rest_count else "(everything else)"
+        rows.append((size(left_bytes), share(left_bytes, total), count(left_count), "", what, "", ""))
+    return Table(
+        (
+            Column("live", right=True, style="strong"),
+            Column("share", right=True),
+            Column("blocks", right=True),
+            Column("phase"),
+            Column("line"),
+            Column("function", flexible=True),
+            Column("code", flexible=True, style="dim"),
+        ),
+        tuple(rows),
+    )
+
+
+def moment(peak: Peak) -> str:
+    step = f"in step {peak.step}, " if peak.step is not None else ""
+    return f"{step}{duration(peak.time_ns)} after the start"
+
+
+def file_hint(report: Report, *commands: str) -> list[Block]:
+    if not os.path.exists(report.path):
+        return []
+    from cuptimem.naming import shown
+
+    path = shown(report.path)
+    return [Text(), Text("Next: " + "   ".join(f"cuptimem {command} {path}" for command in commands), "dim")]
+
+
+# -- summary -------------------------------------------------------------------------------------------------------
+
+
+def summary(report: Report) -> list[Block]:
+    """What a tired person needs: how high, what of, is it growing, what next."""
+    blocks = heading(report)
+    if not report.devices:
+        blocks += [Text(), Text("Nothing was allocated by PyTorch while this was recorded.")]
+        return blocks
+    blocks += [Text(), _devices(report)]
+    for oom in report.ooms[:3]:
+        frame = user_frame(oom.stack)
+        at = f" at {frame.place}  {code(frame)}" if frame is not None else ""
+        asked = f"asked for {size(oom.requested)} with {size(oom.allocated)} in use"
+        blocks.append(Text(f"! out of memory on {oom.device}: {asked}{at}", "warning"))
+    for device in report.devices:
+        peak = device.peak
+        if peak.bytes == 0:
+            continue
+        blocks += [
+            Text(),
+            Text(f"What the peak on {peak.device} is made of: {size(peak.bytes)}, {moment(peak)}", "title"),
+        ]
+        blocks.append(lines_table(peak.lines, peak.bytes, _TOP if device is report.devices[0] else 5))
+    blocks += [Text(), *_trend(report)]
+    if report.backward.unresolved:
+        part = f"{size(report.backward.unresolved)} of {size(report.backward.bytes)}"
+        blocks.append(Text(f"! {part} allocated in backward could not be joined to a forward line", "warning"))
+    return blocks + file_hint(report, "peak", "steps")
+
+
+def _devices(report: Report) -> Table:
+    resident = max((point.bytes for point in report.resident), default=0)
+    rows = [
+        (
+            device.name,
+            size(device.peak.bytes),
+            "" if device.peak.step is None else str(device.peak.step),
+            size(device.start),
+            size(device.end),
+            count(device.allocations),
+            size(device.allocated),
+            "" if device.reserved_peak is None else size(device.reserved_peak),
+        )
+        for device in report.devices
+    ]
+    columns = [
+        Column("device"),
+        Column("peak", right=True, style="strong"),
+        Column("in step", right=True),
+        Column("at start", right=True),
+        Column("at end", right=True),
+        Column("allocations", right=True),
+        Column("allocated in all", right=True),
+        Column("reserved", right=True),
+    ]
+    if resident:
+        rows.append(("whole process", size(resident), "", "", "", "", "", ""))
+    empty = [i for i in range(len(columns)) if not any(row[i] for row in rows)]
+    kept = [i for i in range(len(columns)) if i not in empty]
+    return Table(tuple(columns[i] for i in kept), tuple(tuple(row[i] for i in kept) for row in rows))
+
+
+def _clock(report: Report) -> str:
+    words = {
+        "step": "prof.step()",
+        "optimizer": "the optimizer's step",
+        "data": "the data loader's next batch",
+        "module": "calls of the outermost module",
+    }
+    kind, where = report.clock.kind, report.clock.where
+    if kind is None:
+        return "nothing"
+    at = f" at {Frame(where[0], where[2], where[1]).place}" if where is not None else ""
+    return words.get(kind, kind) + at
+
+
+def _trend(report: Report) -> list[Block]:
+    if not report.steps:
+        return [Text("Steps: no step clock ticked (no optimizer step, no data loader, no prof.step())")]
+    blocks: list[Block] = []
+    for device in report.devices:
+        steps = [step for step in report.steps if step.device == device.name]
+        if not steps:
+            continue
+        if not blocks:
+            blocks.append(Text(f"Steps: {len(steps)}, counted by {_clock(report)}", "title"))
+        peaks = [step.peak for step in steps]
+        blocks.append(
+            Text(
+                f"  {device.name}: peak per step {size(min(peaks))} to {size(max(peaks))}, "
+                f"median {size(int(statistics.median(peaks)))}; {_growth(steps)}"
+            )
+        )
+    return blocks
+
+
+def _growth(steps: list[Step]) -> str:
+    """How the live bytes at step ends went, first steps (which build state and caches) apart."""
+    settled = steps[max(2, len(steps) // 6) :] if len(steps) > 6 else steps
+    first, last = settled[0], settled[-1]
+    change = last.end - first.end
+    if len(settled) < 2:
+        return f"{size(last.end)} live at its end"
+    if change == 0:
+        return f"{size(last.end)} live at step ends, steady"
+    per_step = change / (len(settled) - 1)
+    return (
+        f"live at step ends {size(first.end)} (step {first.index}) to {size(last.end)} (step {last.index}), "
+        f"{signed(round(per_step))} a step"
+    )
+
+
+# -- peak ----------------------------------------------------------------------------------------------------------
+
+
+def peak(report: Report, peaks: tuple[Peak, ...], top: int) -> list[Block]:
+    """The contributors one by one: the user's line, the library line below it, modules, operator."""
+    blocks = heading(report)
+    for one in peaks:
+        blocks += [
+            Text(),
+            Text(f"{one.device}: {size(one.bytes)} in {count(one.count)} blocks, {moment(one)}", "title"),
+        ]
+        ordered = one.lines
+        for line in ordered[:top]:
+            blocks += _contribution(line, one)
+        left = ordered[top:]
+        rest_bytes = sum(line.bytes for line in left) + one.rest_bytes
+        rest_count = sum(line.count for line in left) + one.rest_count
+        if rest_bytes or rest_count:
+            part = f"{size(rest_bytes):>11}  {share(rest_bytes, one.bytes):>5}"
+            blocks.append(Text(f"{part}  everything else, {count(rest_count)} blocks"))
+    return blocks
+
+
+def _contribution(line: Line, peak: Peak) -> list[Block]:
+    frame, first = line.frame, line.contributors[0]
+    blocks_word = "block" if line.count == 1 else "blocks"
+    head = f"{size(line.bytes):>11}  {share(line.bytes, peak.bytes):>5}  {line.where}"
+    if frame is not None:
+        head += f" in {function(frame)}"
+    blocks: list[Block] = [Text(f"{head}  ({line.phase}, {count(line.count)} {blocks_word})", "strong")]
+    indent = " " * 20
+    if code(frame):
+        blocks.append(Text(indent + code(frame)))
+    below = via(line.contributors)
+    if below:
+        blocks.append(Text(f"{indent}in {below}", "dim"))
+    if first.modules:
+        blocks.append(Text(f"{indent}modules {' > '.join(first.modules)}", "dim"))
+    operators = sorted({c.operator for c in line.contributors if c.operator is not None})
+    if operators:
+        blocks.append(Text(f"{indent}operators {', '.join(operators[:4])}", "dim"))
+    return blocks
+
+
+# -- steps ---------------------------------------------------------------------------------------------------------
+
+
+def steps(report: Report, rows: tuple[Step, ...], left_out: int) -> list[Block]:
+    """One row per step and device, with the change of live bytes against the step before."""
+    blocks = heading(report)
+    if not report.steps:
+        return [*blocks, Text(), *_trend(report)]
+    blocks += [Text(), Text(f"Counted by {_clock(report)}", "title")]
+    for change in report.clock.changes:
+        at = Frame(change.where[0], change.where[2], change.where[1]).place if change.where is not None else ""
+        blocks.append(Text(f"from step {change.step} on: {change.kind} {at} (loop {change.loop})", "dim"))
+    several = len({step.device for step in report.steps}) > 1
+    loops = len({step.loop for step in report.steps}) > 1
+    before: dict[str, int] = {}
+    cells = []
+    ends = {(step.device, step.index): step.end for step in report.steps}
+    for step in rows:
+        previous = before.get(step.device, ends.get((step.device, step.index - 1), step.start))
+        before[step.device] = step.end
+        row = [str(step.index)]
+        row += [step.loop] if loops else []
+        row += [step.device] if several else []
+        row += [
+            duration(step.end_ns - step.begin_ns),
+            size(step.start),
+            size(step.peak),
+            size(step.end),
+            signed(step.end - previous),
+            size(step.allocated),
+            size(step.freed),
+            count(step.allocations),
+        ]
+        cells.append(tuple(row))
+    columns = [Column("step", right=True)]
+    columns += [Column("loop")] if loops else []
+    columns += [Column("device")] if several else []
+    columns += [
+        Column("time", right=True),
+        Column("start", right=True),
+        Column("peak", right=True, style="strong"),
+        Column("end", right=True),
+        Column("change", right=True),
+        Column("allocated", right=True),
+        Column("freed", right=True),
+        Column("allocations", right=True),
+    ]
+    blocks.append(Table(tuple(columns), tuple(cells)))
+    if left_out:
+        blocks.append(Text(f"  {count(left_out)} rows in between are not shown (all of them: --all)", "dim"))
+    return blocks
+
+
+# -- table ---------------------------------------------------------------------------------------------------------
+
+
+def table(report: Report, peak: Peak, rows: tuple["Row", ...], by: str, top: int) -> list[Block]:
+    """The peak's blocks, summed by one property."""
+    blocks = heading(report)
+    blocks += [
+        Text(),
+        Text(f"{peak.device}: {size(peak.bytes)} in {count(peak.count)} blocks, {moment(peak)}", "title"),
+    ]
+    with_code = by == "line"
+    cells = []
+    for row in rows[:top]:
+        cell = (
+            size(row.bytes),
+            share(row.bytes, peak.bytes),
+            count(row.count),
+            size(row.bytes // max(1, row.count)),
+            row.key,
+        )
+        cells.append((*cell, code(row.contributors[0].frame)) if with_code else cell)
+    left = rows[top:]
+    rest_bytes = sum(row.bytes for row in left) + peak.rest_bytes
+    rest_count = sum(row.count for row in left) + peak.rest_count
+    if rest_bytes or rest_count:
+        rest = (size(rest_bytes), share(rest_bytes, peak.bytes), count(rest_count), "", "(everything else)")
+        cells.append((*rest, "") if with_code else rest)
+    columns = [
+        Column("live", right=True, style="strong"),
+        Column("share", right=True),
+        Column("blocks", right=True),
+        Column("mean", right=True),
+        Column(by, flexible=not with_code),
+    ]
+    columns += [Column("code", flexible=True, style="dim")] if with_code else []
+    blocks.append(Table(tuple(columns), tuple(cells)))
+    return blocks
+
+
+class Row:
+    """Contributors with one key."""
+
+    __slots__ = ("bytes", "contributors", "count", "key")
+
+    def __init__(self, key: str, contributors: list[Contributor]) -> None:
+        self.key = key
+        self.contributors = contributors
+        self.bytes = sum(c.bytes for c in contributors)
+        self.count = sum(c.count for c in contributors)
+
+
+GROUPINGS = ("line", "function", "file", "module", "operator", "phase", "stack")
+ORDERS = ("bytes", "blocks", "mean", "name")
+
+
+def _key(contributor: Contributor, by: str) -> str:
+    frame = contributor.frame
+    if by == "line":
+        return contributor.where
+    if by == "function":
+        return f"{function(frame)} ({frame.place.rsplit(':', 1)[0]})" if frame is not None else contributor.where
+    if by == "file":
+        return frame.place.rsplit(":", 1)[0] if frame is not None else contributor.where
+    if by == "module":
+        return " > ".join(contributor.modules) or "(no module)"
+    if by == "operator":
+        return contributor.operator or "(forward)" if contributor.phase != "before start" else "(before start)"
+    if by == "phase":
+        return contributor.phase
+    return " < ".join(f.place for f in contributor.stack) or contributor.where
+
+
+def group(contributors: Iterable[Contributor], by: str, order: str) -> tuple[Row, ...]:
+    """Sums by one of GROUPINGS, sorted by one of ORDERS. Raises Error for another name."""
+    if by not in GROUPINGS or order not in ORDERS:
+        raise Error(f"cannot group by {by!r} or sort by {order!r}")
+    groups: dict[str, list[Contributor]] = {}
+    for contributor in contributors:
+        groups.setdefault(_key(contributor, by), []).append(contributor)
+    rows = [Row(key, members) for key, members in groups.items()]
+    orders = {
+        "bytes": lambda row: (-row.bytes, row.key),
+        "blocks": lambda row: (-row.count, row.key),
+        "mean": lambda row: (-row.bytes // max(1, row.count), row.key),
+        "name": lambda row: (row.key,),
+    }
+    return tuple(sorted(rows, key=orders[order]))

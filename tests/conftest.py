@@ -1,0 +1,74 @@
+"""Shared by all tests: an interpreter that has cuptimem installed, and programs run in it."""
+
+import os
+import subprocess
+import sys
+import venv
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def clean_environment() -> dict[str, str]:
+    """This process's environment without what would change a child's behaviour."""
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("CUPTIMEM", "PYTEST", "COV_")) and name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")
+    }
+    environment.update(OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1", NO_COLOR="1")
+    environment.pop("COLUMNS", None)
+    return environment
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a program ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture(scope="session")
+def python(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An interpreter as a user has it: a virtual environment with cuptimem and its .pth, and everything else that this
+    interpreter sees."""
+    home = tmp_path_factory.mktemp("venv")
+    venv.EnvBuilder(with_pip=False, symlinks=True).create(home)
+    site = next(home.glob("lib/python3.*/site-packages"))
+    seen = [path for path in sys.path if path and path.endswith("-packages") and os.path.isdir(path)]
+    # The first letter puts it before cuptimem.pth, as an editable install's own file is.
+    (site / "__paths.pth").write_text("\n".join([str(ROOT), *seen]) + "\n")
+    (site / "cuptimem.pth").write_text((ROOT / "cuptimem.pth").read_text())
+    return str(home / "bin" / "python")
+
+
+@pytest.fixture
+def run(python: str, tmp_path: Path) -> Callable[..., Result]:
+    """Runs a command line of that interpreter in an empty directory."""
+
+    def call(
+        *arguments: str,
+        env: Mapping[str, str] | None = None,
+        stdin: str | None = None,
+        timeout: float = 120,
+        cwd: Path | None = None,
+    ) -> Result:
+        done = subprocess.run(
+            [python, *arguments],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env={**clean_environment(), **(env or {})},
+            cwd=cwd or tmp_path,
+            input=stdin if stdin is not None else "",
+            timeout=timeout,
+        )
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    return call
