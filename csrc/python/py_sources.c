@@ -6,6 +6,9 @@
  * def sources_rows() -> list[tuple[str, str, str, str, int]]
  * def sources_lookup(name: str) -> int    address of a symbol in a patched library, 0: not there
  * def autograd_calibrate(nodes: list[tuple[int, int]]) -> str | None
+ * def storage_calibrate(samples: list[tuple[int, int, int]], slice: int, parent: int) -> str | None
+ *     samples: (UntypedStorage._cdata, address, bytes) of fresh CPU storages; see storage.h
+ * def storage_origin(cdata: int) -> tuple[int, int, int]   (cm_storage_origin, address, bytes)
  * def main_thread_call(call: Callable[[], None] | None) -> None
  *     While a capture runs, call is called about once a second in the main thread, between two
  *     bytecodes, holding the GIL; None ends that. */
@@ -20,6 +23,7 @@
 #include "../sources/calibrate.h"
 #include "../sources/slots.h"
 #include "../sources/sources.h"
+#include "../sources/storage.h"
 
 /* --- one call a second in the main thread --------------------------------------------------- */
 
@@ -181,6 +185,52 @@ static PyObject *autograd_calibrate(PyObject *self, PyObject *nodes)
     return PyUnicode_FromString(why);
 }
 
+static PyObject *storage_calibrate(PyObject *self, PyObject *args)
+{
+    PyObject *samples;
+    unsigned long long slice, parent;
+
+    if (!PyArg_ParseTuple(args, "OKK", &samples, &slice, &parent))
+        return NULL;
+    PyObject *items = PySequence_Fast(samples, "expected a list of (object, address, bytes)");
+    if (items == NULL)
+        return NULL;
+    size_t count = (size_t)PySequence_Fast_GET_SIZE(items);
+    cm_storage_sample *list = PyMem_Calloc(count + 1, sizeof *list);
+    bool good = list != NULL;
+
+    if (!good)
+        PyErr_NoMemory();
+    for (size_t i = 0; i < count && good; i++) {
+        unsigned long long object, address, size;
+
+        good = PyArg_ParseTuple(PySequence_Fast_GET_ITEM(items, (Py_ssize_t)i), "KKK", &object,
+                                &address, &size) != 0;
+        if (good)
+            list[i] = (cm_storage_sample){(uintptr_t)object, address, size};
+    }
+    const char *why = good ? cm_storage_calibrate(list, count, slice, parent) : NULL;
+    PyMem_Free(list);
+    Py_DECREF(items);
+    if (!good)
+        return NULL;
+    if (why == NULL)
+        Py_RETURN_NONE;
+    return PyUnicode_FromString(why);
+}
+
+static PyObject *storage_origin(PyObject *self, PyObject *object)
+{
+    unsigned long long at = PyLong_AsUnsignedLongLong(object);
+    uint64_t address = 0, size = 0;
+
+    if (at == 0 || PyErr_Occurred())
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "no storage at 0");
+    cm_storage_origin origin = cm_storage_origin_of((uintptr_t)at, &address, &size);
+    return Py_BuildValue("(iKK)", (int)origin, (unsigned long long)address,
+                         (unsigned long long)size);
+}
+
 PyMethodDef cm_py_sources_methods[] = {
     {"sources_install", sources_install, METH_NOARGS, NULL},
     {"sources_remove", sources_remove, METH_NOARGS, NULL},
@@ -188,6 +238,8 @@ PyMethodDef cm_py_sources_methods[] = {
     {"sources_rows", sources_rows, METH_NOARGS, NULL},
     {"sources_lookup", sources_lookup, METH_O, NULL},
     {"autograd_calibrate", autograd_calibrate, METH_O, NULL},
+    {"storage_calibrate", storage_calibrate, METH_VARARGS, NULL},
+    {"storage_origin", storage_origin, METH_O, NULL},
     {"main_thread_call", main_thread_call, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };

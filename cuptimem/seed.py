@@ -1,0 +1,277 @@
+"""What was alive before recording began: one walk over Python's objects and autograd's graph.
+
+The walk runs no code of the program: tensor subclasses and modes are bypassed, properties are read through the base
+class, and a saved tensor with hooks is never unpacked (under checkpointing that would run the forward pass again).
+"""
+
+from __future__ import annotations
+
+import gc
+import mmap
+import sys
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from cuptimem import _core
+
+MARK_SEEDED = 3  # cm_mark_kind
+OBJECT_MODULE, OBJECT_OPTIMIZER = 1, 2  # cm_object_kind
+DEVICE_CPU, DEVICE_CUDA = 0, 1  # c10::DeviceType
+
+_ALLOCATOR, _SLICE = 1, 2  # cm_storage_origin
+_SHARED_HEADER = 64  # bytes before a storage that the file_system sharing strategy mapped
+_TENSOR, _STORAGE, _MODULE, _OPTIMIZER = 1, 2, 3, 4
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """What the walk found: blocks and their bytes, modules and optimizers, and what it had to leave out."""
+
+    blocks: int
+    bytes: int
+    objects: int
+    skipped: int
+    """Saved tensors and storages that may hold a block but could not be read without running the program's code."""
+    problems: tuple[str, ...] = ()
+
+
+def seed_alive() -> Seeds:
+    """Records every block, module and optimizer alive now. Call it once recording is on; holds the GIL.
+
+    Without torch, or with torch still being imported, it records only that there was nothing.
+    """
+    torch = sys.modules.get("torch")
+    walk = _Walk(torch) if torch is not None and hasattr(torch, "UntypedStorage") else None
+    if walk is None:
+        _core.mark(MARK_SEEDED, 0)
+        return Seeds(0, 0, 0, 0)
+    walk.run()
+    _core.mark(MARK_SEEDED, walk.skipped)
+    return Seeds(len(walk.blocks), sum(walk.blocks.values()), walk.objects, walk.skipped, tuple(walk.problems))
+
+
+class _Walk:
+    def __init__(self, torch: ModuleType) -> None:
+        self.torch = torch
+        self.base = torch._C.TensorBase
+        self.plain_dispatch = getattr(torch._C, "_disabled_torch_dispatch_impl", None)
+        self.blocks: dict[tuple[int, int, int], int] = {}  # (device type, index, address) -> bytes
+        self.objects = 0
+        self.skipped = 0
+        self.problems: list[str] = []
+        self._storages: set[int] = set()
+        self._nodes: dict[int, Any] = {}
+        self._saved_names: dict[type, tuple[str, ...]] = {}
+
+    def run(self) -> None:
+        torch = self.torch
+        with (
+            warnings.catch_warnings(),
+            torch._C.DisableTorchFunction(),
+            torch._C._DisableTorchDispatch(),
+            torch.no_grad(),
+        ):
+            warnings.simplefilter("ignore")
+            why = _calibrate(torch)
+            if why is not None:
+                self.problems.append(f"blocks that torch.load or numpy made cannot be told apart: {why}")
+            for kind, item in self._found():
+                if kind == _TENSOR:
+                    self._tensor(item)
+                elif kind == _STORAGE:
+                    self._storage(item)
+                else:
+                    _core.object_new(OBJECT_MODULE if kind == _MODULE else OBJECT_OPTIMIZER, item, True)
+                    self.objects += 1
+            self._cuda()
+        for (device, index, address), size in self.blocks.items():
+            _core.seed(address, size, device, index)
+
+    # --- objects ------------------------------------------------------------------------------------
+
+    def _found(self) -> Iterator[tuple[int, Any]]:
+        """Everything of interest, chosen by its class alone: `isinstance` may run a `__class__` property."""
+        torch = self.torch
+        bases = {torch.Tensor: _TENSOR, self.base: _TENSOR, torch._C.StorageBase: _STORAGE}
+        for module, name, kind in (
+            ("torch.nn.modules.module", "Module", _MODULE),
+            ("torch.optim.optimizer", "Optimizer", _OPTIMIZER),
+        ):
+            cls = getattr(sys.modules.get(module), name, None)
+            if cls is not None:
+                bases[cls] = kind
+        by_base = {id(base): kind for base, kind in bases.items()}
+        kinds: dict[int, int] = {}  # by identity: a metaclass may define its own hash
+        for item in _all_objects():
+            cls = type(item)
+            kind = kinds.get(id(cls))
+            if kind is None:
+                kind = kinds[id(cls)] = next((by_base[id(base)] for base in _mro(cls) if id(base) in by_base), 0)
+            if kind:
+                yield kind, item
+
+    def _tensor(self, tensor: Any) -> None:
+        self._own_storage(tensor)
+        try:
+            if self.base.is_leaf.__get__(tensor) or self.base.retains_grad.__get__(tensor):
+                grad = self.base.grad.__get__(tensor)
+                if grad is not None:
+                    self._own_storage(grad)
+            self._graph(self.base.grad_fn.__get__(tensor))
+        except RuntimeError:  # a tensor whose graph cannot be told, as inside torch.func
+            self.skipped += 1
+
+    def _own_storage(self, tensor: Any) -> None:
+        try:
+            storage = self.base.untyped_storage(tensor)
+        except RuntimeError:  # no storage of its own: sparse, opaque, or a wrapper around others
+            if self._is_plain(tensor):
+                self._parts(tensor)
+            return
+        self._storage(storage)
+        if self._is_plain(tensor) and (tensor.is_nested or tensor.is_quantized):
+            self._parts(tensor)
+
+    def _is_plain(self, tensor: Any) -> bool:
+        """Whether asking it for its layout cannot run the program's code."""
+        return getattr(type(tensor), "__torch_dispatch__", None) is self.plain_dispatch
+
+    def _parts(self, tensor: Any) -> None:
+        """The tensors inside a sparse, nested or quantized one."""
+        torch = self.torch
+        try:
+            if tensor.layout == torch.sparse_coo:
+                names: tuple[str, ...] = ("_indices", "_values")
+            elif tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+                names = ("crow_indices", "col_indices", "values")
+            elif tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+                names = ("ccol_indices", "row_indices", "values")
+            elif tensor.is_nested:
+                names = ("_nested_tensor_size", "_nested_tensor_strides", "_nested_tensor_storage_offsets")
+            elif tensor.is_quantized:
+                per_channel = tensor.qscheme() not in (torch.per_tensor_affine, torch.per_tensor_symmetric)
+                names = ("q_per_channel_scales", "q_per_channel_zero_points") if per_channel else ()
+            else:
+                self.skipped += 1
+                return
+            for name in names:
+                self._own_storage(getattr(self.base, name)(tensor))
+        except (RuntimeError, AttributeError):
+            self.skipped += 1
+
+    # --- storages -----------------------------------------------------------------------------------
+
+    def _storage(self, storage: Any) -> None:
+        try:
+            cdata = storage._cdata
+            if cdata in self._storages:
+                return
+            self._storages.add(cdata)
+            if storage.device.type == "cpu":
+                self._cpu_storage(storage, cdata)
+        except RuntimeError:  # functional and fake storages have no memory
+            return
+
+    def _cpu_storage(self, storage: Any, cdata: int) -> None:
+        origin, address, size = _core.storage_origin(cdata)
+        if origin == _ALLOCATOR:
+            self._block(DEVICE_CPU, -1, address, size)
+            return
+        if origin == _SLICE:
+            # torch.load(mmap=True) and safetensors keep only slices of the storage that they mapped.
+            while origin == _SLICE:
+                origin, address, size = _core.storage_origin(address)
+            if origin == _ALLOCATOR or address % mmap.PAGESIZE == 0:
+                self._block(DEVICE_CPU, -1, address, size)
+            return
+        address, size = storage.data_ptr(), storage.nbytes()
+        if storage.is_shared():
+            header = _SHARED_HEADER if address % mmap.PAGESIZE == _SHARED_HEADER else 0
+            self._block(DEVICE_CPU, -1, address - header, size + header)
+        elif storage.resizable():  # PyTorch's own, by another way; numpy's and other foreign memory is not
+            self._block(DEVICE_CPU, -1, address, size)
+
+    def _block(self, device: int, index: int, address: int, size: int) -> None:
+        if address != 0 and size > 0:
+            self.blocks[device, index, address] = size
+
+    def _cuda(self) -> None:
+        cuda = sys.modules.get("torch.cuda")
+        if cuda is None or not cuda.is_initialized():
+            return
+        try:
+            segments = cuda.memory_snapshot()
+        except RuntimeError as error:  # an allocator without snapshots
+            self.problems.append(f"blocks on the GPU before start are unknown: {error}")
+            return
+        for segment in segments:
+            address = segment["address"]
+            for block in segment["blocks"]:
+                if block["state"] == "active_allocated":
+                    self._block(DEVICE_CUDA, segment["device"], block.get("address", address), block["size"])
+                address += block["size"]
+
+    # --- the graph ------------------------------------------------------------------------------------
+
+    def _graph(self, root: Any) -> None:
+        nodes = [root]
+        while nodes:
+            node = nodes.pop()
+            if node is None or id(node) in self._nodes:
+                continue
+            self._nodes[id(node)] = node  # kept until the walk is over: an identity must not be reused
+            nodes.extend(following for following, _ in node.next_functions)
+            names = self._saved_names.get(type(node))
+            if names is None:
+                names = tuple(n for n in dir(type(node)) if n.startswith("_raw_saved_") or n == "variable")
+                self._saved_names[type(node)] = names
+            for name in names:
+                try:
+                    self._saved(getattr(node, name))
+                except (RuntimeError, AttributeError):  # released, or modified since it was saved
+                    continue
+
+    def _saved(self, saved: Any) -> None:
+        if isinstance(saved, tuple | list):
+            for item in saved:
+                self._saved(item)
+        elif any(cls is self.base for cls in _mro(type(saved))):
+            self._own_storage(saved)  # AccumulateGrad's own variable
+        elif saved is None:
+            return
+        elif not hasattr(saved, "unpack_hook"):
+            self.skipped += 1  # before torch 2.13 nothing tells whether it has hooks
+        elif saved.unpack_hook is None and saved.data is not None:
+            self._own_storage(saved.data)
+        # With hooks: what was packed is a Python object, and the walk over objects sees it.
+
+
+_mro = type.__dict__["__mro__"].__get__  # the real one, whatever a metaclass shows
+
+
+def _calibrate(torch: ModuleType) -> str | None:
+    """Teaches the core where a storage keeps its deleter. The storages made for it are gone on return."""
+    storages = [torch.UntypedStorage(size, device="cpu") for size in (4096, 8192 + 64, 12288 + 128)]
+    samples = [(s._cdata, s.data_ptr(), s.nbytes()) for s in storages]
+    part = storages[0][0:64]
+    return _core.storage_calibrate(samples, part._cdata, storages[0]._cdata)
+
+
+def _all_objects() -> Iterable[Any]:
+    """Every object that the collector tracks; those that `gc.freeze` hid are reached from the others."""
+    found = gc.get_objects()
+    if gc.get_freeze_count() == 0:
+        return found
+    seen = {id(item) for item in found}
+    reached = list(found)
+    pending = [found, list(sys.modules.values())]
+    while pending:
+        for item in gc.get_referents(*pending.pop()):
+            if id(item) not in seen and gc.is_tracked(item):
+                seen.add(id(item))
+                reached.append(item)
+                pending.append([item])
+    return reached
