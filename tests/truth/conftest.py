@@ -37,7 +37,9 @@ def child(oracle_library: Path, tmp_path: Path) -> Callable[..., Any]:
             text=True,
             timeout=timeout,
         )
-        assert done.returncode == 0, f"{script} {arguments}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+        if done.returncode != 0:
+            said = f"{done.stdout[-500:]}\n{done.stderr[-1500:]}"
+            pytest.fail(f"{script} {arguments}: exit {done.returncode}\n{said}", pytrace=False)
         return json.loads(done.stdout.splitlines()[-1])
 
     return run

@@ -28,13 +28,7 @@ def _graph(roots: list[Any], found: dict[int, int]) -> int:
             continue
         seen.add(node)
         roots += [n for n, _ in node.next_functions]
-        if hasattr(node, "saved_tensors") and not hasattr(type(node), "_raw_saved_self"):
-            try:
-                values = list(node._raw_saved_tensors) if hasattr(node, "_raw_saved_tensors") else list(node.saved_tensors)
-            except RuntimeError:  # freed by backward
-                values = []
-        else:
-            values = []
+        values: list[Any] = []
         for name in dir(node):
             if name.startswith("_raw_saved_"):
                 try:

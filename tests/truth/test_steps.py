@@ -36,7 +36,8 @@ def seen():
     done = subprocess.run(
         [sys.executable, "-W", "ignore", str(HERE / "steps_child.py")], capture_output=True, text=True, timeout=300
     )
-    assert done.returncode == 0, done.stderr
+    if done.returncode != 0:
+        pytest.fail(f"exit {done.returncode}: {done.stderr[-1500:]}", pytrace=False)
     return json.loads(done.stdout.splitlines()[-1])
 
 
