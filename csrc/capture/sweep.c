@@ -68,8 +68,8 @@ static bool bring_home(const cm_ring_header *header)
 
 static bool is_old(const struct stat *st, const cm_ring_header *header, int64_t seconds)
 {
-    int64_t last =
-        st->st_mtim.tv_sec > st->st_ctim.tv_sec ? st->st_mtim.tv_sec : st->st_ctim.tv_sec;
+    int64_t last = st->st_mtim.tv_sec;
+
     if (header != NULL) {
         int64_t alive = (int64_t)(atomic_load(&header->alive_ns) / 1000000000u);
         if (alive > last)

@@ -12,6 +12,7 @@
  *   stress fork FOLDER                             a child with its own capture, and others
  *   stress exits PATH                              events from destructors of an ending thread
  *   stress again FOLDER TIMES                      captures one after the other, same threads
+ *   stress sweep FOLDER                            how many orphans were handled
  *   stress bench PATH                              nanoseconds of a hook
  *
  * Producer n's pair j is: [a name, in every 16th pair,] ALLOC n << 32 | j << 6, FREE of it. */
@@ -32,6 +33,7 @@
 #include <unistd.h>
 
 #include "../../csrc/capture/clock.h"
+#include "../../csrc/capture/orphan.h"
 #include "../../csrc/capture/session.h"
 #include "../../csrc/capture/thread.h"
 #include "../../csrc/trace/reader.h"
@@ -569,6 +571,8 @@ int main(int count, char **words)
         return exits(path);
     if (strcmp(mode, "again") == 0)
         return again(path, (int)a);
+    if (strcmp(mode, "sweep") == 0)
+        return printf("%d\n", cm_orphan_sweep(path)) < 0;
     if (strcmp(mode, "bench") == 0)
         return bench(path);
     fprintf(stderr, "stress: what?\n");

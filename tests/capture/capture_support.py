@@ -1,0 +1,62 @@
+"""The stress program and what its verifier says."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+WARNINGS = ["-Wall", "-Wextra", "-Wno-missing-field-initializers", "-Wno-unused-parameter", "-Werror"]
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What the real reader found in a trace of the stress program (see verify.c)."""
+
+    state: int
+    events: int
+    told: int
+    producers: int
+    names_lost: int
+    early_frees: int
+
+
+COMPLETE, RECORDING, RECOVERED, CUT = range(4)
+
+
+@dataclass(frozen=True)
+class Stress:
+    program: Path
+    folder: Path
+    rings: Path
+
+    def start(self, *words: object, **environment: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [str(self.program), *map(str, words)],
+            env={**os.environ, "STRESS_RING_DIR": str(self.rings), **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+        )
+
+    def run(self, *words: object, **environment: str) -> list[int]:
+        """The numbers that this mode prints."""
+        process = self.start(*words, **environment)
+        out, err = process.communicate(timeout=120)
+        assert (process.returncode, err) == (0, ""), f"{words}: {process.returncode} {out}{err}"
+        return [int(word) for word in out.split()]
+
+    def verify(self, path: Path, **environment: str) -> Verified:
+        return Verified(*self.run("verify", path, **environment))
+
+
+def compile_stress(target: Path, *flags: str) -> Path:
+    sources = [*HERE.glob("*.c"), *(ROOT / "csrc/capture").glob("*.c")]
+    sources += [path for path in (ROOT / "csrc/trace").glob("*.c") if path.name != "synthetic.c"]
+    command = ["gcc", "-std=gnu11", "-g", "-O2", "-fno-strict-aliasing", *WARNINGS, *flags]
+    subprocess.run([*command, *map(str, sorted(sources)), "-o", str(target), "-lpthread"], check=True)
+    return target

@@ -1,0 +1,152 @@
+"""SIGKILL at any moment: trace and ring together hold exactly what was published."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import struct
+import time
+from pathlib import Path
+
+import pytest
+from capture_support import COMPLETE, CUT, RECORDING, RECOVERED, Stress
+
+# Delays in seconds: into the start; the first captures; many starts and stops; block and log changes.
+MOMENTS = [(0.0, 0.02), (0.005, 0.06), (0.02, 0.15), (0.05, 0.25)]
+
+
+def kill_one(stress: Stress, folder: Path, ring_bytes: int, rate: int, moment: tuple[float, float]) -> None:
+    folder.mkdir()
+    process = stress.start("kill", folder, ring_bytes, rate)
+    time.sleep(random.uniform(*moment))
+    process.kill()
+    assert process.communicate() == ("", "")
+
+
+@pytest.mark.parametrize("ring_bytes, rate", [(0, 300), (1 << 20, 100), (1 << 20, 0)], ids=["wide", "small", "lossy"])
+def test_kills(stress: Stress, ring_bytes: int, rate: int) -> None:
+    """25 kills each. `lossy` publishes faster than the collector can write: losses are exact there too."""
+    captures = events = 0
+    for i in range(25):
+        folder = stress.folder / str(i)
+        kill_one(stress, folder, ring_bytes, rate, MOMENTS[i % 4])
+        begun, published = stress.run("killed", folder)
+        captures += begun
+        events += published
+        shutil.rmtree(folder)
+    assert captures >= 12
+    assert events >= 25_000
+
+
+@pytest.mark.parametrize("rate", [0, 100])
+def test_the_sweep_completes_what_was_killed(stress: Stress, rate: int) -> None:
+    for i in range(8):
+        folder = stress.folder / str(i)
+        kill_one(stress, folder, 1 << 20, rate, MOMENTS[2])
+        before = stress.run("killed", folder)
+        left = list(stress.rings.iterdir())
+        assert len(left) <= 1
+        # A ring without a header might still be in the making: it has a minute.
+        started = bool(left) and left[0].read_bytes()[:8] != bytes(8)
+        assert stress.run("sweep", stress.rings) == [int(started)]
+        for path in left if not started else []:
+            path.unlink()
+        assert list(stress.rings.iterdir()) == []
+        # Complete now, with the same events, and with nothing to add for the next sweep.
+        assert stress.run("killed", folder) == before
+        counters = (folder / "counters").read_bytes() if (folder / "counters").exists() else b""
+        begun = struct.unpack_from("<Q", counters)[0] if counters else 0
+        for capture in range(begun):
+            assert stress.verify(folder / f"{capture}.cmem").state in (COMPLETE, RECOVERED)
+
+
+def killed_capture(stress: Stress, name: str = "k") -> tuple[Path, Path, int]:
+    """Trace, ring and number of events of a capture that was killed in its first moments."""
+    folder = stress.folder / name
+    while True:
+        kill_one(stress, folder, 1 << 20, 100, (0.04, 0.1))
+        begun = struct.unpack_from("<Q", (folder / "counters").read_bytes())[0]
+        trace = folder / f"{begun - 1}.cmem"
+        rings = list(stress.rings.iterdir())
+        if begun and rings and stress.run("killed", folder)[0]:
+            found = stress.verify(trace)
+            if found.state == RECOVERED and found.events > 0:
+                return trace, rings[0], found.events
+        for ring in rings:
+            ring.unlink()
+        shutil.rmtree(folder)
+
+
+def test_the_reader_leaves_the_ring_as_it_is(stress: Stress) -> None:
+    trace, ring, events = killed_capture(stress)
+    before = ring.read_bytes(), trace.read_bytes()
+    for _ in range(2):
+        found = stress.verify(trace)
+        assert (found.state, found.events) == (RECOVERED, events)
+    assert (ring.read_bytes(), trace.read_bytes()) == before
+
+
+def test_a_ring_whose_trace_is_gone_stays_for_seven_days(stress: Stress) -> None:
+    trace, ring, events = killed_capture(stress)
+    moved = trace.rename(trace.with_name("moved.cmem"))
+    assert stress.run("sweep", stress.rings) == [0]
+    found = stress.verify(moved)
+    assert (found.state, found.events) == (RECOVERED, events)
+    # A week later: both the file's times and the last sign of life in its header.
+    with ring.open("r+b") as file:
+        header = bytearray(file.read(8192))
+        alive = struct.unpack_from("<Q", header, 72)[0]
+        assert abs(alive / 1e9 - time.time()) < 600
+        struct.pack_into("<Q", header, 72, alive - 8 * 86400 * 10**9)
+        file.seek(0)
+        file.write(header)
+    assert stress.run("sweep", stress.rings) == [0]  # just written to
+    os.utime(ring, (0, time.time() - 8 * 86400))
+    assert stress.run("sweep", stress.rings) == [1]
+    assert list(stress.rings.iterdir()) == []
+    assert stress.verify(moved).state == CUT
+
+
+def test_a_sweep_in_the_middle_of_another_capture(stress: Stress) -> None:
+    """A living process's ring is left alone, by a sweep and by a reader."""
+    folder = stress.folder / "k"
+    folder.mkdir()
+    process = stress.start("kill", folder, 0, 100)
+    try:
+        deadline = time.monotonic() + 20
+        while not list(stress.rings.iterdir()) and time.monotonic() < deadline:
+            time.sleep(0.005)
+        for _ in range(20):
+            assert stress.run("sweep", stress.rings) == [0]
+        traces = list(folder.glob("*.cmem"))
+        assert traces
+        assert {stress.verify(trace).state for trace in traces} <= {COMPLETE, RECORDING}
+    finally:
+        process.kill()
+        process.communicate()
+    stress.run("killed", folder)
+
+
+def test_damaged_rings_are_read_without_harm(stress: Stress) -> None:
+    """Random bytes in every part of the ring: an answer, never a crash, and never an event twice."""
+    trace, ring, events = killed_capture(stress)
+    good = ring.read_bytes()
+    rng = random.Random(5)
+    places = [(0, 4096 + 512), (8192, 8192 + 2048), (8192 + 262144, 1 << 20), (0, len(good))]
+    for i in range(60):
+        bad = bytearray(good)
+        low, high = places[i % 4]
+        for _ in range(rng.choice([1, 8, 100])):
+            bad[rng.randrange(low, high)] = rng.randrange(256)
+        ring.write_bytes(bad)
+        process = stress.start("verify", trace)
+        process.communicate(timeout=60)
+        assert process.returncode in (0, 1)
+    for size in (0, 1, 4096, 1 << 19, len(good) - 1):
+        ring.write_bytes(good[:size])
+        process = stress.start("verify", trace)
+        process.communicate(timeout=60)
+        assert process.returncode == 0
+    ring.write_bytes(good)
+    assert stress.verify(trace).events == events

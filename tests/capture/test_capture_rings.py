@@ -1,0 +1,109 @@
+"""Rings, blocks and threads: every event is in the trace once, in its thread's order."""
+
+from __future__ import annotations
+
+import pytest
+
+from capture_support import COMPLETE, Stress
+
+
+def events_of(threads: int, pairs: int) -> int:
+    return threads * (2 * pairs + (pairs + 15) // 16)
+
+
+def test_several_threads(stress: Stress) -> None:
+    trace = stress.folder / "t.cmem"
+    assert stress.run("make", trace, 4, 20000) == [events_of(4, 20000), 0]
+    found = stress.verify(trace)
+    assert (found.state, found.events, found.told, found.producers) == (COMPLETE, events_of(4, 20000), 0, 4)
+    assert list(stress.rings.iterdir()) == []
+
+
+def test_blocks_turn_over_many_times(stress: Stress) -> None:
+    """0.6 GB of events and 3 MB of names through 1 MiB of rings: what found no room is told exactly."""
+    trace = stress.folder / "t.cmem"
+    published, lost = stress.run("make", trace, 2, 200_000, 1 << 20)
+    found = stress.verify(trace)
+    assert published + lost == events_of(2, 200_000)
+    assert (found.state, found.events, found.told, found.producers) == (COMPLETE, published, lost, 2)
+
+
+def test_a_free_never_overtakes_its_allocation(stress: Stress) -> None:
+    trace = stress.folder / "t.cmem"
+    published, lost = stress.run("handoff", trace, 150_000)
+    assert (published, lost) == (300_000, 0)
+    found = stress.verify(trace, STRESS_HANDOFF="1")
+    assert (found.events, found.early_frees) == (300_000, 0)
+
+
+def test_idle_threads_give_their_blocks_back(stress: Stress) -> None:
+    """1 MiB has 39 blocks; 120 threads that stay alive use one each, twice."""
+    trace = stress.folder / "t.cmem"
+    assert stress.run("idle", trace, 120) == [120 * 5, 0]
+    found = stress.verify(trace)
+    assert (found.state, found.events, found.told, found.producers) == (COMPLETE, 600, 0, 120)
+
+
+def test_ten_thousand_short_threads(stress: Stress) -> None:
+    trace = stress.folder / "t.cmem"
+    assert stress.run("short", trace, 10_000) == [50_000, 0]
+    found = stress.verify(trace)
+    assert (found.events, found.told, found.producers) == (50_000, 0, 10_000)
+
+
+@pytest.mark.parametrize("threads", [200, 300])
+def test_many_threads_at_once(stress: Stress, threads: int) -> None:
+    trace = stress.folder / "t.cmem"
+    memory, published, lost = stress.run("together", trace, threads)
+    assert (published, lost) == (events_of(threads, 32), 0)
+    found = stress.verify(trace)
+    assert (found.events, found.told, found.producers) == (published, 0, threads)
+    assert memory <= 64 << 20
+
+
+def test_more_threads_than_rings(stress: Stress) -> None:
+    """2,048 threads can have a ring, and all at the same moment there are fewer blocks: the rest is told."""
+    trace = stress.folder / "t.cmem"
+    _, published, _ = stress.run("together", trace, 2500)
+    found = stress.verify(trace)
+    assert found.events == published < events_of(2500, 32)
+    assert found.producers <= 2048
+    assert found.told == events_of(2500, 32) - published
+
+
+def test_full_rings_are_chained_then_counted(stress: Stress) -> None:
+    """The collector is paused: 39 blocks of 511 events, the first of which names the thread."""
+    trace = stress.folder / "t.cmem"
+    published, lost = stress.run("full", trace, 30_000)
+    room = 39 * 511 - 1
+    assert lost == events_of(1, 30_000) - room
+    found = stress.verify(trace)
+    assert (found.state, found.events, found.told) == (COMPLETE, published, lost)
+    assert published == room + events_of(1, 100)
+
+
+def test_events_from_destructors_of_an_ending_thread(stress: Stress) -> None:
+    trace = stress.folder / "t.cmem"
+    assert stress.run("exits", trace) == [200 * 9, 0]
+    found = stress.verify(trace)
+    assert (found.events, found.told, found.producers) == (1800, 0, 200)
+
+
+def test_captures_one_after_the_other(stress: Stress) -> None:
+    each = 5 + events_of(1, 10)
+    assert stress.run("again", stress.folder, 20) == [20 * each, 0]
+    for i in range(20):
+        found = stress.verify(stress.folder / f"{i}.cmem")
+        assert (found.state, found.events, found.producers) == (COMPLETE, each, 2)
+
+
+def test_forks(stress: Stress) -> None:
+    """Children with and without handlers, with and without a capture: each trace holds its own process."""
+    published, lost = stress.run("fork", stress.folder)
+    assert (published, lost) == (events_of(1, 6000) + events_of(2, 20000), 0)
+    parent = stress.verify(stress.folder / "parent.cmem")
+    assert (parent.state, parent.events, parent.told, parent.producers) == (COMPLETE, published, 0, 3)
+    for i in range(4):
+        child = stress.verify(stress.folder / f"child{i}.cmem")
+        assert (child.state, child.events, child.producers) == (COMPLETE, events_of(1, 1000), 1)
+    assert list(stress.rings.iterdir()) == []
