@@ -191,10 +191,9 @@ def calibrate(torch: ModuleType) -> str | None:
     """
     nodes: list[Any] = []
     with contextlib.suppress(AttributeError, TypeError):  # then the exported getter alone decides
-        make = torch._C._functions.DelayedError
-        nodes = [make("cuptimem", 0) for _ in range(8)]
-        nodes = [node for node in nodes if node._sequence_nr() > 0]
-    return _core.autograd_calibrate([(id(node), node._sequence_nr()) for node in nodes])
+        nodes = [torch._C._functions.DelayedError("cuptimem", 0) for _ in range(8)]
+    numbers = [(id(node), node._sequence_nr()) for node in nodes]
+    return _core.autograd_calibrate([(node, number) for node, number in numbers if number > 0])
 
 
 # --- what runs in the program's own calls ---------------------------------------------------------------

@@ -12,6 +12,7 @@
 #include "capture/session.h"
 #include "capture/thread.h"
 #include "python/module.h"
+#include "sources/tables.h"
 
 enum { DEPTH = 48, STACKS = 1 << 16, NAMES = 4096 };
 
@@ -124,8 +125,7 @@ static stack walk(void)
     memset(&s, 0, sizeof s);
     for (const void *f = top_frame(); f != NULL && s.depth < DEPTH; f = LOAD(void *, f, 48)) {
         s.code[s.depth] = LOAD(PyCodeObject *, f, 32);
-        s.lasti[s.depth] =
-            (int)(LOAD(char *, f, 56) - (char *)_PyCode_CODE(s.code[s.depth]));
+        s.lasti[s.depth] = (int)(LOAD(char *, f, 56) - (char *)_PyCode_CODE(s.code[s.depth]));
         s.depth++;
     }
     return s;
@@ -230,9 +230,9 @@ static PyObject *py_events(PyObject *module, PyObject *unused)
     for (size_t i = 0; i < count; i++)
         PyList_SET_ITEM(list, (Py_ssize_t)i,
                         Py_BuildValue("(iKLIiiiI)", copy[i].kind,
-                                      (unsigned long long)copy[i].address,
-                                      (long long)copy[i].size, copy[i].stack, copy[i].flags,
-                                      copy[i].device_type, copy[i].device_index, threads[i]));
+                                      (unsigned long long)copy[i].address, (long long)copy[i].size,
+                                      copy[i].stack, copy[i].flags, copy[i].device_type,
+                                      copy[i].device_index, threads[i]));
     free(copy);
     free(threads);
     atomic_store(&recording, was);
@@ -262,11 +262,8 @@ static PyObject *py_name(PyObject *module, PyObject *id)
 
 static PyObject *py_idle(PyObject *module, PyObject *unused)
 {
-    Py_BEGIN_ALLOW_THREADS
-    if (idle_callback != NULL)
-        idle_callback();
-    Py_END_ALLOW_THREADS
-    Py_RETURN_NONE;
+    Py_BEGIN_ALLOW_THREADS if (idle_callback != NULL) idle_callback();
+    Py_END_ALLOW_THREADS Py_RETURN_NONE;
 }
 
 static void put(int kind, uint64_t address, int64_t size, int flags, int type, int index)
@@ -333,6 +330,15 @@ static PyObject *py_nothing(PyObject *module, PyObject *unused)
     Py_RETURN_NONE;
 }
 
+/* The address of our hook for the symbol with this meaning: to be called as a library would. */
+static PyObject *py_hook(PyObject *module, PyObject *meaning)
+{
+    for (size_t i = 0; i < cm_allocator_symbol_count; i++)
+        if (PyUnicode_CompareWithASCIIString(meaning, cm_allocator_symbols[i].meaning) == 0)
+            return PyLong_FromVoidPtr(cm_allocator_symbols[i].hooks[0]);
+    return PyErr_Format(PyExc_KeyError, "%R", meaning);
+}
+
 static PyObject *py_fork_handlers(PyObject *module, PyObject *unused)
 {
     static int once;
@@ -354,6 +360,7 @@ PyMethodDef cm_py_capture_methods[] = {
     {"double_stack", py_stack, METH_O, NULL},
     {"double_name", py_name, METH_O, NULL},
     {"double_idle", py_idle, METH_NOARGS, NULL},
+    {"double_hook", py_hook, METH_O, NULL},
     {"double_fork_handlers", py_fork_handlers, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -1,0 +1,186 @@
+"""Allocations and frees on the CPU: every block, its size, its line."""
+
+TRAIN = """
+import torch
+from torch import nn
+from cuptimem import torch_events
+
+before = alive()
+torch_events.install()
+core.capture_record(True)
+results = []
+
+def compare(name):
+    heap = Heap()
+    truth = {a: n for a, n in alive().items() if a not in before}
+    results.append((name, len(truth), heap.sizes() == truth, len(heap.duplicates), len(heap.unknown_frees)))
+
+torch.manual_seed(0)
+model = nn.TransformerEncoder(nn.TransformerEncoderLayer(64, 4, 256, batch_first=True), 2)
+head = nn.Linear(64, 10)
+compare("model")
+optimizer = torch.optim.AdamW([*model.parameters(), *head.parameters()])
+for step in range(3):
+    x, y = torch.randn(8, 16, 64), torch.randint(0, 10, (8, 16))
+    loss = nn.functional.cross_entropy(head(model(x)).view(-1, 10), y.view(-1))
+    compare("forward")
+    loss.backward()
+    compare("backward")
+    optimizer.step()
+    compare("step")
+    optimizer.zero_grad()
+torch.empty(0)
+del x, y, loss
+compare("end")
+torch_events.remove()
+report(results=results, problems=torch_events.problems())
+"""
+
+
+def test_live_set_is_byte_exact_in_a_training_run(run):
+    answer = run(TRAIN)
+    assert answer["problems"] == []
+    assert [r[0] for r in answer["results"]] == ["model", *["forward", "backward", "step"] * 3, "end"]
+    for name, blocks, equal, duplicates, unknown in answer["results"]:
+        assert blocks > 20 and equal and duplicates == 0 and unknown == 0, name
+
+
+def test_events_carry_line_device_and_size(run):
+    answer = run(
+        """
+import torch
+core.sources_install()
+core.capture_record(True)
+def make():
+    return torch.ones(1000)   # line of this
+x = make()
+address = x.untyped_storage().data_ptr()
+del x
+core.capture_record(False)
+a = next(e for e in events(ALLOC) if e.address == address)
+f = next(e for e in events(FREE) if e.address == address)
+report(size=a.size, device=(a.type, a.index), flags=a.flags, function=a.frames()[0][1], free=(f.type, f.index, f.stack),
+       line=a.frames()[0][2] - make.__code__.co_firstlineno, order=[e.kind for e in events(ALLOC, FREE)])
+"""
+    )
+    assert answer["size"] == 4000 and answer["device"] == [0, -1] and answer["flags"] == 0
+    assert answer["function"] == "make" and answer["line"] == 1
+    assert answer["free"] == [0, -1, 0] and answer["order"] == [1, 2]
+
+
+def test_empty_tensors_leave_no_event(run):
+    assert run("import torch; core.sources_install(); core.capture_record(True); torch.empty(0)\nreport(n=len(events()))") == {
+        "n": 0
+    }
+
+
+def test_one_ring_owner_record_per_thread(run):
+    answer = run(
+        """
+import os, threading, torch
+core.sources_install()
+core.capture_record(True)
+def work(): torch.ones(5); torch.ones(5)
+t = threading.Thread(target=work); t.start(); t.join()
+work()
+core.capture_record(False)
+report(owners=[(e.address, e.size) for e in events(THREAD)], pid=os.getpid(), first=events()[0].kind)
+"""
+    )
+    assert len(answer["owners"]) == 2 and answer["owners"][1] == [answer["pid"], 0] and answer["first"] == 9
+
+
+def test_out_of_memory_is_recorded_before_the_exception(run):
+    answer = run(
+        """
+import torch
+core.sources_install()
+core.capture_record(True)
+try: torch.empty(1 << 50, dtype=torch.uint8)
+except RuntimeError as error: core.capture_record(False)
+report(oom=[(e.size, e.address, e.type, e.index) for e in events(OOM)], line=[f[1] for f in events(OOM)[0].frames()])
+"""
+    )
+    assert answer["oom"] == [[1 << 50, 0, 0, -1]] and answer["line"] == ["<module>"]
+
+
+def test_blocks_are_not_counted_twice_under_torch_profiler(run):
+    answer = run(
+        """
+import torch
+core.sources_install()
+core.capture_record(True)
+with torch.profiler.profile(profile_memory=True):
+    x = torch.ones(1000)
+    del x
+core.capture_record(False)
+report(kinds=[e.kind for e in events(ALLOC, FREE) if e.size == 4000 or e.kind == FREE][:2],
+       allocs=sum(e.size == 4000 for e in events(ALLOC)), duplicates=len(Heap().duplicates), unknown=len(Heap().unknown_frees))
+"""
+    )
+    assert answer["allocs"] == 1 and answer["duplicates"] == 0 and answer["unknown"] == 0
+
+
+def test_mapped_and_shared_storages(run):
+    answer = run(
+        """
+import torch
+core.sources_install()
+core.capture_record(True)
+results = {}
+for strategy in ("file_descriptor", "file_system"):
+    torch.multiprocessing.set_sharing_strategy(strategy)
+    x = torch.ones(1000).share_memory_()
+    address = x.untyped_storage().data_ptr()
+    live = Heap().live
+    results[strategy] = [(e.size, e.address - address, e.type, e.index) for e in live.values()]
+    del x
+    results[strategy + " freed"] = len(Heap().live)
+open("bytes", "wb").write(b"0" * 8192)
+x = torch.from_file("bytes", shared=False, size=8192, dtype=torch.uint8)
+results["file"] = [(e.size, e.address - x.data_ptr()) for e in Heap().live.values()]
+del x
+results["file freed"] = len(Heap().live)
+report(**results)
+"""
+    )
+    assert answer["file_descriptor"] == [[4000, 0, 0, -1]]
+    assert answer["file_system"] == [[4064, -64, 0, -1]]
+    assert answer["file"] == [[8192, 0]]
+    assert [answer[k] for k in answer if k.endswith("freed")] == [0, 0, 0]
+
+
+def test_device_reports_become_events_and_totals(run):
+    """No GPU here: the device allocator's report is called as libc10_cuda would, through a patched slot's target."""
+    answer = run(
+        """
+import ctypes, torch
+core.sources_install()
+slot = core.sources_lookup("_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE")
+rows = {r[1]: r[4] for r in core.sources_rows() if r[3] == "libc10.so"}
+report_fn = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_uint16)
+hook = report_fn(core.double_hook("device allocation and free, mapped storages"))
+cuda1 = 1 | 1 << 8
+core.capture_record(True)
+hook(0x7000, 512, 512, 2 << 20, cuda1)
+hook(0x7200, 1024, 1536, 2 << 20, cuda1)
+hook(0x7000, -512, 1024, 2 << 20, cuda1)
+hook(0x7200, -1024, 0, 0, cuda1)
+hook(None, 512, 512, 512, cuda1)
+hook(0x9000, 0, 0, 0, cuda1)
+core.capture_record(False)
+report(all=[(e.kind, e.address, e.size, e.type, e.index) for e in events() if e.kind != THREAD], original=slot != 0, rows=rows)
+"""
+    )
+    alloc, free, reserved = 1, 2, 4
+    assert answer["all"] == [
+        [alloc, 0x7000, 512, 1, 1],
+        [reserved, 512, 2 << 20, 1, 1],
+        [alloc, 0x7200, 1024, 1, 1],
+        [free, 0x7000, 512, 1, 1],
+        [free, 0x7200, 1024, 1, 1],
+        [reserved, 0, 0, 1, 1],
+        [reserved, 512, 512, 1, 1],
+        [reserved, 0, 0, 1, 1],
+    ]
+    assert answer["original"]
