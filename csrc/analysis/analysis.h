@@ -1,8 +1,9 @@
 /* What a report is made of: plain numbers out of a trace. No Python, no printing.
  *
- * The trace is read twice: once for the ticks (which of them are steps is only known at the end) and
- * for what was alive before it began, once to replay the heap. Memory grows with live blocks, stacks
- * and steps, not with events. All bytes are int64, all times nanoseconds since the trace's start.
+ * The trace is read twice: once for the ticks (which of them are steps is only known at the end)
+ * and for what was alive before it began, once to replay the heap. Memory grows with live blocks,
+ * stacks and steps, not with events. All bytes are int64, all times nanoseconds since the trace's
+ * start.
  *
  * A new analysis is one new file with a cm_part_kind (parts.h) and one line in the table in
  * analyze.c. */
@@ -28,8 +29,8 @@ typedef enum cm_phase {
 /* A contributor's name that no definition has: AccumulateGrad without a node before it. */
 enum { CM_NAME_ACCUMULATION = UINT32_MAX - 1 };
 
-/* A group of blocks alive together at some moment: same stack, same phase. `stack` is the stack they
- * are charged to (a backward block's is its node's forward stack), `origin_stack` its own. */
+/* A group of blocks alive together at some moment: same stack, same phase. `stack` is the stack
+ * they are charged to (a backward block's is its node's forward stack), `origin_stack` its own. */
 typedef struct cm_contributor {
     int64_t bytes;
     uint64_t count;
@@ -57,8 +58,8 @@ typedef struct cm_device_report {
     int64_t start, peak, end, allocated, freed;
     uint64_t allocations, frees;
     uint64_t peak_time_ns;
-    int64_t peak_step;     /* -1: outside of any */
-    int64_t reserved_peak; /* -1: unknown */
+    int64_t peak_step;            /* -1: outside of any */
+    int64_t reserved_peak;        /* -1: unknown */
     cm_contributor *contributors; /* of the peak (or options.peak_of_step's), largest first */
     size_t contributor_count;
     cm_timeline_point *timeline;
@@ -110,10 +111,10 @@ typedef struct cm_analysis {
     cm_step_report *step; /* by step, then device */
     size_t step_count;
     cm_contributor *step_contributors;
-    cm_steps steps; /* the clock's own: ends, loops, changes */
+    cm_steps steps;       /* the clock's own: ends, loops, changes */
     uint32_t *line_stack; /* line number of the clock -> a stack whose innermost frame it is */
     size_t line_count;
-    cm_survivor *survivors;     /* alive at the last step's end; without steps, at the end */
+    cm_survivor *survivors; /* alive at the last step's end; without steps, at the end */
     size_t survivor_count;
     cm_survivor *survivors_end; /* alive at the end */
     size_t survivor_end_count;
@@ -121,9 +122,9 @@ typedef struct cm_analysis {
 } cm_analysis;
 
 typedef struct cm_analysis_options {
-    uint64_t window;       /* only this window (CM_MARK_WINDOW_*); 0 = whole trace */
-    int64_t peak_of_step;  /* >= 0: contributors of this step's peak instead of the run's */
-    size_t timeline_points;/* per device; 0 = 2048 */
+    uint64_t window;        /* only this window (CM_MARK_WINDOW_*); 0 = whole trace */
+    int64_t peak_of_step;   /* >= 0: contributors of this step's peak instead of the run's */
+    size_t timeline_points; /* per device; 0 = 2048 */
     bool (*progress)(double share, void *context); /* may be NULL; false cancels */
     void *progress_context;
 } cm_analysis_options;

@@ -133,7 +133,6 @@ static bool finish(analyzer *a)
 {
     cm_analysis *out = a->out;
     const cm_replay *replay = a->replay;
-    cm_reader *reader = a->reader;
     if (!cm_places_ok(replay->places))
         return no_memory(a);
     out->device = calloc(replay->device_count + 1, sizeof *out->device);
@@ -146,17 +145,14 @@ static bool finish(analyzer *a)
         if (!kinds[i]->finish(a->part[i], out))
             return no_memory(a);
 
-    out->state = cm_reader_get_state(reader);
-    const char *reason = cm_reader_end_reason(reader);
-    if (*reason == '\0' && out->state != CM_TRACE_COMPLETE)
-        reason = cm_reader_error(reader);
-    snprintf(out->reason, sizeof out->reason, "%s", reason);
-    out->lost_events = cm_reader_lost_events(reader);
-    out->lost_stacks = cm_reader_lost_stacks(reader);
+    out->state = a->plan.state;
+    snprintf(out->reason, sizeof out->reason, "%s", a->plan.reason);
+    out->lost_events = a->plan.lost_events;
+    out->lost_stacks = a->plan.lost_stacks;
     out->unknown_frees = replay->unknown_frees;
     out->replaced = replay->replaced;
     out->seeds_skipped = a->plan.seeds_skipped;
-    out->start_realtime_ns = cm_reader_start_realtime_ns(reader);
+    out->start_realtime_ns = cm_reader_start_realtime_ns(a->reader);
     out->begin_ns = a->plan.begin_ns;
     out->end_ns = a->plan.end_ns;
     out->duration_ns = a->plan.end_ns - a->plan.begin_ns;
@@ -198,8 +194,7 @@ static bool analyze(analyzer *a)
 cm_analysis *cm_analyze(cm_reader *reader, const cm_analysis_options *options, char *error,
                         size_t error_size)
 {
-    analyzer a = {
-        .reader = reader, .options = *options, .error = error, .error_size = error_size};
+    analyzer a = {.reader = reader, .options = *options, .error = error, .error_size = error_size};
     bool fine = analyze(&a);
     for (size_t i = 0; i < PARTS; i++)
         if (a.part[i] != NULL)

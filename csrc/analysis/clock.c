@@ -11,8 +11,8 @@ enum { KINDS = CM_TICK_MODULE + 1, NEIGHBOURS = 16 };
 /* The ticks of one step, of one kind (rule 1). */
 typedef struct group {
     cm_moment first, last;
-    uint64_t leader;     /* the object that ticked first */
-    uint64_t backward;   /* nodes started up to the moment that bounds the step */
+    uint64_t leader;   /* the object that ticked first */
+    uint64_t backward; /* nodes started up to the moment that bounds the step */
     uint32_t first_line, last_line;
     uint64_t ticked[KINDS]; /* ticks of every kind up to its bound */
 } group;
@@ -27,11 +27,11 @@ typedef struct stream {
 
 /* What is known about one object that may tick. */
 typedef struct object {
-    uint64_t key;      /* its address, mixed with its kind; 0 = empty */
-    uint64_t created;  /* position, 0 = before the recording or unknown */
+    uint64_t key;       /* its address, mixed with its kind; 0 = empty */
+    uint64_t created;   /* position, 0 = before the recording or unknown */
     int64_t in, before; /* the last two groups that it ticked in, -1 = none */
-    cm_moment tick;    /* its first tick in `in` */
-    cm_moment previous;/* the tick of that group before it */
+    cm_moment tick;     /* its first tick in `in` */
+    cm_moment previous; /* the tick of that group before it */
     uint32_t line, previous_line;
 } object;
 
@@ -329,7 +329,8 @@ static size_t first_group_at(const stream *s, uint64_t position)
 static bool fill_silence(const intervals *v, size_t i, drafts *out)
 {
     cm_moment begin = interval_begin(v, i), end = interval_end(v, i);
-    for (uint32_t kind = v->kind < CM_TICK_DATA ? CM_TICK_DATA : v->kind + 1; kind < KINDS; kind++) {
+    for (uint32_t kind = v->kind < CM_TICK_DATA ? CM_TICK_DATA : v->kind + 1; kind < KINDS;
+         kind++) {
         const stream *s = &v->clock->stream[kind];
         uint64_t ticks = ticks_in(v, i, kind), period, each;
         if (ticks < 2 || !usual(v, i, kind, &period, &each) || ticks < 3 * each ||
@@ -408,7 +409,8 @@ static bool line_returns(const drafts *d, size_t stretch, size_t last, size_t ne
     for (size_t j = last + 1; j-- > stretch && n < 2 * NEIGHBOURS;)
         if (same_clock(&d->step[j], &d->step[last]))
             length[n++] = since(draft_begin(d, j).time_ns, d->step[j].end.time_ns);
-    uint64_t until = next < d->count ? draft_begin(d, next).time_ns : d->step[d->count - 1].end.time_ns;
+    uint64_t until =
+        next < d->count ? draft_begin(d, next).time_ns : d->step[d->count - 1].end.time_ns;
     return since(d->step[last].end.time_ns, until) <= 3 * median(length, n);
 }
 
@@ -556,7 +558,8 @@ bool cm_clock_choose(const cm_clock *clock, cm_moment begin, cm_moment end, cm_s
         out->begin = d.begin;
         out->count = d.count;
         out->step = malloc((d.count + 1) * sizeof *out->step);
-        fine = out->step != NULL && find_main_line(clock, &d, out) && name_stretches(clock, &d, out);
+        fine =
+            out->step != NULL && find_main_line(clock, &d, out) && name_stretches(clock, &d, out);
     }
     free(d.step);
     if (!fine)

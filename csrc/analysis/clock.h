@@ -10,10 +10,11 @@
  *     iteration: one group each. An object whose creation was not seen counts as old.)
  *     A group in which a second object took over from the first for good is cut where it did: two
  *     phases with an optimizer each, both made up front, do not share a step.
- *  2. The clock is the first of: explicit, optimizer, data, module that ticked at all. With explicit
- *     ticks nothing below applies: the program has said what a step is.
- *  3. Explicit and optimizer ticks end a step (behind the last tick of their group); data and module
- *     ticks begin one (at the first of their group), so their last one opens what is only a tail.
+ *  2. The clock is the first of: explicit, optimizer, data, module that ticked at all. With
+ * explicit ticks nothing below applies: the program has said what a step is.
+ *  3. Explicit and optimizer ticks end a step (behind the last tick of their group); data and
+ * module ticks begin one (at the first of their group), so their last one opens what is only a
+ * tail.
  *  4. Where the clock is silent for more than three times its median period, and a lower kind ticks
  *     there at least twice and at least three times as often as it does in a usual step, that kind
  *     is the clock for as long as the silence lasts (evaluation, a scaler that skips, a phase with
@@ -41,7 +42,7 @@ typedef struct cm_moment {
 } cm_moment;
 
 typedef struct cm_tick {
-    cm_moment at;      /* of the tick's own record */
+    cm_moment at; /* of the tick's own record */
     uint64_t object;
     uint64_t backward; /* autograd nodes started so far */
     uint32_t line;     /* small number of the code line that steps; equal = same line */

@@ -10,7 +10,7 @@ typedef struct cm_map {
     struct cm_map_slot {
         uint64_t key; /* + 1; 0 = empty */
         uint32_t value;
-    } *slot;
+    } * slot;
     size_t slots, count; /* slots is 0 or a power of two */
 } cm_map;
 

@@ -7,10 +7,10 @@
 
 enum {
     RING_MIN = 1 << 10,
-    RING_MAX = 1 << 20,   /* entries of one thread */
-    RINGS_MAX = 1 << 22,  /* entries of all threads */
-    OLD_MAX = 1 << 20,    /* nodes that outlived their place in the ring */
-    DEPTH_MAX = 1 << 16,  /* nested nodes that are told apart */
+    RING_MAX = 1 << 20,  /* entries of one thread */
+    RINGS_MAX = 1 << 22, /* entries of all threads */
+    OLD_MAX = 1 << 20,   /* nodes that outlived their place in the ring */
+    DEPTH_MAX = 1 << 16, /* nested nodes that are told apart */
     SEQUENCE_BITS = 40
 };
 
@@ -30,7 +30,7 @@ typedef struct thread {
     uint32_t number;
     node *ring; /* by sequence number */
     size_t slots, collisions;
-    running *frame; /* frame[0] stands for the thread outside of any node */
+    running *frame;                /* frame[0] stands for the thread outside of any node */
     size_t frames, frame_capacity; /* frames - 1 nodes are running */
     uint64_t unseen;               /* running beyond DEPTH_MAX */
 } thread;
@@ -252,7 +252,8 @@ bool cm_nodes_apply(cm_nodes *nodes, const cm_record *record)
         else if (t->frames > 1)
             t->frames--;
         return true;
-    case CM_EV_LOST: /* perhaps the end of a node: what is running is unknown until the next starts */
+    case CM_EV_LOST: /* perhaps the end of a node: what is running is unknown until the next starts
+                      */
         t->frames = 1;
         t->unseen = 0;
         t->frame[0].has_previous = false;

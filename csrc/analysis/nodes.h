@@ -50,7 +50,8 @@ size_t cm_nodes_threads(const cm_nodes *nodes); /* capture threads seen so far *
 typedef struct cm_nodes_state {
     bool (*thread)(void *context, uint32_t thread, uint64_t kernel_id, uint64_t autograd_id);
     bool (*node)(void *context, uint32_t thread, uint64_t sequence, uint32_t stack);
-    bool (*running)(void *context, uint32_t thread, uint32_t stack, uint32_t name); /* outer first */
+    bool (*running)(void *context, uint32_t thread, uint32_t stack,
+                    uint32_t name); /* outer first */
 } cm_nodes_state;
 bool cm_nodes_visit(const cm_nodes *nodes, const cm_nodes_state *visitor, void *context);
 

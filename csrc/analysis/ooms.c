@@ -38,8 +38,7 @@ static bool event(void *part, const cm_record *record)
     if (!cm_grow((void **)&d->oom, &d->capacity, d->count + 1, sizeof *d->oom))
         return false;
     int64_t step = replay->step < (int64_t)o->run->steps->count ? replay->step : -1;
-    d->oom[d->count++] =
-        (cm_oom){record->time_ns, e->size, (int64_t)e->address, e->stack, step};
+    d->oom[d->count++] = (cm_oom){record->time_ns, e->size, (int64_t)e->address, e->stack, step};
     return true;
 }
 
@@ -63,8 +62,5 @@ static void destroy(void *part)
     free(o);
 }
 
-const cm_part_kind cm_part_ooms = {.name = "ooms",
-                                   .create = create,
-                                   .event = event,
-                                   .finish = finish,
-                                   .destroy = destroy};
+const cm_part_kind cm_part_ooms = {
+    .name = "ooms", .create = create, .event = event, .finish = finish, .destroy = destroy};

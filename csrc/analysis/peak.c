@@ -1,10 +1,11 @@
 /* Peaks and what they are made of, for the whole run and for each step, and the plain sums.
  *
- * A new maximum costs nothing but a higher epoch number. An origin's bytes at the peak are saved when
- * they first change afterwards (copy on change): an origin whose saved epoch is older than the peak's
- * has not changed since, so its bytes now are its bytes then. The same again with an epoch per step;
- * a step's largest contributors come out of a tournament over origins, in which only those that the
- * step or the one before it touched are set anew. So nothing here is linear in stacks per step. */
+ * A new maximum costs nothing but a higher epoch number. An origin's bytes at the peak are saved
+ * when they first change afterwards (copy on change): an origin whose saved epoch is older than the
+ * peak's has not changed since, so its bytes now are its bytes then. The same again with an epoch
+ * per step; a step's largest contributors come out of a tournament over origins, in which only
+ * those that the step or the one before it touched are set anew. So nothing here is linear in
+ * stacks per step. */
 #include <string.h>
 
 #include "grow.h"

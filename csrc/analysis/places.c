@@ -16,7 +16,7 @@ struct cm_places {
     const cm_reader *reader;
     uint8_t *code, *stack;
     size_t code_capacity, stack_capacity;
-    uint32_t judged; /* stacks */
+    uint32_t judged;   /* stacks */
     char *root[ROOTS]; /* ".../torch/" */
     size_t roots;
     cm_map lines;         /* hash of (file, line) -> line number */
@@ -55,9 +55,10 @@ static size_t root_length(const char *file)
             return (size_t)(found - file) + strlen(installed[i]);
     }
     /* A build in its source tree: only by files that PyTorch alone has there. */
-    static const char *const own[] = {"/torch/nn/modules/module.py", "/torch/optim/optimizer.py",
-                                      "/torch/utils/data/dataloader.py", "/torch/_tensor.py",
-                                      "/torch/utils/_contextlib.py", "/torch/autograd/__init__.py"};
+    static const char *const own[] = {
+        "/torch/nn/modules/module.py",     "/torch/optim/optimizer.py",
+        "/torch/utils/data/dataloader.py", "/torch/_tensor.py",
+        "/torch/utils/_contextlib.py",     "/torch/autograd/__init__.py"};
     size_t length = strlen(file);
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
         size_t tail = strlen(own[i]);
@@ -123,7 +124,8 @@ bool cm_places_update(cm_places *places)
 {
     uint32_t count = cm_reader_stack_count(places->reader);
     size_t before = places->stack_capacity;
-    if (!cm_grow((void **)&places->stack, &places->stack_capacity, (size_t)CM_STACK_FIRST + count, 1))
+    if (!cm_grow((void **)&places->stack, &places->stack_capacity, (size_t)CM_STACK_FIRST + count,
+                 1))
         return false;
     memset(places->stack + before, 0, places->stack_capacity - before);
     /* A parent is defined before its child, so its flags are there. */

@@ -44,10 +44,10 @@ void cm_replay_free(cm_replay *r)
 static void name_device(cm_device *d)
 {
     /* c10::DeviceType in its own order and spelling. */
-    static const char *const names[] = {"cpu",    "cuda", "mkldnn", "opengl", "opencl", "ideep",
-                                        "hip",    "fpga", "maia",   "xla",    "vulkan", "metal",
-                                        "xpu",    "mps",  "meta",   "hpu",    "ve",     "lazy",
-                                        "ipu",    "mtia", "privateuseone"};
+    static const char *const names[] = {"cpu", "cuda", "mkldnn",       "opengl", "opencl", "ideep",
+                                        "hip", "fpga", "maia",         "xla",    "vulkan", "metal",
+                                        "xpu", "mps",  "meta",         "hpu",    "ve",     "lazy",
+                                        "ipu", "mtia", "privateuseone"};
     char type[16];
     if (d->type < sizeof names / sizeof names[0])
         snprintf(type, sizeof type, "%s", names[d->type]);
@@ -80,7 +80,8 @@ int cm_replay_device(cm_replay *r, uint8_t type, int8_t index)
         r->error = "the trace is damaged: it names more than 256 devices";
         return -1;
     }
-    if (!cm_grow((void **)&r->device, &r->device_capacity, r->device_count + 1, sizeof *r->device)) {
+    if (!cm_grow((void **)&r->device, &r->device_capacity, r->device_count + 1,
+                 sizeof *r->device)) {
         r->error = out_of_memory;
         return -1;
     }
@@ -100,8 +101,8 @@ static bool same_origin(const cm_origin *a, const cm_origin *b)
 static size_t hash_origin(const cm_origin *o)
 {
     uint64_t key = (uint64_t)o->stack << 32 | o->own;
-    return cm_mix(cm_mix(key) + ((uint64_t)o->name << 24 | (uint64_t)o->device << 8 | o->phase << 3 |
-                                 o->charge));
+    return cm_mix(cm_mix(key) +
+                  ((uint64_t)o->name << 24 | (uint64_t)o->device << 8 | o->phase << 3 | o->charge));
 }
 
 static bool more_origins(cm_replay *r)

@@ -1,10 +1,10 @@
-/* The heap as the trace tells it: record by record, what is alive, on which device, and whose it is.
- * Only truth is kept here; what is made of it is in the parts (parts.h). One owner, any thread.
+/* The heap as the trace tells it: record by record, what is alive, on which device, and whose it
+ * is. Only truth is kept here; what is made of it is in the parts (parts.h). One owner, any thread.
  *
- * An allocation at an address that is believed alive replaces the block there (its free was lost, or
- * fell into a time without recording); a free of an unknown block changes nothing. Both are counted.
- * Blocks that were alive before the recording (cm_seed) are there from its first moment; seeds of a
- * later walk are there from their record on. */
+ * An allocation at an address that is believed alive replaces the block there (its free was lost,
+ * or fell into a time without recording); a free of an unknown block changes nothing. Both are
+ * counted. Blocks that were alive before the recording (cm_seed) are there from its first moment;
+ * seeds of a later walk are there from their record on. */
 #ifndef CM_ANALYSIS_REPLAY_H
 #define CM_ANALYSIS_REPLAY_H
 
@@ -64,9 +64,9 @@ typedef struct cm_replay {
     size_t device_count, device_capacity;
     cm_origin *origin;
     size_t origin_count, origin_capacity;
-    int32_t step;           /* births from now on are in this one; -1 = before the first */
-    uint64_t seeded;        /* SEED records before this position are among the seeds at start */
-    uint64_t position;      /* records applied */
+    int32_t step;      /* births from now on are in this one; -1 = before the first */
+    uint64_t seeded;   /* SEED records before this position are among the seeds at start */
+    uint64_t position; /* records applied */
     uint64_t unknown_frees, replaced;
     cm_backward_bytes backward;
 

@@ -14,7 +14,7 @@ typedef struct scan {
     cm_clock *clock;
     cm_plan *plan;
     uint64_t position, newest_ns, node_runs;
-    uint64_t after_inherited; /* behind the last block that was told to be alive at the start */
+    uint64_t after_inherited; /* behind the last record of what was there before (extract.c) */
     bool seeded, opened;
     double share;
     char *error;
@@ -98,13 +98,13 @@ static bool see(scan *s, const cm_record *record)
     cm_moment at = {s->position, record->time_ns};
     if (record->time_ns > s->newest_ns)
         s->newest_ns = record->time_ns;
-    switch (e->kind) {
-    case CM_EV_ALLOC:
-        if (e->flags & CM_EVF_BEFORE_START)
-            s->after_inherited = s->position + 1;
+    if (e->flags & CM_EVF_BEFORE_START && e->kind != CM_EV_OBJECT_NEW) {
+        s->after_inherited = s->position + 1;
         return true;
+    }
+    switch (e->kind) {
     case CM_EV_NODE_NEW:
-        if (in_window(s) && !(e->flags & CM_EVF_BEFORE_START))
+        if (in_window(s))
             cm_clock_node(s->clock, at);
         return true;
     case CM_EV_NODE_RUN:
@@ -209,11 +209,25 @@ static bool choose_steps(scan *s)
     return cm_clock_choose(s->clock, begin, end, &plan->steps) || fail(s, "out of memory");
 }
 
+/* What the reader knows once it has been through; a rewind forgets it. */
+static void note_state(scan *s)
+{
+    cm_plan *plan = s->plan;
+    plan->state = cm_reader_get_state(s->reader);
+    const char *reason = cm_reader_end_reason(s->reader);
+    if (*reason == '\0' && plan->state != CM_TRACE_COMPLETE)
+        reason = cm_reader_error(s->reader);
+    snprintf(plan->reason, sizeof plan->reason, "%s", reason);
+    plan->lost_events = cm_reader_lost_events(s->reader);
+    plan->lost_stacks = cm_reader_lost_stacks(s->reader);
+}
+
 static bool make_plan(scan *s)
 {
     cm_plan *plan = s->plan;
     if (!read_all(s))
         return false;
+    note_state(s);
     if (!s->opened) {
         snprintf(s->error, s->error_size, "the trace has no window %" PRIu64, s->options->window);
         return false;

@@ -104,8 +104,5 @@ static void destroy(void *part)
     free(s);
 }
 
-const cm_part_kind cm_part_survivors = {.name = "survivors",
-                                        .create = create,
-                                        .step = step,
-                                        .finish = finish,
-                                        .destroy = destroy};
+const cm_part_kind cm_part_survivors = {
+    .name = "survivors", .create = create, .step = step, .finish = finish, .destroy = destroy};

@@ -1,7 +1,7 @@
 /* The curve of live bytes per device, and of the process's resident memory, in a bounded number of
  * points. A point stands for a span of time, 2^shift ns wide; when there are too many, spans double
- * and neighbours join. Minimum and maximum of every span are kept, so the true peak is always in the
- * curve. */
+ * and neighbours join. Minimum and maximum of every span are kept, so the true peak is always in
+ * the curve. */
 #include <string.h>
 
 #include "grow.h"

@@ -17,8 +17,8 @@ static const char *const tick_names[] = {NULL, "step", "optimizer", "data", "mod
 typedef struct builder {
     const cm_reader *reader;
     const cm_analysis *analysis;
-    PyObject *stacks; /* stack id -> frames */
-    PyObject *names;  /* name id -> str */
+    PyObject *stacks;  /* stack id -> frames */
+    PyObject *names;   /* name id -> str */
     PyObject *strings; /* address of a definition's string -> str */
 } builder;
 
@@ -162,11 +162,11 @@ static PyObject *oom_list(builder *b, const cm_device_report *d)
     PyObject *list = PyList_New(0);
     bool fine = list != NULL;
     for (size_t i = 0; fine && i < d->oom_count; i++)
-        fine = append(list, Py_BuildValue("(KLLNN)", (unsigned long long)d->ooms[i].time_ns,
-                                          (long long)d->ooms[i].requested,
-                                          (long long)d->ooms[i].allocated,
-                                          stack_id(b, d->ooms[i].stack),
-                                          none_below_zero(d->ooms[i].step))) == 0;
+        fine = append(list,
+                      Py_BuildValue("(KLLNN)", (unsigned long long)d->ooms[i].time_ns,
+                                    (long long)d->ooms[i].requested,
+                                    (long long)d->ooms[i].allocated, stack_id(b, d->ooms[i].stack),
+                                    none_below_zero(d->ooms[i].step))) == 0;
     return finish_list(list, fine);
 }
 
@@ -176,9 +176,9 @@ static PyObject *timeline_list(const cm_device_report *d)
     bool fine = list != NULL;
     for (size_t i = 0; fine && i < d->timeline_count; i++) {
         const cm_timeline_point *p = &d->timeline[i];
-        fine = append(list, Py_BuildValue("(KLLN)", (unsigned long long)p->time_ns,
-                                          (long long)p->min, (long long)p->max,
-                                          none_below_zero(p->reserved))) == 0;
+        fine =
+            append(list, Py_BuildValue("(KLLN)", (unsigned long long)p->time_ns, (long long)p->min,
+                                       (long long)p->max, none_below_zero(p->reserved))) == 0;
     }
     return finish_list(list, fine);
 }
@@ -232,8 +232,7 @@ static PyObject *step_list(builder *b)
 static PyObject *where(builder *b, uint32_t line)
 {
     cm_frame frame;
-    uint32_t stack =
-        line < b->analysis->line_count ? b->analysis->line_stack[line] : CM_STACK_NONE;
+    uint32_t stack = line < b->analysis->line_count ? b->analysis->line_stack[line] : CM_STACK_NONE;
     if (!cm_reader_stack_frame(b->reader, stack, &frame))
         Py_RETURN_NONE;
     return Py_BuildValue("(NiN)", shared_text(b, frame.file), frame.line,
@@ -271,11 +270,11 @@ static PyObject *survivor_list(builder *b, const cm_survivor *s, size_t count)
     PyObject *list = PyList_New(0);
     bool fine = list != NULL;
     for (size_t i = 0; fine && i < count; i++)
-        fine = append(list, Py_BuildValue("(sNLKLL)", b->analysis->device[s[i].device].name,
-                                          stack_id(b, s[i].stack), (long long)s[i].bytes,
-                                          (unsigned long long)s[i].count,
-                                          (long long)s[i].first_step,
-                                          (long long)s[i].last_step)) == 0;
+        fine =
+            append(list, Py_BuildValue("(sNLKLL)", b->analysis->device[s[i].device].name,
+                                       stack_id(b, s[i].stack), (long long)s[i].bytes,
+                                       (unsigned long long)s[i].count, (long long)s[i].first_step,
+                                       (long long)s[i].last_step)) == 0;
     return finish_list(list, fine);
 }
 
@@ -338,8 +337,8 @@ static bool fill(builder *b, PyObject *d)
            put(d, "devices", device_list(b)) == 0 && put(d, "rss", rss_list(a)) == 0 &&
            put(d, "steps", step_list(b)) == 0 && put(d, "clock", clock_dict(b)) == 0 &&
            put(d, "survivors", survivor_list(b, a->survivors, a->survivor_count)) == 0 &&
-           put(d, "survivors_at_end",
-               survivor_list(b, a->survivors_end, a->survivor_end_count)) == 0 &&
+           put(d, "survivors_at_end", survivor_list(b, a->survivors_end, a->survivor_end_count)) ==
+               0 &&
            put(d, "backward", backward_dict(a)) == 0 && put(d, "stacks", Py_NewRef(b->stacks)) == 0;
 }
 
@@ -435,7 +434,40 @@ static PyObject *analyze(PyObject *module, PyObject *arguments, PyObject *keywor
     return result;
 }
 
+PyDoc_STRVAR(
+    extract_doc,
+    "extract(source, target, window)\n\nWrites what that window saw as a trace of its own, "
+    "with what was alive when it\nopened. Raises Error with one line, and leaves no file "
+    "then; the target must not exist.");
+
+static PyObject *extract(PyObject *module, PyObject *arguments, PyObject *keywords)
+{
+    static char *names[] = {"source", "target", "window", NULL};
+    PyObject *source = NULL, *target = NULL;
+    unsigned long long window;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O&O&K", names, PyUnicode_FSConverter,
+                                     &source, PyUnicode_FSConverter, &target, &window)) {
+        return NULL; /* the converter releases what it has made */
+    }
+    char error[512] = "";
+    bool fine = false;
+
+    PyThreadState *saved = PyEval_SaveThread();
+    cm_reader *reader = cm_reader_open(PyBytes_AS_STRING(source), error, sizeof error);
+    if (reader != NULL)
+        fine = cm_extract(reader, PyBytes_AS_STRING(target), window, error, sizeof error);
+    cm_reader_close(reader);
+    PyEval_RestoreThread(saved);
+
+    Py_DECREF(source);
+    Py_DECREF(target);
+    if (!fine)
+        return fail(error);
+    Py_RETURN_NONE;
+}
+
 PyMethodDef cm_py_analysis_methods[] = {
     {"analyze", (PyCFunction)(void (*)(void))analyze, METH_VARARGS | METH_KEYWORDS, analyze_doc},
+    {"extract", (PyCFunction)(void (*)(void))extract, METH_VARARGS | METH_KEYWORDS, extract_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -1,0 +1,423 @@
+/* A window as a trace of its own. It begins with what its reader must know: threads, objects, the
+ * blocks that were alive and whose they are, the autograd nodes that a later backward may run.
+ * These records carry CM_EVF_BEFORE_START (seeds are seeds again): they count as no event of the
+ * window, and replaying them gives every block the very origin that it had. Times are nanoseconds
+ * now, so a tick of the new trace is one. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../trace/encode.h"
+#include "../trace/writer.h"
+#include "grow.h"
+#include "map.h"
+#include "parts.h"
+#include "redefine.h"
+#include "scan.h"
+
+enum { BATCH_EVENTS = 1 << 15 };
+
+/* The prologue's own thread: no capture numbers a thread so, and no autograd thread has this id. */
+enum { PROLOGUE_THREAD = UINT32_MAX };
+#define PROLOGUE_AUTOGRAD ((int64_t)-2)
+
+typedef struct extractor {
+    cm_reader *reader;
+    cm_plan plan;
+    cm_replay *replay;
+    cm_redefine *definitions;
+    cm_writer *writer;
+    cm_batch *batch;
+    cm_record *pending;
+    size_t pending_count;
+    uint64_t realtime, newest_ns, events, lost;
+    uint64_t sequence; /* of the prologue's nodes */
+    cm_map object_at;  /* address -> index of object */
+    cm_event *object;  /* the newest at each address */
+    size_t objects, object_capacity;
+    const char *target;
+    char *error;
+    size_t error_size;
+} extractor;
+
+static bool fail(extractor *x, const char *message)
+{
+    snprintf(x->error, x->error_size, "%s", message);
+    return false;
+}
+
+static bool no_memory(extractor *x)
+{
+    return fail(x, "out of memory");
+}
+
+static bool wrote(extractor *x, int status)
+{
+    if (status == 0)
+        return true;
+    snprintf(x->error, x->error_size, "cannot write %s: %s", x->target, strerror(-status));
+    return false;
+}
+
+static bool flush(extractor *x)
+{
+    const void *bytes;
+    size_t length;
+    if (x->pending_count == 0)
+        return true;
+    uint64_t now = x->newest_ns;
+    cm_batch_begin(x->batch, (cm_clock_anchor){now, now, x->realtime + now});
+    bytes = cm_redefine_take(x->definitions, &length);
+    if (length > 0 && !cm_batch_add_definitions(x->batch, bytes, length))
+        return no_memory(x);
+    for (size_t i = 0; i < x->pending_count; i++)
+        if (!cm_batch_add_event(x->batch, x->pending[i].thread, &x->pending[i].event))
+            return no_memory(x);
+    if (!cm_batch_finish(x->batch, &bytes, &length))
+        return no_memory(x);
+    x->pending_count = 0;
+    return wrote(x, cm_writer_chunk(x->writer, bytes, length));
+}
+
+static bool emit(extractor *x, uint32_t thread, uint64_t time_ns, cm_event event)
+{
+    event.time = time_ns;
+    if (time_ns > x->newest_ns)
+        x->newest_ns = time_ns;
+    x->pending[x->pending_count++] = (cm_record){event, thread, time_ns};
+    x->events++;
+    return x->pending_count < BATCH_EVENTS || flush(x);
+}
+
+/* An event of the source under the new trace's ids. */
+static bool copy(extractor *x, const cm_record *record)
+{
+    cm_event e = record->event;
+    bool fine = true;
+    switch (e.kind) {
+    case CM_EV_ALLOC:
+    case CM_EV_OOM:
+    case CM_EV_NODE_NEW:
+    case CM_EV_TICK:
+        fine = cm_redefine_stack(x->definitions, e.stack, &e.stack);
+        break;
+    case CM_EV_NODE_RUN:
+    case CM_EV_OBJECT_NEW:
+        fine = cm_redefine_name(x->definitions, e.stack, &e.stack);
+        break;
+    case CM_EV_LOST:
+        x->lost += (uint64_t)e.size;
+        break;
+    default:
+        break;
+    }
+    if (!fine)
+        return no_memory(x);
+    return emit(x, record->thread, record->time_ns, e);
+}
+
+/* --- the prologue -------------------------------------------------------------------------- */
+
+static bool tell(extractor *x, uint32_t thread, cm_event event)
+{
+    cm_record record = {event, thread, x->plan.begin_ns};
+    record.event.flags |= CM_EVF_BEFORE_START;
+    return copy(x, &record);
+}
+
+static bool tell_thread(void *context, uint32_t thread, uint64_t kernel_id, uint64_t autograd_id)
+{
+    extractor *x = context;
+    cm_event e = {.kind = CM_EV_THREAD, .address = kernel_id, .size = (int64_t)autograd_id};
+    return emit(x, thread, x->plan.begin_ns, e);
+}
+
+static bool no_node(void *context, uint32_t thread, uint64_t sequence, uint32_t stack)
+{
+    return true;
+}
+
+static bool not_running(void *context, uint32_t thread, uint32_t stack, uint32_t name)
+{
+    return true;
+}
+
+static bool no_thread(void *context, uint32_t thread, uint64_t kernel_id, uint64_t autograd_id)
+{
+    return true;
+}
+
+static bool tell_node(void *context, uint32_t thread, uint64_t sequence, uint32_t stack)
+{
+    /* A node whose line is unknown stays unknown when it is not there. */
+    if (stack == CM_NODE_UNRESOLVED || stack == CM_NODE_ACCUMULATION)
+        return true;
+    return tell(context, thread,
+                (cm_event){.kind = CM_EV_NODE_NEW, .address = sequence, .stack = stack});
+}
+
+/* A node that runs on `thread` and whose line is `stack`, or one of the two that have none. */
+static bool tell_running(void *context, uint32_t thread, uint32_t stack, uint32_t name)
+{
+    extractor *x = context;
+    uint64_t sequence = x->sequence++;
+    cm_event made = {.kind = CM_EV_NODE_NEW, .address = sequence, .stack = stack};
+    cm_event run = {.kind = CM_EV_NODE_RUN,
+                    .address = stack == CM_NODE_ACCUMULATION ? CM_NODE_NO_SEQUENCE : sequence,
+                    .size = PROLOGUE_AUTOGRAD,
+                    .stack = name == CM_NAME_ACCUMULATION ? 0 : name};
+    if (stack < CM_NODE_ACCUMULATION && !tell(x, PROLOGUE_THREAD, made))
+        return false;
+    return tell(x, thread, run);
+}
+
+/* Before a leaf's gradient nothing may have run on this thread: forward clears that. */
+static bool tell_forward(extractor *x, uint32_t stack)
+{
+    cm_event made = {.kind = CM_EV_NODE_NEW, .address = x->sequence, .stack = stack};
+    cm_event gone = {.kind = CM_EV_NODE_FREE, .address = x->sequence++, .size = PROLOGUE_AUTOGRAD};
+    return tell(x, PROLOGUE_THREAD, made) && tell(x, PROLOGUE_THREAD, gone);
+}
+
+static bool tell_block(extractor *x, const cm_block *block, bool first, bool last)
+{
+    const cm_origin *o = &x->replay->origin[block->origin];
+    const cm_device *d = &x->replay->device[block->device];
+    cm_event e = {.kind = CM_EV_ALLOC,
+                  .address = block->address,
+                  .size = block->size,
+                  .stack = o->own,
+                  .device_type = d->type,
+                  .device_index = d->index};
+    if (o->phase == CM_PHASE_BEFORE_START) {
+        e.kind = CM_EV_SEED;
+        e.stack = 0;
+        return emit(x, PROLOGUE_THREAD, x->plan.begin_ns, e);
+    }
+    if (o->phase == CM_PHASE_FORWARD && first && !tell_forward(x, o->own))
+        return false;
+    if (o->phase != CM_PHASE_BACKWARD)
+        return tell(x, PROLOGUE_THREAD, e);
+
+    /* One running node stands for all blocks of an origin. */
+    uint32_t stack = o->stack;
+    if (o->charge == CM_CHARGE_ACCUMULATION)
+        stack = CM_NODE_ACCUMULATION;
+    else if (o->charge == CM_CHARGE_UNRESOLVED)
+        stack = CM_NODE_UNRESOLVED;
+    if (first && ((o->charge == CM_CHARGE_ACCUMULATION && !tell_forward(x, CM_STACK_NONE)) ||
+                  !tell_running(x, PROLOGUE_THREAD, stack, o->name)))
+        return false;
+    e.flags = CM_EVF_IN_NODE | CM_EVF_NODE_STACK;
+    cm_event done = {.kind = CM_EV_NODE_DONE};
+    return tell(x, PROLOGUE_THREAD, e) && (!last || tell(x, PROLOGUE_THREAD, done));
+}
+
+/* Forward origins mark their stacks as forward ones, so they come behind those of the same stack
+ * that are older than the first node made there. */
+static int phase_rank(uint8_t phase)
+{
+    switch (phase) {
+    case CM_PHASE_BEFORE_START:
+        return 0;
+    case CM_PHASE_FORWARD:
+        return 2;
+    case CM_PHASE_BACKWARD:
+        return 3;
+    default:
+        return 1;
+    }
+}
+
+static int by_origin(const void *left, const void *right)
+{
+    const uint64_t *a = left, *b = right;
+    return *a < *b ? -1 : *a > *b;
+}
+
+static bool tell_blocks(extractor *x)
+{
+    const cm_blocks *blocks = &x->replay->blocks;
+    size_t count = 0;
+    /* rank, origin and slot in one number, to sort by. */
+    struct entry {
+        uint64_t key;
+        size_t slot;
+    } *order = malloc((blocks->count + 1) * sizeof *order);
+    if (order == NULL)
+        return no_memory(x);
+    for (size_t i = 0; i < blocks->slots; i++) {
+        const cm_block *block = &blocks->slot[i];
+        if (!block->alive)
+            continue;
+        uint64_t rank = (uint64_t)phase_rank(x->replay->origin[block->origin].phase);
+        order[count++] = (struct entry){rank << 32 | block->origin, i};
+    }
+    qsort(order, count, sizeof *order, by_origin);
+    bool fine = true, seeding = true;
+    for (size_t i = 0; fine && i <= count; i++) {
+        if (seeding && (i == count || order[i].key >> 32 != 0)) {
+            cm_event seeded = {
+                .kind = CM_EV_MARK, .size = CM_MARK_SEEDED, .address = x->plan.seeds_skipped};
+            seeding = false;
+            fine = emit(x, PROLOGUE_THREAD, x->plan.begin_ns, seeded);
+        }
+        if (fine && i < count)
+            fine = tell_block(x, &blocks->slot[order[i].slot],
+                              i == 0 || order[i - 1].key != order[i].key,
+                              i + 1 == count || order[i + 1].key != order[i].key);
+    }
+    free(order);
+    return fine;
+}
+
+static bool remember_object(extractor *x, const cm_event *e)
+{
+    uint32_t at;
+    uint64_t key = e->address & (UINT64_MAX >> 1);
+    if (!cm_map_get(&x->object_at, key, &at)) {
+        at = (uint32_t)x->objects;
+        if (!cm_grow((void **)&x->object, &x->object_capacity, x->objects + 1, sizeof *x->object) ||
+            !cm_map_put(&x->object_at, key, at))
+            return no_memory(x);
+        x->objects++;
+    }
+    x->object[at] = *e;
+    return true;
+}
+
+static bool write_prologue(extractor *x)
+{
+    const cm_nodes_state threads = {tell_thread, no_node, not_running};
+    const cm_nodes_state nodes = {no_thread, tell_node, tell_running};
+    if (!tell_thread(x, PROLOGUE_THREAD, 0, (uint64_t)PROLOGUE_AUTOGRAD) ||
+        !cm_nodes_visit(x->replay->nodes, &threads, x))
+        return false;
+    for (size_t i = 0; i < x->objects; i++)
+        if (!tell(x, PROLOGUE_THREAD, x->object[i]))
+            return false;
+    for (size_t i = 0; i < x->replay->device_count; i++) {
+        const cm_device *d = &x->replay->device[i];
+        cm_event e = {.kind = CM_EV_RESERVED,
+                      .size = d->reserved,
+                      .address = (uint64_t)d->live,
+                      .device_type = d->type,
+                      .device_index = d->index};
+        if (d->reserved >= 0 && !emit(x, PROLOGUE_THREAD, x->plan.begin_ns, e))
+            return false;
+    }
+    return tell_blocks(x) && cm_nodes_visit(x->replay->nodes, &nodes, x);
+}
+
+/* --- the window ---------------------------------------------------------------------------- */
+
+static bool belongs(const extractor *x, const cm_event *e, uint64_t position)
+{
+    if (e->kind == CM_EV_SEED) /* of the walk at the start: already among the blocks */
+        return position >= x->replay->seeded;
+    /* Numbers of windows mean nothing in the new trace, and its own walk is over. */
+    return e->kind != CM_EV_MARK || (e->size != CM_MARK_WINDOW_OPEN &&
+                                     e->size != CM_MARK_WINDOW_CLOSE && e->size != CM_MARK_SEEDED);
+}
+
+static bool copy_window(extractor *x)
+{
+    cm_record record;
+    cm_change change[2];
+    for (uint64_t position = 0; position < x->plan.end; position++) {
+        if (position == x->plan.begin && !write_prologue(x))
+            return false;
+        int got = cm_reader_next(x->reader, &record);
+        if (got < 0)
+            return fail(x, cm_reader_error(x->reader));
+        if (got == 0)
+            return fail(x, "the trace became shorter while it was read");
+        if (position >= x->plan.begin) {
+            if (belongs(x, &record.event, position) && !copy(x, &record))
+                return false;
+        } else {
+            if (record.event.kind == CM_EV_OBJECT_NEW && !remember_object(x, &record.event))
+                return false;
+            if (cm_replay_apply(x->replay, &record, change) < 0)
+                return fail(x, x->replay->error);
+        }
+    }
+    if (x->plan.begin == x->plan.end && !write_prologue(x))
+        return false;
+    return flush(x);
+}
+
+static bool write_meta(extractor *x, uint64_t window)
+{
+    size_t count = cm_reader_meta_count(x->reader), n = 0;
+    const char **pairs = calloc(2 * count + 3, sizeof *pairs);
+    char number[24];
+    if (pairs == NULL)
+        return no_memory(x);
+    for (size_t i = 0; i < count; i++) {
+        const char *key, *value;
+        cm_reader_meta_at(x->reader, i, &key, &value);
+        /* Its ring is the source's. */
+        if (strncmp(key, "ring.", 5) == 0 || strcmp(key, "window") == 0)
+            continue;
+        pairs[n++] = key;
+        pairs[n++] = value;
+    }
+    snprintf(number, sizeof number, "%" PRIu64, window);
+    pairs[n++] = "window";
+    pairs[n++] = number;
+    bool fine = wrote(x, cm_writer_meta(x->writer, pairs));
+    free(pairs);
+    return fine;
+}
+
+/* A window that was closed is complete, whatever became of the rest. */
+static bool write_end(extractor *x)
+{
+    bool whole = x->plan.closed;
+    if (!whole && x->plan.state != CM_TRACE_COMPLETE)
+        return true;
+    return wrote(x, cm_writer_end(x->writer, x->events, x->lost, x->plan.lost_stacks,
+                                  whole ? "" : x->plan.reason));
+}
+
+static bool extract(extractor *x, uint64_t window)
+{
+    const cm_analysis_options options = {.window = window, .peak_of_step = -1};
+    x->replay = cm_replay_new(x->reader);
+    x->definitions = cm_redefine_new(x->reader);
+    x->batch = cm_batch_new();
+    x->pending = malloc(BATCH_EVENTS * sizeof *x->pending);
+    if (x->replay == NULL || x->definitions == NULL || x->batch == NULL || x->pending == NULL)
+        return no_memory(x);
+    if (!cm_scan(x->reader, x->replay->places, &options, 1, &x->plan, x->error, x->error_size))
+        return false;
+    x->realtime = cm_reader_start_realtime_ns(x->reader);
+    if (!cm_replay_seed(x->replay, x->plan.seed, x->plan.seeds))
+        return fail(x, x->replay->error);
+    if (!wrote(x, cm_writer_create(x->target, false, &x->writer)))
+        return false;
+    bool fine = write_meta(x, window) && copy_window(x) && write_end(x);
+    int closed = cm_writer_close(x->writer);
+    fine = fine && wrote(x, closed);
+    if (!fine)
+        unlink(x->target);
+    return fine;
+}
+
+bool cm_extract(cm_reader *reader, const char *target, uint64_t window, char *error,
+                size_t error_size)
+{
+    extractor x = {.reader = reader, .target = target, .error = error, .error_size = error_size};
+    bool fine = extract(&x, window);
+    free(x.pending);
+    free(x.object);
+    cm_map_clear(&x.object_at);
+    cm_batch_free(x.batch);
+    cm_redefine_free(x.definitions);
+    cm_replay_free(x.replay);
+    cm_plan_free(&x.plan);
+    return fine;
+}
