@@ -9,11 +9,13 @@
 Importing this package loads neither torch nor the analysis; each name below is loaded when first used.
 """
 
-from typing import TYPE_CHECKING, Any
-
 __version__ = "0.1.0"
 
+TYPE_CHECKING = False  # typing would be loaded into every profiled program
+
 if TYPE_CHECKING:
+    from typing import Any
+
     from cuptimem.errors import Error as Error
     from cuptimem.profiler import Action as Action
     from cuptimem.profiler import Profile as Profile
@@ -65,7 +67,7 @@ _HOME = {
 __all__ = ["__version__", *_HOME]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module 'cuptimem' has no attribute {name!r}")

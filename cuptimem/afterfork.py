@@ -8,23 +8,25 @@ ours, so ours starts again only when os.fork has returned to the line that calle
 import _thread
 import os
 import sys
-from types import FrameType
-from typing import TYPE_CHECKING, Any
+
+TYPE_CHECKING = False  # typing would be loaded into every profiled program
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
+    from typing import Any
 
 _waiting: "list[_Waiting]" = []
-_callback: Any = None  # the C function that Python calls; it must live as long as Python may call it
+_callback: "Any" = None  # the C function that Python calls; it must live as long as Python may call it
 
 
 class _Waiting:
-    def __init__(self, frame: FrameType, function: "Callable[[], None]") -> None:
+    def __init__(self, frame: "FrameType", function: "Callable[[], None]") -> None:
         self.frame = frame
         self.instruction = frame.f_lasti
         self.function = function
 
-    def is_back(self, top: FrameType | None) -> bool:
+    def is_back(self, top: "FrameType | None") -> bool:
         """Whether the call of os.fork is over. While a handler runs, its frame stands on the caller's, and the caller
         has not moved."""
         if top is self.frame or self.frame.f_lasti != self.instruction:
@@ -36,13 +38,17 @@ class _Waiting:
         return True
 
 
-def go_on(caller: FrameType | None, function: "Callable[[], None]") -> None:
+def go_on(caller: "FrameType | None", function: "Callable[[], None]") -> None:
     """Calls the function, if need be once `caller`, which is in os.fork, has got its result."""
     # Another thread than the main one: there are several, so the warning comes with or without ours.
-    if sys.version_info < (3, 12) or caller is None or _thread.get_native_id() != os.getpid() or not _ask():
+    if sys.version_info < (3, 12) or caller is None or _thread.get_native_id() != os.getpid():
         function()
         return
-    _waiting.append(_Waiting(caller, function))
+    waiting = _Waiting(caller, function)
+    _waiting.append(waiting)  # before asking: the answer may come at once
+    if not _ask() and waiting in _waiting:
+        _waiting.remove(waiting)
+        function()
 
 
 def _ask() -> bool:

@@ -1,10 +1,12 @@
 """The one exception of cuptimem, and the one place where the C core is loaded."""
 
 import sys
-from types import ModuleType
-from typing import TYPE_CHECKING
+
+TYPE_CHECKING = False  # typing would be loaded into every profiled program
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from cuptimem._core import Error as Error
 else:
     try:
@@ -18,7 +20,7 @@ else:
 _WITHOUT_CORE = "; reports that were pickled elsewhere can still be loaded and printed"
 
 
-def core() -> ModuleType:
+def core() -> "ModuleType":
     """The C core.
 
     Raises Error, with what still works, where there is none.
@@ -37,7 +39,7 @@ def core() -> ModuleType:
     return _core
 
 
-def recording_core() -> ModuleType:
+def recording_core() -> "ModuleType":
     """The C core, where this interpreter can be recorded.
 
     Raises Error, with what still works, on a free-threaded build.

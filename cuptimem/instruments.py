@@ -1,20 +1,64 @@
 """Everything that a capture installs besides itself, in the order that matters, and how it comes off again.
 
-Runs inside the profiled process.
+Runs inside the profiled process. Until PyTorch is imported it imports nothing that Python has not loaded by itself: a
+script whose folder shadows a standard module still gets its own, and one that never uses PyTorch pays nothing.
 """
 
 import sys
-from types import ModuleType
+
+TYPE_CHECKING = False  # typing would be loaded into every profiled program
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
 
 
-def install() -> None:
-    """Hooks into PyTorch, or into its arrival. Before recording starts: what they allocate is not the program's."""
+class _TorchArrives:
+    """A finder that waits for the first import of torch, gives place to the real hooks, and is gone."""
+
+    def find_spec(
+        self, name: str, path: "Sequence[str] | None" = None, target: "ModuleType | None" = None
+    ) -> "ModuleSpec | None":
+        """Part of the import system's protocol: what the finders after this one find."""
+        global _waiting
+        if name != "torch":
+            return None
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+        _waiting = None
+        _install_hooks()
+        for finder in list(sys.meta_path):  # the import system's own loop would miss those that were just put in front
+            spec = finder.find_spec(name, path, target)
+            if spec is not None:
+                return spec
+        return None
+
+
+_waiting: _TorchArrives | None = None
+_hooked = False
+
+
+def _install_hooks() -> None:
+    global _hooked
     from cuptimem import torch_events
 
+    _hooked = True
     torch_events.install()
 
 
-def look_around(core: ModuleType) -> None:
+def install(core: "ModuleType") -> None:
+    """Hooks into PyTorch, or into its arrival. Before recording starts: what they allocate is not the program's."""
+    global _waiting
+    if "torch" in sys.modules:
+        _install_hooks()
+        return
+    core.sources_install()
+    _waiting = _TorchArrives()
+    sys.meta_path.insert(0, _waiting)
+
+
+def look_around(core: "ModuleType") -> None:
     """Records what is alive already. After recording has started: a block that is made during the walk is then seen
     twice, never missed, and the reader lets the recorded event decide."""
     if "torch" in sys.modules:
@@ -25,13 +69,22 @@ def look_around(core: ModuleType) -> None:
 
 def note_step() -> None:
     """prof.step() ticks: other clocks need not be looked for."""
-    from cuptimem import torch_events
+    if _hooked:
+        from cuptimem import torch_events
 
-    torch_events.note_step()
+        torch_events.note_step()
 
 
-def remove() -> None:
+def remove(core: "ModuleType") -> None:
     """Takes everything out again; also after an install that failed half-way."""
-    from cuptimem import torch_events
+    global _hooked, _waiting
+    if _waiting is not None:
+        if _waiting in sys.meta_path:
+            sys.meta_path.remove(_waiting)
+        _waiting = None
+    if _hooked:
+        from cuptimem import torch_events
 
-    torch_events.remove()
+        _hooked = False
+        torch_events.remove()
+    core.sources_remove()

@@ -133,7 +133,7 @@ class _Run:
             return self._report[1]
         path, number = recorder.snapshot_source(window)
         closed = window.closed
-        report = analyze(path, window=number)
+        report = analyze(path, window=number, temporary=window.path is None)
         if closed:
             self._report = (window, report)
         return report

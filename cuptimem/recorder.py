@@ -10,11 +10,15 @@ import atexit
 import os
 import sys
 import time
-from types import FrameType, ModuleType
 
 import cuptimem
 from cuptimem import afterfork, instruments, naming
 from cuptimem.errors import Error, recording_core
+
+TYPE_CHECKING = False  # typing would be loaded into every profiled program
+
+if TYPE_CHECKING:
+    from types import FrameType, ModuleType
 
 _WINDOW_OPEN, _WINDOW_CLOSE = 1, 2  # cm_mark_kind
 _TICK_STEP = 1  # cm_tick_kind
@@ -74,7 +78,7 @@ class Options:
 class Capture:
     """From the first window to the last. All methods run under the module's lock."""
 
-    def __init__(self, core: ModuleType, file: TraceFile) -> None:
+    def __init__(self, core: "ModuleType", file: TraceFile) -> None:
         self.core = core
         self.file = file
         self.pid = os.getpid()
@@ -216,7 +220,7 @@ def _start(path: str | None, overwrite: bool, options: Options) -> Capture:
         file.make_temporary()
     capture = Capture(core, file)
     try:
-        instruments.install()
+        instruments.install(core)
         core.capture_record(True)
         instruments.look_around(core)
     except BaseException:
@@ -230,7 +234,7 @@ def _start(path: str | None, overwrite: bool, options: Options) -> Capture:
 def _stop(capture: Capture) -> None:
     core = capture.core
     core.capture_record(False)
-    instruments.remove()
+    instruments.remove(core)
     _pass_warning_on(core)
     last_counts.clear()
     last_counts.update(core.capture_counts())
@@ -239,7 +243,7 @@ def _stop(capture: Capture) -> None:
         say(warning)
 
 
-def _pass_warning_on(core: ModuleType) -> None:
+def _pass_warning_on(core: "ModuleType") -> None:
     warning = core.capture_warning()
     if warning:
         say(warning)
@@ -302,7 +306,7 @@ def _at_exit() -> None:
         _unlink(path)
 
 
-def _prepare_process(core: ModuleType) -> None:
+def _prepare_process(core: "ModuleType") -> None:
     global _prepared_pid
     if _prepared_pid:
         return
@@ -311,7 +315,7 @@ def _prepare_process(core: ModuleType) -> None:
     os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
 
 
-_forking: FrameType | None = None  # the frame that is in os.fork, while our collector rests for it
+_forking: "FrameType | None" = None  # the frame that is in os.fork, while our collector rests for it
 
 
 def _before_fork() -> None:

@@ -362,7 +362,7 @@ class Clock:
 class Report:
     """Everything that a trace, or one window of it, says."""
 
-    path: str
+    path: str | None  # None: the trace was a temporary file
     complete: bool  # the recording was ended by its own program and nothing of it is missing
     state: str  # "complete", "recording" (still going on), "recovered" (killed, nothing lost), "cut" (tail missing)
     reason: str  # why the recording ended early, "" if it did not
@@ -463,7 +463,12 @@ def open(
 
 
 def analyze(
-    path: str, *, window: int = 0, step: int | None = None, progress: Callable[[float], bool] | None = None
+    path: str,
+    *,
+    window: int = 0,
+    step: int | None = None,
+    progress: Callable[[float], bool] | None = None,
+    temporary: bool = False,
 ) -> Report:
     """The report of one window of a trace (0: of all of it)."""
     if os.path.isdir(path):
@@ -471,7 +476,7 @@ def analyze(
     if step is not None and step < 0:
         raise Error(f"steps count from 0, there is no step {step}")
     raw = core().analyze(path, window=window, step=-1 if step is None else step, progress=progress)
-    report = from_dict(path, raw)
+    report = from_dict(None if temporary else path, raw)
     if step is not None:
         report.step_peak(step)  # says which steps there are
     return report
@@ -494,7 +499,7 @@ def _device_order(device: Mapping[str, Any]) -> tuple[bool, int, str]:
     return (device["device"] == "cpu", -device["peak"], device["device"])
 
 
-def from_dict(path: str, raw: Mapping[str, Any]) -> Report:
+def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
     """The report of what the C core's analyze() returned."""
     frames: dict[tuple[Any, ...], Frame] = {}
     stacks: dict[int, Stack] = {}

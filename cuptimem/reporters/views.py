@@ -75,7 +75,7 @@ def via(contributors: Iterable[Contributor]) -> str:
 
 def heading(report: Report) -> list[Block]:
     environment = report.environment
-    name = os.path.basename(environment.get("script", "")) or os.path.basename(report.path)
+    name = os.path.basename(environment.get("script", "")) or os.path.basename(report.path or "") or "recording"
     parts = [name, duration(report.duration_ns), f"{count(report.allocations)} allocations"]
     if report.threads > 1:
         parts.append(f"{report.threads} threads")
@@ -154,7 +154,7 @@ def moment(peak: Peak) -> str:
 
 
 def file_hint(report: Report, *commands: str) -> list[Block]:
-    if not os.path.exists(report.path):
+    if report.path is None or not os.path.exists(report.path):
         return []
     from cuptimem.naming import shown
 

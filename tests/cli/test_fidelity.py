@@ -19,7 +19,8 @@ from tests.conftest import Result, clean_environment
 PACKAGE = {
     "pkg/__init__.py": "print('pkg', __name__)\n",
     "pkg/__main__.py": "import sys\nprint(__name__, __package__, __spec__.name, sys.argv[1:])\n",
-    "pkg/mod.py": "import sys\nfrom . import __name__ as p\nprint(__name__, p, __spec__.name, sys.argv[1:], sys.path[0] == '')\n",
+    "pkg/mod.py": "import sys\nfrom . import __name__ as p\n"
+    "print(__name__, p, __spec__.name, sys.argv[1:], sys.path[0] == '')\n",
 }
 
 # name: (arguments after python or `cuptimem run`, files, standard input)
@@ -67,7 +68,8 @@ TABLE: dict[str, tuple[list[str], dict[str, str], str]] = {
         ["s.py"],
         {
             "s.py": "import os, sys\nprint('a', flush=True)\n"
-            "os.execv(sys.executable, [sys.executable, '-c', 'import os; print(sorted(k for k in os.environ if \"CUP\" in k)); exit(9)'])\n"
+            "new = 'import os; print(sorted(k for k in os.environ if \"CUP\" in k)); exit(9)'\n"
+            "os.execv(sys.executable, [sys.executable, '-c', new])\n"
         },
         "",
     ),
@@ -87,7 +89,8 @@ TABLE: dict[str, tuple[list[str], dict[str, str], str]] = {
             "s.py": "import multiprocessing as m, warnings\nwarnings.simplefilter('always')\n"
             "def f(q): q.put('child')\n"
             "c = m.get_context('fork'); q = c.SimpleQueue()\n"
-            "for _ in range(3):\n    p = c.Process(target=f, args=(q,)); p.start(); print(q.get()); p.join(); print(p.exitcode)\n"
+            "for _ in range(3):\n    p = c.Process(target=f, args=(q,)); p.start()\n"
+            "    print(q.get()); p.join(); print(p.exitcode)\n"
         },
         "",
     ),
@@ -108,7 +111,8 @@ TABLE: dict[str, tuple[list[str], dict[str, str], str]] = {
     "pickled __main__ class": (
         ["s.py"],
         {
-            "s.py": "import pickle\nclass A:\n    x = 1\nb = pickle.dumps(A())\nprint(b)\nprint(type(pickle.loads(b)) is A, A.__module__)\n"
+            "s.py": "import pickle\nclass A:\n    x = 1\n"
+            "b = pickle.dumps(A())\nprint(b)\nprint(type(pickle.loads(b)) is A, A.__module__)\n"
         },
         "",
     ),
@@ -122,12 +126,18 @@ TABLE: dict[str, tuple[list[str], dict[str, str], str]] = {
     ),
     "threads alive at the end": (
         ["s.py"],
-        {"s.py": "import threading, time\nthreading.Thread(target=lambda: (time.sleep(.2), print('late'))).start()\nprint('main')\n"},
+        {
+            "s.py": "import threading, time\n"
+            "threading.Thread(target=lambda: (time.sleep(.2), print('late'))).start()\nprint('main')\n"
+        },
         "",
     ),
     "daemon threads": (
         ["s.py"],
-        {"s.py": "import threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()\nprint(threading.active_count())\n"},
+        {
+            "s.py": "import threading, time\n"
+            "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\nprint(threading.active_count())\n"
+        },
         "",
     ),
     "closed output": (["s.py"], {"s.py": "import sys\nprint('a')\nsys.stdout.close()\n"}, ""),
@@ -140,7 +150,10 @@ TABLE: dict[str, tuple[list[str], dict[str, str], str]] = {
     ),
     "modules": (
         ["s.py"],
-        {"s.py": "import sys\nprint(sorted(m for m in sys.modules if not m.startswith('cuptimem')))\n"},
+        {
+            "s.py": "import sys\nseen = {m for m in sys.modules if not m.startswith('cuptimem')}\n"
+            "print(sorted(seen - set(sys.builtin_module_names)))\n"
+        },
         "",
     ),
     "shadowed standard modules": (
@@ -174,7 +187,7 @@ TABLE: dict[str, tuple[list[str], dict[str, str], str]] = {
     "recursion": (["s.py"], {"s.py": "def f(n): return f(n + 1)\nf(0)\n"}, ""),
 }
 
-ADDRESS = re.compile(r"0x[0-9a-f]+|pid=\d+|Thread-\d+|/tmp/tmp\w+|__mp_main__ \d+")
+ADDRESS = re.compile(r"0x[0-9a-f]+|pid=\d+|Thread-\d+|started \d+|/tmp/tmp\w+|__mp_main__ \d+")
 
 
 def _own_lines_removed(text: str) -> str:
@@ -192,9 +205,7 @@ def both(run: Callable[..., Result], folder: Path, arguments: list[str], stdin: 
     results = []
     for before in ([], ["-m", "cuptimem", "run", "-o", str(folder / "out.cmem")]):
         done = run(*flags, *before, *program, stdin=stdin, cwd=folder / "work")
-        results.append(
-            Result(done.code, ADDRESS.sub("#", done.out), ADDRESS.sub("#", _own_lines_removed(done.err)))
-        )
+        results.append(Result(done.code, ADDRESS.sub("#", done.out), ADDRESS.sub("#", _own_lines_removed(done.err))))
     return results[0], results[1]
 
 
