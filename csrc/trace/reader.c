@@ -41,6 +41,8 @@ struct cm_reader {
     size_t payload_length;
     int chunk_kind;
     uint64_t position, defined; /* chunks begun; those whose definitions and meta are known */
+    uint64_t bad_chunk;  /* the one that is damaged behind its checksum, 0 = none: a second */
+    char bad_error[256]; /* pass ends there too, though it skips what it knows */
 
     cm_defs *defs;
     pair *meta;
@@ -446,6 +448,8 @@ static int read_chunk(cm_reader *reader)
     bool known = reader->position <= reader->defined;
     int status = 0;
 
+    if (reader->position == reader->bad_chunk)
+        return say(reader, "%s", reader->bad_error);
     if (!known)
         reader->defined = reader->position;
     switch (reader->chunk_kind) {
@@ -472,6 +476,8 @@ static int advance(cm_reader *reader)
         switch (fetch_chunk(reader)) {
         case FETCH_CHUNK:
             if (read_chunk(reader) < 0) {
+                reader->bad_chunk = reader->position;
+                memcpy(reader->bad_error, reader->error, sizeof reader->bad_error);
                 reader->state = CM_TRACE_CUT;
                 return stop(reader, -1);
             }
@@ -605,6 +611,17 @@ static const char *bad_meta(cm_reader *reader)
     return "is corrupt: its description (the meta chunk behind the header) is cut off or damaged";
 }
 
+/* A path that is too long loses its front, never the reason its end. */
+static void explain(const char *path, const char *why, char *error, size_t error_size)
+{
+    const size_t room = strlen(why) + sizeof ": ...";
+    size_t skip = 0;
+    if (error_size > room && strlen(path) > error_size - room)
+        skip = strlen(path) - (error_size - room);
+    if (error_size > 0)
+        snprintf(error, error_size, "%s%s: %s", skip > 0 ? "..." : "", path + skip, why);
+}
+
 cm_reader *cm_reader_open(const char *path, char *error, size_t error_size)
 {
     struct stat st;
@@ -629,8 +646,7 @@ cm_reader *cm_reader_open(const char *path, char *error, size_t error_size)
         reader->second_chunk = reader->offset;
         return reader;
     }
-    if (error_size > 0)
-        snprintf(error, error_size, "%s: %s", path, why);
+    explain(path, why, error, error_size);
     cm_reader_close(reader);
     return NULL;
 }

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 ROOT = Path(__file__).resolve().parents[2]
 TRACE = ROOT / "csrc" / "trace"
@@ -236,9 +236,10 @@ class Batch:
     def add(self, events: Sequence[Event]) -> None:
         n = len(events)
         threads = (ctypes.c_uint32 * n)(*(e.thread for e in events))
-        items = (CEvent * n)(
-            *((e.time, e.address, e.size, e.stack, e.kind, e.flags, e.device_type, e.device_index) for e in events)
-        )
+        items = (CEvent * n)()
+        for item, e in zip(items, events, strict=True):
+            for field in ("time", "address", "size", "stack", "kind", "flags", "device_type", "device_index"):
+                setattr(item, field, getattr(e, field))
         assert self.lib.double_add(self.handle, threads, items, n) == n
 
     def define(self, records: bytes) -> None:
@@ -260,7 +261,9 @@ class Batch:
         self.lib.cm_batch_free(self.handle)
 
 
-def one_batch(lib: Any, events: Sequence[Event], definitions: bytes = b"", anchor: tuple[int, int, int] = (0, 0, 0)) -> bytes:
+def one_batch(
+    lib: Any, events: Sequence[Event], definitions: bytes = b"", anchor: tuple[int, int, int] = (0, 0, 0)
+) -> bytes:
     batch = Batch(lib)
     batch.begin(*anchor)
     batch.define(definitions)
@@ -291,7 +294,7 @@ class Reader:
             raise OpenError(message)
         self.last = 1
 
-    def __enter__(self) -> Reader:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
