@@ -180,27 +180,29 @@ def on_and_off_under_load(path: str) -> dict[str, Any]:
     for worker in workers:
         worker.start()
     live: dict[str, list[Any]] = {"missing": [], "extra": [], "sizes": []}
-    rounds = replaced = lost = 0
-    for rounds in range(30):
-        prof = cuptimem.profile(f"{path}.{rounds}")
-        prof.start()
-        for _ in range(rounds % 4):
-            train(1)
-        if rounds % 6 == 5:
-            asked.set()
-            pause.wait(60)
-            asked.clear()
-            for key, value in compare(f"{path}.{rounds}").items():
-                live[key] += value
-            pause.wait(60)
-        prof.stop()
-        replaced += prof.report.lost.replaced
-        lost += prof.report.lost.events
-    stop.set()
-    for worker in workers:
-        worker.join()
+    replaced = lost = 0
+    try:
+        for number in range(30):
+            prof = cuptimem.profile(f"{path}.{number}")
+            prof.start()
+            for _ in range(number % 4):
+                train(1)
+            if number % 6 == 5:
+                asked.set()
+                pause.wait(60)
+                asked.clear()
+                for key, value in compare(f"{path}.{number}").items():
+                    live[key] += value
+                pause.wait(60)
+            prof.stop()
+            replaced += prof.report.lost.replaced
+            lost += prof.report.lost.events
+    finally:
+        stop.set()
+        for worker in workers:
+            worker.join()
     patched = sum(row[4] for row in _core.sources_rows())
-    return {"live": live, "errors": errors, "rounds": rounds + 1, "replaced": replaced, "lost": lost, "patched": patched}
+    return {"live": live, "errors": errors, "replaced": replaced, "lost": lost, "patched": patched}
 
 
 def main() -> None:

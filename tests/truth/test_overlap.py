@@ -31,5 +31,5 @@ def test_on_and_off_under_load(child, tmp_path):
     found = child("overlap_child.py", "on_and_off_under_load", tmp_path / "run.cmem")
     assert found["errors"] == []
     assert found["live"] == SAME
-    assert (found["rounds"], found["lost"], found["replaced"]) == (30, 0, 0)
+    assert (found["lost"], found["replaced"]) == (0, 0)
     assert found["patched"] == 0, "slots were left patched after stop"
