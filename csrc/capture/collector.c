@@ -35,6 +35,7 @@ enum {
     SAMPLE_MS = 100,
     SAMPLE_STEP = 64 * 1024, /* a change of resident memory worth an event */
     LOCK_MS = 1000,
+    BATCH_BYTES = 3 << 19, /* a batch's tables; what it encodes comes on top, and the chunk */
     /* Two clocks of one machine and the reordering inside a core differ by less. */
     WATERMARK_SLACK = 4096
 };
@@ -66,7 +67,7 @@ static struct {
     uint64_t chunk_ns, sample_ns, lock_ns, round_ns, last_heads;
     int wait_ms;
     unsigned chunk_number;
-    _Atomic uint64_t events, bytes, seen_lost_stacks;
+    _Atomic uint64_t events, bytes, seen_lost_stacks, largest_chunk;
 } collector;
 
 static long futex(_Atomic uint32_t *word, int operation, uint32_t value,
@@ -113,8 +114,8 @@ cm_collector_counts cm_collector_get_counts(void)
         .lost_stacks = atomic_load(&collector.seen_lost_stacks),
         .bytes_written = atomic_load(&collector.bytes),
         .rings = cm_threads_in_use(),
-        .memory = sizeof collector + cm_lanes_bytes() +
-                  (collector.batch != NULL ? cm_batch_size(collector.batch) + (3u << 19) : 0),
+        .memory = sizeof collector + cm_lanes_bytes() + BATCH_BYTES +
+                  2 * atomic_load(&collector.largest_chunk),
     };
 }
 
@@ -170,8 +171,8 @@ static void announce_totals(uint64_t events, cm_clock_anchor anchor)
 {
     cm_ring_totals *totals = &cm_the_space.header->totals[++collector.chunk_number & 1];
 
-    atomic_store_explicit(&totals->events, UINT64_MAX, memory_order_relaxed);
-    atomic_thread_fence(memory_order_release);
+    /* An exchange, so that what is written next stays behind it. */
+    atomic_exchange(&totals->events, UINT64_MAX);
     totals->lost_stacks = collector.lost_stacks;
     totals->unowned_lost = collector.unowned_told;
     totals->ticks = anchor.ticks;
@@ -219,6 +220,8 @@ static bool write_chunk(uint64_t log_end)
     /* Only now, with the chunk in the file, do the rings let go of what it holds. */
     atomic_fetch_add(&collector.events, cm_batch_events(collector.batch));
     atomic_store(&collector.bytes, size);
+    if (length > atomic_load(&collector.largest_chunk))
+        atomic_store(&collector.largest_chunk, length);
     atomic_store(&collector.seen_lost_stacks, collector.lost_stacks);
     atomic_store_explicit(&header->log_tail, log_end, memory_order_release);
     cm_lanes_commit();
@@ -318,7 +321,8 @@ static void collect(urgency how)
     if (cm_collector_failed())
         return;
     uint64_t watermark = how == REGARDLESS ? UINT64_MAX : cm_clock_now() - WATERMARK_SLACK;
-    atomic_thread_fence(memory_order_seq_cst);
+    /* Enough: what the processor reorders lies within the slack. */
+    atomic_signal_fence(memory_order_seq_cst);
     uint64_t pending = cm_lanes_look();
     /* After the heads: the definitions of every event below them are then included. */
     uint64_t log_end = atomic_load_explicit(&header->log_head, memory_order_acquire);

@@ -31,7 +31,10 @@ static struct {
     char note[512];
     bool note_taken, failure_taken;
     pthread_once_t once;
-} session = {.mutex = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
+} session = {.mutex = PTHREAD_MUTEX_INITIALIZER,
+             .once = PTHREAD_ONCE_INIT,
+             .note_taken = true,
+             .failure_taken = true};
 
 /* --- fork -------------------------------------------------------------------------------- */
 

@@ -249,14 +249,26 @@ typedef struct handoff {
     tally count;
 } handoff;
 
+/* Waits for the other thread: a little by spinning, since it usually is on another core, then by
+ * leaving it ours. */
+static uint64_t wait_until(handoff *h, bool full)
+{
+    uint64_t value;
+    for (unsigned spins = 0;; spins++) {
+        value = atomic_load_explicit(&h->slot, memory_order_acquire);
+        if ((value != 0) == full)
+            return value;
+        if (spins > 200)
+            sched_yield();
+    }
+}
+
 static void *allocate(void *argument)
 {
     handoff *h = argument;
     for (uint64_t j = 1; j <= h->blocks; j++) {
         put(&h->count, CM_EV_ALLOC, UINT64_C(1) << 32 | j << 6, (int64_t)j, NULL);
-        while (atomic_load_explicit(&h->slot, memory_order_acquire) != 0)
-            if (j % 64 == 0)
-                sched_yield();
+        wait_until(h, false);
         atomic_store_explicit(&h->slot, j, memory_order_release);
     }
     return NULL;
@@ -266,11 +278,7 @@ static void *release(void *argument)
 {
     handoff *h = argument;
     for (uint64_t done = 0; done < h->blocks; done++) {
-        uint64_t j;
-        unsigned spins = 0;
-        while ((j = atomic_load_explicit(&h->slot, memory_order_acquire)) == 0)
-            if (++spins % 1024 == 0)
-                sched_yield();
+        uint64_t j = wait_until(h, true);
         put(&h->count, CM_EV_FREE, UINT64_C(1) << 32 | j << 6, (int64_t)j, NULL);
         atomic_store_explicit(&h->slot, 0, memory_order_release);
     }
@@ -287,9 +295,9 @@ static int hand_over(const char *path, uint64_t blocks)
     CHECK(pthread_create(&threads[0], NULL, allocate, &h) == 0);
     CHECK(pthread_create(&threads[1], NULL, release, &h) == 0);
     /* Rounds as often as can be: each is a chance for a free to overtake. */
-    for (int i = 0; i < 300; i++) {
+    while (h.count.published < 2 * blocks) {
         cm_session_sync();
-        nap(200);
+        nap(100);
     }
     pthread_join(threads[0], NULL);
     pthread_join(threads[1], NULL);

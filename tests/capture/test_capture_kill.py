@@ -12,14 +12,25 @@ from pathlib import Path
 import pytest
 from capture_support import COMPLETE, CUT, RECORDING, RECOVERED, Stress
 
-# Delays in seconds: into the start; the first captures; many starts and stops; block and log changes.
-MOMENTS = [(0.0, 0.02), (0.005, 0.06), (0.02, 0.15), (0.05, 0.25)]
+# (captures begun, then up to so many seconds): into the first start; starts and stops; block and log changes.
+MOMENTS = [(0, 0.03), (1, 0.02), (3, 0.06), (2, 0.15)]
 
 
-def kill_one(stress: Stress, folder: Path, ring_bytes: int, rate: int, moment: tuple[float, float]) -> None:
+def begun_in(folder: Path) -> int:
+    """Captures that the program in this folder has started, by its shared counters."""
+    try:
+        return struct.unpack_from("<Q", (folder / "counters").read_bytes())[0]
+    except (FileNotFoundError, struct.error):
+        return 0
+
+
+def kill_one(stress: Stress, folder: Path, ring_bytes: int, rate: int, moment: tuple[int, float]) -> None:
     folder.mkdir()
     process = stress.start("kill", folder, ring_bytes, rate)
-    time.sleep(random.uniform(*moment))
+    captures, seconds = moment
+    while begun_in(folder) < captures and process.poll() is None:
+        time.sleep(0.001)
+    time.sleep(random.uniform(0, seconds))
     process.kill()
     assert process.communicate() == ("", "")
 
@@ -35,8 +46,8 @@ def test_kills(stress: Stress, ring_bytes: int, rate: int) -> None:
         captures += begun
         events += published
         shutil.rmtree(folder)
-    assert captures >= 12
-    assert events >= 25_000
+    assert captures >= 36
+    assert events >= 1000
 
 
 @pytest.mark.parametrize("rate", [0, 100])
@@ -48,16 +59,14 @@ def test_the_sweep_completes_what_was_killed(stress: Stress, rate: int) -> None:
         left = list(stress.rings.iterdir())
         assert len(left) <= 1
         # A ring without a header might still be in the making: it has a minute.
-        started = bool(left) and left[0].read_bytes()[:8] != bytes(8)
+        started = bool(left) and left[0].read_bytes()[:8].strip(b"\0") != b""
         assert stress.run("sweep", stress.rings) == [int(started)]
         for path in left if not started else []:
             path.unlink()
         assert list(stress.rings.iterdir()) == []
         # Complete now, with the same events, and with nothing to add for the next sweep.
         assert stress.run("killed", folder) == before
-        counters = (folder / "counters").read_bytes() if (folder / "counters").exists() else b""
-        begun = struct.unpack_from("<Q", counters)[0] if counters else 0
-        for capture in range(begun):
+        for capture in range(begun_in(folder)):
             assert stress.verify(folder / f"{capture}.cmem").state in (COMPLETE, RECOVERED)
 
 
@@ -65,11 +74,10 @@ def killed_capture(stress: Stress, name: str = "k") -> tuple[Path, Path, int]:
     """Trace, ring and number of events of a capture that was killed in its first moments."""
     folder = stress.folder / name
     while True:
-        kill_one(stress, folder, 1 << 20, 100, (0.04, 0.1))
-        begun = struct.unpack_from("<Q", (folder / "counters").read_bytes())[0]
-        trace = folder / f"{begun - 1}.cmem"
+        kill_one(stress, folder, 1 << 20, 100, (1, 0.05))
+        trace = folder / f"{begun_in(folder) - 1}.cmem"
         rings = list(stress.rings.iterdir())
-        if begun and rings and stress.run("killed", folder)[0]:
+        if rings and stress.run("killed", folder)[0]:
             found = stress.verify(trace)
             if found.state == RECOVERED and found.events > 0:
                 return trace, rings[0], found.events
@@ -114,8 +122,7 @@ def test_a_sweep_in_the_middle_of_another_capture(stress: Stress) -> None:
     folder.mkdir()
     process = stress.start("kill", folder, 0, 100)
     try:
-        deadline = time.monotonic() + 20
-        while not list(stress.rings.iterdir()) and time.monotonic() < deadline:
+        while not begun_in(folder) and process.poll() is None:
             time.sleep(0.005)
         for _ in range(20):
             assert stress.run("sweep", stress.rings) == [0]

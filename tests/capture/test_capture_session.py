@@ -1,0 +1,401 @@
+"""The capture from Python: what it records, where it puts things, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from capture_support import ROOT
+
+from cuptimem import _core
+
+Event = tuple[object, ...]
+
+
+def events(path: Path, *kinds: str) -> list[Event]:
+    return [event for event in _core.trace_dump(str(path)) if event[0] in kinds]
+
+
+def end(path: Path) -> Event:
+    last = _core.trace_dump(str(path))[-1]
+    assert last[0] == "end"
+    return last
+
+
+def test_what_python_emits(python, tmp_path: Path) -> None:
+    done = python("""
+        c.frames_init()
+        class Thing: pass
+        thing = Thing()
+        c.capture_start(path, {"key": "välue", "pid": str(os.getpid())})
+        c.tick(1, thing)  # not recording yet
+        c.capture_record(True)
+        def step(): c.tick(2, thing)
+        step()
+        c.mark(3, 7)
+        c.object_new(1, thing)
+        c.object_new(2, thing, True)
+        c.seed(4096, 100, 1, 3)
+        c.capture_record(False)
+        c.tick(1, thing)
+        print(repr(c.capture_stop()), id(thing), os.getpid())
+    """)
+    warning, address, pid = done.stdout.split()
+    trace = tmp_path / "t.cmem"
+    assert warning == "''"
+    got = [event for event in _core.trace_dump(str(trace)) if event[0] != "sample"]
+    assert [event[0] for event in got] == ["thread", "tick", "mark", "object_new", "object_new", "seed", "end"]
+    thread, tick, mark, new, old, seed, _ = got
+    assert thread[3] == int(pid)
+    assert tick[3:5] == (int(address), 2)
+    assert [frame[2] for frame in tick[5]] == ["step", "<module>"]
+    assert mark[3:5] == (7, 3)
+    assert (new[3:7], old[3:7]) == ((int(address), 1, "Thing", 0), (int(address), 2, "Thing", 4))
+    assert (seed[3:5], seed[7:9]) == ((4096, 100), (1, 3))
+    meta = _core.trace_meta(str(trace))
+    assert meta["key"] == "välue" and meta["ring.place"] == "chosen"
+    assert end(trace)[1:3] == ("complete", "")
+
+
+def test_counts(python, tmp_path: Path) -> None:
+    done = python("""
+        import json
+        c.capture_start(path, {})
+        c.capture_record(True)
+        emitted = c.capture_emit(3, 1000)
+        c.capture_sync()
+        running = c.capture_counts()
+        c.capture_stop()
+        print(json.dumps([emitted, running, c.capture_counts()]))
+    """)
+    emitted, running, last = json.loads(done.stdout)
+    trace = tmp_path / "t.cmem"
+    assert emitted == 6000 == len(events(trace, "alloc", "free"))
+    assert last["events"] == len(_core.trace_dump(str(trace))) - 1
+    assert running["lost_events"] == last["lost_events"] == 0
+    assert running["bytes_written"] < last["bytes_written"] == trace.stat().st_size
+    assert 16 << 20 < running["profiler_bytes"] < 24 << 20
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ("path", "cannot create the trace {path}: File exists (choose another path, or say that it may be replaced)"),
+        ("path + '/x'", "cannot create the trace {path}/x: Not a directory (choose another path)"),
+        ("rings + '/no/x'", "cannot create the trace {rings}/no/x: No such file or directory (its folder must exist)"),
+        ("rings", "cannot create the trace {rings}: File exists (choose another path, or say that it may be replaced)"),
+    ],
+)
+def test_a_refused_start_leaves_nothing(python, tmp_path: Path, arguments: str, message: str) -> None:
+    done = python(f"""
+        open(path, "w").write("mine")
+        try:
+            c.capture_start({arguments}, {{}})
+        except c.Error as error:
+            print(error)
+        assert open(path).read() == "mine" and os.listdir(rings) == [] and not c.capture_active()
+        c.capture_start(path, {{}}, overwrite=True)
+        try:
+            c.capture_start(path + "2", {{}})
+        except c.Error as error:
+            print(error)
+        c.capture_stop()
+    """)
+    expected = message.format(path=tmp_path / "t.cmem", rings=tmp_path / "rings")
+    assert done.stdout.splitlines() == [expected, "a capture is already running in this process"]
+    assert end(tmp_path / "t.cmem")[1] == "complete"
+
+
+
+
+def test_the_size_bound_ends_the_recording(python, tmp_path: Path) -> None:
+    done = python("""
+        import json
+        c.capture_start(path, {}, max_size=200_000)
+        c.capture_record(True)
+        emitted = 0
+        for i in range(1000):
+            emitted += c.capture_emit(1, 5000, i)
+            try:
+                c.capture_sync()
+            except c.Error:
+                break
+        warnings = [c.capture_warning(), c.capture_warning()]
+        c.capture_record(True)  # stays off
+        assert c.capture_emit(1, 10) == 0
+        print(json.dumps([emitted, warnings, c.capture_stop(), c.capture_counts()]))
+    """)
+    emitted, warnings, stopped, counts = json.loads(done.stdout)
+    trace = tmp_path / "t.cmem"
+    assert warnings == ["recording ended: the trace has reached its bound of 0 MiB (max_size)", None]
+    assert stopped == ""
+    assert 100_000 < trace.stat().st_size <= 200_000
+    assert end(trace)[1:3] == ("complete", warnings[0])
+    # What was published and found no room in the file is told as lost.
+    in_file = len(_core.trace_dump(str(trace))) - 1
+    assert counts["events"] - in_file == end(trace)[4] > 0
+    assert list((tmp_path / "rings").iterdir()) == []
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", folder], stderr=subprocess.DEVNULL).returncode:
+        pytest.skip("mounting is refused here")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def test_a_full_disk(python, small_disk: Path, tmp_path: Path) -> None:
+    """One warning, a readable file, and what the file lacks is still in the ring."""
+    trace = small_disk / "t.cmem"
+    done = python(
+        """
+        import json
+        path = sys.argv[1]
+        c.capture_start(path, {})
+        c.capture_record(True)
+        emitted = 0
+        for i in range(1000):
+            emitted += c.capture_emit(1, 5000, i)
+            try:
+                c.capture_sync()
+            except c.Error:
+                break
+        warnings = [c.capture_warning(), c.capture_warning()]
+        c.capture_stop()
+        print(json.dumps([emitted, warnings, c.capture_counts()["events"]]))
+        """,
+        trace,
+    )
+    emitted, warnings, published = json.loads(done.stdout)
+    assert warnings == ["recording ended: the trace cannot be written (No space left on device)", None]
+    last = end(trace)
+    if last[1] == "complete":  # the end chunk found room: it says what is not there
+        assert last[2] == warnings[0]
+        assert published == len(_core.trace_dump(str(trace))) - 1 + last[4]
+    else:
+        assert last[1] == "recovered"
+        assert emitted == len(events(trace, "alloc", "free"))
+
+
+def test_a_limit_on_file_sizes(python, tmp_path: Path) -> None:
+    """RLIMIT_FSIZE: no ring file can be made, the trace ends at the limit, and no SIGXFSZ kills anybody."""
+    done = python("""
+        import json, resource
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+        c.capture_start(path, {}, ring_dir=rings)
+        first = c.capture_warning()
+        c.capture_record(True)
+        for i in range(1000):
+            c.capture_emit(1, 5000, i)
+            try:
+                c.capture_sync()
+            except c.Error:
+                break
+        print(json.dumps([first, c.capture_warning(), c.capture_stop()]))
+    """)
+    first, second, _ = json.loads(done.stdout)
+    assert first == f"no ring file can be made in {tmp_path}/rings (File too large): another place was taken"
+    assert second == "recording ended: the trace cannot be written (File too large)"
+    trace = tmp_path / "t.cmem"
+    assert _core.trace_meta(str(trace))["ring.place"] == "private"
+    assert end(trace)[1] in ("complete", "cut")
+    assert len(events(trace, "alloc")) > 1000
+
+
+def test_where_rings_lie(python, tmp_path: Path) -> None:
+    python(
+        """
+        def place(**options):
+            c.capture_start(path, {}, overwrite=True, **options)
+            meta = c.trace_meta(path)
+            warning = c.capture_warning()
+            assert c.capture_stop() == ""
+            return meta["ring.place"], os.path.dirname(meta["ring.path"]), warning
+        other = rings + "/other"
+        os.mkdir(other)
+        assert place() == ("chosen", rings, None)
+        assert place(ring_dir=other) == ("chosen", other, None)
+        kind, folder, warning = place(ring_dir=rings + "/none")
+        assert (kind, folder) == ("shared", "/dev/shm")
+        assert warning == f"no ring file can be made in {rings}/none (No such file or directory): another place was taken"
+        del os.environ["CUPTIMEM_RING_DIR"]
+        """
+    )
+    done = python("c.capture_start(path + '2', {}); print(c.trace_meta(path + '2')['ring.path']); c.capture_stop()", CUPTIMEM_RING_DIR="")
+    assert done.stdout.startswith("/dev/shm/")
+
+
+def test_reading_while_it_is_written(python, tmp_path: Path) -> None:
+    python("""
+        def read():
+            dump = c.trace_dump(path)
+            return [event for event in dump if event[0] in ("alloc", "free")], dump[-1][1]
+        c.capture_start(path, {})
+        c.capture_record(True)
+        c.capture_emit(1, 100)
+        c.capture_sync()
+        assert (len(read()[0]), read()[1]) == (200, "recording")
+        # Quiet or not, the file follows by itself.
+        c.capture_emit(1, 100, 1)
+        deadline = time.monotonic() + 20
+        while len(read()[0]) < 400 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert len(read()[0]) == 400
+        # Reading it in its own process has not unlocked the ring for others.
+        import subprocess
+        program = "import sys; from cuptimem import _core as c; print(c.trace_dump(sys.argv[1])[-1][1])"
+        assert subprocess.check_output([sys.executable, "-c", program, path], text=True) == "recording\\n"
+        c.capture_stop()
+        assert (len(read()[0]), read()[1]) == (400, "complete")
+    """)
+
+
+def test_user_code_that_closes_our_descriptors(python) -> None:
+    """os.closerange takes the lock with it; it is taken again, and nobody else's descriptor is closed."""
+    python("""
+        import subprocess
+        c.capture_start(path, {})
+        c.capture_record(True)
+        c.capture_emit(1, 100)
+        c.capture_sync()
+        ours = [fd for fd in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{fd}")
+                and rings in os.readlink(f"/proc/self/fd/{fd}")]
+        assert len(ours) == 1
+        os.close(int(ours[0]))
+        mine = os.open("/dev/null", os.O_RDONLY)
+        assert mine <= int(ours[0])
+        program = "import sys; from cuptimem import _core as c; print(c.trace_dump(sys.argv[1])[-1][1])"
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            if subprocess.check_output([sys.executable, "-c", program, path], text=True) == "recording\\n":
+                break
+        else:
+            raise SystemExit("never locked again")
+        c.capture_stop()
+        os.fstat(mine)
+        assert c.trace_dump(path)[-1][1] == "complete" and os.listdir(rings) == []
+    """)
+
+
+def test_the_collector_blocks_all_signals(python) -> None:
+    """A signal sent to the process interrupts the main thread's blocking call, every time."""
+    python("""
+        c.capture_start(path, {})
+        def masks():
+            for task in os.listdir("/proc/self/task"):
+                fields = dict(line.split(":", 1) for line in open(f"/proc/self/task/{task}/status"))
+                yield fields["Name"].strip(), int(fields["SigBlk"], 16)
+        while "cuptimem" not in dict(masks()):  # it names itself when it first runs
+            time.sleep(0.01)
+        # All but SIGKILL and SIGSTOP, and the two that the C library keeps for itself.
+        mask = dict(masks())["cuptimem"]
+        for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:
+            assert mask >> (number - 1) & 1, number
+        hits = []
+        class Hit(Exception): pass
+        def hit(*_): raise Hit
+        signal.signal(signal.SIGUSR1, hit)
+        for _ in range(50):
+            threading.Timer(0.002, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+            try:
+                signal.pthread_sigmask(signal.SIG_BLOCK, [])
+                time.sleep(20)
+            except Hit:
+                hits.append(1)
+        assert len(hits) == 50
+        c.capture_stop()
+    """)
+
+
+@pytest.mark.parametrize("last", ["os._exit(0)", "os.execv('/bin/true', ['true'])", "os.abort()", "os.kill(os.getpid(), 9)"])
+def test_a_process_that_just_ends(python, tmp_path: Path, last: str) -> None:
+    python(f"c.capture_start(path, {{}}); c.capture_record(True); c.capture_emit(2, 500); {last}", check=False)
+    trace = tmp_path / "t.cmem"
+    assert len(list((tmp_path / "rings").iterdir())) == 1
+    assert end(trace)[1] == "recovered"
+    assert len(events(trace, "alloc", "free")) == 2000
+    # The next capture with its rings there brings the tail home.
+    python("path += '2'; c.capture_start(path, {}); c.capture_stop()")
+    assert list((tmp_path / "rings").iterdir()) == []
+    assert end(trace)[1:3] == ("recovered", "recovered")
+    assert len(events(trace, "alloc", "free")) == 2000
+
+
+def test_a_trace_without_its_ring_says_so(python, tmp_path: Path) -> None:
+    python("c.capture_start(path, {}); c.capture_record(True); c.capture_emit(1, 50); os._exit(0)", check=False)
+    shutil.rmtree(tmp_path / "rings")
+    assert end(tmp_path / "t.cmem")[1] == "cut"
+
+
+def test_no_thread_of_ours_is_left_for_a_fork(python, tmp_path: Path) -> None:
+    python("""
+        import warnings
+        warnings.simplefilter("error")
+        def tasks(): return len(os.listdir("/proc/self/task"))
+        c.capture_start(path, {})
+        c.capture_record(True)
+        assert tasks() == 2
+        for i in range(30):
+            c.capture_fork_pause()
+            assert tasks() == 1
+            c.capture_emit(1, 10, i)
+            child = os.fork()
+            if child == 0:
+                assert not c.capture_active()
+                c.capture_fork_resume()
+                assert tasks() == 1 and c.capture_emit(1, 10) == 0
+                if i % 3 == 0:
+                    c.capture_start(f"{path}.{i}", {})
+                    c.capture_record(True)
+                    assert c.capture_emit(1, 10) == 20
+                    assert c.capture_stop() == ""
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+            if i % 2:
+                c.capture_sync()  # works without the thread too
+            c.capture_fork_resume()
+            assert tasks() == 2
+        c.capture_fork_pause()
+        c.capture_emit(1, 10, 30)
+        assert c.capture_stop() == ""
+    """)
+    assert len(events(tmp_path / "t.cmem", "alloc", "free")) == 31 * 20
+    assert end(tmp_path / "t.cmem")[1:3] == ("complete", "")
+    for i in range(0, 30, 3):
+        assert len(events(tmp_path / f"t.cmem.{i}", "alloc", "free")) == 20
+    assert list((tmp_path / "rings").iterdir()) == []
+
+
+def test_resident_memory_is_sampled(python, tmp_path: Path) -> None:
+    python("""
+        c.capture_start(path, {})
+        c.capture_record(True)
+        time.sleep(0.3)
+        block = bytearray(64 << 20)
+        time.sleep(0.5)
+        c.capture_stop()
+    """)
+    samples = events(tmp_path / "t.cmem", "sample")
+    sizes = [sample[4] for sample in samples]
+    assert {(sample[2], sample[3]) for sample in samples} == {(0, 1)}
+    assert max(sizes) - min(sizes) >= 60 << 20
+
+
+def test_stop_without_start_and_twice(python) -> None:
+    python("""
+        assert c.capture_stop() == "" and not c.capture_active() and c.capture_warning() is None
+        c.capture_sync(); c.capture_record(True); c.mark(1)
+        c.capture_start(path, {})
+        assert c.capture_active()
+        assert c.capture_stop() == c.capture_stop() == ""
+    """)
