@@ -4,7 +4,10 @@
  * node through Engine::evaluate_function. The pair (thread, number) joins the two. The node's own
  * fields are read at offsets found by calibration (calibrate.c); until they are known, only
  * creation is recorded. */
+#define _GNU_SOURCE /* syscall */
 #include <stddef.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "emit.h"
 #include "sources.h"
@@ -58,15 +61,31 @@ static const char *type_name(const void *node)
     return description[1];
 }
 
-/* Says which of autograd's threads this is: nodes refer to their creator by that number. */
-static inline void number_thread_hook(cm_thread *t)
+/* Says which of autograd's threads this ring's owner is: nodes refer to their creator by that
+ * number. The capture itself has said which thread of the system it is. */
+static void number_thread_slow_hook(cm_thread *t)
 {
-    if (__builtin_expect(cm_emit_tls.numbered == cm_thread_generation(t), 1))
-        return;
     cm_autograd_thread_id_fn id =
         atomic_load_explicit(&cm_autograd_thread_id, memory_order_relaxed);
-    if (id != NULL)
-        cm_emit_announce_hook(t, id());
+    cm_event *e = id != NULL ? cm_reserve_hook(t) : NULL;
+
+    if (e == NULL)
+        return; /* the next node tries again */
+    *e = (cm_event){
+        .time = cm_clock_now(),
+        .address = (uint64_t)syscall(SYS_gettid),
+        .size = (int64_t)id(),
+        .kind = CM_EV_THREAD,
+        .device_index = -1,
+    };
+    cm_commit_hook(t);
+    cm_emit_tls.numbered = cm_thread_generation(t);
+}
+
+static inline void number_thread_hook(cm_thread *t)
+{
+    if (__builtin_expect(cm_emit_tls.numbered != cm_thread_generation(t), 0))
+        number_thread_slow_hook(t);
 }
 
 /* --- creation ------------------------------------------------------------------------------ */
@@ -161,7 +180,6 @@ static void end_run_hook(const run *r)
             me->owed = 0;
         me->owed_since = r->generation;
         me->owed++;
-        me->announced = 0;
         return;
     }
     if (cm_thread_generation(t) == r->generation) {

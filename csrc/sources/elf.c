@@ -134,6 +134,32 @@ bool cm_elf_slot_writable(const cm_elf *object, uintptr_t slot, bool *relro)
     return *relro || (segment->p_flags & PF_W) != 0;
 }
 
+bool cm_elf_is_unbound(const cm_elf *object, const cm_elf_match *match, uintptr_t held)
+{
+    const unsigned char *code = (const unsigned char *)held;
+    const cm_elf_header *segment = segment_of(object, held, 16);
+
+    if (match->call == CM_ELF_NO_CALL || segment == NULL || (segment->p_flags & PF_X) == 0)
+        return false;
+#if defined(__x86_64__)
+    static const unsigned char endbr64[] = {0xf3, 0x0f, 0x1e, 0xfa};
+    uint32_t number;
+
+    /* push $number; jmp to the first entry */
+    if (memcmp(code, endbr64, sizeof endbr64) == 0)
+        code += sizeof endbr64;
+    memcpy(&number, code + 1, sizeof number);
+    return code[0] == 0x68 && number == match->call;
+#else
+    /* Every slot starts at the first entry: stp x16, x30, [sp, #-16]!, perhaps after a bti. */
+    uint32_t first, second;
+
+    memcpy(&first, code, sizeof first);
+    memcpy(&second, code + sizeof first, sizeof second);
+    return (first == 0xd503245f ? second : first) == 0xa9bf7bf0;
+#endif
+}
+
 static uint64_t word_at(const char *text)
 {
     uint64_t word;
@@ -214,7 +240,9 @@ bool cm_elf_each(const cm_elf *object, const cm_elf_names *names,
             cm_elf_match match = {
                 .id = names->name[name].id,
                 .slot = object->base + relocation->r_offset,
-                .definition = symbol->st_shndx != SHN_UNDEF ? object->base + symbol->st_value : 0,
+                .call = table == 0 && type == JUMP_SLOT
+                            ? (uint32_t)(relocation - object->relocations[0].first)
+                            : CM_ELF_NO_CALL,
             };
             if (!found(context, &match))
                 return false;

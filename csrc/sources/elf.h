@@ -63,8 +63,14 @@ bool cm_elf_names_add(cm_elf_names *names, const char *text, uint16_t id);
 typedef struct cm_elf_match {
     uint16_t id;
     uintptr_t slot;
-    uintptr_t definition; /* the object's own definition of the name, 0 if it only uses it */
+    uint32_t call; /* number among the object's lazily bound calls; CM_ELF_NO_CALL: bound at load */
 } cm_elf_match;
+
+#define CM_ELF_NO_CALL UINT32_MAX
+
+/* Whether a slot that holds this value waits to be bound by its first call: the value is the stub
+ * through which that call would reach the loader. */
+bool cm_elf_is_unbound(const cm_elf *object, const cm_elf_match *match, uintptr_t held);
 
 /* Calls found for every such slot. Returns false as soon as found does. */
 bool cm_elf_each(const cm_elf *object, const cm_elf_names *names,

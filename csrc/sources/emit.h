@@ -1,5 +1,5 @@
-/* What allocator.c and autograd.c share: this thread's place in the autograd engine, and who owns
- * the ring that it writes to. Everything here runs inside a hook, on the calling thread. */
+/* What allocator.c and autograd.c share: this thread's place in the autograd engine. Everything
+ * here runs inside a hook, on the calling thread. */
 #ifndef CM_SOURCES_EMIT_H
 #define CM_SOURCES_EMIT_H
 
@@ -9,9 +9,7 @@
 #include "../capture/thread.h"
 
 typedef struct cm_emit_thread {
-    uint32_t announced;  /* generation whose CM_EV_THREAD is out; 0: something is owed before the
-                            next event */
-    uint32_t numbered;   /* ... with autograd's id for this thread */
+    uint32_t numbered;   /* generation whose ring knows autograd's id for this thread */
     uint32_t running;    /* generation in which the innermost running node was recorded, 0: none */
     uint32_t owed;       /* nodes that ended while recording was off */
     uint32_t owed_since; /* ... in this generation */
@@ -22,13 +20,13 @@ typedef struct cm_emit_thread {
 /* Initial-exec: any other model may call malloc at a thread's first access. */
 extern __thread cm_emit_thread cm_emit_tls __attribute__((tls_model("initial-exec")));
 
-/* Puts CM_EV_THREAD on this thread's ring, after what is owed. autograd_id 0: not known yet. */
-void cm_emit_announce_hook(cm_thread *t, uint64_t autograd_id);
+/* Puts the ends of nodes on the ring that happened while recording was off. */
+void cm_emit_pay_hook(cm_thread *t);
 
 static inline cm_event *cm_emit_reserve_hook(cm_thread *t)
 {
-    if (__builtin_expect(cm_emit_tls.announced != cm_thread_generation(t), 0))
-        cm_emit_announce_hook(t, 0);
+    if (__builtin_expect(cm_emit_tls.owed != 0, 0))
+        cm_emit_pay_hook(t);
     return cm_reserve_hook(t);
 }
 

@@ -155,16 +155,13 @@ static void *resolve(const library *lib, const cm_slot_symbol *symbol)
     return NULL;
 }
 
-/* What a call through this slot reaches now. A value inside the library itself that is not its own
- * definition of the symbol is a stub of its procedure linkage table: not bound yet. */
-static void *destination(const library *lib, const cm_slot_symbol *symbol, void *held,
-                         uintptr_t definition)
+/* What a call through this slot reaches now. */
+static void *destination(const library *lib, const cm_elf *object, const cm_elf_match *match,
+                         void *held)
 {
-    cm_elf object = {.base = lib->base, .headers = lib->headers, .header_count = lib->header_count};
-
-    if (held == NULL || (uintptr_t)held == definition)
-        return held;
-    return cm_elf_contains(&object, (uintptr_t)held) ? resolve(lib, symbol) : held;
+    return cm_elf_is_unbound(object, match, (uintptr_t)held)
+               ? resolve(lib, state.symbols[match->id])
+               : held;
 }
 
 static bool take(slot *s, void *held)
@@ -346,7 +343,7 @@ static int adopt(const candidate *c)
         return 0;
     s.relro = relro;
     void *held = atomic_load(s.at);
-    s.original = destination(lib, symbol, held, c->match.definition);
+    s.original = destination(lib, &object, &c->match, held);
     if (s.original != NULL && !is_hook(symbol, s.original))
         s.variant = variant_for(symbol, s.original);
     state.slots[state.slot_count] = s;

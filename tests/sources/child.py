@@ -1,59 +1,75 @@
-"""What every test program in a child process starts with: the test's own `_core`, and a few helpers.
+"""What every test program in a child process starts with: a capture of its own, and a few helpers.
 
-`cuptimem` is made a plain package here, without its `__init__`: these tests concern the sources alone.
+Importing this starts the capture and records nothing yet; `core.capture_record(True)` does.
 """
 
-import importlib.util
 import os
-import sys
-import types
+import tempfile
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+from cuptimem import _core as core
 
-ALLOC, FREE, OOM, RESERVED, NODE_NEW, NODE_RUN, NODE_DONE, NODE_FREE, THREAD, TICK, OBJECT_NEW, SEED, MARK = range(1, 14)
 IN_NODE, NODE_STACK, BEFORE_START = 1, 2, 4
+MARK_SEEDED, MARK_LATE_HOOKS = 3, 4
+ALLOC, FREE, OOM, RESERVED = "alloc", "free", "oom", "reserved"
+NODE_NEW, NODE_RUN, NODE_DONE, NODE_FREE = "node_new", "node_run", "node_done", "node_free"
+THREAD, TICK, OBJECT_NEW, SEED, MARK = "thread", "tick", "object_new", "seed", "mark"
+
+_folder = tempfile.mkdtemp(dir=os.getcwd())
+_traces = 0
 
 
-def load() -> Any:
-    package = types.ModuleType("cuptimem")
-    package.__path__ = [str(ROOT / "cuptimem")]
-    sys.modules["cuptimem"] = package
-    spec = importlib.util.spec_from_file_location("cuptimem._core", os.environ["CUPTIMEM_TEST_CORE"])
-    assert spec is not None and spec.loader is not None
-    core = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(core)
-    sys.modules["cuptimem._core"] = core
-    package._core = core  # type: ignore[attr-defined]
-    core.double_fork_handlers()
-    return core
+def start() -> None:
+    """A new capture, in a file of its own."""
+    global _traces
+    why = core.frames_init()
+    assert why is None, why
+    _traces += 1
+    core.capture_start(trace(), {})
 
 
-core = load()
+def trace() -> str:
+    return str(Path(_folder) / f"{_traces}.cmem")
+
+
+def restart() -> None:
+    """Ends the running capture and starts another one."""
+    core.capture_record(False)
+    assert core.capture_stop() == ""
+    start()
+
+
+start()
 
 
 class Event:
-    """One recorded event, with the fields of csrc/capture/event.h."""
+    """One recorded event, with the fields of csrc/capture/event.h; `origin` is its stack or name."""
 
-    __slots__ = ("kind", "address", "size", "stack", "flags", "type", "index", "thread")
+    __slots__ = ("kind", "time", "thread", "address", "size", "origin", "flags", "type", "index")
 
-    def __init__(self, row: tuple[int, ...]) -> None:
-        self.kind, self.address, self.size, self.stack, self.flags, self.type, self.index, self.thread = row
+    def __init__(self, row: tuple[Any, ...]) -> None:
+        (self.kind, self.time, self.thread, self.address, self.size, self.origin, self.flags, self.type, self.index) = row
 
     def __repr__(self) -> str:
-        return f"Event(kind={self.kind}, address={self.address:#x}, size={self.size}, flags={self.flags})"
+        return f"Event({self.kind}, address={self.address:#x}, size={self.size}, flags={self.flags})"
 
     def frames(self) -> list[tuple[str, str, int]]:
-        return core.double_stack(self.stack)
+        """(file, function, line), innermost first."""
+        return [(frame[0], frame[2], frame[1]) for frame in self.origin]
 
 
-def events(*kinds: int) -> list[Event]:
-    return [e for e in map(Event, core.double_events()) if not kinds or e.kind in kinds]
+def events(*kinds: str) -> list[Event]:
+    """Everything recorded so far. What this allocates itself is Python's, not PyTorch's."""
+    if core.capture_active():
+        core.capture_sync()
+    rows = core.trace_dump(trace())
+    assert rows[-1][0] == "end" and rows[-1][4:6] == (0, 0), rows[-1]
+    return [e for e in map(Event, rows[:-1]) if not kinds or e.kind in kinds]
 
 
 class Heap:
-    """The live set that the recorded events describe, and what is wrong with them."""
+    """The live set of the CPU that the recorded events describe, and what is wrong with them."""
 
     def __init__(self) -> None:
         self.live: dict[int, Event] = {}
@@ -118,8 +134,23 @@ def alive() -> dict[int, int]:
     return found
 
 
+def slots(library: str, symbol: str) -> list[int]:
+    """Addresses of the slots through which a loaded library calls a symbol, by its own file's relocations."""
+    from elf import relocations
+
+    path, base = next(
+        (fields[5], int(fields[0].split("-")[0], 16))
+        for fields in (line.split() for line in open("/proc/self/maps"))
+        if len(fields) > 5 and fields[5].endswith("/" + library) and int(fields[2], 16) == 0
+    )
+    return [base + offset for offset, kind, name in relocations(path) if name == symbol and kind != "other"]
+
+
 def report(**values: Any) -> None:
     """The program's answer to its test; the last line of its output."""
     import json
 
+    if core.capture_active():
+        core.capture_record(False)
+        assert core.capture_stop() == ""
     print("\n" + json.dumps(values, default=str))

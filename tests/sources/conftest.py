@@ -1,4 +1,4 @@
-"""Programs that use torch run in child processes of their own, with a `_core` built for these tests."""
+"""Programs that use torch run in child processes of their own."""
 
 import json
 import os
@@ -10,26 +10,22 @@ from typing import Any
 
 import pytest
 
-from build import build  # type: ignore[import-not-found]
-
 HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
 
-
-@pytest.fixture(scope="session")
-def core(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("core"))
+pytest.importorskip("torch")
 
 
 @pytest.fixture
-def run(core: Path, tmp_path: Path) -> Callable[..., dict[str, Any]]:
+def run(tmp_path: Path) -> Callable[..., dict[str, Any]]:
     """Runs a program after `from child import *` and returns what it gave to `report`."""
 
     def run(program: str, timeout: float = 120, **environment: str) -> dict[str, Any]:
         script = tmp_path / "program.py"
-        script.write_text(f"import sys\nsys.path.insert(0, {str(HERE)!r})\nfrom child import *\n{program}")
+        script.write_text(f"import sys\nsys.path[:0] = [{str(HERE)!r}, {str(ROOT)!r}]\nfrom child import *\n{program}")
         done = subprocess.run(
             [sys.executable, "-W", "ignore", str(script)],
-            env={**os.environ, "CUPTIMEM_TEST_CORE": str(core), "OMP_NUM_THREADS": "1", **environment},
+            env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
             capture_output=True,
             text=True,
             timeout=timeout,

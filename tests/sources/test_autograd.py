@@ -17,7 +17,7 @@ def join():
         elif e.kind == NODE_NEW:
             created[owner[e.thread], e.address] = (e, running[e.thread][-1] if running[e.thread] else None)
         elif e.kind == NODE_RUN:
-            running[e.thread].append((e.size, e.address, core.double_name(e.stack)))
+            running[e.thread].append((e.size, e.address, e.origin))
         elif e.kind == NODE_DONE:
             running[e.thread].pop()
         elif e.kind == ALLOC:
@@ -50,7 +50,7 @@ y.backward()
 core.capture_record(False)
 charged = join()
 total = sum(e.size for e, *_ in charged)
-found = sum(e.size for e, _, number, made in charged if made is not None and made.stack > 1)
+found = sum(e.size for e, _, number, made in charged if made is not None and made.origin)
 accumulated = sum(e.size for e, _, number, made in charged if number == 2**64 - 1)
 report(total=total, found=found, accumulated=accumulated, names=sorted({name for _, name, _, _ in charged})[:3],
        own=sum(not e.flags & NODE_STACK for e, *_ in charged))
@@ -132,7 +132,7 @@ model = torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.ReLU(), torch.nn.L
 x = torch.randn(4, 16, requires_grad=True)
 results = {}
 for reentrant in (False, True):
-    core.double_reset()
+    restart()
     torch_events.install()
     core.capture_record(True)
     checkpoint(model, x, use_reentrant=reentrant).sum().backward()
