@@ -161,6 +161,8 @@ bool cm_places_update(cm_places *places)
 
 static uint8_t flags_of(cm_places *places, uint32_t stack)
 {
+    if (stack < CM_STACK_FIRST)
+        return 0; /* no frames: nothing to tell by */
     if (stack >= CM_STACK_FIRST + places->judged && !cm_places_update(places)) {
         places->failed = true;
         return 0;

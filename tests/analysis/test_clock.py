@@ -1,0 +1,620 @@
+"""The step clock as a pure function: sequences of ticks as real loops emit them, and the steps that they are."""
+
+import ctypes
+from collections.abc import Callable, Iterator
+
+import pytest
+from craft import DATA, MODULE, OPTIMIZER, ROOT, STEP, build
+
+MS = 1_000_000
+
+
+class Moment(ctypes.Structure):
+    _fields_ = [("position", ctypes.c_uint64), ("time_ns", ctypes.c_uint64)]
+
+
+class Tick(ctypes.Structure):
+    _fields_ = [
+        ("at", Moment),
+        ("object", ctypes.c_uint64),
+        ("backward", ctypes.c_uint64),
+        ("line", ctypes.c_uint32),
+        ("kind", ctypes.c_uint32),
+    ]
+
+
+class Step(ctypes.Structure):
+    _fields_ = [("end", Moment), ("loop", ctypes.c_uint32)]
+
+
+class Loop(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char * 32),
+        ("kind", ctypes.c_uint32),
+        ("line", ctypes.c_uint32),
+        ("steps", ctypes.c_uint64),
+    ]
+
+
+class Change(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_uint32) for name in ("step", "loop", "kind", "line")]
+
+
+class Steps(ctypes.Structure):
+    _fields_ = [
+        ("kind", ctypes.c_uint32),
+        ("line", ctypes.c_uint32),
+        ("begin", Moment),
+        ("step", ctypes.POINTER(Step)),
+        ("count", ctypes.c_size_t),
+        ("loop", ctypes.POINTER(Loop)),
+        ("loop_count", ctypes.c_size_t),
+        ("change", ctypes.POINTER(Change)),
+        ("change_count", ctypes.c_size_t),
+    ]
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    clock = build(tmp_path_factory.mktemp("clock") / "clock.so", [ROOT / "csrc" / "analysis" / "clock.c"])
+    clock.cm_clock_new.restype = ctypes.c_void_p
+    clock.cm_clock_tick.restype = clock.cm_clock_object.restype = clock.cm_clock_choose.restype = ctypes.c_bool
+    return clock
+
+
+class Program:
+    """What a training loop emits. Positions count every record; `marks` remembers some of them."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self.library = library
+        self.clock = ctypes.c_void_p(library.cm_clock_new())
+        self.position = self.time = self.backwards = 0
+        self.ends: list[int] = []  # positions behind ticks that end a step in the reader of the test's eyes
+
+    def close(self) -> None:
+        self.library.cm_clock_free(self.clock)
+
+    def _moment(self) -> Moment:
+        self.position += 1
+        return Moment(self.position - 1, self.time)
+
+    def wait(self, ms: float = 1) -> None:
+        self.time += int(ms * MS)
+
+    def tick(self, kind: int, obj: int, line: int) -> int:
+        self.wait(0.001)
+        tick = Tick(self._moment(), obj, self.backwards, line, kind)
+        assert self.library.cm_clock_tick(self.clock, ctypes.byref(tick))
+        return tick.at.position
+
+    def new(self, obj: int, *, before: bool = False) -> int:
+        at = self._moment()
+        assert self.library.cm_clock_object(self.clock, ctypes.c_uint64(obj), at, ctypes.c_bool(before))
+        return at.position
+
+    def node(self) -> int:
+        at = self._moment()
+        self.library.cm_clock_node(self.clock, at)
+        return at.position
+
+    def data(self, obj: int = 100, line: int = 10) -> int:
+        return self.tick(DATA, obj, line)
+
+    def forward(self, ms: float = 4) -> None:
+        self.wait(ms)
+        self.node()
+
+    def backward(self, ms: float = 5) -> None:
+        self.wait(ms)
+        self.backwards += 3
+        self.position += 6
+
+    def opt(self, obj: int = 1, line: int = 20) -> int:
+        at = self.tick(OPTIMIZER, obj, line)
+        self.ends.append(at + 1)
+        return at
+
+    def train(self, batches: int, *, loader: int | None = 100, opt: int = 1, line: int = 20, data_line: int = 10) -> None:
+        """One epoch: the loader is asked once more at its end."""
+        for _ in range(batches):
+            if loader is not None:
+                self.data(loader, data_line)
+            self.forward()
+            self.backward()
+            self.opt(opt, line)
+        if loader is not None:
+            self.data(loader, data_line)
+
+    def evaluate(self, batches: int, *, loader: int = 200, line: int = 30, ms: float = 3) -> None:
+        for _ in range(batches):
+            self.data(loader, line)
+            self.wait(ms)
+        self.data(loader, line)
+
+    def result(self) -> "Result":
+        out = Steps()
+        begin, end = Moment(0, 0), Moment(self.position, self.time)
+        assert self.library.cm_clock_choose(self.clock, begin, end, ctypes.byref(out))
+        result = Result(out)
+        self.library.cm_steps_free(ctypes.byref(out))
+        return result
+
+
+class Result:
+    def __init__(self, raw: Steps) -> None:
+        self.kind, self.line, self.begin = raw.kind, raw.line, raw.begin.position
+        self.ends = [raw.step[i].end.position for i in range(raw.count)]
+        self.count = raw.count
+        names = [raw.loop[i].name.decode() for i in range(raw.loop_count)]
+        self.loop_of = [names[raw.step[i].loop] for i in range(raw.count)]
+        self.loops = {names[i]: raw.loop[i].steps for i in range(raw.loop_count)}
+        self.changes = [
+            (c.step, c.kind, c.line, names[c.loop]) for c in (raw.change[i] for i in range(raw.change_count))
+        ]
+        assert self.ends == sorted(self.ends)
+        assert all(end >= self.begin for end in self.ends)
+
+
+@pytest.fixture
+def program(library: ctypes.CDLL) -> Iterator[Program]:
+    p = Program(library)
+    yield p
+    p.close()
+
+
+# Each plays a program and says what must come out: steps per loop, and (step, loop) of each change.
+Outcome = tuple[dict[str, int], list[tuple[int, str]]]
+Case = Callable[[Program], Outcome]
+CASES: dict[str, Case] = {}
+
+
+def case(play: Case) -> Case:
+    CASES[play.__name__] = play
+    return play
+
+
+@case
+def plain(p: Program) -> Outcome:
+    p.train(20)
+    return {"training": 20}, []
+
+
+@case
+def two_epochs(p: Program) -> Outcome:
+    p.train(10)
+    p.train(10, loader=101)
+    return {"training": 20}, []
+
+
+@case
+def no_loader(p: Program) -> Outcome:
+    p.train(12, loader=None)
+    return {"training": 12}, []
+
+
+@case
+def recreated_optimizer(p: Program) -> Outcome:
+    for i in range(8):
+        p.data()
+        p.new(1000 + i)
+        p.forward()
+        p.backward()
+        p.opt(1000 + i)
+    return {"training": 8}, []
+
+
+@case
+def recreated_at_the_same_address(p: Program) -> Outcome:
+    for _ in range(8):
+        p.new(1000)
+        p.forward()
+        p.backward()
+        p.opt(1000)
+    return {"training": 8}, []
+
+
+@case
+def two_recreated_optimizers(p: Program) -> Outcome:
+    for i in range(6):
+        p.new(1000 + i)
+        p.new(2000 + i)
+        p.forward()
+        p.backward()
+        p.opt(1000 + i)
+        p.opt(2000 + i)
+    return {"training": 6}, []
+
+
+@case
+def recreated_every_epoch(p: Program) -> Outcome:
+    for epoch in range(3):
+        p.new(1000 + epoch)
+        p.train(5, opt=1000 + epoch)
+    return {"training": 15}, []
+
+
+@case
+def list_of_optimizers(p: Program) -> Outcome:
+    for _ in range(7):
+        p.data()
+        p.forward()
+        p.backward()
+        for o in (1, 2, 3):
+            p.opt(o)
+    return {"training": 7}, []
+
+
+@case
+def gan(p: Program) -> Outcome:
+    for _ in range(9):
+        p.data()
+        p.forward()
+        p.backward()
+        p.opt(1, line=20)
+        p.forward()
+        p.backward()
+        p.opt(2, line=25)
+    return {"training": 9}, []
+
+
+@case
+def five_critics(p: Program) -> Outcome:
+    for _ in range(4):
+        for _ in range(5):
+            p.forward()
+            p.backward()
+            p.opt(1, line=20)
+        p.forward()
+        p.backward()
+        p.opt(2, line=25)
+    return {"training": 20}, []
+
+
+@case
+def optimizer_in_backward(p: Program) -> Outcome:
+    for _ in range(6):
+        p.data()
+        p.forward()
+        for parameter in range(50, 0, -1):
+            p.backward(0.1)
+            p.opt(parameter, line=5)
+    return {"training": 6}, []
+
+
+@case
+def lbfgs(p: Program) -> Outcome:
+    for _ in range(5):
+        p.data()
+        for _ in range(20):
+            p.forward(1)
+            p.backward(1)
+        p.opt()
+    return {"training": 5}, []
+
+
+@case
+def accumulation(p: Program) -> Outcome:
+    for i in range(40):
+        p.data()
+        p.forward()
+        p.backward()
+        if i % 8 == 7:
+            p.opt()
+    return {"training": 5}, []
+
+
+@case
+def one_overflow(p: Program) -> Outcome:
+    for i in range(20):
+        p.data()
+        p.forward()
+        p.backward()
+        if i != 9:
+            p.opt()
+    return {"training": 19}, []
+
+
+@case
+def many_overflows(p: Program) -> Outcome:
+    """Six skipped in a row: three periods of silence, so iterations are counted by the loader."""
+    for i in range(30):
+        p.data()
+        p.forward()
+        p.backward()
+        if not 10 <= i < 16:
+            p.opt()
+    return {"training": 30}, [(10, "training"), (16, "training")]
+
+
+@case
+def overflows_at_the_start(p: Program) -> Outcome:
+    for i in range(20):
+        p.data()
+        p.forward()
+        p.backward()
+        if i >= 5:
+            p.opt()
+    return {"training": 20}, [(5, "training")]
+
+
+@case
+def slow_step(p: Program) -> Outcome:
+    """A checkpoint is saved: silence, but nothing else ticks more than usual."""
+    p.train(10)
+    p.wait(500)
+    p.train(10, loader=101)
+    return {"training": 20}, []
+
+
+@case
+def evaluation_after_each_epoch(p: Program) -> Outcome:
+    for epoch in range(3):
+        p.train(10, loader=100 + epoch)
+        p.evaluate(20, loader=200 + epoch)
+    changes = [(10, "evaluation"), (30, "training"), (40, "evaluation"), (60, "training"), (70, "evaluation")]
+    return {"training": 30, "evaluation": 60}, changes
+
+
+@case
+def evaluation_every_four(p: Program) -> Outcome:
+    for block in range(4):
+        for _ in range(4):
+            p.data(100)
+            p.forward()
+            p.backward()
+            p.opt()
+        p.evaluate(20, loader=200 + block)
+    changes = [(4, "evaluation"), (24, "training"), (28, "evaluation"), (48, "training")]
+    changes += [(52, "evaluation"), (72, "training"), (76, "evaluation")]
+    return {"training": 16, "evaluation": 80}, changes
+
+
+@case
+def short_evaluation(p: Program) -> Outcome:
+    """Shorter than three steps: part of the step that it delays."""
+    for block in range(4):
+        for _ in range(5):
+            p.data(100)
+            p.forward()
+            p.backward()
+            p.opt()
+        p.evaluate(3, loader=200 + block)
+    return {"training": 20}, []
+
+
+@case
+def evaluation_with_accumulation(p: Program) -> Outcome:
+    for epoch in range(3):
+        for i in range(16):
+            p.data(100)
+            p.forward()
+            p.backward()
+            if i % 4 == 3:
+                p.opt()
+        p.evaluate(60, loader=200 + epoch)
+    changes = [(4, "evaluation"), (64, "training"), (68, "evaluation"), (128, "training"), (132, "evaluation")]
+    return {"training": 12, "evaluation": 180}, changes
+
+
+@case
+def evaluation_first(p: Program) -> Outcome:
+    p.evaluate(30)
+    p.train(10)
+    return {"evaluation": 30, "training": 10}, [(30, "training")]
+
+
+@case
+def two_phases_two_lines(p: Program) -> Outcome:
+    p.train(10, opt=1, line=20)
+    p.train(12, opt=2, line=40, loader=101, data_line=35)
+    return {"training": 10, "training 2": 12}, [(10, "training 2")]
+
+
+@case
+def two_phases_one_line(p: Program) -> Outcome:
+    """Both optimizers exist from the start: the second's first tick is no part of the first's last step."""
+    p.new(1)
+    p.new(2)
+    p.train(10, opt=1)
+    p.train(12, opt=2, loader=101)
+    return {"training": 22}, []
+
+
+@case
+def alternating_lines(p: Program) -> Outcome:
+    for i in range(20):
+        p.data()
+        p.forward()
+        p.backward()
+        p.opt(1, line=20 if i % 3 else 22)
+    return {"training": 20}, []
+
+
+@case
+def alternating_phases(p: Program) -> Outcome:
+    for _ in range(2):
+        p.train(10, opt=1, line=20)
+        p.train(10, opt=2, line=40, loader=101)
+    return {"training": 20, "training 2": 20}, [(10, "training 2"), (20, "training"), (30, "training 2")]
+
+
+@case
+def explicit(p: Program) -> Outcome:
+    """prof.step() replaces every automatic clock, from the very beginning."""
+    p.train(5)
+    for i in range(6):
+        p.data()
+        p.forward()
+        p.backward()
+        p.opt(1)
+        p.opt(2)
+        if i % 2:
+            p.tick(STEP, 9, 70)
+    p.train(5)
+    return {"training": 3}, []
+
+
+@case
+def inference_with_a_loader(p: Program) -> Outcome:
+    p.evaluate(15)
+    return {"inference": 15}, []
+
+
+@case
+def inference_two_epochs(p: Program) -> Outcome:
+    """The tick that ends an epoch and the one that begins the next are one boundary."""
+    p.evaluate(15, loader=200)
+    p.wait(1)
+    p.evaluate(15, loader=201)
+    return {"inference": 30}, []
+
+
+@case
+def zipped_loaders(p: Program) -> Outcome:
+    for _ in range(10):
+        p.data(200, 30)
+        p.data(201, 30)
+        p.wait(3)
+    p.data(200, 30)
+    return {"inference": 10}, []
+
+
+@case
+def module_calls(p: Program) -> Outcome:
+    for _ in range(9):
+        p.tick(MODULE, 300, 60)
+        p.wait(5)
+    return {"inference": 8}, []
+
+
+@case
+def hand_written_optimizer(p: Program) -> Outcome:
+    for _ in range(10):
+        p.data()
+        p.forward()
+        p.backward()
+        p.wait(1)
+    p.data()
+    return {"training": 10}, []
+
+
+@case
+def training_then_module_calls(p: Program) -> Outcome:
+    p.train(10, loader=None)
+    for _ in range(20):
+        p.tick(MODULE, 300, 60)
+        p.wait(5)
+    return {"training": 10, "evaluation": 19}, [(10, "evaluation")]
+
+
+@case
+def one_step(p: Program) -> Outcome:
+    p.train(1)
+    return {"training": 1}, []
+
+
+@case
+def nothing(p: Program) -> Outcome:
+    p.forward()
+    return {}, []
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_loops(name: str, program: Program) -> None:
+    loops, changes = CASES[name](program)
+    result = program.result()
+    assert result.loops == loops
+    assert [(step, loop) for step, _, _, loop in result.changes] == changes
+    assert result.count == sum(loops.values())
+
+
+def test_steps_end_behind_the_last_tick_that_belongs_to_them(program: Program) -> None:
+    ends = []
+    for _ in range(5):
+        program.data()
+        program.forward()
+        program.backward()
+        program.opt(1)
+        ends.append(program.opt(2) + 1)
+        program.wait(1)
+    assert program.result().ends == ends
+
+
+def test_plain_steps_end_at_their_ticks(program: Program) -> None:
+    program.train(10)
+    assert program.result().ends == program.ends
+
+
+def test_two_phases_made_up_front_are_cut_where_the_second_takes_over(program: Program) -> None:
+    program.train(4, opt=1)
+    program.train(4, opt=2, loader=101)
+    assert program.result().ends == program.ends
+
+
+def test_evaluation_ends_where_its_loader_was_empty(program: Program) -> None:
+    program.train(10)
+    program.evaluate(20, loader=200)
+    last = program.position - 1  # the tick that found it empty
+    program.train(10, loader=101)
+    result = program.result()
+    assert result.loop_of[10:31] == ["evaluation"] * 20 + ["training"]
+    assert result.ends[29] == last
+
+
+def test_setup_is_no_part_of_the_first_step(program: Program) -> None:
+    program.new(500)
+    program.new(1)
+    program.wait(100)
+    first = program.data()
+    program.forward()
+    program.backward()
+    program.opt()
+    assert program.result().begin == first
+
+
+def test_without_a_loader_the_first_node_begins(program: Program) -> None:
+    program.new(1)
+    program.wait(100)
+    program.wait(4)
+    first = program.node()
+    program.backward()
+    program.opt()
+    assert program.result().begin == first
+
+
+def test_where_nothing_was_set_up_the_recording_begins(program: Program) -> None:
+    program.new(500, before=True)
+    program.new(1, before=True)
+    program.forward()
+    program.backward()
+    program.opt()
+    assert program.result().begin == 0
+
+
+def test_clock_names_its_kind_and_most_frequent_line(program: Program) -> None:
+    program.train(3, line=20)
+    program.train(9, line=40, loader=101)
+    result = program.result()
+    assert (result.kind, result.line) == (OPTIMIZER, 40)
+
+
+def test_changes_say_kind_and_line(program: Program) -> None:
+    program.train(10)
+    program.evaluate(20, loader=200)
+    program.train(10, loader=101)
+    assert program.result().changes == [(10, DATA, 30, "evaluation"), (30, OPTIMIZER, 20, "training")]
+
+
+def test_choosing_again_after_more_ticks(program: Program) -> None:
+    program.train(5)
+    assert program.result().count == 5
+    program.train(5, loader=101)
+    assert program.result().count == 10
+
+
+def test_optimizer_in_backward_at_length(program: Program) -> None:
+    for _ in range(2000):
+        for parameter in range(20):
+            program.opt(parameter, line=5)
+        program.wait(1)
+    assert program.result().count == 2000
