@@ -51,6 +51,9 @@ def install(core: "ModuleType") -> None:
     """Hooks into PyTorch, or into its arrival. Before recording starts: what they allocate is not the program's."""
     global _waiting
     if "torch" in sys.modules:
+        from cuptimem import seed
+
+        seed.prepare()
         _install_hooks()
         return
     core.sources_install()

@@ -162,7 +162,7 @@ def close_window(window: Window) -> None:
 def snapshot_source(window: Window) -> tuple[str, int]:
     """Makes everything recorded so far readable. The file and the window in it."""
     with _lock:
-        if not window.closed and not window.foreign:
+        if window.capture is _capture and not window.foreign:
             window.capture.core.capture_sync()
             _pass_warning_on(window.capture.core)
         return window.source
@@ -206,7 +206,6 @@ def _start(path: str | None, overwrite: bool, options: Options) -> Capture:
     core = recording_core()
     _prepare_process(core)
     without_stacks = core.frames_init()
-    core.frames_hide(os.path.dirname(os.path.abspath(__file__)) + os.sep)
     file = TraceFile(path or _temporary_name())
     core.capture_start(
         file.path,
@@ -311,6 +310,7 @@ def _prepare_process(core: "ModuleType") -> None:
     if _prepared_pid:
         return
     _prepared_pid = os.getpid()
+    core.frames_hide(os.path.dirname(os.path.abspath(__file__)) + os.sep)
     atexit.register(_at_exit)
     os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
 

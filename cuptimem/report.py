@@ -70,18 +70,13 @@ def _source_line(file: str, line: int) -> str:
 
 
 def short_file(file: str) -> str:
-    """Installed files from their package on, files below the current folder relative to it, others by their end."""
-    parts = _LIBRARY.split(file)
-    if len(parts) > 1 and not file.startswith("<"):
-        return parts[-1]
-    try:
-        here = os.getcwd()
-    except OSError:
+    """As short as it stays clear: installed files from their package on, others by their name and folder."""
+    if file.startswith("<"):
         return file
-    if file.startswith(here.rstrip(os.sep) + os.sep):
-        return file[len(here.rstrip(os.sep)) + 1 :]
-    pieces = file.split(os.sep)
-    return file if len(pieces) <= 4 else os.sep.join(["...", *pieces[-3:]])
+    installed = _LIBRARY.split(file)
+    if len(installed) > 1:
+        return installed[-1].removeprefix("site-packages/").removeprefix("dist-packages/")
+    return os.sep.join(file.rsplit(os.sep, 2)[-2:]) if file.count(os.sep) > 1 else file
 
 
 def user_frame(stack: Stack) -> Frame | None:

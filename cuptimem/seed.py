@@ -75,7 +75,7 @@ class _Walk:
             torch.no_grad(),
         ):
             warnings.simplefilter("ignore")
-            why = _calibrate(torch)
+            why = prepare()
             if why is not None:
                 self.problems.append(f"blocks that torch.load or numpy made cannot be told apart: {why}")
             for kind, item in self._found():
@@ -250,6 +250,19 @@ class _Walk:
 
 
 _mro = type.__dict__["__mro__"].__get__  # the real one, whatever a metaclass shows
+
+
+_prepared: list[str | None] = []
+
+
+def prepare() -> str | None:
+    """Calibrates, once, before recording starts: the storages made for it are not the program's."""
+    torch = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "UntypedStorage"):
+        return None
+    if not _prepared:
+        _prepared.append(_calibrate(torch))
+    return _prepared[0]
 
 
 def _calibrate(torch: ModuleType) -> str | None:
