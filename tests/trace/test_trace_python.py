@@ -11,7 +11,10 @@ from tracelib import (
     NODE_RUN,
     TICK,
     Event,
+    Reader,
     chunk,
+    chunks_of,
+    decode_batch,
     define_code,
     define_name,
     define_stack,
@@ -78,6 +81,17 @@ def test_synthetic_tells_the_truth(tmp_path: Path) -> None:
     times = [time for _, time, *_ in dump]
     assert times != sorted(times)  # threads overtake each other a little,
     assert max(a - b for a, b in itertools.pairwise(times)) < 100_000  # but only a little
+
+
+def test_another_reader_made_from_the_document(lib: Any, tmp_path: Path) -> None:
+    """docs/trace-format.md says enough: a decoder in Python that follows it agrees with the C one."""
+    path = tmp_path / "s.cmem"
+    _core.trace_write_synthetic(str(path), 40_000, 3)
+    events = [
+        event for _, kind, payload in chunks_of(path.read_bytes()) if kind == 2 for event in decode_batch(payload)
+    ]
+    with Reader(lib, path) as reader:
+        assert reader.events() == events
 
 
 def test_synthetic_is_reproducible(tmp_path: Path) -> None:

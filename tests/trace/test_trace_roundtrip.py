@@ -25,6 +25,7 @@ from tracelib import (
     Event,
     Reader,
     chunks_of,
+    decode_batch,
     define_code,
     define_name,
     define_stack,
@@ -139,6 +140,8 @@ def test_any_events_come_back(
         data = encoder.finish()
         assert len(data) <= lib.cm_batch_size(encoder.handle)
         chunks.append(data)
+        [(_, _, payload)] = chunks_of(b"\0" * 16 + data)
+        assert decode_batch(payload) == [quantised(e, shift_of(data)) for e in events]
         expected += [quantised(e, shift_of(data)) for e in events]
     encoder.close()
     path = write_file(tmp_path / "t.cmem", [*chunks, end_chunk()])
