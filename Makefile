@@ -48,7 +48,8 @@ test-torchless: $(STAMP)/package
 	@PYTHON_VENV="$(BIN)/python" sh tests/other_pythons.sh $(ARGS)
 
 bench: $(STAMP)/package ## measure what cuptimem costs, side by side with others
-	$(BIN)/python benchmarks/run.py $(ARGS)
+	@[ -x .venv-bench/bin/python ] || $(BIN)/python -m benchmarks --setup
+	$(BIN)/python -m benchmarks $(ARGS)
 
 lint: $(STAMP)/package ## ruff, mypy --strict, clang-format, cppcheck
 	$(BIN)/ruff check cuptimem tests/api tests/cli tests/packaging tests/conftest.py examples setup.py
@@ -64,4 +65,4 @@ format: $(STAMP)/tools ## put all files into the project's format
 	clang-format -i $(C_FILES)
 
 clean: ## remove everything that can be made again
-	rm -rf $(VENV) build dist *.egg-info cuptimem/_core*.so .pytest_cache .mypy_cache .ruff_cache demo.cmem
+	rm -rf $(VENV) .venv-bench build dist *.egg-info cuptimem/_core*.so .pytest_cache .mypy_cache .ruff_cache demo.cmem

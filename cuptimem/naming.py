@@ -14,7 +14,7 @@ def default_name(script: str, pid: int, rank: str | None) -> str:
     stem = os.path.basename(script)
     if stem.endswith(".py"):
         stem = stem[:-3]
-    stem = "".join(c if c.isalnum() or c in "._-" else "_" for c in stem)[:80].strip(".") or "python"
+    stem = "".join(c if c.isalnum() or c in "._-" else "_" for c in stem)[:80].strip("-.") or "python"
     return f"cuptimem-{stem}.{f'rank{rank}.' if rank is not None else ''}{pid}.cmem"
 
 
@@ -46,5 +46,4 @@ def shown(path: str) -> str:
     except OSError:
         return path
     absolute = os.path.abspath(path)
-    prefix = here.rstrip("/") + "/"
-    return absolute[len(prefix) :] if absolute.startswith(prefix) else absolute
+    return absolute[len(here) + 1 :] if here != "/" and absolute.startswith(here + "/") else absolute

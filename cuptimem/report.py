@@ -7,7 +7,7 @@ and kept; they need neither the trace nor torch. Stacks are tuples of Frame, inn
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -472,9 +472,22 @@ def analyze(
         raise Error(f"steps count from 0, there is no step {step}")
     raw = core().analyze(path, window=window, step=-1 if step is None else step, progress=progress)
     report = from_dict(None if temporary else path, raw)
-    if step is not None:
-        report.step_peak(step)  # says which steps there are
-    return report
+    return report if step is None else _at_step(report, step)
+
+
+def _at_step(report: Report, index: int) -> Report:
+    """The core gives a step's contributors in the place of the run's; the peaks become the step's, too."""
+    report.step_peak(index)  # says which steps there are
+    rows = {step.device: step for step in report.steps if step.index == index}
+    devices = []
+    for device in report.devices:
+        row = rows.get(device.name)
+        if row is not None:
+            peak = Peak(device.name, row.peak, row.peak_ns, index, device.peak.contributors)
+        else:
+            peak = Peak(device.name, 0, 0, index, ())
+        devices.append(replace(device, peak=peak))
+    return replace(report, devices=tuple(devices))
 
 
 def operator_name(name: str | None) -> str | None:

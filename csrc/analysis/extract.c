@@ -33,10 +33,11 @@ typedef struct extractor {
     cm_record *pending;
     size_t pending_count;
     uint64_t realtime, newest_ns, events, lost;
-    uint64_t sequence; /* of the prologue's nodes */
-    cm_map object_at;  /* address -> index of object */
-    cm_event *object;  /* the newest at each address */
+    uint64_t sequence;  /* of the prologue's nodes */
+    cm_idmap object_at; /* address -> index of object */
+    cm_event *object;   /* the newest at each address */
     size_t objects, object_capacity;
+    uint64_t window;
     const char *target;
     char *error;
     size_t error_size;
@@ -277,10 +278,10 @@ static bool remember_object(extractor *x, const cm_event *e)
 {
     uint32_t at;
     uint64_t key = e->address & (UINT64_MAX >> 1);
-    if (!cm_map_get(&x->object_at, key, &at)) {
+    if (!cm_idmap_get(&x->object_at, key, &at)) {
         at = (uint32_t)x->objects;
         if (!cm_grow((void **)&x->object, &x->object_capacity, x->objects + 1, sizeof *x->object) ||
-            !cm_map_put(&x->object_at, key, at))
+            !cm_idmap_put(&x->object_at, key, at))
             return no_memory(x);
         x->objects++;
     }
@@ -308,7 +309,9 @@ static bool write_prologue(extractor *x)
         if (d->reserved >= 0 && !emit(x, PROLOGUE_THREAD, x->plan.begin_ns, e))
             return false;
     }
-    return tell_blocks(x) && cm_nodes_visit(x->replay->nodes, &nodes, x);
+    cm_event open = {.kind = CM_EV_MARK, .size = CM_MARK_WINDOW_OPEN, .address = x->window};
+    return tell_blocks(x) && cm_nodes_visit(x->replay->nodes, &nodes, x) &&
+           (x->window == 0 || emit(x, PROLOGUE_THREAD, x->plan.begin_ns, open));
 }
 
 /* --- the window ---------------------------------------------------------------------------- */
@@ -317,9 +320,11 @@ static bool belongs(const extractor *x, const cm_event *e, uint64_t position)
 {
     if (e->kind == CM_EV_SEED) /* of the walk at the start: already among the blocks */
         return position >= x->replay->seeded;
-    /* Numbers of windows mean nothing in the new trace, and its own walk is over. */
-    return e->kind != CM_EV_MARK || (e->size != CM_MARK_WINDOW_OPEN &&
-                                     e->size != CM_MARK_WINDOW_CLOSE && e->size != CM_MARK_SEEDED);
+    if (e->kind != CM_EV_MARK)
+        return true;
+    /* Another window may lie half outside; the walk at the start is told in the prologue. */
+    bool window = e->size == CM_MARK_WINDOW_OPEN || e->size == CM_MARK_WINDOW_CLOSE;
+    return window ? x->window == 0 : e->size != CM_MARK_SEEDED;
 }
 
 static bool copy_window(extractor *x)
@@ -346,10 +351,13 @@ static bool copy_window(extractor *x)
     }
     if (x->plan.begin == x->plan.end && !write_prologue(x))
         return false;
+    cm_event close = {.kind = CM_EV_MARK, .size = CM_MARK_WINDOW_CLOSE, .address = x->window};
+    if (x->plan.closed && !emit(x, PROLOGUE_THREAD, x->plan.end_ns, close))
+        return false;
     return flush(x);
 }
 
-static bool write_meta(extractor *x, uint64_t window)
+static bool write_meta(extractor *x)
 {
     size_t count = cm_reader_meta_count(x->reader), n = 0;
     const char **pairs = calloc(2 * count + 3, sizeof *pairs);
@@ -365,7 +373,7 @@ static bool write_meta(extractor *x, uint64_t window)
         pairs[n++] = key;
         pairs[n++] = value;
     }
-    snprintf(number, sizeof number, "%" PRIu64, window);
+    snprintf(number, sizeof number, "%" PRIu64, x->window);
     pairs[n++] = "window";
     pairs[n++] = number;
     bool fine = wrote(x, cm_writer_meta(x->writer, pairs));
@@ -383,9 +391,9 @@ static bool write_end(extractor *x)
                                   whole ? "" : x->plan.reason));
 }
 
-static bool extract(extractor *x, uint64_t window)
+static bool extract(extractor *x)
 {
-    const cm_analysis_options options = {.window = window, .peak_of_step = -1};
+    const cm_analysis_options options = {.window = x->window, .peak_of_step = -1};
     x->replay = cm_replay_new(x->reader);
     x->definitions = cm_redefine_new(x->reader);
     x->batch = cm_batch_new();
@@ -399,7 +407,7 @@ static bool extract(extractor *x, uint64_t window)
         return fail(x, x->replay->error);
     if (!wrote(x, cm_writer_create(x->target, false, &x->writer)))
         return false;
-    bool fine = write_meta(x, window) && copy_window(x) && write_end(x);
+    bool fine = write_meta(x) && copy_window(x) && write_end(x);
     int closed = cm_writer_close(x->writer);
     fine = fine && wrote(x, closed);
     if (!fine)
@@ -410,11 +418,15 @@ static bool extract(extractor *x, uint64_t window)
 bool cm_extract(cm_reader *reader, const char *target, uint64_t window, char *error,
                 size_t error_size)
 {
-    extractor x = {.reader = reader, .target = target, .error = error, .error_size = error_size};
-    bool fine = extract(&x, window);
+    extractor x = {.reader = reader,
+                   .window = window,
+                   .target = target,
+                   .error = error,
+                   .error_size = error_size};
+    bool fine = extract(&x);
     free(x.pending);
     free(x.object);
-    cm_map_clear(&x.object_at);
+    cm_idmap_clear(&x.object_at);
     cm_batch_free(x.batch);
     cm_redefine_free(x.definitions);
     cm_replay_free(x.replay);

@@ -4,13 +4,13 @@
 
 #include "grow.h"
 
-void cm_map_clear(cm_map *map)
+void cm_idmap_clear(cm_idmap *map)
 {
     free(map->slot);
-    *map = (cm_map){0};
+    *map = (cm_idmap){0};
 }
 
-static size_t find(const cm_map *map, uint64_t stored)
+static size_t find(const cm_idmap *map, uint64_t stored)
 {
     size_t i = cm_mix(stored) & (map->slots - 1);
     while (map->slot[i].key != 0 && map->slot[i].key != stored)
@@ -18,7 +18,7 @@ static size_t find(const cm_map *map, uint64_t stored)
     return i;
 }
 
-bool cm_map_get(const cm_map *map, uint64_t key, uint32_t *value)
+bool cm_idmap_get(const cm_idmap *map, uint64_t key, uint32_t *value)
 {
     if (map->slots == 0)
         return false;
@@ -29,10 +29,10 @@ bool cm_map_get(const cm_map *map, uint64_t key, uint32_t *value)
     return true;
 }
 
-bool cm_map_put(cm_map *map, uint64_t key, uint32_t value)
+bool cm_idmap_put(cm_idmap *map, uint64_t key, uint32_t value)
 {
     if (map->count * 4 >= map->slots * 3) {
-        cm_map larger = {.slots = map->slots ? map->slots * 2 : 32, .count = map->count};
+        cm_idmap larger = {.slots = map->slots ? map->slots * 2 : 32, .count = map->count};
         larger.slot = calloc(larger.slots, sizeof *larger.slot);
         if (larger.slot == NULL)
             return false;
@@ -44,11 +44,11 @@ bool cm_map_put(cm_map *map, uint64_t key, uint32_t value)
     }
     size_t i = find(map, key + 1);
     map->count += map->slot[i].key == 0;
-    map->slot[i] = (struct cm_map_slot){key + 1, value};
+    map->slot[i] = (struct cm_idmap_slot){key + 1, value};
     return true;
 }
 
-bool cm_map_remove(cm_map *map, uint64_t key)
+bool cm_idmap_remove(cm_idmap *map, uint64_t key)
 {
     if (map->slots == 0)
         return false;

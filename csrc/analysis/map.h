@@ -6,18 +6,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct cm_map {
-    struct cm_map_slot {
+typedef struct cm_idmap {
+    struct cm_idmap_slot {
         uint64_t key; /* + 1; 0 = empty */
         uint32_t value;
     } * slot;
     size_t slots, count; /* slots is 0 or a power of two */
-} cm_map;
+} cm_idmap;
 
 /* All zero is an empty map. Keys are below UINT64_MAX. */
-void cm_map_clear(cm_map *map);
-bool cm_map_get(const cm_map *map, uint64_t key, uint32_t *value);
-bool cm_map_put(cm_map *map, uint64_t key, uint32_t value); /* false: out of memory */
-bool cm_map_remove(cm_map *map, uint64_t key);              /* false: it was not there */
+void cm_idmap_clear(cm_idmap *map);
+bool cm_idmap_get(const cm_idmap *map, uint64_t key, uint32_t *value);
+bool cm_idmap_put(cm_idmap *map, uint64_t key, uint32_t value); /* false: out of memory */
+bool cm_idmap_remove(cm_idmap *map, uint64_t key);              /* false: it was not there */
 
 #endif

@@ -38,9 +38,9 @@ typedef struct thread {
 struct cm_nodes {
     thread *thread;
     size_t threads, thread_capacity;
-    cm_map by_number, by_autograd; /* -> index */
+    cm_idmap by_number, by_autograd; /* -> index */
     uint32_t last_number, last_index;
-    cm_map old; /* thread index, sequence -> stack */
+    cm_idmap old; /* thread index, sequence -> stack */
     size_t ring_slots;
 };
 
@@ -58,9 +58,9 @@ void cm_nodes_free(cm_nodes *nodes)
         free(nodes->thread[i].frame);
     }
     free(nodes->thread);
-    cm_map_clear(&nodes->by_number);
-    cm_map_clear(&nodes->by_autograd);
-    cm_map_clear(&nodes->old);
+    cm_idmap_clear(&nodes->by_number);
+    cm_idmap_clear(&nodes->by_autograd);
+    cm_idmap_clear(&nodes->old);
     free(nodes);
 }
 
@@ -74,7 +74,7 @@ static thread *find_thread(cm_nodes *nodes, uint32_t number)
     if (nodes->threads > 0 && nodes->last_number == number)
         return &nodes->thread[nodes->last_index];
     uint32_t index;
-    if (!cm_map_get(&nodes->by_number, number, &index)) {
+    if (!cm_idmap_get(&nodes->by_number, number, &index)) {
         index = (uint32_t)nodes->threads;
         thread t = {.number = number};
         if (!cm_grow((void **)&t.frame, &t.frame_capacity, 1, sizeof *t.frame))
@@ -82,7 +82,7 @@ static thread *find_thread(cm_nodes *nodes, uint32_t number)
         t.frame[t.frames++] = (running){.stack = CM_NODE_UNRESOLVED};
         if (!cm_grow((void **)&nodes->thread, &nodes->thread_capacity, nodes->threads + 1,
                      sizeof *nodes->thread) ||
-            !cm_map_put(&nodes->by_number, number, index)) {
+            !cm_idmap_put(&nodes->by_number, number, index)) {
             free(t.frame);
             return NULL;
         }
@@ -107,7 +107,7 @@ static bool keep_old(cm_nodes *nodes, const thread *t, const node *leaving)
     uint64_t key;
     if (nodes->old.count >= OLD_MAX || !old_key(nodes, t, leaving->sequence - 1, &key))
         return true;
-    return cm_map_put(&nodes->old, key, leaving->stack);
+    return cm_idmap_put(&nodes->old, key, leaving->stack);
 }
 
 static bool put_node(cm_nodes *nodes, thread *t, uint64_t sequence, uint32_t stack)
@@ -146,7 +146,7 @@ static const thread *creator_of(const cm_nodes *nodes, uint64_t autograd_id)
 {
     uint32_t index;
     if (autograd_id == 0 || autograd_id == UINT64_MAX ||
-        !cm_map_get(&nodes->by_autograd, autograd_id, &index))
+        !cm_idmap_get(&nodes->by_autograd, autograd_id, &index))
         return NULL;
     return &nodes->thread[index];
 }
@@ -161,7 +161,7 @@ static uint32_t find_node(const cm_nodes *nodes, uint64_t autograd_id, uint64_t 
     const node *slot = &t->ring[(sequence + 1) & (t->slots - 1)];
     if (slot->sequence == sequence + 1)
         return slot->stack;
-    if (old_key(nodes, t, sequence, &key) && cm_map_get(&nodes->old, key, &stack))
+    if (old_key(nodes, t, sequence, &key) && cm_idmap_get(&nodes->old, key, &stack))
         return stack;
     return CM_NODE_UNRESOLVED;
 }
@@ -176,7 +176,7 @@ static void drop_node(cm_nodes *nodes, uint64_t autograd_id, uint64_t sequence)
     if (slot->sequence == sequence + 1)
         *slot = (node){0};
     else if (nodes->old.count > 0 && old_key(nodes, t, sequence, &key))
-        cm_map_remove(&nodes->old, key);
+        cm_idmap_remove(&nodes->old, key);
 }
 
 static running *innermost(thread *t)
@@ -226,7 +226,7 @@ static bool name_thread(cm_nodes *nodes, thread *t, const cm_event *e)
     if (autograd_id == 0 || autograd_id == UINT64_MAX)
         return true;
     t->autograd_id = autograd_id;
-    return cm_map_put(&nodes->by_autograd, autograd_id, (uint32_t)(t - nodes->thread));
+    return cm_idmap_put(&nodes->by_autograd, autograd_id, (uint32_t)(t - nodes->thread));
 }
 
 bool cm_nodes_apply(cm_nodes *nodes, const cm_record *record)

@@ -19,7 +19,7 @@ struct cm_places {
     uint32_t judged;   /* stacks */
     char *root[ROOTS]; /* ".../torch/" */
     size_t roots;
-    cm_map lines;         /* hash of (file, line) -> line number */
+    cm_idmap lines;       /* hash of (file, line) -> line number */
     uint32_t *line_stack; /* line number - 1 -> stack */
     size_t line_count, line_capacity;
     bool failed;
@@ -41,7 +41,7 @@ void cm_places_free(cm_places *places)
     free(places->stack);
     for (size_t i = 0; i < places->roots; i++)
         free(places->root[i]);
-    cm_map_clear(&places->lines);
+    cm_idmap_clear(&places->lines);
     free(places->line_stack);
     free(places);
 }
@@ -223,7 +223,7 @@ bool cm_places_line(cm_places *places, uint32_t stack, uint32_t *line)
         key = (key ^ (unsigned char)*c) * 0x100000001b3u;
     key >>= 1;
     uint32_t found;
-    while (cm_map_get(&places->lines, key, &found)) {
+    while (cm_idmap_get(&places->lines, key, &found)) {
         if (same_line(places, places->line_stack[found - 1], &frame)) {
             *line = found;
             return true;
@@ -232,7 +232,7 @@ bool cm_places_line(cm_places *places, uint32_t stack, uint32_t *line)
     }
     if (!cm_grow((void **)&places->line_stack, &places->line_capacity, places->line_count + 1,
                  sizeof *places->line_stack) ||
-        !cm_map_put(&places->lines, key, (uint32_t)places->line_count + 1))
+        !cm_idmap_put(&places->lines, key, (uint32_t)places->line_count + 1))
         return false;
     places->line_stack[places->line_count++] = outside;
     *line = (uint32_t)places->line_count;

@@ -21,7 +21,7 @@ struct cm_redefine {
     const cm_reader *reader;
     uint8_t *record;
     size_t length, capacity;
-    cm_map strings, codes; /* address of the string; hash of the place -> index of code */
+    cm_idmap strings, codes; /* address of the string; hash of the place -> index of code */
     code *code;
     size_t code_count, code_capacity;
     ids stacks, names;
@@ -44,8 +44,8 @@ void cm_redefine_free(cm_redefine *d)
     if (d == NULL)
         return;
     free(d->record);
-    cm_map_clear(&d->strings);
-    cm_map_clear(&d->codes);
+    cm_idmap_clear(&d->strings);
+    cm_idmap_clear(&d->codes);
     free(d->code);
     free(d->stacks.id);
     free(d->names.id);
@@ -100,9 +100,9 @@ static bool define_string(cm_redefine *d, const char *text, uint32_t *id)
     if (text == NULL)
         return true;
     uint64_t key = (uint64_t)(uintptr_t)text; /* the reader keeps a string in one place */
-    if (cm_map_get(&d->strings, key, id))
+    if (cm_idmap_get(&d->strings, key, id))
         return true;
-    if (!put_text(d, CM_DEF_STRING, text) || !cm_map_put(&d->strings, key, d->string_count + 1))
+    if (!put_text(d, CM_DEF_STRING, text) || !cm_idmap_put(&d->strings, key, d->string_count + 1))
         return false;
     *id = ++d->string_count;
     return true;
@@ -168,7 +168,7 @@ static bool define_code(cm_redefine *d, const cm_frame *f, uint32_t *id)
                           ((uint64_t)(uint32_t)f->column << 32 | (uint32_t)f->end_column)) >>
                    1;
     uint32_t found;
-    for (; cm_map_get(&d->codes, key, &found); key++) /* another place with the same hash */
+    for (; cm_idmap_get(&d->codes, key, &found); key++) /* another place with the same hash */
         if (same_place(&d->code[found].frame, f)) {
             *id = d->code[found].id;
             return true;
@@ -180,7 +180,7 @@ static bool define_code(cm_redefine *d, const cm_frame *f, uint32_t *id)
         !cm_grow((void **)&d->code, &d->code_capacity, d->code_count + 1, sizeof *d->code))
         return false;
     uint8_t *p = make_room(d, sizeof table);
-    if (p == NULL || !cm_map_put(&d->codes, key, (uint32_t)d->code_count))
+    if (p == NULL || !cm_idmap_put(&d->codes, key, (uint32_t)d->code_count))
         return false;
     *p++ = CM_DEF_CODE;
     p = cm_put_varint(p, file);

@@ -271,7 +271,7 @@ static int deallocate(cm_replay *r, const cm_record *record, int device, cm_chan
     cm_block block;
     if (e->address == 0)
         return 0;
-    if (!cm_blocks_take(&r->blocks, (uint16_t)device, e->address, &block)) {
+    if (device < 0 || !cm_blocks_take(&r->blocks, (uint16_t)device, e->address, &block)) {
         r->unknown_frees++;
         return 0;
     }
@@ -298,8 +298,10 @@ static int apply(cm_replay *r, const cm_record *record, cm_change change[2])
     const cm_event *e = &record->event;
     int device = 0;
     switch (e->kind) {
+    case CM_EV_FREE: /* of nothing that is known: no device comes of it */
+        device = cm_replay_find_device(r, e->device_type, e->device_index);
+        break;
     case CM_EV_ALLOC:
-    case CM_EV_FREE:
     case CM_EV_SEED:
     case CM_EV_RESERVED:
     case CM_EV_OOM:

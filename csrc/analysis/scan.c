@@ -171,15 +171,15 @@ static cm_event event_of(const cm_seed *seed)
 static bool decide_seeds(scan *s)
 {
     cm_plan *plan = s->plan;
-    cm_map open = {0}; /* address -> seed */
+    cm_idmap open = {0}; /* address -> seed */
     cm_record record;
     bool fine = true, more = true;
     uint32_t number;
     for (size_t i = 0; fine && i < plan->seeds; i++) {
         cm_event e = event_of(&plan->seed[i]);
-        if (cm_map_get(&open, seed_key(&e), &number))
+        if (cm_idmap_get(&open, seed_key(&e), &number))
             plan->seed[i].dropped = true; /* found twice */
-        else if (i >= UINT32_MAX || !cm_map_put(&open, seed_key(&e), (uint32_t)i))
+        else if (i >= UINT32_MAX || !cm_idmap_put(&open, seed_key(&e), (uint32_t)i))
             fine = fail(s, "out of memory");
     }
     cm_reader_rewind(s->reader);
@@ -190,15 +190,15 @@ static bool decide_seeds(scan *s)
             break;
         const cm_event *e = &record.event;
         if ((e->kind != CM_EV_ALLOC && e->kind != CM_EV_FREE) ||
-            !cm_map_get(&open, seed_key(e), &number))
+            !cm_idmap_get(&open, seed_key(e), &number))
             continue;
         cm_seed *seed = &plan->seed[number];
         if (seed->position < position)
             continue;
         seed->dropped = e->kind == CM_EV_ALLOC;
-        cm_map_remove(&open, seed_key(e));
+        cm_idmap_remove(&open, seed_key(e));
     }
-    cm_map_clear(&open);
+    cm_idmap_clear(&open);
     return fine;
 }
 

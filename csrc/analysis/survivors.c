@@ -36,7 +36,7 @@ static bool gather(const cm_replay *replay, cm_survivor **out, size_t *count)
 {
     cm_survivor *found = NULL;
     size_t capacity = 0;
-    cm_map index = {0}; /* device, stack -> index of found */
+    cm_idmap index = {0}; /* device, stack -> index of found */
     bool fine = true;
     *count = 0;
     for (size_t i = 0; fine && i < replay->blocks.slots; i++) {
@@ -45,10 +45,10 @@ static bool gather(const cm_replay *replay, cm_survivor **out, size_t *count)
             continue;
         uint32_t at, stack = replay->origin[block->origin].stack;
         uint64_t key = (uint64_t)block->device << 32 | stack;
-        if (!cm_map_get(&index, key, &at)) {
+        if (!cm_idmap_get(&index, key, &at)) {
             at = (uint32_t)*count;
             fine = cm_grow((void **)&found, &capacity, *count + 1, sizeof *found) &&
-                   cm_map_put(&index, key, at);
+                   cm_idmap_put(&index, key, at);
             if (!fine)
                 break;
             found[(*count)++] = (cm_survivor){.device = block->device,
@@ -64,7 +64,7 @@ static bool gather(const cm_replay *replay, cm_survivor **out, size_t *count)
         if (block->step > s->last_step)
             s->last_step = block->step;
     }
-    cm_map_clear(&index);
+    cm_idmap_clear(&index);
     if (!fine) {
         free(found);
         return false;

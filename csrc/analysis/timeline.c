@@ -145,6 +145,10 @@ static bool finish(void *part, cm_analysis *out)
         return false;
     for (size_t i = 0; i < t->devices; i++) {
         curve *c = &t->device[i];
+        /* It never had a block: a request that failed made it known. */
+        if (c->count == 0 &&
+            !add(c, t->limit, t->run->begin_ns, 0, t->run->replay->device[i].reserved))
+            return false;
         cm_device_report *r = &out->device[i];
         r->timeline = c->point;
         r->timeline_count = c->count;

@@ -3,7 +3,6 @@
 import argparse
 import os
 
-from cuptimem.errors import Error
 from cuptimem.report import Peak, Report, analyze
 from cuptimem.reporters import terminal
 
@@ -39,11 +38,7 @@ def read(path: str, step: int | None = None) -> Report:
 
 
 def chosen_peaks(report: Report, device: str | None) -> tuple[Peak, ...]:
-    """The peaks to show: of one device or all that were used."""
+    """The peaks to show: of one device or of all that were used, which may be none."""
     if device is not None:
-        peaks: tuple[Peak, ...] = (report.device(device).peak,)
-    else:
-        peaks = tuple(peak for peak in report.peaks if peak.bytes > 0)
-    if not peaks:
-        raise Error("nothing was allocated by PyTorch while this was recorded: there is no peak to show")
-    return peaks
+        return (report.device(device).peak,)
+    return tuple(peak for peak in report.peaks if peak.bytes > 0)

@@ -19,8 +19,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("-n", "--top", type=reading.count, default=40, metavar="N", help="rows to show (40)")
     options = parser.parse_args(arguments)
     report = reading.read(options.file, options.step)
-    peak = reading.chosen_peaks(report, options.device)[0]
-    rows = views.group(peak.contributors, options.by, options.sort)
+    peak = next(iter(reading.chosen_peaks(report, options.device)), None)
+    rows = views.group(peak.contributors if peak is not None else (), options.by, options.sort)
     if options.json:
         print(json.text(json.table(report, peak, rows, options.by)))
     else:

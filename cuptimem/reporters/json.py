@@ -154,15 +154,14 @@ def steps(report: Report, rows: tuple[Step, ...]) -> dict[str, Any]:
     return {**envelope(report), "clock": clock(report.clock), "steps": [step(one) for one in rows]}
 
 
-def table(report: Report, one: Peak, rows: tuple[Row, ...], by: str) -> dict[str, Any]:
+def table(report: Report, one: Peak | None, rows: tuple[Row, ...], by: str) -> dict[str, Any]:
     return {
         **envelope(report),
-        "device": one.device,
-        "bytes": one.bytes,
-        "step": one.step,
+        "device": None if one is None else one.device,
+        "bytes": 0 if one is None else one.bytes,
+        "step": None if one is None else one.step,
         "by": by,
         "rows": [{by: row.key, "bytes": row.bytes, "count": row.count} for row in rows],
-        "rest": {"bytes": one.rest_bytes, "count": one.rest_count},
     }
 
 

@@ -20,38 +20,19 @@ def show(blocks: Sequence[Block]) -> None:
         print(text.render(blocks, int(columns) if columns.isdigit() and int(columns) > 0 else None))
         return
     from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text as RichText
+    from rich.text import Text as Styled
 
     console = Console(highlight=False)
     for block in blocks:
         if isinstance(block, Text):
-            console.print(RichText(block.text, style=_STYLES[block.style]), soft_wrap=True)
+            console.print(Styled(block.text, style=_STYLES[block.style]), soft_wrap=True)
             continue
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-        table.add_column("")  # indents by as much as plain text does
-        for column in block.columns:
-            table.add_column(
-                column.name,
-                justify="right" if column.right else "left",
-                no_wrap=True,
-                overflow="ellipsis",
-                style=_STYLES[column.style],
-                min_width=12
-                if column.flexible
-                else min(20, max((len(column.name), *_lengths(block.rows, column.name, block)))),
-            )
-        for row in block.rows:
-            table.add_row("", *(RichText(cell) for cell in row))
-        console.print(table)
-
-
-def _lengths(rows: Sequence[tuple[str, ...]], name: str, block: Block) -> Iterator[int]:
-    yield 0
-    if not isinstance(block, Text):
-        position = next(i for i, column in enumerate(block.columns) if column.name == name)
-        for row in rows:
-            yield len(row[position])
+        for number, cells in enumerate(text.layout(block, console.width)):
+            line = Styled(text.INDENT)
+            for column, cell in zip(block.columns, cells, strict=True):
+                line.append(cell, style=_STYLES["dim" if number == 0 else column.style]).append(text.GAP)
+            line.rstrip()
+            console.print(line, soft_wrap=True)
 
 
 @contextmanager

@@ -4,6 +4,9 @@ from collections.abc import Sequence
 
 from cuptimem.reporters.blocks import Block, Table, Text
 
+INDENT = GAP = "  "
+NARROWEST = 6  # a flexible column keeps at least so many characters
+
 
 def render(blocks: Sequence[Block], width: int | None = None) -> str:
     """The blocks as lines; with a width, flexible columns are cut to fit it."""
@@ -12,27 +15,27 @@ def render(blocks: Sequence[Block], width: int | None = None) -> str:
         if isinstance(block, Text):
             lines.append(block.text)
         else:
-            lines.extend(_table(block, width))
+            lines.extend(INDENT + GAP.join(row) for row in layout(block, width))
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _table(table: Table, width: int | None) -> list[str]:
+def layout(table: Table, width: int | None) -> list[list[str]]:
+    """The heading and the rows, every cell as wide as its column."""
     rows = [tuple(column.name for column in table.columns), *table.rows]
     widths = [max(len(row[i]) for row in rows) for i in range(len(table.columns))]
     if width is not None:
-        excess = sum(widths) + 2 * len(widths) - width
+        excess = len(INDENT) + sum(widths) + len(GAP) * (len(widths) - 1) - width
         for i in reversed(range(len(widths))):
             if excess > 0 and table.columns[i].flexible:
-                taken = min(excess, max(0, widths[i] - 12))
+                taken = min(excess, max(0, widths[i] - NARROWEST))
                 widths[i] -= taken
                 excess -= taken
-    return ["  " + "  ".join(_cells(table, row, widths)) for row in rows]
-
-
-def _cells(table: Table, row: tuple[str, ...], widths: list[int]) -> list[str]:
     return [
-        cut(cell, size).rjust(size) if column.right else cut(cell, size).ljust(size)
-        for cell, size, column in zip(row, widths, table.columns, strict=True)
+        [
+            cut(cell, size).rjust(size) if column.right else cut(cell, size).ljust(size)
+            for cell, size, column in zip(row, widths, table.columns, strict=True)
+        ]
+        for row in rows
     ]
 
 

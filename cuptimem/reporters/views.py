@@ -140,7 +140,7 @@ def lines_table(lines: tuple[Line, ...], total: int, top: int, rest_bytes: int =
             Column("share", right=True),
             Column("blocks", right=True),
             Column("phase"),
-            Column("line"),
+            Column("line", flexible=True),
             Column("function", flexible=True),
             Column("code", flexible=True, style="dim"),
         ),
@@ -169,8 +169,7 @@ def summary(report: Report) -> list[Block]:
     """What a tired person needs: how high, what of, is it growing, what next."""
     blocks = heading(report)
     if not report.devices:
-        blocks += [Text(), Text("Nothing was allocated by PyTorch while this was recorded.")]
-        return blocks
+        return blocks + _nothing()
     blocks += [Text(), _devices(report)]
     for oom in report.ooms[:3]:
         frame = user_frame(oom.stack)
@@ -191,6 +190,10 @@ def summary(report: Report) -> list[Block]:
         part = f"{size(report.backward.unresolved)} of {size(report.backward.bytes)}"
         blocks.append(Text(f"! {part} allocated in backward could not be joined to a forward line", "warning"))
     return blocks + file_hint(report, "peak", "steps")
+
+
+def _nothing() -> list[Block]:
+    return [Text(), Text("Nothing was allocated by PyTorch while this was recorded.")]
 
 
 def _devices(report: Report) -> Table:
@@ -281,6 +284,8 @@ def _growth(steps: list[Step]) -> str:
 def peak(report: Report, peaks: tuple[Peak, ...], top: int) -> list[Block]:
     """The contributors one by one: the user's line, the library line below it, modules, operator."""
     blocks = heading(report)
+    if not peaks:
+        blocks += _nothing()
     for one in peaks:
         blocks += [
             Text(),
@@ -375,39 +380,42 @@ def steps(report: Report, rows: tuple[Step, ...], left_out: int) -> list[Block]:
 # -- table ---------------------------------------------------------------------------------------------------------
 
 
-def table(report: Report, peak: Peak, rows: tuple["Row", ...], by: str, top: int) -> list[Block]:
+def table(report: Report, peak: Peak | None, rows: tuple["Row", ...], by: str, top: int) -> list[Block]:
     """The peak's blocks, summed by one property."""
     blocks = heading(report)
+    if peak is None:
+        return blocks + _nothing()
     blocks += [
         Text(),
         Text(f"{peak.device}: {size(peak.bytes)} in {count(peak.count)} blocks, {moment(peak)}", "title"),
     ]
-    with_code = by == "line"
-    cells = []
-    for row in rows[:top]:
-        cell = (
+    cells = [
+        (
             size(row.bytes),
             share(row.bytes, peak.bytes),
             count(row.count),
             size(row.bytes // max(1, row.count)),
             row.key,
+            code(row.contributors[0].frame) if by == "line" else "",
         )
-        cells.append((*cell, code(row.contributors[0].frame)) if with_code else cell)
+        for row in rows[:top]
+    ]
     left = rows[top:]
-    rest_bytes = sum(row.bytes for row in left) + peak.rest_bytes
-    rest_count = sum(row.count for row in left) + peak.rest_count
-    if rest_bytes or rest_count:
-        rest = (size(rest_bytes), share(rest_bytes, peak.bytes), count(rest_count), "", "(everything else)")
-        cells.append((*rest, "") if with_code else rest)
-    columns = [
+    if left:
+        left_bytes = sum(row.bytes for row in left)
+        left_count = sum(row.count for row in left)
+        what = f"({len(left)} more rows)"
+        cells.append((size(left_bytes), share(left_bytes, peak.bytes), count(left_count), "", what, ""))
+    columns = (
         Column("live", right=True, style="strong"),
         Column("share", right=True),
         Column("blocks", right=True),
         Column("mean", right=True),
-        Column(by, flexible=not with_code),
-    ]
-    columns += [Column("code", flexible=True, style="dim")] if with_code else []
-    blocks.append(Table(tuple(columns), tuple(cells)))
+        Column(by, flexible=True),
+        Column("code", flexible=True, style="dim"),
+    )
+    shown = len(columns) if by == "line" else len(columns) - 1
+    blocks.append(Table(columns[:shown], tuple(cell[:shown] for cell in cells)))
     return blocks
 
 

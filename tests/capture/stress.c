@@ -6,6 +6,7 @@
  *   stress verify PATH                             reads it: one line of numbers
  *   stress handoff PATH BLOCKS                     allocated in one thread, freed in another
  *   stress idle PATH THREADS                       threads that hold blocks and do nothing
+ *   stress churn PATH THREADS TIMES                threads that come and go all the time
  *   stress short PATH THREADS                      one after the other
  *   stress together PATH THREADS                   all alive at once
  *   stress full PATH PAIRS                         the collector is stopped: rings fill up
@@ -267,7 +268,7 @@ static void *allocate(void *argument)
 {
     handoff *h = argument;
     for (uint64_t j = 1; j <= h->blocks; j++) {
-        put(&h->count, CM_EV_ALLOC, UINT64_C(1) << 32 | j << 6, (int64_t)j, NULL);
+        put(&h->count, CM_EV_ALLOC, (uint64_t)HANDOFF << 32 | j << 6, (int64_t)j, NULL);
         wait_until(h, false);
         atomic_store_explicit(&h->slot, j, memory_order_release);
     }
@@ -279,30 +280,49 @@ static void *release(void *argument)
     handoff *h = argument;
     for (uint64_t done = 0; done < h->blocks; done++) {
         uint64_t j = wait_until(h, true);
-        put(&h->count, CM_EV_FREE, UINT64_C(1) << 32 | j << 6, (int64_t)j, NULL);
+        put(&h->count, CM_EV_FREE, (uint64_t)HANDOFF << 32 | j << 6, (int64_t)j, NULL);
         atomic_store_explicit(&h->slot, 0, memory_order_release);
     }
     return NULL;
 }
 
+static void *produce_and_stay(void *argument)
+{
+    producer *p = argument;
+    put_pair(p->count, p->number, 1);
+    pthread_barrier_wait(p->barrier);
+    pthread_barrier_wait(p->barrier);
+    return NULL;
+}
+
+/* Between the two rings lie those of FILLERS other threads: reading all their heads takes long
+ * enough for an allocation and its free to fall in between. */
 static int hand_over(const char *path, uint64_t blocks)
 {
+    enum { FILLERS = 400 };
     handoff h = {.blocks = blocks};
     pthread_t threads[2];
+    pthread_barrier_t barrier;
+    uint64_t published, lost;
 
     start(path, 0);
     cm_session_record(true);
     CHECK(pthread_create(&threads[0], NULL, allocate, &h) == 0);
+    while (h.count.published == 0)
+        nap(50);
+    pthread_barrier_init(&barrier, NULL, FILLERS + 1);
+    producer *fillers = start_all(FILLERS, 1, produce_and_stay, &barrier);
+    pthread_barrier_wait(&barrier);
     CHECK(pthread_create(&threads[1], NULL, release, &h) == 0);
     /* Rounds as often as can be: each is a chance for a free to overtake. */
-    while (h.count.published < 2 * blocks) {
+    while (h.count.published < 2 * blocks)
         cm_session_sync();
-        nap(100);
-    }
     pthread_join(threads[0], NULL);
     pthread_join(threads[1], NULL);
+    pthread_barrier_wait(&barrier);
+    join_all(fillers, FILLERS, &published, &lost);
     stop();
-    say(h.count.published, h.count.lost);
+    say(h.count.published, h.count.lost + lost);
     return 0;
 }
 
@@ -339,6 +359,31 @@ static int hold_and_wait(const char *path, uint64_t threads)
     join_all(all, threads, &published, &lost);
     stop();
     pthread_barrier_destroy(&barrier);
+    say(published, lost);
+    return 0;
+}
+
+/* A few events, a little rest: the collector takes blocks away while hooks begin and end. */
+static void *produce_with_rests(void *argument)
+{
+    producer *p = argument;
+    unsigned random = (unsigned)p->number;
+    for (uint64_t j = 1; j <= p->pairs; j++) {
+        put_pair(p->count, p->number, j);
+        if (rand_r(&random) % 4 == 0)
+            nap(rand_r(&random) % 1500);
+    }
+    return NULL;
+}
+
+static int churn(const char *path, uint64_t threads, uint64_t times)
+{
+    uint64_t published, lost;
+
+    start(path, 1 << 20);
+    cm_session_record(true);
+    join_all(start_all(threads, times, produce_with_rests, NULL), threads, &published, &lost);
+    stop();
     say(published, lost);
     return 0;
 }
@@ -567,6 +612,8 @@ int main(int count, char **words)
         return hand_over(path, a);
     if (strcmp(mode, "idle") == 0)
         return hold_and_wait(path, a);
+    if (strcmp(mode, "churn") == 0)
+        return churn(path, a, b);
     if (strcmp(mode, "short") == 0)
         return one_by_one(path, a);
     if (strcmp(mode, "together") == 0)

@@ -9,6 +9,9 @@
 
 enum { CAPTURES = 64, PRODUCERS = 5, NUMBERS = 20000 };
 
+/* The number of the producer whose blocks another thread frees. */
+enum { HANDOFF = 15000 };
+
 /* Counted after the ring's own count was: the trace holds this many, or one more. */
 typedef struct tally {
     _Atomic uint64_t published, lost;

@@ -50,6 +50,28 @@ def test_kills(stress: Stress, ring_bytes: int, rate: int) -> None:
     assert events >= 1000
 
 
+POINTS = [
+    *((name, 1, when) for name in ("writer_create", "writer_meta", "frames_begin") for when in ("before", "after")),
+    *(("writer_chunk", nth, when) for nth in (1, 2, 9, 30) for when in ("before", "half", "after")),
+    *(("space_give_block", nth, when) for nth in (1, 2, 5, 40) for when in ("before", "after")),
+    *((name, nth, when) for name in ("writer_end", "writer_close") for nth in (1, 3) for when in ("before", "after")),
+]
+
+
+@pytest.mark.parametrize("point", POINTS, ids=lambda point: "-".join(map(str, point)))
+def test_kills_at_chosen_points(stress: Stress, point: tuple[str, int, str]) -> None:
+    """Between any two steps of the collector: read as it is, swept, and read again."""
+    folder = stress.folder / "k"
+    folder.mkdir()
+    process = stress.start("kill", folder, 1 << 20, 100, STRESS_KILL=":".join(map(str, point)))
+    assert process.communicate(timeout=120) == ("", "")
+    assert process.returncode == -9
+    before = stress.run("killed", folder)
+    assert stress.run("sweep", stress.rings) == [1]
+    assert stress.run("killed", folder) == before
+    assert list(stress.rings.iterdir()) == []
+
+
 @pytest.mark.parametrize("rate", [0, 100])
 def test_the_sweep_completes_what_was_killed(stress: Stress, rate: int) -> None:
     for i in range(8):

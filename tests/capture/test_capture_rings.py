@@ -25,15 +25,15 @@ def test_blocks_turn_over_many_times(stress: Stress) -> None:
     published, lost = stress.run("make", trace, 2, 200_000, 1 << 20)
     found = stress.verify(trace)
     assert published + lost == events_of(2, 200_000)
-    assert (found.state, found.events, found.told, found.producers) == (COMPLETE, published, lost, 2)
+    assert (found.state, found.events, found.told) == (COMPLETE, published, lost)
 
 
 def test_a_free_never_overtakes_its_allocation(stress: Stress) -> None:
     trace = stress.folder / "t.cmem"
     published, lost = stress.run("handoff", trace, 40_000)
     assert (published, lost) == (80_000, 0)
-    found = stress.verify(trace, STRESS_HANDOFF="1")
-    assert (found.events, found.early_frees) == (80_000, 0)
+    found = stress.verify(trace)
+    assert (found.events, found.told, found.early_frees) == (80_000 + 400 * 3, 0, 0)
 
 
 def test_idle_threads_give_their_blocks_back(stress: Stress) -> None:
@@ -42,6 +42,14 @@ def test_idle_threads_give_their_blocks_back(stress: Stress) -> None:
     assert stress.run("idle", trace, 120) == [120 * 5, 0]
     found = stress.verify(trace)
     assert (found.state, found.events, found.told, found.producers) == (COMPLETE, 600, 0, 120)
+
+
+def test_blocks_are_taken_away_while_hooks_run(stress: Stress) -> None:
+    """30 threads in 39 blocks, resting now and then: blocks go back and forth all the time."""
+    trace = stress.folder / "t.cmem"
+    assert stress.run("churn", trace, 30, 1500) == [events_of(30, 1500), 0]
+    found = stress.verify(trace)
+    assert (found.state, found.events, found.told, found.producers) == (COMPLETE, events_of(30, 1500), 0, 30)
 
 
 def test_ten_thousand_short_threads(stress: Stress) -> None:

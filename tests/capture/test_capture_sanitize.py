@@ -26,6 +26,7 @@ def sanitized(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
         ("make", "t.cmem", 3, 8000, 1 << 20),
         ("handoff", "t.cmem", 3000),
         ("idle", "t.cmem", 60),
+        ("churn", "t.cmem", 20, 150),
         ("short", "t.cmem", 300),
         ("together", "t.cmem", 60),
         ("full", "t.cmem", 12000),
@@ -39,7 +40,7 @@ def test_no_report(sanitized: Path, tmp_path: Path, words: tuple[object, ...]) -
     stress = Stress(sanitized, tmp_path, rings)
     stress.run(words[0], tmp_path / str(words[1]), *words[2:])
     for trace in tmp_path.glob("*.cmem"):
-        stress.verify(trace, **({"STRESS_HANDOFF": "1"} if words[0] == "handoff" else {}))
+        stress.verify(trace)
 
 
 def test_recovery_without_report(sanitized: Path, tmp_path: Path) -> None:

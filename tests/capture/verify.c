@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "../../csrc/capture/event.h"
+#include "../../csrc/trace/format.h"
 #include "../../csrc/trace/reader.h"
 #include "stress.h"
 
@@ -54,10 +55,10 @@ static bool check_name(const cm_reader *reader, const cm_event *e, seen *s)
     return false;
 }
 
-static bool look(const char *path, bool one_thread_each, seen *s)
+static bool look(const char *path, seen *s)
 {
     static uint64_t last[NUMBERS];
-    static uint8_t live[1 << 20]; /* of producer 1, when its blocks are freed by another */
+    static uint8_t live[1 << 20]; /* blocks of HANDOFF */
     char error[512];
     cm_record record;
     int status;
@@ -87,7 +88,7 @@ static bool look(const char *path, bool one_thread_each, seen *s)
         if (s->of[n]++ == 0)
             s->producers++;
         uint64_t place = place_of(e);
-        if (one_thread_each) {
+        if (n != HANDOFF) {
             if (place <= last[n]) {
                 snprintf(s->why, sizeof s->why, "producer %llu: place %llu after %llu",
                          (unsigned long long)n, (unsigned long long)place,
@@ -97,7 +98,7 @@ static bool look(const char *path, bool one_thread_each, seen *s)
             if (last[n] != 0 && place != next_place(last[n]))
                 s->lost++;
             last[n] = place;
-        } else if (n == 1 && place / 4 < sizeof live) {
+        } else if (place / 4 < sizeof live) {
             if (e->kind == CM_EV_ALLOC)
                 live[place / 4] = 1;
             else if (live[place / 4] == 0)
@@ -123,9 +124,8 @@ static bool look(const char *path, bool one_thread_each, seen *s)
 int verify(const char *path)
 {
     static seen s;
-    bool apart = getenv("STRESS_HANDOFF") == NULL;
 
-    if (!look(path, apart, &s)) {
+    if (!look(path, &s)) {
         fprintf(stderr, "%s: %s\n", path, s.why);
         return 1;
     }
@@ -153,10 +153,10 @@ static int compare(const char *path, const counters *c, uint64_t capture)
         published += c->of[capture][p].published;
         lost += c->of[capture][p].lost;
     }
-    /* Killed inside of start: nothing, or not yet a header. */
-    if (!begun && (stat(path, &st) < 0 || st.st_size < 16))
+    /* Killed inside of start: nothing, or a header without what comes behind it. */
+    if (!begun && (stat(path, &st) < 0 || st.st_size <= CM_HEADER_SIZE))
         return published == 0 ? 0 : complain(path, "events without a trace", published, 0);
-    if (!look(path, true, &s)) {
+    if (!look(path, &s)) {
         fprintf(stderr, "%s: %s\n", path, s.why);
         return 1;
     }

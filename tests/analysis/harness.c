@@ -1,0 +1,36 @@
+/* Analyses (and extracts a window of) each trace named, in a build with sanitizers. */
+#include <stdint.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "../../csrc/analysis/analysis.h"
+
+int cm_clock_uses_counter;
+
+int main(int argc, char **argv)
+{
+    char error[512] = "";
+    for (int i = 1; i < argc; i++) {
+        cm_reader *reader = cm_reader_open(argv[i], error, sizeof error);
+        if (reader == NULL)
+            continue;
+        for (uint64_t window = 0; window < 3; window++) {
+            cm_analysis_options options = {
+                .window = window, .peak_of_step = (int64_t)window - 1, .timeline_points = 5};
+            cm_analysis *analysis = cm_analyze(reader, &options, error, sizeof error);
+            for (size_t d = 0; analysis != NULL && window == 0 && d < analysis->device_count; d++) {
+                int64_t sum = 0;
+                for (size_t c = 0; c < analysis->device[d].contributor_count; c++)
+                    sum += analysis->device[d].contributors[c].bytes;
+                if (sum != analysis->device[d].peak)
+                    return 1;
+            }
+            cm_analysis_free(analysis);
+            if (cm_extract(reader, "extracted.cmem", window, error, sizeof error))
+                unlink("extracted.cmem");
+        }
+        cm_reader_close(reader);
+    }
+    printf("%d traces\n", argc - 1);
+    return 0;
+}

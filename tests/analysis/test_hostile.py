@@ -1,0 +1,70 @@
+"""Traces that make no sense, under the address and undefined-behaviour sanitizers: an answer or one line, no crash."""
+
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from craft import NO_SEQUENCE, ROOT, Trace
+
+EXTREMES = (0, 1, 2, 3, 5, 11, 12, 0x1000, 0x1040, 1 << 40, (1 << 63) - 1, 1 << 63, NO_SEQUENCE - 1, NO_SEQUENCE)
+
+
+def nonsense(chance: random.Random) -> Trace:
+    """Random kinds with random fields: few values, so that they often meet."""
+    t = Trace()
+    stacks = [0, 1, t.line(1), t.line(2), t.stack(("a.py", "f", 3), ("b.py", "g", 4)), 99_999]
+    names = [0, t.name("N5torch8autograd6PyNodeE"), t.name("N9"), t.name(""), 77_777]
+    for _ in range(chance.randint(0, 400)):
+        kind = chance.choice([1, 1, 1, 2, 2, 5, 6, 7, 10, 10, 13, *range(1, 16), chance.randint(16, 255)])
+        address = chance.choice(EXTREMES)
+        size = chance.choice([1, 2, 3, 4, 11, 64, 64, 64, 1 << 20, *([-1, -(1 << 63), (1 << 63) - 1] if chance.random() < 0.02 else [])])
+        if kind in (6, 11):
+            what = chance.choice(names)
+        else:
+            what = chance.choice(stacks)
+        t.add(
+            kind,
+            address,
+            size,
+            what,
+            flags=chance.choice([0, 0, 1, 3, 4, 7]) if chance.random() < 0.3 else 0,
+            device=chance.choice([0, 0, 1, 20, 200]),
+            index=chance.choice([-1, 0, 1, -128, 127]),
+            thread=chance.choice([0, 1, 2, 4_294_967_295]),
+            after=chance.choice([0, 1024, 1024, 1 << 24, 1 << 40]),
+        )
+    return t
+
+
+@pytest.fixture(scope="module")
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    gcc = shutil.which("gcc")
+    assert gcc is not None
+    program = tmp_path_factory.mktemp("harness") / "harness"
+    parts = ("crc32c", "decode", "defs", "encode", "linetable", "reader", "timeline", "writer")
+    sources = [Path(__file__).parent / "harness.c", *sorted((ROOT / "csrc" / "analysis").glob("*.c"))]
+    sources += [ROOT / "csrc" / "trace" / f"{part}.c" for part in parts]
+    flags = ["-std=gnu11", "-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    subprocess.run([gcc, *flags, "-o", str(program), *map(str, sources), "-lpthread"], check=True)
+    return program
+
+
+def test_nonsense(harness: Path, tmp_path: Path) -> None:
+    paths = []
+    for seed in range(300):
+        chance = random.Random(seed)
+        trace = nonsense(chance)
+        paths.append(trace.write(tmp_path / f"{seed}.cmem", per_batch=chance.choice([1, 50, 1000])))
+    done = subprocess.run([str(harness), *paths], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout == "300 traces\n", done.stderr[-3000:]
+
+
+def test_a_sound_trace(harness: Path, tmp_path: Path) -> None:
+    from cuptimem import _core
+
+    path = str(tmp_path / "sound.cmem")
+    _core.trace_write_synthetic(path, 60_000)
+    done = subprocess.run([str(harness), path], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]

@@ -1,0 +1,94 @@
+"""Long traces: the answers stay right, and memory follows live blocks, stacks and steps, not events."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from craft import NODE_FREE, ROOT, STEP, THREAD, Trace
+
+_CHILD = """
+import json, resource, sys
+sys.path.insert(0, sys.argv[1])
+from cuptimem import _core
+_core.analyze(sys.argv[2])  # what the first call sets up does not count
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+report = _core.analyze(sys.argv[3])
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+cpu = report["devices"][0]
+print(json.dumps({
+    "grown": (after - before) * 1024, "events": report["events"], "steps": len(report["steps"]),
+    "peak": cpu["peak"], "sum": sum(row[0] for row in cpu["contributors"]), "end": cpu["end"],
+    "top": max(point[2] for point in cpu["timeline"]), "points": len(cpu["timeline"]),
+    "backward": report["backward"], "lost": report["lost"],
+}))
+"""
+
+
+def measured(small: str, large: str) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-c", _CHILD, str(ROOT), small, large], capture_output=True, text=True, check=True
+    )
+    result = json.loads(done.stdout)
+    assert isinstance(result, dict)
+    return result
+
+
+def test_two_million_synthetic_events(tmp_path: Path) -> None:
+    from cuptimem import _core
+
+    small, large = str(tmp_path / "small.cmem"), str(tmp_path / "large.cmem")
+    _core.trace_write_synthetic(small, 10_000)
+    truth = _core.trace_write_synthetic(large, 2_000_000)
+    seen = measured(small, large)
+    assert seen["events"] == truth["events"] and seen["steps"] == truth["steps"]
+    assert seen["peak"] == seen["sum"] == seen["top"] == truth["peak_bytes"]
+    assert seen["end"] == truth["live_bytes"]
+    assert seen["backward"]["resolved"] == seen["backward"]["bytes"] > 0
+    assert not any(seen["lost"].values())
+    assert seen["points"] <= 2048
+    # 1,322 steps of about 4 KiB each as Python objects, and buffers: far from 40 bytes an event.
+    assert seen["grown"] < 16 << 20, seen["grown"]
+
+
+@pytest.mark.parametrize("nodes_are_freed", [True, False])
+def test_memory_does_not_follow_events(tmp_path: Path, nodes_are_freed: bool) -> None:
+    """The same few blocks and nodes over and over: ten times the events, the same memory."""
+    trace = Trace()
+    trace.add(THREAD, 1, 11)
+    stack = trace.line(1)
+    for i in range(60_000):
+        trace.node(i, stack)
+        trace.alloc(0x1000 + 64 * (i % 50), 64, stack)
+        trace.free(0x1000 + 64 * (i % 50))
+        if nodes_are_freed:
+            trace.add(NODE_FREE, i, 11)
+    large = trace.write(tmp_path / "large.cmem", per_batch=20_000)
+    del trace.events[20_000:]
+    small = trace.write(tmp_path / "small.cmem", per_batch=20_000)
+    seen = measured(small, large)
+    # Without frees nodes may still run: 60,000 of them at 32 bytes, doubling included.
+    assert seen["grown"] < (1 << 20 if nodes_are_freed else 6 << 20), seen["grown"]
+
+
+def test_many_stacks_and_steps_together(tmp_path: Path) -> None:
+    """A step looks only at the stacks that it touched, and still finds the ten largest of all."""
+    from cuptimem import _core
+
+    trace = Trace()
+    tick = trace.line(9)
+    for i in range(4000):
+        trace.alloc(0x100000 + 64 * i, 100 + i, trace.stack((f"f{i % 50}.py", "f", 10 + i)))
+    trace.tick(STEP, 1, tick)
+    for i in range(2000):
+        trace.free(0x100000 + 64 * (3999 - i))
+        trace.tick(STEP, 1, tick)
+    steps = _core.analyze(trace.write(tmp_path / "t.cmem"))["steps"]
+    assert len(steps) == 2001
+    for step in steps[1:]:
+        largest = 4099 - (step["index"] - 1)  # still there at the step's peak, which is its start
+        assert [row[0] for row in step["contributors"]] == list(range(largest, largest - 10, -1))
+        assert sum(row[0] for row in step["contributors"]) + step["rest"][0] == step["peak"]
+        assert len(step["contributors"]) + step["rest"][1] == 4000 - (step["index"] - 1)

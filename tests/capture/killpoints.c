@@ -1,0 +1,86 @@
+/* SIGKILL at a chosen call: linked with --wrap for each function below.
+ *
+ * STRESS_KILL=FUNCTION:N:before|half|after    the N-th call (from 1); `half`: with half of its
+ * bytes in the file. Without it nothing happens. */
+#define _GNU_SOURCE
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../../csrc/trace/writer.h"
+
+typedef struct moment {
+    bool before, half, after;
+} moment;
+
+static moment now(const char *function)
+{
+    static _Atomic unsigned calls;
+    char name[32] = "", when[16] = "";
+    const char *wish = getenv("STRESS_KILL");
+    unsigned nth = 0;
+
+    if (wish == NULL || sscanf(wish, "%31[^:]:%u:%15s", name, &nth, when) != 3 ||
+        strcmp(name, function) != 0 || atomic_fetch_add(&calls, 1) + 1 != nth)
+        return (moment){0};
+    return (moment){.before = strcmp(when, "before") == 0,
+                    .half = strcmp(when, "half") == 0,
+                    .after = strcmp(when, "after") == 0};
+}
+
+static void die_if(bool so)
+{
+    if (so) {
+        kill(getpid(), SIGKILL);
+        for (;;)
+            pause();
+    }
+}
+
+#define WRAP(type, name, parameters, arguments)                                                    \
+    type __real_##name parameters;                                                                 \
+    type __wrap_##name parameters;                                                                 \
+    type __wrap_##name parameters                                                                  \
+    {                                                                                              \
+        moment m = now(#name + 3);                                                                 \
+        die_if(m.before);                                                                          \
+        type result = __real_##name arguments;                                                     \
+        die_if(m.after || m.half);                                                                 \
+        return result;                                                                             \
+    }
+
+WRAP(int, cm_writer_create, (const char *path, bool overwrite, cm_writer **out),
+     (path, overwrite, out))
+WRAP(int, cm_writer_meta, (cm_writer * writer, const char *const *pairs), (writer, pairs))
+WRAP(int, cm_writer_end,
+     (cm_writer * writer, uint64_t events, uint64_t lost, uint64_t stacks, const char *reason),
+     (writer, events, lost, stacks, reason))
+WRAP(int, cm_writer_close, (cm_writer * writer), (writer))
+WRAP(int, cm_frames_begin, (void), ())
+
+int __real_cm_writer_chunk(cm_writer *writer, const void *bytes, size_t length);
+int __wrap_cm_writer_chunk(cm_writer *writer, const void *bytes, size_t length);
+int __wrap_cm_writer_chunk(cm_writer *writer, const void *bytes, size_t length)
+{
+    moment m = now("writer_chunk");
+    die_if(m.before);
+    int result = __real_cm_writer_chunk(writer, bytes, m.half ? length / 2 : length);
+    die_if(m.half || m.after);
+    return result;
+}
+
+void __real_cm_space_give_block(uint32_t index);
+void __wrap_cm_space_give_block(uint32_t index);
+void __wrap_cm_space_give_block(uint32_t index)
+{
+    moment m = now("space_give_block");
+    die_if(m.before);
+    __real_cm_space_give_block(index);
+    die_if(m.half || m.after);
+}

@@ -1,0 +1,137 @@
+"""What a report of known content looks like, number by number."""
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+import cuptimem
+from cuptimem.report import from_dict, operator_name, short_file
+from cuptimem.reporters import json, text, views
+from tests.cli import sample
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> cuptimem.Report:
+    return from_dict(str(tmp_path / "run.cmem"), sample.analysis(tmp_path))
+
+
+def test_summary(report: cuptimem.Report) -> None:
+    folder = Path(report.path or "").parent.name
+    lines = [line.rstrip() for line in str(report).splitlines()]
+    assert lines[0] == "train.py · 30 ms · 21 allocations · 2 threads · torch 2.13.0 · Python 3.11.7 · pid 42"
+    assert lines[3] == "  cpu              4.0 KiB        1      96 B   112 B           21          14.6 KiB"
+    rows = {tuple(line.split())[:6]: line for line in lines}
+    assert ("2.9", "KiB", "73", "%", "3", "forward") in rows
+    assert f"{folder}/train.py:5  step      y = model(x)" in rows["2.9", "KiB", "73", "%", "3", "forward"]
+    assert ("1000", "B", "24", "%", "1", "backward") in rows
+    assert any(line.startswith("Steps: 3, counted by the optimizer's step at") for line in lines)
+    assert "96 B (step 0) to 112 B (step 2), +8 B a step" in lines[-1]
+
+
+def test_every_caveat_is_said(report: cuptimem.Report, tmp_path: Path) -> None:
+    raw = sample.analysis(tmp_path)
+    raw.update(complete=False, state="cut", reason="disk full")
+    raw["lost"] = {"events": 1000, "stacks": 2, "unknown_frees": 3, "replaced": 4, "seeds_skipped": 5}
+    raw["backward"]["unresolved"] = 2048
+    raw["devices"][0]["ooms"] = [(5, 1 << 30, 4096, 2, 1)]
+    marked = [line for line in str(from_dict("x", raw)).splitlines() if line.startswith("! ")]
+    for words in ("missing", "disk full", "1,000 events", "2 stacks", "3 frees", "4 blocks", "5 tensors", "2.0 KiB"):
+        assert sum(words in line for line in marked) == 1, words
+    assert any("out of memory on cpu: asked for 1.0 GiB with 4.0 KiB in use" in line for line in marked)
+    assert not [line for line in str(report).splitlines() if line.startswith("! ")]
+
+
+def test_lines_sum_to_the_peak_however_few_are_shown(report: cuptimem.Report) -> None:
+    for top in (1, 2, 10):
+        table = views.lines_table(report.peak.lines, report.peak.bytes, top)
+        assert sum(int(row[2]) for row in table.rows) == report.peak.count
+        assert len(table.rows) == min(top + 1, 3)
+
+
+def test_charging_of_backward(report: cuptimem.Report) -> None:
+    forward, backward, before = report.peak.contributors
+    assert (backward.operator, backward.module, backward.modules) == ("AddmmBackward0", "Linear", ("Linear",))
+    assert backward.frame == forward.frame and forward.frame is not None
+    assert forward.frame.source == "y = model(x)" and forward.frame.expression == "model(x)"
+    assert backward.origin[0].source == "y.sum().backward()" and forward.origin == ()
+    assert forward.library_frame is not None and forward.library_frame.function == "Linear.forward"
+    assert (before.where, before.frame) == ("(before start)", None)
+
+
+def test_json_shapes(report: cuptimem.Report) -> None:
+    peak = json.peaks(report, report.peaks)["peaks"][0]
+    assert (peak["device"], peak["bytes"], peak["step"]) == ("cpu", 4096, 1)
+    assert [c["bytes"] for c in peak["contributors"]] == [3000, 1000, 96]
+    frame = peak["contributors"][0]["stack"][2]
+    assert (Path(frame["file"]).name, frame["line"], frame["function"]) == ("train.py", 5, "step")
+    step = json.steps(report, tuple(report.steps))["steps"][1]
+    assert {k: step[k] for k in ("index", "loop", "device", "start", "peak", "end", "allocated", "freed")} == {
+        "index": 1,
+        "loop": "1",
+        "device": "cpu",
+        "start": 96,
+        "peak": 4096,
+        "end": 104,
+        "allocated": 5000,
+        "freed": 4992,
+    }
+    assert json.summary(report)["steps"] == 3
+
+
+def test_report_objects(report: cuptimem.Report) -> None:
+    assert pickle.loads(pickle.dumps(report)) == report
+    assert report.device("cpu") is report.devices[0]
+    with pytest.raises(cuptimem.Error, match="there: cpu"):
+        report.device("cuda")
+    assert report.timeline("cpu")[1] == cuptimem.TimelinePoint(10_000_000, 96, 4096, None)
+    step = report.step_peak(1)
+    assert sum(c.bytes for c in step.contributors) + step.rest_bytes == step.bytes == 4096
+    assert report.survivors[0].bytes == 16
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (-1536, "-1.5 KiB"), (1 << 20, "1.0 MiB"), (5 << 40, "5.0 TiB")],
+)
+def test_sizes(value: int, shown: str) -> None:
+    assert views.size(value) == shown
+
+
+def test_sizes_never_round_to_1024(report: cuptimem.Report) -> None:
+    assert views.size((1 << 20) - 1) == "1.0 MiB"
+    assert views.signed(0) == "0" and views.signed(2048) == "+2.0 KiB" and views.signed(-5) == "-5 B"
+
+
+def test_operator_names() -> None:
+    assert operator_name("N5torch8autograd9generated14AddmmBackward0E") == "AddmmBackward0"
+    assert operator_name("torch::autograd::AccumulateGrad") == "AccumulateGrad"
+    assert operator_name("14AddmmBackward0") == "AddmmBackward0"
+    assert operator_name("MyFunctionBackward") == "MyFunctionBackward"
+    assert operator_name(None) is None
+
+
+@pytest.mark.parametrize(
+    ("file", "shown", "library"),
+    [
+        ("/v/lib/python3.11/site-packages/torch/nn/functional.py", "torch/nn/functional.py", True),
+        ("/usr/lib/python3/dist-packages/torch/_tensor.py", "torch/_tensor.py", True),
+        ("/usr/lib/python3.12/threading.py", "threading.py", True),
+        ("/home/me/project/model.py", "project/model.py", False),
+        ("/home/me/lib/python/model.py", "python/model.py", False),
+        ("<string>", "<string>", False),
+        ("<frozen runpy>", "<frozen runpy>", True),
+        ("train.py", "train.py", False),
+    ],
+)
+def test_files(file: str, shown: str, library: bool) -> None:
+    assert short_file(file) == shown
+    assert cuptimem.Frame(file, "f", 1).is_library is library
+
+
+def test_narrow_text_is_cut_and_marked(report: cuptimem.Report) -> None:
+    table = views.lines_table(report.peak.lines, report.peak.bytes, 10)
+    for width in (70, 90):
+        rows = text.render([table], width).splitlines()
+        assert max(len(row) for row in rows) <= width
+    assert "…" in text.render([table], 90)
