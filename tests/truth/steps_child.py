@@ -154,7 +154,7 @@ def two_phases(prof: Any) -> None:
 def evaluation(prof: Any) -> None:
     net = model()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    train, test = batches(10), batches(12)
+    train, test = batches(10), batches(40)
     for _ in range(3):
         for (x,) in train:
             optimizer.zero_grad()

@@ -32,7 +32,7 @@ def match(steps, marks):
     return found
 
 
-RUNS = [("gpt", None), ("cnn", None), ("lstm", None), ("lstm", 17), ("gan", None), ("accumulate", None)]
+RUNS = [("gpt", None), ("cnn", None), ("lstm", None), ("lstm", 16), ("gan", None), ("accumulate", None)]
 
 
 @pytest.mark.parametrize(("program", "start"), RUNS, ids=[f"{p}-{'start' if s is None else s}" for p, s in RUNS])

