@@ -1,0 +1,169 @@
+"""python -m benchmarks [NAME ...] [--quick] [--json FILE] [--save] [--setup]
+
+Runs all benchmarks, or those named, and prints a table with the promises kept or MISSED. Times are medians; behind
+each is the 95 % interval of the median. A ratio compares neighbours: the same steps in the same process and minute.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import sys
+import venv
+from pathlib import Path
+from typing import Any
+
+from benchmarks.bench import BENCHMARKS, ROOT, Failed, Outcome, installed
+
+ENVIRONMENT = ROOT / ".venv-bench"
+
+
+def version_of(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def machine() -> dict[str, Any]:
+    model = ""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            model = line.split(":", 1)[1].strip()
+            break
+    git = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
+    commit = subprocess.run(git, capture_output=True, text=True).stdout.strip()
+    return {
+        "cpu": model,
+        "cores": os.cpu_count(),
+        "load": os.getloadavg()[0],
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "commit": commit,
+        **{name: version_of(name) for name in ("torch", "memray", "transformers")},
+    }
+
+
+def amount(value: float, unit: str) -> str:
+    if unit == "s":
+        for scale, name in ((1, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")):
+            if abs(value) >= scale or name == "ns":
+                return f"{value / scale:.3g} {name}"
+    return f"{value:.3g} {unit}"
+
+
+def line(row: dict[str, Any]) -> list[str]:
+    cells = [row["benchmark"], row["what"]]
+    if "why" in row:
+        return [*cells, row["why"], "", "", ""]
+    if "step" in row:
+        step, unit = row["step"], row["unit"]
+        cells += [amount(step["median"], unit), f"{amount(step['low'], unit)} .. {amount(step['high'], unit)}"]
+    else:
+        cells += [f"{row['per_event']:.3g} bytes", f"{row['bytes']:,} bytes, {row['recorded']:,} events"]
+    ratio, cpu = row.get("ratio"), row.get("cpu_ratio")
+    if ratio and row["benchmark"] == "micro":
+        added = row["added_s"]
+        cells += [f"{ratio['median']:.3f} x", f"+{amount(added['median'], 's')}"]
+    elif ratio and cpu:
+        cells += [
+            f"{ratio['median']:.3f} x ({ratio['low']:.3f} .. {ratio['high']:.3f})",
+            f"CPU {cpu['median']:.3f} x",
+        ]
+    elif "peak_mib" in row:
+        cells += [f"{row['events_per_s']:,} events/s", f"peak {row['peak_mib']} MiB, file {row['file_mib']} MiB"]
+    elif "own_mib" in row:
+        cells += [f"own account {row['own_mib']} MiB", f"{row['live_blocks']:,} live blocks"]
+    else:
+        cells += ["", ""]
+    return cells
+
+
+def table(rows: list[list[str]]) -> str:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows)
+
+
+def verdicts(outcomes: list[Outcome]) -> str:
+    rows = [["promise", "limit", "measured", "", ""]]
+    for verdict in (v for outcome in outcomes for v in outcome.verdicts):
+        unit = verdict.promise.unit
+        measured = "" if verdict.measured is None else f"{verdict.measured:.3g} {unit}"
+        if verdict.spread is not None:
+            measured += f" ({verdict.spread[0]:.3g} .. {verdict.spread[1]:.3g})"
+        rows.append([verdict.promise.text, f"{verdict.promise.limit:g} {unit}", measured, verdict.word, verdict.why])
+    return table(rows)
+
+
+def set_up() -> int:
+    """A virtual environment beside this one (whose packages it sees) with the peers to compare with."""
+    if not (ENVIRONMENT / "bin" / "python").exists():
+        venv.create(ENVIRONMENT, with_pip=True)
+    python = ENVIRONMENT / "bin" / "python"
+    where = subprocess.check_output([str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], text=True)
+    seen = [path for path in sys.path if path.endswith("site-packages")]
+    (Path(where.strip()) / "parent.pth").write_text("".join(f"{path}\n" for path in seen))
+    requirements = Path(__file__).with_name("requirements.txt")
+    return subprocess.run([str(python), "-m", "pip", "install", "-q", "-r", str(requirements)]).returncode
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.split("\n\n")[1])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
+    parser.add_argument("--quick", action="store_true", help="the shape only, in less than a minute; judges nothing")
+    parser.add_argument("--json", metavar="FILE", type=Path, help="write the results there too")
+    parser.add_argument("--save", action="store_true", help="write them to docs/bench/<date>.json")
+    parser.add_argument("--setup", action="store_true", help="install the peers into .venv-bench, then stop")
+    arguments = parser.parse_args()
+    if arguments.setup:
+        return set_up()
+    unknown = [name for name in arguments.names if name not in BENCHMARKS]
+    if unknown:
+        parser.error(f"no benchmark {unknown[0]!r}; there are: {', '.join(BENCHMARKS)}")
+    better = ENVIRONMENT / "bin" / "python"
+    if better.exists() and not (installed("memray") and installed("transformers")) and "CUPTIMEM_BENCH" not in os.environ:
+        os.environ["CUPTIMEM_BENCH"] = "1"
+        os.execv(better, [str(better), "-m", "benchmarks", *sys.argv[1:]])
+    outcomes: list[Outcome] = []
+    broken: list[str] = []
+    where = machine()
+    for name in arguments.names or BENCHMARKS:
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        try:
+            outcomes.append(BENCHMARKS[name](arguments.quick))
+        except Failed as error:
+            broken.append(f"{name}: {error}")
+            print(f"  failed: {error}", file=sys.stderr, flush=True)
+    result = {
+        "schema": 1,
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "quick": arguments.quick,
+        "machine": where,
+        "rows": [row for outcome in outcomes for row in outcome.rows],
+        "promises": [v.to_dict() for outcome in outcomes for v in outcome.verdicts],
+        "failed": broken,
+    }
+    print(", ".join(f"{key} {value}" for key, value in where.items()))
+    if outcomes:
+        header = ["benchmark", "what", "median", "95 % of the median", "against bare", ""]
+        print("\n" + table([header, *[line(row) for outcome in outcomes for row in outcome.rows]]))
+        print("\n" + verdicts(outcomes))
+    for text in broken:
+        print(f"failed: {text}")
+    files = [arguments.json] if arguments.json else []
+    if arguments.save:
+        folder = ROOT / "docs" / "bench"
+        folder.mkdir(parents=True, exist_ok=True)
+        files.append(folder / f"{result['date'][:10]}.json")
+    for file in files:
+        file.write_text(json.dumps(result, indent=1) + "\n")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

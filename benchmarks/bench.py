@@ -1,0 +1,207 @@
+"""The benchmarks themselves: each runs its processes and returns rows and verdicts."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.promises import PROMISES, Verdict
+from benchmarks.measure import Spread, paired, spread
+from benchmarks.workloads import QUICK, SIZES
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@dataclass
+class Outcome:
+    """rows: a dict each, "benchmark" and "what" first; spreads under their names."""
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    verdicts: list[Verdict] = field(default_factory=list)
+
+
+class Failed(Exception):
+    """A process of a benchmark failed; the text says which and why."""
+
+
+def child(module: str, *arguments: object, python_options: tuple[str, ...] = ()) -> Any:
+    """Runs python -m module in a process with one thread for arithmetic; returns the JSON it prints last."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    environment.pop("CUPTIMEM", None)
+    command = [sys.executable, *python_options, "-W", "ignore", "-m", module, *map(str, arguments)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=ROOT)
+    if done.returncode != 0:
+        last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
+        raise Failed(f"{module} {' '.join(map(str, arguments))}: exit {done.returncode}: {last}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def installed(name: str) -> bool:
+    return importlib.util.find_spec(name) is not None
+
+
+def percent(ratio: Spread) -> tuple[float, tuple[float, float]]:
+    return (ratio.median - 1) * 100, ((ratio.low - 1) * 100, (ratio.high - 1) * 100)
+
+
+def workload(name: str, quick: bool) -> Outcome:
+    """Bare, cuptimem, memray and torch.profiler in turn."""
+    steps, rounds = (QUICK if quick else SIZES)[name]
+    modes = ["bare", "cuptimem"] + (["memray"] if installed("memray") else []) + ["torch.profiler"]
+    found = child("benchmarks.worker", name, steps, rounds, *modes)
+    out = Outcome()
+    for mode in modes:
+        times = found["times"][mode]
+        row: dict[str, Any] = {"benchmark": name, "what": mode, "unit": "s", "step": spread(times["step"]).to_dict()}
+        if mode != "bare":
+            base = found["times"]["bare"]
+            row["ratio"] = paired(times["step"], base["step"], ratio=True).to_dict()
+            row["cpu_ratio"] = paired(times["cpu"], base["cpu"], ratio=True).to_dict()
+            row["added_s"] = paired(times["step"], base["step"], ratio=False).to_dict()
+            row["disk_bytes_per_step"] = round(found["disk"].get(mode, 0) / (steps + 1))
+        out.rows.append(row)
+    if "memray" not in modes:
+        out.rows.append({"benchmark": name, "what": "memray", "why": "not installed: python -m benchmarks --setup"})
+    ours, base = found["times"]["cuptimem"]["step"], found["times"]["bare"]["step"]
+    if name == "micro":
+        added = paired(ours, base, ratio=False)
+        out.verdicts.append(Verdict(PROMISES["micro"], added.median * 1e9, (added.low * 1e9, added.high * 1e9)))
+    else:
+        promise = PROMISES["worst" if name == "small_step" else "realistic"]
+        measured, between = percent(paired(ours, base, ratio=True))
+        out.verdicts.append(Verdict(promise, measured, between, why=name))
+    return out
+
+
+def size(quick: bool) -> Outcome:
+    """Bytes on disk for each allocation or free, of a million or more."""
+    found = child("benchmarks.probes", "size", 30_000 if quick else 1_000_000)
+    each = found["bytes"] / found["recorded"]
+    row = {"benchmark": "size", "what": "training step", "unit": "bytes", **found, "per_event": round(each, 3)}
+    if quick:
+        why = "a short recording: stack definitions weigh more"
+        return Outcome([row], [Verdict(PROMISES["size"], None, why=why)])
+    return Outcome([row], [Verdict(PROMISES["size"], each)])
+
+
+def analysis(quick: bool) -> Outcome:
+    """Opening 10 and 100 million synthetic events in fresh processes."""
+    sizes = (100_000, 1_000_000) if quick else (10_000_000, 100_000_000)
+    out, medians = Outcome(), []
+    with tempfile.TemporaryDirectory(prefix="cuptimem-bench-") as folder:
+        for events in sizes:
+            path = os.path.join(folder, f"{events}.cmem")
+            truth = child("benchmarks.probes", "synthetic", path, events)
+            runs = [child("benchmarks.probes", "analyse", path) for _ in range(1 if quick or events > 10**7 else 5)]
+            for run in runs:
+                if run["peak_bytes"] != truth["peak_bytes"]:
+                    raise Failed(f"{events} events: peak {run['peak_bytes']}, but {truth['peak_bytes']} was written")
+            seconds, memory = spread([r["seconds"] for r in runs]), spread([r["peak_mib"] for r in runs])
+            medians.append((seconds.median / truth["events"], memory.median, seconds))
+            out.rows.append(
+                {
+                    "benchmark": "analysis",
+                    "what": f"{events:,} events",
+                    "unit": "s",
+                    "step": seconds.to_dict(),
+                    "peak_mib": round(memory.median, 1),
+                    "added_mib": round(spread([r["added_mib"] for r in runs]).median, 1),
+                    "file_mib": round(truth["file_bytes"] / 2**20, 1),
+                    "events_per_s": round(truth["events"] / seconds.median),
+                }
+            )
+            os.unlink(path)
+    if quick:
+        out.verdicts = [Verdict(PROMISES[k], None, why="needs the full run") for k in ("open-10m", "linear", "bounded")]
+        return out
+    (first_each, first_memory, first), (second_each, second_memory, _) = medians
+    out.verdicts = [
+        Verdict(PROMISES["open-10m"], first.median, (first.low, first.high)),
+        Verdict(PROMISES["linear"], 10 * second_each / first_each),
+        Verdict(PROMISES["bounded"], second_memory / first_memory),
+    ]
+    return out
+
+
+def resident(quick: bool) -> Outcome:
+    """What the profiler adds to the process's resident memory, against the same threads without it."""
+    out = Outcome()
+    for threads in (1, 200):
+        pairs = [[child("benchmarks.probes", "resident", threads, on) for on in (0, 1)] for _ in range(1 if quick else 5)]
+        added = spread([on["added_mib"] - off["added_mib"] for off, on in pairs])
+        live = pairs[0][1]["live"]
+        row = {"benchmark": "resident", "what": f"{threads} threads", "unit": "MiB", "step": added.to_dict()}
+        out.rows.append({**row, "own_mib": round(pairs[0][1]["own_mib"], 1), "live_blocks": live})
+        beyond = max(added.median, pairs[0][1]["own_mib"]) - 32 * live / 2**20
+        out.verdicts.append(Verdict(PROMISES[f"resident-{threads}"], beyond))
+    return out
+
+
+def stopped(quick: bool) -> Outcome:
+    """The micro-loop in processes that have recorded and stopped, and in processes that never did."""
+    pairs = [
+        [child("benchmarks.probes", "stopped", times)["ns"] for times in (0, 3)] for _ in range(2 if quick else 11)
+    ]
+    never, after = spread([p[0] for p in pairs]), spread([p[1] for p in pairs])
+    added = paired([p[1] for p in pairs], [p[0] for p in pairs], ratio=False)
+    rows = [
+        {"benchmark": "stopped", "what": what, "unit": "ns", "step": s.to_dict()}
+        for what, s in (("never recorded", never), ("after stop", after), ("added", added))
+    ]
+    return Outcome(rows, [Verdict(PROMISES["stopped"], added.median, (added.low, added.high))])
+
+
+def imports(quick: bool) -> Outcome:
+    """Starting Python with and without import cuptimem."""
+    import time
+
+    def start(code: str) -> float:
+        begin = time.perf_counter()
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        subprocess.run([sys.executable, "-c", code], check=True, env=environment, cwd=ROOT)
+        return (time.perf_counter() - begin) * 1000
+
+    start("import cuptimem; cuptimem.profile")  # writes the bytecode files
+    out = Outcome()
+    nothing: list[float] = []
+    only: list[float] = []
+    used: list[float] = []
+    for _ in range(3 if quick else 25):
+        nothing.append(start("pass"))
+        only.append(start("import cuptimem"))
+        used.append(start("import cuptimem; cuptimem.profile"))
+    for what, values in (("import cuptimem", only), ("import cuptimem; cuptimem.profile", used)):
+        added = paired(values, nothing, ratio=False)
+        out.rows.append({"benchmark": "import", "what": what, "unit": "ms", "step": added.to_dict()})
+    heavier = paired(used, nothing, ratio=False)  # the name that people import it for
+    out.verdicts.append(Verdict(PROMISES["import"], heavier.median, (heavier.low, heavier.high)))
+    return out
+
+
+def _workload(name: str) -> Callable[[bool], Outcome]:
+    def run(quick: bool) -> Outcome:
+        if name == "transformers" and not installed("transformers"):
+            why = "transformers is not installed: python -m benchmarks --setup"
+            return Outcome([{"benchmark": name, "what": "all", "why": why}], [])
+        return workload(name, quick)
+
+    run.__doc__ = f"The workload {name}: bare, cuptimem, memray, torch.profiler."
+    return run
+
+
+BENCHMARKS: dict[str, Callable[[bool], Outcome]] = {
+    **{name: _workload(name) for name in SIZES},
+    "size": size,
+    "analysis": analysis,
+    "resident": resident,
+    "stopped": stopped,
+    "import": imports,
+}

@@ -1,0 +1,132 @@
+"""Measurements that need a process of their own: python -m benchmarks.probes NAME ARGUMENTS... prints JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+
+def resident_kib() -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmRSS"):
+            return int(line.split()[1])
+    raise RuntimeError("no VmRSS in /proc/self/status")
+
+
+def size(events: int) -> dict[str, Any]:
+    """Trains (GPT-style, small) until that many allocations and frees are recorded: bytes of file for each."""
+    import cuptimem
+    from benchmarks.workloads import small_step
+    from cuptimem import _core
+
+    run = small_step()
+    with tempfile.TemporaryDirectory(prefix="cuptimem-bench-") as folder:
+        path = os.path.join(folder, "run.cmem")
+        with cuptimem.profile(path) as prof:
+            while True:
+                run(50)
+                if _core.capture_counts()["events"] > 1.35 * events:  # node events are counted too
+                    break
+        report = prof.report
+        recorded = sum(d.allocations + d.frees for d in report.devices)
+        return {"bytes": os.path.getsize(path), "events": report.events, "recorded": recorded, "lost": report.lost.events}
+
+
+def synthetic(path: str, events: int) -> dict[str, Any]:
+    from cuptimem import _core
+
+    return dict(_core.trace_write_synthetic(path, events))
+
+
+def analyse(path: str) -> dict[str, Any]:
+    """Opens a trace in a fresh process: everything that a report says."""
+    import cuptimem
+
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    begin = time.perf_counter()
+    report = cuptimem.open(path)
+    seconds = time.perf_counter() - begin
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    return {
+        "seconds": seconds,
+        "cpu_seconds": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
+        "peak_mib": after.ru_maxrss / 1024,
+        "added_mib": (after.ru_maxrss - before.ru_maxrss) / 1024,
+        "events": report.events,
+        "peak_bytes": report.peak.bytes,
+        "steps": len(report.steps),
+    }
+
+
+def resident(threads: int, record: int) -> dict[str, Any]:
+    """Threads that allocate all the time and keep 100 blocks each, with or without a recording."""
+    import torch
+
+    import cuptimem
+    from cuptimem import _core
+
+    torch.set_num_threads(1)
+    ready = threading.Barrier(threads + 1)
+    stop = threading.Event()
+
+    def depth(n: int, size: int) -> torch.Tensor:
+        return torch.empty(size) if n == 0 else depth(n - 1, size)
+
+    def work() -> None:
+        kept = [torch.empty(16) for _ in range(100)]
+        for i in range(3000):
+            kept[i % 100] = depth(i % 20, 16)
+        ready.wait()
+        stop.wait()
+
+    def run() -> tuple[int, dict[str, int]]:
+        workers = [threading.Thread(target=work) for _ in range(threads)]
+        for worker in workers:
+            worker.start()
+        ready.wait()
+        counts = _core.capture_counts() if record else {}
+        kib = resident_kib()
+        stop.set()
+        for worker in workers:
+            worker.join()
+        return kib, dict(counts)
+
+    begin = resident_kib()
+    with tempfile.TemporaryDirectory(prefix="cuptimem-bench-") as folder:
+        if record:
+            with cuptimem.profile(os.path.join(folder, "run.cmem")):
+                kib, counts = run()
+        else:
+            kib, counts = run()
+    return {"added_mib": (kib - begin) / 1024, "live": threads * 100, "own_mib": counts.get("profiler_bytes", 0) / 2**20}
+
+
+def stopped(times: int) -> dict[str, Any]:
+    """The micro-loop in a process that has recorded and stopped (times > 0) or never has: ns for each pair."""
+    import statistics
+
+    import cuptimem
+    from benchmarks.workloads import micro
+
+    run = micro()
+    run(5)
+    for _ in range(times):
+        with cuptimem.profile():
+            run(1)
+    return {"ns": statistics.median(run(25)) * 1e9}
+
+
+def main() -> None:
+    arguments = [int(a) if a.isdigit() else a for a in sys.argv[2:]]
+    print(json.dumps(globals()[sys.argv[1]](*arguments)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""What is promised about costs (docs/architecture.md), one row each; a benchmark measures it, here it is judged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Promise:
+    key: str
+    text: str
+    limit: float
+    unit: str
+
+
+PROMISES = {
+    p.key: p
+    for p in (
+        Promise("micro", "allocation and free, 30 frames deep, added", 100, "ns"),
+        Promise("realistic", "realistic training step (10 ms or more), added", 1, "%"),
+        Promise("worst", "4 ms step that is all Python, 1,300 events, added", 3, "%"),
+        Promise("stopped", "after stop(): nothing measurable, added", 0, "ns"),
+        Promise("size", "trace size, whole file, per allocation or free", 12, "bytes"),
+        Promise("open-10m", "10 million events: open, replay, peak, steps", 3, "s"),
+        Promise("linear", "100 million events, time against 10 million", 12, "x"),
+        Promise("bounded", "100 million events, memory against 10 million", 1.5, "x"),
+        Promise("resident-1", "profiler memory beyond 32 bytes a live block, 1 thread", 64, "MiB"),
+        Promise("resident-200", "profiler memory beyond 32 bytes a live block, 200 threads", 64, "MiB"),
+        Promise("import", "import cuptimem without torch, added", 50, "ms"),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """measured is None where nothing was measured; then why says the reason."""
+
+    promise: Promise
+    measured: float | None
+    spread: tuple[float, float] | None = None
+    why: str = ""
+
+    @property
+    def word(self) -> str:
+        if self.measured is None:
+            return "not measured"
+        if self.promise.key == "stopped":  # zero must lie inside what the measurement can tell
+            assert self.spread is not None
+            return "kept" if self.spread[0] <= 0 else "MISSED"
+        return "kept" if self.measured <= self.promise.limit else "MISSED"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "promise": self.promise.key,
+            "text": self.promise.text,
+            "limit": self.promise.limit,
+            "unit": self.promise.unit,
+            "measured": None if self.measured is None else round(self.measured, 4),
+            "spread": None if self.spread is None else [round(s, 4) for s in self.spread],
+            "verdict": self.word,
+            "why": self.why,
+        }

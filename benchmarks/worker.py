@@ -1,0 +1,81 @@
+"""One workload in one process, all recorders in turn: python -m benchmarks.worker WORKLOAD STEPS ROUNDS MODE...
+
+In each round every mode runs one block of steps, in changing order; a recorder is started before and stopped after its
+block, outside the time. So the modes see the same process, the same tensors and the same minute. Prints JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.workloads import WORKLOADS
+
+MODES = ("bare", "cuptimem", "memray", "torch.profiler")
+
+
+@contextlib.contextmanager
+def recording(mode: str, folder: Path, number: int) -> Iterator[Any]:
+    """The block runs under that recorder, which writes into folder."""
+    if mode == "bare":
+        yield None
+    elif mode == "cuptimem":
+        import cuptimem
+
+        with cuptimem.profile(folder / f"{number}.cmem") as prof:
+            yield prof
+    elif mode == "memray":
+        import memray
+
+        with memray.Tracker(folder / f"{number}.bin"):
+            yield None
+    elif mode == "torch.profiler":
+        import torch
+
+        with torch.profiler.profile(
+            activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True, with_stack=True
+        ):
+            yield None
+    else:
+        raise SystemExit(f"unknown mode {mode}: {', '.join(MODES)}")
+
+
+def main() -> None:
+    name, steps, rounds, modes = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
+    run = WORKLOADS[name]()
+    run(max(2, steps // 2))  # warm: caches, lazy imports, the optimizer's state
+    found: dict[str, dict[str, list[float]]] = {mode: {"step": [], "cpu": []} for mode in modes}
+    disk: dict[str, float] = {}
+    order = random.Random(1)
+    number = 0
+    with tempfile.TemporaryDirectory(prefix="cuptimem-bench-") as temporary:
+        folder = Path(temporary)
+        for _ in range(rounds):
+            for mode in order.sample(modes, len(modes)):
+                number += 1
+                gc.collect()
+                with recording(mode, folder, number):
+                    run(1)
+                    cpu = time.process_time()
+                    times = run(steps)
+                    cpu = (time.process_time() - cpu) / steps
+                found[mode]["step"].append(statistics.median(times))
+                found[mode]["cpu"].append(cpu)
+                for file in folder.iterdir():
+                    disk[mode] = max(disk.get(mode, 0), file.stat().st_size)
+                    os.unlink(file)
+    print(json.dumps({"times": found, "disk": disk}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""Peaks of the run and of each step equal the oracle's running maximum over the same blocks."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def match(steps, marks):
+    """Each step as a stretch of whole marked intervals, one after the other, by (start, peak, end); None where not.
+
+    The first step may begin inside an interval, because what sets the program up is not part of it.
+    """
+    at, found = 0, []
+    for number, (start, peak, end, _) in enumerate(steps):
+        fits = None
+        for last in range(at, len(marks)):
+            highest = max(m[1] for m in marks[at : last + 1])
+            if number == 0:
+                same = marks[last][2] == end and peak <= highest
+            else:
+                same = (marks[at][0], highest, marks[last][2]) == (start, peak, end)
+            if same:
+                fits = last
+                break
+        if fits is None and number == 0:
+            return None
+        if fits is None:
+            found.append(None)
+            break
+        found.append(fits - at + 1)
+        at = fits + 1
+    return found
+
+
+RUNS = [("gpt", None), ("cnn", None), ("lstm", None), ("lstm", 16), ("gan", None), ("accumulate", None)]
+
+
+@pytest.mark.parametrize(("program", "start"), RUNS, ids=[f"{p}-{'start' if s is None else s}" for p, s in RUNS])
+def test_peak_and_steps(child, tmp_path, program, start):
+    found = child("peak_child.py", program, tmp_path / "run.cmem", *(() if start is None else (start,)))
+    below = found["oracle"]
+    assert found["complete"]
+    assert found["lost"] == [0, 0, 0]
+    assert found["peak"] == below["peak"] == found["replay"]["peak"]
+    assert found["end"] == below["live_bytes"] == found["replay"]["end"]
+    assert found["contributors"] == [found["peak"], found["replay"]["count"]]
+    assert found["differing"] == [], "contributors by stack differ from a plain replay of the same trace"
+    for peak, total in found["step_sums"]:
+        assert peak == total
+    for peak, total, of_step in found["whole_steps"]:
+        assert peak == total == of_step
+    assert len(found["steps"]) >= 5
+    matched = match(found["steps"], below["marks"])
+    assert matched is not None and None not in matched, (found["steps"], below["marks"], matched)
+    assert found["backward"][:2] == found["plain_backward"]
+    assert found["backward"][0] == found["backward"][1] > 0, "backward bytes without a forward line"
+
+
+def test_number_of_steps_of_known_programs(child, tmp_path):
+    for program, steps in (("gpt", 10), ("gan", 15), ("accumulate", 6)):
+        found = child("peak_child.py", program, tmp_path / f"{program}.cmem")
+        assert len(found["steps"]) == steps, program
+
+
+def test_peak_with_threads(child, tmp_path):
+    found = child("peak_child.py", "threads", tmp_path / "run.cmem")
+    in_flight = 4 * found["largest"]
+    assert abs(found["peak"] - found["oracle"]["peak"]) <= in_flight
+    assert found["peak"] == found["replay"]["peak"] == found["contributors"][0]
+    assert found["end"] == found["oracle"]["live_bytes"]
+    assert found["lost"] == [0, 0, 0]
