@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import tracelib
+
+
+@pytest.fixture(scope="session")
+def lib(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return tracelib.compile_library(tmp_path_factory.mktemp("trace"))
+
+
+@pytest.fixture(autouse=True)
+def no_ring_file(request: pytest.FixtureRequest) -> None:
+    """Every test starts without a ring file left behind."""
+    if "lib" in request.fixturenames:
+        request.getfixturevalue("lib").double_orphan(tracelib.TAIL_NONE, b"", 0)
