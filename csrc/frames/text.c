@@ -75,7 +75,8 @@ static uint32_t encode(char *out, uint32_t c)
 void cm_text_copy_str(cm_text *text, PyObject *str)
 {
     if (str == NULL || !PyUnicode_CheckExact(str) || !PyUnicode_IS_COMPACT(str)) {
-        cm_text_copy(text, "?");
+        text->bytes[0] = '?';
+        finish(text, 1);
         return;
     }
     size_t length = (size_t)PyUnicode_GET_LENGTH(str);
@@ -88,11 +89,16 @@ void cm_text_copy_str(cm_text *text, PyObject *str)
     const void *data = (const char *)str + sizeof(PyCompactUnicodeObject);
     int kind = (int)PyUnicode_KIND(str);
     uint32_t used = 0;
-    for (size_t i = 0; i < length && used + 4 <= CM_TEXT_MAX; i++) {
+    for (size_t i = 0; i < length; i++) {
         uint32_t c = kind == PyUnicode_1BYTE_KIND   ? ((const uint8_t *)data)[i]
                      : kind == PyUnicode_2BYTE_KIND ? ((const uint16_t *)data)[i]
                                                     : ((const uint32_t *)data)[i];
-        used += encode(text->bytes + used, c);
+        char character[4];
+        uint32_t n = encode(character, c);
+        if (used + n > CM_TEXT_MAX)
+            break;
+        memcpy(text->bytes + used, character, n);
+        used += n;
     }
     finish(text, used);
 }

@@ -64,8 +64,9 @@ int cm_frames_init(const char **why);
  * while recording is off. 0, or -1 when memory for the tables is not to be had. */
 int cm_frames_begin(void);
 
-/* Fork handlers: the child must find the intern mutex free. The first before the fork, the second
- * after it in parent and child alike. */
+/* Fork handlers: the child must find the intern mutex free. To be called by pthread_atfork's
+ * handlers only, the second in parent and child alike: in between no Python may run, because a
+ * thread that frees a code object waits for this mutex while it holds the GIL. */
 void cm_frames_before_fork(void);
 void cm_frames_after_fork(void);
 

@@ -1,5 +1,5 @@
-/* A definition log in plain memory, in place of capture/'s: append, a bound that tests move, and the
- * bytes to read back. */
+/* A definition log in plain memory, in place of capture/'s: append, a bound that tests move, and
+ * the bytes to read back. */
 #include "deflog_memory.h"
 
 #include <stdlib.h>

@@ -44,10 +44,8 @@ static PyObject *capture_without_gil(PyObject *module, PyObject *unused)
 {
     uint32_t id;
 
-    Py_BEGIN_ALLOW_THREADS
-    id = cm_walk_capture_hook(walk());
-    Py_END_ALLOW_THREADS
-    return PyLong_FromUnsignedLong(id);
+    Py_BEGIN_ALLOW_THREADS id = cm_walk_capture_hook(walk());
+    Py_END_ALLOW_THREADS return PyLong_FromUnsignedLong(id);
 }
 
 /* What the public API says of the running thread: [(file, function, line, f_lasti)], outermost
@@ -80,11 +78,9 @@ static PyObject *snapshot(PyObject *module, PyObject *unused)
 {
     uint32_t predicted, afresh;
 
-    Py_BEGIN_ALLOW_THREADS
-    predicted = cm_walk_capture_hook(walk());
+    Py_BEGIN_ALLOW_THREADS predicted = cm_walk_capture_hook(walk());
     afresh = capture_afresh();
-    Py_END_ALLOW_THREADS
-    PyObject *stack = public_stack();
+    Py_END_ALLOW_THREADS PyObject *stack = public_stack();
     return stack == NULL ? NULL : Py_BuildValue("(IIN)", predicted, afresh, stack);
 }
 
@@ -167,8 +163,7 @@ static PyObject *bench(PyObject *module, PyObject *argument)
 
     if (n <= 0)
         return PyErr_Occurred() ? NULL : PyFloat_FromDouble(0);
-    Py_BEGIN_ALLOW_THREADS
-    cm_walk *w = walk();
+    Py_BEGIN_ALLOW_THREADS cm_walk *w = walk();
     for (int i = 0; i < 100; i++)
         cm_walk_capture_hook(w);
     start = nanoseconds();
@@ -177,8 +172,7 @@ static PyObject *bench(PyObject *module, PyObject *argument)
         __asm__ volatile("" ::"r"(id) : "memory");
     }
     end = nanoseconds();
-    Py_END_ALLOW_THREADS
-    return PyFloat_FromDouble((end - start) / (double)n);
+    Py_END_ALLOW_THREADS return PyFloat_FromDouble((end - start) / (double)n);
 }
 
 /* hit(): one capture timed by itself; hit_mean() gives (mean ns, count) and starts again. */
@@ -200,7 +194,8 @@ static PyObject *hit(PyObject *module, PyObject *const *arguments, Py_ssize_t n)
 
 static PyObject *hit_mean(PyObject *module, PyObject *unused)
 {
-    PyObject *result = Py_BuildValue("(dl)", (hit_total - hit_empty) / (double)hit_count, hit_count);
+    PyObject *result =
+        Py_BuildValue("(dl)", (hit_total - hit_empty) / (double)hit_count, hit_count);
     hit_total = hit_empty = 0;
     hit_count = 0;
     return result;
@@ -220,15 +215,13 @@ static PyObject *capture_in_foreign_thread(PyObject *module, PyObject *unused)
 
     if (pthread_create(&thread, NULL, foreign_thread, &id) != 0)
         return PyErr_SetFromErrno(PyExc_OSError);
-    Py_BEGIN_ALLOW_THREADS
-    pthread_join(thread, NULL);
-    Py_END_ALLOW_THREADS
-    return PyLong_FromUnsignedLong(id);
+    Py_BEGIN_ALLOW_THREADS pthread_join(thread, NULL);
+    Py_END_ALLOW_THREADS return PyLong_FromUnsignedLong(id);
 }
 
 /* hold_gil() keeps the GIL in a C loop until a capture_while_gil_is_held(n) of another thread is
  * through (True), or 10 s have passed (False: the captures waited for the GIL). */
-static volatile int gil_is_held, captures_done;
+static _Atomic int gil_is_held, captures_done;
 
 static PyObject *hold_gil(PyObject *module, PyObject *unused)
 {
@@ -250,32 +243,37 @@ static PyObject *capture_while_gil_is_held(PyObject *module, PyObject *argument)
     if (n == -1 && PyErr_Occurred())
         return NULL;
     captures_done = 0;
-    Py_BEGIN_ALLOW_THREADS
-    while (!gil_is_held)
-        ;
+    Py_BEGIN_ALLOW_THREADS while (!gil_is_held);
     first = capture_afresh(); /* also the slow path */
     for (long i = 0; i < n; i++) {
         id = cm_walk_capture_hook(walk());
         different += id != first;
     }
     captures_done = 1;
-    Py_END_ALLOW_THREADS
-    return Py_BuildValue("(Il)", id, different);
+    Py_END_ALLOW_THREADS return Py_BuildValue("(Il)", id, different);
 }
 
-static PyObject *before_fork(PyObject *module, PyObject *unused)
+/* Uses up what cm_frames_init needs on 3.12+; how many were free. */
+#if PY_VERSION_HEX >= 0x030c0000
+static int idle_watcher(PyCodeEvent event, PyCodeObject *code)
 {
-    cm_frames_before_fork();
-    Py_RETURN_NONE;
+    return 0;
 }
+#endif
 
-static PyObject *after_fork(PyObject *module, PyObject *unused)
+static PyObject *take_all_watchers(PyObject *module, PyObject *unused)
 {
-    cm_frames_after_fork();
-    Py_RETURN_NONE;
+    long taken = 0;
+#if PY_VERSION_HEX >= 0x030c0000
+    while (PyCode_AddWatcher(idle_watcher) >= 0)
+        taken++;
+    PyErr_Clear();
+#endif
+    return PyLong_FromLong(taken);
 }
 
 static PyMethodDef methods[] = {
+    {"take_all_watchers", take_all_watchers, METH_NOARGS, NULL},
     {"begin", begin, METH_NOARGS, NULL},
     {"capture", capture, METH_NOARGS, NULL},
     {"capture_without_gil", capture_without_gil, METH_NOARGS, NULL},
@@ -293,13 +291,11 @@ static PyMethodDef methods[] = {
     {"capture_in_foreign_thread", capture_in_foreign_thread, METH_NOARGS, NULL},
     {"hold_gil", hold_gil, METH_NOARGS, NULL},
     {"capture_while_gil_is_held", capture_while_gil_is_held, METH_O, NULL},
-    {"before_fork", before_fork, METH_NOARGS, NULL},
-    {"after_fork", after_fork, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
-static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, .m_name = MODULE_NAME, .m_size = -1, .m_methods = methods};
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = MODULE_NAME, .m_size = -1,
+                                        .m_methods = methods};
 
 #define JOIN(a, b) a##b
 #define INIT(name) JOIN(PyInit_, name)
@@ -307,6 +303,9 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC INIT(MODULE_SYMBOL)(void)
 {
     PyObject *module = PyModule_Create(&definition);
+
+    if (pthread_atfork(cm_frames_before_fork, cm_frames_after_fork, cm_frames_after_fork) != 0)
+        return PyErr_NoMemory();
 
     cm_py_error = PyErr_NewException(MODULE_NAME ".Error", PyExc_RuntimeError, NULL);
     if (module == NULL || cm_py_error == NULL ||
