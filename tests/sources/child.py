@@ -49,7 +49,9 @@ class Event:
     __slots__ = ("kind", "time", "thread", "address", "size", "origin", "flags", "type", "index")
 
     def __init__(self, row: tuple[Any, ...]) -> None:
-        (self.kind, self.time, self.thread, self.address, self.size, self.origin, self.flags, self.type, self.index) = row
+        (self.kind, self.time, self.thread, self.address, self.size, self.origin, self.flags, self.type, self.index) = (
+            row
+        )
 
     def __repr__(self) -> str:
         return f"Event({self.kind}, address={self.address:#x}, size={self.size}, flags={self.flags})"
