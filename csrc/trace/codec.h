@@ -142,7 +142,7 @@ static inline uint32_t codec_attributes(const cm_event *event)
 
 static inline uint64_t codec_zigzag(int64_t value)
 {
-    return (uint64_t)value << 1 ^ (uint64_t)(value >> 63);
+    return (uint64_t)value << 1 ^ (0 - (uint64_t)(value < 0));
 }
 
 static inline int64_t codec_unzigzag(uint64_t value)

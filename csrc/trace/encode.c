@@ -400,8 +400,7 @@ static unsigned time_shift(const cm_clock_anchor *first, const cm_clock_anchor *
 {
     uint64_t ns = now->monotonic_ns - first->monotonic_ns;
     uint64_t ticks = now->ticks - first->ticks;
-    if (now->monotonic_ns <= first->monotonic_ns || now->ticks <= first->ticks ||
-        ns < 1000 * 1000) {
+    if (now->monotonic_ns <= first->monotonic_ns || now->ticks <= first->ticks || ns < 1000000) {
         uint64_t apart = now->ticks - now->monotonic_ns;
         bool is_nanoseconds = apart + 1000000 < 2000000;
 #if defined(__x86_64__)

@@ -1,51 +1,48 @@
 /* Turns events into the bytes of one chunk. No Python, no locks; one owner (the collector, or the
  * recovery of an orphan). Memory (about 1.5 MiB and the batch itself) is taken in cm_batch_new and
- * by growing here, never in a hook. A batch costs the same few hundred bytes however long it is, and
- * what it predicts from starts empty: write large ones (0.25 to 1 MiB) when busy, none when quiet.
+ * by growing here, never in a hook. A batch costs the same few hundred bytes however long it is,
+ * and what it predicts from starts empty: write large ones (0.25 to 1 MiB) when busy.
  *
  * The events section of a batch (empty when it has no events):
  *
  *   section    = u8 shift, then per event: [thread switch] event
- *   switch     = 0x07 varint thread | 0x0f                     0x0f: back to the thread before
+ *   switch     = 0x07 varint thread | 0x0f                  0x0f: back to the thread before
  *   event      = tag, time, fields; the low three bits of the tag are its class
  *   time       = d < 224: u8 d
  *                d < 8160: u8 224 + ((d - 224) >> 8), u8 (d - 224) & 255
  *                else: u8 255, svarint d
  *                where d = (ticks >> shift) - (ticks >> shift of the event before; of the batch's
- *                anchor for the first). This is the only loss: a time is rounded down to a multiple
- *                of 2^shift ticks, at most 32 ns with the clocks of x86-64.
+ *                anchor for the first). This is the only loss: a time is rounded down to a
+ *                multiple of 2^shift ticks, at most 32 ns with the clocks of x86-64.
  *   attributes = u8 flags, u8 device type, i8 device index
- *   size       = varint 2 * zigzag(size / 64) + 1, or, not a multiple of 64, 2 * zigzag(size)
- *   address    = by mode (bits 7 and 6 of the tag)
- *   sequence   = by mode: 00 the last + mode's step, 01 svarint from the last, 10 none (NO_SEQUENCE)
+ *   size       = varint 2 * zigzag(size / 64) + 1; not a multiple of 64: 2 * zigzag(size)
  *
- *   class      tag bits: set = the field follows, in the order of this table; clear = as predicted
- *   0 ALLOC    08 svarint stack - predicted; 10 attributes; 20 size; address: 00 as predicted,
- *              40 varint n: what was freed n frees before the last, 80 svarint / 64 and c0 svarint
- *              from the last allocation's
- *   1 FREE     address: 00 as predicted, 40 varint n: what was allocated n allocations before the
- *              last, 80 svarint / 64 and c0 svarint from the last free's; size: (28 clear) 0, 08 as
- *              predicted (modes 00 and 40), 20 follows; 10 attributes
- *   2 NODE_NEW 08 svarint stack - predicted; 10 attributes; 20 svarint sequence - last (predicted:
- *              + 1)
- *   3 NODE_RUN sequence, predicted last - 1; 20 svarint creating thread; 08 varint name;
- *              10 attributes
- *   4 NODE_DONE 10 attributes
- *   5 NODE_FREE sequence, predicted last - 1; 20 svarint creating thread; 10 attributes
- *   6 OTHER    bits 3 to 7: the kind; 31: u8 kind follows the tag. After the time u8 of what
- *              differs from the last of this kind: 1 attributes, 2 svarint address - last, 4 svarint
- *              size - last, 8 svarint stack - last
+ *   class and tag bits: a set bit = the field follows, in this order; clear = as predicted
  *
- * An event that uses a field which its class leaves out goes as OTHER. The predictions (codec.h is
- * their exact statement; "last" is per thread except for addresses, which are per batch):
+ *   0 ALLOC      08 svarint stack - predicted
+ *                10 attributes
+ *                20 size
+ *                c0 address: 00 as predicted; 40 varint n: what was freed n frees before the last;
+ *                   80 svarint (address - last allocation's) / 64; c0 svarint of the difference
+ *   1 FREE       c0 address: 00 as predicted; 40 varint n: what was allocated n allocations before
+ *                   the last; 80 svarint (address - last free's) / 64; c0 svarint of the difference
+ *                28 size: 00 zero; 08 as predicted (address modes 00 and 40); 20 size follows
+ *                10 attributes
+ *   2 NODE_NEW   08 svarint stack - predicted
+ *                10 attributes
+ *                20 svarint sequence - last (predicted: last + 1)
+ *   3 NODE_RUN   c0 sequence: 00 last - 1; 40 svarint sequence - last; 80 none (NO_SEQUENCE)
+ *                20 svarint creating thread
+ *                08 varint name
+ *                10 attributes
+ *   4 NODE_DONE  10 attributes
+ *   5 NODE_FREE  c0 sequence, 20 creating thread, 10 attributes, as in NODE_RUN
+ *   6 OTHER      f8 the kind; 31: u8 kind follows the tag. After the time u8 of what differs from
+ *                the last event of this kind: 01 attributes, 02 svarint address - last, 04 svarint
+ *                size - last, 08 svarint stack - last
  *
- *   stack      what followed the context before on this thread, else its last stack
- *   ALLOC      context = hash of stack, size of the thread's last allocation, name of its running
- *              node; predicted is what the last event in that context had
- *   FREE       context = hash of the last freed address and the thread's ALLOC context, the same;
- *              in mode 40 size and device are the allocation's, flags those of the thread's last free
- *   name       what followed the same two names
- *   otherwise  the same as the last, 0 before there is one */
+ * Bits that a class does not name are 0. An event that uses a field which its class leaves out goes
+ * as OTHER. What is predicted: codec.h, and in words docs/trace-format.md. */
 #ifndef CM_TRACE_ENCODE_H
 #define CM_TRACE_ENCODE_H
 
@@ -69,7 +66,7 @@ bool cm_batch_add_event(cm_batch *batch, uint32_t thread, const cm_event *event)
 bool cm_batch_add_definitions(cm_batch *batch, const void *records, size_t length);
 bool cm_batch_add_cover(cm_batch *batch, uint32_t ring, uint64_t position);
 void cm_batch_set_log_position(cm_batch *batch, uint64_t position);
-size_t cm_batch_size(const cm_batch *batch);     /* bytes so far, about */
+size_t cm_batch_size(const cm_batch *batch); /* bytes so far, about */
 uint64_t cm_batch_events(const cm_batch *batch);
 /* The whole chunk with its header, valid until the next begin. false: out of memory. */
 bool cm_batch_finish(cm_batch *batch, const void **bytes, size_t *length);

@@ -18,7 +18,7 @@ enum { CM_FORMAT_MAJOR = 1, CM_FORMAT_MINOR = 0, CM_HEADER_SIZE = 16 };
 enum { CM_CHUNK_HEADER_SIZE = 16, CM_CHUNK_MAX = 1 << 26 };
 
 enum { CM_COVER_RING_MAX = 0xfffff }; /* highest ring number that a cover may name */
-enum { CM_META_MAX = 4096 };           /* entries of all META chunks together */
+enum { CM_META_MAX = 4096 };          /* entries of all META chunks together */
 
 typedef enum cm_chunk_kind {
     CM_CHUNK_META = 1,  /* varint n, then n x (string key, string value); later values win */

@@ -13,7 +13,7 @@
 #include "../capture/clock.h"
 #include "../capture/orphan.h"
 #include "bytes.h"
-#include "crc32c.h"
+#include "chunks.h"
 #include "decode.h"
 #include "defs.h"
 #include "format.h"
@@ -28,19 +28,12 @@ typedef struct pair {
 } pair;
 
 struct cm_reader {
-    int fd;
-    uint64_t size, offset; /* of the file: what is known of it, what was read */
+    cm_chunks chunks;
     uint64_t second_chunk; /* where a second pass begins: the first chunk is meta, and known */
-    unsigned char *tail;   /* chunks of the ring file, read when the file's are over */
-    size_t tail_size, tail_offset;
+    uint64_t defined;      /* position of the last chunk whose definitions and meta are known */
     bool tail_known; /* the ring file was asked: never again, so that a second pass sees the same */
-
-    uint8_t *chunk;
-    size_t chunk_capacity;
-    const uint8_t *payload;
-    size_t payload_length;
-    int chunk_kind;
-    uint64_t position, defined; /* chunks begun; those whose definitions and meta are known */
+    uint64_t bad_chunk;  /* the one that is damaged behind its checksum, 0 = none: a second */
+    char bad_error[256]; /* pass ends there too, though it skips what it knows */
 
     cm_defs *defs;
     pair *meta;
@@ -73,119 +66,6 @@ __attribute__((format(printf, 2, 3))) static int say(cm_reader *reader, const ch
 static int out_of_memory(cm_reader *reader)
 {
     return say(reader, "out of memory while reading the trace");
-}
-
-/* --- chunks -------------------------------------------------------------------------------- */
-
-typedef enum fetch { FETCH_CHUNK, FETCH_END, FETCH_PARTIAL, FETCH_DAMAGED, FETCH_FAILED } fetch;
-
-/* 1: all bytes there; 0: the file has become shorter; -1: error. */
-static int read_at(cm_reader *reader, uint64_t offset, void *bytes, size_t length)
-{
-    uint8_t *p = bytes;
-    while (length > 0) {
-        ssize_t n = pread(reader->fd, p, length, (off_t)offset);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -1;
-        if (n == 0)
-            return 0;
-        p += n;
-        offset += (uint64_t)n;
-        length -= (size_t)n;
-    }
-    return 1;
-}
-
-static fetch could_not_read(cm_reader *reader, int got)
-{
-    if (got == 0) {
-        say(reader, "the file became shorter while it was read");
-        return FETCH_PARTIAL;
-    }
-    say(reader, "cannot read at byte %llu: %s", (unsigned long long)reader->offset,
-        strerror(errno));
-    return FETCH_DAMAGED;
-}
-
-static bool make_room(cm_reader *reader, size_t length)
-{
-    if (reader->chunk_capacity >= length)
-        return true;
-    size_t capacity = length < 64 * 1024 ? 64 * 1024 : length;
-    uint8_t *chunk = realloc(reader->chunk, capacity);
-    if (chunk == NULL)
-        return false;
-    reader->chunk = chunk;
-    reader->chunk_capacity = capacity;
-    return true;
-}
-
-/* Loads the next chunk of the file, or of the tail, into reader->chunk. */
-static fetch fetch_chunk(cm_reader *reader)
-{
-    const bool in_tail = reader->offset >= reader->size && reader->tail != NULL;
-    const uint64_t at = in_tail ? reader->tail_offset : reader->offset;
-    const uint64_t left = (in_tail ? reader->tail_size : reader->size) - at;
-    const char *where = in_tail ? "ring file's tail" : "file";
-    uint8_t header[CM_CHUNK_HEADER_SIZE];
-
-    if (left == 0)
-        return FETCH_END;
-    if (left < sizeof header) {
-        say(reader, "the %s ends inside a chunk header at byte %llu", where,
-            (unsigned long long)at);
-        return FETCH_PARTIAL;
-    }
-    int got = 1;
-    if (in_tail)
-        memcpy(header, reader->tail + at, sizeof header);
-    else
-        got = read_at(reader, at, header, sizeof header);
-    if (got <= 0)
-        return could_not_read(reader, got);
-
-    cm_cursor c = {header, header + sizeof header, false};
-    uint32_t magic = (uint32_t)cm_cursor_fixed(&c, 4);
-    uint32_t kind = (uint32_t)cm_cursor_fixed(&c, 4) & 0xff;
-    uint64_t length = cm_cursor_fixed(&c, 4);
-    uint32_t checksum = (uint32_t)cm_cursor_fixed(&c, 4);
-    if (magic != CM_CHUNK_MAGIC || length > CM_CHUNK_MAX) {
-        say(reader, "the %s is damaged at byte %llu: no chunk begins there", where,
-            (unsigned long long)at);
-        return FETCH_DAMAGED;
-    }
-    if (length > left - sizeof header) {
-        say(reader, "the %s ends inside the chunk at byte %llu", where, (unsigned long long)at);
-        return FETCH_PARTIAL;
-    }
-    /* The length was just found to be there, so it may size memory. */
-    if (!make_room(reader, length + CM_DECODE_PADDING)) {
-        out_of_memory(reader);
-        return FETCH_FAILED;
-    }
-    if (in_tail)
-        memcpy(reader->chunk, reader->tail + at + sizeof header, length);
-    else
-        got = read_at(reader, at + sizeof header, reader->chunk, length);
-    if (got <= 0)
-        return could_not_read(reader, got);
-    memset(reader->chunk + length, 0, CM_DECODE_PADDING);
-    if (cm_crc32c(cm_crc32c(0, header, 12), reader->chunk, length) != checksum) {
-        say(reader, "the %s is damaged: the chunk at byte %llu has a wrong checksum", where,
-            (unsigned long long)at);
-        return FETCH_DAMAGED;
-    }
-    reader->chunk_kind = (int)kind;
-    reader->payload = reader->chunk;
-    reader->payload_length = length;
-    if (in_tail)
-        reader->tail_offset += sizeof header + length;
-    else
-        reader->offset += sizeof header + length;
-    reader->position++;
-    return FETCH_CHUNK;
 }
 
 /* --- meta and end -------------------------------------------------------------------------- */
@@ -232,7 +112,7 @@ static int set_meta(cm_reader *reader, char *key, char *value)
 
 static int read_meta(cm_reader *reader)
 {
-    cm_cursor c = {reader->payload, reader->payload + reader->payload_length, false};
+    cm_cursor c = {reader->chunks.payload, reader->chunks.payload + reader->chunks.length, false};
     uint64_t n = cm_cursor_varint(&c);
 
     /* Keys are looked up one by one: a bound on their number bounds the time as well. */
@@ -254,7 +134,7 @@ static int read_meta(cm_reader *reader)
 
 static int read_end(cm_reader *reader)
 {
-    cm_cursor c = {reader->payload, reader->payload + reader->payload_length, false};
+    cm_cursor c = {reader->chunks.payload, reader->chunks.payload + reader->chunks.length, false};
     size_t length;
 
     cm_cursor_varint(&c); /* events: for people with a hex dump; nothing depends on it */
@@ -303,21 +183,18 @@ static int read_covers(cm_reader *reader, cm_cursor *c)
  * batch's events lie before the first one, and one anchor does not say how long a tick is. */
 static void look_for_second_anchor(cm_reader *reader)
 {
-    uint64_t at = reader->offset;
+    uint64_t at = reader->chunks.offset;
     uint8_t bytes[CM_CHUNK_HEADER_SIZE + 24];
 
     for (int chunks = 0; chunks < 256; chunks++) {
-        if (at > reader->size || reader->size - at < sizeof bytes ||
-            read_at(reader, at, bytes, sizeof bytes) != 1)
+        if (at > reader->chunks.size || reader->chunks.size - at < sizeof bytes ||
+            cm_chunks_read_at(&reader->chunks, at, bytes, sizeof bytes) != 1)
             return;
-        cm_cursor c = {bytes, bytes + sizeof bytes, false};
-        uint32_t magic = (uint32_t)cm_cursor_fixed(&c, 4);
-        uint32_t kind = (uint32_t)cm_cursor_fixed(&c, 4) & 0xff;
-        uint64_t length = cm_cursor_fixed(&c, 4);
-        cm_cursor_fixed(&c, 4);
-        if (magic != CM_CHUNK_MAGIC || length > CM_CHUNK_MAX)
+        cm_chunk_head head;
+        if (!cm_chunk_parse_head(bytes, &head))
             return;
-        if (kind == CM_CHUNK_BATCH && length >= 24) {
+        if (head.kind == CM_CHUNK_BATCH && head.length >= 24) {
+            cm_cursor c = {bytes + CM_CHUNK_HEADER_SIZE, bytes + sizeof bytes, false};
             cm_clock_anchor anchor;
             anchor.ticks = cm_cursor_fixed(&c, 8);
             anchor.monotonic_ns = cm_cursor_fixed(&c, 8);
@@ -325,13 +202,13 @@ static void look_for_second_anchor(cm_reader *reader)
             if (cm_timeline_preview(&reader->time, anchor))
                 return;
         }
-        at += CM_CHUNK_HEADER_SIZE + length;
+        at += CM_CHUNK_HEADER_SIZE + head.length;
     }
 }
 
 static int read_batch(cm_reader *reader, bool known)
 {
-    cm_cursor c = {reader->payload, reader->payload + reader->payload_length, false};
+    cm_cursor c = {reader->chunks.payload, reader->chunks.payload + reader->chunks.length, false};
     cm_clock_anchor anchor;
     size_t length, events_length;
 
@@ -356,10 +233,10 @@ static int read_batch(cm_reader *reader, bool known)
 
     bool first = reader->first_batch == 0;
     if (first) {
-        reader->first_batch = reader->position;
+        reader->first_batch = reader->chunks.position;
         cm_timeline_anchor(&reader->time, anchor);
         look_for_second_anchor(reader);
-    } else if (reader->position == reader->first_batch) { /* a second pass */
+    } else if (reader->chunks.position == reader->first_batch) { /* a second pass */
         reader->time = reader->first_time;
     } else {
         cm_timeline_anchor(&reader->time, anchor);
@@ -379,15 +256,6 @@ static int read_batch(cm_reader *reader, bool known)
 }
 
 /* --- the end of the file ------------------------------------------------------------------- */
-
-static bool file_has_grown(cm_reader *reader)
-{
-    struct stat st;
-    if (fstat(reader->fd, &st) < 0 || st.st_size < 0 || (uint64_t)st.st_size <= reader->size)
-        return false;
-    reader->size = (uint64_t)st.st_size;
-    return true;
-}
 
 /* There is no end chunk. True: there are more chunks to read, of the file or of the ring. */
 static bool find_more(cm_reader *reader, bool partial)
@@ -415,7 +283,7 @@ static bool find_more(cm_reader *reader, bool partial)
         return false;
     }
     /* The process may have written on, and even ended well, since the file's end was reached. */
-    if (file_has_grown(reader)) {
+    if (cm_chunks_grown(&reader->chunks)) {
         if (found == CM_TAIL_FOUND)
             free(tail);
         return true;
@@ -423,9 +291,10 @@ static bool find_more(cm_reader *reader, bool partial)
     reader->tail_known = true;
     if (found == CM_TAIL_FOUND) {
         reader->state = CM_TRACE_RECOVERED;
-        reader->tail = tail;
-        reader->tail_size = length;
-        reader->size = reader->offset; /* not a partial last chunk: the ring has what it held */
+        reader->chunks.tail = tail;
+        reader->chunks.tail_size = length;
+        reader->chunks.size =
+            reader->chunks.offset; /* not a partial last chunk: the ring has what it held */
         reader->error[0] = '\0';
         return length > 0;
     }
@@ -443,12 +312,14 @@ static int stop(cm_reader *reader, int result)
 
 static int read_chunk(cm_reader *reader)
 {
-    bool known = reader->position <= reader->defined;
+    bool known = reader->chunks.position <= reader->defined;
     int status = 0;
 
+    if (reader->chunks.position == reader->bad_chunk)
+        return say(reader, "%s", reader->bad_error);
     if (!known)
-        reader->defined = reader->position;
-    switch (reader->chunk_kind) {
+        reader->defined = reader->chunks.position;
+    switch (reader->chunks.kind) {
     case CM_CHUNK_META:
         if (!known)
             status = read_meta(reader);
@@ -465,36 +336,39 @@ static int read_chunk(cm_reader *reader)
     return status;
 }
 
+/* The chunk that was just fetched. 1: begun; 0: it ends the trace; -1: damaged. */
+static int begin_chunk(cm_reader *reader)
+{
+    if (read_chunk(reader) < 0) {
+        reader->bad_chunk = reader->chunks.position;
+        memcpy(reader->bad_error, reader->error, sizeof reader->bad_error);
+        reader->state = CM_TRACE_CUT;
+        return -1;
+    }
+    if (!reader->ended)
+        return 1;
+    bool recovered = strcmp(reader->end_reason, CM_END_RECOVERED) == 0;
+    reader->state = recovered ? CM_TRACE_RECOVERED : CM_TRACE_COMPLETE;
+    return 0;
+}
+
 /* Begins the next chunk. 1: done; 0: the trace is over; -1: damaged. */
 static int advance(cm_reader *reader)
 {
     for (;;) {
-        switch (fetch_chunk(reader)) {
-        case FETCH_CHUNK:
-            if (read_chunk(reader) < 0) {
-                reader->state = CM_TRACE_CUT;
-                return stop(reader, -1);
-            }
-            if (!reader->ended)
-                return 1;
-            reader->state = strcmp(reader->end_reason, CM_END_RECOVERED) == 0 ? CM_TRACE_RECOVERED
-                                                                              : CM_TRACE_COMPLETE;
-            return stop(reader, 0);
-        case FETCH_END:
-            if (!find_more(reader, false))
-                return stop(reader, 0);
-            break;
-        case FETCH_PARTIAL:
-            if (!find_more(reader, true))
-                return stop(reader, 0);
-            break;
-        case FETCH_DAMAGED:
-            reader->state = CM_TRACE_CUT;
-            return stop(reader, 0);
-        case FETCH_FAILED:
-            reader->state = CM_TRACE_CUT;
-            return stop(reader, -1);
+        cm_fetch got = cm_chunks_next(&reader->chunks);
+        if (got == CM_FETCH_CHUNK) {
+            int begun = begin_chunk(reader);
+            return begun == 1 ? 1 : stop(reader, begun);
         }
+        if (got != CM_FETCH_END)
+            say(reader, "%s", reader->chunks.error);
+        if (got == CM_FETCH_DAMAGED || got == CM_FETCH_MEMORY) {
+            reader->state = CM_TRACE_CUT;
+            return stop(reader, got == CM_FETCH_MEMORY ? -1 : 0);
+        }
+        if (!find_more(reader, got == CM_FETCH_PARTIAL))
+            return stop(reader, 0);
     }
 }
 
@@ -554,8 +428,8 @@ int cm_reader_next(cm_reader *reader, cm_record *record)
 static const char *cannot_open(cm_reader *reader, const char *path, struct stat *st)
 {
     /* O_NONBLOCK: a named pipe must not hang; it is refused below. */
-    reader->fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    if (reader->fd < 0 || fstat(reader->fd, st) < 0)
+    reader->chunks.fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (reader->chunks.fd < 0 || fstat(reader->chunks.fd, st) < 0)
         return strerror(errno);
     if (S_ISDIR(st->st_mode))
         return "is a directory, not a trace";
@@ -563,16 +437,16 @@ static const char *cannot_open(cm_reader *reader, const char *path, struct stat 
         return "is not a regular file";
     if (st->st_size == 0)
         return "is empty, not a trace";
-    reader->size = (uint64_t)st->st_size;
+    reader->chunks.size = (uint64_t)st->st_size;
     return NULL;
 }
 
 static const char *bad_header(cm_reader *reader)
 {
     uint8_t bytes[CM_HEADER_SIZE];
-    size_t length = reader->size < sizeof bytes ? (size_t)reader->size : sizeof bytes;
+    size_t length = reader->chunks.size < sizeof bytes ? (size_t)reader->chunks.size : sizeof bytes;
 
-    int got = read_at(reader, 0, bytes, length);
+    int got = cm_chunks_read_at(&reader->chunks, 0, bytes, length);
     if (got < 0)
         return strerror(errno);
     if (got == 0 || memcmp(bytes, CM_FORMAT_MAGIC, length < 8 ? length : 8) != 0)
@@ -591,18 +465,29 @@ static const char *bad_header(cm_reader *reader)
             major, minor, (unsigned)CM_FORMAT_MAJOR, (unsigned)CM_FORMAT_MINOR);
         return reader->error;
     }
-    reader->offset = CM_HEADER_SIZE;
+    reader->chunks.offset = CM_HEADER_SIZE;
     return NULL;
 }
 
 static const char *bad_meta(cm_reader *reader)
 {
-    fetch got = fetch_chunk(reader);
-    if (got == FETCH_FAILED)
-        return reader->error;
-    if (got == FETCH_CHUNK && reader->chunk_kind == CM_CHUNK_META && read_chunk(reader) == 0)
+    cm_fetch got = cm_chunks_next(&reader->chunks);
+    if (got == CM_FETCH_MEMORY)
+        return reader->chunks.error;
+    if (got == CM_FETCH_CHUNK && reader->chunks.kind == CM_CHUNK_META && read_chunk(reader) == 0)
         return NULL;
     return "is corrupt: its description (the meta chunk behind the header) is cut off or damaged";
+}
+
+/* A path that is too long loses its front, never the reason its end. */
+static void explain(const char *path, const char *why, char *error, size_t error_size)
+{
+    const size_t room = strlen(why) + sizeof ": ...";
+    size_t skip = 0;
+    if (error_size > room && strlen(path) > error_size - room)
+        skip = strlen(path) - (error_size - room);
+    if (error_size > 0)
+        snprintf(error, error_size, "%s%s: %s", skip > 0 ? "..." : "", path + skip, why);
 }
 
 cm_reader *cm_reader_open(const char *path, char *error, size_t error_size)
@@ -612,7 +497,7 @@ cm_reader *cm_reader_open(const char *path, char *error, size_t error_size)
     const char *why = "out of memory";
 
     if (reader != NULL) {
-        reader->fd = -1;
+        reader->chunks.fd = -1;
         reader->state = CM_TRACE_CUT;
         reader->defs = cm_defs_new();
         reader->decoder = cm_decoder_new();
@@ -626,40 +511,36 @@ cm_reader *cm_reader_open(const char *path, char *error, size_t error_size)
     }
     if (why == NULL) {
         reader->error[0] = '\0';
-        reader->second_chunk = reader->offset;
+        reader->second_chunk = reader->chunks.offset;
         return reader;
     }
-    if (error_size > 0)
-        snprintf(error, error_size, "%s: %s", path, why);
+    explain(path, why, error, error_size);
     cm_reader_close(reader);
     return NULL;
 }
 
 void cm_reader_rewind(cm_reader *reader)
 {
-    reader->offset = reader->second_chunk;
-    reader->tail_offset = 0;
-    reader->position = 1;
+    reader->chunks.offset = reader->second_chunk;
+    reader->chunks.tail_offset = 0;
+    reader->chunks.position = 1;
     reader->lost_events = reader->lost_stacks = reader->unknown_references = 0;
     reader->ended = reader->over = reader->failed = false;
     reader->error[0] = '\0';
-    cm_decoder_begin(reader->decoder, 0, reader->chunk, 0, 0);
+    cm_decoder_begin(reader->decoder, 0, NULL, 0, 0);
 }
 
 void cm_reader_close(cm_reader *reader)
 {
     if (reader == NULL)
         return;
-    if (reader->fd >= 0)
-        close(reader->fd);
+    cm_chunks_free(&reader->chunks);
     for (size_t i = 0; i < reader->meta_count; i++) {
         free(reader->meta[i].key);
         free(reader->meta[i].value);
     }
     free(reader->meta);
     free(reader->cover);
-    free(reader->chunk);
-    free(reader->tail);
     free(reader->end_reason);
     cm_decoder_free(reader->decoder);
     cm_defs_free(reader->defs);
@@ -687,8 +568,8 @@ double cm_reader_progress(const cm_reader *reader)
 {
     if (reader->over)
         return 1;
-    double all = (double)reader->size + (double)reader->tail_size;
-    return ((double)reader->offset + (double)reader->tail_offset) / all;
+    double all = (double)reader->chunks.size + (double)reader->chunks.tail_size;
+    return ((double)reader->chunks.offset + (double)reader->chunks.tail_offset) / all;
 }
 
 uint64_t cm_reader_start_realtime_ns(const cm_reader *reader)

@@ -15,9 +15,9 @@ typedef struct cm_reader cm_reader;
 
 typedef struct cm_record {
     cm_event event;
-    uint32_t thread;   /* capture's thread number */
-    uint64_t time_ns;  /* nanoseconds since the trace's start (its first anchor, or the earliest event
-                          of its first batch); may step back a little */
+    uint32_t thread;  /* capture's thread number */
+    uint64_t time_ns; /* nanoseconds since the trace's start (its first anchor, or the earliest
+                         event of its first batch); may step back a little */
 } cm_record;
 
 typedef enum cm_reader_state {
@@ -33,8 +33,8 @@ typedef enum cm_reader_state {
 cm_reader *cm_reader_open(const char *path, char *error, size_t error_size);
 void cm_reader_close(cm_reader *reader);
 /* Back to the first record. What a pass found out stays: definitions, meta, the ring file's tail. A
- * pass after a finished one gives exactly the same records (a trace that grows does not grow for this
- * reader any more). */
+ * pass after a finished one gives exactly the same records (a trace that grows does not grow for
+ * this reader any more). */
 void cm_reader_rewind(cm_reader *reader);
 
 /* 1: *record filled; 0: end; -1: damaged definitions or events inside a chunk whose checksum is
@@ -63,15 +63,17 @@ uint64_t cm_reader_lost_stacks(const cm_reader *reader);
 /* Definitions read so far. Ids that do not exist give NULL / zeros, never a crash. Strings are
  * valid as long as the reader. */
 typedef struct cm_frame {
-    const char *file, *function;  /* function is the qualified name */
-    int line, end_line, column, end_column; /* 1-based lines; columns 0-based UTF-8 bytes; -1 unknown */
-    int first_line;               /* of the function */
-    uint32_t code;                /* code id */
-    uint64_t module;              /* address of the nn.Module whose call this frame is, else 0 */
-    const char *module_class;     /* its class, else NULL */
-    bool truncated;               /* stands for outer frames that were not kept */
+    const char *file, *function; /* function is the qualified name */
+    int line, end_line;          /* 1-based, -1 unknown */
+    int column, end_column;      /* 0-based UTF-8 bytes, -1 unknown */
+    int first_line;              /* of the function */
+    uint32_t code;               /* code id */
+    uint64_t module;             /* address of the nn.Module whose call this frame is, else 0 */
+    const char *module_class;    /* its class, else NULL */
+    bool truncated;              /* stands for outer frames that were not kept */
 } cm_frame;
-uint32_t cm_reader_stack_count(const cm_reader *reader); /* ids are CM_STACK_FIRST .. count-1+FIRST */
+/* Their ids are CM_STACK_FIRST to CM_STACK_FIRST + count - 1. */
+uint32_t cm_reader_stack_count(const cm_reader *reader);
 uint32_t cm_reader_stack_parent(const cm_reader *reader, uint32_t stack);
 /* The innermost frame of a stack; false for reserved and unknown ids. */
 bool cm_reader_stack_frame(const cm_reader *reader, uint32_t stack, cm_frame *out);

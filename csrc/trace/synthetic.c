@@ -324,6 +324,11 @@ static void start_program(machine *m)
     emit_argument(m, MAIN_THREAD, CM_EV_MARK, CM_MARK_WINDOW_OPEN, 1, 0);
 }
 
+static int64_t parameter_bytes(int parameter)
+{
+    return INT64_C(4) * 768 * (768 + 64 * parameter);
+}
+
 static void one_step(machine *m)
 {
     const uint8_t in_node = CM_EVF_IN_NODE | CM_EVF_NODE_STACK;
@@ -361,7 +366,7 @@ static void one_step(machine *m)
                                   m->backward_stack, in_node);
         if (op == 1 || op == 7)
             m->parameter_gradient[parameter] =
-                allocate(m, MAIN_THREAD, &m->gradient[parameter], 768 * 4 * (768 + 64 * parameter),
+                allocate(m, MAIN_THREAD, &m->gradient[parameter], parameter_bytes(parameter),
                          m->backward_stack, in_node);
         emit_node(m, CM_EV_NODE_DONE, 0, 0, 0);
         release(m, MAIN_THREAD, &gradient);
@@ -378,7 +383,7 @@ static void one_step(machine *m)
 
     for (int i = 0; i < PARAMETERS; i++) {
         for (int k = 0; k < 5; k++) {
-            block scratch = allocate(m, MAIN_THREAD, &m->gradient[i], 768 * 4 * (768 + 64 * i),
+            block scratch = allocate(m, MAIN_THREAD, &m->gradient[i], parameter_bytes(i),
                                      m->optimizer_stack[i], 0);
             release(m, MAIN_THREAD, &scratch);
         }

@@ -165,7 +165,7 @@ static int64_t whole_chunks(int fd, uint64_t size)
 int cm_writer_append_to(const char *path, cm_writer **out)
 {
     struct stat st;
-    int fd;
+    int fd = -1;
 
     int status = open_regular(path, O_RDWR, &st, &fd);
     if (status < 0)

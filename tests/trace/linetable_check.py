@@ -13,7 +13,7 @@ out = (ctypes.c_int * 4)()
 codes = positions = wrong = 0
 
 
-def check(code):
+def check(code: types.CodeType) -> None:
     global codes, positions, wrong
     codes += 1
     table, first_line = code.co_linetable, code.co_firstlineno

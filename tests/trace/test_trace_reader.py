@@ -60,7 +60,9 @@ def small_file(lib: Any) -> tuple[bytes, list[tuple[int, int]], list[Event]]:
         end_chunk(24),
     ]
     data = header() + b"".join(parts)
-    ends = [(at + 16 + len(payload), n) for (at, _, payload), n in zip(chunks_of(data), [0, 10, 10, 24, 24], strict=True)]
+    ends = [
+        (at + 16 + len(payload), n) for (at, _, payload), n in zip(chunks_of(data), [0, 10, 10, 24, 24], strict=True)
+    ]
     return data, ends, events
 
 
@@ -172,7 +174,13 @@ def test_newer_minor(lib: Any, tmp_path: Path) -> None:
     events = [Event(0, 0, 99, 5, 6, 7), *some_events(2)]
     batch = one_batch(lib, events, DEFINITIONS)
     [(_, _, payload)] = chunks_of(b"\0" * 16 + batch)
-    parts = [chunk(9, b"?"), meta_chunk(("a", "b")), chunk(200, bytes(70_000)), chunk(2, payload + b"more"), end_chunk()]
+    parts = [
+        chunk(9, b"?"),
+        meta_chunk(("a", "b")),
+        chunk(200, bytes(70_000)),
+        chunk(2, payload + b"more"),
+        end_chunk(),
+    ]
     path = tmp_path / "t.cmem"
     path.write_bytes(header(1, 65535) + meta_chunk() + b"".join(parts))
     with Reader(lib, path) as reader:
@@ -271,7 +279,12 @@ def test_definitions(lib: Any, tmp_path: Path) -> None:
 def test_damaged_definitions(lib: Any, tmp_path: Path, definitions: bytes, message: str) -> None:
     """Behind a right checksum: an error, after everything that came before."""
     good = one_batch(lib, some_events(3), DEFINITIONS)
-    parts = [meta_chunk(), one_batch(lib, [Event(0, 0, FREE, 64)]), chunk(2, batch_payload(definitions=definitions)), good]
+    parts = [
+        meta_chunk(),
+        one_batch(lib, [Event(0, 0, FREE, 64)]),
+        chunk(2, batch_payload(definitions=definitions)),
+        good,
+    ]
     with Reader(lib, write_file(tmp_path / "t.cmem", parts)) as reader:
         assert len(reader.read()) == 1
         assert (reader.last, reader.state) == (-1, CUT)
@@ -401,7 +414,12 @@ def test_empty_and_damaged_tails(lib: Any, tmp_path: Path) -> None:
     events = some_events(4)
     path = write_file(tmp_path / "t.cmem", [RING_META, covered(lib, events[:2], {}, 0, DEFINITIONS)])
     good = covered(lib, events[2:], {}, 0)
-    for tail, state, count in [(b"", RECOVERED, 2), (good[:-1], CUT, 2), (good + b"?" * 16, CUT, 4), (good + b"?", CUT, 4)]:
+    for tail, state, count in [
+        (b"", RECOVERED, 2),
+        (good[:-1], CUT, 2),
+        (good + b"?" * 16, CUT, 4),
+        (good + b"?", CUT, 4),
+    ]:
         lib.double_orphan(TAIL_FOUND, tail, len(tail))
         with Reader(lib, path) as reader:
             for _ in range(2):

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 ROOT = Path(__file__).resolve().parents[2]
 TRACE = ROOT / "csrc" / "trace"
@@ -236,9 +236,10 @@ class Batch:
     def add(self, events: Sequence[Event]) -> None:
         n = len(events)
         threads = (ctypes.c_uint32 * n)(*(e.thread for e in events))
-        items = (CEvent * n)(
-            *((e.time, e.address, e.size, e.stack, e.kind, e.flags, e.device_type, e.device_index) for e in events)
-        )
+        items = (CEvent * n)()
+        for item, e in zip(items, events, strict=True):
+            for field in ("time", "address", "size", "stack", "kind", "flags", "device_type", "device_index"):
+                setattr(item, field, getattr(e, field))
         assert self.lib.double_add(self.handle, threads, items, n) == n
 
     def define(self, records: bytes) -> None:
@@ -260,7 +261,9 @@ class Batch:
         self.lib.cm_batch_free(self.handle)
 
 
-def one_batch(lib: Any, events: Sequence[Event], definitions: bytes = b"", anchor: tuple[int, int, int] = (0, 0, 0)) -> bytes:
+def one_batch(
+    lib: Any, events: Sequence[Event], definitions: bytes = b"", anchor: tuple[int, int, int] = (0, 0, 0)
+) -> bytes:
     batch = Batch(lib)
     batch.begin(*anchor)
     batch.define(definitions)
@@ -291,7 +294,7 @@ class Reader:
             raise OpenError(message)
         self.last = 1
 
-    def __enter__(self) -> Reader:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -361,3 +364,215 @@ class Reader:
 def write_file(path: Path, chunks: Iterable[bytes]) -> Path:
     path.write_bytes(header() + b"".join(chunks))
     return path
+
+
+# --- events, as docs/trace-format.md describes them -----------------------------------------------
+
+M32, M64 = 2**32 - 1, 2**64 - 1
+
+
+class Bytes:
+    def __init__(self, data: bytes) -> None:
+        self.data, self.at = data, 0
+
+    def u8(self) -> int:
+        self.at += 1
+        return self.data[self.at - 1]
+
+    def varint(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self.u8()
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    def svarint(self) -> int:
+        n = self.varint()
+        return n >> 1 ^ -(n & 1)
+
+    def size(self) -> int:
+        n = self.varint()
+        rest = n >> 1
+        value = rest >> 1 ^ -(rest & 1)
+        return value * 64 if n & 1 else value
+
+    def attributes(self) -> tuple[int, int, int]:
+        flags, device, index = self.u8(), self.u8(), self.u8()
+        return flags, device, index - 256 if index > 127 else index
+
+    def block(self) -> Bytes:
+        length = self.varint()
+        self.at += length
+        return Bytes(self.data[self.at - length : self.at])
+
+
+class ThreadState:
+    def __init__(self) -> None:
+        self.stack = self.node = self.size = self.name = self.name_before = 0
+        self.context: int | None = None
+        self.attributes: dict[int, tuple[int, int, int]] = {}
+        self.sequence = {2: 0, 3: 0, 5: 0}
+        self.creator: dict[tuple[int, bool], int] = {}
+
+
+def decode_batch(payload: bytes) -> list[Event]:
+    """The events of a batch, by a reader that shares nothing with the C one but the document."""
+    outer = Bytes(payload)
+    outer.at = 24
+    outer.block()
+    count = outer.varint()
+    b = outer.block()
+    if count == 0:
+        return []
+    shift = b.u8()
+    time = struct.unpack_from("<Q", payload)[0] >> shift
+    threads: dict[int, tuple[int, ThreadState]] = {}
+    contexts: dict[int, dict[str, Any]] = {}
+    free_contexts: dict[int, tuple[int, int, tuple[int, int, int]]] = {}
+    names: dict[int, int] = {}
+    other: dict[int, list[Any]] = {}
+    allocs: list[tuple[int, int, tuple[int, int, int]]] = []
+    frees: list[int] = []
+    out: list[Event] = []
+    none = (0, 0, 0)
+    number = before = 0
+
+    def state_of(thread: int) -> ThreadState:
+        if thread % 256 not in threads or threads[thread % 256][0] != thread:
+            threads[thread % 256] = (thread, ThreadState())
+        return threads[thread % 256][1]
+
+    def predicted_stack(t: ThreadState) -> int:
+        following = None if t.context is None else contexts[t.context]["next"]
+        return t.stack if following is None else following
+
+    def enter(t: ThreadState, stack: int, k: int) -> dict[str, Any]:
+        h = stack * 0x9E3779B97F4A7C15 & M64 ^ (t.size & M64) * 0xC2B2AE3D27D4EB4F & M64
+        h ^= (2 * t.node + k) * 0x165667B19E3779F9 & M64
+        h = (h ^ h >> 32) * 0xD6E8FEB86659FD93 & M64
+        if t.context is not None:
+            contexts[t.context]["next"] = stack
+        t.context = (h >> 40) % 8192
+        t.stack = stack
+        fresh = {"address": 0, "size": 0, "attributes": t.attributes.get(0, none), "next": None}
+        return contexts.setdefault(t.context, fresh)
+
+    def sequence(t: ThreadState, tag: int) -> int:
+        kind = tag & 7
+        if tag & 0xC0 == 0x80:
+            return NO_SEQUENCE
+        t.sequence[kind] = (t.sequence[kind] + (b.svarint() if tag & 0xC0 else -1)) & M64
+        return t.sequence[kind]
+
+    def creating_thread(t: ThreadState, tag: int, address: int) -> int:
+        key = (tag & 7, address == NO_SEQUENCE)
+        if tag & 0x20:
+            t.creator[key] = b.svarint()
+        return t.creator.get(key, 0)
+
+    def attributes(t: ThreadState, tag: int) -> tuple[int, int, int]:
+        if tag & 0x10:
+            t.attributes[tag & 7] = b.attributes()
+        return t.attributes.get(tag & 7, none)
+
+    for _ in range(count):
+        tag = b.u8()
+        if tag & 7 == 7:
+            number, before = b.varint() if tag == 7 else before, number
+            tag = b.u8()
+        t = state_of(number)
+        kind = tag >> 3
+        if tag == 0xFE:
+            kind = b.u8()
+        d = b.u8()
+        if d == 255:
+            d = b.svarint()
+        elif d >= 224:
+            d = ((d - 224) << 8 | b.u8()) + 224
+        time = (time + d) & M64
+        ticks = time << shift & M64
+        address = size = stack = 0
+        if tag & 7 == 0:
+            stack = predicted_stack(t)
+            if tag & 0x08:
+                stack = (stack + b.svarint()) & M32
+            context = enter(t, stack, 0)
+            attrs = b.attributes() if tag & 0x10 else context["attributes"]
+            size = b.size() if tag & 0x20 else context["size"]
+            last = allocs[-1][0] if allocs else 0
+            if tag & 0xC0 == 0x00:
+                address = context["address"]
+            elif tag & 0xC0 == 0x40:
+                address = frees[-1 - b.varint()]
+            else:
+                address = (last + b.svarint() * (64 if tag & 0xC0 == 0x80 else 1)) & M64
+            context.update(address=address, size=size, attributes=attrs)
+            t.attributes[0] = attrs
+            t.size = size
+            allocs.append((address, size, attrs))
+            event = Event(number, ticks, ALLOC, address, size, stack, *attrs)
+        elif tag & 7 == 1:
+            last = frees[-1] if frees else 0
+            attrs = t.attributes.get(1, none)
+            c = M32 if t.context is None else t.context
+            h = (last >> 4) * 0x9E3779B97F4A7C15 & M64 ^ c * 0xC2B2AE3D27D4EB4F & M64
+            slot = (h >> 40) % 4096
+            free_contexts.setdefault(slot, (0, 0, attrs))
+            if tag & 0xC0 == 0:
+                address, size, attrs = free_contexts[slot]
+            elif tag & 0xC0 == 0x40:
+                address, size, (_, *device) = allocs[-1 - b.varint()]
+                attrs = (attrs[0], device[0], device[1])
+            else:
+                address = (last + b.svarint() * (64 if tag & 0xC0 == 0x80 else 1)) & M64
+            if tag & 0x28 == 0x20:
+                size = b.size()
+            elif tag & 0x28 == 0:
+                size = 0
+            if tag & 0x10:
+                attrs = b.attributes()
+            free_contexts[slot] = (address, size, attrs)
+            t.attributes[1] = attrs
+            frees.append(address)
+            event = Event(number, ticks, FREE, address, size, 0, *attrs)
+        elif tag & 7 == 2:
+            stack = predicted_stack(t)
+            if tag & 0x08:
+                stack = (stack + b.svarint()) & M32
+            enter(t, stack, 1)
+            attrs = attributes(t, tag)
+            t.sequence[2] = (t.sequence[2] + (b.svarint() if tag & 0x20 else 1)) & M64
+            event = Event(number, ticks, NODE_NEW, t.sequence[2], 0, stack, *attrs)
+        elif tag & 7 == 3:
+            address = sequence(t, tag)
+            size = creating_thread(t, tag, address)
+            slot = ((t.name * 0x9E3779B1 ^ t.name_before * 0x85EBCA77) & M32) >> 16
+            slot %= 1024
+            name = b.varint() if tag & 0x08 else names.get(slot, 0)
+            names[slot] = name
+            t.name, t.name_before, t.node = name, t.name, name
+            event = Event(number, ticks, NODE_RUN, address, size, name, *attributes(t, tag))
+        elif tag & 7 == 4:
+            t.node = 0
+            event = Event(number, ticks, NODE_DONE, 0, 0, 0, *attributes(t, tag))
+        elif tag & 7 == 5:
+            address = sequence(t, tag)
+            size = creating_thread(t, tag, address)
+            event = Event(number, ticks, NODE_FREE, address, size, 0, *attributes(t, tag))
+        else:
+            fields = b.u8()
+            known = other.setdefault(kind % 32, [none, 0, 0, 0])
+            if fields & 1:
+                known[0] = b.attributes()
+            if fields & 2:
+                known[1] = (known[1] + b.svarint()) & M64
+            if fields & 4:
+                known[2] = (known[2] + b.svarint() + 2**63) % 2**64 - 2**63
+            if fields & 8:
+                known[3] = (known[3] + b.svarint()) & M32
+            event = Event(number, ticks, kind, *known[1:], *known[0])
+        out.append(event)
+    assert b.at == len(b.data)
+    return out
