@@ -19,7 +19,9 @@ def nonsense(chance: random.Random) -> Trace:
     for _ in range(chance.randint(0, 400)):
         kind = chance.choice([1, 1, 1, 2, 2, 5, 6, 7, 10, 10, 13, *range(1, 16), chance.randint(16, 255)])
         address = chance.choice(EXTREMES)
-        size = chance.choice([1, 2, 3, 4, 11, 64, 64, 64, 1 << 20, *([-1, -(1 << 63), (1 << 63) - 1] if chance.random() < 0.02 else [])])
+        size = chance.choice(
+            [1, 2, 3, 4, 11, 64, 64, 64, 1 << 20, *([-1, -(1 << 63), (1 << 63) - 1] if chance.random() < 0.02 else [])]
+        )
         if kind in (6, 11):
             what = chance.choice(names)
         else:

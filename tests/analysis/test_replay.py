@@ -203,6 +203,38 @@ def test_a_seed_found_twice_counts_once(analyze: Analyze) -> None:
     assert only_device(analyze(t))["end"] == 500
 
 
+def test_a_seed_found_twice_after_its_allocation_is_none(analyze: Analyze) -> None:
+    t = Trace()
+    t.alloc(0x5000, 500, t.line(1))
+    t.free(0x5000)
+    t.add(SEED, 0x5000, 500)
+    t.add(SEED, 0x5000, 500)
+    t.mark(SEEDED)
+    device = only_device(analyze(t))
+    assert (device["start"], device["end"]) == (0, 0)
+
+
+def test_a_seed_whose_free_was_not_seen_is_replaced(analyze: Analyze) -> None:
+    t = Trace()
+    t.add(SEED, 0x5000, 500)
+    t.alloc(0x5000, 20, t.line(1))
+    t.add(SEED, 0x6000, 1)
+    t.mark(SEEDED)
+    report = analyze(t)
+    device = only_device(report)
+    assert (device["start"], device["peak"], device["end"]) == (501, 501, 21)
+    assert report["lost"]["replaced"] == 1
+
+
+def test_what_a_later_walk_finds_is_no_allocation_of_the_step(analyze: Analyze) -> None:
+    t = Trace()
+    t.mark(SEEDED)
+    t.alloc(0x1000, 10, t.line(1))
+    t.add(SEED, 0x7000, 700)
+    t.tick(STEP, 1, t.line(9))
+    assert step_rows(analyze(t)) == [(0, 0, 710, 710, 710, 0, 1)]
+
+
 def test_a_walk_that_was_cut_short(analyze: Analyze) -> None:
     t = Trace()
     t.free(0x5000)
