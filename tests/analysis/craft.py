@@ -77,7 +77,7 @@ class Trace:
     @property
     def elapsed(self) -> int:
         """time_ns of the newest event, as the reader gives it."""
-        return self.events[-1].time - self.events[0].time
+        return int(self.events[-1].time - self.events[0].time)
 
     def _string(self, text: str) -> int:
         if text not in self.strings:

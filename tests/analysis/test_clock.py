@@ -85,17 +85,17 @@ class Program:
         self.wait(0.001)
         tick = Tick(self._moment(), obj, self.backwards, line, kind)
         assert self.library.cm_clock_tick(self.clock, ctypes.byref(tick))
-        return tick.at.position
+        return int(tick.at.position)
 
     def new(self, obj: int, *, before: bool = False) -> int:
         at = self._moment()
         assert self.library.cm_clock_object(self.clock, ctypes.c_uint64(obj), at, ctypes.c_bool(before))
-        return at.position
+        return int(at.position)
 
     def node(self) -> int:
         at = self._moment()
         self.library.cm_clock_node(self.clock, at)
-        return at.position
+        return int(at.position)
 
     def data(self, obj: int = 100, line: int = 10) -> int:
         return self.tick(DATA, obj, line)

@@ -1,6 +1,7 @@
 """Hand-made traces with known answers: the heap, the backward join, phases, peaks, steps, windows."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -576,7 +577,7 @@ def test_steps_tile_the_time(analyze: Analyze) -> None:
     t = Trace()
     training(t, 5)
     steps = analyze(t)["steps"]
-    for before, after in zip(steps, steps[1:], strict=False):
+    for before, after in pairwise(steps):
         assert before["end_ns"] == after["begin_ns"] and before["end"] == after["start"]
     for step in steps:
         assert step["begin_ns"] <= step["peak_ns"] <= step["end_ns"]
