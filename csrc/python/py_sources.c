@@ -66,6 +66,8 @@ static void when_idle(void)
         return;
     last = now;
     atomic_store(&call_pending, true);
+    /* Before 3.13 the main thread notices when it takes the GIL the next time: torch's operators
+     * give it up all the time. */
     if (Py_AddPendingCall(run_pending_call, NULL) != 0) /* the queue is full: next second */
         atomic_store(&call_pending, false);
 }
