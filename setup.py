@@ -7,7 +7,6 @@ from glob import glob
 
 from setuptools import Extension, setup
 from setuptools.command.build_py import build_py
-from setuptools.command.editable_wheel import editable_wheel
 
 PTH = "cuptimem.pth"  # what lets CUPTIMEM=1 and `cuptimem run` start a recording before the program's first line
 
@@ -20,25 +19,22 @@ sources = sorted(path for path in glob("csrc/**/*.c", recursive=True) if "/simul
 
 
 class BuildWithPth(build_py):
-    """Puts the .pth beside the package, so that a wheel installs it into site-packages."""
+    """Puts the .pth into site-packages, whichever way cuptimem is installed."""
 
     def run(self):
         super().run()
-        if not self.editable_mode:
+        if self.editable_mode:
+            # No package file is copied then, but a data file is, relative to the environment's root.
+            site_packages = sysconfig.get_path("purelib", vars={"base": "", "platbase": ""}).lstrip("/")
+            self.distribution.data_files = [(site_packages, [PTH])]
+            self.run_command("install_data")
+        else:
+            # Beside the package: a wheel's root is site-packages.
             self.copy_file(PTH, os.path.join(self.build_lib, PTH), preserve_mode=False)
 
     def get_outputs(self, include_bytecode=1):
         outputs = super().get_outputs(include_bytecode)
         return outputs if self.editable_mode else [*outputs, os.path.join(self.build_lib, PTH)]
-
-
-class EditableWithPth(editable_wheel):
-    """An editable install copies no package files, but it does copy data files: the .pth is one, for this alone."""
-
-    def run(self):
-        bare = sysconfig.get_path("purelib", vars={"base": "", "platbase": ""}).lstrip("/")
-        self.distribution.data_files = [(bare, [PTH])]
-        super().run()
 
 
 setup(
@@ -54,5 +50,5 @@ setup(
     ]
     if sys.platform == "linux"
     else [],
-    cmdclass={"build_py": BuildWithPth, "editable_wheel": EditableWithPth},
+    cmdclass={"build_py": BuildWithPth},
 )

@@ -32,13 +32,22 @@ def capture_fork_resume() -> None: ...
 def tick(kind: int, obj: object) -> None: ...  # cm_tick_kind
 def mark(kind: int, argument: int = 0) -> None: ...  # cm_mark_kind
 def object_new(kind: int, obj: object, before_start: bool = False) -> None: ...  # cm_object_kind
+def capture_emit(
+    threads: int, pairs: int, first: int = 0, counter: Any = None, pause_us: int = 0
+) -> int: ...  # for tests: events from threads without Python
 def seed(address: int, size: int, device_type: int, device_index: int) -> None: ...
 
 # sources (csrc/python/py_sources.c)
 def sources_install() -> int: ...
 def sources_remove() -> None: ...
 def sources_rows() -> list[tuple[str, str, str, str, int]]: ...  # source, symbol, meaning, library, slots
+def sources_rescan() -> None: ...  # what the collector does when idle
+def sources_lookup(name: str) -> int: ...  # address of a symbol in a patched library, 0: not there
 def autograd_calibrate(nodes: list[tuple[int, int]]) -> str | None: ...  # (PyObject address, _sequence_nr())
+
+def storage_calibrate(samples: list[tuple[int, int, int]], slice: int, parent: int) -> str | None: ...
+def storage_origin(cdata: int) -> tuple[int, int, int]: ...  # cm_storage_origin, address, bytes
+def main_thread_call(call: Callable[[], None] | None) -> None: ...  # about once a second while a capture runs
 
 # trace (csrc/python/py_trace.c)
 def trace_meta(path: str) -> dict[str, str]: ...

@@ -6,10 +6,10 @@
 #include <sys/mman.h>
 
 #include "../capture/event.h"
-#include "../trace/format.h"
-#include "deflog.h"
+#include "flat.h"
 #include "map.h"
 #include "offsets.h"
+#include "record.h"
 #include "text.h"
 
 #ifndef CM_INTERN_MAX_STACKS /* what is remembered, not what can be defined; tests lower it */
@@ -22,8 +22,6 @@
 enum {
     MAX_STRINGS = 1 << 16,
     MAX_CODES = 1 << 16,
-    SETS_AT_START = 512,
-    SETS_MAX = 1 << 15,
     NAMES_MAX = 1 << 13,
     PREFIXES_MAX = 16,
     BARRIERS_MAX = 16
@@ -38,6 +36,7 @@ typedef struct name_entry {
     _Atomic uint32_t id;
 } name_entry;
 static name_entry *name_table;
+static const size_t NAME_TABLE_BYTES = NAMES_MAX * sizeof(name_entry);
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
@@ -51,8 +50,6 @@ static struct {
     uint32_t next_string, next_code, next_stack, next_name;
     uint32_t truncated_root; /* 0: not defined yet */
     uint32_t stacks_in_modules;
-    uint32_t flat_used; /* entries of the current epoch */
-    uint32_t evictions;
     uint32_t name_slots_used;
     uint64_t lost, epochs;
 } table;
@@ -67,12 +64,7 @@ static struct {
 static const uint32_t HIDDEN = UINT32_MAX; /* a code that is known and never shown */
 static const uint64_t FOLDED = 1ull << 63; /* a module key that is a class name's string id */
 
-/* Records are put together here: too big for a thread's stack, and the mutex makes it ours. */
-static struct {
-    unsigned char bytes[CM_DEFLOG_APPEND_MAX];
-    size_t length;
-} record;
-static cm_text file_text, name_text;
+static cm_text file_text, name_text; /* too big for a thread's stack */
 
 void cm_intern_lock(void)
 {
@@ -84,94 +76,9 @@ void cm_intern_unlock(void)
     pthread_mutex_unlock(&mutex);
 }
 
-/* --- records ------------------------------------------------------------------------------ */
-
-static void put_varint(uint64_t value)
-{
-    while (value >= 0x80) {
-        record.bytes[record.length++] = (unsigned char)(value | 0x80);
-        value >>= 7;
-    }
-    record.bytes[record.length++] = (unsigned char)value;
-}
-
-static void put_bytes(const void *bytes, size_t length)
-{
-    put_varint(length);
-    memcpy(record.bytes + record.length, bytes, length);
-    record.length += length;
-}
-
-static void put_string(const cm_text *text, cm_def_kind kind)
-{
-    put_varint(kind);
-    put_bytes(text->bytes, text->length);
-}
-
-static bool append(void)
-{
-    return cm_deflog_append_hook(record.bytes, record.length);
-}
-
 static cm_map_key text_key(const cm_text *text)
 {
     return (cm_map_key){text->hash, text->length, 0};
-}
-
-/* --- the flat table ------------------------------------------------------------------------- */
-
-static void set_flat_entry(cm_flat_entry *entry, uint64_t hash, uint64_t value)
-{
-    /* Value first: whoever sees the new hash sees the new value, and whoever sees the old hash with
-     * the new value finds a tag that does not fit. */
-    atomic_store_explicit(&entry->value, value, memory_order_relaxed);
-    atomic_store_explicit(&entry->hash, hash, memory_order_release);
-}
-
-/* Twice the sets, in place: entries that belong to the upper half are copied there. The copies left
- * behind answer readers that still use the old mask, and are overwritten later as misplaced. */
-static void grow_flat(uint32_t sets, uint64_t epoch)
-{
-    size_t bytes = (size_t)sets * CM_FLAT_WAYS * sizeof(cm_flat_entry);
-
-    if (sets * 2 > SETS_MAX ||
-        mprotect((char *)cm_intern.flat + bytes, bytes, PROT_READ | PROT_WRITE) != 0)
-        return; /* then sets overflow and answers are looked up again: slower, still right */
-    for (size_t i = 0; i < (size_t)sets * CM_FLAT_WAYS; i++) {
-        cm_flat_entry *e = &cm_intern.flat[i];
-        uint64_t hash = atomic_load_explicit(&e->hash, memory_order_relaxed);
-        uint64_t value = atomic_load_explicit(&e->value, memory_order_relaxed);
-        bool current = hash != 0 && (value ^ cm_intern_tag(hash, epoch)) >> 32 == 0;
-        if (current && ((uint32_t)hash & (sets * 2 - 1)) == i / CM_FLAT_WAYS + sets)
-            set_flat_entry(e + (size_t)sets * CM_FLAT_WAYS, hash, value);
-    }
-    atomic_store_explicit(&cm_intern.set_mask, sets * 2 - 1, memory_order_release);
-}
-
-static void remember(uint64_t hash, uint64_t epoch, uint32_t stack)
-{
-    uint32_t sets = atomic_load_explicit(&cm_intern.set_mask, memory_order_relaxed) + 1;
-
-    if (table.flat_used > sets * CM_FLAT_WAYS / 8 * 3) {
-        grow_flat(sets, epoch);
-        sets = atomic_load_explicit(&cm_intern.set_mask, memory_order_relaxed) + 1;
-    }
-    uint32_t set = (uint32_t)hash & (sets - 1);
-    cm_flat_entry *entry = cm_intern.flat + (size_t)set * CM_FLAT_WAYS, *place = NULL;
-    for (int i = 0; i < CM_FLAT_WAYS; i++) {
-        uint64_t old = atomic_load_explicit(&entry[i].hash, memory_order_relaxed);
-        uint64_t value = atomic_load_explicit(&entry[i].value, memory_order_relaxed);
-        bool current = old != 0 && (value ^ cm_intern_tag(old, epoch)) >> 32 == 0;
-        if (current && old == hash)
-            return; /* another thread was first */
-        if (place == NULL && (!current || ((uint32_t)old & (sets - 1)) != set))
-            place = &entry[i];
-    }
-    if (place == NULL)
-        place = &entry[table.evictions++ % CM_FLAT_WAYS];
-    else
-        table.flat_used++;
-    set_flat_entry(place, hash, cm_intern_tag(hash, epoch) | stack);
 }
 
 /* --- epochs and forgetting ------------------------------------------------------------------ */
@@ -184,7 +91,7 @@ static void next_epoch(bool folded)
         return; /* off: cm_intern_begin turns it on */
     epoch = ((epoch >> 1) + 1) << 1 | (folded ? CM_EPOCH_FOLDED : 0);
     atomic_store_explicit(&cm_intern.epoch, epoch, memory_order_release);
-    table.flat_used = 0;
+    cm_flat_new_epoch();
     table.epochs++;
 }
 
@@ -240,25 +147,13 @@ static bool is_barrier(const void *code)
     return false;
 }
 
-/* The part of the line table that one record can carry: entries begin with a byte >= 0x80. */
-static size_t line_table_length(const unsigned char *bytes, size_t length)
-{
-    const size_t most = CM_DEFLOG_APPEND_MAX - 2 * (CM_TEXT_MAX + 8) - 64;
-
-    if (length <= most)
-        return length;
-    for (length = most; length > 0 && bytes[length] < 0x80; length--)
-        ;
-    return length;
-}
-
 /* Puts the text into the record if it is new; its id either way. */
 static uint32_t string_id(const cm_text *text, uint32_t *fresh)
 {
     uint32_t id = cm_map_find(&table.strings, text_key(text));
 
     if (id == 0) {
-        put_string(text, CM_DEF_STRING);
+        cm_record_put_text(CM_DEF_STRING, text);
         id = table.next_string + (*fresh)++;
     }
     return id;
@@ -285,7 +180,8 @@ static uint32_t code_id(const PyCodeObject *code)
     }
     cm_text_copy_str(&name_text, code->co_qualname);
     const unsigned char *lines = (const unsigned char *)PyBytes_AS_STRING(code->co_linetable);
-    size_t length = line_table_length(lines, (size_t)PyBytes_GET_SIZE(code->co_linetable));
+    size_t length =
+        cm_record_line_table_length(lines, (size_t)PyBytes_GET_SIZE(code->co_linetable));
 
     /* The same source compiled again (exec in a loop) is the same code to the trace. */
     uint64_t parts[] = {file_text.hash, name_text.hash, (uint64_t)code->co_firstlineno,
@@ -294,17 +190,17 @@ static uint32_t code_id(const PyCodeObject *code)
     id = cm_map_find(&table.contents, content);
     if (id == 0) {
         uint32_t fresh = 0;
-        record.length = 0;
+        cm_record_start();
         uint32_t file = string_id(&file_text, &fresh);
         uint32_t name = file_text.hash == name_text.hash && file_text.length == name_text.length
                             ? file
                             : string_id(&name_text, &fresh);
-        put_varint(CM_DEF_CODE);
-        put_varint(file);
-        put_varint(name);
-        put_varint(code->co_firstlineno < 0 ? 0 : (uint64_t)code->co_firstlineno);
-        put_bytes(lines, length);
-        if (!append())
+        cm_record_put(CM_DEF_CODE);
+        cm_record_put(file);
+        cm_record_put(name);
+        cm_record_put(code->co_firstlineno < 0 ? 0 : (uint64_t)code->co_firstlineno);
+        cm_record_put_bytes(lines, length);
+        if (!cm_record_append())
             return 0;
         add_string(&file_text);
         add_string(&name_text);
@@ -334,7 +230,7 @@ static uint32_t stack_id(uint32_t parent, uint32_t code, uint32_t offset, PyObje
     uint32_t class_name = 0, fresh = 0;
     cm_map_key key = {(uint64_t)parent << 32 | code, (uint64_t)module, offset};
 
-    record.length = 0;
+    cm_record_start();
     if (folded) {
         copy_class_name(&name_text, Py_TYPE(module));
         class_name = string_id(&name_text, &fresh);
@@ -347,14 +243,14 @@ static uint32_t stack_id(uint32_t parent, uint32_t code, uint32_t offset, PyObje
         copy_class_name(&name_text, Py_TYPE(module));
         class_name = string_id(&name_text, &fresh);
     }
-    put_varint(CM_DEF_STACK);
-    put_varint(parent);
-    put_varint(code);
-    put_varint(offset);
-    put_varint(folded ? CM_DEFF_FOLDED : 0);
-    put_varint(folded ? 0 : (uint64_t)module);
-    put_varint(class_name);
-    if (!append())
+    cm_record_put(CM_DEF_STACK);
+    cm_record_put(parent);
+    cm_record_put(code);
+    cm_record_put(offset);
+    cm_record_put(folded ? CM_DEFF_FOLDED : 0);
+    cm_record_put(folded ? 0 : (uint64_t)module);
+    cm_record_put(class_name);
+    if (!cm_record_append())
         return 0;
     if (fresh != 0)
         add_string(&name_text);
@@ -368,15 +264,15 @@ static uint32_t stack_id(uint32_t parent, uint32_t code, uint32_t offset, PyObje
 static uint32_t truncated_root(void)
 {
     if (table.truncated_root == 0) {
-        record.length = 0;
-        put_varint(CM_DEF_STACK);
-        put_varint(CM_STACK_NONE);
-        put_varint(0);
-        put_varint(0);
-        put_varint(CM_DEFF_TRUNCATED);
-        put_varint(0);
-        put_varint(0);
-        if (append())
+        cm_record_start();
+        cm_record_put(CM_DEF_STACK);
+        cm_record_put(CM_STACK_NONE);
+        cm_record_put(0);
+        cm_record_put(0);
+        cm_record_put(CM_DEFF_TRUNCATED);
+        cm_record_put(0);
+        cm_record_put(0);
+        if (cm_record_append())
             table.truncated_root = table.next_stack++;
     }
     return table.truncated_root;
@@ -437,7 +333,7 @@ uint32_t cm_intern_define_hook(const cm_walk *walk, uint64_t hash, bool truncate
     if (stack == CM_STACK_LOST)
         table.lost++;
     else if (atomic_load_explicit(&cm_intern.epoch, memory_order_relaxed) == walk->epoch)
-        remember(hash, walk->epoch, stack);
+        cm_flat_remember(hash, walk->epoch, stack);
     pthread_mutex_unlock(&mutex);
     return stack;
 }
@@ -467,9 +363,9 @@ static uint32_t name_id(const char *name)
 
     if (id != 0 || !cm_map_reserve(&table.names, 1, MAX_STRINGS))
         return id;
-    record.length = 0;
-    put_string(&name_text, CM_DEF_NAME);
-    if (!append())
+    cm_record_start();
+    cm_record_put_text(CM_DEF_NAME, &name_text);
+    if (!cm_record_append())
         return 0;
     cm_map_add(&table.names, key, table.next_name);
     return table.next_name++;
@@ -522,30 +418,14 @@ uint32_t cm_name_intern_hook(const char *name)
 
 /* --- control -------------------------------------------------------------------------------- */
 
-static void *map_pages(size_t bytes, int protection)
-{
-    void *pages = mmap(NULL, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return pages == MAP_FAILED ? NULL : pages;
-}
-
 static bool map_lock_free_tables(void)
 {
-    const size_t set = CM_FLAT_WAYS * sizeof(cm_flat_entry);
-
-    if (cm_intern.flat == NULL) {
-        /* Only the address range is taken here; grow_flat makes it usable piece by piece. */
-        void *flat = map_pages(SETS_MAX * set, PROT_NONE);
-        if (flat == NULL)
-            return false;
-        if (mprotect(flat, SETS_AT_START * set, PROT_READ | PROT_WRITE) != 0) {
-            munmap(flat, SETS_MAX * set);
-            return false;
-        }
-        cm_intern.flat = flat;
-    }
+    if (!cm_flat_map())
+        return false;
     if (name_table == NULL) {
-        void *names = map_pages(NAMES_MAX * sizeof(name_entry), PROT_READ | PROT_WRITE);
-        if (names == NULL)
+        void *names = mmap(NULL, NAME_TABLE_BYTES, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (names == MAP_FAILED)
             return false;
         __atomic_store_n(&name_table, names, __ATOMIC_RELEASE);
     }
@@ -565,11 +445,9 @@ int cm_intern_begin(bool stacks)
     table.next_string = table.next_code = table.next_name = 1;
     table.next_stack = CM_STACK_FIRST;
 
-    /* No hook runs now, so nobody reads. Pages that were used go back to the system and read as
-     * zeros. */
-    madvise(cm_intern.flat, SETS_MAX * CM_FLAT_WAYS * sizeof(cm_flat_entry), MADV_DONTNEED);
-    madvise(name_table, NAMES_MAX * sizeof(name_entry), MADV_DONTNEED);
-    atomic_store_explicit(&cm_intern.set_mask, SETS_AT_START - 1, memory_order_relaxed);
+    /* No hook runs now, so nobody reads. */
+    cm_flat_clear();
+    madvise(name_table, NAME_TABLE_BYTES, MADV_DONTNEED);
     if (stacks) {
         uint64_t epoch = atomic_load_explicit(&cm_intern.epoch, memory_order_relaxed);
         atomic_store_explicit(&cm_intern.epoch, ((epoch >> 1) + 1) << 1, memory_order_release);
@@ -622,7 +500,6 @@ cm_frames_counts cm_frames_get_counts(void)
 
     pthread_mutex_lock(&mutex);
     if (name_table != NULL) {
-        uint64_t sets = atomic_load_explicit(&cm_intern.set_mask, memory_order_relaxed) + 1;
         counts.stacks = table.next_stack - CM_STACK_FIRST;
         counts.codes = table.next_code - 1;
         counts.names = table.next_name - 1;
@@ -630,8 +507,7 @@ cm_frames_counts cm_frames_get_counts(void)
         counts.epochs = table.epochs;
         counts.mapped_bytes = cm_map_bytes(&table.strings) + cm_map_bytes(&table.names) +
                               cm_map_bytes(&table.contents) + cm_map_bytes(&table.codes) +
-                              cm_map_bytes(&table.stacks) + NAMES_MAX * sizeof(name_entry) +
-                              sets * CM_FLAT_WAYS * sizeof(cm_flat_entry);
+                              cm_map_bytes(&table.stacks) + NAME_TABLE_BYTES + cm_flat_bytes();
     }
     pthread_mutex_unlock(&mutex);
     return counts;

@@ -75,7 +75,8 @@ static uint32_t encode(char *out, uint32_t c)
 void cm_text_copy_str(cm_text *text, PyObject *str)
 {
     if (str == NULL || !PyUnicode_CheckExact(str) || !PyUnicode_IS_COMPACT(str)) {
-        cm_text_copy(text, "?");
+        text->bytes[0] = '?';
+        finish(text, 1);
         return;
     }
     size_t length = (size_t)PyUnicode_GET_LENGTH(str);

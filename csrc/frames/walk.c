@@ -8,6 +8,7 @@
 #include <stdbool.h>
 
 #include "../capture/event.h"
+#include "flat.h"
 #include "intern.h"
 #include "offsets.h"
 
@@ -71,7 +72,7 @@ static uint32_t find_or_define(cm_walk *walk, uint64_t hash, bool truncated)
 {
     uint32_t stack;
 
-    if (!cm_intern_find(hash, walk->epoch, &stack)) {
+    if (!cm_flat_find_hook(hash, walk->epoch, &stack)) {
         stack = cm_intern_define_hook(walk, hash, truncated);
         if (stack == CM_STACK_LOST)
             return stack; /* not remembered: there may be room next time */

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -56,6 +57,8 @@ def environment(folder: Path) -> tuple[Path, Path]:
     """A virtual environment of its own with what cuptimem depends on, and its site-packages."""
     venv.EnvBuilder(with_pip=True, symlinks=True).create(folder)
     site = next(folder.glob("lib/python3.*/site-packages"))
+    for old in site.glob("setuptools*"):  # Python 3.11 puts one in that is older than this interpreter's
+        shutil.rmtree(old)
     seen = [path for path in sys.path if path.endswith("-packages") and os.path.isdir(path)]
     # Without their .pth files: an installed cuptimem of this interpreter stays out.
     (site / "__paths.pth").write_text("\n".join(seen) + "\n")

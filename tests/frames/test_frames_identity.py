@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from support import FOLDED, STACK_NONE, Frame, Log
+from frames_support import FOLDED, STACK_NONE, Frame, Log
 
 
 class Module:

@@ -6,7 +6,7 @@ import gc
 from types import ModuleType
 from typing import Any
 
-from support import STACK_FIRST, STACK_LOST, STACK_NONE, Log
+from frames_support import STACK_FIRST, STACK_LOST, STACK_NONE, Log
 
 
 def run_made(core: ModuleType, file: str, name: str, line: int) -> int:
@@ -77,12 +77,25 @@ def test_endless_new_code_keeps_memory_bounded(small: ModuleType) -> None:
         assert [f.name for f in frames[1:3]] == ["run_made", "test_endless_new_code_keeps_memory_bounded"]
 
 
-def test_many_stacks(core: ModuleType) -> None:
-    """More than the first tables hold: they grow, and each stack keeps its one id."""
+def branching() -> Any:
+    """d(f, m, n): f() at the end of a chain of m + 1 calls, whose lines are those of chain(m, n)."""
     branches = "\n".join(f"    if n == {i}: return d(f, m - 1, m * 7 + n) if m else f()" for i in range(64))
     space: dict[str, Any] = {}
     exec(f"def d(f, m, n):\n    n %= 64\n{branches}\n", space)
-    d = space["d"]
+    return space["d"]
+
+
+def chain(m: int, n: int) -> list[int]:
+    lines = []
+    for depth in range(m, -1, -1):
+        lines.append(n % 64 + 3)
+        n = depth * 7 + n % 64
+    return lines[::-1]
+
+
+def test_many_stacks(core: ModuleType) -> None:
+    """More than the first tables hold: they grow, and each stack keeps its one id."""
+    d = branching()
     calls = [(m, n) for m in range(40) for n in range(64)] * 3
     before = core.counts()["mapped_bytes"]
     ids = [d(core.capture, m, n) for m, n in calls]
@@ -92,11 +105,18 @@ def test_many_stacks(core: ModuleType) -> None:
     assert core.counts()["mapped_bytes"] > before
     log = Log(core.log_bytes())
     for stack, (m, n) in list(zip(ids, calls, strict=True))[::37]:
-        path = []
-        for depth in range(m, -1, -1):
-            path.append(n % 64)
-            n = depth * 7 + n % 64
-        assert [f.line - 3 for f in log.resolve(stack)[: m + 1]] == path[::-1]
+        assert [f.line for f in log.resolve(stack)[: m + 1]] == chain(m, n)
+
+
+def test_more_stacks_than_tables_can_hold(small: ModuleType) -> None:
+    """Answers are evicted, definitions forgotten and made again: the lines stay right."""
+    d = branching()
+    calls = [(m, n) for m in range(10) for n in range(64)] * 4
+    ids = [d(small.capture, m, n) for m, n in calls]
+    assert small.counts()["stacks"] > 2000 and small.counts()["lost"] == 0
+    log = Log(small.log_bytes())
+    for stack, (m, n) in zip(ids, calls, strict=True):
+        assert [f.line for f in log.resolve(stack)[: m + 1]] == chain(m, n)
 
 
 def test_tables_at_start_are_small(core: ModuleType) -> None:

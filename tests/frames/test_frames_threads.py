@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from support import STACK_FIRST, Log
+from frames_support import STACK_FIRST, Log
 
 
 def in_threads(count: int, work: Callable[[int], Any]) -> list[Any]:
@@ -24,7 +24,7 @@ def in_threads(count: int, work: Callable[[int], Any]) -> list[Any]:
     def run(i: int) -> None:
         try:
             results[i] = work(i)
-        except BaseException:  # noqa: BLE001 - shown below
+        except BaseException:  # shown below
             failures.append(traceback.format_exc())
 
     threads = [threading.Thread(target=run, args=(i,)) for i in range(count)]
@@ -161,7 +161,7 @@ def test_fork_while_threads_define_stacks(core: ModuleType) -> None:
             core.begin()
             good = good and here() >= STACK_FIRST and Log(core.log_bytes()).stacks[STACK_FIRST].code == 1
             os._exit(0 if good else 1)
-        except BaseException:  # noqa: BLE001 - nothing of the parent may run in the child
+        except BaseException:  # nothing of the parent may run in the child
             os._exit(2)
 
     threads = [threading.Thread(target=churn) for _ in range(3)]

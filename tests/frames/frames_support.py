@@ -11,7 +11,7 @@ import sys
 import sysconfig
 import tempfile
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -26,18 +26,17 @@ STACK_NONE, STACK_LOST, STACK_FIRST = 0, 1, 2
 TRUNCATED, FOLDED = 1, 2
 
 
-@lru_cache(maxsize=None)
-def build(name: str = "frames_testing", *defines: str) -> ModuleType:
-    """The extension module, compiled for this interpreter with these -D options. One per process and name."""
+def compile_extension(name: str, *defines: str, csrc: Path = ROOT / "csrc") -> Path:
+    """The library of the extension module, compiled for this interpreter with these -D options."""
     sources = [
-        *sorted((ROOT / "csrc/frames").glob("*.c")),
-        ROOT / "csrc/python/py_frames.c",
+        *sorted((csrc / "frames").glob("*.c")),
+        csrc / "python/py_frames.c",
         HERE / "deflog_memory.c",
         HERE / "frames_testing.c",
     ]
-    headers = sorted((ROOT / "csrc").glob("*/*.h"))
+    headers = [*sorted(csrc.glob("*/*.h")), HERE / "deflog_memory.h"]
     flags = [*FLAGS, *defines, *os.environ.get("CUPTIMEM_TEST_CFLAGS", "").split()]
-    flags += [f'-DMODULE_NAME="{name}"', f"-DMODULE_SYMBOL={name}", f"-I{ROOT / 'csrc'}", f"-I{HERE}"]
+    flags += [f'-DMODULE_NAME="{name}"', f"-DMODULE_SYMBOL={name}", f"-I{csrc}", f"-I{HERE}"]
     flags.append(f"-I{sysconfig.get_paths()['include']}")
     key = hashlib.sha256(repr((sys.version, flags)).encode())
     for path in [*sources, *headers]:
@@ -49,13 +48,25 @@ def build(name: str = "frames_testing", *defines: str) -> ModuleType:
         unfinished = folder / f"{name}.{os.getpid()}.tmp"
         subprocess.run([os.environ.get("CC", "gcc"), *flags, *map(str, sources), "-o", str(unfinished)], check=True)
         unfinished.rename(library)
-    loader = importlib.machinery.ExtensionFileLoader(name, str(library))
-    spec = importlib.util.spec_from_loader(name, loader)
+    return library
+
+
+def load(library: Path) -> ModuleType:
+    loader = importlib.machinery.ExtensionFileLoader(library.stem, str(library))
+    spec = importlib.util.spec_from_loader(library.stem, loader)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
     loader.exec_module(module)
+    return module
+
+
+@cache
+def build(name: str = "frames_testing", *defines: str) -> ModuleType:
+    """The extension module, ready to capture. One per process and name."""
+    module = load(compile_extension(name, *defines))
     why = module.frames_init()
     assert why is None, why
+    assert module.frames_init() is None, "asking again is allowed"
     return module
 
 
@@ -99,7 +110,7 @@ class Log:
         self._data, self._at = data, 0
         while self._at < len(data):
             self._record()
-        self.resolve = lru_cache(maxsize=None)(self._resolve)
+        self.resolve = cache(self._resolve)
 
     def _varint(self) -> int:
         value = shift = 0

@@ -1,0 +1,85 @@
+"""What is read wrongly is found before it is used: the self-test switches stacks off and says why."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import frames_support
+import pytest
+
+PROGRAM = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import frames_support
+from pathlib import Path
+core = frames_support.load(Path(sys.argv[2]))
+print(core.frames_init())
+print(core.frames_init() == core.frames_init())
+core.begin()
+core.frames_hide("/x")
+core.frames_barrier(frames_support.load.__code__)
+core.frames_module_call(None)
+print(core.capture(), core.top(), core.counts()["stacks"], core.name(0), len(core.log_bytes()) > 0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("field", "reason"), [("IP", "the frame chain"), ("LOCALS", "self is not where"), ("EXECUTABLE", "the frame chain")]
+)
+def test_a_wrong_offset_switches_stacks_off(tmp_path: Path, field: str, reason: str) -> None:
+    csrc = tmp_path / "csrc"
+    shutil.copytree(frames_support.ROOT / "csrc", csrc)
+    header, source = csrc / "frames/offsets.h", csrc / "frames/offsets.c"
+    shifted, count = re.subn(rf"(CM_OFFSET_{field} = )(\d+)", lambda m: f"{m[1]}{int(m[2]) + 8}", header.read_text())
+    assert count >= 3
+    header.write_text(shifted)
+    text = source.read_text()
+    assert text.count("#define SAME(") == 1 and text.count("return check_published();") == 1
+    text = re.sub(
+        r"#define SAME\(.*?\n\n", "#define SAME(type, field, offset) _Static_assert(1, #type)\n\n", text, flags=re.S
+    )
+    source.write_text(text.replace("return check_published();", "(void)check_published;\n    return NULL;"))
+    library = frames_support.compile_extension("frames_testing_wrong", csrc=csrc)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(Path(__file__).parent), str(library)],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    why, same, rest = done.stdout.splitlines()
+    assert done.returncode == 0 and done.stderr == ""
+    assert why.startswith("self-test: ") and reason in why
+    assert (same, rest) == ("True", "0 (0, 0) 0 1 True"), "names work without stacks"
+
+
+@pytest.mark.skipif(sys.version_info < (3, 13), reason="published from 3.13 on")
+def test_published_offsets_are_compared(tmp_path: Path) -> None:
+    csrc = tmp_path / "csrc"
+    shutil.copytree(frames_support.ROOT / "csrc", csrc)
+    source = csrc / "frames/offsets.c"
+    text = source.read_text()
+    assert "instr_ptr != CM_OFFSET_IP" in text
+    source.write_text(text.replace("instr_ptr != CM_OFFSET_IP", "instr_ptr == CM_OFFSET_IP"))
+    module = frames_support.load(frames_support.compile_extension("frames_testing_published", csrc=csrc))
+    assert "laid out differently" in module.frames_init()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="3.11 has no watchers")
+def test_all_watchers_taken() -> None:
+    program = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import frames_support
+core = frames_support.load(frames_support.compile_extension("frames_testing"))
+assert core.take_all_watchers() == 8
+print(core.frames_init())
+core.begin()
+print(core.capture())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(Path(__file__).parent)],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == ["no code watcher is free in this interpreter (all 8 are taken)", "0"]
