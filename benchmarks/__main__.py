@@ -15,6 +15,7 @@ import platform
 import subprocess
 import sys
 import venv
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +136,10 @@ def main() -> int:
     for name in arguments.names or BENCHMARKS:
         print(f"{name} ...", file=sys.stderr, flush=True)
         try:
-            outcomes.append(BENCHMARKS[name](arguments.quick))
+            outcome = BENCHMARKS[name](arguments.quick)
+            if arguments.quick:  # too few rounds to judge by
+                outcome.verdicts = [replace(v, measured=None, spread=None, why="quick run") for v in outcome.verdicts]
+            outcomes.append(outcome)
         except Failed as error:
             broken.append(f"{name}: {error}")
             print(f"  failed: {error}", file=sys.stderr, flush=True)

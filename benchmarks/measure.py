@@ -21,7 +21,7 @@ class Spread:
     n: int
 
     def to_dict(self) -> dict[str, Any]:
-        return {key: round(value, 6) for key, value in asdict(self).items()}
+        return {key: value if key == "n" else float(f"{value:.6g}") for key, value in asdict(self).items()}
 
 
 def spread(values: Sequence[float]) -> Spread:
