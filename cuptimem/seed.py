@@ -9,10 +9,12 @@ from __future__ import annotations
 import gc
 import mmap
 import sys
+import threading
+import time
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from types import ModuleType
+from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 from cuptimem import _core
@@ -48,9 +50,52 @@ def seed_alive() -> Seeds:
     if walk is None:
         _core.mark(MARK_SEEDED, 0)
         return Seeds(0, 0, 0, 0)
-    walk.run()
+    interval = sys.getswitchinterval()
+    try:
+        walk.graphs = _hold_still(torch, interval)
+        walk.run()
+    finally:
+        sys.setswitchinterval(interval)
     _core.mark(MARK_SEEDED, walk.skipped)
     return Seeds(len(walk.blocks), sum(walk.blocks.values()), walk.objects, walk.skipped, tuple(walk.problems))
+
+
+_PATIENCE_SECONDS = 2.0
+_NEVER = 1000.0  # seconds; Python's switch interval while the walk must not be interrupted
+
+
+def _hold_still(torch: Any, interval: float) -> bool:
+    """Waits for a moment in which no other thread runs a backward, and keeps Python from switching threads.
+
+    Backward works without the GIL and drops what nodes have saved while it goes: reading a saved tensor beside it is a
+    read of freed memory. A thread cannot begin one without the GIL, which the walk then keeps. False: there was no such
+    moment, graphs must be left alone.
+    """
+    backward = getattr(getattr(torch.autograd, "graph", None), "_engine_run_backward", None)
+    code = getattr(backward, "__code__", None)
+    if code is None:
+        return len(sys._current_frames()) == 1
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        sys.setswitchinterval(_NEVER)
+        if not _others_run(code):
+            return True
+        sys.setswitchinterval(interval)
+        if time.monotonic() > deadline:
+            sys.setswitchinterval(_NEVER)
+            return False
+        time.sleep(0.0005)
+
+
+def _others_run(code: CodeType) -> bool:
+    own = threading.get_ident()
+    for thread, top in sys._current_frames().items():
+        frame: FrameType | None = top if thread != own else None
+        while frame is not None:
+            if frame.f_code is code:
+                return True
+            frame = frame.f_back
+    return False
 
 
 class _Walk:
@@ -61,6 +106,7 @@ class _Walk:
         self.blocks: dict[tuple[int, int, int], int] = {}  # (device type, index, address) -> bytes
         self.objects = 0
         self.skipped = 0
+        self.graphs = True  # whether it is safe to look into autograd's graphs
         self.problems: list[str] = []
         self._storages: set[int] = set()
         self._nodes: dict[int, Any] = {}
@@ -120,6 +166,9 @@ class _Walk:
                 grad = self.base.grad.__get__(tensor)
                 if grad is not None:
                     self._own_storage(grad)
+            if not self.graphs:
+                self.skipped += not self.base.is_leaf.__get__(tensor)
+                return
             self._graph(self.base.grad_fn.__get__(tensor))
         except RuntimeError:  # a tensor whose graph cannot be told, as inside torch.func
             self.skipped += 1
