@@ -256,7 +256,10 @@ class _Walk:
         if cuda is None or not cuda.is_initialized():
             return
         try:
-            segments = cuda.memory_snapshot()
+            try:
+                segments = cuda.memory_snapshot(include_traces=False)  # a recorded history may be gigabytes
+            except TypeError:  # before torch 2.11 the argument does not exist, and there is no way around
+                segments = cuda.memory_snapshot()
         except RuntimeError as error:  # an allocator without snapshots
             self.problems.append(f"blocks on the GPU before start are unknown: {error}")
             return

@@ -28,9 +28,8 @@ line = next(i for i, l in enumerate(open(__file__), 1) if "the line that ticks" 
 made = [(e.origin, e.size, e.address) for e in events(OBJECT_NEW)]
 ticks = events(TICK)
 steps = [e for e in ticks if e.size == 2]
-report(made=[(n, k) for n, k, _ in made], addresses=[a for _, _, a in made] == [id(m), id(m.layer), id(opt),
-       id(twin), id(twin.layer)] or
-       sorted(a for _, _, a in made) == sorted([id(m), id(m.layer), id(opt), id(twin), id(twin.layer)]),
+report(made=[(n, k) for n, k, _ in made], addresses=sorted(a for _, _, a in made) == sorted([id(m), id(m.layer),
+       id(opt), id(twin), id(twin.layer)]),
        kinds=[e.size for e in ticks], lines=[[f[2] for f in e.frames() if f[0] == __file__] for e in steps],
        line=line,
        objects=[e.address == id(opt) for e in steps])
