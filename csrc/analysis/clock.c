@@ -112,6 +112,15 @@ bool cm_clock_object(cm_clock *clock, uint64_t address, cm_moment at, bool befor
     return true;
 }
 
+bool cm_clock_renew(cm_clock *clock, uint64_t address)
+{
+    object *renewed = get_object(clock, address);
+    if (renewed == NULL)
+        return false;
+    renewed->in = renewed->before = -1;
+    return true;
+}
+
 void cm_clock_node(cm_clock *clock, cm_moment at)
 {
     if (clock->seen_node)
@@ -171,8 +180,14 @@ bool cm_clock_tick(cm_clock *clock, const cm_tick *tick)
         clock->lines = tick->line + 1;
 
     group *last = s->count ? &s->group[s->count - 1] : NULL;
-    bool next = last == NULL || tick->kind == CM_TICK_STEP || o->in == (int64_t)s->count - 1 ||
-                o->created > last->first.position + 1;
+    bool ticked = o->in == (int64_t)s->count - 1;
+    bool young = last != NULL && o->created > last->first.position + 1;
+    if (tick->kind == CM_TICK_DATA) {
+        /* A new iterator goes on where an exhausted one stopped, often at its very address. */
+        ticked = ticked && o->line == tick->line;
+        young = false;
+    }
+    bool next = last == NULL || tick->kind == CM_TICK_STEP || ticked || young;
     if (next) {
         /* An exhausted iterator shares its last tick's group with the next one: never cut. */
         if (tick->kind != CM_TICK_DATA && last != NULL && !cut_last_group(s, o))

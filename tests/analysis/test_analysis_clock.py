@@ -58,7 +58,8 @@ class Steps(ctypes.Structure):
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     clock = build(tmp_path_factory.mktemp("clock") / "clock.so", [ROOT / "csrc" / "analysis" / "clock.c"])
     clock.cm_clock_new.restype = ctypes.c_void_p
-    clock.cm_clock_tick.restype = clock.cm_clock_object.restype = clock.cm_clock_choose.restype = ctypes.c_bool
+    for function in (clock.cm_clock_tick, clock.cm_clock_object, clock.cm_clock_renew, clock.cm_clock_choose):
+        function.restype = ctypes.c_bool
     return clock
 
 
@@ -91,6 +92,10 @@ class Program:
         at = self._moment()
         assert self.library.cm_clock_object(self.clock, ctypes.c_uint64(obj), at, ctypes.c_bool(before))
         return int(at.position)
+
+    def renew(self, obj: int) -> None:
+        self._moment()
+        assert self.library.cm_clock_renew(self.clock, ctypes.c_uint64(obj))
 
     def node(self) -> int:
         at = self._moment()
@@ -404,6 +409,24 @@ def evaluation_after_each_epoch(p: Program) -> Outcome:
         p.evaluate(20, loader=200 + epoch)
     changes = [(10, "evaluation"), (30, "training"), (40, "evaluation"), (60, "training"), (70, "evaluation")]
     return {"training": 30, "evaluation": 60}, changes
+
+
+@case
+def iterators_at_one_address(p: Program) -> Outcome:
+    """Each loader's iterator lives where the one before it died."""
+    for _ in range(3):
+        p.train(10, loader=100)
+        p.evaluate(20, loader=100)
+    changes = [(10, "evaluation"), (30, "training"), (40, "evaluation"), (60, "training"), (70, "evaluation")]
+    return {"training": 30, "evaluation": 60}, changes
+
+
+@case
+def iterators_at_one_address_and_line(p: Program) -> Outcome:
+    for _ in range(3):
+        p.renew(200)
+        p.evaluate(15, loader=200)
+    return {"inference": 45}, []
 
 
 @case
