@@ -19,7 +19,7 @@ from cuptimem import _core
 from cuptimem.late_import import ImportWatch
 
 TICK_OPTIMIZER, TICK_DATA, TICK_MODULE = 2, 3, 4  # cm_tick_kind
-OBJECT_MODULE, OBJECT_OPTIMIZER = 1, 2  # cm_object_kind
+OBJECT_MODULE, OBJECT_OPTIMIZER, OBJECT_ITERATOR = 1, 2, 3  # cm_object_kind
 
 _QUIET_SECONDS = 3  # a module clock that did not tick for so long is looked for anew
 
@@ -81,7 +81,7 @@ class _Installed:
             elif module.__name__ == "torch.optim.optimizer":
                 self._hook_optimizers(module)
             else:
-                self._wrap(module._BaseDataLoaderIter, "__next__", _ticking_next)
+                self._hook_iterators(module)
         except AttributeError as error:  # a version of torch that lacks this; doctor tells
             self.failed(module.__name__, error)
 
@@ -117,6 +117,13 @@ class _Installed:
         if _after_step not in module._global_optimizer_post_hooks.values():
             handle = module.register_optimizer_step_post_hook(_after_step)
             self.undo.append(handle.remove)
+
+    def _hook_iterators(self, module: ModuleType) -> None:
+        # An epoch's iterator often gets the address of the last one, and persistent workers keep the object itself:
+        # without these stamps its first batch would look like one more of the epoch before.
+        self._wrap(module._BaseDataLoaderIter, "__init__", _stamping(OBJECT_ITERATOR))
+        self._wrap(module._BaseDataLoaderIter, "_reset", _stamping(OBJECT_ITERATOR))
+        self._wrap(module._BaseDataLoaderIter, "__next__", _ticking_next)
 
     # --- the last resort among the clocks ------------------------------------------------------------
 

@@ -37,7 +37,8 @@ enum {
     CM_EVF_IN_NODE = 1u << 0,      /* an autograd node was running on this thread */
     CM_EVF_NODE_STACK = 1u << 1,   /* ... and no Python frame is newer than its start: charge the
                                       node's forward stack; `stack` is the caller of backward() */
-    CM_EVF_BEFORE_START = 1u << 2  /* OBJECT_NEW: found by the walk at start, created earlier */
+    CM_EVF_BEFORE_START = 1u << 2  /* OBJECT_NEW: found by the walk at start, created earlier; ALLOC
+                                      and NODE_*: from before the window that this trace is */
 };
 
 typedef enum cm_tick_kind {
@@ -47,7 +48,11 @@ typedef enum cm_tick_kind {
     CM_TICK_MODULE = 4     /* the outermost module is called; address = it */
 } cm_tick_kind;
 
-typedef enum cm_object_kind { CM_OBJECT_MODULE = 1, CM_OBJECT_OPTIMIZER = 2 } cm_object_kind;
+typedef enum cm_object_kind {
+    CM_OBJECT_MODULE = 1,
+    CM_OBJECT_OPTIMIZER = 2,
+    CM_OBJECT_ITERATOR = 3 /* of a DataLoader: made, or begun afresh for another epoch */
+} cm_object_kind;
 
 typedef enum cm_mark_kind {
     CM_MARK_WINDOW_OPEN = 1,  /* address = window number */
