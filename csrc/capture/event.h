@@ -1,6 +1,6 @@
 /* The one record that every source emits and every ring, trace and analysis carries.
  *
- * 32 bytes, so that two share a cache line and a 64 KiB ring block holds 2,047 of them.
+ * 32 bytes, so that two share a cache line and a 16 KiB ring block holds 511 of them.
  * What an event means beyond its own fields (which autograd node was running, which thread it
  * came from) follows from the events before it in the same ring: they are never reordered. */
 #ifndef CM_CAPTURE_EVENT_H

@@ -315,8 +315,7 @@ int cm_space_create(const char *trace_path, const char *ring_dir, uint64_t bytes
 
     if (bytes == 0)
         bytes = CM_RING_BYTES_DEFAULT;
-    if (bytes < CM_RING_BYTES_MIN || bytes > CM_RING_BYTES_MAX ||
-        strlen(trace_path) >= CM_RING_PATH_MAX)
+    if (bytes < CM_RING_BYTES_MIN || bytes > CM_RING_BYTES_MAX)
         return -EINVAL;
     bytes = pages(bytes);
     int status = make_somewhere(trace_path, ring_dir, bytes, space, note, note_size);

@@ -168,10 +168,13 @@ static int begin_recording(const cm_session_options *options, const char *path, 
                       path, strerror(EEXIST));
     int status = cm_space_create(path, options->ring_dir, options->ring_bytes, session.note,
                                  sizeof session.note);
+    if (status == -EINVAL)
+        return refuse(error, error_size, "ring_bytes must be from %d to %d", CM_RING_BYTES_MIN,
+                      CM_RING_BYTES_MAX);
     if (status < 0)
         return refuse(error, error_size,
-                      "no memory for the rings: %s (give ring_bytes from %d to %d)",
-                      strerror(-status), CM_RING_BYTES_MIN, CM_RING_BYTES_MAX);
+                      "no memory for the rings: %s (a smaller ring_bytes may do)",
+                      strerror(-status));
     session.note_taken = session.note[0] == '\0';
     session.failure_taken = false;
     if (open_trace(options, path, error, error_size) < 0) {

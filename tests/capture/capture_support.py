@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,9 @@ class Verified:
     names_lost: int
     early_frees: int
 
+
+# Runs a Python program in a child process (conftest.py).
+Program = Callable[..., "subprocess.CompletedProcess[str]"]
 
 COMPLETE, RECORDING, RECOVERED, CUT = range(4)
 
@@ -54,10 +58,10 @@ class Stress:
         return Verified(*self.run("verify", path))
 
 
-# What killpoints.c can kill at.
+# Where killpoints.c steps in.
 WRAPPED = [
     "cm_writer_create", "cm_writer_meta", "cm_writer_chunk", "cm_writer_end", "cm_writer_close", "cm_frames_begin",
-    "cm_space_give_block",
+    "cm_space_give_block", "cm_threads_high",
 ]  # fmt: skip
 
 

@@ -6,11 +6,10 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from capture_support import ROOT, Stress, compile_stress
+from capture_support import ROOT, Program, Stress, compile_stress
 
 
 @pytest.fixture(scope="session")
@@ -25,24 +24,21 @@ def stress(stress_program: Path, tmp_path: Path) -> Stress:
     return Stress(stress_program, tmp_path, rings)
 
 
-Runner = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
 @pytest.fixture
-def python(tmp_path: Path) -> Runner:
+def program(tmp_path: Path) -> Program:
     """Runs a program with `c` (the extension), `path` (a trace to write) and `rings` (a folder) defined."""
     rings = tmp_path / "rings"
     rings.mkdir()
 
-    def run(program: str, *words: object, check: bool = True, **environment: str) -> subprocess.CompletedProcess[str]:
+    def run(text: str, *words: object, check: bool = True, **environment: str) -> subprocess.CompletedProcess[str]:
         prelude = f"""\
             import os, signal, sys, threading, time
             from cuptimem import _core as c
             path, rings = {str(tmp_path / "t.cmem")!r}, {str(rings)!r}
         """
-        text = textwrap.dedent(prelude) + textwrap.dedent(program)
+        whole = textwrap.dedent(prelude) + textwrap.dedent(text)
         done = subprocess.run(
-            [sys.executable, "-c", text, *map(str, words)],
+            [sys.executable, "-c", whole, *map(str, words)],
             env={**os.environ, "PYTHONPATH": str(ROOT), "CUPTIMEM_RING_DIR": str(rings), **environment},
             capture_output=True,
             text=True,

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "../../csrc/trace/writer.h"
+#include "stress.h"
 
 typedef struct moment {
     bool before, half, after;
@@ -63,6 +64,19 @@ WRAP(int, cm_writer_end,
      (writer, events, lost, stacks, reason))
 WRAP(int, cm_writer_close, (cm_writer * writer), (writer))
 WRAP(int, cm_frames_begin, (void), ())
+
+/* Called between the collector's look at how many rings there are and its look at each. */
+void (*stress_between)(void);
+
+uint32_t __real_cm_threads_high(void);
+uint32_t __wrap_cm_threads_high(void);
+uint32_t __wrap_cm_threads_high(void)
+{
+    uint32_t high = __real_cm_threads_high();
+    if (stress_between != NULL)
+        stress_between();
+    return high;
+}
 
 int __real_cm_writer_chunk(cm_writer *writer, const void *bytes, size_t length);
 int __wrap_cm_writer_chunk(cm_writer *writer, const void *bytes, size_t length);

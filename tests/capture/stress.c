@@ -4,7 +4,8 @@
  *   stress kill FOLDER RING_BYTES RATE             captures without end, FOLDER/counters says what
  *                                                  each has published; until somebody kills it
  *   stress verify PATH                             reads it: one line of numbers
- *   stress handoff PATH BLOCKS                     allocated in one thread, freed in another
+ *   stress handoff PATH BLOCKS FILLERS             allocated in one thread, freed in another
+ *   stress overtake PATH BLOCKS                    the same while the collector reads the heads
  *   stress idle PATH THREADS                       threads that hold blocks and do nothing
  *   stress churn PATH THREADS TIMES                threads that come and go all the time
  *   stress short PATH THREADS                      one after the other
@@ -84,6 +85,9 @@ static void nap(long microseconds)
  * up in the next. */
 static _Thread_local uint32_t only;
 
+/* One in so many hooks dawdles between taking its place and publishing; 0 = none does. */
+static _Thread_local unsigned dawdle, hooks;
+
 static void put(tally *count, uint8_t kind, uint64_t address, int64_t size, const char *name)
 {
     cm_thread *t = cm_enter_hook();
@@ -104,6 +108,15 @@ static void put(tally *count, uint8_t kind, uint64_t address, int64_t size, cons
                         .kind = kind,
                         .stack = id,
                         .device_index = -1};
+        if (dawdle != 0 && ++hooks % dawdle == 0) {
+            nap(hooks % 700);
+            *e = (cm_event){.time = cm_clock_now(),
+                            .address = address,
+                            .size = size,
+                            .kind = kind,
+                            .stack = id,
+                            .device_index = -1};
+        }
         cm_commit_hook(t);
         atomic_fetch_add_explicit(&count->published, 1, memory_order_release);
     }
@@ -295,11 +308,10 @@ static void *produce_and_stay(void *argument)
     return NULL;
 }
 
-/* Between the two rings lie those of FILLERS other threads: reading all their heads takes long
+/* Between the two rings lie those of other threads: reading all their heads takes long
  * enough for an allocation and its free to fall in between. */
-static int hand_over(const char *path, uint64_t blocks)
+static int hand_over(const char *path, uint64_t blocks, uint64_t count)
 {
-    enum { FILLERS = 400 };
     handoff h = {.blocks = blocks};
     pthread_t threads[2];
     pthread_barrier_t barrier;
@@ -310,8 +322,8 @@ static int hand_over(const char *path, uint64_t blocks)
     CHECK(pthread_create(&threads[0], NULL, allocate, &h) == 0);
     while (h.count.published == 0)
         nap(50);
-    pthread_barrier_init(&barrier, NULL, FILLERS + 1);
-    producer *fillers = start_all(FILLERS, 1, produce_and_stay, &barrier);
+    pthread_barrier_init(&barrier, NULL, (unsigned)count + 1);
+    producer *fillers = start_all(count, 1, produce_and_stay, &barrier);
     pthread_barrier_wait(&barrier);
     CHECK(pthread_create(&threads[1], NULL, release, &h) == 0);
     /* Rounds as often as can be: each is a chance for a free to overtake. */
@@ -320,9 +332,64 @@ static int hand_over(const char *path, uint64_t blocks)
     pthread_join(threads[0], NULL);
     pthread_join(threads[1], NULL);
     pthread_barrier_wait(&barrier);
-    join_all(fillers, FILLERS, &published, &lost);
+    join_all(fillers, count, &published, &lost);
     stop();
     say(h.count.published, h.count.lost + lost);
+    return 0;
+}
+
+static struct {
+    handoff h;
+    int looks;
+    uint64_t block;
+} overtaking;
+
+static void *allocate_one(void *argument)
+{
+    (void)argument;
+    put(&overtaking.h.count, CM_EV_ALLOC, (uint64_t)HANDOFF << 32 | overtaking.block << 6,
+        (int64_t)overtaking.block, NULL);
+    return NULL;
+}
+
+/* The second look of a sync comes after the clock was read. A thread that the collector has not
+ * counted allocates, and one whose ring it is about to read frees. */
+static void allocate_and_free_now(void)
+{
+    pthread_t thread;
+
+    if (++overtaking.looks != 2)
+        return;
+    CHECK(pthread_create(&thread, NULL, allocate_one, NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    atomic_store(&overtaking.h.slot, overtaking.block);
+    while (atomic_load(&overtaking.h.slot) != 0)
+        nap(20);
+}
+
+static int overtake(const char *path, uint64_t blocks)
+{
+    pthread_t thread;
+
+    start(path, 0);
+    cm_session_record(true);
+    CHECK(cm_session_pause() == 0);
+    overtaking.h.blocks = blocks + 1;
+    CHECK(pthread_create(&thread, NULL, release, &overtaking.h) == 0);
+    for (overtaking.block = 1; overtaking.block <= blocks + 1; overtaking.block++) {
+        overtaking.looks = 0;
+        /* The first block makes the releasing thread known. */
+        if (overtaking.block == 1) {
+            overtaking.looks = 1;
+            allocate_and_free_now();
+        }
+        stress_between = overtaking.block > 1 ? allocate_and_free_now : NULL;
+        CHECK(cm_session_sync() == 0);
+        stress_between = NULL;
+    }
+    pthread_join(thread, NULL);
+    stop();
+    say(overtaking.h.count.published, overtaking.h.count.lost);
     return 0;
 }
 
@@ -368,6 +435,7 @@ static void *produce_with_rests(void *argument)
 {
     producer *p = argument;
     unsigned random = (unsigned)p->number;
+    dawdle = 11;
     for (uint64_t j = 1; j <= p->pairs; j++) {
         put_pair(p->count, p->number, j);
         if (rand_r(&random) % 4 == 0)
@@ -609,7 +677,9 @@ int main(int count, char **words)
     if (strcmp(mode, "killed") == 0)
         return verify_killed(path);
     if (strcmp(mode, "handoff") == 0)
-        return hand_over(path, a);
+        return hand_over(path, a, b);
+    if (strcmp(mode, "overtake") == 0)
+        return overtake(path, a);
     if (strcmp(mode, "idle") == 0)
         return hold_and_wait(path, a);
     if (strcmp(mode, "churn") == 0)

@@ -23,6 +23,9 @@ typedef struct counters {
     tally of[CAPTURES][PRODUCERS];
 } counters;
 
+/* Set by a mode that wants to do something while the collector reads the heads (killpoints.c). */
+extern void (*stress_between)(void);
+
 /* Prints: state events lost producers names-lost free-before-alloc. Exits with 1 when a producer's
  * events are not in their order, or one is there twice. */
 int verify(const char *path);

@@ -15,7 +15,8 @@ def sanitized(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     flags = [f"-fsanitize={request.param}", "-fno-sanitize-recover=all"]
     (folder / "empty.c").write_text("int main(void) { return 0; }\n")
     probe = ["gcc", *flags, str(folder / "empty.c"), "-o", str(folder / "empty")]
-    if subprocess.run(probe).returncode != 0 or subprocess.run([folder / "empty"]).returncode != 0:
+    # The library that it needs may be missing even where the compiler knows the option.
+    if subprocess.run(probe, check=False).returncode != 0:
         pytest.skip(f"no -fsanitize={request.param} here")
     return compile_stress(folder / "stress", *flags, "-O1")
 
@@ -24,9 +25,9 @@ def sanitized(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     "words",
     [
         ("make", "t.cmem", 3, 8000, 1 << 20),
-        ("handoff", "t.cmem", 3000),
+        ("handoff", "t.cmem", 3000, 20),
         ("idle", "t.cmem", 60),
-        ("churn", "t.cmem", 20, 150),
+        ("churn", "t.cmem", 20, 60),
         ("short", "t.cmem", 300),
         ("together", "t.cmem", 60),
         ("full", "t.cmem", 12000),
