@@ -95,7 +95,7 @@ class ImportWatch:
     def _call(self, name: str, module: ModuleType) -> None:
         try:
             self._callbacks[name](module)
-        except Exception as error:
+        except Exception as error:  # reported, never raised into the program's own import
             self._failed(name, error)
 
 

@@ -96,13 +96,13 @@ class _Walk:
         """Everything of interest, chosen by its class alone: `isinstance` may run a `__class__` property."""
         torch = self.torch
         bases = {torch.Tensor: _TENSOR, self.base: _TENSOR, torch._C.StorageBase: _STORAGE}
-        for module, name, kind in (
+        for module, name, what in (
             ("torch.nn.modules.module", "Module", _MODULE),
             ("torch.optim.optimizer", "Optimizer", _OPTIMIZER),
         ):
-            cls = getattr(sys.modules.get(module), name, None)
-            if cls is not None:
-                bases[cls] = kind
+            base = getattr(sys.modules.get(module), name, None)
+            if base is not None:
+                bases[base] = what
         by_base = {id(base): kind for base, kind in bases.items()}
         kinds: dict[int, int] = {}  # by identity: a metaclass may define its own hash
         for item in _all_objects():
@@ -154,6 +154,10 @@ class _Walk:
             elif tensor.is_quantized:
                 per_channel = tensor.qscheme() not in (torch.per_tensor_affine, torch.per_tensor_symmetric)
                 names = ("q_per_channel_scales", "q_per_channel_zero_points") if per_channel else ()
+            elif tensor.is_mkldnn:
+                mkldnn = torch.ops.mkldnn
+                self._block(DEVICE_CPU, -1, mkldnn.data_ptr(tensor), mkldnn._nbytes(tensor))
+                return
             else:
                 self.skipped += 1
                 return
@@ -203,7 +207,10 @@ class _Walk:
         if cuda is None or not cuda.is_initialized():
             return
         try:
-            segments = cuda.memory_snapshot()
+            try:
+                segments = cuda.memory_snapshot(include_traces=False)  # a recorded history may be gigabytes
+            except TypeError:  # before torch 2.11 the argument does not exist, and there is no way around
+                segments = cuda.memory_snapshot()
         except RuntimeError as error:  # an allocator without snapshots
             self.problems.append(f"blocks on the GPU before start are unknown: {error}")
             return

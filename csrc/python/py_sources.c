@@ -96,20 +96,26 @@ static PyObject *sources_install(PyObject *self, PyObject *unused)
     int patched;
 
     cm_session_set_idle_callback(when_idle);
-    Py_BEGIN_ALLOW_THREADS patched = cm_sources_install();
-    Py_END_ALLOW_THREADS return PyLong_FromLong(patched);
+    PyThreadState *state = PyEval_SaveThread();
+    patched = cm_sources_install();
+    PyEval_RestoreThread(state);
+    return PyLong_FromLong(patched);
 }
 
 static PyObject *sources_remove(PyObject *self, PyObject *unused)
 {
-    Py_BEGIN_ALLOW_THREADS cm_sources_remove();
-    Py_END_ALLOW_THREADS Py_RETURN_NONE;
+    PyThreadState *state = PyEval_SaveThread();
+    cm_sources_remove();
+    PyEval_RestoreThread(state);
+    Py_RETURN_NONE;
 }
 
 static PyObject *sources_rescan(PyObject *self, PyObject *unused)
 {
-    Py_BEGIN_ALLOW_THREADS cm_sources_rescan();
-    Py_END_ALLOW_THREADS Py_RETURN_NONE;
+    PyThreadState *state = PyEval_SaveThread();
+    cm_sources_rescan();
+    PyEval_RestoreThread(state);
+    Py_RETURN_NONE;
 }
 
 static PyObject *sources_lookup(PyObject *self, PyObject *name)
@@ -119,8 +125,10 @@ static PyObject *sources_lookup(PyObject *self, PyObject *name)
 
     if (text == NULL)
         return NULL;
-    Py_BEGIN_ALLOW_THREADS found = cm_slots_find(text);
-    Py_END_ALLOW_THREADS return PyLong_FromVoidPtr(found);
+    PyThreadState *state = PyEval_SaveThread();
+    found = cm_slots_find(text);
+    PyEval_RestoreThread(state);
+    return PyLong_FromVoidPtr(found);
 }
 
 static PyObject *sources_rows(PyObject *self, PyObject *unused)
@@ -137,8 +145,9 @@ static PyObject *sources_rows(PyObject *self, PyObject *unused)
         }
         rows = larger;
         room = wanted;
-        Py_BEGIN_ALLOW_THREADS count = cm_sources_rows(rows, room);
-        Py_END_ALLOW_THREADS
+        PyThreadState *state = PyEval_SaveThread();
+        count = cm_sources_rows(rows, room);
+        PyEval_RestoreThread(state);
     } while (count > room);
 
     PyObject *list = PyList_New((Py_ssize_t)count);

@@ -247,8 +247,9 @@ static void restore_dying_hook(const void *const *outer)
  * too, the node must not be counted twice. */
 static inline __attribute__((always_inline)) void node_deleter_hook(int variant, void *node)
 {
-    const void *outer __attribute__((cleanup(restore_dying_hook))) = cm_emit_tls.dying;
+    const void *outer __attribute__((cleanup(restore_dying_hook)));
 
+    outer = cm_emit_tls.dying;
     if (cm_is_recording())
         destroyed_hook(node);
     cm_emit_tls.dying = node;

@@ -27,7 +27,7 @@ static const cm_elf_header *segment_of(const cm_elf *object, uintptr_t address, 
 }
 
 /* glibc adds the load address to these entries when it maps an object, other loaders leave them. */
-static uintptr_t located(const cm_elf *object, ElfW(Addr) value)
+static uintptr_t located(const cm_elf *object, Elf64_Addr value)
 {
     uintptr_t address = (uintptr_t)value;
 

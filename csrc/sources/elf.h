@@ -9,10 +9,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef ElfW(Phdr) cm_elf_header;
-typedef ElfW(Sym) cm_elf_symbol;
-typedef ElfW(Rela) cm_elf_relocation;
-typedef ElfW(Dyn) cm_elf_entry;
+typedef Elf64_Phdr cm_elf_header;
+typedef Elf64_Sym cm_elf_symbol;
+typedef Elf64_Rela cm_elf_relocation;
+typedef Elf64_Dyn cm_elf_entry;
 
 typedef struct cm_elf {
     uintptr_t base;

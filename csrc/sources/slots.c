@@ -47,21 +47,21 @@ static struct {
 
 /* --- storage ------------------------------------------------------------------------------- */
 
-static bool make_room(void **items, size_t count, size_t *room, size_t size)
+/* How many items an array has room for once it is grown, and such a copy of it: NULL without
+ * memory. The copy is published, then its size, then the old array freed, so that a child forked at
+ * any of these points has a whole one. */
+static size_t more(size_t count)
 {
-    if (count < *room)
-        return true;
-    size_t wanted = *room == 0 ? 64 : *room * 2;
-    void *old = *items, *grown = malloc(wanted * size);
-    if (grown == NULL)
-        return false;
-    if (count != 0)
-        memcpy(grown, old, count * size);
-    *items = grown; /* published before the old one goes: a child forked here has either */
-    atomic_signal_fence(memory_order_seq_cst);
-    *room = wanted;
-    free(old);
-    return true;
+    return count == 0 ? 64 : 2 * count;
+}
+
+static void *larger_copy(const void *items, size_t count, size_t size)
+{
+    void *copy = malloc(more(count) * size);
+
+    if (copy != NULL && count != 0)
+        memcpy(copy, items, count * size);
+    return copy;
 }
 
 static slot *known_slot(uintptr_t at)
@@ -214,9 +214,16 @@ static library *free_library(void)
     for (size_t i = 0; i < state.library_count; i++)
         if (state.libraries[i].path == NULL)
             return &state.libraries[i];
-    if (!make_room((void **)&state.libraries, state.library_count, &state.library_room,
-                   sizeof *state.libraries))
-        return NULL;
+    if (state.library_count == state.library_room) {
+        library *old = state.libraries;
+        library *copy = larger_copy(old, state.library_count, sizeof *copy);
+        if (copy == NULL)
+            return NULL;
+        state.libraries = copy;
+        atomic_signal_fence(memory_order_seq_cst);
+        state.library_room = more(state.library_count);
+        free(old);
+    }
     return &state.libraries[state.library_count++];
 }
 
@@ -272,9 +279,15 @@ static bool add_candidate(void *context, const cm_elf_match *match)
 {
     search *s = context;
 
-    if (!make_room((void **)&s->found, s->count, &s->room, sizeof *s->found)) {
-        s->complete = false;
-        return false;
+    if (s->count == s->room) {
+        candidate *copy = larger_copy(s->found, s->count, sizeof *copy);
+        if (copy == NULL) {
+            s->complete = false;
+            return false;
+        }
+        free(s->found);
+        s->found = copy;
+        s->room = more(s->count);
     }
     s->found[s->count++] = (candidate){s->library, *match};
     return true;
@@ -334,8 +347,16 @@ static int adopt(const candidate *c)
         return 0;
     if (!cm_elf_open(&object, lib->base, lib->headers, lib->header_count))
         return 0;
-    if (!make_room((void **)&state.slots, state.slot_count, &state.slot_room, sizeof(slot)))
-        return -1;
+    if (state.slot_count == state.slot_room) {
+        slot *old = state.slots;
+        slot *copy = larger_copy(old, state.slot_count, sizeof *copy);
+        if (copy == NULL)
+            return -1;
+        state.slots = copy;
+        atomic_signal_fence(memory_order_seq_cst);
+        state.slot_room = more(state.slot_count);
+        free(old);
+    }
 
     slot s = {.symbol = symbol, .library = c->library, .variant = REFUSED};
     s.at = (void *_Atomic *)c->match.slot;

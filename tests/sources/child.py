@@ -49,7 +49,9 @@ class Event:
     __slots__ = ("kind", "time", "thread", "address", "size", "origin", "flags", "type", "index")
 
     def __init__(self, row: tuple[Any, ...]) -> None:
-        (self.kind, self.time, self.thread, self.address, self.size, self.origin, self.flags, self.type, self.index) = row
+        (self.kind, self.time, self.thread, self.address, self.size, self.origin, self.flags, self.type, self.index) = (
+            row
+        )
 
     def __repr__(self) -> str:
         return f"Event({self.kind}, address={self.address:#x}, size={self.size}, flags={self.flags})"
@@ -60,12 +62,12 @@ class Event:
 
 
 def events(*kinds: str) -> list[Event]:
-    """Everything recorded so far. What this allocates itself is Python's, not PyTorch's."""
+    """Everything that the sources recorded so far. What this allocates itself is Python's, not PyTorch's."""
     if core.capture_active():
         core.capture_sync()
     rows = core.trace_dump(trace())
     assert rows[-1][0] == "end" and rows[-1][4:6] == (0, 0), rows[-1]
-    return [e for e in map(Event, rows[:-1]) if not kinds or e.kind in kinds]
+    return [e for e in map(Event, rows[:-1]) if (e.kind in kinds if kinds else e.kind != "sample")]
 
 
 class Heap:
@@ -140,7 +142,7 @@ def slots(library: str, symbol: str) -> list[int]:
 
     path, base = next(
         (fields[5], int(fields[0].split("-")[0], 16))
-        for fields in (line.split() for line in open("/proc/self/maps"))
+        for fields in map(str.split, Path("/proc/self/maps").read_text().splitlines())
         if len(fields) > 5 and fields[5].endswith("/" + library) and int(fields[2], 16) == 0
     )
     return [base + offset for offset, kind, name in relocations(path) if name == symbol and kind != "other"]

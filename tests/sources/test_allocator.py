@@ -115,7 +115,8 @@ with torch.profiler.profile(profile_memory=True):
     x = torch.ones(1000)
     del x
 core.capture_record(False)
-report(allocs=sum(e.size == 4000 for e in events(ALLOC)), duplicates=len(Heap().duplicates), unknown=len(Heap().unknown_frees))
+report(allocs=sum(e.size == 4000 for e in events(ALLOC)), duplicates=len(Heap().duplicates),
+       unknown=len(Heap().unknown_frees))
 """
     )
     assert answer["allocs"] == 1 and answer["duplicates"] == 0 and answer["unknown"] == 0
@@ -161,7 +162,8 @@ value = lambda: ctypes.c_uint64.from_address(slot).value
 before = value()
 core.sources_install()
 hooked = value()
-call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_uint16)(hooked)
+from ctypes import c_int64, c_size_t, c_uint16, c_void_p
+call = ctypes.CFUNCTYPE(None, c_void_p, c_int64, c_size_t, c_size_t, c_uint16)(hooked)
 cuda1 = 1 | 1 << 8
 core.capture_record(True)
 call(0x7000, 512, 512, 2 << 20, cuda1)

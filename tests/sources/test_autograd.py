@@ -95,7 +95,8 @@ middle = (g ** 2).sum(); second = sys._getframe().f_lineno
 middle.backward()
 core.capture_record(False)
 charged = [c for c in join() if c[0].size == 1200]
-report(lines=sorted({lines(c[3])[0] for c in charged if c[3]}), forward=forward, second=second, lost=sum(c[3] is None for c in charged))
+report(lines=sorted({lines(c[3])[0] for c in charged if c[3]}), forward=forward, second=second,
+       lost=sum(c[3] is None for c in charged))
 """
     )
     assert answer["lines"] == [answer["forward"], answer["second"]] and answer["lost"] == 0
@@ -116,7 +117,8 @@ x = torch.ones(77, requires_grad=True)
 Double.apply(x).sum().backward()
 core.capture_record(False)
 own = [c for c in join() if c[1] == "N5torch8autograd6PyNodeE"]
-report(own=[(c[0].flags, c[0].frames()[0][1]) for c in own], made=[lines(c[3])[0] for c in own], line=Double.backward.__code__.co_firstlineno + 5)
+report(own=[(c[0].flags, c[0].frames()[0][1]) for c in own], made=[lines(c[3])[0] for c in own],
+       line=Double.backward.__code__.co_firstlineno + 5)
 """
     )
     assert answer["own"] and all(flags == 1 and name.endswith("backward") for flags, name in answer["own"])
@@ -137,8 +139,9 @@ for reentrant in (False, True):
     core.capture_record(True)
     checkpoint(model, x, use_reentrant=reentrant).sum().backward()
     core.capture_record(False)
-    again = [c for c in join() if not c[0].flags & NODE_STACK and any(f[1].endswith("Linear.forward") for f in c[0].frames())]
-    results[str(reentrant)] = sorted({c[0].size for c in again})
+    own = [c[0] for c in join() if not c[0].flags & NODE_STACK]
+    again = [e for e in own if any(f[1].endswith("Linear.forward") for f in e.frames())]
+    results[str(reentrant)] = sorted({e.size for e in again})
     torch_events.remove()
 report(**results)
 """
@@ -252,7 +255,8 @@ core.autograd_calibrate([(a, n + 1000) for a, n in pairs])   # a failure turns n
 core.capture_record(True)
 (torch.ones(3, requires_grad=True) * 2).sum().backward()
 core.capture_record(False)
-report(good=good, wrong=wrong, few=few, static=static, runs=len(events(NODE_RUN)), new=len(events(NODE_NEW)), free=len(events(NODE_FREE)))
+report(good=good, wrong=wrong, few=few, static=static, runs=len(events(NODE_RUN)), new=len(events(NODE_NEW)),
+       free=len(events(NODE_FREE)))
 """
     )
     assert answer["good"] is None and answer["static"] is None

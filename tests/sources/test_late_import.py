@@ -35,7 +35,9 @@ class Seen:
     def __init__(self, *names: str) -> None:
         self.calls: list[tuple[str, bool]] = []
         self.failures: list[tuple[str, Exception]] = []
-        self.watch = ImportWatch(dict.fromkeys(names, self.call), lambda name, error: self.failures.append((name, error)))
+        self.watch = ImportWatch(
+            dict.fromkeys(names, self.call), lambda name, error: self.failures.append((name, error))
+        )
 
     def call(self, module: ModuleType) -> None:
         self.calls.append((module.__name__, getattr(module, "DONE", getattr(module, "VALUE", None)) is not None))

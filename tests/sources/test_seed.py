@@ -24,8 +24,10 @@ middle = Heap().sizes() == {**alive()}
 del y, loss, x, model, optimizer; gc.collect()
 end = Heap()
 stamps = [(e.origin, e.flags) for e in events(OBJECT_NEW)]
-report(first=first, blocks=seeds.blocks, bytes=seeds.bytes == sum(truth.values()), skipped=seeds.skipped, problems=seeds.problems,
-       middle=middle, end=len(end.live), unknown=len(end.unknown_frees), objects=seeds.objects, stamps=sorted({n for n, _ in stamps}),
+report(first=first, blocks=seeds.blocks, bytes=seeds.bytes == sum(truth.values()), skipped=seeds.skipped,
+       problems=seeds.problems,
+       middle=middle, end=len(end.live), unknown=len(end.unknown_frees), objects=seeds.objects,
+       stamps=sorted({n for n, _ in stamps}),
        flags=sorted({f for _, f in stamps}), marks=[(e.size, e.address) for e in events(MARK)])
 """
     )
@@ -68,8 +70,11 @@ keep["csr"] = torch.eye(9).to_sparse_csr()
 keep["csc"] = torch.eye(11).to_sparse_csc()
 keep["nested"] = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
 keep["jagged"] = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)
-keep["quantized"] = torch.quantize_per_channel(torch.ones(4, 4), torch.tensor([.1] * 4), torch.tensor([0] * 4), 0, torch.quint8)
+scales, zeros = torch.tensor([.1] * 4), torch.tensor([0] * 4)
+keep["quantized"] = torch.quantize_per_channel(torch.ones(4, 4), scales, zeros, 0, torch.quint8)
+del scales, zeros
 keep["quantized per tensor"] = torch.quantize_per_tensor(torch.ones(5), .1, 0, torch.quint8)
+if torch.backends.mkldnn.is_available(): keep["mkldnn"] = torch.ones(64, 64).to_mkldnn()
 keep["meta"] = torch.ones(50, device="meta")
 with torch._subclasses.fake_tensor.FakeTensorMode(): keep["fake"] = torch.ones(60)
 keep["storage only"] = torch.ones(70).untyped_storage()
@@ -113,7 +118,8 @@ class Loud(torch.Tensor):
 class Wrapper(torch.Tensor):
     @staticmethod
     def __new__(cls, inner):
-        t = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype, device="cpu", dispatch_device=True, dispatch_layout=True)
+        t = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype, device="cpu",
+                                                dispatch_device=True, dispatch_layout=True)
         t.inner = inner
         return t
     @classmethod
@@ -235,9 +241,11 @@ from cuptimem import seed
 torch.cuda.is_initialized = lambda: True
 torch.cuda.memory_snapshot = lambda: [
     {"device": 1, "address": 0x1000, "blocks": [
-        {"size": 512, "state": "active_allocated"}, {"size": 1024, "state": "inactive"}, {"size": 2048, "state": "active_allocated"}]},
+        {"size": 512, "state": "active_allocated"}, {"size": 1024, "state": "inactive"},
+        {"size": 2048, "state": "active_allocated"}]},
     {"device": 0, "address": 0x8000, "blocks": [
-        {"address": 0x8000, "size": 512, "state": "active_pending_free"}, {"address": 0x8200, "size": 256, "state": "active_allocated"}]},
+        {"address": 0x8000, "size": 512, "state": "active_pending_free"},
+        {"address": 0x8200, "size": 256, "state": "active_allocated"}]},
 ]
 core.capture_record(True)
 seed.seed_alive()

@@ -38,8 +38,10 @@ again = core.sources_install()
 core.sources_remove()
 after = read()
 zero = sum(r[4] for r in core.sources_rows())
-report(same=rows == truth, patched=patched, total=sum(truth.values()), changed=sum(a != b for a, b in zip(before, during)),
-       restored=before == after, again=again, zero=zero, meanings=sorted({r[2] for r in core.sources_rows() if not r[3]}),
+report(same=rows == truth, patched=patched, total=sum(truth.values()), changed=sum(a != b for a, b in zip(before,
+       during)),
+       restored=before == after, again=again, zero=zero,
+       meanings=sorted({r[2] for r in core.sources_rows() if not r[3]}),
        libraries=sorted({name for name, _ in truth}))
 """
     )

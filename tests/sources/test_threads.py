@@ -40,7 +40,8 @@ restart()
 core.capture_record(True)
 torch.ones(10)
 silent = len(events(ALLOC, FREE, NODE_NEW))
-report(cycles=cycles, slots=len(slots_each), iterations=min(count), errors=all(errors) and len(errors) > 0, silent=silent)
+report(cycles=cycles, slots=len(slots_each), iterations=min(count), errors=all(errors) and len(errors) > 0,
+       silent=silent)
 """
     )
     assert answer["cycles"] > 100 and answer["slots"] == 1 and answer["iterations"] > 20

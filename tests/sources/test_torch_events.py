@@ -28,9 +28,10 @@ line = next(i for i, l in enumerate(open(__file__), 1) if "the line that ticks" 
 made = [(e.origin, e.size, e.address) for e in events(OBJECT_NEW)]
 ticks = events(TICK)
 steps = [e for e in ticks if e.size == 2]
-report(made=[(n, k) for n, k, _ in made], addresses=[a for _, _, a in made] == [id(m), id(m.layer), id(opt), id(twin), id(twin.layer)] or
-       sorted(a for _, _, a in made) == sorted([id(m), id(m.layer), id(opt), id(twin), id(twin.layer)]),
-       kinds=[e.size for e in ticks], lines=[[f[2] for f in e.frames() if f[0] == __file__] for e in steps], line=line,
+report(made=[(n, k) for n, k, _ in made], addresses=sorted(a for _, _, a in made) == sorted([id(m), id(m.layer),
+       id(opt), id(twin), id(twin.layer)]),
+       kinds=[e.size for e in ticks], lines=[[f[2] for f in e.frames() if f[0] == __file__] for e in steps],
+       line=line,
        objects=[e.address == id(opt) for e in steps])
 """
     )
@@ -49,7 +50,8 @@ def look():
     optimizer, loader = sys.modules["torch.optim.optimizer"], sys.modules["torch.utils.data.dataloader"]
     return [id(torch.nn.Module.__dict__["__init__"]), id(torch.nn.Module.__dict__["__setstate__"]),
             id(Optimizer.__dict__["__init__"]), id(Optimizer.__dict__["__setstate__"]),
-            id(loader._BaseDataLoaderIter.__dict__["__next__"]), list(optimizer._global_optimizer_post_hooks.values()),
+            id(loader._BaseDataLoaderIter.__dict__["__next__"]),
+            list(optimizer._global_optimizer_post_hooks.values()),
             [id(f) for f in sys.meta_path], sum(r[4] for r in core.sources_rows()), sorted(vars(torch.nn.Module))]
 before = look()
 changed = []
@@ -118,7 +120,8 @@ for other in (twin, saved, loaded): other(x)
 foreign = len(events(TICK)) - mark
 text = b"cuptimem" in pickle.dumps(net)
 torch_events.remove()
-report(kinds=[e.size for e in ticks], net=[e.address == id(net) for e in ticks], hooks=hooks, foreign=foreign, text=text,
+report(kinds=[e.size for e in ticks], net=[e.address == id(net) for e in ticks], hooks=hooks, foreign=foreign,
+       text=text,
        left=(len(net._forward_pre_hooks), len(net.inner._forward_pre_hooks)), problems=torch_events.problems())
 """
 
