@@ -145,17 +145,23 @@ def close_window(window: Window) -> None:
         capture.windows.remove(window)
         capture.core.mark(_WINDOW_CLOSE, window.number)
         if capture.windows:
+            _pass_warning_on(capture.core)
             if window is capture.owner:
                 window.whole = False  # what follows is not in it
             elif window.path is not None:
-                capture.core.capture_sync()
-                _extract(capture, window)
-            _pass_warning_on(capture.core)
+                try:
+                    capture.core.capture_sync()
+                    _extract(capture, window)
+                except Error as error:
+                    raise Error(f"{naming.shown(window.path)} is not written: {error}") from error
             return
         _capture = None
         _stop(capture)
         if window is not capture.owner and window.path is not None:
-            _extract(capture, window)
+            try:
+                _extract(capture, window)
+            except Error as error:
+                say(f"{naming.shown(window.path)} is not written: {error}")
         _settle(capture, last=window)
 
 

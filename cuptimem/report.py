@@ -358,7 +358,7 @@ class Report:
     """Everything that a trace, or one window of it, says."""
 
     path: str | None  # None: the trace was a temporary file
-    complete: bool  # the recording was ended by its own program and nothing of it is missing
+    complete: bool  # the program itself ended the recording: it is all there (but see lost)
     state: str  # "complete", "recording" (still going on), "recovered" (killed, nothing lost), "cut" (tail missing)
     reason: str  # why the recording ended early, "" if it did not
     environment: Mapping[str, str]
@@ -576,7 +576,7 @@ def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
     clock = raw["clock"]
     return Report(
         path=path,
-        complete=raw["complete"],
+        complete=raw["complete"] and not raw["reason"],
         state=raw["state"],
         reason=raw["reason"],
         environment=dict(raw["meta"]),

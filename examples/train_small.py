@@ -1,7 +1,7 @@
 """A tiny GPT learns a made-up language: words whose letters follow a fixed pattern.
 
-    python examples/train_small.py            trains for 30 steps, a few seconds on one core
-    cuptimem run examples/train_small.py      the same, and says afterwards where the memory went
+python examples/train_small.py            trains for 30 steps, a few seconds on one core
+cuptimem run examples/train_small.py      the same, and says afterwards where the memory went
 """
 
 import random
@@ -58,7 +58,9 @@ class TinyGPT(nn.Module):
 
 def made_up_text(length: int) -> str:
     rng = random.Random(0)
-    words = ["".join(rng.choice("bdfgklmnprst") + rng.choice("aeiou") for _ in range(rng.randint(1, 4))) for _ in range(80)]
+    words = [
+        "".join(rng.choice("bdfgklmnprst") + rng.choice("aeiou") for _ in range(rng.randint(1, 4))) for _ in range(80)
+    ]
     return " ".join(rng.choice(words) for _ in range(length // 6))
 
 

@@ -109,7 +109,15 @@ bool cm_clock_object(cm_clock *clock, uint64_t address, cm_moment at, bool befor
         clock->first_created = at;
     clock->created = true;
     made->created = at.position + 1; /* 0 is taken */
-    made->in = made->before = -1;    /* another object than the one that ticked here before */
+    return true;
+}
+
+bool cm_clock_renew(cm_clock *clock, uint64_t address)
+{
+    object *renewed = get_object(clock, address);
+    if (renewed == NULL)
+        return false;
+    renewed->in = renewed->before = -1;
     return true;
 }
 
@@ -172,8 +180,14 @@ bool cm_clock_tick(cm_clock *clock, const cm_tick *tick)
         clock->lines = tick->line + 1;
 
     group *last = s->count ? &s->group[s->count - 1] : NULL;
-    bool next = last == NULL || tick->kind == CM_TICK_STEP || o->in == (int64_t)s->count - 1 ||
-                o->created > last->first.position + 1;
+    bool ticked = o->in == (int64_t)s->count - 1;
+    bool young = last != NULL && o->created > last->first.position + 1;
+    if (tick->kind == CM_TICK_DATA) {
+        /* A new iterator goes on where an exhausted one stopped, often at its very address. */
+        ticked = ticked && o->line == tick->line;
+        young = false;
+    }
+    bool next = last == NULL || tick->kind == CM_TICK_STEP || ticked || young;
     if (next) {
         /* An exhausted iterator shares its last tick's group with the next one: never cut. */
         if (tick->kind != CM_TICK_DATA && last != NULL && !cut_last_group(s, o))
@@ -400,18 +414,19 @@ static bool same_clock(const draft *a, const draft *b)
     return a->kind == b->kind && a->line == b->line;
 }
 
-/* Rule 5: does the line of step `last`, the newest of its line, stay the clock although step i has
- * another? `next` is the next step of that line, or the number of steps. */
-static bool line_returns(const drafts *d, size_t stretch, size_t last, size_t next)
+/* Rule 5: does the line of step `last`, the newest of its line, stay the clock although the next
+ * step has another? Its usual step is the median of those before and after, as long as each is. */
+static bool line_returns(const drafts *d, const uint32_t *next_same, size_t stretch, size_t last)
 {
     uint64_t length[2 * NEIGHBOURS];
-    size_t n = 0;
-    for (size_t j = last + 1; j-- > stretch && n < 2 * NEIGHBOURS;)
+    size_t n = 0, next = next_same[last];
+    for (size_t j = last + 1; j-- > stretch && n < NEIGHBOURS;)
         if (same_clock(&d->step[j], &d->step[last]))
             length[n++] = since(draft_begin(d, j).time_ns, d->step[j].end.time_ns);
-    uint64_t until =
-        next < d->count ? draft_begin(d, next).time_ns : d->step[d->count - 1].end.time_ns;
-    return since(d->step[last].end.time_ns, until) <= 3 * median(length, n);
+    for (size_t j = next; j < d->count && n < 2 * NEIGHBOURS; j = next_same[j])
+        length[n++] = since(draft_begin(d, j).time_ns, d->step[j].end.time_ns);
+    cm_moment until = next < d->count ? draft_begin(d, next) : d->step[d->count - 1].end;
+    return since(d->step[last].end.time_ns, until.time_ns) <= 3 * median(length, n);
 }
 
 /* The end of the stretch of one clock that begins at step `first`. */
@@ -423,7 +438,7 @@ static size_t stretch_end(const drafts *d, const uint32_t *next_same, size_t fir
             return i;
         if (same_clock(&d->step[i], &d->step[first]))
             last = i;
-        else if (i == last + 1 && !line_returns(d, first, last, next_same[last]))
+        else if (i == last + 1 && !line_returns(d, next_same, first, last))
             return i;
     }
     return d->count;

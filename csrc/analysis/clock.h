@@ -10,6 +10,9 @@
  *     iteration: one group each. An object whose creation was not seen counts as old.)
  *     A group in which a second object took over from the first for good is cut where it did: two
  *     phases with an optimizer each, both made up front, do not share a step.
+ *     Data iterators differ: a new one shares the group of the last tick of the one before, which
+ *     only found out that there was nothing more. One that is asked from another code line counts
+ *     as new, because addresses are reused.
  *  2. The clock is the first of: explicit, optimizer, data, module that ticked at all. With
  * explicit ticks nothing below applies: the program has said what a step is.
  *  3. Explicit and optimizer ticks end a step (behind the last tick of their group); data and
@@ -85,6 +88,8 @@ void cm_clock_free(cm_clock *clock);
 bool cm_clock_tick(cm_clock *clock, const cm_tick *tick);
 /* An object that may tick was created here, or (before_start) found alive. */
 bool cm_clock_object(cm_clock *clock, uint64_t object, cm_moment at, bool before_start);
+/* Another object lives at this address now, and its creation sets nothing up (a data iterator). */
+bool cm_clock_renew(cm_clock *clock, uint64_t object);
 /* An autograd node was created; only the first counts. */
 void cm_clock_node(cm_clock *clock, cm_moment at);
 

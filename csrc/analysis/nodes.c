@@ -205,10 +205,8 @@ static bool run_node(cm_nodes *nodes, thread *t, const cm_event *e)
     else
         entered.stack = outer->has_previous ? outer->previous : CM_NODE_ACCUMULATION;
     /* Gradients of two leaves in a row belong to the same node before them. */
-    if (entered.stack != CM_NODE_ACCUMULATION) {
-        outer->previous = entered.stack;
-        outer->has_previous = true;
-    }
+    outer->previous = entered.stack;
+    outer->has_previous = true;
     if (t->frames > DEPTH_MAX) {
         t->unseen++;
         return true;

@@ -115,6 +115,8 @@ static bool see(scan *s, const cm_record *record)
     case CM_EV_OBJECT_NEW:
         if (s->plan->closed)
             return true;
+        if (e->size != CM_OBJECT_MODULE && e->size != CM_OBJECT_OPTIMIZER)
+            return cm_clock_renew(s->clock, e->address);
         return cm_clock_object(s->clock, e->address, at,
                                e->flags & CM_EVF_BEFORE_START || !in_window(s));
     case CM_EV_SEED:

@@ -205,8 +205,8 @@ static bool write_chunk(uint64_t log_end)
     }
     uint64_t size = cm_writer_size(collector.writer) + length;
     if (size + END_ROOM > collector.max_size) {
-        fail("recording ended: the trace has reached its bound of %llu MiB (max_size)",
-             (unsigned long long)(collector.max_size >> 20));
+        fail("recording ended: the trace has reached its bound of %.1f MiB (max_size)",
+             (double)collector.max_size / (1 << 20));
         return false;
     }
     collector.lost_stacks += collector.merge.lost_stacks;

@@ -100,7 +100,8 @@ def caveats(report: Report) -> list[Block]:
     elif report.state == "cut":
         said.append("the end of the recording is missing: the program was killed, or the file was cut or damaged")
     if report.reason:
-        said.append(f"recording ended early: {report.reason}")
+        known = report.reason.startswith("recording ended")
+        said.append(report.reason if known else f"recording ended early: {report.reason}")
     if lost.events:
         said.append(f"{count(lost.events)} events found no room and are lost: live bytes are wrong by them")
     if lost.stacks:
@@ -446,7 +447,8 @@ def _key(contributor: Contributor, by: str) -> str:
     if by == "module":
         return " > ".join(contributor.modules) or "(no module)"
     if by == "operator":
-        return contributor.operator or "(forward)" if contributor.phase != "before start" else "(before start)"
+        outside = "(before start)" if contributor.phase == "before start" else "(outside backward)"
+        return contributor.operator or outside
     if by == "phase":
         return contributor.phase
     return " < ".join(f.place for f in contributor.stack) or contributor.where

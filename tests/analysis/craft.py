@@ -77,7 +77,7 @@ class Trace:
     @property
     def elapsed(self) -> int:
         """time_ns of the newest event, as the reader gives it."""
-        return self.events[-1].time - self.events[0].time
+        return int(self.events[-1].time - self.events[0].time)
 
     def _string(self, text: str) -> int:
         if text not in self.strings:
@@ -149,20 +149,34 @@ class Trace:
     def node(self, sequence: int, stack: int, **more: int) -> None:
         self.add(NODE_NEW, sequence, 0, stack, **more)
 
-    def run(self, sequence: int, creator: int, name: str = "N5torch8autograd9generated12MulBackward0E", **more: int) -> None:
+    def run(
+        self, sequence: int, creator: int, name: str = "N5torch8autograd9generated12MulBackward0E", **more: int
+    ) -> None:
         self.add(NODE_RUN, sequence, creator, self.name(name), **more)
 
     def done(self, **more: int) -> None:
         self.add(NODE_DONE, **more)
 
     def write(
-        self, path: Path, *, meta: dict[str, str] | None = None, per_batch: int = 1000, end: str | None = "", lost: int = 0
+        self,
+        path: Path,
+        *,
+        meta: dict[str, str] | None = None,
+        per_batch: int = 1000,
+        end: str | None = "",
+        lost: int = 0,
     ) -> str:
         pairs = [text.encode() for item in (meta or {}).items() for text in item]
         meta_array = (ctypes.c_char_p * (len(pairs) + 1))(*pairs, None)
         events = (Event * max(len(self.events), 1))(*self.events)
         self.library.craft.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]
-        self.library.craft.argtypes += [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_uint64]
+        self.library.craft.argtypes += [
+            ctypes.c_void_p,
+            ctypes.c_size_t,
+            ctypes.c_size_t,
+            ctypes.c_char_p,
+            ctypes.c_uint64,
+        ]
         status = self.library.craft(
             str(path).encode(),
             meta_array,

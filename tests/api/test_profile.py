@@ -498,3 +498,24 @@ def test_nothing_recorded() -> None:
     assert prof.report.devices == () or prof.report.device("cpu").allocations == 0
     assert "cuptimem" not in str(prof.report).splitlines()[0]
     assert list(prof.report.steps) == []
+
+
+def test_recording_that_reaches_its_bound(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """It ends with one warning; the program, the file and the report live on, and say so."""
+    with cuptimem.profile(tmp_path / "run.cmem", max_size=20_000) as prof:
+        for i in range(20_000):
+            make(1 + i % 7)
+        with cuptimem.profile(tmp_path / "inner.cmem") as inner:
+            make(1)
+    said = capfd.readouterr().err.splitlines()
+    assert len([line for line in said if "bound" in line]) == 1
+    assert all(line.startswith("cuptimem: ") for line in said)
+    report = prof.report
+    assert not report.complete and "bound" in report.reason
+    assert (tmp_path / "run.cmem").stat().st_size <= 20_000
+    assert "! recording ended" in str(report)
+    with pytest.raises(cuptimem.Error):
+        _ = inner.report
+    with cuptimem.profile() as again:
+        make(3)
+    assert again.report.complete and again.report.device("cpu").allocated == 3 * KIB

@@ -92,16 +92,16 @@ def test_the_sweep_completes_what_was_killed(stress: Stress, rate: int) -> None:
             assert stress.verify(folder / f"{capture}.cmem").state in (COMPLETE, RECOVERED)
 
 
-def killed_capture(stress: Stress, name: str = "k") -> tuple[Path, Path, int]:
-    """Trace, ring and number of events of a capture that was killed in its first moments."""
-    folder = stress.folder / name
+def killed_capture(stress: Stress, least: int = 0) -> tuple[Path, Path, int]:
+    """Trace (of at least so many bytes), ring and number of events of a capture that was killed."""
+    folder = stress.folder / "k"
     while True:
         kill_one(stress, folder, 1 << 20, 100, (1, 0.05))
         trace = folder / f"{begun_in(folder) - 1}.cmem"
         rings = list(stress.rings.iterdir())
         if rings and stress.run("killed", folder)[0]:
             found = stress.verify(trace)
-            if found.state == RECOVERED and found.events > 0:
+            if found.state == RECOVERED and found.events > 0 and trace.stat().st_size >= least:
                 return trace, rings[0], found.events
         for ring in rings:
             ring.unlink()
@@ -159,7 +159,7 @@ def test_a_sweep_in_the_middle_of_another_capture(stress: Stress) -> None:
 
 def test_a_trace_that_was_cut_misses_what_its_ring_no_longer_has(stress: Stress) -> None:
     """Without its last chunk the trace's covers lie behind the ring's tails: the gap is told as lost."""
-    trace, _, events = killed_capture(stress)
+    trace, _, events = killed_capture(stress, 4000)
     whole = trace.read_bytes()
     for keep in (len(whole) - 1, len(whole) // 2):
         trace.write_bytes(whole[:keep])

@@ -142,7 +142,7 @@ def test_the_size_bound_ends_the_recording(program: Program, tmp_path: Path) -> 
     """)
     emitted, warnings, stopped, counts = json.loads(done.stdout)
     trace = tmp_path / "t.cmem"
-    assert warnings == ["recording ended: the trace has reached its bound of 0 MiB (max_size)", None]
+    assert warnings == ["recording ended: the trace has reached its bound of 0.2 MiB (max_size)", None]
     assert stopped == ""
     assert 100_000 < trace.stat().st_size <= 200_000
     assert end(trace)[1:3] == ("complete", warnings[0])
@@ -237,7 +237,7 @@ def test_where_rings_lie(program: Program, tmp_path: Path) -> None:
         assert place(ring_dir=other) == ("chosen", other, None)
         kind, folder, warning = place(ring_dir=rings + "/none")
         assert (kind, folder) == ("shared", "/dev/shm")
-        assert warning == f"no ring file can be made in {rings}/none (No such file or directory): another place was taken"
+        assert warning.startswith(f"no ring file can be made in {rings}/none (No such file or directory)")
         del os.environ["CUPTIMEM_RING_DIR"]
         """
     )

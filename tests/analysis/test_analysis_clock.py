@@ -58,7 +58,8 @@ class Steps(ctypes.Structure):
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     clock = build(tmp_path_factory.mktemp("clock") / "clock.so", [ROOT / "csrc" / "analysis" / "clock.c"])
     clock.cm_clock_new.restype = ctypes.c_void_p
-    clock.cm_clock_tick.restype = clock.cm_clock_object.restype = clock.cm_clock_choose.restype = ctypes.c_bool
+    for function in (clock.cm_clock_tick, clock.cm_clock_object, clock.cm_clock_renew, clock.cm_clock_choose):
+        function.restype = ctypes.c_bool
     return clock
 
 
@@ -85,17 +86,21 @@ class Program:
         self.wait(0.001)
         tick = Tick(self._moment(), obj, self.backwards, line, kind)
         assert self.library.cm_clock_tick(self.clock, ctypes.byref(tick))
-        return tick.at.position
+        return int(tick.at.position)
 
     def new(self, obj: int, *, before: bool = False) -> int:
         at = self._moment()
         assert self.library.cm_clock_object(self.clock, ctypes.c_uint64(obj), at, ctypes.c_bool(before))
-        return at.position
+        return int(at.position)
+
+    def renew(self, obj: int) -> None:
+        self._moment()
+        assert self.library.cm_clock_renew(self.clock, ctypes.c_uint64(obj))
 
     def node(self) -> int:
         at = self._moment()
         self.library.cm_clock_node(self.clock, at)
-        return at.position
+        return int(at.position)
 
     def data(self, obj: int = 100, line: int = 10) -> int:
         return self.tick(DATA, obj, line)
@@ -114,7 +119,9 @@ class Program:
         self.ends.append(at + 1)
         return at
 
-    def train(self, batches: int, *, loader: int | None = 100, opt: int = 1, line: int = 20, data_line: int = 10) -> None:
+    def train(
+        self, batches: int, *, loader: int | None = 100, opt: int = 1, line: int = 20, data_line: int = 10
+    ) -> None:
         """One epoch: the loader is asked once more at its end."""
         for _ in range(batches):
             if loader is not None:
@@ -347,12 +354,79 @@ def slow_step(p: Program) -> Outcome:
 
 
 @case
+def slow_step_with_accumulation(p: Program) -> Outcome:
+    """Many ticks of the loader in a long silence, but as many as in every step."""
+    for i in range(80):
+        p.data()
+        p.forward()
+        p.backward()
+        if i % 8 == 7:
+            p.opt()
+            p.wait(2000 if i == 39 else 1)
+    return {"training": 10}, []
+
+
+@case
+def slow_step_with_a_skip(p: Program) -> Outcome:
+    """A long silence in which the loader ticks twice as often as in a usual step: not often enough."""
+    for i in range(80):
+        p.data()
+        p.forward()
+        p.backward()
+        if i == 39:
+            p.wait(2000)
+        elif i % 8 == 7:
+            p.opt()
+    return {"training": 9}, []
+
+
+@case
+def unused_parameter(p: Program) -> Outcome:
+    """One optimizer per parameter; the one that is usually first has no gradient now and then."""
+    for i in range(9):
+        p.data()
+        p.forward()
+        for parameter in range(5 if i % 4 != 3 else 4, 0, -1):
+            p.backward(1)
+            p.opt(parameter, line=5)
+    return {"training": 9}, []
+
+
+@case
+def two_explicit_clocks(p: Program) -> Outcome:
+    for _ in range(4):
+        p.forward()
+        p.tick(STEP, 1, 70)
+        p.forward()
+        p.tick(STEP, 2, 71)
+    return {"inference": 8}, []
+
+
+@case
 def evaluation_after_each_epoch(p: Program) -> Outcome:
     for epoch in range(3):
         p.train(10, loader=100 + epoch)
         p.evaluate(20, loader=200 + epoch)
     changes = [(10, "evaluation"), (30, "training"), (40, "evaluation"), (60, "training"), (70, "evaluation")]
     return {"training": 30, "evaluation": 60}, changes
+
+
+@case
+def iterators_at_one_address(p: Program) -> Outcome:
+    """Each loader's iterator lives where the one before it died."""
+    for _ in range(3):
+        p.train(10, loader=100)
+        p.evaluate(20, loader=100)
+    changes = [(10, "evaluation"), (30, "training"), (40, "evaluation"), (60, "training"), (70, "evaluation")]
+    return {"training": 30, "evaluation": 60}, changes
+
+
+@case
+def iterators_at_one_address_and_line(p: Program) -> Outcome:
+    for _ in range(3):
+        p.renew(200)
+        p.evaluate(15, loader=200)
+    return {"inference": 45}, []
 
 
 @case

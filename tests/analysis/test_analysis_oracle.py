@@ -49,9 +49,7 @@ class Oracle:
         self.allocated = self.freed = self.allocations = 0
 
     def end_step(self) -> None:
-        self.steps.append(
-            (self.step_start, self.step_peak, self.total, self.allocated, self.freed, self.allocations)
-        )
+        self.steps.append((self.step_start, self.step_peak, self.total, self.allocated, self.freed, self.allocations))
         self.step_shares.append(self.step_at_peak)
         self.begin_step()
 

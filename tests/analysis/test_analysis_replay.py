@@ -1,6 +1,7 @@
 """Hand-made traces with known answers: the heap, the backward join, phases, peaks, steps, windows."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -201,6 +202,38 @@ def test_a_seed_found_twice_counts_once(analyze: Analyze) -> None:
     t.add(SEED, 0x5000, 500)
     t.mark(SEEDED)
     assert only_device(analyze(t))["end"] == 500
+
+
+def test_a_seed_found_twice_after_its_allocation_is_none(analyze: Analyze) -> None:
+    t = Trace()
+    t.alloc(0x5000, 500, t.line(1))
+    t.free(0x5000)
+    t.add(SEED, 0x5000, 500)
+    t.add(SEED, 0x5000, 500)
+    t.mark(SEEDED)
+    device = only_device(analyze(t))
+    assert (device["start"], device["end"]) == (0, 0)
+
+
+def test_a_seed_whose_free_was_not_seen_is_replaced(analyze: Analyze) -> None:
+    t = Trace()
+    t.add(SEED, 0x5000, 500)
+    t.alloc(0x5000, 20, t.line(1))
+    t.add(SEED, 0x6000, 1)
+    t.mark(SEEDED)
+    report = analyze(t)
+    device = only_device(report)
+    assert (device["start"], device["peak"], device["end"]) == (501, 501, 21)
+    assert report["lost"]["replaced"] == 1
+
+
+def test_what_a_later_walk_finds_is_no_allocation_of_the_step(analyze: Analyze) -> None:
+    t = Trace()
+    t.mark(SEEDED)
+    t.alloc(0x1000, 10, t.line(1))
+    t.add(SEED, 0x7000, 700)
+    t.tick(STEP, 1, t.line(9))
+    assert step_rows(analyze(t)) == [(0, 0, 710, 710, 710, 0, 1)]
 
 
 def test_a_walk_that_was_cut_short(analyze: Analyze) -> None:
@@ -544,7 +577,7 @@ def test_steps_tile_the_time(analyze: Analyze) -> None:
     t = Trace()
     training(t, 5)
     steps = analyze(t)["steps"]
-    for before, after in zip(steps, steps[1:], strict=False):
+    for before, after in pairwise(steps):
         assert before["end_ns"] == after["begin_ns"] and before["end"] == after["start"]
     for step in steps:
         assert step["begin_ns"] <= step["peak_ns"] <= step["end_ns"]

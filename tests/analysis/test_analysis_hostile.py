@@ -19,11 +19,10 @@ def nonsense(chance: random.Random) -> Trace:
     for _ in range(chance.randint(0, 400)):
         kind = chance.choice([1, 1, 1, 2, 2, 5, 6, 7, 10, 10, 13, *range(1, 16), chance.randint(16, 255)])
         address = chance.choice(EXTREMES)
-        size = chance.choice([1, 2, 3, 4, 11, 64, 64, 64, 1 << 20, *([-1, -(1 << 63), (1 << 63) - 1] if chance.random() < 0.02 else [])])
-        if kind in (6, 11):
-            what = chance.choice(names)
-        else:
-            what = chance.choice(stacks)
+        size = chance.choice(
+            [1, 2, 3, 4, 11, 64, 64, 64, 1 << 20, *([-1, -(1 << 63), (1 << 63) - 1] if chance.random() < 0.02 else [])]
+        )
+        what = chance.choice(names if kind in (6, 11) else stacks)
         t.add(
             kind,
             address,
@@ -43,9 +42,8 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Path:
     gcc = shutil.which("gcc")
     assert gcc is not None
     program = tmp_path_factory.mktemp("harness") / "harness"
-    parts = ("crc32c", "decode", "defs", "encode", "linetable", "reader", "timeline", "writer")
     sources = [Path(__file__).parent / "harness.c", *sorted((ROOT / "csrc" / "analysis").glob("*.c"))]
-    sources += [ROOT / "csrc" / "trace" / f"{part}.c" for part in parts]
+    sources += [path for path in sorted((ROOT / "csrc" / "trace").glob("*.c")) if path.name != "synthetic.c"]
     flags = ["-std=gnu11", "-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     subprocess.run([gcc, *flags, "-o", str(program), *map(str, sources), "-lpthread"], check=True)
     return program

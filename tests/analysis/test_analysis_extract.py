@@ -191,13 +191,15 @@ def test_the_walk_at_the_start_may_end_inside(tmp_path: Path) -> None:
     t = Trace()
     t.mark(WINDOW_OPEN, 1)
     t.alloc(0x1000, 8, t.line(1))
+    t.free(0x6000)
     t.add(SEED, 0x5000, 500)
+    t.add(SEED, 0x6000, 60)  # it died before the walk came to it
     t.mark(SEEDED, 2)
     t.free(0x5000)
     t.mark(WINDOW_CLOSE, 1)
     whole, window = both(t, tmp_path)
     assert plain(window) == plain(whole)
-    assert window["devices"][0]["start"] == 500 and window["lost"]["seeds_skipped"] == 2
+    assert window["devices"][0]["start"] == 560 and window["lost"]["seeds_skipped"] == 2
 
 
 def test_meta_and_state(tmp_path: Path) -> None:
