@@ -265,15 +265,6 @@ static void tell_unowned_losses(void)
     collector.unowned_told = lost;
 }
 
-/* Dead threads and those still there at the end cannot tell their losses themselves. */
-static bool tell_losses_of(uint32_t thread, uint64_t lost)
-{
-    if (collector.own_count == OWN_EVENTS)
-        return false;
-    say(thread, (cm_event){.kind = CM_EV_LOST, .size = (int64_t)lost});
-    return true;
-}
-
 /* How soon the next look at the rings is due: soon enough that what comes until then is a small
  * part of what there is room for, so that producers keep writing to blocks still in their cache. */
 static int wait_after(uint64_t now, uint64_t heads)
@@ -358,7 +349,7 @@ static void round_of_work(void)
     sample_memory(now);
     collect(WHEN_DUE);
     if (!cm_collector_failed())
-        cm_lanes_reclaim(now, tell_losses_of);
+        cm_lanes_reclaim(now);
     look_after_lock(now);
     void (*idle)(void) = atomic_load(&collector.idle);
     if (idle != NULL)
@@ -514,12 +505,13 @@ int cm_collector_start(cm_writer *writer, uint64_t max_size)
 int cm_collector_finish(void)
 {
     cm_collector_pause();
-    /* More threads than there is room for own events may have something to tell. */
-    bool told;
-    do {
-        told = cm_lanes_tell_losses(tell_losses_of);
+    /* Each turn frees what the one before had to say; one is enough but where threads abound. */
+    bool all = false;
+    for (int turn = 0; turn < 1000 && !all && !cm_collector_failed(); turn++) {
         collect(REGARDLESS);
-    } while (!told && !cm_collector_failed());
+        all = cm_collector_failed() || cm_lanes_confess();
+    }
+    collect(REGARDLESS);
     int status =
         cm_collector_failed() ? write_end(collector.warning, cm_lanes_pending()) : write_end("", 0);
     cm_batch_free(collector.batch);

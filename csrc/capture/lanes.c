@@ -271,57 +271,63 @@ static bool is_gone(uint32_t slot)
     return syscall(SYS_tgkill, getpid(), tid, 0) < 0 && errno == ESRCH;
 }
 
-static bool tell_loss(uint32_t slot, cm_lanes_tell tell)
+/* All that the ring has is in the trace, and its thread cannot be inside a hook: its blocks are
+ * free, those too that it took and did not use. */
+static void free_all(lane *l, uint32_t slot)
 {
-    cm_ring *ring = &cm_the_space.rings[slot];
-    uint64_t lost = atomic_load_explicit(&ring->lost, memory_order_acquire);
-
-    if (lost == 0)
-        return true;
-    if (!tell(ring->thread, lost))
-        return false;
-    atomic_store_explicit(&ring->lost, 0, memory_order_relaxed);
-    return true;
+    l->walk.ring = slot;
+    l->walk.end = l->walk.position = l->tail;
+    l->retiring = l->block != 0;
+    find_run(l);
+    while (l->block != 0) {
+        uint32_t next = link_of(l->block);
+        cm_space_give_block(l->block);
+        l->block = next;
+    }
+    l->cursor = 0;
+    l->retiring = false;
+    atomic_store_explicit(&cm_threads_at(slot)->limit, 0, memory_order_relaxed);
 }
 
-bool cm_lanes_tell_losses(cm_lanes_tell tell)
+static bool is_drained(const lane *l, uint32_t slot)
+{
+    const cm_thread *t = cm_threads_at(slot);
+    /* busy last written by the thread: what it did in its hooks comes before. */
+    return atomic_load_explicit(&t->state, memory_order_acquire) == CM_THREAD_LIVE &&
+           atomic_load_explicit(&t->busy, memory_order_acquire) == 0 && l->tail == head_of(slot);
+}
+
+bool cm_lanes_confess(void)
 {
     bool all = true;
 
+    lanes.high = cm_threads_high();
     for (uint32_t i = 0; i < lanes.high; i++)
-        all &= tell_loss(i, tell);
+        if (is_drained(&lanes.of[i], i))
+            free_all(&lanes.of[i], i);
+    for (uint32_t i = 0; i < lanes.high; i++)
+        if (is_drained(&lanes.of[i], i))
+            all &= cm_threads_confess(i);
     return all;
 }
 
 /* A thread may free tensors until its very end, in destructors that run after all of ours could:
  * only when the kernel no longer knows it is its ring complete. */
-static void bury(cm_lanes_tell tell)
+static void bury(void)
 {
     note_tids();
     for (uint32_t i = 0; i < lanes.high; i++) {
         lane *l = &lanes.of[i];
-        cm_thread *t = cm_threads_at(i);
-        if (atomic_load_explicit(&t->state, memory_order_acquire) != CM_THREAD_LIVE ||
-            l->tail != head_of(i) || !is_gone(i))
+        if (!is_drained(l, i) || !is_gone(i) || l->tail != head_of(i))
             continue;
-        if (l->tail != head_of(i) || !tell_loss(i, tell))
-            continue; /* its last words are still to be written */
-        l->walk.ring = i;
-        l->walk.end = l->walk.position = l->tail;
-        l->retiring = l->block != 0;
-        find_run(l); /* picks up a block that it took and did not use */
-        while (l->block != 0) {
-            uint32_t next = link_of(l->block);
-            cm_space_give_block(l->block);
-            l->block = next;
-        }
-        l->cursor = 0;
-        l->retiring = false;
-        cm_threads_recycle(i);
+        free_all(l, i);
+        /* Then its last words are still to be written. */
+        if (cm_threads_confess(i) && l->tail == head_of(i))
+            cm_threads_recycle(i);
     }
 }
 
-void cm_lanes_reclaim(uint64_t now_ns, cm_lanes_tell tell)
+void cm_lanes_reclaim(uint64_t now_ns)
 {
     const cm_space *space = &cm_the_space;
     bool scarce = atomic_load(&space->used) > space->block_count / 4;
@@ -330,7 +336,7 @@ void cm_lanes_reclaim(uint64_t now_ns, cm_lanes_tell tell)
     if (scarce || cm_threads_in_use() > CM_RING_COUNT / 4 ||
         now_ns - lanes.bury_ns > BURY_MS * UINT64_C(1000000)) {
         lanes.bury_ns = now_ns;
-        bury(tell);
+        bury();
     }
     if (scarce)
         retire_idle_blocks();

@@ -30,13 +30,12 @@ void cm_lanes_commit(void);
 void cm_lanes_mark(void);
 bool cm_lanes_reached_mark(void);
 
-/* Tells the losses of a thread that cannot tell them itself; false: no room to do so now. */
-typedef bool (*cm_lanes_tell)(uint32_t thread, uint64_t lost);
-/* False: not all could be told. */
-bool cm_lanes_tell_losses(cm_lanes_tell tell);
 /* Takes the blocks of idle threads back when they get scarce, and the states of threads that are
  * gone. */
-void cm_lanes_reclaim(uint64_t now_ns, cm_lanes_tell tell);
+void cm_lanes_reclaim(uint64_t now_ns);
+/* With recording off for good: publishes in their rings what threads lost and had no room to tell.
+ * False: not all of it found room; collect, then call again. */
+bool cm_lanes_confess(void);
 
 /* Any thread. */
 uint64_t cm_lanes_pending(void);

@@ -262,21 +262,17 @@ static void confess_hook(cm_thread *t, cm_ring *ring, uint64_t lost)
     atomic_store_explicit(&ring->lost_at, 0, memory_order_release);
 }
 
-/* The thread has no block, or a full one. */
-cm_event *cm_reserve_slow_hook(cm_thread *t)
+/* Gives the thread its next block, and puts there first what it still has to say. */
+static bool take_block_hook(cm_thread *t, cm_ring *ring)
 {
-    cm_ring *ring = &cm_the_space.rings[t->slot];
     uint64_t lost = atomic_load_explicit(&ring->lost, memory_order_relaxed);
     /* Cleared by the collector, which then finds the new block through restart. If it clears it
      * from here on, the link below tells it that it came too late. */
     bool has_block = atomic_load_explicit(&t->limit, memory_order_relaxed) != 0;
     uint32_t index = cm_space_take_block_hook(t->slot, t->position, t->serial + 1);
 
-    if (index == 0) {
-        atomic_store_explicit(&ring->lost, lost + 1, memory_order_relaxed);
-        atomic_fetch_add_explicit(&ring->lost_total, 1, memory_order_relaxed);
-        return NULL;
-    }
+    if (index == 0)
+        return false;
     cm_block *block = cm_space_block(index);
     t->serial++;
     if (has_block)
@@ -291,5 +287,27 @@ cm_event *cm_reserve_slow_hook(cm_thread *t)
         announce_hook(t);
     if (lost > 0)
         confess_hook(t, ring, lost);
-    return t->next;
+    return true;
+}
+
+/* The thread has no block, or a full one. */
+cm_event *cm_reserve_slow_hook(cm_thread *t)
+{
+    cm_ring *ring = &cm_the_space.rings[t->slot];
+
+    if (take_block_hook(t, ring))
+        return t->next;
+    uint64_t lost = atomic_load_explicit(&ring->lost, memory_order_relaxed);
+    atomic_store_explicit(&ring->lost, lost + 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&ring->lost_total, 1, memory_order_relaxed);
+    return NULL;
+}
+
+bool cm_threads_confess(uint32_t slot)
+{
+    cm_ring *ring = &cm_the_space.rings[slot];
+
+    /* Whoever lost something has no block with room, so that the next one begins with it. */
+    return atomic_load_explicit(&ring->lost, memory_order_relaxed) == 0 ||
+           take_block_hook(cm_threads_at(slot), ring);
 }

@@ -136,6 +136,9 @@ cm_thread *cm_threads_at(uint32_t slot);
 uint32_t cm_threads_in_use(void);
 /* The slot's thread is gone and its ring is empty: the next new thread may have it. */
 void cm_threads_recycle(uint32_t slot);
+/* Publishes the losses that the slot's thread has not told yet, in its place: it is gone, or
+ * outside of its hooks with recording off. False: there is no block for that now. */
+bool cm_threads_confess(uint32_t slot);
 /* Every running thread passes a full barrier before this returns. False: the kernel has none. */
 bool cm_threads_barrier(void);
 /* In a forked child. */

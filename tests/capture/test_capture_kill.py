@@ -58,12 +58,19 @@ POINTS = [
 ]
 
 
-@pytest.mark.parametrize("point", POINTS, ids=lambda point: "-".join(map(str, point)))
-def test_kills_at_chosen_points(stress: Stress, point: tuple[str, int, str]) -> None:
+LOSSY = [("writer_chunk", 3, "before"), ("writer_chunk", 8, "after"), ("writer_end", 1, "before")]
+
+
+@pytest.mark.parametrize(
+    "point, rate",
+    [*((point, 100) for point in POINTS), *((point, 0) for point in LOSSY)],
+    ids=lambda value: "-".join(map(str, value)) if isinstance(value, tuple) else str(value),
+)
+def test_kills_at_chosen_points(stress: Stress, point: tuple[str, int, str], rate: int) -> None:
     """Between any two steps of the collector: read as it is, swept, and read again."""
     folder = stress.folder / "k"
     folder.mkdir()
-    process = stress.start("kill", folder, 1 << 20, 100, STRESS_KILL=":".join(map(str, point)))
+    process = stress.start("kill", folder, 1 << 20, rate, STRESS_KILL=":".join(map(str, point)))
     assert process.communicate(timeout=120) == ("", "")
     assert process.returncode == -9
     before = stress.run("killed", folder)
