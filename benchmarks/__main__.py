@@ -106,7 +106,9 @@ def set_up() -> int:
     if not (ENVIRONMENT / "bin" / "python").exists():
         venv.create(ENVIRONMENT, with_pip=True)
     python = ENVIRONMENT / "bin" / "python"
-    where = subprocess.check_output([str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], text=True)
+    where = subprocess.check_output(
+        [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], text=True
+    )
     seen = [path for path in sys.path if path.endswith("site-packages")]
     (Path(where.strip()) / "parent.pth").write_text("".join(f"{path}\n" for path in seen))
     requirements = Path(__file__).with_name("requirements.txt")
@@ -127,7 +129,11 @@ def main() -> int:
     if unknown:
         parser.error(f"no benchmark {unknown[0]!r}; there are: {', '.join(BENCHMARKS)}")
     better = ENVIRONMENT / "bin" / "python"
-    if better.exists() and not (installed("memray") and installed("transformers")) and "CUPTIMEM_BENCH" not in os.environ:
+    if (
+        better.exists()
+        and not (installed("memray") and installed("transformers"))
+        and "CUPTIMEM_BENCH" not in os.environ
+    ):
         os.environ["CUPTIMEM_BENCH"] = "1"
         os.execv(better, [str(better), "-m", "benchmarks", *sys.argv[1:]])
     outcomes: list[Outcome] = []
@@ -143,11 +149,17 @@ def main() -> int:
         except Failed as error:
             broken.append(f"{name}: {error}")
             print(f"  failed: {error}", file=sys.stderr, flush=True)
+    busy = where["load"] > 0.5 * (where["cores"] or 1)
+    if busy:
+        note = f"the machine was busy: load {where['load']:.1f} on {where['cores']} cores"
+        for outcome in outcomes:
+            outcome.verdicts = [replace(v, why=f"{v.why}; {note}" if v.why else note) for v in outcome.verdicts]
     result = {
         "schema": 1,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "quick": arguments.quick,
         "machine": where,
+        "busy": busy,
         "rows": [row for outcome in outcomes for row in outcome.rows],
         "promises": [v.to_dict() for outcome in outcomes for v in outcome.verdicts],
         "failed": broken,

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.promises import PROMISES, Verdict
 from benchmarks.measure import Spread, paired, spread
+from benchmarks.promises import PROMISES, Verdict
 from benchmarks.workloads import QUICK, SIZES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -129,7 +129,9 @@ def resident(quick: bool) -> Outcome:
     """What the profiler adds to the process's resident memory, against the same threads without it."""
     out = Outcome()
     for threads in (1, 200):
-        pairs = [[child("benchmarks.probes", "resident", threads, on) for on in (0, 1)] for _ in range(1 if quick else 5)]
+        pairs = [
+            [child("benchmarks.probes", "resident", threads, on) for on in (0, 1)] for _ in range(1 if quick else 5)
+        ]
         added = spread([on["added_mib"] - off["added_mib"] for off, on in pairs])
         live = pairs[0][1]["live"]
         row = {"benchmark": "resident", "what": f"{threads} threads", "unit": "MiB", "step": added.to_dict()}

@@ -36,7 +36,12 @@ def size(events: int) -> dict[str, Any]:
                     break
         report = prof.report
         recorded = sum(d.allocations + d.frees for d in report.devices)
-        return {"bytes": os.path.getsize(path), "events": report.events, "recorded": recorded, "lost": report.lost.events}
+        return {
+            "bytes": os.path.getsize(path),
+            "events": report.events,
+            "recorded": recorded,
+            "lost": report.lost.events,
+        }
 
 
 def synthetic(path: str, events: int) -> dict[str, Any]:
@@ -105,7 +110,11 @@ def resident(threads: int, record: int) -> dict[str, Any]:
                 kib, counts = run()
         else:
             kib, counts = run()
-    return {"added_mib": (kib - begin) / 1024, "live": threads * 100, "own_mib": counts.get("profiler_bytes", 0) / 2**20}
+    return {
+        "added_mib": (kib - begin) / 1024,
+        "live": threads * 100,
+        "own_mib": counts.get("profiler_bytes", 0) / 2**20,
+    }
 
 
 def stopped(times: int, threads: int) -> dict[str, Any]:

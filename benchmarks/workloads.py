@@ -61,9 +61,7 @@ def gpt() -> Steps:
 
         def forward(self, x: Any) -> Any:
             b, t, c = x.shape
-            q, k, v = (
-                z.view(b, t, heads, c // heads).transpose(1, 2) for z in self.qkv(self.ln1(x)).split(c, dim=2)
-            )
+            q, k, v = (z.view(b, t, heads, c // heads).transpose(1, 2) for z in self.qkv(self.ln1(x)).split(c, dim=2))
             y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
             x = x + self.out(y.transpose(1, 2).reshape(b, t, c))
             return x + self.mlp(self.ln2(x))
@@ -124,7 +122,9 @@ def transformers() -> Steps:
     from transformers import GPT2Config, GPT2LMHeadModel
 
     torch.manual_seed(0)
-    config = GPT2Config(vocab_size=512, n_positions=128, n_embd=128, n_layer=4, n_head=4, bos_token_id=0, eos_token_id=0)
+    config = GPT2Config(
+        vocab_size=512, n_positions=128, n_embd=128, n_layer=4, n_head=4, bos_token_id=0, eos_token_id=0
+    )
     model = GPT2LMHeadModel(config)
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
@@ -140,7 +140,7 @@ def transformers() -> Steps:
 
 
 def resnet() -> Steps:
-    """A residual network in plain torch, its pictures from two data loader workers. Starting the workers is not timed."""
+    """A residual network in plain torch, its pictures from two data loader workers, whose start is not timed."""
     import torch
     import torch.nn.functional as F
     from torch import nn
@@ -204,4 +204,3 @@ WORKLOADS: dict[str, Callable[[], Steps]] = {
 # steps in a block (the first of each is dropped: a recorder that just started learns all its stacks in it), rounds
 SIZES = {"micro": (9, 21), "gpt": (7, 15), "small_step": (41, 25), "transformers": (7, 15), "resnet": (7, 11)}
 QUICK = {"micro": (3, 2), "gpt": (2, 1), "small_step": (3, 2), "transformers": (2, 1), "resnet": (2, 1)}
-

@@ -35,7 +35,7 @@ def main(check: Callable[[str], None] = lambda name: None, steps: int = 6, accum
     optimizer = torch.optim.RMSprop(model.parameters(), lr=1e-3, momentum=0.9)
     check("model")
     total = 0.0
-    for step in range(steps):
+    for _ in range(steps):
         optimizer.zero_grad()
         for _ in range(accumulation):
             x, y = torch.randn(8, 20, 32), torch.randint(5, (8,))

@@ -1,4 +1,4 @@
-"""A residual network on generated pictures: DataLoader, SGD with momentum, batch norm, an accuracy pass after each epoch."""
+"""A residual network on generated pictures: DataLoader, SGD with momentum, an accuracy pass after each epoch."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Generator against discriminator: two optimizers, a gradient penalty (double backward), an averaged copy of the generator."""
+"""Generator against discriminator: two optimizers, a gradient penalty (double backward), an averaged generator."""
 
 import copy
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from torch import nn
 
 def mlp(*widths):
     layers = []
-    for a, b in zip(widths, widths[1:]):
+    for a, b in zip(widths, widths[1:], strict=False):
         layers += [nn.Linear(a, b), nn.LeakyReLU(0.2)]
     return nn.Sequential(*layers[:-1])
 
@@ -29,7 +29,7 @@ def main(check: Callable[[str], None] = lambda name: None, steps: int = 15) -> f
     d_optimizer = torch.optim.Adam(discriminator.parameters(), lr=1e-3, betas=(0.5, 0.9))
     check("models")
     g_loss = torch.zeros(())
-    for step in range(steps):
+    for _ in range(steps):
         angle = torch.rand(64) * 6.2832
         real = torch.stack([angle.cos(), angle.sin()], 1)
         fake = generator(torch.randn(64, 8))
@@ -48,7 +48,7 @@ def main(check: Callable[[str], None] = lambda name: None, steps: int = 15) -> f
         check("generator backward")
         g_optimizer.step()
         with torch.no_grad():
-            for a, p in zip(average.parameters(), generator.parameters()):
+            for a, p in zip(average.parameters(), generator.parameters(), strict=True):
                 a.lerp_(p, 0.05)
         check("average")
     return g_loss.item()

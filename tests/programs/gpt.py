@@ -1,4 +1,4 @@
-"""A small character model as people write it: blocks, tied head, AdamW with a schedule, clipping, evaluation every few steps."""
+"""A small character model: blocks, tied head, AdamW with a schedule, clipping, evaluation every few steps."""
 
 import math
 from collections.abc import Callable

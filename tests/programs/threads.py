@@ -52,7 +52,7 @@ def main(check: Callable[[str], None] = lambda name: None, steps: int = 12) -> f
     def guarded(number):
         try:
             train(number)
-        except BaseException as error:  # noqa: BLE001 (a dead thread must not leave the others at the barrier)
+        except BaseException as error:
             errors.append(error)
             barrier.abort()
 

@@ -38,7 +38,7 @@ def growth(check: Any = None) -> None:
     keep: list[Any] = []
     for i in range(20_000):
         scope: dict[str, Any] = {"torch": torch}
-        source = f"def made_{i}(n):\n" + "\n" * (i % 50) + "    return torch.empty(n) if n < 2 else made_%d(n - 1)" % i
+        source = f"def made_{i}(n):\n" + "\n" * (i % 50) + f"    return torch.empty(n) if n < 2 else made_{i}(n - 1)"
         exec(compile(source, f"<made {i}>", "exec"), scope)
         keep.append(scope[f"made_{i}"](1 + i % 20))
         if len(keep) > 100:
@@ -93,6 +93,7 @@ def run(case: dict[str, Any], trace: Path, log: Path) -> int:
 def verify(trace: Path, log: witness.Log) -> dict[str, Any]:
     """Compares the trace's allocations and frees with the log, entry by entry; empty "wrong" means right."""
     import replay
+
     found: dict[str, Any] = {"wrong": [], "events": 0, "needed": 0, "stacks": 0}
     first = log.recording
     last = log.published if log.stopping is None else min(log.published, log.stopping)
@@ -106,7 +107,9 @@ def verify(trace: Path, log: witness.Log) -> dict[str, Any]:
     except Exception as error:
         found["wrong"].append(f"not readable: {type(error).__name__}: {error}")
         return found
-    events = [(r.address, r.size if r.kind == replay.ALLOC else -1) for r in rows if r.kind in (replay.ALLOC, replay.FREE)]
+    events = [
+        (r.address, r.size if r.kind == replay.ALLOC else -1) for r in rows if r.kind in (replay.ALLOC, replay.FREE)
+    ]
     stacks = [r.origin for r in rows if r.kind == replay.ALLOC]
     found["events"] = len(events)
     lost = sum(r.size for r in rows if r.kind == replay.LOST)
@@ -124,7 +127,9 @@ def verify(trace: Path, log: witness.Log) -> dict[str, Any]:
         expected = log.entries[start : start + len(events)]
         if expected != events:
             at = next(i for i, (a, b) in enumerate(zip(expected, events, strict=False)) if a != b)
-            found["wrong"].append(f"event {at} of {len(events)}: log {expected[at : at + 3]}, trace {events[at : at + 3]}")
+            found["wrong"].append(
+                f"event {at} of {len(events)}: log {expected[at : at + 3]}, trace {events[at : at + 3]}"
+            )
         if start + len(events) < last:
             found["wrong"].append(f"the trace ends at {start + len(events)}, {last} were published")
     elif found["needed"]:

@@ -37,11 +37,11 @@ def places(call: str, lines: dict[str, int]) -> set[tuple[str, int, str]]:
 
 def main() -> None:
     path = sys.argv[1]
+    import replay
     import torch  # noqa: F401 (before the profile: its own start-up is not what is tested)
+    from definitions import Definitions
 
     import cuptimem
-    import replay
-    from definitions import Definitions
 
     with cuptimem.profile(path):
         import lines_program
@@ -57,7 +57,9 @@ def main() -> None:
         if block is None:
             wrong.append([name, "not alive in the trace"])
             continue
-        stack = [f[:3] for f in block.charged if f[0] == PROGRAM or f[0].startswith("<") and not f[0].startswith("<frozen")]
+        stack = [
+            f[:3] for f in block.charged if f[0] == PROGRAM or f[0].startswith("<") and not f[0].startswith("<frozen")
+        ]
         wanted = [places(call, lines) for call in calls if call]
         good = len(stack) >= len(wanted) and all(s in w for s, w in zip(stack, wanted, strict=False))
         if calls[-1] == "":  # nothing of this file further out

@@ -38,8 +38,9 @@ def main() -> None:
     gc.collect()
     chosen = set(random.Random(seed).sample(range(0 if start is None else start + 1, len(names)), wanted))
 
-    import cuptimem
     import replay
+
+    import cuptimem
     from cuptimem import _core
 
     points: list[dict[str, object]] = []

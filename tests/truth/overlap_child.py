@@ -16,14 +16,14 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "programs"), str(HERE.parents[1])]
 
+import replay  # noqa: E402
 import torch  # noqa: E402
+from live_child import differences  # noqa: E402
+from oracle import Oracle  # noqa: E402
 from torch import nn  # noqa: E402
 
 import cuptimem  # noqa: E402
-import replay  # noqa: E402
 from cuptimem import _core  # noqa: E402
-from live_child import differences  # noqa: E402
-from oracle import Oracle  # noqa: E402
 
 
 def train(steps: int = 5) -> None:
@@ -59,10 +59,9 @@ def torch_profiler_inside(path: str) -> dict[str, Any]:
 
 
 def torch_profiler_around(path: str) -> dict[str, Any]:
-    with torch.profiler.profile(profile_memory=True, with_stack=True):
-        with cuptimem.profile(path) as prof:
-            train()
-            inside = compare(path)
+    with torch.profiler.profile(profile_memory=True, with_stack=True), cuptimem.profile(path) as prof:
+        train()
+        inside = compare(path)
     return {"live": inside, "lost": prof.report.lost.events, "replaced": prof.report.lost.replaced}
 
 

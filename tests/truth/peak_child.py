@@ -26,13 +26,13 @@ def grouped(stacks: list[tuple[Any, int]]) -> Counter[Any]:
 def main() -> None:
     name, path = sys.argv[1], sys.argv[2]
     start = int(sys.argv[3]) if len(sys.argv) > 3 else None
+    import replay
     import torch
+    from oracle import Oracle
     from torch.optim.optimizer import register_optimizer_step_post_hook
     from torch.utils.data.dataloader import _BaseDataLoaderIter
 
     import cuptimem
-    import replay
-    from oracle import Oracle
 
     oracle = Oracle()
     program = importlib.import_module(name)
@@ -76,9 +76,7 @@ def main() -> None:
     report = profile.report
     trace = replay.replay(replay.rows(path))
     device = next(d for d in report.devices if d.name == "cpu")
-    ours = grouped(
-        [(tuple((f.file, f.line, f.function) for f in c.stack), c.bytes) for c in device.peak.contributors]
-    )
+    ours = grouped([(tuple((f.file, f.line, f.function) for f in c.stack), c.bytes) for c in device.peak.contributors])
     plain = grouped([(tuple(frame[:3] for frame in b.charged), b.size) for b in trace.at_peak.values()])
     differing = [(list(k)[:3], ours[k], plain[k]) for k in ours.keys() | plain.keys() if ours[k] != plain[k]]
     chosen = sorted({0, len(report.steps) // 2, len(report.steps) - 1} & set(range(len(report.steps))))
@@ -99,9 +97,7 @@ def main() -> None:
                 "allocations": device.allocations,
                 "largest": max(b.size for b in trace.born),
                 "steps": [[s.start, s.peak, s.end, s.loop] for s in report.steps],
-                "step_sums": [
-                    [s.peak, sum(c.bytes for c in s.contributors) + s.rest_bytes] for s in report.steps
-                ],
+                "step_sums": [[s.peak, sum(c.bytes for c in s.contributors) + s.rest_bytes] for s in report.steps],
                 "whole_steps": whole,
                 "lost": [report.lost.events, report.lost.unknown_frees, report.lost.replaced],
                 "backward": [report.backward.bytes, report.backward.resolved, report.backward.unresolved],

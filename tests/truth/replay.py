@@ -1,4 +1,4 @@
-"""A plain replay of a trace in Python: what is alive, which line it belongs to. It shares nothing with csrc/analysis."""
+"""A plain replay of a trace in Python: what is alive, and whose line it is. It shares nothing with csrc/analysis."""
 
 from __future__ import annotations
 
@@ -87,7 +87,8 @@ def replay(events: Iterable[Row], *, snapshot_peak: bool = True) -> Result:
             total += row.size
     peak = total
     autograd_thread: dict[int, int] = {}  # our thread -> autograd's id
-    made: dict[tuple[int, int], tuple[Stack, tuple[int, int] | None]] = {}  # (thread, sequence) -> stack, node it was made in
+    # (thread, sequence) -> stack, and the node it was made in
+    made: dict[tuple[int, int], tuple[Stack, tuple[int, int] | None]] = {}
     running: dict[int, list[tuple[int, int]]] = {}
     pending: dict[int, list[tuple[int, Stack, tuple[int, int] | None]]] = {}
     before_accumulate: dict[int, tuple[int, int] | None] = {}

@@ -29,11 +29,12 @@ def test_killed_programs_lose_nothing(child, tmp_path):
     rings.mkdir()
     chosen = cases()
     found = child("kill_zygote.py", tmp_path, json.dumps(chosen), CUPTIMEM_RING_DIR=str(rings), timeout=900)
-    wrong = []
-    for result in found["results"]:
-        for moment in ("fresh", "swept"):
-            if result.get(moment, {}).get("wrong"):
-                wrong.append((result["case"], result["phase"], moment, result[moment]["wrong"]))
+    wrong = [
+        (result["case"], result["phase"], moment, result[moment]["wrong"])
+        for result in found["results"]
+        for moment in ("fresh", "swept")
+        if result.get(moment, {}).get("wrong")
+    ]
     assert not wrong, f"{len(wrong)} of {2 * len(chosen)}: " + "\n".join(map(str, wrong[:12]))
     killed = [r for r in found["results"] if r["killed"]]
     assert len(killed) >= 40, [r["status"] for r in found["results"]]

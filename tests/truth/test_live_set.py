@@ -19,7 +19,9 @@ RUNS = [
 ]
 
 
-@pytest.mark.parametrize(("program", "seed", "start"), RUNS, ids=[f"{p}-{'start' if s is None else s}" for p, _, s in RUNS])
+@pytest.mark.parametrize(
+    ("program", "seed", "start"), RUNS, ids=[f"{p}-{'start' if s is None else s}" for p, _, s in RUNS]
+)
 def test_live_set(child, tmp_path, program, seed, start):
     more = () if start is None else (start,)
     result = child("live_child.py", program, tmp_path / "run.cmem", seed, 10, *more)
