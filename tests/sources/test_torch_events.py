@@ -25,11 +25,14 @@ twin = copy.deepcopy(m)
 core.capture_record(False)
 import inspect
 line = next(i for i, l in enumerate(open(__file__), 1) if "the line that ticks" in l)
-made = [(e.origin, e.size, e.address) for e in events(OBJECT_NEW)]
+born = [(e.origin, e.size, e.address) for e in events(OBJECT_NEW)]
+made = [b for b in born if b[1] != 3]
+iterators = [b for b in born if b[1] == 3]
 ticks = events(TICK)
 steps = [e for e in ticks if e.size == 2]
 report(made=[(n, k) for n, k, _ in made], addresses=sorted(a for _, _, a in made) == sorted([id(m), id(m.layer),
        id(opt), id(twin), id(twin.layer)]),
+       iterators=[n for n, _, _ in iterators], same={a for _, _, a in iterators} == {e.address for e in ticks if e.size == 3},
        kinds=[e.size for e in ticks], lines=[[f[2] for f in e.frames() if f[0] == __file__] for e in steps],
        line=line,
        objects=[e.address == id(opt) for e in steps])
@@ -38,6 +41,7 @@ report(made=[(n, k) for n, k, _ in made], addresses=sorted(a for _, _, a in made
     assert sorted(map(tuple, answer["made"])) == [("AdamW", 2), ("Linear", 1), ("Linear", 1), ("Mine", 1), ("Mine", 1)]
     assert answer["addresses"] and answer["kinds"] == [3, 2, 3, 2, 3, 2, 3] and answer["objects"] == [True] * 3
     assert answer["lines"] == [[answer["line"]]] * 3
+    assert set(answer["iterators"]) == {"_SingleProcessDataLoaderIter"} and answer["same"]
 
 
 def test_remove_leaves_torch_as_it_was(run):
@@ -50,7 +54,7 @@ def look():
     optimizer, loader = sys.modules["torch.optim.optimizer"], sys.modules["torch.utils.data.dataloader"]
     return [id(torch.nn.Module.__dict__["__init__"]), id(torch.nn.Module.__dict__["__setstate__"]),
             id(Optimizer.__dict__["__init__"]), id(Optimizer.__dict__["__setstate__"]),
-            id(loader._BaseDataLoaderIter.__dict__["__next__"]),
+            [id(loader._BaseDataLoaderIter.__dict__[name]) for name in ("__init__", "_reset", "__next__")],
             list(optimizer._global_optimizer_post_hooks.values()),
             [id(f) for f in sys.meta_path], sum(r[4] for r in core.sources_rows()), sorted(vars(torch.nn.Module))]
 before = look()
