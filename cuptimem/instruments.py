@@ -37,6 +37,7 @@ class _TorchArrives:
 
 _waiting: _TorchArrives | None = None
 _hooked = False
+_seed_problems: "list[str]" = []
 
 
 def _install_hooks() -> None:
@@ -67,7 +68,7 @@ def look_around(core: "ModuleType") -> None:
     if "torch" in sys.modules:
         from cuptimem import seed
 
-        seed.seed_alive()
+        _seed_problems.extend(seed.seed_alive().problems)
 
 
 def note_step() -> None:
@@ -78,9 +79,12 @@ def note_step() -> None:
         torch_events.note_step()
 
 
-def remove(core: "ModuleType") -> None:
-    """Takes everything out again; also after an install that failed half-way."""
+def remove(core: "ModuleType") -> "list[str]":
+    """Takes everything out again; also after an install that failed half-way. What did not work while it was in, one
+    line each: the report lacks something for it."""
     global _hooked, _waiting
+    problems = list(_seed_problems)
+    _seed_problems.clear()
     if _waiting is not None:
         if _waiting in sys.meta_path:
             sys.meta_path.remove(_waiting)
@@ -89,5 +93,7 @@ def remove(core: "ModuleType") -> None:
         from cuptimem import torch_events
 
         _hooked = False
+        problems += torch_events.problems()
         torch_events.remove()
     core.sources_remove()
+    return problems

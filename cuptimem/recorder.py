@@ -239,11 +239,13 @@ def _start(path: str | None, overwrite: bool, options: Options) -> Capture:
 def _stop(capture: Capture) -> None:
     core = capture.core
     core.capture_record(False)
-    instruments.remove(core)
+    problems = instruments.remove(core)
+    for problem in problems:
+        say(problem)
     _pass_warning_on(core)
     last_counts.clear()
     last_counts.update(core.capture_counts())
-    warning = core.capture_stop()
+    warning = core.capture_stop({"problems": "\n".join(problems)} if problems else {})
     if warning:
         say(warning)
 

@@ -102,6 +102,7 @@ def caveats(report: Report) -> list[Block]:
     if report.reason:
         known = report.reason.startswith("recording ended")
         said.append(report.reason if known else f"recording ended early: {report.reason}")
+    said += report.environment.get("problems", "").splitlines()
     if lost.events:
         said.append(f"{count(lost.events)} events found no room and are lost: live bytes are wrong by them")
     if lost.stacks:
