@@ -174,16 +174,13 @@ def damaged(trace: Path, kind: str, folder: Path) -> Path:
     elif kind == "header":
         path.write_bytes(whole[:12])
     elif kind == "unreadable":
-        path.write_bytes(whole)
-        path.chmod(0)
+        path.symlink_to(path)  # a loop: not even root can open it
     return path
 
 
 @pytest.mark.parametrize("kind", ["missing", "directory", "empty", "foreign", "text", "newer", "header", "unreadable"])
 @pytest.mark.parametrize("verb", READERS)
 def test_what_is_no_trace(run: Run, trace: Path, tmp_path: Path, verb: str, kind: str) -> None:
-    if kind == "unreadable" and os.geteuid() == 0:
-        pytest.skip("root can read everything")
     path = damaged(trace, kind, tmp_path)
     for more in ([], ["--json"]):
         done = run("-m", "cuptimem", verb, str(path), *more)
