@@ -26,13 +26,13 @@ def markers() -> dict[str, int]:
     return found
 
 
-def places(call: str, lines: dict[str, int]) -> set[tuple[str, int, str]]:
-    """(file, line, function) that a call may be: markers separated by | are alternatives."""
-    names, function = call.split(" ", 1)
-    if names.startswith("<"):
-        file, line = names.rsplit(":", 1)
-        return {(file, int(line), function)}
-    return {(PROGRAM, lines[name], function) for name in names.split("|")}
+def place(call: str, lines: dict[str, int]) -> tuple[str, int, str]:
+    """(file, line, function) of a call."""
+    marker, function = call.split(" ", 1)
+    if marker.startswith("<"):
+        file, line = marker.rsplit(":", 1)
+        return file, int(line), function
+    return PROGRAM, lines[marker], function
 
 
 def main() -> None:
@@ -60,14 +60,14 @@ def main() -> None:
         stack = [
             f[:3] for f in block.charged if f[0] == PROGRAM or f[0].startswith("<") and not f[0].startswith("<frozen")
         ]
-        wanted = [places(call, lines) for call in calls if call]
-        good = len(stack) >= len(wanted) and all(s in w for s, w in zip(stack, wanted, strict=False))
+        wanted = [place(call, lines) for call in calls if call]
+        good = stack[: len(wanted)] == wanted
         if calls[-1] == "":  # nothing of this file further out
             here = [s for s in stack if s[0] == PROGRAM and s[2] != "<module>"]
             good = good and len(here) == len(wanted)
         if not good:
             shown = [f"{Path(f[0]).name}:{f[1]} {f[2]}" for f in block.charged]
-            wrong.append([name, [sorted(f"{p[1]} {p[2]}" for p in w) for w in wanted], shown[:8]])
+            wrong.append([name, [f"{line} {function}" for _, line, function in wanted], shown[:8]])
     defined = Definitions(Path(path))
     second = {tuple((f.file, f.line, f.function) for f in defined.stack(n)) for n in range(2, len(defined.stacks))}
     first = {tuple(frame[:3] for frame in row.origin) for row in events if row.kind == replay.ALLOC and row.origin}

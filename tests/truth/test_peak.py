@@ -34,6 +34,8 @@ def match(steps, marks):
 
 RUNS = [("gpt", None), ("cnn", None), ("lstm", None), ("lstm", 16), ("gan", None), ("accumulate", None)]
 
+STEPS = {"gpt": 10, "gan": 15, "accumulate": 6}  # what these loops count themselves
+
 
 @pytest.mark.parametrize(("program", "start"), RUNS, ids=[f"{p}-{'start' if s is None else s}" for p, s in RUNS])
 def test_peak_and_steps(child, tmp_path, program, start):
@@ -49,17 +51,11 @@ def test_peak_and_steps(child, tmp_path, program, start):
         assert peak == total
     for peak, total, of_step in found["whole_steps"]:
         assert peak == total == of_step
-    assert len(found["steps"]) >= 5
+    assert len(found["steps"]) == STEPS.get(program, len(found["steps"])) >= 5
     matched = match(found["steps"], below["marks"])
     assert matched is not None and None not in matched, (found["steps"], below["marks"], matched)
     assert found["backward"][:2] == found["plain_backward"]
     assert found["backward"][0] == found["backward"][1] > 0, "backward bytes without a forward line"
-
-
-def test_number_of_steps_of_known_programs(child, tmp_path):
-    for program, steps in (("gpt", 10), ("gan", 15), ("accumulate", 6)):
-        found = child("peak_child.py", program, tmp_path / f"{program}.cmem")
-        assert len(found["steps"]) == steps, program
 
 
 def test_peak_with_threads(child, tmp_path):
