@@ -52,7 +52,7 @@ bench: $(STAMP)/package ## measure what cuptimem costs, side by side with others
 	$(BIN)/python -m benchmarks $(ARGS)
 
 lint: $(STAMP)/package ## ruff, mypy --strict, clang-format, cppcheck
-	$(BIN)/ruff check cuptimem tests/api tests/cli tests/packaging tests/conftest.py examples setup.py
+	$(BIN)/ruff check cuptimem tests benchmarks examples setup.py
 	$(BIN)/ruff format --check cuptimem tests/api tests/cli tests/packaging examples setup.py
 	$(BIN)/mypy
 	clang-format --dry-run -Werror $(C_FILES)

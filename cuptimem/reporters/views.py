@@ -76,7 +76,11 @@ def via(contributors: Iterable[Contributor]) -> str:
 def heading(report: Report) -> list[Block]:
     environment = report.environment
     name = os.path.basename(environment.get("script", "")) or os.path.basename(report.path or "") or "recording"
-    parts = [name, duration(report.duration_ns), f"{count(report.allocations)} {'allocation' if report.allocations == 1 else 'allocations'}"]
+    parts = [
+        name,
+        duration(report.duration_ns),
+        f"{count(report.allocations)} {'allocation' if report.allocations == 1 else 'allocations'}",
+    ]
     if report.threads > 1:
         parts.append(f"{report.threads} threads")
     if "torch" in environment:
