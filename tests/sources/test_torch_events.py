@@ -32,7 +32,8 @@ ticks = events(TICK)
 steps = [e for e in ticks if e.size == 2]
 report(made=[(n, k) for n, k, _ in made], addresses=sorted(a for _, _, a in made) == sorted([id(m), id(m.layer),
        id(opt), id(twin), id(twin.layer)]),
-       iterators=[n for n, _, _ in iterators], same={a for _, _, a in iterators} == {e.address for e in ticks if e.size == 3},
+       iterators=[n for n, _, _ in iterators],
+       same={a for _, _, a in iterators} == {e.address for e in ticks if e.size == 3},
        kinds=[e.size for e in ticks], lines=[[f[2] for f in e.frames() if f[0] == __file__] for e in steps],
        line=line,
        objects=[e.address == id(opt) for e in steps])
