@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,7 @@ def forks(path: str) -> dict[str, Any]:
     def allocate() -> None:
         while not stop.is_set():
             torch.empty(100).add(1)
+            time.sleep(0.0002)  # every event is replayed in Python later
 
     statuses = []
     with cuptimem.profile(path) as prof:
