@@ -6,6 +6,7 @@ class, and a saved tensor with hooks is never unpacked (under checkpointing that
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import math
 import mmap
@@ -109,6 +110,19 @@ def _others_run(code: CodeType) -> bool:
     return False
 
 
+@contextlib.contextmanager
+def _no_warnings() -> Iterator[None]:
+    """Not warnings.catch_warnings: that makes Python forget which warnings it has shown, and show them again."""
+    filters: Any = warnings.filters
+    ignore = ("ignore", None, Warning, None, 0)
+    filters.insert(0, ignore)
+    try:
+        yield
+    finally:
+        if ignore in filters:
+            filters.remove(ignore)
+
+
 class _Walk:
     def __init__(self, torch: ModuleType) -> None:
         self.torch = torch
@@ -128,12 +142,11 @@ class _Walk:
     def run(self) -> None:
         torch = self.torch
         with (
-            warnings.catch_warnings(),
+            _no_warnings(),
             torch._C.DisableTorchFunction(),
             torch._C._DisableTorchDispatch(),
             torch.no_grad(),
         ):
-            warnings.simplefilter("ignore")
             why = prepare()
             if why is not None:
                 self.problems.append(f"blocks that torch.load or numpy made cannot be told apart: {why}")

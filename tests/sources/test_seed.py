@@ -287,3 +287,27 @@ report(seconds=time.monotonic() - began, restored=sys.getswitchinterval() == int
         timeout=60,
     )
     assert answer["seconds"] < 30 and answer["restored"]
+
+
+def test_the_walk_leaves_warnings_and_collection_as_they_were(run):
+    answer = run(
+        """
+import gc, warnings, torch
+from cuptimem import seed
+shown = []
+warnings.resetwarnings()
+warnings.simplefilter("default")
+warnings.showwarning = lambda *a, **k: shown.append(str(a[0]))
+def warn(): warnings.warn("once for each place")
+warn()
+before = list(warnings.filters)
+core.capture_record(True)
+seed.seed_alive()
+warn()
+on = gc.isenabled()
+gc.disable()
+seed.seed_alive()
+report(shown=len(shown), same=before == list(warnings.filters), on=on, off=gc.isenabled())
+"""
+    )
+    assert answer == {"shown": 1, "same": True, "on": True, "off": False}
