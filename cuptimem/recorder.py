@@ -238,12 +238,14 @@ def _start(path: str | None, overwrite: bool, options: Options) -> Capture:
 
 def _stop(capture: Capture) -> None:
     core = capture.core
-    core.capture_record(False)
-    instruments.remove(core)
-    _pass_warning_on(core)
+    try:
+        core.capture_record(False)
+        instruments.remove(core)
+        _pass_warning_on(core)
+    finally:  # an interrupt in between must not leave a capture that nobody can end
+        warning = core.capture_stop()
     last_counts.clear()
     last_counts.update(core.capture_counts())
-    warning = core.capture_stop()
     if warning:
         say(warning)
 
