@@ -202,10 +202,18 @@ def _check_target(path: str, overwrite: bool) -> None:
 
 def _temporary_name() -> str:
     """A name that nothing has, in the first usual folder that can be written to."""
-    for folder in (os.environ.get("TMPDIR"), "/tmp", "/var/tmp", os.getcwd()):
+    for folder in (os.environ.get("TMPDIR"), "/tmp", "/var/tmp", _directory()):
         if folder and os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK):
             return os.path.join(os.path.abspath(folder), f"cuptimem-{os.getpid()}-{os.urandom(8).hex()}.cmem")
     raise Error("no folder for temporary files can be written to; set TMPDIR or name a file")
+
+
+def _directory() -> str:
+    """The working directory, "" if it has been removed."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
 
 
 def _start(path: str | None, overwrite: bool, options: Options) -> Capture:
@@ -393,7 +401,7 @@ def environment() -> dict[str, str]:
         "pid": str(os.getpid()),
         "argv": " ".join(_quoted(argument) for argument in arguments),
         "script": script_of(arguments),
-        "directory": os.getcwd(),
+        "directory": _directory(),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "stdlib": os.path.dirname(os.__file__),
     }

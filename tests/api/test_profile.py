@@ -535,3 +535,13 @@ def test_interrupt_while_the_last_window_closes(tmp_path: Path, monkeypatch: pyt
     with cuptimem.profile(tmp_path / "second.cmem"):
         make(64)
     assert cuptimem.open(tmp_path / "second.cmem").complete
+
+
+def test_working_directory_that_was_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with cuptimem.profile(tmp_path / "run.cmem") as named, cuptimem.profile():
+        make(64)
+    assert named.report.complete and named.report.environment["directory"] == ""
