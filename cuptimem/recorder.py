@@ -362,6 +362,7 @@ def _after_fork_in_child() -> None:
     _capture = None
     _forking = None
     afterfork.forget()
+    instruments.forget()
     _temporary_paths.clear()
 
 
