@@ -257,3 +257,21 @@ report(found=found, problems=seed.seed_alive().problems)
     )
     assert answer["found"] == [[0x1000, 512, 1, 1], [0x1600, 2048, 1, 1], [0x8200, 256, 1, 0]]
     assert answer["problems"] == ["blocks on the GPU before start are unknown: no snapshots here"]
+
+
+def test_the_walk_does_not_hold_its_callers_locals(run):
+    """Not even until the next collection: a tensor that the caller drops is freed at once."""
+    answer = run(
+        """
+import gc, torch, weakref
+from cuptimem import seed
+gc.disable()
+def caller():
+    tensor = torch.ones(1000)
+    core.capture_record(True)
+    seed.seed_alive()
+    return weakref.ref(tensor)
+report(gone=caller()() is None)
+"""
+    )
+    assert answer == {"gone": True}
