@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "grow.h"
+#include "map.h"
 #include "parts.h"
 #include "scan.h"
 
@@ -23,6 +24,8 @@ typedef struct analyzer {
     bool started;
     int64_t bounds; /* step bounds passed: the first is the begin of step 0 */
     uint64_t events;
+    cm_idmap thread; /* that allocated or freed */
+    uint32_t last_thread;
     cm_backward_bytes backward; /* before the window */
     cm_analysis *out;
     char *error;
@@ -70,10 +73,20 @@ static bool pass_bounds(analyzer *a, uint64_t position)
     return true;
 }
 
+static bool see_thread(analyzer *a, uint32_t thread)
+{
+    if (thread == a->last_thread && a->thread.count > 0)
+        return true;
+    a->last_thread = thread;
+    return cm_idmap_put(&a->thread, thread, 0) || no_memory(a);
+}
+
 static bool tell_parts(analyzer *a, const cm_record *record, const cm_change *change, int changes)
 {
     bool heap = record->event.kind == CM_EV_ALLOC || record->event.kind == CM_EV_FREE;
     a->events++;
+    if (heap && !see_thread(a, record->thread))
+        return false;
     for (int c = 0; c < changes; c++)
         for (size_t i = 0; i < PARTS; i++)
             if (kinds[i]->change != NULL && !kinds[i]->change(a->part[i], &change[c]))
@@ -157,7 +170,7 @@ static bool finish(analyzer *a)
     out->end_ns = a->plan.end_ns;
     out->duration_ns = a->plan.end_ns - a->plan.begin_ns;
     out->events = a->events;
-    out->threads = cm_nodes_threads(replay->nodes);
+    out->threads = a->thread.count;
     out->backward = replay->backward;
     out->backward.bytes -= a->backward.bytes;
     out->backward.resolved -= a->backward.resolved;
@@ -199,6 +212,7 @@ cm_analysis *cm_analyze(cm_reader *reader, const cm_analysis_options *options, c
     for (size_t i = 0; i < PARTS; i++)
         if (a.part[i] != NULL)
             kinds[i]->destroy(a.part[i]);
+    cm_idmap_clear(&a.thread);
     cm_replay_free(a.replay);
     cm_plan_free(&a.plan);
     if (fine)
