@@ -194,7 +194,8 @@ class Profile:
 
     def step(self) -> None:
         """The end of one step of the user's loop: the clock of the report, and of the schedule."""
-        run = self._current()
+        with self._lock:
+            run = self._open[-1] if self._open else None
         if run is None:
             raise RuntimeError("step() belongs inside the profile's block")
         run.step()

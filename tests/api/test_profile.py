@@ -519,3 +519,12 @@ def test_recording_that_reaches_its_bound(tmp_path: Path, capfd: pytest.CaptureF
     with cuptimem.profile() as again:
         make(3)
     assert again.report.complete and again.report.device("cpu").allocated == 3 * KIB
+
+
+def test_steps_belong_inside_the_block() -> None:
+    """A schedule that is told of a step after its block would open a window that nobody closes."""
+    with cuptimem.profile(schedule=cuptimem.schedule(wait=0, warmup=0, active=1)) as prof:
+        prof.step()
+    with pytest.raises(RuntimeError, match="inside"):
+        prof.step()
+    assert not recorder.active()
