@@ -360,7 +360,7 @@ class Report:
     path: str | None  # None: the trace was a temporary file
     complete: bool  # the program itself ended the recording: it is all there (but see lost)
     state: str  # "complete", "recording" (still going on), "recovered" (killed, nothing lost), "cut" (tail missing)
-    reason: str  # why the recording ended early, "" if it did not
+    reason: str  # why the recording ended early, or what the file lacks; "" if neither
     environment: Mapping[str, str]
     start_realtime_ns: int  # nanoseconds since 1970
     duration_ns: int

@@ -98,8 +98,9 @@ def caveats(report: Report) -> list[Block]:
     elif report.state == "recovered":
         said.append("the program was killed; everything it recorded until then is here")
     elif report.state == "cut":
-        said.append("the end of the recording is missing: the program was killed, or the file was cut or damaged")
-    if report.reason:
+        why = report.reason or "the program was killed, or the file was cut or damaged"
+        said.append(f"the end of the recording is missing: {why}")
+    elif report.reason:
         known = report.reason.startswith("recording ended")
         said.append(report.reason if known else f"recording ended early: {report.reason}")
     if lost.events:
