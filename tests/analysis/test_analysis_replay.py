@@ -296,6 +296,14 @@ def test_a_loss_by_hand_is_forward_because_it_makes_a_node(analyze: Analyze) -> 
     assert [(row[0], row[4]) for row in rows] == [(8, "forward"), (1, "other")]
 
 
+def test_a_loss_by_hand_in_a_closure_is_forward(analyze: Analyze) -> None:
+    t = Trace()
+    stack = t.stack(("train.py", "closure", 4), (TORCH + "optim/lbfgs.py", "step", 5), TRAIN)
+    t.node(7, stack)
+    t.alloc(0x1000, 8, stack)
+    assert [row[4] for row in only_device(analyze(t))["contributors"]] == ["forward"]
+
+
 def test_a_torch_built_in_its_source_tree_is_torch(analyze: Analyze) -> None:
     t = Trace()
     root = "/src/pytorch/torch/"
