@@ -122,6 +122,7 @@ def test_operator_names() -> None:
         ("<string>", "<string>", False),
         ("<frozen runpy>", "<frozen runpy>", True),
         ("train.py", "train.py", False),
+        ("<eval_with_key>.1", "<eval_with_key>.1", True),
     ],
 )
 def test_files(file: str, shown: str, library: bool) -> None:
