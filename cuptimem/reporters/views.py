@@ -142,7 +142,7 @@ def lines_table(lines: tuple[Line, ...], total: int, top: int, rest_bytes: int =
             Column("share", right=True),
             Column("blocks", right=True),
             Column("phase"),
-            Column("line", flexible=True),
+            Column("line", flexible=True, keep_end=True),
             Column("function", flexible=True),
             Column("code", flexible=True, style="dim"),
         ),
@@ -413,7 +413,7 @@ def table(report: Report, peak: Peak | None, rows: tuple["Row", ...], by: str, t
         Column("share", right=True),
         Column("blocks", right=True),
         Column("mean", right=True),
-        Column(by, flexible=True),
+        Column(by, flexible=True, keep_end=by in ("line", "file")),
         Column("code", flexible=True, style="dim"),
     )
     shown = len(columns) if by == "line" else len(columns) - 1
