@@ -40,9 +40,11 @@ def share(part: int, whole: int) -> str:
 
 
 def duration(nanoseconds: int) -> str:
-    """950 ms, 41.2 s, 12 min 3 s"""
+    """0.4 ms, 950 ms, 41.2 s, 12 min 3 s"""
     seconds = nanoseconds / 1e9
     if seconds < 1:
+    if 0 < seconds < 0.00995:
+        return f"{seconds * 1000:.1f} ms"
         return f"{seconds * 1000:.0f} ms"
     if seconds < 120:
         return f"{seconds:.1f} s"
