@@ -1,5 +1,6 @@
 """What each verb shows, as blocks. Numbers carry their unit and their device; what is lost is always said."""
 
+import itertools
 import os
 import statistics
 from collections.abc import Iterable
@@ -42,9 +43,9 @@ def share(part: int, whole: int) -> str:
 def duration(nanoseconds: int) -> str:
     """0.4 ms, 950 ms, 41.2 s, 12 min 3 s"""
     seconds = nanoseconds / 1e9
-    if seconds < 1:
     if 0 < seconds < 0.00995:
         return f"{seconds * 1000:.1f} ms"
+    if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 120:
         return f"{seconds:.1f} s"
@@ -275,11 +276,12 @@ def _growth(steps: list[Step]) -> str:
         return f"{size(last.end)} live at its end"
     if change == 0:
         return f"{size(last.end)} live at step ends, steady"
-    per_step = change / (len(settled) - 1)
-    return (
-        f"live at step ends {size(first.end)} (step {first.index}) to {size(last.end)} (step {last.index}), "
-        f"{signed(round(per_step))} a step"
-    )
+    changes = [after.end - before.end for before, after in itertools.pairwise(settled)]
+    if statistics.median(changes) == 0:  # now and then: no rate that would go on
+        pace = f"{signed(change)} in all"
+    else:
+        pace = f"{signed(round(change / len(changes)))} a step"
+    return f"live at step ends {size(first.end)} (step {first.index}) to {size(last.end)} (step {last.index}), {pace}"
 
 
 # -- peak ----------------------------------------------------------------------------------------------------------

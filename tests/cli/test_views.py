@@ -1,6 +1,7 @@
 """What a report of known content looks like, number by number."""
 
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -121,8 +122,8 @@ def test_operator_names() -> None:
         ("/home/me/lib/python/model.py", "python/model.py", False),
         ("<string>", "<string>", False),
         ("<frozen runpy>", "<frozen runpy>", True),
-        ("train.py", "train.py", False),
         ("<eval_with_key>.1", "<eval_with_key>.1", True),
+        ("train.py", "train.py", False),
     ],
 )
 def test_files(file: str, shown: str, library: bool) -> None:
@@ -136,3 +137,17 @@ def test_narrow_text_is_cut_and_marked(report: cuptimem.Report) -> None:
         rows = text.render([table], width).splitlines()
         assert max(len(row) for row in rows) <= width
     assert "…" in text.render([table], 90)
+    where = table.rows[0][4]
+    assert f"…{where[-5:]}" in text.render([table], 40)  # the line's number stays
+
+
+def test_durations() -> None:
+    assert [views.duration(ns) for ns in (0, 350_000, 9_940_000, 9_960_000, 950_000_000, 723_000_000_000)] == [
+        "0 ms", "0.3 ms", "9.9 ms", "10 ms", "950 ms", "12 min 3 s",
+    ]  # fmt: skip
+
+
+def test_a_single_jump_is_no_growth_per_step(report: cuptimem.Report) -> None:
+    step = report.steps[0]
+    steps = [replace(step, index=i, end=100 if i < 6 else 230) for i in range(12)]
+    assert views._growth(steps).endswith("100 B (step 2) to 230 B (step 11), +130 B in all")
