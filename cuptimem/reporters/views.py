@@ -344,12 +344,14 @@ def steps(report: Report, rows: tuple[Step, ...], left_out: int) -> list[Block]:
         blocks.append(Text(f"from step {change.step} on: {change.kind} {at} (loop {change.loop})", "dim"))
     several = len({step.device for step in report.steps}) > 1
     loops = len({step.loop for step in report.steps}) > 1
-    before: dict[str, int] = {}
-    cells = []
+    cells: list[tuple[str, ...]] = []
+    last = rows[0].index if rows else 0
     ends = {(step.device, step.index): step.end for step in report.steps}
     for step in rows:
-        previous = before.get(step.device, ends.get((step.device, step.index - 1), step.start))
-        before[step.device] = step.end
+        if step.index > last + 1:
+            cells.append(("…", *[""] * (len(cells[0]) - 1)))
+        last = step.index
+        previous = ends.get((step.device, step.index - 1), step.start)
         row = [str(step.index)]
         row += [step.loop] if loops else []
         row += [step.device] if several else []

@@ -8,7 +8,7 @@ import pytest
 
 import cuptimem
 from cuptimem.report import from_dict, operator_name, short_file
-from cuptimem.reporters import json, text, views
+from cuptimem.reporters import blocks, json, text, views
 from tests.cli import sample
 
 
@@ -151,3 +151,14 @@ def test_a_single_jump_is_no_growth_per_step(report: cuptimem.Report) -> None:
     step = report.steps[0]
     steps = [replace(step, index=i, end=100 if i < 6 else 230) for i in range(12)]
     assert views._growth(steps).endswith("100 B (step 2) to 230 B (step 11), +130 B in all")
+
+
+def test_rows_left_out_leave_a_gap_and_change_nothing(report: cuptimem.Report) -> None:
+    """What changed in a step is told against the step before, shown or not."""
+    step = report.steps[0]
+    steps = [replace(step, index=i, end=100 * i * i) for i in range(6)]
+    long = replace(report, steps=cuptimem.Steps(steps))
+    table = next(block for block in views.steps(long, (steps[0], steps[5]), 4) if isinstance(block, blocks.Table))
+    change = [column.name for column in table.columns].index("change")
+    assert [row[0] for row in table.rows] == ["0", "…", "5"]
+    assert table.rows[2][change] == "+900 B"
