@@ -26,7 +26,8 @@ typedef struct analyzer {
     uint64_t events;
     cm_idmap thread; /* that allocated or freed */
     uint32_t last_thread;
-    cm_backward_bytes backward; /* before the window */
+    cm_backward_bytes backward;       /* before the window, */
+    uint64_t unknown_frees, replaced; /* and these, too */
     cm_analysis *out;
     char *error;
     size_t error_size;
@@ -47,6 +48,8 @@ static bool start_parts(analyzer *a)
 {
     a->started = true;
     a->backward = a->replay->backward;
+    a->unknown_frees = a->replay->unknown_frees;
+    a->replaced = a->replay->replaced;
     a->run = (cm_run){&a->options, a->replay, &a->plan.steps, a->plan.begin_ns};
     for (size_t i = 0; i < PARTS; i++) {
         a->part[i] = kinds[i]->create(&a->run);
@@ -162,8 +165,8 @@ static bool finish(analyzer *a)
     snprintf(out->reason, sizeof out->reason, "%s", a->plan.reason);
     out->lost_events = a->plan.lost_events;
     out->lost_stacks = a->plan.lost_stacks;
-    out->unknown_frees = replay->unknown_frees;
-    out->replaced = replay->replaced;
+    out->unknown_frees = replay->unknown_frees - a->unknown_frees;
+    out->replaced = replay->replaced - a->replaced;
     out->seeds_skipped = a->plan.seeds_skipped;
     out->start_realtime_ns = cm_reader_start_realtime_ns(a->reader);
     out->begin_ns = a->plan.begin_ns;

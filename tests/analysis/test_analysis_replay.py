@@ -763,7 +763,9 @@ def test_a_window_has_its_own_numbers(analyze: Analyze) -> None:
     t.mark(SEEDED)
     t.alloc(0x1000, 10_000, t.line(1))
     t.free(0x1000)
-    t.alloc(0x1000, 100, t.line(2))
+    t.free(0x9000)  # unknown
+    t.alloc(0x1000, 50, t.line(2))
+    t.alloc(0x1000, 100, t.line(2))  # replaces
     t.tick(STEP, 1, t.line(8))
     t.mark(WINDOW_OPEN, 7)
     opened = t.elapsed
@@ -782,6 +784,7 @@ def test_a_window_has_its_own_numbers(analyze: Analyze) -> None:
     assert step_rows(report) == [(0, 600, 640, 640, 40, 0, 1), (1, 640, 640, 540, 0, 100, 0)]
     assert (report["begin_ns"], report["duration_ns"]) == (opened, closed - opened)
     assert report["events"] == 4
+    assert report["lost"]["unknown_frees"] == report["lost"]["replaced"] == 0  # those before it are not its own
 
 
 def test_a_window_that_is_still_open(analyze: Analyze) -> None:
