@@ -44,6 +44,7 @@ def sources_rows() -> list[tuple[str, str, str, str, int]]: ...  # source, symbo
 def sources_rescan() -> None: ...  # what the collector does when idle
 def sources_lookup(name: str) -> int: ...  # address of a symbol in a patched library, 0: not there
 def autograd_calibrate(nodes: list[tuple[int, int]]) -> str | None: ...  # (PyObject address, _sequence_nr())
+def autograd_own_nodes(own: bool) -> None: ...  # nodes of this thread are not recorded meanwhile
 def storage_calibrate(samples: list[tuple[int, int, int]], slice: int, parent: int) -> str | None: ...
 def storage_origin(cdata: int) -> tuple[int, int, int]: ...  # cm_storage_origin, address, bytes
 def main_thread_call(call: Callable[[], None] | None) -> None: ...  # about once a second while a capture runs

@@ -163,6 +163,7 @@ def close_window(window: Window) -> None:
             except Error as error:
                 say(f"{naming.shown(window.path)} is not written: {error}")
         _settle(capture, last=window)
+        capture.owner = None  # else a cycle: a temporary trace would wait for the next collection
 
 
 def snapshot_source(window: Window) -> tuple[str, int]:

@@ -100,9 +100,10 @@ def _hold_still(torch: Any, interval: float) -> float:
 
 
 def _others_run(code: CodeType) -> bool:
-    own = threading.get_ident()
-    for thread, top in sys._current_frames().items():
-        frame: FrameType | None = top if thread != own else None
+    frames = sys._current_frames()
+    del frames[threading.get_ident()]  # a frame that names itself is a cycle: all callers' locals would hang on it
+    for top in frames.values():
+        frame: FrameType | None = top
         while frame is not None:
             if frame.f_code is code:
                 return True

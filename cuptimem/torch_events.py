@@ -197,10 +197,15 @@ def calibrate(torch: ModuleType) -> str | None:
     The nodes made for it hold no tensors and are gone when this returns; no random number is drawn.
     """
     nodes: list[Any] = []
-    with contextlib.suppress(AttributeError, TypeError):  # then the exported getter alone decides
-        nodes = [torch._C._functions.DelayedError("cuptimem", 0) for _ in range(8)]
-    numbers = [(id(node), node._sequence_nr()) for node in nodes]
-    return _core.autograd_calibrate([(node, number) for node, number in numbers if number > 0])
+    _core.autograd_own_nodes(True)  # recording may be on, and the program's first node begins its first step
+    try:
+        with contextlib.suppress(AttributeError, TypeError):  # then the exported getter alone decides
+            nodes = [torch._C._functions.DelayedError("cuptimem", 0) for _ in range(8)]
+        numbers = [(id(node), node._sequence_nr()) for node in nodes]
+        return _core.autograd_calibrate([(node, number) for node, number in numbers if number > 0])
+    finally:
+        nodes.clear()
+        _core.autograd_own_nodes(False)
 
 
 # --- what runs in the program's own calls ---------------------------------------------------------------

@@ -6,6 +6,7 @@
  * def sources_rows() -> list[tuple[str, str, str, str, int]]
  * def sources_lookup(name: str) -> int    address of a symbol in a patched library, 0: not there
  * def autograd_calibrate(nodes: list[tuple[int, int]]) -> str | None
+ * def autograd_own_nodes(own: bool) -> None   nodes of this thread are not recorded meanwhile
  * def storage_calibrate(samples: list[tuple[int, int, int]], slice: int, parent: int) -> str | None
  *     samples: (UntypedStorage._cdata, address, bytes) of fresh CPU storages; see storage.h
  * def storage_origin(cdata: int) -> tuple[int, int, int]   (cm_storage_origin, address, bytes)
@@ -196,6 +197,16 @@ static PyObject *autograd_calibrate(PyObject *self, PyObject *nodes)
     return PyUnicode_FromString(why);
 }
 
+static PyObject *autograd_own_nodes(PyObject *self, PyObject *own)
+{
+    int on = PyObject_IsTrue(own);
+
+    if (on < 0)
+        return NULL;
+    cm_autograd_own_nodes(on != 0);
+    Py_RETURN_NONE;
+}
+
 static PyObject *storage_calibrate(PyObject *self, PyObject *args)
 {
     PyObject *samples;
@@ -249,6 +260,7 @@ PyMethodDef cm_py_sources_methods[] = {
     {"sources_rows", sources_rows, METH_NOARGS, NULL},
     {"sources_lookup", sources_lookup, METH_O, NULL},
     {"autograd_calibrate", autograd_calibrate, METH_O, NULL},
+    {"autograd_own_nodes", autograd_own_nodes, METH_O, NULL},
     {"storage_calibrate", storage_calibrate, METH_VARARGS, NULL},
     {"storage_origin", storage_origin, METH_O, NULL},
     {"main_thread_call", main_thread_call, METH_O, NULL},

@@ -311,3 +311,21 @@ report(shown=len(shown), same=before == list(warnings.filters), on=on, off=gc.is
 """
     )
     assert answer == {"shown": 1, "same": True, "on": True, "off": False}
+
+
+def test_the_walk_does_not_hold_its_callers_locals(run):
+    """Not even until the next collection: a tensor that the caller drops is freed at once."""
+    answer = run(
+        """
+import gc, torch, weakref
+from cuptimem import seed
+gc.disable()
+def caller():
+    tensor = torch.ones(1000)
+    core.capture_record(True)
+    seed.seed_alive()
+    return weakref.ref(tensor)
+report(gone=caller()() is None)
+"""
+    )
+    assert answer == {"gone": True}
