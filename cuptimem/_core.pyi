@@ -48,6 +48,7 @@ def autograd_own_nodes(own: bool) -> None: ...  # nodes of this thread are not r
 def storage_calibrate(samples: list[tuple[int, int, int]], slice: int, parent: int) -> str | None: ...
 def storage_origin(cdata: int) -> tuple[int, int, int]: ...  # cm_storage_origin, address, bytes
 def main_thread_call(call: Callable[[], None] | None) -> None: ...  # about once a second while a capture runs
+def outermost_module() -> int: ...  # id() of the module whose call enclosed the last one, maybe gone; or 0
 
 # trace (csrc/python/py_trace.c)
 def trace_meta(path: str) -> dict[str, str]: ...

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import sys
 import weakref
 from collections.abc import Callable
@@ -41,6 +42,7 @@ class _Installed:
         self.torch: ModuleType | None = None
         self.wrapped_call: CodeType | None = None
         self.clock: _ModuleClock | None = None
+        self.looked_up = 0
         self.watch = ImportWatch(
             {
                 "torch._C": self._binary_loaded,
@@ -136,12 +138,28 @@ class _Installed:
             return
         if self.clock is not None and self.clock.seconds_quiet() <= _QUIET_SECONDS:
             return
-        module = _outermost_module(sys._getframe(1), self.wrapped_call)
+        module = _outermost_module(sys._getframe(1), self.wrapped_call) or self._last_outermost()
         if self.clock is not None:
             self.clock.remove()
             self.clock = None
         if module is not None and self.torch is not None:
             self.clock = _ModuleClock(self.torch, module)
+
+    def _last_outermost(self) -> Any:
+        """The module that was called last, where none is being called just now.
+
+        A program that mostly waits (for requests, in sleep) is always met outside of its model. The walk remembers the
+        address; whether it still is that module only the collector's list of objects can say. That costs milliseconds:
+        an address is looked up once. With the compiler loaded it is left alone, for the call may be one of its own.
+        """
+        address = _core.outermost_module()
+        if not address or address == self.looked_up or "torch._dynamo" in sys.modules or self.torch is None:
+            return None
+        self.looked_up = address
+        base = self.torch.nn.Module
+        found = (one for one in gc.get_objects() if id(one) == address and base in type(one).__mro__)
+        module = next(found, None)
+        return module if _may_tick(module) else None
 
     def remove(self) -> None:
         _core.main_thread_call(None)
@@ -283,7 +301,11 @@ def _outermost_module(frame: FrameType | None, wrapped_call: CodeType) -> Any:
     if outermost is None or _is_compiling():
         return None
     module = outermost.f_locals.get("self")
+    return module if _may_tick(module) else None
+
+
+def _may_tick(module: Any) -> bool:
+    """Whether a hook on this module changes nothing but its calls' speed: a compiled one would be compiled again."""
     if module is None or getattr(module, "_compiled_call_impl", None) is not None:
-        return None
-    names = {cls.__name__ for cls in type(module).__mro__}
-    return None if names & {"OptimizedModule", "ScriptModule"} else module
+        return False
+    return not {cls.__name__ for cls in type(module).__mro__} & {"OptimizedModule", "ScriptModule"}

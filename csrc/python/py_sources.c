@@ -12,7 +12,10 @@
  * def storage_origin(cdata: int) -> tuple[int, int, int]   (cm_storage_origin, address, bytes)
  * def main_thread_call(call: Callable[[], None] | None) -> None
  *     While a capture runs, call is called about once a second in the main thread, between two
- *     bytecodes, holding the GIL; None ends that. */
+ *     bytecodes, holding the GIL; None ends that.
+ * def outermost_module() -> int
+ *     id() of the nn.Module whose call enclosed this thread's last recorded module call; it may be
+ *     gone by now. 0: none was seen. */
 #include "module.h"
 
 #include <stdatomic.h>
@@ -21,6 +24,7 @@
 
 #include "../capture/clock.h"
 #include "../capture/session.h"
+#include "../capture/thread.h"
 #include "../sources/calibrate.h"
 #include "../sources/slots.h"
 #include "../sources/sources.h"
@@ -71,6 +75,17 @@ static void when_idle(void)
      * give it up all the time. */
     if (Py_AddPendingCall(run_pending_call, NULL) != 0) /* the queue is full: next second */
         atomic_store(&call_pending, false);
+}
+
+/* The thread's last outermost module, by address: it may be gone. */
+static PyObject *outermost_module(PyObject *self, PyObject *unused)
+{
+    uint64_t address = 0;
+    uint32_t capture = atomic_load_explicit(cm_recording, memory_order_relaxed);
+
+    if (capture != 0 && cm_self.capture == capture)
+        address = cm_thread_walk(cm_self.thread)->outermost;
+    return PyLong_FromUnsignedLongLong(address);
 }
 
 static PyObject *main_thread_call(PyObject *self, PyObject *callable)
@@ -264,5 +279,6 @@ PyMethodDef cm_py_sources_methods[] = {
     {"storage_calibrate", storage_calibrate, METH_VARARGS, NULL},
     {"storage_origin", storage_origin, METH_O, NULL},
     {"main_thread_call", main_thread_call, METH_O, NULL},
+    {"outermost_module", outermost_module, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -254,7 +254,7 @@ def _clock(report: Report) -> str:
 
 def _trend(report: Report) -> list[Block]:
     if not report.steps:
-        return [Text("Steps: no step clock ticked (no optimizer step, no data loader, no prof.step())")]
+        return [Text("Steps: none were seen (no optimizer step, no data loader, no prof.step(), no repeated call of one module)")]
     blocks: list[Block] = []
     for device in report.devices:
         steps = [step for step in report.steps if step.device == device.name]

@@ -137,6 +137,28 @@ def test_module_calls_tick_where_nothing_else_does(run):
     assert answer["left"] == [0, 0] and answer["foreign"] == 0 and answer["text"] is False and answer["problems"] == []
 
 
+def test_module_calls_tick_in_a_program_that_mostly_waits(run):
+    """Whenever the main thread can be asked, it has just come out of its sleep, never out of its model."""
+    answer = run(
+        """
+import time, torch
+from cuptimem import torch_events
+net = torch.nn.Linear(4, 4)
+torch_events.install(); core.capture_record(True)
+end = time.time() + 30
+while time.time() < end and sum(e.size == 4 for e in events(TICK)) < 3:
+    time.sleep(0.05)
+    net(torch.ones(2, 4))
+core.capture_record(False)
+found = [e for e in events(TICK) if e.size == 4]
+report(ticks=len(found), net={e.address for e in found} == {id(net)}, hooks=len(net._forward_pre_hooks))
+torch_events.remove()
+""",
+        timeout=90,
+    )
+    assert answer == {"ticks": 3, "net": True, "hooks": 1}
+
+
 def test_module_calls_are_left_alone_where_an_optimizer_ticks(run):
     answer = run(
         """
