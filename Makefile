@@ -52,8 +52,8 @@ bench: $(STAMP)/package ## measure what cuptimem costs, side by side with others
 	$(BIN)/python -m benchmarks $(ARGS)
 
 lint: $(STAMP)/package ## ruff, mypy --strict, clang-format, cppcheck
-	$(BIN)/ruff check cuptimem tests/api tests/cli tests/packaging tests/conftest.py examples setup.py
-	$(BIN)/ruff format --check cuptimem tests/api tests/cli tests/packaging examples setup.py
+	$(BIN)/ruff check cuptimem tests benchmarks examples setup.py
+	$(BIN)/ruff format --check cuptimem tests benchmarks examples setup.py
 	$(BIN)/mypy
 	clang-format --dry-run -Werror $(C_FILES)
 	cppcheck --quiet --enable=warning,portability --inline-suppr --suppress=missingIncludeSystem --suppress=preprocessorErrorDirective \
@@ -61,8 +61,8 @@ lint: $(STAMP)/package ## ruff, mypy --strict, clang-format, cppcheck
 	    --error-exitcode=1 --std=c11 csrc
 
 format: $(STAMP)/tools ## put all files into the project's format
-	$(BIN)/ruff check --fix cuptimem tests/api tests/cli tests/packaging tests/conftest.py examples setup.py
-	$(BIN)/ruff format cuptimem tests/api tests/cli tests/packaging tests/conftest.py examples setup.py
+	$(BIN)/ruff check --fix cuptimem tests benchmarks examples setup.py
+	$(BIN)/ruff format cuptimem tests benchmarks examples setup.py
 	clang-format -i $(C_FILES)
 
 clean: ## remove everything that can be made again

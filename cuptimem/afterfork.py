@@ -52,10 +52,12 @@ def go_on(caller: "FrameType | None", function: "Callable[[], None]") -> None:
 
 
 def _ask() -> bool:
-    """Has Python call us in the main thread, between two instructions. False: it has no room to remember that."""
+    """Has Python call us in the main thread, between two instructions. False: it has no way or no room to do that."""
     global _callback
-    import ctypes
-
+    try:
+        import ctypes
+    except ImportError:  # a Python without libffi
+        return False
     if _callback is None:
         _callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(_run)
     return bool(ctypes.pythonapi.Py_AddPendingCall(_callback, None) == 0)

@@ -29,7 +29,8 @@ class _TorchArrives:
         _waiting = None
         _install_hooks()
         for finder in list(sys.meta_path):  # the import system's own loop would miss those that were just put in front
-            spec = finder.find_spec(name, path, target)
+            find = getattr(finder, "find_spec", None)
+            spec: ModuleSpec | None = None if find is None else find(name, path, target)
             if spec is not None:
                 return spec
         return None
@@ -37,6 +38,7 @@ class _TorchArrives:
 
 _waiting: _TorchArrives | None = None
 _hooked = False
+_seed_problems: "list[str]" = []
 
 
 def _install_hooks() -> None:
@@ -67,7 +69,7 @@ def look_around(core: "ModuleType") -> None:
     if "torch" in sys.modules:
         from cuptimem import seed
 
-        seed.seed_alive()
+        _seed_problems.extend(seed.seed_alive().problems)
 
 
 def note_step() -> None:
@@ -78,16 +80,28 @@ def note_step() -> None:
         torch_events.note_step()
 
 
-def remove(core: "ModuleType") -> None:
-    """Takes everything out again; also after an install that failed half-way."""
-    global _hooked, _waiting
+def forget() -> None:
+    """In a forked child: nothing waits for torch any more. Hooks that are in stay; without a capture they do nothing,
+    and the child's own capture goes on with them."""
+    global _waiting
     if _waiting is not None:
         if _waiting in sys.meta_path:
             sys.meta_path.remove(_waiting)
         _waiting = None
+
+
+def remove(core: "ModuleType") -> "list[str]":
+    """Takes everything out again; also after an install that failed half-way. What did not work while it was in, one
+    line each: the report lacks something for it."""
+    global _hooked
+    problems = list(_seed_problems)
+    _seed_problems.clear()
+    forget()
     if _hooked:
         from cuptimem import torch_events
 
         _hooked = False
+        problems += torch_events.problems()
         torch_events.remove()
     core.sources_remove()
+    return problems

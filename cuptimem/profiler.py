@@ -5,6 +5,7 @@ import functools
 import inspect
 import os
 import threading
+import weakref
 from collections.abc import AsyncGenerator, Callable, Generator
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar, cast, overload
@@ -64,13 +65,20 @@ class _Run:
     """One entering of a Profile: a window, or with a schedule one window after the other."""
 
     def __init__(self, profile: "Profile") -> None:
-        self.profile = profile
+        # Its methods run inside the profile's own. A cycle would keep a temporary trace until the next collection.
+        self._profile = weakref.ref(profile)
         self.thread = threading.get_ident()
         self.window: recorder.Window | None = None  # the open one, else the last
         self.warm: recorder.Window | None = None  # keeps the capture going while a schedule warms up
         self.step_number = 0
         self.action = Action.NONE
         self._report: tuple[recorder.Window, Report] | None = None
+
+    @property
+    def profile(self) -> "Profile":
+        profile = self._profile()
+        assert profile is not None
+        return profile
 
     def start(self) -> None:
         schedule = self.profile.schedule
@@ -194,7 +202,8 @@ class Profile:
 
     def step(self) -> None:
         """The end of one step of the user's loop: the clock of the report, and of the schedule."""
-        run = self._current()
+        with self._lock:
+            run = self._open[-1] if self._open else None
         if run is None:
             raise RuntimeError("step() belongs inside the profile's block")
         run.step()

@@ -163,6 +163,7 @@ def close_window(window: Window) -> None:
             except Error as error:
                 say(f"{naming.shown(window.path)} is not written: {error}")
         _settle(capture, last=window)
+        capture.owner = None  # else a cycle: a temporary trace would wait for the next collection
 
 
 def snapshot_source(window: Window) -> tuple[str, int]:
@@ -202,10 +203,18 @@ def _check_target(path: str, overwrite: bool) -> None:
 
 def _temporary_name() -> str:
     """A name that nothing has, in the first usual folder that can be written to."""
-    for folder in (os.environ.get("TMPDIR"), "/tmp", "/var/tmp", os.getcwd()):
+    for folder in (os.environ.get("TMPDIR"), "/tmp", "/var/tmp", _directory()):
         if folder and os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK):
             return os.path.join(os.path.abspath(folder), f"cuptimem-{os.getpid()}-{os.urandom(8).hex()}.cmem")
     raise Error("no folder for temporary files can be written to; set TMPDIR or name a file")
+
+
+def _directory() -> str:
+    """The working directory, "" if it has been removed."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
 
 
 def _start(path: str | None, overwrite: bool, options: Options) -> Capture:
@@ -238,12 +247,17 @@ def _start(path: str | None, overwrite: bool, options: Options) -> Capture:
 
 def _stop(capture: Capture) -> None:
     core = capture.core
-    core.capture_record(False)
-    instruments.remove(core)
-    _pass_warning_on(core)
+    problems: list[str] = []
+    try:
+        core.capture_record(False)
+        problems = instruments.remove(core)
+        _pass_warning_on(core)
+    finally:  # an interrupt in between must not leave a capture that nobody can end
+        warning = core.capture_stop({"problems": "\n".join(problems)} if problems else {})
     last_counts.clear()
     last_counts.update(core.capture_counts())
-    warning = core.capture_stop()
+    for problem in problems:
+        say(problem)
     if warning:
         say(warning)
 
@@ -352,6 +366,7 @@ def _after_fork_in_child() -> None:
     _capture = None
     _forking = None
     afterfork.forget()
+    instruments.forget()
     _temporary_paths.clear()
 
 
@@ -391,7 +406,7 @@ def environment() -> dict[str, str]:
         "pid": str(os.getpid()),
         "argv": " ".join(_quoted(argument) for argument in arguments),
         "script": script_of(arguments),
-        "directory": os.getcwd(),
+        "directory": _directory(),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "stdlib": os.path.dirname(os.__file__),
     }

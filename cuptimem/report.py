@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Stack = tuple["Frame", ...]
 
 _NO_STACK, _LOST_STACK = 0, 1  # reserved stack ids, csrc/capture/event.h
-_LIBRARY = re.compile(r"[/\\](?:site-packages|dist-packages|lib[/\\]python3\.\d+t?)[/\\]|^<frozen ")
+_LIBRARY = re.compile(r"[/\\](?:site-packages|dist-packages|lib[/\\]python3\.\d+t?)[/\\]|^<frozen |^<eval_with_key>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Frame:
 
     @property
     def is_library(self) -> bool:
-        """Whether the code belongs to an installed package or to Python rather than to the user."""
+        """Whether the code belongs to an installed package, to Python or to torch.compile rather than to the user."""
         return _LIBRARY.search(self.file) is not None
 
     @property
@@ -360,7 +360,7 @@ class Report:
     path: str | None  # None: the trace was a temporary file
     complete: bool  # the program itself ended the recording: it is all there (but see lost)
     state: str  # "complete", "recording" (still going on), "recovered" (killed, nothing lost), "cut" (tail missing)
-    reason: str  # why the recording ended early, "" if it did not
+    reason: str  # why the recording ended early, or what the file lacks; "" if neither
     environment: Mapping[str, str]
     start_realtime_ns: int  # nanoseconds since 1970
     duration_ns: int

@@ -6,13 +6,17 @@ class, and a saved tensor with hooks is never unpacked (under checkpointing that
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import math
 import mmap
 import sys
+import threading
+import time
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from types import ModuleType
+from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 from cuptimem import _core
@@ -48,9 +52,76 @@ def seed_alive() -> Seeds:
     if walk is None:
         _core.mark(MARK_SEEDED, 0)
         return Seeds(0, 0, 0, 0)
-    walk.run()
+    interval = sys.getswitchinterval()
+    collecting = gc.isenabled()
+    gc.disable()  # a collection runs finalizers: the program's code, which may let other threads run
+    try:
+        walk.run()
+    finally:
+        sys.setswitchinterval(interval)
+        if collecting:
+            gc.enable()
     _core.mark(MARK_SEEDED, walk.skipped)
     return Seeds(len(walk.blocks), sum(walk.blocks.values()), walk.objects, walk.skipped, tuple(walk.problems))
+
+
+_PATIENCE_SECONDS = 2.0
+_STILL_SECONDS = 0.1  # Python's switch interval while graphs are looked into
+
+
+def _hold_still(torch: Any, interval: float) -> float:
+    """Waits for a moment in which no other thread runs a backward, and keeps Python from switching threads.
+
+    Backward works without the GIL and drops what nodes have saved while it goes: reading a saved tensor beside it is a
+    read of freed memory. A thread cannot begin one without the GIL, which the walk then keeps. Returns until when
+    (time.monotonic) graphs may be looked into; 0: there was no such moment.
+
+    A longer switch interval holds for threads that begin to wait after it was set. Those that wait already get their
+    turn when the old one is over, so they are let in first. One that then computes without a pause gives the GIL back
+    only after the new interval, which must not be long for that reason.
+    """
+    backward = getattr(getattr(torch.autograd, "graph", None), "_engine_run_backward", None)
+    code = getattr(backward, "__code__", None)
+    if code is None:
+        return math.inf if len(sys._current_frames()) == 1 else 0.0
+    still = max(_STILL_SECONDS, 16 * interval)
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        sys.setswitchinterval(still)
+        began = time.monotonic()
+        while time.monotonic() < began + 4 * interval:
+            continue
+        if time.monotonic() < began + still / 2 and not _others_run(code):
+            return began + still
+        sys.setswitchinterval(interval)
+        if time.monotonic() > deadline:
+            return 0.0
+        time.sleep(0.0005)
+
+
+def _others_run(code: CodeType) -> bool:
+    frames = sys._current_frames()
+    del frames[threading.get_ident()]  # a frame that names itself is a cycle: all callers' locals would hang on it
+    for top in frames.values():
+        frame: FrameType | None = top
+        while frame is not None:
+            if frame.f_code is code:
+                return True
+            frame = frame.f_back
+    return False
+
+
+@contextlib.contextmanager
+def _no_warnings() -> Iterator[None]:
+    """Not warnings.catch_warnings: that makes Python forget which warnings it has shown, and show them again."""
+    filters: Any = warnings.filters
+    ignore = ("ignore", None, Warning, None, 0)
+    filters.insert(0, ignore)
+    try:
+        yield
+    finally:
+        if ignore in filters:
+            filters.remove(ignore)
 
 
 class _Walk:
@@ -61,7 +132,10 @@ class _Walk:
         self.blocks: dict[tuple[int, int, int], int] = {}  # (device type, index, address) -> bytes
         self.objects = 0
         self.skipped = 0
+        self._interval = sys.getswitchinterval()
+        self._still_until = -math.inf  # when it stops being safe to look into autograd's graphs; 0: it never is
         self.problems: list[str] = []
+        self._compound: list[Any] = []  # tensors made of others
         self._storages: set[int] = set()
         self._nodes: dict[int, Any] = {}
         self._saved_names: dict[type, tuple[str, ...]] = {}
@@ -69,12 +143,11 @@ class _Walk:
     def run(self) -> None:
         torch = self.torch
         with (
-            warnings.catch_warnings(),
+            _no_warnings(),
             torch._C.DisableTorchFunction(),
             torch._C._DisableTorchDispatch(),
             torch.no_grad(),
         ):
-            warnings.simplefilter("ignore")
             why = prepare()
             if why is not None:
                 self.problems.append(f"blocks that torch.load or numpy made cannot be told apart: {why}")
@@ -86,6 +159,9 @@ class _Walk:
                 else:
                     _core.object_new(OBJECT_MODULE if kind == _MODULE else OBJECT_OPTIMIZER, item, True)
                     self.objects += 1
+            # After the graphs: asking for the parts lets other threads run.
+            while self._compound:
+                self._parts(self._compound.pop())
             self._cuda()
         for (device, index, address), size in self.blocks.items():
             _core.seed(address, size, device, index)
@@ -120,20 +196,29 @@ class _Walk:
                 grad = self.base.grad.__get__(tensor)
                 if grad is not None:
                     self._own_storage(grad)
+            if not self._is_still():
+                self.skipped += not self.base.is_leaf.__get__(tensor)
+                return
             self._graph(self.base.grad_fn.__get__(tensor))
         except RuntimeError:  # a tensor whose graph cannot be told, as inside torch.func
             self.skipped += 1
+
+    def _is_still(self) -> bool:
+        """Whether it is safe to look into autograd's graphs now; waits for that if need be, but not again in vain."""
+        if self._still_until != 0 and time.monotonic() >= self._still_until:
+            self._still_until = _hold_still(self.torch, self._interval)
+        return self._still_until != 0
 
     def _own_storage(self, tensor: Any) -> None:
         try:
             storage = self.base.untyped_storage(tensor)
         except RuntimeError:  # no storage of its own: sparse, opaque, or a wrapper around others
             if self._is_plain(tensor):
-                self._parts(tensor)
+                self._compound.append(tensor)
             return
         self._storage(storage)
         if self._is_plain(tensor) and (tensor.is_nested or tensor.is_quantized):
-            self._parts(tensor)
+            self._compound.append(tensor)
 
     def _is_plain(self, tensor: Any) -> bool:
         """Whether asking it for its layout cannot run the program's code."""
@@ -229,6 +314,9 @@ class _Walk:
             node = nodes.pop()
             if node is None or id(node) in self._nodes:
                 continue
+            if not self._is_still():
+                self.skipped += 1
+                return
             self._nodes[id(node)] = node  # kept until the walk is over: an identity must not be reused
             nodes.extend(following for following, _ in node.next_functions)
             names = self._saved_names.get(type(node))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import sys
 import weakref
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from cuptimem import _core
 from cuptimem.late_import import ImportWatch
 
 TICK_OPTIMIZER, TICK_DATA, TICK_MODULE = 2, 3, 4  # cm_tick_kind
-OBJECT_MODULE, OBJECT_OPTIMIZER = 1, 2  # cm_object_kind
+OBJECT_MODULE, OBJECT_OPTIMIZER, OBJECT_ITERATOR = 1, 2, 3  # cm_object_kind
 
 _QUIET_SECONDS = 3  # a module clock that did not tick for so long is looked for anew
 
@@ -41,6 +42,7 @@ class _Installed:
         self.torch: ModuleType | None = None
         self.wrapped_call: CodeType | None = None
         self.clock: _ModuleClock | None = None
+        self.looked_up = 0
         self.watch = ImportWatch(
             {
                 "torch._C": self._binary_loaded,
@@ -81,7 +83,7 @@ class _Installed:
             elif module.__name__ == "torch.optim.optimizer":
                 self._hook_optimizers(module)
             else:
-                self._wrap(module._BaseDataLoaderIter, "__next__", _ticking_next)
+                self._hook_iterators(module)
         except AttributeError as error:  # a version of torch that lacks this; doctor tells
             self.failed(module.__name__, error)
 
@@ -118,6 +120,13 @@ class _Installed:
             handle = module.register_optimizer_step_post_hook(_after_step)
             self.undo.append(handle.remove)
 
+    def _hook_iterators(self, module: ModuleType) -> None:
+        # An epoch's iterator often gets the address of the last one, and persistent workers keep the object itself:
+        # without these stamps its first batch would look like one more of the epoch before.
+        self._wrap(module._BaseDataLoaderIter, "__init__", _stamping(OBJECT_ITERATOR))
+        self._wrap(module._BaseDataLoaderIter, "_reset", _stamping(OBJECT_ITERATOR))
+        self._wrap(module._BaseDataLoaderIter, "__next__", _ticking_next)
+
     # --- the last resort among the clocks ------------------------------------------------------------
 
     def look(self) -> None:
@@ -129,12 +138,28 @@ class _Installed:
             return
         if self.clock is not None and self.clock.seconds_quiet() <= _QUIET_SECONDS:
             return
-        module = _outermost_module(sys._getframe(1), self.wrapped_call)
+        module = _outermost_module(sys._getframe(1), self.wrapped_call) or self._last_outermost()
         if self.clock is not None:
             self.clock.remove()
             self.clock = None
         if module is not None and self.torch is not None:
             self.clock = _ModuleClock(self.torch, module)
+
+    def _last_outermost(self) -> Any:
+        """The module that was called last, where none is being called just now.
+
+        A program that mostly waits (for requests, in sleep) is always met outside of its model. The walk remembers the
+        address; whether it still is that module only the collector's list of objects can say. That costs milliseconds:
+        an address is looked up once. With the compiler loaded it is left alone, for the call may be one of its own.
+        """
+        address = _core.outermost_module()
+        if not address or address == self.looked_up or "torch._dynamo" in sys.modules or self.torch is None:
+            return None
+        self.looked_up = address
+        base = self.torch.nn.Module
+        found = (one for one in gc.get_objects() if id(one) == address and base in type(one).__mro__)
+        module = next(found, None)
+        return module if _may_tick(module) else None
 
     def remove(self) -> None:
         _core.main_thread_call(None)
@@ -190,10 +215,15 @@ def calibrate(torch: ModuleType) -> str | None:
     The nodes made for it hold no tensors and are gone when this returns; no random number is drawn.
     """
     nodes: list[Any] = []
-    with contextlib.suppress(AttributeError, TypeError):  # then the exported getter alone decides
-        nodes = [torch._C._functions.DelayedError("cuptimem", 0) for _ in range(8)]
-    numbers = [(id(node), node._sequence_nr()) for node in nodes]
-    return _core.autograd_calibrate([(node, number) for node, number in numbers if number > 0])
+    _core.autograd_own_nodes(True)  # recording may be on, and the program's first node begins its first step
+    try:
+        with contextlib.suppress(AttributeError, TypeError):  # then the exported getter alone decides
+            nodes = [torch._C._functions.DelayedError("cuptimem", 0) for _ in range(8)]
+        numbers = [(id(node), node._sequence_nr()) for node in nodes]
+        return _core.autograd_calibrate([(node, number) for node, number in numbers if number > 0])
+    finally:
+        nodes.clear()
+        _core.autograd_own_nodes(False)
 
 
 # --- what runs in the program's own calls ---------------------------------------------------------------
@@ -271,7 +301,11 @@ def _outermost_module(frame: FrameType | None, wrapped_call: CodeType) -> Any:
     if outermost is None or _is_compiling():
         return None
     module = outermost.f_locals.get("self")
+    return module if _may_tick(module) else None
+
+
+def _may_tick(module: Any) -> bool:
+    """Whether a hook on this module changes nothing but its calls' speed: a compiled one would be compiled again."""
     if module is None or getattr(module, "_compiled_call_impl", None) is not None:
-        return None
-    names = {cls.__name__ for cls in type(module).__mro__}
-    return None if names & {"OptimizedModule", "ScriptModule"} else module
+        return False
+    return not {cls.__name__ for cls in type(module).__mro__} & {"OptimizedModule", "ScriptModule"}

@@ -1,6 +1,7 @@
 """Shared by all tests: an interpreter that has cuptimem installed, and programs run in it."""
 
 import os
+import signal
 import subprocess
 import sys
 import venv
@@ -11,6 +12,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# Whoever starts the tests in the background (nohup, a shell's &) has these ignored, and every child would inherit that.
+for _number, _default in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(_number) == signal.SIG_IGN:
+        signal.signal(_number, _default)
 
 
 def clean_environment() -> dict[str, str]:

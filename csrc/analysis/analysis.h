@@ -103,7 +103,8 @@ typedef struct cm_analysis {
     char reason[256]; /* why recording ended by itself, or what the file lacks; else "" */
     uint64_t lost_events, lost_stacks, unknown_frees, replaced, seeds_skipped;
     uint64_t start_realtime_ns, begin_ns, end_ns, duration_ns;
-    uint64_t events, allocations, threads;
+    uint64_t events, allocations;
+    uint64_t threads; /* that allocated or freed */
     cm_device_report *device;
     size_t device_count;
     cm_rss_point *rss;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "grow.h"
+#include "map.h"
 #include "parts.h"
 #include "scan.h"
 
@@ -23,7 +24,10 @@ typedef struct analyzer {
     bool started;
     int64_t bounds; /* step bounds passed: the first is the begin of step 0 */
     uint64_t events;
-    cm_backward_bytes backward; /* before the window */
+    cm_idmap thread; /* that allocated or freed */
+    uint32_t last_thread;
+    cm_backward_bytes backward;       /* before the window, */
+    uint64_t unknown_frees, replaced; /* and these, too */
     cm_analysis *out;
     char *error;
     size_t error_size;
@@ -44,6 +48,8 @@ static bool start_parts(analyzer *a)
 {
     a->started = true;
     a->backward = a->replay->backward;
+    a->unknown_frees = a->replay->unknown_frees;
+    a->replaced = a->replay->replaced;
     a->run = (cm_run){&a->options, a->replay, &a->plan.steps, a->plan.begin_ns};
     for (size_t i = 0; i < PARTS; i++) {
         a->part[i] = kinds[i]->create(&a->run);
@@ -70,10 +76,20 @@ static bool pass_bounds(analyzer *a, uint64_t position)
     return true;
 }
 
+static bool see_thread(analyzer *a, uint32_t thread)
+{
+    if (thread == a->last_thread && a->thread.count > 0)
+        return true;
+    a->last_thread = thread;
+    return cm_idmap_put(&a->thread, thread, 0) || no_memory(a);
+}
+
 static bool tell_parts(analyzer *a, const cm_record *record, const cm_change *change, int changes)
 {
     bool heap = record->event.kind == CM_EV_ALLOC || record->event.kind == CM_EV_FREE;
     a->events++;
+    if (heap && !see_thread(a, record->thread))
+        return false;
     for (int c = 0; c < changes; c++)
         for (size_t i = 0; i < PARTS; i++)
             if (kinds[i]->change != NULL && !kinds[i]->change(a->part[i], &change[c]))
@@ -149,15 +165,15 @@ static bool finish(analyzer *a)
     snprintf(out->reason, sizeof out->reason, "%s", a->plan.reason);
     out->lost_events = a->plan.lost_events;
     out->lost_stacks = a->plan.lost_stacks;
-    out->unknown_frees = replay->unknown_frees;
-    out->replaced = replay->replaced;
+    out->unknown_frees = replay->unknown_frees - a->unknown_frees;
+    out->replaced = replay->replaced - a->replaced;
     out->seeds_skipped = a->plan.seeds_skipped;
     out->start_realtime_ns = cm_reader_start_realtime_ns(a->reader);
     out->begin_ns = a->plan.begin_ns;
     out->end_ns = a->plan.end_ns;
     out->duration_ns = a->plan.end_ns - a->plan.begin_ns;
     out->events = a->events;
-    out->threads = cm_nodes_threads(replay->nodes);
+    out->threads = a->thread.count;
     out->backward = replay->backward;
     out->backward.bytes -= a->backward.bytes;
     out->backward.resolved -= a->backward.resolved;
@@ -199,6 +215,7 @@ cm_analysis *cm_analyze(cm_reader *reader, const cm_analysis_options *options, c
     for (size_t i = 0; i < PARTS; i++)
         if (a.part[i] != NULL)
             kinds[i]->destroy(a.part[i]);
+    cm_idmap_clear(&a.thread);
     cm_replay_free(a.replay);
     cm_plan_free(&a.plan);
     if (fine)

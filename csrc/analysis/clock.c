@@ -270,7 +270,8 @@ static uint64_t median(uint64_t *value, size_t n)
 }
 
 /* The intervals of the primary clock: interval i ends at bound i; for a clock that ends steps,
- * interval 0 starts at the first step's begin. The last one, open, ends with the recording. */
+ * interval 0 starts at the first step's begin. The last one, open, ends with the recording; how
+ * long it was silent is counted to the last tick in it. */
 typedef struct intervals {
     const cm_clock *clock;
     const stream *s;
@@ -347,8 +348,13 @@ static bool fill_silence(const intervals *v, size_t i, drafts *out)
          kind++) {
         const stream *s = &v->clock->stream[kind];
         uint64_t ticks = ticks_in(v, i, kind), period, each;
-        if (ticks < 2 || !usual(v, i, kind, &period, &each) || ticks < 3 * each ||
-            since(begin.time_ns, end.time_ns) <= 3 * period)
+        if (ticks < 2 || !usual(v, i, kind, &period, &each) || ticks < 3 * each)
+            continue;
+        /* What the program does behind its last tick (saving, ending) makes no silence longer:
+         * an evaluation counts the same wherever it stands. */
+        bool open = i == v->s->count;
+        uint64_t until = open ? s->group[s->count - 1].last.time_ns : end.time_ns;
+        if (since(begin.time_ns, until) <= 3 * period)
             continue;
         size_t first = first_tick_at(s, begin.position), behind = first_tick_at(s, end.position);
         if (behind - first < 2)

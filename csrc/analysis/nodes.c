@@ -64,11 +64,6 @@ void cm_nodes_free(cm_nodes *nodes)
     free(nodes);
 }
 
-size_t cm_nodes_threads(const cm_nodes *nodes)
-{
-    return nodes->threads;
-}
-
 static thread *find_thread(cm_nodes *nodes, uint32_t number)
 {
     if (nodes->threads > 0 && nodes->last_number == number)

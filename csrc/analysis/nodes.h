@@ -43,7 +43,6 @@ void cm_nodes_free(cm_nodes *nodes);
 bool cm_nodes_apply(cm_nodes *nodes, const cm_record *record);
 /* Whom an ALLOC is charged to: after cm_nodes_apply of the same record. */
 cm_charge cm_nodes_charge(cm_nodes *nodes, const cm_record *record);
-size_t cm_nodes_threads(const cm_nodes *nodes); /* capture threads seen so far */
 
 /* For a trace that starts here (extract.c): what a reader of it must be told. The callbacks return
  * false to stop, which is then returned. */

@@ -180,9 +180,11 @@ cm_phase cm_places_phase(cm_places *places, uint32_t stack)
     uint8_t flags = flags_of(places, stack);
     if (flags & IN_DATA)
         return CM_PHASE_DATA;
+    if (flags & MADE_NODE) /* in a closure, too: optimizers themselves make none */
+        return CM_PHASE_FORWARD;
     if (flags & INNER_OPTIM)
         return CM_PHASE_OPTIMIZER;
-    return flags & (INNER_FORWARD | MADE_NODE) ? CM_PHASE_FORWARD : CM_PHASE_OTHER;
+    return flags & INNER_FORWARD ? CM_PHASE_FORWARD : CM_PHASE_OTHER;
 }
 
 void cm_places_made_node(cm_places *places, uint32_t stack)

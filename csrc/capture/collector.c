@@ -502,7 +502,7 @@ int cm_collector_start(cm_writer *writer, uint64_t max_size)
     return status;
 }
 
-int cm_collector_finish(void)
+int cm_collector_finish(const char *const *notes)
 {
     cm_collector_pause();
     /* Each turn frees what the one before had to say; one is enough but where threads abound. */
@@ -512,8 +512,15 @@ int cm_collector_finish(void)
         all = cm_collector_failed() || cm_lanes_confess();
     }
     collect(REGARDLESS);
-    int status =
-        cm_collector_failed() ? write_end(collector.warning, cm_lanes_pending()) : write_end("", 0);
+    int status = 0;
+    if (cm_collector_failed()) {
+        status = write_end(collector.warning, cm_lanes_pending());
+    } else {
+        if (notes != NULL && notes[0] != NULL)
+            status = cm_writer_meta(collector.writer, notes);
+        if (status == 0)
+            status = write_end("", 0);
+    }
     cm_batch_free(collector.batch);
     free(collector.merge.heap);
     collector.batch = NULL;

@@ -25,9 +25,10 @@ int cm_collector_resume(void);
 /* Everything published before the call is in the file: 0; -1: recording has ended by itself. */
 int cm_collector_sync(void);
 
-/* After recording was turned off and all threads left their hooks: ends the thread, writes the rest
- * and the end chunk. 0, or a negative errno when that could not be written. */
-int cm_collector_finish(void);
+/* After recording was turned off and all threads left their hooks: ends the thread, writes the
+ * rest, the notes (cm_session_stop) and the end chunk. 0, or a negative errno when that could not
+ * be written. */
+int cm_collector_finish(const char *const *notes);
 
 /* In a forked child. */
 void cm_collector_forget(void);

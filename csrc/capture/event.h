@@ -11,33 +11,34 @@
 /* Values are part of the file format (csrc/trace/format.h): never renumber, only append. */
 typedef enum cm_event_kind {
     CM_EV_NONE = 0,
-    CM_EV_ALLOC = 1,      /* address, size in bytes, stack, device; flags CM_EVF_* */
-    CM_EV_FREE = 2,       /* address; size where the allocator tells it, else 0; device */
-    CM_EV_OOM = 3,        /* size = bytes asked for, address = bytes allocated then; stack, device */
-    CM_EV_RESERVED = 4,   /* allocator totals changed: size = reserved, address = allocated; device */
-    CM_EV_NODE_NEW = 5,   /* autograd node created: address = sequence number, stack */
-    CM_EV_NODE_RUN = 6,   /* node starts: address = sequence number (CM_NODE_NO_SEQUENCE for
-                             AccumulateGrad), size = id of the creating thread, stack = name id */
-    CM_EV_NODE_DONE = 7,  /* the innermost running node of this thread ends */
-    CM_EV_NODE_FREE = 8,  /* node destroyed: address = sequence number, size = creating thread */
-    CM_EV_THREAD = 9,     /* who owns this ring: address = kernel thread id, size = autograd's
-                             thread id (0 while unknown; a later one replaces it) */
-    CM_EV_TICK = 10,      /* a candidate step clock ticked: size = cm_tick_kind, address = object,
-                             stack = the Python stack of the call */
-    CM_EV_OBJECT_NEW = 11,/* an address now belongs to a new object: size = cm_object_kind,
-                             address = object, stack = name id of its class; flag
-                             CM_EVF_BEFORE_START for one found alive at start */
-    CM_EV_SEED = 12,      /* a block that was alive before recording: address, size, device */
-    CM_EV_MARK = 13,      /* size = cm_mark_kind, address = its argument */
-    CM_EV_LOST = 14,      /* size = events this thread could not store before this point */
-    CM_EV_SAMPLE = 15     /* written by the collector only: size = bytes, address = cm_sample_kind */
+    CM_EV_ALLOC = 1,    /* address, size in bytes, stack, device; flags CM_EVF_* */
+    CM_EV_FREE = 2,     /* address; size where the allocator tells it, else 0; device */
+    CM_EV_OOM = 3,      /* size = bytes asked for, address = bytes allocated then; stack, device */
+    CM_EV_RESERVED = 4, /* allocator totals changed: size = reserved, address = allocated; device */
+    CM_EV_NODE_NEW = 5, /* autograd node created: address = sequence number, stack */
+    CM_EV_NODE_RUN = 6, /* node starts: address = sequence number (CM_NODE_NO_SEQUENCE for
+                           AccumulateGrad), size = id of the creating thread, stack = name id */
+    CM_EV_NODE_DONE = 7,   /* the innermost running node of this thread ends */
+    CM_EV_NODE_FREE = 8,   /* node destroyed: address = sequence number, size = creating thread */
+    CM_EV_THREAD = 9,      /* who owns this ring: address = kernel thread id, size = autograd's
+                              thread id (0 while unknown; a later one replaces it) */
+    CM_EV_TICK = 10,       /* a candidate step clock ticked: size = cm_tick_kind, address = object,
+                              stack = the Python stack of the call */
+    CM_EV_OBJECT_NEW = 11, /* an address now belongs to a new object: size = cm_object_kind,
+                              address = object, stack = name id of its class; flag
+                              CM_EVF_BEFORE_START for one found alive at start */
+    CM_EV_SEED = 12,       /* a block that was alive before recording: address, size, device */
+    CM_EV_MARK = 13,       /* size = cm_mark_kind, address = its argument */
+    CM_EV_LOST = 14,       /* size = events this thread could not store before this point */
+    CM_EV_SAMPLE = 15 /* written by the collector only: size = bytes, address = cm_sample_kind */
 } cm_event_kind;
 
 enum {
-    CM_EVF_IN_NODE = 1u << 0,      /* an autograd node was running on this thread */
-    CM_EVF_NODE_STACK = 1u << 1,   /* ... and no Python frame is newer than its start: charge the
-                                      node's forward stack; `stack` is the caller of backward() */
-    CM_EVF_BEFORE_START = 1u << 2  /* OBJECT_NEW: found by the walk at start, created earlier */
+    CM_EVF_IN_NODE = 1u << 0,     /* an autograd node was running on this thread */
+    CM_EVF_NODE_STACK = 1u << 1,  /* ... and no Python frame is newer than its start: charge the
+                                     node's forward stack; `stack` is the caller of backward() */
+    CM_EVF_BEFORE_START = 1u << 2 /* OBJECT_NEW: found by the walk at start, created earlier; ALLOC
+                                     and NODE_*: from before the window that this trace is */
 };
 
 typedef enum cm_tick_kind {
@@ -47,13 +48,17 @@ typedef enum cm_tick_kind {
     CM_TICK_MODULE = 4     /* the outermost module is called; address = it */
 } cm_tick_kind;
 
-typedef enum cm_object_kind { CM_OBJECT_MODULE = 1, CM_OBJECT_OPTIMIZER = 2 } cm_object_kind;
+typedef enum cm_object_kind {
+    CM_OBJECT_MODULE = 1,
+    CM_OBJECT_OPTIMIZER = 2,
+    CM_OBJECT_ITERATOR = 3 /* of a DataLoader: made, or begun afresh for another epoch */
+} cm_object_kind;
 
 typedef enum cm_mark_kind {
-    CM_MARK_WINDOW_OPEN = 1,  /* address = window number */
+    CM_MARK_WINDOW_OPEN = 1, /* address = window number */
     CM_MARK_WINDOW_CLOSE = 2,
-    CM_MARK_SEEDED = 3,       /* the walk at start is over; address = blocks skipped, see seed.py */
-    CM_MARK_LATE_HOOKS = 4    /* slots were patched after recording had started */
+    CM_MARK_SEEDED = 3,    /* the walk at start is over; address = blocks skipped, see seed.py */
+    CM_MARK_LATE_HOOKS = 4 /* slots were patched after recording had started */
 } cm_mark_kind;
 
 typedef enum cm_sample_kind { CM_SAMPLE_RSS = 1 } cm_sample_kind;

@@ -381,8 +381,13 @@ void cm_space_keep_lock(void)
     cm_space *space = &cm_the_space;
     struct stat st;
 
-    if (space->path[0] == '\0' || fd_is_ours(space))
+    if (space->path[0] == '\0')
         return;
+    if (fd_is_ours(space)) {
+        /* Whoever in this process closes another descriptor of the file drops the lock. */
+        cm_ring_lock(space->fd);
+        return;
+    }
     space->fd = open(space->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (space->fd < 0)
         return; /* somebody removed the file: there is nothing left to protect */

@@ -141,7 +141,8 @@ void cm_space_destroy(bool unlink_file, bool unmap);
 /* In a forked child: lets go of the parent's ring without touching it. */
 void cm_space_forget(void);
 
-/* Takes the lock anew if user code closed our descriptor (os.closerange). */
+/* Takes the lock anew: user code may have closed our descriptor (os.closerange) or another one of
+ * the same file. */
 void cm_space_keep_lock(void);
 
 /* Whether this file is the ring of this process's running capture. It must not even be opened then:

@@ -331,7 +331,7 @@ const char *cm_session_take_warning(void)
 
 /* --- stop -------------------------------------------------------------------------------- */
 
-int cm_session_stop(char *warning, size_t warning_size)
+int cm_session_stop(const char *const *notes, char *warning, size_t warning_size)
 {
     int status = 0;
 
@@ -341,7 +341,7 @@ int cm_session_stop(char *warning, size_t warning_size)
     if (session.active) {
         cm_threads_set_recording(0);
         bool left = cm_threads_wait_until_left(LEAVE_MS);
-        int end = cm_collector_finish();
+        int end = cm_collector_finish(notes);
         session.last = count();
         session.active = false;
         int closed = cm_writer_close(atomic_exchange(&session.writer, NULL));

@@ -42,9 +42,10 @@ int cm_session_sync(void);
 int cm_session_pause(void);
 int cm_session_resume(void);
 
-/* Recording off, rings drained, end chunk written, ring file removed. *warning: a line to tell the
+/* Recording off, rings drained, end chunk written, ring file removed. notes: key, value, ...,
+ * NULL, or NULL: meta that was not known when the capture began. *warning: a line to tell the
  * user, or empty. 0, or -1 when the file could not be finished (it is still readable). */
-int cm_session_stop(char *warning, size_t warning_size);
+int cm_session_stop(const char *const *notes, char *warning, size_t warning_size);
 
 bool cm_session_active(void);
 /* Of the running capture, else of the last one. */

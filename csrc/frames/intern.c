@@ -463,13 +463,16 @@ bool cm_intern_add_hidden(const char *prefix)
     if (copy == NULL)
         return false;
     pthread_mutex_lock(&mutex);
-    bool fits = hidden.prefixes < PREFIXES_MAX;
-    if (fits) {
+    bool known = false;
+    for (int i = 0; i < (int)hidden.prefixes && !known; i++)
+        known = strcmp(hidden.prefix[i], prefix) == 0; /* every capture asks for the same ones */
+    bool fits = known || hidden.prefixes < PREFIXES_MAX;
+    if (fits && !known) {
         hidden.prefix[hidden.prefixes++] = copy;
         forget_definitions(); /* codes that are now hidden may be known as shown */
     }
     pthread_mutex_unlock(&mutex);
-    if (!fits)
+    if (!fits || known)
         free(copy);
     return fits;
 }

@@ -1,19 +1,13 @@
 /* cuptimem._core: the only place where C meets Python objects. */
 #include "module.h"
 
-/* Weak while the parts are being built one by one. */
-#pragma weak cm_py_frames_methods
-#pragma weak cm_py_capture_methods
-#pragma weak cm_py_sources_methods
-#pragma weak cm_py_trace_methods
-#pragma weak cm_py_analysis_methods
-
 PyObject *cm_py_error;
 
 static int module_exec(PyObject *module)
 {
-    PyMethodDef *const parts[] = {cm_py_frames_methods, cm_py_capture_methods, cm_py_sources_methods,
-                                  cm_py_trace_methods, cm_py_analysis_methods};
+    PyMethodDef *const parts[] = {cm_py_frames_methods, cm_py_capture_methods,
+                                  cm_py_sources_methods, cm_py_trace_methods,
+                                  cm_py_analysis_methods};
 
     cm_py_error = PyErr_NewExceptionWithDoc("cuptimem._core.Error",
                                             "What was asked could not be done; one line says why.",
@@ -21,7 +15,7 @@ static int module_exec(PyObject *module)
     if (cm_py_error == NULL || PyModule_AddObjectRef(module, "Error", cm_py_error) < 0)
         return -1;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        if (parts[i] != NULL && PyModule_AddFunctions(module, parts[i]) < 0)
+        if (PyModule_AddFunctions(module, parts[i]) < 0)
             return -1;
     return 0;
 }

@@ -13,7 +13,8 @@ extern PyMethodDef cm_py_sources_methods[];
 extern PyMethodDef cm_py_trace_methods[];
 extern PyMethodDef cm_py_analysis_methods[];
 
-/* cuptimem._core.Error, a RuntimeError: what was asked could not be done; the message is one line. */
+/* cuptimem._core.Error, a RuntimeError: what was asked could not be done; the message is one line.
+ */
 extern PyObject *cm_py_error;
 
 #endif

@@ -121,16 +121,24 @@ static PyObject *capture_sync(PyObject *module, PyObject *unused)
 }
 
 PyDoc_STRVAR(capture_stop_doc,
-             "capture_stop() -> str\n\nEnds the capture. Returns a line for the user, or ''.");
+             "capture_stop(notes={}) -> str\n\nEnds the capture; notes (str to str) join its meta. "
+             "Returns a line for the user, or ''.");
 
-static PyObject *capture_stop(PyObject *module, PyObject *unused)
+static PyObject *capture_stop(PyObject *module, PyObject *arguments)
 {
     char warning[CM_SESSION_ERROR_SIZE];
+    PyObject *notes = NULL;
+    const char **pairs = NULL;
 
+    if (!PyArg_ParseTuple(arguments, "|O!", &PyDict_Type, &notes))
+        return NULL;
+    if (notes != NULL && (pairs = meta_pairs(notes)) == NULL)
+        return NULL;
     /* Its status says nothing that the warning does not. */
     Py_BEGIN_ALLOW_THREADS;
-    cm_session_stop(warning, sizeof warning);
+    cm_session_stop(pairs, warning, sizeof warning);
     Py_END_ALLOW_THREADS;
+    PyMem_Free(pairs);
     return PyUnicode_DecodeFSDefault(warning);
 }
 
@@ -323,7 +331,7 @@ PyMethodDef cm_py_capture_methods[] = {
      capture_start_doc},
     {"capture_record", capture_record, METH_O, capture_record_doc},
     {"capture_sync", capture_sync, METH_NOARGS, capture_sync_doc},
-    {"capture_stop", capture_stop, METH_NOARGS, capture_stop_doc},
+    {"capture_stop", capture_stop, METH_VARARGS, capture_stop_doc},
     {"capture_active", capture_active, METH_NOARGS, capture_active_doc},
     {"capture_counts", capture_counts, METH_NOARGS, capture_counts_doc},
     {"capture_warning", capture_warning, METH_NOARGS, capture_warning_doc},

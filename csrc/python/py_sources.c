@@ -6,12 +6,16 @@
  * def sources_rows() -> list[tuple[str, str, str, str, int]]
  * def sources_lookup(name: str) -> int    address of a symbol in a patched library, 0: not there
  * def autograd_calibrate(nodes: list[tuple[int, int]]) -> str | None
+ * def autograd_own_nodes(own: bool) -> None   nodes of this thread are not recorded meanwhile
  * def storage_calibrate(samples: list[tuple[int, int, int]], slice: int, parent: int) -> str | None
  *     samples: (UntypedStorage._cdata, address, bytes) of fresh CPU storages; see storage.h
  * def storage_origin(cdata: int) -> tuple[int, int, int]   (cm_storage_origin, address, bytes)
  * def main_thread_call(call: Callable[[], None] | None) -> None
  *     While a capture runs, call is called about once a second in the main thread, between two
- *     bytecodes, holding the GIL; None ends that. */
+ *     bytecodes, holding the GIL; None ends that.
+ * def outermost_module() -> int
+ *     id() of the nn.Module whose call enclosed this thread's last recorded module call; it may be
+ *     gone by now. 0: none was seen. */
 #include "module.h"
 
 #include <stdatomic.h>
@@ -20,6 +24,7 @@
 
 #include "../capture/clock.h"
 #include "../capture/session.h"
+#include "../capture/thread.h"
 #include "../sources/calibrate.h"
 #include "../sources/slots.h"
 #include "../sources/sources.h"
@@ -70,6 +75,17 @@ static void when_idle(void)
      * give it up all the time. */
     if (Py_AddPendingCall(run_pending_call, NULL) != 0) /* the queue is full: next second */
         atomic_store(&call_pending, false);
+}
+
+/* The thread's last outermost module, by address: it may be gone. */
+static PyObject *outermost_module(PyObject *self, PyObject *unused)
+{
+    uint64_t address = 0;
+    uint32_t capture = atomic_load_explicit(cm_recording, memory_order_relaxed);
+
+    if (capture != 0 && cm_self.capture == capture)
+        address = cm_thread_walk(cm_self.thread)->outermost;
+    return PyLong_FromUnsignedLongLong(address);
 }
 
 static PyObject *main_thread_call(PyObject *self, PyObject *callable)
@@ -196,6 +212,16 @@ static PyObject *autograd_calibrate(PyObject *self, PyObject *nodes)
     return PyUnicode_FromString(why);
 }
 
+static PyObject *autograd_own_nodes(PyObject *self, PyObject *own)
+{
+    int on = PyObject_IsTrue(own);
+
+    if (on < 0)
+        return NULL;
+    cm_autograd_own_nodes(on != 0);
+    Py_RETURN_NONE;
+}
+
 static PyObject *storage_calibrate(PyObject *self, PyObject *args)
 {
     PyObject *samples;
@@ -249,8 +275,10 @@ PyMethodDef cm_py_sources_methods[] = {
     {"sources_rows", sources_rows, METH_NOARGS, NULL},
     {"sources_lookup", sources_lookup, METH_O, NULL},
     {"autograd_calibrate", autograd_calibrate, METH_O, NULL},
+    {"autograd_own_nodes", autograd_own_nodes, METH_O, NULL},
     {"storage_calibrate", storage_calibrate, METH_VARARGS, NULL},
     {"storage_origin", storage_origin, METH_O, NULL},
     {"main_thread_call", main_thread_call, METH_O, NULL},
+    {"outermost_module", outermost_module, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -35,6 +35,11 @@ void cm_autograd_set_offsets(long sequence_nr, long thread_id)
     atomic_store_explicit(&offsets, both, memory_order_relaxed);
 }
 
+void cm_autograd_own_nodes(bool own)
+{
+    cm_emit_tls.own_nodes = own;
+}
+
 static uint64_t field(const void *node, uint64_t offset)
 {
     return *(const uint64_t *)((const char *)node + offset);
@@ -92,7 +97,7 @@ static inline void number_thread_hook(cm_thread *t)
 
 static void created_hook(uint64_t number)
 {
-    cm_thread *t = cm_enter_hook();
+    cm_thread *t = cm_emit_tls.own_nodes ? NULL : cm_enter_hook();
 
     if (t == NULL)
         return;
@@ -208,7 +213,7 @@ static void destroyed_hook(const void *node)
 {
     uint64_t at = atomic_load_explicit(&offsets, memory_order_relaxed);
 
-    if (at == 0 || cm_emit_tls.dying == node)
+    if (at == 0 || cm_emit_tls.own_nodes || cm_emit_tls.dying == node)
         return;
     uint64_t number = sequence_of(node, at);
     if (number == CM_NODE_NO_SEQUENCE) /* AccumulateGrad: its creation took no number either */

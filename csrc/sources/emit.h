@@ -3,6 +3,7 @@
 #ifndef CM_SOURCES_EMIT_H
 #define CM_SOURCES_EMIT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "../capture/clock.h"
@@ -15,6 +16,7 @@ typedef struct cm_emit_thread {
     uint32_t owed_since; /* ... in this generation */
     cm_walk_top top;     /* where Python stood when that node started */
     const void *dying;   /* node whose destruction is already recorded */
+    bool own_nodes;      /* this thread makes nodes for us, not for the program */
 } cm_emit_thread;
 
 /* Initial-exec: any other model may call malloc at a thread's first access. */

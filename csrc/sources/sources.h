@@ -32,5 +32,7 @@ size_t cm_sources_rows(cm_slot_row *rows, size_t capacity);
 /* Offsets inside torch::autograd::Node, found by calibration (py_sources.c). -1: unknown, node runs
  * and node frees are then not recorded. */
 void cm_autograd_set_offsets(long sequence_nr, long thread_id);
+/* While set, nodes that this thread makes and destroys are not recorded: they are calibration's. */
+void cm_autograd_own_nodes(bool own);
 
 #endif

@@ -16,11 +16,13 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A table's column. Numbers stand right; the flexible one gives way when there is no room."""
+    """A table's column. Numbers stand right; the flexible one gives way when there is no room, at its end or, as a
+    file:line must, at its beginning."""
 
     name: str
     right: bool = False
     flexible: bool = False
+    keep_end: bool = False
     style: Style = ""
 
 

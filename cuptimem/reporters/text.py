@@ -32,13 +32,17 @@ def layout(table: Table, width: int | None) -> list[list[str]]:
                 excess -= taken
     return [
         [
-            cut(cell, size).rjust(size) if column.right else cut(cell, size).ljust(size)
+            cut(cell, size, column.keep_end).rjust(size)
+            if column.right
+            else cut(cell, size, column.keep_end).ljust(size)
             for cell, size, column in zip(row, widths, table.columns, strict=True)
         ]
         for row in rows
     ]
 
 
-def cut(text: str, size: int) -> str:
-    """At most size characters, the last an ellipsis where some are missing."""
-    return text if len(text) <= size else text[: max(0, size - 1)] + "…"
+def cut(text: str, size: int, keep_end: bool = False) -> str:
+    """At most size characters, the last (or first) an ellipsis where some are missing."""
+    if len(text) <= size:
+        return text
+    return "…" + text[len(text) - size + 1 :] if keep_end else text[: max(0, size - 1)] + "…"

@@ -1,5 +1,6 @@
 """What each verb shows, as blocks. Numbers carry their unit and their device; what is lost is always said."""
 
+import itertools
 import os
 import statistics
 from collections.abc import Iterable
@@ -40,8 +41,10 @@ def share(part: int, whole: int) -> str:
 
 
 def duration(nanoseconds: int) -> str:
-    """950 ms, 41.2 s, 12 min 3 s"""
+    """0.4 ms, 950 ms, 41.2 s, 12 min 3 s"""
     seconds = nanoseconds / 1e9
+    if 0 < seconds < 0.00995:
+        return f"{seconds * 1000:.1f} ms"
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 120:
@@ -76,7 +79,11 @@ def via(contributors: Iterable[Contributor]) -> str:
 def heading(report: Report) -> list[Block]:
     environment = report.environment
     name = os.path.basename(environment.get("script", "")) or os.path.basename(report.path or "") or "recording"
-    parts = [name, duration(report.duration_ns), f"{count(report.allocations)} allocations"]
+    parts = [
+        name,
+        duration(report.duration_ns),
+        f"{count(report.allocations)} {'allocation' if report.allocations == 1 else 'allocations'}",
+    ]
     if report.threads > 1:
         parts.append(f"{report.threads} threads")
     if "torch" in environment:
@@ -98,10 +105,12 @@ def caveats(report: Report) -> list[Block]:
     elif report.state == "recovered":
         said.append("the program was killed; everything it recorded until then is here")
     elif report.state == "cut":
-        said.append("the end of the recording is missing: the program was killed, or the file was cut or damaged")
-    if report.reason:
+        why = report.reason or "the program was killed, or the file was cut or damaged"
+        said.append(f"the end of the recording is missing: {why}")
+    elif report.reason:
         known = report.reason.startswith("recording ended")
         said.append(report.reason if known else f"recording ended early: {report.reason}")
+    said += report.environment.get("problems", "").splitlines()
     if lost.events:
         said.append(f"{count(lost.events)} events found no room and are lost: live bytes are wrong by them")
     if lost.stacks:
@@ -141,7 +150,7 @@ def lines_table(lines: tuple[Line, ...], total: int, top: int, rest_bytes: int =
             Column("share", right=True),
             Column("blocks", right=True),
             Column("phase"),
-            Column("line", flexible=True),
+            Column("line", flexible=True, keep_end=True),
             Column("function", flexible=True),
             Column("code", flexible=True, style="dim"),
         ),
@@ -245,7 +254,7 @@ def _clock(report: Report) -> str:
 
 def _trend(report: Report) -> list[Block]:
     if not report.steps:
-        return [Text("Steps: no step clock ticked (no optimizer step, no data loader, no prof.step())")]
+        return [Text("Steps: none were seen (no optimizer step, no data loader, no prof.step(), no repeated call of one module)")]
     blocks: list[Block] = []
     for device in report.devices:
         steps = [step for step in report.steps if step.device == device.name]
@@ -272,11 +281,12 @@ def _growth(steps: list[Step]) -> str:
         return f"{size(last.end)} live at its end"
     if change == 0:
         return f"{size(last.end)} live at step ends, steady"
-    per_step = change / (len(settled) - 1)
-    return (
-        f"live at step ends {size(first.end)} (step {first.index}) to {size(last.end)} (step {last.index}), "
-        f"{signed(round(per_step))} a step"
-    )
+    changes = [after.end - before.end for before, after in itertools.pairwise(settled)]
+    if statistics.median(changes) == 0:  # now and then: no rate that would go on
+        pace = f"{signed(change)} in all"
+    else:
+        pace = f"{signed(round(change / len(changes)))} a step"
+    return f"live at step ends {size(first.end)} (step {first.index}) to {size(last.end)} (step {last.index}), {pace}"
 
 
 # -- peak ----------------------------------------------------------------------------------------------------------
@@ -339,12 +349,14 @@ def steps(report: Report, rows: tuple[Step, ...], left_out: int) -> list[Block]:
         blocks.append(Text(f"from step {change.step} on: {change.kind} {at} (loop {change.loop})", "dim"))
     several = len({step.device for step in report.steps}) > 1
     loops = len({step.loop for step in report.steps}) > 1
-    before: dict[str, int] = {}
-    cells = []
+    cells: list[tuple[str, ...]] = []
+    last = rows[0].index if rows else 0
     ends = {(step.device, step.index): step.end for step in report.steps}
     for step in rows:
-        previous = before.get(step.device, ends.get((step.device, step.index - 1), step.start))
-        before[step.device] = step.end
+        if step.index > last + 1:
+            cells.append(("…", *[""] * (len(cells[0]) - 1)))
+        last = step.index
+        previous = ends.get((step.device, step.index - 1), step.start)
         row = [str(step.index)]
         row += [step.loop] if loops else []
         row += [step.device] if several else []
@@ -412,7 +424,7 @@ def table(report: Report, peak: Peak | None, rows: tuple["Row", ...], by: str, t
         Column("share", right=True),
         Column("blocks", right=True),
         Column("mean", right=True),
-        Column(by, flexible=True),
+        Column(by, flexible=True, keep_end=by in ("line", "file")),
         Column("code", flexible=True, style="dim"),
     )
     shown = len(columns) if by == "line" else len(columns) - 1

@@ -582,6 +582,16 @@ def training_then_module_calls(p: Program) -> Outcome:
 
 
 @case
+def a_short_evaluation_is_the_same_at_the_end(p: Program) -> Outcome:
+    """Too short to be told from a slow step: also where the program takes its time to end behind it."""
+    for epoch in range(3):
+        p.train(10, loader=100 + epoch)
+        p.evaluate(5, loader=200 + epoch, ms=0.5)
+    p.wait(5000)
+    return {"training": 30}, []
+
+
+@case
 def one_step(p: Program) -> Outcome:
     p.train(1)
     return {"training": 1}, []

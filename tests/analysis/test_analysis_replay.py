@@ -296,6 +296,14 @@ def test_a_loss_by_hand_is_forward_because_it_makes_a_node(analyze: Analyze) -> 
     assert [(row[0], row[4]) for row in rows] == [(8, "forward"), (1, "other")]
 
 
+def test_a_loss_by_hand_in_a_closure_is_forward(analyze: Analyze) -> None:
+    t = Trace()
+    stack = t.stack(("train.py", "closure", 4), (TORCH + "optim/lbfgs.py", "step", 5), TRAIN)
+    t.node(7, stack)
+    t.alloc(0x1000, 8, stack)
+    assert [row[4] for row in only_device(analyze(t))["contributors"]] == ["forward"]
+
+
 def test_a_torch_built_in_its_source_tree_is_torch(analyze: Analyze) -> None:
     t = Trace()
     root = "/src/pytorch/torch/"
@@ -731,9 +739,10 @@ def test_counts_and_meta(analyze: Analyze, tmp_path: Path) -> None:
     t.alloc(0x1000, 100, t.line(1))
     t.alloc(0x2000, 100, t.line(1), thread=4)
     t.free(0x1000, thread=4)
+    t.add(SAMPLE, 1, 1000, thread=0)  # the collector's: none of the program's threads
     report = _core.analyze(t.write(tmp_path / "t.cmem", meta={"torch": "2.13.0"}, per_batch=1, lost=5))
     assert report["schema"] == 1 and report["complete"] and report["state"] == "complete"
-    assert (report["events"], report["allocations"], report["threads"]) == (3, 2, 2)
+    assert (report["events"], report["allocations"], report["threads"]) == (4, 2, 2)
     assert report["meta"] == {"torch": "2.13.0"} and report["lost"]["events"] == 5
     assert report["duration_ns"] == t.elapsed
     assert report["start_realtime_ns"] == 10**9 + t.events[0].time
@@ -754,7 +763,9 @@ def test_a_window_has_its_own_numbers(analyze: Analyze) -> None:
     t.mark(SEEDED)
     t.alloc(0x1000, 10_000, t.line(1))
     t.free(0x1000)
-    t.alloc(0x1000, 100, t.line(2))
+    t.free(0x9000)  # unknown
+    t.alloc(0x1000, 50, t.line(2))
+    t.alloc(0x1000, 100, t.line(2))  # replaces
     t.tick(STEP, 1, t.line(8))
     t.mark(WINDOW_OPEN, 7)
     opened = t.elapsed
@@ -773,6 +784,7 @@ def test_a_window_has_its_own_numbers(analyze: Analyze) -> None:
     assert step_rows(report) == [(0, 600, 640, 640, 40, 0, 1), (1, 640, 640, 540, 0, 100, 0)]
     assert (report["begin_ns"], report["duration_ns"]) == (opened, closed - opened)
     assert report["events"] == 4
+    assert report["lost"]["unknown_frees"] == report["lost"]["replaced"] == 0  # those before it are not its own
 
 
 def test_a_window_that_is_still_open(analyze: Analyze) -> None:

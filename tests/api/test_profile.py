@@ -64,9 +64,12 @@ def test_temporary_file_goes_with_the_profile() -> None:
     assert os.path.exists(inside)
     report = prof.report
     assert report.path is None
-    del prof
-    gc.collect()
-    assert not os.path.exists(inside)
+    gc.disable()  # as in many training loops
+    try:
+        del prof
+        assert not os.path.exists(inside)
+    finally:
+        gc.enable()
     assert bytes_from(report) == KIB  # the report needs no file
 
 
@@ -519,3 +522,38 @@ def test_recording_that_reaches_its_bound(tmp_path: Path, capfd: pytest.CaptureF
     with cuptimem.profile() as again:
         make(3)
     assert again.report.complete and again.report.device("cpu").allocated == 3 * KIB
+
+
+def test_interrupt_while_the_last_window_closes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(core: object) -> None:
+        remove(core)
+        raise KeyboardInterrupt
+
+    remove = recorder.instruments.remove
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(recorder.instruments, "remove", interrupted)
+        with cuptimem.profile(tmp_path / "first.cmem"):
+            make(64)
+    assert cuptimem.open(tmp_path / "first.cmem").complete
+    with cuptimem.profile(tmp_path / "second.cmem"):
+        make(64)
+    assert cuptimem.open(tmp_path / "second.cmem").complete
+
+
+def test_working_directory_that_was_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with cuptimem.profile(tmp_path / "run.cmem") as named, cuptimem.profile():
+        make(64)
+    assert named.report.complete and named.report.environment["directory"] == ""
+
+
+def test_steps_belong_inside_the_block() -> None:
+    """A schedule that is told of a step after its block would open a window that nobody closes."""
+    with cuptimem.profile(schedule=cuptimem.schedule(wait=0, warmup=0, active=1)) as prof:
+        prof.step()
+    with pytest.raises(RuntimeError, match="inside"):
+        prof.step()
+    assert not recorder.active()

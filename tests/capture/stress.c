@@ -67,7 +67,7 @@ static void stop(void)
     char warning[CM_SESSION_ERROR_SIZE];
 
     cm_session_record(false);
-    CHECK(cm_session_stop(warning, sizeof warning) == 0);
+    CHECK(cm_session_stop(NULL, warning, sizeof warning) == 0);
     if (warning[0] != '\0') {
         fprintf(stderr, "%s\n", warning);
         exit(1);

@@ -300,6 +300,25 @@ def test_user_code_that_closes_our_descriptors(program: Program) -> None:
     """)
 
 
+def test_user_code_that_opens_and_closes_the_ring_file(program: Program) -> None:
+    """Closing any descriptor of a file drops the process's locks on it: ours is taken again."""
+    program("""
+        import subprocess
+        c.capture_start(path, {})
+        (name,) = os.listdir(rings)
+        ring = os.path.join(rings, name)
+        ask = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+b'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+        def is_locked():
+            return subprocess.run([sys.executable, "-c", ask, ring], stderr=subprocess.DEVNULL).returncode != 0
+        assert is_locked()
+        open(ring, "rb").close()
+        deadline = time.monotonic() + 20
+        while not is_locked():
+            assert time.monotonic() < deadline, "never locked again"
+        c.capture_stop()
+    """)
+
+
 def test_the_collector_blocks_all_signals(program: Program) -> None:
     """A signal sent to the process interrupts the main thread's blocking call, every time."""
     program("""

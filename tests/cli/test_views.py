@@ -1,13 +1,14 @@
 """What a report of known content looks like, number by number."""
 
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import cuptimem
 from cuptimem.report import from_dict, operator_name, short_file
-from cuptimem.reporters import json, text, views
+from cuptimem.reporters import blocks, json, text, views
 from tests.cli import sample
 
 
@@ -121,6 +122,7 @@ def test_operator_names() -> None:
         ("/home/me/lib/python/model.py", "python/model.py", False),
         ("<string>", "<string>", False),
         ("<frozen runpy>", "<frozen runpy>", True),
+        ("<eval_with_key>.1", "<eval_with_key>.1", True),
         ("train.py", "train.py", False),
     ],
 )
@@ -135,3 +137,28 @@ def test_narrow_text_is_cut_and_marked(report: cuptimem.Report) -> None:
         rows = text.render([table], width).splitlines()
         assert max(len(row) for row in rows) <= width
     assert "…" in text.render([table], 90)
+    where = table.rows[0][4]
+    assert f"…{where[-5:]}" in text.render([table], 40)  # the line's number stays
+
+
+def test_durations() -> None:
+    assert [views.duration(ns) for ns in (0, 350_000, 9_940_000, 9_960_000, 950_000_000, 723_000_000_000)] == [
+        "0 ms", "0.3 ms", "9.9 ms", "10 ms", "950 ms", "12 min 3 s",
+    ]  # fmt: skip
+
+
+def test_a_single_jump_is_no_growth_per_step(report: cuptimem.Report) -> None:
+    step = report.steps[0]
+    steps = [replace(step, index=i, end=100 if i < 6 else 230) for i in range(12)]
+    assert views._growth(steps).endswith("100 B (step 2) to 230 B (step 11), +130 B in all")
+
+
+def test_rows_left_out_leave_a_gap_and_change_nothing(report: cuptimem.Report) -> None:
+    """What changed in a step is told against the step before, shown or not."""
+    step = report.steps[0]
+    steps = [replace(step, index=i, end=100 * i * i) for i in range(6)]
+    long = replace(report, steps=cuptimem.Steps(steps))
+    table = next(block for block in views.steps(long, (steps[0], steps[5]), 4) if isinstance(block, blocks.Table))
+    change = [column.name for column in table.columns].index("change")
+    assert [row[0] for row in table.rows] == ["0", "…", "5"]
+    assert table.rows[2][change] == "+900 B"

@@ -158,3 +158,38 @@ def test_nothing_but_the_standard_library_is_imported():
         cwd=Path(__file__).resolve().parents[2],
     )
     assert (done.returncode, done.stdout.strip()) == (0, "[]"), done.stderr
+
+
+def test_a_forked_child_waits_for_torch_only_while_it_records(tmp_path: Path) -> None:
+    program = """
+        import os, sys
+        sys.path.insert(0, sys.argv[1])
+        import cuptimem
+
+        def waiting():
+            return sum(type(finder).__name__ == "_TorchArrives" for finder in sys.meta_path)
+
+        seen = []
+        with cuptimem.profile(sys.argv[2] + "/parent.cmem"):
+            read, write = os.pipe()
+            child = os.fork()
+            if child == 0:
+                seen.append(waiting())
+                with cuptimem.profile(sys.argv[2] + "/child.cmem"):
+                    seen.append(waiting())
+                seen.append(waiting())
+                os.write(write, repr(seen).encode())
+                os._exit(0)
+            os.waitpid(child, 0)
+            seen.append(waiting())
+        print(os.read(read, 100).decode(), seen, waiting())
+    """
+    root = str(Path(__file__).resolve().parents[2])
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program), root, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout == "[0, 1, 0] [1] 0\n", done.stderr

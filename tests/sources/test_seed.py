@@ -257,3 +257,75 @@ report(found=found, problems=seed.seed_alive().problems)
     )
     assert answer["found"] == [[0x1000, 512, 1, 1], [0x1600, 2048, 1, 1], [0x8200, 256, 1, 0]]
     assert answer["problems"] == ["blocks on the GPU before start are unknown: no snapshots here"]
+
+
+def test_threads_that_compute_without_a_pause_do_not_stop_the_walk(run):
+    """A thread that has waited for the GIL gets it; it must not keep it for as long as the walk would have."""
+    answer = run(
+        """
+import threading, time, torch
+from cuptimem import seed
+w = torch.ones(256, requires_grad=True)
+y = (w * 2).exp()
+stop = []
+def busy():
+    while not stop: pass
+threads = [threading.Thread(target=busy) for _ in range(3)]
+for thread in threads: thread.start()
+interval = sys.getswitchinterval()
+core.capture_record(True)
+began = time.monotonic()
+for _ in range(10):
+    time.sleep(0.001)
+    until = time.monotonic() + 0.002
+    while time.monotonic() < until: pass         # long enough for the others to wait already
+    seed.seed_alive()
+stop.append(True)
+for thread in threads: thread.join()
+report(seconds=time.monotonic() - began, restored=sys.getswitchinterval() == interval)
+""",
+        timeout=60,
+    )
+    assert answer["seconds"] < 30 and answer["restored"]
+
+
+def test_the_walk_leaves_warnings_and_collection_as_they_were(run):
+    answer = run(
+        """
+import gc, warnings, torch
+from cuptimem import seed
+shown = []
+warnings.resetwarnings()
+warnings.simplefilter("default")
+warnings.showwarning = lambda *a, **k: shown.append(str(a[0]))
+def warn(): warnings.warn("once for each place")
+warn()
+before = list(warnings.filters)
+core.capture_record(True)
+seed.seed_alive()
+warn()
+on = gc.isenabled()
+gc.disable()
+seed.seed_alive()
+report(shown=len(shown), same=before == list(warnings.filters), on=on, off=gc.isenabled())
+"""
+    )
+    assert answer == {"shown": 1, "same": True, "on": True, "off": False}
+
+
+def test_the_walk_does_not_hold_its_callers_locals(run):
+    """Not even until the next collection: a tensor that the caller drops is freed at once."""
+    answer = run(
+        """
+import gc, torch, weakref
+from cuptimem import seed
+gc.disable()
+def caller():
+    tensor = torch.ones(1000)
+    core.capture_record(True)
+    seed.seed_alive()
+    return weakref.ref(tensor)
+report(gone=caller()() is None)
+"""
+    )
+    assert answer == {"gone": True}

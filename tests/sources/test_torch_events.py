@@ -25,11 +25,15 @@ twin = copy.deepcopy(m)
 core.capture_record(False)
 import inspect
 line = next(i for i, l in enumerate(open(__file__), 1) if "the line that ticks" in l)
-made = [(e.origin, e.size, e.address) for e in events(OBJECT_NEW)]
+born = [(e.origin, e.size, e.address) for e in events(OBJECT_NEW)]
+made = [b for b in born if b[1] != 3]
+iterators = [b for b in born if b[1] == 3]
 ticks = events(TICK)
 steps = [e for e in ticks if e.size == 2]
 report(made=[(n, k) for n, k, _ in made], addresses=sorted(a for _, _, a in made) == sorted([id(m), id(m.layer),
        id(opt), id(twin), id(twin.layer)]),
+       iterators=[n for n, _, _ in iterators],
+       same={a for _, _, a in iterators} == {e.address for e in ticks if e.size == 3},
        kinds=[e.size for e in ticks], lines=[[f[2] for f in e.frames() if f[0] == __file__] for e in steps],
        line=line,
        objects=[e.address == id(opt) for e in steps])
@@ -38,6 +42,7 @@ report(made=[(n, k) for n, k, _ in made], addresses=sorted(a for _, _, a in made
     assert sorted(map(tuple, answer["made"])) == [("AdamW", 2), ("Linear", 1), ("Linear", 1), ("Mine", 1), ("Mine", 1)]
     assert answer["addresses"] and answer["kinds"] == [3, 2, 3, 2, 3, 2, 3] and answer["objects"] == [True] * 3
     assert answer["lines"] == [[answer["line"]]] * 3
+    assert set(answer["iterators"]) == {"_SingleProcessDataLoaderIter"} and answer["same"]
 
 
 def test_remove_leaves_torch_as_it_was(run):
@@ -50,7 +55,7 @@ def look():
     optimizer, loader = sys.modules["torch.optim.optimizer"], sys.modules["torch.utils.data.dataloader"]
     return [id(torch.nn.Module.__dict__["__init__"]), id(torch.nn.Module.__dict__["__setstate__"]),
             id(Optimizer.__dict__["__init__"]), id(Optimizer.__dict__["__setstate__"]),
-            id(loader._BaseDataLoaderIter.__dict__["__next__"]),
+            [id(loader._BaseDataLoaderIter.__dict__[name]) for name in ("__init__", "_reset", "__next__")],
             list(optimizer._global_optimizer_post_hooks.values()),
             [id(f) for f in sys.meta_path], sum(r[4] for r in core.sources_rows()), sorted(vars(torch.nn.Module))]
 before = look()
@@ -130,6 +135,28 @@ def test_module_calls_tick_where_nothing_else_does(run):
     answer = run(INFERENCE)
     assert answer["kinds"] == [4] * 7 and all(answer["net"]) and answer["hooks"] == [1, 0]
     assert answer["left"] == [0, 0] and answer["foreign"] == 0 and answer["text"] is False and answer["problems"] == []
+
+
+def test_module_calls_tick_in_a_program_that_mostly_waits(run):
+    """Whenever the main thread can be asked, it has just come out of its sleep, never out of its model."""
+    answer = run(
+        """
+import time, torch
+from cuptimem import torch_events
+net = torch.nn.Linear(4, 4)
+torch_events.install(); core.capture_record(True)
+end = time.time() + 30
+while time.time() < end and sum(e.size == 4 for e in events(TICK)) < 3:
+    time.sleep(0.05)
+    net(torch.ones(2, 4))
+core.capture_record(False)
+found = [e for e in events(TICK) if e.size == 4]
+report(ticks=len(found), net={e.address for e in found} == {id(net)}, hooks=len(net._forward_pre_hooks))
+torch_events.remove()
+""",
+        timeout=90,
+    )
+    assert answer == {"ticks": 3, "net": True, "hooks": 1}
 
 
 def test_module_calls_are_left_alone_where_an_optimizer_ticks(run):
