@@ -149,7 +149,7 @@ def main() -> int:
         except Failed as error:
             broken.append(f"{name}: {error}")
             print(f"  failed: {error}", file=sys.stderr, flush=True)
-    busy = where["load"] > 0.5 * (where["cores"] or 1)
+    busy = where["load"] > 0.8 * (where["cores"] or 1)
     if busy:
         note = f"the machine was busy: load {where['load']:.1f} on {where['cores']} cores"
         for outcome in outcomes:

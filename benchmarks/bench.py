@@ -102,7 +102,7 @@ def analysis(quick: bool) -> Outcome:
                 if run["peak_bytes"] != truth["peak_bytes"]:
                     raise Failed(f"{events} events: peak {run['peak_bytes']}, but {truth['peak_bytes']} was written")
             seconds, memory = spread([r["seconds"] for r in runs]), spread([r["peak_mib"] for r in runs])
-            medians.append((seconds.median / truth["events"], memory.median, seconds))
+            medians.append((seconds.median / truth["events"], memory.median, truth["steps"], seconds))
             out.rows.append(
                 {
                     "benchmark": "analysis",
@@ -111,16 +111,17 @@ def analysis(quick: bool) -> Outcome:
                     "step": seconds.to_dict(),
                     "peak_mib": round(memory.median, 1),
                     "added_mib": round(spread([r["added_mib"] for r in runs]).median, 1),
+                    "steps": truth["steps"],
                     "file_mib": round(truth["file_bytes"] / 2**20, 1),
                     "events_per_s": round(truth["events"] / seconds.median),
                 }
             )
             os.unlink(path)
-    (first_each, first_memory, first), (second_each, second_memory, _) = medians
+    (first_each, first_memory, first_steps, first), (second_each, second_memory, second_steps, _) = medians
     out.verdicts = [
         Verdict(PROMISES["open-10m"], first.median, (first.low, first.high)),
         Verdict(PROMISES["linear"], 10 * second_each / first_each),
-        Verdict(PROMISES["bounded"], second_memory / first_memory),
+        Verdict(PROMISES["bounded"], (second_memory - first_memory) * 1024 / (second_steps - first_steps)),
     ]
     return out
 
