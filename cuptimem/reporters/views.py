@@ -253,22 +253,29 @@ def _clock(report: Report) -> str:
 
 
 def _trend(report: Report) -> list[Block]:
+    """What the steps did, loop by loop: an evaluation's steps say nothing about how a training grows."""
     if not report.steps:
-        return [Text("Steps: none were seen (no optimizer step, no data loader, no prof.step(), no repeated call of one module)")]
+        why = "no optimizer step, no data loader, no prof.step(), no repeated call of one module"
+        return [Text(f"Steps: none were seen ({why})")]
     blocks: list[Block] = []
     for device in report.devices:
         steps = [step for step in report.steps if step.device == device.name]
         if not steps:
             continue
+        loops = {loop: [step for step in steps if step.loop == loop] for loop in dict.fromkeys(s.loop for s in steps)}
         if not blocks:
-            blocks.append(Text(f"Steps: {len(steps)}, counted by {_clock(report)}", "title"))
-        peaks = [step.peak for step in steps]
-        blocks.append(
-            Text(
-                f"  {device.name}: peak per step {size(min(peaks))} to {size(max(peaks))}, "
-                f"median {size(int(statistics.median(peaks)))}; {_growth(steps)}"
+            parts = ", ".join(f"{len(part)} {loop}" for loop, part in loops.items())
+            split = f": {parts}" if len(loops) > 1 else ""
+            blocks.append(Text(f"Steps: {len(steps)}, counted by {_clock(report)}{split}", "title"))
+        for loop, part in loops.items():
+            peaks = [step.peak for step in part]
+            name = f"{device.name}, {loop}" if len(loops) > 1 else device.name
+            blocks.append(
+                Text(
+                    f"  {name}: peak per step {size(min(peaks))} to {size(max(peaks))}, "
+                    f"median {size(int(statistics.median(peaks)))}; {_growth(part)}"
+                )
             )
-        )
     return blocks
 
 

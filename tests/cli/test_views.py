@@ -30,6 +30,22 @@ def test_summary(report: cuptimem.Report) -> None:
     assert "96 B (step 0) to 112 B (step 2), +8 B a step" in lines[-1]
 
 
+def test_loops_are_told_apart(tmp_path: Path) -> None:
+    """What an evaluation does must not read as growth, or its end, of the training."""
+    raw = sample.analysis(tmp_path)
+    first = raw["steps"][0]
+    ends = {"training": (100, 200, 300), "evaluation": (5000, 5000)}
+    raw["steps"] = [
+        {**first, "loop": loop, "peak": end, "end": end} for loop, all_ends in ends.items() for end in all_ends
+    ]
+    for index, step in enumerate(raw["steps"]):
+        step["index"] = index
+    trend = str(from_dict("x", raw)).splitlines()[-3:]
+    assert trend[0].startswith("Steps: 5, counted by") and trend[0].endswith(": 3 training, 2 evaluation")
+    assert trend[1].startswith("  cpu, training: peak per step 100 B to 300 B") and trend[1].endswith("+100 B a step")
+    assert trend[2].startswith("  cpu, evaluation: ") and trend[2].endswith("4.9 KiB live at step ends, steady")
+
+
 def test_every_caveat_is_said(report: cuptimem.Report, tmp_path: Path) -> None:
     raw = sample.analysis(tmp_path)
     raw.update(complete=False, state="cut", reason="disk full")
