@@ -112,6 +112,18 @@ def test_create(lib: Any, tmp_path: Path) -> None:
         Writer(lib, Path("/dev/null"), overwrite=True)
 
 
+def test_who_writes_a_file_that_is_replaced_keeps_it(lib: Any, tmp_path: Path) -> None:
+    path = tmp_path / "run.cmem"
+    old = Writer(lib, path)
+    before = path.stat().st_ino
+    new = Writer(lib, path, overwrite=True)
+    assert path.stat().st_ino != before
+    new.close()
+    whole = path.read_bytes()
+    old.close()
+    assert path.read_bytes() == whole
+
+
 def test_full_disk(lib: Any, tmp_path: Path) -> None:
     """A chunk that does not fit leaves no trace, and shorter ones still go."""
     path = tmp_path / "t.cmem"
