@@ -164,13 +164,15 @@ def main() -> None:
                 "fresh": verify(trace, record),
             }
         )
+    ring_dir = Path(os.environ["CUPTIMEM_RING_DIR"])
+    for ring in ring_dir.iterdir():  # one whose maker died before its header stays for a minute: let that pass
+        os.utime(ring, (time.time() - 120,) * 2)
     status = run({"program": "gpt"}, folder / "last.cmem", folder / "last.log")  # sweeps what the dead left behind
     swept = verify(folder / "last.cmem", witness.read_log(folder / "last.log"))
     for number, result in enumerate(results):
         log = folder / f"{number}.log"
         if log.exists():
             result["swept"] = verify(folder / f"{number}.cmem", witness.read_log(log))
-    ring_dir = Path(os.environ["CUPTIMEM_RING_DIR"])
     left = sorted(str(p) for p in ring_dir.iterdir())
     print(json.dumps({"results": results, "last": status, "last_found": swept, "rings_left": left}))
 
