@@ -90,8 +90,9 @@ int cm_writer_create(const char *path, bool overwrite, cm_writer **out)
     struct stat st;
     int fd;
 
-    /* Another process may still be writing or reading the old one: it keeps its file, under no name.
-     * Where that is not to be had (a link, a folder that must not change), the file is emptied. */
+    /* Another process may still be writing or reading the old one: it keeps its file, under no
+     * name. Where that is not to be had (a link, a folder that must not change), the file is
+     * emptied. */
     if (overwrite && lstat(path, &st) == 0 && S_ISREG(st.st_mode) && unlink(path) == 0)
         overwrite = false;
     int status = open_regular(path, O_RDWR | O_CREAT | (overwrite ? 0 : O_EXCL), &st, &fd);
