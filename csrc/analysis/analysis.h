@@ -89,6 +89,57 @@ typedef struct cm_survivor {
     int64_t first_step, last_step; /* of birth; -1 = before the first step */
 } cm_survivor;
 
+typedef enum cm_leak_kind { CM_LEAK_BYTES = 0, CM_LEAK_NODES } cm_leak_kind;
+typedef enum cm_leak_signature {
+    CM_LEAK_SURVIVORS = 0, /* survivors of all ages */
+    CM_LEAK_GROWING        /* a live set that keeps growing though its blocks are young */
+} cm_leak_signature;
+typedef enum cm_leak_confidence {
+    CM_LEAK_LOW = 0,
+    CM_LEAK_MEDIUM,
+    CM_LEAK_HIGH
+} cm_leak_confidence;
+
+/* Why something that grew is only suspected; the names in leak.c are part of the JSON. */
+typedef enum cm_suspect_reason {
+    CM_SUSPECT_NOT = 0, /* it is a leak */
+    CM_SUSPECT_FEW,     /* too few births to tell */
+    CM_SUSPECT_STOPPED, /* it grew and then stopped */
+    CM_SUSPECT_EPOCH,   /* one epoch cannot tell a per-epoch list from a leak */
+    CM_SUSPECT_GARBAGE, /* died in the final collection: garbage that was waiting */
+    CM_SUSPECT_LOST     /* events were lost: a missing free looks the same */
+} cm_suspect_reason;
+
+/* One stack of a leak that consists of several. */
+typedef struct cm_leak_part {
+    uint32_t stack;
+    int64_t bytes; /* of nodes: estimated */
+    uint64_t count;
+} cm_leak_part;
+
+/* Something that grows. Judged at the last step boundary of its loop. Sizes of graph nodes are
+ * estimates: CM_NODE_BYTES each. */
+typedef struct cm_leak {
+    cm_leak_kind kind;
+    cm_leak_signature signature;
+    cm_leak_confidence confidence;
+    cm_suspect_reason reason;
+    bool cycle;              /* kept by reference cycles while no collection ran */
+    uint32_t device;         /* index into device; nodes: of the CPU */
+    uint32_t loop;           /* index into steps.loop */
+    uint32_t stack;          /* the one with the most bytes (nodes) */
+    uint32_t retained_stack; /* nodes: the youngest surviving node of each step; else 0 */
+    int64_t bytes;           /* alive at that boundary, made in the loop's steps */
+    uint64_t count;
+    double bytes_per_step, count_per_step;
+    int64_t first_step, last_step; /* of birth */
+    size_t first_part, part_count; /* in leak_parts, largest first; they sum to bytes and count */
+} cm_leak;
+
+enum {
+    CM_NODE_BYTES = 1229
+}; /* a node of an official build with its share of the graph: 1.2 KiB */
+
 typedef struct cm_rss_point {
     uint64_t time_ns;
     int64_t bytes;
@@ -120,6 +171,12 @@ typedef struct cm_analysis {
     cm_survivor *survivors_end; /* alive at the end */
     size_t survivor_end_count;
     cm_backward_bytes backward;
+    cm_leak *leaks; /* verdicts, the most bytes a step first */
+    size_t leak_count;
+    cm_leak *suspects;
+    size_t suspect_count;
+    cm_leak_part *leak_parts; /* of both */
+    uint64_t live_nodes;      /* autograd nodes alive at the last step's end, seen by this trace */
 } cm_analysis;
 
 typedef struct cm_analysis_options {

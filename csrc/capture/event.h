@@ -57,8 +57,14 @@ typedef enum cm_object_kind {
 typedef enum cm_mark_kind {
     CM_MARK_WINDOW_OPEN = 1, /* address = window number */
     CM_MARK_WINDOW_CLOSE = 2,
-    CM_MARK_SEEDED = 3,    /* the walk at start is over; address = blocks skipped, see seed.py */
-    CM_MARK_LATE_HOOKS = 4 /* slots were patched after recording had started */
+    CM_MARK_SEEDED = 3,     /* the walk at start is over; address = blocks skipped, see seed.py */
+    CM_MARK_LATE_HOOKS = 4, /* slots were patched after recording had started */
+    /* Python's cyclic collector, as gc.callbacks tells it. */
+    CM_MARK_COLLECT_BEGIN = 5, /* address = generation (2 = full) */
+    CM_MARK_COLLECT_END = 6,   /* address = generation */
+    /* The one collection that stop() and the end of `run` make while the program's globals live. */
+    CM_MARK_FINAL_COLLECT_BEGIN = 7, /* address = 1 if automatic collection was enabled, else 0 */
+    CM_MARK_FINAL_COLLECT_END = 8
 } cm_mark_kind;
 
 typedef enum cm_sample_kind { CM_SAMPLE_RSS = 1 } cm_sample_kind;
