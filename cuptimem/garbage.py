@@ -37,4 +37,5 @@ def collect_finally(core: "ModuleType") -> None:
     """The marked collection. Finalizers and weak references' callbacks run as in any other: what they raise goes to
     sys.unraisablehook. None is made from within a collection, nor when Python already tears itself down."""
     if not sys.is_finalizing():
+        watch(core)  # the program may have emptied the list
         core.garbage_final()

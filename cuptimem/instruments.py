@@ -93,7 +93,7 @@ def forget(core: "ModuleType") -> None:
 def _stop_waiting() -> None:
     global _waiting
     if _waiting is not None:
-        if _waiting in sys.meta_path:
+        if _waiting in (sys.meta_path or ()):  # None once Python tears itself down
             sys.meta_path.remove(_waiting)
         _waiting = None
 

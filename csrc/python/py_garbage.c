@@ -2,7 +2,7 @@
  *
  * Of automatic collections only full ones are recorded: what outlived a younger one waits for them.
  * Without a Python function in gc.callbacks no frame is pushed and no stack shows us. All functions
- * run with the GIL, which guards the two flags. */
+ * run with the GIL, which guards the state. */
 #include "module.h"
 
 #include <stdbool.h>
@@ -12,8 +12,8 @@
 
 enum { FULL = 2 }; /* the oldest generation; CPython has three */
 
-static bool collecting; /* between the "start" and the "stop" of a collection of any generation */
-static bool final;      /* ours is running: it has marks of its own */
+/* The collection that garbage_final asks for: it has marks of its own. */
+static enum { NOT_ASKED, ASKED, RUNNING, RAN } final;
 
 static void mark(cm_mark_kind kind, uint64_t argument)
 {
@@ -32,22 +32,33 @@ static void mark(cm_mark_kind kind, uint64_t argument)
     cm_leave_hook(t);
 }
 
+static void mark_final(bool begins)
+{
+    if (begins && final == ASKED) {
+        final = RUNNING;
+        mark(CM_MARK_FINAL_COLLECT_BEGIN, PyGC_IsEnabled() ? 1 : 0);
+    } else if (!begins && final == RUNNING) {
+        final = RAN;
+        mark(CM_MARK_FINAL_COLLECT_END, 0);
+    }
+}
+
 PyDoc_STRVAR(garbage_callback_doc,
              "garbage_callback(phase, info)\n\nFor gc.callbacks: marks full collections.");
 
 static PyObject *garbage_callback(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {
-    static PyObject
-        *key; /* kept: a string for each call would be an allocation in each collection */
+    static PyObject *key; /* kept: making it would be an allocation in each collection */
 
     if (count != 2 || !PyUnicode_Check(arguments[0]) || !PyDict_Check(arguments[1])) {
         PyErr_SetString(PyExc_TypeError, "garbage_callback is called by the collector");
         return NULL;
     }
     bool begins = PyUnicode_CompareWithASCIIString(arguments[0], "start") == 0;
-    collecting = begins;
-    if (final)
+    if (final != NOT_ASKED) {
+        mark_final(begins);
         Py_RETURN_NONE;
+    }
     if (key == NULL && (key = PyUnicode_InternFromString("generation")) == NULL)
         return NULL;
     PyObject *generation = PyDict_GetItemWithError(arguments[1], key);
@@ -62,35 +73,35 @@ static PyObject *garbage_callback(PyObject *module, PyObject *const *arguments, 
 PyDoc_STRVAR(
     garbage_final_doc,
     "garbage_final() -> bool\n\n"
-    "Runs a full collection between marks of its own, with automatic collection on or off. "
-    "False\nwhere that cannot be: this is called from within a collection.");
+    "Runs a full collection with marks of its own, automatic collection on or off;\n"
+    "garbage_callback must be in gc.callbacks. False where there was none: this is called\n"
+    "from within a collection.");
 
 static PyObject *garbage_final(PyObject *module, PyObject *unused)
 {
-    if (collecting || final)
+    if (final != NOT_ASKED)
         Py_RETURN_FALSE;
     PyObject *gc = PyImport_ImportModule("gc");
     if (gc == NULL)
         return NULL;
-    mark(CM_MARK_FINAL_COLLECT_BEGIN, PyGC_IsEnabled() ? 1 : 0);
-    final = true;
+    final = ASKED;
     /* Not PyGC_Collect: that one does nothing while automatic collection is off. */
     PyObject *found = PyObject_CallMethod(gc, "collect", NULL);
-    final = false;
-    mark(CM_MARK_FINAL_COLLECT_END, 0);
+    bool ran = final == RAN;
+    final = NOT_ASKED;
     Py_DECREF(gc);
     if (found == NULL)
         return NULL;
     Py_DECREF(found);
-    Py_RETURN_TRUE;
+    return PyBool_FromLong(ran);
 }
 
 PyDoc_STRVAR(garbage_forget_doc,
-             "garbage_forget()\n\nIn a forked child: a collection of the parent's goes on there.");
+             "garbage_forget()\n\nIn a forked child: another thread's collection ended with it.");
 
 static PyObject *garbage_forget(PyObject *module, PyObject *unused)
 {
-    collecting = final = false;
+    final = NOT_ASKED;
     Py_RETURN_NONE;
 }
 
