@@ -88,11 +88,12 @@ class _Run:
         self.action = _action(schedule(0))
         self.enter_action()
 
-    def finish(self) -> None:
+    def finish(self, profile: "Profile") -> None:
+        """The profile is given: in a finalizer of garbage that it is part of, weak references to it are gone."""
         recording = self.window is not None and not self.window.closed
         self.close()
-        if recording and self.profile.schedule is not None:
-            self.profile._trace_ready()
+        if recording and profile.schedule is not None:
+            profile._trace_ready()
 
     def open(self) -> None:
         profile = self.profile
@@ -319,7 +320,7 @@ class Profile:
                 return
             self._open.remove(run)
             self._last = run
-        run.finish()
+        run.finish(self)
 
     def _current(self) -> _Run | None:
         with self._lock:
