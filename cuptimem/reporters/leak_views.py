@@ -83,8 +83,8 @@ def _place(leak: Leak) -> list[Block]:
     retained, made = leak.frame, leak.made_frame
     if leak.kind == "nodes" and leak.retained_at:
         blocks += [Text(f"{_INDENT}kept by {_frame_line(retained, leak.where)}", "strong"), *_code(retained)]
-        if made is not None and (made.file, made.line) != _line_of(retained):
-            blocks += [Text(f"{_INDENT}made at {_frame_line(made, made.place)}"), *_code(made)]
+        if made is not None and _line_of(made) != _line_of(retained):
+            blocks += [Text(f"{_INDENT}made at {_frame_line(made, made.place)}{_share_of(made, leak)}"), *_code(made)]
     else:
         blocks += [Text(_INDENT + _frame_line(retained, leak.where), "strong"), *_code(retained)]
     inner = leak.library_frame
@@ -95,6 +95,12 @@ def _place(leak: Leak) -> list[Block]:
 
 def _line_of(frame: Frame | None) -> tuple[str, int] | None:
     return None if frame is None else (frame.file, frame.line)
+
+
+def _share_of(frame: Frame, leak: Leak) -> str:
+    """How many of a graph's nodes come from this line: its forward lines are many, and none is to blame."""
+    part = sum(part.bytes for part in leak.parts if _line_of(part.frame) == _line_of(frame))
+    return f" ({share(part, leak.bytes)} of them)" if 0 < part < leak.bytes else ""
 
 
 def _caller(stack: Stack) -> Frame | None:
@@ -124,6 +130,8 @@ def _ways(leak: Leak) -> list[Block]:
             sums[name(part)] = sums.get(name(part), 0) + part.bytes
         if len(sums) < 2:
             continue
+        if leak.kind == "nodes" and name is line:
+            return []
         blocks: list[Block] = [
             Text(f"{_INDENT}{share(part_bytes, leak.bytes):>5}  {verb} {place or '(elsewhere)'}", "dim")
             for place, part_bytes in list(sums.items())[:_CALLERS]
@@ -144,8 +152,7 @@ def _account(leak: Leak, several_loops: bool) -> str:
         now = f"{size(leak.bytes)} alive in {plural(leak.count, 'block')}"
     made = f"made in steps {leak.first_step} to {leak.last_step}{loop}"
     if leak.signature == "growing":
-        kind = "nodes" if leak.kind == "nodes" else "blocks"
-        how = f"a live set whose {kind} are replaced and which keeps growing, since step {leak.first_step}{loop}"
+        how = f"older ones are replaced by more or larger ones, up to step {leak.last_step}{loop}"
     elif leak.kind == "nodes":
         how = made
     else:
