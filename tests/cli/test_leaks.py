@@ -146,8 +146,13 @@ def test_how_often(make: Make, per_step: float, said: str) -> None:
 
 @pytest.mark.parametrize(
     ("per_step", "said", "thousand"),
-    [(0.4, "+0.4 B", "+400 B"), (4.0, "+4 B", "+3.9 KiB"), (100.4, "+100 B", "+98.0 KiB"), (1536.0, "+1.5 KiB", "+1.5 MiB")],
-)  # fmt: skip
+    [
+        (0.4, "+0.4 B", "+400 B"),
+        (4.0, "+4 B", "+3.9 KiB"),
+        (100.4, "+100 B", "+98.0 KiB"),
+        (1536.0, "+1.5 KiB", "+1.5 MiB"),
+    ],
+)
 def test_rates(make: Make, per_step: float, said: str, thousand: str) -> None:
     report = make(leak_sample.row(bytes_per_step=per_step))
     assert f"1. {said} a step on cpu" in shown(report)

@@ -54,8 +54,8 @@ def test_every_caveat_is_said(report: cuptimem.Report, tmp_path: Path) -> None:
     raw["backward"]["unresolved"] = 2048
     raw["devices"][0]["ooms"] = [(5, 1 << 30, 4096, 2, 1)]
     marked = [line for line in str(from_dict("x", raw)).splitlines() if line.startswith("! ")]
-    for words in ("missing", "disk full", "1,000 events", "2 stacks", "3 frees", "4 blocks", "5 tensors", "2.0 KiB"):
-        assert sum(words in line for line in marked) == 1, words
+    for what in ("missing", "disk full", "1,000 events", "2 stacks", "3 frees", "4 blocks", "5 tensors", "2.0 KiB"):
+        assert sum(what in line for line in marked) == 1, what
     assert any("out of memory on cpu: asked for 1.0 GiB with 4.0 KiB in use" in line for line in marked)
     assert not [line for line in str(report).splitlines() if line.startswith("! ")]
 
