@@ -214,6 +214,7 @@ def test_the_callback_is_for_the_collector() -> None:
         _core.garbage_callback("stop", {"generation": "two"})  # type: ignore[dict-item]
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded")  # pytest's watchdog is a thread
 def test_children(tmp_path: Path) -> None:
     """A child of the program, and one that a finalizer forks in the middle of the final collection."""
     path = tmp_path / "a.cmem"
