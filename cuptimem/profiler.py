@@ -371,7 +371,8 @@ def profile(path: Any = None, **options: Any) -> Any:
 
     Also a decorator for functions, coroutine functions and generators. One capture per process: an inner profile is a
     window on the outer one with its own report (and file, if named); windows close in any order and see all threads.
-    Entering a profile again makes a new report, and a new file (run-2.cmem).
+    Entering a profile again makes a new report, and a new file (run-2.cmem). Leaving the outermost one runs a garbage
+    collection, so that tensors in reference cycles that only wait for one are not taken for a leak.
 
     path            the trace; without one it is a temporary file that goes with the profile
     overwrite       replace an existing file, which is otherwise an Error
