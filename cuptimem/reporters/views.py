@@ -292,7 +292,8 @@ def _contribution(line: Line, peak: Peak) -> list[Block]:
 
 def leaks(report: Report, top: int) -> list[Block]:
     """What grows, or that nothing does, or why nobody can tell."""
-    return heading(report) + leak_views.full(report, top)
+    blocks = heading(report)
+    return blocks + (leak_views.full(report, top) if report.devices else _nothing())
 
 
 # -- steps ---------------------------------------------------------------------------------------------------------

@@ -214,6 +214,11 @@ def test_what_cannot_be_judged(make: Make) -> None:
         assert "No leak" not in shown(report) and "No leak" not in str(report)
 
 
+def test_a_run_without_tensors(make: Make) -> None:
+    empty = make(steps={}, devices=[])
+    assert "Nothing was allocated" in shown(empty) and "judged" not in shown(empty) + str(empty)
+
+
 def test_many_are_cut_and_said(make: Make) -> None:
     report = make(*[leak_sample.row()] * 5, suspects=[leak_sample.row(reason="stopped")] * 4)
     cut = shown(report, 2)
