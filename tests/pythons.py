@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+RUNNING = ".".join(map(str, sys.version_info[:2]))
 SUPPORTED = ("3.11", "3.12", "3.13")
 
 _COUNTS = """\
@@ -22,7 +23,7 @@ sys.exit(not (ok and os.path.exists(os.path.join(sysconfig.get_path("include"), 
 
 
 def _candidates(version: str) -> Iterator[str]:
-    if "%d.%d" % sys.version_info[:2] == version:
+    if version == RUNNING:
         yield sys.executable
     if found := shutil.which(f"python{version}"):
         yield found

@@ -62,7 +62,8 @@ class Outcome:
     code: int | None
     seconds: float
     problem: str
-    steps: int = 0
+    steps: int = 0  # of training
+    others: int = 0  # of other loops, as evaluation
     clock: str = ""
     allocations: int = 0
     peak: int = 0  # bytes, of the CPU
@@ -153,8 +154,9 @@ def environment(requires: Sequence[str], work: Path) -> Path:
     site = next(folder.glob("lib/python3.*/site-packages"))
     seen = [path for path in sys.path if path.endswith("-packages") and os.path.isdir(path)]
     own = Path(cuptimem.__file__).parents[1]
-    (site / "zz_borrowed.pth").write_text("\n".join([*seen, str(own)]) + "\n")
-    (site / "zzz_cuptimem.pth").write_text((TABLE.parents[2] / "cuptimem.pth").read_text())
+    # The first letter puts it before cuptimem.pth, which needs it.
+    (site / "__paths.pth").write_text("\n".join([*seen, str(own)]) + "\n")
+    (site / "cuptimem.pth").write_text((TABLE.parents[2] / "cuptimem.pth").read_text())
     import torch
 
     constraint = folder / "constraints.txt"
@@ -206,13 +208,14 @@ def run(script: Script, python: Path, tree: Path, longer: bool) -> Outcome:
         last = (tree / "run.out").read_text(errors="replace").strip().splitlines() or ["no output"]
         return Outcome(script, longer, code, seconds, f"exit {code}: {last[-1]}")
     report = cuptimem.open(trace)
-    steps = len({step.index for step in report.steps})
+    loops = {step.index: step.loop for step in report.steps}
+    steps = sum(loop == "training" for loop in loops.values())
     where = f" at {Path(report.clock.where[0]).name}:{report.clock.where[1]}" if report.clock.where else ""
     problem = ""
     if not report.complete or report.lost.events:
         problem = f"the trace is {report.state}, {report.lost.events} events lost"
     elif steps < script.steps:
-        problem = f"{steps} steps seen, at least {script.steps} expected"
+        problem = f"{steps} training steps seen, at least {script.steps} expected"
     return Outcome(
         script,
         longer,
@@ -220,6 +223,7 @@ def run(script: Script, python: Path, tree: Path, longer: bool) -> Outcome:
         seconds,
         problem,
         steps,
+        len(loops) - steps,
         f"{report.clock.kind}{where}",
         report.allocations,
         report.device("cpu").peak.bytes,
@@ -233,8 +237,9 @@ def line(outcome: Outcome) -> str:
     if outcome.problem:
         return f"  {head:<26} FAILED: {outcome.problem}"
     said = f"{len(outcome.leaks)} leaks" if outcome.leaks else "no leak"
+    others = f" + {outcome.others:,} others" if outcome.others else ""
     text = (
-        f"  {head:<26} {outcome.steps:>6,} steps by {outcome.clock:<32} {outcome.allocations:>11,} allocations"
+        f"  {head:<26} {outcome.steps:>6,} steps{others:<15} by {outcome.clock:<38} {outcome.allocations:>10,} allocations"
         f"  peak {outcome.peak / 2**20:>6.1f} MiB  {outcome.seconds:>4.0f} s  {said}, {len(outcome.suspects)} suspects"
     )
     rows = [text, *(f"      LEAK {leak}" for leak in outcome.leaks)]

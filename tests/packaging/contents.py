@@ -1,4 +1,4 @@
-"""What a source distribution and a wheel must hold, no more and no less. Each function returns complaints, one a line."""
+"""What a source distribution and a wheel must hold, no more and no less. Each check returns its complaints."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from tests.packaging import contents
 from tests.packaging.contents import ROOT
-from tests.pythons import SUPPORTED, find
+from tests.pythons import RUNNING, SUPPORTED, find
 
 DIST = ROOT / "dist"
 TOOLS = ROOT / ".venv-wheels"
@@ -118,7 +118,9 @@ def files(site: Path) -> set[str]:
 def check_installed(python: Path, tree: Path) -> None:
     """Imported from site-packages, also by what runs inside the unpacked tree; complete by pip's own word."""
     for cwd in (tree, tree.parent):
-        where = call(python, "-c", "import cuptimem, cuptimem._core as c; print(cuptimem.__file__, c.__file__)", cwd=cwd)
+        where = call(
+            python, "-c", "import cuptimem, cuptimem._core as c; print(cuptimem.__file__, c.__file__)", cwd=cwd
+        )
         for file in where.split():
             if not Path(file).is_relative_to(python.parents[1]) or "site-packages" not in file:
                 raise Wrong(f"in {cwd} cuptimem is imported from {file}")
@@ -136,7 +138,7 @@ def check_command(python: Path, folder: Path) -> None:
 def borrow(site: Path) -> None:
     """Shows this environment the packages of the one that runs this, but not that one's .pth files."""
     seen = [path for path in sys.path if path.endswith("-packages") and os.path.isdir(path)]
-    (site / "zz_borrowed.pth").write_text("\n".join(seen) + "\n")
+    (site / "__paths.pth").write_text("\n".join(seen) + "\n")
 
 
 def test_one(package: Path, sdist: Path, python: str, folder: Path, arguments: Sequence[str], torch: bool) -> str:
@@ -164,14 +166,13 @@ def test(everything: bool, arguments: Sequence[str]) -> None:
         (sdist,) = DIST.glob("cuptimem-*.tar.gz")
     except ValueError:
         raise Wrong("dist/ has no packages: make wheels") from None
-    running = "%d.%d" % sys.version_info[:2]
     for version, python in pythons().items():
         wheels = list(DIST.glob(f"*-{tag_of(version)}-*.whl"))
         if len(wheels) != 1:
             raise Wrong(f"dist/ has {len(wheels)} wheels for Python {version}: make wheels")
-        for package in (*wheels, *([sdist] if version == running else [])):
+        for package in (*wheels, *([sdist] if version == RUNNING else [])):
             with tempfile.TemporaryDirectory(prefix="cuptimem-wheels-") as folder:
-                torch = everything and version == running and package is not sdist
+                torch = everything and version == RUNNING and package is not sdist
                 last = test_one(package, sdist, python, Path(folder), arguments, torch)
             with_ = "with PyTorch" if torch else "without PyTorch"
             print(f"{package.name}, Python {version}, {with_}: {last.strip('= ')}", flush=True)
