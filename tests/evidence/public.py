@@ -239,8 +239,9 @@ def line(outcome: Outcome) -> str:
     said = f"{len(outcome.leaks)} leaks" if outcome.leaks else "no leak"
     others = f" + {outcome.others:,} others" if outcome.others else ""
     text = (
-        f"  {head:<26} {outcome.steps:>6,} steps{others:<15} by {outcome.clock:<38} {outcome.allocations:>10,} allocations"
-        f"  peak {outcome.peak / 2**20:>6.1f} MiB  {outcome.seconds:>4.0f} s  {said}, {len(outcome.suspects)} suspects"
+        f"  {head:<26} {outcome.steps:>6,} steps{others:<15} by {outcome.clock:<38}"
+        f"{outcome.allocations:>11,} allocations  peak {outcome.peak / 2**20:>6.1f} MiB  {outcome.seconds:>4.0f} s"
+        f"  {said}, {len(outcome.suspects)} suspects"
     )
     rows = [text, *(f"      LEAK {leak}" for leak in outcome.leaks)]
     return "\n".join([*rows, *(f"      suspect {suspect}" for suspect in outcome.suspects)])
