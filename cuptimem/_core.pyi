@@ -37,6 +37,11 @@ def capture_emit(
 ) -> int: ...  # for tests: events from threads without Python
 def seed(address: int, size: int, device_type: int, device_index: int) -> None: ...
 
+# garbage (csrc/python/py_garbage.c)
+def garbage_callback(phase: str, info: dict[str, int], /) -> None: ...  # for gc.callbacks
+def garbage_final() -> bool: ...  # a full collection between marks; False: within a collection
+def garbage_forget() -> None: ...  # in a forked child
+
 # sources (csrc/python/py_sources.c)
 def sources_install() -> int: ...
 def sources_remove() -> None: ...
