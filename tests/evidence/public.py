@@ -67,6 +67,7 @@ class Outcome:
     clock: str = ""
     allocations: int = 0
     peak: int = 0  # bytes, of the CPU
+    nodes: bool = False  # whether graph nodes were counted, and so judged
     leaks: tuple[str, ...] = ()
     suspects: tuple[str, ...] = ()
 
@@ -170,11 +171,10 @@ def environment(requires: Sequence[str], work: Path) -> Path:
     return python
 
 
-def _named(leak: Any) -> str:
+def _named(leak: cuptimem.Leak) -> str:
     """A verdict in one line: what grows and at which line of the script."""
     rate = f"{leak.count_per_step:.2f} nodes" if leak.kind == "nodes" else f"{leak.bytes_per_step:,.0f} bytes"
-    place = leak.frame.place if leak.frame is not None else "no Python line"
-    return f"{place}: {rate} a step, {leak.count} alive, steps {leak.first_step} to {leak.last_step} ({leak.signature})"
+    return f"{leak.where}: {rate} a step, {leak.count} alive, steps {leak.first_step} to {leak.last_step} ({leak.signature})"
 
 
 def run(script: Script, python: Path, tree: Path, longer: bool) -> Outcome:
@@ -227,6 +227,7 @@ def run(script: Script, python: Path, tree: Path, longer: bool) -> Outcome:
         f"{report.clock.kind}{where}",
         report.allocations,
         report.device("cpu").peak.bytes,
+        report.nodes is not None,
         tuple(_named(leak) for leak in report.leaks),
         tuple(f"{_named(leak)}: {leak.reason}" for leak in report.suspects),
     )
@@ -237,6 +238,7 @@ def line(outcome: Outcome) -> str:
     if outcome.problem:
         return f"  {head:<26} FAILED: {outcome.problem}"
     said = f"{len(outcome.leaks)} leaks" if outcome.leaks else "no leak"
+    said += "" if outcome.nodes else " (nodes not counted)"
     others = f" + {outcome.others:,} others" if outcome.others else ""
     text = (
         f"  {head:<26} {outcome.steps:>6,} steps{others:<15} by {outcome.clock:<38}"
