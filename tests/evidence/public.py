@@ -173,8 +173,9 @@ def environment(requires: Sequence[str], work: Path) -> Path:
 
 def _named(leak: cuptimem.Leak) -> str:
     """A verdict in one line: what grows and at which line of the script."""
-    rate = f"{leak.count_per_step:.2f} nodes" if leak.kind == "nodes" else f"{leak.bytes_per_step:,.0f} bytes"
-    return f"{leak.where}: {rate} a step, {leak.count} alive, steps {leak.first_step} to {leak.last_step} ({leak.signature})"
+    rate = f"{leak.count_per_step:.2f} nodes" if leak.kind == "nodes" else f"{leak.bytes_per_step:,.1f} bytes"
+    born = f"steps {leak.first_step} to {leak.last_step}"
+    return f"{leak.where}: {rate} a step, {leak.count} alive of {born} of {leak.loop} ({leak.signature})"
 
 
 def run(script: Script, python: Path, tree: Path, longer: bool) -> Outcome:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -69,8 +71,11 @@ def test_nothing_of_them_gets_into_the_tree() -> None:
         public.run_public(Path("/nonexistent"), names=["nonsense"])
 
 
-def test_checkout_takes_the_pinned_commit_and_leaves_the_source_alone(tmp_path: Path) -> None:
-    repository = tmp_path / "source" / "owner+name"
+@pytest.fixture
+def hosted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """A host with one repository of two commits, and git in that repository."""
+    repository = tmp_path / "host" / "owner" / "name"
+    monkeypatch.setattr(public, "HOST", f"file://{tmp_path}/host")
 
     def git(*arguments: str) -> str:
         who = ("-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "commit.gpgsign=false")
@@ -79,20 +84,45 @@ def test_checkout_takes_the_pinned_commit_and_leaves_the_source_alone(tmp_path: 
 
     repository.mkdir(parents=True)
     git("init", "-q")
+    git("config", "uploadpack.allowAnySHA1InWant", "true")  # as GitHub does
     for content in ("first", "second"):
         for name in ("train.py", "huge.bin"):
             (repository / name).write_text(content)
         git("add", ".")
         git("commit", "-q", "-m", content)
-    commit = git("rev-parse", "HEAD~1")
-    before = git("status", "--porcelain", "--branch")
-    (script,) = public.table(text(commit=f'"{commit}"'))[1]
-    tree = public.checkout(script, tmp_path / "work", tmp_path / "source")
-    assert {path.name: path.read_text() for path in tree.iterdir()} == {"train.py": "first"}
-    assert git("status", "--porcelain", "--branch") == before
-    (other,) = public.table(text())[1]
+    return git
+
+
+def row(**changed: str) -> public.Script:
+    (script,) = public.table(text(**changed))[1]
+    return script
+
+
+def names_and_texts(tree: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in tree.iterdir()}
+
+
+def test_the_pinned_commit_is_fetched_once(hosted: Callable[..., str], tmp_path: Path) -> None:
+    commit = f'"{hosted("rev-parse", "HEAD~1")}"'
+    for _ in range(2):
+        tree = public.checkout(row(commit=commit), tmp_path / "work", None)
+        assert names_and_texts(tree) == {"train.py": "first"}
+        (tree / "train.py").write_text("changed")  # as a run may
+        shutil.rmtree(tmp_path / "host", ignore_errors=True)  # the second time it is there already
     with pytest.raises(public.Unavailable):
-        public.checkout(other, tmp_path / "work", tmp_path / "source")
-    (missing,) = public.table(text(repository='"owner/other"'))[1]
+        public.checkout(row(commit=f'"{"1" * 40}"'), tmp_path / "work", None)
+
+
+def test_a_given_source_is_left_alone(hosted: Callable[..., str], tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "owner+name").symlink_to(tmp_path / "host" / "owner" / "name")
+    commit = f'"{hosted("rev-parse", "HEAD~1")}"'
+    before = hosted("status", "--porcelain", "--branch")
+    tree = public.checkout(row(commit=commit), tmp_path / "work", source)
+    assert names_and_texts(tree) == {"train.py": "first"}
+    assert hosted("status", "--porcelain", "--branch") == before
+    with pytest.raises(public.Unavailable, match="git"):
+        public.checkout(row(), tmp_path / "work", source)
     with pytest.raises(public.Unavailable, match="no git directory"):
-        public.checkout(missing, tmp_path / "work", tmp_path / "source")
+        public.checkout(row(repository='"owner/other"'), tmp_path / "work", source)
