@@ -84,8 +84,9 @@ def table(text: str) -> tuple[list[str], list[Script]]:
         raise ValueError("every requirement names its version")
     scripts = []
     for name, row in rows.items():
+        fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
         try:
-            script = Script(name=name, **{k: tuple(v) if isinstance(v, list) else v for k, v in row.items()})
+            script = Script(name=name, **fields)
         except TypeError as error:
             raise ValueError(f"{name}: {error}") from None
         if len(script.commit) != 40 or set(script.commit) - set("0123456789abcdef"):
