@@ -6,7 +6,7 @@ from typing import Any
 
 from cuptimem.stacks import Frame, Stack, user_frame
 
-# The rule (csrc/analysis/leaks.h) wants births in six different steps after a warm-up of at least two.
+# The rule (csrc/analysis/growth.h) wants births in six different steps after a warm-up of at least two.
 STEPS_NEEDED = 8
 
 
@@ -41,7 +41,7 @@ class Leak:
     """Something that grows from step to step, judged at the end of its loop's last step.
 
     In Report.leaks it is a verdict and `reason` is ""; in Report.suspects `reason` says why it is none: "few births",
-    "stopped", "one epoch", "garbage", "events lost".
+    "stopped", "one epoch", "garbage", "growing steps", "events lost".
     """
 
     kind: str  # "bytes": blocks of tensors; "nodes": nodes of the autograd graph
@@ -49,7 +49,7 @@ class Leak:
     bytes: int  # alive then; of nodes an estimate
     count: int  # blocks or nodes
     bytes_per_step: float
-    count_per_step: float
+    count_per_step: float  # 0 where older ones are replaced by larger ones
     first_step: int  # in which the first and the last of them were made
     last_step: int
     loop: str  # whose steps these are: "training", "evaluation", ...

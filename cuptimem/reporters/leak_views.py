@@ -19,6 +19,7 @@ _REASONS = {
     "one epoch": "one epoch cannot tell what is kept until the epoch's end from a leak: record two epochs or more",
     "garbage": "garbage in reference cycles that waited for a collection: the next one frees it; "
     "without the cycles it would go at once",
+    "growing steps": "the steps themselves allocate more and more (longer batches?), and this grew no faster than they",
     "events lost": "events were lost while this was recorded, and a lost free looks like a leak",
 }
 _CYCLE = (
@@ -50,7 +51,8 @@ def _how_often(leak: Leak) -> str:
 
 def _rate(leak: Leak) -> str:
     if leak.kind == "nodes":
-        rate = leak.count_per_step
+        # Of a set whose members are replaced only the growth in bytes is known.
+        rate = leak.count_per_step or leak.bytes_per_step * leak.count / max(1, leak.bytes)
         pace = plural(round(rate), "node") if _number(rate) == count(round(rate)) else f"{rate:.1f} nodes"
         return f"graph +{pace} a step (about {_amount(leak.bytes_per_step)})"
     return f"+{_amount(leak.bytes_per_step)} a step on {leak.device}"

@@ -162,6 +162,8 @@ def test_rates(make: Make, per_step: float, said: str, thousand: str) -> None:
 def test_slow_graphs_have_a_fraction_of_a_node_a_step(make: Make) -> None:
     slow = make(leak_sample.nodes(count_per_step=0.3, bytes_per_step=0.3 * 1229))
     assert "1. graph +0.3 nodes a step (about 369 B)" in shown(slow)
+    replaced = make(leak_sample.nodes(count_per_step=0.0, bytes_per_step=2.0 * 1229, signature="growing"))
+    assert "1. graph +2 nodes a step (about 2.4 KiB)" in shown(replaced)
     one = make(leak_sample.nodes(count_per_step=1.0, bytes_per_step=1229.0))
     assert "1. graph +1 node a step (about 1.2 KiB)" in shown(one)
 
@@ -178,6 +180,7 @@ REASONS = {
     "stopped": "a cache that fills up",
     "one epoch": "two epochs or more",
     "garbage": "waited for a collection",
+    "growing steps": "longer batches",
     "events lost": "a lost free looks like a leak",
     "a reason of a later version": "a reason of a later version",
 }
