@@ -14,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-torchless bench lint format clean
+.PHONY: help demo test test-torchless bench evidence-public wheels wheel-tests lint format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,15 @@ bench: $(STAMP)/package ## measure what cuptimem costs, side by side with others
 	@[ -x .venv-bench/bin/python ] || $(BIN)/python -m benchmarks --setup
 	$(BIN)/python -m benchmarks $(ARGS)
 
+evidence-public: $(STAMP)/package ## run public training scripts under cuptimem (ARGS="--source DIR" for local copies)
+	$(BIN)/python -m tests.evidence.public $(ARGS)
+
+wheels: $(STAMP)/package ## build the source distribution and a wheel for each Python here into dist/, and check them
+	$(BIN)/python -m tests.packaging.wheels build
+
+wheel-tests: $(STAMP)/package ## test what is in dist/ away from the source tree (ARGS=--everything: with PyTorch too)
+	$(BIN)/python -m tests.packaging.wheels test $(ARGS)
+
 lint: $(STAMP)/package ## ruff, mypy --strict, clang-format, cppcheck
 	$(BIN)/ruff check cuptimem tests benchmarks examples setup.py
 	$(BIN)/ruff format --check cuptimem tests benchmarks examples setup.py
@@ -66,4 +75,4 @@ format: $(STAMP)/tools ## put all files into the project's format
 	clang-format -i $(C_FILES)
 
 clean: ## remove everything that can be made again
-	rm -rf $(VENV) .venv-bench build dist *.egg-info cuptimem/_core*.so .pytest_cache .mypy_cache .ruff_cache demo.cmem
+	rm -rf $(VENV) .venv-* build dist *.egg-info cuptimem/_core*.so .pytest_cache .mypy_cache .ruff_cache demo.cmem
