@@ -224,7 +224,8 @@ def _verdict(report: Report) -> list[Block]:
     elif report.suspects:
         blocks = [Text(f"No leak: {steps} judged, nothing grows that could not be harmless", "title")]
     else:
-        blocks = [Text(f"No leak: {steps} judged, nothing grows", "title")]
+        what = "nothing grows" if report.nodes is not None else "no tensors grow"
+        blocks = [Text(f"No leak: {steps} judged, {what}", "title")]
     short = {loop: steps for loop, steps in loops.items() if loop not in judged}
     if short:
         blocks += _prose(f"Not judged: {_steps_of(short, True)} ({STEPS_NEEDED} are needed).", "dim")

@@ -81,6 +81,7 @@ def test_nodes_that_were_not_counted_are_in_no_leak(make: Make, meta: dict[str, 
     assert [one.kind for one in (*report.leaks, *report.suspects)] == ["bytes", "bytes"]
     assert (report.nodes, report.nodes_reason) == (None, reason)
     assert f"Graph nodes: not available ({reason})." in prose(report)
+    assert "No leak: 24 steps judged, no tensors grow" in shown(make(meta=meta))
     assert json.leaks(report)["nodes"] == {"counted": False, "live": None, "reason": reason}
 
 
