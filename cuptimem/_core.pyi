@@ -24,6 +24,7 @@ def capture_start(
 def capture_record(on: bool) -> None: ...
 def capture_sync() -> None: ...
 def capture_stop(notes: dict[str, str] = {}) -> str: ...  # a warning for the user, or ""
+def capture_note(notes: dict[str, str]) -> None: ...  # joins the meta now; nothing happens without a capture
 def capture_active() -> bool: ...
 def capture_counts() -> dict[str, int]: ...
 def capture_warning() -> str | None: ...  # why recording ended by itself, once
@@ -44,7 +45,8 @@ def sources_rows() -> list[tuple[str, str, str, str, int]]: ...  # source, symbo
 def sources_rescan() -> None: ...  # what the collector does when idle
 def sources_lookup(name: str) -> int: ...  # address of a symbol in a patched library, 0: not there
 def autograd_calibrate(nodes: list[tuple[int, int]]) -> str | None: ...  # (PyObject address, _sequence_nr())
-def autograd_own_nodes(own: bool) -> None: ...  # nodes of this thread are not recorded meanwhile
+def autograd_own_nodes(own: bool) -> tuple[int, int]: ...  # this thread's are not recorded but counted: made, ended
+def autograd_unseen() -> str | None: ...  # a type of nodes whose end is not seen, mangled
 def storage_calibrate(samples: list[tuple[int, int, int]], slice: int, parent: int) -> str | None: ...
 def storage_origin(cdata: int) -> tuple[int, int, int]: ...  # cm_storage_origin, address, bytes
 def main_thread_call(call: Callable[[], None] | None) -> None: ...  # about once a second while a capture runs
