@@ -7,6 +7,7 @@ class Error(RuntimeError): ...
 
 # frames (csrc/python/py_frames.c)
 def frames_init() -> str | None: ...  # None: stacks work; else why not
+def frames_offsets() -> dict[str, int]: ...  # field -> bytes from its struct's start
 def frames_hide(prefix: str) -> None: ...  # files under this path never show in a stack
 def frames_barrier(code: object) -> None: ...  # this code's frame and all outside it never show
 def frames_module_call(code: object | None) -> None: ...  # Module._wrapped_call_impl.__code__
@@ -47,6 +48,7 @@ def sources_lookup(name: str) -> int: ...  # address of a symbol in a patched li
 def autograd_calibrate(nodes: list[tuple[int, int]]) -> str | None: ...  # (PyObject address, _sequence_nr())
 def autograd_own_nodes(own: bool) -> tuple[int, int]: ...  # this thread's are not recorded but counted: made, ended
 def autograd_unseen() -> str | None: ...  # a type of nodes whose end is not seen, mangled
+def sources_offsets() -> dict[str, int]: ...  # what calibration found: field -> bytes
 def storage_calibrate(samples: list[tuple[int, int, int]], slice: int, parent: int) -> str | None: ...
 def storage_origin(cdata: int) -> tuple[int, int, int]: ...  # cm_storage_origin, address, bytes
 def main_thread_call(call: Callable[[], None] | None) -> None: ...  # about once a second while a capture runs

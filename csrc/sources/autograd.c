@@ -36,6 +36,14 @@ void cm_autograd_set_offsets(long sequence_nr, long thread_id)
     atomic_store_explicit(&offsets, both, memory_order_relaxed);
 }
 
+void cm_autograd_get_offsets(long *sequence_nr, long *thread_id)
+{
+    uint64_t both = atomic_load_explicit(&offsets, memory_order_relaxed);
+
+    *sequence_nr = both != 0 ? (long)(both >> 32) : -1;
+    *thread_id = both != 0 ? (long)(both & UINT32_MAX) : -1;
+}
+
 void cm_autograd_own_nodes(bool own)
 {
     if (own)

@@ -32,6 +32,8 @@ size_t cm_sources_rows(cm_slot_row *rows, size_t capacity);
 /* Offsets inside torch::autograd::Node, found by calibration (py_sources.c). -1: unknown, node runs
  * and node frees are then not recorded. */
 void cm_autograd_set_offsets(long sequence_nr, long thread_id);
+/* As they are set now; -1, -1: unknown. */
+void cm_autograd_get_offsets(long *sequence_nr, long *thread_id);
 /* While set, nodes that this thread makes and destroys are not recorded but counted: they are
  * calibration's. Recording need not be on. */
 void cm_autograd_own_nodes(bool own);
