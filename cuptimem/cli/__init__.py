@@ -13,6 +13,7 @@ VERBS = {
     "peak": "what was alive at the peak, line by line",
     "steps": "every training step: start, peak, end, allocated, freed",
     "table": "the peak's blocks summed by line, function, module, operator or phase",
+    "doctor": "what works in this environment, and how to fix what does not",
 }
 
 _DONE, _FAILED, _USAGE, _PIPE = 0, 1, 2, 141

@@ -1,5 +1,9 @@
 """A profile that starts in mid-run: exactly what is alive is seeded, and nothing of the program is run."""
 
+import pytest
+
+pytestmark = pytest.mark.torches
+
 
 def test_seeds_are_exactly_the_live_storages_and_their_frees_match(run):
     answer = run(
@@ -32,7 +36,11 @@ report(first=first, blocks=seeds.blocks, bytes=seeds.bytes == sum(truth.values()
        flags=sorted({f for _, f in stamps}), marks=[(e.size, e.address) for e in events(MARK)])
 """
     )
-    assert answer["first"] == [True, answer["blocks"], 0] and answer["blocks"] > (150 if answer["tell"] else 80) and answer["bytes"]
+    assert (
+        answer["first"] == [True, answer["blocks"], 0]
+        and answer["blocks"] > (150 if answer["tell"] else 80)
+        and answer["bytes"]
+    )
     assert answer["skipped"] == 0 and answer["problems"] == [] and answer["middle"]
     assert answer["end"] == 0 and answer["unknown"] == 0
     assert answer["objects"] == 23 and answer["flags"] == [4] and answer["marks"] == [[3, 0]]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytestmark = pytest.mark.torches
+
 SAME = {"missing": [], "extra": [], "sizes": []}
 
 # program, seed, check point at which recording starts (None: before the program)
@@ -19,11 +21,18 @@ RUNS = [
 ]
 
 
+def saved_tensors_tell() -> bool:
+    torch = pytest.importorskip("torch")
+    return hasattr(torch._C._autograd.SavedTensor, "unpack_hook")
+
+
 @pytest.mark.parametrize(
     ("program", "seed", "start"), RUNS, ids=[f"{p}-{'start' if s is None else s}" for p, _, s in RUNS]
 )
 def test_live_set(child, tmp_path, program, seed, start):
     more = () if start is None else (start,)
+    if start is not None and not saved_tensors_tell():
+        pytest.skip("before torch 2.13 a walk at start leaves out what only a graph holds")
     result = child("live_child.py", program, tmp_path / "run.cmem", seed, 10, *more)
     assert result["overflow"] == 0
     assert result["count"] == result["names"], "the program did not run the same way twice"
