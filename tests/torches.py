@@ -129,28 +129,29 @@ def table(result: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main(versions: list[str]) -> int:
+def main(wanted: list[str]) -> int:
     date = time.strftime("%Y-%m-%d")
     path = RESULTS / f"{date}.json"
-    before = json.loads(path.read_text())["versions"] if path.exists() else {}
-    wanted = versions or list(DEFAULT)
-    for version in wanted:
+    good = True
+    for version in wanted or DEFAULT:
         if not re.fullmatch(r"\d+\.\d+\.\d+", version):
             print(f"not a released version: {version}", file=sys.stderr)
             return 2
         print(f"torch {version}:", flush=True)
-        before[version] = run(version)
-        ordered = sorted(before, key=lambda v: tuple(map(int, v.split("."))))
+        ran = run(version)
+        good = good and ran["good"]
+        versions = {**(json.loads(path.read_text())["versions"] if path.exists() else {}), version: ran}
+        ordered = sorted(versions, key=lambda v: tuple(map(int, v.split("."))))
         result = {
             "date": date,
             "python": platform.python_version(),
             "machine": f"{platform.system()} {platform.machine()}",
-            "versions": {v: before[v] for v in ordered},
+            "versions": {v: versions[v] for v in ordered},
         }
         RESULTS.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(result, indent=2) + "\n")
         TABLE.write_text(table(result))
-    return 0 if all(before[version]["good"] for version in wanted) else 1
+    return 0 if good else 1
 
 
 if __name__ == "__main__":
