@@ -71,7 +71,7 @@ class _Installed:
         if why is not None:
             self.problems.append(f"backward is not attributed to forward lines: {why}")
         problem = "the layout of autograd's nodes is not known" if why is not None else check_nodes(torch)
-        self._note_nodes(live_nodes.claim(str(torch.__version__), problem))
+        self._note_nodes(live_nodes.claim(str(getattr(torch, "__version__", "unknown")), problem))
         for name in ("torch.nn.modules.module", "torch.optim.optimizer", "torch.utils.data.dataloader"):
             if name in sys.modules:
                 self._part_loaded(sys.modules[name])

@@ -1,6 +1,6 @@
 """The tests that depend on PyTorch's inside, with many versions of it: `make torches`.
 
-    python -m tests.torches [VERSION ...]
+    python -m tests.torches [--only PART] [VERSION ...]
 
 Each version gets a virtual environment in .venv-torches, made once (4 to 6 GB with its CUDA libraries, without which
 it cannot be imported). Writes docs/torches/<date>.json and docs/torches.md; exit code 1 if a test fails.
@@ -8,6 +8,7 @@ it cannot be imported). Writes docs/torches/<date>.json and docs/torches.md; exi
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -63,8 +64,8 @@ def make(version: str) -> Path:
     return python
 
 
-def run(version: str) -> dict[str, Any]:
-    """Runs the marked tests with one version. Counts by part."""
+def run(version: str, only: str | None) -> dict[str, Any]:
+    """Runs the marked tests with one version, or one part of them. Counts by part."""
     python = make(version)
     about = subprocess.run(
         [str(python), "-c", "import torch; print(torch.__version__)"], check=True, capture_output=True, text=True
@@ -74,7 +75,7 @@ def run(version: str) -> dict[str, Any]:
         report = Path(folder) / "report.xml"
         subprocess.run(
             [str(python), "-m", "pytest", "-q", "-m", "torches", "-p", "no:cacheprovider", f"--junitxml={report}"]
-            + ["tests/sources", "tests/truth"],
+            + (["tests/sources", "tests/truth"] if only is None else [PARTS[only].replace(".", "/") + ".py"]),
             cwd=ROOT,
             env={**os.environ, "CUPTIMEM_TEST_TORCHES": "1", "OMP_NUM_THREADS": "1"},
         )
@@ -97,6 +98,8 @@ def table(result: dict[str, Any]) -> str:
     """docs/torches.md"""
 
     def cell(counts: dict[str, int]) -> str:
+        if not any(counts.values()):
+            return "not run"
         text = f"{counts['passed']}"
         text += f", **{counts['failed']} failed**" if counts["failed"] else ""
         return text + (f", {counts['skipped']} skipped" if counts["skipped"] else "")
@@ -112,7 +115,7 @@ def table(result: dict[str, Any]) -> str:
         "  threads, compilers",
         "- **backward**: every byte that backward allocates is charged to its forward line",
         "- **allocator**: every block with its size and line; shared, mapped and failing allocations",
-        "- **storages**: what is alive when a profile starts in mid-run. Before 2.13 nothing tells whether a tensor",
+        "- **storages**: what is alive when a profile starts in mid-run. Before 2.10 nothing tells whether a tensor",
         "  saved for backward has hooks, so one that only the graph holds is left out (and counted as skipped)",
         "- **live set**: training programs against a witness that counts the allocator's calls itself",
         "",
@@ -129,16 +132,20 @@ def table(result: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main(wanted: list[str]) -> int:
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.torches", description="Tests with versions of PyTorch.")
+    parser.add_argument("--only", choices=PARTS, help="this part of the tests")
+    parser.add_argument("versions", nargs="*", metavar="VERSION", help=f"default: {' '.join(DEFAULT)}")
+    options = parser.parse_args(arguments)
     date = time.strftime("%Y-%m-%d")
     path = RESULTS / f"{date}.json"
     good = True
-    for version in wanted or DEFAULT:
+    for version in options.versions or DEFAULT:
         if not re.fullmatch(r"\d+\.\d+\.\d+", version):
             print(f"not a released version: {version}", file=sys.stderr)
             return 2
         print(f"torch {version}:", flush=True)
-        ran = run(version)
+        ran = run(version, options.only)
         good = good and ran["good"]
         versions = {**(json.loads(path.read_text())["versions"] if path.exists() else {}), version: ran}
         ordered = sorted(versions, key=lambda v: tuple(map(int, v.split("."))))

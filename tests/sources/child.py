@@ -137,7 +137,7 @@ def alive() -> dict[int, int]:
 
 
 def saved_tensors_tell() -> bool:
-    """Whether a saved tensor says if it has hooks (torch 2.13 and later); before, a walk at start leaves it out."""
+    """Whether a saved tensor says if it has hooks (torch 2.10 and later); before, a walk at start leaves it out."""
     import torch
 
     return hasattr(torch._C._autograd.SavedTensor, "unpack_hook")

@@ -110,7 +110,7 @@ report(blocks=len(truth), missing=sorted(missing), extra=extra, skipped=seeds.sk
     )
     assert answer["blocks"] > 35
     # The one skipped is a tensor of torch.func that escaped from its transform: only its inner tensor has memory.
-    # Before torch 2.13 two saved tensors are skipped as well, which are held elsewhere too.
+    # Before torch 2.10 two saved tensors are skipped as well, which are held elsewhere too.
     skipped = 1 if answer["tell"] else 3
     assert (answer["missing"], answer["extra"], answer["skipped"], answer["problems"]) == ([], [], skipped, [])
 

@@ -32,7 +32,7 @@ def saved_tensors_tell() -> bool:
 def test_live_set(child, tmp_path, program, seed, start):
     more = () if start is None else (start,)
     if start is not None and not saved_tensors_tell():
-        pytest.skip("before torch 2.13 a walk at start leaves out what only a graph holds")
+        pytest.skip("before torch 2.10 a walk at start leaves out what only a graph holds")
     result = child("live_child.py", program, tmp_path / "run.cmem", seed, 10, *more)
     assert result["overflow"] == 0
     assert result["count"] == result["names"], "the program did not run the same way twice"
