@@ -24,7 +24,7 @@ from importlib import metadata
 from typing import Any, Literal
 
 import cuptimem
-from cuptimem import autostart, live_nodes
+from cuptimem import autostart, live_nodes, recorder
 from cuptimem.errors import Error, core, recording_core
 from cuptimem.reporters.blocks import Block, Column, Table, Text
 from cuptimem.reporters.views import size
@@ -501,6 +501,8 @@ def _is_orphan(path: str) -> bool:
 
 def _left_rings() -> list[str]:
     """Rings that killed processes left, where a recording from here would look for them."""
+    if recorder.active():  # CUPTIMEM=1 cuptimem doctor: opening and closing our own ring would let go of its lock
+        return []
     folders = dict.fromkeys(filter(None, (os.environ.get("CUPTIMEM_RING_DIR", ""), _SHARED)))
     rings = [ring for folder in folders for ring in glob.glob(os.path.join(glob.escape(folder), ".cuptimem-ring-*"))]
     return [ring for ring in rings if _is_orphan(ring)]

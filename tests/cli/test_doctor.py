@@ -180,6 +180,14 @@ def test_rings_that_killed_processes_left(bare, tmp_path):
     assert list(rings.iterdir()) == []
 
 
+def test_under_a_recording_of_its_own(bare, tmp_path):
+    """CUPTIMEM=1 cuptimem doctor is recorded itself, and lets go of nothing."""
+    trace = tmp_path / "doctor.cmem"
+    _, answer = doctor(bare, tmp_path, env={"CUPTIMEM": "1", "CUPTIMEM_OUTPUT": str(trace)})
+    assert found(answer, "recording")["state"] == "ok" and trace.stat().st_size > 500
+    assert found(answer, "left rings") == {**found(answer, "left rings"), "state": "ok", "text": "none"}
+
+
 def test_started_without_site(bare, tmp_path):
     """python -S: nothing that .pth files add, so no autostart."""
     words = [bare, "-S", "-m", "cuptimem", "doctor", "--json"]
