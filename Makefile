@@ -9,12 +9,13 @@ STAMP := $(VENV)/.made
 C_FILES := $(shell find csrc -name '*.c' -o -name '*.h' | sort)
 PACKAGE := setup.py pyproject.toml cuptimem.pth
 ARGS ?=
+TORCHES ?= 2.4.1 2.8.0 2.11.0 2.13.0 2.14.1
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-torchless bench evidence-public wheels wheel-tests lint format clean
+.PHONY: help demo test test-torchless torches bench evidence-public wheels wheel-tests lint format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +47,9 @@ test: $(STAMP)/package test-torchless ## run all tests (ARGS="-k name" to choose
 # Other interpreters, where there are any: all tests that need no PyTorch.
 test-torchless: $(STAMP)/package
 	@PYTHON_VENV="$(BIN)/python" sh tests/other_pythons.sh $(ARGS)
+
+torches: $(STAMP)/package ## test with old and new versions of PyTorch, 5 GB of disk each (TORCHES="2.4.1 2.14.1")
+	$(BIN)/python -m tests.torches $(TORCHES)
 
 bench: $(STAMP)/package ## measure what cuptimem costs, side by side with others
 	@[ -x .venv-bench/bin/python ] || $(BIN)/python -m benchmarks --setup

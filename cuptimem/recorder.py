@@ -433,6 +433,8 @@ def environment() -> dict[str, str]:
     torch = _installed_torch()
     if torch is not None:
         meta["torch"] = torch
+    if "torch" not in sys.modules:
+        meta["nodes"] = "PyTorch was not imported"  # torch_events replaces it
     for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"):
         value = os.environ.get(name)
         if value:
