@@ -218,7 +218,7 @@ static cm_leak_age *find_age(leaks *l, uint32_t entry, int64_t step)
             !cm_idmap_put(&l->age_of, key, (uint32_t)l->d.ages))
             return NULL;
         at = (uint32_t)l->d.ages++;
-        l->d.age[at] = (cm_leak_age){.entry = entry, .step = step};
+        l->d.age[at] = (cm_leak_age){.entry = entry, .step = step, .oldest = UINT64_MAX};
     }
     return &l->d.age[at];
 }
@@ -254,6 +254,8 @@ static bool gather_node(void *context, const cm_node *node)
         return false;
     age->bytes += CM_NODE_BYTES;
     age->count++;
+    if (node->sequence < age->oldest)
+        age->oldest = node->sequence;
     if (node->sequence > age->youngest)
         age->youngest = node->sequence;
     return true;

@@ -32,8 +32,8 @@ typedef struct cm_leak_age {
     uint32_t entry;
     int64_t step; /* counted in the loop */
     int64_t bytes, dead_bytes;
-    uint64_t count, dead; /* dead: in the final collection */
-    uint64_t youngest;    /* of nodes: the highest sequence number */
+    uint64_t count, dead;      /* dead: in the final collection */
+    uint64_t oldest, youngest; /* of nodes: their lowest and highest sequence number */
 } cm_leak_age;
 
 typedef struct cm_leak_loop {

@@ -362,29 +362,97 @@ static bool judge_blocks(judge *j)
 
 /* -- nodes ------------------------------------------------------------------------------------ */
 
-/* Of each step of a loop the entry of its youngest surviving node + 1; NULL: out of memory. */
+static bool is_node_of(const judge *j, const cm_leak_age *a, uint32_t loop)
+{
+    const cm_leak_entry *e = entry_of(j, a);
+    return e->device == CM_LEAK_GRAPH && e->loop == loop && a->count > 0;
+}
+
+/* The entry with which an iteration's kept graph begins: of those that survive in at least half of
+ * the steps that anything survives in, the one that came first; NO_ENTRY: nothing is regular. */
+enum { NO_ENTRY = UINT32_MAX };
+
+static uint32_t find_opening(const judge *j, uint32_t loop, const uint32_t *youngest)
+{
+    size_t alive = 0;
+    for (int64_t s = 0; s < j->d->loop[loop].steps; s++)
+        alive += youngest[s] != 0;
+    uint32_t opening = NO_ENTRY;
+    const cm_leak_age *first = NULL;
+    for (size_t i = 0; i < j->d->entries; i++) {
+        size_t begin = j->begin[i], steps = 0;
+        const cm_leak_age *a = &j->d->age[begin];
+        for (size_t k = begin; k < j->begin[i + 1]; k++)
+            steps += is_node_of(j, &j->d->age[k], loop);
+        if (steps * 2 < alive || steps < 2)
+            continue;
+        if (first == NULL || a->step < first->step ||
+            (a->step == first->step && a->oldest < first->oldest)) {
+            first = a;
+            opening = (uint32_t)i;
+        }
+    }
+    return opening;
+}
+
+/* Of each step of a loop the entry + 1 of the node that its survivors are held by: the last one
+ * before the next iteration begins. Where a step ends is no matter: `total = total + loss` behind
+ * the optimizer's step belongs to what came before it. NULL: out of memory. */
 static uint32_t *retaining_of(const judge *j, uint32_t loop)
 {
-    size_t steps = (size_t)j->d->loop[loop].steps;
-    uint32_t *who = calloc(steps + 1, sizeof *who);
-    uint64_t *youngest = calloc(steps + 1, sizeof *youngest);
-    if (who == NULL || youngest == NULL) {
-        free(who);
+    int64_t steps = j->d->loop[loop].steps;
+    uint32_t *youngest = calloc((size_t)steps + 1, sizeof *youngest);
+    uint32_t *before = calloc((size_t)steps + 1, sizeof *before);
+    uint64_t *mark = calloc((size_t)steps + 1, sizeof *mark);
+    uint64_t *start = malloc(((size_t)steps + 1) * sizeof *start);
+    if (youngest == NULL || before == NULL || mark == NULL || start == NULL)
+        goto done;
+    for (size_t i = 0; i < j->d->ages; i++) {
+        const cm_leak_age *a = &j->d->age[i];
+        if (is_node_of(j, a, loop) && (youngest[a->step] == 0 || a->youngest > mark[a->step])) {
+            youngest[a->step] = a->entry + 1;
+            mark[a->step] = a->youngest;
+        }
+    }
+    uint32_t opening = find_opening(j, loop, youngest);
+    if (opening == NO_ENTRY)
+        goto done;
+    memset(start, 0, ((size_t)steps + 1) * sizeof *start); /* 0: no iteration begins in the step */
+    memset(mark, 0, ((size_t)steps + 1) * sizeof *mark);
+    for (size_t k = j->begin[opening]; k < j->begin[opening + 1]; k++)
+        start[j->d->age[k].step] = j->d->age[k].oldest + 1;
+    /* In the step itself, but before the iteration begins. */
+    for (size_t i = 0; i < j->d->ages; i++) {
+        const cm_leak_age *a = &j->d->age[i];
+        if (is_node_of(j, a, loop) && a->oldest + 1 < start[a->step] &&
+            a->oldest + 1 > mark[a->step]) {
+            before[a->step] = a->entry + 1;
+            mark[a->step] = a->oldest + 1;
+        }
+    }
+    uint32_t last = 0, holder = 0;
+    for (int64_t s = 0; s < steps; s++) {
+        if (start[s] != 0 && (before[s] != 0 || last != 0))
+            holder = before[s] != 0 ? before[s] : last;
+        if (youngest[s] == 0)
+            continue;
+        last = youngest[s];
+        youngest[s] = holder != 0 ? holder : youngest[s];
+        if (holder != 0 && s > 0 && before[0] == 0) {
+            before[0] = holder; /* the first iteration's end is known by the second */
+            for (int64_t t = 0; t < s; t++)
+                youngest[t] = youngest[t] != 0 ? holder : 0;
+        }
+    }
+done:
+    free(before);
+    free(mark);
+    free(start);
+    if (before == NULL || mark == NULL || start == NULL) {
         free(youngest);
         return NULL;
     }
-    for (size_t i = 0; i < j->d->ages; i++) {
-        const cm_leak_age *a = &j->d->age[i];
-        const cm_leak_entry *e = entry_of(j, a);
-        if (e->device != CM_LEAK_GRAPH || e->loop != loop || a->count == 0)
-            continue;
-        if (who[a->step] == 0 || a->youngest > youngest[a->step]) {
-            who[a->step] = a->entry + 1;
-            youngest[a->step] = a->youngest;
-        }
-    }
-    free(youngest);
-    return who;
+    return youngest;
 }
 
 typedef struct retained {
