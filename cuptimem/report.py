@@ -520,7 +520,6 @@ def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
         for row in raw["steps"]
     )
     clock = raw["clock"]
-    raw = {"leaks": (), "suspects": (), "live_nodes": 0, **raw}
     nodes_reason = _nodes_reason(raw["meta"])
 
     def leaks(key: str) -> tuple[Leak, ...]:
