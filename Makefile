@@ -7,14 +7,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.made
 C_FILES := $(shell find csrc -name '*.c' -o -name '*.h' | sort)
+C_TEST_FILES := $(wildcard tests/fuzz/*.[ch] tests/sanitize/*.[ch])
 PACKAGE := setup.py pyproject.toml cuptimem.pth
 ARGS ?=
+SECONDS ?= 600
+MINUTES ?= 5
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-torchless bench lint format clean
+.PHONY: help demo test test-torchless fuzz sanitize bench lint format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +50,12 @@ test: $(STAMP)/package test-torchless ## run all tests (ARGS="-k name" to choose
 test-torchless: $(STAMP)/package
 	@PYTHON_VENV="$(BIN)/python" sh tests/other_pythons.sh $(ARGS)
 
+fuzz: $(STAMP)/package ## fuzz everything that reads a trace (SECONDS=600; needs clang)
+	$(BIN)/python -m tests.fuzz.fuzz $(SECONDS)
+
+sanitize: $(STAMP)/package ## stress programs under Address- and ThreadSanitizer (MINUTES=5)
+	$(BIN)/python -m tests.sanitize.sanitize $(MINUTES)
+
 bench: $(STAMP)/package ## measure what cuptimem costs, side by side with others
 	@[ -x .venv-bench/bin/python ] || $(BIN)/python -m benchmarks --setup
 	$(BIN)/python -m benchmarks $(ARGS)
@@ -55,7 +64,7 @@ lint: $(STAMP)/package ## ruff, mypy --strict, clang-format, cppcheck
 	$(BIN)/ruff check cuptimem tests benchmarks examples setup.py
 	$(BIN)/ruff format --check cuptimem tests benchmarks examples setup.py
 	$(BIN)/mypy
-	clang-format --dry-run -Werror $(C_FILES)
+	clang-format --dry-run -Werror $(C_FILES) $(C_TEST_FILES)
 	cppcheck --quiet --enable=warning,portability --inline-suppr --suppress=missingIncludeSystem --suppress=preprocessorErrorDirective \
 	    '-DPy_RETURN_NONE=return 0' '-DPy_RETURN_TRUE=return 0' '-DPy_RETURN_FALSE=return 0' \
 	    --error-exitcode=1 --std=c11 csrc
@@ -63,7 +72,7 @@ lint: $(STAMP)/package ## ruff, mypy --strict, clang-format, cppcheck
 format: $(STAMP)/tools ## put all files into the project's format
 	$(BIN)/ruff check --fix cuptimem tests benchmarks examples setup.py
 	$(BIN)/ruff format cuptimem tests benchmarks examples setup.py
-	clang-format -i $(C_FILES)
+	clang-format -i $(C_FILES) $(C_TEST_FILES)
 
 clean: ## remove everything that can be made again
 	rm -rf $(VENV) .venv-bench build dist *.egg-info cuptimem/_core*.so .pytest_cache .mypy_cache .ruff_cache demo.cmem
