@@ -1,8 +1,8 @@
 """Coverage-guided fuzzing of everything that reads a trace, and the same harness without libFuzzer.
 
-`python -m tests.fuzz.fuzz [SECONDS]` (make fuzz) needs clang. It fuzzes from the seeds, the kept corpus and what earlier
-runs found (build/fuzz/), keeps the smallest inputs that reach everything reached so far in tests/fuzz/corpus/, lets
-memory run out in each of them, and writes what it counted to docs/fuzz/. What breaks a promise is left in
+`python -m tests.fuzz.fuzz [SECONDS]` (make fuzz) needs clang. It fuzzes from the seeds, the kept corpus and what
+earlier runs found (build/fuzz/), keeps the smallest inputs that reach everything reached so far in tests/fuzz/corpus/,
+lets memory run out in each of them, and writes what it counted to docs/fuzz/. What breaks a promise is left in
 build/fuzz/findings/: fix it, and keep the input in the corpus as regression-WHAT."""
 
 from __future__ import annotations

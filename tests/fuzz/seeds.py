@@ -13,14 +13,15 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-for folder in ("analysis", "capture", "trace"):
-    sys.path.insert(0, str(ROOT / "tests" / folder))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "analysis"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "capture"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "trace"))
 
 import craft
 import tracelib
 from capture_support import compile_stress
 
+ROOT = Path(__file__).resolve().parents[2]
 RING, TRACE = b"./.cuptimem-ring-fuzz", b"trace.cmem"  # input.h
 COLLECT_BEGIN, COLLECT_END, FINAL_BEGIN, FINAL_END = 5, 6, 7, 8
 

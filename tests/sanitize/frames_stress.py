@@ -51,12 +51,10 @@ class Round:
 
     def in_branches(self, who: int) -> None:
         """The same stacks in every thread, each in an order of its own."""
-        branch, core, seen = make_branches_once(), self.core, []
+        branch, core = make_branches_once(), self.core
         order = list(range(BRANCHES))
         random.Random(self.seed * 100 + who).shuffle(order)
-        for n in order:
-            seen.append((branch(core.capture_without_gil, n), n + 2))
-        self._note(self.lines, seen)
+        self._note(self.lines, [(branch(core.capture_without_gil, n), n + 2) for n in order])
 
     def in_modules(self, who: int) -> None:
         modules = [Module() for _ in range(40)]

@@ -1,8 +1,8 @@
 """Stress programs under AddressSanitizer (with UndefinedBehaviorSanitizer) and ThreadSanitizer.
 
-`python -m tests.sanitize.sanitize [MINUTES]` (make sanitize) runs them again and again, each time with other seeds, then
-the torch-free tests with an extension built with AddressSanitizer, and writes what it counted to docs/sanitize/. The
-tests run every program once, briefly (test_sanitize.py)."""
+`python -m tests.sanitize.sanitize [MINUTES]` (make sanitize) runs them again and again, each time with other seeds,
+then the torch-free tests with an extension built with AddressSanitizer, and writes what it counted to docs/sanitize/.
+The tests run every program once, briefly (test_sanitize.py)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(ROOT / "tests/capture"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "capture"))
 
 from capture_support import WARNINGS, WRAPPED, Stress
 
+ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
 SANITIZERS = {"address": "-fsanitize=address,undefined", "thread": "-fsanitize=thread"}
 FLAGS = ["-std=gnu11", "-g", "-O1", "-fno-strict-aliasing", "-fno-sanitize-recover=all", *WARNINGS]
 CALLERS = 7  # slots.c
@@ -87,7 +87,8 @@ def build_libraries(folder: Path) -> None:
     sources = {
         "def": "int work_on_it(int x) { return 2 * x + 1; }\n",
         "idle": "int idle(void) { return 1; }\n",
-        "caller": "int work_on_it(int);\nint (*held)(int) = work_on_it;\nint call_it(int x) { return work_on_it(x) + 0; }\n",
+        "caller": "int work_on_it(int);\nint (*held)(int) = work_on_it;\n"
+        "int call_it(int x) { return work_on_it(x) + 0; }\n",
     }
     for name, text in sources.items():
         (folder / f"{name}.c").write_text(text)
@@ -229,7 +230,7 @@ def extension_under_asan(folder: Path) -> tuple[str, int]:
     }
     rooms = [f"tests/{room}" for room in ("analysis", "api", "capture", "trace", "packaging")]
     tests = [sys.executable, "-m", "pytest", "-q", "-m", "not torch", "-p", "no:cacheprovider", *rooms]
-    deselect = "not sanitize and not hostile and not fuzz and not scale"
+    deselect = "not sanitize and not hostile and not fuzz and not scale and not limits"
     done = subprocess.run([*tests, "-k", deselect], cwd=tree, env=environment, capture_output=True, text=True)
     summary = done.stdout.strip().splitlines()[-1] if done.stdout.strip() else f"exit {done.returncode}"
     reports = sorted(folder.glob("report*"))
@@ -243,13 +244,15 @@ def extension_under_asan(folder: Path) -> tuple[str, int]:
     ours, others = own_leaks(leaks.stderr)
     for leak in ours:
         print(leak, file=sys.stderr)
-    if "done" not in leaks.stdout:
-        print(leaks.stderr[-4000:], file=sys.stderr)
+    # The script leaks a block on purpose: a check that misses that one says nothing of the others.
+    checked = "done" in leaks.stdout and "12345 byte(s)" in leaks.stderr
+    if not checked:
+        print(f"no leak check: {leaks.stdout}{leaks.stderr[-4000:]}", file=sys.stderr)
     line = (
         f"{summary}; {len(reports)} reports. Leak check of {leaks.stdout.strip()}: {len(ours)} of ours, "
-        f"{others} of the interpreter's own, left aside."
+        f"{others} others (one of them made on purpose, to be found)."
     )
-    return line, len(reports) + len(ours) + (done.returncode != 0) + ("done" not in leaks.stdout)
+    return line, len(reports) + len(ours) + (done.returncode != 0) + (not checked)
 
 
 def own_leaks(report: str) -> tuple[list[str], int]:
