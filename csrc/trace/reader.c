@@ -295,6 +295,8 @@ static int read_batch(cm_reader *reader, bool known)
 
 /* --- the end of the file ------------------------------------------------------------------- */
 
+#define NO_END "the trace has no end: its process was killed, and its ring file is not here"
+
 /* There is no end chunk. True: there are more chunks to read, of the file or of the ring. */
 static bool find_more(cm_reader *reader, bool partial)
 {
@@ -304,6 +306,8 @@ static bool find_more(cm_reader *reader, bool partial)
     if (reader->tail_known) { /* this is the tail's end, or a second pass */
         if (partial && reader->state == CM_TRACE_RECOVERED)
             reader->state = CM_TRACE_CUT;
+        if (!partial && reader->state == CM_TRACE_CUT)
+            say(reader, NO_END);
         return false;
     }
     reader->state = CM_TRACE_CUT;
@@ -337,7 +341,7 @@ static bool find_more(cm_reader *reader, bool partial)
         return length > 0;
     }
     if (!partial)
-        say(reader, "the trace has no end: its process was killed, and its ring file is not here");
+        say(reader, NO_END);
     return false;
 }
 

@@ -223,6 +223,7 @@ int main(int count, char **words)
         die("usage: see driver.c");
     for (int i = first; i < count && n < INPUTS; i++)
         inputs[n++] = load(words[i]);
+    fuzz_enter_folder();
     if (mutates) {
         result = mutate(strtoull(words[2], NULL, 10), strtoull(words[3], NULL, 10), inputs, n);
     } else if (runs_out) {

@@ -30,7 +30,7 @@ static void must_say(const char *error, const char *what)
 
 /* --- the files ------------------------------------------------------------------------------ */
 
-static void enter_folder(void)
+void fuzz_enter_folder(void)
 {
     static bool entered;
     char made[] = "/tmp/cuptimem-fuzz-XXXXXX";
@@ -121,6 +121,8 @@ static pass read_once(cm_reader *reader)
     }
     if (p.last < 0)
         must_say(cm_reader_error(reader), "a damaged trace says why");
+    if (cm_reader_get_state(reader) == CM_TRACE_CUT)
+        must_say(cm_reader_error(reader), "a trace without its tail says why, in every pass");
     double progress = cm_reader_progress(reader);
     if (!(progress >= 0 && progress <= 1))
         broken("progress lies between 0 and 1");
@@ -141,22 +143,23 @@ static pass read_once(cm_reader *reader)
 }
 
 /* What an input gave with enough memory: without, it gives that or a word that it did not. */
-static pass enough[2];
+static pass enough;
 
-static void check_without_memory(const cm_reader *reader, pass p, bool again)
+static void check_without_memory(const cm_reader *reader, pass p)
 {
     if (p.last == 0 && cm_reader_error(reader)[0] == '\0' &&
-        (p.count != enough[again].count || p.sum != enough[again].sum))
+        (p.count != enough.count || p.sum != enough.sum))
         broken("what could not be read for want of memory is told");
 }
 
-static void read_twice(cm_reader *reader, bool again)
+static void read_twice(cm_reader *reader, bool first_time)
 {
     pass first = read_once(reader);
-    if (fuzz_without_memory)
-        check_without_memory(reader, first, again);
-    else
-        enough[again] = first;
+    /* After a sweep, which may have been impossible, nothing is known. */
+    if (first_time && fuzz_without_memory)
+        check_without_memory(reader, first);
+    else if (first_time)
+        enough = first;
     cm_reader_rewind(reader);
     pass second = read_once(reader);
     if (!fuzz_without_memory &&
@@ -202,21 +205,51 @@ static void check_analysis(const cm_analysis *analysis, bool of_step)
     }
 }
 
+/* What an analysis found, as a number; and those of this input with enough memory. */
+static uint64_t digests[2];
+
+static uint64_t digest(const cm_analysis *analysis)
+{
+    uint64_t sum = analysis->events;
+
+    for (size_t d = 0; d < analysis->device_count; d++) {
+        const cm_device_report *device = &analysis->device[d];
+        sum = sum * 31 + (uint64_t)device->peak + device->allocations + device->contributor_count;
+        sum = sum * 31 + (uint64_t)device->end + device->timeline_count + device->oom_count;
+    }
+    sum = sum * 31 + analysis->step_count + analysis->survivor_count + analysis->rss_count;
+    sum = sum * 31 + analysis->survivor_end_count + analysis->live_nodes + analysis->leak_count;
+    return sum * 31 + analysis->suspect_count + (uint64_t)analysis->backward.resolved;
+}
+
+static void compare_analysis(const cm_analysis *analysis, uint64_t window)
+{
+    uint64_t now = digest(analysis);
+
+    if (!fuzz_without_memory)
+        digests[window] = now;
+    else if (analysis->reason[0] == '\0' && now != digests[window])
+        broken("what could not be analyzed for want of memory is told");
+}
+
 static bool stop_half_way(double share, void *context)
 {
     (void)context;
     return share < 0.5;
 }
 
-static void analyze(cm_reader *reader, cm_analysis_options options)
+static void analyze(cm_reader *reader, bool compared, cm_analysis_options options)
 {
     char error[160] = "";
     cm_analysis *analysis = cm_analyze(reader, &options, error, sizeof error);
 
-    if (analysis != NULL)
+    if (analysis != NULL) {
         check_analysis(analysis, options.peak_of_step >= 0);
-    else if (options.progress == NULL)
+        if (compared)
+            compare_analysis(analysis, options.window);
+    } else if (options.progress == NULL) {
         must_say(error, "an analysis that failed says why");
+    }
     cm_analysis_free(analysis);
 }
 
@@ -238,7 +271,7 @@ static void extract(cm_reader *reader, uint64_t window)
         pass p = read_once(cut);
         if (!fuzz_without_memory && p.last < 0)
             broken("a window's trace is sound");
-        analyze(cut, (cm_analysis_options){.peak_of_step = -1, .timeline_points = 3});
+        analyze(cut, false, (cm_analysis_options){.peak_of_step = -1, .timeline_points = 3});
     }
     cm_reader_close(cut);
     unlink(EXTRACTED);
@@ -253,12 +286,12 @@ static void read_trace(bool thorough)
         must_say(error, "a refused trace says why");
         return;
     }
-    read_twice(reader, !thorough);
-    analyze(reader, (cm_analysis_options){.peak_of_step = -1});
+    read_twice(reader, thorough);
+    analyze(reader, thorough, (cm_analysis_options){.peak_of_step = -1});
     if (thorough) {
-        analyze(reader,
+        analyze(reader, true,
                 (cm_analysis_options){.window = 1, .peak_of_step = 0, .timeline_points = 5});
-        analyze(reader, (cm_analysis_options){.peak_of_step = 1, .progress = stop_half_way});
+        analyze(reader, false, (cm_analysis_options){.peak_of_step = 1, .progress = stop_half_way});
         extract(reader, 1);
         extract(reader, 2);
     }
@@ -270,7 +303,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fuzz_input input = fuzz_parse(data, size);
     cm_trace_end end;
 
-    enter_folder();
+    fuzz_enter_folder();
     put_file(FUZZ_TRACE, input.trace);
     put_file(FUZZ_SIDE, input.side);
     put_ring(input.ring);

@@ -38,6 +38,9 @@ size_t fuzz_compose(const fuzz_input *input, uint8_t *out, size_t room);
 uint32_t fuzz_u32(const uint8_t *at);
 void fuzz_put_u32(uint8_t *at, uint32_t value);
 
+/* Goes to the working folder, $FUZZ_FOLDER or a new one, unless it is there already. */
+void fuzz_enter_folder(void);
+
 /* Everything that reads a trace, over this input, in the working folder. Ends the process when a
  * promise is broken. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
