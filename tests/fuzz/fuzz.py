@@ -26,7 +26,7 @@ BUILD = ROOT / "build/fuzz"
 CORPUS_BYTES = 280 << 10  # kept in git
 SMALL = 3000  # bytes; inputs above come last
 LONGEST = 8192
-OOM_MOST = 400  # failing allocations tried per input
+OOM_MOST = 100  # failing allocations tried per input
 LIMITS = ["-timeout=10", "-rss_limit_mb=1024", "-malloc_limit_mb=128", f"-max_len={LONGEST}"]
 FLAGS = ["-std=gnu11", "-g", "-O1", "-fno-strict-aliasing", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
 WRAPPED = [f"-Wl,--wrap={name}" for name in ("malloc", "calloc", "realloc", "aligned_alloc", "strdup")]
