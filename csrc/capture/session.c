@@ -23,7 +23,7 @@ enum { LEAVE_MS = 1000 };
 static struct {
     pthread_mutex_t mutex; /* taken without the GIL: its holder may wait for the collector */
     bool active;
-    pid_t pid;
+    _Atomic pid_t pid; /* read before the mutex is taken */
     uint32_t
         number; /* of the capture; never restarts, so that no thread mistakes one for another */
     cm_writer *_Atomic writer;
@@ -76,7 +76,8 @@ static void register_fork_handlers(void)
 static void lock(void)
 {
     /* A child forked by a bare system call: no handler ran. */
-    if (session.pid != 0 && session.pid != getpid())
+    pid_t pid = atomic_load_explicit(&session.pid, memory_order_relaxed);
+    if (pid != 0 && pid != getpid())
         become_child();
     pthread_mutex_lock(&session.mutex);
 }

@@ -27,6 +27,13 @@ typedef struct pair {
     char *key, *value;
 } pair;
 
+/* How many definitions there were behind a chunk that had some. A second pass knows them all, and
+ * must not make more of an event than the first one did. */
+typedef struct horizon {
+    uint64_t position;
+    uint32_t stacks, names;
+} horizon;
+
 struct cm_reader {
     cm_chunks chunks;
     uint64_t second_chunk; /* where a second pass begins: the first chunk is meta, and known */
@@ -36,6 +43,9 @@ struct cm_reader {
     char bad_error[256]; /* pass ends there too, though it skips what it knows */
 
     cm_defs *defs;
+    horizon *horizons;
+    size_t horizon_count, horizon_capacity, horizon_next;
+    uint32_t stacks_seen, names_seen; /* by the present chunk */
     pair *meta;
     size_t meta_count, meta_capacity;
     uint64_t *cover;
@@ -206,6 +216,31 @@ static void look_for_second_anchor(cm_reader *reader)
     }
 }
 
+static int add_horizon(cm_reader *reader)
+{
+    if (reader->horizon_count == reader->horizon_capacity) {
+        size_t capacity = reader->horizon_capacity ? reader->horizon_capacity * 2 : 32;
+        horizon *more = realloc(reader->horizons, capacity * sizeof *more);
+        if (more == NULL)
+            return out_of_memory(reader);
+        reader->horizons = more;
+        reader->horizon_capacity = capacity;
+    }
+    reader->horizons[reader->horizon_count++] =
+        (horizon){reader->chunks.position, cm_defs_stack_count(reader->defs),
+                  cm_defs_name_count(reader->defs)};
+    return 0;
+}
+
+static void pass_horizons(cm_reader *reader)
+{
+    while (reader->horizon_next < reader->horizon_count &&
+           reader->horizons[reader->horizon_next].position <= reader->chunks.position) {
+        reader->stacks_seen = reader->horizons[reader->horizon_next].stacks;
+        reader->names_seen = reader->horizons[reader->horizon_next++].names;
+    }
+}
+
 static int read_batch(cm_reader *reader, bool known)
 {
     cm_cursor c = {reader->chunks.payload, reader->chunks.payload + reader->chunks.length, false};
@@ -224,7 +259,10 @@ static int read_batch(cm_reader *reader, bool known)
         const char *wrong = cm_defs_add(reader->defs, definitions, length);
         if (wrong != NULL)
             return say(reader, "%s", wrong);
+        if (length > 0 && add_horizon(reader) < 0)
+            return -1;
     }
+    pass_horizons(reader);
     if (read_covers(reader, &c) < 0)
         return -1;
     reader->log_position = cm_cursor_varint(&c);
@@ -257,6 +295,8 @@ static int read_batch(cm_reader *reader, bool known)
 
 /* --- the end of the file ------------------------------------------------------------------- */
 
+#define NO_END "the trace has no end: its process was killed, and its ring file is not here"
+
 /* There is no end chunk. True: there are more chunks to read, of the file or of the ring. */
 static bool find_more(cm_reader *reader, bool partial)
 {
@@ -266,6 +306,8 @@ static bool find_more(cm_reader *reader, bool partial)
     if (reader->tail_known) { /* this is the tail's end, or a second pass */
         if (partial && reader->state == CM_TRACE_RECOVERED)
             reader->state = CM_TRACE_CUT;
+        if (!partial && reader->state == CM_TRACE_CUT)
+            say(reader, NO_END);
         return false;
     }
     reader->state = CM_TRACE_CUT;
@@ -299,7 +341,7 @@ static bool find_more(cm_reader *reader, bool partial)
         return length > 0;
     }
     if (!partial)
-        say(reader, "the trace has no end: its process was killed, and its ring file is not here");
+        say(reader, NO_END);
     return false;
 }
 
@@ -383,14 +425,14 @@ static void check_references(cm_reader *reader, cm_event *event)
     case CM_EV_NODE_NEW:
     case CM_EV_TICK:
         if (event->stack >= CM_STACK_FIRST &&
-            event->stack - CM_STACK_FIRST >= cm_defs_stack_count(reader->defs)) {
+            event->stack - CM_STACK_FIRST >= reader->stacks_seen) {
             event->stack = CM_STACK_LOST;
             reader->unknown_references++;
         }
         break;
     case CM_EV_NODE_RUN:
     case CM_EV_OBJECT_NEW:
-        if (event->stack > cm_defs_name_count(reader->defs)) {
+        if (event->stack > reader->names_seen) {
             event->stack = 0;
             reader->unknown_references++;
         }
@@ -525,6 +567,8 @@ void cm_reader_rewind(cm_reader *reader)
     reader->chunks.tail_offset = 0;
     reader->chunks.position = 1;
     reader->lost_events = reader->lost_stacks = reader->unknown_references = 0;
+    reader->horizon_next = 0;
+    reader->stacks_seen = reader->names_seen = 0;
     reader->ended = reader->over = reader->failed = false;
     reader->error[0] = '\0';
     cm_decoder_begin(reader->decoder, 0, NULL, 0, 0);
@@ -540,6 +584,7 @@ void cm_reader_close(cm_reader *reader)
         free(reader->meta[i].value);
     }
     free(reader->meta);
+    free(reader->horizons);
     free(reader->cover);
     free(reader->end_reason);
     cm_decoder_free(reader->decoder);

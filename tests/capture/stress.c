@@ -5,7 +5,7 @@
  *                                                  each has published; until somebody kills it
  *   stress verify PATH                             reads it: one line of numbers
  *   stress handoff PATH BLOCKS FILLERS             allocated in one thread, freed in another
- *   stress overtake PATH BLOCKS                    the same while the collector reads the heads
+ *   stress overtake PATH BLOCKS [RING_BYTES]       the same while the collector reads the heads
  *   stress idle PATH THREADS                       threads that hold blocks and do nothing
  *   stress churn PATH THREADS TIMES                threads that come and go all the time
  *   stress short PATH THREADS                      one after the other
@@ -368,11 +368,11 @@ static void allocate_and_free_now(void)
         nap(20);
 }
 
-static int overtake(const char *path, uint64_t blocks)
+static int overtake(const char *path, uint64_t blocks, uint64_t ring_bytes)
 {
     pthread_t thread;
 
-    start(path, 0);
+    start(path, ring_bytes);
     cm_session_record(true);
     CHECK(cm_session_pause() == 0);
     overtaking.h.blocks = blocks + 1;
@@ -680,7 +680,7 @@ int main(int count, char **words)
     if (strcmp(mode, "handoff") == 0)
         return hand_over(path, a, b);
     if (strcmp(mode, "overtake") == 0)
-        return overtake(path, a);
+        return overtake(path, a, b);
     if (strcmp(mode, "idle") == 0)
         return hold_and_wait(path, a);
     if (strcmp(mode, "churn") == 0)
