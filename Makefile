@@ -9,7 +9,7 @@ STAMP := $(VENV)/.made
 C_FILES := $(shell find csrc -name '*.c' -o -name '*.h' | sort)
 PACKAGE := setup.py pyproject.toml cuptimem.pth
 ARGS ?=
-TORCHES ?= 2.4.1 2.8.0 2.11.0 2.13.0 2.14.1
+TORCHES ?= 2.4.1 2.8.0 2.11.0 2.12.0 2.13.0 2.14.1
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS ?= 1

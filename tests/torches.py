@@ -26,7 +26,7 @@ from xml.etree import ElementTree
 ROOT = Path(__file__).resolve().parent.parent
 HOME = ROOT / ".venv-torches"
 RESULTS, TABLE = ROOT / "docs" / "torches", ROOT / "docs" / "torches.md"
-DEFAULT = ("2.4.1", "2.8.0", "2.11.0", "2.13.0", "2.14.1")
+DEFAULT = ("2.4.1", "2.8.0", "2.11.0", "2.12.0", "2.13.0", "2.14.1")
 
 # What is asked of each version, and where the tests are.
 PARTS = {
