@@ -10,7 +10,6 @@ C_FILES := $(shell find csrc -name '*.c' -o -name '*.h' | sort)
 C_TEST_FILES := $(wildcard tests/fuzz/*.[ch] tests/sanitize/*.[ch])
 PACKAGE := setup.py pyproject.toml cuptimem.pth
 ARGS ?=
-TORCHES ?= 2.4.1 2.8.0 2.11.0 2.13.0 2.14.1
 SECONDS ?= 600
 MINUTES ?= 5
 TORCHES ?= 2.4.1 2.8.0 2.11.0 2.12.0 2.13.0 2.14.1

@@ -82,9 +82,13 @@ class ImportWatch:
             return
 
         def exec_module(module: ModuleType) -> None:
-            loader.__dict__.pop("exec_module", None)
+            # A loader may serve many modules (zipimport has one for the archive), and another one of them may come
+            # first: it is let through, and we stay.
+            ours = getattr(getattr(module, "__spec__", None), "name", module.__name__) == name
+            if ours and loader.__dict__.get("exec_module") is exec_module:
+                del loader.__dict__["exec_module"]
             original(module)
-            if self._active:
+            if ours and self._active:
                 self._call(name, module)
 
         try:
