@@ -77,6 +77,8 @@ class ImportWatch:
     def _listen(self, name: str, spec: ModuleSpec) -> None:
         loader = spec.loader
         original = getattr(loader, "exec_module", None)
+        if getattr(original, "_cuptimem", None) == (self, name):  # found before, and not loaded since
+            return
         if original is None or isinstance(loader, type):
             self._failed(name, TypeError(f"its loader cannot be watched: {loader!r}"))
             return
@@ -91,6 +93,7 @@ class ImportWatch:
             if ours and self._active:
                 self._call(name, module)
 
+        exec_module._cuptimem = (self, name)  # type: ignore[attr-defined]
         try:
             loader.__dict__["exec_module"] = exec_module
         except AttributeError as error:  # a loader without instance attributes

@@ -372,7 +372,7 @@ int cm_session_stop(const char *const *notes, char *warning, size_t warning_size
         const char *line = take_warning();
         if (line != NULL)
             snprintf(warning, warning_size, "%s", line);
-        else if (status < 0)
+        else if (status < 0 && !cm_collector_failed()) /* else that has been told */
             snprintf(warning, warning_size, "the end of the trace could not be written: %s",
                      strerror(end < 0 ? -end : -closed));
     }

@@ -5,6 +5,8 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,12 +19,18 @@ struct cm_writer {
     uint64_t size;
     dev_t device; /* which file it is: the program may close our descriptor (os.closerange), and */
     ino_t inode;  /* give its number to a file of its own */
+    void *anchor; /* a mapping: without descriptor and name, the inode's number would be free too */
     char path[];
 };
 
 static int write_at(int fd, uint64_t offset, const void *bytes, size_t length)
 {
     const uint8_t *p = bytes;
+    struct rlimit limit;
+    /* Past it the kernel does not only refuse: it kills who has not said otherwise (SIGXFSZ). */
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+        offset + length > limit.rlim_cur)
+        return -EFBIG;
     while (length > 0) {
         ssize_t n = pwrite(fd, p, length, (off_t)offset);
         if (n < 0) {
@@ -111,6 +119,12 @@ static int wrap(int fd, const char *path, const struct stat *st, uint64_t size, 
     writer->size = size;
     writer->device = st->st_dev;
     writer->inode = st->st_ino;
+    writer->anchor = mmap(NULL, 1, PROT_NONE, MAP_SHARED, fd, 0);
+    if (writer->anchor == MAP_FAILED) {
+        int status = -errno;
+        free(writer);
+        return status;
+    }
     memcpy(writer->path, path, length);
     *out = writer;
     return 0;
@@ -280,6 +294,7 @@ int cm_writer_close(cm_writer *writer)
     /* On Linux the descriptor is gone even when close reports an error. */
     int status =
         is_ours(writer, writer->fd) && close(writer->fd) < 0 && errno != EINTR ? -errno : 0;
+    munmap(writer->anchor, 1);
     free(writer);
     return status;
 }
