@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -67,6 +68,8 @@ static struct {
     uint64_t chunk_ns, sample_ns, lock_ns, round_ns, last_heads;
     int wait_ms;
     unsigned chunk_number;
+    int statm; /* descriptor + 1; 0: not opened yet */
+    struct stat statm_is;
     _Atomic uint64_t events, bytes, seen_lost_stacks, largest_chunk;
 } collector;
 
@@ -232,6 +235,32 @@ static bool write_chunk(uint64_t log_end)
 
 /* --- one round --------------------------------------------------------------------------- */
 
+static bool holds_statm(void)
+{
+    struct stat st;
+    return collector.statm > 0 && fstat(collector.statm - 1, &st) == 0 &&
+           st.st_dev == collector.statm_is.st_dev && st.st_ino == collector.statm_is.st_ino;
+}
+
+static void close_statm(void)
+{
+    if (holds_statm())
+        close(collector.statm - 1);
+    collector.statm = 0;
+}
+
+/* Opened once: one that comes and goes may be closed by the program in between (os.closerange), and
+ * we would then close the file that has got its number. */
+static ssize_t read_statm(char *text, size_t size)
+{
+    if (!holds_statm()) {
+        collector.statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC) + 1;
+        if (collector.statm == 0 || fstat(collector.statm - 1, &collector.statm_is) < 0)
+            return -1;
+    }
+    return pread(collector.statm - 1, text, size, 0);
+}
+
 static void sample_memory(uint64_t now)
 {
     char text[64] = {0};
@@ -241,11 +270,7 @@ static void sample_memory(uint64_t now)
         collector.own_count >= OWN_EVENTS / 2 || !cm_is_recording())
         return;
     collector.sample_ns = now;
-    int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    ssize_t n = read(fd, text, sizeof text - 1);
-    close(fd);
+    ssize_t n = read_statm(text, sizeof text - 1);
     if (n <= 0 || sscanf(text, "%lld %lld", &pages, &resident) != 2)
         return;
     int64_t bytes = resident * sysconf(_SC_PAGESIZE);
@@ -526,11 +551,13 @@ int cm_collector_finish(const char *const *notes)
     collector.batch = NULL;
     collector.merge.heap = NULL;
     collector.writer = NULL;
+    close_statm();
     return status;
 }
 
 void cm_collector_forget(void)
 {
+    close_statm();
     /* The parent's memory is not freed: its collector may have been inside the allocator. */
     void (*idle)(void) = atomic_load(&collector.idle);
     memset(&collector, 0, sizeof collector);
