@@ -160,7 +160,7 @@ static int begin_recording(const cm_session_options *options, const char *path, 
 {
     struct stat st;
 
-    /* Before anything is made or swept. */
+    /* Before anything is made. */
     if (!options->overwrite && lstat(path, &st) == 0)
         return refuse(error, error_size,
                       "cannot create the trace %s: %s (choose another path, or say that it may be "
@@ -196,6 +196,17 @@ static int begin_recording(const cm_session_options *options, const char *path, 
     }
     session.active = true;
     return 0;
+}
+
+void cm_session_sweep(const cm_session_options *options)
+{
+    char path[CM_RING_PATH_MAX];
+    struct stat st;
+
+    /* Nothing is touched for a start that will be refused. */
+    if (!cm_session_active() && make_absolute(options->path, path, sizeof path) &&
+        (options->overwrite || lstat(path, &st) < 0))
+        cm_space_sweep(path, options->ring_dir);
 }
 
 int cm_session_start(const cm_session_options *options, char *error, size_t error_size)
@@ -352,7 +363,7 @@ int cm_session_stop(const char *const *notes, char *warning, size_t warning_size
         const char *line = take_warning();
         if (line != NULL)
             snprintf(warning, warning_size, "%s", line);
-        else if (status < 0)
+        else if (status < 0 && !cm_collector_failed()) /* else that has been told */
             snprintf(warning, warning_size, "the end of the trace could not be written: %s",
                      strerror(end < 0 ? -end : -closed));
     }

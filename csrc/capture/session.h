@@ -24,6 +24,10 @@ typedef struct cm_session_counts {
     uint64_t rings, ring_blocks_used, profiler_bytes; /* memory mapped by us */
 } cm_session_counts;
 
+/* Sweeps rings that killed processes left where this capture's ring may come to lie: their tails go
+ * into their traces. Call it before start, without the GIL: it reads and writes whole files. */
+void cm_session_sweep(const cm_session_options *options);
+
 /* Creates ring file and trace and starts the collector; nothing records yet. Needs the GIL (stacks
  * begin anew). 0, or -1 with one clear line in error (what, why, and what to do). */
 int cm_session_start(const cm_session_options *options, char *error, size_t error_size);

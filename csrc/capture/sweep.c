@@ -93,8 +93,9 @@ static int handle(int folder, const char *name)
     /* Locked: its process lives, or another sweeper has it. */
     if (cm_ring_lock(fd) && fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
         cm_ring_header *header = cm_recover_load(fd);
-        bool remove = header != NULL ? bring_home(header) || is_old(&st, header, KEEP_S)
-                                     : is_old(&st, NULL, YOUNG_S);
+        bool remove = header == NULL ? is_old(&st, NULL, YOUNG_S)
+                                     : cm_ring_is_abandoned(header) &&
+                                           (bring_home(header) || is_old(&st, header, KEEP_S));
         if (remove && unlinkat(folder, name, 0) == 0)
             handled = 1;
         free(header);

@@ -56,6 +56,7 @@ static void start(const char *path, uint64_t ring_bytes)
     cm_session_options options = {
         .path = path, .overwrite = true, .ring_bytes = ring_bytes, .ring_dir = folder};
 
+    cm_session_sweep(&options);
     if (cm_session_start(&options, error, sizeof error) < 0) {
         fprintf(stderr, "%s\n", error);
         exit(1);
