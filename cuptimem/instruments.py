@@ -4,6 +4,7 @@ Runs inside the profiled process. Until PyTorch is imported it imports nothing t
 script whose folder shadows a standard module still gets its own, and one that never uses PyTorch pays nothing.
 """
 
+import _thread
 import sys
 
 TYPE_CHECKING = False  # typing would be loaded into every profiled program
@@ -24,10 +25,13 @@ class _TorchArrives:
         global _waiting
         if name != "torch":
             return None
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)
-        _waiting = None
-        _install_hooks()
+        with _lock:
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)
+            if _waiting is not self:  # the capture has ended meanwhile, in another thread
+                return None
+            _waiting = None
+            _install_hooks()
         for finder in list(sys.meta_path):  # the import system's own loop would miss those that were just put in front
             find = getattr(finder, "find_spec", None)
             spec: ModuleSpec | None = None if find is None else find(name, path, target)
@@ -36,6 +40,9 @@ class _TorchArrives:
         return None
 
 
+# Torch may arrive in one thread while another one ends the capture. Whoever holds this must not wait for an import: the
+# thread in which torch arrives holds the import system's own lock. (Importing what has been imported waits for nobody.)
+_lock = _thread.RLock()
 _waiting: _TorchArrives | None = None
 _hooked = False
 _seed_problems: "list[str]" = []
@@ -53,14 +60,16 @@ def install(core: "ModuleType") -> None:
     """Hooks into PyTorch, or into its arrival. Before recording starts: what they allocate is not the program's."""
     global _waiting
     if "torch" in sys.modules:
-        from cuptimem import seed
+        from cuptimem import seed, torch_events  # noqa: F401  before the lock is held
 
         seed.prepare()
-        _install_hooks()
+        with _lock:
+            _install_hooks()
         return
     core.sources_install()
-    _waiting = _TorchArrives()
-    sys.meta_path.insert(0, _waiting)
+    with _lock:
+        _waiting = _TorchArrives()
+        sys.meta_path.insert(0, _waiting)
 
 
 def look_around(core: "ModuleType") -> None:
@@ -83,6 +92,12 @@ def note_step() -> None:
 def forget() -> None:
     """In a forked child: nothing waits for torch any more. Hooks that are in stay; without a capture they do nothing,
     and the child's own capture goes on with them."""
+    global _lock
+    _lock = _thread.RLock()
+    _stop_waiting()
+
+
+def _stop_waiting() -> None:
     global _waiting
     if _waiting is not None:
         if _waiting in sys.meta_path:
@@ -96,12 +111,13 @@ def remove(core: "ModuleType") -> "list[str]":
     global _hooked
     problems = list(_seed_problems)
     _seed_problems.clear()
-    forget()
-    if _hooked:
-        from cuptimem import torch_events
+    with _lock:
+        _stop_waiting()
+        if _hooked:
+            from cuptimem import torch_events
 
-        _hooked = False
-        problems += torch_events.problems()
-        torch_events.remove()
+            problems += torch_events.problems()
+            torch_events.remove()
+            _hooked = False
     core.sources_remove()
     return problems
