@@ -14,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-torchless bench lint format clean
+.PHONY: help demo test test-torchless stress bench lint format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ test: $(STAMP)/package test-torchless ## run all tests (ARGS="-k name" to choose
 # Other interpreters, where there are any: all tests that need no PyTorch.
 test-torchless: $(STAMP)/package
 	@PYTHON_VENV="$(BIN)/python" sh tests/other_pythons.sh $(ARGS)
+
+stress: $(STAMP)/package ## the long forms of tests/stress: 10,000 threads, 1,000 forks, ...; writes docs/stress/<date>.md
+	$(BIN)/python tests/stress/write_result.py $(ARGS)
 
 bench: $(STAMP)/package ## measure what cuptimem costs, side by side with others
 	@[ -x .venv-bench/bin/python ] || $(BIN)/python -m benchmarks --setup
