@@ -366,8 +366,8 @@ static void release(cm_fold *f, const cm_event *e, uint32_t at)
 {
     size_t number = find_device(f, e, false);
     cm_block old;
-    if (at != 0)
-        f->items[at].nothing = e->address == 0;
+    if (at != 0) /* its thread is told with some device's sums */
+        f->items[at].nothing = e->address == 0 && f->devices > 0;
     if (e->address == 0 || number == DEVICES ||
         !cm_blocks_take(&f->blocks, (uint16_t)number, e->address, &old))
         return;
@@ -523,6 +523,7 @@ static bool choose(cm_fold *f)
     return true;
 }
 
+/* A block that came and went. */
 static bool add_total(cm_fold *f, const item *it)
 {
     for (size_t i = f->totals; i-- > 0;) {
@@ -536,6 +537,19 @@ static bool add_total(cm_fold *f, const item *it)
     if (!cm_grow((void **)&f->total, &f->total_capacity, f->totals + 1, sizeof *f->total))
         return false;
     f->total[f->totals++] = (total){it->thread, it->device, it->charge, 1, it->event.size};
+    return true;
+}
+
+/* A thread that only freed what others allocated counts as one that did something, too. */
+static bool add_thread(cm_fold *f, const item *it)
+{
+    for (size_t i = 0; i < f->totals; i++)
+        if (f->total[i].thread == it->thread)
+            return true;
+    if (!cm_grow((void **)&f->total, &f->total_capacity, f->totals + 1, sizeof *f->total))
+        return false;
+    uint8_t device = it->partner != 0 ? f->items[it->partner].device : it->device;
+    f->total[f->totals++] = (total){.thread = it->thread, .device = device};
     return true;
 }
 
@@ -578,7 +592,9 @@ static bool put_stretch(cm_fold *f)
         left_out++;
         runs += it->event.kind == CM_EV_NODE_RUN;
         nodes += it->event.kind == CM_EV_NODE_NEW;
-        if (it->event.kind == CM_EV_ALLOC && !it->nothing && !add_total(f, it))
+        bool heap = it->event.kind == CM_EV_ALLOC || it->event.kind == CM_EV_FREE;
+        bool block = it->event.kind == CM_EV_ALLOC && !it->nothing;
+        if ((block && !add_total(f, it)) || (heap && !add_thread(f, it)))
             return false;
     }
     return put_sums(f, left_out, runs, nodes);

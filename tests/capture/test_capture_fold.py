@@ -87,7 +87,7 @@ class Program:
         if action == "alloc":
             if key in self.alive and r.random() < 0.95:
                 return  # mostly a correct program; now and then a free was lost
-            size = r.choice([64, 128, 4096, 1000])
+            size = r.randrange(1, 1 << 20)  # so that no two contributors are equal
             self.alive[key] = size
             t.alloc(key[1], size, line, thread=thread, flags=self.flags(thread), **device)
         elif action == "free" and (self.alive or r.random() < 0.05):
