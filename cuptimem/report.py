@@ -319,6 +319,15 @@ class Backward:
 
 
 @dataclass(frozen=True, slots=True)
+class Folded:
+    """The stretch of a recording past its bound (max_size) of which only sums, survivors and peaks were kept."""
+
+    from_step: int  # the first and the last step of it; -1 = before the first
+    to_step: int
+    events: int  # left out, and counted
+
+
+@dataclass(frozen=True, slots=True)
 class Lost:
     """What the recording misses, in counts. All zero in a good one."""
 
@@ -374,6 +383,7 @@ class Report:
     backward: Backward
     resident: tuple[ResidentPoint, ...]
     lost: Lost
+    folded: Folded | None  # None: the recording has every event
     schema: int = field(default=1)
 
     @property
@@ -599,6 +609,7 @@ def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
         backward=Backward(**raw["backward"]),
         resident=tuple(ResidentPoint(*point) for point in raw["rss"]),
         lost=Lost(**raw["lost"]),
+        folded=None if raw["folded"] is None else Folded(**raw["folded"]),
         schema=raw["schema"],
     )
 

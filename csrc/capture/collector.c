@@ -26,9 +26,12 @@
 
 enum {
     CHUNK_EVENTS = 1 << 17,
+    EVENT_MOST = 64,          /* bytes of an event in a batch */
     SLICE_EVENTS = 1 << 10,   /* merged between two looks at how much it has become */
     PENDING_EVENTS = 1 << 15, /* worth a chunk */
     OWN_EVENTS = 64,
+    SIDE_SHARE = 8, /* of max_size: what it holds comes to the trace at the end */
+    SIDE_LEAST = 1 << 20,
     END_ROOM = 1200, /* bytes of the trace kept free for its end chunk */
     WAIT_SHORT_MS = 20,
     WAIT_LONG_MS = 100,
@@ -200,10 +203,13 @@ static bool past_the_bound(void)
 /* As much as there is, up to about so many bytes; at least a slice. */
 static bool merge_events(size_t bytes)
 {
-    int64_t moved = 0;
+    int64_t moved = 0, slice = SLICE_EVENTS;
 
+    /* What goes to the side file must fit into a part of it whatever its events need. */
+    if (past_the_bound() && slice > (int64_t)(bytes / EVENT_MOST))
+        slice = (int64_t)(bytes / EVENT_MOST);
     do {
-        int64_t n = cm_merge_run(&collector.merge, collector.batch, SLICE_EVENTS);
+        int64_t n = cm_merge_run(&collector.merge, collector.batch, slice);
         if (n < 0)
             return false;
         moved += n;
@@ -560,6 +566,12 @@ int cm_collector_pause(void)
     return -status;
 }
 
+static uint64_t side_for(uint64_t max_size)
+{
+    uint64_t bytes = max_size / SIDE_SHARE;
+    return bytes < SIDE_LEAST ? SIDE_LEAST : bytes;
+}
+
 static int prepare(void)
 {
     collector.batch = cm_batch_new();
@@ -578,7 +590,7 @@ static void clean_up(void)
     atomic_store(&collector.idle, idle);
 }
 
-int cm_collector_start(cm_writer *writer, const char *path, uint64_t max_size)
+int cm_collector_start(cm_writer *writer, const char *path, uint64_t max_size, uint64_t side_bytes)
 {
     clean_up();
     collector.writer = writer;
@@ -591,7 +603,8 @@ int cm_collector_start(cm_writer *writer, const char *path, uint64_t max_size)
     cm_lanes_begin();
     int status = prepare();
     if (status == 0)
-        status = cm_overflow_begin(path, cm_the_space.header->id, max_size);
+        status = cm_overflow_begin(path, cm_the_space.header->id,
+                                   side_bytes != 0 ? side_bytes : side_for(max_size));
     if (status == 0)
         status = cm_collector_resume();
     if (status < 0)

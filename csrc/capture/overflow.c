@@ -11,8 +11,7 @@
 #include "fold.h"
 #include "ring.h"
 
-/* The side file is part of what the trace becomes at its end: a small bound has a small one. */
-enum { SIDE_SHARE = 8, BATCHES_A_PART = 4 };
+enum { BATCHES_A_PART = 4 };
 
 static struct {
     cm_fold *fold;
@@ -22,7 +21,7 @@ static struct {
     uint8_t *section; /* a copy with padding, for the decoder */
     size_t section_capacity;
     char path[CM_RING_PATH_MAX];
-    uint64_t ring_id, max_size, serial, folded;
+    uint64_t ring_id, side_bytes, serial, folded;
     uint64_t cover[CM_RING_COUNT]; /* of the part that is being folded; 0 = none */
     _Atomic uint64_t memory, used;
 } overflow;
@@ -33,7 +32,7 @@ static bool put_folded(void *unused, uint32_t thread, const cm_event *event)
     return cm_batch_add_event(overflow.batch, thread, event);
 }
 
-int cm_overflow_begin(const char *trace_path, uint64_t ring_id, uint64_t max_size)
+int cm_overflow_begin(const char *trace_path, uint64_t ring_id, uint64_t side_bytes)
 {
     cm_overflow_finish(false);
     size_t length = strlen(trace_path);
@@ -41,7 +40,7 @@ int cm_overflow_begin(const char *trace_path, uint64_t ring_id, uint64_t max_siz
         return -ENAMETOOLONG;
     memcpy(overflow.path, trace_path, length + 1);
     overflow.ring_id = ring_id;
-    overflow.max_size = max_size;
+    overflow.side_bytes = side_bytes;
     overflow.fold = cm_fold_new(put_folded, NULL);
     return overflow.fold == NULL ? -ENOMEM : 0;
 }
@@ -66,8 +65,8 @@ int cm_overflow_enter(void)
     overflow.decoder = cm_decoder_new();
     if (overflow.batch == NULL || overflow.decoder == NULL)
         return -ENOMEM;
-    int status = cm_side_create(overflow.path, overflow.ring_id, overflow.max_size / SIDE_SHARE,
-                                &overflow.side);
+    int status =
+        cm_side_create(overflow.path, overflow.ring_id, overflow.side_bytes, &overflow.side);
     if (status == 0)
         overflow.serial = overflow.folded = 1;
     return status;
@@ -212,7 +211,8 @@ int cm_overflow_settle(cm_writer *writer)
 
 void cm_overflow_finish(bool remove)
 {
-    cm_side_close(overflow.side, remove);
+    if (overflow.side != NULL)
+        cm_side_close(overflow.side, remove);
     cm_fold_free(overflow.fold);
     cm_batch_free(overflow.batch);
     cm_decoder_free(overflow.decoder);

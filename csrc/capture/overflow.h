@@ -14,7 +14,7 @@
 #include "event.h"
 
 /* A new recording; path is copied. */
-int cm_overflow_begin(const char *trace_path, uint64_t ring_id, uint64_t max_size);
+int cm_overflow_begin(const char *trace_path, uint64_t ring_id, uint64_t side_bytes);
 /* For cm_merge.see: an event that goes to the trace whole. false: out of memory. */
 bool cm_overflow_see(uint32_t thread, const cm_event *event);
 

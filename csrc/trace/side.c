@@ -94,22 +94,31 @@ static int open_side(const char *path, header *out, struct stat *st)
 
 /* --- writing ------------------------------------------------------------------------------- */
 
+/* Of any version, whole or not. */
+static bool is_side(const char *path)
+{
+    char magic[8];
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW);
+    if (fd < 0)
+        return false;
+    bool is = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+              read_at(fd, 0, magic, sizeof magic) == 0 && memcmp(magic, CM_SIDE_MAGIC, 8) == 0;
+    close(fd);
+    return is;
+}
+
 static int open_new(const char *path)
 {
     const int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
-    struct stat st;
-    header old;
     int fd = open(path, flags, 0666);
     if (fd >= 0 || errno != EEXIST)
         return fd;
     /* The trace that it belongs to had the name that is ours now. */
-    fd = open_side(path, &old, &st);
-    if (fd < 0) {
-        errno = EEXIST;
-        return -1;
-    }
-    close(fd);
-    return unlink(path) < 0 ? -1 : open(path, flags, 0666);
+    if (is_side(path))
+        return unlink(path) < 0 ? -1 : open(path, flags, 0666);
+    errno = EEXIST;
+    return -1;
 }
 
 static int prepare(cm_side *side, uint64_t ring_id)
@@ -222,8 +231,6 @@ size_t cm_side_part_bytes(const cm_side *side)
 void cm_side_close(cm_side *side, bool and_remove)
 {
     struct stat st;
-    if (side == NULL)
-        return;
     if (and_remove && stat(side->path, &st) == 0 && st.st_dev == side->device &&
         st.st_ino == side->inode)
         unlink(side->path);

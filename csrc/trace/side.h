@@ -14,7 +14,7 @@
 
 typedef struct cm_side cm_side;
 
-enum { CM_SIDE_PARTS = 8, CM_SIDE_BYTES_MIN = 1 << 20, CM_SIDE_BYTES_MAX = 64 << 20 };
+enum { CM_SIDE_PARTS = 8, CM_SIDE_BYTES_MIN = 128 << 10, CM_SIDE_BYTES_MAX = 64 << 20 };
 
 /* Makes the side file of the trace at this path. One that another trace left there is replaced; a
  * file that is no side file is never touched (-EEXIST). -ENOSPC: there is no room for it. */
@@ -27,7 +27,7 @@ int cm_side_oldest(cm_side *side, const uint8_t **chunks, size_t *length);
 void cm_side_release(cm_side *side);
 uint64_t cm_side_used(const cm_side *side);         /* bytes */
 size_t cm_side_part_bytes(const cm_side *side);     /* the most a chunk may have */
-void cm_side_close(cm_side *side, bool and_remove); /* NULL is fine */
+void cm_side_close(cm_side *side, bool and_remove);
 /* In a forked child: closes the file, and frees nothing. NULL is fine. */
 void cm_side_forget(cm_side *side);
 
