@@ -66,7 +66,7 @@ static cm_fetch wrong(cm_chunks *chunks, cm_fetch answer, const char *format, bo
                       uint64_t at)
 {
     snprintf(chunks->error, sizeof chunks->error, format,
-             in_tail ? "tail (side file or ring)" : "file", (unsigned long long)at);
+             in_tail ? "ring file's tail" : "file", (unsigned long long)at);
     return answer;
 }
 

@@ -113,9 +113,10 @@ def caveats(report: Report) -> list[Block]:
     said += report.environment.get("problems", "").splitlines()
     if report.folded is not None:
         folded = report.folded
+        where = f"steps {max(folded.from_step, 0)} to {folded.to_step}" if folded.to_step >= 0 else "no step"
         said.append(
-            f"past its bound (max_size) the trace keeps sums, survivors and peaks: {count(folded.events)} events of steps "
-            f"{max(folded.from_step, 0)} to {max(folded.to_step, 0)} are folded"
+            "past its bound (max_size) the trace keeps sums, survivors and peaks: "
+            f"{count(folded.events)} events of {where} are folded"
         )
     if lost.events:
         said.append(f"{count(lost.events)} events found no room and are lost: live bytes are wrong by them")
