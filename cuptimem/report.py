@@ -609,7 +609,7 @@ def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
         backward=Backward(**raw["backward"]),
         resident=tuple(ResidentPoint(*point) for point in raw["rss"]),
         lost=Lost(**raw["lost"]),
-        folded=None if raw["folded"] is None else Folded(**raw["folded"]),
+        folded=Folded(**raw["folded"]) if raw.get("folded") else None,
         schema=raw["schema"],
     )
 

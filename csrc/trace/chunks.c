@@ -65,8 +65,8 @@ static bool make_room(cm_chunks *chunks, size_t length)
 static cm_fetch wrong(cm_chunks *chunks, cm_fetch answer, const char *format, bool in_tail,
                       uint64_t at)
 {
-    snprintf(chunks->error, sizeof chunks->error, format,
-             in_tail ? "ring file's tail" : "file", (unsigned long long)at);
+    snprintf(chunks->error, sizeof chunks->error, format, in_tail ? "ring file's tail" : "file",
+             (unsigned long long)at);
     return answer;
 }
 

@@ -25,8 +25,8 @@ int cm_side_append(cm_side *side, const void *chunk, size_t length);
 int cm_side_oldest(cm_side *side, const uint8_t **chunks, size_t *length);
 /* The trace has them now. */
 void cm_side_release(cm_side *side);
-uint64_t cm_side_used(const cm_side *side);         /* bytes */
-size_t cm_side_part_bytes(const cm_side *side);     /* the most a chunk may have */
+uint64_t cm_side_used(const cm_side *side);     /* bytes */
+size_t cm_side_part_bytes(const cm_side *side); /* the most a chunk may have */
 void cm_side_close(cm_side *side, bool and_remove);
 /* In a forked child: closes the file, and frees nothing. NULL is fine. */
 void cm_side_forget(cm_side *side);

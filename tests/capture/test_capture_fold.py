@@ -241,3 +241,11 @@ def test_a_stretch_longer_than_a_fold_takes(fold: ctypes.CDLL, tmp_path: Path) -
     )
     assert half * 2 > 1 << 18 and other["folded"]["events"] > 270_000
     assert comparable(one) == comparable(other)
+
+
+def test_many_programs(fold: ctypes.CDLL, tmp_path: Path) -> None:
+    """Enough of them that each rule of fold.c is needed by some."""
+    for seed in range(450):
+        choice = random.Random(seed)
+        length, whole = choice.randint(1, 300), choice.choice([0, 0, 50])
+        check(fold, tmp_path, Program(seed, length).trace, whole, choice.choice([7, 40, 1000]), choice.choice([0, 30]))
