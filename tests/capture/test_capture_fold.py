@@ -150,8 +150,10 @@ STEP_SUMS = ("index", "device", "start", "peak", "end", "allocated", "freed", "a
 
 
 def sums(result: dict[str, Any]) -> list[Any]:
+    """A window's file may name a device on which nothing is or was: such rows of zeros are left out."""
     devices = [[device[key] for key in DEVICE_SUMS] for device in result["devices"]]
-    return [devices, [[row[key] for key in STEP_SUMS] for row in result["steps"]], result["events"]]
+    steps = [[row[key] for key in STEP_SUMS] for row in result["steps"]]
+    return [[row for row in devices if any(row[1:])], [row for row in steps if any(row[2:])], result["events"]]
 
 
 def check(library: ctypes.CDLL, folder: Path, trace: craft.Trace, whole: int, cut: int, rest: int) -> None:
