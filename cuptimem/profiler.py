@@ -412,7 +412,7 @@ def profile(path: Any = None, **options: Any) -> Any:
     overwrite       replace an existing file, which is otherwise an Error
     schedule        step number -> what to do then, as cuptimem.schedule or torch.profiler.schedule make it
     on_trace_ready  called with the profile at the end of each cycle of the schedule
-    max_size        bytes of trace after which recording ends with one warning (2 GiB)
+    max_size        bytes of trace past which steps are folded into sums, survivors and peaks (2 GiB)
     ring_bytes, ring_dir    size (16 MiB) and folder of the shared memory that outlives a kill
 
     Raises Error if recording cannot start; afterwards nothing about the recording raises: it ends with one warning.

@@ -187,8 +187,9 @@ static int begin_recording(const cm_session_options *options, const char *path, 
         session.number = 1;
     status = cm_frames_begin() < 0 ? -ENOMEM : 0;
     if (status == 0)
-        status = cm_collector_start(atomic_load(&session.writer),
-                                    options->max_size != 0 ? options->max_size : UINT64_C(2) << 30);
+        status = cm_collector_start(atomic_load(&session.writer), path,
+                                    options->max_size != 0 ? options->max_size : UINT64_C(2) << 30,
+                                    options->side_bytes);
     if (status < 0) {
         cm_writer_close(atomic_exchange(&session.writer, NULL));
         unlink(path);

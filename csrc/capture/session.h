@@ -11,11 +11,12 @@
 enum { CM_SESSION_ERROR_SIZE = 512 }; /* room for any line that comes from here */
 
 typedef struct cm_session_options {
-    const char *path;        /* the trace to create */
-    bool overwrite;          /* replace an existing file, else it is an error */
-    uint64_t max_size;       /* bytes after which recording ends with one warning; 0 = 2 GiB */
-    uint64_t ring_bytes;     /* size of the ring file; 0 = 16 MiB */
-    const char *ring_dir;    /* NULL: $CUPTIMEM_RING_DIR, /dev/shm, beside the trace, private */
+    const char *path;     /* the trace to create */
+    bool overwrite;       /* replace an existing file, else it is an error */
+    uint64_t max_size;    /* bytes of trace past which steps are folded; 0 = 2 GiB */
+    uint64_t side_bytes;  /* size of the side file then; 0 = an eighth of max_size, 1 to 64 MiB */
+    uint64_t ring_bytes;  /* size of the ring file; 0 = 16 MiB */
+    const char *ring_dir; /* NULL: $CUPTIMEM_RING_DIR, /dev/shm, beside the trace, private */
     const char *const *meta; /* key, value, key, value, ..., NULL: into the trace's header */
 } cm_session_options;
 

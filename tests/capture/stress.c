@@ -55,6 +55,11 @@ static void start(const char *path, uint64_t ring_bytes)
     const char *folder = getenv("STRESS_RING_DIR");
     cm_session_options options = {
         .path = path, .overwrite = true, .ring_bytes = ring_bytes, .ring_dir = folder};
+    const char *bound = getenv("STRESS_MAX_SIZE"); /* with the smallest side file */
+    if (bound != NULL) {
+        options.max_size = strtoull(bound, NULL, 0);
+        options.side_bytes = 1;
+    }
 
     cm_session_sweep(&options);
     if (cm_session_start(&options, error, sizeof error) < 0) {
