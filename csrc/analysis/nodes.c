@@ -7,20 +7,27 @@
 
 enum {
     RING_MIN = 1 << 10,
-    RING_MAX = 1 << 20,  /* entries of one thread */
-    RINGS_MAX = 1 << 22, /* entries of all threads */
-    OLD_MAX = 1 << 20,   /* nodes that outlived their place in the ring */
-    DEPTH_MAX = 1 << 16, /* nested nodes that are told apart */
+    RING_MAX = 1 << 20,      /* entries of one thread */
+    RINGS_MAX = 1 << 22,     /* entries of all threads */
+    OLD_MAX = 1 << 20,       /* nodes that outlived their place in the ring, */
+    OLD_FREED_MAX = 1 << 24, /* ... where those that end are taken out again */
+    DEPTH_MAX = 1 << 16,     /* nested nodes that are told apart */
     SEQUENCE_BITS = 40
 };
 
 typedef struct node {
     uint64_t sequence; /* + 1; 0 = empty */
     uint32_t stack;    /* the forward line, resolved when the node was made */
-    int32_t step;      /* that it was made in */
+    int32_t step : 31; /* that it was made in; past a thousand million steps it is none */
+    uint32_t ran : 1;
 } node;
 
-_Static_assert(sizeof(node) == 16, "many are kept");
+/* One that outlived its place in the ring. */
+typedef struct old_node {
+    uint32_t stack; /* of an unused one: the next unused one + 1 */
+    int32_t step : 31;
+    uint32_t ran : 1;
+} old_node;
 
 typedef struct running {
     uint32_t stack, name;
@@ -43,18 +50,23 @@ struct cm_nodes {
     size_t threads, thread_capacity;
     cm_idmap by_number, by_autograd; /* -> index */
     uint32_t last_number, last_index;
-    cm_idmap old; /* thread index, sequence -> place in old_node */
-    node *old_node;
+    cm_idmap old; /* thread index, sequence -> index of old_node */
+    old_node *old_node;
     size_t old_nodes, old_capacity;
-    uint32_t old_free; /* the first place that is free + 1; its sequence links to the next */
+    uint32_t unused; /* first unused old_node + 1 */
     size_t ring_slots;
-    cm_node last;
-    bool has_last;
+    int32_t step;
+    uint64_t alive; /* without inherited ones */
+    bool frees, destroyed;
+    cm_node_life last_destroyed;
 };
 
 cm_nodes *cm_nodes_new(void)
 {
-    return calloc(1, sizeof(cm_nodes));
+    cm_nodes *nodes = calloc(1, sizeof *nodes);
+    if (nodes != NULL)
+        nodes->step = CM_NODE_INHERITED;
+    return nodes;
 }
 
 void cm_nodes_free(cm_nodes *nodes)
@@ -104,44 +116,41 @@ static bool old_key(const cm_nodes *nodes, const thread *t, uint64_t sequence, u
     return index < (uint64_t)1 << (63 - SEQUENCE_BITS) && sequence < (uint64_t)1 << SEQUENCE_BITS;
 }
 
+static void forget(cm_nodes *nodes, int32_t step)
+{
+    nodes->alive -= step != CM_NODE_INHERITED;
+}
+
 /* An older node leaves the ring alive. Past the bound it is forgotten: its backward bytes are
  * then unresolved, and counted so. */
 static bool keep_old(cm_nodes *nodes, const thread *t, const node *leaving)
 {
     uint64_t key;
-    if (nodes->old.count >= OLD_MAX || !old_key(nodes, t, leaving->sequence - 1, &key))
+    uint32_t index = nodes->unused;
+    if (nodes->old.count >= (nodes->frees ? OLD_FREED_MAX : OLD_MAX) ||
+        !old_key(nodes, t, leaving->sequence - 1, &key)) {
+        forget(nodes, leaving->step);
         return true;
-    uint32_t place = nodes->old_free - 1;
-    if (nodes->old_free != 0) {
-        nodes->old_free = (uint32_t)nodes->old_node[place].sequence;
+    }
+    if (cm_idmap_get(&nodes->old, key, &index)) { /* this number was given out twice */
+        forget(nodes, nodes->old_node[index].step);
+    } else if (index > 0) {
+        nodes->unused = nodes->old_node[--index].stack;
     } else {
         if (!cm_grow((void **)&nodes->old_node, &nodes->old_capacity, nodes->old_nodes + 1,
                      sizeof *nodes->old_node))
             return false;
-        place = (uint32_t)nodes->old_nodes++;
+        index = (uint32_t)nodes->old_nodes++;
     }
-    nodes->old_node[place] = *leaving;
-    return cm_idmap_put(&nodes->old, key, place);
+    nodes->old_node[index] = (old_node){leaving->stack, leaving->step, leaving->ran};
+    return cm_idmap_put(&nodes->old, key, index);
 }
 
-static void drop_old(cm_nodes *nodes, uint64_t key, node *out)
-{
-    uint32_t place;
-    if (!cm_idmap_get(&nodes->old, key, &place))
-        return;
-    *out = nodes->old_node[place];
-    cm_idmap_remove(&nodes->old, key);
-    nodes->old_node[place] = (node){.sequence = nodes->old_free};
-    nodes->old_free = place + 1;
-}
-
-static bool put_node(cm_nodes *nodes, thread *t, uint64_t sequence, uint32_t stack, int32_t step)
+static bool put_node(cm_nodes *nodes, thread *t, uint64_t sequence, uint32_t stack)
 {
     if (sequence == CM_NODE_NO_SEQUENCE)
         return true;
-    node entry = {sequence + 1, stack, step};
-    nodes->last = (cm_node){sequence, stack, step};
-    nodes->has_last = true;
+    node entry = {.sequence = sequence + 1, .stack = stack, .step = nodes->step};
     /* A ring that many live nodes fall out of is too small; one node that lives for ever is not a
      * reason to grow. Freed nodes leave holes, so both show as collisions. */
     bool small = t->slots == 0 || (t->collisions > t->slots / 4 && t->slots < RING_MAX);
@@ -160,12 +169,15 @@ static bool put_node(cm_nodes *nodes, thread *t, uint64_t sequence, uint32_t sta
         t->collisions = 0;
     }
     node *slot = &t->ring[entry.sequence & (t->slots - 1)];
-    if (slot->sequence != 0 && slot->sequence != entry.sequence) {
+    if (slot->sequence == entry.sequence) {
+        forget(nodes, slot->step);
+    } else if (slot->sequence != 0) {
         t->collisions++;
         if (!keep_old(nodes, t, slot))
             return false;
     }
     *slot = entry;
+    nodes->alive += nodes->step != CM_NODE_INHERITED;
     return true;
 }
 
@@ -178,18 +190,23 @@ static const thread *creator_of(const cm_nodes *nodes, uint64_t autograd_id)
     return &nodes->thread[index];
 }
 
-static uint32_t find_node(const cm_nodes *nodes, uint64_t autograd_id, uint64_t sequence)
+/* Its stack; it runs from now on. */
+static uint32_t start_node(cm_nodes *nodes, uint64_t autograd_id, uint64_t sequence)
 {
     const thread *t = creator_of(nodes, autograd_id);
     uint64_t key;
-    uint32_t place;
+    uint32_t index;
     if (t == NULL || t->slots == 0)
         return CM_NODE_UNRESOLVED;
-    const node *slot = &t->ring[(sequence + 1) & (t->slots - 1)];
-    if (slot->sequence == sequence + 1)
+    node *slot = &t->ring[(sequence + 1) & (t->slots - 1)];
+    if (slot->sequence == sequence + 1) {
+        slot->ran = true;
         return slot->stack;
-    if (old_key(nodes, t, sequence, &key) && cm_idmap_get(&nodes->old, key, &place))
-        return nodes->old_node[place].stack;
+    }
+    if (old_key(nodes, t, sequence, &key) && cm_idmap_get(&nodes->old, key, &index)) {
+        nodes->old_node[index].ran = true;
+        return nodes->old_node[index].stack;
+    }
     return CM_NODE_UNRESOLVED;
 }
 
@@ -197,19 +214,26 @@ static void drop_node(cm_nodes *nodes, uint64_t autograd_id, uint64_t sequence)
 {
     const thread *t = creator_of(nodes, autograd_id);
     uint64_t key;
+    uint32_t index;
+    nodes->frees = true;
     if (t == NULL || t->slots == 0 || sequence == CM_NODE_NO_SEQUENCE)
         return;
-    node *slot = &t->ring[(sequence + 1) & (t->slots - 1)], gone = {0};
+    node *slot = &t->ring[(sequence + 1) & (t->slots - 1)];
     if (slot->sequence == sequence + 1) {
-        gone = *slot;
+        nodes->last_destroyed = (cm_node_life){sequence, slot->stack, slot->step, slot->ran};
         *slot = (node){0};
-    } else if (nodes->old.count > 0 && old_key(nodes, t, sequence, &key)) {
-        drop_old(nodes, key, &gone);
+    } else if (nodes->old.count > 0 && old_key(nodes, t, sequence, &key) &&
+               cm_idmap_get(&nodes->old, key, &index)) {
+        old_node *old = &nodes->old_node[index];
+        nodes->last_destroyed = (cm_node_life){sequence, old->stack, old->step, old->ran};
+        cm_idmap_remove(&nodes->old, key);
+        old->stack = nodes->unused;
+        nodes->unused = index + 1;
+    } else {
+        return;
     }
-    if (gone.sequence != 0) {
-        nodes->last = (cm_node){sequence, gone.stack, gone.step};
-        nodes->has_last = true;
-    }
+    nodes->destroyed = true;
+    forget(nodes, nodes->last_destroyed.step);
 }
 
 static running *innermost(thread *t)
@@ -217,7 +241,7 @@ static running *innermost(thread *t)
     return &t->frame[t->frames - 1];
 }
 
-static bool make_node(cm_nodes *nodes, thread *t, const cm_event *e, int32_t step)
+static bool make_node(cm_nodes *nodes, thread *t, const cm_event *e)
 {
     uint32_t stack = e->stack;
     if (e->flags & CM_EVF_NODE_STACK) /* create_graph: it stands for the node that made it */
@@ -226,9 +250,7 @@ static bool make_node(cm_nodes *nodes, thread *t, const cm_event *e, int32_t ste
         stack = CM_NODE_UNRESOLVED;
     if (!(e->flags & CM_EVF_IN_NODE) && t->frames == 1)
         t->frame[0].has_previous = false; /* forward runs again: another backward will follow */
-    if (e->flags & CM_EVF_BEFORE_START)
-        step = -1;
-    return put_node(nodes, t, e->address, stack, step);
+    return put_node(nodes, t, e->address, stack);
 }
 
 static bool run_node(cm_nodes *nodes, thread *t, const cm_event *e)
@@ -236,7 +258,7 @@ static bool run_node(cm_nodes *nodes, thread *t, const cm_event *e)
     running *outer = innermost(t);
     running entered = {.name = e->stack};
     if (e->address != CM_NODE_NO_SEQUENCE)
-        entered.stack = find_node(nodes, (uint64_t)e->size, e->address);
+        entered.stack = start_node(nodes, (uint64_t)e->size, e->address);
     else
         entered.stack = outer->has_previous ? outer->previous : CM_NODE_ACCUMULATION;
     /* Gradients of two leaves in a row belong to the same node before them. */
@@ -262,10 +284,10 @@ static bool name_thread(cm_nodes *nodes, thread *t, const cm_event *e)
     return cm_idmap_put(&nodes->by_autograd, autograd_id, (uint32_t)(t - nodes->thread));
 }
 
-bool cm_nodes_apply(cm_nodes *nodes, const cm_record *record, int32_t step)
+bool cm_nodes_apply(cm_nodes *nodes, const cm_record *record)
 {
     const cm_event *e = &record->event;
-    nodes->has_last = false;
+    nodes->destroyed = false;
     if (e->kind == CM_EV_NODE_FREE) {
         drop_node(nodes, (uint64_t)e->size, e->address);
         return true;
@@ -277,7 +299,7 @@ bool cm_nodes_apply(cm_nodes *nodes, const cm_record *record, int32_t step)
     case CM_EV_THREAD:
         return name_thread(nodes, t, e);
     case CM_EV_NODE_NEW:
-        return make_node(nodes, t, e, step);
+        return make_node(nodes, t, e);
     case CM_EV_NODE_RUN:
         return run_node(nodes, t, e);
     case CM_EV_NODE_DONE:
@@ -354,29 +376,47 @@ bool cm_nodes_visit(const cm_nodes *nodes, const cm_nodes_state *visitor, void *
     return true;
 }
 
-const cm_node *cm_nodes_last(const cm_nodes *nodes)
+void cm_nodes_begin_step(cm_nodes *nodes, int32_t step)
 {
-    return nodes->has_last ? &nodes->last : NULL;
+    nodes->step = step;
 }
 
-bool cm_nodes_alive(const cm_nodes *nodes, bool (*visit)(void *context, const cm_node *node),
-                    void *context)
+bool cm_nodes_destroyed(const cm_nodes *nodes, cm_node_life *out)
+{
+    *out = nodes->last_destroyed;
+    return nodes->destroyed;
+}
+
+bool cm_nodes_are_destroyed(const cm_nodes *nodes)
+{
+    return nodes->frees;
+}
+
+uint64_t cm_nodes_alive(const cm_nodes *nodes)
+{
+    return nodes->alive;
+}
+
+bool cm_nodes_each(const cm_nodes *nodes, bool (*visit)(void *context, const cm_node_life *life),
+                   void *context)
 {
     for (size_t i = 0; i < nodes->threads; i++) {
         const thread *t = &nodes->thread[i];
         for (size_t j = 0; j < t->slots; j++) {
             const node *n = &t->ring[j];
-            cm_node alive = {n->sequence - 1, n->stack, n->step};
-            if (n->sequence != 0 && !visit(context, &alive))
+            cm_node_life life = {n->sequence - 1, n->stack, n->step, n->ran};
+            if (n->sequence != 0 && !visit(context, &life))
                 return false;
         }
     }
+    uint64_t mask = ((uint64_t)1 << SEQUENCE_BITS) - 1;
     for (size_t i = 0; i < nodes->old.slots; i++) {
-        if (nodes->old.slot[i].key == 0)
+        const struct cm_idmap_slot *slot = &nodes->old.slot[i];
+        if (slot->key == 0)
             continue;
-        const node *n = &nodes->old_node[nodes->old.slot[i].value];
-        cm_node alive = {n->sequence - 1, n->stack, n->step};
-        if (!visit(context, &alive))
+        const old_node *old = &nodes->old_node[slot->value];
+        cm_node_life life = {(slot->key - 1) & mask, old->stack, old->step, old->ran};
+        if (!visit(context, &life))
             return false;
     }
     return true;

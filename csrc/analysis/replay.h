@@ -56,8 +56,7 @@ typedef struct cm_change {
 } cm_change;
 
 typedef struct cm_replay {
-    const cm_reader *reader; /* its definitions */
-    const char *error;       /* why apply failed */
+    const char *error; /* why apply failed */
     cm_nodes *nodes;
     cm_places *places;
     cm_blocks blocks;

@@ -403,7 +403,7 @@ static void reserve(cm_fold *f, const cm_event *e, uint32_t at)
 static bool note(cm_fold *f, uint32_t number, const cm_event *e, uint32_t at)
 {
     cm_record record = {.event = *e, .thread = number};
-    if (!cm_nodes_apply(f->nodes, &record, 0))
+    if (!cm_nodes_apply(f->nodes, &record))
         return false;
     thread *t = find_thread(f, number);
     if (t == NULL || !touch(f, t))

@@ -200,7 +200,8 @@ static void check_analysis(const cm_analysis *analysis, bool of_step)
         }
         if (leak->part_count > 0 && (bytes != (uint64_t)leak->bytes || count != leak->count))
             broken("the parts of a leak sum to it");
-        if (leak->device >= analysis->device_count || sure != (leak->reason == CM_SUSPECT_NOT))
+        bool placed = leak->kind == CM_LEAK_NODES || leak->device < analysis->device_count;
+        if (!placed || sure != (leak->reason == CM_SUSPECT_NOT))
             broken("a leak names a device, a suspect its reason");
     }
 }
