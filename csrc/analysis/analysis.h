@@ -89,6 +89,7 @@ typedef struct cm_survivor {
     int64_t first_step, last_step; /* of birth; -1 = before the first step */
 } cm_survivor;
 
+enum { CM_LEAK_NO_DEVICE = UINT32_MAX };
 typedef enum cm_leak_kind { CM_LEAK_BYTES = 0, CM_LEAK_NODES } cm_leak_kind;
 typedef enum cm_leak_signature {
     CM_LEAK_SURVIVORS = 0, /* survivors of all ages */
@@ -100,7 +101,7 @@ typedef enum cm_leak_confidence {
     CM_LEAK_HIGH
 } cm_leak_confidence;
 
-/* Why something that grew is only suspected; the names in leak.c are part of the JSON. */
+/* Why something that grew is only suspected; the names in py_analysis.c are part of the JSON. */
 typedef enum cm_suspect_reason {
     CM_SUSPECT_NOT = 0, /* it is a leak */
     CM_SUSPECT_FEW,     /* too few births to tell */
@@ -124,13 +125,15 @@ typedef struct cm_leak {
     cm_leak_signature signature;
     cm_leak_confidence confidence;
     cm_suspect_reason reason;
-    bool cycle;              /* kept by reference cycles while no collection ran */
-    uint32_t device;         /* index into device; nodes: of the CPU */
-    uint32_t loop;           /* index into steps.loop */
-    uint32_t stack;          /* the one with the most bytes (nodes) */
+    bool cycle;      /* kept by reference cycles while no collection ran */
+    uint32_t device; /* index into device; nodes: of the CPU, or CM_LEAK_NO_DEVICE without one */
+    uint32_t loop;   /* index into steps.loop */
+    uint32_t stack;  /* the one with the most bytes (nodes) */
     uint32_t retained_stack; /* nodes: the youngest surviving node of each step; else 0 */
     int64_t bytes;           /* alive at that boundary, made in the loop's steps */
     uint64_t count;
+    /* Growth per step of the loop (growth.h has the formula). Of a growing live set the blocks are
+     * replaced: no count. */
     double bytes_per_step, count_per_step;
     int64_t first_step, last_step; /* of birth */
     size_t first_part, part_count; /* in leak_parts, largest first; they sum to bytes and count */

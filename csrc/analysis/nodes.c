@@ -7,17 +7,25 @@
 
 enum {
     RING_MIN = 1 << 10,
-    RING_MAX = 1 << 20,  /* entries of one thread */
-    RINGS_MAX = 1 << 22, /* entries of all threads */
-    OLD_MAX = 1 << 20,   /* nodes that outlived their place in the ring */
-    DEPTH_MAX = 1 << 16, /* nested nodes that are told apart */
+    RING_MAX = 1 << 20,      /* entries of one thread */
+    RINGS_MAX = 1 << 22,     /* entries of all threads */
+    OLD_MAX = 1 << 20,       /* nodes that outlived their place in the ring, */
+    OLD_FREED_MAX = 1 << 24, /* ... where those that end are taken out again */
+    DEPTH_MAX = 1 << 16,     /* nested nodes that are told apart */
     SEQUENCE_BITS = 40
 };
 
 typedef struct node {
     uint64_t sequence; /* + 1; 0 = empty */
     uint32_t stack;    /* the forward line, resolved when the node was made */
+    int32_t step;      /* that it was made in */
 } node;
+
+/* One that outlived its place in the ring. */
+typedef struct old_node {
+    uint32_t stack; /* of an unused one: the next unused one + 1 */
+    int32_t step;
+} old_node;
 
 typedef struct running {
     uint32_t stack, name;
@@ -40,13 +48,23 @@ struct cm_nodes {
     size_t threads, thread_capacity;
     cm_idmap by_number, by_autograd; /* -> index */
     uint32_t last_number, last_index;
-    cm_idmap old; /* thread index, sequence -> stack */
+    cm_idmap old; /* thread index, sequence -> index of old_node */
+    old_node *old_node;
+    size_t old_nodes, old_capacity;
+    uint32_t unused; /* first unused old_node + 1 */
     size_t ring_slots;
+    int32_t step;
+    uint64_t alive; /* without inherited ones */
+    bool frees, destroyed;
+    cm_node_life last_destroyed;
 };
 
 cm_nodes *cm_nodes_new(void)
 {
-    return calloc(1, sizeof(cm_nodes));
+    cm_nodes *nodes = calloc(1, sizeof *nodes);
+    if (nodes != NULL)
+        nodes->step = CM_NODE_INHERITED;
+    return nodes;
 }
 
 void cm_nodes_free(cm_nodes *nodes)
@@ -61,6 +79,7 @@ void cm_nodes_free(cm_nodes *nodes)
     cm_idmap_clear(&nodes->by_number);
     cm_idmap_clear(&nodes->by_autograd);
     cm_idmap_clear(&nodes->old);
+    free(nodes->old_node);
     free(nodes);
 }
 
@@ -95,21 +114,41 @@ static bool old_key(const cm_nodes *nodes, const thread *t, uint64_t sequence, u
     return index < (uint64_t)1 << (63 - SEQUENCE_BITS) && sequence < (uint64_t)1 << SEQUENCE_BITS;
 }
 
+static void forget(cm_nodes *nodes, int32_t step)
+{
+    nodes->alive -= step != CM_NODE_INHERITED;
+}
+
 /* An older node leaves the ring alive. Past the bound it is forgotten: its backward bytes are
  * then unresolved, and counted so. */
 static bool keep_old(cm_nodes *nodes, const thread *t, const node *leaving)
 {
     uint64_t key;
-    if (nodes->old.count >= OLD_MAX || !old_key(nodes, t, leaving->sequence - 1, &key))
+    uint32_t index = nodes->unused;
+    if (nodes->old.count >= (nodes->frees ? OLD_FREED_MAX : OLD_MAX) ||
+        !old_key(nodes, t, leaving->sequence - 1, &key)) {
+        forget(nodes, leaving->step);
         return true;
-    return cm_idmap_put(&nodes->old, key, leaving->stack);
+    }
+    if (cm_idmap_get(&nodes->old, key, &index)) { /* this number was given out twice */
+        forget(nodes, nodes->old_node[index].step);
+    } else if (index > 0) {
+        nodes->unused = nodes->old_node[--index].stack;
+    } else {
+        if (!cm_grow((void **)&nodes->old_node, &nodes->old_capacity, nodes->old_nodes + 1,
+                     sizeof *nodes->old_node))
+            return false;
+        index = (uint32_t)nodes->old_nodes++;
+    }
+    nodes->old_node[index] = (old_node){leaving->stack, leaving->step};
+    return cm_idmap_put(&nodes->old, key, index);
 }
 
 static bool put_node(cm_nodes *nodes, thread *t, uint64_t sequence, uint32_t stack)
 {
     if (sequence == CM_NODE_NO_SEQUENCE)
         return true;
-    node entry = {sequence + 1, stack};
+    node entry = {sequence + 1, stack, nodes->step};
     /* A ring that many live nodes fall out of is too small; one node that lives for ever is not a
      * reason to grow. Freed nodes leave holes, so both show as collisions. */
     bool small = t->slots == 0 || (t->collisions > t->slots / 4 && t->slots < RING_MAX);
@@ -128,12 +167,15 @@ static bool put_node(cm_nodes *nodes, thread *t, uint64_t sequence, uint32_t sta
         t->collisions = 0;
     }
     node *slot = &t->ring[entry.sequence & (t->slots - 1)];
-    if (slot->sequence != 0 && slot->sequence != entry.sequence) {
+    if (slot->sequence == entry.sequence) {
+        forget(nodes, slot->step);
+    } else if (slot->sequence != 0) {
         t->collisions++;
         if (!keep_old(nodes, t, slot))
             return false;
     }
     *slot = entry;
+    nodes->alive += nodes->step != CM_NODE_INHERITED;
     return true;
 }
 
@@ -150,14 +192,14 @@ static uint32_t find_node(const cm_nodes *nodes, uint64_t autograd_id, uint64_t 
 {
     const thread *t = creator_of(nodes, autograd_id);
     uint64_t key;
-    uint32_t stack;
+    uint32_t index;
     if (t == NULL || t->slots == 0)
         return CM_NODE_UNRESOLVED;
     const node *slot = &t->ring[(sequence + 1) & (t->slots - 1)];
     if (slot->sequence == sequence + 1)
         return slot->stack;
-    if (old_key(nodes, t, sequence, &key) && cm_idmap_get(&nodes->old, key, &stack))
-        return stack;
+    if (old_key(nodes, t, sequence, &key) && cm_idmap_get(&nodes->old, key, &index))
+        return nodes->old_node[index].stack;
     return CM_NODE_UNRESOLVED;
 }
 
@@ -165,13 +207,26 @@ static void drop_node(cm_nodes *nodes, uint64_t autograd_id, uint64_t sequence)
 {
     const thread *t = creator_of(nodes, autograd_id);
     uint64_t key;
+    uint32_t index;
+    nodes->frees = true;
     if (t == NULL || t->slots == 0 || sequence == CM_NODE_NO_SEQUENCE)
         return;
     node *slot = &t->ring[(sequence + 1) & (t->slots - 1)];
-    if (slot->sequence == sequence + 1)
+    if (slot->sequence == sequence + 1) {
+        nodes->last_destroyed = (cm_node_life){sequence, slot->stack, slot->step};
         *slot = (node){0};
-    else if (nodes->old.count > 0 && old_key(nodes, t, sequence, &key))
+    } else if (nodes->old.count > 0 && old_key(nodes, t, sequence, &key) &&
+               cm_idmap_get(&nodes->old, key, &index)) {
+        old_node *old = &nodes->old_node[index];
+        nodes->last_destroyed = (cm_node_life){sequence, old->stack, old->step};
         cm_idmap_remove(&nodes->old, key);
+        old->stack = nodes->unused;
+        nodes->unused = index + 1;
+    } else {
+        return;
+    }
+    nodes->destroyed = true;
+    forget(nodes, nodes->last_destroyed.step);
 }
 
 static running *innermost(thread *t)
@@ -225,6 +280,7 @@ static bool name_thread(cm_nodes *nodes, thread *t, const cm_event *e)
 bool cm_nodes_apply(cm_nodes *nodes, const cm_record *record)
 {
     const cm_event *e = &record->event;
+    nodes->destroyed = false;
     if (e->kind == CM_EV_NODE_FREE) {
         drop_node(nodes, (uint64_t)e->size, e->address);
         return true;
@@ -307,7 +363,52 @@ bool cm_nodes_visit(const cm_nodes *nodes, const cm_nodes_state *visitor, void *
         uint64_t key = nodes->old.slot[i].key - 1;
         if (nodes->old.slot[i].key != 0 &&
             !visitor->node(context, nodes->thread[key >> SEQUENCE_BITS].number, key & mask,
-                           nodes->old.slot[i].value))
+                           nodes->old_node[nodes->old.slot[i].value].stack))
+            return false;
+    }
+    return true;
+}
+
+void cm_nodes_begin_step(cm_nodes *nodes, int32_t step)
+{
+    nodes->step = step;
+}
+
+bool cm_nodes_destroyed(const cm_nodes *nodes, cm_node_life *out)
+{
+    *out = nodes->last_destroyed;
+    return nodes->destroyed;
+}
+
+bool cm_nodes_are_destroyed(const cm_nodes *nodes)
+{
+    return nodes->frees;
+}
+
+uint64_t cm_nodes_alive(const cm_nodes *nodes)
+{
+    return nodes->alive;
+}
+
+bool cm_nodes_each(const cm_nodes *nodes, bool (*visit)(void *context, const cm_node_life *life),
+                   void *context)
+{
+    for (size_t i = 0; i < nodes->threads; i++) {
+        const thread *t = &nodes->thread[i];
+        for (size_t j = 0; j < t->slots; j++) {
+            cm_node_life life = {t->ring[j].sequence - 1, t->ring[j].stack, t->ring[j].step};
+            if (t->ring[j].sequence != 0 && !visit(context, &life))
+                return false;
+        }
+    }
+    uint64_t mask = ((uint64_t)1 << SEQUENCE_BITS) - 1;
+    for (size_t i = 0; i < nodes->old.slots; i++) {
+        const struct cm_idmap_slot *slot = &nodes->old.slot[i];
+        if (slot->key == 0)
+            continue;
+        const old_node *old = &nodes->old_node[slot->value];
+        cm_node_life life = {(slot->key - 1) & mask, old->stack, old->step};
+        if (!visit(context, &life))
             return false;
     }
     return true;

@@ -9,8 +9,9 @@
  *   not to be found out        its own stack, CM_CHARGE_UNRESOLVED: the node is older than the
  *                              recording, or was made by a thread without Python frames
  *
- * Nodes are kept until CM_EV_NODE_FREE. A trace without those does not grow for ever: a thread's
- * newest nodes stay at hand (up to a million), of older ones the first million. One owner. */
+ * Nodes are kept until CM_EV_NODE_FREE, each with the step that it was made in. A trace without
+ * those does not grow for ever: a thread's newest nodes stay at hand (up to a million), of older
+ * ones the first million (16 million once a node was seen to be destroyed). One owner. */
 #ifndef CM_ANALYSIS_NODES_H
 #define CM_ANALYSIS_NODES_H
 
@@ -21,6 +22,7 @@
 #include "../trace/reader.h"
 
 enum { CM_NODE_UNRESOLVED = UINT32_MAX, CM_NODE_ACCUMULATION = UINT32_MAX - 1 };
+enum { CM_NODE_INHERITED = -2 }; /* the step of nodes made before the trace or window began */
 
 typedef enum cm_charge_kind {
     CM_CHARGE_OWN = 0, /* no node was running */
@@ -39,10 +41,30 @@ typedef struct cm_nodes cm_nodes;
 cm_nodes *cm_nodes_new(void); /* NULL: out of memory */
 void cm_nodes_free(cm_nodes *nodes);
 
+/* The step in which nodes are made from now on: -1 = before the first. CM_NODE_INHERITED until this
+ * is called. */
+void cm_nodes_begin_step(cm_nodes *nodes, int32_t step);
 /* Every record of the trace, in order. false: out of memory. */
 bool cm_nodes_apply(cm_nodes *nodes, const cm_record *record);
 /* Whom an ALLOC is charged to: after cm_nodes_apply of the same record. */
 cm_charge cm_nodes_charge(cm_nodes *nodes, const cm_record *record);
+
+/* One node's life. */
+typedef struct cm_node_life {
+    uint64_t sequence; /* per thread: of two nodes the younger has the higher one */
+    uint32_t stack;    /* as for charges; CM_NODE_UNRESOLVED and CM_NODE_ACCUMULATION: none */
+    int32_t step;      /* that it was made in */
+} cm_node_life;
+
+/* The node that the last record destroyed; false: it destroyed none that is known. */
+bool cm_nodes_destroyed(const cm_nodes *nodes, cm_node_life *out);
+/* Whether any record so far told of a node's end: else all would seem to live. */
+bool cm_nodes_are_destroyed(const cm_nodes *nodes);
+/* Nodes alive, without inherited ones. */
+uint64_t cm_nodes_alive(const cm_nodes *nodes);
+/* All of them, inherited ones included. false as soon as the callback returns it. */
+bool cm_nodes_each(const cm_nodes *nodes, bool (*visit)(void *context, const cm_node_life *life),
+                   void *context);
 
 /* For a trace that starts here (extract.c): what a reader of it must be told. The callbacks return
  * false to stop, which is then returned. */

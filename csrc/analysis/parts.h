@@ -11,6 +11,7 @@ typedef struct cm_run {
     const cm_replay *replay;
     const cm_steps *steps;
     uint64_t begin_ns; /* of the window, or 0 */
+    const cm_reader *reader;
 } cm_run;
 
 /* All functions but destroy return false (NULL) when memory is out. finish hands its arrays over to
@@ -24,10 +25,12 @@ typedef struct cm_part_kind {
     /* The step ended here; -1: what comes before the first. What follows the last step has no end.
      * May be NULL. */
     bool (*step)(void *part, int64_t step, cm_moment end);
-    bool (*finish)(void *part, cm_analysis *out); /* out->device is there */
+    /* out->device is there, and what was lost. */
+    bool (*finish)(void *part, cm_analysis *out);
     void (*destroy)(void *part);
 } cm_part_kind;
 
-extern const cm_part_kind cm_part_peak, cm_part_timeline, cm_part_survivors, cm_part_ooms;
+extern const cm_part_kind cm_part_peak, cm_part_timeline, cm_part_survivors, cm_part_ooms,
+    cm_part_leaks;
 
 #endif

@@ -11,6 +11,16 @@
 static const char *const phase_names[] = {"other",    "data",      "forward",
                                           "backward", "optimizer", "before start"};
 static const char *const state_names[] = {"complete", "recording", "recovered", "cut"};
+/* Part of the report, and of its JSON. */
+static const char *const confidence_names[] = {"low", "medium", "high"};
+static const char *const reason_names[] = {
+    [CM_SUSPECT_NOT] = "",
+    [CM_SUSPECT_FEW] = "few births",
+    [CM_SUSPECT_STOPPED] = "stopped",
+    [CM_SUSPECT_EPOCH] = "one epoch",
+    [CM_SUSPECT_GARBAGE] = "garbage",
+    [CM_SUSPECT_LOST] = "events lost",
+};
 static const char *const tick_names[] = {NULL, "step", "optimizer", "data", "module"};
 
 /* What is built from one result. Objects that occur often are made once. */
@@ -278,6 +288,45 @@ static PyObject *survivor_list(builder *b, const cm_survivor *s, size_t count)
     return finish_list(list, fine);
 }
 
+static PyObject *part_list(builder *b, const cm_leak *leak)
+{
+    PyObject *list = PyList_New(0);
+    bool fine = list != NULL;
+    for (size_t i = 0; fine && i < leak->part_count; i++) {
+        const cm_leak_part *p = &b->analysis->leak_parts[leak->first_part + i];
+        fine =
+            append(list, Py_BuildValue("(LKN)", (long long)p->bytes, (unsigned long long)p->count,
+                                       stack_id(b, p->stack))) == 0;
+    }
+    return finish_list(list, fine);
+}
+
+static PyObject *leak_dict(builder *b, const cm_leak *leak)
+{
+    const cm_analysis *a = b->analysis;
+    return Py_BuildValue(
+        "{s:s,s:s,s:L,s:K,s:d,s:d,s:L,s:L,s:s,s:N,s:N,s:s,s:s,s:s,s:s,s:N}", "kind",
+        leak->kind == CM_LEAK_NODES ? "nodes" : "bytes", "device",
+        leak->device < a->device_count ? a->device[leak->device].name : "cpu", "bytes",
+        (long long)leak->bytes, "count", (unsigned long long)leak->count, "bytes_per_step",
+        leak->bytes_per_step, "count_per_step", leak->count_per_step, "first_step",
+        (long long)leak->first_step, "last_step", (long long)leak->last_step, "loop",
+        a->steps.loop[leak->loop].name, "stack", stack_id(b, leak->stack), "retained",
+        stack_id(b, leak->retained_stack), "signature",
+        leak->signature == CM_LEAK_GROWING ? "growing" : "survivors", "cause",
+        leak->cycle ? "cycle" : "", "confidence", confidence_names[leak->confidence], "reason",
+        reason_names[leak->reason], "parts", part_list(b, leak));
+}
+
+static PyObject *leak_list(builder *b, const cm_leak *leak, size_t count)
+{
+    PyObject *list = PyList_New(0);
+    bool fine = list != NULL;
+    for (size_t i = 0; fine && i < count; i++)
+        fine = append(list, leak_dict(b, &leak[i])) == 0;
+    return finish_list(list, fine);
+}
+
 static PyObject *rss_list(const cm_analysis *a)
 {
     PyObject *list = PyList_New(0);
@@ -339,6 +388,9 @@ static bool fill(builder *b, PyObject *d)
            put(d, "survivors", survivor_list(b, a->survivors, a->survivor_count)) == 0 &&
            put(d, "survivors_at_end", survivor_list(b, a->survivors_end, a->survivor_end_count)) ==
                0 &&
+           put(d, "leaks", leak_list(b, a->leaks, a->leak_count)) == 0 &&
+           put(d, "suspects", leak_list(b, a->suspects, a->suspect_count)) == 0 &&
+           put(d, "live_nodes", PyLong_FromUnsignedLongLong(a->live_nodes)) == 0 &&
            put(d, "backward", backward_dict(a)) == 0 && put(d, "stacks", Py_NewRef(b->stacks)) == 0;
 }
 

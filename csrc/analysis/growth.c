@@ -1,0 +1,401 @@
+#include "growth.h"
+
+enum { SHAPES_SEEN = 256 };
+
+/* Some births of a case, and how they lie between two steps. */
+typedef struct spread {
+    const cm_growth_birth *birth;
+    size_t count;
+    uint32_t from, steps; /* the span is from .. steps - 1 */
+    uint32_t last;
+    uint32_t gap;      /* the widest between two of them */
+    uint32_t gap_ends; /* as `gap`, the way to both ends of the span included */
+    size_t third[3];   /* how many are in each third of the span */
+    size_t widest;     /* the one behind the widest gap */
+} spread;
+
+static bool at_least(double part, double percent, double whole)
+{
+    return part * 100 >= percent * whole;
+}
+
+uint32_t cm_growth_warm(uint32_t steps)
+{
+    uint64_t share = ((uint64_t)steps * CM_GROWTH_WARM_PERCENT + 99) / 100;
+    return share < CM_GROWTH_WARM_STEPS ? CM_GROWTH_WARM_STEPS : (uint32_t)share;
+}
+
+void cm_growth_die(cm_growth_deaths *deaths, uint32_t steps, uint32_t birth, uint32_t passed,
+                   int64_t bytes)
+{
+    uint32_t width = cm_growth_width(steps);
+    if (deaths->count == 0)
+        deaths->first = passed;
+    deaths->count++;
+    deaths->last = passed;
+    if (birth > deaths->youngest)
+        deaths->youngest = birth;
+    deaths->bytes += (double)bytes;
+    if (birth >= deaths->first)
+        deaths->born_since += (double)bytes;
+    deaths->alive[birth / width] += (double)bytes;
+    deaths->alive[passed / width] -= (double)bytes;
+}
+
+void cm_growth_add_deaths(cm_growth_deaths *into, const cm_growth_deaths *from)
+{
+    if (from->count == 0)
+        return;
+    if (into->count == 0 || from->first < into->first)
+        into->first = from->first;
+    if (from->last > into->last)
+        into->last = from->last;
+    if (from->youngest > into->youngest)
+        into->youngest = from->youngest;
+    into->count += from->count;
+    into->bytes += from->bytes;
+    into->born_since += from->born_since;
+    for (size_t i = 0; i <= CM_GROWTH_BUCKETS; i++)
+        into->alive[i] += from->alive[i];
+}
+
+/* --- births -------------------------------------------------------------------------------- */
+
+static spread look(const cm_growth_birth *birth, size_t count, uint32_t from, uint32_t steps)
+{
+    spread s = {.birth = birth, .count = count, .from = from, .steps = steps};
+    uint32_t before = from;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t gap = birth[i].step - before;
+        if (gap > s.gap_ends)
+            s.gap_ends = gap;
+        if (i > 0 && gap > s.gap) {
+            s.gap = gap;
+            s.widest = i;
+        }
+        before = birth[i].step;
+        s.third[(uint64_t)(before - from) * 3 / (steps - from)]++;
+    }
+    s.last = before;
+    if (steps - 1 - before > s.gap_ends)
+        s.gap_ends = steps - 1 - before;
+    return s;
+}
+
+static bool has_rhythm(const spread *s)
+{
+    double mean = (double)(s->last - s->birth[0].step) / (double)(s->count - 1);
+    return s->gap <= 2 * mean + 1;
+}
+
+static bool in_all_thirds(const spread *s)
+{
+    for (int i = 0; i < 3; i++)
+        if (!at_least((double)s->third[i] + 1, CM_GROWTH_THIRD_PERCENT, (double)s->count))
+            return false;
+    return true;
+}
+
+/* Every birth has a size that no other has. */
+static bool all_shapes_differ(const spread *s)
+{
+    if (s->count > SHAPES_SEEN)
+        return false;
+    for (size_t i = 0; i < s->count; i++)
+        for (size_t j = 0; j < i; j++)
+            if (s->birth[i].bytes == s->birth[j].bytes)
+                return false;
+    return true;
+}
+
+static bool is_filling(const spread *s)
+{
+    if (has_rhythm(s) || s->third[0] < CM_GROWTH_FILLING)
+        return false;
+    if (s->third[2] * CM_GROWTH_FILL_FACTOR <= s->third[0])
+        return true;
+    return s->third[2] * 100 < s->third[0] * CM_GROWTH_SHAPES_PERCENT && all_shapes_differ(s);
+}
+
+static void rate_by_births(const spread *s, cm_growth_result *out)
+{
+    double bytes = 0, count = 0;
+    for (size_t i = 1; i < s->count; i++) {
+        bytes += (double)s->birth[i].bytes;
+        count += (double)s->birth[i].count;
+    }
+    double span = (double)(s->last - s->birth[0].step);
+    out->bytes_per_step = bytes / span;
+    out->count_per_step = count / span;
+}
+
+static uint64_t blocks(const spread *s)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < s->count; i++)
+        sum += s->birth[i].count;
+    return sum;
+}
+
+/* --- evictions ----------------------------------------------------------------------------- */
+
+/* Bytes of old blocks alive in each bucket: survivors and those that died later. */
+static void old_alive(const cm_growth_case *c, double alive[CM_GROWTH_BUCKETS])
+{
+    uint32_t width = cm_growth_width(c->steps);
+    double died = 0, survived = 0;
+    size_t next = 0;
+    for (uint32_t b = 0; b < CM_GROWTH_BUCKETS; b++) {
+        died += c->deaths->alive[b];
+        while (next < c->births && c->birth[next].step / width <= b)
+            survived += (double)c->birth[next++].bytes;
+        alive[b] = died + survived;
+    }
+}
+
+static void envelope(double *value, uint32_t count)
+{
+    for (uint32_t b = count - 1; b-- > 0;)
+        if (value[b] > value[b + 1])
+            value[b] = value[b + 1];
+}
+
+/* Whether an envelope rises in every third between two of its points, by a fifth of the whole. One
+ * average rise is let off: a third can just miss one. */
+static bool rises_in_thirds(const double *value, uint32_t from, uint32_t to, double slack)
+{
+    double whole = value[to] - value[from], before = value[from];
+    for (uint32_t i = 1; i <= 3; i++) {
+        double now = value[from + (uint32_t)((uint64_t)(to - from) * i / 3)];
+        if (!at_least(now - before + slack, CM_GROWTH_THIRD_PERCENT, whole))
+            return false;
+        before = now;
+    }
+    return true;
+}
+
+/* The program evicts blocks of this group: does it still grow? */
+static bool grows_nevertheless(const cm_growth_case *c, const spread *s, cm_growth_result *out)
+{
+    double alive[CM_GROWTH_BUCKETS], total = 0, born_since = c->deaths->born_since;
+    uint32_t width = cm_growth_width(c->steps);
+    uint32_t from = (s->from - 1) / width, to = (c->steps - 1) / width;
+    for (size_t i = 0; i < c->births; i++)
+        if (c->birth[i].step >= c->deaths->first)
+            born_since += (double)c->birth[i].bytes;
+    if (at_least(c->deaths->bytes, CM_GROWTH_FULL_PERCENT, born_since))
+        return false;
+    for (size_t i = 0; i < s->count; i++)
+        total += (double)s->birth[i].bytes;
+    old_alive(c, alive);
+    envelope(alive, to + 1);
+    double whole = alive[to] - alive[from], slack = total / (double)s->count;
+    uint32_t n = to - from;
+    if (n < 3 || whole <= 0 || !rises_in_thirds(alive, from, to, slack))
+        return false;
+    double first = alive[from + n / 3] - alive[from];
+    double last = alive[to] - alive[from + (uint32_t)((uint64_t)n * 2 / 3)];
+    if (!at_least(last + slack, CM_GROWTH_FLAT_PERCENT, first))
+        return false;
+    uint64_t count = blocks(s);
+    out->bytes_per_step = whole / ((double)n * width);
+    out->count_per_step = out->bytes_per_step / (total / (double)count);
+    return true;
+}
+
+/* --- epochs -------------------------------------------------------------------------------- */
+
+static bool begins_an_epoch(const cm_growth_case *c, uint32_t step)
+{
+    for (size_t i = 0; i <= c->epochs; i++) {
+        uint32_t begin = i < c->epochs ? c->epoch[i] : c->steps;
+        if (step + 1 >= begin && step <= begin + 1)
+            return true;
+    }
+    return false;
+}
+
+/* One thing kept per epoch: as many births as epochs at most, all where an epoch begins or ends. */
+static bool once_an_epoch(const cm_growth_case *c, const spread *s)
+{
+    if (c->steps / c->epochs < CM_GROWTH_EPOCH_STEPS || s->count > c->epochs + 1)
+        return false;
+    for (size_t i = 0; i < s->count; i++)
+        if (!begins_an_epoch(c, s->birth[i].step))
+            return false;
+    return true;
+}
+
+static void doubt_by_epochs(const cm_growth_case *c, const spread *s, cm_growth_result *out)
+{
+    if (c->epochs == 0)
+        return;
+    size_t before = 0; /* the last epoch */
+    while (before < s->count && s->birth[before].step < c->epoch[c->epochs - 1])
+        before++;
+    if (c->epochs == 1 || before < 2)
+        out->verdict = CM_GROWTH_EPOCH;
+    else if (once_an_epoch(c, s))
+        out->verdict = CM_GROWTH_FEW;
+}
+
+/* --- survivors ----------------------------------------------------------------------------- */
+
+static cm_growth_result judge_late(const cm_growth_case *c, const spread *all, size_t start)
+{
+    cm_growth_result out = {0};
+    uint32_t first = all->birth[start].step, span = c->steps - first;
+    size_t count = all->count - start;
+    bool evicted = c->deaths != NULL && c->deaths->count > 0;
+    if (count < CM_GROWTH_HINT || span < 2 || (evicted && c->deaths->last > first))
+        return out;
+    spread s = look(all->birth + start, count, first, c->steps);
+    if (s.gap_ends > span / 2 || c->steps - 1 - s.last > span / 3)
+        return out;
+    double bytes = 0, before = 0;
+    for (size_t i = 0; i < count; i++)
+        bytes += (double)s.birth[i].bytes;
+    for (uint32_t b = 0; evicted && b < first / cm_growth_width(c->steps); b++) {
+        before += c->deaths->alive[b];
+        if (before * 2 >= bytes)
+            return out; /* it has held as much before, and let go of it */
+    }
+    rate_by_births(&s, &out);
+    out.evidence = blocks(&s);
+    bool brief =
+        span < CM_GROWTH_LATE_STEPS || !at_least(span, CM_GROWTH_LATE_PERCENT, (double)c->steps);
+    if (count < CM_GROWTH_BIRTHS || brief) {
+        if (!evicted && span >= CM_GROWTH_BIRTHS)
+            out.verdict = CM_GROWTH_FEW;
+        return out;
+    }
+    if (!in_all_thirds(&s))
+        return out;
+    out.verdict = is_filling(&s) ? CM_GROWTH_STOPPED : CM_GROWTH_LEAK;
+    if (out.verdict == CM_GROWTH_LEAK)
+        doubt_by_epochs(c, &s, &out);
+    return out;
+}
+
+static cm_growth_result judge_all_ages(const cm_growth_case *c, const spread *s, bool evicts)
+{
+    cm_growth_result out = {0};
+    uint32_t span = c->steps - s->from;
+    rate_by_births(s, &out);
+    out.evidence = blocks(s);
+    if (s->gap > span / 2)
+        return out;
+    if ((uint64_t)(s->last - s->from) * 3 < (uint64_t)span * 2 || s->gap_ends > span / 2) {
+        if (s->count >= CM_GROWTH_BIRTHS && !evicts)
+            out.verdict = CM_GROWTH_STOPPED;
+        return out;
+    }
+    if (s->count < CM_GROWTH_BIRTHS) {
+        out.verdict = evicts ? CM_GROWTH_NOTHING : CM_GROWTH_FEW;
+        return out;
+    }
+    if (evicts ? !grows_nevertheless(c, s, &out) : !in_all_thirds(s))
+        return out;
+    if (!evicts && is_filling(s)) {
+        out.verdict = CM_GROWTH_STOPPED;
+        return out;
+    }
+    out.verdict = CM_GROWTH_LEAK;
+    out.sure = !evicts && s->count >= CM_GROWTH_SURE && has_rhythm(s);
+    doubt_by_epochs(c, s, &out);
+    return out;
+}
+
+cm_growth_result cm_growth_survivors(const cm_growth_case *c)
+{
+    cm_growth_result out = {0};
+    uint32_t warm = cm_growth_warm(c->steps);
+    if (c->steps <= warm + CM_GROWTH_HINT)
+        return out;
+    size_t begin = 0, end = c->births;
+    while (begin < end && c->birth[begin].step < warm)
+        begin++;
+    if (c->fleeting && end > begin && c->birth[end - 1].step == c->steps - 1)
+        end--;
+    if (end - begin < CM_GROWTH_HINT)
+        return out;
+    spread all = look(c->birth + begin, end - begin, warm, c->steps);
+    uint32_t span = c->steps - warm;
+    bool early = (uint64_t)(all.birth[0].step - warm) * 3 < span;
+    if (early) {
+        bool evicts = c->deaths != NULL && c->deaths->count > 0 && c->deaths->last > warm;
+        spread proven = all;
+        if (evicts) { /* a queue has let go of everything that is older than this */
+            size_t count = 0;
+            while (count < all.count && all.birth[count].step <= c->deaths->youngest)
+                count++;
+            if (count >= CM_GROWTH_HINT)
+                proven = look(all.birth, count, warm, c->steps);
+            else
+                proven.count = 0;
+        }
+        if (proven.count > 0)
+            out = judge_all_ages(c, &proven, evicts);
+        if (out.verdict != CM_GROWTH_NOTHING)
+            return out;
+    }
+    /* What comes before the widest gap may be something else. */
+    return judge_late(c, &all, early ? all.widest : 0);
+}
+
+/* --- a live set that grows ----------------------------------------------------------------- */
+
+static bool is_young(const cm_growth_case *c, uint32_t warm)
+{
+    uint32_t quarter = (c->steps - warm) / 4;
+    uint32_t since = c->steps - (quarter > CM_GROWTH_OLD ? quarter : CM_GROWTH_OLD);
+    double all = 0, young = 0;
+    for (size_t i = 0; i < c->births; i++) {
+        all += (double)c->birth[i].bytes;
+        if (c->birth[i].step >= since)
+            young += (double)c->birth[i].bytes;
+    }
+    return all > 0 && at_least(young, CM_GROWTH_YOUNG_PERCENT, all);
+}
+
+cm_growth_result cm_growth_rising(const cm_growth_case *c)
+{
+    cm_growth_result out = {0};
+    uint32_t warm = cm_growth_warm(c->steps), width = cm_growth_width(c->steps);
+    if (c->low == NULL || c->steps <= warm + CM_GROWTH_BIRTHS || !is_young(c, warm))
+        return out;
+    uint32_t begin = (warm + width - 1) / width, end = (c->steps - 1) / width;
+    double value[CM_GROWTH_BUCKETS], highest = 0;
+    for (uint32_t b = 0; b <= end; b++)
+        value[b] = (double)c->low[b];
+    envelope(value, end + 1);
+    uint32_t onset = begin;
+    while (onset < end && value[onset + 1] <= value[begin])
+        onset++;
+    if ((onset - begin) * 3 >= end - begin) {
+        for (uint32_t b = 0; b < onset; b++)
+            if ((double)c->low[b] - value[begin] > highest)
+                highest = (double)c->low[b] - value[begin];
+        uint32_t span = (end - onset) * width;
+        if (span < CM_GROWTH_LATE_STEPS ||
+            !at_least(span, CM_GROWTH_LATE_PERCENT, (double)c->steps) ||
+            highest * 2 >= value[end] - value[begin])
+            return out;
+        begin = onset;
+    }
+    double whole = value[end] - value[begin];
+    uint64_t rises = 0;
+    for (uint32_t b = begin + 1; b <= end; b++)
+        rises += value[b] > value[b - 1];
+    if (rises < CM_GROWTH_BIRTHS || !rises_in_thirds(value, begin, end, whole / (double)rises))
+        return out;
+    out.verdict = CM_GROWTH_LEAK;
+    out.evidence = rises;
+    out.bytes_per_step = whole / ((double)(end - begin) * width);
+    if (c->epochs > 0) {
+        double before = value[c->epoch[c->epochs - 1] / width] - value[begin];
+        if (c->epochs == 1 || !at_least(before, CM_GROWTH_THIRD_PERCENT, whole))
+            out.verdict = CM_GROWTH_EPOCH;
+    }
+    return out;
+}

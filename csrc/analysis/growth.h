@@ -1,0 +1,142 @@
+/* What a series of births and deaths over the steps of a loop amounts to: the rules by which a leak
+ * is told from everything that only looks like one. Pure: no trace, no stacks, no allocation but
+ * the caller's; any thread.
+ *
+ * Steps here count within the loop, from 0. The judgement is made at the last step's end.
+ *
+ * (a) Survivors of all ages (cm_growth_survivors). After warm-up, blocks that are still alive were
+ *     born in at least CM_GROWTH_BIRTHS distinct steps, from the first third into the last, with no
+ *     gap over half the span. A cache has old survivors only, a bounded buffer young ones only.
+ *     Where blocks of the group die after they had grown old, the program evicts, and more is asked
+ *     for: only what was passed over counts (survivors older than the youngest of the evicted: a
+ *     queue has none), evictions must not keep up with births, and what is alive must rise in every
+ *     third. Births that become rarer without a rhythm are a cache that fills.
+ *     Late: births only since an onset behind the first third. Then nothing of the group may have
+ *     been evicted since, it must never have held half as much before, and births must go on to the
+ *     end: a list that is cleared now and then fails the second, a queue the first.
+ * (b) A live set that keeps growing though its blocks are young (cm_growth_rising): the lower
+ *     envelope of live bytes at step boundaries rises in each third by a fifth of its whole rise,
+ *     in at least CM_GROWTH_BIRTHS steps, and nearly all of it is younger than a quarter of the
+ *     span (or (a) would have to judge it). Late onsets as above.
+ *
+ * Rates. (a) Each birth pays for the steps since the birth before it: what was born after the first
+ * birth that counts, divided by the steps from that one to the last. A block in every 5th step is a
+ * fifth of it a step. Where the program evicts: the rise of what is old, divided by its steps.
+ * (b) The envelope's rise, divided by its steps.
+ *
+ * Confidence. High: (a), from the first third on, at least CM_GROWTH_SURE births, in a rhythm (no
+ * gap over twice the median one), and nothing evicted. Everything else is medium. */
+#ifndef CM_ANALYSIS_GROWTH_H
+#define CM_ANALYSIS_GROWTH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Every threshold of the verdicts. */
+enum {
+    /* Per group 64 minima keep memory bounded; a loop up to that length is judged exactly. */
+    CM_GROWTH_BUCKETS = 64,
+    /* Fewer distinct steps happen by chance: a few evaluations, checkpoints, reports. */
+    CM_GROWTH_BIRTHS = 6,
+    /* Enough to be mentioned as a suspect. */
+    CM_GROWTH_HINT = 3,
+    /* Enough for a verdict that leaves no doubt. */
+    CM_GROWTH_SURE = 12,
+    /* First steps make optimizer states, caches, lazily made buffers. */
+    CM_GROWTH_WARM_PERCENT = 15,
+    CM_GROWTH_WARM_STEPS = 2,
+    /* A block that outlived so many boundaries of its loop is no part of a step's own work. */
+    CM_GROWTH_OLD = 2,
+    /* What each third must add at least, in percent of the whole: a third of a steady leak is 33;
+     * what fills or settles adds less and less. */
+    CM_GROWTH_THIRD_PERCENT = 20,
+    /* Last third against first where blocks are evicted, percent: a set of which ever more is
+     * overwritten flattens. */
+    CM_GROWTH_FLAT_PERCENT = 67,
+    /* Deaths against births since the first eviction, percent: from here on it is a full buffer. */
+    CM_GROWTH_FULL_PERCENT = 90,
+    /* A late leak must go on for so many steps, and for this share of the loop, percent. */
+    CM_GROWTH_LATE_STEPS = 8,
+    CM_GROWTH_LATE_PERCENT = 10,
+    /* Births without a rhythm that became rarer from first to last third by this factor are a
+     * cache that fills; a smaller one suffices where every survivor has a size of its own, as in
+     * caches kept by shape. Below CM_GROWTH_FILLING births in the first third it may be chance. */
+    CM_GROWTH_FILL_FACTOR = 3,
+    CM_GROWTH_SHAPES_PERCENT = 60,
+    CM_GROWTH_FILLING = 4,
+    /* (b): share of its bytes that is young, percent. */
+    CM_GROWTH_YOUNG_PERCENT = 90,
+    /* Epochs shorter than this say nothing about births at their beginnings. */
+    CM_GROWTH_EPOCH_STEPS = 4,
+    /* Curriculum: (b) is explained where at least this share (percent) of the loop's other forward
+     * lines grows with it, at least this much (percent) as strongly. */
+    CM_GROWTH_ALIKE_LINES = 50,
+    CM_GROWTH_ALIKE_PERCENT = 50,
+    /* Lost events and blocks whose free went missing explain a verdict from this share of its
+     * evidence on, percent. */
+    CM_GROWTH_LOST_PERCENT = 25
+};
+
+/* What was born in one step and is alive. */
+typedef struct cm_growth_birth {
+    uint32_t step;
+    uint64_t count;
+    int64_t bytes;
+} cm_growth_birth;
+
+/* Blocks that died before the judgement, after CM_GROWTH_OLD boundaries or more. All zero: none. */
+typedef struct cm_growth_deaths {
+    uint64_t count;
+    uint32_t first, last; /* boundaries passed when the first, the last of them died */
+    uint32_t youngest;    /* the highest step of birth among them */
+    double bytes;
+    double born_since;                   /* bytes of those born since `first` */
+    double alive[CM_GROWTH_BUCKETS + 1]; /* changes of the bytes alive, by bucket of steps */
+} cm_growth_deaths;
+
+/* A group of blocks of one loop. */
+typedef struct cm_growth_case {
+    uint32_t steps;
+    const cm_growth_birth *birth; /* by step, ascending */
+    size_t births;
+    const cm_growth_deaths *deaths; /* NULL: none */
+    bool fleeting; /* blocks of it die in the step after their own: the last step's prove nothing */
+    const int64_t *low;    /* by bucket: lowest live bytes at its boundaries; NULL: not known */
+    const uint32_t *epoch; /* first steps of the data iterators' epochs */
+    size_t epochs;         /* 0: there are no iterators */
+} cm_growth_case;
+
+typedef enum cm_growth_verdict {
+    CM_GROWTH_NOTHING = 0,
+    CM_GROWTH_LEAK,
+    CM_GROWTH_FEW,
+    CM_GROWTH_STOPPED,
+    CM_GROWTH_EPOCH
+} cm_growth_verdict;
+
+typedef struct cm_growth_result {
+    cm_growth_verdict verdict;
+    bool sure; /* confidence high */
+    double bytes_per_step, count_per_step;
+    uint64_t evidence; /* blocks (b: rises) that it rests on */
+} cm_growth_result;
+
+/* Steps in a bucket of a loop of that length. */
+static inline uint32_t cm_growth_width(uint32_t steps)
+{
+    return steps / CM_GROWTH_BUCKETS + (steps % CM_GROWTH_BUCKETS != 0 || steps == 0);
+}
+
+/* The first step behind the warm-up. */
+uint32_t cm_growth_warm(uint32_t steps);
+
+/* A block born in step `birth` died when `passed` boundaries had passed. */
+void cm_growth_die(cm_growth_deaths *deaths, uint32_t steps, uint32_t birth, uint32_t passed,
+                   int64_t bytes);
+void cm_growth_add_deaths(cm_growth_deaths *into, const cm_growth_deaths *from);
+
+cm_growth_result cm_growth_survivors(const cm_growth_case *c); /* (a) */
+cm_growth_result cm_growth_rising(const cm_growth_case *c);    /* (b) */
+
+#endif

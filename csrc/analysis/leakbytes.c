@@ -1,0 +1,219 @@
+/* Blocks: one case per folded stack, and for what is left over one per line of the user's code. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "grow.h"
+#include "leaks.h"
+
+typedef struct judge {
+    cm_leaks *leaks;
+    uint32_t number; /* of the loop */
+    const cm_census *all;
+    const cm_census *kept; /* without what died in a collection afterwards */
+    cm_leaks_births of_kept, of_all;
+    cm_leak_part *part;
+    size_t part_capacity;
+    bool *line_judged; /* by line: a stack of it has a row of its own */
+    cm_census line_kept, line_all;
+} judge;
+
+static bool copy_census(const cm_census *from, cm_census *to)
+{
+    for (size_t i = 0; i < from->count; i++)
+        if (!cm_census_add(to, &from->row[i]))
+            return false;
+    return true;
+}
+
+static cm_verdict_class look(judge *j, const cm_growth_case *growth, cm_leak *leak)
+{
+    cm_leaks *l = j->leaks;
+    cm_verdict_case c = {.loop = &l->loops->loop[j->number],
+                         .collected = l->loop[j->number].collected,
+                         .kept = *growth,
+                         .all = j->of_all.birth,
+                         .all_births = j->of_all.count};
+    c.kept.birth = j->of_kept.birth;
+    c.kept.births = j->of_kept.count;
+    return cm_verdict_judge(&l->verdicts, &c, leak);
+}
+
+/* A row for these groups of one line. */
+static bool report(judge *j, cm_verdict_class class, cm_leak *leak, const uint32_t *group,
+                   size_t groups)
+{
+    cm_leaks *l = j->leaks;
+    const cm_census *census = class == CM_VERDICT_GARBAGE ? j->all : j->kept;
+    const uint32_t *global = l->loops->loop[j->number].global;
+    uint32_t first = UINT32_MAX, last = 0;
+    size_t parts = 0;
+    if (!cm_grow((void **)&j->part, &j->part_capacity, groups, sizeof *j->part))
+        return false;
+    for (size_t i = 0; i < groups; i++) {
+        const cm_track_group *g = &l->track->group[group[i]];
+        size_t rows;
+        const cm_census_row *row = cm_census_find(census, group[i], &rows);
+        if (rows == 0)
+            continue;
+        cm_leak_part *part = &j->part[parts++];
+        *part = (cm_leak_part){.stack = cm_fold_example(l->fold, g->stack)};
+        for (size_t k = 0; k < rows; k++) {
+            part->bytes += row[k].bytes;
+            part->count += row[k].count;
+        }
+        /* A live set of young blocks began long before those. */
+        uint32_t begin = leak->signature == CM_LEAK_GROWING ? g->first : row[0].step;
+        first = begin < first ? begin : first;
+        last = row[rows - 1].step > last ? row[rows - 1].step : last;
+        leak->device = g->device;
+    }
+    if (parts == 0)
+        return true;
+    leak->kind = CM_LEAK_BYTES;
+    leak->loop = l->loops->loop[j->number].number;
+    leak->first_step = global[first];
+    leak->last_step = global[last];
+    return cm_verdicts_add(&l->verdicts, leak, j->part, parts);
+}
+
+static bool is_curriculum(judge *j, const cm_leak *leak, const uint32_t *group, size_t groups)
+{
+    return leak->signature == CM_LEAK_GROWING &&
+           cm_track_is_curriculum(j->leaks->track, group, groups);
+}
+
+static bool judge_stack(judge *j, uint32_t group, bool *judged)
+{
+    const cm_track_group *g = &j->leaks->track->group[group];
+    cm_growth_case growth = {.deaths = g->deaths, .fleeting = g->fleeting, .low = g->series.low};
+    cm_leak leak = {0};
+    size_t rows;
+    const cm_census_row *row = cm_census_find(j->kept, group, &rows);
+    if (!cm_leaks_births_of(&j->of_kept, row, rows))
+        return false;
+    row = cm_census_find(j->all, group, &rows);
+    if (!cm_leaks_births_of(&j->of_all, row, rows))
+        return false;
+    cm_verdict_class class = look(j, &growth, &leak);
+    *judged = class >= CM_VERDICT_KEPT;
+    if (!*judged || is_curriculum(j, &leak, &group, 1))
+        return true;
+    j->line_judged[g->line] = true;
+    return report(j, class, &leak, &group, 1);
+}
+
+static bool gather_line(cm_census *into, const cm_census *from, const uint32_t *group,
+                        size_t groups)
+{
+    into->count = 0;
+    for (size_t i = 0; i < groups; i++) {
+        size_t rows;
+        const cm_census_row *row = cm_census_find(from, group[i], &rows);
+        for (size_t k = 0; k < rows; k++) {
+            cm_census_row copy = row[k];
+            copy.group = 0;
+            if (!cm_census_add(into, &copy))
+                return false;
+        }
+    }
+    cm_census_sort(into);
+    return true;
+}
+
+/* The stacks of one line that have no row of their own. */
+static bool judge_line(judge *j, const uint32_t *group, size_t groups)
+{
+    const cm_track *track = j->leaks->track;
+    uint32_t line = track->group[group[0]].line;
+    cm_growth_deaths deaths = {0};
+    cm_growth_case growth = {.deaths = &deaths};
+    cm_leak leak = {0};
+    for (size_t i = 0; i < groups; i++) {
+        const cm_track_group *g = &track->group[group[i]];
+        growth.fleeting |= g->fleeting;
+        if (g->deaths != NULL)
+            cm_growth_add_deaths(&deaths, g->deaths);
+    }
+    if (!j->line_judged[line])
+        growth.low = track->line[line].series.low;
+    if (!gather_line(&j->line_kept, j->kept, group, groups) ||
+        !cm_leaks_births_of(&j->of_kept, j->line_kept.row, j->line_kept.count) ||
+        !gather_line(&j->line_all, j->all, group, groups) ||
+        !cm_leaks_births_of(&j->of_all, j->line_all.row, j->line_all.count))
+        return false;
+    cm_verdict_class class = look(j, &growth, &leak);
+    /* Beside a row of the same line a hint says nothing. */
+    if (class == CM_VERDICT_NOTHING || (class == CM_VERDICT_HINT && j->line_judged[line]) ||
+        is_curriculum(j, &leak, group, groups))
+        return true;
+    return report(j, class, &leak, group, groups);
+}
+
+typedef struct member {
+    uint32_t line, group;
+} member;
+
+static int by_line(const void *left, const void *right)
+{
+    const member *a = left, *b = right;
+    if (a->line != b->line)
+        return a->line < b->line ? -1 : 1;
+    return a->group < b->group ? -1 : a->group > b->group;
+}
+
+static bool judge_all(judge *j)
+{
+    member *rest = NULL;
+    uint32_t *group = NULL;
+    size_t count = 0, capacity = 0, group_capacity = 0;
+    bool fine = true, judged;
+    for (size_t i = 0; fine && i < j->all->count; i++) {
+        uint32_t now = j->all->row[i].group;
+        if (i > 0 && j->all->row[i - 1].group == now)
+            continue;
+        fine = judge_stack(j, now, &judged);
+        if (!fine || judged)
+            continue;
+        fine = cm_grow((void **)&rest, &capacity, count + 1, sizeof *rest);
+        if (fine)
+            rest[count++] = (member){j->leaks->track->group[now].line, now};
+    }
+    if (fine && count > 1)
+        qsort(rest, count, sizeof *rest, by_line);
+    for (size_t i = 0, end; fine && i < count; i = end) {
+        size_t groups = 0;
+        for (end = i; fine && end < count && rest[end].line == rest[i].line; end++) {
+            fine = cm_grow((void **)&group, &group_capacity, groups + 1, sizeof *group);
+            if (fine)
+                group[groups++] = rest[end].group;
+        }
+        fine = fine && judge_line(j, group, groups);
+    }
+    free(rest);
+    free(group);
+    return fine;
+}
+
+bool cm_leaks_judge_blocks(cm_leaks *leaks, uint32_t loop)
+{
+    cm_leaks_loop *here = &leaks->loop[loop];
+    cm_census kept = {0};
+    judge j = {.leaks = leaks, .number = loop, .all = &here->blocks, .kept = &here->blocks};
+    bool fine = true;
+    if (here->dead_blocks.count > 0) {
+        fine = copy_census(&here->blocks, &kept);
+        if (fine)
+            cm_census_subtract(&kept, &here->dead_blocks);
+        j.kept = &kept;
+    }
+    j.line_judged = calloc(leaks->track->lines + 1, sizeof *j.line_judged);
+    fine = fine && j.line_judged != NULL && judge_all(&j);
+    free(j.line_judged);
+    free(j.part);
+    free(j.of_kept.birth);
+    free(j.of_all.birth);
+    cm_census_clear(&kept);
+    cm_census_clear(&j.line_kept);
+    cm_census_clear(&j.line_all);
+    return fine;
+}

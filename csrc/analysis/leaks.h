@@ -1,0 +1,53 @@
+/* What is gathered while the trace is replayed, and judged when it is over: per loop, who was alive
+ * at its last boundary and what of that died in a collection afterwards. */
+#ifndef CM_ANALYSIS_LEAKS_H
+#define CM_ANALYSIS_LEAKS_H
+
+#include "census.h"
+#include "map.h"
+#include "parts.h"
+#include "track.h"
+#include "verdict.h"
+
+enum { CM_FULL_COLLECTION = 2 }; /* generation */
+
+typedef struct cm_leaks_loop {
+    /* Rows of blocks by group of cm_track; of nodes by folded stack, order: sequence number. */
+    cm_census blocks, dead_blocks, nodes, dead_nodes;
+    bool fleeting_nodes;
+    uint32_t collected; /* boundaries passed at its last full collection; 0: none ran */
+} cm_leaks_loop;
+
+typedef struct cm_leaks {
+    const cm_run *run;
+    cm_loops *loops;
+    cm_fold *fold;
+    cm_track *track;
+    cm_leaks_loop loop[CM_LOOPS_MAX];
+    cm_idmap node_deaths_at; /* loop, folded stack -> index of node_deaths */
+    cm_growth_deaths *node_deaths;
+    size_t node_death_count, node_death_capacity;
+    uint32_t collecting; /* collections that are going on */
+    bool final, final_disabled;
+    uint64_t live_nodes;
+    bool stepped;
+    cm_verdicts verdicts;
+} cm_leaks;
+
+/* The part of the loop number `loop`, after it was gathered. false: out of memory. */
+bool cm_leaks_judge_blocks(cm_leaks *leaks, uint32_t loop);
+bool cm_leaks_judge_nodes(cm_leaks *leaks, uint32_t loop);
+
+/* Step of birth within the loop, bytes and count of some rows as births. */
+typedef struct cm_leaks_births {
+    cm_growth_birth *birth;
+    size_t count, capacity;
+} cm_leaks_births;
+bool cm_leaks_births_of(cm_leaks_births *births, const cm_census_row *row, size_t rows);
+
+static inline uint64_t cm_leaks_node_key(uint32_t loop, uint32_t stack)
+{
+    return (uint64_t)loop << 32 | stack;
+}
+
+#endif

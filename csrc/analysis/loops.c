@@ -1,0 +1,188 @@
+#include "loops.h"
+
+#include <stdlib.h>
+
+#include "grow.h"
+#include "map.h"
+
+/* One life of a data iterator: an epoch. */
+typedef struct life {
+    uint32_t line; /* that asks it */
+    uint32_t loop; /* where most of its batches went (a running majority) */
+    uint64_t votes;
+    uint32_t first, last; /* steps of that loop in which it was asked */
+    uint32_t steps;       /* how many */
+} life;
+
+struct cm_loops_iterators {
+    cm_idmap at; /* address -> index of life + 1; 0: made, not asked yet */
+    life *life;
+    size_t count, capacity;
+};
+
+cm_loops *cm_loops_new(const cm_steps *steps)
+{
+    cm_loops *loops = calloc(1, sizeof *loops);
+    uint8_t *judged = malloc(steps->loop_count + 1);
+    if (loops == NULL || judged == NULL)
+        goto failed;
+    loops->steps = steps;
+    loops->loop_of = malloc(steps->count + 1);
+    loops->index = malloc((steps->count + 1) * sizeof *loops->index);
+    loops->iterators = calloc(1, sizeof *loops->iterators);
+    if (loops->loop_of == NULL || loops->index == NULL || loops->iterators == NULL)
+        goto failed;
+    for (size_t i = 0; i < steps->loop_count; i++) {
+        judged[i] = CM_LOOP_NONE;
+        if (steps->loop[i].steps < CM_LOOP_STEPS_MIN || loops->count == CM_LOOPS_MAX)
+            continue;
+        judged[i] = (uint8_t)loops->count;
+        cm_loop *loop = &loops->loop[loops->count++];
+        loop->number = (uint32_t)i;
+        loop->global = malloc(steps->loop[i].steps * sizeof *loop->global);
+        if (loop->global == NULL)
+            goto failed;
+    }
+    for (size_t i = 0; i < steps->count; i++) {
+        loops->loop_of[i] = judged[steps->step[i].loop];
+        if (loops->loop_of[i] == CM_LOOP_NONE)
+            continue;
+        cm_loop *loop = &loops->loop[loops->loop_of[i]];
+        loops->index[i] = loop->steps;
+        loop->global[loop->steps++] = (uint32_t)i;
+    }
+    free(judged);
+    return loops;
+failed:
+    free(judged);
+    cm_loops_free(loops);
+    return NULL;
+}
+
+void cm_loops_free(cm_loops *loops)
+{
+    if (loops == NULL)
+        return;
+    for (size_t i = 0; i < loops->count; i++) {
+        free(loops->loop[i].global);
+        free(loops->loop[i].epoch);
+    }
+    if (loops->iterators != NULL) {
+        cm_idmap_clear(&loops->iterators->at);
+        free(loops->iterators->life);
+    }
+    free(loops->iterators);
+    free(loops->loop_of);
+    free(loops->index);
+    free(loops);
+}
+
+static bool ask(cm_loops *loops, uint64_t address, uint32_t line, uint32_t loop, uint32_t step)
+{
+    struct cm_loops_iterators *it = loops->iterators;
+    uint32_t number;
+    if (!cm_idmap_get(&it->at, address, &number))
+        number = 0;
+    life *now = number > 0 ? &it->life[number - 1] : NULL;
+    /* An iterator that is asked from another line is another one at the same address. */
+    if (now == NULL || now->line != line) {
+        if (it->count >= UINT32_MAX - 1 ||
+            !cm_grow((void **)&it->life, &it->capacity, it->count + 1, sizeof *it->life) ||
+            !cm_idmap_put(&it->at, address, (uint32_t)it->count + 1))
+            return false;
+        now = &it->life[it->count++];
+        *now = (life){.line = line, .loop = loop, .first = step, .last = step, .steps = 1};
+    }
+    if (now->loop != loop && now->votes == 0) {
+        now->loop = loop;
+        now->first = now->last = step;
+        now->steps = 1;
+    }
+    now->votes += now->loop == loop ? 1 : (uint64_t)-1;
+    if (now->loop == loop && now->last != step) {
+        now->last = step;
+        now->steps++;
+    }
+    return true;
+}
+
+bool cm_loops_event(cm_loops *loops, const cm_record *record, int64_t step, cm_places *places)
+{
+    const cm_event *e = &record->event;
+    uint32_t line, index;
+    if (e->address == UINT64_MAX)
+        return true; /* no object lies there */
+    if (e->kind == CM_EV_OBJECT_NEW)
+        return e->size != CM_OBJECT_ITERATOR || cm_idmap_put(&loops->iterators->at, e->address, 0);
+    if (e->kind != CM_EV_TICK || e->size != CM_TICK_DATA)
+        return true;
+    /* The first batch is asked for before the first step: it is the first step's. */
+    cm_loop *loop = cm_loops_find(loops, step < 0 ? 0 : step, &index);
+    if (loop == NULL)
+        return true;
+    return cm_places_line(places, e->stack, &line) &&
+           ask(loops, e->address, line, (uint32_t)(loop - loops->loop), index);
+}
+
+static int by_last(const void *left, const void *right)
+{
+    const life *a = left, *b = right;
+    if (a->loop != b->loop)
+        return a->loop < b->loop ? -1 : 1;
+    if (a->last != b->last)
+        return a->last < b->last ? -1 : 1;
+    return a->first < b->first ? -1 : a->first > b->first;
+}
+
+/* The line that asks in most of the loop's steps; false: none asks in half of them. */
+static bool main_line(const life *of, size_t count, uint32_t steps, uint32_t *line, bool *fine)
+{
+    cm_idmap sums = {0};
+    uint32_t most = 0, sum;
+    for (size_t i = 0; i < count && *fine; i++) {
+        if (!cm_idmap_get(&sums, of[i].line, &sum))
+            sum = 0;
+        sum += of[i].steps;
+        *fine = cm_idmap_put(&sums, of[i].line, sum);
+        if (sum > most) {
+            most = sum;
+            *line = of[i].line;
+        }
+    }
+    cm_idmap_clear(&sums);
+    return *fine && (uint64_t)most * 2 >= steps;
+}
+
+static bool count_epochs(cm_loop *loop, const life *of, size_t count)
+{
+    uint32_t line = 0, until = 0;
+    bool fine = true;
+    if (!main_line(of, count, loop->steps, &line, &fine))
+        return fine;
+    loop->epoch = malloc(count * sizeof *loop->epoch);
+    if (loop->epoch == NULL)
+        return false;
+    /* Loaders that are drawn from side by side overlap: they are one epoch. The batch that an
+     * iterator does not have any more may be asked for in the next one's first step. */
+    for (size_t i = 0; i < count; i++) {
+        if (of[i].line != line || (loop->epochs > 0 && of[i].first < until))
+            continue;
+        loop->epoch[loop->epochs++] = of[i].first;
+        until = of[i].last;
+    }
+    return true;
+}
+
+bool cm_loops_finish(cm_loops *loops)
+{
+    struct cm_loops_iterators *it = loops->iterators;
+    if (it->count > 1)
+        qsort(it->life, it->count, sizeof *it->life, by_last);
+    for (size_t i = 0, end; i < it->count; i = end) {
+        for (end = i + 1; end < it->count && it->life[end].loop == it->life[i].loop;)
+            end++;
+        if (!count_epochs(&loops->loop[it->life[i].loop], it->life + i, end - i))
+            return false;
+    }
+    return true;
+}

@@ -1,0 +1,58 @@
+/* The loops of a run as leaks are judged in them: where each step lies in its loop, how far each
+ * loop has come, and the epochs of its data iterators. One owner. */
+#ifndef CM_ANALYSIS_LOOPS_H
+#define CM_ANALYSIS_LOOPS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../trace/reader.h"
+#include "clock.h"
+#include "places.h"
+
+enum {
+    CM_LOOPS_MAX = 64,       /* judged; a program has one to three */
+    CM_LOOP_STEPS_MIN = 5,   /* shorter ones say nothing */
+    CM_LOOP_NONE = UINT8_MAX /* a step of no loop that is judged */
+};
+
+typedef struct cm_loop {
+    uint32_t number;        /* index into cm_steps.loop */
+    uint32_t steps, passed; /* all of them, and those that have ended */
+    uint32_t *global;       /* numbers of its steps in the trace */
+    uint32_t *epoch;        /* after cm_loops_finish: first steps of its epochs */
+    size_t epochs;          /* 0: its steps do not come with data iterators */
+} cm_loop;
+
+typedef struct cm_loops cm_loops;
+struct cm_loops {
+    cm_loop loop[CM_LOOPS_MAX];
+    size_t count;
+    const cm_steps *steps;
+    uint8_t *loop_of; /* by step: index into loop, or CM_LOOP_NONE */
+    uint32_t *index;  /* by step: its number within that loop */
+    struct cm_loops_iterators *iterators;
+};
+
+cm_loops *cm_loops_new(const cm_steps *steps); /* NULL: out of memory */
+void cm_loops_free(cm_loops *loops);
+
+/* The loop of a step of the trace and its number there; NULL: none that is judged. */
+static inline cm_loop *cm_loops_find(cm_loops *loops, int64_t step, uint32_t *index)
+{
+    if (step < 0 || (size_t)step >= loops->steps->count || loops->loop_of[step] == CM_LOOP_NONE)
+        return NULL;
+    *index = loops->index[step];
+    return &loops->loop[loops->loop_of[step]];
+}
+
+/* A data iterator was made or begun afresh, or asked for a batch in this step (-1: before the
+ * first). false: out of memory. */
+bool cm_loops_event(cm_loops *loops, const cm_record *record, int64_t step, cm_places *places);
+
+/* Counts epochs: of the code line that asks for data in most of a loop's steps (half of them at
+ * least), how many iterators came one after the other. false: out of memory. */
+bool cm_loops_finish(cm_loops *loops);
+
+#endif

@@ -1,0 +1,55 @@
+/* From what a group of blocks or nodes did to a row of the report: which signature, how sure, and
+ * why it may only be suspected. One owner.
+ *
+ * What died in a collection after the loop's last boundary was garbage that waited. It proves
+ * nothing: a group that only qualifies with it is a suspect, unless Python's collector was switched
+ * off and no full collection ran in the last third of the loop's steps; then nothing but the end of
+ * the program would have freed it, and it is a leak by reference cycles. Blocks that had survived a
+ * full collection within the loop were reachable, whatever they died of later.
+ *
+ * Lost events and lost frees explain a verdict when they are a quarter of its evidence or more. */
+#ifndef CM_ANALYSIS_VERDICT_H
+#define CM_ANALYSIS_VERDICT_H
+
+#include "analysis.h"
+#include "growth.h"
+#include "loops.h"
+
+/* What the verdicts of one trace rest on, and what they are. */
+typedef struct cm_verdicts {
+    uint64_t lost;           /* events, and frees that went missing */
+    bool collector_disabled; /* when the recording ended */
+    cm_leak *leak, *suspect;
+    size_t leaks, leak_capacity, suspects, suspect_capacity;
+    cm_leak_part *part;
+    size_t parts, part_capacity;
+} cm_verdicts;
+
+typedef struct cm_verdict_case {
+    const cm_loop *loop;
+    uint32_t collected; /* boundaries of the loop passed at its last full collection; 0: none ran */
+    cm_growth_case kept;        /* without the garbage; steps and epochs are filled in */
+    const cm_growth_birth *all; /* with it */
+    size_t all_births;
+} cm_verdict_case;
+
+typedef enum cm_verdict_class {
+    CM_VERDICT_NOTHING = 0,
+    CM_VERDICT_HINT,   /* few births, or stopped: for suspects, if nothing better is found */
+    CM_VERDICT_KEPT,   /* it grows; its blocks are `kept` */
+    CM_VERDICT_GARBAGE /* it grows; its blocks are `all` */
+} cm_verdict_class;
+
+/* Fills in signature, confidence, reason, cycle and rates. */
+cm_verdict_class cm_verdict_judge(const cm_verdicts *verdicts, const cm_verdict_case *c,
+                                  cm_leak *out);
+
+/* Adds a row: to the leaks, or with a reason to the suspects. Sorts the parts, and takes from them
+ * bytes, count and stack. false: out of memory. */
+bool cm_verdicts_add(cm_verdicts *verdicts, const cm_leak *leak, cm_leak_part *part, size_t parts);
+
+/* In the order of the report: the most bytes per step first. */
+void cm_verdicts_sort(cm_verdicts *verdicts);
+void cm_verdicts_clear(cm_verdicts *verdicts);
+
+#endif
