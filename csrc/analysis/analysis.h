@@ -130,7 +130,9 @@ typedef struct cm_leak {
     uint32_t loop;   /* index into steps.loop */
     uint32_t stack;  /* the one with the most bytes (nodes) */
     uint32_t retained_stack; /* nodes: the youngest surviving node of each step; else 0 */
-    int64_t bytes;           /* alive at that boundary, made in the loop's steps */
+    /* Alive at that boundary and made in the loop's steps; without its last step's where others of
+     * the group died in the step after their own. */
+    int64_t bytes;
     uint64_t count;
     /* Growth per step of the loop (growth.h has the formula). Of a growing live set the blocks are
      * replaced: no count. */

@@ -97,24 +97,39 @@ static bool in_all_thirds(const spread *s)
 }
 
 /* Every birth has a size that no other has. */
-static bool all_shapes_differ(const spread *s)
+static bool all_shapes_differ(const cm_growth_birth *birth, size_t count)
 {
-    if (s->count > SHAPES_SEEN)
+    if (count > SHAPES_SEEN)
         return false;
-    for (size_t i = 0; i < s->count; i++)
+    for (size_t i = 0; i < count; i++)
         for (size_t j = 0; j < i; j++)
-            if (s->birth[i].bytes == s->birth[j].bytes)
+            if (birth[i].bytes == birth[j].bytes)
                 return false;
     return true;
 }
 
-static bool is_filling(const spread *s)
+/* Whether births become rarer as they do in a cache: over the whole loop, warm-up included. */
+static bool is_filling(const cm_growth_case *c)
 {
-    if (has_rhythm(s) || s->third[0] < CM_GROWTH_FILLING)
+    uint32_t warm = cm_growth_warm(c->steps), third = c->steps / 3;
+    size_t count = c->births - (c->fleeting && c->birth[c->births - 1].step == c->steps - 1);
+    size_t first = 0, last = 0, dense = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t step = c->birth[i].step;
+        dense += step < warm;
+        first += step < third;
+        last += step >= c->steps - third;
+    }
+    if (first < CM_GROWTH_FILLING || last >= first)
         return false;
-    if (s->third[2] * CM_GROWTH_FILL_FACTOR <= s->third[0])
+    if (last * CM_GROWTH_FILL_FACTOR <= first)
         return true;
-    return s->third[2] * 100 < s->third[0] * CM_GROWTH_SHAPES_PERCENT && all_shapes_differ(s);
+    double density = (double)last / third;
+    if (last * CM_GROWTH_DENSE_FACTOR <= first &&
+        (double)dense / warm >= density * CM_GROWTH_DENSE_FACTOR)
+        return true;
+    return !at_least((double)last, CM_GROWTH_SHAPES_PERCENT, (double)first) &&
+           all_shapes_differ(c->birth, count);
 }
 
 static void rate_by_births(const spread *s, cm_growth_result *out)
@@ -271,9 +286,8 @@ static cm_growth_result judge_late(const cm_growth_case *c, const spread *all, s
     }
     if (!in_all_thirds(&s))
         return out;
-    out.verdict = is_filling(&s) ? CM_GROWTH_STOPPED : CM_GROWTH_LEAK;
-    if (out.verdict == CM_GROWTH_LEAK)
-        doubt_by_epochs(c, &s, &out);
+    out.verdict = CM_GROWTH_LEAK;
+    doubt_by_epochs(c, &s, &out);
     return out;
 }
 
@@ -296,7 +310,7 @@ static cm_growth_result judge_all_ages(const cm_growth_case *c, const spread *s,
     }
     if (evicts ? !grows_nevertheless(c, s, &out) : !in_all_thirds(s))
         return out;
-    if (!evicts && is_filling(s)) {
+    if (!evicts && is_filling(c)) {
         out.verdict = CM_GROWTH_STOPPED;
         return out;
     }

@@ -10,7 +10,7 @@
  *     Where blocks of the group die after they had grown old, the program evicts, and more is asked
  *     for: only what was passed over counts (survivors older than the youngest of the evicted: a
  *     queue has none), evictions must not keep up with births, and what is alive must rise in every
- *     third. Births that become rarer without a rhythm are a cache that fills.
+ *     third. Births that become rarer are those of a cache that fills.
  *     Late: births only since an onset behind the first third. Then nothing of the group may have
  *     been evicted since, it must never have held half as much before, and births must go on to the
  *     end: a list that is cleared now and then fails the second, a queue the first.
@@ -25,7 +25,7 @@
  * (b) The envelope's rise, divided by its steps.
  *
  * Confidence. High: (a), from the first third on, at least CM_GROWTH_SURE births, in a rhythm (no
- * gap over twice the median one), and nothing evicted. Everything else is medium. */
+ * gap over twice the mean one), and nothing evicted. Everything else is medium. */
 #ifndef CM_ANALYSIS_GROWTH_H
 #define CM_ANALYSIS_GROWTH_H
 
@@ -59,12 +59,15 @@ enum {
     /* A late leak must go on for so many steps, and for this share of the loop, percent. */
     CM_GROWTH_LATE_STEPS = 8,
     CM_GROWTH_LATE_PERCENT = 10,
-    /* Births without a rhythm that became rarer from first to last third by this factor are a
-     * cache that fills; a smaller one suffices where every survivor has a size of its own, as in
-     * caches kept by shape. Below CM_GROWTH_FILLING births in the first third it may be chance. */
+    /* Births are those of a cache that fills where the last third of the loop has this
+     * many times fewer than the first (of so many at least: fewer may be chance); or half as many,
+     * and half as dense as the very first steps, in which a cache misses nearly always; or where it
+     * has less than this share, percent, and every survivor a size of its own, as in caches kept by
+     * shape. */
     CM_GROWTH_FILL_FACTOR = 3,
-    CM_GROWTH_SHAPES_PERCENT = 60,
     CM_GROWTH_FILLING = 4,
+    CM_GROWTH_DENSE_FACTOR = 2,
+    CM_GROWTH_SHAPES_PERCENT = 75,
     /* (b): share of its bytes that is young, percent. */
     CM_GROWTH_YOUNG_PERCENT = 90,
     /* Epochs shorter than this say nothing about births at their beginnings. */

@@ -44,7 +44,8 @@ static bool report(judge *j, cm_verdict_class class, cm_leak *leak, const uint32
 {
     cm_leaks *l = j->leaks;
     const cm_census *census = class == CM_VERDICT_GARBAGE ? j->all : j->kept;
-    const uint32_t *global = l->loops->loop[j->number].global;
+    const cm_loop *loop = &l->loops->loop[j->number];
+    bool proven = leak->signature == CM_LEAK_SURVIVORS;
     uint32_t first = UINT32_MAX, last = 0;
     size_t parts = 0;
     if (!cm_grow((void **)&j->part, &j->part_capacity, groups, sizeof *j->part))
@@ -53,6 +54,8 @@ static bool report(judge *j, cm_verdict_class class, cm_leak *leak, const uint32
         const cm_track_group *g = &l->track->group[group[i]];
         size_t rows;
         const cm_census_row *row = cm_census_find(census, group[i], &rows);
+        if (proven && g->fleeting && rows > 0 && row[rows - 1].step + 1 == loop->steps)
+            rows--; /* they may die in the next step, as others of the group did */
         if (rows == 0)
             continue;
         cm_leak_part *part = &j->part[parts++];
@@ -70,9 +73,9 @@ static bool report(judge *j, cm_verdict_class class, cm_leak *leak, const uint32
     if (parts == 0)
         return true;
     leak->kind = CM_LEAK_BYTES;
-    leak->loop = l->loops->loop[j->number].number;
-    leak->first_step = global[first];
-    leak->last_step = global[last];
+    leak->loop = loop->number;
+    leak->first_step = loop->global[first];
+    leak->last_step = loop->global[last];
     return cm_verdicts_add(&l->verdicts, leak, j->part, parts);
 }
 

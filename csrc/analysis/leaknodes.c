@@ -1,7 +1,9 @@
 /* Autograd nodes: a graph that is kept holds nodes of every forward line of a model. What keeps it
- * is found by its youngest end: in each step, the surviving node that was made last. All survivors
- * of the step are charged to that node's stack; there is one row per such stack, and for what is
- * left over one per line of the user's code. */
+ * is found by its end: in each step, of the survivors that no backward ran, the one that was made
+ * last. (`total = total + loss` is never run, and the steps cut it off from its own forward where
+ * it stands behind the optimizer's step.) If all ran, the last of all: an output, a loss. All
+ * survivors of the step are charged to that node's stack; there is one row per such stack, and for
+ * what is left over one per line of the user's code. */
 #include <stdlib.h>
 
 #include "grow.h"
@@ -34,18 +36,23 @@ typedef struct judge {
     cm_census line_kept, line_all, line_parts;
 } judge;
 
+/* Nodes of steps from `steps` on are left out. */
 static bool see(const cm_census *census, uint32_t steps, view *out)
 {
     end *last = calloc((size_t)steps + 1, sizeof *last);
     bool fine = last != NULL;
     for (size_t i = 0; fine && i < census->count; i++) {
         const cm_census_row *row = &census->row[i];
+        if (row->step >= steps)
+            continue;
         end *e = &last[row->step];
         if (!e->known || row->youngest > e->sequence)
             *e = (end){row->youngest, row->group, true};
     }
     for (size_t i = 0; fine && i < census->count; i++) {
         cm_census_row row = census->row[i];
+        if (row.step >= steps)
+            continue;
         row.group = last[row.step].stack;
         fine = cm_census_add(&out->births, &row);
         row.step = census->row[i].group;
@@ -138,14 +145,12 @@ static bool judge_members(judge *j, const member *of, size_t count, bool hints, 
         !collect(&j->line_parts, &j->all.parts, of, count))
         return false;
     gather_deaths(j, &j->line_parts, &deaths);
-    cm_verdict_case c = {.loop = &l->loops->loop[j->number],
-                         .collected = l->loop[j->number].collected,
-                         .kept = {.birth = j->of_kept.birth,
-                                  .births = j->of_kept.count,
-                                  .deaths = &deaths,
-                                  .fleeting = l->loop[j->number].fleeting_nodes},
-                         .all = j->of_all.birth,
-                         .all_births = j->of_all.count};
+    cm_verdict_case c = {
+        .loop = &l->loops->loop[j->number],
+        .collected = l->loop[j->number].collected,
+        .kept = {.birth = j->of_kept.birth, .births = j->of_kept.count, .deaths = &deaths},
+        .all = j->of_all.birth,
+        .all_births = j->of_all.count};
     cm_verdict_class class = cm_verdict_judge(&l->verdicts, &c, &leak);
     *judged = class >= CM_VERDICT_KEPT || (class == CM_VERDICT_HINT && hints);
     return !*judged || report(j, class, &leak, of, count);
@@ -211,7 +216,8 @@ static bool judge_all(judge *j)
 bool cm_leaks_judge_nodes(cm_leaks *leaks, uint32_t loop)
 {
     cm_leaks_loop *here = &leaks->loop[loop];
-    uint32_t steps = leaks->loops->loop[loop].steps;
+    /* Where graphs live on into the next step, the last step's prove nothing. */
+    uint32_t steps = leaks->loops->loop[loop].steps - here->fleeting_nodes;
     judge j = {.leaks = leaks, .number = loop};
     bool fine = see(&here->nodes, steps, &j.all);
     cm_census_subtract(&here->nodes, &here->dead_nodes);

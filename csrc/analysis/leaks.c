@@ -43,6 +43,9 @@ static void *create(const cm_run *run)
     return l;
 }
 
+/* Before the sequence number in a row's order, see leaknodes.c. */
+#define NEVER_RAN ((uint64_t)1 << 63)
+
 static bool is_over(const cm_loop *loop)
 {
     return loop->passed == loop->steps;
@@ -80,8 +83,11 @@ static bool change(void *part, const cm_change *c)
 static bool node_row(cm_leaks *l, const cm_node_life *life, uint32_t step, cm_census_row *row)
 {
     uint32_t stack = life->stack >= CM_NODE_ACCUMULATION ? CM_STACK_NONE : life->stack;
-    *row = (cm_census_row){
-        .step = step, .bytes = CM_NODE_BYTES, .count = 1, .youngest = life->sequence};
+    *row = (cm_census_row){.step = step,
+                           .bytes = CM_NODE_BYTES,
+                           .count = 1,
+                           .youngest =
+                               (life->ran ? 0 : NEVER_RAN) | (life->sequence & (NEVER_RAN - 1))};
     return cm_fold_stack(l->fold, stack, &row->group);
 }
 
@@ -240,12 +246,13 @@ bool cm_leaks_births_of(cm_leaks_births *births, const cm_census_row *row, size_
 
 /* --- the end ------------------------------------------------------------------------------- */
 
-/* Where a version of PyTorch does not let us see nodes die, all of them seem to live. */
+/* Where a version of PyTorch does not let us see nodes die, all of them seem to live. The recorder
+ * says whether it does; where it says nothing, a node that died proves it. */
 static bool nodes_are_counted(const cm_leaks *l)
 {
     const char *said = cm_reader_meta(l->run->reader, "nodes");
-    return cm_nodes_are_destroyed(l->run->replay->nodes) &&
-           (said == NULL || strcmp(said, "counted") == 0);
+    return said != NULL ? strcmp(said, "counted") == 0
+                        : cm_nodes_are_destroyed(l->run->replay->nodes);
 }
 
 static bool finish(void *part, cm_analysis *out)

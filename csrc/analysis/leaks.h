@@ -12,7 +12,8 @@
 enum { CM_FULL_COLLECTION = 2 }; /* generation */
 
 typedef struct cm_leaks_loop {
-    /* Rows of blocks by group of cm_track; of nodes by folded stack, order: sequence number. */
+    /* Rows of blocks by group of cm_track; of nodes by folded stack, `youngest`:
+     * the sequence number, those that never ran above all others. */
     cm_census blocks, dead_blocks, nodes, dead_nodes;
     bool fleeting_nodes;
     uint32_t collected; /* boundaries passed at its last full collection; 0: none ran */

@@ -18,13 +18,15 @@ enum {
 typedef struct node {
     uint64_t sequence; /* + 1; 0 = empty */
     uint32_t stack;    /* the forward line, resolved when the node was made */
-    int32_t step;      /* that it was made in */
+    int32_t step : 31; /* that it was made in; past a thousand million steps it is none */
+    uint32_t ran : 1;
 } node;
 
 /* One that outlived its place in the ring. */
 typedef struct old_node {
     uint32_t stack; /* of an unused one: the next unused one + 1 */
-    int32_t step;
+    int32_t step : 31;
+    uint32_t ran : 1;
 } old_node;
 
 typedef struct running {
@@ -140,7 +142,7 @@ static bool keep_old(cm_nodes *nodes, const thread *t, const node *leaving)
             return false;
         index = (uint32_t)nodes->old_nodes++;
     }
-    nodes->old_node[index] = (old_node){leaving->stack, leaving->step};
+    nodes->old_node[index] = (old_node){leaving->stack, leaving->step, leaving->ran};
     return cm_idmap_put(&nodes->old, key, index);
 }
 
@@ -148,7 +150,7 @@ static bool put_node(cm_nodes *nodes, thread *t, uint64_t sequence, uint32_t sta
 {
     if (sequence == CM_NODE_NO_SEQUENCE)
         return true;
-    node entry = {sequence + 1, stack, nodes->step};
+    node entry = {.sequence = sequence + 1, .stack = stack, .step = nodes->step};
     /* A ring that many live nodes fall out of is too small; one node that lives for ever is not a
      * reason to grow. Freed nodes leave holes, so both show as collisions. */
     bool small = t->slots == 0 || (t->collisions > t->slots / 4 && t->slots < RING_MAX);
@@ -188,18 +190,23 @@ static const thread *creator_of(const cm_nodes *nodes, uint64_t autograd_id)
     return &nodes->thread[index];
 }
 
-static uint32_t find_node(const cm_nodes *nodes, uint64_t autograd_id, uint64_t sequence)
+/* Its stack; it runs from now on. */
+static uint32_t start_node(cm_nodes *nodes, uint64_t autograd_id, uint64_t sequence)
 {
     const thread *t = creator_of(nodes, autograd_id);
     uint64_t key;
     uint32_t index;
     if (t == NULL || t->slots == 0)
         return CM_NODE_UNRESOLVED;
-    const node *slot = &t->ring[(sequence + 1) & (t->slots - 1)];
-    if (slot->sequence == sequence + 1)
+    node *slot = &t->ring[(sequence + 1) & (t->slots - 1)];
+    if (slot->sequence == sequence + 1) {
+        slot->ran = true;
         return slot->stack;
-    if (old_key(nodes, t, sequence, &key) && cm_idmap_get(&nodes->old, key, &index))
+    }
+    if (old_key(nodes, t, sequence, &key) && cm_idmap_get(&nodes->old, key, &index)) {
+        nodes->old_node[index].ran = true;
         return nodes->old_node[index].stack;
+    }
     return CM_NODE_UNRESOLVED;
 }
 
@@ -213,12 +220,12 @@ static void drop_node(cm_nodes *nodes, uint64_t autograd_id, uint64_t sequence)
         return;
     node *slot = &t->ring[(sequence + 1) & (t->slots - 1)];
     if (slot->sequence == sequence + 1) {
-        nodes->last_destroyed = (cm_node_life){sequence, slot->stack, slot->step};
+        nodes->last_destroyed = (cm_node_life){sequence, slot->stack, slot->step, slot->ran};
         *slot = (node){0};
     } else if (nodes->old.count > 0 && old_key(nodes, t, sequence, &key) &&
                cm_idmap_get(&nodes->old, key, &index)) {
         old_node *old = &nodes->old_node[index];
-        nodes->last_destroyed = (cm_node_life){sequence, old->stack, old->step};
+        nodes->last_destroyed = (cm_node_life){sequence, old->stack, old->step, old->ran};
         cm_idmap_remove(&nodes->old, key);
         old->stack = nodes->unused;
         nodes->unused = index + 1;
@@ -251,7 +258,7 @@ static bool run_node(cm_nodes *nodes, thread *t, const cm_event *e)
     running *outer = innermost(t);
     running entered = {.name = e->stack};
     if (e->address != CM_NODE_NO_SEQUENCE)
-        entered.stack = find_node(nodes, (uint64_t)e->size, e->address);
+        entered.stack = start_node(nodes, (uint64_t)e->size, e->address);
     else
         entered.stack = outer->has_previous ? outer->previous : CM_NODE_ACCUMULATION;
     /* Gradients of two leaves in a row belong to the same node before them. */
@@ -396,8 +403,9 @@ bool cm_nodes_each(const cm_nodes *nodes, bool (*visit)(void *context, const cm_
     for (size_t i = 0; i < nodes->threads; i++) {
         const thread *t = &nodes->thread[i];
         for (size_t j = 0; j < t->slots; j++) {
-            cm_node_life life = {t->ring[j].sequence - 1, t->ring[j].stack, t->ring[j].step};
-            if (t->ring[j].sequence != 0 && !visit(context, &life))
+            const node *n = &t->ring[j];
+            cm_node_life life = {n->sequence - 1, n->stack, n->step, n->ran};
+            if (n->sequence != 0 && !visit(context, &life))
                 return false;
         }
     }
@@ -407,7 +415,7 @@ bool cm_nodes_each(const cm_nodes *nodes, bool (*visit)(void *context, const cm_
         if (slot->key == 0)
             continue;
         const old_node *old = &nodes->old_node[slot->value];
-        cm_node_life life = {(slot->key - 1) & mask, old->stack, old->step};
+        cm_node_life life = {(slot->key - 1) & mask, old->stack, old->step, old->ran};
         if (!visit(context, &life))
             return false;
     }

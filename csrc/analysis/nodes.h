@@ -54,6 +54,7 @@ typedef struct cm_node_life {
     uint64_t sequence; /* per thread: of two nodes the younger has the higher one */
     uint32_t stack;    /* as for charges; CM_NODE_UNRESOLVED and CM_NODE_ACCUMULATION: none */
     int32_t step;      /* that it was made in */
+    bool ran;          /* in a backward */
 } cm_node_life;
 
 /* The node that the last record destroyed; false: it destroyed none that is known. */
