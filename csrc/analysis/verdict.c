@@ -51,6 +51,8 @@ cm_verdict_class cm_verdict_judge(const cm_verdicts *v, const cm_verdict_case *g
         c.births = given->all_births;
         signature = CM_LEAK_SURVIVORS;
         class = CM_VERDICT_GARBAGE;
+        if (nobody_collects(v, given))
+            c.deaths = NULL; /* an early collection was no eviction */
         found = c.births > 0 ? cm_growth_survivors(&c) : (cm_growth_result){0};
     }
     if (!grows(&found)) {
