@@ -401,7 +401,8 @@ cm_growth_result cm_growth_rising(const cm_growth_case *c)
     uint64_t rises = 0;
     for (uint32_t b = begin + 1; b <= end; b++)
         rises += value[b] > value[b - 1];
-    if (rises < CM_GROWTH_BIRTHS || !rises_in_thirds(value, begin, end, whole / (double)rises))
+    if (rises < CM_GROWTH_BIRTHS || !at_least(whole, CM_GROWTH_RISE_PERCENT, value[end]) ||
+        !rises_in_thirds(value, begin, end, whole / (double)rises))
         return out;
     out.verdict = CM_GROWTH_LEAK;
     out.evidence = rises;

@@ -70,6 +70,8 @@ enum {
     CM_GROWTH_SHAPES_PERCENT = 75,
     /* (b): share of its bytes that is young, percent. */
     CM_GROWTH_YOUNG_PERCENT = 90,
+    /* (b): rise against what is alive in the end, percent: sizes that vary drift by chance. */
+    CM_GROWTH_RISE_PERCENT = 10,
     /* Epochs shorter than this say nothing about births at their beginnings. */
     CM_GROWTH_EPOCH_STEPS = 4,
     /* Curriculum: (b) is explained where at least this share (percent) of the loop's other forward
