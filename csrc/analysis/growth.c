@@ -398,10 +398,14 @@ cm_growth_result cm_growth_rising(const cm_growth_case *c)
         begin = onset;
     }
     double whole = value[end] - value[begin];
+    double noise = 0;
     uint64_t rises = 0;
-    for (uint32_t b = begin + 1; b <= end; b++)
+    for (uint32_t b = begin + 1; b <= end; b++) {
         rises += value[b] > value[b - 1];
+        noise += ((double)c->low[b] - value[b]) / (double)(end - begin);
+    }
     if (rises < CM_GROWTH_BIRTHS || !at_least(whole, CM_GROWTH_RISE_PERCENT, value[end]) ||
+        noise * 100 > whole * CM_GROWTH_NOISE_PERCENT ||
         !rises_in_thirds(value, begin, end, whole / (double)rises))
         return out;
     out.verdict = CM_GROWTH_LEAK;

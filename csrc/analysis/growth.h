@@ -70,8 +70,11 @@ enum {
     CM_GROWTH_SHAPES_PERCENT = 75,
     /* (b): share of its bytes that is young, percent. */
     CM_GROWTH_YOUNG_PERCENT = 90,
-    /* (b): rise against what is alive in the end, percent: sizes that vary drift by chance. */
-    CM_GROWTH_RISE_PERCENT = 10,
+    /* (b): rise against what is alive in the end, and the mean distance of the live bytes from
+     * their envelope against the rise, percent: sizes that vary drift by chance, but not straight.
+     */
+    CM_GROWTH_RISE_PERCENT = 25,
+    CM_GROWTH_NOISE_PERCENT = 20,
     /* Epochs shorter than this say nothing about births at their beginnings. */
     CM_GROWTH_EPOCH_STEPS = 4,
     /* Curriculum: (b) is explained where at least this share (percent) of the loop's other forward
