@@ -383,6 +383,7 @@ cm_growth_result cm_growth_rising(const cm_growth_case *c)
     for (uint32_t b = 0; b <= end; b++)
         value[b] = (double)c->low[b];
     envelope(value, end + 1);
+    end -= (end - begin) / CM_GROWTH_TAIL; /* the last boundary's own peak is no rise */
     uint32_t onset = begin;
     while (onset < end && value[onset + 1] <= value[begin])
         onset++;

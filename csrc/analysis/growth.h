@@ -22,7 +22,7 @@
  * Rates. (a) Each birth pays for the steps since the birth before it: what was born after the first
  * birth that counts, divided by the steps from that one to the last. A block in every 5th step is a
  * fifth of it a step. Where the program evicts: the rise of what is old, divided by its steps.
- * (b) The envelope's rise, divided by its steps.
+ * (b) The envelope's rise up to the last tenth of the span, divided by its steps.
  *
  * Confidence. High: (a), from the first third on, at least CM_GROWTH_SURE births, in a rhythm (no
  * gap over twice the mean one), and nothing evicted. Everything else is medium. */
@@ -75,6 +75,8 @@ enum {
      */
     CM_GROWTH_RISE_PERCENT = 25,
     CM_GROWTH_NOISE_PERCENT = 20,
+    /* (b): this part of the span, at its end, only lowers the envelope. */
+    CM_GROWTH_TAIL = 10,
     /* Epochs shorter than this say nothing about births at their beginnings. */
     CM_GROWTH_EPOCH_STEPS = 4,
     /* Curriculum: (b) is explained where at least this share (percent) of the loop's other forward
