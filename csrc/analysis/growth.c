@@ -361,8 +361,8 @@ cm_growth_result cm_growth_survivors(const cm_growth_case *c)
 
 static bool is_young(const cm_growth_case *c, uint32_t warm)
 {
-    uint32_t quarter = (c->steps - warm) / 4;
-    uint32_t since = c->steps - (quarter > CM_GROWTH_OLD ? quarter : CM_GROWTH_OLD);
+    uint32_t share = (c->steps - warm) / CM_GROWTH_YOUNG;
+    uint32_t since = c->steps - (share > CM_GROWTH_OLD ? share : CM_GROWTH_OLD);
     double all = 0, young = 0;
     for (size_t i = 0; i < c->births; i++) {
         all += (double)c->birth[i].bytes;

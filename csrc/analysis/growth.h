@@ -16,7 +16,7 @@
  *     end: a list that is cleared now and then fails the second, a queue the first.
  * (b) A live set that keeps growing though its blocks are young (cm_growth_rising): the lower
  *     envelope of live bytes at step boundaries rises in each third by a fifth of its whole rise,
- *     in at least CM_GROWTH_BIRTHS steps, and nearly all of it is younger than a quarter of the
+ *     in at least CM_GROWTH_BIRTHS steps, and nearly all of it is younger than an eighth of the
  *     span (or (a) would have to judge it). Late onsets as above.
  *
  * Rates. (a) Each birth pays for the steps since the birth before it: what was born after the first
@@ -68,8 +68,10 @@ enum {
     CM_GROWTH_FILLING = 4,
     CM_GROWTH_DENSE_FACTOR = 2,
     CM_GROWTH_SHAPES_PERCENT = 75,
-    /* (b): share of its bytes that is young, percent. */
+    /* (b): this share of its bytes, percent, is younger than this part of the span. What lives
+     * longer is judged by (a); its live bytes drift by chance. */
     CM_GROWTH_YOUNG_PERCENT = 90,
+    CM_GROWTH_YOUNG = 8,
     /* (b): rise against what is alive in the end, and the mean distance of the live bytes from
      * their envelope against the rise, percent: sizes that vary drift by chance, but not straight.
      */
