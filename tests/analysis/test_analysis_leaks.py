@@ -105,7 +105,7 @@ class Program:
         self.t.mark(FINAL_END)
 
 
-Body = Callable[[Program, int], None]
+Body = Callable[[Program, int], object]
 
 
 def train(steps: int, body: Body, **how: Any) -> Program:
@@ -193,9 +193,7 @@ def test_of_what_survives_only_the_last_steps_is_no_proof(verdicts: Callable[...
 
 
 @pytest.mark.parametrize(("period", "steps"), [(2, 24), (5, 48), (7, 60), (30, 300)])
-def test_a_slow_leak_has_its_rate_per_step(
-    verdicts: Callable[..., dict[str, Any]], period: int, steps: int
-) -> None:
+def test_a_slow_leak_has_its_rate_per_step(verdicts: Callable[..., dict[str, Any]], period: int, steps: int) -> None:
     def body(p: Program, i: int) -> None:
         if i % period == 0:
             p.kept.append(p.new(1000))
@@ -596,7 +594,7 @@ def test_judged_at_the_end_of_its_loop(verdicts: Callable[..., dict[str, Any]]) 
     for address in p.kept:
         p.drop(address)
     p.kept = []
-    for j in range(30):
+    for _ in range(30):
         p.ask(0x88, 40)
         p.drop(p.new(640, 41))
     assert only(verdicts(p))["loop"] == "training"
@@ -671,9 +669,7 @@ def test_cycles_with_the_collector_off(verdicts: Callable[..., dict[str, Any]]) 
 
 
 @pytest.mark.parametrize(("when", "leaks"), [(5, True), (20, True), (35, False)])
-def test_a_program_that_collects_by_itself(
-    verdicts: Callable[..., dict[str, Any]], when: int, leaks: bool
-) -> None:
+def test_a_program_that_collects_by_itself(verdicts: Callable[..., dict[str, Any]], when: int, leaks: bool) -> None:
     """The collector is off, gc.collect() is called once: what came before is gone then."""
 
     def body(p: Program, i: int) -> None:
@@ -707,12 +703,9 @@ def test_what_survived_a_full_collection_was_no_garbage(verdicts: Callable[..., 
 def test_an_address_used_again_behind_the_boundary_is_another_block(verdicts: Callable[..., dict[str, Any]]) -> None:
     """What is made and collected behind the last step has nothing to do with the survivors there."""
     p = train(40, lambda p, i: p.kept.append(p.new()))
-    again = []
-    for address in p.kept[:]:
+    for address in p.kept:
         p.drop(address)
-    for _ in range(40):
-        again.append(p.new())
-    p.collect_at_the_end(again)
+    p.collect_at_the_end([p.new() for _ in range(40)])
     assert only(verdicts(p))["count"] == 40
 
 
