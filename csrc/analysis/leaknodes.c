@@ -193,7 +193,7 @@ static bool judge_all(judge *j)
 {
     member *list = NULL;
     size_t count = 0, capacity = 0;
-    bool judged;
+    bool judged = false;
     bool fine = list_members(j, &j->kept.births, &list, &count, &capacity) &&
                 list_members(j, &j->all.births, &list, &count, &capacity);
     if (fine && count > 1)

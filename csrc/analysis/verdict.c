@@ -33,6 +33,18 @@ static bool nobody_collects(const cm_verdicts *v, const cm_verdict_case *c)
     return v->collector_disabled && (c->collected == 0 || c->collected < steps - steps / 3);
 }
 
+/* The level at the boundaries has garbage in it: where most of it was, it says nothing about what
+ * is held. */
+static bool mostly_garbage(const cm_verdict_case *c)
+{
+    double kept = 0, all = 0;
+    for (size_t i = 0; i < c->kept.births; i++)
+        kept += (double)c->kept.birth[i].bytes;
+    for (size_t i = 0; i < c->all_births; i++)
+        all += (double)c->all[i].bytes;
+    return kept * 2 < all;
+}
+
 cm_verdict_class cm_verdict_judge(const cm_verdicts *v, const cm_verdict_case *given, cm_leak *out)
 {
     cm_growth_case c = given->kept;
@@ -42,7 +54,7 @@ cm_verdict_class cm_verdict_judge(const cm_verdicts *v, const cm_verdict_case *g
     cm_verdict_class class = CM_VERDICT_KEPT;
     cm_growth_result old = cm_growth_survivors(&c), found = old;
     cm_leak_signature signature = CM_LEAK_SURVIVORS;
-    if (!grows(&found)) {
+    if (!grows(&found) && !mostly_garbage(given)) {
         signature = CM_LEAK_GROWING;
         found = cm_growth_rising(&c);
     }
