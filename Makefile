@@ -9,12 +9,13 @@ STAMP := $(VENV)/.made
 C_FILES := $(shell find csrc -name '*.c' -o -name '*.h' | sort)
 PACKAGE := setup.py pyproject.toml cuptimem.pth
 ARGS ?=
+TORCHES ?= 2.4.1 2.8.0 2.11.0 2.13.0 2.14.1
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-torchless bench lint format clean
+.PHONY: help demo test test-torchless torches bench evidence-public wheels wheel-tests lint format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,9 +48,21 @@ test: $(STAMP)/package test-torchless ## run all tests (ARGS="-k name" to choose
 test-torchless: $(STAMP)/package
 	@PYTHON_VENV="$(BIN)/python" sh tests/other_pythons.sh $(ARGS)
 
+torches: $(STAMP)/package ## test with old and new versions of PyTorch, 5 GB of disk each (TORCHES="2.4.1 2.14.1")
+	$(BIN)/python -m tests.torches $(TORCHES)
+
 bench: $(STAMP)/package ## measure what cuptimem costs, side by side with others
 	@[ -x .venv-bench/bin/python ] || $(BIN)/python -m benchmarks --setup
 	$(BIN)/python -m benchmarks $(ARGS)
+
+evidence-public: $(STAMP)/package ## run public training scripts under cuptimem (ARGS="--source DIR" for local copies)
+	$(BIN)/python -m tests.evidence.public $(ARGS)
+
+wheels: $(STAMP)/package ## build the source distribution and a wheel for each Python here into dist/, and check them
+	$(BIN)/python -m tests.packaging.wheels build
+
+wheel-tests: $(STAMP)/package ## test what is in dist/ away from the source tree (ARGS=--everything: with PyTorch too)
+	$(BIN)/python -m tests.packaging.wheels test $(ARGS)
 
 lint: $(STAMP)/package ## ruff, mypy --strict, clang-format, cppcheck
 	$(BIN)/ruff check cuptimem tests benchmarks examples setup.py
@@ -66,4 +79,4 @@ format: $(STAMP)/tools ## put all files into the project's format
 	clang-format -i $(C_FILES)
 
 clean: ## remove everything that can be made again
-	rm -rf $(VENV) .venv-bench build dist *.egg-info cuptimem/_core*.so .pytest_cache .mypy_cache .ruff_cache demo.cmem
+	rm -rf $(VENV) .venv-* build dist *.egg-info cuptimem/_core*.so .pytest_cache .mypy_cache .ruff_cache demo.cmem

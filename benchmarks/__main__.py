@@ -78,6 +78,9 @@ def line(row: dict[str, Any]) -> list[str]:
         ]
     elif "peak_mib" in row:
         cells += [f"{row['events_per_s']:,} events/s", f"peak {row['peak_mib']} MiB, file {row['file_mib']} MiB"]
+    elif "stop_s" in row:
+        cells += [f"{row['allocations']:,} allocations", f"recording {row['recording_mib']} MiB"]
+        cells[-1] += f", stop {amount(row['stop_s'], 's')}"
     elif "own_mib" in row:
         cells += [f"own account {row['own_mib']} MiB", f"{row['live_blocks']:,} live blocks"]
     else:

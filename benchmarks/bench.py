@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,9 +16,11 @@ from typing import Any
 
 from benchmarks.measure import Spread, paired, spread
 from benchmarks.promises import PROMISES, Verdict
+from benchmarks.worker import MODES
 from benchmarks.workloads import QUICK, SIZES
 
 ROOT = Path(__file__).resolve().parents[1]
+REPORT_STEPS = 115  # of the GPT workload: 100,000 allocations; torch.profiler takes 5 GiB for that
 
 
 @dataclass
@@ -53,9 +56,9 @@ def percent(ratio: Spread) -> tuple[float, tuple[float, float]]:
 
 
 def workload(name: str, quick: bool) -> Outcome:
-    """Bare, cuptimem, memray and torch.profiler in turn."""
+    """Bare, cuptimem and its peers in turn."""
     steps, rounds = (QUICK if quick else SIZES)[name]
-    modes = ["bare", "cuptimem"] + (["memray"] if installed("memray") else []) + ["torch.profiler"]
+    modes = [mode for mode in MODES if mode != "memray" or installed("memray")]
     found = child("benchmarks.worker", name, steps, rounds, *modes)
     out = Outcome()
     for mode in modes:
@@ -66,7 +69,8 @@ def workload(name: str, quick: bool) -> Outcome:
             row["ratio"] = paired(times["step"], base["step"], ratio=True).to_dict()
             row["cpu_ratio"] = paired(times["cpu"], base["cpu"], ratio=True).to_dict()
             row["added_s"] = paired(times["step"], base["step"], ratio=False).to_dict()
-            row["disk_bytes_per_step"] = round(found["disk"].get(mode, 0) / (steps + 1))
+            if mode in found["disk"]:  # the others keep what they record in memory
+                row["disk_bytes_per_step"] = round(found["disk"][mode] / (steps + 1))
         out.rows.append(row)
     if "memray" not in modes:
         out.rows.append({"benchmark": name, "what": "memray", "why": "not installed: python -m benchmarks --setup"})
@@ -126,6 +130,68 @@ def analysis(quick: bool) -> Outcome:
     return out
 
 
+# What a user runs afterwards, as Python modules: {trace} is the recording, {out} a file that does not exist.
+REPORTS = {
+    "cuptimem": {"summary": ["cuptimem", "summary", "{trace}"], "peak": ["cuptimem", "peak", "{trace}"]},
+    "memray": {
+        "stats": ["memray", "stats", "{trace}"],
+        "table": ["memray", "table", "-o", "{out}", "{trace}"],
+        "flamegraph": ["memray", "flamegraph", "-o", "{out}", "{trace}"],
+    },
+}
+
+
+def report(quick: bool) -> Outcome:
+    """The same training recorded by each: seconds from there to its report on the screen or in a file, and the file.
+
+    cuptimem and memray report in a command of their own, timed whole. torch.profiler reports in the training process.
+    """
+    steps, rounds = (2, 1) if quick else (REPORT_STEPS, 5)
+    out = Outcome()
+    with tempfile.TemporaryDirectory(prefix="cuptimem-bench-") as folder:
+        peers = [peer for peer in REPORTS if installed(peer)]
+        recorded = {peer: child("benchmarks.probes", "record", peer, folder, steps) for peer in peers}
+        times: dict[tuple[str, str], list[float]] = {}
+        for number in range(rounds):
+            for peer in peers:
+                for verb, words in REPORTS[peer].items():
+                    target = os.path.join(folder, f"{verb}.{number}.html")
+                    filled = [word.format(trace=recorded[peer]["file"], out=target) for word in words]
+                    times.setdefault((peer, verb), []).append(command_seconds(*filled))
+        runs = [child("benchmarks.probes", "record", "torch.profiler", folder, steps) for _ in range(min(rounds, 3))]
+        recorded["torch.profiler"] = runs[0]
+        for verb in runs[0]["reports"]:
+            times["torch.profiler", verb] = [run["reports"][verb] for run in runs]
+    for (peer, verb), values in times.items():
+        found = recorded[peer]
+        out.rows.append(
+            {
+                "benchmark": "report",
+                "what": f"{peer} {verb}",
+                "unit": "s",
+                "step": spread(values).to_dict(),
+                "stop_s": round(found["stop_s"], 4),
+                "recording_mib": round(found["bytes"] / 2**20, 2),
+                "allocations": recorded["cuptimem"]["allocations"],
+                "steps": steps,
+            }
+        )
+    if "memray" not in peers:
+        out.rows.append({"benchmark": "report", "what": "memray", "why": "not installed: python -m benchmarks --setup"})
+    return out
+
+
+def command_seconds(*words: str) -> float:
+    """How long python -m words takes, from its start to its end."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
+    begin = time.perf_counter()
+    done = subprocess.run([sys.executable, "-m", *words], env=environment, capture_output=True, text=True, cwd=ROOT)
+    seconds = time.perf_counter() - begin
+    if done.returncode != 0:
+        raise Failed(f"{' '.join(words[:2])}: exit {done.returncode}: {(done.stderr.strip() or '-').splitlines()[-1]}")
+    return seconds
+
+
 def resident(quick: bool) -> Outcome:
     """What the profiler adds to the process's resident memory, against the same threads without it."""
     out = Outcome()
@@ -157,7 +223,6 @@ def stopped(quick: bool) -> Outcome:
 
 def imports(quick: bool) -> Outcome:
     """Starting Python with and without import cuptimem."""
-    import time
 
     def start(code: str) -> float:
         begin = time.perf_counter()
@@ -189,7 +254,7 @@ def _workload(name: str) -> Callable[[bool], Outcome]:
             return Outcome([{"benchmark": name, "what": "all", "why": why}], [])
         return workload(name, quick)
 
-    run.__doc__ = f"The workload {name}: bare, cuptimem, memray, torch.profiler."
+    run.__doc__ = f"The workload {name}: {', '.join(MODES)}."
     return run
 
 
@@ -197,6 +262,7 @@ BENCHMARKS: dict[str, Callable[[bool], Outcome]] = {
     **{name: _workload(name) for name in SIZES},
     "size": size,
     "analysis": analysis,
+    "report": report,
     "resident": resident,
     "stopped": stopped,
     "import": imports,

@@ -44,6 +44,58 @@ def size(events: int) -> dict[str, Any]:
         }
 
 
+def record(mode: str, folder: str, steps: int) -> dict[str, Any]:
+    """Trains the GPT workload under a recorder: what it wrote, how long its stop took, and for torch.profiler, which
+    reports in the process that trained, how long that takes."""
+    from benchmarks.workloads import gpt
+
+    run = gpt()
+    run(2)
+    reports: dict[str, float] = {}
+    allocations = 0
+    if mode == "cuptimem":
+        import cuptimem
+
+        file = os.path.join(folder, "run.cmem")
+        ours = cuptimem.profile(file)
+        with ours:
+            run(steps)
+            end = time.perf_counter()
+        stop = time.perf_counter() - end
+        allocations = ours.report.allocations
+    elif mode == "memray":
+        import memray
+
+        file = os.path.join(folder, "run.bin")
+        with memray.Tracker(file):
+            run(steps)
+            end = time.perf_counter()
+        stop = time.perf_counter() - end
+    elif mode == "torch.profiler":
+        import torch
+
+        file = os.path.join(folder, f"{os.getpid()}.json")
+        activities = [torch.profiler.ProfilerActivity.CPU]
+        with torch.profiler.profile(activities=activities, profile_memory=True, with_stack=True) as theirs:
+            run(steps)
+            end = time.perf_counter()
+        stop = time.perf_counter() - end
+        begin = time.perf_counter()
+        text = theirs.key_averages(group_by_stack_n=5).table(sort_by="self_cpu_memory_usage", row_limit=20)
+        reports["table"] = time.perf_counter() - begin
+        if "CPU Mem" not in text:
+            raise RuntimeError("torch.profiler's table has no memory columns")
+        begin = time.perf_counter()
+        theirs.export_chrome_trace(file)
+        reports["export"] = time.perf_counter() - begin
+    else:
+        raise SystemExit(f"unknown recorder {mode}")
+    written = os.path.getsize(file)
+    if mode == "torch.profiler":
+        os.unlink(file)
+    return {"file": file, "bytes": written, "stop_s": stop, "reports": reports, "allocations": allocations}
+
+
 def synthetic(path: str, events: int) -> dict[str, Any]:
     from cuptimem import _core
 

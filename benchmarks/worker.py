@@ -22,7 +22,8 @@ from typing import Any
 
 from benchmarks.workloads import WORKLOADS
 
-MODES = ("bare", "cuptimem", "memray", "torch.profiler")
+MODES = ("bare", "cuptimem", "memray", "torch.profiler", "tracemalloc", "dispatch mode")
+TRACEMALLOC_FRAMES = 25  # what its documentation uses where a traceback is wanted; its default of 1 names no caller
 
 
 @contextlib.contextmanager
@@ -47,6 +48,21 @@ def recording(mode: str, folder: Path, number: int) -> Iterator[Any]:
             activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True, with_stack=True
         ):
             yield None
+    elif mode == "tracemalloc":
+        import tracemalloc
+
+        tracemalloc.start(TRACEMALLOC_FRAMES)
+        try:
+            yield None
+        finally:
+            tracemalloc.stop()
+    elif mode == "dispatch mode":
+        from benchmarks.dispatch import Recorder
+
+        with Recorder() as recorder:
+            yield None
+        if not recorder.outputs:
+            raise SystemExit("the dispatch mode recorded nothing")
     else:
         raise SystemExit(f"unknown mode {mode}: {', '.join(MODES)}")
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from cuptimem.errors import Error as Error
+    from cuptimem.leaks import Leak as Leak
+    from cuptimem.leaks import LeakPart as LeakPart
     from cuptimem.profiler import Action as Action
     from cuptimem.profiler import Profile as Profile
     from cuptimem.profiler import profile as profile
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from cuptimem.report import ClockChange as ClockChange
     from cuptimem.report import Contributor as Contributor
     from cuptimem.report import Device as Device
-    from cuptimem.report import Frame as Frame
     from cuptimem.report import Line as Line
     from cuptimem.report import Lost as Lost
     from cuptimem.report import OutOfMemory as OutOfMemory
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from cuptimem.report import Survivor as Survivor
     from cuptimem.report import TimelinePoint as TimelinePoint
     from cuptimem.report import open as open
+    from cuptimem.stacks import Frame as Frame
 
 _HOME = {
     "Error": "errors",
@@ -50,7 +52,9 @@ _HOME = {
     "ClockChange": "report",
     "Contributor": "report",
     "Device": "report",
-    "Frame": "report",
+    "Frame": "stacks",
+    "Leak": "leaks",
+    "LeakPart": "leaks",
     "Line": "report",
     "Lost": "report",
     "OutOfMemory": "report",

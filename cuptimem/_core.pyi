@@ -7,6 +7,7 @@ class Error(RuntimeError): ...
 
 # frames (csrc/python/py_frames.c)
 def frames_init() -> str | None: ...  # None: stacks work; else why not
+def frames_offsets() -> dict[str, int]: ...  # field -> bytes from its struct's start
 def frames_hide(prefix: str) -> None: ...  # files under this path never show in a stack
 def frames_barrier(code: object) -> None: ...  # this code's frame and all outside it never show
 def frames_module_call(code: object | None) -> None: ...  # Module._wrapped_call_impl.__code__
@@ -24,6 +25,7 @@ def capture_start(
 def capture_record(on: bool) -> None: ...
 def capture_sync() -> None: ...
 def capture_stop(notes: dict[str, str] = {}) -> str: ...  # a warning for the user, or ""
+def capture_note(notes: dict[str, str]) -> None: ...  # joins the meta now; nothing happens without a capture
 def capture_active() -> bool: ...
 def capture_counts() -> dict[str, int]: ...
 def capture_warning() -> str | None: ...  # why recording ended by itself, once
@@ -37,6 +39,11 @@ def capture_emit(
 ) -> int: ...  # for tests: events from threads without Python
 def seed(address: int, size: int, device_type: int, device_index: int) -> None: ...
 
+# garbage (csrc/python/py_garbage.c)
+def garbage_callback(phase: str, info: dict[str, int], /) -> None: ...  # for gc.callbacks
+def garbage_final() -> bool: ...  # a full collection between marks; False: within a collection
+def garbage_forget() -> None: ...  # in a forked child
+
 # sources (csrc/python/py_sources.c)
 def sources_install() -> int: ...
 def sources_remove() -> None: ...
@@ -44,7 +51,9 @@ def sources_rows() -> list[tuple[str, str, str, str, int]]: ...  # source, symbo
 def sources_rescan() -> None: ...  # what the collector does when idle
 def sources_lookup(name: str) -> int: ...  # address of a symbol in a patched library, 0: not there
 def autograd_calibrate(nodes: list[tuple[int, int]]) -> str | None: ...  # (PyObject address, _sequence_nr())
-def autograd_own_nodes(own: bool) -> None: ...  # nodes of this thread are not recorded meanwhile
+def autograd_own_nodes(own: bool) -> tuple[int, int]: ...  # this thread's are not recorded but counted: made, ended
+def autograd_unseen() -> str | None: ...  # a type of nodes whose end is not seen, mangled
+def sources_offsets() -> dict[str, int]: ...  # what calibration found: field -> bytes
 def storage_calibrate(samples: list[tuple[int, int, int]], slice: int, parent: int) -> str | None: ...
 def storage_origin(cdata: int) -> tuple[int, int, int]: ...  # cm_storage_origin, address, bytes
 def main_thread_call(call: Callable[[], None] | None) -> None: ...  # about once a second while a capture runs

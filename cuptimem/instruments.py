@@ -6,6 +6,8 @@ script whose folder shadows a standard module still gets its own, and one that n
 
 import sys
 
+from cuptimem import garbage
+
 TYPE_CHECKING = False  # typing would be loaded into every profiled program
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ def _install_hooks() -> None:
 def install(core: "ModuleType") -> None:
     """Hooks into PyTorch, or into its arrival. Before recording starts: what they allocate is not the program's."""
     global _waiting
+    garbage.watch(core)
     if "torch" in sys.modules:
         from cuptimem import seed
 
@@ -80,12 +83,17 @@ def note_step() -> None:
         torch_events.note_step()
 
 
-def forget() -> None:
-    """In a forked child: nothing waits for torch any more. Hooks that are in stay; without a capture they do nothing,
-    and the child's own capture goes on with them."""
+def forget(core: "ModuleType") -> None:
+    """In a forked child: nothing waits for torch or for collections any more. Hooks that are in stay; without a capture
+    they do nothing, and the child's own capture goes on with them."""
+    garbage.forget(core)
+    _stop_waiting()
+
+
+def _stop_waiting() -> None:
     global _waiting
     if _waiting is not None:
-        if _waiting in sys.meta_path:
+        if _waiting in (sys.meta_path or ()):  # None once Python tears itself down
             sys.meta_path.remove(_waiting)
         _waiting = None
 
@@ -96,7 +104,8 @@ def remove(core: "ModuleType") -> "list[str]":
     global _hooked
     problems = list(_seed_problems)
     _seed_problems.clear()
-    forget()
+    garbage.unwatch(core)
+    _stop_waiting()
     if _hooked:
         from cuptimem import torch_events
 

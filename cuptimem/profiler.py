@@ -88,11 +88,12 @@ class _Run:
         self.action = _action(schedule(0))
         self.enter_action()
 
-    def finish(self) -> None:
+    def finish(self, profile: "Profile") -> None:
+        """The profile is given: in a finalizer of garbage that it is part of, weak references to it are gone."""
         recording = self.window is not None and not self.window.closed
         self.close()
-        if recording and self.profile.schedule is not None:
-            self.profile._trace_ready()
+        if recording and profile.schedule is not None:
+            profile._trace_ready()
 
     def open(self) -> None:
         profile = self.profile
@@ -319,7 +320,7 @@ class Profile:
                 return
             self._open.remove(run)
             self._last = run
-        run.finish()
+        run.finish(self)
 
     def _current(self) -> _Run | None:
         with self._lock:
@@ -370,7 +371,8 @@ def profile(path: Any = None, **options: Any) -> Any:
 
     Also a decorator for functions, coroutine functions and generators. One capture per process: an inner profile is a
     window on the outer one with its own report (and file, if named); windows close in any order and see all threads.
-    Entering a profile again makes a new report, and a new file (run-2.cmem).
+    Entering a profile again makes a new report, and a new file (run-2.cmem). Leaving the outermost one runs a garbage
+    collection, so that tensors in reference cycles that only wait for one are not taken for a leak.
 
     path            the trace; without one it is a temporary file that goes with the profile
     overwrite       replace an existing file, which is otherwise an Error

@@ -12,7 +12,7 @@ import sys
 import time
 
 import cuptimem
-from cuptimem import afterfork, instruments, naming
+from cuptimem import afterfork, garbage, instruments, naming
 from cuptimem.errors import Error, recording_core
 
 TYPE_CHECKING = False  # typing would be loaded into every profiled program
@@ -95,6 +95,7 @@ class Window:
         self.number = number
         self.path = path  # absolute; None: a temporary file
         self.file = capture.file  # where the report is read from, once the capture is over
+        self.closing = False
         self.closed = False
         self.whole = number == 1  # nothing in the file lies outside this window
 
@@ -135,7 +136,25 @@ def open_window(path: str | None, *, overwrite: bool, options: Options, default_
 
 
 def close_window(window: Window) -> None:
-    """Closes a window; the last one ends the capture. Twice, or in a forked child: nothing happens."""
+    """Closes a window; the last one ends the capture, after a marked collection (see garbage.py). Twice, or in a forked
+    child: nothing happens."""
+    try:
+        if _closes_last(window):
+            garbage.collect_finally(window.capture.core)  # runs the program's finalizers: without the lock
+    finally:  # an interrupt in between must not leave a window that nobody can close
+        _close(window)
+
+
+def _closes_last(window: Window) -> bool:
+    """Whether all other windows are closed or on the way. Of several threads that close theirs, one is told so."""
+    with _lock:
+        if window.closing or window.foreign:
+            return False
+        window.closing = True
+        return all(other.closing for other in window.capture.windows)
+
+
+def _close(window: Window) -> None:
     global _capture
     with _lock:
         if window.closed or window.foreign:
@@ -308,15 +327,16 @@ def _settle(capture: Capture, last: Window) -> None:
 
 def close_all() -> None:
     """Ends whatever records, as at exit: windows close from the last to the first. Says what goes wrong."""
-    with _lock:
-        capture = _capture
-        if capture is None or capture.pid != os.getpid():
-            return
-        for window in reversed(list(capture.windows)):
-            try:
-                close_window(window)
-            except (Error, OSError) as error:
-                say(str(error))
+    while True:
+        with _lock:
+            capture = _capture
+            if capture is None or capture.pid != os.getpid() or not capture.windows:
+                return
+            window = capture.windows[-1]
+        try:
+            close_window(window)
+        except (Error, OSError) as error:
+            say(str(error))
 
 
 def _at_exit() -> None:
@@ -366,7 +386,7 @@ def _after_fork_in_child() -> None:
     _capture = None
     _forking = None
     afterfork.forget()
-    instruments.forget()
+    instruments.forget(recording_core())
     _temporary_paths.clear()
 
 
@@ -413,6 +433,8 @@ def environment() -> dict[str, str]:
     torch = _installed_torch()
     if torch is not None:
         meta["torch"] = torch
+    if "torch" not in sys.modules:
+        meta["nodes"] = "PyTorch was not imported"  # torch_events replaces it
     for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"):
         value = os.environ.get(name)
         if value:

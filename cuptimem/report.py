@@ -12,79 +12,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from cuptimem.errors import Error, core
+from cuptimem.leaks import Leak, from_row
+from cuptimem.stacks import Frame, Stack, user_frame
 
 if TYPE_CHECKING:
     import pandas
 
-Stack = tuple["Frame", ...]
-
 _NO_STACK, _LOST_STACK = 0, 1  # reserved stack ids, csrc/capture/event.h
-_LIBRARY = re.compile(r"[/\\](?:site-packages|dist-packages|lib[/\\]python3\.\d+t?)[/\\]|^<frozen |^<eval_with_key>")
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """One call on a stack. Lines count from 1, columns from 0 in bytes of UTF-8; -1 is unknown."""
-
-    file: str
-    function: str  # qualified name
-    line: int
-    end_line: int = -1
-    column: int = -1
-    end_column: int = -1
-    module: str | None = None  # class of the nn.Module whose call this frame is
-    module_address: int = 0  # which one: equal addresses on one stack are one module
-
-    @property
-    def is_library(self) -> bool:
-        """Whether the code belongs to an installed package, to Python or to torch.compile rather than to the user."""
-        return _LIBRARY.search(self.file) is not None
-
-    @property
-    def source(self) -> str:
-        """The line of code, stripped; "" where the file is not there."""
-        return _source_line(self.file, self.line).strip()
-
-    @property
-    def expression(self) -> str:
-        """The part of the line that was running, where Python says so; else the line."""
-        if self.column < 0 or self.end_column < 0:
-            return self.source
-        text = _source_line(self.file, self.line).encode()
-        if not text.strip():
-            return ""
-        if self.end_line not in (-1, self.line):
-            return text[self.column :].decode(errors="replace").strip() + " ..."
-        return text[self.column : self.end_column].decode(errors="replace").strip()
-
-    @property
-    def place(self) -> str:
-        """file:line, the file as short as it stays clear."""
-        return f"{short_file(self.file)}:{self.line}"
-
-
-def _source_line(file: str, line: int) -> str:
-    import linecache
-
-    return linecache.getline(file, line)
-
-
-def short_file(file: str) -> str:
-    """As short as it stays clear: installed files from their package on, others by their name and folder."""
-    if file.startswith("<"):
-        return file
-    installed = _LIBRARY.split(file)
-    if len(installed) > 1:
-        return installed[-1].removeprefix("site-packages/").removeprefix("dist-packages/")
-    return os.sep.join(file.rsplit(os.sep, 2)[-2:]) if file.count(os.sep) > 1 else file
-
-
-def user_frame(stack: Stack) -> Frame | None:
-    """The innermost frame of the user's own code; the innermost of all where there is none."""
-    for frame in stack:
-        if not frame.is_library:
-            return frame
-    return stack[0] if stack else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,6 +307,10 @@ class Report:
     survivors: tuple[Survivor, ...]
     backward: Backward
     resident: tuple[ResidentPoint, ...]
+    leaks: tuple[Leak, ...]  # verdicts, the most bytes a step first
+    suspects: tuple[Leak, ...]  # what grew, but may well be no leak: each says why
+    nodes: int | None  # nodes of the autograd graph alive at the last step's end; None: see nodes_reason
+    nodes_reason: str  # why graph nodes were not counted, and are in no leak; "" if they were
     lost: Lost
     schema: int = field(default=1)
 
@@ -390,6 +328,14 @@ class Report:
         if not self.devices:
             raise Error("nothing was allocated while this was recorded: there is no peak")
         return self.devices[0].peak
+
+    @property
+    def loops(self) -> dict[str, int]:
+        """How many steps each loop has, in the order of their first ones."""
+        indexes: dict[str, set[int]] = {}
+        for step in self.steps:
+            indexes.setdefault(step.loop, set()).add(step.index)
+        return {loop: len(steps) for loop, steps in indexes.items()}
 
     @property
     def ooms(self) -> tuple[OutOfMemory, ...]:
@@ -574,6 +520,13 @@ def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
         for row in raw["steps"]
     )
     clock = raw["clock"]
+    raw = {"leaks": (), "suspects": (), "live_nodes": 0, **raw}
+    nodes_reason = _nodes_reason(raw["meta"])
+
+    def leaks(key: str) -> tuple[Leak, ...]:
+        rows = (from_row(row, stack_of, _LOST_STACK) for row in raw[key])
+        return tuple(leak for leak in rows if leak.kind != "nodes" or not nodes_reason)
+
     return Report(
         path=path,
         complete=raw["complete"] and not raw["reason"],
@@ -598,9 +551,19 @@ def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
         ),
         backward=Backward(**raw["backward"]),
         resident=tuple(ResidentPoint(*point) for point in raw["rss"]),
+        leaks=leaks("leaks"),
+        suspects=leaks("suspects"),
+        nodes=None if nodes_reason else raw["live_nodes"],
+        nodes_reason=nodes_reason,
         lost=Lost(**raw["lost"]),
         schema=raw["schema"],
     )
+
+
+def _nodes_reason(meta: Mapping[str, str]) -> str:
+    """Without a word that nodes were counted, numbers about them would be guesses."""
+    said = meta.get("nodes", "the recording does not say that they were counted")
+    return "" if said == "counted" else said
 
 
 def _place(where: Sequence[Any] | None) -> tuple[str, int, str] | None:

@@ -338,7 +338,7 @@ class _Walk:
         elif saved is None:
             return
         elif not hasattr(saved, "unpack_hook"):
-            self.skipped += 1  # before torch 2.13 nothing tells whether it has hooks
+            self.skipped += 1  # before torch 2.10 nothing tells whether it has hooks
         elif saved.unpack_hook is None and saved.data is not None:
             self._own_storage(saved.data)
         # With hooks: what was packed is a Python object, and the walk over objects sees it.

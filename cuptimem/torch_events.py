@@ -12,11 +12,11 @@ import functools
 import gc
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
-from cuptimem import _core
+from cuptimem import _core, live_nodes
 from cuptimem.late_import import ImportWatch
 
 TICK_OPTIMIZER, TICK_DATA, TICK_MODULE = 2, 3, 4  # cm_tick_kind
@@ -70,9 +70,18 @@ class _Installed:
         why = calibrate(torch)
         if why is not None:
             self.problems.append(f"backward is not attributed to forward lines: {why}")
+        problem = "the layout of autograd's nodes is not known" if why is not None else check_nodes(torch)
+        self._note_nodes(live_nodes.claim(str(getattr(torch, "__version__", "unknown")), problem))
         for name in ("torch.nn.modules.module", "torch.optim.optimizer", "torch.utils.data.dataloader"):
             if name in sys.modules:
                 self._part_loaded(sys.modules[name])
+
+    def _note_nodes(self, claim: str) -> None:
+        """Into the trace at once, so that a process that is killed has said it."""
+        try:
+            _core.capture_note({"nodes": claim})
+        except OSError as error:
+            self.failed("the trace does not say whether autograd's nodes are counted", error)
 
     def _part_loaded(self, module: ModuleType) -> None:
         if self.torch is None:  # torch itself is still on its way: _torch_loaded comes back to this
@@ -163,6 +172,9 @@ class _Installed:
 
     def remove(self) -> None:
         _core.main_thread_call(None)
+        unseen = _core.autograd_unseen()
+        if unseen is not None:
+            self._note_nodes(f"nodes kept by {unseen} are not seen dying")
         self.watch.stop()
         if self.clock is not None:
             self.clock.remove()
@@ -209,21 +221,61 @@ def note_step() -> None:
     _ticked = True
 
 
+@contextlib.contextmanager
+def _own_nodes() -> Iterator[list[tuple[int, int]]]:
+    """The nodes that this thread makes inside are not the program's. Gives a list that holds, afterwards, how many
+    creations and how many ends the hooks have seen."""
+    seen: list[tuple[int, int]] = []
+    collecting = gc.isenabled()
+    gc.disable()  # a collection here would end nodes of the program that nobody records
+    _core.autograd_own_nodes(True)
+    try:
+        yield seen
+    finally:
+        seen.append(_core.autograd_own_nodes(False))
+        if collecting:
+            gc.enable()
+
+
 def calibrate(torch: ModuleType) -> str | None:
     """Finds where autograd's nodes keep their number. None, or why it cannot be found.
 
     The nodes made for it hold no tensors and are gone when this returns; no random number is drawn.
     """
     nodes: list[Any] = []
-    _core.autograd_own_nodes(True)  # recording may be on, and the program's first node begins its first step
+    with _own_nodes():  # recording may be on, and the program's first node begins its first step
+        try:
+            with contextlib.suppress(AttributeError, TypeError):  # then the exported getter alone decides
+                nodes = [torch._C._functions.DelayedError("cuptimem", 0) for _ in range(8)]
+            numbers = [(id(node), node._sequence_nr()) for node in nodes]
+            return _core.autograd_calibrate([(node, number) for node, number in numbers if number > 0])
+        finally:
+            nodes.clear()
+
+
+def check_nodes(torch: ModuleType) -> str | None:
+    """Makes a few nodes as an operator does, drops them, and asks the hooks. None, or what they have not seen.
+
+    No memory is allocated for them: they are views of an empty tensor. Call it after `calibrate`.
+    """
+    count = 4
     try:
-        with contextlib.suppress(AttributeError, TypeError):  # then the exported getter alone decides
-            nodes = [torch._C._functions.DelayedError("cuptimem", 0) for _ in range(8)]
-        numbers = [(id(node), node._sequence_nr()) for node in nodes]
-        return _core.autograd_calibrate([(node, number) for node, number in numbers if number > 0])
-    finally:
-        nodes.clear()
-        _core.autograd_own_nodes(False)
+        with (
+            _own_nodes() as seen,
+            torch._C.DisableTorchFunction(),
+            torch._C._DisableTorchDispatch(),
+            torch.inference_mode(False),
+            torch.enable_grad(),
+        ):
+            leaf = torch.empty(0, device="cpu", requires_grad=True)
+            views = [leaf.view(0) for _ in range(count)]
+            del views, leaf
+    except (AttributeError, RuntimeError, TypeError) as error:
+        return f"a node could not be made to test it ({type(error).__name__}: {error})"
+    made, ended = seen[0]
+    if made != count or ended != count:
+        return f"of {count} nodes made as a test, {made} were seen coming and {ended} going"
+    return None
 
 
 # --- what runs in the program's own calls ---------------------------------------------------------------

@@ -100,14 +100,15 @@ typedef enum cm_leak_confidence {
     CM_LEAK_HIGH
 } cm_leak_confidence;
 
-/* Why something that grew is only suspected; the names in leak.c are part of the JSON. */
+/* Why something that grew is only suspected; the names in py_analysis.c are part of the JSON. */
 typedef enum cm_suspect_reason {
     CM_SUSPECT_NOT = 0, /* it is a leak */
     CM_SUSPECT_FEW,     /* too few births to tell */
     CM_SUSPECT_STOPPED, /* it grew and then stopped */
     CM_SUSPECT_EPOCH,   /* one epoch cannot tell a per-epoch list from a leak */
     CM_SUSPECT_GARBAGE, /* died in the final collection: garbage that was waiting */
-    CM_SUSPECT_LOST     /* events were lost: a missing free looks the same */
+    CM_SUSPECT_LOST,    /* events were lost: a missing free looks the same */
+    CM_SUSPECT_WORKLOAD /* the steps themselves allocate more and more: longer batches */
 } cm_suspect_reason;
 
 /* One stack of a leak that consists of several. */

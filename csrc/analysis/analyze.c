@@ -9,7 +9,7 @@
 
 /* Every analysis there is. */
 static const cm_part_kind *const kinds[] = {&cm_part_peak, &cm_part_timeline, &cm_part_survivors,
-                                            &cm_part_ooms};
+                                            &cm_part_ooms, &cm_part_leaks};
 enum { PARTS = sizeof kinds / sizeof kinds[0] };
 
 #define SCAN_SHARE 0.35 /* of the time, measured: the first reading only decodes */
@@ -157,10 +157,6 @@ static bool finish(analyzer *a)
     out->device_count = replay->device_count;
     for (size_t i = 0; i < replay->device_count; i++)
         snprintf(out->device[i].name, sizeof out->device[i].name, "%s", replay->device[i].name);
-    for (size_t i = 0; i < PARTS; i++)
-        if (!kinds[i]->finish(a->part[i], out))
-            return no_memory(a);
-
     out->state = a->plan.state;
     snprintf(out->reason, sizeof out->reason, "%s", a->plan.reason);
     out->lost_events = a->plan.lost_events;
@@ -168,6 +164,9 @@ static bool finish(analyzer *a)
     out->unknown_frees = replay->unknown_frees - a->unknown_frees;
     out->replaced = replay->replaced - a->replaced;
     out->seeds_skipped = a->plan.seeds_skipped;
+    for (size_t i = 0; i < PARTS; i++)
+        if (!kinds[i]->finish(a->part[i], out))
+            return no_memory(a);
     out->start_realtime_ns = cm_reader_start_realtime_ns(a->reader);
     out->begin_ns = a->plan.begin_ns;
     out->end_ns = a->plan.end_ns;
@@ -241,5 +240,8 @@ void cm_analysis_free(cm_analysis *analysis)
     free(analysis->line_stack);
     free(analysis->survivors);
     free(analysis->survivors_end);
+    free(analysis->leaks);
+    free(analysis->suspects);
+    free(analysis->leak_parts);
     free(analysis);
 }

@@ -17,7 +17,10 @@ enum {
 typedef struct node {
     uint64_t sequence; /* + 1; 0 = empty */
     uint32_t stack;    /* the forward line, resolved when the node was made */
+    int32_t step;      /* that it was made in */
 } node;
+
+_Static_assert(sizeof(node) == 16, "many are kept");
 
 typedef struct running {
     uint32_t stack, name;
@@ -40,8 +43,13 @@ struct cm_nodes {
     size_t threads, thread_capacity;
     cm_idmap by_number, by_autograd; /* -> index */
     uint32_t last_number, last_index;
-    cm_idmap old; /* thread index, sequence -> stack */
+    cm_idmap old; /* thread index, sequence -> place in old_node */
+    node *old_node;
+    size_t old_nodes, old_capacity;
+    uint32_t old_free; /* the first place that is free + 1; its sequence links to the next */
     size_t ring_slots;
+    cm_node last;
+    bool has_last;
 };
 
 cm_nodes *cm_nodes_new(void)
@@ -61,6 +69,7 @@ void cm_nodes_free(cm_nodes *nodes)
     cm_idmap_clear(&nodes->by_number);
     cm_idmap_clear(&nodes->by_autograd);
     cm_idmap_clear(&nodes->old);
+    free(nodes->old_node);
     free(nodes);
 }
 
@@ -102,14 +111,37 @@ static bool keep_old(cm_nodes *nodes, const thread *t, const node *leaving)
     uint64_t key;
     if (nodes->old.count >= OLD_MAX || !old_key(nodes, t, leaving->sequence - 1, &key))
         return true;
-    return cm_idmap_put(&nodes->old, key, leaving->stack);
+    uint32_t place = nodes->old_free - 1;
+    if (nodes->old_free != 0) {
+        nodes->old_free = (uint32_t)nodes->old_node[place].sequence;
+    } else {
+        if (!cm_grow((void **)&nodes->old_node, &nodes->old_capacity, nodes->old_nodes + 1,
+                     sizeof *nodes->old_node))
+            return false;
+        place = (uint32_t)nodes->old_nodes++;
+    }
+    nodes->old_node[place] = *leaving;
+    return cm_idmap_put(&nodes->old, key, place);
 }
 
-static bool put_node(cm_nodes *nodes, thread *t, uint64_t sequence, uint32_t stack)
+static void drop_old(cm_nodes *nodes, uint64_t key, node *out)
+{
+    uint32_t place;
+    if (!cm_idmap_get(&nodes->old, key, &place))
+        return;
+    *out = nodes->old_node[place];
+    cm_idmap_remove(&nodes->old, key);
+    nodes->old_node[place] = (node){.sequence = nodes->old_free};
+    nodes->old_free = place + 1;
+}
+
+static bool put_node(cm_nodes *nodes, thread *t, uint64_t sequence, uint32_t stack, int32_t step)
 {
     if (sequence == CM_NODE_NO_SEQUENCE)
         return true;
-    node entry = {sequence + 1, stack};
+    node entry = {sequence + 1, stack, step};
+    nodes->last = (cm_node){sequence, stack, step};
+    nodes->has_last = true;
     /* A ring that many live nodes fall out of is too small; one node that lives for ever is not a
      * reason to grow. Freed nodes leave holes, so both show as collisions. */
     bool small = t->slots == 0 || (t->collisions > t->slots / 4 && t->slots < RING_MAX);
@@ -150,14 +182,14 @@ static uint32_t find_node(const cm_nodes *nodes, uint64_t autograd_id, uint64_t 
 {
     const thread *t = creator_of(nodes, autograd_id);
     uint64_t key;
-    uint32_t stack;
+    uint32_t place;
     if (t == NULL || t->slots == 0)
         return CM_NODE_UNRESOLVED;
     const node *slot = &t->ring[(sequence + 1) & (t->slots - 1)];
     if (slot->sequence == sequence + 1)
         return slot->stack;
-    if (old_key(nodes, t, sequence, &key) && cm_idmap_get(&nodes->old, key, &stack))
-        return stack;
+    if (old_key(nodes, t, sequence, &key) && cm_idmap_get(&nodes->old, key, &place))
+        return nodes->old_node[place].stack;
     return CM_NODE_UNRESOLVED;
 }
 
@@ -167,11 +199,17 @@ static void drop_node(cm_nodes *nodes, uint64_t autograd_id, uint64_t sequence)
     uint64_t key;
     if (t == NULL || t->slots == 0 || sequence == CM_NODE_NO_SEQUENCE)
         return;
-    node *slot = &t->ring[(sequence + 1) & (t->slots - 1)];
-    if (slot->sequence == sequence + 1)
+    node *slot = &t->ring[(sequence + 1) & (t->slots - 1)], gone = {0};
+    if (slot->sequence == sequence + 1) {
+        gone = *slot;
         *slot = (node){0};
-    else if (nodes->old.count > 0 && old_key(nodes, t, sequence, &key))
-        cm_idmap_remove(&nodes->old, key);
+    } else if (nodes->old.count > 0 && old_key(nodes, t, sequence, &key)) {
+        drop_old(nodes, key, &gone);
+    }
+    if (gone.sequence != 0) {
+        nodes->last = (cm_node){sequence, gone.stack, gone.step};
+        nodes->has_last = true;
+    }
 }
 
 static running *innermost(thread *t)
@@ -179,7 +217,7 @@ static running *innermost(thread *t)
     return &t->frame[t->frames - 1];
 }
 
-static bool make_node(cm_nodes *nodes, thread *t, const cm_event *e)
+static bool make_node(cm_nodes *nodes, thread *t, const cm_event *e, int32_t step)
 {
     uint32_t stack = e->stack;
     if (e->flags & CM_EVF_NODE_STACK) /* create_graph: it stands for the node that made it */
@@ -188,7 +226,9 @@ static bool make_node(cm_nodes *nodes, thread *t, const cm_event *e)
         stack = CM_NODE_UNRESOLVED;
     if (!(e->flags & CM_EVF_IN_NODE) && t->frames == 1)
         t->frame[0].has_previous = false; /* forward runs again: another backward will follow */
-    return put_node(nodes, t, e->address, stack);
+    if (e->flags & CM_EVF_BEFORE_START)
+        step = -1;
+    return put_node(nodes, t, e->address, stack, step);
 }
 
 static bool run_node(cm_nodes *nodes, thread *t, const cm_event *e)
@@ -222,9 +262,10 @@ static bool name_thread(cm_nodes *nodes, thread *t, const cm_event *e)
     return cm_idmap_put(&nodes->by_autograd, autograd_id, (uint32_t)(t - nodes->thread));
 }
 
-bool cm_nodes_apply(cm_nodes *nodes, const cm_record *record)
+bool cm_nodes_apply(cm_nodes *nodes, const cm_record *record, int32_t step)
 {
     const cm_event *e = &record->event;
+    nodes->has_last = false;
     if (e->kind == CM_EV_NODE_FREE) {
         drop_node(nodes, (uint64_t)e->size, e->address);
         return true;
@@ -236,7 +277,7 @@ bool cm_nodes_apply(cm_nodes *nodes, const cm_record *record)
     case CM_EV_THREAD:
         return name_thread(nodes, t, e);
     case CM_EV_NODE_NEW:
-        return make_node(nodes, t, e);
+        return make_node(nodes, t, e, step);
     case CM_EV_NODE_RUN:
         return run_node(nodes, t, e);
     case CM_EV_NODE_DONE:
@@ -307,7 +348,35 @@ bool cm_nodes_visit(const cm_nodes *nodes, const cm_nodes_state *visitor, void *
         uint64_t key = nodes->old.slot[i].key - 1;
         if (nodes->old.slot[i].key != 0 &&
             !visitor->node(context, nodes->thread[key >> SEQUENCE_BITS].number, key & mask,
-                           nodes->old.slot[i].value))
+                           nodes->old_node[nodes->old.slot[i].value].stack))
+            return false;
+    }
+    return true;
+}
+
+const cm_node *cm_nodes_last(const cm_nodes *nodes)
+{
+    return nodes->has_last ? &nodes->last : NULL;
+}
+
+bool cm_nodes_alive(const cm_nodes *nodes, bool (*visit)(void *context, const cm_node *node),
+                    void *context)
+{
+    for (size_t i = 0; i < nodes->threads; i++) {
+        const thread *t = &nodes->thread[i];
+        for (size_t j = 0; j < t->slots; j++) {
+            const node *n = &t->ring[j];
+            cm_node alive = {n->sequence - 1, n->stack, n->step};
+            if (n->sequence != 0 && !visit(context, &alive))
+                return false;
+        }
+    }
+    for (size_t i = 0; i < nodes->old.slots; i++) {
+        if (nodes->old.slot[i].key == 0)
+            continue;
+        const node *n = &nodes->old_node[nodes->old.slot[i].value];
+        cm_node alive = {n->sequence - 1, n->stack, n->step};
+        if (!visit(context, &alive))
             return false;
     }
     return true;

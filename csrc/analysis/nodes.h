@@ -39,8 +39,21 @@ typedef struct cm_nodes cm_nodes;
 cm_nodes *cm_nodes_new(void); /* NULL: out of memory */
 void cm_nodes_free(cm_nodes *nodes);
 
-/* Every record of the trace, in order. false: out of memory. */
-bool cm_nodes_apply(cm_nodes *nodes, const cm_record *record);
+/* Every record of the trace, in order. step: what the nodes it makes were born in. false: out of
+ * memory. */
+bool cm_nodes_apply(cm_nodes *nodes, const cm_record *record, int32_t step);
+
+/* A node that is kept: alive, as far as the trace tells. */
+typedef struct cm_node {
+    uint64_t sequence; /* of its thread */
+    uint32_t stack;    /* the forward line, or CM_NODE_UNRESOLVED */
+    int32_t step;
+} cm_node;
+/* The one that the last applied NODE_NEW made or NODE_FREE took; NULL: none (an unknown one). */
+const cm_node *cm_nodes_last(const cm_nodes *nodes);
+/* Those that are alive. visit returns false to stop, which is then returned. */
+bool cm_nodes_alive(const cm_nodes *nodes, bool (*visit)(void *context, const cm_node *node),
+                    void *context);
 /* Whom an ALLOC is charged to: after cm_nodes_apply of the same record. */
 cm_charge cm_nodes_charge(cm_nodes *nodes, const cm_record *record);
 

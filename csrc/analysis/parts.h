@@ -28,6 +28,7 @@ typedef struct cm_part_kind {
     void (*destroy)(void *part);
 } cm_part_kind;
 
-extern const cm_part_kind cm_part_peak, cm_part_timeline, cm_part_survivors, cm_part_ooms;
+extern const cm_part_kind cm_part_peak, cm_part_timeline, cm_part_survivors, cm_part_ooms,
+    cm_part_leaks;
 
 #endif

@@ -17,6 +17,7 @@ cm_replay *cm_replay_new(const cm_reader *reader)
     if (r == NULL)
         return NULL;
     r->step = -1;
+    r->reader = reader;
     r->nodes = cm_nodes_new();
     r->places = cm_places_new(reader);
     r->device_number = calloc(1 << 16, sizeof *r->device_number);
@@ -334,7 +335,7 @@ static int apply(cm_replay *r, const cm_record *record, cm_change change[2])
 
 int cm_replay_apply(cm_replay *r, const cm_record *record, cm_change change[2])
 {
-    if (!cm_nodes_apply(r->nodes, record)) {
+    if (!cm_nodes_apply(r->nodes, record, r->step)) {
         r->error = out_of_memory;
         return -1;
     }

@@ -56,7 +56,8 @@ typedef struct cm_change {
 } cm_change;
 
 typedef struct cm_replay {
-    const char *error; /* why apply failed */
+    const cm_reader *reader; /* its definitions */
+    const char *error;       /* why apply failed */
     cm_nodes *nodes;
     cm_places *places;
     cm_blocks blocks;

@@ -502,6 +502,20 @@ int cm_collector_start(cm_writer *writer, uint64_t max_size)
     return status;
 }
 
+int cm_collector_note(const char *const *notes)
+{
+    bool running = collector.running; /* not before a fork */
+    int status = 0;
+
+    cm_collector_pause(); /* the writer is its thread's */
+    if (collector.writer != NULL && !cm_collector_failed()) {
+        status = cm_writer_meta(collector.writer, notes);
+        atomic_store(&collector.bytes, cm_writer_size(collector.writer));
+    }
+    int resumed = running ? cm_collector_resume() : 0;
+    return status < 0 ? status : resumed;
+}
+
 int cm_collector_finish(const char *const *notes)
 {
     cm_collector_pause();

@@ -25,6 +25,10 @@ int cm_collector_resume(void);
 /* Everything published before the call is in the file: 0; -1: recording has ended by itself. */
 int cm_collector_sync(void);
 
+/* Appends meta to the trace, between two chunks; not from the collector's thread. 0 too once it has
+ * failed; or a negative errno. */
+int cm_collector_note(const char *const *notes);
+
 /* After recording was turned off and all threads left their hooks: ends the thread, writes the
  * rest, the notes (cm_session_stop) and the end chunk. 0, or a negative errno when that could not
  * be written. */

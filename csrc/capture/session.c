@@ -269,6 +269,14 @@ int cm_session_resume(void)
     return status;
 }
 
+int cm_session_note(const char *const *notes)
+{
+    lock();
+    int status = session.active ? cm_collector_note(notes) : 0;
+    unlock();
+    return status;
+}
+
 bool cm_session_active(void)
 {
     lock();

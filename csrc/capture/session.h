@@ -42,6 +42,11 @@ int cm_session_sync(void);
 int cm_session_pause(void);
 int cm_session_resume(void);
 
+/* Meta that became known meanwhile: key, value, ..., NULL. In the file when this returns 0; a later
+ * value replaces an earlier one. 0 too without a capture or once recording has ended by itself; or
+ * a negative errno. */
+int cm_session_note(const char *const *notes);
+
 /* Recording off, rings drained, end chunk written, ring file removed. notes: key, value, ...,
  * NULL, or NULL: meta that was not known when the capture began. *warning: a line to tell the
  * user, or empty. 0, or -1 when the file could not be finished (it is still readable). */

@@ -5,9 +5,9 @@ PyObject *cm_py_error;
 
 static int module_exec(PyObject *module)
 {
-    PyMethodDef *const parts[] = {cm_py_frames_methods, cm_py_capture_methods,
-                                  cm_py_sources_methods, cm_py_trace_methods,
-                                  cm_py_analysis_methods};
+    PyMethodDef *const parts[] = {cm_py_frames_methods,  cm_py_capture_methods,
+                                  cm_py_garbage_methods, cm_py_sources_methods,
+                                  cm_py_trace_methods,   cm_py_analysis_methods};
 
     cm_py_error = PyErr_NewExceptionWithDoc("cuptimem._core.Error",
                                             "What was asked could not be done; one line says why.",

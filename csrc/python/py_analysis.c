@@ -278,6 +278,47 @@ static PyObject *survivor_list(builder *b, const cm_survivor *s, size_t count)
     return finish_list(list, fine);
 }
 
+static PyObject *leak_part_list(builder *b, const cm_leak *leak)
+{
+    PyObject *list = PyList_New(0);
+    bool fine = list != NULL;
+    for (size_t i = 0; fine && i < leak->part_count; i++) {
+        const cm_leak_part *part = &b->analysis->leak_parts[leak->first_part + i];
+        fine = append(list, Py_BuildValue("(LKN)", (long long)part->bytes,
+                                          (unsigned long long)part->count,
+                                          stack_id(b, part->stack))) == 0;
+    }
+    return finish_list(list, fine);
+}
+
+static PyObject *leak_list(builder *b, const cm_leak *leaks, size_t count)
+{
+    static const char *const kinds[] = {"bytes", "nodes"};
+    static const char *const signatures[] = {"survivors", "growing"};
+    static const char *const confidences[] = {"low", "medium", "high"};
+    static const char *const reasons[] = {"",        "few births",  "stopped",      "one epoch",
+                                          "garbage", "events lost", "growing steps"};
+    const cm_analysis *a = b->analysis;
+    PyObject *list = PyList_New(0);
+    bool fine = list != NULL;
+    for (size_t i = 0; fine && i < count; i++) {
+        const cm_leak *l = &leaks[i];
+        const char *device = l->device < a->device_count ? a->device[l->device].name : "cpu";
+        PyObject *row = Py_BuildValue(
+            "{s:s,s:s,s:L,s:K,s:d,s:d,s:L,s:L,s:s,s:N,s:N,s:s,s:s,s:s,s:s,s:N}", "kind",
+            kinds[l->kind], "device", device, "bytes", (long long)l->bytes, "count",
+            (unsigned long long)l->count, "bytes_per_step", l->bytes_per_step, "count_per_step",
+            l->count_per_step, "first_step", (long long)l->first_step, "last_step",
+            (long long)l->last_step, "loop", a->steps.loop[l->loop].name, "stack",
+            stack_id(b, l->stack), "retained", stack_id(b, l->retained_stack), "signature",
+            signatures[l->signature], "cause", l->cycle ? "cycle" : "", "confidence",
+            confidences[l->confidence], "reason", reasons[l->reason], "parts",
+            leak_part_list(b, l));
+        fine = append(list, row) == 0;
+    }
+    return finish_list(list, fine);
+}
+
 static PyObject *rss_list(const cm_analysis *a)
 {
     PyObject *list = PyList_New(0);
@@ -339,6 +380,9 @@ static bool fill(builder *b, PyObject *d)
            put(d, "survivors", survivor_list(b, a->survivors, a->survivor_count)) == 0 &&
            put(d, "survivors_at_end", survivor_list(b, a->survivors_end, a->survivor_end_count)) ==
                0 &&
+           put(d, "leaks", leak_list(b, a->leaks, a->leak_count)) == 0 &&
+           put(d, "suspects", leak_list(b, a->suspects, a->suspect_count)) == 0 &&
+           put(d, "live_nodes", PyLong_FromUnsignedLongLong(a->live_nodes)) == 0 &&
            put(d, "backward", backward_dict(a)) == 0 && put(d, "stacks", Py_NewRef(b->stacks)) == 0;
 }
 

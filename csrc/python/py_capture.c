@@ -142,6 +142,30 @@ static PyObject *capture_stop(PyObject *module, PyObject *arguments)
     return PyUnicode_DecodeFSDefault(warning);
 }
 
+PyDoc_STRVAR(capture_note_doc,
+             "capture_note(notes)\n\nNotes (str to str) join the meta of the running capture now; "
+             "nothing happens without one. Raises OSError.");
+
+static PyObject *capture_note(PyObject *module, PyObject *notes)
+{
+    int status;
+
+    if (!PyDict_Check(notes))
+        return PyErr_Format(PyExc_TypeError, "expected a dict");
+    const char **pairs = meta_pairs(notes);
+    if (pairs == NULL)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    status = cm_session_note(pairs);
+    Py_END_ALLOW_THREADS;
+    PyMem_Free(pairs);
+    if (status < 0) {
+        errno = -status;
+        return PyErr_SetFromErrno(PyExc_OSError);
+    }
+    Py_RETURN_NONE;
+}
+
 PyDoc_STRVAR(capture_active_doc, "capture_active() -> bool\n\nBetween start and stop.");
 
 static PyObject *capture_active(PyObject *module, PyObject *unused)
@@ -332,6 +356,7 @@ PyMethodDef cm_py_capture_methods[] = {
     {"capture_record", capture_record, METH_O, capture_record_doc},
     {"capture_sync", capture_sync, METH_NOARGS, capture_sync_doc},
     {"capture_stop", capture_stop, METH_VARARGS, capture_stop_doc},
+    {"capture_note", capture_note, METH_O, capture_note_doc},
     {"capture_active", capture_active, METH_NOARGS, capture_active_doc},
     {"capture_counts", capture_counts, METH_NOARGS, capture_counts_doc},
     {"capture_warning", capture_warning, METH_NOARGS, capture_warning_doc},

@@ -4,6 +4,7 @@
 #include <stdbool.h>
 
 #include "../frames/control.h"
+#include "../frames/offsets.h"
 #include "../frames/walk.h"
 
 static PyObject *frames_init(PyObject *module, PyObject *unused)
@@ -13,6 +14,27 @@ static PyObject *frames_init(PyObject *module, PyObject *unused)
     if (cm_frames_init(&why) == 0)
         Py_RETURN_NONE;
     return PyUnicode_FromString(why);
+}
+
+static PyObject *frames_offsets(PyObject *module, PyObject *unused)
+{
+#if PY_VERSION_HEX < 0x030d0000
+    return Py_BuildValue(
+        "{sisisisisisisi}", "PyThreadState.cframe", (int)CM_OFFSET_CFRAME,
+        "_PyCFrame.current_frame", (int)CM_OFFSET_CFRAME_FRAME, "_PyInterpreterFrame.f_code",
+        (int)CM_OFFSET_EXECUTABLE, "_PyInterpreterFrame.previous", (int)CM_OFFSET_PREVIOUS,
+        "_PyInterpreterFrame.prev_instr", (int)CM_OFFSET_IP, "_PyInterpreterFrame.owner",
+        (int)CM_OFFSET_OWNER, "_PyInterpreterFrame.localsplus", (int)CM_OFFSET_LOCALS);
+#elif PY_VERSION_HEX < 0x030f0000 && !defined(Py_GIL_DISABLED)
+    return Py_BuildValue("{sisisisisisi}", "PyThreadState.current_frame", (int)CM_OFFSET_FRAME,
+                         "_PyInterpreterFrame.f_executable", (int)CM_OFFSET_EXECUTABLE,
+                         "_PyInterpreterFrame.previous", (int)CM_OFFSET_PREVIOUS,
+                         "_PyInterpreterFrame.instr_ptr", (int)CM_OFFSET_IP,
+                         "_PyInterpreterFrame.owner", (int)CM_OFFSET_OWNER,
+                         "_PyInterpreterFrame.localsplus", (int)CM_OFFSET_LOCALS);
+#else
+    return PyDict_New();
+#endif
 }
 
 static PyObject *frames_hide(PyObject *module, PyObject *argument)
@@ -70,6 +92,8 @@ static PyObject *frames_module_call(PyObject *module, PyObject *argument)
 
 PyMethodDef cm_py_frames_methods[] = {
     {"frames_init", frames_init, METH_NOARGS, "None when stacks work, else why not."},
+    {"frames_offsets", frames_offsets, METH_NOARGS,
+     "Field -> bytes from its struct's start, as the walk reads them; of this Python's version."},
     {"frames_hide", frames_hide, METH_O, "Files under this path never show in a stack."},
     {"frames_barrier", frames_barrier, METH_O,
      "This code's frames and all outside them never show in a stack."},

@@ -6,10 +6,14 @@
  * def sources_rows() -> list[tuple[str, str, str, str, int]]
  * def sources_lookup(name: str) -> int    address of a symbol in a patched library, 0: not there
  * def autograd_calibrate(nodes: list[tuple[int, int]]) -> str | None
- * def autograd_own_nodes(own: bool) -> None   nodes of this thread are not recorded meanwhile
+ * def autograd_own_nodes(own: bool) -> tuple[int, int]
+ *     While on, nodes of this thread are not recorded; how many creations and ends its hooks saw
+ *     since it was turned on last.
+ * def autograd_unseen() -> str | None     a type of nodes whose end is not seen, mangled
  * def storage_calibrate(samples: list[tuple[int, int, int]], slice: int, parent: int) -> str | None
  *     samples: (UntypedStorage._cdata, address, bytes) of fresh CPU storages; see storage.h
  * def storage_origin(cdata: int) -> tuple[int, int, int]   (cm_storage_origin, address, bytes)
+ * def sources_offsets() -> dict[str, int]     what calibration found, by the field's readable name
  * def main_thread_call(call: Callable[[], None] | None) -> None
  *     While a capture runs, call is called about once a second in the main thread, between two
  *     bytecodes, holding the GIL; None ends that.
@@ -218,8 +222,49 @@ static PyObject *autograd_own_nodes(PyObject *self, PyObject *own)
 
     if (on < 0)
         return NULL;
+    uint32_t made, ended;
     cm_autograd_own_nodes(on != 0);
-    Py_RETURN_NONE;
+    cm_autograd_own_counts(&made, &ended);
+    return Py_BuildValue("(II)", (unsigned)made, (unsigned)ended);
+}
+
+static bool add_offset(PyObject *dict, const char *name, long offset)
+{
+    PyObject *value = offset > 0 ? PyLong_FromLong(offset) : NULL;
+
+    if (offset > 0 && (value == NULL || PyDict_SetItemString(dict, name, value) < 0)) {
+        Py_XDECREF(value);
+        return false;
+    }
+    Py_XDECREF(value);
+    return true;
+}
+
+static PyObject *sources_offsets(PyObject *self, PyObject *unused)
+{
+    cm_storage_offsets storage = cm_storage_get_offsets();
+    PyObject *dict = PyDict_New();
+    long number, thread;
+
+    cm_autograd_get_offsets(&number, &thread);
+    if (dict != NULL && add_offset(dict, "torch::autograd::Node::sequence_nr_", number) &&
+        add_offset(dict, "torch::autograd::Node::thread_id_", thread) &&
+        add_offset(dict, "c10::StorageImpl::data_ptr_ (address)", storage.data) &&
+        add_offset(dict, "c10::StorageImpl::data_ptr_ (deleter)", storage.deleter) &&
+        add_offset(dict, "c10::StorageImpl::data_ptr_ (context)", storage.context) &&
+        add_offset(dict, "c10::StorageImpl::size_bytes_", storage.size))
+        return dict;
+    Py_XDECREF(dict);
+    return NULL;
+}
+
+static PyObject *autograd_unseen(PyObject *self, PyObject *unused)
+{
+    const char *type = cm_autograd_unseen_type();
+
+    if (type == NULL)
+        Py_RETURN_NONE;
+    return PyUnicode_FromString(type);
 }
 
 static PyObject *storage_calibrate(PyObject *self, PyObject *args)
@@ -276,6 +321,8 @@ PyMethodDef cm_py_sources_methods[] = {
     {"sources_lookup", sources_lookup, METH_O, NULL},
     {"autograd_calibrate", autograd_calibrate, METH_O, NULL},
     {"autograd_own_nodes", autograd_own_nodes, METH_O, NULL},
+    {"autograd_unseen", autograd_unseen, METH_NOARGS, NULL},
+    {"sources_offsets", sources_offsets, METH_NOARGS, NULL},
     {"storage_calibrate", storage_calibrate, METH_VARARGS, NULL},
     {"storage_origin", storage_origin, METH_O, NULL},
     {"main_thread_call", main_thread_call, METH_O, NULL},

@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "dispose.h"
 #include "emit.h"
 #include "sources.h"
 #include "tables.h"
@@ -35,9 +36,34 @@ void cm_autograd_set_offsets(long sequence_nr, long thread_id)
     atomic_store_explicit(&offsets, both, memory_order_relaxed);
 }
 
+void cm_autograd_get_offsets(long *sequence_nr, long *thread_id)
+{
+    uint64_t both = atomic_load_explicit(&offsets, memory_order_relaxed);
+
+    *sequence_nr = both != 0 ? (long)(both >> 32) : -1;
+    *thread_id = both != 0 ? (long)(both & UINT32_MAX) : -1;
+}
+
 void cm_autograd_own_nodes(bool own)
 {
+    if (own)
+        cm_emit_tls.made = cm_emit_tls.ended = 0;
     cm_emit_tls.own_nodes = own;
+}
+
+void cm_autograd_own_counts(uint32_t *made, uint32_t *ended)
+{
+    *made = cm_emit_tls.made;
+    *ended = cm_emit_tls.ended;
+}
+
+/* Inside a hook: a node was made (or is gone) that is none of the program's. */
+static inline bool own_hook(uint32_t *count)
+{
+    if (__builtin_expect(!cm_emit_tls.own_nodes, 1))
+        return false;
+    ++*count;
+    return true;
 }
 
 static uint64_t field(const void *node, uint64_t offset)
@@ -97,7 +123,7 @@ static inline void number_thread_hook(cm_thread *t)
 
 static void created_hook(uint64_t number)
 {
-    cm_thread *t = cm_emit_tls.own_nodes ? NULL : cm_enter_hook();
+    cm_thread *t = cm_enter_hook();
 
     if (t == NULL)
         return;
@@ -123,7 +149,7 @@ static inline __attribute__((always_inline)) uint64_t node_new_hook(int variant)
 {
     uint64_t number = FORWARD(NODE_NEW, variant, number_fn)();
 
-    if (cm_is_recording())
+    if (!own_hook(&cm_emit_tls.made) && cm_is_recording())
         created_hook(number);
     return number;
 }
@@ -143,6 +169,9 @@ static void start_run_hook(run *r, const void *node)
 
     if (at == 0)
         return;
+    uint64_t number = sequence_of(node, at);
+    if (at >> 32 == CM_DISPOSE_SEQUENCE_AT && number != CM_NODE_NO_SEQUENCE)
+        cm_dispose_met_hook(node);
     cm_thread *t = cm_enter_hook();
     if (t == NULL)
         return;
@@ -152,7 +181,7 @@ static void start_run_hook(run *r, const void *node)
     if (e != NULL) {
         *e = (cm_event){
             .time = cm_clock_now(),
-            .address = sequence_of(node, at),
+            .address = number,
             .size = thread_of(node, at),
             .stack = name,
             .kind = CM_EV_NODE_RUN,
@@ -213,10 +242,11 @@ static void destroyed_hook(const void *node)
 {
     uint64_t at = atomic_load_explicit(&offsets, memory_order_relaxed);
 
-    if (at == 0 || cm_emit_tls.own_nodes || cm_emit_tls.dying == node)
+    if (at == 0 || cm_emit_tls.dying == node)
         return;
     uint64_t number = sequence_of(node, at);
-    if (number == CM_NODE_NO_SEQUENCE) /* AccumulateGrad: its creation took no number either */
+    /* AccumulateGrad: its creation took no number either. */
+    if (number == CM_NODE_NO_SEQUENCE || own_hook(&cm_emit_tls.ended))
         return;
     cm_thread *t = cm_enter_hook();
     if (t == NULL)
@@ -235,11 +265,16 @@ static void destroyed_hook(const void *node)
     cm_leave_hook(t);
 }
 
+void cm_autograd_ends_hook(const void *node)
+{
+    if (cm_is_recording() || cm_emit_tls.own_nodes)
+        destroyed_hook(node);
+}
+
 /* The thread is not kept "inside a hook" below: what the node holds is freed in there. */
 static inline __attribute__((always_inline)) void node_destructor_hook(int variant, void *node)
 {
-    if (cm_is_recording())
-        destroyed_hook(node);
+    cm_autograd_ends_hook(node);
     FORWARD(NODE_DESTRUCTOR, variant, destroy_fn)(node);
 }
 
@@ -255,8 +290,7 @@ static inline __attribute__((always_inline)) void node_deleter_hook(int variant,
     const void *outer __attribute__((cleanup(restore_dying_hook)));
 
     outer = cm_emit_tls.dying;
-    if (cm_is_recording())
-        destroyed_hook(node);
+    cm_autograd_ends_hook(node);
     cm_emit_tls.dying = node;
     FORWARD(NODE_DELETER, variant, destroy_fn)(node);
 }
@@ -307,3 +341,8 @@ cm_slot_symbol cm_autograd_symbols[SYMBOLS] = {
                       HOOKS(node_deleter)},
 };
 const size_t cm_autograd_symbol_count = SYMBOLS;
+
+bool cm_autograd_has_deleter(void)
+{
+    return atomic_load(&cm_autograd_symbols[NODE_DELETER].originals[0]) != NULL;
+}

@@ -10,13 +10,14 @@
 #include "../capture/thread.h"
 
 typedef struct cm_emit_thread {
-    uint32_t numbered;   /* generation whose ring knows autograd's id for this thread */
-    uint32_t running;    /* generation in which the innermost running node was recorded, 0: none */
-    uint32_t owed;       /* nodes that ended while recording was off */
-    uint32_t owed_since; /* ... in this generation */
-    cm_walk_top top;     /* where Python stood when that node started */
-    const void *dying;   /* node whose destruction is already recorded */
-    bool own_nodes;      /* this thread makes nodes for us, not for the program */
+    uint32_t numbered;    /* generation whose ring knows autograd's id for this thread */
+    uint32_t running;     /* generation in which the innermost running node was recorded, 0: none */
+    uint32_t owed;        /* nodes that ended while recording was off */
+    uint32_t owed_since;  /* ... in this generation */
+    cm_walk_top top;      /* where Python stood when that node started */
+    const void *dying;    /* node whose destruction is already recorded */
+    bool own_nodes;       /* this thread makes nodes for us, not for the program ... */
+    uint32_t made, ended; /* ... so many, and so many of them are gone */
 } cm_emit_thread;
 
 /* Initial-exec: any other model may call malloc at a thread's first access. */

@@ -501,6 +501,66 @@ void *cm_slots_find(const char *name)
     return found;
 }
 
+void cm_slots_find_all(const char *name, void (*each)(void *context, uintptr_t address),
+                       void *context)
+{
+    uintptr_t addresses[16];
+    size_t count = 0;
+
+    pthread_mutex_lock(&state.mutex);
+    for (size_t i = 0; i < state.library_count && count < 16; i++) {
+        void *handle = state.libraries[i].handle;
+        uintptr_t address = handle != NULL ? (uintptr_t)dlsym(handle, name) : 0;
+        if (address != 0)
+            addresses[count++] = address;
+    }
+    pthread_mutex_unlock(&state.mutex);
+    for (size_t i = 0; i < count; i++)
+        each(context, addresses[i]);
+}
+
+/* The kept library that the address lies in, opened, or NULL. */
+static const library *library_at(uintptr_t address, cm_elf *object)
+{
+    for (size_t i = 0; i < state.library_count; i++) {
+        const library *lib = &state.libraries[i];
+        if (lib->handle != NULL &&
+            cm_elf_open(object, lib->base, lib->headers, lib->header_count) &&
+            cm_elf_contains(object, address))
+            return lib;
+    }
+    return NULL;
+}
+
+bool cm_slots_exchange(uintptr_t at, void *from, void *to)
+{
+    slot s = {.at = (void *_Atomic *)at};
+    cm_elf object;
+
+    pthread_mutex_lock(&state.mutex);
+    bool done = library_at(at, &object) != NULL && cm_elf_slot_writable(&object, at, &s.relro) &&
+                exchange(&s, from, to);
+    pthread_mutex_unlock(&state.mutex);
+    return done;
+}
+
+static const char *file_name(const library *lib)
+{
+    const char *name = strrchr(lib->path, '/');
+
+    return name != NULL ? name + 1 : lib->path;
+}
+
+const char *cm_slots_library(uintptr_t address)
+{
+    cm_elf object;
+
+    pthread_mutex_lock(&state.mutex);
+    const library *lib = library_at(address, &object);
+    pthread_mutex_unlock(&state.mutex);
+    return lib != NULL ? file_name(lib) : "";
+}
+
 void cm_slots_each(void (*each)(void *context, const cm_slot_symbol *symbol, const char *library,
                                 int patched),
                    void *context)
@@ -521,9 +581,7 @@ void cm_slots_each(void (*each)(void *context, const cm_slot_symbol *symbol, con
             }
             if (slots == 0)
                 continue;
-            const char *name = strrchr(state.libraries[lib].path, '/');
-            each(context, state.symbols[k], name != NULL ? name + 1 : state.libraries[lib].path,
-                 patched);
+            each(context, state.symbols[k], file_name(&state.libraries[lib]), patched);
             used = true;
         }
         if (!used)

@@ -49,6 +49,17 @@ void cm_slots_remove(void);
 /* The address of an exported symbol in one of the libraries that got a hook, or NULL. */
 void *cm_slots_find(const char *name);
 
+/* Calls found for each of those libraries' own copies of the symbol, some perhaps twice. */
+void cm_slots_find_all(const char *name, void (*found)(void *context, uintptr_t address),
+                       void *context);
+
+/* Replaces from by to in a word of such a library's data (an entry of a vtable), where the loader
+ * may have made it read-only. false: it held something else, or may not be written. */
+bool cm_slots_exchange(uintptr_t at, void *from, void *to);
+
+/* The file name of the library among them that this address lies in, or "". Stays valid. */
+const char *cm_slots_library(uintptr_t address);
+
 /* Calls each for every (symbol, library) with the number of slots that hold our hook right now,
  * and with library NULL for a symbol that no loaded library uses. */
 void cm_slots_each(void (*each)(void *context, const cm_slot_symbol *symbol, const char *library,

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "dispose.h"
 #include "emit.h"
 #include "tables.h"
 
@@ -38,6 +39,8 @@ static int patched_some(int patched)
         void *found = cm_slots_find("_ZN2at14RecordFunction15currentThreadIdEv");
         atomic_store(&cm_autograd_thread_id, (cm_autograd_thread_id_fn)found);
     }
+    if (patched > 0 && cm_autograd_has_deleter())
+        cm_dispose_install();
     mark_late(patched);
     return patched;
 }
@@ -49,12 +52,19 @@ int cm_sources_install(void)
 
 void cm_sources_remove(void)
 {
+    cm_dispose_remove();
     cm_slots_remove();
 }
 
 void cm_sources_rescan(void)
 {
     patched_some(cm_slots_rescan());
+    cm_dispose_rescan();
+}
+
+const char *cm_autograd_unseen_type(void)
+{
+    return cm_dispose_unseen();
 }
 
 /* --- rows ---------------------------------------------------------------------------------- */
@@ -81,11 +91,23 @@ static void add_row(void *context, const cm_slot_symbol *symbol, const char *lib
     all->count++;
 }
 
+static void add_vtable(void *context, const char *type, const char *library, int redirected)
+{
+    const cm_slot_symbol vtable = {
+        .source = "autograd",
+        .meaning = "autograd node destroyed with its pointer (before torch 2.13)",
+        .names = {type},
+    };
+
+    add_row(context, &vtable, library, redirected);
+}
+
 size_t cm_sources_rows(cm_slot_row *row, size_t capacity)
 {
     rows all = {row, capacity, 0};
 
     if (register_symbols()) /* so that a process without torch shows what is missing */
         cm_slots_each(add_row, &all);
+    cm_dispose_each(add_vtable, &all);
     return all.count;
 }

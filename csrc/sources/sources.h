@@ -32,7 +32,15 @@ size_t cm_sources_rows(cm_slot_row *rows, size_t capacity);
 /* Offsets inside torch::autograd::Node, found by calibration (py_sources.c). -1: unknown, node runs
  * and node frees are then not recorded. */
 void cm_autograd_set_offsets(long sequence_nr, long thread_id);
-/* While set, nodes that this thread makes and destroys are not recorded: they are calibration's. */
+/* As they are set now; -1, -1: unknown. */
+void cm_autograd_get_offsets(long *sequence_nr, long *thread_id);
+/* While set, nodes that this thread makes and destroys are not recorded but counted: they are
+ * calibration's. Recording need not be on. */
 void cm_autograd_own_nodes(bool own);
+/* Since it was set last: hooks seen by this thread for creations and ends. */
+void cm_autograd_own_counts(uint32_t *made, uint32_t *ended);
+/* NULL, or the mangled type of a shared pointer's control block whose nodes' ends are not seen
+ * although all slots hold hooks (dispose.h). */
+const char *cm_autograd_unseen_type(void);
 
 #endif

@@ -76,6 +76,13 @@ const char *cm_storage_calibrate(const cm_storage_sample *samples, size_t count,
     return NULL;
 }
 
+cm_storage_offsets cm_storage_get_offsets(void)
+{
+    if (layout.data == 0)
+        return (cm_storage_offsets){0};
+    return (cm_storage_offsets){layout.data, layout.deleter, layout.context, layout.size};
+}
+
 cm_storage_origin cm_storage_origin_of(uintptr_t object, uint64_t *address, uint64_t *size)
 {
     if (layout.data == 0)

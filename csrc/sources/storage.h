@@ -21,6 +21,12 @@ typedef struct cm_storage_sample {
 const char *cm_storage_calibrate(const cm_storage_sample *samples, size_t count, uintptr_t slice,
                                  uintptr_t parent);
 
+/* What was learned: offsets inside c10::StorageImpl. All 0: not calibrated. */
+typedef struct cm_storage_offsets {
+    long data, deleter, context, size;
+} cm_storage_offsets;
+cm_storage_offsets cm_storage_get_offsets(void);
+
 typedef enum cm_storage_origin {
     CM_STORAGE_UNKNOWN = 0,   /* another deleter: mapped, or not PyTorch's memory at all */
     CM_STORAGE_ALLOCATOR = 1, /* the CPU allocator's block at *address */

@@ -15,4 +15,9 @@ extern const size_t cm_autograd_symbol_count;
 typedef uint64_t (*cm_autograd_thread_id_fn)(void);
 extern cm_autograd_thread_id_fn _Atomic cm_autograd_thread_id;
 
+/* Whether nodes are destroyed through deleteNode here: torch before 2.13. */
+bool cm_autograd_has_deleter(void);
+/* This node is destroyed now. */
+void cm_autograd_ends_hook(const void *node);
+
 #endif

@@ -11,8 +11,10 @@ VERBS = {
     "run": "run a Python script and record its tensor memory",
     "summary": "how high the memory went, what of, and whether it grows",
     "peak": "what was alive at the peak, line by line",
+    "leaks": "what grows from step to step, and the line that makes it",
     "steps": "every training step: start, peak, end, allocated, freed",
     "table": "the peak's blocks summed by line, function, module, operator or phase",
+    "doctor": "what works in this environment, and how to fix what does not",
 }
 
 _DONE, _FAILED, _USAGE, _PIPE = 0, 1, 2, 141

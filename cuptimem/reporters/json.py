@@ -3,8 +3,10 @@
 import json
 from typing import Any
 
-from cuptimem.report import Clock, Contributor, Frame, Peak, Report, Stack, Step
+from cuptimem.leaks import STEPS_NEEDED, Leak
+from cuptimem.report import Clock, Contributor, Peak, Report, Step
 from cuptimem.reporters.views import Row
+from cuptimem.stacks import Frame, Stack
 
 SCHEMA = 1
 
@@ -66,6 +68,31 @@ def step(one: Step) -> dict[str, Any]:
         "begin_ns": one.begin_ns,
         "end_ns": one.end_ns,
         "peak_ns": one.peak_ns,
+    }
+
+
+def leak(one: Leak) -> dict[str, Any]:
+    return {
+        "kind": one.kind,
+        "bytes": one.bytes,
+        "estimated": one.bytes_estimated,
+        "bytes_per_step": one.bytes_per_step,
+        "count": one.count,
+        "count_per_step": one.count_per_step,
+        "first_step": one.first_step,
+        "last_step": one.last_step,
+        "loop": one.loop,
+        "device": one.device,
+        "line": None if one.frame is None else frame(one.frame),
+        "stack": stack(one.stack),
+        "stack_lost": one.stack_lost,
+        "retained_at": stack(one.retained_at),
+        "parts": [{"bytes": part.bytes, "count": part.count, "stack": stack(part.stack)} for part in one.parts],
+        "signature": one.signature,
+        "cause": one.cause or None,
+        "confidence": one.confidence,
+        "reason": one.reason or None,
+        "holders": None,
     }
 
 
@@ -137,6 +164,8 @@ def summary(report: Report) -> dict[str, Any]:
         ],
         "steps": len({one.index for one in report.steps}),
         "clock": clock(report.clock),
+        "leaks": len(report.leaks),
+        "suspects": len(report.suspects),
         "backward": {
             "bytes": report.backward.bytes,
             "resolved": report.backward.resolved,
@@ -148,6 +177,22 @@ def summary(report: Report) -> dict[str, Any]:
 
 def peaks(report: Report, chosen: tuple[Peak, ...]) -> dict[str, Any]:
     return {**envelope(report), "peaks": [peak(one) for one in chosen]}
+
+
+def leaks(report: Report) -> dict[str, Any]:
+    return {
+        **envelope(report),
+        "judged": [
+            {"loop": loop, "steps": number, "enough": number >= STEPS_NEEDED} for loop, number in report.loops.items()
+        ],
+        "leaks": [leak(one) for one in report.leaks],
+        "suspects": [leak(one) for one in report.suspects],
+        "nodes": {
+            "counted": report.nodes is not None,
+            "live": report.nodes,
+            "reason": report.nodes_reason or None,
+        },
+    }
 
 
 def steps(report: Report, rows: tuple[Step, ...]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from cuptimem.cli import VERBS
 from tests.conftest import Result, clean_environment
 
 Run = Callable[..., Result]
-READERS = ["summary", "peak", "steps", "table"]
+READERS = ["summary", "peak", "leaks", "steps", "table"]
 
 
 @pytest.fixture(scope="module")

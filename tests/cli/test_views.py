@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 import cuptimem
-from cuptimem.report import from_dict, operator_name, short_file
-from cuptimem.reporters import blocks, json, text, views
+from cuptimem.report import from_dict, operator_name
+from cuptimem.reporters import blocks, json, text, views, words
+from cuptimem.stacks import short_file
 from tests.cli import sample
 
 
@@ -53,8 +54,8 @@ def test_every_caveat_is_said(report: cuptimem.Report, tmp_path: Path) -> None:
     raw["backward"]["unresolved"] = 2048
     raw["devices"][0]["ooms"] = [(5, 1 << 30, 4096, 2, 1)]
     marked = [line for line in str(from_dict("x", raw)).splitlines() if line.startswith("! ")]
-    for words in ("missing", "disk full", "1,000 events", "2 stacks", "3 frees", "4 blocks", "5 tensors", "2.0 KiB"):
-        assert sum(words in line for line in marked) == 1, words
+    for what in ("missing", "disk full", "1,000 events", "2 stacks", "3 frees", "4 blocks", "5 tensors", "2.0 KiB"):
+        assert sum(what in line for line in marked) == 1, what
     assert any("out of memory on cpu: asked for 1.0 GiB with 4.0 KiB in use" in line for line in marked)
     assert not [line for line in str(report).splitlines() if line.startswith("! ")]
 
@@ -112,12 +113,12 @@ def test_report_objects(report: cuptimem.Report) -> None:
     [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (-1536, "-1.5 KiB"), (1 << 20, "1.0 MiB"), (5 << 40, "5.0 TiB")],
 )
 def test_sizes(value: int, shown: str) -> None:
-    assert views.size(value) == shown
+    assert words.size(value) == shown
 
 
 def test_sizes_never_round_to_1024(report: cuptimem.Report) -> None:
-    assert views.size((1 << 20) - 1) == "1.0 MiB"
-    assert views.signed(0) == "0" and views.signed(2048) == "+2.0 KiB" and views.signed(-5) == "-5 B"
+    assert words.size((1 << 20) - 1) == "1.0 MiB"
+    assert words.signed(0) == "0" and words.signed(2048) == "+2.0 KiB" and words.signed(-5) == "-5 B"
 
 
 def test_operator_names() -> None:
@@ -158,7 +159,7 @@ def test_narrow_text_is_cut_and_marked(report: cuptimem.Report) -> None:
 
 
 def test_durations() -> None:
-    assert [views.duration(ns) for ns in (0, 350_000, 9_940_000, 9_960_000, 950_000_000, 723_000_000_000)] == [
+    assert [words.duration(ns) for ns in (0, 350_000, 9_940_000, 9_960_000, 950_000_000, 723_000_000_000)] == [
         "0 ms", "0.3 ms", "9.9 ms", "10 ms", "950 ms", "12 min 3 s",
     ]  # fmt: skip
 

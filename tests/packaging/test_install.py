@@ -5,16 +5,17 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import tomllib
 import venv
-import zipfile
 from pathlib import Path
 
 import pytest
 
 import cuptimem
 from tests.conftest import ROOT, clean_environment
+from tests.packaging import contents
 
 setuptools = pytest.importorskip("setuptools", minversion="77", reason="the build backend")
 
@@ -36,21 +37,26 @@ def build(kind: str, source: Path, target: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a source distribution holds, unpacked elsewhere: what it lacks is missing in every build below."""
-    folder = tmp_path_factory.mktemp("sdist")
-    clean = folder / "clone"
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
-    if listed.returncode != 0:
+def tracked() -> set[str]:
+    names = contents.tracked()
+    if names is None:
         pytest.skip("not a git checkout")
-    for name in filter(None, listed.stdout.split("\0")):
-        if (ROOT / name).is_file():
-            (clean / name).parent.mkdir(parents=True, exist_ok=True)
-            (clean / name).write_bytes((ROOT / name).read_bytes())
-    archive = build("sdist", clean, folder)
-    with tarfile.open(archive) as file:
-        file.extractall(folder, filter="data")
-    return folder / archive.name.removesuffix(".tar.gz")
+    return names
+
+
+@pytest.fixture(scope="module")
+def sdist(tracked: set[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sdist")
+    contents.copy(tracked, folder / "clone")
+    return build("sdist", folder / "clone", folder)
+
+
+@pytest.fixture(scope="module")
+def source(sdist: Path) -> Path:
+    """What a source distribution holds, unpacked elsewhere: what it lacks is missing in every build below."""
+    with tarfile.open(sdist) as file:
+        file.extractall(sdist.parent, filter="data")
+    return sdist.parent / sdist.name.removesuffix(".tar.gz")
 
 
 def environment(folder: Path) -> tuple[Path, Path]:
@@ -93,33 +99,86 @@ def pip(python: Path, *arguments: str, cwd: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_wheel(source: Path, tmp_path: Path) -> None:
+def files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"}
+
+
+def uninstall(python: Path, folder: Path, before: set[str]) -> None:
+    subprocess.run([str(python), "-m", "pip", "uninstall", "-q", "-y", "cuptimem"], check=True, env=clean_environment())
+    assert files(folder) == before
+
+
+def test_sdist(sdist: Path, tracked: set[str]) -> None:
+    assert contents.sdist(sdist, tracked) == []
+
+
+def test_wheel(source: Path, tracked: set[str], tmp_path: Path) -> None:
     wheel = build("wheel", source, tmp_path / "dist")
-    with zipfile.ZipFile(wheel) as file:
-        names = set(file.namelist())
-        packaged = {name for name in names if name.startswith("cuptimem/")}
-        assert file.read("cuptimem.pth") == (ROOT / "cuptimem.pth").read_bytes()
-    modules = {str(path.relative_to(ROOT)) for path in (ROOT / "cuptimem").rglob("*.py")}
-    assert modules <= packaged
-    assert {"cuptimem/py.typed", "cuptimem/_core.pyi"} <= packaged
-    assert [name for name in packaged if name.startswith("cuptimem/_core.") and name.endswith(".so")]
-    assert not [name for name in names if name.startswith(("csrc", "tests", "benchmarks"))]
+    assert contents.wheel(wheel, tracked, sysconfig.get_config_var("EXT_SUFFIX")) == []
     python, site = environment(tmp_path / "venv")
+    before = files(tmp_path / "venv")
     pip(python, str(wheel), cwd=tmp_path)
     assert (site / "cuptimem.pth").is_file()
+    checked = subprocess.run([str(python), "-m", "pip", "check"], capture_output=True, text=True)
+    assert "cuptimem" not in checked.stdout
     works(python, tmp_path)
-    subprocess.run([str(python), "-m", "pip", "uninstall", "-q", "-y", "cuptimem"], check=True, env=clean_environment())
-    assert not (site / "cuptimem.pth").exists()
+    away(python, site, source, tmp_path / "away")
+    uninstall(python, tmp_path / "venv", before)
+
+
+def away(python: Path, site: Path, source: Path, tree: Path) -> None:
+    """A few tests, away from the source tree: make wheel-tests runs all of them so, with each Python."""
+    shutil.copytree(source, tree, ignore=shutil.ignore_patterns("cuptimem", "*.egg-info"))
+    where = "import cuptimem, cuptimem._core as core; print(cuptimem.__file__, core.__file__)"
+    found = subprocess.run([str(python), "-c", where], cwd=tree, capture_output=True, text=True, check=True)
+    assert all(Path(file).is_relative_to(site) for file in found.stdout.split())
+    chosen = ["tests/packaging/test_import.py", "tests/trace/test_trace_python.py", "tests/cli/test_views.py"]
+    done = subprocess.run(
+        [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not torch", *chosen],
+        cwd=tree,
+        capture_output=True,
+        text=True,
+        env=clean_environment(),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " passed" in done.stdout
 
 
 def test_editable(source: Path, tmp_path: Path) -> None:
     python, site = environment(tmp_path / "venv")
+    before = files(tmp_path / "venv")
     pip(python, "-e", str(source), cwd=tmp_path)
     assert (site / "cuptimem.pth").is_file()
     assert not (site / "cuptimem").exists()
     works(python, tmp_path)
-    subprocess.run([str(python), "-m", "pip", "uninstall", "-q", "-y", "cuptimem"], check=True, env=clean_environment())
-    assert not (site / "cuptimem.pth").exists()
+    uninstall(python, tmp_path / "venv", before)
+
+
+# Each breaks one thing; what the checks above say then.
+BROKEN = {
+    "MANIFEST.in": ("graft csrc", "prune csrc", "lacks csrc/capture/event.h"),
+    "pyproject.toml": ("cuptimem.__main__:main", "cuptimem.cli:main", "does not install the command"),
+    "cuptimem.pth": ("import", "#import", "cuptimem.pth differs"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_the_checks_find(name: str, tracked: set[str], tmp_path: Path) -> None:
+    """What is missing in a package is named; nothing is compiled for that."""
+    contents.copy(tracked, tmp_path / "clone")
+    old, new, said = BROKEN[name]
+    file = tmp_path / "clone" / name
+    assert old in file.read_text()
+    file.write_text(file.read_text().replace(old, new, 1))
+    (tmp_path / "clone" / "setup.py").write_text(
+        (ROOT / "setup.py").read_text().replace('if sys.platform == "linux"', "if False")
+    )
+    if name == "MANIFEST.in":
+        complaints = contents.sdist(build("sdist", tmp_path / "clone", tmp_path), tracked)
+    else:
+        complaints = contents.wheel(build("wheel", tmp_path / "clone", tmp_path / "dist"), tracked, ".so")
+        assert any("lacks cuptimem/_core.so" in complaint for complaint in complaints)
+    assert any(said in complaint for complaint in complaints), complaints
 
 
 def test_pth_does_nothing_unless_asked() -> None:

@@ -136,6 +136,13 @@ def alive() -> dict[int, int]:
     return found
 
 
+def saved_tensors_tell() -> bool:
+    """Whether a saved tensor says if it has hooks (torch 2.10 and later); before, a walk at start leaves it out."""
+    import torch
+
+    return hasattr(torch._C._autograd.SavedTensor, "unpack_hook")
+
+
 def slots(library: str, symbol: str) -> list[int]:
     """Addresses of the slots through which a loaded library calls a symbol, by its own file's relocations."""
     from elf import relocations

@@ -1,5 +1,9 @@
 """Allocations and frees on the CPU: every block, its size, its line."""
 
+import pytest
+
+pytestmark = pytest.mark.torches
+
 TRAIN = """
 import torch
 from torch import nn

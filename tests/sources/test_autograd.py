@@ -1,5 +1,9 @@
 """Autograd's nodes: the join between a backward allocation and the forward line, and the live graph."""
 
+import pytest
+
+pytestmark = pytest.mark.torches
+
 JOIN = """
 import collections, threading
 import torch

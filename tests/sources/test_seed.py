@@ -1,5 +1,9 @@
 """A profile that starts in mid-run: exactly what is alive is seeded, and nothing of the program is run."""
 
+import pytest
+
+pytestmark = pytest.mark.torches
+
 
 def test_seeds_are_exactly_the_live_storages_and_their_frees_match(run):
     answer = run(
@@ -13,6 +17,7 @@ x = torch.randn(8, 16, 64)
 for _ in range(2):
     loss = model(x).pow(2).mean(); loss.backward(); optimizer.step()
 y = model(x)                                    # saved tensors that no Python object holds
+if not saved_tensors_tell(): y = y.detach().requires_grad_()
 truth = alive()
 torch_events.install()
 core.capture_record(True)
@@ -27,14 +32,18 @@ stamps = [(e.origin, e.flags) for e in events(OBJECT_NEW)]
 report(first=first, blocks=seeds.blocks, bytes=seeds.bytes == sum(truth.values()), skipped=seeds.skipped,
        problems=seeds.problems,
        middle=middle, end=len(end.live), unknown=len(end.unknown_frees), objects=seeds.objects,
-       stamps=sorted({n for n, _ in stamps}),
+       stamps=sorted({n for n, _ in stamps}), tell=saved_tensors_tell(),
        flags=sorted({f for _, f in stamps}), marks=[(e.size, e.address) for e in events(MARK)])
 """
     )
-    assert answer["first"] == [True, answer["blocks"], 0] and answer["blocks"] > 150 and answer["bytes"]
-    assert answer["skipped"] == 0 and answer["problems"] == [] and answer["middle"]
+    assert (
+        answer["first"] == [True, answer["blocks"], 0]
+        and answer["blocks"] > (150 if answer["tell"] else 80)
+        and answer["bytes"]
+    )
+    assert (answer["skipped"] == 0 or not answer["tell"]) and answer["problems"] == [] and answer["middle"]
     assert answer["end"] == 0 and answer["unknown"] == 0
-    assert answer["objects"] == 23 and answer["flags"] == [4] and answer["marks"] == [[3, 0]]
+    assert answer["objects"] == 23 and answer["flags"] == [4] and answer["marks"] == [[3, answer["skipped"]]]
     assert {"AdamW", "TransformerEncoder", "Linear", "Dropout"} <= set(answer["stamps"])
 
 
@@ -95,18 +104,21 @@ found = {e.address: e.size for e in events(SEED) if e.type == 0}
 seeded = {a: n for a, n in found.items() if a not in before}
 missing = {n for a, n in truth.items() if seeded.get(a) != n}
 extra = [n for a, n in seeded.items() if truth.get(a) != n]
-report(blocks=len(truth), missing=sorted(missing), extra=extra, skipped=seeds.skipped, problems=seeds.problems)
+report(blocks=len(truth), missing=sorted(missing), extra=extra, skipped=seeds.skipped, problems=seeds.problems,
+       tell=saved_tensors_tell())
 """
     )
     assert answer["blocks"] > 35
     # The one skipped is a tensor of torch.func that escaped from its transform: only its inner tensor has memory.
-    assert (answer["missing"], answer["extra"], answer["skipped"], answer["problems"]) == ([], [], 1, [])
+    # Before torch 2.10 two saved tensors are skipped as well, which are held elsewhere too.
+    skipped = 1 if answer["tell"] else 3
+    assert (answer["missing"], answer["extra"], answer["skipped"], answer["problems"]) == ([], [], skipped, [])
 
 
 def test_the_walk_runs_no_code_of_the_program(run):
     answer = run(
         """
-import warnings, torch
+import warnings, torch, torch.utils.checkpoint
 from cuptimem import seed, torch_events
 calls = []
 class Loud(torch.Tensor):
@@ -163,11 +175,13 @@ said, ran = [str(w.message) for w in caught], list(calls)
 core.capture_record(False)
 sizes = [e.size for e in events(SEED)]
 report(calls=ran, forwards=forwards, warnings=said, skipped=seeds.skipped, problems=seeds.problems,
-       found=[n in sizes for n in (40, 80, 120)], same=bool((state == torch.random.get_rng_state()).all()))
+       found=[n in sizes for n in (40, 80, 120)], same=bool((state == torch.random.get_rng_state()).all()),
+       tell=saved_tensors_tell())
 """
     )
     assert answer["calls"] == [] and answer["forwards"] == [] and answer["warnings"] == []
-    assert answer["found"] == [True] * 3 and answer["same"] and answer["problems"] == [] and answer["skipped"] == 0
+    assert answer["found"] == [True] * 3 and answer["same"] and answer["problems"] == []
+    assert answer["skipped"] == 0 or not answer["tell"]
 
 
 def test_custom_functions_and_frozen_objects(run):
@@ -192,10 +206,14 @@ seeds = seed.seed_alive()
 found = {e.address: e.size for e in events(SEED)}
 core.capture_record(False)
 gc.unfreeze()
-report(same=found == truth_before_freeze, mine=sum(n == 200 for n in found.values()), skipped=seeds.skipped)
+report(same=found == truth_before_freeze, mine=sum(n == 200 for n in found.values()), skipped=seeds.skipped,
+       tell=saved_tensors_tell())
 """
     )
-    assert answer == {"same": True, "mine": 4, "skipped": 0}
+    if answer.pop("tell"):
+        assert answer == {"same": True, "mine": 4, "skipped": 0}
+    else:  # what only the graph holds
+        assert answer == {"same": False, "mine": 3, "skipped": 1}
 
 
 def test_off_and_on_again_seeds_what_came_meanwhile(run):

@@ -33,10 +33,14 @@ def test_quick_run(tmp_path):
     assert result["machine"]["torch"]
     seen = {row["benchmark"] for row in result["rows"]}
     assert seen == {
-        "micro", "gpt", "small_step", "transformers", "resnet", "size", "analysis", "resident", "stopped", "import",
+        "micro", "gpt", "small_step", "transformers", "resnet", "size", "analysis", "report", "resident", "stopped",
+        "import",
     }  # fmt: skip
     modes = {row["what"] for row in result["rows"] if row["benchmark"] == "gpt"}
-    assert {"bare", "cuptimem", "torch.profiler", "memray"} <= modes
+    assert modes == {"bare", "cuptimem", "torch.profiler", "memray", "tracemalloc", "dispatch mode"}
+    reports = [row for row in result["rows"] if row["benchmark"] == "report" and "why" not in row]
+    assert {"cuptimem summary", "torch.profiler table"} <= {row["what"] for row in reports}
+    assert all(row["recording_mib"] > 0 and row["allocations"] > 100 for row in reports)
     for row in result["rows"]:
         if "ratio" in row:
             assert row["ratio"]["median"] > 0 and row["ratio"]["low"] <= row["ratio"]["median"] <= row["ratio"]["high"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytestmark = pytest.mark.torches
+
 SAME = {"missing": [], "extra": [], "sizes": []}
 
 # program, seed, check point at which recording starts (None: before the program)
@@ -19,18 +21,28 @@ RUNS = [
 ]
 
 
+def saved_tensors_tell() -> bool:
+    torch = pytest.importorskip("torch")
+    return hasattr(torch._C._autograd.SavedTensor, "unpack_hook")
+
+
 @pytest.mark.parametrize(
     ("program", "seed", "start"), RUNS, ids=[f"{p}-{'start' if s is None else s}" for p, _, s in RUNS]
 )
 def test_live_set(child, tmp_path, program, seed, start):
     more = () if start is None else (start,)
+    if start is not None and not saved_tensors_tell():
+        pytest.skip("before torch 2.10 a walk at start leaves out what only a graph holds")
     result = child("live_child.py", program, tmp_path / "run.cmem", seed, 10, *more)
     assert result["overflow"] == 0
     assert result["count"] == result["names"], "the program did not run the same way twice"
     assert len(result["points"]) == 10
     for point in result["points"]:
         assert point["oracle"] == SAME, point
-        assert point.get("storages", SAME) == SAME, point
+        storages = point.get("storages", SAME)
+        if not saved_tensors_tell():  # then this witness does not see what only a graph holds
+            storages = {**storages, "extra": []}
+        assert storages == SAME, point
     assert max(point["blocks"] for point in result["points"]) > 20
     assert (result["duplicates"], result["lost"]) == (0, 0)
     assert result["allocations"] > 300

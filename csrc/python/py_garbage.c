@@ -1,0 +1,114 @@
+/* Python's cyclic garbage collector as the trace sees it.
+ *
+ * Of automatic collections only full ones are recorded: what outlived a younger one waits for them.
+ * Without a Python function in gc.callbacks no frame is pushed and no stack shows us. All functions
+ * run with the GIL, which guards the state. */
+#include "module.h"
+
+#include <stdbool.h>
+
+#include "../capture/clock.h"
+#include "../capture/thread.h"
+
+enum { FULL = 2 }; /* the oldest generation; CPython has three */
+
+/* The collection that garbage_final asks for: it has marks of its own. */
+static enum { NOT_ASKED, ASKED, RUNNING, RAN } final;
+
+static void mark(cm_mark_kind kind, uint64_t argument)
+{
+    cm_thread *t = cm_enter_hook();
+    if (t == NULL)
+        return;
+    cm_event *slot = cm_reserve_hook(t);
+    if (slot != NULL) {
+        *slot = (cm_event){.time = cm_clock_now(),
+                           .kind = CM_EV_MARK,
+                           .size = kind,
+                           .address = argument,
+                           .device_index = -1};
+        cm_commit_hook(t);
+    }
+    cm_leave_hook(t);
+}
+
+static void mark_final(bool begins)
+{
+    if (begins && final == ASKED) {
+        final = RUNNING;
+        mark(CM_MARK_FINAL_COLLECT_BEGIN, PyGC_IsEnabled() ? 1 : 0);
+    } else if (!begins && final == RUNNING) {
+        final = RAN;
+        mark(CM_MARK_FINAL_COLLECT_END, 0);
+    }
+}
+
+PyDoc_STRVAR(garbage_callback_doc,
+             "garbage_callback(phase, info)\n\nFor gc.callbacks: marks full collections.");
+
+static PyObject *garbage_callback(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    static PyObject *key; /* kept: making it would be an allocation in each collection */
+
+    if (count != 2 || !PyUnicode_Check(arguments[0]) || !PyDict_Check(arguments[1])) {
+        PyErr_SetString(PyExc_TypeError, "garbage_callback is called by the collector");
+        return NULL;
+    }
+    bool begins = PyUnicode_CompareWithASCIIString(arguments[0], "start") == 0;
+    if (final != NOT_ASKED) {
+        mark_final(begins);
+        Py_RETURN_NONE;
+    }
+    if (key == NULL && (key = PyUnicode_InternFromString("generation")) == NULL)
+        return NULL;
+    PyObject *generation = PyDict_GetItemWithError(arguments[1], key);
+    long number = generation == NULL ? -1 : PyLong_AsLong(generation);
+    if (PyErr_Occurred())
+        return NULL;
+    if (number == FULL)
+        mark(begins ? CM_MARK_COLLECT_BEGIN : CM_MARK_COLLECT_END, FULL);
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(
+    garbage_final_doc,
+    "garbage_final() -> bool\n\n"
+    "Runs a full collection with marks of its own, automatic collection on or off;\n"
+    "garbage_callback must be in gc.callbacks. False where there was none: this is called\n"
+    "from within a collection.");
+
+static PyObject *garbage_final(PyObject *module, PyObject *unused)
+{
+    if (final != NOT_ASKED)
+        Py_RETURN_FALSE;
+    PyObject *gc = PyImport_ImportModule("gc");
+    if (gc == NULL)
+        return NULL;
+    final = ASKED;
+    /* Not PyGC_Collect: that one does nothing while automatic collection is off. */
+    PyObject *found = PyObject_CallMethod(gc, "collect", NULL);
+    bool ran = final == RAN;
+    final = NOT_ASKED;
+    Py_DECREF(gc);
+    if (found == NULL)
+        return NULL;
+    Py_DECREF(found);
+    return PyBool_FromLong(ran);
+}
+
+PyDoc_STRVAR(garbage_forget_doc,
+             "garbage_forget()\n\nIn a forked child: another thread's collection ended with it.");
+
+static PyObject *garbage_forget(PyObject *module, PyObject *unused)
+{
+    final = NOT_ASKED;
+    Py_RETURN_NONE;
+}
+
+PyMethodDef cm_py_garbage_methods[] = {
+    {"garbage_callback", (PyCFunction)(void (*)(void))garbage_callback, METH_FASTCALL,
+     garbage_callback_doc},
+    {"garbage_final", garbage_final, METH_NOARGS, garbage_final_doc},
+    {"garbage_forget", garbage_forget, METH_NOARGS, garbage_forget_doc},
+    {NULL, NULL, 0, NULL},
+};

@@ -1,0 +1,41 @@
+"""Python's cyclic garbage collector while a capture runs: when it ran, and one last marked collection.
+
+A tensor in a reference cycle stays alive until a collection. Without knowing when those ran, garbage that waits looks
+like a leak. So full collections are marked in the trace, and before the last window closes one more is made, between
+marks of its own: what dies in it was held by nothing. Windows inside others end without one, which would disturb the
+program around them. Runs inside the profiled process.
+"""
+
+import gc
+import sys
+
+TYPE_CHECKING = False  # typing would be loaded into every profiled program
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+
+def watch(core: "ModuleType") -> None:
+    """From now on the trace is told of full collections. Twice is once."""
+    if core.garbage_callback not in gc.callbacks:
+        gc.callbacks.append(core.garbage_callback)
+
+
+def unwatch(core: "ModuleType") -> None:
+    """Takes our function out of gc.callbacks, unless the program has emptied that list."""
+    if core.garbage_callback in gc.callbacks:
+        gc.callbacks.remove(core.garbage_callback)
+
+
+def forget(core: "ModuleType") -> None:
+    """In a forked child: nothing is told of its collections, and one that was running in the parent is not its own."""
+    unwatch(core)
+    core.garbage_forget()
+
+
+def collect_finally(core: "ModuleType") -> None:
+    """The marked collection. Finalizers and weak references' callbacks run as in any other: what they raise goes to
+    sys.unraisablehook. None is made from within a collection, nor when Python already tears itself down."""
+    if not sys.is_finalizing():
+        watch(core)  # the program may have emptied the list
+        core.garbage_final()

@@ -1,0 +1,298 @@
+"""What grows, in words: the bodies of `cuptimem leaks` and of the leaks' place in the summary."""
+
+import textwrap
+
+from cuptimem.leaks import STEPS_NEEDED, Leak, LeakPart
+from cuptimem.report import Report
+from cuptimem.reporters.blocks import Block, Column, Style, Table, Text
+from cuptimem.reporters.words import code, count, function, plural, share, size
+from cuptimem.stacks import Frame, Stack
+
+_WIDTH = 79  # prose is wrapped for the narrowest usual terminal
+_INDENT, _DEEPER = "   ", "       "
+_IN_SUMMARY = 3
+_CALLERS = 3
+
+_REASONS = {
+    "few births": "it grew in too few steps to tell: record a longer run",
+    "stopped": "it grew, and then stopped: a cache that fills up looks like this",
+    "one epoch": "one epoch cannot tell what is kept until the epoch's end from a leak: record two epochs or more",
+    "garbage": "garbage in reference cycles that waited for a collection: the next one frees it; "
+    "without the cycles it would go at once",
+    "growing steps": "the steps themselves allocate more and more (longer batches?), and this grew no faster than they",
+    "events lost": "events were lost while this was recorded, and a lost free looks like a leak",
+}
+_CYCLE = (
+    "Nothing holds these any more but reference cycles, and no collection ran to find them: call gc.collect() every "
+    "now and then, leave automatic collection on, or break the cycle (weakref)."
+)
+
+
+# -- parts of sentences --------------------------------------------------------------------------------------------
+
+
+def _amount(value: float) -> str:
+    """Bytes of a rate, which may be less than one."""
+    return f"{value:.1f} B" if 0 < value < 9.95 and value != round(value) else size(round(value))
+
+
+def _number(value: float) -> str:
+    """A count of a rate: 12, 2.5"""
+    return count(round(value)) if abs(value - round(value)) < 0.05 or value >= 100 else f"{value:.1f}"
+
+
+def _how_often(leak: Leak) -> str:
+    """One a step, 2.5 a step, one every 4 steps."""
+    rate = leak.count_per_step
+    if rate >= 0.95:
+        return "one a step" if _number(rate) == "1" else f"{_number(rate)} a step"
+    return f"one every {_number(1 / rate)} steps" if rate > 0 else ""
+
+
+def _rate(leak: Leak) -> str:
+    if leak.kind == "nodes":
+        # Of a set whose members are replaced only the growth in bytes is known.
+        rate = leak.count_per_step or leak.bytes_per_step * leak.count / max(1, leak.bytes)
+        pace = plural(round(rate), "node") if _number(rate) == count(round(rate)) else f"{rate:.1f} nodes"
+        return f"graph +{pace} a step (about {_amount(leak.bytes_per_step)})"
+    return f"+{_amount(leak.bytes_per_step)} a step on {leak.device}"
+
+
+def _thousand_steps(leak: Leak) -> str:
+    about = "about " if leak.bytes_estimated else ""
+    return f"{about}+{_amount(leak.bytes_per_step * 1000)} per 1,000 steps"
+
+
+def _frame_line(frame: Frame | None, where: str) -> str:
+    return f"{where} in {function(frame)}" if frame is not None else where
+
+
+def _prose(text: str, style: Style = "") -> list[Block]:
+    lines = textwrap.wrap(text, _WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT, break_on_hyphens=False)
+    return [Text(line, style) for line in lines]
+
+
+def _code(frame: Frame | None) -> list[Block]:
+    return [Text(_DEEPER + code(frame))] if code(frame) else []
+
+
+# -- one leak ------------------------------------------------------------------------------------------------------
+
+
+def _place(leak: Leak) -> list[Block]:
+    """The line to look at with its code, and the others that belong to it."""
+    blocks: list[Block] = []
+    retained, made = leak.frame, leak.made_frame
+    if leak.kind == "nodes" and leak.retained_at:
+        blocks += [Text(f"{_INDENT}kept by {_frame_line(retained, leak.where)}", "strong"), *_code(retained)]
+        if made is not None and _line_of(made) != _line_of(retained):
+            blocks += [Text(f"{_INDENT}made at {_frame_line(made, made.place)}{_share_of(made, leak)}"), *_code(made)]
+    else:
+        blocks += [Text(_INDENT + _frame_line(retained, leak.where), "strong"), *_code(retained)]
+    inner = leak.library_frame
+    if inner is not None:
+        blocks.append(Text(f"{_INDENT}in {inner.place} {inner.function}", "dim"))
+    return blocks + _ways(leak)
+
+
+def _line_of(frame: Frame | None) -> tuple[str, int] | None:
+    return None if frame is None else (frame.file, frame.line)
+
+
+def _share_of(frame: Frame, leak: Leak) -> str:
+    """How many of a graph's nodes come from this line: its forward lines are many, and none is to blame."""
+    part = sum(part.bytes for part in leak.parts if _line_of(part.frame) == _line_of(frame))
+    return f" ({share(part, leak.bytes)} of them)" if 0 < part < leak.bytes else ""
+
+
+def _caller(stack: Stack) -> Frame | None:
+    """The line of the user's that called the user's line."""
+    own = [frame for frame in stack if not frame.is_library]
+    return own[1] if len(own) > 1 else None
+
+
+def _ways(leak: Leak) -> list[Block]:
+    """Of several stacks: what tells them apart, their lines, their callers or the library lines below."""
+    if len(leak.parts) < 2:
+        return []
+
+    def line(part: LeakPart) -> str:
+        return _frame_line(part.frame, part.where)
+
+    def caller(part: LeakPart) -> str:
+        frame = _caller(part.stack)
+        return _frame_line(frame, frame.place) if frame is not None else ""
+
+    def inner(part: LeakPart) -> str:
+        return _frame_line(part.stack[0], part.stack[0].place) if part.stack else ""
+
+    for verb, name in (("made at", line), ("called from", caller), ("in", inner)):
+        sums: dict[str, int] = {}
+        for part in leak.parts:
+            sums[name(part)] = sums.get(name(part), 0) + part.bytes
+        if len(sums) < 2:
+            continue
+        if leak.kind == "nodes" and name is line:
+            return []
+        blocks: list[Block] = [
+            Text(f"{_INDENT}{share(part_bytes, leak.bytes):>5}  {verb} {place or '(elsewhere)'}", "dim")
+            for place, part_bytes in list(sums.items())[:_CALLERS]
+        ]
+        if len(sums) > _CALLERS:
+            blocks.append(Text(f"{_INDENT}       and {len(sums) - _CALLERS} others", "dim"))
+        return blocks
+    return [Text(f"{_INDENT}on {len(leak.parts)} different stacks", "dim")]
+
+
+def _account(leak: Leak, several_loops: bool) -> str:
+    """How much it is now, since when, and where that leads."""
+    loop = f" of {leak.loop}" if several_loops else ""
+    often = _how_often(leak)
+    if leak.kind == "nodes":
+        now = f"{plural(leak.count, 'node')} (about {size(leak.bytes)}) alive"
+    else:
+        now = f"{size(leak.bytes)} alive in {plural(leak.count, 'block')}"
+    made = f"made in steps {leak.first_step} to {leak.last_step}{loop}"
+    if leak.signature == "growing":
+        how = f"older ones are replaced by more or larger ones, up to step {leak.last_step}{loop}"
+    elif leak.kind == "nodes":
+        how = made
+    else:
+        how = f"{made}, {often}" if often else made
+    sure = "" if leak.confidence == "high" else f" Confidence: {leak.confidence}."
+    return f"{now}; {how}. At this rate {_thousand_steps(leak)}.{sure}"
+
+
+def _leak(leak: Leak, number: int, several_loops: bool) -> list[Block]:
+    blocks: list[Block] = [Text(), Text(f"{number}. {_rate(leak)}", "title"), *_place(leak)]
+    blocks += _prose(_account(leak, several_loops))
+    if leak.cause == "cycle":
+        blocks += _prose(_CYCLE)
+    return blocks
+
+
+def _suspect(leak: Leak) -> list[Block]:
+    now = f"{plural(leak.count, 'node')}, about {size(leak.bytes)}" if leak.kind == "nodes" else size(leak.bytes)
+    steps = f"made in steps {leak.first_step} to {leak.last_step}"
+    return [
+        Text(),
+        Text(f"?  {_frame_line(leak.frame, leak.where)}"),
+        *_code(leak.frame),
+        *_prose(f"{now} alive, {steps}: {_REASONS.get(leak.reason, leak.reason)}.", "dim"),
+    ]
+
+
+# -- what was judged -----------------------------------------------------------------------------------------------
+
+
+def _judged(report: Report) -> dict[str, int]:
+    """The loops with enough steps, and how many; those with a verdict in any case."""
+    accused = {leak.loop for leak in report.leaks}
+    return {loop: steps for loop, steps in report.loops.items() if steps >= STEPS_NEEDED or loop in accused}
+
+
+def _steps_of(loops: dict[str, int], several: bool) -> str:
+    """24 steps; 24 steps of training and 12 of evaluation"""
+    parts = [
+        f"{plural(steps, 'step')} of {loop}" if several else plural(steps, "step") for loop, steps in loops.items()
+    ]
+    return " and ".join(parts)
+
+
+def _verdict(report: Report) -> list[Block]:
+    """The headline: how many leaks in how many steps, or why nobody can tell."""
+    loops, judged = report.loops, _judged(report)
+    if not loops:
+        return [
+            Text("Leaks: not judged, for no steps were seen", "title"),
+            *_prose(
+                "A leak is what grows from step to step. Steps are found by the optimizer's step, the data loader's "
+                "next batch or calls of one module; this program had none of them. Mark the end of each pass of its "
+                "loop yourself: with cuptimem.profile() as prof: ... prof.step()"
+            ),
+        ]
+    if not judged:
+        seen = _steps_of(loops, len(loops) > 1)
+        return [
+            Text(f"Leaks: not judged, for {seen} are too few ({STEPS_NEEDED} are needed)", "title"),
+            *_prose(f"Record a run of at least {STEPS_NEEDED} steps; 20 or more make a clear answer."),
+        ]
+    steps = _steps_of(judged, len(loops) > 1)
+    if report.leaks:
+        number = "1 leak" if len(report.leaks) == 1 else f"{len(report.leaks)} leaks"
+        blocks: list[Block] = [Text(f"{number} in {steps}", "title")]
+    elif report.suspects:
+        blocks = [Text(f"No leak: {steps} judged, nothing grows that could not be harmless", "title")]
+    else:
+        what = "nothing grows" if report.nodes is not None else "no tensors grow"
+        blocks = [Text(f"No leak: {steps} judged, {what}", "title")]
+    short = {loop: steps for loop, steps in loops.items() if loop not in judged}
+    if short:
+        blocks += _prose(f"Not judged: {_steps_of(short, True)} ({STEPS_NEEDED} are needed).", "dim")
+    return blocks
+
+
+def _nodes(report: Report) -> list[Block]:
+    if report.nodes is None:
+        return _prose(f"Graph nodes: not available ({report.nodes_reason}).", "dim")
+    return _prose(f"Graph nodes alive at the end of the last step: {count(report.nodes)}.", "dim")
+
+
+# -- the views -----------------------------------------------------------------------------------------------------
+
+
+def full(report: Report, top: int) -> list[Block]:
+    """Every leak with its line, its size now and its growth; then the suspects, each with what speaks against it."""
+    blocks: list[Block] = [Text(), *_verdict(report)]
+    several = len(report.loops) > 1
+    for number, leak in enumerate(report.leaks[:top], start=1):
+        blocks += _leak(leak, number, several)
+    blocks += _left_out(len(report.leaks) - top, "leaks")
+    if report.suspects:
+        blocks += [Text(), Text("Suspects: these grew, too, but may be harmless", "title")]
+        for suspect in report.suspects[:top]:
+            blocks += _suspect(suspect)
+        blocks += _left_out(len(report.suspects) - top, "suspects")
+    if report.steps:
+        blocks += [Text(), *_nodes(report)]
+    return blocks
+
+
+def _left_out(number: int, what: str) -> list[Block]:
+    return [Text(), Text(f"{_INDENT}{number} more {what} are not shown (-n)", "dim")] if number > 0 else []
+
+
+def short(report: Report) -> list[Block]:
+    """For the summary: the largest leaks, a row each; or one line that says there is none, or that nobody can tell."""
+    loops, judged = report.loops, _judged(report)
+    if not loops:
+        return []  # the summary says why there are no steps
+    if not judged:
+        return [Text(f"Leaks: not judged, too few steps ({STEPS_NEEDED} are needed)")]
+    maybe = f"; {plural(len(report.suspects), 'suspect')}" if report.suspects else ""
+    if not report.leaks:
+        return [Text(f"No leak in {_steps_of(judged, len(loops) > 1)}{maybe}")]
+    title = f"{plural(len(report.leaks), 'leak')} in {_steps_of(judged, len(loops) > 1)}{maybe}"
+    rows = tuple(
+        (
+            f"+{_amount(leak.bytes_per_step)}" if leak.kind == "bytes" else f"+~{_amount(leak.bytes_per_step)}",
+            size(leak.bytes) if leak.kind == "bytes" else f"~{size(leak.bytes)}",
+            leak.device if leak.kind == "bytes" else plural(leak.count, "graph node"),
+            leak.where,
+            function(leak.frame),
+            code(leak.frame),
+        )
+        for leak in report.leaks[:_IN_SUMMARY]
+    )
+    columns = (
+        Column("a step", right=True, style="strong"),
+        Column("alive", right=True),
+        Column("of"),
+        Column("line", flexible=True, keep_end=True),
+        Column("function", flexible=True),
+        Column("code", flexible=True, style="dim"),
+    )
+    blocks: list[Block] = [Text(title, "warning"), Table(columns, rows)]
+    if len(report.leaks) > _IN_SUMMARY:
+        blocks.append(Text(f"  and {len(report.leaks) - _IN_SUMMARY} more", "dim"))
+    return blocks

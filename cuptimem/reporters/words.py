@@ -1,0 +1,73 @@
+"""How numbers, times and lines of code are written."""
+
+from collections.abc import Iterable
+
+from cuptimem.report import Contributor
+from cuptimem.stacks import Frame
+
+_SOURCE_WIDTH = 60
+
+
+def size(value: int) -> str:
+    """1536 is 1.5 KiB; whole bytes below 1024."""
+    number, sign = abs(value), "-" if value < 0 else ""
+    if number < 1024:
+        return f"{sign}{number} B"
+    scaled = float(number)
+    for unit in ("KiB", "MiB", "GiB", "TiB"):
+        scaled /= 1024
+        if scaled < 1023.95 or unit == "TiB":
+            break
+    return f"{sign}{scaled:.1f} {unit}"
+
+
+def signed(value: int) -> str:
+    """A change of bytes: +1.5 KiB, -3 B, 0."""
+    return "0" if value == 0 else f"{'+' if value > 0 else ''}{size(value)}"
+
+
+def count(value: int) -> str:
+    """12,345"""
+    return f"{value:,}"
+
+
+def plural(number: int, what: str) -> str:
+    """1 block, 12,345 blocks"""
+    return f"{count(number)} {what}" if number == 1 else f"{count(number)} {what}s"
+
+
+def share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.0f} %" if whole > 0 else ""
+
+
+def duration(nanoseconds: int) -> str:
+    """0.4 ms, 950 ms, 41.2 s, 12 min 3 s"""
+    seconds = nanoseconds / 1e9
+    if 0 < seconds < 0.00995:
+        return f"{seconds * 1000:.1f} ms"
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def code(frame: Frame | None) -> str:
+    """The source of a line, short."""
+    text = frame.source if frame is not None else ""
+    return text if len(text) <= _SOURCE_WIDTH else text[: _SOURCE_WIDTH - 1] + "…"
+
+
+def function(frame: Frame | None) -> str:
+    return frame.function.replace(".<locals>", "") if frame is not None else ""
+
+
+def via(contributors: Iterable[Contributor]) -> str:
+    """The library lines below the user's own, the largest contributor's named."""
+    inner = [c.library_frame for c in contributors]
+    named = next((frame for frame in inner if frame is not None), None)
+    if named is None:
+        return ""
+    others = len({(frame.file, frame.line) for frame in inner if frame is not None}) - 1
+    return f"{named.place} {named.function}" + (f" +{others}" if others else "")

@@ -1,0 +1,74 @@
+"""Python stacks as reports show them. A stack is a tuple of Frame, innermost first."""
+
+import os
+import re
+from dataclasses import dataclass
+
+Stack = tuple["Frame", ...]
+
+_LIBRARY = re.compile(r"[/\\](?:site-packages|dist-packages|lib[/\\]python3\.\d+t?)[/\\]|^<frozen |^<eval_with_key>")
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One call on a stack. Lines count from 1, columns from 0 in bytes of UTF-8; -1 is unknown."""
+
+    file: str
+    function: str  # qualified name
+    line: int
+    end_line: int = -1
+    column: int = -1
+    end_column: int = -1
+    module: str | None = None  # class of the nn.Module whose call this frame is
+    module_address: int = 0  # which one: equal addresses on one stack are one module
+
+    @property
+    def is_library(self) -> bool:
+        """Whether the code belongs to an installed package, to Python or to torch.compile rather than to the user."""
+        return _LIBRARY.search(self.file) is not None
+
+    @property
+    def source(self) -> str:
+        """The line of code, stripped; "" where the file is not there."""
+        return _source_line(self.file, self.line).strip()
+
+    @property
+    def expression(self) -> str:
+        """The part of the line that was running, where Python says so; else the line."""
+        if self.column < 0 or self.end_column < 0:
+            return self.source
+        text = _source_line(self.file, self.line).encode()
+        if not text.strip():
+            return ""
+        if self.end_line not in (-1, self.line):
+            return text[self.column :].decode(errors="replace").strip() + " ..."
+        return text[self.column : self.end_column].decode(errors="replace").strip()
+
+    @property
+    def place(self) -> str:
+        """file:line, the file as short as it stays clear."""
+        return f"{short_file(self.file)}:{self.line}"
+
+
+def _source_line(file: str, line: int) -> str:
+    import linecache
+
+    return linecache.getline(file, line)
+
+
+def short_file(file: str) -> str:
+    """As short as it stays clear: installed files from their package on, others by their name and folder."""
+    if file.startswith("<"):
+        return file
+    installed = _LIBRARY.split(file)
+    if len(installed) > 1:
+        return installed[-1].removeprefix("site-packages/").removeprefix("dist-packages/")
+    return os.sep.join(file.rsplit(os.sep, 2)[-2:]) if file.count(os.sep) > 1 else file
+
+
+def user_frame(stack: Stack) -> Frame | None:
+    """The innermost frame of the user's own code; the innermost of all where there is none."""
+    for frame in stack:
+        if not frame.is_library:
+            return frame
+    return stack[0] if stack else None

@@ -1,0 +1,81 @@
+"""What a source distribution and a wheel must hold, no more and no less. Each check returns its complaints."""
+
+from __future__ import annotations
+
+import email
+import subprocess
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Tracked files that serve the repository, not its users.
+_REPOSITORY = (".ci/", ".github/", ".gitignore", ".gitattributes")
+_GENERATED = {"PKG-INFO", "setup.cfg"}
+
+
+def tracked() -> set[str] | None:
+    """The repository's files that exist, relative to its root; None outside of a checkout."""
+    listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-z"], capture_output=True, text=True)
+    top = subprocess.run(["git", "-C", ROOT, "rev-parse", "--show-toplevel"], capture_output=True, text=True)
+    if listed.returncode != 0 or Path(top.stdout.strip()) != ROOT:
+        return None
+    return {name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()}
+
+
+def copy(names: set[str], target: Path) -> None:
+    """Copies these files of the repository: what is built there cannot pick up what only lies around here."""
+    for name in names:
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        (target / name).write_bytes((ROOT / name).read_bytes())
+        (target / name).chmod((ROOT / name).stat().st_mode)
+
+
+def _compare(what: str, has: set[str], needs: set[str]) -> list[str]:
+    return [f"{what} lacks {name}" for name in sorted(needs - has)] + [
+        f"{what} has {name}, which does not belong there" for name in sorted(has - needs)
+    ]
+
+
+def sdist(archive: Path, names: set[str]) -> list[str]:
+    """names: the repository's files."""
+    with tarfile.open(archive) as file:
+        members = [member for member in file.getmembers() if not member.isdir()]
+    has = {member.name.partition("/")[2] for member in members}
+    has = {name for name in has if not name.startswith("cuptimem.egg-info/")} - _GENERATED
+    wrong = [f"{archive.name} has {m.name}, which is no plain file" for m in members if not m.isfile()]
+    return wrong + _compare(archive.name, has, {name for name in names if not name.startswith(_REPOSITORY)})
+
+
+def wheel(file: Path, names: set[str], extension: str) -> list[str]:
+    """names: the repository's files; extension: the suffix of extension modules of the Python it is for."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    with zipfile.ZipFile(file) as archive:
+        has = {name for name in archive.namelist() if not name.endswith("/")}
+        info = f"cuptimem-{project['version']}.dist-info/"
+        complaints = [] if info + "METADATA" in has else [f"{file.name} lacks {info}METADATA"]
+        if not complaints:
+            complaints += _metadata(file.name, archive.read(info + "METADATA").decode(), project)
+        if archive.read("cuptimem.pth") != (ROOT / "cuptimem.pth").read_bytes():
+            complaints.append(f"{file.name}: cuptimem.pth differs from the repository's")
+        if b"cuptimem = cuptimem.__main__:main" not in archive.read(info + "entry_points.txt"):
+            complaints.append(f"{file.name} does not install the command")
+    needs = {name for name in names if name.startswith("cuptimem/")} | {"cuptimem.pth", f"cuptimem/_core{extension}"}
+    written = {"METADATA", "WHEEL", "RECORD", "entry_points.txt", "top_level.txt", "licenses/LICENSE"}
+    return complaints + _compare(file.name, has, needs | {info + name for name in written})
+
+
+def _metadata(name: str, text: str, project: dict[str, object]) -> list[str]:
+    found = email.message_from_string(text)
+    expected = {
+        "Name": project["name"],
+        "Version": project["version"],
+        "Requires-Python": project["requires-python"],
+        "License-Expression": project["license"],
+        "Requires-Dist": "rich>=13",
+        "License-File": "LICENSE",
+        "Description-Content-Type": "text/markdown",
+    }
+    return [f"{name}: {k} is {found[k]!r}, not {v!r}" for k, v in expected.items() if found[k] != v]

@@ -1,0 +1,165 @@
+"""The tests that depend on PyTorch's inside, with many versions of it: `make torches`.
+
+    python -m tests.torches [--only PART] [VERSION ...]
+
+Each version gets a virtual environment in .venv-torches, made once (4 to 6 GB with its CUDA libraries, without which
+it cannot be imported). Writes docs/torches/<date>.json and docs/torches.md; exit code 1 if a test fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from collections import Counter
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).resolve().parent.parent
+HOME = ROOT / ".venv-torches"
+RESULTS, TABLE = ROOT / "docs" / "torches", ROOT / "docs" / "torches.md"
+DEFAULT = ("2.4.1", "2.8.0", "2.11.0", "2.13.0", "2.14.1")
+
+# What is asked of each version, and where the tests are.
+PARTS = {
+    "nodes": "tests.sources.test_nodes",
+    "backward": "tests.sources.test_autograd",
+    "allocator": "tests.sources.test_allocator",
+    "storages": "tests.sources.test_seed",
+    "live set": "tests.truth.test_live_set",
+}
+
+
+def pip(python: Path, *arguments: str) -> None:
+    subprocess.run([str(python), "-m", "pip", "install", "-q", "--no-cache-dir", *arguments], check=True)
+
+
+def make(version: str) -> Path:
+    """The environment of one version: torch, what its import needs, and the tests' own tools."""
+    home = HOME / version
+    python, made = home / "bin" / "python", home / ".made"
+    if made.exists():
+        return python
+    venv.EnvBuilder(with_pip=True, symlinks=True, clear=True).create(home)
+    pip(python, "--no-deps", f"torch=={version}")
+    said = subprocess.run(
+        [str(python), "-c", "from importlib.metadata import requires; print('\\n'.join(requires('torch') or ()))"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    # Triton compiles for GPUs and is not needed to import torch.
+    needed = [line for line in said.splitlines() if "extra ==" not in line and not line.lower().startswith("triton")]
+    numpy = "numpy<2" if tuple(map(int, version.split(".")[:2])) < (2, 5) else "numpy"
+    pip(python, *needed, numpy, "setuptools>=77", "rich>=13", "pytest>=8", "hypothesis>=6")
+    made.touch()
+    return python
+
+
+def run(version: str, only: str | None) -> dict[str, Any]:
+    """Runs the marked tests with one version, or one part of them. Counts by part."""
+    python = make(version)
+    about = subprocess.run(
+        [str(python), "-c", "import torch; print(torch.__version__)"], check=True, capture_output=True, text=True
+    ).stdout.strip()
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.xml"
+        subprocess.run(
+            [str(python), "-m", "pytest", "-q", "-m", "torches", "-p", "no:cacheprovider", f"--junitxml={report}"]
+            + (["tests/sources", "tests/truth"] if only is None else [PARTS[only].replace(".", "/") + ".py"]),
+            cwd=ROOT,
+            env={**os.environ, "CUPTIMEM_TEST_TORCHES": "1", "OMP_NUM_THREADS": "1"},
+        )
+        cases = list(ElementTree.parse(report).iter("testcase"))
+    parts: dict[str, Counter[str]] = {name: Counter(passed=0, failed=0, skipped=0) for name in PARTS}
+    for case in cases:
+        name = next(name for name, module in PARTS.items() if case.get("classname", "").startswith(module))
+        failed = case.find("failure") is not None or case.find("error") is not None
+        skipped = case.find("skipped") is not None
+        parts[name]["failed" if failed else "skipped" if skipped else "passed"] += 1
+    return {
+        "torch": about,
+        "seconds": round(time.monotonic() - began),
+        "parts": {name: dict(counts) for name, counts in parts.items()},
+        "good": bool(cases) and not any(counts["failed"] for counts in parts.values()),
+    }
+
+
+def table(result: dict[str, Any]) -> str:
+    """docs/torches.md"""
+
+    def cell(counts: dict[str, int]) -> str:
+        if not any(counts.values()):
+            return "not run"
+        text = f"{counts['passed']}"
+        text += f", **{counts['failed']} failed**" if counts["failed"] else ""
+        return text + (f", {counts['skipped']} skipped" if counts["skipped"] else "")
+
+    lines = [
+        "# Versions of PyTorch",
+        "",
+        f"Written by `make torches` on {result['date']}: official wheels, CPU tensors, Python {result['python']},",
+        f"{result['machine']} ([counts](torches/{result['date']}.json)). Numbers are tests that passed.",
+        "",
+        "- **nodes**: 30 ways in which autograd makes nodes, each one seen coming must be seen going; a running loss",
+        "  keeps 5 nodes a step for 50 steps, and none when it is gone; custom functions, double backward, checkpoints",
+        "  threads, compilers",
+        "- **backward**: every byte that backward allocates is charged to its forward line",
+        "- **allocator**: every block with its size and line; shared, mapped and failing allocations",
+        "- **storages**: what is alive when a profile starts in mid-run. Before 2.10 nothing tells whether a tensor",
+        "  saved for backward has hooks, so one that only the graph holds is left out (and counted as skipped)",
+        "- **live set**: training programs against a witness that counts the allocator's calls itself",
+        "",
+        "Live nodes are counted with these versions (`cuptimem/live_nodes.py`), and with other releases of the same",
+        "minors if a check at start agrees; elsewhere reports say that they are not available.",
+        "",
+        "| torch | " + " | ".join(PARTS) + " |",
+        "|---|" + "---|" * len(PARTS),
+    ]
+    lines += [
+        f"| {run['torch']} | " + " | ".join(cell(run["parts"][name]) for name in PARTS) + " |"
+        for run in result["versions"].values()
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.torches", description="Tests with versions of PyTorch.")
+    parser.add_argument("--only", choices=PARTS, help="this part of the tests")
+    parser.add_argument("versions", nargs="*", metavar="VERSION", help=f"default: {' '.join(DEFAULT)}")
+    options = parser.parse_args(arguments)
+    date = time.strftime("%Y-%m-%d")
+    path = RESULTS / f"{date}.json"
+    good = True
+    for version in options.versions or DEFAULT:
+        if not re.fullmatch(r"\d+\.\d+\.\d+", version):
+            print(f"not a released version: {version}", file=sys.stderr)
+            return 2
+        print(f"torch {version}:", flush=True)
+        ran = run(version, options.only)
+        good = good and ran["good"]
+        versions = {**(json.loads(path.read_text())["versions"] if path.exists() else {}), version: ran}
+        ordered = sorted(versions, key=lambda v: tuple(map(int, v.split("."))))
+        result = {
+            "date": date,
+            "python": platform.python_version(),
+            "machine": f"{platform.system()} {platform.machine()}",
+            "versions": {v: versions[v] for v in ordered},
+        }
+        RESULTS.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(result, indent=2) + "\n")
+        TABLE.write_text(table(result))
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
