@@ -15,7 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-torchless torches bench evidence-public wheels wheel-tests lint format clean
+.PHONY: help demo test test-torchless torches bench evidence evidence-public wheels wheel-tests lint format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ torches: $(STAMP)/package ## test with old and new versions of PyTorch, 5 GB of 
 bench: $(STAMP)/package ## measure what cuptimem costs, side by side with others
 	@[ -x .venv-bench/bin/python ] || $(BIN)/python -m benchmarks --setup
 	$(BIN)/python -m benchmarks $(ARGS)
+
+evidence: $(STAMP)/package ## judge the leak verdicts against an independent oracle (ARGS="p01 p02" for some)
+	$(BIN)/python -m tests.evidence $(or $(ARGS),--save)
 
 evidence-public: $(STAMP)/package ## run public training scripts under cuptimem (ARGS="--source DIR" for local copies)
 	$(BIN)/python -m tests.evidence.public $(ARGS)

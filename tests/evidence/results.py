@@ -124,18 +124,18 @@ def line(row: Row) -> str:
 
 def summary(t: Totals) -> list[str]:
     lines = [
-        f"{t.programs} programs, {t.leaking + t.clean} judged runs: {t.leaking} of leaking, {t.clean} of clean programs",
+        f"{t.programs} programs, {t.leaking + t.clean} runs: {t.leaking} of leaking, {t.clean} of clean programs",
         f"recall        {t.recall:8.1%}   {t.found} of {t.leaking} found",
         f"precision     {t.precision:8.1%}   {t.false_alarms} false alarms",
         f"first line    {t.line_accuracy:8.1%}   {t.lines_right} of {t.found} right",
-        f"rate error    {t.rate_median:8.1%}   median, {t.rate_max:.1%} at most; {t.rates_within} of {t.rates} within 10 %",
+        f"rate error    {t.rate_median:8.1%}   median, {t.rate_max:.1%} at most; {t.rates_within} of {t.rates} in 10 %",
         f"suspects      {t.suspects:8}   {t.suspects_of_clean} of them in runs of clean programs",
         f"strays        {t.strays:8}   further entries of leaking programs that name another line",
     ]
     if t.failed:
         lines.append(f"failed        {t.failed:8}   runs")
     if t.broken:
-        lines.append(f"broken        {t.broken:8}   programs whose label contradicts the oracle, or that it cannot decide")
+        lines.append(f"broken        {t.broken:8}   programs that contradict the oracle, or that it cannot decide")
     return lines
 
 

@@ -7,12 +7,12 @@ that follow the share of training done) is in both levels alike and cancels:
 
     growth per step = (level of 3N - level of N) / (steps between the two samples)
 
-(the mean of such pairs, over the samples before AT). It is growth if it exceeds the noise AND the longer run's envelope rises steadily from where it starts to rise: a rise
-that covers at least a quarter of the run, and in each third of it at least an eighth of the whole rise. Where the rise
-starts in the last three quarters of the run, the rate is the slope of the part in which it rises. Without a steady rise it
-is no growth if the last third does not rise (data as long as the run, caches that fill slowly), nor if the levels
-differ by less than samples jitter. Anything else is undecided, and a program of which that is said does not belong in
-the suite.
+(the mean of such pairs, over the samples before AT). It is growth if it exceeds the noise AND the longer run's
+envelope rises steadily from where it starts to rise: a rise that covers at least a quarter of the run, and in each
+third of it at least an eighth of the whole rise. Where the rise starts in the last three quarters of the run, the
+rate is the slope of the part in which it rises. Without a steady rise it is no growth if the last third does not rise
+(data as long as the run, caches that fill slowly), nor if the levels differ by less than samples jitter. Anything
+else is undecided, and a program of which that is said does not belong in the suite.
 
 Tensor bytes and blocks are exact. Graph nodes are seen twice: as bytes that malloc has given out besides tensors,
 which is the verdict, and by the sampler's walk, which gives their number.
