@@ -65,8 +65,11 @@ def row(
     problem = contradiction(program, truth)
     if problem:
         return results.Row(program, truth, problem, ())
-    runs = [record(program, steps) for steps in (program.steps, 3 * program.steps)]
-    return results.Row(program, truth, "", tuple((said, judge(said, truth, program.marks)) for said in runs))
+    runs = []
+    for steps in (program.steps, 3 * program.steps):
+        said = record(program, steps)
+        runs.append((said, judge(said, truth, program.marks, short=steps == program.steps)))
+    return results.Row(program, truth, "", tuple(runs))
 
 
 def run(programs: Iterable[suite.Program], folder: Path, jobs: int = 1) -> Iterator[results.Row]:

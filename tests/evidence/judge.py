@@ -87,8 +87,9 @@ def per_program_step(rate: float, loop_steps: int, steps: int) -> float:
     return rate * loop_steps / steps
 
 
-def judge(said: Said, truth: Truth, marks: Sequence[int]) -> Judgement:
-    """truth is the oracle's; marks are the lines of the program that are right."""
+def judge(said: Said, truth: Truth, marks: Sequence[int], *, short: bool = False) -> Judgement:
+    """truth is the oracle's; marks are the lines of the program that are right. Rates of the short run are compared
+    with the oracle's rate or with its slope inside that run, whichever is closer."""
     if said.problem:
         return Judgement("failed", None, (), None, None, said.problem)
     if not truth.leaks:
@@ -106,8 +107,8 @@ def judge(said: Said, truth: Truth, marks: Sequence[int]) -> Judgement:
         "found",
         right[0],
         strays,
-        _byte_error(said, truth),
-        _node_error(said, truth),
+        _byte_error(said, truth, short),
+        _node_error(said, truth, short),
         "" if right[0] else _short(said.leaks[0]),
     )
 
@@ -117,20 +118,24 @@ def _short(leak: Entry) -> str:
     return f"{leak.where} {rate} a step ({leak.said})"
 
 
-def _byte_error(said: Said, truth: Truth) -> float | None:
+def _byte_error(said: Said, truth: Truth, short: bool) -> float | None:
     """Of the sum over all entries. The few bytes of kept losses need no entry beside their graph's."""
     entries = [leak for leak in said.leaks if leak.kind == "bytes"]
     if truth.bytes == 0 or (not entries and truth.nodes_only):
         return None
     seen = sum(per_program_step(leak.bytes_per_step, leak.loop_steps, said.steps) for leak in entries)
-    return abs(seen - truth.bytes) / truth.bytes
+    return _error(seen, truth.bytes, truth.short_bytes if short else 0.0)
 
 
-def _node_error(said: Said, truth: Truth) -> float | None:
+def _node_error(said: Said, truth: Truth, short: bool) -> float | None:
     if truth.nodes == 0:
         return None
     entries = [leak for leak in said.leaks if leak.kind == "nodes"]
     if not entries and (not truth.nodes_only or not said.nodes_counted):
         return None  # the tensors that the graph holds were reported
     seen = sum(per_program_step(leak.count_per_step, leak.loop_steps, said.steps) for leak in entries)
-    return abs(seen - truth.nodes) / truth.nodes
+    return _error(seen, truth.nodes, truth.short_nodes if short else 0.0)
+
+
+def _error(seen: float, *true: float) -> float:
+    return min(abs(seen - rate) / rate for rate in true if rate > 0)

@@ -49,7 +49,7 @@ def test_program(name: str, oracle: Oracle, python: Path, tmp_path: Path) -> Non
     truth = oracle.truth(program.path, program.steps)
     assert not command.contradiction(program, truth)
     said = suite.record(program, program.steps, python, tmp_path)
-    judgement = judge(said, truth, program.marks)
+    judgement = judge(said, truth, program.marks, short=True)
     assert judgement.passed, (truth, said, judgement)
 
 
@@ -152,7 +152,7 @@ def test_growth_that_is_not_steady_is_undecided() -> None:
 
 def test_jitter_is_no_growth() -> None:
     levels = [1000 + 500 * (i * 7 % 5) for i in range(144)]
-    assert growth(Samples(36, levels[:36]), Samples(108, levels[36:]), 0.5) == 0
+    assert growth(Samples(36, levels[:36]), Samples(108, levels[36:]), 0.5) == (0, 0)
 
 
 # --- the judge -------------------------------------------------------------------------------------
@@ -194,6 +194,13 @@ def test_rate_error(rate: float, error: float) -> None:
     judgement = judge(said(leak(bytes_per_step=rate)), TENSORS, (7,))
     assert judgement.rate_error == pytest.approx(error)
     assert judgement.passed == (error <= 0.1)
+
+
+def test_the_short_run_may_have_a_rate_of_its_own() -> None:
+    truth = dataclasses.replace(TENSORS, short_bytes=1300.0)
+    assert judge(said(leak(bytes_per_step=1300.0)), truth, (7,), short=True).passed
+    assert judge(said(leak(bytes_per_step=1000.0)), truth, (7,), short=True).passed
+    assert not judge(said(leak(bytes_per_step=1300.0)), truth, (7,)).passed
 
 
 def test_a_rate_that_was_not_given_is_wrong() -> None:

@@ -10,9 +10,13 @@ that follow the share of training done) is in both levels alike and cancels:
 (the mean of such pairs, over the samples before AT). It is growth if it exceeds the noise AND the longer run's
 envelope rises steadily from where it starts to rise: a rise that covers at least a quarter of the run, and in each
 third of it at least an eighth of the whole rise. Where the rise starts in the last three quarters of the run, the
-rate is the slope of the part in which it rises. Without a steady rise it is no growth if the last third does not rise
-(data as long as the run, caches that fill slowly), nor if the levels differ by less than samples jitter. Anything
-else is undecided, and a program of which that is said does not belong in the suite.
+rate is the slope of the part in which it rises. Less than a fifth of the slope inside the run is no growth: that is
+how lengths look that follow the share of training done, seen a step early or late. Without a steady rise it is no
+growth if the last third does not rise (data as long as the run, caches that fill slowly), nor if the levels differ
+by less than samples jitter. Anything else is undecided, and a program of which that is said does not belong in the
+suite.
+
+Where data decide what leaks, N steps may have another rate than 3N. So the slope inside the short run is given too.
 
 Tensor bytes and blocks are exact. Graph nodes are seen twice: as bytes that malloc has given out besides tensors,
 which is the verdict, and by the sampler's walk, which gives their number.
@@ -52,6 +56,8 @@ class Truth:
     blocks: float
     other: float  # bytes that malloc gave out, tensors apart; of a leak of tensors their Python and C++ objects
     nodes: float
+    short_bytes: float = 0.0  # the slopes inside the short run
+    short_nodes: float = 0.0
 
     @property
     def nodes_only(self) -> bool:
@@ -77,17 +83,17 @@ class Samples:
         return least
 
 
-def growth(short: Samples, long: Samples, noise: float) -> float:
-    """Per step of the program; 0 if it does not grow. Raises Undecided."""
+def growth(short: Samples, long: Samples, noise: float) -> tuple[float, float]:
+    """Per step of the program, over both runs and inside the short one; 0 if it does not grow. Raises Undecided."""
     low, high = short.envelope(), long.envelope()
     per_step = len(long.values) / long.steps
     risen = high[long.at] - low[short.at]
     # The mean over a stretch: what leaks every few steps makes stairs, and a single pair may stand on any of them.
-    pairs = [(i, i * long.at // short.at) for i in range(short.at * 3 // 4, short.at + 1)]
+    pairs = [(i, i * len(high) // len(low)) for i in range(short.at * 3 // 4, short.at + 1)]
     rate = sum((high[j] - low[i]) / ((j - i) / per_step) for i, j in pairs) / len(pairs)
     begin, end = int(0.15 * len(high)), long.at
     rise = high[end] - high[begin]
-    onset = next((i for i in range(begin, end) if high[i] > high[begin] + 0.04 * rise), end)
+    onset = _onset(high, begin, end)
     third = (end - onset) // 3
     cuts = [high[onset], high[onset + third], high[onset + 2 * third], high[end]]
     steady = (
@@ -95,22 +101,35 @@ def growth(short: Samples, long: Samples, noise: float) -> float:
         and end - onset >= len(high) / 4
         and all(b - a >= rise / 8 for a, b in zip(cuts, cuts[1:], strict=False))
     )
-    if steady and onset > 0.25 * len(high):
-        rate = _slope(high[onset : end + 1]) * per_step
-    if rate < noise:
-        return 0.0
     if steady:
-        return rate
+        inside = _slope(high[onset : end + 1]) * per_step
+        if rate < 0.2 * inside:  # what rises in a run is the same in both, up to the ends' own step
+            return 0.0, 0.0
+        if onset > 0.25 * len(high):
+            rate = inside
+    if rate < noise:
+        return 0.0, 0.0
+    if steady:
+        first = _onset(low, int(0.15 * len(low)), len(low) - 1)
+        return rate, _slope(low[first:]) * len(low) / short.steps
     last = begin + 2 * (end - begin) // 3
     stopped = high[end] - high[last] < 0.05 * rate * (end - last) / per_step
     jitter = max(value - least for value, least in zip(long.values, high, strict=True))
     if stopped or risen <= jitter:
-        return 0.0
+        return 0.0, 0.0
     raise Undecided(f"{rate:.1f} per step between N and 3N steps, but no steady rise: {cuts}, from sample {onset}")
+
+
+def _onset(envelope: Sequence[int], begin: int, end: int) -> int:
+    """Where it starts to rise, between the two."""
+    threshold = envelope[begin] + 0.04 * (envelope[end] - envelope[begin])
+    return next((i for i in range(begin, end) if envelope[i] > threshold), end)
 
 
 def _slope(values: Sequence[int]) -> float:
     """Of the straight line with the least squares, per value."""
+    if len(values) < 2:
+        return 0.0
     middle, mean = (len(values) - 1) / 2, sum(values) / len(values)
     over = sum((i - middle) * (value - mean) for i, value in enumerate(values))
     return over / sum((i - middle) ** 2 for i in range(len(values)))
@@ -127,25 +146,24 @@ def decide(short: array.array[int], long: array.array[int], steps: int) -> Truth
     if not series:
         raise Undecided("nothing in it happens three times as often in three times as many steps")
 
-    def rates(quantity: int, noise: float) -> list[float]:
-        return [
+    def best(quantity: int, noise: float) -> tuple[float, float]:
+        """Of the first kind that sees it: a phase without optimizer steps is seen by the others only."""
+        found = [
             growth(Samples(steps, a[quantity::SAMPLE]), Samples(3 * steps, b[quantity::SAMPLE]), noise)
             for a, b in series
         ]
+        return next(rates for rates in found if rates[0] >= 0.8 * max(found)[0])
 
-    def best(quantity: int, noise: float) -> float:
-        """Of the first kind that sees it: a phase without optimizer steps is seen by the others only."""
-        found = rates(quantity, noise)
-        return next(rate for rate in found if rate >= 0.8 * max(found))
-
-    tensor_bytes, blocks = best(1, NOISE["bytes"]), best(2, NOISE["blocks"])
-    nodes = best(4, NOISE["nodes"])
-    other = best(3, NOISE["other"])
+    tensor_bytes, short_bytes = best(1, NOISE["bytes"])
+    blocks, _ = best(2, NOISE["blocks"])
+    other, _ = best(3, NOISE["other"])
+    nodes, short_nodes = best(4, NOISE["nodes"])
     if other and not tensor_bytes and not nodes:
         raise Undecided(f"{other:.0f} bytes a step that are neither tensors nor graph nodes")
     if nodes and not other:
         raise Undecided(f"{nodes:.1f} nodes a step of which the C library knows nothing")
-    return Truth(bool(tensor_bytes or blocks or nodes), tensor_bytes, blocks, other, nodes)
+    leaks = bool(tensor_bytes or blocks or nodes)
+    return Truth(leaks, tensor_bytes, blocks, other, nodes, short_bytes, short_nodes)
 
 
 def _of_kind(run: array.array[int], kind: int) -> array.array[int]:
