@@ -108,7 +108,7 @@ def read(trace: Path, program: Program, steps: int) -> judge.Said:
     loops = report.loops
     return judge.Said(
         steps,
-        loops.get("training", 0),
+        report.clock.kind,
         report.nodes is not None,
         tuple(judge.entry(leak, loops, program.path) for leak in report.leaks),
         tuple(judge.entry(leak, loops, program.path) for leak in report.suspects),
@@ -116,4 +116,4 @@ def read(trace: Path, program: Program, steps: int) -> judge.Said:
 
 
 def _failed(steps: int, why: str) -> judge.Said:
-    return judge.Said(steps, 0, False, (), (), why)
+    return judge.Said(steps, None, False, (), (), why)

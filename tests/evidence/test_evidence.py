@@ -167,7 +167,7 @@ def leak(**changed: object) -> Entry:
 
 
 def said(*leaks: Entry, suspects: tuple[Entry, ...] = (), nodes: bool = True, problem: str = "") -> Said:
-    return Said(36, 36, nodes, leaks, suspects, problem)
+    return Said(36, "optimizer", nodes, leaks, suspects, problem)
 
 
 def test_found() -> None:
@@ -220,6 +220,7 @@ def test_missed() -> None:
     judgement = judge(said(suspects=(leak(said="few births"),)), TENSORS, (7,))
     assert judgement.outcome == "missed" and "few births" in judgement.note and not judgement.passed
     assert "not counted" in judge(said(nodes=False), GRAPH, (7,)).note
+    assert "no steps" in judge(dataclasses.replace(said(), clock=None), GRAPH, (7,)).note
 
 
 def test_clean_and_false_alarm() -> None:
@@ -234,10 +235,19 @@ def test_a_recording_that_failed_counts_as_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("loop_steps", "expected"), [(36, 10.0), (35, 10.0), (38, 10.0), (72, 20.0), (12, 10 / 3), (0, 0.0)]
+    ("loop_steps", "clock", "expected"),
+    [
+        (36, "optimizer", 10.0),
+        (35, "optimizer", 10.0),
+        (38, "optimizer", 10.0),
+        (72, "optimizer", 20.0),
+        (12, "data", 10 / 3),
+        (12, "module", 10.0),
+        (72, "module", 20.0),
+    ],
 )
-def test_rates_per_step_of_the_program(loop_steps: int, expected: float) -> None:
-    assert per_program_step(10.0, loop_steps, 36) == pytest.approx(expected)
+def test_rates_per_step_of_the_program(loop_steps: int, clock: str, expected: float) -> None:
+    assert per_program_step(10.0, loop_steps, 36, clock) == pytest.approx(expected)
 
 
 # --- rows, totals, files ---------------------------------------------------------------------------
