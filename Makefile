@@ -7,15 +7,18 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.made
 C_FILES := $(shell find csrc -name '*.c' -o -name '*.h' | sort)
+C_TEST_FILES := $(wildcard tests/fuzz/*.[ch] tests/sanitize/*.[ch])
 PACKAGE := setup.py pyproject.toml cuptimem.pth
 ARGS ?=
-TORCHES ?= 2.4.1 2.8.0 2.11.0 2.13.0 2.14.1
+SECONDS ?= 600
+MINUTES ?= 5
+TORCHES ?= 2.4.1 2.8.0 2.11.0 2.12.0 2.13.0 2.14.1
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-torchless torches bench evidence evidence-public wheels wheel-tests lint format clean
+.PHONY: help demo test test-torchless torches fuzz sanitize stress bench evidence evidence-public wheels wheel-tests lint format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +54,15 @@ test-torchless: $(STAMP)/package
 torches: $(STAMP)/package ## test with old and new versions of PyTorch, 5 GB of disk each (TORCHES="2.4.1 2.14.1")
 	$(BIN)/python -m tests.torches $(TORCHES)
 
+fuzz: $(STAMP)/package ## fuzz everything that reads a trace (SECONDS=600; needs clang)
+	$(BIN)/python -m tests.fuzz.fuzz $(SECONDS)
+
+sanitize: $(STAMP)/package ## stress programs under Address- and ThreadSanitizer (MINUTES=5)
+	$(BIN)/python -m tests.sanitize.sanitize $(MINUTES)
+
+stress: $(STAMP)/package ## the long forms of tests/stress: 10,000 threads, 1,000 forks, ...; writes docs/stress/<date>.md
+	$(BIN)/python tests/stress/write_result.py $(ARGS)
+
 bench: $(STAMP)/package ## measure what cuptimem costs, side by side with others
 	@[ -x .venv-bench/bin/python ] || $(BIN)/python -m benchmarks --setup
 	$(BIN)/python -m benchmarks $(ARGS)
@@ -71,7 +83,7 @@ lint: $(STAMP)/package ## ruff, mypy --strict, clang-format, cppcheck
 	$(BIN)/ruff check cuptimem tests benchmarks examples setup.py
 	$(BIN)/ruff format --check cuptimem tests benchmarks examples setup.py
 	$(BIN)/mypy
-	clang-format --dry-run -Werror $(C_FILES)
+	clang-format --dry-run -Werror $(C_FILES) $(C_TEST_FILES)
 	cppcheck --quiet --enable=warning,portability --inline-suppr --suppress=missingIncludeSystem --suppress=preprocessorErrorDirective \
 	    '-DPy_RETURN_NONE=return 0' '-DPy_RETURN_TRUE=return 0' '-DPy_RETURN_FALSE=return 0' \
 	    --error-exitcode=1 --std=c11 csrc
@@ -79,7 +91,7 @@ lint: $(STAMP)/package ## ruff, mypy --strict, clang-format, cppcheck
 format: $(STAMP)/tools ## put all files into the project's format
 	$(BIN)/ruff check --fix cuptimem tests benchmarks examples setup.py
 	$(BIN)/ruff format cuptimem tests benchmarks examples setup.py
-	clang-format -i $(C_FILES)
+	clang-format -i $(C_FILES) $(C_TEST_FILES)
 
 clean: ## remove everything that can be made again
 	rm -rf $(VENV) .venv-* build dist *.egg-info cuptimem/_core*.so .pytest_cache .mypy_cache .ruff_cache demo.cmem

@@ -57,6 +57,8 @@ def sources_offsets() -> dict[str, int]: ...  # what calibration found: field ->
 def storage_calibrate(samples: list[tuple[int, int, int]], slice: int, parent: int) -> str | None: ...
 def storage_origin(cdata: int) -> tuple[int, int, int]: ...  # cm_storage_origin, address, bytes
 def main_thread_call(call: Callable[[], None] | None) -> None: ...  # about once a second while a capture runs
+def main_thread_soon(call: Callable[[], None]) -> bool: ...  # once; False: there is no room for it
+def call_before(deadline: int, function: Callable[..., Any], *arguments: Any) -> Any: ...  # see py_sources.c
 def outermost_module() -> int: ...  # id() of the module whose call enclosed the last one, maybe gone; or 0
 
 # trace (csrc/python/py_trace.c)

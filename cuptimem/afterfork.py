@@ -13,15 +13,14 @@ TYPE_CHECKING = False  # typing would be loaded into every profiled program
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import FrameType
-    from typing import Any
+    from types import FrameType, ModuleType
 
 _waiting: "list[_Waiting]" = []
-_callback: "Any" = None  # the C function that Python calls; it must live as long as Python may call it
 
 
 class _Waiting:
-    def __init__(self, frame: "FrameType", function: "Callable[[], None]") -> None:
+    def __init__(self, core: "ModuleType", frame: "FrameType", function: "Callable[[], None]") -> None:
+        self.core = core
         self.frame = frame
         self.instruction = frame.f_lasti
         self.function = function
@@ -38,42 +37,32 @@ class _Waiting:
         return True
 
 
-def go_on(caller: "FrameType | None", function: "Callable[[], None]") -> None:
-    """Calls the function, if need be once `caller`, which is in os.fork, has got its result."""
-    # Another thread than the main one: there are several, so the warning comes with or without ours.
-    if sys.version_info < (3, 12) or caller is None or _thread.get_native_id() != os.getpid():
-        function()
-        return
-    waiting = _Waiting(caller, function)
-    _waiting.append(waiting)  # before asking: the answer may come at once
-    if not _ask() and waiting in _waiting:
-        _waiting.remove(waiting)
-        function()
+def when_back(core: "ModuleType", caller: "FrameType | None", function: "Callable[[], None]") -> bool:
+    """Calls the function once `caller`, which is about to fork, has got its result. Asked for before the fork: what is
+    run after it may be interrupted, by an exception out of a signal handler, before its first line.
 
-
-def _ask() -> bool:
-    """Has Python call us in the main thread, between two instructions. False: it has no way or no room to do that."""
-    global _callback
-    try:
-        import ctypes
-    except ImportError:  # a Python without libffi
+    False: it cannot be told when that is, or need not: in another thread than the main one the warning comes with or
+    without ours. Then the function is to be called after the fork.
+    """
+    if caller is None or _thread.get_native_id() != os.getpid():
         return False
-    if _callback is None:
-        _callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(_run)
-    return bool(ctypes.pythonapi.Py_AddPendingCall(_callback, None) == 0)
+    waiting = _Waiting(core, caller, function)
+    _waiting.append(waiting)
+    if core.main_thread_soon(_run):
+        return True
+    _waiting.remove(waiting)
+    return False
 
 
-def _run(_: object) -> int:
+def _run() -> None:
     top = sys._getframe().f_back
-    ready = [waiting for waiting in _waiting if waiting.is_back(top)]
-    for waiting in ready:
-        _waiting.remove(waiting)
-    if _waiting and not _ask():
-        ready += _waiting
-        _waiting.clear()
-    for waiting in ready:
+    for waiting in [one for one in _waiting if one.is_back(top)]:
         waiting.function()
-    return 0
+        _waiting.remove(waiting)
+    if _waiting and not _waiting[0].core.main_thread_soon(_run):  # no room to ask again
+        for waiting in list(_waiting):
+            waiting.function()
+            _waiting.remove(waiting)
 
 
 def forget() -> None:

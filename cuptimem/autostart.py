@@ -8,7 +8,7 @@ Python has not loaded by itself, and never lets the program fail.
     CUPTIMEM_OVERWRITE=1     replace an existing F
     CUPTIMEM_FOLLOW=1        children too, forked and spawned; without it they do not see these variables
     CUPTIMEM_QUIET=1         no closing line
-    CUPTIMEM_MAX_SIZE=N      bytes of trace after which recording ends
+    CUPTIMEM_MAX_SIZE=N      bytes of trace past which steps are folded
 """
 
 import os

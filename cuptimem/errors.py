@@ -32,6 +32,10 @@ def core() -> "ModuleType":
             raise Error(
                 f"cuptimem needs Linux to record and to read traces (this is {sys.platform}){_WITHOUT_CORE}"
             ) from error
+        if "subinterpreter" in str(error):
+            raise Error(
+                "cuptimem records and reads in the main interpreter only, and this is a subinterpreter"
+            ) from error
         raise Error(
             f"the C core of cuptimem does not load in this Python ({error}); reinstall cuptimem with it: "
             f"{sys.executable} -m pip install --force-reinstall cuptimem{_WITHOUT_CORE}"

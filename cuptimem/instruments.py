@@ -4,6 +4,7 @@ Runs inside the profiled process. Until PyTorch is imported it imports nothing t
 script whose folder shadows a standard module still gets its own, and one that never uses PyTorch pays nothing.
 """
 
+import _thread
 import sys
 
 from cuptimem import garbage
@@ -26,10 +27,13 @@ class _TorchArrives:
         global _waiting
         if name != "torch":
             return None
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)
-        _waiting = None
-        _install_hooks()
+        with _lock:
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)
+            if _waiting is not self:  # the capture has ended meanwhile, in another thread
+                return None
+            _waiting = None
+            _install_hooks()
         for finder in list(sys.meta_path):  # the import system's own loop would miss those that were just put in front
             find = getattr(finder, "find_spec", None)
             spec: ModuleSpec | None = None if find is None else find(name, path, target)
@@ -38,6 +42,9 @@ class _TorchArrives:
         return None
 
 
+# Torch may arrive in one thread while another one ends the capture. Whoever holds this must not wait for an import: the
+# thread in which torch arrives holds the import system's own lock. (Importing what has been imported waits for nobody.)
+_lock = _thread.RLock()
 _waiting: _TorchArrives | None = None
 _hooked = False
 _seed_problems: "list[str]" = []
@@ -56,14 +63,16 @@ def install(core: "ModuleType") -> None:
     global _waiting
     garbage.watch(core)
     if "torch" in sys.modules:
-        from cuptimem import seed
+        from cuptimem import seed, torch_events  # noqa: F401  before the lock is held
 
         seed.prepare()
-        _install_hooks()
+        with _lock:
+            _install_hooks()
         return
     core.sources_install()
-    _waiting = _TorchArrives()
-    sys.meta_path.insert(0, _waiting)
+    with _lock:
+        _waiting = _TorchArrives()
+        sys.meta_path.insert(0, _waiting)
 
 
 def look_around(core: "ModuleType") -> None:
@@ -86,6 +95,8 @@ def note_step() -> None:
 def forget(core: "ModuleType") -> None:
     """In a forked child: nothing waits for torch or for collections any more. Hooks that are in stay; without a capture
     they do nothing, and the child's own capture goes on with them."""
+    global _lock
+    _lock = _thread.RLock()
     garbage.forget(core)
     _stop_waiting()
 
@@ -105,12 +116,13 @@ def remove(core: "ModuleType") -> "list[str]":
     problems = list(_seed_problems)
     _seed_problems.clear()
     garbage.unwatch(core)
-    _stop_waiting()
-    if _hooked:
-        from cuptimem import torch_events
+    with _lock:
+        _stop_waiting()
+        if _hooked:
+            from cuptimem import torch_events
 
-        _hooked = False
-        problems += torch_events.problems()
-        torch_events.remove()
+            problems += torch_events.problems()
+            torch_events.remove()
+            _hooked = False
     core.sources_remove()
     return problems

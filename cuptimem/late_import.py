@@ -77,16 +77,23 @@ class ImportWatch:
     def _listen(self, name: str, spec: ModuleSpec) -> None:
         loader = spec.loader
         original = getattr(loader, "exec_module", None)
+        if getattr(original, "_cuptimem", None) == (self, name):  # found before, and not loaded since
+            return
         if original is None or isinstance(loader, type):
             self._failed(name, TypeError(f"its loader cannot be watched: {loader!r}"))
             return
 
         def exec_module(module: ModuleType) -> None:
-            loader.__dict__.pop("exec_module", None)
+            # A loader may serve many modules (zipimport has one for the archive), and another one of them may come
+            # first: it is let through, and we stay.
+            ours = getattr(getattr(module, "__spec__", None), "name", module.__name__) == name
+            if ours and loader.__dict__.get("exec_module") is exec_module:
+                del loader.__dict__["exec_module"]
             original(module)
-            if self._active:
+            if ours and self._active:
                 self._call(name, module)
 
+        exec_module._cuptimem = (self, name)  # type: ignore[attr-defined]
         try:
             loader.__dict__["exec_module"] = exec_module
         except AttributeError as error:  # a loader without instance attributes

@@ -88,12 +88,9 @@ class _Run:
         self.action = _action(schedule(0))
         self.enter_action()
 
-    def finish(self, profile: "Profile") -> None:
-        """The profile is given: in a finalizer of garbage that it is part of, weak references to it are gone."""
-        recording = self.window is not None and not self.window.closed
-        self.close()
-        if recording and profile.schedule is not None:
-            profile._trace_ready()
+    @property
+    def recording(self) -> bool:
+        return self.window is not None and not self.window.closed
 
     def open(self) -> None:
         profile = self.profile
@@ -101,13 +98,18 @@ class _Run:
 
     def close(self) -> None:
         """Never raises for what happens to the recording: the profiled program must not suffer."""
-        for window in (self.warm, self.window):
-            if window is not None:
-                try:
-                    recorder.close_window(window)
-                except (Error, OSError) as error:
-                    recorder.say(str(error))
+        try:
+            self._close(self.warm)
+        finally:
+            self._close(self.window)
         self.warm = None
+
+    def _close(self, window: recorder.Window | None) -> None:
+        if window is not None:
+            try:
+                recorder.close_window(window)
+            except (Error, OSError) as error:
+                recorder.say(str(error))
 
     def enter_action(self) -> None:
         if self.action is Action.NONE:
@@ -125,7 +127,7 @@ class _Run:
             return
         ended, self.step_number = self.action, self.step_number + 1
         self.action = _action(schedule(self.step_number))
-        recording = self.window is not None and not self.window.closed
+        recording = self.recording
         if ended is Action.RECORD_AND_SAVE or self.action is Action.NONE:
             self.close()
             if recording:
@@ -184,14 +186,24 @@ class Profile:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        run = None
+        try:
+            run = self._entered()
+            if run is None:
+                raise RuntimeError("this profile is not open")
+            self._end(run)
+        except BaseException:  # a signal's handler may have raised before anything was done
+            run = run or self._entered()
+            if run is not None:
+                self._end(run)
+            raise
+
+    def _entered(self) -> _Run | None:
+        """The one that leaving the block now ends."""
         thread = threading.get_ident()
         with self._lock:
-            run = next((r for r in reversed(self._open) if r.thread == thread), None)
-            if run is None:
-                run = self._open[-1] if self._open else None
-        if run is None:
-            raise RuntimeError("this profile is not open")
-        self._end(run)
+            own = next((run for run in reversed(self._open) if run.thread == thread), None)
+            return own or (self._open[-1] if self._open else None)
 
     def start(self) -> None:
         """As entering the block."""
@@ -309,18 +321,40 @@ class Profile:
 
     def _begin(self) -> _Run:
         run = _Run(self)
-        run.start()
-        with self._lock:
-            self._open.append(run)
-        return run
+        try:
+            run.start()
+            with self._lock:
+                self._open.append(run)
+            return run
+        except BaseException:  # what is not entered is not left
+            run.close()
+            with self._lock:
+                if run in self._open:
+                    self._open.remove(run)
+            raise
 
     def _end(self, run: _Run) -> None:
+        recording = run.recording
+        try:
+            ended = self._put_away(run)
+        except BaseException:  # out of a signal's handler: nothing may stay open
+            self._put_away(run)
+            raise
+        if ended and recording and self.schedule is not None:
+            self._trace_ready()
+
+    def _put_away(self, run: _Run) -> bool:
+        """Closes it. False: somebody was faster."""
         with self._lock:
             if run not in self._open:
-                return
+                return False
+        run.close()
+        with self._lock:
+            if run not in self._open:
+                return False
             self._open.remove(run)
             self._last = run
-        run.finish(self)
+            return True
 
     def _current(self) -> _Run | None:
         with self._lock:
@@ -378,7 +412,7 @@ def profile(path: Any = None, **options: Any) -> Any:
     overwrite       replace an existing file, which is otherwise an Error
     schedule        step number -> what to do then, as cuptimem.schedule or torch.profiler.schedule make it
     on_trace_ready  called with the profile at the end of each cycle of the schedule
-    max_size        bytes of trace after which recording ends with one warning (2 GiB)
+    max_size        bytes of trace past which steps are folded into sums, survivors and peaks (2 GiB)
     ring_bytes, ring_dir    size (16 MiB) and folder of the shared memory that outlives a kill
 
     Raises Error if recording cannot start; afterwards nothing about the recording raises: it ends with one warning.

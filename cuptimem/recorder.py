@@ -12,13 +12,13 @@ import sys
 import time
 
 import cuptimem
-from cuptimem import afterfork, garbage, instruments, naming
+from cuptimem import afterfork, aside, garbage, instruments, naming
 from cuptimem.errors import Error, recording_core
 
 TYPE_CHECKING = False  # typing would be loaded into every profiled program
 
 if TYPE_CHECKING:
-    from types import FrameType, ModuleType
+    from types import ModuleType
 
 _WINDOW_OPEN, _WINDOW_CLOSE = 1, 2  # cm_mark_kind
 _TICK_STEP = 1  # cm_tick_kind
@@ -46,10 +46,14 @@ _temporary_paths: set[str] = set()  # of this process
 def _unlink(path: str) -> None:
     if path in _temporary_paths:
         _temporary_paths.discard(path)
-        try:
-            os.unlink(path)
-        except OSError:
-            return  # a clean-up of temporary files was faster
+        _remove(path)
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        return  # a clean-up of temporary files was faster
 
 
 class TraceFile:
@@ -85,6 +89,8 @@ class Capture:
         self.opened = 0
         self.windows: list[Window] = []  # open ones, in the order of opening
         self.owner: Window | None = None  # the first one: while only it has recorded, the whole capture is its
+        self.stopped = False
+        self.tries_to_stop = 0
 
 
 class Window:
@@ -116,23 +122,30 @@ def open_window(path: str | None, *, overwrite: bool, options: Options, default_
     Raises Error if the file exists (without overwrite) or cannot be written, or recording cannot start.
     """
     global _capture
-    with _lock:
-        if path is not None:
-            path = os.path.abspath(path)
-            if default_name:
-                path = naming.free_name(path)
-            _check_target(path, overwrite)
-        capture = _capture
-        if capture is None:
-            capture = _start(path, overwrite, options)
+    opened: list[Window] = []
+    try:
+        with _lock:
+            if path is not None:
+                path = os.path.abspath(path)
+                if default_name:
+                    path = naming.free_name(path)
+                _check_target(path, overwrite)
+            capture = _capture
+            if capture is None:
+                capture = _start(path, overwrite, options)
+            window = Window(capture, capture.opened + 1, path)
+            opened.append(window)
+            capture.opened = window.number
+            if capture.owner is None:
+                capture.owner = window
+            capture.windows.append(window)
             _capture = capture
-        capture.opened += 1
-        window = Window(capture, capture.opened, path)
-        if capture.owner is None:
-            capture.owner = window
-        capture.windows.append(window)
-        capture.core.mark(_WINDOW_OPEN, window.number)
-        return window
+            capture.core.mark(_WINDOW_OPEN, window.number)
+            return window
+    except BaseException:  # an exception out of a signal's handler: nothing that nobody knows of may stay open
+        for window in opened:
+            _close(window)
+        raise
 
 
 def close_window(window: Window) -> None:
@@ -141,8 +154,10 @@ def close_window(window: Window) -> None:
     try:
         if _closes_last(window):
             garbage.collect_finally(window.capture.core)  # runs the program's finalizers: without the lock
-    finally:  # an interrupt in between must not leave a window that nobody can close
         _close(window)
+    except BaseException:
+        _close(window)  # goes on where a signal's handler raised; nothing if it had come to its end
+        raise
 
 
 def _closes_last(window: Window) -> bool:
@@ -159,10 +174,10 @@ def _close(window: Window) -> None:
     with _lock:
         if window.closed or window.foreign:
             return
-        window.closed = True
         capture = window.capture
-        capture.windows.remove(window)
-        capture.core.mark(_WINDOW_CLOSE, window.number)
+        capture.core.mark(_WINDOW_CLOSE, window.number)  # the first one counts
+        if window in capture.windows:
+            capture.windows.remove(window)
         if capture.windows:
             _pass_warning_on(capture.core)
             if window is capture.owner:
@@ -172,15 +187,22 @@ def _close(window: Window) -> None:
                     capture.core.capture_sync()
                     _extract(capture, window)
                 except Error as error:
+                    window.closed = True
                     raise Error(f"{naming.shown(window.path)} is not written: {error}") from error
+            window.closed = True
             return
-        _capture = None
-        _stop(capture)
+        try:
+            if not capture.stopped:
+                _stop(capture)
+        finally:
+            if capture.stopped:
+                _capture = None
         if window is not capture.owner and window.path is not None:
             try:
                 _extract(capture, window)
             except Error as error:
                 say(f"{naming.shown(window.path)} is not written: {error}")
+        window.closed = True
         _settle(capture, last=window)
         capture.owner = None  # else a cycle: a temporary trace would wait for the next collection
 
@@ -241,23 +263,29 @@ def _start(path: str | None, overwrite: bool, options: Options) -> Capture:
     _prepare_process(core)
     without_stacks = core.frames_init()
     file = TraceFile(path or _temporary_name())
-    core.capture_start(
-        file.path,
-        environment(),
-        overwrite=overwrite,
-        max_size=options.max_size,
-        ring_bytes=options.ring_bytes,
-        ring_dir=options.ring_dir,
-    )
     if path is None:
         file.make_temporary()
     capture = Capture(core, file)
+    if path is not None:
+        aside.sweep(os.path.dirname(path))
+    if core.capture_active():
+        raise Error("a capture is already running in this process")
     try:
+        core.capture_start(
+            file.path,
+            environment(),
+            overwrite=overwrite,
+            max_size=options.max_size,
+            ring_bytes=options.ring_bytes,
+            ring_dir=options.ring_dir,
+        )
         instruments.install(core)
         core.capture_record(True)
         instruments.look_around(core)
-    except BaseException:
-        _stop(capture)
+    except BaseException:  # perhaps one out of a signal's handler, right after the start
+        if core.capture_active():
+            _stop(capture)
+            _remove(file.path)
         raise
     if without_stacks is not None:
         say(f"no Python stacks in this Python: {without_stacks}")
@@ -266,13 +294,18 @@ def _start(path: str | None, overwrite: bool, options: Options) -> Capture:
 
 def _stop(capture: Capture) -> None:
     core = capture.core
+    capture.tries_to_stop += 1
     problems: list[str] = []
+    removed = False
     try:
         core.capture_record(False)
         problems = instruments.remove(core)
+        removed = True
         _pass_warning_on(core)
     finally:  # an interrupt in between must not leave a capture that nobody can end
         warning = core.capture_stop({"problems": "\n".join(problems)} if problems else {})
+        # What was interrupted is done once more, from the start: all of it may be.
+        capture.stopped = capture.tries_to_stop > 1 or removed
     last_counts.clear()
     last_counts.update(core.capture_counts())
     for problem in problems:
@@ -296,7 +329,7 @@ def _extract(capture: Capture, window: Window) -> None:
 
 
 def _extract_to(source: str, target: str, number: int) -> None:
-    partial = f"{target}.{os.getpid()}.part"
+    partial = aside.name(os.path.dirname(target))
     try:
         recording_core().extract(source, partial, number)
         os.replace(partial, target)
@@ -312,17 +345,26 @@ def _settle(capture: Capture, last: Window) -> None:
     owner = capture.owner
     if owner is None or owner is last or owner.path is None:
         return
-    aside = f"{capture.file.path}.{capture.pid}.all"
-    os.rename(owner.path, aside)
+    whole = aside.name(os.path.dirname(owner.path))
+    # A second name, so that there is no moment, should we be killed, in which the recording has only one that is swept.
+    _copy_name(owner.path, whole)
     try:
-        _extract_to(aside, owner.path, owner.number)
+        _extract_to(whole, owner.path, owner.number)
     except BaseException:
-        os.rename(aside, owner.path)  # more than its share is better than nothing
+        os.replace(whole, owner.path)  # more than its share is better than nothing
+        _remove(whole)  # two names of one file stay two
         raise
-    capture.file.path = aside
+    capture.file.path = whole
     capture.file.make_temporary()
     owner.file = TraceFile(owner.path)
     owner.whole = True
+
+
+def _copy_name(path: str, other: str) -> None:
+    try:
+        os.link(path, other)
+    except OSError:  # a file system without links
+        os.rename(path, other)
 
 
 def close_all() -> None:
@@ -353,25 +395,26 @@ def _prepare_process(core: "ModuleType") -> None:
     core.frames_hide(os.path.dirname(os.path.abspath(__file__)) + os.sep)
     atexit.register(_at_exit)
     os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+    # No other thread is in the middle of a start or stop when the child is made. Functions of C: a signal's handler
+    # cannot raise between their being called and what they do. Outermost: first before, last after.
+    reinit = _lock._at_fork_reinit  # type: ignore[attr-defined]
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=reinit)
 
 
-_forking: "FrameType | None" = None  # the frame that is in os.fork, while our collector rests for it
+_later = False  # whether afterfork calls us when os.fork has returned
 
 
 def _before_fork() -> None:
-    global _forking
-    _lock.acquire()  # no other thread is in the middle of a start or stop when the child is made
+    global _later
+    _later = False
     if _capture is not None and _capture.pid == os.getpid():
+        _later = afterfork.when_back(_capture.core, sys._getframe().f_back, _go_on_after_fork)
         _capture.core.capture_fork_pause()
-        _forking = sys._getframe().f_back
 
 
 def _after_fork_in_parent() -> None:
-    global _forking
-    caller, _forking = _forking, None
-    _lock.release()
-    if _capture is not None:
-        afterfork.go_on(caller, _go_on_after_fork)
+    if not _later or sys.version_info < (3, 12):  # before that nobody counts our thread
+        _go_on_after_fork()
 
 
 def _go_on_after_fork() -> None:
@@ -381,10 +424,8 @@ def _go_on_after_fork() -> None:
 
 def _after_fork_in_child() -> None:
     """The parent's capture is not this process's: forget it, so that the child may start its own."""
-    global _capture, _forking, _lock
-    _lock = _thread.RLock()
+    global _capture
     _capture = None
-    _forking = None
     afterfork.forget()
     instruments.forget(recording_core())
     _temporary_paths.clear()

@@ -253,6 +253,15 @@ class Backward:
 
 
 @dataclass(frozen=True, slots=True)
+class Folded:
+    """The stretch of a recording past its bound (max_size) of which only sums, survivors and peaks were kept."""
+
+    from_step: int  # the first and the last step of it; -1 = before the first
+    to_step: int
+    events: int  # left out, and counted
+
+
+@dataclass(frozen=True, slots=True)
 class Lost:
     """What the recording misses, in counts. All zero in a good one."""
 
@@ -312,6 +321,7 @@ class Report:
     nodes: int | None  # nodes of the autograd graph alive at the last step's end; None: see nodes_reason
     nodes_reason: str  # why graph nodes were not counted, and are in no leak; "" if they were
     lost: Lost
+    folded: Folded | None  # None: the recording has every event
     schema: int = field(default=1)
 
     @property
@@ -520,7 +530,6 @@ def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
         for row in raw["steps"]
     )
     clock = raw["clock"]
-    raw = {"leaks": (), "suspects": (), "live_nodes": 0, **raw}
     nodes_reason = _nodes_reason(raw["meta"])
 
     def leaks(key: str) -> tuple[Leak, ...]:
@@ -556,6 +565,7 @@ def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
         nodes=None if nodes_reason else raw["live_nodes"],
         nodes_reason=nodes_reason,
         lost=Lost(**raw["lost"]),
+        folded=Folded(**raw["folded"]) if raw.get("folded") else None,
         schema=raw["schema"],
     )
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import math
 import mmap
 import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import CodeType, FrameType, ModuleType
 from typing import Any
@@ -48,14 +47,14 @@ def seed_alive() -> Seeds:
     Without torch, or with torch still being imported, it records only that there was nothing.
     """
     torch = sys.modules.get("torch")
-    walk = _Walk(torch) if torch is not None and hasattr(torch, "UntypedStorage") else None
-    if walk is None:
+    if torch is None or not hasattr(torch, "UntypedStorage"):
         _core.mark(MARK_SEEDED, 0)
         return Seeds(0, 0, 0, 0)
+    walk = _Walk(torch)
     interval = sys.getswitchinterval()
     collecting = gc.isenabled()
-    gc.disable()  # a collection runs finalizers: the program's code, which may let other threads run
-    try:
+    try:  # a signal's handler may raise anywhere in here
+        gc.disable()  # a collection runs finalizers: the program's code, which may let other threads run
         walk.run()
     finally:
         sys.setswitchinterval(interval)
@@ -67,14 +66,16 @@ def seed_alive() -> Seeds:
 
 _PATIENCE_SECONDS = 2.0
 _STILL_SECONDS = 0.1  # Python's switch interval while graphs are looked into
+_FOR_EVER = (1 << 63) - 1
 
 
-def _hold_still(torch: Any, interval: float) -> float:
+def _hold_still(torch: Any, interval: float) -> int:
     """Waits for a moment in which no other thread runs a backward, and keeps Python from switching threads.
 
     Backward works without the GIL and drops what nodes have saved while it goes: reading a saved tensor beside it is a
     read of freed memory. A thread cannot begin one without the GIL, which the walk then keeps. Returns until when
-    (time.monotonic) graphs may be looked into; 0: there was no such moment.
+    (time.monotonic_ns) graphs may be looked into; 0: there was no such moment. Each read must look at the clock with
+    the GIL in hand (_core.call_before): between two instructions this thread may sleep for any time.
 
     A longer switch interval holds for threads that begin to wait after it was set. Those that wait already get their
     turn when the old one is over, so they are let in first. One that then computes without a pause gives the GIL back
@@ -83,7 +84,7 @@ def _hold_still(torch: Any, interval: float) -> float:
     backward = getattr(getattr(torch.autograd, "graph", None), "_engine_run_backward", None)
     code = getattr(backward, "__code__", None)
     if code is None:
-        return math.inf if len(sys._current_frames()) == 1 else 0.0
+        return _FOR_EVER if len(sys._current_frames()) == 1 else 0
     still = max(_STILL_SECONDS, 16 * interval)
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
@@ -92,10 +93,10 @@ def _hold_still(torch: Any, interval: float) -> float:
         while time.monotonic() < began + 4 * interval:
             continue
         if time.monotonic() < began + still / 2 and not _others_run(code):
-            return began + still
+            return int((began + still) * 1e9)
         sys.setswitchinterval(interval)
         if time.monotonic() > deadline:
-            return 0.0
+            return 0
         time.sleep(0.0005)
 
 
@@ -116,12 +117,16 @@ def _no_warnings() -> Iterator[None]:
     """Not warnings.catch_warnings: that makes Python forget which warnings it has shown, and show them again."""
     filters: Any = warnings.filters
     ignore = ("ignore", None, Warning, None, 0)
-    filters.insert(0, ignore)
     try:
+        filters.insert(0, ignore)
         yield
     finally:
         if ignore in filters:
             filters.remove(ignore)
+
+
+class _MovingError(Exception):
+    """There is no moment at which graphs could be looked into."""
 
 
 class _Walk:
@@ -133,7 +138,7 @@ class _Walk:
         self.objects = 0
         self.skipped = 0
         self._interval = sys.getswitchinterval()
-        self._still_until = -math.inf  # when it stops being safe to look into autograd's graphs; 0: it never is
+        self._still_until = 1  # when it stops being safe to look into autograd's graphs, ns; 0: it never is
         self.problems: list[str] = []
         self._compound: list[Any] = []  # tensors made of others
         self._storages: set[int] = set()
@@ -146,7 +151,7 @@ class _Walk:
             _no_warnings(),
             torch._C.DisableTorchFunction(),
             torch._C._DisableTorchDispatch(),
-            torch.no_grad(),
+            self._no_grad(),
         ):
             why = prepare()
             if why is not None:
@@ -165,6 +170,16 @@ class _Walk:
             self._cuda()
         for (device, index, address), size in self.blocks.items():
             _core.seed(address, size, device, index)
+
+    @contextlib.contextmanager
+    def _no_grad(self) -> Iterator[None]:
+        """Not torch.no_grad: should a signal's handler raise as it begins, it would stay for ever."""
+        enabled = self.torch._C.is_grad_enabled()
+        try:
+            self.torch._C._set_grad_enabled(False)
+            yield
+        finally:
+            self.torch._C._set_grad_enabled(enabled)
 
     # --- objects ------------------------------------------------------------------------------------
 
@@ -196,18 +211,21 @@ class _Walk:
                 grad = self.base.grad.__get__(tensor)
                 if grad is not None:
                     self._own_storage(grad)
-            if not self._is_still():
-                self.skipped += not self.base.is_leaf.__get__(tensor)
-                return
-            self._graph(self.base.grad_fn.__get__(tensor))
+            self._graph(self._still(self.base.grad_fn.__get__, tensor))
+        except _MovingError:
+            self.skipped += not self.base.is_leaf.__get__(tensor)
         except RuntimeError:  # a tensor whose graph cannot be told, as inside torch.func
             self.skipped += 1
 
-    def _is_still(self) -> bool:
-        """Whether it is safe to look into autograd's graphs now; waits for that if need be, but not again in vain."""
-        if self._still_until != 0 and time.monotonic() >= self._still_until:
+    def _still(self, read: Callable[..., Any], *arguments: Any) -> Any:
+        """What a function of C reads in autograd's graphs; waits for a moment in which that is safe if need be, but
+        not again in vain: raises _MovingError then."""
+        while self._still_until != 0:
+            found = _core.call_before(self._still_until, read, *arguments)
+            if found is not NotImplemented:
+                return found
             self._still_until = _hold_still(self.torch, self._interval)
-        return self._still_until != 0
+        raise _MovingError
 
     def _own_storage(self, tensor: Any) -> None:
         try:
@@ -314,20 +332,24 @@ class _Walk:
             node = nodes.pop()
             if node is None or id(node) in self._nodes:
                 continue
-            if not self._is_still():
+            self._nodes[id(node)] = node  # kept until the walk is over: an identity must not be reused
+            try:
+                nodes.extend(following for following, _ in self._still(getattr, node, "next_functions"))
+                self._saved_by(node)
+            except _MovingError:
                 self.skipped += 1
                 return
-            self._nodes[id(node)] = node  # kept until the walk is over: an identity must not be reused
-            nodes.extend(following for following, _ in node.next_functions)
-            names = self._saved_names.get(type(node))
-            if names is None:
-                names = tuple(n for n in dir(type(node)) if n.startswith("_raw_saved_") or n == "variable")
-                self._saved_names[type(node)] = names
-            for name in names:
-                try:
-                    self._saved(getattr(node, name))
-                except (RuntimeError, AttributeError):  # released, or modified since it was saved
-                    continue
+
+    def _saved_by(self, node: Any) -> None:
+        names = self._saved_names.get(type(node))
+        if names is None:
+            names = tuple(n for n in dir(type(node)) if n.startswith("_raw_saved_") or n == "variable")
+            self._saved_names[type(node)] = names
+        for name in names:
+            try:
+                self._saved(self._still(getattr, node, name))
+            except (RuntimeError, AttributeError):  # released, or modified since it was saved
+                continue
 
     def _saved(self, saved: Any) -> None:
         if isinstance(saved, tuple | list):
@@ -339,8 +361,10 @@ class _Walk:
             return
         elif not hasattr(saved, "unpack_hook"):
             self.skipped += 1  # before torch 2.10 nothing tells whether it has hooks
-        elif saved.unpack_hook is None and saved.data is not None:
-            self._own_storage(saved.data)
+        elif self._still(getattr, saved, "unpack_hook") is None:
+            data = self._still(getattr, saved, "data")
+            if data is not None:
+                self._own_storage(data)
         # With hooks: what was packed is a Python object, and the walk over objects sees it.
 
 

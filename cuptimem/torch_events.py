@@ -203,11 +203,11 @@ def install() -> None:
 
 
 def remove() -> None:
-    """Takes out everything that `install` put in, unless somebody has put theirs over it."""
+    """Takes out everything that `install` put in, unless somebody has put theirs over it. Repeatable."""
     global _installed
-    installed, _installed = _installed, None
-    if installed is not None:
-        installed.remove()
+    if _installed is not None:
+        _installed.remove()  # may be interrupted, and is then done again
+        _installed = None
 
 
 def problems() -> list[str]:

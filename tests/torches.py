@@ -26,7 +26,7 @@ from xml.etree import ElementTree
 ROOT = Path(__file__).resolve().parent.parent
 HOME = ROOT / ".venv-torches"
 RESULTS, TABLE = ROOT / "docs" / "torches", ROOT / "docs" / "torches.md"
-DEFAULT = ("2.4.1", "2.8.0", "2.11.0", "2.13.0", "2.14.1")
+DEFAULT = ("2.4.1", "2.8.0", "2.11.0", "2.12.0", "2.13.0", "2.14.1")
 
 # What is asked of each version, and where the tests are.
 PARTS = {
@@ -110,8 +110,8 @@ def table(result: dict[str, Any]) -> str:
         f"Written by `make torches` on {result['date']}: official wheels, CPU tensors, Python {result['python']},",
         f"{result['machine']} ([counts](torches/{result['date']}.json)). Numbers are tests that passed.",
         "",
-        "- **nodes**: 30 ways in which autograd makes nodes, each one seen coming must be seen going; a running loss",
-        "  keeps 5 nodes a step for 50 steps, and none when it is gone; custom functions, double backward, checkpoints",
+        "- **nodes**: 30 ways in which autograd makes nodes, each seen coming must be seen going; a running loss",
+        "  keeps 5 nodes a step for 50 steps, and none after it; custom functions, double backward, checkpoints,",
         "  threads, compilers",
         "- **backward**: every byte that backward allocates is charged to its forward line",
         "- **allocator**: every block with its size and line; shared, mapped and failing allocations",

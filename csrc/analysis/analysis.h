@@ -150,12 +150,20 @@ typedef struct cm_backward_bytes {
     int64_t bytes, resolved, accumulation, unresolved; /* the first is the sum of the others */
 } cm_backward_bytes;
 
+/* What a trace past its bound only has sums of (capture/fold.h). Steps as in cm_survivor; events ==
+ * 0: nothing, and the steps mean nothing. */
+typedef struct cm_folded {
+    uint64_t events;
+    int64_t from_step, to_step;
+} cm_folded;
+
 typedef struct cm_analysis {
     cm_reader_state state;
     char reason[256]; /* why recording ended by itself, or what the file lacks; else "" */
     uint64_t lost_events, lost_stacks, unknown_frees, replaced, seeds_skipped;
     uint64_t start_realtime_ns, begin_ns, end_ns, duration_ns;
     uint64_t events, allocations;
+    cm_folded folded; /* among the events */
     uint64_t threads; /* that allocated or freed */
     cm_device_report *device;
     size_t device_count;

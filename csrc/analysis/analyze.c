@@ -24,6 +24,7 @@ typedef struct analyzer {
     bool started;
     int64_t bounds; /* step bounds passed: the first is the begin of step 0 */
     uint64_t events;
+    cm_folded folded;
     cm_idmap thread; /* that allocated or freed */
     uint32_t last_thread;
     cm_backward_bytes backward;       /* before the window, */
@@ -84,11 +85,27 @@ static bool see_thread(analyzer *a, uint32_t thread)
     return cm_idmap_put(&a->thread, thread, 0) || no_memory(a);
 }
 
+static void see_fold(analyzer *a, const cm_event *e)
+{
+    int64_t last = (int64_t)a->plan.steps.count - 1, step = a->replay->step;
+    if (step > last)
+        step = last; /* the tail is nobody's step */
+    if (a->folded.events == 0)
+        a->folded.from_step = step;
+    a->folded.to_step = step;
+    a->folded.events += e->address;
+    a->events += e->address;
+}
+
 static bool tell_parts(analyzer *a, const cm_record *record, const cm_change *change, int changes)
 {
     bool heap = record->event.kind == CM_EV_ALLOC || record->event.kind == CM_EV_FREE;
-    a->events++;
-    if (heap && !see_thread(a, record->thread))
+    bool folded = record->event.kind == CM_EV_FOLDED;
+    if (record->event.kind == CM_EV_FOLD)
+        see_fold(a, &record->event);
+    else if (!folded)
+        a->events++;
+    if ((heap || folded) && !see_thread(a, record->thread))
         return false;
     for (int c = 0; c < changes; c++)
         for (size_t i = 0; i < PARTS; i++)
@@ -172,6 +189,7 @@ static bool finish(analyzer *a)
     out->end_ns = a->plan.end_ns;
     out->duration_ns = a->plan.end_ns - a->plan.begin_ns;
     out->events = a->events;
+    out->folded = a->folded;
     out->threads = a->thread.count;
     out->backward = replay->backward;
     out->backward.bytes -= a->backward.bytes;

@@ -8,6 +8,7 @@ enum {
     SUSPECT_MIN = 3,  /* fewer are not worth a word */
     LATE_STEPS = 8,   /* a shorter stretch has no past to judge by */
     RISE_FIFTH = 5,   /* each third has at least this part of the whole rise */
+    SETTLING = 2,     /* the first third's rise over the last's: a set that fills up */
     SLOWING = 3,      /* births of the first third over those of the last: a cache that fills */
     SURE_BIRTHS = 10, /* distinct steps for high confidence */
     DROP_PART = 50    /* a level that fell by more than 1/50 is one that falls */
@@ -112,11 +113,13 @@ static rise envelope(const cm_growth *g, int64_t from)
     r.per_step =
         (double)whole / (double)(bucket_start(g->steps, count - 1) - bucket_start(g->steps, first));
     r.steady = whole > 0 && rises >= BIRTHS_MIN;
-    for (size_t third = 0; r.steady && third < 3; third++) {
+    double part[3];
+    for (size_t third = 0; third < 3; third++) {
         int64_t low = least[first + span * third / 3];
-        int64_t high = least[first + span * (third + 1) / 3];
-        r.steady = (double)(high - low) * RISE_FIFTH >= (double)whole;
+        part[third] = (double)(least[first + span * (third + 1) / 3] - low);
+        r.steady = r.steady && part[third] * RISE_FIFTH >= (double)whole;
     }
+    r.steady = r.steady && part[2] * SETTLING >= part[0];
     return r;
 }
 

@@ -232,6 +232,29 @@ static int by_size(const void *left, const void *right)
     return a->phase < b->phase ? -1 : a->phase > b->phase;
 }
 
+/* What came and went and is only counted: it was at no peak. */
+static bool event(void *part, const cm_record *record)
+{
+    peak *p = part;
+    const cm_event *e = &record->event;
+    if (e->kind != CM_EV_FOLDED)
+        return true;
+    int number = cm_replay_find_device(p->run->replay, e->device_type, e->device_index);
+    if (number < 0)
+        return true;
+    if ((size_t)number >= p->devices && !know_devices(p, record->time_ns))
+        return false;
+    device *d = &p->device[number];
+    d->allocated += e->size;
+    d->freed += e->size;
+    d->allocations += e->address;
+    d->frees += e->address;
+    d->step_allocated += e->size;
+    d->step_freed += e->size;
+    d->step_allocations += e->address;
+    return true;
+}
+
 /* Everybody who was there at the peak of the run, or of the step that is about to end. */
 static bool all_contributors(peak *p, device *d, bool of_step)
 {
@@ -385,6 +408,7 @@ static void destroy(void *part)
 const cm_part_kind cm_part_peak = {.name = "peak",
                                    .create = create,
                                    .change = change,
+                                   .event = event,
                                    .step = end_step,
                                    .finish = finish,
                                    .destroy = destroy};

@@ -7,6 +7,7 @@
 
 /* A 256 TiB block is damage, not data; below it, sums cannot overflow before the check does. */
 #define BLOCK_MAX ((int64_t)1 << 48)
+#define FOLDED_MAX ((int64_t)1 << 61) /* of all blocks of a trace that are only counted */
 
 static const char out_of_memory[] = "out of memory";
 static const char bad_size[] = "the trace is damaged: it has a block of an impossible size";
@@ -294,6 +295,19 @@ static int find_alive(cm_replay *r, const cm_record *record, int device, cm_chan
     return make_seed(r, e->address, e->size, device, record->time_ns, out) ? 1 : -1;
 }
 
+/* Blocks that came and went and are only counted. They change nothing that is alive. */
+static int count_folded(cm_replay *r, const cm_event *e)
+{
+    if (e->size < 0 || e->size > FOLDED_MAX - r->folded_bytes || e->address > (uint64_t)e->size ||
+        r->backward.bytes > INT64_MAX - e->size || e->flags > CM_CHARGE_UNRESOLVED) {
+        r->error = bad_size;
+        return -1;
+    }
+    r->folded_bytes += e->size;
+    count_backward(r, (cm_charge_kind)e->flags, e->size);
+    return 0;
+}
+
 static int apply(cm_replay *r, const cm_record *record, cm_change change[2])
 {
     const cm_event *e = &record->event;
@@ -306,6 +320,7 @@ static int apply(cm_replay *r, const cm_record *record, cm_change change[2])
     case CM_EV_SEED:
     case CM_EV_RESERVED:
     case CM_EV_OOM:
+    case CM_EV_FOLDED:
         device = cm_replay_device(r, e->device_type, e->device_index);
         if (device < 0)
             return -1;
@@ -324,6 +339,8 @@ static int apply(cm_replay *r, const cm_record *record, cm_change change[2])
         if (e->size >= 0)
             r->device[device].reserved = e->size;
         return 0;
+    case CM_EV_FOLDED:
+        return count_folded(r, e);
     case CM_EV_NODE_NEW:
         if (!(e->flags & CM_EVF_IN_NODE))
             cm_places_made_node(r->places, e->stack);

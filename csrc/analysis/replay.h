@@ -70,6 +70,7 @@ typedef struct cm_replay {
     uint64_t position; /* records applied */
     uint64_t unknown_frees, replaced;
     cm_backward_bytes backward;
+    int64_t folded_bytes; /* of blocks that the trace only counts (capture/fold.h) */
 
     uint32_t *origin_slot; /* hash: origin number + 1 */
     size_t origin_slots;

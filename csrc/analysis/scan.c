@@ -110,6 +110,9 @@ static bool see(scan *s, const cm_record *record)
     case CM_EV_NODE_RUN:
         s->node_runs++;
         return true;
+    case CM_EV_FOLD: /* told before the tick that they came before */
+        s->node_runs += (uint64_t)e->size;
+        return true;
     case CM_EV_TICK:
         return see_tick(s, record, at);
     case CM_EV_OBJECT_NEW:

@@ -84,7 +84,8 @@ static bool workload_grows(const judge *j, uint32_t loop, uint16_t device, doubl
     size_t all = 0, growing = 0;
     for (size_t i = 0; i < j->d->entries; i++) {
         const cm_leak_entry *e = &j->d->entry[i];
-        if (e->loop != loop || e->device != device || !e->working || e->early <= 0)
+        bool here = e->device == device || device == CM_LEAK_GRAPH;
+        if (e->loop != loop || !here || !e->working || e->early <= 0)
             continue;
         all++;
         growing += ((double)e->late / (double)e->early - 1) * 2 >= factor - 1;

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,13 +21,18 @@
 #include "clock.h"
 #include "lanes.h"
 #include "merge.h"
+#include "overflow.h"
 #include "ring.h"
 #include "thread.h"
 
 enum {
     CHUNK_EVENTS = 1 << 17,
+    EVENT_MOST = 64,          /* bytes of an event in a batch */
+    SLICE_EVENTS = 1 << 10,   /* merged between two looks at how much it has become */
     PENDING_EVENTS = 1 << 15, /* worth a chunk */
     OWN_EVENTS = 64,
+    SIDE_SHARE = 8, /* of max_size: what it holds comes to the trace at the end */
+    SIDE_LEAST = 1 << 20,
     END_ROOM = 1200, /* bytes of the trace kept free for its end chunk */
     WAIT_SHORT_MS = 20,
     WAIT_LONG_MS = 100,
@@ -67,6 +73,8 @@ static struct {
     uint64_t chunk_ns, sample_ns, lock_ns, round_ns, last_heads;
     int wait_ms;
     unsigned chunk_number;
+    int statm; /* descriptor + 1; 0: not opened yet */
+    struct stat statm_is;
     _Atomic uint64_t events, bytes, seen_lost_stacks, largest_chunk;
 } collector;
 
@@ -115,18 +123,27 @@ cm_collector_counts cm_collector_get_counts(void)
         .bytes_written = atomic_load(&collector.bytes),
         .rings = cm_threads_in_use(),
         .memory = sizeof collector + cm_lanes_bytes() + BATCH_BYTES +
-                  2 * atomic_load(&collector.largest_chunk),
+                  2 * atomic_load(&collector.largest_chunk) + cm_overflow_memory(),
     };
 }
 
 /* --- the end ----------------------------------------------------------------------------- */
 
+static void note_bytes(void)
+{
+    cm_overflow_note_memory();
+    atomic_store(&collector.bytes, cm_writer_size(collector.writer) + cm_overflow_side_used());
+}
+
 static int write_end(const char *reason, uint64_t also_lost)
 {
     if (collector.ended)
         return 0;
-    int status = cm_writer_end(collector.writer, atomic_load(&collector.events),
-                               lost_events() + also_lost, collector.lost_stacks, reason);
+    int status = cm_overflow_settle(collector.writer);
+    if (status < 0)
+        return status;
+    status = cm_writer_end(collector.writer, atomic_load(&collector.events),
+                           lost_events() + also_lost, collector.lost_stacks, reason);
     collector.ended = status == 0;
     atomic_store(&collector.bytes, cm_writer_size(collector.writer));
     return status;
@@ -181,45 +198,130 @@ static void announce_totals(uint64_t events, cm_clock_anchor anchor)
     atomic_store_explicit(&totals->events, events, memory_order_release);
 }
 
+static bool past_the_bound(void)
+{
+    return cm_overflow_entered();
+}
+
+/* As much as there is, up to about so many bytes; at least a slice. */
+static bool merge_events(size_t bytes)
+{
+    int64_t moved = 0, slice = SLICE_EVENTS;
+
+    /* What goes to the side file must fit into a part of it whatever its events need. */
+    if (past_the_bound() && slice > (int64_t)(bytes / EVENT_MOST))
+        slice = (int64_t)(bytes / EVENT_MOST);
+    do {
+        int64_t n = cm_merge_run(&collector.merge, collector.batch, slice);
+        if (n < 0)
+            return false;
+        moved += n;
+    } while (collector.merge.count > 0 && moved < CHUNK_EVENTS &&
+             cm_batch_size(collector.batch) < bytes);
+    return true;
+}
+
+static void cannot_write(int status)
+{
+    fail("recording ended: the trace cannot be written (%s)", strerror(-status));
+}
+
+static void no_memory(void)
+{
+    fail("recording ended: out of memory for the trace's next chunk");
+}
+
+/* Past the bound: definitions go to the trace at once, because nothing can be left out of them. */
+static bool write_definitions(cm_clock_anchor anchor, uint64_t log_tail, uint64_t log_end)
+{
+    const void *bytes;
+    size_t length;
+
+    cm_batch_begin(collector.batch, anchor);
+    bool fits = add_definitions(log_tail, log_end);
+    cm_batch_set_log_position(collector.batch, log_end);
+    cm_batch_set_side(collector.batch, 1);
+    if (!fits || !cm_batch_finish(collector.batch, &bytes, &length)) {
+        no_memory();
+        return false;
+    }
+    int status = cm_writer_chunk(collector.writer, bytes, length);
+    if (status < 0) {
+        cannot_write(status);
+        return false;
+    }
+    atomic_store_explicit(&cm_the_space.header->log_tail, log_end, memory_order_release);
+    return true;
+}
+
+/* The trace is as large as it may be. Only its own reports can say what was folded from here on. */
+static bool pass_the_bound(cm_clock_anchor anchor, uint64_t log_tail)
+{
+    int status = cm_overflow_enter();
+    if (status < 0) {
+        fail(
+            "recording ended: the trace has reached its bound of %.1f MiB (max_size), and its side "
+            "file (.tail) cannot be made: %s",
+            (double)collector.max_size / (1 << 20), strerror(-status));
+        return false;
+    }
+    collector.merge.see = NULL;
+    return write_definitions(anchor, log_tail, log_tail);
+}
+
+static int put_chunk(const void *bytes, size_t length, uint64_t log_end)
+{
+    if (past_the_bound())
+        return cm_overflow_put(collector.writer, bytes, length, log_end);
+    return cm_writer_chunk(collector.writer, bytes, length);
+}
+
 /* Returns whether there is more to take. */
 static bool write_chunk(uint64_t log_end)
 {
     cm_ring_header *header = cm_the_space.header;
     uint64_t log_tail = atomic_load_explicit(&header->log_tail, memory_order_relaxed);
     cm_clock_anchor anchor = cm_clock_sample();
+    uint64_t size = cm_writer_size(collector.writer);
     const void *bytes;
     size_t length;
 
+    if (!past_the_bound() && size + END_ROOM >= collector.max_size &&
+        !pass_the_bound(anchor, log_tail))
+        return false;
+    if (past_the_bound() && log_end > log_tail) {
+        if (!write_definitions(anchor, log_tail, log_end))
+            return false;
+        log_tail = log_end;
+    }
+    size_t room = past_the_bound() ? cm_overflow_batch_bytes()
+                                   : (size_t)(collector.max_size - END_ROOM - size);
     cm_batch_begin(collector.batch, anchor);
-    bool fits = add_definitions(log_tail, log_end);
-    if (fits && cm_merge_run(&collector.merge, collector.batch, CHUNK_EVENTS) < 0)
-        fits = false;
+    bool fits = add_definitions(log_tail, log_end) && merge_events(room);
     for (uint32_t i = 0; fits && i < collector.own_count; i++)
         fits =
-            cm_batch_add_event(collector.batch, collector.own[i].thread, &collector.own[i].event);
+            cm_batch_add_event(collector.batch, collector.own[i].thread, &collector.own[i].event) &&
+            (collector.merge.see == NULL ||
+             collector.merge.see(collector.own[i].thread, &collector.own[i].event));
     fits = fits && cm_lanes_cover(collector.batch);
     cm_batch_set_log_position(collector.batch, log_end);
+    if (past_the_bound())
+        cm_batch_set_side(collector.batch, cm_overflow_serial() + 1);
     if (!fits || !cm_batch_finish(collector.batch, &bytes, &length)) {
-        fail("recording ended: out of memory for the trace's next chunk");
-        return false;
-    }
-    uint64_t size = cm_writer_size(collector.writer) + length;
-    if (size + END_ROOM > collector.max_size) {
-        fail("recording ended: the trace has reached its bound of %.1f MiB (max_size)",
-             (double)collector.max_size / (1 << 20));
+        no_memory();
         return false;
     }
     collector.lost_stacks += collector.merge.lost_stacks;
     collector.merge.lost_stacks = 0;
     announce_totals(cm_lanes_taken(), anchor);
-    int status = cm_writer_chunk(collector.writer, bytes, length);
+    int status = put_chunk(bytes, length, log_end);
     if (status < 0) {
-        fail("recording ended: the trace cannot be written (%s)", strerror(-status));
+        cannot_write(status);
         return false;
     }
     /* Only now, with the chunk in the file, do the rings let go of what it holds. */
     atomic_fetch_add(&collector.events, cm_batch_events(collector.batch));
-    atomic_store(&collector.bytes, size);
+    note_bytes();
     if (length > atomic_load(&collector.largest_chunk))
         atomic_store(&collector.largest_chunk, length);
     atomic_store(&collector.seen_lost_stacks, collector.lost_stacks);
@@ -232,6 +334,32 @@ static bool write_chunk(uint64_t log_end)
 
 /* --- one round --------------------------------------------------------------------------- */
 
+static bool holds_statm(void)
+{
+    struct stat st;
+    return collector.statm > 0 && fstat(collector.statm - 1, &st) == 0 &&
+           st.st_dev == collector.statm_is.st_dev && st.st_ino == collector.statm_is.st_ino;
+}
+
+static void close_statm(void)
+{
+    if (holds_statm())
+        close(collector.statm - 1);
+    collector.statm = 0;
+}
+
+/* Opened once: one that comes and goes may be closed by the program in between (os.closerange), and
+ * we would then close the file that has got its number. */
+static ssize_t read_statm(char *text, size_t size)
+{
+    if (!holds_statm()) {
+        collector.statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC) + 1;
+        if (collector.statm == 0 || fstat(collector.statm - 1, &collector.statm_is) < 0)
+            return -1;
+    }
+    return pread(collector.statm - 1, text, size, 0);
+}
+
 static void sample_memory(uint64_t now)
 {
     char text[64] = {0};
@@ -241,11 +369,7 @@ static void sample_memory(uint64_t now)
         collector.own_count >= OWN_EVENTS / 2 || !cm_is_recording())
         return;
     collector.sample_ns = now;
-    int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    ssize_t n = read(fd, text, sizeof text - 1);
-    close(fd);
+    ssize_t n = read_statm(text, sizeof text - 1);
     if (n <= 0 || sscanf(text, "%lld %lld", &pages, &resident) != 2)
         return;
     int64_t bytes = resident * sysconf(_SC_PAGESIZE);
@@ -467,6 +591,12 @@ int cm_collector_pause(void)
     return -status;
 }
 
+static uint64_t side_for(uint64_t max_size)
+{
+    uint64_t bytes = max_size / SIDE_SHARE;
+    return bytes < SIDE_LEAST ? SIDE_LEAST : bytes;
+}
+
 static int prepare(void)
 {
     collector.batch = cm_batch_new();
@@ -480,21 +610,26 @@ static void clean_up(void)
 
     cm_batch_free(collector.batch);
     free(collector.merge.heap);
+    cm_overflow_finish(false);
     memset(&collector, 0, sizeof collector);
     atomic_store(&collector.idle, idle);
 }
 
-int cm_collector_start(cm_writer *writer, uint64_t max_size)
+int cm_collector_start(cm_writer *writer, const char *path, uint64_t max_size, uint64_t side_bytes)
 {
     clean_up();
     collector.writer = writer;
     collector.max_size = max_size;
     collector.merge.refill = cm_lanes_refill;
+    collector.merge.see = cm_overflow_see;
     collector.chunk_ns = collector.round_ns = cm_clock_monotonic_ns();
     collector.wait_ms = WAIT_SHORT_MS;
     atomic_store(&collector.bytes, cm_writer_size(writer));
     cm_lanes_begin();
     int status = prepare();
+    if (status == 0)
+        status = cm_overflow_begin(path, cm_the_space.header->id,
+                                   side_bytes != 0 ? side_bytes : side_for(max_size));
     if (status == 0)
         status = cm_collector_resume();
     if (status < 0)
@@ -537,16 +672,20 @@ int cm_collector_finish(const char *const *notes)
     }
     cm_batch_free(collector.batch);
     free(collector.merge.heap);
+    cm_overflow_finish(collector.ended);
     collector.batch = NULL;
     collector.merge.heap = NULL;
     collector.writer = NULL;
+    close_statm();
     return status;
 }
 
 void cm_collector_forget(void)
 {
+    close_statm();
     /* The parent's memory is not freed: its collector may have been inside the allocator. */
     void (*idle)(void) = atomic_load(&collector.idle);
+    cm_overflow_forget();
     memset(&collector, 0, sizeof collector);
     atomic_store(&collector.idle, idle);
 }

@@ -30,7 +30,13 @@ typedef enum cm_event_kind {
     CM_EV_SEED = 12,       /* a block that was alive before recording: address, size, device */
     CM_EV_MARK = 13,       /* size = cm_mark_kind, address = its argument */
     CM_EV_LOST = 14,       /* size = events this thread could not store before this point */
-    CM_EV_SAMPLE = 15 /* written by the collector only: size = bytes, address = cm_sample_kind */
+    CM_EV_SAMPLE = 15, /* written by the collector only: size = bytes, address = cm_sample_kind */
+    /* In a trace past its bound only (fold.h), behind the stretch that they are about. */
+    CM_EV_FOLDED = 16, /* blocks that came and went and were left out: address = how many, size =
+                          their bytes, flags = cm_charge_kind (analysis/nodes.h), device; of the
+                          thread that allocated them */
+    CM_EV_FOLD = 17    /* address = events left out, size = node runs among them, stack = nodes
+                          created and destroyed among them */
 } cm_event_kind;
 
 enum {

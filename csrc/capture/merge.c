@@ -75,7 +75,8 @@ int64_t cm_merge_run(cm_merge *merge, cm_batch *batch, int64_t most)
             if (event->kind == CM_EV_NONE || event->kind > CM_EV_SAMPLE) {
                 merge->damaged++;
             } else {
-                if (!cm_batch_add_event(batch, lane->thread, event))
+                if (!cm_batch_add_event(batch, lane->thread, event) ||
+                    (merge->see != NULL && !merge->see(lane->thread, event)))
                     return -1;
                 if (event->stack == CM_STACK_LOST && names_stack(event))
                     merge->lost_stacks++;

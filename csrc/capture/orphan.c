@@ -323,7 +323,7 @@ cm_tail cm_orphan_read(const char *ring_path, uint64_t ring_id, const cm_covers 
     cm_ring_header *header = cm_recover_load(fd);
     close(fd);
     if (header != NULL && header->id == ring_id) {
-        if (alive) {
+        if (alive || !cm_ring_is_abandoned(header)) {
             result = CM_TAIL_ALIVE;
         } else if (cm_recover(header, covers, &recovered)) {
             *chunks = recovered.chunks;

@@ -27,7 +27,8 @@ bool cm_recover(const cm_ring_header *header, const cm_covers *covers, cm_recove
 typedef struct cm_trace_end {
     uint64_t ring_id; /* 0: none is named */
     uint64_t events;
-    bool ended; /* has its end chunk */
+    uint64_t side; /* up to which batch of its side file it has all; 0: it has none */
+    bool ended;    /* has its end chunk */
     cm_covers covers;
     uint64_t *ring; /* covers.ring; free() it */
 } cm_trace_end;

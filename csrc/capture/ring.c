@@ -17,6 +17,7 @@
 #include "clock.h"
 #include "collector.h"
 #include "orphan.h"
+#include "owner.h"
 
 #ifndef XFS_SUPER_MAGIC
 #define XFS_SUPER_MAGIC 0x58465342
@@ -219,21 +220,52 @@ static int make_at(const char *folder, cm_place place, uint64_t bytes, cm_space 
     /* The trace names its ring for readers that stand in other folders. */
     if (realpath(folder, absolute) == NULL)
         return -errno;
-    cm_orphan_sweep(absolute);
     int status = make_file(absolute, bytes, space);
     if (status == 0)
         space->place = place;
     return status;
 }
 
+static const char *chosen_folder(const char *ring_dir)
+{
+    const char *chosen = ring_dir != NULL ? ring_dir : getenv("CUPTIMEM_RING_DIR");
+    return chosen != NULL && chosen[0] != '\0' ? chosen : NULL;
+}
+
+/* The trace's folder, if a ring may lie in it. */
+static bool folder_of(const char *trace_path, char *folder, size_t size)
+{
+    int n = snprintf(folder, size, "%s", trace_path);
+    char *slash = strrchr(folder, '/');
+
+    if (n < 0 || (size_t)n >= size || slash == NULL)
+        return false;
+    slash[slash == folder] = '\0';
+    return is_plain_local(folder);
+}
+
+void cm_space_sweep(const char *trace_path, const char *ring_dir)
+{
+    const char *chosen = chosen_folder(ring_dir);
+    char folder[CM_RING_PATH_MAX];
+
+    if (chosen != NULL) {
+        cm_orphan_sweep(chosen);
+        return;
+    }
+    cm_orphan_sweep("/dev/shm");
+    if (folder_of(trace_path, folder, sizeof folder))
+        cm_orphan_sweep(folder);
+}
+
 static int make_somewhere(const char *trace_path, const char *ring_dir, uint64_t bytes,
                           cm_space *space, char *note, size_t note_size)
 {
-    const char *chosen = ring_dir != NULL ? ring_dir : getenv("CUPTIMEM_RING_DIR");
+    const char *chosen = chosen_folder(ring_dir);
     char folder[CM_RING_PATH_MAX];
 
     note[0] = '\0';
-    if (chosen != NULL && chosen[0] != '\0') {
+    if (chosen != NULL) {
         int status = make_at(chosen, CM_PLACE_CHOSEN, bytes, space);
         if (status == 0)
             return 0;
@@ -242,13 +274,9 @@ static int make_somewhere(const char *trace_path, const char *ring_dir, uint64_t
     }
     if (make_at("/dev/shm", CM_PLACE_SHARED, bytes, space) == 0)
         return 0;
-    snprintf(folder, sizeof folder, "%s", trace_path);
-    char *slash = strrchr(folder, '/');
-    if (slash != NULL) {
-        slash[slash == folder] = '\0';
-        if (is_plain_local(folder) && make_at(folder, CM_PLACE_BESIDE, bytes, space) == 0)
-            return 0;
-    }
+    if (folder_of(trace_path, folder, sizeof folder) &&
+        make_at(folder, CM_PLACE_BESIDE, bytes, space) == 0)
+        return 0;
     return make_private(bytes, space);
 }
 
@@ -274,6 +302,7 @@ static int lay_out(cm_space *space, uint64_t bytes, const char *trace_path)
     if (getrandom(&header->id, sizeof header->id, 0) != sizeof header->id)
         return -EIO;
     header->id |= 1; /* never 0, which means no ring */
+    cm_owner_sign(header);
     atomic_store(&header->alive_ns, now.realtime_ns);
     for (int i = 0; i < 2; i++) {
         atomic_store(&header->totals[i].events, i == 0 ? 0 : UINT64_MAX);
@@ -367,6 +396,8 @@ void cm_space_destroy(bool unlink_file, bool unmap)
 
     if (unlink_file && space->path[0] != '\0')
         unlink(space->path);
+    else if (space->header != NULL)
+        atomic_store(&space->header->alive_ns, 0); /* kept for the next sweep, which may be ours */
     let_go(space, unmap, unmap);
 }
 

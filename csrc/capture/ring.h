@@ -48,7 +48,11 @@ typedef struct cm_ring_header {
     uint32_t version, ring_count, block_bytes, block_count;
     uint64_t id, total_bytes;
     uint64_t table_offset, log_offset, log_bytes, blocks_offset;
-    _Atomic uint64_t alive_ns; /* wall clock, now and then: a mapped write leaves no mtime */
+    /* Wall clock, now and then: a mapped write leaves no mtime. 0: let go of, nobody writes here.
+     */
+    _Atomic uint64_t alive_ns;
+    /* Whose it is; 0: not known. A process is one id in one namespace with one time of birth. */
+    uint64_t owner_pid, owner_start, owner_namespace;
     _Alignas(64) _Atomic uint64_t log_head;     /* bytes of definitions published */
     _Alignas(64) _Atomic uint64_t log_tail;     /* ... and written to the trace */
     _Alignas(64) _Atomic uint64_t unowned_lost; /* events of threads that found no ring */
@@ -128,11 +132,15 @@ static inline cm_block *cm_space_block(uint32_t index_plus_one)
 }
 
 /* Makes the ring for a trace at this absolute path, in the first place of: ring_dir, else
- * $CUPTIMEM_RING_DIR, /dev/shm, the trace's folder if it is on a local disk, private memory. Rings
- * left behind in the folder it takes are swept on the way. 0 or a negative errno; a chosen folder
- * that cannot be used puts one line into note, and the next place is taken. */
+ * $CUPTIMEM_RING_DIR, /dev/shm, the trace's folder if it is on a local disk, private memory. 0 or
+ * a negative errno; a chosen folder that cannot be used puts one line into note, and the next place
+ * is taken. */
 int cm_space_create(const char *trace_path, const char *ring_dir, uint64_t bytes, char *note,
                     size_t note_size);
+
+/* Sweeps rings left behind (orphan.h) in the folders where that could be. It reads whole rings and
+ * writes to traces, so nothing of ours is held meanwhile, and in Python not the GIL. */
+void cm_space_sweep(const char *trace_path, const char *ring_dir);
 
 /* Lets go of the ring; removes the file if asked. Nothing may use the ring any more, or it must
  * stay mapped (unmap = false) for a thread that never left its hook. */
@@ -150,6 +158,12 @@ void cm_space_keep_lock(void);
 bool cm_space_is_ours(dev_t device, ino_t inode);
 
 const char *cm_place_name(cm_place place);
+
+/* Makes sure, as far as can be told, that nobody writes to this ring whose lock is free: a lock
+ * also goes when somebody in the owner's process closes another descriptor of the file, and comes
+ * back within a second. True if its process is gone, let go of it, or has not signed for a while.
+ */
+bool cm_ring_is_abandoned(const cm_ring_header *header);
 
 /* Write-locks the whole file for this process. False: somebody else has it. */
 bool cm_ring_lock(int fd);

@@ -23,7 +23,7 @@ enum { LEAVE_MS = 1000 };
 static struct {
     pthread_mutex_t mutex; /* taken without the GIL: its holder may wait for the collector */
     bool active;
-    pid_t pid;
+    _Atomic pid_t pid; /* read before the mutex is taken */
     uint32_t
         number; /* of the capture; never restarts, so that no thread mistakes one for another */
     cm_writer *_Atomic writer;
@@ -76,7 +76,8 @@ static void register_fork_handlers(void)
 static void lock(void)
 {
     /* A child forked by a bare system call: no handler ran. */
-    if (session.pid != 0 && session.pid != getpid())
+    pid_t pid = atomic_load_explicit(&session.pid, memory_order_relaxed);
+    if (pid != 0 && pid != getpid())
         become_child();
     pthread_mutex_lock(&session.mutex);
 }
@@ -160,7 +161,7 @@ static int begin_recording(const cm_session_options *options, const char *path, 
 {
     struct stat st;
 
-    /* Before anything is made or swept. */
+    /* Before anything is made. */
     if (!options->overwrite && lstat(path, &st) == 0)
         return refuse(error, error_size,
                       "cannot create the trace %s: %s (choose another path, or say that it may be "
@@ -186,8 +187,9 @@ static int begin_recording(const cm_session_options *options, const char *path, 
         session.number = 1;
     status = cm_frames_begin() < 0 ? -ENOMEM : 0;
     if (status == 0)
-        status = cm_collector_start(atomic_load(&session.writer),
-                                    options->max_size != 0 ? options->max_size : UINT64_C(2) << 30);
+        status = cm_collector_start(atomic_load(&session.writer), path,
+                                    options->max_size != 0 ? options->max_size : UINT64_C(2) << 30,
+                                    options->side_bytes);
     if (status < 0) {
         cm_writer_close(atomic_exchange(&session.writer, NULL));
         unlink(path);
@@ -196,6 +198,17 @@ static int begin_recording(const cm_session_options *options, const char *path, 
     }
     session.active = true;
     return 0;
+}
+
+void cm_session_sweep(const cm_session_options *options)
+{
+    char path[CM_RING_PATH_MAX];
+    struct stat st;
+
+    /* Nothing is touched for a start that will be refused. */
+    if (!cm_session_active() && make_absolute(options->path, path, sizeof path) &&
+        (options->overwrite || lstat(path, &st) < 0))
+        cm_space_sweep(path, options->ring_dir);
 }
 
 int cm_session_start(const cm_session_options *options, char *error, size_t error_size)
@@ -360,7 +373,7 @@ int cm_session_stop(const char *const *notes, char *warning, size_t warning_size
         const char *line = take_warning();
         if (line != NULL)
             snprintf(warning, warning_size, "%s", line);
-        else if (status < 0)
+        else if (status < 0 && !cm_collector_failed()) /* else that has been told */
             snprintf(warning, warning_size, "the end of the trace could not be written: %s",
                      strerror(end < 0 ? -end : -closed));
     }

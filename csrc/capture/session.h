@@ -11,11 +11,12 @@
 enum { CM_SESSION_ERROR_SIZE = 512 }; /* room for any line that comes from here */
 
 typedef struct cm_session_options {
-    const char *path;        /* the trace to create */
-    bool overwrite;          /* replace an existing file, else it is an error */
-    uint64_t max_size;       /* bytes after which recording ends with one warning; 0 = 2 GiB */
-    uint64_t ring_bytes;     /* size of the ring file; 0 = 16 MiB */
-    const char *ring_dir;    /* NULL: $CUPTIMEM_RING_DIR, /dev/shm, beside the trace, private */
+    const char *path;     /* the trace to create */
+    bool overwrite;       /* replace an existing file, else it is an error */
+    uint64_t max_size;    /* bytes of trace past which steps are folded; 0 = 2 GiB */
+    uint64_t side_bytes;  /* size of the side file then; 0 = an eighth of max_size, 1 to 64 MiB */
+    uint64_t ring_bytes;  /* size of the ring file; 0 = 16 MiB */
+    const char *ring_dir; /* NULL: $CUPTIMEM_RING_DIR, /dev/shm, beside the trace, private */
     const char *const *meta; /* key, value, key, value, ..., NULL: into the trace's header */
 } cm_session_options;
 
@@ -23,6 +24,10 @@ typedef struct cm_session_counts {
     uint64_t events, lost_events, lost_stacks, bytes_written, stacks, codes;
     uint64_t rings, ring_blocks_used, profiler_bytes; /* memory mapped by us */
 } cm_session_counts;
+
+/* Sweeps rings that killed processes left where this capture's ring may come to lie: their tails go
+ * into their traces. Call it before start, without the GIL: it reads and writes whole files. */
+void cm_session_sweep(const cm_session_options *options);
 
 /* Creates ring file and trace and starts the collector; nothing records yet. Needs the GIL (stacks
  * begin anew). 0, or -1 with one clear line in error (what, why, and what to do). */

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "../trace/format.h"
+#include "../trace/side.h"
 #include "../trace/writer.h"
 #include "orphan.h"
 #include "recover.h"
@@ -27,14 +28,48 @@ static bool has_anything(const cm_ring_header *header)
     return atomic_load(&header->unowned_lost) != 0;
 }
 
-static int append_tail(const char *trace, const cm_recovered *tail, uint64_t events)
+/* What the side file has and the trace lacks; counted as if the trace had it. False: it cannot be
+ * read now. One that is gone is missed, and what the ring has is all there is. */
+static bool take_side(const cm_ring_header *header, cm_trace_end *end, uint8_t **chunks,
+                      size_t *length)
+{
+    uint64_t side = end->side;
+    cm_batch_parts parts;
+
+    *chunks = NULL;
+    *length = 0;
+    if (side == 0)
+        return true;
+    cm_side_found found = cm_side_read(header->trace_path, header->id, &side, chunks, length);
+    const uint8_t *at = *chunks;
+    for (size_t left = *length; cm_batch_next(&at, &left, &parts);) {
+        for (uint64_t i = 0; i < parts.cover_count; i++) {
+            uint64_t ring = cm_cursor_varint(&parts.covers);
+            uint64_t position = cm_cursor_varint(&parts.covers);
+            if (ring >= CM_RING_COUNT || position <= end->ring[ring])
+                continue;
+            end->ring[ring] = position;
+            if (ring >= end->covers.count)
+                end->covers.count = (size_t)ring + 1;
+        }
+        if (parts.log_position > end->covers.log)
+            end->covers.log = parts.log_position;
+        end->events += parts.events;
+    }
+    return found == CM_SIDE_READ || found == CM_SIDE_MISSING;
+}
+
+static int append_tail(const char *trace, const uint8_t *side, size_t side_length,
+                       const cm_recovered *tail, uint64_t events)
 {
     cm_writer *writer;
     int status = cm_writer_append_to(trace, &writer);
 
     if (status < 0)
         return status;
-    if (tail->length > 0)
+    if (side_length > 0)
+        status = cm_writer_chunk(writer, side, side_length);
+    if (status == 0 && tail->length > 0)
         status = cm_writer_chunk(writer, tail->chunks, tail->length);
     if (status == 0)
         status = cm_writer_end(writer, events + tail->events, tail->lost_events, tail->lost_stacks,
@@ -43,22 +78,34 @@ static int append_tail(const char *trace, const cm_recovered *tail, uint64_t eve
     return status < 0 ? status : closed;
 }
 
+static bool append_rest(const cm_ring_header *header, cm_trace_end *end)
+{
+    cm_recovered tail;
+    uint8_t *side;
+    size_t side_length;
+    bool done = false;
+
+    if (take_side(header, end, &side, &side_length) && cm_recover(header, &end->covers, &tail)) {
+        int status = append_tail(header->trace_path, side, side_length, &tail, end->events);
+        done = status == 0 || status == -EALREADY;
+        free(tail.chunks);
+    }
+    free(side);
+    return done;
+}
+
 /* True: the trace needs this ring no longer. */
 static bool bring_home(const cm_ring_header *header)
 {
     cm_trace_end end;
-    cm_recovered tail;
 
     if (!cm_trace_end_read(header->trace_path, &end))
         return !has_anything(header); /* killed before its first event: nobody will miss it */
     bool done = false;
     if (end.ring_id == header->id) {
-        done = end.ended;
-        if (!done && cm_recover(header, &end.covers, &tail)) {
-            int status = append_tail(header->trace_path, &tail, end.events);
-            done = status == 0 || status == -EALREADY;
-            free(tail.chunks);
-        }
+        done = end.ended || append_rest(header, &end);
+        if (done)
+            cm_side_remove(header->trace_path, header->id);
     } else {
         done = !has_anything(header); /* its trace was moved or replaced */
     }
@@ -93,8 +140,9 @@ static int handle(int folder, const char *name)
     /* Locked: its process lives, or another sweeper has it. */
     if (cm_ring_lock(fd) && fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
         cm_ring_header *header = cm_recover_load(fd);
-        bool remove = header != NULL ? bring_home(header) || is_old(&st, header, KEEP_S)
-                                     : is_old(&st, NULL, YOUNG_S);
+        bool remove = header == NULL ? is_old(&st, NULL, YOUNG_S)
+                                     : cm_ring_is_abandoned(header) &&
+                                           (bring_home(header) || is_old(&st, header, KEEP_S));
         if (remove && unlinkat(folder, name, 0) == 0)
             handled = 1;
         free(header);

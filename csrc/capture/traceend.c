@@ -63,12 +63,18 @@ static bool read_covers(scan *s, cm_cursor *cursor)
     for (uint64_t n = cm_cursor_varint(cursor); n > 0 && !cursor->bad; n--) {
         uint64_t ring = cm_cursor_varint(cursor), position = cm_cursor_varint(cursor);
         if (!cursor->bad && ring < CM_RING_COUNT) {
-            s->out->ring[ring] = position;
+            if (position > s->out->ring[ring]) /* as in reader.c */
+                s->out->ring[ring] = position;
             if (ring >= s->out->covers.count)
                 s->out->covers.count = (size_t)ring + 1;
         }
     }
-    s->out->covers.log = cm_cursor_varint(cursor);
+    uint64_t log = cm_cursor_varint(cursor);
+    uint64_t side = !cursor->bad && cm_cursor_left(cursor) > 0 ? cm_cursor_varint(cursor) : 0;
+    if (log > s->out->covers.log)
+        s->out->covers.log = log;
+    if (side > s->out->side)
+        s->out->side = side;
     return !cursor->bad;
 }
 

@@ -9,6 +9,13 @@ static int module_exec(PyObject *module)
                                   cm_py_garbage_methods, cm_py_sources_methods,
                                   cm_py_trace_methods,   cm_py_analysis_methods};
 
+    /* One capture per process, and hooks that outlive every interpreter. Told here too, for the
+     * slot below is asked for by isolated interpreters only, and by none before 3.12. */
+    if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
+        PyErr_SetString(PyExc_ImportError, "cuptimem._core works in the main interpreter only, "
+                                           "and this is one of its subinterpreters");
+        return -1;
+    }
     cm_py_error = PyErr_NewExceptionWithDoc("cuptimem._core.Error",
                                             "What was asked could not be done; one line says why.",
                                             PyExc_RuntimeError, NULL);
@@ -23,7 +30,6 @@ static int module_exec(PyObject *module)
 static PyModuleDef_Slot slots[] = {
     {Py_mod_exec, module_exec},
 #if PY_VERSION_HEX >= 0x030c0000
-    /* One capture per process and hooks that outlive every interpreter: the main one only. */
     {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
 #endif
     {0, NULL},

@@ -344,6 +344,16 @@ static PyObject *meta_dict(const cm_reader *reader)
     return dict;
 }
 
+/* None where the trace has every event. */
+static PyObject *folded_dict(const cm_analysis *a)
+{
+    if (a->folded.events == 0)
+        Py_RETURN_NONE;
+    return Py_BuildValue("{s:L,s:L,s:K}", "from_step", (long long)a->folded.from_step, "to_step",
+                         (long long)a->folded.to_step, "events",
+                         (unsigned long long)a->folded.events);
+}
+
 static PyObject *lost_dict(const cm_analysis *a)
 {
     return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K}", "events", (unsigned long long)a->lost_events,
@@ -373,6 +383,7 @@ static bool fill(builder *b, PyObject *d)
            put(d, "begin_ns", PyLong_FromUnsignedLongLong(a->begin_ns)) == 0 &&
            put(d, "duration_ns", PyLong_FromUnsignedLongLong(a->duration_ns)) == 0 &&
            put(d, "events", PyLong_FromUnsignedLongLong(a->events)) == 0 &&
+           put(d, "folded", folded_dict(a)) == 0 &&
            put(d, "allocations", PyLong_FromUnsignedLongLong(a->allocations)) == 0 &&
            put(d, "threads", PyLong_FromUnsignedLongLong(a->threads)) == 0 &&
            put(d, "devices", device_list(b)) == 0 && put(d, "rss", rss_list(a)) == 0 &&

@@ -78,6 +78,9 @@ static PyObject *capture_start(PyObject *module, PyObject *arguments, PyObject *
                                             .ring_bytes = ring_bytes,
                                             .ring_dir = folder ? PyBytes_AS_STRING(folder) : NULL,
                                             .meta = pairs};
+        Py_BEGIN_ALLOW_THREADS;
+        cm_session_sweep(&options);
+        Py_END_ALLOW_THREADS;
         status = cm_session_start(&options, error, sizeof error);
         if (status < 0)
             fail(error);

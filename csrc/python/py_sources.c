@@ -17,6 +17,12 @@
  * def main_thread_call(call: Callable[[], None] | None) -> None
  *     While a capture runs, call is called about once a second in the main thread, between two
  *     bytecodes, holding the GIL; None ends that.
+ * def main_thread_soon(call: Callable[[], None]) -> bool
+ *     Has it called once in the main thread, between two bytecodes. False: there is no room for it.
+ * def call_before(deadline: int, function: Callable, *arguments) -> object
+ *     The result of a function of C, called while it is before the deadline (time.monotonic_ns);
+ *     NotImplemented after it. No other thread can get the GIL between the look at the clock and
+ *     the call, which is what makes it more than an if.
  * def outermost_module() -> int
  *     id() of the nn.Module whose call enclosed this thread's last recorded module call; it may be
  *     gone by now. 0: none was seen. */
@@ -62,6 +68,44 @@ static int run_pending_call(void *unused)
     Py_XDECREF(value);
     Py_DECREF(callable);
     return result;
+}
+
+static int run_once(void *callable)
+{
+    PyObject *value = PyObject_CallNoArgs(callable);
+    int result = 0;
+
+    if (value == NULL) {
+        if (PyErr_ExceptionMatches(PyExc_Exception))
+            PyErr_WriteUnraisable(callable);
+        else
+            result = -1;
+    }
+    Py_XDECREF(value);
+    Py_DECREF((PyObject *)callable);
+    return result;
+}
+
+static PyObject *main_thread_soon(PyObject *self, PyObject *callable)
+{
+    if (!PyCallable_Check(callable))
+        return PyErr_Format(PyExc_TypeError, "expected a callable");
+    if (Py_AddPendingCall(run_once, Py_NewRef(callable)) == 0)
+        Py_RETURN_TRUE;
+    Py_DECREF(callable);
+    Py_RETURN_FALSE;
+}
+
+static PyObject *call_before(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    if (count < 2)
+        return PyErr_Format(PyExc_TypeError, "expected a deadline and a function");
+    unsigned long long deadline = PyLong_AsUnsignedLongLong(args[0]);
+    if (PyErr_Occurred())
+        return NULL;
+    if (cm_clock_monotonic_ns() >= deadline)
+        Py_RETURN_NOTIMPLEMENTED;
+    return PyObject_Vectorcall(args[1], args + 2, (size_t)(count - 2), NULL);
 }
 
 /* On the collector thread, without the GIL. */
@@ -326,6 +370,8 @@ PyMethodDef cm_py_sources_methods[] = {
     {"storage_calibrate", storage_calibrate, METH_VARARGS, NULL},
     {"storage_origin", storage_origin, METH_O, NULL},
     {"main_thread_call", main_thread_call, METH_O, NULL},
+    {"main_thread_soon", main_thread_soon, METH_O, NULL},
+    {"call_before", (PyCFunction)(void (*)(void))call_before, METH_FASTCALL, NULL},
     {"outermost_module", outermost_module, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -10,8 +10,9 @@
 #include "../trace/synthetic.h"
 
 static const char *const kind_names[] = {
-    "none",      "alloc",  "free", "oom",        "reserved", "node_new", "node_run", "node_done",
-    "node_free", "thread", "tick", "object_new", "seed",     "mark",     "lost",     "sample"};
+    "none",     "alloc",     "free",      "oom",    "reserved", "node_new",
+    "node_run", "node_done", "node_free", "thread", "tick",     "object_new",
+    "seed",     "mark",      "lost",      "sample", "folded",   "fold"};
 static const char *const state_names[] = {"complete", "recording", "recovered", "cut"};
 
 /* Text from a file need not be UTF-8; it must not fail here. */

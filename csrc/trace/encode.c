@@ -25,7 +25,7 @@ typedef struct buffer {
 struct cm_batch {
     cm_clock_anchor anchor, first_anchor;
     bool began;
-    uint64_t events, covers, log_position;
+    uint64_t events, covers, log_position, side;
     buffer definition_bytes, event_bytes, cover_bytes, chunk;
     codec_model model;
     finder finders[FINDER_SIZE];
@@ -422,7 +422,7 @@ void cm_batch_begin(cm_batch *batch, cm_clock_anchor anchor)
         batch->began = true;
     }
     batch->anchor = anchor;
-    batch->events = batch->covers = batch->log_position = 0;
+    batch->events = batch->covers = batch->log_position = batch->side = 0;
     batch->definition_bytes.length = batch->event_bytes.length = batch->cover_bytes.length = 0;
     /* Finders hold the low halves of the counts: restart long before one could look recent again.
      */
@@ -521,6 +521,11 @@ void cm_batch_set_log_position(cm_batch *batch, uint64_t position)
     batch->log_position = position;
 }
 
+void cm_batch_set_side(cm_batch *batch, uint64_t serial)
+{
+    batch->side = serial;
+}
+
 bool cm_batch_finish(cm_batch *batch, const void **bytes, size_t *length)
 {
     size_t room = cm_batch_size(batch) + 64;
@@ -541,6 +546,8 @@ bool cm_batch_finish(cm_batch *batch, const void **bytes, size_t *length)
         memcpy(p, batch->cover_bytes.bytes, batch->cover_bytes.length);
     p += batch->cover_bytes.length;
     p = cm_put_varint(p, batch->log_position);
+    if (batch->side != 0)
+        p = cm_put_varint(p, batch->side);
 
     cm_chunk_seal(start, CM_CHUNK_BATCH, (size_t)(p - start) - CM_CHUNK_HEADER_SIZE);
     *bytes = start;

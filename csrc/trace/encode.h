@@ -66,6 +66,9 @@ bool cm_batch_add_event(cm_batch *batch, uint32_t thread, const cm_event *event)
 bool cm_batch_add_definitions(cm_batch *batch, const void *records, size_t length);
 bool cm_batch_add_cover(cm_batch *batch, uint32_t ring, uint64_t position);
 void cm_batch_set_log_position(cm_batch *batch, uint64_t position);
+/* format.h: the number of the last batch of the side file that the trace has with this one. 0: the
+ * trace has no side file. */
+void cm_batch_set_side(cm_batch *batch, uint64_t serial);
 size_t cm_batch_size(const cm_batch *batch); /* bytes so far, about */
 uint64_t cm_batch_events(const cm_batch *batch);
 /* The whole chunk with its header, valid until the next begin. false: out of memory. */

@@ -7,12 +7,13 @@
  *   chunk  = u32 CM_CHUNK_MAGIC, u8 kind, u8 0, u16 0, u32 payload length, u32 CRC-32C of these
  *            12 bytes and the payload, payload (at most CM_CHUNK_MAX bytes)
  *
- * A reader refuses another major, reads any minor, and skips chunk kinds that it does not know. */
+ * A reader refuses another major, reads any minor (1.1 added the side file and the kinds of events
+ * that say what was folded), and skips chunk kinds that it does not know. */
 #ifndef CM_TRACE_FORMAT_H
 #define CM_TRACE_FORMAT_H
 
 #define CM_FORMAT_MAGIC "CUPTIMEM"
-enum { CM_FORMAT_MAJOR = 1, CM_FORMAT_MINOR = 0, CM_HEADER_SIZE = 16 };
+enum { CM_FORMAT_MAJOR = 1, CM_FORMAT_MINOR = 1, CM_HEADER_SIZE = 16 };
 
 #define CM_CHUNK_MAGIC 0x4b484343u /* "CCHK" */
 enum { CM_CHUNK_HEADER_SIZE = 16, CM_CHUNK_MAX = 1 << 26 };
@@ -27,6 +28,10 @@ typedef enum cm_chunk_kind {
                            stacks, string reason ("" = stop() was called) */
 } cm_chunk_kind;
 
+#define CM_SIDE_SUFFIX ".tail"
+#define CM_SIDE_MAGIC "CUPTSIDE"
+enum { CM_SIDE_VERSION = 1, CM_SIDE_HEADER = 4096, CM_SIDE_PARTS_MAX = 64 };
+
 /* The reason in the end chunk of a trace whose process was killed and whose ring was appended. */
 #define CM_END_RECOVERED "recovered"
 
@@ -40,6 +45,22 @@ typedef enum cm_chunk_kind {
  *                                                            which position: what a reader of the
  *                                                            ring file after a kill must skip
  *         varint position                                    the same for the definition log
+ *         [varint serial]                                    since 1.1, see below
+ *
+ * The side file. A trace past its bound has a second file, its path with CM_SIDE_SUFFIX, until its
+ * end is written:
+ *
+ *   side file = "CUPTSIDE" (8 bytes), u32 version, u32 parts, u64 bytes of a part, u64 ring.id of
+ *               the trace, zeros up to CM_SIDE_HEADER bytes, parts one after the other
+ *   part      = chunk, chunk, ...                            all BATCH, one behind the other; what
+ *                                                            follows the last one is left over
+ *
+ * Its batches are numbered from 2 on, in the order of time, and say their own number as serial. A
+ * batch in the trace says up to which of them the trace has what there was: whole (they are
+ * appended at the end) or folded (capture/fold.h). What is in both counts once; a batch of the side
+ * file whose number follows the one before belongs to the trace, up to the first gap. Serial 1: a
+ * side file was made. Positions of a later batch may be older ones than those already read (the
+ * definitions of the side file's batches go to the trace itself, at once): the highest counts.
  *
  * Definition records. Ids are implicit: each kind counts up from its first id in the order of the
  * log. A reader checks that what a record refers to came before it. */

@@ -18,6 +18,7 @@
 #include "defs.h"
 #include "format.h"
 #include "linetable.h"
+#include "side.h"
 #include "timeline.h"
 
 /* A build that only reads (a unit test, a fuzzer) has no capture part: then there are no rings. */
@@ -27,8 +28,16 @@ typedef struct pair {
     char *key, *value;
 } pair;
 
+/* How many definitions there were behind a chunk that had some. A second pass knows them all, and
+ * must not make more of an event than the first one did. */
+typedef struct horizon {
+    uint64_t position;
+    uint32_t stacks, names;
+} horizon;
+
 struct cm_reader {
     cm_chunks chunks;
+    char *path;
     uint64_t second_chunk; /* where a second pass begins: the first chunk is meta, and known */
     uint64_t defined;      /* position of the last chunk whose definitions and meta are known */
     bool tail_known; /* the ring file was asked: never again, so that a second pass sees the same */
@@ -36,11 +45,15 @@ struct cm_reader {
     char bad_error[256]; /* pass ends there too, though it skips what it knows */
 
     cm_defs *defs;
+    horizon *horizons;
+    size_t horizon_count, horizon_capacity, horizon_next;
+    uint32_t stacks_seen, names_seen; /* by the present chunk */
     pair *meta;
     size_t meta_count, meta_capacity;
     uint64_t *cover;
     size_t cover_count;
     uint64_t log_position;
+    uint64_t side; /* up to which batch of the side file the trace is complete; 0 = it has none */
 
     cm_decoder *decoder;
     cm_timeline time, first_time; /* now; and after the first batch was begun */
@@ -50,6 +63,7 @@ struct cm_reader {
     bool ended, over, failed;
     cm_reader_state state;
     char error[256];
+    char no_end[256]; /* why there is no end, for the passes after the one that found out */
 };
 
 /* --- errors -------------------------------------------------------------------------------- */
@@ -155,9 +169,8 @@ static int read_end(cm_reader *reader)
 
 /* --- batches ------------------------------------------------------------------------------- */
 
-static int read_covers(cm_reader *reader, cm_cursor *c)
+static int read_covers(cm_reader *reader, cm_cursor *c, uint64_t n)
 {
-    uint64_t n = cm_cursor_varint(c);
     if (n > cm_cursor_left(c) / 2)
         return say(reader, "a batch has more covers than bytes");
     for (uint64_t i = 0; i < n; i++) {
@@ -174,7 +187,9 @@ static int read_covers(cm_reader *reader, cm_cursor *c)
             reader->cover = cover;
             reader->cover_count = count;
         }
-        reader->cover[ring] = position;
+        /* Past its bound a trace may tell of older batches once more, folded. */
+        if (position > reader->cover[ring])
+            reader->cover[ring] = position;
     }
     return 0;
 }
@@ -206,6 +221,31 @@ static void look_for_second_anchor(cm_reader *reader)
     }
 }
 
+static int add_horizon(cm_reader *reader)
+{
+    if (reader->horizon_count == reader->horizon_capacity) {
+        size_t capacity = reader->horizon_capacity ? reader->horizon_capacity * 2 : 32;
+        horizon *more = realloc(reader->horizons, capacity * sizeof *more);
+        if (more == NULL)
+            return out_of_memory(reader);
+        reader->horizons = more;
+        reader->horizon_capacity = capacity;
+    }
+    reader->horizons[reader->horizon_count++] =
+        (horizon){reader->chunks.position, cm_defs_stack_count(reader->defs),
+                  cm_defs_name_count(reader->defs)};
+    return 0;
+}
+
+static void pass_horizons(cm_reader *reader)
+{
+    while (reader->horizon_next < reader->horizon_count &&
+           reader->horizons[reader->horizon_next].position <= reader->chunks.position) {
+        reader->stacks_seen = reader->horizons[reader->horizon_next].stacks;
+        reader->names_seen = reader->horizons[reader->horizon_next++].names;
+    }
+}
+
 static int read_batch(cm_reader *reader, bool known)
 {
     cm_cursor c = {reader->chunks.payload, reader->chunks.payload + reader->chunks.length, false};
@@ -224,12 +264,20 @@ static int read_batch(cm_reader *reader, bool known)
         const char *wrong = cm_defs_add(reader->defs, definitions, length);
         if (wrong != NULL)
             return say(reader, "%s", wrong);
+        if (length > 0 && add_horizon(reader) < 0)
+            return -1;
     }
-    if (read_covers(reader, &c) < 0)
+    pass_horizons(reader);
+    if (read_covers(reader, &c, cm_cursor_varint(&c)) < 0)
         return -1;
-    reader->log_position = cm_cursor_varint(&c);
+    uint64_t log_position = cm_cursor_varint(&c);
+    uint64_t side = !c.bad && cm_cursor_left(&c) > 0 ? cm_cursor_varint(&c) : 0;
     if (c.bad)
         return say(reader, "a batch is damaged behind its events");
+    if (log_position > reader->log_position)
+        reader->log_position = log_position;
+    if (side > reader->side)
+        reader->side = side;
 
     bool first = reader->first_batch == 0;
     if (first) {
@@ -257,50 +305,145 @@ static int read_batch(cm_reader *reader, bool known)
 
 /* --- the end of the file ------------------------------------------------------------------- */
 
-/* There is no end chunk. True: there are more chunks to read, of the file or of the ring. */
-static bool find_more(cm_reader *reader, bool partial)
+static cm_tail ask_ring(cm_reader *reader, uint64_t id, unsigned char **tail, size_t *length)
 {
     const char *path = cm_reader_meta(reader, "ring.path");
-    const char *id = cm_reader_meta(reader, "ring.id");
+    cm_covers covers = {reader->cover, reader->cover_count, reader->log_position};
+
+    *tail = NULL;
+    *length = 0;
+    if (path == NULL || id == 0 || cm_orphan_read == NULL)
+        return CM_TAIL_NONE;
+    return cm_orphan_read(path, id, &covers, tail, length);
+}
+
+/* What the side file has comes between the trace and the ring, whose rest it may have told of. */
+static int count_side_covers(cm_reader *reader, const uint8_t *chunks, size_t length)
+{
+    cm_batch_parts parts;
+
+    while (cm_batch_next(&chunks, &length, &parts)) {
+        if (read_covers(reader, &parts.covers, parts.cover_count) < 0)
+            return -1;
+        if (parts.log_position > reader->log_position)
+            reader->log_position = parts.log_position;
+    }
+    return 0;
+}
+
+static bool join(uint8_t **head, size_t *head_length, const uint8_t *tail, size_t length)
+{
+    if (length == 0)
+        return true;
+    uint8_t *grown = realloc(*head, *head_length + length);
+    if (grown == NULL)
+        return false;
+    memcpy(grown + *head_length, tail, length);
+    *head = grown;
+    *head_length += length;
+    return true;
+}
+
+typedef enum rest { REST_IS_HERE, REST_IN_FILE, REST_INCOMPLETE } rest;
+
+/* Gathers what follows the file's last whole chunk: the side file's batches, then the ring's. */
+static rest find_rest(cm_reader *reader, cm_tail *found, uint8_t **chunks, size_t *length)
+{
+    const char *text = cm_reader_meta(reader, "ring.id");
+    uint64_t id = text == NULL ? 0 : strtoull(text, NULL, 0);
+    uint64_t side = reader->side;
+    uint8_t *tail;
+    size_t tail_length;
+
+    *chunks = NULL;
+    *length = 0;
+    /* First, so that a process found dead has written all that it ever will. */
+    *found = ask_ring(reader, id, &tail, &tail_length);
+    if (side > 0) {
+        cm_side_found got = cm_side_read(reader->path, id, &side, chunks, length);
+        free(tail);
+        tail = NULL;
+        tail_length = 0;
+        if (got != CM_SIDE_READ) {
+            free(*chunks);
+            *chunks = NULL;
+            *length = 0;
+            if (cm_chunks_grown(&reader->chunks)) /* it was folded, or brought home, meanwhile */
+                return REST_IN_FILE;
+            if (got == CM_SIDE_MEMORY)
+                out_of_memory(reader);
+            else
+                say(reader,
+                    "the trace has no end, and its side file (its name with " CM_SIDE_SUFFIX
+                    ") is %s: its last steps are missing",
+                    got == CM_SIDE_MISSING ? "not here" : "damaged");
+            return REST_INCOMPLETE;
+        }
+        if (count_side_covers(reader, *chunks, *length) < 0)
+            return REST_INCOMPLETE;
+        if (*found == CM_TAIL_FOUND)
+            *found = ask_ring(reader, id, &tail, &tail_length);
+    }
+    /* The process may have written on, and even ended well, since the file's end was reached. */
+    bool grown = *found != CM_TAIL_ALIVE && cm_chunks_grown(&reader->chunks);
+    bool joined = grown || join(chunks, length, tail, tail_length);
+    free(tail);
+    if (grown) {
+        free(*chunks);
+        *chunks = NULL;
+        return REST_IN_FILE;
+    }
+    if (!joined)
+        out_of_memory(reader);
+    return joined ? REST_IS_HERE : REST_INCOMPLETE;
+}
+
+/* There is no end chunk. True: there are more chunks to read, of the file, its side file or the
+ * ring. */
+static bool find_more(cm_reader *reader, bool partial)
+{
+    cm_tail found;
+    uint8_t *chunks;
+    size_t length;
 
     if (reader->tail_known) { /* this is the tail's end, or a second pass */
         if (partial && reader->state == CM_TRACE_RECOVERED)
             reader->state = CM_TRACE_CUT;
+        if (!partial && reader->state == CM_TRACE_CUT)
+            say(reader, "%s", reader->no_end); /* as in the pass that looked for it */
         return false;
     }
     reader->state = CM_TRACE_CUT;
-    cm_tail found = CM_TAIL_NONE;
-    unsigned char *tail = NULL;
-    size_t length = 0;
-    if (path != NULL && id != NULL && cm_orphan_read != NULL) {
-        cm_covers covers = {reader->cover, reader->cover_count, reader->log_position};
-        found = cm_orphan_read(path, strtoull(id, NULL, 0), &covers, &tail, &length);
-    }
-    if (found == CM_TAIL_ALIVE) {
-        reader->tail_known = true;
-        reader->state = CM_TRACE_RECORDING;
-        reader->error[0] = '\0'; /* a chunk that is half written is no fault */
-        return false;
-    }
-    /* The process may have written on, and even ended well, since the file's end was reached. */
-    if (cm_chunks_grown(&reader->chunks)) {
-        if (found == CM_TAIL_FOUND)
-            free(tail);
+    switch (find_rest(reader, &found, &chunks, &length)) {
+    case REST_IN_FILE:
         return true;
+    case REST_INCOMPLETE:
+        free(chunks);
+        reader->tail_known = true;
+        memcpy(reader->no_end, reader->error, sizeof reader->no_end);
+        return false;
+    case REST_IS_HERE:
+        break;
     }
     reader->tail_known = true;
-    if (found == CM_TAIL_FOUND) {
-        reader->state = CM_TRACE_RECOVERED;
-        reader->chunks.tail = tail;
-        reader->chunks.tail_size = length;
-        reader->chunks.size =
-            reader->chunks.offset; /* not a partial last chunk: the ring has what it held */
-        reader->error[0] = '\0';
+    reader->chunks.tail = chunks;
+    reader->chunks.tail_size = length;
+    if (found == CM_TAIL_NONE) {
+        snprintf(reader->no_end, sizeof reader->no_end,
+                 "the trace has no end: its process was killed, and its ring file is not here");
+        if (!partial || length > 0)
+            say(reader, "%s", reader->no_end);
+        /* A partial last chunk hides nothing: what it was to say is in the side file. */
+        if (length > 0)
+            reader->chunks.size = reader->chunks.offset;
         return length > 0;
     }
-    if (!partial)
-        say(reader, "the trace has no end: its process was killed, and its ring file is not here");
-    return false;
+    reader->state = found == CM_TAIL_ALIVE ? CM_TRACE_RECORDING : CM_TRACE_RECOVERED;
+    if (found == CM_TAIL_FOUND || length > 0)
+        reader->chunks.size =
+            reader->chunks.offset; /* not a partial last chunk: the rest has what it held */
+    reader->error[0] = '\0';       /* a chunk that is half written is no fault */
+    return length > 0;
 }
 
 static int stop(cm_reader *reader, int result)
@@ -383,14 +526,14 @@ static void check_references(cm_reader *reader, cm_event *event)
     case CM_EV_NODE_NEW:
     case CM_EV_TICK:
         if (event->stack >= CM_STACK_FIRST &&
-            event->stack - CM_STACK_FIRST >= cm_defs_stack_count(reader->defs)) {
+            event->stack - CM_STACK_FIRST >= reader->stacks_seen) {
             event->stack = CM_STACK_LOST;
             reader->unknown_references++;
         }
         break;
     case CM_EV_NODE_RUN:
     case CM_EV_OBJECT_NEW:
-        if (event->stack > cm_defs_name_count(reader->defs)) {
+        if (event->stack > reader->names_seen) {
             event->stack = 0;
             reader->unknown_references++;
         }
@@ -501,7 +644,8 @@ cm_reader *cm_reader_open(const char *path, char *error, size_t error_size)
         reader->state = CM_TRACE_CUT;
         reader->defs = cm_defs_new();
         reader->decoder = cm_decoder_new();
-        if (reader->defs != NULL && reader->decoder != NULL) {
+        reader->path = strdup(path);
+        if (reader->defs != NULL && reader->decoder != NULL && reader->path != NULL) {
             why = cannot_open(reader, path, &st);
             if (why == NULL)
                 why = bad_header(reader);
@@ -525,6 +669,8 @@ void cm_reader_rewind(cm_reader *reader)
     reader->chunks.tail_offset = 0;
     reader->chunks.position = 1;
     reader->lost_events = reader->lost_stacks = reader->unknown_references = 0;
+    reader->horizon_next = 0;
+    reader->stacks_seen = reader->names_seen = 0;
     reader->ended = reader->over = reader->failed = false;
     reader->error[0] = '\0';
     cm_decoder_begin(reader->decoder, 0, NULL, 0, 0);
@@ -540,6 +686,8 @@ void cm_reader_close(cm_reader *reader)
         free(reader->meta[i].value);
     }
     free(reader->meta);
+    free(reader->horizons);
+    free(reader->path);
     free(reader->cover);
     free(reader->end_reason);
     cm_decoder_free(reader->decoder);

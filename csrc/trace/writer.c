@@ -5,6 +5,8 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,11 +17,20 @@
 struct cm_writer {
     int fd;
     uint64_t size;
+    dev_t device; /* which file it is: the program may close our descriptor (os.closerange), and */
+    ino_t inode;  /* give its number to a file of its own */
+    void *anchor; /* a mapping: without descriptor and name, the inode's number would be free too */
+    char path[];
 };
 
 static int write_at(int fd, uint64_t offset, const void *bytes, size_t length)
 {
     const uint8_t *p = bytes;
+    struct rlimit limit;
+    /* Past it the kernel does not only refuse: it kills who has not said otherwise (SIGXFSZ). */
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+        offset + length > limit.rlim_cur)
+        return -EFBIG;
     while (length > 0) {
         ssize_t n = pwrite(fd, p, length, (off_t)offset);
         if (n < 0) {
@@ -44,9 +55,35 @@ static int cut(int fd, uint64_t size)
     return 0;
 }
 
+static bool is_ours(const cm_writer *writer, int fd)
+{
+    struct stat st;
+    return fd >= 0 && fstat(fd, &st) == 0 && st.st_dev == writer->device &&
+           st.st_ino == writer->inode;
+}
+
+/* A descriptor of our file, opened anew if the program has closed ours. -EBADF: the file has lost
+ * its name too. */
+static int hold(cm_writer *writer)
+{
+    if (is_ours(writer, writer->fd))
+        return 0;
+    /* Whoever has the old number now: it is not ours to close. */
+    writer->fd = open(writer->path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (is_ours(writer, writer->fd))
+        return 0;
+    if (writer->fd >= 0)
+        close(writer->fd);
+    writer->fd = -1;
+    return -EBADF;
+}
+
 static int append(cm_writer *writer, const void *bytes, size_t length)
 {
-    int status = write_at(writer->fd, writer->size, bytes, length);
+    int status = hold(writer);
+    if (status < 0)
+        return status;
+    status = write_at(writer->fd, writer->size, bytes, length);
     if (status < 0) {
         /* If even this fails, readers find a partial chunk at the end: they know that case. */
         cut(writer->fd, writer->size);
@@ -72,13 +109,23 @@ static int open_regular(const char *path, int flags, struct stat *st, int *fd)
     return status;
 }
 
-static int wrap(int fd, uint64_t size, cm_writer **out)
+static int wrap(int fd, const char *path, const struct stat *st, uint64_t size, cm_writer **out)
 {
-    cm_writer *writer = malloc(sizeof *writer);
+    size_t length = strlen(path) + 1;
+    cm_writer *writer = malloc(sizeof *writer + length);
     if (writer == NULL)
         return -ENOMEM;
     writer->fd = fd;
     writer->size = size;
+    writer->device = st->st_dev;
+    writer->inode = st->st_ino;
+    writer->anchor = mmap(NULL, 1, PROT_NONE, MAP_SHARED, fd, 0);
+    if (writer->anchor == MAP_FAILED) {
+        int status = -errno;
+        free(writer);
+        return status;
+    }
+    memcpy(writer->path, path, length);
     *out = writer;
     return 0;
 }
@@ -102,7 +149,7 @@ int cm_writer_create(const char *path, bool overwrite, cm_writer **out)
     if (status == 0)
         status = write_at(fd, 0, header, sizeof header);
     if (status == 0)
-        status = wrap(fd, sizeof header, out);
+        status = wrap(fd, path, &st, sizeof header, out);
     if (status < 0) {
         if (!overwrite)
             unlink(path); /* ours alone: O_EXCL made it */
@@ -180,7 +227,7 @@ int cm_writer_append_to(const char *path, cm_writer **out)
     if (status == 0 && end < st.st_size)
         status = cut(fd, (uint64_t)end);
     if (status == 0)
-        status = wrap(fd, (uint64_t)end, out);
+        status = wrap(fd, path, &st, (uint64_t)end, out);
     if (status < 0)
         close(fd);
     return status;
@@ -245,7 +292,9 @@ int cm_writer_close(cm_writer *writer)
     if (writer == NULL)
         return 0;
     /* On Linux the descriptor is gone even when close reports an error. */
-    int status = close(writer->fd) < 0 && errno != EINTR ? -errno : 0;
+    int status =
+        is_ours(writer, writer->fd) && close(writer->fd) < 0 && errno != EINTR ? -errno : 0;
+    munmap(writer->anchor, 1);
     free(writer);
     return status;
 }

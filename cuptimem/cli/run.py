@@ -26,7 +26,7 @@ Runs a Python program as `python` would and records its tensor memory.
   -f, --force         replace FILE if it exists
       --follow        record its children too, each in its own file
   -q, --quiet         no closing line
-      --max-size N    end the recording at N bytes of trace (suffixes K, M, G)
+      --max-size N    fold the steps past N bytes of trace (suffixes K, M, G)
   -h, --help          this text
 """
 

@@ -122,6 +122,13 @@ def envelope(report: Report) -> dict[str, Any]:
             "replaced": lost.replaced,
             "seeds_skipped": lost.seeds_skipped,
         },
+        "folded": None
+        if report.folded is None
+        else {
+            "from_step": report.folded.from_step,
+            "to_step": report.folded.to_step,
+            "events": report.folded.events,
+        },
     }
 
 

@@ -53,6 +53,13 @@ def caveats(report: Report) -> list[Block]:
         known = report.reason.startswith("recording ended")
         said.append(report.reason if known else f"recording ended early: {report.reason}")
     said += report.environment.get("problems", "").splitlines()
+    if report.folded is not None:
+        folded = report.folded
+        where = f"steps {max(folded.from_step, 0)} to {folded.to_step}" if folded.to_step >= 0 else "no step"
+        said.append(
+            "past its bound (max_size) the trace keeps sums, survivors and peaks: "
+            f"{count(folded.events)} events of {where} are folded"
+        )
     if lost.events:
         said.append(f"{count(lost.events)} events found no room and are lost: live bytes are wrong by them")
     if lost.stacks:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import cuptimem
-from cuptimem import _core
 from tests.api import leaking
 from tests.conftest import ROOT, Result, clean_environment
 
@@ -35,8 +34,6 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    if "leaks" not in _core.analyze(str(folder / "nothing.cmem")):
-        pytest.skip("this core does not judge leaks")
     return folder
 
 

@@ -61,13 +61,14 @@ class Stress:
 # Where killpoints.c steps in.
 WRAPPED = [
     "cm_writer_create", "cm_writer_meta", "cm_writer_chunk", "cm_writer_end", "cm_writer_close", "cm_frames_begin",
-    "cm_space_give_block", "cm_threads_high",
+    "cm_space_give_block", "cm_threads_high", "cm_side_create", "cm_side_append", "cm_side_release", "cm_side_close",
 ]  # fmt: skip
 
 
 def compile_stress(target: Path, *flags: str) -> Path:
     sources = [*HERE.glob("*.c"), *(ROOT / "csrc/capture").glob("*.c")]
     sources += [path for path in (ROOT / "csrc/trace").glob("*.c") if path.name != "synthetic.c"]
+    sources += [ROOT / "csrc/analysis" / f"{name}.c" for name in ("blocks", "map", "nodes")]
     wrap = [f"-Wl,--wrap={name}" for name in WRAPPED]
     command = ["gcc", "-std=gnu11", "-g", "-O2", "-fno-strict-aliasing", *WARNINGS, *flags]
     subprocess.run([*command, *map(str, sorted(sources)), "-o", str(target), "-lpthread", *wrap], check=True)

@@ -37,7 +37,9 @@ uint32_t cm_name_intern_text_hook(const char *text)
 
 int cm_frames_begin(void)
 {
+    pthread_mutex_lock(&mutex);
     names = 0;
+    pthread_mutex_unlock(&mutex);
     return 0;
 }
 
@@ -53,5 +55,8 @@ void cm_frames_after_fork(void)
 
 cm_frames_counts cm_frames_get_counts(void)
 {
-    return (cm_frames_counts){.names = names};
+    pthread_mutex_lock(&mutex);
+    cm_frames_counts counts = {.names = names};
+    pthread_mutex_unlock(&mutex);
+    return counts;
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../../csrc/trace/side.h"
 #include "../../csrc/trace/writer.h"
 #include "stress.h"
 
@@ -64,6 +65,34 @@ WRAP(int, cm_writer_end,
      (writer, events, lost, stacks, reason))
 WRAP(int, cm_writer_close, (cm_writer * writer), (writer))
 WRAP(int, cm_frames_begin, (void), ())
+
+WRAP(int, cm_side_create, (const char *path, uint64_t ring_id, uint64_t bytes, cm_side **out),
+     (path, ring_id, bytes, out))
+
+#define WRAP_VOID(name, parameters, arguments)                                                     \
+    void __real_##name parameters;                                                                 \
+    void __wrap_##name parameters;                                                                 \
+    void __wrap_##name parameters                                                                  \
+    {                                                                                              \
+        moment m = now(#name + 3);                                                                 \
+        die_if(m.before);                                                                          \
+        __real_##name arguments;                                                                   \
+        die_if(m.after || m.half);                                                                 \
+    }
+
+WRAP_VOID(cm_side_release, (cm_side * side), (side))
+WRAP_VOID(cm_side_close, (cm_side * side, bool and_remove), (side, and_remove))
+
+int __real_cm_side_append(cm_side *side, const void *bytes, size_t length);
+int __wrap_cm_side_append(cm_side *side, const void *bytes, size_t length);
+int __wrap_cm_side_append(cm_side *side, const void *bytes, size_t length)
+{
+    moment m = now("side_append");
+    die_if(m.before);
+    int result = __real_cm_side_append(side, bytes, m.half ? length / 2 : length);
+    die_if(m.half || m.after);
+    return result;
+}
 
 /* Called between the collector's look at how many rings there are and its look at each. */
 void (*stress_between)(void);

@@ -5,7 +5,7 @@
  *                                                  each has published; until somebody kills it
  *   stress verify PATH                             reads it: one line of numbers
  *   stress handoff PATH BLOCKS FILLERS             allocated in one thread, freed in another
- *   stress overtake PATH BLOCKS                    the same while the collector reads the heads
+ *   stress overtake PATH BLOCKS [RING_BYTES]       the same while the collector reads the heads
  *   stress idle PATH THREADS                       threads that hold blocks and do nothing
  *   stress churn PATH THREADS TIMES                threads that come and go all the time
  *   stress short PATH THREADS                      one after the other
@@ -55,7 +55,13 @@ static void start(const char *path, uint64_t ring_bytes)
     const char *folder = getenv("STRESS_RING_DIR");
     cm_session_options options = {
         .path = path, .overwrite = true, .ring_bytes = ring_bytes, .ring_dir = folder};
+    const char *bound = getenv("STRESS_MAX_SIZE"); /* with the smallest side file */
+    if (bound != NULL) {
+        options.max_size = strtoull(bound, NULL, 0);
+        options.side_bytes = 1;
+    }
 
+    cm_session_sweep(&options);
     if (cm_session_start(&options, error, sizeof error) < 0) {
         fprintf(stderr, "%s\n", error);
         exit(1);
@@ -368,11 +374,11 @@ static void allocate_and_free_now(void)
         nap(20);
 }
 
-static int overtake(const char *path, uint64_t blocks)
+static int overtake(const char *path, uint64_t blocks, uint64_t ring_bytes)
 {
     pthread_t thread;
 
-    start(path, 0);
+    start(path, ring_bytes);
     cm_session_record(true);
     CHECK(cm_session_pause() == 0);
     overtaking.h.blocks = blocks + 1;
@@ -680,7 +686,7 @@ int main(int count, char **words)
     if (strcmp(mode, "handoff") == 0)
         return hand_over(path, a, b);
     if (strcmp(mode, "overtake") == 0)
-        return overtake(path, a);
+        return overtake(path, a, b);
     if (strcmp(mode, "idle") == 0)
         return hold_and_wait(path, a);
     if (strcmp(mode, "churn") == 0)

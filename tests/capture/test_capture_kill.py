@@ -24,9 +24,11 @@ def begun_in(folder: Path) -> int:
         return 0
 
 
-def kill_one(stress: Stress, folder: Path, ring_bytes: int, rate: int, moment: tuple[int, float]) -> None:
+def kill_one(
+    stress: Stress, folder: Path, ring_bytes: int, rate: int, moment: tuple[int, float], **environment: str
+) -> None:
     folder.mkdir()
-    process = stress.start("kill", folder, ring_bytes, rate)
+    process = stress.start("kill", folder, ring_bytes, rate, **environment)
     captures, seconds = moment
     while begun_in(folder) < captures and process.poll() is None:
         time.sleep(0.001)

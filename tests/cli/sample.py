@@ -80,6 +80,9 @@ def analysis(folder: Path) -> dict[str, Any]:
         "steps": steps,
         "clock": {"kind": "optimizer", "where": (str(script), 8, "step"), "changes": []},
         "survivors": [("cpu", 2, 16, 2, 1, 2)],
+        "leaks": [],
+        "suspects": [],
+        "live_nodes": 0,
         "backward": {"bytes": 3000, "resolved": 3000, "accumulation": 0, "unresolved": 0},
         "stacks": stacks,
     }

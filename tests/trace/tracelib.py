@@ -161,7 +161,7 @@ def crc32c(data: bytes) -> int:
     return crc ^ 0xFFFFFFFF
 
 
-def header(major: int = 1, minor: int = 0) -> bytes:
+def header(major: int = 1, minor: int = 1) -> bytes:
     return b"CUPTIMEM" + struct.pack("<HHI", major, minor, 0)
 
 

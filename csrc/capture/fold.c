@@ -1,0 +1,625 @@
+/* A stretch is kept in memory. On the way through it, what belongs together is tied: allocation and
+ * free, a node's creation and end, a run's start and end, and a run to what decides whom its blocks
+ * are charged to (nodes.h has the rules). Whatever has no other half stays; then the peak says
+ * which pairs stay; and each that stays holds what it depends on. */
+#include "fold.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "../analysis/blocks.h"
+#include "../analysis/grow.h"
+#include "../analysis/map.h"
+#include "../analysis/nodes.h"
+
+#define BLOCK_MAX ((int64_t)1 << 48) /* as in the replay: more is damage, and stays as it is */
+
+enum { DEPTH_MAX = 1 << 16, SEQUENCE_BITS = 40, DEVICES = 255, CHARGES = CM_CHARGE_UNRESOLVED + 1 };
+
+/* Indices of items are from 1; 0 means: none in this stretch (what is older is in the trace). */
+typedef struct item {
+    cm_event event;
+    uint32_t thread;
+    uint32_t partner; /* its other half */
+    uint32_t frame;   /* the run that it happened in */
+    uint32_t link;    /* of a run: the node's creation, or the event that set its line */
+    uint8_t device, charge;
+    bool keep;
+    bool must;    /* stays whatever its other half is */
+    bool nothing; /* changes nothing for any reader */
+} item;
+
+typedef enum previous { UNSET, SET } previous;
+
+/* A node that runs, or (the first) the thread outside of any. As in nodes.c, `previous` is the line
+ * of the node that ran last directly inside it; setter is the event that made it so. */
+typedef struct frame {
+    uint32_t run, setter;
+    previous previous;
+} frame;
+
+typedef struct thread {
+    uint32_t number;
+    bool touched; /* in this stretch */
+    frame *frame;
+    size_t frames, capacity;
+    uint64_t unseen; /* running beyond DEPTH_MAX */
+} thread;
+
+typedef struct device {
+    uint8_t type;
+    int8_t index;
+    bool reserved_known;
+    uint32_t peak; /* the allocation that reached it, 0: none rose above the stretch's start */
+    int64_t live, most, reserved; /* live and most since the stretch's start */
+} device;
+
+typedef struct total {
+    uint32_t thread;
+    uint8_t device, charge;
+    uint64_t blocks;
+    int64_t bytes;
+} total;
+
+struct cm_fold {
+    cm_fold_put put;
+    void *context;
+    item *items; /* items[0] is no item */
+    size_t count, capacity;
+    cm_blocks blocks; /* origin: index of the allocation, 0 = older */
+    cm_nodes *nodes;
+    cm_idmap by_number, by_autograd; /* -> index of thread, number of thread */
+    thread *threads;
+    size_t thread_count, thread_capacity;
+    cm_idmap made; /* thread, sequence -> index of the node's creation in this stretch */
+    uint8_t *told; /* a bit per stack: a node made there is in the trace */
+    size_t told_bytes;
+    bool want_node; /* the next node made may begin a step */
+    device device[DEVICES];
+    size_t devices;
+    uint32_t *todo, *touched; /* items; indices of threads */
+    size_t todo_count, todo_capacity, touched_count, touched_capacity;
+    total *total;
+    size_t totals, total_capacity;
+};
+
+cm_fold *cm_fold_new(cm_fold_put put, void *context)
+{
+    cm_fold *f = calloc(1, sizeof *f);
+    if (f == NULL)
+        return NULL;
+    f->put = put;
+    f->context = context;
+    f->want_node = true;
+    f->nodes = cm_nodes_new();
+    if (f->nodes == NULL) {
+        free(f);
+        return NULL;
+    }
+    return f;
+}
+
+void cm_fold_free(cm_fold *f)
+{
+    if (f == NULL)
+        return;
+    for (size_t i = 0; i < f->thread_count; i++)
+        free(f->threads[i].frame);
+    free(f->threads);
+    free(f->items);
+    free(f->told);
+    free(f->todo);
+    free(f->touched);
+    free(f->total);
+    cm_blocks_clear(&f->blocks);
+    cm_idmap_clear(&f->by_number);
+    cm_idmap_clear(&f->by_autograd);
+    cm_idmap_clear(&f->made);
+    cm_nodes_free(f->nodes);
+    free(f);
+}
+
+uint64_t cm_fold_bytes(const cm_fold *f)
+{
+    return sizeof *f + f->capacity * sizeof *f->items + f->blocks.slots * sizeof *f->blocks.slot +
+           f->made.slots * sizeof *f->made.slot + f->todo_capacity * sizeof *f->todo +
+           f->thread_capacity * sizeof *f->threads + f->told_bytes;
+}
+
+/* --- what is known of threads, devices, nodes ---------------------------------------------- */
+
+static thread *find_thread(cm_fold *f, uint32_t number)
+{
+    uint32_t at;
+    if (cm_idmap_get(&f->by_number, number, &at))
+        return &f->threads[at];
+    thread fresh = {.number = number};
+    if (!cm_grow((void **)&fresh.frame, &fresh.capacity, 1, sizeof *fresh.frame))
+        return NULL;
+    fresh.frame[fresh.frames++] = (frame){0};
+    if (!cm_grow((void **)&f->threads, &f->thread_capacity, f->thread_count + 1,
+                 sizeof *f->threads) ||
+        !cm_idmap_put(&f->by_number, number, (uint32_t)f->thread_count)) {
+        free(fresh.frame);
+        return NULL;
+    }
+    f->threads[f->thread_count] = fresh;
+    return &f->threads[f->thread_count++];
+}
+
+static bool touch(cm_fold *f, thread *t)
+{
+    if (t->touched)
+        return true;
+    if (!cm_grow((void **)&f->touched, &f->touched_capacity, f->touched_count + 1,
+                 sizeof *f->touched))
+        return false;
+    f->touched[f->touched_count++] = (uint32_t)(t - f->threads);
+    return t->touched = true;
+}
+
+/* DEVICES: not known, or (with `make`) one too many. */
+static size_t find_device(cm_fold *f, const cm_event *e, bool make)
+{
+    int8_t index = e->device_type == CM_DEVICE_CPU ? -1 : e->device_index;
+    for (size_t i = 0; i < f->devices; i++)
+        if (f->device[i].type == e->device_type && f->device[i].index == index)
+            return i;
+    if (!make || f->devices == DEVICES)
+        return DEVICES;
+    f->device[f->devices] = (device){.type = e->device_type, .index = index};
+    return f->devices++;
+}
+
+static bool node_key(uint32_t number, uint64_t sequence, uint64_t *key)
+{
+    *key = (uint64_t)number << SEQUENCE_BITS | sequence;
+    return number < 1u << (63 - SEQUENCE_BITS) && sequence < (uint64_t)1 << SEQUENCE_BITS;
+}
+
+/* The creation, in this stretch, of the node that a run or an end names; 0: none. */
+static uint32_t find_made(const cm_fold *f, const cm_event *e, uint64_t *key)
+{
+    uint64_t autograd_id = (uint64_t)e->size;
+    uint32_t number, at;
+    if (autograd_id == 0 || autograd_id == UINT64_MAX ||
+        !cm_idmap_get(&f->by_autograd, autograd_id, &number) ||
+        !node_key(number, e->address, key) || !cm_idmap_get(&f->made, *key, &at))
+        return 0;
+    return at;
+}
+
+/* --- keeping ------------------------------------------------------------------------------- */
+
+static bool want(cm_fold *f, uint32_t at)
+{
+    if (at == 0 || f->items[at].keep)
+        return true;
+    f->items[at].keep = true;
+    if (!cm_grow((void **)&f->todo, &f->todo_capacity, f->todo_count + 1, sizeof *f->todo))
+        return false;
+    f->todo[f->todo_count++] = at;
+    return true;
+}
+
+/* This item stays, and all that it needs to mean what it meant. Only once the stretch is over: an
+ * item's other half is not known before. */
+static bool keep(cm_fold *f, uint32_t at)
+{
+    if (!want(f, at))
+        return false;
+    while (f->todo_count > 0) {
+        const item *it = &f->items[f->todo[--f->todo_count]];
+        if (!want(f, it->partner) || !want(f, it->frame) || !want(f, it->link))
+            return false;
+    }
+    return true;
+}
+
+static void must_stay(cm_fold *f, uint32_t at)
+{
+    if (at != 0)
+        f->items[at].must = true;
+}
+
+static void tie(cm_fold *f, uint32_t a, uint32_t b)
+{
+    if (a != 0 && b != 0) {
+        f->items[a].partner = b;
+        f->items[b].partner = a;
+    }
+}
+
+/* --- node runs ----------------------------------------------------------------------------- */
+
+static frame *innermost(thread *t)
+{
+    return &t->frame[t->frames - 1];
+}
+
+static bool run_node(cm_fold *f, thread *t, const cm_event *e, uint32_t at)
+{
+    frame *outer = innermost(t);
+    uint64_t key;
+    if (at != 0)
+        f->items[at].frame = outer->run;
+    if (e->address != CM_NODE_NO_SEQUENCE) {
+        if (at != 0)
+            f->items[at].link = find_made(f, e, &key);
+        outer->setter = at;
+        outer->previous = SET;
+    } else {
+        if (at != 0)
+            f->items[at].link = outer->setter;
+        /* Gradients of leaves, one after the other, hand the same line on. */
+        if (outer->previous == UNSET)
+            *outer = (frame){outer->run, at, SET};
+    }
+    if (t->frames > DEPTH_MAX) {
+        t->unseen++;
+        return true;
+    }
+    if (!cm_grow((void **)&t->frame, &t->capacity, t->frames + 1, sizeof *t->frame))
+        return false;
+    t->frame[t->frames++] = (frame){.run = at};
+    return true;
+}
+
+static void end_node(cm_fold *f, thread *t, uint32_t at)
+{
+    if (t->unseen > 0)
+        t->unseen--;
+    else if (t->frames > 1)
+        tie(f, t->frame[--t->frames].run, at);
+}
+
+/* Forward runs again on this thread, so that no line is handed on. */
+static void run_forward(thread *t, const cm_event *e, uint32_t at)
+{
+    if (e->flags & CM_EVF_IN_NODE || t->frames > 1 || t->frame[0].previous == UNSET)
+        return;
+    t->frame[0].previous = UNSET;
+    t->frame[0].setter = at;
+}
+
+static bool is_first_of_stack(cm_fold *f, uint32_t stack, bool *first)
+{
+    size_t byte = stack / 8;
+    if (byte >= f->told_bytes) {
+        size_t before = f->told_bytes;
+        if (!cm_grow((void **)&f->told, &f->told_bytes, byte + 1, 1))
+            return false;
+        memset(f->told + before, 0, f->told_bytes - before);
+    }
+    *first = !(f->told[byte] >> stack % 8 & 1);
+    f->told[byte] |= (uint8_t)(1u << stack % 8);
+    return true;
+}
+
+static bool make_node(cm_fold *f, thread *t, const cm_event *e, uint32_t at)
+{
+    uint64_t key;
+    bool first = false;
+    run_forward(t, e, at);
+    f->want_node = false;
+    /* A stack beyond what a log of definitions can hold is damage: such an event just stays. */
+    if (!(e->flags & CM_EVF_IN_NODE) && e->stack < 1u << 28 &&
+        !is_first_of_stack(f, e->stack, &first))
+        return false;
+    if (at == 0)
+        return true;
+    f->items[at].frame = innermost(t)->run;
+    if (first)
+        must_stay(f, at);
+    return !node_key(t->number, e->address, &key) || cm_idmap_put(&f->made, key, at);
+}
+
+static void free_node(cm_fold *f, const cm_event *e, uint32_t at)
+{
+    uint64_t key;
+    uint32_t made = find_made(f, e, &key);
+    if (made == 0)
+        return;
+    cm_idmap_remove(&f->made, key);
+    tie(f, made, at);
+}
+
+/* --- blocks -------------------------------------------------------------------------------- */
+
+static bool is_block(const cm_event *e)
+{
+    return e->size > 0 && e->size <= BLOCK_MAX && e->address != 0;
+}
+
+static bool allocate(cm_fold *f, const cm_event *e, uint32_t at)
+{
+    size_t known = f->devices, number = find_device(f, e, true);
+    cm_block old;
+    if (number == DEVICES)
+        return true;
+    if (at != 0) {
+        f->items[at].device = (uint8_t)number;
+        f->items[at].nothing = e->size >= 0 && e->size <= BLOCK_MAX && !is_block(e);
+        if (number == known)
+            must_stay(f, at); /* devices are numbered as they come */
+    }
+    if (!is_block(e))
+        return true;
+    device *d = &f->device[number];
+    if (cm_blocks_take(&f->blocks, (uint16_t)number, e->address, &old)) {
+        d->live -= old.size;
+        must_stay(f, at);
+    }
+    cm_block block = {
+        .address = e->address, .size = e->size, .origin = at, .device = (uint16_t)number};
+    if (cm_blocks_put(&f->blocks, &block) == NULL)
+        return false;
+    d->live += e->size;
+    if (d->live > d->most) {
+        d->most = d->live;
+        d->peak = at;
+    }
+    return true;
+}
+
+static void release(cm_fold *f, const cm_event *e, uint32_t at)
+{
+    size_t number = find_device(f, e, false);
+    cm_block old;
+    if (at != 0) /* its thread is told with some device's sums */
+        f->items[at].nothing = e->address == 0 && f->devices > 0;
+    if (e->address == 0 || number == DEVICES ||
+        !cm_blocks_take(&f->blocks, (uint16_t)number, e->address, &old))
+        return;
+    f->device[number].live -= old.size;
+    tie(f, old.origin, at);
+}
+
+/* A bound, so that the blocks before it are older ones. */
+static bool find_alive(cm_fold *f, const cm_event *e)
+{
+    size_t number = find_device(f, e, true);
+    if (number == DEVICES || !is_block(e) ||
+        cm_blocks_find(&f->blocks, (uint16_t)number, e->address) != NULL)
+        return true;
+    cm_block block = {.address = e->address, .size = e->size, .device = (uint16_t)number};
+    return cm_blocks_put(&f->blocks, &block) != NULL;
+}
+
+static void reserve(cm_fold *f, const cm_event *e, uint32_t at)
+{
+    size_t number = find_device(f, e, true);
+    if (number == DEVICES)
+        return;
+    device *d = &f->device[number];
+    if (at != 0)
+        f->items[at].nothing = d->reserved_known && d->reserved == e->size;
+    d->reserved_known = true;
+    d->reserved = e->size;
+}
+
+/* --- one event ----------------------------------------------------------------------------- */
+
+static bool note(cm_fold *f, uint32_t number, const cm_event *e, uint32_t at)
+{
+    cm_record record = {.event = *e, .thread = number};
+    if (!cm_nodes_apply(f->nodes, &record, 0))
+        return false;
+    thread *t = find_thread(f, number);
+    if (t == NULL || !touch(f, t))
+        return false;
+    switch (e->kind) {
+    case CM_EV_ALLOC:
+        if (at != 0) {
+            f->items[at].frame = innermost(t)->run;
+            f->items[at].charge = (uint8_t)cm_nodes_charge(f->nodes, &record).kind;
+        }
+        run_forward(t, e, at);
+        return allocate(f, e, at);
+    case CM_EV_FREE:
+        release(f, e, at);
+        return true;
+    case CM_EV_NODE_NEW:
+        return make_node(f, t, e, at);
+    case CM_EV_NODE_FREE:
+        free_node(f, e, at);
+        return true;
+    case CM_EV_NODE_RUN:
+        return run_node(f, t, e, at);
+    case CM_EV_NODE_DONE:
+        end_node(f, t, at);
+        return true;
+    case CM_EV_LOST: /* it stays; what was running is unknown from here on */
+        t->frames = 1;
+        t->unseen = 0;
+        t->frame[0] = (frame){0};
+        return true;
+    case CM_EV_THREAD: {
+        uint64_t id = (uint64_t)e->size;
+        return id == 0 || id == UINT64_MAX || cm_idmap_put(&f->by_autograd, id, number);
+    }
+    case CM_EV_SEED:
+        return find_alive(f, e);
+    case CM_EV_OOM:
+        find_device(f, e, true);
+        return true;
+    case CM_EV_RESERVED:
+        reserve(f, e, at);
+        return true;
+    case CM_EV_MARK:
+        if (e->size == CM_MARK_WINDOW_OPEN)
+            f->want_node = true;
+        return true;
+    default:
+        return true;
+    }
+}
+
+static bool is_bound(const cm_fold *f, const cm_event *e)
+{
+    switch (e->kind) {
+    case CM_EV_TICK:
+    case CM_EV_SEED:
+        return true;
+    case CM_EV_NODE_NEW:
+        return f->want_node;
+    case CM_EV_MARK: /* collections happen inside of steps */
+        return e->size != CM_MARK_COLLECT_BEGIN && e->size != CM_MARK_COLLECT_END;
+    default:
+        return false;
+    }
+}
+
+bool cm_fold_see(cm_fold *f, uint32_t thread, const cm_event *event)
+{
+    return note(f, thread, event, 0);
+}
+
+bool cm_fold_add(cm_fold *f, uint32_t thread, const cm_event *event)
+{
+    bool bound = is_bound(f, event);
+    if ((bound || f->count == CM_FOLD_STRETCH) && !cm_fold_flush(f))
+        return false;
+    if (bound)
+        return note(f, thread, event, 0) && f->put(f->context, thread, event);
+    if (f->count == 0) /* older events rose and fell before */
+        for (size_t i = 0; i < f->devices; i++) {
+            f->device[i].live = f->device[i].most = 0;
+            f->device[i].peak = 0;
+        }
+    if (!cm_grow((void **)&f->items, &f->capacity, f->count + 2, sizeof *f->items))
+        return false;
+    f->items[++f->count] = (item){.event = *event, .thread = thread};
+    return note(f, thread, event, (uint32_t)f->count);
+}
+
+/* --- a stretch's end ----------------------------------------------------------------------- */
+
+static bool was_at_peak(const cm_fold *f, uint32_t at)
+{
+    const item *it = &f->items[at];
+    uint32_t peak = f->device[it->device].peak;
+    return it->event.kind == CM_EV_ALLOC && at <= peak && it->partner > peak;
+}
+
+static bool choose(cm_fold *f)
+{
+    for (uint32_t i = 1; i <= f->count; i++) {
+        const item *it = &f->items[i];
+        bool halved = it->partner == 0 && !it->nothing;
+        if ((halved || it->must || was_at_peak(f, i)) && !keep(f, i))
+            return false;
+    }
+    /* What runs on, and the line that is handed on to the next leaf. */
+    while (f->touched_count > 0) {
+        thread *t = &f->threads[f->touched[--f->touched_count]];
+        t->touched = false;
+        for (size_t j = 0; j < t->frames; j++) {
+            if (!keep(f, t->frame[j].setter))
+                return false;
+            t->frame[j].run = t->frame[j].setter = 0;
+        }
+    }
+    return true;
+}
+
+/* A block that came and went. */
+static bool add_total(cm_fold *f, const item *it)
+{
+    for (size_t i = f->totals; i-- > 0;) {
+        total *t = &f->total[i];
+        if (t->thread == it->thread && t->device == it->device && t->charge == it->charge) {
+            t->blocks++;
+            t->bytes += it->event.size;
+            return true;
+        }
+    }
+    if (!cm_grow((void **)&f->total, &f->total_capacity, f->totals + 1, sizeof *f->total))
+        return false;
+    f->total[f->totals++] = (total){it->thread, it->device, it->charge, 1, it->event.size};
+    return true;
+}
+
+/* A thread that only freed what others allocated counts as one that did something, too. */
+static bool add_thread(cm_fold *f, const item *it)
+{
+    for (size_t i = 0; i < f->totals; i++)
+        if (f->total[i].thread == it->thread)
+            return true;
+    if (!cm_grow((void **)&f->total, &f->total_capacity, f->totals + 1, sizeof *f->total))
+        return false;
+    uint8_t device = it->partner != 0 ? f->items[it->partner].device : it->device;
+    f->total[f->totals++] = (total){.thread = it->thread, .device = device};
+    return true;
+}
+
+static bool put_sums(cm_fold *f, uint64_t left_out, uint64_t runs, uint32_t nodes)
+{
+    uint64_t time = f->items[f->count].event.time;
+    for (size_t i = 0; i < f->totals; i++) {
+        const total *t = &f->total[i];
+        cm_event e = {.kind = CM_EV_FOLDED,
+                      .time = time,
+                      .address = t->blocks,
+                      .size = t->bytes,
+                      .flags = t->charge,
+                      .device_type = f->device[t->device].type,
+                      .device_index = f->device[t->device].index};
+        if (!f->put(f->context, t->thread, &e))
+            return false;
+    }
+    cm_event e = {.kind = CM_EV_FOLD,
+                  .time = time,
+                  .address = left_out,
+                  .size = (int64_t)runs,
+                  .stack = nodes,
+                  .device_index = -1};
+    return left_out == 0 || f->put(f->context, 0, &e);
+}
+
+static bool put_stretch(cm_fold *f)
+{
+    uint64_t left_out = 0, runs = 0;
+    uint32_t nodes = 0;
+    f->totals = 0;
+    for (uint32_t i = 1; i <= f->count; i++) {
+        const item *it = &f->items[i];
+        if (it->keep) {
+            if (!f->put(f->context, it->thread, &it->event))
+                return false;
+            continue;
+        }
+        left_out++;
+        runs += it->event.kind == CM_EV_NODE_RUN;
+        nodes += it->event.kind == CM_EV_NODE_NEW;
+        bool heap = it->event.kind == CM_EV_ALLOC || it->event.kind == CM_EV_FREE;
+        bool block = it->event.kind == CM_EV_ALLOC && !it->nothing;
+        if ((block && !add_total(f, it)) || (heap && !add_thread(f, it)))
+            return false;
+    }
+    return put_sums(f, left_out, runs, nodes);
+}
+
+/* The next stretch's indices mean other items. */
+static bool age(cm_fold *f)
+{
+    for (uint32_t i = 1; i <= f->count; i++) {
+        const item *it = &f->items[i];
+        cm_block block;
+        if (it->event.kind != CM_EV_ALLOC || it->partner != 0 || !is_block(&it->event))
+            continue;
+        if (!cm_blocks_take(&f->blocks, it->device, it->event.address, &block))
+            continue; /* replaced, and its successor freed */
+        block.origin = 0;
+        if (cm_blocks_put(&f->blocks, &block) == NULL)
+            return false;
+    }
+    cm_idmap_clear(&f->made);
+    f->count = 0;
+    return true;
+}
+
+bool cm_fold_flush(cm_fold *f)
+{
+    return f->count == 0 || (choose(f) && put_stretch(f) && age(f));
+}

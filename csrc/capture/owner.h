@@ -1,0 +1,10 @@
+/* Which process a ring belongs to, and whether that still runs. */
+#ifndef CM_CAPTURE_OWNER_H
+#define CM_CAPTURE_OWNER_H
+
+#include "ring.h"
+
+/* Writes this process into the header. What cannot be told (no /proc) stays 0. */
+void cm_owner_sign(cm_ring_header *header);
+
+#endif

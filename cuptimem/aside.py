@@ -1,0 +1,71 @@
+"""Names of the files that lie beside a trace for a while, and what becomes of those of processes that were killed.
+
+Such a name says whose it is: machine (since when it runs), process namespace, process and its time of birth. A file is
+only removed when that process is known to be gone; one of another machine, or of the same before it was started anew,
+when nobody has written to it for a week. Standard library that Python has loaded by itself only.
+"""
+
+import os
+import time
+
+_PREFIX, _SUFFIX = ".cuptimem-aside-", ".cmem"
+_KEEP_SECONDS = 7 * 24 * 3600
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def _machine() -> str:
+    """Which run of which machine, and which of its process namespaces; "" where that cannot be told."""
+    boot = _text("/proc/sys/kernel/random/boot_id").strip().replace("-", "")
+    try:
+        namespace = os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return ""
+    return f"{boot}.{namespace}" if boot.isalnum() else ""
+
+
+def _birth(pid: int) -> str:
+    """When the process was started, in ticks; "" if there is none."""
+    fields = _text(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return fields[19] if len(fields) > 19 else ""
+
+
+def name(folder: str) -> str:
+    """A new file's path in folder, for this process and as long as it lives."""
+    pid = os.getpid()
+    owner = f"{_machine() or 'unknown.0'}.{pid}.{_birth(pid) or 0}"
+    return os.path.join(folder, f"{_PREFIX}{owner}.{os.urandom(4).hex()}{_SUFFIX}")
+
+
+def _is_left(file: str, path: str) -> bool:
+    parts = file[len(_PREFIX) : -len(_SUFFIX)].split(".")  # boot, namespace, pid, birth, random
+    if len(parts) != 5 or not parts[2].isdigit():
+        return False
+    machine = _machine()
+    if machine and f"{parts[0]}.{parts[1]}" == machine and parts[3] != "0":
+        return _birth(int(parts[2])) != parts[3]
+    return time.time() - os.stat(path).st_mtime > _KEEP_SECONDS
+
+
+def sweep(folder: str) -> int:
+    """Removes the files of processes that are gone. How many; never raises."""
+    removed = 0
+    try:
+        found = [file for file in os.listdir(folder) if file.startswith(_PREFIX) and file.endswith(_SUFFIX)]
+    except OSError:
+        return 0
+    for file in found:
+        path = os.path.join(folder, file)
+        try:
+            if _is_left(file, path):
+                os.unlink(path)
+                removed += 1
+        except OSError:  # somebody else was faster, or it is not ours to remove
+            continue
+    return removed

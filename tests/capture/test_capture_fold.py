@@ -1,0 +1,253 @@
+"""Folding leaves events out and changes nothing that a report says, but for the timeline between bounds."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cuptimem import _core
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "analysis"))
+
+import craft  # noqa: E402
+
+CRAFT = [ROOT / "tests/analysis/craft.c", *(ROOT / "csrc/trace" / f"{n}.c" for n in ("encode", "writer", "crc32c"))]
+FOLD = [Path(__file__).parent / "fold/driver.c", ROOT / "csrc/capture/fold.c"]
+FOLD += [ROOT / "csrc/analysis" / f"{name}.c" for name in ("blocks", "map", "nodes")]
+
+
+@pytest.fixture(scope="module")
+def fold(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    folder = tmp_path_factory.mktemp("fold")
+    craft.Trace.library = craft.build(folder / "craft.so", CRAFT)
+    library = craft.build(folder / "fold.so", FOLD)
+    library.fold.argtypes = [ctypes.c_void_p, *[ctypes.c_size_t] * 4, ctypes.c_void_p, ctypes.c_size_t]
+    library.fold.restype = ctypes.c_long
+    return library
+
+
+def folded(library: ctypes.CDLL, trace: craft.Trace, whole: int, cut: int, rest: int) -> craft.Trace:
+    events = trace.events
+    rest = min(rest, len(events))
+    whole = min(whole, len(events) - rest)
+    given = (craft.Event * max(1, len(events)))(*events)
+    room = 4 * len(events) + 64
+    out = (craft.Event * room)()
+    count = library.fold(given, len(events), whole, cut, rest, out, room)
+    assert count >= 0
+    result = craft.Trace()
+    result.definitions = trace.definitions
+    result.events = list(out[:count])
+    return result
+
+
+FOLDED = 16  # this kind and the next one: sums
+
+
+class Program:
+    """A random program: blocks, forward and backward nodes, ticks, windows; flags are as the hooks give them."""
+
+    def __init__(self, seed: int, length: int) -> None:
+        self.random = random.Random(seed)
+        self.trace = craft.Trace()
+        self.lines = [self.trace.line(n) for n in range(1, 9)]
+        self.alive: dict[tuple[int, int], int] = {}
+        self.nodes: list[tuple[int, int]] = []  # creating thread, sequence
+        self.sequence = {1: 0, 2: 0}
+        self.running: dict[int, int] = {1: 0, 2: 0}
+        for thread in (1, 2):
+            self.trace.add(craft.THREAD, 100 + thread, thread + 10, thread=thread)
+        self.windows = 0
+        for _ in range(length):
+            self.step()
+
+    def thread(self) -> int:
+        return 1 if self.random.random() < 0.8 else 2
+
+    def flags(self, thread: int) -> int:
+        if not self.running[thread]:
+            return 0
+        return craft.IN_NODE | (craft.NODE_STACK if self.random.random() < 0.7 else 0)
+
+    def step(self) -> None:
+        r, t = self.random, self.trace
+        thread = self.thread()
+        action = r.choices(
+            ["alloc", "free", "node", "run", "done", "drop", "tick", "lost", "odd", "reserved", "window", "thread"],
+            [30, 25, 8, 8, 9, 6, 5, 0.3, 2, 1, 0.5, 0.2],
+        )[0]
+        device = {"device": craft.CUDA, "index": 0} if r.random() < 0.2 else {"device": craft.CPU, "index": -1}
+        key = device["device"], r.randrange(1, 40) * 64
+        line = r.choice(self.lines) if r.random() < 0.95 else r.randrange(2)
+        if action == "alloc":
+            if key in self.alive and r.random() < 0.95:
+                return  # mostly a correct program; now and then a free was lost
+            size = r.randrange(1, 1 << 20)  # so that no two contributors are equal
+            self.alive[key] = size
+            t.alloc(key[1], size, line, thread=thread, flags=self.flags(thread), **device)
+        elif action == "free" and (self.alive or r.random() < 0.05):
+            if self.alive and r.random() < 0.97:
+                key = r.choice(list(self.alive))
+                device = {"device": key[0], "index": -1 if key[0] == craft.CPU else 0}
+                del self.alive[key]
+            t.free(key[1], r.choice([0, 64]), thread=thread, **device)
+        elif action == "node":
+            t.node(self.sequence[thread], line, thread=thread, flags=self.flags(thread))
+            self.nodes.append((thread, self.sequence[thread]))
+            self.sequence[thread] += 1
+        elif action == "run":
+            self.running[thread] += 1
+            if self.nodes and r.random() < 0.7:
+                creator, sequence = r.choice(self.nodes)
+                t.run(sequence, creator + 10, thread=thread, name=r.choice("MN"))
+            else:
+                t.run(craft.NO_SEQUENCE, 0, thread=thread, name="A")
+        elif action == "done":
+            t.done(thread=thread)
+            self.running[thread] = max(0, self.running[thread] - 1)
+        elif action == "drop" and self.nodes:
+            creator, sequence = self.nodes.pop(r.randrange(len(self.nodes)))
+            t.add(craft.NODE_FREE, sequence, creator + 10, thread=thread)
+        elif action == "tick":
+            t.tick(r.choice([craft.OPTIMIZER, craft.OPTIMIZER, craft.DATA]), 7000 + r.randrange(2), self.lines[0])
+        elif action == "lost":
+            t.add(craft.LOST, 0, 3, thread=thread)
+            self.running[thread] = 0
+        elif action == "odd":
+            t.alloc(r.choice([0, 64]), 0, line, thread=thread, flags=self.flags(thread), **device)
+        elif action == "reserved":
+            t.add(craft.RESERVED, 0, r.choice([1 << 20, 1 << 21]), **device)
+        elif action == "window":
+            self.windows += 1
+            t.mark(craft.WINDOW_OPEN if self.windows % 2 else craft.WINDOW_CLOSE, (self.windows + 1) // 2)
+        elif action == "thread":
+            t.add(craft.THREAD, 100 + thread, thread + 10, thread=thread)
+
+
+# What a fold may change: how many records there are is told by it, so only the curve between bounds is.
+def comparable(result: dict[str, Any]) -> dict[str, Any]:
+    result = dict(result)
+    result.pop("folded")
+    devices = []
+    for device in result.pop("devices"):
+        device = dict(device)
+        points = device.pop("timeline")
+        device["timeline"] = max((p[2] for p in points), default=0)
+        devices.append(device)
+    return {**result, "devices": devices}
+
+
+DEVICE_SUMS = ("device", "start", "peak", "end", "allocated", "freed", "allocations", "frees")
+STEP_SUMS = ("index", "device", "start", "peak", "end", "allocated", "freed", "allocations")
+
+
+def sums(result: dict[str, Any]) -> list[Any]:
+    """A window's file may name a device on which nothing is or was: such rows of zeros are left out."""
+    devices = [[device[key] for key in DEVICE_SUMS] for device in result["devices"]]
+    steps = [[row[key] for key in STEP_SUMS] for row in result["steps"]]
+    return [[row for row in devices if any(row[1:])], [row for row in steps if any(row[2:])], result["events"]]
+
+
+def check(library: ctypes.CDLL, folder: Path, trace: craft.Trace, whole: int, cut: int, rest: int) -> None:
+    short = folded(library, trace, whole, cut, rest)
+    for path in folder.glob("*.cmem"):
+        path.unlink()
+    a, b = trace.write(folder / "a.cmem", per_batch=50), short.write(folder / "b.cmem", per_batch=37)
+    left_out = len(trace.events) - sum(e.kind < FOLDED for e in short.events)
+    windows = [e.address for e in trace.events if e.kind == craft.MARK and e.size == craft.WINDOW_OPEN]
+    for window in [0, *windows]:
+        one, other = _core.analyze(a, window=window), _core.analyze(b, window=window)
+        assert comparable(one) == comparable(other)
+        assert one["folded"] is None
+        if window == 0:
+            assert (other["folded"]["events"] if other["folded"] else 0) == left_out
+        else:
+            _core.extract(a, str(folder / "c.cmem"), window)
+            _core.extract(b, str(folder / "d.cmem"), window)
+            cut_a, cut_b = _core.analyze(str(folder / "c.cmem")), _core.analyze(str(folder / "d.cmem"))
+            assert sums(cut_a) == sums(cut_b)  # its ids are numbered as they come
+            (folder / "c.cmem").unlink()
+            (folder / "d.cmem").unlink()
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    seed=st.integers(0, 10**9),
+    length=st.integers(1, 400),
+    whole=st.integers(0, 300),
+    cut=st.sampled_from([1, 7, 40, 1000]),
+    rest=st.integers(0, 100),
+)
+def test_a_fold_changes_no_number(
+    fold: ctypes.CDLL, tmp_path: Path, seed: int, length: int, whole: int, cut: int, rest: int
+) -> None:
+    check(fold, tmp_path, Program(seed, length).trace, whole, cut, rest)
+
+
+@pytest.mark.parametrize("rest", [0, 300])
+def test_a_training_loop_folds_to_its_survivors_and_peaks(fold: ctypes.CDLL, tmp_path: Path, rest: int) -> None:
+    """Numbers known beforehand: 40 steps of 6 temporaries in a row, 2 activations at the peak, 1 block that stays."""
+    trace = craft.Trace()
+    trace.add(craft.THREAD, 101, 11)
+    for step in range(40):
+        for i in range(6):
+            trace.alloc(64, 100 + i, trace.line(1))
+            trace.free(64)
+        for i in range(2):
+            trace.node(2 * step + i, trace.line(2 + i))
+            trace.alloc(1024 * (i + 1), 10_000, trace.line(2 + i))
+        for i in (1, 0):
+            trace.run(2 * step + i, 11)
+            trace.free(1024 * (i + 1))
+            trace.done()
+            trace.add(craft.NODE_FREE, 2 * step + i, 11)
+        trace.alloc((1 << 20) + 64 * step, 1000, trace.line(9))
+        trace.tick(craft.OPTIMIZER, 7000, trace.line(10))
+    check(fold, tmp_path, trace, 0, 100_000, rest)
+    short = folded(fold, trace, 0, 100_000, rest)
+    per_step = len(trace.events) // 40
+    kinds = [e.kind for e in short.events[: -rest or None]]
+    steps = 40 - rest // per_step - (1 if rest else 0)
+    # Two activations with their frees, one survivor, a tick; two nodes came and went in each but the first step.
+    assert 3 * steps <= kinds.count(craft.ALLOC) <= 3 * steps + 5
+    assert kinds.count(craft.NODE_NEW) <= 3 and kinds.count(craft.NODE_RUN) <= 3 + steps
+    report = _core.analyze(short.write(tmp_path / "known.cmem"))
+    assert [row["peak"] for row in report["steps"]] == [20_000 + 1000 * n for n in range(40)]
+    assert [row["allocations"] for row in report["steps"]][1:] == [9] * 39
+    assert report["devices"][0]["end"] == 40_000 and report["devices"][0]["frees"] == 8 * 40
+
+
+def test_a_stretch_longer_than_a_fold_takes(fold: ctypes.CDLL, tmp_path: Path) -> None:
+    """No clock at all: a window of 262,144 events stands for a step, and the peak over two of them is right."""
+    trace = craft.Trace()
+    line = trace.line(1)
+    for i in range(70_000):
+        trace.alloc(64 * (i % 500 + 1), i + 1, line)
+        if i >= 400:
+            trace.free(64 * ((i - 400) % 500 + 1))
+    trace.events *= 2
+    for i, event in enumerate(trace.events):
+        event.time = (1 << 20) + 1024 * i
+    half = len(trace.events) // 2
+    one, other = (
+        _core.analyze(t.write(tmp_path / name, per_batch=100_000))
+        for t, name in ((trace, "a.cmem"), (folded(fold, trace, 0, 10**9, 0), "b.cmem"))
+    )
+    assert half * 2 > 1 << 18 and other["folded"]["events"] > 270_000
+    assert comparable(one) == comparable(other)
+
+
+def test_many_programs(fold: ctypes.CDLL, tmp_path: Path) -> None:
+    """Enough of them that each rule of fold.c is needed by some."""
+    for seed in range(450):
+        choice = random.Random(seed)
+        length, whole = choice.randint(1, 300), choice.choice([0, 0, 50])
+        check(fold, tmp_path, Program(seed, length).trace, whole, choice.choice([7, 40, 1000]), choice.choice([0, 30]))

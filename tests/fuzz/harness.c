@@ -1,0 +1,318 @@
+/* Everything that reads a trace, over one input: the reader (two passes, definitions, line tables,
+ * the ring file's remainder), where a trace ends, the analysis with all its parts, windows cut out,
+ * and the sweep that brings a ring home. Compiled with libFuzzer (make fuzz) or with driver.c. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../../csrc/analysis/analysis.h"
+#include "../../csrc/capture/recover.h"
+#include "input.h"
+
+bool fuzz_without_memory;
+
+#define EXTRACTED "extracted.cmem"
+
+__attribute__((noreturn)) static void broken(const char *promise)
+{
+    fprintf(stderr, "broken promise: %s\n", promise);
+    abort();
+}
+
+static void must_say(const char *error, const char *what)
+{
+    if (error[0] == '\0')
+        broken(what);
+}
+
+/* --- the files ------------------------------------------------------------------------------ */
+
+void fuzz_enter_folder(void)
+{
+    static bool entered;
+    char made[] = "/tmp/cuptimem-fuzz-XXXXXX";
+    const char *folder = getenv("FUZZ_FOLDER");
+
+    if (entered)
+        return;
+    entered = true;
+    if (folder == NULL)
+        folder = mkdtemp(made);
+    if (folder == NULL || chdir(folder) != 0)
+        broken("there is a folder to work in");
+}
+
+static void put_file(const char *name, fuzz_part part)
+{
+    if (part.at == NULL) {
+        unlink(name);
+        return;
+    }
+    int fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0 || (size_t)write(fd, part.at, part.length) != part.length || close(fd) != 0)
+        broken("files can be written");
+}
+
+static void put_ring(fuzz_part part)
+{
+    unlink(FUZZ_RING); /* another inode: nothing of the last input is in it */
+    if (part.at == NULL || part.length < 4)
+        return;
+    uint32_t size = fuzz_u32(part.at) % (FUZZ_RING_MAX + 1);
+    int fd = open(FUZZ_RING, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0 || ftruncate(fd, (off_t)size) != 0)
+        broken("files can be written");
+    for (size_t at = 4; part.length - at >= FUZZ_RUN_HEAD;) {
+        uint32_t offset = fuzz_u32(part.at + at) % (size + 1);
+        size_t length = (size_t)part.at[at + 4] | (size_t)part.at[at + 5] << 8;
+        at += FUZZ_RUN_HEAD;
+        if (length > part.length - at)
+            length = part.length - at;
+        size_t fits = length < size - offset ? length : size - offset;
+        if (fits > 0 && pwrite(fd, part.at + at, fits, (off_t)offset) != (ssize_t)fits)
+            broken("files can be written");
+        at += length;
+    }
+    close(fd);
+}
+
+/* --- the reader ----------------------------------------------------------------------------- */
+
+typedef struct pass {
+    uint64_t count, sum;
+    int last;
+} pass;
+
+static void look_at_definitions(cm_reader *reader, uint32_t stack, pass *p)
+{
+    cm_frame frame;
+
+    for (int depth = 0; cm_reader_stack_frame(reader, stack, &frame); depth++) {
+        p->sum += (uint64_t)frame.line * 3 + (uint64_t)frame.column + frame.module;
+        p->sum += frame.file != NULL ? strlen(frame.file) + strlen(frame.function) : 0;
+        p->sum += frame.module_class != NULL ? strlen(frame.module_class) : 0;
+        uint32_t parent = cm_reader_stack_parent(reader, stack);
+        if (parent >= stack)
+            broken("a stack's parent is older than the stack");
+        stack = parent;
+        if (depth > 64)
+            break;
+    }
+}
+
+static pass read_once(cm_reader *reader)
+{
+    pass p = {0};
+    cm_record record;
+
+    while ((p.last = cm_reader_next(reader, &record)) == 1) {
+        const cm_event *e = &record.event;
+        p.sum += record.time_ns ^ e->time ^ e->address ^ (uint64_t)e->size ^ e->stack;
+        p.sum = p.sum * 31 + e->kind + e->flags + e->device_type + record.thread;
+        if (p.count++ % 16 == 0) { /* may be known in a second pass only: not part of the sum */
+            pass aside = {0};
+            look_at_definitions(reader, e->stack, &aside);
+            const char *name = cm_reader_name(reader, e->stack);
+            aside.sum += name != NULL ? strlen(name) : 0;
+        }
+    }
+    if (p.last < 0)
+        must_say(cm_reader_error(reader), "a damaged trace says why");
+    if (cm_reader_get_state(reader) == CM_TRACE_CUT)
+        must_say(cm_reader_error(reader), "a trace without its tail says why, in every pass");
+    double progress = cm_reader_progress(reader);
+    if (!(progress >= 0 && progress <= 1))
+        broken("progress lies between 0 and 1");
+    for (uint32_t id = 0; id < 8; id++)
+        look_at_definitions(reader, cm_reader_stack_count(reader) + id - 4, &p);
+    for (size_t i = 0; i <= cm_reader_meta_count(reader); i++) {
+        const char *key, *value;
+        cm_reader_meta_at(reader, i, &key, &value);
+        if ((key == NULL) != (i == cm_reader_meta_count(reader)))
+            broken("meta has its count of entries");
+        if (key != NULL && cm_reader_meta(reader, key) == NULL)
+            broken("meta is found by its key");
+    }
+    p.sum += cm_reader_lost_events(reader) + cm_reader_lost_stacks(reader) +
+             cm_reader_start_realtime_ns(reader) + strlen(cm_reader_end_reason(reader)) +
+             (uint64_t)cm_reader_get_state(reader);
+    return p;
+}
+
+/* What an input gave with enough memory: without, it gives that or a word that it did not. */
+static pass enough;
+
+static void check_without_memory(const cm_reader *reader, pass p)
+{
+    if (p.last == 0 && cm_reader_error(reader)[0] == '\0' &&
+        (p.count != enough.count || p.sum != enough.sum))
+        broken("what could not be read for want of memory is told");
+}
+
+static void read_twice(cm_reader *reader, bool first_time)
+{
+    pass first = read_once(reader);
+    /* After a sweep, which may have been impossible, nothing is known. */
+    if (first_time && fuzz_without_memory)
+        check_without_memory(reader, first);
+    else if (first_time)
+        enough = first;
+    cm_reader_rewind(reader);
+    pass second = read_once(reader);
+    if (!fuzz_without_memory &&
+        (first.count != second.count || first.last != second.last || first.sum != second.sum))
+        broken("a second pass gives what the first gave");
+}
+
+/* --- what reads behind it -------------------------------------------------------------------- */
+
+static void check_analysis(const cm_analysis *analysis, bool of_step)
+{
+    for (size_t d = 0; d < analysis->device_count; d++) {
+        const cm_device_report *device = &analysis->device[d];
+        uint64_t sum = 0; /* wraps, as hostile sizes do */
+        for (size_t c = 0; c < device->contributor_count; c++)
+            sum += (uint64_t)device->contributors[c].bytes;
+        if (!of_step && sum != (uint64_t)device->peak)
+            broken("the contributors of a peak sum to it");
+        if (device->oom_count > CM_OOMS_KEPT || device->name[sizeof device->name - 1] != '\0')
+            broken("a device report is bounded");
+    }
+    for (size_t i = 0; i < analysis->step_count; i++) {
+        const cm_step_report *step = &analysis->step[i];
+        uint64_t sum = (uint64_t)step->rest_bytes;
+        for (size_t c = 0; c < step->contributor_count; c++)
+            sum += (uint64_t)analysis->step_contributors[step->first_contributor + c].bytes;
+        if (step->device >= analysis->device_count || sum != (uint64_t)step->peak)
+            broken("a step names its device, and its contributors sum to its peak");
+    }
+    for (size_t i = 0; i < analysis->leak_count + analysis->suspect_count; i++) {
+        bool sure = i < analysis->leak_count;
+        const cm_leak *leak =
+            sure ? &analysis->leaks[i] : &analysis->suspects[i - analysis->leak_count];
+        uint64_t bytes = 0, count = 0;
+        for (size_t k = 0; k < leak->part_count; k++) {
+            bytes += (uint64_t)analysis->leak_parts[leak->first_part + k].bytes;
+            count += analysis->leak_parts[leak->first_part + k].count;
+        }
+        if (leak->part_count > 0 && (bytes != (uint64_t)leak->bytes || count != leak->count))
+            broken("the parts of a leak sum to it");
+        if (leak->device >= analysis->device_count || sure != (leak->reason == CM_SUSPECT_NOT))
+            broken("a leak names a device, a suspect its reason");
+    }
+}
+
+/* What an analysis found, as a number; and those of this input with enough memory. */
+static uint64_t digests[2];
+
+static uint64_t digest(const cm_analysis *analysis)
+{
+    uint64_t sum = analysis->events;
+
+    for (size_t d = 0; d < analysis->device_count; d++) {
+        const cm_device_report *device = &analysis->device[d];
+        sum = sum * 31 + (uint64_t)device->peak + device->allocations + device->contributor_count;
+        sum = sum * 31 + (uint64_t)device->end + device->timeline_count + device->oom_count;
+    }
+    sum = sum * 31 + analysis->step_count + analysis->survivor_count + analysis->rss_count;
+    sum = sum * 31 + analysis->survivor_end_count + analysis->live_nodes + analysis->leak_count;
+    return sum * 31 + analysis->suspect_count + (uint64_t)analysis->backward.resolved;
+}
+
+static void compare_analysis(const cm_analysis *analysis, uint64_t window)
+{
+    uint64_t now = digest(analysis);
+
+    if (!fuzz_without_memory)
+        digests[window] = now;
+    else if (analysis->reason[0] == '\0' && now != digests[window])
+        broken("what could not be analyzed for want of memory is told");
+}
+
+static bool stop_half_way(double share, void *context)
+{
+    (void)context;
+    return share < 0.5;
+}
+
+static void analyze(cm_reader *reader, bool compared, cm_analysis_options options)
+{
+    char error[160] = "";
+    cm_analysis *analysis = cm_analyze(reader, &options, error, sizeof error);
+
+    if (analysis != NULL) {
+        check_analysis(analysis, options.peak_of_step >= 0);
+        if (compared)
+            compare_analysis(analysis, options.window);
+    } else if (options.progress == NULL) {
+        must_say(error, "an analysis that failed says why");
+    }
+    cm_analysis_free(analysis);
+}
+
+static void extract(cm_reader *reader, uint64_t window)
+{
+    char error[160] = "";
+    struct stat st;
+
+    if (!cm_extract(reader, EXTRACTED, window, error, sizeof error)) {
+        must_say(error, "a window that could not be cut out says why");
+        if (stat(EXTRACTED, &st) == 0)
+            broken("no file is left of a window that could not be cut out");
+        return;
+    }
+    cm_reader *cut = cm_reader_open(EXTRACTED, error, sizeof error);
+    if (cut == NULL && !fuzz_without_memory)
+        broken("a window's trace opens");
+    if (cut != NULL) {
+        pass p = read_once(cut);
+        if (!fuzz_without_memory && p.last < 0)
+            broken("a window's trace is sound");
+        analyze(cut, false, (cm_analysis_options){.peak_of_step = -1, .timeline_points = 3});
+    }
+    cm_reader_close(cut);
+    unlink(EXTRACTED);
+}
+
+static void read_trace(bool thorough)
+{
+    char error[96] = ""; /* too short for some lines */
+    cm_reader *reader = cm_reader_open(FUZZ_TRACE, error, sizeof error);
+
+    if (reader == NULL) {
+        must_say(error, "a refused trace says why");
+        return;
+    }
+    read_twice(reader, thorough);
+    analyze(reader, thorough, (cm_analysis_options){.peak_of_step = -1});
+    if (thorough) {
+        analyze(reader, true,
+                (cm_analysis_options){.window = 1, .peak_of_step = 0, .timeline_points = 5});
+        analyze(reader, false, (cm_analysis_options){.peak_of_step = 1, .progress = stop_half_way});
+        extract(reader, 1);
+        extract(reader, 2);
+    }
+    cm_reader_close(reader);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    fuzz_input input = fuzz_parse(data, size);
+    cm_trace_end end;
+
+    fuzz_enter_folder();
+    put_file(FUZZ_TRACE, input.trace);
+    put_file(FUZZ_SIDE, input.side);
+    put_ring(input.ring);
+    if (cm_trace_end_read(FUZZ_TRACE, &end))
+        free(end.ring);
+    read_trace(true);
+    if (input.ring.at != NULL) {
+        cm_orphan_sweep(".");
+        read_trace(false);
+    }
+    return 0;
+}

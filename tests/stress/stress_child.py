@@ -1,0 +1,51 @@
+"""Helpers of the programs that the tests of this folder run."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "truth"))
+
+from replay import replay, rows
+
+import cuptimem  # noqa: F401
+from cuptimem import _core as core  # noqa: F401
+from cuptimem import recorder  # noqa: F401
+
+
+def say(**answer: object) -> None:
+    print(json.dumps(answer), flush=True)
+
+
+def tasks() -> list[str]:
+    """The names of this process's kernel threads."""
+    found = []
+    for task in os.listdir("/proc/self/task"):
+        try:
+            found.append(Path(f"/proc/self/task/{task}/comm").read_text().strip())
+        except OSError:  # has just ended
+            continue
+    return found
+
+
+def heap(path: str) -> dict[str, Any]:
+    """What is alive at the end of a trace, and whether every event fitted the ones before it."""
+    result = replay(rows(path), snapshot_peak=False)
+    return {
+        "live": {address: block.size for address, block in result.live.items() if not block.seeded},
+        "bytes": result.bytes,
+        "allocations": result.allocations,
+        "frees": result.frees,
+        "unknown": result.unknown_frees,
+        "duplicates": result.duplicates,
+        "lost": result.lost,
+    }
+
+
+def storage(tensor: Any) -> tuple[int, int]:
+    kept = tensor.untyped_storage()
+    return kept.data_ptr(), kept.nbytes()

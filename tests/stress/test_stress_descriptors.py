@@ -1,0 +1,94 @@
+"""A program that closes all descriptors, as daemons do. Nothing of ours may land in a file of somebody else."""
+
+import json
+import os
+import subprocess
+import sys
+
+
+def test_a_descriptor_that_was_closed_is_opened_anew(child):
+    answer = child(
+        """
+import time
+with cuptimem.profile("run.cmem") as prof:
+    n = core.capture_emit(2, 100, first=1)
+    core.capture_sync()
+    os.closerange(3, 65536)
+    theirs = [os.open(f"theirs{i}", os.O_RDWR | os.O_CREAT) for i in range(40)]     # they get our numbers
+    for fd in theirs: os.write(fd, b"mine")
+    n += core.capture_emit(2, 20000, first=11)
+    time.sleep(1.5)                                     # the lock of the ring is looked after once a second
+    n += core.capture_emit(2, 100, first=21)
+    core.capture_sync()
+    whole = [os.pread(fd, 100, 0) == b"mine" and os.fstat(fd).st_size == 4 for fd in theirs]
+whole += [os.pread(fd, 100, 0) == b"mine" for fd in theirs]
+found = heap("run.cmem")
+say(n=n, found=found["allocations"] + found["frees"], lost=found["lost"], whole=all(whole), left=os.listdir("rings"))
+"""
+    )
+    assert answer["whole"] and answer["n"] == answer["found"] == 80800 and answer["lost"] == 0
+    assert answer["left"] == [] and answer["stderr"] == ""
+
+
+def test_a_trace_that_has_lost_name_and_descriptor(child):
+    """Ends with one warning."""
+    answer = child(
+        """
+import time
+with cuptimem.profile("run.cmem") as prof:
+    core.capture_emit(2, 100, first=1)
+    core.capture_sync()
+    os.closerange(3, 65536)
+    os.unlink("run.cmem")
+    theirs = [os.open(f"theirs{i}", os.O_RDWR | os.O_CREAT) for i in range(40)]
+    open("run.cmem", "w").write("a new file of theirs")
+    core.capture_emit(2, 20000, first=11)
+    time.sleep(0.6)
+    core.capture_emit(2, 100, first=31)
+sizes = {os.fstat(fd).st_size for fd in theirs}
+say(sizes=sorted(sizes), theirs=open("run.cmem").read(), active=core.capture_active(), tasks=tasks().count("cuptimem"))
+"""
+    )
+    assert answer["sizes"] == [0] and answer["theirs"] == "a new file of theirs"
+    assert answer["active"] is False and answer["tasks"] == 0
+    assert answer["stderr"].count("\n") == 1 and "Bad file descriptor" in answer["stderr"]
+
+
+def test_a_living_process_that_lost_its_lock_is_not_swept(child, start, tmp_path):
+    """POSIX locks go with any close of the file. Until ours is taken again the ring says who it belongs to."""
+    process = start(
+        """
+import time
+with cuptimem.profile("first.cmem") as prof:
+    ring = "rings/" + os.listdir("rings")[0]
+    n = core.capture_emit(2, 100, first=1)
+    end = time.monotonic() + float(sys.argv[1])
+    print("ready", flush=True)
+    while time.monotonic() < end:
+        open(ring, "rb").close()                    # drops the lock, over and over
+        n += core.capture_emit(1, 1, first=5)
+        time.sleep(0.0005)
+    there = os.path.exists(ring)
+found = heap("first.cmem")
+say(n=n, found=found["allocations"] + found["frees"], lost=found["lost"], there=there, complete=prof.report.complete)
+""",
+        4.5,
+    )
+    assert process.stdout.readline() == "ready\n"
+    (tmp_path / "sweep.py").write_text(
+        (tmp_path / "program.py").read_text().split("from stress_child import *")[0]
+        + "from stress_child import *\nimport time\nend, n = time.monotonic() + 1.5, 0\nwhile time.monotonic() < end:\n"
+        + '    with cuptimem.profile("second.cmem", overwrite=True): n += 1\n'
+        + 'say(state=cuptimem.open("first.cmem").complete, n=n)\n'
+    )
+    done = subprocess.run(
+        [sys.executable, tmp_path / "sweep.py"],
+        env={**os.environ, "CUPTIMEM_RING_DIR": str(tmp_path / "rings")},
+        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert json.loads(done.stdout)["state"] is False, "the first one still records"
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    answer = json.loads(out.splitlines()[-1])
+    assert answer["there"] and answer["complete"]
+    assert answer["n"] == answer["found"] and answer["lost"] == 0
