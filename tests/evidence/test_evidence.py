@@ -303,3 +303,15 @@ def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "| p02 | A test. | 36 | clean | clean | false alarm |" in table and target.name in table
     for row in written_rows:
         assert row.program.name in results.line(row)
+
+
+def test_public_outcomes_can_be_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    from tests.evidence import public
+
+    script = public.table(public.TABLE.read_text())[1][0]
+    monkeypatch.setattr(command, "DOCS", tmp_path)
+    monkeypatch.setattr(public, "run_public", lambda folder: [public.Outcome(script, False, 0, 1.0, "", leaks=("x",))])
+    target = command.save(rows(tmp_path), 1.0, command._public())
+    (saved,) = json.loads(target.read_text())["public"]
+    assert saved["script"] == script.name and saved["passed"] is False
