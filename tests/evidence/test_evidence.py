@@ -43,6 +43,7 @@ def test_fixed_part_is_balanced() -> None:
     assert len(leaking) == len(FIXED) - len(leaking) == 5
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("name", FIXED)
 def test_program(name: str, oracle: Oracle, python: Path, tmp_path: Path) -> None:
     (program,) = suite.programs([name])
@@ -98,6 +99,7 @@ for step in range(steps):
 """
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize(
     ("body", "bytes_per_step", "blocks_per_step", "nodes_per_step"),
     [
@@ -135,6 +137,7 @@ def test_oracle(
         assert 350 * nodes_per_step <= truth.other <= 2500 * nodes_per_step
 
 
+@pytest.mark.torch
 def test_oracle_says_why_a_program_failed(oracle: Oracle, tmp_path: Path) -> None:
     program = written(tmp_path, "raise RuntimeError('no such luck')\n")
     with pytest.raises(Undecided, match="no such luck"):
