@@ -67,6 +67,9 @@ bench: $(STAMP)/package ## measure what cuptimem costs, side by side with others
 	@[ -x .venv-bench/bin/python ] || $(BIN)/python -m benchmarks --setup
 	$(BIN)/python -m benchmarks $(ARGS)
 
+evidence: $(STAMP)/package ## judge the leak verdicts against an independent oracle (ARGS="p01 p02" for some)
+	$(BIN)/python -m tests.evidence $(or $(ARGS),--save)
+
 evidence-public: $(STAMP)/package ## run public training scripts under cuptimem (ARGS="--source DIR" for local copies)
 	$(BIN)/python -m tests.evidence.public $(ARGS)
 

@@ -18,6 +18,7 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -269,6 +270,14 @@ EXPORT void oracle_totals(int64_t *out)
     out[0] = live_bytes, out[1] = live_blocks, out[2] = peak;
     out[3] = (int64_t)allocations, out[4] = (int64_t)frees, out[5] = (int64_t)overflow;
     pthread_mutex_unlock(&lock);
+}
+
+/* What the C library has given out and not got back, in all its arenas and by mmap: tensor blocks,
+ * the nodes of the autograd graph and everything else that malloc serves. */
+EXPORT int64_t oracle_heap(void)
+{
+    struct mallinfo2 info = mallinfo2();
+    return (int64_t)(info.uordblks + info.hblkhd);
 }
 
 /* The peak starts again from what is live now; so does the first step. */

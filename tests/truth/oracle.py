@@ -32,6 +32,7 @@ class Oracle:
         self._library = ctypes.CDLL(os.environ["ORACLE"])
         self._library.oracle_live.restype = ctypes.c_size_t
         self._library.oracle_marks.restype = ctypes.c_size_t
+        self._library.oracle_heap.restype = ctypes.c_int64
         self._capacity = 1 << 16
         self._pairs = (ctypes.c_uint64 * (2 * self._capacity))()
 
@@ -49,6 +50,10 @@ class Oracle:
         self._library.oracle_totals(out)
         names = ("live_bytes", "live_blocks", "peak", "allocations", "frees", "overflow")
         return dict(zip(names, out, strict=True))
+
+    def heap(self) -> int:
+        """What malloc has given out and not got back: tensor blocks, graph nodes, everything."""
+        return int(self._library.oracle_heap())
 
     def reset(self) -> None:
         """Peak and the first step start from what is live now."""
