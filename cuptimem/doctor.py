@@ -27,7 +27,7 @@ import cuptimem
 from cuptimem import autostart, live_nodes, recorder
 from cuptimem.errors import Error, core, recording_core
 from cuptimem.reporters.blocks import Block, Column, Table, Text
-from cuptimem.reporters.views import size
+from cuptimem.reporters.words import size
 
 SCHEMA = 1
 State = Literal["ok", "note", "warning", "failed"]

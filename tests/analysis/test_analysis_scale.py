@@ -92,3 +92,24 @@ def test_many_stacks_and_steps_together(tmp_path: Path) -> None:
         assert [row[0] for row in step["contributors"]] == list(range(largest, largest - 10, -1))
         assert sum(row[0] for row in step["contributors"]) + step["rest"][0] == step["peak"]
         assert len(step["contributors"]) + step["rest"][1] == 4000 - (step["index"] - 1)
+
+
+def test_verdicts_of_many_steps_stacks_and_survivors(tmp_path: Path) -> None:
+    """A row per leak, found among many, in memory that follows what is alive."""
+    from cuptimem import _core
+
+    trace = Trace()
+    tick = trace.line(9)
+    for i in range(12_000):
+        trace.alloc(0x100000 + 128 * i, 1000, trace.line(1))
+        trace.alloc(0x100040 + 128 * i, 8, trace.line(10 + i % 500))
+        if i >= 1500:
+            trace.free(0x100040 + 128 * (i - 1500))
+        trace.tick(STEP, 1, tick)
+    large = trace.write(tmp_path / "large.cmem", per_batch=20_000)
+    del trace.events[4000:]
+    small = trace.write(tmp_path / "small.cmem", per_batch=20_000)
+    (row,) = _core.analyze(large)["leaks"]
+    assert (row["bytes"], row["count"], row["bytes_per_step"]) == (12_000_000, 12_000, 1000.0)
+    # 10,700 more live blocks (32 bytes, doubling), as many rows, 11,000 steps as Python objects.
+    assert measured(small, large)["grown"] < 20 << 20

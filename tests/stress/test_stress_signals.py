@@ -156,8 +156,7 @@ say(hits=hits, rounds=rounds, bad=bad, complete=prof.report.complete)
         raise
     assert process.returncode == 0, err[-3000:]
     answer = json.loads(out.splitlines()[-1])
-    # An interrupt in the few instructions between the block and __exit__'s own first one closes nothing, as with any
-    # context manager written in Python; docs/architecture.md says so.
+    # Before __exit__'s first instruction, or while an earlier one is dealt with: docs/architecture.md, Limits.
     assert len(answer["bad"]) <= answer["hits"] // 100, answer
     assert answer["complete"]
     keep(interrupts=answer["hits"], profiles=answer["rounds"], left_open=len(answer["bad"]))
