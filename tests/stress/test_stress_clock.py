@@ -85,7 +85,7 @@ def test_without_a_counter_that_can_be_trusted(child, tmp_path):
 
 def test_which_clock_is_taken(tmp_path):
     """The counter where the kernel itself keeps time with it, the monotonic clock everywhere else."""
-    from conftest import ROOT
+    from tests.conftest import ROOT
 
     program = tmp_path / "clock.c"
     program.write_text(

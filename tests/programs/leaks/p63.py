@@ -21,8 +21,12 @@ class ResBlock(nn.Module):
 torch.manual_seed(73)
 steps = int(sys.argv[1])
 net = nn.Sequential(
-    nn.Conv2d(1, 16, 3, stride=2, padding=1), ResBlock(16), ResBlock(16),
-    nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 5),
+    nn.Conv2d(1, 16, 3, stride=2, padding=1),
+    ResBlock(16),
+    ResBlock(16),
+    nn.AdaptiveAvgPool2d(1),
+    nn.Flatten(),
+    nn.Linear(16, 5),
 )
 optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
 photos = torch.rand(60, 1, 32, 32)

@@ -8,8 +8,15 @@ from torch import nn
 torch.manual_seed(63)
 updates = int(sys.argv[1])
 model = nn.Sequential(
-    nn.Conv2d(3, 12, 3, padding=1), nn.BatchNorm2d(12), nn.ReLU(), nn.MaxPool2d(2),
-    nn.Conv2d(12, 24, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(24, 10),
+    nn.Conv2d(3, 12, 3, padding=1),
+    nn.BatchNorm2d(12),
+    nn.ReLU(),
+    nn.MaxPool2d(2),
+    nn.Conv2d(12, 24, 3, padding=1),
+    nn.ReLU(),
+    nn.AdaptiveAvgPool2d(1),
+    nn.Flatten(),
+    nn.Linear(24, 10),
 )
 criterion = nn.CrossEntropyLoss(label_smoothing=0.1)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)

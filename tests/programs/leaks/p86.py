@@ -8,8 +8,13 @@ from torch import nn
 torch.manual_seed(76)
 steps = int(sys.argv[1])
 net = nn.Sequential(
-    nn.Conv1d(1, 8, 9, stride=4), nn.ReLU(), nn.Conv1d(8, 16, 9, stride=4), nn.ReLU(),
-    nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(16, 3),
+    nn.Conv1d(1, 8, 9, stride=4),
+    nn.ReLU(),
+    nn.Conv1d(8, 16, 9, stride=4),
+    nn.ReLU(),
+    nn.AdaptiveAvgPool1d(1),
+    nn.Flatten(),
+    nn.Linear(16, 3),
 )
 optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4)
 loss_fn = nn.CrossEntropyLoss()
