@@ -242,6 +242,12 @@ def test_no_room_to_bring_the_side_file_home(program: Program, disk: Path) -> No
 def test_a_forked_child_leaves_the_side_file_alone(program: Program, tmp_path: Path) -> None:
     trace = tmp_path / "t.cmem"
     # Python 3.12 warns of any second thread; this one bypasses the recorder, which would end the collector first.
-    fork = "import warnings; warnings.simplefilter('ignore'); child = os.fork()\n        if child == 0: os._exit(0)\n        os.waitpid(child, 0)"
+    lines = [
+        "import warnings; warnings.simplefilter('ignore')",
+        "child = os.fork()",
+        "if child == 0: os._exit(0)",
+        "os.waitpid(child, 0)",
+    ]
+    fork = "\n        ".join(lines)
     saw = record(program, trace, max_size=100_000, then=fork)
     assert _core.analyze(str(trace))["allocations"] == saw["allocations"]
