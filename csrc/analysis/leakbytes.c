@@ -30,6 +30,8 @@ static cm_verdict_class look(judge *j, const cm_growth_case *growth, cm_leak *le
     cm_leaks *l = j->leaks;
     cm_verdict_case c = {.loop = &l->loops->loop[j->number],
                          .collected = l->loop[j->number].collected,
+                         .swept = l->loop[j->number].swept,
+                         .pause = l->loop[j->number].pause,
                          .kept = *growth,
                          .all = j->of_all.birth,
                          .all_births = j->of_all.count};

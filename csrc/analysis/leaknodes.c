@@ -149,6 +149,8 @@ static bool judge_members(judge *j, const member *of, size_t count, bool hints, 
     cm_verdict_case c = {
         .loop = &l->loops->loop[j->number],
         .collected = l->loop[j->number].collected,
+        .swept = l->loop[j->number].swept,
+        .pause = l->loop[j->number].pause,
         .kept = {.birth = j->of_kept.birth, .births = j->of_kept.count, .deaths = &deaths},
         .all = j->of_all.birth,
         .all_births = j->of_all.count};

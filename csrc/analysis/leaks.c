@@ -142,11 +142,19 @@ static bool gather_node(void *context, const cm_node_life *life)
 
 /* --- events and boundaries ----------------------------------------------------------------- */
 
-static void collected(cm_leaks *l)
+static void collected(cm_leaks *l, bool full)
 {
-    for (size_t i = 0; i < l->loops->count; i++)
-        if (!is_over(&l->loops->loop[i]))
-            l->loop[i].collected = l->loops->loop[i].passed;
+    for (size_t i = 0; i < l->loops->count; i++) {
+        cm_leaks_loop *here = &l->loop[i];
+        uint32_t passed = l->loops->loop[i].passed;
+        if (is_over(&l->loops->loop[i]))
+            continue;
+        if (passed - here->swept > here->pause)
+            here->pause = passed - here->swept;
+        here->swept = passed;
+        if (full)
+            here->collected = passed;
+    }
 }
 
 static void see_mark(cm_leaks *l, const cm_event *e)
@@ -161,8 +169,7 @@ static void see_mark(cm_leaks *l, const cm_event *e)
         l->collecting++;
         break;
     case CM_MARK_COLLECT_END:
-        if (e->address >= CM_FULL_COLLECTION)
-            collected(l);
+        collected(l, e->address >= CM_FULL_COLLECTION);
         l->collecting -= l->collecting > 0;
         break;
     case CM_MARK_FINAL_COLLECT_END:

@@ -9,6 +9,7 @@
 #include "track.h"
 #include "verdict.h"
 
+
 enum { CM_FULL_COLLECTION = 2 }; /* generation */
 
 typedef struct cm_leaks_loop {
@@ -17,6 +18,8 @@ typedef struct cm_leaks_loop {
     cm_census blocks, dead_blocks, nodes, dead_nodes;
     bool fleeting_nodes;
     uint32_t collected; /* boundaries passed at its last full collection; 0: none ran */
+    uint32_t swept;     /* ... at its last one of any kind */
+    uint32_t pause;     /* the most boundaries between two of them, its beginning included */
 } cm_leaks_loop;
 
 typedef struct cm_leaks {

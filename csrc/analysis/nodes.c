@@ -6,7 +6,7 @@
 #include "map.h"
 
 enum {
-    RING_MIN = 1 << 10,
+    RING_MIN = 1 << 4, /* a program may start a thread for everything, and none is ever forgotten */
     RING_MAX = 1 << 20,      /* entries of one thread */
     RINGS_MAX = 1 << 22,     /* entries of all threads */
     OLD_MAX = 1 << 20,       /* nodes that outlived their place in the ring, */

@@ -27,10 +27,21 @@ static void take(const cm_verdicts *v, const cm_growth_result *r, cm_leak_signat
         out->reason = CM_SUSPECT_LOST;
 }
 
+/* A program that switches it off and collects by itself, every so many steps: what was made since
+ * waits for the next time. What was older, and is there, that collection did not find. */
+static bool waits_for_the_next(const cm_verdict_case *c)
+{
+    size_t older = 0;
+    while (older < c->all_births && c->all[older].step + 1 < c->swept)
+        older++;
+    return c->swept > 0 && c->loop->steps - c->swept <= c->pause && older < CM_GROWTH_BIRTHS;
+}
+
 static bool nobody_collects(const cm_verdicts *v, const cm_verdict_case *c)
 {
     uint32_t steps = c->loop->steps;
-    return v->collector_disabled && (c->collected == 0 || c->collected < steps - steps / 3);
+    return v->collector_disabled && (c->collected == 0 || c->collected < steps - steps / 3) &&
+           !waits_for_the_next(c);
 }
 
 /* The level at the boundaries has garbage in it: where most of it was, it says nothing about what

@@ -28,6 +28,8 @@ typedef struct cm_verdicts {
 typedef struct cm_verdict_case {
     const cm_loop *loop;
     uint32_t collected; /* boundaries of the loop passed at its last full collection; 0: none ran */
+    uint32_t swept;     /* ... at its last one of any kind */
+    uint32_t pause;     /* the most between two collections, the loop's beginning included */
     cm_growth_case kept;        /* without the garbage; steps and epochs are filled in */
     const cm_growth_birth *all; /* with it */
     size_t all_births;

@@ -44,6 +44,7 @@ typedef struct thread {
     frame *frame;
     size_t frames, capacity;
     uint64_t unseen; /* running beyond DEPTH_MAX */
+    uint32_t total;  /* its newest, + 1 */
 } thread;
 
 typedef struct device {
@@ -59,6 +60,7 @@ typedef struct total {
     uint8_t device, charge;
     uint64_t blocks;
     int64_t bytes;
+    uint32_t before; /* the same thread's, + 1 */
 } total;
 
 struct cm_fold {
@@ -523,34 +525,41 @@ static bool choose(cm_fold *f)
     return true;
 }
 
+static bool new_total(cm_fold *f, thread *t, total fresh)
+{
+    if (!cm_grow((void **)&f->total, &f->total_capacity, f->totals + 1, sizeof *f->total))
+        return false;
+    fresh.before = t->total;
+    f->total[f->totals++] = fresh;
+    t->total = (uint32_t)f->totals;
+    return true;
+}
+
 /* A block that came and went. */
 static bool add_total(cm_fold *f, const item *it)
 {
-    for (size_t i = f->totals; i-- > 0;) {
-        total *t = &f->total[i];
-        if (t->thread == it->thread && t->device == it->device && t->charge == it->charge) {
+    thread *of = find_thread(f, it->thread);
+    if (of == NULL)
+        return false;
+    for (uint32_t i = of->total; i != 0; i = f->total[i - 1].before) {
+        total *t = &f->total[i - 1];
+        if (t->device == it->device && t->charge == it->charge) {
             t->blocks++;
             t->bytes += it->event.size;
             return true;
         }
     }
-    if (!cm_grow((void **)&f->total, &f->total_capacity, f->totals + 1, sizeof *f->total))
-        return false;
-    f->total[f->totals++] = (total){it->thread, it->device, it->charge, 1, it->event.size};
-    return true;
+    return new_total(f, of, (total){it->thread, it->device, it->charge, 1, it->event.size, 0});
 }
 
 /* A thread that only freed what others allocated counts as one that did something, too. */
 static bool add_thread(cm_fold *f, const item *it)
 {
-    for (size_t i = 0; i < f->totals; i++)
-        if (f->total[i].thread == it->thread)
-            return true;
-    if (!cm_grow((void **)&f->total, &f->total_capacity, f->totals + 1, sizeof *f->total))
-        return false;
+    thread *of = find_thread(f, it->thread);
+    if (of == NULL || of->total != 0)
+        return of != NULL;
     uint8_t device = it->partner != 0 ? f->items[it->partner].device : it->device;
-    f->total[f->totals++] = (total){.thread = it->thread, .device = device};
-    return true;
+    return new_total(f, of, (total){.thread = it->thread, .device = device});
 }
 
 static bool put_sums(cm_fold *f, uint64_t left_out, uint64_t runs, uint32_t nodes)
@@ -567,6 +576,10 @@ static bool put_sums(cm_fold *f, uint64_t left_out, uint64_t runs, uint32_t node
                       .device_index = f->device[t->device].index};
         if (!f->put(f->context, t->thread, &e))
             return false;
+        thread *of = find_thread(f, t->thread);
+        if (of == NULL)
+            return false;
+        of->total = 0;
     }
     cm_event e = {.kind = CM_EV_FOLD,
                   .time = time,

@@ -1,6 +1,8 @@
 /* Python's cyclic garbage collector as the trace sees it.
  *
- * Of automatic collections only full ones are recorded: what outlived a younger one waits for them.
+ * While collection is automatic only full ones are recorded: what outlived a younger one waits for
+ * them. Where the program has switched it off, every collection is one that it asked for, and tells
+ * that it does collect (gc.collect(1) every so many steps finds all that was made since the last).
  * Without a Python function in gc.callbacks no frame is pushed and no stack shows us. All functions
  * run with the GIL, which guards the state. */
 #include "module.h"
@@ -14,6 +16,7 @@ enum { FULL = 2 }; /* the oldest generation; CPython has three */
 
 /* The collection that garbage_final asks for: it has marks of its own. */
 static enum { NOT_ASKED, ASKED, RUNNING, RAN } final;
+static bool told; /* of the one that is running */
 
 static void mark(cm_mark_kind kind, uint64_t argument)
 {
@@ -44,7 +47,7 @@ static void mark_final(bool begins)
 }
 
 PyDoc_STRVAR(garbage_callback_doc,
-             "garbage_callback(phase, info)\n\nFor gc.callbacks: marks full collections.");
+             "garbage_callback(phase, info)\n\nFor gc.callbacks: marks full collections, and all while automatic ones are off.");
 
 static PyObject *garbage_callback(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {
@@ -65,8 +68,10 @@ static PyObject *garbage_callback(PyObject *module, PyObject *const *arguments, 
     long number = generation == NULL ? -1 : PyLong_AsLong(generation);
     if (PyErr_Occurred())
         return NULL;
-    if (number == FULL)
-        mark(begins ? CM_MARK_COLLECT_BEGIN : CM_MARK_COLLECT_END, FULL);
+    if (begins)
+        told = number == FULL || !PyGC_IsEnabled(); /* a finalizer may switch it meanwhile */
+    if (told)
+        mark(begins ? CM_MARK_COLLECT_BEGIN : CM_MARK_COLLECT_END, (uint64_t)number);
     Py_RETURN_NONE;
 }
 
@@ -102,6 +107,7 @@ PyDoc_STRVAR(garbage_forget_doc,
 static PyObject *garbage_forget(PyObject *module, PyObject *unused)
 {
     final = NOT_ASKED;
+    told = false;
     Py_RETURN_NONE;
 }
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,8 +20,9 @@ struct cm_side {
     size_t part_bytes, used[CM_SIDE_PARTS];
     unsigned oldest, now; /* parts; equal: one is in use */
     uint8_t *memory;      /* a part, for reading it back */
-    dev_t device;
-    ino_t inode;
+    dev_t device; /* as in writer.c: the program may close our descriptor, and give its number */
+    ino_t inode;  /* to a file of its own */
+    void *anchor; /* a mapping: the inode's number stays ours */
     char path[PATH_BYTES];
 };
 
@@ -138,11 +140,38 @@ static int prepare(cm_side *side, uint64_t ring_id)
                                   (off_t)(CM_SIDE_HEADER + CM_SIDE_PARTS * side->part_bytes));
     if (status == 0)
         status = status_of(fstat(side->fd, &st));
-    if (status == 0) {
-        side->device = st.st_dev;
-        side->inode = st.st_ino;
-    }
-    return status;
+    if (status < 0)
+        return status;
+    side->device = st.st_dev;
+    side->inode = st.st_ino;
+    void *anchor = mmap(NULL, 1, PROT_NONE, MAP_SHARED, side->fd, 0);
+    if (anchor == MAP_FAILED)
+        return -errno;
+    side->anchor = anchor;
+    return 0;
+}
+
+static bool is_ours(const cm_side *side, int fd)
+{
+    struct stat st;
+    return side->anchor != NULL && fd >= 0 && fstat(fd, &st) == 0 && st.st_dev == side->device &&
+           st.st_ino == side->inode;
+}
+
+/* A descriptor of our file, opened anew if the program has closed ours. -EBADF: the file has lost
+ * its name too. */
+static int hold(cm_side *side)
+{
+    if (is_ours(side, side->fd))
+        return 0;
+    /* Whoever has the old number now: it is not ours to close. */
+    side->fd = open(side->path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW);
+    if (is_ours(side, side->fd))
+        return 0;
+    if (side->fd >= 0)
+        close(side->fd);
+    side->fd = -1;
+    return -EBADF;
 }
 
 int cm_side_create(const char *trace_path, uint64_t ring_id, uint64_t bytes, cm_side **out)
@@ -165,8 +194,11 @@ int cm_side_create(const char *trace_path, uint64_t ring_id, uint64_t bytes, cm_
         status = status_of(side->fd);
         if (status == 0)
             status = prepare(side, ring_id);
-        if (status < 0 && side->fd >= 0)
+        if (status < 0 && side->fd >= 0) {
             unlink(side->path); /* ours: O_EXCL made it */
+            close(side->fd);
+            side->fd = -1;
+        }
     }
     if (status < 0) {
         cm_side_close(side, false);
@@ -192,8 +224,10 @@ int cm_side_append(cm_side *side, const void *chunk, size_t length)
         side->now = next;
         side->used[next] = 0;
     }
-    int status =
-        write_at(side->fd, place_of(side, side->now) + side->used[side->now], chunk, length);
+    int status = hold(side);
+    if (status == 0)
+        status =
+            write_at(side->fd, place_of(side, side->now) + side->used[side->now], chunk, length);
     if (status == 0)
         side->used[side->now] += length;
     return status;
@@ -203,7 +237,9 @@ int cm_side_oldest(cm_side *side, const uint8_t **chunks, size_t *length)
 {
     *chunks = side->memory;
     *length = side->used[side->oldest];
-    return read_at(side->fd, place_of(side, side->oldest), side->memory, *length);
+    int status = *length > 0 ? hold(side) : 0;
+    return status < 0 ? status
+                      : read_at(side->fd, place_of(side, side->oldest), side->memory, *length);
 }
 
 void cm_side_release(cm_side *side)
@@ -231,19 +267,25 @@ size_t cm_side_part_bytes(const cm_side *side)
 void cm_side_close(cm_side *side, bool and_remove)
 {
     struct stat st;
-    if (and_remove && stat(side->path, &st) == 0 && st.st_dev == side->device &&
-        st.st_ino == side->inode)
+    if (and_remove && side->anchor != NULL && stat(side->path, &st) == 0 &&
+        st.st_dev == side->device && st.st_ino == side->inode)
         unlink(side->path);
-    if (side->fd >= 0)
+    if (is_ours(side, side->fd))
         close(side->fd);
+    if (side->anchor != NULL)
+        munmap(side->anchor, 1);
     free(side->memory);
     free(side);
 }
 
 void cm_side_forget(cm_side *side)
 {
-    if (side != NULL && side->fd >= 0)
+    if (side == NULL)
+        return;
+    if (is_ours(side, side->fd))
         close(side->fd);
+    if (side->anchor != NULL)
+        munmap(side->anchor, 1);
 }
 
 /* --- reading ------------------------------------------------------------------------------- */

@@ -686,6 +686,26 @@ def test_a_program_that_collects_by_itself(verdicts: Callable[..., dict[str, Any
     assert [row["cause"] for row in verdicts(p)["leaks"]] == ["cycle"] * leaks
 
 
+@pytest.mark.parametrize(("generation", "steps"), [(2, 35), (1, 35), (1, 28)])
+def test_a_program_that_collects_every_20_steps(
+    verdicts: Callable[..., dict[str, Any]], generation: int, steps: int
+) -> None:
+    """The collector is off; what waits for the next collection is no leak, of whatever generation that is."""
+
+    def body(p: Program, i: int) -> None:
+        if i == 20:
+            p.t.mark(COLLECT_BEGIN, generation)
+            for address in p.kept:
+                p.drop(address)
+            p.kept = []
+            p.t.mark(COLLECT_END, generation)
+        p.kept.append(p.new())
+
+    p = train(steps, body)
+    p.collect_at_the_end(p.kept, enabled=False)
+    assert not verdicts(p)["leaks"]
+
+
 def test_what_survived_a_full_collection_was_no_garbage(verdicts: Callable[..., dict[str, Any]]) -> None:
     """A list whose owner is part of a cycle and dies with the function: it was a leak while the loop ran."""
 

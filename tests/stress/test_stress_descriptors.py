@@ -30,6 +30,29 @@ say(n=n, found=found["allocations"] + found["frees"], lost=found["lost"], whole=
     assert answer["left"] == [] and answer["stderr"] == ""
 
 
+def test_a_side_file_whose_descriptor_was_closed(child):
+    """Past the bound too: the side file is opened anew, and who has its number now keeps file and descriptor."""
+    answer = child(
+        """
+import glob, time
+with cuptimem.profile("run.cmem", max_size=16 << 20) as prof:
+    first = n = 0
+    while not os.path.exists("run.cmem.tail"):
+        n += core.capture_emit(2, 20000, first=(first := first + 10))
+        core.capture_sync()
+    os.closerange(3, 65536)
+    theirs = [os.open(f"theirs{i}", os.O_RDWR | os.O_CREAT) for i in range(40)]     # they get our numbers
+    for fd in theirs: os.write(fd, b"mine")
+    for _ in range(20):
+        n += core.capture_emit(2, 20000, first=(first := first + 10))
+        core.capture_sync()
+whole = [os.pread(fd, 100, 0) == b"mine" and os.fstat(fd).st_size == 4 for fd in theirs]
+say(whole=all(whole), active=core.capture_active(), left=glob.glob("*.tail"))
+"""
+    )
+    assert answer["whole"] and answer["left"] == [] and answer["stderr"] == ""
+
+
 def test_a_trace_that_has_lost_name_and_descriptor(child):
     """Ends with one warning."""
     answer = child(
