@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 Stack = tuple["Frame", ...]
 
-_LIBRARY = re.compile(r"[/\\](?:site-packages|dist-packages|lib[/\\]python3\.\d+t?)[/\\]|^<frozen |^<eval_with_key>")
+_LIBRARY = re.compile(
+    r"[/\\](?:site-packages|dist-packages|lib(?:64)?[/\\]python3\.\d+t?)[/\\]|^<frozen |^<eval_with_key>"
+)
 
 
 @dataclass(frozen=True, slots=True)

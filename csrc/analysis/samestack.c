@@ -181,7 +181,10 @@ static bool is_library(const char *file)
             if (strncmp(c + 1, folders[i], length) == 0 && is_slash(c[1 + length]))
                 return true;
         }
-        if (strncmp(c + 1, "lib", 3) == 0 && is_slash(c[4]) && is_python_folder(c + 5))
+        if (strncmp(c + 1, "lib", 3) != 0)
+            continue;
+        const char *after = c + 4 + (strncmp(c + 4, "64", 2) == 0 ? 2 : 0);
+        if (is_slash(*after) && is_python_folder(after + 1))
             return true;
     }
     return false;
