@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def watch(core: "ModuleType") -> None:
-    """From now on the trace is told of collections: of full ones, and of all while automatic ones are off. Twice is once."""
+    """From now on the trace is told of full collections, and of all while automatic ones are off. Twice is once."""
     if core.garbage_callback not in gc.callbacks:
         gc.callbacks.append(core.garbage_callback)
 
