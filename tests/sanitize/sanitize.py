@@ -115,6 +115,7 @@ class Programs:
         flag = SANITIZERS[self.sanitizer]
         shared = [path for path in (csrc / "trace").glob("*.c") if path.name != "synthetic.c"]
         shared += [*(csrc / "capture").glob("*.c"), capture / "frames_double.c"]
+        shared += [csrc / "analysis" / f"{name}.c" for name in ("blocks", "map", "nodes")]
         objects = self.folder / "objects"
         objects.mkdir()
         gcc("-c", *FLAGS, flag, *sorted(shared), cwd=objects)
