@@ -87,6 +87,16 @@ static bool is_curriculum(judge *j, const cm_leak *leak, const uint32_t *group, 
            cm_track_is_curriculum(j->leaks->track, group, groups);
 }
 
+/* A buffer that was filled before the first step: what the steps put in takes the place of that,
+ * and has not begun to be replaced itself. */
+static bool refills(const judge *j, uint32_t line)
+{
+    double freed = j->leaks->track->line[line].setup_freed, alive = 0;
+    for (size_t i = 0; i < j->of_all.count; i++)
+        alive += (double)j->of_all.birth[i].bytes;
+    return freed > 0 && freed * 2 >= alive;
+}
+
 static bool judge_stack(judge *j, uint32_t group, bool *judged)
 {
     const cm_track_group *g = &j->leaks->track->group[group];
@@ -101,7 +111,7 @@ static bool judge_stack(judge *j, uint32_t group, bool *judged)
         return false;
     cm_verdict_class class = look(j, &growth, &leak);
     *judged = class >= CM_VERDICT_KEPT;
-    if (!*judged || is_curriculum(j, &leak, &group, 1))
+    if (!*judged || is_curriculum(j, &leak, &group, 1) || refills(j, g->line))
         return true;
     j->line_judged[g->line] = true;
     return report(j, class, &leak, &group, 1);
@@ -149,7 +159,7 @@ static bool judge_line(judge *j, const uint32_t *group, size_t groups)
     cm_verdict_class class = look(j, &growth, &leak);
     /* Beside a row of the same line a hint says nothing. */
     if (class == CM_VERDICT_NOTHING || (class == CM_VERDICT_HINT && j->line_judged[line]) ||
-        is_curriculum(j, &leak, group, groups))
+        is_curriculum(j, &leak, group, groups) || refills(j, line))
         return true;
     return report(j, class, &leak, group, groups);
 }

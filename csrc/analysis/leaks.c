@@ -64,8 +64,11 @@ static bool change(void *part, const cm_change *c)
     if (c->bytes >= 0)
         return cm_track_birth(l->track, &c->block);
     cm_loop *loop = cm_loops_find(l->loops, c->block.step, &step);
-    if (loop == NULL)
-        return true;
+    if (loop == NULL) {
+        loop = c->block.step < 0 ? cm_loops_find(l->loops, l->track->replay->step, &step) : NULL;
+        return loop == NULL || is_over(loop) ||
+               cm_track_setup_death(l->track, &c->block, (uint32_t)(loop - l->loops->loop));
+    }
     if (!is_over(loop))
         return cm_track_death(l->track, &c->block);
     if (!was_garbage(l, loop, step))

@@ -9,7 +9,6 @@
 #include "track.h"
 #include "verdict.h"
 
-
 enum { CM_FULL_COLLECTION = 2 }; /* generation */
 
 typedef struct cm_leaks_loop {

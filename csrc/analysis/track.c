@@ -161,6 +161,20 @@ bool cm_track_death(cm_track *t, const cm_block *block)
     return touch(t, g);
 }
 
+bool cm_track_setup_death(cm_track *t, const cm_block *block, uint32_t loop)
+{
+    const cm_origin *o = &t->replay->origin[block->origin];
+    uint32_t stack, line;
+    if (o->stack < CM_STACK_FIRST)
+        return true; /* found alive at the start: nothing is known of its line */
+    if (!cm_samestack_stack(t->fold, o->stack, &stack))
+        return false;
+    if (cm_idmap_get(&t->by_line, key_of(loop, o->device, cm_samestack_line(t->fold, stack)),
+                     &line))
+        t->line[line].setup_freed += (double)block->size;
+    return true;
+}
+
 /* --- series -------------------------------------------------------------------------------- */
 
 static void lower(cm_track_series *s, uint32_t width, uint32_t from, uint32_t until, int64_t value)

@@ -38,7 +38,8 @@ typedef struct cm_track_group {
 typedef struct cm_track_line {
     cm_track_series series;
     uint32_t loop;
-    uint32_t groups; /* how many */
+    uint32_t groups;    /* how many */
+    double setup_freed; /* bytes made before the first step that went while the loop ran */
 } cm_track_line;
 
 typedef struct cm_track {
@@ -67,6 +68,9 @@ void cm_track_free(cm_track *track);
 /* A block came or went before its loop was over. false: out of memory. */
 bool cm_track_birth(cm_track *track, const cm_block *block);
 bool cm_track_death(cm_track *track, const cm_block *block);
+/* One that was made before the first step went while a loop runs: what its line makes now may only
+ * take its place. false: out of memory. */
+bool cm_track_setup_death(cm_track *track, const cm_block *block, uint32_t loop);
 /* The group of a block that was told by birth. */
 uint32_t cm_track_group_of(const cm_track *track, uint32_t loop, uint32_t origin);
 /* A boundary of a loop, before loop->passed counts it. false: out of memory. */

@@ -661,6 +661,26 @@ def test_what_the_collection_leaves_is_a_leak(verdicts: Callable[..., dict[str, 
     assert (row["bytes"], row["count"], row["bytes_per_step"], row["cause"]) == (400, 40, 10.0, "")
 
 
+@pytest.mark.parametrize(("full", "leaks"), [(400, False), (6, True)])
+def test_a_buffer_that_was_full_before_the_first_step(
+    verdicts: Callable[..., dict[str, Any]], full: int, leaks: bool
+) -> None:
+    """What the steps put in takes the place of what set-up had put in, on another stack of the same line."""
+    p = Program(reuse=False)
+    ring = [p.new(stack=p.t.stack(("train.py", "main", KEEP), ("train.py", "fill", 5))) for _ in range(full)]
+
+    def body(p: Program, i: int) -> None:
+        if ring:
+            p.drop(ring.pop(0))
+        p.kept.append(p.new(stack=p.t.stack(("train.py", "main", KEEP), ("train.py", "step", 6))))
+
+    for i in range(40):
+        body(p, i)
+        p.work()
+        p.tick()
+    assert bool(verdicts(p)["leaks"]) == leaks
+
+
 def test_cycles_with_the_collector_off(verdicts: Callable[..., dict[str, Any]]) -> None:
     p = train(40, lambda p, i: p.kept.append(p.new()))
     p.collect_at_the_end(p.kept, enabled=False)

@@ -1,9 +1,11 @@
 """The process in which the oracle runs programs: preloaded, without cuptimem, with torch imported once.
 
-Requests come as lines of JSON on standard input, {"program": path, "steps": n, "samples": path}; each runs in a fork
-and is answered by one line, {"code": exit status, "error": last lines of what it said}. The fork runs the program as
-__main__ and samples what is alive whenever an optimizer has stepped, a backward has returned or an outermost module
-call has returned: while the program's objects live, and wherever it is. A sample is SAMPLE numbers, int64.
+Requests come as lines of JSON on standard input, {"program": path, "steps": n, "samples": path, "functions": bool};
+each runs in a fork and is answered by one line, {"code": exit status, "error": last lines of what it said}. The fork
+runs the program as __main__ and samples what is alive whenever an optimizer has stepped, a backward has returned or an
+outermost module call has returned: while the program's objects live, and wherever it is. A program that has none of
+these is run again with "functions": whenever a function of its own returns to its main code. A sample is SAMPLE
+numbers, int64.
 
 Garbage that only waits for a collection is no leak, so samples are taken after one, unless the program has disabled
 the collector. Nodes are counted by a walk over the graphs that hang on living tensors: what it finds is held by
@@ -22,15 +24,35 @@ import sys
 import threading
 import traceback
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
-KINDS = ("optimizer", "backward", "module")
+KINDS = ("optimizer", "backward", "module", "function")
 SAMPLE = 5  # index into KINDS, live tensor bytes, live tensor blocks, other bytes that malloc has given out, live nodes
 CAPACITY = 1 << 16  # samples
 LIMIT_S = 120
+MANY_NODES = 2000
 
 
-def _live_nodes(torch: Any) -> int:
+def _saved_names(kind: type) -> list[str]:
+    """What nodes of a type save, where this torch says whether a saved tensor may be looked at."""
+    return [name for name in dir(kind) if name.startswith("_raw_saved_")]
+
+
+def _kept_by_saved(node: Any, names: list[str]) -> list[Any]:
+    """Nodes that a node holds through its saved tensors alone (an in-place product saves a copy of its factor)."""
+    held = []
+    for name in names:
+        try:
+            raw = getattr(node, name)
+            if raw.unpack_hook is None:  # else reading it runs the program's code
+                held.append(getattr(node, name.removeprefix("_raw")).grad_fn)
+        except (AttributeError, RuntimeError):  # a list, or none; freed, or changed since
+            continue
+    return held
+
+
+def _live_nodes(torch: Any, names: dict[type, list[str]]) -> int:
     """Distinct nodes, without AccumulateGrad, of all graphs that a living tensor or Function context leads to."""
     waiting: list[Any] = []
     for thing in gc.get_objects():
@@ -47,8 +69,12 @@ def _live_nodes(torch: Any) -> int:
         if node is None or id(node) in seen:
             continue
         seen[id(node)] = node
-        count += node.name() != "struct torch::autograd::AccumulateGrad" and node.name() != "AccumulateGrad"
+        kind = type(node)
+        if kind not in names:
+            names[kind] = _saved_names(kind)
+        count += not node.name().endswith("AccumulateGrad")
         waiting += [following for following, _ in node.next_functions]
+        waiting += _kept_by_saved(node, names[kind])
     return count
 
 
@@ -59,6 +85,7 @@ class Sampler:
         self.oracle, self.torch = oracle, torch
         self.values = array.array("q", bytes(8 * SAMPLE * CAPACITY))
         self.count = self.nodes = 0
+        self.names: dict[type, list[str]] = {}
         self.others = False  # whether anything but module calls was sampled
         self.lock = threading.RLock()
         self.local = threading.local()
@@ -73,10 +100,11 @@ class Sampler:
                 raise RuntimeError("the oracle has no room for so many blocks or samples")
             at = self.count * SAMPLE
             other = heap - totals["live_bytes"]
-            # The walk is slow where a step makes many module calls.
-            if kind != 2 or self.count % 8 == 0 or not self.others:
-                self.nodes = _live_nodes(self.torch)
-            self.others = self.others or kind != 2
+            # The walk is slow: where a step makes many module calls, and where there are many nodes.
+            often = kind < 2 or not self.others
+            if self.count % (8 if not often else 4 if self.nodes > MANY_NODES else 1) == 0:
+                self.nodes = _live_nodes(self.torch, self.names)
+            self.others = self.others or kind < 2
             row = (kind, totals["live_bytes"], totals["live_blocks"], other, self.nodes)
             for offset, value in enumerate(row):
                 self.values[at + offset] = value
@@ -106,12 +134,33 @@ class Sampler:
         torch.Tensor.backward = outermost(1, backward)
         register_optimizer_step_post_hook(lambda *_: self.take(0))
 
+    def install_functions(self, program: str) -> None:
+        """Main code is the module's, and that of a function that it calls (main)."""
+
+        def profile(frame: FrameType, event: str, argument: object) -> None:
+            if event != "return" or frame.f_code.co_filename != program:
+                return
+            caller = frame.f_back
+            for _ in range(2):
+                if caller is None or caller.f_code.co_filename != program:
+                    return
+                if caller.f_code.co_name == "<module>":
+                    sys.setprofile(None)
+                    self.take(3)
+                    sys.setprofile(profile)
+                    return
+                caller = caller.f_back
+
+        sys.setprofile(profile)
+
 
 def _run(sampler: Sampler, request: dict[str, Any]) -> int:
     """In the fork. Returns its exit status."""
     try:
         sampler.install()
         program = Path(request["program"])
+        if request["functions"]:
+            sampler.install_functions(str(program))
         sys.argv = [str(program), str(request["steps"])]
         sys.path[0] = str(program.parent)
         runpy.run_path(str(program), run_name="__main__")
@@ -122,6 +171,8 @@ def _run(sampler: Sampler, request: dict[str, Any]) -> int:
     except BaseException:
         traceback.print_exc()
         return 1
+    finally:
+        sys.setprofile(None)
     with open(request["samples"], "wb") as file:
         file.write(sampler.values[: sampler.count * SAMPLE].tobytes())
     return 0

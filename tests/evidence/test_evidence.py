@@ -138,6 +138,15 @@ def test_oracle(
 
 
 @pytest.mark.torch
+def test_oracle_of_a_program_without_any_clock(oracle: Oracle, tmp_path: Path) -> None:
+    body = "import torch\nkept = []\ndef make(): return torch.empty(1024)\n"
+    leaking = written(tmp_path, body + "for _ in range(steps): kept.append(make())\n")
+    assert oracle.truth(leaking.path, 36).bytes == 4096
+    main = "def main():\n  for _ in range(steps): x = make()\nmain()\n"
+    assert not oracle.truth(written(tmp_path, body + main).path, 36).leaks
+
+
+@pytest.mark.torch
 def test_oracle_says_why_a_program_failed(oracle: Oracle, tmp_path: Path) -> None:
     program = written(tmp_path, "raise RuntimeError('no such luck')\n")
     with pytest.raises(Undecided, match="no such luck"):

@@ -47,6 +47,10 @@ class Undecided(Exception):
     """The oracle cannot tell; the text says why."""
 
 
+class NoSteps(Undecided):
+    """Nothing that is sampled happens once a step."""
+
+
 @dataclass(frozen=True, slots=True)
 class Truth:
     """What the oracle says of a program. Rates are per step, 0 where nothing grows."""
@@ -144,7 +148,7 @@ def decide(short: array.array[int], long: array.array[int], steps: int) -> Truth
         if counts[0] >= steps / 4 and 2.4 <= counts[1] / counts[0] <= 3.6:
             series.append((runs[0], runs[1]))
     if not series:
-        raise Undecided("nothing in it happens three times as often in three times as many steps")
+        raise NoSteps("nothing in it happens three times as often in three times as many steps")
 
     def best(quantity: int, noise: float) -> tuple[float, float]:
         """Of the first kind that sees it: a phase without optimizer steps is seen by the others only."""
@@ -201,12 +205,12 @@ class Oracle:
         self._process.wait(timeout=60)
         self._process.stdout.close()
 
-    def samples(self, program: Path, steps: int) -> array.array[int]:
-        """Runs the program. Raises Undecided if it fails."""
+    def samples(self, program: Path, steps: int, functions: bool = False) -> array.array[int]:
+        """Runs the program; functions: see sampler. Raises Undecided if it fails."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._runs += 1
         target = self._folder / f"{self._runs}.samples"
-        request = {"program": str(program), "steps": steps, "samples": str(target)}
+        request = {"program": str(program), "steps": steps, "samples": str(target), "functions": functions}
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
@@ -222,4 +226,7 @@ class Oracle:
 
     def truth(self, program: Path, steps: int) -> Truth:
         """Raises Undecided."""
-        return decide(self.samples(program, steps), self.samples(program, 3 * steps), steps)
+        try:
+            return decide(self.samples(program, steps), self.samples(program, 3 * steps), steps)
+        except NoSteps:
+            return decide(self.samples(program, steps, True), self.samples(program, 3 * steps, True), steps)

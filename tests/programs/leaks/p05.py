@@ -22,6 +22,6 @@ torch.manual_seed(2)
 monitor = Monitor().eval()
 readings = []
 for _ in range(int(sys.argv[1])):
-    score = monitor(torch.randn(8, 16))
+    score = monitor(torch.randn(8, 16))  # LEAK
     readings.append(score.mean().item())
 print(sum(readings) / len(readings))
