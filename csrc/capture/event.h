@@ -35,8 +35,15 @@ typedef enum cm_event_kind {
     CM_EV_FOLDED = 16, /* blocks that came and went and were left out: address = how many, size =
                           their bytes, flags = cm_charge_kind (analysis/nodes.h), device; of the
                           thread that allocated them */
-    CM_EV_FOLD = 17    /* address = events left out, size = node runs among them, stack = nodes
+    CM_EV_FOLD = 17,   /* address = events left out, size = node runs among them, stack = nodes
                           created and destroyed among them */
+
+    CM_EV_REQUESTED = 18,    /* the block that this thread has just recorded (address) was asked for
+                                with `size` bytes; only where the allocator rounded it up */
+    CM_EV_SEGMENT_NEW = 19,  /* PyTorch's allocator took memory from CUDA: address, size, stack */
+    CM_EV_SEGMENT_FREE = 20, /* ... and gave it back: address */
+    CM_EV_HOST_READ = 21     /* on a simulated device: the host read `size` bytes at address that
+                                only a kernel would have computed; stack */
 } cm_event_kind;
 
 enum {
