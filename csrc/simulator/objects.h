@@ -13,28 +13,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* --- objects_device.c: the current device, facts of devices -------------------------------------
+/* --- objects_device.c (who a device is, and what it can do: devices.h) -------------------------
  */
 
-/* The device whose context is current in this thread; 0 where nothing is. */
-int cm_sim_device(void);
-/* Makes it current and creates its primary context. */
-int cm_sim_device_set(int device);
-/* Whether a context is current here (cuCtxGetCurrent); unbind: cuCtxSetCurrent(NULL). */
-bool cm_sim_device_bound(void);
-void cm_sim_device_unbind(void);
-/* As a runtime call that needs a device does: the current one, its context created and bound. */
+/* As every runtime call that needs a context does: the current device, its context created.
+ * CM_CUDA_NO_DEVICE where there is none. */
 int cm_sim_device_ready(int *device);
 
-/* cudaDeviceAttr and CU_DEVICE_ATTRIBUTE_*: false for a number that does not exist. */
-bool cm_sim_device_attribute(int device, int attribute, int *value);
-/* Stable for a device model and index; NVML writes it as GPU-xxxxxxxx-xxxx-.... */
-void cm_sim_device_uuid(int device, unsigned char uuid[16]);
-enum { CM_SIM_PCI_TEXT = 13 }; /* "0000:01:00.0" */
-void cm_sim_device_pci(int device, char text[CM_SIM_PCI_TEXT]);
-int cm_sim_device_from_pci(const char *text); /* -1: none */
-
-/* Peer access: enable and disable are for the current device. */
+/* Peer access, from `device` to the memory of `peer`. */
 bool cm_sim_peer_possible(int device, int peer);
 int cm_sim_peer_enable(int device, int peer);
 int cm_sim_peer_disable(int device, int peer);
@@ -133,12 +119,10 @@ cm_sim_function *cm_sim_function_find(const void *function);
 /* One that a module or library gave by name (copied). */
 cm_sim_function *cm_sim_function_new(const char *name);
 void cm_sim_function_delete(cm_sim_function *function);
-int cm_sim_function_set(cm_sim_function *function, int device, int attribute, int value);
+/* Attributes as cudaFuncSetAttribute and cuFuncSetAttribute number them. */
+int cm_sim_function_set(cm_sim_function *function, int attribute, int value);
 int cm_sim_function_attributes(const cm_sim_function *function, int device,
                                cm_cuda_func_attributes *attributes);
-/* Blocks that fit on a multiprocessor, by threads, shared memory and registers. */
-int cm_sim_occupancy(const cm_sim_function *function, int device, int block, size_t shared,
-                     int *blocks);
 
 /* --- objects_pool.c: memory in stream order -----------------------------------------------------
  */
