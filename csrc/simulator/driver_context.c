@@ -21,18 +21,18 @@ struct cm_cu_context {
 static const uint64_t MAGIC = 0x63757074696d6578u;
 
 enum { DEPTH = 64, LIMITS = 10, PEER_BITS = 32 };
-_Static_assert(CM_SIM_DEVICES <= PEER_BITS, "a bit for each peer");
+_Static_assert((int)CM_SIM_DEVICES <= (int)PEER_BITS, "a bit for each peer");
 
 static cm_cu_context primaries[CM_SIM_DEVICES];
 static pthread_once_t primaries_made = PTHREAD_ONCE_INIT;
 static atomic_ullong ids;
 
-/* The thread's stack of contexts. While it is empty and `chosen` is not set, the device that the
- * runtime would use is current as soon as it has a context: as after any runtime call. */
+/* The thread's stack of contexts. While it is empty and `none` is not set, the context of the
+ * thread's device is current as soon as there is one: as after any runtime call. */
 static __thread struct {
     cm_cu_context *stack[DEPTH];
     int depth;
-    bool chosen; /* the program made "none" current */
+    bool none; /* the program took the last one away */
 } mine;
 
 static void make_primaries(void)
@@ -64,9 +64,14 @@ int cm_cu_context_device(const cm_cu_context *context)
 
 static cm_cu_context *current(void)
 {
-    if (mine.depth)
-        return mine.stack[mine.depth - 1];
-    return !mine.chosen && cm_sim_has_context(0) ? cm_cu_primary(0) : NULL;
+    int device = cm_sim_current_device();
+    if (!mine.depth)
+        return !mine.none && cm_sim_has_context(device) ? cm_cu_primary(device) : NULL;
+    cm_cu_context **top = &mine.stack[mine.depth - 1];
+    /* The runtime chose another device since: its primary context took this one's place. */
+    if ((*top)->device != device)
+        *top = cm_cu_primary(device);
+    return *top;
 }
 
 int cm_cu_device(void)
@@ -74,24 +79,25 @@ int cm_cu_device(void)
     return cm_cu_context_device(current());
 }
 
-int cm_sim_current_device(void)
+static int push(cm_cu_context *context)
 {
-    return mine.depth && ours(mine.stack[mine.depth - 1]) ? mine.stack[mine.depth - 1]->device : 0;
-}
-
-static void replace(cm_cu_context *context)
-{
-    mine.depth = mine.depth ? mine.depth : 1;
-    mine.stack[mine.depth - 1] = context;
-    mine.chosen = false;
-}
-
-int cm_sim_set_current_device(int device)
-{
-    if (device < 0 || device >= cm_sim_config_get()->devices)
-        return CM_SIM_INVALID_DEVICE;
-    replace(cm_cu_primary(device));
+    /* What the runtime made current lies below: it comes back when this one is taken away. */
+    cm_cu_context *below = mine.depth ? NULL : current();
+    if (mine.depth + (below ? 2 : 1) > DEPTH)
+        return CM_SIM_OUT_OF_MEMORY;
+    if (below)
+        mine.stack[mine.depth++] = below;
+    mine.stack[mine.depth++] = context;
+    cm_sim_set_current_device(context->device);
     return CM_SIM_OK;
+}
+
+static void pop(void)
+{
+    mine.depth -= mine.depth > 0;
+    mine.none = mine.depth == 0;
+    if (mine.depth)
+        cm_sim_set_current_device(mine.stack[mine.depth - 1]->device);
 }
 
 /* Without it what the callback tells is the first device. */
@@ -171,7 +177,7 @@ static int create(cm_cu_context **context, unsigned flags, int device)
         return CM_SIM_INVALID_DEVICE;
     if (!context)
         return CM_SIM_INVALID_VALUE;
-    if (mine.depth == DEPTH)
+    if (mine.depth + 2 > DEPTH)
         return CM_SIM_OUT_OF_MEMORY;
     /* Further contexts of a device share the first one's memory: what a second really takes is not
      * modelled. */
@@ -187,9 +193,8 @@ static int create(cm_cu_context **context, unsigned flags, int device)
     atomic_store(&made->alive, true);
     atomic_store(&made->flags, flags);
     atomic_store(&made->id, atomic_fetch_add(&ids, 1) + 1);
-    mine.stack[mine.depth++] = made;
     *context = made;
-    return CM_SIM_OK;
+    return push(made);
 }
 
 CM_SIM_EXPORT int cuCtxCreate_v2(cm_cu_context **context, unsigned flags, int device)
@@ -233,7 +238,7 @@ CM_SIM_EXPORT int cuCtxDestroy_v2(cm_cu_context *context)
         return CM_SIM_INVALID_CONTEXT;
     atomic_store(&context->alive, false);
     if (mine.depth && mine.stack[mine.depth - 1] == context)
-        mine.depth--;
+        pop();
     return CM_SIM_OK;
 }
 CM_CU_ALIAS(cuCtxDestroy_v2, cuCtxDestroy);
@@ -254,13 +259,13 @@ CM_SIM_EXPORT int cuCtxSetCurrent(cm_cu_context *context)
     CM_SIM_ENTRY;
     if (context && !ours(context))
         return CM_SIM_INVALID_CONTEXT;
-    if (context) {
-        replace(context);
+    if (!context) {
+        pop();
         return CM_SIM_OK;
     }
-    if (mine.depth)
-        mine.depth--;
-    mine.chosen = mine.depth == 0;
+    mine.depth += mine.depth == 0;
+    mine.stack[mine.depth - 1] = context;
+    cm_sim_set_current_device(context->device);
     return CM_SIM_OK;
 }
 
@@ -269,10 +274,7 @@ CM_SIM_EXPORT int cuCtxPushCurrent_v2(cm_cu_context *context)
     CM_SIM_ENTRY;
     if (!ours(context))
         return CM_SIM_INVALID_CONTEXT;
-    if (mine.depth == DEPTH)
-        return CM_SIM_OUT_OF_MEMORY;
-    mine.stack[mine.depth++] = context;
-    return CM_SIM_OK;
+    return push(context);
 }
 CM_CU_ALIAS(cuCtxPushCurrent_v2, cuCtxPushCurrent);
 
@@ -282,10 +284,7 @@ CM_SIM_EXPORT int cuCtxPopCurrent_v2(cm_cu_context **context)
     cm_cu_context *top = current();
     if (!top)
         return CM_SIM_INVALID_CONTEXT;
-    if (mine.depth)
-        mine.depth--;
-    else
-        mine.chosen = true;
+    pop();
     if (context)
         *context = top;
     return CM_SIM_OK;

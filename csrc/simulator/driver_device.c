@@ -83,22 +83,29 @@ static const cm_sim_profile *profile_of(int device)
     return device >= 0 && device < config->devices ? &config->device[device] : NULL;
 }
 
-void cm_sim_uuid(int device, uint8_t bytes[16])
+void cm_sim_installed_uuid(int installed, uint8_t bytes[16])
 {
-    /* From nothing that changes between processes or runs: FNV-1a over name, memory and number. */
-    const cm_sim_profile *profile = profile_of(device);
+    /* From nothing that changes between processes or runs: FNV-1a over name and number. */
+    const cm_sim_config *config = cm_sim_config_get();
+    bool known = installed >= 0 && installed < config->installed;
     char text[128];
-    snprintf(text, sizeof text, "cuptimem simulated %s %d", profile ? profile->name : "", device);
+    snprintf(text, sizeof text, "cuptimem simulated %s %d",
+             known ? config->all[installed].name : "", installed);
     uint64_t hash = 0xcbf29ce484222325u;
     for (int half = 0; half < 2; half++) {
         for (const char *at = text; *at; at++)
             hash = (hash ^ (uint8_t)*at) * 0x100000001b3u;
         memcpy(bytes + 8 * half, &hash, 8);
     }
-    /* Of the last bytes the device's number, so that two never meet. */
-    bytes[15] = (uint8_t)device;
+    /* The bits that say "made from a name", and the number, so that two never meet. */
     bytes[6] = (uint8_t)((bytes[6] & 0x0f) | 0x50);
     bytes[8] = (uint8_t)((bytes[8] & 0x3f) | 0x80);
+    bytes[15] = (uint8_t)installed;
+}
+
+void cm_sim_uuid(int device, uint8_t bytes[16])
+{
+    cm_sim_installed_uuid(profile_of(device) ? cm_sim_config_get()->ordinal[device] : -1, bytes);
 }
 
 int cm_sim_pci_find(const char *text)
@@ -113,9 +120,9 @@ int cm_sim_pci_find(const char *text)
         if (sscanf(text, "%x:%x.%x%c", &bus, &device, &function, &rest) != 3)
             return -1;
     }
-    int number = (int)bus - 1;
-    bool ours = domain == CM_SIM_PCI_DOMAIN && device == CM_SIM_PCI_DEVICE && function == 0;
-    return ours && profile_of(number) ? number : -1;
+    if (domain != CM_SIM_PCI_DOMAIN || device != CM_SIM_PCI_DEVICE || function != 0)
+        return -1;
+    return bus >= 1 && bus <= (unsigned)cm_sim_config_get()->installed ? (int)bus - 1 : -1;
 }
 
 static int of_profile(const cm_sim_profile *profile, int device, int attribute)
@@ -126,7 +133,7 @@ static int of_profile(const cm_sim_profile *profile, int device, int attribute)
     case MULTIPROCESSORS:
         return profile->sms;
     case BUS_ID:
-        return cm_sim_pci_bus(device);
+        return cm_sim_pci_bus(cm_sim_config_get()->ordinal[device]);
     case MEMORY_CLOCK_RATE:
         return profile->memory_clock;
     case BUS_WIDTH:
@@ -271,20 +278,25 @@ CM_SIM_EXPORT int cuDeviceGetPCIBusId(char *text, int length, int device)
         return CM_SIM_INVALID_DEVICE;
     if (!text || length < 13)
         return CM_SIM_INVALID_VALUE;
-    snprintf(text, (size_t)length, "%04x:%02x:%02x.0", CM_SIM_PCI_DOMAIN, cm_sim_pci_bus(device),
-             CM_SIM_PCI_DEVICE);
+    snprintf(text, (size_t)length, "%04x:%02x:%02x.0", CM_SIM_PCI_DOMAIN,
+             cm_sim_pci_bus(cm_sim_config_get()->ordinal[device]), CM_SIM_PCI_DEVICE);
     return CM_SIM_OK;
 }
 
 CM_SIM_EXPORT int cuDeviceGetByPCIBusId(int *device, const char *text)
 {
     CM_SIM_ENTRY;
-    int found = cm_sim_pci_find(text);
-    if (found < 0)
-        return text ? CM_SIM_INVALID_DEVICE : CM_SIM_INVALID_VALUE;
-    if (device)
-        *device = found;
-    return CM_SIM_OK;
+    const cm_sim_config *config = cm_sim_config_get();
+    if (!text)
+        return CM_SIM_INVALID_VALUE;
+    int installed = cm_sim_pci_find(text);
+    for (int i = 0; installed >= 0 && i < config->devices; i++)
+        if (config->ordinal[i] == installed) {
+            if (device)
+                *device = i;
+            return CM_SIM_OK;
+        }
+    return CM_SIM_INVALID_DEVICE;
 }
 
 CM_SIM_EXPORT int cuDeviceCanAccessPeer(int *can, int device, int peer)

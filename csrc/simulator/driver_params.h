@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 enum {
+    CM_CBID_cuCtxSynchronize = 17,
     CM_CBID_cuModuleLoad = 18,
     CM_CBID_cuModuleLoadData = 19,
     CM_CBID_cuModuleLoadDataEx = 20,
