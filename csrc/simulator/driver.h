@@ -10,22 +10,16 @@
 #include "cupti_hooks.h"
 #include "devices.h"
 #include "driver_params.h"
+#include "objects.h"
 #include "sim.h"
 
+/* Results that the driver alone gives. */
 enum {
-    CM_CU_NO_BINARY_FOR_GPU = 209,
-    CM_CU_UNSUPPORTED_LIMIT = 215,
     CM_CU_INVALID_IMAGE = 200,
-    CM_CU_FILE_NOT_FOUND = 301,
-    CM_CU_OUT_OF_RESOURCES = 701,
-    CM_CU_PEER_ALREADY_ENABLED = 704,
-    CM_CU_PEER_NOT_ENABLED = 705,
     CM_CU_PRIMARY_ACTIVE = 708,
-    CM_CU_CONTEXT_DESTROYED = 709
+    CM_CU_CONTEXT_DESTROYED = 709,
 };
 
-/* Where memory lies. */
-enum { CM_CU_LOCATION_DEVICE = 1, CM_CU_LOCATION_HOST = 2 };
 /* What a pointer points to (CUmemorytype). */
 enum { CM_CU_HOST = 1, CM_CU_DEVICE = 2, CM_CU_ARRAY = 3, CM_CU_UNIFIED = 4 };
 
@@ -39,23 +33,6 @@ int cm_cu_device(void);
 cm_cu_context *cm_cu_primary(int device);
 /* The device of a context; -1: no context, or destroyed. */
 int cm_cu_context_device(const cm_cu_context *context);
-
-/* --- driver_module.c -------------------------------------------------------------------------- */
-
-/* A kernel: CUfunction and CUkernel alike. */
-typedef struct cm_cu_function {
-    uint64_t magic;
-    char *name;
-    struct cm_cu_module *module;
-    struct cm_cu_function *next;
-    int dynamic_shared; /* the largest allowed, set by the program */
-    int carveout;
-    int cluster_policy;
-    int non_portable_cluster;
-} cm_cu_function;
-
-/* NULL: not a kernel of ours. */
-cm_cu_function *cm_cu_function_of(const void *handle);
 
 /* --- telling CUPTI ---------------------------------------------------------------------------- */
 
