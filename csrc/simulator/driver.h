@@ -34,6 +34,11 @@ cm_cu_context *cm_cu_primary(int device);
 /* The device of a context; -1: no context, or destroyed. */
 int cm_cu_context_device(const cm_cu_context *context);
 
+/* --- driver_copy.c ---------------------------------------------------------------------------- */
+
+/* Whether CUDA knows every byte of the range: device memory may be several mappings in a row. */
+bool cm_cu_known(uint64_t address, size_t bytes);
+
 /* --- telling CUPTI ---------------------------------------------------------------------------- */
 
 /* Stands first in an entry point that CUPTI knows: begins its time and tells who wants to know. */
@@ -48,6 +53,10 @@ int cm_cu_context_device(const cm_cu_context *context);
 /* Between the two: whether activity records are worth writing. */
 #define CM_CU_TOLD __builtin_expect(cm_call.correlation != 0, 0)
 #define CM_CU_END(result) return cm_cu_exit(&cm_call, (result))
+
+/* CUpti_ActivityMemoryOperationType, CUpti_ActivityMemoryKind */
+enum { CM_CU_ALLOCATED = 1, CM_CU_RELEASED = 2 };
+enum { CM_CU_KIND_PINNED = 2, CM_CU_KIND_DEVICE = 3, CM_CU_KIND_ARRAY = 4, CM_CU_KIND_MANAGED = 5 };
 
 void cm_cu_enter(cm_sim_call *call, uint32_t id, const char *name, const void *parameters,
                  const char *symbol);

@@ -3,13 +3,11 @@
 
 #include <string.h>
 
-/* CUpti_ActivityMemoryOperationType, CUpti_ActivityMemoryKind */
-enum { ALLOCATED = 1, RELEASED = 2 };
-enum { KIND_PINNED = 2, KIND_DEVICE = 3, KIND_ARRAY = 4, KIND_MANAGED = 5 };
-
 static int record_kind(cm_sim_kind kind)
 {
-    return kind == CM_SIM_MANAGED ? KIND_MANAGED : kind == CM_SIM_ARRAY ? KIND_ARRAY : KIND_DEVICE;
+    return kind == CM_SIM_MANAGED ? CM_CU_KIND_MANAGED
+           : kind == CM_SIM_ARRAY ? CM_CU_KIND_ARRAY
+                                  : CM_CU_KIND_DEVICE;
 }
 
 /* --- device memory ---------------------------------------------------------------------------- */
@@ -36,7 +34,8 @@ CM_SIM_EXPORT int cuMemAlloc_v2(uint64_t *address, size_t bytes)
     CM_CU_BEGIN(cuMemAlloc_v2, address, bytes);
     int result = allocate(CM_SIM_DEVICE, bytes, address);
     if (CM_CU_TOLD && !result)
-        cm_sim_record_memory(&cm_call, ALLOCATED, KIND_DEVICE, (void *)*address, bytes, NULL);
+        cm_sim_record_memory(&cm_call, CM_CU_ALLOCATED, CM_CU_KIND_DEVICE, (void *)*address, bytes,
+                             NULL);
     CM_CU_END(result);
 }
 
@@ -47,7 +46,8 @@ CM_SIM_EXPORT int cuMemAllocManaged(uint64_t *address, size_t bytes, unsigned fl
                      ? allocate(CM_SIM_MANAGED, bytes, address)
                      : CM_SIM_INVALID_VALUE;
     if (CM_CU_TOLD && !result)
-        cm_sim_record_memory(&cm_call, ALLOCATED, KIND_MANAGED, (void *)*address, bytes, NULL);
+        cm_sim_record_memory(&cm_call, CM_CU_ALLOCATED, CM_CU_KIND_MANAGED, (void *)*address, bytes,
+                             NULL);
     CM_CU_END(result);
 }
 
@@ -66,7 +66,8 @@ CM_SIM_EXPORT int cuMemAllocPitch_v2(uint64_t *address, size_t *pitch, size_t wi
     if (!result && pitch)
         *pitch = row;
     if (CM_CU_TOLD && !result)
-        cm_sim_record_memory(&cm_call, ALLOCATED, KIND_DEVICE, (void *)*address, bytes, NULL);
+        cm_sim_record_memory(&cm_call, CM_CU_ALLOCATED, CM_CU_KIND_DEVICE, (void *)*address, bytes,
+                             NULL);
     CM_CU_END(result);
 }
 
@@ -81,7 +82,7 @@ CM_SIM_EXPORT int cuMemFree_v2(uint64_t address)
             result = cm_sim_free_any((void *)address, &block);
     }
     if (CM_CU_TOLD && !result && address)
-        cm_sim_record_memory(&cm_call, RELEASED, record_kind(block.kind), (void *)address,
+        cm_sim_record_memory(&cm_call, CM_CU_RELEASED, record_kind(block.kind), (void *)address,
                              block.bytes, NULL);
     CM_CU_END(result);
 }
@@ -130,7 +131,7 @@ CM_SIM_EXPORT int cuMemAllocHost_v2(void **address, size_t bytes)
     CM_CU_BEGIN(cuMemAllocHost_v2, address, bytes);
     int result = allocate_host(address, bytes);
     if (CM_CU_TOLD && !result)
-        cm_sim_record_memory(&cm_call, ALLOCATED, KIND_PINNED, *address, bytes, NULL);
+        cm_sim_record_memory(&cm_call, CM_CU_ALLOCATED, CM_CU_KIND_PINNED, *address, bytes, NULL);
     CM_CU_END(result);
 }
 
@@ -140,7 +141,7 @@ CM_SIM_EXPORT int cuMemHostAlloc(void **address, size_t bytes, unsigned flags)
     unsigned known = CM_CUDA_HOST_PORTABLE | CM_CUDA_HOST_MAPPED | CM_CUDA_HOST_WRITE_COMBINED;
     int result = flags & ~known ? CM_SIM_INVALID_VALUE : allocate_host(address, bytes);
     if (CM_CU_TOLD && !result)
-        cm_sim_record_memory(&cm_call, ALLOCATED, KIND_PINNED, *address, bytes, NULL);
+        cm_sim_record_memory(&cm_call, CM_CU_ALLOCATED, CM_CU_KIND_PINNED, *address, bytes, NULL);
     CM_CU_END(result);
 }
 
@@ -152,7 +153,7 @@ CM_SIM_EXPORT int cuMemFreeHost(void *address)
     bool known = cm_sim_host_find(address, &start, &bytes);
     int result = cm_sim_host_free(address);
     if (CM_CU_TOLD && !result && known)
-        cm_sim_record_memory(&cm_call, RELEASED, KIND_PINNED, address, bytes, NULL);
+        cm_sim_record_memory(&cm_call, CM_CU_RELEASED, CM_CU_KIND_PINNED, address, bytes, NULL);
     CM_CU_END(result);
 }
 

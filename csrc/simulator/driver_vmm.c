@@ -163,6 +163,7 @@ CM_SIM_EXPORT int cuMemGetAllocationPropertiesFromHandle(properties *out, unsign
 
 static int no_other_process(void)
 {
+    CM_SIM_ENTRY;
     cm_sim_note(CM_SIM_NOTE_REFUSED, "CUDA IPC", 0);
     return CM_SIM_NOT_SUPPORTED;
 }
