@@ -23,7 +23,7 @@ CM_SIM_EXPORT int cublasCreate_v2(blas **handle)
     blas *made = calloc(1, sizeof *made);
     if (!made)
         return ALLOC_FAILED;
-    made->charge = cm_sim_handle_new("cublas");
+    made->charge = cm_sim_handle_new("cuBLAS");
     if (!made->charge) {
         free(made);
         return ALLOC_FAILED;

@@ -15,7 +15,7 @@ CM_SIM_EXPORT int cublasLtCreate(void **handle)
     CM_SIM_ENTRY;
     if (!handle)
         return INVALID_VALUE;
-    *handle = cm_sim_handle_new("cublasLt");
+    *handle = cm_sim_handle_new("cuBLASLt");
     return *handle ? SUCCESS : ALLOC_FAILED;
 }
 

@@ -20,7 +20,7 @@ CM_SIM_EXPORT int cudnnCreate(dnn **handle)
     dnn *made = calloc(1, sizeof *made);
     if (!made)
         return DNN_NO_HOST_MEMORY;
-    made->charge = cm_sim_handle_new("cudnn");
+    made->charge = cm_sim_handle_new("cuDNN");
     if (!made->charge) {
         free(made);
         return DNN_NO_DEVICE_MEMORY;

@@ -35,7 +35,7 @@ CM_SIM_EXPORT int cufftCreate(int *plan)
     CM_SIM_ENTRY;
     if (!plan)
         return INVALID_VALUE;
-    void *charge = cm_sim_handle_new("cufft");
+    void *charge = cm_sim_handle_new("cuFFT");
     if (!charge)
         return ALLOC_FAILED;
     pthread_mutex_lock(&lock);

@@ -26,7 +26,7 @@ CM_SIM_EXPORT int cusparseLtInit(handle *result)
     CM_SIM_ENTRY;
     if (!result)
         return INVALID_VALUE;
-    result->charge = cm_sim_handle_new("cusparseLt");
+    result->charge = cm_sim_handle_new("cuSPARSELt");
     return result->charge ? SUCCESS : ALLOC_FAILED;
 }
 
