@@ -4,10 +4,10 @@
  * choice, from nothing to gigabytes, and the largest part of a simulated peak that is not known.
  * config.conv_workspace says what each is told:
  *
- *   0 or more   that many bytes. 0, the default, is the lower bound: most fused kernels for
- *               channels-last tensors need none.
- *   -1          an allowance, the upper end of what is reported: as if the operation kept a copy of
- *               each of its tensors in another layout. For a convolution: input and output in their
+ *   0 or more   that many bytes. 0 is the lower bound: most fused kernels for channels-last
+ *               tensors need none.
+ *   -1          (CUPTIMEM_SIM_CONV_WORKSPACE is unset) an allowance, the upper end of what is
+ *               reported: as if the operation kept a copy of each of its tensors in another layout. For a convolution: input and output in their
  *               own type, and the filter in its own type or single precision, whichever is larger
  *               (its gradient is summed in that). For any other graph that multiplies matrices
  *               (attention): its largest tensor in single precision. Each copy begins at a multiple

@@ -21,8 +21,8 @@ registers of their own) out. Every function returns 0 unless it says otherwise.
     close@N         argument N, a handle, is destroyed
     object@N        *argument N is a new descriptor (host memory)
     free@N          argument N, a descriptor, is destroyed
-    int@N=V         *argument N is V (0 if left out); also size, int64, float, double, complex, zcomplex. Outputs that are
-                    NULL or lie in device memory are left alone.
+    int@N=V         *argument N is V (0 if left out); also size, int64, float, double, complex, zcomplex. Outputs that
+                    are NULL or lie in device memory are left alone.
 
 A function that is written by hand wins over any description: what is generated is weak.
 """
