@@ -1,7 +1,8 @@
 """Programs that use CUDA as people do, each with checkpoints: what is compared there is the caller's choice.
 
 A program is a module with main(check). It calls check(label) where its memory is to be looked at; quiet=True says that
-no graph is alive and nothing is kept by C++ alone but library workspaces, so that all storages can be found from Python.
+no graph is alive and nothing is kept by C++ alone but library workspaces (and `held` blocks more), so that all other
+storages can be found from Python.
 Programs know nothing of cuptimem or of a simulated device; what they allocate does not depend on what kernels compute.
 """
 
@@ -11,7 +12,7 @@ from typing import Protocol
 
 
 class Check(Protocol):
-    def __call__(self, label: str, *, quiet: bool = False) -> None: ...
+    def __call__(self, label: str, *, quiet: bool = False, held: int = 0) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,8 @@ class Program:
     devices: int = 1
     memory: str = ""  # of each device, the profile's own where empty
     device: str = "h100"
+    storages: bool = True  # it has checkpoints at which all storages can be found from Python
+    ooms: int = 0
     anywhere: bool = True  # False: a device of another size would behave differently
 
 
@@ -37,11 +40,11 @@ _ALL = (
     Program("checkpointing", 7),
     Program("cuda_graphs", 9),
     Program("compile_triton", 8),
-    Program("compile_graphs", 5),
-    Program("fsdp2", 10),
+    Program("compile_graphs", 5, storages=False),
+    Program("fsdp2", 10, storages=False),
     Program("data_loader", 6),
     Program("expandable_segments", 12, "expandable", {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}),
-    Program("out_of_memory", 7, memory="3GiB", anywhere=False),
+    Program("out_of_memory", 7, memory="3GiB", ooms=2, anywhere=False),
     Program("malloc_async", 6, "async", {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}),
     Program("no_caching", 5, "uncached", {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}),
     Program("mem_pool", 7),
