@@ -60,7 +60,7 @@ static int64_t eigen(int64_t n, int vectors)
     if (!(condition))                                                                              \
     return INVALID_VALUE
 
-#define REAL_OR_COMPLEX(T, ELEMENT, ORGQR, ORMQR, SYEVD, SYEVJ, SYEVJS)                            \
+#define REAL_OR_COMPLEX(T, ELEMENT, ORGQR, ORMQR, SYEVD, SYEVJ, SYEVJ_BATCHED)                     \
     CM_SIM_EXPORT int cusolverDn##T##potrf_bufferSize(void *handle, int uplo, int n, void *a,      \
                                                       int lda, int *work)                          \
     {                                                                                              \
@@ -132,9 +132,9 @@ static int64_t eigen(int64_t n, int vectors)
         CHECK(n >= 0);                                                                             \
         return elements(eigen(n, vectors), ELEMENT, work);                                         \
     }                                                                                              \
-    CM_SIM_EXPORT int cusolverDn##SYEVJ##_bufferSize(void *handle, int vectors, int uplo, int n,   \
-                                                     const void *a, int lda, const void *w,        \
-                                                     int *work, void *parameters, int batch)       \
+    CM_SIM_EXPORT int cusolverDn##SYEVJ_BATCHED##_bufferSize(                                      \
+        void *handle, int vectors, int uplo, int n, const void *a, int lda, const void *w,         \
+        int *work, void *parameters, int batch)                                                    \
     {                                                                                              \
         CHECK(n >= 0 && batch >= 0);                                                               \
         return elements(batch * (int64_t)n * n, ELEMENT, work);                                    \
