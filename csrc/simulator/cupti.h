@@ -13,8 +13,8 @@
  *   cupti_generation.c  which release of CUPTI is imitated
  *
  * What is on lies in atomics that the calls read without a lock; what switches it is serialized by
- * the lock of cupti_callbacks.c. No lock is ever held while a client's function runs, so clients may
- * call whatever CUPTI allows them to. */
+ * the lock of cupti_callbacks.c. No lock is ever held while a client's function runs, so clients
+ * may call whatever CUPTI allows them to. */
 #ifndef CM_SIM_CUPTI_H
 #define CM_SIM_CUPTI_H
 
@@ -103,6 +103,11 @@ uint32_t cm_sim_cupti_stream(void *stream);
 /* The CUcontext of a device's primary context. */
 void *cm_sim_cupti_context(int device);
 int cm_sim_cupti_context_device(const void *context); /* -1: none of ours */
+typedef struct cm_cupti_pool_state {
+    uint64_t address, threshold, reserved, used;
+} cm_cupti_pool_state;
+/* pool NULL: the one that the call allocates from. */
+cm_cupti_pool_state cm_sim_cupti_pool(const cm_sim_call *call, const void *pool);
 static inline uint32_t cm_sim_cupti_context_id(int device)
 {
     return (uint32_t)device + 1;

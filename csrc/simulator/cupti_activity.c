@@ -40,8 +40,7 @@ static bool any(atomic_uchar *flags, size_t count, unsigned value)
 
 bool cm_sim_cupti_any_kind_on(void)
 {
-    return any(kinds, CM_CUPTI_KINDS, ON) ||
-           any(&context_kinds[0][0], sizeof context_kinds, ON) ||
+    return any(kinds, CM_CUPTI_KINDS, ON) || any(&context_kinds[0][0], sizeof context_kinds, ON) ||
            any(&calls[0][0], sizeof calls, ON);
 }
 
@@ -145,8 +144,9 @@ static int switch_context(void *context, uint32_t kind, unsigned state)
         return CM_CUPTI_INVALID_CONTEXT;
     cm_sim_cupti_touch();
     cm_sim_cupti_lock();
-    int result =
-        state == ON ? check(kind) : cm_sim_cupti_record_size(kind) ? 0 : CM_CUPTI_INVALID_KIND;
+    int result = state == ON                      ? check(kind)
+                 : cm_sim_cupti_record_size(kind) ? 0
+                                                  : CM_CUPTI_INVALID_KIND;
     if (result == CM_CUPTI_OK) {
         atomic_store(&context_kinds[device][kind], state);
         cm_sim_cupti_recompute();

@@ -417,7 +417,8 @@ void cm_sim_cupti_buffers_finalize(void)
         pthread_join(queue.thread, NULL);
 }
 
-/* Nothing of CUPTI survives a fork: the parent's buffers are the parent's, and the thread is gone. */
+/* Nothing of CUPTI survives a fork: the parent's buffers are the parent's, and the thread is gone.
+ */
 void cm_sim_cupti_buffers_forked(void)
 {
     pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

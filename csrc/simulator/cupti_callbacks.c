@@ -50,7 +50,8 @@ void cm_sim_cupti_fire(int domain, uint32_t id, const void *data)
     /* What a callback calls itself is not told: it would never end. */
     if (calling || id >= CM_CUPTI_IDS)
         return;
-    for (unsigned left = atomic_load_explicit(&taken, memory_order_relaxed); left; left &= left - 1) {
+    for (unsigned left = atomic_load_explicit(&taken, memory_order_relaxed); left;
+         left &= left - 1) {
         cm_cupti_subscriber *one = &slots[__builtin_ctz(left)];
         _Atomic uint8_t *wanted = &one->enabled[domain][id];
         if (!atomic_load_explicit(wanted, memory_order_relaxed))

@@ -16,28 +16,37 @@
 #define NUMBER(major, minor) ((major)*100 + (minor))
 #define ROW(major, minor, version, driver, runtime, resource)                                      \
     {                                                                                              \
-        #major "." #minor, version, NUMBER(major, minor),                                          \
+#major "." #minor, version, NUMBER(major, minor),                                          \
         {                                                                                          \
             0, driver, runtime, resource, 3, 50, NUMBER(major, minor) >= 1202 ? 4 : 0              \
         }                                                                                          \
     }
 
 const cm_cupti_generation cm_sim_cupti_generations[] = {
-    ROW(11, 8, 18, 677, 434, 21),     ROW(12, 0, 18, 701, 445, 21),
-    ROW(12, 1, 18, 712, 445, 21),     ROW(12, 2, 20, 718, 451, 22),
-    ROW(12, 3, 21, 733, 465, 22),     ROW(12, 4, 22, 754, 468, 22),
-    ROW(12, 5, 23, 761, 470, 22),     ROW(12, 6, 24, 763, 480, 22),
-    ROW(12, 8, 26, 782, 487, 22),     ROW(12, 9, 28, 784, 487, 22),
-    ROW(13, 0, 130001, 807, 523, 24), ROW(13, 1, 130101, 846, 550, 24),
-    ROW(13, 2, 130202, 846, 559, 24), ROW(13, 3, 130301, 860, 559, 24),
-    ROW(13, 4, 130401, 868, 566, 24), ROW(13, 5, 130500, 877, 567, 26),
+    ROW(11, 8, 18, 677, 434, 21),
+    ROW(12, 0, 18, 701, 445, 21),
+    ROW(12, 1, 18, 712, 445, 21),
+    ROW(12, 2, 20, 718, 451, 22),
+    ROW(12, 3, 21, 733, 465, 22),
+    ROW(12, 4, 22, 754, 468, 22),
+    ROW(12, 5, 23, 761, 470, 22),
+    ROW(12, 6, 24, 763, 480, 22),
+    ROW(12, 8, 26, 782, 487, 22),
+    ROW(12, 9, 28, 784, 487, 22),
+    ROW(13, 0, 130001, 807, 523, 24),
+    ROW(13, 1, 130101, 846, 550, 24),
+    ROW(13, 2, 130202, 846, 559, 24),
+    ROW(13, 3, 130301, 860, 559, 24),
+    ROW(13, 4, 130401, 868, 566, 24),
+    ROW(13, 5, 130500, 877, 567, 26),
     {NULL, 0, 0, {0}},
 };
 
 static const char DEFAULT[] = "13.0";
 
-/* By kind, then ascending by the generation since when; 0 bytes: no longer. Kinds that are written here come with
- * their layout in cupti_records.h; of the others only the length matters, to clients that walk. */
+/* By kind, then ascending by the generation since when; 0 bytes: no longer. Kinds that are written
+ * here come with their layout in cupti_records.h; of the others only the length matters, to clients
+ * that walk. */
 static const struct {
     uint8_t kind;
     uint16_t since, bytes;
@@ -94,7 +103,7 @@ static const struct {
     {CM_CUPTI_SYNCHRONIZATION, 0, 40},
     {CM_CUPTI_SYNCHRONIZATION, 1208, 56},
     {CM_CUPTI_EXTERNAL_CORRELATION, 0, 24},
-    {40, 0, 136}, /* NVLINK */
+    {40, 0, 136},   /* NVLINK */
     {40, 1302, 88}, /**/
     {CM_CUPTI_MEMORY, 0, 80},
     {46, 0, 168}, /* PCIE */
@@ -106,48 +115,48 @@ static const struct {
     {CM_CUPTI_MEMORY_POOL, 1300, 80},
     {CM_CUPTI_GRAPH_TRACE, 0, 48},
     {CM_CUPTI_GRAPH_TRACE, 1203, 56},
-    {52, 0, 64},    /* JIT */
-    {52, 1204, 72}, /**/
-    {53, 1208, 56}, /* DEVICE_GRAPH_TRACE */
-    {54, 1208, 64}, /* MEM_DECOMPRESS */
-    {55, 1209, 32}, /* CONFIDENTIAL_COMPUTE_ROTATION */
-    {56, 1301, 56}, /* GRAPH_HOST_NODE */
-    {57, 1301, 24}, /* COMPUTE_ENGINE_CTX_SWITCH */
-    {58, 1301, 48}, /* HOST_LAUNCH */
+    {52, 0, 64},     /* JIT */
+    {52, 1204, 72},  /**/
+    {53, 1208, 56},  /* DEVICE_GRAPH_TRACE */
+    {54, 1208, 64},  /* MEM_DECOMPRESS */
+    {55, 1209, 32},  /* CONFIDENTIAL_COMPUTE_ROTATION */
+    {56, 1301, 56},  /* GRAPH_HOST_NODE */
+    {57, 1301, 24},  /* COMPUTE_ENGINE_CTX_SWITCH */
+    {58, 1301, 48},  /* HOST_LAUNCH */
     {59, 1302, 168}, /* GREEN_CONTEXT */
     {59, 1304, 304}, /**/
     /* Of the profiling interfaces that 13.0 dropped. */
-    {6, 0, 24}, /* EVENT */
-    {6, 1300, 0}, /**/
-    {7, 0, 24}, /* METRIC */
-    {7, 1300, 0}, /**/
-    {14, 0, 24}, /* SOURCE_LOCATOR */
+    {6, 0, 24},    /* EVENT */
+    {6, 1300, 0},  /**/
+    {7, 0, 24},    /* METRIC */
+    {7, 1300, 0},  /**/
+    {14, 0, 24},   /* SOURCE_LOCATOR */
     {14, 1300, 0}, /**/
-    {15, 0, 56}, /* GLOBAL_ACCESS */
+    {15, 0, 56},   /* GLOBAL_ACCESS */
     {15, 1300, 0}, /**/
-    {16, 0, 40}, /* BRANCH */
+    {16, 0, 40},   /* BRANCH */
     {16, 1300, 0}, /**/
-    {21, 0, 32}, /* EVENT_INSTANCE */
+    {21, 0, 32},   /* EVENT_INSTANCE */
     {21, 1300, 0}, /**/
-    {23, 0, 32}, /* METRIC_INSTANCE */
+    {23, 0, 32},   /* METRIC_INSTANCE */
     {23, 1300, 0}, /**/
-    {24, 0, 48}, /* INSTRUCTION_EXECUTION */
+    {24, 0, 48},   /* INSTRUCTION_EXECUTION */
     {24, 1300, 0}, /**/
-    {29, 0, 56}, /* SHARED_ACCESS */
+    {29, 0, 56},   /* SHARED_ACCESS */
     {29, 1300, 0}, /**/
-    {30, 0, 40}, /* PC_SAMPLING */
+    {30, 0, 40},   /* PC_SAMPLING */
     {30, 1300, 0}, /**/
-    {31, 0, 32}, /* PC_SAMPLING_RECORD_INFO */
+    {31, 0, 32},   /* PC_SAMPLING_RECORD_INFO */
     {31, 1300, 0}, /**/
-    {32, 0, 24}, /* INSTRUCTION_CORRELATION */
+    {32, 0, 24},   /* INSTRUCTION_CORRELATION */
     {32, 1300, 0}, /**/
-    {41, 0, 32}, /* INSTANTANEOUS_EVENT */
+    {41, 0, 32},   /* INSTANTANEOUS_EVENT */
     {41, 1300, 0}, /**/
-    {42, 0, 32}, /* INSTANTANEOUS_EVENT_INSTANCE */
+    {42, 0, 32},   /* INSTANTANEOUS_EVENT_INSTANCE */
     {42, 1300, 0}, /**/
-    {43, 0, 32}, /* INSTANTANEOUS_METRIC */
+    {43, 0, 32},   /* INSTANTANEOUS_METRIC */
     {43, 1300, 0}, /**/
-    {44, 0, 32}, /* INSTANTANEOUS_METRIC_INSTANCE */
+    {44, 0, 32},   /* INSTANTANEOUS_METRIC_INSTANCE */
     {44, 1300, 0}, /**/
 };
 
