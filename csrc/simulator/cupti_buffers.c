@@ -41,6 +41,7 @@ static _Atomic(request_function) request;
 static _Atomic(complete_function) complete;
 static atomic_size_t dropped;
 static atomic_uint session; /* ended by cuptiFinalize */
+static atomic_uint busy;    /* threads that hold a buffer which no writer and no queue has */
 
 static _Atomic(writer *) writers; /* only ever grows */
 static writer shared = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -297,24 +298,29 @@ void cm_sim_cupti_emit(const void *record, size_t bytes)
     while (!fits(&w->current, size)) {
         buffer full = w->current, fresh;
         w->current.data = NULL;
+        atomic_fetch_add(&busy, 1);
         pthread_mutex_unlock(&w->lock);
         if (full.data)
             enqueue(&full);
         /* What a client calls while we ask it for a buffer cannot have another one. */
-        if (in_client || !ask(size, &fresh)) {
-            atomic_fetch_add(&dropped, 1);
-            return;
-        }
+        bool given = !in_client && ask(size, &fresh);
         pthread_mutex_lock(&w->lock);
-        if (w->current.data || since != atomic_load(&session)) {
+        bool detached = since != atomic_load(&session);
+        bool keep = given && !detached && !w->current.data;
+        if (keep)
+            w->current = fresh;
+        if (given && !keep) {
             /* Another thread was quicker, or CUPTI was detached meanwhile. */
             pthread_mutex_unlock(&w->lock);
             hand_back(&fresh);
-            if (since != atomic_load(&session))
-                return;
             pthread_mutex_lock(&w->lock);
-        } else {
-            w->current = fresh;
+        }
+        atomic_fetch_sub(&busy, 1);
+        if (detached || (!given && !fits(&w->current, size))) {
+            pthread_mutex_unlock(&w->lock);
+            if (!detached)
+                atomic_fetch_add(&dropped, 1);
+            return;
         }
     }
     uint8_t *at = w->current.data + w->current.used;
@@ -364,8 +370,10 @@ CM_SIM_EXPORT int cuptiActivityFlushAll(uint32_t flag)
     (void)flag;
     if (!atomic_load(&complete) || in_client)
         return CM_CUPTI_INVALID_OPERATION;
+    atomic_fetch_add(&busy, 1);
     detach_all();
     drain();
+    atomic_fetch_sub(&busy, 1);
     return CM_CUPTI_OK;
 }
 
@@ -397,14 +405,31 @@ CM_SIM_EXPORT int cuptiActivityGetNumDroppedRecords(void *context, uint32_t stre
 /* --- The end -----------------------------------------------------------------------------------
  */
 
+/* Returns when no thread has a buffer in its hands, or asks for one. A client's function that waits
+ * for whoever detaches would be waited for for ever: two seconds are enough. */
+static void wait_for_busy(void)
+{
+    enum { PAUSE_NS = 50 * 1000, PAUSES = 40 * 1000 };
+
+    for (unsigned i = 0; atomic_load(&busy); i++) {
+        if (i == PAUSES) {
+            cm_sim_note(CM_SIM_NOTE_LIMIT, "cuptiFinalize: a buffer callback did not return", 0);
+            return;
+        }
+        nanosleep(&(struct timespec){0, PAUSE_NS}, NULL);
+    }
+}
+
 void cm_sim_cupti_buffers_finalize(void)
 {
-    /* Whoever is about to bring a buffer now sees that it is not wanted. */
+    /* Whoever brings a buffer from now on sees that it is not wanted. */
     atomic_fetch_add(&session, 1);
     atomic_store(&request, NULL);
     detach_all();
-    if (!in_client)
+    if (!in_client) {
+        wait_for_busy();
         drain();
+    }
     atomic_store(&complete, NULL);
     atomic_store(&dropped, 0);
     pthread_mutex_lock(&queue.lock);
@@ -438,6 +463,7 @@ void cm_sim_cupti_buffers_forked(void)
         atomic_store(&w->taken, w == mine);
     }
     in_client = false;
+    atomic_store(&busy, 0);
     atomic_store(&request, NULL);
     atomic_store(&complete, NULL);
     atomic_store(&dropped, 0);
