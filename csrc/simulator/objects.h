@@ -20,6 +20,9 @@
  * CM_CUDA_NO_DEVICE where there is none. */
 int cm_sim_device_ready(int *device);
 
+/* A fault on the device: what needs its context fails with this error from now on. */
+void cm_sim_device_break(int device, int error);
+
 /* Peer access, from `device` to the memory of `peer`. */
 bool cm_sim_peer_possible(int device, int peer);
 int cm_sim_peer_enable(int device, int peer);
@@ -105,8 +108,21 @@ int cm_sim_graph_add(cm_sim_graph *graph, cm_sim_node *const *after, size_t coun
                      cm_cuda_node_params *params, cm_sim_node **node);
 int cm_sim_graph_instantiate(cm_sim_graph *graph, unsigned long long flags, cm_sim_exec **exec);
 int cm_sim_exec_delete(cm_sim_exec *exec);
-/* Launches its kernels, makes its copies, calls its host functions. */
-int cm_sim_exec_launch(cm_sim_exec *exec, cm_sim_stream *stream);
+/* Launches its kernels, makes its copies, calls its host functions. call: where CUPTI wants to be
+ * told of its kernels, else NULL. */
+struct cm_sim_call;
+int cm_sim_exec_launch(cm_sim_exec *exec, cm_sim_stream *stream, const struct cm_sim_call *call);
+
+/* --- objects_copy.c: moving bytes, after the checks that a real device makes --------------------
+ */
+
+/* Whether it is no device memory, or device memory that is there from end to end. */
+bool cm_sim_range_valid(const void *address, size_t bytes);
+/* A copy between pointers: what kind it really is (CM_CUDA_COPY_*), or an error: memory that is not
+ * there, or a kind that does not fit the pointers. */
+int cm_sim_copy_kind(void *to, const void *from, size_t bytes, int asked, int *kind);
+int cm_sim_copy3d(const cm_cuda_copy3d *copy); /* without arrays */
+int cm_sim_set2d(const cm_cuda_set_node *set);
 
 /* --- objects_function.c: kernels ----------------------------------------------------------------
  */
@@ -132,8 +148,11 @@ cm_sim_pool *cm_sim_pool_current(int device);
 int cm_sim_pool_set_current(int device, cm_sim_pool *pool);
 int cm_sim_pool_new(int device, size_t maximum, cm_sim_pool **pool);
 int cm_sim_pool_delete(cm_sim_pool *pool);
+int cm_sim_pool_device(const cm_sim_pool *pool); /* -1: no pool */
 int cm_sim_pool_get(cm_sim_pool *pool, int attribute, void *value);
 int cm_sim_pool_set(cm_sim_pool *pool, int attribute, const void *value);
+/* The host has waited for the device: pools give back what they keep above their thresholds. */
+void cm_sim_pools_settle(int device);
 int cm_sim_pool_trim(cm_sim_pool *pool, size_t keep);
 /* pool NULL: the current one of the stream's device. */
 int cm_sim_pool_alloc(cm_sim_pool *pool, cm_sim_stream *stream, size_t bytes, void **address);
