@@ -2,7 +2,7 @@
 
 A table, <library>.txt, has a line for each function that a CUDA library exports:
 
-    library cublas          what handles are charged to, as the report names it
+    library cuBLAS          what handles are charged to, as the report names it
     refused 15              the library's status for "not supported"
 
     cublasSaxpy_v2          ok
@@ -21,8 +21,8 @@ registers of their own) out. Every function returns 0 unless it says otherwise.
     close@N         argument N, a handle, is destroyed
     object@N        *argument N is a new descriptor (host memory)
     free@N          argument N, a descriptor, is destroyed
-    int@N=V         *argument N is V (0 if left out); also size, int64, float, double, complex, zcomplex. Outputs that are
-                    NULL or lie in device memory are left alone.
+    int@N=V         *argument N is V (0 if left out); also size, int64, float, double, complex, zcomplex. Outputs that
+                    are NULL or lie in device memory are left alone.
 
 A function that is written by hand wins over any description: what is generated is weak.
 """
@@ -149,6 +149,8 @@ def generate(folder: Path) -> str:
 def _function(table: Table, entry: Entry) -> str:
     if entry.refused:
         return f"REFUSE({entry.name}, {table.refused})"
+    if entry.words == ("ok",):
+        return f"NOTHING({entry.name})"
     words = [found for word in entry.words if (found := WORD.fullmatch(word))]
     count = max((int(word["argument"]) + 1 for word in words if word["argument"]), default=0)
     parameters = ", ".join(f"void *a{i}" for i in range(count)) or "void"
