@@ -10,22 +10,16 @@
 #include "cupti_hooks.h"
 #include "devices.h"
 #include "driver_params.h"
+#include "objects.h"
 #include "sim.h"
 
+/* Results that the driver alone gives. */
 enum {
-    CM_CU_NO_BINARY_FOR_GPU = 209,
-    CM_CU_UNSUPPORTED_LIMIT = 215,
     CM_CU_INVALID_IMAGE = 200,
-    CM_CU_FILE_NOT_FOUND = 301,
-    CM_CU_OUT_OF_RESOURCES = 701,
-    CM_CU_PEER_ALREADY_ENABLED = 704,
-    CM_CU_PEER_NOT_ENABLED = 705,
     CM_CU_PRIMARY_ACTIVE = 708,
-    CM_CU_CONTEXT_DESTROYED = 709
+    CM_CU_CONTEXT_DESTROYED = 709,
 };
 
-/* Where memory lies. */
-enum { CM_CU_LOCATION_DEVICE = 1, CM_CU_LOCATION_HOST = 2 };
 /* What a pointer points to (CUmemorytype). */
 enum { CM_CU_HOST = 1, CM_CU_DEVICE = 2, CM_CU_ARRAY = 3, CM_CU_UNIFIED = 4 };
 
@@ -40,22 +34,10 @@ cm_cu_context *cm_cu_primary(int device);
 /* The device of a context; -1: no context, or destroyed. */
 int cm_cu_context_device(const cm_cu_context *context);
 
-/* --- driver_module.c -------------------------------------------------------------------------- */
+/* --- driver_copy.c ---------------------------------------------------------------------------- */
 
-/* A kernel: CUfunction and CUkernel alike. */
-typedef struct cm_cu_function {
-    uint64_t magic;
-    char *name;
-    struct cm_cu_module *module;
-    struct cm_cu_function *next;
-    int dynamic_shared; /* the largest allowed, set by the program */
-    int carveout;
-    int cluster_policy;
-    int non_portable_cluster;
-} cm_cu_function;
-
-/* NULL: not a kernel of ours. */
-cm_cu_function *cm_cu_function_of(const void *handle);
+/* Whether CUDA knows every byte of the range, on the device or pinned. */
+bool cm_cu_known(uint64_t address, size_t bytes);
 
 /* --- telling CUPTI ---------------------------------------------------------------------------- */
 
@@ -71,6 +53,10 @@ cm_cu_function *cm_cu_function_of(const void *handle);
 /* Between the two: whether activity records are worth writing. */
 #define CM_CU_TOLD __builtin_expect(cm_call.correlation != 0, 0)
 #define CM_CU_END(result) return cm_cu_exit(&cm_call, (result))
+
+/* CUpti_ActivityMemoryOperationType, CUpti_ActivityMemoryKind */
+enum { CM_CU_ALLOCATED = 1, CM_CU_RELEASED = 2 };
+enum { CM_CU_KIND_PINNED = 2, CM_CU_KIND_DEVICE = 3, CM_CU_KIND_ARRAY = 4, CM_CU_KIND_MANAGED = 5 };
 
 void cm_cu_enter(cm_sim_call *call, uint32_t id, const char *name, const void *parameters,
                  const char *symbol);

@@ -14,14 +14,12 @@ struct cm_cu_context {
     atomic_int retained;
     atomic_uint flags;
     atomic_ullong id;
-    atomic_uint peers; /* bit i: access to device i was enabled */
     atomic_int cache;
 };
 
 static const uint64_t MAGIC = 0x63757074696d6578u;
 
-enum { DEPTH = 64, LIMITS = 10, PEER_BITS = 32 };
-_Static_assert((int)CM_SIM_DEVICES <= (int)PEER_BITS, "a bit for each peer");
+enum { DEPTH = 64, LIMITS = 10 };
 
 static cm_cu_context primaries[CM_SIM_DEVICES];
 static pthread_once_t primaries_made = PTHREAD_ONCE_INIT;
@@ -370,7 +368,6 @@ CM_SIM_EXPORT int cuCtxSetFlags(unsigned flags)
     return result;
 }
 
-/* Kernels do nothing, so all has been done. */
 CM_SIM_EXPORT int cuCtxSynchronize(void)
 {
     CM_SIM_ENTRY;
@@ -379,7 +376,10 @@ CM_SIM_EXPORT int cuCtxSynchronize(void)
     if (cm_sim_cupti_wanted())
         cm_cu_enter(&call, CM_CBID_cuCtxSynchronize, "cuCtxSynchronize", NULL, NULL);
     cm_cu_context *context;
-    return cm_cu_exit(&call, need(&context));
+    int result = need(&context);
+    if (!result)
+        result = cm_sim_device_synchronize(context->device);
+    return cm_cu_exit(&call, result);
 }
 
 CM_SIM_EXPORT int cuCtxSynchronize_v2(cm_cu_context *context)
@@ -387,7 +387,7 @@ CM_SIM_EXPORT int cuCtxSynchronize_v2(cm_cu_context *context)
     CM_SIM_ENTRY;
     if (!context)
         return cuCtxSynchronize();
-    return ours(context) ? CM_SIM_OK : CM_SIM_INVALID_CONTEXT;
+    return ours(context) ? cm_sim_device_synchronize(context->device) : CM_SIM_INVALID_CONTEXT;
 }
 
 /* Limits are kept per process and take no memory of the device. */
@@ -401,7 +401,7 @@ CM_SIM_EXPORT int cuCtxGetLimit(size_t *value, int limit)
     if (result)
         return result;
     if (limit < 0 || limit >= LIMITS)
-        return CM_CU_UNSUPPORTED_LIMIT;
+        return CM_CUDA_UNSUPPORTED_LIMIT;
     if (value)
         *value = atomic_load(&limits[limit]);
     return CM_SIM_OK;
@@ -415,7 +415,7 @@ CM_SIM_EXPORT int cuCtxSetLimit(int limit, size_t value)
     if (result)
         return result;
     if (limit < 0 || limit >= LIMITS)
-        return CM_CU_UNSUPPORTED_LIMIT;
+        return CM_CUDA_UNSUPPORTED_LIMIT;
     atomic_store(&limits[limit], value);
     return CM_SIM_OK;
 }
@@ -466,9 +466,9 @@ CM_SIM_EXPORT int cuCtxGetStreamPriorityRange(int *least, int *greatest)
     cm_cu_context *context;
     int result = need(&context);
     if (!result && least)
-        *least = 0;
+        *least = CM_SIM_PRIORITY_LEAST;
     if (!result && greatest)
-        *greatest = -5;
+        *greatest = CM_SIM_PRIORITY_GREATEST;
     return result;
 }
 
@@ -490,12 +490,7 @@ CM_SIM_EXPORT int cuCtxEnablePeerAccess(cm_cu_context *peer, unsigned flags)
         return result;
     if (!ours(peer))
         return CM_SIM_INVALID_CONTEXT;
-    if (flags)
-        return CM_SIM_INVALID_VALUE;
-    if (peer->device == context->device)
-        return CM_SIM_INVALID_DEVICE;
-    unsigned bit = 1u << peer->device;
-    return atomic_fetch_or(&context->peers, bit) & bit ? CM_CU_PEER_ALREADY_ENABLED : CM_SIM_OK;
+    return flags ? CM_SIM_INVALID_VALUE : cm_sim_peer_enable(context->device, peer->device);
 }
 
 CM_SIM_EXPORT int cuCtxDisablePeerAccess(cm_cu_context *peer)
@@ -505,8 +500,5 @@ CM_SIM_EXPORT int cuCtxDisablePeerAccess(cm_cu_context *peer)
     int result = need(&context);
     if (result)
         return result;
-    if (!ours(peer))
-        return CM_SIM_INVALID_CONTEXT;
-    unsigned bit = 1u << peer->device;
-    return atomic_fetch_and(&context->peers, ~bit) & bit ? CM_SIM_OK : CM_CU_PEER_NOT_ENABLED;
+    return ours(peer) ? cm_sim_peer_disable(context->device, peer->device) : CM_SIM_INVALID_CONTEXT;
 }

@@ -305,21 +305,22 @@ CM_SIM_EXPORT int cuDeviceCanAccessPeer(int *can, int device, int peer)
     if (!profile_of(device) || !profile_of(peer))
         return CM_SIM_INVALID_DEVICE;
     if (can)
-        *can = device != peer;
+        *can = cm_sim_peer_possible(device, peer);
     return CM_SIM_OK;
 }
 
 /* Peers see each other's memory, without atomics: as over PCI Express. */
 CM_SIM_EXPORT int cuDeviceGetP2PAttribute(int *value, int attribute, int device, int peer)
 {
-    enum { PERFORMANCE_RANK = 1, ACCESS = 2, NATIVE_ATOMICS = 3, ARRAYS = 4, PARTIAL_ATOMICS = 5 };
+    enum { PARTIAL_ATOMICS = CM_CUDA_P2P_ARRAYS + 1 };
     CM_SIM_ENTRY;
     if (!profile_of(device) || !profile_of(peer))
         return CM_SIM_INVALID_DEVICE;
-    if (device == peer || attribute < PERFORMANCE_RANK || attribute > PARTIAL_ATOMICS)
+    if (device == peer || attribute < CM_CUDA_P2P_RANK || attribute > PARTIAL_ATOMICS)
         return CM_SIM_INVALID_VALUE;
     if (value)
-        *value = attribute == ACCESS || attribute == ARRAYS;
+        *value = (attribute == CM_CUDA_P2P_ACCESS || attribute == CM_CUDA_P2P_ARRAYS) &&
+                 cm_sim_peer_possible(device, peer);
     return CM_SIM_OK;
 }
 
