@@ -113,7 +113,8 @@ int cm_sim_exec_delete(cm_sim_exec *exec);
 struct cm_sim_call;
 int cm_sim_exec_launch(cm_sim_exec *exec, cm_sim_stream *stream, const struct cm_sim_call *call);
 
-/* --- objects_copy.c: moving bytes, after the checks that a real device makes -------------------- */
+/* --- objects_copy.c: moving bytes, after the checks that a real device makes --------------------
+ */
 
 /* Whether it is no device memory, or device memory that is there from end to end. */
 bool cm_sim_range_valid(const void *address, size_t bytes);
@@ -147,6 +148,7 @@ cm_sim_pool *cm_sim_pool_current(int device);
 int cm_sim_pool_set_current(int device, cm_sim_pool *pool);
 int cm_sim_pool_new(int device, size_t maximum, cm_sim_pool **pool);
 int cm_sim_pool_delete(cm_sim_pool *pool);
+int cm_sim_pool_device(const cm_sim_pool *pool); /* -1: no pool */
 int cm_sim_pool_get(cm_sim_pool *pool, int attribute, void *value);
 int cm_sim_pool_set(cm_sim_pool *pool, int attribute, const void *value);
 /* The host has waited for the device: pools give back what they keep above their thresholds. */

@@ -16,7 +16,7 @@ static atomic_int running_count, running_global, running_blocking[CM_SIM_DEVICES
 static atomic_ullong ids;
 
 static __thread struct {
-    int mode;       /* cudaThreadExchangeStreamCaptureMode; 0: global */
+    int mode;        /* cudaThreadExchangeStreamCaptureMode; 0: global */
     int not_relaxed; /* captures that this thread began and has not ended */
 } mine;
 
@@ -292,7 +292,8 @@ int cm_sim_capture_set_after(cm_sim_stream *handle, cm_sim_node *const *after, s
     return done ? CM_CUDA_OK : CM_CUDA_OUT_OF_MEMORY;
 }
 
-/* --- what is recorded --------------------------------------------------------------------------- */
+/* --- what is recorded ---------------------------------------------------------------------------
+ */
 
 int cm_sim_capture_add(cm_sim_stream *stream, cm_cuda_node_params *params, cm_sim_node **node)
 {
@@ -302,8 +303,8 @@ int cm_sim_capture_add(cm_sim_stream *stream, cm_cuda_node_params *params, cm_si
     cm_sim_node *made;
     /* Under the lock: several threads may feed streams of one capture. */
     pthread_mutex_lock(&lock);
-    int result = cm_sim_graph_add(capture->graph, stream->after.list, stream->after.count, params,
-                                  &made);
+    int result =
+        cm_sim_graph_add(capture->graph, stream->after.list, stream->after.count, params, &made);
     if (!result && !cm_sim_nodes_set(&stream->after, &made, 1))
         result = CM_CUDA_OUT_OF_MEMORY;
     pthread_mutex_unlock(&lock);

@@ -4,6 +4,7 @@
 
 /* The error that a device died of; kernels do nothing, so only a replayed copy can kill it. */
 static atomic_int broken[CM_SIM_DEVICES];
+static atomic_bool ready[CM_SIM_DEVICES];
 
 void cm_sim_device_break(int device, int error)
 {
@@ -16,10 +17,19 @@ int cm_sim_device_ready(int *device)
     if (!cm_sim_config_get()->devices)
         return CM_CUDA_NO_DEVICE;
     int error = atomic_load_explicit(&broken[*device], memory_order_relaxed);
-    return error ? error : cm_sim_context(*device);
+    if (error)
+        return error;
+    /* Every launch asks: contexts stay once they are there, so the lock is for the first time. */
+    if (atomic_load_explicit(&ready[*device], memory_order_acquire) && !cm_sim_forked())
+        return CM_CUDA_OK;
+    error = cm_sim_context(*device);
+    if (!error)
+        atomic_store_explicit(&ready[*device], true, memory_order_release);
+    return error;
 }
 
-/* --- peers -------------------------------------------------------------------------------------- */
+/* --- peers --------------------------------------------------------------------------------------
+ */
 
 /* Bit p of the entry of device d: d may use the memory of p. */
 static atomic_uint peers[CM_SIM_DEVICES];
@@ -51,7 +61,8 @@ int cm_sim_peer_disable(int device, int peer)
     return atomic_fetch_and(&peers[device], ~bit) & bit ? CM_CUDA_OK : CM_CUDA_PEER_NOT_ENABLED;
 }
 
-/* --- errors ------------------------------------------------------------------------------------- */
+/* --- errors -------------------------------------------------------------------------------------
+ */
 
 static const struct error {
     int number;

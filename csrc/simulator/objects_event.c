@@ -81,10 +81,10 @@ static bool complete(cm_sim_event *event)
     uint32_t lag = cm_sim_config_get()->event_lag;
     if (!lag || !event->recorded || event->done)
         return true;
-    event->done = event->at + lag <= cm_sim_launches(event->device) ||
-                  event->at <= cm_sim_device_done(event->device) ||
-                  (event->stream->id == event->stream_id &&
-                   event->at <= atomic_load(&event->stream->done));
+    event->done =
+        event->at + lag <= cm_sim_launches(event->device) ||
+        event->at <= cm_sim_device_done(event->device) ||
+        (event->stream->id == event->stream_id && event->at <= atomic_load(&event->stream->done));
     return event->done;
 }
 

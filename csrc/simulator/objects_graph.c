@@ -19,7 +19,7 @@ struct cm_sim_graph_memory {
         size_t bytes;
         int device;
         bool idle; /* a free node has passed: a later node of this graph may have it */
-    } *list;
+    } * list;
     size_t count;
 };
 
@@ -32,9 +32,9 @@ struct __attribute__((aligned(128))) cm_sim_graph {
     cm_sim_slot slot;
     cm_sim_node **nodes;
     size_t count, room;
-    size_t others;   /* nodes that are no kernels */
-    bool backwards;  /* an edge leads from a later node to an earlier one */
-    bool owned;      /* by a node or an executable: not the program's to destroy */
+    size_t others;  /* nodes that are no kernels */
+    bool backwards; /* an edge leads from a later node to an earlier one */
+    bool owned;     /* by a node or an executable: not the program's to destroy */
     uint32_t mark;
     struct kept *kept;
     size_t kept_count;
@@ -84,7 +84,8 @@ static cm_sim_table nodes = CM_SIM_TABLE(cm_sim_node);
 static cm_sim_table execs = CM_SIM_TABLE(cm_sim_exec);
 static cm_sim_table user_objects = CM_SIM_TABLE(cm_sim_user_object);
 
-/* --- lists of nodes ----------------------------------------------------------------------------- */
+/* --- lists of nodes -----------------------------------------------------------------------------
+ */
 
 static bool make_room(cm_sim_nodes *list, size_t count)
 {
@@ -174,7 +175,8 @@ bool cm_sim_graph_reaches(cm_sim_graph *graph, const cm_sim_nodes *from, const c
     return reached;
 }
 
-/* --- memory ------------------------------------------------------------------------------------- */
+/* --- memory -------------------------------------------------------------------------------------
+ */
 
 static struct {
     atomic_ullong used, used_high, reserved, reserved_high;
@@ -286,7 +288,8 @@ static void leave_memory(struct cm_sim_graph_memory *memory)
     free(memory);
 }
 
-/* --- objects of the program that live as long as a graph ---------------------------------------- */
+/* --- objects of the program that live as long as a graph ----------------------------------------
+ */
 
 int cm_sim_user_object_new(void *data, cm_cuda_host_function destroy, unsigned references,
                            cm_sim_user_object **object)
@@ -361,7 +364,8 @@ int cm_sim_graph_release_object(cm_sim_graph *graph, cm_sim_user_object *object,
     return CM_CUDA_INVALID_VALUE;
 }
 
-/* --- making ------------------------------------------------------------------------------------- */
+/* --- making -------------------------------------------------------------------------------------
+ */
 
 int cm_sim_graph_new(cm_sim_graph **graph)
 {
@@ -622,7 +626,8 @@ static int copy_graph(const cm_sim_graph *from, cm_sim_graph **copy)
     return CM_CUDA_OK;
 }
 
-/* --- asking ------------------------------------------------------------------------------------- */
+/* --- asking -------------------------------------------------------------------------------------
+ */
 
 static int answer(cm_sim_node *const *list, size_t there, cm_sim_node **out, size_t *count)
 {
@@ -736,7 +741,8 @@ int cm_sim_node_set_kernel(cm_sim_exec *exec, cm_sim_node *node, const cm_cuda_k
     return fill(node, &params);
 }
 
-/* --- executing ---------------------------------------------------------------------------------- */
+/* --- executing ----------------------------------------------------------------------------------
+ */
 
 static int prepare(cm_sim_graph *graph, cm_sim_graph **copy)
 {
@@ -835,8 +841,8 @@ static int perform(const cm_sim_graph *graph, cm_sim_stream *stream, const cm_si
             if (call) {
                 const cm_cuda_dim3 *g = &node->kernel.grid, *b = &node->kernel.block;
                 cm_sim_record_kernel(call, cm_sim_function_name(node->kernel.function),
-                                     (unsigned[]){g->x, g->y, g->z},
-                                     (unsigned[]){b->x, b->y, b->z}, node->kernel.shared, stream);
+                                     (unsigned[]){g->x, g->y, g->z}, (unsigned[]){b->x, b->y, b->z},
+                                     node->kernel.shared, stream);
             }
             break;
         case CM_CUDA_NODE_COPY:

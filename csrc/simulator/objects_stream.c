@@ -89,7 +89,8 @@ uint64_t cm_sim_stream_id(const cm_sim_stream *stream)
     return stream->id;
 }
 
-/* --- work --------------------------------------------------------------------------------------- */
+/* --- work ---------------------------------------------------------------------------------------
+ */
 
 cm_sim_stream *cm_sim_stream_work(cm_sim_stream *handle, bool *capturing, int *result)
 {

@@ -36,8 +36,7 @@ void cm_sim_objects_unlock(void)
     release();
 }
 
-/* Slot numbers count from 1. */
-static char *slot(cm_sim_table *table, uint32_t number)
+void *cm_sim_table_at(cm_sim_table *table, uint32_t number)
 {
     uint32_t index = number - 1;
     int k = 0;
@@ -46,7 +45,7 @@ static char *slot(cm_sim_table *table, uint32_t number)
     return atomic_load_explicit(&table->chunk[k], memory_order_relaxed) + index * table->bytes;
 }
 
-static uint32_t number_of(cm_sim_table *table, const void *handle)
+uint32_t cm_sim_table_number(cm_sim_table *table, const void *handle)
 {
     uint32_t before = 1;
     for (int k = 0;; k++) {
@@ -81,17 +80,17 @@ static bool grow(cm_sim_table *table)
 
 void *cm_sim_table_take(cm_sim_table *table)
 {
-    char *taken = NULL;
+    cm_sim_slot *taken = NULL;
     cm_sim_objects_lock();
     if (table->free) {
-        taken = slot(table, table->free);
-        table->free = ((cm_sim_slot *)taken)->next_free;
-        memset(taken + sizeof(cm_sim_slot), 0, table->bytes - sizeof(cm_sim_slot));
+        taken = cm_sim_table_at(table, table->free);
+        table->free = taken->next_free;
+        memset(taken + 1, 0, table->bytes - sizeof(cm_sim_slot));
     } else if (grow(table)) {
-        taken = slot(table, ++table->used);
+        taken = cm_sim_table_at(table, ++table->used);
     }
     if (taken)
-        atomic_store_explicit(&((cm_sim_slot *)taken)->live, 1, memory_order_release);
+        atomic_store_explicit(&taken->live, 1, memory_order_release);
     cm_sim_objects_unlock();
     return taken;
 }
@@ -104,13 +103,14 @@ bool cm_sim_table_drop(cm_sim_table *table, void *handle)
         cm_sim_slot *old = handle;
         atomic_store_explicit(&old->live, 0, memory_order_release);
         old->next_free = table->free;
-        table->free = number_of(table, handle);
+        table->free = cm_sim_table_number(table, handle);
     }
     cm_sim_objects_unlock();
     return dropped;
 }
 
-/* --- addresses ---------------------------------------------------------------------------------- */
+/* --- addresses ----------------------------------------------------------------------------------
+ */
 
 static size_t home(const cm_sim_dictionary *map, const void *key)
 {
@@ -143,10 +143,12 @@ static bool widen(cm_sim_dictionary *map)
 
 bool cm_sim_dictionary_put(cm_sim_dictionary *map, const void *key, void *value)
 {
-    if (2 * (map->count + 1) > map->capacity && !widen(map))
+    /* A key that is there needs no room, and must not fail for want of it. */
+    bool known = cm_sim_dictionary_get(map, key) != NULL;
+    if (!known && 2 * (map->count + 1) > map->capacity && !widen(map))
         return false;
     size_t at = place(map, key);
-    map->count += map->entries[at].key == NULL;
+    map->count += !known;
     map->entries[at].key = key;
     map->entries[at].value = value;
     return true;

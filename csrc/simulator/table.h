@@ -32,12 +32,16 @@ typedef struct cm_sim_table {
         .bytes = sizeof(type) + CM_SIM_TABLE_IS_POWER(sizeof(type))                                \
     }
 /* 0, or no constant expression. */
-#define CM_SIM_TABLE_IS_POWER(bytes) (0 * sizeof(char[((bytes) & ((bytes) - 1)) == 0 ? 1 : -1]))
+#define CM_SIM_TABLE_IS_POWER(bytes) (0 * sizeof(char[((bytes) & ((bytes)-1)) == 0 ? 1 : -1]))
 
 /* A live slot, all zero behind its first member; NULL: no memory. */
 void *cm_sim_table_take(cm_sim_table *table);
 /* false: it was no live handle of this table. */
 bool cm_sim_table_drop(cm_sim_table *table, void *handle);
+
+/* Slots are numbered from 1, for links of four bytes; `at` takes a number that was given. */
+uint32_t cm_sim_table_number(cm_sim_table *table, const void *handle);
+void *cm_sim_table_at(cm_sim_table *table, uint32_t number);
 
 static inline bool cm_sim_table_has(cm_sim_table *table, const void *handle)
 {
@@ -64,11 +68,12 @@ typedef struct cm_sim_dictionary {
     struct cm_sim_dictionary_entry {
         const void *key;
         void *value;
-    } *entries;
+    } * entries;
     size_t capacity, count;
 } cm_sim_dictionary;
 
-bool cm_sim_dictionary_put(cm_sim_dictionary *map, const void *key, void *value); /* false: no memory */
+bool cm_sim_dictionary_put(cm_sim_dictionary *map, const void *key,
+                           void *value); /* false: no memory */
 void *cm_sim_dictionary_get(const cm_sim_dictionary *map, const void *key);
 void *cm_sim_dictionary_remove(cm_sim_dictionary *map, const void *key);
 
