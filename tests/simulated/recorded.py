@@ -27,7 +27,8 @@ class Device:
     segment_bytes: int = 0
     segment_peak: int = 0
     told: list[tuple[int, int]] = field(default_factory=list)
-    """Each change of the reserved total as the allocator told it: allocated and reserved."""
+    """Each change of the reserved total as the allocator told it: allocated and reserved. (It is told again now and then
+    without one.)"""
     history: list[tuple[str, int, int]] = field(default_factory=list)
     """alloc and free with the requested size, segment_alloc and segment_free with the segment's: action, address, size."""
     stacks: list[tuple[Any, ...] | None] = field(default_factory=list)
@@ -72,7 +73,11 @@ def replay(events: list[tuple[Any, ...]]) -> tuple[dict[int, Device], tuple[Any,
         kind, _, _, address, size, origin, _, device_type, device_index = records[index]
         if device_type != CUDA:
             continue
+        if kind in ("free", "segment_free") and device_index == -1:  # no address is on two devices
+            device_index = next((i for i, d in devices.items() if address in d.live or address in d.segments), -1)
         device = devices[device_index]
+        if kind == "segment_free" and address in device.live:  # taken from CUDA for itself
+            kind = "free"
         if kind in ("alloc", "seed"):
             block = Block(size, requested.get(index, size), origin if kind == "alloc" else None)
             device.alloc(address, block)
@@ -93,7 +98,8 @@ def replay(events: list[tuple[Any, ...]]) -> tuple[dict[int, Device], tuple[Any,
             device.segment_bytes -= bytes_freed
             device.history.append(("segment_free", address, bytes_freed))
         elif kind == "reserved":
-            device.told.append((address, size))
+            if not device.told or device.told[-1][1] != size:
+                device.told.append((address, size))
         elif kind == "oom":
             device.ooms.append(size)
     return dict(devices), end
