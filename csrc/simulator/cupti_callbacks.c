@@ -292,12 +292,10 @@ CM_SIM_EXPORT int cuptiGetCallbackState(uint32_t *enable, void *handle, int doma
 
 CM_SIM_EXPORT int cuptiGetCallbackName(int domain, uint32_t id, const char **name)
 {
-    const char *found = name ? cm_sim_cupti_name(domain, id) : NULL;
-
-    if (!found)
+    if (!name)
         return CM_CUPTI_INVALID_PARAMETER;
-    *name = found;
-    return CM_CUPTI_OK;
+    *name = cm_sim_cupti_name(domain, id);
+    return *name ? CM_CUPTI_OK : CM_CUPTI_INVALID_PARAMETER;
 }
 
 CM_SIM_EXPORT int cuptiSupportedDomains(size_t *count, const int **table)

@@ -82,7 +82,7 @@ typedef struct CM_CUPTI_RECORD {
     uint8_t copyKind, srcKind, dstKind, flags;
     uint64_t bytes, start, end;
     uint32_t deviceId, contextId, streamId;
-    uint32_t srcDeviceId, srcContextId, dstDeviceId, dstContextId, correlationId, pad;
+    uint32_t srcDeviceId, srcContextId, dstDeviceId, dstContextId, correlationId;
     void *reserved0;
     uint64_t graphNodeId;
     uint32_t graphId, channelID, channelType;
