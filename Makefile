@@ -110,4 +110,4 @@ format: $(STAMP)/tools ## put all files into the project's format
 	clang-format -i $(C_FILES) $(C_TEST_FILES)
 
 clean: ## remove everything that can be made again
-	rm -rf $(VENV) .venv-* build dist *.egg-info cuptimem/_core*.so .pytest_cache .mypy_cache .ruff_cache demo.cmem
+	rm -rf $(VENV) .venv-* build dist *.egg-info cuptimem/_core*.so cuptimem/simulator/*.so cuptimem/simulator/*.so.* .pytest_cache .mypy_cache .ruff_cache demo.cmem
