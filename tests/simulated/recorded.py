@@ -94,7 +94,8 @@ def replay(events: list[tuple[Any, ...]]) -> tuple[dict[int, Device], tuple[Any,
             device.segment_peak = max(device.segment_peak, device.segment_bytes)
             device.history.append(("segment_alloc", address, size))
         elif kind == "segment_free":
-            bytes_freed = device.segments.pop(address)
+            bytes_freed = device.segments.pop(address, 0)
+            device.unknown_frees += bytes_freed == 0
             device.segment_bytes -= bytes_freed
             device.history.append(("segment_free", address, bytes_freed))
         elif kind == "reserved":
