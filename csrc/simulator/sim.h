@@ -26,12 +26,15 @@ enum {
     CM_SIM_OK = 0,
     CM_SIM_INVALID_VALUE = 1,
     CM_SIM_OUT_OF_MEMORY = 2,
+    CM_SIM_NOT_INITIALIZED = 3, /* also: a child of fork() whose parent had used the device */
     CM_SIM_NO_DEVICE = 100,
     CM_SIM_INVALID_DEVICE = 101,
     CM_SIM_INVALID_CONTEXT = 201,
     CM_SIM_INVALID_HANDLE = 400,
     CM_SIM_NOT_FOUND = 500,
     CM_SIM_NOT_READY = 600,
+    CM_SIM_HOST_ALREADY_REGISTERED = 712,
+    CM_SIM_HOST_NOT_REGISTERED = 713,
     CM_SIM_NOT_PERMITTED = 800,
     CM_SIM_NOT_SUPPORTED = 801
 };
@@ -55,9 +58,12 @@ typedef struct cm_sim_profile {
 extern const cm_sim_profile cm_sim_profiles[];
 
 typedef struct cm_sim_config {
-    int devices;
+    int devices;                           /* that the program sees: CUDA_VISIBLE_DEVICES applied */
     cm_sim_profile device[CM_SIM_DEVICES]; /* with CUPTIMEM_SIM_MEMORY and _CONTEXT applied */
-    size_t copy_max;                       /* contents of larger host copies are not kept */
+    int installed; /* as NVML counts them, which knows of no such variable */
+    cm_sim_profile all[CM_SIM_DEVICES];
+    int ordinal[CM_SIM_DEVICES]; /* of each visible device among the installed ones */
+    size_t copy_max;             /* contents of larger host copies are not kept */
     int64_t conv_workspace; /* bytes for each convolution; -1: the allowance of cudnn_backend.c */
     int64_t handle_bytes; /* what a library handle takes of the device; -1: the stated constants */
     uint32_t event_lag;   /* an event completes after so many later launches; 0: at once */
@@ -97,6 +103,13 @@ int cm_sim_free(void *address, cm_sim_block *block);
 bool cm_sim_find(const void *address, cm_sim_block *block);
 /* Whether it may be device memory, without a lock. */
 bool cm_sim_is_device(const void *address);
+
+/* The calling thread's device, as cudaSetDevice and cuCtxSetCurrent left it. Set unchecked. */
+int cm_sim_current_device(void);
+void cm_sim_set_current_device(int device);
+/* Whether this is a child of fork() whose parent had used the device: then memory calls fail with
+ * CM_SIM_NOT_INITIALIZED, as with a real driver. */
+bool cm_sim_forked(void);
 
 /* Creates the context if there is none: charges its bytes, once per device and process. */
 int cm_sim_context(int device);
