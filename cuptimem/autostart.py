@@ -32,7 +32,10 @@ def _is_set(settings: dict[str, str], name: str) -> bool:
 
 
 def start() -> None:
-    """Starts this process's profile, if its environment asks for one."""
+    """Starts this process's profile, if its environment asks for one; and what a simulated device needs."""
+    folder = os.environ.get("CUPTIMEM_SIM_CHILD")
+    if folder:
+        _start_simulated(folder)
     settings = {name: os.environ[name] for name in VARIABLES if name in os.environ}
     if not _is_set(settings, "CUPTIMEM"):
         return
@@ -50,6 +53,15 @@ def start() -> None:
         return
     if follow:
         os.register_at_fork(after_in_child=lambda: _start_in_child(settings))
+
+
+def _start_simulated(folder: str) -> None:
+    try:
+        from cuptimem.simulation import child
+
+        child.start(folder)
+    except Exception as error:  # as below
+        print(f"cuptimem: {_one_line(error)}", file=sys.stderr)
 
 
 def _one_line(error: BaseException) -> str:

@@ -64,9 +64,11 @@ class ImportWatch:
         """What the other finders find; part of the import system's protocol."""
         if name not in self._callbacks or not self._active:
             return None
-        for finder in list(sys.meta_path):
+        finders = list(sys.meta_path)
+        # Only those behind us: the ones in front have found nothing, and another watch among them would ask us again.
+        for finder in finders[finders.index(self) + 1 :] if self in finders else finders:
             find = getattr(finder, "find_spec", None)
-            if finder is self or find is None:
+            if find is None:
                 continue
             spec: ModuleSpec | None = find(name, path, target)
             if spec is not None:

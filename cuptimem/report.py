@@ -18,6 +18,8 @@ from cuptimem.stacks import Frame, Stack, user_frame
 if TYPE_CHECKING:
     import pandas
 
+    from cuptimem.simulation.result import Simulation
+
 _NO_STACK, _LOST_STACK = 0, 1  # reserved stack ids, csrc/capture/event.h
 
 
@@ -253,6 +255,21 @@ class Backward:
 
 
 @dataclass(frozen=True, slots=True)
+class HostRead:
+    """On a simulated device: a line that reads what only a kernel would have computed. It got zeros."""
+
+    count: int
+    bytes: int
+    stack: Stack
+    device: str
+
+    @property
+    def frame(self) -> Frame | None:
+        """The user's line."""
+        return user_frame(self.stack)
+
+
+@dataclass(frozen=True, slots=True)
 class Folded:
     """The stretch of a recording past its bound (max_size) of which only sums, survivors and peaks were kept."""
 
@@ -323,6 +340,8 @@ class Report:
     lost: Lost
     folded: Folded | None  # None: the recording has every event
     schema: int = field(default=1)
+    host_reads: tuple[HostRead, ...] = ()  # of simulated values, the most frequent first
+    simulation: "Simulation | None" = None  # what cuptimem.simulate() found out
 
     @property
     def peaks(self) -> tuple[Peak, ...]:
@@ -567,6 +586,15 @@ def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
         lost=Lost(**raw["lost"]),
         folded=Folded(**raw["folded"]) if raw.get("folded") else None,
         schema=raw["schema"],
+        host_reads=tuple(
+            sorted(
+                (
+                    HostRead(row["count"], row["bytes"], stack_of(row["stack"]), row["device"])
+                    for row in raw.get("host_reads", ())
+                ),
+                key=lambda read: (-read.count, -read.bytes),
+            )
+        ),
     )
 
 
