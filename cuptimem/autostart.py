@@ -25,6 +25,7 @@ VARIABLES = (
 )
 
 _started_in = 0  # the process that has a profile of ours
+_simulated = False
 
 
 def _is_set(settings: dict[str, str], name: str) -> bool:
@@ -56,6 +57,11 @@ def start() -> None:
 
 
 def _start_simulated(folder: str) -> None:
+    """Once: Python may read a .pth file twice, and children are to see the variable."""
+    global _simulated
+    if _simulated:
+        return
+    _simulated = True
     try:
         from cuptimem.simulation import child
 
