@@ -7,8 +7,9 @@
  *
  * Who writes where: the first process that uses the device makes the file PATH (or takes it, if it
  * is there and empty). Every other process, and one that finds PATH used, makes PATH.PID, and if
- * that exists PATH.PID.1, PATH.PID.2, ... A child of fork() that did not exec writes nothing.
- * Each process has the devices for itself: what two of them use together is not added up.
+ * that exists PATH.PID.1, PATH.PID.2, ... A child of fork() whose parent had used the device can do
+ * nothing with it and writes nothing. Each process has the devices for itself: what two of them use
+ * together is not added up.
  *
  * File: a header of CM_SIM_REPORT_HEADER bytes, then CM_SIM_DEVICES devices, then
  * CM_SIM_REPORT_NOTES notes. All of it exists from the start; unused parts are zero. */
@@ -102,8 +103,9 @@ cm_sim_report *cm_sim_report_get(void);
 /* --- The log ------------------------------------------------------------------------------------
  *
  * CUPTIMEM_SIM_LOG=PATH: every memory call as a record of 64 bytes, in the order in which they took
- * effect, appended by one write() each. Names of files as with the report. No header: a file's
- * length is a multiple of 64, but for a process killed in the middle of a write. For tests. */
+ * effect, appended by one write() each. Names of files as with the report, but PATH must not be
+ * there. No header: a file's length is a multiple of 64, but for a process killed in the middle of
+ * a write. For tests. */
 
 typedef enum cm_sim_log_op {
     CM_SIM_LOG_CONTEXT = 1, /* bytes: its size */
@@ -149,6 +151,6 @@ void cm_sim_report_read(const void *address, size_t bytes, size_t simulated, int
 /* Around fork(), see fork.c. */
 void cm_sim_report_lock(void);
 void cm_sim_report_unlock(void);
-void cm_sim_report_child(void);
+void cm_sim_report_child(bool parent_used_device);
 
 #endif

@@ -89,15 +89,17 @@ typedef enum cm_sim_kind {
 typedef struct cm_sim_block {
     uintptr_t address;
     size_t bytes;   /* as asked for */
-    size_t charged; /* of the device's memory */
+    size_t charged; /* its share of the device's memory: the model is in memory.c */
     int device;
     cm_sim_kind kind;
 } cm_sim_block;
 
 /* Takes memory of a device (creating its context first). `owner`: a static string naming the
- * library that asks for itself, NULL for the program. */
+ * library that asks for itself, NULL for the program. No bytes: CM_SIM_OK and NULL. Memory reads as
+ * zero, is aligned to 512 bytes, from 1 MiB on to 2 MiB. */
 int cm_sim_alloc(int device, cm_sim_kind kind, size_t bytes, const char *owner, void **address);
-/* block may be NULL; else it is what was freed. */
+/* block may be NULL; else it is what was freed. CM_SIM_INVALID_VALUE: no block begins there (any
+ * more). NULL is no error. */
 int cm_sim_free(void *address, cm_sim_block *block);
 /* The block that an address lies in. false: no device memory. Cheap: a lock and a search. */
 bool cm_sim_find(const void *address, cm_sim_block *block);
@@ -142,12 +144,16 @@ bool cm_sim_host_find(const void *address, uintptr_t *start, size_t *bytes);
 
 /* --- contents.c: which bytes mean something --------------------------------------------------- */
 
-/* Moves bytes between any two places. What the host wrote comes back; what a kernel would have
- * computed reads as zero, and reading it is counted and told to the read hook. */
+/* Moves bytes between any two places. What the host wrote comes back, if it was written in pieces
+ * of at most config.copy_max; what a kernel would have computed reads as zero, and reading it is
+ * counted and told to the read hook. Kernels do nothing here, so what one would have written over
+ * the host's own bytes is not seen: such reads are counted apart (report.h: known_reads).
+ * A range that is not device memory throughout, or not accessible, is not touched (host memory that
+ * should have been filled from there is zeroed), and noted. */
 void cm_sim_copy(void *to, const void *from, size_t bytes);
 void cm_sim_copy_2d(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
                     size_t height);
-void cm_sim_set(void *to, int value, size_t bytes);
+void cm_sim_set(void *to, int value, size_t bytes); /* values but 0 up to copy_max */
 /* PyTorch's allocator hands this range out again: what the host left there is gone. */
 void cm_sim_fresh(void *address, size_t bytes);
 
@@ -197,8 +203,10 @@ static inline void cm_sim_leave(cm_sim_timer *timer)
 /* --- library.c: what a library's handle takes ---------------------------------------------------
  */
 
-/* Library handles: a small zeroed block that remembers its device and what it charged there. */
+/* Library handles: CM_SIM_HANDLE zeroed bytes for the library; before them it is remembered what
+ * was charged where. On the calling thread's device. NULL: no room there, or in the host. */
+enum { CM_SIM_HANDLE = 256 };
 void *cm_sim_handle_new(const char *library);
-void cm_sim_handle_free(void *handle);
+void cm_sim_handle_free(void *handle); /* NULL is none */
 
 #endif
