@@ -34,7 +34,7 @@ $(STAMP)/venv:
 	@mkdir -p $(STAMP) && touch $@
 
 $(STAMP)/tools: $(STAMP)/venv pyproject.toml Makefile
-	$(BIN)/python -m pip install -q "setuptools>=77" "rich>=13" "$(TORCH)" numpy "pytest>=8" "hypothesis>=6" "ruff>=0.9" "mypy>=1.14"
+	$(BIN)/python -m pip install -q "setuptools>=77" "rich>=13" "cloudpickle>=3" "$(TORCH)" numpy "pytest>=8" "hypothesis>=6" "ruff>=0.9" "mypy>=1.14"
 	@touch $@
 
 # An editable install: the extension is built beside its package, the .pth goes into .venv.

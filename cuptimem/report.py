@@ -295,21 +295,6 @@ class Backward:
 
 
 @dataclass(frozen=True, slots=True)
-class HostRead:
-    """On a simulated device: a line that reads what only a kernel would have computed. It got zeros."""
-
-    count: int
-    bytes: int
-    stack: Stack
-    device: str
-
-    @property
-    def frame(self) -> Frame | None:
-        """The user's line."""
-        return user_frame(self.stack)
-
-
-@dataclass(frozen=True, slots=True)
 class Folded:
     """The stretch of a recording past its bound (max_size) of which only sums, survivors and peaks were kept."""
 
@@ -381,7 +366,6 @@ class Report:
     folded: Folded | None  # None: the recording has every event
     host_reads: tuple[HostRead, ...] = ()  # on a simulated device only, the most frequent first
     schema: int = field(default=1)
-    host_reads: tuple[HostRead, ...] = ()  # of simulated values, the most frequent first
     simulation: "Simulation | None" = None  # what cuptimem.simulate() found out
 
     @property
@@ -633,15 +617,6 @@ def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
             HostRead(row["device"], row["count"], row["bytes"], stack_of(row["stack"])) for row in raw["host_reads"]
         ),
         schema=raw["schema"],
-        host_reads=tuple(
-            sorted(
-                (
-                    HostRead(row["count"], row["bytes"], stack_of(row["stack"]), row["device"])
-                    for row in raw.get("host_reads", ())
-                ),
-                key=lambda read: (-read.count, -read.bytes),
-            )
-        ),
     )
 
 

@@ -3,7 +3,7 @@
 import os
 
 from cuptimem.report import Report
-from cuptimem.reporters.blocks import Block, Column, Table, Text
+from cuptimem.reporters.blocks import Block, Column, Style, Table, Text
 from cuptimem.reporters.views import lines_table
 from cuptimem.reporters.words import code, count, duration, function, plural, size
 from cuptimem.simulation.result import DeviceUse, Interval, Simulation
@@ -52,7 +52,7 @@ def _verdict(one: Simulation) -> list[Block]:
         head = "UNDECIDED"
     else:
         head = "THE PROGRAM FAILED"
-    style = "strong" if one.verdict.startswith("fits") else "warning"
+    style: Style = "strong" if one.verdict.startswith("fits") else "warning"
     blocks: list[Block] = [Text(f"{head}: {one.reason}" if one.reason else head, style)]
     if one.need is not None:
         blocks += _need(one)
@@ -69,8 +69,8 @@ def _need(one: Simulation) -> list[Block]:
         lines = [f"  it needs {size(need.high)} on {need.device}"]
     else:
         lines = [
-            f"  it needs between {size(need.low)} (tensors, context, libraries) and {size(need.high)} (with which it ran) "
-            f"on {need.device}"
+            f"  it needs between {size(need.low)} (tensors, context, libraries) and {size(need.high)} (with which it "
+            f"ran) on {need.device}"
         ]
     if one.smallest_card is not None:
         lines.append(f"  the smallest card on which it ran: {one.smallest_card}")
@@ -145,7 +145,10 @@ def _assumptions(one: Simulation) -> list[Block]:
     given = all(row.given for row in one.assumptions)
     return [
         Text(),
-        Text(f"Sizes that depend on values, assumed{'' if given else ' (--assume OPERATOR=SHARE says otherwise)'}", "title"),
+        Text(
+            f"Sizes that depend on values, assumed{'' if given else ' (--assume OPERATOR=SHARE says otherwise)'}",
+            "title",
+        ),
         Table(
             (
                 Column("operator"),

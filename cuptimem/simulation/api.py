@@ -32,7 +32,7 @@ def simulate(
     retry: bool = True,
     allow_oom: bool = False,
 ) -> Report:
-    """Runs a function or a script on a simulated GPU and says whether it fits; the answer is `.simulation` of the report.
+    """Runs a function or a script on a simulated GPU and says whether it fits: `.simulation` of the report.
 
         report = cuptimem.simulate(train_step, batch_size, device="l4")
         report.simulation.verdict, report.simulation.devices[0].used

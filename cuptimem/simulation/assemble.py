@@ -112,5 +112,7 @@ def _said(facts: Facts) -> list[str]:
         said.append(f"PyTorch's allocator was {facts.backend}: it keeps no segments of its own")
     shown = sum(read.count for read in facts.host_reads)
     if facts.reads > shown:
-        said.append(f"{facts.reads - shown} host reads of simulated values have no Python line (other processes, no recording)")
+        said.append(
+            f"{facts.reads - shown} host reads of simulated values have no Python line (other processes, no recording)"
+        )
     return said

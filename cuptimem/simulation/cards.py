@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from cuptimem.errors import Error
 
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?B)?", re.IGNORECASE)
+_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+_SIZE = re.compile(r"(\d+)(?:\.(\d+))?\s*(?:([KMGT])(iB|B)?|B)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +38,16 @@ def card(text: str) -> Card:
     """The card of that name, however it is written: H100, rtx-4090, "RTX 4090". Raises Error with the known ones."""
     wanted = _plain(text)
     for one in CARDS:
-        if wanted in (_plain(one.key), _plain(one.name)):
+        if wanted in (_plain(one.key), _plain(one.key).removesuffix("gb"), _plain(one.name)):
             return one
-    near = difflib.get_close_matches(wanted, [_plain(one.key) for one in CARDS], n=1)
-    hint = next((f"did you mean {one.key}; " for one in CARDS if near and _plain(one.key) == near[0]), "")
+    near = [one.key for one in CARDS if wanted and _plain(one.key).startswith(wanted)]
+    if not near:
+        close = difflib.get_close_matches(wanted, [_plain(one.key) for one in CARDS], n=1)
+        near = [one.key for one in CARDS if _plain(one.key) in close]
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
     raise Error(
-        f"no device {text!r} to simulate ({hint}there are {', '.join(one.key for one in CARDS)}; "
-        "any other: the nearest one with --memory)"
+        f"no device {text!r} to simulate; {hint}There are {', '.join(one.key for one in CARDS)}; "
+        "for any other take the nearest one with --memory"
     )
 
 
@@ -58,14 +61,17 @@ def larger(cards: Iterable[Card], memory: int) -> list[Card]:
 
 
 def size(text: str) -> int:
-    """Bytes of "24GiB", "24G", "24 GB", "512MiB", "1.5g", "25769803776": units are powers of 1024.
+    """Bytes of "24GiB", "24G", "1.5g", "512 MiB", "25769803776"; "24GB" is 24 * 10**9, as data sheets have it.
 
-    Raises ValueError for anything else, and for 0.
+    Raises ValueError for anything else, and for less than a byte.
     """
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"a size is written like 24GiB or 512MiB, not {text!r}")
-    value = int(float(match[1]) * _UNITS[match[2].upper()]) if "." in match[1] else int(match[1]) * _UNITS[match[2].upper()]
+    whole, fraction, prefix, unit = match.groups()
+    base = 1000 if unit is not None and unit.upper() == "B" else 1024
+    scale: int = base ** _POWERS[(prefix or "").upper()]
+    value = int(whole) * scale + (int(fraction) * scale // 10 ** len(fraction) if fraction else 0)
     if value < 1:
         raise ValueError(f"a size is at least one byte, not {text!r}")
     return value

@@ -12,7 +12,9 @@ _FAKE_GROUP = (
     "(torch.distributed.init_process_group('fake', rank=0, world_size=N, "
     "store=torch.testing._internal.distributed.fake_pg.FakeStore()))"
 )
-_IPC = "GPU tensors cannot be handed to another process here: let workers return CPU tensors and move them in the parent"
+_IPC = (
+    "GPU tensors cannot be handed to another process here: let workers return CPU tensors and move them in the parent"
+)
 
 # What was asked for (part of a note's name or of an exception's message, lower case), and what to do about it.
 _UNSUPPORTED: tuple[tuple[str, str, str], ...] = (
@@ -58,7 +60,8 @@ def of_failure(facts: Facts) -> Cause:
             "leave this check out for the simulation, or give it a value that does not come from the device",
         )
     assumed = next(
-        (one for one in facts.assumptions if raised.at and (one.file, one.line) == (raised.at.file, raised.at.line)), None
+        (one for one in facts.assumptions if raised.at and (one.file, one.line) == (raised.at.file, raised.at.line)),
+        None,
     )
     if assumed is not None:
         return Cause(
@@ -145,8 +148,10 @@ def _read_at(facts: Facts, raised: Raised) -> HostRead | None:
     """A host read on the line that failed, or in its function where the exception is a check's."""
     if raised.at is None:
         return None
-    check = any(base in ("AssertionError", "ValueError", "FloatingPointError", "ZeroDivisionError", "IndexError")
-                for base in raised.bases)
+    check = any(
+        base in ("AssertionError", "ValueError", "FloatingPointError", "ZeroDivisionError", "IndexError")
+        for base in raised.bases
+    )
     for read in facts.host_reads:
         frame = read.frame
         if frame is None or frame.file != raised.at.file:
@@ -167,8 +172,8 @@ def of_timeout(facts: Facts, timeout: float) -> Cause:
         text += f", in step {steps - 1}"
     if most is not None and most.frame is not None and most.count >= 100:
         return Cause(
-            f"{text}; {most.frame.place} read a value that no kernel has computed {most.count} times: a loop that waits "
-            "for it does not end",
+            f"{text}; {most.frame.place} read a value that no kernel has computed {most.count} times: a loop that "
+            "waits for it does not end",
             "bound that loop (a largest number of tokens, rounds or steps), or give it more time with --timeout",
         )
     return Cause(text, "run fewer steps (a peak shows in the first ones), or give it more time with --timeout")

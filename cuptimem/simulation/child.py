@@ -104,7 +104,7 @@ def start(folder: str) -> None:
 
 
 def _watch_for_trouble(folder: str, timeout: float) -> None:
-    """Python's own words for a crash, and where it is when the time is up. Files, for standard error is the program's."""
+    """Python's own words for a crash, and where it is when the time is up; standard error is the program's."""
     import faulthandler
 
     if not faulthandler.is_enabled():

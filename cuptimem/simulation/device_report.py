@@ -94,7 +94,9 @@ def parse(data: bytes, name: str) -> DeviceReport:
 
 def _counts(data: bytes, offset: int, index: int) -> Counts:
     name, *numbers = _DEVICE.unpack_from(data, offset)
-    total, context, _, peak, peak_library, _, allocs, _, refused, _, _, limited, reads, read_bytes, known, _ = numbers[:16]
+    total, context, _, peak, peak_library, _, allocs, _, refused, _, _, limited, reads, read_bytes, known, _ = numbers[
+        :16
+    ]
     return Counts(
         index, _text(name), total, context, peak, peak_library, allocs, refused, limited, reads, read_bytes, known
     )

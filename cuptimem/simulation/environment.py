@@ -52,7 +52,9 @@ def check() -> TorchBuild:
 
 def _check_system() -> None:
     if sys.platform != "linux":
-        raise Error(f"a simulated GPU needs Linux with glibc (this is {sys.platform}); traces from one can be read here")
+        raise Error(
+            f"a simulated GPU needs Linux with glibc (this is {sys.platform}); traces from one can be read here"
+        )
     if libc() is None:
         raise Error(
             "a simulated GPU needs glibc (this Python runs on another C library, such as musl's, for which there is no "

@@ -45,9 +45,13 @@ class Raised:
     def out_of_memory(self) -> bool:
         """Whether a device was full."""
         text = self.message.lower()
-        return "OutOfMemoryError" in self.bases and ("cuda" in text or "gpu" in text) or (
-            "RuntimeError" in self.bases
-            and ("cuda error: out of memory" in text or "cuda out of memory" in text or "_alloc_failed" in text)
+        return (
+            "OutOfMemoryError" in self.bases
+            and ("cuda" in text or "gpu" in text)
+            or (
+                "RuntimeError" in self.bases
+                and ("cuda error: out of memory" in text or "cuda out of memory" in text or "_alloc_failed" in text)
+            )
         )
 
     @property

@@ -23,7 +23,6 @@ from cuptimem.simulation.cards import Card
 # What an event may lag behind at the high end. A GPU's work queue holds about a thousand launches: the host cannot be
 # further ahead, so memory that waits for an event of another stream comes back after so many at the latest.
 EVENT_LAG = 1024
-_ALLOWANCE = -1  # of CUPTIMEM_SIM_CONV_WORKSPACE: what csrc/simulator/cudnn_backend.c allows a convolution
 
 _GRACE_SECONDS = 5.0  # between asking a program to end and ending it
 _TAIL = 64 << 10  # bytes of output that are kept
@@ -75,8 +74,8 @@ def preload(folder: str) -> list[str]:
         return [str(path) for path in paths]
     if _unquotable(folder):
         raise Error(
-            f"LD_PRELOAD cannot hold a path with a space or colon, and both {simulator.folder()} and {folder} have one; "
-            "set TMPDIR to a folder without"
+            f"LD_PRELOAD cannot hold a path with a space or colon, and both {simulator.folder()} and {folder} have "
+            "one; set TMPDIR to a folder without"
         )
     links = os.path.join(folder, "libraries")
     os.makedirs(links, exist_ok=True)
@@ -117,10 +116,10 @@ def environment(base: Mapping[str, str], setup: Setup, folder: str, trace: str, 
         ours["CUPTIMEM_OVERWRITE"] = "1"
     if setup.context is not None:
         ours["CUPTIMEM_SIM_CONTEXT"] = str(setup.context)
-    if setup.conv_workspace is not None:
-        ours["CUPTIMEM_SIM_CONV_WORKSPACE"] = str(setup.conv_workspace)
-    elif setup.high_end:
-        ours["CUPTIMEM_SIM_CONV_WORKSPACE"] = str(_ALLOWANCE)
+    # Without this variable a convolution gets the allowance of csrc/simulator/cudnn_backend.c.
+    own.pop("CUPTIMEM_SIM_CONV_WORKSPACE", None)
+    if setup.conv_workspace is not None or not setup.high_end:
+        ours["CUPTIMEM_SIM_CONV_WORKSPACE"] = str(setup.conv_workspace or 0)
     if setup.high_end and "CUPTIMEM_SIM_EVENT_LAG" not in own:
         ours["CUPTIMEM_SIM_EVENT_LAG"] = str(EVENT_LAG)
     return {**own, **ours}

@@ -2,8 +2,8 @@
 
 The program runs once as it was asked for. All that follows is only run where it decides something:
 
-- the *high end*, where something was modelled: every modelled part as large as its model allows, assumed fractions at 1,
-  events late. Only what fits there too is said to fit;
+- the *high end*, where something was modelled: every modelled part as large as its model allows, assumed fractions at
+  1, events late. Only what fits there too is said to fit;
 - *no limit*, where the device was too small: what the program really needs, and whether it fails for memory at all;
 - other settings of PyTorch's allocator, where the tensors alone would find room;
 - the cards that are large enough, the smallest first.
@@ -100,7 +100,8 @@ class Inquiry:
             names = ", ".join(note.name for note in main.undescribed[:5])
             return self._undecided(
                 main,
-                f"the program called what nobody has described yet ({names}): what that takes of a device is not counted",
+                f"the program called what nobody has described yet ({names}): what that takes of a device is not "
+                "counted",
                 "report the names, so that they can be described",
             )
         if not main.report_problem and main.report is not None and main.report.lost.events:
@@ -117,8 +118,8 @@ class Inquiry:
             return None
         return self._undecided(
             main,
-            f"{full[0].processes} processes used {full[0].name}; their peaks together are more than it has, but they may "
-            "not have come at the same time",
+            f"{full[0].processes} processes used {full[0].name}; their peaks together are more than it has, but they "
+            "may not have come at the same time",
             "",
         )
 

@@ -59,7 +59,7 @@ class Modelled:
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """An operator whose output's size depends on values, with the share of the largest possible size that was assumed."""
+    """An operator whose output's size depends on values, and the share of the largest size that was assumed."""
 
     operator: str
     fraction: float
