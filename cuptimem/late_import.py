@@ -2,17 +2,22 @@
 
 A finder at the front of `sys.meta_path` lets the other finders find a watched module and gives the loader that they
 return one instance attribute, `exec_module`, which takes itself away again before the module runs. `__spec__`,
-`__loader__`, reloading, pickling and `inspect` see what they would have seen without us.
+`__loader__`, reloading, pickling and `inspect` see what they would have seen without us. It imports nothing: it may be
+used before the program imports anything.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from importlib.machinery import ModuleSpec
-from types import ModuleType
 
-Callback = Callable[[ModuleType], None]
+TYPE_CHECKING = False  # typing would be loaded into every profiled program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+    Callback = Callable[[ModuleType], None]
 
 
 class ImportWatch:

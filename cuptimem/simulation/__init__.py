@@ -1,4 +1,4 @@
-"""`cuptimem simulate` and cuptimem.simulate(): an unchanged program on a simulated GPU, and what that says of a real one.
+"""`cuptimem simulate` and cuptimem.simulate(): an unchanged program on a simulated GPU, and what that says.
 
 cards, environment   what can be simulated, and whether it can be here: said before anything runs
 launch               one run of the program in a process of its own, on a device of a given size

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from cuptimem.errors import Error
 
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
-_SIZE = re.compile(r"(\d+)(?:\.(\d+))?\s*(?:([KMGT])(iB|B)?|B)?", re.IGNORECASE)
+_SIZE = re.compile(r"(\d+)(?:\.(\d+))?\s*(?:([KMGT])(iB|B)?|B)?", re.IGNORECASE | re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,7 @@ def start(folder: str) -> None:
     child = _Child(folder, settings, leader)
     if leader:
         _watch_for_trouble(folder, float(settings["timeout"]))
+    child.write()  # a process that crashes has said that it was there
     child.watch.start()
     # Registered before anything of the program's, so it runs after everything of the program's.
     atexit.register(child.at_exit)
