@@ -1,5 +1,6 @@
 """Why a simulated program failed or never ended: what it asked for that a simulated device has not, and what to do."""
 
+import re
 import signal
 from dataclasses import dataclass
 
@@ -16,15 +17,25 @@ _IPC = (
     "GPU tensors cannot be handed to another process here: let workers return CPU tensors and move them in the parent"
 )
 
-# What was asked for (part of a note's name or of an exception's message, lower case), and what to do about it.
-_UNSUPPORTED: tuple[tuple[str, str, str], ...] = (
-    ("nccl", "NCCL", _FAKE_GROUP),
-    ("dist backend", "NCCL", _FAKE_GROUP),
-    ("ipc", "CUDA IPC", _IPC),
-    ("peer access", "peer access", "use one device, or leave the copy between devices out"),
-    ("nvshmem", "NVSHMEM", "symmetric memory is not simulated; leave it out for this question"),
-    ("cufile", "cuFile", "GPUDirect storage is not simulated; load through host memory for this question"),
+# What the device noted as asked for (part of its name, lower case), and what to do about it.
+_REFUSED: tuple[tuple[str, str], ...] = (
+    ("nccl", _FAKE_GROUP),
+    ("ipc", _IPC),
+    ("peer", "use one device, or leave the copy between devices out"),
+    ("nvshmem", "symmetric memory is not simulated; leave it out for this question"),
+    ("cufile", "GPUDirect storage is not simulated; load through host memory for this question"),
 )
+
+# What PyTorch says (part of an exception's message, lower case) where the device could not note it.
+_MESSAGES: tuple[tuple[str, str, str], ...] = (
+    ("nccl error", "NCCL", _FAKE_GROUP),
+    ("ncclunhandled", "NCCL", _FAKE_GROUP),
+    ("ncclinternal", "NCCL", _FAKE_GROUP),
+    ("distbackenderror", "NCCL", _FAKE_GROUP),
+    ("cudaipc", "CUDA IPC", _IPC),
+    ("ipc handle", "CUDA IPC", _IPC),
+)
+_MISSING = re.compile(r"undefined symbol: (\w+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +136,19 @@ def crashed_at(crash: str) -> str:
 
 def _unsupported(facts: Facts, chain: tuple[Raised, ...]) -> Cause | None:
     for note in facts.unsupported:
-        known = next((row for row in _UNSUPPORTED if row[0] in note.name.lower()), None)
-        hint = known[2] if known is not None else "leave it out for this question"
+        hint = next((hint for word, hint in _REFUSED if word in note.name.lower()), "leave it out for this question")
         return Cause(f"the program asked for {note.name}, which is not simulated{_why(chain)}", hint)
     for raised in chain:
         text = f"{raised.type} {raised.message}".lower()
-        for word, name, hint in _UNSUPPORTED:
-            if word in text and ("cuda" in text or "nccl" in text or "device" in text):
+        for word, name, hint in _MESSAGES:
+            if word in text:
                 return Cause(f"the program asked for {name}, which is not simulated{_why(chain)}", hint)
+        missing = _MISSING.search(raised.message)
+        if missing is not None and "ImportError" in raised.bases:
+            return Cause(
+                f"a library wants {missing[1]}, which the simulated device does not have{_why(chain)}",
+                "report its name, so that it can be described",
+            )
     return None
 
 
