@@ -62,9 +62,7 @@ def replay(events: list[tuple[Any, ...]]) -> tuple[dict[int, Device], tuple[Any,
             last[thread] = index
         elif kind == "requested":
             alloc = last[thread]
-            assert records[alloc][3] == address, (
-                f"the size asked for at {address:#x} follows another block's allocation"
-            )
+            assert records[alloc][3] == address, f"the size asked for at {address:#x} follows another block's allocation"
             assert alloc not in requested, f"the size asked for at {address:#x} was told twice"
             requested[alloc] = size
     # A thread may have been stopped between the clock and the ring.

@@ -18,8 +18,7 @@ MESSAGES = CASES.pop("out_of_memory_figures")
 
 
 @pytest.mark.parametrize(
-    ("name", "device"),
-    [(name, device) for name, path in CASES.items() for device in json.loads(path.read_text())["devices"]],
+    ("name", "device"), [(name, device) for name, path in CASES.items() for device in json.loads(path.read_text())["devices"]]
 )
 def test_case(name: str, device: str, on_device: Callable[..., Result]) -> None:
     case: dict[str, Any] = json.loads(CASES[name].read_text())
@@ -82,9 +81,7 @@ def test_out_of_memory_message(on_device: Callable[..., Result], tmp_path: Path)
 
 
 @pytest.mark.parametrize("device", ["h100", "h200", "a100-40gb", "a100-80gb", "l4", "rtx4090", "rtx3090", "t4"])
-def test_context_is_of_the_size_that_was_published(
-    device: str, on_device: Callable[..., Result], tmp_path: Path
-) -> None:
+def test_context_is_of_the_size_that_was_published(device: str, on_device: Callable[..., Result], tmp_path: Path) -> None:
     """The context's size is a stated constant, not measured here; it must lie among what processes have been seen to take
     beyond PyTorch's allocator (with some libraries loaded)."""
     seen = [outside(figures) for figures in json.loads(MESSAGES.read_text())["messages"]]
