@@ -36,14 +36,10 @@ def build(folder: Path, sanitizer: str) -> Path:
     generate = runpy.run_path(str(SOURCES / "tables" / "generate.py"))["generate"]
     (folder / "entries.c").write_text(generate(tables))
     sources = [path for path in sorted(SOURCES.glob("*.c")) if not LEFT_OUT.fullmatch(path.name)]
-    done = subprocess.run(
-        ["gcc", *FLAGS, f"-fsanitize={sanitizer}", f"-I{SOURCES}", f"-I{HERE}", *sources]
-        + [folder / "entries.c", *(HERE / name for name in PROGRAM)]
-        # cuGetProcAddress looks through what the program exports.
-        + ["-rdynamic", "-o", folder / "client", "-lpthread", "-ldl", "-lm", "-lrt"],
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    command: list[str | Path] = ["gcc", *FLAGS, f"-fsanitize={sanitizer}", f"-I{SOURCES}", f"-I{HERE}"]
+    command += [*sources, folder / "entries.c", *(HERE / name for name in PROGRAM)]
+    # cuGetProcAddress looks through what the program exports.
+    command += ["-rdynamic", "-o", folder / "client", "-lpthread", "-ldl", "-lm", "-lrt"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return folder / "client"
