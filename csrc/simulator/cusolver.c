@@ -60,7 +60,7 @@ static int64_t eigen(int64_t n, int vectors)
     if (!(condition))                                                                              \
     return INVALID_VALUE
 
-#define REAL_OR_COMPLEX(T, ELEMENT, ORGQR, ORMQR, SYEVD, SYEVJ)                                    \
+#define REAL_OR_COMPLEX(T, ELEMENT, ORGQR, ORMQR, SYEVD, SYEVJ, SYEVJ_BATCHED)                     \
     CM_SIM_EXPORT int cusolverDn##T##potrf_bufferSize(void *handle, int uplo, int n, void *a,      \
                                                       int lda, int *work)                          \
     {                                                                                              \
@@ -132,18 +132,25 @@ static int64_t eigen(int64_t n, int vectors)
         CHECK(n >= 0);                                                                             \
         return elements(eigen(n, vectors), ELEMENT, work);                                         \
     }                                                                                              \
-    CM_SIM_EXPORT int cusolverDn##SYEVJ##_bufferSize(void *handle, int vectors, int uplo, int n,   \
-                                                     const void *a, int lda, const void *w,        \
-                                                     int *work, void *parameters, int batch)       \
+    CM_SIM_EXPORT int cusolverDn##SYEVJ_BATCHED##_bufferSize(                                      \
+        void *handle, int vectors, int uplo, int n, const void *a, int lda, const void *w,         \
+        int *work, void *parameters, int batch)                                                    \
     {                                                                                              \
         CHECK(n >= 0 && batch >= 0);                                                               \
         return elements(batch * (int64_t)n * n, ELEMENT, work);                                    \
+    }                                                                                              \
+    CM_SIM_EXPORT int cusolverDn##SYEVJ##_bufferSize(void *handle, int vectors, int uplo, int n,   \
+                                                     const void *a, int lda, const void *w,        \
+                                                     int *work, void *parameters)                  \
+    {                                                                                              \
+        CHECK(n >= 0);                                                                             \
+        return elements((int64_t)n * n, ELEMENT, work);                                            \
     }
 
-REAL_OR_COMPLEX(S, 4, Sorgqr, Sormqr, Ssyevd, SsyevjBatched)
-REAL_OR_COMPLEX(D, 8, Dorgqr, Dormqr, Dsyevd, DsyevjBatched)
-REAL_OR_COMPLEX(C, 8, Cungqr, Cunmqr, Cheevd, CheevjBatched)
-REAL_OR_COMPLEX(Z, 16, Zungqr, Zunmqr, Zheevd, ZheevjBatched)
+REAL_OR_COMPLEX(S, 4, Sorgqr, Sormqr, Ssyevd, Ssyevj, SsyevjBatched)
+REAL_OR_COMPLEX(D, 8, Dorgqr, Dormqr, Dsyevd, Dsyevj, DsyevjBatched)
+REAL_OR_COMPLEX(C, 8, Cungqr, Cunmqr, Cheevd, Cheevj, CheevjBatched)
+REAL_OR_COMPLEX(Z, 16, Zungqr, Zunmqr, Zheevd, Zheevj, ZheevjBatched)
 
 CM_SIM_EXPORT int cusolverDnXpotrf_bufferSize(void *handle, void *parameters, int uplo, int64_t n,
                                               int type, const void *a, int64_t lda, int compute,

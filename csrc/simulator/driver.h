@@ -36,7 +36,7 @@ int cm_cu_context_device(const cm_cu_context *context);
 
 /* --- driver_copy.c ---------------------------------------------------------------------------- */
 
-/* Whether CUDA knows every byte of the range: device memory may be several mappings in a row. */
+/* Whether CUDA knows every byte of the range, on the device or pinned. */
 bool cm_cu_known(uint64_t address, size_t bytes);
 
 /* --- telling CUPTI ---------------------------------------------------------------------------- */

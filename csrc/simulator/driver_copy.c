@@ -21,24 +21,20 @@ enum {
 
 bool cm_cu_known(uint64_t address, size_t bytes)
 {
-    if (!address)
-        return false;
     uint64_t end;
-    if (__builtin_add_overflow(address, bytes, &end))
+    if (!address || __builtin_add_overflow(address, bytes, &end))
         return false;
-    for (uint64_t at = address; at < end;) {
-        cm_sim_block block;
-        uintptr_t start;
-        size_t size;
-        if (cm_sim_find((void *)at, &block)) {
-            start = block.address;
-            size = block.bytes;
-        } else if (!cm_sim_host_find((void *)at, &start, &size)) {
-            return false;
-        }
-        at = start + size;
+    cm_sim_block block;
+    uintptr_t start;
+    size_t size;
+    if (cm_sim_find((void *)address, &block)) {
+        /* What lies behind an allocation is another's, but mappings may be one range's. */
+        while (block.kind == CM_SIM_MAPPED && block.address + block.bytes < end)
+            if (!cm_sim_find((void *)(block.address + block.bytes), &block))
+                return false;
+        return end <= block.address + block.bytes;
     }
-    return true;
+    return cm_sim_host_find((void *)address, &start, &size) && end <= start + size;
 }
 
 /* Any memory will do where the program promises nothing: what is not CUDA's is the host's. */

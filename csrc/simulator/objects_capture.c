@@ -20,6 +20,16 @@ static __thread struct {
     int not_relaxed; /* captures that this thread began and has not ended */
 } mine;
 
+void cm_sim_captures_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void cm_sim_captures_unlock(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
 bool cm_sim_capture_unsafe_legacy(int device)
 {
     return __builtin_expect(
@@ -182,25 +192,25 @@ int cm_sim_capture_end(cm_sim_stream *handle, cm_sim_graph **graph)
 
 void cm_sim_capture_forget(cm_sim_stream *stream)
 {
+    cm_sim_graph *orphan = NULL;
     pthread_mutex_lock(&lock);
     cm_sim_capture *capture = atomic_load(&stream->capture);
-    if (capture) {
+    if (capture && capture->origin == stream) { /* nobody is left who could end it */
+        mine.not_relaxed -= capture->mode != CM_CUDA_CAPTURE_RELAXED && capture->thread == &mine;
+        orphan = capture->given ? NULL : capture->graph;
+        finish(capture);
+        cm_sim_table_drop(&captures, capture);
+    } else if (capture) {
         cm_sim_capture_invalidate(capture);
         cm_sim_stream **at = &capture->streams;
         while (*at != stream)
             at = &(*at)->next_captured;
         *at = stream->next_captured;
         atomic_store(&stream->capture, NULL);
-        if (capture->origin == stream) { /* nobody is left who could end it */
-            mine.not_relaxed -=
-                capture->mode != CM_CUDA_CAPTURE_RELAXED && capture->thread == &mine;
-            finish(capture);
-            if (!capture->given)
-                (void)cm_sim_graph_delete(capture->graph);
-            cm_sim_table_drop(&captures, capture);
-        }
     }
     pthread_mutex_unlock(&lock);
+    if (orphan)
+        (void)cm_sim_graph_delete(orphan);
 }
 
 /* Under the lock; NULL: it is over. */

@@ -4,7 +4,6 @@
  * waits for the device, as CUDA does. The driver joins and splits free memory of a pool freely (it
  * maps pages anew), so the model counts bytes, not holes: a request first takes what the pool
  * keeps, from any of its free blocks, and only the rest from the device. */
-#include "fork.h"
 #include "objects.h"
 #include "sim.h"
 #include "table.h"
@@ -40,28 +39,14 @@ static cm_sim_dictionary blocks; /* address to struct held, of the program's */
 static cm_sim_pool *defaults[CM_SIM_DEVICES], *currents[CM_SIM_DEVICES];
 static atomic_bool anything_kept;
 
-static void acquire(void)
+void cm_sim_pools_lock(void)
 {
     pthread_mutex_lock(&lock);
 }
 
-static void release(void)
+void cm_sim_pools_unlock(void)
 {
     pthread_mutex_unlock(&lock);
-}
-
-/* Behind the memory's own handlers, so that fork() takes the locks in our order. A fork() that
- * cannot be watched is as unsafe as with any library that has locks. */
-static void watch(void)
-{
-    (void)(cm_sim_fork_watch() && !pthread_atfork(acquire, release, release));
-}
-
-static void enter(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch);
-    acquire();
 }
 
 static cm_sim_pool *make(int device, size_t maximum)
@@ -94,9 +79,9 @@ cm_sim_pool *cm_sim_pool_default(int device)
 {
     if (!is_device(device))
         return NULL;
-    enter();
+    pthread_mutex_lock(&lock);
     cm_sim_pool *pool = default_of(device);
-    release();
+    pthread_mutex_unlock(&lock);
     return pool;
 }
 
@@ -104,10 +89,10 @@ cm_sim_pool *cm_sim_pool_current(int device)
 {
     if (!is_device(device))
         return NULL;
-    enter();
+    pthread_mutex_lock(&lock);
     default_of(device);
     cm_sim_pool *pool = currents[device];
-    release();
+    pthread_mutex_unlock(&lock);
     return pool;
 }
 
@@ -120,11 +105,11 @@ int cm_sim_pool_set_current(int device, cm_sim_pool *pool)
 {
     if (!is_device(device))
         return CM_CUDA_INVALID_DEVICE;
-    enter();
+    pthread_mutex_lock(&lock);
     bool fits = live(pool) && pool->device == device;
     if (fits)
         currents[device] = pool;
-    release();
+    pthread_mutex_unlock(&lock);
     return fits ? CM_CUDA_OK : CM_CUDA_INVALID_VALUE;
 }
 
@@ -303,7 +288,7 @@ static void settle(cm_sim_pool *pool)
 }
 
 /* false: it is not a pool's. */
-static bool take_back(void *address, cm_sim_block *block)
+static bool release(void *address, cm_sim_block *block)
 {
     struct held *held = cm_sim_dictionary_remove(&blocks, address);
     if (!held)
@@ -327,7 +312,7 @@ static bool take_back(void *address, cm_sim_block *block)
 
 int cm_sim_pool_delete(cm_sim_pool *pool)
 {
-    enter();
+    pthread_mutex_lock(&lock);
     bool ours = live(pool) && !pool->shared;
     if (ours) {
         int device = pool->device;
@@ -337,7 +322,7 @@ int cm_sim_pool_delete(cm_sim_pool *pool)
         trim(pool, 0);
         settle(pool);
     }
-    release();
+    pthread_mutex_unlock(&lock);
     return ours ? CM_CUDA_OK : CM_CUDA_INVALID_VALUE;
 }
 
@@ -346,9 +331,9 @@ int cm_sim_pool_get(cm_sim_pool *pool, int attribute, void *value)
     int result = CM_CUDA_OK;
     if (!value)
         return CM_CUDA_INVALID_VALUE;
-    enter();
+    pthread_mutex_lock(&lock);
     if (!live(pool)) {
-        release();
+        pthread_mutex_unlock(&lock);
         return CM_CUDA_INVALID_VALUE;
     }
     switch (attribute) {
@@ -375,7 +360,7 @@ int cm_sim_pool_get(cm_sim_pool *pool, int attribute, void *value)
     default:
         result = CM_CUDA_INVALID_VALUE;
     }
-    release();
+    pthread_mutex_unlock(&lock);
     return result;
 }
 
@@ -384,9 +369,9 @@ int cm_sim_pool_set(cm_sim_pool *pool, int attribute, const void *value)
     int result = CM_CUDA_OK;
     if (!value)
         return CM_CUDA_INVALID_VALUE;
-    enter();
+    pthread_mutex_lock(&lock);
     if (!live(pool)) {
-        release();
+        pthread_mutex_unlock(&lock);
         return CM_CUDA_INVALID_VALUE;
     }
     switch (attribute) {
@@ -416,17 +401,17 @@ int cm_sim_pool_set(cm_sim_pool *pool, int attribute, const void *value)
     default:
         result = CM_CUDA_INVALID_VALUE;
     }
-    release();
+    pthread_mutex_unlock(&lock);
     return result;
 }
 
 int cm_sim_pool_trim(cm_sim_pool *pool, size_t keep)
 {
-    enter();
+    pthread_mutex_lock(&lock);
     bool ours = live(pool);
     if (ours)
         trim(pool, keep);
-    release();
+    pthread_mutex_unlock(&lock);
     return ours ? CM_CUDA_OK : CM_CUDA_INVALID_VALUE;
 }
 
@@ -434,13 +419,13 @@ void cm_sim_pools_settle(int device)
 {
     if (!atomic_load_explicit(&anything_kept, memory_order_relaxed))
         return;
-    enter();
+    pthread_mutex_lock(&lock);
     for (uint32_t number = 1; number <= pools.used; number++) {
         cm_sim_pool *pool = cm_sim_table_at(&pools, number);
         if (atomic_load(&pool->slot.live) && pool->device == device)
             settle(pool);
     }
-    release();
+    pthread_mutex_unlock(&lock);
 }
 
 int cm_sim_pool_alloc(cm_sim_pool *pool, cm_sim_stream *handle, size_t bytes, void **address)
@@ -462,7 +447,7 @@ int cm_sim_pool_alloc(cm_sim_pool *pool, cm_sim_stream *handle, size_t bytes, vo
     result = cm_sim_context(device);
     if (result)
         return result;
-    enter();
+    pthread_mutex_lock(&lock);
     if (!pool) {
         default_of(device);
         pool = currents[device];
@@ -470,7 +455,7 @@ int cm_sim_pool_alloc(cm_sim_pool *pool, cm_sim_stream *handle, size_t bytes, vo
     result = !pool        ? CM_CUDA_OUT_OF_MEMORY
              : live(pool) ? allocate(pool, bytes, address)
                           : CM_CUDA_INVALID_VALUE;
-    release();
+    pthread_mutex_unlock(&lock);
     return result;
 }
 
@@ -478,9 +463,9 @@ int cm_sim_free_any(void *address, cm_sim_block *block)
 {
     if (cm_sim_forked())
         return CM_SIM_NOT_INITIALIZED;
-    enter();
-    bool pooled = take_back(address, block);
-    release();
+    pthread_mutex_lock(&lock);
+    bool pooled = release(address, block);
+    pthread_mutex_unlock(&lock);
     return pooled ? CM_CUDA_OK : cm_sim_free(address, block);
 }
 

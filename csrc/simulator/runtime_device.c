@@ -160,7 +160,8 @@ CM_SIM_EXPORT int cudaRuntimeGetVersion(int *version)
     CM_RT_END(version ? CM_CUDA_OK : CM_CUDA_INVALID_VALUE);
 }
 
-/* --- what a device can do ----------------------------------------------------------------------- */
+/* --- what a device can do -----------------------------------------------------------------------
+ */
 
 CM_SIM_EXPORT int cudaDeviceGetAttribute(int *value, int attribute, int device)
 {
@@ -173,7 +174,10 @@ CM_SIM_EXPORT int cudaDeviceGetAttribute(int *value, int attribute, int device)
 static const struct {
     uint16_t offset, attribute;
 } fields[] = {
-#define FIELD(name, attribute) {offsetof(cm_cuda_prop, name), attribute}
+#define FIELD(name, attribute)                                                                     \
+    {                                                                                              \
+        offsetof(cm_cuda_prop, name), attribute                                                    \
+    }
     FIELD(regsPerBlock, 12),
     FIELD(warpSize, 10),
     FIELD(maxThreadsPerBlock, 1),
@@ -282,7 +286,10 @@ static const struct {
 static const struct {
     uint16_t offset, attribute;
 } wide_fields[] = {
-#define FIELD(name, attribute) {offsetof(cm_cuda_prop, name), attribute}
+#define FIELD(name, attribute)                                                                     \
+    {                                                                                              \
+        offsetof(cm_cuda_prop, name), attribute                                                    \
+    }
     FIELD(sharedMemPerBlock, 8),
     FIELD(memPitch, 11),
     FIELD(totalConstMem, 9),
@@ -358,7 +365,8 @@ CM_SIM_EXPORT int cudaDeviceSetLimit(int limit, size_t value)
     CM_RT_END(result ? result : cuCtxSetLimit(limit, value));
 }
 
-/* Which part of a multiprocessor's memory is cache is a preference that no kernel is here to use. */
+/* Which part of a multiprocessor's memory is cache is a preference that no kernel is here to use.
+ */
 static atomic_int cache_preference[CM_SIM_DEVICES];
 enum { CACHE_PREFERENCES = 4 };
 
@@ -390,7 +398,8 @@ CM_SIM_EXPORT int cudaCtxResetPersistingL2Cache(void)
     CM_RT_END(cm_sim_device_ready(&device));
 }
 
-/* --- peers -------------------------------------------------------------------------------------- */
+/* --- peers --------------------------------------------------------------------------------------
+ */
 
 CM_SIM_EXPORT int cudaDeviceCanAccessPeer(int *can, int device, int peer)
 {

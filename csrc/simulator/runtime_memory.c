@@ -123,10 +123,10 @@ CM_SIM_EXPORT int cudaFree(void *address)
     if (!result)
         result = cm_sim_device_synchronize(device);
     if (CM_RT_TOLD && !result)
-        cm_sim_record_memory(
-            &cm_call, CM_RT_RELEASE,
-            block.kind == CM_SIM_MANAGED ? CM_RT_MEMORY_MANAGED : CM_RT_MEMORY_DEVICE, address,
-            block.bytes, NULL);
+        cm_sim_record_memory(&cm_call, CM_RT_RELEASE,
+                             block.kind == CM_SIM_MANAGED ? CM_RT_MEMORY_MANAGED
+                                                          : CM_RT_MEMORY_DEVICE,
+                             address, block.bytes, NULL);
     CM_RT_DRIVER_END(result);
     CM_RT_END(result);
 }
@@ -139,7 +139,8 @@ CM_SIM_EXPORT int cudaMemGetInfo(size_t *free_bytes, size_t *total)
     CM_RT_END(result ? result : cm_sim_memory_info(device, free_bytes, total));
 }
 
-/* --- memory of the host ------------------------------------------------------------------------- */
+/* --- memory of the host -------------------------------------------------------------------------
+ */
 
 static int allocate_host(cm_sim_call *call, size_t bytes, unsigned flags, void **address)
 {
@@ -263,7 +264,8 @@ CM_SIM_EXPORT int cudaPointerGetAttributes(cm_cuda_pointer_attributes *attribute
     CM_RT_END(CM_CUDA_OK);
 }
 
-/* --- managed memory: where it lies is advice that changes nothing here -------------------------- */
+/* --- managed memory: where it lies is advice that changes nothing here --------------------------
+ */
 
 static int managed(const void *address, size_t bytes)
 {

@@ -1,4 +1,5 @@
 #include "table.h"
+#include "fork.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -8,32 +9,41 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t watched = PTHREAD_ONCE_INIT;
 
-static void acquire(void)
+static void before(void)
 {
+    cm_sim_symbols_lock();
+    cm_sim_pools_lock();
+    cm_sim_captures_lock();
     pthread_mutex_lock(&lock);
 }
 
-static void release(void)
+static void after(void)
 {
     pthread_mutex_unlock(&lock);
+    cm_sim_captures_unlock();
+    cm_sim_pools_unlock();
+    cm_sim_symbols_unlock();
 }
 
+/* A fork by one thread, while another registers kernels, must not leave the child a lock that
+ * nobody opens. The memory's handlers come first, so that ours, which run before them, take our
+ * locks in the order in which they are taken elsewhere. Everything here begins with a handle, so
+ * this is where to begin watching; a fork() that cannot be watched is as unsafe as with any library
+ * that has locks. */
 static void watch(void)
 {
-    /* Without it a fork by one thread, while another registers kernels, leaves the child a lock
-     * that nobody will open. Where it fails that stays so: a fork() there is not ours to stop. */
-    (void)pthread_atfork(acquire, release, release);
+    (void)(cm_sim_fork_watch() && !pthread_atfork(before, after, after));
 }
 
 void cm_sim_objects_lock(void)
 {
     pthread_once(&watched, watch);
-    acquire();
+    pthread_mutex_lock(&lock);
 }
 
 void cm_sim_objects_unlock(void)
 {
-    release();
+    pthread_mutex_unlock(&lock);
 }
 
 void *cm_sim_table_at(cm_sim_table *table, uint32_t number)

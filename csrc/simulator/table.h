@@ -63,6 +63,14 @@ static inline bool cm_sim_table_has(cm_sim_table *table, const void *handle)
 void cm_sim_objects_lock(void);
 void cm_sim_objects_unlock(void);
 
+/* Taken around fork() as well, in this order, and before all locks of the memory beneath. */
+void cm_sim_symbols_lock(void); /* runtime_symbol.c */
+void cm_sim_symbols_unlock(void);
+void cm_sim_pools_lock(void); /* objects_pool.c */
+void cm_sim_pools_unlock(void);
+void cm_sim_captures_lock(void); /* objects_capture.c */
+void cm_sim_captures_unlock(void);
+
 /* Addresses to what is known of them; the caller holds a lock. Keys and values are not NULL. */
 typedef struct cm_sim_dictionary {
     struct cm_sim_dictionary_entry {

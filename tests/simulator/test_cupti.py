@@ -1,5 +1,5 @@
-"""The CUPTI surface alone, as a client with its own declarations sees it, under sanitizers: the rest of the simulator is
-doubled (cupti/doubles.c)."""
+"""The CUPTI surface alone, as a client with its own declarations sees it, under sanitizers: the rest of the simulator
+is doubled (cupti/doubles.c)."""
 
 import re
 import subprocess

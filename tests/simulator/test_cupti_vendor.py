@@ -1,5 +1,5 @@
-"""The CUPTI surface beside the vendor's: its headers, and its library as far as that answers without a driver. Both come
-with PyTorch's CUDA build."""
+"""The CUPTI surface beside the vendor's: its headers, and its library as far as that answers without a driver. Both
+come with PyTorch's CUDA build."""
 
 import json
 import os
@@ -101,11 +101,11 @@ def test_records_lie_as_the_vendors_do(tmp_path: Path) -> None:
             paths.append(INNER.get(field, field) if struct == "cm_cupti_memory" else field)
         if struct == "cm_cupti_memory":
             paths += INNER_AGAIN
-        for path in paths:
-            checks.append(
-                f"_Static_assert(offsetof({struct}, {path}) == offsetof({name}, {path})"
-                f' && sizeof((({struct} *)0)->{path}) == sizeof((({name} *)0)->{path}), "{struct}.{path}");'
-            )
+        checks += [
+            f"_Static_assert(offsetof({struct}, {path}) == offsetof({name}, {path})"
+            f' && sizeof((({struct} *)0)->{path}) == sizeof((({name} *)0)->{path}), "{struct}.{path}");'
+            for path in paths
+        ]
     assert len(checks) > 100
     compile_with_headers(tmp_path, "\n".join(checks))
 
@@ -116,8 +116,10 @@ def test_callback_data_lies_as_the_vendors_does(tmp_path: Path) -> None:
         ("cm_cupti_callback_data", "CUpti_CallbackData"),
         ("cm_cupti_subscriber_params", "CUpti_SubscriberParams"),
     ):
-        for field in fields(body((SOURCES / "cupti_records.h").read_text(), struct)):
-            checks.append(f'_Static_assert(offsetof({struct}, {field}) == offsetof({name}, {field}), "{field}");')
+        checks += [
+            f'_Static_assert(offsetof({struct}, {field}) == offsetof({name}, {field}), "{field}");'
+            for field in fields(body((SOURCES / "cupti_records.h").read_text(), struct))
+        ]
         checks.append(f'_Static_assert(sizeof({struct}) == sizeof({name}), "{struct}");')
     compile_with_headers(tmp_path, "\n".join(checks))
 

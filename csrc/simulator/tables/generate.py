@@ -95,8 +95,8 @@ def read(file: Path) -> Table:
 
 def _line(table: Table, words: list[str]) -> None:
     name, *rest = words
-    if name == "library" and len(rest) == 1:
-        table.library = rest[0]
+    if name == "library" and rest:
+        table.library = " ".join(rest)
     elif name == "refused" and len(rest) == 1:
         table.refused = int(rest[0])
     elif name in table.entries:
