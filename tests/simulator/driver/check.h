@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cu.h"
+#include "devices.h"
 #include "report.h"
 
 #define MIB ((size_t)1 << 20)

@@ -412,7 +412,7 @@ static void segments(void)
     begin(0);
     size_t context = used(0), unit = 0;
     properties asked = {.type = 1, .where = {1, 0}};
-    const access rw = {{1, 0}, 3};
+    const access_rights rw = {{1, 0}, 3};
     address range = 0, base;
     uint64_t one = 0, other = 0, again = 0;
     EQUAL(cuMemGetAllocationGranularity(&unit, &asked, 0), OK);
