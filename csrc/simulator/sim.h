@@ -26,12 +26,15 @@ enum {
     CM_SIM_OK = 0,
     CM_SIM_INVALID_VALUE = 1,
     CM_SIM_OUT_OF_MEMORY = 2,
+    CM_SIM_NOT_INITIALIZED = 3, /* also: a child of fork() whose parent had used the device */
     CM_SIM_NO_DEVICE = 100,
     CM_SIM_INVALID_DEVICE = 101,
     CM_SIM_INVALID_CONTEXT = 201,
     CM_SIM_INVALID_HANDLE = 400,
     CM_SIM_NOT_FOUND = 500,
     CM_SIM_NOT_READY = 600,
+    CM_SIM_HOST_ALREADY_REGISTERED = 712,
+    CM_SIM_HOST_NOT_REGISTERED = 713,
     CM_SIM_NOT_PERMITTED = 800,
     CM_SIM_NOT_SUPPORTED = 801
 };
@@ -55,9 +58,12 @@ typedef struct cm_sim_profile {
 extern const cm_sim_profile cm_sim_profiles[];
 
 typedef struct cm_sim_config {
-    int devices;
+    int devices;                           /* that the program sees: CUDA_VISIBLE_DEVICES applied */
     cm_sim_profile device[CM_SIM_DEVICES]; /* with CUPTIMEM_SIM_MEMORY and _CONTEXT applied */
-    size_t copy_max;                       /* contents of larger host copies are not kept */
+    int installed; /* as NVML counts them, which knows of no such variable */
+    cm_sim_profile all[CM_SIM_DEVICES];
+    int ordinal[CM_SIM_DEVICES]; /* of each visible device among the installed ones */
+    size_t copy_max;             /* contents of larger host copies are not kept */
     int64_t conv_workspace; /* bytes for each convolution; -1: the allowance of cudnn_backend.c */
     int64_t handle_bytes; /* what a library handle takes of the device; -1: the stated constants */
     uint32_t event_lag;   /* an event completes after so many later launches; 0: at once */
@@ -83,20 +89,29 @@ typedef enum cm_sim_kind {
 typedef struct cm_sim_block {
     uintptr_t address;
     size_t bytes;   /* as asked for */
-    size_t charged; /* of the device's memory */
+    size_t charged; /* its share of the device's memory: the model is in memory.c */
     int device;
     cm_sim_kind kind;
 } cm_sim_block;
 
 /* Takes memory of a device (creating its context first). `owner`: a static string naming the
- * library that asks for itself, NULL for the program. */
+ * library that asks for itself, NULL for the program. No bytes: CM_SIM_OK and NULL. Memory reads as
+ * zero, is aligned to 512 bytes, from 1 MiB on to 2 MiB. */
 int cm_sim_alloc(int device, cm_sim_kind kind, size_t bytes, const char *owner, void **address);
-/* block may be NULL; else it is what was freed. */
+/* block may be NULL; else it is what was freed. CM_SIM_INVALID_VALUE: no block begins there (any
+ * more). NULL is no error. */
 int cm_sim_free(void *address, cm_sim_block *block);
 /* The block that an address lies in. false: no device memory. Cheap: a lock and a search. */
 bool cm_sim_find(const void *address, cm_sim_block *block);
 /* Whether it may be device memory, without a lock. */
 bool cm_sim_is_device(const void *address);
+
+/* The calling thread's device, as cudaSetDevice and cuCtxSetCurrent left it. Set unchecked. */
+int cm_sim_current_device(void);
+void cm_sim_set_current_device(int device);
+/* Whether this is a child of fork() whose parent had used the device: then memory calls fail with
+ * CM_SIM_NOT_INITIALIZED, as with a real driver. */
+bool cm_sim_forked(void);
 
 /* Creates the context if there is none: charges its bytes, once per device and process. */
 int cm_sim_context(int device);
@@ -129,12 +144,16 @@ bool cm_sim_host_find(const void *address, uintptr_t *start, size_t *bytes);
 
 /* --- contents.c: which bytes mean something --------------------------------------------------- */
 
-/* Moves bytes between any two places. What the host wrote comes back; what a kernel would have
- * computed reads as zero, and reading it is counted and told to the read hook. */
+/* Moves bytes between any two places. What the host wrote comes back, if it was written in pieces
+ * of at most config.copy_max; what a kernel would have computed reads as zero, and reading it is
+ * counted and told to the read hook. Kernels do nothing here, so what one would have written over
+ * the host's own bytes is not seen: such reads are counted apart (report.h: known_reads).
+ * A range that is not device memory throughout, or not accessible, is not touched (host memory that
+ * should have been filled from there is zeroed), and noted. */
 void cm_sim_copy(void *to, const void *from, size_t bytes);
 void cm_sim_copy_2d(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
                     size_t height);
-void cm_sim_set(void *to, int value, size_t bytes);
+void cm_sim_set(void *to, int value, size_t bytes); /* values but 0 up to copy_max */
 /* PyTorch's allocator hands this range out again: what the host left there is gone. */
 void cm_sim_fresh(void *address, size_t bytes);
 
@@ -184,8 +203,10 @@ static inline void cm_sim_leave(cm_sim_timer *timer)
 /* --- library.c: what a library's handle takes ---------------------------------------------------
  */
 
-/* Library handles: a small zeroed block that remembers its device and what it charged there. */
+/* Library handles: CM_SIM_HANDLE zeroed bytes for the library; before them it is remembered what
+ * was charged where. On the calling thread's device. NULL: no room there, or in the host. */
+enum { CM_SIM_HANDLE = 256 };
 void *cm_sim_handle_new(const char *library);
-void cm_sim_handle_free(void *handle);
+void cm_sim_handle_free(void *handle); /* NULL is none */
 
 #endif

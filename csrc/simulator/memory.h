@@ -1,0 +1,48 @@
+/* What the accounts (memory.c) and virtual memory (virtual.c) share. Everything here is called
+ * under cm_sim_memory_lock() (fork.h). */
+#ifndef CM_SIM_MEMORY_H
+#define CM_SIM_MEMORY_H
+
+#include "report.h"
+#include "space.h"
+
+typedef enum cm_sim_region_kind {
+    CM_SIM_REGION_BLOCK = 1, /* one allocation: memory.c */
+    CM_SIM_REGION_SLAB,      /* many small ones: memory.c */
+    CM_SIM_REGION_RESERVED   /* addresses of virtual memory: virtual.c */
+} cm_sim_region_kind;
+
+/* Owns the chunks from start on; begins the structure of each kind. */
+typedef struct cm_sim_region {
+    cm_sim_region_kind kind;
+    int device;
+    uintptr_t start;
+    size_t bytes; /* whole chunks */
+} cm_sim_region;
+
+/* CM_SIM_OK, CM_SIM_NOT_INITIALIZED, CM_SIM_NO_DEVICE, CM_SIM_INVALID_DEVICE. Needs no lock. */
+int cm_sim_device_check(int device);
+/* Creates the context. */
+int cm_sim_context_locked(int device);
+/* Charges `charge`; if the device has no room, counts and logs a refusal of `bytes`. */
+bool cm_sim_account_take(int device, size_t charge, size_t bytes, cm_sim_kind kind);
+void cm_sim_account_give(int device, size_t charge);
+/* Counts that memory was given or taken back, once it is sure, and logs it. */
+void cm_sim_account_given(cm_sim_log_op op, const cm_sim_block *block, int64_t change);
+void cm_sim_account_returned(cm_sim_log_op op, const cm_sim_block *block, int64_t change);
+/* The host has no address space or memory left: counts, notes, logs. CM_SIM_OUT_OF_MEMORY. */
+int cm_sim_account_limited(int device, const char *what, size_t bytes, cm_sim_kind kind);
+void cm_sim_account_log(cm_sim_log_op op, const cm_sim_block *block, int64_t change,
+                        uint64_t extra);
+
+/* The mapping at an address. false: only reserved. */
+bool cm_sim_mapping_find(const cm_sim_region *region, uintptr_t address, cm_sim_block *block);
+/* Whether a range may be accessed: all of it mapped, with access. */
+bool cm_sim_mapping_reach(const cm_sim_region *region, uintptr_t address, size_t bytes, bool write);
+/* Whether any virtual memory is there, for fork(). */
+bool cm_sim_virtual_in_use(void);
+
+/* Whether all of a range may be accessed, and whose it is. Takes the lock. */
+bool cm_sim_reach(const void *address, size_t bytes, bool write, int *device);
+
+#endif
