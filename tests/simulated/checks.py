@@ -83,6 +83,7 @@ class Checker:
             ours = devices.get(index, recorded.Device())
             where = f"cuda:{index}, "
             same(f"{where}frees of unknown blocks", ours.unknown_frees, 0)
+            same(f"{where}sums", ours.disagreed, [])
             if self.program.back_end in ("native", "expandable"):
                 self._caching(where, ours, told.device(index))
             else:

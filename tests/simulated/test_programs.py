@@ -45,7 +45,7 @@ def test_program(name: str, on_device: Callable[..., Result], tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("kind", "noticed"),
     [
-        ("alloc", "gpt_fp32, model: "),
+        ("alloc", "given out"),
         ("free", "given out twice|live blocks|given out"),
         ("requested", "live blocks"),
         ("segment_new", "segments"),
