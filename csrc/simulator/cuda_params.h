@@ -483,11 +483,6 @@ typedef struct cm_cudaHostGetDevicePointer_params {
     unsigned flags;
 } cm_cudaHostGetDevicePointer_params;
 
-typedef struct cm_cudaHostGetFlags_params {
-    unsigned *pFlags;
-    void *pHost;
-} cm_cudaHostGetFlags_params;
-
 typedef struct cm_cudaHostRegister_params {
     void *ptr;
     size_t size;
@@ -566,23 +561,11 @@ typedef struct cm_cudaLaunchKernelExC_params {
     void **args;
 } cm_cudaLaunchKernelExC_params;
 
-typedef struct cm_cudaLibraryGetGlobal_params {
-    void **dptr;
-    size_t *bytes;
-    cm_sim_library *library;
-    const char *name;
-} cm_cudaLibraryGetGlobal_params;
-
 typedef struct cm_cudaLibraryGetKernel_params {
     cm_sim_function **pKernel;
     cm_sim_library *library;
     const char *name;
 } cm_cudaLibraryGetKernel_params;
-
-typedef struct cm_cudaLibraryGetKernelCount_params {
-    unsigned *count;
-    cm_sim_library *lib;
-} cm_cudaLibraryGetKernelCount_params;
 
 typedef struct cm_cudaLibraryLoadData_params {
     cm_sim_library **library;

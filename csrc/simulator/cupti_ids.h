@@ -24,7 +24,6 @@
     X(cudaFreeHost, v3020, 26)                                                                     \
     X(cudaHostAlloc, v3020, 27)                                                                    \
     X(cudaHostGetDevicePointer, v3020, 28)                                                         \
-    X(cudaHostGetFlags, v3020, 29)                                                                 \
     X(cudaMemGetInfo, v3020, 30)                                                                   \
     X(cudaMemcpy, v3020, 31)                                                                       \
     X(cudaMemcpy2D, v3020, 32)                                                                     \
@@ -183,8 +182,6 @@
     X(cudaLibraryLoadFromFile, v12060, 471)                                                        \
     X(cudaLibraryUnload, v12060, 472)                                                              \
     X(cudaLibraryGetKernel, v12060, 473)                                                           \
-    X(cudaLibraryGetGlobal, v12060, 474)                                                           \
-    X(cudaLibraryGetKernelCount, v12060, 477)                                                      \
     X(cudaKernelSetAttributeForDevice, v12060, 479)                                                \
     X(cudaStreamGetDevice, v12080, 480)                                                            \
     X(cudaEventElapsedTime, v12080, 486)                                                           \

@@ -533,7 +533,7 @@ int cm_sim_alloc(int device, cm_sim_kind kind, size_t bytes, const char *owner, 
 
 int cm_sim_free(void *address, cm_sim_block *block)
 {
-    cm_sim_block gone;
+    cm_sim_block gone = {0};
     int error = CM_SIM_INVALID_VALUE;
 
     if (block != NULL)

@@ -626,6 +626,16 @@ static int copy_graph(const cm_sim_graph *from, cm_sim_graph **copy)
     return CM_CUDA_OK;
 }
 
+int cm_sim_graph_clone(cm_sim_graph *graph, cm_sim_graph **clone)
+{
+    if (!cm_sim_graph_live(graph) || !clone)
+        return CM_CUDA_INVALID_VALUE;
+    int result = copy_graph(graph, clone);
+    if (!result)
+        (*clone)->owned = false;
+    return result;
+}
+
 /* --- asking -------------------------------------------------------------------------------------
  */
 

@@ -32,6 +32,8 @@ int cm_sim_graph_retain_object(cm_sim_graph *graph, cm_sim_user_object *object, 
                                bool move);
 int cm_sim_graph_release_object(cm_sim_graph *graph, cm_sim_user_object *object, unsigned count);
 
+int cm_sim_graph_clone(cm_sim_graph *graph, cm_sim_graph **clone);
+
 int cm_sim_graph_memory_get(int device, int attribute, uint64_t *value);
 int cm_sim_graph_memory_reset(int device, int attribute); /* a high mark to what is now */
 

@@ -13,6 +13,12 @@ CM_SIM_EXPORT int cudaGraphDestroy(cm_sim_graph *graph)
     CM_RT_END(cm_sim_graph_delete(graph));
 }
 
+CM_SIM_EXPORT int cudaGraphClone(cm_sim_graph **clone, cm_sim_graph *graph)
+{
+    CM_RT_BEGIN(cudaGraphClone, clone, graph);
+    CM_RT_END(cm_sim_graph_clone(graph, clone));
+}
+
 /* --- nodes --------------------------------------------------------------------------------------
  */
 
