@@ -390,10 +390,11 @@ static int find_room(const slab *in, int units)
     return -1;
 }
 
-static slab *make_slab(const cm_sim_block *block, int *error)
+/* Appended after `last`: the oldest slabs are filled first, so that the newest become empty. */
+static slab *make_slab(const cm_sim_block *block, slab *last, int *error)
 {
-    slab **list = &accounts[block->device].slabs[block->kind], *made;
     void *start = NULL;
+    slab *made;
 
     *error = CM_SIM_OUT_OF_MEMORY;
     if (!cm_sim_account_take(block->device, CM_SIM_CHUNK, block->bytes, block->kind))
@@ -411,10 +412,11 @@ static slab *make_slab(const cm_sim_block *block, int *error)
         (cm_sim_region){CM_SIM_REGION_SLAB, block->device, (uintptr_t)start, CM_SIM_CHUNK};
     made->kind = block->kind;
     made->room = UNITS;
-    made->next = *list;
-    if (*list != NULL)
-        (*list)->previous = made;
-    *list = made;
+    made->previous = last;
+    if (last != NULL)
+        last->next = made;
+    else
+        accounts[block->device].slabs[block->kind] = made;
     return made;
 }
 
@@ -422,9 +424,9 @@ static int take_small(cm_sim_block *block, uint8_t owner)
 {
     int units = units_of((uint32_t)block->bytes), at = -1, error;
     int64_t change = 0;
-    slab *in;
+    slab *in, *last = NULL;
 
-    for (in = accounts[block->device].slabs[block->kind]; in != NULL; in = in->next) {
+    for (in = accounts[block->device].slabs[block->kind]; in != NULL; last = in, in = in->next) {
         if (in->room < units)
             continue;
         at = find_room(in, units);
@@ -433,7 +435,7 @@ static int take_small(cm_sim_block *block, uint8_t owner)
         in->room = units - 1;
     }
     if (in == NULL) {
-        in = make_slab(block, &error);
+        in = make_slab(block, last, &error);
         if (in == NULL)
             return error;
         at = 0;

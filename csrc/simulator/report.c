@@ -179,8 +179,9 @@ static void fill(cm_sim_report *to, const cm_sim_config *config)
         device->sms = config->device[i].sms;
         device->ordinal = config->ordinal[i];
     }
-    atomic_thread_fence(memory_order_release);
-    memcpy(to->magic, CM_SIM_REPORT_MAGIC, sizeof to->magic);
+    uint64_t magic;
+    memcpy(&magic, CM_SIM_REPORT_MAGIC, sizeof magic);
+    atomic_store_explicit(&to->magic, magic, memory_order_release);
 }
 
 static void add_note(cm_sim_report *to, cm_sim_note_kind kind, const char *name, uint64_t bytes);

@@ -64,16 +64,17 @@ typedef struct cm_sim_report_note {
 } cm_sim_report_note;
 
 typedef struct cm_sim_report {
-    char magic[8];          /*   0: CM_SIM_REPORT_MAGIC; written last: without it, not ours */
-    uint32_t version;       /*   8 */
-    uint32_t header_bytes;  /*  12: where the devices begin */
-    uint32_t device_bytes;  /*  16: of each device */
-    uint32_t device_room;   /*  20: how many are there; `devices` of them are used */
-    uint32_t note_bytes;    /*  24 */
-    uint32_t note_room;     /*  28 */
-    uint32_t pid;           /*  32: who writes */
-    uint32_t devices;       /*  36: that the program sees */
-    _Atomic uint32_t notes; /*  40: used notes */
+    cm_sim_count
+        magic; /*   0: the bytes of CM_SIM_REPORT_MAGIC; written last: without it, not ours */
+    uint32_t version;               /*   8 */
+    uint32_t header_bytes;          /*  12: where the devices begin */
+    uint32_t device_bytes;          /*  16: of each device */
+    uint32_t device_room;           /*  20: how many are there; `devices` of them are used */
+    uint32_t note_bytes;            /*  24 */
+    uint32_t note_room;             /*  28 */
+    uint32_t pid;                   /*  32: who writes */
+    uint32_t devices;               /*  36: that the program sees */
+    _Atomic uint32_t notes;         /*  40: used notes */
     _Atomic uint32_t notes_dropped; /*  44: for which there was no room */
     uint64_t started;               /*  48: ns, CLOCK_REALTIME */
     uint64_t copy_max;              /*  56: as in cm_sim_config, here and below */

@@ -56,15 +56,25 @@ static void set_owner(uintptr_t start, size_t bytes, void *owner)
         atomic_store_explicit(&cm_sim_chunk_of(start + at)->owner, owner, memory_order_relaxed);
 }
 
-void *cm_sim_space_take(size_t bytes, size_t alignment, bool access, void *owner)
+static char *map(size_t bytes, bool access)
+{
+    char *mapped = mmap(NULL, bytes, access ? PROT_READ | PROT_WRITE : PROT_NONE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    return mapped != MAP_FAILED ? mapped : NULL;
+}
+
+static char *map_aligned(size_t bytes, size_t alignment, bool access)
 {
     size_t room = bytes + alignment - 4096;
+    char *raw = map(bytes, access);
 
-    if (room < bytes)
-        return NULL;
-    char *raw = mmap(NULL, room, access ? PROT_READ | PROT_WRITE : PROT_NONE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (raw == MAP_FAILED)
+    /* The kernel puts mappings next to each other: after the first one, mostly aligned. */
+    if (raw == NULL || (uintptr_t)raw % alignment == 0)
+        return raw;
+    munmap(raw, bytes);
+    raw = room > bytes ? map(room, access) : NULL;
+    if (raw == NULL)
         return NULL;
     char *start = raw + (-(uintptr_t)raw & (alignment - 1)), *end = raw + room;
     /* What was cut off is somebody else's at once: never unmap it again. */
@@ -73,8 +83,20 @@ void *cm_sim_space_take(size_t bytes, size_t alignment, bool access, void *owner
     if (raw == start && start + bytes < end &&
         munmap(start + bytes, (size_t)(end - (start + bytes))) == 0)
         end = start + bytes;
-    if (raw != start || end != start + bytes || !make_leaves((uintptr_t)start, bytes)) {
-        munmap(raw, (size_t)(end - raw));
+    if (raw == start && end == start + bytes)
+        return start;
+    munmap(raw, (size_t)(end - raw));
+    return NULL;
+}
+
+void *cm_sim_space_take(size_t bytes, size_t alignment, bool access, void *owner)
+{
+    char *start = map_aligned(bytes, alignment, access);
+
+    if (start == NULL)
+        return NULL;
+    if (!make_leaves((uintptr_t)start, bytes)) {
+        munmap(start, bytes);
         return NULL;
     }
     /* One touched byte must not commit 2 MiB of the host; and nobody wants 80 GiB of nothing in a

@@ -7,13 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 CUDA = 1  # c10::DeviceType
+DIRECT = 8  # CM_EVF_DIRECT
+NOT_TOLD = -1  # the device of a free that is the address's own
 
 
 @dataclass
 class Block:
     size: int
     requested: int
-    frames: tuple[Any, ...] | None
+    direct: bool
+    """Taken from CUDA for itself: in none of the caching allocator's totals."""
 
 
 @dataclass
@@ -23,6 +26,8 @@ class Device:
     live: dict[int, Block] = field(default_factory=dict)
     segments: dict[int, int] = field(default_factory=dict)
     allocated: int = 0
+    direct: int = 0
+    """Of them, taken from CUDA for themselves."""
     peak: int = 0
     segment_bytes: int = 0
     segment_peak: int = 0
@@ -39,6 +44,7 @@ class Device:
         assert address not in self.live, f"a block at {address:#x} was given out twice"
         self.live[address] = block
         self.allocated += block.size
+        self.direct += block.size if block.direct else 0
         self.peak = max(self.peak, self.allocated)
 
     def free(self, address: int) -> Block | None:
@@ -47,7 +53,15 @@ class Device:
             self.unknown_frees += 1
         else:
             self.allocated -= block.size
+            self.direct -= block.size if block.direct else 0
         return block
+
+
+def _where(devices: dict[int, Device], address: int) -> int:
+    for index, device in devices.items():
+        if address in device.live or address in device.segments:
+            return index
+    raise AssertionError(f"{address:#x} was given back, but nothing lies there")
 
 
 def replay(events: list[tuple[Any, ...]]) -> tuple[dict[int, Device], tuple[Any, ...]]:
@@ -69,17 +83,19 @@ def replay(events: list[tuple[Any, ...]]) -> tuple[dict[int, Device], tuple[Any,
     order = sorted(range(len(records)), key=lambda index: records[index][1])
     devices: dict[int, Device] = defaultdict(Device)
     for index in order:
-        kind, _, _, address, size, origin, _, device_type, device_index = records[index]
+        kind, _, _, address, size, origin, flags, device_type, device_index = records[index]
         if device_type != CUDA:
             continue
+        if device_index == NOT_TOLD:
+            device_index = _where(devices, address)
         device = devices[device_index]
         if kind in ("alloc", "seed"):
-            block = Block(size, requested.get(index, size), origin if kind == "alloc" else None)
+            block = Block(size, requested.get(index, size), bool(flags & DIRECT))
             device.alloc(address, block)
             if kind == "alloc":
                 device.history.append(("alloc", address, block.requested))
                 device.stacks.append(origin)
-        elif kind == "free":
+        elif kind == "free" or (kind == "segment_free" and address in device.live):
             freed = device.free(address)
             device.history.append(("free", address, freed.requested if freed else size))
         elif kind == "segment_new":
@@ -93,7 +109,10 @@ def replay(events: list[tuple[Any, ...]]) -> tuple[dict[int, Device], tuple[Any,
             device.segment_bytes -= bytes_freed
             device.history.append(("segment_free", address, bytes_freed))
         elif kind == "reserved":
-            device.told.append((address, size))
+            if not device.told or device.told[-1][1] != size:  # now and then it is told although it is the same
+                device.told.append((address, size))
+            same = device.allocated - device.direct
+            assert address == same, f"the allocator has given out {address} bytes, recorded are {same}"
         elif kind == "oom":
             device.ooms.append(size)
     return dict(devices), end
