@@ -18,6 +18,8 @@ from cuptimem.stacks import Frame, Stack, user_frame
 if TYPE_CHECKING:
     import pandas
 
+    from cuptimem.simulation.result import Simulation
+
 _NO_STACK, _LOST_STACK = 0, 1  # reserved stack ids, csrc/capture/event.h
 
 
@@ -364,6 +366,7 @@ class Report:
     folded: Folded | None  # None: the recording has every event
     host_reads: tuple[HostRead, ...] = ()  # on a simulated device only, the most frequent first
     schema: int = field(default=1)
+    simulation: "Simulation | None" = None  # what cuptimem.simulate() found out
 
     @property
     def peaks(self) -> tuple[Peak, ...]:
