@@ -6,15 +6,19 @@
 
 /* A real process has streams of its own before the default one, and before the program's. */
 enum { DEFAULT_STREAM = 7, FIRST_STREAM = 13 };
-enum { HANDLES_OF_DEFAULT = 2 }; /* 0; 1: legacy; 2: per thread */
+/* The ids of default streams, two for each device, come first (objects_stream.c). */
+enum { LAST_DEFAULT_ID = 2 * CM_SIM_DEVICES };
 enum { POOL_THRESHOLD = 4, POOL_RESERVED = 5, POOL_USED = 7 };
 
 uint32_t cm_sim_cupti_stream(void *stream)
 {
-    if ((uintptr_t)stream <= HANDLES_OF_DEFAULT)
-        return DEFAULT_STREAM;
     const cm_sim_stream *found = cm_sim_stream_find(stream);
-    return found ? FIRST_STREAM + (uint32_t)cm_sim_stream_id(found) : CM_CUPTI_NO_STREAM;
+
+    if (!found)
+        return CM_CUPTI_NO_STREAM;
+    uint64_t id = cm_sim_stream_id(found);
+    return id <= LAST_DEFAULT_ID ? DEFAULT_STREAM
+                                 : FIRST_STREAM + (uint32_t)(id - LAST_DEFAULT_ID - 1);
 }
 
 void *cm_sim_cupti_context(int device)

@@ -14,7 +14,8 @@
 static cm_sim_config configuration = {
     .devices = 2,
     .device = {{.sms = 132, .threads_per_sm = 2048}, {.sms = 132, .threads_per_sm = 2048}}};
-static char contexts[2], streams[8], pools[2];
+static char contexts[2], a_default, streams[8], pools[2];
+enum { FIRST_ID = 2 * CM_SIM_DEVICES + 1 };
 static atomic_uintptr_t addresses = 0x10000000;
 static atomic_int notes;
 static const char nothing[128]; /* parameters that nobody looks at */
@@ -68,12 +69,16 @@ int cm_cu_context_device(const cm_cu_context *context)
 
 cm_sim_stream *cm_sim_stream_find(cm_sim_stream *handle)
 {
+    if ((uintptr_t)handle <= 2)
+        return (cm_sim_stream *)&a_default;
     return (char *)handle >= streams && (char *)handle < streams + sizeof streams ? handle : NULL;
 }
 
 uint64_t cm_sim_stream_id(const cm_sim_stream *stream)
 {
-    return (uint64_t)((const char *)stream - streams) + 1;
+    return (const char *)stream == &a_default
+               ? 1
+               : FIRST_ID + (uint64_t)((const char *)stream - streams);
 }
 
 void *a_stream(int i)

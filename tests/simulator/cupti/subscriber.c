@@ -28,6 +28,7 @@ int cudaStreamSynchronize(void *);
 int cudaSetDevice(int);
 int cudaLaunchKernel(const void *, dim3, dim3, void **, size_t, void *);
 void **__cudaRegisterFatBinary(void *);
+void __cudaUnregisterFatBinary(void **);
 void __cudaRegisterFunction(void **, const char *, char *, const char *, int, void *, void *,
                             void *, void *, int *);
 int cuMemAlloc_v2(uint64_t *, size_t);
@@ -311,5 +312,6 @@ int main(void)
     EQUAL(client.count, before);
     EQUAL(atomic_load(&runtime_calls), calls);
     forget();
+    __cudaUnregisterFatBinary(module);
     return 0;
 }

@@ -198,7 +198,7 @@ static void names(void)
     EQUAL(cuptiGetStreamId(a_context(0), NULL, &id), OK);
     EQUAL(id, 7);
     EQUAL(cuptiGetStreamId(a_context(0), a_stream(2), &id), OK);
-    EQUAL(id, 15);
+    EQUAL(id, 14);
     EQUAL(cuptiGetStreamId(a_context(0), &id, &id), 20);
 }
 
@@ -264,7 +264,7 @@ static void records(void)
     memory = record_of(CM_CUPTI_MEMORY2, 2);
     api = record_of(CM_CUPTI_DRIVER, 0);
     EQUAL(memory->isAsync, 1);
-    EQUAL(memory->streamId, 14);
+    EQUAL(memory->streamId, 13);
     EQUAL(memory->memoryPoolConfig.memoryPoolType, 1);
     EQUAL(memory->memoryPoolConfig.address, (uintptr_t)a_pool(0));
     EQUAL(memory->memoryPoolConfig.releaseThreshold, 11);
@@ -282,7 +282,7 @@ static void records(void)
     CHECK(!strcmp(kernel->name, "_Z6kernelPf"));
     EQUAL(kernel->correlationId, api->correlationId);
     CHECK(kernel->start >= api->start && kernel->end > kernel->start);
-    EQUAL(kernel->streamId, 15);
+    EQUAL(kernel->streamId, 14);
     EQUAL(kernel->gridX, 8);
     EQUAL(kernel->gridY, 4);
     EQUAL(kernel->gridZ, 2);
@@ -755,7 +755,7 @@ static void check_order(uint64_t lead)
         const cm_cupti_kernel *kernel = (const cm_cupti_kernel *)client.records[i];
         const cm_cupti_api *call = record_of(CM_CUPTI_RUNTIME, api++);
         EQUAL(kernel->correlationId, call->correlationId);
-        unsigned stream = kernel->streamId == 7 ? 0 : kernel->streamId - 13;
+        unsigned stream = kernel->streamId == 7 ? 0 : kernel->streamId - 12;
         CHECK(kernel->start >= call->start);
         CHECK(kernel->start < kernel->end);
         CHECK(kernel->start >= end[stream]);
