@@ -125,7 +125,12 @@ def _modelled(one: Simulation) -> list[Block]:
     if not one.modelled:
         return []
     rows = tuple(
-        (row.name, interval(Interval(row.bytes, row.bytes if row.high_bytes is None else row.high_bytes)))
+        (
+            row.name,
+            interval(Interval(row.bytes, row.bytes if row.high_bytes is None else row.high_bytes))
+            if row.bytes or row.high_bytes
+            else "",
+        )
         for row in one.modelled
     )
     return [

@@ -19,6 +19,10 @@ from cuptimem.simulation.result import Attempt, Need, VerdictKind
 
 NO_LIMIT = 2 << 40  # bytes of a device on which everything finds room
 _CARDS_TRIED = 3
+# As cudnn_backend.c and objects_event.c of the simulator name them.
+_WORKSPACES = ("cuDNN convolution workspace", "cuDNN attention workspace")
+_EVENTS = "memory that waits for an event"
+_OPEN = {*_WORKSPACES, _EVENTS}
 
 Ask = Callable[[Setup, str], Facts]  # runs the program on a setup; the name is for the folder and for people
 
@@ -257,9 +261,8 @@ def _has_high_end(facts: Facts) -> bool:
 
 
 def is_modelled_open(name: str) -> bool:
-    """Whether a modelled part has a low and a high end, and is no stated constant (context, handles)."""
-    text = name.lower()
-    return not ("context" in text or "handle" in text)
+    """Whether a modelled part has a low and a high end; the others are stated constants or formulas."""
+    return name in _OPEN
 
 
 def _need(facts: Facts) -> Need | None:
@@ -292,7 +295,7 @@ def _how_to_decide(facts: Facts) -> str:
     ways = [
         f"--assume {one.operator}=SHARE" for one in {a.operator: a for a in facts.assumptions if not a.given}.values()
     ]
-    if any("conv" in note.name.lower() or "workspace" in note.name.lower() for note in facts.modelled):
+    if any(note.name in _WORKSPACES for note in facts.modelled):
         ways.append("--conv-workspace SIZE")
     return f"say what you know: {', '.join(ways)}" if ways else ""
 

@@ -61,7 +61,7 @@ def test_it_fits_and_runs_once():
 
 
 def test_a_context_and_handles_have_no_high_end():
-    notes = (runs.modelled("CUDA context", GIB), runs.modelled("cuBLAS handle", 1 << 20))
+    notes = (runs.modelled("CUDA context", GIB), runs.modelled("cuBLAS", 1 << 20), runs.modelled("cuFFT work area", 1))
     answer, asked = ask(lambda setup: facts(setup, modelled=notes))
     assert answer.verdict == "fits" and asked == ["as asked"]
 
