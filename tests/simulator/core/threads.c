@@ -197,14 +197,26 @@ static void fork_before_use(void)
     CHECK_EQUAL(cm_sim_report_get()->notes, 1);
 }
 
+/* Holds the lock of the known bytes most of the time. */
+static void *write_on(void *argument)
+{
+    char *host = calloc(1, 64 << 10), *at = argument;
+
+    while (!atomic_load(&stop))
+        cm_sim_copy(at + MIB, host, 64 << 10);
+    free(host);
+    return NULL;
+}
+
 static void fork_among_threads(void)
 {
     pthread_t threads[4];
     char *at = alloc(0, 3 * MIB);
 
     rounds = 1 << 30; /* until they are stopped */
-    for (uintptr_t i = 0; i < 4; i++)
+    for (uintptr_t i = 0; i < 3; i++)
         CHECK_EQUAL(pthread_create(&threads[i], NULL, hammer, (void *)(i + 1)), 0);
+    CHECK_EQUAL(pthread_create(&threads[3], NULL, write_on, at), 0);
     for (int i = 0; i < 40; i++) {
         pid_t child = fork();
         if (child == 0) {
