@@ -147,7 +147,7 @@ class _Walk:
         self.blocks: dict[tuple[int, int, int], _Block] = {}  # by device type, index, address
         self.segments: dict[int, tuple[int, int]] = {}  # address -> bytes, device
         self._on_cuda: dict[int, tuple[int, int]] = {}  # storages: address -> bytes, device
-        self._foreign_pools: set[tuple[int, int]] = set()  # memory pools with an allocator of their own
+        self._pools: set[tuple[int, int]] = set()  # the program's own memory pools
         self.objects = 0
         self.skipped = 0
         self._interval = sys.getswitchinterval()
@@ -333,10 +333,9 @@ class _Walk:
     # --- the GPU --------------------------------------------------------------------------------------
 
     def _pool(self, pool: Any) -> None:
-        """Segments of a pool with its own allocator come from that one: nobody sees them go."""
-        base = self.torch._C._MemPool
-        if base.allocator.__get__(pool) is not None:
-            self._foreign_pools.add(tuple(base.id.__get__(pool)))
+        """A program's memory pool may have an allocator of its own, which nothing tells: its segments then come from there
+        and nobody would see them go."""
+        self._pools.add(tuple(self.torch._C._MemPool.id.__get__(pool)))
 
     def _cuda(self) -> None:
         """Every block and segment, from PyTorch's snapshot; where its back end refuses those, what storages hold."""
@@ -355,7 +354,8 @@ class _Walk:
             except TypeError:  # before torch 2.11 the argument does not exist, and there is no way around
                 segments = cuda.memory_snapshot()
         except RuntimeError as error:  # an allocator that reports nothing, either
-            self.problems.append(f"blocks on the GPU before start are unknown: {error}")
+            why = str(error).partition(". ")[0]
+            self.problems.append(f"blocks on the GPU before start are unknown: {why}")
             return
         for segment in segments:
             self._segment(segment)
@@ -372,8 +372,8 @@ class _Walk:
 
     def _segment(self, segment: dict[str, Any]) -> None:
         address, index = segment["address"], segment["device"]
-        foreign = tuple(segment.get("segment_pool_id", ())) in self._foreign_pools
-        if not segment.get("is_expandable", False) and not foreign:
+        in_pool = tuple(segment.get("segment_pool_id", ())) in self._pools
+        if not segment.get("is_expandable", False) and not in_pool:
             self.segments[address] = segment["total_size"], index
         for block in segment["blocks"]:
             if block["state"] == "active_allocated":

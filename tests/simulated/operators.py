@@ -123,11 +123,12 @@ def ctc_loss(device: str) -> Any:
 
 @operator("basic")
 def ctc_loss_cudnn(device: str) -> Any:
-    """In the form that cuDNN takes: targets and lengths on the host, in 32 bits."""
+    """In the forms that cuDNN takes: everything in 32 bits, lengths on the host or all on the device."""
     logits = torch.randn(50, 4, 20, device=device, requires_grad=True)
     targets = torch.randint(1, 20, (40,), dtype=torch.int32)
-    length = torch.full((4,), 50, dtype=torch.int32), torch.full((4,), 10, dtype=torch.int32)
-    return backward(F.ctc_loss(logits.log_softmax(2), targets, *length, blank=0), of=[logits])
+    lengths = [torch.full((4,), length, dtype=torch.int32, device=device) for length in (50, 10)]
+    one = F.ctc_loss(logits.log_softmax(2), targets, [50] * 4, [10] * 4)  # type: ignore[arg-type]
+    return backward(one, F.ctc_loss(logits.log_softmax(2), targets.to(device), *lengths), of=[logits])
 
 
 @operator("basic")
@@ -267,7 +268,7 @@ def semi_structured(device: str) -> Any:
     return out
 
 
-# --- cuDNN -------------------------------------------------------------------------------------------------------------
+# --- cuDNN ---
 
 
 class Block(nn.Module):

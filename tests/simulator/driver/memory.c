@@ -519,9 +519,8 @@ static void pools(void)
     EQUAL(used(0), context);
 }
 
-static const test_case cases[] = {
+const test_case memory_cases[] = {
     {"devices", devices},   {"contexts", contexts}, {"allocations", allocations},
     {"pointers", pointers}, {"copies", copies},     {"arrays", arrays},
-    {"segments", segments}, {"pools", pools},
+    {"segments", segments}, {"pools", pools},       {NULL, NULL},
 };
-MAIN(cases)
