@@ -27,8 +27,8 @@ class Device:
     segment_bytes: int = 0
     segment_peak: int = 0
     told: list[tuple[int, int]] = field(default_factory=list)
-    """Each change of the reserved total as the allocator told it: allocated and reserved. (It is told again now and then
-    without one.)"""
+    """Each change of the reserved total as the allocator told it (now and then it is told without one): allocated and
+    reserved."""
     history: list[tuple[str, int, int]] = field(default_factory=list)
     """alloc and free with the requested size, segment_alloc and segment_free with the segment's: action, address, size."""
     stacks: list[tuple[Any, ...] | None] = field(default_factory=list)
@@ -63,7 +63,9 @@ def replay(events: list[tuple[Any, ...]]) -> tuple[dict[int, Device], tuple[Any,
             last[thread] = index
         elif kind == "requested":
             alloc = last[thread]
-            assert records[alloc][3] == address, f"the size asked for at {address:#x} follows another block's allocation"
+            assert records[alloc][3] == address, (
+                f"the size asked for at {address:#x} follows another block's allocation"
+            )
             assert alloc not in requested, f"the size asked for at {address:#x} was told twice"
             requested[alloc] = size
     # A thread may have been stopped between the clock and the ring.
