@@ -11,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.made
 C_FILES := $(shell find csrc -name '*.c' -o -name '*.h' | sort)
-C_TEST_FILES := $(wildcard tests/fuzz/*.[ch] tests/sanitize/*.[ch])
+C_TEST_FILES := $(wildcard tests/fuzz/*.[ch] tests/sanitize/*.[ch] tests/simulator/*/*.[ch])
 PACKAGE := setup.py pyproject.toml cuptimem.pth
 ARGS ?=
 SECONDS ?= 600
@@ -34,7 +34,7 @@ $(STAMP)/venv:
 	@mkdir -p $(STAMP) && touch $@
 
 $(STAMP)/tools: $(STAMP)/venv pyproject.toml Makefile
-	$(BIN)/python -m pip install -q "setuptools>=77" "rich>=13" "$(TORCH)" numpy "pytest>=8" "hypothesis>=6" "ruff>=0.9" "mypy>=1.14"
+	$(BIN)/python -m pip install -q "setuptools>=77" "rich>=13" "cloudpickle>=3" "$(TORCH)" numpy "pytest>=8" "hypothesis>=6" "ruff>=0.9" "mypy>=1.14"
 	@touch $@
 
 # An editable install: the extension is built beside its package, the .pth goes into .venv.
@@ -51,7 +51,7 @@ demo: $(STAMP)/package ## train a small model under cuptimem and show what its m
 # PyTorch's CUDA build in an environment of its own, made once: about a minute and 5.5 GB of disk. It needs no GPU.
 $(CUDA_VENV)/.made: $(STAMP)/venv Makefile
 	$(BIN)/python -m venv $(CUDA_VENV)
-	@$(CUDA_VENV)/bin/python -m pip install -q "$(CUDA_TORCH)" "rich>=13" numpy || \
+	@$(CUDA_VENV)/bin/python -m pip install -q "$(CUDA_TORCH)" "rich>=13" "cloudpickle>=3" numpy || \
 	    { echo 'make: $(CUDA_TORCH) was not installed into $(CUDA_VENV). "make test CUDA=no" leaves the tests that need it out.' >&2; exit 1; }
 	@$(CUDA_VENV)/bin/python -c 'import sys, torch; sys.exit(None if torch.version.cuda else f"make: torch {torch.__version__} is a CPU build; these tests need a CUDA build, see CUDA_TORCH")'
 	@site=$$($(CUDA_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \
@@ -79,7 +79,7 @@ sanitize: $(STAMP)/package ## stress programs under Address- and ThreadSanitizer
 stress: $(STAMP)/package ## the long forms of tests/stress: 10,000 threads, 1,000 forks, ...; writes docs/stress/<date>.md
 	$(BIN)/python tests/stress/write_result.py $(ARGS)
 
-bench: $(STAMP)/package ## measure what cuptimem costs, side by side with others
+bench: $(STAMP)/package cuda-environment ## measure what cuptimem costs, side by side with others
 	@[ -x .venv-bench/bin/python ] || $(BIN)/python -m benchmarks --setup
 	$(BIN)/python -m benchmarks $(ARGS)
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from cuptimem.report import ClockChange as ClockChange
     from cuptimem.report import Contributor as Contributor
     from cuptimem.report import Device as Device
+    from cuptimem.report import HostRead as HostRead
     from cuptimem.report import Line as Line
     from cuptimem.report import Lost as Lost
     from cuptimem.report import OutOfMemory as OutOfMemory
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from cuptimem.report import Survivor as Survivor
     from cuptimem.report import TimelinePoint as TimelinePoint
     from cuptimem.report import open as open
+    from cuptimem.simulation.api import simulate as simulate
+    from cuptimem.simulation.result import Simulation as Simulation
     from cuptimem.stacks import Frame as Frame
 
 _HOME = {
@@ -53,6 +56,7 @@ _HOME = {
     "Contributor": "report",
     "Device": "report",
     "Frame": "stacks",
+    "HostRead": "report",
     "Leak": "leaks",
     "LeakPart": "leaks",
     "Line": "report",
@@ -60,12 +64,14 @@ _HOME = {
     "OutOfMemory": "report",
     "Peak": "report",
     "Report": "report",
+    "Simulation": "simulation.result",
     "ResidentPoint": "report",
     "Step": "report",
     "Steps": "report",
     "Survivor": "report",
     "TimelinePoint": "report",
     "open": "report",
+    "simulate": "simulation.api",
 }
 
 __all__ = ["__version__", *_HOME]

@@ -25,6 +25,7 @@ VARIABLES = (
 )
 
 _started_in = 0  # the process that has a profile of ours
+_simulated = False
 
 
 def _is_set(settings: dict[str, str], name: str) -> bool:
@@ -32,7 +33,10 @@ def _is_set(settings: dict[str, str], name: str) -> bool:
 
 
 def start() -> None:
-    """Starts this process's profile, if its environment asks for one."""
+    """Starts this process's profile, if its environment asks for one; and what a simulated device needs."""
+    folder = os.environ.get("CUPTIMEM_SIM_CHILD")
+    if folder:
+        _start_simulated(folder)
     settings = {name: os.environ[name] for name in VARIABLES if name in os.environ}
     if not _is_set(settings, "CUPTIMEM"):
         return
@@ -50,6 +54,20 @@ def start() -> None:
         return
     if follow:
         os.register_at_fork(after_in_child=lambda: _start_in_child(settings))
+
+
+def _start_simulated(folder: str) -> None:
+    """Once: Python may read a .pth file twice, and children are to see the variable."""
+    global _simulated
+    if _simulated:
+        return
+    _simulated = True
+    try:
+        from cuptimem.simulation import child
+
+        child.start(folder)
+    except Exception as error:  # as below
+        print(f"cuptimem: {_one_line(error)}", file=sys.stderr)
 
 
 def _one_line(error: BaseException) -> str:

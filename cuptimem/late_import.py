@@ -2,17 +2,22 @@
 
 A finder at the front of `sys.meta_path` lets the other finders find a watched module and gives the loader that they
 return one instance attribute, `exec_module`, which takes itself away again before the module runs. `__spec__`,
-`__loader__`, reloading, pickling and `inspect` see what they would have seen without us.
+`__loader__`, reloading, pickling and `inspect` see what they would have seen without us. It imports nothing: it may be
+used before the program imports anything.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from importlib.machinery import ModuleSpec
-from types import ModuleType
 
-Callback = Callable[[ModuleType], None]
+TYPE_CHECKING = False  # typing would be loaded into every profiled program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+    Callback = Callable[[ModuleType], None]
 
 
 class ImportWatch:
@@ -64,9 +69,11 @@ class ImportWatch:
         """What the other finders find; part of the import system's protocol."""
         if name not in self._callbacks or not self._active:
             return None
-        for finder in list(sys.meta_path):
+        finders = list(sys.meta_path)
+        # Only those behind us: the ones in front have found nothing, and another watch among them would ask us again.
+        for finder in finders[finders.index(self) + 1 :] if self in finders else finders:
             find = getattr(finder, "find_spec", None)
-            if finder is self or find is None:
+            if find is None:
                 continue
             spec: ModuleSpec | None = find(name, path, target)
             if spec is not None:

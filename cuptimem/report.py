@@ -18,6 +18,8 @@ from cuptimem.stacks import Frame, Stack, user_frame
 if TYPE_CHECKING:
     import pandas
 
+    from cuptimem.simulation.result import Simulation
+
 _NO_STACK, _LOST_STACK = 0, 1  # reserved stack ids, csrc/capture/event.h
 
 
@@ -160,7 +162,10 @@ class ResidentPoint:
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """What PyTorch's caching allocator took from CUDA by cudaMalloc and had not given back: at the end, and at most."""
+    """What PyTorch's caching allocator took from CUDA by cudaMalloc and had not given back: at the end, and at most.
+
+    Not those of a program's own memory pools (torch.cuda.MemPool) that were there before the recording.
+    """
 
     count: int
     bytes: int
@@ -364,6 +369,7 @@ class Report:
     folded: Folded | None  # None: the recording has every event
     host_reads: tuple[HostRead, ...] = ()  # on a simulated device only, the most frequent first
     schema: int = field(default=1)
+    simulation: "Simulation | None" = None  # what cuptimem.simulate() found out
 
     @property
     def peaks(self) -> tuple[Peak, ...]:

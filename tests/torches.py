@@ -59,7 +59,7 @@ def make(version: str) -> Path:
     # Triton compiles for GPUs and is not needed to import torch.
     needed = [line for line in said.splitlines() if "extra ==" not in line and not line.lower().startswith("triton")]
     numpy = "numpy<2" if tuple(map(int, version.split(".")[:2])) < (2, 5) else "numpy"
-    pip(python, *needed, numpy, "setuptools>=77", "rich>=13", "pytest>=8", "hypothesis>=6")
+    pip(python, *needed, numpy, "setuptools>=77", "rich>=13", "cloudpickle>=3", "pytest>=8", "hypothesis>=6")
     made.touch()
     return python
 

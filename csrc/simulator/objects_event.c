@@ -98,7 +98,12 @@ static int waitable(const cm_sim_event *event)
 int cm_sim_event_query(cm_sim_event *event)
 {
     int result = waitable(event);
-    return result ? result : complete(event) ? CM_CUDA_OK : CM_CUDA_NOT_READY;
+    if (result)
+        return result;
+    /* Asking is what PyTorch's allocators do with memory that another stream used: how long it is
+     * kept depends on event_lag, so whoever reads the report must know that it mattered. */
+    cm_sim_note(CM_SIM_NOTE_MODELLED, "memory that waits for an event", 0);
+    return complete(event) ? CM_CUDA_OK : CM_CUDA_NOT_READY;
 }
 
 int cm_sim_event_synchronize(cm_sim_event *event)

@@ -14,6 +14,7 @@ VERBS = {
     "leaks": "what grows from step to step, and the line that makes it",
     "steps": "every training step: start, peak, end, allocated, freed",
     "table": "the peak's blocks summed by line, function, module, operator or phase",
+    "simulate": "run it on a simulated GPU: does it fit, and what is the peak",
     "doctor": "what works in this environment, and how to fix what does not",
 }
 

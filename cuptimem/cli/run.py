@@ -31,8 +31,8 @@ Runs a Python program as `python` would and records its tensor memory.
 """
 
 
-class _Usage(Exception):
-    pass
+class Usage(Exception):
+    """The command line is wrong; the message says how."""
 
 
 class _Request:
@@ -52,13 +52,13 @@ def main(arguments: Sequence[str]) -> int:
         if request.help:
             print(HELP, end="")
             return 0
-        _check_program(request.program)
-        output = _output(request)
-    except _Usage as error:
+        check_program(request.program)
+        output = checked_output(request.output, request.force)
+    except Usage as error:
         print(f"cuptimem run: {error}; see: cuptimem run --help", file=sys.stderr)
         return 2
     recording_core()
-    _check_autostart()
+    check_autostart()
     environment = {**os.environ, "CUPTIMEM": "1"}
     settings = {
         "CUPTIMEM_OUTPUT": output,
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str]) -> int:
     environment.update({name: value for name, value in settings.items() if value})
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execve(sys.executable, [sys.executable, *_interpreter_flags(), *request.program], environment)
+    os.execve(sys.executable, [sys.executable, *interpreter_flags(), *request.program], environment)
 
 
 def _parse(arguments: list[str]) -> _Request:
@@ -92,19 +92,19 @@ def _parse(arguments: list[str]) -> _Request:
         elif argument in ("-o", "--output", "--max-size") or name in ("--output", "--max-size"):
             if not equals:
                 if not arguments:
-                    raise _Usage(f"{argument} needs a value")
+                    raise Usage(f"{argument} needs a value")
                 value = arguments.pop(0)
             if name == "--max-size":
                 request.max_size = _bytes(value)
             elif not value:
-                raise _Usage("the trace needs a name")
+                raise Usage("the trace needs a name")
             else:
                 request.output = value
         elif argument.startswith("-o") and len(argument) > 2 and not argument.startswith("--"):
             request.output = argument[2:]
         elif argument in ("-m", "-c"):
             if not arguments:
-                raise _Usage(f"{argument} needs a {'module' if argument == '-m' else 'program'}")
+                raise Usage(f"{argument} needs a {'module' if argument == '-m' else 'program'}")
             request.program = [argument, *arguments]
             return request
         elif argument == "--":
@@ -113,48 +113,48 @@ def _parse(arguments: list[str]) -> _Request:
             request.program = arguments
             return request
         elif argument.startswith("-") and argument != "-":
-            raise _Usage(f"unknown option {argument}")
+            raise Usage(f"unknown option {argument}")
         else:
             request.program = [argument, *arguments]
             return request
-    raise _Usage("nothing to run")
+    raise Usage("nothing to run")
 
 
 def _bytes(text: str) -> int:
     units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
     digits, unit = (text[:-1], units[text[-1].upper()]) if text[-1:].upper() in units else (text, 1)
     if not digits.isdigit() or int(digits) == 0:
-        raise _Usage(f"--max-size takes a number of bytes such as 500M, not {text!r}")
+        raise Usage(f"--max-size takes a number of bytes such as 500M, not {text!r}")
     return int(digits) * unit
 
 
-def _check_program(program: list[str]) -> None:
+def check_program(program: list[str]) -> None:
     script = program[0]
     if script not in ("-m", "-c", "-") and not os.path.exists(script):
-        raise _Usage(f"there is no script {script!r}")
+        raise Usage(f"there is no script {script!r}")
 
 
-def _output(request: _Request) -> str:
+def checked_output(output: str, force: bool) -> str:
     """The template for the trace. Whatever would fail later fails here, before the script has run for hours."""
     rank = naming.rank_of(os.environ)
-    if not request.output:
+    if not output:
         return ""
-    if rank is not None and "{rank}" not in request.output and "{pid}" not in request.output:
-        raise _Usage("several ranks would write one file; put {rank} or {pid} into -o")
-    path = naming.expand(request.output, os.getpid(), rank)
+    if rank is not None and "{rank}" not in output and "{pid}" not in output:
+        raise Usage("several ranks would write one file; put {rank} or {pid} into -o")
+    path = naming.expand(output, os.getpid(), rank)
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.isdir(path):
         raise Error(f"{path} is a directory; name a file in it")
-    if os.path.lexists(path) and not request.force:
+    if os.path.lexists(path) and not force:
         raise Error(f"{path} exists; choose another name, or replace it with --force")
     if not os.path.isdir(folder):
         raise Error(f"{naming.shown(folder)} is not a directory; make it first")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise Error(f"{naming.shown(folder)} cannot be written to; choose another place with -o")
-    return request.output
+    return output
 
 
-def _check_autostart() -> None:
+def check_autostart() -> None:
     """The .pth that starts the recording must be where this Python looks for such files."""
     folders = [] if sys.flags.no_site else site.getsitepackages()
     if site.ENABLE_USER_SITE:
@@ -167,7 +167,7 @@ def _check_autostart() -> None:
         )
 
 
-def _interpreter_flags() -> list[str]:
+def interpreter_flags() -> list[str]:
     """The flags this Python was started with, for the script: `python -X dev -m cuptimem run ...`.
 
     An installed `cuptimem` command may carry -I, -E, -s or -P in its first line. They protect the command and are no

@@ -6,6 +6,7 @@ from typing import Any
 from cuptimem.leaks import STEPS_NEEDED, Leak
 from cuptimem.report import Clock, Contributor, Peak, Report, Step
 from cuptimem.reporters.views import Row
+from cuptimem.simulation.result import Interval, Simulation
 from cuptimem.stacks import Frame, Stack
 
 SCHEMA = 1
@@ -234,6 +235,76 @@ def table(report: Report, one: Peak | None, rows: tuple[Row, ...], by: str) -> d
         "step": None if one is None else one.step,
         "by": by,
         "rows": [{by: row.key, "bytes": row.bytes, "count": row.count} for row in rows],
+    }
+
+
+def simulate(report: Report, one: Simulation) -> dict[str, Any]:
+    def interval(value: Interval | None) -> dict[str, Any] | None:
+        return None if value is None else {"low": value.low, "high": value.high}
+
+    need = one.need
+    return {
+        **envelope(report),
+        "verdict": one.verdict,
+        "fits": one.fits,
+        "exit_code": one.code,
+        "reason": one.reason,
+        "hints": list(one.hints),
+        "notes": list(one.notes),
+        "card": one.card,
+        "memory": one.memory,
+        "devices": [
+            {
+                "device": device.device,
+                "total": device.total,
+                "context": device.context,
+                "allocated": interval(device.allocated),
+                "reserved": interval(device.reserved),
+                "used": interval(device.used),
+                "refused": device.refused,
+            }
+            for device in one.devices
+        ],
+        "peak": None if one.peak is None else peak(one.peak),
+        "need": None
+        if need is None
+        else {"device": need.device, "low": need.low, "high": need.high, "takes_everything": need.takes_everything},
+        "setting": one.setting,
+        "smallest_card": one.smallest_card,
+        "modelled": [
+            {"name": row.name, "bytes": row.bytes, "high_bytes": row.high_bytes, "count": row.count}
+            for row in one.modelled
+        ],
+        "host_reads": [
+            {
+                "count": read.count,
+                "bytes": read.bytes,
+                "device": read.device,
+                "line": None if read.frame is None else frame(read.frame),
+                "stack": stack(read.stack),
+            }
+            for read in one.host_reads
+        ],
+        "assumptions": [
+            {
+                "operator": row.operator,
+                "share": row.fraction,
+                "given": row.given,
+                "count": row.count,
+                "file": row.file,
+                "line": row.line,
+                "function": row.function,
+            }
+            for row in one.assumptions
+        ],
+        "undescribed": [{"name": entry.name, "count": entry.count} for entry in one.undescribed],
+        "refused": [{"name": entry.name, "count": entry.count} for entry in one.refused],
+        "caught_ooms": one.caught_ooms,
+        "retries": one.retries,
+        "attempts": [{"with": row.what, "outcome": row.outcome, "used": row.used} for row in one.attempts],
+        "program": {"exit_code": one.exit_code, "signal": one.signal, "seconds": one.seconds},
+        "torch": one.torch,
+        "cuda": one.cuda,
     }
 
 

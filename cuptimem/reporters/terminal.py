@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TextIO
 
 from cuptimem.reporters import text
 from cuptimem.reporters.blocks import Block, Text
@@ -13,16 +14,18 @@ _STYLES = {"": "", "title": "bold", "strong": "bold cyan", "dim": "dim", "warnin
 _PATIENCE_S = 1.0  # shorter work shows no progress
 
 
-def show(blocks: Sequence[Block]) -> None:
-    """Prints the blocks on standard output."""
-    if not sys.stdout.isatty():
+def show(blocks: Sequence[Block], stream: TextIO | None = None) -> None:
+    """Prints the blocks on standard output, or on another stream."""
+    stream = stream or sys.stdout
+    if not stream.isatty():
         columns = os.environ.get("COLUMNS", "")
-        print(text.render(blocks, int(columns) if columns.isdigit() and int(columns) > 0 else None))
+        width = int(columns) if columns.isdigit() and int(columns) > 0 else None
+        print(text.render(blocks, width), file=stream)
         return
     from rich.console import Console
     from rich.text import Text as Styled
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, file=stream)
     for block in blocks:
         if isinstance(block, Text):
             console.print(Styled(block.text, style=_STYLES[block.style]), soft_wrap=True)

@@ -43,7 +43,7 @@ def _compare(what: str, has: set[str], needs: set[str]) -> list[str]:
 def simulator() -> set[str]:
     """The simulated device's libraries, as they are named in a wheel."""
     said = runpy.run_path(str(ROOT / "cuptimem" / "simulator" / "__init__.py"))
-    return {f"cuptimem/simulator/{name}" for name in (said["CORE"], *said["ALIASES"])}
+    return {f"cuptimem/simulator/{name}" for name in (said["CORE"], *(alias.file for alias in said["ALIASES"]))}
 
 
 def sdist(archive: Path, names: set[str]) -> list[str]:
@@ -82,8 +82,10 @@ def _metadata(name: str, text: str, project: dict[str, object]) -> list[str]:
         "Version": project["version"],
         "Requires-Python": project["requires-python"],
         "License-Expression": project["license"],
-        "Requires-Dist": "rich>=13",
         "License-File": "LICENSE",
         "Description-Content-Type": "text/markdown",
     }
-    return [f"{name}: {k} is {found[k]!r}, not {v!r}" for k, v in expected.items() if found[k] != v]
+    complaints = [f"{name}: {k} is {found[k]!r}, not {v!r}" for k, v in expected.items() if found[k] != v]
+    if found.get_all("Requires-Dist") != project["dependencies"]:
+        complaints.append(f"{name}: Requires-Dist is {found.get_all('Requires-Dist')}, not {project['dependencies']}")
+    return complaints

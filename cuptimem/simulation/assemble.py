@@ -1,0 +1,118 @@
+"""The answer as people get it: Simulation, out of the runs that it rests on."""
+
+from cuptimem.report import Peak
+from cuptimem.simulation.environment import TorchBuild
+from cuptimem.simulation.facts import DeviceFacts, Facts
+from cuptimem.simulation.launch import Setup
+from cuptimem.simulation.questions import Answer, is_modelled_open
+from cuptimem.simulation.result import DeviceUse, Entry, Interval, Modelled, Simulation
+
+_CONTEXT = "CUDA context"
+
+
+def simulation(answer: Answer, setup: Setup, build: TorchBuild, notes: tuple[str, ...]) -> Simulation:
+    """Everything that there is to say about one question."""
+    main = answer.main
+    return Simulation(
+        verdict=answer.verdict,
+        reason=answer.reason,
+        card=setup.card.key,
+        memory=setup.memory,
+        devices=_devices(answer),
+        peak=_peak(answer),
+        need=answer.need,
+        setting=answer.setting,
+        smallest_card=answer.smallest_card,
+        modelled=_modelled(answer, setup),
+        host_reads=main.host_reads,
+        assumptions=main.assumptions,
+        undescribed=tuple(Entry(note.name, note.count) for note in main.undescribed),
+        refused=tuple(Entry(note.name, note.count) for note in main.unsupported),
+        notes=(*notes, *answer.notes, *_said(main)),
+        hints=answer.hints,
+        attempts=answer.attempts,
+        caught_ooms=main.ooms if main.ended_well else 0,
+        retries=main.retries,
+        exit_code=main.run.exit_code,
+        signal=main.run.signal,
+        seconds=main.run.seconds,
+        torch=build.version,
+        cuda=build.cuda or "",
+        output=main.run.output,
+    )
+
+
+def _devices(answer: Answer) -> tuple[DeviceUse, ...]:
+    high = {device.index: device for device in answer.high.devices} if answer.high is not None else {}
+    # Where the high end did not get through even without a limit, nobody knows how high it is.
+    open_end = answer.high is None and answer.verdict == "undecided" and answer.main.ended_well and _tried_high(answer)
+    return tuple(_device(device, high.get(device.index), open_end) for device in answer.main.devices)
+
+
+def _tried_high(answer: Answer) -> bool:
+    return any(attempt.what.startswith("high end") for attempt in answer.attempts)
+
+
+def _device(device: DeviceFacts, high: DeviceFacts | None, open_end: bool) -> DeviceUse:
+    def interval(low: int, top: int | None) -> Interval:
+        if open_end:
+            return Interval(low, None)
+        return Interval(low, low if top is None else max(low, top))
+
+    return DeviceUse(
+        device=device.name,
+        total=device.total,
+        context=device.context,
+        allocated=interval(device.allocated, None if high is None else high.allocated),
+        reserved=None
+        if device.reserved is None
+        else interval(device.reserved, None if high is None else high.reserved),
+        used=interval(device.used, None if high is None else high.used),
+        refused=device.refused,
+    )
+
+
+def _peak(answer: Answer) -> Peak | None:
+    """Of the fullest device. Where it did not fit, what it would have been says more than where it stopped."""
+    facts = answer.unlimited if answer.unlimited is not None and answer.unlimited.ended_well else answer.main
+    fullest = facts.fullest
+    if facts.report is None or fullest is None:
+        return None
+    for device in facts.report.devices:
+        if device.name == fullest.name and device.peak.bytes > 0:
+            return device.peak
+    return None
+
+
+def _modelled(answer: Answer, setup: Setup) -> tuple[Modelled, ...]:
+    high = {note.name: note.bytes for note in answer.high.modelled} if answer.high is not None else {}
+    rows = [
+        Modelled(note.name, note.bytes, high.get(note.name) if is_modelled_open(note.name) else note.bytes, note.count)
+        for note in answer.main.modelled
+    ]
+    if not any("context" in row.name.lower() for row in rows):
+        contexts = [device.context for device in answer.main.devices if device.context]
+        if contexts:
+            rows.insert(0, Modelled(_CONTEXT, max(contexts), max(contexts), len(contexts)))
+    return tuple(rows)
+
+
+def _said(facts: Facts) -> list[str]:
+    said = list(facts.problems)
+    if facts.report is None:
+        said.append(f"there is no recording of the program, so no line is known: {facts.report_problem}")
+    if facts.processes > 1:
+        said.append(
+            f"{facts.processes} processes used the device, each as if it had it for itself: device used is the sum of "
+            "their peaks, lines are those of the program's own process"
+        )
+    if facts.limited or facts.limits:
+        said.append("this machine, not the simulated device, refused address space: see ulimit -v")
+    if facts.backend is not None and facts.backend != "native":
+        said.append(f"PyTorch's allocator was {facts.backend}: it keeps no segments of its own")
+    shown = sum(read.count for read in facts.host_reads)
+    if facts.reads > shown:
+        said.append(
+            f"{facts.reads - shown} host reads of simulated values have no Python line (other processes, no recording)"
+        )
+    return said

@@ -1,0 +1,190 @@
+"""What happens in a simulated process besides the program itself: assumed sizes, and a note of how it ended.
+
+Started by cuptimem.pth where CUPTIMEM_SIM_CHILD names the folder of a run (launch.py): child.settings in it says what
+to do, and child-<pid>.note is what this process has to say: a literal of Python. Until torch is imported nothing is
+imported that Python has not loaded by itself, and nothing when it ends: a script whose folder shadows a standard module
+gets its own. The program comes first, so whatever fails here becomes a line in the note.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False  # typing would be loaded into every simulated program
+
+if TYPE_CHECKING:
+    from types import ModuleType, TracebackType
+    from typing import Any
+
+    from cuptimem.simulation.data_sizes import Assumed
+
+VARIABLE = "CUPTIMEM_SIM_CHILD"
+SETTINGS = "child.settings"
+CRASH = "crash"  # faulthandler's words
+WHERE = "where"  # the stack when the time was up
+
+_CHAIN = 8  # exceptions of a chain that are noted
+
+
+class _Child:
+    def __init__(self, folder: str, settings: dict[str, str], leader: bool) -> None:
+        from cuptimem.late_import import ImportWatch
+
+        self.folder = folder
+        self.settings = settings
+        self.pid = os.getpid()
+        self.leader = leader  # the program itself, not a process that it started
+        self.problems: list[str] = []
+        self.torch: ModuleType | None = None
+        self.assumed: Assumed | None = None
+        self.watch = ImportWatch({"torch": self._torch_loaded}, self._failed)
+
+    def _torch_loaded(self, torch: ModuleType) -> None:
+        from cuptimem.simulation.data_sizes import Assumed
+
+        self.torch = torch
+        given = {name[7:]: float(value) for name, value in self.settings.items() if name.startswith("assume.")}
+        self.assumed = Assumed(given, self.settings["high_end"] == "1", self.write)
+        self.assumed.install(torch)
+
+    def _failed(self, what: str, error: Exception) -> None:
+        self.problems.append(f"sizes that depend on data are not assumed: {type(error).__name__}: {error}")
+
+    def forked(self) -> None:
+        self.leader = False
+        self.pid = os.getpid()
+        if self.assumed is not None:
+            self.assumed.used.clear()
+
+    def write(self, ended: bool = False) -> None:
+        """Whole or not at all: a reader may come at any time."""
+        note: dict[str, Any] = {
+            "pid": self.pid,
+            "leader": self.leader,
+            "assumptions": [] if self.assumed is None else self.assumed.rows(),
+            "ended": ended,
+            "exception": None,
+            "cuda": None,
+        }
+        if ended:
+            try:
+                note["exception"] = _exception()
+                note["cuda"] = None if self.torch is None else _cuda(self.torch)
+            except Exception as error:  # of a program that is ending, nothing is certain
+                self.problems.append(f"how it ended is not known: {type(error).__name__}: {error}")
+        note["problems"] = self.problems
+        path = os.path.join(self.folder, f"child-{self.pid}.note")
+        try:
+            with open(f"{path}.new", "w", encoding="utf-8") as file:
+                file.write(repr(note))
+            os.replace(f"{path}.new", path)
+        except OSError as error:
+            print(f"cuptimem: {path} cannot be written: {error.strerror}", file=sys.stderr)
+
+    def at_exit(self) -> None:
+        if os.getpid() == self.pid:
+            self.write(ended=True)
+
+
+def start(folder: str) -> None:
+    """Starts it in this process. Raises OSError or ValueError where the folder is not what it should be."""
+    import atexit
+
+    with open(os.path.join(folder, SETTINGS), encoding="utf-8") as file:
+        settings = dict(line.rstrip("\n").split("=", 1) for line in file)
+    leader = os.getppid() == int(settings["parent"])
+    child = _Child(folder, settings, leader)
+    if leader:
+        _watch_for_trouble(folder, float(settings["timeout"]))
+    child.write()  # a process that crashes has said that it was there
+    child.watch.start()
+    # Registered before anything of the program's, so it runs after everything of the program's.
+    atexit.register(child.at_exit)
+    os.register_at_fork(after_in_child=child.forked)
+
+
+def _watch_for_trouble(folder: str, timeout: float) -> None:
+    """Python's own words for a crash, and where it is when the time is up; standard error is the program's."""
+    import faulthandler
+
+    if not faulthandler.is_enabled():
+        faulthandler.enable(_open(folder, CRASH), all_threads=False)
+    if timeout:
+        faulthandler.dump_traceback_later(timeout, exit=False, file=_open(folder, WHERE))
+
+
+_files: list[int] = []  # as long as the process lives
+
+
+def _open(folder: str, name: str) -> int:
+    descriptor = os.open(os.path.join(folder, name), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    _files.append(descriptor)
+    return descriptor
+
+
+def _exception() -> list[dict[str, Any]] | None:
+    """The exception that ended the program, with those it was raised from; None where it was none."""
+    error: BaseException | None = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    if error is None:
+        return None
+    chain: list[dict[str, Any]] = []
+    while error is not None and len(chain) < _CHAIN:
+        kind = type(error)
+        message = str(error).strip()
+        chain.append(
+            {
+                "type": f"{kind.__module__}.{kind.__qualname__}",
+                "bases": [base.__qualname__ for base in kind.__mro__],
+                "message": message[:2000],
+                "at": _innermost(error.__traceback__),
+            }
+        )
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return chain
+
+
+def _innermost(traceback: TracebackType | None) -> list[Any] | None:
+    """File, line and function of the user's own innermost frame."""
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+    found: list[Any] | None = None
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        ours = code.co_filename.startswith(package)
+        if not ours and (found is None or not _is_library(code.co_filename)):
+            found = [code.co_filename, traceback.tb_lineno, code.co_qualname]
+        traceback = traceback.tb_next
+    return found
+
+
+def _is_library(file: str) -> bool:
+    """As stacks.py decides it, without a regular expression."""
+    return file.startswith("<frozen ") or any(
+        part in file for part in ("/site-packages/", "/dist-packages/", f"{os.path.dirname(os.__file__)}/")
+    )
+
+
+def _cuda(torch: ModuleType) -> dict[str, Any]:
+    """What PyTorch's allocator counted. The program may have reset its peaks: the trace has them whole."""
+    cuda = torch.cuda
+    if not cuda.is_initialized():
+        return {"initialized": False}
+    describe = getattr(torch._C, "_accelerator_getAllocatorSettings", None)
+    devices = []
+    for index in range(cuda.device_count()):
+        stats = cuda.memory_stats(index)
+        devices.append(
+            {
+                "index": index,
+                "ooms": stats.get("num_ooms", 0),
+                "retries": stats.get("num_alloc_retries", 0),
+                "allocated_peak": stats.get("allocated_bytes.all.peak", 0),
+                "reserved_peak": stats.get("reserved_bytes.all.peak", 0),
+            }
+        )
+    return {
+        "initialized": True,
+        "backend": cuda.get_allocator_backend(),
+        "settings": describe() if describe is not None else None,
+        "devices": devices,
+    }

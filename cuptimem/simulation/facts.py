@@ -1,0 +1,238 @@
+"""What one run was like: its device's report, its trace and its notes put together."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cuptimem.errors import Error
+from cuptimem.report import HostRead, Report, analyze
+from cuptimem.simulation import device_report
+from cuptimem.simulation.device_report import Note
+from cuptimem.simulation.launch import Run
+from cuptimem.simulation.result import Assumption
+from cuptimem.stacks import Frame
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFacts:
+    """One device, all processes that used it together. Bytes."""
+
+    index: int
+    total: int
+    context: int
+    used: int  # the sum of its processes' peaks: exact for one, an upper bound for several
+    library: int  # of the peak, in library handles
+    allocated: int
+    reserved: int | None
+    refused: int
+    processes: int
+
+    @property
+    def name(self) -> str:
+        return f"cuda:{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """An exception that ended the program."""
+
+    type: str  # with its module
+    bases: tuple[str, ...]
+    message: str
+    at: Frame | None  # the user's innermost line
+
+    @property
+    def out_of_memory(self) -> bool:
+        """Whether a device was full."""
+        text = self.message.lower()
+        return (
+            "OutOfMemoryError" in self.bases
+            and ("cuda" in text or "gpu" in text)
+            or (
+                "RuntimeError" in self.bases
+                and ("cuda error: out of memory" in text or "cuda out of memory" in text or "_alloc_failed" in text)
+            )
+        )
+
+    @property
+    def line(self) -> str:
+        """Type and message in one line."""
+        message = " ".join(self.message.split())
+        name = self.type.removeprefix("builtins.")
+        return f"{name}: {message[:200]}" if message else name
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything that a verdict rests on."""
+
+    run: Run
+    report: Report | None  # None: there is no trace
+    report_problem: str
+    devices: tuple[DeviceFacts, ...]
+    processes: int  # that used a device
+    ooms: int  # requests that PyTorch's allocator had to refuse
+    retries: int  # that it could serve only after it had emptied its cache
+    chain: tuple[Raised, ...] | None  # the exception that ended it, outermost first; None: none is known
+    modelled: tuple[Note, ...]
+    undescribed: tuple[Note, ...]
+    unsupported: tuple[Note, ...]
+    limits: tuple[Note, ...]
+    limited: int  # requests refused by this machine
+    host_reads: tuple[HostRead, ...]
+    reads: int  # as the device counted them
+    assumptions: tuple[Assumption, ...]
+    settings: str | None  # of PyTorch's allocator in the end; None: unknown
+    backend: str | None
+    problems: tuple[str, ...]
+
+    @property
+    def used_cuda(self) -> bool:
+        return bool(self.devices)
+
+    @property
+    def ended_well(self) -> bool:
+        return self.run.exit_code == 0 and not self.run.timed_out
+
+    @property
+    def interrupted(self) -> bool:
+        return self.run.signal == 2 or self.run.exit_code == 130
+
+    @property
+    def refused(self) -> int:
+        return sum(device.refused for device in self.devices)
+
+    @property
+    def ran_out(self) -> bool:
+        """Whether the exception that ended it says that a device was full."""
+        return self.chain is not None and any(raised.out_of_memory for raised in self.chain)
+
+    @property
+    def fullest(self) -> DeviceFacts | None:
+        return max(self.devices, key=lambda device: device.used, default=None)
+
+
+def collect(run: Run, path: str | None = None) -> Facts:
+    """Reads what a run left behind."""
+    report, problem = None, ""
+    try:
+        report = analyze(path or run.trace, temporary=path is None)
+    except Error as error:
+        problem = str(error)
+    processes = [one for one in run.reports if one.used]
+    return Facts(
+        run=run,
+        report=report,
+        report_problem=problem,
+        devices=_devices(run, report),
+        processes=len(processes),
+        ooms=max(0 if report is None else len([oom for oom in report.ooms if oom.device != "cpu"]), _stat(run, "ooms")),
+        retries=_stat(run, "retries"),
+        chain=_chain(run),
+        modelled=device_report.merged_notes(processes, device_report.MODELLED),
+        undescribed=device_report.merged_notes(processes, device_report.UNDESCRIBED),
+        unsupported=device_report.merged_notes(processes, device_report.REFUSED),
+        limits=device_report.merged_notes(processes, device_report.LIMIT),
+        limited=sum(device.limited for one in processes for device in one.devices),
+        host_reads=() if report is None else report.host_reads,
+        reads=sum(device.reads for one in processes for device in one.devices),
+        assumptions=_assumptions(run),
+        settings=_cuda(run).get("settings"),
+        backend=_cuda(run).get("backend"),
+        problems=_problems(run),
+    )
+
+
+def _cuda(run: Run) -> Mapping[str, Any]:
+    """Of the program's own process."""
+    for note in run.notes:
+        if note["leader"] and note["cuda"]:
+            return dict(note["cuda"])
+    return {}
+
+
+def _stats(run: Run) -> list[Mapping[str, Any]]:
+    return [device for note in run.notes if note["cuda"] for device in note["cuda"].get("devices", ())]
+
+
+def _stat(run: Run, name: str) -> int:
+    return sum(int(device[name]) for device in _stats(run))
+
+
+def _devices(run: Run, report: Report | None) -> tuple[DeviceFacts, ...]:
+    found: dict[int, DeviceFacts] = {}
+    for one in run.reports:
+        for counts in one.used:
+            other = found.get(counts.index)
+            found[counts.index] = DeviceFacts(
+                index=counts.index,
+                total=counts.total,
+                context=counts.context + (other.context if other else 0),
+                used=counts.peak + (other.used if other else 0),
+                library=counts.peak_library + (other.library if other else 0),
+                allocated=0,
+                reserved=None,
+                refused=counts.refused + (other.refused if other else 0),
+                processes=1 + (other.processes if other else 0),
+            )
+    return tuple(_with_tensors(found[index], run, report) for index in sorted(found))
+
+
+def _with_tensors(device: DeviceFacts, run: Run, report: Report | None) -> DeviceFacts:
+    """The trace has the peaks whole; PyTorch's own counters, which a program may reset, where it has none."""
+    told = [stats for stats in _stats(run) if stats["index"] == device.index]
+    allocated = sum(int(stats["allocated_peak"]) for stats in told)
+    reserved = sum(int(stats["reserved_peak"]) for stats in told) or None
+    for one in report.devices if report is not None else ():
+        if one.name == device.name:
+            allocated = max(allocated, one.peak.bytes)
+            reserved = max(reserved or 0, one.reserved_peak or 0) or None
+    return DeviceFacts(
+        device.index,
+        device.total,
+        device.context,
+        device.used,
+        device.library,
+        allocated,
+        reserved,
+        device.refused,
+        device.processes,
+    )
+
+
+def _chain(run: Run) -> tuple[Raised, ...] | None:
+    for note in run.notes:
+        if note["leader"] and note["exception"]:
+            return tuple(
+                Raised(
+                    one["type"],
+                    tuple(one["bases"]),
+                    one["message"],
+                    None if one["at"] is None else Frame(one["at"][0], one["at"][2], one["at"][1]),
+                )
+                for one in note["exception"]
+            )
+    return None
+
+
+def _assumptions(run: Run) -> tuple[Assumption, ...]:
+    found: dict[tuple[Any, ...], int] = {}
+    for note in run.notes:
+        for row in note["assumptions"]:
+            key = (row["operator"], row["fraction"], row["given"], row["file"], row["line"], row["function"])
+            found[key] = found.get(key, 0) + row["count"]
+    rows = [
+        Assumption(operator, fraction, given, count, file, line, function)
+        for (operator, fraction, given, file, line, function), count in found.items()
+    ]
+    return tuple(sorted(rows, key=lambda row: (-row.count, row.operator, row.file, row.line)))
+
+
+def _problems(run: Run) -> tuple[str, ...]:
+    said = [str(problem) for note in run.notes for problem in note["problems"]]
+    if not any(note["leader"] for note in run.notes):
+        said.append(
+            "the program's process took no note: sizes that depend on data were not assumed (an own sitecustomize, -S "
+            "or -I in its first line, or another Python)"
+        )
+    return tuple(dict.fromkeys(said))

@@ -1,0 +1,323 @@
+"""One run of a program on a simulated device, in a process of its own, recorded as `cuptimem run` records.
+
+Each run has a folder for itself: the trace (if nobody named another place), the device's report, what the process
+noted, and what it printed if that is not passed through.
+"""
+
+import ast
+import errno
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cuptimem import autostart, simulator
+from cuptimem.errors import Error
+from cuptimem.simulation import child, device_report, settings
+from cuptimem.simulation.cards import Card
+
+# What an event may lag behind at the high end. A GPU's work queue holds about a thousand launches: the host cannot be
+# further ahead, so memory that waits for an event of another stream comes back after so many at the latest.
+EVENT_LAG = 1024
+
+_GRACE_SECONDS = 5.0  # between asking a program to end and ending it
+_TAIL = 64 << 10  # bytes of output that are kept
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+_FROM_KERNEL = 0x80  # si_code: the terminal sent it, to the program too
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a program runs on."""
+
+    card: Card
+    memory: int  # bytes of each device
+    devices: int = 1
+    context: int | None = None  # None: the card's constant
+    conv_workspace: int | None = None  # bytes for each convolution; None: 0, and the allowance at the high end
+    assume: Mapping[str, float] | None = None  # fractions that the user gave
+    alloc_conf: str | None = None  # None: as the environment has it
+    high_end: bool = False  # every modelled part as large as its model allows
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How a run ended and what it left."""
+
+    setup: Setup
+    exit_code: int | None  # None: ended by a signal
+    signal: int | None
+    timed_out: bool
+    seconds: float
+    reports: tuple[device_report.DeviceReport, ...]
+    notes: tuple[Mapping[str, Any], ...]  # of its processes (child.py), the program's own first
+    trace: str
+    crash: str  # Python's own words about a crash
+    where: str  # and about where it was when the time was up
+    output: str  # the end of what it printed, where that was kept
+
+
+def preload(folder: str) -> list[str]:
+    """What LD_PRELOAD begins with. Raises Error where the simulated device was not built.
+
+    The dynamic linker has no way to quote a space or colon in a path: then links in `folder` stand for the libraries.
+    """
+    try:
+        paths = simulator.preload()
+    except FileNotFoundError as error:
+        raise Error(str(error)) from error
+    if not any(_unquotable(str(path)) for path in paths):
+        return [str(path) for path in paths]
+    if _unquotable(folder):
+        raise Error(
+            f"LD_PRELOAD cannot hold a path with a space or colon, and both {simulator.folder()} and {folder} have "
+            "one; set TMPDIR to a folder without"
+        )
+    links = os.path.join(folder, "libraries")
+    os.makedirs(links, exist_ok=True)
+    linked = []
+    for path in paths:
+        link = os.path.join(links, path.name)
+        if not os.path.lexists(link):
+            os.symlink(path, link)
+        linked.append(link)
+    return linked
+
+
+def _unquotable(path: str) -> bool:
+    return any(character in path for character in " :")
+
+
+def environment(base: Mapping[str, str], setup: Setup, folder: str, trace: str, overwrite: bool) -> dict[str, str]:
+    """The variables of a simulated program: its own, and ours."""
+    own = {name: value for name, value in base.items() if name not in autostart.VARIABLES}
+    # It names devices of this machine; --devices says how many there are of the simulated.
+    own.pop("CUDA_VISIBLE_DEVICES", None)
+    if setup.alloc_conf is not None:
+        own = settings.with_setting(own, setup.alloc_conf)
+    libraries = preload(folder)
+    ours = {
+        "LD_PRELOAD": ":".join([*libraries, *filter(None, [base.get("LD_PRELOAD")])]),
+        "TRITON_LIBCUDA_PATH": os.path.dirname(libraries[0]),
+        "CUPTIMEM_SIM_DEVICE": setup.card.key,
+        "CUPTIMEM_SIM_DEVICES": str(setup.devices),
+        "CUPTIMEM_SIM_MEMORY": str(setup.memory),
+        "CUPTIMEM_SIM_REPORT": os.path.join(folder, "report"),
+        child.VARIABLE: folder,
+        "CUPTIMEM": "1",
+        "CUPTIMEM_OUTPUT": trace,
+        "CUPTIMEM_QUIET": "1",
+    }
+    if overwrite:
+        ours["CUPTIMEM_OVERWRITE"] = "1"
+    if setup.context is not None:
+        ours["CUPTIMEM_SIM_CONTEXT"] = str(setup.context)
+    # Without this variable a convolution gets the allowance of csrc/simulator/cudnn_backend.c.
+    own.pop("CUPTIMEM_SIM_CONV_WORKSPACE", None)
+    if setup.conv_workspace is not None or not setup.high_end:
+        ours["CUPTIMEM_SIM_CONV_WORKSPACE"] = str(setup.conv_workspace or 0)
+    if setup.high_end and "CUPTIMEM_SIM_EVENT_LAG" not in own:
+        ours["CUPTIMEM_SIM_EVENT_LAG"] = str(EVENT_LAG)
+    return {**own, **ours}
+
+
+def run(
+    command: Sequence[str],
+    setup: Setup,
+    folder: str,
+    *,
+    trace: str = "",
+    overwrite: bool = False,
+    output: str = "keep",
+    timeout: float | None = None,
+    forward: bool = False,
+) -> Run:
+    """Runs `command` (an interpreter and its arguments) and waits for it.
+
+    trace: where it goes; in `folder` by default. output: "pass" leaves the program's standard streams as they are,
+    "stderr" lets its standard output go to standard error, "keep" gives it no input and keeps the end of what it
+    prints. timeout: seconds after which it is ended. forward: signals that this process gets go to the program (only in
+    the main thread). Raises Error where it cannot be started.
+    """
+    os.makedirs(folder, exist_ok=True)
+    trace = trace or os.path.join(folder, "run.cmem")
+    asked = {
+        "high_end": str(int(setup.high_end)),
+        "timeout": str(timeout or 0),
+        "parent": str(os.getpid()),
+        **{f"assume.{operator}": repr(share) for operator, share in (setup.assume or {}).items()},
+    }
+    with open(os.path.join(folder, child.SETTINGS), "w", encoding="utf-8") as file:
+        file.writelines(f"{name}={value}\n" for name, value in asked.items())
+    variables = environment(os.environ, setup, folder, trace, overwrite)
+    kept = os.path.join(folder, "output")
+    began = time.monotonic()
+    actions = _file_actions(output, kept)
+    if forward:
+        code, timed_out = _run_forwarding(command, variables, actions, timeout)
+    else:
+        code, timed_out = _run_quietly(command, variables, actions, timeout)
+    seconds = time.monotonic() - began
+    return Run(
+        setup=setup,
+        exit_code=code if code >= 0 else None,
+        signal=-code if code < 0 else None,
+        timed_out=timed_out,
+        seconds=seconds,
+        reports=device_report.read(os.path.join(folder, "report")),
+        notes=_notes(folder),
+        trace=trace,
+        crash=_tail(os.path.join(folder, child.CRASH)),
+        where=_tail(os.path.join(folder, child.WHERE)),
+        output=_tail(kept),
+    )
+
+
+def _file_actions(output: str, kept: str) -> list[tuple[Any, ...]]:
+    if output == "pass":
+        return []
+    if output == "stderr":
+        return [(os.POSIX_SPAWN_DUP2, 2, 1)]
+    return [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, kept, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600),
+        (os.POSIX_SPAWN_DUP2, 1, 2),
+    ]
+
+
+def _spawn(
+    command: Sequence[str], variables: Mapping[str, str], actions: list[tuple[Any, ...]], mask: set[Any] | None
+) -> int:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Python ignores these two for itself.
+    more: dict[str, Any] = {} if mask is None else {"setsigmask": mask}
+    try:
+        return os.posix_spawn(
+            command[0],
+            list(command),
+            variables,
+            file_actions=actions,
+            setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
+            **more,
+        )
+    except OSError as error:
+        raise Error(f"{command[0]} does not start: {error.strerror}") from error
+
+
+def _run_forwarding(
+    command: Sequence[str], variables: Mapping[str, str], actions: list[tuple[Any, ...]], timeout: float | None
+) -> tuple[int, bool]:
+    """Signals are taken one by one while the program runs, so that none gets lost between two looks."""
+    watched = {signal.SIGCHLD, *_SIGNALS}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+    try:
+        pid = _spawn(command, variables, actions, set(before))
+        end = _Deadline(timeout)
+        while True:
+            done, status = os.waitpid(pid, os.WNOHANG)
+            if done:
+                return os.waitstatus_to_exitcode(status), end.asked > 0
+            number = end.due()
+            if number:
+                os.kill(pid, number)
+            got = signal.sigtimedwait(watched, end.wait(1.0))
+            if got is not None and got.si_signo != signal.SIGCHLD and got.si_code != _FROM_KERNEL:
+                os.kill(pid, got.si_signo)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _run_quietly(
+    command: Sequence[str], variables: Mapping[str, str], actions: list[tuple[Any, ...]], timeout: float | None
+) -> tuple[int, bool]:
+    pid = _spawn(command, variables, actions, None)
+    end = _Deadline(timeout)
+    status: int | None = None
+    try:
+        with _ProcessEnd(pid) as ended:
+            while status is None:
+                number = end.due()
+                if number:
+                    os.kill(pid, number)
+                ended.wait(end.wait(60.0))
+                done, found = os.waitpid(pid, os.WNOHANG)
+                status = found if done else None
+        return os.waitstatus_to_exitcode(status), end.asked > 0
+    finally:
+        if status is None:  # interrupted: nobody would wait for it any more
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+class _Deadline:
+    """When to ask the program to end, and when to end it."""
+
+    def __init__(self, timeout: float | None) -> None:
+        self._at = None if not timeout else time.monotonic() + timeout
+        self.asked = 0
+
+    def wait(self, longest: float) -> float:
+        """Seconds until the next thing is due, at most `longest`."""
+        if self._at is None:
+            return longest
+        return min(longest, max(0.0, self._at - time.monotonic()))
+
+    def due(self) -> int:
+        """The signal that is due now, or 0."""
+        if self._at is None or time.monotonic() < self._at:
+            return 0
+        self._at = time.monotonic() + _GRACE_SECONDS
+        self.asked += 1
+        return signal.SIGTERM if self.asked == 1 else signal.SIGKILL
+
+
+class _ProcessEnd:
+    """Waits for a process to end, in any thread, without taking its status."""
+
+    def __init__(self, pid: int) -> None:
+        try:
+            self._descriptor = os.pidfd_open(pid)
+        except OSError as error:  # a kernel or sandbox without it: look now and then
+            if error.errno not in (errno.ENOSYS, errno.EPERM, errno.EINVAL, errno.EMFILE):
+                raise
+            self._descriptor = -1
+
+    def __enter__(self) -> "_ProcessEnd":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+    def wait(self, seconds: float) -> None:
+        if self._descriptor < 0:
+            time.sleep(min(seconds, 0.05))
+            return
+        poll = select.poll()
+        poll.register(self._descriptor, select.POLLIN)
+        poll.poll(seconds * 1000 + 1)
+
+
+def _notes(folder: str) -> tuple[Mapping[str, Any], ...]:
+    """What the processes noted, the program's own first."""
+    found = []
+    for name in sorted(os.listdir(folder)):
+        if name.startswith("child-") and name.endswith(".note"):
+            with open(os.path.join(folder, name), encoding="utf-8") as file:
+                found.append(ast.literal_eval(file.read()))
+    return tuple(sorted(found, key=lambda note: (not note["leader"], note["pid"])))
+
+
+def _tail(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - _TAIL))
+            return file.read().decode("utf-8", "replace")
+    except FileNotFoundError:
+        return ""

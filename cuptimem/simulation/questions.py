@@ -1,0 +1,314 @@
+"""Which runs are needed for an answer, and the answer.
+
+The program runs once as it was asked for. All that follows is only run where it decides something:
+
+- the *high end*, where something was modelled: every modelled part as large as its model allows, assumed fractions at
+  1, events late. Only what fits there too is said to fit;
+- *no limit*, where the device was too small: what the program really needs, and whether it fails for memory at all;
+- other settings of PyTorch's allocator, where the tensors alone would find room;
+- the cards that are large enough, the smallest first.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from cuptimem.simulation import cards, causes, settings
+from cuptimem.simulation.facts import DeviceFacts, Facts
+from cuptimem.simulation.launch import Setup
+from cuptimem.simulation.result import Attempt, Need, VerdictKind
+
+NO_LIMIT = 2 << 40  # bytes of a device on which everything finds room
+_CARDS_TRIED = 3
+# As cudnn_backend.c and objects_event.c of the simulator name them.
+_WORKSPACES = ("cuDNN convolution workspace", "cuDNN attention workspace")
+_EVENTS = "memory that waits for an event"
+_OPEN = {*_WORKSPACES, _EVENTS}
+
+Ask = Callable[[Setup, str], Facts]  # runs the program on a setup; the name is for the folder and for people
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The verdict, and the runs that it rests on."""
+
+    verdict: VerdictKind
+    reason: str
+    hints: tuple[str, ...]
+    main: Facts
+    high: Facts | None = None  # the high end, where it was run; with no limit if it did not fit
+    high_ran: bool = False  # on the device that was asked for
+    unlimited: Facts | None = None
+    need: Need | None = None
+    setting: str | None = None
+    smallest_card: str | None = None
+    attempts: tuple[Attempt, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class Interrupted(Exception):
+    """The user ended the program: no more runs, no verdict."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the user wants besides the device."""
+
+    retry: bool = True  # run again where it decides something
+    allow_oom: bool = False  # the program may catch OutOfMemoryErrors: it means to
+    timeout: float | None = None
+
+
+class Inquiry:
+    """One question about one program."""
+
+    def __init__(self, ask: Ask, setup: Setup, wishes: Wishes, variables: Mapping[str, str]) -> None:
+        self._ask = ask
+        self._setup = setup
+        self._wishes = wishes
+        self._variables = variables
+        self._attempts: list[Attempt] = []
+        self._notes: list[str] = []
+
+    def answer(self) -> Answer:
+        main = self._ask(self._setup, "as asked")
+        if main.interrupted:
+            raise Interrupted
+        return replace(self._judge(main), attempts=tuple(self._attempts), notes=tuple(self._notes))
+
+    # --- the main run ----------------------------------------------------------------------------
+
+    def _judge(self, main: Facts) -> Answer:
+        if main.run.timed_out:
+            cause = causes.of_timeout(main, self._wishes.timeout or 0)
+            return self._undecided(main, cause.text, cause.hint)
+        if main.run.signal is not None:
+            return self._failed(main, causes.of_failure(main))
+        if not main.ended_well:
+            if main.ran_out or main.refused or main.ooms:
+                return self._too_small(main)
+            return self._failed(main, causes.of_failure(main))
+        if not main.used_cuda:
+            return self._undecided(
+                main,
+                "the program never used CUDA, so there is nothing to judge",
+                "does it choose its device by an argument or a variable? Nothing in it asked for cuda",
+            )
+        if main.ooms and not self._wishes.allow_oom:
+            return self._undecided(
+                main,
+                f"the program caught {_times(main.ooms, 'OutOfMemoryError')} and ended well: a search for a batch size "
+                "fits, a loop that leaves batches out does not, and only you know which it is",
+                "--allow-oom says that it means to catch them",
+            )
+        if main.undescribed:
+            names = ", ".join(note.name for note in main.undescribed[:5])
+            return self._undecided(
+                main,
+                f"the program called what nobody has described yet ({names}): what that takes of a device is not "
+                "counted",
+                "report the names, so that they can be described",
+            )
+        if not main.report_problem and main.report is not None and main.report.lost.events:
+            self._notes.append("events of the recording are lost: what the peak was made of may be wrong")
+        crowded = self._crowded(main)
+        if crowded is not None:
+            return crowded
+        return self._with_high_end(main)
+
+    def _crowded(self, main: Facts) -> Answer | None:
+        """Several processes on one device: each had it for itself, so only the sum of their peaks says that it fits."""
+        full = [device for device in main.devices if device.processes > 1 and device.used > device.total]
+        if not full:
+            return None
+        return self._undecided(
+            main,
+            f"{full[0].processes} processes used {full[0].name}; their peaks together are more than it has, but they "
+            "may not have come at the same time",
+            "",
+        )
+
+    def _with_high_end(self, main: Facts) -> Answer:
+        if not _has_high_end(main):
+            return self._fits(main, None)
+        if not self._wishes.retry:
+            return self._undecided(
+                main,
+                "it fits with every modelled part at its low end; the high end was not run (--no-retry)",
+                "",
+            )
+        high = self._run(replace(self._setup, high_end=True), "high end")
+        if _passed(high, self._wishes.allow_oom):
+            return self._fits(main, high)
+        unlimited = self._run(replace(self._setup, high_end=True, memory=NO_LIMIT), "high end, no limit")
+        answer = self._undecided(
+            main,
+            "it fits with every modelled part at its low end and not at the high end"
+            if high.ran_out or high.refused
+            else f"at the high end of what is modelled the program failed: {causes.of_failure(high).text}",
+            _how_to_decide(main),
+        )
+        return replace(answer, high=unlimited if unlimited.ended_well else None)
+
+    def _fits(self, main: Facts, high: Facts | None) -> Answer:
+        worst = (high or main).fullest
+        reason = ""
+        if worst is not None:
+            free = worst.total - worst.used
+            reason = f"{cards.text(free)} of {worst.name} stay free at its peak"
+        if main.ooms:
+            reason += f"; {_times(main.ooms, 'refused allocation')} caught by the program"
+        hints: tuple[str, ...] = ()
+        if main.retries:
+            hints = (
+                f"PyTorch emptied its cache {_times(main.retries, 'time')} to find room: on a GPU that waits for all "
+                "work each time",
+            )
+        return Answer("fits", reason, hints, main, high, high is not None)
+
+    # --- the device was too small ---------------------------------------------------------------------
+
+    def _too_small(self, main: Facts) -> Answer:
+        if not self._wishes.retry:
+            if main.ran_out:
+                return Answer("does not fit", _refusal(main), (), main)
+            cause = causes.of_failure(main)
+            return self._undecided(
+                main,
+                f"the device refused memory and the program failed, but not with an OutOfMemoryError: {cause.text}",
+                "leave --no-retry away: a run without a limit decides it",
+            )
+        unlimited = self._run(replace(self._setup, memory=NO_LIMIT), "no limit")
+        if not unlimited.ended_well:
+            return self._fails_anyway(main, unlimited)
+        need = _need(unlimited)
+        answer = Answer("does not fit", _refusal(main), (), main, unlimited=unlimited, need=need)
+        setting = self._setting(need)
+        card = None if need is None or need.takes_everything else self._card(need)
+        verdict: VerdictKind = "does not fit" if setting is None else "fits with settings"
+        return replace(answer, verdict=verdict, setting=setting, smallest_card=card)
+
+    def _fails_anyway(self, main: Facts, unlimited: Facts) -> Answer:
+        cause = (
+            causes.of_timeout(unlimited, self._wishes.timeout or 0)
+            if unlimited.run.timed_out
+            else causes.of_failure(unlimited)
+        )
+        if main.ran_out:
+            more = (
+                f"it needs more than {cards.text(NO_LIMIT)}" if unlimited.ran_out else f"with room enough, {cause.text}"
+            )
+            self._notes.append(more)
+            return Answer("does not fit", _refusal(main), (), main, unlimited=unlimited)
+        return self._failed(main, cause)
+
+    def _setting(self, need: Need | None) -> str | None:
+        if need is not None and need.low > self._setup.memory:
+            self._notes.append(
+                f"no allocator setting can help: tensors, context and libraries alone take {cards.text(need.low)}"
+            )
+            return None
+        for value in settings.candidates(self._variables):
+            name = f"{settings.VARIABLE}={value}"
+            setup = replace(self._setup, alloc_conf=value)
+            if self._fits_surely(setup, name, value):
+                return name
+        return None
+
+    def _card(self, need: Need) -> str | None:
+        others = [one for one in cards.CARDS if one.memory != self._setup.memory]
+        for one in cards.larger(others, need.low)[:_CARDS_TRIED]:
+            if self._fits_surely(replace(self._setup, card=one, memory=one.memory), f"on {one.key}", None):
+                return one.key
+        return None
+
+    def _fits_surely(self, setup: Setup, name: str, wanted: str | None) -> bool:
+        """At the high end, too. A setting that the program itself replaced was not tried."""
+        low = self._run(setup, name)
+        if not _passed(low, self._wishes.allow_oom):
+            return False
+        if wanted is not None and low.settings is not None and settings.parts(low.settings) != settings.parts(wanted):
+            self._notes.append(f"{name} was not tried: the program sets {low.settings or 'another'} itself")
+            return False
+        if not _has_high_end(low):
+            return True
+        return _passed(self._run(replace(setup, high_end=True), f"{name}, high end"), self._wishes.allow_oom)
+
+    # --- parts ------------------------------------------------------------------------------------------
+
+    def _run(self, setup: Setup, name: str) -> Facts:
+        facts = self._ask(setup, name)
+        if facts.interrupted:
+            raise Interrupted
+        fullest = facts.fullest
+        self._attempts.append(Attempt(name, _outcome(facts), None if fullest is None else fullest.used))
+        return facts
+
+    def _failed(self, main: Facts, cause: causes.Cause) -> Answer:
+        return Answer("script failed", cause.text, (cause.hint,) if cause.hint else (), main)
+
+    def _undecided(self, main: Facts, reason: str, hint: str) -> Answer:
+        return Answer("undecided", reason, (hint,) if hint else (), main)
+
+
+def _passed(facts: Facts, allow_oom: bool) -> bool:
+    return facts.ended_well and (allow_oom or not facts.ooms)
+
+
+def _has_high_end(facts: Facts) -> bool:
+    """Whether anything is larger there."""
+    assumed = any(not one.given and one.operator != "repeat_interleave" for one in facts.assumptions)
+    return assumed or any(is_modelled_open(note.name) for note in facts.modelled)
+
+
+def is_modelled_open(name: str) -> bool:
+    """Whether a modelled part has a low and a high end; the others are stated constants or formulas."""
+    return name in _OPEN
+
+
+def _need(facts: Facts) -> Need | None:
+    fullest = facts.fullest
+    if fullest is None:
+        return None
+    return Need(fullest.name, least(fullest), fullest.used, fullest.used > NO_LIMIT * 3 // 4)
+
+
+def least(device: DeviceFacts) -> int:
+    """Below this no allocator could run it."""
+    return min(device.used, device.allocated + device.context + device.library)
+
+
+def _refusal(facts: Facts) -> str:
+    oom = next((raised for raised in facts.chain or () if raised.out_of_memory), None)
+    if oom is not None and oom.at is not None:
+        return f"out of memory at {oom.at.place}"
+    report = facts.report
+    if report is not None and report.ooms:
+        from cuptimem.stacks import user_frame
+
+        frame = user_frame(report.ooms[-1].stack)
+        if frame is not None:
+            return f"out of memory at {frame.place}"
+    return f"the device refused {_times(facts.refused, 'request')}"
+
+
+def _how_to_decide(facts: Facts) -> str:
+    ways = [
+        f"--assume {one.operator}=SHARE" for one in {a.operator: a for a in facts.assumptions if not a.given}.values()
+    ]
+    if any(note.name in _WORKSPACES for note in facts.modelled):
+        ways.append("--conv-workspace SIZE")
+    return f"say what you know: {', '.join(ways)}" if ways else ""
+
+
+def _outcome(facts: Facts) -> str:
+    if facts.run.timed_out:
+        return f"stopped after {facts.run.seconds:.0f} s"
+    if facts.ended_well:
+        return "ran" if not facts.ooms else f"ran, {_times(facts.ooms, 'OutOfMemoryError')} caught"
+    if facts.ran_out:
+        return "out of memory"
+    return f"failed: {causes.of_failure(facts).text}"
+
+
+def _times(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -1,0 +1,152 @@
+"""What a simulation says, as plain frozen data. All sizes are bytes."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from cuptimem.report import Contributor, HostRead, Peak
+from cuptimem.stacks import Frame
+
+VerdictKind = Literal["fits", "fits with settings", "does not fit", "undecided", "script failed"]
+
+EXIT_CODES: dict[VerdictKind, int] = {
+    "fits": 0,
+    "fits with settings": 3,
+    "does not fit": 3,
+    "undecided": 4,
+    "script failed": 5,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """From the size where every modelled part is at its low end to the one where it is at its high end.
+
+    Equal where nothing was modelled. `high` None: the program did not get through at the high end, so it is at least
+    `low` and nobody knows how much.
+    """
+
+    low: int
+    high: int | None
+
+    @property
+    def exact(self) -> bool:
+        """Whether nothing was modelled that could have changed it."""
+        return self.low == self.high
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceUse:
+    """The peaks of one simulated device."""
+
+    device: str  # "cuda:0"
+    total: int  # what the device has
+    context: int  # of it, taken by the CUDA context before the first tensor: a stated constant
+    allocated: Interval  # in tensors, as torch.cuda.max_memory_allocated counts
+    reserved: Interval | None  # by PyTorch's allocator; None where it keeps no segments (cudaMallocAsync)
+    used: Interval  # of the device, context and libraries included
+    refused: int  # requests that the device could not serve, those included that PyTorch then served from its cache
+
+
+@dataclass(frozen=True, slots=True)
+class Modelled:
+    """A part whose size comes from a model and not from PyTorch."""
+
+    name: str
+    bytes: int  # at the low end, the largest live sum
+    high_bytes: int | None  # at the high end; None where that was not run
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Assumption:
+    """An operator whose output's size depends on values, and the share of the largest size that was assumed."""
+
+    operator: str
+    fraction: float
+    given: bool  # by the user; else it is the default, and the high end takes 1
+    count: int
+    file: str
+    line: int
+    function: str
+
+    @property
+    def frame(self) -> Frame:
+        """The user's line."""
+        return Frame(self.file, self.function, self.line)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Something that the program asked for by name."""
+
+    name: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What the program takes when there is room enough, per fullest device."""
+
+    device: str
+    low: int  # its tensors at their peak, the context and the libraries: below this it cannot run
+    high: int  # used at most in a run without a limit: with this it ran
+    takes_everything: bool  # it sizes itself by what is free, so high says nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """Another run of the program, and how it went."""
+
+    what: str  # "PYTORCH_ALLOC_CONF=expandable_segments:True", "high end", "no limit", "on l4"
+    outcome: str  # "ran", "out of memory", "failed: ...", "stopped after 600 s"
+    used: int | None  # bytes of the fullest device at its peak
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """The answer of one `cuptimem simulate`."""
+
+    verdict: VerdictKind
+    reason: str  # one line: what the verdict rests on, or why there is none
+    card: str  # "H100"
+    memory: int  # of each device
+    devices: tuple[DeviceUse, ...]  # that were used
+    peak: Peak | None  # of the fullest device, with contributors; of the run without a limit where it did not fit
+    need: Need | None  # where it did not fit
+    setting: str | None  # "PYTORCH_ALLOC_CONF=expandable_segments:True", under which it fits
+    smallest_card: str | None  # on which it ran
+    modelled: tuple[Modelled, ...]
+    host_reads: tuple[HostRead, ...]
+    assumptions: tuple[Assumption, ...]
+    undescribed: tuple[Entry, ...]  # entry points that nobody has described: their memory is not counted
+    refused: tuple[Entry, ...]  # what is not simulated: NCCL, CUDA IPC, ...
+    notes: tuple[str, ...]  # everything else that a reader must know, a line each
+    hints: tuple[str, ...]  # what to do next, a line each
+    attempts: tuple[Attempt, ...]
+    caught_ooms: int  # OutOfMemoryErrors that the program caught
+    retries: int  # requests that PyTorch could serve only after it had emptied its cache
+    exit_code: int | None  # of the program; None: killed by a signal
+    signal: int | None
+    seconds: float  # of the main run
+    torch: str
+    cuda: str
+    output: str = ""  # the end of what the program printed, where cuptimem.simulate() ran it
+
+    @property
+    def fits(self) -> bool | None:
+        """True, False, or None where that is not decided."""
+        return {"fits": True, "fits with settings": False, "does not fit": False}.get(self.verdict)
+
+    @property
+    def code(self) -> int:
+        """The exit code of `cuptimem simulate`: 0 fits, 3 does not fit as it is, 4 undecided, 5 the program failed."""
+        return EXIT_CODES[self.verdict]
+
+    @property
+    def contributors(self) -> tuple[Contributor, ...]:
+        """What the peak was made of."""
+        return () if self.peak is None else self.peak.contributors
+
+    @property
+    def host_read_count(self) -> int:
+        return sum(read.count for read in self.host_reads)

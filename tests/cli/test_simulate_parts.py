@@ -1,0 +1,396 @@
+"""Parts of `cuptimem simulate` by themselves: the device's report, cards and sizes, settings, the environment."""
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cuptimem.errors import Error
+from cuptimem.simulation import cards, child, device_report, facts, launch, settings
+from cuptimem.simulation.api import make_setup
+from tests.conftest import ROOT
+
+GIB = 1 << 30
+
+WRITER = r"""
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include "report.h"
+static cm_sim_report r;
+int main(int argc, char **argv)
+{
+    r.version = CM_SIM_REPORT_VERSION;
+    r.header_bytes = CM_SIM_REPORT_HEADER;
+    r.device_bytes = CM_SIM_REPORT_DEVICE;
+    r.device_room = CM_SIM_DEVICES;
+    r.note_bytes = CM_SIM_REPORT_NOTE;
+    r.note_room = CM_SIM_REPORT_NOTES;
+    r.pid = 4711;
+    r.devices = 2;
+    r.notes = 3;
+    r.notes_dropped = 5;
+    r.entry_ns = 6;
+    r.entries = 7;
+    r.host_peak = 8;
+    cm_sim_report_device *d = &r.device[1];
+    strcpy(d->name, "NVIDIA L4");
+    d->total = 10; d->context = 11; d->used = 12; d->peak = 13; d->peak_library = 14; d->library = 15;
+    d->allocs = 16; d->frees = 17; d->refused = 18; d->refused_least = 19; d->refused_used = 20; d->limited = 21;
+    d->reads = 22; d->read_bytes = 23; d->known_reads = 24; d->known_bytes = 25;
+    strcpy(r.note[0].name, "cublasNew"); r.note[0].kind = CM_SIM_NOTE_UNDESCRIBED; r.note[0].count = 2;
+    strcpy(r.note[1].name, "workspace"); r.note[1].kind = CM_SIM_NOTE_MODELLED; r.note[1].count = 3;
+    r.note[1].bytes = 99;
+    strcpy(r.note[2].name, "half written"); r.note[2].count = 1;
+    if (argc > 2)
+        r.version = 2;
+    memcpy(r.magic, CM_SIM_REPORT_MAGIC, sizeof r.magic);
+    FILE *f = fopen(argv[1], "wb");
+    return fwrite(&r, sizeof r, 1, f) != 1 || fclose(f) != 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def writer(tmp_path_factory) -> Path:
+    """A program that writes a report as the simulator's own header lays it out."""
+    place = tmp_path_factory.mktemp("writer")
+    (place / "writer.c").write_text(WRITER)
+    subprocess.run(
+        ["gcc", "-std=gnu11", f"-I{ROOT / 'csrc/simulator'}", "writer.c", "-o", "writer"], cwd=place, check=True
+    )
+    return place / "writer"
+
+
+def test_a_report_is_read_as_the_header_lays_it_out(writer, tmp_path):
+    path = tmp_path / "report"
+    subprocess.run([writer, path], check=True)
+    subprocess.run([writer, f"{path}.99"], check=True)
+    (tmp_path / "report.100").write_bytes(bytes(4096))  # a process that is about to fill it
+    first, second = device_report.read(str(path))
+    assert first == second and first.pid == 4711 and len(first.devices) == 2
+    assert not first.devices[0].touched and first.used == (first.devices[1],)
+    assert first.devices[1] == device_report.Counts(
+        index=1,
+        name="NVIDIA L4",
+        total=10,
+        context=11,
+        peak=13,
+        peak_library=14,
+        allocs=16,
+        refused=18,
+        limited=21,
+        reads=22,
+        read_bytes=23,
+        known_reads=24,
+    )
+    assert (first.notes_dropped, first.entry_ns, first.entries, first.host_peak) == (5, 6, 7, 8)
+    assert [(note.kind, note.name, note.count, note.bytes) for note in first.notes] == [
+        (device_report.UNDESCRIBED, "cublasNew", 2, 0),
+        (device_report.MODELLED, "workspace", 3, 99),
+    ]
+    (merged,) = device_report.merged_notes((first, second), device_report.MODELLED)
+    assert (merged.count, merged.bytes) == (6, 99)
+    assert device_report.read(str(tmp_path / "none")) == ()
+
+
+def test_a_damaged_report_is_named(writer, tmp_path):
+    path = tmp_path / "report"
+    subprocess.run([writer, path], check=True)
+    whole = path.read_bytes()
+    for data, said in (
+        (b"GARBAGE!" + whole[8:], "is no report"),
+        (whole[:5000], "cut off: 5000 bytes"),
+        (whole[:36] + b"\xff\xff\0\0" + whole[40:], "contradicts itself"),
+        (whole[:100], "is no report"),
+    ):
+        with pytest.raises(Error, match=said):
+            device_report.parse(data, "report")
+    subprocess.run([writer, path, "other version"], check=True)
+    with pytest.raises(Error, match="has version 2, this cuptimem reads 1"):
+        device_report.read(str(path))
+
+
+def test_the_cards_are_those_of_the_simulator():
+    text = (ROOT / "csrc/simulator/profiles.c").read_text()
+    rows = re.findall(r'\.name = "([^"]+)",\s*\.key = "([^"]+)",\s*\.memory = (\d+)', text)
+    assert len(rows) == text.count(".key = ") >= 8
+    assert [(one.name, one.key, one.memory) for one in cards.CARDS] == [(n, k, int(m)) for n, k, m in rows]
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("H100", "h100"),
+        ("rtx 4090", "rtx4090"),
+        ("NVIDIA L4", "l4"),
+        ("A100-80", "a100-80gb"),
+        ("a100_40GB", "a100-40gb"),
+    ],
+)
+def test_a_card_by_any_of_its_names(text, key):
+    assert cards.card(text).key == key
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"), [("a100", "a100-40gb or a100-80gb"), ("h10", "h100"), ("rtx4080", "rtx4090"), ("", "There are")]
+)
+def test_an_unknown_card(text, hint):
+    with pytest.raises(Error, match=hint):
+        cards.card(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("24GiB", 24 * GIB),
+        ("24g", 24 * GIB),
+        ("24GB", 24 * 10**9),
+        ("1.5 GiB", 3 * GIB // 2),
+        ("512MiB", 1 << 29),
+        ("25769803776", 24 * GIB),
+        ("100B", 100),
+        ("2T", 2 << 40),
+        ("0.1k", 102),
+    ],
+)
+def test_sizes(text, size):
+    assert cards.size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "GiB", "24 potatoes", "-1", "0", "0.0G", "1e9", "24GiBB", "٣", "1,5G"])
+def test_what_is_no_size(text):
+    with pytest.raises(ValueError, match="a size is"):
+        cards.size(text)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"devices": 0},
+        {"devices": 17},
+        {"memory": "1MiB"},
+        {"memory": "1GiB", "context": "1GiB"},
+        {"assume": {"sort": 0.5}},
+        {"assume": {"nonzero": 1.5}},
+        {"assume": {"nonzero": float("nan")}},
+        {"assume": {"repeat_interleave": float("inf")}},
+        {"conv_workspace": -1},
+    ],
+)
+def test_setups_that_make_no_sense(wrong):
+    with pytest.raises(ValueError):
+        make_setup(
+            **{
+                **dict.fromkeys(("memory", "context", "conv_workspace", "assume")),
+                "device": "t4",
+                "devices": 1,
+                **wrong,
+            }
+        )
+
+
+def test_settings_are_read_as_pytorch_reads_them():
+    text = "expandable_segments:True, roundup_power2_divisions:[256:1,512:2,>:4],max_split_size_mb:20,"
+    assert settings.parts(text) == {
+        "expandable_segments": "True",
+        "roundup_power2_divisions": "[256:1,512:2,>:4]",
+        "max_split_size_mb": "20",
+    }
+    assert settings.parts("") == {}
+
+
+def test_which_settings_are_tried():
+    assert settings.candidates({}) == [
+        "expandable_segments:True",
+        "garbage_collection_threshold:0.8",
+        "max_split_size_mb:128",
+        "backend:cudaMallocAsync",
+    ]
+    own = {"PYTORCH_ALLOC_CONF": "max_split_size_mb:20", "PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}
+    assert settings.candidates(own)[0] == "max_split_size_mb:20,expandable_segments:True"
+    assert settings.candidates(own)[2:] == ["max_split_size_mb:128", "backend:cudaMallocAsync"]
+    assert settings.candidates({"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}) == []
+    assert settings.with_setting({"PYTORCH_CUDA_ALLOC_CONF": "a:1", "HOME": "/"}, "b:2") == {
+        "PYTORCH_ALLOC_CONF": "b:2",
+        "HOME": "/",
+    }
+
+
+# --- a run, without torch: the libraries are preloaded, and nothing asks for them -------------------------------------
+
+
+def start(code: str, tmp_path: Path, **options) -> launch.Run:
+    setup = launch.Setup(cards.card("l4"), 24 * GIB)
+    return launch.run([sys.executable, "-c", code], setup, str(tmp_path / "0"), **options)
+
+
+def test_the_variables_of_a_run(tmp_path, monkeypatch):
+    base = {
+        "LD_PRELOAD": "/own.so",
+        "CUDA_VISIBLE_DEVICES": "",
+        "CUPTIMEM_FOLLOW": "1",
+        "CUPTIMEM_SIM_CONV_WORKSPACE": "5",
+        "HOME": "/root",
+    }
+    setup = launch.Setup(cards.card("l4"), 24 * GIB, 2, context=7)
+    low = launch.environment(base, setup, "/f", "/f/t.cmem", False)
+    libraries = low["LD_PRELOAD"].split(":")
+    assert libraries[0].endswith("/libcuptimem_sim.so") and libraries[-1] == "/own.so" and len(libraries) > 5
+    assert low["TRITON_LIBCUDA_PATH"] == str(Path(libraries[0]).parent)
+    assert (low["CUPTIMEM_SIM_DEVICE"], low["CUPTIMEM_SIM_DEVICES"], low["CUPTIMEM_SIM_MEMORY"]) == (
+        "l4",
+        "2",
+        str(24 * GIB),
+    )
+    assert (low["CUPTIMEM_SIM_CONTEXT"], low["CUPTIMEM_SIM_CONV_WORKSPACE"]) == ("7", "0")
+    assert not {"CUDA_VISIBLE_DEVICES", "CUPTIMEM_FOLLOW", "CUPTIMEM_SIM_EVENT_LAG"} & set(low)
+    high = launch.environment(base, launch.Setup(cards.card("l4"), 1, high_end=True), "/f", "/f/t", False)
+    assert "CUPTIMEM_SIM_CONV_WORKSPACE" not in high and high["CUPTIMEM_SIM_EVENT_LAG"] == "1024"
+
+
+def test_libraries_in_a_folder_that_ld_preload_cannot_hold(tmp_path, monkeypatch):
+    odd = tmp_path / "a folder: odd"
+    odd.mkdir()
+    names = []
+    for name in ("libcuptimem_sim.so", "libcudart.so.13"):
+        (odd / name).write_bytes(b"")
+        names.append(odd / name)
+    monkeypatch.setattr(launch.simulator, "preload", lambda: names)
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    found = launch.preload(str(plain))
+    assert [Path(path).resolve() for path in found] == names and not any(" " in path for path in found)
+    with pytest.raises(Error, match="TMPDIR"):
+        launch.preload(str(odd))
+
+
+def test_a_missing_library_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(launch.simulator, "folder", lambda: tmp_path)
+    with pytest.raises(Error, match=r"libcuptimem_sim\.so is missing"):
+        launch.preload(str(tmp_path))
+
+
+def test_how_a_run_ends(tmp_path):
+    done = start("import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)", tmp_path)
+    assert (done.exit_code, done.signal, done.timed_out, done.output) == (3, None, False, "out\nerr\n")
+    assert done.reports == ()
+    done = start("import os; os.kill(os.getpid(), 9)", tmp_path)
+    assert (done.exit_code, done.signal, done.timed_out) == (None, signal.SIGKILL, False)
+    with pytest.raises(Error, match="does not start"):
+        launch.run(["/no/python"], launch.Setup(cards.card("l4"), GIB), str(tmp_path / "1"))
+
+
+@pytest.mark.parametrize("forward", [False, True])
+def test_a_run_that_does_not_end(tmp_path, forward):
+    began = time.monotonic()
+    done = start("import time; time.sleep(600)", tmp_path, timeout=0.5, forward=forward)
+    assert done.timed_out and done.signal == signal.SIGTERM and time.monotonic() - began < 60
+    stubborn = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('x', flush=True); time.sleep(600)"
+    )
+    monkey = launch._GRACE_SECONDS
+    launch._GRACE_SECONDS = 0.5
+    try:
+        done = start(stubborn, tmp_path, timeout=2.0, forward=forward)
+    finally:
+        launch._GRACE_SECONDS = monkey
+    assert done.timed_out and done.signal == signal.SIGKILL and done.output == "x\n"
+
+
+def test_signals_go_on_to_the_program(tmp_path):
+    program = (
+        "import os, signal, sys\n"
+        "signal.signal(signal.SIGUSR1, lambda *a: sys.exit(7))\n"
+        "os.kill(os.getppid(), signal.SIGUSR1)\n"
+        "signal.pause()\n"
+    )
+    folder = str(tmp_path / "0")
+    outer = (
+        "from cuptimem.simulation import launch, cards\n"
+        "import sys\n"
+        "setup = launch.Setup(cards.card('l4'), 1 << 30)\n"
+        f"done = launch.run([sys.executable, '-c', {program!r}], setup, {folder!r}, timeout=60, forward=True)\n"
+        "print(done.exit_code, done.signal)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", outer], capture_output=True, text=True, cwd=ROOT, timeout=90)
+    assert done.stdout == "7 None\n", done.stderr
+
+
+NOTE = """
+import os, sys
+sys.path.insert(0, {root!r})
+from cuptimem.simulation import child
+child.start({folder!r})
+"""
+
+
+def with_note(code: str, tmp_path: Path) -> tuple[launch.Run, facts.Facts]:
+    """As cuptimem.pth would have started it."""
+    folder = str(tmp_path / "0")
+    done = start(NOTE.format(root=str(ROOT), folder=folder) + code, tmp_path)
+    return done, facts.collect(done)
+
+
+def test_a_note_has_the_exception_and_its_line(tmp_path):
+    code = (
+        "class OutOfMemoryError(RuntimeError): pass\n"
+        "def f():\n    raise OutOfMemoryError('CUDA out of memory. Tried')\n"
+        "try:\n    f()\nexcept RuntimeError as error:\n    raise ValueError('no batch fits') from error\n"
+    )
+    done, found = with_note(code, tmp_path)
+    assert done.exit_code == 1 and found.chain is not None and found.ran_out
+    assert [raised.line for raised in found.chain] == [
+        "ValueError: no batch fits",
+        "__main__.OutOfMemoryError: CUDA out of memory. Tried",
+    ]
+    assert found.chain[1].at is not None and found.chain[1].at.line == 8 and found.problems == ()
+    assert found.report is None and "run.cmem" in found.report_problem
+
+
+@pytest.mark.parametrize(
+    ("code", "ran_out"),
+    [
+        ("raise MemoryError('out of memory')", False),
+        ("raise RuntimeError('CUDA error: out of memory')", True),
+        ("raise RuntimeError('CUDA error: invalid argument')", False),
+        ("raise RuntimeError('CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`')", True),
+        ("raise ValueError('CUDA out of memory is what I print')", False),
+    ],
+)
+def test_which_exceptions_mean_that_a_device_was_full(tmp_path, code, ran_out):
+    assert with_note(code, tmp_path)[1].ran_out is ran_out
+
+
+def test_a_program_that_exits_leaves_no_exception(tmp_path):
+    done, found = with_note("try:\n    1/0\nexcept ZeroDivisionError:\n    sys.exit(4)", tmp_path)
+    assert done.exit_code == 4 and found.chain is None and len(done.notes) == 1 and done.notes[0]["leader"]
+
+
+def test_a_crash_leaves_its_line(tmp_path):
+    done, found = with_note("import ctypes\nctypes.string_at(1)", tmp_path)
+    assert done.signal == signal.SIGSEGV and "string_at" in done.crash and found.problems == ()
+
+
+def test_a_program_without_note_says_so(tmp_path):
+    found = facts.collect(start("pass", tmp_path))
+    assert len(found.problems) == 1 and "took no note" in found.problems[0]
+
+
+def test_the_simulated_part_imports_nothing_that_a_script_could_shadow(tmp_path):
+    (tmp_path / "0").mkdir()
+    folder = str(tmp_path / "0")
+    (tmp_path / "0" / child.SETTINGS).write_text("high_end=0\ntimeout=5\nparent=1\n")
+    start = NOTE.format(root=str(ROOT), folder=folder)
+    code = f"import sys\nbefore = set(sys.modules)\n{start}\nprint(sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    new = set(eval(done.stdout))
+    assert {name for name in new if not name.startswith(("cuptimem", "importlib", "_"))} <= {
+        "atexit",
+        "faulthandler",
+        "warnings",
+    }, new

@@ -1,0 +1,290 @@
+"""The verdict of `cuptimem simulate`: which further runs it asks for, and what it says, over runs made by hand."""
+
+import pickle
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from cuptimem.reporters import json, simulate_views, text
+from cuptimem.simulation import assemble
+from cuptimem.simulation.environment import TorchBuild
+from cuptimem.simulation.facts import Facts
+from cuptimem.simulation.launch import Setup
+from cuptimem.simulation.questions import NO_LIMIT, Answer, Inquiry, Interrupted, Wishes
+from tests.cli import simulated_runs as runs
+from tests.cli.simulated_runs import ASSERT, GIB, OOM, SETUP, facts
+
+FULL = {"exit_code": 1, "chain": (OOM,), "refused": 2, "oom_events": 1, "used": 23 * GIB, "allocated": 20 * GIB}
+
+
+class Script:
+    """What the program does on each setup."""
+
+    def __init__(self, answer: Callable[[Setup], Facts]) -> None:
+        self.answer = answer
+        self.asked: list[str] = []
+
+    def __call__(self, setup: Setup, name: str) -> Facts:
+        self.asked.append(name)
+        return self.answer(setup)
+
+
+def ask(
+    answer: Callable[[Setup], Facts],
+    setup: Setup = SETUP,
+    variables: dict[str, str] | None = None,
+    **wishes: object,
+) -> tuple[Answer, list[str]]:
+    script = Script(answer)
+    found = Inquiry(script, setup, Wishes(**wishes), variables or {}).answer()  # type: ignore[arg-type]
+    return found, script.asked
+
+
+def needs(size: int, tensors: int, settings: str | None = None) -> Callable[[Setup], Facts]:
+    """A program that runs from `size` on, or with `tensors` and these settings."""
+
+    def answer(setup: Setup) -> Facts:
+        enough = setup.memory >= size or (setup.alloc_conf == settings is not None and setup.memory >= tensors)
+        if not enough:
+            return facts(setup, **{**FULL, "used": setup.memory})
+        used = size if setup.memory >= size else tensors
+        return facts(setup, used=used, allocated=tensors - GIB // 2, settings=setup.alloc_conf or "")
+
+    return answer
+
+
+def test_it_fits_and_runs_once():
+    answer, asked = ask(lambda setup: facts(setup))
+    assert answer.verdict == "fits" and asked == ["as asked"]
+    assert answer.reason == "14.0 GiB of cuda:0 stay free at its peak"
+
+
+def test_a_context_and_handles_have_no_high_end():
+    notes = (runs.modelled("CUDA context", GIB), runs.modelled("cuBLAS", 1 << 20), runs.modelled("cuFFT work area", 1))
+    answer, asked = ask(lambda setup: facts(setup, modelled=notes))
+    assert answer.verdict == "fits" and asked == ["as asked"]
+
+
+def test_what_is_modelled_is_run_at_its_high_end():
+    notes = (runs.modelled("cuDNN convolution workspace", 0),)
+    answer, asked = ask(lambda setup: facts(setup, modelled=notes, used=(12 if setup.high_end else 10) * GIB))
+    assert answer.verdict == "fits" and asked == ["as asked", "high end"]
+    assert answer.reason.startswith("12.0 GiB of cuda:0")
+
+
+def test_what_fits_at_the_low_end_only_is_undecided():
+    def program(setup: Setup) -> Facts:
+        notes = (runs.modelled("cuDNN convolution workspace", 0),)
+        if not setup.high_end:
+            return facts(setup, modelled=notes)
+        if setup.memory == NO_LIMIT:
+            return facts(setup, modelled=notes, used=30 * GIB)
+        return facts(setup, modelled=notes, **FULL)
+
+    answer, asked = ask(program)
+    assert answer.verdict == "undecided" and asked == ["as asked", "high end", "high end, no limit"]
+    assert "not at the high end" in answer.reason and "--conv-workspace" in answer.hints[0]
+    result = made(answer)
+    assert result.devices[0].used.low == 10 * GIB and result.devices[0].used.high == 30 * GIB
+
+
+def test_assumed_sizes_have_a_high_end_unless_the_user_gave_them():
+    answer, asked = ask(lambda setup: facts(setup, assumptions=(runs.assumption(given=True),)))
+    assert answer.verdict == "fits" and asked == ["as asked"]
+    answer, asked = ask(lambda setup: facts(setup, assumptions=(runs.assumption(),)))
+    assert answer.verdict == "fits" and asked == ["as asked", "high end"]
+    answer, asked = ask(lambda setup: facts(setup, assumptions=(runs.assumption(),)), retry=False)
+    assert answer.verdict == "undecided" and asked == ["as asked"]
+
+
+def test_it_does_not_fit_and_no_setting_can_help():
+    answer, asked = ask(needs(40 * GIB, 30 * GIB))
+    assert answer.verdict == "does not fit" and answer.setting is None
+    assert answer.need is not None and (answer.need.low, answer.need.high) == (30 * GIB, 40 * GIB)
+    assert asked == ["as asked", "no limit", "on a100-40gb", "on h100"]
+    assert answer.smallest_card == "h100"
+    assert answer.notes == ("no allocator setting can help: tensors, context and libraries alone take 30.0 GiB",)
+    assert answer.reason == "out of memory at u/train.py:30"
+
+
+def test_it_fits_with_a_setting_that_was_run():
+    answer, asked = ask(needs(25 * GIB, 20 * GIB, "max_split_size_mb:128"))
+    assert answer.verdict == "fits with settings" and answer.setting == "PYTORCH_ALLOC_CONF=max_split_size_mb:128"
+    assert asked[:5] == [
+        "as asked",
+        "no limit",
+        "PYTORCH_ALLOC_CONF=expandable_segments:True",
+        "PYTORCH_ALLOC_CONF=garbage_collection_threshold:0.8",
+        "PYTORCH_ALLOC_CONF=max_split_size_mb:128",
+    ]
+    assert [attempt.outcome for attempt in answer.attempts[:4]] == ["ran", "out of memory", "out of memory", "ran"]
+    assert made(answer).code == 3 and made(answer).fits is False
+
+
+def test_a_setting_that_the_program_replaced_was_not_tried():
+    program = needs(25 * GIB, 20 * GIB, "expandable_segments:True")
+    answer, _ = ask(lambda setup: replace(program(setup), settings="max_split_size_mb:64"))
+    assert answer.verdict == "does not fit"
+    assert answer.notes[0] == (
+        "PYTORCH_ALLOC_CONF=expandable_segments:True was not tried: the program sets max_split_size_mb:64 itself"
+    )
+
+
+def test_a_setting_must_hold_at_the_high_end():
+    def program(setup: Setup) -> Facts:
+        found = needs(25 * GIB, 20 * GIB, "expandable_segments:True")(setup)
+        if setup.alloc_conf is not None and setup.high_end:
+            return facts(setup, **FULL)
+        return replace(found, modelled=(runs.modelled("cuDNN convolution workspace", 0),))
+
+    answer, asked = ask(program)
+    assert answer.verdict == "does not fit" and answer.setting is None
+    assert "PYTORCH_ALLOC_CONF=expandable_segments:True, high end" in asked
+
+
+def test_the_users_settings_stay_beside_the_tried_one():
+    _, asked = ask(needs(25 * GIB, 20 * GIB), variables={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"})
+    assert "PYTORCH_ALLOC_CONF=expandable_segments:True,max_split_size_mb:128" in asked
+    assert "PYTORCH_ALLOC_CONF=expandable_segments:True" not in asked
+
+
+def test_a_caught_out_of_memory_is_never_said_to_fit():
+    answer, asked = ask(lambda setup: facts(setup, oom_events=3, refused=6))
+    assert answer.verdict == "undecided" and asked == ["as asked"]
+    assert "caught 3 OutOfMemoryErrors" in answer.reason and answer.hints == (
+        "--allow-oom says that it means to catch them",
+    )
+    answer, _ = ask(lambda setup: facts(setup, oom_events=3, refused=6), allow_oom=True)
+    assert answer.verdict == "fits" and "3 refused allocations caught" in answer.reason
+
+
+def test_a_failure_after_a_refusal_is_decided_without_a_limit():
+    refused = {"exit_code": 1, "refused": 2, "oom_events": 1, "chain": None}
+    answer, asked = ask(lambda setup: facts(setup) if setup.memory == NO_LIMIT else facts(setup, **refused))
+    assert answer.verdict == "does not fit" and asked[:2] == ["as asked", "no limit"]
+    failed = {"exit_code": 1, "chain": (ASSERT,)}
+    answer, asked = ask(
+        lambda setup: facts(setup, **failed) if setup.memory == NO_LIMIT else facts(setup, **{**refused, **failed})
+    )
+    assert answer.verdict == "script failed" and "AssertionError" in answer.reason
+    answer, asked = ask(lambda setup: facts(setup, **refused), retry=False)
+    assert answer.verdict == "undecided" and asked == ["as asked"]
+
+
+def test_it_ran_out_and_would_fail_anyway():
+    answer, _ = ask(
+        lambda setup: facts(setup, exit_code=1, chain=(ASSERT,)) if setup.memory == NO_LIMIT else facts(setup, **FULL)
+    )
+    assert answer.verdict == "does not fit" and answer.need is None
+    assert answer.notes == ("with room enough, AssertionError: loss is zero at u/train.py:30",)
+
+
+def test_a_program_that_takes_everything():
+    def program(setup: Setup) -> Facts:
+        return facts(setup, used=setup.memory) if setup.memory == NO_LIMIT else facts(setup, **FULL)
+
+    answer, asked = ask(program)
+    assert answer.verdict == "does not fit" and answer.need is not None and answer.need.takes_everything
+    assert not any(name.startswith("on ") for name in asked) and answer.smallest_card is None
+
+
+def test_without_retry_it_runs_once():
+    answer, asked = ask(lambda setup: facts(setup, **FULL), retry=False)
+    assert answer.verdict == "does not fit" and asked == ["as asked"] and answer.need is None
+
+
+def test_a_program_that_never_used_cuda():
+    answer, _ = ask(lambda setup: facts(setup, used=None))
+    assert answer.verdict == "undecided" and "never used CUDA" in answer.reason
+
+
+def test_an_entry_point_that_nobody_described():
+    answer, _ = ask(lambda setup: facts(setup, undescribed=(runs.undescribed("cublasNew"),)))
+    assert answer.verdict == "undecided" and "cublasNew" in answer.reason
+
+
+def test_time_is_up():
+    reads = (runs.host_read(12, 40_000),)
+    answer, asked = ask(
+        lambda setup: facts(setup, exit_code=None, signal=15, timed_out=True, host_reads=reads), timeout=20.0
+    )
+    assert answer.verdict == "undecided" and asked == ["as asked"]
+    assert "after 20 s" in answer.reason and "u/train.py:12" in answer.reason and "40000 times" in answer.reason
+
+
+@pytest.mark.parametrize(
+    ("more", "said", "hint"),
+    [
+        (
+            {"chain": (ASSERT,), "host_reads": (runs.host_read(30),)},
+            "checks a value that no kernel",
+            "leave this check",
+        ),
+        (
+            {"chain": (ASSERT,), "host_reads": (runs.host_read(29),)},
+            "checks a value that no kernel",
+            "leave this check",
+        ),
+        ({"chain": (ASSERT,), "host_reads": (runs.host_read(29, function="other"),)}, "AssertionError: loss is", ""),
+        ({"chain": (ASSERT,), "assumptions": (runs.assumption(line=30),)}, "is assumed", "--assume nonzero="),
+        ({"chain": (ASSERT,), "unsupported": (runs.unsupported("NCCL"),)}, "asked for NCCL", "fake process group"),
+        ({"chain": (ASSERT,), "unsupported": (runs.unsupported("CUDA IPC"),)}, "asked for CUDA IPC", "return CPU"),
+        ({"chain": (ASSERT,), "undescribed": (runs.undescribed("cuFoo"),)}, "cuFoo", "report their names"),
+        ({"chain": (ASSERT,), "limited": 3}, "this machine refused 3 requests", "ulimit -v"),
+        ({"chain": None}, "ended with exit code 1", ""),
+        ({"exit_code": None, "signal": 11}, "SIGSEGV", "bug of the simulated device"),
+        ({"exit_code": None, "signal": 9}, "killed (SIGKILL)", "host memory"),
+    ],
+)
+def test_what_a_failure_is_said_to_be(more, said, hint):
+    answer, asked = ask(lambda setup: facts(setup, **{"exit_code": 1, **more}))
+    assert answer.verdict == "script failed" and asked == ["as asked"]
+    assert said in answer.reason and (hint in " ".join(answer.hints)), answer
+    assert made(answer).code == 5 and made(answer).fits is None
+
+
+def test_a_crash_names_its_line():
+    crash = (
+        "Fatal Python error: Segmentation fault\n\nCurrent thread 0x00007f (most recent call first):\n"
+        '  File "/usr/lib/python3.11/ctypes/__init__.py", line 519 in string_at\n'
+        '  File "/home/u/train.py", line 4 in f\n'
+    )
+    made_run = facts(exit_code=None, signal=11)
+    answer, _ = ask(lambda setup: replace(made_run, run=replace(made_run.run, crash=crash)))
+    assert "SIGSEGV at u/train.py:4" in answer.reason
+
+
+def test_several_processes_on_one_device():
+    shared = facts(used=30 * GIB)
+    shared = replace(shared, devices=(replace(shared.devices[0], processes=2),), processes=2)
+    answer, _ = ask(lambda setup: shared)
+    assert answer.verdict == "undecided" and "2 processes" in answer.reason
+
+
+def test_an_interrupt_is_no_answer():
+    with pytest.raises(Interrupted):
+        ask(lambda setup: facts(setup, exit_code=None, signal=2))
+
+
+def made(answer: Answer):
+    return assemble.simulation(answer, SETUP, TorchBuild("2.14.1", "13.0", None), ())
+
+
+@pytest.mark.parametrize("size", [(40 * GIB, 30 * GIB), (10 * GIB, 9 * GIB)])
+def test_every_answer_can_be_shown_pickled_and_written(size):
+    answer, _ = ask(
+        lambda setup: replace(
+            needs(*size)(setup), host_reads=(runs.host_read(30, 12),), assumptions=(runs.assumption(given=True),)
+        )
+    )
+    result = made(answer)
+    assert pickle.loads(pickle.dumps(result)) == result
+    report = replace(answer.main.report, simulation=result)
+    shown = text.render(simulate_views.simulation(report, result))
+    assert ("FITS in 24.0 GiB" if result.fits else "DOES NOT FIT in 24.0 GiB") in shown
+    assert "u/train.py:30" in shown and "     12   48 B  u/train.py:30  train" in shown
+    written = json.simulate(report, result)
+    assert written["verdict"] == result.verdict and written["exit_code"] == result.code
+    assert written["devices"][0]["used"] == {"low": result.devices[0].used.low, "high": result.devices[0].used.high}
+    assert "NaN" not in json.text(written)

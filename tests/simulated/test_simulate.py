@@ -1,0 +1,382 @@
+"""`cuptimem simulate` and cuptimem.simulate() from end to end: the real PyTorch on the simulated device."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import clean_environment
+
+pytestmark = pytest.mark.cuda_torch
+MIB, GIB = 1 << 20, 1 << 30
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command left."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def answer(self) -> dict[str, Any]:
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def simulate(sim_python: str, tmp_path: Path) -> Callable[..., Done]:
+    """Runs `cuptimem simulate` on a program; other verbs by verb=."""
+
+    def call(program: str, *options: str, verb: str = "simulate", json: bool = True, timeout: float = 200) -> Done:
+        words = [sim_python, "-W", "ignore", "-m", "cuptimem", verb, *(["--json"] if json else []), *options]
+        if verb == "simulate":
+            (tmp_path / "program.py").write_text(program)
+            words.append("program.py")
+        done = subprocess.run(
+            words, cwd=tmp_path, env=clean_environment(), capture_output=True, text=True, timeout=timeout
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    return call
+
+
+TRAINING = """\
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(1024, 4096), torch.nn.GELU(), torch.nn.Linear(4096, 1024)).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+for step in range(3):
+    loss = model(torch.randn(64, 1024, device="cuda")).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print("loss", loss.item())
+print("max", torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved())
+"""
+
+
+def test_it_fits(simulate, tmp_path):
+    done = simulate(TRAINING, "--device", "RTX 4090", "-o", "run.cmem")
+    assert done.code == 0, done.err
+    answer = done.answer
+    assert (answer["verdict"], answer["fits"], answer["card"]) == ("fits", True, "rtx4090")
+    assert answer["memory"] == answer["devices"][0]["total"] == 25250627584
+    said = next(line for line in done.err.splitlines() if line.startswith("max ")).split()
+    (device,) = answer["devices"]
+    assert device["allocated"] == {"low": int(said[1]), "high": int(said[1])}
+    assert device["reserved"] == {"low": int(said[2]), "high": int(said[2])}
+    assert device["used"]["low"] >= int(said[2]) + device["context"] and device["context"] > 0
+    assert done.err.count("loss ") == 3 and answer["attempts"] == []
+    (read,) = answer["host_reads"]
+    assert (read["line"]["line"], read["count"], read["bytes"]) == (9, 3, 12)
+    peak = json.loads(simulate("", str(tmp_path / "run.cmem"), verb="peak").out)["peaks"][0]
+    assert peak["bytes"] == int(said[1]) == sum(one["bytes"] for one in answer["peak"]["contributors"])
+    assert simulate("", str(tmp_path / "run.cmem"), verb="summary", json=False).out.startswith("program.py")
+    again = simulate(TRAINING, "-o", "run.cmem")
+    assert again.code == 1 and "exists" in again.err and again.out == ""
+
+
+def test_the_programs_output_stays_what_it_is(simulate, tmp_path):
+    program = "import sys, torch\nprint('out')\nprint('err', file=sys.stderr)\ntorch.ones(5, device='cuda')\n"
+    done = simulate(program, "--memory", "2GiB", json=False)
+    assert done.code == 0 and done.out == "out\n"
+    assert done.err.startswith("err\n\nsimulated on h100, 2.0 GiB · program.py")
+    assert "FITS in 2.0 GiB" in done.err and "The program read no value" in done.err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["program.py"]
+
+
+TOO_LARGE = """\
+import torch
+blocks = []
+for i in range(20):
+    blocks.append(torch.empty(100 << 20, dtype=torch.uint8, device="cuda"))
+print("all of it")
+"""
+
+
+def test_it_does_not_fit(simulate):
+    done = simulate(TOO_LARGE, "--device", "T4", "--memory", "1GiB", "--context", "100MiB")
+    assert done.code == 3, done.err
+    answer = done.answer
+    assert (answer["verdict"], answer["setting"], answer["smallest_card"]) == ("does not fit", None, "t4")
+    assert answer["reason"].endswith("program.py:4") and "all of it" not in done.err
+    assert answer["need"] == {
+        "device": "cuda:0",
+        "low": 2100 * MIB,
+        "high": 2100 * MIB,
+        "takes_everything": False,
+    }
+    assert answer["peak"]["bytes"] == 2000 * MIB and answer["peak"]["contributors"][0]["line"]["line"] == 4
+    assert answer["devices"][0]["refused"] > 0 and answer["devices"][0]["used"]["low"] == 1000 * MIB
+    assert [one["with"] for one in answer["attempts"]] == ["no limit", "on t4"]
+
+
+FRAGMENTED = """\
+import torch
+def block(mib):
+    return torch.empty(mib << 20, dtype=torch.uint8, device="cuda")
+kept, pads = [], []
+for i in range(20):
+    whole = block(40)
+    del whole
+    kept.append(block(2))
+    pads.append(block(38))
+pads.clear()
+last = block(300)
+print(torch.cuda.max_memory_allocated() >> 20)
+"""
+
+
+def test_it_fits_with_a_setting(simulate):
+    done = simulate(FRAGMENTED, "--memory", "1GiB", "--context", "100MiB")
+    assert done.code == 3, done.err
+    answer = done.answer
+    assert answer["verdict"] == "fits with settings" and answer["fits"] is False
+    assert answer["setting"] == "PYTORCH_ALLOC_CONF=expandable_segments:True"
+    assert [one["outcome"] for one in answer["attempts"][:2]] == ["ran", "ran"]
+    assert answer["need"]["low"] == 900 * MIB and answer["need"]["high"] > GIB
+
+
+ROUTED = """\
+import torch
+mask = torch.empty(100 << 20, dtype=torch.bool, device="cuda")
+chosen = mask.nonzero()
+print(tuple(chosen.shape))
+"""
+
+
+def test_a_size_that_depends_on_data(simulate):
+    options = ("--memory", "800MiB", "--context", "100MiB")
+    done = simulate(ROUTED, *options)
+    assert done.code == 4, done.err
+    answer = done.answer
+    assert answer["verdict"] == "undecided" and answer["hints"] == ["say what you know: --assume nonzero=SHARE"]
+    (one,) = answer["assumptions"]
+    assert (one["operator"], one["share"], one["given"], one["count"], one["line"]) == ("nonzero", 0.5, False, 1, 3)
+    assert answer["devices"][0]["allocated"] == {"low": 500 * MIB, "high": 900 * MIB}
+    assert f"({50 << 20}, 1)" in done.err and answer["host_reads"] == []
+    done = simulate(ROUTED, *options, "--assume", "nonzero=0.25")
+    assert done.code == 0 and f"({25 << 20}, 1)" in done.err and done.answer["assumptions"][0]["given"] is True
+    assert done.answer["devices"][0]["allocated"] == {"low": 300 * MIB, "high": 300 * MIB}
+
+
+SIZES = """\
+import torch
+def shapes(*values):
+    return [tuple(value.shape) for value in values]
+x = torch.randn(10, 20, device="cuda", requires_grad=True)
+chosen = x[x > 0]
+chosen.sum().backward()
+print(shapes(chosen, x.grad, x.masked_select(x > 0), *torch.where(x > 0), torch.argwhere(x)))
+print(shapes(*torch.unique(x, return_inverse=True, return_counts=True), torch.unique(x)))
+consecutive = torch.unique_consecutive(x), torch.unique_consecutive(x, dim=0)
+print(shapes(*torch.unique(x, dim=1, return_inverse=True), *consecutive))
+print(shapes(torch.repeat_interleave(x, torch.ones(10, dtype=torch.long, device="cuda"), dim=0)))
+out = torch.empty(0, dtype=torch.long, device="cuda")
+print(shapes(torch.nonzero(x, out=out), out), x.detach().cpu().nonzero().shape[1])
+compiled = torch.compile(lambda v: v[v > 1] * 2, backend="aot_eager")
+print(shapes(compiled(x)))
+x[x > 0] = 1.0 if not x.requires_grad else x.detach()[x.detach() > 0]
+"""
+
+
+def test_every_operator_has_its_size_and_backward_works(simulate):
+    done = simulate(SIZES.replace("x[x > 0] =", "x.data[x > 0] ="), "--assume", "nonzero=0.1,unique=0.2")
+    assert done.code == 0, done.err
+    lines = [line for line in done.err.splitlines() if line.startswith("[")]
+    assert lines == [
+        "[(20,), (10, 20), (100,), (20,), (20,), (20, 2)]",
+        "[(40,), (10, 20), (40,), (40,)]",
+        "[(10, 4), (20,), (40,), (2, 20)]",
+        "[(10, 20)]",
+        "[(20, 2), (20, 2)] 2",
+        "[(20,)]",
+    ]
+    found = {one["operator"] for one in done.answer["assumptions"]}
+    assert found == {"nonzero", "masked_select", "unique", "repeat_interleave"}
+    assert {one["share"] for one in done.answer["assumptions"] if one["operator"] == "unique"} == {0.2}
+
+
+CAUGHT = """\
+import torch
+for size in (2000, 900, 100):
+    try:
+        torch.empty(size << 20, dtype=torch.uint8, device="cuda")
+        break
+    except torch.OutOfMemoryError:
+        print("too large", size)
+"""
+
+
+def test_an_out_of_memory_that_the_program_catches(simulate):
+    done = simulate(CAUGHT, "--memory", "1GiB", "--context", "100MiB")
+    assert done.code == 4 and done.answer["verdict"] == "undecided", done.err
+    assert done.answer["caught_ooms"] == 1 and "caught 1 OutOfMemoryError" in done.answer["reason"]
+    done = simulate(CAUGHT, "--memory", "1GiB", "--context", "100MiB", "--allow-oom")
+    assert done.code == 0 and done.answer["verdict"] == "fits" and done.answer["caught_ooms"] == 1
+
+
+CHECKED = """\
+import torch
+def train():
+    loss = torch.randn(4, device="cuda").sum()
+    value = loss.item()
+    assert value != 0, "the loss is dead"
+train()
+"""
+
+
+def test_a_program_that_needs_a_real_value(simulate):
+    done = simulate(CHECKED)
+    assert done.code == 5, done.err
+    answer = done.answer
+    assert answer["verdict"] == "script failed" and "checks a value that no kernel has computed" in answer["reason"]
+    assert "the loss is dead" in answer["reason"] and "program.py:5" in answer["reason"]
+    assert answer["program"]["exit_code"] == 1 and answer["attempts"] == []
+
+
+def test_a_crash_is_named_with_its_line(simulate):
+    done = simulate("import ctypes, torch\nx = torch.ones(5, device='cuda')\nctypes.string_at(1)\n")
+    assert done.code == 5, done.err
+    assert "SIGSEGV" in done.answer["reason"] and "program.py:3" in done.answer["reason"]
+    assert done.answer["program"] == {**done.answer["program"], "exit_code": None, "signal": 11}
+
+
+ENDLESS = """\
+import torch
+token = torch.zeros(1, dtype=torch.long, device="cuda")
+while token.add(1).item() != 2:
+    pass
+"""
+
+
+def test_a_loop_that_waits_for_a_token(simulate):
+    done = simulate(ENDLESS, "--timeout", "8")
+    assert done.code == 4, done.err
+    answer = done.answer
+    assert answer["verdict"] == "undecided" and "after 8 s" in answer["reason"]
+    assert "program.py:3" in answer["reason"] and answer["host_reads"][0]["count"] > 100
+    assert answer["host_reads"][0]["line"]["line"] == 3
+
+
+def test_a_program_that_never_used_cuda(simulate):
+    done = simulate("import torch\nprint(torch.ones(5).sum().item(), torch.cuda.is_available())\n")
+    assert done.code == 4 and "never used CUDA" in done.answer["reason"] and "5.0 True" in done.err
+    done = simulate("print('no torch at all')\n")
+    assert done.code == 4 and done.answer["devices"] == []
+
+
+TWO = """\
+import torch
+a = torch.empty(100 << 20, dtype=torch.uint8, device="cuda:0")
+b = torch.empty(300 << 20, dtype=torch.uint8, device="cuda:1")
+a2 = b[: 100 << 20].to("cuda:0")
+print(torch.cuda.device_count())
+"""
+
+
+PARALLEL = """\
+import torch
+torch.nn.DataParallel(torch.nn.Linear(8, 8).cuda())(torch.ones(4, 8, device="cuda"))
+"""
+
+
+def test_collectives_between_devices_are_named(simulate):
+    done = simulate(PARALLEL, "--devices", "2", "--no-retry")
+    assert done.code == 5, done.err
+    assert "NCCL" in done.answer["reason"] and "fake process group" in done.answer["hints"][0]
+
+
+def test_two_devices(simulate):
+    done = simulate(TWO, "--devices", "2", "--memory", "1GiB", "--context", "100MiB")
+    assert done.code == 0 and "2\n" in done.err, done.err
+    first, second = done.answer["devices"]
+    assert (first["device"], first["allocated"]["low"], first["used"]["low"]) == ("cuda:0", 200 * MIB, 300 * MIB)
+    assert (second["device"], second["allocated"]["low"], second["used"]["low"]) == ("cuda:1", 300 * MIB, 400 * MIB)
+    assert done.answer["peak"]["device"] == "cuda:1"
+    done = simulate(TWO, "--devices", "1", "--no-retry")
+    assert done.code == 5 and "invalid device ordinal" in done.answer["reason"]
+
+
+API = """\
+import pickle, sys
+import cuptimem
+
+def train(width, note="x"):
+    import torch
+    weights = torch.empty(width, 1 << 20, dtype=torch.uint8, device="cuda")
+    print("width", width, torch.cuda.get_device_name(0))
+    if width > 2000:
+        raise RuntimeError("on purpose")
+
+if __name__ == "__main__":
+    report = cuptimem.simulate(train, 300, device="l4", memory="1GiB", context="100MiB")
+    found = report.simulation
+    assert pickle.loads(pickle.dumps(report)).simulation == found and str(report)
+    print(found.verdict, found.devices[0].used.low >> 20, found.contributors[0].frame.line, found.output.strip())
+    report = cuptimem.simulate(lambda: train(1500), memory="1GiB", context=100 << 20, retry=False)
+    print(report.simulation.verdict, report.simulation.fits, len(report.ooms))
+    report = cuptimem.simulate(train, 3000)
+    print(report.simulation.verdict, report.simulation.reason)
+    for wrong in (dict(device="h1000"), dict(memory="lots"), dict(output=__file__)):
+        try:
+            cuptimem.simulate(train, 1, **wrong)
+        except (cuptimem.Error, ValueError) as error:
+            print(type(error).__name__, str(error)[:40])
+    try:
+        cuptimem.simulate(train, sys._getframe())
+    except cuptimem.Error as error:
+        print("Error", str(error)[:40])
+"""
+
+
+def has_cloudpickle(python: str) -> bool:
+    return subprocess.run([python, "-c", "import cloudpickle"], capture_output=True, check=False).returncode == 0
+
+
+def test_a_function_through_the_api(sim_python, tmp_path):
+    if not has_cloudpickle(sim_python):
+        pytest.skip("cloudpickle is not installed beside the CUDA build of PyTorch")
+    (tmp_path / "program.py").write_text(API)
+    done = subprocess.run(
+        [sim_python, "program.py"], cwd=tmp_path, env=clean_environment(), capture_output=True, text=True, timeout=200
+    )
+    assert done.stdout.splitlines() == [
+        "fits 400 6 width 300 NVIDIA L4",
+        "does not fit False 1",
+        "script failed RuntimeError: on purpose at " + f"{tmp_path.name}/program.py:9",
+        "Error no device 'h1000' to simulate; did you m",
+        "ValueError a size is written like 24GiB or 512MiB, ",
+        f"Error {tmp_path}/program.py exists"[:46],
+        "Error train or its arguments cannot be pickled",
+    ], done.stderr
+
+
+def test_a_function_without_cloudpickle(sim_python, tmp_path):
+    (tmp_path / "cloudpickle.py").write_text("raise ImportError('none')\n")
+    code = "import cuptimem\ntry:\n    cuptimem.simulate(print)\nexcept cuptimem.Error as error:\n    print(error)"
+    done = subprocess.run(
+        [sim_python, "-c", code], cwd=tmp_path, env=clean_environment(), capture_output=True, text=True, timeout=60
+    )
+    assert "-m pip install cloudpickle" in done.stdout and done.stderr == ""
+
+
+WORKERS = """\
+import torch, torch.multiprocessing as mp
+def work(rank):
+    torch.empty(200 << 20, dtype=torch.uint8, device="cuda")
+if __name__ == "__main__":
+    torch.empty(100 << 20, dtype=torch.uint8, device="cuda")
+    mp.spawn(work, nprocs=2)
+"""
+
+
+def test_processes_that_share_a_device(simulate):
+    done = simulate(WORKERS, "--memory", "600MiB", "--context", "50MiB")
+    assert done.code == 4 and "3 processes used cuda:0" in done.answer["reason"], done.err
+    assert done.answer["devices"][0]["used"]["low"] == (3 * 50 + 500) * MIB
+    assert any("3 processes used the device" in note for note in done.answer["notes"])
