@@ -13,12 +13,8 @@
 #include "objects.h"
 #include "sim.h"
 
-/* Results that the driver alone gives. */
-enum {
-    CM_CU_INVALID_IMAGE = 200,
-    CM_CU_PRIMARY_ACTIVE = 708,
-    CM_CU_CONTEXT_DESTROYED = 709,
-};
+/* A result that the driver alone gives. */
+enum { CM_CU_CONTEXT_DESTROYED = 709 };
 
 /* What a pointer points to (CUmemorytype). */
 enum { CM_CU_HOST = 1, CM_CU_DEVICE = 2, CM_CU_ARRAY = 3, CM_CU_UNIFIED = 4 };
