@@ -371,8 +371,7 @@ CM_SIM_EXPORT int cuCtxSetFlags(unsigned flags)
 CM_SIM_EXPORT int cuCtxSynchronize(void)
 {
     CM_SIM_ENTRY;
-    cm_sim_call call;
-    call.correlation = 0;
+    cm_sim_call call = {.correlation = 0};
     if (cm_sim_cupti_wanted())
         cm_cu_enter(&call, CM_CBID_cuCtxSynchronize, "cuCtxSynchronize", NULL, NULL);
     cm_cu_context *context;
