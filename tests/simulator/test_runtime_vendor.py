@@ -13,12 +13,13 @@ from tests.conftest import ROOT
 
 SOURCES = ROOT / "csrc" / "simulator"
 PYTHON = Path(os.environ.get("CUPTIMEM_CUDA_PYTHON", ROOT / ".venv-cuda" / "bin" / "python"))
-CUDA = next((PYTHON.parent.parent / "lib").glob("python3.*/site-packages/nvidia/cu13"), None)
+FOUND = next((PYTHON.parent.parent / "lib").glob("python3.*/site-packages/nvidia/cu13"), None)
 
 if not SOURCES.is_dir():
     pytest.skip("not in a source tree", allow_module_level=True)
-if CUDA is None or not (CUDA / "include" / "driver_types.h").is_file():
+if FOUND is None or not (FOUND / "include" / "driver_types.h").is_file():
     pytest.skip(f"no CUDA 13 headers beside {PYTHON}", allow_module_level=True)
+CUDA: Path = FOUND
 
 # Ours and the vendor's.
 STRUCTURES = {
