@@ -1,11 +1,14 @@
-"""The C extension and the .pth file; everything else is in pyproject.toml."""
+"""The C extension, the simulated device's libraries and the .pth file; everything else is in pyproject.toml."""
 
 import os
+import runpy
 import sys
 import sysconfig
 from glob import glob
+from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
 PTH = "cuptimem.pth"  # what lets CUPTIMEM=1 and `cuptimem run` start a recording before the program's first line
@@ -16,6 +19,72 @@ if os.environ.get("CUPTIMEM_WERROR"):
     flags.append("-Werror")
 
 sources = sorted(path for path in glob("csrc/**/*.c", recursive=True) if "/simulator/" not in path.replace(os.sep, "/"))
+
+
+# The simulated device: shared libraries beside a package's Python files that nobody imports. They are preloaded into a
+# process that runs on it (cuptimem/simulator/__init__.py says which and why), so their file names are SONAMEs.
+SIMULATOR = "cuptimem.simulator"
+TABLES = "csrc/simulator/tables"
+simulator = runpy.run_path("cuptimem/simulator/__init__.py")
+FILES = {name.replace(".", "_"): name for name in [simulator["CORE"], *simulator["ALIASES"]]}
+
+
+def shared(name, sources):
+    return Extension(
+        f"{SIMULATOR}.{name.replace('.', '_')}",
+        sources,
+        depends=[*glob("csrc/simulator/*.h"), *glob(f"{TABLES}/*"), "cuptimem/simulator/__init__.py", "setup.py"],
+        extra_compile_args=flags,
+        extra_link_args=[f"-Wl,-soname,{name}"],
+    )
+
+
+class BuildWithSimulator(build_ext):
+    """Builds the simulated device's libraries as if they were extension modules with odd file names."""
+
+    def get_ext_filename(self, fullname):
+        *package, name = fullname.split(".")
+        return os.path.join(*package, FILES[name]) if name in FILES else super().get_ext_filename(fullname)
+
+    def build_extension(self, ext):
+        package, _, key = ext.name.rpartition(".")
+        if package == SIMULATOR:
+            if FILES[key] == simulator["CORE"]:
+                self.describe_core(ext)
+            else:
+                self.describe_alias(ext, FILES[key])
+        super().build_extension(ext)
+
+    def describe_core(self, ext):
+        """Adds the entry points that the tables describe."""
+        folder = Path(self.build_temp, SIMULATOR)
+        folder.mkdir(parents=True, exist_ok=True)
+        generated = folder / "entries.c"
+        generated.write_text(runpy.run_path(f"{TABLES}/generate.py")["generate"](Path(TABLES)))
+        ext.sources = [*ext.sources, str(generated)]
+        ext.include_dirs = ["csrc/simulator"]
+        ext.libraries = ["dl", "pthread", "rt"]
+        # The core's own calls of what it exports stay inside it, whoever else exports the same name.
+        ext.extra_link_args = [*ext.extra_link_args, "-Wl,-Bsymbolic-functions"]
+
+    def describe_alias(self, ext, name):
+        """An empty library that needs the core, and has the version node that clients of the real one ask for."""
+        folder = Path(self.build_temp, SIMULATOR, name)
+        folder.mkdir(parents=True, exist_ok=True)
+        anchor = "cuptimem_alias_" + name.replace(".", "_").replace("-", "_")
+        source, script, stand_in = folder / "alias.c", folder / "alias.map", folder / simulator["CORE"]
+        source.write_text(f'__attribute__((visibility("default"))) const char {anchor} = 0;\n')
+        script.write_text(f"{simulator['ALIASES'][name] or ''} {{ global: {anchor}; local: *; }};\n")
+        # What is linked to only lends its SONAME: the core itself may not be built yet.
+        self.compiler.link_shared_object([], str(stand_in), extra_postargs=[f"-Wl,-soname,{simulator['CORE']}"])
+        ext.sources = [str(source)]
+        ext.extra_link_args = [
+            *ext.extra_link_args,
+            f"-Wl,--version-script,{script}",
+            "-Wl,--no-as-needed",
+            str(stand_in),
+            "-Wl,-rpath,$ORIGIN",
+        ]
 
 
 class BuildWithPth(build_py):
@@ -46,9 +115,11 @@ setup(
             depends=glob("csrc/**/*.h", recursive=True),
             extra_compile_args=flags,
             libraries=["dl", "pthread", "rt"],
-        )
+        ),
+        shared(simulator["CORE"], sorted(glob("csrc/simulator/*.c"))),
+        *(shared(name, []) for name in simulator["ALIASES"]),
     ]
     if sys.platform == "linux"
     else [],
-    cmdclass={"build_py": BuildWithPth},
+    cmdclass={"build_py": BuildWithPth, "build_ext": BuildWithSimulator},
 )

@@ -37,7 +37,10 @@ def object_new(kind: int, obj: object, before_start: bool = False) -> None: ... 
 def capture_emit(
     threads: int, pairs: int, first: int = 0, counter: Any = None, pause_us: int = 0
 ) -> int: ...  # for tests: events from threads without Python
-def seed(address: int, size: int, device_type: int, device_index: int) -> None: ...
+def seed(
+    address: int, size: int, device_type: int, device_index: int, requested: int = -1, direct: bool = False, /
+) -> None: ...
+def seed_segment(address: int, size: int, device_type: int, device_index: int, /) -> None: ...
 
 # garbage (csrc/python/py_garbage.c)
 def garbage_callback(phase: str, info: dict[str, int], /) -> None: ...  # for gc.callbacks
@@ -54,6 +57,7 @@ def autograd_calibrate(nodes: list[tuple[int, int]]) -> str | None: ...  # (PyOb
 def autograd_own_nodes(own: bool) -> tuple[int, int]: ...  # this thread's are not recorded but counted: made, ended
 def autograd_unseen() -> str | None: ...  # a type of nodes whose end is not seen, mangled
 def sources_offsets() -> dict[str, int]: ...  # what calibration found: field -> bytes
+def cuda_allocator() -> tuple[str, bool, int, int] | None: ...  # cm_sources_cuda
 def storage_calibrate(samples: list[tuple[int, int, int]], slice: int, parent: int) -> str | None: ...
 def storage_origin(cdata: int) -> tuple[int, int, int]: ...  # cm_storage_origin, address, bytes
 def main_thread_call(call: Callable[[], None] | None) -> None: ...  # about once a second while a capture runs

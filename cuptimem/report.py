@@ -159,6 +159,43 @@ class ResidentPoint:
 
 
 @dataclass(frozen=True, slots=True)
+class Segments:
+    """What PyTorch's caching allocator took from CUDA by cudaMalloc and had not given back: at the end, and at most."""
+
+    count: int
+    bytes: int
+    peak: int
+
+
+@dataclass(frozen=True, slots=True)
+class TotalsCheck:
+    """The allocator's own total of bytes given out against the recorded heap, whenever it was told.
+
+    `told` and `live` are of the last time that they differed, else of the last time.
+    """
+
+    told: int
+    live: int
+    checked: int
+    differ: int
+
+
+@dataclass(frozen=True, slots=True)
+class HostRead:
+    """A line that read values from a simulated device which only a kernel would have computed."""
+
+    device: str
+    count: int
+    bytes: int
+    stack: Stack
+
+    @property
+    def frame(self) -> Frame | None:
+        """The user's line: see user_frame."""
+        return user_frame(self.stack)
+
+
+@dataclass(frozen=True, slots=True)
 class Device:
     """Totals of one device over the whole recording."""
 
@@ -173,6 +210,9 @@ class Device:
     reserved_peak: int | None
     timeline: tuple[TimelinePoint, ...]
     ooms: tuple[OutOfMemory, ...]
+    requested_peak: int | None = None  # of the peak's bytes, those that were asked for; None: the allocator did not say
+    segments: Segments | None = None  # None: none were seen (expandable segments, other back ends, the CPU)
+    check: TotalsCheck | None = None  # None: the allocator tells no totals
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,6 +362,7 @@ class Report:
     nodes_reason: str  # why graph nodes were not counted, and are in no leak; "" if they were
     lost: Lost
     folded: Folded | None  # None: the recording has every event
+    host_reads: tuple[HostRead, ...] = ()  # on a simulated device only, the most frequent first
     schema: int = field(default=1)
 
     @property
@@ -442,7 +483,7 @@ def _at_step(report: Report, index: int) -> Report:
             peak = Peak(device.name, row.peak, row.peak_ns, index, device.peak.contributors)
         else:
             peak = Peak(device.name, 0, 0, index, ())
-        devices.append(replace(device, peak=peak))
+        devices.append(replace(device, peak=peak, requested_peak=None))
     return replace(report, devices=tuple(devices))
 
 
@@ -507,6 +548,9 @@ def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
                 reserved_peak=row["reserved_peak"],
                 timeline=tuple(TimelinePoint(*point) for point in row["timeline"]),
                 ooms=ooms,
+                requested_peak=row["requested_peak"] if row["requested_peak"] >= 0 else None,
+                segments=Segments(**row["segments"]) if row["segments"] else None,
+                check=TotalsCheck(**row["check"]) if row["check"]["checked"] else None,
             )
         )
     steps = Steps(
@@ -566,6 +610,9 @@ def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
         nodes_reason=nodes_reason,
         lost=Lost(**raw["lost"]),
         folded=Folded(**raw["folded"]) if raw.get("folded") else None,
+        host_reads=tuple(
+            HostRead(row["device"], row["count"], row["bytes"], stack_of(row["stack"])) for row in raw["host_reads"]
+        ),
         schema=raw["schema"],
     )
 

@@ -6,6 +6,7 @@ class, and a saved tensor with hooks is never unpacked (under checkpointing that
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import gc
 import mmap
@@ -26,7 +27,7 @@ DEVICE_CPU, DEVICE_CUDA = 0, 1  # c10::DeviceType
 
 _ALLOCATOR, _SLICE = 1, 2  # cm_storage_origin
 _SHARED_HEADER = 64  # bytes before a storage that the file_system sharing strategy mapped
-_TENSOR, _STORAGE, _MODULE, _OPTIMIZER = 1, 2, 3, 4
+_TENSOR, _STORAGE, _MODULE, _OPTIMIZER, _POOL = 1, 2, 3, 4, 5
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,8 @@ def seed_alive() -> Seeds:
         if collecting:
             gc.enable()
     _core.mark(MARK_SEEDED, walk.skipped)
-    return Seeds(len(walk.blocks), sum(walk.blocks.values()), walk.objects, walk.skipped, tuple(walk.problems))
+    size = sum(block.size for block in walk.blocks.values())
+    return Seeds(len(walk.blocks), size, walk.objects, walk.skipped, tuple(walk.problems))
 
 
 _PATIENCE_SECONDS = 2.0
@@ -125,6 +127,13 @@ def _no_warnings() -> Iterator[None]:
             filters.remove(ignore)
 
 
+@dataclass(frozen=True)
+class _Block:
+    size: int
+    requested: int = -1  # of the size; -1: not known
+    direct: bool = False  # taken from CUDA for itself
+
+
 class _MovingError(Exception):
     """There is no moment at which graphs could be looked into."""
 
@@ -134,7 +143,10 @@ class _Walk:
         self.torch = torch
         self.base = torch._C.TensorBase
         self.plain_dispatch = getattr(torch._C, "_disabled_torch_dispatch_impl", None)
-        self.blocks: dict[tuple[int, int, int], int] = {}  # (device type, index, address) -> bytes
+        self.blocks: dict[tuple[int, int, int], _Block] = {}  # by device type, index, address
+        self.segments: dict[int, tuple[int, int]] = {}  # address -> bytes, device
+        self._on_cuda: dict[int, tuple[int, int]] = {}  # storages: address -> bytes, device
+        self._foreign_pools: set[tuple[int, int]] = set()  # memory pools with an allocator of their own
         self.objects = 0
         self.skipped = 0
         self._interval = sys.getswitchinterval()
@@ -161,6 +173,8 @@ class _Walk:
                     self._tensor(item)
                 elif kind == _STORAGE:
                     self._storage(item)
+                elif kind == _POOL:
+                    self._pool(item)
                 else:
                     _core.object_new(OBJECT_MODULE if kind == _MODULE else OBJECT_OPTIMIZER, item, True)
                     self.objects += 1
@@ -168,8 +182,10 @@ class _Walk:
             while self._compound:
                 self._parts(self._compound.pop())
             self._cuda()
-        for (device, index, address), size in self.blocks.items():
-            _core.seed(address, size, device, index)
+        for (device, index, address), block in self.blocks.items():
+            _core.seed(address, block.size, device, index, block.requested, block.direct)
+        for address, (size, index) in self.segments.items():
+            _core.seed_segment(address, size, DEVICE_CUDA, index)
 
     @contextlib.contextmanager
     def _no_grad(self) -> Iterator[None]:
@@ -194,6 +210,9 @@ class _Walk:
             base = getattr(sys.modules.get(module), name, None)
             if base is not None:
                 bases[base] = what
+        pool = getattr(torch._C, "_MemPool", None)
+        if pool is not None:
+            bases[pool] = _POOL
         by_base = {id(base): kind for base, kind in bases.items()}
         kinds: dict[int, int] = {}  # by identity: a metaclass may define its own hash
         for item in _all_objects():
@@ -277,8 +296,11 @@ class _Walk:
             if cdata in self._storages:
                 return
             self._storages.add(cdata)
-            if storage.device.type == "cpu":
+            device = storage.device
+            if device.type == "cpu":
                 self._cpu_storage(storage, cdata)
+            elif device.type == "cuda" and storage.resizable():  # PyTorch's own, not another library's or process's
+                self._on_cuda[storage.data_ptr()] = storage.nbytes(), device.index
         except RuntimeError:  # functional and fake storages have no memory
             return
 
@@ -301,28 +323,72 @@ class _Walk:
         elif storage.resizable():  # PyTorch's own, by another way; numpy's and other foreign memory is not
             self._block(DEVICE_CPU, -1, address, size)
 
-    def _block(self, device: int, index: int, address: int, size: int) -> None:
+    def _block(
+        self, device: int, index: int, address: int, size: int, requested: int = -1, direct: bool = False
+    ) -> None:
         if address != 0 and size > 0:
-            self.blocks[device, index, address] = size
+            self.blocks[device, index, address] = _Block(size, requested, direct)
+
+    # --- the GPU --------------------------------------------------------------------------------------
+
+    def _pool(self, pool: Any) -> None:
+        """Segments of a pool with its own allocator come from that one: nobody sees them go."""
+        base = self.torch._C._MemPool
+        if base.allocator.__get__(pool) is not None:
+            self._foreign_pools.add(tuple(base.id.__get__(pool)))
 
     def _cuda(self) -> None:
+        """Every block and segment, from PyTorch's snapshot; where its back end refuses those, what storages hold."""
         cuda = sys.modules.get("torch.cuda")
         if cuda is None or not cuda.is_initialized():
+            return
+        name = _type_name((_core.cuda_allocator() or ("",))[0])
+        if name == "CudaMallocAsyncAllocator":
+            for address, (size, index) in self._on_cuda.items():
+                self._block(DEVICE_CUDA, index, address, size)
+            self._beyond_storages(cuda)
             return
         try:
             try:
                 segments = cuda.memory_snapshot(include_traces=False)  # a recorded history may be gigabytes
             except TypeError:  # before torch 2.11 the argument does not exist, and there is no way around
                 segments = cuda.memory_snapshot()
-        except RuntimeError as error:  # an allocator without snapshots
+        except RuntimeError as error:  # an allocator that reports nothing, either
             self.problems.append(f"blocks on the GPU before start are unknown: {error}")
             return
         for segment in segments:
-            address = segment["address"]
-            for block in segment["blocks"]:
-                if block["state"] == "active_allocated":
-                    self._block(DEVICE_CUDA, segment["device"], block.get("address", address), block["size"])
-                address += block["size"]
+            self._segment(segment)
+        # What lies outside of all segments was allocated without caching.
+        known = _Ranges((segment["address"], segment["total_size"]) for segment in segments)
+        outside = {address: found for address, found in self._on_cuda.items() if address not in known}
+        for address, (size, index) in outside.items():
+            self._block(DEVICE_CUDA, index, address, size, direct=True)
+        if any(size for size, _ in outside.values()):
+            self.problems.append(
+                "of the blocks on the GPU that were allocated without caching before start, "
+                "only those that Python objects hold are known"
+            )
+
+    def _segment(self, segment: dict[str, Any]) -> None:
+        address, index = segment["address"], segment["device"]
+        foreign = tuple(segment.get("segment_pool_id", ())) in self._foreign_pools
+        if not segment.get("is_expandable", False) and not foreign:
+            self.segments[address] = segment["total_size"], index
+        for block in segment["blocks"]:
+            if block["state"] == "active_allocated":
+                requested = block.get("requested_size", -1)
+                self._block(DEVICE_CUDA, index, block.get("address", address), block["size"], requested)
+            address += block["size"]
+
+    def _beyond_storages(self, cuda: Any) -> None:
+        for index in range(cuda.device_count()):
+            held = sum(block.size for (kind, on, _), block in self.blocks.items() if (kind, on) == (DEVICE_CUDA, index))
+            missing = cuda.memory_allocated(index) - held
+            if missing:
+                self.problems.append(
+                    f"cuda:{index}: {missing} bytes that were allocated before start are held by no Python object "
+                    "(workspaces of libraries) and are not in this recording"
+                )
 
     # --- the graph ------------------------------------------------------------------------------------
 
@@ -366,6 +432,28 @@ class _Walk:
             if data is not None:
                 self._own_storage(data)
         # With hooks: what was packed is a Python object, and the walk over objects sees it.
+
+
+class _Ranges:
+    """Which address lies in one of these (start, bytes)."""
+
+    def __init__(self, ranges: Iterable[tuple[int, int]]) -> None:
+        ordered = sorted(ranges)
+        self._starts = [start for start, _ in ordered]
+        self._ends = [start + size for start, size in ordered]
+
+    def __contains__(self, address: int) -> bool:
+        at = bisect.bisect_right(self._starts, address) - 1
+        return at >= 0 and address < self._ends[at]
+
+
+def _type_name(mangled: str) -> str:
+    """The last part of a C++ name: "N3c104cuda...22NativeCachingAllocatorE" is NativeCachingAllocator."""
+    rest, last = mangled.removeprefix("N"), mangled
+    while (digits := len(rest) - len(rest.lstrip("0123456789"))) > 0:
+        length, rest = int(rest[:digits]), rest[digits:]
+        last, rest = rest[:length], rest[length:]
+    return last
 
 
 _mro = type.__dict__["__mro__"].__get__  # the real one, whatever a metaclass shows

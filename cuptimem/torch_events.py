@@ -212,7 +212,22 @@ def remove() -> None:
 
 def problems() -> list[str]:
     """What could not be installed, one line each; for the trace's environment and `cuptimem doctor`."""
-    return [] if _installed is None else list(_installed.problems)
+    return [] if _installed is None else [*_installed.problems, *_cuda_problems()]
+
+
+def _cuda_problems() -> list[str]:
+    """What PyTorch's CUDA allocator did without telling anybody."""
+    found = _core.cuda_allocator()
+    if found is None:
+        return []
+    (kind, sizes_seen, unseen, untraced), said = found, []
+    if unseen:
+        said.append(f"{unseen} blocks on the GPU came from an allocator that tells nobody ({kind}): missing here")
+    if untraced:
+        said.append(f"PyTorch took memory from CUDA {untraced} times without a report: it is missing here")
+    if not sizes_seen:
+        said.append(f"how much of the GPU's blocks was asked for is not known: {kind} could not be hooked")
+    return said
 
 
 def note_step() -> None:

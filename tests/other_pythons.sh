@@ -19,5 +19,5 @@ for version in 3.11 3.12 3.13; do
     fi
     CUPTIMEM_WERROR=1 "$venv/bin/python" setup.py -q build_ext --inplace
     echo "Python $version, without PyTorch:"
-    "$venv/bin/python" -m pytest -q -m "not torch" --ignore=tests/sources --ignore=tests/truth "$@"
+    "$venv/bin/python" -m pytest -q -m "not torch and not cuda_torch" --ignore=tests/sources --ignore=tests/truth "$@"
 done

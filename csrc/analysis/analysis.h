@@ -53,13 +53,33 @@ typedef struct cm_oom {
     int64_t step; /* -1: outside of any */
 } cm_oom;
 
+/* Memory that PyTorch's caching allocator took from CUDA by cudaMalloc. seen: false where none was
+ * seen: it holds none, or not of that kind (expandable segments, pools with an allocator of their
+ * own, other back ends). */
+typedef struct cm_segment_totals {
+    bool seen;
+    uint64_t count; /* at the end */
+    int64_t bytes, peak;
+} cm_segment_totals;
+
+/* What the allocator says that it gave out, against what is recorded as alive, whenever it was
+ * told. Events that a folded trace left out would make a difference: such stretches do not count.
+ */
+typedef struct cm_totals_check {
+    uint64_t checked, differ;
+    int64_t told, live; /* the last time that they differed, else the last time */
+} cm_totals_check;
+
 typedef struct cm_device_report {
     char name[24]; /* cpu, cuda:0 */
     int64_t start, peak, end, allocated, freed;
     uint64_t allocations, frees;
     uint64_t peak_time_ns;
-    int64_t peak_step;            /* -1: outside of any */
-    int64_t reserved_peak;        /* -1: unknown */
+    int64_t peak_step;      /* -1: outside of any */
+    int64_t reserved_peak;  /* -1: unknown */
+    int64_t requested_peak; /* of the peak's bytes, those that were asked for; -1: not told */
+    cm_segment_totals segments;
+    cm_totals_check check;
     cm_contributor *contributors; /* of the peak (or options.peak_of_step's), largest first */
     size_t contributor_count;
     cm_timeline_point *timeline;
@@ -161,6 +181,13 @@ typedef struct cm_folded {
     int64_t from_step, to_step;
 } cm_folded;
 
+/* Reads of values that a simulated device did not compute, by their line. */
+typedef struct cm_host_read {
+    uint32_t stack, device; /* device: index into device */
+    uint64_t count;
+    int64_t bytes;
+} cm_host_read;
+
 typedef struct cm_analysis {
     cm_reader_state state;
     char reason[256]; /* why recording ended by itself, or what the file lacks; else "" */
@@ -183,6 +210,8 @@ typedef struct cm_analysis {
     size_t survivor_count;
     cm_survivor *survivors_end; /* alive at the end */
     size_t survivor_end_count;
+    cm_host_read *host_reads; /* the most frequent first */
+    size_t host_read_count;
     cm_backward_bytes backward;
     cm_leak *leaks; /* verdicts, the most bytes a step first */
     size_t leak_count;

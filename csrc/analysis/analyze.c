@@ -8,8 +8,9 @@
 #include "scan.h"
 
 /* Every analysis there is. */
-static const cm_part_kind *const kinds[] = {&cm_part_peak, &cm_part_timeline, &cm_part_survivors,
-                                            &cm_part_ooms, &cm_part_leaks};
+static const cm_part_kind *const kinds[] = {
+    &cm_part_peak,      &cm_part_timeline, &cm_part_survivors, &cm_part_ooms,     &cm_part_leaks,
+    &cm_part_requested, &cm_part_segments, &cm_part_check,     &cm_part_hostreads};
 enum { PARTS = sizeof kinds / sizeof kinds[0] };
 
 #define SCAN_SHARE 0.35 /* of the time, measured: the first reading only decodes */
@@ -101,7 +102,8 @@ static void see_fold(analyzer *a, const cm_event *e)
 
 static bool tell_parts(analyzer *a, const cm_record *record, const cm_change *change, int changes)
 {
-    bool heap = record->event.kind == CM_EV_ALLOC || record->event.kind == CM_EV_FREE;
+    bool heap = record->event.kind == CM_EV_ALLOC || record->event.kind == CM_EV_FREE ||
+                (record->event.kind == CM_EV_SEGMENT_FREE && changes > 0);
     bool folded = record->event.kind == CM_EV_FOLDED;
     if (record->event.kind == CM_EV_FOLD)
         see_fold(a, &record->event);
@@ -261,6 +263,7 @@ void cm_analysis_free(cm_analysis *analysis)
     free(analysis->line_stack);
     free(analysis->survivors);
     free(analysis->survivors_end);
+    free(analysis->host_reads);
     free(analysis->leaks);
     free(analysis->suspects);
     free(analysis->leak_parts);

@@ -24,12 +24,17 @@ static size_t find(const cm_blocks *blocks, uint16_t device, uint64_t address)
     return i;
 }
 
-const cm_block *cm_blocks_find(const cm_blocks *blocks, uint16_t device, uint64_t address)
+cm_block *cm_blocks_at(cm_blocks *blocks, uint16_t device, uint64_t address)
 {
     if (blocks->slots == 0)
         return NULL;
     size_t i = find(blocks, device, address);
     return blocks->slot[i].alive ? &blocks->slot[i] : NULL;
+}
+
+const cm_block *cm_blocks_find(const cm_blocks *blocks, uint16_t device, uint64_t address)
+{
+    return cm_blocks_at((cm_blocks *)blocks, device, address);
 }
 
 const cm_block *cm_blocks_put(cm_blocks *blocks, const cm_block *block)

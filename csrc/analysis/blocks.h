@@ -14,6 +14,9 @@ typedef struct cm_block {
     int32_t step;    /* that it was born in; -1 before the first */
     uint16_t device; /* number of the device in the replay */
     bool alive;      /* false: an empty slot */
+    bool direct : 1; /* CM_EVF_DIRECT */
+    uint8_t slack_high : 7;
+    uint32_t slack_low;
 } cm_block;
 
 _Static_assert(sizeof(cm_block) == 32, "the promise of bytes per live block");
@@ -23,9 +26,25 @@ typedef struct cm_blocks {
     size_t slots, count; /* slots is 0 or a power of two; walk them to see all blocks */
 } cm_blocks;
 
+/* Bytes of the block beyond those that were asked for; below 2^39, more is said to be that. */
+static inline int64_t cm_block_slack(const cm_block *block)
+{
+    return (int64_t)block->slack_high << 32 | block->slack_low;
+}
+
+static inline void cm_block_set_slack(cm_block *block, int64_t slack)
+{
+    uint64_t most = ((uint64_t)1 << 39) - 1,
+             bytes = (uint64_t)slack > most ? most : (uint64_t)slack;
+    block->slack_low = (uint32_t)bytes;
+    block->slack_high = (uint8_t)(bytes >> 32 & 0x7f);
+}
+
 /* All zero is an empty table. */
 void cm_blocks_clear(cm_blocks *blocks);
 const cm_block *cm_blocks_find(const cm_blocks *blocks, uint16_t device, uint64_t address);
+/* Only its slack may be changed. */
+cm_block *cm_blocks_at(cm_blocks *blocks, uint16_t device, uint64_t address);
 /* Adds a block whose (device, address) is not there yet. NULL: out of memory. */
 const cm_block *cm_blocks_put(cm_blocks *blocks, const cm_block *block);
 /* Removes one; false: not there. */

@@ -102,6 +102,8 @@ static bool copy(extractor *x, const cm_record *record)
     case CM_EV_OOM:
     case CM_EV_NODE_NEW:
     case CM_EV_TICK:
+    case CM_EV_SEGMENT_NEW:
+    case CM_EV_HOST_READ:
         fine = cm_redefine_stack(x->definitions, e.stack, &e.stack);
         break;
     case CM_EV_NODE_RUN:
@@ -182,6 +184,30 @@ static bool tell_forward(extractor *x, uint32_t stack)
     return tell(x, PROLOGUE_THREAD, made) && tell(x, PROLOGUE_THREAD, gone);
 }
 
+/* Behind the block's own record. */
+static bool tell_requested(extractor *x, const cm_block *block)
+{
+    const cm_device *d = &x->replay->device[block->device];
+    cm_event e = {.kind = CM_EV_REQUESTED,
+                  .address = block->address,
+                  .size = block->size - cm_block_slack(block),
+                  .device_type = d->type,
+                  .device_index = d->index};
+    return cm_block_slack(block) == 0 || tell(x, PROLOGUE_THREAD, e);
+}
+
+static bool tell_segment(extractor *x, const cm_segment *segment)
+{
+    const cm_device *d = &x->replay->device[segment->device];
+    cm_event e = {.kind = CM_EV_SEGMENT_NEW,
+                  .address = segment->address,
+                  .size = segment->size,
+                  .stack = segment->stack,
+                  .device_type = d->type,
+                  .device_index = d->index};
+    return tell(x, PROLOGUE_THREAD, e);
+}
+
 static bool tell_block(extractor *x, const cm_block *block, bool first, bool last)
 {
     const cm_origin *o = &x->replay->origin[block->origin];
@@ -190,17 +216,18 @@ static bool tell_block(extractor *x, const cm_block *block, bool first, bool las
                   .address = block->address,
                   .size = block->size,
                   .stack = o->own,
+                  .flags = block->direct ? CM_EVF_DIRECT : 0,
                   .device_type = d->type,
                   .device_index = d->index};
     if (o->phase == CM_PHASE_BEFORE_START) {
         e.kind = CM_EV_SEED;
         e.stack = 0;
-        return emit(x, PROLOGUE_THREAD, x->plan.begin_ns, e);
+        return emit(x, PROLOGUE_THREAD, x->plan.begin_ns, e) && tell_requested(x, block);
     }
     if (o->phase == CM_PHASE_FORWARD && first && !tell_forward(x, o->own))
         return false;
     if (o->phase != CM_PHASE_BACKWARD)
-        return tell(x, PROLOGUE_THREAD, e);
+        return tell(x, PROLOGUE_THREAD, e) && tell_requested(x, block);
 
     /* One running node stands for all blocks of an origin. */
     uint32_t stack = o->stack;
@@ -211,9 +238,10 @@ static bool tell_block(extractor *x, const cm_block *block, bool first, bool las
     if (first && ((o->charge == CM_CHARGE_ACCUMULATION && !tell_forward(x, CM_STACK_NONE)) ||
                   !tell_running(x, PROLOGUE_THREAD, stack, o->name)))
         return false;
-    e.flags = CM_EVF_IN_NODE | CM_EVF_NODE_STACK;
+    e.flags |= CM_EVF_IN_NODE | CM_EVF_NODE_STACK;
     cm_event done = {.kind = CM_EV_NODE_DONE};
-    return tell(x, PROLOGUE_THREAD, e) && (!last || tell(x, PROLOGUE_THREAD, done));
+    return tell(x, PROLOGUE_THREAD, e) && tell_requested(x, block) &&
+           (!last || tell(x, PROLOGUE_THREAD, done));
 }
 
 /* Forward origins mark their stacks as forward ones, so they come behind those of the same stack
@@ -303,12 +331,15 @@ static bool write_prologue(extractor *x)
         const cm_device *d = &x->replay->device[i];
         cm_event e = {.kind = CM_EV_RESERVED,
                       .size = d->reserved,
-                      .address = (uint64_t)d->live,
+                      .address = (uint64_t)(d->live - d->direct),
                       .device_type = d->type,
                       .device_index = d->index};
         if (d->reserved >= 0 && !emit(x, PROLOGUE_THREAD, x->plan.begin_ns, e))
             return false;
     }
+    for (size_t i = 0; i < x->replay->segments.count; i++)
+        if (!tell_segment(x, &x->replay->segments.segment[i]))
+            return false;
     cm_event open = {.kind = CM_EV_MARK, .size = CM_MARK_WINDOW_OPEN, .address = x->window};
     return tell_blocks(x) && cm_nodes_visit(x->replay->nodes, &nodes, x) &&
            (x->window == 0 || emit(x, PROLOGUE_THREAD, x->plan.begin_ns, open));

@@ -38,7 +38,9 @@ static bool event(void *part, const cm_record *record)
     if (!cm_grow((void **)&d->oom, &d->capacity, d->count + 1, sizeof *d->oom))
         return false;
     int64_t step = replay->step < (int64_t)o->run->steps->count ? replay->step : -1;
-    d->oom[d->count++] = (cm_oom){record->time_ns, e->size, (int64_t)e->address, e->stack, step};
+    int64_t allocated =
+        e->address == CM_OOM_NOT_TOLD ? replay->device[number].live : (int64_t)e->address;
+    d->oom[d->count++] = (cm_oom){record->time_ns, e->size, allocated, e->stack, step};
     return true;
 }
 

@@ -35,6 +35,7 @@ void cm_replay_free(cm_replay *r)
     cm_nodes_free(r->nodes);
     cm_places_free(r->places);
     cm_blocks_clear(&r->blocks);
+    cm_segments_clear(&r->segments);
     free(r->device);
     free(r->origin);
     free(r->origin_slot);
@@ -152,6 +153,8 @@ static bool bear(cm_replay *r, const cm_block *block, uint64_t time_ns, bool eve
         return false;
     }
     d->blocks++;
+    d->slack += cm_block_slack(block);
+    d->direct += block->direct ? block->size : 0;
     *out = (cm_change){*block, block->size, time_ns, d->live, d->blocks, event};
     return true;
 }
@@ -161,10 +164,12 @@ static void bury(cm_replay *r, const cm_block *block, uint64_t time_ns, bool eve
     cm_device *d = &r->device[block->device];
     d->live -= block->size;
     d->blocks--;
+    d->slack -= cm_block_slack(block);
+    d->direct -= block->direct ? block->size : 0;
     *out = (cm_change){*block, -block->size, time_ns, d->live, d->blocks, event};
 }
 
-static bool make_seed(cm_replay *r, uint64_t address, int64_t size, int device, uint64_t time_ns,
+static bool make_seed(cm_replay *r, const cm_seed *seed, int device, uint64_t time_ns,
                       cm_change *out)
 {
     cm_origin origin = {.device = (uint16_t)device, .phase = CM_PHASE_BEFORE_START};
@@ -173,11 +178,16 @@ static bool make_seed(cm_replay *r, uint64_t address, int64_t size, int device, 
         r->error = out_of_memory;
         return false;
     }
-    cm_block block = {.address = address,
-                      .size = size,
+    cm_block block = {.address = seed->address,
+                      .size = seed->size,
                       .origin = (uint32_t)number,
                       .step = -1,
-                      .device = (uint16_t)device};
+                      .device = (uint16_t)device,
+                      .direct = seed->direct};
+    if (seed->slack > 0) {
+        cm_block_set_slack(&block, seed->slack);
+        r->device[device].slack_told = true;
+    }
     return bear(r, &block, time_ns, false, out);
 }
 
@@ -198,7 +208,7 @@ bool cm_replay_seed(cm_replay *r, const cm_seed *seeds, size_t count)
         if (device < 0)
             return false;
         if (cm_blocks_find(&r->blocks, (uint16_t)device, seed->address) == NULL &&
-            !make_seed(r, seed->address, seed->size, device, 0, &ignored))
+            !make_seed(r, seed, device, 0, &ignored))
             return false;
     }
     return true;
@@ -258,12 +268,31 @@ static int allocate(cm_replay *r, const cm_record *record, int device, cm_change
                       .size = e->size,
                       .origin = (uint32_t)number,
                       .step = inherited ? -1 : r->step,
-                      .device = (uint16_t)device};
+                      .device = (uint16_t)device,
+                      .direct = (e->flags & CM_EVF_DIRECT) != 0};
     if (!bear(r, &block, record->time_ns, !inherited, &out[changes++]))
         return -1;
     if (!inherited)
         count_backward(r, charge.kind, e->size);
     return changes;
+}
+
+/* The device that a block of this address is on, where the event does not tell it; -1: there is no
+ * such block. */
+static int owner_of(const cm_replay *r, const cm_event *e)
+{
+    for (size_t i = 0; i < r->device_count; i++)
+        if (r->device[i].type == e->device_type &&
+            cm_blocks_find(&r->blocks, (uint16_t)i, e->address) != NULL)
+            return (int)i;
+    return -1;
+}
+
+static int device_of_free(const cm_replay *r, const cm_event *e)
+{
+    int device = cm_replay_find_device(r, e->device_type, e->device_index);
+    bool told = e->device_type != CM_DEVICE_CUDA || e->device_index != CM_DEVICE_NOT_TOLD;
+    return told || device >= 0 ? device : owner_of(r, e);
 }
 
 static int deallocate(cm_replay *r, const cm_record *record, int device, cm_change *out)
@@ -291,7 +320,75 @@ static int find_alive(cm_replay *r, const cm_record *record, int device, cm_chan
         r->error = bad_size;
         return -1;
     }
-    return make_seed(r, e->address, e->size, device, record->time_ns, out) ? 1 : -1;
+    const cm_seed seed = {
+        .address = e->address, .size = e->size, .direct = (e->flags & CM_EVF_DIRECT) != 0};
+    return make_seed(r, &seed, device, record->time_ns, out) ? 1 : -1;
+}
+
+/* What was asked for, of a block that is known by now. */
+static void request(cm_replay *r, const cm_event *e, int device)
+{
+    if (e->flags & CM_EVF_BEFORE_START && r->position < r->seeded)
+        return; /* a seed of the walk at the start: it has it since the first moment */
+    cm_block *block = cm_blocks_at(&r->blocks, (uint16_t)device, e->address);
+    if (block == NULL || e->size < 0 || e->size > block->size)
+        return;
+    cm_device *d = &r->device[device];
+    d->slack -= cm_block_slack(block);
+    cm_block_set_slack(block, block->size - e->size);
+    d->slack += cm_block_slack(block);
+    d->slack_told = true;
+}
+
+static void count_segment(cm_replay *r, const cm_segment *segment, int sign)
+{
+    if (segment->size == 0)
+        return;
+    r->device[segment->device].segmented += sign * segment->size;
+    r->device[segment->device].segments += (uint64_t)sign;
+}
+
+static int take_segment(cm_replay *r, const cm_event *e, int device)
+{
+    cm_segment replaced, segment = {.address = e->address,
+                                    .size = e->size,
+                                    .stack = e->stack,
+                                    .device = (uint16_t)device,
+                                    .before_start = (e->flags & CM_EVF_BEFORE_START) != 0};
+    if (e->size < 0 || e->size > BLOCK_MAX) {
+        r->error = bad_size;
+        return -1;
+    }
+    if (e->size == 0 || e->address == 0)
+        return 0;
+    int added = cm_segments_add(&r->segments, &segment, &replaced);
+    if (added < 0) {
+        r->error = out_of_memory;
+        return -1;
+    }
+    if (added > 0) {
+        count_segment(r, &replaced, -1);
+        count_segment(r, &segment, 1);
+    }
+    return 0;
+}
+
+/* Of a segment, or of a block that was taken from CUDA for itself. */
+static int give_back(cm_replay *r, const cm_record *record, cm_change *out)
+{
+    const cm_event *e = &record->event;
+    int device = owner_of(r, e);
+    if (device >= 0 && cm_blocks_find(&r->blocks, (uint16_t)device, e->address)->direct)
+        return deallocate(r, record, device, out);
+    cm_segment segment;
+    int taken = cm_segments_take(&r->segments, e->address, &segment);
+    if (taken < 0) {
+        r->error = out_of_memory;
+        return -1;
+    }
+    if (taken > 0)
+        count_segment(r, &segment, -1);
+    return 0;
 }
 
 /* Blocks that came and went and are only counted. They change nothing that is alive. */
@@ -313,13 +410,20 @@ static int apply(cm_replay *r, const cm_record *record, cm_change change[2])
     int device = 0;
     switch (e->kind) {
     case CM_EV_FREE: /* of nothing that is known: no device comes of it */
+        device = device_of_free(r, e);
+        break;
+    case CM_EV_REQUESTED:
         device = cm_replay_find_device(r, e->device_type, e->device_index);
+        if (device < 0)
+            return 0;
         break;
     case CM_EV_ALLOC:
     case CM_EV_SEED:
     case CM_EV_RESERVED:
     case CM_EV_OOM:
     case CM_EV_FOLDED:
+    case CM_EV_SEGMENT_NEW:
+    case CM_EV_HOST_READ:
         device = cm_replay_device(r, e->device_type, e->device_index);
         if (device < 0)
             return -1;
@@ -340,6 +444,13 @@ static int apply(cm_replay *r, const cm_record *record, cm_change change[2])
         return 0;
     case CM_EV_FOLDED:
         return count_folded(r, e);
+    case CM_EV_REQUESTED:
+        request(r, e, device);
+        return 0;
+    case CM_EV_SEGMENT_NEW:
+        return take_segment(r, e, device);
+    case CM_EV_SEGMENT_FREE:
+        return give_back(r, record, change);
     case CM_EV_NODE_NEW:
         if (!(e->flags & CM_EVF_IN_NODE))
             cm_places_made_node(r->places, e->stack);

@@ -17,6 +17,7 @@
 #include "blocks.h"
 #include "nodes.h"
 #include "places.h"
+#include "segments.h"
 
 enum { CM_DEVICES_MAX = 256 };
 
@@ -26,6 +27,11 @@ typedef struct cm_device {
     char name[24];
     int64_t live, reserved; /* reserved: -1 while unknown */
     uint64_t blocks;
+    int64_t slack;     /* of the live bytes, what nobody asked for, as far as it was told */
+    int64_t direct;    /* of the live bytes, those that PyTorch's allocator did not cache */
+    bool slack_told;   /* some block's was */
+    int64_t segmented; /* bytes in segments: what the allocator took from CUDA by cudaMalloc */
+    uint64_t segments;
 } cm_device;
 
 /* Whose a block is: all that is equal for the blocks of one contributor. */
@@ -43,6 +49,8 @@ typedef struct cm_seed {
     uint8_t device_type;
     int8_t device_index;
     bool dropped; /* its address had been allocated before the walk came to it */
+    bool direct;
+    int64_t slack;
 } cm_seed;
 
 /* One block that came or went. `live` and `blocks` are its device's, just after. */
@@ -60,6 +68,7 @@ typedef struct cm_replay {
     cm_nodes *nodes;
     cm_places *places;
     cm_blocks blocks;
+    cm_segments segments;
     cm_device *device;
     size_t device_count, device_capacity;
     cm_origin *origin;

@@ -17,6 +17,7 @@ typedef struct scan {
     cm_plan *plan;
     uint64_t position, newest_ns, node_runs;
     uint64_t after_inherited; /* behind the last record of what was there before (extract.c) */
+    cm_event last_seed;
     bool seeded, opened;
     double share;
     char *error;
@@ -72,6 +73,7 @@ static bool see_mark(scan *s, const cm_record *record)
 static bool see_seed(scan *s, const cm_event *e)
 {
     cm_plan *plan = s->plan;
+    s->last_seed = *e;
     if (s->seeded)
         return true; /* a later walk: the replay takes them as they come */
     if (!cm_grow((void **)&plan->seed, &plan->seed_capacity, plan->seeds + 1, sizeof *plan->seed))
@@ -80,8 +82,31 @@ static bool see_seed(scan *s, const cm_event *e)
                                           .size = e->size,
                                           .position = s->position,
                                           .device_type = e->device_type,
-                                          .device_index = e->device_index};
+                                          .device_index = e->device_index,
+                                          .direct = (e->flags & CM_EVF_DIRECT) != 0};
     return true;
+}
+
+/* Behind its seed, of the same walk; others may have recorded in between. false: it is of no seed
+ * but of an inherited block. */
+static bool see_requested(scan *s, const cm_event *e)
+{
+    const cm_event *seed = &s->last_seed;
+    if (seed->address != e->address || seed->device_type != e->device_type ||
+        seed->device_index != e->device_index)
+        return false;
+    if (!s->seeded && e->size >= 0 && e->size <= seed->size)
+        s->plan->seed[s->plan->seeds - 1].slack = seed->size - e->size;
+    return true;
+}
+
+/* Whether this begins the window anew: it tells what the window inherited. */
+static bool is_inherited(scan *s, const cm_event *e)
+{
+    if (!(e->flags & CM_EVF_BEFORE_START) || e->kind == CM_EV_OBJECT_NEW ||
+        e->kind == CM_EV_SEGMENT_NEW)
+        return false;
+    return e->kind != CM_EV_REQUESTED || !see_requested(s, e);
 }
 
 static bool see_tick(scan *s, const cm_record *record, cm_moment at)
@@ -101,7 +126,7 @@ static bool see(scan *s, const cm_record *record)
     cm_moment at = {s->position, record->time_ns};
     if (record->time_ns > s->newest_ns)
         s->newest_ns = record->time_ns;
-    if (e->flags & CM_EVF_BEFORE_START && e->kind != CM_EV_OBJECT_NEW) {
+    if (is_inherited(s, e)) {
         s->after_inherited = s->position + 1;
         return true;
     }
@@ -168,6 +193,24 @@ static uint64_t seed_key(const cm_event *e)
     return (e->address ^ (uint64_t)e->device_type << 56 ^ index << 48) & ~((uint64_t)1 << 63);
 }
 
+/* The seed that this event is about, if any is open there. */
+static bool find_seed(const cm_plan *plan, const cm_idmap *open, const cm_event *e,
+                      uint32_t *number)
+{
+    if (e->kind == CM_EV_ALLOC ||
+        (e->kind == CM_EV_FREE && (e->device_type != CM_DEVICE_CUDA || e->device_index >= 0)))
+        return cm_idmap_get(open, seed_key(e), number);
+    if (e->kind != CM_EV_FREE && e->kind != CM_EV_SEGMENT_FREE)
+        return false;
+    cm_event on = *e; /* which does not tell its device */
+    for (int index = -1; index < 64; index++) {
+        on.device_index = (int8_t)index;
+        if (cm_idmap_get(open, seed_key(&on), number))
+            return e->kind == CM_EV_FREE || plan->seed[*number].direct;
+    }
+    return false;
+}
+
 static cm_event event_of(const cm_seed *seed)
 {
     return (cm_event){.address = seed->address,
@@ -199,14 +242,14 @@ static bool decide_seeds(scan *s)
         if (!fine || !more)
             break;
         const cm_event *e = &record.event;
-        if ((e->kind != CM_EV_ALLOC && e->kind != CM_EV_FREE) ||
-            !cm_idmap_get(&open, seed_key(e), &number))
+        if (!find_seed(plan, &open, e, &number))
             continue;
         cm_seed *seed = &plan->seed[number];
+        cm_event found = event_of(seed);
         if (seed->position < position)
             continue;
         seed->dropped = e->kind == CM_EV_ALLOC;
-        cm_idmap_remove(&open, seed_key(e));
+        cm_idmap_remove(&open, seed_key(&found));
     }
     cm_idmap_clear(&open);
     return fine;

@@ -11,9 +11,10 @@
 /* Values are part of the file format (csrc/trace/format.h): never renumber, only append. */
 typedef enum cm_event_kind {
     CM_EV_NONE = 0,
-    CM_EV_ALLOC = 1,    /* address, size in bytes, stack, device; flags CM_EVF_* */
-    CM_EV_FREE = 2,     /* address; size where the allocator tells it, else 0; device */
-    CM_EV_OOM = 3,      /* size = bytes asked for, address = bytes allocated then; stack, device */
+    CM_EV_ALLOC = 1, /* address, size in bytes, stack, device; flags CM_EVF_* */
+    CM_EV_FREE = 2,  /* address; size where the allocator tells it, else 0; device */
+    CM_EV_OOM = 3,   /* size = bytes asked for, address = bytes allocated then (CM_OOM_NOT_TOLD: as
+                        many as are alive); stack, device */
     CM_EV_RESERVED = 4, /* allocator totals changed: size = reserved, address = allocated; device */
     CM_EV_NODE_NEW = 5, /* autograd node created: address = sequence number, stack */
     CM_EV_NODE_RUN = 6, /* node starts: address = sequence number (CM_NODE_NO_SEQUENCE for
@@ -38,20 +39,27 @@ typedef enum cm_event_kind {
     CM_EV_FOLD = 17,   /* address = events left out, size = node runs among them, stack = nodes
                           created and destroyed among them */
 
-    CM_EV_REQUESTED = 18,    /* the block that this thread has just recorded (address) was asked for
-                                with `size` bytes; only where the allocator rounded it up */
-    CM_EV_SEGMENT_NEW = 19,  /* PyTorch's allocator took memory from CUDA: address, size, stack */
-    CM_EV_SEGMENT_FREE = 20, /* ... and gave it back: address */
+    /* Since 1.2. */
+    CM_EV_REQUESTED = 18,    /* the block that this thread has just recorded (address, device) was
+                                asked for with `size` bytes; only where it is larger. With
+                                CM_EVF_BEFORE_START: of the seed before */
+    CM_EV_SEGMENT_NEW = 19,  /* PyTorch's allocator took memory from CUDA: address, size, stack,
+                                device. With CM_EVF_BEFORE_START: found by the walk at start */
+    CM_EV_SEGMENT_FREE = 20, /* ... and gave it back: address. Where a block lies alive at this very
+                                address it is that block's free, which was taken from CUDA for
+                                itself (the device is not told: see CM_DEVICE_NOT_TOLD) */
     CM_EV_HOST_READ = 21     /* on a simulated device: the host read `size` bytes at address that
                                 only a kernel would have computed; stack */
 } cm_event_kind;
 
 enum {
-    CM_EVF_IN_NODE = 1u << 0,     /* an autograd node was running on this thread */
-    CM_EVF_NODE_STACK = 1u << 1,  /* ... and no Python frame is newer than its start: charge the
-                                     node's forward stack; `stack` is the caller of backward() */
-    CM_EVF_BEFORE_START = 1u << 2 /* OBJECT_NEW: found by the walk at start, created earlier; ALLOC
-                                     and NODE_*: from before the window that this trace is */
+    CM_EVF_IN_NODE = 1u << 0,      /* an autograd node was running on this thread */
+    CM_EVF_NODE_STACK = 1u << 1,   /* ... and no Python frame is newer than its start: charge the
+                                      node's forward stack; `stack` is the caller of backward() */
+    CM_EVF_BEFORE_START = 1u << 2, /* OBJECT_NEW: found by the walk at start, created earlier; ALLOC
+                                      and NODE_*: from before the window that this trace is */
+    CM_EVF_DIRECT = 1u << 3 /* ALLOC, SEED: taken from CUDA for itself, so in no total of PyTorch's
+                               caching allocator */
 };
 
 typedef enum cm_tick_kind {
@@ -84,6 +92,11 @@ typedef enum cm_sample_kind { CM_SAMPLE_RSS = 1 } cm_sample_kind;
 
 /* Device type numbers are PyTorch's c10::DeviceType; the index is -1 where there is only one. */
 enum { CM_DEVICE_CPU = 0, CM_DEVICE_CUDA = 1, CM_DEVICE_HIP = 6, CM_DEVICE_XPU = 12 };
+/* Index in a FREE or SEGMENT_FREE on CUDA: the one that the address is on. An address is on one
+ * device of a process only. */
+enum { CM_DEVICE_NOT_TOLD = -1 };
+
+#define CM_OOM_NOT_TOLD UINT64_MAX
 
 #define CM_NODE_NO_SEQUENCE UINT64_MAX
 

@@ -22,7 +22,8 @@ typedef struct item {
     uint32_t thread;
     uint32_t partner; /* its other half */
     uint32_t frame;   /* the run that it happened in */
-    uint32_t link;    /* of a run: the node's creation, or the event that set its line */
+    uint32_t link;    /* of a run: the node's creation, or the event that set its line; of an
+                         allocation: the size that was asked for */
     uint8_t device, charge;
     bool keep;
     bool must;    /* stays whatever its other half is */
@@ -354,6 +355,7 @@ static bool allocate(cm_fold *f, const cm_event *e, uint32_t at)
     }
     cm_block block = {
         .address = e->address, .size = e->size, .origin = at, .device = (uint16_t)number};
+    block.direct = (e->flags & CM_EVF_DIRECT) != 0;
     if (cm_blocks_put(&f->blocks, &block) == NULL)
         return false;
     d->live += e->size;
@@ -364,10 +366,31 @@ static bool allocate(cm_fold *f, const cm_event *e, uint32_t at)
     return true;
 }
 
+/* The device that a block of this address is on, where the event does not tell it. */
+static size_t owner_of(const cm_fold *f, const cm_event *e)
+{
+    for (size_t i = 0; i < f->devices; i++)
+        if (f->device[i].type == e->device_type &&
+            cm_blocks_find(&f->blocks, (uint16_t)i, e->address) != NULL)
+            return i;
+    return DEVICES;
+}
+
+/* A segment's end stays; a block that was taken from CUDA for itself ends like any other. */
+static bool ends_block(const cm_fold *f, const cm_event *e)
+{
+    size_t number = e->kind == CM_EV_SEGMENT_FREE ? owner_of(f, e) : DEVICES;
+    return e->kind == CM_EV_FREE ||
+           (number != DEVICES && cm_blocks_find(&f->blocks, (uint16_t)number, e->address)->direct);
+}
+
 static void release(cm_fold *f, const cm_event *e, uint32_t at)
 {
     size_t number = find_device(f, e, false);
     cm_block old;
+    if (number == DEVICES && e->device_type == CM_DEVICE_CUDA &&
+        e->device_index == CM_DEVICE_NOT_TOLD)
+        number = owner_of(f, e);
     if (at != 0) /* its thread is told with some device's sums */
         f->items[at].nothing = e->address == 0 && f->devices > 0;
     if (e->address == 0 || number == DEVICES ||
@@ -385,7 +408,20 @@ static bool find_alive(cm_fold *f, const cm_event *e)
         cm_blocks_find(&f->blocks, (uint16_t)number, e->address) != NULL)
         return true;
     cm_block block = {.address = e->address, .size = e->size, .device = (uint16_t)number};
+    block.direct = (e->flags & CM_EVF_DIRECT) != 0;
     return cm_blocks_put(&f->blocks, &block) != NULL;
+}
+
+/* Goes with its block, wherever that goes. */
+static void request(cm_fold *f, const cm_event *e, uint32_t at)
+{
+    size_t number = find_device(f, e, false);
+    const cm_block *block =
+        number != DEVICES ? cm_blocks_find(&f->blocks, (uint16_t)number, e->address) : NULL;
+    if (at == 0 || block == NULL || block->origin == 0)
+        return; /* of an older block it stays */
+    f->items[block->origin].link = at;
+    f->items[at].nothing = true;
 }
 
 static void reserve(cm_fold *f, const cm_event *e, uint32_t at)
@@ -419,7 +455,12 @@ static bool note(cm_fold *f, uint32_t number, const cm_event *e, uint32_t at)
         run_forward(t, e, at);
         return allocate(f, e, at);
     case CM_EV_FREE:
-        release(f, e, at);
+    case CM_EV_SEGMENT_FREE:
+        if (ends_block(f, e))
+            release(f, e, at);
+        return true;
+    case CM_EV_REQUESTED:
+        request(f, e, at);
         return true;
     case CM_EV_NODE_NEW:
         return make_node(f, t, e, at);
@@ -443,6 +484,8 @@ static bool note(cm_fold *f, uint32_t number, const cm_event *e, uint32_t at)
     case CM_EV_SEED:
         return find_alive(f, e);
     case CM_EV_OOM:
+    case CM_EV_SEGMENT_NEW:
+    case CM_EV_HOST_READ:
         find_device(f, e, true);
         return true;
     case CM_EV_RESERVED:
@@ -605,7 +648,8 @@ static bool put_stretch(cm_fold *f)
         left_out++;
         runs += it->event.kind == CM_EV_NODE_RUN;
         nodes += it->event.kind == CM_EV_NODE_NEW;
-        bool heap = it->event.kind == CM_EV_ALLOC || it->event.kind == CM_EV_FREE;
+        bool heap = it->event.kind == CM_EV_ALLOC || it->event.kind == CM_EV_FREE ||
+                    it->event.kind == CM_EV_SEGMENT_FREE;
         bool block = it->event.kind == CM_EV_ALLOC && !it->nothing;
         if ((block && !add_total(f, it)) || (heap && !add_thread(f, it)))
             return false;

@@ -58,7 +58,14 @@ static uint64_t time_of_others(const cm_merge *merge)
 static inline bool names_stack(const cm_event *event)
 {
     return event->kind == CM_EV_ALLOC || event->kind == CM_EV_OOM ||
-           event->kind == CM_EV_NODE_NEW || event->kind == CM_EV_TICK;
+           event->kind == CM_EV_NODE_NEW || event->kind == CM_EV_TICK ||
+           event->kind == CM_EV_SEGMENT_NEW || event->kind == CM_EV_HOST_READ;
+}
+
+static inline bool is_from_ring(const cm_event *event)
+{
+    return event->kind != CM_EV_NONE && event->kind <= CM_EV_HOST_READ &&
+           event->kind != CM_EV_FOLDED && event->kind != CM_EV_FOLD;
 }
 
 int64_t cm_merge_run(cm_merge *merge, cm_batch *batch, int64_t most)
@@ -72,7 +79,7 @@ int64_t cm_merge_run(cm_merge *merge, cm_batch *batch, int64_t most)
         do {
             const cm_event *event = lane->at;
             /* Only a ring file that somebody damaged holds other kinds. */
-            if (event->kind == CM_EV_NONE || event->kind > CM_EV_SAMPLE) {
+            if (!is_from_ring(event)) {
                 merge->damaged++;
             } else {
                 if (!cm_batch_add_event(batch, lane->thread, event) ||

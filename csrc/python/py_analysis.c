@@ -193,17 +193,34 @@ static PyObject *timeline_list(const cm_device_report *d)
     return finish_list(list, fine);
 }
 
+static PyObject *segments_dict(const cm_segment_totals *s)
+{
+    if (!s->seen)
+        Py_RETURN_NONE;
+    return Py_BuildValue("{s:K,s:L,s:L}", "count", (unsigned long long)s->count, "bytes",
+                         (long long)s->bytes, "peak", (long long)s->peak);
+}
+
+static PyObject *check_dict(const cm_totals_check *c)
+{
+    return Py_BuildValue("{s:L,s:L,s:K,s:K}", "told", (long long)c->told, "live",
+                         (long long)c->live, "checked", (unsigned long long)c->checked, "differ",
+                         (unsigned long long)c->differ);
+}
+
 static PyObject *device_dict(builder *b, const cm_device_report *d)
 {
     return Py_BuildValue(
-        "{s:s,s:L,s:L,s:K,s:N,s:L,s:K,s:K,s:L,s:L,s:N,s:N,s:N,s:K,s:N}", "device", d->name, "start",
-        (long long)d->start, "peak", (long long)d->peak, "peak_time_ns",
+        "{s:s,s:L,s:L,s:K,s:N,s:L,s:K,s:K,s:L,s:L,s:N,s:N,s:N,s:K,s:N,s:L,s:N,s:N}", "device",
+        d->name, "start", (long long)d->start, "peak", (long long)d->peak, "peak_time_ns",
         (unsigned long long)d->peak_time_ns, "peak_step", none_below_zero(d->peak_step), "end",
         (long long)d->end, "allocations", (unsigned long long)d->allocations, "frees",
         (unsigned long long)d->frees, "allocated", (long long)d->allocated, "freed",
         (long long)d->freed, "reserved_peak", none_below_zero(d->reserved_peak), "contributors",
         contributor_list(b, d->contributors, d->contributor_count), "ooms", oom_list(b, d),
-        "ooms_total", (unsigned long long)d->oom_total, "timeline", timeline_list(d));
+        "ooms_total", (unsigned long long)d->oom_total, "timeline", timeline_list(d),
+        "requested_peak", (long long)d->requested_peak, "segments", segments_dict(&d->segments),
+        "check", check_dict(&d->check));
 }
 
 static PyObject *device_list(builder *b)
@@ -327,6 +344,21 @@ static PyObject *leak_list(builder *b, const cm_leak *leak, size_t count)
     return finish_list(list, fine);
 }
 
+static PyObject *host_read_list(builder *b)
+{
+    const cm_analysis *a = b->analysis;
+    PyObject *list = PyList_New(0);
+    bool fine = list != NULL;
+    for (size_t i = 0; fine && i < a->host_read_count; i++) {
+        const cm_host_read *r = &a->host_reads[i];
+        fine =
+            append(list, Py_BuildValue("{s:N,s:K,s:L,s:s}", "stack", stack_id(b, r->stack), "count",
+                                       (unsigned long long)r->count, "bytes", (long long)r->bytes,
+                                       "device", a->device[r->device].name)) == 0;
+    }
+    return finish_list(list, fine);
+}
+
 static PyObject *rss_list(const cm_analysis *a)
 {
     PyObject *list = PyList_New(0);
@@ -399,6 +431,7 @@ static bool fill(builder *b, PyObject *d)
            put(d, "survivors", survivor_list(b, a->survivors, a->survivor_count)) == 0 &&
            put(d, "survivors_at_end", survivor_list(b, a->survivors_end, a->survivor_end_count)) ==
                0 &&
+           put(d, "host_reads", host_read_list(b)) == 0 &&
            put(d, "leaks", leak_list(b, a->leaks, a->leak_count)) == 0 &&
            put(d, "suspects", leak_list(b, a->suspects, a->suspect_count)) == 0 &&
            put(d, "live_nodes", PyLong_FromUnsignedLongLong(a->live_nodes)) == 0 &&

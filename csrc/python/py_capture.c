@@ -329,9 +329,43 @@ static PyObject *object_new(PyObject *module, PyObject *arguments)
 }
 
 PyDoc_STRVAR(seed_doc,
-             "seed(address, size, device_type, device_index)\n\nA block that was alive before.");
+             "seed(address, size, device_type, device_index, requested=-1, direct=False)"
+             "\n\nA block that was alive before; requested: of it, if that is known; direct: "
+             "taken from CUDA for itself.");
 
 static PyObject *seed(PyObject *module, PyObject *arguments)
+{
+    unsigned long long address;
+    long long size, requested = -1;
+    int type, index, direct = 0;
+
+    if (!PyArg_ParseTuple(arguments, "KLii|Lp", &address, &size, &type, &index, &requested,
+                          &direct))
+        return NULL;
+    cm_event event = {.kind = CM_EV_SEED,
+                      .size = size,
+                      .address = address,
+                      .flags = direct ? CM_EVF_DIRECT : 0,
+                      .device_type = (uint8_t)type,
+                      .device_index = (int8_t)index};
+    cm_thread *t = cm_enter_hook();
+    if (t != NULL) {
+        emit(t, event, false);
+        if (requested >= 0 && requested < size) {
+            event.kind = CM_EV_REQUESTED;
+            event.size = requested;
+            event.flags = CM_EVF_BEFORE_START;
+            emit(t, event, false);
+        }
+        cm_leave_hook(t);
+    }
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(seed_segment_doc,
+             "seed_segment(address, size, device_type, device_index)\n\nA segment that was there.");
+
+static PyObject *seed_segment(PyObject *module, PyObject *arguments)
 {
     unsigned long long address;
     long long size;
@@ -342,9 +376,10 @@ static PyObject *seed(PyObject *module, PyObject *arguments)
     cm_thread *t = cm_enter_hook();
     if (t != NULL) {
         emit(t,
-             (cm_event){.kind = CM_EV_SEED,
+             (cm_event){.kind = CM_EV_SEGMENT_NEW,
                         .size = size,
                         .address = address,
+                        .flags = CM_EVF_BEFORE_START,
                         .device_type = (uint8_t)type,
                         .device_index = (int8_t)index},
              false);
@@ -369,6 +404,7 @@ PyMethodDef cm_py_capture_methods[] = {
     {"mark", mark, METH_VARARGS, mark_doc},
     {"object_new", object_new, METH_VARARGS, object_new_doc},
     {"seed", seed, METH_VARARGS, seed_doc},
+    {"seed_segment", seed_segment, METH_VARARGS, seed_segment_doc},
     {"capture_emit", (PyCFunction)(void (*)(void))cm_py_capture_emit, METH_VARARGS | METH_KEYWORDS,
      cm_py_capture_emit_doc},
     {NULL, NULL, 0, NULL},

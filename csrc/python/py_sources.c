@@ -311,6 +311,18 @@ static PyObject *autograd_unseen(PyObject *self, PyObject *unused)
     return PyUnicode_FromString(type);
 }
 
+static PyObject *cuda_allocator(PyObject *self, PyObject *unused)
+{
+    PyThreadState *state = PyEval_SaveThread();
+    cm_sources_cuda now = cm_sources_get_cuda();
+    PyEval_RestoreThread(state);
+
+    if (now.type == NULL)
+        Py_RETURN_NONE;
+    return Py_BuildValue("(sNkk)", now.type, PyBool_FromLong(now.sizes_seen), now.unseen,
+                         now.untraced);
+}
+
 static PyObject *storage_calibrate(PyObject *self, PyObject *args)
 {
     PyObject *samples;
@@ -367,6 +379,7 @@ PyMethodDef cm_py_sources_methods[] = {
     {"autograd_own_nodes", autograd_own_nodes, METH_O, NULL},
     {"autograd_unseen", autograd_unseen, METH_NOARGS, NULL},
     {"sources_offsets", sources_offsets, METH_NOARGS, NULL},
+    {"cuda_allocator", cuda_allocator, METH_NOARGS, NULL},
     {"storage_calibrate", storage_calibrate, METH_VARARGS, NULL},
     {"storage_origin", storage_origin, METH_O, NULL},
     {"main_thread_call", main_thread_call, METH_O, NULL},

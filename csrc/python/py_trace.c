@@ -10,9 +10,10 @@
 #include "../trace/synthetic.h"
 
 static const char *const kind_names[] = {
-    "none",     "alloc",     "free",      "oom",    "reserved", "node_new",
-    "node_run", "node_done", "node_free", "thread", "tick",     "object_new",
-    "seed",     "mark",      "lost",      "sample", "folded",   "fold"};
+    "none",      "alloc",       "free",         "oom",      "reserved", "node_new",
+    "node_run",  "node_done",   "node_free",    "thread",   "tick",     "object_new",
+    "seed",      "mark",        "lost",         "sample",   "folded",   "fold",
+    "requested", "segment_new", "segment_free", "host_read"};
 static const char *const state_names[] = {"complete", "recording", "recovered", "cut"};
 
 /* Text from a file need not be UTF-8; it must not fail here. */
@@ -141,6 +142,8 @@ static PyObject *origin(const cm_reader *reader, PyObject *cache, const cm_event
     case CM_EV_OOM:
     case CM_EV_NODE_NEW:
     case CM_EV_TICK:
+    case CM_EV_SEGMENT_NEW:
+    case CM_EV_HOST_READ:
         if (event->stack == CM_STACK_LOST)
             Py_RETURN_NONE;
         return stack_tuple(reader, cache, event->stack);

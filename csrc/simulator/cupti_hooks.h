@@ -28,6 +28,7 @@ typedef struct cm_sim_call {
     uint64_t runtime_begin, driver_begin;
     uint64_t runtime_data, driver_data; /* the subscriber's correlationData */
     int runtime_result, driver_result;
+    const char *symbol; /* set by enter: the kernel that is launched */
 } cm_sim_call;
 
 /* symbol: the mangled name of the kernel that is launched, else NULL. */

@@ -6,6 +6,7 @@
  * stays "inside a hook" while the original runs: what it reports in turn is the same block. */
 #include <stddef.h>
 
+#include "cuda.h"
 #include "emit.h"
 #include "tables.h"
 
@@ -96,12 +97,15 @@ static void record_oom_hook(cm_thread *t, int64_t size, size_t allocated, device
 
 /* --- what a device allocator holds --------------------------------------------------------- */
 
-enum { DEVICE_TYPES = 32, DEVICES = 64 };
+enum { DEVICE_TYPES = 32, DEVICES = 64, REPORTS_BETWEEN = 256 };
 
-/* Last total told, per device. Reports of one device come one at a time: its mutex is held. */
+/* Last total told, per device. It is told anew when it changed, and now and then although it did
+ * not: against the other total, of bytes given out, the reader checks the recorded heap. Reports of
+ * one device come one at a time: its mutex is held. */
 static struct {
     _Atomic uint64_t reserved;
     _Atomic uint32_t capture; /* in which it was told: each capture starts anew */
+    _Atomic uint32_t reports;
 } totals[DEVICE_TYPES][DEVICES];
 
 static void record_totals_hook(cm_thread *t, size_t allocated, size_t reserved, device on)
@@ -109,10 +113,14 @@ static void record_totals_hook(cm_thread *t, size_t allocated, size_t reserved, 
     if (on.type <= CM_DEVICE_CPU || on.type >= DEVICE_TYPES || on.index < 0 || on.index >= DEVICES)
         return; /* mapped CPU storages report no totals */
     uint32_t capture = atomic_load_explicit(cm_recording, memory_order_relaxed);
+    uint32_t reports =
+        atomic_load_explicit(&totals[on.type][on.index].reports, memory_order_relaxed) + 1;
 
+    atomic_store_explicit(&totals[on.type][on.index].reports, reports, memory_order_relaxed);
     if (atomic_load_explicit(&totals[on.type][on.index].reserved, memory_order_relaxed) ==
             reserved &&
-        atomic_load_explicit(&totals[on.type][on.index].capture, memory_order_relaxed) == capture)
+        atomic_load_explicit(&totals[on.type][on.index].capture, memory_order_relaxed) == capture &&
+        reports % REPORTS_BETWEEN != 0)
         return;
     cm_event *e = cm_emit_reserve_hook(t);
     if (e == NULL)
@@ -167,11 +175,20 @@ static inline __attribute__((always_inline)) void
 report_hook(int variant, void *block, int64_t size, size_t allocated, size_t reserved, device on)
 {
     ENTERED = enter_hook();
+    cm_cuda_call *call = size > 0 && on.type == CM_DEVICE_CUDA ? &cm_cuda_tls : NULL;
 
+    if (call != NULL && __builtin_expect(call->taken != 0, 0))
+        cm_cuda_segment_hook(t, block, on.index);
     if (t != NULL && block != NULL && size > 0)
         record_alloc_hook(t, block, size, on);
     else if (t != NULL && block != NULL && size < 0)
         record_free_hook(t, block, -size, on);
+    if (call != NULL) {
+        if (t != NULL && call->requested != 0 && call->requested < (size_t)size)
+            cm_cuda_requested_hook(t, block, on.index);
+        call->requested = 0;
+        call->device = on.index;
+    }
     if (t != NULL)
         record_totals_hook(t, allocated, reserved, on);
     FORWARD(REPORT, variant, report_fn)(block, size, allocated, reserved, on);
@@ -184,6 +201,7 @@ report_oom_hook(int variant, int64_t size, size_t allocated, size_t reserved, de
 
     if (t != NULL)
         record_oom_hook(t, size, allocated, on);
+    cm_cuda_tls.refused = 0;
     FORWARD(REPORT_OOM, variant, report_oom_fn)(size, allocated, reserved, on);
 }
 

@@ -15,3 +15,21 @@ void cm_emit_pay_hook(cm_thread *t)
     }
     me->owed = 0;
 }
+
+void cm_emit_put_hook(cm_thread *t, cm_event event)
+{
+    cm_event *e = cm_emit_reserve_hook(t);
+
+    if (e == NULL)
+        return;
+    *e = event;
+    e->time = cm_clock_now();
+    cm_commit_hook(t);
+}
+
+void cm_emit_put_stack_hook(cm_thread *t, cm_event event)
+{
+    event.stack = cm_walk_capture_hook(cm_thread_walk(t));
+    event.flags |= cm_emit_node_flags_hook(t);
+    cm_emit_put_hook(t, event);
+}

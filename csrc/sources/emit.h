@@ -33,6 +33,11 @@ static inline cm_event *cm_emit_reserve_hook(cm_thread *t)
     return cm_reserve_hook(t);
 }
 
+/* An event with the time that it is now; a lost one is counted. */
+void cm_emit_put_hook(cm_thread *t, cm_event event);
+/* The same of a call that has a stack: with it, and with the node flags. */
+void cm_emit_put_stack_hook(cm_thread *t, cm_event event);
+
 /* CM_EVF_IN_NODE and CM_EVF_NODE_STACK as they hold now. */
 static inline uint8_t cm_emit_node_flags_hook(const cm_thread *t)
 {

@@ -100,11 +100,27 @@ bool cm_slots_register(cm_slot_symbol *symbols, size_t count)
         for (int n = 0; n < CM_SLOT_SPELLINGS && room && symbols[i].names[n] != NULL; n++)
             room =
                 cm_elf_names_add(&state.names, symbols[i].names[n], (uint16_t)state.symbol_count);
-        if (room)
-            state.symbols[state.symbol_count++] = &symbols[i];
+        if (!room)
+            break;
+        state.symbols[state.symbol_count++] = &symbols[i];
+        for (size_t lib = 0; lib < state.library_count; lib++)
+            state.libraries[lib].scanned = false;
     }
     pthread_mutex_unlock(&state.mutex);
     return room;
+}
+
+static const char *file_name(const library *lib)
+{
+    const char *name = strrchr(lib->path, '/');
+
+    return name != NULL ? name + 1 : lib->path;
+}
+
+static bool is_wanted_in(const cm_slot_symbol *symbol, const library *lib)
+{
+    return symbol->library == NULL ||
+           strncmp(file_name(lib), symbol->library, strlen(symbol->library)) == 0;
 }
 
 /* --- writing one slot ---------------------------------------------------------------------- */
@@ -399,6 +415,8 @@ static int scan_new(void)
         dl_iterate_phdr(search_object, &s);
         for (size_t i = 0; i < s.count; i++) {
             library *lib = &state.libraries[s.found[i].library];
+            if (!is_wanted_in(state.symbols[s.found[i].match.id], lib))
+                continue;
             int result = pin(lib) ? adopt(&s.found[i]) : -1;
 
             if (result < 0)
@@ -542,13 +560,6 @@ bool cm_slots_exchange(uintptr_t at, void *from, void *to)
                 exchange(&s, from, to);
     pthread_mutex_unlock(&state.mutex);
     return done;
-}
-
-static const char *file_name(const library *lib)
-{
-    const char *name = strrchr(lib->path, '/');
-
-    return name != NULL ? name + 1 : lib->path;
 }
 
 const char *cm_slots_library(uintptr_t address)

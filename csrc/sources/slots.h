@@ -24,6 +24,8 @@ typedef struct cm_slot_symbol {
     const char *names[CM_SLOT_SPELLINGS]; /* mangled; more than one if spelled differently by
                                              version with the same calling convention */
     void *hooks[CM_SLOT_VARIANTS];
+    const char *library; /* NULL: wherever it is called from; else only in libraries whose file name
+                            begins so */
     void *_Atomic originals[CM_SLOT_VARIANTS]; /* what hook [i] forwards to; set before the first
                                                   slot holds it, and only once */
 } cm_slot_symbol;
@@ -32,7 +34,8 @@ typedef struct cm_slot_symbol {
 #define CM_SLOT_ORIGINAL(symbol, variant, type)                                                    \
     ((type)atomic_load_explicit(&(symbol).originals[variant], memory_order_relaxed))
 
-/* Adds symbols (static storage) to those that the next scan looks for. false: no room. */
+/* Adds symbols (static storage) to those that the next scan looks for, in what was scanned before,
+ * too. false: no room. */
 bool cm_slots_register(cm_slot_symbol *symbols, size_t count);
 
 /* Patches everything that is loaded now, and checks afterwards that no slot was overwritten by

@@ -2,14 +2,17 @@
 
 #include <stdio.h>
 
+#include "cuda.h"
 #include "dispose.h"
 #include "emit.h"
+#include "simulated.h"
 #include "tables.h"
 
 static bool register_symbols(void)
 {
     return cm_slots_register(cm_allocator_symbols, cm_allocator_symbol_count) &&
-           cm_slots_register(cm_autograd_symbols, cm_autograd_symbol_count);
+           cm_slots_register(cm_autograd_symbols, cm_autograd_symbol_count) &&
+           cm_slots_register(cm_cuda_symbols, cm_cuda_symbol_count);
 }
 
 /* Slots found while recording was on: what passed through them before was not seen. */
@@ -41,17 +44,23 @@ static int patched_some(int patched)
     }
     if (patched > 0 && cm_autograd_has_deleter())
         cm_dispose_install();
+    if (patched > 0)
+        patched += cm_cuda_install();
     mark_late(patched);
     return patched;
 }
 
 int cm_sources_install(void)
 {
+    cm_simulated_install();
+    cm_cuda_begin_counts();
     return register_symbols() ? patched_some(cm_slots_install()) : 0;
 }
 
 void cm_sources_remove(void)
 {
+    cm_simulated_remove();
+    cm_cuda_remove();
     cm_dispose_remove();
     cm_slots_remove();
 }
@@ -60,11 +69,19 @@ void cm_sources_rescan(void)
 {
     patched_some(cm_slots_rescan());
     cm_dispose_rescan();
+    mark_late(cm_cuda_rescan());
 }
 
 const char *cm_autograd_unseen_type(void)
 {
     return cm_dispose_unseen();
+}
+
+cm_sources_cuda cm_sources_get_cuda(void)
+{
+    cm_cuda_state now = cm_cuda_get_state();
+
+    return (cm_sources_cuda){now.type, now.redirected, now.unseen, now.untraced};
 }
 
 /* --- rows ---------------------------------------------------------------------------------- */
@@ -102,6 +119,14 @@ static void add_vtable(void *context, const char *type, const char *library, int
     add_row(context, &vtable, library, redirected);
 }
 
+static void add_allocator(void *context, const char *type, const char *library, int redirected)
+{
+    const cm_slot_symbol vtable = {
+        .source = "cuda", .meaning = "sizes as asked for", .names = {type}};
+
+    add_row(context, &vtable, library, redirected);
+}
+
 size_t cm_sources_rows(cm_slot_row *row, size_t capacity)
 {
     rows all = {row, capacity, 0};
@@ -109,5 +134,6 @@ size_t cm_sources_rows(cm_slot_row *row, size_t capacity)
     if (register_symbols()) /* so that a process without torch shows what is missing */
         cm_slots_each(add_row, &all);
     cm_dispose_each(add_vtable, &all);
+    cm_cuda_each(add_allocator, &all);
     return all.count;
 }

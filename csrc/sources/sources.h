@@ -43,4 +43,13 @@ void cm_autograd_own_counts(uint32_t *made, uint32_t *ended);
  * although all slots hold hooks (dispose.h). */
 const char *cm_autograd_unseen_type(void);
 
+/* PyTorch's CUDA allocator as it is now. */
+typedef struct cm_sources_cuda {
+    const char *type;       /* mangled; NULL: PyTorch has none */
+    bool sizes_seen;        /* what is asked for is seen */
+    unsigned long unseen;   /* blocks that it gave out without a report, ... */
+    unsigned long untraced; /* memory that it took from CUDA without one; both since install */
+} cm_sources_cuda;
+cm_sources_cuda cm_sources_get_cuda(void);
+
 #endif

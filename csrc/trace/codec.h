@@ -263,6 +263,17 @@ static inline uint32_t codec_predict_free(const codec_model *model, uint32_t all
     return (alloc_attributes & ~UINT32_C(0xff)) | (model->thread->free_attributes & 0xff);
 }
 
+/* What differs in an OTHER event is written against the last one of its kind; a requested size
+ * follows its block instead. */
+static inline void codec_expect_other(codec_model *model, uint8_t kind)
+{
+    if (kind != CM_EV_REQUESTED)
+        return;
+    model->other[kind].address = model->last_alloc;
+    model->other[kind].size = model->thread->size;
+    model->other[kind].attributes = model->thread->alloc_attributes & ~UINT32_C(0xff);
+}
+
 /* --- nodes --------------------------------------------------------------------------------- */
 
 static inline uint32_t codec_name_slot(const codec_thread *thread)

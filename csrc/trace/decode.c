@@ -277,6 +277,7 @@ static const uint8_t *get_other(cm_decoder *d, const uint8_t *p, uint8_t kind, c
     uint8_t fields = *p++;
 
     d->bad |= (fields & ~OTHER_FIELDS) != 0;
+    codec_expect_other(model, kind);
     if (fields & OTHER_ATTRIBUTES)
         model->other[slot].attributes = get_attributes(&p);
     if (fields & OTHER_ADDRESS)

@@ -332,6 +332,7 @@ static uint8_t *put_other(cm_batch *batch, uint8_t *p, const cm_event *event)
     unsigned slot = event->kind % CODEC_KINDS;
     uint32_t attributes = codec_attributes(event);
 
+    codec_expect_other(model, event->kind);
     if (event->kind < OTHER_KIND_BYTE) {
         *p++ = (uint8_t)(TAG_OTHER | event->kind << 3);
     } else {

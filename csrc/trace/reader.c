@@ -525,6 +525,8 @@ static void check_references(cm_reader *reader, cm_event *event)
     case CM_EV_OOM:
     case CM_EV_NODE_NEW:
     case CM_EV_TICK:
+    case CM_EV_SEGMENT_NEW:
+    case CM_EV_HOST_READ:
         if (event->stack >= CM_STACK_FIRST &&
             event->stack - CM_STACK_FIRST >= reader->stacks_seen) {
             event->stack = CM_STACK_LOST;

@@ -154,6 +154,22 @@ def summary(report: Report) -> dict[str, Any]:
                 "allocated": device.allocated,
                 "freed": device.freed,
                 "reserved_peak": device.reserved_peak,
+                "requested_peak": device.requested_peak,
+                "segments": None
+                if device.segments is None
+                else {
+                    "count": device.segments.count,
+                    "bytes": device.segments.bytes,
+                    "peak": device.segments.peak,
+                },
+                "check": None
+                if device.check is None
+                else {
+                    "told": device.check.told,
+                    "live": device.check.live,
+                    "checked": device.check.checked,
+                    "differ": device.check.differ,
+                },
             }
             for device in report.devices
         ],
@@ -168,6 +184,10 @@ def summary(report: Report) -> dict[str, Any]:
                 "stack": stack(oom.stack),
             }
             for oom in report.ooms
+        ],
+        "host_reads": [
+            {"device": read.device, "count": read.count, "bytes": read.bytes, "stack": stack(read.stack)}
+            for read in report.host_reads
         ],
         "steps": len({one.index for one in report.steps}),
         "clock": clock(report.clock),

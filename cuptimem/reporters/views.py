@@ -9,7 +9,7 @@ from cuptimem.errors import Error
 from cuptimem.report import Contributor, Line, Peak, Report, Step
 from cuptimem.reporters import leak_views
 from cuptimem.reporters.blocks import Block, Column, Table, Text
-from cuptimem.reporters.words import code, count, duration, function, share, signed, size, via
+from cuptimem.reporters.words import code, count, duration, function, plural, share, signed, size, via
 from cuptimem.stacks import Frame, user_frame
 
 _TOP = 10
@@ -70,6 +70,13 @@ def caveats(report: Report) -> list[Block]:
         said.append(f"{count(lost.unknown_frees)} frees of blocks that were made before recording")
     if lost.seeds_skipped:
         said.append(f"{count(lost.seeds_skipped)} tensors alive at the start could not be looked at")
+    for device in report.devices:
+        check = device.check
+        if check is not None and check.differ:
+            said.append(
+                f"{device.name}: its allocator said that {check.told} bytes were given out, recorded were {check.live} "
+                f"(it differed {count(check.differ)} of {count(check.checked)} times): events are missing"
+            )
     return [Text(f"! {line}", "warning") for line in said]
 
 
@@ -129,7 +136,7 @@ def summary(report: Report) -> list[Block]:
     blocks = heading(report)
     if not report.devices:
         return blocks + _nothing()
-    blocks += [Text(), _devices(report)]
+    blocks += [Text(), _devices(report), *_caching(report)]
     for oom in report.ooms[:3]:
         frame = user_frame(oom.stack)
         at = f" at {frame.place}  {code(frame)}" if frame is not None else ""
@@ -188,6 +195,35 @@ def _devices(report: Report) -> Table:
     empty = [i for i in range(len(columns)) if not any(row[i] for row in rows)]
     kept = [i for i in range(len(columns)) if i not in empty]
     return Table(tuple(columns[i] for i in kept), tuple(tuple(row[i] for i in kept) for row in rows))
+
+
+def asked(report: Report, peak: Peak) -> str:
+    """What of the run's peak the program asked for, where the allocator rounded it up; else nothing."""
+    device = report.device(peak.device)
+    if device.peak is not peak or device.requested_peak in (None, peak.bytes):
+        return ""
+    requested = size(device.requested_peak or 0)
+    if requested == size(peak.bytes):
+        return f"all but {size(peak.bytes - (device.requested_peak or 0))} asked for"
+    return f"{requested} asked for"
+
+
+def _caching(report: Report) -> list[Block]:
+    """What the caching allocator adds to tensors, a line per device."""
+    blocks: list[Block] = []
+    for device in report.devices:
+        said = [f"peak {size(device.peak.bytes)}"]
+        requested = asked(report, device.peak)
+        if requested:
+            said[0] += f" ({requested})"
+        if device.reserved_peak is not None:
+            said.append(f"reserved at most {size(device.reserved_peak)}")
+        if device.segments is not None:
+            segments = device.segments
+            said.append(f"{plural(segments.count, 'segment')} at the end, {size(segments.bytes)}")
+        if requested or device.segments is not None:
+            blocks.append(Text(f"  {device.name}: " + ", ".join(said), "dim"))
+    return blocks
 
 
 def _clock(report: Report) -> str:
@@ -257,10 +293,9 @@ def peak(report: Report, peaks: tuple[Peak, ...], top: int) -> list[Block]:
     if not peaks:
         blocks += _nothing()
     for one in peaks:
-        blocks += [
-            Text(),
-            Text(f"{one.device}: {size(one.bytes)} in {count(one.count)} blocks, {moment(one)}", "title"),
-        ]
+        requested = asked(report, one)
+        what = f"{size(one.bytes)} ({requested})" if requested else size(one.bytes)
+        blocks += [Text(), Text(f"{one.device}: {what} in {count(one.count)} blocks, {moment(one)}", "title")]
         ordered = one.lines
         for line in ordered[:top]:
             blocks += _contribution(line, one)

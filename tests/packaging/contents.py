@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email
+import runpy
 import subprocess
 import tarfile
 import tomllib
@@ -39,6 +40,12 @@ def _compare(what: str, has: set[str], needs: set[str]) -> list[str]:
     ]
 
 
+def simulator() -> set[str]:
+    """The simulated device's libraries, as they are named in a wheel."""
+    said = runpy.run_path(str(ROOT / "cuptimem" / "simulator" / "__init__.py"))
+    return {f"cuptimem/simulator/{name}" for name in (said["CORE"], *said["ALIASES"])}
+
+
 def sdist(archive: Path, names: set[str]) -> list[str]:
     """names: the repository's files."""
     with tarfile.open(archive) as file:
@@ -63,6 +70,7 @@ def wheel(file: Path, names: set[str], extension: str) -> list[str]:
         if b"cuptimem = cuptimem.__main__:main" not in archive.read(info + "entry_points.txt"):
             complaints.append(f"{file.name} does not install the command")
     needs = {name for name in names if name.startswith("cuptimem/")} | {"cuptimem.pth", f"cuptimem/_core{extension}"}
+    needs |= simulator()
     written = {"METADATA", "WHEEL", "RECORD", "entry_points.txt", "top_level.txt", "licenses/LICENSE"}
     return complaints + _compare(file.name, has, needs | {info + name for name in written})
 

@@ -25,7 +25,7 @@ from tests.pythons import RUNNING, SUPPORTED, find
 
 DIST = ROOT / "dist"
 TOOLS = ROOT / ".venv-wheels"
-TORCHLESS = ("-m", "not torch", "--ignore=tests/sources", "--ignore=tests/truth")  # as in tests/other_pythons.sh
+TORCHLESS = ("-m", "not torch and not cuda_torch", "--ignore=tests/sources", "--ignore=tests/truth")  # as in tests/other_pythons.sh
 
 
 class Wrong(Exception):

@@ -1,0 +1,73 @@
+/* How much of each device's peak was asked for: the rest is the allocator's rounding.
+ *
+ * What was asked for is told behind the block. Events of one device come one at a time (its mutex
+ * is held), so a block that made the peak is still the newest one then. */
+#include <stdlib.h>
+
+#include "parts.h"
+
+typedef struct device {
+    int64_t peak, slack; /* slack: at the peak */
+    uint64_t top;        /* the block that reached it, while nothing else has changed; else 0 */
+} device;
+
+typedef struct requested {
+    const cm_run *run;
+    device device[CM_DEVICES_MAX];
+} requested;
+
+static void *create(const cm_run *run)
+{
+    requested *r = calloc(1, sizeof *r);
+    if (r == NULL)
+        return NULL;
+    r->run = run;
+    for (size_t i = 0; i < run->replay->device_count; i++)
+        r->device[i] =
+            (device){.peak = run->replay->device[i].live, .slack = run->replay->device[i].slack};
+    return r;
+}
+
+static bool change(void *part, const cm_change *c)
+{
+    requested *r = part;
+    device *d = &r->device[c->block.device];
+    d->top = 0;
+    if (c->bytes > 0 && c->live > d->peak)
+        *d = (device){c->live, r->run->replay->device[c->block.device].slack, c->block.address};
+    return true;
+}
+
+static bool event(void *part, const cm_record *record)
+{
+    requested *r = part;
+    const cm_event *e = &record->event;
+    if (e->kind != CM_EV_REQUESTED)
+        return true;
+    int number = cm_replay_find_device(r->run->replay, e->device_type, e->device_index);
+    if (number >= 0 && r->device[number].top == e->address)
+        r->device[number].slack = r->run->replay->device[number].slack;
+    return true;
+}
+
+static bool finish(void *part, cm_analysis *out)
+{
+    requested *r = part;
+    for (size_t i = 0; i < out->device_count; i++) {
+        bool told = r->run->replay->device[i].slack_told;
+        out->device[i].requested_peak = told ? r->device[i].peak - r->device[i].slack : -1;
+    }
+    return true;
+}
+
+static void destroy(void *part)
+{
+    free(part);
+}
+
+const cm_part_kind cm_part_requested = {.name = "requested",
+                                        .create = create,
+                                        .change = change,
+                                        .event = event,
+                                        .finish = finish,
+                                        .destroy = destroy};

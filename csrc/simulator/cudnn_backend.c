@@ -1,0 +1,411 @@
+/* cuDNN's backend (graph) interface: descriptors are bags of attributes, one engine runs any graph.
+ *
+ * THE WORKSPACE MODEL. How much scratch memory a convolution or an attention takes is cuDNN's own
+ * choice, from nothing to gigabytes, and the largest part of a simulated peak that is not known.
+ * config.conv_workspace says what each is told:
+ *
+ *   0 or more   that many bytes. 0 is the lower bound: most fused kernels for channels-last
+ *               tensors need none.
+ *   -1          (CUPTIMEM_SIM_CONV_WORKSPACE is unset) an allowance, the upper end of what is
+ *               reported: as if the operation kept a copy of each of its tensors in another layout. For a convolution: input and output in their
+ *               own type, and the filter in its own type or single precision, whichever is larger
+ *               (its gradient is summed in that). For any other graph that multiplies matrices
+ *               (attention): its largest tensor in single precision. Each copy begins at a multiple
+ *               of 256 bytes.
+ *
+ * Graphs without either (pointwise, normalization) need nothing. Each answer is noted as modelled;
+ * the scratch that cuDNN's front end, compiled into PyTorch, adds by itself is real. */
+
+#include "cudnn.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    KIND_ENGINE = 2,
+    KIND_ENGINE_CONFIG = 3,
+    KIND_HEURISTIC = 4,
+    KIND_PLAN = 5,
+    KIND_CONVOLUTION_FIRST = 10, /* forward, backward filter, backward data */
+    KIND_CONVOLUTION_LAST = 12,
+    KIND_GRAPH = 15,
+    KIND_TENSOR = 17,
+    KIND_MATMUL = 19,
+    KIND_ATTENTION = 41,
+    KIND_MOE = 42,
+    KIND_ATTENTION_BACKWARD = 43,
+    KIND_MOE_BACKWARD = 48
+};
+
+enum {
+    HEURISTIC_GRAPH = 201,
+    HEURISTIC_RESULTS = 202,
+    CONFIG_ENGINE = 300,
+    CONFIG_WORKSPACE = 303,
+    PLAN_CONFIG = 401,
+    PLAN_WORKSPACE = 402,
+    PLAN_JSON = 405,
+    GRAPH_OPERATIONS = 801,
+    GRAPH_ENGINES = 802,
+    TENSOR_TYPE = 901,
+    TENSOR_SIZES = 902,
+    TENSOR_VIRTUAL = 907,
+    ENGINE_GRAPH = 1300,
+    ENGINE_INDEX = 1301
+};
+
+/* Types of attributes. */
+enum { HANDLE = 0, BOOLEAN = 2, INT64 = 3, DOUBLE = 5, POINTER = 6, NUMERICAL_NOTE = 11 };
+enum { DESCRIPTOR = 15, BEHAVIOR_NOTE = 19, CHAR = 24, FRACTION = 26 };
+
+/* An attribute that is a descriptor is held: PyTorch may destroy it right after setting it. */
+typedef struct descriptor {
+    int kind, holders;
+    bool finalized;
+    cm_sim_attribute *attributes;
+} descriptor;
+
+/* One lock for the reference counts: descriptors are shared between plans, plans between threads.
+ */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static size_t size_of(int type)
+{
+    switch (type) {
+    case HANDLE:
+    case INT64:
+    case DOUBLE:
+    case POINTER:
+    case DESCRIPTOR:
+        return 8;
+    case BOOLEAN:
+    case CHAR:
+        return 1;
+    case FRACTION:
+        return 16;
+    default: /* enumerations, int32, float */
+        return 4;
+    }
+}
+
+static descriptor **children(const cm_sim_attribute *attribute)
+{
+    return (descriptor **)(void *)attribute->data;
+}
+
+static void hold(const cm_sim_attribute *attribute)
+{
+    for (int64_t i = 0; attribute->type == DESCRIPTOR && i < attribute->count; i++)
+        if (children(attribute)[i])
+            children(attribute)[i]->holders++;
+}
+
+static void release(descriptor *what);
+
+static void release_children(const cm_sim_attribute *attribute)
+{
+    for (int64_t i = 0; attribute->type == DESCRIPTOR && i < attribute->count; i++)
+        release(children(attribute)[i]);
+}
+
+static void drop_attributes(descriptor *what)
+{
+    for (cm_sim_attribute *each = what->attributes; each; each = each->next)
+        release_children(each);
+    cm_sim_attribute_drop(&what->attributes);
+}
+
+/* Graphs have a few levels, so it may call itself. */
+static void release(descriptor *what)
+{
+    if (what && --what->holders == 0) {
+        drop_attributes(what);
+        free(what);
+    }
+}
+
+static descriptor *create(int kind)
+{
+    descriptor *made = calloc(1, sizeof *made);
+    if (made)
+        *made = (descriptor){.kind = kind, .holders = 1};
+    return made;
+}
+
+static int set(descriptor *what, int name, int type, int64_t count, const void *data)
+{
+    const cm_sim_attribute *old = cm_sim_attribute_get(what->attributes, name);
+    cm_sim_attribute *kept = NULL; /* until the new ones are held: they may be the same */
+    if (old && old->type == DESCRIPTOR &&
+        !cm_sim_attribute_set(&kept, name, old->type, old->count, old->data, old->bytes))
+        return DNN_NO_HOST_MEMORY;
+    if (!cm_sim_attribute_set(&what->attributes, name, type, count, data,
+                              (size_t)count * size_of(type))) {
+        cm_sim_attribute_drop(&kept);
+        return DNN_NO_HOST_MEMORY;
+    }
+    hold(cm_sim_attribute_get(what->attributes, name));
+    if (kept)
+        release_children(kept);
+    cm_sim_attribute_drop(&kept);
+    return DNN_SUCCESS;
+}
+
+/* Makes `to` say what `from` says; the caller's descriptors are filled so. */
+static int fill(descriptor *to, const descriptor *from)
+{
+    if (to == from)
+        return DNN_SUCCESS;
+    for (const cm_sim_attribute *each = from->attributes; each; each = each->next) {
+        int status = set(to, each->name, each->type, each->count, each->data);
+        if (status != DNN_SUCCESS)
+            return status;
+    }
+    to->finalized = true;
+    return DNN_SUCCESS;
+}
+
+/* --- workspace -------------------------------------------------------------------------------- */
+
+size_t cm_sim_dnn_copy(size_t elements, int type, bool filter)
+{
+    size_t element = cm_sim_dnn_element(type);
+    if (filter && element < sizeof(float))
+        element = sizeof(float);
+    return (elements * element + 255) & ~(size_t)255;
+}
+
+size_t cm_sim_dnn_workspace(const char *what, size_t allowance)
+{
+    int64_t asked = cm_sim_config_get()->conv_workspace;
+    return cm_sim_modelled(what, asked >= 0 ? (size_t)asked : allowance);
+}
+
+/* The first descriptor that an attribute names. */
+static const descriptor *child(const descriptor *what, int name)
+{
+    const cm_sim_attribute *found = what ? cm_sim_attribute_get(what->attributes, name) : NULL;
+    return found && found->type == DESCRIPTOR && found->count ? children(found)[0] : NULL;
+}
+
+/* false: a tensor that never is in memory. */
+static bool tensor(const descriptor *what, size_t *elements, int *type)
+{
+    const cm_sim_attribute *sizes = cm_sim_attribute_get(what->attributes, TENSOR_SIZES);
+    const cm_sim_attribute *kind = cm_sim_attribute_get(what->attributes, TENSOR_TYPE);
+    const cm_sim_attribute *hidden = cm_sim_attribute_get(what->attributes, TENSOR_VIRTUAL);
+    if (!sizes || sizes->type != INT64 || !kind || kind->bytes < sizeof *type ||
+        (hidden && hidden->bytes && hidden->data[0]))
+        return false;
+    memcpy(type, kind->data, sizeof *type);
+    *elements = 1;
+    for (int64_t i = 0; i < sizes->count; i++) {
+        int64_t size;
+        memcpy(&size, sizes->data + i * (int64_t)sizeof size, sizeof size);
+        *elements *= size > 0 ? (size_t)size : 0;
+    }
+    return true;
+}
+
+typedef struct sums {
+    size_t all, largest; /* bytes of copies: of all tensors, of the largest in single precision */
+} sums;
+
+/* The attribute that is a convolution's filter: forward, backward data, backward filter. */
+static bool is_filter(int name)
+{
+    return name == 703 || name == 709 || name == 714;
+}
+
+static void add_operation(const descriptor *operation, sums *total)
+{
+    for (const cm_sim_attribute *each = operation->attributes; each; each = each->next)
+        for (int64_t i = 0; each->type == DESCRIPTOR && i < each->count; i++) {
+            const descriptor *of = children(each)[i];
+            size_t elements;
+            int type;
+            if (!of || of->kind != KIND_TENSOR || !tensor(of, &elements, &type))
+                continue;
+            total->all += cm_sim_dnn_copy(elements, type, is_filter(each->name));
+            size_t single = cm_sim_dnn_copy(elements, type, true);
+            total->largest = single > total->largest ? single : total->largest;
+        }
+}
+
+static size_t graph_workspace(const descriptor *graph)
+{
+    const cm_sim_attribute *operations =
+        graph ? cm_sim_attribute_get(graph->attributes, GRAPH_OPERATIONS) : NULL;
+    sums convolution = {0}, product = {0};
+    bool convolves = false, multiplies = false;
+    for (int64_t i = 0; operations && operations->type == DESCRIPTOR && i < operations->count;
+         i++) {
+        const descriptor *operation = children(operations)[i];
+        int kind = operation ? operation->kind : -1;
+        if (kind >= KIND_CONVOLUTION_FIRST && kind <= KIND_CONVOLUTION_LAST) {
+            convolves = true;
+            add_operation(operation, &convolution);
+        } else if (kind == KIND_MATMUL || kind == KIND_ATTENTION ||
+                   kind == KIND_ATTENTION_BACKWARD || kind == KIND_MOE ||
+                   kind == KIND_MOE_BACKWARD) {
+            multiplies = true;
+            add_operation(operation, &product);
+        }
+    }
+    if (convolves)
+        return cm_sim_dnn_workspace("cuDNN convolution workspace", convolution.all);
+    if (multiplies)
+        return cm_sim_dnn_workspace("cuDNN attention workspace", product.largest);
+    return 0;
+}
+
+static size_t workspace(const descriptor *what)
+{
+    const descriptor *config = what->kind == KIND_PLAN ? child(what, PLAN_CONFIG) : what;
+    return graph_workspace(child(child(config, CONFIG_ENGINE), ENGINE_GRAPH));
+}
+
+/* --- entry points ----------------------------------------------------------------------------- */
+
+CM_SIM_EXPORT int cudnnBackendCreateDescriptor(int kind, descriptor **result)
+{
+    CM_SIM_ENTRY;
+    if (!result)
+        return DNN_NULL_POINTER;
+    *result = create(kind);
+    return *result ? DNN_SUCCESS : DNN_NO_HOST_MEMORY;
+}
+
+CM_SIM_EXPORT int cudnnBackendDestroyDescriptor(descriptor *what)
+{
+    CM_SIM_ENTRY;
+    pthread_mutex_lock(&lock);
+    release(what);
+    pthread_mutex_unlock(&lock);
+    return DNN_SUCCESS;
+}
+
+CM_SIM_EXPORT int cudnnBackendInitialize(descriptor *what)
+{
+    CM_SIM_ENTRY;
+    return what ? DNN_SUCCESS : DNN_NULL_POINTER;
+}
+
+CM_SIM_EXPORT int cudnnBackendFinalize(descriptor *what)
+{
+    CM_SIM_ENTRY;
+    if (!what)
+        return DNN_NULL_POINTER;
+    what->finalized = true;
+    return DNN_SUCCESS;
+}
+
+CM_SIM_EXPORT int cudnnBackendExecute(void *handle, const descriptor *plan, const descriptor *pack)
+{
+    CM_SIM_ENTRY;
+    if (!handle || !plan || !pack)
+        return DNN_NULL_POINTER;
+    return plan->finalized ? DNN_SUCCESS : DNN_NOT_FINALIZED;
+}
+
+CM_SIM_EXPORT int cudnnBackendSetAttribute(descriptor *what, int name, int type, int64_t count,
+                                           const void *data)
+{
+    CM_SIM_ENTRY;
+    if (!what || (!data && count))
+        return DNN_NULL_POINTER;
+    if (count < 0)
+        return DNN_BAD_PARAM;
+    pthread_mutex_lock(&lock);
+    int status = set(what, name, type, count, data);
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+/* What a caller asks for and nobody set. *count: how many there are. */
+static int unset(const descriptor *what, int name, int type, int64_t wanted, int64_t *count,
+                 void *data)
+{
+    *count = 0;
+    if (type == DESCRIPTOR || type == NUMERICAL_NOTE || type == BEHAVIOR_NOTE)
+        return DNN_SUCCESS; /* no knobs, no notes, no intermediate results */
+    *count = 1;
+    int64_t number = 0;
+    if (name == PLAN_WORKSPACE || name == CONFIG_WORKSPACE)
+        number = (int64_t)workspace(what);
+    else if (name == GRAPH_ENGINES)
+        number = 1;
+    else if (name == PLAN_JSON && what->kind == KIND_PLAN) {
+        *count = 3;
+        if (data && wanted > 0)
+            memcpy(data, "{}", wanted < 3 ? (size_t)wanted : 3);
+        return DNN_SUCCESS;
+    }
+    if (data && wanted > 0) {
+        memset(data, 0, size_of(type));
+        memcpy(data, &number, size_of(type) < sizeof number ? size_of(type) : sizeof number);
+    }
+    return DNN_SUCCESS;
+}
+
+/* The one result of a heuristic: the only engine, for its graph. */
+static int suggest(const descriptor *heuristic, int64_t wanted, int64_t *count, descriptor **into)
+{
+    *count = 1;
+    if (!into || wanted < 1)
+        return DNN_SUCCESS;
+    const cm_sim_attribute *graph = cm_sim_attribute_get(heuristic->attributes, HEURISTIC_GRAPH);
+    if (!into[0] || into[0]->kind != KIND_ENGINE_CONFIG || !graph)
+        return DNN_BAD_PARAM;
+    descriptor *engine = create(KIND_ENGINE);
+    if (!engine)
+        return DNN_NO_HOST_MEMORY;
+    engine->finalized = true;
+    int64_t index = 0;
+    int status = set(engine, ENGINE_GRAPH, graph->type, graph->count, graph->data);
+    if (status == DNN_SUCCESS)
+        status = set(engine, ENGINE_INDEX, INT64, 1, &index);
+    if (status == DNN_SUCCESS)
+        status = set(into[0], CONFIG_ENGINE, DESCRIPTOR, 1, &engine);
+    release(engine); /* its configuration holds it now */
+    into[0]->finalized = status == DNN_SUCCESS;
+    return status;
+}
+
+static int get(const descriptor *what, int name, int type, int64_t wanted, int64_t *count,
+               void *data)
+{
+    if (what->kind == KIND_HEURISTIC && name == HEURISTIC_RESULTS)
+        return suggest(what, wanted, count, data);
+    const cm_sim_attribute *found = cm_sim_attribute_get(what->attributes, name);
+    if (!found)
+        return unset(what, name, type, wanted, count, data);
+    *count = found->count;
+    int64_t given = !data ? 0 : wanted < found->count ? wanted : found->count;
+    if (found->type != DESCRIPTOR) {
+        if (given > 0)
+            memcpy(data, found->data, (size_t)given * size_of(found->type));
+        return DNN_SUCCESS;
+    }
+    for (int64_t i = 0; i < given; i++) {
+        descriptor *into = ((descriptor **)data)[i];
+        int status = into && children(found)[i] ? fill(into, children(found)[i]) : DNN_NULL_POINTER;
+        if (status != DNN_SUCCESS)
+            return status;
+    }
+    return DNN_SUCCESS;
+}
+
+CM_SIM_EXPORT int cudnnBackendGetAttribute(const descriptor *what, int name, int type,
+                                           int64_t wanted, int64_t *count, void *data)
+{
+    CM_SIM_ENTRY;
+    if (!what)
+        return DNN_NULL_POINTER;
+    int64_t ignored;
+    pthread_mutex_lock(&lock);
+    int status = get(what, name, type, wanted, count ? count : &ignored, data);
+    pthread_mutex_unlock(&lock);
+    return status;
+}

@@ -1,0 +1,470 @@
+/* The clients' buffers.
+ *
+ * A client gives empty buffers when asked (request) and takes full ones back (complete). Each
+ * thread fills its own, or all threads one, as PER_THREAD_ACTIVITY_BUFFER says. A full buffer goes
+ * to a queue, and a thread of ours hands it back; a flush hands back itself what is in the queue
+ * and what is half full. Either function is called with no lock held.
+ *
+ * A writer belongs to the process and not to its thread: when the thread ends, the next one goes on
+ * with its buffer, and a flush finds all of them. */
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cupti.h"
+
+typedef void (*request_function)(uint8_t **buffer, size_t *size, size_t *max_records);
+typedef void (*complete_function)(void *context, uint32_t stream, uint8_t *buffer, size_t size,
+                                  size_t valid);
+
+typedef struct buffer {
+    uint8_t *data; /* NULL: there is none */
+    size_t size, used, records, max_records;
+} buffer;
+
+typedef struct writer {
+    pthread_mutex_t lock;
+    buffer current;
+    atomic_bool taken; /* by a thread */
+    struct writer *next;
+} writer;
+
+typedef struct delivery {
+    buffer what;
+    uint64_t ticket;
+    struct delivery *next;
+} delivery;
+
+static _Atomic(request_function) request;
+static _Atomic(complete_function) complete;
+static atomic_size_t dropped;
+static atomic_uint session; /* ended by cuptiFinalize */
+static atomic_uint busy;    /* threads that hold a buffer which no writer and no queue has */
+
+static _Atomic(writer *) writers; /* only ever grows */
+static writer shared = {.lock = PTHREAD_MUTEX_INITIALIZER};
+static _Thread_local writer *mine;
+static _Thread_local bool in_client; /* this thread is in request or complete */
+static pthread_key_t at_thread_end;
+static pthread_once_t key_once = PTHREAD_ONCE_INIT;
+static bool have_key;
+
+/* What waits to be handed back, in order, and what is being handed back. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t arrived, finished;
+    delivery *first, **last, *under_way;
+    uint64_t tickets;
+    unsigned period_ms;
+    bool running, stop, exiting;
+    pthread_t thread;
+} queue = {.lock = PTHREAD_MUTEX_INITIALIZER,
+           .arrived = PTHREAD_COND_INITIALIZER,
+           .finished = PTHREAD_COND_INITIALIZER,
+           .last = &queue.first};
+
+/* --- Handing back ------------------------------------------------------------------------------
+ */
+
+static void hand_back(const buffer *what)
+{
+    complete_function function = atomic_load(&complete);
+    bool nested = in_client;
+
+    if (!function)
+        return;
+    in_client = true;
+    function(NULL, 0, what->data, what->size, what->used);
+    in_client = nested;
+}
+
+static void enqueue(const buffer *what)
+{
+    delivery *one = malloc(sizeof *one);
+
+    if (!one) {
+        hand_back(what);
+        return;
+    }
+    *one = (delivery){.what = *what};
+    pthread_mutex_lock(&queue.lock);
+    one->ticket = ++queue.tickets;
+    *queue.last = one;
+    queue.last = &one->next;
+    pthread_cond_signal(&queue.arrived);
+    pthread_mutex_unlock(&queue.lock);
+}
+
+/* Takes the oldest delivery, if it has been waiting since before `until`; with the lock held. */
+static delivery *take(uint64_t until)
+{
+    delivery *one = queue.first;
+
+    if (!one || one->ticket > until)
+        return NULL;
+    queue.first = one->next;
+    if (!queue.first)
+        queue.last = &queue.first;
+    one->next = queue.under_way;
+    queue.under_way = one;
+    return one;
+}
+
+/* Hands it back; the lock is held before and after, not meanwhile. */
+static void deliver(delivery *one)
+{
+    pthread_mutex_unlock(&queue.lock);
+    hand_back(&one->what);
+    pthread_mutex_lock(&queue.lock);
+    for (delivery **at = &queue.under_way; *at; at = &(*at)->next)
+        if (*at == one) {
+            *at = one->next;
+            break;
+        }
+    free(one);
+    pthread_cond_broadcast(&queue.finished);
+}
+
+static bool under_way(uint64_t until)
+{
+    for (const delivery *one = queue.under_way; one; one = one->next)
+        if (one->ticket <= until)
+            return true;
+    return false;
+}
+
+/* Returns when everything that waits now has been handed back. */
+static void drain(void)
+{
+    pthread_mutex_lock(&queue.lock);
+    uint64_t until = queue.tickets;
+    for (delivery *one; (one = take(until)) != NULL;)
+        deliver(one);
+    while (under_way(until))
+        pthread_cond_wait(&queue.finished, &queue.lock);
+    pthread_mutex_unlock(&queue.lock);
+}
+
+/* --- The thread that hands back ----------------------------------------------------------------
+ */
+
+static void wait_for_work(void)
+{
+    struct timespec until;
+
+    if (!queue.period_ms) {
+        pthread_cond_wait(&queue.arrived, &queue.lock);
+        return;
+    }
+    clock_gettime(CLOCK_REALTIME, &until);
+    uint64_t ns = (uint64_t)until.tv_nsec + queue.period_ms * UINT64_C(1000000);
+    until.tv_sec += (time_t)(ns / 1000000000);
+    until.tv_nsec = (long)(ns % 1000000000);
+    pthread_cond_timedwait(&queue.arrived, &queue.lock, &until);
+}
+
+static void *serve(void *unused)
+{
+    (void)unused;
+    pthread_mutex_lock(&queue.lock);
+    while (!queue.stop) {
+        delivery *one = queue.exiting ? NULL : take(UINT64_MAX);
+        if (one)
+            deliver(one);
+        else
+            wait_for_work();
+    }
+    queue.running = false;
+    pthread_mutex_unlock(&queue.lock);
+    return NULL;
+}
+
+/* From here on a client's functions may be gone: nothing is handed back on our own account. */
+static void at_exit(void)
+{
+    pthread_mutex_lock(&queue.lock);
+    queue.exiting = true;
+    pthread_mutex_unlock(&queue.lock);
+}
+
+void cm_sim_cupti_buffers_start(void)
+{
+    static bool registered;
+    sigset_t all, before;
+
+    pthread_mutex_lock(&queue.lock);
+    if (!queue.running) {
+        if (!registered)
+            registered = atexit(at_exit) == 0;
+        /* Signals are the program's. */
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        queue.stop = false;
+        queue.running = pthread_create(&queue.thread, NULL, serve, NULL) == 0;
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        if (!queue.running)
+            cm_sim_note(CM_SIM_NOTE_LIMIT, "a thread for CUPTI's buffers", 0);
+    }
+    pthread_mutex_unlock(&queue.lock);
+}
+
+/* --- Writers -----------------------------------------------------------------------------------
+ */
+
+static void leave(void *held)
+{
+    mine = NULL;
+    atomic_store(&((writer *)held)->taken, false);
+}
+
+static void make_key(void)
+{
+    have_key = pthread_key_create(&at_thread_end, leave) == 0;
+}
+
+static writer *take_writer(void)
+{
+    for (writer *one = atomic_load(&writers); one; one = one->next) {
+        bool free_one = false;
+        if (atomic_compare_exchange_strong(&one->taken, &free_one, true))
+            return one;
+    }
+    writer *one = calloc(1, sizeof *one);
+    if (!one)
+        return NULL;
+    pthread_mutex_init(&one->lock, NULL);
+    atomic_store(&one->taken, true);
+    one->next = atomic_load(&writers);
+    while (!atomic_compare_exchange_weak(&writers, &one->next, one))
+        ;
+    return one;
+}
+
+static writer *my_writer(void)
+{
+    if (!cm_sim_cupti_per_thread_buffers())
+        return &shared;
+    if (mine)
+        return mine;
+    pthread_once(&key_once, make_key);
+    writer *one = have_key ? take_writer() : NULL;
+    if (!one)
+        return &shared;
+    if (pthread_setspecific(at_thread_end, one) != 0) {
+        atomic_store(&one->taken, false);
+        return &shared;
+    }
+    return mine = one;
+}
+
+/* Whether the buffer takes a record of that many bytes. */
+static bool fits(const buffer *b, size_t bytes)
+{
+    return b->data && b->size - b->used >= bytes &&
+           (!b->max_records || b->records < b->max_records);
+}
+
+/* An empty buffer that takes such a record, from the client. One that does not goes back. */
+static bool ask(size_t bytes, buffer *fresh)
+{
+    request_function function = atomic_load(&request);
+
+    *fresh = (buffer){0};
+    if (!function)
+        return false;
+    in_client = true;
+    function(&fresh->data, &fresh->size, &fresh->max_records);
+    in_client = false;
+    if (!fresh->data)
+        return false;
+    if ((uintptr_t)fresh->data % CM_CUPTI_ALIGNMENT == 0 && fits(fresh, bytes))
+        return true;
+    hand_back(fresh);
+    return false;
+}
+
+void cm_sim_cupti_emit(const void *record, size_t bytes)
+{
+    uint32_t kind;
+    unsigned since = atomic_load(&session);
+
+    memcpy(&kind, record, sizeof kind);
+    size_t size = cm_sim_cupti_record_size(kind);
+    writer *w = my_writer();
+
+    pthread_mutex_lock(&w->lock);
+    while (!fits(&w->current, size)) {
+        buffer full = w->current, fresh;
+        w->current.data = NULL;
+        atomic_fetch_add(&busy, 1);
+        pthread_mutex_unlock(&w->lock);
+        if (full.data)
+            enqueue(&full);
+        /* What a client calls while we ask it for a buffer cannot have another one. */
+        bool given = !in_client && ask(size, &fresh);
+        pthread_mutex_lock(&w->lock);
+        bool detached = since != atomic_load(&session);
+        bool keep = given && !detached && !w->current.data;
+        if (keep)
+            w->current = fresh;
+        if (given && !keep) {
+            /* Another thread was quicker, or CUPTI was detached meanwhile. */
+            pthread_mutex_unlock(&w->lock);
+            hand_back(&fresh);
+            pthread_mutex_lock(&w->lock);
+        }
+        atomic_fetch_sub(&busy, 1);
+        if (detached || (!given && !fits(&w->current, size))) {
+            pthread_mutex_unlock(&w->lock);
+            if (!detached)
+                atomic_fetch_add(&dropped, 1);
+            return;
+        }
+    }
+    uint8_t *at = w->current.data + w->current.used;
+    memcpy(at, record, size < bytes ? size : bytes);
+    if (size > bytes)
+        memset(at + bytes, 0, size - bytes);
+    w->current.used += size;
+    w->current.records++;
+    pthread_mutex_unlock(&w->lock);
+}
+
+static void detach(writer *w)
+{
+    pthread_mutex_lock(&w->lock);
+    buffer what = w->current;
+    w->current.data = NULL;
+    pthread_mutex_unlock(&w->lock);
+    if (what.data)
+        enqueue(&what);
+}
+
+static void detach_all(void)
+{
+    detach(&shared);
+    for (writer *w = atomic_load(&writers); w; w = w->next)
+        detach(w);
+}
+
+/* --- The client's side -------------------------------------------------------------------------
+ */
+
+CM_SIM_EXPORT int cuptiActivityRegisterCallbacks(request_function requested,
+                                                 complete_function completed)
+{
+    if (!requested || !completed)
+        return CM_CUPTI_INVALID_PARAMETER;
+    cm_sim_cupti_touch();
+    atomic_store(&complete, completed);
+    atomic_store(&request, requested);
+    return CM_CUPTI_OK;
+}
+
+/* All simulated work is done as soon as it is launched, so no record is ever incomplete and a
+ * forced flush (flag 1) gives no more than an ordinary one. */
+CM_SIM_EXPORT int cuptiActivityFlushAll(uint32_t flag)
+{
+    (void)flag;
+    if (!atomic_load(&complete) || in_client)
+        return CM_CUPTI_INVALID_OPERATION;
+    atomic_fetch_add(&busy, 1);
+    detach_all();
+    drain();
+    atomic_fetch_sub(&busy, 1);
+    return CM_CUPTI_OK;
+}
+
+CM_SIM_EXPORT int cuptiActivityFlush(void *context, uint32_t stream, uint32_t flag)
+{
+    (void)context, (void)stream; /* as the vendor's does */
+    return cuptiActivityFlushAll(flag);
+}
+
+/* Full buffers are handed back at once, so there is nothing that a period could bring earlier. */
+CM_SIM_EXPORT int cuptiActivityFlushPeriod(uint32_t milliseconds)
+{
+    pthread_mutex_lock(&queue.lock);
+    queue.period_ms = milliseconds;
+    pthread_cond_signal(&queue.arrived);
+    pthread_mutex_unlock(&queue.lock);
+    return CM_CUPTI_OK;
+}
+
+CM_SIM_EXPORT int cuptiActivityGetNumDroppedRecords(void *context, uint32_t stream, size_t *count)
+{
+    (void)context, (void)stream; /* one count for all, since CUDA 6 */
+    if (!count)
+        return CM_CUPTI_INVALID_PARAMETER;
+    *count = atomic_exchange(&dropped, 0);
+    return CM_CUPTI_OK;
+}
+
+/* --- The end -----------------------------------------------------------------------------------
+ */
+
+/* Returns when no thread has a buffer in its hands, or asks for one. A client's function that waits
+ * for whoever detaches would be waited for for ever: two seconds are enough. */
+static void wait_for_busy(void)
+{
+    enum { PAUSE_NS = 50 * 1000, PAUSES = 40 * 1000 };
+
+    for (unsigned i = 0; atomic_load(&busy); i++) {
+        if (i == PAUSES) {
+            cm_sim_note(CM_SIM_NOTE_LIMIT, "cuptiFinalize: a buffer callback did not return", 0);
+            return;
+        }
+        nanosleep(&(struct timespec){0, PAUSE_NS}, NULL);
+    }
+}
+
+void cm_sim_cupti_buffers_finalize(void)
+{
+    /* Whoever brings a buffer from now on sees that it is not wanted. */
+    atomic_fetch_add(&session, 1);
+    atomic_store(&request, NULL);
+    detach_all();
+    if (!in_client) {
+        wait_for_busy();
+        drain();
+    }
+    atomic_store(&complete, NULL);
+    atomic_store(&dropped, 0);
+    pthread_mutex_lock(&queue.lock);
+    bool join = queue.running && !queue.stop && !pthread_equal(queue.thread, pthread_self());
+    queue.stop = true;
+    queue.period_ms = 0;
+    pthread_cond_broadcast(&queue.arrived);
+    pthread_mutex_unlock(&queue.lock);
+    if (join)
+        pthread_join(queue.thread, NULL);
+}
+
+/* Nothing of CUPTI survives a fork: the parent's buffers are the parent's, and the thread is gone.
+ */
+void cm_sim_cupti_buffers_forked(void)
+{
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
+
+    queue.lock = lock;
+    queue.arrived = queue.finished = condition;
+    queue.first = queue.under_way = NULL;
+    queue.last = &queue.first;
+    queue.period_ms = 0;
+    queue.running = queue.stop = queue.exiting = false;
+    shared.lock = lock;
+    shared.current.data = NULL;
+    for (writer *w = atomic_load(&writers); w; w = w->next) {
+        w->lock = lock;
+        w->current.data = NULL;
+        atomic_store(&w->taken, w == mine);
+    }
+    in_client = false;
+    atomic_store(&busy, 0);
+    atomic_store(&request, NULL);
+    atomic_store(&complete, NULL);
+    atomic_store(&dropped, 0);
+}

@@ -1,0 +1,110 @@
+/* A call of the runtime or the driver, as CUPTI's clients see it: a callback on each side, and a
+ * record with the same correlation id when it is over.
+ *
+ * A runtime call and the driver call inside it are one call with one id. Both raise callbacks, but
+ * only the outer one leaves a record while runtime calls are recorded: so say published traces. */
+#include "cupti.h"
+
+enum { ENTER = 0, EXIT = 1 };
+
+static atomic_uint correlations;
+
+static uint32_t next_correlation(void)
+{
+    uint32_t id;
+
+    /* 0 means "nobody listened"; the counter wraps. */
+    do
+        id = atomic_fetch_add_explicit(&correlations, 1, memory_order_relaxed) + 1;
+    while (!id);
+    return id;
+}
+
+static void tell(cm_sim_call *call, int domain, int site)
+{
+    bool runtime = domain == CM_CUPTI_RUNTIME_API;
+    cm_cupti_callback_data data = {
+        .callbackSite = site,
+        .functionName = runtime ? call->runtime_name : call->driver_name,
+        .functionParams = runtime ? call->runtime_parameters : call->driver_parameters,
+        .functionReturnValue = runtime ? &call->runtime_result : &call->driver_result,
+        .symbolName = call->symbol,
+        .context = cm_sim_cupti_context(call->device),
+        .contextUid = cm_sim_cupti_context_id(call->device),
+        .correlationData = runtime ? &call->runtime_data : &call->driver_data,
+        .correlationId = call->correlation,
+    };
+
+    cm_sim_cupti_fire(domain, runtime ? call->runtime_id : call->driver_id, &data);
+}
+
+static void record(const cm_sim_call *call, int domain, uint64_t begin)
+{
+    bool runtime = domain == CM_CUPTI_RUNTIME_API;
+    uint32_t id = runtime ? call->runtime_id : call->driver_id;
+
+    if (!cm_sim_cupti_api_on(domain, id))
+        return;
+    cm_sim_cupti_external_emit(call->correlation);
+    cm_cupti_api api = {
+        .kind = runtime ? CM_CUPTI_RUNTIME : CM_CUPTI_DRIVER,
+        .cbid = id,
+        .start = begin,
+        .end = cm_sim_cupti_now(),
+        .processId = cm_sim_cupti_process(),
+        .threadId = cm_sim_cupti_thread(),
+        .correlationId = call->correlation,
+        .returnValue = (uint32_t)(runtime ? call->runtime_result : call->driver_result),
+    };
+    cm_sim_cupti_emit(&api, sizeof api);
+}
+
+void cm_sim_runtime_enter(cm_sim_call *call, int device, uint32_t id, const char *name,
+                          const void *parameters, const char *symbol)
+{
+    *call = (cm_sim_call){
+        .correlation = next_correlation(),
+        .runtime = true,
+        .device = device,
+        .runtime_id = id,
+        .runtime_name = name,
+        .runtime_parameters = parameters,
+        .runtime_begin = cm_sim_cupti_now(),
+        .symbol = symbol,
+    };
+    tell(call, CM_CUPTI_RUNTIME_API, ENTER);
+}
+
+void cm_sim_runtime_exit(cm_sim_call *call, int result)
+{
+    if (!call->correlation)
+        return;
+    call->runtime_result = result;
+    tell(call, CM_CUPTI_RUNTIME_API, EXIT);
+    record(call, CM_CUPTI_RUNTIME_API, call->runtime_begin);
+}
+
+void cm_sim_driver_enter(cm_sim_call *call, int device, uint32_t id, const char *name,
+                         const void *parameters, const char *symbol)
+{
+    if (!call->runtime)
+        *call = (cm_sim_call){.correlation = next_correlation()};
+    call->device = device;
+    call->driver_id = id;
+    call->driver_name = name;
+    call->driver_parameters = parameters;
+    call->driver_begin = cm_sim_cupti_now();
+    call->driver_data = 0;
+    call->symbol = symbol;
+    tell(call, CM_CUPTI_DRIVER_API, ENTER);
+}
+
+void cm_sim_driver_exit(cm_sim_call *call, int result)
+{
+    if (!call->correlation)
+        return;
+    call->driver_result = result;
+    tell(call, CM_CUPTI_DRIVER_API, EXIT);
+    if (!call->runtime || !cm_sim_cupti_kind_on(CM_CUPTI_RUNTIME, call->device))
+        record(call, CM_CUPTI_DRIVER_API, call->driver_begin);
+}

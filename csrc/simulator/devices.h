@@ -1,0 +1,36 @@
+/* What the runtime, the driver and NVML have to agree on: who a device is, what it can do, and
+ * which one the calling thread uses. */
+#ifndef CM_SIM_DEVICES_H
+#define CM_SIM_DEVICES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* --- driver_device.c -------------------------------------------------------------------------- */
+
+/* Devices have two numbers: `device` counts what the program sees (CUDA_VISIBLE_DEVICES),
+ * `installed` what NVML sees; cm_sim_config.ordinal leads from the first to the second. */
+
+/* The same for a device in every process and every surface, another for every device. */
+void cm_sim_uuid(int device, uint8_t bytes[16]);
+void cm_sim_installed_uuid(int installed, uint8_t bytes[16]);
+
+/* The devices sit alone on buses 1, 2, ... of domain 0. */
+enum { CM_SIM_PCI_DOMAIN = 0, CM_SIM_PCI_DEVICE = 0 };
+static inline int cm_sim_pci_bus(int installed)
+{
+    return installed + 1;
+}
+/* The installed device at any of "0000:01:00.0", "00000000:01:00.0", "01:00.0". -1: none is. */
+int cm_sim_pci_find(const char *text);
+
+/* Attributes have the same numbers in the runtime and in the driver. 101: no such device, 1: no
+ * such attribute. `value` may be NULL. */
+int cm_sim_device_attribute(int device, int attribute, int *value);
+
+/* --- driver_launch.c -------------------------------------------------------------------------- */
+
+/* Blocks of a kernel that fit one multiprocessor of the device at once; 0: none does. */
+int cm_sim_occupancy(int device, int threads, int registers, size_t shared);
+
+#endif

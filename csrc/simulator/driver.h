@@ -1,0 +1,75 @@
+/* The driver surface's own house: structures as CUDA's callers lay them out, and what its files
+ * share. Vendor names only where they are exported. */
+#ifndef CM_SIM_DRIVER_H
+#define CM_SIM_DRIVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cupti_hooks.h"
+#include "devices.h"
+#include "driver_params.h"
+#include "objects.h"
+#include "sim.h"
+
+/* Results that the driver alone gives. */
+enum {
+    CM_CU_INVALID_IMAGE = 200,
+    CM_CU_PRIMARY_ACTIVE = 708,
+    CM_CU_CONTEXT_DESTROYED = 709,
+};
+
+/* What a pointer points to (CUmemorytype). */
+enum { CM_CU_HOST = 1, CM_CU_DEVICE = 2, CM_CU_ARRAY = 3, CM_CU_UNIFIED = 4 };
+
+/* --- driver_context.c ------------------------------------------------------------------------- */
+
+typedef struct cm_cu_context cm_cu_context;
+
+/* The device whose context is current; -1: none is, and the caller answers INVALID_CONTEXT. */
+int cm_cu_device(void);
+/* The primary context of a device, without retaining it. */
+cm_cu_context *cm_cu_primary(int device);
+/* The device of a context; -1: no context, or destroyed. */
+int cm_cu_context_device(const cm_cu_context *context);
+
+/* --- driver_copy.c ---------------------------------------------------------------------------- */
+
+/* Whether CUDA knows every byte of the range, on the device or pinned. */
+bool cm_cu_known(uint64_t address, size_t bytes);
+
+/* --- telling CUPTI ---------------------------------------------------------------------------- */
+
+/* Stands first in an entry point that CUPTI knows: begins its time and tells who wants to know. */
+#define CM_CU_BEGIN_KERNEL(function, symbol, ...)                                                  \
+    CM_SIM_ENTRY;                                                                                  \
+    const cm_##function##_params cm_parameters = {__VA_ARGS__};                                    \
+    cm_sim_call cm_call;                                                                           \
+    cm_call.correlation = 0;                                                                       \
+    if (cm_sim_cupti_wanted())                                                                     \
+    cm_cu_enter(&cm_call, CM_CBID_##function, #function, &cm_parameters, symbol)
+#define CM_CU_BEGIN(function, ...) CM_CU_BEGIN_KERNEL(function, NULL, __VA_ARGS__)
+/* Between the two: whether activity records are worth writing. */
+#define CM_CU_TOLD __builtin_expect(cm_call.correlation != 0, 0)
+#define CM_CU_END(result) return cm_cu_exit(&cm_call, (result))
+
+/* CUpti_ActivityMemoryOperationType, CUpti_ActivityMemoryKind */
+enum { CM_CU_ALLOCATED = 1, CM_CU_RELEASED = 2 };
+enum { CM_CU_KIND_PINNED = 2, CM_CU_KIND_DEVICE = 3, CM_CU_KIND_ARRAY = 4, CM_CU_KIND_MANAGED = 5 };
+
+void cm_cu_enter(cm_sim_call *call, uint32_t id, const char *name, const void *parameters,
+                 const char *symbol);
+static inline int cm_cu_exit(cm_sim_call *call, int result)
+{
+    if (__builtin_expect(call->correlation != 0, 0))
+        cm_sim_driver_exit(call, result);
+    return result;
+}
+
+/* The per-thread-stream variants that programs may link are the functions themselves: a simulated
+ * stream has nothing to wait for. */
+#define CM_CU_ALIAS(function, other)                                                               \
+    extern __typeof(function) other __attribute__((alias(#function), visibility("default")))
+
+#endif

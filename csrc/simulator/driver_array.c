@@ -1,0 +1,197 @@
+#include "driver_array.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "driver.h"
+
+/* CUDA_ARRAY_DESCRIPTOR, CUDA_ARRAY3D_DESCRIPTOR */
+typedef struct shape {
+    size_t width, height;
+    int format;
+    unsigned channels;
+} shape;
+
+typedef struct shape3d {
+    size_t width, height, depth;
+    int format;
+    unsigned channels;
+    unsigned flags;
+} shape3d;
+
+/* Kept in a list: a handle that was destroyed, or never made, is recognized and not followed. */
+struct cm_cu_array {
+    struct cm_cu_array *next;
+    shape3d shape;
+    size_t element, bytes;
+    void *memory;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static cm_cu_array *arrays;
+
+/* Layers count as depth; a height or depth of 0 is one row, one plane. */
+static size_t at_least_one(size_t n)
+{
+    return n ? n : 1;
+}
+
+static cm_cu_array **find(const cm_cu_array *array)
+{
+    cm_cu_array **at = &arrays;
+    while (*at && *at != array)
+        at = &(*at)->next;
+    return at;
+}
+
+void *cm_cu_array_memory(cm_cu_array *array, size_t *width, size_t *height, size_t *depth)
+{
+    void *memory = NULL;
+    pthread_mutex_lock(&lock);
+    if (array && *find(array)) {
+        memory = array->memory;
+        *width = array->shape.width * array->element;
+        *height = at_least_one(array->shape.height);
+        *depth = at_least_one(array->shape.depth);
+    }
+    pthread_mutex_unlock(&lock);
+    return memory;
+}
+
+/* Bytes of one channel; 0: block-compressed and planar formats, which are not simulated. */
+static size_t channel_bytes(int format)
+{
+    enum {
+        UNSIGNED_8 = 1,
+        UNSIGNED_16 = 2,
+        UNSIGNED_32 = 3,
+        SIGNED_8 = 8,
+        SIGNED_16 = 9,
+        SIGNED_32 = 10,
+        HALF = 16,
+        FLOAT = 32
+    };
+    switch (format) {
+    case UNSIGNED_8:
+    case SIGNED_8:
+        return 1;
+    case UNSIGNED_16:
+    case SIGNED_16:
+    case HALF:
+        return 2;
+    case UNSIGNED_32:
+    case SIGNED_32:
+    case FLOAT:
+        return 4;
+    default:
+        return 0;
+    }
+}
+
+static int create(cm_cu_array **array, const shape3d *asked, size_t *bytes)
+{
+    int device = cm_cu_device();
+    if (device < 0)
+        return CM_SIM_INVALID_CONTEXT;
+    if (!array || !asked->width ||
+        (asked->channels != 1 && asked->channels != 2 && asked->channels != 4))
+        return CM_SIM_INVALID_VALUE;
+    size_t element = channel_bytes(asked->format) * asked->channels;
+    if (!element) {
+        cm_sim_note(CM_SIM_NOTE_REFUSED, "CUDA array of a compressed format", 0);
+        return CM_SIM_NOT_SUPPORTED;
+    }
+    if (__builtin_mul_overflow(asked->width, element, bytes) ||
+        __builtin_mul_overflow(*bytes, at_least_one(asked->height), bytes) ||
+        __builtin_mul_overflow(*bytes, at_least_one(asked->depth), bytes))
+        return CM_SIM_INVALID_VALUE;
+    int result = cm_sim_capture_permits();
+    if (result)
+        return result;
+    cm_cu_array *made = calloc(1, sizeof *made);
+    if (!made)
+        return CM_SIM_OUT_OF_MEMORY;
+    result = cm_sim_alloc(device, CM_SIM_ARRAY, *bytes, NULL, &made->memory);
+    if (result) {
+        free(made);
+        return result;
+    }
+    made->shape = *asked;
+    made->element = element;
+    made->bytes = *bytes;
+    pthread_mutex_lock(&lock);
+    made->next = arrays;
+    arrays = made;
+    pthread_mutex_unlock(&lock);
+    *array = made;
+    return CM_SIM_OK;
+}
+
+CM_SIM_EXPORT int cuArrayCreate_v2(cm_cu_array **array, const shape *asked)
+{
+    CM_CU_BEGIN(cuArrayCreate_v2, (void **)array, asked);
+    int result = CM_SIM_INVALID_VALUE;
+    size_t bytes;
+    if (asked)
+        result = create(array,
+                        &(shape3d){.width = asked->width,
+                                   .height = asked->height,
+                                   .format = asked->format,
+                                   .channels = asked->channels},
+                        &bytes);
+    if (CM_CU_TOLD && !result)
+        cm_sim_record_memory(&cm_call, CM_CU_ALLOCATED, CM_CU_KIND_ARRAY, (*array)->memory, bytes,
+                             NULL);
+    CM_CU_END(result);
+}
+
+CM_SIM_EXPORT int cuArray3DCreate_v2(cm_cu_array **array, const shape3d *asked)
+{
+    CM_CU_BEGIN(cuArray3DCreate_v2, (void **)array, asked);
+    size_t bytes;
+    int result = asked ? create(array, asked, &bytes) : CM_SIM_INVALID_VALUE;
+    if (CM_CU_TOLD && !result)
+        cm_sim_record_memory(&cm_call, CM_CU_ALLOCATED, CM_CU_KIND_ARRAY, (*array)->memory, bytes,
+                             NULL);
+    CM_CU_END(result);
+}
+
+CM_SIM_EXPORT int cuArrayDestroy(cm_cu_array *array)
+{
+    CM_CU_BEGIN(cuArrayDestroy, array);
+    pthread_mutex_lock(&lock);
+    cm_cu_array **at = find(array);
+    cm_cu_array *gone = array ? *at : NULL;
+    if (gone)
+        *at = gone->next;
+    pthread_mutex_unlock(&lock);
+    if (!gone)
+        CM_CU_END(CM_SIM_INVALID_HANDLE);
+    if (CM_CU_TOLD)
+        cm_sim_record_memory(&cm_call, CM_CU_RELEASED, CM_CU_KIND_ARRAY, gone->memory, gone->bytes,
+                             NULL);
+    int result = cm_sim_free(gone->memory, NULL);
+    free(gone);
+    CM_CU_END(result);
+}
+
+CM_SIM_EXPORT int cuArray3DGetDescriptor_v2(shape3d *out, cm_cu_array *array)
+{
+    CM_SIM_ENTRY;
+    pthread_mutex_lock(&lock);
+    bool known = array && *find(array);
+    if (known && out)
+        *out = array->shape;
+    pthread_mutex_unlock(&lock);
+    return known ? CM_SIM_OK : CM_SIM_INVALID_HANDLE;
+}
+
+CM_SIM_EXPORT int cuArrayGetDescriptor_v2(shape *out, cm_cu_array *array)
+{
+    CM_SIM_ENTRY;
+    shape3d whole;
+    int result = cuArray3DGetDescriptor_v2(&whole, array);
+    if (!result && out)
+        *out = (shape){whole.width, whole.height, whole.format, whole.channels};
+    return result;
+}

@@ -1,0 +1,504 @@
+#include "driver.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A context is an identity: memory and streams belong to devices here. Those that cuCtxCreate made
+ * stay readable after cuCtxDestroy, so that a stale handle is an error and no crash. */
+struct cm_cu_context {
+    uint64_t magic;
+    int device;
+    bool primary;
+    atomic_bool alive;
+    atomic_int retained;
+    atomic_uint flags;
+    atomic_ullong id;
+    atomic_int cache;
+};
+
+static const uint64_t MAGIC = 0x63757074696d6578u;
+
+enum { DEPTH = 64, LIMITS = 10 };
+
+static cm_cu_context primaries[CM_SIM_DEVICES];
+static pthread_once_t primaries_made = PTHREAD_ONCE_INIT;
+static atomic_ullong ids;
+
+/* The thread's stack of contexts. While it is empty and `none` is not set, the context of the
+ * thread's device is current as soon as there is one: as after any runtime call. */
+static __thread struct {
+    cm_cu_context *stack[DEPTH];
+    int depth;
+    bool none; /* the program took the last one away */
+} mine;
+
+static void make_primaries(void)
+{
+    for (int i = 0; i < CM_SIM_DEVICES; i++) {
+        primaries[i].magic = MAGIC;
+        primaries[i].device = i;
+        primaries[i].primary = true;
+        atomic_store(&primaries[i].alive, true);
+        atomic_store(&primaries[i].id, atomic_fetch_add(&ids, 1) + 1);
+    }
+}
+
+cm_cu_context *cm_cu_primary(int device)
+{
+    pthread_once(&primaries_made, make_primaries);
+    return &primaries[device];
+}
+
+static bool ours(const cm_cu_context *context)
+{
+    return context && context->magic == MAGIC && atomic_load(&context->alive);
+}
+
+int cm_cu_context_device(const cm_cu_context *context)
+{
+    return ours(context) ? context->device : -1;
+}
+
+static cm_cu_context *current(void)
+{
+    int device = cm_sim_current_device();
+    if (!mine.depth)
+        return !mine.none && cm_sim_has_context(device) ? cm_cu_primary(device) : NULL;
+    cm_cu_context **top = &mine.stack[mine.depth - 1];
+    /* The runtime chose another device since: its primary context took this one's place. */
+    if ((*top)->device != device)
+        *top = cm_cu_primary(device);
+    return *top;
+}
+
+int cm_cu_device(void)
+{
+    return cm_cu_context_device(current());
+}
+
+static int push(cm_cu_context *context)
+{
+    /* What the runtime made current lies below: it comes back when this one is taken away. */
+    cm_cu_context *below = mine.depth ? NULL : current();
+    if (mine.depth + (below ? 2 : 1) > DEPTH)
+        return CM_SIM_OUT_OF_MEMORY;
+    if (below)
+        mine.stack[mine.depth++] = below;
+    mine.stack[mine.depth++] = context;
+    cm_sim_set_current_device(context->device);
+    return CM_SIM_OK;
+}
+
+static void pop(void)
+{
+    mine.depth -= mine.depth > 0;
+    mine.none = mine.depth == 0;
+    if (mine.depth)
+        cm_sim_set_current_device(mine.stack[mine.depth - 1]->device);
+}
+
+/* Without it what the callback tells is the first device. */
+void cm_cu_enter(cm_sim_call *call, uint32_t id, const char *name, const void *parameters,
+                 const char *symbol)
+{
+    int device = cm_cu_device();
+    memset(call, 0, sizeof *call);
+    cm_sim_driver_enter(call, device < 0 ? 0 : device, id, name, parameters, symbol);
+}
+
+/* --- primary contexts ------------------------------------------------------------------------- */
+
+static bool is_device(int device)
+{
+    return device >= 0 && device < cm_sim_config_get()->devices;
+}
+
+CM_SIM_EXPORT int cuDevicePrimaryCtxRetain(cm_cu_context **context, int device)
+{
+    CM_SIM_ENTRY;
+    if (!is_device(device))
+        return CM_SIM_INVALID_DEVICE;
+    int result = cm_sim_context(device);
+    if (result)
+        return result;
+    atomic_fetch_add(&cm_cu_primary(device)->retained, 1);
+    if (context)
+        *context = cm_cu_primary(device);
+    return CM_SIM_OK;
+}
+
+/* The last release leaves the context and its memory: the runtime, which holds it too, is never
+ * asked. A program that counts on its memory being given back by this frees it itself as well. */
+CM_SIM_EXPORT int cuDevicePrimaryCtxRelease_v2(int device)
+{
+    CM_SIM_ENTRY;
+    if (!is_device(device))
+        return CM_SIM_INVALID_DEVICE;
+    atomic_int *retained = &cm_cu_primary(device)->retained;
+    int now = atomic_load(retained);
+    do {
+        if (!now)
+            return CM_SIM_INVALID_CONTEXT;
+    } while (!atomic_compare_exchange_weak(retained, &now, now - 1));
+    return CM_SIM_OK;
+}
+CM_CU_ALIAS(cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxRelease);
+
+CM_SIM_EXPORT int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active)
+{
+    CM_SIM_ENTRY;
+    if (!is_device(device))
+        return CM_SIM_INVALID_DEVICE;
+    if (flags)
+        *flags = atomic_load(&cm_cu_primary(device)->flags);
+    if (active)
+        *active = cm_sim_has_context(device);
+    return CM_SIM_OK;
+}
+
+CM_SIM_EXPORT int cuDevicePrimaryCtxSetFlags_v2(int device, unsigned flags)
+{
+    CM_SIM_ENTRY;
+    if (!is_device(device))
+        return CM_SIM_INVALID_DEVICE;
+    atomic_store(&cm_cu_primary(device)->flags, flags);
+    return CM_SIM_OK;
+}
+CM_CU_ALIAS(cuDevicePrimaryCtxSetFlags_v2, cuDevicePrimaryCtxSetFlags);
+
+/* --- contexts of the program's own ------------------------------------------------------------ */
+
+static int create(cm_cu_context **context, unsigned flags, int device)
+{
+    if (!is_device(device))
+        return CM_SIM_INVALID_DEVICE;
+    if (!context)
+        return CM_SIM_INVALID_VALUE;
+    if (mine.depth + 2 > DEPTH)
+        return CM_SIM_OUT_OF_MEMORY;
+    /* Further contexts of a device share the first one's memory: what a second really takes is not
+     * modelled. */
+    int result = cm_sim_context(device);
+    if (result)
+        return result;
+    cm_cu_context *made = calloc(1, sizeof *made);
+    if (!made)
+        return CM_SIM_OUT_OF_MEMORY;
+    cm_cu_primary(device);
+    made->magic = MAGIC;
+    made->device = device;
+    atomic_store(&made->alive, true);
+    atomic_store(&made->flags, flags);
+    atomic_store(&made->id, atomic_fetch_add(&ids, 1) + 1);
+    *context = made;
+    return push(made);
+}
+
+CM_SIM_EXPORT int cuCtxCreate_v2(cm_cu_context **context, unsigned flags, int device)
+{
+    CM_SIM_ENTRY;
+    return create(context, flags, device);
+}
+
+/* A part of the multiprocessors for a context cannot be asked of a simulated device. */
+CM_SIM_EXPORT int cuCtxCreate_v3(cm_cu_context **context, const void *affinity, int affinities,
+                                 unsigned flags, int device)
+{
+    CM_SIM_ENTRY;
+    if (affinity && affinities > 0) {
+        cm_sim_note(CM_SIM_NOTE_REFUSED, "execution affinity", 0);
+        return CM_SIM_NOT_SUPPORTED;
+    }
+    return create(context, flags, device);
+}
+
+CM_SIM_EXPORT int cuCtxCreate_v4(cm_cu_context **context, const void *parameters, unsigned flags,
+                                 int device)
+{
+    CM_SIM_ENTRY;
+    const struct {
+        const void *affinity;
+        int affinities;
+        const void *graphics;
+    } *asked = parameters;
+    if (asked && ((asked->affinity && asked->affinities > 0) || asked->graphics)) {
+        cm_sim_note(CM_SIM_NOTE_REFUSED, "execution affinity", 0);
+        return CM_SIM_NOT_SUPPORTED;
+    }
+    return create(context, flags, device);
+}
+
+CM_SIM_EXPORT int cuCtxDestroy_v2(cm_cu_context *context)
+{
+    CM_SIM_ENTRY;
+    if (!ours(context) || context->primary)
+        return CM_SIM_INVALID_CONTEXT;
+    atomic_store(&context->alive, false);
+    if (mine.depth && mine.stack[mine.depth - 1] == context)
+        pop();
+    return CM_SIM_OK;
+}
+CM_CU_ALIAS(cuCtxDestroy_v2, cuCtxDestroy);
+
+/* --- the thread's stack ----------------------------------------------------------------------- */
+
+CM_SIM_EXPORT int cuCtxGetCurrent(cm_cu_context **context)
+{
+    CM_SIM_ENTRY;
+    if (!context)
+        return CM_SIM_INVALID_VALUE;
+    *context = current();
+    return CM_SIM_OK;
+}
+
+CM_SIM_EXPORT int cuCtxSetCurrent(cm_cu_context *context)
+{
+    CM_SIM_ENTRY;
+    if (context && !ours(context))
+        return CM_SIM_INVALID_CONTEXT;
+    if (!context) {
+        pop();
+        return CM_SIM_OK;
+    }
+    mine.depth += mine.depth == 0;
+    mine.stack[mine.depth - 1] = context;
+    cm_sim_set_current_device(context->device);
+    return CM_SIM_OK;
+}
+
+CM_SIM_EXPORT int cuCtxPushCurrent_v2(cm_cu_context *context)
+{
+    CM_SIM_ENTRY;
+    if (!ours(context))
+        return CM_SIM_INVALID_CONTEXT;
+    return push(context);
+}
+CM_CU_ALIAS(cuCtxPushCurrent_v2, cuCtxPushCurrent);
+
+CM_SIM_EXPORT int cuCtxPopCurrent_v2(cm_cu_context **context)
+{
+    CM_SIM_ENTRY;
+    cm_cu_context *top = current();
+    if (!top)
+        return CM_SIM_INVALID_CONTEXT;
+    pop();
+    if (context)
+        *context = top;
+    return CM_SIM_OK;
+}
+CM_CU_ALIAS(cuCtxPopCurrent_v2, cuCtxPopCurrent);
+
+/* --- what is asked of contexts ---------------------------------------------------------------- */
+
+/* The current one, as an error where there is none. */
+static int need(cm_cu_context **context)
+{
+    *context = current();
+    if (!*context)
+        return CM_SIM_INVALID_CONTEXT;
+    return ours(*context) ? CM_SIM_OK : CM_CU_CONTEXT_DESTROYED;
+}
+
+CM_SIM_EXPORT int cuCtxGetDevice(int *device)
+{
+    CM_SIM_ENTRY;
+    cm_cu_context *context;
+    int result = need(&context);
+    if (!result && device)
+        *device = context->device;
+    return result;
+}
+
+CM_SIM_EXPORT int cuCtxGetDevice_v2(int *device, cm_cu_context *context)
+{
+    CM_SIM_ENTRY;
+    if (!context)
+        return cuCtxGetDevice(device);
+    if (!ours(context))
+        return CM_SIM_INVALID_CONTEXT;
+    if (device)
+        *device = context->device;
+    return CM_SIM_OK;
+}
+
+CM_SIM_EXPORT int cuCtxGetId(cm_cu_context *context, unsigned long long *id)
+{
+    CM_SIM_ENTRY;
+    int result = CM_SIM_OK;
+    if (!context)
+        result = need(&context);
+    else if (!ours(context))
+        result = CM_SIM_INVALID_CONTEXT;
+    if (!result && id)
+        *id = atomic_load(&context->id);
+    return result;
+}
+
+CM_SIM_EXPORT int cuCtxGetApiVersion(cm_cu_context *context, unsigned *version)
+{
+    CM_SIM_ENTRY;
+    int result = CM_SIM_OK;
+    if (!context)
+        result = need(&context);
+    else if (!ours(context))
+        result = CM_SIM_INVALID_CONTEXT;
+    if (!result && version)
+        *version = 3020; /* as every driver since then answers */
+    return result;
+}
+
+CM_SIM_EXPORT int cuCtxGetFlags(unsigned *flags)
+{
+    CM_SIM_ENTRY;
+    cm_cu_context *context;
+    int result = need(&context);
+    if (!result && flags)
+        *flags = atomic_load(&context->flags);
+    return result;
+}
+
+CM_SIM_EXPORT int cuCtxSetFlags(unsigned flags)
+{
+    CM_SIM_ENTRY;
+    cm_cu_context *context;
+    int result = need(&context);
+    if (!result)
+        atomic_store(&context->flags, flags);
+    return result;
+}
+
+CM_SIM_EXPORT int cuCtxSynchronize(void)
+{
+    CM_SIM_ENTRY;
+    cm_sim_call call;
+    call.correlation = 0;
+    if (cm_sim_cupti_wanted())
+        cm_cu_enter(&call, CM_CBID_cuCtxSynchronize, "cuCtxSynchronize", NULL, NULL);
+    cm_cu_context *context;
+    int result = need(&context);
+    if (!result)
+        result = cm_sim_device_synchronize(context->device);
+    return cm_cu_exit(&call, result);
+}
+
+CM_SIM_EXPORT int cuCtxSynchronize_v2(cm_cu_context *context)
+{
+    CM_SIM_ENTRY;
+    if (!context)
+        return cuCtxSynchronize();
+    return ours(context) ? cm_sim_device_synchronize(context->device) : CM_SIM_INVALID_CONTEXT;
+}
+
+/* Limits are kept per process and take no memory of the device. */
+static atomic_size_t limits[LIMITS] = {1024, 8 << 20, 8 << 20, 2, 2048, 128};
+
+CM_SIM_EXPORT int cuCtxGetLimit(size_t *value, int limit)
+{
+    CM_SIM_ENTRY;
+    cm_cu_context *context;
+    int result = need(&context);
+    if (result)
+        return result;
+    if (limit < 0 || limit >= LIMITS)
+        return CM_CUDA_UNSUPPORTED_LIMIT;
+    if (value)
+        *value = atomic_load(&limits[limit]);
+    return CM_SIM_OK;
+}
+
+CM_SIM_EXPORT int cuCtxSetLimit(int limit, size_t value)
+{
+    CM_SIM_ENTRY;
+    cm_cu_context *context;
+    int result = need(&context);
+    if (result)
+        return result;
+    if (limit < 0 || limit >= LIMITS)
+        return CM_CUDA_UNSUPPORTED_LIMIT;
+    atomic_store(&limits[limit], value);
+    return CM_SIM_OK;
+}
+
+CM_SIM_EXPORT int cuCtxGetCacheConfig(int *configuration)
+{
+    CM_SIM_ENTRY;
+    cm_cu_context *context;
+    int result = need(&context);
+    if (!result && configuration)
+        *configuration = atomic_load(&context->cache);
+    return result;
+}
+
+CM_SIM_EXPORT int cuCtxSetCacheConfig(int configuration)
+{
+    CM_SIM_ENTRY;
+    cm_cu_context *context;
+    int result = need(&context);
+    if (!result)
+        atomic_store(&context->cache, configuration);
+    return result;
+}
+
+/* Banks of shared memory have had one width since 5.0. */
+CM_SIM_EXPORT int cuCtxGetSharedMemConfig(int *configuration)
+{
+    enum { FOUR_BYTES = 1 };
+    CM_SIM_ENTRY;
+    cm_cu_context *context;
+    int result = need(&context);
+    if (!result && configuration)
+        *configuration = FOUR_BYTES;
+    return result;
+}
+
+CM_SIM_EXPORT int cuCtxSetSharedMemConfig(int configuration)
+{
+    CM_SIM_ENTRY;
+    (void)configuration;
+    cm_cu_context *context;
+    return need(&context);
+}
+
+CM_SIM_EXPORT int cuCtxGetStreamPriorityRange(int *least, int *greatest)
+{
+    CM_SIM_ENTRY;
+    cm_cu_context *context;
+    int result = need(&context);
+    if (!result && least)
+        *least = CM_SIM_PRIORITY_LEAST;
+    if (!result && greatest)
+        *greatest = CM_SIM_PRIORITY_GREATEST;
+    return result;
+}
+
+CM_SIM_EXPORT int cuCtxResetPersistingL2Cache(void)
+{
+    CM_SIM_ENTRY;
+    cm_cu_context *context;
+    return need(&context);
+}
+
+/* --- peers ------------------------------------------------------------------------------------ */
+
+CM_SIM_EXPORT int cuCtxEnablePeerAccess(cm_cu_context *peer, unsigned flags)
+{
+    CM_SIM_ENTRY;
+    cm_cu_context *context;
+    int result = need(&context);
+    if (result)
+        return result;
+    if (!ours(peer))
+        return CM_SIM_INVALID_CONTEXT;
+    return flags ? CM_SIM_INVALID_VALUE : cm_sim_peer_enable(context->device, peer->device);
+}
+
+CM_SIM_EXPORT int cuCtxDisablePeerAccess(cm_cu_context *peer)
+{
+    CM_SIM_ENTRY;
+    cm_cu_context *context;
+    int result = need(&context);
+    if (result)
+        return result;
+    return ours(peer) ? cm_sim_peer_disable(context->device, peer->device) : CM_SIM_INVALID_CONTEXT;
+}

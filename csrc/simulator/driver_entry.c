@@ -1,0 +1,193 @@
+/* Beginning, errors, and the door through which the runtime, Triton and NCCL look up the rest. */
+#define _GNU_SOURCE
+#include "driver.h"
+#include "driver_names.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- who asks --------------------------------------------------------------------------------- */
+
+/* NCCL brings a runtime of its own, which wants private tables of the real driver. It is told "no"
+ * at the first of them, and the report says why. */
+static bool is_nccl(const void *caller)
+{
+    Dl_info from;
+    if (!dladdr(caller, &from) || !from.dli_fname)
+        return false;
+    const char *slash = strrchr(from.dli_fname, '/');
+    return !strncmp(slash ? slash + 1 : from.dli_fname, "libnccl", strlen("libnccl"));
+}
+
+static bool refused(const void *caller)
+{
+    if (!is_nccl(caller))
+        return false;
+    cm_sim_note(CM_SIM_NOTE_REFUSED, "NCCL is not simulated: use the fake process group", 0);
+    return true;
+}
+
+/* --- beginning -------------------------------------------------------------------------------- */
+
+CM_SIM_EXPORT int cuInit(unsigned flags)
+{
+    CM_SIM_ENTRY;
+    if (flags)
+        return CM_SIM_INVALID_VALUE;
+    if (refused(__builtin_return_address(0)))
+        return CM_SIM_NO_DEVICE;
+    return cm_sim_config_get()->devices ? CM_SIM_OK : CM_SIM_NO_DEVICE;
+}
+
+CM_SIM_EXPORT int cuDriverGetVersion(int *version)
+{
+    CM_SIM_ENTRY;
+    if (!version)
+        return CM_SIM_INVALID_VALUE;
+    *version = cm_sim_config_get()->driver_version;
+    return CM_SIM_OK;
+}
+
+CM_SIM_EXPORT int cuGetErrorName(int error, const char **name)
+{
+    CM_SIM_ENTRY;
+    const char *known = cm_sim_error_driver_name(error);
+    if (name)
+        *name = known;
+    return known && name ? CM_SIM_OK : CM_SIM_INVALID_VALUE;
+}
+
+CM_SIM_EXPORT int cuGetErrorString(int error, const char **text)
+{
+    CM_SIM_ENTRY;
+    const char *known = cm_sim_error_driver_name(error) ? cm_sim_error_text(error) : NULL;
+    if (text)
+        *text = known;
+    return known && text ? CM_SIM_OK : CM_SIM_INVALID_VALUE;
+}
+
+/* --- looking up ------------------------------------------------------------------------------- */
+
+/* The library that this is in, to look up its own exports and nobody else's. */
+static void *self(void)
+{
+    static _Atomic(void *) handle;
+    void *known = atomic_load(&handle);
+    Dl_info here;
+    if (known)
+        return known;
+    if (dladdr((void *)cuInit, &here) && here.dli_fname)
+        known = dlopen(here.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+    if (!known) /* a program that it is linked into has no such name */
+        known = dlopen(NULL, RTLD_NOW);
+    atomic_store(&handle, known);
+    return known;
+}
+
+/* Functions of CUDA that are not simulated are found all the same, and name themselves when they
+ * are called (tables/cuda.txt): programs look up much that they never use. */
+static const char *exported(const char *name, int version, bool *too_old)
+{
+    size_t low = 0, high = cm_cu_name_count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (strcmp(cm_cu_names[middle].name, name) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    const char *found = NULL;
+    *too_old = false;
+    for (; low < cm_cu_name_count && !strcmp(cm_cu_names[low].name, name); low++) {
+        if (cm_cu_names[low].version <= version)
+            found = cm_cu_names[low].symbol;
+        else
+            *too_old = !found;
+    }
+    return found;
+}
+
+static int look_up(const char *name, void **out, int version, unsigned long long flags, int *status)
+{
+    enum { FLAGS = 3 }; /* the thread's own default stream, or the one of all: the same here */
+    if (!name || !*name || !out || flags & ~(unsigned long long)FLAGS ||
+        version > cm_sim_config_get()->driver_version)
+        return CM_SIM_INVALID_VALUE;
+    bool too_old;
+    const char *symbol = exported(name, version, &too_old);
+    *out = symbol ? dlsym(self(), symbol) : NULL;
+    int answer = *out      ? CM_CUDA_ENTRY_FOUND
+                 : too_old ? CM_CUDA_ENTRY_VERSION
+                           : CM_CUDA_ENTRY_NOT_FOUND;
+    cm_sim_trace("cuGetProcAddress(%s, %d): %s", name, version, symbol ? symbol : "none");
+    if (status) {
+        *status = answer;
+        return CM_SIM_OK;
+    }
+    return *out ? CM_SIM_OK : CM_SIM_NOT_FOUND;
+}
+
+CM_SIM_EXPORT int cuGetProcAddress_v2(const char *name, void **out, int version,
+                                      unsigned long long flags, int *status)
+{
+    CM_SIM_ENTRY;
+    refused(__builtin_return_address(0));
+    return look_up(name, out, version, flags, status);
+}
+
+/* Before 12.0 there was no status: what is missing is an error. */
+CM_SIM_EXPORT int cuGetProcAddress(const char *name, void **out, int version,
+                                   unsigned long long flags)
+{
+    CM_SIM_ENTRY;
+    refused(__builtin_return_address(0));
+    return look_up(name, out, version, flags, NULL);
+}
+
+/* The tables of functions that NVIDIA's own libraries share, by identifiers nobody documents. */
+CM_SIM_EXPORT int cuGetExportTable(const void **table, const uint8_t identifier[16])
+{
+    CM_SIM_ENTRY;
+    (void)identifier;
+    if (table)
+        *table = NULL;
+    if (!refused(__builtin_return_address(0)))
+        cm_sim_note(CM_SIM_NOTE_REFUSED, "cuGetExportTable", 0);
+    return CM_SIM_NOT_SUPPORTED;
+}
+
+/* --- errors told by callback: nothing goes wrong on a simulated device -------------------------
+ */
+
+CM_SIM_EXPORT int cuLogsRegisterCallback(void (*callback)(void *, int, char *, size_t), void *data,
+                                         void **handle)
+{
+    static char registered;
+    CM_SIM_ENTRY;
+    (void)data;
+    if (!callback)
+        return CM_SIM_INVALID_VALUE;
+    if (handle)
+        *handle = &registered;
+    return CM_SIM_OK;
+}
+
+CM_SIM_EXPORT int cuLogsUnregisterCallback(void *handle)
+{
+    CM_SIM_ENTRY;
+    return handle ? CM_SIM_OK : CM_SIM_INVALID_VALUE;
+}
+
+CM_SIM_EXPORT int cuProfilerStart(void)
+{
+    CM_SIM_ENTRY;
+    return CM_SIM_OK;
+}
+
+CM_SIM_EXPORT int cuProfilerStop(void)
+{
+    CM_SIM_ENTRY;
+    return CM_SIM_OK;
+}

@@ -1,0 +1,247 @@
+/* Virtual memory: addresses and physical memory apart. PyTorch's expandable segments live here. */
+#include "driver.h"
+
+#include <string.h>
+
+enum { GRANULARITY = 2 << 20 };
+enum { TYPE_PINNED = 1 };
+
+/* CUmemAllocationProp */
+typedef struct properties {
+    int type;
+    int handle_types;
+    cm_cuda_location location;
+    void *windows;
+    struct {
+        unsigned char compression, rdma;
+        unsigned short usage;
+        unsigned char reserved[4];
+    } flags;
+} properties;
+
+/* Physical memory can lie on a device only: host memory that others map is not simulated. */
+static int check(const properties *asked)
+{
+    if (!asked || asked->type != TYPE_PINNED)
+        return CM_SIM_INVALID_VALUE;
+    if (asked->location.type != CM_CUDA_LOCATION_DEVICE) {
+        cm_sim_note(CM_SIM_NOTE_REFUSED, "cuMemCreate on the host", 0);
+        return CM_SIM_NOT_SUPPORTED;
+    }
+    int device = asked->location.id;
+    return device < 0 || device >= cm_sim_config_get()->devices ? CM_SIM_INVALID_DEVICE : CM_SIM_OK;
+}
+
+CM_SIM_EXPORT int cuMemGetAllocationGranularity(size_t *bytes, const properties *asked, int option)
+{
+    CM_SIM_ENTRY;
+    (void)option; /* the least is also what is recommended */
+    int result = check(asked);
+    if (!result && bytes)
+        *bytes = GRANULARITY;
+    return result;
+}
+
+CM_SIM_EXPORT int cuMemAddressReserve(uint64_t *address, size_t bytes, size_t alignment,
+                                      uint64_t wish, unsigned long long flags)
+{
+    CM_CU_BEGIN(cuMemAddressReserve, address, bytes, alignment, wish, flags);
+    int result = CM_SIM_INVALID_VALUE;
+    if (address && bytes && bytes % GRANULARITY == 0 && !flags && !(alignment & (alignment - 1))) {
+        void *made = NULL;
+        result = cm_sim_reserve(bytes, alignment, &made);
+        if (!result)
+            *address = (uintptr_t)made;
+    }
+    CM_CU_END(result);
+}
+
+CM_SIM_EXPORT int cuMemAddressFree(uint64_t address, size_t bytes)
+{
+    CM_CU_BEGIN(cuMemAddressFree, address, bytes);
+    CM_CU_END(cm_sim_unreserve((void *)address, bytes));
+}
+
+CM_SIM_EXPORT int cuMemCreate(unsigned long long *handle, size_t bytes, const properties *asked,
+                              unsigned long long flags)
+{
+    CM_CU_BEGIN(cuMemCreate, handle, bytes, asked, flags);
+    int result = check(asked);
+    if (!result && (!handle || !bytes || bytes % GRANULARITY || flags))
+        result = CM_SIM_INVALID_VALUE;
+    cm_sim_physical *made = NULL;
+    if (!result)
+        result = cm_sim_create(asked->location.id, bytes, &made);
+    if (!result)
+        *handle = (uintptr_t)made;
+    CM_CU_END(result);
+}
+
+CM_SIM_EXPORT int cuMemRelease(unsigned long long handle)
+{
+    CM_CU_BEGIN(cuMemRelease, handle);
+    CM_CU_END(handle ? cm_sim_release((cm_sim_physical *)(uintptr_t)handle) : CM_SIM_INVALID_VALUE);
+}
+
+CM_SIM_EXPORT int cuMemMap(uint64_t address, size_t bytes, size_t offset, unsigned long long handle,
+                           unsigned long long flags)
+{
+    CM_CU_BEGIN(cuMemMap, address, bytes, offset, handle, flags);
+    int result = CM_SIM_INVALID_VALUE;
+    if (handle && !flags)
+        result = cm_sim_map((void *)address, bytes, offset, (cm_sim_physical *)(uintptr_t)handle);
+    CM_CU_END(result);
+}
+
+CM_SIM_EXPORT int cuMemUnmap(uint64_t address, size_t bytes)
+{
+    CM_CU_BEGIN(cuMemUnmap, address, bytes);
+    CM_CU_END(cm_sim_unmap((void *)address, bytes));
+}
+
+CM_SIM_EXPORT int cuMemSetAccess(uint64_t address, size_t bytes, const cm_cuda_access *access,
+                                 size_t count)
+{
+    CM_CU_BEGIN(cuMemSetAccess, address, bytes, access, count);
+    int result = access && count ? CM_SIM_OK : CM_SIM_INVALID_VALUE;
+    /* Memory is one for all devices: what any of them may write may be written. */
+    bool writable = false, devices = false;
+    for (size_t i = 0; !result && i < count; i++) {
+        int flags = access[i].flags;
+        bool device = access[i].location.type == CM_CUDA_LOCATION_DEVICE;
+        if (flags != CM_CUDA_ACCESS_NONE && flags != CM_CUDA_ACCESS_READ &&
+            flags != CM_CUDA_ACCESS_READ_WRITE)
+            result = CM_SIM_INVALID_VALUE;
+        else if (device && (access[i].location.id < 0 ||
+                            access[i].location.id >= cm_sim_config_get()->devices))
+            result = CM_SIM_INVALID_DEVICE;
+        writable |= flags == CM_CUDA_ACCESS_READ_WRITE;
+        devices |= device;
+    }
+    if (!result && devices)
+        result = cm_sim_access((void *)address, bytes, writable);
+    CM_CU_END(result);
+}
+
+CM_SIM_EXPORT int cuMemGetAccess(unsigned long long *flags, const cm_cuda_location *location,
+                                 uint64_t address)
+{
+    CM_SIM_ENTRY;
+    cm_sim_physical *handle = cm_sim_retain((void *)address);
+    if (!handle || !location)
+        return CM_SIM_INVALID_VALUE;
+    if (flags)
+        *flags = location->type == CM_CUDA_LOCATION_DEVICE ? CM_CUDA_ACCESS_READ_WRITE
+                                                           : CM_CUDA_ACCESS_NONE;
+    return cm_sim_release(handle);
+}
+
+CM_SIM_EXPORT int cuMemRetainAllocationHandle(unsigned long long *handle, void *address)
+{
+    CM_CU_BEGIN(cuMemRetainAllocationHandle, handle, address);
+    cm_sim_physical *found = handle ? cm_sim_retain(address) : NULL;
+    if (found)
+        *handle = (uintptr_t)found;
+    CM_CU_END(found ? CM_SIM_OK : CM_SIM_INVALID_VALUE);
+}
+
+CM_SIM_EXPORT int cuMemGetAllocationPropertiesFromHandle(properties *out, unsigned long long handle)
+{
+    CM_SIM_ENTRY;
+    if (!out || !handle)
+        return CM_SIM_INVALID_VALUE;
+    int device = cm_sim_physical_device((cm_sim_physical *)(uintptr_t)handle);
+    if (device < 0)
+        return CM_SIM_INVALID_VALUE;
+    memset(out, 0, sizeof *out);
+    out->type = TYPE_PINNED;
+    out->location = (cm_cuda_location){CM_CUDA_LOCATION_DEVICE, device};
+    return CM_SIM_OK;
+}
+
+/* --- memory of other processes ---------------------------------------------------------------- */
+
+static int no_other_process(void)
+{
+    CM_SIM_ENTRY;
+    cm_sim_note(CM_SIM_NOTE_REFUSED, "CUDA IPC", 0);
+    return CM_SIM_NOT_SUPPORTED;
+}
+
+CM_SIM_EXPORT int cuMemExportToShareableHandle(void *out, unsigned long long handle, int type,
+                                               unsigned long long flags)
+{
+    (void)out, (void)handle, (void)type, (void)flags;
+    return no_other_process();
+}
+
+CM_SIM_EXPORT int cuMemImportFromShareableHandle(unsigned long long *handle, void *other, int type)
+{
+    (void)handle, (void)other, (void)type;
+    return no_other_process();
+}
+
+CM_SIM_EXPORT int cuMemGetHandleForAddressRange(void *handle, uint64_t address, size_t bytes,
+                                                int type, unsigned long long flags)
+{
+    (void)handle, (void)address, (void)bytes, (void)type, (void)flags;
+    return no_other_process();
+}
+
+CM_SIM_EXPORT int cuIpcGetMemHandle(void *handle, uint64_t address)
+{
+    (void)handle, (void)address;
+    return no_other_process();
+}
+
+CM_SIM_EXPORT int cuIpcOpenMemHandle_v2(uint64_t *address, cm_cuda_ipc_handle handle,
+                                        unsigned flags)
+{
+    (void)address, (void)handle, (void)flags;
+    return no_other_process();
+}
+CM_CU_ALIAS(cuIpcOpenMemHandle_v2, cuIpcOpenMemHandle);
+
+CM_SIM_EXPORT int cuIpcCloseMemHandle(uint64_t address)
+{
+    (void)address;
+    return no_other_process();
+}
+
+CM_SIM_EXPORT int cuIpcGetEventHandle(void *handle, cm_sim_event *event)
+{
+    (void)handle, (void)event;
+    return no_other_process();
+}
+
+CM_SIM_EXPORT int cuIpcOpenEventHandle(cm_sim_event **event, cm_cuda_ipc_handle handle)
+{
+    (void)event, (void)handle;
+    return no_other_process();
+}
+
+CM_SIM_EXPORT int cuMemPoolExportToShareableHandle(void *handle, cm_sim_pool *pool, int type,
+                                                   unsigned long long flags)
+{
+    (void)handle, (void)pool, (void)type, (void)flags;
+    return no_other_process();
+}
+
+CM_SIM_EXPORT int cuMemPoolImportFromShareableHandle(cm_sim_pool **pool, void *handle, int type,
+                                                     unsigned long long flags)
+{
+    (void)pool, (void)handle, (void)type, (void)flags;
+    return no_other_process();
+}
+
+CM_SIM_EXPORT int cuMemPoolExportPointer(void *data, uint64_t address)
+{
+    (void)data, (void)address;
+    return no_other_process();
+}
+
+CM_SIM_EXPORT int cuMemPoolImportPointer(uint64_t *address, cm_sim_pool *pool, void *data)
+{
+    (void)address, (void)pool, (void)data;
+    return no_other_process();
+}

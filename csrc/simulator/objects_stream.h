@@ -1,0 +1,78 @@
+/* What streams, events, captures and graphs know of each other. */
+#ifndef CM_SIM_OBJECTS_STREAM_H
+#define CM_SIM_OBJECTS_STREAM_H
+
+#include "objects.h"
+#include "table.h"
+
+/* Nodes that the next one comes behind. */
+typedef struct cm_sim_nodes {
+    cm_sim_node **list;
+    size_t count, room;
+} cm_sim_nodes;
+
+bool cm_sim_nodes_set(cm_sim_nodes *nodes, cm_sim_node *const *list, size_t count);
+bool cm_sim_nodes_add(cm_sim_nodes *nodes, cm_sim_node *const *list, size_t count); /* each once */
+void cm_sim_nodes_clear(cm_sim_nodes *nodes);
+
+/* A capture: the streams that record into one graph. */
+typedef struct __attribute__((aligned(128))) cm_sim_capture {
+    cm_sim_slot slot;
+    uint64_t id;
+    int mode;
+    atomic_int status; /* CM_CUDA_CAPTURE_* */
+    cm_sim_graph *graph;
+    bool given; /* the graph was there before and stays if the capture fails */
+    bool blocking;
+    int device;
+    const void *thread;
+    cm_sim_stream *origin;
+    cm_sim_stream *streams; /* by next_captured */
+    struct cm_sim_capture *next;
+} cm_sim_capture;
+
+struct __attribute__((aligned(128))) cm_sim_stream {
+    cm_sim_slot slot;
+    int device;
+    unsigned flags;
+    int priority;
+    bool legacy;
+    uint64_t id;
+    /* In launches of the device: at the last one on this stream; all up to here is done. */
+    atomic_ullong last, done;
+    _Atomic(cm_sim_capture *) capture;
+    cm_sim_stream *next_captured;
+    cm_sim_nodes after; /* while capturing */
+};
+
+struct __attribute__((aligned(128))) cm_sim_event {
+    cm_sim_slot slot;
+    int device;
+    unsigned flags;
+    bool recorded, done;
+    cm_sim_stream *stream;
+    uint64_t stream_id;
+    uint64_t at; /* launches of the device when it was recorded */
+    uint64_t time;
+    uint64_t capture; /* the capture it was recorded in, 0: none */
+    cm_sim_nodes after;
+};
+
+bool cm_sim_event_live(const cm_sim_event *event);
+/* All work of the device, or of a stream, up to `at` launches is done now. */
+void cm_sim_stream_done(cm_sim_stream *stream, uint64_t at);
+uint64_t cm_sim_device_done(int device);
+
+/* objects_capture.c */
+int cm_sim_capture_join(cm_sim_stream *stream, const cm_sim_event *event);
+bool cm_sim_capture_unsafe_legacy(int device); /* a blocking stream of the device is capturing */
+void cm_sim_capture_invalidate(cm_sim_capture *capture);
+int cm_sim_capture_add(cm_sim_stream *stream, cm_cuda_node_params *params, cm_sim_node **node);
+void cm_sim_capture_forget(cm_sim_stream *stream); /* it is being destroyed */
+
+/* objects_graph.c */
+bool cm_sim_node_in(const cm_sim_node *node, const cm_sim_graph *graph);
+/* Whether all of `nodes` are among `from` or what those come behind. */
+bool cm_sim_graph_reaches(cm_sim_graph *graph, const cm_sim_nodes *from, const cm_sim_nodes *nodes);
+
+#endif

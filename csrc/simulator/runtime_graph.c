@@ -1,0 +1,392 @@
+#include "objects_graph.h"
+#include "runtime.h"
+
+CM_SIM_EXPORT int cudaGraphCreate(cm_sim_graph **graph, unsigned flags)
+{
+    CM_RT_BEGIN(cudaGraphCreate, graph, flags);
+    CM_RT_END(flags ? CM_CUDA_INVALID_VALUE : cm_sim_graph_new(graph));
+}
+
+CM_SIM_EXPORT int cudaGraphDestroy(cm_sim_graph *graph)
+{
+    CM_RT_BEGIN(cudaGraphDestroy, graph);
+    CM_RT_END(cm_sim_graph_delete(graph));
+}
+
+CM_SIM_EXPORT int cudaGraphClone(cm_sim_graph **clone, cm_sim_graph *graph)
+{
+    CM_RT_BEGIN(cudaGraphClone, clone, graph);
+    CM_RT_END(cm_sim_graph_clone(graph, clone));
+}
+
+/* --- nodes --------------------------------------------------------------------------------------
+ */
+
+CM_SIM_EXPORT int cudaGraphAddNode(cm_sim_node **node, cm_sim_graph *graph,
+                                   cm_sim_node *const *after, const cm_cuda_edge *edges,
+                                   size_t count, cm_cuda_node_params *params)
+{
+    CM_RT_BEGIN(cudaGraphAddNode, node, graph, after, edges, count, params);
+    CM_RT_END(node ? cm_sim_graph_add(graph, after, count, params, node) : CM_CUDA_INVALID_VALUE);
+}
+
+CM_SIM_EXPORT int cudaGraphAddKernelNode(cm_sim_node **node, cm_sim_graph *graph,
+                                         cm_sim_node *const *after, size_t count,
+                                         const cm_cuda_kernel_node *kernel)
+{
+    CM_RT_BEGIN(cudaGraphAddKernelNode, node, graph, after, count, kernel);
+    if (!node || !kernel)
+        CM_RT_END(CM_CUDA_INVALID_VALUE);
+    cm_cuda_node_params params = {.type = CM_CUDA_NODE_KERNEL, .kernel = *kernel};
+    CM_RT_END(cm_sim_graph_add(graph, after, count, &params, node));
+}
+
+CM_SIM_EXPORT int cudaGraphAddMemcpyNode(cm_sim_node **node, cm_sim_graph *graph,
+                                         cm_sim_node *const *after, size_t count,
+                                         const cm_cuda_copy3d *copy)
+{
+    CM_RT_BEGIN(cudaGraphAddMemcpyNode, node, graph, after, count, copy);
+    if (!node || !copy)
+        CM_RT_END(CM_CUDA_INVALID_VALUE);
+    cm_cuda_node_params params = {.type = CM_CUDA_NODE_COPY, .memcpy = {.copyParams = *copy}};
+    CM_RT_END(cm_sim_graph_add(graph, after, count, &params, node));
+}
+
+CM_SIM_EXPORT int cudaGraphAddMemcpyNode1D(cm_sim_node **node, cm_sim_graph *graph,
+                                           cm_sim_node *const *after, size_t count, void *to,
+                                           const void *from, size_t bytes, int kind)
+{
+    CM_RT_BEGIN(cudaGraphAddMemcpyNode1D, node, graph, after, count, to, from, bytes, kind);
+    int checked;
+    int result = node ? cm_sim_copy_kind(to, from, bytes, kind, &checked) : CM_CUDA_INVALID_VALUE;
+    if (result)
+        CM_RT_END(result);
+    cm_cuda_node_params params = {
+        .type = CM_CUDA_NODE_COPY,
+        .memcpy = {.copyParams = {.srcPtr = {(void *)(uintptr_t)from, bytes, bytes, 1},
+                                  .dstPtr = {to, bytes, bytes, 1},
+                                  .extent = {bytes, 1, 1},
+                                  .kind = checked}},
+    };
+    CM_RT_END(cm_sim_graph_add(graph, after, count, &params, node));
+}
+
+CM_SIM_EXPORT int cudaGraphAddMemsetNode(cm_sim_node **node, cm_sim_graph *graph,
+                                         cm_sim_node *const *after, size_t count,
+                                         const cm_cuda_set_node *set)
+{
+    CM_RT_BEGIN(cudaGraphAddMemsetNode, node, graph, after, count, set);
+    if (!node || !set)
+        CM_RT_END(CM_CUDA_INVALID_VALUE);
+    cm_cuda_node_params params = {.type = CM_CUDA_NODE_SET, .memset = *set};
+    CM_RT_END(cm_sim_graph_add(graph, after, count, &params, node));
+}
+
+CM_SIM_EXPORT int cudaGraphAddHostNode(cm_sim_node **node, cm_sim_graph *graph,
+                                       cm_sim_node *const *after, size_t count,
+                                       const cm_cuda_host_node *host)
+{
+    CM_RT_BEGIN(cudaGraphAddHostNode, node, graph, after, count, host);
+    if (!node || !host)
+        CM_RT_END(CM_CUDA_INVALID_VALUE);
+    cm_cuda_node_params params = {.type = CM_CUDA_NODE_HOST, .host = *host};
+    CM_RT_END(cm_sim_graph_add(graph, after, count, &params, node));
+}
+
+CM_SIM_EXPORT int cudaGraphAddEmptyNode(cm_sim_node **node, cm_sim_graph *graph,
+                                        cm_sim_node *const *after, size_t count)
+{
+    CM_RT_BEGIN(cudaGraphAddEmptyNode, node, graph, after, count);
+    cm_cuda_node_params params = {.type = CM_CUDA_NODE_EMPTY};
+    CM_RT_END(node ? cm_sim_graph_add(graph, after, count, &params, node) : CM_CUDA_INVALID_VALUE);
+}
+
+CM_SIM_EXPORT int cudaGraphAddChildGraphNode(cm_sim_node **node, cm_sim_graph *graph,
+                                             cm_sim_node *const *after, size_t count,
+                                             cm_sim_graph *child)
+{
+    CM_RT_BEGIN(cudaGraphAddChildGraphNode, node, graph, after, count, child);
+    cm_cuda_node_params params = {.type = CM_CUDA_NODE_GRAPH, .graph = {child, 0}};
+    CM_RT_END(node && child != graph ? cm_sim_graph_add(graph, after, count, &params, node)
+                                     : CM_CUDA_INVALID_VALUE);
+}
+
+static int add_event(cm_sim_node **node, cm_sim_graph *graph, cm_sim_node *const *after,
+                     size_t count, int type, cm_sim_event *event)
+{
+    cm_cuda_node_params params = {.type = type, .eventRecord = {event}};
+    return node ? cm_sim_graph_add(graph, after, count, &params, node) : CM_CUDA_INVALID_VALUE;
+}
+
+CM_SIM_EXPORT int cudaGraphAddEventRecordNode(cm_sim_node **node, cm_sim_graph *graph,
+                                              cm_sim_node *const *after, size_t count,
+                                              cm_sim_event *event)
+{
+    CM_RT_BEGIN(cudaGraphAddEventRecordNode, node, graph, after, count, event);
+    CM_RT_END(add_event(node, graph, after, count, CM_CUDA_NODE_RECORD_EVENT, event));
+}
+
+CM_SIM_EXPORT int cudaGraphAddEventWaitNode(cm_sim_node **node, cm_sim_graph *graph,
+                                            cm_sim_node *const *after, size_t count,
+                                            cm_sim_event *event)
+{
+    CM_RT_BEGIN(cudaGraphAddEventWaitNode, node, graph, after, count, event);
+    CM_RT_END(add_event(node, graph, after, count, CM_CUDA_NODE_WAIT_EVENT, event));
+}
+
+CM_SIM_EXPORT int cudaGraphAddMemAllocNode(cm_sim_node **node, cm_sim_graph *graph,
+                                           cm_sim_node *const *after, size_t count,
+                                           cm_cuda_alloc_node *alloc)
+{
+    CM_RT_BEGIN(cudaGraphAddMemAllocNode, node, graph, after, count, alloc);
+    int device;
+    int result = node && alloc ? cm_sim_device_ready(&device) : CM_CUDA_INVALID_VALUE;
+    if (result)
+        CM_RT_END(result);
+    cm_cuda_node_params params = {.type = CM_CUDA_NODE_ALLOC, .alloc = *alloc};
+    result = cm_sim_graph_add(graph, after, count, &params, node);
+    alloc->dptr = params.alloc.dptr;
+    CM_RT_END(result);
+}
+
+CM_SIM_EXPORT int cudaGraphAddMemFreeNode(cm_sim_node **node, cm_sim_graph *graph,
+                                          cm_sim_node *const *after, size_t count, void *address)
+{
+    CM_RT_BEGIN(cudaGraphAddMemFreeNode, node, graph, after, count, address);
+    cm_cuda_node_params params = {.type = CM_CUDA_NODE_FREE, .free = {address}};
+    CM_RT_END(node ? cm_sim_graph_add(graph, after, count, &params, node) : CM_CUDA_INVALID_VALUE);
+}
+
+CM_SIM_EXPORT int cudaGraphAddDependencies(cm_sim_graph *graph, cm_sim_node *const *from,
+                                           cm_sim_node *const *to, const cm_cuda_edge *edges,
+                                           size_t count)
+{
+    CM_RT_BEGIN(cudaGraphAddDependencies, graph, from, to, edges, count);
+    CM_RT_END(cm_sim_graph_connect(graph, from, to, count));
+}
+
+CM_SIM_EXPORT int cudaGraphGetNodes(cm_sim_graph *graph, cm_sim_node **nodes, size_t *count)
+{
+    CM_RT_BEGIN(cudaGraphGetNodes, graph, nodes, count);
+    CM_RT_END(cm_sim_graph_nodes(graph, nodes, count));
+}
+
+CM_SIM_EXPORT int cudaGraphGetRootNodes(cm_sim_graph *graph, cm_sim_node **nodes, size_t *count)
+{
+    CM_RT_BEGIN(cudaGraphGetRootNodes, graph, nodes, count);
+    CM_RT_END(cm_sim_graph_roots(graph, nodes, count));
+}
+
+/* All edges are plain ones. */
+static void plain(cm_cuda_edge *edges, const size_t *count, int result)
+{
+    if (edges && count && !result)
+        memset(edges, 0, *count * sizeof *edges);
+}
+
+CM_SIM_EXPORT int cudaGraphGetEdges(cm_sim_graph *graph, cm_sim_node **from, cm_sim_node **to,
+                                    cm_cuda_edge *edges, size_t *count)
+{
+    CM_RT_BEGIN(cudaGraphGetEdges, graph, from, to, edges, count);
+    int result = cm_sim_graph_edges(graph, from, to, count);
+    if (from)
+        plain(edges, count, result);
+    CM_RT_END(result);
+}
+
+CM_SIM_EXPORT int cudaGraphNodeGetDependencies(cm_sim_node *node, cm_sim_node **before,
+                                               cm_cuda_edge *edges, size_t *count)
+{
+    CM_RT_BEGIN(cudaGraphNodeGetDependencies, node, before, edges, count);
+    int result = cm_sim_node_before(node, before, count);
+    if (before)
+        plain(edges, count, result);
+    CM_RT_END(result);
+}
+
+CM_SIM_EXPORT int cudaGraphNodeGetDependentNodes(cm_sim_node *node, cm_sim_node **behind,
+                                                 cm_cuda_edge *edges, size_t *count)
+{
+    CM_RT_BEGIN(cudaGraphNodeGetDependentNodes, node, behind, edges, count);
+    int result = cm_sim_node_behind(node, behind, count);
+    if (behind)
+        plain(edges, count, result);
+    CM_RT_END(result);
+}
+
+CM_SIM_EXPORT int cudaGraphNodeGetType(cm_sim_node *node, int *type)
+{
+    CM_RT_BEGIN(cudaGraphNodeGetType, node, type);
+    CM_RT_END(cm_sim_node_type(node, type));
+}
+
+/* The arguments of a kernel are not kept: nothing reads them. */
+CM_SIM_EXPORT int cudaGraphKernelNodeGetParams(cm_sim_node *node, cm_cuda_kernel_node *kernel)
+{
+    CM_RT_BEGIN(cudaGraphKernelNodeGetParams, node, kernel);
+    CM_RT_END(cm_sim_node_kernel(node, kernel));
+}
+
+CM_SIM_EXPORT int cudaGraphKernelNodeSetParams(cm_sim_node *node, const cm_cuda_kernel_node *kernel)
+{
+    CM_RT_BEGIN(cudaGraphKernelNodeSetParams, node, kernel);
+    CM_RT_END(cm_sim_node_set_kernel(NULL, node, kernel));
+}
+
+/* A condition is set by kernels, which do nothing: see the node itself. */
+CM_SIM_EXPORT int cudaGraphConditionalHandleCreate(cm_cuda_conditional *handle, cm_sim_graph *graph,
+                                                   unsigned value, unsigned flags)
+{
+    CM_RT_BEGIN(cudaGraphConditionalHandleCreate, handle, graph, value, flags);
+    CM_RT_END(cm_rt_refuse("conditional nodes of CUDA graphs"));
+}
+
+/* --- executables --------------------------------------------------------------------------------
+ */
+
+CM_SIM_EXPORT int cudaGraphInstantiate(cm_sim_exec **exec, cm_sim_graph *graph,
+                                       unsigned long long flags)
+{
+    CM_RT_BEGIN(cudaGraphInstantiate, exec, graph, flags);
+    CM_RT_END(cm_sim_graph_instantiate(graph, flags, exec));
+}
+
+CM_SIM_EXPORT int cudaGraphInstantiateWithFlags(cm_sim_exec **exec, cm_sim_graph *graph,
+                                                unsigned long long flags)
+{
+    CM_RT_BEGIN(cudaGraphInstantiateWithFlags, exec, graph, flags);
+    CM_RT_END(cm_sim_graph_instantiate(graph, flags, exec));
+}
+
+CM_SIM_EXPORT int cudaGraphInstantiateWithParams(cm_sim_exec **exec, cm_sim_graph *graph,
+                                                 cm_cuda_instantiate *params)
+{
+    CM_RT_BEGIN(cudaGraphInstantiateWithParams, exec, graph, params);
+    if (!params)
+        CM_RT_END(CM_CUDA_INVALID_VALUE);
+    int result = cm_sim_graph_instantiate(graph, params->flags, exec);
+    params->errNode_out = NULL;
+    params->result_out = result != CM_CUDA_OK;
+    CM_RT_END(result);
+}
+CM_RT_ALIAS(cudaGraphInstantiateWithParams, cudaGraphInstantiateWithParams_ptsz);
+
+CM_SIM_EXPORT int cudaGraphExecDestroy(cm_sim_exec *exec)
+{
+    CM_RT_BEGIN(cudaGraphExecDestroy, exec);
+    CM_RT_END(cm_sim_exec_delete(exec));
+}
+
+CM_SIM_EXPORT int cudaGraphExecGetFlags(cm_sim_exec *exec, unsigned long long *flags)
+{
+    CM_RT_BEGIN(cudaGraphExecGetFlags, exec, flags);
+    CM_RT_END(cm_sim_exec_flags(exec, flags));
+}
+
+CM_SIM_EXPORT int cudaGraphExecUpdate(cm_sim_exec *exec, cm_sim_graph *graph,
+                                      cm_cuda_update_result *result)
+{
+    CM_RT_BEGIN(cudaGraphExecUpdate, exec, graph, result);
+    CM_RT_END(cm_sim_exec_update(exec, graph, result));
+}
+
+CM_SIM_EXPORT int cudaGraphExecKernelNodeSetParams(cm_sim_exec *exec, cm_sim_node *node,
+                                                   const cm_cuda_kernel_node *kernel)
+{
+    CM_RT_BEGIN(cudaGraphExecKernelNodeSetParams, exec, node, kernel);
+    CM_RT_END(exec ? cm_sim_node_set_kernel(exec, node, kernel) : CM_CUDA_INVALID_VALUE);
+}
+
+CM_SIM_EXPORT int cudaGraphUpload(cm_sim_exec *exec, cm_sim_stream *stream)
+{
+    CM_RT_BEGIN(cudaGraphUpload, exec, stream);
+    bool capturing;
+    int result = cm_sim_exec_live(exec) ? CM_CUDA_OK : CM_CUDA_INVALID_VALUE;
+    if (!result && cm_sim_stream_work(stream, &capturing, &result) && capturing)
+        result = CM_CUDA_CAPTURE_UNSUPPORTED;
+    CM_RT_END(result);
+}
+CM_RT_ALIAS(cudaGraphUpload, cudaGraphUpload_ptsz);
+
+CM_SIM_EXPORT int cudaGraphLaunch(cm_sim_exec *exec, cm_sim_stream *stream)
+{
+    CM_RT_BEGIN(cudaGraphLaunch, exec, stream);
+    int device;
+    int result = cm_sim_device_ready(&device);
+    if (result)
+        CM_RT_END(result);
+    CM_RT_DRIVER(cuGraphLaunch, exec, stream);
+    result = cm_sim_exec_launch(exec, stream, CM_RT_TOLD ? &cm_call : NULL);
+    CM_RT_DRIVER_END(result);
+    CM_RT_END(result);
+}
+CM_RT_ALIAS(cudaGraphLaunch, cudaGraphLaunch_ptsz);
+
+/* --- what graphs keep ---------------------------------------------------------------------------
+ */
+
+CM_SIM_EXPORT int cudaUserObjectCreate(cm_sim_user_object **object, void *data,
+                                       cm_cuda_host_function destroy, unsigned references,
+                                       unsigned flags)
+{
+    CM_RT_BEGIN(cudaUserObjectCreate, object, data, destroy, references, flags);
+    enum { NO_DESTRUCTOR_SYNC = 1 };
+    CM_RT_END(flags == NO_DESTRUCTOR_SYNC
+                  ? cm_sim_user_object_new(data, destroy, references, object)
+                  : CM_CUDA_INVALID_VALUE);
+}
+
+CM_SIM_EXPORT int cudaUserObjectRetain(cm_sim_user_object *object, unsigned count)
+{
+    CM_RT_BEGIN(cudaUserObjectRetain, object, count);
+    CM_RT_END(cm_sim_user_object_retain(object, count));
+}
+
+CM_SIM_EXPORT int cudaUserObjectRelease(cm_sim_user_object *object, unsigned count)
+{
+    CM_RT_BEGIN(cudaUserObjectRelease, object, count);
+    CM_RT_END(cm_sim_user_object_release(object, count));
+}
+
+CM_SIM_EXPORT int cudaGraphRetainUserObject(cm_sim_graph *graph, cm_sim_user_object *object,
+                                            unsigned count, unsigned flags)
+{
+    CM_RT_BEGIN(cudaGraphRetainUserObject, graph, object, count, flags);
+    enum { MOVE = 1 };
+    CM_RT_END(flags > MOVE ? CM_CUDA_INVALID_VALUE
+                           : cm_sim_graph_retain_object(graph, object, count, flags == MOVE));
+}
+
+CM_SIM_EXPORT int cudaGraphReleaseUserObject(cm_sim_graph *graph, cm_sim_user_object *object,
+                                             unsigned count)
+{
+    CM_RT_BEGIN(cudaGraphReleaseUserObject, graph, object, count);
+    CM_RT_END(cm_sim_graph_release_object(graph, object, count));
+}
+
+static int check(int device)
+{
+    return device >= 0 && device < cm_sim_config_get()->devices ? CM_CUDA_OK
+                                                                : CM_CUDA_INVALID_DEVICE;
+}
+
+CM_SIM_EXPORT int cudaDeviceGetGraphMemAttribute(int device, int attribute, void *value)
+{
+    CM_RT_BEGIN(cudaDeviceGetGraphMemAttribute, device, attribute, value);
+    int result = value ? check(device) : CM_CUDA_INVALID_VALUE;
+    CM_RT_END(result ? result : cm_sim_graph_memory_get(device, attribute, value));
+}
+
+CM_SIM_EXPORT int cudaDeviceSetGraphMemAttribute(int device, int attribute, void *value)
+{
+    CM_RT_BEGIN(cudaDeviceSetGraphMemAttribute, device, attribute, value);
+    int result = value && !*(uint64_t *)value ? check(device) : CM_CUDA_INVALID_VALUE;
+    CM_RT_END(result ? result : cm_sim_graph_memory_reset(device, attribute));
+}
+
+/* Memory of graphs lives as long as they do: nothing lies idle that could be given back. */
+CM_SIM_EXPORT int cudaDeviceGraphMemTrim(int device)
+{
+    CM_RT_BEGIN(cudaDeviceGraphMemTrim, device);
+    CM_RT_END(check(device));
+}

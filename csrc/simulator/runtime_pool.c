@@ -1,0 +1,194 @@
+#include "runtime.h"
+
+/* --- memory in stream order ---------------------------------------------------------------------
+ */
+
+static int allocate(cm_sim_call *call, void **address, size_t bytes, cm_sim_pool *pool,
+                    cm_sim_stream *stream)
+{
+    int device;
+    int result = address ? cm_sim_device_ready(&device) : CM_CUDA_INVALID_VALUE;
+    if (!result)
+        result = cm_sim_pool_alloc(pool, stream, bytes, address);
+    if (!result && bytes && __builtin_expect(call->correlation != 0, 0))
+        cm_sim_record_memory(call, CM_RT_ALLOCATION, CM_RT_MEMORY_DEVICE, *address, bytes, stream);
+    return result;
+}
+
+CM_SIM_EXPORT int cudaMallocAsync(void **address, size_t bytes, cm_sim_stream *stream)
+{
+    CM_RT_BEGIN(cudaMallocAsync, address, bytes, stream);
+    uint64_t told = 0;
+    CM_RT_DRIVER(cuMemAllocAsync, &told, bytes, stream);
+    int result = allocate(&cm_call, address, bytes, NULL, stream);
+    told = result ? 0 : (uintptr_t)*address;
+    CM_RT_DRIVER_END(result);
+    CM_RT_END(result);
+}
+CM_RT_ALIAS(cudaMallocAsync, cudaMallocAsync_ptsz);
+
+CM_SIM_EXPORT int cudaMallocFromPoolAsync(void **address, size_t bytes, cm_sim_pool *pool,
+                                          cm_sim_stream *stream)
+{
+    CM_RT_BEGIN(cudaMallocFromPoolAsync, address, bytes, pool, stream);
+    uint64_t told = 0;
+    CM_RT_DRIVER(cuMemAllocFromPoolAsync, &told, bytes, pool, stream);
+    int result = pool ? allocate(&cm_call, address, bytes, pool, stream) : CM_CUDA_INVALID_VALUE;
+    told = result ? 0 : (uintptr_t)*address;
+    CM_RT_DRIVER_END(result);
+    CM_RT_END(result);
+}
+CM_RT_ALIAS(cudaMallocFromPoolAsync, cudaMallocFromPoolAsync_ptsz);
+
+CM_SIM_EXPORT int cudaFreeAsync(void *address, cm_sim_stream *stream)
+{
+    CM_RT_BEGIN(cudaFreeAsync, address, stream);
+    CM_RT_DRIVER(cuMemFreeAsync, (uintptr_t)address, stream);
+    cm_sim_block block = {0};
+    bool known = CM_RT_TOLD && cm_sim_is_device(address) && cm_sim_find(address, &block);
+    int device;
+    int result = cm_sim_device_ready(&device);
+    if (!result)
+        result = cm_sim_pool_free(stream, address);
+    if (CM_RT_TOLD && !result && known)
+        cm_sim_record_memory(&cm_call, CM_RT_RELEASE, CM_RT_MEMORY_DEVICE, address, block.bytes,
+                             stream);
+    CM_RT_DRIVER_END(result);
+    CM_RT_END(result);
+}
+CM_RT_ALIAS(cudaFreeAsync, cudaFreeAsync_ptsz);
+
+/* --- pools --------------------------------------------------------------------------------------
+ */
+
+static int check(int device)
+{
+    int devices = cm_sim_config_get()->devices;
+    if (!devices)
+        return CM_CUDA_NO_DEVICE;
+    return device >= 0 && device < devices ? CM_CUDA_OK : CM_CUDA_INVALID_DEVICE;
+}
+
+static int give(cm_sim_pool **out, cm_sim_pool *pool)
+{
+    if (!pool)
+        return CM_CUDA_OUT_OF_MEMORY;
+    *out = pool;
+    return CM_CUDA_OK;
+}
+
+CM_SIM_EXPORT int cudaDeviceGetDefaultMemPool(cm_sim_pool **pool, int device)
+{
+    CM_RT_BEGIN(cudaDeviceGetDefaultMemPool, pool, device);
+    int result = pool ? check(device) : CM_CUDA_INVALID_VALUE;
+    CM_RT_END(result ? result : give(pool, cm_sim_pool_default(device)));
+}
+
+CM_SIM_EXPORT int cudaDeviceGetMemPool(cm_sim_pool **pool, int device)
+{
+    CM_RT_BEGIN(cudaDeviceGetMemPool, pool, device);
+    int result = pool ? check(device) : CM_CUDA_INVALID_VALUE;
+    CM_RT_END(result ? result : give(pool, cm_sim_pool_current(device)));
+}
+
+CM_SIM_EXPORT int cudaDeviceSetMemPool(int device, cm_sim_pool *pool)
+{
+    CM_RT_BEGIN(cudaDeviceSetMemPool, device, pool);
+    int result = check(device);
+    CM_RT_END(result ? result : cm_sim_pool_set_current(device, pool));
+}
+
+/* The kinds of memory that CUDA 13 has pools for; only pinned memory of a device is simulated. */
+enum { PINNED = 1 };
+
+static int place(const cm_cuda_location *location, int type)
+{
+    if (!location)
+        return CM_CUDA_INVALID_VALUE;
+    if (location->type != CM_CUDA_LOCATION_DEVICE || type != PINNED)
+        return cm_rt_refuse("memory pools of the host");
+    return check(location->id);
+}
+
+CM_SIM_EXPORT int cudaMemGetDefaultMemPool(cm_sim_pool **pool, cm_cuda_location *location, int type)
+{
+    CM_RT_BEGIN(cudaMemGetDefaultMemPool, pool, location, type);
+    int result = pool ? place(location, type) : CM_CUDA_INVALID_VALUE;
+    CM_RT_END(result ? result : give(pool, cm_sim_pool_default(location->id)));
+}
+
+CM_SIM_EXPORT int cudaMemGetMemPool(cm_sim_pool **pool, cm_cuda_location *location, int type)
+{
+    CM_RT_BEGIN(cudaMemGetMemPool, pool, location, type);
+    int result = pool ? place(location, type) : CM_CUDA_INVALID_VALUE;
+    CM_RT_END(result ? result : give(pool, cm_sim_pool_current(location->id)));
+}
+
+CM_SIM_EXPORT int cudaMemSetMemPool(cm_cuda_location *location, int type, cm_sim_pool *pool)
+{
+    CM_RT_BEGIN(cudaMemSetMemPool, location, type, pool);
+    int result = place(location, type);
+    CM_RT_END(result ? result : cm_sim_pool_set_current(location->id, pool));
+}
+
+CM_SIM_EXPORT int cudaMemPoolCreate(cm_sim_pool **pool, const cm_cuda_pool_props *props)
+{
+    CM_RT_BEGIN(cudaMemPoolCreate, pool, props);
+    int result = pool && props ? place(&props->location, props->allocType) : CM_CUDA_INVALID_VALUE;
+    if (!result && props->handleTypes)
+        result = cm_rt_refuse("CUDA IPC");
+    CM_RT_END(result ? result : cm_sim_pool_new(props->location.id, props->maxSize, pool));
+}
+
+CM_SIM_EXPORT int cudaMemPoolDestroy(cm_sim_pool *pool)
+{
+    CM_RT_BEGIN(cudaMemPoolDestroy, pool);
+    CM_RT_END(cm_sim_pool_delete(pool));
+}
+
+CM_SIM_EXPORT int cudaMemPoolTrimTo(cm_sim_pool *pool, size_t keep)
+{
+    CM_RT_BEGIN(cudaMemPoolTrimTo, pool, keep);
+    CM_RT_END(cm_sim_pool_trim(pool, keep));
+}
+
+CM_SIM_EXPORT int cudaMemPoolGetAttribute(cm_sim_pool *pool, int attribute, void *value)
+{
+    CM_RT_BEGIN(cudaMemPoolGetAttribute, pool, attribute, value);
+    CM_RT_END(cm_sim_pool_get(pool, attribute, value));
+}
+
+CM_SIM_EXPORT int cudaMemPoolSetAttribute(cm_sim_pool *pool, int attribute, void *value)
+{
+    CM_RT_BEGIN(cudaMemPoolSetAttribute, pool, attribute, value);
+    CM_RT_END(cm_sim_pool_set(pool, attribute, value));
+}
+
+/* Every device may use every pool's memory: all of it is memory of the host. */
+CM_SIM_EXPORT int cudaMemPoolSetAccess(cm_sim_pool *pool, const cm_cuda_access *access,
+                                       size_t count)
+{
+    CM_RT_BEGIN(cudaMemPoolSetAccess, pool, access, count);
+    int owner = cm_sim_pool_device(pool);
+    if (owner < 0 || (count && !access))
+        CM_RT_END(CM_CUDA_INVALID_VALUE);
+    for (size_t i = 0; i < count; i++) {
+        const cm_cuda_location *location = &access[i].location;
+        if (location->type != CM_CUDA_LOCATION_DEVICE || check(location->id))
+            CM_RT_END(CM_CUDA_INVALID_DEVICE);
+        /* The owner's access cannot be taken away. */
+        if (location->id == owner && access[i].flags != CM_CUDA_ACCESS_READ_WRITE)
+            CM_RT_END(CM_CUDA_INVALID_DEVICE);
+    }
+    CM_RT_END(CM_CUDA_OK);
+}
+
+CM_SIM_EXPORT int cudaMemPoolGetAccess(int *flags, cm_sim_pool *pool, cm_cuda_location *location)
+{
+    CM_RT_BEGIN(cudaMemPoolGetAccess, flags, pool, location);
+    if (!flags || !location || cm_sim_pool_device(pool) < 0 ||
+        location->type != CM_CUDA_LOCATION_DEVICE || check(location->id))
+        CM_RT_END(CM_CUDA_INVALID_VALUE);
+    *flags = CM_CUDA_ACCESS_READ_WRITE;
+    CM_RT_END(CM_CUDA_OK);
+}

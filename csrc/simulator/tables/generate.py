@@ -1,0 +1,174 @@
+"""Turns the tables of this directory into C. Run by setup.py at build time; standard library only.
+
+A table, <library>.txt, has a line for each function that a CUDA library exports:
+
+    library cuBLAS          what handles are charged to, as the report names it
+    refused 15              the library's status for "not supported"
+
+    cublasSaxpy_v2          ok
+    cublasSdot_v2           float@6
+    cublasCreate_v2         custom
+    cublasXtCreate          refuse
+
+The words after a name say what a call does; arguments are counted from 0, leaving floating point ones (which travel in
+registers of their own) out. Every function returns 0 unless it says otherwise.
+
+    ok              nothing: kernels compute nothing here
+    custom          it is written by hand in csrc/simulator
+    refuse          it is not described: names itself in the report and returns the library's "not supported"
+    error=N         returns N
+    handle@N        *argument N is a new library handle, which takes what config.handle_bytes says of the device
+    close@N         argument N, a handle, is destroyed
+    object@N        *argument N is a new descriptor (host memory)
+    free@N          argument N, a descriptor, is destroyed
+    int@N=V         *argument N is V (0 if left out); also size, int64, float, double, complex, zcomplex. Outputs that
+                    are NULL or lie in device memory are left alone.
+
+A function that is written by hand wins over any description: what is generated is weak.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+TYPES = {
+    "int": "int",
+    "size": "size_t",
+    "int64": "int64_t",
+    "float": "float",
+    "double": "double",
+    "complex": "float complex",
+    "zcomplex": "double complex",
+}
+CALLS = {"handle", "close", "object", "free"}
+WHOLE = {"ok", "custom", "refuse"}
+WORD = re.compile(r"(?P<what>[a-z0-9]+)(@(?P<argument>\d+))?(=(?P<value>-?\d+))?")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A function and what it does."""
+
+    name: str
+    words: tuple[str, ...]
+
+    @property
+    def custom(self) -> bool:
+        return self.words == ("custom",)
+
+    @property
+    def refused(self) -> bool:
+        return self.words == ("refuse",)
+
+
+@dataclass
+class Table:
+    """A library's functions by name."""
+
+    library: str = ""
+    refused: int = -1
+    entries: dict[str, Entry] = field(default_factory=dict)
+
+
+class Malformed(Exception):
+    """What is wrong with a table; the text begins with file and line."""
+
+
+def read(file: Path) -> Table:
+    """Malformed if it says anything that this module does not know, or something twice."""
+    table = Table()
+    for number, line in enumerate(file.read_text().splitlines(), 1):
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        try:
+            _line(table, words)
+        except ValueError as error:
+            raise Malformed(f"{file}:{number}: {error}") from None
+    if not table.library or table.refused < 0:
+        raise Malformed(f"{file}: needs the lines `library NAME` and `refused STATUS`")
+    return table
+
+
+def _line(table: Table, words: list[str]) -> None:
+    name, *rest = words
+    if name == "library" and rest:
+        table.library = " ".join(rest)
+    elif name == "refused" and len(rest) == 1:
+        table.refused = int(rest[0])
+    elif name in table.entries:
+        raise ValueError(f"{name} is described twice")
+    elif not rest:
+        raise ValueError(f"{name} is not described")
+    elif not re.fullmatch(r"[A-Za-z_]\w*", name):
+        raise ValueError(f"{name} is no name of a function")
+    else:
+        for word in rest:
+            _check(word, alone=len(rest) == 1)
+        table.entries[name] = Entry(name, tuple(rest))
+
+
+def _check(word: str, alone: bool) -> None:
+    found = WORD.fullmatch(word)
+    if not found:
+        raise ValueError(f"{word!r} is no word of a table")
+    what, argument, value = found["what"], found["argument"], found["value"]
+    if what in WHOLE:
+        good = alone and argument is None and value is None
+    elif what == "error":
+        good = argument is None and value is not None
+    else:
+        good = argument is not None and (what in TYPES or (what in CALLS and value is None))
+    if not good:
+        raise ValueError(f"{word!r} cannot be said, or not here")
+
+
+def tables(folder: Path) -> dict[str, Table]:
+    """All tables by the name of their file."""
+    return {file.stem: read(file) for file in sorted(folder.glob("*.txt"))}
+
+
+def generate(folder: Path) -> str:
+    """The C source of all that the tables describe."""
+    seen: set[str] = set()
+    lines = ["/* Generated from csrc/simulator/tables. */", '#include "entries.h"']
+    for stem, table in tables(folder).items():
+        lines += ["", f"/* {stem} */"]
+        for entry in table.entries.values():
+            if entry.name in seen:
+                raise Malformed(f"{folder / stem}.txt: {entry.name} is described in another table too")
+            seen.add(entry.name)
+            if not entry.custom:
+                lines.append(_function(table, entry))
+    return "\n".join(lines) + "\n"
+
+
+def _function(table: Table, entry: Entry) -> str:
+    if entry.refused:
+        return f"REFUSE({entry.name}, {table.refused})"
+    if entry.words == ("ok",):
+        return f"NOTHING({entry.name})"
+    words = [found for word in entry.words if (found := WORD.fullmatch(word))]
+    count = max((int(word["argument"]) + 1 for word in words if word["argument"]), default=0)
+    parameters = ", ".join(f"void *a{i}" for i in range(count)) or "void"
+    status = next((word["value"] for word in words if word["what"] == "error"), "0")
+    body = "".join(_actions(table, words))
+    return f"ENTRY int {entry.name}({parameters})\n{{\n    CM_SIM_ENTRY;\n{body}    return {status};\n}}"
+
+
+def _actions(table: Table, words: list[re.Match[str]]) -> Iterator[str]:
+    for word in words:
+        what, argument = word["what"], f"a{word['argument']}"
+        if what == "handle":
+            yield f'    if (!NEW_HANDLE({argument}, "{table.library}"))\n        return {table.refused};\n'
+        elif what == "object":
+            yield f"    if (!NEW_OBJECT({argument}))\n        return {table.refused};\n"
+        elif what == "close":
+            yield f"    cm_sim_handle_free({argument});\n"
+        elif what == "free":
+            yield f"    free({argument});\n"
+        elif what in TYPES:
+            yield f"    OUT({TYPES[what]}, {argument}, {word['value'] or 0});\n"

@@ -1,0 +1,206 @@
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "cuda.h"
+#include "slots.h"
+#include "tables.h"
+
+enum {
+    TYPES = 8,
+    ALLOCATE = 2 /* in the vtable of c10::Allocator, after two destructors (Itanium C++ ABI) */
+};
+
+/* c10::DataPtr. As a C structure of this size it is returned the way C++ returns one that is not
+ * trivial: where the caller says, on x86-64 and on aarch64. */
+typedef struct data_ptr {
+    void *data;
+    void *context[2]; /* with its deleter, in the C++ library's order */
+    int8_t device_type, device_index;
+} data_ptr;
+_Static_assert(sizeof(data_ptr) == 32, "c10::DataPtr");
+
+typedef data_ptr (*allocate_fn)(void *self, size_t size);
+
+/* A class of allocators. Entries are only ever added, each whole before its vtable leads here. */
+typedef struct allocator_type {
+    uintptr_t vtable;
+    allocate_fn original;
+} allocator_type;
+
+static allocator_type types[TYPES];
+static atomic_size_t type_count;
+
+static struct {
+    pthread_mutex_t mutex; /* before that of slots.c; no hook takes it */
+    bool installed;
+    void *_Atomic *allocator; /* c10::cuda::CUDACachingAllocator::allocator */
+    uintptr_t vtable;         /* of what it led to last */
+    bool redirected;
+} state = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+__thread cm_cuda_call cm_cuda_tls __attribute__((tls_model("initial-exec")));
+
+static uintptr_t word(uintptr_t address)
+{
+    return *(const uintptr_t *)address;
+}
+
+static uintptr_t allocate_word(uintptr_t vtable)
+{
+    return vtable + ALLOCATE * sizeof(void *);
+}
+
+/* The name in the type's description, which the word before the vtable points at. */
+static const char *type_name(uintptr_t vtable)
+{
+    return (const char *)word(word(vtable - sizeof(void *)) + sizeof(void *));
+}
+
+/* --- the hook -------------------------------------------------------------------------------- */
+
+static void leave_call(cm_cuda_call *const *entered)
+{
+    cm_cuda_call *call = *entered;
+
+    if (__builtin_expect(call->refused != 0, 0)) /* an exception is on its way */
+        cm_cuda_refused_hook();
+    call->inside = false;
+    call->requested = 0;
+}
+
+static data_ptr outermost_hook(allocate_fn original, void *self, size_t size)
+{
+    cm_cuda_call *call __attribute__((cleanup(leave_call))) = &cm_cuda_tls;
+
+    call->requested = size;
+    call->inside = true;
+    call->refused = 0;
+    data_ptr given = original(self, size);
+    call->refused = 0; /* what was tried first was refused, but then there was room */
+    if (__builtin_expect(call->requested != 0, 0))
+        cm_cuda_unreported_hook(given.data, size, given.device_index);
+    return given;
+}
+
+static data_ptr allocate_hook(void *self, size_t size)
+{
+    const allocator_type *type = types;
+
+    atomic_thread_fence(memory_order_acquire);
+    while (type->vtable != word((uintptr_t)self)) /* a vtable that leads here is among them */
+        type++;
+    /* An allocator on top of another one: the outer call is the one that was asked. */
+    return cm_cuda_tls.inside ? type->original(self, size)
+                              : outermost_hook(type->original, self, size);
+}
+
+/* --- redirecting ----------------------------------------------------------------------------- */
+
+static bool redirect(uintptr_t vtable)
+{
+    size_t count = atomic_load(&type_count), i = 0;
+
+    while (i < count && types[i].vtable != vtable)
+        i++;
+    if (i == TYPES)
+        return false;
+    if (i == count) {
+        types[i] = (allocator_type){vtable, (allocate_fn)word(allocate_word(vtable))};
+        atomic_store(&type_count, count + 1);
+    }
+    return word(allocate_word(vtable)) == (uintptr_t)allocate_hook ||
+           cm_slots_exchange(allocate_word(vtable), (void *)types[i].original,
+                             (void *)allocate_hook);
+}
+
+/* Its blocks have the size that was asked for, and cudaMallocAsync is seen itself. */
+static bool is_async(uintptr_t vtable)
+{
+    return strstr(type_name(vtable), "CudaMallocAsync") != NULL;
+}
+
+static int look(void)
+{
+    void *object = state.allocator != NULL ? atomic_load(state.allocator) : NULL;
+    uintptr_t vtable = object != NULL ? word((uintptr_t)object) : 0;
+
+    if (vtable == 0 || vtable == state.vtable)
+        return 0;
+    state.vtable = vtable;
+    if (is_async(vtable)) {
+        state.redirected = cm_slots_register(cm_cuda_device_symbols, cm_cuda_device_symbol_count);
+        return cm_slots_install();
+    }
+    state.redirected = redirect(vtable);
+    return 0;
+}
+
+static void after_fork_in_child(void)
+{
+    pthread_mutex_init(&state.mutex, NULL);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, after_fork_in_child);
+}
+
+int cm_cuda_install(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, watch_forks);
+    pthread_mutex_lock(&state.mutex);
+    state.installed = true;
+    if (state.allocator == NULL)
+        state.allocator = cm_slots_find("_ZN3c104cuda20CUDACachingAllocator9allocatorE");
+    state.vtable = 0;
+    int patched = look();
+    pthread_mutex_unlock(&state.mutex);
+    return patched;
+}
+
+int cm_cuda_rescan(void)
+{
+    pthread_mutex_lock(&state.mutex);
+    int patched = state.installed ? look() : 0;
+    pthread_mutex_unlock(&state.mutex);
+    return patched;
+}
+
+void cm_cuda_remove(void)
+{
+    pthread_mutex_lock(&state.mutex);
+    state.installed = state.redirected = false;
+    state.vtable = 0;
+    for (size_t i = 0; i < atomic_load(&type_count); i++)
+        cm_slots_exchange(allocate_word(types[i].vtable), (void *)allocate_hook,
+                          (void *)types[i].original);
+    pthread_mutex_unlock(&state.mutex);
+}
+
+/* --- what is shown --------------------------------------------------------------------------- */
+
+cm_cuda_state cm_cuda_get_state(void)
+{
+    cm_cuda_state now = {0};
+
+    pthread_mutex_lock(&state.mutex);
+    void *object = state.allocator != NULL ? atomic_load(state.allocator) : NULL;
+    if (object != NULL)
+        now.type = type_name(word((uintptr_t)object));
+    now.redirected = state.redirected;
+    pthread_mutex_unlock(&state.mutex);
+    cm_cuda_counts(&now);
+    return now;
+}
+
+void cm_cuda_each(void (*each)(void *context, const char *type, const char *library,
+                               int redirected),
+                  void *context)
+{
+    for (size_t i = 0; i < atomic_load(&type_count); i++)
+        each(context, type_name(types[i].vtable), cm_slots_library(types[i].vtable),
+             word(allocate_word(types[i].vtable)) == (uintptr_t)allocate_hook);
+}

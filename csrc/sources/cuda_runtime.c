@@ -1,0 +1,241 @@
+/* Between libc10_cuda and the CUDA runtime. Nothing here calls CUDA: it passes calls on. Some of
+ * them are made with the allocator's mutex held. cuda.h says what is concluded from them. */
+#include <stdatomic.h>
+#include <string.h>
+
+#include "cuda.h"
+#include "emit.h"
+#include "tables.h"
+
+enum { TAKE, GIVE_BACK, TAKE_ASYNC, GIVE_BACK_ASYNC, SYMBOLS };
+enum { GET_DEVICE, SET_DEVICE, DEVICE_SYMBOLS };
+enum { SUCCESS = 0, OUT_OF_MEMORY = 2 }; /* cudaError_t */
+
+typedef int (*take_fn)(void **memory, size_t size);
+typedef int (*give_back_fn)(void *memory);
+typedef int (*take_async_fn)(void **memory, size_t size, void *stream);
+typedef int (*give_back_async_fn)(void *memory, void *stream);
+typedef int (*get_device_fn)(int *device);
+typedef int (*set_device_fn)(int device);
+
+#define ENTERED cm_thread *t __attribute__((cleanup(cm_emit_leave_hook)))
+#define FORWARD(symbol, variant, type) CM_SLOT_ORIGINAL(cm_cuda_symbols[symbol], variant, type)
+#define FORWARD_DEVICE(symbol, variant, type)                                                      \
+    CM_SLOT_ORIGINAL(cm_cuda_device_symbols[symbol], variant, type)
+
+static atomic_ullong unseen, untraced;
+
+static cm_event event_of(cm_event_kind kind, uint64_t address, size_t size, int8_t device)
+{
+    return (cm_event){
+        .address = address,
+        .size = (int64_t)size,
+        .kind = (uint8_t)kind,
+        .device_type = CM_DEVICE_CUDA,
+        .device_index = device,
+    };
+}
+
+/* --- what cudaMalloc gave ----------------------------------------------------------------------
+ */
+
+void cm_cuda_segment_hook(cm_thread *t, const void *block, int8_t device)
+{
+    cm_cuda_call *call = &cm_cuda_tls;
+    uint64_t taken = call->taken;
+    bool its_own = (uint64_t)(uintptr_t)block - taken < call->taken_size;
+
+    call->taken = 0;
+    if (t == NULL)
+        return;
+    if (its_own)
+        cm_emit_put_stack_hook(t, event_of(CM_EV_SEGMENT_NEW, taken, call->taken_size, device));
+    else
+        atomic_fetch_add(&untraced, 1);
+}
+
+void cm_cuda_requested_hook(cm_thread *t, const void *block, int8_t device)
+{
+    cm_emit_put_hook(
+        t, event_of(CM_EV_REQUESTED, (uint64_t)(uintptr_t)block, cm_cuda_tls.requested, device));
+}
+
+void cm_cuda_unreported_hook(const void *block, size_t size, int8_t device)
+{
+    cm_cuda_call *call = &cm_cuda_tls;
+    bool direct = call->taken != 0 && call->taken == (uint64_t)(uintptr_t)block;
+    ENTERED = cm_is_recording() ? cm_enter_hook() : NULL;
+
+    call->device = device;
+    if (direct)
+        call->taken = 0;
+    if (t == NULL || block == NULL)
+        return;
+    if (!direct) {
+        atomic_fetch_add(&unseen, 1);
+        return;
+    }
+    cm_event e = event_of(CM_EV_ALLOC, (uint64_t)(uintptr_t)block, size, device);
+    e.flags = CM_EVF_DIRECT;
+    cm_emit_put_stack_hook(t, e);
+}
+
+static void record_refused_hook(size_t size, int8_t device)
+{
+    ENTERED = cm_is_recording() ? cm_enter_hook() : NULL;
+
+    if (t != NULL)
+        cm_emit_put_stack_hook(t, event_of(CM_EV_OOM, CM_OOM_NOT_TOLD, size, device));
+}
+
+void cm_cuda_refused_hook(void)
+{
+    cm_cuda_call *call = &cm_cuda_tls;
+
+    record_refused_hook(call->refused, call->device);
+    call->refused = 0;
+}
+
+void cm_cuda_counts(cm_cuda_state *state)
+{
+    state->unseen = atomic_load(&unseen);
+    state->untraced = atomic_load(&untraced);
+}
+
+void cm_cuda_begin_counts(void)
+{
+    atomic_store(&unseen, 0);
+    atomic_store(&untraced, 0);
+}
+
+/* --- the hooks -----------------------------------------------------------------------------------
+ */
+
+static inline int take_hook(int variant, void **memory, size_t size)
+{
+    cm_cuda_call *call = &cm_cuda_tls;
+    int status = FORWARD(TAKE, variant, take_fn)(memory, size);
+
+    if (status == SUCCESS) {
+        if (call->taken != 0 && cm_is_recording())
+            atomic_fetch_add(&untraced, 1);
+        call->taken = (uint64_t)(uintptr_t)*memory;
+        call->taken_size = size;
+    } else if (status == OUT_OF_MEMORY && call->inside) {
+        call->refused = size;
+    }
+    return status;
+}
+
+/* Before the memory is back: another thread may get it at once. */
+static void record_back_hook(cm_event_kind kind, const void *memory)
+{
+    ENTERED = memory != NULL && cm_is_recording() ? cm_enter_hook() : NULL;
+
+    if (t != NULL)
+        cm_emit_put_hook(t, event_of(kind, (uint64_t)(uintptr_t)memory, 0, CM_DEVICE_NOT_TOLD));
+}
+
+static inline int give_back_hook(int variant, void *memory)
+{
+    cm_cuda_call *call = &cm_cuda_tls;
+
+    if (call->taken != 0 && call->taken == (uint64_t)(uintptr_t)memory)
+        call->taken = 0; /* nobody has heard of it */
+    else
+        record_back_hook(CM_EV_SEGMENT_FREE, memory);
+    return FORWARD(GIVE_BACK, variant, give_back_fn)(memory);
+}
+
+static void record_async_hook(const void *memory, size_t size, int8_t device)
+{
+    ENTERED = memory != NULL && cm_is_recording() ? cm_enter_hook() : NULL;
+
+    if (t != NULL)
+        cm_emit_put_stack_hook(t, event_of(CM_EV_ALLOC, (uint64_t)(uintptr_t)memory, size, device));
+}
+
+static inline int take_async_hook(int variant, void **memory, size_t size, void *stream)
+{
+    int status = FORWARD(TAKE_ASYNC, variant, take_async_fn)(memory, size, stream);
+
+    if (status == SUCCESS)
+        record_async_hook(*memory, size, cm_cuda_tls.device);
+    else if (status == OUT_OF_MEMORY)
+        record_refused_hook(size, cm_cuda_tls.device);
+    return status;
+}
+
+static inline int give_back_async_hook(int variant, void *memory, void *stream)
+{
+    record_back_hook(CM_EV_FREE, memory);
+    return FORWARD(GIVE_BACK_ASYNC, variant, give_back_async_fn)(memory, stream);
+}
+
+static inline int get_device_hook(int variant, int *device)
+{
+    int status = FORWARD_DEVICE(GET_DEVICE, variant, get_device_fn)(device);
+
+    if (status == SUCCESS)
+        cm_cuda_tls.device = (int8_t)*device;
+    return status;
+}
+
+static inline int set_device_hook(int variant, int device)
+{
+    int status = FORWARD_DEVICE(SET_DEVICE, variant, set_device_fn)(device);
+
+    if (status == SUCCESS)
+        cm_cuda_tls.device = (int8_t)device;
+    return status;
+}
+
+#define VARIANT(n)                                                                                 \
+    static int take_##n(void **memory, size_t size)                                                \
+    {                                                                                              \
+        return take_hook(n, memory, size);                                                         \
+    }                                                                                              \
+    static int give_back_##n(void *memory)                                                         \
+    {                                                                                              \
+        return give_back_hook(n, memory);                                                          \
+    }                                                                                              \
+    static int take_async_##n(void **memory, size_t size, void *stream)                            \
+    {                                                                                              \
+        return take_async_hook(n, memory, size, stream);                                           \
+    }                                                                                              \
+    static int give_back_async_##n(void *memory, void *stream)                                     \
+    {                                                                                              \
+        return give_back_async_hook(n, memory, stream);                                            \
+    }                                                                                              \
+    static int get_device_##n(int *device)                                                         \
+    {                                                                                              \
+        return get_device_hook(n, device);                                                         \
+    }                                                                                              \
+    static int set_device_##n(int device)                                                          \
+    {                                                                                              \
+        return set_device_hook(n, device);                                                         \
+    }
+VARIANT(0)
+VARIANT(1)
+_Static_assert(CM_SLOT_VARIANTS == 2, "one set of hooks for each variant");
+
+/* Only the allocator's own calls: what others take from CUDA is no memory of PyTorch's. */
+#define SYMBOL(function, what, name)                                                               \
+    {                                                                                              \
+        .source = "cuda", .meaning = what, .names = {function}, .hooks = {name##_0, name##_1},     \
+        .library = "libc10_cuda."                                                                  \
+    }
+
+cm_slot_symbol cm_cuda_symbols[SYMBOLS] = {
+    [TAKE] = SYMBOL("cudaMalloc", "memory that the allocator takes from CUDA", take),
+    [GIVE_BACK] = SYMBOL("cudaFree", "memory that it gives back", give_back),
+    [TAKE_ASYNC] = SYMBOL("cudaMallocAsync", "blocks of the cudaMallocAsync back end", take_async),
+    [GIVE_BACK_ASYNC] = SYMBOL("cudaFreeAsync", "their frees", give_back_async),
+};
+const size_t cm_cuda_symbol_count = SYMBOLS;
+
+cm_slot_symbol cm_cuda_device_symbols[DEVICE_SYMBOLS] = {
+    [GET_DEVICE] = SYMBOL("cudaGetDevice", "the device of its blocks", get_device),
+    [SET_DEVICE] = SYMBOL("cudaSetDevice", "the same", set_device),
+};
+const size_t cm_cuda_device_symbol_count = DEVICE_SYMBOLS;

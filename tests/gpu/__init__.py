@@ -1,0 +1,1 @@
+"""What only a real GPU can tell: see compare_real.py."""

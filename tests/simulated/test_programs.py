@@ -1,0 +1,41 @@
+"""Real programs: what cuptimem recorded is what PyTorch says, what Python reaches, and what the device gave out."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Result
+from tests.simulated.programs import PROGRAMS
+
+pytestmark = pytest.mark.cuda_torch
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program(name: str, on_device: Callable[..., Result], tmp_path: Path) -> None:
+    program = PROGRAMS[name]
+    done = on_device(
+        "-m",
+        "tests.simulated.run",
+        name,
+        str(tmp_path / "run.cmem"),
+        env=program.environment,
+        device=program.device,
+        memory=program.memory,
+        devices=program.devices,
+        log=tmp_path / "log",
+        report=tmp_path / "report",
+    )
+    assert done.code == 0, done.err[-3000:]
+    found = json.loads(done.out.splitlines()[-1])
+    counts = found["counts"]
+    assert counts["checkpoints"] == program.checkpoints
+    assert found["lost"] == 0
+    assert counts["blocks"] > 0 and counts["events"] > 0 and counts["device records"] > 0
+    if program.storages:
+        assert counts["storages"] > 0
+    if program.back_end in ("native", "expandable"):
+        assert counts["segments"] > 0 and counts["segment events"] > 0
+    assert counts.get("ooms", 0) == program.ooms
+    assert list(found["peaks"]) == [f"cuda:{index}" for index in range(program.devices)]
