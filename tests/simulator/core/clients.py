@@ -12,6 +12,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 CORE = Path(__file__).resolve().parents[3] / "csrc" / "simulator"
 UNITS = [
+    "account",
     "config",
     "contents",
     "fork",
