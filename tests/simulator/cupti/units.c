@@ -563,6 +563,61 @@ static void worker(void)
     EQUAL(client.given, client.taken);
 }
 
+/* Work that is not done: an ordinary flush keeps its buffer, a forced one gives it without an end.
+ */
+static void incomplete(void)
+{
+    lag(3);
+    collect();
+    EQUAL(cuptiActivityEnable(CM_CUPTI_CONCURRENT_KERNEL), OK);
+    call_launch(0, 0, "first");
+    flush();
+    EQUAL(client.count, 0);
+    for (int i = 0; i < 3; i++)
+        call_launch(0, 0, "later");
+    flush();
+    EQUAL(client.count, 0); /* the first is done, those behind it are not */
+    EQUAL(cuptiActivityFlushAll(FORCED), OK);
+    EQUAL(client.count, 4);
+    for (size_t i = 0; i < 4; i++) {
+        const cm_cupti_kernel *kernel = record_of(CM_CUPTI_CONCURRENT_KERNEL, i);
+        CHECK(kernel->start);
+        CHECK(i ? !kernel->end : kernel->end > kernel->start);
+    }
+    call_launch(0, 0, "last");
+    synchronize();
+    flush();
+    EQUAL(client.count, 5);
+    CHECK(((const cm_cupti_kernel *)record_of(CM_CUPTI_CONCURRENT_KERNEL, 4))->end);
+
+    /* Full ones wait too; they come in any order, but they come. */
+    forget();
+    client.size = 512;
+    EQUAL(cuptiActivityFlushPeriod(1), OK);
+    for (int i = 0; i < 40; i++)
+        call_launch(0, i % 3, "k");
+    nanosleep(&(struct timespec){0, 20000000}, NULL);
+    pthread_mutex_lock(&client.lock);
+    CHECK(client.count <= 36);
+    pthread_mutex_unlock(&client.lock);
+    synchronize();
+    for (bool done = false; !done; sched_yield()) {
+        pthread_mutex_lock(&client.lock);
+        done = client.count == 38; /* the last buffer, of two records, is not known to be full */
+        pthread_mutex_unlock(&client.lock);
+    }
+    flush();
+    EQUAL(client.count, 40);
+    for (size_t i = 0; i < 40; i++)
+        CHECK(((const cm_cupti_kernel *)client.records[i])->end);
+    /* Detaching gives everything, finished or not. */
+    call_launch(0, 0, "k");
+    EQUAL(cuptiFinalize(), OK);
+    EQUAL(client.count, 41);
+    EQUAL(client.given, client.taken);
+    lag(0);
+}
+
 /* Functions of the client that call back into CUPTI, and take a lock that callers of CUPTI hold. */
 static pthread_mutex_t clients_own = PTHREAD_MUTEX_INITIALIZER;
 
@@ -900,12 +955,12 @@ static const struct {
     const char *name;
     void (*run)(void);
 } units[] = {
-    {"callbacks", callbacks}, {"names", names},           {"records", records},
-    {"kinds", kinds},         {"attributes", attributes}, {"external", external},
-    {"sizes", sizes},         {"drops", drops},           {"worker", worker},
-    {"reentrant", reentrant}, {"takeover", takeover},     {"threads", threads},
-    {"walking", walking},     {"finalize", finalize},     {"time", time_of_day},
-    {"forked", forked},       {"generation", generation},
+    {"callbacks", callbacks},   {"names", names},           {"records", records},
+    {"kinds", kinds},           {"attributes", attributes}, {"external", external},
+    {"sizes", sizes},           {"drops", drops},           {"worker", worker},
+    {"incomplete", incomplete}, {"reentrant", reentrant},   {"takeover", takeover},
+    {"threads", threads},       {"walking", walking},       {"finalize", finalize},
+    {"time", time_of_day},      {"forked", forked},         {"generation", generation},
 };
 
 int main(int count, char **arguments)
