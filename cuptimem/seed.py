@@ -333,8 +333,8 @@ class _Walk:
     # --- the GPU --------------------------------------------------------------------------------------
 
     def _pool(self, pool: Any) -> None:
-        """A program's memory pool may have an allocator of its own, which nothing tells: its segments then come from there
-        and nobody would see them go."""
+        """A program's memory pool may have an allocator of its own, which nothing tells: its segments then come from
+        there, and nobody would see them go."""
         self._pools.add(tuple(self.torch._C._MemPool.id.__get__(pool)))
 
     def _cuda(self) -> None:
@@ -342,8 +342,7 @@ class _Walk:
         cuda = sys.modules.get("torch.cuda")
         if cuda is None or not cuda.is_initialized():
             return
-        name = _type_name((_core.cuda_allocator() or ("",))[0])
-        if name == "CudaMallocAsyncAllocator":
+        if "CudaMallocAsync" in (_core.cuda_allocator() or ("",))[0]:
             for address, (size, index) in self._on_cuda.items():
                 self._block(DEVICE_CUDA, index, address, size)
             self._beyond_storages(cuda)
@@ -388,7 +387,7 @@ class _Walk:
             missing = cuda.memory_allocated(index) - sum(held)
             if missing > _POOL_UNIT * len(held):
                 self.problems.append(
-                    f"cuda:{index}: about {missing} bytes that were allocated before start are held by no Python object "
+                    f"cuda:{index}: about {missing} bytes from before start are held by no Python object "
                     "(workspaces of libraries) and are not in this recording"
                 )
 
@@ -447,15 +446,6 @@ class _Ranges:
     def __contains__(self, address: int) -> bool:
         at = bisect.bisect_right(self._starts, address) - 1
         return at >= 0 and address < self._ends[at]
-
-
-def _type_name(mangled: str) -> str:
-    """The last part of a C++ name: "N3c104cuda...22NativeCachingAllocatorE" is NativeCachingAllocator."""
-    rest, last = mangled.removeprefix("N"), mangled
-    while (digits := len(rest) - len(rest.lstrip("0123456789"))) > 0:
-        length, rest = int(rest[:digits]), rest[digits:]
-        last, rest = rest[:length], rest[length:]
-    return last
 
 
 _mro = type.__dict__["__mro__"].__get__  # the real one, whatever a metaclass shows

@@ -83,7 +83,20 @@ class Program:
         thread = self.thread()
         action = r.choices(
             [
-                *("alloc", "free", "node", "run", "done", "drop", "tick", "lost", "odd", "reserved", "window", "thread"),
+                *(
+                    "alloc",
+                    "free",
+                    "node",
+                    "run",
+                    "done",
+                    "drop",
+                    "tick",
+                    "lost",
+                    "odd",
+                    "reserved",
+                    "window",
+                    "thread",
+                ),
                 *("segment", "read"),
             ],
             [30, 25, 8, 8, 9, 6, 5, 0.3, 2, 1, 0.5, 0.2, 2, 0.5],
@@ -176,8 +189,8 @@ STEP_SUMS = ("index", "device", "start", "peak", "end", "allocated", "freed", "a
 
 
 def sums(result: dict[str, Any]) -> list[Any]:
-    """A window's file may name a device on which nothing is or was: such rows of zeros are left out. Devices come in the
-    order of the blocks that were alive, which a fold may change."""
+    """A window's file may name a device on which nothing is or was: such rows of zeros are left out. Devices come in
+    the order of the blocks that were alive, which a fold may change."""
     devices = sorted([device[key] for key in DEVICE_SUMS] for device in result["devices"])
     steps = sorted([row[key] for key in STEP_SUMS] for row in result["steps"])
     return [[row for row in devices if any(row[1:])], [row for row in steps if any(row[2:])], result["events"]]

@@ -15,14 +15,17 @@ void *__wrap_calloc(size_t count, size_t size)
     return no_memory ? NULL : __real_calloc(count, size);
 }
 
-static size_t mapped_now(void)
+/* Bytes of address space, and of them in memory. */
+static size_t mapped_now(size_t *resident)
 {
     FILE *file = fopen("/proc/self/statm", "r");
-    size_t pages = 0;
+    size_t all = 0, touched = 0;
 
-    CHECK(file != NULL && fscanf(file, "%zu", &pages) == 1);
+    CHECK(file != NULL && fscanf(file, "%zu %zu", &all, &touched) == 2);
     fclose(file);
-    return pages * 4096;
+    if (resident != NULL)
+        *resident = touched * 4096;
+    return all * 4096;
 }
 
 static void address_space(void)
@@ -33,7 +36,7 @@ static void address_space(void)
     CHECK_EQUAL(cm_sim_context(0), CM_SIM_OK);
     size_t before = used(0);
     CHECK_EQUAL(getrlimit(RLIMIT_AS, &limit), 0);
-    limit.rlim_cur = mapped_now() + 200 * MIB;
+    limit.rlim_cur = mapped_now(NULL) + 200 * MIB;
     CHECK_EQUAL(setrlimit(RLIMIT_AS, &limit), 0);
 
     CHECK_EQUAL(cm_sim_alloc(0, CM_SIM_DEVICE, 500 * MIB, NULL, &none), CM_SIM_OUT_OF_MEMORY);
@@ -116,6 +119,34 @@ static void no_memory_for_what_is_known(void)
     CHECK_EQUAL(cm_sim_free(at, NULL), CM_SIM_OK);
 }
 
+/* Device memory that nobody writes to with a meaning costs the host nothing. */
+static void nothing_is_committed(void)
+{
+    char *host = malloc(64 * MIB), *at = alloc(0, 300 * MIB), *other = alloc(1, 300 * MIB);
+    size_t before, after;
+
+    CHECK(host != NULL);
+    mapped_now(&before);
+    cm_sim_set(at, 0, 300 * MIB);
+    cm_sim_set(at, 7, 300 * MIB);
+    cm_sim_set(at + 512, 0, 299 * MIB);
+    cm_sim_copy(other, at, 300 * MIB);
+    cm_sim_copy(at, host, 64 * MIB);
+    cm_sim_fresh(at, 300 * MIB);
+    mapped_now(&after);
+    CHECK(after < before + MIB);
+    for (size_t i = 0; i < 64 * MIB; i += 64 << 10) /* all of it in small pieces */
+        cm_sim_copy(at + i, memset(host, (int)i, 64 << 10), 64 << 10);
+    mapped_now(&after);
+    CHECK(after > before + 60 * MIB);
+    cm_sim_fresh(at, 64 * MIB);
+    mapped_now(&after);
+    CHECK(after < before + MIB);
+    free(host);
+    CHECK_EQUAL(cm_sim_free(at, NULL), CM_SIM_OK);
+    CHECK_EQUAL(cm_sim_free(other, NULL), CM_SIM_OK);
+}
+
 /* A closed descriptor may be another file's by now. */
 static void the_log_was_closed(void)
 {
@@ -138,6 +169,7 @@ static const test_case cases[] = {
     {"address_space", address_space},
     {"no_memory_for_records", no_memory_for_records},
     {"no_memory_for_what_is_known", no_memory_for_what_is_known},
+    {"nothing_is_committed", nothing_is_committed},
     {"the_log_was_closed", the_log_was_closed},
 };
 MAIN(cases)
