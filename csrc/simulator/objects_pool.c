@@ -202,8 +202,11 @@ static int take_new(cm_sim_pool *pool, size_t bytes, struct held **held)
 static struct held *take_kept(cm_sim_pool *pool, size_t bytes)
 {
     struct held *held = cm_sim_dictionary_get(&pool->kept_by_size, (const void *)bytes);
-    if (held)
-        forget(pool, held);
+    if (!held)
+        return NULL;
+    forget(pool, held);
+    /* PyTorch's allocator says nothing of these: what the host left there ends here. */
+    cm_sim_fresh(held->address, held->bytes);
     return held;
 }
 

@@ -424,12 +424,17 @@ static void pools(void)
     EQUAL(stat(p, USED), 12 * MIB);
     EQUAL(stat(p, RESERVED), 12 * MIB);
     EQUAL(used(0) - before, 12 * MIB);
+    enum { TO_DEVICE = 1, TO_HOST = 2 };
+    int64_t stale = 7;
+    OK(cudaMemcpy(a, &stale, sizeof stale, TO_DEVICE));
     OK(cudaFreeAsync(a, NULL));
     EQUAL(cudaFreeAsync(a, NULL), CM_CUDA_INVALID_VALUE);
     EQUAL(stat(p, USED), 4 * MIB);
     EQUAL(stat(p, RESERVED), 12 * MIB); /* kept until the host waits */
     OK(cudaMallocAsync(&c, 8 * MIB, NULL));
     CHECK(c == a); /* and used again */
+    OK(cudaMemcpy(&stale, c, sizeof stale, TO_HOST));
+    EQUAL(stale, 0);
     OK(cudaFreeAsync(c, NULL));
     OK(cudaStreamSynchronize(NULL));
     EQUAL(stat(p, RESERVED), 4 * MIB);
