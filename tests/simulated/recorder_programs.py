@@ -429,7 +429,9 @@ def leaking(trace: Path) -> dict[str, Any]:
         for _ in range(20):
             kept.append(torch.ones(1001, device="cuda"))
             prof.step()
-    return {"leaks": [[leak.device, leak.bytes_per_step, leak.frame.function] for leak in prof.report.leaks if leak.frame]}
+    return {
+        "leaks": [[leak.device, leak.bytes_per_step, leak.frame.function] for leak in prof.report.leaks if leak.frame]
+    }
 
 
 # -- windows, bounds, ends ---------------------------------------------------------------------------------------------
