@@ -64,7 +64,8 @@ small = st.integers(0, 3)
 def event(draw: st.DrawFn, time: int) -> Event:
     kind = draw(
         st.one_of(
-            st.sampled_from([ALLOC, ALLOC, FREE, FREE, NODE_NEW, NODE_RUN, NODE_DONE, NODE_FREE, REQUESTED]), st.integers(1, 255)
+            st.sampled_from([ALLOC, ALLOC, FREE, FREE, NODE_NEW, NODE_RUN, NODE_DONE, NODE_FREE, REQUESTED]),
+            st.integers(1, 255),
         )
     )
     typical = draw(st.booleans())
