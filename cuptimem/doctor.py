@@ -131,7 +131,7 @@ _CUDA_COSTS: dict[str, tuple[str, State, str]] = {  # the same, where this PyTor
 }
 
 
-def _slot_checks(slots: Sequence[Slot], costs: Mapping[str, tuple[str, State, str]]) -> Iterator[Check]:
+def _slot_checks(slots: Sequence[Slot], costs: Mapping[str, tuple[str, State, str]] = _COSTS) -> Iterator[Check]:
     """A line per thing that is intercepted. Versions differ in how nodes are destroyed: any way will do."""
     for start, (name, state, cost) in costs.items():
         found = [slot for slot in slots if slot.meaning.startswith(start)]
@@ -357,7 +357,7 @@ def _from_child(answer: dict[str, Any], slots: Sequence[Slot]) -> Iterator[Check
     if not answer["checks"]:
         yield Check(SELFTEST, "recording", "ok", f"a trace of {answer['trace_bytes']} bytes, without torch")
         return
-    yield from _slot_checks(slots, _COSTS)
+    yield from _slot_checks(slots)
     if answer["torch"]["cuda"]:
         yield from _slot_checks(slots, _CUDA_COSTS)
     yield from _layout_checks(answer)

@@ -30,7 +30,7 @@ class Device:
     """Each change of the reserved total as the allocator told it (now and then it is told without one): allocated and
     reserved."""
     history: list[tuple[str, int, int]] = field(default_factory=list)
-    """Action, address, size: alloc and free with the requested one, segment_alloc and segment_free with the segment's."""
+    """Action, address, size: alloc and free with the requested size, segment_alloc, segment_free with the segment's."""
     stacks: list[tuple[Any, ...] | None] = field(default_factory=list)
     """Of each alloc in history."""
     unknown_frees: int = 0

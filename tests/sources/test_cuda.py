@@ -12,7 +12,11 @@ RUNTIME = """
 #include <stdlib.h>
 static __thread int current;
 size_t limit = 1 << 30;
-int cudaMalloc(void **p, size_t n) { if (n > limit) return 2; *p = aligned_alloc(512, (n + 511) / 512 * 512); return 0; }
+int cudaMalloc(void **p, size_t n)
+{
+    *p = n <= limit ? aligned_alloc(512, (n + 511) / 512 * 512) : NULL;
+    return *p != NULL ? 0 : 2;
+}
 int cudaFree(void *p) { free(p); return 0; }
 int cudaMallocAsync(void **p, size_t n, void *stream) { return cudaMalloc(p, n); }
 int cudaFreeAsync(void *p, void *stream) { free(p); return 0; }

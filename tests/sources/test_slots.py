@@ -72,7 +72,8 @@ static int seen[2];
 static cm_slot_symbol symbol;
 static int hook0(int x) { seen[0]++; return CM_SLOT_ORIGINAL(symbol, 0, int (*)(int))(x); }
 static int hook1(int x) { seen[1]++; return CM_SLOT_ORIGINAL(symbol, 1, int (*)(int))(x); }
-static cm_slot_symbol symbol = {"test", "a function", {"work_on_it_old", "work_on_it"}, {hook0, hook1}, {NULL, NULL}};
+static cm_slot_symbol symbol = {
+    .source = "test", .meaning = "a function", .names = {"work_on_it_old", "work_on_it"}, .hooks = {hook0, hook1}};
 
 #define CHECK(what) do { if (!(what)) { fprintf(stderr, "line %d: %s\n", __LINE__, #what); exit(1); } } while (0)
 
