@@ -11,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.made
 C_FILES := $(shell find csrc -name '*.c' -o -name '*.h' | sort)
-C_TEST_FILES := $(wildcard tests/fuzz/*.[ch] tests/sanitize/*.[ch])
+C_TEST_FILES := $(wildcard tests/fuzz/*.[ch] tests/sanitize/*.[ch] tests/simulator/*/*.[ch])
 PACKAGE := setup.py pyproject.toml cuptimem.pth
 ARGS ?=
 SECONDS ?= 600
@@ -79,7 +79,7 @@ sanitize: $(STAMP)/package ## stress programs under Address- and ThreadSanitizer
 stress: $(STAMP)/package ## the long forms of tests/stress: 10,000 threads, 1,000 forks, ...; writes docs/stress/<date>.md
 	$(BIN)/python tests/stress/write_result.py $(ARGS)
 
-bench: $(STAMP)/package ## measure what cuptimem costs, side by side with others
+bench: $(STAMP)/package cuda-environment ## measure what cuptimem costs, side by side with others
 	@[ -x .venv-bench/bin/python ] || $(BIN)/python -m benchmarks --setup
 	$(BIN)/python -m benchmarks $(ARGS)
 

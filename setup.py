@@ -26,16 +26,17 @@ sources = sorted(path for path in glob("csrc/**/*.c", recursive=True) if "/simul
 SIMULATOR = "cuptimem.simulator"
 TABLES = "csrc/simulator/tables"
 simulator = runpy.run_path("cuptimem/simulator/__init__.py")
-FILES = {name.replace(".", "_"): name for name in [simulator["CORE"], *simulator["ALIASES"]]}
+ALIASES = {alias.file: alias for alias in simulator["ALIASES"]}
+FILES = {file.replace(".", "_").replace("-", "_"): file for file in [simulator["CORE"], *ALIASES]}
 
 
-def shared(name, sources):
+def shared(file, soname, sources):
     return Extension(
-        f"{SIMULATOR}.{name.replace('.', '_')}",
+        f"{SIMULATOR}.{next(key for key in FILES if FILES[key] == file)}",
         sources,
         depends=[*glob("csrc/simulator/*.h"), *glob(f"{TABLES}/*"), "cuptimem/simulator/__init__.py", "setup.py"],
         extra_compile_args=flags,
-        extra_link_args=[f"-Wl,-soname,{name}"],
+        extra_link_args=[f"-Wl,-soname,{soname}"],
     )
 
 
@@ -52,7 +53,7 @@ class BuildWithSimulator(build_ext):
             if FILES[key] == simulator["CORE"]:
                 self.describe_core(ext)
             else:
-                self.describe_alias(ext, FILES[key])
+                self.describe_alias(ext, ALIASES[FILES[key]])
         super().build_extension(ext)
 
     def describe_core(self, ext):
@@ -67,14 +68,14 @@ class BuildWithSimulator(build_ext):
         # The core's own calls of what it exports stay inside it, whoever else exports the same name.
         ext.extra_link_args = [*ext.extra_link_args, "-Wl,-Bsymbolic-functions"]
 
-    def describe_alias(self, ext, name):
+    def describe_alias(self, ext, alias):
         """An empty library that needs the core, and has the version node that clients of the real one ask for."""
-        folder = Path(self.build_temp, SIMULATOR, name)
+        folder = Path(self.build_temp, SIMULATOR, alias.file)
         folder.mkdir(parents=True, exist_ok=True)
-        anchor = "cuptimem_alias_" + name.replace(".", "_").replace("-", "_")
+        anchor = "cuptimem_alias_" + alias.soname.replace(".", "_").replace("-", "_")
         source, script, stand_in = folder / "alias.c", folder / "alias.map", folder / simulator["CORE"]
         source.write_text(f'__attribute__((visibility("default"))) const char {anchor} = 0;\n')
-        script.write_text(f"{simulator['ALIASES'][name] or ''} {{ global: {anchor}; local: *; }};\n")
+        script.write_text(f"{alias.version or ''} {{ global: {anchor}; local: *; }};\n")
         # What is linked to only lends its SONAME: the core itself may not be built yet.
         self.compiler.link_shared_object([], str(stand_in), extra_postargs=[f"-Wl,-soname,{simulator['CORE']}"])
         ext.sources = [str(source)]
@@ -116,8 +117,8 @@ setup(
             extra_compile_args=flags,
             libraries=["dl", "pthread", "rt"],
         ),
-        shared(simulator["CORE"], sorted(glob("csrc/simulator/*.c"))),
-        *(shared(name, []) for name in simulator["ALIASES"]),
+        shared(simulator["CORE"], simulator["CORE"], sorted(glob("csrc/simulator/*.c"))),
+        *(shared(alias.file, alias.soname, []) for alias in simulator["ALIASES"]),
     ]
     if sys.platform == "linux"
     else [],

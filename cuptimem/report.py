@@ -162,7 +162,10 @@ class ResidentPoint:
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """What PyTorch's caching allocator took from CUDA by cudaMalloc and had not given back: at the end, and at most."""
+    """What PyTorch's caching allocator took from CUDA by cudaMalloc and had not given back: at the end, and at most.
+
+    Not those of a program's own memory pools (torch.cuda.MemPool) that were there before the recording.
+    """
 
     count: int
     bytes: int

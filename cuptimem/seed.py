@@ -26,6 +26,7 @@ OBJECT_MODULE, OBJECT_OPTIMIZER = 1, 2  # cm_object_kind
 DEVICE_CPU, DEVICE_CUDA = 0, 1  # c10::DeviceType
 
 _ALLOCATOR, _SLICE = 1, 2  # cm_storage_origin
+_POOL_UNIT = 512  # bytes
 _SHARED_HEADER = 64  # bytes before a storage that the file_system sharing strategy mapped
 _TENSOR, _STORAGE, _MODULE, _OPTIMIZER, _POOL = 1, 2, 3, 4, 5
 
@@ -146,7 +147,7 @@ class _Walk:
         self.blocks: dict[tuple[int, int, int], _Block] = {}  # by device type, index, address
         self.segments: dict[int, tuple[int, int]] = {}  # address -> bytes, device
         self._on_cuda: dict[int, tuple[int, int]] = {}  # storages: address -> bytes, device
-        self._foreign_pools: set[tuple[int, int]] = set()  # memory pools with an allocator of their own
+        self._pools: set[tuple[int, int]] = set()  # the program's own memory pools
         self.objects = 0
         self.skipped = 0
         self._interval = sys.getswitchinterval()
@@ -332,18 +333,16 @@ class _Walk:
     # --- the GPU --------------------------------------------------------------------------------------
 
     def _pool(self, pool: Any) -> None:
-        """Segments of a pool with its own allocator come from that one: nobody sees them go."""
-        base = self.torch._C._MemPool
-        if base.allocator.__get__(pool) is not None:
-            self._foreign_pools.add(tuple(base.id.__get__(pool)))
+        """A program's memory pool may have an allocator of its own, which nothing tells: its segments then come from
+        there, and nobody would see them go."""
+        self._pools.add(tuple(self.torch._C._MemPool.id.__get__(pool)))
 
     def _cuda(self) -> None:
         """Every block and segment, from PyTorch's snapshot; where its back end refuses those, what storages hold."""
         cuda = sys.modules.get("torch.cuda")
         if cuda is None or not cuda.is_initialized():
             return
-        name = _type_name((_core.cuda_allocator() or ("",))[0])
-        if name == "CudaMallocAsyncAllocator":
+        if "CudaMallocAsync" in (_core.cuda_allocator() or ("",))[0]:
             for address, (size, index) in self._on_cuda.items():
                 self._block(DEVICE_CUDA, index, address, size)
             self._beyond_storages(cuda)
@@ -354,7 +353,8 @@ class _Walk:
             except TypeError:  # before torch 2.11 the argument does not exist, and there is no way around
                 segments = cuda.memory_snapshot()
         except RuntimeError as error:  # an allocator that reports nothing, either
-            self.problems.append(f"blocks on the GPU before start are unknown: {error}")
+            why = str(error).partition(". ")[0]
+            self.problems.append(f"blocks on the GPU before start are unknown: {why}")
             return
         for segment in segments:
             self._segment(segment)
@@ -371,8 +371,8 @@ class _Walk:
 
     def _segment(self, segment: dict[str, Any]) -> None:
         address, index = segment["address"], segment["device"]
-        foreign = tuple(segment.get("segment_pool_id", ())) in self._foreign_pools
-        if not segment.get("is_expandable", False) and not foreign:
+        in_pool = tuple(segment.get("segment_pool_id", ())) in self._pools
+        if not segment.get("is_expandable", False) and not in_pool:
             self.segments[address] = segment["total_size"], index
         for block in segment["blocks"]:
             if block["state"] == "active_allocated":
@@ -381,12 +381,13 @@ class _Walk:
             address += block["size"]
 
     def _beyond_storages(self, cuda: Any) -> None:
+        """CUDA's pool counts in units of its own: what may be their rounding is not missing."""
         for index in range(cuda.device_count()):
-            held = sum(block.size for (kind, on, _), block in self.blocks.items() if (kind, on) == (DEVICE_CUDA, index))
-            missing = cuda.memory_allocated(index) - held
-            if missing:
+            held = [block.size for (kind, on, _), block in self.blocks.items() if (kind, on) == (DEVICE_CUDA, index)]
+            missing = cuda.memory_allocated(index) - sum(held)
+            if missing > _POOL_UNIT * len(held):
                 self.problems.append(
-                    f"cuda:{index}: {missing} bytes that were allocated before start are held by no Python object "
+                    f"cuda:{index}: about {missing} bytes from before start are held by no Python object "
                     "(workspaces of libraries) and are not in this recording"
                 )
 
@@ -445,15 +446,6 @@ class _Ranges:
     def __contains__(self, address: int) -> bool:
         at = bisect.bisect_right(self._starts, address) - 1
         return at >= 0 and address < self._ends[at]
-
-
-def _type_name(mangled: str) -> str:
-    """The last part of a C++ name: "N3c104cuda...22NativeCachingAllocatorE" is NativeCachingAllocator."""
-    rest, last = mangled.removeprefix("N"), mangled
-    while (digits := len(rest) - len(rest.lstrip("0123456789"))) > 0:
-        length, rest = int(rest[:digits]), rest[digits:]
-        last, rest = rest[:length], rest[length:]
-    return last
 
 
 _mro = type.__dict__["__mro__"].__get__  # the real one, whatever a metaclass shows

@@ -215,12 +215,22 @@ def problems() -> list[str]:
     return [] if _installed is None else [*_installed.problems, *_cuda_problems()]
 
 
+def cpp_name(mangled: str) -> str:
+    """The last part of a C++ name: "N3c104cuda...22NativeCachingAllocatorE" is NativeCachingAllocator."""
+    rest, last = mangled.removeprefix("N"), mangled
+    while (digits := len(rest) - len(rest.lstrip("0123456789"))) > 0:
+        length, rest = int(rest[:digits]), rest[digits:]
+        last, rest = rest[:length], rest[length:]
+    return last
+
+
 def _cuda_problems() -> list[str]:
     """What PyTorch's CUDA allocator did without telling anybody."""
     found = _core.cuda_allocator()
     if found is None:
         return []
-    (kind, sizes_seen, unseen, untraced), said = found, []
+    (mangled, sizes_seen, unseen, untraced), said = found, []
+    kind = cpp_name(mangled)
     if unseen:
         said.append(f"{unseen} blocks on the GPU came from an allocator that tells nobody ({kind}): missing here")
     if untraced:

@@ -74,14 +74,16 @@ static bool add_to_list(list *l, uint32_t origin)
     return true;
 }
 
-static bool know_devices(peak *p, uint64_t time_ns)
+/* What a device has before its first block does not depend on what made it known. */
+static bool know_devices(peak *p)
 {
     const cm_replay *replay = p->run->replay;
     if (!cm_grow((void **)&p->device, &p->device_capacity, replay->device_count, sizeof *p->device))
         return false;
     for (; p->devices < replay->device_count; p->devices++) {
-        maximum none = {.epoch = 1, .time_ns = time_ns, .step = p->step};
-        p->device[p->devices] = (device){.run = none, .step = none};
+        maximum never = {.epoch = 1, .time_ns = p->run->begin_ns, .step = -1};
+        maximum not_yet = {.epoch = 1, .time_ns = p->step_begin_ns, .step = p->step};
+        p->device[p->devices] = (device){.run = never, .step = not_yet};
     }
     return true;
 }
@@ -144,7 +146,7 @@ static bool change(void *part, const cm_change *c)
 {
     peak *p = part;
     uint16_t number = c->block.device;
-    if (number >= p->devices && !know_devices(p, c->time_ns))
+    if (number >= p->devices && !know_devices(p))
         return false;
     device *d = &p->device[number];
     share *s = find_share(p, c->block.origin, number);
@@ -183,7 +185,7 @@ static void *create(const cm_run *run)
     p->step = -1;
     p->step_number = 1;
     p->step_begin_ns = run->begin_ns;
-    bool fine = know_devices(p, run->begin_ns);
+    bool fine = know_devices(p);
     const cm_blocks *blocks = &run->replay->blocks;
     for (size_t i = 0; fine && i < blocks->slots; i++) {
         const cm_block *block = &blocks->slot[i];
@@ -242,7 +244,7 @@ static bool event(void *part, const cm_record *record)
     int number = cm_replay_find_device(p->run->replay, e->device_type, e->device_index);
     if (number < 0)
         return true;
-    if ((size_t)number >= p->devices && !know_devices(p, record->time_ns))
+    if ((size_t)number >= p->devices && !know_devices(p))
         return false;
     device *d = &p->device[number];
     d->allocated += e->size;
@@ -339,6 +341,8 @@ static bool report_step(peak *p, uint32_t number, cm_moment end)
 static bool end_step(void *part, int64_t step, cm_moment end)
 {
     peak *p = part;
+    if (!know_devices(p))
+        return false;
     for (uint32_t i = 0; i < p->devices; i++) {
         device *d = &p->device[i];
         if (!set_tree(p, d) || (step >= 0 && !report_step(p, i, end)))
@@ -357,8 +361,7 @@ static bool end_step(void *part, int64_t step, cm_moment end)
 static bool finish(void *part, cm_analysis *out)
 {
     peak *p = part;
-    uint64_t none = p->run->begin_ns;
-    if (!know_devices(p, none))
+    if (!know_devices(p))
         return false;
     for (size_t i = 0; i < p->devices; i++) {
         device *d = &p->device[i];

@@ -46,8 +46,8 @@ static void mark_final(bool begins)
     }
 }
 
-PyDoc_STRVAR(garbage_callback_doc,
-             "garbage_callback(phase, info)\n\nFor gc.callbacks: marks full collections, and all while automatic ones are off.");
+PyDoc_STRVAR(garbage_callback_doc, "garbage_callback(phase, info)\n\nFor gc.callbacks: marks full "
+                                   "collections, and all while automatic ones are off.");
 
 static PyObject *garbage_callback(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {

@@ -81,6 +81,13 @@ void cm_sim_cupti_activity_reset(void);
 
 /* Puts a record into a client's buffer, cut to the generation's size. */
 void cm_sim_cupti_emit(const void *record, size_t bytes);
+/* The same of work on the device, which may not be done yet. */
+typedef struct cm_cupti_work {
+    const void *stream;
+    uint64_t stream_id, launch; /* the device's launches when it was launched */
+    int device;
+} cm_cupti_work;
+void cm_sim_cupti_emit_work(const void *record, size_t bytes, const cm_cupti_work *work);
 /* Starts the thread that hands full buffers back. */
 void cm_sim_cupti_buffers_start(void);
 /* Hands everything back and forgets the client's functions. */
@@ -100,6 +107,9 @@ void cm_sim_cupti_occupy(int device, uint32_t stream, uint64_t nanoseconds, uint
 
 /* As cuptiGetStreamId numbers it; CM_CUPTI_NO_STREAM: no stream of ours. */
 uint32_t cm_sim_cupti_stream(void *stream);
+/* Work that was just launched, and whether it is done. */
+cm_cupti_work cm_sim_cupti_work(int device, void *stream);
+bool cm_sim_cupti_done(const cm_cupti_work *work);
 /* The CUcontext of a device's primary context. */
 void *cm_sim_cupti_context(int device);
 int cm_sim_cupti_context_device(const void *context); /* -1: none of ours */

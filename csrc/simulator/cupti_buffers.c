@@ -6,7 +6,10 @@
  * and what is half full. Either function is called with no lock held.
  *
  * A writer belongs to the process and not to its thread: when the thread ends, the next one goes on
- * with its buffer, and a flush finds all of them. */
+ * with its buffer, and a flush finds all of them.
+ *
+ * Where events lag (config.event_lag), so do records: a buffer with a record whose work is not done
+ * is only handed back by a forced flush, which leaves that record without an end. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -19,9 +22,17 @@ typedef void (*request_function)(uint8_t **buffer, size_t *size, size_t *max_rec
 typedef void (*complete_function)(void *context, uint32_t stream, uint8_t *buffer, size_t size,
                                   size_t valid);
 
+/* A record whose work was not done when it was written. */
+typedef struct unfinished {
+    size_t offset;
+    cm_cupti_work work;
+} unfinished;
+
 typedef struct buffer {
     uint8_t *data; /* NULL: there is none */
     size_t size, used, records, max_records;
+    unfinished *unfinished;
+    size_t unfinished_count, unfinished_room;
 } buffer;
 
 typedef struct writer {
@@ -68,11 +79,49 @@ static struct {
 /* --- Handing back ------------------------------------------------------------------------------
  */
 
-static void hand_back(const buffer *what)
+/* Whether all records are complete. Forgets what has been done since. */
+static bool finished(buffer *b)
+{
+    size_t left = 0;
+
+    for (size_t i = 0; i < b->unfinished_count; i++)
+        if (!cm_sim_cupti_done(&b->unfinished[i].work))
+            b->unfinished[left++] = b->unfinished[i];
+    b->unfinished_count = left;
+    return left == 0;
+}
+
+/* A record of work that is not known to be done is complete where there is no memory to say so. */
+static void add_unfinished(buffer *b, size_t offset, const cm_cupti_work *work)
+{
+    if (b->unfinished_count == b->unfinished_room) {
+        size_t room = b->unfinished_room ? 2 * b->unfinished_room : 64;
+        unfinished *larger = realloc(b->unfinished, room * sizeof *larger);
+        if (!larger)
+            return;
+        b->unfinished = larger;
+        b->unfinished_room = room;
+    }
+    b->unfinished[b->unfinished_count++] = (unfinished){offset, *work};
+}
+
+/* In every record of work on the device `end` lies at the same place. */
+_Static_assert(offsetof(cm_cupti_kernel, end) == offsetof(cm_cupti_memcpy, end) &&
+                   offsetof(cm_cupti_kernel, end) == offsetof(cm_cupti_memcpy_peer, end) &&
+                   offsetof(cm_cupti_kernel, end) == offsetof(cm_cupti_memset, end),
+               "one place");
+
+static void hand_back(buffer *what)
 {
     complete_function function = atomic_load(&complete);
     bool nested = in_client;
 
+    if (!finished(what))
+        for (size_t i = 0; i < what->unfinished_count; i++)
+            memset(what->data + what->unfinished[i].offset + offsetof(cm_cupti_kernel, end), 0,
+                   sizeof(uint64_t));
+    free(what->unfinished);
+    what->unfinished = NULL;
     if (!function)
         return;
     in_client = true;
@@ -80,7 +129,7 @@ static void hand_back(const buffer *what)
     in_client = nested;
 }
 
-static void enqueue(const buffer *what)
+static void enqueue(buffer *what)
 {
     delivery *one = malloc(sizeof *one);
 
@@ -97,16 +146,20 @@ static void enqueue(const buffer *what)
     pthread_mutex_unlock(&queue.lock);
 }
 
-/* Takes the oldest delivery, if it has been waiting since before `until`; with the lock held. */
-static delivery *take(uint64_t until)
+/* Takes the oldest complete delivery (forced: any) that has been waiting since before `until`; with
+ * the lock held. */
+static delivery *take(uint64_t until, bool forced)
 {
-    delivery *one = queue.first;
+    delivery **at = &queue.first;
 
+    while (*at && (*at)->ticket <= until && !forced && !finished(&(*at)->what))
+        at = &(*at)->next;
+    delivery *one = *at;
     if (!one || one->ticket > until)
         return NULL;
-    queue.first = one->next;
-    if (!queue.first)
-        queue.last = &queue.first;
+    *at = one->next;
+    if (!*at)
+        queue.last = at;
     one->next = queue.under_way;
     queue.under_way = one;
     return one;
@@ -135,12 +188,12 @@ static bool under_way(uint64_t until)
     return false;
 }
 
-/* Returns when everything that waits now has been handed back. */
-static void drain(void)
+/* Returns when everything complete (forced: everything) that waits now has been handed back. */
+static void drain(bool forced)
 {
     pthread_mutex_lock(&queue.lock);
     uint64_t until = queue.tickets;
-    for (delivery *one; (one = take(until)) != NULL;)
+    for (delivery *one; (one = take(until, forced)) != NULL;)
         deliver(one);
     while (under_way(until))
         pthread_cond_wait(&queue.finished, &queue.lock);
@@ -170,7 +223,7 @@ static void *serve(void *unused)
     (void)unused;
     pthread_mutex_lock(&queue.lock);
     while (!queue.stop) {
-        delivery *one = queue.exiting ? NULL : take(UINT64_MAX);
+        delivery *one = queue.exiting ? NULL : take(UINT64_MAX, false);
         if (one)
             deliver(one);
         else
@@ -287,6 +340,11 @@ static bool ask(size_t bytes, buffer *fresh)
 
 void cm_sim_cupti_emit(const void *record, size_t bytes)
 {
+    cm_sim_cupti_emit_work(record, bytes, NULL);
+}
+
+void cm_sim_cupti_emit_work(const void *record, size_t bytes, const cm_cupti_work *work)
+{
     uint32_t kind;
     unsigned since = atomic_load(&session);
 
@@ -297,7 +355,7 @@ void cm_sim_cupti_emit(const void *record, size_t bytes)
     pthread_mutex_lock(&w->lock);
     while (!fits(&w->current, size)) {
         buffer full = w->current, fresh;
-        w->current.data = NULL;
+        w->current = (buffer){0};
         atomic_fetch_add(&busy, 1);
         pthread_mutex_unlock(&w->lock);
         if (full.data)
@@ -327,26 +385,32 @@ void cm_sim_cupti_emit(const void *record, size_t bytes)
     memcpy(at, record, size < bytes ? size : bytes);
     if (size > bytes)
         memset(at + bytes, 0, size - bytes);
+    if (work && !cm_sim_cupti_done(work))
+        add_unfinished(&w->current, w->current.used, work);
     w->current.used += size;
     w->current.records++;
     pthread_mutex_unlock(&w->lock);
 }
 
-static void detach(writer *w)
+static void detach(writer *w, bool forced)
 {
+    buffer what = {0};
+
     pthread_mutex_lock(&w->lock);
-    buffer what = w->current;
-    w->current.data = NULL;
+    if (w->current.data && (forced || finished(&w->current))) {
+        what = w->current;
+        w->current = (buffer){0};
+    }
     pthread_mutex_unlock(&w->lock);
     if (what.data)
         enqueue(&what);
 }
 
-static void detach_all(void)
+static void detach_all(bool forced)
 {
-    detach(&shared);
+    detach(&shared, forced);
     for (writer *w = atomic_load(&writers); w; w = w->next)
-        detach(w);
+        detach(w, forced);
 }
 
 /* --- The client's side -------------------------------------------------------------------------
@@ -363,16 +427,16 @@ CM_SIM_EXPORT int cuptiActivityRegisterCallbacks(request_function requested,
     return CM_CUPTI_OK;
 }
 
-/* All simulated work is done as soon as it is launched, so no record is ever incomplete and a
- * forced flush (flag 1) gives no more than an ordinary one. */
 CM_SIM_EXPORT int cuptiActivityFlushAll(uint32_t flag)
 {
-    (void)flag;
+    enum { FORCED = 1 };
+    bool forced = flag & FORCED;
+
     if (!atomic_load(&complete) || in_client)
         return CM_CUPTI_INVALID_OPERATION;
     atomic_fetch_add(&busy, 1);
-    detach_all();
-    drain();
+    detach_all(forced);
+    drain(forced);
     atomic_fetch_sub(&busy, 1);
     return CM_CUPTI_OK;
 }
@@ -383,7 +447,7 @@ CM_SIM_EXPORT int cuptiActivityFlush(void *context, uint32_t stream, uint32_t fl
     return cuptiActivityFlushAll(flag);
 }
 
-/* Full buffers are handed back at once, so there is nothing that a period could bring earlier. */
+/* Only brings what is full and complete: what became complete since nobody looked. */
 CM_SIM_EXPORT int cuptiActivityFlushPeriod(uint32_t milliseconds)
 {
     pthread_mutex_lock(&queue.lock);
@@ -425,10 +489,10 @@ void cm_sim_cupti_buffers_finalize(void)
     /* Whoever brings a buffer from now on sees that it is not wanted. */
     atomic_fetch_add(&session, 1);
     atomic_store(&request, NULL);
-    detach_all();
+    detach_all(true);
     if (!in_client) {
         wait_for_busy();
-        drain();
+        drain(true);
     }
     atomic_store(&complete, NULL);
     atomic_store(&dropped, 0);
@@ -456,10 +520,10 @@ void cm_sim_cupti_buffers_forked(void)
     queue.period_ms = 0;
     queue.running = queue.stop = queue.exiting = false;
     shared.lock = lock;
-    shared.current.data = NULL;
+    shared.current = (buffer){0};
     for (writer *w = atomic_load(&writers); w; w = w->next) {
         w->lock = lock;
-        w->current.data = NULL;
+        w->current = (buffer){0};
         atomic_store(&w->taken, w == mine);
     }
     in_client = false;

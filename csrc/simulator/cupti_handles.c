@@ -3,18 +3,45 @@
 #include "driver.h"
 #include "driver_params.h"
 #include "objects.h"
+#include "objects_stream.h"
 
 /* A real process has streams of its own before the default one, and before the program's. */
 enum { DEFAULT_STREAM = 7, FIRST_STREAM = 13 };
-enum { HANDLES_OF_DEFAULT = 2 }; /* 0; 1: legacy; 2: per thread */
+/* The ids of default streams, two for each device, come first (objects_stream.c). */
+enum { LAST_DEFAULT_ID = 2 * CM_SIM_DEVICES };
 enum { POOL_THRESHOLD = 4, POOL_RESERVED = 5, POOL_USED = 7 };
 
 uint32_t cm_sim_cupti_stream(void *stream)
 {
-    if ((uintptr_t)stream <= HANDLES_OF_DEFAULT)
-        return DEFAULT_STREAM;
     const cm_sim_stream *found = cm_sim_stream_find(stream);
-    return found ? FIRST_STREAM + (uint32_t)cm_sim_stream_id(found) : CM_CUPTI_NO_STREAM;
+
+    if (!found)
+        return CM_CUPTI_NO_STREAM;
+    uint64_t id = cm_sim_stream_id(found);
+    return id <= LAST_DEFAULT_ID ? DEFAULT_STREAM
+                                 : FIRST_STREAM + (uint32_t)(id - LAST_DEFAULT_ID - 1);
+}
+
+cm_cupti_work cm_sim_cupti_work(int device, void *handle)
+{
+    const cm_sim_stream *stream = cm_sim_stream_find(handle);
+
+    return (cm_cupti_work){.stream = stream,
+                           .stream_id = stream ? stream->id : 0,
+                           .launch = cm_sim_launches(device),
+                           .device = device};
+}
+
+/* As events see it: objects_event.c. What was launched on a stream that is gone is done. */
+bool cm_sim_cupti_done(const cm_cupti_work *work)
+{
+    uint32_t lag = cm_sim_config_get()->event_lag;
+    const cm_sim_stream *stream = work->stream;
+
+    return !lag || !stream || stream->id != work->stream_id ||
+           work->launch + lag <= cm_sim_launches(work->device) ||
+           work->launch <= cm_sim_device_done(work->device) ||
+           work->launch <= atomic_load(&stream->done);
 }
 
 void *cm_sim_cupti_context(int device)

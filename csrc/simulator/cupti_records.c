@@ -190,6 +190,7 @@ void cm_sim_record_kernel(const cm_sim_call *call, const char *name, const unsig
 
     if (!call->correlation || !(concurrent || cm_sim_cupti_kind_on(CM_CUPTI_KERNEL, call->device)))
         return;
+    cm_cupti_work work = cm_sim_cupti_work(call->device, stream);
     uint32_t number = cm_sim_cupti_stream(stream);
     uint64_t launched = cm_sim_cupti_now(), start, end;
     cm_sim_cupti_occupy(call->device, number, kernel_time(call->device, grid, block), &start, &end);
@@ -218,7 +219,7 @@ void cm_sim_record_kernel(const cm_sim_call *call, const char *name, const unsig
         .channelID = COMPUTE_CHANNEL,
         .channelType = COMPUTE_CHANNEL,
     };
-    cm_sim_cupti_emit(&record, sizeof record);
+    cm_sim_cupti_emit_work(&record, sizeof record, &work);
 }
 
 static uint8_t memory_kind(const void *address)
@@ -262,6 +263,7 @@ void cm_sim_record_copy(const cm_sim_call *call, int kind, size_t bytes, void *s
     if (!call->correlation ||
         !cm_sim_cupti_kind_on(peer ? CM_CUPTI_MEMCPY2 : CM_CUPTI_MEMCPY, call->device))
         return;
+    cm_cupti_work work = cm_sim_cupti_work(call->device, stream);
     uint32_t number = cm_sim_cupti_stream(stream);
     uint64_t rate = kind == CM_CUPTI_COPY_DTOD ? DEVICE_BYTES_PER_NS : HOST_BYTES_PER_NS;
     cm_sim_cupti_occupy(call->device, number, WORK_NS + bytes / rate, &start, &end);
@@ -285,7 +287,7 @@ void cm_sim_record_copy(const cm_sim_call *call, int kind, size_t bytes, void *s
             .channelID = COPY_CHANNEL,
             .channelType = COPY_CHANNEL,
         };
-        cm_sim_cupti_emit(&record, sizeof record);
+        cm_sim_cupti_emit_work(&record, sizeof record, &work);
         return;
     }
     cm_cupti_memcpy record = {
@@ -304,7 +306,7 @@ void cm_sim_record_copy(const cm_sim_call *call, int kind, size_t bytes, void *s
         .copyCount = 1,
     };
     copy_ends(call, kind, &record.srcKind, &record.dstKind);
-    cm_sim_cupti_emit(&record, sizeof record);
+    cm_sim_cupti_emit_work(&record, sizeof record, &work);
 }
 
 void cm_sim_record_set(const cm_sim_call *call, int value, size_t bytes, void *stream)
@@ -313,6 +315,7 @@ void cm_sim_record_set(const cm_sim_call *call, int value, size_t bytes, void *s
 
     if (!call->correlation || !cm_sim_cupti_kind_on(CM_CUPTI_MEMSET, call->device))
         return;
+    cm_cupti_work work = cm_sim_cupti_work(call->device, stream);
     uint32_t number = cm_sim_cupti_stream(stream);
     cm_sim_cupti_occupy(call->device, number, WORK_NS + bytes / DEVICE_BYTES_PER_NS, &start, &end);
     cm_cupti_memset record = {
@@ -332,5 +335,5 @@ void cm_sim_record_set(const cm_sim_call *call, int value, size_t bytes, void *s
         .channelID = COMPUTE_CHANNEL,
         .channelType = COMPUTE_CHANNEL,
     };
-    cm_sim_cupti_emit(&record, sizeof record);
+    cm_sim_cupti_emit_work(&record, sizeof record, &work);
 }

@@ -1,5 +1,5 @@
-/* What the accounts (memory.c) and virtual memory (virtual.c) share. Everything here is called
- * under cm_sim_memory_lock() (fork.h). */
+/* What accounts (account.c), blocks (memory.c) and virtual memory (virtual.c) share. Everything
+ * here is called under cm_sim_memory_lock() (fork.h), unless it says otherwise. */
 #ifndef CM_SIM_MEMORY_H
 #define CM_SIM_MEMORY_H
 
@@ -32,6 +32,10 @@ void cm_sim_account_given(cm_sim_log_op op, const cm_sim_block *block, int64_t c
 void cm_sim_account_returned(cm_sim_log_op op, const cm_sim_block *block, int64_t change);
 /* The host has no address space or memory left: counts, notes, logs. CM_SIM_OUT_OF_MEMORY. */
 int cm_sim_account_limited(int device, const char *what, size_t bytes, cm_sim_kind kind);
+/* Who asks: a number for a library's name (NULL: the program, 0), and what it holds. */
+uint8_t cm_sim_owner(const char *name);
+void cm_sim_owner_gets(uint8_t owner, int device, size_t charged);
+void cm_sim_owner_loses(uint8_t owner, int device, size_t charged);
 void cm_sim_account_log(cm_sim_log_op op, const cm_sim_block *block, int64_t change,
                         uint64_t extra);
 

@@ -39,6 +39,8 @@ cm_sim_stream *cm_sim_stream_find(cm_sim_stream *handle)
     uintptr_t value = (uintptr_t)handle;
     if (value <= CM_CUDA_STREAM_PER_THREAD)
         return find_default(value == CM_CUDA_STREAM_PER_THREAD);
+    if (handle >= &defaults[0][0] && handle < &defaults[0][0] + sizeof defaults / sizeof **defaults)
+        return handle; /* a default stream that was found before */
     return cm_sim_table_has(&streams, handle) ? handle : NULL;
 }
 

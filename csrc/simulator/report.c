@@ -329,6 +329,7 @@ bool cm_sim_log_wanted(void)
 void cm_sim_log(cm_sim_log_record record)
 {
     struct stat found;
+    ssize_t written;
 
     pthread_mutex_lock(&lock);
     if (log_file.descriptor >= 0) {
@@ -338,8 +339,10 @@ void cm_sim_log(cm_sim_log_record record)
             found.st_ino != log_file.inode) {
             say("cuptimem: the program closed the log of the simulated device; it ends here");
             log_file.descriptor = -1;
-        } else if (write(log_file.descriptor, &record, sizeof record) != sizeof record) {
-            say("cuptimem: the log of the simulated device ends here: %s", strerror(errno));
+        } else if ((written = write(log_file.descriptor, &record, sizeof record)) !=
+                   sizeof record) {
+            say("cuptimem: the log of the simulated device ends here: %s",
+                strerror(written < 0 ? errno : ENOSPC));
             close(log_file.descriptor);
             log_file.descriptor = -1;
         }

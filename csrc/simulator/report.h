@@ -144,8 +144,7 @@ bool cm_sim_log_wanted(void);
 /* Fills in time and thread. Call it under the lock that orders what is logged. */
 void cm_sim_log(cm_sim_log_record record);
 
-/* --- For the core's own files ------------------------------------------------------------------
- */
+/* --- For the core's own files ----------------------------------------------------------------- */
 
 /* A host read of device bytes: `simulated` of them no host wrote. Counts, and tells the hook. */
 void cm_sim_report_read(const void *address, size_t bytes, size_t simulated, int device);

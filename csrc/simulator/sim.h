@@ -39,7 +39,7 @@ enum {
     CM_SIM_NOT_SUPPORTED = 801
 };
 
-/* --- config.c, profiles.c: which devices there are ------------------------------------------- */
+/* --- config.c, profiles.c: which devices there are -------------------------------------------- */
 
 /* What PyTorch's own choices depend on. Sizes in bytes, clocks in kHz. */
 typedef struct cm_sim_profile {
@@ -75,7 +75,7 @@ typedef struct cm_sim_config {
 /* Reads CUPTIMEM_SIM_* at the first call (docs of every variable: config.c). Never NULL. */
 const cm_sim_config *cm_sim_config_get(void);
 
-/* --- memory.c: address space and accounts ----------------------------------------------------- */
+/* --- account.c, memory.c, virtual.c: accounts and address space ------------------------------- */
 
 typedef enum cm_sim_kind {
     CM_SIM_DEVICE = 1, /* cudaMalloc, cuMemAlloc */
@@ -162,8 +162,7 @@ void cm_sim_fresh(void *address, size_t bytes);
 typedef void (*cm_sim_read_hook)(const void *address, size_t bytes, int device);
 CM_SIM_EXPORT void cm_sim_set_read_hook(cm_sim_read_hook hook);
 
-/* --- report.c: what happened -------------------------------------------------------------------
- */
+/* --- report.c: what happened ------------------------------------------------------------------ */
 
 /* Counters lie in a file (CUPTIMEM_SIM_REPORT) that is mapped, so a killed process leaves them;
  * without that variable in private memory. See report.h for what is in it and who reads it. */
@@ -200,8 +199,7 @@ static inline void cm_sim_leave(cm_sim_timer *timer)
 #define CM_SIM_ENTRY                                                                               \
     cm_sim_timer cm_sim_entry __attribute__((cleanup(cm_sim_leave), unused)) = cm_sim_enter()
 
-/* --- library.c: what a library's handle takes ---------------------------------------------------
- */
+/* --- library.c: what a library's handle takes ------------------------------------------------- */
 
 /* Library handles: CM_SIM_HANDLE zeroed bytes for the library; before them it is remembered what
  * was charged where. On the calling thread's device. NULL: no room there, or in the host. */

@@ -28,6 +28,7 @@ typedef struct cm_cuda_call {
     size_t requested; /* by the `allocate` that runs, until its block is reported; 0: none */
     uint64_t taken;   /* what cudaMalloc gave and no report has explained yet; 0: nothing */
     size_t taken_size;
+    uintptr_t site; /* that called cudaMalloc for it */
     size_t refused; /* by cudaMalloc in the `allocate` that runs, and not yet told; 0: nothing */
     bool inside;    /* an `allocate` runs */
     int8_t device;  /* that this thread used last, as far as it was seen */
@@ -44,6 +45,8 @@ void cm_cuda_requested_hook(cm_thread *t, const void *block, int8_t device);
 
 /* `allocate` came back with a block that nobody reported. */
 void cm_cuda_unreported_hook(const void *block, size_t size, int8_t device);
+/* Whether one of those was taken from CUDA for itself: from then on devices are watched. */
+bool cm_cuda_met_direct(void);
 /* `allocate` failed without a report. */
 void cm_cuda_refused_hook(void);
 

@@ -1,5 +1,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cuda.h"
@@ -37,6 +38,7 @@ static struct {
     void *_Atomic *allocator; /* c10::cuda::CUDACachingAllocator::allocator */
     uintptr_t vtable;         /* of what it led to last */
     bool redirected;
+    bool watches_devices; /* once, and then always */
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 __thread cm_cuda_call cm_cuda_tls __attribute__((tls_model("initial-exec")));
@@ -114,10 +116,16 @@ static bool redirect(uintptr_t vtable)
                              (void *)allocate_hook);
 }
 
-/* Its blocks have the size that was asked for, and cudaMallocAsync is seen itself. */
-static bool is_async(uintptr_t vtable)
+/* Where blocks come straight from CUDA, only the current device tells where they are. */
+static int watch_devices(uintptr_t vtable)
 {
-    return strstr(type_name(vtable), "CudaMallocAsync") != NULL;
+    bool needed = strstr(type_name(vtable), "CudaMallocAsync") != NULL || cm_cuda_met_direct() ||
+                  getenv("PYTORCH_NO_CUDA_MEMORY_CACHING") != NULL;
+
+    if (!needed || state.watches_devices)
+        return 0;
+    state.watches_devices = cm_slots_register(cm_cuda_device_symbols, cm_cuda_device_symbol_count);
+    return state.watches_devices ? cm_slots_install() : 0;
 }
 
 static int look(void)
@@ -125,15 +133,13 @@ static int look(void)
     void *object = state.allocator != NULL ? atomic_load(state.allocator) : NULL;
     uintptr_t vtable = object != NULL ? word((uintptr_t)object) : 0;
 
-    if (vtable == 0 || vtable == state.vtable)
+    if (vtable == 0)
         return 0;
-    state.vtable = vtable;
-    if (is_async(vtable)) {
-        state.redirected = cm_slots_register(cm_cuda_device_symbols, cm_cuda_device_symbol_count);
-        return cm_slots_install();
+    if (vtable != state.vtable) {
+        state.vtable = vtable;
+        state.redirected = redirect(vtable);
     }
-    state.redirected = redirect(vtable);
-    return 0;
+    return watch_devices(vtable);
 }
 
 static void after_fork_in_child(void)

@@ -25,6 +25,11 @@ typedef int (*set_device_fn)(int device);
 
 static atomic_ullong unseen, untraced;
 
+/* Where libc10_cuda calls cudaMalloc from when a block is not cached: learned from such a call in
+ * `allocate`. It tells those that come another way (raw_alloc), where no report may follow. */
+static atomic_uintptr_t direct_site;
+static atomic_bool met_direct;
+
 static cm_event event_of(cm_event_kind kind, uint64_t address, size_t size, int8_t device)
 {
     return (cm_event){
@@ -60,24 +65,38 @@ void cm_cuda_requested_hook(cm_thread *t, const void *block, int8_t device)
         t, event_of(CM_EV_REQUESTED, (uint64_t)(uintptr_t)block, cm_cuda_tls.requested, device));
 }
 
+static void put_direct_hook(cm_thread *t, const void *block, size_t size, int8_t device)
+{
+    cm_event e = event_of(CM_EV_ALLOC, (uint64_t)(uintptr_t)block, size, device);
+
+    e.flags = CM_EVF_DIRECT;
+    cm_emit_put_stack_hook(t, e);
+}
+
 void cm_cuda_unreported_hook(const void *block, size_t size, int8_t device)
 {
     cm_cuda_call *call = &cm_cuda_tls;
     bool direct = call->taken != 0 && call->taken == (uint64_t)(uintptr_t)block;
+    uintptr_t site = call->site;
     ENTERED = cm_is_recording() ? cm_enter_hook() : NULL;
 
     call->device = device;
-    if (direct)
+    if (direct) {
         call->taken = 0;
+        atomic_store_explicit(&direct_site, site, memory_order_relaxed);
+        atomic_store_explicit(&met_direct, true, memory_order_relaxed);
+    }
     if (t == NULL || block == NULL)
         return;
-    if (!direct) {
+    if (direct)
+        put_direct_hook(t, block, size, device);
+    else
         atomic_fetch_add(&unseen, 1);
-        return;
-    }
-    cm_event e = event_of(CM_EV_ALLOC, (uint64_t)(uintptr_t)block, size, device);
-    e.flags = CM_EVF_DIRECT;
-    cm_emit_put_stack_hook(t, e);
+}
+
+bool cm_cuda_met_direct(void)
+{
+    return atomic_load_explicit(&met_direct, memory_order_relaxed);
 }
 
 static void record_refused_hook(size_t size, int8_t device)
@@ -111,19 +130,40 @@ void cm_cuda_begin_counts(void)
 /* --- the hooks -----------------------------------------------------------------------------------
  */
 
-static inline int take_hook(int variant, void **memory, size_t size)
+/* Taken and, as far as anybody told, never used. */
+static void drop_taken_hook(cm_cuda_call *call)
+{
+    if (call->taken != 0 && cm_is_recording())
+        atomic_fetch_add(&untraced, 1);
+    call->taken = 0;
+}
+
+static void record_direct_hook(const void *block, size_t size, int8_t device)
+{
+    ENTERED = cm_is_recording() ? cm_enter_hook() : NULL;
+
+    if (t != NULL)
+        put_direct_hook(t, block, size, device);
+}
+
+static inline __attribute__((always_inline)) int take_hook(int variant, void **memory, size_t size)
 {
     cm_cuda_call *call = &cm_cuda_tls;
+    uintptr_t site = (uintptr_t)__builtin_return_address(0);
     int status = FORWARD(TAKE, variant, take_fn)(memory, size);
 
-    if (status == SUCCESS) {
-        if (call->taken != 0 && cm_is_recording())
-            atomic_fetch_add(&untraced, 1);
-        call->taken = (uint64_t)(uintptr_t)*memory;
-        call->taken_size = size;
-    } else if (status == OUT_OF_MEMORY && call->inside) {
+    if (status == OUT_OF_MEMORY && call->inside)
         call->refused = size;
+    if (status != SUCCESS)
+        return status;
+    drop_taken_hook(call);
+    if (!call->inside && site == atomic_load_explicit(&direct_site, memory_order_relaxed)) {
+        record_direct_hook(*memory, size, call->device);
+        return status;
     }
+    call->taken = (uint64_t)(uintptr_t)*memory;
+    call->taken_size = size;
+    call->site = site;
     return status;
 }
 
@@ -136,12 +176,12 @@ static void record_back_hook(cm_event_kind kind, const void *memory)
         cm_emit_put_hook(t, event_of(kind, (uint64_t)(uintptr_t)memory, 0, CM_DEVICE_NOT_TOLD));
 }
 
-static inline int give_back_hook(int variant, void *memory)
+static inline __attribute__((always_inline)) int give_back_hook(int variant, void *memory)
 {
     cm_cuda_call *call = &cm_cuda_tls;
 
     if (call->taken != 0 && call->taken == (uint64_t)(uintptr_t)memory)
-        call->taken = 0; /* nobody has heard of it */
+        drop_taken_hook(call);
     else
         record_back_hook(CM_EV_SEGMENT_FREE, memory);
     return FORWARD(GIVE_BACK, variant, give_back_fn)(memory);
@@ -155,24 +195,32 @@ static void record_async_hook(const void *memory, size_t size, int8_t device)
         cm_emit_put_stack_hook(t, event_of(CM_EV_ALLOC, (uint64_t)(uintptr_t)memory, size, device));
 }
 
-static inline int take_async_hook(int variant, void **memory, size_t size, void *stream)
+static inline __attribute__((always_inline)) int take_async_hook(int variant, void **memory,
+                                                                 size_t size, void *stream)
 {
+    cm_cuda_call *call = &cm_cuda_tls;
     int status = FORWARD(TAKE_ASYNC, variant, take_async_fn)(memory, size, stream);
 
-    if (status == SUCCESS)
-        record_async_hook(*memory, size, cm_cuda_tls.device);
-    else if (status == OUT_OF_MEMORY)
-        record_refused_hook(size, cm_cuda_tls.device);
+    if (status == SUCCESS) {
+        call->requested = 0; /* it is told */
+        record_async_hook(*memory, size, call->device);
+    } else if (status == OUT_OF_MEMORY) {
+        if (call->inside) /* it may be tried again */
+            call->refused = size;
+        else
+            record_refused_hook(size, call->device);
+    }
     return status;
 }
 
-static inline int give_back_async_hook(int variant, void *memory, void *stream)
+static inline __attribute__((always_inline)) int give_back_async_hook(int variant, void *memory,
+                                                                      void *stream)
 {
     record_back_hook(CM_EV_FREE, memory);
     return FORWARD(GIVE_BACK_ASYNC, variant, give_back_async_fn)(memory, stream);
 }
 
-static inline int get_device_hook(int variant, int *device)
+static inline __attribute__((always_inline)) int get_device_hook(int variant, int *device)
 {
     int status = FORWARD_DEVICE(GET_DEVICE, variant, get_device_fn)(device);
 
@@ -181,7 +229,7 @@ static inline int get_device_hook(int variant, int *device)
     return status;
 }
 
-static inline int set_device_hook(int variant, int device)
+static inline __attribute__((always_inline)) int set_device_hook(int variant, int device)
 {
     int status = FORWARD_DEVICE(SET_DEVICE, variant, set_device_fn)(device);
 

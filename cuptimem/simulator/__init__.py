@@ -7,28 +7,43 @@ so it imports nothing of cuptimem.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 CORE = "libcuptimem_sim.so"
 
-# Libraries whose names the core takes over. Each is an empty library with that SONAME which needs the core, so that
-# whoever asks the dynamic linker for the name gets the core's functions and the real library is never mapped. The value
-# is the version node that the real library's clients ask for (None: it has none).
-#
+
+class Alias(NamedTuple):
+    """An empty library with another's name that needs the core: whoever asks the dynamic linker for that name gets the
+    core's functions, and the real library is never mapped."""
+
+    soname: str
+    version: str | None  # the version node that clients of the real one ask for
+    file: str
+
+
 # cuBLAS cannot be taken without cuSOLVER, cuSPARSE and cuFFT: the real ones would want its private symbols.
 # Left as they are, for they work or at least load without a driver: NVRTC, nvJitLink, cuRAND, cuFile, NVSHMEM, NCCL.
-ALIASES: dict[str, str | None] = {
-    "libcuda.so.1": None,
-    "libcudart.so.13": "libcudart.so.13",
-    "libcupti.so.13": "libcupti.so.13",
-    "libnvidia-ml.so.1": None,
-    "libcublas.so.13": "libcublas.so.13",
-    "libcublasLt.so.13": "libcublasLt.so.13",
-    "libcudnn.so.9": "libcudnn.so.9",
-    "libcusolver.so.12": "libcusolver.so.12",
-    "libcusparse.so.12": "libcusparse.so.12",
-    "libcufft.so.12": "libcufft.so.12",
-    "libcusparseLt.so.0": None,
-}
+# One file's name differs from its SONAME: where PyTorch sees "libcudart.so" among the mapped files it loads all the
+# real libraries by their paths, which would cost each process 1.6 GB of addresses and 200 MB of memory for nothing. The
+# name's first part stays, for other programs look for that.
+ALIASES = (
+    Alias("libcuda.so.1", None, "libcuda.so.1"),
+    Alias("libcudart.so.13", "libcudart.so.13", "libcudart-sim.so.13"),
+    *(
+        Alias(name, name, name)
+        for name in (
+            "libcupti.so.13",
+            "libcublas.so.13",
+            "libcublasLt.so.13",
+            "libcudnn.so.9",
+            "libcusolver.so.12",
+            "libcusparse.so.12",
+            "libcufft.so.12",
+        )
+    ),
+    Alias("libcusparseLt.so.0", None, "libcusparseLt.so.0"),
+    Alias("libnvidia-ml.so.1", None, "libnvidia-ml.so.1"),
+)
 
 
 def folder() -> Path:
@@ -46,7 +61,7 @@ def preload() -> list[Path]:
 
     The dynamic linker separates that variable's paths by spaces and colons, and knows no way to quote either.
     """
-    return [library(), *map(_existing, ALIASES)]
+    return [library(), *(_existing(alias.file) for alias in ALIASES)]
 
 
 def _existing(name: str) -> Path:

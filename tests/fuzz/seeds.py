@@ -67,6 +67,26 @@ def with_ring(trace: bytes, ring: bytes, path: str, ring_path: str) -> bytes:
     return b"CMFZ" + part(b"T", b"".join(pieces)) + part(b"R", sparse(ring))
 
 
+def with_side(trace: bytes, ring_id: int, whole: int, *, parts: int = 2) -> tuple[bytes, bytes]:
+    """A trace without end (its meta names ring_id) without its batches behind the first `whole`, and those as a side
+    file."""
+    kept, aside = [trace[:16]], []
+    for kind, payload in chunks(trace):
+        if kind != tracelib.BATCH:
+            kept.append(tracelib.chunk(kind, payload))
+        elif whole > 0:
+            kept.append(tracelib.chunk(kind, payload + tracelib.varint(1)))
+            whole -= 1
+        else:
+            aside.append(tracelib.chunk(kind, payload + tracelib.varint(len(aside) + 2)))
+    each = -(-len(aside) // parts)
+    images = [b"".join(aside[at : at + each]) for at in range(0, len(aside), each)]
+    size = max(map(len, images)) + 32
+    head = b"CUPTSIDE" + struct.pack("<IIQQ", 1, len(images), size, ring_id)
+    side = head.ljust(4096, b"\0") + b"".join(image.ljust(size, b"\0") for image in images)
+    return b"".join(kept), side
+
+
 def steps(count: int, *, leak: bool, nodes: bool, clock: int = craft.OPTIMIZER) -> craft.Trace:
     """A loop as a training runs it."""
     t = craft.Trace()
@@ -175,6 +195,16 @@ def all_seeds() -> dict[str, bytes]:
         found["unknown-stack"] = Path(crafted["nodes"].write(folder / "unknown.cmem")).read_bytes()
 
         from cuptimem import _core
+
+        for key, per_batch in [("side", 40), ("side-many", 9)]:
+            meta = {"ring.id": "77"}
+            path = crafted["nodes"].write(folder / f"{key}.cmem", meta=meta, per_batch=per_batch, end=None)
+            trace, side = with_side(Path(path).read_bytes(), 77, whole=1)
+            found[key] = b"CMFZ" + part(b"T", trace) + part(b"S", side)
+            Path(path).write_bytes(trace)
+            alone = len(_core.trace_dump(path))
+            Path(f"{path}.tail").write_bytes(side)
+            assert len(_core.trace_dump(path)) > alone + per_batch, key  # it is read
 
         path = str(folder / "synthetic.cmem")
         _core.trace_write_synthetic(path, 400)

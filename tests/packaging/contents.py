@@ -43,7 +43,7 @@ def _compare(what: str, has: set[str], needs: set[str]) -> list[str]:
 def simulator() -> set[str]:
     """The simulated device's libraries, as they are named in a wheel."""
     said = runpy.run_path(str(ROOT / "cuptimem" / "simulator" / "__init__.py"))
-    return {f"cuptimem/simulator/{name}" for name in (said["CORE"], *said["ALIASES"])}
+    return {f"cuptimem/simulator/{name}" for name in (said["CORE"], *(alias.file for alias in said["ALIASES"]))}
 
 
 def sdist(archive: Path, names: set[str]) -> list[str]:

@@ -7,16 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 CUDA = 1  # c10::DeviceType
-DIRECT = 8  # CM_EVF_DIRECT
-NOT_TOLD = -1  # the device of a free that is the address's own
 
 
 @dataclass
 class Block:
     size: int
     requested: int
-    direct: bool
-    """Taken from CUDA for itself: in none of the caching allocator's totals."""
+    frames: tuple[Any, ...] | None
 
 
 @dataclass
@@ -26,13 +23,12 @@ class Device:
     live: dict[int, Block] = field(default_factory=dict)
     segments: dict[int, int] = field(default_factory=dict)
     allocated: int = 0
-    direct: int = 0
-    """Of them, taken from CUDA for themselves."""
     peak: int = 0
     segment_bytes: int = 0
     segment_peak: int = 0
     told: list[tuple[int, int]] = field(default_factory=list)
-    """Each change of the reserved total as the allocator told it: allocated and reserved."""
+    """Each change of the reserved total as the allocator told it (now and then it is told without one): allocated and
+    reserved."""
     history: list[tuple[str, int, int]] = field(default_factory=list)
     """alloc and free with the requested size, segment_alloc and segment_free with the segment's: action, address, size."""
     stacks: list[tuple[Any, ...] | None] = field(default_factory=list)
@@ -44,7 +40,6 @@ class Device:
         assert address not in self.live, f"a block at {address:#x} was given out twice"
         self.live[address] = block
         self.allocated += block.size
-        self.direct += block.size if block.direct else 0
         self.peak = max(self.peak, self.allocated)
 
     def free(self, address: int) -> Block | None:
@@ -53,15 +48,7 @@ class Device:
             self.unknown_frees += 1
         else:
             self.allocated -= block.size
-            self.direct -= block.size if block.direct else 0
         return block
-
-
-def _where(devices: dict[int, Device], address: int) -> int:
-    for index, device in devices.items():
-        if address in device.live or address in device.segments:
-            return index
-    raise AssertionError(f"{address:#x} was given back, but nothing lies there")
 
 
 def replay(events: list[tuple[Any, ...]]) -> tuple[dict[int, Device], tuple[Any, ...]]:
@@ -76,26 +63,30 @@ def replay(events: list[tuple[Any, ...]]) -> tuple[dict[int, Device], tuple[Any,
             last[thread] = index
         elif kind == "requested":
             alloc = last[thread]
-            assert records[alloc][3] == address, f"the size asked for at {address:#x} follows another block's allocation"
+            assert records[alloc][3] == address, (
+                f"the size asked for at {address:#x} follows another block's allocation"
+            )
             assert alloc not in requested, f"the size asked for at {address:#x} was told twice"
             requested[alloc] = size
     # A thread may have been stopped between the clock and the ring.
     order = sorted(range(len(records)), key=lambda index: records[index][1])
     devices: dict[int, Device] = defaultdict(Device)
     for index in order:
-        kind, _, _, address, size, origin, flags, device_type, device_index = records[index]
+        kind, _, _, address, size, origin, _, device_type, device_index = records[index]
         if device_type != CUDA:
             continue
-        if device_index == NOT_TOLD:
-            device_index = _where(devices, address)
+        if kind in ("free", "segment_free") and device_index == -1:  # no address is on two devices
+            device_index = next((i for i, d in devices.items() if address in d.live or address in d.segments), -1)
         device = devices[device_index]
+        if kind == "segment_free" and address in device.live:  # taken from CUDA for itself
+            kind = "free"
         if kind in ("alloc", "seed"):
-            block = Block(size, requested.get(index, size), bool(flags & DIRECT))
+            block = Block(size, requested.get(index, size), origin if kind == "alloc" else None)
             device.alloc(address, block)
             if kind == "alloc":
                 device.history.append(("alloc", address, block.requested))
                 device.stacks.append(origin)
-        elif kind == "free" or (kind == "segment_free" and address in device.live):
+        elif kind == "free":
             freed = device.free(address)
             device.history.append(("free", address, freed.requested if freed else size))
         elif kind == "segment_new":
@@ -105,14 +96,13 @@ def replay(events: list[tuple[Any, ...]]) -> tuple[dict[int, Device], tuple[Any,
             device.segment_peak = max(device.segment_peak, device.segment_bytes)
             device.history.append(("segment_alloc", address, size))
         elif kind == "segment_free":
-            bytes_freed = device.segments.pop(address)
+            bytes_freed = device.segments.pop(address, 0)
+            device.unknown_frees += bytes_freed == 0
             device.segment_bytes -= bytes_freed
             device.history.append(("segment_free", address, bytes_freed))
         elif kind == "reserved":
-            if not device.told or device.told[-1][1] != size:  # now and then it is told although it is the same
+            if not device.told or device.told[-1][1] != size:
                 device.told.append((address, size))
-            same = device.allocated - device.direct
-            assert address == same, f"the allocator has given out {address} bytes, recorded are {same}"
         elif kind == "oom":
             device.ooms.append(size)
     return dict(devices), end

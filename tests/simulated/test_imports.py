@@ -15,7 +15,7 @@ from tests.simulated import elf
 pytestmark = pytest.mark.cuda_torch
 
 # By the library that an import names; by its name where it names none (the driver, cuSPARSELt, NVML).
-SIMULATED = {re.sub(r"\.so\..*", "", name) for name in simulator.ALIASES}
+SIMULATED = {alias.soname.partition(".so.")[0] for alias in simulator.ALIASES}
 FAMILIES = re.compile(r"(__cuda|cuda|cublas|cudnn|cusolver|cusparse|cufft|cupti|nvml|cu)[A-Z_]\w*")
 # What PyTorch 2.11.0 imports and 2.14.1 does not.
 OLDER = ["cudaGraphDebugDotPrint", "cusolverDnCreateSyevjInfo", "cusolverDnDestroySyevjInfo"]
@@ -28,7 +28,7 @@ def wanted(folder: Path) -> dict[str, str]:
     found = {}
     for file in sorted(folder.glob("*.so*")):
         for symbol in elf.imports(file):
-            family = re.sub(r"\.so\..*", "", symbol.library)
+            family = symbol.library.partition(".so.")[0]
             if family in SIMULATED or (not family and FAMILIES.fullmatch(symbol.name) and not REAL.match(symbol.name)):
                 found[symbol.name] = file.name
     return found
@@ -68,7 +68,10 @@ def test_nothing_imported_is_refused(imported: dict[str, str]) -> None:
     if not folder.is_dir():
         pytest.skip("not in a source tree")
     tables = runpy.run_path(str(folder / "generate.py"))["tables"](folder)
-    refused = {name for table in tables.values() for name, entry in table.entries.items() if entry.refused}
+    # It would draw the nodes of a graph, which are not kept. Only CUDAGraph.debug_dump() calls it.
+    refused = {"cudaGraphDebugDotPrint"} ^ {
+        name for table in tables.values() for name, entry in table.entries.items() if entry.refused
+    }
     assert not sorted(refused & imported.keys()), "PyTorch imports them: say what they do"
 
 
@@ -84,9 +87,10 @@ def lies(name):
     return [path for path in mapped if path.rsplit("/", 1)[-1].startswith(name)]
 for name in ("libcurand.so", "libnccl.so", "libcufile.so", "libnvrtc.so", "libnvshmem_host.so"):
     assert lies(name), name
-for name in ("libcublas.so", "libcublasLt.so", "libcudnn.so", "libcusolver.so", "libcusparse.so", "libcufft.so",
-             "libcusparseLt.so", "libcudart.so", "libcuda.so", "libcupti.so", "libnvidia-ml.so"):
+for name in ("libcublas.", "libcublasLt.", "libcudnn", "libcusolver.", "libcusparse.", "libcufft.", "libcusparseLt.",
+             "libcudart", "libcuda.", "libcupti.", "libnvidia-ml."):
     assert all("cuptimem/simulator" in path for path in lies(name)) and lies(name), (name, lies(name))
+assert ctypes.CDLL("libcudart.so.13").cudaMalloc
 assert ctypes.CDLL("libcublas.so.13").cublasSgemm_v2 and ctypes.CDLL("libcuda.so.1").cuInit
 print(torch.cuda.nccl.version())
 """,

@@ -120,6 +120,33 @@ static void memsets(void)
     free(host);
 }
 
+/* Ends of chunks in the source and in the target, which are not the same ones. */
+static void copies_across_chunks(void)
+{
+    char *from = alloc(0, 8 * MIB), *to = alloc(0, 8 * MIB), *host = filled(COPY_MAX, 6);
+    size_t half = COPY_MAX / 2;
+
+    cm_sim_set(from, 0, 4 * MIB);
+    cm_sim_copy(from + 4 * MIB - half, host, COPY_MAX);
+    for (size_t shift = 0; shift <= COPY_MAX; shift += COPY_MAX / 8) {
+        char *at = to + 2 * MIB - shift;
+        cm_sim_copy(at, from + MIB, COPY_MAX); /* zeros */
+        memset(host, 1, COPY_MAX);
+        cm_sim_copy(host, at, COPY_MAX);
+        CHECK(all(host, 0, COPY_MAX));
+        cm_sim_copy(at, from + 4 * MIB - half, COPY_MAX); /* bytes on both sides of an end */
+        cm_sim_copy(host, at, COPY_MAX);
+        CHECK(all(host, 6, COPY_MAX));
+        CHECK_EQUAL(on(0)->reads, 0);
+        cm_sim_fresh(to, 8 * MIB);
+    }
+    cm_sim_copy(host, to + 2 * MIB, COPY_MAX);
+    CHECK_EQUAL(on(0)->read_bytes, COPY_MAX);
+    CHECK_EQUAL(cm_sim_free(from, NULL), CM_SIM_OK);
+    CHECK_EQUAL(cm_sim_free(to, NULL), CM_SIM_OK);
+    free(host);
+}
+
 static void blocks_begin_afresh(void)
 {
     char *host = filled(COPY_MAX, 5), *at = alloc(0, 8 * MIB), *small = alloc(0, 600);
@@ -433,6 +460,7 @@ static const test_case cases[] = {
     {"reads_are_counted_and_told", reads_are_counted_and_told},
     {"large_copies_lose_their_contents", large_copies_lose_their_contents},
     {"memsets", memsets},
+    {"copies_across_chunks", copies_across_chunks},
     {"blocks_begin_afresh", blocks_begin_afresh},
     {"what_is_outside", what_is_outside},
     {"model", model},

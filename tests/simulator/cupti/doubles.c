@@ -9,12 +9,16 @@
 #include "driver.h"
 #include "driver_params.h"
 #include "objects.h"
+#include "objects_stream.h"
 #include "sim.h"
 
 static cm_sim_config configuration = {
     .devices = 2,
     .device = {{.sms = 132, .threads_per_sm = 2048}, {.sms = 132, .threads_per_sm = 2048}}};
-static char contexts[2], streams[8], pools[2];
+static char contexts[2], pools[2];
+static cm_sim_stream a_default = {.id = 1}, streams[8];
+static atomic_ullong launches, done;
+enum { FIRST_ID = 2 * CM_SIM_DEVICES + 1 };
 static atomic_uintptr_t addresses = 0x10000000;
 static atomic_int notes;
 static const char nothing[128]; /* parameters that nobody looks at */
@@ -68,12 +72,36 @@ int cm_cu_context_device(const cm_cu_context *context)
 
 cm_sim_stream *cm_sim_stream_find(cm_sim_stream *handle)
 {
-    return (char *)handle >= streams && (char *)handle < streams + sizeof streams ? handle : NULL;
+    if ((uintptr_t)handle <= 2)
+        return &a_default;
+    return handle >= streams && handle < streams + 8 ? handle : NULL;
 }
 
 uint64_t cm_sim_stream_id(const cm_sim_stream *stream)
 {
-    return (uint64_t)((const char *)stream - streams) + 1;
+    return stream == &a_default ? 1 : FIRST_ID + (uint64_t)(stream - streams);
+}
+
+uint64_t cm_sim_launches(int device)
+{
+    (void)device;
+    return atomic_load(&launches);
+}
+
+uint64_t cm_sim_device_done(int device)
+{
+    (void)device;
+    return atomic_load(&done);
+}
+
+void lag(unsigned count)
+{
+    configuration.event_lag = count;
+}
+
+void synchronize(void)
+{
+    atomic_store(&done, atomic_load(&launches));
 }
 
 void *a_stream(int i)
@@ -157,6 +185,7 @@ void call_launch(int device, int stream, const char *name)
     cm_sim_call call;
     cm_sim_runtime_enter(&call, device, CUDA_LAUNCH, "cudaLaunchKernel", nothing, name);
     cm_sim_driver_enter(&call, device, CM_CBID_cuLaunchKernel, "cuLaunchKernel", nothing, name);
+    atomic_fetch_add(&launches, 1);
     cm_sim_record_kernel(&call, name, grid, block, 1024, a_stream(stream));
     cm_sim_driver_exit(&call, 0);
     cm_sim_runtime_exit(&call, 0);

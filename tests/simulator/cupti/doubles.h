@@ -7,8 +7,10 @@
 
 #include "cupti_hooks.h"
 
-int noted(void);       /* notes for the report since the last question */
-void *a_stream(int i); /* 0: the default one */
+int noted(void);             /* notes for the report since the last question */
+void lag(unsigned launches); /* work is done after so many later ones */
+void synchronize(void);      /* all of it is */
+void *a_stream(int i);       /* 0: the default one */
 void *a_context(int device);
 void *a_pool(int device);
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cu.h"
+#include "devices.h"
 #include "report.h"
 
 #define MIB ((size_t)1 << 20)
@@ -50,26 +51,8 @@ typedef struct test_case {
     void (*run)(void);
 } test_case;
 
-/* Runs the case that the command line names; lists them without one. */
-static inline int run_case(const test_case *cases, int count, int words, char **word)
-{
-    for (int i = 0; i < count; i++) {
-        if (words < 2) {
-            puts(cases[i].name);
-        } else if (!strcmp(word[1], cases[i].name)) {
-            cases[i].run();
-            puts("done"); /* a case that leaves early by exit(0) does not pass */
-            return 0;
-        }
-    }
-    return words < 2 ? 0 : 2;
-}
-
-#define MAIN(cases)                                                                                \
-    int main(int words, char **word)                                                               \
-    {                                                                                              \
-        return run_case(cases, (int)(sizeof cases / sizeof *cases), words, word);                  \
-    }
+/* Ended by a case without name. */
+extern const test_case memory_cases[], code_cases[], thread_cases[];
 
 static inline size_t used(int device)
 {

@@ -1,5 +1,6 @@
 /* Modules, kernels, streams, entry points by name, NVML. */
 #include "check.h"
+#include "told.h"
 
 #include <elf.h>
 #include <unistd.h>
@@ -162,6 +163,13 @@ static handle kernel(void)
     return function;
 }
 
+static void done(handle function)
+{
+    handle module = NULL;
+    EQUAL(cuFuncGetModule(&module, function), OK);
+    EQUAL(cuModuleUnload(module), OK);
+}
+
 static void count_up(void *count)
 {
     ++*(int *)count;
@@ -245,6 +253,7 @@ static void launches(void)
                                  0),
           INVALID_VALUE);
     EQUAL(cuMemFree_v2(data), OK);
+    done(function);
 }
 
 static void streams(void)
@@ -305,6 +314,7 @@ static void streams(void)
     EQUAL(cuGraphExecDestroy(exec), OK);
     EQUAL(cuGraphDestroy(graph), OK);
     EQUAL(cuMemFree_v2(flag), OK);
+    done(function);
     EQUAL(cuStreamDestroy_v2(stream), OK);
     EQUAL(cuStreamDestroy_v2(stream), INVALID_HANDLE);
     EQUAL(cuStreamSynchronize(stream), INVALID_HANDLE);
@@ -448,8 +458,131 @@ static void nvml(void)
     EQUAL(nvmlDeviceGetMemoryInfo(device, &bytes), 1);
 }
 
-static const test_case cases[] = {
-    {"text_modules", text_modules}, {"cubins", cubins},   {"launches", launches},
-    {"streams", streams},           {"entries", entries}, {"nvml", nvml},
+/* Every kind of call once: who it is, what it was given, what it did. */
+static void told(void)
+{
+    begin(1);
+    handle function = kernel(), stream = NULL, array = NULL;
+    address block = 0, pooled = 0;
+    void *host = NULL;
+    char bytes[64] = "";
+    const told_call *call;
+    EQUAL(cuStreamCreate(&stream, 0), OK);
+
+    told_begin();
+    EQUAL(cuMemAlloc_v2(&block, 4 * MIB), OK);
+    call = told_end();
+    EQUAL(call->id, 243);
+    CHECK(!strcmp(call->name, "cuMemAlloc_v2"));
+    EQUAL(call->device, 1);
+    EQUAL(call->result, OK);
+    EQUAL(call->records, 1);
+    EQUAL(call->record[0].operation, 1);
+    EQUAL(call->record[0].what, 3);
+    EQUAL(call->record[0].address, block);
+    EQUAL(call->record[0].bytes, 4 * MIB);
+    address *out;
+    memcpy(&out, call->parameters, sizeof out);
+    CHECK(out == &block);
+
+    told_begin();
+    EQUAL(cuMemAlloc_v2(&pooled, 64 * GIB), OUT_OF_MEMORY);
+    call = told_end();
+    EQUAL(call->result, OUT_OF_MEMORY);
+    EQUAL(call->records, 0);
+
+    told_begin();
+    EQUAL(cuMemcpyHtoDAsync_v2(block, bytes, 64, stream), OK);
+    call = told_end();
+    EQUAL(call->id, 277);
+    CHECK(call->record[0].kind == 'c' && call->record[0].stream == stream);
+    EQUAL(call->record[0].what, 1);
+    EQUAL(call->record[0].bytes, 64);
+
+    told_begin();
+    EQUAL(cuMemsetD32_v2(block, 9, 16), OK);
+    call = told_end();
+    EQUAL(call->record[0].what, 9);
+    EQUAL(call->record[0].bytes, 64);
+
+    told_begin();
+    EQUAL(cuLaunchKernel(function, 3, 1, 1, 64, 1, 1, 16, stream, NULL, NULL), OK);
+    call = told_end();
+    EQUAL(call->id, 307);
+    CHECK(!strcmp(call->symbol, "k") && !strcmp(call->record[0].name, "k"));
+    EQUAL(call->record[0].grid, 3);
+    EQUAL(call->record[0].block, 64);
+    EQUAL(call->record[0].shared, 16);
+    CHECK(call->record[0].stream == stream);
+
+    told_begin();
+    EQUAL(cuLaunchKernel(function, 0, 1, 1, 64, 1, 1, 16, stream, NULL, NULL), INVALID_VALUE);
+    call = told_end();
+    EQUAL(call->records, 0);
+
+    told_begin();
+    EQUAL(cuMemFree_v2(block), OK);
+    call = told_end();
+    EQUAL(call->id, 245);
+    EQUAL(call->record[0].operation, 2);
+    EQUAL(call->record[0].bytes, 4 * MIB);
+
+    told_begin();
+    EQUAL(cuMemHostAlloc(&host, 8192, 0), OK);
+    call = told_end();
+    EQUAL(call->record[0].what, 2);
+    told_begin();
+    EQUAL(cuMemFreeHost(host), OK);
+    call = told_end();
+    EQUAL(call->record[0].operation, 2);
+    EQUAL(call->record[0].bytes, 8192);
+
+    told_begin();
+    EQUAL(cuMemAllocAsync(&pooled, MIB, stream), OK);
+    call = told_end();
+    EQUAL(call->id, 598);
+    EQUAL(call->record[0].bytes, MIB);
+    CHECK(call->record[0].stream == stream);
+    told_begin();
+    EQUAL(cuMemFreeAsync(pooled, stream), OK);
+    call = told_end();
+    EQUAL(call->id, 600);
+    EQUAL(call->record[0].bytes, MIB);
+
+    const shape flat = {.width = 1024, .format = 0x20, .channels = 1};
+    told_begin();
+    EQUAL(cuArrayCreate_v2(&array, &flat), OK);
+    call = told_end();
+    EQUAL(call->record[0].what, 4);
+    EQUAL(call->record[0].bytes, 4096);
+    told_begin();
+    EQUAL(cuArrayDestroy(array), OK);
+    call = told_end();
+    EQUAL(call->record[0].operation, 2);
+
+    uint64_t physical = 0;
+    const properties asked = {.type = 1, .where = {1, 1}};
+    told_begin();
+    EQUAL(cuMemCreate(&physical, 2 * MIB, &asked, 0), OK);
+    call = told_end();
+    EQUAL(call->id, 549);
+    told_begin();
+    EQUAL(cuMemRelease(physical), OK);
+    CHECK(!strcmp(told_end()->name, "cuMemRelease"));
+    told_begin();
+    EQUAL(cuCtxSynchronize(), OK);
+    EQUAL(told_end()->id, 17);
+    done(function);
+    EQUAL(cuStreamDestroy_v2(stream), OK);
+}
+
+const test_case code_cases[] = {
+    {"text_modules", text_modules},
+    {"cubins", cubins},
+    {"launches", launches},
+    {"streams", streams},
+    {"entries", entries},
+    {"nvml", nvml},
+    {"told", told},
+    {NULL, NULL},
 };
-MAIN(cases)

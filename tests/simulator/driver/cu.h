@@ -22,7 +22,7 @@ typedef struct properties {
 typedef struct access {
     location where;
     int flags;
-} access;
+} access_rights;
 
 typedef struct pool_properties {
     int type, handle_types;
@@ -157,7 +157,7 @@ int cuMemCreate(uint64_t *, size_t, const properties *, unsigned long long);
 int cuMemRelease(uint64_t);
 int cuMemMap(address, size_t, size_t, uint64_t, unsigned long long);
 int cuMemUnmap(address, size_t);
-int cuMemSetAccess(address, size_t, const access *, size_t);
+int cuMemSetAccess(address, size_t, const access_rights *, size_t);
 int cuMemRetainAllocationHandle(uint64_t *, void *);
 int cuMemGetAllocationPropertiesFromHandle(properties *, uint64_t);
 int cuMemExportToShareableHandle(void *, uint64_t, int, unsigned long long);

@@ -412,7 +412,7 @@ static void segments(void)
     begin(0);
     size_t context = used(0), unit = 0;
     properties asked = {.type = 1, .where = {1, 0}};
-    const access rw = {{1, 0}, 3};
+    const access_rights rw = {{1, 0}, 3};
     address range = 0, base;
     uint64_t one = 0, other = 0, again = 0;
     EQUAL(cuMemGetAllocationGranularity(&unit, &asked, 0), OK);
@@ -519,9 +519,8 @@ static void pools(void)
     EQUAL(used(0), context);
 }
 
-static const test_case cases[] = {
+const test_case memory_cases[] = {
     {"devices", devices},   {"contexts", contexts}, {"allocations", allocations},
     {"pointers", pointers}, {"copies", copies},     {"arrays", arrays},
-    {"segments", segments}, {"pools", pools},
+    {"segments", segments}, {"pools", pools},       {NULL, NULL},
 };
-MAIN(cases)

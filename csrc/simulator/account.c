@@ -1,0 +1,275 @@
+/* Accounts: how much of which device is taken, contexts and libraries included. */
+#include <pthread.h>
+#include <string.h>
+
+#include "fork.h"
+#include "memory.h"
+
+enum { OWNERS = 64 };
+
+typedef struct account {
+    bool context;
+    uint64_t used, peak, library;
+} account;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static account accounts[CM_SIM_DEVICES];
+static uint64_t live_blocks;
+
+/* What libraries hold for themselves, by name; 0 stands for the program. */
+static struct {
+    const char *name;
+    uint64_t bytes;
+} owners[OWNERS];
+
+static _Thread_local int current_device __attribute__((tls_model("initial-exec")));
+
+int cm_sim_current_device(void)
+{
+    return current_device;
+}
+
+void cm_sim_set_current_device(int device)
+{
+    current_device = device;
+}
+
+/* --- Locks, for fork.c ------------------------------------------------------------------------ */
+
+void cm_sim_memory_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void cm_sim_memory_unlock(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+bool cm_sim_memory_in_use(void)
+{
+    for (int i = 0; i < CM_SIM_DEVICES; i++)
+        if (accounts[i].context)
+            return true;
+    return live_blocks > 0 || cm_sim_virtual_in_use();
+}
+
+/* --- Accounts --------------------------------------------------------------------------------- */
+
+static cm_sim_report_device *counters(int device)
+{
+    return &cm_sim_report_get()->device[device];
+}
+
+static void set(cm_sim_count *to, uint64_t value)
+{
+    atomic_store_explicit(to, value, memory_order_relaxed);
+}
+
+static void count(cm_sim_count *one)
+{
+    set(one, atomic_load_explicit(one, memory_order_relaxed) + 1);
+}
+
+int cm_sim_device_check(int device)
+{
+    int devices = cm_sim_config_get()->devices;
+
+    cm_sim_report_get(); /* whoever asks uses the device: now fork() is watched */
+    if (cm_sim_forked())
+        return CM_SIM_NOT_INITIALIZED;
+    if (devices == 0)
+        return CM_SIM_NO_DEVICE;
+    return device >= 0 && device < devices ? CM_SIM_OK : CM_SIM_INVALID_DEVICE;
+}
+
+void cm_sim_account_log(cm_sim_log_op op, const cm_sim_block *block, int64_t change, uint64_t extra)
+{
+    static const char *const names[] = {"?",         "context", "alloc",      "free",     "reserve",
+                                        "unreserve", "create",  "destroy",    "map",      "unmap",
+                                        "refused",   "limited", "host alloc", "host free"};
+    uint64_t used = block->device >= 0 ? accounts[block->device].used : 0;
+
+    cm_sim_trace("%s device %d address %#lx bytes %zu used %llu", names[op], block->device,
+                 (unsigned long)block->address, block->bytes, (unsigned long long)used);
+    if (!cm_sim_log_wanted())
+        return;
+    cm_sim_log((cm_sim_log_record){
+        .address = block->address,
+        .bytes = block->bytes,
+        .change = change,
+        .used = used,
+        .extra = extra,
+        .charged = block->charged,
+        .device = (int16_t)block->device,
+        .op = (uint8_t)op,
+        .kind = (uint8_t)block->kind,
+    });
+}
+
+bool cm_sim_account_take(int device, size_t charge, size_t bytes, cm_sim_kind kind)
+{
+    account *to = &accounts[device];
+    cm_sim_report_device *report = counters(device);
+    uint64_t total = cm_sim_config_get()->device[device].memory;
+
+    if (charge > total || to->used > total - charge) {
+        uint64_t least = atomic_load(&report->refused_least);
+        count(&report->refused);
+        if (least == 0 || bytes < least)
+            set(&report->refused_least, bytes);
+        set(&report->refused_used, to->used);
+        cm_sim_account_log(CM_SIM_LOG_REFUSED,
+                           &(cm_sim_block){.bytes = bytes, .device = device, .kind = kind}, 0, 0);
+        return false;
+    }
+    to->used += charge;
+    return true;
+}
+
+void cm_sim_account_give(int device, size_t charge)
+{
+    accounts[device].used -= charge;
+}
+
+/* Only what was really given counts as the peak: the host may still have refused it. */
+static void publish(int device)
+{
+    account *from = &accounts[device];
+    cm_sim_report_device *report = counters(device);
+
+    set(&report->used, from->used);
+    set(&report->library, from->library);
+    if (from->used <= from->peak)
+        return;
+    from->peak = from->used;
+    set(&report->peak_library, from->library);
+    set(&report->peak, from->peak);
+}
+
+void cm_sim_account_given(cm_sim_log_op op, const cm_sim_block *block, int64_t change)
+{
+    live_blocks++;
+    count(&counters(block->device)->allocs);
+    publish(block->device);
+    cm_sim_account_log(op, block, change, 0);
+}
+
+void cm_sim_account_returned(cm_sim_log_op op, const cm_sim_block *block, int64_t change)
+{
+    live_blocks--;
+    count(&counters(block->device)->frees);
+    publish(block->device);
+    cm_sim_account_log(op, block, change, 0);
+}
+
+int cm_sim_account_limited(int device, const char *what, size_t bytes, cm_sim_kind kind)
+{
+    if (device >= 0)
+        count(&counters(device)->limited);
+    cm_sim_note(CM_SIM_NOTE_LIMIT, what, bytes);
+    cm_sim_account_log(CM_SIM_LOG_LIMITED,
+                       &(cm_sim_block){.bytes = bytes, .device = device, .kind = kind}, 0, 0);
+    return CM_SIM_OUT_OF_MEMORY;
+}
+
+int cm_sim_context_locked(int device)
+{
+    size_t bytes = cm_sim_config_get()->device[device].context;
+
+    if (accounts[device].context)
+        return CM_SIM_OK;
+    if (!cm_sim_account_take(device, bytes, bytes, 0))
+        return CM_SIM_OUT_OF_MEMORY;
+    accounts[device].context = true;
+    set(&counters(device)->context, bytes);
+    publish(device);
+    cm_sim_account_log(CM_SIM_LOG_CONTEXT,
+                       &(cm_sim_block){.bytes = bytes, .charged = bytes, .device = device},
+                       (int64_t)bytes, 0);
+    cm_sim_note(CM_SIM_NOTE_MODELLED, "CUDA context", bytes);
+    return CM_SIM_OK;
+}
+
+int cm_sim_context(int device)
+{
+    int error = cm_sim_device_check(device);
+
+    if (error != CM_SIM_OK)
+        return error;
+    pthread_mutex_lock(&lock);
+    error = cm_sim_context_locked(device);
+    pthread_mutex_unlock(&lock);
+    return error;
+}
+
+bool cm_sim_has_context(int device)
+{
+    bool has = false;
+
+    if (cm_sim_device_check(device) != CM_SIM_OK)
+        return false;
+    pthread_mutex_lock(&lock);
+    has = accounts[device].context;
+    pthread_mutex_unlock(&lock);
+    return has;
+}
+
+int cm_sim_memory_info(int device, size_t *free_bytes, size_t *total)
+{
+    int error = cm_sim_context(device);
+    size_t now;
+
+    if (error != CM_SIM_OK)
+        return error;
+    cm_sim_used(device, &now, NULL);
+    if (free_bytes != NULL)
+        *free_bytes = cm_sim_config_get()->device[device].memory - now;
+    if (total != NULL)
+        *total = cm_sim_config_get()->device[device].memory;
+    return CM_SIM_OK;
+}
+
+void cm_sim_used(int device, size_t *now, size_t *peak)
+{
+    bool there = device >= 0 && device < CM_SIM_DEVICES;
+
+    pthread_mutex_lock(&lock);
+    if (now != NULL)
+        *now = there ? accounts[device].used : 0;
+    if (peak != NULL)
+        *peak = there ? accounts[device].peak : 0;
+    pthread_mutex_unlock(&lock);
+}
+
+/* --- What libraries hold for themselves ------------------------------------------------------- */
+
+uint8_t cm_sim_owner(const char *name)
+{
+    if (name == NULL)
+        return 0;
+    for (uint8_t i = 1; i < OWNERS; i++) {
+        if (owners[i].name == NULL)
+            owners[i].name = name;
+        if (strcmp(owners[i].name, name) == 0)
+            return i;
+    }
+    return OWNERS - 1; /* more libraries than there are: the last one's sum is theirs too */
+}
+
+void cm_sim_owner_gets(uint8_t owner, int device, size_t charged)
+{
+    if (owner == 0)
+        return;
+    owners[owner].bytes += charged;
+    accounts[device].library += charged;
+    cm_sim_note(CM_SIM_NOTE_MODELLED, owners[owner].name, owners[owner].bytes);
+}
+
+void cm_sim_owner_loses(uint8_t owner, int device, size_t charged)
+{
+    if (owner == 0)
+        return;
+    owners[owner].bytes -= charged;
+    accounts[device].library -= charged;
+}

@@ -1,0 +1,107 @@
+"""Builds the C clients of the simulated device's core, with and without sanitizers, and runs their cases."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+CORE = Path(__file__).resolve().parents[3] / "csrc" / "simulator"
+UNITS = [
+    "account",
+    "config",
+    "contents",
+    "fork",
+    "fresh",
+    "host",
+    "known",
+    "library",
+    "memory",
+    "profiles",
+    "report",
+    "space",
+    "virtual",
+]
+FLAGS = ["-std=gnu11", "-g", "-O1", "-fno-strict-aliasing", "-Wall", "-Wextra", "-Werror"]
+SANITIZERS = {
+    "plain": [],
+    "address": ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
+    "thread": ["-fsanitize=thread"],
+}
+WRAPPED = {"limits": ["-Wl,--wrap=calloc"]}
+MIB = 1 << 20
+
+DEVICES = {  # what the clients' numbers assume
+    "CUPTIMEM_SIM_DEVICES": "2",
+    "CUPTIMEM_SIM_MEMORY": "1GiB",
+    "CUPTIMEM_SIM_CONTEXT": "300MiB",
+    "CUPTIMEM_SIM_COPY_MAX": "64KiB",
+}
+
+
+def compile_with(arguments: list[str]) -> None:
+    done = subprocess.run(["gcc", *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def available(sanitizer: str, folder: Path) -> bool:
+    """Whether gcc and that sanitizer's library are here."""
+    if shutil.which("gcc") is None:
+        return False
+    source = folder / "empty.c"
+    source.write_text("int main(void) { return 0; }\n")
+    command = ["gcc", *SANITIZERS[sanitizer], str(source), "-o", str(folder / "empty")]
+    return subprocess.run(command, capture_output=True).returncode == 0
+
+
+def environment(settings: Mapping[str, str]) -> dict[str, str]:
+    """This process's, without settings of the simulator but these."""
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("CUPTIMEM", "CUDA_VISIBLE", "LD_PRELOAD"))}
+    sanitizers = {
+        "ASAN_OPTIONS": "detect_leaks=1",
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+        "TSAN_OPTIONS": "halt_on_error=1:report_thread_leaks=0",  # a child of fork() lacks its parent's threads
+    }
+    return inherited | sanitizers | dict(settings)
+
+
+@dataclass(frozen=True)
+class Clients:
+    """The core's objects, compiled for one sanitizer."""
+
+    sanitizer: str
+    folder: Path
+
+    def build(self) -> None:
+        flags = [*FLAGS, *SANITIZERS[self.sanitizer]]
+        for unit in UNITS:
+            compile_with([*flags, "-c", str(CORE / f"{unit}.c"), "-o", str(self.folder / f"{unit}.o")])
+
+    def client(self, name: str) -> Path:
+        """The program of one test file; it is linked when it is first asked for."""
+        program = self.folder / name
+        if not program.exists():
+            objects = [str(self.folder / f"{unit}.o") for unit in UNITS]
+            flags = [*FLAGS, *SANITIZERS[self.sanitizer], *WRAPPED.get(name, []), f"-I{CORE}"]
+            compile_with([*flags, str(HERE / f"{name}.c"), *objects, "-lpthread", "-ldl", "-o", str(program)])
+        return program
+
+    def run(self, name: str, case: str, settings: Mapping[str, str], folder: Path) -> subprocess.CompletedProcess[str]:
+        """Runs a case to its end in a folder; it must say that it got there, and no sanitizer anything."""
+        command = [str(self.client(name)), case]
+        done = subprocess.run(
+            command, env=environment(settings), cwd=folder, capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 0, f"{name} {case} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
+        assert done.stdout.endswith("done\n")
+        return done
+
+
+def cases_of(name: str) -> list[str]:
+    """The cases of a test file, as its table at the end lists them."""
+    table = (HERE / f"{name}.c").read_text().split("static const test_case cases[] = {")[1]
+    return [line.split('"')[1] for line in table.splitlines() if '"' in line]
