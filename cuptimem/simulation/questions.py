@@ -73,6 +73,9 @@ class Inquiry:
         main = self._ask(self._setup, "as asked")
         if main.interrupted:
             raise Interrupted
+        if main.crashed_at_exit and self._wishes.retry:
+            self._notes.append("Python crashed while it shut down, after the program had ended: it was run again")
+            main = self._run(self._setup, "again, after a crash at exit")
         return replace(self._judge(main), attempts=tuple(self._attempts), notes=tuple(self._notes))
 
     # --- the main run ----------------------------------------------------------------------------

@@ -255,6 +255,17 @@ def test_a_crash_names_its_line():
     assert "SIGSEGV at u/train.py:4" in answer.reason
 
 
+def test_a_crash_at_exit_is_run_again_once():
+    well, through = facts(), {"leader": True, "ended": True}
+    crashed = facts(exit_code=None, signal=6)
+    crashed = replace(crashed, run=replace(crashed.run, notes=(through,)))
+    for second, verdict in ((well, "fits"), (crashed, "script failed")):
+        runs_left = [crashed, second]
+        answer, asked = ask(lambda setup, left=runs_left: left.pop(0))
+        assert answer.verdict == verdict and asked == ["as asked", "again, after a crash at exit"]
+        assert "shut down" in answer.notes[0]
+
+
 def test_several_processes_on_one_device():
     shared = facts(used=30 * GIB)
     shared = replace(shared, devices=(replace(shared.devices[0], processes=2),), processes=2)
