@@ -211,6 +211,23 @@ def _core_check() -> Check:
     return Check(INSTALLED, "C core", "ok", str(module.__file__))
 
 
+def _simulate_check() -> Check:
+    """Whether `cuptimem simulate` could run here; a lack of it is no fault."""
+    from cuptimem.simulation import environment, launch
+
+    try:
+        build = environment.check()
+        libraries = launch.preload(tempfile.gettempdir())
+    except Error as error:
+        return Check(INSTALLED, "simulate", "note", " ".join(str(error).split()), "no GPU can be simulated")
+    return Check(
+        INSTALLED,
+        "simulate",
+        "ok",
+        f"torch {build.version}, CUDA {build.cuda}, runs on {os.path.dirname(libraries[0])}",
+    )
+
+
 def _installed() -> Iterator[Check]:
     yield Check(INSTALLED, "cuptimem", "ok", f"{cuptimem.__version__} at {os.path.dirname(cuptimem.__file__)}")
     yield _python()
@@ -236,6 +253,7 @@ def _installed() -> Iterator[Check]:
         )
     else:
         yield Check(INSTALLED, "rich", "ok", rich)
+    yield _simulate_check()
     numpy = _version("numpy")
     yield Check(INSTALLED, "numpy", "ok" if numpy else "note", numpy or "not installed (cuptimem does not need it)")
 

@@ -131,6 +131,15 @@ int cm_sim_function_set(cm_sim_function *function, int attribute, int value)
     }
 }
 
+/* The image that runs on a device is the newest that its kernels were compiled for. 8.9 runs the
+ * one for 8.6 (that is how PyTorch is built), and CUB, which picks its policy by this number among
+ * those that it was compiled for, refuses any other. */
+static int image(int major, int minor)
+{
+    int version = 10 * major + minor;
+    return version == 89 ? 86 : version;
+}
+
 /* Libraries size their scratch memory by these on the host. What a compiler would know (registers,
  * static shared memory) is assumed the same for every kernel. */
 int cm_sim_function_attributes(const cm_sim_function *function, int device,
@@ -145,8 +154,8 @@ int cm_sim_function_attributes(const cm_sim_function *function, int device,
     *attributes = (cm_cuda_func_attributes){
         .maxThreadsPerBlock = 1024,
         .numRegs = CM_SIM_FUNCTION_REGISTERS,
-        .ptxVersion = 10 * major + minor,
-        .binaryVersion = 10 * major + minor,
+        .ptxVersion = image(major, minor),
+        .binaryVersion = image(major, minor),
         .maxDynamicSharedSizeBytes = cm_sim_function_dynamic_shared(function),
         .preferredShmemCarveout = CARVEOUT_DEFAULT,
     };

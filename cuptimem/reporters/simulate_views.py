@@ -45,7 +45,7 @@ def _verdict(one: Simulation) -> list[Block]:
     if one.verdict == "fits":
         head = f"FITS in {memory}"
     elif one.verdict == "fits with settings":
-        head = f"DOES NOT FIT in {memory} as it is; FITS with {one.setting}"
+        head = f"FITS with {one.setting}, and not in {memory} without"
     elif one.verdict == "does not fit":
         head = f"DOES NOT FIT in {memory}"
     elif one.verdict == "undecided":

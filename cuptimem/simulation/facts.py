@@ -1,5 +1,6 @@
 """What one run was like: its device's report, its trace and its notes put together."""
 
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -97,6 +98,12 @@ class Facts:
     @property
     def interrupted(self) -> bool:
         return self.run.signal == 2 or self.run.exit_code == 130
+
+    @property
+    def crashed_at_exit(self) -> bool:
+        """Whether the program was through, and Python crashed while it shut down (threads of autograd may do that)."""
+        ended = any(note["leader"] and note["ended"] for note in self.run.notes)
+        return self.run.signal in (signal.SIGABRT, signal.SIGSEGV) and ended and self.chain is None
 
     @property
     def refused(self) -> int:

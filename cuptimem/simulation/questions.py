@@ -73,6 +73,9 @@ class Inquiry:
         main = self._ask(self._setup, "as asked")
         if main.interrupted:
             raise Interrupted
+        if main.crashed_at_exit and self._wishes.retry:
+            self._notes.append("Python crashed while it shut down, after the program had ended: it was run again")
+            main = self._run(self._setup, "again, after a crash at exit")
         return replace(self._judge(main), attempts=tuple(self._attempts), notes=tuple(self._notes))
 
     # --- the main run ----------------------------------------------------------------------------
@@ -184,8 +187,19 @@ class Inquiry:
         answer = Answer("does not fit", _refusal(main), (), main, unlimited=unlimited, need=need)
         setting = self._setting(need)
         card = None if need is None or need.takes_everything else self._card(need)
-        verdict: VerdictKind = "does not fit" if setting is None else "fits with settings"
-        return replace(answer, verdict=verdict, setting=setting, smallest_card=card)
+        answer = replace(answer, setting=setting, smallest_card=card)
+        if setting is not None:
+            return replace(answer, verdict="fits with settings")
+        return self._or_nearly(answer, need, unlimited)
+
+    def _or_nearly(self, answer: Answer, need: Need | None, unlimited: Facts) -> Answer:
+        """Larger workspaces may make it fit: what decides then is how blocks happen to be split."""
+        if need is None or need.low > self._setup.memory or not _has_high_end(unlimited):
+            return answer
+        if not _passed(self._run(replace(self._setup, high_end=True), "high end"), self._wishes.allow_oom):
+            return answer
+        reason = f"{answer.reason} with every modelled part at its low end, but it ran at the high end: it is that near"
+        return replace(answer, verdict="undecided", reason=reason)
 
     def _fails_anyway(self, main: Facts, unlimited: Facts) -> Answer:
         cause = (
@@ -257,7 +271,8 @@ def _passed(facts: Facts, allow_oom: bool) -> bool:
 def _has_high_end(facts: Facts) -> bool:
     """Whether anything is larger there."""
     assumed = any(not one.given and one.operator != "repeat_interleave" for one in facts.assumptions)
-    return assumed or any(is_modelled_open(note.name) for note in facts.modelled)
+    said = _WORKSPACES if facts.run.setup.conv_workspace is not None else ()
+    return assumed or any(is_modelled_open(note.name) and note.name not in said for note in facts.modelled)
 
 
 def is_modelled_open(name: str) -> bool:

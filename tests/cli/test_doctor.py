@@ -61,6 +61,9 @@ def test_where_everything_works(python, tmp_path):
         assert check["text"] and "\n" not in "".join(check.values())
     for name in ("bytes", "stack", "nodes", "backward"):
         assert found(answer, name)["state"] == "ok"
+    simulated = found(answer, "simulate")
+    assert simulated["state"] in ("ok", "note") and "torch" in simulated["text"]
+    assert (simulated["state"] == "ok") is (simulated["cost"] == "")
     assert found(answer, "bytes")["text"].startswith("20 tensors of 46964 bytes were alive, 20 of them recorded")
     assert found(answer, "autostart")["state"] == "ok" and found(answer, "trace folder")["state"] == "ok"
     by_name = {(slot["name"], slot["library"]): slot["patched"] for slot in answer["slots"]}

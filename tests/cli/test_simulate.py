@@ -82,7 +82,7 @@ def test_an_unknown_device(run, tmp_path):
     ("version", "said", "command"),
     [
         (
-            "from typing import Optional\n__version__ = '2.13.0+cpu'\ncuda: Optional[str] = None\nhip: Optional[str] = None\n",
+            "__version__ = '2.13.0+cpu'\ncuda: Optional[str] = None\nhip: Optional[str] = None\n",
             "torch 2.13.0+cpu is a CPU-only build",
             "torch==2.13.0",
         ),

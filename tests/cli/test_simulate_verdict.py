@@ -73,6 +73,12 @@ def test_what_is_modelled_is_run_at_its_high_end():
     assert answer.reason.startswith("12.0 GiB of cuda:0")
 
 
+def test_a_workspace_that_the_user_gave_has_no_high_end():
+    notes = (runs.modelled("cuDNN convolution workspace", GIB),)
+    answer, asked = ask(lambda setup: facts(setup, modelled=notes), replace(SETUP, conv_workspace=GIB))
+    assert answer.verdict == "fits" and asked == ["as asked"]
+
+
 def test_what_fits_at_the_low_end_only_is_undecided():
     def program(setup: Setup) -> Facts:
         notes = (runs.modelled("cuDNN convolution workspace", 0),)
@@ -141,6 +147,15 @@ def test_a_setting_must_hold_at_the_high_end():
     answer, asked = ask(program)
     assert answer.verdict == "does not fit" and answer.setting is None
     assert "PYTORCH_ALLOC_CONF=expandable_segments:True, high end" in asked
+
+
+def test_what_runs_at_the_high_end_only_is_undecided():
+    def program(setup: Setup) -> Facts:
+        found = facts(setup) if setup.high_end else needs(25 * GIB, 20 * GIB)(setup)
+        return replace(found, modelled=(runs.modelled("cuDNN attention workspace", 0),))
+
+    answer, asked = ask(program)
+    assert answer.verdict == "undecided" and "it ran at the high end" in answer.reason and asked[-1] == "high end"
 
 
 def test_the_users_settings_stay_beside_the_tried_one():
@@ -253,6 +268,17 @@ def test_a_crash_names_its_line():
     made_run = facts(exit_code=None, signal=11)
     answer, _ = ask(lambda setup: replace(made_run, run=replace(made_run.run, crash=crash)))
     assert "SIGSEGV at u/train.py:4" in answer.reason
+
+
+def test_a_crash_at_exit_is_run_again_once():
+    well, through = facts(), {"leader": True, "ended": True}
+    crashed = facts(exit_code=None, signal=6)
+    crashed = replace(crashed, run=replace(crashed.run, notes=(through,)))
+    for second, verdict in ((well, "fits"), (crashed, "script failed")):
+        runs_left = [crashed, second]
+        answer, asked = ask(lambda setup, left=runs_left: left.pop(0))
+        assert answer.verdict == verdict and asked == ["as asked", "again, after a crash at exit"]
+        assert "shut down" in answer.notes[0]
 
 
 def test_several_processes_on_one_device():
