@@ -79,7 +79,7 @@ sanitize: $(STAMP)/package ## stress programs under Address- and ThreadSanitizer
 stress: $(STAMP)/package ## the long forms of tests/stress: 10,000 threads, 1,000 forks, ...; writes docs/stress/<date>.md
 	$(BIN)/python tests/stress/write_result.py $(ARGS)
 
-bench: $(STAMP)/package ## measure what cuptimem costs, side by side with others
+bench: $(STAMP)/package cuda-environment ## measure what cuptimem costs, side by side with others
 	@[ -x .venv-bench/bin/python ] || $(BIN)/python -m benchmarks --setup
 	$(BIN)/python -m benchmarks $(ARGS)
 

@@ -9,11 +9,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks import simulated
 from benchmarks.measure import Spread, paired, spread
 from benchmarks.promises import PROMISES, Verdict
 from benchmarks.worker import MODES
@@ -35,11 +36,18 @@ class Failed(Exception):
     """A process of a benchmark failed; the text says which and why."""
 
 
-def child(module: str, *arguments: object, python_options: tuple[str, ...] = ()) -> Any:
+def child(
+    module: str,
+    *arguments: object,
+    python_options: tuple[str, ...] = (),
+    python: Path | str = sys.executable,
+    more: Mapping[str, str] | None = None,
+) -> Any:
     """Runs python -m module in a process with one thread for arithmetic; returns the JSON it prints last."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    environment.update(more or {})
     environment.pop("CUPTIMEM", None)
-    command = [sys.executable, *python_options, "-W", "ignore", "-m", module, *map(str, arguments)]
+    command = [str(python), *python_options, "-W", "ignore", "-m", module, *map(str, arguments)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=ROOT)
     if done.returncode != 0:
         last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
@@ -247,6 +255,91 @@ def imports(quick: bool) -> Outcome:
     return out
 
 
+CUDA_PYTHON = Path(os.environ.get("CUPTIMEM_CUDA_PYTHON") or ROOT / ".venv-cuda" / "bin" / "python")
+NO_CUDA = "no .venv-cuda with PyTorch's CUDA build: make test makes it"
+
+
+def on_device(module: str, *arguments: object, more: Mapping[str, str] | None = None) -> Any:
+    """As child, in .venv-cuda on the simulated device."""
+    from cuptimem import simulator
+
+    device = {
+        "LD_PRELOAD": ":".join(str(path) for path in simulator.preload()),
+        "TRITON_LIBCUDA_PATH": str(simulator.folder()),
+        "CUPTIMEM_SIM_DEVICE": "h100",
+    }
+    return child(module, *arguments, python=CUDA_PYTHON, more={**device, **(more or {})})
+
+
+def against_recorder(benchmark: str, name: str, what: str, quick: bool) -> tuple[Outcome, dict[str, Spread]]:
+    """A workload bare, under cuptimem and under PyTorch's own recorder in its modes, in turn; what each adds."""
+    modes = ["bare", "cuptimem", *simulated.RECORDER]
+    steps, rounds = (simulated.QUICK if quick else simulated.SIZES)[name]
+    times = on_device("benchmarks.worker", name, steps, rounds, *modes)["times"]
+    out, added = Outcome(), {}
+    for mode in modes:
+        label = mode if mode in ("bare", "cuptimem") else f"recorder {mode}"
+        row: dict[str, Any] = {"benchmark": benchmark, "what": f"{what}{label}", "unit": "s"}
+        row["step"] = spread(times[mode]["step"]).to_dict()
+        if mode != "bare":
+            added[mode] = paired(times[mode]["step"], times["bare"]["step"], ratio=False)
+            row["ratio"] = paired(times[mode]["step"], times["bare"]["step"], ratio=True).to_dict()
+            row["cpu_ratio"] = paired(times[mode]["cpu"], times["bare"]["cpu"], ratio=True).to_dict()
+            row["added_s"] = added[mode].to_dict()
+        out.rows.append(row)
+    return out, added
+
+
+def cuda(quick: bool) -> Outcome:
+    """An allocation with its free on the simulated device, at several depths: cuptimem and PyTorch's own recorder."""
+    if not CUDA_PYTHON.exists():
+        return Outcome([{"benchmark": "cuda", "what": "all", "why": NO_CUDA}], [])
+    out = Outcome()
+    for frames in simulated.DEPTHS:
+        found, added = against_recorder("cuda", f"pairs_{frames}", f"{frames} frames, ", quick)
+        out.rows += found.rows
+        if frames == 30:
+            ours = added["cuptimem"]
+            spread_ns = (ours.low * 1e9, ours.high * 1e9)
+            out.verdicts.append(Verdict(PROMISES["cuda-pair"], ours.median * 1e9, spread_ns))
+            theirs = {mode: added[mode].median for mode in simulated.RECORDER}
+            cheapest = min(theirs, key=lambda mode: theirs[mode])
+            for key, mode in (("recorder-default", simulated.RECORDER_DEFAULT), ("recorder-cheapest", cheapest)):
+                out.verdicts.append(Verdict(PROMISES[key], ours.median / theirs[mode] * 100, why=mode))
+    return out
+
+
+def cuda_gpt2(quick: bool) -> Outcome:
+    """A training step of GPT-2 small's shape on the simulated device, whose kernels cost nothing."""
+    if not CUDA_PYTHON.exists():
+        return Outcome([{"benchmark": "cuda_gpt2", "what": "all", "why": NO_CUDA}], [])
+    return against_recorder("cuda_gpt2", "gpt2", "", quick)[0]
+
+
+def simulator(quick: bool) -> Outcome:
+    """How much of that step are the simulator's own entry points, and the process's resident memory."""
+    if not CUDA_PYTHON.exists():
+        return Outcome([{"benchmark": "simulator", "what": "all", "why": NO_CUDA}], [])
+    found = []
+    for _ in range(1 if quick else 5):
+        with tempfile.TemporaryDirectory(prefix="cuptimem-bench-") as folder:
+            more = {"CUPTIMEM_SIM_TIMING": "1", "CUPTIMEM_SIM_REPORT": os.path.join(folder, "report")}
+            found.append(on_device("benchmarks.probes", "entry_points", 3 if quick else 30, more=more))
+    share, resident_mib = spread([f["share"] * 100 for f in found]), spread([f["resident_mib"] for f in found])
+    step = spread([f["step_s"] for f in found])
+    measured = (
+        (f"entry points, {round(found[0]['calls']):,} calls a step", "%", share),
+        ("resident memory", "MiB", resident_mib),
+        ("step, timed", "s", step),
+    )
+    rows = [{"benchmark": "simulator", "what": what, "unit": unit, "step": s.to_dict()} for what, unit, s in measured]
+    verdicts = [
+        Verdict(PROMISES["entry-points"], share.median, (share.low, share.high)),
+        Verdict(PROMISES["simulated-resident"], resident_mib.median, (resident_mib.low, resident_mib.high)),
+    ]
+    return Outcome(rows, verdicts)
+
+
 def _workload(name: str) -> Callable[[bool], Outcome]:
     def run(quick: bool) -> Outcome:
         if name == "transformers" and not installed("transformers"):
@@ -266,4 +359,7 @@ BENCHMARKS: dict[str, Callable[[bool], Outcome]] = {
     "resident": resident,
     "stopped": stopped,
     "import": imports,
+    "cuda": cuda,
+    "cuda_gpt2": cuda_gpt2,
+    "simulator": simulator,
 }

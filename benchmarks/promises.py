@@ -29,6 +29,11 @@ PROMISES = {
         Promise("bounded", "100 million events, memory for each step more than 10 million have", 8, "KiB"),
         Promise("resident-1", "profiler memory beyond 32 bytes a live block, 1 thread", 64, "MiB"),
         Promise("resident-200", "profiler memory beyond 32 bytes a live block, 200 threads", 64, "MiB"),
+        Promise("cuda-pair", "on CUDA: allocation and free, 30 frames deep, added", 100, "ns"),
+        Promise("recorder-default", "on CUDA: of what PyTorch's recorder adds at its default (20 x less)", 5, "%"),
+        Promise("recorder-cheapest", "on CUDA: of what its cheapest mode adds (9 x less)", 100 / 9, "%"),
+        Promise("entry-points", "simulator's entry points, of a GPT-2 step", 25, "%"),
+        Promise("simulated-resident", "resident memory of a simulated GPT-2 training", 1024, "MiB"),
         Promise("import", "import cuptimem without torch, added", 50, "ms"),
     )
 }

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks import simulated
 from benchmarks.workloads import WORKLOADS
 
 MODES = ("bare", "cuptimem", "memray", "torch.profiler", "tracemalloc", "dispatch mode")
@@ -63,13 +64,22 @@ def recording(mode: str, folder: Path, number: int) -> Iterator[Any]:
             yield None
         if not recorder.outputs:
             raise SystemExit("the dispatch mode recorded nothing")
+    elif mode in simulated.RECORDER:
+        import torch
+
+        context, stacks = mode.split("/")
+        torch.cuda.memory._record_memory_history("all", context=context, stacks=stacks, max_entries=100_000)
+        try:
+            yield None
+        finally:
+            torch.cuda.memory._record_memory_history(None)
     else:
-        raise SystemExit(f"unknown mode {mode}: {', '.join(MODES)}")
+        raise SystemExit(f"unknown mode {mode}: {', '.join([*MODES, *simulated.RECORDER])}")
 
 
 def main() -> None:
     name, steps, rounds, modes = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
-    run = WORKLOADS[name]()
+    run = {**WORKLOADS, **simulated.WORKLOADS}[name]()
     run(max(2, steps // 2))  # warm: caches, lazy imports, the optimizer's state
     thread = threading.Thread(target=run, args=(1,))  # the C library's shortcuts for one thread end here, for all modes
     thread.start()

@@ -2,14 +2,14 @@
 
 Runs the programs of tests/simulated on the GPU that is here and on the simulated device of the same kind, and compares
 peaks, reserved bytes and the allocator's events one by one; measures what the context, the libraries and their
-workspaces take. --save writes docs/gpu/<date>-<GPU>.json and, from all such files, the tables in docs/gpu-findings.md and
-README.md.
+workspaces take. --save writes docs/gpu/<date>-<GPU>.json and, from all such files, the tables in docs/gpu-findings.md
+and README.md.
 
 Start it with a Python that has a CUDA build of PyTorch (.venv-cuda/bin/python after `make test`), in the root of the
 source tree, on a GPU that nobody else uses.
 
-Exit codes: 0 all equal; 1 something differs, or a program failed; 2 wrong usage; 77 there is no GPU here, or none that a
-profile is like, so nothing was compared.
+Exit codes: 0 all equal; 1 something differs, or a program failed; 2 wrong usage; 77 there is no GPU here, or none that
+a profile is like, so nothing was compared.
 """
 
 from __future__ import annotations
@@ -99,9 +99,8 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="programs; all where none is named")
     parser.add_argument("--profile", help="compare with this one of the simulator, not with the one of the GPU's name")
     parser.add_argument("--save", action="store_true", help="write docs/gpu/<date>-<GPU>.json and the tables")
-    parser.add_argument(
-        "--stand-in", metavar="PROFILE", help="for tests of this script: a simulated device in the place of the real one"
-    )
+    stand_in = "for tests of this script: a simulated device in the place of the real one"
+    parser.add_argument("--stand-in", metavar="PROFILE", help=stand_in)
     arguments = parser.parse_args()
     if unknown := [name for name in arguments.names if name not in PROGRAMS]:
         parser.error(f"no program {unknown[0]!r}; there are: {', '.join(PROGRAMS)}")

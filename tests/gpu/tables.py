@@ -41,7 +41,7 @@ def programs(found: list[dict[str, Any]]) -> str:
                 (c["real_reserved"], c["simulated_reserved"]),
             ):
                 cells.append("equal" if real == simulated else f"{amount(real)}, simulated {amount(simulated)}")
-            events = "not comparable" if not c["ordered"] else "differ" if c["first_event"] else f"{c['events']:,} equal"
+            events = "differ" if c["first_event"] else f"{c['events']:,} equal" if c["ordered"] else "not comparable"
             difference = c["first_event"] or c["first_checkpoint"] or "none"
             rows.append([result["device"]["name"], c["program"], *cells, events, difference])
     return table(header, rows or [[NOTHING] * len(header)])
@@ -98,3 +98,7 @@ def documents() -> dict[Path, str]:
 def write() -> None:
     for path, text in documents().items():
         path.write_text(text)
+
+
+if __name__ == "__main__":
+    write()

@@ -25,12 +25,8 @@ from tests.pythons import RUNNING, SUPPORTED, find
 
 DIST = ROOT / "dist"
 TOOLS = ROOT / ".venv-wheels"
-TORCHLESS = (
-    "-m",
-    "not torch and not cuda_torch",
-    "--ignore=tests/sources",
-    "--ignore=tests/truth",
-)  # as in tests/other_pythons.sh
+# As in tests/other_pythons.sh.
+TORCHLESS = ("-m", "not torch and not cuda_torch", "--ignore=tests/sources", "--ignore=tests/truth")
 
 
 class Wrong(Exception):
@@ -150,9 +146,7 @@ def test_one(package: Path, sdist: Path, python: str, folder: Path, arguments: S
     """Installs it, tests it, uninstalls it; returns pytest's last line."""
     own = environment(folder / "venv", python)
     site = next((folder / "venv").glob("lib/python3.*/site-packages"))
-    call(
-        own, "-m", "pip", "install", "-q", "rich>=13", "cloudpickle>=3", "pytest>=8", "hypothesis>=6", "setuptools>=77"
-    )
+    call(own, "-m", "pip", "install", "-q", "rich>=13", "pytest>=8", "hypothesis>=6", "setuptools>=77")
     if torch:
         borrow(site)
     before = files(site) | files(own.parent)

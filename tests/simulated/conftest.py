@@ -21,8 +21,8 @@ def cuda_interpreter() -> Path:
 
 @pytest.fixture(scope="session")
 def sim_python(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """That interpreter as a user has it, with cuptimem and its .pth. Skips where it was left out (make test CUDA=no), and
-    where nobody made it; under `make test`, which makes it, that is an error."""
+    """That interpreter as a user has it, with cuptimem and its .pth. Skips where it was left out (make test CUDA=no),
+    and where nobody made it; under `make test`, which makes it, that is an error."""
     wanted = os.environ.get("CUPTIMEM_CUDA", "")
     if wanted == "no":
         pytest.skip("left out: CUDA=no")

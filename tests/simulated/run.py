@@ -1,6 +1,7 @@
-"""python -m tests.simulated.run NAME TRACE: that program under cuptimem and PyTorch's own history, checked as it goes.
+"""python -m tests.simulated.run NAME TRACE [KIND]: that program under cuptimem and PyTorch's own history, checked as it
+goes. Prints one JSON object with what was compared.
 
-Prints one JSON object with what was compared.
+KIND spoils what is read of the recording: one event of that kind is left out, to see that the checks notice.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def main() -> None:
     if program.back_end in ("native", "expandable"):
         torch.cuda.memory._record_memory_history("all", context=None)
     log, report = checks.files()
-    checker = checks.Checker(program, trace, log, report)
+    checker = checks.Checker(program, trace, log, report, spoiled=sys.argv[3] if len(sys.argv) > 3 else "")
     with cuptimem.profile(trace) as prof:
         module.main(checker)
     peaks = {}

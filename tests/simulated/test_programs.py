@@ -1,6 +1,7 @@
 """Real programs: what cuptimem recorded is what PyTorch says, what Python reaches, and what the device gave out."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -39,3 +40,19 @@ def test_program(name: str, on_device: Callable[..., Result], tmp_path: Path) ->
         assert counts["segments"] > 0 and counts["segment events"] > 0
     assert counts.get("ooms", 0) == program.ooms
     assert list(found["peaks"]) == [f"cuda:{index}" for index in range(program.devices)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "noticed"),
+    [
+        ("alloc", "given out"),
+        ("free", "given out twice|live blocks|given out"),
+        ("requested", "live blocks"),
+        ("segment_new", "segments"),
+        ("reserved", "reserved totals"),
+    ],
+)
+def test_a_missing_event_is_noticed(kind: str, noticed: str, on_device: Callable[..., Result], tmp_path: Path) -> None:
+    done = on_device("-m", "tests.simulated.run", "gpt_fp32", str(tmp_path / "run.cmem"), kind)
+    assert done.code == 1
+    assert re.search(noticed, done.err.splitlines()[-1]), done.err[-3000:]

@@ -20,7 +20,7 @@ class Told:
     live: dict[int, tuple[int, int]]
     """Active blocks: address -> size, requested."""
     pending: int
-    """Bytes asked for of blocks whose free waits for another stream: PyTorch counts them as requested, not as allocated."""
+    """Bytes asked for of blocks whose free waits for another stream: still requested, no longer allocated."""
     segments: dict[int, int]
     stats: dict[str, int]
     history: list[tuple[str, int, int]]

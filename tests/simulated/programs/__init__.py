@@ -32,6 +32,8 @@ class Program:
     anywhere: bool = True  # False: a device of another size would behave differently
 
 
+_SETTINGS = "max_split_size_mb:20,roundup_power2_divisions:4,garbage_collection_threshold:0.6"
+
 _ALL = (
     Program("gpt_fp32", 12),
     Program("gpt_bf16", 10),
@@ -54,9 +56,7 @@ _ALL = (
     Program(
         "allocator_settings",
         13,
-        environment={
-            "PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:20,roundup_power2_divisions:4,garbage_collection_threshold:0.6"
-        },
+        environment={"PYTORCH_CUDA_ALLOC_CONF": _SETTINGS},
         memory="1GiB",
         anywhere=False,
     ),

@@ -1,4 +1,4 @@
-"""A GPT on texts of growing length, its segments expandable (see the environment in __init__), cache emptied between."""
+"""A GPT on texts of changing length, its segments expandable (see the environment in __init__), its cache emptied."""
 
 import torch
 

@@ -1,0 +1,158 @@
+"""Workloads on the simulated CUDA device. Kernels cost nothing there: what is left is Python, PyTorch, its allocator.
+
+They run in .venv-cuda, which `make test` makes, with the device preloaded (see bench.on_device).
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import struct
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Steps = Callable[[int], list[float]]
+
+DEPTHS = (1, 10, 30, 100)  # Python frames
+# PyTorch's own recorder: whose stacks are kept (of what is alive; of allocations; of frees too) and what is in them.
+RECORDER = ("state/python", "alloc/python", "all/python", "all/all")
+RECORDER_DEFAULT = "all/all"
+PAIRS = 2000
+
+
+def pairs(frames: int) -> Steps:
+    """One allocation on the device with its free under exactly that many Python frames: a step is 2,000 of them; times
+    are per pair, in a thread that has no other frames."""
+    import torch
+
+    empty = torch.empty
+    empty(1, device="cuda")
+    times: list[float] = []
+    failures: list[BaseException] = []
+    done = _thread.allocate_lock()
+
+    def deep(left: int, count: int) -> None:
+        if left > 1:
+            deep(left - 1, count)
+            return
+        try:
+            for _ in range(100):  # the thread's first ones
+                empty(1024, device="cuda")
+            for _ in range(count):
+                begin = time.thread_time_ns()
+                for _ in range(PAIRS):
+                    empty(1024, device="cuda")
+                times.append((time.thread_time_ns() - begin) / PAIRS * 1e-9)
+        except BaseException as error:
+            failures.append(error)
+        finally:
+            done.release()
+
+    def run(count: int) -> list[float]:
+        times.clear()
+        done.acquire()
+        _thread.start_new_thread(deep, (frames, count))
+        done.acquire()
+        done.release()
+        if failures:
+            raise failures[0]
+        return list(times)
+
+    return run
+
+
+def gpt2() -> Steps:
+    """GPT-2 small's shape, 163 million parameters: batch 8 x 512, bfloat16 autocast, fused AdamW."""
+    import torch
+    import torch.nn.functional as F
+    from torch import nn
+
+    width, heads, layers, context, vocabulary = 768, 12, 12, 1024, 50257
+
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.ln1, self.ln2 = nn.LayerNorm(width), nn.LayerNorm(width)
+            self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+            self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+
+        def forward(self, x: Any) -> Any:
+            b, t, c = x.shape
+            q, k, v = (z.view(b, t, heads, c // heads).transpose(1, 2) for z in self.qkv(self.ln1(x)).split(c, dim=2))
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            x = x + self.out(y.transpose(1, 2).reshape(b, t, c))
+            return x + self.mlp(self.ln2(x))
+
+    class GPT(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.token, self.position = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
+            self.blocks = nn.ModuleList(Block() for _ in range(layers))
+            self.ln, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
+
+        def forward(self, tokens: Any, targets: Any) -> Any:
+            x = self.token(tokens) + self.position(torch.arange(tokens.shape[1], device=tokens.device))
+            for block in self.blocks:
+                x = block(x)
+            return F.cross_entropy(self.head(self.ln(x)).view(-1, vocabulary).float(), targets.view(-1))
+
+    with torch.device("cuda"):
+        model = GPT()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+    tokens = torch.zeros(8, 512, dtype=torch.long, device="cuda")
+
+    def step() -> None:
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = model(tokens, tokens)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    def run(count: int) -> list[float]:
+        found = []
+        for _ in range(count):
+            begin = time.perf_counter()
+            step()
+            found.append(time.perf_counter() - begin)
+        return found
+
+    return run
+
+
+WORKLOADS: dict[str, Callable[[], Steps]] = {
+    **{f"pairs_{frames}": lambda frames=frames: pairs(frames) for frames in DEPTHS},
+    "gpt2": gpt2,
+}
+
+# steps in a block, rounds: as in workloads.SIZES
+SIZES = {**{f"pairs_{frames}": (7, 15) for frames in DEPTHS}, "gpt2": (11, 11)}
+QUICK = {**{f"pairs_{frames}": (3, 2) for frames in DEPTHS}, "gpt2": (2, 1)}
+
+_ENTRY_TIME = struct.Struct("<QQ")  # csrc/simulator/report.h: ns in entry points, calls of them
+_ENTRY_AT = 88
+
+
+def entry_points(steps: int) -> dict[str, float]:
+    """Share of the GPT-2 step that is spent in the simulator's own entry points, counted at their entry and exit, and
+    the process's resident memory."""
+    import torch
+
+    from benchmarks.probes import resident_kib
+
+    report = Path(os.environ["CUPTIMEM_SIM_REPORT"])
+    run = gpt2()
+    run(5)
+    before = _ENTRY_TIME.unpack_from(report.read_bytes(), _ENTRY_AT)
+    begin = time.perf_counter_ns()
+    times = run(steps)
+    wall = time.perf_counter_ns() - begin
+    after = _ENTRY_TIME.unpack_from(report.read_bytes(), _ENTRY_AT)
+    return {
+        "share": (after[0] - before[0]) / wall,
+        "calls": (after[1] - before[1]) / steps,
+        "step_s": sorted(times)[len(times) // 2],
+        "resident_mib": resident_kib() / 1024,
+        "peak_mib": torch.cuda.max_memory_allocated() / 2**20,
+    }
