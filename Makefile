@@ -51,7 +51,7 @@ demo: $(STAMP)/package ## train a small model under cuptimem and show what its m
 # PyTorch's CUDA build in an environment of its own, made once: about a minute and 5.5 GB of disk. It needs no GPU.
 $(CUDA_VENV)/.made: $(STAMP)/venv Makefile
 	$(BIN)/python -m venv $(CUDA_VENV)
-	@$(CUDA_VENV)/bin/python -m pip install -q "$(CUDA_TORCH)" "rich>=13" "cloudpickle>=3" numpy || \
+	@$(CUDA_VENV)/bin/python -m pip install -q "$(CUDA_TORCH)" "rich>=13" "cloudpickle>=3" numpy nvidia-ml-py || \
 	    { echo 'make: $(CUDA_TORCH) was not installed into $(CUDA_VENV). "make test CUDA=no" leaves the tests that need it out.' >&2; exit 1; }
 	@$(CUDA_VENV)/bin/python -c 'import sys, torch; sys.exit(None if torch.version.cuda else f"make: torch {torch.__version__} is a CPU build; these tests need a CUDA build, see CUDA_TORCH")'
 	@site=$$($(CUDA_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from typing import Any, Literal
@@ -122,9 +122,18 @@ _COSTS: dict[str, tuple[str, State, str]] = {  # meaning (its beginning) -> name
 }
 
 
-def _slot_checks(slots: Sequence[Slot]) -> Iterator[Check]:
+_CUDA_COSTS: dict[str, tuple[str, State, str]] = {  # the same, where this PyTorch can use CUDA
+    "memory that the allocator takes": ("CUDA segments taken", "warning", "segments, and blocks that are not cached"),
+    "memory that it gives back": ("CUDA segments given back", "warning", "segments and uncached blocks never end"),
+    "blocks of the cudaMallocAsync": ("cudaMallocAsync", "warning", "its blocks are not recorded"),
+    "their frees": ("cudaFreeAsync", "warning", "blocks of cudaMallocAsync seem to live for ever"),
+    "sizes as asked for": ("CUDA requested sizes", "warning", "how much of a block was asked for is not known"),
+}
+
+
+def _slot_checks(slots: Sequence[Slot], costs: Mapping[str, tuple[str, State, str]] = _COSTS) -> Iterator[Check]:
     """A line per thing that is intercepted. Versions differ in how nodes are destroyed: any way will do."""
-    for start, (name, state, cost) in _COSTS.items():
+    for start, (name, state, cost) in costs.items():
         found = [slot for slot in slots if slot.meaning.startswith(start)]
         patched = [slot for slot in found if slot.patched]
         if patched:
@@ -345,8 +354,8 @@ def _gpu_check(about: dict[str, Any]) -> Check:
         SOURCES,
         "GPU",
         "note",
-        f"{', '.join(about['devices'])}: tensors are recorded by the allocator's hooks, which no run on a device has "
-        "verified yet; CUPTI is not built in yet",
+        f"{', '.join(about['devices'])}: tensors are recorded by the allocator's hooks, verified on a simulated "
+        "device and not yet on a real one; CUPTI is not built in yet",
         cost,
     )
 
@@ -367,6 +376,8 @@ def _from_child(answer: dict[str, Any], slots: Sequence[Slot]) -> Iterator[Check
         yield Check(SELFTEST, "recording", "ok", f"a trace of {answer['trace_bytes']} bytes, without torch")
         return
     yield from _slot_checks(slots)
+    if answer["torch"]["cuda"]:
+        yield from _slot_checks(slots, _CUDA_COSTS)
     yield from _layout_checks(answer)
     yield _gpu_check(answer["torch"])
     costs: dict[str, tuple[State, str]] = {

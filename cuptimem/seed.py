@@ -359,7 +359,7 @@ class _Walk:
         for segment in segments:
             self._segment(segment)
         # What lies outside of all segments was allocated without caching.
-        known = _Ranges((segment["address"], segment["total_size"]) for segment in segments)
+        known = _Ranges((segment["address"], _total(segment)) for segment in segments)
         outside = {address: found for address, found in self._on_cuda.items() if address not in known}
         for address, (size, index) in outside.items():
             self._block(DEVICE_CUDA, index, address, size, direct=True)
@@ -373,7 +373,7 @@ class _Walk:
         address, index = segment["address"], segment["device"]
         in_pool = tuple(segment.get("segment_pool_id", ())) in self._pools
         if not segment.get("is_expandable", False) and not in_pool:
-            self.segments[address] = segment["total_size"], index
+            self.segments[address] = _total(segment), index
         for block in segment["blocks"]:
             if block["state"] == "active_allocated":
                 requested = block.get("requested_size", -1)
@@ -433,6 +433,11 @@ class _Walk:
             if data is not None:
                 self._own_storage(data)
         # With hooks: what was packed is a Python object, and the walk over objects sees it.
+
+
+def _total(segment: dict[str, Any]) -> int:
+    """Blocks, free ones among them, cover all of it. (Keys come and go with PyTorch's versions.)"""
+    return sum(block["size"] for block in segment["blocks"])
 
 
 class _Ranges:

@@ -328,7 +328,7 @@ static int find_alive(cm_replay *r, const cm_record *record, int device, cm_chan
 /* What was asked for, of a block that is known by now. */
 static void request(cm_replay *r, const cm_event *e, int device)
 {
-    if (e->flags & CM_EVF_BEFORE_START && r->position < r->seeded)
+    if (e->flags & CM_EVF_BEFORE_START && !r->walked)
         return; /* a seed of the walk at the start: it has it since the first moment */
     cm_block *block = cm_blocks_at(&r->blocks, (uint16_t)device, e->address);
     if (block == NULL || e->size < 0 || e->size > block->size)
@@ -451,6 +451,9 @@ static int apply(cm_replay *r, const cm_record *record, cm_change change[2])
         return take_segment(r, e, device);
     case CM_EV_SEGMENT_FREE:
         return give_back(r, record, change);
+    case CM_EV_MARK:
+        r->walked = r->walked || e->size == CM_MARK_SEEDED;
+        return 0;
     case CM_EV_NODE_NEW:
         if (!(e->flags & CM_EVF_IN_NODE))
             cm_places_made_node(r->places, e->stack);

@@ -75,6 +75,7 @@ typedef struct cm_replay {
     size_t origin_count, origin_capacity;
     int32_t step;      /* births from now on are in this one; -1 = before the first */
     uint64_t seeded;   /* SEED records before this position are among the seeds at start */
+    bool walked;       /* the walk at the start is over */
     uint64_t position; /* records applied */
     uint64_t unknown_frees, replaced;
     cm_backward_bytes backward;

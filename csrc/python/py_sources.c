@@ -160,6 +160,7 @@ static PyObject *sources_install(PyObject *self, PyObject *unused)
     int patched;
 
     cm_session_set_idle_callback(when_idle);
+    cm_sources_read_environment();
     PyThreadState *state = PyEval_SaveThread();
     patched = cm_sources_install();
     PyEval_RestoreThread(state);

@@ -1,5 +1,5 @@
 /* The parameters of runtime calls, as CUPTI's callbacks hand them out (functionParams): fields and
- * order of CUDA 13.0, compared with the vendor's headers by test_runtime_layout.py. A call without
+ * order of CUDA 13.0, compared with the vendor's headers by test_runtime_vendor.py. A call without
  * parameters has no structure: its callbacks are handed NULL. The driver's: driver_params.h. */
 #ifndef CM_SIM_CUDA_PARAMS_H
 #define CM_SIM_CUDA_PARAMS_H

@@ -1,7 +1,7 @@
 /* What a CUDA 13 program and this library must agree on: structures and numbers, in our own words.
  *
  * Layouts and values are the ones of CUDA 13.0; field names are the vendor's, so that a test can
- * compare every offset with the headers where they are installed (test_runtime_layout.py). Enums
+ * compare every offset with the headers where they are installed (test_runtime_vendor.py). Enums
  * of the interface are plain ints here: only the values that something decides on are named. */
 #ifndef CM_SIM_CUDA_TYPES_H
 #define CM_SIM_CUDA_TYPES_H

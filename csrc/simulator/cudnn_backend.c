@@ -7,11 +7,11 @@
  *   0 or more   that many bytes. 0 is the lower bound: most fused kernels for channels-last
  *               tensors need none.
  *   -1          (CUPTIMEM_SIM_CONV_WORKSPACE is unset) an allowance, the upper end of what is
- *               reported: as if the operation kept a copy of each of its tensors in another layout. For a convolution: input and output in their
- *               own type, and the filter in its own type or single precision, whichever is larger
- *               (its gradient is summed in that). For any other graph that multiplies matrices
- *               (attention): its largest tensor in single precision. Each copy begins at a multiple
- *               of 256 bytes.
+ *               reported: as if the operation kept a copy of each of its tensors in another layout.
+ *               For a convolution: input and output in their own type, and the filter in its own
+ *               type or single precision, whichever is larger (its gradient is summed in that).
+ *               For any other graph that multiplies matrices (attention): its largest tensor in
+ *               single precision. Each copy begins at a multiple of 256 bytes.
  *
  * Graphs without either (pointwise, normalization) need nothing. Each answer is noted as modelled;
  * the scratch that cuDNN's front end, compiled into PyTorch, adds by itself is real. */

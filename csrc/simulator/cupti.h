@@ -137,6 +137,9 @@ const char *cm_sim_cupti_name(int domain, uint32_t id);
 
 /* Stands first in what creates state: a forked child starts without any. */
 void cm_sim_cupti_touch(void);
+/* Waits until no more than `least` are left of those that others count. false: a client's function
+ * that waits for whoever waits here would be waited for for ever; two seconds are enough. */
+bool cm_sim_cupti_wait(atomic_uint *count, unsigned least);
 uint32_t cm_sim_cupti_process(void);
 uint32_t cm_sim_cupti_thread(void);
 

@@ -469,21 +469,6 @@ CM_SIM_EXPORT int cuptiActivityGetNumDroppedRecords(void *context, uint32_t stre
 /* --- The end -----------------------------------------------------------------------------------
  */
 
-/* Returns when no thread has a buffer in its hands, or asks for one. A client's function that waits
- * for whoever detaches would be waited for for ever: two seconds are enough. */
-static void wait_for_busy(void)
-{
-    enum { PAUSE_NS = 50 * 1000, PAUSES = 40 * 1000 };
-
-    for (unsigned i = 0; atomic_load(&busy); i++) {
-        if (i == PAUSES) {
-            cm_sim_note(CM_SIM_NOTE_LIMIT, "cuptiFinalize: a buffer callback did not return", 0);
-            return;
-        }
-        nanosleep(&(struct timespec){0, PAUSE_NS}, NULL);
-    }
-}
-
 void cm_sim_cupti_buffers_finalize(void)
 {
     /* Whoever brings a buffer from now on sees that it is not wanted. */
@@ -491,7 +476,9 @@ void cm_sim_cupti_buffers_finalize(void)
     atomic_store(&request, NULL);
     detach_all(true);
     if (!in_client) {
-        wait_for_busy();
+        /* Nobody has a buffer in his hands then, or asks for one. */
+        if (!cm_sim_cupti_wait(&busy, 0))
+            cm_sim_note(CM_SIM_NOTE_LIMIT, "cuptiFinalize: a buffer callback did not return", 0);
         drain(true);
     }
     atomic_store(&complete, NULL);

@@ -5,9 +5,7 @@
  * slot is still taken; cuptiUnsubscribe ends the slot and then waits for those inside: after it
  * returned, neither the function nor its data are used again. */
 #include <pthread.h>
-#include <sched.h>
 #include <string.h>
-#include <time.h>
 
 #include "cupti.h"
 
@@ -172,21 +170,12 @@ static void end(cm_cupti_subscriber *one)
             atomic_store_explicit(&one->enabled[domain][id], 0, memory_order_relaxed);
 }
 
-/* A callback that waits for who is unsubscribing would wait for ever: after two seconds it is left
- * alone, and said. Its slot is not used again before it has returned. */
-enum { PAUSE_NS = 50 * 1000, PAUSES = 40 * 1000 };
-
+/* A callback that waits for who is unsubscribing is left alone after a while. Its slot is not used
+ * again before it has returned. */
 static void wait_outside(cm_cupti_subscriber *one)
 {
-    unsigned own = calling == one;
-
-    for (unsigned i = 0; atomic_load(&one->inside) > own; i++) {
-        if (i == PAUSES) {
-            cm_sim_note(CM_SIM_NOTE_LIMIT, "cuptiUnsubscribe: a callback did not return", 0);
-            return;
-        }
-        nanosleep(&(struct timespec){0, PAUSE_NS}, NULL);
-    }
+    if (!cm_sim_cupti_wait(&one->inside, calling == one))
+        cm_sim_note(CM_SIM_NOTE_LIMIT, "cuptiUnsubscribe: a callback did not return", 0);
 }
 
 CM_SIM_EXPORT int cuptiUnsubscribe(void *handle)

@@ -1,6 +1,7 @@
 /* Version, names of results, numbers of things, detaching; and what a fork leaves. */
 #include <pthread.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cupti.h"
@@ -71,6 +72,25 @@ CM_SIM_EXPORT int cuptiGetThreadIdType(uint32_t *type)
         return CM_CUPTI_INVALID_PARAMETER;
     *type = atomic_load(&thread_id_type);
     return CM_CUPTI_OK;
+}
+
+/* --- Waiting for others ------------------------------------------------------------------------
+ */
+
+bool cm_sim_cupti_wait(atomic_uint *count, unsigned least)
+{
+    enum { SECONDS = 2, PAUSE_NS = 50 * 1000, LONG_PAUSE_NS = 1000 * 1000, SOON = 20 };
+    struct timespec now, end;
+
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    end.tv_sec += SECONDS;
+    for (unsigned i = 0; atomic_load(count) > least; i++) {
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        if (now.tv_sec > end.tv_sec || (now.tv_sec == end.tv_sec && now.tv_nsec > end.tv_nsec))
+            return false;
+        nanosleep(&(struct timespec){0, i < SOON ? PAUSE_NS : LONG_PAUSE_NS}, NULL);
+    }
+    return true;
 }
 
 /* --- Identity ----------------------------------------------------------------------------------

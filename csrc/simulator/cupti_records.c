@@ -70,11 +70,11 @@ static _Unwind_Reason_Code outside(struct _Unwind_Context *context, void *caller
 {
     uintptr_t at = _Unwind_GetIP(context);
     Dl_info info;
-    static void *ours;
+    static _Atomic(void *) ours; /* where this library lies */
 
-    if (!ours && dladdr((void *)outside, &info))
-        ours = info.dli_fbase;
-    if (at && dladdr((void *)at, &info) && info.dli_fbase == ours)
+    if (!atomic_load(&ours) && dladdr((void *)outside, &info))
+        atomic_store(&ours, info.dli_fbase);
+    if (at && dladdr((void *)at, &info) && info.dli_fbase == atomic_load(&ours))
         return _URC_NO_REASON;
     *(uintptr_t *)caller = at;
     return _URC_END_OF_STACK;

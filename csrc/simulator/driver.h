@@ -13,12 +13,8 @@
 #include "objects.h"
 #include "sim.h"
 
-/* Results that the driver alone gives. */
-enum {
-    CM_CU_INVALID_IMAGE = 200,
-    CM_CU_PRIMARY_ACTIVE = 708,
-    CM_CU_CONTEXT_DESTROYED = 709,
-};
+/* A result that the driver alone gives. */
+enum { CM_CU_CONTEXT_DESTROYED = 709 };
 
 /* What a pointer points to (CUmemorytype). */
 enum { CM_CU_HOST = 1, CM_CU_DEVICE = 2, CM_CU_ARRAY = 3, CM_CU_UNIFIED = 4 };
@@ -45,8 +41,7 @@ bool cm_cu_known(uint64_t address, size_t bytes);
 #define CM_CU_BEGIN_KERNEL(function, symbol, ...)                                                  \
     CM_SIM_ENTRY;                                                                                  \
     const cm_##function##_params cm_parameters = {__VA_ARGS__};                                    \
-    cm_sim_call cm_call;                                                                           \
-    cm_call.correlation = 0;                                                                       \
+    cm_sim_call cm_call = {.correlation = 0};                                                      \
     if (cm_sim_cupti_wanted())                                                                     \
     cm_cu_enter(&cm_call, CM_CBID_##function, #function, &cm_parameters, symbol)
 #define CM_CU_BEGIN(function, ...) CM_CU_BEGIN_KERNEL(function, NULL, __VA_ARGS__)

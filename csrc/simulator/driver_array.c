@@ -30,6 +30,26 @@ struct cm_cu_array {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static cm_cu_array *arrays;
 
+/* fork() finds the lock free. Handlers run in the reverse order of their registration: the
+ * memory's, whose lock is taken below this one, came with the first array's memory. */
+static void before_fork(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+static void watch(void)
+{
+    /* Refused for want of memory: then fork() is as unsafe as with any library that has locks. */
+    pthread_atfork(before_fork, after_fork, after_fork);
+}
+
+static pthread_once_t watched = PTHREAD_ONCE_INIT;
+
 /* Layers count as depth; a height or depth of 0 is one row, one plane. */
 static size_t at_least_one(size_t n)
 {
@@ -119,6 +139,7 @@ static int create(cm_cu_array **array, const shape3d *asked, size_t *bytes)
     made->shape = *asked;
     made->element = element;
     made->bytes = *bytes;
+    pthread_once(&watched, watch);
     pthread_mutex_lock(&lock);
     made->next = arrays;
     arrays = made;

@@ -2,7 +2,6 @@
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* A context is an identity: memory and streams belong to devices here. Those that cuCtxCreate made
  * stay readable after cuCtxDestroy, so that a stale handle is an error and no crash. */
@@ -103,7 +102,6 @@ void cm_cu_enter(cm_sim_call *call, uint32_t id, const char *name, const void *p
                  const char *symbol)
 {
     int device = cm_cu_device();
-    memset(call, 0, sizeof *call);
     cm_sim_driver_enter(call, device < 0 ? 0 : device, id, name, parameters, symbol);
 }
 
@@ -371,8 +369,7 @@ CM_SIM_EXPORT int cuCtxSetFlags(unsigned flags)
 CM_SIM_EXPORT int cuCtxSynchronize(void)
 {
     CM_SIM_ENTRY;
-    cm_sim_call call;
-    call.correlation = 0;
+    cm_sim_call call = {.correlation = 0};
     if (cm_sim_cupti_wanted())
         cm_cu_enter(&call, CM_CBID_cuCtxSynchronize, "cuCtxSynchronize", NULL, NULL);
     cm_cu_context *context;

@@ -10,23 +10,29 @@
 
 /* --- who asks --------------------------------------------------------------------------------- */
 
-/* NCCL brings a runtime of its own, which wants private tables of the real driver. It is told "no"
- * at the first of them, and the report says why. */
-static bool is_nccl(const void *caller)
+static bool is_of(const void *caller, const char *library)
 {
     Dl_info from;
     if (!dladdr(caller, &from) || !from.dli_fname)
         return false;
     const char *slash = strrchr(from.dli_fname, '/');
-    return !strncmp(slash ? slash + 1 : from.dli_fname, "libnccl", strlen("libnccl"));
+    return !strncmp(slash ? slash + 1 : from.dli_fname, library, strlen(library));
 }
 
-static bool refused(const void *caller)
+/* NCCL brings a runtime of its own, which wants private tables of the real driver. It is told "no"
+ * at once, and the report says why. */
+static bool is_nccl(const void *caller)
 {
-    if (!is_nccl(caller))
+    if (!is_of(caller, "libnccl"))
         return false;
     cm_sim_note(CM_SIM_NOTE_REFUSED, "NCCL is not simulated: use the fake process group", 0);
     return true;
+}
+
+/* Compilers ask the driver for a little more than they need: without it they do all the same. */
+static bool is_compiler(const void *caller)
+{
+    return is_of(caller, "libnvrtc") || is_of(caller, "libnvJitLink") || is_of(caller, "libnvvm");
 }
 
 /* --- beginning -------------------------------------------------------------------------------- */
@@ -36,7 +42,7 @@ CM_SIM_EXPORT int cuInit(unsigned flags)
     CM_SIM_ENTRY;
     if (flags)
         return CM_SIM_INVALID_VALUE;
-    if (refused(__builtin_return_address(0)))
+    if (is_nccl(__builtin_return_address(0)))
         return CM_SIM_NO_DEVICE;
     return cm_sim_config_get()->devices ? CM_SIM_OK : CM_SIM_NO_DEVICE;
 }
@@ -133,7 +139,7 @@ CM_SIM_EXPORT int cuGetProcAddress_v2(const char *name, void **out, int version,
                                       unsigned long long flags, int *status)
 {
     CM_SIM_ENTRY;
-    refused(__builtin_return_address(0));
+    is_nccl(__builtin_return_address(0));
     return look_up(name, out, version, flags, status);
 }
 
@@ -142,7 +148,7 @@ CM_SIM_EXPORT int cuGetProcAddress(const char *name, void **out, int version,
                                    unsigned long long flags)
 {
     CM_SIM_ENTRY;
-    refused(__builtin_return_address(0));
+    is_nccl(__builtin_return_address(0));
     return look_up(name, out, version, flags, NULL);
 }
 
@@ -150,10 +156,11 @@ CM_SIM_EXPORT int cuGetProcAddress(const char *name, void **out, int version,
 CM_SIM_EXPORT int cuGetExportTable(const void **table, const uint8_t identifier[16])
 {
     CM_SIM_ENTRY;
+    const void *caller = __builtin_return_address(0);
     (void)identifier;
     if (table)
         *table = NULL;
-    if (!refused(__builtin_return_address(0)))
+    if (!is_nccl(caller) && !is_compiler(caller))
         cm_sim_note(CM_SIM_NOTE_REFUSED, "cuGetExportTable", 0);
     return CM_SIM_NOT_SUPPORTED;
 }

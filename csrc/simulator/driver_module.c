@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "driver.h"
 #include "driver_image.h"
+#include "table.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -32,6 +33,28 @@ typedef struct module {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static module *modules;
+
+/* fork() finds the lock free. Handlers run in the reverse order of their registration: those of the
+ * locks that are taken below this one (memory's, kernels') come first. */
+static void before_fork(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+static void watch(void)
+{
+    cm_sim_objects_lock(); /* its first use has it watched */
+    cm_sim_objects_unlock();
+    /* Refused for want of memory: then fork() is as unsafe as with any library that has locks. */
+    pthread_atfork(before_fork, after_fork, after_fork);
+}
+
+static pthread_once_t watched = PTHREAD_ONCE_INIT;
 
 static module **find(const module *handle)
 {
@@ -112,6 +135,7 @@ static int load(const void *image, size_t limit, module **out)
         destroy(made);
         return CM_SIM_OUT_OF_MEMORY;
     }
+    pthread_once(&watched, watch);
     pthread_mutex_lock(&lock);
     made->next = modules;
     modules = made;

@@ -1,6 +1,6 @@
 /* All errors of CUDA 13: X(number, the runtime's name, the driver's name, text). NULL where one of
  * the two does not know the number. Programs compare names and search texts ("out of memory"), so
- * both are those that CUDA gives; test_runtime_errors.py compares them. */
+ * both are those that CUDA gives; test_runtime_vendor.py compares them. */
 #ifndef CM_SIM_ERRORS_H
 #define CM_SIM_ERRORS_H
 

@@ -40,6 +40,9 @@ bool cm_sim_attribute_set(cm_sim_attribute **bag, int name, int type, int64_t co
 const cm_sim_attribute *cm_sim_attribute_get(const cm_sim_attribute *bag, int name);
 void cm_sim_attribute_drop(cm_sim_attribute **bag);
 
+/* Makes NVRTC whole; the first call of a process does it. Any thread, no lock held. */
+void cm_sim_nvrtc_prepare(void);
+
 /* Bytes of an element of a cudaDataType. */
 size_t cm_sim_data_type(int type);
 

@@ -4,7 +4,7 @@
  * joins its capture; all that joined must be joined back before the end; to wait on the host for
  * what is only recorded, or to call what might wait (cudaMalloc, cudaEventQuery), is an error that
  * spoils the capture, by the mode of the thread that asks. */
-#include "objects_stream.h"
+#include "objects_graph.h"
 #include "sim.h"
 
 #include <pthread.h>
@@ -159,6 +159,16 @@ static void finish(cm_sim_capture *capture)
     count(capture, -1);
 }
 
+/* The libraries' calls launch nothing here. So a graph without nodes need not be an empty one, as
+ * which PyTorch would warn of it: a node that does nothing stands for what they would have done. */
+static int stand_in(cm_sim_graph *graph)
+{
+    size_t nodes = 0;
+    cm_cuda_node_params params = {.type = CM_CUDA_NODE_EMPTY};
+    int result = cm_sim_graph_nodes(graph, NULL, &nodes);
+    return result || nodes ? result : cm_sim_graph_add(graph, NULL, 0, &params, NULL);
+}
+
 int cm_sim_capture_end(cm_sim_stream *handle, cm_sim_graph **graph)
 {
     cm_sim_stream *stream = cm_sim_stream_find(handle);
@@ -179,6 +189,8 @@ int cm_sim_capture_end(cm_sim_stream *handle, cm_sim_graph **graph)
         result = CM_CUDA_CAPTURE_INVALIDATED;
     else if (!joined(capture))
         result = CM_CUDA_CAPTURE_UNJOINED;
+    else
+        result = stand_in(capture->graph);
     finish(capture);
     pthread_mutex_unlock(&lock);
     mine.not_relaxed -= capture->mode != CM_CUDA_CAPTURE_RELAXED;

@@ -8,6 +8,7 @@
 #include "cupti_hooks.h"
 #include "sim.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,6 +22,7 @@ struct cm_sim_graph_memory {
         bool idle; /* a free node has passed: a later node of this graph may have it */
     } * list;
     size_t count;
+    struct cm_sim_graph_memory *next, **link; /* among all */
 };
 
 struct kept {
@@ -221,17 +223,40 @@ int cm_sim_graph_memory_reset(int device, int attribute)
     return CM_CUDA_OK;
 }
 
-static int take_memory(cm_sim_graph *graph, int device, size_t bytes, void **address)
+/* The program may free outside of a graph what the graph allocated, so all are known. */
+static pthread_mutex_t memory_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct cm_sim_graph_memory *memories;
+
+void cm_sim_graphs_lock(void)
 {
-    if (!bytes || device < 0 || device >= cm_sim_config_get()->devices)
-        return CM_CUDA_INVALID_VALUE;
-    if (!graph->memory) {
-        graph->memory = calloc(1, sizeof *graph->memory);
-        if (!graph->memory)
-            return CM_CUDA_OUT_OF_MEMORY;
-        atomic_store(&graph->memory->users, 1);
-    }
-    struct cm_sim_graph_memory *memory = graph->memory;
+    pthread_mutex_lock(&memory_lock);
+}
+
+void cm_sim_graphs_unlock(void)
+{
+    pthread_mutex_unlock(&memory_lock);
+}
+
+static bool have_memory(cm_sim_graph *graph)
+{
+    if (graph->memory)
+        return true;
+    struct cm_sim_graph_memory *made = calloc(1, sizeof *made);
+    if (!made)
+        return false;
+    atomic_store(&made->users, 1);
+    made->next = memories;
+    made->link = &memories;
+    if (memories)
+        memories->link = &made->next;
+    memories = made;
+    graph->memory = made;
+    return true;
+}
+
+/* An idle block that is large enough, or room for a new one. */
+static struct taken *place_for(struct cm_sim_graph_memory *memory, int device, size_t bytes)
+{
     struct taken *best = NULL;
     for (size_t i = 0; i < memory->count; i++) {
         struct taken *taken = &memory->list[i];
@@ -239,47 +264,87 @@ static int take_memory(cm_sim_graph *graph, int device, size_t bytes, void **add
             (!best || taken->bytes < best->bytes))
             best = taken;
     }
-    if (!best) {
-        struct taken *wider = realloc(memory->list, (memory->count + 1) * sizeof *wider);
-        if (!wider)
-            return CM_CUDA_OUT_OF_MEMORY;
-        memory->list = wider;
-        best = &wider[memory->count];
-        *best = (struct taken){.bytes = bytes, .device = device};
-        int result = cm_sim_alloc(device, CM_SIM_POOL, bytes, NULL, &best->address);
-        if (result)
-            return result;
-        memory->count++;
-        charge(&graph_memory[device].reserved, &graph_memory[device].reserved_high, bytes);
-        cm_sim_note(CM_SIM_NOTE_MODELLED, "memory of CUDA graphs",
-                    atomic_load(&graph_memory[device].reserved));
-    }
-    best->idle = false;
-    charge(&graph_memory[device].used, &graph_memory[device].used_high, best->bytes);
-    *address = best->address;
-    return CM_CUDA_OK;
+    if (best)
+        return best;
+    struct taken *wider = realloc(memory->list, (memory->count + 1) * sizeof *wider);
+    if (!wider)
+        return NULL;
+    memory->list = wider;
+    wider[memory->count] = (struct taken){.bytes = bytes, .device = device};
+    return &wider[memory->count];
 }
 
-static int free_memory(const cm_sim_graph *graph, void *address)
+static int take_memory(cm_sim_graph *graph, int device, size_t bytes, void **address)
 {
-    struct cm_sim_graph_memory *memory = graph->memory;
-    for (size_t i = 0; memory && i < memory->count; i++)
-        if (memory->list[i].address == address && !memory->list[i].idle) {
-            memory->list[i].idle = true;
-            atomic_fetch_sub(&graph_memory[memory->list[i].device].used, memory->list[i].bytes);
-            return CM_CUDA_OK;
+    if (!bytes || device < 0 || device >= cm_sim_config_get()->devices)
+        return CM_CUDA_INVALID_VALUE;
+    int result = CM_CUDA_OUT_OF_MEMORY;
+    pthread_mutex_lock(&memory_lock);
+    struct taken *place = have_memory(graph) ? place_for(graph->memory, device, bytes) : NULL;
+    if (place && place->idle) {
+        result = CM_CUDA_OK;
+    } else if (place) {
+        result = cm_sim_alloc(device, CM_SIM_POOL, bytes, NULL, &place->address);
+        if (!result) {
+            graph->memory->count++;
+            charge(&graph_memory[device].reserved, &graph_memory[device].reserved_high, bytes);
+            cm_sim_note(CM_SIM_NOTE_MODELLED, "memory of CUDA graphs",
+                        atomic_load(&graph_memory[device].reserved));
         }
-    return CM_CUDA_INVALID_VALUE;
+    }
+    if (!result) {
+        place->idle = false;
+        charge(&graph_memory[device].used, &graph_memory[device].used_high, place->bytes);
+        *address = place->address;
+    }
+    pthread_mutex_unlock(&memory_lock);
+    return result;
+}
+
+/* Under the lock. */
+static bool free_in(struct cm_sim_graph_memory *memory, const void *address)
+{
+    for (size_t i = 0; memory && i < memory->count; i++) {
+        struct taken *taken = &memory->list[i];
+        if (taken->address != address || taken->idle)
+            continue;
+        taken->idle = true;
+        atomic_fetch_sub(&graph_memory[taken->device].used, taken->bytes);
+        return true;
+    }
+    return false;
+}
+
+static int free_memory(const cm_sim_graph *graph, const void *address)
+{
+    pthread_mutex_lock(&memory_lock);
+    bool freed = free_in(graph->memory, address);
+    pthread_mutex_unlock(&memory_lock);
+    return freed ? CM_CUDA_OK : CM_CUDA_INVALID_VALUE;
+}
+
+bool cm_sim_graph_memory_free(const void *address)
+{
+    bool freed = false;
+    pthread_mutex_lock(&memory_lock);
+    for (struct cm_sim_graph_memory *memory = memories; memory && !freed; memory = memory->next)
+        freed = free_in(memory, address);
+    pthread_mutex_unlock(&memory_lock);
+    return freed;
 }
 
 static void leave_memory(struct cm_sim_graph_memory *memory)
 {
     if (!memory || atomic_fetch_sub(&memory->users, 1) > 1)
         return;
+    pthread_mutex_lock(&memory_lock);
+    *memory->link = memory->next;
+    if (memory->next)
+        memory->next->link = memory->link;
+    pthread_mutex_unlock(&memory_lock);
     for (size_t i = 0; i < memory->count; i++) {
         struct taken *taken = &memory->list[i];
-        /* The program may have freed it outside of the graph: then it is gone already. */
-        (void)cm_sim_free(taken->address, NULL);
+        (void)cm_sim_free(taken->address, NULL); /* its own */
         atomic_fetch_sub(&graph_memory[taken->device].reserved, taken->bytes);
         if (!taken->idle)
             atomic_fetch_sub(&graph_memory[taken->device].used, taken->bytes);

@@ -34,6 +34,8 @@ int cm_sim_graph_release_object(cm_sim_graph *graph, cm_sim_user_object *object,
 
 int cm_sim_graph_clone(cm_sim_graph *graph, cm_sim_graph **clone);
 
+/* Memory of a graph that the program frees outside of it. false: it is no graph's. */
+bool cm_sim_graph_memory_free(const void *address);
 int cm_sim_graph_memory_get(int device, int attribute, uint64_t *value);
 int cm_sim_graph_memory_reset(int device, int attribute); /* a high mark to what is now */
 

@@ -4,7 +4,7 @@
  * waits for the device, as CUDA does. The driver joins and splits free memory of a pool freely (it
  * maps pages anew), so the model counts bytes, not holes: a request first takes what the pool
  * keeps, from any of its free blocks, and only the rest from the device. */
-#include "objects.h"
+#include "objects_graph.h"
 #include "sim.h"
 #include "table.h"
 
@@ -202,8 +202,11 @@ static int take_new(cm_sim_pool *pool, size_t bytes, struct held **held)
 static struct held *take_kept(cm_sim_pool *pool, size_t bytes)
 {
     struct held *held = cm_sim_dictionary_get(&pool->kept_by_size, (const void *)bytes);
-    if (held)
-        forget(pool, held);
+    if (!held)
+        return NULL;
+    forget(pool, held);
+    /* PyTorch's allocator says nothing of these: what the host left there ends here. */
+    cm_sim_fresh(held->address, held->bytes);
     return held;
 }
 
@@ -283,8 +286,10 @@ static void settle(cm_sim_pool *pool)
 {
     if (pool->reserved > pool->threshold)
         trim(pool, pool->threshold);
-    if (pool->dying && !pool->blocks)
+    if (pool->dying && !pool->blocks) {
+        cm_sim_dictionary_clear(&pool->kept_by_size);
         cm_sim_table_drop(&pools, pool);
+    }
 }
 
 /* false: it is not a pool's. */
@@ -466,7 +471,17 @@ int cm_sim_free_any(void *address, cm_sim_block *block)
     pthread_mutex_lock(&lock);
     bool pooled = release(address, block);
     pthread_mutex_unlock(&lock);
-    return pooled ? CM_CUDA_OK : cm_sim_free(address, block);
+    if (pooled)
+        return CM_CUDA_OK;
+    /* What a pool keeps was freed before; what a graph took goes back to it. */
+    cm_sim_block found;
+    if (!cm_sim_find(address, &found) || found.kind != CM_SIM_POOL)
+        return cm_sim_free(address, block);
+    if (!cm_sim_graph_memory_free(address))
+        return CM_CUDA_INVALID_VALUE;
+    if (block)
+        *block = found;
+    return CM_CUDA_OK;
 }
 
 int cm_sim_pool_free(cm_sim_stream *handle, void *address)

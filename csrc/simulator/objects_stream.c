@@ -39,9 +39,13 @@ cm_sim_stream *cm_sim_stream_find(cm_sim_stream *handle)
     uintptr_t value = (uintptr_t)handle;
     if (value <= CM_CUDA_STREAM_PER_THREAD)
         return find_default(value == CM_CUDA_STREAM_PER_THREAD);
-    if (handle >= &defaults[0][0] && handle < &defaults[0][0] + sizeof defaults / sizeof **defaults)
-        return handle; /* a default stream that was found before */
-    return cm_sim_table_has(&streams, handle) ? handle : NULL;
+    if (cm_sim_table_has(&streams, handle))
+        return handle;
+    /* What was found before, handed on. */
+    return value - (uintptr_t)defaults < sizeof defaults &&
+                   (value - (uintptr_t)defaults) % sizeof **defaults == 0 && handle->id
+               ? handle
+               : NULL;
 }
 
 int cm_sim_stream_new(int device, unsigned flags, int priority, cm_sim_stream **handle)

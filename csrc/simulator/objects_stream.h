@@ -11,9 +11,9 @@ typedef struct cm_sim_nodes {
     size_t count, room;
 } cm_sim_nodes;
 
-bool cm_sim_nodes_set(cm_sim_nodes *nodes, cm_sim_node *const *list, size_t count);
-bool cm_sim_nodes_add(cm_sim_nodes *nodes, cm_sim_node *const *list, size_t count); /* each once */
-void cm_sim_nodes_clear(cm_sim_nodes *nodes);
+bool cm_sim_nodes_set(cm_sim_nodes *list, cm_sim_node *const *from, size_t count);
+bool cm_sim_nodes_add(cm_sim_nodes *list, cm_sim_node *const *from, size_t count); /* each once */
+void cm_sim_nodes_clear(cm_sim_nodes *list);
 
 /* A capture: the streams that record into one graph. */
 typedef struct __attribute__((aligned(128))) cm_sim_capture {

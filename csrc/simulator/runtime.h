@@ -25,8 +25,7 @@ void cm_rt_exit(cm_sim_call *call, int result);
 
 #define CM_RT_BEGIN_CALL(function, parameters, symbol)                                             \
     CM_SIM_ENTRY;                                                                                  \
-    cm_sim_call cm_call;                                                                           \
-    cm_call.correlation = 0;                                                                       \
+    cm_sim_call cm_call = {0};                                                                     \
     if (cm_sim_cupti_wanted())                                                                     \
     cm_rt_enter(&cm_call, CM_CBID_##function, #function, parameters, symbol)
 

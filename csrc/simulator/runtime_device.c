@@ -1,4 +1,5 @@
 #include "runtime.h"
+#include "libraries.h"
 
 #include <stdio.h>
 
@@ -308,6 +309,7 @@ CM_SIM_EXPORT int cudaGetDeviceProperties(cm_cuda_prop *prop, int device)
     int result = prop ? check(device) : CM_CUDA_INVALID_VALUE;
     if (result)
         CM_RT_END(result);
+    cm_sim_nvrtc_prepare(); /* who compiles for a device asks first what it is */
     const cm_sim_profile *profile = &cm_sim_config_get()->device[device];
     memset(prop, 0, sizeof *prop);
     snprintf(prop->name, sizeof prop->name, "%s", profile->name);

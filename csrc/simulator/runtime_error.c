@@ -5,7 +5,6 @@ _Thread_local int cm_rt_last_error;
 void cm_rt_enter(cm_sim_call *call, uint32_t id, const char *name, const void *parameters,
                  const char *symbol)
 {
-    memset(call, 0, sizeof *call);
     cm_sim_runtime_enter(call, cm_sim_current_device(), id, name, parameters, symbol);
 }
 

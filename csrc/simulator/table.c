@@ -14,12 +14,14 @@ static void before(void)
     cm_sim_symbols_lock();
     cm_sim_pools_lock();
     cm_sim_captures_lock();
+    cm_sim_graphs_lock();
     pthread_mutex_lock(&lock);
 }
 
 static void after(void)
 {
     pthread_mutex_unlock(&lock);
+    cm_sim_graphs_unlock();
     cm_sim_captures_unlock();
     cm_sim_pools_unlock();
     cm_sim_symbols_unlock();
@@ -66,6 +68,18 @@ uint32_t cm_sim_table_number(cm_sim_table *table, const void *handle)
     }
 }
 
+/* All zero. Large ones are mapped, so that only what is used takes memory. */
+static void *make_chunk(size_t bytes)
+{
+    enum { LARGE = 128 << 10, LINE = 128 };
+    void *chunk;
+    if (bytes >= LARGE) {
+        chunk = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        return chunk == MAP_FAILED ? NULL : chunk;
+    }
+    return posix_memalign(&chunk, LINE, bytes) ? NULL : memset(chunk, 0, bytes);
+}
+
 /* Under the lock: room for one slot more. */
 static bool grow(cm_sim_table *table)
 {
@@ -77,10 +91,8 @@ static bool grow(cm_sim_table *table)
             return true;
         if (table->used >= room)
             continue;
-        /* Mapped, so that of a large chunk only what is used takes memory. */
-        void *chunk = mmap(NULL, slots * table->bytes, PROT_READ | PROT_WRITE,
-                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (chunk == MAP_FAILED)
+        void *chunk = make_chunk(slots * table->bytes);
+        if (!chunk)
             return false;
         atomic_store_explicit(&table->chunk[k], chunk, memory_order_release);
         return true;
@@ -162,6 +174,12 @@ bool cm_sim_dictionary_put(cm_sim_dictionary *map, const void *key, void *value)
     map->entries[at].key = key;
     map->entries[at].value = value;
     return true;
+}
+
+void cm_sim_dictionary_clear(cm_sim_dictionary *map)
+{
+    free(map->entries);
+    *map = (cm_sim_dictionary){0};
 }
 
 void *cm_sim_dictionary_get(const cm_sim_dictionary *map, const void *key)

@@ -70,6 +70,8 @@ void cm_sim_pools_lock(void); /* objects_pool.c */
 void cm_sim_pools_unlock(void);
 void cm_sim_captures_lock(void); /* objects_capture.c */
 void cm_sim_captures_unlock(void);
+void cm_sim_graphs_lock(void); /* objects_graph.c */
+void cm_sim_graphs_unlock(void);
 
 /* Addresses to what is known of them; the caller holds a lock. Keys and values are not NULL. */
 typedef struct cm_sim_dictionary {
@@ -84,5 +86,7 @@ bool cm_sim_dictionary_put(cm_sim_dictionary *map, const void *key,
                            void *value); /* false: no memory */
 void *cm_sim_dictionary_get(const cm_sim_dictionary *map, const void *key);
 void *cm_sim_dictionary_remove(cm_sim_dictionary *map, const void *key);
+
+void cm_sim_dictionary_clear(cm_sim_dictionary *map);
 
 #endif

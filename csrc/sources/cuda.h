@@ -50,6 +50,9 @@ bool cm_cuda_met_direct(void);
 /* `allocate` failed without a report. */
 void cm_cuda_refused_hook(void);
 
+/* Whether PyTorch was told not to cache. GIL held: nobody changes the environment then. */
+void cm_cuda_read_environment(void);
+
 /* Looks for the allocator after slots were found, and redirects what is there; returns how many
  * more slots hold a hook now. Any thread, no GIL needed, as the next two. */
 int cm_cuda_install(void);

@@ -43,6 +43,13 @@ static struct {
 
 __thread cm_cuda_call cm_cuda_tls __attribute__((tls_model("initial-exec")));
 
+static atomic_bool never_cached;
+
+void cm_cuda_read_environment(void)
+{
+    atomic_store(&never_cached, getenv("PYTORCH_NO_CUDA_MEMORY_CACHING") != NULL);
+}
+
 static uintptr_t word(uintptr_t address)
 {
     return *(const uintptr_t *)address;
@@ -120,7 +127,7 @@ static bool redirect(uintptr_t vtable)
 static int watch_devices(uintptr_t vtable)
 {
     bool needed = strstr(type_name(vtable), "CudaMallocAsync") != NULL || cm_cuda_met_direct() ||
-                  getenv("PYTORCH_NO_CUDA_MEMORY_CACHING") != NULL;
+                  atomic_load(&never_cached);
 
     if (!needed || state.watches_devices)
         return 0;

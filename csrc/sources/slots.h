@@ -24,10 +24,10 @@ typedef struct cm_slot_symbol {
     const char *names[CM_SLOT_SPELLINGS]; /* mangled; more than one if spelled differently by
                                              version with the same calling convention */
     void *hooks[CM_SLOT_VARIANTS];
-    const char *library; /* NULL: wherever it is called from; else only in libraries whose file name
-                            begins so */
     void *_Atomic originals[CM_SLOT_VARIANTS]; /* what hook [i] forwards to; set before the first
                                                   slot holds it, and only once */
+    const char *library; /* NULL: wherever it is called from; else only in libraries whose file name
+                            begins so */
 } cm_slot_symbol;
 
 /* To be used inside hook number `variant` only: the function that it must call. */

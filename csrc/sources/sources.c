@@ -50,6 +50,11 @@ static int patched_some(int patched)
     return patched;
 }
 
+void cm_sources_read_environment(void)
+{
+    cm_cuda_read_environment();
+}
+
 int cm_sources_install(void)
 {
     cm_simulated_install();

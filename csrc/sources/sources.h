@@ -7,6 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Reads what of the environment matters here. GIL held: nobody changes it then. */
+void cm_sources_read_environment(void);
+
 /* Patches every slot that is there now. Returns the number of slots newly patched. Any thread; no
  * GIL needed. Safe while other threads allocate. */
 int cm_sources_install(void);

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from tests.simulated.ending import leave
 from tests.simulated.programs import PROGRAMS, Program
 
 _STATS = (
@@ -78,6 +79,7 @@ def main() -> None:
         traces = torch.cuda.memory._snapshot()["device_traces"]
         history = [events(traces[index]) for index in range(program.devices)]
     print(json.dumps({"program": program.name, "checkpoints": facts.checkpoints, "events": history}))
+    leave()
 
 
 if __name__ == "__main__":

@@ -87,7 +87,7 @@ class Checker:
             if self.program.back_end in ("native", "expandable"):
                 self._caching(where, ours, told.device(index))
             else:
-                self._direct(where, ours)
+                self._direct(where, index, ours)
             if quiet:
                 self._storages(where, ours, reached.get(index, {}), held)
             if self.log is not None and self.report is not None:
@@ -125,11 +125,14 @@ class Checker:
         self.counts["segment events"] = sum(1 for entry in theirs.history if entry[0].startswith("segment"))
         self.counts["ooms"] = max(self.counts["ooms"], theirs.stat("num_ooms"))
 
-    def _direct(self, where: str, ours: recorded.Device) -> None:
+    def _direct(self, where: str, index: int, ours: recorded.Device) -> None:
         """Back ends that refuse snapshots: every block is as large as was asked for, and there are no segments."""
         same(f"{where}segments", ours.segments, {})
         for address, block in ours.live.items():
             same(f"{where}size of block {address:#x}", block.size, block.requested)
+        if self.program.back_end == "async":
+            same(f"{where}allocated", ours.allocated, torch.cuda.memory_allocated(index))
+            same(f"{where}peak", ours.peak, torch.cuda.max_memory_allocated(index))
         self.counts["blocks"] += len(ours.live)
         self.counts["events"] = max(self.counts["events"], len(ours.history))
 
@@ -145,20 +148,20 @@ class Checker:
 
     def _device(self, where: str, index: int, ours: recorded.Device) -> None:
         assert self.log is not None and self.report is not None
-        given: dict[int, int] = {}
-        used = 0
+        used = charged = mapped = 0
         segments: list[tuple[str, int, int]] = []
         for record in device_log.records(self.log):
             if record.device != index:
                 continue
             used += record.change
             same(f"{where}the device's own sum", used, record.used)
-            if record.kind in ("device", "pool") and record.op in ("alloc", "free"):
+            if record.op in ("create", "destroy"):
+                mapped += record.bytes if record.op == "create" else -record.bytes
+                self.counts["device records"] += 1
+            elif record.kind in ("device", "pool") and record.op in ("alloc", "free"):
                 segments.append((record.op, record.address, record.bytes))
-                if record.op == "alloc":
-                    given[record.address] = record.bytes
-                else:
-                    del given[record.address]
+                charged += record.change
+                self.counts["device records"] += 1
         state = device_log.report(self.report)[index]
         same(f"{where}device used, log against report", used, state.used)
         free, total = torch.cuda.mem_get_info(index)
@@ -169,17 +172,16 @@ class Checker:
             reserved = ours.segment_bytes
         elif self.program.back_end == "expandable":
             reserved = torch.cuda.memory_reserved(index)
+            same(f"{where}reserved, in the device's log", reserved, mapped)
         else:
-            same_list(f"{where}blocks in the device's log", ours.history, segments)
-            reserved = sum(_charged(size) for size in given.values())
+            if self.program.back_end == "uncached":  # a pool gives out again what it kept, without the device
+                same_list(f"{where}blocks in the device's log", ours.history, segments)
+            reserved = charged  # small blocks share what the device gives out in one piece (csrc/simulator/memory.c)
+            kept = torch.cuda.memory_reserved(index) if self.program.back_end == "async" else ours.allocated
+            assert ours.allocated <= kept <= reserved, (
+                f"{where}blocks of {ours.allocated} bytes, a pool of {kept}, took {reserved} of the device"
+            )
         same(f"{where}reserved + context + libraries", reserved + state.context + state.library, state.used)
-        self.counts["device records"] = len(segments)
-
-
-def _charged(size: int) -> int:
-    """What a block takes of the device (csrc/simulator/memory.c)."""
-    unit = 2 * MIB if size >= MIB else 4096
-    return (size + unit - 1) // unit * unit
 
 
 def _settings(environment: Mapping[str, str]) -> tuple[int, int]:

@@ -9,12 +9,15 @@ from typing import Any
 
 import torch
 
+from tests.simulated.ending import leave
+
 
 def main() -> None:
     case = json.loads(Path(sys.argv[1]).read_text())
     found: dict[str, Any] = {}
     exec("\n".join(case["program"]), {"torch": torch, "found": found})
     print(json.dumps(found))
+    leave()
 
 
 if __name__ == "__main__":

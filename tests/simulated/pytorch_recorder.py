@@ -1,4 +1,4 @@
-"""python -m tests.simulated.pytorch_recorder TRACE: PyTorch's own recorder beside cuptimem, with stacks; every stack compared.
+"""python -m tests.simulated.pytorch_recorder TRACE: PyTorch's own recorder beside cuptimem; every stack is compared.
 
 Prints as JSON how many there were, and what PyTorch's own tools make of the snapshot.
 """

@@ -7,13 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 CUDA = 1  # c10::DeviceType
+DIRECT = 8  # CM_EVF_DIRECT
+NOT_TOLD = -1  # the device of a free that is the address's own
 
 
 @dataclass
 class Block:
     size: int
     requested: int
-    frames: tuple[Any, ...] | None
+    direct: bool
+    """Taken from CUDA for itself: in none of the caching allocator's totals."""
 
 
 @dataclass
@@ -23,23 +26,27 @@ class Device:
     live: dict[int, Block] = field(default_factory=dict)
     segments: dict[int, int] = field(default_factory=dict)
     allocated: int = 0
+    direct: int = 0
+    """Of them, taken from CUDA for themselves."""
     peak: int = 0
     segment_bytes: int = 0
     segment_peak: int = 0
     told: list[tuple[int, int]] = field(default_factory=list)
-    """Each change of the reserved total as the allocator told it (now and then it is told without one): allocated and
-    reserved."""
+    """Each change of the reserved total as the allocator told it: allocated and reserved."""
     history: list[tuple[str, int, int]] = field(default_factory=list)
-    """alloc and free with the requested size, segment_alloc and segment_free with the segment's: action, address, size."""
+    """alloc, free with the requested size, segment_alloc, segment_free with the segment's: action, address, size."""
     stacks: list[tuple[Any, ...] | None] = field(default_factory=list)
     """Of each alloc in history."""
     unknown_frees: int = 0
+    disagreed: list[str] = field(default_factory=list)
+    """Where the allocator told another sum of what it has given out than the blocks recorded so far have."""
     ooms: list[int] = field(default_factory=list)
 
     def alloc(self, address: int, block: Block) -> None:
         assert address not in self.live, f"a block at {address:#x} was given out twice"
         self.live[address] = block
         self.allocated += block.size
+        self.direct += block.size if block.direct else 0
         self.peak = max(self.peak, self.allocated)
 
     def free(self, address: int) -> Block | None:
@@ -48,7 +55,15 @@ class Device:
             self.unknown_frees += 1
         else:
             self.allocated -= block.size
+            self.direct -= block.size if block.direct else 0
         return block
+
+
+def _where(devices: dict[int, Device], address: int) -> int:
+    for index, device in devices.items():
+        if address in device.live or address in device.segments:
+            return index
+    return NOT_TOLD
 
 
 def replay(events: list[tuple[Any, ...]]) -> tuple[dict[int, Device], tuple[Any, ...]]:
@@ -63,30 +78,26 @@ def replay(events: list[tuple[Any, ...]]) -> tuple[dict[int, Device], tuple[Any,
             last[thread] = index
         elif kind == "requested":
             alloc = last[thread]
-            assert records[alloc][3] == address, (
-                f"the size asked for at {address:#x} follows another block's allocation"
-            )
+            assert records[alloc][3] == address, f"the size asked for at {address:#x} follows another block"
             assert alloc not in requested, f"the size asked for at {address:#x} was told twice"
             requested[alloc] = size
     # A thread may have been stopped between the clock and the ring.
     order = sorted(range(len(records)), key=lambda index: records[index][1])
     devices: dict[int, Device] = defaultdict(Device)
     for index in order:
-        kind, _, _, address, size, origin, _, device_type, device_index = records[index]
+        kind, _, _, address, size, origin, flags, device_type, device_index = records[index]
         if device_type != CUDA:
             continue
-        if kind in ("free", "segment_free") and device_index == -1:  # no address is on two devices
-            device_index = next((i for i, d in devices.items() if address in d.live or address in d.segments), -1)
+        if device_index == NOT_TOLD:
+            device_index = _where(devices, address)
         device = devices[device_index]
-        if kind == "segment_free" and address in device.live:  # taken from CUDA for itself
-            kind = "free"
         if kind in ("alloc", "seed"):
-            block = Block(size, requested.get(index, size), origin if kind == "alloc" else None)
+            block = Block(size, requested.get(index, size), bool(flags & DIRECT))
             device.alloc(address, block)
             if kind == "alloc":
                 device.history.append(("alloc", address, block.requested))
                 device.stacks.append(origin)
-        elif kind == "free":
+        elif kind == "free" or (kind == "segment_free" and address in device.live):
             freed = device.free(address)
             device.history.append(("free", address, freed.requested if freed else size))
         elif kind == "segment_new":
@@ -101,8 +112,11 @@ def replay(events: list[tuple[Any, ...]]) -> tuple[dict[int, Device], tuple[Any,
             device.segment_bytes -= bytes_freed
             device.history.append(("segment_free", address, bytes_freed))
         elif kind == "reserved":
-            if not device.told or device.told[-1][1] != size:
+            if not device.told or device.told[-1][1] != size:  # now and then it is told although it is the same
                 device.told.append((address, size))
+            if address != device.allocated - device.direct:
+                said = f"the allocator has given out {address} bytes, recorded are {device.allocated - device.direct}"
+                device.disagreed.append(said)
         elif kind == "oom":
             device.ooms.append(size)
     return dict(devices), end

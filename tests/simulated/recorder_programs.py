@@ -459,7 +459,7 @@ def folded(trace: Path) -> dict[str, Any]:
     """Past its bound the trace keeps what was asked for, the segments, and a check that does not cry wolf."""
     kept = []
     with cuptimem.profile(trace, max_size=MIB) as prof:
-        for step in range(100):
+        for step in range(300):
             for n in range(1000):
                 torch.empty(1 + (step * n) % 3001, device="cuda")
             kept.append(torch.ones(101, device="cuda"))

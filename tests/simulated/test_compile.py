@@ -102,7 +102,9 @@ print(json.dumps({
     assert found["device"]["max_shared_mem"] == 232448
 
 
-def test_kernel_compiled_by_nvrtc(ran: Callable[..., Any]) -> None:
+def test_kernel_compiled_by_nvrtc(ran: Callable[..., Any], tmp_path: Path) -> None:
+    kernels = tmp_path / "kernels"
+    kernels.mkdir()
     found, notes = ran(
         """
 add = torch.cuda.jiterator._create_jit_fn("template <typename T> T add(T a, T b) { return a + b; }")
@@ -110,8 +112,10 @@ x = torch.ones(1 << 20, device="cuda")
 before = torch.cuda.memory_allocated()
 y = add(x, x)
 print(json.dumps({"shape": list(y.shape), "made": torch.cuda.memory_allocated() - before}))
-"""
+""",
+        env={"PYTORCH_KERNEL_CACHE_PATH": str(kernels)},
     )
+    assert any(kernels.iterdir())  # not one that was compiled before
     assert notes == {}
     assert found == {"shape": [1 << 20], "made": 4 * MIB}
 

@@ -85,7 +85,7 @@ torch.zeros(1, device="cuda")
 mapped = {line.split()[-1] for line in open("/proc/self/maps") if "/" in line}
 def lies(name):
     return [path for path in mapped if path.rsplit("/", 1)[-1].startswith(name)]
-for name in ("libcurand.so", "libnccl.so", "libcufile.so", "libnvrtc.so", "libnvshmem_host.so"):
+for name in ("libcurand.", "libnccl.", "libcufile.", "libnvrtc.", "libnvrtc-builtins.", "libnvshmem_host."):
     assert lies(name), name
 for name in ("libcublas.", "libcublasLt.", "libcudnn", "libcusolver.", "libcusparse.", "libcufft.", "libcusparseLt.",
              "libcudart", "libcuda.", "libcupti.", "libnvidia-ml."):

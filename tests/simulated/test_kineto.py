@@ -48,3 +48,26 @@ def test_torch_profiler(on_device: Callable[..., Result], program: str, tmp_path
         assert cycle["without operator"] == 0
     assert found["threads"]["kernels"] == THREADS * STEPS_PER_THREAD * first["kernels"]
     assert found["threads"]["calls"]["cudaLaunchKernel"] == found["threads"]["kernels"]
+
+
+DETACHING = """
+import time, torch
+from torch.profiler import ProfilerActivity, profile
+
+x = torch.ones(8, device="cuda")
+for _ in range(3):
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], acc_events=True) as profiler:
+        (x + 1).relu()
+        torch.cuda.synchronize()
+    print(sum(event.device_type == torch.autograd.DeviceType.CUDA for event in profiler.events()))
+    # A thread of Kineto's asks for the detaching; it is done inside the callback of some later call.
+    time.sleep(0.3)
+    x.add_(1)
+    time.sleep(0.3)
+"""
+
+
+def test_torch_profiler_that_detaches_from_cupti_between_its_profiles(on_device: Callable[..., Result]) -> None:
+    done = on_device("-c", DETACHING, env={"TEARDOWN_CUPTI": "1"})
+    assert done.code == 0, done.err[-3000:]
+    assert done.out.split() == ["2", "2", "2"]

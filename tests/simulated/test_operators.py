@@ -1,5 +1,5 @@
-"""PyTorch's operators on the simulated device: they run, their results have the right shapes, and nothing that they call
-is undescribed."""
+"""PyTorch's operators on the simulated device: they run, their results have the right shapes, and nothing that they
+call is undescribed."""
 
 import json
 from collections.abc import Callable

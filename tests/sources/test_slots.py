@@ -41,20 +41,22 @@ zero = sum(r[4] for r in core.sources_rows())
 report(same=rows == truth, patched=patched, total=sum(truth.values()), changed=sum(a != b for a, b in zip(before,
        during)),
        restored=before == after, again=again, zero=zero,
-       meanings=sorted({r[2] for r in core.sources_rows() if not r[3]}),
+       meanings=sorted({r[2] for r in core.sources_rows() if not r[3] and r[0] != "cuda"}),
+       cuda=[r[4] for r in core.sources_rows() if r[0] == "cuda" and r[3]],
        libraries=sorted({name for name, _ in truth}))
 """
     )
     assert answer["same"] and answer["patched"] == answer["total"] == answer["changed"] >= 11
     assert answer["restored"] and answer["again"] == 0 and answer["zero"] == 0
     assert {"libc10.so", "libtorch_cpu.so", "libtorch_python.so"} <= set(answer["libraries"])
+    assert answer["cuda"] == [], "a build without CUDA has none of its calls"
     # Of the two ways in which nodes are destroyed, a version of torch has one.
     assert len(answer["meanings"]) == 1 and answer["meanings"][0].startswith("autograd node destroyed")
 
 
 def test_without_torch_every_symbol_is_shown_as_missing(run):
     answer = run("n = core.sources_install()\nreport(n=n, rows=[(r[3], r[4]) for r in core.sources_rows()])")
-    assert answer["n"] == 0 and len(answer["rows"]) == 9 and set(map(tuple, answer["rows"])) == {("", 0)}
+    assert answer["n"] == 0 and len(answer["rows"]) == 13 and set(map(tuple, answer["rows"])) == {("", 0)}
 
 
 PROGRAM = r"""
@@ -70,7 +72,8 @@ static int seen[2];
 static cm_slot_symbol symbol;
 static int hook0(int x) { seen[0]++; return CM_SLOT_ORIGINAL(symbol, 0, int (*)(int))(x); }
 static int hook1(int x) { seen[1]++; return CM_SLOT_ORIGINAL(symbol, 1, int (*)(int))(x); }
-static cm_slot_symbol symbol = {"test", "a function", {"work_on_it_old", "work_on_it"}, {hook0, hook1}, {NULL, NULL}};
+static cm_slot_symbol symbol = {
+    .source = "test", .meaning = "a function", .names = {"work_on_it_old", "work_on_it"}, .hooks = {hook0, hook1}};
 
 #define CHECK(what) do { if (!(what)) { fprintf(stderr, "line %d: %s\n", __LINE__, #what); exit(1); } } while (0)
 

@@ -12,6 +12,7 @@ from tracelib import (
     ALLOC,
     COMPLETE,
     FREE,
+    HOST_READ,
     NO_SEQUENCE,
     NODE_DONE,
     NODE_FREE,
@@ -19,6 +20,8 @@ from tracelib import (
     NODE_RUN,
     OBJECT_NEW,
     OOM,
+    REQUESTED,
+    SEGMENT_NEW,
     STACK_FIRST,
     TICK,
     Batch,
@@ -61,7 +64,8 @@ small = st.integers(0, 3)
 def event(draw: st.DrawFn, time: int) -> Event:
     kind = draw(
         st.one_of(
-            st.sampled_from([ALLOC, ALLOC, FREE, FREE, NODE_NEW, NODE_RUN, NODE_DONE, NODE_FREE]), st.integers(1, 255)
+            st.sampled_from([ALLOC, ALLOC, FREE, FREE, NODE_NEW, NODE_RUN, NODE_DONE, NODE_FREE, REQUESTED]),
+            st.integers(1, 255),
         )
     )
     typical = draw(st.booleans())
@@ -77,7 +81,7 @@ def event(draw: st.DrawFn, time: int) -> Event:
             size = 0
         if kind == NODE_DONE:
             address = 0
-    elif kind not in (ALLOC, OOM, NODE_NEW, TICK, NODE_RUN, OBJECT_NEW):
+    elif kind not in (ALLOC, OOM, NODE_NEW, TICK, NODE_RUN, OBJECT_NEW, SEGMENT_NEW, HOST_READ):
         stack = draw(st.integers(0, 2**32 - 1))
     return Event(thread, time, kind, address, size, stack, flags, *device)
 

@@ -16,6 +16,7 @@ FLAGS = ["-std=gnu11", "-g", "-fno-strict-aliasing", "-Wall", "-Wextra", "-Wno-u
 
 ALLOC, FREE, OOM, RESERVED, NODE_NEW, NODE_RUN, NODE_DONE, NODE_FREE = range(1, 9)
 THREAD, TICK, OBJECT_NEW, SEED, MARK, LOST, SAMPLE = range(9, 16)
+REQUESTED, SEGMENT_NEW, SEGMENT_FREE, HOST_READ = range(18, 22)
 NO_SEQUENCE = 2**64 - 1
 STACK_LOST = 1
 STACK_FIRST = 2
@@ -161,7 +162,7 @@ def crc32c(data: bytes) -> int:
     return crc ^ 0xFFFFFFFF
 
 
-def header(major: int = 1, minor: int = 1) -> bytes:
+def header(major: int = 1, minor: int = 2) -> bytes:
     return b"CUPTIMEM" + struct.pack("<HHI", major, minor, 0)
 
 
@@ -564,6 +565,8 @@ def decode_batch(payload: bytes) -> list[Event]:
         else:
             fields = b.u8()
             known = other.setdefault(kind % 32, [none, 0, 0, 0])
+            if kind == REQUESTED:
+                known[:3] = (0, *t.attributes.get(0, none)[1:]), allocs[-1][0] if allocs else 0, t.size
             if fields & 1:
                 known[0] = b.attributes()
             if fields & 2:

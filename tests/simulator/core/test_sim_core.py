@@ -27,6 +27,8 @@ from tests.simulator.core.clients import (
 
 CONTEXT = 300 * MIB
 
+pytestmark = pytest.mark.torch  # needs none: but once is enough, with the main interpreter
+
 
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Clients]:

@@ -150,6 +150,47 @@ static void callbacks(void)
     }
 }
 
+/* A callback that waits for who is unsubscribing: that one gives up waiting, and says so. */
+static atomic_bool entered, leave;
+
+static void wait_inside(void *userdata, int domain, uint32_t id, const void *data)
+{
+    (void)userdata, (void)domain, (void)id, (void)data;
+    atomic_store(&entered, true);
+    while (!atomic_load(&leave))
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+}
+
+static void *call_and_wait(void *unused)
+{
+    (void)unused;
+    call_launch(0, 0, "k");
+    return NULL;
+}
+
+static void stuck(void)
+{
+    pthread_t thread;
+    void *one, *other;
+
+    EQUAL(cuptiSubscribe(&one, wait_inside, NULL), OK);
+    EQUAL(cuptiEnableCallback(1, one, DRIVER_API, CU_LAUNCH), OK);
+    EQUAL(pthread_create(&thread, NULL, call_and_wait, NULL), 0);
+    while (!atomic_load(&entered))
+        sched_yield();
+    EQUAL(noted(), 0);
+    EQUAL(cuptiUnsubscribe(one), OK);
+    EQUAL(noted(), 1);
+    for (int i = 0; i < 40; i++) { /* its place is not given to anybody meanwhile */
+        EQUAL(cuptiSubscribe(&other, watch, calls), OK);
+        CHECK(other != one);
+        EQUAL(cuptiUnsubscribe(other), OK);
+    }
+    atomic_store(&leave, true);
+    EQUAL(pthread_join(thread, NULL), 0);
+    EQUAL(noted(), 0);
+}
+
 static void names(void)
 {
     void *one, *two;
@@ -955,12 +996,13 @@ static const struct {
     const char *name;
     void (*run)(void);
 } units[] = {
-    {"callbacks", callbacks},   {"names", names},           {"records", records},
-    {"kinds", kinds},           {"attributes", attributes}, {"external", external},
-    {"sizes", sizes},           {"drops", drops},           {"worker", worker},
-    {"incomplete", incomplete}, {"reentrant", reentrant},   {"takeover", takeover},
-    {"threads", threads},       {"walking", walking},       {"finalize", finalize},
-    {"time", time_of_day},      {"forked", forked},         {"generation", generation},
+    {"callbacks", callbacks},   {"stuck", stuck},           {"names", names},
+    {"records", records},       {"kinds", kinds},           {"attributes", attributes},
+    {"external", external},     {"sizes", sizes},           {"drops", drops},
+    {"worker", worker},         {"incomplete", incomplete}, {"reentrant", reentrant},
+    {"takeover", takeover},     {"threads", threads},       {"walking", walking},
+    {"finalize", finalize},     {"time", time_of_day},      {"forked", forked},
+    {"generation", generation},
 };
 
 int main(int count, char **arguments)

@@ -2,6 +2,8 @@
 #include "check.h"
 
 #include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { THREADS = 8, ROUNDS = 200 };
 
@@ -73,7 +75,53 @@ static void threads(void)
     EQUAL(used(0), before);
 }
 
+static atomic_bool enough;
+
+static void *load_and_unload(void *unused)
+{
+    begin(0);
+    while (!atomic_load(&enough)) {
+        handle module = NULL, function = NULL, array = NULL;
+        const shape flat = {.width = 64, .format = 1, .channels = 1};
+        EQUAL(cuModuleLoadData(&module, text), OK);
+        EQUAL(cuModuleGetFunction(&function, module, "k"), OK);
+        EQUAL(cuModuleUnload(module), OK);
+        EQUAL(cuArrayCreate_v2(&array, &flat), OK);
+        EQUAL(cuArrayDestroy(array), OK);
+    }
+    return unused;
+}
+
+/* A child is told that it cannot use the device, whatever its parent was doing: it never hangs. */
+static void forks(void)
+{
+    pthread_t thread[2];
+    begin(0);
+    for (int i = 0; i < 2; i++)
+        EQUAL(pthread_create(&thread[i], NULL, load_and_unload, NULL), 0);
+    for (int i = 0; i < 50; i++) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (!child) {
+            address block = 0;
+            handle module = NULL, array = NULL;
+            const shape flat = {.width = 64, .format = 1, .channels = 1};
+            alarm(20);
+            _exit(cuMemAlloc_v2(&block, 64) == OK || cuArrayCreate_v2(&array, &flat) == OK ||
+                  cuModuleUnload(module) != INVALID_HANDLE ||
+                  cuArrayDestroy(array) != INVALID_HANDLE);
+        }
+        int status = -1;
+        EQUAL(waitpid(child, &status, 0), child);
+        EQUAL(status, 0);
+    }
+    atomic_store(&enough, true);
+    for (int i = 0; i < 2; i++)
+        EQUAL(pthread_join(thread[i], NULL), 0);
+}
+
 const test_case thread_cases[] = {
+    {"forks", forks},
     {"threads", threads},
     {NULL, NULL},
 };

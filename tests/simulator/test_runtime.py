@@ -1,0 +1,81 @@
+"""The CUDA runtime, called by C clients with their own declarations, under sanitizers. CUPTI is doubled
+(runtime/doubles.c): it keeps what it is told."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT, clean_environment
+
+SOURCES = ROOT / "csrc" / "simulator"
+HERE = Path(__file__).parent / "runtime"
+FLAGS = ["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", "-Wno-tsan"]
+# What stands beside the runtime and the driver on the same core, and is not needed here.
+OTHERS = re.compile(r"cupti_|cublas|cudnn|cufft|cusolver|cusparse|libraries|nvml")
+CASES = {name: re.findall(r'\{"(\w+)", \w+\}', (HERE / f"{name}.c").read_text()) for name in ("blocks", "work")}
+
+if not SOURCES.is_dir():
+    pytest.skip("not in a source tree", allow_module_level=True)
+
+
+def build(folder: Path, sanitizer: str, programs: list[str]) -> Path:
+    """Links the programs, each by its name, into the folder; what they share is compiled once."""
+    shared = [path for path in sorted(SOURCES.glob("*.c")) if not OTHERS.match(path.name)]
+    shared.append(HERE / "doubles.c")
+    compiler = ["gcc", *FLAGS, f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all", f"-I{SOURCES}"]
+
+    def call(*words: str | Path) -> None:
+        done = subprocess.run([*compiler, *words], capture_output=True, text=True, timeout=300, cwd=folder)
+        assert done.returncode == 0, done.stderr
+
+    call("-c", *shared)
+    objects = [folder / path.with_suffix(".o").name for path in shared]
+    for program in programs:
+        call(HERE / f"{program}.c", *objects, "-o", folder / program, "-lpthread", "-ldl", "-lrt")
+    return folder
+
+
+def run(program: Path, case: str, **environment: str) -> str:
+    done = subprocess.run(
+        [program, case],
+        capture_output=True,
+        text=True,
+        env={**clean_environment(), "CUPTIMEM_SIM_DEVICE": "l4,h100", **environment},
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "done\n"
+    return done.stderr
+
+
+@pytest.fixture(scope="module")
+def clients(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("runtime"), "address,undefined", list(CASES))
+
+
+ENVIRONMENT = {
+    "no_device": {"CUPTIMEM_SIM_DEVICE": "none"},
+    "pool_full": {"CUPTIMEM_SIM_MEMORY": "2GiB"},
+    "lag": {"CUPTIMEM_SIM_EVENT_LAG": "3"},
+}
+
+
+def test_the_clients_have_cases() -> None:
+    assert len(CASES["blocks"]) >= 13 and len(CASES["work"]) >= 13
+    assert set(ENVIRONMENT) <= {*CASES["blocks"], *CASES["work"]}
+
+
+@pytest.mark.parametrize(("program", "case"), [(program, case) for program, cases in CASES.items() for case in cases])
+def test_calls(clients: Path, program: str, case: str) -> None:
+    said = run(clients / program, case, **ENVIRONMENT.get(case, {}))
+    if case == "no_device":
+        assert "CUPTIMEM_SIM_DEVICE=none" in said
+    else:
+        assert said == ""
+
+
+def test_threads(tmp_path: Path) -> None:
+    """The same under ThreadSanitizer."""
+    assert run(build(tmp_path, "thread", ["work"]) / "work", "threads") == ""
