@@ -48,7 +48,7 @@ int main(int argc, char **argv)
     strcpy(r.note[2].name, "half written"); r.note[2].count = 1;
     if (argc > 2)
         r.version = 2;
-    memcpy(r.magic, CM_SIM_REPORT_MAGIC, sizeof r.magic);
+    memcpy((void *)&r.magic, CM_SIM_REPORT_MAGIC, sizeof r.magic);
     FILE *f = fopen(argv[1], "wb");
     return fwrite(&r, sizeof r, 1, f) != 1 || fclose(f) != 0;
 }
