@@ -187,12 +187,17 @@ class TotalsCheck:
 
 @dataclass(frozen=True, slots=True)
 class HostRead:
-    """A line that read values from a simulated device which only a kernel would have computed."""
+    """A line that read values from a simulated device, where no kernel computes.
+
+    written: the host had written them itself, so they are right unless a kernel would have changed them; else only a
+    kernel would have computed them, and what was read are zeros.
+    """
 
     device: str
     count: int
     bytes: int
     stack: Stack
+    written: bool = False
 
     @property
     def frame(self) -> Frame | None:
@@ -617,7 +622,8 @@ def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
         lost=Lost(**raw["lost"]),
         folded=Folded(**raw["folded"]) if raw.get("folded") else None,
         host_reads=tuple(
-            HostRead(row["device"], row["count"], row["bytes"], stack_of(row["stack"])) for row in raw["host_reads"]
+            HostRead(row["device"], row["count"], row["bytes"], stack_of(row["stack"]), row["written"])
+            for row in raw["host_reads"]
         ),
         schema=raw["schema"],
     )

@@ -184,6 +184,7 @@ typedef struct cm_folded {
 /* Reads of values that a simulated device did not compute, by their line. */
 typedef struct cm_host_read {
     uint32_t stack, device; /* device: index into device */
+    bool written;           /* the host wrote them itself: right unless a kernel changed them */
     uint64_t count;
     int64_t bytes;
 } cm_host_read;
@@ -210,7 +211,7 @@ typedef struct cm_analysis {
     size_t survivor_count;
     cm_survivor *survivors_end; /* alive at the end */
     size_t survivor_end_count;
-    cm_host_read *host_reads; /* the most frequent first */
+    cm_host_read *host_reads; /* not written ones first, then the most frequent first */
     size_t host_read_count;
     cm_backward_bytes backward;
     cm_leak *leaks; /* verdicts, the most bytes a step first */

@@ -1,4 +1,5 @@
-/* Where the program read values that a simulated device never computed, by stack and device. */
+/* Where the program read values that a simulated device never computed, by stack, device and
+ * whether the host had written them. */
 #include "grow.h"
 #include "map.h"
 #include "parts.h"
@@ -7,7 +8,7 @@ typedef struct reads {
     const cm_run *run;
     cm_host_read *read;
     size_t count, capacity;
-    cm_idmap at; /* device, stack -> index */
+    cm_idmap at; /* device, written, stack -> index */
 } reads;
 
 static void *create(const cm_run *run)
@@ -26,7 +27,8 @@ static bool event(void *part, const cm_record *record)
     if (e->kind != CM_EV_HOST_READ || e->size < 0)
         return true;
     int device = cm_replay_find_device(r->run->replay, e->device_type, e->device_index);
-    uint64_t key = (uint64_t)(uint32_t)device << 32 >> 1 | e->stack;
+    bool written = (e->flags & CM_EVF_WRITTEN) != 0;
+    uint64_t key = ((uint64_t)(uint32_t)device << 1 | written) << 32 | e->stack;
     if (device < 0)
         return true;
     if (!cm_idmap_get(&r->at, key, &at)) {
@@ -34,7 +36,8 @@ static bool event(void *part, const cm_record *record)
         if (!cm_grow((void **)&r->read, &r->capacity, r->count + 1, sizeof *r->read) ||
             !cm_idmap_put(&r->at, key, at))
             return false;
-        r->read[r->count++] = (cm_host_read){.stack = e->stack, .device = (uint32_t)device};
+        r->read[r->count++] =
+            (cm_host_read){.stack = e->stack, .device = (uint32_t)device, .written = written};
     }
     r->read[at].count++;
     if (e->size <= INT64_MAX - r->read[at].bytes)
@@ -45,6 +48,8 @@ static bool event(void *part, const cm_record *record)
 static int by_count(const void *left, const void *right)
 {
     const cm_host_read *a = left, *b = right;
+    if (a->written != b->written)
+        return a->written ? 1 : -1;
     if (a->count != b->count)
         return a->count < b->count ? 1 : -1;
     if (a->device != b->device)

@@ -58,8 +58,10 @@ enum {
                                       node's forward stack; `stack` is the caller of backward() */
     CM_EVF_BEFORE_START = 1u << 2, /* OBJECT_NEW: found by the walk at start, created earlier; ALLOC
                                       and NODE_*: from before the window that this trace is */
-    CM_EVF_DIRECT = 1u << 3 /* ALLOC, SEED: taken from CUDA for itself, so in no total of PyTorch's
+    CM_EVF_DIRECT = 1u << 3, /* ALLOC, SEED: taken from CUDA for itself, so in no total of PyTorch's
                                caching allocator */
+    CM_EVF_WRITTEN = 1u << 4 /* HOST_READ: of bytes that the host wrote itself, so right unless a
+                                kernel changed them */
 };
 
 typedef enum cm_tick_kind {

@@ -351,10 +351,10 @@ static PyObject *host_read_list(builder *b)
     bool fine = list != NULL;
     for (size_t i = 0; fine && i < a->host_read_count; i++) {
         const cm_host_read *r = &a->host_reads[i];
-        fine =
-            append(list, Py_BuildValue("{s:N,s:K,s:L,s:s}", "stack", stack_id(b, r->stack), "count",
-                                       (unsigned long long)r->count, "bytes", (long long)r->bytes,
-                                       "device", a->device[r->device].name)) == 0;
+        fine = append(list, Py_BuildValue("{s:N,s:K,s:L,s:s,s:N}", "stack", stack_id(b, r->stack),
+                                          "count", (unsigned long long)r->count, "bytes",
+                                          (long long)r->bytes, "device", a->device[r->device].name,
+                                          "written", PyBool_FromLong(r->written))) == 0;
     }
     return finish_list(list, fine);
 }

@@ -20,7 +20,7 @@ static place place_of(const void *address, size_t bytes, bool write)
 
 /* What one call reads from a device, over all its rows. */
 typedef struct reading {
-    const void *address; /* of the first simulated byte's row */
+    const void *address; /* of the first row with a simulated byte, else of the first one */
     size_t bytes, simulated;
     int device;
 } reading;
@@ -43,7 +43,7 @@ static void copy_row(char *to, const char *from, size_t bytes, bool keep, readin
             cm_sim_known_forget((uintptr_t)to, bytes);
     } else if (source.device) {
         size_t simulated = bytes - cm_sim_known_read(to, (uintptr_t)from, bytes);
-        if (reads->simulated == 0)
+        if (reads->bytes == 0 || (reads->simulated == 0 && simulated > 0))
             reads->address = from;
         reads->bytes += bytes;
         reads->simulated += simulated;

@@ -307,16 +307,13 @@ void cm_sim_report_read(const void *address, size_t bytes, size_t simulated, int
     cm_sim_report *to = cm_sim_report_get();
     cm_sim_report_device *on = &to->device[device >= 0 && device < CM_SIM_DEVICES ? device : 0];
 
-    if (simulated == 0) {
-        atomic_fetch_add(&on->known_reads, 1);
-        atomic_fetch_add(&on->known_bytes, bytes);
-        return;
-    }
-    atomic_fetch_add(&on->reads, 1);
-    atomic_fetch_add(&on->read_bytes, simulated);
+    bool written = simulated == 0;
+
+    atomic_fetch_add(written ? &on->known_reads : &on->reads, 1);
+    atomic_fetch_add(written ? &on->known_bytes : &on->read_bytes, written ? bytes : simulated);
     cm_sim_read_hook hook = atomic_load(&read_hook);
     if (hook != NULL)
-        hook(address, simulated, device);
+        hook(address, written ? bytes : simulated, device, written);
 }
 
 /* --- The log ---------------------------------------------------------------------------------- */

@@ -157,9 +157,11 @@ void cm_sim_set(void *to, int value, size_t bytes); /* values but 0 up to copy_m
 /* PyTorch's allocator hands this range out again: what the host left there is gone. */
 void cm_sim_fresh(void *address, size_t bytes);
 
-/* Called, in the thread that reads, for each host read of `bytes` simulated bytes. The recorder
- * sets it (found by dlsym); NULL takes it away. */
-typedef void (*cm_sim_read_hook)(const void *address, size_t bytes, int device);
+/* Called, in the thread that reads, for each host read. `written`: the host wrote all of these
+ * bytes itself, so they are right unless a kernel changed them meanwhile; else `bytes` of those
+ * read are what only a kernel would have computed. The recorder sets it (found by dlsym); NULL
+ * takes it away. */
+typedef void (*cm_sim_read_hook)(const void *address, size_t bytes, int device, bool written);
 CM_SIM_EXPORT void cm_sim_set_read_hook(cm_sim_read_hook hook);
 
 /* --- report.c: what happened ------------------------------------------------------------------ */

@@ -7,10 +7,10 @@
 #include "emit.h"
 
 /* As csrc/simulator/sim.h has it. */
-typedef void (*read_hook)(const void *address, size_t bytes, int device);
+typedef void (*read_hook)(const void *address, size_t bytes, int device, bool written);
 typedef void (*set_read_hook_fn)(read_hook hook);
 
-static void host_read_hook(const void *address, size_t bytes, int device)
+static void host_read_hook(const void *address, size_t bytes, int device, bool written)
 {
     cm_thread *t __attribute__((cleanup(cm_emit_leave_hook))) =
         cm_is_recording() ? cm_enter_hook() : NULL;
@@ -20,6 +20,7 @@ static void host_read_hook(const void *address, size_t bytes, int device)
     cm_event e = {.address = (uint64_t)(uintptr_t)address,
                   .size = (int64_t)bytes,
                   .kind = CM_EV_HOST_READ,
+                  .flags = written ? CM_EVF_WRITTEN : 0,
                   .device_type = CM_DEVICE_CUDA,
                   .device_index = (int8_t)device};
     cm_emit_put_stack_hook(t, e);

@@ -187,7 +187,13 @@ def summary(report: Report) -> dict[str, Any]:
             for oom in report.ooms
         ],
         "host_reads": [
-            {"device": read.device, "count": read.count, "bytes": read.bytes, "stack": stack(read.stack)}
+            {
+                "device": read.device,
+                "count": read.count,
+                "bytes": read.bytes,
+                "written": read.written,
+                "stack": stack(read.stack),
+            }
             for read in report.host_reads
         ],
         "steps": len({one.index for one in report.steps}),
@@ -280,6 +286,7 @@ def simulate(report: Report, one: Simulation) -> dict[str, Any]:
                 "count": read.count,
                 "bytes": read.bytes,
                 "device": read.device,
+                "written": read.written,
                 "line": None if read.frame is None else frame(read.frame),
                 "stack": stack(read.stack),
             }

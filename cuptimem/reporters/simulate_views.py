@@ -2,7 +2,7 @@
 
 import os
 
-from cuptimem.report import Report
+from cuptimem.report import HostRead, Report
 from cuptimem.reporters.blocks import Block, Column, Style, Table, Text
 from cuptimem.reporters.views import lines_table
 from cuptimem.reporters.words import code, count, duration, function, plural, size
@@ -168,8 +168,23 @@ def _assumptions(one: Simulation) -> list[Block]:
 
 
 def _host_reads(one: Simulation) -> list[Block]:
-    if not one.host_reads:
-        return [Text(), Text("The program read no value that a kernel would have computed")]
+    computed = tuple(read for read in one.host_reads if not read.written)
+    written = tuple(read for read in one.host_reads if read.written)
+    blocks: list[Block] = [Text(), Text("The program read no value that a kernel would have computed")]
+    if computed:
+        times = plural(one.host_read_count, "time")
+        blocks = _reads(
+            f"Values that no kernel has computed were read {times} (as zeros); where the program's course depends on "
+            "one, the answer does too",
+            computed,
+        )
+    if written:
+        times = plural(sum(read.count for read in written), "time")
+        blocks += _reads(f"What the host had written was read back {times}: right unless a kernel changes it", written)
+    return blocks
+
+
+def _reads(title: str, reads: tuple[HostRead, ...]) -> list[Block]:
     rows = tuple(
         (
             count(read.count),
@@ -178,15 +193,11 @@ def _host_reads(one: Simulation) -> list[Block]:
             function(read.frame),
             code(read.frame),
         )
-        for read in one.host_reads
+        for read in reads
     )
     return [
         Text(),
-        Text(
-            f"Values that no kernel has computed were read {plural(one.host_read_count, 'time')} (as zeros); where the "
-            "program's course depends on one, the answer does too",
-            "title",
-        ),
+        Text(title, "title"),
         Table(
             (
                 Column("reads", right=True),

@@ -110,7 +110,7 @@ def _said(facts: Facts) -> list[str]:
         said.append("this machine, not the simulated device, refused address space: see ulimit -v")
     if facts.backend is not None and facts.backend != "native":
         said.append(f"PyTorch's allocator was {facts.backend}: it keeps no segments of its own")
-    shown = sum(read.count for read in facts.host_reads)
+    shown = sum(read.count for read in facts.host_reads if not read.written)
     if facts.reads > shown:
         said.append(
             f"{facts.reads - shown} host reads of simulated values have no Python line (other processes, no recording)"

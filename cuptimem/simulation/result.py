@@ -149,4 +149,5 @@ class Simulation:
 
     @property
     def host_read_count(self) -> int:
-        return sum(read.count for read in self.host_reads)
+        """Reads of what only a kernel would have computed."""
+        return sum(read.count for read in self.host_reads if not read.written)

@@ -23,6 +23,7 @@ from craft import (
     STEP,
     WINDOW_CLOSE,
     WINDOW_OPEN,
+    WRITTEN,
     Trace,
 )
 
@@ -257,9 +258,13 @@ def test_host_reads_by_stack_and_device(analyze: Analyze) -> None:
     one, other = t.line(1), t.line(2)
     for stack, device, size in ((one, FIRST, 4), (other, FIRST, 8), (other, FIRST, 8), (other, SECOND, 1)):
         t.add(HOST_READ, 0x1000, size, stack, **device)
+    for _ in range(3):
+        t.add(HOST_READ, 0x1000, 4, one, flags=WRITTEN, **FIRST)
     report = analyze(t)
     reads = [(read["device"], read["count"], read["bytes"], read["stack"]) for read in report["host_reads"]]
-    assert reads == [("cuda:0", 2, 16, other), ("cuda:0", 1, 4, one), ("cuda:1", 1, 1, other)]
+    assert reads[:3] == [("cuda:0", 2, 16, other), ("cuda:0", 1, 4, one), ("cuda:1", 1, 1, other)]
+    assert reads[3:] == [("cuda:0", 3, 12, one)]
+    assert [read["written"] for read in report["host_reads"]] == [False, False, False, True]
     assert {one, other} <= set(report["stacks"])
 
 

@@ -185,7 +185,10 @@ def test_the_order_of_events(program: Program) -> None:
 
 
 def test_reads_of_what_no_kernel_computed(program: Program) -> None:
-    assert program("host_reads")["reads"] == [["cuda:0", 7, 28, "host_reads.<locals>.read"]]
+    assert program("host_reads")["reads"] == [
+        ["cuda:0", 7, 28, "host_reads.<locals>.read", False],
+        *[["cuda:0", 1, 800, "host_reads", True]] * 2,
+    ]
 
 
 def test_cuda_that_is_not_used(program: Program) -> None:

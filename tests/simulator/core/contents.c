@@ -6,14 +6,15 @@
 #define COPY_MAX ((size_t)64 << 10)
 
 static struct {
-    int calls, device;
+    int calls, written, device;
     const void *address;
     size_t bytes;
 } told;
 
-static void hook(const void *address, size_t bytes, int device)
+static void hook(const void *address, size_t bytes, int device, bool written)
 {
     told.calls++;
+    told.written += written;
     told.address = address;
     told.bytes = bytes;
     told.device = device;
@@ -44,12 +45,16 @@ static void reads_are_counted_and_told(void)
     cm_sim_set_read_hook(hook);
     cm_sim_copy(at + 1000, host, 100);
     cm_sim_copy(host, at + 1000, 100); /* all known */
-    CHECK_EQUAL(told.calls, 0);
+    CHECK_EQUAL(told.calls, 1);
+    CHECK_EQUAL(told.written, 1);
+    CHECK(told.address == at + 1000);
+    CHECK_EQUAL(told.bytes, 100);
     CHECK_EQUAL(on(1)->known_reads, 1);
     CHECK_EQUAL(on(1)->known_bytes, 100);
     CHECK_EQUAL(on(1)->reads, 0);
     cm_sim_copy(host, at + 990, 120); /* 20 are not */
-    CHECK_EQUAL(told.calls, 1);
+    CHECK_EQUAL(told.calls, 2);
+    CHECK_EQUAL(told.written, 1);
     CHECK(told.address == at + 990);
     CHECK_EQUAL(told.bytes, 20);
     CHECK_EQUAL(told.device, 1);
@@ -59,14 +64,15 @@ static void reads_are_counted_and_told(void)
     CHECK_EQUAL(on(0)->reads, 0);
     cm_sim_set_read_hook(NULL);
     cm_sim_copy(host, at, 1);
-    CHECK_EQUAL(told.calls, 1);
+    CHECK_EQUAL(told.calls, 2);
     CHECK_EQUAL(on(1)->reads, 2);
 
     /* A copy of rows is one read. */
     cm_sim_set_read_hook(hook);
     memset(host, 9, 4096);
     cm_sim_copy_2d(host, 16, at + 1000, 50, 10, 4);
-    CHECK_EQUAL(told.calls, 2);
+    CHECK_EQUAL(told.calls, 3);
+    CHECK_EQUAL(told.written, 1);
     CHECK_EQUAL(told.bytes, 20); /* two rows of four lie beyond the known bytes */
     CHECK(told.address == at + 1100);
     CHECK_EQUAL(on(1)->reads, 3);
