@@ -225,8 +225,9 @@ def test_which_settings_are_tried():
 
 
 def start(code: str, tmp_path: Path, **options) -> launch.Run:
+    """In a Python that does not look for cuptimem.pth: nothing is recorded."""
     setup = launch.Setup(cards.card("l4"), 24 * GIB)
-    return launch.run([sys.executable, "-c", code], setup, str(tmp_path / "0"), **options)
+    return launch.run([sys.executable, "-S", "-c", code], setup, str(tmp_path / "0"), **options)
 
 
 def test_the_variables_of_a_run(tmp_path, monkeypatch):
