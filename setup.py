@@ -34,7 +34,7 @@ def shared(file, soname, sources):
     return Extension(
         f"{SIMULATOR}.{next(key for key in FILES if FILES[key] == file)}",
         sources,
-        depends=[*glob("csrc/simulator/*.h"), *glob(f"{TABLES}/*"), "cuptimem/simulator/__init__.py", "setup.py"],
+        depends=[*glob("csrc/simulator/*/*.h"), *glob(f"{TABLES}/*"), "cuptimem/simulator/__init__.py", "setup.py"],
         extra_compile_args=flags,
         extra_link_args=[f"-Wl,-soname,{soname}"],
     )
@@ -117,7 +117,7 @@ setup(
             extra_compile_args=flags,
             libraries=["dl", "pthread", "rt"],
         ),
-        shared(simulator["CORE"], simulator["CORE"], sorted(glob("csrc/simulator/*.c"))),
+        shared(simulator["CORE"], simulator["CORE"], sorted(glob("csrc/simulator/*/*.c"))),
         *(shared(alias.file, alias.soname, []) for alias in simulator["ALIASES"]),
     ]
     if sys.platform == "linux"

@@ -130,7 +130,7 @@ WORKLOADS: dict[str, Callable[[], Steps]] = {
 SIZES = {**{f"pairs_{frames}": (7, 15) for frames in DEPTHS}, "gpt2": (11, 11)}
 QUICK = {**{f"pairs_{frames}": (3, 2) for frames in DEPTHS}, "gpt2": (2, 1)}
 
-_ENTRY_TIME = struct.Struct("<QQ")  # csrc/simulator/report.h: ns in entry points, calls of them
+_ENTRY_TIME = struct.Struct("<QQ")  # csrc/simulator/core/report.h: ns in entry points, calls of them
 _ENTRY_AT = 88
 
 

@@ -13,14 +13,14 @@ _SIZE = re.compile(r"(\d+)(?:\.(\d+))?\s*(?:([KMGT])(iB|B)?|B)?", re.IGNORECASE 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A device profile of csrc/simulator/profiles.c."""
+    """A device profile of csrc/simulator/core/profiles.c."""
 
     key: str  # as people ask for it
     name: str  # as CUDA tells it
     memory: int  # bytes that CUDA calls total
 
 
-# Equal to csrc/simulator/profiles.c (a test compares). Here too, because the library is never loaded into this process:
+# Equal to csrc/simulator/core/profiles.c (a test compares). Here too, because the library is never loaded into this process:
 # it would answer for libcuda.so.1 from then on.
 CARDS: tuple[Card, ...] = (
     Card("a100-40gb", "NVIDIA A100-SXM4-40GB", 42405855232),

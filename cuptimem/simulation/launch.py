@@ -116,7 +116,7 @@ def environment(base: Mapping[str, str], setup: Setup, folder: str, trace: str, 
         ours["CUPTIMEM_OVERWRITE"] = "1"
     if setup.context is not None:
         ours["CUPTIMEM_SIM_CONTEXT"] = str(setup.context)
-    # Without this variable a convolution gets the allowance of csrc/simulator/cudnn_backend.c.
+    # Without this variable a convolution gets the allowance of csrc/simulator/libraries/cudnn_backend.c.
     own.pop("CUPTIMEM_SIM_CONV_WORKSPACE", None)
     if setup.conv_workspace is not None or not setup.high_end:
         ours["CUPTIMEM_SIM_CONV_WORKSPACE"] = str(setup.conv_workspace or 0)

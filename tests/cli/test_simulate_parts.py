@@ -20,7 +20,7 @@ WRITER = r"""
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include "report.h"
+#include "core/report.h"
 static cm_sim_report r;
 int main(int argc, char **argv)
 {
@@ -116,7 +116,7 @@ def test_a_damaged_report_is_named(writer, tmp_path):
 
 
 def test_the_cards_are_those_of_the_simulator():
-    text = (ROOT / "csrc/simulator/profiles.c").read_text()
+    text = (ROOT / "csrc/simulator/core/profiles.c").read_text()
     rows = re.findall(r'\.name = "([^"]+)",\s*\.key = "([^"]+)",\s*\.memory = (\d+)', text)
     assert len(rows) == text.count(".key = ") >= 8
     assert [(one.name, one.key, one.memory) for one in cards.CARDS] == [(n, k, int(m)) for n, k, m in rows]

@@ -21,7 +21,7 @@ if not SOURCES.is_dir():
 
 def surface() -> list[Path]:
     """What the surface is made of, and the doubles."""
-    return [*sorted(SOURCES.glob("cupti_*.c")), HERE / "doubles.c"]
+    return [*sorted(SOURCES.glob("cupti/*.c")), HERE / "doubles.c"]
 
 
 def build(folder: Path, program: str, sanitizer: str) -> Path:

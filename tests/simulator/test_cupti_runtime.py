@@ -29,7 +29,7 @@ def test_every_allocation_and_kernel_is_told_twice(tmp_path: Path, sanitizer: st
         f"-I{SOURCES}",
     ]
     core, client = tmp_path / "libcuptimem_sim.so", tmp_path / "client"
-    sources = [*sorted(SOURCES.glob("*.c")), tmp_path / "entries.c"]
+    sources = [*sorted(SOURCES.glob("*/*.c")), tmp_path / "entries.c"]
     for command in (
         ["gcc", *flags, "-shared", *sources, "-o", core, "-lpthread", "-ldl", "-lrt"],
         ["gcc", *flags, HERE / "subscriber.c", core, "-o", client, "-lpthread", "-ldl"],

@@ -57,7 +57,7 @@ def compile_with_headers(folder: Path, text: str) -> None:
         (shim / name).write_text("#include <stdint.h>\n")
     source = folder / "layout.c"
     includes = ["stddef.h", "string.h", "cupti_result.h", "cupti_version.h", "cupti_callbacks.h", "cupti_activity.h"]
-    includes += ["cupti_records.h"]
+    includes += ["cupti/cupti_records.h"]
     source.write_text("".join(f"#include <{name}>\n" for name in includes) + text)
     done = subprocess.run(
         ["gcc", "-std=gnu11", "-fsyntax-only", f"-I{shim}", f"-I{wheel() / 'include'}", f"-I{SOURCES}", source],
@@ -88,7 +88,7 @@ def body(header: str, struct: str) -> str:
 
 def test_records_lie_as_the_vendors_do(tmp_path: Path) -> None:
     header = (wheel() / "include" / "cupti_activity.h").read_text()
-    ours = (SOURCES / "cupti_records.h").read_text()
+    ours = (SOURCES / "cupti" / "cupti_records.h").read_text()
     checks: list[str] = []
     for struct, family in RECORDS.items():
         name, text = vendors(header, family)
@@ -118,7 +118,7 @@ def test_callback_data_lies_as_the_vendors_does(tmp_path: Path) -> None:
     ):
         checks += [
             f'_Static_assert(offsetof({struct}, {field}) == offsetof({name}, {field}), "{field}");'
-            for field in fields(body((SOURCES / "cupti_records.h").read_text(), struct))
+            for field in fields(body((SOURCES / "cupti" / "cupti_records.h").read_text(), struct))
         ]
         checks.append(f'_Static_assert(sizeof({struct}) == sizeof({name}), "{struct}");')
     compile_with_headers(tmp_path, "\n".join(checks))
@@ -188,6 +188,6 @@ def test_everything_that_the_vendors_library_exports_is_described() -> None:
     described = dict(re.findall(r"^(\w+) +(custom|refuse)$", table, re.M))
     assert exported and exported == set(described)
     written = set()
-    for path in SOURCES.glob("cupti_*.c"):
+    for path in SOURCES.glob("cupti/*.c"):
         written |= set(re.findall(r"CM_SIM_EXPORT int (\w+)\(", path.read_text()))
     assert written == {name for name, what in described.items() if what == "custom"}

@@ -29,7 +29,7 @@ def include() -> Path:
 
 def table() -> list[tuple[str, int, str]]:
     """The rows of driver_names.h."""
-    text = (SOURCES / "driver_names.h").read_text()
+    text = (SOURCES / "driver" / "driver_names.h").read_text()
     rows = re.findall(r'\{"(\w+)", (\d+), "(\w+)"\}', text)
     return [(name, int(version), symbol) for name, version, symbol in rows]
 
@@ -42,14 +42,14 @@ def described() -> dict[str, str]:
 
 def written() -> set[str]:
     """The driver's functions that are written by hand, other names of theirs included."""
-    text = "\n".join(path.read_text() for path in SOURCES.glob("driver_*.c"))
+    text = "\n".join(path.read_text() for path in SOURCES.glob("driver/driver_*.c"))
     plain = re.findall(r"CM_SIM_EXPORT int (cu\w+)\(", text)
     others = re.findall(r"CM_CU_ALIAS\(\w+,\s*(\w+)\)", text)
     return {*plain, *others}
 
 
 def test_parameters_and_callback_numbers_are_the_vendors(tmp_path: Path) -> None:
-    ours = (SOURCES / "driver_params.h").read_text()
+    ours = (SOURCES / "driver" / "driver_params.h").read_text()
     structures = STRUCTURE.findall(ours)
     numbers = re.findall(r"CM_CBID_(\w+) = (\d+)", ours)
     assert len(structures) > 80 and len(numbers) == len(structures) + 1  # cuCtxSynchronize takes none
@@ -68,7 +68,7 @@ def test_parameters_and_callback_numbers_are_the_vendors(tmp_path: Path) -> None
     shim.mkdir()
     (shim / "cuda_stdint.h").write_text("#include <stdint.h>\n")
     source = tmp_path / "layout.c"
-    headers = ["stddef.h", "stdint.h", "cuda.h", "generated_cuda_meta.h", "cupti_driver_cbid.h", "driver_params.h"]
+    headers = ["stddef.h", "stdint.h", "cuda.h", "generated_cuda_meta.h", "cupti_driver_cbid.h", "driver/driver_params.h"]
     # Structures of long gone versions, which the generated header mentions and cuda.h hides.
     old = "typedef unsigned int CUdeviceptr_v1;\ntypedef int CUDA_MEMCPY2D_v1, CUDA_MEMCPY3D_v1, "
     old += "CUDA_ARRAY_DESCRIPTOR_v1, CUDA_ARRAY3D_DESCRIPTOR_v1;\n"

@@ -31,7 +31,7 @@ if not SOURCES.is_dir():
 def build(folder: Path, sanitizer: str, *more: str) -> Path:
     generate = runpy.run_path(str(SOURCES / "tables" / "generate.py"))["generate"]
     (folder / "entries.c").write_text(generate(SOURCES / "tables"))
-    sources = [*sorted(SOURCES.glob("*.c")), folder / "entries.c", CLIENT]
+    sources = [*sorted(SOURCES.glob("*/*.c")), folder / "entries.c", CLIENT]
     done = subprocess.run(
         ["gcc", *FLAGS, f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all", *more, f"-I{SOURCES}", *sources]
         + ["-o", folder / "client", "-lpthread", "-ldl", "-lrt"],

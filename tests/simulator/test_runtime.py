@@ -22,7 +22,7 @@ if not SOURCES.is_dir():
 
 def build(folder: Path, sanitizer: str, programs: list[str]) -> Path:
     """Links the programs, each by its name, into the folder; what they share is compiled once."""
-    shared = [path for path in sorted(SOURCES.glob("*.c")) if not OTHERS.match(path.name)]
+    shared = [path for path in sorted(SOURCES.glob("*/*.c")) if not OTHERS.match(path.name)]
     shared.append(HERE / "doubles.c")
     compiler = ["gcc", *FLAGS, f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all", f"-I{SOURCES}"]
 

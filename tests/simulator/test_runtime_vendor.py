@@ -153,9 +153,9 @@ def same(ours: str, theirs: str, names: list[str]) -> list[str]:
 
 
 def test_structures(tmp_path: Path) -> None:
-    ours = structures("cuda_types.h")
+    ours = structures("objects/cuda_types.h")
     assert set(ours) - set(STRUCTURES) == {"cm_cuda_launch_value"}  # a union of which we name what we read
-    lines = ["#include <cuda_runtime_api.h>", '#include "cuda_types.h"']
+    lines = ["#include <cuda_runtime_api.h>", '#include "objects/cuda_types.h"']
     count = 0
     for name, theirs in STRUCTURES.items():
         count += len(ours[name])
@@ -168,10 +168,10 @@ def test_structures(tmp_path: Path) -> None:
 
 def test_parameters_and_numbers(tmp_path: Path) -> None:
     """Of each call that CUPTI is told of: its number, and the layout of its parameters."""
-    ids = re.findall(r"X\((\w+), (v\d+), (\d+)\)", text("cupti_ids.h"))
-    parameters = structures("cuda_params.h")
+    ids = re.findall(r"X\((\w+), (v\d+), (\d+)\)", text("cupti/cupti_ids.h"))
+    parameters = structures("runtime/cuda_params.h")
     lines = ["#include <cuda_runtime_api.h>", "#include <generated_cuda_runtime_api_meta.h>"]
-    lines += ["#include <cupti_runtime_cbid.h>", '#include "cuda_params.h"', '#include "cupti_ids.h"']
+    lines += ["#include <cupti_runtime_cbid.h>", '#include "runtime/cuda_params.h"', '#include "cupti/cupti_ids.h"']
     for name, version, number in ids:
         told = f"{name}_{version}"
         lines.append(f'_Static_assert(CUPTI_RUNTIME_TRACE_CBID_{told} == {number}, "{told}");')
@@ -191,7 +191,7 @@ def test_errors() -> None:
     header = (CUDA / "include" / "cuda.h").read_text()
     header = header[header.index("typedef enum cudaError_enum") : header.index("} CUresult;")]
     driver = {int(value): name for name, value in re.findall(r"(CUDA_\w+)\s*=\s*(\d+)", header)}
-    rows = re.findall(r'X\((\d+), (NULL|"\w+"), (NULL|"\w+"), "(.*)"\)', text("errors.h"))
+    rows = re.findall(r'X\((\d+), (NULL|"\w+"), (NULL|"\w+"), "(.*)"\)', text("objects/errors.h"))
     assert len(rows) > 120
     for number, name, driver_name, said in rows:
         assert driver_name.strip('"') == driver.pop(int(number), "NULL")
@@ -209,7 +209,7 @@ def test_every_function_is_there() -> None:
     rows = [line.split() for line in listed.splitlines()]
     real = {row[7].partition("@")[0] for row in rows if len(row) > 7 and row[3] == "FUNC" and row[6] != "UND"}
     table = dict(re.findall(r"^(\w+)\s+(custom|refuse)$", (SOURCES / "tables" / "cudart.txt").read_text(), re.M))
-    written = "".join(path.read_text() for path in SOURCES.glob("runtime_*.c"))
+    written = "".join(path.read_text() for path in SOURCES.glob("runtime/*.c"))
     by_hand = set(re.findall(r"^CM_SIM_EXPORT (?:const )?\w+ \**(\w+)\(", written, re.M))
     by_hand |= set(re.findall(r"CM_RT_ALIAS\(\w+,\s*(\w+)\)", written))
     assert len(real) > 400

@@ -41,7 +41,7 @@ def test_words(tmp_path: Path) -> None:
         #include <stdint.h>
         #include <stdlib.h>
         #include <string.h>
-        #include "sim.h"
+        #include "core/sim.h"
         int nop(void), gone(int), fail(void), open(int, void *), shut(void *), make(void **), drop(void *);
         int many(int *, size_t *, int64_t *, float *, double *, float complex *, double complex *);
         static char noted[64], owner[64], *device;

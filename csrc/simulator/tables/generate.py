@@ -134,7 +134,7 @@ def tables(folder: Path) -> dict[str, Table]:
 def generate(folder: Path) -> str:
     """The C source of all that the tables describe."""
     seen: set[str] = set()
-    lines = ["/* Generated from csrc/simulator/tables. */", '#include "entries.h"']
+    lines = ["/* Generated from csrc/simulator/tables. */", '#include "libraries/entries.h"']
     for stem, table in tables(folder).items():
         lines += ["", f"/* {stem} */"]
         for entry in table.entries.values():

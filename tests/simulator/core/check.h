@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report.h"
+#include "core/report.h"
 
 #define MIB ((size_t)1 << 20)
 #define GIB ((size_t)1 << 30)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).parent
-CORE = Path(__file__).resolve().parents[3] / "csrc" / "simulator"
+CORE = Path(__file__).resolve().parents[3] / "csrc" / "simulator" / "core"
 UNITS = [
     "account",
     "config",
@@ -86,7 +86,7 @@ class Clients:
         program = self.folder / name
         if not program.exists():
             objects = [str(self.folder / f"{unit}.o") for unit in UNITS]
-            flags = [*FLAGS, *SANITIZERS[self.sanitizer], *WRAPPED.get(name, []), f"-I{CORE}"]
+            flags = [*FLAGS, *SANITIZERS[self.sanitizer], *WRAPPED.get(name, []), f"-I{CORE.parent}"]
             compile_with([*flags, str(HERE / f"{name}.c"), *objects, "-lpthread", "-ldl", "-o", str(program)])
         return program
 

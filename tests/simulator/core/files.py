@@ -1,4 +1,4 @@
-"""Reads the report and the log as csrc/simulator/report.h describes them, by offsets: an independent reader."""
+"""Reads the report and the log as csrc/simulator/core/report.h describes them, by offsets: an independent reader."""
 
 from __future__ import annotations
 

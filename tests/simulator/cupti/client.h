@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cupti_records.h"
+#include "cupti/cupti_records.h"
 
 typedef void (*callback_function)(void *userdata, int domain, uint32_t id, const void *data);
 typedef void (*request_function)(uint8_t **buffer, size_t *size, size_t *max_records);

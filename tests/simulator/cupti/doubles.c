@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cuda_params.h"
-#include "driver.h"
-#include "driver_params.h"
-#include "objects.h"
-#include "objects_stream.h"
-#include "sim.h"
+#include "runtime/cuda_params.h"
+#include "driver/driver.h"
+#include "driver/driver_params.h"
+#include "objects/objects.h"
+#include "objects/objects_stream.h"
+#include "core/sim.h"
 
 static cm_sim_config configuration = {
     .devices = 2,

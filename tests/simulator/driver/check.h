@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "cu.h"
-#include "devices.h"
-#include "report.h"
+#include "objects/devices.h"
+#include "core/report.h"
 
 #define MIB ((size_t)1 << 20)
 #define GIB ((size_t)1 << 30)

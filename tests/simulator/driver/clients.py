@@ -35,7 +35,7 @@ def build(folder: Path, sanitizer: str) -> Path:
         shutil.copy(SOURCES / "tables" / name, tables)
     generate = runpy.run_path(str(SOURCES / "tables" / "generate.py"))["generate"]
     (folder / "entries.c").write_text(generate(tables))
-    sources = [path for path in sorted(SOURCES.glob("*.c")) if not LEFT_OUT.fullmatch(path.name)]
+    sources = [path for path in sorted(SOURCES.glob("*/*.c")) if not LEFT_OUT.fullmatch(path.name)]
     command: list[str | Path] = ["gcc", *FLAGS, f"-fsanitize={sanitizer}", f"-I{SOURCES}", f"-I{HERE}"]
     command += [*sources, folder / "entries.c", *(HERE / name for name in PROGRAM)]
     # cuGetProcAddress looks through what the program exports.

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../../csrc/simulator/sim.h"
+#include "../../../csrc/simulator/core/sim.h"
 
 #define CHECK(condition)                                                                           \
     do {                                                                                           \

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report.h"
-#include "objects.h"
+#include "core/report.h"
+#include "objects/objects.h"
 #include "rt.h"
 
 #define MIB ((size_t)1 << 20)

@@ -2,7 +2,7 @@
 #ifndef RT_H
 #define RT_H
 
-#include "cuda_types.h"
+#include "objects/cuda_types.h"
 
 #define DECLARE(name, ...) int name(__VA_ARGS__)
 

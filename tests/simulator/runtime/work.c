@@ -3,10 +3,10 @@
 #include <stdint.h>
 
 #include "check.h"
-#include "cupti_ids.h"
+#include "cupti/cupti_ids.h"
 #include "doubles.h"
-#include "driver_params.h"
-#include "cuda_params.h"
+#include "driver/driver_params.h"
+#include "runtime/cuda_params.h"
 
 static void launches(void)
 {
@@ -80,8 +80,8 @@ static void functions(void)
     CHECK(!strcmp(name, "_Z6kernelv"));
     OK(cudaFuncGetAttributes(&a, KERNEL));
     EQUAL(a.maxThreadsPerBlock, 1024);
-    EQUAL(a.binaryVersion, 89);
-    EQUAL(a.ptxVersion, 89);
+    EQUAL(a.binaryVersion, 86); /* PyTorch has no image for 8.9: a card of it runs those for 8.6 */
+    EQUAL(a.ptxVersion, 86);
     EQUAL(a.maxDynamicSharedSizeBytes, 48 << 10);
     CHECK(a.numRegs > 0);
     int optin = cm_sim_config_get()->device[0].shared_per_block_optin;

@@ -6,10 +6,10 @@
 #include <string.h>
 #include <unwind.h>
 
-#include "cuda_params.h"
+#include "../runtime/cuda_params.h"
 #include "cupti.h"
 #include "cupti_ids.h"
-#include "driver_params.h"
+#include "../driver/driver_params.h"
 
 static atomic_llong grids;
 

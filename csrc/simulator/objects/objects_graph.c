@@ -5,8 +5,8 @@
  * and its executables together: real CUDA takes it at the first launch and may give it back between
  * launches, so this is an upper bound, and said in the report. */
 #include "objects_graph.h"
-#include "cupti_hooks.h"
-#include "sim.h"
+#include "../cupti/cupti_hooks.h"
+#include "../core/sim.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #ifndef CM_SIM_CUDA_PARAMS_H
 #define CM_SIM_CUDA_PARAMS_H
 
-#include "cuda_types.h"
+#include "../objects/cuda_types.h"
 
 typedef struct cm_cudaChooseDevice_params {
     int *device;

@@ -1,5 +1,5 @@
 #include "runtime.h"
-#include "libraries.h"
+#include "../libraries/libraries.h"
 
 #include <stdio.h>
 

@@ -4,7 +4,7 @@
  * launches name the host stub and do nothing with it. Only who wants the name looks it up. */
 #include "objects_function.h"
 #include "devices.h"
-#include "sim.h"
+#include "../core/sim.h"
 #include "table.h"
 
 #include <stdlib.h>

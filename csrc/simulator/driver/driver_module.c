@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "driver.h"
 #include "driver_image.h"
-#include "table.h"
+#include "../objects/table.h"
 
 #include <errno.h>
 #include <fcntl.h>

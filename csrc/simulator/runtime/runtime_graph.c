@@ -1,4 +1,4 @@
-#include "objects_graph.h"
+#include "../objects/objects_graph.h"
 #include "runtime.h"
 
 CM_SIM_EXPORT int cudaGraphCreate(cm_sim_graph **graph, unsigned flags)

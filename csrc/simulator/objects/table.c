@@ -1,5 +1,5 @@
 #include "table.h"
-#include "fork.h"
+#include "../core/fork.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * event or a stream counts as busy until so many later launches on its device, or until the host
  * waits for it. Time is counted in launches, so what a program sees depends on nothing else. */
 #include "objects_stream.h"
-#include "sim.h"
+#include "../core/sim.h"
 
 #include <stdlib.h>
 

@@ -5,7 +5,7 @@
  * what is only recorded, or to call what might wait (cudaMalloc, cudaEventQuery), is an error that
  * spoils the capture, by the mode of the thread that asks. */
 #include "objects_graph.h"
-#include "sim.h"
+#include "../core/sim.h"
 
 #include <pthread.h>
 

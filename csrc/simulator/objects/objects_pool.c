@@ -5,7 +5,7 @@
  * maps pages anew), so the model counts bytes, not holes: a request first takes what the pool
  * keeps, from any of its free blocks, and only the rest from the device. */
 #include "objects_graph.h"
-#include "sim.h"
+#include "../core/sim.h"
 #include "table.h"
 
 #include <pthread.h>

@@ -5,7 +5,7 @@
 #ifndef CM_SIM_LIBRARIES_H
 #define CM_SIM_LIBRARIES_H
 
-#include "sim.h"
+#include "../core/sim.h"
 
 /* Those of the wheels that PyTorch 2.14.1 is built with and brings along. */
 enum {

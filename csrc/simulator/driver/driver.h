@@ -7,11 +7,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cupti_hooks.h"
-#include "devices.h"
+#include "../cupti/cupti_hooks.h"
+#include "../objects/devices.h"
 #include "driver_params.h"
-#include "objects.h"
-#include "sim.h"
+#include "../objects/objects.h"
+#include "../core/sim.h"
 
 /* A result that the driver alone gives. */
 enum { CM_CU_CONTEXT_DESTROYED = 709 };

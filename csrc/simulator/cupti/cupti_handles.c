@@ -1,9 +1,9 @@
 /* Streams, contexts and pools belong to the runtime and the driver: what they are to CUPTI. */
 #include "cupti.h"
-#include "driver.h"
-#include "driver_params.h"
-#include "objects.h"
-#include "objects_stream.h"
+#include "../driver/driver.h"
+#include "../driver/driver_params.h"
+#include "../objects/objects.h"
+#include "../objects/objects_stream.h"
 
 /* A real process has streams of its own before the default one, and before the program's. */
 enum { DEFAULT_STREAM = 7, FIRST_STREAM = 13 };

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "cupti_records.h"
-#include "sim.h"
+#include "../core/sim.h"
 
 #define NUMBER(major, minor) ((major)*100 + (minor))
 #define ROW(major, minor, version, driver, runtime, resource)                                      \

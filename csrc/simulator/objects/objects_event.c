@@ -1,5 +1,5 @@
 #include "objects_stream.h"
-#include "sim.h"
+#include "../core/sim.h"
 
 #include <time.h>
 

@@ -1,6 +1,6 @@
 /* Launches. A kernel does nothing, so a launch is its checks and a count: PyTorch makes thousands
  * in a training step, and what nobody asks for (the kernel's name) is not looked up. */
-#include "objects_function.h"
+#include "../objects/objects_function.h"
 #include "runtime.h"
 
 enum { THREADS = 1024, BLOCK_Z = 64, GRID_Y = 65535 };

@@ -1,8 +1,8 @@
 /* Images that a program was linked with: their kernels and their variables, as the code that nvcc
  * adds to it tells them while the program is loaded. */
-#include "objects_function.h"
+#include "../objects/objects_function.h"
 #include "runtime.h"
-#include "table.h"
+#include "../objects/table.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include <complex.h>
 #include <stdlib.h>
 
-#include "sim.h"
+#include "../core/sim.h"
 
 /* Weak, so that a function written by hand takes its place. */
 #define ENTRY CM_SIM_EXPORT __attribute__((weak))

@@ -25,7 +25,7 @@
 #include "cupti_generation.h"
 #include "cupti_hooks.h"
 #include "cupti_records.h"
-#include "sim.h"
+#include "../core/sim.h"
 
 /* CUptiResult. */
 enum {

@@ -7,12 +7,12 @@
 #define CM_SIM_RUNTIME_H
 
 #include "cuda_params.h"
-#include "cupti_hooks.h"
-#include "cupti_ids.h"
-#include "devices.h"
-#include "driver_params.h"
-#include "objects.h"
-#include "sim.h"
+#include "../cupti/cupti_hooks.h"
+#include "../cupti/cupti_ids.h"
+#include "../objects/devices.h"
+#include "../driver/driver_params.h"
+#include "../objects/objects.h"
+#include "../core/sim.h"
 
 #include <string.h>
 

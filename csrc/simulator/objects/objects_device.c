@@ -1,6 +1,6 @@
 #include "errors.h"
 #include "objects.h"
-#include "sim.h"
+#include "../core/sim.h"
 
 /* The error that a device died of; kernels do nothing, so only a replayed copy can kill it. */
 static atomic_int broken[CM_SIM_DEVICES];

@@ -1,7 +1,7 @@
 /* The checks before bytes are moved. A wrong pointer that a real device answers with an error must
  * not become a crash of the program here, where device memory is host memory. */
 #include "objects.h"
-#include "sim.h"
+#include "../core/sim.h"
 
 enum place { HOST, DEVICE, BOTH };
 

@@ -1,6 +1,6 @@
 /* Kernels loaded at run time, entry points by name, and what is refused by name. */
 #include "runtime.h"
-#include "table.h"
+#include "../objects/table.h"
 
 #include <stdlib.h>
 #include <unistd.h>

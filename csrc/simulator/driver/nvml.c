@@ -3,8 +3,8 @@
  * Devices count as installed, whatever CUDA_VISIBLE_DEVICES says. A simulated device has no
  * sensors: temperatures, power and clocks now are not supported (tables/nvml.txt). It is used by
  * this process alone: what other simulated processes hold is theirs. */
-#include "devices.h"
-#include "sim.h"
+#include "../objects/devices.h"
+#include "../core/sim.h"
 
 #include <stdio.h>
 #include <string.h>
