@@ -93,6 +93,24 @@ static PyObject *capture_start(PyObject *module, PyObject *arguments, PyObject *
     Py_RETURN_NONE;
 }
 
+PyDoc_STRVAR(capture_sweep_doc,
+             "capture_sweep(path)\n\nWhat killed processes left in rings goes into their traces, "
+             "and the rings away, wherever a capture of the trace at `path` would have its own.");
+
+static PyObject *capture_sweep(PyObject *module, PyObject *argument)
+{
+    PyObject *path = NULL;
+
+    if (!PyUnicode_FSConverter(argument, &path))
+        return NULL;
+    const cm_session_options options = {.path = PyBytes_AS_STRING(path)};
+    Py_BEGIN_ALLOW_THREADS;
+    cm_session_sweep(&options);
+    Py_END_ALLOW_THREADS;
+    Py_DECREF(path);
+    Py_RETURN_NONE;
+}
+
 PyDoc_STRVAR(capture_record_doc,
              "capture_record(on)\n\nOff returns after every thread has left its hook.");
 
@@ -391,6 +409,7 @@ static PyObject *seed_segment(PyObject *module, PyObject *arguments)
 PyMethodDef cm_py_capture_methods[] = {
     {"capture_start", (PyCFunction)(void (*)(void))capture_start, METH_VARARGS | METH_KEYWORDS,
      capture_start_doc},
+    {"capture_sweep", capture_sweep, METH_O, capture_sweep_doc},
     {"capture_record", capture_record, METH_O, capture_record_doc},
     {"capture_sync", capture_sync, METH_NOARGS, capture_sync_doc},
     {"capture_stop", capture_stop, METH_VARARGS, capture_stop_doc},

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cuptimem import autostart, simulator
-from cuptimem.errors import Error
+from cuptimem.errors import Error, recording_core
 from cuptimem.simulation import child, device_report, settings
 from cuptimem.simulation.cards import Card
 
@@ -157,10 +157,15 @@ def run(
     kept = os.path.join(folder, "output")
     began = time.monotonic()
     actions = _file_actions(output, kept)
-    if forward:
-        code, timed_out = _run_forwarding(command, variables, actions, timeout)
-    else:
-        code, timed_out = _run_quietly(command, variables, actions, timeout)
+    code = -1
+    try:
+        if forward:
+            code, timed_out = _run_forwarding(command, variables, actions, timeout)
+        else:
+            code, timed_out = _run_quietly(command, variables, actions, timeout)
+    finally:
+        if code < 0:  # killed: its ring lies in shared memory, and no later recording would find a trace to this folder
+            recording_core().capture_sweep(trace)
     seconds = time.monotonic() - began
     return Run(
         setup=setup,

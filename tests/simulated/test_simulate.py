@@ -32,13 +32,20 @@ class Done:
 def simulate(sim_python: str, tmp_path: Path) -> Callable[..., Done]:
     """Runs `cuptimem simulate` on a program; other verbs by verb=."""
 
-    def call(program: str, *options: str, verb: str = "simulate", json: bool = True, timeout: float = 200) -> Done:
+    def call(
+        program: str, *options: str, verb: str = "simulate", json: bool = True, timeout: float = 200, **variables: str
+    ) -> Done:
         words = [sim_python, "-W", "ignore", "-m", "cuptimem", verb, *(["--json"] if json else []), *options]
         if verb == "simulate":
             (tmp_path / "program.py").write_text(program)
             words.append("program.py")
         done = subprocess.run(
-            words, cwd=tmp_path, env=clean_environment(), capture_output=True, text=True, timeout=timeout
+            words,
+            cwd=tmp_path,
+            env=clean_environment() | variables,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
         )
         return Done(done.returncode, done.stdout, done.stderr)
 
@@ -254,8 +261,11 @@ while token.add(1).item() != 2:
 """
 
 
-def test_a_loop_that_waits_for_a_token(simulate):
-    done = simulate(ENDLESS, "--timeout", "8")
+def test_a_loop_that_waits_for_a_token(simulate, tmp_path):
+    rings = tmp_path / "rings"
+    rings.mkdir()
+    done = simulate(ENDLESS, "--timeout", "8", CUPTIMEM_RING_DIR=str(rings))
+    assert list(rings.iterdir()) == []  # of the killed program
     assert done.code == 4, done.err
     answer = done.answer
     assert answer["verdict"] == "undecided" and "after 8 s" in answer["reason"]

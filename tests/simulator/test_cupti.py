@@ -9,6 +9,8 @@ import pytest
 
 from tests.conftest import ROOT, clean_environment
 
+pytestmark = pytest.mark.torch  # needs none: but once is enough, with the main interpreter
+
 SOURCES = ROOT / "csrc" / "simulator"
 HERE = Path(__file__).parent / "cupti"
 FLAGS = ["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fno-sanitize-recover=all"]

@@ -8,6 +8,8 @@ import pytest
 
 from tests.simulator.test_cupti import FLAGS, HERE, SOURCES, run
 
+pytestmark = pytest.mark.torch  # needs none: but once is enough, with the main interpreter
+
 # What lives as long as the process, by design: tables that are read without a lock.
 KEPT = "leak:cm_sim_dictionary_put\n"
 

@@ -14,6 +14,8 @@ import pytest
 from tests.conftest import ROOT
 from tests.simulator.test_cupti import SOURCES, surface
 
+pytestmark = pytest.mark.torch  # needs none: but once is enough, with the main interpreter
+
 # Our structure, and the vendor's family.
 RECORDS = {
     "cm_cupti_memcpy": "Memcpy",

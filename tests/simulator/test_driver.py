@@ -8,6 +8,8 @@ import pytest
 from tests.conftest import clean_environment
 from tests.simulator.driver import clients
 
+pytestmark = pytest.mark.torch  # needs none: but once is enough, with the main interpreter
+
 if not clients.SOURCES.is_dir():
     pytest.skip("not in a source tree", allow_module_level=True)
 

@@ -10,6 +10,8 @@ import pytest
 from tests.simulator.driver.clients import SOURCES
 from tests.simulator.test_cupti_vendor import wheel
 
+pytestmark = pytest.mark.torch  # needs none: but once is enough, with the main interpreter
+
 if not SOURCES.is_dir():
     pytest.skip("not in a source tree", allow_module_level=True)
 
@@ -68,7 +70,14 @@ def test_parameters_and_callback_numbers_are_the_vendors(tmp_path: Path) -> None
     shim.mkdir()
     (shim / "cuda_stdint.h").write_text("#include <stdint.h>\n")
     source = tmp_path / "layout.c"
-    headers = ["stddef.h", "stdint.h", "cuda.h", "generated_cuda_meta.h", "cupti_driver_cbid.h", "driver/driver_params.h"]
+    headers = [
+        "stddef.h",
+        "stdint.h",
+        "cuda.h",
+        "generated_cuda_meta.h",
+        "cupti_driver_cbid.h",
+        "driver/driver_params.h",
+    ]
     # Structures of long gone versions, which the generated header mentions and cuda.h hides.
     old = "typedef unsigned int CUdeviceptr_v1;\ntypedef int CUDA_MEMCPY2D_v1, CUDA_MEMCPY3D_v1, "
     old += "CUDA_ARRAY_DESCRIPTOR_v1, CUDA_ARRAY3D_DESCRIPTOR_v1;\n"

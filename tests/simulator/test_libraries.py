@@ -10,6 +10,8 @@ import pytest
 
 from tests.conftest import ROOT, clean_environment
 
+pytestmark = pytest.mark.torch  # needs none: but once is enough, with the main interpreter
+
 SOURCES = ROOT / "csrc" / "simulator"
 CLIENT = Path(__file__).parent / "libraries" / "client.c"
 FLAGS = [

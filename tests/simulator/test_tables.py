@@ -11,6 +11,8 @@ import pytest
 from cuptimem import simulator
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.torch  # needs none: but once is enough, with the main interpreter
+
 TABLES = ROOT / "csrc" / "simulator" / "tables"
 if not TABLES.is_dir():
     pytest.skip("not in a source tree", allow_module_level=True)
