@@ -103,7 +103,8 @@ static PyObject *capture_sweep(PyObject *module, PyObject *argument)
 
     if (!PyUnicode_FSConverter(argument, &path))
         return NULL;
-    const cm_session_options options = {.path = PyBytes_AS_STRING(path)};
+    /* The trace exists, and nothing is about to be written over it. */
+    const cm_session_options options = {.path = PyBytes_AS_STRING(path), .overwrite = true};
     Py_BEGIN_ALLOW_THREADS;
     cm_session_sweep(&options);
     Py_END_ALLOW_THREADS;
