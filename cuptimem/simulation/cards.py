@@ -20,8 +20,8 @@ class Card:
     memory: int  # bytes that CUDA calls total
 
 
-# Equal to csrc/simulator/core/profiles.c (a test compares). Here too, because the library is never loaded into this process:
-# it would answer for libcuda.so.1 from then on.
+# Equal to csrc/simulator/core/profiles.c (a test compares). Here too, because the library is never loaded into this
+# process: it would answer for libcuda.so.1 from then on.
 CARDS: tuple[Card, ...] = (
     Card("a100-40gb", "NVIDIA A100-SXM4-40GB", 42405855232),
     Card("a100-80gb", "NVIDIA A100-SXM4-80GB", 85100068864),

@@ -1,4 +1,4 @@
-"""Reads what the simulated device counted: the file of csrc/simulator/core/report.h, little-endian, at fixed offsets."""
+"""Reads what the simulated device counted: the file of csrc/simulator/core/report.h, little-endian, fixed offsets."""
 
 import glob
 import os

@@ -191,8 +191,7 @@ def test_under_a_recording_of_its_own(bare, tmp_path):
     trace = tmp_path / "doctor.cmem"
     _, answer = doctor(bare, tmp_path, env={"CUPTIMEM": "1", "CUPTIMEM_OUTPUT": str(trace)})
     assert found(answer, "recording")["state"] == "ok" and trace.stat().st_size > 500
-    _, plain = doctor(bare, tmp_path)  # this machine may have rings of other people's killed processes
-    assert found(answer, "left rings") == found(plain, "left rings")
+    assert found(answer, "left rings") == {**found(answer, "left rings"), "state": "ok", "text": "none"}
 
 
 def test_started_without_site(bare, tmp_path):
