@@ -45,40 +45,40 @@ static void reads_are_counted_and_told(void)
     cm_sim_set_read_hook(hook);
     cm_sim_copy(at + 1000, host, 100);
     cm_sim_copy(host, at + 1000, 100); /* all known */
-    CHECK_EQUAL(told.calls, 1);
-    CHECK_EQUAL(told.written, 1);
+    EQUAL(told.calls, 1);
+    EQUAL(told.written, 1);
     CHECK(told.address == at + 1000);
-    CHECK_EQUAL(told.bytes, 100);
-    CHECK_EQUAL(on(1)->known_reads, 1);
-    CHECK_EQUAL(on(1)->known_bytes, 100);
-    CHECK_EQUAL(on(1)->reads, 0);
+    EQUAL(told.bytes, 100);
+    EQUAL(on(1)->known_reads, 1);
+    EQUAL(on(1)->known_bytes, 100);
+    EQUAL(on(1)->reads, 0);
     cm_sim_copy(host, at + 990, 120); /* 20 are not */
-    CHECK_EQUAL(told.calls, 2);
-    CHECK_EQUAL(told.written, 1);
+    EQUAL(told.calls, 2);
+    EQUAL(told.written, 1);
     CHECK(told.address == at + 990);
-    CHECK_EQUAL(told.bytes, 20);
-    CHECK_EQUAL(told.device, 1);
+    EQUAL(told.bytes, 20);
+    EQUAL(told.device, 1);
     CHECK(all(host, 0, 10) && all(host + 10, 7, 100) && all(host + 110, 0, 10));
-    CHECK_EQUAL(on(1)->reads, 1);
-    CHECK_EQUAL(on(1)->read_bytes, 20);
-    CHECK_EQUAL(on(0)->reads, 0);
+    EQUAL(on(1)->reads, 1);
+    EQUAL(on(1)->read_bytes, 20);
+    EQUAL(on(0)->reads, 0);
     cm_sim_set_read_hook(NULL);
     cm_sim_copy(host, at, 1);
-    CHECK_EQUAL(told.calls, 2);
-    CHECK_EQUAL(on(1)->reads, 2);
+    EQUAL(told.calls, 2);
+    EQUAL(on(1)->reads, 2);
 
     /* A copy of rows is one read. */
     cm_sim_set_read_hook(hook);
     memset(host, 9, 4096);
     cm_sim_copy_2d(host, 16, at + 1000, 50, 10, 4);
-    CHECK_EQUAL(told.calls, 3);
-    CHECK_EQUAL(told.written, 1);
-    CHECK_EQUAL(told.bytes, 20); /* two rows of four lie beyond the known bytes */
+    EQUAL(told.calls, 3);
+    EQUAL(told.written, 1);
+    EQUAL(told.bytes, 20); /* two rows of four lie beyond the known bytes */
     CHECK(told.address == at + 1100);
-    CHECK_EQUAL(on(1)->reads, 3);
+    EQUAL(on(1)->reads, 3);
     CHECK(all(host, 7, 10) && all(host + 10, 9, 6) && all(host + 16, 7, 10));
     CHECK(all(host + 32, 0, 10) && all(host + 48, 0, 10) && all(host + 58, 9, 6));
-    CHECK_EQUAL(cm_sim_free(at, NULL), CM_SIM_OK);
+    EQUAL(cm_sim_free(at, NULL), CM_SIM_OK);
     free(host);
 }
 
@@ -90,7 +90,7 @@ static void large_copies_lose_their_contents(void)
     cm_sim_copy(at + MIB, host, COPY_MAX + 1);
     cm_sim_copy(host, at, 4 * MIB); /* small pieces do come back, in whatever size they are read */
     CHECK(all(host, 5, COPY_MAX) && all(host + COPY_MAX, 0, 4 * MIB - COPY_MAX));
-    CHECK_EQUAL(on(0)->read_bytes, 4 * MIB - COPY_MAX);
+    EQUAL(on(0)->read_bytes, 4 * MIB - COPY_MAX);
     memset(host, 5, 4 * MIB);
     cm_sim_copy(at, host, 4 * MIB); /* over known bytes */
     cm_sim_copy(host, at, COPY_MAX);
@@ -99,8 +99,8 @@ static void large_copies_lose_their_contents(void)
     cm_sim_copy_2d(at, 200, host, 100, 100, COPY_MAX / 100 + 1);
     cm_sim_copy(host, at, 100);
     CHECK(all(host, 0, 100));
-    CHECK_EQUAL(on(0)->known_reads, 0);
-    CHECK_EQUAL(cm_sim_free(at, NULL), CM_SIM_OK);
+    EQUAL(on(0)->known_reads, 0);
+    EQUAL(cm_sim_free(at, NULL), CM_SIM_OK);
     free(host);
 }
 
@@ -111,18 +111,18 @@ static void memsets(void)
     cm_sim_set(at, 0, 64 * MIB);
     cm_sim_copy(host, at, 64 * MIB);
     CHECK(all(host, 0, 64 * MIB));
-    CHECK_EQUAL(on(0)->reads, 0);
+    EQUAL(on(0)->reads, 0);
     cm_sim_set(at + 3 * MIB, 200, COPY_MAX);
     cm_sim_set(at + 4 * MIB, 200, COPY_MAX + 1);
     cm_sim_copy(host, at, 64 * MIB);
-    CHECK_EQUAL(on(0)->read_bytes, COPY_MAX + 1);
+    EQUAL(on(0)->read_bytes, COPY_MAX + 1);
     CHECK(all(host + 3 * MIB, 200, COPY_MAX) && all(host + 4 * MIB, 0, MIB));
     cm_sim_set(host, 3, 100);
     CHECK(all(host, 3, 100));
     cm_sim_set(at, 256, 1); /* the lowest byte counts */
     cm_sim_copy(host, at, 1);
-    CHECK_EQUAL(host[0], 0);
-    CHECK_EQUAL(cm_sim_free(at, NULL), CM_SIM_OK);
+    EQUAL(host[0], 0);
+    EQUAL(cm_sim_free(at, NULL), CM_SIM_OK);
     free(host);
 }
 
@@ -143,13 +143,13 @@ static void copies_across_chunks(void)
         cm_sim_copy(at, from + 4 * MIB - half, COPY_MAX); /* bytes on both sides of an end */
         cm_sim_copy(host, at, COPY_MAX);
         CHECK(all(host, 6, COPY_MAX));
-        CHECK_EQUAL(on(0)->reads, 0);
+        EQUAL(on(0)->reads, 0);
         cm_sim_fresh(to, 8 * MIB);
     }
     cm_sim_copy(host, to + 2 * MIB, COPY_MAX);
-    CHECK_EQUAL(on(0)->read_bytes, COPY_MAX);
-    CHECK_EQUAL(cm_sim_free(from, NULL), CM_SIM_OK);
-    CHECK_EQUAL(cm_sim_free(to, NULL), CM_SIM_OK);
+    EQUAL(on(0)->read_bytes, COPY_MAX);
+    EQUAL(cm_sim_free(from, NULL), CM_SIM_OK);
+    EQUAL(cm_sim_free(to, NULL), CM_SIM_OK);
     free(host);
 }
 
@@ -162,23 +162,23 @@ static void blocks_begin_afresh(void)
     cm_sim_fresh(at, 1000); /* handed out again: the first 1000 bytes of it */
     cm_sim_copy(host, at, 2000);
     CHECK(all(host, 0, 1000) && all(host + 1000, 5, 1000));
-    CHECK_EQUAL(on(0)->read_bytes, 1000);
+    EQUAL(on(0)->read_bytes, 1000);
     cm_sim_fresh(host, 2000); /* host memory is nobody's block */
     CHECK(all(host + 1000, 5, 1000));
 
     cm_sim_copy(small, host + 1000, 600);
     cm_sim_copy(neighbour, host + 1000, 600);
-    CHECK_EQUAL(cm_sim_free(small, NULL), CM_SIM_OK);
+    EQUAL(cm_sim_free(small, NULL), CM_SIM_OK);
     CHECK(alloc(0, 500) == small);
     cm_sim_copy(host, small, 500);
     CHECK(all(host, 0, 500));
-    CHECK_EQUAL(on(0)->read_bytes, 1500);
+    EQUAL(on(0)->read_bytes, 1500);
     cm_sim_copy(host, neighbour, 600);
     CHECK(all(host, 5, 600));
-    CHECK_EQUAL(on(0)->read_bytes, 1500);
-    CHECK_EQUAL(cm_sim_free(small, NULL), CM_SIM_OK);
-    CHECK_EQUAL(cm_sim_free(neighbour, NULL), CM_SIM_OK);
-    CHECK_EQUAL(cm_sim_free(at, NULL), CM_SIM_OK);
+    EQUAL(on(0)->read_bytes, 1500);
+    EQUAL(cm_sim_free(small, NULL), CM_SIM_OK);
+    EQUAL(cm_sim_free(neighbour, NULL), CM_SIM_OK);
+    EQUAL(cm_sim_free(at, NULL), CM_SIM_OK);
     free(host);
 }
 
@@ -189,23 +189,23 @@ static void what_is_outside(void)
 
     cm_sim_copy(host, at + 2 * MIB - 10, 20);
     CHECK(all(host, 0, 20));
-    CHECK_EQUAL(note(CM_SIM_NOTE_REFUSED, "copy outside of device memory")->count, 1);
+    EQUAL(note(CM_SIM_NOTE_REFUSED, "copy outside of device memory")->count, 1);
     cm_sim_copy(small + 500, host, 20);
-    CHECK_EQUAL(note(CM_SIM_NOTE_REFUSED, "copy outside of device memory")->count, 2);
-    CHECK_EQUAL(cm_sim_reserve(2 * MIB, 0, &reserved), CM_SIM_OK);
+    EQUAL(note(CM_SIM_NOTE_REFUSED, "copy outside of device memory")->count, 2);
+    EQUAL(cm_sim_reserve(2 * MIB, 0, &reserved), CM_SIM_OK);
     cm_sim_copy(reserved, host, 1);
     cm_sim_copy(at, reserved, 1);
-    CHECK_EQUAL(note(CM_SIM_NOTE_REFUSED, "copy outside of device memory")->count, 4);
+    EQUAL(note(CM_SIM_NOTE_REFUSED, "copy outside of device memory")->count, 4);
     cm_sim_set(reserved, 1, 1);
-    CHECK_EQUAL(note(CM_SIM_NOTE_REFUSED, "memset outside of device memory")->count, 1);
+    EQUAL(note(CM_SIM_NOTE_REFUSED, "memset outside of device memory")->count, 1);
     cm_sim_fresh(reserved, 2 * MIB); /* nothing is there: nothing happens */
     cm_sim_copy(host, host + 100, 0);
     cm_sim_copy(host, host, 100);
     memset(host, 4, 50);
     cm_sim_copy(host + 10, host, 60); /* the host's own, overlapping */
     CHECK(all(host, 4, 60) && all(host + 60, 0, 1) == false);
-    CHECK_EQUAL(cm_sim_unreserve(reserved, 2 * MIB), CM_SIM_OK);
-    CHECK_EQUAL(cm_sim_free(at, NULL), CM_SIM_OK);
+    EQUAL(cm_sim_unreserve(reserved, 2 * MIB), CM_SIM_OK);
+    EQUAL(cm_sim_free(at, NULL), CM_SIM_OK);
     free(host);
 }
 
@@ -236,13 +236,13 @@ static void make_arena(void)
     cm_sim_physical *handle;
     void *at;
 
-    CHECK_EQUAL(cm_sim_reserve(4 * MIB, 0, &at), CM_SIM_OK);
+    EQUAL(cm_sim_reserve(4 * MIB, 0, &at), CM_SIM_OK);
     for (int i = 0; i < 2; i++) { /* a range over two mappings and a part of a third */
-        CHECK_EQUAL(cm_sim_create(0, 2 * MIB, &handle), CM_SIM_OK);
-        CHECK_EQUAL(cm_sim_map((char *)at + i * 2 * MIB, 2 * MIB, 0, handle), CM_SIM_OK);
-        CHECK_EQUAL(cm_sim_release(handle), CM_SIM_OK);
+        EQUAL(cm_sim_create(0, 2 * MIB, &handle), CM_SIM_OK);
+        EQUAL(cm_sim_map((char *)at + i * 2 * MIB, 2 * MIB, 0, handle), CM_SIM_OK);
+        EQUAL(cm_sim_release(handle), CM_SIM_OK);
     }
-    CHECK_EQUAL(cm_sim_access(at, 4 * MIB, true), CM_SIM_OK);
+    EQUAL(cm_sim_access(at, 4 * MIB, true), CM_SIM_OK);
     arena.before = alloc(0, 5000);
     arena.base[0] = alloc(0, sizes[0]);
     arena.base[1] = alloc(0, sizes[1]);
@@ -250,7 +250,7 @@ static void make_arena(void)
     arena.base[3] = alloc(1, sizes[3]);
     for (int i = 0; i < PARTS; i++)
         arena.start[i + 1] = arena.start[i] + sizes[i];
-    CHECK_EQUAL(arena.start[PARTS], ARENA);
+    EQUAL(arena.start[PARTS], ARENA);
     arena.value = calloc(1, ARENA);
     arena.known = calloc(1, ARENA);
     arena.host = malloc(ARENA);
@@ -262,12 +262,12 @@ static void drop_arena(void)
 {
     char *reserved = arena.base[2] - MIB;
 
-    CHECK_EQUAL(cm_sim_free(arena.base[0], NULL), CM_SIM_OK);
-    CHECK_EQUAL(cm_sim_free(arena.base[1], NULL), CM_SIM_OK);
-    CHECK_EQUAL(cm_sim_free(arena.before, NULL), CM_SIM_OK);
-    CHECK_EQUAL(cm_sim_unmap(reserved, 4 * MIB), CM_SIM_OK);
-    CHECK_EQUAL(cm_sim_unreserve(reserved, 4 * MIB), CM_SIM_OK);
-    CHECK_EQUAL(cm_sim_free(arena.base[3], NULL), CM_SIM_OK);
+    EQUAL(cm_sim_free(arena.base[0], NULL), CM_SIM_OK);
+    EQUAL(cm_sim_free(arena.base[1], NULL), CM_SIM_OK);
+    EQUAL(cm_sim_free(arena.before, NULL), CM_SIM_OK);
+    EQUAL(cm_sim_unmap(reserved, 4 * MIB), CM_SIM_OK);
+    EQUAL(cm_sim_unreserve(reserved, 4 * MIB), CM_SIM_OK);
+    EQUAL(cm_sim_free(arena.base[3], NULL), CM_SIM_OK);
     free(arena.value);
     free(arena.known);
     free(arena.host);
@@ -329,9 +329,9 @@ static void check_read(piece at, uint64_t reads, uint64_t bytes)
 
     for (size_t i = 0; i < at.bytes; i++)
         unknown += !arena.known[at.model + i];
-    CHECK_EQUAL(memcmp(arena.host, arena.value + at.model, at.bytes), 0);
-    CHECK_EQUAL(total_bytes() - bytes, unknown);
-    CHECK_EQUAL(total_reads() - reads, unknown > 0);
+    EQUAL(memcmp(arena.host, arena.value + at.model, at.bytes), 0);
+    EQUAL(total_bytes() - bytes, unknown);
+    EQUAL(total_reads() - reads, unknown > 0);
 }
 
 static void do_read(void)
@@ -410,13 +410,12 @@ static void do_rows(void)
     }
     cm_sim_copy_2d(arena.host, width, at.at, pitch, width, height);
     for (size_t row = 0; row < height; row++) {
-        CHECK_EQUAL(memcmp(arena.host + row * width, arena.value + at.model + row * pitch, width),
-                    0);
+        EQUAL(memcmp(arena.host + row * width, arena.value + at.model + row * pitch, width), 0);
         for (size_t i = 0; i < width; i++)
             unknown += !arena.known[at.model + row * pitch + i];
     }
-    CHECK_EQUAL(total_bytes() - bytes, unknown);
-    CHECK_EQUAL(total_reads() - reads, unknown > 0);
+    EQUAL(total_bytes() - bytes, unknown);
+    EQUAL(total_reads() - reads, unknown > 0);
 }
 
 /* Copies within the device of more than copy_max keep no contents but zeros; so the model cannot

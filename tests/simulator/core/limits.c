@@ -33,33 +33,33 @@ static void address_space(void)
     struct rlimit limit;
     void *none = &none;
 
-    CHECK_EQUAL(cm_sim_context(0), CM_SIM_OK);
+    EQUAL(cm_sim_context(0), CM_SIM_OK);
     size_t before = used(0);
-    CHECK_EQUAL(getrlimit(RLIMIT_AS, &limit), 0);
+    EQUAL(getrlimit(RLIMIT_AS, &limit), 0);
     limit.rlim_cur = mapped_now(NULL) + 200 * MIB;
-    CHECK_EQUAL(setrlimit(RLIMIT_AS, &limit), 0);
+    EQUAL(setrlimit(RLIMIT_AS, &limit), 0);
 
-    CHECK_EQUAL(cm_sim_alloc(0, CM_SIM_DEVICE, 500 * MIB, NULL, &none), CM_SIM_OUT_OF_MEMORY);
+    EQUAL(cm_sim_alloc(0, CM_SIM_DEVICE, 500 * MIB, NULL, &none), CM_SIM_OUT_OF_MEMORY);
     CHECK(none == NULL);
     none = &none;
-    CHECK_EQUAL(cm_sim_reserve(90 * GIB, 0, &none), CM_SIM_OUT_OF_MEMORY);
+    EQUAL(cm_sim_reserve(90 * GIB, 0, &none), CM_SIM_OUT_OF_MEMORY);
     CHECK(none == NULL);
-    CHECK_EQUAL(on(0)->refused, 0);
-    CHECK_EQUAL(on(0)->limited, 1);
-    CHECK_EQUAL(used(0), before);
-    CHECK_EQUAL(note(CM_SIM_NOTE_LIMIT, "address space")->count, 2);
-    CHECK_EQUAL(note(CM_SIM_NOTE_LIMIT, "address space")->bytes, 90 * GIB);
-    CHECK_EQUAL(cm_sim_host_alloc(500 * MIB, &none), CM_SIM_OUT_OF_MEMORY);
-    CHECK_EQUAL(note(CM_SIM_NOTE_LIMIT, "host memory")->bytes, 500 * MIB);
+    EQUAL(on(0)->refused, 0);
+    EQUAL(on(0)->limited, 1);
+    EQUAL(used(0), before);
+    EQUAL(note(CM_SIM_NOTE_LIMIT, "address space")->count, 2);
+    EQUAL(note(CM_SIM_NOTE_LIMIT, "address space")->bytes, 90 * GIB);
+    EQUAL(cm_sim_host_alloc(500 * MIB, &none), CM_SIM_OUT_OF_MEMORY);
+    EQUAL(note(CM_SIM_NOTE_LIMIT, "host memory")->bytes, 500 * MIB);
 
     char *fits = alloc(0, 150 * MIB); /* and all goes on */
-    CHECK_EQUAL(cm_sim_alloc(0, CM_SIM_DEVICE, 100 * MIB, NULL, &none), CM_SIM_OUT_OF_MEMORY);
-    CHECK_EQUAL(cm_sim_free(fits, NULL), CM_SIM_OK);
+    EQUAL(cm_sim_alloc(0, CM_SIM_DEVICE, 100 * MIB, NULL, &none), CM_SIM_OUT_OF_MEMORY);
+    EQUAL(cm_sim_free(fits, NULL), CM_SIM_OK);
     fits = alloc(0, 150 * MIB);
-    CHECK_EQUAL(cm_sim_free(fits, NULL), CM_SIM_OK);
-    CHECK_EQUAL(on(0)->limited, 2);
-    CHECK_EQUAL(used(0), before);
-    CHECK_EQUAL(on(0)->peak, before + 150 * MIB);
+    EQUAL(cm_sim_free(fits, NULL), CM_SIM_OK);
+    EQUAL(on(0)->limited, 2);
+    EQUAL(used(0), before);
+    EQUAL(on(0)->peak, before + 150 * MIB);
 }
 
 static void no_memory_for_records(void)
@@ -67,19 +67,19 @@ static void no_memory_for_records(void)
     cm_sim_physical *handle;
     void *none = &none;
 
-    CHECK_EQUAL(cm_sim_context(0), CM_SIM_OK);
+    EQUAL(cm_sim_context(0), CM_SIM_OK);
     size_t before = used(0);
     no_memory = true;
-    CHECK_EQUAL(cm_sim_alloc(0, CM_SIM_DEVICE, 5 * MIB, NULL, &none), CM_SIM_OUT_OF_MEMORY);
-    CHECK_EQUAL(cm_sim_alloc(0, CM_SIM_DEVICE, 5, NULL, &none), CM_SIM_OUT_OF_MEMORY);
-    CHECK_EQUAL(cm_sim_reserve(2 * MIB, 0, &none), CM_SIM_OUT_OF_MEMORY);
+    EQUAL(cm_sim_alloc(0, CM_SIM_DEVICE, 5 * MIB, NULL, &none), CM_SIM_OUT_OF_MEMORY);
+    EQUAL(cm_sim_alloc(0, CM_SIM_DEVICE, 5, NULL, &none), CM_SIM_OUT_OF_MEMORY);
+    EQUAL(cm_sim_reserve(2 * MIB, 0, &none), CM_SIM_OUT_OF_MEMORY);
     CHECK(cm_sim_handle_new("cuBLAS") == NULL);
-    CHECK_EQUAL(cm_sim_create(0, 2 * MIB, &handle), CM_SIM_OK); /* its table is not calloc'ed */
-    CHECK_EQUAL(cm_sim_release(handle), CM_SIM_OK);
+    EQUAL(cm_sim_create(0, 2 * MIB, &handle), CM_SIM_OK); /* its table is not calloc'ed */
+    EQUAL(cm_sim_release(handle), CM_SIM_OK);
     no_memory = false;
-    CHECK_EQUAL(used(0), before);
-    CHECK_EQUAL(on(0)->limited, 2);
-    CHECK_EQUAL(on(0)->refused, 0);
+    EQUAL(used(0), before);
+    EQUAL(on(0)->limited, 2);
+    EQUAL(on(0)->refused, 0);
 }
 
 /* What cannot be remembered is forgotten, and reads as zero: never as stale bytes. */
@@ -92,13 +92,13 @@ static void no_memory_for_what_is_known(void)
     no_memory = true;
     cm_sim_copy(at + 5000, host, 200); /* other bits */
     no_memory = false;
-    CHECK_EQUAL(note(CM_SIM_NOTE_LIMIT, "host memory for what the host wrote")->count, 1);
+    EQUAL(note(CM_SIM_NOTE_LIMIT, "host memory for what the host wrote")->count, 1);
     cm_sim_copy(back, at, 4096);
-    CHECK_EQUAL(on(0)->read_bytes, 4096);
+    EQUAL(on(0)->read_bytes, 4096);
     cm_sim_copy(back, at + 4096, 4096);
-    CHECK_EQUAL(on(0)->read_bytes, 8192);
+    EQUAL(on(0)->read_bytes, 8192);
     for (int i = 0; i < 4096; i++)
-        CHECK_EQUAL(at[i] | at[4096 + i] | back[i], 0);
+        EQUAL(at[i] | at[4096 + i] | back[i], 0);
 
     no_memory = true;
     cm_sim_copy(at + 3 * MIB, host, 4096); /* no table */
@@ -106,17 +106,17 @@ static void no_memory_for_what_is_known(void)
     cm_sim_set(at + 3 * MIB + 5, 0, 100);
     no_memory = false;
     for (int i = 0; i < 4096; i++)
-        CHECK_EQUAL(at[3 * MIB + i], 0);
+        EQUAL(at[3 * MIB + i], 0);
 
     cm_sim_set(at, 0, 8 * MIB); /* known chunks that cannot be split */
     no_memory = true;
     cm_sim_fresh(at, 512);
     no_memory = false;
     cm_sim_copy(back, at + 4096, 4096);
-    CHECK_EQUAL(on(0)->read_bytes, 3 * 4096);
+    EQUAL(on(0)->read_bytes, 3 * 4096);
     cm_sim_copy(back, at + 2 * MIB, 4096); /* the next chunk is still known */
-    CHECK_EQUAL(on(0)->read_bytes, 3 * 4096);
-    CHECK_EQUAL(cm_sim_free(at, NULL), CM_SIM_OK);
+    EQUAL(on(0)->read_bytes, 3 * 4096);
+    EQUAL(cm_sim_free(at, NULL), CM_SIM_OK);
 }
 
 /* Device memory that nobody writes to with a meaning costs the host nothing. */
@@ -143,8 +143,8 @@ static void nothing_is_committed(void)
     mapped_now(&after);
     CHECK(after < before + MIB);
     free(host);
-    CHECK_EQUAL(cm_sim_free(at, NULL), CM_SIM_OK);
-    CHECK_EQUAL(cm_sim_free(other, NULL), CM_SIM_OK);
+    EQUAL(cm_sim_free(at, NULL), CM_SIM_OK);
+    EQUAL(cm_sim_free(other, NULL), CM_SIM_OK);
 }
 
 /* A closed descriptor may be another file's by now. */
@@ -160,8 +160,8 @@ static void the_log_was_closed(void)
     CHECK(other != NULL);
     cm_sim_free(alloc(0, MIB), NULL);
     CHECK(!cm_sim_log_wanted());
-    CHECK_EQUAL(fseek(other, 0, SEEK_END), 0);
-    CHECK_EQUAL(ftell(other), 0);
+    EQUAL(fseek(other, 0, SEEK_END), 0);
+    EQUAL(ftell(other), 0);
     fclose(other);
 }
 

@@ -11,22 +11,22 @@ static void work_and_wait(void)
     cm_sim_physical *handle;
     void *reserved, *none, *pinned;
 
-    CHECK_EQUAL(cm_sim_alloc(0, CM_SIM_DEVICE, 900 * MIB, NULL, &none), CM_SIM_OUT_OF_MEMORY);
-    CHECK_EQUAL(cm_sim_reserve(32 * MIB, 0, &reserved), CM_SIM_OK);
-    CHECK_EQUAL(cm_sim_create(1, 4 * MIB, &handle), CM_SIM_OK);
-    CHECK_EQUAL(cm_sim_map((char *)reserved + 2 * MIB, 4 * MIB, 0, handle), CM_SIM_OK);
-    CHECK_EQUAL(cm_sim_access((char *)reserved + 2 * MIB, 4 * MIB, true), CM_SIM_OK);
-    CHECK_EQUAL(cm_sim_release(handle), CM_SIM_OK);
-    CHECK_EQUAL(cm_sim_host_alloc(3000, &pinned), CM_SIM_OK);
+    EQUAL(cm_sim_alloc(0, CM_SIM_DEVICE, 900 * MIB, NULL, &none), CM_SIM_OUT_OF_MEMORY);
+    EQUAL(cm_sim_reserve(32 * MIB, 0, &reserved), CM_SIM_OK);
+    EQUAL(cm_sim_create(1, 4 * MIB, &handle), CM_SIM_OK);
+    EQUAL(cm_sim_map((char *)reserved + 2 * MIB, 4 * MIB, 0, handle), CM_SIM_OK);
+    EQUAL(cm_sim_access((char *)reserved + 2 * MIB, 4 * MIB, true), CM_SIM_OK);
+    EQUAL(cm_sim_release(handle), CM_SIM_OK);
+    EQUAL(cm_sim_host_alloc(3000, &pinned), CM_SIM_OK);
     CHECK(cm_sim_handle_new("cuBLAS") != NULL);
     cm_sim_copy(&byte, at, 1);
     cm_sim_copy(&byte, small, 1);
     cm_sim_copy(at, &byte, 1);
     cm_sim_copy(&byte, at, 1);
-    CHECK_EQUAL(cm_sim_unmap((char *)reserved + 2 * MIB, 4 * MIB), CM_SIM_OK);
-    CHECK_EQUAL(cm_sim_unreserve(reserved, 32 * MIB), CM_SIM_OK);
-    CHECK_EQUAL(cm_sim_free(at, NULL), CM_SIM_OK);
-    CHECK_EQUAL(cm_sim_host_free(pinned), CM_SIM_OK);
+    EQUAL(cm_sim_unmap((char *)reserved + 2 * MIB, 4 * MIB), CM_SIM_OK);
+    EQUAL(cm_sim_unreserve(reserved, 32 * MIB), CM_SIM_OK);
+    EQUAL(cm_sim_free(at, NULL), CM_SIM_OK);
+    EQUAL(cm_sim_host_free(pinned), CM_SIM_OK);
     for (int i = 0; i < 3; i++)
         cm_sim_note(CM_SIM_NOTE_REFUSED, "NCCL", (uint64_t)(i * 10));
     printf("%d\n", (int)getpid());
@@ -45,10 +45,10 @@ static void more_notes_than_room(void)
         cm_sim_note(CM_SIM_NOTE_UNDESCRIBED, name, 0);
         cm_sim_note(CM_SIM_NOTE_UNDESCRIBED, name, 0);
     }
-    CHECK_EQUAL(report->notes, CM_SIM_REPORT_NOTES);
-    CHECK_EQUAL(report->notes_dropped, 20);
-    CHECK_EQUAL(report->note[7].count, 2);
-    CHECK_EQUAL(strlen(report->note[7].name), CM_SIM_NAME - 1);
+    EQUAL(report->notes, CM_SIM_REPORT_NOTES);
+    EQUAL(report->notes_dropped, 20);
+    EQUAL(report->note[7].count, 2);
+    EQUAL(strlen(report->note[7].name), CM_SIM_NAME - 1);
 }
 
 static void configuration(void)
@@ -68,10 +68,10 @@ static void configuration(void)
                device->memory_clock, device->bus_width);
     }
     int error = cm_sim_alloc(0, CM_SIM_DEVICE, 1, NULL, &none);
-    CHECK_EQUAL(error, config->devices > 0 ? CM_SIM_OK : CM_SIM_NO_DEVICE);
-    CHECK_EQUAL(cm_sim_has_context(0), config->devices > 0);
+    EQUAL(error, config->devices > 0 ? CM_SIM_OK : CM_SIM_NO_DEVICE);
+    EQUAL(cm_sim_has_context(0), config->devices > 0);
     if (config->devices == 0) {
-        CHECK_EQUAL(cm_sim_reserve(2 * MIB, 0, &none), CM_SIM_NO_DEVICE);
+        EQUAL(cm_sim_reserve(2 * MIB, 0, &none), CM_SIM_NO_DEVICE);
         CHECK(cm_sim_handle_new("cuFFT") == NULL);
     }
 }
@@ -96,29 +96,29 @@ static void blocks_handed_out(void)
     memset(host, 7, sizeof host);
     cm_sim_copy(at, host, sizeof host);
     _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(host, 100, 1, 2, cpu);
-    CHECK_EQUAL(host[0], 7);
+    EQUAL(host[0], 7);
     _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(at, -512, 1, 2, cuda); /* taken back */
-    CHECK_EQUAL(at[0], 7);
+    EQUAL(at[0], 7);
     _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(at, 512, 11, 22, cuda);
-    CHECK_EQUAL(at[511], 0);
-    CHECK_EQUAL(at[512], 7);
+    EQUAL(at[511], 0);
+    EQUAL(at[512], 7);
     cm_sim_copy(host, at, sizeof host);
-    CHECK_EQUAL(on(0)->read_bytes, 512);
-    CHECK_EQUAL(cm_sim_free(at, NULL), CM_SIM_OK);
+    EQUAL(on(0)->read_bytes, 512);
+    EQUAL(cm_sim_free(at, NULL), CM_SIM_OK);
     const cm_sim_report_note *missing =
         note(CM_SIM_NOTE_UNDESCRIBED, "c10::reportMemoryUsageToProfiler of libc10.so");
     if (library == NULL) {
-        CHECK_EQUAL(missing->count, 1); /* looked for once */
+        EQUAL(missing->count, 1); /* looked for once */
         return;
     }
     CHECK(missing == NULL);
     int64_t *told = dlsym(library, "told");
     CHECK(told != NULL);
-    CHECK_EQUAL(told[0], 3);
-    CHECK_EQUAL(told[1], 512);
-    CHECK_EQUAL(told[2], 11);
-    CHECK_EQUAL(told[3], 22);
-    CHECK_EQUAL(told[4], 1);
+    EQUAL(told[0], 3);
+    EQUAL(told[1], 512);
+    EQUAL(told[2], 11);
+    EQUAL(told[3], 22);
+    EQUAL(told[4], 1);
 }
 
 static const test_case cases[] = {

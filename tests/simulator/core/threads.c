@@ -23,17 +23,17 @@ static void one_mapping(int device)
     char byte = 1;
     void *at;
 
-    CHECK_EQUAL(cm_sim_reserve(64 * MIB, 0, &at), CM_SIM_OK);
+    EQUAL(cm_sim_reserve(64 * MIB, 0, &at), CM_SIM_OK);
     if (cm_sim_create(device, 4 * MIB, &handle) == CM_SIM_OK) {
-        CHECK_EQUAL(cm_sim_map(at, 4 * MIB, 0, handle), CM_SIM_OK);
-        CHECK_EQUAL(cm_sim_access(at, 4 * MIB, true), CM_SIM_OK);
-        CHECK_EQUAL(cm_sim_release(handle), CM_SIM_OK);
+        EQUAL(cm_sim_map(at, 4 * MIB, 0, handle), CM_SIM_OK);
+        EQUAL(cm_sim_access(at, 4 * MIB, true), CM_SIM_OK);
+        EQUAL(cm_sim_release(handle), CM_SIM_OK);
         cm_sim_copy((char *)at + 3 * MIB, &byte, 1);
-        CHECK_EQUAL(cm_sim_unmap(at, 4 * MIB), CM_SIM_OK);
+        EQUAL(cm_sim_unmap(at, 4 * MIB), CM_SIM_OK);
     } else {
         refused++;
     }
-    CHECK_EQUAL(cm_sim_unreserve(at, 64 * MIB), CM_SIM_OK);
+    EQUAL(cm_sim_unreserve(at, 64 * MIB), CM_SIM_OK);
 }
 
 static void one_host_block(void)
@@ -41,10 +41,10 @@ static void one_host_block(void)
     void *at;
     size_t bytes;
 
-    CHECK_EQUAL(cm_sim_host_alloc(10000, &at), CM_SIM_OK);
+    EQUAL(cm_sim_host_alloc(10000, &at), CM_SIM_OK);
     CHECK(cm_sim_host_find((char *)at + 9999, NULL, &bytes));
-    CHECK_EQUAL(bytes, 10000);
-    CHECK_EQUAL(cm_sim_host_free(at), CM_SIM_OK);
+    EQUAL(bytes, 10000);
+    EQUAL(cm_sim_host_free(at), CM_SIM_OK);
 }
 
 static void use(char *at, size_t bytes, uint64_t *seed)
@@ -57,7 +57,7 @@ static void use(char *at, size_t bytes, uint64_t *seed)
     cm_sim_fresh(at, bytes);
     cm_sim_copy(at + from, out, length);
     cm_sim_copy(back, at + from, length);
-    CHECK_EQUAL(memcmp(out, back, length), 0);
+    EQUAL(memcmp(out, back, length), 0);
     if (random_of(seed) % 2) {
         cm_sim_set(at, 0, bytes);
         cm_sim_copy(back, at + from, length);
@@ -79,9 +79,9 @@ static void *hammer(void *argument)
         if (held[slot].at != NULL) {
             cm_sim_block block;
             CHECK(cm_sim_find(held[slot].at, &block));
-            CHECK_EQUAL(block.bytes, held[slot].bytes);
+            EQUAL(block.bytes, held[slot].bytes);
             use(held[slot].at, held[slot].bytes, &seed);
-            CHECK_EQUAL(cm_sim_free(held[slot].at, NULL), CM_SIM_OK);
+            EQUAL(cm_sim_free(held[slot].at, NULL), CM_SIM_OK);
             held[slot].at = NULL;
             continue;
         }
@@ -89,7 +89,7 @@ static void *hammer(void *argument)
         if (cm_sim_alloc(device, CM_SIM_DEVICE, held[slot].bytes, NULL, &held[slot].at) != 0)
             refused++;
         cm_sim_set_current_device(device);
-        CHECK_EQUAL(cm_sim_current_device(), device);
+        EQUAL(cm_sim_current_device(), device);
         switch (random_of(&seed) % 16) {
         case 0:
             one_mapping(device);
@@ -105,7 +105,7 @@ static void *hammer(void *argument)
         }
     }
     for (int i = 0; i < SLOTS; i++)
-        CHECK_EQUAL(cm_sim_free(held[i].at, NULL), CM_SIM_OK);
+        EQUAL(cm_sim_free(held[i].at, NULL), CM_SIM_OK);
     return NULL;
 }
 
@@ -114,17 +114,17 @@ static void hammering(void)
     pthread_t threads[THREADS];
 
     for (uintptr_t i = 0; i < THREADS; i++)
-        CHECK_EQUAL(pthread_create(&threads[i], NULL, hammer, (void *)(i + 1)), 0);
+        EQUAL(pthread_create(&threads[i], NULL, hammer, (void *)(i + 1)), 0);
     for (int i = 0; i < THREADS; i++)
-        CHECK_EQUAL(pthread_join(threads[i], NULL), 0);
+        EQUAL(pthread_join(threads[i], NULL), 0);
     for (int device = 0; device < 2; device++) {
-        CHECK_EQUAL(used(device), 300 * MIB);
-        CHECK_EQUAL(on(device)->allocs, on(device)->frees);
-        CHECK_EQUAL(on(device)->library, 0);
+        EQUAL(used(device), 300 * MIB);
+        EQUAL(on(device)->allocs, on(device)->frees);
+        EQUAL(on(device)->library, 0);
         CHECK(on(device)->allocs > 1000);
     }
-    CHECK_EQUAL(on(0)->refused + on(1)->refused, refused);
-    CHECK_EQUAL(cm_sim_report_get()->host_bytes, 0);
+    EQUAL(on(0)->refused + on(1)->refused, refused);
+    EQUAL(cm_sim_report_get()->host_bytes, 0);
     CHECK(note(CM_SIM_NOTE_UNDESCRIBED, "some entry point")->count > 100);
 }
 
@@ -137,14 +137,14 @@ static void poisoned_child(char *parents, uint64_t allocs)
 
     alarm(30); /* a lock that nobody holds any more */
     CHECK(cm_sim_forked());
-    CHECK_EQUAL(cm_sim_alloc(0, CM_SIM_DEVICE, 100, NULL, &none), CM_SIM_NOT_INITIALIZED);
-    CHECK_EQUAL(cm_sim_free(parents, NULL), CM_SIM_NOT_INITIALIZED);
-    CHECK_EQUAL(cm_sim_context(0), CM_SIM_NOT_INITIALIZED);
-    CHECK_EQUAL(cm_sim_memory_info(0, &free_bytes, NULL), CM_SIM_NOT_INITIALIZED);
-    CHECK_EQUAL(cm_sim_reserve(2 * MIB, 0, &none), CM_SIM_NOT_INITIALIZED);
-    CHECK_EQUAL(cm_sim_unreserve(parents, 2 * MIB), CM_SIM_NOT_INITIALIZED);
-    CHECK_EQUAL(cm_sim_unmap(parents, 2 * MIB), CM_SIM_NOT_INITIALIZED);
-    CHECK_EQUAL(cm_sim_host_alloc(100, &none), CM_SIM_NOT_INITIALIZED);
+    EQUAL(cm_sim_alloc(0, CM_SIM_DEVICE, 100, NULL, &none), CM_SIM_NOT_INITIALIZED);
+    EQUAL(cm_sim_free(parents, NULL), CM_SIM_NOT_INITIALIZED);
+    EQUAL(cm_sim_context(0), CM_SIM_NOT_INITIALIZED);
+    EQUAL(cm_sim_memory_info(0, &free_bytes, NULL), CM_SIM_NOT_INITIALIZED);
+    EQUAL(cm_sim_reserve(2 * MIB, 0, &none), CM_SIM_NOT_INITIALIZED);
+    EQUAL(cm_sim_unreserve(parents, 2 * MIB), CM_SIM_NOT_INITIALIZED);
+    EQUAL(cm_sim_unmap(parents, 2 * MIB), CM_SIM_NOT_INITIALIZED);
+    EQUAL(cm_sim_host_alloc(100, &none), CM_SIM_NOT_INITIALIZED);
     CHECK(cm_sim_handle_new("cuBLAS") == NULL);
     CHECK(cm_sim_retain(parents) == NULL);
     cm_sim_copy(parents, &byte, 1);
@@ -158,8 +158,8 @@ static void finish(pid_t child)
     int status;
 
     CHECK(child > 0);
-    CHECK_EQUAL(waitpid(child, &status, 0), child);
-    CHECK_EQUAL(status, 0);
+    EQUAL(waitpid(child, &status, 0), child);
+    EQUAL(status, 0);
 }
 
 static void fork_after_use(void)
@@ -173,11 +173,11 @@ static void fork_after_use(void)
         _exit(0);
     }
     finish(child);
-    CHECK_EQUAL(on(0)->reads, reads);
-    CHECK_EQUAL(cm_sim_report_get()->notes, notes);
+    EQUAL(on(0)->reads, reads);
+    EQUAL(cm_sim_report_get()->notes, notes);
     CHECK(!cm_sim_forked());
-    CHECK_EQUAL(cm_sim_free(at, NULL), CM_SIM_OK);
-    CHECK_EQUAL(used(0), 300 * MIB);
+    EQUAL(cm_sim_free(at, NULL), CM_SIM_OK);
+    EQUAL(used(0), 300 * MIB);
 }
 
 static void fork_before_use(void)
@@ -187,14 +187,14 @@ static void fork_before_use(void)
 
     if (child == 0) {
         CHECK(!cm_sim_forked());
-        CHECK_EQUAL(cm_sim_report_get()->notes, 0); /* a report of its own */
-        CHECK_EQUAL(cm_sim_free(alloc(0, 3 * MIB), NULL), CM_SIM_OK);
-        CHECK_EQUAL(on(0)->allocs, 1);
+        EQUAL(cm_sim_report_get()->notes, 0); /* a report of its own */
+        EQUAL(cm_sim_free(alloc(0, 3 * MIB), NULL), CM_SIM_OK);
+        EQUAL(on(0)->allocs, 1);
         _exit(0);
     }
     finish(child);
-    CHECK_EQUAL(on(0)->allocs, 0);
-    CHECK_EQUAL(cm_sim_report_get()->notes, 1);
+    EQUAL(on(0)->allocs, 0);
+    EQUAL(cm_sim_report_get()->notes, 1);
 }
 
 /* Holds the lock of the known bytes most of the time. */
@@ -215,8 +215,8 @@ static void fork_among_threads(void)
 
     rounds = 1 << 30; /* until they are stopped */
     for (uintptr_t i = 0; i < 3; i++)
-        CHECK_EQUAL(pthread_create(&threads[i], NULL, hammer, (void *)(i + 1)), 0);
-    CHECK_EQUAL(pthread_create(&threads[3], NULL, write_on, at), 0);
+        EQUAL(pthread_create(&threads[i], NULL, hammer, (void *)(i + 1)), 0);
+    EQUAL(pthread_create(&threads[3], NULL, write_on, at), 0);
     for (int i = 0; i < 40; i++) {
         pid_t child = fork();
         if (child == 0) {
@@ -227,9 +227,9 @@ static void fork_among_threads(void)
     }
     atomic_store(&stop, true);
     for (int i = 0; i < 4; i++)
-        CHECK_EQUAL(pthread_join(threads[i], NULL), 0);
-    CHECK_EQUAL(cm_sim_free(at, NULL), CM_SIM_OK);
-    CHECK_EQUAL(used(0), 300 * MIB);
+        EQUAL(pthread_join(threads[i], NULL), 0);
+    EQUAL(cm_sim_free(at, NULL), CM_SIM_OK);
+    EQUAL(used(0), 300 * MIB);
     CHECK(note(CM_SIM_NOTE_REFUSED, "in a child") == NULL);
 }
 
@@ -245,9 +245,9 @@ static void time_in_entry_points(void)
         }
     }
     bool timing = getenv("CUPTIMEM_SIM_TIMING") != NULL;
-    CHECK_EQUAL(report->entries, timing ? 10 : 0);
-    CHECK_EQUAL(report->entry_ns > 0, timing);
-    CHECK_EQUAL(report->timing, timing);
+    EQUAL(report->entries, timing ? 10 : 0);
+    EQUAL(report->entry_ns > 0, timing);
+    EQUAL(report->timing, timing);
 }
 
 static const test_case cases[] = {

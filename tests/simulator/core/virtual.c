@@ -22,7 +22,7 @@ static int touch(volatile char *at, bool write)
             _exit(3);
         _exit(0);
     }
-    CHECK_EQUAL(waitpid(child, &status, 0), child);
+    EQUAL(waitpid(child, &status, 0), child);
     return WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
 }
 
@@ -30,19 +30,19 @@ static void use_after_free_faults(void)
 {
     char *made = alloc(0, 4 * MIB);
 
-    CHECK_EQUAL(touch(made + 4 * MIB - 1, true), 0);
-    CHECK_EQUAL(touch(made, false), 0);
-    CHECK_EQUAL(cm_sim_free(made, NULL), CM_SIM_OK);
-    CHECK_EQUAL(touch(made, false), SIGSEGV);
-    CHECK_EQUAL(touch(made + 4 * MIB - 1, true), SIGSEGV);
+    EQUAL(touch(made + 4 * MIB - 1, true), 0);
+    EQUAL(touch(made, false), 0);
+    EQUAL(cm_sim_free(made, NULL), CM_SIM_OK);
+    EQUAL(touch(made, false), SIGSEGV);
+    EQUAL(touch(made + 4 * MIB - 1, true), SIGSEGV);
 }
 
 static char *reserve(size_t bytes)
 {
     void *made;
 
-    CHECK_EQUAL(cm_sim_reserve(bytes, 0, &made), CM_SIM_OK);
-    CHECK_EQUAL((uintptr_t)made % (2 * MIB), 0);
+    EQUAL(cm_sim_reserve(bytes, 0, &made), CM_SIM_OK);
+    EQUAL((uintptr_t)made % (2 * MIB), 0);
     return made;
 }
 
@@ -50,7 +50,7 @@ static cm_sim_physical *create(size_t bytes)
 {
     cm_sim_physical *made;
 
-    CHECK_EQUAL(cm_sim_create(0, bytes, &made), CM_SIM_OK);
+    EQUAL(cm_sim_create(0, bytes, &made), CM_SIM_OK);
     return made;
 }
 
@@ -58,17 +58,17 @@ static void addresses_are_free_of_charge(void)
 {
     char *made[40]; /* 90 GiB each: what expandable segments ask for, by stream and pool */
 
-    CHECK_EQUAL(cm_sim_context(0), CM_SIM_OK);
+    EQUAL(cm_sim_context(0), CM_SIM_OK);
     for (int i = 0; i < 40; i++) {
         made[i] = reserve(90 * GIB);
         CHECK(cm_sim_is_device(made[i]));
         CHECK(cm_sim_is_device(made[i] + 90 * GIB - 1));
         CHECK(!cm_sim_find(made[i], NULL));
     }
-    CHECK_EQUAL(used(0), CONTEXT);
-    CHECK_EQUAL(touch(made[3], false), SIGSEGV);
+    EQUAL(used(0), CONTEXT);
+    EQUAL(touch(made[3], false), SIGSEGV);
     for (int i = 0; i < 40; i++)
-        CHECK_EQUAL(cm_sim_unreserve(made[i], 90 * GIB), CM_SIM_OK);
+        EQUAL(cm_sim_unreserve(made[i], 90 * GIB), CM_SIM_OK);
     CHECK(!cm_sim_is_device(made[0]));
 }
 
@@ -78,32 +78,32 @@ static void a_mapping_keeps_its_handle(void)
     cm_sim_physical *handle = create(20 * MIB);
     cm_sim_block block;
 
-    CHECK_EQUAL(used(0), CONTEXT + 20 * MIB);
-    CHECK_EQUAL(cm_sim_map(at + 4 * MIB, 20 * MIB, 0, handle), CM_SIM_OK);
-    CHECK_EQUAL(touch(at + 4 * MIB, false), SIGSEGV); /* no access yet */
-    CHECK_EQUAL(cm_sim_access(at + 4 * MIB, 20 * MIB, true), CM_SIM_OK);
-    CHECK_EQUAL(touch(at + 24 * MIB - 1, true), 0);
-    CHECK_EQUAL(touch(at + 24 * MIB, true), SIGSEGV);
-    CHECK_EQUAL(cm_sim_release(handle), CM_SIM_OK);
-    CHECK_EQUAL(used(0), CONTEXT + 20 * MIB);
-    CHECK_EQUAL(cm_sim_release(handle), CM_SIM_INVALID_VALUE); /* it was held once */
+    EQUAL(used(0), CONTEXT + 20 * MIB);
+    EQUAL(cm_sim_map(at + 4 * MIB, 20 * MIB, 0, handle), CM_SIM_OK);
+    EQUAL(touch(at + 4 * MIB, false), SIGSEGV); /* no access yet */
+    EQUAL(cm_sim_access(at + 4 * MIB, 20 * MIB, true), CM_SIM_OK);
+    EQUAL(touch(at + 24 * MIB - 1, true), 0);
+    EQUAL(touch(at + 24 * MIB, true), SIGSEGV);
+    EQUAL(cm_sim_release(handle), CM_SIM_OK);
+    EQUAL(used(0), CONTEXT + 20 * MIB);
+    EQUAL(cm_sim_release(handle), CM_SIM_INVALID_VALUE); /* it was held once */
     CHECK(cm_sim_find(at + 5 * MIB, &block));
-    CHECK_EQUAL(block.address, (uintptr_t)at + 4 * MIB);
-    CHECK_EQUAL(block.bytes, 20 * MIB);
-    CHECK_EQUAL(block.kind, CM_SIM_MAPPED);
-    CHECK_EQUAL(block.device, 0);
+    EQUAL(block.address, (uintptr_t)at + 4 * MIB);
+    EQUAL(block.bytes, 20 * MIB);
+    EQUAL(block.kind, CM_SIM_MAPPED);
+    EQUAL(block.device, 0);
     CHECK(cm_sim_retain(at + 5 * MIB) == handle);
-    CHECK_EQUAL(cm_sim_physical_device(handle), 0);
-    CHECK_EQUAL(cm_sim_unmap(at + 4 * MIB, 20 * MIB), CM_SIM_OK);
-    CHECK_EQUAL(used(0), CONTEXT + 20 * MIB); /* retained */
-    CHECK_EQUAL(cm_sim_release(handle), CM_SIM_OK);
-    CHECK_EQUAL(used(0), CONTEXT);
-    CHECK_EQUAL(cm_sim_physical_device(handle), -1);
+    EQUAL(cm_sim_physical_device(handle), 0);
+    EQUAL(cm_sim_unmap(at + 4 * MIB, 20 * MIB), CM_SIM_OK);
+    EQUAL(used(0), CONTEXT + 20 * MIB); /* retained */
+    EQUAL(cm_sim_release(handle), CM_SIM_OK);
+    EQUAL(used(0), CONTEXT);
+    EQUAL(cm_sim_physical_device(handle), -1);
     CHECK(cm_sim_retain(at + 5 * MIB) == NULL);
-    CHECK_EQUAL(touch(at + 5 * MIB, false), SIGSEGV);
-    CHECK_EQUAL(cm_sim_unreserve(at, 64 * MIB), CM_SIM_OK);
-    CHECK_EQUAL(on(0)->allocs, 1);
-    CHECK_EQUAL(on(0)->frees, 1);
+    EQUAL(touch(at + 5 * MIB, false), SIGSEGV);
+    EQUAL(cm_sim_unreserve(at, 64 * MIB), CM_SIM_OK);
+    EQUAL(on(0)->allocs, 1);
+    EQUAL(on(0)->frees, 1);
 }
 
 static void one_handle_mapped_twice(void)
@@ -111,14 +111,14 @@ static void one_handle_mapped_twice(void)
     char *at = reserve(64 * MIB);
     cm_sim_physical *handle = create(8 * MIB);
 
-    CHECK_EQUAL(cm_sim_map(at, 4 * MIB, 0, handle), CM_SIM_OK);
-    CHECK_EQUAL(cm_sim_map(at + 10 * MIB, 4 * MIB, 4 * MIB, handle), CM_SIM_OK);
-    CHECK_EQUAL(cm_sim_release(handle), CM_SIM_OK);
-    CHECK_EQUAL(cm_sim_unmap(at, 4 * MIB), CM_SIM_OK);
-    CHECK_EQUAL(used(0), CONTEXT + 8 * MIB);
-    CHECK_EQUAL(cm_sim_unmap(at + 10 * MIB, 4 * MIB), CM_SIM_OK);
-    CHECK_EQUAL(used(0), CONTEXT);
-    CHECK_EQUAL(cm_sim_unreserve(at, 64 * MIB), CM_SIM_OK);
+    EQUAL(cm_sim_map(at, 4 * MIB, 0, handle), CM_SIM_OK);
+    EQUAL(cm_sim_map(at + 10 * MIB, 4 * MIB, 4 * MIB, handle), CM_SIM_OK);
+    EQUAL(cm_sim_release(handle), CM_SIM_OK);
+    EQUAL(cm_sim_unmap(at, 4 * MIB), CM_SIM_OK);
+    EQUAL(used(0), CONTEXT + 8 * MIB);
+    EQUAL(cm_sim_unmap(at + 10 * MIB, 4 * MIB), CM_SIM_OK);
+    EQUAL(used(0), CONTEXT);
+    EQUAL(cm_sim_unreserve(at, 64 * MIB), CM_SIM_OK);
 }
 
 static void unmapped_memory_forgets(void)
@@ -127,18 +127,18 @@ static void unmapped_memory_forgets(void)
     cm_sim_physical *handle = create(2 * MIB);
 
     for (int round = 0; round < 2; round++) {
-        CHECK_EQUAL(cm_sim_map(at, 2 * MIB, 0, handle), CM_SIM_OK);
-        CHECK_EQUAL(cm_sim_access(at, 2 * MIB, true), CM_SIM_OK);
+        EQUAL(cm_sim_map(at, 2 * MIB, 0, handle), CM_SIM_OK);
+        EQUAL(cm_sim_access(at, 2 * MIB, true), CM_SIM_OK);
         cm_sim_copy(back, at, 64);
-        CHECK_EQUAL(back[0], 0);
-        CHECK_EQUAL(on(0)->reads, round + 1);
+        EQUAL(back[0], 0);
+        EQUAL(on(0)->reads, round + 1);
         cm_sim_copy(at, there, 64);
         cm_sim_copy(back, at, 64);
-        CHECK_EQUAL(memcmp(there, back, 64), 0);
-        CHECK_EQUAL(on(0)->reads, round + 1);
-        CHECK_EQUAL(cm_sim_unmap(at, 2 * MIB), CM_SIM_OK);
+        EQUAL(memcmp(there, back, 64), 0);
+        EQUAL(on(0)->reads, round + 1);
+        EQUAL(cm_sim_unmap(at, 2 * MIB), CM_SIM_OK);
     }
-    CHECK_EQUAL(cm_sim_unreserve(at, 8 * MIB), CM_SIM_OK);
+    EQUAL(cm_sim_unreserve(at, 8 * MIB), CM_SIM_OK);
 }
 
 static void errors(void)
@@ -147,40 +147,40 @@ static void errors(void)
     cm_sim_physical *handle = create(4 * MIB), *other = create(4 * MIB);
     void *none = &none;
 
-    CHECK_EQUAL(cm_sim_reserve(0, 0, &none), CM_SIM_INVALID_VALUE);
-    CHECK_EQUAL(cm_sim_reserve(MIB, 0, &none), CM_SIM_INVALID_VALUE);
-    CHECK_EQUAL(cm_sim_reserve(2 * MIB, 3 * MIB, &none), CM_SIM_INVALID_VALUE);
+    EQUAL(cm_sim_reserve(0, 0, &none), CM_SIM_INVALID_VALUE);
+    EQUAL(cm_sim_reserve(MIB, 0, &none), CM_SIM_INVALID_VALUE);
+    EQUAL(cm_sim_reserve(2 * MIB, 3 * MIB, &none), CM_SIM_INVALID_VALUE);
     CHECK(none == NULL);
-    CHECK_EQUAL(cm_sim_create(0, MIB, &(cm_sim_physical *){NULL}), CM_SIM_INVALID_VALUE);
-    CHECK_EQUAL(cm_sim_create(9, 2 * MIB, &(cm_sim_physical *){NULL}), CM_SIM_INVALID_DEVICE);
-    CHECK_EQUAL(cm_sim_map(at + MIB, 4 * MIB, 0, handle), CM_SIM_INVALID_VALUE);
-    CHECK_EQUAL(cm_sim_map(at, 6 * MIB, 0, handle), CM_SIM_INVALID_VALUE);
-    CHECK_EQUAL(cm_sim_map(at, 4 * MIB, 2 * MIB, handle), CM_SIM_INVALID_VALUE);
-    CHECK_EQUAL(cm_sim_map(at + 62 * MIB, 4 * MIB, 0, handle), CM_SIM_INVALID_VALUE);
-    CHECK_EQUAL(cm_sim_map(at, 4 * MIB, 0, (void *)77), CM_SIM_INVALID_VALUE);
-    CHECK_EQUAL(cm_sim_map(at, 4 * MIB, 0, NULL), CM_SIM_INVALID_VALUE);
-    CHECK_EQUAL(cm_sim_map(&none, 4 * MIB, 0, handle), CM_SIM_INVALID_VALUE);
-    CHECK_EQUAL(cm_sim_access(at, 4 * MIB, true), CM_SIM_INVALID_VALUE);
-    CHECK_EQUAL(cm_sim_map(at, 4 * MIB, 0, handle), CM_SIM_OK);
-    CHECK_EQUAL(cm_sim_map(at + 2 * MIB, 4 * MIB, 0, other), CM_SIM_INVALID_VALUE);
-    CHECK_EQUAL(cm_sim_unmap(at, 2 * MIB), CM_SIM_INVALID_VALUE);
-    CHECK_EQUAL(cm_sim_unmap(at, 6 * MIB), CM_SIM_INVALID_VALUE);
-    CHECK_EQUAL(cm_sim_unreserve(at, 64 * MIB), CM_SIM_INVALID_VALUE); /* something is mapped */
-    CHECK_EQUAL(cm_sim_free(at, NULL), CM_SIM_INVALID_VALUE);
-    CHECK_EQUAL(cm_sim_unmap(at, 4 * MIB), CM_SIM_OK);
-    CHECK_EQUAL(cm_sim_unmap(at, 4 * MIB), CM_SIM_INVALID_VALUE);
-    CHECK_EQUAL(cm_sim_unreserve(at, 62 * MIB), CM_SIM_INVALID_VALUE);
-    CHECK_EQUAL(cm_sim_unreserve(at + 2 * MIB, 62 * MIB), CM_SIM_INVALID_VALUE);
-    CHECK_EQUAL(cm_sim_unreserve(at, 64 * MIB), CM_SIM_OK);
-    CHECK_EQUAL(cm_sim_unreserve(at, 64 * MIB), CM_SIM_INVALID_VALUE);
-    CHECK_EQUAL(cm_sim_release(handle), CM_SIM_OK);
-    CHECK_EQUAL(cm_sim_release(handle), CM_SIM_INVALID_VALUE);
+    EQUAL(cm_sim_create(0, MIB, &(cm_sim_physical *){NULL}), CM_SIM_INVALID_VALUE);
+    EQUAL(cm_sim_create(9, 2 * MIB, &(cm_sim_physical *){NULL}), CM_SIM_INVALID_DEVICE);
+    EQUAL(cm_sim_map(at + MIB, 4 * MIB, 0, handle), CM_SIM_INVALID_VALUE);
+    EQUAL(cm_sim_map(at, 6 * MIB, 0, handle), CM_SIM_INVALID_VALUE);
+    EQUAL(cm_sim_map(at, 4 * MIB, 2 * MIB, handle), CM_SIM_INVALID_VALUE);
+    EQUAL(cm_sim_map(at + 62 * MIB, 4 * MIB, 0, handle), CM_SIM_INVALID_VALUE);
+    EQUAL(cm_sim_map(at, 4 * MIB, 0, (void *)77), CM_SIM_INVALID_VALUE);
+    EQUAL(cm_sim_map(at, 4 * MIB, 0, NULL), CM_SIM_INVALID_VALUE);
+    EQUAL(cm_sim_map(&none, 4 * MIB, 0, handle), CM_SIM_INVALID_VALUE);
+    EQUAL(cm_sim_access(at, 4 * MIB, true), CM_SIM_INVALID_VALUE);
+    EQUAL(cm_sim_map(at, 4 * MIB, 0, handle), CM_SIM_OK);
+    EQUAL(cm_sim_map(at + 2 * MIB, 4 * MIB, 0, other), CM_SIM_INVALID_VALUE);
+    EQUAL(cm_sim_unmap(at, 2 * MIB), CM_SIM_INVALID_VALUE);
+    EQUAL(cm_sim_unmap(at, 6 * MIB), CM_SIM_INVALID_VALUE);
+    EQUAL(cm_sim_unreserve(at, 64 * MIB), CM_SIM_INVALID_VALUE); /* something is mapped */
+    EQUAL(cm_sim_free(at, NULL), CM_SIM_INVALID_VALUE);
+    EQUAL(cm_sim_unmap(at, 4 * MIB), CM_SIM_OK);
+    EQUAL(cm_sim_unmap(at, 4 * MIB), CM_SIM_INVALID_VALUE);
+    EQUAL(cm_sim_unreserve(at, 62 * MIB), CM_SIM_INVALID_VALUE);
+    EQUAL(cm_sim_unreserve(at + 2 * MIB, 62 * MIB), CM_SIM_INVALID_VALUE);
+    EQUAL(cm_sim_unreserve(at, 64 * MIB), CM_SIM_OK);
+    EQUAL(cm_sim_unreserve(at, 64 * MIB), CM_SIM_INVALID_VALUE);
+    EQUAL(cm_sim_release(handle), CM_SIM_OK);
+    EQUAL(cm_sim_release(handle), CM_SIM_INVALID_VALUE);
     cm_sim_physical *next = create(4 * MIB); /* the same slot, another handle */
     CHECK(next != handle);
-    CHECK_EQUAL(cm_sim_release(handle), CM_SIM_INVALID_VALUE);
-    CHECK_EQUAL(cm_sim_release(next), CM_SIM_OK);
-    CHECK_EQUAL(cm_sim_release(other), CM_SIM_OK);
-    CHECK_EQUAL(used(0), CONTEXT);
+    EQUAL(cm_sim_release(handle), CM_SIM_INVALID_VALUE);
+    EQUAL(cm_sim_release(next), CM_SIM_OK);
+    EQUAL(cm_sim_release(other), CM_SIM_OK);
+    EQUAL(used(0), CONTEXT);
 }
 
 static void pinned(void)
@@ -191,36 +191,36 @@ static void pinned(void)
     size_t bytes;
 
     CHECK(!cm_sim_host_find(own, NULL, NULL));
-    CHECK_EQUAL(cm_sim_host_alloc(0, &none), CM_SIM_OK);
+    EQUAL(cm_sim_host_alloc(0, &none), CM_SIM_OK);
     CHECK(none == NULL);
-    CHECK_EQUAL(cm_sim_host_alloc(5000, &made), CM_SIM_OK);
+    EQUAL(cm_sim_host_alloc(5000, &made), CM_SIM_OK);
     memset(made, 1, 5000);
     CHECK(cm_sim_host_find((char *)made + 4999, &start, &bytes));
-    CHECK_EQUAL(start, (uintptr_t)made);
-    CHECK_EQUAL(bytes, 5000);
+    EQUAL(start, (uintptr_t)made);
+    EQUAL(bytes, 5000);
     CHECK(!cm_sim_host_find((char *)made + 5000, NULL, NULL));
     CHECK(!cm_sim_is_device(made));
-    CHECK_EQUAL(cm_sim_report_get()->host_bytes, 5000);
-    CHECK_EQUAL(cm_sim_host_register(own + 100, 1000), CM_SIM_OK);
-    CHECK_EQUAL(cm_sim_host_register(own + 1099, 10), CM_SIM_HOST_ALREADY_REGISTERED);
-    CHECK_EQUAL(cm_sim_host_register(own, 101), CM_SIM_HOST_ALREADY_REGISTERED);
-    CHECK_EQUAL(cm_sim_host_register(own, 8192), CM_SIM_HOST_ALREADY_REGISTERED);
-    CHECK_EQUAL(cm_sim_host_register(own, 100), CM_SIM_OK);
-    CHECK_EQUAL(cm_sim_host_register(NULL, 100), CM_SIM_INVALID_VALUE);
-    CHECK_EQUAL(cm_sim_host_register(own, 0), CM_SIM_INVALID_VALUE);
+    EQUAL(cm_sim_report_get()->host_bytes, 5000);
+    EQUAL(cm_sim_host_register(own + 100, 1000), CM_SIM_OK);
+    EQUAL(cm_sim_host_register(own + 1099, 10), CM_SIM_HOST_ALREADY_REGISTERED);
+    EQUAL(cm_sim_host_register(own, 101), CM_SIM_HOST_ALREADY_REGISTERED);
+    EQUAL(cm_sim_host_register(own, 8192), CM_SIM_HOST_ALREADY_REGISTERED);
+    EQUAL(cm_sim_host_register(own, 100), CM_SIM_OK);
+    EQUAL(cm_sim_host_register(NULL, 100), CM_SIM_INVALID_VALUE);
+    EQUAL(cm_sim_host_register(own, 0), CM_SIM_INVALID_VALUE);
     CHECK(cm_sim_host_find(own + 1099, &start, &bytes));
-    CHECK_EQUAL(start, (uintptr_t)own + 100);
-    CHECK_EQUAL(cm_sim_host_free(own), CM_SIM_INVALID_VALUE);
-    CHECK_EQUAL(cm_sim_host_unregister(made), CM_SIM_HOST_NOT_REGISTERED);
-    CHECK_EQUAL(cm_sim_host_unregister(own), CM_SIM_OK);
-    CHECK_EQUAL(cm_sim_host_unregister(own), CM_SIM_HOST_NOT_REGISTERED);
-    CHECK_EQUAL(cm_sim_host_unregister(own + 100), CM_SIM_OK);
-    CHECK_EQUAL(cm_sim_host_free(made), CM_SIM_OK);
-    CHECK_EQUAL(cm_sim_host_free(made), CM_SIM_INVALID_VALUE);
-    CHECK_EQUAL(cm_sim_host_free(NULL), CM_SIM_OK);
-    CHECK_EQUAL(touch(made, false), SIGSEGV);
-    CHECK_EQUAL(cm_sim_report_get()->host_bytes, 0);
-    CHECK_EQUAL(cm_sim_report_get()->host_peak, 5000);
+    EQUAL(start, (uintptr_t)own + 100);
+    EQUAL(cm_sim_host_free(own), CM_SIM_INVALID_VALUE);
+    EQUAL(cm_sim_host_unregister(made), CM_SIM_HOST_NOT_REGISTERED);
+    EQUAL(cm_sim_host_unregister(own), CM_SIM_OK);
+    EQUAL(cm_sim_host_unregister(own), CM_SIM_HOST_NOT_REGISTERED);
+    EQUAL(cm_sim_host_unregister(own + 100), CM_SIM_OK);
+    EQUAL(cm_sim_host_free(made), CM_SIM_OK);
+    EQUAL(cm_sim_host_free(made), CM_SIM_INVALID_VALUE);
+    EQUAL(cm_sim_host_free(NULL), CM_SIM_OK);
+    EQUAL(touch(made, false), SIGSEGV);
+    EQUAL(cm_sim_report_get()->host_bytes, 0);
+    EQUAL(cm_sim_report_get()->host_peak, 5000);
 }
 
 static const test_case cases[] = {
