@@ -11,7 +11,6 @@ import struct
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 Steps = Callable[[int], list[float]]
 
@@ -66,40 +65,11 @@ def pairs(frames: int) -> Steps:
 def gpt2() -> Steps:
     """GPT-2 small's shape, 163 million parameters: batch 8 x 512, bfloat16 autocast, fused AdamW."""
     import torch
-    import torch.nn.functional as F
-    from torch import nn
 
-    width, heads, layers, context, vocabulary = 768, 12, 12, 1024, 50257
-
-    class Block(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.ln1, self.ln2 = nn.LayerNorm(width), nn.LayerNorm(width)
-            self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-            self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
-
-        def forward(self, x: Any) -> Any:
-            b, t, c = x.shape
-            q, k, v = (z.view(b, t, heads, c // heads).transpose(1, 2) for z in self.qkv(self.ln1(x)).split(c, dim=2))
-            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-            x = x + self.out(y.transpose(1, 2).reshape(b, t, c))
-            return x + self.mlp(self.ln2(x))
-
-    class GPT(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.token, self.position = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
-            self.blocks = nn.ModuleList(Block() for _ in range(layers))
-            self.ln, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
-
-        def forward(self, tokens: Any, targets: Any) -> Any:
-            x = self.token(tokens) + self.position(torch.arange(tokens.shape[1], device=tokens.device))
-            for block in self.blocks:
-                x = block(x)
-            return F.cross_entropy(self.head(self.ln(x)).view(-1, vocabulary).float(), targets.view(-1))
+    from benchmarks.gpt import make
 
     with torch.device("cuda"):
-        model = GPT()
+        model = make(width=768, heads=12, layers=12, context=1024, vocabulary=50257)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
     tokens = torch.zeros(8, 512, dtype=torch.long, device="cuda")
 

@@ -47,41 +47,14 @@ def micro() -> Steps:
 def gpt() -> Steps:
     """A GPT-style script: 4 layers, width 128, context 128, batch 8, AdamW."""
     import torch
-    import torch.nn.functional as F
     from torch import nn
 
-    width, heads, context, vocabulary = 128, 4, 128, 512
+    from benchmarks.gpt import make
 
-    class Block(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.ln1, self.ln2 = nn.LayerNorm(width), nn.LayerNorm(width)
-            self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-            self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
-
-        def forward(self, x: Any) -> Any:
-            b, t, c = x.shape
-            q, k, v = (z.view(b, t, heads, c // heads).transpose(1, 2) for z in self.qkv(self.ln1(x)).split(c, dim=2))
-            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-            x = x + self.out(y.transpose(1, 2).reshape(b, t, c))
-            return x + self.mlp(self.ln2(x))
-
-    class GPT(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.token, self.position = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
-            self.blocks = nn.ModuleList(Block() for _ in range(4))
-            self.ln, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
-
-        def forward(self, tokens: Any, targets: Any) -> Any:
-            x = self.token(tokens) + self.position(torch.arange(tokens.shape[1]))
-            for block in self.blocks:
-                x = block(x)
-            return F.cross_entropy(self.head(self.ln(x)).view(-1, vocabulary), targets.view(-1))
-
+    context, vocabulary = 128, 512
     torch.manual_seed(0)
     data = torch.randint(vocabulary, (20_000,))
-    model = GPT()
+    model = make(width=128, heads=4, layers=4, context=context, vocabulary=vocabulary)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 
     def step() -> None:
