@@ -106,7 +106,7 @@ def _simulate(request: _Request, output: str) -> int:
             report = api.inquire(
                 [sys.executable, *interpreter_flags(), *request.program],
                 setup,
-                Wishes(request.retry, request.allow_oom, timeout),
+                Wishes(request.retry, request.allow_oom, timeout=timeout),
                 build,
                 folder,
                 trace=trace,

@@ -58,7 +58,7 @@ def simulate(
         raise Error(f"{trace} exists; choose another name, or pass overwrite=True")
     with tempfile.TemporaryDirectory(prefix="cuptimem-sim-") as folder:
         command = [sys.executable, *_program(what, arguments, folder)]
-        wishes = Wishes(retry, allow_oom, timeout)
+        wishes = Wishes(retry, allow_oom, timeout=timeout)
         try:
             return inquire(command, setup, wishes, build, folder, trace=trace, overwrite=overwrite, output="keep")
         except Interrupted:

@@ -9,9 +9,9 @@ from cuptimem.simulation.facts import Facts, Raised
 from cuptimem.stacks import user_frame
 
 _FAKE_GROUP = (
-    "collectives between GPUs are not simulated: give one rank torch's fake process group "
-    "(torch.distributed.init_process_group('fake', rank=0, world_size=N, "
-    "store=torch.testing._internal.distributed.fake_pg.FakeStore()))"
+    "give one rank torch's fake process group: from torch.testing._internal.distributed.fake_pg import FakeStore; "
+    "torch.distributed.init_process_group('fake', rank=0, world_size=N, store=FakeStore()). FSDP2 runs on it; "
+    "DataParallel and DistributedDataParallel do not: leave their wrapper out"
 )
 _IPC = (
     "GPU tensors cannot be handed to another process here: let workers return CPU tensors and move them in the parent"
@@ -134,15 +134,25 @@ def crashed_at(crash: str) -> str:
     return frame.place if frame is not None else ""
 
 
-def _unsupported(facts: Facts, chain: tuple[Raised, ...]) -> Cause | None:
+def of_refused(facts: Facts) -> Cause | None:
+    """What it asked for that is not simulated, as the device noted it."""
     for note in facts.unsupported:
+        if note.name.lower().startswith("cupti"):
+            continue  # a profiler's wishes: no memory hangs on them
         hint = next((hint for word, hint in _REFUSED if word in note.name.lower()), "leave it out for this question")
-        return Cause(f"the program asked for {note.name}, which is not simulated{_why(chain)}", hint)
+        return Cause(f"the program uses {note.name}, which is not simulated", hint)
+    return None
+
+
+def _unsupported(facts: Facts, chain: tuple[Raised, ...]) -> Cause | None:
+    asked = of_refused(facts)
+    if asked is not None:
+        return Cause(f"{asked.text}{_why(chain)}", asked.hint)
     for raised in chain:
         text = f"{raised.type} {raised.message}".lower()
         for word, name, hint in _MESSAGES:
             if word in text:
-                return Cause(f"the program asked for {name}, which is not simulated{_why(chain)}", hint)
+                return Cause(f"the program uses {name}, which is not simulated{_why(chain)}", hint)
         missing = _MISSING.search(raised.message)
         if missing is not None and "ImportError" in raised.bases:
             return Cause(

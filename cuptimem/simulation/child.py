@@ -25,6 +25,7 @@ CRASH = "crash"  # faulthandler's words
 WHERE = "where"  # the stack when the time was up
 
 _CHAIN = 8  # exceptions of a chain that are noted
+_THREADS = 8  # ended by an exception, that are noted
 
 
 class _Child:
@@ -38,7 +39,8 @@ class _Child:
         self.problems: list[str] = []
         self.torch: ModuleType | None = None
         self.assumed: Assumed | None = None
-        self.watch = ImportWatch({"torch": self._torch_loaded}, self._failed)
+        self.threads: list[dict[str, Any]] = []
+        self.watch = ImportWatch({"torch": self._torch_loaded, "threading": self._threading_loaded}, self._failed)
 
     def _torch_loaded(self, torch: ModuleType) -> None:
         from cuptimem.simulation.data_sizes import Assumed
@@ -48,12 +50,24 @@ class _Child:
         self.assumed = Assumed(given, self.settings["high_end"] == "1", self.write)
         self.assumed.install(torch)
 
+    def _threading_loaded(self, threading: ModuleType) -> None:
+        """An exception in a thread does not end the program; whatever the thread was to do stays undone."""
+        before = threading.excepthook
+
+        def excepthook(args: Any) -> None:
+            if args.exc_value is not None and args.exc_type is not SystemExit and len(self.threads) < _THREADS:
+                self.threads.append(_described(args.exc_value))
+            before(args)
+
+        threading.excepthook = excepthook  # type: ignore[attr-defined]
+
     def _failed(self, what: str, error: Exception) -> None:
         self.problems.append(f"sizes that depend on data are not assumed: {type(error).__name__}: {error}")
 
     def forked(self) -> None:
         self.leader = False
         self.pid = os.getpid()
+        self.threads.clear()
         if self.assumed is not None:
             self.assumed.used.clear()
 
@@ -65,6 +79,7 @@ class _Child:
             "assumptions": [] if self.assumed is None else self.assumed.rows(),
             "ended": ended,
             "exception": None,
+            "threads": self.threads,
             "cuda": None,
         }
         if ended:
@@ -130,18 +145,19 @@ def _exception() -> list[dict[str, Any]] | None:
         return None
     chain: list[dict[str, Any]] = []
     while error is not None and len(chain) < _CHAIN:
-        kind = type(error)
-        message = str(error).strip()
-        chain.append(
-            {
-                "type": f"{kind.__module__}.{kind.__qualname__}",
-                "bases": [base.__qualname__ for base in kind.__mro__],
-                "message": message[:2000],
-                "at": _innermost(error.__traceback__),
-            }
-        )
+        chain.append(_described(error))
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return chain
+
+
+def _described(error: BaseException) -> dict[str, Any]:
+    kind = type(error)
+    return {
+        "type": f"{kind.__module__}.{kind.__qualname__}",
+        "bases": [base.__qualname__ for base in kind.__mro__],
+        "message": str(error).strip()[:2000],
+        "at": _innermost(error.__traceback__),
+    }
 
 
 def _innermost(traceback: TracebackType | None) -> list[Any] | None:
@@ -172,7 +188,10 @@ def _cuda(torch: ModuleType) -> dict[str, Any]:
     describe = getattr(torch._C, "_accelerator_getAllocatorSettings", None)
     devices = []
     for index in range(cuda.device_count()):
-        stats = cuda.memory_stats(index)
+        try:
+            stats = cuda.memory_stats(index)
+        except RuntimeError:  # an allocator that keeps none
+            continue
         devices.append(
             {
                 "index": index,

@@ -1,6 +1,6 @@
 """Operators whose output's size depends on values, which a simulated device does not have: assumed sizes for them.
 
-`nonzero` (and with it every boolean mask used as an index, torch.where(condition), argwhere), `masked_select`, the
+`nonzero` (and with it every boolean mask used as an index, masked_select, torch.where(condition), argwhere), the
 `unique` family and `repeat_interleave` get an implementation for CUDA that makes an output of an assumed share of its
 largest possible size. It stands below autograd, so backward works as before; fake tensors never come here, and
 torch.compile breaks its graph there as it does on a real device.
@@ -26,7 +26,6 @@ DEFAULT_REPEATS = 1.0  # of repeat_interleave: mean repeats of an element, which
 
 OPERATORS = {
     "nonzero": "share of the elements that are not zero, or true in a mask",
-    "masked_select": "share of the elements that the mask selects",
     "unique": "share of the elements (or rows) that differ",
     "repeat_interleave": "mean number of repeats",
 }
@@ -102,7 +101,8 @@ def _user_place() -> tuple[str, int, str]:
 
 
 def _implementations(torch: ModuleType, size: Callable[[str, int], int]) -> dict[str, Callable[..., Any]]:
-    """By operator and overload. Scratch space of the real kernels is made, too, where it is as large as the input."""
+    """By operator and overload. Scratch space of the real kernels is made, too, where it is as large as the input:
+    what they take beyond that (a few MiB) is not."""
     long = torch.int64
 
     def nonzero(self: Any) -> Any:
@@ -113,26 +113,17 @@ def _implementations(torch: ModuleType, size: Callable[[str, int], int]) -> dict
     def nonzero_out(self: Any, *, out: Any) -> Any:
         return out.resize_((size("nonzero", self.numel()), self.dim()))
 
-    def masked_select(self: Any, mask: Any) -> Any:
-        shape = torch.broadcast_shapes(self.shape, mask.shape)
-        return self.new_empty(size("masked_select", math.prod(shape)))
-
-    def masked_select_out(self: Any, mask: Any, *, out: Any) -> Any:
-        shape = torch.broadcast_shapes(self.shape, mask.shape)
-        return out.resize_((size("masked_select", math.prod(shape)),))
-
     def flat_unique(self: Any, inverse: bool, counts: bool, inverse_shape: Any, sorting: bool) -> Any:
         number = self.numel()
-        scratch = [self.new_empty(number)] if sorting else []
+        scratch = [self.new_empty(number)] if sorting else []  # sorted
         if sorting and inverse:
-            scratch.append(self.new_empty(number, dtype=long))
+            scratch += [self.new_empty(number, dtype=long), self.new_empty(number)]  # its order, and the sort's own
         inverse_out = self.new_empty(inverse_shape if inverse else 0, dtype=long)
+        # The kernel writes into tensors of the input's size and then makes them smaller: their storage stays.
+        found, found_counts = self.new_empty(number), self.new_empty(number if counts else 0, dtype=long)
+        del scratch
         count = size("unique", number)
-        return (
-            self.new_empty(count),
-            inverse_out,
-            self.new_empty(count if counts else 0, dtype=long),
-        )
+        return found.resize_(count), inverse_out, found_counts.resize_(count if counts else 0)
 
     def unique(self: Any, sorted: bool = True, return_inverse: bool = False) -> Any:
         return flat_unique(self, return_inverse, False, self.shape, True)[:2]
@@ -179,8 +170,6 @@ def _implementations(torch: ModuleType, size: Callable[[str, int], int]) -> dict
     return {
         "nonzero": nonzero,
         "nonzero.out": nonzero_out,
-        "masked_select": masked_select,
-        "masked_select.out": masked_select_out,
         "_unique": unique,
         "_unique2": unique2,
         "unique_dim": unique_dim,

@@ -21,6 +21,7 @@ class Counts:
     """One device of one process, bytes and calls."""
 
     index: int  # as the program numbers it
+    ordinal: int  # of all the simulated devices: CUDA_VISIBLE_DEVICES may number them otherwise
     name: str
     total: int
     context: int
@@ -98,7 +99,19 @@ def _counts(data: bytes, offset: int, index: int) -> Counts:
         :16
     ]
     return Counts(
-        index, _text(name), total, context, peak, peak_library, allocs, refused, limited, reads, read_bytes, known
+        index,
+        numbers[-1],
+        _text(name),
+        total,
+        context,
+        peak,
+        peak_library,
+        allocs,
+        refused,
+        limited,
+        reads,
+        read_bytes,
+        known,
     )
 
 

@@ -18,7 +18,7 @@ from cuptimem.stacks import Frame
 class DeviceFacts:
     """One device, all processes that used it together. Bytes."""
 
-    index: int
+    index: int  # of all the simulated devices, however CUDA_VISIBLE_DEVICES numbers them for a process
     total: int
     context: int
     used: int  # the sum of its processes' peaks: exact for one, an upper bound for several
@@ -75,6 +75,9 @@ class Facts:
     ooms: int  # requests that PyTorch's allocator had to refuse
     retries: int  # that it could serve only after it had emptied its cache
     chain: tuple[Raised, ...] | None  # the exception that ended it, outermost first; None: none is known
+    elsewhere: tuple[Raised, ...]  # exceptions that ended a thread, or another of its processes
+    unaccounted: int  # requests that a device refused, to whom nobody says what came of it
+    lost_processes: int  # that used a device and ended without a word
     modelled: tuple[Note, ...]
     undescribed: tuple[Note, ...]
     unsupported: tuple[Note, ...]
@@ -104,6 +107,19 @@ class Facts:
         """Whether the program was through, and Python crashed while it shut down (threads of autograd may do that)."""
         ended = any(note["leader"] and note["ended"] for note in self.run.notes)
         return self.run.signal in (signal.SIGABRT, signal.SIGSEGV) and ended and self.chain is None
+
+    @property
+    def crowded(self) -> DeviceFacts | None:
+        """A device that several processes used, each as if it had it for itself, whose peaks together are too much."""
+        return next((device for device in self.devices if device.processes > 1 and device.used > device.total), None)
+
+    @property
+    def decisive_reads(self) -> tuple[HostRead, ...]:
+        """Reads of what no kernel has computed that look like integers or flags: sizes and branches hang on such.
+
+        By their size alone: 1 or 8 bytes each time, or a few numbers of 8 bytes. A loss in float32 has 4.
+        """
+        return tuple(read for read in self.host_reads if not read.written and _is_decisive(read.bytes, read.count))
 
     @property
     def refused(self) -> int:
@@ -136,6 +152,9 @@ def collect(run: Run, path: str | None = None) -> Facts:
         ooms=max(0 if report is None else len([oom for oom in report.ooms if oom.device != "cpu"]), _stat(run, "ooms")),
         retries=_stat(run, "retries"),
         chain=_chain(run),
+        elsewhere=_elsewhere(run),
+        unaccounted=_unaccounted(run),
+        lost_processes=_lost_processes(run),
         modelled=device_report.merged_notes(processes, device_report.MODELLED),
         undescribed=device_report.merged_notes(processes, device_report.UNDESCRIBED),
         unsupported=device_report.merged_notes(processes, device_report.REFUSED),
@@ -148,6 +167,32 @@ def collect(run: Run, path: str | None = None) -> Facts:
         backend=_cuda(run).get("backend"),
         problems=_problems(run),
     )
+
+
+_FEW = 512  # bytes: as many numbers as a program looks at one by one
+
+
+def _is_decisive(size: int, count: int) -> bool:
+    return size == count or (size % (8 * count) == 0 and size <= _FEW * count)
+
+
+def _note_of(run: Run, pid: int) -> Mapping[str, Any] | None:
+    return next((note for note in run.notes if note["pid"] == pid), None)
+
+
+def _unaccounted(run: Run) -> int:
+    """What PyTorch's own statistics do not speak of: of a process that ended early, or of another allocator."""
+    found = 0
+    for one in run.reports:
+        note = _note_of(run, one.pid)
+        told = note is not None and note["ended"] and note["cuda"] and note["cuda"].get("devices")
+        found += 0 if told else sum(device.refused for device in one.used)
+    return found
+
+
+def _lost_processes(run: Run) -> int:
+    notes = [_note_of(run, one.pid) for one in run.reports if one.used]
+    return sum(note is not None and not note["leader"] and not note["ended"] for note in notes)
 
 
 def _cuda(run: Run) -> Mapping[str, Any]:
@@ -170,9 +215,9 @@ def _devices(run: Run, report: Report | None) -> tuple[DeviceFacts, ...]:
     found: dict[int, DeviceFacts] = {}
     for one in run.reports:
         for counts in one.used:
-            other = found.get(counts.index)
-            found[counts.index] = DeviceFacts(
-                index=counts.index,
+            other = found.get(counts.ordinal)
+            found[counts.ordinal] = DeviceFacts(
+                index=counts.ordinal,
                 total=counts.total,
                 context=counts.context + (other.context if other else 0),
                 used=counts.peak + (other.used if other else 0),
@@ -187,11 +232,19 @@ def _devices(run: Run, report: Report | None) -> tuple[DeviceFacts, ...]:
 
 def _with_tensors(device: DeviceFacts, run: Run, report: Report | None) -> DeviceFacts:
     """The trace has the peaks whole; PyTorch's own counters, which a program may reset, where it has none."""
-    told = [stats for stats in _stats(run) if stats["index"] == device.index]
+    told = [
+        stats
+        for note in run.notes
+        if note["cuda"]
+        for stats in note["cuda"].get("devices", ())
+        if _ordinal(run, note["pid"], stats["index"]) == device.index
+    ]
     allocated = sum(int(stats["allocated_peak"]) for stats in told)
     reserved = sum(int(stats["reserved_peak"]) for stats in told) or None
+    leader = next((note["pid"] for note in run.notes if note["leader"]), 0)
     for one in report.devices if report is not None else ():
-        if one.name == device.name:
+        kind, _, index = one.name.partition(":")
+        if kind == "cuda" and _ordinal(run, leader, int(index)) == device.index:
             allocated = max(allocated, one.peak.bytes)
             reserved = max(reserved or 0, one.reserved_peak or 0) or None
     return DeviceFacts(
@@ -207,19 +260,29 @@ def _with_tensors(device: DeviceFacts, run: Run, report: Report | None) -> Devic
     )
 
 
+def _ordinal(run: Run, pid: int, index: int) -> int:
+    """Which of all the simulated devices a process means by this number."""
+    for one in run.reports:
+        if one.pid == pid and 0 <= index < len(one.devices):
+            return one.devices[index].ordinal
+    return index
+
+
+def _raised(one: Mapping[str, Any]) -> Raised:
+    at = one["at"]
+    return Raised(one["type"], tuple(one["bases"]), one["message"], None if at is None else Frame(at[0], at[2], at[1]))
+
+
 def _chain(run: Run) -> tuple[Raised, ...] | None:
     for note in run.notes:
         if note["leader"] and note["exception"]:
-            return tuple(
-                Raised(
-                    one["type"],
-                    tuple(one["bases"]),
-                    one["message"],
-                    None if one["at"] is None else Frame(one["at"][0], one["at"][2], one["at"][1]),
-                )
-                for one in note["exception"]
-            )
+            return tuple(map(_raised, note["exception"]))
     return None
+
+
+def _elsewhere(run: Run) -> tuple[Raised, ...]:
+    others = [note["exception"][0] for note in run.notes if not note["leader"] and note["exception"]]
+    return tuple(_raised(one) for one in [*(one for note in run.notes for one in note["threads"]), *others])
 
 
 def _assumptions(run: Run) -> tuple[Assumption, ...]:

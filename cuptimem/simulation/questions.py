@@ -55,6 +55,7 @@ class Wishes:
 
     retry: bool = True  # run again where it decides something
     allow_oom: bool = False  # the program may catch OutOfMemoryErrors: it means to
+    trust_reads: bool = False  # no size and no branch that matters hangs on a value read from the device
     timeout: float | None = None
 
 
@@ -96,39 +97,58 @@ class Inquiry:
                 "the program never used CUDA, so there is nothing to judge",
                 "does it choose its device by an argument or a variable? Nothing in it asked for cuda",
             )
-        if main.ooms and not self._wishes.allow_oom:
-            return self._undecided(
-                main,
-                f"the program caught {_times(main.ooms, 'OutOfMemoryError')} and ended well: a search for a batch size "
-                "fits, a loop that leaves batches out does not, and only you know which it is",
+        doubt = self._doubt(main)
+        if doubt is not None:
+            return self._undecided(main, doubt.text, doubt.hint)
+        if not main.report_problem and main.report is not None and main.report.lost.events:
+            self._notes.append("events of the recording are lost: what the peak was made of may be wrong")
+        return self._with_high_end(main)
+
+    def _doubt(self, facts: Facts) -> causes.Cause | None:
+        """Why a run that ended well does not say that the program fits; None: it does."""
+        if facts.ooms and not self._wishes.allow_oom:
+            return causes.Cause(
+                f"the program caught {_times(facts.ooms, 'OutOfMemoryError')} and ended well: a search for a batch "
+                "size fits, a loop that leaves batches out does not, and only you know which it is",
                 "--allow-oom says that it means to catch them",
             )
-        if main.undescribed:
-            names = ", ".join(note.name for note in main.undescribed[:5])
-            return self._undecided(
-                main,
+        if facts.unaccounted and not self._wishes.allow_oom:
+            return causes.Cause(
+                f"the device refused {_times(facts.unaccounted, 'request')}, and what came of it is not known: the "
+                "process that asked ended early, or has an allocator of its own",
+                "--allow-oom says that the program means to go on after that",
+            )
+        if facts.elsewhere or facts.lost_processes:
+            return _half_done(facts)
+        asked = causes.of_refused(facts)
+        if asked is not None:
+            return causes.Cause(f"{asked.text}; it went on without it", asked.hint)
+        if facts.undescribed:
+            names = ", ".join(note.name for note in facts.undescribed[:5])
+            return causes.Cause(
                 f"the program called what nobody has described yet ({names}): what that takes of a device is not "
                 "counted",
                 "report the names, so that they can be described",
             )
-        if not main.report_problem and main.report is not None and main.report.lost.events:
-            self._notes.append("events of the recording are lost: what the peak was made of may be wrong")
-        crowded = self._crowded(main)
-        if crowded is not None:
-            return crowded
-        return self._with_high_end(main)
-
-    def _crowded(self, main: Facts) -> Answer | None:
-        """Several processes on one device: each had it for itself, so only the sum of their peaks says that it fits."""
-        full = [device for device in main.devices if device.processes > 1 and device.used > device.total]
-        if not full:
-            return None
-        return self._undecided(
-            main,
-            f"{full[0].processes} processes used {full[0].name}; their peaks together are more than it has, but they "
-            "may not have come at the same time",
-            "",
+        full = facts.crowded
+        if full is not None:
+            return causes.Cause(
+                f"{full.processes} processes used {full.name}; their peaks together are more than it has, but they "
+                "may not have come at the same time"
+            )
+        unknown = next(
+            (one for one in facts.assumptions if one.operator == "repeat_interleave" and not one.given), None
         )
+        if unknown is not None:
+            return causes.Cause(
+                f"the size that repeat_interleave gives at {unknown.place} has no largest, so none was assumed but one "
+                "of each",
+                "--assume repeat_interleave=MEAN, or give output_size",
+            )
+        return None if self._wishes.trust_reads else _hangs_on_reads(facts)
+
+    def _passed(self, facts: Facts) -> bool:
+        return facts.ended_well and self._doubt(facts) is None
 
     def _with_high_end(self, main: Facts) -> Answer:
         if not _has_high_end(main):
@@ -140,8 +160,14 @@ class Inquiry:
                 "",
             )
         high = self._run(replace(self._setup, high_end=True), "high end")
-        if _passed(high, self._wishes.allow_oom):
+        if self._passed(high):
             return self._fits(main, high)
+        if high.run.timed_out or high.ended_well:
+            cause = causes.of_timeout(high, self._wishes.timeout or 0) if high.run.timed_out else self._doubt(high)
+            text = "" if cause is None else cause.text
+            return self._undecided(
+                main, f"it fits with every modelled part at its low end; at the high end {text}", _how_to_decide(main)
+            )
         unlimited = self._run(replace(self._setup, high_end=True, memory=NO_LIMIT), "high end, no limit")
         answer = self._undecided(
             main,
@@ -171,6 +197,13 @@ class Inquiry:
     # --- the device was too small ---------------------------------------------------------------------
 
     def _too_small(self, main: Facts) -> Answer:
+        if main.ran_out and not main.refused and not main.limited:
+            return Answer(
+                "does not fit",
+                f"{_refusal(main)}, by a limit of the program's own: the device refused nothing",
+                ("torch.cuda.set_per_process_memory_fraction, or a limit in PYTORCH_ALLOC_CONF, sets such a one",),
+                main,
+            )
         if not self._wishes.retry:
             if main.ran_out:
                 return Answer("does not fit", _refusal(main), (), main)
@@ -184,7 +217,7 @@ class Inquiry:
         if not unlimited.ended_well:
             return self._fails_anyway(main, unlimited)
         need = _need(unlimited)
-        answer = Answer("does not fit", _refusal(main), (), main, unlimited=unlimited, need=need)
+        answer = Answer("does not fit", _refusal(main), _rests_on(unlimited), main, unlimited=unlimited, need=need)
         setting = self._setting(need)
         card = None if need is None or need.takes_everything else self._card(need)
         answer = replace(answer, setting=setting, smallest_card=card)
@@ -196,7 +229,7 @@ class Inquiry:
         """Larger workspaces may make it fit: what decides then is how blocks happen to be split."""
         if need is None or need.low > self._setup.memory or not _has_high_end(unlimited):
             return answer
-        if not _passed(self._run(replace(self._setup, high_end=True), "high end"), self._wishes.allow_oom):
+        if not self._passed(self._run(replace(self._setup, high_end=True), "high end")):
             return answer
         reason = f"{answer.reason} with every modelled part at its low end, but it ran at the high end: it is that near"
         return replace(answer, verdict="undecided", reason=reason)
@@ -238,14 +271,14 @@ class Inquiry:
     def _fits_surely(self, setup: Setup, name: str, wanted: str | None) -> bool:
         """At the high end, too. A setting that the program itself replaced was not tried."""
         low = self._run(setup, name)
-        if not _passed(low, self._wishes.allow_oom):
+        if not self._passed(low):
             return False
         if wanted is not None and low.settings is not None and settings.parts(low.settings) != settings.parts(wanted):
             self._notes.append(f"{name} was not tried: the program sets {low.settings or 'another'} itself")
             return False
         if not _has_high_end(low):
             return True
-        return _passed(self._run(replace(setup, high_end=True), f"{name}, high end"), self._wishes.allow_oom)
+        return self._passed(self._run(replace(setup, high_end=True), f"{name}, high end"))
 
     # --- parts ------------------------------------------------------------------------------------------
 
@@ -264,8 +297,29 @@ class Inquiry:
         return Answer("undecided", reason, (hint,) if hint else (), main)
 
 
-def _passed(facts: Facts, allow_oom: bool) -> bool:
-    return facts.ended_well and (allow_oom or not facts.ooms)
+def _half_done(facts: Facts) -> causes.Cause:
+    """A thread or another process did not do what it was to do."""
+    if not facts.elsewhere:
+        return causes.Cause(
+            f"{_times(facts.lost_processes, 'process')} of the program used the device and ended without a word "
+            "(killed, or by os._exit): whether they did what they were to do is not known"
+        )
+    raised = facts.elsewhere[0]
+    at = f" at {raised.at.place}" if raised.at is not None else ""
+    return causes.Cause(f"a thread or process of the program ended with {raised.line}{at}; the program itself went on")
+
+
+def _hangs_on_reads(facts: Facts) -> causes.Cause | None:
+    reads = facts.decisive_reads
+    if not reads:
+        return None
+    place = reads[0].frame.place if reads[0].frame is not None else "no Python line"
+    more = f" and {_times(len(reads) - 1, 'other line')}" if len(reads) > 1 else ""
+    return causes.Cause(
+        f"it fits, unless a size or a branch hangs on an integer or flag that was read from the device as zero, at "
+        f"{place}{more}",
+        "--trust-reads says that none does: that they are only printed, say",
+    )
 
 
 def _has_high_end(facts: Facts) -> bool:
@@ -304,6 +358,16 @@ def _refusal(facts: Facts) -> str:
         if frame is not None:
             return f"out of memory at {frame.place}"
     return f"the device refused {_times(facts.refused, 'request')}"
+
+
+def _rests_on(facts: Facts) -> tuple[str, ...]:
+    """A smaller share might fit: nobody has said what it is."""
+    one = next((one for one in facts.assumptions if not one.given), None)
+    if one is None:
+        return ()
+    return (
+        f"this rests on an assumed size: {one.operator}={one.fraction:g} at {one.place}; say what it is with --assume",
+    )
 
 
 def _how_to_decide(facts: Facts) -> str:

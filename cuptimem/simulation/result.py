@@ -74,6 +74,10 @@ class Assumption:
         """The user's line."""
         return Frame(self.file, self.function, self.line)
 
+    @property
+    def place(self) -> str:
+        return self.frame.place if self.file else "no Python line"
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:

@@ -41,6 +41,7 @@ int main(int argc, char **argv)
     strcpy(d->name, "NVIDIA L4");
     d->total = 10; d->context = 11; d->used = 12; d->peak = 13; d->peak_library = 14; d->library = 15;
     d->allocs = 16; d->frees = 17; d->refused = 18; d->refused_least = 19; d->refused_used = 20; d->limited = 21;
+    d->ordinal = 5;
     d->reads = 22; d->read_bytes = 23; d->known_reads = 24; d->known_bytes = 25;
     strcpy(r.note[0].name, "cublasNew"); r.note[0].kind = CM_SIM_NOTE_UNDESCRIBED; r.note[0].count = 2;
     strcpy(r.note[1].name, "workspace"); r.note[1].kind = CM_SIM_NOTE_MODELLED; r.note[1].count = 3;
@@ -76,6 +77,7 @@ def test_a_report_is_read_as_the_header_lays_it_out(writer, tmp_path):
     assert not first.devices[0].touched and first.used == (first.devices[1],)
     assert first.devices[1] == device_report.Counts(
         index=1,
+        ordinal=5,
         name="NVIDIA L4",
         total=10,
         context=11,

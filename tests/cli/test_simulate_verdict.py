@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from cuptimem.report import HostRead
 from cuptimem.reporters import json, simulate_views, text
 from cuptimem.simulation import assemble
+from cuptimem.simulation.device_report import Note
 from cuptimem.simulation.environment import TorchBuild
 from cuptimem.simulation.facts import Facts
 from cuptimem.simulation.launch import Setup
@@ -15,6 +17,7 @@ from cuptimem.simulation.questions import NO_LIMIT, Answer, Inquiry, Interrupted
 from tests.cli import simulated_runs as runs
 from tests.cli.simulated_runs import ASSERT, GIB, OOM, SETUP, facts
 
+CONVOLUTION = "cuDNN convolution workspace"
 FULL = {"exit_code": 1, "chain": (OOM,), "refused": 2, "oom_events": 1, "used": 23 * GIB, "allocated": 20 * GIB}
 
 
@@ -243,8 +246,8 @@ def test_time_is_up():
         ),
         ({"chain": (ASSERT,), "host_reads": (runs.host_read(29, function="other"),)}, "AssertionError: loss is", ""),
         ({"chain": (ASSERT,), "assumptions": (runs.assumption(line=30),)}, "is assumed", "--assume nonzero="),
-        ({"chain": (ASSERT,), "unsupported": (runs.unsupported("NCCL"),)}, "asked for NCCL", "fake process group"),
-        ({"chain": (ASSERT,), "unsupported": (runs.unsupported("CUDA IPC"),)}, "asked for CUDA IPC", "return CPU"),
+        ({"chain": (ASSERT,), "unsupported": (runs.unsupported("NCCL"),)}, "uses NCCL", "fake process group"),
+        ({"chain": (ASSERT,), "unsupported": (runs.unsupported("CUDA IPC"),)}, "uses CUDA IPC", "return CPU"),
         ({"chain": (ASSERT,), "undescribed": (runs.undescribed("cuFoo"),)}, "cuFoo", "report their names"),
         ({"chain": (ASSERT,), "limited": 3}, "this machine refused 3 requests", "ulimit -v"),
         ({"chain": None}, "ended with exit code 1", ""),
@@ -286,6 +289,62 @@ def test_several_processes_on_one_device():
     shared = replace(shared, devices=(replace(shared.devices[0], processes=2),), processes=2)
     answer, _ = ask(lambda setup: shared)
     assert answer.verdict == "undecided" and "2 processes" in answer.reason
+
+
+def integers(line: int = 12, count: int = 3, size: int = 8) -> HostRead:
+    return replace(runs.host_read(line, count), bytes=size * count)
+
+
+@pytest.mark.parametrize(
+    ("said", "trusting", "reason"),
+    [
+        ({"host_reads": (integers(),)}, {"trust_reads": True}, "integer or flag that was read from the device"),
+        ({"host_reads": (integers(size=1),)}, {"trust_reads": True}, "at u/train.py:12"),
+        ({"host_reads": (integers(size=64), integers(14))}, {"trust_reads": True}, "and 1 other line"),
+        ({"unaccounted": 2}, {"allow_oom": True}, "refused 2 requests, and what came of it is not known"),
+        ({"elsewhere": (ASSERT,)}, None, "a thread or process of the program ended with AssertionError"),
+        ({"lost_processes": 1}, None, "ended without a word"),
+        ({"unsupported": (Note(2, "NCCL", 3, 0),)}, None, "the program uses NCCL, which is not simulated"),
+        ({"assumptions": (runs.assumption("repeat_interleave"),)}, None, "no largest"),
+    ],
+)
+def test_what_leaves_a_run_that_ended_well_in_doubt(said, trusting, reason):
+    """In the first run, and in one that only decides: with another setting, at the high end."""
+    answer, asked = ask(lambda setup: facts(setup, **said))
+    assert (answer.verdict, asked) == ("undecided", ["as asked"]) and reason in answer.reason
+    if trusting:
+        assert ask(lambda setup: facts(setup, **said), **trusting)[0].verdict == "fits"
+    answer, asked = ask(lambda setup: replace(needs(40 * GIB, 20 * GIB, "expandable_segments:True")(setup), **said))
+    assert answer.verdict == "does not fit" and answer.setting is None and answer.smallest_card is None
+
+
+@pytest.mark.parametrize(
+    "read",
+    [runs.host_read(12, 3), integers(size=4096), integers(size=12), replace(integers(), written=True)],
+    ids=["a loss", "weights that are saved", "three floats", "what the host had written"],
+)
+def test_reads_that_leave_no_doubt(read):
+    assert ask(lambda setup: facts(setup, host_reads=(read,)))[0].verdict == "fits"
+
+
+def test_several_processes_at_the_high_end():
+    def answer(setup: Setup) -> Facts:
+        found = facts(setup, used=(30 if setup.high_end else 20) * GIB, modelled=(Note(3, CONVOLUTION, 1, 0),))
+        return replace(found, devices=(replace(found.devices[0], processes=2),), processes=2)
+
+    found, asked = ask(answer)
+    assert found.verdict == "undecided" and asked == ["as asked", "high end"] and "2 processes" in found.reason
+
+
+def test_a_limit_of_the_programs_own():
+    found, asked = ask(lambda setup: facts(setup, **{**FULL, "refused": 0, "used": 6 * GIB}))
+    assert found.verdict == "does not fit" and asked == ["as asked"] and "limit of the program's own" in found.reason
+
+
+def test_what_does_not_fit_by_an_assumed_size():
+    assumed = (runs.assumption(),)
+    found, _ = ask(lambda setup: replace(needs(40 * GIB, 30 * GIB)(setup), assumptions=assumed))
+    assert found.verdict == "does not fit" and "rests on an assumed size: nonzero=0.5" in found.hints[0]
 
 
 def test_an_interrupt_is_no_answer():
