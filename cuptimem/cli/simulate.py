@@ -8,6 +8,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 
 from cuptimem.cli.run import Usage, check_program, checked_output, interpreter_flags
 
@@ -78,6 +79,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _simulate(request: _Request, output: str) -> int:
     from cuptimem import naming
+    from cuptimem.errors import Error
     from cuptimem.reporters import json, simulate_views, terminal
     from cuptimem.simulation import api
     from cuptimem.simulation.questions import Interrupted, Wishes
@@ -91,7 +93,7 @@ def _simulate(request: _Request, output: str) -> int:
             request.conv_workspace,
             request.assume,
         )
-    except ValueError as error:
+    except (Error, ValueError) as error:  # no such device, or numbers that make no sense
         print(f"cuptimem simulate: {error}; see: cuptimem simulate --help", file=sys.stderr)
         return 2
     build = api.ready()
@@ -120,6 +122,10 @@ def _simulate(request: _Request, output: str) -> int:
             return 130
         simulation = report.simulation
         assert simulation is not None
+        misplaced = _misplaced(request.program)
+        if misplaced and simulation.exit_code == 2:
+            hint = f"options of simulate go before the script; the program got {', '.join(misplaced)}"
+            simulation = replace(simulation, hints=(*simulation.hints, hint))
         if request.json:
             print(json.text(json.simulate(report, simulation)))
         else:
@@ -147,6 +153,13 @@ _VALUES = {
     "-o",
     "--output",
 }
+_LEAST_PLAIN = 1 << 20  # a --memory without a unit that is smaller was not meant as bytes
+
+
+def _misplaced(program: list[str]) -> list[str]:
+    """Arguments of the program that read like options of ours."""
+    names = (argument.partition("=")[0] for argument in program[2 if program[0] in ("-m", "-c") else 1 :])
+    return [name for name in dict.fromkeys(names) if name in _FLAGS or name in _VALUES]
 
 
 def _parse(arguments: list[str]) -> _Request:
@@ -202,6 +215,8 @@ def _value(request: _Request, name: str, value: str) -> None:
     if name == "--device":
         request.device = value
     elif name == "--memory":
+        if value.isdecimal() and 0 < int(value) < _LEAST_PLAIN:
+            raise Usage(f"--memory {value} is that many bytes; write {value}GiB")
         request.memory = value
     elif name == "--context":
         request.context = value

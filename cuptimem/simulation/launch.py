@@ -17,17 +17,21 @@ from typing import Any
 
 from cuptimem import autostart, simulator
 from cuptimem.errors import Error, recording_core
-from cuptimem.simulation import child, device_report, settings
+from cuptimem.simulation import child, device_report, processes, settings
 from cuptimem.simulation.cards import Card
 
 # What an event may lag behind at the high end. A GPU's work queue holds about a thousand launches: the host cannot be
 # further ahead, so memory that waits for an event of another stream comes back after so many at the latest.
 EVENT_LAG = 1024
 
+_CACHES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
+
 _GRACE_SECONDS = 5.0  # between asking a program to end and ending it
 _TAIL = 64 << 10  # bytes of output that are kept
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
-_FROM_KERNEL = 0x80  # si_code: the terminal sent it, to the program too
+_FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT)  # what a terminal, and whoever imitates one, sends to a whole group
+_FROM_KERNEL = 0x80  # si_code: a terminal sent it, or lost its line
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # who sends one wants no answer any more
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,8 @@ class Run:
     crash: str  # Python's own words about a crash
     where: str  # and about where it was when the time was up
     output: str  # the end of what it printed, where that was kept
+    # The signal that asked this process to end while the program ran, however that ended then; None: there was none.
+    interrupted_by: int | None = None
 
 
 def preload(folder: str) -> list[str]:
@@ -97,6 +103,8 @@ def environment(base: Mapping[str, str], setup: Setup, folder: str, trace: str, 
     own = {name: value for name, value in base.items() if name not in autostart.VARIABLES}
     # It names devices of this machine; --devices says how many there are of the simulated.
     own.pop("CUDA_VISIBLE_DEVICES", None)
+    # What was tuned here by time must not reach real runs, nor one run here the next: it would skip what that took.
+    own |= {name: os.path.join(folder, place) for name, place in _CACHES.items()}
     if setup.alloc_conf is not None:
         own = settings.with_setting(own, setup.alloc_conf)
     libraries = preload(folder)
@@ -140,8 +148,9 @@ def run(
 
     trace: where it goes; in `folder` by default. output: "pass" leaves the program's standard streams as they are,
     "stderr" lets its standard output go to standard error, "keep" gives it no input and keeps the end of what it
-    prints. timeout: seconds after which it is ended. forward: signals that this process gets go to the program (only in
-    the main thread). Raises Error where it cannot be started.
+    prints. timeout: seconds after which it is ended, with all that it started. forward: signals that this process gets
+    go to the program (only in the main thread), SIGINT and SIGQUIT only where it has left our process group: they come
+    from terminals, which send them to both. Raises Error where it cannot be started.
     """
     os.makedirs(folder, exist_ok=True)
     trace = trace or os.path.join(folder, "run.cmem")
@@ -157,10 +166,10 @@ def run(
     kept = os.path.join(folder, "output")
     began = time.monotonic()
     actions = _file_actions(output, kept)
-    code = -1
+    code, got = -1, frozenset[int]()
     try:
         if forward:
-            code, timed_out = _run_forwarding(command, variables, actions, timeout)
+            code, timed_out, got = _run_forwarding(command, variables, actions, timeout)
         else:
             code, timed_out = _run_quietly(command, variables, actions, timeout)
     finally:
@@ -179,6 +188,7 @@ def run(
         crash=_tail(os.path.join(folder, child.CRASH)),
         where=_tail(os.path.join(folder, child.WHERE)),
         output=_tail(kept),
+        interrupted_by=next((int(number) for number in (*_ENDING, -code) if number in got), None),
     )
 
 
@@ -216,25 +226,43 @@ def _spawn(
 
 def _run_forwarding(
     command: Sequence[str], variables: Mapping[str, str], actions: list[tuple[Any, ...]], timeout: float | None
-) -> tuple[int, bool]:
+) -> tuple[int, bool, frozenset[int]]:
     """Signals are taken one by one while the program runs, so that none gets lost between two looks."""
-    watched = {signal.SIGCHLD, *_SIGNALS}
+    # Under nohup and in a shell's background some are ignored, by the program too: blocked they would wait for us.
+    watched = {signal.SIGCHLD, *(number for number in _SIGNALS if signal.getsignal(number) != signal.SIG_IGN)}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+    received: set[int] = set()
     try:
         pid = _spawn(command, variables, actions, set(before))
         end = _Deadline(timeout)
         while True:
             done, status = os.waitpid(pid, os.WNOHANG)
             if done:
-                return os.waitstatus_to_exitcode(status), end.asked > 0
-            number = end.due()
-            if number:
-                os.kill(pid, number)
+                # Both of us got it, and the program was faster: told here, it does not end us as well.
+                for number in watched & signal.sigpending():
+                    signal.sigtimedwait({number}, 0)
+                    received.add(number)
+                end.finish()
+                return os.waitstatus_to_exitcode(status), end.asked > 0, frozenset(received)
+            end.act(pid)
             got = signal.sigtimedwait(watched, end.wait(1.0))
-            if got is not None and got.si_signo != signal.SIGCHLD and got.si_code != _FROM_KERNEL:
-                os.kill(pid, got.si_signo)
+            if got is not None and got.si_signo != signal.SIGCHLD:
+                received.add(got.si_signo)
+                if not _has_it_too(pid, got):
+                    os.kill(pid, got.si_signo)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _has_it_too(pid: int, got: signal.struct_siginfo) -> bool:
+    """Whether the program got this signal as we did.
+
+    A signal to the group and one to us alone look the same, so what a terminal sends counts as sent to all: once too
+    little is better than a second Ctrl-C, at which programs drop what they save at the first.
+    """
+    if got.si_code == _FROM_KERNEL:
+        return True
+    return got.si_signo in _FROM_TERMINAL and os.getpgid(pid) == os.getpgrp()
 
 
 def _run_quietly(
@@ -246,24 +274,26 @@ def _run_quietly(
     try:
         with _ProcessEnd(pid) as ended:
             while status is None:
-                number = end.due()
-                if number:
-                    os.kill(pid, number)
+                end.act(pid)
                 ended.wait(end.wait(60.0))
                 done, found = os.waitpid(pid, os.WNOHANG)
                 status = found if done else None
+        end.finish()
         return os.waitstatus_to_exitcode(status), end.asked > 0
     finally:
         if status is None:  # interrupted: nobody would wait for it any more
+            end.remember(pid)
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
+            end.finish()
 
 
 class _Deadline:
-    """When to ask the program to end, and when to end it."""
+    """When to ask the program to end, and when to end it; what it started ends with it then."""
 
     def __init__(self, timeout: float | None) -> None:
         self._at = None if not timeout else time.monotonic() + timeout
+        self._below: dict[int, int] = {}
         self.asked = 0
 
     def wait(self, longest: float) -> float:
@@ -272,13 +302,22 @@ class _Deadline:
             return longest
         return min(longest, max(0.0, self._at - time.monotonic()))
 
-    def due(self) -> int:
-        """The signal that is due now, or 0."""
+    def act(self, pid: int) -> None:
+        """Sends the signal that is due now, if one is."""
         if self._at is None or time.monotonic() < self._at:
-            return 0
+            return
         self._at = time.monotonic() + _GRACE_SECONDS
         self.asked += 1
-        return signal.SIGTERM if self.asked == 1 else signal.SIGKILL
+        self.remember(pid)
+        os.kill(pid, signal.SIGTERM if self.asked == 1 else signal.SIGKILL)
+
+    def remember(self, pid: int) -> None:
+        """What runs below the program: once it is gone nobody can tell."""
+        self._below |= processes.below([pid])
+
+    def finish(self) -> None:
+        """The program is gone: so is what it started, if we ended it."""
+        processes.kill(self._below)
 
 
 class _ProcessEnd:

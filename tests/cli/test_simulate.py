@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cuptimem.cli import simulate
 from cuptimem.errors import Error
 from cuptimem.simulation import environment
 from tests.conftest import ROOT
@@ -30,6 +31,8 @@ def fake_torch(place: Path, version: str) -> str:
         (["--memory"], "--memory needs a value"),
         (["--memory=", "s.py"], "--memory needs a value"),
         (["--memory", "much", "s.py"], "a size is written like 24GiB"),
+        (["--memory", "24", "s.py"], "write 24GiB"),
+        (["--device", "a100", "s.py"], "did you mean a100-40gb or a100-80gb?"),
         (["--memory", "1MiB", "s.py"], "at least 64 MiB"),
         (["--devices", "x", "s.py"], "--devices takes a number"),
         (["--devices", "99", "s.py"], "between 1 and 16"),
@@ -71,11 +74,18 @@ def test_help_names_everything(run):
     assert "simulate" in run("-m", "cuptimem", "--help").out
 
 
-def test_an_unknown_device(run, tmp_path):
-    (tmp_path / "s.py").write_text(PROGRAM)
-    done = run("-m", "cuptimem", "simulate", "--device", "a100", "s.py")
-    assert done.code == 1 and "did you mean a100-40gb or a100-80gb?" in done.err
-    assert not (tmp_path / "it-ran").exists()
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["t.py", "--memory", "24GiB", "--batch", "4", "-o", "x"], ["--memory", "-o"]),
+        (["t.py", "--timeout=5", "--timeout", "5"], ["--timeout"]),
+        (["-m", "--json", "--json"], ["--json"]),
+        (["-c", "--json"], []),
+        (["t.py", "memory"], []),
+    ],
+)
+def test_options_behind_the_script(words, found):
+    assert simulate._misplaced(words) == found
 
 
 @pytest.mark.parametrize(

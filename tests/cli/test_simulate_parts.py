@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cuptimem.errors import Error
-from cuptimem.simulation import cards, child, device_report, facts, launch, settings
+from cuptimem.simulation import cards, child, device_report, facts, launch, processes, settings
 from cuptimem.simulation.api import make_setup
 from tests.conftest import ROOT
 
@@ -239,6 +239,7 @@ def test_the_variables_of_a_run(tmp_path, monkeypatch):
         "CUPTIMEM_FOLLOW": "1",
         "CUPTIMEM_SIM_CONV_WORKSPACE": "5",
         "HOME": "/root",
+        "TRITON_CACHE_DIR": "/root/.triton",
     }
     setup = launch.Setup(cards.card("l4"), 24 * GIB, 2, context=7)
     low = launch.environment(base, setup, "/f", "/f/t.cmem", False)
@@ -251,6 +252,7 @@ def test_the_variables_of_a_run(tmp_path, monkeypatch):
         str(24 * GIB),
     )
     assert (low["CUPTIMEM_SIM_CONTEXT"], low["CUPTIMEM_SIM_CONV_WORKSPACE"]) == ("7", "0")
+    assert (low["TORCHINDUCTOR_CACHE_DIR"], low["TRITON_CACHE_DIR"]) == ("/f/inductor", "/f/triton")
     assert not {"CUDA_VISIBLE_DEVICES", "CUPTIMEM_FOLLOW", "CUPTIMEM_SIM_EVENT_LAG"} & set(low)
     high = launch.environment(base, launch.Setup(cards.card("l4"), 1, high_end=True), "/f", "/f/t", False)
     assert "CUPTIMEM_SIM_CONV_WORKSPACE" not in high and high["CUPTIMEM_SIM_EVENT_LAG"] == "1024"
@@ -322,6 +324,83 @@ def test_signals_go_on_to_the_program(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", outer], capture_output=True, text=True, cwd=ROOT, timeout=90)
     assert done.stdout == "7 None\n", done.stderr
+
+
+OUTER = """
+import os, signal, sys
+from cuptimem.simulation import launch, cards
+setup = launch.Setup(cards.card('l4'), 1 << 30)
+done = launch.run([sys.executable, '-S', '-c', {program!r}], setup, {folder!r}, timeout=60, forward=True)
+print(done.exit_code, done.signal, done.interrupted_by)
+"""
+
+
+def outer(program: str, tmp_path: Path, **options) -> str:
+    """What a process of its own says of a run with this program."""
+    code = OUTER.format(program=program, folder=str(tmp_path / "0"))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=90, **options)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+COUNT = """
+import os, signal, sys, time
+seen = []
+for name in ("SIGINT", "SIGTERM"):
+    signal.signal(getattr(signal, name), lambda number, frame: seen.append(number))
+{send}
+end = time.monotonic() + 0.6
+while time.monotonic() < end:
+    time.sleep(0.05)
+sys.exit(10 + len(seen))
+"""
+
+
+def test_what_a_terminal_sends_to_all_comes_once(tmp_path):
+    said = outer(COUNT.format(send="os.killpg(0, signal.SIGINT)"), tmp_path, start_new_session=True)
+    assert said == f"11 None {signal.SIGINT}\n"
+    elsewhere = COUNT.format(send="os.setsid(); os.kill(os.getppid(), signal.SIGINT)")
+    assert outer(elsewhere, tmp_path, start_new_session=True) == f"11 None {signal.SIGINT}\n"
+
+
+def test_a_signal_that_ends_the_program_through_us_is_an_interruption(tmp_path):
+    assert outer("import os, time; os.kill(os.getppid(), 15); time.sleep(60)", tmp_path) == "None 15 15\n"
+    assert outer(COUNT.format(send="os.kill(os.getppid(), 15)"), tmp_path) == "11 None 15\n"
+    assert outer("import os, time; os.kill(os.getppid(), 10); time.sleep(60)", tmp_path) == "None 10 10\n"
+    assert outer("import os; os.kill(os.getpid(), 15)", tmp_path) == "None 15 None\n"  # its own affair
+
+
+def test_what_is_ignored_under_nohup_is_no_interruption(tmp_path):
+    def ignore() -> None:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    program = "import os, time; os.kill(os.getppid(), 1); time.sleep(0.3)"
+    assert outer(program, tmp_path, preexec_fn=ignore) == "0 None None\n"
+
+
+FAMILY = """
+import os, subprocess, sys, time
+grandchild = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
+child = f"import subprocess, sys; subprocess.run([sys.executable, '-S', '-c', {grandchild!r}])"
+subprocess.Popen([sys.executable, "-S", "-c", child], start_new_session=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("forward", [False, True])
+def test_what_a_program_started_ends_with_it_when_its_time_is_up(tmp_path, forward):
+    found: dict[int, int] = {}
+    real = launch.processes.below
+
+    def watch(pids):
+        found.update(real(pids))
+        return real(pids)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(launch.processes, "below", watch)
+        done = start(FAMILY, tmp_path, timeout=1.5, forward=forward)
+    assert done.timed_out and done.output == "up\n" and len(found) == 2
+    assert not any(processes.birth(pid) == born for pid, born in found.items())
 
 
 NOTE = """

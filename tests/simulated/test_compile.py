@@ -170,7 +170,7 @@ def test_expandable_segments_take_what_pytorch_reserves(ran: Callable[..., Any],
     [
         (
             "torch.cuda.nccl.all_reduce([torch.ones(8, device='cuda:0'), torch.ones(8, device='cuda:1')])",
-            "NCCL is not simulated: use the fake process group",
+            "NCCL",
         ),
         ("torch.ones(8, device='cuda').untyped_storage()._share_cuda_()", "CUDA IPC"),
     ],

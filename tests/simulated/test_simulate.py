@@ -30,15 +30,21 @@ class Done:
 
 @pytest.fixture
 def simulate(sim_python: str, tmp_path: Path) -> Callable[..., Done]:
-    """Runs `cuptimem simulate` on a program; other verbs by verb=."""
+    """Runs `cuptimem simulate` on a program; other verbs by verb=, its own arguments by behind=."""
 
     def call(
-        program: str, *options: str, verb: str = "simulate", json: bool = True, timeout: float = 200, **variables: str
+        program: str,
+        *options: str,
+        verb: str = "simulate",
+        json: bool = True,
+        timeout: float = 200,
+        behind: tuple[str, ...] = (),
+        **variables: str,
     ) -> Done:
         words = [sim_python, "-W", "ignore", "-m", "cuptimem", verb, *(["--json"] if json else []), *options]
         if verb == "simulate":
             (tmp_path / "program.py").write_text(program)
-            words.append("program.py")
+            words += ["program.py", *behind]
         done = subprocess.run(
             words,
             cwd=tmp_path,
@@ -252,6 +258,53 @@ def test_a_crash_is_named_with_its_line(simulate):
     assert done.code == 5, done.err
     assert "SIGSEGV" in done.answer["reason"] and "program.py:3" in done.answer["reason"]
     assert done.answer["program"] == {**done.answer["program"], "exit_code": None, "signal": 11}
+
+
+ARGUMENTS = """\
+import argparse
+argparse.ArgumentParser().parse_args()
+"""
+
+
+def test_options_behind_the_script_are_named(simulate):
+    code = f"import sys\nsys.argv.extend(['--memory', '1GiB'])\n{ARGUMENTS}"
+    assert simulate(code).answer["hints"] == []  # nobody gave them to us
+    done = simulate(ARGUMENTS, "--no-retry", behind=("--memory", "1GiB"))
+    assert done.code == 5 and done.answer["program"]["exit_code"] == 2, done.err
+    assert "options of simulate go before the script; the program got --memory" in done.answer["hints"]
+
+
+POLLING = """\
+import torch
+stream = torch.cuda.Stream()
+with torch.cuda.stream(stream):
+    torch.ones(8, device="cuda")
+event = stream.record_event()
+while not event.query():
+    pass
+torch.ones(8, device="cuda")
+while not (torch.cuda.current_stream().query() and stream.query()):
+    pass
+print("through")
+"""
+
+
+def test_a_loop_that_polls_ends_at_the_high_end_too(simulate):
+    done = simulate(POLLING, "--timeout", "60")
+    assert done.code == 0, done.err
+    assert [one["outcome"] for one in done.answer["attempts"]] == ["ran"]
+
+
+CACHES = """\
+import os, torch
+torch.ones(8, device="cuda")
+print(os.environ["TORCHINDUCTOR_CACHE_DIR"], os.environ["TRITON_CACHE_DIR"])
+"""
+
+
+def test_what_compilers_keep_is_not_the_users(simulate, tmp_path):
+    done = simulate(CACHES, TORCHINDUCTOR_CACHE_DIR=str(tmp_path), TRITON_CACHE_DIR=str(tmp_path))
+    assert done.code == 0 and str(tmp_path) not in done.err and "/0/inductor " in done.err, done.err
 
 
 ENDLESS = """\

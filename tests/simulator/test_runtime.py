@@ -61,6 +61,8 @@ ENVIRONMENT = {
     "no_device": {"CUPTIMEM_SIM_DEVICE": "none"},
     "pool_full": {"CUPTIMEM_SIM_MEMORY": "2GiB"},
     "lag": {"CUPTIMEM_SIM_EVENT_LAG": "3"},
+    "polling": {"CUPTIMEM_SIM_EVENT_LAG": "3"},
+    "shared_event": {"CUPTIMEM_SIM_EVENT_LAG": "3"},
 }
 
 
@@ -80,4 +82,6 @@ def test_calls(clients: Path, program: str, case: str) -> None:
 
 def test_threads(tmp_path: Path) -> None:
     """The same under ThreadSanitizer."""
-    assert run(build(tmp_path, "thread", ["work"]) / "work", "threads") == ""
+    work = build(tmp_path, "thread", ["work"]) / "work"
+    assert run(work, "threads") == ""
+    assert run(work, "shared_event", **ENVIRONMENT["shared_event"]) == ""

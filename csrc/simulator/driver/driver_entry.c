@@ -20,12 +20,12 @@ static bool is_of(const void *caller, const char *library)
 }
 
 /* NCCL brings a runtime of its own, which wants private tables of the real driver. It is told "no"
- * at once, and the report says why. */
+ * at once, and the report names it. */
 static bool is_nccl(const void *caller)
 {
     if (!is_of(caller, "libnccl"))
         return false;
-    cm_sim_note(CM_SIM_NOTE_REFUSED, "NCCL is not simulated: use the fake process group", 0);
+    cm_sim_note(CM_SIM_NOTE_REFUSED, "NCCL", 0);
     return true;
 }
 

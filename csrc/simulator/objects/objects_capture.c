@@ -234,14 +234,15 @@ static cm_sim_capture *find(uint64_t id)
     return capture;
 }
 
-int cm_sim_capture_join(cm_sim_stream *stream, const cm_sim_event *event)
+int cm_sim_capture_join(cm_sim_stream *stream, cm_sim_event *event)
 {
     int result = CM_CUDA_OK;
     pthread_mutex_lock(&lock);
     cm_sim_capture *own = atomic_load(&stream->capture);
-    cm_sim_capture *other = event->capture ? find(event->capture) : NULL;
-    if (!event->capture) {
-        if (event->recorded) { /* what happened outside cannot be waited for inside */
+    uint64_t id = atomic_load(&event->capture);
+    cm_sim_capture *other = id ? find(id) : NULL;
+    if (!id) {
+        if (atomic_load(&event->recorded)) { /* what happened outside cannot be waited for inside */
             cm_sim_capture_invalidate(own);
             result = CM_CUDA_CAPTURE_ISOLATION;
         }

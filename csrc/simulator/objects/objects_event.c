@@ -30,11 +30,18 @@ int cm_sim_event_new(int device, unsigned flags, cm_sim_event **event)
     return CM_CUDA_OK;
 }
 
+static void forget_nodes(cm_sim_event *event)
+{
+    cm_sim_captures_lock();
+    cm_sim_nodes_clear(&event->after);
+    cm_sim_captures_unlock();
+}
+
 int cm_sim_event_delete(cm_sim_event *event)
 {
     if (!cm_sim_event_live(event))
         return CM_CUDA_INVALID_HANDLE;
-    cm_sim_nodes_clear(&event->after);
+    forget_nodes(event);
     return cm_sim_table_drop(&events, event) ? CM_CUDA_OK : CM_CUDA_INVALID_HANDLE;
 }
 
@@ -55,44 +62,57 @@ int cm_sim_event_record(cm_sim_event *event, cm_sim_stream *handle, unsigned fla
         cm_cuda_node_params params = {.type = CM_CUDA_NODE_RECORD_EVENT, .eventRecord = {event}};
         return cm_sim_capture_add(stream, &params, NULL);
     }
-    cm_sim_nodes_clear(&event->after);
-    event->capture = 0;
-    if (capturing) {
-        if (!cm_sim_nodes_set(&event->after, stream->after.list, stream->after.count))
+    if (atomic_exchange(&event->capture, 0))
+        forget_nodes(event);
+    /* NULL all the same: another thread has ended the capture by now. */
+    cm_sim_capture *capture = capturing ? atomic_load(&stream->capture) : NULL;
+    if (capture) {
+        cm_sim_captures_lock();
+        bool kept = cm_sim_nodes_set(&event->after, stream->after.list, stream->after.count);
+        cm_sim_captures_unlock();
+        if (!kept)
             return CM_CUDA_OUT_OF_MEMORY;
-        event->capture = atomic_load(&stream->capture)->id;
+        atomic_store(&event->capture, capture->id);
         return CM_CUDA_OK;
     }
-    event->recorded = true;
-    event->done = false;
-    event->stream = stream;
-    event->stream_id = stream->id;
-    event->at = cm_sim_launches(stream->device);
+    atomic_store(&event->stream, stream);
+    atomic_store(&event->stream_id, stream->id);
+    atomic_store(&event->at, cm_sim_launches(stream->device));
+    cm_sim_polls_reset(&event->polls);
+    atomic_store(&event->done, false);
+    atomic_store(&event->recorded, true);
     if (!(event->flags & CM_CUDA_EVENT_DISABLE_TIMING)) {
         struct timespec now;
         clock_gettime(CLOCK_MONOTONIC, &now);
-        event->time = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+        atomic_store(&event->time, (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
     }
     return CM_CUDA_OK;
+}
+
+static bool stream_is_done(cm_sim_event *event, uint64_t at)
+{
+    cm_sim_stream *stream = atomic_load(&event->stream);
+    return stream->id == atomic_load(&event->stream_id) && at <= atomic_load(&stream->done);
 }
 
 static bool complete(cm_sim_event *event)
 {
     uint32_t lag = cm_sim_config_get()->event_lag;
-    if (!lag || !event->recorded || event->done)
+    if (!lag || !atomic_load(&event->recorded) || atomic_load(&event->done))
         return true;
-    event->done =
-        event->at + lag <= cm_sim_launches(event->device) ||
-        event->at <= cm_sim_device_done(event->device) ||
-        (event->stream->id == event->stream_id && event->at <= atomic_load(&event->stream->done));
-    return event->done;
+    uint64_t at = atomic_load(&event->at);
+    bool done = at + lag <= cm_sim_launches(event->device) + cm_sim_polls_worth(&event->polls) ||
+                at <= cm_sim_device_done(event->device) || stream_is_done(event, at);
+    if (done)
+        atomic_store(&event->done, true);
+    return done;
 }
 
-static int waitable(const cm_sim_event *event)
+static int waitable(cm_sim_event *event)
 {
     if (!cm_sim_event_live(event))
         return CM_CUDA_INVALID_HANDLE;
-    return event->capture ? CM_CUDA_CAPTURED_EVENT : cm_sim_capture_permits();
+    return atomic_load(&event->capture) ? CM_CUDA_CAPTURED_EVENT : cm_sim_capture_permits();
 }
 
 int cm_sim_event_query(cm_sim_event *event)
@@ -103,7 +123,10 @@ int cm_sim_event_query(cm_sim_event *event)
     /* Asking is what PyTorch's allocators do with memory that another stream used: how long it is
      * kept depends on event_lag, so whoever reads the report must know that it mattered. */
     cm_sim_note(CM_SIM_NOTE_MODELLED, "memory that waits for an event", 0);
-    return complete(event) ? CM_CUDA_OK : CM_CUDA_NOT_READY;
+    if (complete(event))
+        return CM_CUDA_OK;
+    cm_sim_polled_in_vain(&event->polls, event->device);
+    return CM_CUDA_NOT_READY;
 }
 
 int cm_sim_event_synchronize(cm_sim_event *event)
@@ -111,9 +134,10 @@ int cm_sim_event_synchronize(cm_sim_event *event)
     int result = waitable(event);
     if (result || complete(event))
         return result;
-    event->done = true;
-    if (event->stream->id == event->stream_id)
-        cm_sim_stream_done(event->stream, event->at);
+    atomic_store(&event->done, true);
+    cm_sim_stream *stream = atomic_load(&event->stream);
+    if (stream->id == atomic_load(&event->stream_id))
+        cm_sim_stream_done(stream, atomic_load(&event->at));
     return CM_CUDA_OK;
 }
 
@@ -123,15 +147,16 @@ int cm_sim_event_elapsed(cm_sim_event *start, cm_sim_event *end, float *millisec
     for (int i = 0; i < 2; i++) {
         if (!cm_sim_event_live(both[i]))
             return CM_CUDA_INVALID_HANDLE;
-        if (both[i]->capture)
+        if (atomic_load(&both[i]->capture))
             return CM_CUDA_CAPTURED_EVENT;
-        if (!both[i]->recorded || (both[i]->flags & CM_CUDA_EVENT_DISABLE_TIMING))
+        if (!atomic_load(&both[i]->recorded) || (both[i]->flags & CM_CUDA_EVENT_DISABLE_TIMING))
             return CM_CUDA_INVALID_HANDLE;
     }
     if (!milliseconds)
         return CM_CUDA_INVALID_VALUE;
     if (!complete(start) || !complete(end))
         return CM_CUDA_NOT_READY;
-    *milliseconds = (float)((double)(int64_t)(end->time - start->time) / 1e6);
+    *milliseconds =
+        (float)((double)(int64_t)(atomic_load(&end->time) - atomic_load(&start->time)) / 1e6);
     return CM_CUDA_OK;
 }

@@ -144,6 +144,19 @@ void cm_sim_stream_done(cm_sim_stream *stream, uint64_t at)
     raise_to(&stream->done, at);
 }
 
+void cm_sim_polled_in_vain(cm_sim_polls *polls, int device)
+{
+    uint64_t now = cm_sim_launches(device);
+    if (atomic_exchange(&polls->at, now) == now)
+        atomic_fetch_add(&polls->idle, 1);
+}
+
+void cm_sim_polls_reset(cm_sim_polls *polls)
+{
+    atomic_store(&polls->at, UINT64_MAX);
+    atomic_store(&polls->idle, 0);
+}
+
 uint64_t cm_sim_device_done(int device)
 {
     return atomic_load(&devices[device].done);
@@ -186,9 +199,16 @@ int cm_sim_stream_query(cm_sim_stream *handle)
     if (result || !lag)
         return result;
     uint64_t last = atomic_load(&stream->last);
-    bool done = last <= atomic_load(&stream->done) || last <= cm_sim_device_done(stream->device) ||
-                last + lag <= cm_sim_launches(stream->device);
-    return done ? CM_CUDA_OK : CM_CUDA_NOT_READY;
+    if (atomic_exchange(&stream->asked_for, last) != last)
+        cm_sim_polls_reset(&stream->polls);
+    if (last <= atomic_load(&stream->done) || last <= cm_sim_device_done(stream->device))
+        return CM_CUDA_OK;
+    if (last + lag <= cm_sim_launches(stream->device) + cm_sim_polls_worth(&stream->polls)) {
+        cm_sim_stream_done(stream, last);
+        return CM_CUDA_OK;
+    }
+    cm_sim_polled_in_vain(&stream->polls, stream->device);
+    return CM_CUDA_NOT_READY;
 }
 
 int cm_sim_device_synchronize(int device)
@@ -215,7 +235,7 @@ int cm_sim_stream_wait(cm_sim_stream *handle, cm_sim_event *event, unsigned flag
         cm_cuda_node_params params = {.type = CM_CUDA_NODE_WAIT_EVENT, .eventWait = {event}};
         return cm_sim_capture_add(stream, &params, NULL);
     }
-    if (event->capture || capture)
+    if (capture || atomic_load(&event->capture))
         return cm_sim_capture_join(stream, event);
     return CM_CUDA_OK;
 }

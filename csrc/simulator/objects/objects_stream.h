@@ -31,6 +31,20 @@ typedef struct __attribute__((aligned(128))) cm_sim_capture {
     struct cm_sim_capture *next;
 } cm_sim_capture;
 
+/* How often somebody asked in vain. A loop that only asks must end: every fourth time that nothing
+ * was launched since the time before counts as a launch. What asks between launches, as PyTorch's
+ * allocators do, changes nothing. */
+typedef struct cm_sim_polls {
+    atomic_ullong at; /* launches of the device when somebody asked last */
+    atomic_uint idle;
+} cm_sim_polls;
+
+/* What was polled in vain counts for, in launches. */
+static inline uint64_t cm_sim_polls_worth(cm_sim_polls *polls)
+{
+    return atomic_load(&polls->idle) / 4;
+}
+
 struct __attribute__((aligned(128))) cm_sim_stream {
     cm_sim_slot slot;
     int device;
@@ -40,6 +54,8 @@ struct __attribute__((aligned(128))) cm_sim_stream {
     uint64_t id;
     /* In launches of the device: at the last one on this stream; all up to here is done. */
     atomic_ullong last, done;
+    atomic_ullong asked_for; /* the `last` that whoever polls waits for */
+    cm_sim_polls polls;
     _Atomic(cm_sim_capture *) capture;
     cm_sim_stream *next_captured;
     cm_sim_nodes after; /* while capturing */
@@ -49,22 +65,26 @@ struct __attribute__((aligned(128))) cm_sim_event {
     cm_sim_slot slot;
     int device;
     unsigned flags;
-    bool recorded, done;
-    cm_sim_stream *stream;
-    uint64_t stream_id;
-    uint64_t at; /* launches of the device when it was recorded */
-    uint64_t time;
-    uint64_t capture; /* the capture it was recorded in, 0: none */
-    cm_sim_nodes after;
+    /* One thread records it while another asks. */
+    atomic_bool recorded, done;
+    _Atomic(cm_sim_stream *) stream;
+    atomic_ullong stream_id;
+    atomic_ullong at; /* launches of the device when it was recorded */
+    atomic_ullong time;
+    atomic_ullong capture; /* the capture it was recorded in, 0: none */
+    cm_sim_polls polls;
+    cm_sim_nodes after; /* under the lock of captures */
 };
 
 bool cm_sim_event_live(const cm_sim_event *event);
 /* All work of the device, or of a stream, up to `at` launches is done now. */
 void cm_sim_stream_done(cm_sim_stream *stream, uint64_t at);
+void cm_sim_polled_in_vain(cm_sim_polls *polls, int device);
+void cm_sim_polls_reset(cm_sim_polls *polls);
 uint64_t cm_sim_device_done(int device);
 
 /* objects_capture.c */
-int cm_sim_capture_join(cm_sim_stream *stream, const cm_sim_event *event);
+int cm_sim_capture_join(cm_sim_stream *stream, cm_sim_event *event);
 bool cm_sim_capture_unsafe_legacy(int device); /* a blocking stream of the device is capturing */
 void cm_sim_capture_invalidate(cm_sim_capture *capture);
 int cm_sim_capture_add(cm_sim_stream *stream, cm_cuda_node_params *params, cm_sim_node **node);

@@ -1,5 +1,7 @@
 /* Launches, streams, events, captures, graphs, and what CUPTI is told. */
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include "check.h"
@@ -333,6 +335,85 @@ static void lag(void)
     OK(cudaEventDestroy(e));
     OK(cudaEventDestroy(later));
     OK(cudaStreamDestroy(other));
+}
+
+/* The same lag; nothing is launched while somebody polls. */
+static void polling(void)
+{
+    event e;
+    stream s;
+    OK(cudaStreamCreate(&s));
+    OK(cudaEventCreate(&e));
+    launch(s, 1);
+    for (int round = 0; round < 2; round++) { /* recorded anew it starts anew */
+        int asked = 1;
+        OK(cudaEventRecord(e, s));
+        while (cudaEventQuery(e) && asked < 100)
+            asked++;
+        EQUAL(asked,
+              1 + 3 * 4 + 1); /* the first is not idle, four count as a launch, then it is done */
+        OK(cudaEventQuery(e));
+    }
+    for (int round = 0; round < 2; round++) {
+        int asked = 1;
+        while (cudaStreamQuery(s) && asked < 100)
+            asked++;
+        EQUAL(asked, 1 + 3 * 4 + 1);
+        OK(cudaStreamQuery(s));
+        launch(s, 1);
+    }
+    OK(cudaEventRecord(e, s));
+    for (int i = 0; i < 2; i++) { /* who asks between launches does not hurry it */
+        EQUAL(cudaEventQuery(e), CM_CUDA_NOT_READY);
+        EQUAL(cudaStreamQuery(s), CM_CUDA_NOT_READY);
+        launch(NULL, 1);
+    }
+    EQUAL(cudaEventQuery(e), CM_CUDA_NOT_READY);
+    launch(NULL, 1);
+    OK(cudaEventQuery(e));
+    (void)cudaGetLastError();
+    OK(cudaEventDestroy(e));
+    OK(cudaStreamDestroy(s));
+}
+
+/* One thread records an event, in captures and outside, while another asks for it. */
+static atomic_bool asking;
+
+static void *asker(void *e)
+{
+    while (atomic_load(&asking)) {
+        int result = cudaEventQuery(e);
+        CHECK(!result || result == CM_CUDA_NOT_READY || result == CM_CUDA_CAPTURED_EVENT);
+        (void)cudaEventElapsedTime(&(float){0}, e, e);
+        sched_yield();
+    }
+    return NULL;
+}
+
+static void shared_event(void)
+{
+    pthread_t thread;
+    event e;
+    stream s;
+    OK(cudaStreamCreateWithFlags(&s, CM_CUDA_STREAM_NON_BLOCKING));
+    OK(cudaEventCreate(&e));
+    atomic_store(&asking, true);
+    EQUAL(pthread_create(&thread, NULL, asker, e), 0);
+    for (int i = 0; i < 2000; i++) {
+        graph g;
+        launch(s, 1);
+        OK(cudaEventRecord(e, s));
+        OK(cudaStreamBeginCapture(s, CM_CUDA_CAPTURE_RELAXED));
+        launch(s, 1);
+        OK(cudaEventRecord(e, s));
+        OK(cudaStreamWaitEvent(s, e, 0));
+        OK(cudaStreamEndCapture(s, &g));
+        OK(cudaGraphDestroy(g));
+    }
+    atomic_store(&asking, false);
+    EQUAL(pthread_join(thread, NULL), 0);
+    OK(cudaEventDestroy(e));
+    OK(cudaStreamDestroy(s));
 }
 
 static size_t nodes_of(graph g)
@@ -1023,6 +1104,8 @@ static const test_case cases[] = {
     {"streams", streams},
     {"events", events},
     {"lag", lag},
+    {"polling", polling},
+    {"shared_event", shared_event},
     {"capture", capture},
     {"capture_rules", capture_rules},
     {"graphs", graphs},
