@@ -18,6 +18,7 @@ from cuptimem.errors import Error, recording_core
 TYPE_CHECKING = False  # typing would be loaded into every profiled program
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import ModuleType
 
 _WINDOW_OPEN, _WINDOW_CLOSE = 1, 2  # cm_mark_kind
@@ -480,7 +481,24 @@ def environment() -> dict[str, str]:
         value = os.environ.get(name)
         if value:
             meta[name.lower()] = value
+    simulated = _simulated(os.environ)
+    if simulated:
+        meta["simulated"] = simulated
     return {key: value.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for key, value in meta.items()}
+
+
+def _simulated(variables: "Mapping[str, str]") -> str:
+    """The device that stands in for a GPU here: "l4, 22.0 GiB"; "" where none was preloaded."""
+    if "libcuptimem_sim.so" not in variables.get("LD_PRELOAD", ""):
+        return ""
+    said = variables.get("CUPTIMEM_SIM_DEVICE", "") or "device"
+    number, memory = variables.get("CUPTIMEM_SIM_DEVICES", ""), variables.get("CUPTIMEM_SIM_MEMORY", "")
+    if number.isdecimal() and int(number) > 1:
+        said = f"{int(number)} x {said}"
+    if memory.isdecimal():
+        mebibytes = int(memory) / (1 << 20)
+        said += f", {mebibytes:.1f} MiB" if mebibytes < 1024 else f", {mebibytes / 1024:.1f} GiB"
+    return said
 
 
 def script_of(arguments: list[str]) -> str:

@@ -55,6 +55,7 @@ class Wishes:
 
     retry: bool = True  # run again where it decides something
     allow_oom: bool = False  # the program may catch OutOfMemoryErrors: it means to
+    trust_reads: bool = False  # no size and no branch hangs on what the program reads from the device
     timeout: float | None = None
 
 
