@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _WINDOW_OPEN, _WINDOW_CLOSE = 1, 2  # cm_mark_kind
 _TICK_STEP = 1  # cm_tick_kind
 
+CALL = "cuptimem.simulation.call"  # python -m CALL FOLDER NAME calls a function of that name
+
 _lock = _thread.RLock()
 _capture: "Capture | None" = None
 last_counts: dict[str, int] = {}  # what _core.capture_counts said when the last capture ended
@@ -502,12 +504,17 @@ def _simulated(variables: "Mapping[str, str]") -> str:
 
 
 def script_of(arguments: list[str]) -> str:
-    """What this interpreter was asked to run: the script, the module after -m, "-c", "-" or "" for a prompt."""
+    """What this interpreter was asked to run: the script, the module after -m, "-c", "-" or "" for a prompt.
+
+    For cuptimem.simulate(function) the function's name.
+    """
     position = 1
     while position < len(arguments):
         argument = arguments[position]
         if not argument.startswith("-") or argument == "-":
             return argument
+        if arguments[position:][:2] == ["-m", CALL]:
+            return arguments[-1]
         if argument.startswith("--"):
             position += 2 if argument == "--check-hash-based-pycs" else 1
             continue

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from cuptimem import recorder
 from cuptimem.errors import Error, recording_core
 from cuptimem.report import Report
 from cuptimem.simulation import assemble, call, cards, data_sizes, environment, facts, launch
@@ -63,9 +64,8 @@ def simulate(
     with tempfile.TemporaryDirectory(prefix="cuptimem-sim-") as folder:
         command = [sys.executable, *_program(what, arguments, folder)]
         wishes = Wishes(retry=retry, allow_oom=allow_oom, trust_reads=trust_reads, timeout=timeout)
-        name = _name(what) if callable(what) else ""
         try:
-            return inquire(command, setup, wishes, build, folder, trace=trace, overwrite=overwrite, name=name)
+            return inquire(command, setup, wishes, build, folder, trace=trace, overwrite=overwrite)
         except Interrupted:
             raise KeyboardInterrupt from None
 
@@ -136,7 +136,7 @@ def _program(what: object, arguments: tuple[Any, ...], folder: str) -> list[str]
     """The interpreter's arguments."""
     if callable(what):
         _pickle(what, arguments, folder)
-        return ["-m", "cuptimem.simulation.call", folder]
+        return ["-m", recorder.CALL, folder, _name(what)]
     if isinstance(what, (str, os.PathLike)):
         words = [os.fspath(what), *map(str, arguments)]
         if not os.path.exists(words[0]):
@@ -186,21 +186,19 @@ def inquire(
     output: str = "keep",
     forward: bool = False,
     progress: Callable[[str], None] = lambda name: None,
-    name: str = "",
 ) -> Report:
     """Runs the program as often as the answer needs; only the first run has its streams, its trace and its signals.
 
-    progress is told the name of each further run; name is the program's, where its command does not tell. Raises
-    Interrupted where the user ended the program.
+    progress is told the name of each further run. Raises Interrupted where the user ended the program.
     """
     runs = 0
 
-    def ask(wanted: launch.Setup, run_name: str) -> facts.Facts:
+    def ask(wanted: launch.Setup, name: str) -> facts.Facts:
         nonlocal runs
         first, place = runs == 0, os.path.join(folder, str(runs))
         runs += 1
         if not first:
-            progress(run_name)
+            progress(name)
         run = launch.run(
             command,
             wanted,
@@ -217,9 +215,8 @@ def inquire(
     said = []
     if os.environ.get("CUDA_VISIBLE_DEVICES") is not None:
         said.append("CUDA_VISIBLE_DEVICES was left out: it names devices of this machine")
-    result = assemble.simulation(answer, setup, build, tuple(said), name)
+    result = assemble.simulation(answer, setup, build, tuple(said))
     report = answer.main.report
     if report is None:
         raise Error(f"the program left no recording ({answer.main.report_problem}); {result.verdict}: {result.reason}")
-    meta = {**report.environment, "script": name} if name else report.environment
-    return replace(report, environment=meta, simulation=result)
+    return replace(report, simulation=result)

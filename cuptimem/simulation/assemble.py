@@ -13,7 +13,7 @@ from cuptimem.simulation.result import DeviceUse, Entry, Interval, Modelled, Sim
 _CONTEXT = "CUDA context"
 
 
-def simulation(answer: Answer, setup: Setup, build: TorchBuild, notes: tuple[str, ...], name: str = "") -> Simulation:
+def simulation(answer: Answer, setup: Setup, build: TorchBuild, notes: tuple[str, ...]) -> Simulation:
     """Everything that there is to say about one question."""
     main = answer.main
     return Simulation(
@@ -42,7 +42,7 @@ def simulation(answer: Answer, setup: Setup, build: TorchBuild, notes: tuple[str
         torch=build.version,
         cuda=build.cuda or "",
         output=main.run.output,
-        name=name or ("" if main.report is None else os.path.basename(main.report.environment.get("script", ""))),
+        name="" if main.report is None else os.path.basename(main.report.environment.get("script", "")),
     )
 
 

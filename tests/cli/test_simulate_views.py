@@ -26,9 +26,9 @@ BUILD = TorchBuild("2.14.1+cu130", "13.0", None)
 def made() -> Callable[..., Simulation]:
     """An answer over one run; what is said to be different of the run by main=."""
 
-    def call(verdict: str = "fits", main: dict[str, object] | None = None, name: str = "", **more: object):
+    def call(verdict: str = "fits", main: dict[str, object] | None = None, **more: object):
         answer = Answer(verdict, "so it is", (), facts(**(main or {})))  # type: ignore[arg-type]
-        return replace(assemble.simulation(answer, SETUP, BUILD, (), name), **more)  # type: ignore[arg-type]
+        return replace(assemble.simulation(answer, SETUP, BUILD, ()), **more)  # type: ignore[arg-type]
 
     return call
 
@@ -44,7 +44,7 @@ def test_printed_it_is_what_the_command_line_shows(made):
     ]
 
 
-def test_a_function_has_its_own_name(made):
+def test_a_function_has_its_own_name(made, monkeypatch):
     def step() -> None: ...
 
     class Job:
@@ -53,6 +53,9 @@ def test_a_function_has_its_own_name(made):
     outer = "test_a_function_has_its_own_name"
     assert api._name(step) == api._name(functools.partial(step)) == f"{outer}.step" and api._name(Job()).endswith("Job")
     assert str(made(name="step")).startswith("simulated on h100, 24.0 GiB · step ·")
+    monkeypatch.setattr(api, "_pickle", lambda *words: None)
+    command_line = ["python", *api._program(step, (), "/folder")]
+    assert recorder.script_of(command_line) == f"{outer}.step"
 
 
 def test_the_table_of_a_run_that_failed_says_so(made):
