@@ -170,7 +170,7 @@ def _assumptions(one: Simulation) -> list[Block]:
     return [
         Text(),
         Text(
-            f"Sizes that depend on values, assumed{'' if given else ' (--assume OPERATOR=NUMBER changes it)'}",
+            f"Sizes that depend on values, assumed{'' if given else ' (--assume OPERATOR=SHARE changes it)'}",
             "title",
         ),
         Table(
