@@ -18,10 +18,13 @@ from cuptimem.errors import Error, recording_core
 TYPE_CHECKING = False  # typing would be loaded into every profiled program
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import ModuleType
 
 _WINDOW_OPEN, _WINDOW_CLOSE = 1, 2  # cm_mark_kind
 _TICK_STEP = 1  # cm_tick_kind
+
+CALL = "cuptimem.simulation.call"  # python -m CALL FOLDER NAME calls a function of that name
 
 _lock = _thread.RLock()
 _capture: "Capture | None" = None
@@ -480,16 +483,38 @@ def environment() -> dict[str, str]:
         value = os.environ.get(name)
         if value:
             meta[name.lower()] = value
+    simulated = _simulated(os.environ)
+    if simulated:
+        meta["simulated"] = simulated
     return {key: value.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for key, value in meta.items()}
 
 
+def _simulated(variables: "Mapping[str, str]") -> str:
+    """The device that stands in for a GPU here: "l4, 22.0 GiB"; "" where none was preloaded."""
+    if "libcuptimem_sim.so" not in variables.get("LD_PRELOAD", ""):
+        return ""
+    said = variables.get("CUPTIMEM_SIM_DEVICE", "") or "device"
+    number, memory = variables.get("CUPTIMEM_SIM_DEVICES", ""), variables.get("CUPTIMEM_SIM_MEMORY", "")
+    if number.isdecimal() and int(number) > 1:
+        said = f"{int(number)} x {said}"
+    if memory.isdecimal():
+        mebibytes = int(memory) / (1 << 20)
+        said += f", {mebibytes:.1f} MiB" if mebibytes < 1024 else f", {mebibytes / 1024:.1f} GiB"
+    return said
+
+
 def script_of(arguments: list[str]) -> str:
-    """What this interpreter was asked to run: the script, the module after -m, "-c", "-" or "" for a prompt."""
+    """What this interpreter was asked to run: the script, the module after -m, "-c", "-" or "" for a prompt.
+
+    For cuptimem.simulate(function) the function's name.
+    """
     position = 1
     while position < len(arguments):
         argument = arguments[position]
         if not argument.startswith("-") or argument == "-":
             return argument
+        if arguments[position:][:2] == ["-m", CALL]:
+            return arguments[-1]
         if argument.startswith("--"):
             position += 2 if argument == "--check-hash-based-pycs" else 1
             continue

@@ -439,8 +439,10 @@ class Report:
 
     @cached_property
     def _summary(self) -> str:
-        from cuptimem.reporters import text, views
+        from cuptimem.reporters import simulate_views, text, views
 
+        if self.simulation is not None:
+            return text.render(simulate_views.simulation(self, self.simulation))
         return text.render(views.summary(self))
 
     def __str__(self) -> str:

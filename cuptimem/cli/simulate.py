@@ -19,6 +19,8 @@ usage: cuptimem simulate [options] script.py [args ...]
 
 Runs a program on a simulated GPU (none is needed) with the real PyTorch, and says whether it fits.
 
+Files that the program saves hold zeros: give it another output folder, or your checkpoints are lost.
+
       --device NAME     {devices}
                         (default: h100)
       --memory SIZE     another size for it, such as 24GiB
@@ -30,6 +32,8 @@ Runs a program on a simulated GPU (none is needed) with the real PyTorch, and sa
                         sizes that depend on values:
 {operators}
       --allow-oom       the program may catch OutOfMemoryErrors (a search for a batch size)
+      --trust-reads     no size and no branch hangs on integers or flags that the
+                        program reads from the device (they are zeros)
       --no-retry        run it once: no other settings, no high end
       --timeout SECONDS for each run ({timeout:g}; 0: no end)
   -o, --output FILE     keep the trace of the run; summary, peak, ... read it
@@ -54,6 +58,7 @@ class _Request:
         self.conv_workspace: str | None = None
         self.assume: dict[str, float] = {}
         self.allow_oom = False
+        self.trust_reads = False
         self.retry = True
         self.timeout: float | None = None
         self.output = ""
@@ -108,7 +113,12 @@ def _simulate(request: _Request, output: str) -> int:
             report = api.inquire(
                 [sys.executable, *interpreter_flags(), *request.program],
                 setup,
-                Wishes(request.retry, request.allow_oom, timeout=timeout),
+                Wishes(
+                    retry=request.retry,
+                    allow_oom=request.allow_oom,
+                    trust_reads=request.trust_reads,
+                    timeout=timeout,
+                ),
                 build,
                 folder,
                 trace=trace,
@@ -141,7 +151,7 @@ def _help() -> str:
     return HELP.format(devices=", ".join(one.key for one in cards.CARDS), operators=operators, timeout=api.TIMEOUT)
 
 
-_FLAGS = {"--no-retry", "--allow-oom", "-f", "--force", "--json"}
+_FLAGS = {"--no-retry", "--allow-oom", "--trust-reads", "-f", "--force", "--json"}
 _VALUES = {
     "--device",
     "--memory",
@@ -203,6 +213,8 @@ def _flag(request: _Request, name: str) -> None:
         request.retry = False
     elif name == "--allow-oom":
         request.allow_oom = True
+    elif name == "--trust-reads":
+        request.trust_reads = True
     elif name == "--json":
         request.json = True
     else:

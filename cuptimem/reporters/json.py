@@ -257,6 +257,7 @@ def simulate(report: Report, one: Simulation) -> dict[str, Any]:
         "reason": one.reason,
         "hints": list(one.hints),
         "notes": list(one.notes),
+        "name": one.name,
         "card": one.card,
         "memory": one.memory,
         "devices": [
@@ -298,9 +299,9 @@ def simulate(report: Report, one: Simulation) -> dict[str, Any]:
                 "share": row.fraction,
                 "given": row.given,
                 "count": row.count,
-                "file": row.file,
-                "line": row.line,
-                "function": row.function,
+                "file": row.file or None,
+                "line": row.line if row.file else None,
+                "function": row.function or None,
             }
             for row in one.assumptions
         ],

@@ -6,16 +6,15 @@ from cuptimem.report import HostRead, Report
 from cuptimem.reporters.blocks import Block, Column, Style, Table, Text
 from cuptimem.reporters.views import lines_table
 from cuptimem.reporters.words import code, count, duration, function, plural, size
-from cuptimem.simulation.result import DeviceUse, Interval, Simulation
+from cuptimem.simulation.result import DeviceUse, Interval, Modelled, Simulation
 
 _TOP = 10
 
 
-def simulation(report: Report, one: Simulation) -> list[Block]:
-    """All of it."""
-    blocks: list[Block] = [Text(_heading(report, one), "title"), Text(), *_verdict(one)]
-    if one.devices:
-        blocks += [Text(), _devices(one)]
+def simulation(report: Report | None, one: Simulation) -> list[Block]:
+    """All of it. The report is only asked for its file."""
+    blocks: list[Block] = [Text(_heading(one), "title"), Text(), *_verdict(one)]
+    blocks += _devices(one)
     blocks += _peak(one)
     blocks += _modelled(one)
     blocks += _assumptions(one)
@@ -24,19 +23,18 @@ def simulation(report: Report, one: Simulation) -> list[Block]:
     blocks += _attempts(one)
     if one.notes:
         blocks += [Text(), *(Text(f"! {note}", "warning") for note in one.notes)]
-    if report.path is not None and os.path.exists(report.path):
+    if report is not None and report.path is not None and os.path.exists(report.path):
         from cuptimem.naming import shown
 
         blocks += [Text(), Text(f"Next: cuptimem summary {shown(report.path)}", "dim")]
     return blocks
 
 
-def _heading(report: Report, one: Simulation) -> str:
-    name = os.path.basename(report.environment.get("script", "")) or "program"
+def _heading(one: Simulation) -> str:
     devices = f"{len(one.devices)} x " if len(one.devices) > 1 else ""
     return (
-        f"simulated on {devices}{one.card}, {size(one.memory)} · {name} · {duration(int(one.seconds * 1e9))} · "
-        f"torch {one.torch} (CUDA {one.cuda})"
+        f"simulated on {devices}{one.card}, {size(one.memory)} · {one.name or 'program'} · "
+        f"{duration(int(one.seconds * 1e9))} · torch {one.torch}"
     )
 
 
@@ -65,12 +63,13 @@ def _need(one: Simulation) -> list[Block]:
     assert need is not None
     if need.takes_everything:
         return [Text("  the program takes whatever is free: what it needs is not to be told this way")]
-    if need.low == need.high:
-        lines = [f"  it needs {size(need.high)} on {need.device}"]
+    low, high = size(need.low), size(need.high)
+    if low == high:
+        lines = [f"  it needs {high} on {need.device}"]
     else:
         lines = [
-            f"  it needs between {size(need.low)} (tensors, context, libraries) and {size(need.high)} (with which it "
-            f"ran) on {need.device}"
+            f"  it needs between {low} and {high} on {need.device}:",
+            "  tensors, context and libraries alone; what the run without a limit took",
         ]
     if one.smallest_card is not None:
         lines.append(f"  the smallest card on which it ran: {one.smallest_card}")
@@ -78,16 +77,34 @@ def _need(one: Simulation) -> list[Block]:
 
 
 def interval(one: Interval | None) -> str:
-    """12.1 GiB; 12.1 to 12.4 GiB; at least 12.1 GiB"""
+    """12.1 GiB; 12.1 to 12.4 GiB; 512.0 KiB to 1.2 GiB; at least 12.1 GiB"""
     if one is None:
         return ""
     if one.high is None:
         return f"at least {size(one.low)}"
     low, high = size(one.low), size(one.high)
-    return low if low == high else f"{low} to {high}"
+    if low == high:
+        return low
+    number, unit = low.split()
+    return f"{number if high.endswith(f' {unit}') else low} to {high}"
 
 
-def _devices(one: Simulation) -> Table:
+def _devices(one: Simulation) -> list[Block]:
+    """The first run's: where that failed, what it had reached by then."""
+    if not one.devices:
+        return []
+    failed = one.verdict in ("fits with settings", "does not fit")
+    blocks: list[Block] = [Text()]
+    if failed:
+        blocks.append(Text(f"The run in {size(one.memory)}, up to its failure", "title"))
+    blocks.append(_device_table(one))
+    refused = [f"{count(device.refused)} on {device.device}" for device in one.devices if device.refused]
+    if refused:
+        blocks.append(Text(f"  requests refused: {', '.join(refused)}"))
+    return blocks
+
+
+def _device_table(one: Simulation) -> Table:
     def row(device: DeviceUse) -> tuple[str, ...]:
         return (
             device.device,
@@ -95,7 +112,6 @@ def _devices(one: Simulation) -> Table:
             interval(device.reserved),
             interval(device.used),
             size(device.total),
-            count(device.refused) if device.refused else "",
         )
 
     columns = (
@@ -104,7 +120,6 @@ def _devices(one: Simulation) -> Table:
         Column("reserved", right=True),
         Column("device used", right=True, style="strong"),
         Column("of", right=True),
-        Column("refused", right=True),
     )
     return Table(columns, tuple(row(device) for device in one.devices))
 
@@ -113,10 +128,10 @@ def _peak(one: Simulation) -> list[Block]:
     peak = one.peak
     if peak is None:
         return []
-    where = ", in the run without a limit" if one.need is not None else ""
+    where = " (run without a limit)" if one.need is not None else ""
     return [
         Text(),
-        Text(f"What the peak on {peak.device} is made of: {size(peak.bytes)} in tensors{where}", "title"),
+        Text(f"What the peak on {peak.device} is made of{where}: {size(peak.bytes)} in tensors", "title"),
         lines_table(peak.lines, peak.bytes, _TOP, peak.rest_bytes, peak.rest_count),
     ]
 
@@ -124,15 +139,13 @@ def _peak(one: Simulation) -> list[Block]:
 def _modelled(one: Simulation) -> list[Block]:
     if not one.modelled:
         return []
-    rows = tuple(
-        (
-            row.name,
-            interval(Interval(row.bytes, row.bytes if row.high_bytes is None else row.high_bytes))
-            if row.bytes or row.high_bytes
-            else "",
-        )
-        for row in one.modelled
-    )
+
+    def most(row: Modelled) -> str:
+        if row.high_bytes is None:
+            return f"{size(row.bytes)}; high end not run"
+        return interval(Interval(row.bytes, row.high_bytes))
+
+    rows = tuple((row.name, most(row)) for row in one.modelled)
     return [
         Text(),
         Text("Modelled, not PyTorch's own", "title"),
@@ -144,20 +157,26 @@ def _assumptions(one: Simulation) -> list[Block]:
     if not one.assumptions:
         return []
     rows = tuple(
-        (row.operator, f"{row.fraction:g}", count(row.count), row.frame.place, code(row.frame))
+        (
+            row.operator,
+            f"{row.fraction:g}",
+            count(row.count),
+            row.frame.place if row.file else "(in backward, no Python line)",
+            code(row.frame) if row.file else "",
+        )
         for row in one.assumptions
     )
     given = all(row.given for row in one.assumptions)
     return [
         Text(),
         Text(
-            f"Sizes that depend on values, assumed{'' if given else ' (--assume OPERATOR=SHARE says otherwise)'}",
+            f"Sizes that depend on values, assumed{'' if given else ' (--assume OPERATOR=SHARE changes it)'}",
             "title",
         ),
         Table(
             (
                 Column("operator"),
-                Column("share", right=True),
+                Column("share or mean", right=True),
                 Column("times", right=True),
                 Column("line", flexible=True, keep_end=True),
                 Column("code", flexible=True, style="dim"),
@@ -174,30 +193,38 @@ def _host_reads(one: Simulation) -> list[Block]:
     if computed:
         times = plural(one.host_read_count, "time")
         blocks = _reads(
-            f"Values that no kernel has computed were read {times} (as zeros); where the program's course depends on "
-            "one, the answer does too",
+            f"Values that no kernel has computed were read {times}, as zeros",
+            "where the program's course depends on one, the answer does too",
             computed,
         )
     if written:
         times = plural(sum(read.count for read in written), "time")
-        blocks += _reads(f"What the host had written was read back {times}: right unless a kernel changes it", written)
+        blocks += _reads(
+            f"What the host had written was read back {times}", "right unless a kernel would have changed it", written
+        )
     return blocks
 
 
-def _reads(title: str, reads: tuple[HostRead, ...]) -> list[Block]:
+def _reads(title: str, meaning: str, reads: tuple[HostRead, ...]) -> list[Block]:
+    """A row per line, however many ways lead to it."""
+    lines: dict[tuple[str, int] | None, list[HostRead]] = {}
+    for read in reads:
+        lines.setdefault(None if read.frame is None else (read.frame.file, read.frame.line), []).append(read)
+    groups = sorted(lines.values(), key=lambda group: -sum(read.count for read in group))
     rows = tuple(
         (
-            count(read.count),
-            size(read.bytes),
-            read.frame.place if read.frame is not None else "(no Python line)",
-            function(read.frame),
-            code(read.frame),
+            count(sum(read.count for read in group)),
+            size(sum(read.bytes for read in group)),
+            group[0].frame.place if group[0].frame is not None else "(no Python line)",
+            function(group[0].frame),
+            code(group[0].frame),
         )
-        for read in reads
+        for group in groups
     )
     return [
         Text(),
         Text(title, "title"),
+        Text(f"  {meaning}", "dim"),
         Table(
             (
                 Column("reads", right=True),

@@ -28,6 +28,8 @@ def heading(report: Report) -> list[Block]:
     ]
     if report.threads > 1:
         parts.append(f"{report.threads} threads")
+    if "simulated" in environment:
+        parts.append(f"simulated {environment['simulated']}")
     if "torch" in environment:
         parts.append(f"torch {environment['torch']}")
     if "python" in environment:
@@ -37,6 +39,15 @@ def heading(report: Report) -> list[Block]:
     if "pid" in environment:
         parts.append(f"pid {environment['pid']}")
     return [Text(" · ".join(parts), "title"), *caveats(report)]
+
+
+def simulated_reads(report: Report) -> list[Block]:
+    """On a simulated device: how often the program read what is no result."""
+    number = sum(read.count for read in report.host_reads if not read.written)
+    if not number:
+        return []
+    said = f"{plural(number, 'host read')} of values that no kernel has computed; `cuptimem summary --json` lists them"
+    return [Text(f"! {said}", "warning")]
 
 
 def caveats(report: Report) -> list[Block]:
@@ -133,7 +144,7 @@ def file_hint(report: Report, *commands: str) -> list[Block]:
 
 def summary(report: Report) -> list[Block]:
     """What a tired person needs: how high, what of, is it growing, what next."""
-    blocks = heading(report)
+    blocks = [*heading(report), *simulated_reads(report)]
     if not report.devices:
         return blocks + _nothing()
     blocks += [Text(), _devices(report), *_caching(report)]
@@ -289,7 +300,7 @@ def _growth(steps: list[Step]) -> str:
 
 def peak(report: Report, peaks: tuple[Peak, ...], top: int) -> list[Block]:
     """The contributors one by one: the user's line, the library line below it, modules, operator."""
-    blocks = heading(report)
+    blocks = [*heading(report), *simulated_reads(report)]
     if not peaks:
         blocks += _nothing()
     for one in peaks:

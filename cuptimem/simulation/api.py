@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from cuptimem import recorder
 from cuptimem.errors import Error, recording_core
 from cuptimem.report import Report
 from cuptimem.simulation import assemble, call, cards, data_sizes, environment, facts, launch
@@ -31,6 +32,7 @@ def simulate(
     overwrite: bool = False,
     retry: bool = True,
     allow_oom: bool = False,
+    trust_reads: bool = False,
 ) -> Report:
     """Runs a function or a script on a simulated GPU and says whether it fits: `.simulation` of the report.
 
@@ -44,7 +46,10 @@ def simulate(
     memory, context, conv_workspace: bytes, or text like "24GiB". assume: shares for operators whose sizes depend on
     values (docs/simulate.md). timeout: seconds for each run, None for no end. output: where the trace goes; without it
     there is no file. retry=False: run once, whatever stays open. allow_oom: the program means to catch
-    OutOfMemoryErrors.
+    OutOfMemoryErrors. trust_reads: no size and no branch hangs on integers or flags that the program reads from the
+    device, where they are zeros. CUDA_VISIBLE_DEVICES of the environment is left out; a program may set it itself.
+
+    Files that the program saves hold zeros: give it another output folder, or your checkpoints are lost.
 
     Raises Error, one line, where nothing can be simulated or started; a program that fails is an answer, not an error.
     ValueError for arguments that make no sense.
@@ -58,9 +63,9 @@ def simulate(
         raise Error(f"{trace} exists; choose another name, or pass overwrite=True")
     with tempfile.TemporaryDirectory(prefix="cuptimem-sim-") as folder:
         command = [sys.executable, *_program(what, arguments, folder)]
-        wishes = Wishes(retry, allow_oom, timeout=timeout)
+        wishes = Wishes(retry=retry, allow_oom=allow_oom, trust_reads=trust_reads, timeout=timeout)
         try:
-            return inquire(command, setup, wishes, build, folder, trace=trace, overwrite=overwrite, output="keep")
+            return inquire(command, setup, wishes, build, folder, trace=trace, overwrite=overwrite)
         except Interrupted:
             raise KeyboardInterrupt from None
 
@@ -95,6 +100,8 @@ def make_setup(
         raise ValueError(f"a device has at least 64 MiB, not {cards.text(total)}")
     if taken is not None and taken >= total:
         raise ValueError("the context takes all of the device's memory")
+    if assume is not None and not isinstance(assume, Mapping):
+        raise ValueError(f"assume is a dictionary such as {{'nonzero': 0.1}}, not {assume!r}")
     for operator, fraction in (assume or {}).items():
         check_assumption(operator, fraction)
     return launch.Setup(
@@ -111,6 +118,8 @@ def check_assumption(operator: str, fraction: float) -> None:
     """Raises ValueError for an operator without assumed sizes, or a share that is none."""
     if operator not in data_sizes.OPERATORS:
         raise ValueError(f"no size is assumed for {operator!r}; there are {', '.join(data_sizes.OPERATORS)}")
+    if not isinstance(fraction, (int, float)):
+        raise ValueError(f"{operator} takes a number, not {fraction!r}")
     if not fraction >= 0 or fraction == float("inf") or (fraction > 1 and operator != "repeat_interleave"):
         what = data_sizes.OPERATORS[operator]
         raise ValueError(f"{operator}={fraction:g} makes no sense: it is the {what}")
@@ -127,7 +136,7 @@ def _program(what: object, arguments: tuple[Any, ...], folder: str) -> list[str]
     """The interpreter's arguments."""
     if callable(what):
         _pickle(what, arguments, folder)
-        return ["-m", "cuptimem.simulation.call", folder]
+        return ["-m", recorder.CALL, folder, _name(what)]
     if isinstance(what, (str, os.PathLike)):
         words = [os.fspath(what), *map(str, arguments)]
         if not os.path.exists(words[0]):
@@ -136,6 +145,12 @@ def _program(what: object, arguments: tuple[Any, ...], folder: str) -> list[str]
     if isinstance(what, Sequence) and what and all(isinstance(word, str) for word in what):
         return [*what, *map(str, arguments)]
     raise TypeError("simulate takes a function, the path of a script, or a list of python's arguments")
+
+
+def _name(function: object) -> str:
+    """As people know it: a function's own, that of a partial's function, else the class of what is called."""
+    inner = getattr(function, "func", function)
+    return str(getattr(inner, "__qualname__", type(inner).__qualname__)).replace(".<locals>", "")
 
 
 def _pickle(function: Callable[..., object], arguments: tuple[Any, ...], folder: str) -> None:

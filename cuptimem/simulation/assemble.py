@@ -1,6 +1,9 @@
 """The answer as people get it: Simulation, out of the runs that it rests on."""
 
+import os
+
 from cuptimem.report import Peak
+from cuptimem.simulation.device_report import Note
 from cuptimem.simulation.environment import TorchBuild
 from cuptimem.simulation.facts import DeviceFacts, Facts
 from cuptimem.simulation.launch import Setup
@@ -39,6 +42,7 @@ def simulation(answer: Answer, setup: Setup, build: TorchBuild, notes: tuple[str
         torch=build.version,
         cuda=build.cuda or "",
         output=main.run.output,
+        name="" if main.report is None else os.path.basename(main.report.environment.get("script", "")),
     )
 
 
@@ -85,11 +89,15 @@ def _peak(answer: Answer) -> Peak | None:
 
 
 def _modelled(answer: Answer, setup: Setup) -> tuple[Modelled, ...]:
-    high = {note.name: note.bytes for note in answer.high.modelled} if answer.high is not None else {}
-    rows = [
-        Modelled(note.name, note.bytes, high.get(note.name) if is_modelled_open(note.name) else note.bytes, note.count)
-        for note in answer.main.modelled
-    ]
+    high = None if answer.high is None else {note.name: note.bytes for note in answer.high.modelled}
+
+    def high_bytes(note: Note) -> int | None:
+        given = setup.conv_workspace is not None and note.name.endswith("workspace")
+        if given or not is_modelled_open(note.name):
+            return note.bytes
+        return None if high is None else max(note.bytes, high.get(note.name, 0))
+
+    rows = [Modelled(note.name, note.bytes, high_bytes(note), note.count) for note in answer.main.modelled]
     if not any("context" in row.name.lower() for row in rows):
         contexts = [device.context for device in answer.main.devices if device.context]
         if contexts:

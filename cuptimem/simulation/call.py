@@ -1,4 +1,4 @@
-"""Runs a pickled function: `python -m cuptimem.simulation.call FOLDER`, for cuptimem.simulate(function)."""
+"""Runs a pickled function: `python -m cuptimem.simulation.call FOLDER NAME`, for cuptimem.simulate(function)."""
 
 import json
 import os

@@ -100,7 +100,7 @@ class Facts:
 
     @property
     def interrupted(self) -> bool:
-        return self.run.signal == 2 or self.run.exit_code == 130
+        return self.run.interrupted_by is not None or self.run.signal == 2 or self.run.exit_code == 130
 
     @property
     def crashed_at_exit(self) -> bool:

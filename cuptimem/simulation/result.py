@@ -65,7 +65,7 @@ class Assumption:
     fraction: float
     given: bool  # by the user; else it is the default, and the high end takes 1
     count: int
-    file: str
+    file: str  # "" with line 0: no Python line, as in backward, which runs in threads of its own
     line: int
     function: str
 
@@ -135,6 +135,13 @@ class Simulation:
     torch: str
     cuda: str
     output: str = ""  # the end of what the program printed, where cuptimem.simulate() ran it
+    name: str = ""  # of the script, module or function
+
+    def __str__(self) -> str:
+        """As the command line shows it, the verdict first."""
+        from cuptimem.reporters import simulate_views, text
+
+        return text.render(simulate_views.simulation(None, self))
 
     @property
     def fits(self) -> bool | None:

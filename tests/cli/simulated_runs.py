@@ -52,8 +52,8 @@ def assumption(operator: str = "nonzero", given: bool = False, line: int = 12) -
     return Assumption(operator, 0.5, given, 4, LINE.file, line, "train")
 
 
-def host_read(line: int, count: int = 1, function: str = "train") -> HostRead:
-    return HostRead("cuda:0", count, 4 * count, (Frame(LINE.file, function, line),))
+def host_read(line: int, count: int = 1, function: str = "train", written: bool = False) -> HostRead:
+    return HostRead("cuda:0", count, 4 * count, (Frame(LINE.file, function, line),), written)
 
 
 def oom_event(line: int = 30) -> OutOfMemory:

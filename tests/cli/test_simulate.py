@@ -66,7 +66,9 @@ def test_help_names_everything(run):
         "rtx4090",
         "repeat_interleave",
         "--allow-oom",
+        "--trust-reads",
         "--no-retry",
+        "your checkpoints are lost",
         "(600; 0: no end)",
         "3 it does",
     ):

@@ -180,6 +180,8 @@ def test_what_is_no_size(text):
         {"assume": {"sort": 0.5}},
         {"assume": {"nonzero": 1.5}},
         {"assume": {"nonzero": float("nan")}},
+        {"assume": {"nonzero": "half"}},
+        {"assume": "nonzero=.1"},
         {"assume": {"repeat_interleave": float("inf")}},
         {"conv_workspace": -1},
     ],

@@ -88,7 +88,9 @@ def test_it_fits(simulate, tmp_path):
     assert (read["line"]["line"], read["count"], read["bytes"]) == (9, 3, 12)
     peak = json.loads(simulate("", str(tmp_path / "run.cmem"), verb="peak").out)["peaks"][0]
     assert peak["bytes"] == int(said[1]) == sum(one["bytes"] for one in answer["peak"]["contributors"])
-    assert simulate("", str(tmp_path / "run.cmem"), verb="summary", json=False).out.startswith("program.py")
+    shown = simulate("", str(tmp_path / "run.cmem"), verb="summary", json=False).out.splitlines()
+    assert shown[0].startswith("program.py") and " · simulated rtx4090, 23.5 GiB · " in shown[0]
+    assert shown[1].startswith("! 3 host reads of values that no kernel has computed")
     again = simulate(TRAINING, "-o", "run.cmem")
     assert again.code == 1 and "exists" in again.err and again.out == ""
 
