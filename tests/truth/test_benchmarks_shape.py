@@ -34,7 +34,7 @@ def test_quick_run(tmp_path):
     seen = {row["benchmark"] for row in result["rows"]}
     assert seen == {
         "micro", "gpt", "small_step", "transformers", "resnet", "size", "analysis", "report", "resident", "stopped",
-        "import",
+        "import", "cuda", "cuda_gpt2", "simulator",
     }  # fmt: skip
     modes = {row["what"] for row in result["rows"] if row["benchmark"] == "gpt"}
     assert modes == {"bare", "cuptimem", "torch.profiler", "memray", "tracemalloc", "dispatch mode"}
