@@ -112,6 +112,7 @@ def test_sdist(sdist: Path, tracked: set[str]) -> None:
     assert contents.sdist(sdist, tracked) == []
 
 
+@pytest.mark.torch  # needs none: but once is enough here, `make wheel-tests` has every Python
 def test_wheel(source: Path, tracked: set[str], tmp_path: Path) -> None:
     wheel = build("wheel", source, tmp_path / "dist")
     assert contents.wheel(wheel, tracked, sysconfig.get_config_var("EXT_SUFFIX")) == []
