@@ -64,7 +64,7 @@ static inline void record_free_hook(cm_thread *t, const void *block, int64_t siz
     if (e == NULL)
         return;
     *e = (cm_event){
-        .time = cm_clock_now(),
+        .time = cm_clock_after_loads(),
         .address = (uint64_t)(uintptr_t)block,
         .size = size,
         .kind = CM_EV_FREE,

@@ -23,7 +23,7 @@ void cm_emit_put_hook(cm_thread *t, cm_event event)
     if (e == NULL)
         return;
     *e = event;
-    e->time = cm_clock_now();
+    e->time = cm_clock_after_loads();
     cm_commit_hook(t);
 }
 

@@ -94,6 +94,12 @@ static _Thread_local uint32_t only;
 /* One in so many hooks dawdles between taking its place and publishing; 0 = none does. */
 static _Thread_local unsigned dawdle, hooks;
 
+/* As the hooks of csrc/sources have it. */
+static uint64_t now(uint8_t kind)
+{
+    return kind == CM_EV_FREE ? cm_clock_after_loads() : cm_clock_now();
+}
+
 static void put(tally *count, uint8_t kind, uint64_t address, int64_t size, const char *name)
 {
     cm_thread *t = cm_enter_hook();
@@ -108,7 +114,7 @@ static void put(tally *count, uint8_t kind, uint64_t address, int64_t size, cons
     if (e == NULL) {
         atomic_fetch_add_explicit(&count->lost, 1, memory_order_release);
     } else {
-        *e = (cm_event){.time = cm_clock_now(),
+        *e = (cm_event){.time = now(kind),
                         .address = address,
                         .size = size,
                         .kind = kind,
@@ -116,7 +122,7 @@ static void put(tally *count, uint8_t kind, uint64_t address, int64_t size, cons
                         .device_index = -1};
         if (dawdle != 0 && ++hooks % dawdle == 0) {
             nap(hooks % 700);
-            *e = (cm_event){.time = cm_clock_now(),
+            *e = (cm_event){.time = now(kind),
                             .address = address,
                             .size = size,
                             .kind = kind,

@@ -59,7 +59,9 @@ def test_killed_past_the_bound(stress: Stress, point: tuple[str, int, str]) -> N
 
 def test_killed_anywhere_past_the_bound(stress: Stress) -> None:
     sides = 0
-    for i in range(16):
+    for i in range(64):  # 16, and more where the machine is too slow to come past the bound
+        if i >= 16 and sides > 0:
+            break
         folder = stress.folder / str(i)
         kill_one(stress, folder, 1 << 20, 0, MOMENTS[i % 4], **BOUND)
         sides += bool(list(folder.glob("*.tail")))
