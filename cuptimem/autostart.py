@@ -66,7 +66,7 @@ def _start_simulated(folder: str) -> None:
         from cuptimem.simulation import child
 
         child.start(folder)
-    except Exception as error:  # as below
+    except Exception as error:  # whatever it is, the program comes first
         print(f"cuptimem: {_one_line(error)}", file=sys.stderr)
 
 

@@ -240,8 +240,8 @@ def test_the_variables_of_a_run(tmp_path, monkeypatch):
         "CUDA_VISIBLE_DEVICES": "",
         "CUPTIMEM_FOLLOW": "1",
         "CUPTIMEM_SIM_CONV_WORKSPACE": "5",
-        "HOME": "/root",
-        "TRITON_CACHE_DIR": "/root/.triton",
+        "HOME": "/home/u",
+        "TRITON_CACHE_DIR": "/home/u/.triton",
     }
     setup = launch.Setup(cards.card("l4"), 24 * GIB, 2, context=7)
     low = launch.environment(base, setup, "/f", "/f/t.cmem", False)
