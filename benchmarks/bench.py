@@ -290,10 +290,15 @@ def against_recorder(benchmark: str, name: str, what: str, quick: bool) -> tuple
     return out, added
 
 
+def without_cuda(name: str, *promises: str) -> Outcome:
+    verdicts = [Verdict(PROMISES[key], None, why=NO_CUDA) for key in promises]
+    return Outcome([{"benchmark": name, "what": "all", "why": NO_CUDA}], verdicts)
+
+
 def cuda(quick: bool) -> Outcome:
     """An allocation with its free on the simulated device, at several depths: cuptimem and PyTorch's own recorder."""
     if not CUDA_PYTHON.exists():
-        return Outcome([{"benchmark": "cuda", "what": "all", "why": NO_CUDA}], [])
+        return without_cuda("cuda", "cuda-pair", "recorder-default", "recorder-cheapest")
     out = Outcome()
     for frames in simulated.DEPTHS:
         found, added = against_recorder("cuda", f"pairs_{frames}", f"{frames} frames, ", quick)
@@ -312,14 +317,14 @@ def cuda(quick: bool) -> Outcome:
 def cuda_gpt2(quick: bool) -> Outcome:
     """A training step of GPT-2 small's shape on the simulated device, whose kernels cost nothing."""
     if not CUDA_PYTHON.exists():
-        return Outcome([{"benchmark": "cuda_gpt2", "what": "all", "why": NO_CUDA}], [])
+        return without_cuda("cuda_gpt2")
     return against_recorder("cuda_gpt2", "gpt2", "", quick)[0]
 
 
 def simulator(quick: bool) -> Outcome:
     """How much of that step are the simulator's own entry points, and the process's resident memory."""
     if not CUDA_PYTHON.exists():
-        return Outcome([{"benchmark": "simulator", "what": "all", "why": NO_CUDA}], [])
+        return without_cuda("simulator", "entry-points", "simulated-resident")
     found = []
     for _ in range(1 if quick else 5):
         with tempfile.TemporaryDirectory(prefix="cuptimem-bench-") as folder:
