@@ -97,25 +97,12 @@ static bool copy(extractor *x, const cm_record *record)
 {
     cm_event e = record->event;
     bool fine = true;
-    switch (e.kind) {
-    case CM_EV_ALLOC:
-    case CM_EV_OOM:
-    case CM_EV_NODE_NEW:
-    case CM_EV_TICK:
-    case CM_EV_SEGMENT_NEW:
-    case CM_EV_HOST_READ:
+    if (cm_event_names_stack(e.kind))
         fine = cm_redefine_stack(x->definitions, e.stack, &e.stack);
-        break;
-    case CM_EV_NODE_RUN:
-    case CM_EV_OBJECT_NEW:
+    else if (cm_event_names_name(e.kind))
         fine = cm_redefine_name(x->definitions, e.stack, &e.stack);
-        break;
-    case CM_EV_LOST:
+    else if (e.kind == CM_EV_LOST)
         x->lost += (uint64_t)e.size;
-        break;
-    default:
-        break;
-    }
     if (!fine)
         return no_memory(x);
     return emit(x, record->thread, record->time_ns, e);

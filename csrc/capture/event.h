@@ -6,6 +6,7 @@
 #ifndef CM_CAPTURE_EVENT_H
 #define CM_CAPTURE_EVENT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Values are part of the file format (csrc/trace/format.h): never renumber, only append. */
@@ -48,9 +49,95 @@ typedef enum cm_event_kind {
     CM_EV_SEGMENT_FREE = 20, /* ... and gave it back: address. Where a block lies alive at this very
                                 address it is that block's free, which was taken from CUDA for
                                 itself (the device is not told: see CM_DEVICE_NOT_TOLD) */
-    CM_EV_HOST_READ = 21     /* on a simulated device: the host read `size` bytes at address that
+    CM_EV_HOST_READ = 21,    /* on a simulated device: the host read `size` bytes at address that
                                 only a kernel would have computed; stack */
+
+    /* Since 1.3: the driver level (sources/cupti.h). flags & CM_DRIVER_KIND: cm_driver_kind. */
+    CM_EV_DRIVER_NEW = 22,  /* CUDA gave out memory: address, or handle where the kind says so;
+                               size, stack, device. Recorded when the call has returned */
+    CM_EV_DRIVER_FREE = 23, /* ... takes it back: address or handle; kind 0 where the call does not
+                               tell; size of the range that is unmapped. Recorded before the call:
+                               another thread may get the address at once */
+    CM_EV_DRIVER_MORE = 24, /* about this thread's last event of kind 22, 23, 25 or 26: size =
+                               cm_driver_more, address = its value, stack = name id or 0 */
+    CM_EV_WITNESS = 25,     /* an activity record (MEMORY2) says the same: address, size, stack =
+                               name id of the library that its PC lies in (0: unknown), device, time
+                               as recorded; flag CM_EVF_RELEASE for a free. Its DRIVER_MORE gives the
+                               correlation id */
+    CM_EV_POOL = 26,        /* an activity record tells of a memory pool: address = pool, size =
+                               bytes that it holds of the device, flags = cm_pool_operation */
+    CM_EV_LAUNCH = 27,      /* work is put on a stream: address = stream handle, size = correlation
+                               id, stack, device; flags = cm_work_kind. Only while asked for */
+    CM_EV_WORK = 28,        /* ... and ran: time = its start, size = nanoseconds, address =
+                               correlation id, stack = name id of the kernel; flags = cm_work_kind */
+    CM_EV_DEVICE = 29,      /* what is told of a device as a whole: size = bytes, address =
+                               cm_device_told, flag CM_EVF_QUIET. Those of one moment follow each
+                               other on their thread, CM_TOLD_USED last */
+    CM_EV_HELD = 30         /* of the block whose FREE follows on this thread: PyTorch may not give
+                               its memory to anybody yet, because record_stream named a stream that
+                               has not come so far: address = stream handle */
 } cm_event_kind;
+
+typedef enum cm_driver_kind {
+    CM_DRIVER_DEVICE = 1,     /* cuMemAlloc, cuMemAllocPitch */
+    CM_DRIVER_MANAGED = 2,    /* cuMemAllocManaged */
+    CM_DRIVER_HOST = 3,       /* page-locked host memory that CUDA allocated */
+    CM_DRIVER_REGISTERED = 4, /* host memory of the program, page-locked by cuMemHostRegister */
+    CM_DRIVER_ASYNC = 5,      /* out of a memory pool, in a stream's order */
+    CM_DRIVER_PHYSICAL = 6,   /* cuMemCreate: address = handle; alive until every reference is
+                                 released and it is mapped nowhere */
+    CM_DRIVER_REFERENCE = 7,  /* one more reference to such a handle */
+    CM_DRIVER_IMPORTED = 8,   /* a handle of memory that another process pays for */
+    CM_DRIVER_RESERVED = 9,   /* addresses without memory */
+    CM_DRIVER_MAPPED = 10,    /* addresses that now show a handle's memory */
+    CM_DRIVER_ARRAY = 11,     /* address = handle; size as the description says */
+    CM_DRIVER_IPC = 12,       /* another process's memory, opened here */
+    CM_DRIVER_EXTERNAL = 13,  /* another API's memory, imported here: address = handle */
+    CM_DRIVER_POOL = 14,      /* a memory pool was made: address = handle */
+    CM_DRIVER_GRAPH = 15,     /* a node of a CUDA graph that allocates: address as it will be */
+    CM_DRIVER_MULTICAST = 16, /* address = handle */
+    CM_DRIVER_CONTEXT = 17    /* a context: address = handle, size 0. Its FREE ends everything
+                                 that lived in it */
+} cm_driver_kind;
+
+enum {
+    CM_DRIVER_KIND = 0x1f,
+    CM_EVF_RELEASE = 0x80, /* WITNESS */
+    CM_EVF_BY_SLOT = 0x40, /* DRIVER_NEW, DRIVER_FREE: seen in a relocation slot, not by CUPTI */
+    CM_EVF_QUIET = 0x80    /* DEVICE: the driver gave out and took back nothing meanwhile */
+};
+
+typedef enum cm_driver_more {
+    CM_MORE_LIBRARY = 1, /* stack = name id: the calling library's file name, found by unwinding */
+    CM_MORE_CORRELATION = 2, /* address = CUPTI's correlation id, 32 bits, wraps */
+    CM_MORE_STREAM = 3,      /* address = stream handle */
+    CM_MORE_HANDLE = 4,      /* address = what is mapped, or the pool that it came from */
+    CM_MORE_FAILED = 5,      /* address = CUDA's error: the free did not happen */
+    CM_MORE_UTILIZED = 6     /* address = bytes of the pool that are in use */
+} cm_driver_more;
+
+typedef enum cm_pool_operation {
+    CM_POOL_CREATED = 1,
+    CM_POOL_DESTROYED = 2,
+    CM_POOL_TRIMMED = 3,
+    CM_POOL_SEEN = 4 /* in the record of an allocation */
+} cm_pool_operation;
+
+typedef enum cm_work_kind {
+    CM_WORK_KERNEL = 1,
+    CM_WORK_COPY = 2,
+    CM_WORK_SET = 3,
+    CM_WORK_GRAPH = 4
+} cm_work_kind;
+
+typedef enum cm_device_told {
+    CM_TOLD_TOTAL = 1,    /* bytes of the device */
+    CM_TOLD_OWN = 2,      /* this process's, as NVML sees it */
+    CM_TOLD_OTHERS = 3,   /* other processes', as NVML sees it */
+    CM_TOLD_POOLED = 4,   /* what the device's default memory pool holds */
+    CM_TOLD_RESERVED = 5, /* by driver and firmware, as NVML sees it */
+    CM_TOLD_USED = 6      /* total less free, by everybody; ends the moment */
+} cm_device_told;
 
 enum {
     CM_EVF_IN_NODE = 1u << 0,      /* an autograd node was running on this thread */
@@ -119,6 +206,19 @@ typedef struct cm_event {
     uint8_t device_type;
     int8_t device_index;
 } cm_event;
+
+/* What the field `stack` is: a stack id, a name id, or (neither) a plain number. */
+static inline bool cm_event_names_stack(uint8_t kind)
+{
+    return kind == CM_EV_ALLOC || kind == CM_EV_OOM || kind == CM_EV_NODE_NEW ||
+           kind == CM_EV_TICK || kind == CM_EV_SEGMENT_NEW || kind == CM_EV_HOST_READ ||
+           kind == CM_EV_DRIVER_NEW || kind == CM_EV_LAUNCH;
+}
+static inline bool cm_event_names_name(uint8_t kind)
+{
+    return kind == CM_EV_NODE_RUN || kind == CM_EV_OBJECT_NEW || kind == CM_EV_DRIVER_MORE ||
+           kind == CM_EV_WITNESS || kind == CM_EV_WORK;
+}
 
 _Static_assert(sizeof(cm_event) == 32, "an event is half a cache line");
 

@@ -55,17 +55,10 @@ static uint64_t time_of_others(const cm_merge *merge)
     return bound;
 }
 
-static inline bool names_stack(const cm_event *event)
-{
-    return event->kind == CM_EV_ALLOC || event->kind == CM_EV_OOM ||
-           event->kind == CM_EV_NODE_NEW || event->kind == CM_EV_TICK ||
-           event->kind == CM_EV_SEGMENT_NEW || event->kind == CM_EV_HOST_READ;
-}
-
 static inline bool is_from_ring(const cm_event *event)
 {
-    return event->kind != CM_EV_NONE && event->kind <= CM_EV_HOST_READ &&
-           event->kind != CM_EV_FOLDED && event->kind != CM_EV_FOLD;
+    return event->kind != CM_EV_NONE && event->kind <= CM_EV_HELD && event->kind != CM_EV_FOLDED &&
+           event->kind != CM_EV_FOLD;
 }
 
 int64_t cm_merge_run(cm_merge *merge, cm_batch *batch, int64_t most)
@@ -85,7 +78,7 @@ int64_t cm_merge_run(cm_merge *merge, cm_batch *batch, int64_t most)
                 if (!cm_batch_add_event(batch, lane->thread, event) ||
                     (merge->see != NULL && !merge->see(lane->thread, event)))
                     return -1;
-                if (event->stack == CM_STACK_LOST && names_stack(event))
+                if (event->stack == CM_STACK_LOST && cm_event_names_stack(event->kind))
                     merge->lost_stacks++;
                 moved++;
             }

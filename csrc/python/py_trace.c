@@ -137,22 +137,14 @@ static PyObject *stack_tuple(const cm_reader *reader, PyObject *cache, uint32_t 
 
 static PyObject *origin(const cm_reader *reader, PyObject *cache, const cm_event *event)
 {
-    switch (event->kind) {
-    case CM_EV_ALLOC:
-    case CM_EV_OOM:
-    case CM_EV_NODE_NEW:
-    case CM_EV_TICK:
-    case CM_EV_SEGMENT_NEW:
-    case CM_EV_HOST_READ:
+    if (cm_event_names_stack(event->kind)) {
         if (event->stack == CM_STACK_LOST)
             Py_RETURN_NONE;
         return stack_tuple(reader, cache, event->stack);
-    case CM_EV_NODE_RUN:
-    case CM_EV_OBJECT_NEW:
-        return text(cm_reader_name(reader, event->stack));
-    default:
-        return PyLong_FromUnsignedLong(event->stack);
     }
+    if (cm_event_names_name(event->kind))
+        return text(cm_reader_name(reader, event->stack));
+    return PyLong_FromUnsignedLong(event->stack);
 }
 
 static PyObject *event_tuple(const cm_reader *reader, PyObject *cache, const cm_record *record)

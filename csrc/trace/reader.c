@@ -520,28 +520,15 @@ static int advance(cm_reader *reader)
 /* Nothing outside the definitions leaves the reader: an analysis may use ids as indices. */
 static void check_references(cm_reader *reader, cm_event *event)
 {
-    switch (event->kind) {
-    case CM_EV_ALLOC:
-    case CM_EV_OOM:
-    case CM_EV_NODE_NEW:
-    case CM_EV_TICK:
-    case CM_EV_SEGMENT_NEW:
-    case CM_EV_HOST_READ:
+    if (cm_event_names_stack(event->kind)) {
         if (event->stack >= CM_STACK_FIRST &&
             event->stack - CM_STACK_FIRST >= reader->stacks_seen) {
             event->stack = CM_STACK_LOST;
             reader->unknown_references++;
         }
-        break;
-    case CM_EV_NODE_RUN:
-    case CM_EV_OBJECT_NEW:
-        if (event->stack > reader->names_seen) {
-            event->stack = 0;
-            reader->unknown_references++;
-        }
-        break;
-    default:
-        break;
+    } else if (cm_event_names_name(event->kind) && event->stack > reader->names_seen) {
+        event->stack = 0;
+        reader->unknown_references++;
     }
 }
 
