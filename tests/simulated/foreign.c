@@ -5,6 +5,7 @@
  * CUDA header. */
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -234,11 +235,20 @@ void *foreign_thread(size_t bytes, int times)
 /* Begins it and returns; foreign_join waits. One at a time. */
 static job background;
 static pthread_t running;
+static atomic_bool ended;
+
+static void *work_and_say(void *argument)
+{
+    work(argument);
+    atomic_store(&ended, true);
+    return NULL;
+}
 
 error foreign_begin(size_t bytes, int times)
 {
     background = (job){bytes, times, NULL, 0};
-    return pthread_create(&running, NULL, work, &background) != 0;
+    atomic_store(&ended, false);
+    return pthread_create(&running, NULL, work_and_say, &background) != 0;
 }
 
 void *foreign_join(void)
@@ -285,4 +295,15 @@ double foreign_pairs(size_t bytes, int times, int in_stream_order)
             return -1;
     }
     return (now() - begin) / times;
+}
+
+/* --- waiting ---------------------------------------------------------------------------------- */
+
+/* Whether the one that was begun has ended within so many milliseconds. Called by Python without
+ * giving the GIL back, it shows what went on meanwhile. */
+int foreign_ended(int milliseconds)
+{
+    for (int i = 0; i < milliseconds && !atomic_load(&ended); i++)
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+    return atomic_load(&ended);
 }

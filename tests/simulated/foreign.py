@@ -47,6 +47,7 @@ def load(library: Path, *, hold_the_gil: bool = False) -> Any:
         "thread": (pointer, size, number),
         "begin": (number, size, number),
         "join": (pointer,),
+        "ended": (number, number),
         "pairs": (ctypes.c_double, size, number, number),
     }.items():
         function = getattr(found, f"foreign_{name}")
