@@ -24,10 +24,10 @@ _OPS = {
     11: "limited",
     12: "host alloc",
     13: "host free",
-    14: "give",
-    15: "take",
-    16: "register",
-    17: "unregister",
+    14: "register",
+    15: "unregister",
+    16: "give",
+    17: "take",
 }
 _KINDS = {0: "", 1: "device", 2: "pool", 3: "managed", 4: "mapped", 5: "library", 6: "array"}
 

@@ -79,12 +79,6 @@ static bool take_out(uintptr_t address, bool ours, range *gone)
     return true;
 }
 
-static void note_range(cm_sim_log_op op, const range *which)
-{
-    cm_sim_log((cm_sim_log_record){
-        .address = which->start, .bytes = which->bytes, .device = -1, .op = (uint8_t)op});
-}
-
 static void note_bytes(cm_sim_log_op op, const range *which)
 {
     cm_sim_report *report = cm_sim_report_get();
@@ -97,7 +91,8 @@ static void note_bytes(cm_sim_log_op op, const range *which)
     cm_sim_trace("%s address %#lx bytes %zu",
                  op == CM_SIM_LOG_HOST_ALLOC ? "host alloc" : "host free",
                  (unsigned long)which->start, which->bytes);
-    note_range(op, which);
+    cm_sim_log((cm_sim_log_record){
+        .address = which->start, .bytes = which->bytes, .device = -1, .op = (uint8_t)op});
 }
 
 int cm_sim_host_alloc(size_t bytes, void **address)
@@ -169,8 +164,6 @@ int cm_sim_host_register(void *address, size_t bytes)
     } else if (!insert(made)) {
         cm_sim_note(CM_SIM_NOTE_LIMIT, "host memory", bytes);
         error = CM_SIM_OUT_OF_MEMORY;
-    } else {
-        note_range(CM_SIM_LOG_HOST_REGISTER, &made);
     }
     pthread_mutex_unlock(&lock);
     return error;
@@ -184,8 +177,6 @@ int cm_sim_host_unregister(void *address)
         return CM_SIM_NOT_INITIALIZED;
     pthread_mutex_lock(&lock);
     bool there = take_out((uintptr_t)address, false, &gone);
-    if (there)
-        note_range(CM_SIM_LOG_HOST_UNREGISTER, &gone);
     pthread_mutex_unlock(&lock);
     return there ? CM_SIM_OK : CM_SIM_HOST_NOT_REGISTERED;
 }

@@ -121,12 +121,7 @@ typedef enum cm_sim_log_op {
     CM_SIM_LOG_REFUSED, /* the device was full: bytes as asked for, kind */
     CM_SIM_LOG_LIMITED, /* the host refused */
     CM_SIM_LOG_HOST_ALLOC /* pinned host memory; device is -1 */,
-    CM_SIM_LOG_HOST_FREE,
-    /* What the program is told, where the device's memory need not move: device is -1. */
-    CM_SIM_LOG_POOL_GIVE, /* an allocation out of a pool: cudaMallocAsync; extra: the pool */
-    CM_SIM_LOG_POOL_TAKE,
-    CM_SIM_LOG_HOST_REGISTER,
-    CM_SIM_LOG_HOST_UNREGISTER
+    CM_SIM_LOG_HOST_FREE
 } cm_sim_log_op;
 
 typedef struct cm_sim_log_record {

@@ -5,7 +5,7 @@
  * maps pages anew), so the model counts bytes, not holes: a request first takes what the pool
  * keeps, from any of its free blocks, and only the rest from the device. */
 #include "objects_graph.h"
-#include "../core/report.h"
+#include "../core/sim.h"
 #include "table.h"
 
 #include <pthread.h>
@@ -246,17 +246,6 @@ static int take_merged(cm_sim_pool *pool, size_t bytes, struct held **held)
     return CM_CUDA_OK;
 }
 
-/* To the program, or back from it. */
-static void note(cm_sim_log_op op, const struct held *held)
-{
-    cm_sim_log((cm_sim_log_record){.address = (uintptr_t)held->address,
-                                   .bytes = held->bytes,
-                                   .extra = (uintptr_t)held->pool,
-                                   .device = -1,
-                                   .op = (uint8_t)op,
-                                   .kind = CM_SIM_POOL});
-}
-
 /* The device is full: what pools keep is not in use. */
 static bool trim_device(int device)
 {
@@ -289,7 +278,6 @@ static int allocate(cm_sim_pool *pool, size_t bytes, void **address)
     pool->used += held->bytes;
     if (pool->used > pool->used_high)
         pool->used_high = pool->used;
-    note(CM_SIM_LOG_POOL_GIVE, held);
     *address = held->address;
     return CM_CUDA_OK;
 }
@@ -316,7 +304,6 @@ static bool release(void *address, cm_sim_block *block)
                                 CM_SIM_POOL};
     pool->blocks--;
     pool->used -= held->bytes;
-    note(CM_SIM_LOG_POOL_TAKE, held);
     keep(pool, held);
     if (pool->dying) {
         trim(pool, 0);
