@@ -111,9 +111,7 @@ def read(events: Iterable[Sequence[Any]]) -> Driver:
             frames = tuple(origin or ()) if new else ()
             known = size if new or size > 0 else -1
             by_slot = bool(flags & BY_SLOT)
-            found.events.append(
-                Event(new, KINDS[flags & KIND], address, known, device, time, thread, frames, by_slot)
-            )
+            found.events.append(Event(new, KINDS[flags & KIND], address, known, device, time, thread, frames, by_slot))
         elif name == "witness":
             last[thread] = "witness", len(found.witnesses)
             found.witnesses.append(Witness(bool(flags & RELEASE), address, size, origin or "", 0, time, device))

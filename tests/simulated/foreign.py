@@ -17,7 +17,17 @@ def build(folder: Path, *options: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     library = folder / NAME
     plain = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}  # the compiler needs no GPU
-    command = ["gcc", "-O1", "-fno-optimize-sibling-calls", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-Wl,-soname," + NAME]
+    command = [
+        "gcc",
+        "-O1",
+        "-fno-optimize-sibling-calls",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-shared",
+        "-fPIC",
+        "-Wl,-soname," + NAME,
+    ]
     done = subprocess.run(
         [*command, str(SOURCE), "-o", str(library), "-lpthread", "-ldl", *options],
         env=plain,

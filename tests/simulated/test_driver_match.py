@@ -74,7 +74,12 @@ def test_what_was_there_before() -> None:
 
 def virtual(release_first: bool) -> Match:
     """Two ranges of one handle, which is released before or after they are unmapped by one call."""
-    ours = [new("reserved", 64, 8), new("physical", 3, 4), new("mapped", 64, 4, handle=3), new("mapped", 68, 4, handle=3)]
+    ours = [
+        new("reserved", 64, 8),
+        new("physical", 3, 4),
+        new("mapped", 64, 4, handle=3),
+        new("mapped", 68, 4, handle=3),
+    ]
     theirs = [
         *(log("reserve", 64, 8), log("create", 3, 4), log("map", 64, 4, extra=3), log("map", 68, 4, extra=3)),
         *(log("unmap", 64, 4), log("unmap", 68, 4), log("destroy", 3, 4), log("unreserve", 64, 8)),
