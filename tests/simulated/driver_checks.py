@@ -1,4 +1,4 @@
-"""The driver level of a recording against the device's own log, PyTorch's segments, and what a program says it asked for.
+"""The driver level of a recording against the device's own log, PyTorch's segments, and what a program asked for.
 
 Runs inside the program, as checks.py does. Any difference is an AssertionError that names the first thing that differs.
 """
@@ -44,7 +44,7 @@ class Look:
 
 
 def look(events: Sequence[tuple[Any, ...]], log: Path, report: Path, *, since: int = 0) -> Look:
-    """AssertionError where the driver level and the device's log are not one to one, or the device's sums not theirs."""
+    """AssertionError where driver level and log are not one to one, or their sums not what the device has in use."""
     driver = driver_events.read(events)
     records = device_log.records(log)
     found = match(driver.events, records, since=since)

@@ -1,5 +1,5 @@
-"""python -m tests.simulated.driver_programs NAME FOLDER: a program with somebody else's library in it, recorded, and the
-driver level compared with the device as it goes. Prints one JSON object, which test_driver.py judges.
+"""python -m tests.simulated.driver_programs NAME FOLDER: a program with somebody else's library in it, recorded, and
+the driver level compared with the device as it goes. Prints one JSON object, which test_driver.py judges.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import json
 import mmap
 import os
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -44,8 +44,8 @@ def load(library: Path, *, hold_the_gil: bool = False) -> Any:
     found = (ctypes.PyDLL if hold_the_gil else ctypes.CDLL)(str(library))
     word, pointer, size, number = ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
     for name, (result, *arguments) in {
-        **{name: (pointer, size) for name in ("malloc", "managed", "host", "old_host", "async", "pitch")},
-        **{name: (number, pointer) for name in ("free", "host_free", "unregister", "async_free", "array_free")},
+        **dict.fromkeys(("malloc", "managed", "host", "old_host", "async", "pitch"), (pointer, size)),
+        **dict.fromkeys(("free", "host_free", "unregister", "async_free", "array_free"), (number, pointer)),
         "register": (number, pointer, size),
         "array": (pointer, size, size),
         "map": (word, size, number, ctypes.POINTER(word)),

@@ -48,7 +48,7 @@ def test_equal_histories() -> None:
         ([new("device", 16)], [log("alloc", 16), log("free", 16)], "step 1: recorded nothing, the device free of"),
         ([free("", 16)], [], "a free of something 0x10, which nobody was given"),
         ([new("device", 16), free("host", 16)], [log("alloc", 16)], "a free of host 0x10, which nobody was given"),
-        ([new("device", 16, 8), free("", 16, 4)], [log("alloc", 16, 8), log("free", 16, 8)], "of 8 bytes was freed with 4"),
+        ([new("device", 16, 8), free("", 16, 4)], [log("alloc", 16, 8), log("free", 16, 8)], "8 bytes was freed with 4"),
         ([new("device", 16)] * 2, [log("alloc", 16)] * 2, "given out twice"),
         ([new("ipc", 16)], [], "ipc 0x10 was recorded, which the device's log does not have"),
         ([new("array", 16, 8)], [log("alloc", 99, 9, kind="array")], "arrays, step 0: recorded new of 8 bytes"),
