@@ -118,8 +118,8 @@ typedef enum cm_sim_log_op {
     CM_SIM_LOG_DESTROY,
     CM_SIM_LOG_MAP, /* address and bytes of the range; extra: the handle */
     CM_SIM_LOG_UNMAP,
-    CM_SIM_LOG_REFUSED, /* the device was full: bytes as asked for, kind */
-    CM_SIM_LOG_LIMITED, /* the host refused */
+    CM_SIM_LOG_REFUSED,    /* the device was full: bytes as asked for, kind */
+    CM_SIM_LOG_LIMITED,    /* the host refused */
     CM_SIM_LOG_HOST_ALLOC, /* pinned host memory; device is -1 */
     CM_SIM_LOG_HOST_FREE,
     CM_SIM_LOG_HOST_REGISTER, /* the program's own, made pinned; device is -1 */

@@ -17,9 +17,9 @@ static struct {
     const char *library, *file;
     _Atomic(passage) way;
 } ways[] = {
-    {"cuBLAS", "libcublas.so.13", NULL},         {"cuBLASLt", "libcublasLt.so.13", NULL},
-    {"cuDNN", "libcudnn.so.9", NULL},            {"cuFFT", "libcufft.so.12", NULL},
-    {"cuSOLVER", "libcusolver.so.12", NULL},     {"cuSPARSE", "libcusparse.so.12", NULL},
+    {"cuBLAS", "libcublas.so.13", NULL},        {"cuBLASLt", "libcublasLt.so.13", NULL},
+    {"cuDNN", "libcudnn.so.9", NULL},           {"cuFFT", "libcufft.so.12", NULL},
+    {"cuSOLVER", "libcusolver.so.12", NULL},    {"cuSPARSE", "libcusparse.so.12", NULL},
     {"cuSPARSELt", "libcusparseLt.so.0", NULL},
 };
 

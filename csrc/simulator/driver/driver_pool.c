@@ -39,27 +39,44 @@ static int release(const cm_sim_call *call, uint64_t address, cm_sim_stream *han
 }
 
 /* The variants for a default stream per thread have numbers of their own. */
-#define STREAM_ORDERED(suffix)                                                                     \
-    CM_SIM_EXPORT int cuMemAllocAsync##suffix(uint64_t *address, size_t bytes,                     \
-                                              cm_sim_stream *stream)                               \
-    {                                                                                              \
-        CM_CU_BEGIN(cuMemAllocAsync##suffix, address, bytes, stream);                              \
-        CM_CU_END(allocate(&cm_call, address, bytes, NULL, stream));                               \
-    }                                                                                              \
-    CM_SIM_EXPORT int cuMemAllocFromPoolAsync##suffix(uint64_t *address, size_t bytes,             \
-                                                      cm_sim_pool *pool, cm_sim_stream *stream)    \
-    {                                                                                              \
-        CM_CU_BEGIN(cuMemAllocFromPoolAsync##suffix, address, bytes, pool, stream);                \
-        CM_CU_END(pool ? allocate(&cm_call, address, bytes, pool, stream) : CM_SIM_INVALID_VALUE); \
-    }                                                                                              \
-    CM_SIM_EXPORT int cuMemFreeAsync##suffix(uint64_t address, cm_sim_stream *stream)              \
-    {                                                                                              \
-        CM_CU_BEGIN(cuMemFreeAsync##suffix, address, stream);                                      \
-        CM_CU_END(release(&cm_call, address, stream));                                             \
-    }
 
-STREAM_ORDERED()
-STREAM_ORDERED(_ptsz)
+CM_SIM_EXPORT int cuMemAllocAsync(uint64_t *address, size_t bytes, cm_sim_stream *stream)
+{
+    CM_CU_BEGIN(cuMemAllocAsync, address, bytes, stream);
+    CM_CU_END(allocate(&cm_call, address, bytes, NULL, stream));
+}
+
+CM_SIM_EXPORT int cuMemAllocFromPoolAsync(uint64_t *address, size_t bytes, cm_sim_pool *pool,
+                                          cm_sim_stream *stream)
+{
+    CM_CU_BEGIN(cuMemAllocFromPoolAsync, address, bytes, pool, stream);
+    CM_CU_END(pool ? allocate(&cm_call, address, bytes, pool, stream) : CM_SIM_INVALID_VALUE);
+}
+
+CM_SIM_EXPORT int cuMemFreeAsync(uint64_t address, cm_sim_stream *stream)
+{
+    CM_CU_BEGIN(cuMemFreeAsync, address, stream);
+    CM_CU_END(release(&cm_call, address, stream));
+}
+
+CM_SIM_EXPORT int cuMemAllocAsync_ptsz(uint64_t *address, size_t bytes, cm_sim_stream *stream)
+{
+    CM_CU_BEGIN(cuMemAllocAsync_ptsz, address, bytes, stream);
+    CM_CU_END(allocate(&cm_call, address, bytes, NULL, stream));
+}
+
+CM_SIM_EXPORT int cuMemAllocFromPoolAsync_ptsz(uint64_t *address, size_t bytes, cm_sim_pool *pool,
+                                               cm_sim_stream *stream)
+{
+    CM_CU_BEGIN(cuMemAllocFromPoolAsync_ptsz, address, bytes, pool, stream);
+    CM_CU_END(pool ? allocate(&cm_call, address, bytes, pool, stream) : CM_SIM_INVALID_VALUE);
+}
+
+CM_SIM_EXPORT int cuMemFreeAsync_ptsz(uint64_t address, cm_sim_stream *stream)
+{
+    CM_CU_BEGIN(cuMemFreeAsync_ptsz, address, stream);
+    CM_CU_END(release(&cm_call, address, stream));
+}
 
 /* --- pools ------------------------------------------------------------------------------------ */
 

@@ -51,8 +51,8 @@ void cm_sim_pools_unlock(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* What CUPTI is told, in the call that this thread is in. Not under the lock: its clients' functions
- * are called. CUpti_ActivityMemoryPoolOperationType. */
+/* What CUPTI is told, in the call that this thread is in. Not under the lock: its clients'
+ * functions are called. CUpti_ActivityMemoryPoolOperationType. */
 enum { CREATED = 1, DESTROYED = 2, TRIMMED = 3 };
 
 static void tell(int operation, const cm_sim_pool *pool, int device, size_t keep)

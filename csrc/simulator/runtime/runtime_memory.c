@@ -40,9 +40,8 @@ static void record(const cm_sim_call *call, int operation, int kind, const cm_si
 static void record_given(const cm_sim_call *call, int kind, const void *address, size_t bytes)
 {
     record(call, CM_RT_ALLOCATION, kind,
-           &(cm_sim_block){.address = (uintptr_t)address,
-                           .bytes = bytes,
-                           .device = cm_sim_current_device()});
+           &(cm_sim_block){
+               .address = (uintptr_t)address, .bytes = bytes, .device = cm_sim_current_device()});
 }
 
 CM_SIM_EXPORT int cudaMalloc(void **address, size_t bytes)

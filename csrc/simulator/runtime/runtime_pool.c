@@ -45,48 +45,96 @@ static int release(cm_sim_call *call, void *address, cm_sim_stream *stream)
     return result;
 }
 
-/* The variants for a default stream per thread have numbers of their own. No bytes and no address
- * are no errors, and nothing that the driver hears of. */
-#define STREAM_ORDERED(suffix)                                                                     \
-    CM_SIM_EXPORT int cudaMallocAsync##suffix(void **address, size_t bytes, cm_sim_stream *stream) \
-    {                                                                                              \
-        CM_RT_BEGIN(cudaMallocAsync##suffix, address, bytes, stream);                              \
-        if (!bytes)                                                                                \
-            CM_RT_END(allocate(&cm_call, address, bytes, NULL, stream));                           \
-        uint64_t told = 0;                                                                         \
-        CM_RT_DRIVER(cuMemAllocAsync##suffix, &told, bytes, stream);                               \
-        int result = allocate(&cm_call, address, bytes, NULL, stream);                             \
-        told = result ? 0 : (uintptr_t)*address;                                                   \
-        CM_RT_DRIVER_END(result);                                                                  \
-        CM_RT_END(result);                                                                         \
-    }                                                                                              \
-    CM_SIM_EXPORT int cudaMallocFromPoolAsync##suffix(void **address, size_t bytes,                \
-                                                      cm_sim_pool *pool, cm_sim_stream *stream)    \
-    {                                                                                              \
-        CM_RT_BEGIN(cudaMallocFromPoolAsync##suffix, address, bytes, pool, stream);                \
-        if (!bytes && pool)                                                                        \
-            CM_RT_END(allocate(&cm_call, address, bytes, pool, stream));                           \
-        uint64_t told = 0;                                                                         \
-        CM_RT_DRIVER(cuMemAllocFromPoolAsync##suffix, &told, bytes, pool, stream);                 \
-        int result =                                                                               \
-            pool ? allocate(&cm_call, address, bytes, pool, stream) : CM_CUDA_INVALID_VALUE;       \
-        told = result ? 0 : (uintptr_t)*address;                                                   \
-        CM_RT_DRIVER_END(result);                                                                  \
-        CM_RT_END(result);                                                                         \
-    }                                                                                              \
-    CM_SIM_EXPORT int cudaFreeAsync##suffix(void *address, cm_sim_stream *stream)                  \
-    {                                                                                              \
-        CM_RT_BEGIN(cudaFreeAsync##suffix, address, stream);                                       \
-        if (!address)                                                                              \
-            CM_RT_END(release(&cm_call, address, stream));                                         \
-        CM_RT_DRIVER(cuMemFreeAsync##suffix, (uintptr_t)address, stream);                          \
-        int result = release(&cm_call, address, stream);                                           \
-        CM_RT_DRIVER_END(result);                                                                  \
-        CM_RT_END(result);                                                                         \
-    }
+/* The driver's call in each. No bytes and no address are no errors, and nothing that it hears of.
+ */
 
-STREAM_ORDERED()
-STREAM_ORDERED(_ptsz)
+static int driver_alloc(cm_sim_call *call, uint32_t id, const char *name, void **address,
+                        size_t bytes, cm_sim_stream *stream)
+{
+    uint64_t told = 0;
+    const cm_cuMemAllocAsync_params parameters = {&told, bytes, stream};
+    bool tell = call->correlation && bytes;
+    if (tell)
+        cm_sim_driver_enter(call, cm_sim_current_device(), id, name, &parameters, NULL);
+    int result = allocate(call, address, bytes, NULL, stream);
+    told = result ? 0 : (uintptr_t)*address;
+    if (tell)
+        cm_sim_driver_exit(call, result);
+    return result;
+}
+
+static int driver_alloc_from(cm_sim_call *call, uint32_t id, const char *name, void **address,
+                             size_t bytes, cm_sim_pool *pool, cm_sim_stream *stream)
+{
+    uint64_t told = 0;
+    const cm_cuMemAllocFromPoolAsync_params parameters = {&told, bytes, pool, stream};
+    bool tell = call->correlation && bytes;
+    if (tell)
+        cm_sim_driver_enter(call, cm_sim_current_device(), id, name, &parameters, NULL);
+    int result = pool ? allocate(call, address, bytes, pool, stream) : CM_CUDA_INVALID_VALUE;
+    told = result ? 0 : (uintptr_t)*address;
+    if (tell)
+        cm_sim_driver_exit(call, result);
+    return result;
+}
+
+static int driver_free(cm_sim_call *call, uint32_t id, const char *name, void *address,
+                       cm_sim_stream *stream)
+{
+    const cm_cuMemFreeAsync_params parameters = {(uintptr_t)address, stream};
+    bool tell = call->correlation && address;
+    if (tell)
+        cm_sim_driver_enter(call, cm_sim_current_device(), id, name, &parameters, NULL);
+    int result = release(call, address, stream);
+    if (tell)
+        cm_sim_driver_exit(call, result);
+    return result;
+}
+
+/* The variants for a default stream per thread have numbers of their own. */
+
+CM_SIM_EXPORT int cudaMallocAsync(void **address, size_t bytes, cm_sim_stream *stream)
+{
+    CM_RT_BEGIN(cudaMallocAsync, address, bytes, stream);
+    CM_RT_END(
+        driver_alloc(&cm_call, CM_CBID_cuMemAllocAsync, "cuMemAllocAsync", address, bytes, stream));
+}
+
+CM_SIM_EXPORT int cudaMallocFromPoolAsync(void **address, size_t bytes, cm_sim_pool *pool,
+                                          cm_sim_stream *stream)
+{
+    CM_RT_BEGIN(cudaMallocFromPoolAsync, address, bytes, pool, stream);
+    CM_RT_END(driver_alloc_from(&cm_call, CM_CBID_cuMemAllocFromPoolAsync,
+                                "cuMemAllocFromPoolAsync", address, bytes, pool, stream));
+}
+
+CM_SIM_EXPORT int cudaFreeAsync(void *address, cm_sim_stream *stream)
+{
+    CM_RT_BEGIN(cudaFreeAsync, address, stream);
+    CM_RT_END(driver_free(&cm_call, CM_CBID_cuMemFreeAsync, "cuMemFreeAsync", address, stream));
+}
+
+CM_SIM_EXPORT int cudaMallocAsync_ptsz(void **address, size_t bytes, cm_sim_stream *stream)
+{
+    CM_RT_BEGIN(cudaMallocAsync_ptsz, address, bytes, stream);
+    CM_RT_END(driver_alloc(&cm_call, CM_CBID_cuMemAllocAsync_ptsz, "cuMemAllocAsync_ptsz", address,
+                           bytes, stream));
+}
+
+CM_SIM_EXPORT int cudaMallocFromPoolAsync_ptsz(void **address, size_t bytes, cm_sim_pool *pool,
+                                               cm_sim_stream *stream)
+{
+    CM_RT_BEGIN(cudaMallocFromPoolAsync_ptsz, address, bytes, pool, stream);
+    CM_RT_END(driver_alloc_from(&cm_call, CM_CBID_cuMemAllocFromPoolAsync_ptsz,
+                                "cuMemAllocFromPoolAsync_ptsz", address, bytes, pool, stream));
+}
+
+CM_SIM_EXPORT int cudaFreeAsync_ptsz(void *address, cm_sim_stream *stream)
+{
+    CM_RT_BEGIN(cudaFreeAsync_ptsz, address, stream);
+    CM_RT_END(
+        driver_free(&cm_call, CM_CBID_cuMemFreeAsync_ptsz, "cuMemFreeAsync_ptsz", address, stream));
+}
 
 /* --- pools --------------------------------------------------------------------------------------
  */
