@@ -38,12 +38,12 @@ _OPS = {
     "unreserve": ("range", "free"),
     "map": (MAPPING, "new"),
     "unmap": (MAPPING, "free"),
-    "give": (BLOCK, "new"),
-    "take": (BLOCK, "free"),
+    "pool alloc": (BLOCK, "new"),
+    "pool free": (BLOCK, "free"),
     "host alloc": ("host", "new"),
     "host free": ("host", "free"),
-    "register": ("registered", "new"),
-    "unregister": ("registered", "free"),
+    "host register": ("registered", "new"),
+    "host unregister": ("registered", "free"),
 }
 # A mapping's memory is its handle's, and a block's its pool's.
 _OF_THE_DEVICE = (MEMORY, HANDLE, ARRAY)
@@ -76,8 +76,6 @@ def match(events: Iterable[Event], log: Sequence[Record], *, since: int = 0) -> 
     for key in sorted({*ours.steps, *after.steps}):
         if ours.steps[key] != after.steps[key]:
             found.differ.append(f"{key[0]} {key[1]:#x}{_first(ours.steps[key], after.steps[key])}")
-    if ours.arrays != after.arrays:
-        found.differ.append(f"arrays{_first(ours.arrays, after.arrays)}")
     if ours.counts["context"] != after.counts["context"]:
         found.differ.append(f"contexts: recorded {ours.counts['context']}, the device {after.counts['context']}")
     return found
@@ -95,8 +93,6 @@ class _Device:
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.steps: dict[Key, list[Step]] = defaultdict(list)
-        self.arrays: list[Step] = []
-        """In their order: a handle is not in the log."""
         self.live: Live = {}
 
     def take(self, record: Record) -> None:
@@ -106,13 +102,10 @@ class _Device:
             self.counts["context"] += 1
             return
         if record.op in ("alloc", "free"):
-            if record.kind == "pool":  # between a pool and its device: programs are told by give and take
+            if record.kind == "pool":  # between a pool and its device: programs have its blocks
                 return
-            space, action = MEMORY, "new" if record.op == "alloc" else "free"
-            if record.kind == "array":
-                self.counts[ARRAY] += 1
-                self.arrays.append((action, record.bytes))
-                return
+            space = ARRAY if record.kind == "array" else MEMORY
+            action = "new" if record.op == "alloc" else "free"
         else:
             space, action = _OPS[record.op]
         self.counts[space] += 1
@@ -131,7 +124,6 @@ class _Recorded:
         self.counts: Counter[str] = Counter()
         self.differ: list[str] = []
         self.steps: dict[Key, list[Step]] = defaultdict(list)
-        self.arrays: list[Step] = []
         self.live: Live = dict(before)
         self.references: Counter[int] = Counter(address for space, address in before if space == HANDLE)
         self.maps: Counter[int] = Counter()
@@ -164,18 +156,15 @@ class _Recorded:
         if key in self.live:
             self.differ.append(f"{key[0]} {event.address:#x} was recorded as given out twice")
         self.live[key] = event.device, event.size
-        self._step(key[0], key, "new", event.size)
+        self.steps[key].append(("new", event.size))
         if event.kind == "physical":
             self.references[event.address] += 1
         elif event.kind == "mapped":
             self.behind[event.address] = event.handle
             self.maps[event.handle] += 1
 
-    def _step(self, space: str, key: Key, action: str, size: int) -> None:
-        (self.arrays if space == ARRAY else self.steps[key]).append((action, size))
-
     def _end(self, key: Key) -> None:
-        self._step(key[0], key, "free", self.live.pop(key)[1])
+        self.steps[key].append(("free", self.live.pop(key)[1]))
 
     def _settle(self, handle: int) -> None:
         if (HANDLE, handle) in self.live and self.references[handle] <= 0 and self.maps[handle] <= 0:

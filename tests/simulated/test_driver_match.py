@@ -29,7 +29,7 @@ def test_equal_histories() -> None:
         [new("device", 1), free("", 1), new("managed", 1, 5), new("host", 7), free("host", 7), new("registered", 9)],
         [
             *(log("alloc", 1), log("free", 1), log("alloc", 1, 5, kind="managed")),
-            *(log("host alloc", 7), log("host free", 7), log("register", 9)),
+            *(log("host alloc", 7), log("host free", 7), log("host register", 9)),
             *(log("alloc", 4, kind="pool"), log("refused", 0)),
         ],
     )
@@ -48,10 +48,10 @@ def test_equal_histories() -> None:
         ([new("device", 16)], [log("alloc", 16), log("free", 16)], "step 1: recorded nothing, the device free of"),
         ([free("", 16)], [], "a free of something 0x10, which nobody was given"),
         ([new("device", 16), free("host", 16)], [log("alloc", 16)], "a free of host 0x10, which nobody was given"),
-        ([new("device", 16, 8), free("", 16, 4)], [log("alloc", 16, 8), log("free", 16, 8)], "8 bytes was freed with 4"),
+        ([new("device", 16, 8), free("", 16, 4)], [log("alloc", 16, 8), log("free", 16, 8)], "was freed with 4"),
         ([new("device", 16)] * 2, [log("alloc", 16)] * 2, "given out twice"),
         ([new("ipc", 16)], [], "ipc 0x10 was recorded, which the device's log does not have"),
-        ([new("array", 16, 8)], [log("alloc", 99, 9, kind="array")], "arrays, step 0: recorded new of 8 bytes"),
+        ([new("array", 16, 8)], [log("alloc", 16, 9, kind="array")], "array 0x10, step 0: recorded new of 8 bytes"),
         ([], [log("context", 0, kind="")], "contexts: recorded 0, the device 1"),
         ([new("async", 16)], [log("alloc", 16)], "memory 0x10, step 0: recorded nothing"),
     ],
