@@ -48,7 +48,7 @@ typedef struct cm_cupti_api {
     int (*ActivityEnable)(int kind);
     int (*ActivityDisable)(int kind);
     int (*ActivityEnable_v2)(void *subscriber, int kind, void *config);
-    int (*ActivityDisable_v2)(void *subscriber, int kind);
+    int (*ActivityDisable_v2)(void *subscriber, int kind, void *config);
     int (*ActivityFlushAll)(uint32_t flag);
     int (*ActivityGetNextRecord)(uint8_t *buffer, size_t valid, void **record);
     int (*ActivityGetNumDroppedRecords)(void *context, uint32_t stream, size_t *dropped);
@@ -56,9 +56,14 @@ typedef struct cm_cupti_api {
     int (*ActivitySetAttribute)(int attribute, size_t *size, void *value);
     int (*ActivityGetAttribute_v2)(void *subscriber, int attribute, size_t *size, void *value);
     int (*ActivitySetAttribute_v2)(void *subscriber, int attribute, size_t *size, void *value);
-    int (*ActivityGetStructSize)(int kind, int version, size_t *size);
+    int (*ActivityGetNextRecord_v2)(void *subscriber, uint8_t *buffer, size_t valid, void **record);
+    int (*ActivityGetNumDroppedRecords_v2)(void *subscriber, void *context, uint32_t stream,
+                                           size_t *dropped);
+    int (*GetTimestamp_v2)(void *subscriber, uint64_t *time);
+    int (*ActivityGetStructSize)(int kind, uint32_t version, size_t *size);
     int (*ActivityEnableDriverApi)(uint32_t id, uint8_t enable);
     int (*ActivityEnableRuntimeApi)(uint32_t id, uint8_t enable);
+    int (*ActivityEnableDriverApi_v2)(void *subscriber, uint32_t id, uint8_t enable);
 } cm_cupti_api;
 
 /* A live subscription, as the other files are given it. */
@@ -118,6 +123,8 @@ void cm_cupti_callback_hook(void *userdata, int domain, uint32_t id, const void 
 /* Enables the ids; those that this release does not know are left out. Returns how many are on. */
 int cm_cupti_driver_enable(const cm_cupti_link *link, bool launches);
 void cm_cupti_driver_disable(const cm_cupti_link *link);
+/* Set while this thread makes calls of CUDA for us: they are not the program's, and no events. */
+extern __thread bool cm_cupti_own_thread __attribute__((tls_model("initial-exec")));
 /* Odd or changed between two looks: the driver was giving out or taking back memory. */
 uint64_t cm_cupti_driver_moves(void);
 uint64_t cm_cupti_driver_count(void); /* callbacks that became events since enable */
