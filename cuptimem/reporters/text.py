@@ -6,6 +6,7 @@ from cuptimem.reporters.blocks import Block, Table, Text
 
 INDENT = GAP = "  "
 NARROWEST = 6  # a flexible column keeps at least so many characters
+_READABLE = 16  # ... and an optional one goes rather than to have fewer than so many
 
 
 def render(blocks: Sequence[Block], width: int | None = None) -> str:
@@ -15,13 +16,32 @@ def render(blocks: Sequence[Block], width: int | None = None) -> str:
         if isinstance(block, Text):
             lines.append(block.text)
         else:
-            lines.extend(INDENT + GAP.join(row) for row in layout(block, width))
+            lines.extend(INDENT + GAP.join(row) for row in layout(fit(block, width), width))
     return "\n".join(line.rstrip() for line in lines)
+
+
+def fit(table: Table, width: int | None) -> Table:
+    """The table without the optional columns, from the last on, for which there is no room."""
+    if width is None:
+        return table
+    widths = [max(len(cell) for cell in column) for column in zip(*_cells(table), strict=True)]
+    kept = list(range(len(widths)))
+    for i in reversed(range(len(widths))):
+        if table.columns[i].optional:
+            others = sum(widths[j] for j in kept if j != i)
+            gaps = len(INDENT) + len(GAP) * (len(kept) - 1)
+            if others + gaps + min(widths[i], _READABLE) > width:
+                kept.remove(i)
+    return Table(tuple(table.columns[i] for i in kept), tuple(tuple(row[i] for i in kept) for row in table.rows))
+
+
+def _cells(table: Table) -> list[tuple[str, ...]]:
+    return [tuple(column.name for column in table.columns), *table.rows]
 
 
 def layout(table: Table, width: int | None) -> list[list[str]]:
     """The heading and the rows, every cell as wide as its column."""
-    rows = [tuple(column.name for column in table.columns), *table.rows]
+    rows = _cells(table)
     widths = [max(len(row[i]) for row in rows) for i in range(len(table.columns))]
     if width is not None:
         excess = len(INDENT) + sum(widths) + len(GAP) * (len(widths) - 1) - width
