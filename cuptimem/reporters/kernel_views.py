@@ -23,8 +23,10 @@ def full(one: Kernels, top: int) -> list[Block]:
         Text(f"{launched}, {count(one.ran)} seen running, {duration(total)} in all", "title"),
     ]
     if one.dropped:
-        of = "1 launch has" if one.dropped == 1 else f"{count(one.dropped)} launches have"
-        blocks += warning(f"{of} no record of their work: when it ran is not known")
+        if one.dropped == 1:
+            blocks += warning("1 launch has no record of its work: when it ran is not known")
+        else:
+            blocks += warning(f"{count(one.dropped)} launches have no record of their work: when it ran is not known")
     if one.names:
         columns = (
             Column("time", right=True, style="strong"),

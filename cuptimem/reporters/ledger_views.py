@@ -1,5 +1,6 @@
 """Who has a device's used bytes, in words: the body of `cuptimem ledger` and its place in the summary."""
 
+import re
 import textwrap
 from collections.abc import Sequence
 
@@ -12,6 +13,7 @@ from cuptimem.stacks import Frame
 
 _WIDTH = 79  # prose is wrapped for the narrowest usual terminal
 _IN_SUMMARY = 5  # libraries
+_GLUE = "\u00a0"  # a space that no line is broken at
 
 _KINDS = {
     "managed": "managed",
@@ -28,17 +30,18 @@ _KINDS = {
 }
 
 
-def prose(text: str, style: Style = "", mark: str = "") -> list[Block]:
-    """Wrapped lines, the first with its mark."""
+def wrapped(text: str, first: str, others: str) -> list[str]:
+    """Lines with their indents. A number keeps its unit beside it."""
+    glued = re.sub(r"(?<=\d) (?=(?:[KMGT]i)?B\b|ms\b|s\b|%)", _GLUE, text)
     lines = textwrap.wrap(
-        text,
-        _WIDTH,
-        initial_indent=mark or "  ",
-        subsequent_indent="  ",
-        break_on_hyphens=False,
-        break_long_words=False,
+        glued, _WIDTH, initial_indent=first, subsequent_indent=others, break_on_hyphens=False, break_long_words=False
     )
-    return [Text(line, style) for line in lines]
+    return [line.replace(_GLUE, " ") for line in lines]
+
+
+def prose(text: str, style: Style = "", mark: str = "  ") -> list[Block]:
+    """Wrapped lines, the first with its mark."""
+    return [Text(line, style) for line in wrapped(text, mark, "  ")]
 
 
 def warning(text: str) -> list[Block]:
@@ -130,7 +133,7 @@ def _table(one: Ledger, top: int) -> Table:
 
 
 def parts(one: Ledger, libraries: int) -> str:
-    """tensors 60.1 GiB, cached 20.3 GiB, NCCL 8.0 GiB, context 512.0 MiB, residual 0 B"""
+    """tensors 60.1 GiB, cached 20.3 GiB, NCCL 8.0 GiB, context 512.0 MiB, residual 0 B; to be wrapped"""
     said = [f"tensors {size(one.tensors)}"]
     said += [f"rounding {size(one.rounding)}"] if one.rounding * 100 >= one.used > 0 else []
     said += [f"cached {size(one.cached)}"] if one.cached else []
@@ -143,7 +146,7 @@ def parts(one: Ledger, libraries: int) -> str:
     said += [f"context {size(one.context)}"] if one.context is not None else []
     said += [f"other processes {size(one.others)}"] if one.others else []
     said.append(f"residual {size(one.residual)}")
-    return ", ".join(said)
+    return ", ".join(item.replace(" ", _GLUE) for item in said)
 
 
 def _moment_name(one: Ledger) -> str:
@@ -303,8 +306,7 @@ def short(report: Report) -> list[Block]:
     for one in report.ledgers:
         if one.what == "peak":
             text = f"{one.device} used {size(one.used)}: {parts(one, _IN_SUMMARY)}"
-            lines = textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
-            blocks += [Text(line) for line in lines]
+            blocks += [Text(line) for line in wrapped(text, "  ", "    ")]
     on_cuda = any(device.name.startswith("cuda") for device in report.devices)
     driver = report.driver
     if driver.mode == "slots" and (blocks or on_cuda):

@@ -6,7 +6,8 @@ from cuptimem.reporters.blocks import Block, Table, Text
 
 INDENT = GAP = "  "
 NARROWEST = 6  # a flexible column keeps at least so many characters
-_READABLE = 16  # ... and an optional one goes rather than to have fewer than so many
+_READABLE = 16  # ... and an optional one goes rather than to have fewer than so many,
+_ENOUGH = 24  # with so many for each of the others
 
 
 def render(blocks: Sequence[Block], width: int | None = None) -> str:
@@ -24,14 +25,20 @@ def fit(table: Table, width: int | None) -> Table:
     """The table without the optional columns, from the last on, for which there is no room."""
     if width is None:
         return table
-    widths = [max(len(cell) for cell in column) for column in zip(*_cells(table), strict=True)]
-    kept = list(range(len(widths)))
-    for i in reversed(range(len(widths))):
-        if table.columns[i].optional:
-            others = sum(widths[j] for j in kept if j != i)
-            gaps = len(INDENT) + len(GAP) * (len(kept) - 1)
-            if others + gaps + min(widths[i], _READABLE) > width:
-                kept.remove(i)
+    kept: list[int] = []
+    room = width - len(INDENT)
+    for i in sorted(range(len(table.columns)), key=lambda i: table.columns[i].optional):
+        column = table.columns[i]
+        wanted = max(len(row[i]) for row in _cells(table))
+        if column.flexible:
+            wanted = min(wanted, _READABLE if column.optional else _ENOUGH)
+        room -= wanted
+        if room >= 0 or not column.optional:
+            kept.append(i)
+            room -= len(GAP)
+        else:
+            room += wanted
+    kept.sort()
     return Table(tuple(table.columns[i] for i in kept), tuple(tuple(row[i] for i in kept) for row in table.rows))
 
 
