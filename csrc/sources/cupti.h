@@ -169,6 +169,8 @@ void cm_cupti_callback_hook(void *userdata, int domain, uint32_t id, const void 
 /* Enables the ids; those that this release does not know are left out. Returns how many are on. */
 int cm_cupti_driver_enable(const cm_cupti_link *link, bool launches);
 void cm_cupti_driver_disable(const cm_cupti_link *link);
+/* Set while this thread makes calls of CUDA for us: they are not the program's, and no events. */
+extern __thread bool cm_cupti_own_thread __attribute__((tls_model("initial-exec")));
 /* Odd or changed between two looks: the driver was giving out or taking back memory. */
 uint64_t cm_cupti_driver_moves(void);
 uint64_t cm_cupti_driver_count(void); /* callbacks that became events since enable */
