@@ -24,6 +24,10 @@ _OPS = {
     11: "limited",
     12: "host alloc",
     13: "host free",
+    14: "host register",
+    15: "host unregister",
+    16: "pool alloc",
+    17: "pool free",
 }
 _KINDS = {0: "", 1: "device", 2: "pool", 3: "managed", 4: "mapped", 5: "library", 6: "array"}
 
