@@ -7,6 +7,7 @@ Runs inside the profiled process: imports nothing that Python has not loaded by 
 TYPE_CHECKING = False  # typing would be loaded into every profiled program
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
 
     from cuptimem.recorder import Options
@@ -22,13 +23,16 @@ _wanted = False
 _kernels = False
 _problem = ""  # why it cannot even be started
 _said: set[str] = set()
+_say: "Callable[[str], None]" = str  # nobody listens before the first start
 
 
-def start(core: "ModuleType", options: "Options") -> None:
+def start(core: "ModuleType", options: "Options", say: "Callable[[str], None]") -> None:
     """Before recording starts, so that what is there already is subscribed by then; nothing is lost where it is not,
-    for relocation slots record until it is. Never raises: tensors are recorded without it."""
-    global _wanted, _kernels, _problem
+    for relocation slots record until it is. say: is given what the user should know, a line each. Never raises:
+    tensors are recorded without it."""
+    global _wanted, _kernels, _problem, _say
     _said.clear()
+    _say = say
     _wanted, _kernels, _problem = options.driver, options.kernels, ""
     if not _wanted:
         return
@@ -73,13 +77,11 @@ def forget(core: "ModuleType") -> None:
 
 def _tell(core: "ModuleType") -> None:
     """The mode has changed: a process that is killed from now on leaves that in its trace, too."""
-    from cuptimem import recorder
-
     found = _notes(core)
     try:
         core.capture_note(found)
     except OSError as error:
-        recorder.say(f"the trace is not told of the driver level: {error.strerror or error}")
+        _say(f"the trace is not told of the driver level: {error.strerror or error}")
     _warn(found)
 
 
@@ -106,8 +108,6 @@ def _notes(core: "ModuleType") -> dict[str, str]:
 
 def _warn(found: dict[str, str]) -> None:
     """One line where something lacks although CUDA is used."""
-    from cuptimem import recorder
-
     mode, reason = found["driver"], found["driver.reason"]
     if not reason or reason in (UNUSED, TURNED_OFF) or reason in _said:
         return
@@ -115,8 +115,8 @@ def _warn(found: dict[str, str]) -> None:
         return  # all that lacks is the second witness
     _said.add(reason)
     if mode == "callbacks":
-        recorder.say(f"kernels are not recorded from now on: {reason}")
+        _say(f"kernels are not recorded from now on: {reason}")
     elif mode == "slots":
-        recorder.say(f"memory that libraries take from CUDA by themselves is not recorded: {reason}")
+        _say(f"memory that libraries take from CUDA by themselves is not recorded: {reason}")
     else:
-        recorder.say(f"memory that CUDA gives to others than PyTorch is not recorded: {reason}")
+        _say(f"memory that CUDA gives to others than PyTorch is not recorded: {reason}")

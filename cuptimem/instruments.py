@@ -12,7 +12,7 @@ from cuptimem import driver_level, garbage
 TYPE_CHECKING = False  # typing would be loaded into every profiled program
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
@@ -61,12 +61,12 @@ def _install_hooks() -> None:
     torch_events.install()
 
 
-def install(core: "ModuleType", options: "Options") -> None:
+def install(core: "ModuleType", options: "Options", say: "Callable[[str], None]") -> None:
     """Hooks into PyTorch, or into its arrival, and into CUDA. Before recording starts: what they allocate is not the
-    program's."""
+    program's. say: told what the user should know of that while recording is on."""
     garbage.watch(core)
     _hook_torch(core)
-    driver_level.start(core, options)  # torch.profiler's slots hold our hooks by now: it is told when we are in its way
+    driver_level.start(core, options, say)  # torch.profiler's slots hold our hooks by now: it is told when we are in its way
 
 
 def _hook_torch(core: "ModuleType") -> None:

@@ -299,7 +299,7 @@ def _start(path: str | None, overwrite: bool, options: Options) -> Capture:
             ring_bytes=options.ring_bytes,
             ring_dir=options.ring_dir,
         )
-        instruments.install(core, options)
+        instruments.install(core, options, say)
         core.capture_record(True)
         instruments.look_around(core)
     except BaseException:  # perhaps one out of a signal's handler, right after the start

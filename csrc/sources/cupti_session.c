@@ -243,7 +243,9 @@ static void begin(void)
     set_mode(CM_CUPTI_STARTING, NULL);
     atomic_store(&held, HELD_SUBSCRIPTION | HELD_RECORDS);
     unlock();
+    cm_cupti_own_thread = true; /* what CUPTI takes for itself is not the program's */
     bool done = subscribe(&link, &records, why, sizeof why);
+    cm_cupti_own_thread = false;
     if (!atomic_exchange(&leaves, true))
         atexit(leave_before_cuda);
     lock();
@@ -271,7 +273,8 @@ static void give_up(void)
     bool all = claim == CM_CUPTI_CLAIM_ALL || w.link.v2;
     char why[sizeof w.state.reason];
 
-    snprintf(why, sizeof why, "%s asked for CUPTI", w.claimer);
+    snprintf(why, sizeof why,
+             all ? "%s asked for CUPTI and keeps it" : "%s asked for CUPTI's records", w.claimer);
     if (w.link.subscriber != NULL && all) {
         /* First: rather are a few told twice than not at all. */
         cm_cuda_slots_record(true);

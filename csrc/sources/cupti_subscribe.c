@@ -67,7 +67,10 @@ void cm_cupti_explain(int result, const char *holder, char *text, size_t size)
         snprintf(text, size, "another profiler, %s, holds CUPTI: error %d (run without it)", holder,
                  result);
     else
-        snprintf(text, size, "another profiler holds CUPTI: error %d (run without it)", result);
+        snprintf(text, size,
+                 "another profiler holds CUPTI: error %d (run without it; torch.profiler keeps it "
+                 "from its first use on)",
+                 result);
 }
 
 /* --- subscribing -------------------------------------------------------------------------------
