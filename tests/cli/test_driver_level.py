@@ -163,7 +163,7 @@ def test_no_driver_level(make: Make, tmp_path: Path) -> None:
     off = driver_sample.driver(mode="none", reason="libcupti.so was not found")
     report = make(driver=off, ledger=[], fragmentation=[])
     assert not report.driver.recorded
-    with pytest.raises(cuptimem.Error, match=r"no ledger .*: libcupti.so was not found; see: cuptimem doctor"):
+    with pytest.raises(cuptimem.Error, match=r"no ledger .*: libcupti.so was not found$"):
         report.ledger()
     with pytest.raises(cuptimem.Error, match="reserved no memory"):
         report.fragmentation()
