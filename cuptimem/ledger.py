@@ -197,7 +197,7 @@ class LedgerLine:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """Who has the used bytes of one device at one moment. The lines sum to `used`, exactly, always.
+    """Who has the used bytes of one device at one moment. The lines sum to `used`, exactly: else Error is raised.
 
     What is unknown (None) has no line; its bytes are in the residual, or in the context where they were there before
     the device's first quiet moment.
@@ -220,7 +220,7 @@ class Ledger:
     def __post_init__(self) -> None:
         said = sum(line.bytes for line in self.lines)
         if said != self.used:
-            raise ValueError(f"the ledger of {self.device} does not add up: {said} bytes of {self.used}")
+            raise Error(f"the ledger of {self.device} does not add up: its lines have {said} bytes of {self.used} used")
 
     def of(self, part: str) -> int | None:
         """Bytes of one part (a key of PARTS); None where it is unknown."""
