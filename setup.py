@@ -29,6 +29,17 @@ simulator = runpy.run_path("cuptimem/simulator/__init__.py")
 ALIASES = {alias.file: alias for alias in simulator["ALIASES"]}
 FILES = {file.replace(".", "_").replace("-", "_"): file for file in [simulator["CORE"], *ALIASES]}
 
+# All an alias consists of: a name to keep it from being empty, and code through which the core makes what the real
+# library would do itself (driver_library.c). Its frame must be there: no tail call.
+PASSAGE = """__attribute__((visibility("default"))) const char %s = 0;
+
+__attribute__((visibility("default"), noinline)) void cm_sim_from(void (*work)(void *), void *argument)
+{
+    work(argument);
+    __asm__ volatile("");
+}
+"""
+
 
 def shared(file, soname, sources):
     return Extension(
@@ -69,13 +80,13 @@ class BuildWithSimulator(build_ext):
         ext.extra_link_args = [*ext.extra_link_args, "-Wl,-Bsymbolic-functions"]
 
     def describe_alias(self, ext, alias):
-        """An empty library that needs the core, and has the version node that clients of the real one ask for."""
+        """An almost empty library that needs the core, and has the version node that clients of the real one ask for."""
         folder = Path(self.build_temp, SIMULATOR, alias.file)
         folder.mkdir(parents=True, exist_ok=True)
         anchor = "cuptimem_alias_" + alias.soname.replace(".", "_").replace("-", "_")
         source, script, stand_in = folder / "alias.c", folder / "alias.map", folder / simulator["CORE"]
-        source.write_text(f'__attribute__((visibility("default"))) const char {anchor} = 0;\n')
-        script.write_text(f"{alias.version or ''} {{ global: {anchor}; local: *; }};\n")
+        source.write_text(PASSAGE % anchor)
+        script.write_text(f"{alias.version or ''} {{ global: {anchor}; cm_sim_from; local: *; }};\n")
         # What is linked to only lends its SONAME: the core itself may not be built yet.
         self.compiler.link_shared_object([], str(stand_in), extra_postargs=[f"-Wl,-soname,{simulator['CORE']}"])
         ext.sources = [str(source)]

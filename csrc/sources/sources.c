@@ -12,7 +12,8 @@ static bool register_symbols(void)
 {
     return cm_slots_register(cm_allocator_symbols, cm_allocator_symbol_count) &&
            cm_slots_register(cm_autograd_symbols, cm_autograd_symbol_count) &&
-           cm_slots_register(cm_cuda_symbols, cm_cuda_symbol_count);
+           cm_slots_register(cm_cuda_symbols, cm_cuda_symbol_count) &&
+           cm_slots_register(cm_cupti_symbols, cm_cupti_symbol_count);
 }
 
 /* Slots found while recording was on: what passed through them before was not seen. */

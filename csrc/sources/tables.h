@@ -16,6 +16,9 @@ extern const size_t cm_cuda_symbol_count;
 extern cm_slot_symbol cm_cuda_device_symbols[];
 extern const size_t cm_cuda_device_symbol_count;
 
+extern cm_slot_symbol cm_cupti_symbols[];
+extern const size_t cm_cupti_symbol_count;
+
 /* at::RecordFunction::currentThreadId, or NULL: the number that a node remembers of the thread that
  * created it. Safe wherever autograd itself creates or runs a node. */
 typedef uint64_t (*cm_autograd_thread_id_fn)(void);

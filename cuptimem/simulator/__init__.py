@@ -13,8 +13,9 @@ CORE = "libcuptimem_sim.so"
 
 
 class Alias(NamedTuple):
-    """An empty library with another's name that needs the core: whoever asks the dynamic linker for that name gets the
-    core's functions, and the real library is never mapped."""
+    """An almost empty library with another's name that needs the core: whoever asks the dynamic linker for that name gets
+    the core's functions, and the real library is never mapped. Its own few instructions are what a library's calls of
+    the driver come from."""
 
     soname: str
     version: str | None  # the version node that clients of the real one ask for

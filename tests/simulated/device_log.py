@@ -24,6 +24,10 @@ _OPS = {
     11: "limited",
     12: "host alloc",
     13: "host free",
+    14: "host register",
+    15: "host unregister",
+    16: "pool alloc",
+    17: "pool free",
 }
 _KINDS = {0: "", 1: "device", 2: "pool", 3: "managed", 4: "mapped", 5: "library", 6: "array"}
 
@@ -39,14 +43,18 @@ class Record:
     bytes: int
     change: int
     used: int
+    extra: int = 0
+    thread: int = 0
+    time: int = 0
+    """CLOCK_MONOTONIC, ns."""
 
 
 def records(path: Path) -> list[Record]:
     data = path.read_bytes()
     assert len(data) % _RECORD.size == 0, f"{path} ends in the middle of a record"
     found = []
-    for _, address, size, change, used, _, _, _, device, op, kind in _RECORD.iter_unpack(data):
-        found.append(Record(_OPS[op], _KINDS[kind], device, address, size, change, used))
+    for time, address, size, change, used, extra, _, thread, device, op, kind in _RECORD.iter_unpack(data):
+        found.append(Record(_OPS[op], _KINDS[kind], device, address, size, change, used, extra, thread, time))
     return found
 
 

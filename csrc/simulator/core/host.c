@@ -79,6 +79,16 @@ static bool take_out(uintptr_t address, bool ours, range *gone)
     return true;
 }
 
+static void note(cm_sim_log_op op, const range *which)
+{
+    static const char *const names[] = {"alloc", "free", "register", "unregister"};
+
+    cm_sim_trace("host %s address %#lx bytes %zu", names[op - CM_SIM_LOG_HOST_ALLOC],
+                 (unsigned long)which->start, which->bytes);
+    cm_sim_log((cm_sim_log_record){
+        .address = which->start, .bytes = which->bytes, .device = -1, .op = (uint8_t)op});
+}
+
 static void note_bytes(cm_sim_log_op op, const range *which)
 {
     cm_sim_report *report = cm_sim_report_get();
@@ -88,11 +98,7 @@ static void note_bytes(cm_sim_log_op op, const range *which)
     atomic_store(&report->host_bytes, now);
     if (now > atomic_load(&report->host_peak))
         atomic_store(&report->host_peak, now);
-    cm_sim_trace("%s address %#lx bytes %zu",
-                 op == CM_SIM_LOG_HOST_ALLOC ? "host alloc" : "host free",
-                 (unsigned long)which->start, which->bytes);
-    cm_sim_log((cm_sim_log_record){
-        .address = which->start, .bytes = which->bytes, .device = -1, .op = (uint8_t)op});
+    note(op, which);
 }
 
 int cm_sim_host_alloc(size_t bytes, void **address)
@@ -164,6 +170,8 @@ int cm_sim_host_register(void *address, size_t bytes)
     } else if (!insert(made)) {
         cm_sim_note(CM_SIM_NOTE_LIMIT, "host memory", bytes);
         error = CM_SIM_OUT_OF_MEMORY;
+    } else {
+        note(CM_SIM_LOG_HOST_REGISTER, &made);
     }
     pthread_mutex_unlock(&lock);
     return error;
@@ -177,6 +185,8 @@ int cm_sim_host_unregister(void *address)
         return CM_SIM_NOT_INITIALIZED;
     pthread_mutex_lock(&lock);
     bool there = take_out((uintptr_t)address, false, &gone);
+    if (there)
+        note(CM_SIM_LOG_HOST_UNREGISTER, &gone);
     pthread_mutex_unlock(&lock);
     return there ? CM_SIM_OK : CM_SIM_HOST_NOT_REGISTERED;
 }

@@ -21,6 +21,7 @@ static const struct {
 }; /* the others: nothing */
 
 typedef struct handle {
+    const char *library;
     void *memory; /* of the device; NULL: none */
     _Alignas(16) unsigned char body[CM_SIM_HANDLE];
 } handle;
@@ -37,14 +38,27 @@ static size_t bytes_of(const char *library)
     return 0;
 }
 
+/* The core by itself. Where there is a driver its own take the place of these and are told as calls
+ * of the driver: driver_library.c. */
+__attribute__((weak)) int cm_sim_library_take(const char *library, size_t bytes, void **memory)
+{
+    return cm_sim_alloc(cm_sim_current_device(), CM_SIM_LIBRARY, bytes, library, memory);
+}
+
+__attribute__((weak)) void cm_sim_library_give(const char *library, void *memory)
+{
+    (void)library;
+    cm_sim_free(memory, NULL);
+}
+
 void *cm_sim_handle_new(const char *library)
 {
     handle *made = calloc(1, sizeof *made);
 
     if (made == NULL)
         return NULL;
-    if (cm_sim_alloc(cm_sim_current_device(), CM_SIM_LIBRARY, bytes_of(library), library,
-                     &made->memory) != CM_SIM_OK) {
+    made->library = library;
+    if (cm_sim_library_take(library, bytes_of(library), &made->memory) != CM_SIM_OK) {
         free(made);
         return NULL;
     }
@@ -56,6 +70,6 @@ void cm_sim_handle_free(void *body)
     if (body == NULL)
         return;
     handle *gone = (handle *)((char *)body - offsetof(handle, body));
-    cm_sim_free(gone->memory, NULL);
+    cm_sim_library_give(gone->library, gone->memory);
     free(gone);
 }

@@ -118,10 +118,17 @@ typedef enum cm_sim_log_op {
     CM_SIM_LOG_DESTROY,
     CM_SIM_LOG_MAP, /* address and bytes of the range; extra: the handle */
     CM_SIM_LOG_UNMAP,
-    CM_SIM_LOG_REFUSED, /* the device was full: bytes as asked for, kind */
-    CM_SIM_LOG_LIMITED, /* the host refused */
-    CM_SIM_LOG_HOST_ALLOC /* pinned host memory; device is -1 */,
-    CM_SIM_LOG_HOST_FREE
+    CM_SIM_LOG_REFUSED,    /* the device was full: bytes as asked for, kind */
+    CM_SIM_LOG_LIMITED,    /* the host refused */
+    CM_SIM_LOG_HOST_ALLOC, /* pinned host memory; device is -1 */
+    CM_SIM_LOG_HOST_FREE,
+    CM_SIM_LOG_HOST_REGISTER, /* the program's own, made pinned; device is -1 */
+    CM_SIM_LOG_HOST_UNREGISTER,
+    /* What the program has of a pool, which takes memory of the device (ALLOC and FREE of kind
+     * POOL) when it must and keeps it as long as it may; so change is 0. extra: the pool. What a
+     * CUDA graph allocates is an ALLOC of kind POOL without these: no call is made for it. */
+    CM_SIM_LOG_POOL_ALLOC,
+    CM_SIM_LOG_POOL_FREE
 } cm_sim_log_op;
 
 typedef struct cm_sim_log_record {

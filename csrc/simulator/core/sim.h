@@ -204,9 +204,13 @@ static inline void cm_sim_leave(cm_sim_timer *timer)
 /* --- library.c: what a library's handle takes ------------------------------------------------- */
 
 /* Library handles: CM_SIM_HANDLE zeroed bytes for the library; before them it is remembered what
- * was charged where. On the calling thread's device. NULL: no room there, or in the host. */
+ * was charged where. On the calling thread's device. NULL: no room there, or in the host.
+ * library: a static string. */
 enum { CM_SIM_HANDLE = 256 };
 void *cm_sim_handle_new(const char *library);
 void cm_sim_handle_free(void *handle); /* NULL is none */
+/* The memory of such a handle; no bytes: none. Defined twice, see library.c. */
+int cm_sim_library_take(const char *library, size_t bytes, void **memory);
+void cm_sim_library_give(const char *library, void *memory);
 
 #endif

@@ -65,6 +65,11 @@ void cm_sim_cupti_unlock(void);
 void cm_sim_cupti_unsubscribe_all(void);
 void cm_sim_cupti_callbacks_forked(void);
 
+/* --- cupti_calls.c ---------------------------------------------------------------------------- */
+
+/* The call that this thread is in; NULL: none, or one that nobody was told of. */
+const cm_sim_call *cm_sim_cupti_call(void);
+
 /* --- cupti_activity.c ------------------------------------------------------------------------- */
 
 bool cm_sim_cupti_kind_on(uint32_t kind, int device);
@@ -116,8 +121,7 @@ int cm_sim_cupti_context_device(const void *context); /* -1: none of ours */
 typedef struct cm_cupti_pool_state {
     uint64_t address, threshold, reserved, used;
 } cm_cupti_pool_state;
-/* pool NULL: the one that the call allocates from. */
-cm_cupti_pool_state cm_sim_cupti_pool(const cm_sim_call *call, const void *pool);
+cm_cupti_pool_state cm_sim_cupti_pool(const void *pool);
 static inline uint32_t cm_sim_cupti_context_id(int device)
 {
     return (uint32_t)device + 1;

@@ -20,6 +20,20 @@ static uint32_t next_correlation(void)
     return id;
 }
 
+/* A callback may make calls itself: then the innermost. */
+static _Thread_local cm_sim_call *current;
+
+const cm_sim_call *cm_sim_cupti_call(void)
+{
+    return current;
+}
+
+static void begin(cm_sim_call *call)
+{
+    call->around = current;
+    current = call;
+}
+
 static void tell(cm_sim_call *call, int domain, int site)
 {
     bool runtime = domain == CM_CUPTI_RUNTIME_API;
@@ -72,6 +86,7 @@ void cm_sim_runtime_enter(cm_sim_call *call, int device, uint32_t id, const char
         .runtime_begin = cm_sim_cupti_now(),
         .symbol = symbol,
     };
+    begin(call);
     tell(call, CM_CUPTI_RUNTIME_API, ENTER);
 }
 
@@ -82,13 +97,16 @@ void cm_sim_runtime_exit(cm_sim_call *call, int result)
     call->runtime_result = result;
     tell(call, CM_CUPTI_RUNTIME_API, EXIT);
     record(call, CM_CUPTI_RUNTIME_API, call->runtime_begin);
+    current = call->around;
 }
 
 void cm_sim_driver_enter(cm_sim_call *call, int device, uint32_t id, const char *name,
                          const void *parameters, const char *symbol)
 {
-    if (!call->runtime)
+    if (!call->runtime) {
         *call = (cm_sim_call){.correlation = next_correlation()};
+        begin(call);
+    }
     call->device = device;
     call->driver_id = id;
     call->driver_name = name;
@@ -107,4 +125,6 @@ void cm_sim_driver_exit(cm_sim_call *call, int result)
     tell(call, CM_CUPTI_DRIVER_API, EXIT);
     if (!call->runtime || !cm_sim_cupti_kind_on(CM_CUPTI_RUNTIME, call->device))
         record(call, CM_CUPTI_DRIVER_API, call->driver_begin);
+    if (!call->runtime)
+        current = call->around;
 }

@@ -1,7 +1,6 @@
 /* Streams, contexts and pools belong to the runtime and the driver: what they are to CUPTI. */
 #include "cupti.h"
 #include "../driver/driver.h"
-#include "../driver/driver_params.h"
 #include "../objects/objects.h"
 #include "../objects/objects_stream.h"
 
@@ -54,24 +53,14 @@ int cm_sim_cupti_context_device(const void *context)
     return cm_cu_context_device(context);
 }
 
-static cm_sim_pool *pool_of(const cm_sim_call *call)
+/* Of a pool that is gone all but the address is 0. */
+cm_cupti_pool_state cm_sim_cupti_pool(const void *pool)
 {
-    if (call->driver_id == CM_CBID_cuMemAllocFromPoolAsync) {
-        const cm_cuMemAllocFromPoolAsync_params *parameters = call->driver_parameters;
-        return parameters->pool;
-    }
-    return cm_sim_pool_current(call->device);
-}
-
-cm_cupti_pool_state cm_sim_cupti_pool(const cm_sim_call *call, const void *pool)
-{
-    cm_sim_pool *which = pool ? (cm_sim_pool *)pool : pool_of(call);
+    cm_sim_pool *which = (cm_sim_pool *)pool;
     cm_cupti_pool_state state = {.address = (uintptr_t)which};
 
-    if (which) {
-        cm_sim_pool_get(which, POOL_THRESHOLD, &state.threshold);
-        cm_sim_pool_get(which, POOL_RESERVED, &state.reserved);
-        cm_sim_pool_get(which, POOL_USED, &state.used);
-    }
+    cm_sim_pool_get(which, POOL_THRESHOLD, &state.threshold);
+    cm_sim_pool_get(which, POOL_RESERVED, &state.reserved);
+    cm_sim_pool_get(which, POOL_USED, &state.used);
     return state;
 }

@@ -28,7 +28,8 @@ typedef struct cm_sim_call {
     uint64_t runtime_begin, driver_begin;
     uint64_t runtime_data, driver_data; /* the subscriber's correlationData */
     int runtime_result, driver_result;
-    const char *symbol; /* set by enter: the kernel that is launched */
+    const char *symbol;         /* set by enter: the kernel that is launched */
+    struct cm_sim_call *around; /* set by enter: the call in whose callback this one is made */
 } cm_sim_call;
 
 /* symbol: the mangled name of the kernel that is launched, else NULL. */
@@ -39,10 +40,22 @@ void cm_sim_driver_enter(cm_sim_call *call, int device, uint32_t id, const char 
                          const void *parameters, const char *symbol);
 void cm_sim_driver_exit(cm_sim_call *call, int result);
 
-/* Activity records; between enter and exit of their call. Kinds and operations are CUPTI's. */
-void cm_sim_record_memory(const cm_sim_call *call, int operation, int kind, const void *address,
-                          size_t bytes, void *stream);
-void cm_sim_record_pool(const cm_sim_call *call, int operation, const void *pool, size_t bytes);
+/* Activity records; between enter and exit of their call. Kinds and operations are CUPTI's.
+ *
+ * MEMORY2 there is of what lies at an address from the call that gives it out to the call that
+ * takes it back: device, managed and page-locked memory, and of pools. As far as is known there is
+ * none of physical memory and its mappings, of registered host memory, of arrays (cupti_hostile.c
+ * has a release that writes them), and of what a captured call will allocate at each launch. */
+typedef struct cm_sim_told_memory {
+    int operation, kind, device; /* device: of the memory, wherever the call was made */
+    const void *address;
+    size_t bytes;
+    const void *pool; /* of memory in stream order: which one; else NULL */
+    void *stream;
+} cm_sim_told_memory;
+void cm_sim_record_memory(const cm_sim_call *call, const cm_sim_told_memory *what);
+/* Of the call that this thread is in; nothing if it is in none, or nobody was told of that. */
+void cm_sim_record_pool(int operation, const void *pool, int device, size_t bytes);
 void cm_sim_record_kernel(const cm_sim_call *call, const char *name, const unsigned grid[3],
                           const unsigned block[3], unsigned shared, void *stream);
 void cm_sim_record_copy(const cm_sim_call *call, int kind, size_t bytes, void *stream);

@@ -132,7 +132,9 @@
     X(cudaEventRecordWithFlags, v11010, 370)                                                       \
     X(cudaDeviceGetDefaultMemPool, v11020, 372)                                                    \
     X(cudaMallocAsync, v11020, 373)                                                                \
+    X(cudaMallocAsync_ptsz, v11020, 374)                                                           \
     X(cudaFreeAsync, v11020, 375)                                                                  \
+    X(cudaFreeAsync_ptsz, v11020, 376)                                                             \
     X(cudaMemPoolTrimTo, v11020, 377)                                                              \
     X(cudaMemPoolSetAttribute, v11020, 378)                                                        \
     X(cudaMemPoolGetAttribute, v11020, 379)                                                        \
@@ -143,6 +145,7 @@
     X(cudaDeviceSetMemPool, v11020, 385)                                                           \
     X(cudaDeviceGetMemPool, v11020, 386)                                                           \
     X(cudaMallocFromPoolAsync, v11020, 391)                                                        \
+    X(cudaMallocFromPoolAsync_ptsz, v11020, 392)                                                   \
     X(cudaGetDriverEntryPoint, v11030, 406)                                                        \
     X(cudaUserObjectCreate, v11030, 413)                                                           \
     X(cudaUserObjectRetain, v11030, 414)                                                           \

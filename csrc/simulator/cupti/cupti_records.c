@@ -9,7 +9,6 @@
 #include "../runtime/cuda_params.h"
 #include "cupti.h"
 #include "cupti_ids.h"
-#include "../driver/driver_params.h"
 
 static atomic_llong grids;
 
@@ -98,42 +97,35 @@ static const char *source_of(uintptr_t at)
 /* --- Memory ------------------------------------------------------------------------------------
  */
 
-static bool in_stream_order(const cm_sim_call *call)
+void cm_sim_record_memory(const cm_sim_call *call, const cm_sim_told_memory *what)
 {
-    switch (call->driver_id) {
-    case CM_CBID_cuMemAllocAsync:
-    case CM_CBID_cuMemFreeAsync:
-    case CM_CBID_cuMemAllocFromPoolAsync:
-        return true;
-    default:
-        return false;
-    }
-}
-
-void cm_sim_record_memory(const cm_sim_call *call, int operation, int kind, const void *address,
-                          size_t bytes, void *stream)
-{
-    if (!call->correlation || !cm_sim_cupti_kind_on(CM_CUPTI_MEMORY2, call->device))
+    if (!call->correlation || !cm_sim_cupti_kind_on(CM_CUPTI_MEMORY2, what->device))
+        return;
+    /* As far as is known no release tells of arrays. */
+    if (what->kind == CM_CUPTI_MEMORY_ARRAY)
         return;
     uintptr_t from = caller();
     cm_cupti_memory record = {
         .kind = CM_CUPTI_MEMORY2,
-        .memoryOperationType = (uint32_t)operation,
-        .memoryKind = (uint32_t)kind,
+        .memoryOperationType = (uint32_t)what->operation,
+        .memoryKind = (uint32_t)what->kind,
         .correlationId = call->correlation,
-        .address = (uintptr_t)address,
-        .bytes = bytes,
+        .address = (uintptr_t)what->address,
+        .bytes = what->bytes,
         .timestamp = cm_sim_cupti_now(),
         .PC = from,
         .processId = cm_sim_cupti_process(),
-        .deviceId = (uint32_t)call->device,
-        .contextId = cm_sim_cupti_context_id(call->device),
+        .deviceId = (uint32_t)what->device,
+        .contextId = cm_sim_cupti_context_id(what->device),
         .streamId = CM_CUPTI_NO_STREAM,
         .source = cm_sim_cupti_want_source() ? source_of(from) : NULL,
     };
-    if (in_stream_order(call)) {
-        cm_cupti_pool_state pool = cm_sim_cupti_pool(call, NULL);
-        record.streamId = cm_sim_cupti_stream(stream);
+    if (what->pool) {
+        cm_cupti_pool_state pool = cm_sim_cupti_pool(what->pool);
+        /* A release tells what was used before it. */
+        if (what->operation == CM_CUPTI_RELEASE)
+            pool.used += what->bytes;
+        record.streamId = cm_sim_cupti_stream(what->stream);
         record.isAsync = 1;
         record.memoryPoolConfig.memoryPoolType = CM_CUPTI_POOL_LOCAL;
         record.memoryPoolConfig.address = pool.address;
@@ -145,18 +137,20 @@ void cm_sim_record_memory(const cm_sim_call *call, int operation, int kind, cons
 }
 
 /* bytes: what a trim was to leave, else nothing. */
-void cm_sim_record_pool(const cm_sim_call *call, int operation, const void *pool, size_t bytes)
+void cm_sim_record_pool(int operation, const void *pool, int device, size_t bytes)
 {
-    if (!call->correlation || !cm_sim_cupti_kind_on(CM_CUPTI_MEMORY_POOL, call->device))
+    const cm_sim_call *call = cm_sim_cupti_call();
+
+    if (!call || !call->correlation || !cm_sim_cupti_kind_on(CM_CUPTI_MEMORY_POOL, device))
         return;
-    cm_cupti_pool_state state = cm_sim_cupti_pool(call, pool);
+    cm_cupti_pool_state state = cm_sim_cupti_pool(pool);
     cm_cupti_memory_pool record = {
         .kind = CM_CUPTI_MEMORY_POOL,
         .memoryPoolOperationType = (uint32_t)operation,
         .memoryPoolType = CM_CUPTI_POOL_LOCAL,
         .correlationId = call->correlation,
         .processId = cm_sim_cupti_process(),
-        .deviceId = (uint32_t)call->device,
+        .deviceId = (uint32_t)device,
         .minBytesToKeep = operation == CM_CUPTI_POOL_TRIMMED ? bytes : 0,
         .address = state.address,
         .size = state.reserved,

@@ -53,6 +53,21 @@ bool cm_cu_known(uint64_t address, size_t bytes);
 enum { CM_CU_ALLOCATED = 1, CM_CU_RELEASED = 2 };
 enum { CM_CU_KIND_PINNED = 2, CM_CU_KIND_DEVICE = 3, CM_CU_KIND_ARRAY = 4, CM_CU_KIND_MANAGED = 5 };
 
+/* The record of memory in stream order; pool NULL: a stream that is being captured allocates
+ * nothing yet, and what a graph allocates is nobody's call. */
+static inline void cm_cu_record_pooled(const cm_sim_call *call, int operation, const void *address,
+                                       size_t bytes, const cm_sim_pool *pool, cm_sim_stream *stream)
+{
+    if (call->correlation && pool)
+        cm_sim_record_memory(call, &(cm_sim_told_memory){.operation = operation,
+                                                         .kind = CM_CU_KIND_DEVICE,
+                                                         .device = cm_sim_pool_device(pool),
+                                                         .address = address,
+                                                         .bytes = bytes,
+                                                         .pool = pool,
+                                                         .stream = stream});
+}
+
 void cm_cu_enter(cm_sim_call *call, uint32_t id, const char *name, const void *parameters,
                  const char *symbol);
 static inline int cm_cu_exit(cm_sim_call *call, int result)

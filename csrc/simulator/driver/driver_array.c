@@ -19,16 +19,17 @@ typedef struct shape3d {
     unsigned flags;
 } shape3d;
 
-/* Kept in a list: a handle that was destroyed, or never made, is recognized and not followed. */
-struct cm_cu_array {
-    struct cm_cu_array *next;
+/* Kept in a list: a handle that was destroyed, or never made, is recognized and not followed. It is
+ * the address of the array's memory, so that what callbacks tell can be found in the log. */
+struct array {
+    struct array *next;
     shape3d shape;
     size_t element, bytes;
     void *memory;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static cm_cu_array *arrays;
+static struct array *arrays;
 
 /* fork() finds the lock free. Handlers run in the reverse order of their registration: the
  * memory's, whose lock is taken below this one, came with the first array's memory. */
@@ -56,10 +57,10 @@ static size_t at_least_one(size_t n)
     return n ? n : 1;
 }
 
-static cm_cu_array **find(const cm_cu_array *array)
+static struct array **find(const cm_cu_array *array)
 {
-    cm_cu_array **at = &arrays;
-    while (*at && *at != array)
+    struct array **at = &arrays;
+    while (*at && (*at)->memory != (const void *)array)
         at = &(*at)->next;
     return at;
 }
@@ -68,11 +69,12 @@ void *cm_cu_array_memory(cm_cu_array *array, size_t *width, size_t *height, size
 {
     void *memory = NULL;
     pthread_mutex_lock(&lock);
-    if (array && *find(array)) {
-        memory = array->memory;
-        *width = array->shape.width * array->element;
-        *height = at_least_one(array->shape.height);
-        *depth = at_least_one(array->shape.depth);
+    const struct array *found = *find(array);
+    if (found) {
+        memory = found->memory;
+        *width = found->shape.width * found->element;
+        *height = at_least_one(found->shape.height);
+        *depth = at_least_one(found->shape.depth);
     }
     pthread_mutex_unlock(&lock);
     return memory;
@@ -108,8 +110,20 @@ static size_t channel_bytes(int format)
     }
 }
 
-static int create(cm_cu_array **array, const shape3d *asked, size_t *bytes)
+static void record(const cm_sim_call *call, int operation, int device, const void *memory,
+                   size_t bytes)
 {
+    if (call->correlation)
+        cm_sim_record_memory(call, &(cm_sim_told_memory){.operation = operation,
+                                                         .kind = CM_CU_KIND_ARRAY,
+                                                         .device = device,
+                                                         .address = memory,
+                                                         .bytes = bytes});
+}
+
+static int create(const cm_sim_call *call, cm_cu_array **array, const shape3d *asked)
+{
+    size_t bytes;
     int device = cm_cu_device();
     if (device < 0)
         return CM_SIM_INVALID_CONTEXT;
@@ -121,30 +135,31 @@ static int create(cm_cu_array **array, const shape3d *asked, size_t *bytes)
         cm_sim_note(CM_SIM_NOTE_REFUSED, "CUDA array of a compressed format", 0);
         return CM_SIM_NOT_SUPPORTED;
     }
-    if (__builtin_mul_overflow(asked->width, element, bytes) ||
-        __builtin_mul_overflow(*bytes, at_least_one(asked->height), bytes) ||
-        __builtin_mul_overflow(*bytes, at_least_one(asked->depth), bytes))
+    if (__builtin_mul_overflow(asked->width, element, &bytes) ||
+        __builtin_mul_overflow(bytes, at_least_one(asked->height), &bytes) ||
+        __builtin_mul_overflow(bytes, at_least_one(asked->depth), &bytes))
         return CM_SIM_INVALID_VALUE;
     int result = cm_sim_capture_permits();
     if (result)
         return result;
-    cm_cu_array *made = calloc(1, sizeof *made);
+    struct array *made = calloc(1, sizeof *made);
     if (!made)
         return CM_SIM_OUT_OF_MEMORY;
-    result = cm_sim_alloc(device, CM_SIM_ARRAY, *bytes, NULL, &made->memory);
+    result = cm_sim_alloc(device, CM_SIM_ARRAY, bytes, NULL, &made->memory);
     if (result) {
         free(made);
         return result;
     }
     made->shape = *asked;
     made->element = element;
-    made->bytes = *bytes;
+    made->bytes = bytes;
     pthread_once(&watched, watch);
     pthread_mutex_lock(&lock);
     made->next = arrays;
     arrays = made;
     pthread_mutex_unlock(&lock);
-    *array = made;
+    *array = made->memory;
+    record(call, CM_CU_ALLOCATED, device, made->memory, bytes);
     return CM_SIM_OK;
 }
 
@@ -152,46 +167,36 @@ CM_SIM_EXPORT int cuArrayCreate_v2(cm_cu_array **array, const shape *asked)
 {
     CM_CU_BEGIN(cuArrayCreate_v2, (void **)array, asked);
     int result = CM_SIM_INVALID_VALUE;
-    size_t bytes;
     if (asked)
-        result = create(array,
+        result = create(&cm_call, array,
                         &(shape3d){.width = asked->width,
                                    .height = asked->height,
                                    .format = asked->format,
-                                   .channels = asked->channels},
-                        &bytes);
-    if (CM_CU_TOLD && !result)
-        cm_sim_record_memory(&cm_call, CM_CU_ALLOCATED, CM_CU_KIND_ARRAY, (*array)->memory, bytes,
-                             NULL);
+                                   .channels = asked->channels});
     CM_CU_END(result);
 }
 
 CM_SIM_EXPORT int cuArray3DCreate_v2(cm_cu_array **array, const shape3d *asked)
 {
     CM_CU_BEGIN(cuArray3DCreate_v2, (void **)array, asked);
-    size_t bytes;
-    int result = asked ? create(array, asked, &bytes) : CM_SIM_INVALID_VALUE;
-    if (CM_CU_TOLD && !result)
-        cm_sim_record_memory(&cm_call, CM_CU_ALLOCATED, CM_CU_KIND_ARRAY, (*array)->memory, bytes,
-                             NULL);
-    CM_CU_END(result);
+    CM_CU_END(asked ? create(&cm_call, array, asked) : CM_SIM_INVALID_VALUE);
 }
 
 CM_SIM_EXPORT int cuArrayDestroy(cm_cu_array *array)
 {
     CM_CU_BEGIN(cuArrayDestroy, array);
     pthread_mutex_lock(&lock);
-    cm_cu_array **at = find(array);
-    cm_cu_array *gone = array ? *at : NULL;
+    struct array **at = find(array);
+    struct array *gone = *at;
     if (gone)
         *at = gone->next;
     pthread_mutex_unlock(&lock);
     if (!gone)
         CM_CU_END(CM_SIM_INVALID_HANDLE);
-    if (CM_CU_TOLD)
-        cm_sim_record_memory(&cm_call, CM_CU_RELEASED, CM_CU_KIND_ARRAY, gone->memory, gone->bytes,
-                             NULL);
-    int result = cm_sim_free(gone->memory, NULL);
+    cm_sim_block block;
+    int result = cm_sim_free(gone->memory, &block);
+    if (!result)
+        record(&cm_call, CM_CU_RELEASED, block.device, gone->memory, gone->bytes);
     free(gone);
     CM_CU_END(result);
 }
@@ -200,11 +205,11 @@ CM_SIM_EXPORT int cuArray3DGetDescriptor_v2(shape3d *out, cm_cu_array *array)
 {
     CM_SIM_ENTRY;
     pthread_mutex_lock(&lock);
-    bool known = array && *find(array);
-    if (known && out)
-        *out = array->shape;
+    const struct array *found = *find(array);
+    if (found && out)
+        *out = found->shape;
     pthread_mutex_unlock(&lock);
-    return known ? CM_SIM_OK : CM_SIM_INVALID_HANDLE;
+    return found ? CM_SIM_OK : CM_SIM_INVALID_HANDLE;
 }
 
 CM_SIM_EXPORT int cuArrayGetDescriptor_v2(shape *out, cm_cu_array *array)

@@ -3,11 +3,14 @@
 
 #include <string.h>
 
-static int record_kind(cm_sim_kind kind)
+static void record(const cm_sim_call *call, int operation, int kind, int device, uint64_t address,
+                   size_t bytes)
 {
-    return kind == CM_SIM_MANAGED ? CM_CU_KIND_MANAGED
-           : kind == CM_SIM_ARRAY ? CM_CU_KIND_ARRAY
-                                  : CM_CU_KIND_DEVICE;
+    cm_sim_record_memory(call, &(cm_sim_told_memory){.operation = operation,
+                                                     .kind = kind,
+                                                     .device = device,
+                                                     .address = (void *)address,
+                                                     .bytes = bytes});
 }
 
 /* --- device memory ---------------------------------------------------------------------------- */
@@ -34,8 +37,7 @@ CM_SIM_EXPORT int cuMemAlloc_v2(uint64_t *address, size_t bytes)
     CM_CU_BEGIN(cuMemAlloc_v2, address, bytes);
     int result = allocate(CM_SIM_DEVICE, bytes, address);
     if (CM_CU_TOLD && !result)
-        cm_sim_record_memory(&cm_call, CM_CU_ALLOCATED, CM_CU_KIND_DEVICE, (void *)*address, bytes,
-                             NULL);
+        record(&cm_call, CM_CU_ALLOCATED, CM_CU_KIND_DEVICE, cm_cu_device(), *address, bytes);
     CM_CU_END(result);
 }
 
@@ -46,8 +48,7 @@ CM_SIM_EXPORT int cuMemAllocManaged(uint64_t *address, size_t bytes, unsigned fl
                      ? allocate(CM_SIM_MANAGED, bytes, address)
                      : CM_SIM_INVALID_VALUE;
     if (CM_CU_TOLD && !result)
-        cm_sim_record_memory(&cm_call, CM_CU_ALLOCATED, CM_CU_KIND_MANAGED, (void *)*address, bytes,
-                             NULL);
+        record(&cm_call, CM_CU_ALLOCATED, CM_CU_KIND_MANAGED, cm_cu_device(), *address, bytes);
     CM_CU_END(result);
 }
 
@@ -66,8 +67,7 @@ CM_SIM_EXPORT int cuMemAllocPitch_v2(uint64_t *address, size_t *pitch, size_t wi
     if (!result && pitch)
         *pitch = row;
     if (CM_CU_TOLD && !result)
-        cm_sim_record_memory(&cm_call, CM_CU_ALLOCATED, CM_CU_KIND_DEVICE, (void *)*address, bytes,
-                             NULL);
+        record(&cm_call, CM_CU_ALLOCATED, CM_CU_KIND_DEVICE, cm_cu_device(), *address, bytes);
     CM_CU_END(result);
 }
 
@@ -76,14 +76,17 @@ CM_SIM_EXPORT int cuMemFree_v2(uint64_t address)
     CM_CU_BEGIN(cuMemFree_v2, address);
     cm_sim_block block = {0};
     int result = CM_SIM_OK; /* of address 0 too */
+    bool pooled = CM_CU_TOLD && cm_sim_pool_of((void *)address);
     if (address) {
         result = cm_sim_capture_permits();
         if (!result)
             result = cm_sim_free_any((void *)address, &block);
     }
-    if (CM_CU_TOLD && !result && address)
-        cm_sim_record_memory(&cm_call, CM_CU_RELEASED, record_kind(block.kind), (void *)address,
-                             block.bytes, NULL);
+    /* Of what a graph allocated nothing was recorded, so nothing is now. */
+    if (CM_CU_TOLD && !result && address && (pooled || block.kind != CM_SIM_POOL))
+        record(&cm_call, CM_CU_RELEASED,
+               block.kind == CM_SIM_MANAGED ? CM_CU_KIND_MANAGED : CM_CU_KIND_DEVICE, block.device,
+               address, block.bytes);
     CM_CU_END(result);
 }
 
@@ -131,7 +134,8 @@ CM_SIM_EXPORT int cuMemAllocHost_v2(void **address, size_t bytes)
     CM_CU_BEGIN(cuMemAllocHost_v2, address, bytes);
     int result = allocate_host(address, bytes);
     if (CM_CU_TOLD && !result)
-        cm_sim_record_memory(&cm_call, CM_CU_ALLOCATED, CM_CU_KIND_PINNED, *address, bytes, NULL);
+        record(&cm_call, CM_CU_ALLOCATED, CM_CU_KIND_PINNED, cm_cu_device(), (uintptr_t)*address,
+               bytes);
     CM_CU_END(result);
 }
 
@@ -141,7 +145,8 @@ CM_SIM_EXPORT int cuMemHostAlloc(void **address, size_t bytes, unsigned flags)
     unsigned known = CM_CUDA_HOST_PORTABLE | CM_CUDA_HOST_MAPPED | CM_CUDA_HOST_WRITE_COMBINED;
     int result = flags & ~known ? CM_SIM_INVALID_VALUE : allocate_host(address, bytes);
     if (CM_CU_TOLD && !result)
-        cm_sim_record_memory(&cm_call, CM_CU_ALLOCATED, CM_CU_KIND_PINNED, *address, bytes, NULL);
+        record(&cm_call, CM_CU_ALLOCATED, CM_CU_KIND_PINNED, cm_cu_device(), (uintptr_t)*address,
+               bytes);
     CM_CU_END(result);
 }
 
@@ -153,21 +158,30 @@ CM_SIM_EXPORT int cuMemFreeHost(void *address)
     bool known = cm_sim_host_find(address, &start, &bytes);
     int result = cm_sim_host_free(address);
     if (CM_CU_TOLD && !result && known)
-        cm_sim_record_memory(&cm_call, CM_CU_RELEASED, CM_CU_KIND_PINNED, address, bytes, NULL);
+        record(&cm_call, CM_CU_RELEASED, CM_CU_KIND_PINNED, cm_sim_current_device(), start, bytes);
     CM_CU_END(result);
+}
+
+static int register_host(void *address, size_t bytes, unsigned flags)
+{
+    unsigned known = CM_CUDA_HOST_PORTABLE | CM_CUDA_HOST_MAPPED | CM_CUDA_HOST_REGISTER_IO |
+                     CM_CUDA_HOST_REGISTER_READ_ONLY;
+    if (cm_cu_device() < 0)
+        return CM_SIM_INVALID_CONTEXT;
+    return flags & ~known ? CM_SIM_INVALID_VALUE : cm_sim_host_register(address, bytes);
 }
 
 CM_SIM_EXPORT int cuMemHostRegister_v2(void *address, size_t bytes, unsigned flags)
 {
     CM_CU_BEGIN(cuMemHostRegister_v2, address, bytes, flags);
-    unsigned known = CM_CUDA_HOST_PORTABLE | CM_CUDA_HOST_MAPPED | CM_CUDA_HOST_REGISTER_IO |
-                     CM_CUDA_HOST_REGISTER_READ_ONLY;
-    int result = CM_SIM_INVALID_CONTEXT;
-    if (cm_cu_device() >= 0)
-        result = flags & ~known ? CM_SIM_INVALID_VALUE : cm_sim_host_register(address, bytes);
-    CM_CU_END(result);
+    CM_CU_END(register_host(address, bytes, flags));
 }
-CM_CU_ALIAS(cuMemHostRegister_v2, cuMemHostRegister);
+
+CM_SIM_EXPORT int cuMemHostRegister(void *address, size_t bytes, unsigned flags)
+{
+    CM_CU_BEGIN(cuMemHostRegister, address, bytes, flags);
+    CM_CU_END(register_host(address, bytes, flags));
+}
 
 CM_SIM_EXPORT int cuMemHostUnregister(void *address)
 {

@@ -28,6 +28,7 @@ enum {
     CM_CBID_cuMemsetD2D8Async = 222,
     CM_CBID_cuMemsetD2D16Async = 224,
     CM_CBID_cuMemsetD2D32Async = 226,
+    CM_CBID_cuCtxCreate_v2 = 235,
     CM_CBID_cuMemAlloc_v2 = 243,
     CM_CBID_cuMemAllocPitch_v2 = 244,
     CM_CBID_cuMemFree_v2 = 245,
@@ -59,6 +60,7 @@ enum {
     CM_CBID_cuMemcpyHtoAAsync_v2 = 293,
     CM_CBID_cuMemAllocHost_v2 = 294,
     CM_CBID_cuStreamWaitEvent = 295,
+    CM_CBID_cuMemHostRegister = 301,
     CM_CBID_cuMemHostUnregister = 302,
     CM_CBID_cuMemcpy = 305,
     CM_CBID_cuMemcpyAsync = 306,
@@ -67,11 +69,13 @@ enum {
     CM_CBID_cuMemcpyPeerAsync = 319,
     CM_CBID_cuMemcpy3DPeer = 320,
     CM_CBID_cuMemcpy3DPeerAsync = 321,
+    CM_CBID_cuCtxDestroy_v2 = 322,
     CM_CBID_cuEventDestroy_v2 = 325,
     CM_CBID_cuStreamDestroy_v2 = 326,
     CM_CBID_cuStreamCreateWithPriority = 367,
     CM_CBID_cuMemAllocManaged = 371,
     CM_CBID_cuMemHostRegister_v2 = 379,
+    CM_CBID_cuDevicePrimaryCtxRetain = 386,
     CM_CBID_cuLaunchCooperativeKernel = 477,
     CM_CBID_cuStreamEndCapture = 497,
     CM_CBID_cuGraphLaunch = 514,
@@ -79,6 +83,8 @@ enum {
     CM_CBID_cuGraphDestroy = 517,
     CM_CBID_cuLaunchHostFunc = 527,
     CM_CBID_cuStreamBeginCapture_v2 = 539,
+    CM_CBID_cuDevicePrimaryCtxRelease_v2 = 544,
+    CM_CBID_cuDevicePrimaryCtxReset_v2 = 545,
     CM_CBID_cuMemAddressReserve = 547,
     CM_CBID_cuMemAddressFree = 548,
     CM_CBID_cuMemCreate = 549,
@@ -89,7 +95,9 @@ enum {
     CM_CBID_cuMemRetainAllocationHandle = 565,
     CM_CBID_cuEventRecordWithFlags = 587,
     CM_CBID_cuMemAllocAsync = 598,
+    CM_CBID_cuMemAllocAsync_ptsz = 599,
     CM_CBID_cuMemFreeAsync = 600,
+    CM_CBID_cuMemFreeAsync_ptsz = 601,
     CM_CBID_cuMemPoolTrimTo = 602,
     CM_CBID_cuMemPoolSetAttribute = 603,
     CM_CBID_cuMemPoolGetAttribute = 604,
@@ -100,12 +108,58 @@ enum {
     CM_CBID_cuDeviceSetMemPool = 609,
     CM_CBID_cuDeviceGetMemPool = 610,
     CM_CBID_cuMemAllocFromPoolAsync = 611,
+    CM_CBID_cuMemAllocFromPoolAsync_ptsz = 612,
     CM_CBID_cuMemPoolGetAccess = 617,
+    CM_CBID_cuGraphAddMemAllocNode = 638,
+    CM_CBID_cuGraphAddMemFreeNode = 639,
+    CM_CBID_cuDeviceGraphMemTrim = 640,
     CM_CBID_cuGraphInstantiateWithFlags = 643,
+    CM_CBID_cuCtxCreate_v3 = 645,
     CM_CBID_cuLaunchKernelEx = 652,
     CM_CBID_cuLibraryLoadData = 678,
-    CM_CBID_cuLibraryUnload = 680
+    CM_CBID_cuLibraryUnload = 680,
+    CM_CBID_cuCtxCreate_v4 = 757
 };
+
+/* --- Contexts --------------------------------------------------------------------------------- */
+
+typedef struct cm_cuDevicePrimaryCtxRetain_params {
+    void **pctx;
+    int dev;
+} cm_cuDevicePrimaryCtxRetain_params;
+
+typedef struct cm_cuDevicePrimaryCtxRelease_v2_params {
+    int dev;
+} cm_cuDevicePrimaryCtxRelease_v2_params;
+
+typedef struct cm_cuDevicePrimaryCtxReset_v2_params {
+    int dev;
+} cm_cuDevicePrimaryCtxReset_v2_params;
+
+typedef struct cm_cuCtxCreate_v2_params {
+    void **pctx;
+    unsigned flags;
+    int dev;
+} cm_cuCtxCreate_v2_params;
+
+typedef struct cm_cuCtxCreate_v3_params {
+    void **pctx;
+    void *paramsArray;
+    int numParams;
+    unsigned flags;
+    int dev;
+} cm_cuCtxCreate_v3_params;
+
+typedef struct cm_cuCtxCreate_v4_params {
+    void **pctx;
+    void *ctxCreateParams;
+    unsigned flags;
+    int dev;
+} cm_cuCtxCreate_v4_params;
+
+typedef struct cm_cuCtxDestroy_v2_params {
+    void *ctx;
+} cm_cuCtxDestroy_v2_params;
 
 /* --- Device memory --------------------------------------------------------------------------- */
 
@@ -155,6 +209,12 @@ typedef struct cm_cuMemHostRegister_v2_params {
     unsigned Flags;
 } cm_cuMemHostRegister_v2_params;
 
+typedef struct cm_cuMemHostRegister_params {
+    void *p;
+    size_t bytesize;
+    unsigned Flags;
+} cm_cuMemHostRegister_params;
+
 typedef struct cm_cuMemHostUnregister_params {
     void *p;
 } cm_cuMemHostUnregister_params;
@@ -178,6 +238,24 @@ typedef struct cm_cuMemFreeAsync_params {
     uint64_t dptr;
     void *hStream;
 } cm_cuMemFreeAsync_params;
+
+typedef struct cm_cuMemAllocAsync_ptsz_params {
+    uint64_t *dptr;
+    size_t bytesize;
+    void *hStream;
+} cm_cuMemAllocAsync_ptsz_params;
+
+typedef struct cm_cuMemAllocFromPoolAsync_ptsz_params {
+    uint64_t *dptr;
+    size_t bytesize;
+    void *pool;
+    void *hStream;
+} cm_cuMemAllocFromPoolAsync_ptsz_params;
+
+typedef struct cm_cuMemFreeAsync_ptsz_params {
+    uint64_t dptr;
+    void *hStream;
+} cm_cuMemFreeAsync_ptsz_params;
 
 typedef struct cm_cuMemPoolCreate_params {
     void **pool;
@@ -685,6 +763,26 @@ typedef struct cm_cuGraphInstantiateWithFlags_params {
     void *hGraph;
     unsigned long long flags;
 } cm_cuGraphInstantiateWithFlags_params;
+
+typedef struct cm_cuGraphAddMemAllocNode_params {
+    void **phGraphNode;
+    void *hGraph;
+    void *const *dependencies;
+    size_t numDependencies;
+    void *nodeParams;
+} cm_cuGraphAddMemAllocNode_params;
+
+typedef struct cm_cuGraphAddMemFreeNode_params {
+    void **phGraphNode;
+    void *hGraph;
+    void *const *dependencies;
+    size_t numDependencies;
+    uint64_t dptr;
+} cm_cuGraphAddMemFreeNode_params;
+
+typedef struct cm_cuDeviceGraphMemTrim_params {
+    int device;
+} cm_cuDeviceGraphMemTrim_params;
 
 typedef struct cm_cuGraphDestroy_params {
     void *hGraph;

@@ -13,19 +13,38 @@ static int allocate(const cm_sim_call *call, uint64_t *address, size_t bytes, cm
         return CM_SIM_INVALID_VALUE;
     void *made = NULL;
     int result = cm_sim_pool_alloc(pool, stream, bytes, &made);
-    if (!result)
-        *address = (uintptr_t)made;
-    if (call->correlation && !result)
-        cm_sim_record_memory(call, CM_CU_ALLOCATED, CM_CU_KIND_DEVICE, made, bytes, handle);
+    if (result)
+        return result;
+    *address = (uintptr_t)made;
+    cm_cu_record_pooled(call, CM_CU_ALLOCATED, made, bytes,
+                        call->correlation ? cm_sim_pool_of(made) : NULL, handle);
+    return CM_SIM_OK;
+}
+
+static int release(const cm_sim_call *call, uint64_t address, cm_sim_stream *handle)
+{
+    cm_sim_stream *stream = cm_sim_stream_find(handle);
+    if (!stream)
+        return CM_SIM_INVALID_HANDLE;
+    if (!address)
+        return CM_SIM_INVALID_VALUE;
+    void *memory = (void *)address;
+    cm_sim_pool *pool = call->correlation ? cm_sim_pool_of(memory) : NULL;
+    cm_sim_block block = {0};
+    bool known = pool && cm_sim_find(memory, &block);
+    int result = cm_sim_pool_free(stream, memory);
+    if (!result && known)
+        cm_cu_record_pooled(call, CM_CU_RELEASED, memory, block.bytes, pool, handle);
     return result;
 }
+
+/* The variants for a default stream per thread have numbers of their own. */
 
 CM_SIM_EXPORT int cuMemAllocAsync(uint64_t *address, size_t bytes, cm_sim_stream *stream)
 {
     CM_CU_BEGIN(cuMemAllocAsync, address, bytes, stream);
     CM_CU_END(allocate(&cm_call, address, bytes, NULL, stream));
 }
-CM_CU_ALIAS(cuMemAllocAsync, cuMemAllocAsync_ptsz);
 
 CM_SIM_EXPORT int cuMemAllocFromPoolAsync(uint64_t *address, size_t bytes, cm_sim_pool *pool,
                                           cm_sim_stream *stream)
@@ -33,23 +52,31 @@ CM_SIM_EXPORT int cuMemAllocFromPoolAsync(uint64_t *address, size_t bytes, cm_si
     CM_CU_BEGIN(cuMemAllocFromPoolAsync, address, bytes, pool, stream);
     CM_CU_END(pool ? allocate(&cm_call, address, bytes, pool, stream) : CM_SIM_INVALID_VALUE);
 }
-CM_CU_ALIAS(cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync_ptsz);
 
-CM_SIM_EXPORT int cuMemFreeAsync(uint64_t address, cm_sim_stream *handle)
+CM_SIM_EXPORT int cuMemFreeAsync(uint64_t address, cm_sim_stream *stream)
 {
-    CM_CU_BEGIN(cuMemFreeAsync, address, handle);
-    cm_sim_stream *stream = cm_sim_stream_find(handle);
-    cm_sim_block block = {0};
-    bool known = cm_sim_find((void *)address, &block);
-    int result = CM_SIM_INVALID_HANDLE;
-    if (stream)
-        result = address ? cm_sim_pool_free(stream, (void *)address) : CM_SIM_INVALID_VALUE;
-    if (CM_CU_TOLD && !result && known)
-        cm_sim_record_memory(&cm_call, CM_CU_RELEASED, CM_CU_KIND_DEVICE, (void *)address,
-                             block.bytes, handle);
-    CM_CU_END(result);
+    CM_CU_BEGIN(cuMemFreeAsync, address, stream);
+    CM_CU_END(release(&cm_call, address, stream));
 }
-CM_CU_ALIAS(cuMemFreeAsync, cuMemFreeAsync_ptsz);
+
+CM_SIM_EXPORT int cuMemAllocAsync_ptsz(uint64_t *address, size_t bytes, cm_sim_stream *stream)
+{
+    CM_CU_BEGIN(cuMemAllocAsync_ptsz, address, bytes, stream);
+    CM_CU_END(allocate(&cm_call, address, bytes, NULL, stream));
+}
+
+CM_SIM_EXPORT int cuMemAllocFromPoolAsync_ptsz(uint64_t *address, size_t bytes, cm_sim_pool *pool,
+                                               cm_sim_stream *stream)
+{
+    CM_CU_BEGIN(cuMemAllocFromPoolAsync_ptsz, address, bytes, pool, stream);
+    CM_CU_END(pool ? allocate(&cm_call, address, bytes, pool, stream) : CM_SIM_INVALID_VALUE);
+}
+
+CM_SIM_EXPORT int cuMemFreeAsync_ptsz(uint64_t address, cm_sim_stream *stream)
+{
+    CM_CU_BEGIN(cuMemFreeAsync_ptsz, address, stream);
+    CM_CU_END(release(&cm_call, address, stream));
+}
 
 /* --- pools ------------------------------------------------------------------------------------ */
 

@@ -149,6 +149,8 @@ int cm_sim_pool_set_current(int device, cm_sim_pool *pool);
 int cm_sim_pool_new(int device, size_t maximum, cm_sim_pool **pool);
 int cm_sim_pool_delete(cm_sim_pool *pool);
 int cm_sim_pool_device(const cm_sim_pool *pool); /* -1: no pool */
+/* Whose memory the program has at this address; NULL: no pool's. */
+cm_sim_pool *cm_sim_pool_of(const void *address);
 int cm_sim_pool_get(cm_sim_pool *pool, int attribute, void *value);
 int cm_sim_pool_set(cm_sim_pool *pool, int attribute, const void *value);
 /* The host has waited for the device: pools give back what they keep above their thresholds. */

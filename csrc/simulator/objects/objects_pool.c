@@ -5,7 +5,8 @@
  * maps pages anew), so the model counts bytes, not holes: a request first takes what the pool
  * keeps, from any of its free blocks, and only the rest from the device. */
 #include "objects_graph.h"
-#include "../core/sim.h"
+#include "../core/report.h"
+#include "../cupti/cupti_hooks.h"
 #include "table.h"
 
 #include <pthread.h>
@@ -25,6 +26,7 @@ struct __attribute__((aligned(128))) cm_sim_pool {
     int device;
     bool shared; /* a device's default pool: nobody destroys it */
     bool dying;  /* destroyed, with blocks in the program's hands */
+    bool begun;  /* CUPTI is told of a default pool when it is first used */
     size_t maximum, threshold;
     struct held *kept;
     cm_sim_dictionary kept_by_size; /* bytes to the first such block */
@@ -47,6 +49,35 @@ void cm_sim_pools_lock(void)
 void cm_sim_pools_unlock(void)
 {
     pthread_mutex_unlock(&lock);
+}
+
+/* What CUPTI is told, in the call that this thread is in. Not under the lock: its clients'
+ * functions are called. CUpti_ActivityMemoryPoolOperationType. */
+enum { CREATED = 1, DESTROYED = 2, TRIMMED = 3 };
+
+static void tell(int operation, const cm_sim_pool *pool, int device, size_t keep)
+{
+    if (cm_sim_cupti_wanted())
+        cm_sim_record_pool(operation, pool, device, keep);
+}
+
+/* Under the lock. */
+static void log_block(cm_sim_log_op op, const struct held *held)
+{
+    size_t used;
+    if (!cm_sim_log_wanted())
+        return;
+    cm_sim_used(held->pool->device, &used, NULL);
+    cm_sim_log((cm_sim_log_record){
+        .address = (uintptr_t)held->address,
+        .bytes = held->bytes,
+        .used = used,
+        .extra = (uintptr_t)held->pool,
+        .charged = held->charged,
+        .device = (int16_t)held->pool->device,
+        .op = (uint8_t)op,
+        .kind = CM_SIM_POOL,
+    });
 }
 
 static cm_sim_pool *make(int device, size_t maximum)
@@ -118,12 +149,25 @@ int cm_sim_pool_new(int device, size_t maximum, cm_sim_pool **pool)
     if (!pool || !is_device(device))
         return CM_CUDA_INVALID_VALUE;
     *pool = make(device, maximum);
-    return *pool ? CM_CUDA_OK : CM_CUDA_OUT_OF_MEMORY;
+    if (!*pool)
+        return CM_CUDA_OUT_OF_MEMORY;
+    (*pool)->begun = true;
+    tell(CREATED, *pool, device, 0);
+    return CM_CUDA_OK;
 }
 
 int cm_sim_pool_device(const cm_sim_pool *pool)
 {
     return live(pool) ? pool->device : -1;
+}
+
+cm_sim_pool *cm_sim_pool_of(const void *address)
+{
+    pthread_mutex_lock(&lock);
+    struct held *held = cm_sim_dictionary_get(&blocks, address);
+    cm_sim_pool *pool = held ? held->pool : NULL;
+    pthread_mutex_unlock(&lock);
+    return pool;
 }
 
 /* --- under the lock -----------------------------------------------------------------------------
@@ -279,17 +323,23 @@ static int allocate(cm_sim_pool *pool, size_t bytes, void **address)
     if (pool->used > pool->used_high)
         pool->used_high = pool->used;
     *address = held->address;
+    log_block(CM_SIM_LOG_POOL_ALLOC, held);
     return CM_CUDA_OK;
 }
 
-static void settle(cm_sim_pool *pool)
+/* Whether it gave something back. */
+static bool settle(cm_sim_pool *pool)
 {
+    size_t before = pool->reserved;
     if (pool->reserved > pool->threshold)
         trim(pool, pool->threshold);
+    bool less = pool->reserved < before;
     if (pool->dying && !pool->blocks) {
         cm_sim_dictionary_clear(&pool->kept_by_size);
         cm_sim_table_drop(&pools, pool);
+        return false; /* nothing left to tell about */
     }
+    return less;
 }
 
 /* false: it is not a pool's. */
@@ -304,6 +354,7 @@ static bool release(void *address, cm_sim_block *block)
                                 CM_SIM_POOL};
     pool->blocks--;
     pool->used -= held->bytes;
+    log_block(CM_SIM_LOG_POOL_FREE, held);
     keep(pool, held);
     if (pool->dying) {
         trim(pool, 0);
@@ -315,10 +366,18 @@ static bool release(void *address, cm_sim_block *block)
 /* --- the surface --------------------------------------------------------------------------------
  */
 
+static bool deletable(const cm_sim_pool *pool)
+{
+    return live(pool) && !pool->shared;
+}
+
 int cm_sim_pool_delete(cm_sim_pool *pool)
 {
+    /* First: there is nothing to tell about it afterwards. */
+    if (deletable(pool))
+        tell(DESTROYED, pool, pool->device, 0);
     pthread_mutex_lock(&lock);
-    bool ours = live(pool) && !pool->shared;
+    bool ours = deletable(pool);
     if (ours) {
         int device = pool->device;
         if (currents[device] == pool)
@@ -416,7 +475,10 @@ int cm_sim_pool_trim(cm_sim_pool *pool, size_t keep)
     bool ours = live(pool);
     if (ours)
         trim(pool, keep);
+    int device = ours ? pool->device : -1;
     pthread_mutex_unlock(&lock);
+    if (ours)
+        tell(TRIMMED, pool, device, keep);
     return ours ? CM_CUDA_OK : CM_CUDA_INVALID_VALUE;
 }
 
@@ -427,8 +489,12 @@ void cm_sim_pools_settle(int device)
     pthread_mutex_lock(&lock);
     for (uint32_t number = 1; number <= pools.used; number++) {
         cm_sim_pool *pool = cm_sim_table_at(&pools, number);
-        if (atomic_load(&pool->slot.live) && pool->device == device)
-            settle(pool);
+        if (!atomic_load(&pool->slot.live) || pool->device != device || !settle(pool))
+            continue;
+        size_t keep = pool->threshold;
+        pthread_mutex_unlock(&lock);
+        tell(TRIMMED, pool, device, keep);
+        pthread_mutex_lock(&lock);
     }
     pthread_mutex_unlock(&lock);
 }
@@ -460,7 +526,12 @@ int cm_sim_pool_alloc(cm_sim_pool *pool, cm_sim_stream *handle, size_t bytes, vo
     result = !pool        ? CM_CUDA_OUT_OF_MEMORY
              : live(pool) ? allocate(pool, bytes, address)
                           : CM_CUDA_INVALID_VALUE;
+    bool first = !result && !pool->begun;
+    if (first)
+        pool->begun = true;
     pthread_mutex_unlock(&lock);
+    if (first)
+        tell(CREATED, pool, device, 0);
     return result;
 }
 

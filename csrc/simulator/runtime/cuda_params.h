@@ -155,6 +155,11 @@ typedef struct cm_cudaFreeAsync_params {
     cm_sim_stream *hStream;
 } cm_cudaFreeAsync_params;
 
+typedef struct cm_cudaFreeAsync_ptsz_params {
+    void *devPtr;
+    cm_sim_stream *hStream;
+} cm_cudaFreeAsync_ptsz_params;
+
 typedef struct cm_cudaFreeHost_params {
     void *ptr;
 } cm_cudaFreeHost_params;
@@ -609,12 +614,25 @@ typedef struct cm_cudaMallocAsync_params {
     cm_sim_stream *hStream;
 } cm_cudaMallocAsync_params;
 
+typedef struct cm_cudaMallocAsync_ptsz_params {
+    void **devPtr;
+    size_t size;
+    cm_sim_stream *hStream;
+} cm_cudaMallocAsync_ptsz_params;
+
 typedef struct cm_cudaMallocFromPoolAsync_params {
     void **ptr;
     size_t size;
     cm_sim_pool *memPool;
     cm_sim_stream *stream;
 } cm_cudaMallocFromPoolAsync_params;
+
+typedef struct cm_cudaMallocFromPoolAsync_ptsz_params {
+    void **ptr;
+    size_t size;
+    cm_sim_pool *memPool;
+    cm_sim_stream *stream;
+} cm_cudaMallocFromPoolAsync_ptsz_params;
 
 typedef struct cm_cudaMallocHost_params {
     void **ptr;

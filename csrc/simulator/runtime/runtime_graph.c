@@ -10,7 +10,10 @@ CM_SIM_EXPORT int cudaGraphCreate(cm_sim_graph **graph, unsigned flags)
 CM_SIM_EXPORT int cudaGraphDestroy(cm_sim_graph *graph)
 {
     CM_RT_BEGIN(cudaGraphDestroy, graph);
-    CM_RT_END(cm_sim_graph_delete(graph));
+    CM_RT_DRIVER(cuGraphDestroy, graph);
+    int result = cm_sim_graph_delete(graph);
+    CM_RT_DRIVER_END(result);
+    CM_RT_END(result);
 }
 
 CM_SIM_EXPORT int cudaGraphClone(cm_sim_graph **clone, cm_sim_graph *graph)
@@ -143,9 +146,11 @@ CM_SIM_EXPORT int cudaGraphAddMemAllocNode(cm_sim_node **node, cm_sim_graph *gra
     int result = node && alloc ? cm_sim_device_ready(&device) : CM_CUDA_INVALID_VALUE;
     if (result)
         CM_RT_END(result);
+    CM_RT_DRIVER(cuGraphAddMemAllocNode, (void **)node, graph, (void *const *)after, count, alloc);
     cm_cuda_node_params params = {.type = CM_CUDA_NODE_ALLOC, .alloc = *alloc};
     result = cm_sim_graph_add(graph, after, count, &params, node);
     alloc->dptr = params.alloc.dptr;
+    CM_RT_DRIVER_END(result);
     CM_RT_END(result);
 }
 
@@ -153,8 +158,13 @@ CM_SIM_EXPORT int cudaGraphAddMemFreeNode(cm_sim_node **node, cm_sim_graph *grap
                                           cm_sim_node *const *after, size_t count, void *address)
 {
     CM_RT_BEGIN(cudaGraphAddMemFreeNode, node, graph, after, count, address);
+    CM_RT_DRIVER(cuGraphAddMemFreeNode, (void **)node, graph, (void *const *)after, count,
+                 (uintptr_t)address);
     cm_cuda_node_params params = {.type = CM_CUDA_NODE_FREE, .free = {address}};
-    CM_RT_END(node ? cm_sim_graph_add(graph, after, count, &params, node) : CM_CUDA_INVALID_VALUE);
+    int result =
+        node ? cm_sim_graph_add(graph, after, count, &params, node) : CM_CUDA_INVALID_VALUE;
+    CM_RT_DRIVER_END(result);
+    CM_RT_END(result);
 }
 
 CM_SIM_EXPORT int cudaGraphAddDependencies(cm_sim_graph *graph, cm_sim_node *const *from,
@@ -244,18 +254,31 @@ CM_SIM_EXPORT int cudaGraphConditionalHandleCreate(cm_cuda_conditional *handle, 
 /* --- executables --------------------------------------------------------------------------------
  */
 
+static int instantiate(cm_sim_call *call, cm_sim_graph *graph, unsigned long long flags,
+                       cm_sim_exec **exec)
+{
+    const cm_cuGraphInstantiateWithFlags_params parameters = {(void **)exec, graph, flags};
+    if (call->correlation)
+        cm_sim_driver_enter(call, cm_sim_current_device(), CM_CBID_cuGraphInstantiateWithFlags,
+                            "cuGraphInstantiateWithFlags", &parameters, NULL);
+    int result = cm_sim_graph_instantiate(graph, flags, exec);
+    if (call->correlation)
+        cm_sim_driver_exit(call, result);
+    return result;
+}
+
 CM_SIM_EXPORT int cudaGraphInstantiate(cm_sim_exec **exec, cm_sim_graph *graph,
                                        unsigned long long flags)
 {
     CM_RT_BEGIN(cudaGraphInstantiate, exec, graph, flags);
-    CM_RT_END(cm_sim_graph_instantiate(graph, flags, exec));
+    CM_RT_END(instantiate(&cm_call, graph, flags, exec));
 }
 
 CM_SIM_EXPORT int cudaGraphInstantiateWithFlags(cm_sim_exec **exec, cm_sim_graph *graph,
                                                 unsigned long long flags)
 {
     CM_RT_BEGIN(cudaGraphInstantiateWithFlags, exec, graph, flags);
-    CM_RT_END(cm_sim_graph_instantiate(graph, flags, exec));
+    CM_RT_END(instantiate(&cm_call, graph, flags, exec));
 }
 
 CM_SIM_EXPORT int cudaGraphInstantiateWithParams(cm_sim_exec **exec, cm_sim_graph *graph,
@@ -264,7 +287,7 @@ CM_SIM_EXPORT int cudaGraphInstantiateWithParams(cm_sim_exec **exec, cm_sim_grap
     CM_RT_BEGIN(cudaGraphInstantiateWithParams, exec, graph, params);
     if (!params)
         CM_RT_END(CM_CUDA_INVALID_VALUE);
-    int result = cm_sim_graph_instantiate(graph, params->flags, exec);
+    int result = instantiate(&cm_call, graph, params->flags, exec);
     params->errNode_out = NULL;
     params->result_out = result != CM_CUDA_OK;
     CM_RT_END(result);
@@ -274,7 +297,10 @@ CM_RT_ALIAS(cudaGraphInstantiateWithParams, cudaGraphInstantiateWithParams_ptsz)
 CM_SIM_EXPORT int cudaGraphExecDestroy(cm_sim_exec *exec)
 {
     CM_RT_BEGIN(cudaGraphExecDestroy, exec);
-    CM_RT_END(cm_sim_exec_delete(exec));
+    CM_RT_DRIVER(cuGraphExecDestroy, exec);
+    int result = cm_sim_exec_delete(exec);
+    CM_RT_DRIVER_END(result);
+    CM_RT_END(result);
 }
 
 CM_SIM_EXPORT int cudaGraphExecGetFlags(cm_sim_exec *exec, unsigned long long *flags)
@@ -388,5 +414,8 @@ CM_SIM_EXPORT int cudaDeviceSetGraphMemAttribute(int device, int attribute, void
 CM_SIM_EXPORT int cudaDeviceGraphMemTrim(int device)
 {
     CM_RT_BEGIN(cudaDeviceGraphMemTrim, device);
-    CM_RT_END(check(device));
+    CM_RT_DRIVER(cuDeviceGraphMemTrim, device);
+    int result = check(device);
+    CM_RT_DRIVER_END(result);
+    CM_RT_END(result);
 }

@@ -14,25 +14,47 @@ static int allocate(cm_sim_kind kind, size_t bytes, void **address)
 {
     int device;
     int result = address ? begin(&device) : CM_CUDA_INVALID_VALUE;
-    if (result)
-        return result;
-    if (!bytes) {
+    return result ? result : cm_sim_alloc(device, kind, bytes, NULL, address);
+}
+
+/* No bytes are no error, and nothing that the driver hears of: it knows no empty memory. */
+static int nothing(void **address)
+{
+    int device;
+    int result = address ? begin(&device) : CM_CUDA_INVALID_VALUE;
+    if (!result)
         *address = NULL;
-        return CM_CUDA_OK;
-    }
-    return cm_sim_alloc(device, kind, bytes, NULL, address);
+    return result;
+}
+
+static void record(const cm_sim_call *call, int operation, int kind, const cm_sim_block *block)
+{
+    cm_sim_record_memory(call, &(cm_sim_told_memory){.operation = operation,
+                                                     .kind = kind,
+                                                     .device = block->device,
+                                                     .address = (void *)block->address,
+                                                     .bytes = block->bytes});
+}
+
+/* What was just given out lies on the current device. */
+static void record_given(const cm_sim_call *call, int kind, const void *address, size_t bytes)
+{
+    record(call, CM_RT_ALLOCATION, kind,
+           &(cm_sim_block){
+               .address = (uintptr_t)address, .bytes = bytes, .device = cm_sim_current_device()});
 }
 
 CM_SIM_EXPORT int cudaMalloc(void **address, size_t bytes)
 {
     CM_RT_BEGIN(cudaMalloc, address, bytes);
+    if (!bytes)
+        CM_RT_END(nothing(address));
     uint64_t told = 0;
     CM_RT_DRIVER(cuMemAlloc_v2, &told, bytes);
     int result = allocate(CM_SIM_DEVICE, bytes, address);
-    if (CM_RT_TOLD && !result && *address) {
+    if (CM_RT_TOLD && !result) {
         told = (uintptr_t)*address;
-        cm_sim_record_memory(&cm_call, CM_RT_ALLOCATION, CM_RT_MEMORY_DEVICE, *address, bytes,
-                             NULL);
+        record_given(&cm_call, CM_RT_MEMORY_DEVICE, *address, bytes);
     }
     CM_RT_DRIVER_END(result);
     CM_RT_END(result);
@@ -47,8 +69,7 @@ CM_SIM_EXPORT int cudaMallocManaged(void **address, size_t bytes, unsigned flags
     int result = known && bytes ? allocate(CM_SIM_MANAGED, bytes, address) : CM_CUDA_INVALID_VALUE;
     if (CM_RT_TOLD && !result) {
         told = (uintptr_t)*address;
-        cm_sim_record_memory(&cm_call, CM_RT_ALLOCATION, CM_RT_MEMORY_MANAGED, *address, bytes,
-                             NULL);
+        record_given(&cm_call, CM_RT_MEMORY_MANAGED, *address, bytes);
     }
     CM_RT_DRIVER_END(result);
     CM_RT_END(result);
@@ -80,8 +101,7 @@ static int allocate_pitched(cm_sim_call *call, size_t width, size_t height, size
     if (call->correlation) {
         if (!result) {
             told = (uintptr_t)*address;
-            cm_sim_record_memory(call, CM_RT_ALLOCATION, CM_RT_MEMORY_DEVICE, *address, bytes,
-                                 NULL);
+            record_given(call, CM_RT_MEMORY_DEVICE, *address, bytes);
         }
         cm_sim_driver_exit(call, result);
     }
@@ -118,15 +138,15 @@ CM_SIM_EXPORT int cudaFree(void *address)
         CM_RT_END(result);
     CM_RT_DRIVER(cuMemFree_v2, (uintptr_t)address);
     cm_sim_block block;
+    bool pooled = CM_RT_TOLD && cm_sim_pool_of(address);
     /* To free is to wait for the device. */
     result = cm_sim_free_any(address, &block);
     if (!result)
         result = cm_sim_device_synchronize(device);
-    if (CM_RT_TOLD && !result)
-        cm_sim_record_memory(&cm_call, CM_RT_RELEASE,
-                             block.kind == CM_SIM_MANAGED ? CM_RT_MEMORY_MANAGED
-                                                          : CM_RT_MEMORY_DEVICE,
-                             address, block.bytes, NULL);
+    /* Of what a graph allocated nothing was recorded, so nothing is now. */
+    if (CM_RT_TOLD && !result && (pooled || block.kind != CM_SIM_POOL))
+        record(&cm_call, CM_RT_RELEASE,
+               block.kind == CM_SIM_MANAGED ? CM_RT_MEMORY_MANAGED : CM_RT_MEMORY_DEVICE, &block);
     CM_RT_DRIVER_END(result);
     CM_RT_END(result);
 }
@@ -145,6 +165,8 @@ CM_SIM_EXPORT int cudaMemGetInfo(size_t *free_bytes, size_t *total)
 static int allocate_host(cm_sim_call *call, size_t bytes, unsigned flags, void **address)
 {
     enum { FLAGS = CM_CUDA_HOST_PORTABLE | CM_CUDA_HOST_MAPPED | CM_CUDA_HOST_WRITE_COMBINED };
+    if (!bytes)
+        return flags & ~(unsigned)FLAGS ? CM_CUDA_INVALID_VALUE : nothing(address);
     cm_cuMemHostAlloc_params parameters = {address, bytes, flags};
     if (call->correlation)
         cm_sim_driver_enter(call, cm_sim_current_device(), CM_CBID_cuMemHostAlloc, "cuMemHostAlloc",
@@ -153,14 +175,11 @@ static int allocate_host(cm_sim_call *call, size_t bytes, unsigned flags, void *
     int result = CM_CUDA_INVALID_VALUE;
     if (address && !(flags & ~(unsigned)FLAGS))
         result = begin(&device);
-    if (!result && !bytes)
-        *address = NULL;
-    else if (!result)
+    if (!result)
         result = cm_sim_host_alloc(bytes, address);
     if (call->correlation) {
-        if (!result && bytes)
-            cm_sim_record_memory(call, CM_RT_ALLOCATION, CM_RT_MEMORY_PINNED, *address, bytes,
-                                 NULL);
+        if (!result)
+            record_given(call, CM_RT_MEMORY_PINNED, *address, bytes);
         cm_sim_driver_exit(call, result);
     }
     return result;
@@ -191,7 +210,8 @@ CM_SIM_EXPORT int cudaFreeHost(void *address)
     bool known = cm_sim_host_find(address, &start, &bytes);
     result = cm_sim_host_free(address);
     if (CM_RT_TOLD && !result && known)
-        cm_sim_record_memory(&cm_call, CM_RT_RELEASE, CM_RT_MEMORY_PINNED, address, bytes, NULL);
+        record(&cm_call, CM_RT_RELEASE, CM_RT_MEMORY_PINNED,
+               &(cm_sim_block){.address = start, .bytes = bytes, .device = device});
     CM_RT_DRIVER_END(result);
     CM_RT_END(result);
 }

@@ -3,6 +3,21 @@
 /* --- memory in stream order ---------------------------------------------------------------------
  */
 
+/* pool NULL: a stream that is being captured allocates nothing yet, and what a graph allocates is
+ * nobody's call. */
+static void record(const cm_sim_call *call, int operation, const void *address, size_t bytes,
+                   const cm_sim_pool *pool, cm_sim_stream *stream)
+{
+    if (pool)
+        cm_sim_record_memory(call, &(cm_sim_told_memory){.operation = operation,
+                                                         .kind = CM_RT_MEMORY_DEVICE,
+                                                         .device = cm_sim_pool_device(pool),
+                                                         .address = address,
+                                                         .bytes = bytes,
+                                                         .pool = pool,
+                                                         .stream = stream});
+}
+
 static int allocate(cm_sim_call *call, void **address, size_t bytes, cm_sim_pool *pool,
                     cm_sim_stream *stream)
 {
@@ -10,53 +25,116 @@ static int allocate(cm_sim_call *call, void **address, size_t bytes, cm_sim_pool
     int result = address ? cm_sim_device_ready(&device) : CM_CUDA_INVALID_VALUE;
     if (!result)
         result = cm_sim_pool_alloc(pool, stream, bytes, address);
-    if (!result && bytes && __builtin_expect(call->correlation != 0, 0))
-        cm_sim_record_memory(call, CM_RT_ALLOCATION, CM_RT_MEMORY_DEVICE, *address, bytes, stream);
+    if (!result && __builtin_expect(call->correlation != 0, 0))
+        record(call, CM_RT_ALLOCATION, *address, bytes, cm_sim_pool_of(*address), stream);
     return result;
 }
+
+static int release(cm_sim_call *call, void *address, cm_sim_stream *stream)
+{
+    bool told = call->correlation != 0;
+    cm_sim_pool *pool = told ? cm_sim_pool_of(address) : NULL;
+    cm_sim_block block = {0};
+    bool known = pool && cm_sim_find(address, &block);
+    int device;
+    int result = cm_sim_device_ready(&device);
+    if (!result)
+        result = cm_sim_pool_free(stream, address);
+    if (!result && known)
+        record(call, CM_RT_RELEASE, address, block.bytes, pool, stream);
+    return result;
+}
+
+/* The driver's call in each. No bytes and no address are no errors, and nothing that it hears of.
+ */
+
+static int driver_alloc(cm_sim_call *call, uint32_t id, const char *name, void **address,
+                        size_t bytes, cm_sim_stream *stream)
+{
+    uint64_t told = 0;
+    const cm_cuMemAllocAsync_params parameters = {&told, bytes, stream};
+    bool tell = call->correlation && bytes;
+    if (tell)
+        cm_sim_driver_enter(call, cm_sim_current_device(), id, name, &parameters, NULL);
+    int result = allocate(call, address, bytes, NULL, stream);
+    told = result ? 0 : (uintptr_t)*address;
+    if (tell)
+        cm_sim_driver_exit(call, result);
+    return result;
+}
+
+static int driver_alloc_from(cm_sim_call *call, uint32_t id, const char *name, void **address,
+                             size_t bytes, cm_sim_pool *pool, cm_sim_stream *stream)
+{
+    uint64_t told = 0;
+    const cm_cuMemAllocFromPoolAsync_params parameters = {&told, bytes, pool, stream};
+    bool tell = call->correlation && bytes;
+    if (tell)
+        cm_sim_driver_enter(call, cm_sim_current_device(), id, name, &parameters, NULL);
+    int result = pool ? allocate(call, address, bytes, pool, stream) : CM_CUDA_INVALID_VALUE;
+    told = result ? 0 : (uintptr_t)*address;
+    if (tell)
+        cm_sim_driver_exit(call, result);
+    return result;
+}
+
+static int driver_free(cm_sim_call *call, uint32_t id, const char *name, void *address,
+                       cm_sim_stream *stream)
+{
+    const cm_cuMemFreeAsync_params parameters = {(uintptr_t)address, stream};
+    bool tell = call->correlation && address;
+    if (tell)
+        cm_sim_driver_enter(call, cm_sim_current_device(), id, name, &parameters, NULL);
+    int result = release(call, address, stream);
+    if (tell)
+        cm_sim_driver_exit(call, result);
+    return result;
+}
+
+/* The variants for a default stream per thread have numbers of their own. */
 
 CM_SIM_EXPORT int cudaMallocAsync(void **address, size_t bytes, cm_sim_stream *stream)
 {
     CM_RT_BEGIN(cudaMallocAsync, address, bytes, stream);
-    uint64_t told = 0;
-    CM_RT_DRIVER(cuMemAllocAsync, &told, bytes, stream);
-    int result = allocate(&cm_call, address, bytes, NULL, stream);
-    told = result ? 0 : (uintptr_t)*address;
-    CM_RT_DRIVER_END(result);
-    CM_RT_END(result);
+    CM_RT_END(
+        driver_alloc(&cm_call, CM_CBID_cuMemAllocAsync, "cuMemAllocAsync", address, bytes, stream));
 }
-CM_RT_ALIAS(cudaMallocAsync, cudaMallocAsync_ptsz);
 
 CM_SIM_EXPORT int cudaMallocFromPoolAsync(void **address, size_t bytes, cm_sim_pool *pool,
                                           cm_sim_stream *stream)
 {
     CM_RT_BEGIN(cudaMallocFromPoolAsync, address, bytes, pool, stream);
-    uint64_t told = 0;
-    CM_RT_DRIVER(cuMemAllocFromPoolAsync, &told, bytes, pool, stream);
-    int result = pool ? allocate(&cm_call, address, bytes, pool, stream) : CM_CUDA_INVALID_VALUE;
-    told = result ? 0 : (uintptr_t)*address;
-    CM_RT_DRIVER_END(result);
-    CM_RT_END(result);
+    CM_RT_END(driver_alloc_from(&cm_call, CM_CBID_cuMemAllocFromPoolAsync,
+                                "cuMemAllocFromPoolAsync", address, bytes, pool, stream));
 }
-CM_RT_ALIAS(cudaMallocFromPoolAsync, cudaMallocFromPoolAsync_ptsz);
 
 CM_SIM_EXPORT int cudaFreeAsync(void *address, cm_sim_stream *stream)
 {
     CM_RT_BEGIN(cudaFreeAsync, address, stream);
-    CM_RT_DRIVER(cuMemFreeAsync, (uintptr_t)address, stream);
-    cm_sim_block block = {0};
-    bool known = CM_RT_TOLD && cm_sim_is_device(address) && cm_sim_find(address, &block);
-    int device;
-    int result = cm_sim_device_ready(&device);
-    if (!result)
-        result = cm_sim_pool_free(stream, address);
-    if (CM_RT_TOLD && !result && known)
-        cm_sim_record_memory(&cm_call, CM_RT_RELEASE, CM_RT_MEMORY_DEVICE, address, block.bytes,
-                             stream);
-    CM_RT_DRIVER_END(result);
-    CM_RT_END(result);
+    CM_RT_END(driver_free(&cm_call, CM_CBID_cuMemFreeAsync, "cuMemFreeAsync", address, stream));
 }
-CM_RT_ALIAS(cudaFreeAsync, cudaFreeAsync_ptsz);
+
+CM_SIM_EXPORT int cudaMallocAsync_ptsz(void **address, size_t bytes, cm_sim_stream *stream)
+{
+    CM_RT_BEGIN(cudaMallocAsync_ptsz, address, bytes, stream);
+    CM_RT_END(driver_alloc(&cm_call, CM_CBID_cuMemAllocAsync_ptsz, "cuMemAllocAsync_ptsz", address,
+                           bytes, stream));
+}
+
+CM_SIM_EXPORT int cudaMallocFromPoolAsync_ptsz(void **address, size_t bytes, cm_sim_pool *pool,
+                                               cm_sim_stream *stream)
+{
+    CM_RT_BEGIN(cudaMallocFromPoolAsync_ptsz, address, bytes, pool, stream);
+    CM_RT_END(driver_alloc_from(&cm_call, CM_CBID_cuMemAllocFromPoolAsync_ptsz,
+                                "cuMemAllocFromPoolAsync_ptsz", address, bytes, pool, stream));
+}
+
+CM_SIM_EXPORT int cudaFreeAsync_ptsz(void *address, cm_sim_stream *stream)
+{
+    CM_RT_BEGIN(cudaFreeAsync_ptsz, address, stream);
+    CM_RT_END(
+        driver_free(&cm_call, CM_CBID_cuMemFreeAsync_ptsz, "cuMemFreeAsync_ptsz", address, stream));
+}
 
 /* --- pools --------------------------------------------------------------------------------------
  */
@@ -137,19 +215,30 @@ CM_SIM_EXPORT int cudaMemPoolCreate(cm_sim_pool **pool, const cm_cuda_pool_props
     int result = pool && props ? place(&props->location, props->allocType) : CM_CUDA_INVALID_VALUE;
     if (!result && props->handleTypes)
         result = cm_rt_refuse("CUDA IPC");
-    CM_RT_END(result ? result : cm_sim_pool_new(props->location.id, props->maxSize, pool));
+    if (result)
+        CM_RT_END(result);
+    CM_RT_DRIVER(cuMemPoolCreate, (void **)pool, props);
+    result = cm_sim_pool_new(props->location.id, props->maxSize, pool);
+    CM_RT_DRIVER_END(result);
+    CM_RT_END(result);
 }
 
 CM_SIM_EXPORT int cudaMemPoolDestroy(cm_sim_pool *pool)
 {
     CM_RT_BEGIN(cudaMemPoolDestroy, pool);
-    CM_RT_END(cm_sim_pool_delete(pool));
+    CM_RT_DRIVER(cuMemPoolDestroy, pool);
+    int result = cm_sim_pool_delete(pool);
+    CM_RT_DRIVER_END(result);
+    CM_RT_END(result);
 }
 
 CM_SIM_EXPORT int cudaMemPoolTrimTo(cm_sim_pool *pool, size_t keep)
 {
     CM_RT_BEGIN(cudaMemPoolTrimTo, pool, keep);
-    CM_RT_END(cm_sim_pool_trim(pool, keep));
+    CM_RT_DRIVER(cuMemPoolTrimTo, pool, keep);
+    int result = cm_sim_pool_trim(pool, keep);
+    CM_RT_DRIVER_END(result);
+    CM_RT_END(result);
 }
 
 CM_SIM_EXPORT int cudaMemPoolGetAttribute(cm_sim_pool *pool, int attribute, void *value)
@@ -161,7 +250,10 @@ CM_SIM_EXPORT int cudaMemPoolGetAttribute(cm_sim_pool *pool, int attribute, void
 CM_SIM_EXPORT int cudaMemPoolSetAttribute(cm_sim_pool *pool, int attribute, void *value)
 {
     CM_RT_BEGIN(cudaMemPoolSetAttribute, pool, attribute, value);
-    CM_RT_END(cm_sim_pool_set(pool, attribute, value));
+    CM_RT_DRIVER(cuMemPoolSetAttribute, pool, attribute, value);
+    int result = cm_sim_pool_set(pool, attribute, value);
+    CM_RT_DRIVER_END(result);
+    CM_RT_END(result);
 }
 
 /* Every device may use every pool's memory: all of it is memory of the host. */

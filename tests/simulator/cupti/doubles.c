@@ -138,6 +138,15 @@ int cm_sim_pool_get(cm_sim_pool *pool, int attribute, void *value)
 enum { ALLOCATED = 1, RELEASED = 2, IN_DEVICE = 3 };
 enum { CUDA_MALLOC = 20, CUDA_FREE = 22, CUDA_LAUNCH = 211 };
 
+static void record_memory(const cm_sim_call *call, int operation, const void *address, size_t bytes)
+{
+    cm_sim_record_memory(call, &(cm_sim_told_memory){.operation = operation,
+                                                     .kind = IN_DEVICE,
+                                                     .device = call->device,
+                                                     .address = address,
+                                                     .bytes = bytes});
+}
+
 uintptr_t call_malloc(int device, size_t bytes)
 {
     void *address = (void *)atomic_fetch_add(&addresses, bytes);
@@ -158,7 +167,7 @@ uintptr_t call_malloc(int device, size_t bytes)
     cm_sim_driver_enter(&call, device, CM_CBID_cuMemAlloc_v2, "cuMemAlloc_v2", &driver, NULL);
     pointer = (uintptr_t)address;
     given = address;
-    cm_sim_record_memory(&call, ALLOCATED, IN_DEVICE, address, bytes, NULL);
+    record_memory(&call, ALLOCATED, address, bytes);
     cm_sim_driver_exit(&call, 0);
     cm_sim_runtime_exit(&call, 0);
     return (uintptr_t)address;
@@ -172,7 +181,7 @@ void call_free(int device, uintptr_t address, size_t bytes)
     cm_sim_call call;
     cm_sim_runtime_enter(&call, device, CUDA_FREE, "cudaFree", &parameters, NULL);
     cm_sim_driver_enter(&call, device, CM_CBID_cuMemFree_v2, "cuMemFree_v2", &parameters, NULL);
-    cm_sim_record_memory(&call, RELEASED, IN_DEVICE, (void *)address, bytes, NULL);
+    record_memory(&call, RELEASED, (void *)address, bytes);
     cm_sim_driver_exit(&call, 0);
     cm_sim_runtime_exit(&call, 0);
 }
@@ -218,7 +227,13 @@ void call_malloc_async(int device, int stream, size_t bytes)
         return;
     cm_sim_call call = {.runtime = false};
     cm_sim_driver_enter(&call, device, CM_CBID_cuMemAllocAsync, "cuMemAllocAsync", nothing, NULL);
-    cm_sim_record_pool(&call, 1, a_pool(device), 0);
-    cm_sim_record_memory(&call, ALLOCATED, IN_DEVICE, (void *)0x11000000, bytes, a_stream(stream));
+    cm_sim_record_pool(1, a_pool(device), device, 0);
+    cm_sim_record_memory(&call, &(cm_sim_told_memory){.operation = ALLOCATED,
+                                                      .kind = IN_DEVICE,
+                                                      .device = device,
+                                                      .address = (void *)0x11000000,
+                                                      .bytes = bytes,
+                                                      .pool = a_pool(device),
+                                                      .stream = a_stream(stream)});
     cm_sim_driver_exit(&call, 2);
 }

@@ -541,13 +541,37 @@ static void told(void)
     EQUAL(cuMemAllocAsync(&pooled, MIB, stream), OK);
     call = told_end();
     EQUAL(call->id, 598);
-    EQUAL(call->record[0].bytes, MIB);
-    CHECK(call->record[0].stream == stream);
+    EQUAL(call->records, 2); /* the default pool begins to be used */
+    CHECK(call->record[0].kind == 'p');
+    EQUAL(call->record[0].operation, 1);
+    EQUAL(call->record[1].bytes, MIB);
+    CHECK(call->record[1].stream == stream);
     told_begin();
     EQUAL(cuMemFreeAsync(pooled, stream), OK);
     call = told_end();
     EQUAL(call->id, 600);
+    EQUAL(call->records, 1);
     EQUAL(call->record[0].bytes, MIB);
+    told_begin();
+    EQUAL(cuMemFreeAsync(pooled, stream), INVALID_VALUE);
+    EQUAL(told_end()->records, 0);
+    told_begin();
+    EQUAL(cuStreamSynchronize(stream), OK); /* it keeps nothing */
+    call = told_end();
+    EQUAL(call->records, 1);
+    CHECK(call->record[0].kind == 'p');
+    EQUAL(call->record[0].operation, 3);
+    told_begin();
+    EQUAL(cuMemAllocAsync_ptsz(&pooled, MIB, stream), OK);
+    call = told_end();
+    EQUAL(call->id, 599);
+    EQUAL(call->records, 1);
+    told_begin();
+    EQUAL(cuMemFree_v2(pooled), OK); /* out of stream order */
+    call = told_end();
+    EQUAL(call->records, 1);
+    EQUAL(call->record[0].bytes, MIB);
+    CHECK(!call->record[0].stream);
 
     const shape flat = {.width = 1024, .format = 0x20, .channels = 1};
     told_begin();

@@ -163,6 +163,7 @@ int cuMemGetAllocationPropertiesFromHandle(properties *, uint64_t);
 int cuMemExportToShareableHandle(void *, uint64_t, int, unsigned long long);
 
 int cuMemAllocAsync(address *, size_t, handle);
+int cuMemAllocAsync_ptsz(address *, size_t, handle);
 int cuMemFreeAsync(address, handle);
 int cuMemAllocFromPoolAsync(address *, size_t, handle, handle);
 int cuMemPoolCreate(handle *, const pool_properties *);

@@ -55,15 +55,14 @@ static told_record *record(const cm_sim_call *call, char kind)
     return &now->record[now->records++];
 }
 
-void cm_sim_record_memory(const cm_sim_call *call, int operation, int kind, const void *at,
-                          size_t bytes, void *stream)
+void cm_sim_record_memory(const cm_sim_call *call, const cm_sim_told_memory *what)
 {
     told_record *made = record(call, 'm');
-    made->operation = operation;
-    made->what = kind;
-    made->address = (uintptr_t)at;
-    made->bytes = bytes;
-    made->stream = stream;
+    made->operation = what->operation;
+    made->what = what->kind;
+    made->address = (uintptr_t)what->address;
+    made->bytes = what->bytes;
+    made->stream = what->stream;
 }
 
 void cm_sim_record_kernel(const cm_sim_call *call, const char *name, const unsigned grid[3],
@@ -93,9 +92,14 @@ void cm_sim_record_set(const cm_sim_call *call, int value, size_t bytes, void *s
     made->stream = stream;
 }
 
-void cm_sim_record_pool(const cm_sim_call *call, int operation, const void *pool, size_t bytes)
+/* Of the call that is being told. */
+void cm_sim_record_pool(int operation, const void *pool, int device, size_t bytes)
 {
-    told_record *made = record(call, 'p');
+    (void)device;
+    CHECK(count > 0 && calls[count - 1].entered == 1 && calls[count - 1].left == 0);
+    CHECK(calls[count - 1].records < 4);
+    told_record *made = &calls[count - 1].record[calls[count - 1].records++];
+    made->kind = 'p';
     made->operation = operation;
     made->address = (uintptr_t)pool;
     made->bytes = bytes;

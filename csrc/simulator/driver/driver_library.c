@@ -1,0 +1,121 @@
+/* The memory that a library's handle takes of the device for itself.
+ *
+ * A real cuBLAS asks the driver for it from its own code (a static runtime lies inside), so who is
+ * told of the call finds cuBLAS: on the stack, and where a record's PC lies. Here all code is in
+ * one file, so the call goes through the few instructions that the file with the library's name has
+ * (setup.py: describe_alias). A program that was linked with this one alone has no such files; then
+ * nobody stands between. */
+#define _GNU_SOURCE
+#include "driver.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+typedef void (*passage)(void (*work)(void *), void *argument);
+
+static struct {
+    const char *library, *file;
+    _Atomic(passage) way;
+} ways[] = {
+    {"cuBLAS", "libcublas.so.13", NULL},        {"cuBLASLt", "libcublasLt.so.13", NULL},
+    {"cuDNN", "libcudnn.so.9", NULL},           {"cuFFT", "libcufft.so.12", NULL},
+    {"cuSOLVER", "libcusolver.so.12", NULL},    {"cuSPARSE", "libcusparse.so.12", NULL},
+    {"cuSPARSELt", "libcusparseLt.so.0", NULL},
+};
+
+/* The file stays mapped: the process was started with it. */
+static passage through(const char *library)
+{
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        if (strcmp(ways[i].library, library) != 0)
+            continue;
+        passage way = atomic_load(&ways[i].way);
+        void *file = way ? NULL : dlopen(ways[i].file, RTLD_NOW | RTLD_NOLOAD);
+        if (file) {
+            *(void **)&way = dlsym(file, "cm_sim_from");
+            atomic_store(&ways[i].way, way);
+            dlclose(file);
+        }
+        return way;
+    }
+    return NULL;
+}
+
+static void pass(const char *library, void (*work)(void *), void *argument)
+{
+    passage way = through(library);
+    if (way)
+        way(work, argument);
+    else
+        work(argument);
+}
+
+typedef struct request {
+    const char *library;
+    size_t bytes;
+    uint64_t address;
+    int result;
+} request;
+
+static int told_take(request *asked)
+{
+    CM_CU_BEGIN(cuMemAlloc_v2, &asked->address, asked->bytes);
+    void *memory;
+    int device = cm_sim_current_device();
+    int result = cm_sim_alloc(device, CM_SIM_LIBRARY, asked->bytes, asked->library, &memory);
+    asked->address = result ? 0 : (uintptr_t)memory;
+    if (CM_CU_TOLD && !result)
+        cm_sim_record_memory(&cm_call, &(cm_sim_told_memory){.operation = CM_CU_ALLOCATED,
+                                                             .kind = CM_CU_KIND_DEVICE,
+                                                             .device = device,
+                                                             .address = memory,
+                                                             .bytes = asked->bytes});
+    CM_CU_END(result);
+}
+
+static void take(void *argument)
+{
+    request *asked = argument;
+    asked->result = told_take(asked);
+}
+
+static int told_give(const request *asked)
+{
+    CM_CU_BEGIN(cuMemFree_v2, asked->address);
+    cm_sim_block block;
+    int result = cm_sim_free((void *)asked->address, &block);
+    if (CM_CU_TOLD && !result)
+        cm_sim_record_memory(&cm_call, &(cm_sim_told_memory){.operation = CM_CU_RELEASED,
+                                                             .kind = CM_CU_KIND_DEVICE,
+                                                             .device = block.device,
+                                                             .address = (void *)block.address,
+                                                             .bytes = block.bytes});
+    CM_CU_END(result);
+}
+
+static void give(void *argument)
+{
+    request *asked = argument;
+    asked->result = told_give(asked);
+}
+
+int cm_sim_library_take(const char *library, size_t bytes, void **memory)
+{
+    request asked = {library, bytes, 0, CM_SIM_OK};
+    *memory = NULL;
+    /* First, as in any library: the allocation is told with its context. */
+    int result = cm_sim_context(cm_sim_current_device());
+    if (result || !bytes)
+        return result;
+    pass(library, take, &asked);
+    *memory = (void *)asked.address;
+    return asked.result;
+}
+
+/* What cannot be given back any more went with its context. */
+void cm_sim_library_give(const char *library, void *memory)
+{
+    request asked = {library, 0, (uintptr_t)memory, CM_SIM_OK};
+    if (memory)
+        pass(library, give, &asked);
+}
