@@ -45,6 +45,7 @@ static struct {
     bool v1_only;
     pthread_t thread;
     pid_t tid;
+    char parents_name[16];
     uint64_t asked, done; /* rounds out of turn */
     bool last;            /* one of them is the last */
     cm_cupti_claim claim; /* 0: none */
@@ -230,6 +231,14 @@ static bool subscribe(cm_cupti_link *link, bool *records, char *why, size_t size
     return true;
 }
 
+/* Threads that CUPTI makes for itself get the name of who asked for them, and stay when we go. */
+static const char own_name[] = "cuptimem-cupti";
+
+static void name_thread(const char *name)
+{
+    pthread_setname_np(pthread_self(), name);
+}
+
 static void leave_before_cuda(void);
 
 static void begin(void)
@@ -244,7 +253,9 @@ static void begin(void)
     atomic_store(&held, HELD_SUBSCRIPTION | HELD_RECORDS);
     unlock();
     cm_cupti_own_thread = true; /* what CUPTI takes for itself is not the program's */
+    name_thread(w.parents_name);
     bool done = subscribe(&link, &records, why, sizeof why);
+    name_thread(own_name);
     cm_cupti_own_thread = false;
     if (!atomic_exchange(&leaves, true))
         atexit(leave_before_cuda);
@@ -337,7 +348,8 @@ static void *witness(void *unused)
 {
     uint64_t since = cm_clock_monotonic_ns();
 
-    pthread_setname_np(pthread_self(), "cuptimem-cupti");
+    pthread_getname_np(pthread_self(), w.parents_name, sizeof w.parents_name);
+    name_thread(own_name);
     lock();
     w.tid = (pid_t)syscall(SYS_gettid);
     struct timespec next = in_ms(w.options.period_ms);
