@@ -25,21 +25,3 @@ __attribute__((weak)) void cm_cuda_slots_record(bool on)
 __attribute__((weak)) void cm_libraries_refresh(void)
 {
 }
-__attribute__((weak)) bool cm_cupti_activity_begin(const cm_cupti_link *link, bool kernels,
-                                                   char *why, size_t why_size)
-{
-    return true;
-}
-__attribute__((weak)) void cm_cupti_activity_drain(bool forced)
-{
-}
-__attribute__((weak)) void cm_cupti_activity_end(const cm_cupti_link *link)
-{
-}
-__attribute__((weak)) void cm_cupti_activity_get_counts(cm_cupti_activity_counts *counts)
-{
-    *counts = (cm_cupti_activity_counts){0};
-}
-__attribute__((weak)) void cm_device_totals_sample(void)
-{
-}

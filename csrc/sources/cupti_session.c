@@ -243,7 +243,9 @@ static void begin(void)
     set_mode(CM_CUPTI_STARTING, NULL);
     atomic_store(&held, HELD_SUBSCRIPTION | HELD_RECORDS);
     unlock();
+    cm_cupti_own_thread = true; /* what CUPTI takes for itself is not the program's */
     bool done = subscribe(&link, &records, why, sizeof why);
+    cm_cupti_own_thread = false;
     if (!atomic_exchange(&leaves, true))
         atexit(leave_before_cuda);
     lock();
