@@ -136,7 +136,7 @@ def test_what_is_unknown_is_said(make: Make) -> None:
 def test_others_in_the_context(make: Make) -> None:
     said = prose(ledger(make(ledger=[driver_sample.ledger(others=-1, context_measured=False)])))
     assert "they are in the context (what came later in the residual)" in said
-    assert "context, or before" in said and "was there before the recording: with it stand here other things" in said
+    assert "1 % context and earlier" in said and "Other memory from that time stands in it, too." in said
 
 
 def test_a_residual_of_nothing_is_shown_and_not_explained(make: Make) -> None:
@@ -198,7 +198,10 @@ def test_a_program_without_pytorch(folder: Path) -> None:
     said = prose(ledger(report))
     assert "PyTorch has nothing of it; all of it is others': tensors 0 B, NCCL 8.0 GiB" in said
     summary = str(report)
-    assert "Nothing was allocated by PyTorch" in summary and "cuda:0 used 12.0 GiB: tensors 0 B, NCCL" in summary
+    assert (
+        "Nothing was allocated by PyTorch" in summary
+        and "cuda:0 used at most 12.0 GiB, 12.0 s after the start: tensors 0 B," in summary
+    )
 
 
 # -- the summary ---------------------------------------------------------------------------------------------------
@@ -206,12 +209,12 @@ def test_a_program_without_pytorch(folder: Path) -> None:
 
 def test_headline(make: Make) -> None:
     lines = str(make()).splitlines()
-    at = next(i for i, line in enumerate(lines) if line.startswith("  cuda:0 used"))
+    at = next(i for i, line in enumerate(lines) if line.startswith("  cuda:0 used at most"))
     assert lines[at : at + 4] == [
-        "  cuda:0 used 96.0 GiB: tensors 60.0 GiB, cached 22.0 GiB, NCCL 8.0 GiB,",
-        "    libmine.so 1.0 GiB, cuBLAS 33.0 MiB, (unknown) 3.0 MiB,",
-        "    pool slack 29.0 MiB, context 512.0 MiB, other processes 2.0 GiB,",
-        "    residual 2.4 GiB",
+        "  cuda:0 used at most 96.0 GiB, 12.0 s after the start: tensors 60.0 GiB,",
+        "    cached 22.0 GiB, NCCL 8.0 GiB, libmine.so 1.0 GiB, cuBLAS 33.0 MiB,",
+        "    (unknown) 3.0 MiB, pool slack 29.0 MiB, context 512.0 MiB,",
+        "    other processes 2.0 GiB, residual 2.4 GiB",
     ]
     assert sum("cuda:0 used" in line for line in lines) == 1  # not the one at the end, too
 
