@@ -190,7 +190,7 @@ def _unknown(one: Ledger) -> list[Block]:
         place = "the residual" if one.context is None else "the context (what came later in the residual)"
         said += prose(f"Other processes are not told apart, for NVML does not tell: they are in {place}.", "dim")
     if one.own is not None:
-        said += prose(f"nvidia-smi (NVML) shows {size(one.own)} for this process.", "dim")
+        said += prose(f"NVML gave {size(one.own)} to this process when it was last asked.", "dim")
     if one.driver_reserved:
         said += prose(f"Driver and firmware keep {size(one.driver_reserved)} beside all this.", "dim")
     if not one.quiet:
@@ -311,7 +311,7 @@ def short(report: Report) -> list[Block]:
     for one in report.ledgers:
         if one.what == "peak":
             at = f"{duration(one.time_ns)} after the start"
-            text = f"{one.device} used at most {size(one.used)}, {at}: {parts(one, _IN_SUMMARY)}"
+            text = f"{one.device} was at {size(one.used)} {at}: {parts(one, _IN_SUMMARY)}"
             blocks += [Text(line) for line in wrapped(text, "  ", "    ")]
     on_cuda = any(device.name.startswith("cuda") for device in report.devices)
     driver = report.driver

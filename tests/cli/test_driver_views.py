@@ -65,7 +65,7 @@ cuda:0: 96.0 GiB of 141.0 GiB used at its fullest, in step 1, 12.0 s after the s
     2.0 GiB    2 %         other processes
     2.4 GiB    3 %         residual
    96.0 GiB  100 %         in all
-  nvidia-smi (NVML) shows 94.0 GiB for this process.
+  NVML gave 94.0 GiB to this process when it was last asked.
   Driver and firmware keep 700.0 MiB beside all this.
   Residual: in use, and nobody who was seen asked for it.
 
@@ -129,7 +129,7 @@ def test_what_is_unknown_is_said(make: Make) -> None:
     said = prose(lines)
     assert "no moment yet at which nothing moved. It is in the residual." in said
     assert "NVML does not tell: they are in the residual." in said
-    assert "nvidia-smi" not in said and "firmware" not in said
+    assert "NVML gave" not in said and "firmware" not in said
     assert "nobody who was seen asked for it" not in said  # the context did not, and is in it
 
 
@@ -200,7 +200,7 @@ def test_a_program_without_pytorch(folder: Path) -> None:
     summary = str(report)
     assert (
         "Nothing was allocated by PyTorch" in summary
-        and "cuda:0 used at most 12.0 GiB, 12.0 s after the start: tensors 0 B," in summary
+        and "cuda:0 was at 12.0 GiB 12.0 s after the start: tensors 0 B," in summary
     )
 
 
@@ -209,14 +209,14 @@ def test_a_program_without_pytorch(folder: Path) -> None:
 
 def test_headline(make: Make) -> None:
     lines = str(make()).splitlines()
-    at = next(i for i, line in enumerate(lines) if line.startswith("  cuda:0 used at most"))
+    at = next(i for i, line in enumerate(lines) if line.startswith("  cuda:0 was at"))
     assert lines[at : at + 4] == [
-        "  cuda:0 used at most 96.0 GiB, 12.0 s after the start: tensors 60.0 GiB,",
+        "  cuda:0 was at 96.0 GiB 12.0 s after the start: tensors 60.0 GiB,",
         "    cached 22.0 GiB, NCCL 8.0 GiB, libmine.so 1.0 GiB, cuBLAS 33.0 MiB,",
         "    (unknown) 3.0 MiB, pool slack 29.0 MiB, context 512.0 MiB,",
         "    other processes 2.0 GiB, residual 2.4 GiB",
     ]
-    assert sum("cuda:0 used" in line for line in lines) == 1  # not the one at the end, too
+    assert sum("cuda:0 was at" in line for line in lines) == 1  # not the one at the end, too
 
 
 def test_many_libraries_are_summed_in_the_headline(make: Make) -> None:
