@@ -1,6 +1,8 @@
 """`cuptimem ledger`, `fragmentation`, `kernels` and the ledger's place in the summary: text, JSON, exit codes."""
 
+import io
 import json as standard_json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from cuptimem.cli import kernels as kernels_verb
 from cuptimem.cli import ledger as ledger_verb
 from cuptimem.cli import reading
 from cuptimem.report import from_dict
-from cuptimem.reporters import json, text, views
+from cuptimem.reporters import blocks, json, terminal, text, views
 from tests.cli import driver_sample, sample
 from tests.cli.driver_sample import GIB, MIB
 from tests.conftest import Result
@@ -91,15 +93,50 @@ def test_ledger_with_room_shows_code(make: Make) -> None:
 def test_tables_fit(make: Make, width: int) -> None:
     report = make()
     assert report.kernels is not None
-    for blocks in (
+    for view in (
         views.ledger(report, [report.ledger()], 20),
         views.fragmentation(report, [report.fragmentation()], 10),
         views.kernels(report, report.kernels, 10),
     ):
-        for block in blocks:
-            if isinstance(block, text.Table) and width >= 60:
+        for block in view:
+            if isinstance(block, blocks.Table) and width >= 60:
                 assert max(len(line) for line in text.render([block], width).splitlines()) <= width
-        assert text.render(blocks, width)  # whatever the width
+        assert text.render(view, width)  # whatever the width
+
+
+def test_optional_columns_go_before_the_others_are_cut() -> None:
+    columns = (
+        blocks.Column("bytes", right=True),
+        blocks.Column("line", flexible=True, keep_end=True),
+        blocks.Column("function", flexible=True, optional=True),
+        blocks.Column("code", flexible=True, optional=True),
+    )
+    table = blocks.Table(columns, (("1.0 MiB", "project/a_long_name_of_a_file.py:123", "train", "x" * 60),))
+
+    def shown(width: int | None) -> list[str]:
+        return [column.name for column in text.fit(table, width).columns]
+
+    assert shown(None) == shown(120) == shown(70) == ["bytes", "line", "function", "code"]
+    assert shown(50) == ["bytes", "line", "function"]
+    assert shown(30) == ["bytes", "line"]
+    for width in (50, 70, 120):
+        assert max(len(line) for line in text.render([table], width).splitlines()) <= width
+
+
+def test_on_a_terminal(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("TERM", "xterm-256color")
+    report = make()
+    for width, last in ((72, "project/big.py:8"), (200, "dist.all_reduce(y)")):
+        monkeypatch.setenv("COLUMNS", str(width))
+        stream = Terminal()
+        terminal.show(views.ledger(report, [report.ledger()], 20), stream)
+        plain = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue())
+        row = next(line for line in plain.splitlines() if "NCCL, virtual" in line)
+        assert row.rstrip().endswith(last) and len(row) <= width
 
 
 def test_lines_that_are_not_shown_are_summed(make: Make) -> None:
