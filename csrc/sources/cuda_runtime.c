@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cuda.h"
+#include "driver_events.h"
 #include "emit.h"
 #include "tables.h"
 
@@ -156,7 +157,9 @@ static inline __attribute__((always_inline)) int take_hook(int variant, void **m
 {
     cm_cuda_call *call = &cm_cuda_tls;
     uintptr_t site = (uintptr_t)__builtin_return_address(0);
+    cm_driver_tls.behind_hook = site;
     int status = FORWARD(TAKE, variant, take_fn)(memory, size);
+    cm_driver_tls.behind_hook = 0;
 
     if (status == OUT_OF_MEMORY && call->inside)
         call->refused = size;
@@ -205,7 +208,10 @@ static inline __attribute__((always_inline)) int take_async_hook(int variant, vo
                                                                  size_t size, void *stream)
 {
     cm_cuda_call *call = &cm_cuda_tls;
+
+    cm_driver_tls.behind_hook = (uintptr_t)__builtin_return_address(0);
     int status = FORWARD(TAKE_ASYNC, variant, take_async_fn)(memory, size, stream);
+    cm_driver_tls.behind_hook = 0;
 
     if (status == SUCCESS) {
         call->requested = 0; /* it is told */
