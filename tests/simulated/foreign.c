@@ -26,6 +26,7 @@ error cudaMallocPitch(void **address, size_t *pitch, size_t width, size_t height
 error cudaMallocAsync(void **address, size_t bytes, void *stream);
 error cudaFreeAsync(void *address, void *stream);
 error cudaSetDevice(int device);
+error cudaGetLastError(void);
 
 enum { GLOBAL = 1, LOOKED_UP_NOWHERE = 500 };
 
@@ -39,6 +40,14 @@ void *foreign_malloc(size_t bytes)
 error foreign_free(void *address)
 {
     return cudaFree(address);
+}
+
+/* Of what nobody was given: refused, and nobody else hears of it. */
+error foreign_free_nothing(void)
+{
+    error refused = cudaFree((void *)4096);
+    cudaGetLastError();
+    return refused;
 }
 
 void *foreign_managed(size_t bytes)

@@ -46,6 +46,7 @@ def load(library: Path, *, hold_the_gil: bool = False) -> Any:
     for name, (result, *arguments) in {
         **dict.fromkeys(("malloc", "managed", "host", "old_host", "async", "pitch"), (pointer, size)),
         **dict.fromkeys(("free", "host_free", "unregister", "async_free"), (number, pointer)),
+        "free_nothing": (number,),
         "register": (number, pointer, size),
         "array": (word, size, size),
         "array_free": (number, word),
