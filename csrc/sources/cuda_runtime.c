@@ -4,10 +4,12 @@
 #include <string.h>
 
 #include "cuda.h"
+#include "driver_events.h"
 #include "emit.h"
 #include "tables.h"
 
 enum { TAKE, GIVE_BACK, TAKE_ASYNC, GIVE_BACK_ASYNC, SYMBOLS };
+enum { EVENT, EVENT_FLAGS, EVENT_SYMBOLS };
 enum { GET_DEVICE, SET_DEVICE, DEVICE_SYMBOLS };
 enum { SUCCESS = 0, OUT_OF_MEMORY = 2 }; /* cudaError_t */
 
@@ -15,6 +17,8 @@ typedef int (*take_fn)(void **memory, size_t size);
 typedef int (*give_back_fn)(void *memory);
 typedef int (*take_async_fn)(void **memory, size_t size, void *stream);
 typedef int (*give_back_async_fn)(void *memory, void *stream);
+typedef int (*event_fn)(void *event, void *stream);
+typedef int (*event_flags_fn)(void *event, void *stream, unsigned flags);
 typedef int (*get_device_fn)(int *device);
 typedef int (*set_device_fn)(int device);
 
@@ -22,6 +26,9 @@ typedef int (*set_device_fn)(int device);
 #define FORWARD(symbol, variant, type) CM_SLOT_ORIGINAL(cm_cuda_symbols[symbol], variant, type)
 #define FORWARD_DEVICE(symbol, variant, type)                                                      \
     CM_SLOT_ORIGINAL(cm_cuda_device_symbols[symbol], variant, type)
+
+#define FORWARD_EVENT(symbol, variant, type)                                                       \
+    CM_SLOT_ORIGINAL(cm_cuda_event_symbols[symbol], variant, type)
 
 static atomic_ullong unseen, untraced;
 
@@ -150,7 +157,9 @@ static inline __attribute__((always_inline)) int take_hook(int variant, void **m
 {
     cm_cuda_call *call = &cm_cuda_tls;
     uintptr_t site = (uintptr_t)__builtin_return_address(0);
+    cm_driver_tls.behind_hook = site;
     int status = FORWARD(TAKE, variant, take_fn)(memory, size);
+    cm_driver_tls.behind_hook = 0;
 
     if (status == OUT_OF_MEMORY && call->inside)
         call->refused = size;
@@ -199,7 +208,10 @@ static inline __attribute__((always_inline)) int take_async_hook(int variant, vo
                                                                  size_t size, void *stream)
 {
     cm_cuda_call *call = &cm_cuda_tls;
+
+    cm_driver_tls.behind_hook = (uintptr_t)__builtin_return_address(0);
     int status = FORWARD(TAKE_ASYNC, variant, take_async_fn)(memory, size, stream);
+    cm_driver_tls.behind_hook = 0;
 
     if (status == SUCCESS) {
         call->requested = 0; /* it is told */
@@ -218,6 +230,21 @@ static inline __attribute__((always_inline)) int give_back_async_hook(int varian
 {
     record_back_hook(CM_EV_FREE, memory);
     return FORWARD(GIVE_BACK_ASYNC, variant, give_back_async_fn)(memory, stream);
+}
+
+static inline __attribute__((always_inline)) int event_hook(int variant, void *event, void *stream)
+{
+    if (__builtin_expect(cm_cuda_watches_held(), 0))
+        cm_cuda_event_hook(stream, (uintptr_t)__builtin_return_address(0));
+    return FORWARD_EVENT(EVENT, variant, event_fn)(event, stream);
+}
+
+static inline __attribute__((always_inline)) int event_flags_hook(int variant, void *event,
+                                                                  void *stream, unsigned flags)
+{
+    if (__builtin_expect(cm_cuda_watches_held(), 0))
+        cm_cuda_event_hook(stream, (uintptr_t)__builtin_return_address(0));
+    return FORWARD_EVENT(EVENT_FLAGS, variant, event_flags_fn)(event, stream, flags);
 }
 
 static inline __attribute__((always_inline)) int get_device_hook(int variant, int *device)
@@ -255,6 +282,14 @@ static inline __attribute__((always_inline)) int set_device_hook(int variant, in
     {                                                                                              \
         return give_back_async_hook(n, memory, stream);                                            \
     }                                                                                              \
+    static int event_##n(void *event, void *stream)                                                \
+    {                                                                                              \
+        return event_hook(n, event, stream);                                                       \
+    }                                                                                              \
+    static int event_flags_##n(void *event, void *stream, unsigned flags)                          \
+    {                                                                                              \
+        return event_flags_hook(n, event, stream, flags);                                          \
+    }                                                                                              \
     static int get_device_##n(int *device)                                                         \
     {                                                                                              \
         return get_device_hook(n, device);                                                         \
@@ -287,3 +322,9 @@ cm_slot_symbol cm_cuda_device_symbols[DEVICE_SYMBOLS] = {
     [SET_DEVICE] = SYMBOL("cudaSetDevice", "the same", set_device),
 };
 const size_t cm_cuda_device_symbol_count = DEVICE_SYMBOLS;
+
+cm_slot_symbol cm_cuda_event_symbols[EVENT_SYMBOLS] = {
+    [EVENT] = SYMBOL("cudaEventRecord", "streams that freed blocks wait for", event),
+    [EVENT_FLAGS] = SYMBOL("cudaEventRecordWithFlags", "the same", event_flags),
+};
+const size_t cm_cuda_event_symbol_count = EVENT_SYMBOLS;
