@@ -220,8 +220,8 @@ def exactness(report: Report) -> list[Block]:
     witness = driver.witness
     if driver.mode == "slots":
         said += warning(
-            f"CUPTI was not used ({driver.reason}): only calls of the CUDA runtime by libraries that can be patched "
-            "were seen; what others took is in the residual"
+            f"CUPTI did not see all of it ({driver.reason}): without it only calls of the CUDA runtime by libraries "
+            "that can be patched are seen; what others took is in the residual"
         )
     elif driver.mode == "unknown":
         said += warning(f"{driver.reason}: whether all of the driver level was seen is not known")
@@ -255,6 +255,8 @@ def _seen(driver: DriverLevel) -> str:
     witness = driver.witness
     if not witness.records:
         return f"{number}; no second witness."
+    if witness.agrees and witness.records == 1:
+        return f"{number}; CUPTI's one record agrees with them."
     if witness.agrees:
         return f"{number}; all {plural(witness.records, 'record')} of CUPTI agree with them."
     return f"{number}; {count(witness.matched)} of {plural(witness.records, 'record')} of CUPTI agree with them."

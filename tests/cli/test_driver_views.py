@@ -210,7 +210,7 @@ def test_what_speaks_against_it(make: Make) -> None:
 @pytest.mark.parametrize(
     ("mode", "said"),
     [
-        ("slots", "CUPTI was not used (Kineto holds it): only calls of the CUDA runtime"),
+        ("slots", "CUPTI did not see all of it (Kineto holds it): without it only calls of the CUDA runtime"),
         ("none", "the driver level was not recorded (Kineto holds it): all that is not PyTorch's is in the residual"),
     ],
 )
