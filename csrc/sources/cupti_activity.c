@@ -15,6 +15,7 @@
 #include <time.h>
 
 #include "../capture/thread.h"
+#include "cuda.h"
 #include "cupti.h"
 #include "cupti_clock.h"
 #include "cupti_records.h"
@@ -430,6 +431,7 @@ bool cm_cupti_activity_begin(const cm_cupti_link *link, bool kernels, char *why,
         refuse(why, why_size, "CUPTI takes no buffers", result);
     else if (enable_kinds(kernels, why, why_size)) {
         record_one_call(true);
+        cm_cuda_watch_held(kernels);
         return state.began = true;
     }
     atomic_store(&active, false);
@@ -504,6 +506,7 @@ void cm_cupti_activity_end(const cm_cupti_link *link)
     if (!state.began)
         return;
     state.began = false;
+    cm_cuda_watch_held(false);
     for (int kind = 0; kind < CM_CUPTI_RECORD_KINDS; kind++)
         if (state.kinds >> kind & 1)
             disable(kind);

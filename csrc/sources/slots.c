@@ -35,6 +35,7 @@ typedef struct slot {
 static struct {
     pthread_mutex_t mutex;
     bool installed;
+    bool added; /* symbols, since the last scan */
     cm_slot_symbol *symbols[SYMBOLS];
     size_t symbol_count;
     cm_elf_names names;
@@ -103,6 +104,7 @@ bool cm_slots_register(cm_slot_symbol *symbols, size_t count)
         if (!room)
             break;
         state.symbols[state.symbol_count++] = &symbols[i];
+        state.added = true;
         for (size_t lib = 0; lib < state.library_count; lib++)
             state.libraries[lib].scanned = false;
     }
@@ -392,6 +394,7 @@ static int scan_new(void)
 {
     int patched = 0;
 
+    state.added = false;
     for (int attempt = 0; attempt < 3; attempt++) {
         listing now = {.complete = true};
         search s = {.complete = true};
@@ -499,7 +502,8 @@ int cm_slots_rescan(void)
 
     dl_iterate_phdr(read_counts, &now);
     pthread_mutex_lock(&state.mutex);
-    if (state.installed && (now.loads != state.loads || now.unloads != state.unloads)) {
+    if (state.installed &&
+        (state.added || now.loads != state.loads || now.unloads != state.unloads)) {
         patched = scan_new();
         verify();
     }
