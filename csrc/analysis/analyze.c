@@ -9,8 +9,9 @@
 
 /* Every analysis there is. */
 static const cm_part_kind *const kinds[] = {
-    &cm_part_peak,      &cm_part_timeline, &cm_part_survivors, &cm_part_ooms,     &cm_part_leaks,
-    &cm_part_requested, &cm_part_segments, &cm_part_check,     &cm_part_hostreads};
+    &cm_part_peak,      &cm_part_timeline,  &cm_part_survivors,  &cm_part_ooms,
+    &cm_part_leaks,     &cm_part_requested, &cm_part_segments,   &cm_part_check,
+    &cm_part_hostreads, &cm_part_ledger,    &cm_part_devicecurve};
 enum { PARTS = sizeof kinds / sizeof kinds[0] };
 
 #define SCAN_SHARE 0.35 /* of the time, measured: the first reading only decodes */
@@ -246,6 +247,30 @@ cm_analysis *cm_analyze(cm_reader *reader, const cm_analysis_options *options, c
     return NULL;
 }
 
+static void free_driver(cm_analysis *analysis)
+{
+    for (size_t i = 0; i < analysis->driver.device_count; i++)
+        free(analysis->driver.device[i].line);
+    free(analysis->driver.device);
+    free(analysis->driver.host.line);
+    for (size_t i = 0; i < analysis->ledger_count; i++)
+        free(analysis->ledgers[i].line);
+    free(analysis->ledgers);
+    for (size_t i = 0; i < analysis->curve_count; i++)
+        free(analysis->curves[i].point);
+    free(analysis->curves);
+    for (size_t i = 0; i < analysis->fragmentation_count; i++) {
+        free(analysis->fragmentation[i].segment);
+        free(analysis->fragmentation[i].pin);
+        free(analysis->fragmentation[i].segment_pin);
+    }
+    free(analysis->fragmentation);
+    free(analysis->kernels.name);
+    free(analysis->kernels.early);
+    free(analysis->kernels.late);
+    free(analysis->kernels.held);
+}
+
 void cm_analysis_free(cm_analysis *analysis)
 {
     if (analysis == NULL)
@@ -267,5 +292,6 @@ void cm_analysis_free(cm_analysis *analysis)
     free(analysis->leaks);
     free(analysis->suspects);
     free(analysis->leak_parts);
+    free_driver(analysis);
     free(analysis);
 }
