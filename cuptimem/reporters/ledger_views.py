@@ -213,9 +213,10 @@ def _unknown(one: Ledger) -> list[Block]:
     return said
 
 
-def exactness(driver: DriverLevel) -> list[Block]:
+def exactness(report: Report) -> list[Block]:
     """How the driver level was recorded, and what speaks against it."""
     said: list[Block] = []
+    driver = report.driver
     witness = driver.witness
     if driver.mode == "slots":
         said += warning(
@@ -228,6 +229,10 @@ def exactness(driver: DriverLevel) -> list[Block]:
         said += warning(
             f"the driver level was not recorded ({driver.reason}): all that is not PyTorch's is in the residual"
         )
+    elif driver.reason:
+        said += warning(driver.reason)
+    if report.environment.get("driver.time_base_changed") == "yes":
+        said += warning("another tool changed CUPTI's clock meanwhile: times of records are not the trace's")
     if witness.missing:
         said += warning(f"{plural(witness.missing, 'event')} of memory without CUPTI's record of it")
     if witness.differ:
@@ -297,7 +302,7 @@ def full(report: Report, ledgers: Sequence[Ledger], top: int) -> list[Block]:
     for one in ledgers:
         blocks += [Text(), Text(_headline(one), "title"), *_answer(one), _table(one, top), *_unknown(one)]
     blocks += _host(report.driver.host, top)
-    return [*blocks, Text(), *exactness(report.driver)]
+    return [*blocks, Text(), *exactness(report)]
 
 
 def short(report: Report) -> list[Block]:
@@ -312,7 +317,7 @@ def short(report: Report) -> list[Block]:
     if driver.mode == "slots" and (blocks or on_cuda):
         blocks.append(Text(f"  driver level without CUPTI: {driver.reason}", "dim"))
     elif not driver.recorded and on_cuda:
-        blocks.append(Text(f"  no driver level: {driver.reason}; see: cuptimem doctor", "dim"))
+        blocks.append(Text(f"  no driver level: {driver.reason}", "dim"))
     elif on_cuda and not blocks:
         blocks.append(Text("  no ledger: the devices were never asked, for the recording ended too soon", "dim"))
     return blocks

@@ -57,10 +57,10 @@ def test_lines_sum_to_what_is_used(make: Make, row: dict[str, Any]) -> None:
 
 
 def test_a_ledger_that_does_not_add_up_is_none(make: Make) -> None:
-    with pytest.raises(ValueError, match="does not add up"):
+    with pytest.raises(cuptimem.Error, match="does not add up"):
         make(ledger=[driver_sample.ledger(residual=1)])
     whole = make().ledger()
-    with pytest.raises(ValueError, match=r"ledger of cuda:0 does not add up"):
+    with pytest.raises(cuptimem.Error, match=r"ledger of cuda:0 does not add up"):
         replace(whole, lines=whole.lines[:-1])
 
 
@@ -163,7 +163,7 @@ def test_no_driver_level(make: Make, tmp_path: Path) -> None:
     off = driver_sample.driver(mode="none", reason="libcupti.so was not found")
     report = make(driver=off, ledger=[], fragmentation=[])
     assert not report.driver.recorded
-    with pytest.raises(cuptimem.Error, match=r"no ledger .*: libcupti.so was not found; see: cuptimem doctor"):
+    with pytest.raises(cuptimem.Error, match=r"no ledger .*: libcupti.so was not found$"):
         report.ledger()
     with pytest.raises(cuptimem.Error, match="reserved no memory"):
         report.fragmentation()

@@ -180,8 +180,15 @@ def test_what_speaks_against_it(make: Make) -> None:
 def test_less_than_callbacks(make: Make, mode: str, said: str) -> None:
     report = make(driver=driver_sample.driver(mode=mode, reason="Kineto holds it"))
     assert said in prose(ledger(report))
+    report = make(driver=driver_sample.driver(reason="the records are another tool's"))
+    assert "! the records are another tool's" in ledger(report)
     report = make(driver=driver_sample.driver(mode="none", reason=""))
     assert "whether all of the driver level was seen is not known" in prose(ledger(report))
+
+
+def test_a_clock_that_another_tool_changed(make: Make, folder: Path) -> None:
+    meta = sample.analysis(folder)["meta"] | {"driver.time_base_changed": "yes"}
+    assert any(line.startswith("! another tool changed CUPTI's clock") for line in ledger(make(meta=meta)))
 
 
 def test_a_program_without_pytorch(folder: Path) -> None:
@@ -216,7 +223,7 @@ def test_many_libraries_are_summed_in_the_headline(make: Make) -> None:
 
 
 def test_a_missing_driver_level_is_one_line(make: Make) -> None:
-    for mode, said in (("none", "no driver level: no libcupti; see: cuptimem doctor"), ("slots", "without CUPTI")):
+    for mode, said in (("none", "no driver level: no libcupti"), ("slots", "without CUPTI")):
         report = make(driver=driver_sample.driver(mode=mode, reason="no libcupti"), ledger=[])
         lines = [line for line in str(report).splitlines() if "driver level" in line or "no ledger" in line]
         assert len(lines) == 1 and said in lines[0]
@@ -449,6 +456,12 @@ def test_kernels_verb(read: Callable[..., list[Any]], capsys: pytest.CaptureFixt
     assert document["late"][0]["kernel"] is None and document["held"][0]["stream"] == 0x5581
     read(kernels=None)
     with pytest.raises(cuptimem.Error, match="record again with cuptimem run --kernels"):
+        kernels_verb.main(["run.cmem"])
+    read(kernels=None, meta={"driver.kernels": "yes"})
+    with pytest.raises(cuptimem.Error, match="none was launched"):
+        kernels_verb.main(["run.cmem"])
+    read(kernels=None, driver=driver_sample.driver(mode="none", reason="no libcupti"))
+    with pytest.raises(cuptimem.Error, match="no kernels in this recording: no libcupti"):
         kernels_verb.main(["run.cmem"])
 
 
