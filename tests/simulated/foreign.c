@@ -276,27 +276,6 @@ void foreign_take(void *address, ptrdiff_t bytes, int device, void *stream)
     cudaFree(address);
 }
 
-/* Allocation and free in a loop, for benchmarks: nanoseconds for each pair. */
-static double now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
-}
-
-double foreign_pairs(size_t bytes, int times, int in_stream_order)
-{
-    double begin = now();
-    for (int i = 0; i < times; i++) {
-        void *address;
-        if (in_stream_order ? cudaMallocAsync(&address, bytes, NULL) : cudaMalloc(&address, bytes))
-            return -1;
-        if (in_stream_order ? cudaFreeAsync(address, NULL) : cudaFree(address))
-            return -1;
-    }
-    return (now() - begin) / times;
-}
-
 /* --- waiting ---------------------------------------------------------------------------------- */
 
 /* Whether the one that was begun has ended within so many milliseconds. Called by Python without

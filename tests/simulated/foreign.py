@@ -58,7 +58,6 @@ def load(library: Path, *, hold_the_gil: bool = False) -> Any:
         "begin": (number, size, number),
         "join": (pointer,),
         "ended": (number, number),
-        "pairs": (ctypes.c_double, size, number, number),
     }.items():
         function = getattr(found, f"foreign_{name}")
         function.argtypes, function.restype = arguments, result
