@@ -96,7 +96,7 @@ def pick(report: "Report", device: str | None, at: str | None) -> Fragmentation:
     """The one of a device and moment. Raises Error, with what there is, where there is none."""
     rows = report.fragmentations
     if not rows:
-        raise Error("PyTorch reserved no memory of a device in this recording: nothing can be fragmented")
+        raise Error("no fragmentation in this recording: PyTorch took no memory of a device, as far as was seen")
     name = rows[0].device if device is None else chosen(rows, device, lambda row: row.device, "fragmentation").device
     rows = tuple(row for row in rows if row.device == name)
     for row in rows:

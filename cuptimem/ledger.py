@@ -186,7 +186,7 @@ class LedgerLine:
     def name(self) -> str:
         """What it is, in words: "tensors", "NCCL", "(unknown)"."""
         if self.part != "driver":
-            return "context, or before" if self.kind == "before" else PARTS[self.part]
+            return "context and earlier" if self.kind == "before" else PARTS[self.part]
         return library_name(self.library) or "(unknown)"
 
     @property
@@ -256,8 +256,8 @@ class Ledger:
     def context(self) -> int | None:
         """In use, and nobody's, at the device's first quiet moment; None where there was none.
 
-        That is the CUDA context with what the driver loaded until then; unless context_measured, also what there was
-        before the recording.
+        That is the CUDA context with what the driver loaded until then; unless context_measured, also whatever there
+        was before the driver level was recorded.
         """
         return self.of("context")
 

@@ -134,7 +134,8 @@ typedef struct cm_fragmentation {
     int64_t requested;          /* of which was asked for */
     int64_t largest_free_block; /* the largest free stretch inside one segment */
     int64_t free_on_device;     /* total - used at the last moment told, -1 */
-    /* The largest single request that could be served: the larger of the two above; -1 where
+    /* The largest single request that could be served: the larger of largest_free_block and
+     * free_on_device + empty_cache_returns (PyTorch empties its cache before it gives up); -1 where
      * free_on_device is unknown. */
     int64_t largest_request;
     int64_t asked; /* what the failed request asked for; -1 but for CM_FRAGMENT_OOM */
@@ -185,6 +186,7 @@ enum { CM_KERNEL_NAMES = 50, CM_KERNEL_WAITS = 50 };
 typedef struct cm_kernels {
     bool seen;
     uint64_t launches, ran, dropped; /* dropped: launches without a record of their work */
+    uint64_t unjudged;               /* blocks, because too many waited for such records */
     int64_t wait_least_ns;
     cm_kernel *name; /* the most time first */
     size_t name_count;

@@ -481,6 +481,7 @@ static void collect(bool forced)
     const struct timespec ms = {.tv_nsec = 1000000};
 
     state.link.api->ActivityFlushAll(forced ? FORCED : 0);
+    cm_libraries_refresh(); /* records name callers that may have been loaded since */
     cm_cupti_clock_look();
     read_filled(true);
     /* CUPTI's own thread may bring some a moment after its function has returned. */

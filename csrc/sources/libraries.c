@@ -34,7 +34,8 @@ enum { TABLES = 4, FRAMES = 32, CHAIN = 14, WAYS = 8, NAME = 256 };
 
 typedef struct range {
     uintptr_t start, end;
-    const char *name;       /* lives as long as its table */
+    const char *name; /* lives as long as its table */
+    bool ours;
     bool skipped;           /* CUDA's driver, runtime or CUPTI, or ourselves */
     _Atomic uint64_t known; /* number of the capture << 32 | name id there; 0: not yet asked for */
 } range;
@@ -145,8 +146,10 @@ static int read_object(struct dl_phdr_info *info, size_t size, void *context)
         atomic_store_explicit(&one->known, 0, memory_order_relaxed);
         ours = ours || (self >= one->start && self < one->end);
     }
-    for (size_t i = first; i < t->count; i++)
+    for (size_t i = first; i < t->count; i++) {
+        t->ranges[i].ours = ours;
         t->ranges[i].skipped = t->ranges[i].skipped || ours;
+    }
     r->complete = kept >= 0;
     return r->complete ? 0 : 1;
 }
@@ -257,7 +260,9 @@ uint32_t cm_library_of_hook(uintptr_t address)
     if (t == NULL)
         return 0;
     const range *one = find(t, address);
-    uint32_t id = one != NULL && one->name[0] != '\0' ? name_of_hook((range *)one) : 0;
+    /* What we call CUDA for is somebody else's: the callback tells whose. */
+    uint32_t id =
+        one != NULL && !one->ours && one->name[0] != '\0' ? name_of_hook((range *)one) : 0;
     leave_hook(t);
     return id;
 }
