@@ -73,8 +73,8 @@ class Fragmentation:
     largest_request: int | None  # the larger of the two: the largest one that would be served
     empty_cache_returns: int  # in segments without a live block
     expandable_returns: int  # the same were all segments expandable: free pages of partly used ones, too
-    segments_total: int  # partly used
-    segments: tuple[PinnedSegment, ...]  # of these the ones with the most free bytes, at most twenty
+    segments_total: int  # all of them
+    segments: tuple[PinnedSegment, ...]  # the partly used ones with the most free bytes, at most twenty
     pins: tuple[Pin, ...]  # the most pinned bytes first, at most fifty
 
     @property

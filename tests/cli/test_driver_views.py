@@ -301,7 +301,7 @@ What keeps segments from going back (a segment counts for each line in it)
    2.0 GiB  1.0 MiB         1  project/big.py:9  train     torch.mm(y, y)
   20.0 MiB  1.0 MiB         1  (no Python line)
 
-Segments with the most unused bytes, of 7 that are partly used
+Segments with the most unused bytes, of 7
    unused        of  in one piece  blocks  lines                function
   2.0 GiB   2.0 GiB       1.0 GiB       3  project/big.py:7 +1  train
   1.0 MiB  20.0 MiB       1.0 MiB       0  (no block)"""
@@ -353,12 +353,12 @@ KERNELS = """\
   10 ms   25 %    499  20.0 µs  ampere_sgemm_128x64_tn
 
 Allocated long before their first kernel
-    bytes  blocks  waited  kernel                                      line              function  code
-  1.0 GiB       1   40 ms  vectorized_elementwise_kernel<FillFunctor>  project/big.py:7  train     y = model(x)
+    bytes  blocks  waited  line              function  kernel
+  1.0 GiB       1   40 ms  project/big.py:7  train     vectorized_elementwise_kernel<FillFunctor>
 
 Freed long after their last kernel
-    bytes  blocks  lingered  kernel       line              function  code
-  1.0 MiB      12     2.5 s  (not known)  project/big.py:8  train     dist.all_reduce(y)
+    bytes  blocks  lingered  line              function  kernel
+  1.0 MiB      12     2.5 s  project/big.py:8  train     (not known)
 
   Long is 1.0 ms or more here. Any work on the device counts, for nobody tells
   which blocks a kernel uses: the first launch after the allocation, the last
