@@ -154,28 +154,45 @@ static void record_direct_hook(const void *block, size_t size, int8_t device)
         put_direct_hook(t, block, size, device);
 }
 
-/* What the driver level is to know of the call, where slots are all that tells of it: a slot has
- * room for one hook. */
-#define PASSING(function, a, b, c)                                                                 \
-    const uint64_t words[] = {a, b, c};                                                            \
-    cm_slot_call passing __attribute__((cleanup(cm_cuda_slot_cleanup))) = {.on = false};           \
-    if (cm_cuda_slots_are_on()) {                                                                  \
-        passing = (cm_slot_call){.on = true,                                                       \
-                                 .slot = CM_SLOT_##function,                                       \
-                                 .site = (uintptr_t)__builtin_return_address(0),                   \
-                                 .words = words};                                                  \
-        cm_cuda_slot_enter_hook(&passing);                                                         \
+/* What the driver level is to know of a call that is passed on: who made it, and, where slots are
+ * all that tells of it, that it is made (a slot has room for one hook). */
+typedef struct passing {
+    cm_slot_call told;
+    bool outer;
+} passing;
+
+static inline void leave_passing(passing *p)
+{
+    if (p->outer)
+        cm_driver_tls.site = 0;
+    cm_cuda_slot_cleanup(&p->told);
+}
+
+static inline void enter_passing(passing *p, cm_cuda_slot slot, uintptr_t site,
+                                 const uint64_t *words)
+{
+    p->outer = cm_driver_tls.site == 0;
+    if (p->outer)
+        cm_driver_tls.site = site;
+    if (cm_cuda_slots_are_on()) {
+        p->told = (cm_slot_call){.on = true, .slot = (uint8_t)slot, .site = site, .words = words};
+        cm_cuda_slot_enter_hook(&p->told);
     }
+}
+
+#define PASSING(function, ...)                                                                     \
+    const uint64_t words[] = {__VA_ARGS__};                                                        \
+    passing pass __attribute__((cleanup(leave_passing))) = {.told.on = false};                     \
+    enter_passing(&pass, CM_SLOT_##function, (uintptr_t)__builtin_return_address(0), words)
 #define PASSED(status)                                                                             \
-    if (__builtin_expect(passing.on, 0))                                                           \
-    cm_cuda_slot_exit_hook(&passing, status)
+    if (__builtin_expect(pass.told.on, 0))                                                         \
+    cm_cuda_slot_exit_hook(&pass.told, status)
 
 static inline __attribute__((always_inline)) int take_hook(int variant, void **memory, size_t size)
 {
     cm_cuda_call *call = &cm_cuda_tls;
     uintptr_t site = (uintptr_t)__builtin_return_address(0);
-    PASSING(cudaMalloc, (uintptr_t)memory, size, 0);
-    cm_driver_tls.behind_hook = site;
+    PASSING(cudaMalloc, (uintptr_t)memory, size);
     int status = FORWARD(TAKE, variant, take_fn)(memory, size);
     cm_driver_tls.behind_hook = 0;
     PASSED(status);
@@ -212,7 +229,7 @@ static inline __attribute__((always_inline)) int give_back_hook(int variant, voi
         drop_taken_hook(call);
     else
         record_back_hook(CM_EV_SEGMENT_FREE, memory);
-    PASSING(cudaFree, (uintptr_t)memory, 0, 0);
+    PASSING(cudaFree, (uintptr_t)memory);
     int status = FORWARD(GIVE_BACK, variant, give_back_fn)(memory);
     PASSED(status);
     return status;
@@ -252,7 +269,7 @@ static inline __attribute__((always_inline)) int give_back_async_hook(int varian
                                                                       void *stream)
 {
     record_back_hook(CM_EV_FREE, memory);
-    PASSING(cudaFreeAsync, (uintptr_t)memory, (uintptr_t)stream, 0);
+    PASSING(cudaFreeAsync, (uintptr_t)memory, (uintptr_t)stream);
     int status = FORWARD(GIVE_BACK_ASYNC, variant, give_back_async_fn)(memory, stream);
     PASSED(status);
     return status;

@@ -56,6 +56,8 @@ void cm_cuda_slot_enter_hook(cm_slot_call *call)
     const cm_call *row = rows[call->slot];
 
     call->outer = cm_driver_tls.in_slot++ == 0 && !cm_cupti_own_thread;
+    if (call->outer)
+        cm_driver_tls.site = call->site;
     if (!call->outer || row->does != CM_CALL_TAKES)
         return;
     cm_driver_piece piece = {.address = cm_call_taken(row, call->words)};
@@ -108,6 +110,8 @@ void cm_cuda_slot_exit_hook(cm_slot_call *call, int status)
 void cm_cuda_slot_leave_hook(cm_slot_call *call)
 {
     cm_driver_tls.in_slot--;
+    if (call->outer)
+        cm_driver_tls.site = 0;
 }
 
 /* --- the hooks -----------------------------------------------------------------------------------
@@ -151,34 +155,38 @@ void cm_cuda_slot_leave_hook(cm_slot_call *call)
     X(cuMemAddressReserve, "cuMemAddressReserve", "addresses reserved")                            \
     X(cuMemAddressFree, "cuMemAddressFree", "addresses given back")
 
-static inline __attribute__((always_inline)) int pass_hook(cm_cuda_slot slot, int variant, WORDS)
+static __attribute__((noinline)) int tell_hook(cm_cuda_slot slot, words_fn original, uintptr_t site,
+                                               const uint64_t *words)
 {
-    words_fn original = CM_SLOT_ORIGINAL(cm_cuda_slot_symbols[slot], variant, words_fn);
-
-    if (!cm_cuda_slots_are_on())
-        return original(a, b, c, d, e, f);
-    const uint64_t words[] = {a, b, c, d, e, f};
     cm_slot_call call __attribute__((cleanup(cm_cuda_slot_cleanup))) = {
-        .on = true,
-        .slot = (uint8_t)slot,
-        .site = (uintptr_t)__builtin_return_address(0),
-        .words = words,
-    };
+        .on = true, .slot = (uint8_t)slot, .site = site, .words = words};
+
     cm_cuda_slot_enter_hook(&call);
-    int status = original(a, b, c, d, e, f);
+    int status = original(words[0], words[1], words[2], words[3], words[4], words[5]);
     cm_cuda_slot_exit_hook(&call, status);
     return status;
 }
 
-#define HOOKS(name, row, meaning)                                                                  \
-    static int name##_0(WORDS)                                                                     \
+/* Off, this is a jump: whoever looks at return addresses (CUPTI's records) sees the caller. */
+#define HOOK(name, variant)                                                                        \
+    static int name##_##variant(WORDS)                                                             \
     {                                                                                              \
-        return pass_hook(CM_SLOT_##name, 0, a, b, c, d, e, f);                                     \
-    }                                                                                              \
-    static int name##_1(WORDS)                                                                     \
-    {                                                                                              \
-        return pass_hook(CM_SLOT_##name, 1, a, b, c, d, e, f);                                     \
+        words_fn original =                                                                        \
+            CM_SLOT_ORIGINAL(cm_cuda_slot_symbols[CM_SLOT_##name], variant, words_fn);             \
+                                                                                                   \
+        if (!cm_cuda_slots_are_on())                                                               \
+            return original(a, b, c, d, e, f);                                                     \
+        return name##_told(original, (uintptr_t)__builtin_return_address(0), a, b, c, d, e, f);    \
     }
+#define HOOKS(name, row, meaning)                                                                  \
+    static __attribute__((noinline)) int name##_told(words_fn original, uintptr_t site, WORDS)     \
+    {                                                                                              \
+        const uint64_t words[] = {a, b, c, d, e, f};                                               \
+                                                                                                   \
+        return tell_hook(CM_SLOT_##name, original, site, words);                                   \
+    }                                                                                              \
+    HOOK(name, 0)                                                                                  \
+    HOOK(name, 1)
 EACH(HOOKS)
 _Static_assert(CM_SLOT_VARIANTS == 2, "one hook for each variant");
 
