@@ -194,7 +194,6 @@ static inline __attribute__((always_inline)) int take_hook(int variant, void **m
     uintptr_t site = (uintptr_t)__builtin_return_address(0);
     PASSING(cudaMalloc, (uintptr_t)memory, size);
     int status = FORWARD(TAKE, variant, take_fn)(memory, size);
-    cm_driver_tls.behind_hook = 0;
     PASSED(status);
 
     if (status == OUT_OF_MEMORY && call->inside)
@@ -248,9 +247,7 @@ static inline __attribute__((always_inline)) int take_async_hook(int variant, vo
 {
     cm_cuda_call *call = &cm_cuda_tls;
     PASSING(cudaMallocAsync, (uintptr_t)memory, size, (uintptr_t)stream);
-    cm_driver_tls.behind_hook = (uintptr_t)__builtin_return_address(0);
     int status = FORWARD(TAKE_ASYNC, variant, take_async_fn)(memory, size, stream);
-    cm_driver_tls.behind_hook = 0;
     PASSED(status);
 
     if (status == SUCCESS) {
