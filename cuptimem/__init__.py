@@ -17,8 +17,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from cuptimem.errors import Error as Error
+    from cuptimem.fragmentation import Fragmentation as Fragmentation
+    from cuptimem.kernels import Kernels as Kernels
     from cuptimem.leaks import Leak as Leak
     from cuptimem.leaks import LeakPart as LeakPart
+    from cuptimem.ledger import DriverLevel as DriverLevel
+    from cuptimem.ledger import Ledger as Ledger
+    from cuptimem.ledger import LedgerLine as LedgerLine
     from cuptimem.profiler import Action as Action
     from cuptimem.profiler import Profile as Profile
     from cuptimem.profiler import profile as profile
@@ -55,10 +60,15 @@ _HOME = {
     "ClockChange": "report",
     "Contributor": "report",
     "Device": "report",
+    "DriverLevel": "ledger",
+    "Fragmentation": "fragmentation",
     "Frame": "stacks",
     "HostRead": "report",
+    "Kernels": "kernels",
     "Leak": "leaks",
     "LeakPart": "leaks",
+    "Ledger": "ledger",
+    "LedgerLine": "ledger",
     "Line": "report",
     "Lost": "report",
     "OutOfMemory": "report",

@@ -66,6 +66,16 @@ def main_thread_soon(call: Callable[[], None]) -> bool: ...  # once; False: ther
 def call_before(deadline: int, function: Callable[..., Any], *arguments: Any) -> Any: ...  # see py_sources.c
 def outermost_module() -> int: ...  # id() of the module whose call enclosed the last one, maybe gone; or 0
 
+# the driver level (csrc/python/py_cupti.c)
+def cupti_start(
+    kernels: bool, activity: bool, period_ms: int, wait_ms: int, changed: Callable[[], None] | None, /
+) -> None: ...
+def cupti_settle(last: bool, /) -> None: ...  # what is known of now is published when this returns
+def cupti_stop() -> None: ...
+def cupti_forget() -> None: ...  # in a forked child
+def cupti_state() -> dict[str, Any]: ...  # cm_cupti_state, mode by its name
+def cupti_probe() -> dict[str, Any]: ...  # path, why, version, multiple, driver_loaded, driver_ready, driver
+
 # trace (csrc/python/py_trace.c)
 def trace_meta(path: str) -> dict[str, str]: ...
 def trace_dump(path: str, limit: int = 0) -> list[tuple[Any, ...]]: ...
@@ -78,6 +88,7 @@ def analyze(
     window: int = 0,
     step: int = -1,
     points: int = 0,
+    ledger_at_ns: int = -1,
     progress: Callable[[float], bool] | None = None,
 ) -> dict[str, Any]: ...
 def extract(source: str, target: str, window: int) -> None: ...

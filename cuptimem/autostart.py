@@ -9,6 +9,8 @@ Python has not loaded by itself, and never lets the program fail.
     CUPTIMEM_FOLLOW=1        children too, forked and spawned; without it they do not see these variables
     CUPTIMEM_QUIET=1         no closing line
     CUPTIMEM_MAX_SIZE=N      bytes of trace past which steps are folded
+    CUPTIMEM_KERNELS=1       when kernels and copies ran, too
+    CUPTIMEM_NO_DRIVER=1     without what CUDA itself hands out
 """
 
 import os
@@ -21,6 +23,8 @@ VARIABLES = (
     "CUPTIMEM_FOLLOW",
     "CUPTIMEM_QUIET",
     "CUPTIMEM_MAX_SIZE",
+    "CUPTIMEM_KERNELS",
+    "CUPTIMEM_NO_DRIVER",
     "CUPTIMEM_LEADER",  # set by us: the process whose file has exactly the name that was asked for
 )
 
@@ -95,7 +99,11 @@ def _open(settings: dict[str, str]) -> None:
     window = recorder.open_window(
         path,
         overwrite=_is_set(settings, "CUPTIMEM_OVERWRITE"),
-        options=recorder.Options(max_size=int(size) if size.isdigit() else 0),
+        options=recorder.Options(
+            max_size=int(size) if size.isdigit() else 0,
+            kernels=_is_set(settings, "CUPTIMEM_KERNELS"),
+            driver=not _is_set(settings, "CUPTIMEM_NO_DRIVER"),
+        ),
         default_name=not template,
     )
     _started_in = pid

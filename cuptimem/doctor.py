@@ -24,7 +24,7 @@ from importlib import metadata
 from typing import Any, Literal
 
 import cuptimem
-from cuptimem import autostart, live_nodes, recorder
+from cuptimem import autostart, doctor_cupti, live_nodes, recorder
 from cuptimem.errors import Error, core, recording_core
 from cuptimem.reporters.blocks import Block, Column, Table, Text
 from cuptimem.reporters.words import size
@@ -336,9 +336,8 @@ def _torch_check(answer: dict[str, Any]) -> Check:
 
 
 def _gpu_check(about: dict[str, Any]) -> Check:
-    cost = "driver memory, libraries and other processes on the GPU are in no account"
     if not about["cuda"] and not about["hip"]:
-        return Check(SOURCES, "GPU", "note", "this torch has no GPU support; CUPTI is not built into cuptimem yet")
+        return Check(SOURCES, "GPU", "note", "this torch has no GPU support")
     if about["device_problem"]:
         return Check(
             SOURCES,
@@ -349,14 +348,13 @@ def _gpu_check(about: dict[str, Any]) -> Check:
             "see nvidia-smi",
         )
     if not about["devices"]:
-        return Check(SOURCES, "GPU", "note", "no device is visible; CUPTI is not built into cuptimem yet")
+        return Check(SOURCES, "GPU", "note", "no device is visible")
     return Check(
         SOURCES,
         "GPU",
         "note",
-        f"{', '.join(about['devices'])}: tensors are recorded by the allocator's hooks, verified on a simulated "
-        "device and not yet on a real one; CUPTI is not built in yet",
-        cost,
+        f"{', '.join(about['devices'])}: recorded by the allocator's hooks and by CUPTI, verified on a simulated "
+        "device and not yet on a real one",
     )
 
 
@@ -372,6 +370,8 @@ def _from_child(answer: dict[str, Any], slots: Sequence[Slot]) -> Iterator[Check
         yield Check(SOURCES, "Python stacks", "ok", text)
     else:
         yield Check(SOURCES, "Python stacks", "warning", why, "blocks are recorded without their lines")
+    for finding in doctor_cupti.findings(answer):
+        yield Check(SOURCES, *finding)
     if not answer["checks"]:
         yield Check(SELFTEST, "recording", "ok", f"a trace of {answer['trace_bytes']} bytes, without torch")
         return

@@ -7,14 +7,16 @@ script whose folder shadows a standard module still gets its own, and one that n
 import _thread
 import sys
 
-from cuptimem import garbage
+from cuptimem import driver_level, garbage
 
 TYPE_CHECKING = False  # typing would be loaded into every profiled program
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from importlib.machinery import ModuleSpec
     from types import ModuleType
+
+    from cuptimem.recorder import Options
 
 
 class _TorchArrives:
@@ -48,6 +50,7 @@ _lock = _thread.RLock()
 _waiting: _TorchArrives | None = None
 _hooked = False
 _seed_problems: "list[str]" = []
+_notes: "dict[str, str]" = {}
 
 
 def _install_hooks() -> None:
@@ -58,10 +61,18 @@ def _install_hooks() -> None:
     torch_events.install()
 
 
-def install(core: "ModuleType") -> None:
-    """Hooks into PyTorch, or into its arrival. Before recording starts: what they allocate is not the program's."""
-    global _waiting
+def install(core: "ModuleType", options: "Options", say: "Callable[[str], None]") -> None:
+    """Hooks into PyTorch, or into its arrival, and into CUDA. Before recording starts: what they allocate is not the
+    program's. say: told what the user should know of that while recording is on."""
     garbage.watch(core)
+    _hook_torch(core)
+    driver_level.start(
+        core, options, say
+    )  # torch.profiler's slots hold our hooks by now: it is told when we are in its way
+
+
+def _hook_torch(core: "ModuleType") -> None:
+    global _waiting
     if "torch" in sys.modules:
         from cuptimem import seed, torch_events  # noqa: F401  before the lock is held
 
@@ -78,10 +89,16 @@ def install(core: "ModuleType") -> None:
 def look_around(core: "ModuleType") -> None:
     """Records what is alive already. After recording has started: a block that is made during the walk is then seen
     twice, never missed, and the reader lets the recorded event decide."""
+    driver_level.begin(core)
     if "torch" in sys.modules:
         from cuptimem import seed
 
         _seed_problems.extend(seed.seed_alive().problems)
+
+
+def settle(core: "ModuleType", last: bool = False) -> None:
+    """Brings what is recorded elsewhere than in rings into them. last: recording is about to end."""
+    driver_level.settle(core, last)
 
 
 def note_step() -> None:
@@ -98,6 +115,7 @@ def forget(core: "ModuleType") -> None:
     global _lock
     _lock = _thread.RLock()
     garbage.forget(core)
+    driver_level.forget(core)
     _stop_waiting()
 
 
@@ -116,6 +134,7 @@ def remove(core: "ModuleType") -> "list[str]":
     problems = list(_seed_problems)
     _seed_problems.clear()
     garbage.unwatch(core)
+    _notes.update(driver_level.stop(core))
     with _lock:
         _stop_waiting()
         if _hooked:
@@ -126,3 +145,10 @@ def remove(core: "ModuleType") -> "list[str]":
             _hooked = False
     core.sources_remove()
     return problems
+
+
+def take_notes() -> "dict[str, str]":
+    """Meta that is known once everything is out."""
+    notes = dict(_notes)
+    _notes.clear()
+    return notes

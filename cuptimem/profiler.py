@@ -163,6 +163,8 @@ class Profile:
         max_size: int = 0,
         ring_bytes: int = 0,
         ring_dir: str | os.PathLike[str] | None = None,
+        kernels: bool = False,
+        driver: bool = True,
     ) -> None:
         if on_trace_ready is not None and schedule is None:
             # torch.profiler allows it: one cycle, the whole block.
@@ -170,7 +172,13 @@ class Profile:
         self.overwrite = overwrite
         self.schedule = schedule
         self.on_trace_ready = on_trace_ready
-        self.options = recorder.Options(max_size, ring_bytes, None if ring_dir is None else os.fspath(ring_dir))
+        self.options = recorder.Options(
+            max_size,
+            ring_bytes,
+            None if ring_dir is None else os.fspath(ring_dir),
+            kernels=bool(kernels),
+            driver=bool(driver),
+        )
         self._named = None if path is None else os.path.abspath(os.fspath(path))
         self._files = 0
         self._lock = threading.Lock()
@@ -394,6 +402,8 @@ def profile(
     max_size: int = 0,
     ring_bytes: int = 0,
     ring_dir: str | os.PathLike[str] | None = None,
+    kernels: bool = False,
+    driver: bool = True,
 ) -> Profile: ...
 def profile(path: Any = None, **options: Any) -> Any:
     """Records every tensor allocation of this process with its Python line, while the block or function runs.
@@ -414,8 +424,10 @@ def profile(path: Any = None, **options: Any) -> Any:
     on_trace_ready  called with the profile at the end of each cycle of the schedule
     max_size        bytes of trace past which steps are folded into sums, survivors and peaks (2 GiB)
     ring_bytes, ring_dir    size (16 MiB) and folder of the shared memory that outlives a kill
+    driver          what CUDA itself hands out, too, to PyTorch and to anybody else, as far as CUPTI tells
+    kernels         when kernels and copies ran, too: costs something for each that is launched
 
-    Raises Error if recording cannot start; afterwards nothing about the recording raises: it ends with one warning.
+    Raises ValueError for kernels without driver, Error if recording cannot start; afterwards nothing about the recording raises: it ends with one warning.
     """
     if callable(path) and not isinstance(path, (str, os.PathLike)):
         return Profile(**options)(path)

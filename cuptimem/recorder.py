@@ -76,18 +76,31 @@ class TraceFile:
 class Options:
     """What a capture is started with: see cuptimem.profile."""
 
-    def __init__(self, max_size: int = 0, ring_bytes: int = 0, ring_dir: str | None = None) -> None:
+    def __init__(
+        self,
+        max_size: int = 0,
+        ring_bytes: int = 0,
+        ring_dir: str | None = None,
+        *,
+        kernels: bool = False,
+        driver: bool = True,
+    ) -> None:
+        if kernels and not driver:
+            raise ValueError("kernels are recorded at the driver level, which driver=False turns off")
         self.max_size = max_size
         self.ring_bytes = ring_bytes
         self.ring_dir = ring_dir
+        self.kernels = kernels
+        self.driver = driver
 
 
 class Capture:
     """From the first window to the last. All methods run under the module's lock."""
 
-    def __init__(self, core: "ModuleType", file: TraceFile) -> None:
+    def __init__(self, core: "ModuleType", file: TraceFile, options: Options) -> None:
         self.core = core
         self.file = file
+        self.options = options
         self.pid = os.getpid()
         self.opened = 0
         self.windows: list[Window] = []  # open ones, in the order of opening
@@ -136,6 +149,8 @@ def open_window(path: str | None, *, overwrite: bool, options: Options, default_
             capture = _capture
             if capture is None:
                 capture = _start(path, overwrite, options)
+            elif options.kernels and not capture.options.kernels:
+                say("kernels are not recorded: the profile that this one lies in was started without them")
             window = Window(capture, capture.opened + 1, path)
             opened.append(window)
             capture.opened = window.number
@@ -187,6 +202,7 @@ def _close(window: Window) -> None:
                 window.whole = False  # what follows is not in it
             elif window.path is not None:
                 try:
+                    instruments.settle(capture.core)
                     capture.core.capture_sync()
                     _extract(capture, window)
                 except Error as error:
@@ -214,6 +230,7 @@ def snapshot_source(window: Window) -> tuple[str, int]:
     """Makes everything recorded so far readable. The file and the window in it."""
     with _lock:
         if window.capture is _capture and not window.foreign:
+            instruments.settle(window.capture.core)
             window.capture.core.capture_sync()
             _pass_warning_on(window.capture.core)
         return window.source
@@ -268,7 +285,7 @@ def _start(path: str | None, overwrite: bool, options: Options) -> Capture:
     file = TraceFile(path or _temporary_name())
     if path is None:
         file.make_temporary()
-    capture = Capture(core, file)
+    capture = Capture(core, file, options)
     if path is not None:
         aside.sweep(os.path.dirname(path))
     if core.capture_active():
@@ -282,7 +299,7 @@ def _start(path: str | None, overwrite: bool, options: Options) -> Capture:
             ring_bytes=options.ring_bytes,
             ring_dir=options.ring_dir,
         )
-        instruments.install(core)
+        instruments.install(core, options, say)
         core.capture_record(True)
         instruments.look_around(core)
     except BaseException:  # perhaps one out of a signal's handler, right after the start
@@ -301,12 +318,16 @@ def _stop(capture: Capture) -> None:
     problems: list[str] = []
     removed = False
     try:
+        instruments.settle(core, last=True)
         core.capture_record(False)
         problems = instruments.remove(core)
         removed = True
         _pass_warning_on(core)
     finally:  # an interrupt in between must not leave a capture that nobody can end
-        warning = core.capture_stop({"problems": "\n".join(problems)} if problems else {})
+        notes = instruments.take_notes()
+        if problems:
+            notes["problems"] = "\n".join(problems)
+        warning = core.capture_stop(notes)
         # What was interrupted is done once more, from the start: all of it may be.
         capture.stopped = capture.tries_to_stop > 1 or removed
     last_counts.clear()

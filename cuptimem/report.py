@@ -11,8 +11,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from cuptimem import fragmentation, kernels, leaks, ledger
 from cuptimem.errors import Error, core
-from cuptimem.leaks import Leak, from_row
+from cuptimem.fragmentation import Fragmentation
+from cuptimem.kernels import Kernels
+from cuptimem.leaks import Leak
+from cuptimem.ledger import NOT_RECORDED, DeviceTimeline, DriverLevel, Ledger
 from cuptimem.stacks import Frame, Stack, user_frame
 
 if TYPE_CHECKING:
@@ -375,6 +379,12 @@ class Report:
     host_reads: tuple[HostRead, ...] = ()  # on a simulated device only, the most frequent first
     schema: int = field(default=1)
     simulation: "Simulation | None" = None  # what cuptimem.simulate() found out
+    driver: DriverLevel = NOT_RECORDED  # what was recorded below PyTorch; its mode and reason where nothing was
+    ledgers: tuple[Ledger, ...] = ()  # of each device at its peak and at the end, the fullest device first
+    fragmentations: tuple[Fragmentation, ...] = ()  # of each device at its peak, when it refused, at the end
+    kernels: Kernels | None = None  # None: they were not recorded
+    device_timelines: tuple[DeviceTimeline, ...] = ()
+    window: int = 0  # which part of the file this is; 0: all of it
 
     @property
     def peaks(self) -> tuple[Peak, ...]:
@@ -415,6 +425,36 @@ class Report:
     def timeline(self, device: str) -> tuple[TimelinePoint, ...]:
         """Live bytes of a device over time."""
         return self.device(device).timeline
+
+    def ledger(self, device: str | None = None, at: str | float | None = None) -> Ledger:
+        """Who has the used bytes of a device (None: the fullest): its lines sum to what the driver says is used.
+
+        at: "peak" (the default; of the used bytes), "end", or seconds since the start: the moment before it at which
+        the driver was asked. That one is read from the file again. Raises Error, one line, where the recording has no
+        ledger (report.driver says why there is no driver level), no such device or no such moment.
+        """
+        if at is None or isinstance(at, str):
+            return ledger.pick(self, device, "peak" if at is None else at)
+        ledger.pick(self, device, "peak")  # says what is missing before the file is read again
+        ledger.check_moment(self, at)
+        return ledger.pick(self._again(round(at * 1e9)), device, "asked")
+
+    def _again(self, at_ns: int) -> "Report":
+        """This report, with ledgers of another moment."""
+        if self.path is None:
+            raise Error("this recording was a temporary file: give the profile a path to ask for another moment")
+        report = analyze(self.path, window=self.window, ledger_at_ns=at_ns)
+        if report.start_realtime_ns != self.start_realtime_ns:
+            raise Error(f"{self.path} is another recording by now: open it again")
+        return report
+
+    def fragmentation(self, device: str | None = None, at: str | None = None) -> Fragmentation:
+        """What PyTorch's allocator has of a device (None: the one with most unused) and cannot give out.
+
+        at: "oom" (when the device refused), "peak" (of what was reserved), "end"; None: the first of them that there
+        is. Raises Error where the recording has none, no such device or no such moment.
+        """
+        return fragmentation.pick(self, device, at)
 
     def step_peak(self, index: int, device: str | None = None) -> Peak:
         """The peak of one step with its ten largest contributors. Raises Error if there is no such step."""
@@ -474,14 +514,16 @@ def analyze(
     step: int | None = None,
     progress: Callable[[float], bool] | None = None,
     temporary: bool = False,
+    ledger_at_ns: int | None = None,
 ) -> Report:
-    """The report of one window of a trace (0: of all of it)."""
+    """The report of one window of a trace (0: of all of it). ledger_at_ns: with ledgers of this moment, too."""
     if os.path.isdir(path):
         raise Error(f"{path} is a directory, not a trace")
     if step is not None and step < 0:
         raise Error(f"steps count from 0, there is no step {step}")
-    raw = core().analyze(path, window=window, step=-1 if step is None else step, progress=progress)
-    report = from_dict(None if temporary else path, raw)
+    moment = {} if ledger_at_ns is None else {"ledger_at_ns": ledger_at_ns}
+    raw = core().analyze(path, window=window, step=-1 if step is None else step, progress=progress, **moment)
+    report = replace(from_dict(None if temporary else path, raw), window=window)
     return report if step is None else _at_step(report, step)
 
 
@@ -589,8 +631,8 @@ def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
     clock = raw["clock"]
     nodes_reason = _nodes_reason(raw["meta"])
 
-    def leaks(key: str) -> tuple[Leak, ...]:
-        rows = (from_row(row, stack_of, _LOST_STACK) for row in raw[key])
+    def leaks_of(key: str) -> tuple[Leak, ...]:
+        rows = (leaks.from_row(row, stack_of, _LOST_STACK) for row in raw[key])
         return tuple(leak for leak in rows if leak.kind != "nodes" or not nodes_reason)
 
     return Report(
@@ -617,8 +659,8 @@ def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
         ),
         backward=Backward(**raw["backward"]),
         resident=tuple(ResidentPoint(*point) for point in raw["rss"]),
-        leaks=leaks("leaks"),
-        suspects=leaks("suspects"),
+        leaks=leaks_of("leaks"),
+        suspects=leaks_of("suspects"),
         nodes=None if nodes_reason else raw["live_nodes"],
         nodes_reason=nodes_reason,
         lost=Lost(**raw["lost"]),
@@ -628,6 +670,13 @@ def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
             for row in raw["host_reads"]
         ),
         schema=raw["schema"],
+        driver=ledger.driver_from_row(raw.get("driver"), stack_of, _LOST_STACK),
+        ledgers=ledger.ordered(ledger.ledger_from_row(row, stack_of, _LOST_STACK) for row in raw.get("ledger", ())),
+        fragmentations=fragmentation.ordered(
+            fragmentation.from_row(row, stack_of, _LOST_STACK) for row in raw.get("fragmentation", ())
+        ),
+        kernels=kernels.from_row(raw.get("kernels"), stack_of, _LOST_STACK),
+        device_timelines=tuple(ledger.timeline_from_row(row) for row in raw.get("device_timeline", ())),
     )
 
 

@@ -61,6 +61,7 @@ def describe_torch(torch: ModuleType) -> dict[str, Any]:
 def look(folder: str) -> dict[str, Any]:
     """Imports torch and records, as a user's program would. The trace lies in folder."""
     import cuptimem
+    from cuptimem import doctor_cupti
     from cuptimem.errors import Error, recording_core
 
     answer: dict[str, Any] = {"torch": None, "torch_error": None, "error": None, "checks": [], "rows": []}
@@ -78,7 +79,9 @@ def look(folder: str) -> dict[str, Any]:
         answer["frames"] = core.frames_init()
         answer["frame_offsets"] = core.frames_offsets()
         path = os.path.join(folder, "selftest.cmem")
+        answer["driver"] = doctor_cupti.look(core)
         with cuptimem.profile(path):
+            answer["driver_state"] = core.cupti_state()
             answer["rows"] = core.sources_rows()
             if torch is not None and hasattr(torch, "ones"):
                 answer["checks"] = _record(core, torch, path)

@@ -11,6 +11,7 @@ extern PyMethodDef cm_py_frames_methods[];
 extern PyMethodDef cm_py_capture_methods[];
 extern PyMethodDef cm_py_garbage_methods[];
 extern PyMethodDef cm_py_sources_methods[];
+extern PyMethodDef cm_py_cupti_methods[];
 extern PyMethodDef cm_py_trace_methods[];
 extern PyMethodDef cm_py_analysis_methods[];
 

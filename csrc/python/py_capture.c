@@ -7,6 +7,7 @@
 #include "../capture/clock.h"
 #include "../capture/session.h"
 #include "../capture/thread.h"
+#include "../sources/cupti.h"
 #include "py_capture_emit.h"
 
 static PyObject *fail(const char *message)
@@ -248,20 +249,35 @@ static PyObject *pause_or_resume(int (*what)(void))
     Py_RETURN_NONE;
 }
 
+/* The collector starts the witness: it ends first, and comes back last. */
+static int pause_threads(void)
+{
+    int status = cm_session_pause();
+
+    cm_cupti_pause();
+    return status;
+}
+
+static int resume_threads(void)
+{
+    cm_cupti_resume();
+    return cm_session_resume();
+}
+
 PyDoc_STRVAR(capture_fork_pause_doc,
-             "capture_fork_pause()\n\nBefore os.fork: ends the collector's thread. Events wait.");
+             "capture_fork_pause()\n\nBefore os.fork: ends our threads. Events wait.");
 
 static PyObject *capture_fork_pause(PyObject *module, PyObject *unused)
 {
-    return pause_or_resume(cm_session_pause);
+    return pause_or_resume(pause_threads);
 }
 
 PyDoc_STRVAR(capture_fork_resume_doc,
-             "capture_fork_resume()\n\nStarts the collector's thread again; nothing in a child.");
+             "capture_fork_resume()\n\nStarts them again; nothing in a child.");
 
 static PyObject *capture_fork_resume(PyObject *module, PyObject *unused)
 {
-    return pause_or_resume(cm_session_resume);
+    return pause_or_resume(resume_threads);
 }
 
 /* --- events that Python code emits --------------------------------------------------------- */

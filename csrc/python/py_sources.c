@@ -36,6 +36,7 @@
 #include "../capture/session.h"
 #include "../capture/thread.h"
 #include "../sources/calibrate.h"
+#include "../sources/cupti.h"
 #include "../sources/slots.h"
 #include "../sources/sources.h"
 #include "../sources/storage.h"
@@ -115,6 +116,7 @@ static void when_idle(void)
     uint64_t now = cm_clock_monotonic_ns();
 
     cm_sources_rescan();
+    cm_cupti_look();
     if (!atomic_load(&call_armed) || atomic_load(&call_pending) || now - last < call_period_ns)
         return;
     last = now;

@@ -1,7 +1,9 @@
 /* The driver level: what CUDA itself hands out, to whomever, as CUPTI sees it.
  *
  *   cupti_load.c      which libcupti, which of its functions there are          cuptisub
- *   cupti_session.c   subscribing, the thread, handing over, what is missing    cuptisub
+ *   cupti_session.c   the thread: when it subscribes, drains, gives up, ends    cuptisub
+ *   cupti_subscribe.c subscribing, and what a refusal means                     cuptisub
+ *   cupti_kineto.c    torch.profiler asks for CUPTI                             cuptisub
  *   cupti_driver.c    callbacks -> events (22, 23, 24, 27)                      cuptidriver
  *   cupti_calls.h     callback ids and parameter structures, our declarations   cuptidriver
  *   libraries.c       which library an address lies in; bounded unwinding       cuptidriver
@@ -48,7 +50,7 @@ typedef struct cm_cupti_api {
     int (*ActivityEnable)(int kind);
     int (*ActivityDisable)(int kind);
     int (*ActivityEnable_v2)(void *subscriber, int kind, void *config);
-    int (*ActivityDisable_v2)(void *subscriber, int kind);
+    int (*ActivityDisable_v2)(void *subscriber, int kind, void *config);
     int (*ActivityFlushAll)(uint32_t flag);
     int (*ActivityGetNextRecord)(uint8_t *buffer, size_t valid, void **record);
     int (*ActivityGetNumDroppedRecords)(void *context, uint32_t stream, size_t *dropped);
@@ -56,10 +58,31 @@ typedef struct cm_cupti_api {
     int (*ActivitySetAttribute)(int attribute, size_t *size, void *value);
     int (*ActivityGetAttribute_v2)(void *subscriber, int attribute, size_t *size, void *value);
     int (*ActivitySetAttribute_v2)(void *subscriber, int attribute, size_t *size, void *value);
-    int (*ActivityGetStructSize)(int kind, int version, size_t *size);
+    int (*ActivityGetNextRecord_v2)(void *subscriber, uint8_t *buffer, size_t valid, void **record);
+    int (*ActivityGetNumDroppedRecords_v2)(void *subscriber, void *context, uint32_t stream,
+                                           size_t *dropped);
+    int (*GetTimestamp_v2)(void *subscriber, uint64_t *time);
+    int (*ActivityGetStructSize)(int kind, uint32_t version, size_t *size);
     int (*ActivityEnableDriverApi)(uint32_t id, uint8_t enable);
     int (*ActivityEnableRuntimeApi)(uint32_t id, uint8_t enable);
+    int (*ActivityEnableDriverApi_v2)(void *subscriber, uint32_t id, uint8_t enable);
 } cm_cupti_api;
+
+/* $CUDA_HOME and $CUDA_PATH, for the search. GIL held: nobody changes the environment then. */
+void cm_cupti_read_environment(void);
+/* How often the loader has mapped an object: changes when CUDA may have arrived. Any thread. */
+unsigned long long cm_cupti_loads(void);
+/* Whether libcuda is in this process. Any thread. */
+bool cm_cupti_driver_loaded(void);
+/* Whether somebody has initialised it, so that asking it for anything initialises nothing: a
+ * program may fork up to then, and use CUDA in its children. Calls CUDA. */
+bool cm_cupti_driver_ready(void);
+/* The driver's own release, 13000 for 13.0; 0: unknown. Calls CUDA. */
+int cm_cupti_driver_version(void);
+/* Finds the library that fits what is loaded and fills in the functions: the copy in the process,
+ * else the one beside CUDA's runtime or PyTorch, else the toolkit's. false: `why` says where it was
+ * looked for and what to do. Never unloaded. Not in a hook: takes the loader's lock. */
+bool cm_cupti_load(cm_cupti_api *api, char *why, size_t why_size);
 
 /* A live subscription, as the other files are given it. */
 typedef struct cm_cupti_link {
@@ -67,6 +90,18 @@ typedef struct cm_cupti_link {
     void *subscriber; /* NULL: none; activity alone */
     bool v2;          /* every further call must be the _v2 one where there is one */
 } cm_cupti_link;
+
+/* --- cupti_subscribe.c -------------------------------------------------------------------------
+ */
+
+/* May take seconds. v1_only: the multi-subscriber interface would stand in another client's way.
+ * false with the reason, one line that names the cause and what to do. */
+bool cm_cupti_subscribe(cm_cupti_link *link, const cm_cupti_api *api, bool v1_only, char *why,
+                        size_t why_size);
+void cm_cupti_unsubscribe(cm_cupti_link *link);
+/* What a CUptiResult other than 0 means for the user, with the fix. holder: who has the
+ * subscription, "" unknown. */
+void cm_cupti_explain(int result, const char *holder, char *text, size_t size);
 
 /* --- cupti_session.c: called from Python's side ------------------------------------------------
  */
@@ -77,14 +112,20 @@ typedef struct cm_cupti_options {
     unsigned period_ms; /* between two looks at records and devices; 0: 200 */
 } cm_cupti_options;
 
-/* Starts the witness. With the driver in the process already it is waited for until it is
- * subscribed or has given up, wait_ms at most; else it waits for CUDA to arrive
- * (cm_cupti_look_hook). GIL released. 0 or a negative errno. */
+/* Starts the witness. With the driver initialised already it is waited for until it is subscribed
+ * or has given up, wait_ms at most; else it waits for CUDA to arrive (cm_cupti_look), with
+ * relocation slots recording until then. GIL released. 0, -EBUSY while the witness of an earlier
+ * session hangs in CUPTI, or another negative errno. */
 int cm_cupti_start(const cm_cupti_options *options, unsigned wait_ms);
 /* The collector's idle callback: CUDA may have arrived. Costs a comparison when it has not. */
 void cm_cupti_look(void);
-/* A last sample and drain while recording is still on. GIL released. */
-void cm_cupti_settle(void);
+/* A sample and a drain now, while recording is on; last: of what is incomplete, too. Returns when
+ * they are on the witness's ring, or nothing is subscribed, or after two seconds. GIL released. */
+void cm_cupti_settle(bool last);
+/* Before a fork: the witness's thread is gone when this returns (what is subscribed stays so),
+ * unless CUPTI holds it for longer than two seconds. resume starts it again. In a child nothing. */
+void cm_cupti_pause(void);
+void cm_cupti_resume(void);
 /* Unsubscribes; returns when no thread is inside a callback and the witness is gone. GIL released.
  */
 void cm_cupti_stop(void);
@@ -109,6 +150,16 @@ typedef struct cm_cupti_state {
     bool time_base_changed;
 } cm_cupti_state;
 void cm_cupti_get_state(cm_cupti_state *state); /* any thread; of the running or the last one */
+/* Called on the witness's thread, without the GIL, when mode or reason have changed. */
+void cm_cupti_set_changed(void (*changed)(void));
+/* Somebody else in this program is about to use CUPTI: what would stand in the way is given up
+ * before this returns, or after 20 seconds not. who: "torch.profiler". Any thread of the program,
+ * GIL held or not; costs a comparison when nothing of ours is there. */
+typedef enum cm_cupti_claim {
+    CM_CUPTI_CLAIM_RECORDS = 1, /* the process-wide activity interface */
+    CM_CUPTI_CLAIM_ALL          /* the subscription */
+} cm_cupti_claim;
+void cm_cupti_give_up(cm_cupti_claim claim, const char *who);
 
 /* --- cupti_driver.c ----------------------------------------------------------------------------
  */
@@ -118,6 +169,8 @@ void cm_cupti_callback_hook(void *userdata, int domain, uint32_t id, const void 
 /* Enables the ids; those that this release does not know are left out. Returns how many are on. */
 int cm_cupti_driver_enable(const cm_cupti_link *link, bool launches);
 void cm_cupti_driver_disable(const cm_cupti_link *link);
+/* Set while this thread makes calls of CUDA for us: they are not the program's, and no events. */
+extern __thread bool cm_cupti_own_thread __attribute__((tls_model("initial-exec")));
 /* Odd or changed between two looks: the driver was giving out or taking back memory. */
 uint64_t cm_cupti_driver_moves(void);
 uint64_t cm_cupti_driver_count(void); /* callbacks that became events since enable */

@@ -31,10 +31,10 @@ def index(text: str) -> int:
     return value
 
 
-def read(path: str, step: int | None = None) -> Report:
+def read(path: str, step: int | None = None, ledger_at_ns: int | None = None) -> Report:
     """Opens a trace, with a bar on standard error when it takes long."""
     with terminal.progress(f"reading {os.path.basename(path)}") as tell:
-        return analyze(path, step=step, progress=tell)
+        return analyze(path, step=step, progress=tell, ledger_at_ns=ledger_at_ns)
 
 
 def chosen_peaks(report: Report, device: str | None) -> tuple[Peak, ...]:

@@ -27,6 +27,8 @@ Runs a Python program as `python` would and records its tensor memory.
       --follow        record its children too, each in its own file
   -q, --quiet         no closing line
       --max-size N    fold the steps past N bytes of trace (suffixes K, M, G)
+      --kernels       record when kernels and copies ran, too
+      --no-driver     only PyTorch's memory, not what CUDA itself hands out
   -h, --help          this text
 """
 
@@ -42,6 +44,8 @@ class _Request:
         self.follow = False
         self.quiet = False
         self.max_size = 0
+        self.kernels = False
+        self.driver = True
         self.program: list[str] = []
         self.help = False
 
@@ -52,6 +56,8 @@ def main(arguments: Sequence[str]) -> int:
         if request.help:
             print(HELP, end="")
             return 0
+        if request.kernels and not request.driver:
+            raise Usage("kernels are recorded at the driver level: leave out --kernels or --no-driver")
         check_program(request.program)
         output = checked_output(request.output, request.force)
     except Usage as error:
@@ -66,6 +72,8 @@ def main(arguments: Sequence[str]) -> int:
         "CUPTIMEM_FOLLOW": "1" if request.follow else "",
         "CUPTIMEM_QUIET": "1" if request.quiet else "",
         "CUPTIMEM_MAX_SIZE": str(request.max_size) if request.max_size else "",
+        "CUPTIMEM_KERNELS": "1" if request.kernels else "",
+        "CUPTIMEM_NO_DRIVER": "" if request.driver else "1",
     }
     for name in (*settings, "CUPTIMEM_LEADER"):
         environment.pop(name, None)
@@ -89,6 +97,10 @@ def _parse(arguments: list[str]) -> _Request:
             request.follow = True
         elif argument in ("-q", "--quiet"):
             request.quiet = True
+        elif argument == "--kernels":
+            request.kernels = True
+        elif argument == "--no-driver":
+            request.driver = False
         elif argument in ("-o", "--output", "--max-size") or name in ("--output", "--max-size"):
             if not equals:
                 if not arguments:

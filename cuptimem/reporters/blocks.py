@@ -17,12 +17,13 @@ class Text:
 @dataclass(frozen=True, slots=True)
 class Column:
     """A table's column. Numbers stand right; the flexible one gives way when there is no room, at its end or, as a
-    file:line must, at its beginning."""
+    file:line must, at its beginning. An optional one goes altogether before the others are cut for it."""
 
     name: str
     right: bool = False
     flexible: bool = False
     keep_end: bool = False
+    optional: bool = False
     style: Style = ""
 
 

@@ -3,11 +3,14 @@
 import json
 from typing import Any
 
+from cuptimem.fragmentation import Fragmentation
+from cuptimem.kernels import HeldBlocks, Kernels, KernelUse
 from cuptimem.leaks import STEPS_NEEDED, Leak
+from cuptimem.ledger import DriverAllocations, DriverDevice, DriverLevel, Ledger, LedgerLine
 from cuptimem.report import Clock, Contributor, Peak, Report, Step
 from cuptimem.reporters.views import Row
 from cuptimem.simulation.result import Interval, Simulation
-from cuptimem.stacks import Frame, Stack
+from cuptimem.stacks import Frame, Stack, user_frame
 
 SCHEMA = 1
 
@@ -108,6 +111,94 @@ def clock(one: Clock) -> dict[str, Any]:
     }
 
 
+def of_stack(frames: Stack, lost: bool) -> dict[str, Any]:
+    """The keys of what has one stack."""
+    user = user_frame(frames)
+    return {"line": None if user is None else frame(user), "stack": stack(frames), "stack_lost": lost}
+
+
+def driver(one: DriverLevel) -> dict[str, Any]:
+    def live(row: DriverAllocations) -> dict[str, Any]:
+        return {
+            "bytes": row.bytes,
+            "count": row.count,
+            "kind": row.kind,
+            "library": row.library or None,
+            "name": row.owner or None,
+            "torch": row.torch,
+            **of_stack(row.stack, row.stack_lost),
+        }
+
+    def device(row: DriverDevice) -> dict[str, Any]:
+        return {
+            "device": row.name,
+            "bytes": row.bytes,
+            "peak": row.peak,
+            "live": [live(part) for part in row.live],
+        }
+
+    witness = one.witness
+    return {
+        **driver_mode(one),
+        "allocations": one.allocations,
+        "frees": one.frees,
+        "unknown_frees": one.unknown_frees,
+        "failed_frees": one.failed_frees,
+        "witness": {
+            "records": witness.records,
+            "matched": witness.matched,
+            "missing": witness.missing,
+            "differ": witness.differ,
+            "alone": witness.alone,
+            "dropped": witness.dropped,
+        },
+        "devices": [device(row) for row in one.devices],
+        "host": None if one.host is None else device(one.host),
+    }
+
+
+def driver_mode(one: DriverLevel) -> dict[str, Any]:
+    return {"mode": one.mode, "reason": one.reason or None, "cupti": one.cupti or None}
+
+
+def account(one: Ledger) -> dict[str, Any]:
+    """A ledger without its lines."""
+    return {
+        "device": one.device,
+        "what": one.what,
+        "time_ns": one.time_ns,
+        "step": one.step,
+        "quiet": one.quiet,
+        "used": one.used,
+        "total": one.total,
+        "own": one.own,
+        "tensors": one.tensors,
+        "rounding": one.rounding,
+        "cached": one.cached,
+        "driver": one.of("driver"),
+        "pool_slack": one.pool_slack,
+        "pool_short": one.pool_short,
+        "context": one.context,
+        "context_measured": one.context_measured,
+        "others": one.others,
+        "driver_reserved": one.driver_reserved,
+        "residual": one.residual,
+        "libraries": one.libraries,
+    }
+
+
+def ledger_line(one: LedgerLine) -> dict[str, Any]:
+    return {
+        "part": one.part,
+        "name": one.name,
+        "bytes": one.bytes,
+        "count": one.count,
+        "kind": one.kind or None,
+        "library": one.library or None,
+        **of_stack(one.stack or (), one.stack_lost),
+    }
+
+
 def envelope(report: Report) -> dict[str, Any]:
     """What every verb's object begins with."""
     lost = report.lost
@@ -198,6 +289,8 @@ def summary(report: Report) -> dict[str, Any]:
         ],
         "steps": len({one.index for one in report.steps}),
         "clock": clock(report.clock),
+        "driver": driver_mode(report.driver),
+        "ledgers": [account(one) for one in report.ledgers],
         "leaks": len(report.leaks),
         "suspects": len(report.suspects),
         "backward": {
@@ -226,6 +319,89 @@ def leaks(report: Report) -> dict[str, Any]:
             "live": report.nodes,
             "reason": report.nodes_reason or None,
         },
+    }
+
+
+def ledger(report: Report, chosen: tuple[Ledger, ...]) -> dict[str, Any]:
+    return {
+        **envelope(report),
+        "ledgers": [{**account(one), "lines": [ledger_line(line) for line in one.lines]} for one in chosen],
+        "driver": driver(report.driver),
+    }
+
+
+def fragmentation(report: Report, chosen: tuple[Fragmentation, ...]) -> dict[str, Any]:
+    def row(one: Fragmentation) -> dict[str, Any]:
+        return {
+            "device": one.device,
+            "what": one.what,
+            "time_ns": one.time_ns,
+            "reserved": one.reserved,
+            "allocated": one.allocated,
+            "requested": one.requested,
+            "asked": one.asked,
+            "largest_free_block": one.largest_free_block,
+            "free_on_device": one.free_on_device,
+            "largest_request": one.largest_request,
+            "empty_cache_returns": one.empty_cache_returns,
+            "expandable_returns": one.expandable_returns,
+            "segments_total": one.segments_total,
+            "segments": [
+                {
+                    "address": segment.address,
+                    "size": segment.size,
+                    "allocated": segment.allocated,
+                    "largest_free": segment.largest_free,
+                    "pins": [
+                        {"bytes": pin.bytes, "count": pin.count, **of_stack(pin.stack, pin.stack_lost)}
+                        for pin in segment.pins
+                    ],
+                }
+                for segment in one.segments
+            ],
+            "pins": [
+                {
+                    "bytes": pin.bytes,
+                    "count": pin.count,
+                    "pinned": pin.pinned,
+                    "segments": pin.segments,
+                    **of_stack(pin.stack, pin.stack_lost),
+                }
+                for pin in one.pins
+            ],
+        }
+
+    return {**envelope(report), "fragmentation": [row(one) for one in chosen]}
+
+
+def kernels(report: Report, one: Kernels) -> dict[str, Any]:
+    def use(row: KernelUse) -> dict[str, Any]:
+        return {
+            "bytes": row.bytes,
+            "count": row.count,
+            "wait_ns": row.wait_ns,
+            "kernel": row.kernel or None,
+            **of_stack(row.stack, row.stack_lost),
+        }
+
+    def held(row: HeldBlocks) -> dict[str, Any]:
+        return {
+            "bytes": row.bytes,
+            "count": row.count,
+            "stream": row.stream,
+            **of_stack(row.stack, row.stack_lost),
+        }
+
+    return {
+        **envelope(report),
+        "launches": one.launches,
+        "ran": one.ran,
+        "dropped": one.dropped,
+        "wait_least_ns": one.wait_least_ns,
+        "kernels": [{"name": row.name, "short": row.short, "count": row.count, "ns": row.ns} for row in one.names],
+        "early": [use(row) for row in one.early],
+        "late": [use(row) for row in one.late],
+        "held": [held(row) for row in one.held],
     }
 
 

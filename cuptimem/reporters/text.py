@@ -6,6 +6,8 @@ from cuptimem.reporters.blocks import Block, Table, Text
 
 INDENT = GAP = "  "
 NARROWEST = 6  # a flexible column keeps at least so many characters
+_READABLE = 16  # ... and an optional one goes rather than to have fewer than so many,
+_ENOUGH = 24  # with so many for each of the others
 
 
 def render(blocks: Sequence[Block], width: int | None = None) -> str:
@@ -15,13 +17,38 @@ def render(blocks: Sequence[Block], width: int | None = None) -> str:
         if isinstance(block, Text):
             lines.append(block.text)
         else:
-            lines.extend(INDENT + GAP.join(row) for row in layout(block, width))
+            lines.extend(INDENT + GAP.join(row) for row in layout(fit(block, width), width))
     return "\n".join(line.rstrip() for line in lines)
+
+
+def fit(table: Table, width: int | None) -> Table:
+    """The table without the optional columns, from the last on, for which there is no room."""
+    if width is None:
+        return table
+    kept: list[int] = []
+    room = width - len(INDENT)
+    for i in sorted(range(len(table.columns)), key=lambda i: table.columns[i].optional):
+        column = table.columns[i]
+        wanted = max(len(row[i]) for row in _cells(table))
+        if column.flexible:
+            wanted = min(wanted, _READABLE if column.optional else _ENOUGH)
+        room -= wanted
+        if room >= 0 or not column.optional:
+            kept.append(i)
+            room -= len(GAP)
+        else:
+            room += wanted
+    kept.sort()
+    return Table(tuple(table.columns[i] for i in kept), tuple(tuple(row[i] for i in kept) for row in table.rows))
+
+
+def _cells(table: Table) -> list[tuple[str, ...]]:
+    return [tuple(column.name for column in table.columns), *table.rows]
 
 
 def layout(table: Table, width: int | None) -> list[list[str]]:
     """The heading and the rows, every cell as wide as its column."""
-    rows = [tuple(column.name for column in table.columns), *table.rows]
+    rows = _cells(table)
     widths = [max(len(row[i]) for row in rows) for i in range(len(table.columns))]
     if width is not None:
         excess = len(INDENT) + sum(widths) + len(GAP) * (len(widths) - 1) - width

@@ -3,11 +3,14 @@
 import itertools
 import os
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from cuptimem.errors import Error
+from cuptimem.fragmentation import Fragmentation
+from cuptimem.kernels import Kernels
+from cuptimem.ledger import Ledger
 from cuptimem.report import Contributor, Line, Peak, Report, Step
-from cuptimem.reporters import leak_views
+from cuptimem.reporters import fragmentation_views, kernel_views, leak_views, ledger_views
 from cuptimem.reporters.blocks import Block, Column, Table, Text
 from cuptimem.reporters.words import code, count, duration, function, plural, share, signed, size, via
 from cuptimem.stacks import Frame, user_frame
@@ -145,9 +148,11 @@ def file_hint(report: Report, *commands: str) -> list[Block]:
 def summary(report: Report) -> list[Block]:
     """What a tired person needs: how high, what of, is it growing, what next."""
     blocks = [*heading(report), *simulated_reads(report)]
+    level = ledger_views.short(report)
     if not report.devices:
-        return blocks + _nothing()
-    blocks += [Text(), _devices(report), *_caching(report)]
+        more = [*level, *file_hint(report, "ledger")] if report.ledgers else []
+        return blocks + _nothing() + more
+    blocks += [Text(), _devices(report), *_caching(report), *level]
     for oom in report.ooms[:3]:
         frame = user_frame(oom.stack)
         at = f" at {frame.place}  {code(frame)}" if frame is not None else ""
@@ -169,7 +174,8 @@ def summary(report: Report) -> list[Block]:
     if report.backward.unresolved:
         part = f"{size(report.backward.unresolved)} of {size(report.backward.bytes)}"
         blocks.append(Text(f"! {part} allocated in backward could not be joined to a forward line", "warning"))
-    return blocks + file_hint(report, *(["leaks"] if report.leaks else []), "peak", "steps")
+    first = [*(["leaks"] if report.leaks else []), *(["ledger"] if report.ledgers else [])]
+    return blocks + file_hint(report, *first, "peak", "steps")
 
 
 def _nothing() -> list[Block]:
@@ -347,6 +353,25 @@ def leaks(report: Report, top: int) -> list[Block]:
     """What grows, or that nothing does, or why nobody can tell."""
     blocks = heading(report)
     return blocks + (leak_views.full(report, top) if report.devices else _nothing())
+
+
+# -- the driver level ----------------------------------------------------------------------------------------------
+
+
+def ledger(report: Report, ledgers: Sequence[Ledger], top: int) -> list[Block]:
+    """Who has the devices' used bytes."""
+    hints = file_hint(report, "peak", *(["fragmentation"] if report.fragmentations else []))
+    return [*heading(report), *ledger_views.full(report, ledgers, top), *hints]
+
+
+def fragmentation(report: Report, rows: Sequence[Fragmentation], top: int) -> list[Block]:
+    """What PyTorch's allocator has and cannot give out."""
+    return [*heading(report), *fragmentation_views.full(rows, top)]
+
+
+def kernels(report: Report, one: Kernels, top: int) -> list[Block]:
+    """Kernels beside the memory that waited for them."""
+    return [*heading(report), *kernel_views.full(one, top)]
 
 
 # -- steps ---------------------------------------------------------------------------------------------------------

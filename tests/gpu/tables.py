@@ -6,15 +6,24 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tests.gpu.checks import CHECKS
+
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs" / "gpu"
+DRIVER_RESULTS = RESULTS / "driver"
 FINDINGS, README = ROOT / "docs" / "gpu-findings.md", ROOT / "README.md"
 BEGIN, END = "<!-- made by tests/gpu/compare_real.py -->", "<!-- to here -->"
+DRIVER_BEGIN = "<!-- made by python -m tests.gpu -->"
 NOTHING = "not yet measured"
+NOT_RUN = "not yet run on a GPU"
 
 
 def results() -> list[dict[str, Any]]:
     return [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))]
+
+
+def driver_results() -> list[dict[str, Any]]:
+    return [json.loads(path.read_text()) for path in sorted(DRIVER_RESULTS.glob("*.json"))]
 
 
 def amount(size: int) -> str:
@@ -76,13 +85,31 @@ def summary(found: list[dict[str, Any]]) -> str:
     return table(header, rows or [[NOTHING] * len(header)])
 
 
-def replaced(text: str, made: str) -> str:
+def driver(found: list[dict[str, Any]]) -> str:
+    """Each check with what is expected and what each GPU said."""
+    header = [
+        "no.",
+        "asked",
+        "expected",
+        *[result["device"]["name"] for result in found or [{"device": {"name": "GPU"}}]],
+    ]
+    rows = []
+    for check in CHECKS:
+        cells = []
+        for result in found:
+            row = next((row for row in result["rows"] if row["check"] == check.key), None)
+            cells.append(NOT_RUN if row is None else f"**{row['differs']}**" if row["differs"] else row["told"])
+        rows.append([str(check.number), check.asks, check.expects, *(cells or [NOT_RUN])])
+    return table(header, [[cell.replace("|", "\\|") for cell in one] for one in rows])
+
+
+def replaced(text: str, made: str, begin: str = BEGIN) -> str:
     """The text with what stands between the two marks replaced. ValueError without the marks."""
-    before, mark, rest = text.partition(BEGIN)
+    before, mark, rest = text.partition(begin)
     _, end, after = rest.partition(END)
     if not mark or not end:
-        raise ValueError(f"the text lacks {BEGIN!r} or {END!r} behind it")
-    return f"{before}{BEGIN}\n\n{made}\n\n{END}{after}"
+        raise ValueError(f"the text lacks {begin!r} or {END!r} behind it")
+    return f"{before}{begin}\n\n{made}\n\n{END}{after}"
 
 
 def documents() -> dict[Path, str]:
@@ -90,7 +117,7 @@ def documents() -> dict[Path, str]:
     found = results()
     findings = f"{programs(found)}\n\n{sizes(found)}"
     return {
-        FINDINGS: replaced(FINDINGS.read_text(), findings),
+        FINDINGS: replaced(replaced(FINDINGS.read_text(), findings), driver(driver_results()), DRIVER_BEGIN),
         README: replaced(README.read_text(), summary(found)),
     }
 

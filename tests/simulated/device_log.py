@@ -43,14 +43,18 @@ class Record:
     bytes: int
     change: int
     used: int
+    extra: int = 0
+    thread: int = 0
+    time: int = 0
+    """CLOCK_MONOTONIC, ns."""
 
 
 def records(path: Path) -> list[Record]:
     data = path.read_bytes()
     assert len(data) % _RECORD.size == 0, f"{path} ends in the middle of a record"
     found = []
-    for _, address, size, change, used, _, _, _, device, op, kind in _RECORD.iter_unpack(data):
-        found.append(Record(_OPS[op], _KINDS[kind], device, address, size, change, used))
+    for time, address, size, change, used, extra, _, thread, device, op, kind in _RECORD.iter_unpack(data):
+        found.append(Record(_OPS[op], _KINDS[kind], device, address, size, change, used, extra, thread, time))
     return found
 
 

@@ -1,0 +1,536 @@
+/* CUPTI's callbacks become events.
+ *
+ * A call of the driver raises two callbacks on its thread, and a call of the runtime around it two
+ * more, all with one correlation id. The driver's count. The runtime's are followed as well, for
+ * some of its calls reach the driver by ways that raise none: what such a call did is recorded when
+ * it has returned without any of the driver's having come.
+ *
+ * Each thread keeps the calls that it is in on a small stack: what was done at a call's beginning
+ * is known at its end, and a call of the driver that the driver makes within another is not told a
+ * second time. A callback may lack its other half, where callbacks were switched on or off in
+ * between: entries are found by correlation id and row, and what lies above one is dropped. */
+#include <stdatomic.h>
+#include <string.h>
+
+#include "cupti.h"
+#include "cupti_calls.h"
+#include "driver_events.h"
+#include "emit.h"
+
+enum { OPEN = 4, DEVICES_KNOWN = 64, CONTEXTS = 64, SESSIONS = 4, NO_ROW = 0xff };
+
+__thread bool cm_cupti_own_thread __attribute__((tls_model("initial-exec")));
+
+/* A call that this thread is in. */
+typedef struct open_call {
+    const cm_call *call;
+    uint32_t correlation;
+    uint32_t session;    /* of enable */
+    uint32_t told;       /* cm_driver_tls.told, when it began */
+    uint32_t resets;     /* calls.resets, then */
+    uint32_t generation; /* of the thread's state when its free was recorded; 0: it was not */
+    uint32_t events;     /* cm_driver_tls.events, then */
+    uint64_t time, context;
+} open_call;
+
+static __thread struct {
+    open_call at[OPEN];
+    uint32_t depth;
+    uint32_t resets; /* contexts that the driver was seen destroying; wraps */
+} calls __attribute__((tls_model("initial-exec")));
+
+/* A context that was seen being made or destroyed: several callbacks may tell of one. */
+typedef struct context {
+    _Atomic uint64_t handle; /* 0: a free entry */
+    _Atomic int primary_of;  /* device + 1; 0: the program's own */
+    atomic_bool alive;
+} context;
+
+static struct {
+    int (*_Atomic device_of)(void *context, uint32_t *device);
+    atomic_bool records, launches;
+    _Atomic uint32_t session;
+    _Atomic uint64_t count;
+    /* Calls begun and ended, of each session: one that outlives its session changes no other's. */
+    struct {
+        _Alignas(64) _Atomic uint64_t begun;
+        _Alignas(64) _Atomic uint64_t ended;
+    } moves[SESSIONS];
+    _Atomic uint64_t devices[DEVICES_KNOWN]; /* a context's unique id << 8 | device + 1 */
+    context contexts[CONTEXTS];
+} state;
+
+/* Rows by domain and id; written before the first callback can come. */
+static uint8_t rows[2][CM_CALL_IDS];
+
+/* --- devices and contexts ------------------------------------------------------------------------
+ */
+
+static int8_t small_index(int device)
+{
+    return device >= 0 && device <= INT8_MAX ? (int8_t)device : CM_DEVICE_NOT_TOLD;
+}
+
+static int8_t ask_device(void *handle)
+{
+    int (*device_of)(void *, uint32_t *) =
+        atomic_load_explicit(&state.device_of, memory_order_acquire);
+    uint32_t device = 0;
+
+    if (handle == NULL || device_of == NULL || device_of(handle, &device) != 0)
+        return CM_DEVICE_NOT_TOLD;
+    return small_index((int)device);
+}
+
+static int8_t context_device(const cm_callback *d)
+{
+    _Atomic uint64_t *known = &state.devices[d->context_uid % DEVICES_KNOWN];
+    uint64_t entry = atomic_load_explicit(known, memory_order_relaxed);
+
+    if (d->context == NULL)
+        return CM_DEVICE_NOT_TOLD;
+    if (entry != 0 && entry >> 8 == d->context_uid)
+        return (int8_t)((entry & 0xff) - 1);
+    int8_t device = ask_device(d->context);
+    if (device >= 0)
+        atomic_store_explicit(known, (uint64_t)d->context_uid << 8 | (uint64_t)(device + 1),
+                              memory_order_relaxed);
+    return device;
+}
+
+static void locate(cm_driver_piece *piece, const cm_call *c, const cm_callback *d)
+{
+    int device =
+        c->place == CM_PLACE_CONTEXT ? context_device(d) : cm_call_device(c, d->parameters);
+
+    /* Where the call itself names the place, what is no device is the host. */
+    piece->device_type =
+        device < 0 && c->place != CM_PLACE_CONTEXT ? CM_DEVICE_CPU : CM_DEVICE_CUDA;
+    piece->device_index = small_index(device);
+}
+
+/* The context's entry, a new one where it is not known; NULL: no room. */
+static context *context_entry(uint64_t handle)
+{
+    for (unsigned i = 0; i < CONTEXTS; i++) {
+        uint64_t held = atomic_load_explicit(&state.contexts[i].handle, memory_order_acquire);
+        if (held == handle ||
+            (held == 0 &&
+             atomic_compare_exchange_strong(&state.contexts[i].handle, &held, handle)) ||
+            held == handle)
+            return &state.contexts[i];
+    }
+    return NULL;
+}
+
+/* Whether this is news: of several callbacks about one context the first tells. */
+static bool context_made(uint64_t handle, int primary_of)
+{
+    context *c = context_entry(handle);
+
+    if (c == NULL)
+        return true;
+    if (primary_of != 0)
+        atomic_store(&c->primary_of, primary_of);
+    return !atomic_exchange(&c->alive, true);
+}
+
+/* A context that was there before may be unknown: its end is news, too. */
+static bool context_ended(uint64_t handle)
+{
+    for (unsigned i = 0; i < CONTEXTS; i++)
+        if (atomic_load(&state.contexts[i].handle) == handle)
+            return atomic_exchange(&state.contexts[i].alive, false);
+    context_entry(handle);
+    return true;
+}
+
+static uint64_t primary_context_of(int device)
+{
+    for (unsigned i = 0; i < CONTEXTS; i++)
+        if (atomic_load(&state.contexts[i].primary_of) == device + 1)
+            return atomic_load(&state.contexts[i].handle);
+    return 0;
+}
+
+/* --- calls that a thread is in -------------------------------------------------------------------
+ */
+
+static _Atomic uint64_t *begun(uint32_t session)
+{
+    return &state.moves[session % SESSIONS].begun;
+}
+
+static _Atomic uint64_t *ended(uint32_t session)
+{
+    return &state.moves[session % SESSIONS].ended;
+}
+
+static void drop_above(uint32_t depth)
+{
+    while (calls.depth > depth) {
+        calls.depth--;
+        atomic_fetch_add_explicit(ended(calls.at[calls.depth].session), 1, memory_order_release);
+    }
+}
+
+static open_call *open_it(const cm_call *c, const cm_callback *d)
+{
+    uint32_t session = atomic_load_explicit(&state.session, memory_order_relaxed), keep = 0;
+
+    /* Left over from before callbacks were off: their ends never came. */
+    while (keep < calls.depth && calls.at[keep].session == session)
+        keep++;
+    drop_above(keep);
+    if (calls.depth == OPEN)
+        return NULL;
+    atomic_fetch_add_explicit(begun(session), 1, memory_order_acq_rel);
+    open_call *o = &calls.at[calls.depth++];
+    o->call = c;
+    o->correlation = d->correlation;
+    o->session = session;
+    o->told = cm_driver_tls.told;
+    o->resets = calls.resets;
+    o->generation = 0;
+    return o;
+}
+
+/* Its entry, now the topmost, or NULL. */
+static open_call *find_open(const cm_call *c, const cm_callback *d)
+{
+    for (uint32_t i = calls.depth; i > 0; i--)
+        if (calls.at[i - 1].call == c && calls.at[i - 1].correlation == d->correlation) {
+            drop_above(i);
+            return &calls.at[i - 1];
+        }
+    return NULL;
+}
+
+/* Inside another call of the driver that is told: the driver's own affair. */
+static bool is_inner(const open_call *o, uint32_t correlation)
+{
+    const open_call *end = o != NULL ? o : &calls.at[calls.depth];
+
+    for (const open_call *outer = calls.at; outer < end; outer++)
+        if (outer->call->domain == CM_DOMAIN_DRIVER && outer->correlation == correlation)
+            return true;
+    return false;
+}
+
+/* --- events --------------------------------------------------------------------------------------
+ */
+
+#define ENTERED cm_thread *t __attribute__((cleanup(cm_emit_leave_hook)))
+
+static void describe(cm_driver_piece *piece, const cm_call *c, const cm_callback *d)
+{
+    piece->kind = c->kind;
+    locate(piece, c, d);
+    piece->has_correlation = c->recorded;
+    piece->correlation = d->correlation;
+    if (c->stream != CM_CALL_ABSENT)
+        piece->stream = cm_call_stream(c, d->parameters);
+    if (c->handle != CM_CALL_ABSENT) {
+        piece->has_handle = true;
+        piece->handle = cm_call_handle(c, d->parameters);
+    }
+}
+
+static void count_hook(void)
+{
+    atomic_fetch_add_explicit(&state.count, 1, memory_order_relaxed);
+}
+
+static void record_new_hook(const cm_call *c, const cm_callback *d)
+{
+    cm_driver_piece piece = {.address = cm_call_given(c, d->parameters)};
+    bool told_by_record = c->recorded && atomic_load_explicit(&state.records, memory_order_relaxed);
+
+    if (piece.address == 0)
+        return;
+    describe(&piece, c, d);
+    piece.size = cm_call_bytes(c, d->parameters);
+    if (c->kind == CM_DRIVER_CONTEXT &&
+        !context_made(piece.address, c->primary ? piece.device_index + 1 : 0))
+        return;
+    ENTERED = cm_enter_hook();
+    if (t == NULL)
+        return;
+    if (cm_driver_tls.site != 0) /* the record would name us */
+        piece.library = cm_library_of_hook(cm_driver_tls.site - 1);
+    else if (c->kind == CM_DRIVER_POOL || !told_by_record) /* pools' records name no caller */
+        piece.library = cm_library_of_caller_hook();
+    cm_driver_new_hook(t, &piece);
+    count_hook();
+}
+
+/* Returns the generation of the thread's state, 0 where nothing was recorded. */
+static uint32_t record_free_hook(const cm_call *c, const cm_callback *d, uint64_t time,
+                                 uint64_t address)
+{
+    cm_driver_piece piece = {.address = address, .time = time};
+
+    if (address == 0 || (c->kind == CM_DRIVER_CONTEXT && !context_ended(address)))
+        return 0;
+    describe(&piece, c, d);
+    if (c->sized == CM_SIZED_64)
+        piece.size = cm_call_bytes(c, d->parameters);
+    ENTERED = cm_enter_hook();
+    if (t == NULL)
+        return 0;
+    cm_driver_free_hook(t, &piece);
+    count_hook();
+    return cm_thread_generation(t);
+}
+
+/* The free that was recorded when this call began did not happen. */
+static void record_failed_hook(const open_call *o, const cm_callback *d, uint64_t address)
+{
+    ENTERED = cm_enter_hook();
+
+    if (o->call->kind == CM_DRIVER_CONTEXT)
+        context_made(address, 0);
+    /* After another capture has begun there is nothing to take back. */
+    if (t == NULL || cm_thread_generation(t) != o->generation)
+        return;
+    if (cm_driver_tls.events == o->events)
+        cm_driver_failed_hook(t, *d->result);
+    else /* the free is not this thread's last event any more: that it failed cannot be told */
+        cm_emit_put_hook(t, (cm_event){.kind = CM_EV_LOST, .size = 1, .device_index = -1});
+}
+
+/* The context that goes with a reset is not named by the call. */
+static uint64_t freed_address(const cm_call *c, const cm_callback *d)
+{
+    if (c->address != CM_CALL_ABSENT || c->generic)
+        return cm_call_taken(c, d->parameters);
+    if (c->place == CM_PLACE_DEVICE) {
+        uint64_t known = primary_context_of(cm_call_device(c, d->parameters));
+        if (known != 0)
+            return known;
+    }
+    return (uint64_t)(uintptr_t)d->context;
+}
+
+static void record_work_hook(const cm_call *c, const cm_callback *d)
+{
+    ENTERED = cm_enter_hook();
+
+    if (t == NULL)
+        return;
+    cm_emit_put_stack_hook(t, (cm_event){.address = cm_call_stream(c, d->parameters),
+                                         .size = d->correlation,
+                                         .kind = CM_EV_LAUNCH,
+                                         .flags = c->kind,
+                                         .device_type = CM_DEVICE_CUDA,
+                                         .device_index = context_device(d)});
+    count_hook();
+}
+
+/* --- the callback --------------------------------------------------------------------------------
+ */
+
+static void driver_enter_hook(const cm_call *c, const cm_callback *d)
+{
+    bool inner = is_inner(NULL, d->correlation) || cm_driver_tls.in_slot != 0;
+    open_call *o = open_it(c, d);
+
+    if (!inner && cm_call_does_now(c, d->parameters) == CM_CALL_TAKES) {
+        uint32_t generation = record_free_hook(c, d, 0, freed_address(c, d));
+        if (o != NULL) {
+            o->generation = generation;
+            o->events = cm_driver_tls.events;
+        }
+    }
+}
+
+static void driver_exit_hook(const cm_call *c, const cm_callback *d)
+{
+    open_call *o = find_open(c, d);
+    bool inner = is_inner(o, d->correlation) || cm_driver_tls.in_slot != 0;
+
+    if (!inner && *d->result == 0 && cm_call_does_now(c, d->parameters) == CM_CALL_GIVES)
+        record_new_hook(c, d);
+    if (o != NULL && *d->result != 0 && o->generation != 0)
+        record_failed_hook(o, d, freed_address(c, d));
+    if (c->kind != CM_DRIVER_CONTEXT)
+        cm_driver_tls.told++;
+    else if (c->does == CM_CALL_TAKES)
+        calls.resets++;
+    if (o != NULL)
+        drop_above((uint32_t)(o - calls.at));
+}
+
+/* Whether the driver was not seen doing what this call of the runtime did. */
+static bool is_untold(const open_call *o)
+{
+    return cm_driver_tls.in_slot == 0 &&
+           (o->call->kind == CM_DRIVER_CONTEXT ? o->resets == calls.resets
+                                               : o->told == cm_driver_tls.told);
+}
+
+static void runtime_enter_hook(const cm_call *c, const cm_callback *d)
+{
+    open_call *o = open_it(c, d);
+
+    if (o != NULL) {
+        o->time = cm_clock_now();
+        o->context = (uint64_t)(uintptr_t)d->context;
+    }
+}
+
+static void runtime_exit_hook(const cm_call *c, const cm_callback *d)
+{
+    open_call *o = find_open(c, d);
+
+    if (o == NULL)
+        return; /* what happened inside is not known */
+    if (*d->result == 0 && is_untold(o)) {
+        if (c->does == CM_CALL_GIVES)
+            record_new_hook(c, d);
+        else if (c->does == CM_CALL_TAKES)
+            /* As of when it began: another thread may have got the address since. */
+            record_free_hook(c, d, o->time,
+                             c->address == CM_CALL_ABSENT ? o->context : freed_address(c, d));
+    }
+    drop_above((uint32_t)(o - calls.at));
+}
+
+static void resource_hook(uint32_t id, const cm_resource *resource)
+{
+    uint64_t handle = (uint64_t)(uintptr_t)resource->context;
+    cm_driver_piece piece = {.kind = CM_DRIVER_CONTEXT,
+                             .address = handle,
+                             .device_type = CM_DEVICE_CUDA,
+                             .device_index = CM_DEVICE_NOT_TOLD};
+
+    if (handle == 0)
+        return;
+    if (id == CM_RESOURCE_CONTEXT_CREATED)
+        piece.device_index = ask_device(resource->context);
+    if (id == CM_RESOURCE_CONTEXT_CREATED ? !context_made(handle, 0) : !context_ended(handle))
+        return;
+    ENTERED = cm_enter_hook();
+    if (t == NULL)
+        return;
+    if (id == CM_RESOURCE_CONTEXT_CREATED)
+        cm_driver_new_hook(t, &piece);
+    else
+        cm_driver_free_hook(t, &piece);
+    count_hook();
+}
+
+void cm_cupti_callback_hook(void *userdata, int domain, uint32_t id, const void *data)
+{
+    const cm_callback *d = data;
+
+    if (cm_cupti_own_thread)
+        return;
+    if (domain == CM_DOMAIN_RESOURCE) {
+        if (id == CM_RESOURCE_CONTEXT_CREATED || id == CM_RESOURCE_CONTEXT_DESTROYED)
+            resource_hook(id, data);
+        return;
+    }
+    if ((domain != CM_DOMAIN_DRIVER && domain != CM_DOMAIN_RUNTIME) || id >= CM_CALL_IDS)
+        return;
+    uint8_t row = rows[domain - CM_DOMAIN_DRIVER][id];
+    if (row == NO_ROW)
+        return;
+    const cm_call *c = &cm_calls[row];
+    bool enters = d->site == CM_SITE_ENTER;
+    if (enters && !cm_is_recording())
+        return; /* an end always closes what was opened */
+    if (c->does == CM_CALL_WORKS) {
+        if (!enters && *d->result == 0)
+            record_work_hook(c, d);
+        return;
+    }
+    if (domain == CM_DOMAIN_DRIVER) {
+        if (enters)
+            driver_enter_hook(c, d);
+        else
+            driver_exit_hook(c, d);
+    } else {
+        if (enters)
+            runtime_enter_hook(c, d);
+        else
+            runtime_exit_hook(c, d);
+    }
+}
+
+/* --- on and off ----------------------------------------------------------------------------------
+ */
+
+static void index_rows(void)
+{
+    static bool done; /* callbacks of the session before may still be on their way out */
+
+    if (done)
+        return;
+    done = true;
+    memset(rows, NO_ROW, sizeof rows);
+    for (size_t i = 0; i < cm_call_count; i++)
+        rows[cm_calls[i].domain - CM_DOMAIN_DRIVER][cm_calls[i].id] = (uint8_t)i;
+}
+
+static int set_all(const cm_cupti_link *link, uint32_t on, bool launches)
+{
+    int (*set)(uint32_t, void *, int, uint32_t) = link->api->EnableCallback;
+    int done = 0;
+
+    for (size_t i = 0; i < cm_call_count; i++)
+        if (launches || cm_calls[i].does != CM_CALL_WORKS)
+            done += set(on, link->subscriber, cm_calls[i].domain, cm_calls[i].id) == 0;
+    done += set(on, link->subscriber, CM_DOMAIN_RESOURCE, CM_RESOURCE_CONTEXT_CREATED) == 0;
+    done += set(on, link->subscriber, CM_DOMAIN_RESOURCE, CM_RESOURCE_CONTEXT_DESTROYED) == 0;
+    return done;
+}
+
+int cm_cupti_driver_enable(const cm_cupti_link *link, bool launches)
+{
+    if (link->subscriber == NULL || link->api->EnableCallback == NULL)
+        return 0;
+    cm_libraries_refresh(); /* readies the unwinder, too */
+    index_rows();
+    for (unsigned i = 0; i < DEVICES_KNOWN; i++)
+        atomic_store(&state.devices[i], 0);
+    for (unsigned i = 0; i < CONTEXTS; i++) {
+        atomic_store(&state.contexts[i].alive, false);
+        atomic_store(&state.contexts[i].primary_of, 0);
+        atomic_store(&state.contexts[i].handle, 0);
+    }
+    uint32_t session = atomic_load(&state.session) + 1;
+    atomic_store(begun(session), 0);
+    atomic_store(ended(session), 0);
+    atomic_store(&state.session, session);
+    atomic_store(&state.count, 0);
+    atomic_store(&state.launches, launches);
+    atomic_store(&state.device_of, link->api->GetDeviceId);
+    return set_all(link, 1, launches);
+}
+
+void cm_cupti_driver_disable(const cm_cupti_link *link)
+{
+    if (link->subscriber != NULL && link->api->EnableCallback != NULL)
+        set_all(link, 0, atomic_load(&state.launches));
+}
+
+uint64_t cm_cupti_driver_moves(void)
+{
+    uint32_t session = atomic_load(&state.session);
+    /* In this order: equal, then nothing was in flight when the first was read. */
+    uint64_t out = atomic_load(ended(session));
+    uint64_t in = atomic_load(begun(session));
+
+    return in << 1 | (in != out);
+}
+
+uint64_t cm_cupti_driver_count(void)
+{
+    return atomic_load_explicit(&state.count, memory_order_relaxed);
+}
+
+void cm_cupti_driver_expect_records(bool expected)
+{
+    atomic_store(&state.records, expected);
+}

@@ -1,0 +1,35 @@
+"""cuptimem kernels FILE"""
+
+from collections.abc import Sequence
+
+from cuptimem.cli import reading
+from cuptimem.errors import Error
+from cuptimem.ledger import missing
+from cuptimem.report import Report
+from cuptimem.reporters import json, terminal, views
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = reading.parser(
+        "kernels",
+        "The kernels that took the most time, and the memory beside them: blocks that were there long before their "
+        "first kernel or long after their last, and freed ones that record_stream still held.",
+    )
+    parser.add_argument("-n", "--top", type=reading.count, default=10, metavar="N", help="rows of each table (10)")
+    options = parser.parse_args(arguments)
+    report = reading.read(options.file)
+    if report.kernels is None:
+        raise _not_recorded(report)
+    if options.json:
+        print(json.text(json.kernels(report, report.kernels)))
+    else:
+        terminal.show(views.kernels(report, report.kernels, options.top))
+    return 0
+
+
+def _not_recorded(report: Report) -> Error:
+    if not report.driver.recorded:
+        return missing(report, "kernels")
+    if report.environment.get("driver.kernels") == "yes":
+        return Error("no kernels in this recording: none was launched while it was made")
+    return Error("no kernels in this recording: record again with cuptimem run --kernels")

@@ -1,0 +1,53 @@
+"""cuptimem ledger FILE"""
+
+import argparse
+import math
+from collections.abc import Sequence
+
+from cuptimem.cli import reading
+from cuptimem.ledger import check_moment, pick
+from cuptimem.reporters import json, terminal, views
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = reading.parser(
+        "ledger",
+        "Who has the used bytes of a device: PyTorch's tensors and cache, each library at driver level with its Python "
+        "line, the CUDA context, other processes, and what nobody accounts for. The lines sum to what the driver says "
+        "is used (docs/ledger.md).",
+    )
+    parser.add_argument("--device", metavar="D", help="only this device (cuda:0); default: all")
+    parser.add_argument(
+        "--at",
+        type=_moment,
+        default="peak",
+        metavar="peak|end|SECONDS",
+        help="when: at the most used bytes (the default), at the end, or so many seconds after the start",
+    )
+    parser.add_argument("-n", "--top", type=reading.count, default=20, metavar="N", help="lines of libraries (20)")
+    options = parser.parse_args(arguments)
+    asked = options.at if isinstance(options.at, float) else None
+    report = reading.read(options.file, ledger_at_ns=None if asked is None else round(asked * 1e9))
+    if asked is not None:
+        check_moment(report, asked)
+    what = options.at if asked is None else "asked"
+    names = dict.fromkeys(row.device for row in report.ledgers)
+    devices = [options.device] if options.device is not None or not names else list(names)
+    ledgers = tuple(pick(report, device, what) for device in devices)
+    if options.json:
+        print(json.text(json.ledger(report, ledgers)))
+    else:
+        terminal.show(views.ledger(report, ledgers, options.top))
+    return 0
+
+
+def _moment(text: str) -> str | float:
+    if text in ("peak", "end"):
+        return text
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not math.isfinite(seconds) or seconds < 0:
+        raise argparse.ArgumentTypeError(f"peak, end, or seconds since the start, not {text!r}")
+    return seconds

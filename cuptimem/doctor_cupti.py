@@ -1,0 +1,124 @@
+"""What doctor says about the driver level: the child's look at CUDA, and what follows from it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator, Mapping
+from types import ModuleType
+from typing import Any, Literal, NamedTuple
+
+COST = "driver memory, libraries and other processes on the GPU are in no account"
+OTHERS_COST = "other processes' memory on the GPU is not told from the driver's own"
+_DRIVER = "libcuda.so.1"
+_NVML = "libnvidia-ml.so.1"
+_IN_CONTAINER = "a container needs --gpus all and NVIDIA_DRIVER_CAPABILITIES=compute,utility"
+_INIT = {  # CUresult of cuInit: what it means
+    100: ("no device is visible to it", "see nvidia-smi, CUDA_VISIBLE_DEVICES; " + _IN_CONTAINER),
+    3: ("it does not initialise", "see nvidia-smi"),
+    34: ("it is the toolkit's stub and no driver", "take the stubs folder out of LD_LIBRARY_PATH"),
+    802: ("the system is not ready yet", "start nvidia-fabricmanager"),
+    803: ("its parts are of different releases", "reboot, or install the driver again"),
+    804: ("its compatibility package does not fit this device", "remove cuda-compat, or update the driver"),
+    999: ("it fails for an unknown reason", "see nvidia-smi and dmesg"),
+}
+
+
+class Finding(NamedTuple):
+    """A line of doctor's in the making."""
+
+    name: str
+    state: Literal["ok", "note", "warning"]
+    text: str
+    cost: str = ""
+    fix: str = ""
+
+
+def look(core: ModuleType) -> dict[str, Any]:
+    """Runs in doctor's child, which ends afterwards: initialises CUDA, as no recording ever does."""
+    found: dict[str, Any] = {"missing": "", "init": None, "nvml": False}
+    try:
+        driver = ctypes.CDLL(_DRIVER)
+    except OSError as error:
+        found["missing"] = " ".join(str(error).split())
+    else:
+        found["init"] = int(driver.cuInit(0))
+        try:
+            ctypes.CDLL(_NVML)
+        except OSError:
+            found["nvml"] = False
+        else:
+            found["nvml"] = True
+    found["probe"] = core.cupti_probe()
+    return found
+
+
+def version_text(version: int) -> str:
+    """cuptiGetVersion's number as people write it: 130001 is 13.0.1; up to CUDA 12.9 it only counts."""
+    if version >= 100000:
+        return f"{version // 10000}.{version // 100 % 100}.{version % 100}"
+    return f"interface {version}" if version else "version unknown"
+
+
+def _split(reason: str) -> tuple[str, str]:
+    """A reason of the witness: cause, and what to do about it, which is in the last parentheses."""
+    cause, parenthesis, fix = reason.rpartition(" (")
+    return (cause, fix.rstrip(")")) if parenthesis and reason.endswith(")") else (reason, "")
+
+
+def findings(answer: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> Iterator[Finding]:
+    """answer: the child's, with "driver" from look() and "driver_state" from a recording made after it."""
+    about, state = answer.get("driver"), answer.get("driver_state")
+    if about is None or state is None:
+        return
+    probe = about["probe"]
+    library = f"{probe['path']}, {version_text(probe['version'])}" if probe["path"] else ""
+    if about["missing"]:
+        yield Finding(
+            "CUPTI",
+            "note",
+            f"no NVIDIA driver is here ({_DRIVER}); " + (f"libcupti would be {library}" if library else probe["why"]),
+            fix=f"nothing without a GPU; else install the driver; {_IN_CONTAINER}",
+        )
+        return
+    if about["init"] != 0:
+        why, fix = _INIT.get(about["init"], (f"it fails with error {about['init']}", "see nvidia-smi"))
+        yield Finding("CUPTI", "warning", f"the NVIDIA driver cannot be used: {why}", COST, fix)
+        return
+    mode = state["mode"]
+    if mode == "callbacks":
+        shared = ", beside other profilers" if state["v2"] else ""
+        records = "with records" if state["activity"] else "without records"
+        yield Finding("CUPTI", "ok", f"{state['path']}, {version_text(state['version'])}: callbacks{shared}, {records}")
+    else:
+        cause, fix = _split(state["reason"] or "it did not answer in time")
+        text = cause if mode == "slots" else f"nothing at driver level: {cause}"
+        yield Finding("CUPTI", "warning", text + (f"; {library}" if library else ""), COST, fix or "see nvidia-smi")
+    if about["nvml"]:
+        yield Finding("NVML", "ok", f"{_NVML}: other processes' memory is told apart")
+    else:
+        yield Finding("NVML", "warning", f"{_NVML} is not found", OTHERS_COST, _IN_CONTAINER)
+    yield from _settings(environment)
+
+
+def _settings(environment: Mapping[str, str]) -> Iterator[Finding]:
+    injected = environment.get("CUDA_INJECTION64_PATH", "")
+    if injected:
+        yield Finding(
+            "injection",
+            "warning",
+            f"CUDA_INJECTION64_PATH={injected}: a tool is loaded into every CUDA program, and most hold CUPTI",
+            COST,
+            "run without it",
+        )
+    capabilities = environment.get("NVIDIA_DRIVER_CAPABILITIES", "")
+    given = {word.strip() for word in capabilities.split(",")}
+    lacking = [word for word in ("compute", "utility") if word not in given]
+    if capabilities and "all" not in given and lacking:
+        yield Finding(
+            "capabilities",
+            "warning",
+            f"NVIDIA_DRIVER_CAPABILITIES={capabilities} lacks {' and '.join(lacking)}",
+            OTHERS_COST,
+            "start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility",
+        )

@@ -1,0 +1,122 @@
+"""Memory that CUDA itself hands out, to whomever: the witness's life in a capture, and what the trace is told of it.
+
+Runs inside the profiled process: imports nothing that Python has not loaded by itself. Everything is done in C
+(csrc/sources/cupti.h); in a process that never uses CUDA that is a comparison of two numbers now and then.
+"""
+
+TYPE_CHECKING = False  # typing would be loaded into every profiled program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+    from cuptimem.recorder import Options
+
+PERIOD_MS = 200  # between two looks at records and devices
+WAIT_MS = 1000  # for the subscription, where CUDA is in use when the profile starts
+UNUSED = "CUDA was not used"
+TURNED_OFF = "it was turned off (driver=False, --no-driver)"
+
+_COUNTS = ("callbacks", "records", "dropped", "foreign_buffers", "unknown_records", "owners_unknown")
+
+_wanted = False
+_kernels = False
+_problem = ""  # why it cannot even be started
+_said: set[str] = set()
+_say: "Callable[[str], None]" = str  # nobody listens before the first start
+
+
+def start(core: "ModuleType", options: "Options", say: "Callable[[str], None]") -> None:
+    """Before recording starts, so that what is there already is subscribed by then; nothing is lost where it is not,
+    for relocation slots record until it is. say: is given what the user should know, a line each. Never raises:
+    tensors are recorded without it."""
+    global _wanted, _kernels, _problem, _say
+    _said.clear()
+    _say = say
+    _wanted, _kernels, _problem = options.driver, options.kernels, ""
+    if not _wanted:
+        return
+    try:
+        core.cupti_start(_kernels, True, PERIOD_MS, WAIT_MS, lambda: _tell(core))
+    except OSError as error:
+        _wanted = False
+        _problem = f"its thread cannot be started: {error.strerror or error}"
+
+
+def begin(core: "ModuleType") -> None:
+    """Recording is on: the first look at the devices."""
+    if _wanted:
+        core.cupti_settle(False)
+    if _problem or _wanted and core.cupti_state()["mode"] not in ("off", "waiting", "starting"):
+        _tell(core)
+
+
+def settle(core: "ModuleType", last: bool = False) -> None:
+    """Brings what CUPTI still holds into the rings, while recording is on. last: what is incomplete, too."""
+    if _wanted:
+        core.cupti_settle(last)
+
+
+def stop(core: "ModuleType") -> dict[str, str]:
+    """Nothing of it is there when this returns. What the trace should say of it."""
+    global _wanted
+    if _wanted:
+        core.cupti_stop()
+    found = _notes(core)
+    _warn(found)
+    _wanted = False
+    return found
+
+
+def forget(core: "ModuleType") -> None:
+    """In a forked child."""
+    global _wanted
+    _wanted = False
+    core.cupti_forget()
+
+
+def _tell(core: "ModuleType") -> None:
+    """The mode has changed: a process that is killed from now on leaves that in its trace, too."""
+    found = _notes(core)
+    try:
+        core.capture_note(found)
+    except OSError as error:
+        _say(f"the trace is not told of the driver level: {error.strerror or error}")
+    _warn(found)
+
+
+def _notes(core: "ModuleType") -> dict[str, str]:
+    """The meta keys: driver is callbacks, slots or none; driver.reason why not more; driver.cupti path and version."""
+    if not _wanted:
+        return {"driver": "none", "driver.reason": _problem or TURNED_OFF}
+    state = core.cupti_state()
+    mode, reason = state["mode"], state["reason"]
+    if mode not in ("callbacks", "slots"):
+        return {"driver": "none", "driver.reason": reason or UNUSED}
+    found = {
+        "driver": mode,
+        "driver.reason": reason,
+        "driver.cupti": f"{state['path']} {state['version'] or 'of unknown version'}" if state["path"] else "",
+        "driver.interface": "multi-subscriber" if state["v2"] else "single",
+        "driver.activity": "yes" if state["activity"] else "no",
+        "driver.kernels": "yes" if state["kernels"] else "no",
+        "driver.time_base_changed": "yes" if state["time_base_changed"] else "no",
+    }
+    found.update({f"driver.{name}": str(state[name]) for name in _COUNTS})
+    return found
+
+
+def _warn(found: dict[str, str]) -> None:
+    """One line where something lacks although CUDA is used."""
+    mode, reason = found["driver"], found["driver.reason"]
+    if not reason or reason in (UNUSED, TURNED_OFF) or reason in _said:
+        return
+    if mode == "callbacks" and not _kernels:
+        return  # all that lacks is the second witness
+    _said.add(reason)
+    if mode == "callbacks":
+        _say(f"kernels are not recorded from now on: {reason}")
+    elif mode == "slots":
+        _say(f"memory that libraries take from CUDA by themselves is not recorded: {reason}")
+    else:
+        _say(f"memory that CUDA gives to others than PyTorch is not recorded: {reason}")

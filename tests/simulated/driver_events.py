@@ -1,0 +1,174 @@
+"""The driver level of a recording, as _core.trace_dump returns it: who was given what by CUDA, and what records say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+# csrc/capture/event.h. A reader that does not know a kind by name returns its number.
+_NAMES = {
+    22: "driver_new",
+    23: "driver_free",
+    24: "driver_more",
+    25: "witness",
+    26: "pool",
+    27: "launch",
+    28: "work",
+    29: "device",
+    30: "held",
+}
+KINDS = (
+    *("", "device", "managed", "host", "registered", "async", "physical", "reference", "imported", "reserved"),
+    *("mapped", "array", "ipc", "external", "pool", "graph", "multicast", "context"),
+)
+KIND, RELEASE, BY_SLOT, QUIET = 0x1F, 0x80, 0x40, 0x80
+LIBRARY, CORRELATION, STREAM, HANDLE, FAILED, UTILIZED = range(1, 7)
+TOLD = {1: "total", 2: "own", 3: "others", 4: "pooled", 5: "reserved", 6: "used"}
+
+Frame = tuple[Any, ...]  # file, line, function, ...
+
+
+@dataclass(frozen=True)
+class Event:
+    """CUDA gave something out (new) or takes it back. `address` is a handle where the kind says so; bytes, -1 where a
+    free does not tell."""
+
+    new: bool
+    kind: str
+    address: int
+    size: int
+    device: int
+    time: int
+    thread: int
+    frames: tuple[Frame, ...] = ()
+    by_slot: bool = False
+    library: str = ""
+    correlation: int = 0
+    stream: int = -1
+    handle: int = 0
+    failed: int = 0
+
+    @property
+    def line(self) -> tuple[str, int]:
+        """File and line of the innermost Python frame; ("", 0) without one."""
+        return (self.frames[0][0], self.frames[0][1]) if self.frames else ("", 0)
+
+
+@dataclass(frozen=True)
+class Witness:
+    """A MEMORY2 record."""
+
+    release: bool
+    address: int
+    size: int
+    library: str
+    correlation: int
+    time: int
+    device: int
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What was told of one device at one time; bytes."""
+
+    device: int
+    time: int
+    quiet: bool
+    told: dict[str, int]
+
+
+@dataclass
+class Driver:
+    """In the order of the file, but for events, which are in the order of their time."""
+
+    events: list[Event] = field(default_factory=list)
+    witnesses: list[Witness] = field(default_factory=list)
+    moments: list[Moment] = field(default_factory=list)
+    pools: int = 0
+    launches: list[tuple[int, int, tuple[Frame, ...], int]] = field(default_factory=list)
+    """Correlation id, stream, frames, what was launched."""
+    work: list[tuple[int, str, int]] = field(default_factory=list)
+    """Correlation id, name, what ran."""
+    held: int = 0
+
+
+def read(events: Iterable[Sequence[Any]]) -> Driver:
+    """AssertionError where a DRIVER_MORE follows nothing that it could be about."""
+    found = Driver()
+    last: dict[int, tuple[str, int]] = {}  # thread -> which list, where
+    told: dict[tuple[int, int], dict[str, int]] = {}
+    for number, event in enumerate(events):
+        name = _NAMES.get(event[0], event[0])
+        if name == "end":
+            break
+        if name not in _NAMES.values():
+            continue
+        _, time, thread, address, size, origin, flags, _, device = event
+        if name in ("driver_new", "driver_free"):
+            new = name == "driver_new"
+            last[thread] = "event", len(found.events)
+            frames = tuple(origin or ()) if new else ()
+            known = size if new or size > 0 else -1
+            by_slot = bool(flags & BY_SLOT)
+            found.events.append(Event(new, KINDS[flags & KIND], address, known, device, time, thread, frames, by_slot))
+        elif name == "witness":
+            last[thread] = "witness", len(found.witnesses)
+            found.witnesses.append(Witness(bool(flags & RELEASE), address, size, origin or "", 0, time, device))
+        elif name == "pool":
+            last[thread] = "pool", 0
+            found.pools += 1
+        elif name == "driver_more":
+            assert thread in last, f"event {number} tells more of nothing"
+            which, at = last[thread]
+            _more(found, which, at, size, address, origin or "")
+        elif name == "launch":
+            found.launches.append((size, address, tuple(origin or ()), flags))
+        elif name == "work":
+            found.work.append((address, origin or "", flags))
+        elif name == "held":
+            found.held += 1
+        elif name == "device":
+            moment = told.setdefault((thread, device), {})
+            moment[TOLD[address]] = size
+            if TOLD[address] == "used":
+                found.moments.append(Moment(device, time, bool(flags & QUIET), told.pop((thread, device))))
+    # A thread may have been stopped between the clock and the ring.
+    found.events.sort(key=lambda event: event.time)
+    return found
+
+
+def _more(found: Driver, which: str, at: int, what: int, value: int, name: str) -> None:
+    if which == "event":
+        event = found.events[at]
+        if what == LIBRARY:
+            event = replace(event, library=name)
+        elif what == CORRELATION:
+            event = replace(event, correlation=value)
+        elif what == STREAM:
+            event = replace(event, stream=value)
+        elif what == HANDLE:
+            event = replace(event, handle=value)
+        elif what == FAILED:
+            event = replace(event, failed=value)
+        else:
+            raise AssertionError(f"an event is told {what}")
+        found.events[at] = event
+    elif which == "witness":
+        if what == CORRELATION:
+            found.witnesses[at] = replace(found.witnesses[at], correlation=value)
+        else:
+            assert what in (STREAM, HANDLE), f"a record is told {what}"
+    else:
+        assert what in (UTILIZED, CORRELATION), f"a pool is told {what}"
+
+
+def libraries(driver: Driver) -> dict[int, str]:
+    """By index of driver.events, the library of each NEW: as a record of its correlation id and address says, else as
+    was found by unwinding; "" where nothing tells."""
+    records = {(w.correlation, w.address): w.library for w in driver.witnesses if not w.release}
+    found = {}
+    for index, event in enumerate(driver.events):
+        if event.new:
+            found[index] = records.get((event.correlation, event.address), "") or event.library
+    return found

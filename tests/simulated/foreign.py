@@ -1,0 +1,66 @@
+"""foreign.c, compiled and called: a library of somebody else's that allocates."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+SOURCE = Path(__file__).with_name("foreign.c")
+NAME = "libforeign.so"
+
+
+def build(folder: Path, *options: str) -> Path:
+    """Compiles it into that folder. Its name is NAME, whatever loads it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    library = folder / NAME
+    plain = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}  # the compiler needs no GPU
+    command = [
+        "gcc",
+        "-O1",
+        "-fno-optimize-sibling-calls",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-shared",
+        "-fPIC",
+        "-Wl,-soname," + NAME,
+    ]
+    done = subprocess.run(
+        [*command, str(SOURCE), "-o", str(library), "-lpthread", "-ldl", *options],
+        env=plain,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"{SOURCE.name} was not compiled: {done.stderr[-1000:]}")
+    return library
+
+
+def load(library: Path, *, hold_the_gil: bool = False) -> Any:
+    """The library by ctypes."""
+    found = (ctypes.PyDLL if hold_the_gil else ctypes.CDLL)(str(library))
+    word, pointer, size, number = ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    for name, (result, *arguments) in {
+        **dict.fromkeys(("malloc", "managed", "host", "old_host", "async", "pitch"), (pointer, size)),
+        **dict.fromkeys(("free", "host_free", "unregister", "async_free"), (number, pointer)),
+        "free_nothing": (number,),
+        "register": (number, pointer, size),
+        "array": (word, size, size),
+        "array_free": (number, word),
+        "map": (word, size, number, ctypes.POINTER(word)),
+        "unmap": (number, word, size, word),
+        "retain": (word, word),
+        "release": (number, word),
+        "driver_malloc": (word, size),
+        "driver_free": (number, word),
+        "thread": (pointer, size, number),
+        "begin": (number, size, number),
+        "join": (pointer,),
+        "ended": (number, number),
+    }.items():
+        function = getattr(found, f"foreign_{name}")
+        function.argtypes, function.restype = arguments, result
+    return found
