@@ -88,6 +88,7 @@ def analyze(
     window: int = 0,
     step: int = -1,
     points: int = 0,
+    ledger_at_ns: int = -1,
     progress: Callable[[float], bool] | None = None,
 ) -> dict[str, Any]: ...
 def extract(source: str, target: str, window: int) -> None: ...

@@ -16,6 +16,7 @@
 
 #include "../trace/reader.h"
 #include "clock.h"
+#include "ledger.h"
 
 typedef enum cm_phase {
     CM_PHASE_OTHER = 0,
@@ -220,12 +221,21 @@ typedef struct cm_analysis {
     size_t suspect_count;
     cm_leak_part *leak_parts; /* of both */
     uint64_t live_nodes;      /* autograd nodes alive at the last step's end, seen by this trace */
+    cm_driver_report driver;  /* ledger.h: the driver level */
+    cm_ledger *ledgers;       /* by device, then what */
+    size_t ledger_count;
+    cm_device_curve *curves;
+    size_t curve_count;
+    cm_fragmentation *fragmentation; /* by device, then what */
+    size_t fragmentation_count;
+    cm_kernels kernels;
 } cm_analysis;
 
 typedef struct cm_analysis_options {
     uint64_t window;        /* only this window (CM_MARK_WINDOW_*); 0 = whole trace */
     int64_t peak_of_step;   /* >= 0: contributors of this step's peak instead of the run's */
     size_t timeline_points; /* per device; 0 = 2048 */
+    int64_t ledger_at_ns;   /* >= 0: the ledger of this time, too */
     bool (*progress)(double share, void *context); /* may be NULL; false cancels */
     void *progress_context;
 } cm_analysis_options;

@@ -9,8 +9,10 @@
 
 /* Every analysis there is. */
 static const cm_part_kind *const kinds[] = {
-    &cm_part_peak,      &cm_part_timeline, &cm_part_survivors, &cm_part_ooms,     &cm_part_leaks,
-    &cm_part_requested, &cm_part_segments, &cm_part_check,     &cm_part_hostreads};
+    &cm_part_peak,      &cm_part_timeline,  &cm_part_survivors,   &cm_part_ooms,
+    &cm_part_leaks,     &cm_part_requested, &cm_part_segments,    &cm_part_check,
+    &cm_part_hostreads, &cm_part_ledger,    &cm_part_devicecurve, &cm_part_fragmentation,
+    &cm_part_kernels};
 enum { PARTS = sizeof kinds / sizeof kinds[0] };
 
 #define SCAN_SHARE 0.35 /* of the time, measured: the first reading only decodes */
@@ -53,7 +55,8 @@ static bool start_parts(analyzer *a)
     a->unknown_frees = a->replay->unknown_frees;
     a->replaced = a->replay->replaced;
     cm_nodes_begin_step(a->replay->nodes, a->replay->step);
-    a->run = (cm_run){&a->options, a->replay, &a->plan.steps, a->plan.begin_ns, a->reader};
+    a->run =
+        (cm_run){&a->options, a->replay, &a->plan.steps, a->plan.begin_ns, a->reader, &a->plan};
     for (size_t i = 0; i < PARTS; i++) {
         a->part[i] = kinds[i]->create(&a->run);
         if (a->part[i] == NULL)
@@ -104,10 +107,12 @@ static bool tell_parts(analyzer *a, const cm_record *record, const cm_change *ch
 {
     bool heap = record->event.kind == CM_EV_ALLOC || record->event.kind == CM_EV_FREE ||
                 (record->event.kind == CM_EV_SEGMENT_FREE && changes > 0);
+    bool work = record->event.kind == CM_EV_LAUNCH || record->event.kind == CM_EV_WORK;
+    bool summed = work && record->event.flags & CM_EVF_SUMMED;
     bool folded = record->event.kind == CM_EV_FOLDED;
     if (record->event.kind == CM_EV_FOLD)
         see_fold(a, &record->event);
-    else if (!folded)
+    else if (!folded && !summed)
         a->events++;
     if ((heap || folded) && !see_thread(a, record->thread))
         return false;
@@ -246,6 +251,30 @@ cm_analysis *cm_analyze(cm_reader *reader, const cm_analysis_options *options, c
     return NULL;
 }
 
+static void free_driver(cm_analysis *analysis)
+{
+    for (size_t i = 0; i < analysis->driver.device_count; i++)
+        free(analysis->driver.device[i].line);
+    free(analysis->driver.device);
+    free(analysis->driver.host.line);
+    for (size_t i = 0; i < analysis->ledger_count; i++)
+        free(analysis->ledgers[i].line);
+    free(analysis->ledgers);
+    for (size_t i = 0; i < analysis->curve_count; i++)
+        free(analysis->curves[i].point);
+    free(analysis->curves);
+    for (size_t i = 0; i < analysis->fragmentation_count; i++) {
+        free(analysis->fragmentation[i].segment);
+        free(analysis->fragmentation[i].pin);
+        free(analysis->fragmentation[i].segment_pin);
+    }
+    free(analysis->fragmentation);
+    free(analysis->kernels.name);
+    free(analysis->kernels.early);
+    free(analysis->kernels.late);
+    free(analysis->kernels.held);
+}
+
 void cm_analysis_free(cm_analysis *analysis)
 {
     if (analysis == NULL)
@@ -267,5 +296,6 @@ void cm_analysis_free(cm_analysis *analysis)
     free(analysis->leaks);
     free(analysis->suspects);
     free(analysis->leak_parts);
+    free_driver(analysis);
     free(analysis);
 }

@@ -1,8 +1,8 @@
 /* A window as a trace of its own. It begins with what its reader must know: threads, objects, the
  * blocks that were alive and whose they are, the autograd nodes that a later backward may run.
- * These records carry CM_EVF_BEFORE_START (seeds are seeds again): they count as no event of the
- * window, and replaying them gives every block the very origin that it had. Times are nanoseconds
- * now, so a tick of the new trace is one. */
+ * These records carry CM_EVF_BEFORE_START, those of the driver level CM_EVF_ALREADY (seeds are
+ * seeds again): they count as no event of the window, and replaying them gives every block the very
+ * origin that it had. Times are nanoseconds now, so a tick of the new trace is one. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,6 +11,7 @@
 
 #include "../trace/encode.h"
 #include "../trace/writer.h"
+#include "driverprologue.h"
 #include "grow.h"
 #include "map.h"
 #include "parts.h"
@@ -183,6 +184,13 @@ static bool tell_requested(extractor *x, const cm_block *block)
     return cm_block_slack(block) == 0 || tell(x, PROLOGUE_THREAD, e);
 }
 
+static bool tell_driver(void *context, cm_event event)
+{
+    extractor *x = context;
+    cm_record record = {event, PROLOGUE_THREAD, x->plan.begin_ns};
+    return copy(x, &record);
+}
+
 static bool tell_segment(extractor *x, const cm_segment *segment)
 {
     const cm_device *d = &x->replay->device[segment->device];
@@ -324,6 +332,8 @@ static bool write_prologue(extractor *x)
         if (d->reserved >= 0 && !emit(x, PROLOGUE_THREAD, x->plan.begin_ns, e))
             return false;
     }
+    if (!cm_driverprologue(x->replay->driver, tell_driver, x))
+        return false;
     for (size_t i = 0; i < x->replay->segments.count; i++)
         if (!tell_segment(x, &x->replay->segments.segment[i]))
             return false;

@@ -12,6 +12,7 @@ typedef struct cm_run {
     const cm_steps *steps;
     uint64_t begin_ns; /* of the window, or 0 */
     const cm_reader *reader;
+    const struct cm_plan *plan; /* scan.h */
 } cm_run;
 
 /* All functions but destroy return false (NULL) when memory is out. finish hands its arrays over to
@@ -31,6 +32,7 @@ typedef struct cm_part_kind {
 } cm_part_kind;
 
 extern const cm_part_kind cm_part_peak, cm_part_timeline, cm_part_survivors, cm_part_ooms,
-    cm_part_leaks, cm_part_requested, cm_part_segments, cm_part_check, cm_part_hostreads;
+    cm_part_leaks, cm_part_requested, cm_part_segments, cm_part_check, cm_part_hostreads,
+    cm_part_ledger, cm_part_devicecurve, cm_part_fragmentation, cm_part_kernels;
 
 #endif

@@ -18,6 +18,7 @@ cm_replay *cm_replay_new(const cm_reader *reader)
     if (r == NULL)
         return NULL;
     r->step = -1;
+    r->reader = reader;
     r->nodes = cm_nodes_new();
     r->places = cm_places_new(reader);
     r->device_number = calloc(1 << 16, sizeof *r->device_number);
@@ -36,6 +37,7 @@ void cm_replay_free(cm_replay *r)
     cm_places_free(r->places);
     cm_blocks_clear(&r->blocks);
     cm_segments_clear(&r->segments);
+    cm_drivermap_free(r->driver);
     free(r->device);
     free(r->origin);
     free(r->origin_slot);
@@ -141,6 +143,18 @@ static int64_t find_origin(cm_replay *r, const cm_origin *wanted)
     return (int64_t)r->origin_count - 1;
 }
 
+/* What the driver level makes of a block. */
+static bool tell_driver(cm_replay *r, const cm_block *block, int sign)
+{
+    const cm_device *d = &r->device[block->device];
+    if (r->driver == NULL || d->type != CM_DEVICE_CUDA)
+        return true;
+    if (cm_drivermap_block(r->driver, d->index, block, sign))
+        return true;
+    r->error = r->driver->error;
+    return false;
+}
+
 static bool bear(cm_replay *r, const cm_block *block, uint64_t time_ns, bool event, cm_change *out)
 {
     cm_device *d = &r->device[block->device];
@@ -156,10 +170,10 @@ static bool bear(cm_replay *r, const cm_block *block, uint64_t time_ns, bool eve
     d->slack += cm_block_slack(block);
     d->direct += block->direct ? block->size : 0;
     *out = (cm_change){*block, block->size, time_ns, d->live, d->blocks, event};
-    return true;
+    return tell_driver(r, block, 1);
 }
 
-static void bury(cm_replay *r, const cm_block *block, uint64_t time_ns, bool event, cm_change *out)
+static bool bury(cm_replay *r, const cm_block *block, uint64_t time_ns, bool event, cm_change *out)
 {
     cm_device *d = &r->device[block->device];
     d->live -= block->size;
@@ -167,6 +181,7 @@ static void bury(cm_replay *r, const cm_block *block, uint64_t time_ns, bool eve
     d->slack -= cm_block_slack(block);
     d->direct -= block->direct ? block->size : 0;
     *out = (cm_change){*block, -block->size, time_ns, d->live, d->blocks, event};
+    return tell_driver(r, block, -1);
 }
 
 static bool make_seed(cm_replay *r, const cm_seed *seed, int device, uint64_t time_ns,
@@ -260,7 +275,8 @@ static int allocate(cm_replay *r, const cm_record *record, int device, cm_change
     int changes = 0;
     cm_block old;
     if (cm_blocks_take(&r->blocks, (uint16_t)device, e->address, &old)) {
-        bury(r, &old, record->time_ns, false, &out[changes++]);
+        if (!bury(r, &old, record->time_ns, false, &out[changes++]))
+            return -1;
         r->replaced++;
     }
     bool inherited = is_inherited(e);
@@ -305,8 +321,7 @@ static int deallocate(cm_replay *r, const cm_record *record, int device, cm_chan
         r->unknown_frees++;
         return 0;
     }
-    bury(r, &block, record->time_ns, true, out);
-    return 1;
+    return bury(r, &block, record->time_ns, true, out) ? 1 : -1;
 }
 
 /* A later walk, after a time without recording: what was known stays as it was known. */
@@ -334,10 +349,12 @@ static void request(cm_replay *r, const cm_event *e, int device)
     if (block == NULL || e->size < 0 || e->size > block->size)
         return;
     cm_device *d = &r->device[device];
-    d->slack -= cm_block_slack(block);
+    int64_t before = cm_block_slack(block);
     cm_block_set_slack(block, block->size - e->size);
-    d->slack += cm_block_slack(block);
+    d->slack += cm_block_slack(block) - before;
     d->slack_told = true;
+    if (r->driver != NULL && d->type == CM_DEVICE_CUDA)
+        cm_drivermap_asked(r->driver, block, cm_block_slack(block) - before);
 }
 
 static void count_segment(cm_replay *r, const cm_segment *segment, int sign)
@@ -346,6 +363,16 @@ static void count_segment(cm_replay *r, const cm_segment *segment, int sign)
         return;
     r->device[segment->device].segmented += sign * segment->size;
     r->device[segment->device].segments += (uint64_t)sign;
+}
+
+static bool tell_driver_segment(cm_replay *r, const cm_segment *segment)
+{
+    const cm_device *d = &r->device[segment->device];
+    if (r->driver == NULL || d->type != CM_DEVICE_CUDA ||
+        cm_drivermap_segment(r->driver, d->index, segment->address, segment->size, segment->stack))
+        return true;
+    r->error = r->driver->error;
+    return false;
 }
 
 static int take_segment(cm_replay *r, const cm_event *e, int device)
@@ -370,7 +397,7 @@ static int take_segment(cm_replay *r, const cm_event *e, int device)
         count_segment(r, &replaced, -1);
         count_segment(r, &segment, 1);
     }
-    return 0;
+    return added == 0 || tell_driver_segment(r, &segment) ? 0 : -1;
 }
 
 /* Of a segment, or of a block that was taken from CUDA for itself. */
@@ -388,7 +415,46 @@ static int give_back(cm_replay *r, const cm_record *record, cm_change *out)
     }
     if (taken > 0)
         count_segment(r, &segment, -1);
+    if (r->driver != NULL && !cm_drivermap_segment_gone(r->driver, e->address)) {
+        r->error = r->driver->error;
+        return -1;
+    }
     return 0;
+}
+
+/* The first event of the driver level: it is told of what there is. */
+static bool begin_driver(cm_replay *r)
+{
+    r->driver = cm_drivermap_new(r->reader);
+    if (r->driver == NULL) {
+        r->error = out_of_memory;
+        return false;
+    }
+    for (size_t i = 0; i < r->segments.count; i++)
+        if (!tell_driver_segment(r, &r->segments.segment[i]))
+            return false;
+    for (size_t i = 0; i < r->blocks.slots; i++)
+        if (r->blocks.slot[i].alive && !tell_driver(r, &r->blocks.slot[i], 1))
+            return false;
+    return true;
+}
+
+static int apply_driver(cm_replay *r, const cm_record *record)
+{
+    const cm_event *e = &record->event;
+    if (r->driver == NULL && !begin_driver(r))
+        return -1;
+    if (!cm_drivermap_apply(r->driver, record)) {
+        r->error = r->driver->error;
+        return -1;
+    }
+    if (e->kind != CM_EV_DRIVER_NEW)
+        return 0;
+    /* Threads are merged by time: its block may have come before it. */
+    int device = cm_replay_find_device(r, CM_DEVICE_CUDA, e->device_index);
+    const cm_block *block =
+        device < 0 ? NULL : cm_blocks_find(&r->blocks, (uint16_t)device, e->address);
+    return block == NULL || tell_driver(r, block, 1) ? 0 : -1;
 }
 
 /* Blocks that came and went and are only counted. They change nothing that is alive. */
@@ -454,6 +520,13 @@ static int apply(cm_replay *r, const cm_record *record, cm_change change[2])
     case CM_EV_MARK:
         r->walked = r->walked || e->size == CM_MARK_SEEDED;
         return 0;
+    case CM_EV_DRIVER_NEW:
+    case CM_EV_DRIVER_FREE:
+    case CM_EV_DRIVER_MORE:
+    case CM_EV_WITNESS:
+    case CM_EV_POOL:
+    case CM_EV_DEVICE:
+        return apply_driver(r, record);
     case CM_EV_NODE_NEW:
         if (!(e->flags & CM_EVF_IN_NODE))
             cm_places_made_node(r->places, e->stack);
@@ -470,6 +543,8 @@ int cm_replay_apply(cm_replay *r, const cm_record *record, cm_change change[2])
         return -1;
     }
     int changes = apply(r, record, change);
+    for (int i = 0; i < changes; i++)
+        change[i].thread = record->thread;
     r->position++;
     return changes;
 }

@@ -15,6 +15,7 @@
 #include "../trace/reader.h"
 #include "analysis.h"
 #include "blocks.h"
+#include "drivermap.h"
 #include "nodes.h"
 #include "places.h"
 #include "segments.h"
@@ -60,7 +61,8 @@ typedef struct cm_change {
     uint64_t time_ns;
     int64_t live;
     uint64_t blocks;
-    bool event; /* the program's own allocation or free, not a correction */
+    bool event;      /* the program's own allocation or free, not a correction */
+    uint32_t thread; /* that told it */
 } cm_change;
 
 typedef struct cm_replay {
@@ -69,6 +71,8 @@ typedef struct cm_replay {
     cm_places *places;
     cm_blocks blocks;
     cm_segments segments;
+    cm_drivermap *driver; /* NULL before the first event of the driver level */
+    const cm_reader *reader;
     cm_device *device;
     size_t device_count, device_capacity;
     cm_origin *origin;

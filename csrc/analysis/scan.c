@@ -103,6 +103,8 @@ static bool see_requested(scan *s, const cm_event *e)
 /* Whether this begins the window anew: it tells what the window inherited. */
 static bool is_inherited(scan *s, const cm_event *e)
 {
+    if (e->kind >= CM_EV_DRIVER_NEW) /* their flags are others */
+        return e->kind <= CM_EV_DRIVER_MORE && e->flags & CM_EVF_ALREADY;
     if (!(e->flags & CM_EVF_BEFORE_START) || e->kind == CM_EV_OBJECT_NEW ||
         e->kind == CM_EV_SEGMENT_NEW)
         return false;
@@ -118,6 +120,15 @@ static bool see_tick(scan *s, const cm_record *record, cm_moment at)
     tick.kind = (uint32_t)e->size;
     cm_calls_stop(s->calls);
     return cm_places_line(s->places, e->stack, &tick.line) && cm_clock_tick(s->clock, &tick);
+}
+
+static void see_reserved(scan *s, const cm_event *e)
+{
+    struct cm_plan_reserved *most = &s->plan->reserved[(uint8_t)(e->device_index + 128)];
+    if (e->device_type != CM_DEVICE_CUDA || !in_window(s) || e->size < 0 ||
+        (most->known && e->size <= most->most))
+        return;
+    *most = (struct cm_plan_reserved){true, e->size, s->position};
 }
 
 static bool see(scan *s, const cm_record *record)
@@ -154,6 +165,9 @@ static bool see(scan *s, const cm_record *record)
                                e->flags & CM_EVF_BEFORE_START || !in_window(s));
     case CM_EV_SEED:
         return see_seed(s, e);
+    case CM_EV_RESERVED:
+        see_reserved(s, e);
+        return true;
     case CM_EV_MARK:
         return see_mark(s, record);
     default:

@@ -18,6 +18,12 @@ typedef struct cm_plan {
     cm_seed *seed;    /* of the walk at the start, those that count and those dropped */
     size_t seeds, seed_capacity;
     cm_steps steps;
+    /* Of CUDA's devices, by index + 128: where reserved bytes are first at their highest. */
+    struct cm_plan_reserved {
+        bool known;
+        int64_t most;
+        uint64_t position;
+    } reserved[256];
 } cm_plan;
 
 /* false with one line in error ("" if cancelled); the plan is then empty. The reader is rewound

@@ -102,6 +102,10 @@ typedef enum cm_driver_kind {
 
 enum {
     CM_DRIVER_KIND = 0x1f,
+    CM_EVF_ALREADY = 0x20, /* DRIVER_NEW, DRIVER_FREE, DRIVER_MORE: from before the window that this
+                              trace is; its own flag, for others are part of the kind */
+    CM_EVF_SUMMED = 0x80, /* LAUNCH, WORK: left out of a folded stretch. LAUNCH: size = how many, no
+                             stack; WORK: address = how many of this name, size = all their time */
     CM_EVF_RELEASE = 0x80, /* WITNESS */
     CM_EVF_BY_SLOT = 0x40, /* DRIVER_NEW, DRIVER_FREE: seen in a relocation slot, not by CUPTI */
     CM_EVF_QUIET = 0x80    /* DEVICE: the driver gave out and took back nothing meanwhile */

@@ -16,6 +16,8 @@
 
 enum { DEPTH_MAX = 1 << 16, SEQUENCE_BITS = 40, DEVICES = 255, CHARGES = CM_CHARGE_UNRESOLVED + 1 };
 
+enum { PEAK, RESERVED_MOST, FIRST_OOM, USED_MOST, QUIET_MOST, USED_LAST, POINTS };
+
 /* Indices of items are from 1; 0 means: none in this stretch (what is older is in the trace). */
 typedef struct item {
     cm_event event;
@@ -23,7 +25,8 @@ typedef struct item {
     uint32_t partner; /* its other half */
     uint32_t frame;   /* the run that it happened in */
     uint32_t link;    /* of a run: the node's creation, or the event that set its line; of an
-                         allocation: the size that was asked for */
+                         allocation: the size that was asked for; of a free: that its memory is
+                         held; of totals and pools: what else is told of them */
     uint8_t device, charge;
     bool keep;
     bool must;    /* stays whatever its other half is */
@@ -45,6 +48,8 @@ typedef struct thread {
     frame *frame;
     size_t frames, capacity;
     uint64_t unseen; /* running beyond DEPTH_MAX */
+    uint32_t chain;  /* of one pool or one moment: the newest item */
+    uint32_t held;   /* tells of the free that follows */
     uint32_t total;  /* its newest, + 1 */
 } thread;
 
@@ -52,9 +57,32 @@ typedef struct device {
     uint8_t type;
     int8_t index;
     bool reserved_known;
-    uint32_t peak; /* the allocation that reached it, 0: none rose above the stretch's start */
+    bool oom;
+    /* What was alive behind these items stays: the allocation that reached the peak, 0: none rose
+     * above the stretch's start; reserved bytes higher than ever; the first request that failed;
+     * totals that are kept. */
+    uint32_t at[POINTS];
     int64_t live, most, reserved; /* live and most since the stretch's start */
+    int64_t most_reserved;
 } device;
+
+/* Totals of a device as a whole: those of a moment are one chain. Kept are the last of a stretch,
+ * and those that are higher than ever. */
+typedef struct totals {
+    int64_t used, quiet; /* most ever; of quiet moments */
+    uint32_t at[3];      /* of the stretch: used most, most quietly, last */
+    bool known, quiet_known;
+} totals;
+
+typedef struct work { /* left out, of one name */
+    uint32_t name;
+    uint64_t count;
+    int64_t ns;
+    cm_event like;
+    uint32_t thread;
+} work;
+
+enum { POOLS = 64 };
 
 typedef struct total {
     uint32_t thread;
@@ -84,6 +112,17 @@ struct cm_fold {
     size_t todo_count, todo_capacity, touched_count, touched_capacity;
     total *total;
     size_t totals, total_capacity;
+    totals device_totals[256]; /* by index + 128 */
+    struct {
+        uint64_t address;
+        uint32_t at;
+    } pool[POOLS]; /* the newest that was seen, by address */
+    work *work;
+    size_t works, work_capacity;
+    cm_idmap work_of; /* name -> index */
+    uint64_t launches;
+    cm_event launch; /* one of them */
+    uint32_t launch_thread;
 };
 
 cm_fold *cm_fold_new(cm_fold_put put, void *context)
@@ -114,6 +153,8 @@ void cm_fold_free(cm_fold *f)
     free(f->todo);
     free(f->touched);
     free(f->total);
+    free(f->work);
+    cm_idmap_clear(&f->work_of);
     cm_blocks_clear(&f->blocks);
     cm_idmap_clear(&f->by_number);
     cm_idmap_clear(&f->by_autograd);
@@ -361,7 +402,7 @@ static bool allocate(cm_fold *f, const cm_event *e, uint32_t at)
     d->live += e->size;
     if (d->live > d->most) {
         d->most = d->live;
-        d->peak = at;
+        d->at[PEAK] = at;
     }
     return true;
 }
@@ -400,6 +441,16 @@ static void release(cm_fold *f, const cm_event *e, uint32_t at)
     tie(f, old.origin, at);
 }
 
+/* The free that a thread told of: it goes where the free goes. */
+static void release_held(cm_fold *f, thread *t, uint32_t at)
+{
+    if (at != 0 && t->held != 0) {
+        f->items[at].link = t->held;
+        f->items[t->held].nothing = true;
+    }
+    t->held = 0;
+}
+
 /* A bound, so that the blocks before it are older ones. */
 static bool find_alive(cm_fold *f, const cm_event *e)
 {
@@ -432,8 +483,76 @@ static void reserve(cm_fold *f, const cm_event *e, uint32_t at)
     device *d = &f->device[number];
     if (at != 0)
         f->items[at].nothing = d->reserved_known && d->reserved == e->size;
+    if (!d->reserved_known || e->size > d->most_reserved) {
+        d->most_reserved = e->size;
+        d->at[RESERVED_MOST] = at;
+    }
     d->reserved_known = true;
     d->reserved = e->size;
+}
+
+static void fail(cm_fold *f, const cm_event *e, uint32_t at)
+{
+    size_t number = find_device(f, e, true);
+    if (number == DEVICES || f->device[number].oom)
+        return;
+    f->device[number].oom = true;
+    f->device[number].at[FIRST_OOM] = at;
+}
+
+/* --- the driver level ---------------------------------------------------------------------- */
+
+/* What belongs to one item goes where it goes. */
+static void chain(cm_fold *f, thread *t, uint32_t at)
+{
+    if (at == 0 || t->chain == 0) {
+        t->chain = 0;
+        return;
+    }
+    f->items[t->chain].link = at;
+    f->items[at].nothing = true;
+    t->chain = at;
+}
+
+/* The first of a moment's events keeps the others; the last one decides. */
+static void see_totals(cm_fold *f, thread *t, const cm_event *e, uint32_t at)
+{
+    totals *d = &f->device_totals[(uint8_t)(e->device_index + 128)];
+    bool quiet = (e->flags & CM_EVF_QUIET) != 0;
+    if (at != 0) {
+        f->items[at].nothing = true;
+        f->items[at].link = t->chain;
+    }
+    t->chain = e->address == CM_TOLD_USED ? 0 : at;
+    if (e->address != CM_TOLD_USED)
+        return;
+    d->at[USED_LAST - USED_MOST] = at;
+    if (!d->known || e->size > d->used) {
+        d->known = true;
+        d->used = e->size;
+        d->at[0] = at;
+    }
+    if (quiet && (!d->quiet_known || e->size > d->quiet)) {
+        d->quiet_known = true;
+        d->quiet = e->size;
+        d->at[QUIET_MOST - USED_MOST] = at;
+    }
+    size_t number = find_device(f, e, false);
+    for (size_t i = 0; number != DEVICES && i < 3; i++)
+        f->device[number].at[USED_MOST + i] = d->at[i];
+}
+
+/* Of one that is seen again and again the newest stays. */
+static void see_pool(cm_fold *f, thread *t, const cm_event *e, uint32_t at)
+{
+    size_t slot = (e->address >> 6) % POOLS;
+    t->chain = at;
+    if (at == 0 || e->flags != CM_POOL_SEEN)
+        return;
+    if (f->pool[slot].at != 0 && f->pool[slot].address == e->address)
+        f->items[f->pool[slot].at].nothing = true;
+    f->pool[slot].address = e->address;
+    f->pool[slot].at = at;
 }
 
 /* --- one event ----------------------------------------------------------------------------- */
@@ -456,8 +575,32 @@ static bool note(cm_fold *f, uint32_t number, const cm_event *e, uint32_t at)
         return allocate(f, e, at);
     case CM_EV_FREE:
     case CM_EV_SEGMENT_FREE:
-        if (ends_block(f, e))
+        if (ends_block(f, e)) {
             release(f, e, at);
+            release_held(f, t, at);
+        }
+        return true;
+    case CM_EV_HELD:
+        t->held = at;
+        return true;
+    case CM_EV_LAUNCH:
+    case CM_EV_WORK:
+        if (at != 0)
+            f->items[at].nothing = !(e->flags & CM_EVF_SUMMED);
+        return true;
+    case CM_EV_DEVICE:
+        see_totals(f, t, e, at);
+        return true;
+    case CM_EV_POOL:
+        see_pool(f, t, e, at);
+        return true;
+    case CM_EV_DRIVER_NEW:
+    case CM_EV_DRIVER_FREE:
+    case CM_EV_WITNESS:
+        t->chain = 0;
+        return true;
+    case CM_EV_DRIVER_MORE:
+        chain(f, t, at);
         return true;
     case CM_EV_REQUESTED:
         request(f, e, at);
@@ -484,6 +627,8 @@ static bool note(cm_fold *f, uint32_t number, const cm_event *e, uint32_t at)
     case CM_EV_SEED:
         return find_alive(f, e);
     case CM_EV_OOM:
+        fail(f, e, at);
+        return true;
     case CM_EV_SEGMENT_NEW:
     case CM_EV_HOST_READ:
         find_device(f, e, true);
@@ -530,7 +675,7 @@ bool cm_fold_add(cm_fold *f, uint32_t thread, const cm_event *event)
     if (f->count == 0) /* older events rose and fell before */
         for (size_t i = 0; i < f->devices; i++) {
             f->device[i].live = f->device[i].most = 0;
-            f->device[i].peak = 0;
+            memset(f->device[i].at, 0, sizeof f->device[i].at);
         }
     if (!cm_grow((void **)&f->items, &f->capacity, f->count + 2, sizeof *f->items))
         return false;
@@ -543,8 +688,13 @@ bool cm_fold_add(cm_fold *f, uint32_t thread, const cm_event *event)
 static bool was_at_peak(const cm_fold *f, uint32_t at)
 {
     const item *it = &f->items[at];
-    uint32_t peak = f->device[it->device].peak;
-    return it->event.kind == CM_EV_ALLOC && at <= peak && it->partner > peak;
+    if (it->event.kind != CM_EV_ALLOC)
+        return false;
+    const uint32_t *point = f->device[it->device].at;
+    for (size_t i = 0; i < POINTS; i++)
+        if (at <= point[i] && it->partner > point[i])
+            return true;
+    return false;
 }
 
 static bool choose(cm_fold *f)
@@ -555,10 +705,18 @@ static bool choose(cm_fold *f)
         if ((halved || it->must || was_at_peak(f, i)) && !keep(f, i))
             return false;
     }
+    for (size_t i = 0; i < 256; i++)
+        for (size_t j = 0; j < 3; j++)
+            if (!keep(f, f->device_totals[i].at[j]))
+                return false;
     /* What runs on, and the line that is handed on to the next leaf. */
     while (f->touched_count > 0) {
         thread *t = &f->threads[f->touched[--f->touched_count]];
         t->touched = false;
+        /* The rest of a chain comes in the next stretch. */
+        if (!keep(f, t->chain))
+            return false;
+        t->chain = t->held = 0;
         for (size_t j = 0; j < t->frames; j++) {
             if (!keep(f, t->frame[j].setter))
                 return false;
@@ -605,9 +763,60 @@ static bool add_thread(cm_fold *f, const item *it)
     return new_total(f, of, (total){.thread = it->thread, .device = device});
 }
 
+static bool add_work(cm_fold *f, const item *it)
+{
+    uint32_t at;
+    if (it->event.kind == CM_EV_LAUNCH) {
+        f->launches++;
+        f->launch = it->event;
+        f->launch_thread = it->thread;
+        return true;
+    }
+    if (!cm_idmap_get(&f->work_of, it->event.stack, &at)) {
+        at = (uint32_t)f->works;
+        if (!cm_grow((void **)&f->work, &f->work_capacity, f->works + 1, sizeof *f->work) ||
+            !cm_idmap_put(&f->work_of, it->event.stack, at))
+            return false;
+        f->work[f->works++] =
+            (work){.name = it->event.stack, .like = it->event, .thread = it->thread};
+    }
+    f->work[at].count++;
+    if (__builtin_add_overflow(f->work[at].ns, it->event.size, &f->work[at].ns))
+        f->work[at].ns = INT64_MAX; /* a trace does not last that long */
+    return true;
+}
+
+static bool put_work(cm_fold *f, uint64_t time)
+{
+    cm_event e = f->launch;
+    e.time = time;
+    e.flags |= CM_EVF_SUMMED;
+    e.size = (int64_t)f->launches;
+    e.address = 0;
+    e.stack = 0;
+    if (f->launches > 0 && !f->put(f->context, f->launch_thread, &e))
+        return false;
+    for (size_t i = 0; i < f->works; i++) {
+        const work *w = &f->work[i];
+        e = w->like;
+        e.time = time;
+        e.flags |= CM_EVF_SUMMED;
+        e.address = w->count;
+        e.size = w->ns;
+        if (!f->put(f->context, w->thread, &e))
+            return false;
+    }
+    f->launches = 0;
+    f->works = 0;
+    cm_idmap_clear(&f->work_of);
+    return true;
+}
+
 static bool put_sums(cm_fold *f, uint64_t left_out, uint64_t runs, uint32_t nodes)
 {
     uint64_t time = f->items[f->count].event.time;
+    if (!put_work(f, time))
+        return false;
     for (size_t i = 0; i < f->totals; i++) {
         const total *t = &f->total[i];
         cm_event e = {.kind = CM_EV_FOLDED,
@@ -651,7 +860,9 @@ static bool put_stretch(cm_fold *f)
         bool heap = it->event.kind == CM_EV_ALLOC || it->event.kind == CM_EV_FREE ||
                     it->event.kind == CM_EV_SEGMENT_FREE;
         bool block = it->event.kind == CM_EV_ALLOC && !it->nothing;
-        if ((block && !add_total(f, it)) || (heap && !add_thread(f, it)))
+        bool of_work = it->event.kind == CM_EV_LAUNCH || it->event.kind == CM_EV_WORK;
+        if ((block && !add_total(f, it)) || (heap && !add_thread(f, it)) ||
+            (of_work && !add_work(f, it)))
             return false;
     }
     return put_sums(f, left_out, runs, nodes);
@@ -672,6 +883,10 @@ static bool age(cm_fold *f)
             return false;
     }
     cm_idmap_clear(&f->made);
+    for (size_t i = 0; i < 256; i++)
+        memset(f->device_totals[i].at, 0, sizeof f->device_totals[i].at);
+    for (size_t i = 0; i < POOLS; i++)
+        f->pool[i].at = 0;
     f->count = 0;
     return true;
 }

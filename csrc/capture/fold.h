@@ -8,7 +8,13 @@
  *   - every block that was alive at its peak, per device, with its free;
  *   - autograd nodes that were alive at its end, frees of older ones, the first of each stack;
  *   - the node runs that these records, and what follows, are charged by;
- *   - all that is neither block nor node; of the allocators' totals those that changed.
+ *   - blocks that were alive, per device, when the allocator's reserved bytes were higher than ever
+ *     before, at the first request that failed, and at the kept totals of the device as a whole;
+ *   - all that is neither block nor node; of the allocators' totals those that changed. Of a
+ *     device's totals (CM_EV_DEVICE) only the last of a stretch and those that are higher than
+ * ever; of a pool that is seen again and again the newest; launches and their work as sums
+ *     (CM_EVF_SUMMED). The driver's allocations and frees and the records of them all stay: so a
+ *     program that calls the driver for every tensor is not bounded by this.
  *
  * So a reader that replays what stayed has, at every bound, exactly the blocks and nodes that there
  * were; the same peak between two bounds, at the same time, of the same blocks; and every block is

@@ -1,5 +1,5 @@
 /* Reports as plain Python objects: one dict of numbers, tuples and strings per trace. */
-#include "module.h"
+#include "py_build.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -23,17 +23,10 @@ static const char *const reason_names[] = {
 };
 static const char *const tick_names[] = {NULL, "step", "optimizer", "data", "module"};
 
-/* What is built from one result. Objects that occur often are made once. */
-typedef struct builder {
-    const cm_reader *reader;
-    const cm_analysis *analysis;
-    PyObject *stacks;  /* stack id -> frames */
-    PyObject *names;   /* name id -> str */
-    PyObject *strings; /* address of a definition's string -> str */
-} builder;
+typedef cm_py_builder builder;
 
 /* Text from a file need not be UTF-8; it must not fail here. */
-static PyObject *text(const char *bytes)
+PyObject *cm_py_text(const char *bytes)
 {
     if (bytes == NULL)
         Py_RETURN_NONE;
@@ -50,7 +43,7 @@ static PyObject *shared_text(builder *b, const char *bytes)
         return NULL;
     PyObject *found = Py_XNewRef(PyDict_GetItemWithError(b->strings, key));
     if (found == NULL && !PyErr_Occurred()) {
-        found = text(bytes);
+        found = cm_py_text(bytes);
         if (found != NULL && PyDict_SetItem(b->strings, key, found) < 0)
             Py_CLEAR(found);
     }
@@ -67,7 +60,7 @@ static PyObject *none_below_zero(int64_t value)
 
 static PyObject *fail(const char *message)
 {
-    PyObject *reason = text(message);
+    PyObject *reason = cm_py_text(message);
     if (reason != NULL) {
         PyErr_SetObject(cm_py_error, reason);
         Py_DECREF(reason);
@@ -75,14 +68,14 @@ static PyObject *fail(const char *message)
     return NULL;
 }
 
-static int append(PyObject *list, PyObject *item)
+int cm_py_append(PyObject *list, PyObject *item)
 {
     int status = item == NULL ? -1 : PyList_Append(list, item);
     Py_XDECREF(item);
     return status;
 }
 
-static int put(PyObject *dict, const char *key, PyObject *value)
+int cm_py_put(PyObject *dict, const char *key, PyObject *value)
 {
     int status = value == NULL ? -1 : PyDict_SetItemString(dict, key, value);
     Py_XDECREF(value);
@@ -111,14 +104,13 @@ static PyObject *make_stack(builder *b, uint32_t stack)
     bool fine = frames != NULL;
     cm_frame frame;
     while (fine && cm_reader_stack_frame(b->reader, stack, &frame)) {
-        fine = append(frames, frame_tuple(b, &frame)) == 0;
+        fine = cm_py_append(frames, frame_tuple(b, &frame)) == 0;
         stack = cm_reader_stack_parent(b->reader, stack);
     }
     return finish_list(frames, fine);
 }
 
-/* The id as an int; its frames go into the table of stacks. */
-static PyObject *stack_id(builder *b, uint32_t stack)
+PyObject *cm_py_stack_id(builder *b, uint32_t stack)
 {
     PyObject *key = PyLong_FromUnsignedLong(stack);
     if (key == NULL)
@@ -147,7 +139,7 @@ static PyObject *node_name(builder *b, uint32_t name)
         const char *rtti = cm_reader_name(b->reader, name);
         if (name != CM_NAME_ACCUMULATION)
             cm_label_node(rtti != NULL ? rtti : "", label, sizeof label);
-        found = text(label);
+        found = cm_py_text(label);
         if (found != NULL && PyDict_SetItem(b->names, key, found) < 0)
             Py_CLEAR(found);
     }
@@ -160,10 +152,11 @@ static PyObject *contributor_list(builder *b, const cm_contributor *c, size_t co
     PyObject *list = PyList_New(0);
     bool fine = list != NULL;
     for (size_t i = 0; fine && i < count; i++)
-        fine = append(list, Py_BuildValue("(LKNNsN)", (long long)c[i].bytes,
-                                          (unsigned long long)c[i].count, stack_id(b, c[i].stack),
-                                          stack_id(b, c[i].origin_stack), phase_names[c[i].phase],
-                                          node_name(b, c[i].name))) == 0;
+        fine = cm_py_append(list,
+                            Py_BuildValue(
+                                "(LKNNsN)", (long long)c[i].bytes, (unsigned long long)c[i].count,
+                                cm_py_stack_id(b, c[i].stack), cm_py_stack_id(b, c[i].origin_stack),
+                                phase_names[c[i].phase], node_name(b, c[i].name))) == 0;
     return finish_list(list, fine);
 }
 
@@ -172,11 +165,11 @@ static PyObject *oom_list(builder *b, const cm_device_report *d)
     PyObject *list = PyList_New(0);
     bool fine = list != NULL;
     for (size_t i = 0; fine && i < d->oom_count; i++)
-        fine = append(list,
-                      Py_BuildValue("(KLLNN)", (unsigned long long)d->ooms[i].time_ns,
-                                    (long long)d->ooms[i].requested,
-                                    (long long)d->ooms[i].allocated, stack_id(b, d->ooms[i].stack),
-                                    none_below_zero(d->ooms[i].step))) == 0;
+        fine = cm_py_append(list, Py_BuildValue("(KLLNN)", (unsigned long long)d->ooms[i].time_ns,
+                                                (long long)d->ooms[i].requested,
+                                                (long long)d->ooms[i].allocated,
+                                                cm_py_stack_id(b, d->ooms[i].stack),
+                                                none_below_zero(d->ooms[i].step))) == 0;
     return finish_list(list, fine);
 }
 
@@ -186,9 +179,9 @@ static PyObject *timeline_list(const cm_device_report *d)
     bool fine = list != NULL;
     for (size_t i = 0; fine && i < d->timeline_count; i++) {
         const cm_timeline_point *p = &d->timeline[i];
-        fine =
-            append(list, Py_BuildValue("(KLLN)", (unsigned long long)p->time_ns, (long long)p->min,
-                                       (long long)p->max, none_below_zero(p->reserved))) == 0;
+        fine = cm_py_append(list, Py_BuildValue("(KLLN)", (unsigned long long)p->time_ns,
+                                                (long long)p->min, (long long)p->max,
+                                                none_below_zero(p->reserved))) == 0;
     }
     return finish_list(list, fine);
 }
@@ -228,7 +221,7 @@ static PyObject *device_list(builder *b)
     PyObject *list = PyList_New(0);
     bool fine = list != NULL;
     for (size_t i = 0; fine && i < b->analysis->device_count; i++)
-        fine = append(list, device_dict(b, &b->analysis->device[i])) == 0;
+        fine = cm_py_append(list, device_dict(b, &b->analysis->device[i])) == 0;
     return finish_list(list, fine);
 }
 
@@ -251,7 +244,7 @@ static PyObject *step_list(builder *b)
     PyObject *list = PyList_New(0);
     bool fine = list != NULL;
     for (size_t i = 0; fine && i < b->analysis->step_count; i++)
-        fine = append(list, step_dict(b, &b->analysis->step[i])) == 0;
+        fine = cm_py_append(list, step_dict(b, &b->analysis->step[i])) == 0;
     return finish_list(list, fine);
 }
 
@@ -273,15 +266,15 @@ static PyObject *clock_dict(builder *b)
     bool fine = changes != NULL && loops != NULL;
     for (size_t i = 0; fine && i < steps->change_count; i++) {
         const cm_clock_change *c = &steps->change[i];
-        fine = append(changes, Py_BuildValue("{s:I,s:s,s:N,s:s}", "step", c->step, "kind",
-                                             tick_names[c->kind], "where", where(b, c->line),
-                                             "loop", steps->loop[c->loop].name)) == 0;
+        fine = cm_py_append(changes, Py_BuildValue("{s:I,s:s,s:N,s:s}", "step", c->step, "kind",
+                                                   tick_names[c->kind], "where", where(b, c->line),
+                                                   "loop", steps->loop[c->loop].name)) == 0;
     }
     for (size_t i = 0; fine && i < steps->loop_count; i++) {
         const cm_clock_loop *l = &steps->loop[i];
-        fine = append(loops, Py_BuildValue("{s:s,s:s,s:N,s:K}", "loop", l->name, "kind",
-                                           tick_names[l->kind], "where", where(b, l->line), "steps",
-                                           (unsigned long long)l->steps)) == 0;
+        fine = cm_py_append(loops, Py_BuildValue("{s:s,s:s,s:N,s:K}", "loop", l->name, "kind",
+                                                 tick_names[l->kind], "where", where(b, l->line),
+                                                 "steps", (unsigned long long)l->steps)) == 0;
     }
     if (!fine) {
         Py_XDECREF(changes);
@@ -297,9 +290,9 @@ static PyObject *survivor_list(builder *b, const cm_survivor *s, size_t count)
     PyObject *list = PyList_New(0);
     bool fine = list != NULL;
     for (size_t i = 0; fine && i < count; i++)
-        fine =
-            append(list, Py_BuildValue("(sNLKLL)", b->analysis->device[s[i].device].name,
-                                       stack_id(b, s[i].stack), (long long)s[i].bytes,
+        fine = cm_py_append(
+                   list, Py_BuildValue("(sNLKLL)", b->analysis->device[s[i].device].name,
+                                       cm_py_stack_id(b, s[i].stack), (long long)s[i].bytes,
                                        (unsigned long long)s[i].count, (long long)s[i].first_step,
                                        (long long)s[i].last_step)) == 0;
     return finish_list(list, fine);
@@ -311,9 +304,9 @@ static PyObject *part_list(builder *b, const cm_leak *leak)
     bool fine = list != NULL;
     for (size_t i = 0; fine && i < leak->part_count; i++) {
         const cm_leak_part *p = &b->analysis->leak_parts[leak->first_part + i];
-        fine =
-            append(list, Py_BuildValue("(LKN)", (long long)p->bytes, (unsigned long long)p->count,
-                                       stack_id(b, p->stack))) == 0;
+        fine = cm_py_append(list, Py_BuildValue("(LKN)", (long long)p->bytes,
+                                                (unsigned long long)p->count,
+                                                cm_py_stack_id(b, p->stack))) == 0;
     }
     return finish_list(list, fine);
 }
@@ -328,8 +321,8 @@ static PyObject *leak_dict(builder *b, const cm_leak *leak)
         (long long)leak->bytes, "count", (unsigned long long)leak->count, "bytes_per_step",
         leak->bytes_per_step, "count_per_step", leak->count_per_step, "first_step",
         (long long)leak->first_step, "last_step", (long long)leak->last_step, "loop",
-        a->steps.loop[leak->loop].name, "stack", stack_id(b, leak->stack), "retained",
-        stack_id(b, leak->retained_stack), "signature",
+        a->steps.loop[leak->loop].name, "stack", cm_py_stack_id(b, leak->stack), "retained",
+        cm_py_stack_id(b, leak->retained_stack), "signature",
         leak->signature == CM_LEAK_GROWING ? "growing" : "survivors", "cause",
         leak->cycle ? "cycle" : "", "confidence", confidence_names[leak->confidence], "reason",
         reason_names[leak->reason], "parts", part_list(b, leak));
@@ -340,7 +333,7 @@ static PyObject *leak_list(builder *b, const cm_leak *leak, size_t count)
     PyObject *list = PyList_New(0);
     bool fine = list != NULL;
     for (size_t i = 0; fine && i < count; i++)
-        fine = append(list, leak_dict(b, &leak[i])) == 0;
+        fine = cm_py_append(list, leak_dict(b, &leak[i])) == 0;
     return finish_list(list, fine);
 }
 
@@ -351,10 +344,11 @@ static PyObject *host_read_list(builder *b)
     bool fine = list != NULL;
     for (size_t i = 0; fine && i < a->host_read_count; i++) {
         const cm_host_read *r = &a->host_reads[i];
-        fine = append(list, Py_BuildValue("{s:N,s:K,s:L,s:s,s:N}", "stack", stack_id(b, r->stack),
-                                          "count", (unsigned long long)r->count, "bytes",
-                                          (long long)r->bytes, "device", a->device[r->device].name,
-                                          "written", PyBool_FromLong(r->written))) == 0;
+        fine = cm_py_append(list, Py_BuildValue(
+                                      "{s:N,s:K,s:L,s:s,s:N}", "stack", cm_py_stack_id(b, r->stack),
+                                      "count", (unsigned long long)r->count, "bytes",
+                                      (long long)r->bytes, "device", a->device[r->device].name,
+                                      "written", PyBool_FromLong(r->written))) == 0;
     }
     return finish_list(list, fine);
 }
@@ -364,8 +358,8 @@ static PyObject *rss_list(const cm_analysis *a)
     PyObject *list = PyList_New(0);
     bool fine = list != NULL;
     for (size_t i = 0; fine && i < a->rss_count; i++)
-        fine = append(list, Py_BuildValue("(KL)", (unsigned long long)a->rss[i].time_ns,
-                                          (long long)a->rss[i].bytes)) == 0;
+        fine = cm_py_append(list, Py_BuildValue("(KL)", (unsigned long long)a->rss[i].time_ns,
+                                                (long long)a->rss[i].bytes)) == 0;
     return finish_list(list, fine);
 }
 
@@ -375,7 +369,7 @@ static PyObject *meta_dict(const cm_reader *reader)
     for (size_t i = 0; dict != NULL && i < cm_reader_meta_count(reader); i++) {
         const char *key, *value;
         cm_reader_meta_at(reader, i, &key, &value);
-        PyObject *name = text(key), *what = text(value);
+        PyObject *name = cm_py_text(key), *what = cm_py_text(value);
         if (name == NULL || what == NULL || PyDict_SetItem(dict, name, what) < 0)
             Py_CLEAR(dict);
         Py_XDECREF(name);
@@ -414,28 +408,31 @@ static PyObject *backward_dict(const cm_analysis *a)
 static bool fill(builder *b, PyObject *d)
 {
     const cm_analysis *a = b->analysis;
-    return put(d, "schema", PyLong_FromLong(1)) == 0 &&
-           put(d, "complete", PyBool_FromLong(a->state == CM_TRACE_COMPLETE)) == 0 &&
-           put(d, "state", text(state_names[a->state])) == 0 &&
-           put(d, "reason", text(a->reason)) == 0 && put(d, "meta", meta_dict(b->reader)) == 0 &&
-           put(d, "lost", lost_dict(a)) == 0 &&
-           put(d, "start_realtime_ns", PyLong_FromUnsignedLongLong(a->start_realtime_ns)) == 0 &&
-           put(d, "begin_ns", PyLong_FromUnsignedLongLong(a->begin_ns)) == 0 &&
-           put(d, "duration_ns", PyLong_FromUnsignedLongLong(a->duration_ns)) == 0 &&
-           put(d, "events", PyLong_FromUnsignedLongLong(a->events)) == 0 &&
-           put(d, "folded", folded_dict(a)) == 0 &&
-           put(d, "allocations", PyLong_FromUnsignedLongLong(a->allocations)) == 0 &&
-           put(d, "threads", PyLong_FromUnsignedLongLong(a->threads)) == 0 &&
-           put(d, "devices", device_list(b)) == 0 && put(d, "rss", rss_list(a)) == 0 &&
-           put(d, "steps", step_list(b)) == 0 && put(d, "clock", clock_dict(b)) == 0 &&
-           put(d, "survivors", survivor_list(b, a->survivors, a->survivor_count)) == 0 &&
-           put(d, "survivors_at_end", survivor_list(b, a->survivors_end, a->survivor_end_count)) ==
+    return cm_py_put(d, "schema", PyLong_FromLong(1)) == 0 &&
+           cm_py_put(d, "complete", PyBool_FromLong(a->state == CM_TRACE_COMPLETE)) == 0 &&
+           cm_py_put(d, "state", cm_py_text(state_names[a->state])) == 0 &&
+           cm_py_put(d, "reason", cm_py_text(a->reason)) == 0 &&
+           cm_py_put(d, "meta", meta_dict(b->reader)) == 0 &&
+           cm_py_put(d, "lost", lost_dict(a)) == 0 &&
+           cm_py_put(d, "start_realtime_ns", PyLong_FromUnsignedLongLong(a->start_realtime_ns)) ==
                0 &&
-           put(d, "host_reads", host_read_list(b)) == 0 &&
-           put(d, "leaks", leak_list(b, a->leaks, a->leak_count)) == 0 &&
-           put(d, "suspects", leak_list(b, a->suspects, a->suspect_count)) == 0 &&
-           put(d, "live_nodes", PyLong_FromUnsignedLongLong(a->live_nodes)) == 0 &&
-           put(d, "backward", backward_dict(a)) == 0 && put(d, "stacks", Py_NewRef(b->stacks)) == 0;
+           cm_py_put(d, "begin_ns", PyLong_FromUnsignedLongLong(a->begin_ns)) == 0 &&
+           cm_py_put(d, "duration_ns", PyLong_FromUnsignedLongLong(a->duration_ns)) == 0 &&
+           cm_py_put(d, "events", PyLong_FromUnsignedLongLong(a->events)) == 0 &&
+           cm_py_put(d, "folded", folded_dict(a)) == 0 &&
+           cm_py_put(d, "allocations", PyLong_FromUnsignedLongLong(a->allocations)) == 0 &&
+           cm_py_put(d, "threads", PyLong_FromUnsignedLongLong(a->threads)) == 0 &&
+           cm_py_put(d, "devices", device_list(b)) == 0 && cm_py_put(d, "rss", rss_list(a)) == 0 &&
+           cm_py_put(d, "steps", step_list(b)) == 0 && cm_py_put(d, "clock", clock_dict(b)) == 0 &&
+           cm_py_put(d, "survivors", survivor_list(b, a->survivors, a->survivor_count)) == 0 &&
+           cm_py_put(d, "survivors_at_end",
+                     survivor_list(b, a->survivors_end, a->survivor_end_count)) == 0 &&
+           cm_py_put(d, "host_reads", host_read_list(b)) == 0 &&
+           cm_py_put(d, "leaks", leak_list(b, a->leaks, a->leak_count)) == 0 &&
+           cm_py_put(d, "suspects", leak_list(b, a->suspects, a->suspect_count)) == 0 &&
+           cm_py_put(d, "live_nodes", PyLong_FromUnsignedLongLong(a->live_nodes)) == 0 &&
+           cm_py_put(d, "backward", backward_dict(a)) == 0 && cm_py_put_ledger(b, d) &&
+           cm_py_put(d, "stacks", Py_NewRef(b->stacks)) == 0;
 }
 
 static PyObject *build(const cm_reader *reader, const cm_analysis *analysis)
@@ -482,22 +479,24 @@ static bool watch(double share, void *context)
     return go_on;
 }
 
-PyDoc_STRVAR(analyze_doc,
-             "analyze(path, *, window=0, step=-1, points=0, progress=None) -> dict\n\n"
-             "What the trace says, as plain numbers (bytes, nanoseconds since its start). With\n"
-             "`window` only that window; with `step` the devices' contributors are those of that\n"
-             "step's peak. progress(share) is called at most ten times a second; False cancels\n"
-             "with KeyboardInterrupt. Raises Error with one line for what cannot be read.");
+PyDoc_STRVAR(
+    analyze_doc,
+    "analyze(path, *, window=0, step=-1, points=0, ledger_at_ns=-1, progress=None) -> dict\n\n"
+    "What the trace says, as plain numbers (bytes, nanoseconds since its start). With\n"
+    "`window` only that window; with `step` the devices' contributors are those of that\n"
+    "step's peak; with `ledger_at_ns` there is a ledger of the moment nearest to it, too.\n"
+    "progress(share) is called at most ten times a second; False cancels\n"
+    "with KeyboardInterrupt. Raises Error with one line for what cannot be read.");
 
 static PyObject *analyze(PyObject *module, PyObject *arguments, PyObject *keywords)
 {
-    static char *names[] = {"path", "window", "step", "points", "progress", NULL};
+    static char *names[] = {"path", "window", "step", "points", "ledger_at_ns", "progress", NULL};
     PyObject *path, *progress = Py_None;
     unsigned long long window = 0;
-    long long step = -1;
+    long long step = -1, ledger_at = -1;
     Py_ssize_t points = 0;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O&|$KLnO", names, PyUnicode_FSConverter,
-                                     &path, &window, &step, &points, &progress))
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O&|$KLnLO", names, PyUnicode_FSConverter,
+                                     &path, &window, &step, &points, &ledger_at, &progress))
         return NULL;
     if (points < 0 || points > 1 << 24) {
         Py_DECREF(path);
@@ -509,6 +508,7 @@ static PyObject *analyze(PyObject *module, PyObject *arguments, PyObject *keywor
     cm_analysis_options options = {.window = window,
                                    .peak_of_step = step,
                                    .timeline_points = (size_t)points,
+                                   .ledger_at_ns = ledger_at,
                                    .progress = watch,
                                    .progress_context = &w};
     cm_analysis *analysis = NULL;

@@ -21,6 +21,7 @@
 
 enum {
     PERIOD_MS = 200,
+    EARLY_MS = 20,
     /* For how long the witness looks how often whether the driver was initialised: between that and
      * the first allocation lies the creation of a context. */
     POLL_SHORT_MS = 5,
@@ -45,6 +46,7 @@ static struct {
     bool v1_only;
     pthread_t thread;
     pid_t tid;
+    char parents_name[16];
     uint64_t asked, done; /* rounds out of turn */
     bool last;            /* one of them is the last */
     cm_cupti_claim claim; /* 0: none */
@@ -230,6 +232,14 @@ static bool subscribe(cm_cupti_link *link, bool *records, char *why, size_t size
     return true;
 }
 
+/* Threads that CUPTI makes for itself get the name of who asked for them, and stay when we go. */
+static const char own_name[] = "cuptimem-cupti";
+
+static void name_thread(const char *name)
+{
+    pthread_setname_np(pthread_self(), name);
+}
+
 static void leave_before_cuda(void);
 
 static void begin(void)
@@ -244,7 +254,9 @@ static void begin(void)
     atomic_store(&held, HELD_SUBSCRIPTION | HELD_RECORDS);
     unlock();
     cm_cupti_own_thread = true; /* what CUPTI takes for itself is not the program's */
+    name_thread(w.parents_name);
     bool done = subscribe(&link, &records, why, sizeof why);
+    name_thread(own_name);
     cm_cupti_own_thread = false;
     if (!atomic_exchange(&leaves, true))
         atexit(leave_before_cuda);
@@ -273,8 +285,8 @@ static void give_up(void)
     bool all = claim == CM_CUPTI_CLAIM_ALL || w.link.v2;
     char why[sizeof w.state.reason];
 
-    snprintf(why, sizeof why,
-             all ? "%s asked for CUPTI and keeps it" : "%s asked for CUPTI's records", w.claimer);
+    snprintf(why, sizeof why, "%s asked for CUPTI%s", w.claimer,
+             claim == CM_CUPTI_CLAIM_ALL ? " and keeps it" : "'s records");
     if (w.link.subscriber != NULL && all) {
         /* First: rather are a few told twice than not at all. */
         cm_cuda_slots_record(true);
@@ -333,14 +345,41 @@ static void look_whether_ready(uint64_t since)
         wait_until(&later);
 }
 
+/* When the devices and records are looked at next. At first soon after the driver gave out memory:
+ * what is in use and not told of is the context, the more exactly the less the program has. */
+typedef struct schedule {
+    uint64_t due; /* monotonic, ns */
+    bool given;   /* memory was, and a round came after */
+} schedule;
+
+static struct timespec next_look(schedule *s)
+{
+    bool early = !s->given && w.options.period_ms > EARLY_MS;
+
+    return in_ms(early ? EARLY_MS : w.options.period_ms);
+}
+
+static bool is_due(schedule *s)
+{
+    bool given = cm_cupti_driver_count() != 0;
+    bool due = w.asked != w.done || (given && !s->given) || cm_clock_monotonic_ns() >= s->due;
+
+    s->given = s->given || given;
+    if (due)
+        s->due = cm_clock_monotonic_ns() + (uint64_t)w.options.period_ms * 1000000u;
+    return due;
+}
+
 static void *witness(void *unused)
 {
     uint64_t since = cm_clock_monotonic_ns();
+    schedule rounds = {.due = since + (uint64_t)w.options.period_ms * 1000000u};
 
-    pthread_setname_np(pthread_self(), "cuptimem-cupti");
+    pthread_getname_np(pthread_self(), w.parents_name, sizeof w.parents_name);
+    name_thread(own_name);
     lock();
     w.tid = (pid_t)syscall(SYS_gettid);
-    struct timespec next = in_ms(w.options.period_ms);
+    struct timespec next = next_look(&rounds);
     while (w.wanted && !w.leave && w.state.mode != CM_CUPTI_NONE) {
         if (w.claim != 0)
             give_up();
@@ -349,8 +388,9 @@ static void *witness(void *unused)
         else if (w.state.mode == CM_CUPTI_STARTING)
             begin();
         else if (w.asked != w.done || !wait_until(&next)) {
-            round_now();
-            next = in_ms(w.options.period_ms);
+            if (is_due(&rounds))
+                round_now();
+            next = next_look(&rounds);
         }
     }
     if (!w.wanted) {

@@ -131,7 +131,7 @@ def test_every_corrupt_byte(lib: Any, tmp_path: Path) -> None:
         ),
         (
             header(7, 3),
-            "has format version 7.3, this cuptimem reads versions up to 1.2: update cuptimem to open it",
+            "has format version 7.3, this cuptimem reads versions up to 1.3: update cuptimem to open it",
         ),
         (header(0, 9), "is corrupt: it claims format version 0.9, which never was (this cuptimem reads 1.2)"),
     ],

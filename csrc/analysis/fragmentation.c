@@ -1,0 +1,489 @@
+/* PyTorch's segments against its blocks, at the few moments that are kept: sorted afresh there, and
+ * nowhere else. When reserved bytes are at their highest is known from the first reading. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "grow.h"
+#include "parts.h"
+#include "scan.h"
+
+typedef struct piece { /* of memory: a segment of cudaMalloc, or a mapping */
+    uint64_t address;
+    int64_t size;
+    bool mapped;
+} piece;
+
+typedef struct span { /* a segment as it is told */
+    uint64_t address;
+    int64_t size, allocated, largest_free;
+    size_t first, count; /* pieces */
+    bool mapped;
+} span;
+
+typedef struct holding { /* blocks of one stack in one span */
+    uint32_t stack;
+    uint32_t span;
+    int64_t bytes;
+    uint64_t count;
+} holding;
+
+typedef struct picture { /* of one device */
+    const cm_replay *replay;
+    const cm_block **block;
+    size_t blocks, block_capacity;
+    piece *piece;
+    size_t pieces, piece_capacity;
+    span *span;
+    size_t spans, span_capacity;
+    holding *holding;
+    size_t holdings, holding_capacity;
+} picture;
+
+typedef struct fragments {
+    const cm_run *run;
+    cm_fragmentation *found;
+    size_t count, capacity;
+    bool peak_seen[CM_ACCOUNT_HOST], oom_seen[CM_ACCOUNT_HOST];
+} fragments;
+
+static void clear(picture *p)
+{
+    free(p->block);
+    free(p->piece);
+    free(p->span);
+    free(p->holding);
+}
+
+/* --- what there is ------------------------------------------------------------------------- */
+
+static bool add_piece(picture *p, uint64_t address, int64_t size, bool mapped)
+{
+    if (!cm_grow((void **)&p->piece, &p->piece_capacity, p->pieces + 1, sizeof *p->piece))
+        return false;
+    p->piece[p->pieces++] = (piece){address, size, mapped};
+    return true;
+}
+
+static int by_address(const void *left, const void *right)
+{
+    const piece *a = left, *b = right;
+    return a->address < b->address ? -1 : a->address > b->address;
+}
+
+static int by_block_address(const void *left, const void *right)
+{
+    const cm_block *const *a = left, *const *b = right;
+    return (*a)->address < (*b)->address ? -1 : (*a)->address > (*b)->address;
+}
+
+static bool collect(picture *p, uint16_t number)
+{
+    const cm_replay *r = p->replay;
+    for (size_t i = 0; i < r->segments.count; i++) {
+        const cm_segment *s = &r->segments.segment[i];
+        if (s->device == number && !add_piece(p, s->address, s->size, false))
+            return false;
+    }
+    uint64_t at = 0;
+    uint32_t slot;
+    while (r->driver != NULL && cm_ranges_above(&r->driver->mapped, at, &at, &slot)) {
+        const cm_driver_allocation *a = &r->driver->allocation[slot];
+        int8_t index = a->shows != 0 ? r->driver->allocation[a->shows - 1].device : a->device;
+        if (a->torch && index == r->device[number].index &&
+            !add_piece(p, a->address, a->size, true))
+            return false;
+        if (at++ == UINT64_MAX)
+            break;
+    }
+    if (p->pieces == 0)
+        return true;
+    qsort(p->piece, p->pieces, sizeof *p->piece, by_address);
+    for (size_t i = 0; i < p->pieces; i++) {
+        const piece *now = &p->piece[i];
+        span *last = p->spans > 0 ? &p->span[p->spans - 1] : NULL;
+        if (last != NULL && last->mapped && now->mapped &&
+            last->address + (uint64_t)last->size == now->address) {
+            last->size += now->size;
+            last->count++;
+            continue;
+        }
+        if (!cm_grow((void **)&p->span, &p->span_capacity, p->spans + 1, sizeof *p->span))
+            return false;
+        p->span[p->spans++] = (span){.address = now->address,
+                                     .size = now->size,
+                                     .first = i,
+                                     .count = 1,
+                                     .mapped = now->mapped};
+    }
+    for (size_t i = 0; i < r->blocks.slots; i++) {
+        const cm_block *block = &r->blocks.slot[i];
+        if (!block->alive || block->direct || block->device != number)
+            continue;
+        if (!cm_grow((void **)&p->block, &p->block_capacity, p->blocks + 1, sizeof *p->block))
+            return false;
+        p->block[p->blocks++] = block;
+    }
+    if (p->blocks > 1)
+        qsort(p->block, p->blocks, sizeof *p->block, by_block_address);
+    return true;
+}
+
+/* --- one span ------------------------------------------------------------------------------ */
+
+/* What a stretch without blocks would give back: granules, or whole mappings. */
+static int64_t granules(const span *s, int64_t from, int64_t to)
+{
+    int64_t first = (from + CM_GRANULE - 1) / CM_GRANULE, last = to / CM_GRANULE;
+    return !s->mapped && last > first ? (last - first) * CM_GRANULE : 0;
+}
+
+static int64_t whole_pieces(const picture *p, const span *s, size_t *next, int64_t from, int64_t to)
+{
+    int64_t bytes = 0;
+    for (; s->mapped && *next < s->count; (*next)++) {
+        const piece *now = &p->piece[s->first + *next];
+        int64_t begin = (int64_t)(now->address - s->address);
+        if (begin + now->size > to)
+            break;
+        if (begin >= from)
+            bytes += now->size;
+    }
+    return bytes;
+}
+
+/* Blocks from *next on; returns false when memory is out. */
+static bool look_into(picture *p, uint32_t number, size_t *next, cm_fragmentation *out)
+{
+    span *s = &p->span[number];
+    int64_t cursor = 0, free_granules = 0, free_pieces = 0, requested = 0, allocated = 0;
+    size_t piece_at = 0;
+    while (*next < p->blocks && p->block[*next]->address < s->address)
+        (*next)++;
+    for (;; (*next)++) {
+        const cm_block *block = *next < p->blocks ? p->block[*next] : NULL;
+        if (block != NULL && block->address - s->address >= (uint64_t)s->size)
+            block = NULL;
+        int64_t begin = block != NULL ? (int64_t)(block->address - s->address) : s->size;
+        if (begin > cursor) {
+            if (begin - cursor > s->largest_free)
+                s->largest_free = begin - cursor;
+            free_granules += granules(s, cursor, begin);
+            free_pieces += whole_pieces(p, s, &piece_at, cursor, begin);
+        }
+        if (block == NULL)
+            break;
+        if (begin + block->size > cursor) { /* of blocks that overlap, what is new */
+            int64_t end = begin + block->size < s->size ? begin + block->size : s->size;
+            allocated += end - (begin > cursor ? begin : cursor);
+            cursor = end;
+        }
+        requested += block->size - cm_block_slack(block);
+        if (!cm_grow((void **)&p->holding, &p->holding_capacity, p->holdings + 1,
+                     sizeof *p->holding))
+            return false;
+        p->holding[p->holdings++] =
+            (holding){p->replay->origin[block->origin].stack, number, block->size, 1};
+    }
+    s->allocated = allocated;
+    out->reserved += s->size;
+    out->allocated += allocated;
+    out->requested += requested;
+    if (s->largest_free > out->largest_free_block)
+        out->largest_free_block = s->largest_free;
+    if (s->mapped) {
+        out->empty_cache_returns += free_pieces;
+        out->expandable_returns += free_pieces;
+    } else if (allocated == 0) {
+        out->empty_cache_returns += s->size;
+        out->expandable_returns += s->size;
+    } else {
+        out->expandable_returns += free_granules;
+    }
+    return true;
+}
+
+/* --- who keeps what ------------------------------------------------------------------------ */
+
+static int by_span_and_stack(const void *left, const void *right)
+{
+    const holding *a = left, *b = right;
+    if (a->span != b->span)
+        return a->span < b->span ? -1 : 1;
+    return a->stack < b->stack ? -1 : a->stack > b->stack;
+}
+
+static int by_stack(const void *left, const void *right)
+{
+    const holding *a = left, *b = right;
+    return a->stack < b->stack ? -1 : a->stack > b->stack;
+}
+
+static int by_bytes(const void *left, const void *right)
+{
+    const cm_pin *a = left, *b = right;
+    if (a->pinned != b->pinned)
+        return a->pinned < b->pinned ? 1 : -1;
+    if (a->bytes != b->bytes)
+        return a->bytes < b->bytes ? 1 : -1;
+    return a->stack < b->stack ? -1 : a->stack > b->stack;
+}
+
+static int by_free(const void *left, const void *right)
+{
+    const span *a = *(span *const *)left, *b = *(span *const *)right;
+    if (a->size - a->allocated != b->size - b->allocated)
+        return a->size - a->allocated < b->size - b->allocated ? 1 : -1;
+    return a->address < b->address ? -1 : a->address > b->address;
+}
+
+static bool is_partly_used(const span *s)
+{
+    return s->allocated > 0 && s->allocated < s->size;
+}
+
+/* One holding for each stack of a span. */
+static void join_holdings(picture *p)
+{
+    size_t count = 0;
+    if (p->holdings > 1)
+        qsort(p->holding, p->holdings, sizeof *p->holding, by_span_and_stack);
+    for (size_t i = 0; i < p->holdings; i++) {
+        holding *last = count > 0 ? &p->holding[count - 1] : NULL;
+        if (last != NULL && by_span_and_stack(last, &p->holding[i]) == 0) {
+            last->bytes += p->holding[i].bytes;
+            last->count += p->holding[i].count;
+        } else {
+            p->holding[count++] = p->holding[i];
+        }
+    }
+    p->holdings = count;
+}
+
+static size_t first_holding(const picture *p, uint32_t number)
+{
+    size_t low = 0, high = p->holdings;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (p->holding[middle].span < number)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Those of one span, the first of them by bytes. */
+static bool pins_of(const picture *p, uint32_t number, cm_fragmentation *out,
+                    cm_fragment_segment *segment, size_t *capacity)
+{
+    cm_pin *pin = NULL;
+    size_t count = 0, pin_capacity = 0;
+    for (size_t i = first_holding(p, number); i < p->holdings && p->holding[i].span == number;
+         i++) {
+        if (!cm_grow((void **)&pin, &pin_capacity, count + 1, sizeof *pin)) {
+            free(pin);
+            return false;
+        }
+        pin[count++] = (cm_pin){.stack = p->holding[i].stack,
+                                .bytes = p->holding[i].bytes,
+                                .count = p->holding[i].count};
+    }
+    if (count > 1)
+        qsort(pin, count, sizeof *pin, by_bytes);
+    if (count > CM_FRAGMENT_SEGMENT_PINS)
+        count = CM_FRAGMENT_SEGMENT_PINS;
+    segment->first_pin = out->segment_pin_count;
+    segment->pin_count = count;
+    bool fine = cm_grow((void **)&out->segment_pin, capacity, out->segment_pin_count + count,
+                        sizeof *out->segment_pin);
+    for (size_t i = 0; fine && i < count; i++)
+        out->segment_pin[out->segment_pin_count++] = pin[i];
+    free(pin);
+    return fine;
+}
+
+static bool tell_segments(picture *p, cm_fragmentation *out)
+{
+    size_t count = 0, pin_capacity = 0;
+    span **order = malloc((p->spans + 1) * sizeof *order);
+    if (order == NULL)
+        return false;
+    for (size_t i = 0; i < p->spans; i++)
+        if (is_partly_used(&p->span[i]))
+            order[count++] = &p->span[i];
+    if (count > 1)
+        qsort(order, count, sizeof *order, by_free);
+    if (count > CM_FRAGMENT_SEGMENTS)
+        count = CM_FRAGMENT_SEGMENTS;
+    out->segment_total = p->spans;
+    out->segment = calloc(count + 1, sizeof *out->segment);
+    bool fine = out->segment != NULL;
+    for (size_t i = 0; fine && i < count; i++) {
+        cm_fragment_segment *s = &out->segment[out->segment_count++];
+        *s = (cm_fragment_segment){.address = order[i]->address,
+                                   .size = order[i]->size,
+                                   .allocated = order[i]->allocated,
+                                   .largest_free = order[i]->largest_free};
+        fine = pins_of(p, (uint32_t)(order[i] - p->span), out, s, &pin_capacity);
+    }
+    free(order);
+    return fine;
+}
+
+static bool tell_pins(picture *p, cm_fragmentation *out)
+{
+    size_t capacity = 0;
+    if (p->holdings > 1)
+        qsort(p->holding, p->holdings, sizeof *p->holding, by_stack);
+    for (size_t i = 0; i < p->holdings; i++) {
+        const holding *h = &p->holding[i];
+        if (!is_partly_used(&p->span[h->span]))
+            continue;
+        cm_pin *last = out->pin_count > 0 ? &out->pin[out->pin_count - 1] : NULL;
+        if (last == NULL || last->stack != h->stack) {
+            if (!cm_grow((void **)&out->pin, &capacity, out->pin_count + 1, sizeof *out->pin))
+                return false;
+            last = &out->pin[out->pin_count++];
+            *last = (cm_pin){.stack = h->stack};
+        }
+        last->bytes += h->bytes;
+        last->count += h->count;
+        last->pinned += p->span[h->span].size;
+        last->segments++;
+    }
+    if (out->pin_count > 1)
+        qsort(out->pin, out->pin_count, sizeof *out->pin, by_bytes);
+    if (out->pin_count > CM_FRAGMENT_PINS)
+        out->pin_count = CM_FRAGMENT_PINS;
+    return true;
+}
+
+/* --- a moment ------------------------------------------------------------------------------ */
+
+static int64_t free_bytes(const cm_replay *r, int8_t index)
+{
+    if (r->driver == NULL)
+        return -1;
+    const cm_driver_moment *told = &r->driver->device[cm_drivermap_place(index)].last;
+    return told->used < 0 || told->total < told->used ? -1 : told->total - told->used;
+}
+
+static bool take_picture(fragments *f, uint16_t number, cm_fragment_what what, uint64_t time_ns,
+                         int64_t asked)
+{
+    const cm_replay *r = f->run->replay;
+    picture p = {.replay = r};
+    cm_fragmentation now = {.device = r->device[number].index,
+                            .what = what,
+                            .time_ns = time_ns,
+                            .asked = asked,
+                            .free_on_device = free_bytes(r, r->device[number].index),
+                            .largest_request = -1};
+    size_t next = 0;
+    bool fine = collect(&p, number);
+    for (uint32_t i = 0; fine && i < p.spans; i++)
+        fine = look_into(&p, i, &next, &now);
+    if (now.free_on_device >= 0) {
+        int64_t fresh = now.free_on_device + now.empty_cache_returns;
+        now.largest_request = fresh > now.largest_free_block ? fresh : now.largest_free_block;
+    }
+    if (fine && p.spans > 0) {
+        join_holdings(&p);
+        fine = tell_segments(&p, &now) && tell_pins(&p, &now) &&
+               cm_grow((void **)&f->found, &f->capacity, f->count + 1, sizeof *f->found);
+        if (fine) {
+            f->found[f->count++] = now;
+        } else {
+            free(now.segment);
+            free(now.pin);
+            free(now.segment_pin);
+        }
+    }
+    clear(&p);
+    return fine;
+}
+
+static void *create(const cm_run *run)
+{
+    fragments *f = calloc(1, sizeof *f);
+    if (f == NULL)
+        return NULL;
+    f->run = run;
+    for (uint16_t i = 0; i < run->replay->device_count; i++) {
+        const cm_device *d = &run->replay->device[i];
+        uint16_t place = cm_drivermap_place(d->index);
+        const struct cm_plan_reserved *most = &run->plan->reserved[place];
+        /* It was never more in the window than at its start. */
+        if (d->type != CM_DEVICE_CUDA || d->reserved < 0 ||
+            (most->known && most->most > d->reserved))
+            continue;
+        f->peak_seen[place] = true;
+        if (!take_picture(f, i, CM_FRAGMENT_PEAK, run->begin_ns, -1)) {
+            cm_part_fragmentation.destroy(f);
+            return NULL;
+        }
+    }
+    return f;
+}
+
+static bool event(void *part, const cm_record *record)
+{
+    fragments *f = part;
+    const cm_event *e = &record->event;
+    const cm_replay *r = f->run->replay;
+    if ((e->kind != CM_EV_RESERVED && e->kind != CM_EV_OOM) || e->device_type != CM_DEVICE_CUDA)
+        return true;
+    uint16_t place = cm_drivermap_place(e->device_index);
+    int number = cm_replay_find_device(r, e->device_type, e->device_index);
+    bool oom = e->kind == CM_EV_OOM, *seen = oom ? f->oom_seen : f->peak_seen;
+    /* The record was applied: the replay stands behind it. */
+    if (number < 0 || seen[place] ||
+        (!oom && f->run->plan->reserved[place].position + 1 != r->position))
+        return true;
+    seen[place] = true;
+    return take_picture(f, (uint16_t)number, oom ? CM_FRAGMENT_OOM : CM_FRAGMENT_PEAK,
+                        record->time_ns, oom ? e->size : -1);
+}
+
+static int by_device(const void *left, const void *right)
+{
+    const cm_fragmentation *a = left, *b = right;
+    if (a->device != b->device)
+        return a->device < b->device ? -1 : 1;
+    return a->what < b->what ? -1 : a->what > b->what;
+}
+
+static bool finish(void *part, cm_analysis *out)
+{
+    fragments *f = part;
+    const cm_replay *r = f->run->replay;
+    for (uint16_t i = 0; i < r->device_count; i++)
+        if (r->device[i].type == CM_DEVICE_CUDA &&
+            !take_picture(f, i, CM_FRAGMENT_END, f->run->plan->end_ns, -1))
+            return false;
+    if (f->count > 1)
+        qsort(f->found, f->count, sizeof *f->found, by_device);
+    out->fragmentation = f->found;
+    out->fragmentation_count = f->count;
+    f->found = NULL;
+    f->count = 0;
+    return true;
+}
+
+static void destroy(void *part)
+{
+    fragments *f = part;
+    for (size_t i = 0; i < f->count; i++) {
+        free(f->found[i].segment);
+        free(f->found[i].pin);
+        free(f->found[i].segment_pin);
+    }
+    free(f->found);
+    free(f);
+}
+
+const cm_part_kind cm_part_fragmentation = {.name = "fragmentation",
+                                            .create = create,
+                                            .event = event,
+                                            .finish = finish,
+                                            .destroy = destroy};

@@ -1,0 +1,431 @@
+/* Work on streams against blocks (ledger.h has the rule). A block that came waits for the next
+ * launch on its device; a launch waits for the records of its work, with the blocks that came
+ * before it and those that went after it, and is judged once: when LAUNCHES others have followed,
+ * or at the end. Until the first launch nothing of this costs anything. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "grow.h"
+#include "map.h"
+#include "parts.h"
+
+enum { LAUNCHES = 1 << 17, CANDIDATES = 1 << 19, HELD_THREADS = 256 };
+enum { LEAST_NS = 1000000, LEAST_WITHOUT_STEPS_NS = 10000000, SHARE_OF_STEP = 10 };
+
+typedef struct launch {
+    uint32_t correlation;
+    uint32_t candidates; /* index + 1 */
+    uint32_t name;
+    bool ran;
+    uint64_t start, end;
+} launch;
+
+typedef struct candidate {
+    uint32_t next; /* of its launch, or free; index + 1 */
+    uint32_t stack;
+    int64_t bytes;
+    uint64_t time_ns;
+    bool late;
+} candidate;
+
+typedef struct fresh { /* a block since whose allocation nothing was launched */
+    uint64_t address;
+    uint64_t time_ns;
+    int64_t bytes;
+    uint32_t stack;
+} fresh;
+
+typedef struct device {
+    fresh *fresh;
+    size_t count, capacity;
+    cm_idmap at;          /* address -> index of fresh */
+    uint64_t last_launch; /* number + 1 */
+} device;
+
+typedef struct waits {
+    cm_wait *wait;
+    size_t count, capacity;
+    cm_idmap at; /* stack -> index */
+} waits;
+
+typedef struct kernels {
+    const cm_run *run;
+    bool active; /* something was launched: totals.seen may be of held blocks only */
+    uint64_t least_ns;
+    cm_kernels totals;
+    launch *launch; /* a ring */
+    uint64_t first, next;
+    cm_idmap by_correlation; /* -> low half of the number */
+    candidate *candidate;
+    size_t candidates, candidate_capacity;
+    uint32_t vacant;
+    device device[CM_ACCOUNT_HOST];
+    waits early, late;
+    cm_kernel *name;
+    size_t name_count, name_capacity;
+    cm_idmap by_name;
+    cm_held *held;
+    size_t held_count, held_capacity;
+    cm_idmap by_holder;
+    struct {
+        bool is;
+        uint32_t thread;
+        uint64_t stream;
+    } holding[HELD_THREADS];
+} kernels;
+
+static void *create(const cm_run *run)
+{
+    kernels *k = calloc(1, sizeof *k);
+    if (k == NULL)
+        return NULL;
+    k->run = run;
+    k->least_ns = LEAST_WITHOUT_STEPS_NS;
+    const cm_steps *steps = run->steps;
+    if (steps->count > 0) {
+        uint64_t all = steps->step[steps->count - 1].end.time_ns - steps->begin.time_ns;
+        k->least_ns = all / steps->count / SHARE_OF_STEP;
+        if (k->least_ns < LEAST_NS)
+            k->least_ns = LEAST_NS;
+    }
+    return k;
+}
+
+/* --- sums ---------------------------------------------------------------------------------- */
+
+static void add_up(int64_t *sum, int64_t more)
+{
+    if (__builtin_add_overflow(*sum, more, sum))
+        *sum = INT64_MAX;
+}
+
+static bool add_wait(waits *w, const candidate *c, uint32_t name, int64_t wait_ns)
+{
+    uint32_t at;
+    if (!cm_idmap_get(&w->at, c->stack, &at)) {
+        at = (uint32_t)w->count;
+        if (!cm_grow((void **)&w->wait, &w->capacity, w->count + 1, sizeof *w->wait) ||
+            !cm_idmap_put(&w->at, c->stack, at))
+            return false;
+        w->wait[w->count++] = (cm_wait){.stack = c->stack, .wait_ns = -1};
+    }
+    cm_wait *of = &w->wait[at];
+    add_up(&of->bytes, c->bytes);
+    of->count++;
+    if (wait_ns > of->wait_ns) {
+        of->wait_ns = wait_ns;
+        of->name = name;
+    }
+    return true;
+}
+
+static bool add_work(kernels *k, uint32_t name, uint64_t count, int64_t ns)
+{
+    uint32_t at;
+    if (!cm_idmap_get(&k->by_name, name, &at)) {
+        at = (uint32_t)k->name_count;
+        if (!cm_grow((void **)&k->name, &k->name_capacity, k->name_count + 1, sizeof *k->name) ||
+            !cm_idmap_put(&k->by_name, name, at))
+            return false;
+        k->name[k->name_count++] = (cm_kernel){.name = name};
+    }
+    k->name[at].count += count;
+    add_up(&k->name[at].ns, ns < 0 ? 0 : ns);
+    k->totals.ran += count;
+    return true;
+}
+
+static bool add_held(kernels *k, uint32_t stack, uint64_t stream, int64_t bytes)
+{
+    uint64_t key = ((uint64_t)stack << 32 ^ stream * UINT64_C(0x9e3779b97f4a7c15)) >> 1;
+    uint32_t at;
+    bool known = false;
+    while (!known && cm_idmap_get(&k->by_holder, key, &at)) {
+        known = k->held[at].stack == stack && k->held[at].stream == stream;
+        key = known ? key : (key + 1) & (UINT64_MAX >> 1);
+    }
+    if (!known) {
+        at = (uint32_t)k->held_count;
+        if (!cm_grow((void **)&k->held, &k->held_capacity, k->held_count + 1, sizeof *k->held) ||
+            !cm_idmap_put(&k->by_holder, key, at))
+            return false;
+        k->held[k->held_count++] = (cm_held){.stack = stack, .stream = stream};
+    }
+    add_up(&k->held[at].bytes, bytes);
+    k->held[at].count++;
+    return true;
+}
+
+/* --- launches and their work --------------------------------------------------------------- */
+
+static launch *launch_at(kernels *k, uint64_t number)
+{
+    if (number < k->first || number >= k->next)
+        return NULL;
+    return &k->launch[number % LAUNCHES];
+}
+
+static launch *launch_of(kernels *k, uint32_t correlation)
+{
+    uint32_t low;
+    if (!cm_idmap_get(&k->by_correlation, correlation, &low))
+        return NULL;
+    uint64_t number = (k->next & ~(uint64_t)UINT32_MAX) | low;
+    if (number >= k->next)
+        number -= (uint64_t)1 << 32;
+    launch *found = launch_at(k, number);
+    return found != NULL && found->correlation == correlation ? found : NULL;
+}
+
+/* The oldest launch: what waits for it is decided. */
+static bool judge(kernels *k)
+{
+    launch *l = &k->launch[k->first % LAUNCHES];
+    uint32_t low;
+    bool fine = true;
+    while (l->candidates != 0) {
+        candidate *c = &k->candidate[l->candidates - 1];
+        uint32_t number = l->candidates;
+        uint64_t from = c->late ? l->end : c->time_ns, to = c->late ? c->time_ns : l->start;
+        if (fine && l->ran && to > from && to - from >= k->least_ns)
+            fine = add_wait(c->late ? &k->late : &k->early, c, l->name, (int64_t)(to - from));
+        l->candidates = c->next;
+        c->next = k->vacant;
+        k->vacant = number;
+    }
+    k->totals.dropped += !l->ran;
+    if (cm_idmap_get(&k->by_correlation, l->correlation, &low) && low == (uint32_t)k->first)
+        cm_idmap_remove(&k->by_correlation, l->correlation);
+    k->first++;
+    return fine;
+}
+
+static bool await(kernels *k, launch *l, const fresh *block, uint64_t time_ns, bool late)
+{
+    if (k->vacant == 0) {
+        if (k->candidates == CANDIDATES) {
+            k->totals.unjudged++;
+            return true;
+        }
+        if (!cm_grow((void **)&k->candidate, &k->candidate_capacity, k->candidates + 1,
+                     sizeof *k->candidate))
+            return false;
+        k->candidate[k->candidates] = (candidate){0};
+        k->vacant = (uint32_t)++k->candidates;
+    }
+    uint32_t number = k->vacant;
+    candidate *c = &k->candidate[number - 1];
+    k->vacant = c->next;
+    *c = (candidate){l->candidates, block->stack, block->bytes, time_ns, late};
+    l->candidates = number;
+    return true;
+}
+
+static bool see_launch(kernels *k, const cm_record *record)
+{
+    const cm_event *e = &record->event;
+    if (e->flags & CM_EVF_SUMMED) {
+        k->totals.launches += e->size > 0 ? (uint64_t)e->size : 0;
+        return true;
+    }
+    k->totals.launches++;
+    if (k->launch == NULL) {
+        k->launch = calloc(LAUNCHES, sizeof *k->launch);
+        if (k->launch == NULL)
+            return false;
+    }
+    if (k->next - k->first == LAUNCHES && !judge(k))
+        return false;
+    uint32_t correlation = (uint32_t)e->size;
+    if (!cm_idmap_put(&k->by_correlation, correlation, (uint32_t)k->next))
+        return false;
+    launch *l = &k->launch[k->next++ % LAUNCHES];
+    *l = (launch){.correlation = correlation};
+    device *d = &k->device[cm_drivermap_place(e->device_index)];
+    d->last_launch = k->next;
+    for (size_t i = 0; i < d->count; i++)
+        if (!await(k, l, &d->fresh[i], d->fresh[i].time_ns, false))
+            return false;
+    d->count = 0;
+    cm_idmap_clear(&d->at);
+    return true;
+}
+
+static bool see_work(kernels *k, const cm_record *record)
+{
+    const cm_event *e = &record->event;
+    if (e->flags & CM_EVF_SUMMED)
+        return add_work(k, e->stack, e->address, e->size);
+    uint64_t start = record->time_ns, end = start + (e->size > 0 ? (uint64_t)e->size : 0);
+    launch *l = launch_of(k, (uint32_t)e->address);
+    if (l != NULL) { /* a graph's launch does many */
+        l->name = l->ran && l->start <= start ? l->name : e->stack;
+        l->start = l->ran && l->start < start ? l->start : start;
+        l->end = l->end > end ? l->end : end;
+        l->ran = true;
+    }
+    return add_work(k, e->stack, 1, e->size);
+}
+
+static bool event(void *part, const cm_record *record)
+{
+    kernels *k = part;
+    const cm_event *e = &record->event;
+    if (e->kind != CM_EV_LAUNCH && e->kind != CM_EV_WORK && e->kind != CM_EV_HELD)
+        return true;
+    k->totals.seen = true;
+    if (e->kind == CM_EV_HELD) {
+        size_t at = record->thread % HELD_THREADS;
+        k->holding[at].is = true;
+        k->holding[at].thread = record->thread;
+        k->holding[at].stream = e->address;
+        return true;
+    }
+    k->active = true;
+    return e->kind == CM_EV_LAUNCH ? see_launch(k, record) : see_work(k, record);
+}
+
+/* --- blocks -------------------------------------------------------------------------------- */
+
+static uint64_t key_of(uint64_t address)
+{
+    return address & (UINT64_MAX >> 1);
+}
+
+static bool come(kernels *k, device *d, const fresh *block)
+{
+    if (!cm_grow((void **)&d->fresh, &d->capacity, d->count + 1, sizeof *d->fresh) ||
+        !cm_idmap_put(&d->at, key_of(block->address), (uint32_t)d->count))
+        return false;
+    d->fresh[d->count++] = *block;
+    return true;
+}
+
+static bool go(kernels *k, device *d, const fresh *block)
+{
+    uint32_t at;
+    if (!cm_idmap_get(&d->at, key_of(block->address), &at)) {
+        launch *l = d->last_launch > 0 ? launch_at(k, d->last_launch - 1) : NULL;
+        return l == NULL || await(k, l, block, block->time_ns, true);
+    }
+    /* Nothing was launched while it lived. */
+    cm_idmap_remove(&d->at, key_of(block->address));
+    d->count--;
+    if (at == d->count)
+        return true;
+    d->fresh[at] = d->fresh[d->count];
+    return cm_idmap_put(&d->at, key_of(d->fresh[at].address), at);
+}
+
+static bool change(void *part, const cm_change *c)
+{
+    kernels *k = part;
+    if (!k->totals.seen)
+        return true;
+    const cm_device *where = &k->run->replay->device[c->block.device];
+    uint32_t stack = k->run->replay->origin[c->block.origin].stack;
+    size_t thread = c->thread % HELD_THREADS;
+    if (c->bytes < 0 && c->event && k->holding[thread].is &&
+        k->holding[thread].thread == c->thread) {
+        k->holding[thread].is = false;
+        if (!add_held(k, stack, k->holding[thread].stream, c->block.size))
+            return false;
+    }
+    if (!k->active || where->type != CM_DEVICE_CUDA || !c->event)
+        return true;
+    const fresh block = {c->block.address, c->time_ns, c->block.size, stack};
+    device *d = &k->device[cm_drivermap_place(where->index)];
+    return c->bytes > 0 ? come(k, d, &block) : go(k, d, &block);
+}
+
+/* --- the end ------------------------------------------------------------------------------- */
+
+static int by_ns(const void *left, const void *right)
+{
+    const cm_kernel *a = left, *b = right;
+    if (a->ns != b->ns)
+        return a->ns < b->ns ? 1 : -1;
+    return a->name < b->name ? -1 : a->name > b->name;
+}
+
+static int by_bytes(const void *left, const void *right)
+{
+    const cm_wait *a = left, *b = right;
+    if (a->bytes != b->bytes)
+        return a->bytes < b->bytes ? 1 : -1;
+    return a->stack < b->stack ? -1 : a->stack > b->stack;
+}
+
+static int by_held_bytes(const void *left, const void *right)
+{
+    const cm_held *a = left, *b = right;
+    if (a->bytes != b->bytes)
+        return a->bytes < b->bytes ? 1 : -1;
+    if (a->stack != b->stack)
+        return a->stack < b->stack ? -1 : 1;
+    return a->stream < b->stream ? -1 : a->stream > b->stream;
+}
+
+static void sort(void *items, size_t *count, size_t size, size_t most,
+                 int (*compare)(const void *, const void *))
+{
+    if (*count > 1)
+        qsort(items, *count, size, compare);
+    if (*count > most)
+        *count = most;
+}
+
+static bool finish(void *part, cm_analysis *out)
+{
+    kernels *k = part;
+    while (k->first < k->next)
+        if (!judge(k))
+            return false;
+    sort(k->name, &k->name_count, sizeof *k->name, CM_KERNEL_NAMES, by_ns);
+    sort(k->early.wait, &k->early.count, sizeof(cm_wait), CM_KERNEL_WAITS, by_bytes);
+    sort(k->late.wait, &k->late.count, sizeof(cm_wait), CM_KERNEL_WAITS, by_bytes);
+    sort(k->held, &k->held_count, sizeof *k->held, CM_KERNEL_WAITS, by_held_bytes);
+    cm_kernels *t = &out->kernels;
+    *t = k->totals;
+    t->wait_least_ns = (int64_t)(k->least_ns > INT64_MAX ? INT64_MAX : k->least_ns);
+    t->name = k->name;
+    t->name_count = k->name_count;
+    t->early = k->early.wait;
+    t->early_count = k->early.count;
+    t->late = k->late.wait;
+    t->late_count = k->late.count;
+    t->held = k->held;
+    t->held_count = k->held_count;
+    k->name = NULL;
+    k->early.wait = k->late.wait = NULL;
+    k->held = NULL;
+    return true;
+}
+
+static void destroy(void *part)
+{
+    kernels *k = part;
+    for (size_t i = 0; i < CM_ACCOUNT_HOST; i++) {
+        free(k->device[i].fresh);
+        cm_idmap_clear(&k->device[i].at);
+    }
+    free(k->launch);
+    free(k->candidate);
+    free(k->early.wait);
+    free(k->late.wait);
+    free(k->name);
+    free(k->held);
+    cm_idmap_clear(&k->by_correlation);
+    cm_idmap_clear(&k->early.at);
+    cm_idmap_clear(&k->late.at);
+    cm_idmap_clear(&k->by_name);
+    cm_idmap_clear(&k->by_holder);
+    free(k);
+}
+
+const cm_part_kind cm_part_kernels = {.name = "kernels",
+                                      .create = create,
+                                      .change = change,
+                                      .event = event,
+                                      .finish = finish,
+                                      .destroy = destroy};

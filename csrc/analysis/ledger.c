@@ -1,0 +1,215 @@
+/* The driver level's totals, and the ledgers of the moments that are kept. The map itself is the
+ * replay's (drivermap.h); here are only the moments. */
+#include <stdlib.h>
+
+#include "grow.h"
+#include "parts.h"
+
+typedef struct moment {
+    bool seen;
+    cm_driver_moment told;
+    uint64_t time_ns;
+    int64_t step;
+} moment;
+
+typedef struct ledger {
+    const cm_run *run;
+    moment moment[CM_ACCOUNT_HOST][CM_PICTURES];
+    int64_t step;
+    bool begun; /* with the map: what follows counts from here */
+    uint64_t allocations, frees, unknown_frees, failed_frees, replaced;
+    cm_witness_totals witness;
+} ledger;
+
+static void begin(ledger *l)
+{
+    cm_drivermap *map = l->run->replay->driver;
+    if (l->begun || map == NULL)
+        return;
+    l->begun = true;
+    for (size_t i = 0; i < CM_ACCOUNT_DEVICES; i++)
+        map->accounts.device[i].peak = map->accounts.device[i].bytes;
+}
+
+static void *create(const cm_run *run)
+{
+    ledger *l = calloc(1, sizeof *l);
+    if (l == NULL)
+        return NULL;
+    l->run = run;
+    l->step = -1;
+    const cm_drivermap *map = run->replay->driver;
+    if (map != NULL) {
+        l->allocations = map->allocations;
+        l->frees = map->frees;
+        l->unknown_frees = map->unknown_frees;
+        l->failed_frees = map->failed_frees;
+        l->replaced = map->replaced;
+        l->witness =
+            (cm_witness_totals){map->join.record_count, map->join.matched, map->join.expired_events,
+                                map->join.differ, map->join.expired_records};
+    }
+    begin(l);
+    return l;
+}
+
+static uint64_t distance(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : b - a;
+}
+
+static bool is_kept(const ledger *l, const moment *kept, cm_picture picture, const moment *now)
+{
+    int64_t asked = l->run->options->ledger_at_ns;
+    switch (picture) {
+    case CM_PICTURE_QUIET_PEAK:
+        return now->told.quiet && (!kept->seen || now->told.used > kept->told.used);
+    case CM_PICTURE_PEAK:
+        return !kept->seen || now->told.used > kept->told.used;
+    case CM_PICTURE_ASKED:
+        return asked >= 0 && (!kept->seen || distance(now->time_ns, (uint64_t)asked) <
+                                                 distance(kept->time_ns, (uint64_t)asked));
+    default:
+        return true;
+    }
+}
+
+static bool event(void *part, const cm_record *record)
+{
+    ledger *l = part;
+    const cm_event *e = &record->event;
+    if (!cm_drivermap_wants(e->kind))
+        return true;
+    begin(l);
+    if (e->kind != CM_EV_DEVICE || e->address != CM_TOLD_USED)
+        return true;
+    cm_drivermap *map = l->run->replay->driver;
+    uint16_t place = cm_drivermap_place(e->device_index);
+    const moment now = {true, map->device[place].last, record->time_ns, l->step};
+    if (now.told.used < 0)
+        return true;
+    for (cm_picture p = 0; p < CM_PICTURES; p++) {
+        moment *kept = &l->moment[place][p];
+        if (!is_kept(l, kept, p, &now))
+            continue;
+        *kept = now;
+        cm_accounts_take_picture(&map->accounts, place, p);
+    }
+    return true;
+}
+
+static bool step(void *part, int64_t ended, cm_moment end)
+{
+    ledger *l = part;
+    int64_t last = (int64_t)l->run->steps->count - 1;
+    l->step = ended + 1 <= last ? ended + 1 : -1;
+    return true;
+}
+
+static bool make_ledger(const ledger *l, uint16_t place, cm_picture picture, cm_ledger_what what,
+                        cm_ledger *out)
+{
+    const cm_drivermap *map = l->run->replay->driver;
+    const moment *m = &l->moment[place][picture];
+    const cm_driver_moment *t = &m->told;
+    *out = (cm_ledger){.device = place - 128,
+                       .time_ns = m->time_ns,
+                       .step = m->step,
+                       .what = what,
+                       .quiet = t->quiet,
+                       .used = t->used,
+                       .total = t->total,
+                       .own = t->own,
+                       .others = t->others,
+                       .driver_reserved = t->reserved,
+                       .tensors = t->block_bytes - t->block_slack,
+                       .rounding = t->block_slack,
+                       .pool_slack = t->pool_slack,
+                       .pool_short = t->pool_short,
+                       .context = t->context,
+                       .context_measured = map->device[place].context_made};
+    if (!cm_accounts_lines(&map->accounts, place, picture, &out->line, &out->line_count))
+        return false;
+    int64_t torch = cm_accounts_torch(&map->accounts, place, picture), sum = 0;
+    out->cached = torch > t->block_bytes ? torch - t->block_bytes : 0;
+    for (size_t i = 0; i < out->line_count; i++)
+        sum += out->line[i].bytes;
+    sum += out->tensors + out->rounding + out->cached + out->pool_slack;
+    sum += (t->context > 0 ? t->context : 0) + (t->others > 0 ? t->others : 0);
+    out->residual = t->used - sum;
+    return true;
+}
+
+static bool make_ledgers(const ledger *l, cm_analysis *out)
+{
+    size_t capacity = 0;
+    for (uint16_t place = 0; place < CM_ACCOUNT_HOST; place++) {
+        const moment *m = l->moment[place];
+        cm_picture peak = m[CM_PICTURE_QUIET_PEAK].seen ? CM_PICTURE_QUIET_PEAK : CM_PICTURE_PEAK;
+        const cm_picture pictures[] = {peak, CM_PICTURE_END, CM_PICTURE_ASKED};
+        for (cm_ledger_what what = CM_LEDGER_PEAK; what <= CM_LEDGER_ASKED; what++) {
+            if (!m[pictures[what]].seen)
+                continue;
+            if (!cm_grow((void **)&out->ledgers, &capacity, out->ledger_count + 1,
+                         sizeof *out->ledgers) ||
+                !make_ledger(l, place, pictures[what], what, &out->ledgers[out->ledger_count++]))
+                return false;
+        }
+    }
+    return true;
+}
+
+static bool describe(const cm_accounts *accounts, uint16_t place, cm_driver_device *out)
+{
+    *out = (cm_driver_device){.index = place == CM_ACCOUNT_HOST ? -1 : place - 128,
+                              .bytes = accounts->device[place].bytes,
+                              .peak = accounts->device[place].peak};
+    return cm_accounts_lines(accounts, place, CM_PICTURES, &out->line, &out->line_count);
+}
+
+static bool finish(void *part, cm_analysis *out)
+{
+    ledger *l = part;
+    const cm_drivermap *map = l->run->replay->driver;
+    cm_driver_report *d = &out->driver;
+    size_t capacity = 0;
+    d->host.index = -1;
+    if (map == NULL)
+        return true;
+    d->seen = true;
+    d->allocations = map->allocations - l->allocations;
+    d->frees = map->frees - l->frees;
+    d->unknown_frees = map->unknown_frees - l->unknown_frees;
+    d->failed_frees = map->failed_frees - l->failed_frees;
+    d->replaced = map->replaced - l->replaced;
+    const cm_driverjoin *join = &map->join;
+    uint64_t unmatched = join->expired_events + cm_driverjoin_events_waiting(join);
+    uint64_t alone = join->expired_records + cm_driverjoin_records_waiting(join);
+    d->witness = (cm_witness_totals){
+        .records = join->record_count - l->witness.records,
+        .matched = join->matched - l->witness.matched,
+        .missing = join->record_count > 0 ? unmatched - l->witness.missing : 0,
+        .differ = join->differ - l->witness.differ,
+        .alone = alone - l->witness.alone,
+    };
+    for (uint16_t place = 0; place < CM_ACCOUNT_HOST; place++) {
+        if (!map->accounts.device[place].seen)
+            continue;
+        if (!cm_grow((void **)&d->device, &capacity, d->device_count + 1, sizeof *d->device) ||
+            !describe(&map->accounts, place, &d->device[d->device_count++]))
+            return false;
+    }
+    return describe(&map->accounts, CM_ACCOUNT_HOST, &d->host) && make_ledgers(l, out);
+}
+
+static void destroy(void *part)
+{
+    free(part);
+}
+
+const cm_part_kind cm_part_ledger = {.name = "ledger",
+                                     .create = create,
+                                     .event = event,
+                                     .step = step,
+                                     .finish = finish,
+                                     .destroy = destroy};

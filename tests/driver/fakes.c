@@ -1,0 +1,207 @@
+/* Stand-ins for one NVIDIA library each, chosen by a macro: just what finding and subscribing see.
+ *
+ *   FAKE_DRIVER    libcuda: knows whether it was initialised
+ *   FAKE_RUNTIME   libcudart: is there
+ *   FAKE_CUPTI     libcupti: answers a subscription as the environment says
+ *   FAKE_NAMES     ... and has cuptiSubscribe_v2
+ *   FAKE_MULTIPLE  ... and the interface for several subscribers, as 13.3 has it
+ *   FAKE_TORCH     libtorch_cpu: calls CUPTI as torch.profiler does, by relocation slots
+ *
+ * The environment: FAKE_RESULT, of a subscription, and FAKE_RESULT_V2, where it is asked for beside
+ * others; FAKE_HOLDER, who has it; FAKE_DELAY_MS, how long it takes; FAKE_DEAF, the result of
+ * enabling a callback; FAKE_VERSION; FAKE_DRIVER_VERSION. */
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+int setting(const char *name, int otherwise);
+int setting(const char *name, int otherwise)
+{
+    const char *text = getenv(name);
+
+    return text != NULL ? atoi(text) : otherwise;
+}
+
+#ifdef FAKE_DRIVER
+static int ready;
+
+int cuInit(unsigned flags)
+{
+    ready = flags == 0;
+    return 0;
+}
+
+int cuCtxGetCurrent(void **context)
+{
+    *context = NULL;
+    return ready ? 0 : 3;
+}
+
+int cuDriverGetVersion(int *version)
+{
+    *version = setting("FAKE_DRIVER_VERSION", 13000);
+    return 0;
+}
+#endif
+
+#ifdef FAKE_CUPTI
+int fake_subscribed, fake_unsubscribed, fake_enabled, fake_multiple, fake_size, fake_registered;
+
+static void rest(void)
+{
+    long milliseconds = setting("FAKE_DELAY_MS", 0);
+
+    nanosleep(&(struct timespec){milliseconds / 1000, milliseconds % 1000 * 1000000}, NULL);
+}
+
+static int subscribe(void **subscriber, int result)
+{
+    rest();
+    if (result == 0) {
+        fake_subscribed++;
+        *subscriber = &fake_subscribed;
+    }
+    return result;
+}
+
+int cuptiSubscribe(void **subscriber, void *callback, void *userdata)
+{
+    (void)callback, (void)userdata;
+    return subscribe(subscriber, setting("FAKE_RESULT", 0));
+}
+
+int cuptiUnsubscribe(void *subscriber)
+{
+    fake_unsubscribed++;
+    return subscriber == &fake_subscribed ? 0 : 1;
+}
+
+int cuptiEnableCallback(uint32_t enable, void *subscriber, int domain, uint32_t id)
+{
+    (void)id;
+    if (subscriber != &fake_subscribed || domain < 1)
+        return 1;
+    fake_enabled += enable ? 1 : -1;
+    return setting("FAKE_DEAF", 0);
+}
+
+int cuptiGetVersion(uint32_t *version)
+{
+#ifdef FAKE_MULTIPLE
+    *version = (uint32_t)setting("FAKE_VERSION", 130300);
+#else
+    *version = (uint32_t)setting("FAKE_VERSION", 130000);
+#endif
+    return 0;
+}
+
+int cuptiActivityRegisterCallbacks(void *request, void *complete)
+{
+    (void)request, (void)complete;
+    fake_registered++;
+    return 0;
+}
+
+int cuptiActivityEnable(int kind)
+{
+    (void)kind;
+    return 27;
+}
+
+int cuptiFinalize(void)
+{
+    return 0;
+}
+
+#ifdef FAKE_NAMES
+typedef struct parameters {
+    size_t size;
+    const char *name;
+    char *holder;
+    size_t holder_size;
+    uint8_t multiple;
+} parameters;
+
+int cuptiSubscribe_v2(void **subscriber, void *callback, void *userdata, parameters *asked)
+{
+    int result = setting("FAKE_RESULT", 0);
+
+    (void)callback, (void)userdata;
+    if (asked == NULL || asked->size < 32 || strcmp(asked->name, "cuptimem") != 0)
+        return 1;
+    fake_size = (int)asked->size;
+    fake_multiple = asked->size >= 40 && asked->multiple;
+    if (fake_multiple)
+        result = setting("FAKE_RESULT_V2", result);
+    if (result == 39 && getenv("FAKE_HOLDER") != NULL)
+        strncpy(asked->holder, getenv("FAKE_HOLDER"), asked->holder_size);
+    return subscribe(subscriber, result);
+}
+#endif
+
+#ifdef FAKE_MULTIPLE
+int cuptiActivityEnable_v2(void *subscriber, int kind, void *config)
+{
+    (void)subscriber, (void)kind, (void)config;
+    return 27;
+}
+
+int cuptiActivityRegisterCallbacks_v2(void *subscriber, void *request, void *complete)
+{
+    (void)subscriber, (void)request, (void)complete;
+    return 27;
+}
+#endif
+#endif
+
+#ifdef FAKE_TORCH
+int cuptiSubscribe(void **subscriber, void *callback, void *userdata);
+int cuptiUnsubscribe(void *subscriber);
+int cuptiActivityRegisterCallbacks(void *request, void *complete);
+int cuptiActivityEnable(int kind);
+int cuptiFinalize(void);
+
+static void *subscriber;
+
+static void callback(void *userdata, int domain, uint32_t id, const void *data)
+{
+    (void)userdata, (void)domain, (void)id, (void)data;
+}
+
+static void request(uint8_t **buffer, size_t *size, size_t *most)
+{
+    *size = 1 << 16;
+    *most = 0;
+    *buffer = malloc(*size);
+}
+
+static void complete(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid)
+{
+    (void)context, (void)stream, (void)size, (void)valid;
+    free(buffer);
+}
+
+int torch_subscribe(void)
+{
+    return cuptiSubscribe(&subscriber, (void *)callback, NULL);
+}
+
+int torch_unsubscribe(void)
+{
+    return cuptiUnsubscribe(subscriber);
+}
+
+int torch_record(int kind)
+{
+    int result = cuptiActivityRegisterCallbacks((void *)request, (void *)complete);
+
+    return result != 0 ? result : cuptiActivityEnable(kind);
+}
+
+int torch_finalize(void)
+{
+    return cuptiFinalize();
+}
+#endif

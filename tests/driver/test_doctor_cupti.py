@@ -1,0 +1,68 @@
+"""What doctor says about the driver level."""
+
+from typing import Any
+
+from cuptimem import doctor_cupti
+from cuptimem.doctor_cupti import Finding
+
+PROBE = {"path": "/x/libcupti.so.13", "why": "", "version": 130001}
+STATE: dict[str, Any] = {
+    "mode": "callbacks",
+    "reason": "",
+    "path": "/x/libcupti.so.13",
+    "version": 130001,
+    "v2": False,
+    "activity": True,
+}
+
+
+def found(driver: dict[str, Any], state: dict[str, Any], **environment: str) -> dict[str, Finding]:
+    answer = {"driver": {"missing": "", "init": 0, "nvml": True, "probe": PROBE, **driver}, "driver_state": state}
+    findings = list(doctor_cupti.findings(answer, environment))
+    assert len({finding.name for finding in findings}) == len(findings)
+    return {finding.name: finding for finding in findings}
+
+
+def test_no_driver() -> None:
+    one = found({"missing": "libcuda.so.1: cannot open shared object file"}, STATE)
+    assert set(one) == {"CUPTI"} and one["CUPTI"].state == "note"
+    assert "/x/libcupti.so.13, 13.0.1" in one["CUPTI"].text and "--gpus all" in one["CUPTI"].fix
+    none = found({"missing": "x", "probe": {"path": "", "why": "no libcupti (pip install it)", "version": 0}}, STATE)
+    assert "no libcupti (pip install it)" in none["CUPTI"].text
+
+
+def test_a_driver_that_cannot_be_used() -> None:
+    for code, words, fix in (
+        (100, "no device", "nvidia-smi"),
+        (803, "different releases", "reboot"),
+        (17, "17", "smi"),
+    ):
+        one = found({"init": code}, STATE)["CUPTI"]
+        assert one.state == "warning" and words in one.text and fix in one.fix and one.cost
+
+
+def test_callbacks() -> None:
+    one = found({}, STATE)
+    assert one["CUPTI"] == Finding("CUPTI", "ok", "/x/libcupti.so.13, 13.0.1: callbacks, with records")
+    assert one["NVML"].state == "ok"
+    assert (
+        "beside other profilers, without records" in found({}, {**STATE, "v2": True, "activity": False})["CUPTI"].text
+    )
+    old = found({"nvml": False}, {**STATE, "version": 18})
+    assert "interface 18" in old["CUPTI"].text and old["NVML"].state == "warning"
+
+
+def test_a_refusal_is_cause_and_fix() -> None:
+    reason = "another profiler, Nsight (2026), holds CUPTI: error 39 (run without it)"
+    one = found({}, {**STATE, "mode": "slots", "reason": reason})["CUPTI"]
+    assert one.state == "warning" and one.fix == "run without it"
+    assert one.text.startswith("another profiler, Nsight (2026), holds CUPTI: error 39; /x/libcupti.so.13")
+    late = found({}, {**STATE, "mode": "starting", "reason": ""})["CUPTI"]
+    assert late.state == "warning" and "did not answer" in late.text
+
+
+def test_settings() -> None:
+    set_ = found({}, STATE, CUDA_INJECTION64_PATH="/nsys.so", NVIDIA_DRIVER_CAPABILITIES="compute,video")
+    assert "/nsys.so" in set_["injection"].text and "lacks utility" in set_["capabilities"].text
+    assert "capabilities" not in found({}, STATE, NVIDIA_DRIVER_CAPABILITIES="all")
+    assert "capabilities" not in found({}, STATE, NVIDIA_DRIVER_CAPABILITIES="utility, compute")
