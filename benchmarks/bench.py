@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks import driver as driver_level
 from benchmarks import simulated
 from benchmarks.measure import Spread, paired, spread
 from benchmarks.promises import PROMISES, Verdict
@@ -314,6 +315,69 @@ def cuda(quick: bool) -> Outcome:
     return out
 
 
+def _against_empty(what: str, quick: bool) -> tuple[Outcome, Spread]:
+    """A memory call or a launch bare, under a CUPTI client that does nothing, and recorded; what each callback adds."""
+    times, rounds = (500, 2) if quick else (20_000, 15)
+    found = on_device("benchmarks.driver", what, times, rounds)
+    out = Outcome()
+    for mode in driver_level.MODES:
+        seconds = [ns * 1e-9 for ns in found[mode]]
+        row: dict[str, Any] = {"benchmark": "driver" if what != "launch" else "kernels", "what": f"{what}, {mode}"}
+        row |= {"unit": "s", "step": spread(seconds).to_dict()}
+        if mode != "bare":
+            base = [ns * 1e-9 for ns in found["bare"]]
+            row["ratio"] = paired(seconds, base, ratio=True).to_dict()
+            row["added_s"] = paired(seconds, base, ratio=False).to_dict()
+        out.rows.append(row)
+    callbacks = driver_level.WHAT[what][2]
+    each = {mode: [ns / callbacks for ns in found[mode]] for mode in driver_level.MODES}
+    return out, paired(each["cuptimem"], each["empty client"], ratio=False)
+
+
+def driver(quick: bool) -> Outcome:
+    """cudaMalloc and cudaMallocAsync with their frees in C loops: what the driver level adds to each callback."""
+    if not CUDA_PYTHON.exists():
+        return without_cuda("driver", "driver-callback")
+    out, worst = Outcome(), None
+    for what in ("cudaMalloc", "cudaMallocAsync"):
+        found, added = _against_empty(what, quick)
+        out.rows += found.rows
+        if worst is None or added.median > worst[0].median:
+            worst = added, what
+    assert worst is not None
+    added, what = worst
+    out.verdicts.append(Verdict(PROMISES["driver-callback"], added.median, (added.low, added.high), why=what))
+    return out
+
+
+def kernels(quick: bool) -> Outcome:
+    """A launch with kernels recorded."""
+    if not CUDA_PYTHON.exists():
+        return without_cuda("kernels")
+    return _against_empty("launch", quick)[0]
+
+
+def driver_step(quick: bool) -> Outcome:
+    """A training step of GPT-2 small's shape on the simulated device, with the driver level and without."""
+    if not CUDA_PYTHON.exists():
+        return without_cuda("driver_step", "driver-step")
+    modes = ["bare", "cuptimem without driver", "cuptimem", "cuptimem with kernels"]
+    steps, rounds = (simulated.QUICK if quick else simulated.SIZES)["gpt2"]
+    times = on_device("benchmarks.worker", "gpt2", steps, rounds, *modes)["times"]
+    out = Outcome()
+    for mode in modes:
+        row: dict[str, Any] = {"benchmark": "driver_step", "what": mode, "unit": "s"}
+        row["step"] = spread(times[mode]["step"]).to_dict()
+        if mode != "bare":
+            row["ratio"] = paired(times[mode]["step"], times["bare"]["step"], ratio=True).to_dict()
+            row["cpu_ratio"] = paired(times[mode]["cpu"], times["bare"]["cpu"], ratio=True).to_dict()
+        out.rows.append(row)
+    on, off = times["cuptimem"]["step"], times["cuptimem without driver"]["step"]
+    measured, between = percent(paired(on, off, ratio=True))
+    out.verdicts.append(Verdict(PROMISES["driver-step"], measured, between))
+    return out
+
+
 def cuda_gpt2(quick: bool) -> Outcome:
     """A training step of GPT-2 small's shape on the simulated device, whose kernels cost nothing."""
     if not CUDA_PYTHON.exists():
@@ -366,5 +430,8 @@ BENCHMARKS: dict[str, Callable[[bool], Outcome]] = {
     "import": imports,
     "cuda": cuda,
     "cuda_gpt2": cuda_gpt2,
+    "driver": driver,
+    "kernels": kernels,
+    "driver_step": driver_step,
     "simulator": simulator,
 }

@@ -32,6 +32,8 @@ PROMISES = {
         Promise("cuda-pair", "on CUDA: allocation and free, 30 frames deep, added", 100, "ns"),
         Promise("recorder-default", "on CUDA: of what PyTorch's recorder adds at its default (20 x less)", 5, "%"),
         Promise("recorder-cheapest", "on CUDA: of what its cheapest mode adds (9 x less)", 100 / 9, "%"),
+        Promise("driver-callback", "memory callback, added beyond the callback", 100, "ns"),
+        Promise("driver-step", "simulated GPT-2 step, driver level on against off, added", 1, "%"),
         Promise("entry-points", "simulator's entry points, of a GPT-2 step", 25, "%"),
         Promise("simulated-resident", "resident memory of a simulated GPT-2 training", 1024, "MiB"),
         Promise("import", "import cuptimem without torch, added", 50, "ms"),

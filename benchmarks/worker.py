@@ -24,6 +24,7 @@ from benchmarks import simulated
 from benchmarks.workloads import WORKLOADS
 
 MODES = ("bare", "cuptimem", "memray", "torch.profiler", "tracemalloc", "dispatch mode")
+DRIVER_LEVEL = {"cuptimem without driver": {"driver": False}, "cuptimem with kernels": {"kernels": True}}
 TRACEMALLOC_FRAMES = 25  # what its documentation uses where a traceback is wanted; its default of 1 names no caller
 
 
@@ -36,6 +37,11 @@ def recording(mode: str, folder: Path, number: int) -> Iterator[Any]:
         import cuptimem
 
         with cuptimem.profile(folder / f"{number}.cmem") as prof:
+            yield prof
+    elif mode in DRIVER_LEVEL:
+        import cuptimem
+
+        with cuptimem.profile(folder / f"{number}.cmem", **DRIVER_LEVEL[mode]) as prof:
             yield prof
     elif mode == "memray":
         import memray
@@ -74,7 +80,7 @@ def recording(mode: str, folder: Path, number: int) -> Iterator[Any]:
         finally:
             torch.cuda.memory._record_memory_history(None)
     else:
-        raise SystemExit(f"unknown mode {mode}: {', '.join([*MODES, *simulated.RECORDER])}")
+        raise SystemExit(f"unknown mode {mode}: {', '.join([*MODES, *DRIVER_LEVEL, *simulated.RECORDER])}")
 
 
 def main() -> None:

@@ -73,8 +73,8 @@ class Fragmentation:
     largest_request: int | None  # the larger of the two: the largest one that would be served
     empty_cache_returns: int  # in segments without a live block
     expandable_returns: int  # the same were all segments expandable: free pages of partly used ones, too
-    segments_total: int  # partly used
-    segments: tuple[PinnedSegment, ...]  # of these the ones with the most free bytes, at most twenty
+    segments_total: int  # all of them
+    segments: tuple[PinnedSegment, ...]  # the partly used ones with the most free bytes, at most twenty
     pins: tuple[Pin, ...]  # the most pinned bytes first, at most fifty
 
     @property
@@ -96,7 +96,7 @@ def pick(report: "Report", device: str | None, at: str | None) -> Fragmentation:
     """The one of a device and moment. Raises Error, with what there is, where there is none."""
     rows = report.fragmentations
     if not rows:
-        raise Error("PyTorch reserved no memory of a device in this recording: nothing can be fragmented")
+        raise Error("no fragmentation in this recording: PyTorch took no memory of a device, as far as was seen")
     name = rows[0].device if device is None else chosen(rows, device, lambda row: row.device, "fragmentation").device
     rows = tuple(row for row in rows if row.device == name)
     for row in rows:

@@ -66,7 +66,9 @@ def install(core: "ModuleType", options: "Options", say: "Callable[[str], None]"
     program's. say: told what the user should know of that while recording is on."""
     garbage.watch(core)
     _hook_torch(core)
-    driver_level.start(core, options, say)  # torch.profiler's slots hold our hooks by now: it is told when we are in its way
+    driver_level.start(
+        core, options, say
+    )  # torch.profiler's slots hold our hooks by now: it is told when we are in its way
 
 
 def _hook_torch(core: "ModuleType") -> None:

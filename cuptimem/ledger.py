@@ -56,7 +56,7 @@ def missing(report: "Report", what: str) -> Error:
     if not driver.recorded:
         if all(device.name == "cpu" for device in report.devices):
             return Error(f"no {what} in this recording: the program allocated nothing on a CUDA device")
-        return Error(f"no {what} in this recording: {driver.reason or 'it has no driver level'}; see: cuptimem doctor")
+        return Error(f"no {what} in this recording: {driver.reason or 'it has no driver level'}")
     return Error(f"no {what} in this recording: its devices were never asked, for it ended too soon")
 
 
@@ -121,7 +121,7 @@ class DriverLevel:
     """What was recorded below PyTorch, and how."""
 
     mode: str  # "callbacks" (CUPTI), "slots" (patched calls of the CUDA runtime only), "none", "unknown"
-    reason: str  # why no better mode; "" with callbacks
+    reason: str  # why no better mode, or with "callbacks" what CUPTI does not give; "" if nothing lacks
     cupti: str = ""  # path and version of the libcupti that answered; "" without
     allocations: int = 0
     frees: int = 0
@@ -141,7 +141,7 @@ class DriverLevel:
         return chosen(self.devices, name, lambda device: device.name, "driver-level memory")
 
 
-NOT_RECORDED = DriverLevel("none", "it was recorded by a cuptimem that had no driver level")
+NOT_RECORDED = DriverLevel("none", "the cuptimem that made it had no driver level (record it again)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ class LedgerLine:
     def name(self) -> str:
         """What it is, in words: "tensors", "NCCL", "(unknown)"."""
         if self.part != "driver":
-            return "context, or before" if self.kind == "before" else PARTS[self.part]
+            return "context and earlier" if self.kind == "before" else PARTS[self.part]
         return library_name(self.library) or "(unknown)"
 
     @property
@@ -197,7 +197,7 @@ class LedgerLine:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """Who has the used bytes of one device at one moment. The lines sum to `used`, exactly, always.
+    """Who has the used bytes of one device at one moment. The lines sum to `used`, exactly: else Error is raised.
 
     What is unknown (None) has no line; its bytes are in the residual, or in the context where they were there before
     the device's first quiet moment.
@@ -220,7 +220,7 @@ class Ledger:
     def __post_init__(self) -> None:
         said = sum(line.bytes for line in self.lines)
         if said != self.used:
-            raise ValueError(f"the ledger of {self.device} does not add up: {said} bytes of {self.used}")
+            raise Error(f"the ledger of {self.device} does not add up: its lines have {said} bytes of {self.used} used")
 
     def of(self, part: str) -> int | None:
         """Bytes of one part (a key of PARTS); None where it is unknown."""
@@ -256,8 +256,8 @@ class Ledger:
     def context(self) -> int | None:
         """In use, and nobody's, at the device's first quiet moment; None where there was none.
 
-        That is the CUDA context with what the driver loaded until then; unless context_measured, also what there was
-        before the recording.
+        That is the CUDA context with what the driver loaded until then; unless context_measured, also whatever there
+        was before the driver level was recorded.
         """
         return self.of("context")
 

@@ -174,6 +174,7 @@ static inline __attribute__((always_inline)) void cpu_oom_hook(int variant, void
 static inline __attribute__((always_inline)) void
 report_hook(int variant, void *block, int64_t size, size_t allocated, size_t reserved, device on)
 {
+    uintptr_t site = (uintptr_t)__builtin_return_address(0);
     ENTERED = enter_hook();
     cm_cuda_call *call = size > 0 && on.type == CM_DEVICE_CUDA ? &cm_cuda_tls : NULL;
 
@@ -181,7 +182,13 @@ report_hook(int variant, void *block, int64_t size, size_t allocated, size_t res
         cm_cuda_segment_hook(t, block, on.index);
     if (t != NULL && block != NULL && size > 0)
         record_alloc_hook(t, block, size, on);
-    else if (t != NULL && block != NULL && size < 0)
+    if (__builtin_expect(cm_cuda_tls.waits != 0, 0)) {
+        if (size < 0 && on.type == CM_DEVICE_CUDA)
+            cm_cuda_held_hook(t, on.index, site);
+        else if (on.type == CM_DEVICE_CUDA)
+            cm_cuda_tls.waits = 0; /* of blocks whose free was told before */
+    }
+    if (t != NULL && block != NULL && size < 0)
         record_free_hook(t, block, -size, on);
     if (call != NULL) {
         if (t != NULL && call->requested != 0 && call->requested < (size_t)size)

@@ -23,6 +23,19 @@
 
 #include "../capture/thread.h"
 
+/* Streams that one block may wait for, as far as they are told. */
+enum { CM_CUDA_WAITS = 8 };
+
+/* A function that was running, and where its stack stood when it called. */
+typedef struct cm_cuda_frame {
+    uintptr_t function, stack;
+} cm_cuda_frame;
+
+typedef struct cm_cuda_wait {
+    uint64_t stream;
+    cm_cuda_frame by[2]; /* whoever recorded the event, and its caller */
+} cm_cuda_wait;
+
 /* What this thread's allocator is doing now. */
 typedef struct cm_cuda_call {
     size_t requested; /* by the `allocate` that runs, until its block is reported; 0: none */
@@ -33,6 +46,8 @@ typedef struct cm_cuda_call {
     bool inside;      /* an `allocate` runs */
     int8_t device;    /* that this thread used last, as far as it was seen */
     bool device_seen; /* being chosen, or asked for */
+    uint8_t waits;    /* events recorded by libc10_cuda since its last report */
+    cm_cuda_wait wait[CM_CUDA_WAITS];
 } cm_cuda_call;
 
 /* Initial-exec: any other model may call malloc at a thread's first access. */
@@ -50,6 +65,16 @@ void cm_cuda_unreported_hook(const void *block, size_t size, int8_t device);
 bool cm_cuda_met_direct(void);
 /* `allocate` failed without a report. */
 void cm_cuda_refused_hook(void);
+
+/* --- held.c: blocks that record_stream keeps from being used again ---------------------------- */
+
+/* Whether they are told. Costs a load at each event otherwise. */
+void cm_cuda_watch_held(bool on);
+bool cm_cuda_watches_held(void);
+/* libc10_cuda, at this code address, records an event on a stream. */
+void cm_cuda_event_hook(const void *stream, uintptr_t site);
+/* The allocator, at this one, reports a free: HELD for each stream that the block waits for. */
+void cm_cuda_held_hook(cm_thread *t, int8_t device, uintptr_t site);
 
 /* Whether PyTorch was told not to cache. GIL held: nobody changes the environment then. */
 void cm_cuda_read_environment(void);

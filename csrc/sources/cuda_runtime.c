@@ -10,6 +10,7 @@
 #include "tables.h"
 
 enum { TAKE, GIVE_BACK, TAKE_ASYNC, GIVE_BACK_ASYNC, SYMBOLS };
+enum { EVENT, EVENT_FLAGS, EVENT_SYMBOLS };
 enum { GET_DEVICE, SET_DEVICE, SET_DEVICE_ELSEWHERE, DEVICE_SYMBOLS };
 enum { SUCCESS = 0, OUT_OF_MEMORY = 2 }; /* cudaError_t */
 
@@ -17,6 +18,8 @@ typedef int (*take_fn)(void **memory, size_t size);
 typedef int (*give_back_fn)(void *memory);
 typedef int (*take_async_fn)(void **memory, size_t size, void *stream);
 typedef int (*give_back_async_fn)(void *memory, void *stream);
+typedef int (*event_fn)(void *event, void *stream);
+typedef int (*event_flags_fn)(void *event, void *stream, unsigned flags);
 typedef int (*get_device_fn)(int *device);
 typedef int (*set_device_fn)(int device);
 
@@ -24,6 +27,9 @@ typedef int (*set_device_fn)(int device);
 #define FORWARD(symbol, variant, type) CM_SLOT_ORIGINAL(cm_cuda_symbols[symbol], variant, type)
 #define FORWARD_DEVICE(symbol, variant, type)                                                      \
     CM_SLOT_ORIGINAL(cm_cuda_device_symbols[symbol], variant, type)
+
+#define FORWARD_EVENT(symbol, variant, type)                                                       \
+    CM_SLOT_ORIGINAL(cm_cuda_event_symbols[symbol], variant, type)
 
 static atomic_ullong unseen, untraced;
 
@@ -272,6 +278,21 @@ static void see_device(int device)
     cm_cuda_tls.device_seen = true;
 }
 
+static inline __attribute__((always_inline)) int event_hook(int variant, void *event, void *stream)
+{
+    if (__builtin_expect(cm_cuda_watches_held(), 0))
+        cm_cuda_event_hook(stream, (uintptr_t)__builtin_return_address(0));
+    return FORWARD_EVENT(EVENT, variant, event_fn)(event, stream);
+}
+
+static inline __attribute__((always_inline)) int event_flags_hook(int variant, void *event,
+                                                                  void *stream, unsigned flags)
+{
+    if (__builtin_expect(cm_cuda_watches_held(), 0))
+        cm_cuda_event_hook(stream, (uintptr_t)__builtin_return_address(0));
+    return FORWARD_EVENT(EVENT_FLAGS, variant, event_flags_fn)(event, stream, flags);
+}
+
 static inline __attribute__((always_inline)) int get_device_hook(int variant, int *device)
 {
     int status = FORWARD_DEVICE(GET_DEVICE, variant, get_device_fn)(device);
@@ -307,6 +328,14 @@ static inline __attribute__((always_inline)) int set_device_hook(int symbol, int
     static int give_back_async_##n(void *memory, void *stream)                                     \
     {                                                                                              \
         return give_back_async_hook(n, memory, stream);                                            \
+    }                                                                                              \
+    static int event_##n(void *event, void *stream)                                                \
+    {                                                                                              \
+        return event_hook(n, event, stream);                                                       \
+    }                                                                                              \
+    static int event_flags_##n(void *event, void *stream, unsigned flags)                          \
+    {                                                                                              \
+        return event_flags_hook(n, event, stream, flags);                                          \
     }                                                                                              \
     static int get_device_##n(int *device)                                                         \
     {                                                                                              \
@@ -353,3 +382,9 @@ cm_slot_symbol cm_cuda_device_symbols[DEVICE_SYMBOLS] = {
                               .hooks = {set_device_elsewhere_0, set_device_elsewhere_1}},
 };
 const size_t cm_cuda_device_symbol_count = DEVICE_SYMBOLS;
+
+cm_slot_symbol cm_cuda_event_symbols[EVENT_SYMBOLS] = {
+    [EVENT] = SYMBOL("cudaEventRecord", "streams that freed blocks wait for", event, NULL),
+    [EVENT_FLAGS] = SYMBOL("cudaEventRecordWithFlags", "the same", event_flags, NULL),
+};
+const size_t cm_cuda_event_symbol_count = EVENT_SYMBOLS;

@@ -15,6 +15,7 @@
 #include <time.h>
 
 #include "../capture/thread.h"
+#include "cuda.h"
 #include "cupti.h"
 #include "cupti_clock.h"
 #include "cupti_records.h"
@@ -430,6 +431,7 @@ bool cm_cupti_activity_begin(const cm_cupti_link *link, bool kernels, char *why,
         refuse(why, why_size, "CUPTI takes no buffers", result);
     else if (enable_kinds(kernels, why, why_size)) {
         record_one_call(true);
+        cm_cuda_watch_held(kernels);
         return state.began = true;
     }
     atomic_store(&active, false);
@@ -479,6 +481,7 @@ static void collect(bool forced)
     const struct timespec ms = {.tv_nsec = 1000000};
 
     state.link.api->ActivityFlushAll(forced ? FORCED : 0);
+    cm_libraries_refresh(); /* records name callers that may have been loaded since */
     cm_cupti_clock_look();
     read_filled(true);
     /* CUPTI's own thread may bring some a moment after its function has returned. */
@@ -504,6 +507,7 @@ void cm_cupti_activity_end(const cm_cupti_link *link)
     if (!state.began)
         return;
     state.began = false;
+    cm_cuda_watch_held(false);
     for (int kind = 0; kind < CM_CUPTI_RECORD_KINDS; kind++)
         if (state.kinds >> kind & 1)
             disable(kind);

@@ -21,6 +21,7 @@
 
 enum {
     PERIOD_MS = 200,
+    EARLY_MS = 20,
     /* For how long the witness looks how often whether the driver was initialised: between that and
      * the first allocation lies the creation of a context. */
     POLL_SHORT_MS = 5,
@@ -353,15 +354,41 @@ static void look_whether_ready(uint64_t since)
         wait_until(&later);
 }
 
+/* When the devices and records are looked at next. At first soon after the driver gave out memory:
+ * what is in use and not told of is the context, the more exactly the less the program has. */
+typedef struct schedule {
+    uint64_t due; /* monotonic, ns */
+    bool given;   /* memory was, and a round came after */
+} schedule;
+
+static struct timespec next_look(schedule *s)
+{
+    bool early = !s->given && w.options.period_ms > EARLY_MS;
+
+    return in_ms(early ? EARLY_MS : w.options.period_ms);
+}
+
+static bool is_due(schedule *s)
+{
+    bool given = cm_cupti_driver_count() != 0;
+    bool due = w.asked != w.done || (given && !s->given) || cm_clock_monotonic_ns() >= s->due;
+
+    s->given = s->given || given;
+    if (due)
+        s->due = cm_clock_monotonic_ns() + (uint64_t)w.options.period_ms * 1000000u;
+    return due;
+}
+
 static void *witness(void *unused)
 {
     uint64_t since = cm_clock_monotonic_ns();
+    schedule rounds = {.due = since + (uint64_t)w.options.period_ms * 1000000u};
 
     pthread_getname_np(pthread_self(), w.parents_name, sizeof w.parents_name);
     name_thread(own_name);
     lock();
     w.tid = (pid_t)syscall(SYS_gettid);
-    struct timespec next = in_ms(w.options.period_ms);
+    struct timespec next = next_look(&rounds);
     while (w.wanted && !w.leave && w.state.mode != CM_CUPTI_NONE) {
         if (w.claim != 0)
             give_up();
@@ -370,8 +397,9 @@ static void *witness(void *unused)
         else if (w.state.mode == CM_CUPTI_STARTING)
             begin();
         else if (w.asked != w.done || !wait_until(&next)) {
-            round_now();
-            next = in_ms(w.options.period_ms);
+            if (is_due(&rounds))
+                round_now();
+            next = next_look(&rounds);
         }
     }
     if (!w.wanted) {

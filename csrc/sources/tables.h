@@ -19,6 +19,9 @@ extern const size_t cm_cuda_slot_symbol_count;
  * every operator asks for its device. */
 extern cm_slot_symbol cm_cuda_device_symbols[];
 extern const size_t cm_cuda_device_symbol_count;
+/* Only while kernels are recorded. */
+extern cm_slot_symbol cm_cuda_event_symbols[];
+extern const size_t cm_cuda_event_symbol_count;
 
 extern cm_slot_symbol cm_cupti_symbols[];
 extern const size_t cm_cupti_symbol_count;

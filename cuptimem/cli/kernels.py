@@ -28,6 +28,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _not_recorded(report: Report) -> Error:
-    if report.driver.mode == "callbacks":
-        return Error("no kernels in this recording: record again with cuptimem run --kernels")
-    return missing(report, "kernels")
+    if not report.driver.recorded:
+        return missing(report, "kernels")
+    if report.environment.get("driver.kernels") == "yes":
+        return Error("no kernels in this recording: none was launched while it was made")
+    return Error("no kernels in this recording: record again with cuptimem run --kernels")

@@ -134,5 +134,5 @@ def _segments(one: Fragmentation, top: int) -> list[Block]:
         Column("lines", flexible=True, keep_end=True),
         Column("function", flexible=True, optional=True),
     )
-    title = f"Segments with the most unused bytes, of {count(one.segments_total)} that are partly used"
+    title = f"Segments with the most unused bytes, of {count(one.segments_total)}"
     return [Text(), Text(title, "title"), Table(columns, tuple(rows))]

@@ -20,7 +20,7 @@ def full(one: Kernels, top: int) -> list[Block]:
     launched = f"{count(one.launches)} {'launch' if one.launches == 1 else 'launches'}"
     blocks: list[Block] = [
         Text(),
-        Text(f"{launched}, {count(one.ran)} seen running, {duration(total)} in all", "title"),
+        Text(f"{launched}, {count(one.ran)} seen running, {_time(total)} in all", "title"),
     ]
     if one.dropped:
         if one.dropped == 1:
@@ -36,7 +36,8 @@ def full(one: Kernels, top: int) -> list[Block]:
             Column("kernel", flexible=True),
         )
         rows = [
-            (duration(n.ns), share(n.ns, total), count(n.count), _mean(n.ns, n.count), n.short) for n in one.names[:top]
+            (_time(n.ns), share(n.ns, total), count(n.count), _time(n.ns / max(1, n.count)), n.short)
+            for n in one.names[:top]
         ]
         blocks.append(Table(columns, tuple(rows)))
         if len(one.names) > top:
@@ -58,9 +59,8 @@ def full(one: Kernels, top: int) -> list[Block]:
     return blocks + _held(one.held, top)
 
 
-def _mean(ns: int, number: int) -> str:
-    each = ns / max(1, number)
-    return f"{each / 1000:.1f} µs" if each < 1e6 else duration(round(each))
+def _time(ns: float) -> str:
+    return f"{ns / 1000:.1f} µs" if ns < 1e6 else duration(round(ns))
 
 
 def _uses(title: str, word: str, uses: Sequence[KernelUse], top: int) -> list[Block]:
@@ -70,18 +70,17 @@ def _uses(title: str, word: str, uses: Sequence[KernelUse], top: int) -> list[Bl
         Column("bytes", right=True, style="strong"),
         Column("blocks", right=True),
         Column(word, right=True),
+        *_LINE[:2],
         Column("kernel", flexible=True),
-        *_LINE,
     )
     rows = [
         (
             size(use.bytes),
             count(use.count),
             duration(use.wait_ns),
-            short_name(use.kernel) or "(not known)",
             where(use.frame, use.stack_lost),
             function(use.frame),
-            code(use.frame),
+            short_name(use.kernel) or "(not known)",
         )
         for use in uses[:top]
     ]

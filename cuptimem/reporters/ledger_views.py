@@ -125,7 +125,7 @@ def _table(one: Ledger, top: int) -> Table:
         elif line.bytes or part != "pool slack":
             rows.append((size(line.bytes), share(line.bytes, one.used), "", line.name, "", "", ""))
     rows.append((size(one.used), share(one.used, one.used), "", "in all", "", "", ""))
-    kept = [i for i, column in enumerate(_COLUMNS) if i < 4 or any(row[i] for row in rows)]
+    kept = [i for i in range(len(_COLUMNS)) if any(row[i] for row in rows)]
     return Table(tuple(_COLUMNS[i] for i in kept), tuple(tuple(row[i] for i in kept) for row in rows))
 
 
@@ -182,15 +182,15 @@ def _unknown(one: Ledger) -> list[Block]:
         )
     elif not one.context_measured:
         said += prose(
-            "The context was there before the recording: with it stand here other things that were, too, such as a "
-            "library's memory.",
+            "Context and earlier: in use before the driver level was recorded. Other memory from that time stands in "
+            "it, too.",
             "dim",
         )
     if one.others is None:
         place = "the residual" if one.context is None else "the context (what came later in the residual)"
         said += prose(f"Other processes are not told apart, for NVML does not tell: they are in {place}.", "dim")
     if one.own is not None:
-        said += prose(f"nvidia-smi (NVML) shows {size(one.own)} for this process.", "dim")
+        said += prose(f"NVML gave {size(one.own)} to this process when it was last asked.", "dim")
     if one.driver_reserved:
         said += prose(f"Driver and firmware keep {size(one.driver_reserved)} beside all this.", "dim")
     if not one.quiet:
@@ -213,14 +213,15 @@ def _unknown(one: Ledger) -> list[Block]:
     return said
 
 
-def exactness(driver: DriverLevel) -> list[Block]:
+def exactness(report: Report) -> list[Block]:
     """How the driver level was recorded, and what speaks against it."""
     said: list[Block] = []
+    driver = report.driver
     witness = driver.witness
     if driver.mode == "slots":
         said += warning(
-            f"CUPTI was not used ({driver.reason}): only calls of the CUDA runtime by libraries that can be patched "
-            "were seen; what others took is in the residual"
+            f"CUPTI did not see all of it ({driver.reason}): without it only calls of the CUDA runtime by libraries "
+            "that can be patched are seen; what others took is in the residual"
         )
     elif driver.mode == "unknown":
         said += warning(f"{driver.reason}: whether all of the driver level was seen is not known")
@@ -228,6 +229,10 @@ def exactness(driver: DriverLevel) -> list[Block]:
         said += warning(
             f"the driver level was not recorded ({driver.reason}): all that is not PyTorch's is in the residual"
         )
+    elif driver.reason:
+        said += warning(driver.reason)
+    if report.environment.get("driver.time_base_changed") == "yes":
+        said += warning("another tool changed CUPTI's clock meanwhile: times of records are not the trace's")
     if witness.missing:
         said += warning(f"{plural(witness.missing, 'event')} of memory without CUPTI's record of it")
     if witness.differ:
@@ -250,6 +255,8 @@ def _seen(driver: DriverLevel) -> str:
     witness = driver.witness
     if not witness.records:
         return f"{number}; no second witness."
+    if witness.agrees and witness.records == 1:
+        return f"{number}; CUPTI's one record agrees with them."
     if witness.agrees:
         return f"{number}; all {plural(witness.records, 'record')} of CUPTI agree with them."
     return f"{number}; {count(witness.matched)} of {plural(witness.records, 'record')} of CUPTI agree with them."
@@ -283,7 +290,7 @@ def _host(host: DriverDevice | None, top: int) -> list[Block]:
         number = sum(one.count for one in left)
         rows.append((size(total), count(number), f"({len(left)} more lines)", "", "", ""))
     columns = (Column("at the end", right=True, style="strong"), *_COLUMNS[2:])
-    kept = [i for i in range(len(columns)) if i < 3 or any(row[i] for row in rows)]
+    kept = [i for i in range(len(columns)) if any(row[i] for row in rows)]
     blocks.append(Table(tuple(columns[i] for i in kept), tuple(tuple(row[i] for i in kept) for row in rows)))
     return blocks
 
@@ -297,7 +304,7 @@ def full(report: Report, ledgers: Sequence[Ledger], top: int) -> list[Block]:
     for one in ledgers:
         blocks += [Text(), Text(_headline(one), "title"), *_answer(one), _table(one, top), *_unknown(one)]
     blocks += _host(report.driver.host, top)
-    return [*blocks, Text(), *exactness(report.driver)]
+    return [*blocks, Text(), *exactness(report)]
 
 
 def short(report: Report) -> list[Block]:
@@ -305,14 +312,15 @@ def short(report: Report) -> list[Block]:
     blocks: list[Block] = []
     for one in report.ledgers:
         if one.what == "peak":
-            text = f"{one.device} used {size(one.used)}: {parts(one, _IN_SUMMARY)}"
+            at = f"{duration(one.time_ns)} after the start"
+            text = f"{one.device} was at {size(one.used)} {at}: {parts(one, _IN_SUMMARY)}"
             blocks += [Text(line) for line in wrapped(text, "  ", "    ")]
     on_cuda = any(device.name.startswith("cuda") for device in report.devices)
     driver = report.driver
     if driver.mode == "slots" and (blocks or on_cuda):
         blocks.append(Text(f"  driver level without CUPTI: {driver.reason}", "dim"))
     elif not driver.recorded and on_cuda:
-        blocks.append(Text(f"  no driver level: {driver.reason}; see: cuptimem doctor", "dim"))
+        blocks.append(Text(f"  no driver level: {driver.reason}", "dim"))
     elif on_cuda and not blocks:
         blocks.append(Text("  no ledger: the devices were never asked, for the recording ended too soon", "dim"))
     return blocks

@@ -57,10 +57,10 @@ def test_lines_sum_to_what_is_used(make: Make, row: dict[str, Any]) -> None:
 
 
 def test_a_ledger_that_does_not_add_up_is_none(make: Make) -> None:
-    with pytest.raises(ValueError, match="does not add up"):
+    with pytest.raises(cuptimem.Error, match="does not add up"):
         make(ledger=[driver_sample.ledger(residual=1)])
     whole = make().ledger()
-    with pytest.raises(ValueError, match=r"ledger of cuda:0 does not add up"):
+    with pytest.raises(cuptimem.Error, match=r"ledger of cuda:0 does not add up"):
         replace(whole, lines=whole.lines[:-1])
 
 
@@ -91,7 +91,7 @@ def test_a_context_that_was_there_before_says_so(make: Make) -> None:
         next(line.name for line in make(ledger=[row]).ledger().lines if line.part == "context")
         for row in (driver_sample.ledger(), driver_sample.ledger(context_measured=False))
     ]
-    assert names == ["CUDA context", "context, or before"]
+    assert names == ["CUDA context", "context and earlier"]
 
 
 def test_the_fullest_device_comes_first(make: Make) -> None:
@@ -163,9 +163,9 @@ def test_no_driver_level(make: Make, tmp_path: Path) -> None:
     off = driver_sample.driver(mode="none", reason="libcupti.so was not found")
     report = make(driver=off, ledger=[], fragmentation=[])
     assert not report.driver.recorded
-    with pytest.raises(cuptimem.Error, match=r"no ledger .*: libcupti.so was not found; see: cuptimem doctor"):
+    with pytest.raises(cuptimem.Error, match=r"no ledger .*: libcupti.so was not found$"):
         report.ledger()
-    with pytest.raises(cuptimem.Error, match="reserved no memory"):
+    with pytest.raises(cuptimem.Error, match="took no memory of a device"):
         report.fragmentation()
 
 

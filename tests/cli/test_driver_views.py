@@ -1,6 +1,8 @@
 """`cuptimem ledger`, `fragmentation`, `kernels` and the ledger's place in the summary: text, JSON, exit codes."""
 
+import io
 import json as standard_json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from cuptimem.cli import kernels as kernels_verb
 from cuptimem.cli import ledger as ledger_verb
 from cuptimem.cli import reading
 from cuptimem.report import from_dict
-from cuptimem.reporters import json, text, views
+from cuptimem.reporters import blocks, json, terminal, text, views
 from tests.cli import driver_sample, sample
 from tests.cli.driver_sample import GIB, MIB
 from tests.conftest import Result
@@ -65,7 +67,7 @@ cuda:0: 96.0 GiB of 141.0 GiB used at its fullest, in step 1, 12.0 s after the s
     2.0 GiB    2 %         other processes
     2.4 GiB    3 %         residual
    96.0 GiB  100 %         in all
-  nvidia-smi (NVML) shows 94.0 GiB for this process.
+  NVML gave 94.0 GiB to this process when it was last asked.
   Driver and firmware keep 700.0 MiB beside all this.
   Residual: in use, and nobody who was seen asked for it.
 
@@ -91,15 +93,50 @@ def test_ledger_with_room_shows_code(make: Make) -> None:
 def test_tables_fit(make: Make, width: int) -> None:
     report = make()
     assert report.kernels is not None
-    for blocks in (
+    for view in (
         views.ledger(report, [report.ledger()], 20),
         views.fragmentation(report, [report.fragmentation()], 10),
         views.kernels(report, report.kernels, 10),
     ):
-        for block in blocks:
-            if isinstance(block, text.Table) and width >= 60:
+        for block in view:
+            if isinstance(block, blocks.Table) and width >= 60:
                 assert max(len(line) for line in text.render([block], width).splitlines()) <= width
-        assert text.render(blocks, width)  # whatever the width
+        assert text.render(view, width)  # whatever the width
+
+
+def test_optional_columns_go_before_the_others_are_cut() -> None:
+    columns = (
+        blocks.Column("bytes", right=True),
+        blocks.Column("line", flexible=True, keep_end=True),
+        blocks.Column("function", flexible=True, optional=True),
+        blocks.Column("code", flexible=True, optional=True),
+    )
+    table = blocks.Table(columns, (("1.0 MiB", "project/a_long_name_of_a_file.py:123", "train", "x" * 60),))
+
+    def shown(width: int | None) -> list[str]:
+        return [column.name for column in text.fit(table, width).columns]
+
+    assert shown(None) == shown(120) == shown(70) == ["bytes", "line", "function", "code"]
+    assert shown(50) == ["bytes", "line", "function"]
+    assert shown(30) == ["bytes", "line"]
+    for width in (50, 70, 120):
+        assert max(len(line) for line in text.render([table], width).splitlines()) <= width
+
+
+def test_on_a_terminal(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("TERM", "xterm-256color")
+    report = make()
+    for width, last in ((72, "project/big.py:8"), (200, "dist.all_reduce(y)")):
+        monkeypatch.setenv("COLUMNS", str(width))
+        stream = Terminal()
+        terminal.show(views.ledger(report, [report.ledger()], 20), stream)
+        plain = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue())
+        row = next(line for line in plain.splitlines() if "NCCL, virtual" in line)
+        assert row.rstrip().endswith(last) and len(row) <= width
 
 
 def test_lines_that_are_not_shown_are_summed(make: Make) -> None:
@@ -129,14 +166,14 @@ def test_what_is_unknown_is_said(make: Make) -> None:
     said = prose(lines)
     assert "no moment yet at which nothing moved. It is in the residual." in said
     assert "NVML does not tell: they are in the residual." in said
-    assert "nvidia-smi" not in said and "firmware" not in said
+    assert "NVML gave" not in said and "firmware" not in said
     assert "nobody who was seen asked for it" not in said  # the context did not, and is in it
 
 
 def test_others_in_the_context(make: Make) -> None:
     said = prose(ledger(make(ledger=[driver_sample.ledger(others=-1, context_measured=False)])))
     assert "they are in the context (what came later in the residual)" in said
-    assert "context, or before" in said and "was there before the recording: with it stand here other things" in said
+    assert "1 % context and earlier" in said and "Other memory from that time stands in it, too." in said
 
 
 def test_a_residual_of_nothing_is_shown_and_not_explained(make: Make) -> None:
@@ -173,15 +210,22 @@ def test_what_speaks_against_it(make: Make) -> None:
 @pytest.mark.parametrize(
     ("mode", "said"),
     [
-        ("slots", "CUPTI was not used (Kineto holds it): only calls of the CUDA runtime"),
+        ("slots", "CUPTI did not see all of it (Kineto holds it): without it only calls of the CUDA runtime"),
         ("none", "the driver level was not recorded (Kineto holds it): all that is not PyTorch's is in the residual"),
     ],
 )
 def test_less_than_callbacks(make: Make, mode: str, said: str) -> None:
     report = make(driver=driver_sample.driver(mode=mode, reason="Kineto holds it"))
     assert said in prose(ledger(report))
+    report = make(driver=driver_sample.driver(reason="the records are another tool's"))
+    assert "! the records are another tool's" in ledger(report)
     report = make(driver=driver_sample.driver(mode="none", reason=""))
     assert "whether all of the driver level was seen is not known" in prose(ledger(report))
+
+
+def test_a_clock_that_another_tool_changed(make: Make, folder: Path) -> None:
+    meta = sample.analysis(folder)["meta"] | {"driver.time_base_changed": "yes"}
+    assert any(line.startswith("! another tool changed CUPTI's clock") for line in ledger(make(meta=meta)))
 
 
 def test_a_program_without_pytorch(folder: Path) -> None:
@@ -191,7 +235,10 @@ def test_a_program_without_pytorch(folder: Path) -> None:
     said = prose(ledger(report))
     assert "PyTorch has nothing of it; all of it is others': tensors 0 B, NCCL 8.0 GiB" in said
     summary = str(report)
-    assert "Nothing was allocated by PyTorch" in summary and "cuda:0 used 12.0 GiB: tensors 0 B, NCCL" in summary
+    assert (
+        "Nothing was allocated by PyTorch" in summary
+        and "cuda:0 was at 12.0 GiB 12.0 s after the start: tensors 0 B," in summary
+    )
 
 
 # -- the summary ---------------------------------------------------------------------------------------------------
@@ -199,14 +246,14 @@ def test_a_program_without_pytorch(folder: Path) -> None:
 
 def test_headline(make: Make) -> None:
     lines = str(make()).splitlines()
-    at = next(i for i, line in enumerate(lines) if line.startswith("  cuda:0 used"))
+    at = next(i for i, line in enumerate(lines) if line.startswith("  cuda:0 was at"))
     assert lines[at : at + 4] == [
-        "  cuda:0 used 96.0 GiB: tensors 60.0 GiB, cached 22.0 GiB, NCCL 8.0 GiB,",
-        "    libmine.so 1.0 GiB, cuBLAS 33.0 MiB, (unknown) 3.0 MiB,",
-        "    pool slack 29.0 MiB, context 512.0 MiB, other processes 2.0 GiB,",
-        "    residual 2.4 GiB",
+        "  cuda:0 was at 96.0 GiB 12.0 s after the start: tensors 60.0 GiB,",
+        "    cached 22.0 GiB, NCCL 8.0 GiB, libmine.so 1.0 GiB, cuBLAS 33.0 MiB,",
+        "    (unknown) 3.0 MiB, pool slack 29.0 MiB, context 512.0 MiB,",
+        "    other processes 2.0 GiB, residual 2.4 GiB",
     ]
-    assert sum("cuda:0 used" in line for line in lines) == 1  # not the one at the end, too
+    assert sum("cuda:0 was at" in line for line in lines) == 1  # not the one at the end, too
 
 
 def test_many_libraries_are_summed_in_the_headline(make: Make) -> None:
@@ -216,7 +263,7 @@ def test_many_libraries_are_summed_in_the_headline(make: Make) -> None:
 
 
 def test_a_missing_driver_level_is_one_line(make: Make) -> None:
-    for mode, said in (("none", "no driver level: no libcupti; see: cuptimem doctor"), ("slots", "without CUPTI")):
+    for mode, said in (("none", "no driver level: no libcupti"), ("slots", "without CUPTI")):
         report = make(driver=driver_sample.driver(mode=mode, reason="no libcupti"), ledger=[])
         lines = [line for line in str(report).splitlines() if "driver level" in line or "no ledger" in line]
         assert len(lines) == 1 and said in lines[0]
@@ -254,7 +301,7 @@ What keeps segments from going back (a segment counts for each line in it)
    2.0 GiB  1.0 MiB         1  project/big.py:9  train     torch.mm(y, y)
   20.0 MiB  1.0 MiB         1  (no Python line)
 
-Segments with the most unused bytes, of 7 that are partly used
+Segments with the most unused bytes, of 7
    unused        of  in one piece  blocks  lines                function
   2.0 GiB   2.0 GiB       1.0 GiB       3  project/big.py:7 +1  train
   1.0 MiB  20.0 MiB       1.0 MiB       0  (no block)"""
@@ -306,12 +353,12 @@ KERNELS = """\
   10 ms   25 %    499  20.0 µs  ampere_sgemm_128x64_tn
 
 Allocated long before their first kernel
-    bytes  blocks  waited  kernel                                      line              function  code
-  1.0 GiB       1   40 ms  vectorized_elementwise_kernel<FillFunctor>  project/big.py:7  train     y = model(x)
+    bytes  blocks  waited  line              function  kernel
+  1.0 GiB       1   40 ms  project/big.py:7  train     vectorized_elementwise_kernel<FillFunctor>
 
 Freed long after their last kernel
-    bytes  blocks  lingered  kernel       line              function  code
-  1.0 MiB      12     2.5 s  (not known)  project/big.py:8  train     dist.all_reduce(y)
+    bytes  blocks  lingered  line              function  kernel
+  1.0 MiB      12     2.5 s  project/big.py:8  train     (not known)
 
   Long is 1.0 ms or more here. Any work on the device counts, for nobody tells
   which blocks a kernel uses: the first launch after the allocation, the last
@@ -449,6 +496,12 @@ def test_kernels_verb(read: Callable[..., list[Any]], capsys: pytest.CaptureFixt
     assert document["late"][0]["kernel"] is None and document["held"][0]["stream"] == 0x5581
     read(kernels=None)
     with pytest.raises(cuptimem.Error, match="record again with cuptimem run --kernels"):
+        kernels_verb.main(["run.cmem"])
+    read(kernels=None, meta={"driver.kernels": "yes"})
+    with pytest.raises(cuptimem.Error, match="none was launched"):
+        kernels_verb.main(["run.cmem"])
+    read(kernels=None, driver=driver_sample.driver(mode="none", reason="no libcupti"))
+    with pytest.raises(cuptimem.Error, match="no kernels in this recording: no libcupti"):
         kernels_verb.main(["run.cmem"])
 
 

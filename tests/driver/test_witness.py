@@ -95,7 +95,11 @@ report(during=during, refused=refused, driver=driver())
 
 def test_the_options_of_run(run: Callable[..., Result], simulated: dict[str, str], tmp_path: Path) -> None:
     show = "from cuptimem import _core; s = _core.cupti_state(); print(s['mode'], s['kernels'])"
-    for options, printed in (((), "callbacks False"), (("--kernels",), "callbacks True"), (("--no-driver",), "off False")):
+    for options, printed in (
+        ((), "callbacks False"),
+        (("--kernels",), "callbacks True"),
+        (("--no-driver",), "off False"),
+    ):
         done = run("-m", "cuptimem", "run", "-q", "-f", "-o", "a.cmem", *options, "-c", show, env=simulated)
         assert (done.code, done.out.strip(), done.err) == (0, printed, "")
     both = run("-m", "cuptimem", "run", "--kernels", "--no-driver", "-c", "pass")
@@ -173,7 +177,9 @@ report(kernels=driver("b.cmem")["kernels"])
         env=simulated,
     )
     assert found["kernels"] == "no"
-    assert found["said"] == ["cuptimem: kernels are not recorded: the profile that this one lies in was started without them"]
+    assert found["said"] == [
+        "cuptimem: kernels are not recorded: the profile that this one lies in was started without them"
+    ]
 
 
 @pytest.mark.parametrize("name", [None, b"Nsight Somewhere"])
@@ -481,7 +487,8 @@ value = lambda name: ctypes.c_int.in_dll(cupti, name).value if hasattr(cupti, na
 )
 def test_refusals_are_named(program: Program, fake: Path, result: int, words: tuple[str, str]) -> None:
     found = program(
-        START.format(folder=str(fake)) + "report(during=during, driver=driver(), left=[witnesses(), value('fake_unsubscribed')])",
+        START.format(folder=str(fake))
+        + "report(during=during, driver=driver(), left=[witnesses(), value('fake_unsubscribed')])",
         env={"CUDA_HOME": str(fake / "plain"), "FAKE_RESULT": str(result)},
     )
     mode, reason = found["during"]

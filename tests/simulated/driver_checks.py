@@ -13,7 +13,7 @@ from typing import Any
 
 from cuptimem import _core
 from tests.simulated import device_log, driver_events
-from tests.simulated.driver_events import Driver, Event
+from tests.simulated.driver_events import Driver
 from tests.simulated.driver_match import Match, match
 
 TORCH = "libc10_cuda.so"
@@ -66,26 +66,18 @@ def look(events: Sequence[tuple[Any, ...]], log: Path, report: Path, *, since: i
     return Look(driver, found, used, pooled, unfilled)
 
 
-def new_at(driver: Driver, kind: str, address: int) -> Event:
-    """The last one there."""
-    found = [event for event in driver.events if event.new and event.address == address and event.kind == kind]
-    assert found, f"no {kind} of the driver level at {address:#x}"
-    return found[-1]
-
-
 def owned(look_: Look, given: Sequence[Given], file: str) -> None:
-    """Each of these is there with its size, the library that called CUDA, and the line that called the library."""
+    """Each of these is there with its size, the library that called CUDA, and the line that called the library. An
+    address may have been given out several times."""
     libraries = driver_events.libraries(look_.driver)
+    there: dict[tuple[str, int], list[tuple[int, str, tuple[str, int]]]] = {}
+    for index, event in enumerate(look_.driver.events):
+        if event.new:
+            there.setdefault((event.kind, event.address), []).append((event.size, libraries[index], event.line))
     for one in given:
-        event = new_at(look_.driver, one.kind, one.address)
-        where = f"{one.kind} of {one.size} bytes, line {one.line}"
-        assert event.size == one.size, f"{where}: recorded with {event.size}"
-        library = libraries[look_.driver.events.index(event)]
-        assert library == one.library, f"{where}: library {library!r}, but it was {one.library}"
-        if one.python:
-            assert event.line == (file, one.line), f"{where}: recorded at {event.line}"
-        else:
-            assert event.frames == (), f"{where}: a thread without Python has frames {event.frames}"
+        expected = one.size, one.library, (file, one.line) if one.python else ("", 0)
+        found = there.get((one.kind, one.address), [])
+        assert expected in found, f"{one.kind} {one.address:#x}: {expected} was asked for, recorded {found}"
 
 
 def all_have_libraries(look_: Look) -> Counter[str]:

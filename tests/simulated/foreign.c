@@ -26,13 +26,7 @@ error cudaMallocPitch(void **address, size_t *pitch, size_t width, size_t height
 error cudaMallocAsync(void **address, size_t bytes, void *stream);
 error cudaFreeAsync(void *address, void *stream);
 error cudaSetDevice(int device);
-
-typedef struct channels {
-    int x, y, z, w, f;
-} channels;
-error cudaMallocArray(void **array, const channels *format, size_t width, size_t height,
-                      unsigned flags);
-error cudaFreeArray(void *array);
+error cudaGetLastError(void);
 
 enum { GLOBAL = 1, LOOKED_UP_NOWHERE = 500 };
 
@@ -46,6 +40,14 @@ void *foreign_malloc(size_t bytes)
 error foreign_free(void *address)
 {
     return cudaFree(address);
+}
+
+/* Of what nobody was given: refused, and nobody else hears of it. */
+error foreign_free_nothing(void)
+{
+    error refused = cudaFree((void *)4096);
+    cudaGetLastError();
+    return refused;
 }
 
 void *foreign_managed(size_t bytes)
@@ -98,19 +100,6 @@ void *foreign_pitch(size_t rows)
     void *address;
     size_t pitch;
     return cudaMallocPitch(&address, &pitch, 1000, rows) ? NULL : address;
-}
-
-/* Of 4-byte floats. */
-void *foreign_array(size_t width, size_t height)
-{
-    const channels format = {32, 0, 0, 0, 2};
-    void *array;
-    return cudaMallocArray(&array, &format, width, height, 0) ? NULL : array;
-}
-
-error foreign_array_free(void *array)
-{
-    return cudaFreeArray(array);
 }
 
 /* --- virtual memory, by the driver ------------------------------------------------------------ */
@@ -199,6 +188,27 @@ error foreign_driver_free(device_pointer address)
     return cuMemFree_v2(address);
 }
 
+typedef struct description {
+    size_t width, height;
+    int format;
+    unsigned channels;
+} description;
+
+/* Of 4-byte floats: its handle. */
+uint64_t foreign_array(size_t width, size_t height)
+{
+    DRIVER(cuArrayCreate_v2, 0, uint64_t *, const description *);
+    const description what = {width, height, 32, 1};
+    uint64_t array;
+    return cuArrayCreate_v2(&array, &what) ? 0 : array;
+}
+
+error foreign_array_free(uint64_t array)
+{
+    DRIVER(cuArrayDestroy, LOOKED_UP_NOWHERE, uint64_t);
+    return cuArrayDestroy(array);
+}
+
 /* --- threads that Python does not know -------------------------------------------------------- */
 
 typedef struct job {
@@ -274,27 +284,6 @@ void foreign_take(void *address, ptrdiff_t bytes, int device, void *stream)
     (void)device;
     (void)stream;
     cudaFree(address);
-}
-
-/* Allocation and free in a loop, for benchmarks: nanoseconds for each pair. */
-static double now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
-}
-
-double foreign_pairs(size_t bytes, int times, int in_stream_order)
-{
-    double begin = now();
-    for (int i = 0; i < times; i++) {
-        void *address;
-        if (in_stream_order ? cudaMallocAsync(&address, bytes, NULL) : cudaMalloc(&address, bytes))
-            return -1;
-        if (in_stream_order ? cudaFreeAsync(address, NULL) : cudaFree(address))
-            return -1;
-    }
-    return (now() - begin) / times;
 }
 
 /* --- waiting ---------------------------------------------------------------------------------- */

@@ -45,9 +45,11 @@ def load(library: Path, *, hold_the_gil: bool = False) -> Any:
     word, pointer, size, number = ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
     for name, (result, *arguments) in {
         **dict.fromkeys(("malloc", "managed", "host", "old_host", "async", "pitch"), (pointer, size)),
-        **dict.fromkeys(("free", "host_free", "unregister", "async_free", "array_free"), (number, pointer)),
+        **dict.fromkeys(("free", "host_free", "unregister", "async_free"), (number, pointer)),
+        "free_nothing": (number,),
         "register": (number, pointer, size),
-        "array": (pointer, size, size),
+        "array": (word, size, size),
+        "array_free": (number, word),
         "map": (word, size, number, ctypes.POINTER(word)),
         "unmap": (number, word, size, word),
         "retain": (word, word),
@@ -58,7 +60,6 @@ def load(library: Path, *, hold_the_gil: bool = False) -> Any:
         "begin": (number, size, number),
         "join": (pointer,),
         "ended": (number, number),
-        "pairs": (ctypes.c_double, size, number, number),
     }.items():
         function = getattr(found, f"foreign_{name}")
         function.argtypes, function.restype = arguments, result

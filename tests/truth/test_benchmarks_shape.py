@@ -34,7 +34,7 @@ def test_quick_run(tmp_path):
     seen = {row["benchmark"] for row in result["rows"]}
     assert seen == {
         "micro", "gpt", "small_step", "transformers", "resnet", "size", "analysis", "report", "resident", "stopped",
-        "import", "cuda", "cuda_gpt2", "simulator",
+        "import", "cuda", "cuda_gpt2", "driver", "kernels", "driver_step", "simulator",
     }  # fmt: skip
     modes = {row["what"] for row in result["rows"] if row["benchmark"] == "gpt"}
     assert modes == {"bare", "cuptimem", "torch.profiler", "memray", "tracemalloc", "dispatch mode"}
@@ -43,6 +43,10 @@ def test_quick_run(tmp_path):
     reports = [row for row in result["rows"] if row["benchmark"] == "report" and "why" not in row]
     assert {"cuptimem summary", "torch.profiler table"} <= {row["what"] for row in reports}
     assert all(row["recording_mib"] > 0 and row["allocations"] > 100 for row in reports)
+    driver = [row["what"] for row in result["rows"] if row["benchmark"] == "driver" and "why" not in row]
+    assert driver == [] or driver == [
+        f"{call}, {mode}" for call in ("cudaMalloc", "cudaMallocAsync") for mode in ("bare", "empty client", "cuptimem")
+    ]
     for row in result["rows"]:
         if "ratio" in row:
             assert row["ratio"]["median"] > 0 and row["ratio"]["low"] <= row["ratio"]["median"] <= row["ratio"]["high"]
