@@ -40,6 +40,34 @@ __attribute__((visibility("default"), noinline)) void cm_sim_from(void (*work)(v
 }
 """
 
+# CUPTI's functions, for who looks them up in its file: which of them there are depends on the release that is imitated
+# (cupti_exports.c), so each is asked for when it is looked up. Who was linked finds the core's, which come first.
+ASK = """
+#include <dlfcn.h>
+#include <stddef.h>
+
+typedef void (*function)(void);
+
+static function ask(const char *name)
+{
+    void *core = dlopen("%s", RTLD_NOW | RTLD_NOLOAD);
+    function (*answer)(const char *) = NULL;
+
+    if (core) {
+        *(void **)&answer = dlsym(core, "cm_sim_cupti_function");
+        dlclose(core);
+    }
+    return answer ? answer(name) : NULL;
+}
+
+#define RELEASE_HAS(name)                                                                                              \\
+    static function ask_##name(void)                                                                                   \\
+    {                                                                                                                  \\
+        return ask(#name);                                                                                             \\
+    }                                                                                                                  \\
+    __attribute__((visibility("default"), ifunc("ask_" #name))) void name(void);
+"""
+
 
 def shared(file, soname, sources):
     return Extension(
@@ -85,8 +113,13 @@ class BuildWithSimulator(build_ext):
         folder.mkdir(parents=True, exist_ok=True)
         anchor = "cuptimem_alias_" + alias.soname.replace(".", "_").replace("-", "_")
         source, script, stand_in = folder / "alias.c", folder / "alias.map", folder / simulator["CORE"]
-        source.write_text(PASSAGE % anchor)
-        script.write_text(f"{alias.version or ''} {{ global: {anchor}; cm_sim_from; local: *; }};\n")
+        text, names = PASSAGE % anchor, [anchor, "cm_sim_from"]
+        if alias.soname == simulator["CUPTI"]:
+            functions = runpy.run_path(f"{TABLES}/generate.py")["read"](Path(TABLES, "cupti.txt")).entries
+            text += ASK % simulator["CORE"] + "".join(f"RELEASE_HAS({name})\n" for name in functions)
+            names += functions
+        source.write_text(text)
+        script.write_text(f"{alias.version or ''} {{ global: {'; '.join(names)}; local: *; }};\n")
         # What is linked to only lends its SONAME: the core itself may not be built yet.
         self.compiler.link_shared_object([], str(stand_in), extra_postargs=[f"-Wl,-soname,{simulator['CORE']}"])
         ext.sources = [str(source)]

@@ -41,11 +41,12 @@ typedef struct cm_cuda_call {
     size_t requested; /* by the `allocate` that runs, until its block is reported; 0: none */
     uint64_t taken;   /* what cudaMalloc gave and no report has explained yet; 0: nothing */
     size_t taken_size;
-    uintptr_t site; /* that called cudaMalloc for it */
-    size_t refused; /* by cudaMalloc in the `allocate` that runs, and not yet told; 0: nothing */
-    bool inside;    /* an `allocate` runs */
-    int8_t device;  /* that this thread used last, as far as it was seen */
-    uint8_t waits;  /* events recorded by libc10_cuda since its last report */
+    uintptr_t site;   /* that called cudaMalloc for it */
+    size_t refused;   /* by cudaMalloc in the `allocate` that runs, and not yet told; 0: nothing */
+    bool inside;      /* an `allocate` runs */
+    int8_t device;    /* that this thread used last, as far as it was seen */
+    bool device_seen; /* being chosen, or asked for */
+    uint8_t waits;    /* events recorded by libc10_cuda since its last report */
     cm_cuda_wait wait[CM_CUDA_WAITS];
 } cm_cuda_call;
 

@@ -4,13 +4,14 @@
 #include <string.h>
 
 #include "cuda.h"
+#include "cuda_slots.h"
 #include "driver_events.h"
 #include "emit.h"
 #include "tables.h"
 
 enum { TAKE, GIVE_BACK, TAKE_ASYNC, GIVE_BACK_ASYNC, SYMBOLS };
 enum { EVENT, EVENT_FLAGS, EVENT_SYMBOLS };
-enum { GET_DEVICE, SET_DEVICE, DEVICE_SYMBOLS };
+enum { GET_DEVICE, SET_DEVICE, SET_DEVICE_ELSEWHERE, DEVICE_SYMBOLS };
 enum { SUCCESS = 0, OUT_OF_MEMORY = 2 }; /* cudaError_t */
 
 typedef int (*take_fn)(void **memory, size_t size);
@@ -153,13 +154,47 @@ static void record_direct_hook(const void *block, size_t size, int8_t device)
         put_direct_hook(t, block, size, device);
 }
 
+/* What the driver level is to know of a call that is passed on: who made it, and, where slots are
+ * all that tells of it, that it is made (a slot has room for one hook). */
+typedef struct passing {
+    cm_slot_call told;
+    bool outer;
+} passing;
+
+static inline void leave_passing(passing *p)
+{
+    if (p->outer)
+        cm_driver_tls.site = 0;
+    cm_cuda_slot_cleanup(&p->told);
+}
+
+static inline void enter_passing(passing *p, cm_cuda_slot slot, uintptr_t site,
+                                 const uint64_t *words)
+{
+    p->outer = cm_driver_tls.site == 0;
+    if (p->outer)
+        cm_driver_tls.site = site;
+    if (cm_cuda_slots_are_on()) {
+        p->told = (cm_slot_call){.on = true, .slot = (uint8_t)slot, .site = site, .words = words};
+        cm_cuda_slot_enter_hook(&p->told);
+    }
+}
+
+#define PASSING(function, ...)                                                                     \
+    const uint64_t words[] = {__VA_ARGS__};                                                        \
+    passing pass __attribute__((cleanup(leave_passing))) = {.told.on = false};                     \
+    enter_passing(&pass, CM_SLOT_##function, (uintptr_t)__builtin_return_address(0), words)
+#define PASSED(status)                                                                             \
+    if (__builtin_expect(pass.told.on, 0))                                                         \
+    cm_cuda_slot_exit_hook(&pass.told, status)
+
 static inline __attribute__((always_inline)) int take_hook(int variant, void **memory, size_t size)
 {
     cm_cuda_call *call = &cm_cuda_tls;
     uintptr_t site = (uintptr_t)__builtin_return_address(0);
-    cm_driver_tls.behind_hook = site;
+    PASSING(cudaMalloc, (uintptr_t)memory, size);
     int status = FORWARD(TAKE, variant, take_fn)(memory, size);
-    cm_driver_tls.behind_hook = 0;
+    PASSED(status);
 
     if (status == OUT_OF_MEMORY && call->inside)
         call->refused = size;
@@ -193,7 +228,10 @@ static inline __attribute__((always_inline)) int give_back_hook(int variant, voi
         drop_taken_hook(call);
     else
         record_back_hook(CM_EV_SEGMENT_FREE, memory);
-    return FORWARD(GIVE_BACK, variant, give_back_fn)(memory);
+    PASSING(cudaFree, (uintptr_t)memory);
+    int status = FORWARD(GIVE_BACK, variant, give_back_fn)(memory);
+    PASSED(status);
+    return status;
 }
 
 static void record_async_hook(const void *memory, size_t size, int8_t device)
@@ -208,10 +246,9 @@ static inline __attribute__((always_inline)) int take_async_hook(int variant, vo
                                                                  size_t size, void *stream)
 {
     cm_cuda_call *call = &cm_cuda_tls;
-
-    cm_driver_tls.behind_hook = (uintptr_t)__builtin_return_address(0);
+    PASSING(cudaMallocAsync, (uintptr_t)memory, size, (uintptr_t)stream);
     int status = FORWARD(TAKE_ASYNC, variant, take_async_fn)(memory, size, stream);
-    cm_driver_tls.behind_hook = 0;
+    PASSED(status);
 
     if (status == SUCCESS) {
         call->requested = 0; /* it is told */
@@ -229,7 +266,16 @@ static inline __attribute__((always_inline)) int give_back_async_hook(int varian
                                                                       void *stream)
 {
     record_back_hook(CM_EV_FREE, memory);
-    return FORWARD(GIVE_BACK_ASYNC, variant, give_back_async_fn)(memory, stream);
+    PASSING(cudaFreeAsync, (uintptr_t)memory, (uintptr_t)stream);
+    int status = FORWARD(GIVE_BACK_ASYNC, variant, give_back_async_fn)(memory, stream);
+    PASSED(status);
+    return status;
+}
+
+static void see_device(int device)
+{
+    cm_cuda_tls.device = (int8_t)device;
+    cm_cuda_tls.device_seen = true;
 }
 
 static inline __attribute__((always_inline)) int event_hook(int variant, void *event, void *stream)
@@ -252,16 +298,17 @@ static inline __attribute__((always_inline)) int get_device_hook(int variant, in
     int status = FORWARD_DEVICE(GET_DEVICE, variant, get_device_fn)(device);
 
     if (status == SUCCESS)
-        cm_cuda_tls.device = (int8_t)*device;
+        see_device(*device);
     return status;
 }
 
-static inline __attribute__((always_inline)) int set_device_hook(int variant, int device)
+static inline __attribute__((always_inline)) int set_device_hook(int symbol, int variant,
+                                                                 int device)
 {
-    int status = FORWARD_DEVICE(SET_DEVICE, variant, set_device_fn)(device);
+    int status = FORWARD_DEVICE(symbol, variant, set_device_fn)(device);
 
     if (status == SUCCESS)
-        cm_cuda_tls.device = (int8_t)device;
+        see_device(device);
     return status;
 }
 
@@ -296,35 +343,48 @@ static inline __attribute__((always_inline)) int set_device_hook(int variant, in
     }                                                                                              \
     static int set_device_##n(int device)                                                          \
     {                                                                                              \
-        return set_device_hook(n, device);                                                         \
+        return set_device_hook(SET_DEVICE, n, device);                                             \
+    }                                                                                              \
+    static int set_device_elsewhere_##n(int device)                                                \
+    {                                                                                              \
+        return set_device_hook(SET_DEVICE_ELSEWHERE, n, device);                                   \
     }
 VARIANT(0)
 VARIANT(1)
 _Static_assert(CM_SLOT_VARIANTS == 2, "one set of hooks for each variant");
 
 /* Only the allocator's own calls: what others take from CUDA is no memory of PyTorch's. */
-#define SYMBOL(function, what, name)                                                               \
+#define SYMBOL(function, what, name, others)                                                       \
     {                                                                                              \
         .source = "cuda", .meaning = what, .names = {function}, .hooks = {name##_0, name##_1},     \
-        .library = "libc10_cuda."                                                                  \
+        .library = "libc10_cuda.", .elsewhere = others                                             \
     }
+#define ELSEWHERE(function) &cm_cuda_slot_symbols[CM_SLOT_##function]
 
 cm_slot_symbol cm_cuda_symbols[SYMBOLS] = {
-    [TAKE] = SYMBOL("cudaMalloc", "memory that the allocator takes from CUDA", take),
-    [GIVE_BACK] = SYMBOL("cudaFree", "memory that it gives back", give_back),
-    [TAKE_ASYNC] = SYMBOL("cudaMallocAsync", "blocks of the cudaMallocAsync back end", take_async),
-    [GIVE_BACK_ASYNC] = SYMBOL("cudaFreeAsync", "their frees", give_back_async),
+    [TAKE] = SYMBOL("cudaMalloc", "memory that the allocator takes from CUDA", take,
+                    ELSEWHERE(cudaMalloc)),
+    [GIVE_BACK] = SYMBOL("cudaFree", "memory that it gives back", give_back, ELSEWHERE(cudaFree)),
+    [TAKE_ASYNC] = SYMBOL("cudaMallocAsync", "blocks of the cudaMallocAsync back end", take_async,
+                          ELSEWHERE(cudaMallocAsync)),
+    [GIVE_BACK_ASYNC] =
+        SYMBOL("cudaFreeAsync", "their frees", give_back_async, ELSEWHERE(cudaFreeAsync)),
 };
 const size_t cm_cuda_symbol_count = SYMBOLS;
 
 cm_slot_symbol cm_cuda_device_symbols[DEVICE_SYMBOLS] = {
-    [GET_DEVICE] = SYMBOL("cudaGetDevice", "the device of its blocks", get_device),
-    [SET_DEVICE] = SYMBOL("cudaSetDevice", "the same", set_device),
+    [GET_DEVICE] = SYMBOL("cudaGetDevice", "the device of its blocks", get_device, NULL),
+    [SET_DEVICE] = SYMBOL("cudaSetDevice", "the same", set_device,
+                          &cm_cuda_device_symbols[SET_DEVICE_ELSEWHERE]),
+    [SET_DEVICE_ELSEWHERE] = {.source = "driver",
+                              .meaning = "the device of a thread",
+                              .names = {"cudaSetDevice"},
+                              .hooks = {set_device_elsewhere_0, set_device_elsewhere_1}},
 };
 const size_t cm_cuda_device_symbol_count = DEVICE_SYMBOLS;
 
 cm_slot_symbol cm_cuda_event_symbols[EVENT_SYMBOLS] = {
-    [EVENT] = SYMBOL("cudaEventRecord", "streams that freed blocks wait for", event),
-    [EVENT_FLAGS] = SYMBOL("cudaEventRecordWithFlags", "the same", event_flags),
+    [EVENT] = SYMBOL("cudaEventRecord", "streams that freed blocks wait for", event, NULL),
+    [EVENT_FLAGS] = SYMBOL("cudaEventRecordWithFlags", "the same", event_flags, NULL),
 };
 const size_t cm_cuda_event_symbol_count = EVENT_SYMBOLS;

@@ -69,7 +69,7 @@
 /* Which context that was is known from its making. */
 #define READ_reset                                                                                 \
     .does = CM_CALL_TAKES, .address = CM_CALL_ABSENT, PLAIN, .place = CM_PLACE_DEVICE,             \
-    .where = AT(device, device)
+    .where = AT(reset, device)
 #define READ_reset_current .does = CM_CALL_TAKES, .address = CM_CALL_ABSENT, PLAIN
 #define READ_moves .does = CM_CALL_MOVES, PLAIN
 
@@ -83,7 +83,7 @@
 
 #define WORKS(structure) .does = CM_CALL_WORKS, NO_HANDLE, .stream = AT(structure, stream)
 #define READ_launch WORKS(launch)
-#define READ_launch_ex .does = CM_CALL_WORKS, NO_HANDLE, NO_STREAM
+#define READ_launch_ex .does = CM_CALL_WORKS, PLAIN, .configured = true
 #define READ_launch_graph WORKS(launch_graph)
 #define READ_copy WORKS(copy)
 #define READ_copy_array WORKS(copy_array)

@@ -192,9 +192,9 @@ typedef struct cm_call_retain_context {
     int device;
 } cm_call_retain_context;
 
-typedef struct cm_call_device {
+typedef struct cm_call_reset {
     int device;
-} cm_call_device;
+} cm_call_reset;
 
 /* Parameters that are not looked at. */
 typedef struct cm_call_none {
@@ -537,12 +537,23 @@ typedef struct cm_call {
     bool generic;    /* the node's parameters are a cm_graph_node */
     bool recorded;   /* activity records tell of it, too */
     bool primary;    /* gives the device's primary context */
+    bool configured; /* the stream is in cm_launch_config */
     bool per_thread; /* stream 0 is the thread's own default stream */
 } cm_call;
 
 enum { CM_CALL_IDS = 1024 }; /* more than any release has */
 extern const cm_call cm_calls[];
 extern const size_t cm_call_count;
+
+/* What a call says (cupti_read.c). Parameters that the call fills in count only when it has
+ * succeeded; all are read on the caller's thread, in a hook. */
+cm_call_does cm_call_does_now(const cm_call *c, const void *parameters); /* 0: nothing here */
+uint64_t cm_call_given(const cm_call *c, const void *parameters);
+uint64_t cm_call_taken(const cm_call *c, const void *parameters);  /* c->address is not ABSENT */
+int64_t cm_call_bytes(const cm_call *c, const void *parameters);   /* 0: not told */
+uint64_t cm_call_stream(const cm_call *c, const void *parameters); /* 0: the default one */
+uint64_t cm_call_handle(const cm_call *c, const void *parameters); /* c->handle is not ABSENT */
+int cm_call_device(const cm_call *c, const void *parameters);      /* -1: the host, or not told */
 
 /* Bits of one element of an array, all channels together; *block: elements are grouped by four in
  * width and height. 0: a format that is not known. */

@@ -7,7 +7,7 @@
 
 enum {
     LOOKS = 64,         /* that one line remembers: a kernel may end long after its start */
-    TRIES = 3,          /* for one look: a preemption between the readings would skew it */
+    TRIES = 5,          /* for one look: a preemption between the readings would skew it */
     APART_NS = 2000000, /* two looks that are to give a rate */
     STEP_NS = 1000000,  /* by which a clock was set, rather than read late */
     SECOND = 1000000000,
@@ -16,6 +16,7 @@ enum {
 typedef struct look {
     uint64_t stamp, ticks, ns;
     double ticks_per_unit, ns_per_unit; /* since the look before */
+    bool real;                          /* the stamp is CLOCK_REALTIME */
 } look;
 
 /* A stretch in which stamps ran evenly. */
@@ -28,7 +29,6 @@ typedef struct line {
 static struct {
     const cm_cupti_link *link;
     line lines[2]; /* the present one, and the one before the last step */
-    bool real;     /* stamps are CLOCK_REALTIME */
 } state;
 static atomic_bool changed;
 
@@ -59,7 +59,7 @@ static bool read_stamp(uint64_t *stamp)
     return api->GetTimestamp != NULL && api->GetTimestamp(stamp) == 0;
 }
 
-static look take_look(bool *real)
+static look take_look(void)
 {
     look best = {0};
     uint64_t narrowest = UINT64_MAX;
@@ -69,12 +69,14 @@ static look take_look(bool *real)
         /* CUPTI that does not tell its time uses its default. */
         if (!read_stamp(&stamp))
             stamp = realtime_ns();
-        uint64_t after = cm_clock_now(), ns = cm_clock_monotonic_ns();
+        uint64_t ns = cm_clock_monotonic_ns(), real = realtime_ns(), after = cm_clock_now();
         if (after - before >= narrowest)
             continue;
         narrowest = after - before;
-        best = (look){.stamp = stamp, .ticks = before + narrowest / 2, .ns = ns};
-        *real = distance(stamp, realtime_ns()) < SECOND;
+        best = (look){.stamp = stamp,
+                      .ticks = before + narrowest / 2,
+                      .ns = ns,
+                      .real = distance(stamp, real) < SECOND};
     }
     return best;
 }
@@ -95,7 +97,7 @@ static bool continues(const line *l, const look *next)
 {
     const look *last = newest(l);
 
-    if (next->stamp <= last->stamp || next->ticks <= last->ticks)
+    if (next->real != last->real || next->stamp <= last->stamp || next->ticks <= last->ticks)
         return false;
     if (l->count < 2)
         return true;
@@ -108,7 +110,6 @@ static bool continues(const line *l, const look *next)
 static void begin_line(look first)
 {
     const struct timespec apart = {.tv_nsec = APART_NS};
-    bool real;
 
     state.lines[1] = state.lines[0];
     state.lines[0].count = 0;
@@ -116,7 +117,7 @@ static void begin_line(look first)
     add(&state.lines[0], first);
     for (int i = 0; i < TRIES && state.lines[0].count < 2; i++) {
         nanosleep(&apart, NULL);
-        look second = take_look(&real);
+        look second = take_look();
         if (continues(&state.lines[0], &second))
             add(&state.lines[0], second);
     }
@@ -128,24 +129,21 @@ void cm_cupti_clock_begin(const cm_cupti_link *link)
 
     state.link = link;
     state.lines[0].count = 0;
-    first = take_look(&state.real);
-    atomic_store(&changed, !state.real);
+    first = take_look();
+    atomic_store(&changed, !first.real);
     begin_line(first);
     state.lines[1].count = 0;
 }
 
 void cm_cupti_clock_look(void)
 {
-    bool real = true;
-    look now = take_look(&real);
+    look now = take_look();
 
-    if (real == state.real && newest(&state.lines[0])->ticks < now.ticks &&
-        continues(&state.lines[0], &now)) {
+    if (continues(&state.lines[0], &now)) {
         add(&state.lines[0], now);
         return;
     }
-    state.real = real;
-    if (!real)
+    if (!now.real)
         atomic_store(&changed, true);
     begin_line(now);
 }
@@ -171,10 +169,7 @@ static double ticks_at(const look *at, uint64_t stamp)
 
 static uint64_t length_ns(const look *at, uint64_t units)
 {
-    /* Nanoseconds, but for how evenly the two clocks run: then the number is right as it is. */
-    return at->ns_per_unit > 0.99 && at->ns_per_unit < 1.01
-               ? units
-               : (uint64_t)((double)units * at->ns_per_unit);
+    return at->real ? units : (uint64_t)((double)units * at->ns_per_unit);
 }
 
 /* The look by which it is to be converted, and the result. */

@@ -18,8 +18,8 @@
 #include "emit.h"
 
 enum { OPEN = 4, DEVICES_KNOWN = 64, CONTEXTS = 64, SESSIONS = 4, NO_ROW = 0xff };
-/* CU_STREAM_PER_THREAD */
-enum { STREAM_PER_THREAD = 2 };
+
+__thread bool cm_cupti_own_thread __attribute__((tls_model("initial-exec")));
 
 /* A call that this thread is in. */
 typedef struct open_call {
@@ -63,157 +63,6 @@ static struct {
 /* Rows by domain and id; written before the first callback can come. */
 static uint8_t rows[2][CM_CALL_IDS];
 
-/* --- parameters ----------------------------------------------------------------------------------
- */
-
-static uint64_t word(const void *parameters, unsigned offset)
-{
-    uint64_t value;
-
-    memcpy(&value, (const char *)parameters + offset, sizeof value);
-    return value;
-}
-
-static const void *pointer(const void *parameters, unsigned offset)
-{
-    return (const void *)(uintptr_t)word(parameters, offset);
-}
-
-static uint32_t narrow_word(const void *parameters, unsigned offset)
-{
-    uint32_t value;
-
-    memcpy(&value, (const char *)parameters + offset, sizeof value);
-    return value;
-}
-
-static const cm_alloc_node *node_of(const cm_call *c, const void *parameters)
-{
-    const void *node = pointer(parameters, c->size);
-
-    return c->generic && node != NULL ? &((const cm_graph_node *)node)->alloc : node;
-}
-
-/* What a node that is added to a graph does; 0: nothing with memory. */
-static cm_call_does node_does(const cm_call *c, const void *parameters)
-{
-    const cm_graph_node *node = pointer(parameters, c->size);
-
-    if (node == NULL)
-        return 0;
-    return node->type == CM_NODE_ALLOC  ? CM_CALL_GIVES
-           : node->type == CM_NODE_FREE ? CM_CALL_TAKES
-                                        : 0;
-}
-
-static uint64_t given_address(const cm_call *c, const void *parameters)
-{
-    if (c->sized == CM_SIZED_NODE) {
-        const cm_alloc_node *node = node_of(c, parameters);
-        return node != NULL ? node->address : 0;
-    }
-    if (c->by_value)
-        return word(parameters, c->address);
-    const void *out = pointer(parameters, c->address);
-    if (out == NULL)
-        return 0;
-    return c->narrow ? narrow_word(out, 0) : word(out, 0);
-}
-
-static uint64_t taken_address(const cm_call *c, const void *parameters)
-{
-    if (c->generic) {
-        const cm_graph_node *node = pointer(parameters, c->size);
-        return node != NULL ? node->free : 0;
-    }
-    return c->narrow ? narrow_word(parameters, c->address) : word(parameters, c->address);
-}
-
-static int64_t array_size(const cm_array_3d_description *d, unsigned levels, bool three)
-{
-    bool block, layers = three && (d->flags & (CM_ARRAY_LAYERED | CM_ARRAY_CUBEMAP)) != 0;
-    unsigned bits = cm_array_bits(d->format, d->channels, &block);
-
-    if (three && (d->flags & (CM_ARRAY_SPARSE | CM_ARRAY_DEFERRED)) != 0)
-        return 0; /* it has no memory yet */
-    return cm_array_bytes(d->width, d->height, d->depth, layers, levels, bits, block);
-}
-
-static int64_t runtime_array_size(const cm_channel_format *format, cm_cuda_extent extent,
-                                  unsigned flags, unsigned levels)
-{
-    bool block, layers = (flags & (CM_ARRAY_LAYERED | CM_ARRAY_CUBEMAP)) != 0;
-    unsigned bits = cm_channel_bits(format, &block);
-
-    if ((flags & (CM_ARRAY_SPARSE | CM_ARRAY_DEFERRED)) != 0)
-        return 0;
-    return cm_array_bytes(extent.width, extent.height, extent.depth, layers, levels, bits, block);
-}
-
-/* Of what `size` points at. */
-static int64_t described_size(const cm_call *c, const void *parameters, const void *what)
-{
-    switch ((cm_call_sized)c->sized) {
-    case CM_SIZED_PITCH: {
-        const cm_call_take_pitch *p = parameters;
-        return (int64_t)(*p->pitch * p->height);
-    }
-    case CM_SIZED_PITCH_V1: {
-        const cm_call_take_pitch_v1 *p = parameters;
-        return (int64_t)*p->pitch * p->height;
-    }
-    case CM_SIZED_ARRAY: {
-        const cm_array_description *d = what;
-        const cm_array_3d_description same = {
-            .width = d->width, .height = d->height, .format = d->format, .channels = d->channels};
-        return array_size(&same, 1, false);
-    }
-    case CM_SIZED_ARRAY_3D:
-        return array_size(what, 1, true);
-    case CM_SIZED_MIPMAP:
-        return array_size(what, ((const cm_call_mipmap *)parameters)->levels, true);
-    case CM_SIZED_EXTERNAL:
-        return (int64_t)((const cm_external_description *)what)->size;
-    case CM_SIZED_BUFFER:
-        return (int64_t)((const cm_buffer_description *)what)->size;
-    case CM_SIZED_MULTICAST:
-        return (int64_t)((const cm_multicast_properties *)what)->size;
-    case CM_SIZED_NODE:
-        return (int64_t)node_of(c, parameters)->size;
-    case CM_SIZED_RUNTIME_ARRAY: {
-        const cm_call_runtime_array *p = parameters;
-        return runtime_array_size(p->format, (cm_cuda_extent){p->width, p->height, 0}, 0, 1);
-    }
-    case CM_SIZED_RUNTIME_ARRAY_3D: {
-        const cm_call_runtime_array_3d *p = parameters;
-        return runtime_array_size(p->format, p->extent, p->flags, 1);
-    }
-    case CM_SIZED_RUNTIME_MIPMAP: {
-        const cm_call_runtime_mipmap *p = parameters;
-        return runtime_array_size(p->format, p->extent, p->flags, p->levels);
-    }
-    case CM_SIZED_RUNTIME_3D: {
-        const cm_call_runtime_3d *p = parameters;
-        size_t depth = p->extent.depth != 0 ? p->extent.depth : 1;
-        return (int64_t)(p->memory->pitch * p->extent.height * depth);
-    }
-    default:
-        return 0;
-    }
-}
-
-static int64_t size_of(const cm_call *c, const void *parameters)
-{
-    if (c->sized == CM_SIZED_NOT)
-        return 0;
-    if (c->sized == CM_SIZED_64)
-        return (int64_t)word(parameters, c->size);
-    if (c->sized == CM_SIZED_32)
-        return narrow_word(parameters, c->size);
-    const void *what = pointer(parameters, c->size);
-    return what != NULL ? described_size(c, parameters, what) : 0;
-}
-
 /* --- devices and contexts ------------------------------------------------------------------------
  */
 
@@ -251,33 +100,13 @@ static int8_t context_device(const cm_callback *d)
 
 static void locate(cm_driver_piece *piece, const cm_call *c, const cm_callback *d)
 {
-    const cm_memory_properties *where = NULL;
+    int device =
+        c->place == CM_PLACE_CONTEXT ? context_device(d) : cm_call_device(c, d->parameters);
 
-    piece->device_type = CM_DEVICE_CUDA;
-    switch ((cm_call_place)c->place) {
-    case CM_PLACE_CONTEXT:
-        piece->device_index = context_device(d);
-        return;
-    case CM_PLACE_HOST:
-        break;
-    case CM_PLACE_DEVICE:
-        piece->device_index = small_index((int)narrow_word(d->parameters, c->where));
-        return;
-    case CM_PLACE_PROPERTIES:
-        where = pointer(d->parameters, c->where);
-        break;
-    case CM_PLACE_NODE: {
-        const cm_alloc_node *node = node_of(c, d->parameters);
-        where = node != NULL ? &node->pool : NULL;
-        break;
-    }
-    }
-    if (where != NULL && where->location.type == CM_LOCATION_DEVICE) {
-        piece->device_index = small_index(where->location.id);
-    } else {
-        piece->device_type = CM_DEVICE_CPU;
-        piece->device_index = -1;
-    }
+    /* Where the call itself names the place, what is no device is the host. */
+    piece->device_type =
+        device < 0 && c->place != CM_PLACE_CONTEXT ? CM_DEVICE_CPU : CM_DEVICE_CUDA;
+    piece->device_index = small_index(device);
 }
 
 /* The context's entry, a new one where it is not known; NULL: no room. */
@@ -393,13 +222,6 @@ static bool is_inner(const open_call *o, uint32_t correlation)
 
 #define ENTERED cm_thread *t __attribute__((cleanup(cm_emit_leave_hook)))
 
-static uint64_t stream_of(const cm_call *c, const void *parameters)
-{
-    uint64_t stream = c->stream != CM_CALL_ABSENT ? word(parameters, c->stream) : 0;
-
-    return stream == 0 && c->per_thread ? STREAM_PER_THREAD : stream;
-}
-
 static void describe(cm_driver_piece *piece, const cm_call *c, const cm_callback *d)
 {
     piece->kind = c->kind;
@@ -407,10 +229,10 @@ static void describe(cm_driver_piece *piece, const cm_call *c, const cm_callback
     piece->has_correlation = c->recorded;
     piece->correlation = d->correlation;
     if (c->stream != CM_CALL_ABSENT)
-        piece->stream = stream_of(c, d->parameters);
+        piece->stream = cm_call_stream(c, d->parameters);
     if (c->handle != CM_CALL_ABSENT) {
         piece->has_handle = true;
-        piece->handle = word(d->parameters, c->handle);
+        piece->handle = cm_call_handle(c, d->parameters);
     }
 }
 
@@ -421,22 +243,22 @@ static void count_hook(void)
 
 static void record_new_hook(const cm_call *c, const cm_callback *d)
 {
-    cm_driver_piece piece = {.address = given_address(c, d->parameters)};
+    cm_driver_piece piece = {.address = cm_call_given(c, d->parameters)};
     bool told_by_record = c->recorded && atomic_load_explicit(&state.records, memory_order_relaxed);
 
     if (piece.address == 0)
         return;
     describe(&piece, c, d);
-    piece.size = size_of(c, d->parameters);
+    piece.size = cm_call_bytes(c, d->parameters);
     if (c->kind == CM_DRIVER_CONTEXT &&
         !context_made(piece.address, c->primary ? piece.device_index + 1 : 0))
         return;
     ENTERED = cm_enter_hook();
     if (t == NULL)
         return;
-    if (cm_driver_tls.behind_hook != 0)
-        piece.library = cm_library_of_hook(cm_driver_tls.behind_hook - 1);
-    else if (c->kind == CM_DRIVER_POOL || !told_by_record) /* the records of pools name no caller */
+    if (cm_driver_tls.site != 0) /* the record would name us */
+        piece.library = cm_library_of_hook(cm_driver_tls.site - 1);
+    else if (c->kind == CM_DRIVER_POOL || !told_by_record) /* pools' records name no caller */
         piece.library = cm_library_of_caller_hook();
     cm_driver_new_hook(t, &piece);
     count_hook();
@@ -452,7 +274,7 @@ static uint32_t record_free_hook(const cm_call *c, const cm_callback *d, uint64_
         return 0;
     describe(&piece, c, d);
     if (c->sized == CM_SIZED_64)
-        piece.size = size_of(c, d->parameters);
+        piece.size = cm_call_bytes(c, d->parameters);
     ENTERED = cm_enter_hook();
     if (t == NULL)
         return 0;
@@ -481,9 +303,9 @@ static void record_failed_hook(const open_call *o, const cm_callback *d, uint64_
 static uint64_t freed_address(const cm_call *c, const cm_callback *d)
 {
     if (c->address != CM_CALL_ABSENT || c->generic)
-        return taken_address(c, d->parameters);
+        return cm_call_taken(c, d->parameters);
     if (c->place == CM_PLACE_DEVICE) {
-        uint64_t known = primary_context_of((int)narrow_word(d->parameters, c->where));
+        uint64_t known = primary_context_of(cm_call_device(c, d->parameters));
         if (known != 0)
             return known;
     }
@@ -492,17 +314,11 @@ static uint64_t freed_address(const cm_call *c, const cm_callback *d)
 
 static void record_work_hook(const cm_call *c, const cm_callback *d)
 {
-    uint64_t stream = stream_of(c, d->parameters);
     ENTERED = cm_enter_hook();
 
     if (t == NULL)
         return;
-    if (c->stream == CM_CALL_ABSENT && c->kind == CM_WORK_KERNEL) { /* in the configuration */
-        const cm_call_launch_ex *p = d->parameters;
-        if (p->config != NULL && p->config->stream != NULL)
-            stream = (uint64_t)(uintptr_t)p->config->stream;
-    }
-    cm_emit_put_stack_hook(t, (cm_event){.address = stream,
+    cm_emit_put_stack_hook(t, (cm_event){.address = cm_call_stream(c, d->parameters),
                                          .size = d->correlation,
                                          .kind = CM_EV_LAUNCH,
                                          .flags = c->kind,
@@ -514,17 +330,12 @@ static void record_work_hook(const cm_call *c, const cm_callback *d)
 /* --- the callback --------------------------------------------------------------------------------
  */
 
-static cm_call_does does_now(const cm_call *c, const cm_callback *d)
-{
-    return c->does == CM_CALL_BUILDS ? node_does(c, d->parameters) : c->does;
-}
-
 static void driver_enter_hook(const cm_call *c, const cm_callback *d)
 {
     bool inner = is_inner(NULL, d->correlation) || cm_driver_tls.in_slot != 0;
     open_call *o = open_it(c, d);
 
-    if (!inner && does_now(c, d) == CM_CALL_TAKES) {
+    if (!inner && cm_call_does_now(c, d->parameters) == CM_CALL_TAKES) {
         uint32_t generation = record_free_hook(c, d, 0, freed_address(c, d));
         if (o != NULL) {
             o->generation = generation;
@@ -538,7 +349,7 @@ static void driver_exit_hook(const cm_call *c, const cm_callback *d)
     open_call *o = find_open(c, d);
     bool inner = is_inner(o, d->correlation) || cm_driver_tls.in_slot != 0;
 
-    if (!inner && *d->result == 0 && does_now(c, d) == CM_CALL_GIVES)
+    if (!inner && *d->result == 0 && cm_call_does_now(c, d->parameters) == CM_CALL_GIVES)
         record_new_hook(c, d);
     if (o != NULL && *d->result != 0 && o->generation != 0)
         record_failed_hook(o, d, freed_address(c, d));
@@ -613,6 +424,8 @@ void cm_cupti_callback_hook(void *userdata, int domain, uint32_t id, const void 
 {
     const cm_callback *d = data;
 
+    if (cm_cupti_own_thread)
+        return;
     if (domain == CM_DOMAIN_RESOURCE) {
         if (id == CM_RESOURCE_CONTEXT_CREATED || id == CM_RESOURCE_CONTEXT_DESTROYED)
             resource_hook(id, data);

@@ -285,8 +285,8 @@ static void give_up(void)
     bool all = claim == CM_CUPTI_CLAIM_ALL || w.link.v2;
     char why[sizeof w.state.reason];
 
-    snprintf(why, sizeof why,
-             all ? "%s asked for CUPTI and keeps it" : "%s asked for CUPTI's records", w.claimer);
+    snprintf(why, sizeof why, "%s asked for CUPTI%s", w.claimer,
+             claim == CM_CUPTI_CLAIM_ALL ? " and keeps it" : "'s records");
     if (w.link.subscriber != NULL && all) {
         /* First: rather are a few told twice than not at all. */
         cm_cuda_slots_record(true);

@@ -288,7 +288,8 @@ static struct {
     pid_t owner;
     uint32_t capture; /* in which the rest was written */
     struct {
-        moment last;
+        moment last;                   /* that was written */
+        int64_t own, others, reserved; /* as NVML told last */
         uint64_t written_ns, asked_ns;
         void *nvml;
         bool nvml_looked;
@@ -314,39 +315,49 @@ static bool sample_driver(int device, moment *m)
     return true;
 }
 
-static void sample_nvml(int device, moment *m, uint64_t now)
+static void ask_nvml(int device, uint64_t total)
 {
-    const moment *last = &state.device[device].last;
-    uint64_t total;
+    uint64_t theirs;
 
-    m->told[CM_TOLD_OWN] = last->told[CM_TOLD_OWN];
-    m->told[CM_TOLD_OTHERS] = last->told[CM_TOLD_OTHERS];
-    m->told[CM_TOLD_RESERVED] = last->told[CM_TOLD_RESERVED];
-    if (state.device[device].asked_ns != 0 && now - state.device[device].asked_ns < NVML_NS)
-        return;
-    state.device[device].asked_ns = now;
+    state.device[device].own = UNKNOWN;
+    state.device[device].others = UNKNOWN;
+    state.device[device].reserved = UNKNOWN;
     if (!find_nvml())
         return;
     if (!state.device[device].nvml_looked) {
         state.device[device].nvml_looked = true;
-        state.device[device].nvml = nvml_device(device, (uint64_t)m->told[CM_TOLD_TOTAL]);
+        state.device[device].nvml = nvml_device(device, total);
     }
     void *handle = state.device[device].nvml;
     if (handle == NULL)
         return;
-    nvml_shares(handle, &m->told[CM_TOLD_OWN], &m->told[CM_TOLD_OTHERS]);
-    if (!nvml_total(handle, &total, &m->told[CM_TOLD_RESERVED]))
-        m->told[CM_TOLD_RESERVED] = UNKNOWN;
+    nvml_shares(handle, &state.device[device].own, &state.device[device].others);
+    nvml_total(handle, &theirs, &state.device[device].reserved);
 }
 
-static void put(cm_thread *t, int device, const moment *m)
+/* It may be slow, and what it tells does not change with each allocation of ours. */
+static void sample_nvml(int device, moment *m, uint64_t now)
+{
+    if (state.device[device].asked_ns == 0 || now - state.device[device].asked_ns >= NVML_NS) {
+        state.device[device].asked_ns = now;
+        ask_nvml(device, (uint64_t)m->told[CM_TOLD_TOTAL]);
+    }
+    m->told[CM_TOLD_OWN] = state.device[device].own;
+    m->told[CM_TOLD_OTHERS] = state.device[device].others;
+    m->told[CM_TOLD_RESERVED] = state.device[device].reserved;
+}
+
+/* All of it, or lost events are counted and it is not complete. */
+static bool put(cm_thread *t, int device, const moment *m)
 {
     uint64_t time = cm_clock_now();
 
     for (int what = CM_TOLD_TOTAL; what < TOLD; what++) {
-        cm_event *e = m->told[what] != UNKNOWN ? cm_reserve_hook(t) : NULL;
+        if (m->told[what] == UNKNOWN)
+            continue;
+        cm_event *e = cm_reserve_hook(t);
         if (e == NULL)
-            continue; /* not known, or counted as lost */
+            return false;
         *e = (cm_event){
             .time = time,
             .address = (uint64_t)what,
@@ -358,6 +369,7 @@ static void put(cm_thread *t, int device, const moment *m)
         };
         cm_commit_hook(t);
     }
+    return true;
 }
 
 static void write_moment(int device, const moment *m, uint64_t now)
@@ -370,8 +382,10 @@ static void write_moment(int device, const moment *m, uint64_t now)
     cm_thread *t = cm_is_recording() ? cm_enter_hook() : NULL;
     if (t == NULL)
         return;
-    put(t, device, m);
+    bool written = put(t, device, m);
     cm_leave_hook(t);
+    if (!written)
+        return;
     state.device[device].last = *m;
     state.device[device].written_ns = now;
 }

@@ -36,9 +36,8 @@ typedef struct cm_driver_thread {
     uint32_t told;   /* calls of the driver that came to an end on this thread; wraps */
     uint32_t events; /* DRIVER_NEW and DRIVER_FREE of this thread; wraps */
     uint8_t in_slot; /* depth of hooked calls, while slots record */
-    /* Where a hook of ours was called from that now calls CUDA itself, so that CUPTI's records and
-     * the stack have us as the caller; 0: in none. */
-    uintptr_t behind_hook;
+    uintptr_t site;  /* who made the call that a hook of ours is passing on, 0: none. CUPTI takes
+                        the hook for the caller */
 } cm_driver_thread;
 /* Initial-exec: any other model may call malloc at a thread's first access. */
 extern __thread cm_driver_thread cm_driver_tls __attribute__((tls_model("initial-exec")));

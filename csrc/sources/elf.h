@@ -41,7 +41,7 @@ bool cm_elf_slot_writable(const cm_elf *object, uintptr_t slot, bool *relro);
 
 /* The names looked for, prepared so that a name that is none of them costs one comparison of eight
  * bytes per distinct beginning. Every name has at least 8 characters. */
-enum { CM_ELF_NAMES = 48, CM_ELF_HEADS = 16 };
+enum { CM_ELF_NAMES = 80, CM_ELF_HEADS = 40 };
 
 typedef struct cm_elf_names {
     struct {

@@ -34,9 +34,8 @@ enum { TABLES = 4, FRAMES = 32, CHAIN = 14, WAYS = 8, NAME = 256 };
 
 typedef struct range {
     uintptr_t start, end;
-    const char *name; /* lives as long as its table */
-    bool ours;
-    bool skipped;           /* CUDA's driver, runtime or CUPTI, or ourselves */
+    const char *name;       /* lives as long as its table */
+    bool skipped, ours;     /* CUDA's driver, runtime or CUPTI, or ourselves; ourselves */
     _Atomic uint64_t known; /* number of the capture << 32 | name id there; 0: not yet asked for */
 } range;
 
@@ -260,9 +259,9 @@ uint32_t cm_library_of_hook(uintptr_t address)
     if (t == NULL)
         return 0;
     const range *one = find(t, address);
-    /* What we call CUDA for is somebody else's: the callback tells whose. */
-    uint32_t id =
-        one != NULL && !one->ours && one->name[0] != '\0' ? name_of_hook((range *)one) : 0;
+    /* We pass other libraries' calls on, and are nobody's library ourselves. */
+    bool named = one != NULL && !one->ours && one->name[0] != '\0';
+    uint32_t id = named ? name_of_hook((range *)one) : 0;
     leave_hook(t);
     return id;
 }

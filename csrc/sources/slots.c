@@ -10,7 +10,7 @@
 
 #include "elf.h"
 
-enum { SYMBOLS = 32, REFUSED = -1 };
+enum { SYMBOLS = 64, REFUSED = -1 };
 
 /* One loaded object. What identifies it is where it lies: a name may be loaded twice. */
 typedef struct library {
@@ -35,7 +35,6 @@ typedef struct slot {
 static struct {
     pthread_mutex_t mutex;
     bool installed;
-    bool added; /* symbols, since the last scan */
     cm_slot_symbol *symbols[SYMBOLS];
     size_t symbol_count;
     cm_elf_names names;
@@ -44,6 +43,7 @@ static struct {
     slot *slots;
     size_t slot_count, slot_room;
     unsigned long long loads, unloads; /* of the loader, when libraries were last listed */
+    bool incomplete;                   /* symbols came since */
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 /* --- storage ------------------------------------------------------------------------------- */
@@ -86,6 +86,15 @@ static bool is_hook(const cm_slot_symbol *symbol, const void *function)
     return false;
 }
 
+/* Whether a symbol that is already there hands over to this one. */
+static bool is_elsewhere(const cm_slot_symbol *symbol)
+{
+    for (size_t k = 0; k < state.symbol_count; k++)
+        if (state.symbols[k]->elsewhere == symbol)
+            return true;
+    return false;
+}
+
 bool cm_slots_register(cm_slot_symbol *symbols, size_t count)
 {
     bool room = true;
@@ -98,13 +107,14 @@ bool cm_slots_register(cm_slot_symbol *symbols, size_t count)
         if (there)
             continue;
         room = state.symbol_count < SYMBOLS;
-        for (int n = 0; n < CM_SLOT_SPELLINGS && room && symbols[i].names[n] != NULL; n++)
+        bool named = is_elsewhere(&symbols[i]); /* by the symbol that comes first */
+        for (int n = 0; !named && n < CM_SLOT_SPELLINGS && room && symbols[i].names[n] != NULL; n++)
             room =
                 cm_elf_names_add(&state.names, symbols[i].names[n], (uint16_t)state.symbol_count);
         if (!room)
             break;
         state.symbols[state.symbol_count++] = &symbols[i];
-        state.added = true;
+        state.incomplete = true;
         for (size_t lib = 0; lib < state.library_count; lib++)
             state.libraries[lib].scanned = false;
     }
@@ -123,6 +133,16 @@ static bool is_wanted_in(const cm_slot_symbol *symbol, const library *lib)
 {
     return symbol->library == NULL ||
            strncmp(file_name(lib), symbol->library, strlen(symbol->library)) == 0;
+}
+
+/* Who hooks calls that a library makes by this name; NULL: nobody. */
+static cm_slot_symbol *symbol_for(uint16_t id, const library *lib)
+{
+    cm_slot_symbol *symbol = state.symbols[id];
+
+    while (symbol != NULL && !is_wanted_in(symbol, lib))
+        symbol = symbol->elsewhere;
+    return symbol;
 }
 
 /* --- writing one slot ---------------------------------------------------------------------- */
@@ -357,7 +377,7 @@ static bool pin(library *lib)
 static int adopt(const candidate *c)
 {
     library *lib = &state.libraries[c->library];
-    cm_slot_symbol *symbol = state.symbols[c->match.id];
+    cm_slot_symbol *symbol = symbol_for(c->match.id, lib);
     cm_elf object;
     bool relro = false;
 
@@ -394,7 +414,6 @@ static int scan_new(void)
 {
     int patched = 0;
 
-    state.added = false;
     for (int attempt = 0; attempt < 3; attempt++) {
         listing now = {.complete = true};
         search s = {.complete = true};
@@ -408,6 +427,7 @@ static int scan_new(void)
             state.unloads = now.unloads;
         }
         state.loads = now.loads;
+        state.incomplete = false;
         /* Listed objects may still be on their way in: mapped, but not relocated, in which state
          * a slot holds no address at all. The loader's own lock tells when they are ready. */
         void *program = dlopen(NULL, RTLD_LAZY | RTLD_NOLOAD);
@@ -418,7 +438,7 @@ static int scan_new(void)
         dl_iterate_phdr(search_object, &s);
         for (size_t i = 0; i < s.count; i++) {
             library *lib = &state.libraries[s.found[i].library];
-            if (!is_wanted_in(state.symbols[s.found[i].match.id], lib))
+            if (symbol_for(s.found[i].match.id, lib) == NULL)
                 continue;
             int result = pin(lib) ? adopt(&s.found[i]) : -1;
 
@@ -503,7 +523,7 @@ int cm_slots_rescan(void)
     dl_iterate_phdr(read_counts, &now);
     pthread_mutex_lock(&state.mutex);
     if (state.installed &&
-        (state.added || now.loads != state.loads || now.unloads != state.unloads)) {
+        (state.incomplete || now.loads != state.loads || now.unloads != state.unloads)) {
         patched = scan_new();
         verify();
     }

@@ -28,6 +28,8 @@ typedef struct cm_slot_symbol {
                                                   slot holds it, and only once */
     const char *library; /* NULL: wherever it is called from; else only in libraries whose file name
                             begins so */
+    struct cm_slot_symbol *elsewhere; /* NULL, or who hooks the same function in all other
+                                         libraries: registered itself, with the same names */
 } cm_slot_symbol;
 
 /* To be used inside hook number `variant` only: the function that it must call. */
@@ -35,7 +37,8 @@ typedef struct cm_slot_symbol {
     ((type)atomic_load_explicit(&(symbol).originals[variant], memory_order_relaxed))
 
 /* Adds symbols (static storage) to those that the next scan looks for, in what was scanned before,
- * too. false: no room. */
+ * too; a rescan is one. A symbol that is another's `elsewhere` comes after that one. false: no
+ * room. */
 bool cm_slots_register(cm_slot_symbol *symbols, size_t count);
 
 /* Patches everything that is loaded now, and checks afterwards that no slot was overwritten by

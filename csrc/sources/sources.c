@@ -3,6 +3,8 @@
 #include <stdio.h>
 
 #include "cuda.h"
+#include "cuda_slots.h"
+#include "cupti.h"
 #include "dispose.h"
 #include "emit.h"
 #include "simulated.h"
@@ -13,6 +15,7 @@ static bool register_symbols(void)
     return cm_slots_register(cm_allocator_symbols, cm_allocator_symbol_count) &&
            cm_slots_register(cm_autograd_symbols, cm_autograd_symbol_count) &&
            cm_slots_register(cm_cuda_symbols, cm_cuda_symbol_count) &&
+           cm_slots_register(cm_cuda_slot_symbols, cm_cuda_slot_symbol_count) &&
            cm_slots_register(cm_cupti_symbols, cm_cupti_symbol_count);
 }
 
@@ -76,6 +79,8 @@ void cm_sources_rescan(void)
     patched_some(cm_slots_rescan());
     cm_dispose_rescan();
     mark_late(cm_cuda_rescan());
+    if (cm_cuda_slots_are_on())
+        cm_libraries_refresh(); /* callers are named by their return addresses */
 }
 
 const char *cm_autograd_unseen_type(void)

@@ -12,7 +12,11 @@ extern const size_t cm_autograd_symbol_count;
 
 extern cm_slot_symbol cm_cuda_symbols[];
 extern const size_t cm_cuda_symbol_count;
-/* Only while the cudaMallocAsync back end is in use: every operator asks for its device. */
+/* What CUDA gives to whomever, for where CUPTI does not tell (cuda_slots.h). After the others. */
+extern cm_slot_symbol cm_cuda_slot_symbols[];
+extern const size_t cm_cuda_slot_symbol_count;
+/* Only while the cudaMallocAsync back end is in use, or slots are all that tells of the driver:
+ * every operator asks for its device. */
 extern cm_slot_symbol cm_cuda_device_symbols[];
 extern const size_t cm_cuda_device_symbol_count;
 /* Only while kernels are recorded. */

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 CORE = "libcuptimem_sim.so"
+CUPTI = "libcupti.so.13"  # of whatever release it is: what a CUDA 13 PyTorch asks for
 
 
 class Alias(NamedTuple):
@@ -33,7 +34,7 @@ ALIASES = (
     *(
         Alias(name, name, name)
         for name in (
-            "libcupti.so.13",
+            CUPTI,
             "libcublas.so.13",
             "libcublasLt.so.13",
             "libcudnn.so.9",

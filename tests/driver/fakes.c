@@ -3,10 +3,13 @@
  *   FAKE_DRIVER    libcuda: knows whether it was initialised
  *   FAKE_RUNTIME   libcudart: is there
  *   FAKE_CUPTI     libcupti: answers a subscription as the environment says
- *                  FAKE_RESULT  the result; FAKE_DELAY_MS  after so long
- *   FAKE_NAMES     ... and has cuptiSubscribe_v2, which tells who holds it: FAKE_HOLDER
- *   FAKE_MULTIPLE  ... and the interface for several subscribers; it is of 13.3, or of
- * FAKE_VERSION. FAKE_RESULT_V2  the result of subscribing that way */
+ *   FAKE_NAMES     ... and has cuptiSubscribe_v2
+ *   FAKE_MULTIPLE  ... and the interface for several subscribers, as 13.3 has it
+ *   FAKE_TORCH     libtorch_cpu: calls CUPTI as torch.profiler does, by relocation slots
+ *
+ * The environment: FAKE_RESULT, of a subscription, and FAKE_RESULT_V2, where it is asked for beside
+ * others; FAKE_HOLDER, who has it; FAKE_DELAY_MS, how long it takes; FAKE_DEAF, the result of
+ * enabling a callback; FAKE_VERSION; FAKE_DRIVER_VERSION. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -44,7 +47,7 @@ int cuDriverGetVersion(int *version)
 #endif
 
 #ifdef FAKE_CUPTI
-int fake_subscribed, fake_unsubscribed, fake_enabled, fake_multiple, fake_size;
+int fake_subscribed, fake_unsubscribed, fake_enabled, fake_multiple, fake_size, fake_registered;
 
 static void rest(void)
 {
@@ -94,6 +97,24 @@ int cuptiGetVersion(uint32_t *version)
     return 0;
 }
 
+int cuptiActivityRegisterCallbacks(void *request, void *complete)
+{
+    (void)request, (void)complete;
+    fake_registered++;
+    return 0;
+}
+
+int cuptiActivityEnable(int kind)
+{
+    (void)kind;
+    return 27;
+}
+
+int cuptiFinalize(void)
+{
+    return 0;
+}
+
 #ifdef FAKE_NAMES
 typedef struct parameters {
     size_t size;
@@ -133,4 +154,54 @@ int cuptiActivityRegisterCallbacks_v2(void *subscriber, void *request, void *com
     return 27;
 }
 #endif
+#endif
+
+#ifdef FAKE_TORCH
+int cuptiSubscribe(void **subscriber, void *callback, void *userdata);
+int cuptiUnsubscribe(void *subscriber);
+int cuptiActivityRegisterCallbacks(void *request, void *complete);
+int cuptiActivityEnable(int kind);
+int cuptiFinalize(void);
+
+static void *subscriber;
+
+static void callback(void *userdata, int domain, uint32_t id, const void *data)
+{
+    (void)userdata, (void)domain, (void)id, (void)data;
+}
+
+static void request(uint8_t **buffer, size_t *size, size_t *most)
+{
+    *size = 1 << 16;
+    *most = 0;
+    *buffer = malloc(*size);
+}
+
+static void complete(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid)
+{
+    (void)context, (void)stream, (void)size, (void)valid;
+    free(buffer);
+}
+
+int torch_subscribe(void)
+{
+    return cuptiSubscribe(&subscriber, (void *)callback, NULL);
+}
+
+int torch_unsubscribe(void)
+{
+    return cuptiUnsubscribe(subscriber);
+}
+
+int torch_record(int kind)
+{
+    int result = cuptiActivityRegisterCallbacks((void *)request, (void *)complete);
+
+    return result != 0 ? result : cuptiActivityEnable(kind);
+}
+
+int torch_finalize(void)
+{
+    return cuptiFinalize();
+}
 #endif

@@ -1,5 +1,5 @@
-"""CUPTI's activity records, as the witness takes them: with a CUPTI that a C program plays (driver/activity/play.h), under
-sanitizers. No CUDA, no simulated device."""
+"""CUPTI's activity records as the witness takes them, and totals of devices: with a CUPTI, a driver and an NVML that C
+programs play (activity/play.h, fake.h), under sanitizers. No CUDA, no simulated device."""
 
 import re
 import subprocess
@@ -68,3 +68,18 @@ def test_many_threads_hand_over_without_a_race(tmp_path: Path) -> None:
     program = build(tmp_path, "buffers.c", "thread", PARTS, str(HERE / "play.c"))
     assert run(program, "many_threads") == "done\n"
     assert run(program, "the_end") == "done\n"
+
+
+@pytest.fixture(scope="module")
+def totals(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("totals")
+    for source, name in (("fake_cuda.c", "libcuda.so.1"), ("fake_nvml.c", "libnvidia-ml.so.1")):
+        words = ["gcc", *FLAGS, "-shared", "-fPIC", str(HERE / source), f"-Wl,-soname,{name}", "-o", str(folder / name)]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+    return build(folder, "totals.c", "address,undefined", ["sources/device_totals.c", "capture/clock.c"])
+
+
+@pytest.mark.parametrize("case", cases("totals.c"))
+def test_totals(totals: Path, case: str) -> None:
+    assert run(totals, case, LD_LIBRARY_PATH=str(totals.parent)) == "done\n"

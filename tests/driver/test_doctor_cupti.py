@@ -32,7 +32,11 @@ def test_no_driver() -> None:
 
 
 def test_a_driver_that_cannot_be_used() -> None:
-    for code, words, fix in ((100, "no device", "nvidia-smi"), (803, "different releases", "reboot"), (17, "17", "smi")):
+    for code, words, fix in (
+        (100, "no device", "nvidia-smi"),
+        (803, "different releases", "reboot"),
+        (17, "17", "smi"),
+    ):
         one = found({"init": code}, STATE)["CUPTI"]
         assert one.state == "warning" and words in one.text and fix in one.fix and one.cost
 
@@ -41,7 +45,9 @@ def test_callbacks() -> None:
     one = found({}, STATE)
     assert one["CUPTI"] == Finding("CUPTI", "ok", "/x/libcupti.so.13, 13.0.1: callbacks, with records")
     assert one["NVML"].state == "ok"
-    assert "beside other profilers, without records" in found({}, {**STATE, "v2": True, "activity": False})["CUPTI"].text
+    assert (
+        "beside other profilers, without records" in found({}, {**STATE, "v2": True, "activity": False})["CUPTI"].text
+    )
     old = found({"nvml": False}, {**STATE, "version": 18})
     assert "interface 18" in old["CUPTI"].text and old["NVML"].state == "warning"
 

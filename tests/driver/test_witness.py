@@ -23,11 +23,12 @@ Program = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def program(run: Callable[..., Result]) -> Program:
+def program(run: Callable[..., Result], tmp_path: Path) -> Program:
     """Runs a program; what it reported, and what was said on standard error."""
 
     def call(text: str, *, env: Mapping[str, str] | None = None, code: int = 0) -> dict[str, Any]:
-        done = run("-W", "error", "-c", BEGIN + text, env=env)
+        rings = {"CUPTIMEM_RING_DIR": str(tmp_path)}  # of those that are killed
+        done = run("-W", "error", "-c", BEGIN + text, env={**rings, **(env or {})})
         assert done.code == code, done.err[-3000:]
         found: dict[str, Any] = json.loads(done.out.splitlines()[-1]) if done.out else {}
         return {**found, "said": done.err.splitlines()}
@@ -50,6 +51,7 @@ def fake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     fakes.build(folder / "plain/lib64/libcupti.so.13", "FAKE_CUPTI")
     fakes.build(folder / "names/lib64/libcupti.so.13", "FAKE_CUPTI", "FAKE_NAMES")
     fakes.build(folder / "multiple/lib64/libcupti.so.13", "FAKE_CUPTI", "FAKE_NAMES", "FAKE_MULTIPLE")
+    fakes.build(folder / "libtorch_cpu.so", "FAKE_TORCH")
     return folder
 
 
@@ -93,7 +95,11 @@ report(during=during, refused=refused, driver=driver())
 
 def test_the_options_of_run(run: Callable[..., Result], simulated: dict[str, str], tmp_path: Path) -> None:
     show = "from cuptimem import _core; s = _core.cupti_state(); print(s['mode'], s['kernels'])"
-    for options, printed in (((), "callbacks False"), (("--kernels",), "callbacks True"), (("--no-driver",), "off False")):
+    for options, printed in (
+        ((), "callbacks False"),
+        (("--kernels",), "callbacks True"),
+        (("--no-driver",), "off False"),
+    ):
         done = run("-m", "cuptimem", "run", "-q", "-f", "-o", "a.cmem", *options, "-c", show, env=simulated)
         assert (done.code, done.out.strip(), done.err) == (0, printed, "")
     both = run("-m", "cuptimem", "run", "--kernels", "--no-driver", "-c", "pass")
@@ -171,7 +177,9 @@ report(kernels=driver("b.cmem")["kernels"])
         env=simulated,
     )
     assert found["kernels"] == "no"
-    assert found["said"] == ["cuptimem: kernels are not recorded: the profile that this one lies in was started without them"]
+    assert found["said"] == [
+        "cuptimem: kernels are not recorded: the profile that this one lies in was started without them"
+    ]
 
 
 @pytest.mark.parametrize("name", [None, b"Nsight Somewhere"])
@@ -312,6 +320,113 @@ def test_exit_by_c_while_recording(program: Program, simulated: dict[str, str]) 
     assert found["mode"] == "callbacks"
 
 
+# --- torch.profiler --------------------------------------------------------------------------------------------------
+
+TORCH = """
+torch = ctypes.CDLL({folder!r} + "/libtorch_cpu.so", mode=ctypes.RTLD_GLOBAL)
+profile = cuptimem.profile("a.cmem")
+profile.start()
+began = [*state(), _core.cupti_state()["activity"]]
+
+def allocate():
+    pointer = ctypes.c_void_p()
+    api.cudaMalloc(ctypes.byref(pointer), ctypes.c_size_t(1 << 20))
+    _core.cupti_settle(False)
+    found = _core.cupti_state()
+    return [found["callbacks"], found["records"]]
+
+def found(**more):
+    after = [*state(), _core.cupti_state()["activity"], witnesses()]
+    profile.stop()
+    report(began=began, after=after, driver=driver(), **more)
+"""
+
+
+def test_it_gives_way_to_a_subscriber(program: Program, simulated: dict[str, str], fake: Path) -> None:
+    found = program(
+        CLIENT
+        + TORCH.format(folder=str(fake))
+        + """
+first = allocate()
+result = [torch.torch_subscribe(), torch.torch_record(1)]
+second = allocate()
+found(first=first, second=second, result=result)
+""",
+        env=simulated,
+    )
+    assert found["began"] == ["callbacks", "", True] and found["result"] == [0, 0]
+    reason = "torch.profiler asked for CUPTI and keeps it"
+    assert found["after"] == ["slots", reason, False, 1]
+    assert found["first"][0] >= 1 and found["first"][1] >= 1 and found["second"] == found["first"]
+    assert found["driver"]["driver"] == "slots" and found["driver"]["callbacks"] == str(found["first"][0])
+    assert found["said"] == [f"cuptimem: memory that libraries take from CUDA by themselves is not recorded: {reason}"]
+
+
+def test_it_gives_up_its_records_alone(program: Program, simulated: dict[str, str], fake: Path) -> None:
+    """A torch.profiler that subscribes to nothing: callbacks go on."""
+    found = program(
+        CLIENT
+        + TORCH.format(folder=str(fake))
+        + """
+first = allocate()
+result = [torch.torch_record(1), torch.torch_record(2)]
+second = allocate()
+found(first=first, second=second, result=result)
+""",
+        env=simulated,
+    )
+    assert found["result"] == [0, 0] and found["said"] == []
+    assert found["after"] == ["callbacks", "torch.profiler asked for CUPTI's records", False, 1]
+    assert found["second"][0] > found["first"][0] and found["second"][1] == found["first"][1] >= 1
+    assert found["driver"]["activity"] == "no" and found["driver"]["driver"] == "callbacks"
+
+
+def test_it_is_not_detached_without_a_word(program: Program, simulated: dict[str, str], fake: Path) -> None:
+    found = program(
+        CLIENT + TORCH.format(folder=str(fake)) + "found(result=torch.torch_finalize(), free=subscribe()[0])",
+        env=simulated,
+    )
+    assert found["result"] == found["free"] == 0 and found["after"][0] == "slots"
+
+
+def test_it_comes_back_in_the_next_profile(program: Program, simulated: dict[str, str], fake: Path) -> None:
+    found = program(
+        CLIENT
+        + TORCH.format(folder=str(fake))
+        + """
+result = [torch.torch_subscribe(), torch.torch_unsubscribe()]
+profile.stop()
+with cuptimem.profile("b.cmem"):
+    pass
+report(result=result, first=driver()["driver"], second=driver("b.cmem")["driver"])
+""",
+        env=simulated,
+    )
+    assert (found["result"], found["first"], found["second"]) == ([0, 0], "slots", "callbacks")
+
+
+def test_the_interface_for_several_makes_room_for_the_old_one(program: Program, fake: Path) -> None:
+    found = program(
+        f"""
+cuda = ctypes.CDLL({str(fake / "libcuda.so.1")!r})
+cuda.cuInit(0)
+cupti = ctypes.CDLL({str(fake / "multiple/lib64/libcupti.so.13")!r}, mode=ctypes.RTLD_GLOBAL)
+value = lambda name: ctypes.c_int.in_dll(cupti, name).value
+"""
+        + TORCH.format(folder=str(fake))
+        + """
+several = _core.cupti_state()["v2"]
+torch.torch_record(1)
+again = soon(lambda: state()[0] == "callbacks")
+counts = [value("fake_subscribed"), value("fake_unsubscribed"), value("fake_multiple"), value("fake_registered")]
+found(several=several, again=again, counts=counts, v2=_core.cupti_state()["v2"])
+"""
+    )
+    assert found["several"] and found["again"] and not found["v2"]
+    assert found["counts"] == [2, 1, 1, 1], "by the old interface, and without its records, which have one user"
+    assert found["after"][:2] == ["callbacks", "torch.profiler asked for CUPTI's records"]
+
+
 # --- libraries that are not quite there ----------------------------------------------------------------------------
 
 
@@ -372,7 +487,8 @@ value = lambda name: ctypes.c_int.in_dll(cupti, name).value if hasattr(cupti, na
 )
 def test_refusals_are_named(program: Program, fake: Path, result: int, words: tuple[str, str]) -> None:
     found = program(
-        START.format(folder=str(fake)) + "report(during=during, driver=driver(), left=[witnesses(), value('fake_unsubscribed')])",
+        START.format(folder=str(fake))
+        + "report(during=during, driver=driver(), left=[witnesses(), value('fake_unsubscribed')])",
         env={"CUDA_HOME": str(fake / "plain"), "FAKE_RESULT": str(result)},
     )
     mode, reason = found["during"]

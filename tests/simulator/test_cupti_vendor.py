@@ -34,6 +34,7 @@ INNER = {
     "size": "memoryPoolConfig.pool.size",
     "utilizedSize": "memoryPoolConfig.utilizedSize",
 }
+LATER = ("allowMultipleSubscribers", "padding")  # than 13.0; tests/cupti_headers knows of those
 INNER_AGAIN = ("memoryPoolConfig.address", "memoryPoolConfig.pool.processId")
 
 
@@ -121,8 +122,13 @@ def test_callback_data_lies_as_the_vendors_does(tmp_path: Path) -> None:
         checks += [
             f'_Static_assert(offsetof({struct}, {field}) == offsetof({name}, {field}), "{field}");'
             for field in fields(body((SOURCES / "cupti" / "cupti_records.h").read_text(), struct))
+            if field not in LATER
         ]
-        checks.append(f'_Static_assert(sizeof({struct}) == sizeof({name}), "{struct}");')
+    checks.append('_Static_assert(sizeof(cm_cupti_callback_data) == sizeof(CUpti_CallbackData), "");')
+    checks.append(
+        "_Static_assert(offsetof(cm_cupti_subscriber_params, allowMultipleSubscribers)"
+        ' == sizeof(CUpti_SubscriberParams), "");'
+    )
     compile_with_headers(tmp_path, "\n".join(checks))
 
 
@@ -188,7 +194,9 @@ def test_everything_that_the_vendors_library_exports_is_described() -> None:
     }
     table = (SOURCES / "tables" / "cupti.txt").read_text()
     described = dict(re.findall(r"^(\w+) +(custom|refuse)$", table, re.M))
-    assert exported and exported == set(described)
+    rows = re.findall(r'\{"(\w+)", (\d+), (\d+)\}', (SOURCES / "cupti" / "cupti_exports.c").read_text())
+    later = {name for name, since, _ in rows if int(since) > 1300}
+    assert exported and exported == set(described) - later
     written = set()
     for path in SOURCES.glob("cupti/*.c"):
         written |= set(re.findall(r"CM_SIM_EXPORT int (\w+)\(", path.read_text()))

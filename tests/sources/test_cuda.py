@@ -275,7 +275,7 @@ lib.on(0)
 b = lib.raw_async(300)
 lib.end_async(a)
 report(events=told(), allocator=core.cuda_allocator(), watched=[r[4] for r in core.sources_rows()
-       if r[1] in ("cudaGetDevice", "cudaSetDevice")])
+       if r[0] == "cuda" and r[1] in ("cudaGetDevice", "cudaSetDevice")])
 """
     )
     assert answer["events"] == [["alloc", 1000, 0, 1], ["alloc", 300, 0, 0], ["free", 0, 0, -1]]

@@ -1,7 +1,7 @@
-/* Which activity records are wanted, and how a client reads them.
+/* Which activity records are wanted, by whom, and how a client reads them.
  *
- * As in CUPTI before its second interface, all of this is one state per process that belongs to
- * nobody: the last client to register or to switch off wins. */
+ * With the first interface all of this is one state per process that belongs to nobody: the last
+ * client to register or to switch off wins. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,48 +10,67 @@
 
 enum { BY_GLOBAL = 0, ON = 1, OFF = 2 };
 
-static atomic_uchar kinds[CM_CUPTI_KINDS];
+/* A bit for each client. */
+static atomic_uint kinds[CM_CUPTI_KINDS];
+static atomic_uint calls[CM_CUPTI_RUNTIME_API + 1][CM_CUPTI_IDS]; /* recorded, by domain and id */
+/* Of the first interface. */
 static atomic_uchar context_kinds[CM_SIM_DEVICES][CM_CUPTI_KINDS]; /* BY_GLOBAL, ON, OFF */
-static atomic_uchar calls[CM_CUPTI_RUNTIME_API + 1][CM_CUPTI_IDS]; /* recorded, by domain and id */
-static atomic_bool want_source, want_latency, unified_configured;
+static atomic_bool unified_configured;
 
 /* --- Kinds -------------------------------------------------------------------------------------
  */
 
-bool cm_sim_cupti_kind_on(uint32_t kind, int device)
+uint32_t cm_sim_cupti_clients(uint32_t kind, int device)
 {
+    uint32_t wanting = atomic_load_explicit(&kinds[kind], memory_order_relaxed);
     unsigned own = atomic_load_explicit(&context_kinds[device][kind], memory_order_relaxed);
+    uint32_t first = 1u << CM_CUPTI_FIRST;
 
-    return own == BY_GLOBAL ? atomic_load_explicit(&kinds[kind], memory_order_relaxed) : own == ON;
+    return own == BY_GLOBAL ? wanting : own == ON ? wanting | first : wanting & ~first;
 }
 
-bool cm_sim_cupti_api_on(int domain, uint32_t id)
+uint32_t cm_sim_cupti_api_clients(int domain, uint32_t id)
 {
-    return id < CM_CUPTI_IDS && atomic_load_explicit(&calls[domain][id], memory_order_relaxed);
+    return id < CM_CUPTI_IDS ? atomic_load_explicit(&calls[domain][id], memory_order_relaxed) : 0;
 }
 
-static bool any(atomic_uchar *flags, size_t count, unsigned value)
+static bool any(const atomic_uint *sets, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        if (atomic_load_explicit(&flags[i], memory_order_relaxed) == value)
+        if (atomic_load_explicit(&sets[i], memory_order_relaxed))
             return true;
     return false;
 }
 
 bool cm_sim_cupti_any_kind_on(void)
 {
-    return any(kinds, CM_CUPTI_KINDS, ON) || any(&context_kinds[0][0], sizeof context_kinds, ON) ||
-           any(&calls[0][0], sizeof calls, ON);
+    const atomic_uchar *of_contexts = &context_kinds[0][0];
+
+    for (size_t i = 0; i < sizeof context_kinds; i++)
+        if (atomic_load_explicit(&of_contexts[i], memory_order_relaxed) == ON)
+            return true;
+    return any(kinds, CM_CUPTI_KINDS) || any(&calls[0][0], sizeof calls / sizeof calls[0][0]);
 }
 
-bool cm_sim_cupti_want_source(void)
+static void set(atomic_uint *set_of, unsigned client, bool on)
 {
-    return atomic_load_explicit(&want_source, memory_order_relaxed);
+    if (on)
+        atomic_fetch_or_explicit(set_of, 1u << client, memory_order_relaxed);
+    else
+        atomic_fetch_and_explicit(set_of, ~(1u << client), memory_order_relaxed);
 }
 
-bool cm_sim_cupti_want_latency(void)
+bool cm_sim_cupti_is_on(unsigned client, uint32_t kind)
 {
-    return atomic_load_explicit(&want_latency, memory_order_relaxed);
+    return atomic_load(&kinds[kind]) >> client & 1;
+}
+
+bool cm_sim_cupti_client_on(unsigned client)
+{
+    for (uint32_t kind = 0; kind < CM_CUPTI_KINDS; kind++)
+        if (cm_sim_cupti_is_on(client, kind))
+            return true;
+    return false;
 }
 
 /* Kinds that simulated calls leave records of, or rightly never do (there is no overhead here). Of
@@ -76,7 +95,7 @@ static bool simulated(uint32_t kind)
     }
 }
 
-static int check(uint32_t kind)
+static int check(unsigned client, uint32_t kind)
 {
     char name[64];
 
@@ -85,8 +104,8 @@ static int check(uint32_t kind)
     if (kind == CM_CUPTI_UNIFIED_MEMORY_COUNTER && !atomic_load(&unified_configured))
         return CM_CUPTI_NOT_READY;
     /* One makes kernels run one after the other, the other does not. */
-    if ((kind == CM_CUPTI_KERNEL && atomic_load(&kinds[CM_CUPTI_CONCURRENT_KERNEL])) ||
-        (kind == CM_CUPTI_CONCURRENT_KERNEL && atomic_load(&kinds[CM_CUPTI_KERNEL])))
+    if ((kind == CM_CUPTI_KERNEL && cm_sim_cupti_is_on(client, CM_CUPTI_CONCURRENT_KERNEL)) ||
+        (kind == CM_CUPTI_CONCURRENT_KERNEL && cm_sim_cupti_is_on(client, CM_CUPTI_KERNEL)))
         return CM_CUPTI_NOT_COMPATIBLE;
     if (!simulated(kind)) {
         snprintf(name, sizeof name, "CUPTI records of kind %u", kind);
@@ -95,56 +114,64 @@ static int check(uint32_t kind)
     return CM_CUPTI_OK;
 }
 
-static void set_calls(uint32_t kind, bool on)
+static void set_calls(unsigned client, uint32_t kind, bool on)
 {
     if (kind == CM_CUPTI_DRIVER || kind == CM_CUPTI_RUNTIME) {
         int domain = kind == CM_CUPTI_DRIVER ? CM_CUPTI_DRIVER_API : CM_CUPTI_RUNTIME_API;
         for (size_t id = 0; id < CM_CUPTI_IDS; id++)
-            atomic_store_explicit(&calls[domain][id], on, memory_order_relaxed);
+            set(&calls[domain][id], client, on);
     }
 }
 
-static int switch_kind(uint32_t kind, bool on)
+int cm_sim_cupti_switch_kind(unsigned client, uint32_t kind, bool on)
 {
+    CM_CUPTI_NEEDS_DRIVER;
     cm_sim_cupti_touch();
     cm_sim_cupti_lock();
-    int result = on ? check(kind) : cm_sim_cupti_record_size(kind) ? 0 : CM_CUPTI_INVALID_KIND;
+    int result = on                               ? check(client, kind)
+                 : cm_sim_cupti_record_size(kind) ? 0
+                                                  : CM_CUPTI_INVALID_KIND;
     if (result == CM_CUPTI_OK) {
-        atomic_store(&kinds[kind], on);
-        set_calls(kind, on);
+        set(&kinds[kind], client, on);
+        set_calls(client, kind, on);
         cm_sim_cupti_recompute();
     }
     cm_sim_cupti_unlock();
     if (on && result == CM_CUPTI_OK)
-        cm_sim_cupti_buffers_start();
+        cm_sim_cupti_delivery_start();
     return result;
 }
 
 CM_SIM_EXPORT int cuptiActivityEnable(uint32_t kind)
 {
-    return switch_kind(kind, true);
+    CM_CUPTI_FIRST_INTERFACE;
+    return cm_sim_cupti_switch_kind(CM_CUPTI_FIRST, kind, true);
 }
 
 CM_SIM_EXPORT int cuptiActivityDisable(uint32_t kind)
 {
-    return switch_kind(kind, false);
+    CM_CUPTI_FIRST_INTERFACE;
+    return cm_sim_cupti_switch_kind(CM_CUPTI_FIRST, kind, false);
 }
 
 /* Contexts, devices, ... that exist already would be told about: those kinds are not simulated. */
 CM_SIM_EXPORT int cuptiActivityEnableAndDump(uint32_t kind)
 {
-    return switch_kind(kind, true);
+    CM_CUPTI_FIRST_INTERFACE;
+    return cm_sim_cupti_switch_kind(CM_CUPTI_FIRST, kind, true);
 }
 
 static int switch_context(void *context, uint32_t kind, unsigned state)
 {
     int device = cm_sim_cupti_context_device(context);
 
+    CM_CUPTI_FIRST_INTERFACE;
+    CM_CUPTI_NEEDS_DRIVER;
     if (device < 0)
         return CM_CUPTI_INVALID_CONTEXT;
     cm_sim_cupti_touch();
     cm_sim_cupti_lock();
-    int result = state == ON                      ? check(kind)
+    int result = state == ON                      ? check(CM_CUPTI_FIRST, kind)
                  : cm_sim_cupti_record_size(kind) ? 0
                                                   : CM_CUPTI_INVALID_KIND;
     if (result == CM_CUPTI_OK) {
@@ -153,7 +180,7 @@ static int switch_context(void *context, uint32_t kind, unsigned state)
     }
     cm_sim_cupti_unlock();
     if (state == ON && result == CM_CUPTI_OK)
-        cm_sim_cupti_buffers_start();
+        cm_sim_cupti_delivery_start();
     return result;
 }
 
@@ -170,75 +197,31 @@ CM_SIM_EXPORT int cuptiActivityDisableContext(void *context, uint32_t kind)
 /* --- Some calls only ---------------------------------------------------------------------------
  * Switching the kind afterwards overrides what was said of single calls. */
 
-static int switch_call(int domain, uint32_t id, uint8_t enable)
+int cm_sim_cupti_switch_call(unsigned client, int domain, uint32_t id, uint8_t enable)
 {
+    CM_CUPTI_NEEDS_DRIVER;
     if (!id || id >= cm_sim_cupti_generation()->ids[domain])
         return CM_CUPTI_INVALID_PARAMETER;
     cm_sim_cupti_touch();
     cm_sim_cupti_lock();
-    atomic_store(&calls[domain][id], enable != 0);
+    set(&calls[domain][id], client, enable != 0);
     cm_sim_cupti_recompute();
     cm_sim_cupti_unlock();
     if (enable)
-        cm_sim_cupti_buffers_start();
+        cm_sim_cupti_delivery_start();
     return CM_CUPTI_OK;
 }
 
 CM_SIM_EXPORT int cuptiActivityEnableDriverApi(uint32_t id, uint8_t enable)
 {
-    return switch_call(CM_CUPTI_DRIVER_API, id, enable);
+    CM_CUPTI_FIRST_INTERFACE;
+    return cm_sim_cupti_switch_call(CM_CUPTI_FIRST, CM_CUPTI_DRIVER_API, id, enable);
 }
 
 CM_SIM_EXPORT int cuptiActivityEnableRuntimeApi(uint32_t id, uint8_t enable)
 {
-    return switch_call(CM_CUPTI_RUNTIME_API, id, enable);
-}
-
-/* --- Switches of detail ------------------------------------------------------------------------
- */
-
-CM_SIM_EXPORT int cuptiActivityEnableAllocationSource(uint8_t enable)
-{
-    atomic_store(&want_source, enable != 0);
-    return CM_CUPTI_OK;
-}
-
-CM_SIM_EXPORT int cuptiActivityEnableLatencyTimestamps(uint8_t enable)
-{
-    atomic_store(&want_latency, enable != 0);
-    return CM_CUPTI_OK;
-}
-
-/* What these add to (launch attributes, device graphs, CUDA_EVENT and SYNCHRONIZATION records) does
- * not occur here. */
-CM_SIM_EXPORT int cuptiActivityEnableLaunchAttributes(uint8_t enable)
-{
-    (void)enable;
-    return CM_CUPTI_OK;
-}
-
-CM_SIM_EXPORT int cuptiActivityEnableDeviceGraph(uint8_t enable)
-{
-    (void)enable;
-    return CM_CUPTI_OK;
-}
-
-CM_SIM_EXPORT int cuptiActivityEnableCudaEventDeviceTimestamps(uint8_t enable)
-{
-    (void)enable;
-    return CM_CUPTI_OK;
-}
-
-CM_SIM_EXPORT int cuptiActivityEnableAllSyncRecords(uint8_t enable)
-{
-    (void)enable;
-    return CM_CUPTI_OK;
-}
-
-/* Hardware event tracing is Blackwell's, which no profile is. */
-CM_SIM_EXPORT int cuptiActivityEnableHWTrace(uint8_t enable)
-{
-    return enable ? CM_CUPTI_NOT_SUPPORTED : CM_CUPTI_OK;
+    CM_CUPTI_FIRST_INTERFACE;
+    return cm_sim_cupti_switch_call(CM_CUPTI_FIRST, CM_CUPTI_RUNTIME_API, id, enable);
 }
 
 CM_SIM_EXPORT int cuptiActivityConfigureUnifiedMemoryCounter(const void *config, uint32_t count)
@@ -249,99 +232,28 @@ CM_SIM_EXPORT int cuptiActivityConfigureUnifiedMemoryCounter(const void *config,
     return CM_CUPTI_OK;
 }
 
-/* --- Attributes --------------------------------------------------------------------------------
- */
-
-enum { ATTRIBUTES = 11, PER_THREAD_BUFFER = 9 };
-
-static const struct {
-    uint8_t bytes;
-    uint16_t since; /* generation */
-    uint32_t initial;
-} attribute_rows[ATTRIBUTES] = {
-    {8, 0, 3200000},     /* DEVICE_BUFFER_SIZE */
-    {8, 0, 8388608},     /* DEVICE_BUFFER_SIZE_CDP */
-    {8, 0, 250},         /* DEVICE_BUFFER_POOL_LIMIT */
-    {8, 0, 25000},       /* PROFILING_SEMAPHORE_POOL_SIZE */
-    {8, 0, 250},         /* PROFILING_SEMAPHORE_POOL_LIMIT */
-    {1, 0, 0},           /* ZEROED_OUT_ACTIVITY_BUFFER: whole records are written either way */
-    {8, 0, 3},           /* DEVICE_BUFFER_PRE_ALLOCATE_VALUE */
-    {8, 0, 3},           /* PROFILING_SEMAPHORE_PRE_ALLOCATE_VALUE */
-    {1, 0, 0},           /* MEM_ALLOCATION_TYPE_HOST_PINNED */
-    {1, 1203, 0},        /* PER_THREAD_ACTIVITY_BUFFER, from 13.0 on 1 */
-    {8, 1209, 16777216}, /* DEVICE_BUFFER_SIZE_DEVICE_GRAPHS */
-};
-
-static atomic_uint_least64_t attributes[ATTRIBUTES];
-static atomic_bool attribute_set[ATTRIBUTES];
-
-static uint64_t attribute(unsigned which)
+void cm_sim_cupti_activity_reset_client(unsigned client)
 {
-    if (atomic_load(&attribute_set[which]))
-        return atomic_load(&attributes[which]);
-    if (which == PER_THREAD_BUFFER)
-        return cm_sim_cupti_generation()->number >= 1300;
-    return attribute_rows[which].initial;
-}
-
-bool cm_sim_cupti_per_thread_buffers(void)
-{
-    return attribute(PER_THREAD_BUFFER) != 0;
-}
-
-static int check_attribute(unsigned which, const size_t *size, const void *value)
-{
-    if (!size || !value || which >= ATTRIBUTES ||
-        attribute_rows[which].since > cm_sim_cupti_generation()->number)
-        return CM_CUPTI_INVALID_PARAMETER;
-    return *size < attribute_rows[which].bytes ? CM_CUPTI_SIZE_NOT_SUFFICIENT : CM_CUPTI_OK;
-}
-
-CM_SIM_EXPORT int cuptiActivityGetAttribute(uint32_t which, size_t *size, void *value)
-{
-    int result = check_attribute(which, size, value);
-    if (result != CM_CUPTI_OK)
-        return result;
-
-    uint64_t number = attribute(which);
-    memcpy(value, &number, attribute_rows[which].bytes); /* little-endian, as all that has CUDA */
-    *size = attribute_rows[which].bytes;
-    return CM_CUPTI_OK;
-}
-
-CM_SIM_EXPORT int cuptiActivitySetAttribute(uint32_t which, size_t *size, const void *value)
-{
-    int result = check_attribute(which, size, value);
-    if (result != CM_CUPTI_OK)
-        return result;
-
-    uint64_t number = 0;
-    memcpy(&number, value, attribute_rows[which].bytes);
-    atomic_store(&attributes[which], number);
-    atomic_store(&attribute_set[which], true);
-    return CM_CUPTI_OK;
+    for (unsigned i = 0; i < CM_CUPTI_KINDS; i++)
+        set(&kinds[i], client, false);
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0][0]; i++)
+        set(&(&calls[0][0])[i], client, false);
+    cm_sim_cupti_attributes_reset(client);
 }
 
 void cm_sim_cupti_activity_reset(void)
 {
-    for (unsigned i = 0; i < CM_CUPTI_KINDS; i++)
-        atomic_store(&kinds[i], 0);
+    for (unsigned client = 0; client < CM_CUPTI_CLIENTS; client++)
+        cm_sim_cupti_activity_reset_client(client);
     for (size_t i = 0; i < sizeof context_kinds; i++)
         atomic_store(&(&context_kinds[0][0])[i], BY_GLOBAL);
-    for (size_t i = 0; i < sizeof calls; i++)
-        atomic_store(&(&calls[0][0])[i], 0);
-    for (unsigned i = 0; i < ATTRIBUTES; i++)
-        atomic_store(&attribute_set[i], false);
-    atomic_store(&want_source, false);
-    atomic_store(&want_latency, false);
     atomic_store(&unified_configured, false);
 }
 
 /* --- Reading a buffer --------------------------------------------------------------------------
  */
 
-CM_SIM_EXPORT int cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid,
-                                             cm_cupti_record **record)
+int cm_sim_cupti_next(uint8_t *buffer, size_t valid, cm_cupti_record **record)
 {
     uint32_t kind;
     size_t at = 0;
@@ -365,4 +277,16 @@ CM_SIM_EXPORT int cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid,
         return CM_CUPTI_MAX_LIMIT_REACHED;
     *record = (cm_cupti_record *)(buffer + at);
     return CM_CUPTI_OK;
+}
+
+CM_SIM_EXPORT int cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid,
+                                             cm_cupti_record **record)
+{
+    enum { WITHOUT_SUBSCRIBER = 1302, NEEDS_DRIVER = 1303 };
+
+    if (cm_sim_cupti_generation()->number >= NEEDS_DRIVER)
+        CM_CUPTI_NEEDS_DRIVER;
+    if (cm_sim_cupti_generation()->number == WITHOUT_SUBSCRIBER && !cm_sim_cupti_subscribers())
+        cm_sim_cupti_walk_alone();
+    return cm_sim_cupti_next(buffer, valid, record);
 }

@@ -3,15 +3,19 @@
  * A subscriber is a slot of a fixed table whose memory is never given back, so that a thread which
  * is about to call it may look at it at any time. It counts itself in before it looks whether the
  * slot is still taken; cuptiUnsubscribe ends the slot and then waits for those inside: after it
- * returned, neither the function nor its data are used again. */
+ * returned, neither the function nor its data are used again.
+ *
+ * From 13.2 on several can be there, if the first of them allows it and all use the second
+ * interface; as long as one of them is there, what the first interface does is refused. */
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cupti.h"
 
-/* One at a time before the multi-subscriber interface. More slots than that, taken in turn, so that
- * an old handle is not a new one. */
-enum { SLOTS = 16, NAME = 64 };
+/* Taken in turn, so that an old handle is not a new one where there is one subscriber at a time. */
+enum { SLOTS = CM_CUPTI_SUBSCRIBERS, NAME = 64, SEVERAL_SINCE = 1302 };
+enum { ONE_ONLY = 0, SEVERAL = 1, NOT_SAID = 2 };
 
 struct cm_cupti_subscriber {
     atomic_bool active;
@@ -19,6 +23,8 @@ struct cm_cupti_subscriber {
     cm_cupti_callback callback;
     void *userdata;
     char name[NAME];
+    uint64_t number; /* the how manieth that subscribed */
+    bool second;     /* by the second interface */
     _Atomic uint8_t enabled[CM_CUPTI_DOMAINS][CM_CUPTI_IDS];
 };
 
@@ -28,7 +34,12 @@ static pthread_mutex_t switching = PTHREAD_MUTEX_INITIALIZER;
 static cm_cupti_subscriber slots[SLOTS];
 static atomic_uint taken; /* bit i: slots[i] is active; a hint of where to look */
 static unsigned next_slot;
+static uint64_t subscriptions;
+static atomic_uint several = NOT_SAID;
 static _Thread_local cm_cupti_subscriber *calling; /* whose callback this thread is in */
+/* What subscribers keep from a call's enter to its exit. One of the runtime and one of the driver
+ * inside of it are all that a thread is in: in a callback nothing is told. */
+static _Thread_local uint64_t kept[CM_CUPTI_RUNTIME_API + 1][SLOTS];
 
 void cm_sim_cupti_lock(void)
 {
@@ -43,19 +54,19 @@ void cm_sim_cupti_unlock(void)
 /* --- Calling them ------------------------------------------------------------------------------
  */
 
-void cm_sim_cupti_fire(int domain, uint32_t id, const void *data)
+static void fire(int domain, uint32_t id, const void *data, cm_cupti_callback_data *call)
 {
-    /* What a callback calls itself is not told: it would never end. */
-    if (calling || id >= CM_CUPTI_IDS)
-        return;
     for (unsigned left = atomic_load_explicit(&taken, memory_order_relaxed); left;
          left &= left - 1) {
-        cm_cupti_subscriber *one = &slots[__builtin_ctz(left)];
+        unsigned slot = (unsigned)__builtin_ctz(left);
+        cm_cupti_subscriber *one = &slots[slot];
         _Atomic uint8_t *wanted = &one->enabled[domain][id];
         if (!atomic_load_explicit(wanted, memory_order_relaxed))
             continue;
         atomic_fetch_add(&one->inside, 1);
         if (atomic_load(&one->active) && atomic_load_explicit(wanted, memory_order_relaxed)) {
+            if (call)
+                call->correlationData = &kept[domain][slot];
             calling = one;
             one->callback(one->userdata, domain, id, data);
             calling = NULL;
@@ -64,15 +75,52 @@ void cm_sim_cupti_fire(int domain, uint32_t id, const void *data)
     }
 }
 
+/* What a callback calls itself is not told: it would never end. */
+
+void cm_sim_cupti_fire(int domain, uint32_t id, cm_cupti_callback_data *data)
+{
+    enum { ENTER = 0 };
+
+    if (calling || id >= CM_CUPTI_IDS)
+        return;
+    if (data->callbackSite == ENTER)
+        memset(kept[domain], 0, sizeof kept[domain]);
+    fire(domain, id, data, data);
+}
+
+void cm_sim_cupti_fire_other(int domain, uint32_t id, const void *data)
+{
+    if (!calling && id < CM_CUPTI_IDS)
+        fire(domain, id, data, NULL);
+}
+
 /* --- Coming and going --------------------------------------------------------------------------
  */
 
-static cm_cupti_subscriber *active_one(void)
+/* Who was first. */
+static cm_cupti_subscriber *first_one(void)
 {
+    cm_cupti_subscriber *first = NULL;
+
     for (unsigned i = 0; i < SLOTS; i++)
-        if (atomic_load(&slots[i].active))
-            return &slots[i];
-    return NULL;
+        if (atomic_load(&slots[i].active) && (!first || slots[i].number < first->number))
+            first = &slots[i];
+    return first;
+}
+
+unsigned cm_sim_cupti_subscribers(void)
+{
+    return (unsigned)__builtin_popcount(atomic_load(&taken));
+}
+
+bool cm_sim_cupti_several(void)
+{
+    return atomic_load_explicit(&several, memory_order_relaxed) == SEVERAL;
+}
+
+unsigned cm_sim_cupti_several_state(void)
+{
+    return atomic_load(&several);
 }
 
 static cm_cupti_subscriber *find(const void *handle)
@@ -81,6 +129,20 @@ static cm_cupti_subscriber *find(const void *handle)
         if (handle == &slots[i])
             return atomic_load(&slots[i].active) ? &slots[i] : NULL;
     return NULL;
+}
+
+unsigned cm_sim_cupti_client_of(const void *handle)
+{
+    const cm_cupti_subscriber *one = find(handle);
+
+    return one ? 1 + (unsigned)(one - slots) : 0;
+}
+
+bool cm_sim_cupti_second(const void *handle)
+{
+    const cm_cupti_subscriber *one = find(handle);
+
+    return one && one->second;
 }
 
 static cm_cupti_subscriber *free_slot(void)
@@ -109,62 +171,108 @@ void cm_sim_cupti_recompute(void)
     atomic_store(&cm_sim_cupti_on, any_callback() || cm_sim_cupti_any_kind_on());
 }
 
-static int subscribe(void **handle, cm_cupti_callback callback, void *userdata, const char *name,
-                     cm_cupti_subscriber **holder)
-{
-    int result = CM_CUPTI_OK;
+/* How somebody subscribes. */
+typedef struct asked {
+    cm_cupti_callback callback;
+    void *userdata;
+    const char *name;
+    bool second;  /* by the second interface */
+    bool several; /* others may be there, too */
+    char *holder; /* who was first is written here; NULL: nowhere */
+    size_t room;  /* as many bytes of it */
+} asked;
 
+static void tell_holder(const asked *by, const char *name)
+{
+    if (by->holder && by->room)
+        snprintf(by->holder, by->room, "%s", name);
+}
+
+/* With the lock held. */
+static int admit(void **handle, const asked *by)
+{
+    cm_cupti_subscriber *holder = first_one();
+
+    if (holder)
+        tell_holder(by, holder->name);
+    if (holder && !(by->several && cm_sim_cupti_several()))
+        return CM_CUPTI_MULTIPLE_SUBSCRIBERS;
+    if (by->several &&
+        (cm_sim_cupti_hostile()->olddriver || cm_sim_cupti_client_on(CM_CUPTI_FIRST)))
+        return CM_CUPTI_MULTIPLE_SUBSCRIBERS;
+    cm_cupti_subscriber *one = free_slot();
+    if (!one)
+        return CM_CUPTI_OUT_OF_MEMORY;
+    one->callback = by->callback;
+    one->userdata = by->userdata;
+    one->number = ++subscriptions;
+    one->second = by->second;
+    snprintf(one->name, sizeof one->name, "%s", by->name);
+    atomic_store(&several, by->several ? SEVERAL : ONE_ONLY);
+    atomic_store(&one->active, true);
+    atomic_fetch_or(&taken, 1u << (one - slots));
+    *handle = one;
+    return CM_CUPTI_OK;
+}
+
+static int subscribe(void **handle, const asked *by)
+{
+    const cm_cupti_hostile *hostile = cm_sim_cupti_hostile();
+
+    CM_CUPTI_NEEDS_DRIVER;
+    cm_sim_cupti_subscribe_slowly();
+    if (hostile->refuse)
+        return hostile->refuse;
+    if (hostile->taken) {
+        tell_holder(by, hostile->taken);
+        return CM_CUPTI_MULTIPLE_SUBSCRIBERS;
+    }
     cm_sim_cupti_touch();
     cm_sim_cupti_lock();
-    *holder = active_one();
-    cm_cupti_subscriber *one = *holder ? NULL : free_slot();
-    if (*holder) {
-        result = CM_CUPTI_MULTIPLE_SUBSCRIBERS;
-    } else if (!one) {
-        result = CM_CUPTI_OUT_OF_MEMORY;
-    } else {
-        one->callback = callback;
-        one->userdata = userdata;
-        strncpy(one->name, name, NAME - 1);
-        one->name[NAME - 1] = 0;
-        atomic_store(&one->active, true);
-        atomic_fetch_or(&taken, 1u << (one - slots));
-        *handle = one;
-    }
+    int result = admit(handle, by);
     cm_sim_cupti_unlock();
     return result;
 }
 
 CM_SIM_EXPORT int cuptiSubscribe(void **handle, cm_cupti_callback callback, void *userdata)
 {
-    cm_cupti_subscriber *holder;
-
     /* As the vendor's: who only wants activities may subscribe without a function. */
-    return handle ? subscribe(handle, callback, userdata, "", &holder) : CM_CUPTI_INVALID_PARAMETER;
+    return handle ? subscribe(handle,
+                              &(asked){.callback = callback, .userdata = userdata, .name = "CUPTI"})
+                  : CM_CUPTI_INVALID_PARAMETER;
 }
 
 CM_SIM_EXPORT int cuptiSubscribe_v2(void **handle, cm_cupti_callback callback, void *userdata,
                                     cm_cupti_subscriber_params *params)
 {
-    cm_cupti_subscriber *holder;
+    asked by = {.callback = callback, .userdata = userdata, .name = "CUPTI", .second = true};
+    char name[NAME];
 
-    if (!handle || !params || params->structSize < sizeof *params)
+    if (!handle)
         return CM_CUPTI_INVALID_PARAMETER;
-    int result = subscribe(handle, callback, userdata,
-                           params->subscriberName ? params->subscriberName : "", &holder);
-    if (result == CM_CUPTI_MULTIPLE_SUBSCRIBERS && params->oldSubscriberName &&
-        params->oldSubscriberSize) {
-        strncpy(params->oldSubscriberName, holder->name, params->oldSubscriberSize - 1);
-        params->oldSubscriberName[params->oldSubscriberSize - 1] = 0;
+    if (params) {
+        if (params->structSize < offsetof(cm_cupti_subscriber_params, allowMultipleSubscribers))
+            return CM_CUPTI_INVALID_PARAMETER;
+        if (params->subscriberName) {
+            snprintf(name, sizeof name, "CUPTI for %s", params->subscriberName);
+            by.name = name;
+        }
+        by.holder = params->oldSubscriberName;
+        by.room = params->oldSubscriberSize;
+        by.several =
+            cm_sim_cupti_generation()->number >= SEVERAL_SINCE &&
+            params->structSize > offsetof(cm_cupti_subscriber_params, allowMultipleSubscribers) &&
+            params->allowMultipleSubscribers;
     }
-    return result;
+    return subscribe(handle, &by);
 }
 
 /* Ends a subscription; with the lock held. */
 static void end(cm_cupti_subscriber *one)
 {
     atomic_store(&one->active, false);
-    atomic_fetch_and(&taken, ~(1u << (one - slots)));
+    if (atomic_fetch_and(&taken, ~(1u << (one - slots))) == 1u << (one - slots))
+        atomic_store(&several, NOT_SAID);
     for (unsigned domain = 0; domain < CM_CUPTI_DOMAINS; domain++)
         for (unsigned id = 0; id < CM_CUPTI_IDS; id++)
             atomic_store_explicit(&one->enabled[domain][id], 0, memory_order_relaxed);
@@ -181,15 +289,19 @@ static void wait_outside(cm_cupti_subscriber *one)
 CM_SIM_EXPORT int cuptiUnsubscribe(void *handle)
 {
     cm_sim_cupti_lock();
+    unsigned client = cm_sim_cupti_client_of(handle);
     cm_cupti_subscriber *one = find(handle);
     if (one) {
         end(one);
+        cm_sim_cupti_activity_reset_client(client);
         cm_sim_cupti_recompute();
     }
     cm_sim_cupti_unlock();
     if (!one)
         return CM_CUPTI_INVALID_PARAMETER;
     wait_outside(one);
+    /* What the second interface collected for it; the first one's records are nobody's. */
+    cm_sim_cupti_client_gone(client);
     return CM_CUPTI_OK;
 }
 
@@ -198,6 +310,7 @@ void cm_sim_cupti_unsubscribe_all(void)
     cm_sim_cupti_lock();
     for (unsigned i = 0; i < SLOTS; i++)
         end(&slots[i]);
+    atomic_store(&several, NOT_SAID);
     cm_sim_cupti_unlock();
     for (unsigned i = 0; i < SLOTS; i++)
         wait_outside(&slots[i]);
@@ -212,6 +325,7 @@ void cm_sim_cupti_callbacks_forked(void)
         end(&slots[i]);
         atomic_store(&slots[i].inside, 0);
     }
+    atomic_store(&several, NOT_SAID);
     calling = NULL;
 }
 
@@ -292,9 +406,28 @@ CM_SIM_EXPORT int cuptiSupportedDomains(size_t *count, const int **table)
     static const int domains[] = {CM_CUPTI_DRIVER_API,  CM_CUPTI_RUNTIME_API, CM_CUPTI_RESOURCE,
                                   CM_CUPTI_SYNCHRONIZE, CM_CUPTI_NVTX,        CM_CUPTI_STATE};
 
+    CM_CUPTI_NEEDS_DRIVER;
     if (!count || !table)
         return CM_CUPTI_INVALID_PARAMETER;
     *table = domains;
     *count = CM_CUPTI_DOMAINS - 1 - !known(CM_CUPTI_STATE);
+    return CM_CUPTI_OK;
+}
+
+CM_SIM_EXPORT int cuptiGetEnabledCallbacks(void *handle, int domain, uint32_t *ids, uint32_t *room,
+                                           uint32_t *count)
+{
+    const cm_cupti_subscriber *one = find(handle);
+
+    if (!one || !known(domain) || !count || (ids && !room))
+        return CM_CUPTI_INVALID_PARAMETER;
+    *count = 0;
+    for (uint32_t id = 0; id < CM_CUPTI_IDS; id++) {
+        if (!atomic_load(&one->enabled[domain][id]))
+            continue;
+        if (ids && *count < *room)
+            ids[*count] = id;
+        ++*count;
+    }
     return CM_CUPTI_OK;
 }

@@ -8,14 +8,15 @@
 enum { ENTER = 0, EXIT = 1 };
 
 static atomic_uint correlations;
+enum { WRAPS_SOON = 0xfffffff0 };
 
 static uint32_t next_correlation(void)
 {
-    uint32_t id;
+    uint32_t id, first = cm_sim_cupti_hostile()->wrap ? WRAPS_SOON - 1 : 0;
 
     /* 0 means "nobody listened"; the counter wraps. */
     do
-        id = atomic_fetch_add_explicit(&correlations, 1, memory_order_relaxed) + 1;
+        id = atomic_fetch_add_explicit(&correlations, 1, memory_order_relaxed) + 1 + first;
     while (!id);
     return id;
 }
@@ -45,7 +46,6 @@ static void tell(cm_sim_call *call, int domain, int site)
         .symbolName = call->symbol,
         .context = cm_sim_cupti_context(call->device),
         .contextUid = cm_sim_cupti_context_id(call->device),
-        .correlationData = runtime ? &call->runtime_data : &call->driver_data,
         .correlationId = call->correlation,
     };
 
@@ -56,10 +56,13 @@ static void record(const cm_sim_call *call, int domain, uint64_t begin)
 {
     bool runtime = domain == CM_CUPTI_RUNTIME_API;
     uint32_t id = runtime ? call->runtime_id : call->driver_id;
+    uint32_t clients = cm_sim_cupti_api_clients(domain, id);
 
-    if (!cm_sim_cupti_api_on(domain, id))
+    if (!runtime && call->runtime)
+        clients &= ~cm_sim_cupti_clients(CM_CUPTI_RUNTIME, call->device);
+    if (!clients)
         return;
-    cm_sim_cupti_external_emit(call->correlation);
+    cm_sim_cupti_external_emit(clients, call->correlation);
     cm_cupti_api api = {
         .kind = runtime ? CM_CUPTI_RUNTIME : CM_CUPTI_DRIVER,
         .cbid = id,
@@ -70,7 +73,7 @@ static void record(const cm_sim_call *call, int domain, uint64_t begin)
         .correlationId = call->correlation,
         .returnValue = (uint32_t)(runtime ? call->runtime_result : call->driver_result),
     };
-    cm_sim_cupti_emit(&api, sizeof api);
+    cm_sim_cupti_emit(clients, &api, sizeof api);
 }
 
 void cm_sim_runtime_enter(cm_sim_call *call, int device, uint32_t id, const char *name,
@@ -112,7 +115,6 @@ void cm_sim_driver_enter(cm_sim_call *call, int device, uint32_t id, const char 
     call->driver_name = name;
     call->driver_parameters = parameters;
     call->driver_begin = cm_sim_cupti_now();
-    call->driver_data = 0;
     call->symbol = symbol;
     tell(call, CM_CUPTI_DRIVER_API, ENTER);
 }
@@ -123,8 +125,7 @@ void cm_sim_driver_exit(cm_sim_call *call, int result)
         return;
     call->driver_result = result;
     tell(call, CM_CUPTI_DRIVER_API, EXIT);
-    if (!call->runtime || !cm_sim_cupti_kind_on(CM_CUPTI_RUNTIME, call->device))
-        record(call, CM_CUPTI_DRIVER_API, call->driver_begin);
+    record(call, CM_CUPTI_DRIVER_API, call->driver_begin);
     if (!call->runtime)
         current = call->around;
 }

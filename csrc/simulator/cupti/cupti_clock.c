@@ -32,8 +32,11 @@ static uint64_t clock_ns(clockid_t which)
 uint64_t cm_sim_cupti_now(void)
 {
     clock_function function = atomic_load_explicit(&client_clock, memory_order_acquire);
+    uint64_t ticks;
 
-    return function ? function() : clock_ns(CLOCK_REALTIME);
+    if (function)
+        return function();
+    return cm_sim_cupti_ticks(&ticks) ? ticks : clock_ns(CLOCK_REALTIME);
 }
 
 /* Nanoseconds in the units of the records. A client's clock may well count processor cycles
@@ -90,6 +93,7 @@ CM_SIM_EXPORT int cuptiGetTimestamp(uint64_t *timestamp)
 
 CM_SIM_EXPORT int cuptiActivityRegisterTimestampCallback(clock_function function)
 {
+    CM_CUPTI_FIRST_INTERFACE;
     if (!function)
         return CM_CUPTI_INVALID_PARAMETER;
     cm_sim_cupti_touch();

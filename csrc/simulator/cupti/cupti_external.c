@@ -7,11 +7,13 @@
 
 enum { KINDS = 6, FIRST_SIZE = 16 }; /* kinds 1 to 5 */
 
+struct stack {
+    uint64_t *ids;
+    size_t count, size;
+};
+
 typedef struct ids {
-    struct {
-        uint64_t *ids;
-        size_t count, size;
-    } of[KINDS];
+    struct stack of[CM_CUPTI_CLIENTS][KINDS];
 } ids;
 
 static _Thread_local ids *mine;
@@ -23,8 +25,9 @@ static void drop(void *memory)
 {
     ids *all = memory;
 
-    for (unsigned kind = 0; kind < KINDS; kind++)
-        free(all->of[kind].ids);
+    for (unsigned client = 0; client < CM_CUPTI_CLIENTS; client++)
+        for (unsigned kind = 0; kind < KINDS; kind++)
+            free(all->of[client][kind].ids);
     free(all);
     mine = NULL;
 }
@@ -48,49 +51,68 @@ static bool prepare(void)
     return true;
 }
 
-CM_SIM_EXPORT int cuptiActivityPushExternalCorrelationId(uint32_t kind, uint64_t id)
+int cm_sim_cupti_external_push(unsigned client, uint32_t kind, uint64_t id)
 {
+    CM_CUPTI_NEEDS_DRIVER;
     if (!kind || kind >= KINDS)
         return CM_CUPTI_INVALID_PARAMETER;
     if (!prepare())
         return CM_CUPTI_OUT_OF_MEMORY;
-    if (mine->of[kind].count == mine->of[kind].size) {
-        size_t size = mine->of[kind].size ? mine->of[kind].size * 2 : FIRST_SIZE;
-        uint64_t *larger = realloc(mine->of[kind].ids, size * sizeof *larger);
+    struct stack *of = &mine->of[client][kind];
+    if (of->count == of->size) {
+        size_t size = of->size ? of->size * 2 : FIRST_SIZE;
+        uint64_t *larger = realloc(of->ids, size * sizeof *larger);
         if (!larger)
             return CM_CUPTI_OUT_OF_MEMORY;
-        mine->of[kind].ids = larger;
-        mine->of[kind].size = size;
+        of->ids = larger;
+        of->size = size;
     }
-    mine->of[kind].ids[mine->of[kind].count++] = id;
+    of->ids[of->count++] = id;
     return CM_CUPTI_OK;
 }
 
-CM_SIM_EXPORT int cuptiActivityPopExternalCorrelationId(uint32_t kind, uint64_t *last)
+int cm_sim_cupti_external_pop(unsigned client, uint32_t kind, uint64_t *last)
 {
+    CM_CUPTI_NEEDS_DRIVER;
     if (!kind || kind >= KINDS)
         return CM_CUPTI_INVALID_PARAMETER;
-    if (!mine || !mine->of[kind].count)
+    struct stack *of = mine ? &mine->of[client][kind] : NULL;
+    if (!of || !of->count)
         return CM_CUPTI_QUEUE_EMPTY;
-    uint64_t id = mine->of[kind].ids[--mine->of[kind].count];
+    uint64_t id = of->ids[--of->count];
     if (last)
         *last = id;
     return CM_CUPTI_OK;
 }
 
-void cm_sim_cupti_external_emit(uint32_t correlation)
+CM_SIM_EXPORT int cuptiActivityPushExternalCorrelationId(uint32_t kind, uint64_t id)
 {
-    if (!mine || !cm_sim_cupti_kind_on(CM_CUPTI_EXTERNAL_CORRELATION, 0))
-        return;
-    for (uint32_t kind = 1; kind < KINDS; kind++) {
-        if (!mine->of[kind].count)
-            continue;
-        cm_cupti_external record = {
-            .kind = CM_CUPTI_EXTERNAL_CORRELATION,
-            .externalKind = kind,
-            .externalId = mine->of[kind].ids[mine->of[kind].count - 1],
-            .correlationId = correlation,
-        };
-        cm_sim_cupti_emit(&record, sizeof record);
+    CM_CUPTI_FIRST_INTERFACE;
+    return cm_sim_cupti_external_push(CM_CUPTI_FIRST, kind, id);
+}
+
+CM_SIM_EXPORT int cuptiActivityPopExternalCorrelationId(uint32_t kind, uint64_t *last)
+{
+    CM_CUPTI_FIRST_INTERFACE;
+    return cm_sim_cupti_external_pop(CM_CUPTI_FIRST, kind, last);
+}
+
+void cm_sim_cupti_external_emit(uint32_t clients, uint32_t correlation)
+{
+    clients = mine ? clients & cm_sim_cupti_clients(CM_CUPTI_EXTERNAL_CORRELATION, 0) : 0;
+    for (; clients; clients &= clients - 1) {
+        unsigned client = (unsigned)__builtin_ctz(clients);
+        for (uint32_t kind = 1; kind < KINDS; kind++) {
+            const struct stack *of = &mine->of[client][kind];
+            if (!of->count)
+                continue;
+            cm_cupti_external record = {
+                .kind = CM_CUPTI_EXTERNAL_CORRELATION,
+                .externalKind = kind,
+                .externalId = of->ids[of->count - 1],
+                .correlationId = correlation,
+            };
+            cm_sim_cupti_emit(1u << client, &record, sizeof record);
+        }
     }
 }

@@ -192,6 +192,16 @@ const cm_cupti_generation *cm_sim_cupti_generation(void)
     return chosen;
 }
 
+size_t cm_sim_cupti_record_size_of(uint32_t kind, unsigned number)
+{
+    size_t bytes = 0;
+
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        if (sizes[i].kind == kind && sizes[i].since <= number)
+            bytes = sizes[i].bytes;
+    return bytes;
+}
+
 size_t cm_sim_cupti_record_size(uint32_t kind)
 {
     pthread_once(&once, choose);

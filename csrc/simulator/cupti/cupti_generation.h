@@ -30,6 +30,9 @@ const cm_cupti_generation *cm_sim_cupti_generation(void);
 /* Bytes of a record of this kind in the generation; 0: it has no such kind. */
 size_t cm_sim_cupti_record_size(uint32_t kind);
 
+/* The same of the release with this number (as in cm_cupti_generation). */
+size_t cm_sim_cupti_record_size_of(uint32_t kind, unsigned number);
+
 /* Every generation, ended by one without a name, for tests. */
 extern const cm_cupti_generation cm_sim_cupti_generations[];
 

@@ -26,7 +26,6 @@ typedef struct cm_sim_call {
     const char *runtime_name, *driver_name;
     const void *runtime_parameters, *driver_parameters;
     uint64_t runtime_begin, driver_begin;
-    uint64_t runtime_data, driver_data; /* the subscriber's correlationData */
     int runtime_result, driver_result;
     const char *symbol;         /* set by enter: the kernel that is launched */
     struct cm_sim_call *around; /* set by enter: the call in whose callback this one is made */

@@ -96,11 +96,18 @@ bool cm_sim_cupti_wait(atomic_uint *count, unsigned least)
 /* --- Identity ----------------------------------------------------------------------------------
  */
 
+enum { VERSION_NEEDS_DRIVER = 1303 };
+
 CM_SIM_EXPORT int cuptiGetVersion(uint32_t *version)
 {
     if (!version)
         return CM_CUPTI_INVALID_PARAMETER;
-    *version = cm_sim_cupti_generation()->version;
+    const cm_cupti_generation *now = cm_sim_cupti_generation();
+    if (cm_sim_cupti_hostile()->nodriver && now->number >= VERSION_NEEDS_DRIVER) {
+        *version = 0;
+        return CM_CUPTI_UNKNOWN;
+    }
+    *version = now->version;
     return CM_CUPTI_OK;
 }
 
@@ -153,13 +160,15 @@ static const char *const results[] = {
     "CUPTI_ERROR_WSL_DEVICE_NOT_SUPPORTED",
     "CUPTI_ERROR_INVALID_CHIP_NAME",
 };
-enum { RESULTS = sizeof results / sizeof results[0], UNKNOWN = 999 };
+enum { RESULTS = sizeof results / sizeof results[0] };
 
 CM_SIM_EXPORT int cuptiGetResultString(uint32_t result, const char **text)
 {
     if (!text)
         return CM_CUPTI_INVALID_PARAMETER;
-    *text = result == UNKNOWN ? "CUPTI_ERROR_UNKNOWN" : result < RESULTS ? results[result] : NULL;
+    *text = result == CM_CUPTI_UNKNOWN ? "CUPTI_ERROR_UNKNOWN"
+            : result < RESULTS         ? results[result]
+                                       : NULL;
     if (*text)
         return CM_CUPTI_OK;
     *text = "<unknown>";
@@ -263,6 +272,8 @@ CM_SIM_EXPORT int cuptiDeviceVirtualizationMode(int device, uint32_t *mode)
 /* May be called inside a callback, as the vendor recommends. */
 CM_SIM_EXPORT int cuptiFinalize(void)
 {
+    if (cm_sim_cupti_several() && cm_sim_cupti_subscribers() > 1)
+        return CM_CUPTI_OK; /* the others go on */
     cm_sim_cupti_unsubscribe_all();
     cm_sim_cupti_lock();
     cm_sim_cupti_activity_reset();

@@ -99,10 +99,10 @@ static const char *source_of(uintptr_t at)
 
 void cm_sim_record_memory(const cm_sim_call *call, const cm_sim_told_memory *what)
 {
-    if (!call->correlation || !cm_sim_cupti_kind_on(CM_CUPTI_MEMORY2, what->device))
-        return;
+    uint32_t clients = call->correlation ? cm_sim_cupti_clients(CM_CUPTI_MEMORY2, what->device) : 0;
+
     /* As far as is known no release tells of arrays. */
-    if (what->kind == CM_CUPTI_MEMORY_ARRAY)
+    if (!clients || (what->kind == CM_CUPTI_MEMORY_ARRAY && !cm_sim_cupti_hostile()->arrays))
         return;
     uintptr_t from = caller();
     cm_cupti_memory record = {
@@ -118,8 +118,8 @@ void cm_sim_record_memory(const cm_sim_call *call, const cm_sim_told_memory *wha
         .deviceId = (uint32_t)what->device,
         .contextId = cm_sim_cupti_context_id(what->device),
         .streamId = CM_CUPTI_NO_STREAM,
-        .source = cm_sim_cupti_want_source() ? source_of(from) : NULL,
     };
+    uint32_t ask = clients & cm_sim_cupti_source_clients();
     if (what->pool) {
         cm_cupti_pool_state pool = cm_sim_cupti_pool(what->pool);
         /* A release tells what was used before it. */
@@ -133,15 +133,19 @@ void cm_sim_record_memory(const cm_sim_call *call, const cm_sim_told_memory *wha
         record.memoryPoolConfig.pool.size = pool.reserved;
         record.memoryPoolConfig.utilizedSize = pool.used;
     }
-    cm_sim_cupti_emit(&record, sizeof record);
+    cm_sim_cupti_emit(clients & ~ask, &record, sizeof record);
+    record.source = ask ? source_of(from) : NULL;
+    cm_sim_cupti_emit(ask, &record, sizeof record);
 }
 
 /* bytes: what a trim was to leave, else nothing. */
 void cm_sim_record_pool(int operation, const void *pool, int device, size_t bytes)
 {
     const cm_sim_call *call = cm_sim_cupti_call();
+    uint32_t clients =
+        call && call->correlation ? cm_sim_cupti_clients(CM_CUPTI_MEMORY_POOL, device) : 0;
 
-    if (!call || !call->correlation || !cm_sim_cupti_kind_on(CM_CUPTI_MEMORY_POOL, device))
+    if (!clients)
         return;
     cm_cupti_pool_state state = cm_sim_cupti_pool(pool);
     cm_cupti_memory_pool record = {
@@ -158,7 +162,7 @@ void cm_sim_record_pool(int operation, const void *pool, int device, size_t byte
         .timestamp = cm_sim_cupti_now(),
         .utilizedSize = state.used,
     };
-    cm_sim_cupti_emit(&record, sizeof record);
+    cm_sim_cupti_emit(clients, &record, sizeof record);
 }
 
 /* --- Work on the device ------------------------------------------------------------------------
@@ -180,16 +184,17 @@ static uint64_t kernel_time(int device, const unsigned grid[3], const unsigned b
 void cm_sim_record_kernel(const cm_sim_call *call, const char *name, const unsigned grid[3],
                           const unsigned block[3], unsigned shared, void *stream)
 {
-    bool concurrent = cm_sim_cupti_kind_on(CM_CUPTI_CONCURRENT_KERNEL, call->device);
+    uint32_t concurrent = cm_sim_cupti_clients(CM_CUPTI_CONCURRENT_KERNEL, call->device);
+    uint32_t serial = cm_sim_cupti_clients(CM_CUPTI_KERNEL, call->device);
 
-    if (!call->correlation || !(concurrent || cm_sim_cupti_kind_on(CM_CUPTI_KERNEL, call->device)))
+    if (!call->correlation || !(concurrent | serial))
         return;
     cm_cupti_work work = cm_sim_cupti_work(call->device, stream);
     uint32_t number = cm_sim_cupti_stream(stream);
     uint64_t launched = cm_sim_cupti_now(), start, end;
     cm_sim_cupti_occupy(call->device, number, kernel_time(call->device, grid, block), &start, &end);
     cm_cupti_kernel record = {
-        .kind = concurrent ? CM_CUPTI_CONCURRENT_KERNEL : CM_CUPTI_KERNEL,
+        .kind = CM_CUPTI_CONCURRENT_KERNEL,
         .registersPerThread = 32,
         .start = start,
         .end = end,
@@ -213,7 +218,9 @@ void cm_sim_record_kernel(const cm_sim_call *call, const char *name, const unsig
         .channelID = COMPUTE_CHANNEL,
         .channelType = COMPUTE_CHANNEL,
     };
-    cm_sim_cupti_emit_work(&record, sizeof record, &work);
+    cm_sim_cupti_emit_work(concurrent, &record, sizeof record, &work);
+    record.kind = CM_CUPTI_KERNEL;
+    cm_sim_cupti_emit_work(serial, &record, sizeof record, &work);
 }
 
 static uint8_t memory_kind(const void *address)
@@ -253,9 +260,10 @@ void cm_sim_record_copy(const cm_sim_call *call, int kind, size_t bytes, void *s
 {
     bool peer = kind == CM_CUPTI_COPY_PTOP;
     uint64_t start, end;
+    uint32_t clients =
+        cm_sim_cupti_clients(peer ? CM_CUPTI_MEMCPY2 : CM_CUPTI_MEMCPY, call->device);
 
-    if (!call->correlation ||
-        !cm_sim_cupti_kind_on(peer ? CM_CUPTI_MEMCPY2 : CM_CUPTI_MEMCPY, call->device))
+    if (!call->correlation || !clients)
         return;
     cm_cupti_work work = cm_sim_cupti_work(call->device, stream);
     uint32_t number = cm_sim_cupti_stream(stream);
@@ -281,7 +289,7 @@ void cm_sim_record_copy(const cm_sim_call *call, int kind, size_t bytes, void *s
             .channelID = COPY_CHANNEL,
             .channelType = COPY_CHANNEL,
         };
-        cm_sim_cupti_emit_work(&record, sizeof record, &work);
+        cm_sim_cupti_emit_work(clients, &record, sizeof record, &work);
         return;
     }
     cm_cupti_memcpy record = {
@@ -300,14 +308,15 @@ void cm_sim_record_copy(const cm_sim_call *call, int kind, size_t bytes, void *s
         .copyCount = 1,
     };
     copy_ends(call, kind, &record.srcKind, &record.dstKind);
-    cm_sim_cupti_emit_work(&record, sizeof record, &work);
+    cm_sim_cupti_emit_work(clients, &record, sizeof record, &work);
 }
 
 void cm_sim_record_set(const cm_sim_call *call, int value, size_t bytes, void *stream)
 {
     uint64_t start, end;
+    uint32_t clients = cm_sim_cupti_clients(CM_CUPTI_MEMSET, call->device);
 
-    if (!call->correlation || !cm_sim_cupti_kind_on(CM_CUPTI_MEMSET, call->device))
+    if (!call->correlation || !clients)
         return;
     cm_cupti_work work = cm_sim_cupti_work(call->device, stream);
     uint32_t number = cm_sim_cupti_stream(stream);
@@ -329,5 +338,5 @@ void cm_sim_record_set(const cm_sim_call *call, int value, size_t bytes, void *s
         .channelID = COMPUTE_CHANNEL,
         .channelType = COMPUTE_CHANNEL,
     };
-    cm_sim_cupti_emit_work(&record, sizeof record, &work);
+    cm_sim_cupti_emit_work(clients, &record, sizeof record, &work);
 }

@@ -180,12 +180,30 @@ typedef struct cm_cupti_callback_data {
     uint32_t correlationId;
 } cm_cupti_callback_data;
 
-/* CUpti_SubscriberParams of 13.0. */
+/* CUpti_SubscriberParams of 13.2. Before it ended with oldSubscriberSize. */
 typedef struct cm_cupti_subscriber_params {
     size_t structSize;
     const char *subscriberName;
     char *oldSubscriberName;
     size_t oldSubscriberSize;
+    uint8_t allowMultipleSubscribers, padding[7];
 } cm_cupti_subscriber_params;
+
+/* CUpti_BufferCallbackRequestInfo, CUpti_BufferCallbackCompleteInfo. */
+typedef struct cm_cupti_request_info {
+    size_t structSize;
+} cm_cupti_request_info;
+
+typedef struct cm_cupti_complete_info {
+    size_t structSize;
+    uint64_t threadId;
+    void **ppRecordLayouts;
+    size_t numRecordLayouts;
+} cm_cupti_complete_info;
+
+/* CUpti_ResourceData. */
+typedef struct cm_cupti_resource_data {
+    void *context, *resourceHandle, *resourceDescriptor;
+} cm_cupti_resource_data;
 
 #endif

@@ -97,6 +97,10 @@ const char *double_name(uint32_t id)
     return id == 0 ? "" : names[id - 1];
 }
 
+void cm_libraries_refresh(void)
+{
+}
+
 uint32_t cm_library_of_hook(uintptr_t address)
 {
     char text[32];

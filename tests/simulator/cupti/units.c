@@ -198,12 +198,16 @@ static void names(void)
     const char *name = "unset";
     const int *domains;
     size_t count;
-    cm_cupti_subscriber_params first = {sizeof first, "the first one", NULL, 0};
-    cm_cupti_subscriber_params second = {sizeof second, "the second", holder, sizeof holder};
+    cm_cupti_subscriber_params first = {.structSize = sizeof first,
+                                        .subscriberName = "the first one"};
+    cm_cupti_subscriber_params second = {.structSize = sizeof second,
+                                         .subscriberName = "the second",
+                                         .oldSubscriberName = holder,
+                                         .oldSubscriberSize = sizeof holder};
 
     EQUAL(cuptiSubscribe_v2(&one, watch, calls, &first), OK);
     EQUAL(cuptiSubscribe_v2(&two, watch, calls, &second), MULTIPLE_SUBSCRIBERS);
-    CHECK(!strcmp(holder, "the first one"));
+    CHECK(!strcmp(holder, "CUPTI for the first one"));
     second.structSize = 8;
     EQUAL(cuptiSubscribe_v2(&two, watch, calls, &second), INVALID_PARAMETER);
     EQUAL(cuptiUnsubscribe(one), OK);

@@ -36,19 +36,18 @@ void cm_sim_driver_enter(cm_sim_call *call, int device, uint32_t id, const char 
         memcpy(now->parameters, parameters, 8);
     call->correlation = (uint32_t)count;
     call->driver_parameters = parameters;
-    call->driver_data = (uintptr_t)now;
 }
 
 void cm_sim_driver_exit(cm_sim_call *call, int result)
 {
-    told_call *now = (told_call *)(uintptr_t)call->driver_data;
+    told_call *now = &calls[call->correlation - 1];
     now->left++;
     now->result = result;
 }
 
 static told_record *record(const cm_sim_call *call, char kind)
 {
-    told_call *now = (told_call *)(uintptr_t)call->driver_data;
+    told_call *now = &calls[call->correlation - 1];
     CHECK(now->entered == 1 && now->left == 0); /* within the call */
     CHECK(now->records < 4);
     now->record[now->records].kind = kind;

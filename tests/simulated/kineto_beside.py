@@ -1,0 +1,65 @@
+"""torch.profiler before, inside and around profiles of cuptimem; prints one line of JSON. For test_kineto_beside.py."""
+
+import json
+import sys
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+import cuptimem
+from cuptimem import _core
+
+x = torch.ones(8, device="cuda")
+found: dict[str, Any] = {}
+
+
+def theirs(work: Any) -> int:
+    """Kernels that torch.profiler has seen of it."""
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], acc_events=True) as profiler:
+        work()
+        torch.cuda.synchronize()
+    return sum(event.device_type == torch.autograd.DeviceType.CUDA for event in profiler.events())
+
+
+def two_kernels() -> None:
+    (x + 1).relu()
+
+
+def segment() -> None:
+    torch.cuda.empty_cache()
+    torch.empty(32 << 20, dtype=torch.uint8, device="cuda")
+    torch.cuda.empty_cache()
+
+
+def driver_events(path: str) -> int:
+    return sum(row[0] in (22, "22", "driver_new") for row in _core.trace_dump(path))
+
+
+def in_ours(name: str) -> None:
+    path = f"{name}.cmem"
+    with cuptimem.profile(path):
+        segment()
+        modes = [_core.cupti_state()["mode"]]
+        kernels = [theirs(two_kernels)]
+        modes.append(_core.cupti_state()["mode"])
+        segment()
+        kernels.append(theirs(two_kernels))
+    found[name] = {"modes": modes, "kernels": kernels, "events": driver_events(path)}
+
+
+def around() -> None:
+    two_kernels()
+    with cuptimem.profile("around.cmem"):
+        two_kernels()
+        found["mode around"] = _core.cupti_state()["mode"]
+
+
+for what in sys.argv[1:]:
+    if what == "theirs":
+        found[what] = theirs(two_kernels)
+    elif what == "around":
+        found[what] = theirs(around)
+    else:
+        in_ours(what)
+print(json.dumps(found))
