@@ -125,6 +125,7 @@ def fragmentation(**changes: Any) -> dict[str, Any]:
                 ],
             },
             {"address": 0x7F1000000000, "size": 20 * MIB, "allocated": 19 * MIB, "largest_free": MIB, "pins": []},
+            {"address": 0x7F2000000000, "size": 20 * MIB, "allocated": 19 * MIB, "largest_free": MIB, "pins": []},
         ],
         "segments_total": 7,
         "pins": [
