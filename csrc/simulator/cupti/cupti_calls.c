@@ -76,6 +76,14 @@ static void record(const cm_sim_call *call, int domain, uint64_t begin)
     cm_sim_cupti_emit(clients, &api, sizeof api);
 }
 
+void cm_sim_tell_context(int what, void *context)
+{
+    const cm_cupti_resource_data data = {.context = context};
+
+    if (cm_sim_cupti_wanted())
+        cm_sim_cupti_fire_other(CM_CUPTI_RESOURCE, (uint32_t)what, &data);
+}
+
 void cm_sim_runtime_enter(cm_sim_call *call, int device, uint32_t id, const char *name,
                           const void *parameters, const char *symbol)
 {
