@@ -186,7 +186,6 @@ static int create(cm_cu_context **context, unsigned flags, int device)
     int result = cm_sim_context(device);
     if (result)
         return result;
-    cm_sim_told_context(device);
     cm_cu_context *made = calloc(1, sizeof *made);
     if (!made)
         return CM_SIM_OUT_OF_MEMORY;
