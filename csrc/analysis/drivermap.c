@@ -220,7 +220,9 @@ static bool revive(cm_drivermap *m, uint32_t slot)
     if (is_home(a->kind) && !cm_ranges_put(&m->homes, a->address, slot))
         return fail(m, out_of_memory);
     a->alive = true;
-    a->birth = ++m->accounts.clock; /* pictures in between do not have it */
+    /* It is as if it had been there all the time, unless a picture was taken without it. */
+    if (a->birth == 0 || cm_accounts_latest(&m->accounts, a->account) > a->death)
+        a->birth = ++m->accounts.clock;
     a->death = 0;
     if (ends_with_context(a->kind))
         list(m, slot);
