@@ -45,6 +45,7 @@ class Memory:
     alive: bool = True
     references: int = 1
     shows: "Memory | None" = None
+    segment: bool = False
 
     def make_torch(self) -> None:
         self.torch = True
@@ -178,6 +179,8 @@ class Driver:
         self.frees += 1
         memory.alive = False
         self.told(kind, memory, memory.address, True)
+        if memory.segment:
+            self.trace.add(craft.SEGMENT_FREE, memory.address, device=craft.CUDA, index=-1)
 
     # --- what a program does ---
 
@@ -206,6 +209,7 @@ class Driver:
         memory = self.new(DEV, self.random.choice([2 << 20, 20 << 20]))
         self.trace.add(craft.SEGMENT_NEW, memory.address, memory.size, memory.stack, **CUDA)
         memory.make_torch()
+        memory.segment = True
 
     def put_block(self, home: Memory, address: int, size: int, direct: bool = False) -> None:
         asked = size - self.random.choice([0, 0, self.random.randrange(size)])
@@ -342,6 +346,8 @@ class Driver:
         self.contexts = []
         for m in self.of(*IN_CONTEXT):
             m.alive = False
+            if m.segment:
+                self.trace.add(craft.SEGMENT_FREE, m.address, device=craft.CUDA, index=-1)
 
     # --- moments ---
 
