@@ -258,7 +258,7 @@ static void record_new_hook(const cm_call *c, const cm_callback *d)
     if (t == NULL)
         return;
     if (cm_driver_tls.site != 0) /* the record would name us */
-        piece.library = cm_library_of_hook(cm_driver_tls.site - 1);
+        piece.library = cm_library_of_site_hook(cm_driver_tls.site - 1);
     else if (c->kind == CM_DRIVER_POOL || !told_by_record) /* pools' records name no caller */
         piece.library = cm_library_of_caller_hook();
     cm_driver_new_hook(t, &piece);
