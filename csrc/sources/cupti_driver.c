@@ -17,7 +17,7 @@
 #include "driver_events.h"
 #include "emit.h"
 
-enum { OPEN = 4, DEVICES_KNOWN = 64, CONTEXTS = 64, SESSIONS = 4, NO_ROW = 0xff };
+enum { OPEN = 4, DEVICES_KNOWN = 64, CONTEXTS = 64, NO_ROW = 0xff };
 
 __thread bool cm_cupti_own_thread __attribute__((tls_model("initial-exec")));
 
@@ -42,20 +42,14 @@ static __thread struct {
 /* A context that was seen being made or destroyed: several callbacks may tell of one. */
 typedef struct context {
     _Atomic uint64_t handle; /* 0: a free entry */
-    _Atomic int primary_of;  /* device + 1; 0: the program's own */
-    atomic_bool alive;
+    _Atomic int device;      /* + 1; 0: not known */
+    atomic_bool alive, primary;
 } context;
 
 static struct {
     int (*_Atomic device_of)(void *context, uint32_t *device);
     atomic_bool records, launches;
-    _Atomic uint32_t session;
     _Atomic uint64_t count;
-    /* Calls begun and ended, of each session: one that outlives its session changes no other's. */
-    struct {
-        _Alignas(64) _Atomic uint64_t begun;
-        _Alignas(64) _Atomic uint64_t ended;
-    } moves[SESSIONS];
     _Atomic uint64_t devices[DEVICES_KNOWN]; /* a context's unique id << 8 | device + 1 */
     context contexts[CONTEXTS];
 } state;
@@ -82,15 +76,24 @@ static int8_t ask_device(void *handle)
     return small_index((int)device);
 }
 
+static bool is_known(const cm_callback *d, int8_t *device)
+{
+    uint64_t entry =
+        atomic_load_explicit(&state.devices[d->context_uid % DEVICES_KNOWN], memory_order_relaxed);
+
+    *device = (int8_t)((entry & 0xff) - 1);
+    return entry != 0 && entry >> 8 == d->context_uid;
+}
+
 static int8_t context_device(const cm_callback *d)
 {
     _Atomic uint64_t *known = &state.devices[d->context_uid % DEVICES_KNOWN];
-    uint64_t entry = atomic_load_explicit(known, memory_order_relaxed);
+    int8_t there;
 
     if (d->context == NULL)
         return CM_DEVICE_NOT_TOLD;
-    if (entry != 0 && entry >> 8 == d->context_uid)
-        return (int8_t)((entry & 0xff) - 1);
+    if (is_known(d, &there))
+        return there;
     int8_t device = ask_device(d->context);
     if (device >= 0)
         atomic_store_explicit(known, (uint64_t)d->context_uid << 8 | (uint64_t)(device + 1),
@@ -124,23 +127,31 @@ static context *context_entry(uint64_t handle)
 }
 
 /* Whether this is news: of several callbacks about one context the first tells. */
-static bool context_made(uint64_t handle, int primary_of)
+static bool context_made(uint64_t handle, int device, bool primary)
 {
     context *c = context_entry(handle);
 
     if (c == NULL)
         return true;
-    if (primary_of != 0)
-        atomic_store(&c->primary_of, primary_of);
+    if (device >= 0)
+        atomic_store(&c->device, device + 1);
+    if (primary)
+        atomic_store(&c->primary, true);
     return !atomic_exchange(&c->alive, true);
 }
 
 /* A context that was there before may be unknown: its end is news, too. */
-static bool context_ended(uint64_t handle)
+static bool context_ended(uint64_t handle, int8_t *device)
 {
+    *device = CM_DEVICE_NOT_TOLD;
+    /* The next one may have its number, where numbers are the devices'. */
+    for (unsigned i = 0; i < DEVICES_KNOWN; i++)
+        atomic_store_explicit(&state.devices[i], 0, memory_order_relaxed);
     for (unsigned i = 0; i < CONTEXTS; i++)
-        if (atomic_load(&state.contexts[i].handle) == handle)
+        if (atomic_load(&state.contexts[i].handle) == handle) {
+            *device = (int8_t)(atomic_load(&state.contexts[i].device) - 1);
             return atomic_exchange(&state.contexts[i].alive, false);
+        }
     context_entry(handle);
     return true;
 }
@@ -148,7 +159,8 @@ static bool context_ended(uint64_t handle)
 static uint64_t primary_context_of(int device)
 {
     for (unsigned i = 0; i < CONTEXTS; i++)
-        if (atomic_load(&state.contexts[i].primary_of) == device + 1)
+        if (atomic_load(&state.contexts[i].primary) &&
+            atomic_load(&state.contexts[i].device) == device + 1)
             return atomic_load(&state.contexts[i].handle);
     return 0;
 }
@@ -156,27 +168,17 @@ static uint64_t primary_context_of(int device)
 /* --- calls that a thread is in -------------------------------------------------------------------
  */
 
-static _Atomic uint64_t *begun(uint32_t session)
-{
-    return &state.moves[session % SESSIONS].begun;
-}
-
-static _Atomic uint64_t *ended(uint32_t session)
-{
-    return &state.moves[session % SESSIONS].ended;
-}
-
 static void drop_above(uint32_t depth)
 {
     while (calls.depth > depth) {
         calls.depth--;
-        atomic_fetch_add_explicit(ended(calls.at[calls.depth].session), 1, memory_order_release);
+        cm_driver_move_ends_hook(calls.at[calls.depth].session);
     }
 }
 
 static open_call *open_it(const cm_call *c, const cm_callback *d)
 {
-    uint32_t session = atomic_load_explicit(&state.session, memory_order_relaxed), keep = 0;
+    uint32_t session = cm_driver_session(), keep = 0;
 
     /* Left over from before callbacks were off: their ends never came. */
     while (keep < calls.depth && calls.at[keep].session == session)
@@ -184,11 +186,10 @@ static open_call *open_it(const cm_call *c, const cm_callback *d)
     drop_above(keep);
     if (calls.depth == OPEN)
         return NULL;
-    atomic_fetch_add_explicit(begun(session), 1, memory_order_acq_rel);
     open_call *o = &calls.at[calls.depth++];
     o->call = c;
     o->correlation = d->correlation;
-    o->session = session;
+    o->session = cm_driver_move_begins_hook();
     o->told = cm_driver_tls.told;
     o->resets = calls.resets;
     o->generation = 0;
@@ -251,15 +252,34 @@ static void record_new_hook(const cm_call *c, const cm_callback *d)
     describe(&piece, c, d);
     piece.size = cm_call_bytes(c, d->parameters);
     if (c->kind == CM_DRIVER_CONTEXT &&
-        !context_made(piece.address, c->primary ? piece.device_index + 1 : 0))
+        !context_made(piece.address, piece.device_index, c->primary))
         return;
     ENTERED = cm_enter_hook();
     if (t == NULL)
         return;
     if (cm_driver_tls.site != 0) /* the record would name us */
-        piece.library = cm_library_of_hook(cm_driver_tls.site - 1);
+        piece.library = cm_library_of_site_hook(cm_driver_tls.site - 1);
     else if (c->kind == CM_DRIVER_POOL || !told_by_record) /* pools' records name no caller */
         piece.library = cm_library_of_caller_hook();
+    cm_driver_new_hook(t, &piece);
+    count_hook();
+}
+
+/* Contexts that were there before, and those that the runtime made without a callback. */
+static void see_context_hook(const cm_callback *d)
+{
+    cm_driver_piece piece = {.kind = CM_DRIVER_CONTEXT,
+                             .address = (uint64_t)(uintptr_t)d->context,
+                             .device_type = CM_DEVICE_CUDA};
+
+    if (d->context == NULL || is_known(d, &piece.device_index) || !cm_is_recording())
+        return;
+    piece.device_index = context_device(d);
+    if (!context_made(piece.address, piece.device_index, false))
+        return;
+    ENTERED = cm_enter_hook();
+    if (t == NULL)
+        return;
     cm_driver_new_hook(t, &piece);
     count_hook();
 }
@@ -270,9 +290,16 @@ static uint32_t record_free_hook(const cm_call *c, const cm_callback *d, uint64_
 {
     cm_driver_piece piece = {.address = address, .time = time};
 
-    if (address == 0 || (c->kind == CM_DRIVER_CONTEXT && !context_ended(address)))
+    if (address == 0)
         return 0;
-    describe(&piece, c, d);
+    if (c->kind == CM_DRIVER_CONTEXT) {
+        piece.kind = CM_DRIVER_CONTEXT;
+        piece.device_type = CM_DEVICE_CUDA;
+        if (!context_ended(address, &piece.device_index))
+            return 0;
+    } else {
+        describe(&piece, c, d);
+    }
     if (c->sized == CM_SIZED_64)
         piece.size = cm_call_bytes(c, d->parameters);
     ENTERED = cm_enter_hook();
@@ -289,7 +316,7 @@ static void record_failed_hook(const open_call *o, const cm_callback *d, uint64_
     ENTERED = cm_enter_hook();
 
     if (o->call->kind == CM_DRIVER_CONTEXT)
-        context_made(address, 0);
+        context_made(address, CM_DEVICE_NOT_TOLD, false);
     /* After another capture has begun there is nothing to take back. */
     if (t == NULL || cm_thread_generation(t) != o->generation)
         return;
@@ -349,6 +376,8 @@ static void driver_exit_hook(const cm_call *c, const cm_callback *d)
     open_call *o = find_open(c, d);
     bool inner = is_inner(o, d->correlation) || cm_driver_tls.in_slot != 0;
 
+    if (c->kind != CM_DRIVER_CONTEXT)
+        see_context_hook(d);
     if (!inner && *d->result == 0 && cm_call_does_now(c, d->parameters) == CM_CALL_GIVES)
         record_new_hook(c, d);
     if (o != NULL && *d->result != 0 && o->generation != 0)
@@ -385,6 +414,8 @@ static void runtime_exit_hook(const cm_call *c, const cm_callback *d)
 
     if (o == NULL)
         return; /* what happened inside is not known */
+    if (c->kind != CM_DRIVER_CONTEXT)
+        see_context_hook(d);
     if (*d->result == 0 && is_untold(o)) {
         if (c->does == CM_CALL_GIVES)
             record_new_hook(c, d);
@@ -408,7 +439,8 @@ static void resource_hook(uint32_t id, const cm_resource *resource)
         return;
     if (id == CM_RESOURCE_CONTEXT_CREATED)
         piece.device_index = ask_device(resource->context);
-    if (id == CM_RESOURCE_CONTEXT_CREATED ? !context_made(handle, 0) : !context_ended(handle))
+    if (id == CM_RESOURCE_CONTEXT_CREATED ? !context_made(handle, piece.device_index, false)
+                                          : !context_ended(handle, &piece.device_index))
         return;
     ENTERED = cm_enter_hook();
     if (t == NULL)
@@ -496,13 +528,11 @@ int cm_cupti_driver_enable(const cm_cupti_link *link, bool launches)
         atomic_store(&state.devices[i], 0);
     for (unsigned i = 0; i < CONTEXTS; i++) {
         atomic_store(&state.contexts[i].alive, false);
-        atomic_store(&state.contexts[i].primary_of, 0);
+        atomic_store(&state.contexts[i].primary, false);
+        atomic_store(&state.contexts[i].device, 0);
         atomic_store(&state.contexts[i].handle, 0);
     }
-    uint32_t session = atomic_load(&state.session) + 1;
-    atomic_store(begun(session), 0);
-    atomic_store(ended(session), 0);
-    atomic_store(&state.session, session);
+    cm_driver_moves_anew();
     atomic_store(&state.count, 0);
     atomic_store(&state.launches, launches);
     atomic_store(&state.device_of, link->api->GetDeviceId);
@@ -517,12 +547,7 @@ void cm_cupti_driver_disable(const cm_cupti_link *link)
 
 uint64_t cm_cupti_driver_moves(void)
 {
-    uint32_t session = atomic_load(&state.session);
-    /* In this order: equal, then nothing was in flight when the first was read. */
-    uint64_t out = atomic_load(ended(session));
-    uint64_t in = atomic_load(begun(session));
-
-    return in << 1 | (in != out);
+    return cm_driver_moves();
 }
 
 uint64_t cm_cupti_driver_count(void)

@@ -185,7 +185,7 @@ def test_a_residual_of_nothing_is_shown_and_not_explained(make: Make) -> None:
 
 
 def test_what_speaks_against_it(make: Make) -> None:
-    driver = driver_sample.driver(failed_frees=2, unknown_frees=3)
+    driver = driver_sample.driver(failed_frees=2, unknown_frees=3, replaced=7)
     driver["witness"] = {"records": 9, "matched": 4, "missing": 1, "differ": 1, "alone": 3, "dropped": 5}
     row = driver_sample.ledger(quiet=False, used=90 * GIB, pool_short=MIB)
     lines = ledger(make(driver=driver, ledger=[row]))
@@ -200,9 +200,10 @@ def test_what_speaks_against_it(make: Make) -> None:
         "3 records of CUPTI tell",
         "5 records dropped",
         "2 frees refused",
+        "7 allocations at an address that was still taken",
     ):
         assert sum(what in line for line in marked) == 1 or what in prose(lines), what
-    assert len(marked) == 8
+    assert len(marked) == 9
     assert "3 frees of memory from before the recording." in prose(lines)
     assert "4 of 9 records of CUPTI agree" in prose(lines)
 
@@ -379,6 +380,7 @@ def kernels(report: cuptimem.Report, top: int = 10) -> list[str]:
 def test_kernels(make: Make) -> None:
     assert "\n".join(kernels(make())) == KERNELS
     assert any("1 more kernel not shown (-n)" in line for line in kernels(make(), top=1))
+    assert "! 4 blocks not judged: too many waited" in prose(kernels(make(kernels=driver_sample.kernels(unjudged=4))))
 
 
 def test_kernels_and_nothing_that_waits(make: Make) -> None:

@@ -131,6 +131,7 @@ static void start_over(void)
     next_event = 0;
 }
 
+static bool see_contexts;
 static bool
     see_libraries; /* else they are passed over: this program's own caller is the C library */
 
@@ -139,10 +140,17 @@ static bool is_library(const cm_event *e)
     return e->kind == CM_EV_DRIVER_MORE && e->size == CM_MORE_LIBRARY;
 }
 
+/* Contexts that were there before have numbers like this. */
+static bool was_there(const cm_event *e)
+{
+    return e->kind == CM_EV_DRIVER_NEW && e->flags == CM_DRIVER_CONTEXT && e->address >> 12 == 1;
+}
+
 static void pass_over(void)
 {
-    while (!see_libraries && next_event < double_count() &&
-           is_library(&double_events()[next_event]))
+    while (next_event < double_count() &&
+           ((!see_libraries && is_library(&double_events()[next_event])) ||
+            (!see_contexts && was_there(&double_events()[next_event]))))
         next_event++;
 }
 
@@ -368,8 +376,7 @@ static void descriptions(void)
     gives("cuImportExternalMemory", &(cm_call_described){&out, &external}, CM_DRIVER_EXTERNAL, 0x21,
           999);
     gives("cuExternalMemoryGetMappedBuffer",
-          &(cm_call_mapped_buffer){&(uint64_t){0x4000}, 0x21, &buffer}, CM_DRIVER_MAPPED, 0x4000,
-          333);
+          &(cm_call_mapped_buffer){&(uint64_t){0x4000}, 0x21, &buffer}, CM_DRIVER_IPC, 0x4000, 333);
     expect_more(CM_MORE_HANDLE, 0x21);
     gives("cuGraphAddMemAllocNode", &(cm_call_add_node){.parameters = &node}, CM_DRIVER_GRAPH, 0x31,
           44);
@@ -590,6 +597,24 @@ static void contexts(void)
     tell(R, 164, CM_SITE_EXIT, &(cm_call_none){0}, 0, call);
     FREE(CM_DRIVER_CONTEXT, 0xc4, 0);
     CHECK(none_left());
+    see_contexts = true;
+    current = (void *)0x1005;
+    context_uid = 5;
+    cm_call_take take = {&out, 10};
+    for (int i = 0; i < 3; i++) { /* made where nobody looked: told once, before what lies in it */
+        whole(D, 243, &take, 0);
+        if (i == 0)
+            NEW(CONTEXT, 0x1005, 0);
+        NEW(DEVICE, 0xc1, 10);
+        CORRELATED;
+    }
+    whole(R, 164, &(cm_call_none){0}, 0);
+    FREE(CM_DRIVER_CONTEXT, 0x1005, 0);
+    whole(D, 243, &take, 0); /* the next one, with the same number */
+    NEW(CONTEXT, 0x1005, 0);
+    NEW(DEVICE, 0xc1, 10);
+    CORRELATED;
+    see_contexts = false;
     for (uint64_t i = 0; i < 200; i++) { /* more than there is room to know: told all the same */
         start_over();
         whole(D, 235, &(cm_call_make_context){&(uint64_t){0xd000 + i}, 0, 0}, 0);
@@ -814,7 +839,7 @@ static void threads(void)
     atomic_store(&over, true);
     pthread_join(other, NULL);
     CHECK(cm_cupti_driver_moves() % 2 == 0 && cm_cupti_driver_moves() == 4ull * THREADS * ROUNDS);
-    CHECK(cm_cupti_driver_count() == 2ull * THREADS * ROUNDS);
+    CHECK(cm_cupti_driver_count() == 2ull * THREADS * ROUNDS + 1); /* and the context */
     printf("%d %d\n", 2 * THREADS * ROUNDS, THREADS + 1);
 }
 
@@ -895,6 +920,14 @@ static void uncached(void *unused)
     from_library(unused);
 }
 
+static void one_launch(void *unused)
+{
+    static const cm_call_launch launch = {.stream = (void *)0x9};
+
+    (void)unused;
+    whole(D, 307, &launch, 0);
+}
+
 static void timing(void)
 {
     timed_caller = load("liba.so");
@@ -905,6 +938,9 @@ static void timing(void)
     printf("allocation, runtime around driver: %.0f ns\n", per_call(one_nested, 20000));
     printf("physical memory, caller remembered: %.0f ns\n", per_call(from_library, 20000));
     printf("physical memory, caller unwound: %.0f ns\n", per_call(uncached, 2000));
+    cm_cupti_driver_disable(&link_);
+    cm_cupti_driver_enable(&link_, true);
+    printf("launch: %.0f ns\n", per_call(one_launch, 20000));
     double_record(false);
     printf("allocation and free, not recording: %.0f ns\n", per_call(one_pair, 20000));
 }
@@ -936,6 +972,9 @@ int main(int count, char **arguments)
         cm_cupti_driver_expect_records(true);
         cm_clock_init();
         double_record(true);
+        resource(CM_RESOURCE_CONTEXT_CREATED, current);
+        asked = 0;
+        start_over();
         cases[i].run();
         return 0;
     }

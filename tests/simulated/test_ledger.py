@@ -30,6 +30,7 @@ void *take(size_t size)
 PROGRAM = """\
 import ctypes, json, sys, time
 import torch
+from cuptimem import _core
 
 native = ctypes.CDLL("./libnative.so")
 native.take.restype, native.take.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
@@ -41,6 +42,9 @@ def make_table():
 
 
 def main():
+    first = torch.empty(1, device="cuda")
+    while _core.cupti_state()["mode"] != "callbacks":  # until then launches are not seen
+        time.sleep(0.02)
     x = torch.ones(1000, 1024, device="cuda")
     time.sleep(0.5)
     early = torch.empty(48 << 20, dtype=torch.uint8, device="cuda")
@@ -63,7 +67,7 @@ def main():
     told["requested"] = statistics["requested_bytes.all.current"]
     time.sleep(0.5)
     print(json.dumps(told))
-    return x, y, early, pinned, blocks
+    return first, x, y, early, pinned, blocks
 
 
 kept = main()
