@@ -23,7 +23,7 @@ _wanted = False
 _kernels = False
 _problem = ""  # why it cannot even be started
 _said: set[str] = set()
-_say: "Callable[[str], None]" = str  # nobody listens before the first start
+_say: "Callable[[str], None] | None" = None
 
 
 def start(core: "ModuleType", options: "Options", say: "Callable[[str], None]") -> None:
@@ -81,7 +81,8 @@ def _tell(core: "ModuleType") -> None:
     try:
         core.capture_note(found)
     except OSError as error:
-        _say(f"the trace is not told of the driver level: {error.strerror or error}")
+        if _say is not None:
+            _say(f"the trace is not told of the driver level: {error.strerror or error}")
     _warn(found)
 
 
@@ -109,7 +110,7 @@ def _notes(core: "ModuleType") -> dict[str, str]:
 def _warn(found: dict[str, str]) -> None:
     """One line where something lacks although CUDA is used."""
     mode, reason = found["driver"], found["driver.reason"]
-    if not reason or reason in (UNUSED, TURNED_OFF) or reason in _said:
+    if _say is None or not reason or reason in (UNUSED, TURNED_OFF) or reason in _said:
         return
     if mode == "callbacks" and not _kernels:
         return  # all that lacks is the second witness

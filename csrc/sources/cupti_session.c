@@ -42,6 +42,7 @@ static struct {
     bool alive, joinable;   /* the witness */
     bool leave;             /* it is to go, for a while */
     bool looked;            /* it knows whether the driver is ready */
+    bool starting;          /* cm_cupti_start waits: nothing is recorded yet */
     bool paused;
     bool v1_only;
     pthread_t thread;
@@ -248,16 +249,20 @@ static void begin(void)
         leaves; /* registered after CUDA's libraries are loaded: runs before theirs */
     char why[sizeof w.state.reason] = "";
     cm_cupti_link link = {0};
-    bool records = false;
+    bool records = false, record = !w.starting;
 
     set_mode(CM_CUPTI_STARTING, NULL);
     atomic_store(&held, HELD_SUBSCRIPTION | HELD_RECORDS);
     unlock();
+    if (record)
+        cm_cuda_slots_record(true);
     cm_cupti_own_thread = true; /* what CUPTI takes for itself is not the program's */
     name_thread(w.parents_name);
     bool done = subscribe(&link, &records, why, sizeof why);
     name_thread(own_name);
     cm_cupti_own_thread = false;
+    if (!done)
+        cm_cuda_slots_record(true);
     if (!atomic_exchange(&leaves, true))
         atexit(leave_before_cuda);
     lock();
@@ -288,8 +293,12 @@ static void give_up(void)
     snprintf(why, sizeof why, "%s asked for CUPTI%s", w.claimer,
              claim == CM_CUPTI_CLAIM_ALL ? " and keeps it" : "'s records");
     if (w.link.subscriber != NULL && all) {
+        bool alive = w.alive;
+
         /* First: rather are a few told twice than not at all. */
+        let_go();
         cm_cuda_slots_record(true);
+        take_back(alive);
         end_subscription();
         /* Who wants the records alone lets us subscribe by the interface that is its own. */
         w.v1_only = claim == CM_CUPTI_CLAIM_RECORDS;
@@ -470,6 +479,16 @@ static void wait_for_first_answer(unsigned wait_ms)
             return;
 }
 
+/* Not under the mutex: it looks through libraries. */
+static void record_until_subscribed(void)
+{
+    cm_cuda_slots_record(true);
+    lock();
+    if (w.state.mode == CM_CUPTI_CALLBACKS)
+        cm_cuda_slots_record(false);
+    unlock();
+}
+
 int cm_cupti_start(const cm_cupti_options *options, unsigned wait_ms)
 {
     int status = 0;
@@ -485,11 +504,11 @@ int cm_cupti_start(const cm_cupti_options *options, unsigned wait_ms)
         w.options.period_ms = PERIOD_MS;
     w.wanted = true;
     w.leave = w.paused = w.looked = w.v1_only = w.last = false;
+    w.starting = true;
     w.claim = 0;
     w.asked = w.done = 0;
     w.state = (cm_cupti_state){.mode = CM_CUPTI_WAITING};
     w.link = (cm_cupti_link){0};
-    cm_cuda_slots_record(true);
     w.loads = cm_cupti_loads();
     if (cm_cupti_driver_loaded()) {
         status = spawn();
@@ -497,7 +516,11 @@ int cm_cupti_start(const cm_cupti_options *options, unsigned wait_ms)
     } else {
         atomic_store(&waiting, true);
     }
+    w.starting = false;
+    bool late = w.alive && w.state.mode == CM_CUPTI_STARTING;
     unlock();
+    if (late)
+        record_until_subscribed();
     return status;
 }
 

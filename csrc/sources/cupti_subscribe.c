@@ -127,6 +127,11 @@ bool cm_cupti_subscribe(cm_cupti_link *link, const cm_cupti_api *api, bool v1_on
     if (result == 0)
         return true;
     holder[NAME_SIZE - 1] = '\0';
+    /* CUPTI puts that before every name, and says it of those without one. */
+    if (strncmp(holder, "CUPTI for ", 10) == 0)
+        memmove(holder, holder + 10, NAME_SIZE - 10);
+    else if (strcmp(holder, "CUPTI") == 0)
+        holder[0] = '\0';
     for (char *c = holder; *c != '\0'; c++)
         if ((unsigned char)*c < ' ')
             *c = ' ';

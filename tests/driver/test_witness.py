@@ -439,7 +439,8 @@ with cuptimem.profile("a.cmem"):
     came = soon(lambda: witnesses() == 1)
     import time
     time.sleep(0.1)
-    untouched = [*state(), "libcupti" in Path("/proc/self/maps").read_text(), cuda.cuCtxGetCurrent(ctypes.byref(ctypes.c_void_p()))]
+    loaded = "libcupti" in Path("/proc/self/maps").read_text()
+    untouched = [*state(), loaded, cuda.cuCtxGetCurrent(ctypes.byref(ctypes.c_void_p()))]
     cuda.cuInit(0)
     subscribed = soon(lambda: state()[0] == "callbacks")
     cupti = ctypes.CDLL({str(fake / "plain/lib64/libcupti.so.13")!r})

@@ -1,4 +1,4 @@
-"""torch.profiler (the real one) beside cuptimem: it gets its kernels whoever came first, and cuptimem says what it lost."""
+"""torch.profiler (the real one) beside cuptimem: it gets its kernels whoever came first; cuptimem says what it lost."""
 
 import json
 from collections.abc import Callable
