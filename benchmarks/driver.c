@@ -60,7 +60,8 @@ double bench_launch(size_t unused, int times)
                               ".visible .entry idle()\n{\n ret;\n}\n";
     static void *module, *kernel;
     (void)unused;
-    if (!kernel && (cuModuleLoadData(&module, ptx) || cuModuleGetFunction(&kernel, module, "idle")))
+    if (!kernel && (cudaFree(NULL) || cuModuleLoadData(&module, ptx) ||
+                    cuModuleGetFunction(&kernel, module, "idle")))
         return -1;
     double begin = now();
     for (int i = 0; i < times; i++)
@@ -96,28 +97,23 @@ static void complete(void *context, uint32_t stream, uint8_t *buffer, size_t siz
 }
 
 /* CUPTI's error, or 0. */
-int bench_subscribe(int launches)
+int bench_subscribe(int launches, int records)
 {
     int failed = cuptiSubscribe(&subscriber, nothing, NULL);
     for (size_t i = 0; !failed && i < sizeof memory / sizeof *memory; i++)
         failed = cuptiEnableCallback(1, subscriber, DRIVER, memory[i]);
     if (!failed && launches)
         failed = cuptiEnableCallback(1, subscriber, DRIVER, launch);
-    if (!failed)
+    kind = !records ? 0 : launches ? KIND_KERNEL : KIND_MEMORY2;
+    if (!failed && kind)
         failed = cuptiActivityRegisterCallbacks(request, complete);
-    kind = launches ? KIND_KERNEL : KIND_MEMORY2;
-    return failed ? failed : cuptiActivityEnable(kind);
-}
-
-int bench_flush(void)
-{
-    return cuptiActivityFlushAll(FORCED);
+    return failed || !kind ? failed : cuptiActivityEnable(kind);
 }
 
 int bench_unsubscribe(void)
 {
-    int failed = cuptiActivityDisable(kind);
-    if (!failed)
+    int failed = kind ? cuptiActivityDisable(kind) : 0;
+    if (!failed && kind)
         failed = cuptiActivityFlushAll(FORCED);
     return failed ? failed : cuptiUnsubscribe(subscriber);
 }
