@@ -73,8 +73,9 @@ double bench_launch(size_t unused, int times)
 /* --- the client ---------------------------------------------------------------------------------
  */
 
-enum { DRIVER = 1, KIND_KERNEL = 10, KIND_MEMORY2 = 49, FORCED = 1, BUFFER = 1 << 20 };
-static const uint32_t memory[] = {243, 245, 598, 600}, launch = 307;
+enum { DRIVER = 1, RUNTIME = 2, KIND_KERNEL = 10, KIND_MEMORY2 = 49, FORCED = 1, BUFFER = 1 << 20 };
+/* The same that the recorder asks for: calls of the runtime, and those of the driver below them. */
+static const uint32_t memory[] = {243, 245, 598, 600}, above[] = {20, 22, 373, 375}, launch = 307;
 static void *subscriber;
 static int kind;
 
@@ -102,6 +103,8 @@ int bench_subscribe(int launches, int records)
     int failed = cuptiSubscribe(&subscriber, nothing, NULL);
     for (size_t i = 0; !failed && i < sizeof memory / sizeof *memory; i++)
         failed = cuptiEnableCallback(1, subscriber, DRIVER, memory[i]);
+    for (size_t i = 0; !failed && i < sizeof above / sizeof *above; i++)
+        failed = cuptiEnableCallback(1, subscriber, RUNTIME, above[i]);
     if (!failed && launches)
         failed = cuptiEnableCallback(1, subscriber, DRIVER, launch);
     kind = !records ? 0 : launches ? KIND_KERNEL : KIND_MEMORY2;
