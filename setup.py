@@ -60,11 +60,11 @@ static function ask(const char *name)
     return answer ? answer(name) : NULL;
 }
 
-#define RELEASE_HAS(name)                                                                                              \\
-    static function ask_##name(void)                                                                                   \\
-    {                                                                                                                  \\
-        return ask(#name);                                                                                             \\
-    }                                                                                                                  \\
+#define RELEASE_HAS(name) \\
+    static function ask_##name(void) \\
+    { \\
+        return ask(#name); \\
+    } \\
     __attribute__((visibility("default"), ifunc("ask_" #name))) void name(void);
 """
 
@@ -108,7 +108,7 @@ class BuildWithSimulator(build_ext):
         ext.extra_link_args = [*ext.extra_link_args, "-Wl,-Bsymbolic-functions"]
 
     def describe_alias(self, ext, alias):
-        """An almost empty library that needs the core, and has the version node that clients of the real one ask for."""
+        """An almost empty library that needs the core, with the version node that clients of the real one ask for."""
         folder = Path(self.build_temp, SIMULATOR, alias.file)
         folder.mkdir(parents=True, exist_ok=True)
         anchor = "cuptimem_alias_" + alias.soname.replace(".", "_").replace("-", "_")

@@ -69,8 +69,8 @@ class Fragmentation:
     requested: int  # of that, asked for
     asked: int | None  # by the request that was refused; None but for "oom"
     largest_free_block: int  # in one segment
-    free_on_device: int | None  # when the driver was last asked
-    largest_request: int | None  # the larger of the two: the largest one that would be served
+    free_on_device: int | None  # as last told by the driver, with what this process took and gave back since
+    largest_request: int | None  # that one with empty_cache_returns, or the largest free block: what would be served
     empty_cache_returns: int  # in segments without a live block
     expandable_returns: int  # the same were all segments expandable: free pages of partly used ones, too
     segments_total: int  # all of them
@@ -96,7 +96,10 @@ def pick(report: "Report", device: str | None, at: str | None) -> Fragmentation:
     """The one of a device and moment. Raises Error, with what there is, where there is none."""
     rows = report.fragmentations
     if not rows:
-        raise Error("no fragmentation in this recording: PyTorch took no memory of a device, as far as was seen")
+        raise Error(
+            "no fragmentation in this recording: PyTorch kept no segments of a device (on the CPU, with cudaMallocAsync and "
+            "without caching it has none)"
+        )
     name = rows[0].device if device is None else chosen(rows, device, lambda row: row.device, "fragmentation").device
     rows = tuple(row for row in rows if row.device == name)
     for row in rows:

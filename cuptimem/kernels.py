@@ -66,6 +66,7 @@ class Kernels:
     launches: int
     ran: int
     dropped: int  # launches without a record of their work: when it ran is unknown
+    unjudged: int  # blocks in neither list, because too many waited for records
     wait_least_ns: int  # what "long" is in `early` and `late`
     names: tuple[KernelTime, ...]  # the most time first, at most fifty
     early: tuple[KernelUse, ...]  # the most bytes first
@@ -88,6 +89,7 @@ def from_row(row: Mapping[str, Any] | None, stack_of: Callable[[int], Stack], lo
         launches=row["launches"],
         ran=row["ran"],
         dropped=row["dropped"],
+        unjudged=row["unjudged"],
         wait_least_ns=row["wait_least_ns"],
         names=tuple(KernelTime(one["name"], one["count"], one["ns"]) for one in row["names"]),
         early=tuple(use(one) for one in row["early"]),

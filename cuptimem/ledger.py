@@ -127,6 +127,7 @@ class DriverLevel:
     frees: int = 0
     unknown_frees: int = 0  # of memory that was given out before the recording
     failed_frees: int = 0  # that CUDA refused
+    replaced: int = 0  # allocations at an address that was still taken: a free was not seen
     witness: Witness = Witness()
     devices: tuple[DriverDevice, ...] = ()
     host: DriverDevice | None = None  # page-locked host memory; None without a driver level
@@ -340,6 +341,7 @@ def driver_from_row(row: Mapping[str, Any] | None, stack_of: Callable[[int], Sta
         frees=row["frees"],
         unknown_frees=row["unknown_frees"],
         failed_frees=row["failed_frees"],
+        replaced=row["replaced"],
         witness=Witness(**row["witness"]),
         devices=tuple(device(device_name(one["device"]), one) for one in row["devices"]),
         host=device("host", row["host"]),

@@ -137,6 +137,15 @@ void cm_accounts_move(cm_accounts *a, uint32_t from, uint32_t to, int64_t size, 
     now->line.count++;
 }
 
+uint64_t cm_accounts_latest(const cm_accounts *a, uint32_t account)
+{
+    uint64_t latest = 0;
+    for (size_t p = 0; account != CM_ACCOUNT_NONE && p < CM_PICTURES; p++)
+        if (a->device[a->account[account].device].picture[p] > latest)
+            latest = a->device[a->account[account].device].picture[p];
+    return latest;
+}
+
 void cm_accounts_take_picture(cm_accounts *a, uint16_t device, cm_picture picture)
 {
     a->device[device].picture[picture] = ++a->clock;

@@ -68,6 +68,8 @@ bool cm_accounts_add(cm_accounts *accounts, uint32_t account, int64_t size, int 
  * Of the same device. */
 void cm_accounts_move(cm_accounts *accounts, uint32_t from, uint32_t to, int64_t size,
                       uint64_t birth, uint64_t death);
+/* The newest picture of the account's device, by the clock; 0: none, or no account. */
+uint64_t cm_accounts_latest(const cm_accounts *accounts, uint32_t account);
 void cm_accounts_take_picture(cm_accounts *accounts, uint16_t device, cm_picture picture);
 /* Bytes of PyTorch's in that picture, of kinds that take memory. */
 int64_t cm_accounts_torch(const cm_accounts *accounts, uint16_t device, cm_picture picture);

@@ -158,7 +158,8 @@ static void let_go(cm_drivermap *m, uint32_t slot)
         return;
     if (m->last_home == slot + 1)
         m->last_home = 0;
-    *a = (cm_driver_allocation){.size = -1, .after = m->vacant};
+    *a = (cm_driver_allocation){
+        .address = UINT64_MAX, .size = -1, .account = CM_ACCOUNT_NONE, .after = m->vacant};
     m->vacant = slot + 1;
 }
 
@@ -220,7 +221,9 @@ static bool revive(cm_drivermap *m, uint32_t slot)
     if (is_home(a->kind) && !cm_ranges_put(&m->homes, a->address, slot))
         return fail(m, out_of_memory);
     a->alive = true;
-    a->birth = ++m->accounts.clock; /* pictures in between do not have it */
+    /* It is as if it had been there all the time, unless a picture was taken without it. */
+    if (a->birth == 0 || cm_accounts_latest(&m->accounts, a->account) > a->death)
+        a->birth = ++m->accounts.clock;
     a->death = 0;
     if (ends_with_context(a->kind))
         list(m, slot);
@@ -965,6 +968,9 @@ static bool set_handle(cm_drivermap *m, cm_driver_thread *t, uint64_t value)
 
 static bool say_more(cm_drivermap *m, const cm_event *e, cm_driver_thread *t)
 {
+    const cm_driver_allocation *a = t->subject != 0 ? &m->allocation[t->subject - 1] : NULL;
+    if (a != NULL && a->address != t->event.address)
+        t->subject = 0; /* gone meanwhile, and its slot is somebody else's */
     bool of_new = t->event.kind == CM_EV_DRIVER_NEW && t->subject != 0;
     switch (e->size) {
     case CM_MORE_LIBRARY:
@@ -975,6 +981,8 @@ static bool say_more(cm_drivermap *m, const cm_event *e, cm_driver_thread *t)
         return t->event.kind != CM_EV_WITNESS || join_record(m, t, (uint32_t)e->address);
     case CM_MORE_HANDLE:
         return !of_new || set_handle(m, t, e->address);
+    case CM_MORE_TORCH:
+        return !of_new || make_torch(m, t->subject - 1);
     case CM_MORE_FAILED:
         return take_back(m, t);
     default:
@@ -1026,6 +1034,7 @@ static void end_moment(cm_drivermap *m, int8_t index, bool quiet)
     now.quiet = quiet;
     now.block_bytes = d->block_bytes;
     now.block_slack = d->block_slack;
+    now.driver = m->accounts.device[cm_drivermap_place(index)].bytes;
     if (quiet && !d->context_known) {
         int64_t others = now.others > 0 ? now.others : 0;
         d->context = now.used - others - m->accounts.device[cm_drivermap_place(index)].bytes -

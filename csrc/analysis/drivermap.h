@@ -57,6 +57,7 @@ typedef struct cm_driver_moment {
     /* As of then, from here. */
     int64_t block_bytes, block_slack; /* of PyTorch's blocks in driver memory */
     int64_t pool_slack, pool_short;
+    int64_t driver;  /* given out of the device's memory to this process */
     int64_t context; /* ledger.h */
 } cm_driver_moment;
 

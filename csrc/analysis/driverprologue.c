@@ -44,7 +44,8 @@ static bool tell_one(const cm_drivermap *m, const cm_driver_allocation *a,
     uint64_t handle = a->shows != 0 ? m->allocation[a->shows - 1].address : a->pool;
     if (!tell(context, e) ||
         (key.library != 0 && !more(tell, context, CM_MORE_LIBRARY, 0, key.library)) ||
-        (handle != 0 && !more(tell, context, CM_MORE_HANDLE, handle, 0)))
+        (handle != 0 && !more(tell, context, CM_MORE_HANDLE, handle, 0)) ||
+        (a->torch && !more(tell, context, CM_MORE_TORCH, 0, 0)))
         return false;
     e.flags = CM_DRIVER_REFERENCE | CM_EVF_ALREADY;
     for (uint32_t i = 1; i < a->references; i++)

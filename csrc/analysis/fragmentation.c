@@ -360,12 +360,19 @@ static bool tell_pins(picture *p, cm_fragmentation *out)
 
 /* --- a moment ------------------------------------------------------------------------------ */
 
+/* As it was last told, and what this process has given back or taken since: PyTorch empties its
+ * cache before it reports a refusal, and no moment lies between. */
 static int64_t free_bytes(const cm_replay *r, int8_t index)
 {
     if (r->driver == NULL)
         return -1;
-    const cm_driver_moment *told = &r->driver->device[cm_drivermap_place(index)].last;
-    return told->used < 0 || told->total < told->used ? -1 : told->total - told->used;
+    uint16_t place = cm_drivermap_place(index);
+    const cm_driver_moment *told = &r->driver->device[place].last;
+    if (told->used < 0 || told->total < told->used)
+        return -1;
+    int64_t back = told->driver - r->driver->accounts.device[place].bytes;
+    int64_t left = told->total - told->used + back;
+    return left < 0 ? 0 : left > told->total ? told->total : left;
 }
 
 static bool take_picture(fragments *f, uint16_t number, cm_fragment_what what, uint64_t time_ns,

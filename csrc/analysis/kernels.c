@@ -9,7 +9,7 @@
 #include "map.h"
 #include "parts.h"
 
-enum { LAUNCHES = 1 << 17, CANDIDATES = 1 << 19, HELD_THREADS = 256 };
+enum { LAUNCHES = 1 << 17, CANDIDATES = 1 << 19, AHEAD = 1 << 12, HELD_THREADS = 256 };
 enum { LEAST_NS = 1000000, LEAST_WITHOUT_STEPS_NS = 10000000, SHARE_OF_STEP = 10 };
 
 typedef struct launch {
@@ -56,6 +56,11 @@ typedef struct kernels {
     launch *launch; /* a ring */
     uint64_t first, next;
     cm_idmap by_correlation; /* -> low half of the number */
+    /* Work whose launch comes a little later: two clocks are compared here, and a launch is told
+     * when its stack is known. A ring. */
+    launch *ahead;
+    uint32_t ahead_next;
+    cm_idmap ahead_at; /* correlation -> index */
     candidate *candidate;
     size_t candidates, candidate_capacity;
     uint32_t vacant;
@@ -221,6 +226,45 @@ static bool await(kernels *k, launch *l, const fresh *block, uint64_t time_ns, b
     return true;
 }
 
+/* A graph's launch does many. */
+static void join_work(launch *l, uint32_t name, uint64_t start, uint64_t end)
+{
+    l->name = l->ran && l->start <= start ? l->name : name;
+    l->start = l->ran && l->start < start ? l->start : start;
+    l->end = l->end > end ? l->end : end;
+    l->ran = true;
+}
+
+/* Where work without a launch waits for it; NULL: out of memory. */
+static launch *ahead_of(kernels *k, uint32_t correlation)
+{
+    uint32_t at;
+    if (cm_idmap_get(&k->ahead_at, correlation, &at))
+        return &k->ahead[at];
+    if (k->ahead == NULL) {
+        k->ahead = calloc(AHEAD, sizeof *k->ahead);
+        if (k->ahead == NULL)
+            return NULL;
+    }
+    at = k->ahead_next++ % AHEAD;
+    launch *l = &k->ahead[at];
+    if (l->ran)
+        cm_idmap_remove(&k->ahead_at, l->correlation);
+    *l = (launch){.correlation = correlation};
+    return cm_idmap_put(&k->ahead_at, correlation, at) ? l : NULL;
+}
+
+static void take_ahead(kernels *k, launch *l)
+{
+    uint32_t at;
+    if (!cm_idmap_get(&k->ahead_at, l->correlation, &at))
+        return;
+    const launch *work = &k->ahead[at];
+    join_work(l, work->name, work->start, work->end);
+    cm_idmap_remove(&k->ahead_at, l->correlation);
+    k->ahead[at].ran = false;
+}
+
 static bool see_launch(kernels *k, const cm_record *record)
 {
     const cm_event *e = &record->event;
@@ -241,6 +285,7 @@ static bool see_launch(kernels *k, const cm_record *record)
         return false;
     launch *l = &k->launch[k->next++ % LAUNCHES];
     *l = (launch){.correlation = correlation};
+    take_ahead(k, l);
     device *d = &k->device[cm_drivermap_place(e->device_index)];
     d->last_launch = k->next;
     for (size_t i = 0; i < d->count; i++)
@@ -258,12 +303,9 @@ static bool see_work(kernels *k, const cm_record *record)
         return add_work(k, e->stack, e->address, e->size);
     uint64_t start = record->time_ns, end = start + (e->size > 0 ? (uint64_t)e->size : 0);
     launch *l = launch_of(k, (uint32_t)e->address);
-    if (l != NULL) { /* a graph's launch does many */
-        l->name = l->ran && l->start <= start ? l->name : e->stack;
-        l->start = l->ran && l->start < start ? l->start : start;
-        l->end = l->end > end ? l->end : end;
-        l->ran = true;
-    }
+    if (l == NULL && (l = ahead_of(k, (uint32_t)e->address)) == NULL)
+        return false;
+    join_work(l, e->stack, start, end);
     return add_work(k, e->stack, 1, e->size);
 }
 
@@ -410,12 +452,14 @@ static void destroy(void *part)
         cm_idmap_clear(&k->device[i].at);
     }
     free(k->launch);
+    free(k->ahead);
     free(k->candidate);
     free(k->early.wait);
     free(k->late.wait);
     free(k->name);
     free(k->held);
     cm_idmap_clear(&k->by_correlation);
+    cm_idmap_clear(&k->ahead_at);
     cm_idmap_clear(&k->early.at);
     cm_idmap_clear(&k->late.at);
     cm_idmap_clear(&k->by_name);

@@ -117,7 +117,8 @@ typedef enum cm_driver_more {
     CM_MORE_STREAM = 3,      /* address = stream handle */
     CM_MORE_HANDLE = 4,      /* address = what is mapped, or the pool that it came from */
     CM_MORE_FAILED = 5,      /* address = CUDA's error: the free did not happen */
-    CM_MORE_UTILIZED = 6     /* address = bytes of the pool that are in use */
+    CM_MORE_UTILIZED = 6,    /* address = bytes of the pool that are in use */
+    CM_MORE_TORCH = 7        /* with CM_EVF_ALREADY: PyTorch's allocator was seen to hold it */
 } cm_driver_more;
 
 typedef enum cm_pool_operation {

@@ -84,7 +84,7 @@ static void record_new_hook(const cm_slot_call *call, const cm_call *row)
     ENTERED = cm_is_recording() ? cm_enter_hook() : NULL;
     if (t == NULL)
         return;
-    piece.library = cm_library_of_hook(call->site - 1);
+    piece.library = cm_library_of_site_hook(call->site - 1);
     cm_driver_new_hook(t, &piece);
 }
 

@@ -190,6 +190,9 @@ void cm_cuda_slots_record(bool on);
 /* The name id of the file name of the library that holds this code address, 0: none. A hook; takes
  * no lock but the intern mutex, at a library's first time. */
 uint32_t cm_library_of_hook(uintptr_t address);
+/* The same of a call that this thread is in, although its library may have come since the last
+ * refresh: it cannot go away meanwhile. */
+uint32_t cm_library_of_site_hook(uintptr_t site);
 /* ... of the first frame of this thread that lies outside of CUDA's driver, runtime and CUPTI and
  * of ourselves. At most 32 frames. */
 uint32_t cm_library_of_caller_hook(void);

@@ -42,8 +42,8 @@ static __thread struct {
 /* A context that was seen being made or destroyed: several callbacks may tell of one. */
 typedef struct context {
     _Atomic uint64_t handle; /* 0: a free entry */
-    _Atomic int primary_of;  /* device + 1; 0: the program's own */
-    atomic_bool alive;
+    _Atomic int device;      /* + 1; 0: not known */
+    atomic_bool alive, primary;
 } context;
 
 static struct {
@@ -82,15 +82,24 @@ static int8_t ask_device(void *handle)
     return small_index((int)device);
 }
 
+static bool is_known(const cm_callback *d, int8_t *device)
+{
+    uint64_t entry =
+        atomic_load_explicit(&state.devices[d->context_uid % DEVICES_KNOWN], memory_order_relaxed);
+
+    *device = (int8_t)((entry & 0xff) - 1);
+    return entry != 0 && entry >> 8 == d->context_uid;
+}
+
 static int8_t context_device(const cm_callback *d)
 {
     _Atomic uint64_t *known = &state.devices[d->context_uid % DEVICES_KNOWN];
-    uint64_t entry = atomic_load_explicit(known, memory_order_relaxed);
+    int8_t there;
 
     if (d->context == NULL)
         return CM_DEVICE_NOT_TOLD;
-    if (entry != 0 && entry >> 8 == d->context_uid)
-        return (int8_t)((entry & 0xff) - 1);
+    if (is_known(d, &there))
+        return there;
     int8_t device = ask_device(d->context);
     if (device >= 0)
         atomic_store_explicit(known, (uint64_t)d->context_uid << 8 | (uint64_t)(device + 1),
@@ -124,23 +133,31 @@ static context *context_entry(uint64_t handle)
 }
 
 /* Whether this is news: of several callbacks about one context the first tells. */
-static bool context_made(uint64_t handle, int primary_of)
+static bool context_made(uint64_t handle, int device, bool primary)
 {
     context *c = context_entry(handle);
 
     if (c == NULL)
         return true;
-    if (primary_of != 0)
-        atomic_store(&c->primary_of, primary_of);
+    if (device >= 0)
+        atomic_store(&c->device, device + 1);
+    if (primary)
+        atomic_store(&c->primary, true);
     return !atomic_exchange(&c->alive, true);
 }
 
 /* A context that was there before may be unknown: its end is news, too. */
-static bool context_ended(uint64_t handle)
+static bool context_ended(uint64_t handle, int8_t *device)
 {
+    *device = CM_DEVICE_NOT_TOLD;
+    /* The next one may have its number, where numbers are the devices'. */
+    for (unsigned i = 0; i < DEVICES_KNOWN; i++)
+        atomic_store_explicit(&state.devices[i], 0, memory_order_relaxed);
     for (unsigned i = 0; i < CONTEXTS; i++)
-        if (atomic_load(&state.contexts[i].handle) == handle)
+        if (atomic_load(&state.contexts[i].handle) == handle) {
+            *device = (int8_t)(atomic_load(&state.contexts[i].device) - 1);
             return atomic_exchange(&state.contexts[i].alive, false);
+        }
     context_entry(handle);
     return true;
 }
@@ -148,7 +165,8 @@ static bool context_ended(uint64_t handle)
 static uint64_t primary_context_of(int device)
 {
     for (unsigned i = 0; i < CONTEXTS; i++)
-        if (atomic_load(&state.contexts[i].primary_of) == device + 1)
+        if (atomic_load(&state.contexts[i].primary) &&
+            atomic_load(&state.contexts[i].device) == device + 1)
             return atomic_load(&state.contexts[i].handle);
     return 0;
 }
@@ -251,15 +269,34 @@ static void record_new_hook(const cm_call *c, const cm_callback *d)
     describe(&piece, c, d);
     piece.size = cm_call_bytes(c, d->parameters);
     if (c->kind == CM_DRIVER_CONTEXT &&
-        !context_made(piece.address, c->primary ? piece.device_index + 1 : 0))
+        !context_made(piece.address, piece.device_index, c->primary))
         return;
     ENTERED = cm_enter_hook();
     if (t == NULL)
         return;
     if (cm_driver_tls.site != 0) /* the record would name us */
-        piece.library = cm_library_of_hook(cm_driver_tls.site - 1);
+        piece.library = cm_library_of_site_hook(cm_driver_tls.site - 1);
     else if (c->kind == CM_DRIVER_POOL || !told_by_record) /* pools' records name no caller */
         piece.library = cm_library_of_caller_hook();
+    cm_driver_new_hook(t, &piece);
+    count_hook();
+}
+
+/* Contexts that were there before, and those that the runtime made without a callback. */
+static void see_context_hook(const cm_callback *d)
+{
+    cm_driver_piece piece = {.kind = CM_DRIVER_CONTEXT,
+                             .address = (uint64_t)(uintptr_t)d->context,
+                             .device_type = CM_DEVICE_CUDA};
+
+    if (d->context == NULL || is_known(d, &piece.device_index) || !cm_is_recording())
+        return;
+    piece.device_index = context_device(d);
+    if (!context_made(piece.address, piece.device_index, false))
+        return;
+    ENTERED = cm_enter_hook();
+    if (t == NULL)
+        return;
     cm_driver_new_hook(t, &piece);
     count_hook();
 }
@@ -270,9 +307,16 @@ static uint32_t record_free_hook(const cm_call *c, const cm_callback *d, uint64_
 {
     cm_driver_piece piece = {.address = address, .time = time};
 
-    if (address == 0 || (c->kind == CM_DRIVER_CONTEXT && !context_ended(address)))
+    if (address == 0)
         return 0;
-    describe(&piece, c, d);
+    if (c->kind == CM_DRIVER_CONTEXT) {
+        piece.kind = CM_DRIVER_CONTEXT;
+        piece.device_type = CM_DEVICE_CUDA;
+        if (!context_ended(address, &piece.device_index))
+            return 0;
+    } else {
+        describe(&piece, c, d);
+    }
     if (c->sized == CM_SIZED_64)
         piece.size = cm_call_bytes(c, d->parameters);
     ENTERED = cm_enter_hook();
@@ -289,7 +333,7 @@ static void record_failed_hook(const open_call *o, const cm_callback *d, uint64_
     ENTERED = cm_enter_hook();
 
     if (o->call->kind == CM_DRIVER_CONTEXT)
-        context_made(address, 0);
+        context_made(address, CM_DEVICE_NOT_TOLD, false);
     /* After another capture has begun there is nothing to take back. */
     if (t == NULL || cm_thread_generation(t) != o->generation)
         return;
@@ -349,6 +393,8 @@ static void driver_exit_hook(const cm_call *c, const cm_callback *d)
     open_call *o = find_open(c, d);
     bool inner = is_inner(o, d->correlation) || cm_driver_tls.in_slot != 0;
 
+    if (c->kind != CM_DRIVER_CONTEXT)
+        see_context_hook(d);
     if (!inner && *d->result == 0 && cm_call_does_now(c, d->parameters) == CM_CALL_GIVES)
         record_new_hook(c, d);
     if (o != NULL && *d->result != 0 && o->generation != 0)
@@ -385,6 +431,8 @@ static void runtime_exit_hook(const cm_call *c, const cm_callback *d)
 
     if (o == NULL)
         return; /* what happened inside is not known */
+    if (c->kind != CM_DRIVER_CONTEXT)
+        see_context_hook(d);
     if (*d->result == 0 && is_untold(o)) {
         if (c->does == CM_CALL_GIVES)
             record_new_hook(c, d);
@@ -408,7 +456,8 @@ static void resource_hook(uint32_t id, const cm_resource *resource)
         return;
     if (id == CM_RESOURCE_CONTEXT_CREATED)
         piece.device_index = ask_device(resource->context);
-    if (id == CM_RESOURCE_CONTEXT_CREATED ? !context_made(handle, 0) : !context_ended(handle))
+    if (id == CM_RESOURCE_CONTEXT_CREATED ? !context_made(handle, piece.device_index, false)
+                                          : !context_ended(handle, &piece.device_index))
         return;
     ENTERED = cm_enter_hook();
     if (t == NULL)
@@ -496,7 +545,8 @@ int cm_cupti_driver_enable(const cm_cupti_link *link, bool launches)
         atomic_store(&state.devices[i], 0);
     for (unsigned i = 0; i < CONTEXTS; i++) {
         atomic_store(&state.contexts[i].alive, false);
-        atomic_store(&state.contexts[i].primary_of, 0);
+        atomic_store(&state.contexts[i].primary, false);
+        atomic_store(&state.contexts[i].device, 0);
         atomic_store(&state.contexts[i].handle, 0);
     }
     uint32_t session = atomic_load(&state.session) + 1;

@@ -1,8 +1,7 @@
-#define _GNU_SOURCE /* process_vm_readv, dl_iterate_phdr */
+#define _GNU_SOURCE /* process_vm_readv */
 #include "cupti_records.h"
 
 #include <errno.h>
-#include <link.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -45,8 +44,7 @@ static struct {
     name names[NAMES];
     pool pools[POOLS];
     unsigned next_pool;
-    bool reads_safely;            /* process_vm_readv is allowed */
-    uintptr_t own_start, own_end; /* code of this library */
+    bool reads_safely; /* process_vm_readv is allowed */
 } state;
 
 static atomic_ullong records, unknown, untimed, uncorrelated;
@@ -123,32 +121,6 @@ static bool plausible(void)
     return true;
 }
 
-static int find_own_code(struct dl_phdr_info *info, size_t size, void *unused)
-{
-    uintptr_t self = (uintptr_t)&find_own_code;
-
-    (void)size, (void)unused;
-    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
-        uintptr_t start = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
-        uintptr_t end = start + info->dlpi_phdr[i].p_memsz;
-        if (info->dlpi_phdr[i].p_type != PT_LOAD || self < start || self >= end)
-            continue;
-        state.own_start = start;
-        state.own_end = end;
-        return 1;
-    }
-    return 0;
-}
-
-/* Who called CUDA. Where one of our own hooks stands in between (slots.h) it is the caller, and
- * the record does not know: the callback has found out. */
-static uint32_t caller(uint64_t pc)
-{
-    if (pc == 0 || (pc >= state.own_start && pc < state.own_end))
-        return 0;
-    return cm_library_of_hook((uintptr_t)pc);
-}
-
 cm_cupti_steps cm_cupti_records_begin(const cm_cupti_link *link)
 {
     const cm_cupti_api *api = link->api;
@@ -161,7 +133,6 @@ cm_cupti_steps cm_cupti_records_begin(const cm_cupti_link *link)
     memset(&state, 0, sizeof state);
     state.link = link;
     state.reads_safely = true;
-    dl_iterate_phdr(find_own_code, NULL);
     atomic_store(&records, 0);
     atomic_store(&unknown, 0);
     atomic_store(&untimed, 0);
@@ -267,7 +238,7 @@ static bool read_memory(cm_thread *t, const uint8_t *record, size_t size)
     cm_event e = event_of(CM_EV_WITNESS, cm_cupti_clock_span(m.time, 0).ticks, m.device);
     e.address = m.address;
     e.size = (int64_t)m.bytes;
-    e.stack = caller(m.pc);
+    e.stack = m.pc != 0 ? cm_library_of_hook((uintptr_t)m.pc) : 0;
     e.flags = (uint8_t)(driver_kind(&m) | (release ? CM_EVF_RELEASE : 0));
     if (m.correlation == 0)
         count(&uncorrelated);

@@ -4,71 +4,63 @@
 
 __thread cm_driver_thread cm_driver_tls __attribute__((tls_model("initial-exec")));
 
-static void put_hook(cm_thread *t, cm_event event, uint64_t time)
+static void put_hook(cm_thread *t, cm_event event)
 {
     cm_event *e = cm_emit_reserve_hook(t);
 
     if (e == NULL)
         return; /* counted as lost */
     *e = event;
-    e->time = time != 0 ? time : cm_clock_after_loads();
     cm_commit_hook(t);
 }
 
 static void more_hook(cm_thread *t, cm_driver_more what, uint64_t value, uint32_t name,
                       uint64_t time)
 {
-    put_hook(t,
-             (cm_event){.kind = CM_EV_DRIVER_MORE,
-                        .size = what,
-                        .address = value,
-                        .stack = name,
-                        .device_index = CM_DEVICE_NOT_TOLD},
-             time);
+    put_hook(t, (cm_event){.time = time,
+                           .kind = CM_EV_DRIVER_MORE,
+                           .size = what,
+                           .address = value,
+                           .stack = name,
+                           .device_index = CM_DEVICE_NOT_TOLD});
 }
 
-static cm_event event_of(cm_event_kind kind, const cm_driver_piece *piece)
+/* All of one moment. */
+static void piece_hook(cm_thread *t, cm_event_kind kind, const cm_driver_piece *piece,
+                       uint32_t stack)
 {
-    return (cm_event){
-        .address = piece->address,
-        .size = piece->size,
-        .kind = (uint8_t)kind,
-        .flags = piece->kind | piece->flags,
-        .device_type = piece->device_type,
-        .device_index = piece->device_index,
-    };
-}
+    uint64_t time = piece->time != 0 ? piece->time : cm_clock_after_loads();
 
-static void all_more_hook(cm_thread *t, const cm_driver_piece *piece)
-{
+    cm_driver_tls.events++;
+    put_hook(t, (cm_event){.time = time,
+                           .address = piece->address,
+                           .size = piece->size,
+                           .stack = stack,
+                           .kind = (uint8_t)kind,
+                           .flags = piece->kind | piece->flags,
+                           .device_type = piece->device_type,
+                           .device_index = piece->device_index});
     if (piece->has_correlation)
-        more_hook(t, CM_MORE_CORRELATION, piece->correlation, 0, piece->time);
+        more_hook(t, CM_MORE_CORRELATION, piece->correlation, 0, time);
     if (piece->stream != 0)
-        more_hook(t, CM_MORE_STREAM, piece->stream, 0, piece->time);
+        more_hook(t, CM_MORE_STREAM, piece->stream, 0, time);
     if (piece->has_handle)
-        more_hook(t, CM_MORE_HANDLE, piece->handle, 0, piece->time);
+        more_hook(t, CM_MORE_HANDLE, piece->handle, 0, time);
     if (piece->library != 0)
-        more_hook(t, CM_MORE_LIBRARY, 0, piece->library, piece->time);
+        more_hook(t, CM_MORE_LIBRARY, 0, piece->library, time);
 }
 
 void cm_driver_new_hook(cm_thread *t, const cm_driver_piece *piece)
 {
-    cm_event e = event_of(CM_EV_DRIVER_NEW, piece);
-
-    e.stack = cm_walk_capture_hook(cm_thread_walk(t));
-    cm_driver_tls.events++;
-    put_hook(t, e, piece->time);
-    all_more_hook(t, piece);
+    piece_hook(t, CM_EV_DRIVER_NEW, piece, cm_walk_capture_hook(cm_thread_walk(t)));
 }
 
 void cm_driver_free_hook(cm_thread *t, const cm_driver_piece *piece)
 {
-    cm_driver_tls.events++;
-    put_hook(t, event_of(CM_EV_DRIVER_FREE, piece), piece->time);
-    all_more_hook(t, piece);
+    piece_hook(t, CM_EV_DRIVER_FREE, piece, CM_STACK_NONE);
 }
 
 void cm_driver_failed_hook(cm_thread *t, int error)
 {
-    more_hook(t, CM_MORE_FAILED, (uint64_t)(uint32_t)error, 0, 0);
+    more_hook(t, CM_MORE_FAILED, (uint64_t)(uint32_t)error, 0, cm_clock_now());
 }

@@ -320,6 +320,16 @@ static uint32_t name_unlisted_hook(uintptr_t address, bool *skipped)
     return *skipped || name[0] == '\0' ? 0 : cm_name_intern_text_hook(name);
 }
 
+uint32_t cm_library_of_site_hook(uintptr_t site)
+{
+    table *t = enter_hook();
+    bool skipped, listed = t != NULL && find(t, site) != NULL;
+
+    if (t != NULL)
+        leave_hook(t);
+    return listed ? cm_library_of_hook(site) : name_unlisted_hook(site, &skipped);
+}
+
 static _Unwind_Reason_Code see_frame(struct _Unwind_Context *context, void *argument)
 {
     walk *w = argument;

@@ -59,16 +59,18 @@ def _advice(one: Fragmentation) -> list[Block]:
     if one.unused and not said:
         said.append("Nothing of that would come back: in every piece lies a block")
     blocks = prose("".join(said) + ".") if said else []
-    free = one.free_on_device
-    if one.asked is not None and free is not None and one.asked <= one.unused + free:
-        blocks += prose(
-            f"Enough was free, {size(one.unused + free)} in all, but not in one piece: fragmentation is what failed it."
+    if one.asked is None or one.free_on_device is None or one.largest_request is None:
+        return blocks
+    free = size(one.unused + one.free_on_device)
+    if one.asked > one.unused + one.free_on_device:
+        return blocks + prose(f"Only {free} were free in all: with no fragmentation it would have failed, too.")
+    lacked = one.asked - one.largest_request
+    if lacked > 0:
+        return blocks + prose(
+            f"Enough was free, {free} in all, but {size(lacked)} too little in one piece: fragmentation is what failed "
+            "it."
         )
-    elif one.asked is not None and free is not None:
-        blocks += prose(
-            f"Only {size(one.unused + free)} were free in all: with no fragmentation it would have failed, too."
-        )
-    return blocks
+    return blocks + prose(f"Enough was free, {free} in all, as far as was seen: why it failed is not known.")
 
 
 def _pins(pins: Sequence[Pin], top: int) -> list[Block]:
@@ -111,22 +113,23 @@ def _segments(one: Fragmentation, top: int) -> list[Block]:
     def pinned(segment: PinnedSegment) -> SegmentPin | None:
         return max(segment.pins, key=lambda pin: pin.bytes, default=None)
 
-    rows = []
-    for segment in one.segments[:top]:
+    cells: dict[tuple[str, ...], int] = {}
+    for segment in one.segments:
         pin = pinned(segment)
         blocks = sum(pin.count for pin in segment.pins)
         more = f" +{len(segment.pins) - 1}" if len(segment.pins) > 1 else ""
-        rows.append(
-            (
-                size(segment.size - segment.allocated),
-                size(segment.size),
-                size(segment.largest_free),
-                count(blocks),
-                "(no block)" if pin is None else where(pin.frame, pin.stack_lost) + more,
-                "" if pin is None else function(pin.frame),
-            )
+        row = (
+            size(segment.size - segment.allocated),
+            size(segment.size),
+            size(segment.largest_free),
+            count(blocks),
+            "(no block)" if pin is None else where(pin.frame, pin.stack_lost) + more,
+            "" if pin is None else function(pin.frame),
         )
+        cells[row] = cells.get(row, 0) + 1
+    rows = [(f"{count(number)} x", *row) for row, number in list(cells.items())[:top]]
     columns = (
+        Column("", right=True),
         Column("unused", right=True, style="strong"),
         Column("of", right=True),
         Column("in one piece", right=True),

@@ -144,6 +144,7 @@ def driver(one: DriverLevel) -> dict[str, Any]:
         "frees": one.frees,
         "unknown_frees": one.unknown_frees,
         "failed_frees": one.failed_frees,
+        "replaced": one.replaced,
         "witness": {
             "records": witness.records,
             "matched": witness.matched,
@@ -397,6 +398,7 @@ def kernels(report: Report, one: Kernels) -> dict[str, Any]:
         "launches": one.launches,
         "ran": one.ran,
         "dropped": one.dropped,
+        "unjudged": one.unjudged,
         "wait_least_ns": one.wait_least_ns,
         "kernels": [{"name": row.name, "short": row.short, "count": row.count, "ns": row.ns} for row in one.names],
         "early": [use(row) for row in one.early],

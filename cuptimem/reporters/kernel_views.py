@@ -27,6 +27,8 @@ def full(one: Kernels, top: int) -> list[Block]:
             blocks += warning("1 launch has no record of its work: when it ran is not known")
         else:
             blocks += warning(f"{count(one.dropped)} launches have no record of their work: when it ran is not known")
+    if one.unjudged:
+        blocks += warning(f"{plural(one.unjudged, 'block')} not judged: too many waited for records at a time")
     if one.names:
         columns = (
             Column("time", right=True, style="strong"),

@@ -243,6 +243,10 @@ def exactness(report: Report) -> list[Block]:
         said += warning(f"{plural(witness.dropped, 'record')} dropped by CUPTI: the callers of those are not known")
     if driver.failed_frees:
         said += warning(f"{plural(driver.failed_frees, 'free')} refused by CUDA: that memory is still there")
+    if driver.replaced:
+        said += warning(
+            f"{plural(driver.replaced, 'allocation')} at an address that was still taken: some frees were not seen"
+        )
     if driver.unknown_frees:
         said += prose(f"{plural(driver.unknown_frees, 'free')} of memory from before the recording.", "dim")
     if driver.recorded:

@@ -14,9 +14,9 @@ CUPTI = "libcupti.so.13"  # of whatever release it is: what a CUDA 13 PyTorch as
 
 
 class Alias(NamedTuple):
-    """An almost empty library with another's name that needs the core: whoever asks the dynamic linker for that name gets
-    the core's functions, and the real library is never mapped. Its own few instructions are what a library's calls of
-    the driver come from."""
+    """An almost empty library with another's name that needs the core: whoever asks the dynamic linker for that name
+    gets the core's functions, and the real library is never mapped. Its own few instructions are what a library's calls
+    of the driver come from."""
 
     soname: str
     version: str | None  # the version node that clients of the real one ask for

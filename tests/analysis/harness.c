@@ -25,6 +25,15 @@ int main(int argc, char **argv)
                 if (sum != analysis->device[d].peak)
                     return 1;
             }
+            for (size_t l = 0; analysis != NULL && l < analysis->ledger_count; l++) {
+                const cm_ledger *g = &analysis->ledgers[l];
+                int64_t sum = g->tensors + g->rounding + g->cached + g->pool_slack + g->residual;
+                sum += (g->context > 0 ? g->context : 0) + (g->others > 0 ? g->others : 0);
+                for (size_t d = 0; d < g->line_count; d++)
+                    sum += g->line[d].bytes;
+                if (sum != g->used)
+                    return 2;
+            }
             cm_analysis_free(analysis);
             if (cm_extract(reader, "extracted.cmem", window, error, sizeof error))
                 unlink("extracted.cmem");

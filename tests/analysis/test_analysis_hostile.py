@@ -37,6 +37,40 @@ def nonsense(chance: random.Random) -> Trace:
     return t
 
 
+SPACES = (0, 0x1000, 0x2000, 0x3000, 0x5000, 1 << 40, (1 << 63) - 1, 1 << 63, NO_SEQUENCE - 0x1000, NO_SEQUENCE)
+
+
+def driver_nonsense(chance: random.Random) -> Trace:
+    """The same of the driver level: allocations, frees and what is said of them, in few addresses that overlap."""
+    t = Trace()
+    stacks = [0, 1, t.line(1), t.line(2), 99_999]
+    names = [0, t.name("/x/libtorch_cuda.so"), t.name("libnccl.so"), t.name(""), 77_777]
+    rare = [-1, -(1 << 63), (1 << 63) - 1, 1 << 48, (1 << 48) + 1] if chance.random() < 0.2 else [4096]
+    for _ in range(chance.randint(0, 500)):
+        kind = chance.choice([*[22, 23, 24] * 4, *range(22, 31), 29, 1, 2, 18, 19, 20, 4, 3, 13])
+        address, size = chance.choice(SPACES), chance.choice([*[0x1000, 0x2000, 0x800, 0x3000, 7, 0] * 4, *rare])
+        flags = chance.choice([*range(0, 18), 32, 34, 41, 42, 49, 0x80, 0x81, 31, 255])
+        if kind == 24:
+            size = chance.choice([1, 2, 2, 4, 4, 5, 5, 5, 6, 7, 8])
+            address = chance.choice([1, 2, 3, *SPACES]) if size == 2 else address
+        elif kind == 29:
+            address = chance.choice([1, 2, 3, 4, 5, 6, 6, 6, 7])
+        elif kind in (27, 28):
+            address, size = chance.choice([1, 2, 3]), chance.choice([1, 2, 3, *rare])
+        t.add(
+            kind,
+            address,
+            size,
+            chance.choice(names if kind in (24, 25, 28) else stacks),
+            flags=flags if kind > 21 else chance.choice([0, 0, 4, 8]),
+            device=1 if chance.random() < 0.9 else 0,
+            index=chance.choice([0, 0, 0, 0, 1, -1, -128, 127]),
+            thread=chance.choice([1, 1, 1, 2, 257, 4_294_967_295]),
+            after=chance.choice([0, 1024, 1024, 1 << 24]),
+        )
+    return t
+
+
 @pytest.fixture(scope="module")
 def harness(tmp_path_factory: pytest.TempPathFactory) -> Path:
     gcc = shutil.which("gcc")
@@ -57,6 +91,18 @@ def test_nonsense(harness: Path, tmp_path: Path) -> None:
         paths.append(trace.write(tmp_path / f"{seed}.cmem", per_batch=chance.choice([1, 50, 1000])))
     done = subprocess.run([str(harness), *paths], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout == "300 traces\n", done.stderr[-3000:]
+
+
+def test_nonsense_of_the_driver_level(harness: Path, tmp_path: Path) -> None:
+    paths = []
+    for seed in range(400):
+        chance = random.Random(seed)
+        trace = driver_nonsense(chance)
+        for window in (1, 2):  # somewhere, so that their files are made, too
+            trace.mark(chance.choice([1, 2]), window)
+        paths.append(trace.write(tmp_path / f"{seed}.cmem", per_batch=chance.choice([1, 50, 1000])))
+    done = subprocess.run([str(harness), *paths], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout == "400 traces\n", done.stderr[-3000:]
 
 
 def test_a_sound_trace(harness: Path, tmp_path: Path) -> None:

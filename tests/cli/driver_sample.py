@@ -79,6 +79,7 @@ def driver(**changes: Any) -> dict[str, Any]:
         "frees": 1100,
         "unknown_frees": 0,
         "failed_frees": 0,
+        "replaced": 0,
         "witness": {"records": 2304, "matched": 2304, "missing": 0, "differ": 0, "alone": 0, "dropped": 0},
         "devices": [
             {
@@ -125,6 +126,7 @@ def fragmentation(**changes: Any) -> dict[str, Any]:
                 ],
             },
             {"address": 0x7F1000000000, "size": 20 * MIB, "allocated": 19 * MIB, "largest_free": MIB, "pins": []},
+            {"address": 0x7F2000000000, "size": 20 * MIB, "allocated": 19 * MIB, "largest_free": MIB, "pins": []},
         ],
         "segments_total": 7,
         "pins": [
@@ -140,6 +142,7 @@ def kernels(**changes: Any) -> dict[str, Any]:
         "launches": 1500,
         "ran": 1499,
         "dropped": 1,
+        "unjudged": 0,
         "wait_least_ns": 1_000_000,
         "names": [
             {"name": STALL, "count": 1000, "ns": 30_000_000},

@@ -165,7 +165,7 @@ def test_no_driver_level(make: Make, tmp_path: Path) -> None:
     assert not report.driver.recorded
     with pytest.raises(cuptimem.Error, match=r"no ledger .*: libcupti.so was not found$"):
         report.ledger()
-    with pytest.raises(cuptimem.Error, match="took no memory of a device"):
+    with pytest.raises(cuptimem.Error, match="kept no segments of a device"):
         report.fragmentation()
 
 

@@ -185,7 +185,7 @@ def test_a_residual_of_nothing_is_shown_and_not_explained(make: Make) -> None:
 
 
 def test_what_speaks_against_it(make: Make) -> None:
-    driver = driver_sample.driver(failed_frees=2, unknown_frees=3)
+    driver = driver_sample.driver(failed_frees=2, unknown_frees=3, replaced=7)
     driver["witness"] = {"records": 9, "matched": 4, "missing": 1, "differ": 1, "alone": 3, "dropped": 5}
     row = driver_sample.ledger(quiet=False, used=90 * GIB, pool_short=MIB)
     lines = ledger(make(driver=driver, ledger=[row]))
@@ -200,9 +200,10 @@ def test_what_speaks_against_it(make: Make) -> None:
         "3 records of CUPTI tell",
         "5 records dropped",
         "2 frees refused",
+        "7 allocations at an address that was still taken",
     ):
         assert sum(what in line for line in marked) == 1 or what in prose(lines), what
-    assert len(marked) == 8
+    assert len(marked) == 9
     assert "3 frees of memory from before the recording." in prose(lines)
     assert "4 of 9 records of CUPTI agree" in prose(lines)
 
@@ -292,8 +293,8 @@ cuda:0 when it refused, 12.5 s after the start: 4.0 GiB of 10.0 GiB reserved are
   largest request to fit      1.0 GiB
   torch.cuda.empty_cache() would return 512.0 MiB, with expandable segments
   3.0 GiB (PYTORCH_ALLOC_CONF=expandable_segments:True).
-  Enough was free, 4.5 GiB in all, but not in one piece: fragmentation is what
-  failed it.
+  Enough was free, 4.5 GiB in all, but 1.0 GiB too little in one piece:
+  fragmentation is what failed it.
 
 What keeps segments from going back (a segment counts for each line in it)
      keeps   by own  segments  line              function  code
@@ -302,9 +303,9 @@ What keeps segments from going back (a segment counts for each line in it)
   20.0 MiB  1.0 MiB         1  (no Python line)
 
 Segments with the most unused bytes, of 7
-   unused        of  in one piece  blocks  lines                function
-  2.0 GiB   2.0 GiB       1.0 GiB       3  project/big.py:7 +1  train
-  1.0 MiB  20.0 MiB       1.0 MiB       0  (no block)"""
+        unused        of  in one piece  blocks  lines                function
+  1 x  2.0 GiB   2.0 GiB       1.0 GiB       3  project/big.py:7 +1  train
+  2 x  1.0 MiB  20.0 MiB       1.0 MiB       0  (no block)"""
 
 
 def fragmentation(report: cuptimem.Report, top: int = 10) -> list[str]:
@@ -321,6 +322,8 @@ def test_fragmentation_says_what_failed_it(make: Make) -> None:
     assert "4.5 GiB were free in all: with no fragmentation it would have failed, too." in prose(
         fragmentation(make(fragmentation=[full]))
     )
+    odd = prose(fragmentation(make(fragmentation=[driver_sample.fragmentation(asked=MIB)])))
+    assert "why it failed is not known" in odd and "fragmentation is what failed" not in odd
     unknown = driver_sample.fragmentation(free_on_device=-1, largest_request=-1)
     said = prose(fragmentation(make(fragmentation=[unknown])))
     assert "free on the device not known" in said and "were free in all" not in said and "Enough was free" not in said
@@ -377,6 +380,7 @@ def kernels(report: cuptimem.Report, top: int = 10) -> list[str]:
 def test_kernels(make: Make) -> None:
     assert "\n".join(kernels(make())) == KERNELS
     assert any("1 more kernel not shown (-n)" in line for line in kernels(make(), top=1))
+    assert "! 4 blocks not judged: too many waited" in prose(kernels(make(kernels=driver_sample.kernels(unjudged=4))))
 
 
 def test_kernels_and_nothing_that_waits(make: Make) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from cuptimem import _core
-from tests.simulated import device_log, recorded, told
+from tests.simulated import device_log, driver_checks, driver_events, recorded, told
 from tests.simulated.programs import Program
 
 MIB = 1 << 20
@@ -65,7 +65,8 @@ class Checker:
     def _events(self) -> list[tuple[Any, ...]]:
         events = _core.trace_dump(str(self.trace))
         if self.spoiled:
-            of_kind = [i for i, event in enumerate(events) if event[0] == self.spoiled and event[7] == recorded.CUDA]
+            names = [driver_events.name_of(event) for event in events]
+            of_kind = [i for i, event in enumerate(events) if names[i] == self.spoiled and event[7] == recorded.CUDA]
             if of_kind:
                 del events[of_kind[len(of_kind) // 2]]
         return events
@@ -75,9 +76,13 @@ class Checker:
             torch._C._cuda_clearCublasWorkspaces()
             gc.collect()
         _core.capture_sync()
-        devices, end = recorded.replay(self._events())
+        events = self._events()
+        devices, end = recorded.replay(events)
         same("events lost", end[4], 0)
         assert devices, "no event of a CUDA device"
+        if self.log is not None and self.report is not None:
+            driver = driver_checks.look(events, self.log, self.report)
+            self.counts["driver events"] = len(driver.driver.events)
         reached = told.storages() if quiet else {}
         for index in range(self.program.devices):
             ours = devices.get(index, recorded.Device())

@@ -93,13 +93,17 @@ class Driver:
     held: int = 0
 
 
+def name_of(event: Sequence[Any]) -> str:
+    return str(_NAMES.get(event[0], event[0]))
+
+
 def read(events: Iterable[Sequence[Any]]) -> Driver:
     """AssertionError where a DRIVER_MORE follows nothing that it could be about."""
     found = Driver()
     last: dict[int, tuple[str, int]] = {}  # thread -> which list, where
     told: dict[tuple[int, int], dict[str, int]] = {}
     for number, event in enumerate(events):
-        name = _NAMES.get(event[0], event[0])
+        name = name_of(event)
         if name == "end":
             break
         if name not in _NAMES.values():

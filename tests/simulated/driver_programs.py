@@ -31,7 +31,9 @@ def line() -> int:
 
 
 def back_end() -> str:
-    """As programs.Program.back_end, of this process."""
+    """As programs.Program.back_end, of this process; or "pluggable"."""
+    if os.environ.get("DRIVER_PLUGGABLE"):
+        return "pluggable"
     if os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING"):
         return "uncached"
     settings = os.environ.get("PYTORCH_CUDA_ALLOC_CONF", "")
@@ -49,6 +51,9 @@ class Program:
         self.lib = foreign.load(foreign.build(folder / "foreign"))
         self.given: list[Given] = []
         self.back_end = back_end()
+        if self.back_end == "pluggable":
+            own = torch.cuda.memory.CUDAPluggableAllocator(self.lib._name, "foreign_give", "foreign_take")
+            torch.cuda.memory.change_current_allocator(own)
         self.profile = cuptimem.profile(self.trace, **settings)
         self.found: dict[str, Any] = {"looks": 0}
 
@@ -159,7 +164,7 @@ def everything(program: Program) -> dict[str, Any]:
         add(line() - 1, "device", again, 4 * MIB)
         del pinned, kept[1:3]
         gc.collect()
-        if program.back_end != "uncached":
+        if program.back_end not in ("uncached", "pluggable"):
             torch.cuda.empty_cache()
         program.look("the cache is empty")
         torch.cuda.synchronize()
@@ -168,6 +173,7 @@ def everything(program: Program) -> dict[str, Any]:
         last = driver_checks.look(driver_checks.dump(program.trace), program.log, program.report)
         now = torch.cuda.memory_snapshot()
         expandable = program.back_end == "expandable"
+        done["reserved_end"] = torch.cuda.memory_reserved()
         done["segments"] = driver_checks.segments(last, now, expandable=expandable)
         assert done["segments"] <= len(snapshot)
     handles = cublas(program)

@@ -34,6 +34,7 @@ def test_program(name: str, on_device: Callable[..., Result], tmp_path: Path) ->
     assert counts["checkpoints"] == program.checkpoints
     assert found["lost"] == 0
     assert counts["blocks"] > 0 and counts["events"] > 0 and counts["device records"] > 0
+    assert counts["driver events"] > 0
     if program.storages:
         assert counts["storages"] > 0
     if program.back_end in ("native", "expandable"):
@@ -50,6 +51,8 @@ def test_program(name: str, on_device: Callable[..., Result], tmp_path: Path) ->
         ("requested", "live blocks"),
         ("segment_new", "segments"),
         ("reserved", "reserved totals"),
+        ("driver_new", "histories differ"),
+        ("driver_free", "histories differ"),
     ],
 )
 def test_a_missing_event_is_noticed(kind: str, noticed: str, on_device: Callable[..., Result], tmp_path: Path) -> None:

@@ -15,6 +15,25 @@ SOURCES = ROOT / "csrc" / "simulator"
 HERE = Path(__file__).parent / "cupti"
 FLAGS = ["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fno-sanitize-recover=all"]
 UNITS = re.findall(r'\{"(\w+)", \w+\}', (HERE / "units.c").read_text())
+SECOND = re.findall(r'\{"(\w+)", \w+\}', (HERE / "second.c").read_text())
+# What is asked for, of which release, and which unit of hostile.c looks at it.
+HOSTILE = [
+    ("drop=5", "", "drop"),
+    ("reorder", "", "reorder"),
+    ("wrap", "", "wrap"),
+    ("foreign", "", "foreign"),
+    ("late", "", "late"),
+    ("taken=Some Tool", "", "taken"),
+    ("refuse=35", "", "refuse"),
+    ("nodriver", "", "nodriver"),
+    ("nodriver", "13.3", "nodriver"),
+    ("olddriver", "13.3", "olddriver"),
+    ("slow=20", "", "slow"),
+    ("timebase=20", "", "timebase"),
+    ("nullbuffer", "12.8", "nullbuffer"),
+    ("crash", "13.2", "crash"),
+    ("wrap,drop=5", "", "drop"),
+]
 GENERATIONS = [line.split() for line in (HERE / "generations.txt").read_text().splitlines() if not line.startswith("#")]
 
 if not SOURCES.is_dir():
@@ -83,3 +102,43 @@ def test_unknown_generation_is_the_default_one(client: Path) -> None:
     assert default.split()[:2] == ["version", "130001"]
     assert run(client, "generation", CUPTIMEM_SIM_CUPTI="99.9") == default
     assert run(client, "generation", CUPTIMEM_SIM_CUPTI="") == default
+
+
+@pytest.fixture(scope="module", params=["address,undefined", "thread"])
+def second(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("second"), "second.c", request.param)
+
+
+@pytest.mark.parametrize("unit", SECOND)
+def test_second_interface(second: Path, unit: str) -> None:
+    run(second, unit, CUPTIMEM_SIM_CUPTI="13.3")
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("hostile"), "hostile.c", "address,undefined")
+
+
+@pytest.mark.parametrize(("words", "generation", "unit"), HOSTILE, ids=lambda value: value or "13.0")
+def test_hostile(hostile: Path, words: str, generation: str, unit: str) -> None:
+    imitated = {"CUPTIMEM_SIM_CUPTI": generation} if generation else {}
+    run(hostile, unit, CUPTIMEM_SIM_HOSTILE=words, **imitated)
+
+
+def test_every_hostile_behaviour_is_described_and_tried() -> None:
+    text = (SOURCES / "cupti" / "cupti_hostile.c").read_text()
+    described = re.findall(r"^ \*   (\w+)(?:\[?=\w+\]?)? +\S", text, re.M)
+    assert {words.split("=")[0] for words, _, _ in HOSTILE if "," not in words} == set(described) - {"arrays"}
+
+
+def test_a_behaviour_that_does_not_exist_is_said(hostile: Path) -> None:
+    done = subprocess.run(
+        [hostile, "refuse"],
+        capture_output=True,
+        text=True,
+        env={**clean_environment(), "CUPTIMEM_SIM_HOSTILE": "refuse=35,drop,unkind"},
+        timeout=120,
+    )
+    assert done.returncode == 0
+    said = [f"cuptimem: CUPTIMEM_SIM_HOSTILE: not understood: {word}" for word in ("drop", "unkind")]
+    assert done.stderr.splitlines() == said

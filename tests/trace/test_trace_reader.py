@@ -133,7 +133,7 @@ def test_every_corrupt_byte(lib: Any, tmp_path: Path) -> None:
             header(7, 3),
             "has format version 7.3, this cuptimem reads versions up to 1.3: update cuptimem to open it",
         ),
-        (header(0, 9), "is corrupt: it claims format version 0.9, which never was (this cuptimem reads 1.2)"),
+        (header(0, 9), "is corrupt: it claims format version 0.9, which never was (this cuptimem reads 1.3)"),
     ],
 )
 def test_what_is_no_trace(lib: Any, tmp_path: Path, content: bytes, message: str) -> None:

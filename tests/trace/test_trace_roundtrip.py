@@ -11,8 +11,12 @@ from hypothesis import strategies as st
 from tracelib import (
     ALLOC,
     COMPLETE,
+    DRIVER_MORE,
+    DRIVER_NEW,
     FREE,
+    HELD,
     HOST_READ,
+    LAUNCH,
     NO_SEQUENCE,
     NODE_DONE,
     NODE_FREE,
@@ -24,6 +28,8 @@ from tracelib import (
     SEGMENT_NEW,
     STACK_FIRST,
     TICK,
+    WITNESS,
+    WORK,
     Batch,
     Event,
     Reader,
@@ -58,6 +64,9 @@ sizes = st.one_of(
 defined = st.one_of(st.sampled_from([0, 1, 2, 3, 200]), st.integers(0, STACKS + STACK_FIRST - 1))
 sequences = st.one_of(st.integers(0, 40), st.just(NO_SEQUENCE), u64)
 small = st.integers(0, 3)
+# Kinds whose `stack` is an id that has to be defined.
+REFER = {ALLOC, OOM, NODE_NEW, TICK, NODE_RUN, OBJECT_NEW, SEGMENT_NEW, HOST_READ}
+REFER |= {DRIVER_NEW, DRIVER_MORE, WITNESS, LAUNCH, WORK}
 
 
 @st.composite
@@ -65,6 +74,7 @@ def event(draw: st.DrawFn, time: int) -> Event:
     kind = draw(
         st.one_of(
             st.sampled_from([ALLOC, ALLOC, FREE, FREE, NODE_NEW, NODE_RUN, NODE_DONE, NODE_FREE, REQUESTED]),
+            st.integers(DRIVER_NEW, HELD),
             st.integers(1, 255),
         )
     )
@@ -81,7 +91,7 @@ def event(draw: st.DrawFn, time: int) -> Event:
             size = 0
         if kind == NODE_DONE:
             address = 0
-    elif kind not in (ALLOC, OOM, NODE_NEW, TICK, NODE_RUN, OBJECT_NEW, SEGMENT_NEW, HOST_READ):
+    elif kind not in REFER:
         stack = draw(st.integers(0, 2**32 - 1))
     return Event(thread, time, kind, address, size, stack, flags, *device)
 

@@ -290,18 +290,26 @@ CM_SIM_EXPORT int cuptiUnsubscribe(void *handle)
 {
     cm_sim_cupti_lock();
     unsigned client = cm_sim_cupti_client_of(handle);
-    cm_cupti_subscriber *one = find(handle);
-    if (one) {
-        end(one);
+    if (client) {
         cm_sim_cupti_activity_reset_client(client);
         cm_sim_cupti_recompute();
     }
     cm_sim_cupti_unlock();
-    if (!one)
+    if (!client)
         return CM_CUPTI_INVALID_PARAMETER;
-    wait_outside(one);
-    /* What the second interface collected for it; the first one's records are nobody's. */
+    /* What the second interface collected for it, which it reads by its handle; the first one's
+     * records are nobody's. */
     cm_sim_cupti_client_gone(client);
+    cm_sim_cupti_lock();
+    cm_cupti_subscriber *one = find(handle);
+    if (one) {
+        end(one);
+        cm_sim_cupti_recompute();
+    }
+    cm_sim_cupti_unlock();
+    if (!one)
+        return CM_CUPTI_INVALID_PARAMETER; /* another thread was quicker */
+    wait_outside(one);
     return CM_CUPTI_OK;
 }
 
@@ -311,6 +319,7 @@ void cm_sim_cupti_unsubscribe_all(void)
     for (unsigned i = 0; i < SLOTS; i++)
         end(&slots[i]);
     atomic_store(&several, NOT_SAID);
+    cm_sim_cupti_recompute();
     cm_sim_cupti_unlock();
     for (unsigned i = 0; i < SLOTS; i++)
         wait_outside(&slots[i]);

@@ -39,6 +39,9 @@ void cm_sim_driver_enter(cm_sim_call *call, int device, uint32_t id, const char 
                          const void *parameters, const char *symbol);
 void cm_sim_driver_exit(cm_sim_call *call, int result);
 
+/* The device has its primary context. Told once, in the call that made it. */
+void cm_sim_told_context(int device);
+
 /* Activity records; between enter and exit of their call. Kinds and operations are CUPTI's.
  *
  * MEMORY2 there is of what lies at an address from the call that gives it out to the call that

@@ -3,20 +3,22 @@
  *   CUPTIMEM_SIM_HOSTILE=word,word,...
  *
  *   drop=N       every Nth record is lost, and counted as dropped
- *   reorder      the latest full buffer is handed back first, and its records are in reverse order
+ *   reorder      the latest full buffer comes first, and its records in reverse order
  *   wrap         correlation ids begin at 0xfffffff0: they start again after sixteen calls
- *   foreign      with the first buffer, and every fourth, a client is handed one that it never
- * gave, with a record in it (a release of address 0xdead000): of another client late         only a
- * forced flush hands anything back taken[=NAME] somebody else, NAME ("Nsight Systems"), is
- * subscribed already: error 39 refuse=CODE  cuptiSubscribe returns CODE: 15 (driver too old), 35
- * (privileges), 43 (MIG), ... nodriver     as on a machine without the driver: what needs it
- * returns 999; from 13.3 on the version is 0 and nothing walks through a buffer either olddriver
- * several subscribers are refused, as a driver before r610 makes CUPTI do slow=MS      subscribing
- * takes so long (7 to 15 seconds have been seen) timebase[=N] after N (1000) readings of the clock
- * time is counted in ticks of a processor clock that runs at 2.5 GHz, as if a client had registered
- * such a clock for all nullbuffer   a client that gives no buffer when asked for one ends the
- * process before 12.9 crash        13.2 ends the process where a buffer is walked through with
- * nobody subscribed arrays       CUDA arrays, too, leave MEMORY2 records, of kind ARRAY
+ *   foreign      beside the first buffer and every fourth comes one that the client never gave,
+ *                with a record in it (a release of address 0xdead000): another client's
+ *   late         only a forced flush hands anything back
+ *   taken[=NAME] somebody else, NAME ("Nsight Systems"), is subscribed already: error 39
+ *   refuse=CODE  subscribing returns CODE: 15 (old driver), 35 (privileges), 43 (MIG), ...
+ *   nodriver     as on a machine without the driver: what needs it returns 999; from 13.3 on
+ *                the version is 0, and nothing walks through a buffer either
+ *   olddriver    several subscribers are refused, as CUPTI does with a driver before r610
+ *   slow=MS      subscribing takes so long (7 to 15 seconds have been seen)
+ *   timebase[=N] after N (1000) readings of the clock time is counted in ticks of a processor
+ *                clock of 2.5 GHz, as if a client had registered such a clock for all
+ *   nullbuffer   a client that gives no buffer when asked ends the process, before 12.9
+ *   crash        13.2 ends the process where a buffer is walked through with nobody subscribed
+ *   arrays       CUDA arrays, too, leave MEMORY2 records, of kind ARRAY
  *
  * A word that is none of these is said on standard error: a test that asks for it would test
  * nothing. */
@@ -80,9 +82,10 @@ static bool word(char *name)
         return number(value, &chosen.slow_ms);
     if (!strcmp(name, "timebase"))
         return number(value, &chosen.timebase);
-    bool known = !strcmp(name, "refuse") && number(value, &code);
+    if (strcmp(name, "refuse") || !number(value, &code))
+        return false;
     chosen.refuse = (int)code;
-    return known;
+    return true;
 }
 
 static void choose(void)

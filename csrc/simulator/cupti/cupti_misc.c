@@ -274,12 +274,12 @@ CM_SIM_EXPORT int cuptiFinalize(void)
 {
     if (cm_sim_cupti_several() && cm_sim_cupti_subscribers() > 1)
         return CM_CUPTI_OK; /* the others go on */
-    cm_sim_cupti_unsubscribe_all();
+    /* In this order: a subscriber reads what it is handed by its handle. */
     cm_sim_cupti_lock();
     cm_sim_cupti_activity_reset();
-    cm_sim_cupti_recompute();
     cm_sim_cupti_unlock();
     cm_sim_cupti_buffers_finalize();
+    cm_sim_cupti_unsubscribe_all();
     cm_sim_cupti_clock_reset();
     atomic_store(&thread_id_type, BY_PTHREAD);
     return CM_CUPTI_OK;

@@ -120,6 +120,7 @@ CM_SIM_EXPORT int cuDevicePrimaryCtxRetain(cm_cu_context **context, int device)
     int result = cm_sim_context(device);
     if (result)
         return result;
+    cm_sim_told_context(device);
     atomic_fetch_add(&cm_cu_primary(device)->retained, 1);
     if (context)
         *context = cm_cu_primary(device);
@@ -180,6 +181,7 @@ static int create(cm_cu_context **context, unsigned flags, int device)
     int result = cm_sim_context(device);
     if (result)
         return result;
+    cm_sim_told_context(device);
     cm_cu_context *made = calloc(1, sizeof *made);
     if (!made)
         return CM_SIM_OUT_OF_MEMORY;

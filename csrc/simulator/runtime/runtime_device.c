@@ -47,8 +47,10 @@ static int set(int device)
     int result = check(device);
     if (!result)
         result = cm_sim_context(device);
-    if (!result)
+    if (!result) {
+        cm_sim_told_context(device);
         cm_sim_set_current_device(device);
+    }
     return result;
 }
 

@@ -209,25 +209,6 @@ static void pooled(play_buffer *b, uint32_t operation, uint64_t pool, uint64_t s
         play_u64(r, 112, utilized);
 }
 
-/* Through a slot of ours CUDA's caller is ourselves: that is no answer. */
-static void our_own_hooks_are_nobody(void)
-{
-    play_begin(NULL);
-    begin(false);
-    play_buffer b = play_ask();
-    uint64_t callers[] = {(uint64_t)(uintptr_t)&cm_cupti_records_parse, 0, 0x77000};
-    for (size_t i = 0; i < 3; i++) {
-        uint8_t *r = b.at + b.used;
-        play_memory(&b, 1, 1, 0x1000, 8);
-        play_u64(r, 40, callers[i]);
-    }
-    bring_and_read(&b);
-    EQUAL(double_event(0)->stack, 0);
-    EQUAL(double_event(2)->stack, 0);
-    CHECK(strcmp(double_name(double_event(4)->stack), "lib77.so") == 0);
-    cm_cupti_activity_end(&play_link);
-}
-
 /* A pool's size is told when it changes, not with each of its blocks. */
 static void pools_are_seen(void)
 {
@@ -586,7 +567,6 @@ static void speed(void)
 static const double_case cases[] = {
     {"every_length", every_length},
     {"kinds_of_memory", kinds_of_memory},
-    {"our_own_hooks_are_nobody", our_own_hooks_are_nobody},
     {"pools_are_seen", pools_are_seen},
     {"no_room", no_room},
     {"names_change", names_change},

@@ -22,6 +22,11 @@ const told_call *told_end(void)
     return &calls[0];
 }
 
+void cm_sim_told_context(int device)
+{
+    (void)device;
+}
+
 void cm_sim_driver_enter(cm_sim_call *call, int device, uint32_t id, const char *name,
                          const void *parameters, const char *symbol)
 {

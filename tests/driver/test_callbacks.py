@@ -1,0 +1,96 @@
+"""CUPTI's callbacks, raised by a C program of our own, and the events that come of them; plain, and under sanitizers.
+What the real PyTorch raises on the simulated device is compared elsewhere (test_driver_match.py)."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+sys.path.insert(0, str(ROOT / "tests" / "sanitize"))
+
+from sanitize import SANITIZERS, available
+
+pytestmark = pytest.mark.torch  # needs none: but once is enough, with the main interpreter
+
+HERE = Path(__file__).parent
+SOURCES = ROOT / "csrc" / "sources"
+if not SOURCES.is_dir():
+    pytest.skip("not in a source tree", allow_module_level=True)
+
+FLAGS = ["-std=gnu11", "-g", "-fexceptions", "-fno-strict-aliasing", "-Wall", "-Wextra", "-Werror"]
+FLAGS += ["-Wno-unused-parameter", "-Wno-missing-field-initializers"]
+PARTS = ["cupti_driver", "cupti_calls", "cupti_read", "driver_events", "emit", "libraries"]
+CASES = [
+    name
+    for name in re.findall(r'\{"(\w+)", \1\}', (HERE / "callbacks.c").read_text())
+    if name != "threads"
+]  # fmt: skip
+
+# A driver, and libraries that call it: each function has a frame of its own.
+DRIVER = 'void driver(void (*call)(void *), void *argument) { call(argument); __asm__ volatile(""); }\n'
+LIBRARY = """void driver(void (*call)(void *), void *argument);
+void allocate(void (*call)(void *), void *argument) { driver(call, argument); __asm__ volatile(""); }
+"""
+
+
+def gcc(*words: object) -> None:
+    done = subprocess.run(["gcc", *map(str, words)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def libraries(folder: Path) -> None:
+    (folder / "driver.c").write_text(DRIVER)
+    (folder / "library.c").write_text(LIBRARY)
+    driver = folder / "libcuda.so.1"
+    gcc("-shared", "-fPIC", "-O1", folder / "driver.c", "-Wl,-soname,libcuda.so.1", "-o", driver)
+    for name in "abc":
+        target = folder / f"lib{name}.so"
+        gcc("-shared", "-fPIC", "-O1", folder / "library.c", driver, "-Wl,-rpath,$ORIGIN", "-o", target)
+
+
+def program(folder: Path, *flags: str) -> Path:
+    parts = [SOURCES / f"{name}.c" for name in PARTS]
+    ours = [HERE / "callbacks.c", HERE / "ring_double.c", ROOT / "csrc/capture/clock.c"]
+    gcc(*FLAGS, *flags, *parts, *ours, "-o", folder / "callbacks", "-lpthread", "-ldl")
+    return folder / "callbacks"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("callbacks")
+    libraries(folder)
+    return program(folder, "-O2")
+
+
+def run(built: Path, case: str) -> str:
+    done = subprocess.run([built, case, built.parent], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return done.stdout
+
+
+def test_there_are_cases() -> None:
+    assert {"memory", "nested", "halves", "contexts", "libraries", "releases"} < set(CASES) and len(CASES) == 11
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_case(built: Path, case: str) -> None:
+    run(built, case)
+
+
+@pytest.mark.parametrize("sanitizer", ["none", *SANITIZERS])
+def test_threads(built: Path, sanitizer: str, tmp_path: Path) -> None:
+    """Callbacks on several threads while libraries come and go and are read by another."""
+    if sanitizer != "none":
+        if not available(sanitizer):
+            pytest.skip(f"no {SANITIZERS[sanitizer]} here")
+        libraries(tmp_path)
+        built = program(tmp_path, SANITIZERS[sanitizer], "-O1", "-fno-sanitize-recover=all")
+    calls, threads = map(int, run(built, "threads").split())
+    assert calls == 3200 and threads == 5
+    if sanitizer == "address":
+        for case in ("descriptions", "nested", "halves", "contexts", "libraries"):
+            run(built, case)

@@ -1,0 +1,96 @@
+"""The driver level under the real PyTorch: each program compares with the device's log inside; here its numbers are judged."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Result
+from tests.simulated import foreign
+
+pytestmark = pytest.mark.cuda_torch
+
+MIB = 1 << 20
+CONF = "PYTORCH_CUDA_ALLOC_CONF"
+BACK_ENDS = {
+    "native": {},
+    "expandable": {CONF: "expandable_segments:True"},
+    "async": {CONF: "backend:cudaMallocAsync"},
+    "uncached": {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"},
+    "pluggable": {"DRIVER_PLUGGABLE": "1"},
+}
+SUMS = ("tensors", "rounding", "cached", "pool_slack", "context", "residual")
+
+Program = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def program(on_device: Callable[..., Result], tmp_path: Path) -> Program:
+    """Runs one and returns what it printed last."""
+
+    def call(name: str, *, code: int = 0, **keywords: Any) -> dict[str, Any]:
+        done = on_device(
+            "-m",
+            "tests.simulated.driver_programs",
+            name,
+            str(tmp_path),
+            memory="24GiB",
+            log=tmp_path / "log",
+            report=tmp_path / "report",
+            **keywords,
+        )
+        assert done.code == code, done.err[-3000:]
+        return dict(json.loads(done.out.splitlines()[-1]))
+
+    return call
+
+
+def adds_up(found: dict[str, Any], device: int = 0) -> dict[str, Any]:
+    """Every row of the ledger sums to what is in use; returns the one of the end."""
+    rows = [row for row in found["ledger"] if row["device"] == device]
+    for row in rows:
+        total = sum(row[key] for key in SUMS) + sum(one["bytes"] for one in row["driver"]) + max(row["others"], 0)
+        assert total == row["used"], row
+        assert row["quiet"], row
+    (end,) = [row for row in rows if row["what"] == "end"]
+    return dict(end)
+
+
+@pytest.mark.parametrize("back_end", BACK_ENDS)
+def test_every_kind_of_memory(back_end: str, program: Program) -> None:
+    found = program("everything", env=BACK_ENDS[back_end])
+    driver, events = found["driver"], found["events"]
+    (used, context, handles) = found["used"][0]
+    assert found["looks"] == 12 and found["given"] == 14 and found["lost"] == 0
+    assert events["failed"] == 1 == driver["failed_frees"]
+    assert events["device"] >= 10 and events["free"] >= 18
+    for kind in ("managed", "array", "registered", "reserved", "physical", "mapped", "async", "reference"):
+        assert events[kind] >= 1, kind
+    assert driver["mode"] == "callbacks" and driver["reason"] == "" and driver["unknown_frees"] == 0
+    witness = driver["witness"]
+    assert witness["matched"] == witness["records"] > 25
+    assert (witness["missing"], witness["differ"], witness["alone"], witness["dropped"]) == (0, 0, 0, 0)
+
+    libraries = set(found["libraries"])
+    torch = {"libc10_cuda.so", "libtorch_cuda.so"} if back_end != "pluggable" else {"libtorch_cuda.so"}
+    assert libraries == {*torch, foreign.NAME, "libcublas.so.13"}
+    assert found["cublas"] == [["libcublas.so.13", handles, found["product_line"]]] and handles == 8 * MIB
+
+    end = adds_up(found)
+    assert end["used"] == used
+    beside = {(one["library"], one["bytes"]) for one in end["driver"] if one["library"] != "libc10_cuda.so"}
+    if back_end != "pluggable":
+        assert beside == {("libcublas.so.13", 8 * MIB), (foreign.NAME, 4 * MIB)}
+    # What units of 2 MiB have beyond what was asked for is nobody's; where all are filled, nothing is left.
+    if found["unfilled"] == [0]:
+        assert end["context"] == context and end["residual"] == 0
+    else:
+        assert back_end in ("async", "uncached", "pluggable")
+        assert end["context"] + end["residual"] + end["pool_slack"] == context + found["unfilled"][0]
+        assert abs(end["context"] - context) <= 4 * 2 * MIB
+    if back_end in ("native", "expandable"):
+        assert found["unfilled"] == [0] and found["segments"] > 0
+        assert end["tensors"] + end["rounding"] + end["cached"] == found["reserved_end"]
+    assert found["moments"] >= 2
