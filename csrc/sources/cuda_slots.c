@@ -56,6 +56,7 @@ void cm_cuda_slot_enter_hook(cm_slot_call *call)
     const cm_call *row = rows[call->slot];
 
     call->outer = cm_driver_tls.in_slot++ == 0 && !cm_cupti_own_thread;
+    call->session = cm_driver_move_begins_hook();
     if (call->outer)
         cm_driver_tls.site = call->site;
     if (!call->outer || row->does != CM_CALL_TAKES)
@@ -110,6 +111,7 @@ void cm_cuda_slot_exit_hook(cm_slot_call *call, int status)
 void cm_cuda_slot_leave_hook(cm_slot_call *call)
 {
     cm_driver_tls.in_slot--;
+    cm_driver_move_ends_hook(call->session);
     if (call->outer)
         cm_driver_tls.site = 0;
 }

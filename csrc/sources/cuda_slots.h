@@ -56,7 +56,7 @@ typedef enum cm_cuda_slot {
 typedef struct cm_slot_call {
     bool on, outer; /* recording when it began; no other such call is around it */
     uint8_t slot;
-    uint32_t generation, events;
+    uint32_t generation, events, session;
     uintptr_t site;        /* return address: who calls */
     const uint64_t *words; /* its arguments */
 } cm_slot_call;

@@ -170,7 +170,8 @@ const cm_call cm_calls[] = {
     D(cuIpcCloseMemHandle, 330, give, KIND(IPC)),
     D(cuImportExternalMemory, 485, described, KIND(EXTERNAL), .sized = CM_SIZED_EXTERNAL),
     D(cuDestroyExternalMemory, 488, give, KIND(EXTERNAL)),
-    D(cuExternalMemoryGetMappedBuffer, 486, mapped_buffer, KIND(MAPPED)),
+    /* Given back by cuMemFree, so it lives among addresses. */
+    D(cuExternalMemoryGetMappedBuffer, 486, mapped_buffer, KIND(IPC)),
     D(cuExternalMemoryGetMappedMipmappedArray, 487, part, KIND(ARRAY)),
 
     D(cuGraphAddMemAllocNode, 638, add_node, KIND(GRAPH)),
@@ -223,7 +224,7 @@ const cm_call cm_calls[] = {
     R(cudaIpcCloseMemHandle_v4010, 180, give, KIND(IPC)),
     R(cudaImportExternalMemory_v10000, 274, described, KIND(EXTERNAL), .sized = CM_SIZED_EXTERNAL),
     R(cudaDestroyExternalMemory_v10000, 277, give, KIND(EXTERNAL)),
-    R(cudaExternalMemoryGetMappedBuffer_v10000, 275, mapped_buffer, KIND(MAPPED)),
+    R(cudaExternalMemoryGetMappedBuffer_v10000, 275, mapped_buffer, KIND(IPC)),
     R(cudaExternalMemoryGetMappedMipmappedArray_v10000, 276, part, KIND(ARRAY)),
     R(cudaGraphAddMemAllocNode_v11040, 419, add_node, KIND(GRAPH)),
     R(cudaGraphAddMemFreeNode_v11040, 421, add_free_node, KIND(GRAPH)),

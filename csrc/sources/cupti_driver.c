@@ -17,7 +17,7 @@
 #include "driver_events.h"
 #include "emit.h"
 
-enum { OPEN = 4, DEVICES_KNOWN = 64, CONTEXTS = 64, SESSIONS = 4, NO_ROW = 0xff };
+enum { OPEN = 4, DEVICES_KNOWN = 64, CONTEXTS = 64, NO_ROW = 0xff };
 
 __thread bool cm_cupti_own_thread __attribute__((tls_model("initial-exec")));
 
@@ -49,13 +49,7 @@ typedef struct context {
 static struct {
     int (*_Atomic device_of)(void *context, uint32_t *device);
     atomic_bool records, launches;
-    _Atomic uint32_t session;
     _Atomic uint64_t count;
-    /* Calls begun and ended, of each session: one that outlives its session changes no other's. */
-    struct {
-        _Alignas(64) _Atomic uint64_t begun;
-        _Alignas(64) _Atomic uint64_t ended;
-    } moves[SESSIONS];
     _Atomic uint64_t devices[DEVICES_KNOWN]; /* a context's unique id << 8 | device + 1 */
     context contexts[CONTEXTS];
 } state;
@@ -174,27 +168,17 @@ static uint64_t primary_context_of(int device)
 /* --- calls that a thread is in -------------------------------------------------------------------
  */
 
-static _Atomic uint64_t *begun(uint32_t session)
-{
-    return &state.moves[session % SESSIONS].begun;
-}
-
-static _Atomic uint64_t *ended(uint32_t session)
-{
-    return &state.moves[session % SESSIONS].ended;
-}
-
 static void drop_above(uint32_t depth)
 {
     while (calls.depth > depth) {
         calls.depth--;
-        atomic_fetch_add_explicit(ended(calls.at[calls.depth].session), 1, memory_order_release);
+        cm_driver_move_ends_hook(calls.at[calls.depth].session);
     }
 }
 
 static open_call *open_it(const cm_call *c, const cm_callback *d)
 {
-    uint32_t session = atomic_load_explicit(&state.session, memory_order_relaxed), keep = 0;
+    uint32_t session = cm_driver_session(), keep = 0;
 
     /* Left over from before callbacks were off: their ends never came. */
     while (keep < calls.depth && calls.at[keep].session == session)
@@ -202,11 +186,10 @@ static open_call *open_it(const cm_call *c, const cm_callback *d)
     drop_above(keep);
     if (calls.depth == OPEN)
         return NULL;
-    atomic_fetch_add_explicit(begun(session), 1, memory_order_acq_rel);
     open_call *o = &calls.at[calls.depth++];
     o->call = c;
     o->correlation = d->correlation;
-    o->session = session;
+    o->session = cm_driver_move_begins_hook();
     o->told = cm_driver_tls.told;
     o->resets = calls.resets;
     o->generation = 0;
@@ -549,10 +532,7 @@ int cm_cupti_driver_enable(const cm_cupti_link *link, bool launches)
         atomic_store(&state.contexts[i].device, 0);
         atomic_store(&state.contexts[i].handle, 0);
     }
-    uint32_t session = atomic_load(&state.session) + 1;
-    atomic_store(begun(session), 0);
-    atomic_store(ended(session), 0);
-    atomic_store(&state.session, session);
+    cm_driver_moves_anew();
     atomic_store(&state.count, 0);
     atomic_store(&state.launches, launches);
     atomic_store(&state.device_of, link->api->GetDeviceId);
@@ -567,12 +547,7 @@ void cm_cupti_driver_disable(const cm_cupti_link *link)
 
 uint64_t cm_cupti_driver_moves(void)
 {
-    uint32_t session = atomic_load(&state.session);
-    /* In this order: equal, then nothing was in flight when the first was read. */
-    uint64_t out = atomic_load(ended(session));
-    uint64_t in = atomic_load(begun(session));
-
-    return in << 1 | (in != out);
+    return cm_driver_moves();
 }
 
 uint64_t cm_cupti_driver_count(void)

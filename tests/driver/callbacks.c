@@ -376,8 +376,7 @@ static void descriptions(void)
     gives("cuImportExternalMemory", &(cm_call_described){&out, &external}, CM_DRIVER_EXTERNAL, 0x21,
           999);
     gives("cuExternalMemoryGetMappedBuffer",
-          &(cm_call_mapped_buffer){&(uint64_t){0x4000}, 0x21, &buffer}, CM_DRIVER_MAPPED, 0x4000,
-          333);
+          &(cm_call_mapped_buffer){&(uint64_t){0x4000}, 0x21, &buffer}, CM_DRIVER_IPC, 0x4000, 333);
     expect_more(CM_MORE_HANDLE, 0x21);
     gives("cuGraphAddMemAllocNode", &(cm_call_add_node){.parameters = &node}, CM_DRIVER_GRAPH, 0x31,
           44);
@@ -921,6 +920,14 @@ static void uncached(void *unused)
     from_library(unused);
 }
 
+static void one_launch(void *unused)
+{
+    static const cm_call_launch launch = {.stream = (void *)0x9};
+
+    (void)unused;
+    whole(D, 307, &launch, 0);
+}
+
 static void timing(void)
 {
     timed_caller = load("liba.so");
@@ -931,6 +938,9 @@ static void timing(void)
     printf("allocation, runtime around driver: %.0f ns\n", per_call(one_nested, 20000));
     printf("physical memory, caller remembered: %.0f ns\n", per_call(from_library, 20000));
     printf("physical memory, caller unwound: %.0f ns\n", per_call(uncached, 2000));
+    cm_cupti_driver_disable(&link_);
+    cm_cupti_driver_enable(&link_, true);
+    printf("launch: %.0f ns\n", per_call(one_launch, 20000));
     double_record(false);
     printf("allocation and free, not recording: %.0f ns\n", per_call(one_pair, 20000));
 }

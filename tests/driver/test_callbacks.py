@@ -3,16 +3,12 @@ What the real PyTorch raises on the simulated device is compared elsewhere (test
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import ROOT
-
-sys.path.insert(0, str(ROOT / "tests" / "sanitize"))
-
-from sanitize import SANITIZERS, available
+from tests.sanitize.sanitize import SANITIZERS, available
 
 pytestmark = pytest.mark.torch  # needs none: but once is enough, with the main interpreter
 

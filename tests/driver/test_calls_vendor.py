@@ -37,7 +37,7 @@ DESCRIBED = {  # ours, the vendor's, and the fields that are read
         {"pool": "poolProps", "access": "accessDescs", "size": "bytesize", "address": "dptr"},
     ),
     "cm_graph_node": ("CUgraphNodeParams", {"type": "type", "alloc": "alloc", "free": "free"}),
-    "cm_external_description": ("CUDA_EXTERNAL_MEMORY_HANDLE_DESC", {"type": "type", "handle": "handle", "size": "size"}),
+    "cm_external_description": ("CUDA_EXTERNAL_MEMORY_HANDLE_DESC", {"handle": "handle", "size": "size"}),
     "cm_buffer_description": ("CUDA_EXTERNAL_MEMORY_BUFFER_DESC", {"offset": "offset", "size": "size"}),
     "cm_multicast_properties": ("CUmulticastObjectProp", {"devices": "numDevices", "size": "size"}),
     "cm_array_description": (
@@ -154,8 +154,8 @@ def test_what_parameters_point_at(tmp_path: Path) -> None:
     for ours, (theirs, names) in DESCRIBED.items():
         for mine, other in names.items():
             checks.append(f'_Static_assert(offsetof({ours}, {mine}) == offsetof({theirs}, {other}), "{ours}.{mine}");')
-    for ours in ("cm_memory_properties",):  # pools' begin alike
-        checks.append(f'_Static_assert(offsetof({ours}, location) == offsetof(CUmemPoolProps, location), "{ours}");')
+    pools = "offsetof(CUmemPoolProps, location)"  # begin alike
+    checks.append(f'_Static_assert(offsetof(cm_memory_properties, location) == {pools}, "pool");')
     for field, other in (("size", "bytesize"), ("address", "dptr")):  # the runtime's
         offset = f"offsetof(struct cudaMemAllocNodeParams, {other})"
         checks.append(f'_Static_assert(offsetof(cm_alloc_node, {field}) == {offset}, "{field}");')
@@ -178,8 +178,7 @@ def test_array_formats(tmp_path: Path) -> None:
         f'#include "{SOURCES}/cupti_calls.h"',
         "int main(void) { bool b; unsigned n;",
     ]
-    for name in sorted(formats):
-        lines.append(f'n = cm_array_bits({name}, 2, &b); printf("{name} %u %d\\n", n, b);')
+    lines += [f'n = cm_array_bits({name}, 2, &b); printf("{name} %u %d\\n", n, b);' for name in sorted(formats)]
     source.write_text("\n".join([*lines, "return 0; }\n"]))
     flags = ["-std=gnu11", "-w", f"-I{wheel() / 'include'}"]
     subprocess.run(["gcc", *flags, source, SOURCES / "cupti_calls.c", "-o", tmp_path / "formats"], check=True)

@@ -17,11 +17,23 @@ int cudaMalloc(void **p, size_t n)
     *p = n <= limit ? aligned_alloc(512, (n + 511) / 512 * 512) : NULL;
     return *p != NULL ? 0 : 2;
 }
-int cudaFree(void *p) { free(p); return 0; }
+int cudaFree(void *p)
+{
+    if (p == (void *)1)
+        return 1;
+    free(p);
+    return 0;
+}
 int cudaMallocAsync(void **p, size_t n, void *stream) { return cudaMalloc(p, n); }
 int cudaFreeAsync(void *p, void *stream) { free(p); return 0; }
 int cudaGetDevice(int *device) { *device = current; return 0; }
 int cudaSetDevice(int device) { current = device; return 0; }
+int cudaHostAlloc(void **p, size_t n, unsigned flags) { *p = flags == 7 ? malloc(n) : NULL; return 0; }
+int cudaFreeHost(void *p) { free(p); return 0; }
+int cuMemMap(unsigned long long at, size_t size, size_t offset, unsigned long long handle, unsigned long long flags)
+{
+    return at == 0x10000 && size == 0x4000 && offset == 8 && handle == 0x77 && flags == 5 ? 0 : 1;
+}
 """
 
 PROFILER = """
@@ -139,6 +151,14 @@ OTHER = """
 #include <stddef.h>
 int cudaMalloc(void **, size_t), cudaFree(void *);
 void users_own(void) { void *p; if (cudaMalloc(&p, 77) == 0) cudaFree(p); }
+int cudaHostAlloc(void **, size_t, unsigned), cudaFreeHost(void *), cudaSetDevice(int);
+int cuMemMap(unsigned long long, size_t, size_t, unsigned long long, unsigned long long);
+int many(void)
+{
+    void *p;
+    int result = cudaSetDevice(1) + cudaMalloc(&p, 300) + cudaHostAlloc(&p, 55, 7) + cudaFreeHost(p);
+    return result + 10 * cuMemMap(0x10000, 0x4000, 8, 0x77, 5) + 100 * cudaFree((void *)1);
+}
 """
 
 BEGIN = """
@@ -306,3 +326,61 @@ report(events=len(told()), during=during, rows=rows, off=off)
 def test_nothing_is_watched_that_need_not_be(fake):
     answer = fake("begin()\nlib.ask(1)\nreport(symbols=sorted({r[1] for r in core.sources_rows() if r[0] == 'cuda'}))")
     assert answer["symbols"] == ["N3c104cuda6NativeE", "cudaFree", "cudaFreeAsync", "cudaMalloc", "cudaMallocAsync"]
+
+
+DRIVER = """
+KINDS = {22: "new", 23: "free", 24: "more"}
+def driver():
+    return [(KINDS[e.kind], e.address if e.kind == 24 or e.flags == 74 else 0, e.size, e.flags, e.type, e.index,
+             e.origin if e.kind == 24 else None) for e in events() if e.kind in KINDS]
+lib.use(0)
+core.sources_install()
+core.cupti_start(False, False, 100, 0, None)   # waits for CUDA, which never comes: slots tell meanwhile
+core.sources_rescan()
+core.capture_record(True)
+"""
+
+
+def test_the_driver_level_by_slots(fake):
+    answer = fake(
+        DRIVER
+        + """
+lib.on(1)
+a = lib.ask(1000)
+lib.end_block(a, 1024, 1)
+lib.end_segment(a - (1 << 20))
+result = other.many()
+lib.raw_async(500)  # this runtime makes it by cudaMalloc, through a slot, too
+core.cupti_stop()
+other.users_own()
+report(events=driver(), result=result, segments=[e.kind for e in events("segment_new", "segment_free")],
+       rows=sorted((r[0], r[3]) for r in core.sources_rows() if r[1] == "cudaMalloc"))
+"""
+    )
+    by_slot, segment, failed = 0x40, 1 << 21, 5
+    assert answer["result"] == 100  # every argument came through; the one free failed
+    assert answer["events"] == [
+        ["new", 0, segment, by_slot | 1, 1, 1, None],
+        ["more", 0, 1, 0, 0, -1, "libc10_cuda.so"],
+        ["free", 0, 0, by_slot, 1, 1, None],
+        ["new", 0, 300, by_slot | 1, 1, 1, None],
+        ["more", 0, 1, 0, 0, -1, "libother.so"],
+        ["new", 0, 55, by_slot | 3, 0, -1, None],
+        ["more", 0, 1, 0, 0, -1, "libother.so"],
+        ["free", 0, 0, by_slot | 3, 0, -1, None],
+        ["new", 0x10000, 0x4000, by_slot | 10, 1, 1, None],
+        ["more", 0x77, 4, 0, 0, -1, None],
+        ["more", 0, 1, 0, 0, -1, "libother.so"],
+        ["free", 0, 0, by_slot, 1, 1, None],
+        ["more", 1, failed, 0, 0, -1, None],
+        ["new", 0, 500, by_slot | 5, 1, 1, None],
+        ["more", 0, 1, 0, 0, -1, "libc10_cuda.so"],
+    ]
+    assert answer["segments"] == ["segment_new", "segment_free"]  # as without
+    assert answer["rows"] == [["cuda", "libc10_cuda.so"], ["driver", "libother.so"], ["driver", "libruntime.so"]]
+
+
+def test_a_device_that_nobody_was_seen_choosing(fake):
+    """Where CUDA was not in use before, it is the default one."""
+    answer = fake(DRIVER + "other.users_own()\ncore.cupti_stop()\nreport(events=[e[:6] for e in driver()])")
+    assert answer["events"][0] == ["new", 0, 77, 0x41, 1, 0] and answer["events"][-1][:2] == ["free", 0]
