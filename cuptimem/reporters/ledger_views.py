@@ -165,7 +165,7 @@ def _answer(one: Ledger) -> list[Block]:
     reserved = blocks + one.cached
     beside = one.used - reserved
     if reserved == 0:
-        return prose(f"PyTorch has nothing of it; all of it is others': {parts(one, _IN_SUMMARY)}.")
+        return prose(f"Nothing of it is PyTorch's: {parts(one, _IN_SUMMARY)}.")
     said = f"PyTorch's tensors have {size(blocks)} of it, its allocator holds {size(reserved)}"
     return prose(f"{said}; {size(beside)} lie outside of that." if beside > 0 else f"{said}.")
 

@@ -234,7 +234,7 @@ def test_a_program_without_pytorch(folder: Path) -> None:
     raw["ledger"] = [driver_sample.ledger(tensors=0, rounding=0, cached=0, used=12 * GIB)]
     report = from_dict("missing.cmem", raw)
     said = prose(ledger(report))
-    assert "PyTorch has nothing of it; all of it is others': tensors 0 B, NCCL 8.0 GiB" in said
+    assert "Nothing of it is PyTorch's: tensors 0 B, NCCL 8.0 GiB" in said
     summary = str(report)
     assert (
         "Nothing was allocated by PyTorch" in summary
