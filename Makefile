@@ -22,7 +22,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-torchless cuda-environment torches fuzz sanitize stress bench evidence evidence-public wheels wheel-tests lint format clean
+.PHONY: help demo test test-torchless cuda-environment torches fuzz sanitize stress bench evidence evidence-public cupti-headers wheels wheel-tests lint format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -88,6 +88,9 @@ evidence: $(STAMP)/package ## judge the leak verdicts against an independent ora
 
 evidence-public: $(STAMP)/package ## run public training scripts under cuptimem (ARGS="--source DIR" for local copies)
 	$(BIN)/python -m tests.evidence.public $(ARGS)
+
+cupti-headers: $(STAMP)/package ## read the headers of CUPTI's releases anew (CACHE=folder for their wheels, 200 MB)
+	$(BIN)/python -m tests.cupti_headers $(or $(CACHE),build/cupti-wheels)
 
 wheels: $(STAMP)/package ## build the source distribution and a wheel for each Python here into dist/, and check them
 	$(BIN)/python -m tests.packaging.wheels build

@@ -48,8 +48,8 @@ class Ran:
 
 @pytest.fixture
 def program(python: str, library: Path, tmp_path: Path) -> Callable[..., Ran]:
-    """Runs a program of programs.py under cuptimem. hostile: the device's CUPTIMEM_SIM_HOSTILE. Skips where the build has
-    no simulated device."""
+    """Runs a program of programs.py under cuptimem. hostile: the device's CUPTIMEM_SIM_HOSTILE. Skips where there is no
+    simulated device."""
 
     if any(not path.is_file() for path in simulator.preload()):
         pytest.skip("no simulated device was built")

@@ -10,6 +10,7 @@ import json
 import mmap
 import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import torch
 
 import cuptimem
 from cuptimem import _core
-from tests.simulated import checks, driver_checks, driver_events, foreign
+from tests.simulated import checks, driver_checks, driver_events, foreign, recorder_programs
 from tests.simulated.driver_checks import Given
 
 MIB = 1 << 20
@@ -67,6 +68,15 @@ class Program:
         self.found["looks"] += 1
         return found
 
+    def wait_for_a_moment(self) -> None:
+        """Until the witness has looked at the device."""
+        for _ in range(500):
+            _core.capture_sync()
+            if driver_events.read(driver_checks.dump(self.trace)).moments:
+                return
+            time.sleep(0.02)
+        raise AssertionError("nobody looked at the device for ten seconds")
+
     def end(self, **keywords: Any) -> dict[str, Any]:
         """After the recording: once more, with what only its end has; returns what is to be judged."""
         last = self.look("at the end", **keywords)
@@ -107,6 +117,7 @@ def everything(program: Program) -> dict[str, Any]:
     with program.profile:
         kept = [torch.ones(n, device="cuda") for n in (10, 1000, 300_000, 6_000_000)]
         program.look("tensors")
+        program.wait_for_a_moment()
         at = {"device": add(line(), "device", lib.foreign_malloc(4 * MIB), 4 * MIB)}
         at["managed"] = add(line(), "managed", lib.foreign_managed(2 * MIB), 2 * MIB)
         at["host"] = add(line(), "host", lib.foreign_host(3 * MIB), 3 * MIB)
@@ -192,8 +203,103 @@ def cublas(program: Program) -> list[list[Any]]:
     ]
 
 
-PROGRAMS: dict[str, Callable[[Program], dict[str, Any]]] = {program.__name__: program for program in (everything,)}
+# -- beside what goes wrong, in mid-run, with kernels ------------------------------------------------------------------
+
+
+def unharmed(program: Program) -> dict[str, Any]:
+    """A training with a data loader's workers, its tensors compared with PyTorch's own account."""
+    from torch.utils.data import DataLoader
+
+    with program.profile:
+        model, loss = recorder_programs.graph()
+        for batch in DataLoader([torch.ones(8) for _ in range(16)], batch_size=4, num_workers=2):
+            loss = loss + batch.cuda().sum()
+        loss.backward()
+        own = [program.lib.foreign_malloc(2 * MIB) for _ in range(20)]
+        recorder_programs.compare(program.trace, "after backward")
+        assert [program.lib.foreign_free(address) for address in own[1:]] == [0] * 19
+        del loss
+        recorder_programs.compare(program.trace, "without the graph")
+        graph = torch.cuda.CUDAGraph()
+        x = torch.ones(100, 100, device="cuda")
+        with torch.cuda.graph(graph):
+            y = x @ x
+        graph.replay()
+        recorder_programs.compare(program.trace, "with a graph's private pool")
+        if os.environ.get("DRIVER_BY_SLOT", "") == "":
+            program.look("with a graph's private pool")
+    analysis = _core.analyze(str(program.trace))
+    report = program.profile.report
+    del model, y
+    return {
+        "driver": analysis["driver"],
+        "ledger": analysis["ledger"],
+        "peak": report.device("cuda:0").peak.bytes,
+        "max": torch.cuda.max_memory_allocated(),
+        "lost": report.lost.events,
+        "problems": report.environment.get("problems", "").splitlines(),
+        "by_slot": sum(e.by_slot for e in driver_events.read(driver_checks.dump(program.trace)).events),
+    }
+
+
+def midrun(program: Program) -> dict[str, Any]:
+    """Much is there when the recording begins: it is in the ledger, and what comes and goes is known."""
+    lib = program.lib
+    kept = [torch.ones(n, device="cuda") for n in (10, 300_000, 6_000_000)]
+    first = lib.foreign_malloc(4 * MIB)
+    torch.cuda.synchronize()
+    time.sleep(0.002)
+    began = time.monotonic_ns()
+    with program.profile:
+        more = torch.ones(8_000_000, device="cuda")
+        again = lib.foreign_malloc(6 * MIB)
+        program.add(line() - 1, "device", again, 6 * MIB)
+        program.look("begun in mid-run", since=began)
+        assert lib.foreign_free(first) == 0
+        del kept[1:]
+        torch.cuda.empty_cache()
+        program.look("what was there before is freed", since=began)
+    done = program.end(since=began)
+    del more
+    return done
+
+
+def kernels(program: Program) -> dict[str, Any]:
+    """Every launch has its line, and ran."""
+    with program.profile:
+        x = torch.ones(1000, 1000, device="cuda")
+        for _ in range(20):
+            y = (x * 2).relu()
+        at = line() - 1
+        other = torch.cuda.Stream()
+        y.record_stream(other)
+        with torch.cuda.stream(other):
+            z = y + 1
+        torch.cuda.synchronize()
+        del y
+        program.look("after kernels")
+    done = program.end()
+    driver = driver_events.read(driver_checks.dump(program.trace))
+    here = sum(any(f[:2] == (FILE, at) for f in frames) for _, _, frames, _ in driver.launches)
+    del z
+    launched, ran = ({one[0] for one in rows} for rows in (driver.launches, driver.work))
+    return {
+        **done,
+        "kernels": _core.analyze(str(program.trace))["kernels"],
+        "here": here,
+        "launches": len(driver.launches),
+        "streams": len({one[1] for one in driver.launches}),
+        "never_ran": len(launched - ran),
+        "never_launched": len(ran - launched),
+        "unnamed": sum(not name for _, name, kind in driver.work if kind == 1),
+    }
+
+
+PROGRAMS: dict[str, Callable[..., dict[str, Any]]] = {
+    program.__name__: program for program in (everything, unharmed, midrun, kernels)
+}
 
 
 if __name__ == "__main__":
-    print(json.dumps(PROGRAMS[sys.argv[1]](Program(Path(sys.argv[2])))))
+    name = sys.argv[1]
+    print(json.dumps(PROGRAMS[name](Program(Path(sys.argv[2]), kernels=name == "kernels"))))

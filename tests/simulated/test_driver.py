@@ -1,4 +1,4 @@
-"""The driver level under the real PyTorch: each program compares with the device's log inside; here its numbers are judged."""
+"""The driver level under the real PyTorch: programs compare with the device's log inside; here numbers are judged."""
 
 import json
 from collections.abc import Callable
@@ -93,4 +93,46 @@ def test_every_kind_of_memory(back_end: str, program: Program) -> None:
     if back_end in ("native", "expandable"):
         assert found["unfilled"] == [0] and found["segments"] > 0
         assert end["tensors"] + end["rounding"] + end["cached"] == found["reserved_end"]
-    assert found["moments"] >= 2
+    assert found["moments"] >= 2 and end["context_measured"]
+
+
+HOSTILE = [
+    ("drop=3,reorder,wrap,late,foreign", "callbacks", ""),
+    ("taken", "slots", "Nsight Systems"),
+    ("nodriver", "slots", "driver"),
+]
+
+
+@pytest.mark.parametrize(("hostile", "mode", "said"), HOSTILE)
+def test_tensors_are_unharmed(hostile: str, mode: str, said: str, program: Program) -> None:
+    slots = {"DRIVER_BY_SLOT": "1"} if mode == "slots" else {}
+    found = program("unharmed", env=slots, more={"CUPTIMEM_SIM_HOSTILE": hostile})
+    driver = found["driver"]
+    assert found["peak"] == found["max"] and found["lost"] == 0 and found["problems"] == []
+    assert driver["mode"] == mode and said in driver["reason"]
+    assert driver["unknown_frees"] == 0 and driver["allocations"] > 20
+    assert (found["by_slot"] > 40) == (mode == "slots")
+    if mode == "callbacks":
+        witness = driver["witness"]
+        assert 0 < witness["missing"] <= witness["dropped"] and witness["differ"] == witness["alone"] == 0
+        adds_up(found)
+
+
+def test_a_start_in_mid_run(program: Program) -> None:
+    found = program("midrun")
+    end = adds_up(found)
+    ((used, context, _),) = found["used"]
+    # The library's, and two segments: known to the tensor level alone, from its walk at the start.
+    assert found["driver"]["unknown_frees"] == 3 and end["used"] == used
+    assert end["tensors"] + end["rounding"] + end["cached"] == used - context - 6 * MIB
+    assert end["context"] + end["residual"] == context
+    assert not end["context_measured"]
+
+
+def test_kernels(program: Program) -> None:
+    found = program("kernels")
+    assert found["launches"] > 40 and found["here"] >= 40 and found["streams"] == 2
+    assert (found["never_ran"], found["never_launched"], found["unnamed"]) == (0, 0, 0)
+    kernels = found["kernels"]
+    assert kernels["launches"] == found["launches"] == kernels["ran"] and kernels["dropped"] == 0
+    assert sum(row["count"] for row in kernels["names"]) == kernels["ran"]

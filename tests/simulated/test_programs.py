@@ -56,6 +56,10 @@ def test_program(name: str, on_device: Callable[..., Result], tmp_path: Path) ->
     ],
 )
 def test_a_missing_event_is_noticed(kind: str, noticed: str, on_device: Callable[..., Result], tmp_path: Path) -> None:
-    done = on_device("-m", "tests.simulated.run", "gpt_fp32", str(tmp_path / "run.cmem"), kind)
+    done = on_device(
+        *("-m", "tests.simulated.run", "gpt_fp32", str(tmp_path / "run.cmem"), kind),
+        log=tmp_path / "log",
+        report=tmp_path / "report",
+    )
     assert done.code == 1
     assert re.search(noticed, done.err.splitlines()[-1]), done.err[-3000:]

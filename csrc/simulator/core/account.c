@@ -191,6 +191,12 @@ int cm_sim_context_locked(int device)
     return CM_SIM_OK;
 }
 
+/* The core by itself. Where there is a driver it tells CUPTI: driver_context.c. */
+__attribute__((weak)) void cm_sim_context_made(int device)
+{
+    (void)device;
+}
+
 int cm_sim_context(int device)
 {
     int error = cm_sim_device_check(device);
@@ -198,8 +204,11 @@ int cm_sim_context(int device)
     if (error != CM_SIM_OK)
         return error;
     pthread_mutex_lock(&lock);
+    bool there = accounts[device].context;
     error = cm_sim_context_locked(device);
     pthread_mutex_unlock(&lock);
+    if (error == CM_SIM_OK && !there)
+        cm_sim_context_made(device);
     return error;
 }
 

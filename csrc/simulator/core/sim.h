@@ -115,6 +115,8 @@ bool cm_sim_forked(void);
 
 /* Creates the context if there is none: charges its bytes, once per device and process. */
 int cm_sim_context(int device);
+/* Called when it did, with no lock held. Defined twice, see account.c. */
+void cm_sim_context_made(int device);
 bool cm_sim_has_context(int device);
 int cm_sim_memory_info(int device, size_t *free_bytes, size_t *total);
 /* Used now and at most, context and libraries included. */

@@ -238,14 +238,14 @@ CM_SIM_EXPORT int cuptiSubscribe(void **handle, cm_cupti_callback callback, void
 {
     /* As the vendor's: who only wants activities may subscribe without a function. */
     return handle ? subscribe(handle,
-                              &(asked){.callback = callback, .userdata = userdata, .name = "CUPTI"})
+                              &(asked){.callback = callback, .userdata = userdata, .name = ""})
                   : CM_CUPTI_INVALID_PARAMETER;
 }
 
 CM_SIM_EXPORT int cuptiSubscribe_v2(void **handle, cm_cupti_callback callback, void *userdata,
                                     cm_cupti_subscriber_params *params)
 {
-    asked by = {.callback = callback, .userdata = userdata, .name = "CUPTI", .second = true};
+    asked by = {.callback = callback, .userdata = userdata, .name = "", .second = true};
     char name[NAME];
 
     if (!handle)

@@ -76,20 +76,12 @@ static void record(const cm_sim_call *call, int domain, uint64_t begin)
     cm_sim_cupti_emit(clients, &api, sizeof api);
 }
 
-void cm_sim_told_context(int device)
+void cm_sim_tell_context(int what, void *context)
 {
-    enum { CONTEXT_CREATED = 1 };
-    static atomic_bool told[CM_SIM_DEVICES];
-    /* CUpti_ResourceData */
-    struct {
-        void *context, *handle, *descriptor;
-    } data = {0};
+    const cm_cupti_resource_data data = {.context = context};
 
-    if (device < 0 || device >= CM_SIM_DEVICES || atomic_load(&told[device]) ||
-        atomic_exchange(&told[device], true) || !cm_sim_cupti_wanted())
-        return;
-    data.context = cm_sim_cupti_context(device);
-    cm_sim_cupti_fire_other(CM_CUPTI_RESOURCE, CONTEXT_CREATED, &data);
+    if (cm_sim_cupti_wanted())
+        cm_sim_cupti_fire_other(CM_CUPTI_RESOURCE, (uint32_t)what, &data);
 }
 
 void cm_sim_runtime_enter(cm_sim_call *call, int device, uint32_t id, const char *name,

@@ -39,8 +39,9 @@ void cm_sim_driver_enter(cm_sim_call *call, int device, uint32_t id, const char 
                          const void *parameters, const char *symbol);
 void cm_sim_driver_exit(cm_sim_call *call, int result);
 
-/* The device has its primary context. Told once, in the call that made it. */
-void cm_sim_told_context(int device);
+/* A context was made, or is about to end. CUpti_CallbackIdResource. */
+enum { CM_SIM_CONTEXT_MADE = 1, CM_SIM_CONTEXT_ENDS = 2 };
+void cm_sim_tell_context(int what, void *context);
 
 /* Activity records; between enter and exit of their call. Kinds and operations are CUPTI's.
  *

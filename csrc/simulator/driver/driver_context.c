@@ -105,6 +105,12 @@ void cm_cu_enter(cm_sim_call *call, uint32_t id, const char *name, const void *p
     cm_sim_driver_enter(call, device < 0 ? 0 : device, id, name, parameters, symbol);
 }
 
+/* The core made a device's primary context. */
+void cm_sim_context_made(int device)
+{
+    cm_sim_tell_context(CM_SIM_CONTEXT_MADE, cm_cu_primary(device));
+}
+
 /* --- primary contexts ------------------------------------------------------------------------- */
 
 static bool is_device(int device)
@@ -114,33 +120,32 @@ static bool is_device(int device)
 
 CM_SIM_EXPORT int cuDevicePrimaryCtxRetain(cm_cu_context **context, int device)
 {
-    CM_SIM_ENTRY;
+    CM_CU_BEGIN(cuDevicePrimaryCtxRetain, (void **)context, device);
     if (!is_device(device))
-        return CM_SIM_INVALID_DEVICE;
+        CM_CU_END(CM_SIM_INVALID_DEVICE);
     int result = cm_sim_context(device);
     if (result)
-        return result;
-    cm_sim_told_context(device);
+        CM_CU_END(result);
     atomic_fetch_add(&cm_cu_primary(device)->retained, 1);
     if (context)
         *context = cm_cu_primary(device);
-    return CM_SIM_OK;
+    CM_CU_END(CM_SIM_OK);
 }
 
 /* The last release leaves the context and its memory: the runtime, which holds it too, is never
  * asked. A program that counts on its memory being given back by this frees it itself as well. */
 CM_SIM_EXPORT int cuDevicePrimaryCtxRelease_v2(int device)
 {
-    CM_SIM_ENTRY;
+    CM_CU_BEGIN(cuDevicePrimaryCtxRelease_v2, device);
     if (!is_device(device))
-        return CM_SIM_INVALID_DEVICE;
+        CM_CU_END(CM_SIM_INVALID_DEVICE);
     atomic_int *retained = &cm_cu_primary(device)->retained;
     int now = atomic_load(retained);
     do {
         if (!now)
-            return CM_SIM_INVALID_CONTEXT;
+            CM_CU_END(CM_SIM_INVALID_CONTEXT);
     } while (!atomic_compare_exchange_weak(retained, &now, now - 1));
-    return CM_SIM_OK;
+    CM_CU_END(CM_SIM_OK);
 }
 CM_CU_ALIAS(cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxRelease);
 
@@ -181,7 +186,6 @@ static int create(cm_cu_context **context, unsigned flags, int device)
     int result = cm_sim_context(device);
     if (result)
         return result;
-    cm_sim_told_context(device);
     cm_cu_context *made = calloc(1, sizeof *made);
     if (!made)
         return CM_SIM_OUT_OF_MEMORY;
@@ -192,31 +196,32 @@ static int create(cm_cu_context **context, unsigned flags, int device)
     atomic_store(&made->flags, flags);
     atomic_store(&made->id, atomic_fetch_add(&ids, 1) + 1);
     *context = made;
+    cm_sim_tell_context(CM_SIM_CONTEXT_MADE, made);
     return push(made);
 }
 
 CM_SIM_EXPORT int cuCtxCreate_v2(cm_cu_context **context, unsigned flags, int device)
 {
-    CM_SIM_ENTRY;
-    return create(context, flags, device);
+    CM_CU_BEGIN(cuCtxCreate_v2, (void **)context, flags, device);
+    CM_CU_END(create(context, flags, device));
 }
 
 /* A part of the multiprocessors for a context cannot be asked of a simulated device. */
 CM_SIM_EXPORT int cuCtxCreate_v3(cm_cu_context **context, const void *affinity, int affinities,
                                  unsigned flags, int device)
 {
-    CM_SIM_ENTRY;
+    CM_CU_BEGIN(cuCtxCreate_v3, (void **)context, (void *)affinity, affinities, flags, device);
     if (affinity && affinities > 0) {
         cm_sim_note(CM_SIM_NOTE_REFUSED, "execution affinity", 0);
-        return CM_SIM_NOT_SUPPORTED;
+        CM_CU_END(CM_SIM_NOT_SUPPORTED);
     }
-    return create(context, flags, device);
+    CM_CU_END(create(context, flags, device));
 }
 
 CM_SIM_EXPORT int cuCtxCreate_v4(cm_cu_context **context, const void *parameters, unsigned flags,
                                  int device)
 {
-    CM_SIM_ENTRY;
+    CM_CU_BEGIN(cuCtxCreate_v4, (void **)context, (void *)parameters, flags, device);
     const struct {
         const void *affinity;
         int affinities;
@@ -224,20 +229,21 @@ CM_SIM_EXPORT int cuCtxCreate_v4(cm_cu_context **context, const void *parameters
     } *asked = parameters;
     if (asked && ((asked->affinity && asked->affinities > 0) || asked->graphics)) {
         cm_sim_note(CM_SIM_NOTE_REFUSED, "execution affinity", 0);
-        return CM_SIM_NOT_SUPPORTED;
+        CM_CU_END(CM_SIM_NOT_SUPPORTED);
     }
-    return create(context, flags, device);
+    CM_CU_END(create(context, flags, device));
 }
 
 CM_SIM_EXPORT int cuCtxDestroy_v2(cm_cu_context *context)
 {
-    CM_SIM_ENTRY;
+    CM_CU_BEGIN(cuCtxDestroy_v2, context);
     if (!ours(context) || context->primary)
-        return CM_SIM_INVALID_CONTEXT;
+        CM_CU_END(CM_SIM_INVALID_CONTEXT);
+    cm_sim_tell_context(CM_SIM_CONTEXT_ENDS, context);
     atomic_store(&context->alive, false);
     if (mine.depth && mine.stack[mine.depth - 1] == context)
         pop();
-    return CM_SIM_OK;
+    CM_CU_END(CM_SIM_OK);
 }
 CM_CU_ALIAS(cuCtxDestroy_v2, cuCtxDestroy);
 

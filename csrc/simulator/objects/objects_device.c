@@ -1,7 +1,6 @@
 #include "errors.h"
 #include "objects.h"
 #include "../core/sim.h"
-#include "../cupti/cupti_hooks.h"
 
 /* The error that a device died of; kernels do nothing, so only a replayed copy can kill it. */
 static atomic_int broken[CM_SIM_DEVICES];
@@ -24,10 +23,8 @@ int cm_sim_device_ready(int *device)
     if (atomic_load_explicit(&ready[*device], memory_order_acquire) && !cm_sim_forked())
         return CM_CUDA_OK;
     error = cm_sim_context(*device);
-    if (!error) {
+    if (!error)
         atomic_store_explicit(&ready[*device], true, memory_order_release);
-        cm_sim_told_context(*device);
-    }
     return error;
 }
 

@@ -47,10 +47,8 @@ static int set(int device)
     int result = check(device);
     if (!result)
         result = cm_sim_context(device);
-    if (!result) {
-        cm_sim_told_context(device);
+    if (!result)
         cm_sim_set_current_device(device);
-    }
     return result;
 }
 

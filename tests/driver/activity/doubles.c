@@ -109,10 +109,6 @@ uint32_t cm_library_of_hook(uintptr_t address)
     return cm_name_intern_text_hook(text);
 }
 
-void cm_libraries_refresh(void)
-{
-}
-
 uint64_t double_moves[4];
 unsigned double_moves_asked;
 

@@ -469,6 +469,29 @@ static void told(void)
     const told_call *call;
     EQUAL(cuStreamCreate(&stream, 0), OK);
 
+    unsigned made = told_contexts[1], ended = told_contexts[2];
+    CHECK(made > 0); /* the primary one */
+    handle context = NULL, primary = NULL;
+    told_begin();
+    EQUAL(cuCtxCreate_v2(&context, 0, 1), OK);
+    EQUAL(told_end()->id, 235);
+    EQUAL(told_contexts[1], made + 1);
+    told_begin();
+    EQUAL(cuCtxDestroy_v2(context), OK);
+    EQUAL(told_end()->id, 322);
+    EQUAL(told_contexts[2], ended + 1);
+    told_begin();
+    EQUAL(cuCtxDestroy_v2(context), INVALID_CONTEXT);
+    EQUAL(told_end()->result, INVALID_CONTEXT);
+    EQUAL(told_contexts[2], ended + 1);
+    told_begin();
+    EQUAL(cuDevicePrimaryCtxRetain(&primary, 1), OK);
+    EQUAL(told_end()->id, 386);
+    EQUAL(told_contexts[1], made + 1); /* there already */
+    told_begin();
+    EQUAL(cuDevicePrimaryCtxRelease_v2(1), OK);
+    EQUAL(told_end()->id, 544);
+
     told_begin();
     EQUAL(cuMemAlloc_v2(&block, 4 * MIB), OK);
     call = told_end();

@@ -1,6 +1,7 @@
 #include "told.h"
 
 #include "check.h"
+#include "driver/driver_params.h"
 
 atomic_bool cm_sim_cupti_on;
 static told_call calls[4];
@@ -22,11 +23,6 @@ const told_call *told_end(void)
     return &calls[0];
 }
 
-void cm_sim_told_context(int device)
-{
-    (void)device;
-}
-
 void cm_sim_driver_enter(cm_sim_call *call, int device, uint32_t id, const char *name,
                          const void *parameters, const char *symbol)
 {
@@ -37,8 +33,10 @@ void cm_sim_driver_enter(cm_sim_call *call, int device, uint32_t id, const char 
     now->entered++;
     snprintf(now->name, sizeof now->name, "%s", name);
     snprintf(now->symbol, sizeof now->symbol, "%s", symbol ? symbol : "");
-    if (parameters) /* only as much as the first of them, see there */
-        memcpy(now->parameters, parameters, 8);
+    /* Only as much as the first of them, see there; of these that is an int. */
+    bool small = id == CM_CBID_cuDevicePrimaryCtxRelease_v2;
+    if (parameters)
+        memcpy(now->parameters, parameters, small ? sizeof(int) : 8);
     call->correlation = (uint32_t)count;
     call->driver_parameters = parameters;
 }
@@ -107,6 +105,15 @@ void cm_sim_record_pool(int operation, const void *pool, int device, size_t byte
     made->operation = operation;
     made->address = (uintptr_t)pool;
     made->bytes = bytes;
+}
+
+/* The contexts that were told of: made ones and ended ones. */
+unsigned told_contexts[3];
+
+void cm_sim_tell_context(int what, void *context)
+{
+    CHECK(context && (what == CM_SIM_CONTEXT_MADE || what == CM_SIM_CONTEXT_ENDS));
+    told_contexts[what]++;
 }
 
 /* The runtime is not called here. */

@@ -27,6 +27,8 @@ typedef struct told_call {
 
 /* Begins to be told, from nothing. */
 void told_begin(void);
+/* Of contexts: [1] made, [2] ended. */
+extern unsigned told_contexts[3];
 /* The only call that was told since; fails where there were others or none. Stops. */
 const told_call *told_end(void);
 

@@ -35,11 +35,6 @@ void cm_sim_runtime_exit(cm_sim_call *call, int result)
     one->result = result;
 }
 
-void cm_sim_told_context(int device)
-{
-    (void)device;
-}
-
 void cm_sim_driver_enter(cm_sim_call *call, int device, uint32_t id, const char *name,
                          const void *parameters, const char *symbol)
 {
