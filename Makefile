@@ -22,7 +22,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-torchless cuda-environment torches fuzz sanitize stress bench evidence evidence-public wheels wheel-tests lint format clean
+.PHONY: help demo test test-torchless cuda-environment torches fuzz fuzz-records sanitize stress bench evidence evidence-public wheels wheel-tests lint format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
