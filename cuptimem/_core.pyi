@@ -51,6 +51,7 @@ def garbage_forget() -> None: ...  # in a forked child
 # sources (csrc/python/py_sources.c)
 def sources_install() -> int: ...
 def sources_remove() -> None: ...
+def sources_driver(on: bool, /) -> None: ...  # the driver level from slots, as while CUPTI does not tell
 def sources_rows() -> list[tuple[str, str, str, str, int]]: ...  # source, symbol, meaning, library, slots
 def sources_rescan() -> None: ...  # what the collector does when idle
 def sources_lookup(name: str) -> int: ...  # address of a symbol in a patched library, 0: not there

@@ -3,6 +3,7 @@
  * def sources_install() -> int            slots newly patched; also sets the collector's callback
  * def sources_remove() -> None
  * def sources_rescan() -> None            what the collector does when idle
+ * def sources_driver(on: bool) -> None     the driver level from slots, as while CUPTI does not tell
  * def sources_rows() -> list[tuple[str, str, str, str, int]]
  * def sources_lookup(name: str) -> int    address of a symbol in a patched library, 0: not there
  * def autograd_calibrate(nodes: list[tuple[int, int]]) -> str | None
@@ -181,6 +182,18 @@ static PyObject *sources_rescan(PyObject *self, PyObject *unused)
 {
     PyThreadState *state = PyEval_SaveThread();
     cm_sources_rescan();
+    PyEval_RestoreThread(state);
+    Py_RETURN_NONE;
+}
+
+static PyObject *sources_driver(PyObject *self, PyObject *on)
+{
+    int record = PyObject_IsTrue(on);
+
+    if (record < 0)
+        return NULL;
+    PyThreadState *state = PyEval_SaveThread();
+    cm_cuda_slots_record(record != 0);
     PyEval_RestoreThread(state);
     Py_RETURN_NONE;
 }
@@ -376,6 +389,7 @@ PyMethodDef cm_py_sources_methods[] = {
     {"sources_install", sources_install, METH_NOARGS, NULL},
     {"sources_remove", sources_remove, METH_NOARGS, NULL},
     {"sources_rescan", sources_rescan, METH_NOARGS, NULL},
+    {"sources_driver", sources_driver, METH_O, NULL},
     {"sources_rows", sources_rows, METH_NOARGS, NULL},
     {"sources_lookup", sources_lookup, METH_O, NULL},
     {"autograd_calibrate", autograd_calibrate, METH_O, NULL},

@@ -335,7 +335,7 @@ def driver():
              e.origin if e.kind == 24 else None) for e in events() if e.kind in KINDS]
 lib.use(0)
 core.sources_install()
-core.cupti_start(False, False, 100, 0, None)   # waits for CUDA, which never comes: slots tell meanwhile
+core.sources_driver(True)
 core.sources_rescan()
 core.capture_record(True)
 """
@@ -351,7 +351,7 @@ lib.end_block(a, 1024, 1)
 lib.end_segment(a - (1 << 20))
 result = other.many()
 lib.raw_async(500)  # this runtime makes it by cudaMalloc, through a slot, too
-core.cupti_stop()
+core.sources_driver(False)
 other.users_own()
 report(events=driver(), result=result, segments=[e.kind for e in events("segment_new", "segment_free")],
        rows=sorted((r[0], r[3]) for r in core.sources_rows() if r[1] == "cudaMalloc"))
@@ -382,5 +382,5 @@ report(events=driver(), result=result, segments=[e.kind for e in events("segment
 
 def test_a_device_that_nobody_was_seen_choosing(fake):
     """Where CUDA was not in use before, it is the default one."""
-    answer = fake(DRIVER + "other.users_own()\ncore.cupti_stop()\nreport(events=[e[:6] for e in driver()])")
+    answer = fake(DRIVER + "other.users_own()\ncore.sources_driver(False)\nreport(events=[e[:6] for e in driver()])")
     assert answer["events"][0] == ["new", 0, 77, 0x41, 1, 0] and answer["events"][-1][:2] == ["free", 0]
