@@ -237,9 +237,9 @@ static int subscribe(void **handle, const asked *by)
 CM_SIM_EXPORT int cuptiSubscribe(void **handle, cm_cupti_callback callback, void *userdata)
 {
     /* As the vendor's: who only wants activities may subscribe without a function. */
-    return handle ? subscribe(handle,
-                              &(asked){.callback = callback, .userdata = userdata, .name = ""})
-                  : CM_CUPTI_INVALID_PARAMETER;
+    return handle
+               ? subscribe(handle, &(asked){.callback = callback, .userdata = userdata, .name = ""})
+               : CM_CUPTI_INVALID_PARAMETER;
 }
 
 CM_SIM_EXPORT int cuptiSubscribe_v2(void **handle, cm_cupti_callback callback, void *userdata,
