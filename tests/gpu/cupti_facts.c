@@ -134,6 +134,7 @@ static void load(const char *cupti_path, const char *runtime_path)
  */
 
 enum { DRIVER = 1, RUNTIME = 2, ENTER = 0, LEAVE = 1, FORCED = 1, MOST = 4096, RECORD = 128 };
+enum { NOT_SUPPORTED = 801 };
 enum { KIND_DRIVER = 4, KIND_RUNTIME = 5, KIND_KERNEL = 10, KIND_MEMORY2 = 49, KIND_POOL = 50 };
 enum { MEM_ALLOC = 243, MEM_FREE = 245, LAUNCH = 307 };
 
@@ -332,6 +333,18 @@ static void print_calls(const char *name, bool *first)
     printf("], \"same_id\": %s}", same ? "true" : "false");
 }
 
+static bool done(const char *name, int error, bool *first)
+{
+    if (!error) {
+        print_calls(name, first);
+        return true;
+    }
+    printf("%s\"%s\": {\"error\": %d}", *first ? "" : ", ", name, error);
+    *first = false;
+    atomic_store(&call_count, 0);
+    return false;
+}
+
 static void each_runtime_call(void)
 {
     enum { BYTES = 4 << 20 };
@@ -342,9 +355,9 @@ static void each_runtime_call(void)
     bool first = true;
     if (posix_memalign(&own, 4096, BYTES))
         fail("no memory", 0);
-#define EACH(name, ...)                                                                            \
-    DO(name(__VA_ARGS__));                                                                         \
-    print_calls(#name, &first)
+    atomic_store(&call_count, 0);
+/* false: refused, which is told. */
+#define EACH(name, ...) done(#name, name(__VA_ARGS__), &first)
     EACH(cudaMalloc, &address, BYTES);
     EACH(cudaFree, address);
     EACH(cudaMallocAsync, &address, BYTES, NULL);
@@ -356,8 +369,10 @@ static void each_runtime_call(void)
     EACH(cudaFreeHost, address);
     EACH(cudaHostRegister, own, BYTES, 0);
     EACH(cudaHostUnregister, own);
-    EACH(cudaMallocArray, &address, &format, 256, 256, 0);
-    EACH(cudaFreeArray, address);
+    if (EACH(cudaMallocArray, &address, &format, 256, 256, 0))
+        EACH(cudaFreeArray, address);
+    else
+        done("cudaFreeArray", NOT_SUPPORTED, &first);
     EACH(cudaMalloc3D, &cube, ((extent){256, 256, 4}));
     DO(cudaFree(cube.address));
     atomic_store(&call_count, 0);
