@@ -43,6 +43,7 @@ static void end_moment(cm_drivermap *m, int8_t index, bool quiet)
     now.quiet = quiet;
     now.block_bytes = d->block_bytes;
     now.block_slack = d->block_slack;
+    now.driver = m->accounts.device[cm_drivermap_place(index)].bytes;
     if (quiet && !d->context_known) {
         int64_t others = now.others > 0 ? now.others : 0;
         d->context = now.used - others - m->accounts.device[cm_drivermap_place(index)].bytes -
