@@ -22,7 +22,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-torchless cuda-environment torches fuzz sanitize stress bench evidence evidence-public cupti-headers wheels wheel-tests lint format clean
+.PHONY: help demo test other-pythons cuda-environment torches fuzz fuzz-records sanitize stress bench evidence evidence-public cupti-headers wheels wheel-tests lint format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,18 +60,26 @@ $(CUDA_VENV)/.made: $(STAMP)/venv Makefile
 
 cuda-environment: $(if $(filter no,$(CUDA)),,$(CUDA_VENV)/.made)
 
-test: $(STAMP)/package cuda-environment test-torchless ## run all tests (ARGS="-k name" to choose; CUDA=no: without PyTorch's CUDA build)
-	CUPTIMEM_CUDA=$(CUDA) $(BIN)/python -m pytest $(ARGS)
+test: $(STAMP)/package cuda-environment other-pythons ## run all tests (ARGS="-k name" to choose; CUDA=no: without PyTorch's CUDA build)
+	@CUPTIMEM_CUDA=$(CUDA) PYTHON_VENV="$(BIN)/python" $(BIN)/python -m tests.everything $(ARGS)
 
-# Other interpreters, where there are any: all tests that need no PyTorch.
-test-torchless: $(STAMP)/package
-	@PYTHON_VENV="$(BIN)/python" sh tests/other_pythons.sh $(ARGS)
+# Other interpreters, where there are any: they run all tests that need no PyTorch.
+other-pythons: $(STAMP)/package
+	@PYTHON_VENV="$(BIN)/python" sh tests/other_pythons.sh prepare
 
 torches: $(STAMP)/package ## test with old and new versions of PyTorch, 5 GB of disk each (TORCHES="2.4.1 2.14.1")
 	$(BIN)/python -m tests.torches $(TORCHES)
 
 fuzz: $(STAMP)/package ## fuzz everything that reads a trace (SECONDS=600; needs clang)
 	$(BIN)/python -m tests.fuzz.fuzz $(SECONDS)
+
+fuzz-records: $(STAMP)/package ## fuzz what reads CUPTI's records (SECONDS=600; needs clang)
+	mkdir -p build/fuzz/records
+	clang -std=gnu11 -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
+	  -I$$($(BIN)/python -c "import sysconfig; print(sysconfig.get_paths()['include'])") \
+	  tests/driver/activity/fuzz.c tests/driver/activity/play.c tests/driver/activity/doubles.c \
+	  csrc/sources/cupti_records.c csrc/sources/cupti_clock.c csrc/capture/clock.c -lpthread -o build/fuzz/fuzz-records
+	nice build/fuzz/fuzz-records -max_total_time=$(SECONDS) -max_len=8192 -timeout=5 build/fuzz/records
 
 sanitize: $(STAMP)/package ## stress programs under Address- and ThreadSanitizer (MINUTES=5)
 	$(BIN)/python -m tests.sanitize.sanitize $(MINUTES)

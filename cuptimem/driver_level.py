@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 PERIOD_MS = 200  # between two looks at records and devices
 WAIT_MS = 1000  # for the subscription, where CUDA is in use when the profile starts
 UNUSED = "CUDA was not used"
+TOO_SLOW = "CUPTI did not answer in time"
 TURNED_OFF = "it was turned off (driver=False, --no-driver)"
 
-_COUNTS = ("callbacks", "records", "dropped", "foreign_buffers", "unknown_records", "owners_unknown")
+_COUNTS = ("callbacks", "records", "dropped", "foreign_buffers", "unknown_records")
+_BUSY = 16  # EBUSY
 
 _wanted = False
 _kernels = False
@@ -41,6 +43,8 @@ def start(core: "ModuleType", options: "Options", say: "Callable[[str], None]") 
     except OSError as error:
         _wanted = False
         _problem = f"its thread cannot be started: {error.strerror or error}"
+        if error.errno == _BUSY:
+            _problem = "CUPTI has not let go of the last profile's thread"
 
 
 def begin(core: "ModuleType") -> None:
@@ -92,6 +96,8 @@ def _notes(core: "ModuleType") -> dict[str, str]:
         return {"driver": "none", "driver.reason": _problem or TURNED_OFF}
     state = core.cupti_state()
     mode, reason = state["mode"], state["reason"]
+    if mode == "starting":  # still, at the end
+        mode, reason = "slots", TOO_SLOW
     if mode not in ("callbacks", "slots"):
         return {"driver": "none", "driver.reason": reason or UNUSED}
     found = {

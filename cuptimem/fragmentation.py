@@ -97,8 +97,8 @@ def pick(report: "Report", device: str | None, at: str | None) -> Fragmentation:
     rows = report.fragmentations
     if not rows:
         raise Error(
-            "no fragmentation in this recording: PyTorch kept no segments of a device (on the CPU, with cudaMallocAsync and "
-            "without caching it has none)"
+            "no fragmentation in this recording: PyTorch kept no segments of a device (on the CPU, with "
+            "cudaMallocAsync and without caching it has none)"
         )
     name = rows[0].device if device is None else chosen(rows, device, lambda row: row.device, "fragmentation").device
     rows = tuple(row for row in rows if row.device == name)

@@ -427,7 +427,8 @@ def profile(path: Any = None, **options: Any) -> Any:
     driver          what CUDA itself hands out, too, to PyTorch and to anybody else, as far as CUPTI tells
     kernels         when kernels and copies ran, too: costs something for each that is launched
 
-    Raises ValueError for kernels without driver, Error if recording cannot start; afterwards nothing about the recording raises: it ends with one warning.
+    Raises ValueError for kernels without driver, Error if recording cannot start; afterwards nothing about the
+    recording raises: it ends with one warning.
     """
     if callable(path) and not isinstance(path, (str, os.PathLike)):
         return Profile(**options)(path)

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import tempfile
+import time
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -30,6 +31,7 @@ def run(torch):
 """
 FORWARD_LINE, KEPT_LINE = 2, 6
 NODES = 3  # mul, exp, sum
+_CUPTI_SECONDS = 20
 _ALLOC, _FREE, _NODE_NEW, _NODE_FREE = "alloc", "free", "node_new", "node_free"
 
 
@@ -81,7 +83,7 @@ def look(folder: str) -> dict[str, Any]:
         path = os.path.join(folder, "selftest.cmem")
         answer["driver"] = doctor_cupti.look(core)
         with cuptimem.profile(path):
-            answer["driver_state"] = core.cupti_state()
+            answer["driver_state"] = _driver_state(core)
             answer["rows"] = core.sources_rows()
             if torch is not None and hasattr(torch, "ones"):
                 answer["checks"] = _record(core, torch, path)
@@ -94,6 +96,16 @@ def look(folder: str) -> dict[str, Any]:
     except (Error, OSError) as error:
         answer["error"] = " ".join(str(error).split())
     return answer
+
+
+def _driver_state(core: ModuleType) -> dict[str, Any]:
+    """Once it is known: CUPTI may take seconds, for which no recording waits."""
+    until = time.monotonic() + _CUPTI_SECONDS
+    while True:
+        state: dict[str, Any] = core.cupti_state()
+        if state["mode"] != "starting" or time.monotonic() > until:
+            return state
+        time.sleep(0.05)
 
 
 def _record(core: ModuleType, torch: ModuleType, path: str) -> list[tuple[str, bool, str]]:

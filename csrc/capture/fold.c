@@ -16,7 +16,8 @@
 
 enum { DEPTH_MAX = 1 << 16, SEQUENCE_BITS = 40, DEVICES = 255, CHARGES = CM_CHARGE_UNRESOLVED + 1 };
 
-enum { PEAK, RESERVED_MOST, FIRST_OOM, USED_MOST, QUIET_MOST, USED_LAST, POINTS };
+enum { PEAK, RESERVED_MOST, FIRST_OOM, USED_MOST, QUIET_MOST, USED_LAST, QUIET_FIRST, POINTS };
+enum { TOTALS = POINTS - USED_MOST };
 
 /* Indices of items are from 1; 0 means: none in this stretch (what is older is in the trace). */
 typedef struct item {
@@ -70,7 +71,7 @@ typedef struct device {
  * and those that are higher than ever. */
 typedef struct totals {
     int64_t used, quiet; /* most ever; of quiet moments */
-    uint32_t at[3];      /* of the stretch: used most, most quietly, last */
+    uint32_t at[TOTALS]; /* of the stretch: used most, most quietly, last, first quiet ever */
     bool known, quiet_known;
 } totals;
 
@@ -521,24 +522,29 @@ static void see_totals(cm_fold *f, thread *t, const cm_event *e, uint32_t at)
     bool quiet = (e->flags & CM_EVF_QUIET) != 0;
     if (at != 0) {
         f->items[at].nothing = true;
-        f->items[at].link = t->chain;
+        if (t->chain != 0 && f->items[t->chain].event.kind == CM_EV_DEVICE)
+            f->items[at].link = t->chain;
     }
     t->chain = e->address == CM_TOLD_USED ? 0 : at;
     if (e->address != CM_TOLD_USED)
         return;
     d->at[USED_LAST - USED_MOST] = at;
+    for (size_t i = 0; i < POOLS; i++)
+        f->pool[i].at = 0; /* this moment's ledger needs what was told of pools before it */
     if (!d->known || e->size > d->used) {
         d->known = true;
         d->used = e->size;
         d->at[0] = at;
     }
     if (quiet && (!d->quiet_known || e->size > d->quiet)) {
+        if (!d->quiet_known) /* a context is measured there */
+            d->at[QUIET_FIRST - USED_MOST] = at;
         d->quiet_known = true;
         d->quiet = e->size;
         d->at[QUIET_MOST - USED_MOST] = at;
     }
     size_t number = find_device(f, e, false);
-    for (size_t i = 0; number != DEVICES && i < 3; i++)
+    for (size_t i = 0; number != DEVICES && i < TOTALS; i++)
         f->device[number].at[USED_MOST + i] = d->at[i];
 }
 
@@ -706,7 +712,7 @@ static bool choose(cm_fold *f)
             return false;
     }
     for (size_t i = 0; i < 256; i++)
-        for (size_t j = 0; j < 3; j++)
+        for (size_t j = 0; j < TOTALS; j++)
             if (!keep(f, f->device_totals[i].at[j]))
                 return false;
     /* What runs on, and the line that is handed on to the next leaf. */

@@ -12,9 +12,10 @@
  *     before, at the first request that failed, and at the kept totals of the device as a whole;
  *   - all that is neither block nor node; of the allocators' totals those that changed. Of a
  *     device's totals (CM_EV_DEVICE) only the last of a stretch and those that are higher than
- * ever; of a pool that is seen again and again the newest; launches and their work as sums
- *     (CM_EVF_SUMMED). The driver's allocations and frees and the records of them all stay: so a
- *     program that calls the driver for every tensor is not bounded by this.
+ * ever; of a pool that is seen again and again the newest before each of those; launches and their
+ * work as sums (CM_EVF_SUMMED), without what they say of blocks; who was held goes with its block.
+ * The driver's allocations and frees and the records of them all stay: so a program that calls the
+ * driver for every tensor is not bounded by this.
  *
  * So a reader that replays what stayed has, at every bound, exactly the blocks and nodes that there
  * were; the same peak between two bounds, at the same time, of the same blocks; and every block is

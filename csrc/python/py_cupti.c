@@ -138,14 +138,13 @@ static PyObject *cupti_state(PyObject *self, PyObject *unused)
     cm_cupti_get_state(&s);
     Py_END_ALLOW_THREADS;
     return Py_BuildValue(
-        "{ss sN sN sI sN sN sN sK sK sK sK sK sK sN}", "mode", name_of(s.mode), "path",
+        "{ss sN sN sI sN sN sN sK sK sK sK sK sN}", "mode", name_of(s.mode), "path",
         PyUnicode_DecodeFSDefault(s.path), "reason", PyUnicode_DecodeFSDefault(s.reason), "version",
         (unsigned)s.version, "v2", PyBool_FromLong(s.v2), "activity", PyBool_FromLong(s.activity),
         "kernels", PyBool_FromLong(s.kernels), "callbacks", (unsigned long long)s.callbacks,
         "records", (unsigned long long)s.records, "dropped", (unsigned long long)s.dropped,
         "foreign_buffers", (unsigned long long)s.foreign_buffers, "unknown_records",
-        (unsigned long long)s.unknown_records, "owners_unknown",
-        (unsigned long long)s.owners_unknown, "time_base_changed",
+        (unsigned long long)s.unknown_records, "time_base_changed",
         PyBool_FromLong(s.time_base_changed));
 }
 

@@ -146,7 +146,7 @@ typedef struct cm_cupti_state {
     char path[256], reason[256]; /* reason: one line, names the cause and what to do */
     uint32_t version;
     bool v2, activity, kernels;
-    uint64_t callbacks, records, dropped, foreign_buffers, unknown_records, owners_unknown;
+    uint64_t callbacks, records, dropped, foreign_buffers, unknown_records;
     bool time_base_changed;
 } cm_cupti_state;
 void cm_cupti_get_state(cm_cupti_state *state); /* any thread; of the running or the last one */

@@ -29,7 +29,7 @@ enum {
     POLL_SHORT_FOR_MS = 2000,
     PAUSE_MS = 2000,
     SETTLE_MS = 2000,
-    STOP_MS = 5000,
+    STOP_MS = 3000,
     EXIT_MS = 1000,
     CLAIM_MS = 20000
 };
@@ -47,7 +47,6 @@ static struct {
     bool v1_only;
     pthread_t thread;
     pid_t tid;
-    char parents_name[16];
     uint64_t asked, done; /* rounds out of turn */
     bool last;            /* one of them is the last */
     cm_cupti_claim claim; /* 0: none */
@@ -233,7 +232,7 @@ static bool subscribe(cm_cupti_link *link, bool *records, char *why, size_t size
     return true;
 }
 
-/* Threads that CUPTI makes for itself get the name of who asked for them, and stay when we go. */
+/* Threads that CUPTI makes for itself inherit a name, and stay when we go. */
 static const char own_name[] = "cuptimem-cupti";
 
 static void name_thread(const char *name)
@@ -257,7 +256,9 @@ static void begin(void)
     if (record)
         cm_cuda_slots_record(true);
     cm_cupti_own_thread = true; /* what CUPTI takes for itself is not the program's */
-    name_thread(w.parents_name);
+    char program[16];
+    snprintf(program, sizeof program, "%s", program_invocation_short_name);
+    name_thread(program);
     bool done = subscribe(&link, &records, why, sizeof why);
     name_thread(own_name);
     cm_cupti_own_thread = false;
@@ -384,7 +385,6 @@ static void *witness(void *unused)
     uint64_t since = cm_clock_monotonic_ns();
     schedule rounds = {.due = since + (uint64_t)w.options.period_ms * 1000000u};
 
-    pthread_getname_np(pthread_self(), w.parents_name, sizeof w.parents_name);
     name_thread(own_name);
     lock();
     w.tid = (pid_t)syscall(SYS_gettid);

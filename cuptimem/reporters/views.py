@@ -360,7 +360,8 @@ def leaks(report: Report, top: int) -> list[Block]:
 
 def ledger(report: Report, ledgers: Sequence[Ledger], top: int) -> list[Block]:
     """Who has the devices' used bytes."""
-    hints = file_hint(report, "peak", *(["fragmentation"] if report.fragmentations else []))
+    more = [*(["peak"] if report.devices else []), *(["fragmentation"] if report.fragmentations else [])]
+    hints = file_hint(report, *more) if more else []
     return [*heading(report), *ledger_views.full(report, ledgers, top), *hints]
 
 

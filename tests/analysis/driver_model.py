@@ -76,8 +76,9 @@ class Moment:
 class Driver:
     """Emits a random program into a trace and keeps the model of it."""
 
-    def __init__(self, seed: int, length: int) -> None:
+    def __init__(self, seed: int, length: int, *, unwound: float = 0.5) -> None:
         self.random = random.Random(seed)
+        self.unwound = unwound  # how many reservations say that PyTorch made them
         self.trace = Trace()
         self.memory: list[Memory] = []
         self.blocks: dict[int, Block] = {}
@@ -257,7 +258,10 @@ class Driver:
     def do_expandable(self) -> None:
         homes = self.of(RESERVED)
         if not homes or self.random.random() < 0.3:
-            self.new(RESERVED, 64 << 20)
+            fresh = self.new(RESERVED, 64 << 20)
+            if self.random.random() < self.unwound:
+                self.more(LIBRARY, 0, self.trace.name(LIBRARIES[2]))
+                self.set_library(fresh, LIBRARIES[2])
             return
         home = self.random.choice(homes)
         pieces = [m for m in self.of(MAPPED) if home.address <= m.address < home.address + home.size]

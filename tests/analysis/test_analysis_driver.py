@@ -512,6 +512,22 @@ def test_blocks_that_wait_for_work(analyze: Analyze) -> None:
     assert found["held"] == []
 
 
+def test_work_may_be_told_before_its_launch(analyze: Analyze) -> None:
+    """Two clocks are compared, and a launch is told when its stack is known. A graph's launch has several."""
+    ms = 1_000_000
+    t = Trace()
+    t.add(LAUNCH, 0x5, 1, t.line(5), flags=1, **CUDA)
+    t.alloc(0x1000, 512, t.line(1), **CUDA)
+    work(t, 7, t.now + 30 * ms, 1000, "first")
+    work(t, 7, t.now + 31 * ms, 1000, "second")
+    work(t, 8, t.now + 31 * ms, 1000, "nobody's")
+    t.add(LAUNCH, 0x5, 7, t.line(5), flags=1, after=32 * ms, **CUDA)
+    found = analyze(t)["kernels"]
+    assert (found["launches"], found["ran"], found["dropped"]) == (2, 3, 1)  # no record of the first one came
+    assert [(w["bytes"], w["count"], w["kernel"]) for w in found["early"]] == [(512, 1, "first")]
+    assert abs(found["early"][0]["wait_ns"] - 30 * ms) < 10_000
+
+
 def test_steps_say_how_long_a_wait_is(analyze: Analyze) -> None:
     t = Trace()
     t.alloc(0x1000, 1, t.line(1))

@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "analysis"))
 
 import craft  # noqa: E402
+import driver_model  # noqa: E402
 
 CRAFT = [ROOT / "tests/analysis/craft.c", *(ROOT / "csrc/trace" / f"{n}.c" for n in ("encode", "writer", "crc32c"))]
 FOLD = [Path(__file__).parent / "fold/driver.c", ROOT / "csrc/capture/fold.c"]
@@ -291,3 +292,110 @@ def test_many_programs(fold: ctypes.CDLL, tmp_path: Path) -> None:
         choice = random.Random(seed)
         length, whole = choice.randint(1, 300), choice.choice([0, 0, 50])
         check(fold, tmp_path, Program(seed, length).trace, whole, choice.choice([7, 40, 1000]), choice.choice([0, 30]))
+
+
+# --- the driver level -------------------------------------------------------------------------------------
+
+
+def driver_program(seed: int, steps: int) -> driver_model.Driver:
+    """Driver allocations with blocks in them, pools, totals, launches; some reserved bytes and requests that fail."""
+    program = driver_model.Driver(seed, 0, unwound=1)
+    t, chance = program.trace, program.random
+    cuda = driver_model.CUDA
+    t.add(craft.THREAD, 101, 11)  # it stays, and with it the time that all others are told from
+    for _ in range(steps):
+        program.step()
+        what = chance.random()
+        if what < 0.1:
+            t.tick(craft.OPTIMIZER, 7000, program.lines[0])
+        elif what < 0.2:
+            t.add(craft.RESERVED, 0, chance.randrange(1, 4) << 20, **cuda)
+        elif what < 0.22:
+            t.add(craft.OOM, 0, 1 << 30, program.lines[1], **cuda)
+        elif what < 0.3:
+            t.add(craft.POOL, 0xF00 + chance.randrange(2), chance.randrange(1 << 20), flags=4, thread=9, **cuda)
+            t.add(craft.DRIVER_MORE, 99, driver_model.UTILIZED, thread=9)
+        elif what < 0.5:
+            correlation = chance.randrange(1 << 32)
+            t.add(craft.LAUNCH, 5, correlation, program.lines[2], flags=1, **cuda)
+            t.add(craft.WORK, correlation, chance.randrange(10**6), t.name(chance.choice("ab")), flags=1, thread=9)
+        elif what < 0.55 and program.blocks:
+            t.add(craft.HELD, 0x77, **cuda)
+            program.do_drop()
+    program.deliver(0)
+    return program
+
+
+def driver_sums(report: dict[str, Any]) -> Any:
+    """All but whose the memory is: where every block of an allocation came and went, a fold does not tell that PyTorch
+    held it."""
+    driver = dict(report["driver"])
+    for device in driver["devices"]:
+        live: dict[tuple[str, str, int], int] = {}
+        for row in device["live"]:
+            key = (row["kind"], row["library"], row["stack"])
+            live[key] = live.get(key, 0) + row["bytes"]
+        device["live"] = live
+    ledgers = []
+    for row in report["ledger"]:
+        rest = {key: value for key, value in row.items() if key not in ("cached", "driver")}
+        ledgers.append((rest, row["cached"] + sum(line["bytes"] for line in row["driver"])))
+    fragments = [
+        {key: value for key, value in row.items() if key not in ("free_on_device", "largest_request")}
+        for row in report["fragmentation"]
+    ]
+    return driver, ledgers, fragments, report["events"]
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    seed=st.integers(0, 10**9),
+    steps=st.integers(1, 300),
+    whole=st.integers(0, 200),
+    cut=st.sampled_from([7, 40, 1000]),
+    rest=st.integers(0, 60),
+)
+def test_a_fold_changes_no_ledger(
+    fold: ctypes.CDLL, tmp_path: Path, seed: int, steps: int, whole: int, cut: int, rest: int
+) -> None:
+    trace = driver_program(seed, steps).trace
+    short = folded(fold, trace, whole, cut, rest)
+    for path in tmp_path.glob("*.cmem"):
+        path.unlink()
+    one, other = (
+        _core.analyze(t.write(tmp_path / name, per_batch=60)) for t, name in ((trace, "a.cmem"), (short, "b.cmem"))
+    )
+    assert driver_sums(one) == driver_sums(other)
+    if one["kernels"] is not None:
+        for key in ("launches", "ran", "names"):  # who was held goes with its block
+            assert one["kernels"][key] == other["kernels"][key], key
+    kept = [e.kind for e in short.events]
+    given_kinds = [e.kind for e in trace.events]
+    for kind in (craft.DRIVER_NEW, craft.DRIVER_FREE, craft.WITNESS):
+        assert kept.count(kind) == given_kinds.count(kind)
+
+
+def test_what_is_told_again_and_again_folds(fold: ctypes.CDLL) -> None:
+    trace = craft.Trace()
+    cuda = driver_model.CUDA
+    for i in range(1000):
+        for more in range(3):
+            trace.add(craft.POOL, 0xF00, 3 * i + more, flags=4, thread=9, **cuda)
+            trace.add(craft.DRIVER_MORE, i, driver_model.UTILIZED, thread=9)
+        for what in (driver_model.TOTAL, driver_model.USED):
+            trace.add(craft.DEVICE, what, 1000 - i, thread=9, **cuda)
+        trace.add(craft.LAUNCH, 5, i, trace.line(1), flags=1, **cuda)
+        trace.add(craft.WORK, i, 10, trace.name("k"), flags=1, thread=9)
+    short = folded(fold, trace, 0, 10**6, 0).events
+    pools = [(e.kind, e.address, e.size) for e in short if e.kind in (craft.POOL, craft.DRIVER_MORE)]
+    told = [[(craft.POOL, 0xF00, 3 * i + 2), (craft.DRIVER_MORE, i, driver_model.UTILIZED)] for i in range(1000)]
+    assert pools == [row for rows in told for row in rows]
+    assert [(e.kind, e.address, e.size) for e in short if e.kind not in (craft.POOL, craft.DRIVER_MORE)] == [
+        (craft.DEVICE, driver_model.TOTAL, 1000),
+        (craft.DEVICE, driver_model.USED, 1000),
+        (craft.DEVICE, driver_model.TOTAL, 1),
+        (craft.DEVICE, driver_model.USED, 1),
+        (craft.LAUNCH, 0, 1000),
+        (craft.WORK, 1000, 10_000),
+        (SUMS[1], 10_000 - 2000 - 4, 0),
+    ]

@@ -74,6 +74,34 @@ report(during=during, after=witnesses(), driver=driver())
     }
 
 
+def test_out_of_order(program: Program, simulated: dict[str, str]) -> None:
+    found = program(
+        """
+at_first = state()
+_core.cupti_stop()
+_core.cupti_settle(True)
+_core.cupti_start(False, True, 0, 1000, None)
+try:
+    _core.cupti_start(False, True, 0, 1000, None)
+    twice = ""
+except OSError as error:
+    twice = str(error)
+_core.cupti_settle(True)
+during = state()
+_core.cupti_stop()
+_core.cupti_stop()
+try:
+    _core.cupti_start(False, True, 0, 1000, 3)
+except TypeError as error:
+    uncallable = str(error)
+report(at_first=at_first, twice=twice, during=during, after=witnesses(), uncallable=uncallable)
+""",
+        env=simulated,
+    )
+    assert found["at_first"] == ["off", ""] and found["during"] == ["callbacks", ""] and found["after"] == 0
+    assert "already" in found["twice"] and "callable" in found["uncallable"] and found["said"] == []
+
+
 def test_turned_off(program: Program, simulated: dict[str, str]) -> None:
     found = program(
         """
@@ -556,6 +584,25 @@ report(started=started, counts=[value("fake_subscribed"), value("fake_unsubscrib
         env={"CUDA_HOME": str(fake / "plain"), "FAKE_DELAY_MS": "1800"},
     )
     assert found == {"started": "starting", "counts": [1, 1], "after": 0, "said": []}
+
+
+def test_one_that_never_answers(program: Program, fake: Path) -> None:
+    """The profile ends without it, and says so; the next one finds it still there."""
+    found = program(
+        f"""
+cuda = ctypes.CDLL({str(fake / "libcuda.so.1")!r})
+cuda.cuInit(0)
+for name in "ab":
+    with cuptimem.profile(f"{{name}}.cmem"):
+        pass
+report(first=driver(), second=driver("b.cmem"))
+os._exit(0)
+""",
+        env={"CUDA_HOME": str(fake / "plain"), "FAKE_DELAY_MS": "60000"},
+    )
+    assert found["first"]["driver"] == "slots" and found["first"]["reason"] == "CUPTI did not answer in time"
+    assert found["second"]["driver"] == "none" and "not let go" in found["second"]["reason"]
+    assert len(found["said"]) == 2
 
 
 def test_which_library(program: Program, fake: Path, tmp_path: Path) -> None:

@@ -204,6 +204,15 @@ static void check_analysis(const cm_analysis *analysis, bool of_step)
         if (!placed || sure != (leak->reason == CM_SUSPECT_NOT))
             broken("a leak names a device, a suspect its reason");
     }
+    for (size_t i = 0; i < analysis->ledger_count; i++) {
+        const cm_ledger *l = &analysis->ledgers[i];
+        int64_t sum = l->tensors + l->rounding + l->cached + l->pool_slack + l->residual;
+        sum += (l->context > 0 ? l->context : 0) + (l->others > 0 ? l->others : 0);
+        for (size_t k = 0; k < l->line_count; k++)
+            sum += l->line[k].bytes;
+        if (sum != l->used)
+            broken("a ledger sums to what is used");
+    }
 }
 
 /* What an analysis found, as a number; and those of this input with enough memory. */
@@ -218,6 +227,10 @@ static uint64_t digest(const cm_analysis *analysis)
         sum = sum * 31 + (uint64_t)device->peak + device->allocations + device->contributor_count;
         sum = sum * 31 + (uint64_t)device->end + device->timeline_count + device->oom_count;
     }
+    for (size_t i = 0; i < analysis->ledger_count; i++)
+        sum = sum * 31 + (uint64_t)analysis->ledgers[i].residual + analysis->ledgers[i].line_count;
+    sum = sum * 31 + analysis->driver.allocations + analysis->driver.witness.matched;
+    sum = sum * 31 + analysis->fragmentation_count + analysis->kernels.ran + analysis->curve_count;
     sum = sum * 31 + analysis->step_count + analysis->survivor_count + analysis->rss_count;
     sum = sum * 31 + analysis->survivor_end_count + analysis->live_nodes + analysis->leak_count;
     return sum * 31 + analysis->suspect_count + (uint64_t)analysis->backward.resolved;

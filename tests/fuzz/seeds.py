@@ -168,6 +168,40 @@ def loops() -> craft.Trace:
     return t
 
 
+def driver() -> craft.Trace:
+    """The driver level: an expandable segment, a pool, records late, a free that failed, totals, work, a window."""
+    t = craft.Trace()
+    cuda = {"device": craft.CUDA, "index": 0}
+    t.add(craft.DRIVER_NEW, 0xC0, 0, 0, flags=17, **cuda)
+    t.add(craft.DRIVER_NEW, 0x400000, 1 << 26, t.line(1), flags=9, **cuda)
+    for i in range(3):
+        t.add(craft.DRIVER_NEW, 7 + i, 1 << 21, t.line(1), flags=6, **cuda)
+        t.add(craft.DRIVER_NEW, 0x400000 + (i << 21), 1 << 21, t.line(1), flags=10, **cuda)
+        t.add(craft.DRIVER_MORE, 7 + i, 4)
+    t.alloc(0x400000, 3 << 20, t.line(2), **cuda)
+    t.add(craft.DRIVER_NEW, 0x9000000, 1 << 20, t.line(3), flags=5, **cuda)
+    t.add(craft.DRIVER_MORE, 2**32 - 1, 2)
+    t.add(craft.LAUNCH, 5, 1, t.line(4), flags=1, **cuda)
+    t.add(craft.WITNESS, 0x9000000, 1 << 20, t.name("/lib/libtorch_cuda.so"), thread=9, **cuda)
+    t.add(craft.DRIVER_MORE, 2**32 - 1, 2, thread=9)
+    t.add(craft.POOL, 0xF0, 1 << 25, flags=4, thread=9, **cuda)
+    t.add(craft.WORK, 1, 5000, t.name("kernel"), flags=1, thread=9)
+    for what in (1, 2, 3, 4, 6):
+        t.add(craft.DEVICE, what, 1 << 30, flags=0x80, thread=9, **cuda)
+    t.mark(craft.WINDOW_OPEN, 1)
+    t.add(craft.DRIVER_FREE, 0x500000, 1 << 21, flags=10, **cuda)  # a part of two
+    t.add(craft.DRIVER_MORE, 1, 5)
+    t.add(craft.OOM, 0, 1 << 40, t.line(20), **cuda)
+    t.add(craft.HELD, 0x77, **cuda)
+    t.free(0x400000, **cuda)
+    t.add(craft.DRIVER_FREE, 8, flags=6, **cuda)
+    t.add(craft.DRIVER_FREE, 0x9000000, **cuda)
+    t.add(craft.DEVICE, 6, 1 << 29, thread=9, **cuda)
+    t.add(craft.DRIVER_FREE, 0xC0, flags=17, **cuda)
+    t.mark(craft.WINDOW_CLOSE, 1)
+    return t
+
+
 def all_seeds() -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     with tempfile.TemporaryDirectory() as name:
@@ -184,6 +218,7 @@ def all_seeds() -> dict[str, bytes]:
             "windows": windows(),
             "devices": devices(),
             "loops": loops(),
+            "driver": driver(),
             "empty": craft.Trace(),
         }
         for key, trace in crafted.items():

@@ -59,6 +59,10 @@ class Device:
         return block
 
 
+# What PyTorch's allocators do; the driver level is driver_events.py's.
+PYTORCHS = {"alloc", "seed", "free", "segment_new", "segment_free", "reserved", "oom"}
+
+
 def _where(devices: dict[int, Device], address: int) -> int:
     for index, device in devices.items():
         if address in device.live or address in device.segments:
@@ -86,7 +90,7 @@ def replay(events: list[tuple[Any, ...]]) -> tuple[dict[int, Device], tuple[Any,
     devices: dict[int, Device] = defaultdict(Device)
     for index in order:
         kind, _, _, address, size, origin, flags, device_type, device_index = records[index]
-        if device_type != CUDA:
+        if device_type != CUDA or kind not in PYTORCHS:
             continue
         if device_index == NOT_TOLD:
             device_index = _where(devices, address)
