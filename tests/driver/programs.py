@@ -144,7 +144,7 @@ def bounded(lib: Any) -> dict[str, Any]:
     """Far past the file's bound."""
     kept = []
     with recording(max_size=MIB) as prof:
-        for number in range(150_000):
+        for number in range(300_000):
             address = lib.foreign_malloc(2 * MIB)
             if number % 15_000 == 0:
                 kept.append(address)
