@@ -58,23 +58,31 @@ void cm_sim_driver_exit(cm_sim_call *call, int result)
         one->address = *(void **)(uintptr_t)one->first;
 }
 
-void cm_sim_record_memory(const cm_sim_call *call, int operation, int kind, const void *address,
-                          size_t bytes, void *on)
+void cm_sim_record_memory(const cm_sim_call *call, const cm_sim_told_memory *what)
 {
-    told *one = add("memory", operation == 1 ? "allocation" : "release");
+    told *one = add("memory", what->operation == 1 ? "allocation" : "release");
     one->correlation = call->correlation;
-    one->id = (uint32_t)kind;
-    one->address = address;
-    one->bytes = bytes;
-    one->stream = on;
+    one->id = (uint32_t)what->kind;
+    one->device = what->device;
+    one->address = what->address;
+    one->bytes = what->bytes;
+    one->stream = what->stream;
 }
 
-void cm_sim_record_pool(const cm_sim_call *call, int operation, const void *of, size_t bytes)
+/* Of the call that was told last. */
+void cm_sim_record_pool(int operation, const void *of, int device, size_t bytes)
 {
-    told *one = add("pool", operation == 1 ? "created" : "other");
-    one->correlation = call->correlation;
+    static const char *const names[] = {"?", "created", "destroyed", "trimmed"};
+    told *one = add("pool", names[operation]);
+    one->device = device;
     one->address = of;
     one->bytes = bytes;
+}
+
+void cm_sim_tell_context(int what, void *context)
+{
+    if (cm_sim_cupti_wanted())
+        add("context", what == CM_SIM_CONTEXT_MADE ? "made" : "ends")->address = context;
 }
 
 void cm_sim_record_kernel(const cm_sim_call *call, const char *name, const unsigned grid[3],

@@ -991,6 +991,7 @@ static void cupti(void)
     OK(cudaMallocAsync(&pooled, 2 * MIB, s));
     next("runtime cudaMallocAsync");
     next("driver cuMemAllocAsync");
+    next("pool created"); /* the default one is used for the first time */
     one = next("memory allocation");
     CHECK(one->stream == s && one->address == pooled);
     next("driver exit cuMemAllocAsync");
@@ -1001,6 +1002,45 @@ static void cupti(void)
     EQUAL(next("memory release")->bytes, 2 * MIB);
     next("driver exit cuMemFreeAsync");
     next("runtime exit cudaFreeAsync");
+    next(NULL);
+    /* No bytes and no address: nothing that the driver is asked. */
+    void *none = pooled;
+    OK(cudaMalloc(&none, 0));
+    CHECK(!none);
+    next("runtime cudaMalloc");
+    next("runtime exit cudaMalloc");
+    OK(cudaFreeAsync(NULL, s));
+    next("runtime cudaFreeAsync");
+    next("runtime exit cudaFreeAsync");
+    OK(cudaStreamSynchronize(s)); /* the pool gives back what it keeps */
+    next("runtime cudaStreamSynchronize");
+    CHECK(next("pool trimmed")->address);
+    next("runtime exit cudaStreamSynchronize");
+    next(NULL);
+
+    /* What a captured stream allocates is no allocation yet. */
+    graph kept;
+    OK(cudaStreamBeginCapture(s, CM_CUDA_CAPTURE_RELAXED));
+    next("runtime cudaStreamBeginCapture");
+    next("runtime exit cudaStreamBeginCapture");
+    OK(cudaMallocAsync(&pooled, 2 * MIB, s));
+    next("runtime cudaMallocAsync");
+    next("driver cuMemAllocAsync");
+    next("driver exit cuMemAllocAsync");
+    next("runtime exit cudaMallocAsync");
+    OK(cudaFreeAsync(pooled, s));
+    next("runtime cudaFreeAsync");
+    next("driver cuMemFreeAsync");
+    next("driver exit cuMemFreeAsync");
+    next("runtime exit cudaFreeAsync");
+    OK(cudaStreamEndCapture(s, &kept));
+    next("runtime cudaStreamEndCapture");
+    next("runtime exit cudaStreamEndCapture");
+    OK(cudaGraphDestroy(kept));
+    next("runtime cudaGraphDestroy");
+    next("driver cuGraphDestroy");
+    next("driver exit cuGraphDestroy");
+    next("runtime exit cudaGraphDestroy");
     next(NULL);
 
     graph g;
