@@ -51,6 +51,7 @@ typedef struct thread {
     uint64_t unseen; /* running beyond DEPTH_MAX */
     uint32_t chain;  /* of one pool or one moment: the newest item */
     uint32_t held;   /* tells of the free that follows */
+    bool split;      /* a moment's first events are in the trace: its last has to be, too */
     uint32_t total;  /* its newest, + 1 */
 } thread;
 
@@ -526,8 +527,13 @@ static void see_totals(cm_fold *f, thread *t, const cm_event *e, uint32_t at)
             f->items[at].link = t->chain;
     }
     t->chain = e->address == CM_TOLD_USED ? 0 : at;
-    if (e->address != CM_TOLD_USED)
+    if (e->address != CM_TOLD_USED) {
+        t->split = t->split || at == 0;
         return;
+    }
+    if (t->split)
+        must_stay(f, at);
+    t->split = false;
     d->at[USED_LAST - USED_MOST] = at;
     for (size_t i = 0; i < POOLS; i++)
         f->pool[i].at = 0; /* this moment's ledger needs what was told of pools before it */
@@ -722,6 +728,7 @@ static bool choose(cm_fold *f)
         /* The rest of a chain comes in the next stretch. */
         if (!keep(f, t->chain))
             return false;
+        t->split = t->split || (t->chain != 0 && f->items[t->chain].event.kind == CM_EV_DEVICE);
         t->chain = t->held = 0;
         for (size_t j = 0; j < t->frames; j++) {
             if (!keep(f, t->frame[j].setter))

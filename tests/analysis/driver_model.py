@@ -15,12 +15,8 @@ from craft import Trace
     range(1, 15)
 )
 CONTEXT = 17
-NAMES = dict(
-    enumerate(
-        "device managed host registered async physical reference imported reserved mapped array ipc external pool".split(),
-        1,
-    )
-)
+_NAMES = "device managed host registered async physical reference imported reserved mapped array ipc external pool"
+NAMES = dict(enumerate(_NAMES.split(), 1))
 LIBRARY, CORRELATION, STREAM, HANDLE, FAILED, UTILIZED = range(1, 7)
 TOTAL, OWN, OTHERS, POOLED, KEPT, USED = range(1, 7)
 QUIET, RELEASE = 0x80, 0x80

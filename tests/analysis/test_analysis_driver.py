@@ -7,8 +7,23 @@ from typing import Any
 import craft
 import pytest
 from craft import BEFORE_START, DIRECT, OOM, RESERVED, SEED, SEEDED, SEGMENT_FREE, SEGMENT_NEW, WINDOW_OPEN, Trace
-from driver_model import ARRAY, ASYNC, CONTEXT, CUDA, DEV, HANDLE, HOST, LIBRARY, MAPPED, PHYSICAL, QUIET, USED, Driver
-from driver_model import CORRELATION, FAILED, POOLED, RELEASE, TOTAL
+from driver_model import (
+    ASYNC,
+    CONTEXT,
+    CORRELATION,
+    CUDA,
+    DEV,
+    FAILED,
+    HANDLE,
+    HOST,
+    LIBRARY,
+    MAPPED,
+    PHYSICAL,
+    QUIET,
+    RELEASE,
+    USED,
+    Driver,
+)
 from driver_model import RESERVED as ADDRESSES
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -586,4 +601,6 @@ def test_a_windows_file_says_what_the_window_said(tmp_path: Path, seed: int, bef
     for row in other["ledger"]:
         assert total(row) == row["used"]
     summed = [[row[key] for key in ("what", "used", "tensors", "rounding", "cached")] for row in one["ledger"]]
-    assert summed == [[row[key] for key in ("what", "used", "tensors", "rounding", "cached")] for row in other["ledger"]]
+    assert summed == [
+        [row[key] for key in ("what", "used", "tensors", "rounding", "cached")] for row in other["ledger"]
+    ]

@@ -49,7 +49,7 @@ def driver_nonsense(chance: random.Random) -> Trace:
     for _ in range(chance.randint(0, 500)):
         kind = chance.choice([*[22, 23, 24] * 4, *range(22, 31), 29, 1, 2, 18, 19, 20, 4, 3, 13])
         address, size = chance.choice(SPACES), chance.choice([*[0x1000, 0x2000, 0x800, 0x3000, 7, 0] * 4, *rare])
-        flags = chance.choice([*range(0, 18), 32, 34, 41, 42, 49, 0x80, 0x81, 31, 255])
+        flags = chance.choice([*range(18), 32, 34, 41, 42, 49, 0x80, 0x81, 31, 255])
         if kind == 24:
             size = chance.choice([1, 2, 2, 4, 4, 5, 5, 5, 6, 7, 8])
             address = chance.choice([1, 2, 3, *SPACES]) if size == 2 else address
