@@ -317,7 +317,7 @@ def cuda(quick: bool) -> Outcome:
 
 def _against_empty(what: str, quick: bool) -> tuple[Outcome, Spread]:
     """A memory call or a launch bare, under a CUPTI client that does nothing, and recorded; what each callback adds."""
-    times, rounds = (500, 2) if quick else (20_000, 15)
+    times, rounds = (500, 2) if quick else (5_000, 15)
     found = on_device("benchmarks.driver", what, times, rounds)
     out = Outcome()
     for mode in driver_level.MODES:

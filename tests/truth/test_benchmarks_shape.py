@@ -45,7 +45,9 @@ def test_quick_run(tmp_path):
     assert all(row["recording_mib"] > 0 and row["allocations"] > 100 for row in reports)
     driver = [row["what"] for row in result["rows"] if row["benchmark"] == "driver" and "why" not in row]
     assert driver == [] or driver == [
-        f"{call}, {mode}" for call in ("cudaMalloc", "cudaMallocAsync") for mode in ("bare", "empty client", "cuptimem")
+        f"{call}, {mode}"
+        for call in ("cudaMalloc", "cudaMallocAsync")
+        for mode in ("bare", "empty client", "cuptimem", "empty client, records", "cuptimem, records")
     ]
     for row in result["rows"]:
         if "ratio" in row:
