@@ -329,7 +329,7 @@ static void round_now(void)
     unlock();
     if (records)
         cm_cupti_activity_drain(last);
-    cm_device_totals_sample();
+    cm_device_totals_sample(last);
     lock();
     w.done = asked;
     notify();
