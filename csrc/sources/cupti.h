@@ -74,6 +74,8 @@ void cm_cupti_read_environment(void);
 unsigned long long cm_cupti_loads(void);
 /* Whether libcuda is in this process. Any thread. */
 bool cm_cupti_driver_loaded(void);
+/* Whether libcuda or a runtime that will load it is. Any thread. */
+bool cm_cupti_runtime_loaded(void);
 /* Whether somebody has initialised it, so that asking it for anything initialises nothing: a
  * program may fork up to then, and use CUDA in its children. Calls CUDA. */
 bool cm_cupti_driver_ready(void);
