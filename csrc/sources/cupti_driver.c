@@ -272,9 +272,12 @@ static void record_new_hook(const cm_call *c, const cm_callback *d)
         return;
     describe(&piece, c, d);
     piece.size = cm_call_bytes(c, d->parameters);
-    if (c->kind == CM_DRIVER_CONTEXT &&
-        !context_made(piece.address, piece.device_index, c->primary))
-        return;
+    if (c->kind == CM_DRIVER_CONTEXT) {
+        if (!context_made(piece.address, piece.device_index, c->primary))
+            return;
+        if (c->primary) /* had this call made it, that had been told within */
+            piece.flags |= CM_EVF_ALREADY;
+    }
     ENTERED = cm_enter_hook();
     if (t == NULL)
         return;
@@ -290,6 +293,7 @@ static void record_new_hook(const cm_call *c, const cm_callback *d)
 static void see_context_hook(const cm_callback *d)
 {
     cm_driver_piece piece = {.kind = CM_DRIVER_CONTEXT,
+                             .flags = CM_EVF_ALREADY,
                              .address = (uint64_t)(uintptr_t)d->context,
                              .device_type = CM_DEVICE_CUDA};
 
