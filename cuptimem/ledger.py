@@ -75,6 +75,7 @@ class DriverAllocations:
     stack: Stack
     torch: bool = False  # PyTorch's allocator took it to carve tensors from it
     stack_lost: bool = False  # there was a stack, but no room to define it
+    backward: bool = False  # in a backward: charged to the forward line of its autograd node, as blocks are
 
     @property
     def frame(self) -> Frame | None:
@@ -183,6 +184,7 @@ class LedgerLine:
     library: str = ""
     stack: Stack | None = None
     stack_lost: bool = False  # there was a stack, but no room to define it
+    backward: bool = False  # as of DriverAllocations
 
     @property
     def name(self) -> str:
@@ -326,6 +328,7 @@ def allocations_from_row(
         stack=stack_of(row["stack"]),
         torch=row.get("torch", False),
         stack_lost=row["stack"] == lost_stack,
+        backward=row["backward"],
     )
 
 
@@ -371,6 +374,7 @@ def ledger_from_row(row: Mapping[str, Any], stack_of: Callable[[int], Stack], lo
             part["library"],
             stack_of(part["stack"]),
             part["stack"] == lost_stack,
+            part["backward"],
         )
         for part in row["driver"]
     ]

@@ -345,10 +345,13 @@ bool cm_drivermap_end_for_good(cm_drivermap *m, uint32_t slot)
 static bool account_for(cm_drivermap *m, uint32_t slot, uint32_t library, uint32_t stack)
 {
     cm_driver_allocation *a = &m->allocation[slot];
-    cm_account_key key = {library, stack,
-                          cm_accounts_is_host(a->kind) ? CM_ACCOUNT_HOST
-                                                       : cm_drivermap_place(a->device),
-                          a->kind, a->torch};
+    cm_account_key key = {
+        library,
+        stack,
+        cm_accounts_is_host(a->kind) ? CM_ACCOUNT_HOST : cm_drivermap_place(a->device),
+        a->kind,
+        a->torch,
+        a->backward};
     a->account = cm_accounts_find(&m->accounts, &key);
     return a->account != CM_ACCOUNT_NONE || cm_drivermap_fail(m, cm_drivermap_no_memory);
 }

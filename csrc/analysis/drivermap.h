@@ -47,7 +47,7 @@ typedef struct cm_driver_allocation {
     uint32_t keepers;           /* that may tell that its end failed */
     uint8_t kind;
     int8_t device, block_device;
-    bool alive, torch, implied, direct, listed;
+    bool alive, torch, implied, direct, listed, backward;
 } cm_driver_allocation;
 
 /* The totals of one moment (CM_EV_DEVICE); -1 is not told. */

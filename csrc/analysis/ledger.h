@@ -15,8 +15,9 @@ typedef struct cm_driver_line {
     uint64_t count;
     uint32_t library; /* name id, 0 = unknown */
     uint32_t stack;
-    uint8_t kind; /* cm_driver_kind */
-    bool torch;   /* PyTorch's allocator holds it (drivermap.h says when) */
+    uint8_t kind;  /* cm_driver_kind */
+    bool torch;    /* PyTorch's allocator holds it (drivermap.h says when) */
+    bool backward; /* made while an autograd node ran: charged as blocks are (nodes.h) */
 } cm_driver_line;
 
 typedef struct cm_driver_device {

@@ -40,10 +40,11 @@ static const char *meta(cm_py_builder *b, const char *key)
 static PyObject *line(cm_py_builder *b, const void *item)
 {
     const cm_driver_line *l = item;
-    return Py_BuildValue("{s:s,s:N,s:N,s:L,s:K,s:N}", "kind", cm_driver_kind_name(l->kind),
+    return Py_BuildValue("{s:s,s:N,s:N,s:L,s:K,s:N,s:N}", "kind", cm_driver_kind_name(l->kind),
                          "library", name_text(b, l->library), "stack", cm_py_stack_id(b, l->stack),
                          "bytes", (long long)l->bytes, "count", (unsigned long long)l->count,
-                         "torch", PyBool_FromLong(l->torch));
+                         "torch", PyBool_FromLong(l->torch), "backward",
+                         PyBool_FromLong(l->backward));
 }
 
 static PyObject *device(cm_py_builder *b, const void *item)

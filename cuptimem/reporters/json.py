@@ -197,6 +197,7 @@ def ledger_line(one: LedgerLine) -> dict[str, Any]:
         "count": one.count,
         "kind": one.kind or None,
         "library": one.library or None,
+        "backward": one.backward,
         **of_stack(one.stack or (), one.stack_lost),
     }
 

@@ -60,6 +60,10 @@ def where(frame: Frame | None, stack_lost: bool) -> str:
     return "(stack lost)" if stack_lost else "(no Python line)"
 
 
+def _phase(backward: bool) -> str:
+    return "backward" if backward else ""
+
+
 def moment(time_ns: int, step: int | None) -> str:
     inside = f"in step {step}, " if step is not None else ""
     return f"{inside}{duration(time_ns)} after the start"
@@ -73,6 +77,7 @@ _COLUMNS = (
     Column("share", right=True),
     Column("count", right=True),
     Column("what", flexible=True),
+    Column("phase"),
     Column("line", flexible=True, keep_end=True),
     Column("function", flexible=True, optional=True),
     Column("code", flexible=True, optional=True, style="dim"),
@@ -87,7 +92,7 @@ def _driver_rows(lines: Sequence[LedgerLine], used: int, top: int) -> list[_Cell
     for line in lines:
         frame = line.frame
         place: object = line.stack_lost if frame is None else (frame.file, frame.line)
-        groups.setdefault((what(line.library, line.kind), place), []).append(line)
+        groups.setdefault((what(line.library, line.kind), line.backward, place), []).append(line)
     merged = sorted(
         ((sum(one.bytes for one in group), sum(one.count or 0 for one in group), group) for group in groups.values()),
         key=lambda row: -row[0],
@@ -98,6 +103,7 @@ def _driver_rows(lines: Sequence[LedgerLine], used: int, top: int) -> list[_Cell
             share(total, used),
             count(number),
             what(group[0].library, group[0].kind),
+            _phase(group[0].backward),
             where(group[0].frame, group[0].stack_lost),
             function(group[0].frame),
             code(group[0].frame),
@@ -108,7 +114,7 @@ def _driver_rows(lines: Sequence[LedgerLine], used: int, top: int) -> list[_Cell
     if left:
         total = sum(row[0] for row in left)
         number = sum(row[1] for row in left)
-        rows.append((size(total), share(total, used), count(number), f"({len(left)} more lines)", "", "", ""))
+        rows.append((size(total), share(total, used), count(number), f"({len(left)} more lines)", "", "", "", ""))
     return rows
 
 
@@ -121,10 +127,10 @@ def _table(one: Ledger, top: int) -> Table:
         line = next((line for line in one.lines if line.part == part), None)
         if line is None:
             if part in ("context", "others"):
-                rows.append(("not known", "", "", PARTS[part], "", "", ""))
+                rows.append(("not known", "", "", PARTS[part], "", "", "", ""))
         elif line.bytes or part not in ("driver rounding", "pool slack"):
-            rows.append((size(line.bytes), share(line.bytes, one.used), "", line.name, "", "", ""))
-    rows.append((size(one.used), share(one.used, one.used), "", "in all", "", "", ""))
+            rows.append((size(line.bytes), share(line.bytes, one.used), "", line.name, "", "", "", ""))
+    rows.append((size(one.used), share(one.used, one.used), "", "in all", "", "", "", ""))
     kept = [i for i in range(len(_COLUMNS)) if any(row[i] for row in rows)]
     return Table(tuple(_COLUMNS[i] for i in kept), tuple(tuple(row[i] for i in kept) for row in rows))
 
@@ -283,6 +289,7 @@ def _host(host: DriverDevice | None, top: int) -> list[Block]:
             size(one.bytes),
             count(one.count),
             "PyTorch" if one.torch else what(one.library, one.kind if one.kind == "registered" else ""),
+            _phase(one.backward),
             where(one.frame, one.stack_lost),
             function(one.frame),
             code(one.frame),
@@ -293,7 +300,7 @@ def _host(host: DriverDevice | None, top: int) -> list[Block]:
     if left:
         total = sum(one.bytes for one in left)
         number = sum(one.count for one in left)
-        rows.append((size(total), count(number), f"({len(left)} more lines)", "", "", ""))
+        rows.append((size(total), count(number), f"({len(left)} more lines)", "", "", "", ""))
     columns = (Column("at the end", right=True, style="strong"), *_COLUMNS[2:])
     kept = [i for i in range(len(columns)) if any(row[i] for row in rows)]
     blocks.append(Table(tuple(columns[i] for i in kept), tuple(tuple(row[i] for i in kept) for row in rows)))

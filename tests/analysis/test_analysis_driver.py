@@ -32,6 +32,7 @@ from hypothesis import strategies as st
 from cuptimem import _core
 
 Analyze = Callable[..., dict[str, Any]]
+OF_NODE = 0x80
 NEW, FREE, MORE, WITNESS, POOL, LAUNCH, WORK, DEVICE, HELD = range(22, 31)
 MIB = 1 << 20
 
@@ -141,6 +142,34 @@ def test_what_the_recorder_said_of_itself(tmp_path: Path) -> None:
     driver = _core.analyze(Trace().write(tmp_path / "t.cmem", meta=meta))["driver"]
     assert (driver["mode"], driver["reason"], driver["cupti"]) == ("slots", "no CUPTI", "/x/libcupti.so.13")
     assert driver["witness"]["dropped"] == 7
+
+
+# --- whom it is charged to ---------------------------------------------------------------------------------
+
+
+def test_backward_is_charged_as_blocks_are(analyze: Analyze) -> None:
+    """On a thread without Python, in a hook in Python, by gradients of leaves, after the node."""
+    t = Trace()
+    for number in (1, 2):
+        t.add(craft.THREAD, 1000 + number, 10 + number, thread=number)
+    t.node(5, t.line(1))
+    new(t, DEV, 0x10000, 3, line=7, thread=1)
+    t.run(5, 11, thread=2)
+    t.add(NEW, 0x20000, 5, 0, flags=DEV | OF_NODE, thread=2, **CUDA)
+    new(t, DEV, 0x30000, 11, line=3, thread=2)
+    t.done(thread=2)
+    t.run(2**64 - 1, 0, "N5torch8autograd14AccumulateGradE", thread=2)
+    t.add(NEW, 0x40000, 17, 0, flags=DEV | OF_NODE, thread=2, **CUDA)
+    t.done(thread=2)
+    t.add(NEW, 0x50000, 29, 0, flags=DEV, thread=2, **CUDA)
+    moment(t, 100)
+    lines = {(row["bytes"], row["stack"], row["backward"]) for row in only(analyze(t))["driver"]}
+    assert lines == {
+        (3, t.line(7), False),
+        (5 + 17, t.line(1), True),
+        (11, t.line(3), True),
+        (29, 0, False),
+    }
 
 
 # --- contexts, pools, moments -----------------------------------------------------------------------------

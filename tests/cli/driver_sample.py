@@ -27,8 +27,18 @@ MODEL, REDUCE, MULTIPLY, TAKE, PIN = 20, 21, 22, 23, 24  # stack ids
 STALL = "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEESt5arrayIPcLm1EEEEviT0_T1_"
 
 
-def line(kind: str, library: str, stack: int, size: int, count: int, torch: bool = False) -> dict[str, Any]:
-    return {"kind": kind, "library": library, "stack": stack, "bytes": size, "count": count, "torch": torch}
+def line(
+    kind: str, library: str, stack: int, size: int, count: int, torch: bool = False, backward: bool = False
+) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "library": library,
+        "stack": stack,
+        "bytes": size,
+        "count": count,
+        "torch": torch,
+        "backward": backward,
+    }
 
 
 NCCL = line("physical", "libnccl.so.2", REDUCE, 8 * GIB, 4)
