@@ -599,7 +599,7 @@ def _autostart() -> Check:
 
 
 def _variables() -> Iterator[Check]:
-    known = {*autostart.VARIABLES, "CUPTIMEM_RING_DIR"}
+    known = {*autostart.VARIABLES, "CUPTIMEM_RING_DIR", *simulation_variables()}
     found = {name: value for name, value in sorted(os.environ.items()) if name.startswith("CUPTIMEM")}
     for name in found:
         if name not in known:
