@@ -50,6 +50,12 @@ def chosen(rows: tuple[_Row, ...], name: str, name_of: Callable[[_Row], str], wh
     raise Error(f"no {what} of a device {name!r} in this recording (there: {there})")
 
 
+def split_reason(reason: str) -> tuple[str, str]:
+    """A reason of the witness: the cause, and what to do about it, which is in the last parentheses; "" if nothing."""
+    cause, parenthesis, fix = reason.rpartition(" (")
+    return (cause, fix[:-1]) if parenthesis and fix.endswith(")") else (reason, "")
+
+
 def missing(report: "Report", what: str) -> Error:
     """Why a recording has no ledger, or nothing else of the driver level, and what to do."""
     driver = report.driver
@@ -57,6 +63,8 @@ def missing(report: "Report", what: str) -> Error:
         if all(device.name == "cpu" for device in report.devices):
             return Error(f"no {what} in this recording: the program allocated nothing on a CUDA device")
         return Error(f"no {what} in this recording: {driver.reason or 'it has no driver level'}")
+    if driver.allocations == 0 and all(device.name == "cpu" for device in report.devices):
+        return Error(f"no {what} in this recording: the program allocated nothing on a CUDA device")
     return Error(f"no {what} in this recording: its devices were never asked, for it ended too soon")
 
 

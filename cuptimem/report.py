@@ -434,7 +434,9 @@ class Report:
         ledger (report.driver says why there is no driver level), no such device or no such moment.
         """
         if at is None or isinstance(at, str):
-            return ledger.pick(self, device, "peak" if at is None else at)
+            if at not in (None, "peak", "end"):
+                raise Error(f"no ledger at {at!r}: it is 'peak', 'end', or seconds since the start")
+            return ledger.pick(self, device, at or "peak")
         ledger.pick(self, device, "peak")  # says what is missing before the file is read again
         ledger.check_moment(self, at)
         return ledger.pick(self._again(round(at * 1e9)), device, "asked")

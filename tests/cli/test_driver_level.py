@@ -205,6 +205,20 @@ def test_a_wrong_device(make: Make, device: str) -> None:
             ask(device)
 
 
+@pytest.mark.parametrize("moment", ["asked", "now", ""])
+def test_a_wrong_moment(make: Make, moment: str) -> None:
+    with pytest.raises(cuptimem.Error, match="it is 'peak', 'end', or seconds since the start"):
+        make().ledger(at=moment)
+
+
+def test_why_there_is_no_ledger(make: Make) -> None:
+    unused = make(ledger=[], devices=[], driver=driver_sample.driver(allocations=0))
+    with pytest.raises(cuptimem.Error, match="the program allocated nothing on a CUDA device"):
+        unused.ledger()
+    with pytest.raises(cuptimem.Error, match="its devices were never asked, for it ended too soon"):
+        make(ledger=[]).ledger()
+
+
 def test_a_trace_without_driver_events_has_none(tmp_path: Path) -> None:
     path = tmp_path / "run.cmem"
     _core.trace_write_synthetic(str(path), 2_000, 1)
@@ -307,6 +321,8 @@ def test_libraries_by_the_names_people_know(file: str, name: str) -> None:
         ("void at::native::copy<int, 3>(float*, int)", "copy"),
         ("triton_poi_fused_add_0", "triton_poi_fused_add_0"),
         ("ampere_sgemm_128x64_tn", "ampere_sgemm_128x64_tn"),
+        ("copy host to device", "copy host to device"),  # no kernels
+        ("set", "memset"),
         ("_ZN99short", "_ZN99short"),  # not what it says it is
         ("_Z", "_Z"),
         ("", ""),
