@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from cuptimem.report import Report
 
 MOMENTS = ("oom", "peak", "end")
-SEGMENTS = 20  # that are told of at most (csrc/analysis/analysis.h)
+SEGMENTS = 20  # that are told of at most (csrc/analysis/ledger.h)
 SEGMENT_PINS = 8  # and stacks of each
 
 

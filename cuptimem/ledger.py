@@ -20,6 +20,7 @@ PARTS = {
     "rounding": "rounding",
     "cached": "PyTorch's cache",
     "driver": "driver level",
+    "driver rounding": "driver rounding",
     "pool slack": "pool slack",
     "context": "CUDA context",
     "others": "other processes",
@@ -257,6 +258,11 @@ class Ledger:
         return tuple(line for line in self.lines if line.part == "driver")
 
     @property
+    def driver_rounding(self) -> int:
+        """Of the driver's pages that small allocations share, what is in none of these."""
+        return self.of("driver rounding") or 0
+
+    @property
     def pool_slack(self) -> int:
         """Held by CUDA's memory pools and not given out."""
         return self.of("pool slack") or 0
@@ -376,6 +382,7 @@ def ledger_from_row(row: Mapping[str, Any], stack_of: Callable[[int], Stack], lo
         )
         for part in row["driver"]
     ]
+    lines.append(LedgerLine("driver rounding", row["driver_rounding"]))
     lines.append(LedgerLine("pool slack", row["pool_slack"]))
     if context is not None:
         lines.append(LedgerLine("context", context, kind="" if row["context_measured"] else "before"))

@@ -30,6 +30,7 @@ typedef struct open_call {
     uint32_t resets;     /* calls.resets, then */
     uint32_t generation; /* of the thread's state when its free was recorded; 0: it was not */
     uint32_t events;     /* cm_driver_tls.events, then */
+    bool ends;           /* it destroys a context */
     uint64_t time, context;
 } open_call;
 
@@ -52,6 +53,7 @@ static struct {
     _Atomic uint64_t count;
     _Atomic uint64_t devices[DEVICES_KNOWN]; /* a context's unique id << 8 | device + 1 */
     context contexts[CONTEXTS];
+    _Atomic uint32_t ends; /* calls that destroy contexts, in flight */
 } state;
 
 /* Rows by domain and id; written before the first callback can come. */
@@ -165,14 +167,30 @@ static uint64_t primary_context_of(int device)
     return 0;
 }
 
+bool cm_cupti_context_ends(void)
+{
+    return atomic_load(&state.ends) != 0;
+}
+
+void *cm_cupti_context_on(int device)
+{
+    for (unsigned i = 0; i < CONTEXTS; i++)
+        if (atomic_load(&state.contexts[i].alive) &&
+            atomic_load(&state.contexts[i].device) == device + 1)
+            return (void *)(uintptr_t)atomic_load(&state.contexts[i].handle);
+    return NULL;
+}
+
 /* --- calls that a thread is in -------------------------------------------------------------------
  */
 
 static void drop_above(uint32_t depth)
 {
     while (calls.depth > depth) {
-        calls.depth--;
-        cm_driver_move_ends_hook(calls.at[calls.depth].session);
+        const open_call *o = &calls.at[--calls.depth];
+        cm_driver_move_ends_hook(o->session);
+        if (o->ends && o->session == cm_driver_session())
+            atomic_fetch_sub(&state.ends, 1);
     }
 }
 
@@ -193,6 +211,9 @@ static open_call *open_it(const cm_call *c, const cm_callback *d)
     o->told = cm_driver_tls.told;
     o->resets = calls.resets;
     o->generation = 0;
+    o->ends = c->kind == CM_DRIVER_CONTEXT && c->does == CM_CALL_TAKES;
+    if (o->ends)
+        atomic_fetch_add(&state.ends, 1);
     return o;
 }
 
@@ -251,9 +272,12 @@ static void record_new_hook(const cm_call *c, const cm_callback *d)
         return;
     describe(&piece, c, d);
     piece.size = cm_call_bytes(c, d->parameters);
-    if (c->kind == CM_DRIVER_CONTEXT &&
-        !context_made(piece.address, piece.device_index, c->primary))
-        return;
+    if (c->kind == CM_DRIVER_CONTEXT) {
+        if (!context_made(piece.address, piece.device_index, c->primary))
+            return;
+        if (c->primary) /* had this call made it, that had been told within */
+            piece.flags |= CM_EVF_ALREADY;
+    }
     ENTERED = cm_enter_hook();
     if (t == NULL)
         return;
@@ -269,6 +293,7 @@ static void record_new_hook(const cm_call *c, const cm_callback *d)
 static void see_context_hook(const cm_callback *d)
 {
     cm_driver_piece piece = {.kind = CM_DRIVER_CONTEXT,
+                             .flags = CM_EVF_ALREADY,
                              .address = (uint64_t)(uintptr_t)d->context,
                              .device_type = CM_DEVICE_CUDA};
 
@@ -533,6 +558,7 @@ int cm_cupti_driver_enable(const cm_cupti_link *link, bool launches)
         atomic_store(&state.contexts[i].handle, 0);
     }
     cm_driver_moves_anew();
+    atomic_store(&state.ends, 0);
     atomic_store(&state.count, 0);
     atomic_store(&state.launches, launches);
     atomic_store(&state.device_of, link->api->GetDeviceId);

@@ -149,8 +149,8 @@ def _pins(pins: Sequence[_Kept], top: int) -> list[Block]:
     ]
     if any(pin.least for pin in pins[:top]):
         blocks += prose(
-            f"≥: at least. Of each segment the {SEGMENT_PINS} stacks with the most bytes are known, and of no more than "
-            f"{SEGMENTS} segments.",
+            f"≥: at least. Of each segment the {SEGMENT_PINS} stacks with the most bytes are known, of no more "
+            f"than {SEGMENTS} segments.",
             "dim",
         )
     if len(pins) > top:

@@ -177,6 +177,7 @@ def account(one: Ledger) -> dict[str, Any]:
         "rounding": one.rounding,
         "cached": one.cached,
         "driver": one.of("driver"),
+        "driver_rounding": one.driver_rounding,
         "pool_slack": one.pool_slack,
         "pool_short": one.pool_short,
         "context": one.context,

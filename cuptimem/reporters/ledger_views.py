@@ -122,7 +122,7 @@ def _table(one: Ledger, top: int) -> Table:
         if line is None:
             if part in ("context", "others"):
                 rows.append(("not known", "", "", PARTS[part], "", "", ""))
-        elif line.bytes or part != "pool slack":
+        elif line.bytes or part not in ("driver rounding", "pool slack"):
             rows.append((size(line.bytes), share(line.bytes, one.used), "", line.name, "", "", ""))
     rows.append((size(one.used), share(one.used, one.used), "", "in all", "", "", ""))
     kept = [i for i in range(len(_COLUMNS)) if any(row[i] for row in rows)]
@@ -142,6 +142,7 @@ def parts(one: Ledger, libraries: int) -> str:
     if len(named) > libraries:
         others = sum(total for _, total in named[libraries:])
         said.append(f"{len(named) - libraries} other libraries {size(others)}")
+    said += [f"driver rounding {size(one.driver_rounding)}"] if one.driver_rounding * 100 >= one.used > 0 else []
     said += [f"pool slack {size(one.pool_slack)}"] if one.pool_slack else []
     context = "context" if one.context_measured else "context and earlier"
     said += [f"{context} {size(one.context)}"] if one.context is not None else []

@@ -58,13 +58,14 @@ def ledger(**changes: Any) -> dict[str, Any]:
         "rounding": 4096,
         "cached": 22 * GIB,
         "driver": LIBRARIES,
+        "driver_rounding": 0,
         "pool_slack": 29 * MIB,
         "pool_short": 0,
         "context": 512 * MIB,
         "context_measured": True,
     }
     row |= changes
-    known = ["tensors", "rounding", "cached", "pool_slack"]
+    known = ["tensors", "rounding", "cached", "driver_rounding", "pool_slack"]
     sum_of_lines = sum(row[key] for key in known) + sum(one["bytes"] for one in row["driver"])
     sum_of_lines += max(row["context"], 0) + max(row["others"], 0)
     return {"residual": row["used"] - sum_of_lines, **row}

@@ -255,8 +255,8 @@ def test_headline(make: Make) -> None:
     assert lines[at : at + 4] == [
         "  cuda:0: 96.0 GiB used at its fullest, 12.0 s after the start:",
         "    tensors 60.0 GiB, cached 22.0 GiB, NCCL 8.0 GiB, libmine.so 1.0 GiB,",
-        "    cuBLAS 33.0 MiB, (unknown) 3.0 MiB, pool slack 29.0 MiB,",
-        "    context 512.0 MiB, other processes 2.0 GiB, residual 2.4 GiB",
+        "    cuBLAS 33.0 MiB, (unknown) 3.0 MiB, pool slack 29.0 MiB, context 512.0 MiB,",
+        "    other processes 2.0 GiB, residual 2.4 GiB",
     ]
     assert sum("used at its fullest" in line for line in lines) == 1  # not the one at the end, too
 
@@ -445,8 +445,8 @@ def test_json_of_a_ledger(make: Make) -> None:
     assert list(document)[:5] == ["schema", "complete", "state", "reason", "lost"] and document["schema"] == 1
     (one,) = document["ledgers"]
     assert sum(line["bytes"] for line in one["lines"]) == one["used"] == 96 * GIB
-    parts = ("tensors", "rounding", "cached", "driver", "pool_slack", "context", "others", "residual")
-    assert sum(one[part] for part in parts) == one["used"]
+    parts = ("tensors", "rounding", "cached", "driver", "driver_rounding", "pool_slack", "context", "others")
+    assert sum(one[part] for part in (*parts, "residual")) == one["used"]
     nccl = next(line for line in one["lines"] if line["library"] == "libnccl.so.2")
     assert (nccl["part"], nccl["name"], nccl["kind"], nccl["count"]) == ("driver", "NCCL", "physical", 4)
     assert (nccl["line"]["line"], nccl["line"]["function"], len(nccl["stack"])) == (8, "train", 2)

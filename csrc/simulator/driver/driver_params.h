@@ -72,6 +72,8 @@ enum {
     CM_CBID_cuCtxDestroy_v2 = 322,
     CM_CBID_cuEventDestroy_v2 = 325,
     CM_CBID_cuStreamDestroy_v2 = 326,
+    CM_CBID_cuMipmappedArrayCreate = 347,
+    CM_CBID_cuMipmappedArrayDestroy = 349,
     CM_CBID_cuStreamCreateWithPriority = 367,
     CM_CBID_cuMemAllocManaged = 371,
     CM_CBID_cuMemHostRegister_v2 = 379,
@@ -376,6 +378,16 @@ typedef struct cm_cuArray3DCreate_v2_params {
 typedef struct cm_cuArrayDestroy_params {
     void *hArray;
 } cm_cuArrayDestroy_params;
+
+typedef struct cm_cuMipmappedArrayCreate_params {
+    void **pHandle;
+    const void *pMipmappedArrayDesc;
+    unsigned numMipmapLevels;
+} cm_cuMipmappedArrayCreate_params;
+
+typedef struct cm_cuMipmappedArrayDestroy_params {
+    void *hMipmappedArray;
+} cm_cuMipmappedArrayDestroy_params;
 
 /* --- Copies ---------------------------------------------------------------------------------- */
 

@@ -150,6 +150,10 @@ typedef struct cm_cudaFree_params {
     void *devPtr;
 } cm_cudaFree_params;
 
+typedef struct cm_cudaFreeArray_params {
+    void *array;
+} cm_cudaFreeArray_params;
+
 typedef struct cm_cudaFreeAsync_params {
     void *devPtr;
     cm_sim_stream *hStream;
@@ -163,6 +167,10 @@ typedef struct cm_cudaFreeAsync_ptsz_params {
 typedef struct cm_cudaFreeHost_params {
     void *ptr;
 } cm_cudaFreeHost_params;
+
+typedef struct cm_cudaFreeMipmappedArray_params {
+    void *mipmappedArray;
+} cm_cudaFreeMipmappedArray_params;
 
 typedef struct cm_cudaFuncGetAttributes_params {
     cm_cuda_func_attributes *attr;
@@ -226,6 +234,12 @@ typedef struct cm_cudaGetKernel_params {
     cm_sim_function **kernelPtr;
     const void *entryFuncAddr;
 } cm_cudaGetKernel_params;
+
+typedef struct cm_cudaGetMipmappedArrayLevel_params {
+    void *levelArray;
+    const void *mipmappedArray;
+    unsigned level;
+} cm_cudaGetMipmappedArrayLevel_params;
 
 typedef struct cm_cudaGetSymbolAddress_params {
     void **devPtr;
@@ -608,6 +622,21 @@ typedef struct cm_cudaMalloc3D_params {
     cm_cuda_extent extent;
 } cm_cudaMalloc3D_params;
 
+typedef struct cm_cudaMalloc3DArray_params {
+    void *array;
+    const cm_cuda_channels *desc;
+    cm_cuda_extent extent;
+    unsigned flags;
+} cm_cudaMalloc3DArray_params;
+
+typedef struct cm_cudaMallocArray_params {
+    void *array;
+    const cm_cuda_channels *desc;
+    size_t width;
+    size_t height;
+    unsigned flags;
+} cm_cudaMallocArray_params;
+
 typedef struct cm_cudaMallocAsync_params {
     void **devPtr;
     size_t size;
@@ -644,6 +673,14 @@ typedef struct cm_cudaMallocManaged_params {
     size_t size;
     unsigned flags;
 } cm_cudaMallocManaged_params;
+
+typedef struct cm_cudaMallocMipmappedArray_params {
+    void *mipmappedArray;
+    const cm_cuda_channels *desc;
+    cm_cuda_extent extent;
+    unsigned numLevels;
+    unsigned flags;
+} cm_cudaMallocMipmappedArray_params;
 
 typedef struct cm_cudaMallocPitch_params {
     void **devPtr;

@@ -147,6 +147,10 @@ int cuArrayCreate_v2(handle *, const shape *);
 int cuArray3DCreate_v2(handle *, const shape3d *);
 int cuArrayGetDescriptor_v2(shape *, handle);
 int cuArrayDestroy(handle);
+int cuArray3DGetDescriptor_v2(shape3d *, handle);
+int cuMipmappedArrayCreate(handle *, const shape3d *, unsigned);
+int cuMipmappedArrayDestroy(handle);
+int cuMipmappedArrayGetLevel(handle *, handle, unsigned);
 int cuMemcpyHtoA_v2(handle, size_t, const void *, size_t);
 int cuMemcpyAtoH_v2(void *, handle, size_t, size_t);
 

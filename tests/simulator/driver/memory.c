@@ -1,5 +1,6 @@
 /* Devices, contexts, memory of all kinds, copies. */
 #include "check.h"
+#include "told.h"
 
 #include <pthread.h>
 
@@ -353,6 +354,14 @@ static void copies(void)
     EQUAL(cuMemFree_v2(other), OK);
 }
 
+/* An array's handle is where its memory is. */
+static size_t bytes_of(handle array)
+{
+    cm_sim_block block;
+    CHECK(cm_sim_find(array, &block) && block.kind == CM_SIM_ARRAY);
+    return block.bytes;
+}
+
 static void arrays(void)
 {
     begin(0);
@@ -400,10 +409,59 @@ static void arrays(void)
     EQUAL(cuMemcpyHtoA_v2(line, 0, in, 4), INVALID_VALUE);
     EQUAL(cuArrayDestroy(image), OK);
     EQUAL(used(0), context);
-    const shape compressed = {.width = 4, .format = 0x91, .channels = 1};
-    EQUAL(cuArrayCreate_v2(&line, &compressed), NOT_SUPPORTED);
+    /* Whole blocks of 4 x 4 */
+    const shape compressed = {.width = 5, .height = 3, .format = 0x91, .channels = 4};
+    EQUAL(cuArrayCreate_v2(&line, &compressed), OK);
+    EQUAL(bytes_of(line), 2 * 8);
+    EQUAL(cuArrayDestroy(line), OK);
+    const shape video = {.width = 4, .format = 0xb0, .channels = 3};
+    EQUAL(cuArrayCreate_v2(&line, &video), NOT_SUPPORTED);
+    EQUAL(noted(CM_SIM_NOTE_REFUSED, "CUDA arrays of video formats"), 1);
+    const shape3d sparse = {.width = 4, .format = 1, .channels = 1, .flags = 0x40};
+    EQUAL(cuArray3DCreate_v2(&line, &sparse), NOT_SUPPORTED);
     EQUAL(cuArrayCreate_v2(&line, NULL), INVALID_VALUE);
     EQUAL(cuArrayDestroy(NULL), INVALID_HANDLE);
+    EQUAL(used(0), context);
+}
+
+static void mipmaps(void)
+{
+    begin(0);
+    handle whole = NULL, first = NULL, last = NULL;
+    size_t context = used(0);
+    shape3d told, asked = {.width = 8, .height = 4, .format = 0x20, .channels = 2};
+    EQUAL(cuMipmappedArrayCreate(&whole, &asked, 0), INVALID_VALUE);
+    EQUAL(cuMipmappedArrayCreate(&whole, &asked, 9), OK); /* 8, 4, 2, 1: there are no more */
+    EQUAL(bytes_of(whole), (8 * 4 + 4 * 2 + 2 + 1) * 8);
+    EQUAL(cuMipmappedArrayGetLevel(&first, whole, 0), OK);
+    EQUAL(cuMipmappedArrayGetLevel(&last, whole, 3), OK);
+    EQUAL(cuMipmappedArrayGetLevel(&last, whole, 4), INVALID_VALUE);
+    CHECK(first != last);
+    EQUAL(cuArray3DGetDescriptor_v2(&told, last), OK);
+    CHECK(told.width == 1 && told.height == 1 && told.depth == 0);
+    EQUAL(cuMemcpyHtoA_v2(last, 0, "12345678", 8), OK);
+    EQUAL(cuMemcpyHtoA_v2(last, 8, "12345678", 8), INVALID_VALUE);
+    EQUAL(cuArrayDestroy(first), INVALID_HANDLE); /* a level goes with the whole */
+    EQUAL(cuMipmappedArrayDestroy(last), INVALID_HANDLE);
+    told_begin();
+    EQUAL(cuMipmappedArrayDestroy(whole), OK);
+    EQUAL(told_end()->id, 349);
+    EQUAL(cuMipmappedArrayDestroy(whole), INVALID_HANDLE);
+    EQUAL(cuArray3DGetDescriptor_v2(&told, last), INVALID_HANDLE);
+    /* Layers are as many at each level, depth is not. */
+    asked = (shape3d){.width = 4, .height = 4, .depth = 6, .format = 1, .channels = 1, .flags = 1};
+    told_begin();
+    EQUAL(cuMipmappedArrayCreate(&whole, &asked, 2), OK);
+    EQUAL(told_end()->id, 347);
+    EQUAL(bytes_of(whole), (16 + 4) * 6);
+    EQUAL(cuMipmappedArrayDestroy(whole), OK);
+    asked.flags = 0;
+    EQUAL(cuMipmappedArrayCreate(&whole, &asked, 2), OK);
+    EQUAL(bytes_of(whole), 16 * 6 + 4 * 3);
+    EQUAL(cuMipmappedArrayDestroy(whole), OK);
+    asked.width = SIZE_MAX;
+    EQUAL(cuMipmappedArrayCreate(&whole, &asked, 1), INVALID_VALUE);
+    EQUAL(used(0), context);
 }
 
 /* What PyTorch's expandable segments do. */
@@ -522,5 +580,6 @@ static void pools(void)
 const test_case memory_cases[] = {
     {"devices", devices},   {"contexts", contexts}, {"allocations", allocations},
     {"pointers", pointers}, {"copies", copies},     {"arrays", arrays},
-    {"segments", segments}, {"pools", pools},       {NULL, NULL},
+    {"mipmaps", mipmaps},   {"segments", segments}, {"pools", pools},
+    {NULL, NULL},
 };
