@@ -192,7 +192,7 @@ def _unknown(one: Ledger) -> list[Block]:
         place = "the residual" if one.context is None else "the context (what came later in the residual)"
         said += prose(f"Other processes are not told apart, for NVML does not tell: they are in {place}.", "dim")
     if one.own is not None:
-        said += prose(f"NVML, asked once a second, had last given {size(one.own)} to this process.", "dim")
+        said += prose(f"NVML gives {size(one.own)} to this process.", "dim")
     if one.driver_reserved:
         said += prose(f"Driver and firmware keep {size(one.driver_reserved)} beside all this.", "dim")
     if not one.quiet:

@@ -67,7 +67,7 @@ cuda:0: 96.0 GiB of 141.0 GiB used at its fullest, in step 1, 12.0 s after the s
     2.0 GiB    2 %         other processes
     2.4 GiB    3 %         residual
    96.0 GiB  100 %         in all
-  NVML, asked once a second, had last given 94.0 GiB to this process.
+  NVML gives 94.0 GiB to this process.
   Driver and firmware keep 700.0 MiB beside all this.
   Residual: in use, and nobody who was seen asked for it.
 
