@@ -39,7 +39,7 @@ def _account(one: Fragmentation, variable: str) -> list[Block]:
     blocks: list[Block] = []
     if one.asked is not None:
         blocks += [Text(f"  asked for and refused   {size(one.asked):>11}", "warning")]
-    unknown = "not known, for the device had not been asked by then"
+    unknown = "not known, for the device was not asked before"
     free = unknown if one.free_on_device is None else size(one.free_on_device)
     largest = "not known" if one.largest_request is None else size(one.largest_request)
     rounded = one.allocated - one.requested

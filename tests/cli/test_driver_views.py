@@ -552,7 +552,10 @@ def test_kernels_verb(read: Callable[..., list[Any]], capsys: pytest.CaptureFixt
     with pytest.raises(cuptimem.Error, match="none was launched"):
         kernels_verb.main(["run.cmem"])
     read(kernels=None, driver=driver_sample.driver(mode="none", reason="no libcupti"))
-    with pytest.raises(cuptimem.Error, match="no kernels in this recording: no libcupti"):
+    with pytest.raises(cuptimem.Error, match="no kernels in this recording, .* driver level: no libcupti"):
+        kernels_verb.main(["run.cmem"])
+    read(kernels=None, driver=driver_sample.driver(mode="slots", reason="only root may"))
+    with pytest.raises(cuptimem.Error, match="no kernels in this recording: CUPTI did not see it: only root may"):
         kernels_verb.main(["run.cmem"])
 
 
