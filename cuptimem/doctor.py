@@ -24,7 +24,7 @@ from importlib import metadata
 from typing import Any, Literal
 
 import cuptimem
-from cuptimem import autostart, doctor_cupti, live_nodes, recorder
+from cuptimem import autostart, doctor_cupti, live_nodes, recorder, simulator
 from cuptimem.errors import Error, core, recording_core
 from cuptimem.reporters.blocks import Block, Column, Table, Text
 from cuptimem.reporters.words import size
@@ -599,7 +599,7 @@ def _autostart() -> Check:
 
 
 def _variables() -> Iterator[Check]:
-    known = {*autostart.VARIABLES, "CUPTIMEM_RING_DIR", *simulation_variables()}
+    known = {*autostart.VARIABLES, "CUPTIMEM_RING_DIR", *simulator.VARIABLES}
     found = {name: value for name, value in sorted(os.environ.items()) if name.startswith("CUPTIMEM")}
     for name in found:
         if name not in known:

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any, Literal, NamedTuple
 
+from cuptimem.driver_level import version_text
+
 COST = "driver memory, libraries and other processes on the GPU are in no account"
 OTHERS_COST = "other processes' memory on the GPU is not told from the driver's own"
 _DRIVER = "libcuda.so.1"
@@ -51,13 +53,6 @@ def look(core: ModuleType) -> dict[str, Any]:
             found["nvml"] = True
     found["probe"] = core.cupti_probe()
     return found
-
-
-def version_text(version: int) -> str:
-    """cuptiGetVersion's number as people write it: 130001 is 13.0.1; up to CUDA 12.9 it only counts."""
-    if version >= 100000:
-        return f"{version // 10000}.{version // 100 % 100}.{version % 100}"
-    return f"interface {version}" if version else "version unknown"
 
 
 def _split(reason: str) -> tuple[str, str]:

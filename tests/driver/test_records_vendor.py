@@ -1,4 +1,4 @@
-"""The prefixes of csrc/sources/cupti_records.h beside the newest structures of the vendor's headers: place and width."""
+"""The prefixes of csrc/sources/cupti_records.h beside the newest structures of the vendor's headers: their places."""
 
 import re
 import subprocess
