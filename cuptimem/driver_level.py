@@ -125,8 +125,8 @@ def _warn(found: dict[str, str]) -> None:
     mode, reason = found["driver"], found["driver.reason"]
     if _say is None or not reason or reason in (UNUSED, TURNED_OFF) or reason in _said:
         return
-    if mode == "callbacks" and not _kernels:
-        return  # all that lacks is the second witness
+    if mode == "callbacks" and (not _kernels or found["driver.activity"] == "yes"):
+        return  # all that lacks is the second witness, or what came before it was subscribed
     _said.add(reason)
     if mode == "callbacks":
         _say(f"kernels are not recorded from now on: {reason}")
