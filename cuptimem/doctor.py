@@ -598,32 +598,10 @@ def _autostart() -> Check:
     )
 
 
-_SIMULATED = {  # what the simulated device reads (csrc/simulator)
-    f"CUPTIMEM_SIM_{name}"
-    for name in (
-        "CHILD",
-        "CONTEXT",
-        "CONV_WORKSPACE",
-        "COPY_MAX",
-        "CUPTI",
-        "DEVICE",
-        "DEVICES",
-        "EVENT_LAG",
-        "HANDLE_BYTES",
-        "HOSTILE",
-        "LOG",
-        "MEMORY",
-        "REPORT",
-        "TIMING",
-        "TRACE",
-    )
-}
-
-
 def _variables() -> Iterator[Check]:
     known = {*autostart.VARIABLES, "CUPTIMEM_RING_DIR"}
     if simulator.CORE in os.environ.get("LD_PRELOAD", ""):
-        known |= _SIMULATED
+        known |= {*simulator.VARIABLES}
     found = {name: value for name, value in sorted(os.environ.items()) if name.startswith("CUPTIMEM")}
     for name in found:
         if name not in known:

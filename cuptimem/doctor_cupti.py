@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any, Literal, NamedTuple
 
+from cuptimem.driver_level import version_text
 from cuptimem.ledger import split_reason
 
 COST = "what CUDA hands out to others than PyTorch is in no account; there is no ledger"
@@ -54,13 +55,6 @@ def look(core: ModuleType) -> dict[str, Any]:
             found["nvml"] = True
     found["probe"] = core.cupti_probe()
     return found
-
-
-def version_text(version: int) -> str:
-    """cuptiGetVersion's number as people write it: 130001 is 13.0.1; up to CUDA 12.9 it only counts."""
-    if version >= 100000:
-        return f"{version // 10000}.{version // 100 % 100}.{version % 100}"
-    return f"interface {version}" if version else "version unknown"
 
 
 def findings(answer: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> Iterator[Finding]:

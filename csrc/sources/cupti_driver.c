@@ -30,7 +30,7 @@ typedef struct open_call {
     uint32_t resets;     /* calls.resets, then */
     uint32_t generation; /* of the thread's state when its free was recorded; 0: it was not */
     uint32_t events;     /* cm_driver_tls.events, then */
-    bool ends;           /* it destroys a context */
+    bool moves, ends;    /* it is the outermost; it destroys a context */
     uint64_t time, context;
 } open_call;
 
@@ -53,7 +53,7 @@ static struct {
     _Atomic uint64_t count;
     _Atomic uint64_t devices[DEVICES_KNOWN]; /* a context's unique id << 8 | device + 1 */
     context contexts[CONTEXTS];
-    _Atomic uint32_t ends; /* calls that destroy contexts, in flight */
+    _Atomic uint64_t ends; /* session << 32 | calls in flight that destroy contexts */
 } state;
 
 /* Rows by domain and id; written before the first callback can come. */
@@ -167,9 +167,24 @@ static uint64_t primary_context_of(int device)
     return 0;
 }
 
+/* Calls that outlive their session count no more. */
+static void count_ends(uint32_t session, int by)
+{
+    uint64_t before = atomic_load(&state.ends), after;
+
+    do {
+        uint32_t count = before >> 32 == session ? (uint32_t)before : 0;
+        if (by < 0 && count == 0)
+            return;
+        after = (uint64_t)session << 32 | (count + (uint32_t)by);
+    } while (!atomic_compare_exchange_weak(&state.ends, &before, after));
+}
+
 bool cm_cupti_context_ends(void)
 {
-    return atomic_load(&state.ends) != 0;
+    uint64_t ends = atomic_load(&state.ends);
+
+    return ends >> 32 == cm_driver_session() && (uint32_t)ends != 0;
 }
 
 void *cm_cupti_context_on(int device)
@@ -188,9 +203,10 @@ static void drop_above(uint32_t depth)
 {
     while (calls.depth > depth) {
         const open_call *o = &calls.at[--calls.depth];
-        cm_driver_move_ends_hook(o->session);
-        if (o->ends && o->session == cm_driver_session())
-            atomic_fetch_sub(&state.ends, 1);
+        if (o->moves)
+            cm_driver_move_ends_hook(o->session);
+        if (o->ends)
+            count_ends(o->session, -1);
     }
 }
 
@@ -207,13 +223,14 @@ static open_call *open_it(const cm_call *c, const cm_callback *d)
     open_call *o = &calls.at[calls.depth++];
     o->call = c;
     o->correlation = d->correlation;
-    o->session = cm_driver_move_begins_hook();
+    o->moves = calls.depth == 1; /* what lies inside ends before */
+    o->session = o->moves ? cm_driver_move_begins_hook() : session;
     o->told = cm_driver_tls.told;
     o->resets = calls.resets;
     o->generation = 0;
     o->ends = c->kind == CM_DRIVER_CONTEXT && c->does == CM_CALL_TAKES;
     if (o->ends)
-        atomic_fetch_add(&state.ends, 1);
+        count_ends(o->session, 1);
     return o;
 }
 
@@ -558,7 +575,6 @@ int cm_cupti_driver_enable(const cm_cupti_link *link, bool launches)
         atomic_store(&state.contexts[i].handle, 0);
     }
     cm_driver_moves_anew();
-    atomic_store(&state.ends, 0);
     atomic_store(&state.count, 0);
     atomic_store(&state.launches, launches);
     atomic_store(&state.device_of, link->api->GetDeviceId);

@@ -22,6 +22,7 @@
 enum {
     PERIOD_MS = 200,
     EARLY_MS = 20,
+    LATE_MS = 100,
     ROUND_SHARE = 20, /* rounds take one part in so many of the time at most */
     /* For how long the witness looks how often whether the driver was initialised: between that and
      * the first allocation lies the creation of a context. */
@@ -245,6 +246,18 @@ static void name_thread(const char *name)
 
 static void leave_before_cuda(void);
 
+/* What only callbacks see was not seen meanwhile. */
+static void say_how_late(char *why, size_t size, uint64_t ns)
+{
+    size_t used = strlen(why);
+
+    if (!w.starting && ns >= (uint64_t)LATE_MS * 1000000u && used < size)
+        snprintf(why + used, size - used,
+                 "%sit took CUPTI %.1f s to start: till then only libraries' calls of CUDA by name "
+                 "were seen",
+                 used > 0 ? "; " : "", (double)ns / 1e9);
+}
+
 static void begin(void)
 {
     static atomic_bool
@@ -252,6 +265,7 @@ static void begin(void)
     char why[sizeof w.state.reason] = "";
     cm_cupti_link link = {0};
     bool records = false, record = !w.starting;
+    uint64_t asked = cm_clock_monotonic_ns();
 
     set_mode(CM_CUPTI_STARTING, NULL);
     atomic_store(&held, HELD_SUBSCRIPTION | HELD_RECORDS);
@@ -284,6 +298,7 @@ static void begin(void)
     }
     atomic_store(&held, HELD_SUBSCRIPTION | (records || link.v2 ? HELD_RECORDS : 0));
     cm_cuda_slots_record(false);
+    say_how_late(why, sizeof why, cm_clock_monotonic_ns() - asked);
     set_mode(CM_CUPTI_CALLBACKS, w.v1_only ? NULL : why);
 }
 
