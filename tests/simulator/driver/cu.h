@@ -100,6 +100,7 @@ int cuDeviceGetByPCIBusId(int *, const char *);
 int cuDeviceCanAccessPeer(int *, int, int);
 int cuDevicePrimaryCtxRetain(handle *, int);
 int cuDevicePrimaryCtxRelease_v2(int);
+int cuDevicePrimaryCtxReset_v2(int);
 int cuDevicePrimaryCtxGetState(int, unsigned *, int *);
 int cuCtxCreate_v2(handle *, unsigned, int);
 int cuCtxDestroy_v2(handle);
