@@ -604,6 +604,13 @@ static void segments(void)
     int other_process = 0;
     EQUAL(cuMemExportToShareableHandle(&other_process, one, 1, 0), NOT_SUPPORTED);
     EQUAL(noted(CM_SIM_NOTE_REFUSED, "CUDA IPC"), 1);
+    told_begin(); /* and who listens hears it */
+    EQUAL(cuMemImportFromShareableHandle(&again, &other_process, 1), NOT_SUPPORTED);
+    EQUAL(told_end()->result, NOT_SUPPORTED);
+    told_begin();
+    EQUAL(cuMulticastCreate(&again, &asked), NOT_SUPPORTED);
+    EQUAL(told_end()->id, 706);
+    EQUAL(noted(CM_SIM_NOTE_REFUSED, "multicast objects"), 1);
     EQUAL(cuMemRelease(one), OK);
 }
 
