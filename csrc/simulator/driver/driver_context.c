@@ -172,7 +172,10 @@ CM_SIM_EXPORT int cuDevicePrimaryCtxRetain(cm_cu_context **context, int device)
     /* First: another thread may retain it and let it go as soon as it is there. */
     atomic_fetch_add(&primary->retained, 1);
     bool there = cm_sim_has_context(device);
+    unsigned own = cm_sim_current_context();
+    cm_sim_set_current_context(0);
     int result = cm_sim_context(device);
+    cm_sim_set_current_context(own);
     if (result) {
         atomic_fetch_sub(&primary->retained, 1);
         CM_CU_END(result);

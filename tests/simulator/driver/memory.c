@@ -165,6 +165,8 @@ static void ends(void)
     EQUAL(cuMemAllocAsync(&pooled, 8 * MIB, NULL), OK);
     properties asked = {.type = 1, .where = {1, 0}};
     EQUAL(cuMemCreate(&physical, 2 * MIB, &asked, 0), OK);
+    EQUAL(cuDevicePrimaryCtxRetain(NULL, 0), OK);
+    CHECK(cm_sim_has_context(0));
     first = begin(0);
     EQUAL(used(0), context + 64 * MIB + 2 * MIB + 4 * MIB + 8 * MIB + 2 * MIB);
     EQUAL(cuMemAlloc_v2(&of_first, 16 * MIB), OK);
