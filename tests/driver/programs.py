@@ -273,9 +273,44 @@ def reset(lib: Any) -> dict[str, Any]:
     return {"kept": kept, "handle": handle.value}
 
 
+def refused(lib: Any) -> dict[str, Any]:
+    """What the device does not do: each call fails, and nothing came or went."""
+    runtime, word, nothing = ctypes.CDLL(None), ctypes.c_uint64(), (ctypes.c_char * 256)()
+    runtime.cudaIpcOpenMemHandle.argtypes = [ctypes.c_void_p, ctypes.c_char * 64, ctypes.c_uint]
+    out, some, handle = ctypes.byref(word), ctypes.c_void_p(4096), (ctypes.c_char * 64)()
+    with recording():
+        kept = lib.foreign_malloc(2 * MIB)
+        results = [
+            runtime.cudaIpcOpenMemHandle(out, handle, 1),
+            runtime.cudaIpcCloseMemHandle(some),
+            runtime.cudaMemPoolImportFromShareableHandle(out, some, 1, 0),
+            runtime.cudaMemPoolImportPointer(out, some, nothing),
+            runtime.cudaImportExternalMemory(out, nothing),
+            runtime.cudaExternalMemoryGetMappedBuffer(out, some, nothing),
+            runtime.cudaExternalMemoryGetMappedMipmappedArray(out, some, nothing),
+            runtime.cudaDestroyExternalMemory(some),
+            runtime.cuMemImportFromShareableHandle(out, some, 1),
+            runtime.cuMulticastCreate(out, nothing),
+        ]
+    return {"kept": kept, "results": results}
+
+
 PROGRAMS: dict[str, Callable[[Any], dict[str, Any]]] = {
     program.__name__: program
-    for program in (plain, by_ctypes, held_gil, forked, twice, windows, bounded, killed, threads, arrays, reset)
+    for program in (
+        plain,
+        by_ctypes,
+        held_gil,
+        forked,
+        twice,
+        windows,
+        bounded,
+        killed,
+        threads,
+        arrays,
+        reset,
+        refused,
+    )
 }
 
 

@@ -51,3 +51,14 @@ def test_a_context_s_end(how: str, program: Program) -> None:
     driver = ran.analyze()["driver"]
     assert {one["device"]: one["bytes"] for one in driver["devices"]} == {0: 22 * MIB, 1: 2 * MIB}
     assert driver["unknown_frees"] == driver["failed_frees"] == 0
+
+
+def test_what_is_refused(program: Program) -> None:
+    """Callbacks tell that it failed: the two that would have taken something back are taken back themselves."""
+    ran = program("refused")
+    assert ran.printed["results"] == [801] * 10
+    found = ran.match()
+    assert found.differ == [] and found.events["failed"] == 2
+    assert found.live == {("memory", ran.printed["kept"]): (0, 2 * MIB)}
+    driver = ran.analyze()["driver"]
+    assert (driver["allocations"], driver["frees"], driver["failed_frees"], driver["unknown_frees"]) == (1, 0, 2, 0)

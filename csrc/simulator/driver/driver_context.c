@@ -14,6 +14,7 @@ struct cm_cu_context {
     unsigned number; /* as the core counts them; 0: a primary one */
     atomic_bool alive;
     atomic_int retained;
+    atomic_bool by_retain; /* ... made it: then the last release ends it */
     atomic_uint flags;
     atomic_ullong id;
     atomic_int cache;
@@ -136,6 +137,7 @@ static void end(cm_cu_context *context)
     int device = context->device;
     cm_sim_tell_context(CM_SIM_CONTEXT_ENDS, context);
     atomic_store(&context->alive, false);
+    atomic_store(&context->by_retain, false);
     bool last = cm_sim_contexts(device) == 1;
     cm_sim_device_ends(device, last);
     cm_sim_arrays_end(device, context->number);
@@ -166,16 +168,27 @@ CM_SIM_EXPORT int cuDevicePrimaryCtxRetain(cm_cu_context **context, int device)
     CM_CU_BEGIN(cuDevicePrimaryCtxRetain, (void **)context, device);
     if (!is_device(device))
         CM_CU_END(CM_SIM_INVALID_DEVICE);
+    cm_cu_context *primary = cm_cu_primary(device);
+    /* First: another thread may retain it and let it go as soon as it is there. */
+    atomic_fetch_add(&primary->retained, 1);
+    bool there = cm_sim_has_context(device);
+    unsigned own = cm_sim_current_context();
+    cm_sim_set_current_context(0);
     int result = cm_sim_context(device);
-    if (result)
+    cm_sim_set_current_context(own);
+    if (result) {
+        atomic_fetch_sub(&primary->retained, 1);
         CM_CU_END(result);
-    atomic_fetch_add(&cm_cu_primary(device)->retained, 1);
+    }
+    if (!there)
+        atomic_store(&primary->by_retain, true);
     if (context)
-        *context = cm_cu_primary(device);
+        *context = primary;
     CM_CU_END(CM_SIM_OK);
 }
 
-/* The last release ends the context, unless the runtime has used it: then it holds it, too. */
+/* The last release ends the context, unless the runtime has used it: then it holds it, too. So does
+ * whatever else made it by being used. */
 CM_SIM_EXPORT int cuDevicePrimaryCtxRelease_v2(int device)
 {
     CM_CU_BEGIN(cuDevicePrimaryCtxRelease_v2, device);
@@ -187,7 +200,7 @@ CM_SIM_EXPORT int cuDevicePrimaryCtxRelease_v2(int device)
         if (!now)
             CM_CU_END(CM_SIM_INVALID_CONTEXT);
     } while (!atomic_compare_exchange_weak(retained, &now, now - 1));
-    if (now == 1 && !cm_sim_device_held(device))
+    if (now == 1 && atomic_load(&cm_cu_primary(device)->by_retain) && !cm_sim_device_held(device))
         cm_sim_primary_reset(device);
     CM_CU_END(CM_SIM_OK);
 }

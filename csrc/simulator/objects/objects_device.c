@@ -30,10 +30,13 @@ int cm_sim_device_ready(int *device)
 
 int cm_sim_device_hold(int device)
 {
-    bool own = device == cm_sim_current_device() && cm_sim_current_context();
+    if (device == cm_sim_current_device() && cm_sim_current_context())
+        return cm_sim_context(device);
+    /* First: whoever hears of the context may retain it and let it go at once. */
+    bool before = atomic_exchange(&held[device], true);
     int error = cm_sim_context(device);
-    if (!error && !own)
-        atomic_store(&held[device], true);
+    if (error && !before)
+        atomic_store(&held[device], false);
     return error;
 }
 

@@ -151,6 +151,8 @@ int cuArrayDestroy(handle);
 int cuArray3DGetDescriptor_v2(shape3d *, handle);
 int cuMipmappedArrayCreate(handle *, const shape3d *, unsigned);
 int cuMipmappedArrayDestroy(handle);
+int cuMemImportFromShareableHandle(uint64_t *, void *, int);
+int cuMulticastCreate(uint64_t *, const void *);
 int cuMipmappedArrayGetLevel(handle *, handle, unsigned);
 int cuMemcpyHtoA_v2(handle, size_t, const void *, size_t);
 int cuMemcpyAtoH_v2(void *, handle, size_t, size_t);

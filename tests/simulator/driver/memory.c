@@ -165,6 +165,8 @@ static void ends(void)
     EQUAL(cuMemAllocAsync(&pooled, 8 * MIB, NULL), OK);
     properties asked = {.type = 1, .where = {1, 0}};
     EQUAL(cuMemCreate(&physical, 2 * MIB, &asked, 0), OK);
+    EQUAL(cuDevicePrimaryCtxRetain(NULL, 0), OK);
+    CHECK(cm_sim_has_context(0));
     first = begin(0);
     EQUAL(used(0), context + 64 * MIB + 2 * MIB + 4 * MIB + 8 * MIB + 2 * MIB);
     EQUAL(cuMemAlloc_v2(&of_first, 16 * MIB), OK);
@@ -604,6 +606,13 @@ static void segments(void)
     int other_process = 0;
     EQUAL(cuMemExportToShareableHandle(&other_process, one, 1, 0), NOT_SUPPORTED);
     EQUAL(noted(CM_SIM_NOTE_REFUSED, "CUDA IPC"), 1);
+    told_begin(); /* and who listens hears it */
+    EQUAL(cuMemImportFromShareableHandle(&again, &other_process, 1), NOT_SUPPORTED);
+    EQUAL(told_end()->result, NOT_SUPPORTED);
+    told_begin();
+    EQUAL(cuMulticastCreate(&again, &asked), NOT_SUPPORTED);
+    EQUAL(told_end()->id, 706);
+    EQUAL(noted(CM_SIM_NOTE_REFUSED, "multicast objects"), 1);
     EQUAL(cuMemRelease(one), OK);
 }
 
