@@ -599,10 +599,16 @@ def _autostart() -> Check:
 
 
 def _variables() -> Iterator[Check]:
-    known = {*autostart.VARIABLES, "CUPTIMEM_RING_DIR", *simulator.VARIABLES}
+    known = {*autostart.VARIABLES, "CUPTIMEM_RING_DIR"}
+    if simulator.CORE in os.environ.get("LD_PRELOAD", ""):
+        known |= set(simulator.VARIABLES)
     found = {name: value for name, value in sorted(os.environ.items()) if name.startswith("CUPTIMEM")}
     for name in found:
         if name not in known:
+            if name in _SIMULATED:
+                said, cost = "for the simulated device, which is not loaded here", "it has no effect"
+                yield Check(SETTINGS, name, "note", said, cost, "nothing, or see: cuptimem simulate --help")
+                continue
             near = next(iter(difflib.get_close_matches(name, sorted(known), 1, 0.8)), None)
             yield Check(
                 SETTINGS,

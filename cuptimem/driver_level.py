@@ -131,6 +131,7 @@ def _warn(found: dict[str, str]) -> None:
     if mode == "callbacks":
         _say(f"kernels are not recorded from now on: {reason}")
     elif mode == "slots":
-        _say(f"memory that libraries take from CUDA by themselves is not recorded: {reason}")
+        kernels = ", nor are kernels" if _kernels else ""
+        _say(f"memory that libraries take from CUDA by themselves is not recorded{kernels}: {reason}")
     else:
         _say(f"memory that CUDA gives to others than PyTorch is not recorded: {reason}")

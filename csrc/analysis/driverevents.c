@@ -140,6 +140,7 @@ static bool come(cm_drivermap *m, const cm_event *e, cm_driver_thread *t)
                                   .size = e->size,
                                   .kind = kind,
                                   .device = e->device_index,
+                                  .backward = (e->flags & CM_EVF_OF_NODE) != 0,
                                   .references = cm_drivermap_space(kind) == CM_DRIVER_SPACE_HANDLE};
     if (!cm_drivermap_make(m, fresh, 0, e->stack, &slot))
         return false;
@@ -190,6 +191,7 @@ static bool cut(cm_drivermap *m, uint32_t slot, uint64_t address, uint64_t last,
                                      .kind = CM_DRIVER_MAPPED,
                                      .device = a.device,
                                      .torch = a.torch,
+                                     .backward = a.backward,
                                      .shows = shows};
         uint32_t made;
         if (!piece[i].is)

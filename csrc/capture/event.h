@@ -108,6 +108,8 @@ enum {
                              stack; WORK: address = how many of this name, size = all their time */
     CM_EVF_RELEASE = 0x80, /* WITNESS */
     CM_EVF_BY_SLOT = 0x40, /* DRIVER_NEW, DRIVER_FREE: seen in a relocation slot, not by CUPTI */
+    CM_EVF_OF_NODE = 0x80, /* DRIVER_NEW: an autograd node was running, and no Python frame is newer
+                              than its start: as CM_EVF_NODE_STACK */
     CM_EVF_QUIET = 0x80    /* DEVICE: the driver gave out and took back nothing meanwhile */
 };
 

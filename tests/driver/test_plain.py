@@ -76,7 +76,7 @@ def test_the_ledger_adds_up(program: Program) -> None:
     assert row["context"] == used.context and row["residual"] == 0
     owned = sum(one["bytes"] for one in row["driver"])
     assert owned == kept + 6 * MIB == device["bytes"]
-    assert row["used"] == owned + row["pool_slack"] + row["context"] + max(row["others"], 0)
+    assert row["used"] == owned + row["driver_rounding"] + row["pool_slack"] + row["context"] + max(row["others"], 0)
     assert {one["library"] for one in row["driver"]} == {foreign.NAME}
 
 
