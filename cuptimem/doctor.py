@@ -601,7 +601,7 @@ def _autostart() -> Check:
 def _variables() -> Iterator[Check]:
     known = {*autostart.VARIABLES, "CUPTIMEM_RING_DIR"}
     if simulator.CORE in os.environ.get("LD_PRELOAD", ""):
-        known |= {*simulator.VARIABLES}
+        known |= set(simulator.VARIABLES)
     found = {name: value for name, value in sorted(os.environ.items()) if name.startswith("CUPTIMEM")}
     for name in found:
         if name not in known:
