@@ -308,7 +308,7 @@ bool cm_sim_context_end(int device, unsigned number)
         return false;
     pthread_mutex_lock(&lock);
     bool there = is_context(device, number);
-    if (there && number > 0) {
+    if (there && number < CONTEXTS && context_device[number] == device + 1) {
         context_device[number] = 0;
         accounts[device].others--;
     } else if (there) {
