@@ -51,13 +51,22 @@ def chosen(rows: tuple[_Row, ...], name: str, name_of: Callable[[_Row], str], wh
     raise Error(f"no {what} of a device {name!r} in this recording (there: {there})")
 
 
+def split_reason(reason: str) -> tuple[str, str]:
+    """A reason of the witness: the cause, and what to do about it, which is in the last parentheses; "" if nothing."""
+    cause, parenthesis, fix = reason.rpartition(" (")
+    return (cause, fix[:-1]) if parenthesis and fix.endswith(")") else (reason, "")
+
+
 def missing(report: "Report", what: str) -> Error:
     """Why a recording has no ledger, or nothing else of the driver level, and what to do."""
     driver = report.driver
     if not driver.recorded:
         if all(device.name == "cpu" for device in report.devices):
             return Error(f"no {what} in this recording: the program allocated nothing on a CUDA device")
-        return Error(f"no {what} in this recording: {driver.reason or 'it has no driver level'}")
+        why = f": {driver.reason}" if driver.reason else ""
+        return Error(f"no {what} in this recording, for it has no driver level{why}")
+    if driver.allocations == 0 and all(device.name == "cpu" for device in report.devices):
+        return Error(f"no {what} in this recording: the program allocated nothing on a CUDA device")
     return Error(f"no {what} in this recording: its devices were never asked, for it ended too soon")
 
 
@@ -297,7 +306,9 @@ def ordered(ledgers: Iterable[Ledger]) -> tuple[Ledger, ...]:
 def check_moment(report: "Report", seconds: float) -> None:
     """Raises Error where the recording has no such moment."""
     if not 0 <= seconds <= report.duration_ns / 1e9:
-        raise Error(f"there is no moment {seconds:g} s in this recording: it has {report.duration_ns / 1e9:g} s")
+        raise Error(
+            f"there is no moment {seconds:g} s in this recording: it ends after {report.duration_ns / 1e9:.1f} s"
+        )
 
 
 def pick(report: "Report", device: str | None, what: str) -> Ledger:

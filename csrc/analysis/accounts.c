@@ -71,7 +71,7 @@ uint32_t cm_accounts_find(cm_accounts *a, const cm_account_key *key)
     for (; a->slot[at] != 0; at = (at + 1) & (a->slots - 1))
         if (same(&a->account[a->slot[at] - 1], key))
             return a->slot[at] - 1;
-    if (a->count >= CM_ACCOUNT_NONE - 1 ||
+    if (a->count + 1 >= CM_ACCOUNT_NONE ||
         !cm_grow((void **)&a->account, &a->capacity, a->count + 1, sizeof *a->account))
         return CM_ACCOUNT_NONE;
     a->account[a->count] = (cm_account){.line = {.library = key->library,

@@ -4,7 +4,7 @@ import re
 import textwrap
 from collections.abc import Sequence
 
-from cuptimem.ledger import PARTS, DriverAllocations, DriverDevice, DriverLevel, Ledger, LedgerLine
+from cuptimem.ledger import PARTS, DriverAllocations, DriverDevice, DriverLevel, Ledger, LedgerLine, split_reason
 from cuptimem.libraries import library_name
 from cuptimem.report import Report
 from cuptimem.reporters.blocks import Block, Column, Style, Table, Text
@@ -150,7 +150,8 @@ def parts(one: Ledger, libraries: int) -> str:
         said.append(f"{len(named) - libraries} other libraries {size(others)}")
     said += [f"driver rounding {size(one.driver_rounding)}"] if one.driver_rounding * 100 >= one.used > 0 else []
     said += [f"pool slack {size(one.pool_slack)}"] if one.pool_slack else []
-    said += [f"context {size(one.context)}"] if one.context is not None else []
+    context = "context" if one.context_measured else "context and earlier"
+    said += [f"{context} {size(one.context)}"] if one.context is not None else []
     said += [f"other processes {size(one.others)}"] if one.others else []
     said.append(f"residual {size(one.residual)}")
     return ", ".join(item.replace(" ", _GLUE) for item in said)
@@ -199,7 +200,7 @@ def _unknown(one: Ledger) -> list[Block]:
         place = "the residual" if one.context is None else "the context (what came later in the residual)"
         said += prose(f"Other processes are not told apart, for NVML does not tell: they are in {place}.", "dim")
     if one.own is not None:
-        said += prose(f"NVML gave {size(one.own)} to this process when it was last asked.", "dim")
+        said += prose(f"NVML gives {size(one.own)} to this process.", "dim")
     if one.driver_reserved:
         said += prose(f"Driver and firmware keep {size(one.driver_reserved)} beside all this.", "dim")
     if not one.quiet:
@@ -228,12 +229,14 @@ def exactness(report: Report) -> list[Block]:
     driver = report.driver
     witness = driver.witness
     if driver.mode == "slots":
+        cause, fix = split_reason(driver.reason)
         said += warning(
-            f"CUPTI did not see all of it ({driver.reason}): without it only calls of the CUDA runtime by libraries "
-            "that can be patched are seen. Incomplete: the lines of libraries, driver rounding, page-locked host memory;"
-            " with expandable segments tensors, rounding and PyTorch's cache, too. What they lack is in the context if "
-            "it was there at the first quiet moment, else in the residual"
+            f"CUPTI did not see all of it: {cause}. Without it only calls of the CUDA runtime by libraries that can be "
+            "patched are seen. Incomplete: the lines of libraries, driver rounding, page-locked host memory; with "
+            "expandable segments tensors, rounding and PyTorch's cache, too. What they lack is in the context if it "
+            "was there at the first quiet moment, else in the residual."
         )
+        said += prose(f"What to do: {fix}.") if fix else []
     elif driver.mode == "unknown":
         said += warning(f"{driver.reason}: whether all of the driver level was seen is not known")
     elif driver.mode == "none":
@@ -335,7 +338,7 @@ def short(report: Report) -> list[Block]:
     for one in report.ledgers:
         if one.what == "peak":
             at = f"{duration(one.time_ns)} after the start"
-            text = f"{one.device} was at {size(one.used)} {at}: {parts(one, _IN_SUMMARY)}"
+            text = f"{one.device}: {size(one.used)} used at its fullest, {at}: {parts(one, _IN_SUMMARY)}"
             blocks += [Text(line) for line in wrapped(text, "  ", "    ")]
     on_cuda = any(device.name.startswith("cuda") for device in report.devices)
     driver = report.driver

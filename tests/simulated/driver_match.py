@@ -47,6 +47,7 @@ _OPS = {
 }
 # A mapping's memory is its handle's, and a block's its pool's.
 _OF_THE_DEVICE = (MEMORY, HANDLE, ARRAY)
+_IN_CONTEXTS = (MEMORY, BLOCK, ARRAY)
 
 
 @dataclass
@@ -76,8 +77,17 @@ def match(events: Iterable[Event], log: Sequence[Record], *, since: int = 0) -> 
     for key in sorted({*ours.steps, *after.steps}):
         if ours.steps[key] != after.steps[key]:
             found.differ.append(f"{key[0]} {key[1]:#x}{_first(ours.steps[key], after.steps[key])}")
-    if ours.counts["context"] != after.counts["context"]:
-        found.differ.append(f"contexts: recorded {ours.counts['context']}, the device {after.counts['context']}")
+    made, seen, there = ours.counts["context"], ours.counts["context found"], before.counts["context"]
+    if made > after.counts["context"] or made + seen > there + after.counts["context"]:
+        found.differ.append(
+            f"contexts: {made} recorded, {seen} found, the device {after.counts['context']} and {there}"
+        )
+    elif not before.counts and made + seen < after.counts["context"]:
+        found.differ.append(f"contexts: {made} recorded, {seen} found, the device {after.counts['context']}")
+    if ours.counts["context gone"] != after.counts["context end"]:
+        found.differ.append(
+            f"context ends: recorded {ours.counts['context gone']}, the device {after.counts['context end']}"
+        )
     return found
 
 
@@ -98,8 +108,8 @@ class _Device:
     def take(self, record: Record) -> None:
         if record.op in ("refused", "limited"):
             return
-        if record.op == "context":
-            self.counts["context"] += 1
+        if record.op in ("context", "context end"):
+            self.counts[record.op] += 1
             return
         if record.op in ("alloc", "free"):
             if record.kind == "pool":  # between a pool and its device: programs have its blocks
@@ -127,12 +137,16 @@ class _Recorded:
         self.live: Live = dict(before)
         self.references: Counter[int] = Counter(address for space, address in before if space == HANDLE)
         self.maps: Counter[int] = Counter()
+        self.contexts: dict[int, int] = {}
+        """Context -> device."""
         self.behind: dict[int, int] = {}
         """Mapping -> handle."""
 
     def take(self, event: Event) -> None:
         if event.failed:
             self.counts["failed"] += 1
+        elif event.new and event.kind == "context" and event.already:
+            self.counts["context found"] += 1
         elif event.new:
             self.counts[event.kind] += 1
             self._new(event)
@@ -140,10 +154,14 @@ class _Recorded:
             self._unmap(event)
         elif event.kind in ("context", "pool"):
             self.counts[f"{event.kind} gone"] += 1
+            if event.kind == "context":
+                self._end_context(event)
         else:
             self._free(event)
 
     def _new(self, event: Event) -> None:
+        if event.kind == "context":
+            self.contexts[event.address] = event.device
         if event.kind in ("context", "pool"):  # of no size of their own
             return
         if event.kind == "reference":
@@ -169,6 +187,13 @@ class _Recorded:
     def _settle(self, handle: int) -> None:
         if (HANDLE, handle) in self.live and self.references[handle] <= 0 and self.maps[handle] <= 0:
             self._end((HANDLE, handle))
+
+    def _end_context(self, event: Event) -> None:
+        """With a device's last one goes what lives in contexts; no event tells what lives in which."""
+        device = self.contexts.pop(event.address, event.device)
+        if device not in self.contexts.values():
+            for key in [key for key in self.live if key[0] in _IN_CONTEXTS and self.live[key][0] == device]:
+                self._end(key)
 
     def _unmap(self, event: Event) -> None:
         """One call takes away all mappings that lie in its range."""

@@ -90,7 +90,7 @@ def test_every_kind_of_memory(back_end: str, program: Program) -> None:
     if back_end in ("native", "expandable"):
         assert found["unfilled"] == [0] and found["segments"] > 0
         assert end["tensors"] + end["rounding"] + end["cached"] == found["reserved_end"]
-    assert found["moments"] >= 2 and end["context_measured"]
+    assert found["moments"] >= 2
 
 
 HOSTILE = [

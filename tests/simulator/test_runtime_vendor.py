@@ -29,6 +29,7 @@ STRUCTURES = {
     "cm_cuda_pointer_attributes": "struct cudaPointerAttributes",
     "cm_cuda_pitched": "struct cudaPitchedPtr",
     "cm_cuda_extent": "struct cudaExtent",
+    "cm_cuda_channels": "struct cudaChannelFormatDesc",
     "cm_cuda_pos": "struct cudaPos",
     "cm_cuda_copy3d": "struct cudaMemcpy3DParms",
     "cm_cuda_copy3d_peer": "struct cudaMemcpy3DPeerParms",

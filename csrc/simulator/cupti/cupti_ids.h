@@ -20,6 +20,8 @@
     X(cudaMalloc, v3020, 20)                                                                       \
     X(cudaMallocPitch, v3020, 21)                                                                  \
     X(cudaFree, v3020, 22)                                                                         \
+    X(cudaMallocArray, v3020, 23)                                                                  \
+    X(cudaFreeArray, v3020, 24)                                                                    \
     X(cudaMallocHost, v3020, 25)                                                                   \
     X(cudaFreeHost, v3020, 26)                                                                     \
     X(cudaHostAlloc, v3020, 27)                                                                    \
@@ -49,6 +51,7 @@
     X(cudaEventSynchronize, v3020, 137)                                                            \
     X(cudaEventQuery, v3020, 138)                                                                  \
     X(cudaMalloc3D, v3020, 140)                                                                    \
+    X(cudaMalloc3DArray, v3020, 141)                                                               \
     X(cudaMemset3D, v3020, 142)                                                                    \
     X(cudaMemset3DAsync, v3020, 143)                                                               \
     X(cudaMemcpy3D, v3020, 144)                                                                    \
@@ -79,6 +82,9 @@
     X(cudaIpcGetMemHandle, v4010, 178)                                                             \
     X(cudaIpcOpenMemHandle, v4010, 179)                                                            \
     X(cudaIpcCloseMemHandle, v4010, 180)                                                           \
+    X(cudaMallocMipmappedArray, v5000, 192)                                                        \
+    X(cudaGetMipmappedArrayLevel, v5000, 193)                                                      \
+    X(cudaFreeMipmappedArray, v5000, 194)                                                          \
     X(cudaStreamAddCallback, v5000, 197)                                                           \
     X(cudaStreamCreateWithFlags, v5000, 198)                                                       \
     X(cudaDeviceGetAttribute, v5000, 200)                                                          \
@@ -96,6 +102,10 @@
     X(cudaDeviceGetP2PAttribute, v8000, 255)                                                       \
     X(cudaLaunchCooperativeKernel, v9000, 269)                                                     \
     X(cudaFuncSetAttribute, v9000, 273)                                                            \
+    X(cudaImportExternalMemory, v10000, 274)                                                       \
+    X(cudaExternalMemoryGetMappedBuffer, v10000, 275)                                              \
+    X(cudaExternalMemoryGetMappedMipmappedArray, v10000, 276)                                      \
+    X(cudaDestroyExternalMemory, v10000, 277)                                                      \
     X(cudaLaunchHostFunc, v10000, 284)                                                             \
     X(cudaGraphCreate, v10000, 286)                                                                \
     X(cudaGraphKernelNodeGetParams, v10000, 287)                                                   \
@@ -144,6 +154,8 @@
     X(cudaMemPoolDestroy, v11020, 384)                                                             \
     X(cudaDeviceSetMemPool, v11020, 385)                                                           \
     X(cudaDeviceGetMemPool, v11020, 386)                                                           \
+    X(cudaMemPoolImportFromShareableHandle, v11020, 388)                                           \
+    X(cudaMemPoolImportPointer, v11020, 390)                                                       \
     X(cudaMallocFromPoolAsync, v11020, 391)                                                        \
     X(cudaMallocFromPoolAsync_ptsz, v11020, 392)                                                   \
     X(cudaGetDriverEntryPoint, v11030, 406)                                                        \

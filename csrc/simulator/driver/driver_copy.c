@@ -1,6 +1,6 @@
 /* Copies and settings: done at once, in whatever stream, unless the stream is being recorded. */
 #include "driver.h"
-#include "driver_array.h"
+#include "../objects/objects_array.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -177,7 +177,7 @@ typedef struct end {
     size_t x, y, z;
     int type;
     uint64_t host, device;
-    cm_cu_array *array;
+    cm_sim_array *array;
     size_t pitch, height;
 } end;
 
@@ -187,7 +187,7 @@ static char *begin(end *of, size_t width, size_t height, size_t depth)
     uint64_t base = of->type == CM_CU_HOST ? of->host : of->device;
     if (of->type == CM_CU_ARRAY) {
         size_t rows, planes;
-        base = (uintptr_t)cm_cu_array_memory(of->array, &of->pitch, &rows, &planes);
+        base = (uintptr_t)cm_sim_array_memory(of->array, &of->pitch, &rows, &planes);
         of->height = rows;
         if (!base || of->x + width > of->pitch || of->y + height > rows || of->z + depth > planes)
             return NULL;
@@ -254,13 +254,13 @@ typedef struct copy2d {
     int src_type;
     const void *src_host;
     uint64_t src_device;
-    cm_cu_array *src_array;
+    cm_sim_array *src_array;
     size_t src_pitch;
     size_t dst_x, dst_y;
     int dst_type;
     void *dst_host;
     uint64_t dst_device;
-    cm_cu_array *dst_array;
+    cm_sim_array *dst_array;
     size_t dst_pitch;
     size_t width, height;
 } copy2d;
@@ -313,14 +313,14 @@ typedef struct copy3d {
     int src_type;
     const void *src_host;
     uint64_t src_device;
-    cm_cu_array *src_array;
+    cm_sim_array *src_array;
     void *src_context;
     size_t src_pitch, src_height;
     size_t dst_x, dst_y, dst_z, dst_level;
     int dst_type;
     void *dst_host;
     uint64_t dst_device;
-    cm_cu_array *dst_array;
+    cm_sim_array *dst_array;
     void *dst_context;
     size_t dst_pitch, dst_height;
     size_t width, height, depth;
@@ -382,10 +382,10 @@ CM_CU_ALIAS(cuMemcpy3DPeerAsync, cuMemcpy3DPeerAsync_ptsz);
 /* --- one-dimensional copies of arrays --------------------------------------------------------- */
 
 /* A range of a one-dimensional array. 0: it is none, or too short. */
-static uint64_t in_array(cm_cu_array *array, size_t offset, size_t bytes)
+static uint64_t in_array(cm_sim_array *array, size_t offset, size_t bytes)
 {
     size_t width = 0, height = 0, depth = 0, last;
-    void *memory = cm_cu_array_memory(array, &width, &height, &depth);
+    void *memory = cm_sim_array_memory(array, &width, &height, &depth);
     if (!memory || height != 1 || depth != 1 || __builtin_add_overflow(offset, bytes, &last) ||
         last > width)
         return 0;
@@ -399,7 +399,7 @@ static int array_copy(const cm_sim_call *call, int kind, uint64_t to, uint64_t f
                       : CM_SIM_INVALID_VALUE;
 }
 
-CM_SIM_EXPORT int cuMemcpyHtoA_v2(cm_cu_array *to, size_t offset, const void *from, size_t bytes)
+CM_SIM_EXPORT int cuMemcpyHtoA_v2(cm_sim_array *to, size_t offset, const void *from, size_t bytes)
 {
     CM_CU_BEGIN(cuMemcpyHtoA_v2, to, offset, from, bytes);
     CM_CU_END(array_copy(&cm_call, HOST_TO_ARRAY, in_array(to, offset, bytes), (uintptr_t)from,
@@ -407,7 +407,7 @@ CM_SIM_EXPORT int cuMemcpyHtoA_v2(cm_cu_array *to, size_t offset, const void *fr
 }
 CM_CU_ALIAS(cuMemcpyHtoA_v2, cuMemcpyHtoA_v2_ptds);
 
-CM_SIM_EXPORT int cuMemcpyAtoH_v2(void *to, cm_cu_array *from, size_t offset, size_t bytes)
+CM_SIM_EXPORT int cuMemcpyAtoH_v2(void *to, cm_sim_array *from, size_t offset, size_t bytes)
 {
     CM_CU_BEGIN(cuMemcpyAtoH_v2, to, from, offset, bytes);
     CM_CU_END(array_copy(&cm_call, ARRAY_TO_HOST, (uintptr_t)to, in_array(from, offset, bytes),
@@ -415,7 +415,7 @@ CM_SIM_EXPORT int cuMemcpyAtoH_v2(void *to, cm_cu_array *from, size_t offset, si
 }
 CM_CU_ALIAS(cuMemcpyAtoH_v2, cuMemcpyAtoH_v2_ptds);
 
-CM_SIM_EXPORT int cuMemcpyDtoA_v2(cm_cu_array *to, size_t offset, uint64_t from, size_t bytes)
+CM_SIM_EXPORT int cuMemcpyDtoA_v2(cm_sim_array *to, size_t offset, uint64_t from, size_t bytes)
 {
     CM_CU_BEGIN(cuMemcpyDtoA_v2, to, offset, from, bytes);
     CM_CU_END(
@@ -423,7 +423,7 @@ CM_SIM_EXPORT int cuMemcpyDtoA_v2(cm_cu_array *to, size_t offset, uint64_t from,
 }
 CM_CU_ALIAS(cuMemcpyDtoA_v2, cuMemcpyDtoA_v2_ptds);
 
-CM_SIM_EXPORT int cuMemcpyAtoD_v2(uint64_t to, cm_cu_array *from, size_t offset, size_t bytes)
+CM_SIM_EXPORT int cuMemcpyAtoD_v2(uint64_t to, cm_sim_array *from, size_t offset, size_t bytes)
 {
     CM_CU_BEGIN(cuMemcpyAtoD_v2, to, from, offset, bytes);
     CM_CU_END(
@@ -431,7 +431,7 @@ CM_SIM_EXPORT int cuMemcpyAtoD_v2(uint64_t to, cm_cu_array *from, size_t offset,
 }
 CM_CU_ALIAS(cuMemcpyAtoD_v2, cuMemcpyAtoD_v2_ptds);
 
-CM_SIM_EXPORT int cuMemcpyAtoA_v2(cm_cu_array *to, size_t to_offset, cm_cu_array *from,
+CM_SIM_EXPORT int cuMemcpyAtoA_v2(cm_sim_array *to, size_t to_offset, cm_sim_array *from,
                                   size_t from_offset, size_t bytes)
 {
     CM_CU_BEGIN(cuMemcpyAtoA_v2, to, to_offset, from, from_offset, bytes);
@@ -440,7 +440,7 @@ CM_SIM_EXPORT int cuMemcpyAtoA_v2(cm_cu_array *to, size_t to_offset, cm_cu_array
 }
 CM_CU_ALIAS(cuMemcpyAtoA_v2, cuMemcpyAtoA_v2_ptds);
 
-CM_SIM_EXPORT int cuMemcpyHtoAAsync_v2(cm_cu_array *to, size_t offset, const void *from,
+CM_SIM_EXPORT int cuMemcpyHtoAAsync_v2(cm_sim_array *to, size_t offset, const void *from,
                                        size_t bytes, cm_sim_stream *stream)
 {
     CM_CU_BEGIN(cuMemcpyHtoAAsync_v2, to, offset, from, bytes, stream);
@@ -449,7 +449,7 @@ CM_SIM_EXPORT int cuMemcpyHtoAAsync_v2(cm_cu_array *to, size_t offset, const voi
 }
 CM_CU_ALIAS(cuMemcpyHtoAAsync_v2, cuMemcpyHtoAAsync_v2_ptsz);
 
-CM_SIM_EXPORT int cuMemcpyAtoHAsync_v2(void *to, cm_cu_array *from, size_t offset, size_t bytes,
+CM_SIM_EXPORT int cuMemcpyAtoHAsync_v2(void *to, cm_sim_array *from, size_t offset, size_t bytes,
                                        cm_sim_stream *stream)
 {
     CM_CU_BEGIN(cuMemcpyAtoHAsync_v2, to, from, offset, bytes, stream);

@@ -289,6 +289,12 @@ typedef struct cm_cuda_extent {
     size_t width, height, depth;
 } cm_cuda_extent;
 
+/* Bits of each channel of an array. */
+typedef struct cm_cuda_channels {
+    int x, y, z, w;
+    int f;
+} cm_cuda_channels;
+
 typedef struct cm_cuda_pos {
     size_t x, y, z;
 } cm_cuda_pos;

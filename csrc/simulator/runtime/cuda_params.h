@@ -11,6 +11,10 @@ typedef struct cm_cudaChooseDevice_params {
     const cm_cuda_prop *prop;
 } cm_cudaChooseDevice_params;
 
+typedef struct cm_cudaDestroyExternalMemory_params {
+    void *extMem;
+} cm_cudaDestroyExternalMemory_params;
+
 typedef struct cm_cudaDeviceCanAccessPeer_params {
     int *canAccessPeer;
     int device;
@@ -146,9 +150,25 @@ typedef struct cm_cudaEventSynchronize_params {
     cm_sim_event *event;
 } cm_cudaEventSynchronize_params;
 
+typedef struct cm_cudaExternalMemoryGetMappedBuffer_params {
+    void **devPtr;
+    void *extMem;
+    const void *bufferDesc;
+} cm_cudaExternalMemoryGetMappedBuffer_params;
+
+typedef struct cm_cudaExternalMemoryGetMappedMipmappedArray_params {
+    void **mipmap;
+    void *extMem;
+    const void *mipmapDesc;
+} cm_cudaExternalMemoryGetMappedMipmappedArray_params;
+
 typedef struct cm_cudaFree_params {
     void *devPtr;
 } cm_cudaFree_params;
+
+typedef struct cm_cudaFreeArray_params {
+    void *array;
+} cm_cudaFreeArray_params;
 
 typedef struct cm_cudaFreeAsync_params {
     void *devPtr;
@@ -163,6 +183,10 @@ typedef struct cm_cudaFreeAsync_ptsz_params {
 typedef struct cm_cudaFreeHost_params {
     void *ptr;
 } cm_cudaFreeHost_params;
+
+typedef struct cm_cudaFreeMipmappedArray_params {
+    void *mipmappedArray;
+} cm_cudaFreeMipmappedArray_params;
 
 typedef struct cm_cudaFuncGetAttributes_params {
     cm_cuda_func_attributes *attr;
@@ -226,6 +250,12 @@ typedef struct cm_cudaGetKernel_params {
     cm_sim_function **kernelPtr;
     const void *entryFuncAddr;
 } cm_cudaGetKernel_params;
+
+typedef struct cm_cudaGetMipmappedArrayLevel_params {
+    void *levelArray;
+    const void *mipmappedArray;
+    unsigned level;
+} cm_cudaGetMipmappedArrayLevel_params;
 
 typedef struct cm_cudaGetSymbolAddress_params {
     void **devPtr;
@@ -498,6 +528,11 @@ typedef struct cm_cudaHostUnregister_params {
     void *ptr;
 } cm_cudaHostUnregister_params;
 
+typedef struct cm_cudaImportExternalMemory_params {
+    void **extMem_out;
+    const void *memHandleDesc;
+} cm_cudaImportExternalMemory_params;
+
 typedef struct cm_cudaInitDevice_params {
     int device;
     unsigned deviceFlags;
@@ -608,6 +643,21 @@ typedef struct cm_cudaMalloc3D_params {
     cm_cuda_extent extent;
 } cm_cudaMalloc3D_params;
 
+typedef struct cm_cudaMalloc3DArray_params {
+    void *array;
+    const cm_cuda_channels *desc;
+    cm_cuda_extent extent;
+    unsigned flags;
+} cm_cudaMalloc3DArray_params;
+
+typedef struct cm_cudaMallocArray_params {
+    void *array;
+    const cm_cuda_channels *desc;
+    size_t width;
+    size_t height;
+    unsigned flags;
+} cm_cudaMallocArray_params;
+
 typedef struct cm_cudaMallocAsync_params {
     void **devPtr;
     size_t size;
@@ -644,6 +694,14 @@ typedef struct cm_cudaMallocManaged_params {
     size_t size;
     unsigned flags;
 } cm_cudaMallocManaged_params;
+
+typedef struct cm_cudaMallocMipmappedArray_params {
+    void *mipmappedArray;
+    const cm_cuda_channels *desc;
+    cm_cuda_extent extent;
+    unsigned numLevels;
+    unsigned flags;
+} cm_cudaMallocMipmappedArray_params;
 
 typedef struct cm_cudaMallocPitch_params {
     void **devPtr;
@@ -696,6 +754,19 @@ typedef struct cm_cudaMemPoolGetAttribute_params {
     int attr;
     void *value;
 } cm_cudaMemPoolGetAttribute_params;
+
+typedef struct cm_cudaMemPoolImportFromShareableHandle_params {
+    void **memPool;
+    void *shareableHandle;
+    int handleType;
+    unsigned flags;
+} cm_cudaMemPoolImportFromShareableHandle_params;
+
+typedef struct cm_cudaMemPoolImportPointer_params {
+    void **ptr;
+    void *memPool;
+    void *exportData;
+} cm_cudaMemPoolImportPointer_params;
 
 typedef struct cm_cudaMemPoolSetAccess_params {
     cm_sim_pool *memPool;

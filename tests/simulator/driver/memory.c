@@ -1,5 +1,6 @@
 /* Devices, contexts, memory of all kinds, copies. */
 #include "check.h"
+#include "told.h"
 
 #include <pthread.h>
 
@@ -121,6 +122,11 @@ static void contexts(void)
     EQUAL(cuCtxSynchronize(), OK);
     EQUAL(cuDevicePrimaryCtxRelease_v2(1), OK);
     EQUAL(cuDevicePrimaryCtxRelease_v2(1), INVALID_CONTEXT);
+    EQUAL(used(1), 0); /* that was the last one, and no runtime is here */
+    EQUAL(cuCtxSynchronize(), CONTEXT_DESTROYED);
+    EQUAL(cuDevicePrimaryCtxRetain(&now, 1), OK);
+    CHECK(now == first);
+    EQUAL(used(1), context);
     EQUAL(cuDevicePrimaryCtxRetain(NULL, 7), INVALID_DEVICE);
     EQUAL(cuCtxEnablePeerAccess(second, 0), OK);
     EQUAL(cuCtxEnablePeerAccess(second, 0), 704);
@@ -136,6 +142,70 @@ static void contexts(void)
     EQUAL(pthread_join(thread, NULL), 0);
     EQUAL(cuCtxGetCurrent(&now), OK);
     CHECK(now == first);
+}
+
+/* What a context's end gives back, and what not. */
+static void ends(void)
+{
+    static handle own; /* stays readable, so somebody has to know it */
+    handle first, third, array = NULL, pool = NULL;
+    address of_first = 0, of_own = 0, small = 0, pooled = 0, stale = 0;
+    uint64_t physical = 0;
+    void *host = NULL;
+    EQUAL(cuInit(0), OK);
+    EQUAL(cuCtxCreate_v2(&own, 0, 0), OK);
+    CHECK(!cm_sim_has_context(0)); /* the primary one is another */
+    size_t context = used(0);
+    CHECK(context > 0);
+    EQUAL(cuMemAlloc_v2(&of_own, 64 * MIB), OK);
+    EQUAL(cuMemAlloc_v2(&small, 512), OK);
+    EQUAL(cuMemAllocHost_v2(&host, 4096), OK);
+    const shape flat = {.width = 1 << 20, .format = 0x20, .channels = 1};
+    EQUAL(cuArrayCreate_v2(&array, &flat), OK);
+    EQUAL(cuMemAllocAsync(&pooled, 8 * MIB, NULL), OK);
+    properties asked = {.type = 1, .where = {1, 0}};
+    EQUAL(cuMemCreate(&physical, 2 * MIB, &asked, 0), OK);
+    EQUAL(cuDevicePrimaryCtxRetain(NULL, 0), OK);
+    CHECK(cm_sim_has_context(0));
+    first = begin(0);
+    EQUAL(used(0), context + 64 * MIB + 2 * MIB + 4 * MIB + 8 * MIB + 2 * MIB);
+    EQUAL(cuMemAlloc_v2(&of_first, 16 * MIB), OK);
+    EQUAL(cuMemAlloc_v2(&stale, 512), OK); /* not among the other context's small ones */
+    EQUAL(used(0), context + 64 * MIB + 2 * MIB + 4 * MIB + 8 * MIB + 2 * MIB + 18 * MIB);
+
+    told_begin();
+    EQUAL(cuCtxDestroy_v2(own), OK);
+    CHECK(!strcmp(told_end()->name, "cuCtxDestroy_v2"));
+    EQUAL(told_contexts[2], 1);
+    EQUAL(used(0), context + 8 * MIB + 2 * MIB + 18 * MIB); /* pools are the device's */
+    EQUAL(cuMemFree_v2(of_own), INVALID_VALUE);
+    EQUAL(cuMemFree_v2(small), INVALID_VALUE);
+    EQUAL(cuArrayDestroy(array), INVALID_HANDLE);
+    EQUAL(cuMemFreeHost(host), OK);
+    EQUAL(cuCtxPushCurrent_v2(own), INVALID_CONTEXT);
+    EQUAL(cuMemFree_v2(of_first), OK);
+
+    told_begin();
+    EQUAL(cuDevicePrimaryCtxReset_v2(0), OK);
+    EQUAL(told_end()->id, 545);
+    EQUAL(told_contexts[2], 2);
+    EQUAL(used(0), 2 * MIB);
+    CHECK(!cm_sim_has_context(0));
+    EQUAL(cuMemAlloc_v2(&stale, 512), INVALID_CONTEXT);
+    EQUAL(cuMemRelease(physical), OK);
+    EQUAL(used(0), 0);
+    EQUAL(cuDeviceGetDefaultMemPool(&pool, 0), OK);
+    uint64_t value = 1;
+    EQUAL(cuMemPoolGetAttribute(pool, 7, &value), OK);
+    EQUAL(value, 0);
+    EQUAL(cuDevicePrimaryCtxReset_v2(7), INVALID_DEVICE);
+    EQUAL(cuDevicePrimaryCtxReset_v2(0), OK); /* of nothing */
+    EQUAL(told_contexts[2], 2);
+    EQUAL(cuDevicePrimaryCtxRetain(&third, 0), OK);
+    CHECK(third == first);
+    EQUAL(used(0), context);
+    EQUAL(cuMemAllocAsync(&pooled, 8 * MIB, NULL), OK);
+    EQUAL(cuMemFreeAsync(pooled, NULL), OK);
 }
 
 static void allocations(void)
@@ -353,6 +423,14 @@ static void copies(void)
     EQUAL(cuMemFree_v2(other), OK);
 }
 
+/* An array's handle is where its memory is. */
+static size_t bytes_of(handle array)
+{
+    cm_sim_block block;
+    CHECK(cm_sim_find(array, &block) && block.kind == CM_SIM_ARRAY);
+    return block.bytes;
+}
+
 static void arrays(void)
 {
     begin(0);
@@ -400,10 +478,59 @@ static void arrays(void)
     EQUAL(cuMemcpyHtoA_v2(line, 0, in, 4), INVALID_VALUE);
     EQUAL(cuArrayDestroy(image), OK);
     EQUAL(used(0), context);
-    const shape compressed = {.width = 4, .format = 0x91, .channels = 1};
-    EQUAL(cuArrayCreate_v2(&line, &compressed), NOT_SUPPORTED);
+    /* Whole blocks of 4 x 4 */
+    const shape compressed = {.width = 5, .height = 3, .format = 0x91, .channels = 4};
+    EQUAL(cuArrayCreate_v2(&line, &compressed), OK);
+    EQUAL(bytes_of(line), 2 * 8);
+    EQUAL(cuArrayDestroy(line), OK);
+    const shape video = {.width = 4, .format = 0xb0, .channels = 3};
+    EQUAL(cuArrayCreate_v2(&line, &video), NOT_SUPPORTED);
+    EQUAL(noted(CM_SIM_NOTE_REFUSED, "CUDA arrays of video formats"), 1);
+    const shape3d sparse = {.width = 4, .format = 1, .channels = 1, .flags = 0x40};
+    EQUAL(cuArray3DCreate_v2(&line, &sparse), NOT_SUPPORTED);
     EQUAL(cuArrayCreate_v2(&line, NULL), INVALID_VALUE);
     EQUAL(cuArrayDestroy(NULL), INVALID_HANDLE);
+    EQUAL(used(0), context);
+}
+
+static void mipmaps(void)
+{
+    begin(0);
+    handle whole = NULL, first = NULL, last = NULL;
+    size_t context = used(0);
+    shape3d told, asked = {.width = 8, .height = 4, .format = 0x20, .channels = 2};
+    EQUAL(cuMipmappedArrayCreate(&whole, &asked, 0), INVALID_VALUE);
+    EQUAL(cuMipmappedArrayCreate(&whole, &asked, 9), OK); /* 8, 4, 2, 1: there are no more */
+    EQUAL(bytes_of(whole), (8 * 4 + 4 * 2 + 2 + 1) * 8);
+    EQUAL(cuMipmappedArrayGetLevel(&first, whole, 0), OK);
+    EQUAL(cuMipmappedArrayGetLevel(&last, whole, 3), OK);
+    EQUAL(cuMipmappedArrayGetLevel(&last, whole, 4), INVALID_VALUE);
+    CHECK(first != last);
+    EQUAL(cuArray3DGetDescriptor_v2(&told, last), OK);
+    CHECK(told.width == 1 && told.height == 1 && told.depth == 0);
+    EQUAL(cuMemcpyHtoA_v2(last, 0, "12345678", 8), OK);
+    EQUAL(cuMemcpyHtoA_v2(last, 8, "12345678", 8), INVALID_VALUE);
+    EQUAL(cuArrayDestroy(first), INVALID_HANDLE); /* a level goes with the whole */
+    EQUAL(cuMipmappedArrayDestroy(last), INVALID_HANDLE);
+    told_begin();
+    EQUAL(cuMipmappedArrayDestroy(whole), OK);
+    EQUAL(told_end()->id, 349);
+    EQUAL(cuMipmappedArrayDestroy(whole), INVALID_HANDLE);
+    EQUAL(cuArray3DGetDescriptor_v2(&told, last), INVALID_HANDLE);
+    /* Layers are as many at each level, depth is not. */
+    asked = (shape3d){.width = 4, .height = 4, .depth = 6, .format = 1, .channels = 1, .flags = 1};
+    told_begin();
+    EQUAL(cuMipmappedArrayCreate(&whole, &asked, 2), OK);
+    EQUAL(told_end()->id, 347);
+    EQUAL(bytes_of(whole), (16 + 4) * 6);
+    EQUAL(cuMipmappedArrayDestroy(whole), OK);
+    asked.flags = 0;
+    EQUAL(cuMipmappedArrayCreate(&whole, &asked, 2), OK);
+    EQUAL(bytes_of(whole), 16 * 6 + 4 * 3);
+    EQUAL(cuMipmappedArrayDestroy(whole), OK);
+    asked.width = SIZE_MAX;
+    EQUAL(cuMipmappedArrayCreate(&whole, &asked, 1), INVALID_VALUE);
+    EQUAL(used(0), context);
 }
 
 /* What PyTorch's expandable segments do. */
@@ -479,6 +606,13 @@ static void segments(void)
     int other_process = 0;
     EQUAL(cuMemExportToShareableHandle(&other_process, one, 1, 0), NOT_SUPPORTED);
     EQUAL(noted(CM_SIM_NOTE_REFUSED, "CUDA IPC"), 1);
+    told_begin(); /* and who listens hears it */
+    EQUAL(cuMemImportFromShareableHandle(&again, &other_process, 1), NOT_SUPPORTED);
+    EQUAL(told_end()->result, NOT_SUPPORTED);
+    told_begin();
+    EQUAL(cuMulticastCreate(&again, &asked), NOT_SUPPORTED);
+    EQUAL(told_end()->id, 706);
+    EQUAL(noted(CM_SIM_NOTE_REFUSED, "multicast objects"), 1);
     EQUAL(cuMemRelease(one), OK);
 }
 
@@ -522,5 +656,6 @@ static void pools(void)
 const test_case memory_cases[] = {
     {"devices", devices},   {"contexts", contexts}, {"allocations", allocations},
     {"pointers", pointers}, {"copies", copies},     {"arrays", arrays},
-    {"segments", segments}, {"pools", pools},       {NULL, NULL},
+    {"mipmaps", mipmaps},   {"segments", segments}, {"pools", pools},
+    {"ends", ends},         {NULL, NULL},
 };
