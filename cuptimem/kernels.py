@@ -65,7 +65,9 @@ class Kernels:
 
     launches: int
     ran: int
-    dropped: int  # launches without a record of their work: when it ran is unknown
+    dropped: int  # launches without a record of their work, though there were records by then
+    unrecorded: int  # launches before the first record came: what became of them is unknown
+    unlaunched: int  # pieces of work, among `ran`, whose launch was not seen
     unjudged: int  # blocks in neither list, because too many waited for records
     wait_least_ns: int  # what "long" is in `early` and `late`
     names: tuple[KernelTime, ...]  # the most time first, at most fifty
@@ -89,6 +91,8 @@ def from_row(row: Mapping[str, Any] | None, stack_of: Callable[[int], Stack], lo
         launches=row["launches"],
         ran=row["ran"],
         dropped=row["dropped"],
+        unrecorded=row["unrecorded"],
+        unlaunched=row["unlaunched"],
         unjudged=row["unjudged"],
         wait_least_ns=row["wait_least_ns"],
         names=tuple(KernelTime(one["name"], one["count"], one["ns"]) for one in row["names"]),
@@ -131,7 +135,7 @@ def short_name(name: str) -> str:
     """A kernel's own name: vectorized_elementwise_kernel<FillFunctor> of all that at::native's mangled one says.
 
     Of the template's arguments the first named one stays, which tells many kernels of one name apart. A name that is
-    not mangled loses its arguments; one that cannot be read stays as it is.
+    not mangled loses its arguments; one that cannot be read, or is words ("copy host to device"), stays as it is.
     """
     if name == "set":
         return "memset"

@@ -18,6 +18,7 @@ typedef struct launch {
     uint32_t name;
     bool ran;
     uint64_t start, end;
+    uint64_t time_ns; /* of the launch; of work that waits for its launch: how much there is */
 } launch;
 
 typedef struct candidate {
@@ -55,6 +56,7 @@ typedef struct kernels {
     cm_kernels totals;
     launch *launch; /* a ring */
     uint64_t first, next;
+    uint64_t first_work;     /* start of the first that was told */
     cm_idmap by_correlation; /* -> low half of the number */
     /* Work whose launch comes a little later: two clocks are compared here, and a launch is told
      * when its stack is known. A ring. */
@@ -86,6 +88,7 @@ static void *create(const cm_run *run)
         return NULL;
     k->run = run;
     k->least_ns = LEAST_WITHOUT_STEPS_NS;
+    k->first_work = UINT64_MAX;
     const cm_steps *steps = run->steps;
     if (steps->count > 0) {
         uint64_t all = steps->step[steps->count - 1].end.time_ns - steps->begin.time_ns;
@@ -198,7 +201,8 @@ static bool judge(kernels *k)
         c->next = k->vacant;
         k->vacant = number;
     }
-    k->totals.dropped += !l->ran;
+    if (!l->ran)
+        *(l->time_ns < k->first_work ? &k->totals.unrecorded : &k->totals.dropped) += 1;
     if (cm_idmap_get(&k->by_correlation, l->correlation, &low) && low == (uint32_t)k->first)
         cm_idmap_remove(&k->by_correlation, l->correlation);
     k->first++;
@@ -250,6 +254,7 @@ static launch *ahead_of(kernels *k, uint32_t correlation)
     launch *l = &k->ahead[at];
     if (l->ran)
         cm_idmap_remove(&k->ahead_at, l->correlation);
+    k->totals.unlaunched += l->ran ? l->time_ns : 0;
     *l = (launch){.correlation = correlation};
     return cm_idmap_put(&k->ahead_at, correlation, at) ? l : NULL;
 }
@@ -284,7 +289,7 @@ static bool see_launch(kernels *k, const cm_record *record)
     if (!cm_idmap_put(&k->by_correlation, correlation, (uint32_t)k->next))
         return false;
     launch *l = &k->launch[k->next++ % LAUNCHES];
-    *l = (launch){.correlation = correlation};
+    *l = (launch){.correlation = correlation, .time_ns = record->time_ns};
     take_ahead(k, l);
     device *d = &k->device[cm_drivermap_place(e->device_index)];
     d->last_launch = k->next;
@@ -302,9 +307,15 @@ static bool see_work(kernels *k, const cm_record *record)
     if (e->flags & CM_EVF_SUMMED)
         return add_work(k, e->stack, e->address, e->size);
     uint64_t start = record->time_ns, end = start + (e->size > 0 ? (uint64_t)e->size : 0);
+    if (start < k->first_work)
+        k->first_work = start;
     launch *l = launch_of(k, (uint32_t)e->address);
-    if (l == NULL && (l = ahead_of(k, (uint32_t)e->address)) == NULL)
-        return false;
+    if (l == NULL) {
+        l = ahead_of(k, (uint32_t)e->address);
+        if (l == NULL)
+            return false;
+        l->time_ns++;
+    }
     join_work(l, e->stack, start, end);
     return add_work(k, e->stack, 1, e->size);
 }
@@ -423,6 +434,8 @@ static bool finish(void *part, cm_analysis *out)
     while (k->first < k->next)
         if (!judge(k))
             return false;
+    for (size_t i = 0; k->ahead != NULL && i < AHEAD; i++)
+        k->totals.unlaunched += k->ahead[i].ran ? k->ahead[i].time_ns : 0;
     sort(k->name, &k->name_count, sizeof *k->name, CM_KERNEL_NAMES, by_ns);
     sort(k->early.wait, &k->early.count, sizeof(cm_wait), CM_KERNEL_WAITS, by_bytes);
     sort(k->late.wait, &k->late.count, sizeof(cm_wait), CM_KERNEL_WAITS, by_bytes);

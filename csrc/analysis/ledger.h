@@ -192,8 +192,10 @@ enum { CM_KERNEL_NAMES = 50, CM_KERNEL_WAITS = 50 };
  * steps. */
 typedef struct cm_kernels {
     bool seen;
-    uint64_t launches, ran, dropped; /* dropped: launches without a record of their work */
-    uint64_t unjudged;               /* blocks, because too many waited for such records */
+    /* dropped: launches without a record of their work, once there were records; unrecorded: those
+     * before the first record, so that nobody knows. unlaunched: work whose launch was not seen. */
+    uint64_t launches, ran, dropped, unrecorded, unlaunched;
+    uint64_t unjudged; /* blocks, because too many waited for such records */
     int64_t wait_least_ns;
     cm_kernel *name; /* the most time first */
     size_t name_count;

@@ -400,6 +400,8 @@ def kernels(report: Report, one: Kernels) -> dict[str, Any]:
         "launches": one.launches,
         "ran": one.ran,
         "dropped": one.dropped,
+        "unrecorded": one.unrecorded,
+        "unlaunched": one.unlaunched,
         "unjudged": one.unjudged,
         "wait_least_ns": one.wait_least_ns,
         "kernels": [{"name": row.name, "short": row.short, "count": row.count, "ns": row.ns} for row in one.names],

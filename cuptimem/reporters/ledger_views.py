@@ -167,11 +167,13 @@ def _headline(one: Ledger) -> str:
     return f"{one.device}: {size(one.used)}{of} used{f' {name}' if name else ''}, {moment(one.time_ns, one.step)}"
 
 
-def _answer(one: Ledger) -> list[Block]:
+def _answer(one: Ledger, complete: bool) -> list[Block]:
     """Why PyTorch says less than the device: one sentence."""
     blocks = one.tensors + one.rounding
     reserved = blocks + one.cached
     beside = one.used - reserved
+    if reserved == 0 and not complete:
+        return prose(f"What of it is PyTorch's was not seen: {parts(one, _IN_SUMMARY)}.")
     if reserved == 0:
         return prose(f"Nothing of it is PyTorch's: {parts(one, _IN_SUMMARY)}.")
     said = f"PyTorch's tensors have {size(blocks)} of it, its allocator holds {size(reserved)}"
@@ -230,7 +232,9 @@ def exactness(report: Report) -> list[Block]:
         cause, fix = split_reason(driver.reason)
         said += warning(
             f"CUPTI did not see all of it: {cause}. Without it only calls of the CUDA runtime by libraries that can be "
-            "patched are seen; what others took is in the context or the residual."
+            "patched are seen. Incomplete: the lines of libraries, driver rounding, page-locked host memory; with "
+            "expandable segments tensors, rounding and PyTorch's cache, too. What they lack is in the context if it "
+            "was there at the first quiet moment, else in the residual."
         )
         said += prose(f"What to do: {fix}.") if fix else []
     elif driver.mode == "unknown":
@@ -317,7 +321,13 @@ def full(report: Report, ledgers: Sequence[Ledger], top: int) -> list[Block]:
     """A table for each device; what is unknown below it; then how all of it was seen."""
     blocks: list[Block] = []
     for one in ledgers:
-        blocks += [Text(), Text(_headline(one), "title"), *_answer(one), _table(one, top), *_unknown(one)]
+        blocks += [
+            Text(),
+            Text(_headline(one), "title"),
+            *_answer(one, report.driver.mode == "callbacks"),
+            _table(one, top),
+            *_unknown(one),
+        ]
     blocks += _host(report.driver.host, top)
     return [*blocks, Text(), *exactness(report)]
 

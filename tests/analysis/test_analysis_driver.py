@@ -593,6 +593,19 @@ def test_blocks_that_wait_for_work(analyze: Analyze) -> None:
     assert found["held"] == []
 
 
+def test_launches_before_the_first_record_are_not_missing(analyze: Analyze) -> None:
+    t = Trace()
+    for correlation in (1, 2, 3, 4):
+        t.add(LAUNCH, 0x5, correlation, t.line(5), flags=1, **CUDA)
+    begin = t.now
+    work(t, 3, begin - 1024 + 100, 5)
+    work(t, 77, begin, 5)
+    work(t, 77, begin + 64, 5)  # two of one call
+    found = analyze(t)["kernels"]
+    assert (found["launches"], found["ran"]) == (4, 3)
+    assert (found["unrecorded"], found["dropped"], found["unlaunched"]) == (2, 1, 2)
+
+
 def test_work_may_be_told_before_its_launch(analyze: Analyze) -> None:
     """Two clocks are compared, and a launch is told when its stack is known. A graph's launch has several."""
     ms = 1_000_000
@@ -604,7 +617,7 @@ def test_work_may_be_told_before_its_launch(analyze: Analyze) -> None:
     work(t, 8, t.now + 31 * ms, 1000, "nobody's")
     t.add(LAUNCH, 0x5, 7, t.line(5), flags=1, after=32 * ms, **CUDA)
     found = analyze(t)["kernels"]
-    assert (found["launches"], found["ran"], found["dropped"]) == (2, 3, 1)  # no record of the first one came
+    assert (found["launches"], found["ran"], found["dropped"], found["unrecorded"]) == (2, 3, 0, 1)
     assert [(w["bytes"], w["count"], w["kernel"]) for w in found["early"]] == [(512, 1, "first")]
     assert abs(found["early"][0]["wait_ns"] - 30 * ms) < 10_000
 

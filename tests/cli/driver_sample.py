@@ -153,6 +153,8 @@ def kernels(**changes: Any) -> dict[str, Any]:
         "launches": 1500,
         "ran": 1499,
         "dropped": 1,
+        "unrecorded": 0,
+        "unlaunched": 0,
         "unjudged": 0,
         "wait_least_ns": 1_000_000,
         "names": [

@@ -325,6 +325,7 @@ def test_libraries_by_the_names_people_know(file: str, name: str) -> None:
         ("set", "memset"),
         ("_ZN99short", "_ZN99short"),  # not what it says it is
         ("_Z", "_Z"),
+        ("copy host to device", "copy host to device"),
         ("", ""),
     ],
 )

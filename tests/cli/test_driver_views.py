@@ -218,6 +218,8 @@ def test_what_speaks_against_it(make: Make) -> None:
 def test_less_than_callbacks(make: Make, mode: str, said: str) -> None:
     report = make(driver=driver_sample.driver(mode=mode, reason="Kineto holds it"))
     assert said in prose(ledger(report))
+    incomplete = "Incomplete: the lines of libraries, driver rounding, page-locked host memory; with expandable"
+    assert (incomplete in prose(ledger(report))) == (mode == "slots")
     assert "What to do" not in prose(ledger(report))
     report = make(driver=driver_sample.driver(mode="slots", reason="only root may: error 35 (become root)"))
     said = prose(ledger(report))
@@ -427,6 +429,9 @@ def kernels(report: cuptimem.Report, top: int = 10) -> list[str]:
 def test_kernels(make: Make) -> None:
     assert "\n".join(kernels(make())) == KERNELS
     assert any("1 more kernel not shown (-n)" in line for line in kernels(make(), top=1))
+    said = prose(kernels(make(kernels=driver_sample.kernels(unrecorded=148, unlaunched=3))))
+    assert "148 launches before CUPTI's records began: what became of them is not known." in said
+    assert "! 3 of those that ran belong to no launch that was seen" in said
     assert "! 4 blocks not judged: too many waited" in prose(kernels(make(kernels=driver_sample.kernels(unjudged=4))))
 
 
