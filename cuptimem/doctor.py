@@ -605,7 +605,7 @@ def _variables() -> Iterator[Check]:
     found = {name: value for name, value in sorted(os.environ.items()) if name.startswith("CUPTIMEM")}
     for name in found:
         if name not in known:
-            if name in _SIMULATED:
+            if name in simulator.VARIABLES:
                 said, cost = "for the simulated device, which is not loaded here", "it has no effect"
                 yield Check(SETTINGS, name, "note", said, cost, "nothing, or see: cuptimem simulate --help")
                 continue

@@ -135,12 +135,14 @@ typedef struct cm_drivermap {
 /* The kinds that make a replay have one. */
 static inline bool cm_drivermap_wants(uint8_t kind)
 {
-    return (kind >= CM_EV_DRIVER_NEW && kind <= CM_EV_POOL) || kind == CM_EV_DEVICE;
+    return (kind >= CM_EV_DRIVER_NEW && kind <= CM_EV_POOL) || kind == CM_EV_DEVICE ||
+           kind == CM_EV_DRIVER_FOLDED;
 }
 
 const char *cm_driver_kind_name(uint8_t kind); /* "unknown" for what is none */
 
-cm_drivermap *cm_drivermap_new(const cm_reader *reader); /* NULL: out of memory */
+/* reader: for the names of libraries; NULL where none is told. NULL: out of memory. */
+cm_drivermap *cm_drivermap_new(const cm_reader *reader);
 void cm_drivermap_free(cm_drivermap *map);
 
 /* All of these: false with map->error. */

@@ -543,6 +543,7 @@ static int apply(cm_replay *r, const cm_record *record, cm_change change[2])
     case CM_EV_WITNESS:
     case CM_EV_POOL:
     case CM_EV_DEVICE:
+    case CM_EV_DRIVER_FOLDED:
         return apply_driver(r, record);
     case CM_EV_NODE_NEW:
         if (!(e->flags & CM_EVF_IN_NODE))

@@ -183,9 +183,134 @@ def threads(lib: Any) -> dict[str, Any]:
     return {"lost": counts}
 
 
+class _Channels(ctypes.Structure):
+    """cudaChannelFormatDesc."""
+
+    _fields_ = [(name, ctypes.c_int) for name in ("x", "y", "z", "w", "f")]
+
+
+class _Extent(ctypes.Structure):
+    """cudaExtent."""
+
+    _fields_ = [(name, ctypes.c_size_t) for name in ("width", "height", "depth")]
+
+
+FLOATS, BYTES, COMPRESSED = _Channels(32, 0, 0, 0, 2), _Channels(8, 8, 8, 8, 1), _Channels(8, 8, 8, 8, 17)
+
+
+def _arrays(runtime: Any) -> dict[str, int]:
+    """One of each kind that the runtime makes; 4, 4, 6 and 2 MiB, and 21 KiB compressed in three levels."""
+    given = {}
+    for name, format_, extent, levels, flags in (
+        ("flat", FLOATS, _Extent(1 << 20, 0, 0), 0, 0),
+        ("image", BYTES, _Extent(1024, 1024, 0), 0, 0),
+        ("layers", BYTES, _Extent(512, 512, 6), 0, 1),
+        ("levels", COMPRESSED, _Extent(256, 128, 0), 3, 0),
+        ("volume", BYTES, _Extent(128, 128, 32), 0, 0),
+    ):
+        array = ctypes.c_void_p()
+        if levels:
+            done = runtime.cudaMallocMipmappedArray(ctypes.byref(array), ctypes.byref(format_), extent, levels, flags)
+        elif extent.depth:
+            done = runtime.cudaMalloc3DArray(ctypes.byref(array), ctypes.byref(format_), extent, flags)
+        else:
+            size = ctypes.c_size_t(extent.width), ctypes.c_size_t(extent.height)
+            done = runtime.cudaMallocArray(ctypes.byref(array), ctypes.byref(format_), *size, flags)
+        assert done == 0 and array.value, (name, done)
+        given[name] = array.value
+    return given
+
+
+def arrays(lib: Any) -> dict[str, Any]:
+    """The runtime's and the driver's, half of them freed."""
+    runtime = ctypes.CDLL(None)
+    with recording():
+        given = _arrays(runtime)
+        driver = lib.foreign_array(1000, 100)
+        assert runtime.cudaFreeArray(ctypes.c_void_p(given["image"])) == 0
+        assert runtime.cudaFreeArray(ctypes.c_void_p(given["levels"])) != 0, "it is of the other kind"
+        first = ctypes.c_void_p()
+        assert runtime.cudaGetMipmappedArrayLevel(ctypes.byref(first), ctypes.c_void_p(given["levels"]), 0) == 0
+        again = _arrays(runtime)
+        assert runtime.cudaFreeMipmappedArray(ctypes.c_void_p(given["levels"])) == 0
+        assert lib.foreign_array_free(driver) == 0
+    return {"given": given, "again": again}
+
+
+def reset(lib: Any) -> dict[str, Any]:
+    """A device's context ends with all kinds of memory in it, by the call that is named; then there is one again."""
+    runtime, how = ctypes.CDLL(None), os.environ["PROGRAM_RESETS"]
+    runtime.cudaSetDevice(1)
+    with recording():
+        assert lib.foreign_malloc(2 * MIB)  # on another device
+        own = ctypes.c_void_p()
+        if how.startswith("cuCtx"):
+            assert runtime.cuInit(0) == runtime.cuCtxCreate_v2(ctypes.byref(own), 0, 0) == 0
+        elif how.endswith("Release_v2"):
+            assert runtime.cuInit(0) == runtime.cuDevicePrimaryCtxRetain(ctypes.byref(own), 0) == 0
+            assert runtime.cuCtxSetCurrent(own) == 0
+        else:
+            runtime.cudaSetDevice(0)
+        if how.endswith("Release_v2"):  # the runtime would hold it as well
+            assert lib.foreign_driver_malloc(10 * MIB) and lib.foreign_array(1024, 1024)
+        else:
+            for size in (100, 4 * MIB, 300_000):
+                assert lib.foreign_malloc(size)
+            assert lib.foreign_managed(2 * MIB) and lib.foreign_async(6 * MIB) and lib.foreign_driver_malloc(10 * MIB)
+            assert lib.foreign_async_free(lib.foreign_async(8 * MIB)) == 0
+            _arrays(runtime)
+        handle = ctypes.c_uint64()
+        assert lib.foreign_map(8 * MIB, 0, ctypes.byref(handle)), "which lives on"
+        if how.startswith("cuCtx"):
+            assert runtime.cuCtxDestroy_v2(own) == 0
+        elif how == "cudaDeviceReset":
+            assert runtime.cudaDeviceReset() == 0
+        else:
+            assert getattr(runtime, how)(0) == 0
+        runtime.cudaSetDevice(0)
+        kept = lib.foreign_malloc(14 * MIB)
+        assert kept
+    return {"kept": kept, "handle": handle.value}
+
+
+def refused(lib: Any) -> dict[str, Any]:
+    """What the device does not do: each call fails, and nothing came or went."""
+    runtime, word, nothing = ctypes.CDLL(None), ctypes.c_uint64(), (ctypes.c_char * 256)()
+    runtime.cudaIpcOpenMemHandle.argtypes = [ctypes.c_void_p, ctypes.c_char * 64, ctypes.c_uint]
+    out, some, handle = ctypes.byref(word), ctypes.c_void_p(4096), (ctypes.c_char * 64)()
+    with recording():
+        kept = lib.foreign_malloc(2 * MIB)
+        results = [
+            runtime.cudaIpcOpenMemHandle(out, handle, 1),
+            runtime.cudaIpcCloseMemHandle(some),
+            runtime.cudaMemPoolImportFromShareableHandle(out, some, 1, 0),
+            runtime.cudaMemPoolImportPointer(out, some, nothing),
+            runtime.cudaImportExternalMemory(out, nothing),
+            runtime.cudaExternalMemoryGetMappedBuffer(out, some, nothing),
+            runtime.cudaExternalMemoryGetMappedMipmappedArray(out, some, nothing),
+            runtime.cudaDestroyExternalMemory(some),
+            runtime.cuMemImportFromShareableHandle(out, some, 1),
+            runtime.cuMulticastCreate(out, nothing),
+        ]
+    return {"kept": kept, "results": results}
+
+
 PROGRAMS: dict[str, Callable[[Any], dict[str, Any]]] = {
     program.__name__: program
-    for program in (plain, by_ctypes, held_gil, forked, twice, windows, bounded, killed, threads)
+    for program in (
+        plain,
+        by_ctypes,
+        held_gil,
+        forked,
+        twice,
+        windows,
+        bounded,
+        killed,
+        threads,
+        arrays,
+        reset,
+        refused,
+    )
 }
 
 

@@ -28,6 +28,7 @@ _OPS = {
     15: "host unregister",
     16: "pool alloc",
     17: "pool free",
+    18: "context end",
 }
 _KINDS = {0: "", 1: "device", 2: "pool", 3: "managed", 4: "mapped", 5: "library", 6: "array"}
 

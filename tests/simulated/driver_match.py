@@ -47,6 +47,7 @@ _OPS = {
 }
 # A mapping's memory is its handle's, and a block's its pool's.
 _OF_THE_DEVICE = (MEMORY, HANDLE, ARRAY)
+_IN_CONTEXTS = (MEMORY, BLOCK, ARRAY)
 
 
 @dataclass
@@ -83,6 +84,10 @@ def match(events: Iterable[Event], log: Sequence[Record], *, since: int = 0) -> 
         )
     elif not before.counts and made + seen < after.counts["context"]:
         found.differ.append(f"contexts: {made} recorded, {seen} found, the device {after.counts['context']}")
+    if ours.counts["context gone"] != after.counts["context end"]:
+        found.differ.append(
+            f"context ends: recorded {ours.counts['context gone']}, the device {after.counts['context end']}"
+        )
     return found
 
 
@@ -103,8 +108,8 @@ class _Device:
     def take(self, record: Record) -> None:
         if record.op in ("refused", "limited"):
             return
-        if record.op == "context":
-            self.counts["context"] += 1
+        if record.op in ("context", "context end"):
+            self.counts[record.op] += 1
             return
         if record.op in ("alloc", "free"):
             if record.kind == "pool":  # between a pool and its device: programs have its blocks
@@ -132,6 +137,8 @@ class _Recorded:
         self.live: Live = dict(before)
         self.references: Counter[int] = Counter(address for space, address in before if space == HANDLE)
         self.maps: Counter[int] = Counter()
+        self.contexts: dict[int, int] = {}
+        """Context -> device."""
         self.behind: dict[int, int] = {}
         """Mapping -> handle."""
 
@@ -147,10 +154,14 @@ class _Recorded:
             self._unmap(event)
         elif event.kind in ("context", "pool"):
             self.counts[f"{event.kind} gone"] += 1
+            if event.kind == "context":
+                self._end_context(event)
         else:
             self._free(event)
 
     def _new(self, event: Event) -> None:
+        if event.kind == "context":
+            self.contexts[event.address] = event.device
         if event.kind in ("context", "pool"):  # of no size of their own
             return
         if event.kind == "reference":
@@ -176,6 +187,13 @@ class _Recorded:
     def _settle(self, handle: int) -> None:
         if (HANDLE, handle) in self.live and self.references[handle] <= 0 and self.maps[handle] <= 0:
             self._end((HANDLE, handle))
+
+    def _end_context(self, event: Event) -> None:
+        """With a device's last one goes what lives in contexts; no event tells what lives in which."""
+        device = self.contexts.pop(event.address, event.device)
+        if device not in self.contexts.values():
+            for key in [key for key in self.live if key[0] in _IN_CONTEXTS and self.live[key][0] == device]:
+                self._end(key)
 
     def _unmap(self, event: Event) -> None:
         """One call takes away all mappings that lie in its range."""

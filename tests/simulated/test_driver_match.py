@@ -55,6 +55,12 @@ def test_equal_histories() -> None:
         ([new("context", 16, 0)], [], "contexts: 1 recorded, 0 found, the device 0"),
         ([], [log("context", 0, kind="")], "contexts: 0 recorded, 0 found, the device 1"),
         ([new("context", 16, 0, already=True)], [], "contexts: 0 recorded, 1 found, the device 0"),
+        ([new("context", 3, 0), free("context", 3)], [log("context", 0)], "context ends: recorded 1, the device 0"),
+        (
+            [new("context", 3, 0), new("device", 16), free("context", 3)],
+            [log("context", 0), log("alloc", 16), log("context end", 0)],
+            "memory 0x10, step 1: recorded free of 2097152 bytes, the device nothing",
+        ),
         ([new("async", 16)], [log("alloc", 16)], "memory 0x10, step 0: recorded nothing"),
     ],
 )  # fmt: skip
@@ -72,6 +78,21 @@ def test_what_was_there_before() -> None:
     records = [log("alloc", 16, time=5), log("alloc", 32, time=5), log("free", 16, time=20), log("alloc", 16, time=21)]
     assert match([free("", 16), new("device", 16)], records, since=10).differ == []
     assert match([new("device", 16)], records, since=10).differ != []
+
+
+def test_a_context_s_end() -> None:
+    """It takes what lives on its device in contexts; with another context there nobody knows what."""
+    theirs = [log("context", 0), log("alloc", 16), log("alloc", 32, kind="array"), log("create", 48)]
+    ours = [new("context", 3, 0), new("device", 16), new("array", 32), new("physical", 48)]
+    end = [log("free", 16), log("free", 32, kind="array"), log("context end", 0)]
+    found = match([*ours, new("device", 64, device=1), free("context", 3)], [*theirs, on_another(64), *end])
+    assert found.differ == [] and found.live == {("handle", 48): (0, 2 * MIB), ("memory", 64): (1, 2 * MIB)}
+    two = match([*ours, new("context", 4, 0), free("context", 4)], [*theirs, log("context", 0), log("context end", 0)])
+    assert two.differ == [] and two.bytes(0) == 6 * MIB
+
+
+def on_another(address: int) -> Record:
+    return Record("alloc", "device", 1, address, 2 * MIB, 0, 0)
 
 
 def virtual(release_first: bool) -> Match:

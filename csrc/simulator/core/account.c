@@ -5,10 +5,11 @@
 #include "fork.h"
 #include "memory.h"
 
-enum { OWNERS = 64 };
+enum { OWNERS = 64, CONTEXTS = 1024 };
 
 typedef struct account {
-    bool context;
+    bool primary;
+    unsigned others; /* contexts of the program's own */
     uint64_t used, peak, library;
 } account;
 
@@ -22,7 +23,12 @@ static struct {
     uint64_t bytes;
 } owners[OWNERS];
 
+/* Of contexts of the program's own, by number: their device + 1; 0: no context has it. */
+static uint8_t context_device[CONTEXTS];
+static unsigned latest_context;
+
 static _Thread_local int current_device __attribute__((tls_model("initial-exec")));
+static _Thread_local unsigned current_context __attribute__((tls_model("initial-exec")));
 
 int cm_sim_current_device(void)
 {
@@ -31,7 +37,19 @@ int cm_sim_current_device(void)
 
 void cm_sim_set_current_device(int device)
 {
+    if (device != current_device)
+        current_context = 0;
     current_device = device;
+}
+
+unsigned cm_sim_current_context(void)
+{
+    return current_context;
+}
+
+void cm_sim_set_current_context(unsigned number)
+{
+    current_context = number;
 }
 
 /* --- Locks, for fork.c ------------------------------------------------------------------------ */
@@ -46,10 +64,15 @@ void cm_sim_memory_unlock(void)
     pthread_mutex_unlock(&lock);
 }
 
+static bool has_any(const account *of)
+{
+    return of->primary || of->others > 0;
+}
+
 bool cm_sim_memory_in_use(void)
 {
     for (int i = 0; i < CM_SIM_DEVICES; i++)
-        if (accounts[i].context)
+        if (has_any(&accounts[i]))
             return true;
     return live_blocks > 0 || cm_sim_virtual_in_use();
 }
@@ -85,9 +108,13 @@ int cm_sim_device_check(int device)
 
 void cm_sim_account_log(cm_sim_log_op op, const cm_sim_block *block, int64_t change, uint64_t extra)
 {
-    static const char *const names[] = {"?",         "context", "alloc",      "free",     "reserve",
-                                        "unreserve", "create",  "destroy",    "map",      "unmap",
-                                        "refused",   "limited", "host alloc", "host free"};
+    static const char *const names[] = {
+        [CM_SIM_LOG_CONTEXT] = "context", [CM_SIM_LOG_CONTEXT_END] = "context end",
+        [CM_SIM_LOG_ALLOC] = "alloc",     [CM_SIM_LOG_FREE] = "free",
+        [CM_SIM_LOG_RESERVE] = "reserve", [CM_SIM_LOG_UNRESERVE] = "unreserve",
+        [CM_SIM_LOG_CREATE] = "create",   [CM_SIM_LOG_DESTROY] = "destroy",
+        [CM_SIM_LOG_MAP] = "map",         [CM_SIM_LOG_UNMAP] = "unmap",
+        [CM_SIM_LOG_REFUSED] = "refused", [CM_SIM_LOG_LIMITED] = "limited"};
     uint64_t used = block->device >= 0 ? accounts[block->device].used : 0;
 
     cm_sim_trace("%s device %d address %#lx bytes %zu used %llu", names[op], block->device,
@@ -173,22 +200,38 @@ int cm_sim_account_limited(int device, const char *what, size_t bytes, cm_sim_ki
     return CM_SIM_OUT_OF_MEMORY;
 }
 
-int cm_sim_context_locked(int device)
+/* What the first context of a device takes. Under the lock, as the next. */
+static int begin_context(int device)
 {
-    size_t bytes = cm_sim_config_get()->device[device].context;
+    account *of = &accounts[device];
+    size_t bytes = has_any(of) ? 0 : cm_sim_config_get()->device[device].context;
 
-    if (accounts[device].context)
-        return CM_SIM_OK;
-    if (!cm_sim_account_take(device, bytes, bytes, 0))
+    if (!has_any(of) && !cm_sim_account_take(device, bytes, bytes, 0))
         return CM_SIM_OUT_OF_MEMORY;
-    accounts[device].context = true;
-    set(&counters(device)->context, bytes);
-    publish(device);
+    if (!has_any(of)) {
+        set(&counters(device)->context, bytes);
+        publish(device);
+    }
     cm_sim_account_log(CM_SIM_LOG_CONTEXT,
                        &(cm_sim_block){.bytes = bytes, .charged = bytes, .device = device},
                        (int64_t)bytes, 0);
-    cm_sim_note(CM_SIM_NOTE_MODELLED, "CUDA context", bytes);
+    if (bytes > 0)
+        cm_sim_note(CM_SIM_NOTE_MODELLED, "CUDA context", bytes);
     return CM_SIM_OK;
+}
+
+static void end_context(int device)
+{
+    size_t bytes = has_any(&accounts[device]) ? 0 : atomic_load(&counters(device)->context);
+
+    if (bytes > 0) {
+        cm_sim_account_give(device, bytes);
+        set(&counters(device)->context, 0);
+        publish(device);
+    }
+    cm_sim_account_log(CM_SIM_LOG_CONTEXT_END,
+                       &(cm_sim_block){.bytes = bytes, .charged = bytes, .device = device},
+                       -(int64_t)bytes, 0);
 }
 
 /* The core by itself. Where there is a driver it tells CUPTI: driver_context.c. */
@@ -197,19 +240,98 @@ __attribute__((weak)) void cm_sim_context_made(int device)
     (void)device;
 }
 
+static bool is_context(int device, unsigned number)
+{
+    return number == 0 ? accounts[device].primary
+                       : number < CONTEXTS && context_device[number] == device + 1;
+}
+
+uint16_t cm_sim_context_here(int device)
+{
+    return (uint16_t)(device == current_device ? current_context : 0);
+}
+
 int cm_sim_context(int device)
 {
     int error = cm_sim_device_check(device);
+    bool made = false;
 
     if (error != CM_SIM_OK)
         return error;
     pthread_mutex_lock(&lock);
-    bool there = accounts[device].context;
-    error = cm_sim_context_locked(device);
+    unsigned own = cm_sim_context_here(device);
+    if (own > 0) {
+        error = is_context(device, own) ? CM_SIM_OK : CM_SIM_CONTEXT_DESTROYED;
+    } else if (!accounts[device].primary) {
+        error = begin_context(device);
+        made = accounts[device].primary = error == CM_SIM_OK;
+    }
     pthread_mutex_unlock(&lock);
-    if (error == CM_SIM_OK && !there)
+    if (made)
         cm_sim_context_made(device);
     return error;
+}
+
+/* Numbers are given in turn, so that one which was ended is long nobody's. 0: all are taken. */
+static unsigned free_number(void)
+{
+    for (unsigned tries = 1; tries < CONTEXTS; tries++) {
+        unsigned number = (latest_context + tries - 1) % (CONTEXTS - 1) + 1;
+        if (context_device[number] == 0)
+            return number;
+    }
+    return 0;
+}
+
+int cm_sim_context_new(int device, unsigned *number)
+{
+    int error = cm_sim_device_check(device);
+
+    *number = 0;
+    if (error != CM_SIM_OK)
+        return error;
+    pthread_mutex_lock(&lock);
+    unsigned found = free_number();
+    error = found > 0 ? begin_context(device) : CM_SIM_OUT_OF_MEMORY;
+    if (error == CM_SIM_OK) {
+        context_device[found] = (uint8_t)(device + 1);
+        accounts[device].others++;
+        *number = latest_context = found;
+    }
+    pthread_mutex_unlock(&lock);
+    return error;
+}
+
+bool cm_sim_context_end(int device, unsigned number)
+{
+    if (cm_sim_device_check(device) != CM_SIM_OK)
+        return false;
+    pthread_mutex_lock(&lock);
+    bool there = is_context(device, number);
+    if (there && number > 0) {
+        context_device[number] = 0;
+        accounts[device].others--;
+    } else if (there) {
+        accounts[device].primary = false;
+    }
+    if (there) {
+        cm_sim_blocks_end(device, number, !has_any(&accounts[device]));
+        end_context(device);
+    }
+    pthread_mutex_unlock(&lock);
+    return there;
+}
+
+unsigned cm_sim_contexts(int device)
+{
+    unsigned count = 0;
+
+    if (cm_sim_device_check(device) != CM_SIM_OK)
+        return 0;
+    pthread_mutex_lock(&lock);
+    count = accounts[device].others + accounts[device].primary;
+    pthread_mutex_unlock(&lock);
+    return count;
 }
 
 bool cm_sim_has_context(int device)
@@ -219,7 +341,7 @@ bool cm_sim_has_context(int device)
     if (cm_sim_device_check(device) != CM_SIM_OK)
         return false;
     pthread_mutex_lock(&lock);
-    has = accounts[device].context;
+    has = accounts[device].primary;
     pthread_mutex_unlock(&lock);
     return has;
 }

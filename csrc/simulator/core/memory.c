@@ -26,12 +26,15 @@ typedef struct large {
     cm_sim_block block;
     size_t *backing; /* the pool's that it is of, or NULL */
     uint8_t owner;
+    uint16_t context;
+    struct large *next, *previous; /* of its device */
 } large;
 
 typedef struct slab {
     cm_sim_region region;
     cm_sim_kind kind;
-    size_t *backing; /* the pool's that it is of, or NULL */
+    size_t *backing;  /* the pool's that it is of, or NULL */
+    uint16_t context; /* in which all its blocks live */
     int blocks;
     int room; /* no more free units than this lie together */
     struct slab *next, *previous;
@@ -41,6 +44,13 @@ typedef struct slab {
 } slab;
 
 static slab *slabs[CM_SIM_DEVICES][KINDS]; /* under cm_sim_memory_lock, as all here */
+static large *larges[CM_SIM_DEVICES];
+
+/* A pool's memory is its device's: it lives as long as there is any context. */
+static uint16_t context_of(const cm_sim_block *block)
+{
+    return block->kind == CM_SIM_POOL ? 0 : cm_sim_context_here(block->device);
+}
 
 static void back(size_t *backing, size_t bytes)
 {
@@ -82,6 +92,11 @@ static int take_large(cm_sim_block *block, uint8_t owner, size_t *backing)
     made->owner = owner;
     made->backing = backing;
     back(backing, charge);
+    made->context = context_of(block);
+    made->next = larges[block->device];
+    if (made->next != NULL)
+        made->next->previous = made;
+    larges[block->device] = made;
     cm_sim_owner_gets(owner, block->device, charge);
     cm_sim_account_given(CM_SIM_LOG_ALLOC, block, (int64_t)charge);
     return CM_SIM_OK;
@@ -96,6 +111,12 @@ static void give_large(large *gone)
     cm_sim_account_give(block.device, block.charged);
     unback(gone->backing, block.charged);
     cm_sim_owner_loses(gone->owner, block.device, block.charged);
+    if (gone->previous != NULL)
+        gone->previous->next = gone->next;
+    else
+        larges[block.device] = gone->next;
+    if (gone->next != NULL)
+        gone->next->previous = gone->previous;
     free(gone);
     cm_sim_account_returned(CM_SIM_LOG_FREE, &block, -(int64_t)block.charged);
 }
@@ -162,6 +183,7 @@ static slab *make_slab(const cm_sim_block *block, slab *last, size_t *backing, i
     made->kind = block->kind;
     made->backing = backing;
     back(backing, CM_SIM_CHUNK);
+    made->context = context_of(block);
     made->room = UNITS;
     made->previous = last;
     if (last != NULL)
@@ -178,7 +200,7 @@ static int take_small(cm_sim_block *block, uint8_t owner, size_t *backing)
     slab *in, *last = NULL;
 
     for (in = slabs[block->device][block->kind]; in != NULL; last = in, in = in->next) {
-        if (in->room < units || in->backing != backing)
+        if (in->room < units || in->backing != backing || in->context != context_of(block))
             continue;
         at = find_room(in, units);
         if (at >= 0)
@@ -252,6 +274,15 @@ static void give_small(slab *in, int at)
     unback(in->backing, CM_SIM_CHUNK);
     free(in);
     cm_sim_account_returned(CM_SIM_LOG_FREE, &block, -(int64_t)CM_SIM_CHUNK);
+}
+
+static void give_all_small(slab *in)
+{
+    for (int at = 0, left = in->blocks; left > 0; at++)
+        if (bit(in->first, at)) {
+            left--;
+            give_small(in, at); /* the last one's takes the slab with it */
+        }
 }
 
 /* --- All of them ------------------------------------------------------------------------------ */
@@ -374,4 +405,19 @@ bool cm_sim_reach(const void *address, size_t bytes, bool write, int *device)
     if (there)
         *device = found.device;
     return there;
+}
+
+void cm_sim_blocks_end(int device, unsigned context, bool pools)
+{
+    for (large *one = larges[device], *next; one != NULL; one = next) {
+        next = one->next;
+        if (one->block.kind == CM_SIM_POOL ? pools : one->context == context)
+            give_large(one);
+    }
+    for (int kind = CM_SIM_DEVICE; kind < KINDS; kind++)
+        for (slab *in = slabs[device][kind], *next; in != NULL; in = next) {
+            next = in->next;
+            if (kind == CM_SIM_POOL ? pools : in->context == context)
+                give_all_small(in);
+        }
 }

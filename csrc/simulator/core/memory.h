@@ -22,8 +22,10 @@ typedef struct cm_sim_region {
 
 /* CM_SIM_OK, CM_SIM_NOT_INITIALIZED, CM_SIM_NO_DEVICE, CM_SIM_INVALID_DEVICE. Needs no lock. */
 int cm_sim_device_check(int device);
-/* Creates the context. */
-int cm_sim_context_locked(int device);
+/* In which context what is allocated now on a device lives. */
+uint16_t cm_sim_context_here(int device);
+/* Gives back what lives in a context, `pools` too or not: memory.c. */
+void cm_sim_blocks_end(int device, unsigned context, bool pools);
 /* Charges `charge`; if the device has no room, counts and logs a refusal of `bytes`. */
 bool cm_sim_account_take(int device, size_t charge, size_t bytes, cm_sim_kind kind);
 void cm_sim_account_give(int device, size_t charge);

@@ -109,7 +109,7 @@ cm_sim_report *cm_sim_report_get(void);
  * a write. For tests. */
 
 typedef enum cm_sim_log_op {
-    CM_SIM_LOG_CONTEXT = 1, /* bytes: its size */
+    CM_SIM_LOG_CONTEXT = 1, /* bytes: its size; 0 of a device's second one */
     CM_SIM_LOG_ALLOC,       /* address, bytes as asked for, kind */
     CM_SIM_LOG_FREE,        /* the same */
     CM_SIM_LOG_RESERVE,     /* addresses alone: change is 0, device is -1 */
@@ -128,7 +128,8 @@ typedef enum cm_sim_log_op {
      * POOL) when it must and keeps it as long as it may; so change is 0. extra: the pool. What a
      * CUDA graph allocates is an ALLOC of kind POOL without these: no call is made for it. */
     CM_SIM_LOG_POOL_ALLOC,
-    CM_SIM_LOG_POOL_FREE
+    CM_SIM_LOG_POOL_FREE,
+    CM_SIM_LOG_CONTEXT_END /* after the FREE of all that lived in it */
 } cm_sim_log_op;
 
 typedef struct cm_sim_log_record {

@@ -33,6 +33,7 @@ enum {
     CM_SIM_INVALID_HANDLE = 400,
     CM_SIM_NOT_FOUND = 500,
     CM_SIM_NOT_READY = 600,
+    CM_SIM_CONTEXT_DESTROYED = 709,
     CM_SIM_HOST_ALREADY_REGISTERED = 712,
     CM_SIM_HOST_NOT_REGISTERED = 713,
     CM_SIM_NOT_PERMITTED = 800,
@@ -117,11 +118,22 @@ void cm_sim_set_current_device(int device);
  * CM_SIM_NOT_INITIALIZED, as with a real driver. */
 bool cm_sim_forked(void);
 
-/* Creates the context if there is none: charges its bytes, once per device and process. */
+/* Contexts: each device's primary one is number 0, those of the program's own have numbers from 1
+ * on. A thread's own is current on its device until it chooses another; what it allocates there
+ * lives in it. The first context of a device takes what a context takes, further ones nothing. */
+unsigned cm_sim_current_context(void);
+void cm_sim_set_current_context(unsigned number);
+/* Creates the primary context if there is none and no other is current.
+ * CM_SIM_CONTEXT_DESTROYED: the current one was ended. */
 int cm_sim_context(int device);
 /* Called when it did, with no lock held. Defined twice, see account.c. */
 void cm_sim_context_made(int device);
-bool cm_sim_has_context(int device);
+bool cm_sim_has_context(int device); /* the primary one */
+unsigned cm_sim_contexts(int device);
+int cm_sim_context_new(int device, unsigned *number);
+/* Gives back all memory that lives in it, and with the last context of a device what its pools
+ * have; physical memory and what is mapped belong to the process. false: it is not there. */
+bool cm_sim_context_end(int device, unsigned number);
 int cm_sim_memory_info(int device, size_t *free_bytes, size_t *total);
 /* Used now and at most, context and libraries included. */
 void cm_sim_used(int device, size_t *now, size_t *peak);

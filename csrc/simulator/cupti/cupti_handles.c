@@ -45,7 +45,7 @@ bool cm_sim_cupti_done(const cm_cupti_work *work)
 
 void *cm_sim_cupti_context(int device)
 {
-    return cm_cu_primary(device);
+    return cm_cu_context_on(device);
 }
 
 int cm_sim_cupti_context_device(const void *context)

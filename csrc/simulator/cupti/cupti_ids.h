@@ -102,6 +102,10 @@
     X(cudaDeviceGetP2PAttribute, v8000, 255)                                                       \
     X(cudaLaunchCooperativeKernel, v9000, 269)                                                     \
     X(cudaFuncSetAttribute, v9000, 273)                                                            \
+    X(cudaImportExternalMemory, v10000, 274)                                                       \
+    X(cudaExternalMemoryGetMappedBuffer, v10000, 275)                                              \
+    X(cudaExternalMemoryGetMappedMipmappedArray, v10000, 276)                                      \
+    X(cudaDestroyExternalMemory, v10000, 277)                                                      \
     X(cudaLaunchHostFunc, v10000, 284)                                                             \
     X(cudaGraphCreate, v10000, 286)                                                                \
     X(cudaGraphKernelNodeGetParams, v10000, 287)                                                   \
@@ -150,6 +154,8 @@
     X(cudaMemPoolDestroy, v11020, 384)                                                             \
     X(cudaDeviceSetMemPool, v11020, 385)                                                           \
     X(cudaDeviceGetMemPool, v11020, 386)                                                           \
+    X(cudaMemPoolImportFromShareableHandle, v11020, 388)                                           \
+    X(cudaMemPoolImportPointer, v11020, 390)                                                       \
     X(cudaMallocFromPoolAsync, v11020, 391)                                                        \
     X(cudaMallocFromPoolAsync_ptsz, v11020, 392)                                                   \
     X(cudaGetDriverEntryPoint, v11030, 406)                                                        \

@@ -13,9 +13,6 @@
 #include "../objects/objects.h"
 #include "../core/sim.h"
 
-/* A result that the driver alone gives. */
-enum { CM_CU_CONTEXT_DESTROYED = 709 };
-
 /* What a pointer points to (CUmemorytype). */
 enum { CM_CU_HOST = 1, CM_CU_DEVICE = 2, CM_CU_ARRAY = 3, CM_CU_UNIFIED = 4 };
 
@@ -27,8 +24,15 @@ typedef struct cm_cu_context cm_cu_context;
 int cm_cu_device(void);
 /* The primary context of a device, without retaining it. */
 cm_cu_context *cm_cu_primary(int device);
+/* The context that a call on a device is made in; NULL: there is none yet, or any more. */
+cm_cu_context *cm_cu_context_on(int device);
 /* The device of a context; -1: no context, or destroyed. */
 int cm_cu_context_device(const cm_cu_context *context);
+
+/* --- driver_module.c ------------------------------------------------------------------------- */
+
+/* The memory of modules' variables in a context is about to be given back. */
+void cm_cu_modules_end(int device, unsigned context);
 
 /* --- driver_copy.c ---------------------------------------------------------------------------- */
 

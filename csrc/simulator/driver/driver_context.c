@@ -1,16 +1,20 @@
 #include "driver.h"
 
+#include "../objects/objects_array.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 
-/* A context is an identity: memory and streams belong to devices here. Those that cuCtxCreate made
- * stay readable after cuCtxDestroy, so that a stale handle is an error and no crash. */
+/* What a context's end gives back is its memory; streams, events and code belong to devices here.
+ * Those that cuCtxCreate made stay readable after cuCtxDestroy, so that a stale handle is an error
+ * and no crash. */
 struct cm_cu_context {
     uint64_t magic;
     int device;
-    bool primary;
+    unsigned number; /* as the core counts them; 0: a primary one */
     atomic_bool alive;
     atomic_int retained;
+    atomic_bool by_retain; /* ... made it: then the last release ends it */
     atomic_uint flags;
     atomic_ullong id;
     atomic_int cache;
@@ -37,7 +41,6 @@ static void make_primaries(void)
     for (int i = 0; i < CM_SIM_DEVICES; i++) {
         primaries[i].magic = MAGIC;
         primaries[i].device = i;
-        primaries[i].primary = true;
         atomic_store(&primaries[i].alive, true);
         atomic_store(&primaries[i].id, atomic_fetch_add(&ids, 1) + 1);
     }
@@ -65,8 +68,8 @@ static cm_cu_context *current(void)
     if (!mine.depth)
         return !mine.none && cm_sim_has_context(device) ? cm_cu_primary(device) : NULL;
     cm_cu_context **top = &mine.stack[mine.depth - 1];
-    /* The runtime chose another device since: its primary context took this one's place. */
-    if ((*top)->device != device)
+    /* The runtime chose a device since: its primary context took this one's place. */
+    if ((*top)->device != device || (*top)->number != cm_sim_current_context())
         *top = cm_cu_primary(device);
     return *top;
 }
@@ -74,6 +77,20 @@ static cm_cu_context *current(void)
 int cm_cu_device(void)
 {
     return cm_cu_context_device(current());
+}
+
+cm_cu_context *cm_cu_context_on(int device)
+{
+    cm_cu_context *top = mine.depth ? mine.stack[mine.depth - 1] : NULL;
+    if (top && top->device == device && top->number == cm_sim_current_context() && ours(top))
+        return top;
+    return cm_sim_has_context(device) ? cm_cu_primary(device) : NULL;
+}
+
+static void choose(const cm_cu_context *context)
+{
+    cm_sim_set_current_device(context->device);
+    cm_sim_set_current_context(context->number);
 }
 
 static int push(cm_cu_context *context)
@@ -85,7 +102,7 @@ static int push(cm_cu_context *context)
     if (below)
         mine.stack[mine.depth++] = below;
     mine.stack[mine.depth++] = context;
-    cm_sim_set_current_device(context->device);
+    choose(context);
     return CM_SIM_OK;
 }
 
@@ -94,7 +111,9 @@ static void pop(void)
     mine.depth -= mine.depth > 0;
     mine.none = mine.depth == 0;
     if (mine.depth)
-        cm_sim_set_current_device(mine.stack[mine.depth - 1]->device);
+        choose(mine.stack[mine.depth - 1]);
+    else
+        cm_sim_set_current_context(0);
 }
 
 /* Without it what the callback tells is the first device. */
@@ -108,7 +127,33 @@ void cm_cu_enter(cm_sim_call *call, uint32_t id, const char *name, const void *p
 /* The core made a device's primary context. */
 void cm_sim_context_made(int device)
 {
+    atomic_store(&cm_cu_primary(device)->alive, true);
     cm_sim_tell_context(CM_SIM_CONTEXT_MADE, cm_cu_primary(device));
+}
+
+/* Whoever keeps addresses forgets them first: what is given back then may be given out again. */
+static void end(cm_cu_context *context)
+{
+    int device = context->device;
+    cm_sim_tell_context(CM_SIM_CONTEXT_ENDS, context);
+    atomic_store(&context->alive, false);
+    atomic_store(&context->by_retain, false);
+    bool last = cm_sim_contexts(device) == 1;
+    cm_sim_device_ends(device, last);
+    cm_sim_arrays_end(device, context->number);
+    cm_sim_symbols_end(device, context->number);
+    cm_cu_modules_end(device, context->number);
+    if (last) {
+        cm_sim_graphs_end(device);
+        cm_sim_pools_end(device);
+    }
+    cm_sim_context_end(device, context->number);
+}
+
+void cm_sim_primary_reset(int device)
+{
+    if (cm_sim_has_context(device))
+        end(cm_cu_primary(device));
 }
 
 /* --- primary contexts ------------------------------------------------------------------------- */
@@ -123,17 +168,27 @@ CM_SIM_EXPORT int cuDevicePrimaryCtxRetain(cm_cu_context **context, int device)
     CM_CU_BEGIN(cuDevicePrimaryCtxRetain, (void **)context, device);
     if (!is_device(device))
         CM_CU_END(CM_SIM_INVALID_DEVICE);
+    cm_cu_context *primary = cm_cu_primary(device);
+    /* First: another thread may retain it and let it go as soon as it is there. */
+    atomic_fetch_add(&primary->retained, 1);
+    bool there = cm_sim_has_context(device);
+    unsigned own = cm_sim_current_context();
+    cm_sim_set_current_context(0);
     int result = cm_sim_context(device);
-    if (result)
+    cm_sim_set_current_context(own);
+    if (result) {
+        atomic_fetch_sub(&primary->retained, 1);
         CM_CU_END(result);
-    atomic_fetch_add(&cm_cu_primary(device)->retained, 1);
+    }
+    if (!there)
+        atomic_store(&primary->by_retain, true);
     if (context)
-        *context = cm_cu_primary(device);
+        *context = primary;
     CM_CU_END(CM_SIM_OK);
 }
 
-/* The last release leaves the context and its memory: the runtime, which holds it too, is never
- * asked. A program that counts on its memory being given back by this frees it itself as well. */
+/* The last release ends the context, unless the runtime has used it: then it holds it, too. So does
+ * whatever else made it by being used. */
 CM_SIM_EXPORT int cuDevicePrimaryCtxRelease_v2(int device)
 {
     CM_CU_BEGIN(cuDevicePrimaryCtxRelease_v2, device);
@@ -145,9 +200,22 @@ CM_SIM_EXPORT int cuDevicePrimaryCtxRelease_v2(int device)
         if (!now)
             CM_CU_END(CM_SIM_INVALID_CONTEXT);
     } while (!atomic_compare_exchange_weak(retained, &now, now - 1));
+    if (now == 1 && atomic_load(&cm_cu_primary(device)->by_retain) && !cm_sim_device_held(device))
+        cm_sim_primary_reset(device);
     CM_CU_END(CM_SIM_OK);
 }
 CM_CU_ALIAS(cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxRelease);
+
+/* However many retain it. */
+CM_SIM_EXPORT int cuDevicePrimaryCtxReset_v2(int device)
+{
+    CM_CU_BEGIN(cuDevicePrimaryCtxReset_v2, device);
+    if (!is_device(device))
+        CM_CU_END(CM_SIM_INVALID_DEVICE);
+    cm_sim_primary_reset(device);
+    CM_CU_END(CM_SIM_OK);
+}
+CM_CU_ALIAS(cuDevicePrimaryCtxReset_v2, cuDevicePrimaryCtxReset);
 
 CM_SIM_EXPORT int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active)
 {
@@ -181,14 +249,15 @@ static int create(cm_cu_context **context, unsigned flags, int device)
         return CM_SIM_INVALID_VALUE;
     if (mine.depth + 2 > DEPTH)
         return CM_SIM_OUT_OF_MEMORY;
-    /* Further contexts of a device share the first one's memory: what a second really takes is not
-     * modelled. */
-    int result = cm_sim_context(device);
-    if (result)
-        return result;
     cm_cu_context *made = calloc(1, sizeof *made);
     if (!made)
         return CM_SIM_OUT_OF_MEMORY;
+    /* What a second context of a device really takes is not modelled: nothing. */
+    int result = cm_sim_context_new(device, &made->number);
+    if (result) {
+        free(made);
+        return result;
+    }
     cm_cu_primary(device);
     made->magic = MAGIC;
     made->device = device;
@@ -237,10 +306,9 @@ CM_SIM_EXPORT int cuCtxCreate_v4(cm_cu_context **context, const void *parameters
 CM_SIM_EXPORT int cuCtxDestroy_v2(cm_cu_context *context)
 {
     CM_CU_BEGIN(cuCtxDestroy_v2, context);
-    if (!ours(context) || context->primary)
+    if (!ours(context) || !context->number)
         CM_CU_END(CM_SIM_INVALID_CONTEXT);
-    cm_sim_tell_context(CM_SIM_CONTEXT_ENDS, context);
-    atomic_store(&context->alive, false);
+    end(context);
     if (mine.depth && mine.stack[mine.depth - 1] == context)
         pop();
     CM_CU_END(CM_SIM_OK);
@@ -269,7 +337,7 @@ CM_SIM_EXPORT int cuCtxSetCurrent(cm_cu_context *context)
     }
     mine.depth += mine.depth == 0;
     mine.stack[mine.depth - 1] = context;
-    cm_sim_set_current_device(context->device);
+    choose(context);
     return CM_SIM_OK;
 }
 
@@ -303,7 +371,7 @@ static int need(cm_cu_context **context)
     *context = current();
     if (!*context)
         return CM_SIM_INVALID_CONTEXT;
-    return ours(*context) ? CM_SIM_OK : CM_CU_CONTEXT_DESTROYED;
+    return ours(*context) ? CM_SIM_OK : CM_SIM_CONTEXT_DESTROYED;
 }
 
 CM_SIM_EXPORT int cuCtxGetDevice(int *device)

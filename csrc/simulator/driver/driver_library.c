@@ -103,8 +103,9 @@ int cm_sim_library_take(const char *library, size_t bytes, void **memory)
 {
     request asked = {library, bytes, 0, CM_SIM_OK};
     *memory = NULL;
-    /* First, as in any library: the allocation is told with its context. */
-    int result = cm_sim_context(cm_sim_current_device());
+    /* First, as in any library: the allocation is told with its context. There is a runtime in it.
+     */
+    int result = cm_sim_device_hold(cm_sim_current_device());
     if (result || !bytes)
         return result;
     pass(library, take, &asked);

@@ -19,6 +19,7 @@ typedef struct symbol {
     cm_cu_symbol_kind kind;
     cm_sim_function *function; /* made when first asked for */
     void *memory;              /* the same */
+    unsigned context;          /* where that lives */
     size_t bytes;
     char name[];
 } symbol;
@@ -116,6 +117,17 @@ static void destroy(module *gone)
         free(at);
     }
     free(gone);
+}
+
+void cm_cu_modules_end(int device, unsigned context)
+{
+    pthread_mutex_lock(&lock);
+    for (module *one = modules; one; one = one->next)
+        if (one->device == device)
+            for (symbol *at = one->symbols; at; at = at->next)
+                if (at->memory && at->context == context)
+                    at->memory = NULL;
+    pthread_mutex_unlock(&lock);
 }
 
 static int load(const void *image, size_t limit, module **out)
@@ -241,9 +253,12 @@ static int get_variable(uint64_t *address, size_t *bytes, module *handle, const 
     symbol *found = result ? NULL : find_symbol(handle, CM_CU_VARIABLE, name);
     if (!result && !found)
         result = CM_SIM_NOT_FOUND;
-    if (!result && !found->memory)
+    if (!result && !found->memory) {
+        bool here = handle->device == cm_sim_current_device();
+        found->context = here ? cm_sim_current_context() : 0;
         result = cm_sim_alloc(handle->device, kind, found->bytes ? found->bytes : 1, NULL,
                               &found->memory);
+    }
     if (!result && address)
         *address = (uintptr_t)found->memory;
     if (!result && bytes)

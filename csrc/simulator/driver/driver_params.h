@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "../objects/cuda_types.h"
+
 enum {
     CM_CBID_cuCtxSynchronize = 17,
     CM_CBID_cuModuleLoad = 18,
@@ -72,6 +74,7 @@ enum {
     CM_CBID_cuCtxDestroy_v2 = 322,
     CM_CBID_cuEventDestroy_v2 = 325,
     CM_CBID_cuStreamDestroy_v2 = 326,
+    CM_CBID_cuIpcCloseMemHandle = 330,
     CM_CBID_cuMipmappedArrayCreate = 347,
     CM_CBID_cuMipmappedArrayDestroy = 349,
     CM_CBID_cuStreamCreateWithPriority = 367,
@@ -79,6 +82,10 @@ enum {
     CM_CBID_cuMemHostRegister_v2 = 379,
     CM_CBID_cuDevicePrimaryCtxRetain = 386,
     CM_CBID_cuLaunchCooperativeKernel = 477,
+    CM_CBID_cuImportExternalMemory = 485,
+    CM_CBID_cuExternalMemoryGetMappedBuffer = 486,
+    CM_CBID_cuExternalMemoryGetMappedMipmappedArray = 487,
+    CM_CBID_cuDestroyExternalMemory = 488,
     CM_CBID_cuStreamEndCapture = 497,
     CM_CBID_cuGraphLaunch = 514,
     CM_CBID_cuGraphExecDestroy = 516,
@@ -94,7 +101,9 @@ enum {
     CM_CBID_cuMemMap = 551,
     CM_CBID_cuMemUnmap = 552,
     CM_CBID_cuMemSetAccess = 553,
+    CM_CBID_cuMemImportFromShareableHandle = 555,
     CM_CBID_cuMemRetainAllocationHandle = 565,
+    CM_CBID_cuIpcOpenMemHandle_v2 = 567,
     CM_CBID_cuEventRecordWithFlags = 587,
     CM_CBID_cuMemAllocAsync = 598,
     CM_CBID_cuMemAllocAsync_ptsz = 599,
@@ -111,6 +120,8 @@ enum {
     CM_CBID_cuDeviceGetMemPool = 610,
     CM_CBID_cuMemAllocFromPoolAsync = 611,
     CM_CBID_cuMemAllocFromPoolAsync_ptsz = 612,
+    CM_CBID_cuMemPoolImportFromShareableHandle = 614,
+    CM_CBID_cuMemPoolImportPointer = 616,
     CM_CBID_cuMemPoolGetAccess = 617,
     CM_CBID_cuGraphAddMemAllocNode = 638,
     CM_CBID_cuGraphAddMemFreeNode = 639,
@@ -120,6 +131,7 @@ enum {
     CM_CBID_cuLaunchKernelEx = 652,
     CM_CBID_cuLibraryLoadData = 678,
     CM_CBID_cuLibraryUnload = 680,
+    CM_CBID_cuMulticastCreate = 706,
     CM_CBID_cuCtxCreate_v4 = 757
 };
 
@@ -388,6 +400,63 @@ typedef struct cm_cuMipmappedArrayCreate_params {
 typedef struct cm_cuMipmappedArrayDestroy_params {
     void *hMipmappedArray;
 } cm_cuMipmappedArrayDestroy_params;
+
+/* --- Memory of others ------------------------------------------------------------------------ */
+
+typedef struct cm_cuIpcOpenMemHandle_v2_params {
+    uint64_t *pdptr;
+    cm_cuda_ipc_handle handle;
+    unsigned Flags;
+} cm_cuIpcOpenMemHandle_v2_params;
+
+typedef struct cm_cuIpcCloseMemHandle_params {
+    uint64_t dptr;
+} cm_cuIpcCloseMemHandle_params;
+
+typedef struct cm_cuMemImportFromShareableHandle_params {
+    unsigned long long *handle;
+    void *osHandle;
+    int shHandleType;
+} cm_cuMemImportFromShareableHandle_params;
+
+typedef struct cm_cuMemPoolImportFromShareableHandle_params {
+    void **pool_out;
+    void *handle;
+    int handleType;
+    unsigned long long flags;
+} cm_cuMemPoolImportFromShareableHandle_params;
+
+typedef struct cm_cuMemPoolImportPointer_params {
+    uint64_t *ptr_out;
+    void *pool;
+    void *shareData;
+} cm_cuMemPoolImportPointer_params;
+
+typedef struct cm_cuImportExternalMemory_params {
+    void **extMem_out;
+    const void *memHandleDesc;
+} cm_cuImportExternalMemory_params;
+
+typedef struct cm_cuDestroyExternalMemory_params {
+    void *extMem;
+} cm_cuDestroyExternalMemory_params;
+
+typedef struct cm_cuExternalMemoryGetMappedBuffer_params {
+    uint64_t *devPtr;
+    void *extMem;
+    const void *bufferDesc;
+} cm_cuExternalMemoryGetMappedBuffer_params;
+
+typedef struct cm_cuExternalMemoryGetMappedMipmappedArray_params {
+    void **mipmap;
+    void *extMem;
+    const void *mipmapDesc;
+} cm_cuExternalMemoryGetMappedMipmappedArray_params;
+
+typedef struct cm_cuMulticastCreate_params {
+    unsigned long long *mcHandle;
+    const void *prop;
+} cm_cuMulticastCreate_params;
 
 /* --- Copies ---------------------------------------------------------------------------------- */
 

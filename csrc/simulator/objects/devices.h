@@ -28,6 +28,16 @@ int cm_sim_pci_find(const char *text);
  * such attribute. `value` may be NULL. */
 int cm_sim_device_attribute(int device, int attribute, int *value);
 
+/* --- driver_context.c ------------------------------------------------------------------------- */
+
+/* Ends the device's primary context with all that lives in it; without one it is nothing. */
+void cm_sim_primary_reset(int device);
+
+/* --- runtime_symbol.c ------------------------------------------------------------------------- */
+
+/* The memory of variables that lives in a context is about to be given back. */
+void cm_sim_symbols_end(int device, unsigned context);
+
 /* --- driver_launch.c -------------------------------------------------------------------------- */
 
 /* Blocks of a kernel that fit one multiprocessor of the device at once; 0: none does. */

@@ -20,6 +20,18 @@
  * CM_CUDA_NO_DEVICE where there is none. */
 int cm_sim_device_ready(int *device);
 
+/* Makes a device's context as the runtime does, which then holds it. */
+int cm_sim_device_hold(int device);
+/* Whether the runtime has used the device's primary context since that was made: it holds it, too.
+ */
+bool cm_sim_device_held(int device);
+/* A context of it ends: nothing is known to be ready. `last`: nor is there anything left of what it
+ * died of. */
+void cm_sim_device_ends(int device, bool last);
+/* The last context of a device ends, and with it the memory of pools and graphs. */
+void cm_sim_pools_end(int device);
+void cm_sim_graphs_end(int device);
+
 /* A fault on the device: what needs its context fails with this error from now on. */
 void cm_sim_device_break(int device, int error);
 

@@ -19,6 +19,8 @@ typedef struct made {
     unsigned levels; /* 0: an array */
     size_t bytes;
     char *memory;
+    int device;
+    unsigned context;
 } made;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -267,6 +269,8 @@ int cm_sim_array_new(const cm_sim_call *call, const cm_sim_shape *shape, unsigne
         return result;
     }
     fresh->memory = memory;
+    fresh->device = device;
+    fresh->context = cm_sim_current_context();
     pthread_once(&watched, watch);
     pthread_mutex_lock(&lock);
     fresh->next = arrays;
@@ -293,4 +297,19 @@ int cm_sim_array_delete(const cm_sim_call *call, cm_sim_array *array, bool mipma
         record(call, TOLD_GONE, block.device, gone);
     free(gone);
     return result;
+}
+
+void cm_sim_arrays_end(int device, unsigned context)
+{
+    pthread_mutex_lock(&lock);
+    for (made **at = &arrays; *at;) {
+        made *one = *at;
+        if (one->device != device || one->context != context) {
+            at = &one->next;
+            continue;
+        }
+        *at = one->next;
+        free(one);
+    }
+    pthread_mutex_unlock(&lock);
 }

@@ -31,4 +31,7 @@ bool cm_sim_array_shape(cm_sim_array *array, cm_sim_shape *shape);
 /* NULL: not an array, or destroyed. width in bytes; of blocks, where the format has such. */
 void *cm_sim_array_memory(cm_sim_array *array, size_t *width, size_t *height, size_t *depth);
 
+/* What lives in a context is about to be given back. */
+void cm_sim_arrays_end(int device, unsigned context);
+
 #endif

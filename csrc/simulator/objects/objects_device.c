@@ -4,7 +4,7 @@
 
 /* The error that a device died of; kernels do nothing, so only a replayed copy can kill it. */
 static atomic_int broken[CM_SIM_DEVICES];
-static atomic_bool ready[CM_SIM_DEVICES];
+static atomic_bool ready[CM_SIM_DEVICES], held[CM_SIM_DEVICES];
 
 void cm_sim_device_break(int device, int error)
 {
@@ -22,9 +22,21 @@ int cm_sim_device_ready(int *device)
     /* Every launch asks: contexts stay once they are there, so the lock is for the first time. */
     if (atomic_load_explicit(&ready[*device], memory_order_acquire) && !cm_sim_forked())
         return CM_CUDA_OK;
-    error = cm_sim_context(*device);
-    if (!error)
+    error = cm_sim_device_hold(*device);
+    if (!error && !cm_sim_current_context())
         atomic_store_explicit(&ready[*device], true, memory_order_release);
+    return error;
+}
+
+int cm_sim_device_hold(int device)
+{
+    if (device == cm_sim_current_device() && cm_sim_current_context())
+        return cm_sim_context(device);
+    /* First: whoever hears of the context may retain it and let it go at once. */
+    bool before = atomic_exchange(&held[device], true);
+    int error = cm_sim_context(device);
+    if (error && !before)
+        atomic_store(&held[device], false);
     return error;
 }
 
@@ -59,6 +71,23 @@ int cm_sim_peer_disable(int device, int peer)
         return CM_CUDA_INVALID_DEVICE;
     unsigned bit = 1u << peer;
     return atomic_fetch_and(&peers[device], ~bit) & bit ? CM_CUDA_OK : CM_CUDA_PEER_NOT_ENABLED;
+}
+
+/* --- a context's end ------------------------------------------------------------------------- */
+
+bool cm_sim_device_held(int device)
+{
+    return atomic_load(&held[device]);
+}
+
+void cm_sim_device_ends(int device, bool last)
+{
+    atomic_store(&ready[device], false);
+    atomic_store(&held[device], false);
+    if (!last)
+        return;
+    atomic_store(&broken[device], CM_CUDA_OK);
+    atomic_store(&peers[device], 0);
 }
 
 /* --- errors -------------------------------------------------------------------------------------

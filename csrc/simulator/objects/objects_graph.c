@@ -333,6 +333,22 @@ bool cm_sim_graph_memory_free(const void *address)
     return freed;
 }
 
+/* The memory goes with the device's last context: this only forgets it. */
+void cm_sim_graphs_end(int device)
+{
+    pthread_mutex_lock(&memory_lock);
+    for (struct cm_sim_graph_memory *memory = memories; memory; memory = memory->next) {
+        size_t kept = 0;
+        for (size_t i = 0; i < memory->count; i++)
+            if (memory->list[i].device != device)
+                memory->list[kept++] = memory->list[i];
+        memory->count = kept;
+    }
+    atomic_store(&graph_memory[device].reserved, 0);
+    atomic_store(&graph_memory[device].used, 0);
+    pthread_mutex_unlock(&memory_lock);
+}
+
 static void leave_memory(struct cm_sim_graph_memory *memory)
 {
     if (!memory || atomic_fetch_sub(&memory->users, 1) > 1)

@@ -499,6 +499,40 @@ void cm_sim_pools_settle(int device)
     pthread_mutex_unlock(&lock);
 }
 
+/* The memory goes with the device's last context: this only forgets it, the program's and what was
+ * kept. Pools stay. */
+void cm_sim_pools_end(int device)
+{
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < blocks.capacity;) {
+        struct held *held = blocks.entries[i].value;
+        if (!held || held->pool->device != device) {
+            i++;
+            continue;
+        }
+        cm_sim_dictionary_remove(&blocks, held->address); /* another may take its place here */
+        held->pool->blocks--;
+        held->pool->used -= held->bytes;
+        held->pool->reserved -= held->charged;
+        log_block(CM_SIM_LOG_POOL_FREE, held);
+        free(held);
+    }
+    for (uint32_t number = 1; number <= pools.used; number++) {
+        cm_sim_pool *pool = cm_sim_table_at(&pools, number);
+        if (!atomic_load(&pool->slot.live) || pool->device != device)
+            continue;
+        for (struct held *held = pool->kept, *next; held; held = next) {
+            next = held->next;
+            pool->reserved -= held->charged;
+            free(held);
+        }
+        pool->kept = NULL;
+        cm_sim_dictionary_clear(&pool->kept_by_size);
+        settle(pool);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
 int cm_sim_pool_alloc(cm_sim_pool *pool, cm_sim_stream *handle, size_t bytes, void **address)
 {
     bool capturing;

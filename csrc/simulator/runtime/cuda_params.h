@@ -11,6 +11,10 @@ typedef struct cm_cudaChooseDevice_params {
     const cm_cuda_prop *prop;
 } cm_cudaChooseDevice_params;
 
+typedef struct cm_cudaDestroyExternalMemory_params {
+    void *extMem;
+} cm_cudaDestroyExternalMemory_params;
+
 typedef struct cm_cudaDeviceCanAccessPeer_params {
     int *canAccessPeer;
     int device;
@@ -145,6 +149,18 @@ typedef struct cm_cudaEventRecordWithFlags_params {
 typedef struct cm_cudaEventSynchronize_params {
     cm_sim_event *event;
 } cm_cudaEventSynchronize_params;
+
+typedef struct cm_cudaExternalMemoryGetMappedBuffer_params {
+    void **devPtr;
+    void *extMem;
+    const void *bufferDesc;
+} cm_cudaExternalMemoryGetMappedBuffer_params;
+
+typedef struct cm_cudaExternalMemoryGetMappedMipmappedArray_params {
+    void **mipmap;
+    void *extMem;
+    const void *mipmapDesc;
+} cm_cudaExternalMemoryGetMappedMipmappedArray_params;
 
 typedef struct cm_cudaFree_params {
     void *devPtr;
@@ -512,6 +528,11 @@ typedef struct cm_cudaHostUnregister_params {
     void *ptr;
 } cm_cudaHostUnregister_params;
 
+typedef struct cm_cudaImportExternalMemory_params {
+    void **extMem_out;
+    const void *memHandleDesc;
+} cm_cudaImportExternalMemory_params;
+
 typedef struct cm_cudaInitDevice_params {
     int device;
     unsigned deviceFlags;
@@ -733,6 +754,19 @@ typedef struct cm_cudaMemPoolGetAttribute_params {
     int attr;
     void *value;
 } cm_cudaMemPoolGetAttribute_params;
+
+typedef struct cm_cudaMemPoolImportFromShareableHandle_params {
+    void **memPool;
+    void *shareableHandle;
+    int handleType;
+    unsigned flags;
+} cm_cudaMemPoolImportFromShareableHandle_params;
+
+typedef struct cm_cudaMemPoolImportPointer_params {
+    void **ptr;
+    void *memPool;
+    void *exportData;
+} cm_cudaMemPoolImportPointer_params;
 
 typedef struct cm_cudaMemPoolSetAccess_params {
     cm_sim_pool *memPool;

@@ -41,13 +41,18 @@ CM_SIM_EXPORT int cudaGetDevice(int *device)
     CM_RT_END(result);
 }
 
-/* Since CUDA 12 this makes the device's context. */
+/* Since CUDA 12 this makes the device's primary context, which takes the place of any other. */
 static int set(int device)
 {
+    unsigned before = cm_sim_current_context();
     int result = check(device);
-    if (!result)
-        result = cm_sim_context(device);
-    if (!result)
+    if (result)
+        return result;
+    cm_sim_set_current_context(0);
+    result = cm_sim_device_hold(device);
+    if (result)
+        cm_sim_set_current_context(before);
+    else
         cm_sim_set_current_device(device);
     return result;
 }
@@ -66,7 +71,7 @@ CM_SIM_EXPORT int cudaInitDevice(int device, unsigned device_flags, unsigned fla
 {
     CM_RT_BEGIN(cudaInitDevice, device, device_flags, flags);
     int result = check(device);
-    CM_RT_END(result ? result : cm_sim_context(device));
+    CM_RT_END(result ? result : cm_sim_device_hold(device));
 }
 
 CM_SIM_EXPORT int cudaSetValidDevices(int *devices, int count)
@@ -138,11 +143,17 @@ CM_SIM_EXPORT int cudaDeviceSynchronize(void)
     CM_RT_END(result ? result : cm_sim_device_synchronize(device));
 }
 
-/* All memory of the device would have to go at once, whoever holds it: not simulated. */
 CM_SIM_EXPORT int cudaDeviceReset(void)
 {
     CM_RT_BEGIN_BARE(cudaDeviceReset);
-    CM_RT_END(cm_rt_refuse("cudaDeviceReset"));
+    int device = cm_sim_current_device();
+    int result = check(device);
+    if (result)
+        CM_RT_END(result);
+    CM_RT_DRIVER(cuDevicePrimaryCtxReset_v2, device);
+    cm_sim_primary_reset(device);
+    CM_RT_DRIVER_END(CM_CUDA_OK);
+    CM_RT_END(CM_CUDA_OK);
 }
 
 CM_SIM_EXPORT int cudaDriverGetVersion(int *version)

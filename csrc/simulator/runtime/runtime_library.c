@@ -121,39 +121,6 @@ CM_SIM_EXPORT int cudaGetDriverEntryPoint(const char *symbol, void **function,
 }
 CM_RT_ALIAS(cudaGetDriverEntryPoint, cudaGetDriverEntryPoint_ptsz);
 
-/* --- other processes: their memory is theirs ----------------------------------------------------
- */
-
-CM_SIM_EXPORT int cudaIpcGetMemHandle(cm_cuda_ipc_handle *handle, void *address)
-{
-    CM_RT_BEGIN(cudaIpcGetMemHandle, handle, address);
-    CM_RT_END(cm_rt_refuse("CUDA IPC"));
-}
-
-CM_SIM_EXPORT int cudaIpcOpenMemHandle(void **address, cm_cuda_ipc_handle handle, unsigned flags)
-{
-    CM_RT_BEGIN(cudaIpcOpenMemHandle, address, handle, flags);
-    CM_RT_END(cm_rt_refuse("CUDA IPC"));
-}
-
-CM_SIM_EXPORT int cudaIpcCloseMemHandle(void *address)
-{
-    CM_RT_BEGIN(cudaIpcCloseMemHandle, address);
-    CM_RT_END(cm_rt_refuse("CUDA IPC"));
-}
-
-CM_SIM_EXPORT int cudaIpcGetEventHandle(cm_cuda_ipc_handle *handle, cm_sim_event *event)
-{
-    CM_RT_BEGIN(cudaIpcGetEventHandle, handle, event);
-    CM_RT_END(cm_rt_refuse("CUDA IPC"));
-}
-
-CM_SIM_EXPORT int cudaIpcOpenEventHandle(cm_sim_event **event, cm_cuda_ipc_handle handle)
-{
-    CM_RT_BEGIN(cudaIpcOpenEventHandle, event, handle);
-    CM_RT_END(cm_rt_refuse("CUDA IPC"));
-}
-
 /* --- profilers: what they switch on and off is CUPTI's, and not tied to these -------------------
  */
 

@@ -14,6 +14,7 @@ typedef struct variable {
     size_t bytes;
     void **managed; /* where the host finds it; NULL: a plain variable */
     void *address[CM_SIM_DEVICES];
+    unsigned context[CM_SIM_DEVICES]; /* where that lives */
 } variable;
 
 /* What __cudaRegisterFatBinary hands out is a pointer to one. */
@@ -121,8 +122,21 @@ static int materialize(variable *one, int device)
 {
     if (one->address[device])
         return CM_CUDA_OK;
+    one->context[device] = cm_sim_current_context();
     return cm_sim_alloc(device, one->managed ? CM_SIM_MANAGED : CM_SIM_LIBRARY, one->bytes,
                         "variables of CUDA modules", &one->address[device]);
+}
+
+void cm_sim_symbols_end(int device, unsigned context)
+{
+    pthread_mutex_lock(&lock);
+    for (variable *one = variables; one; one = one->next)
+        if (one->address[device] && one->context[device] == context) {
+            if (one->managed && *one->managed == one->address[device])
+                *one->managed = NULL;
+            one->address[device] = NULL;
+        }
+    pthread_mutex_unlock(&lock);
 }
 
 /* Called before the host first touches a managed variable. */

@@ -62,6 +62,11 @@ cm_cu_context *cm_cu_primary(int device)
     return (cm_cu_context *)&contexts[device];
 }
 
+cm_cu_context *cm_cu_context_on(int device)
+{
+    return cm_cu_primary(device);
+}
+
 int cm_cu_context_device(const cm_cu_context *context)
 {
     for (int device = 0; device < 2; device++)

@@ -122,6 +122,11 @@ static void contexts(void)
     EQUAL(cuCtxSynchronize(), OK);
     EQUAL(cuDevicePrimaryCtxRelease_v2(1), OK);
     EQUAL(cuDevicePrimaryCtxRelease_v2(1), INVALID_CONTEXT);
+    EQUAL(used(1), 0); /* that was the last one, and no runtime is here */
+    EQUAL(cuCtxSynchronize(), CONTEXT_DESTROYED);
+    EQUAL(cuDevicePrimaryCtxRetain(&now, 1), OK);
+    CHECK(now == first);
+    EQUAL(used(1), context);
     EQUAL(cuDevicePrimaryCtxRetain(NULL, 7), INVALID_DEVICE);
     EQUAL(cuCtxEnablePeerAccess(second, 0), OK);
     EQUAL(cuCtxEnablePeerAccess(second, 0), 704);
@@ -137,6 +142,70 @@ static void contexts(void)
     EQUAL(pthread_join(thread, NULL), 0);
     EQUAL(cuCtxGetCurrent(&now), OK);
     CHECK(now == first);
+}
+
+/* What a context's end gives back, and what not. */
+static void ends(void)
+{
+    static handle own; /* stays readable, so somebody has to know it */
+    handle first, third, array = NULL, pool = NULL;
+    address of_first = 0, of_own = 0, small = 0, pooled = 0, stale = 0;
+    uint64_t physical = 0;
+    void *host = NULL;
+    EQUAL(cuInit(0), OK);
+    EQUAL(cuCtxCreate_v2(&own, 0, 0), OK);
+    CHECK(!cm_sim_has_context(0)); /* the primary one is another */
+    size_t context = used(0);
+    CHECK(context > 0);
+    EQUAL(cuMemAlloc_v2(&of_own, 64 * MIB), OK);
+    EQUAL(cuMemAlloc_v2(&small, 512), OK);
+    EQUAL(cuMemAllocHost_v2(&host, 4096), OK);
+    const shape flat = {.width = 1 << 20, .format = 0x20, .channels = 1};
+    EQUAL(cuArrayCreate_v2(&array, &flat), OK);
+    EQUAL(cuMemAllocAsync(&pooled, 8 * MIB, NULL), OK);
+    properties asked = {.type = 1, .where = {1, 0}};
+    EQUAL(cuMemCreate(&physical, 2 * MIB, &asked, 0), OK);
+    EQUAL(cuDevicePrimaryCtxRetain(NULL, 0), OK);
+    CHECK(cm_sim_has_context(0));
+    first = begin(0);
+    EQUAL(used(0), context + 64 * MIB + 2 * MIB + 4 * MIB + 8 * MIB + 2 * MIB);
+    EQUAL(cuMemAlloc_v2(&of_first, 16 * MIB), OK);
+    EQUAL(cuMemAlloc_v2(&stale, 512), OK); /* not among the other context's small ones */
+    EQUAL(used(0), context + 64 * MIB + 2 * MIB + 4 * MIB + 8 * MIB + 2 * MIB + 18 * MIB);
+
+    told_begin();
+    EQUAL(cuCtxDestroy_v2(own), OK);
+    CHECK(!strcmp(told_end()->name, "cuCtxDestroy_v2"));
+    EQUAL(told_contexts[2], 1);
+    EQUAL(used(0), context + 8 * MIB + 2 * MIB + 18 * MIB); /* pools are the device's */
+    EQUAL(cuMemFree_v2(of_own), INVALID_VALUE);
+    EQUAL(cuMemFree_v2(small), INVALID_VALUE);
+    EQUAL(cuArrayDestroy(array), INVALID_HANDLE);
+    EQUAL(cuMemFreeHost(host), OK);
+    EQUAL(cuCtxPushCurrent_v2(own), INVALID_CONTEXT);
+    EQUAL(cuMemFree_v2(of_first), OK);
+
+    told_begin();
+    EQUAL(cuDevicePrimaryCtxReset_v2(0), OK);
+    EQUAL(told_end()->id, 545);
+    EQUAL(told_contexts[2], 2);
+    EQUAL(used(0), 2 * MIB);
+    CHECK(!cm_sim_has_context(0));
+    EQUAL(cuMemAlloc_v2(&stale, 512), INVALID_CONTEXT);
+    EQUAL(cuMemRelease(physical), OK);
+    EQUAL(used(0), 0);
+    EQUAL(cuDeviceGetDefaultMemPool(&pool, 0), OK);
+    uint64_t value = 1;
+    EQUAL(cuMemPoolGetAttribute(pool, 7, &value), OK);
+    EQUAL(value, 0);
+    EQUAL(cuDevicePrimaryCtxReset_v2(7), INVALID_DEVICE);
+    EQUAL(cuDevicePrimaryCtxReset_v2(0), OK); /* of nothing */
+    EQUAL(told_contexts[2], 2);
+    EQUAL(cuDevicePrimaryCtxRetain(&third, 0), OK);
+    CHECK(third == first);
+    EQUAL(used(0), context);
+    EQUAL(cuMemAllocAsync(&pooled, 8 * MIB, NULL), OK);
+    EQUAL(cuMemFreeAsync(pooled, NULL), OK);
 }
 
 static void allocations(void)
@@ -537,6 +606,13 @@ static void segments(void)
     int other_process = 0;
     EQUAL(cuMemExportToShareableHandle(&other_process, one, 1, 0), NOT_SUPPORTED);
     EQUAL(noted(CM_SIM_NOTE_REFUSED, "CUDA IPC"), 1);
+    told_begin(); /* and who listens hears it */
+    EQUAL(cuMemImportFromShareableHandle(&again, &other_process, 1), NOT_SUPPORTED);
+    EQUAL(told_end()->result, NOT_SUPPORTED);
+    told_begin();
+    EQUAL(cuMulticastCreate(&again, &asked), NOT_SUPPORTED);
+    EQUAL(told_end()->id, 706);
+    EQUAL(noted(CM_SIM_NOTE_REFUSED, "multicast objects"), 1);
     EQUAL(cuMemRelease(one), OK);
 }
 
@@ -581,5 +657,5 @@ const test_case memory_cases[] = {
     {"devices", devices},   {"contexts", contexts}, {"allocations", allocations},
     {"pointers", pointers}, {"copies", copies},     {"arrays", arrays},
     {"mipmaps", mipmaps},   {"segments", segments}, {"pools", pools},
-    {NULL, NULL},
+    {"ends", ends},         {NULL, NULL},
 };

@@ -34,7 +34,8 @@ void cm_sim_driver_enter(cm_sim_call *call, int device, uint32_t id, const char 
     snprintf(now->name, sizeof now->name, "%s", name);
     snprintf(now->symbol, sizeof now->symbol, "%s", symbol ? symbol : "");
     /* Only as much as the first of them, see there; of these that is an int. */
-    bool small = id == CM_CBID_cuDevicePrimaryCtxRelease_v2;
+    bool small =
+        id == CM_CBID_cuDevicePrimaryCtxRelease_v2 || id == CM_CBID_cuDevicePrimaryCtxReset_v2;
     if (parameters)
         memcpy(now->parameters, parameters, small ? sizeof(int) : 8);
     call->correlation = (uint32_t)count;

@@ -52,6 +52,13 @@ DECLARE(cudaMallocPitch, void **, size_t *, size_t, size_t);
 DECLARE(cudaMalloc3D, cm_cuda_pitched *, cm_cuda_extent);
 DECLARE(cudaFree, void *);
 DECLARE(cudaMemGetInfo, size_t *, size_t *);
+DECLARE(cudaMallocArray, void **, const cm_cuda_channels *, size_t, size_t, unsigned);
+DECLARE(cudaMalloc3DArray, void **, const cm_cuda_channels *, cm_cuda_extent, unsigned);
+DECLARE(cudaMallocMipmappedArray, void **, const cm_cuda_channels *, cm_cuda_extent, unsigned,
+        unsigned);
+DECLARE(cudaGetMipmappedArrayLevel, void **, void *, unsigned);
+DECLARE(cudaFreeArray, void *);
+DECLARE(cudaFreeMipmappedArray, void *);
 DECLARE(cudaHostAlloc, void **, size_t, unsigned);
 DECLARE(cudaMallocHost, void **, size_t);
 DECLARE(cudaFreeHost, void *);
@@ -195,6 +202,5 @@ DECLARE(cudaGetDriverEntryPointByVersion, const char *, void **, unsigned, unsig
 DECLARE(cudaIpcGetMemHandle, cm_cuda_ipc_handle *, void *);
 DECLARE(cudaIpcOpenMemHandle, void **, cm_cuda_ipc_handle, unsigned);
 DECLARE(cudaIpcGetEventHandle, cm_cuda_ipc_handle *, event);
-DECLARE(cudaMallocArray, void *, const void *, size_t, size_t, unsigned);
 
 #endif

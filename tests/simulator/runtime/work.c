@@ -879,10 +879,129 @@ static void refused(void)
     EQUAL(cudaIpcGetEventHandle(&handle, e), CM_CUDA_NOT_SUPPORTED);
     EQUAL(noted(CM_SIM_NOTE_REFUSED, "CUDA IPC"), 3);
     EQUAL(cudaGetLastError(), CM_CUDA_NOT_SUPPORTED);
-    EQUAL(cudaDeviceReset(), CM_CUDA_NOT_SUPPORTED);
-    EQUAL(noted(CM_SIM_NOTE_REFUSED, "cudaDeviceReset"), 1);
     OK(cudaEventDestroy(e));
     OK(cudaFree(address));
+}
+
+static int *variable_of_managed;
+
+/* Memory of every kind on the device, and who keeps its addresses. */
+static void resets(void)
+{
+    static char stub;
+    cm_cuda_channels format = {32, 0, 0, 0, 2};
+    void **image = __cudaRegisterFatBinary(NULL), *block, *small, *pooled, *variable, *other;
+    void *array, *mipmapped, *elsewhere;
+    stream s;
+    graph g;
+    __cudaRegisterVar(image, &stub, &stub, "variable", 0, 400, 0, 0);
+    __cudaRegisterManagedVar(image, (void **)&variable_of_managed, NULL, "m", 0, 64, 0, 0);
+    OK(cudaSetDevice(1));
+    OK(cudaMalloc(&elsewhere, 4 * MIB));
+    size_t second = used(1);
+    OK(cudaSetDevice(0));
+    OK(cudaMalloc(&block, 64 * MIB));
+    OK(cudaMalloc(&small, 100));
+    OK(cudaMallocManaged(&other, 4 * MIB, CM_CUDA_ATTACH_GLOBAL));
+    OK(cudaMallocArray(&array, &format, 1024, 1024, 0));
+    OK(cudaMallocMipmappedArray(&mipmapped, &format, (cm_cuda_extent){64, 64, 0}, 3, 0));
+    OK(cudaStreamCreate(&s));
+    OK(cudaMallocAsync(&pooled, 8 * MIB, s));
+    OK(cudaMallocAsync(&other, 16 * MIB, s));
+    OK(cudaFreeAsync(other, s)); /* kept */
+    OK(cudaGetSymbolAddress(&variable, &stub));
+    EQUAL(__cudaInitModule(image), 0);
+    CHECK(variable_of_managed != NULL);
+    OK(cudaStreamBeginCapture(s, 0));
+    OK(cudaMallocAsync(&other, 32 * MIB, s));
+    OK(cudaStreamEndCapture(s, &g));
+    CHECK(used(0) > cm_sim_config_get()->device[0].context + 128 * MIB);
+
+    OK(cudaDeviceReset());
+    EQUAL(used(0), 0);
+    EQUAL(used(1), second);
+    CHECK(!cm_sim_has_context(0));
+    CHECK(variable_of_managed == NULL);
+    EQUAL(graph_memory(CM_CUDA_GRAPH_MEM_RESERVED_CURRENT), 0);
+    OK(cudaDeviceReset()); /* of nothing */
+    CHECK(!cm_sim_has_context(0));
+
+    EQUAL(cudaFree(block), CM_CUDA_INVALID_VALUE);
+    EQUAL(used(0), cm_sim_config_get()->device[0].context); /* it was made anew for that */
+    EQUAL(cudaFree(small), CM_CUDA_INVALID_VALUE);
+    EQUAL(cudaFreeAsync(pooled, s), CM_CUDA_INVALID_VALUE);
+    EQUAL(cudaFreeArray(array), CM_SIM_INVALID_HANDLE);
+    EQUAL(cudaFreeMipmappedArray(mipmapped), CM_SIM_INVALID_HANDLE);
+    OK(cudaGraphDestroy(g));
+    OK(cudaMallocAsync(&pooled, 8 * MIB, s));
+    EQUAL(used(0), cm_sim_config_get()->device[0].context + 8 * MIB);
+    OK(cudaFreeAsync(pooled, s));
+    OK(cudaDeviceSynchronize());
+    OK(cudaGetSymbolAddress(&variable, &stub));
+    CHECK(used(0) > cm_sim_config_get()->device[0].context);
+    __cudaUnregisterFatBinary(image);
+    EQUAL(used(0), cm_sim_config_get()->device[0].context);
+    OK(cudaStreamDestroy(s));
+    OK(cudaMemcpy(elsewhere, &second, sizeof second, CM_CUDA_COPY_DEFAULT));
+    OK(cudaFree(elsewhere));
+}
+
+static void array_of_the_runtime(size_t bytes, cm_cuda_channels format, cm_cuda_extent extent,
+                                 unsigned levels, unsigned flags)
+{
+    void *array = NULL;
+    cm_sim_block block;
+    size_t before = used(0);
+    if (levels)
+        OK(cudaMallocMipmappedArray(&array, &format, extent, levels, flags));
+    else
+        OK(cudaMalloc3DArray(&array, &format, extent, flags));
+    CHECK(cm_sim_find(array, &block));
+    EQUAL(block.bytes, bytes);
+    OK(levels ? cudaFreeMipmappedArray(array) : cudaFreeArray(array));
+    EQUAL(used(0), before);
+}
+
+static void arrays(void)
+{
+    enum { SIGNED, UNSIGNED, FLOAT, NONE, NV12, NORMALIZED_8X2 = 6, NORMALIZED_16X4 = 16 };
+    enum { BC1 = 17, BC6 = 27, PACKED = 31, LAYERED = 1, SPARSE = 0x40 };
+    const cm_cuda_channels odd = {8, 16, 0, 0, UNSIGNED}, none = {0},
+                           half = {16, 16, 16, 16, FLOAT};
+    void *array = NULL, *level = NULL;
+    OK(cudaFree(NULL));
+    array_of_the_runtime(100 * 8, half, (cm_cuda_extent){100, 0, 0}, 0, 0);
+    array_of_the_runtime(10 * 20 * 30, (cm_cuda_channels){8, 0, 0, 0, SIGNED},
+                         (cm_cuda_extent){10, 20, 30}, 0, 0);
+    array_of_the_runtime(10 * 6 * 8, (cm_cuda_channels){32, 32, 0, 0, UNSIGNED},
+                         (cm_cuda_extent){10, 0, 6}, 0, LAYERED);
+    array_of_the_runtime(10 * 2, (cm_cuda_channels){8, 8, 0, 0, NORMALIZED_8X2},
+                         (cm_cuda_extent){10, 0, 0}, 0, 0);
+    array_of_the_runtime(10 * 8, (cm_cuda_channels){16, 16, 16, 16, NORMALIZED_16X4},
+                         (cm_cuda_extent){10, 0, 0}, 0, 0);
+    array_of_the_runtime(10 * 4, (cm_cuda_channels){10, 10, 10, 2, PACKED},
+                         (cm_cuda_extent){10, 0, 0}, 0, 0);
+    array_of_the_runtime((4 * 2 + 2 + 1) * 8, (cm_cuda_channels){8, 8, 8, 8, BC1},
+                         (cm_cuda_extent){16, 8, 0}, 3, 0);
+    array_of_the_runtime(4 * 16, (cm_cuda_channels){16, 16, 16, 0, BC6}, (cm_cuda_extent){7, 5, 0},
+                         0, 0);
+    EQUAL(cudaMallocArray(&array, &odd, 10, 0, 0), CM_CUDA_INVALID_VALUE);
+    EQUAL(cudaMallocArray(&array, &none, 10, 0, 0), CM_CUDA_INVALID_VALUE);
+    EQUAL(cudaMallocArray(&array, NULL, 10, 0, 0), CM_CUDA_INVALID_VALUE);
+    EQUAL(cudaMallocArray(NULL, &half, 10, 0, 0), CM_CUDA_INVALID_VALUE);
+    EQUAL(cudaMallocArray(&array, &half, 0, 0, 0), CM_CUDA_INVALID_VALUE);
+    EQUAL(cudaMallocArray(&array, &half, 10, 0, SPARSE), CM_CUDA_NOT_SUPPORTED);
+    EQUAL(noted(CM_SIM_NOTE_REFUSED, "CUDA arrays without memory of their own"), 1);
+    EQUAL(cudaMallocMipmappedArray(&array, &half, (cm_cuda_extent){4, 4, 0}, 0, 0),
+          CM_CUDA_INVALID_VALUE);
+    OK(cudaMallocMipmappedArray(&array, &half, (cm_cuda_extent){4, 4, 0}, 2, 0));
+    OK(cudaGetMipmappedArrayLevel(&level, array, 1));
+    EQUAL(cudaGetMipmappedArrayLevel(&level, array, 2), CM_CUDA_INVALID_VALUE);
+    EQUAL(cudaFreeArray(level), CM_SIM_INVALID_HANDLE);
+    EQUAL(cudaFreeArray(array), CM_SIM_INVALID_HANDLE);
+    OK(cudaFreeMipmappedArray(array));
+    OK(cudaFreeArray(NULL));
+    OK(cudaFreeMipmappedArray(NULL));
 }
 
 /* The next thing told is this. */
@@ -1151,6 +1270,8 @@ static const test_case cases[] = {
     {"graphs", graphs},
     {"graph_allocations", graph_allocations},
     {"refused", refused},
+    {"resets", resets},
+    {"arrays", arrays},
     {"cupti", cupti},
     {"threads", threads},
 };

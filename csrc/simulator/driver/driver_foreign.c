@@ -1,0 +1,134 @@
+/* Memory of other processes, other APIs and several devices at once: none of it is simulated. Each
+ * call is refused by name, and who listens hears that it failed. */
+#include "driver.h"
+
+static int refuse(const char *what)
+{
+    cm_sim_note(CM_SIM_NOTE_REFUSED, what, 0);
+    return CM_SIM_NOT_SUPPORTED;
+}
+
+/* Of a call that nobody is told of. */
+static int refuse_quietly(const char *what)
+{
+    CM_SIM_ENTRY;
+    return refuse(what);
+}
+
+static const char ipc[] = "CUDA IPC", external[] = "memory of other APIs";
+
+/* --- other processes -------------------------------------------------------------------------- */
+
+CM_SIM_EXPORT int cuMemExportToShareableHandle(void *out, unsigned long long handle, int type,
+                                               unsigned long long flags)
+{
+    (void)out, (void)handle, (void)type, (void)flags;
+    return refuse_quietly(ipc);
+}
+
+CM_SIM_EXPORT int cuMemImportFromShareableHandle(unsigned long long *handle, void *other, int type)
+{
+    CM_CU_BEGIN(cuMemImportFromShareableHandle, handle, other, type);
+    CM_CU_END(refuse(ipc));
+}
+
+CM_SIM_EXPORT int cuMemGetHandleForAddressRange(void *handle, uint64_t address, size_t bytes,
+                                                int type, unsigned long long flags)
+{
+    (void)handle, (void)address, (void)bytes, (void)type, (void)flags;
+    return refuse_quietly(ipc);
+}
+
+CM_SIM_EXPORT int cuIpcGetMemHandle(void *handle, uint64_t address)
+{
+    (void)handle, (void)address;
+    return refuse_quietly(ipc);
+}
+
+CM_SIM_EXPORT int cuIpcOpenMemHandle_v2(uint64_t *address, cm_cuda_ipc_handle handle,
+                                        unsigned flags)
+{
+    CM_CU_BEGIN(cuIpcOpenMemHandle_v2, address, handle, flags);
+    CM_CU_END(refuse(ipc));
+}
+CM_CU_ALIAS(cuIpcOpenMemHandle_v2, cuIpcOpenMemHandle);
+
+CM_SIM_EXPORT int cuIpcCloseMemHandle(uint64_t address)
+{
+    CM_CU_BEGIN(cuIpcCloseMemHandle, address);
+    CM_CU_END(refuse(ipc));
+}
+
+CM_SIM_EXPORT int cuIpcGetEventHandle(void *handle, cm_sim_event *event)
+{
+    (void)handle, (void)event;
+    return refuse_quietly(ipc);
+}
+
+CM_SIM_EXPORT int cuIpcOpenEventHandle(cm_sim_event **event, cm_cuda_ipc_handle handle)
+{
+    (void)event, (void)handle;
+    return refuse_quietly(ipc);
+}
+
+CM_SIM_EXPORT int cuMemPoolExportToShareableHandle(void *handle, cm_sim_pool *pool, int type,
+                                                   unsigned long long flags)
+{
+    (void)handle, (void)pool, (void)type, (void)flags;
+    return refuse_quietly(ipc);
+}
+
+CM_SIM_EXPORT int cuMemPoolImportFromShareableHandle(cm_sim_pool **pool, void *handle, int type,
+                                                     unsigned long long flags)
+{
+    CM_CU_BEGIN(cuMemPoolImportFromShareableHandle, (void **)pool, handle, type, flags);
+    CM_CU_END(refuse(ipc));
+}
+
+CM_SIM_EXPORT int cuMemPoolExportPointer(void *data, uint64_t address)
+{
+    (void)data, (void)address;
+    return refuse_quietly(ipc);
+}
+
+CM_SIM_EXPORT int cuMemPoolImportPointer(uint64_t *address, cm_sim_pool *pool, void *data)
+{
+    CM_CU_BEGIN(cuMemPoolImportPointer, address, pool, data);
+    CM_CU_END(refuse(ipc));
+}
+
+/* --- other APIs ------------------------------------------------------------------------------- */
+
+CM_SIM_EXPORT int cuImportExternalMemory(void **memory, const void *description)
+{
+    CM_CU_BEGIN(cuImportExternalMemory, memory, description);
+    CM_CU_END(refuse(external));
+}
+
+CM_SIM_EXPORT int cuDestroyExternalMemory(void *memory)
+{
+    CM_CU_BEGIN(cuDestroyExternalMemory, memory);
+    CM_CU_END(refuse(external));
+}
+
+CM_SIM_EXPORT int cuExternalMemoryGetMappedBuffer(uint64_t *address, void *memory,
+                                                  const void *description)
+{
+    CM_CU_BEGIN(cuExternalMemoryGetMappedBuffer, address, memory, description);
+    CM_CU_END(refuse(external));
+}
+
+CM_SIM_EXPORT int cuExternalMemoryGetMappedMipmappedArray(void **array, void *memory,
+                                                          const void *description)
+{
+    CM_CU_BEGIN(cuExternalMemoryGetMappedMipmappedArray, array, memory, description);
+    CM_CU_END(refuse(external));
+}
+
+/* --- several devices -------------------------------------------------------------------------- */
+
+CM_SIM_EXPORT int cuMulticastCreate(unsigned long long *handle, const void *properties)
+{
+    CM_CU_BEGIN(cuMulticastCreate, handle, properties);
+    CM_CU_END(refuse("multicast objects"));
+}
