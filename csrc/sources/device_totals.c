@@ -391,11 +391,12 @@ static bool put(cm_thread *t, int device, const moment *m)
     return true;
 }
 
-static void write_moment(int device, const moment *m, uint64_t now)
+/* The last one of a recording is written even if it is the one before: the program was there. */
+static void write_moment(int device, const moment *m, uint64_t now, bool last)
 {
     bool same = memcmp(m, &state.device[device].last, sizeof *m) == 0;
 
-    if (same && state.device[device].written_ns != 0 &&
+    if (!last && same && state.device[device].written_ns != 0 &&
         now - state.device[device].written_ns < WRITE_NS)
         return;
     cm_thread *t = cm_is_recording() ? cm_enter_hook() : NULL;
@@ -425,7 +426,7 @@ static void sample_device(int device, bool anew)
     if (!told)
         return;
     sample_nvml(device, &m, anew);
-    write_moment(device, &m, now);
+    write_moment(device, &m, now, anew);
 }
 
 /* What is remembered is of this process and this capture. */
