@@ -27,7 +27,8 @@ int main(int argc, char **argv)
             }
             for (size_t l = 0; analysis != NULL && l < analysis->ledger_count; l++) {
                 const cm_ledger *g = &analysis->ledgers[l];
-                int64_t sum = g->tensors + g->rounding + g->cached + g->pool_slack + g->residual;
+                int64_t sum = g->tensors + g->rounding + g->cached + g->pool_slack + g->residual +
+                              g->driver_rounding;
                 sum += (g->context > 0 ? g->context : 0) + (g->others > 0 ? g->others : 0);
                 for (size_t d = 0; d < g->line_count; d++)
                     sum += g->line[d].bytes;
