@@ -42,7 +42,7 @@ def start() -> None:
     if folder:
         _start_simulated(folder)
     settings = {name: os.environ[name] for name in VARIABLES if name in os.environ}
-    if not _is_set(settings, "CUPTIMEM"):
+    if not _is_set(settings, "CUPTIMEM") or _started_in == os.getpid():  # Python may read a .pth file twice
         return
     follow = _is_set(settings, "CUPTIMEM_FOLLOW")
     if follow:

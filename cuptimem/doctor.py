@@ -24,7 +24,7 @@ from importlib import metadata
 from typing import Any, Literal
 
 import cuptimem
-from cuptimem import autostart, doctor_cupti, live_nodes, recorder
+from cuptimem import autostart, doctor_cupti, live_nodes, recorder, simulator
 from cuptimem.errors import Error, core, recording_core
 from cuptimem.reporters.blocks import Block, Column, Table, Text
 from cuptimem.reporters.words import size
@@ -600,9 +600,15 @@ def _autostart() -> Check:
 
 def _variables() -> Iterator[Check]:
     known = {*autostart.VARIABLES, "CUPTIMEM_RING_DIR"}
+    if simulator.CORE in os.environ.get("LD_PRELOAD", ""):
+        known |= {*simulator.VARIABLES}
     found = {name: value for name, value in sorted(os.environ.items()) if name.startswith("CUPTIMEM")}
     for name in found:
         if name not in known:
+            if name in simulator.VARIABLES:
+                said, cost = "for the simulated device, which is not loaded here", "it has no effect"
+                yield Check(SETTINGS, name, "note", said, cost, "nothing, or see: cuptimem simulate --help")
+                continue
             near = next(iter(difflib.get_close_matches(name, sorted(known), 1, 0.8)), None)
             yield Check(
                 SETTINGS,

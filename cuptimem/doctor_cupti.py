@@ -8,7 +8,11 @@ from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any, Literal, NamedTuple
 
-COST = "driver memory, libraries and other processes on the GPU are in no account"
+from cuptimem.driver_level import version_text
+from cuptimem.ledger import split_reason
+
+COST = "what CUDA hands out to others than PyTorch is in no account; there is no ledger"
+SLOTS_COST = "what libraries take of the driver directly is in the ledger's context or residual, without name and line"
 OTHERS_COST = "other processes' memory on the GPU is not told from the driver's own"
 _DRIVER = "libcuda.so.1"
 _NVML = "libnvidia-ml.so.1"
@@ -53,19 +57,6 @@ def look(core: ModuleType) -> dict[str, Any]:
     return found
 
 
-def version_text(version: int) -> str:
-    """cuptiGetVersion's number as people write it: 130001 is 13.0.1; up to CUDA 12.9 it only counts."""
-    if version >= 100000:
-        return f"{version // 10000}.{version // 100 % 100}.{version % 100}"
-    return f"interface {version}" if version else "version unknown"
-
-
-def _split(reason: str) -> tuple[str, str]:
-    """A reason of the witness: cause, and what to do about it, which is in the last parentheses."""
-    cause, parenthesis, fix = reason.rpartition(" (")
-    return (cause, fix.rstrip(")")) if parenthesis and reason.endswith(")") else (reason, "")
-
-
 def findings(answer: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> Iterator[Finding]:
     """answer: the child's, with "driver" from look() and "driver_state" from a recording made after it."""
     about, state = answer.get("driver"), answer.get("driver_state")
@@ -91,9 +82,10 @@ def findings(answer: Mapping[str, Any], environment: Mapping[str, str] = os.envi
         records = "with records" if state["activity"] else "without records"
         yield Finding("CUPTI", "ok", f"{state['path']}, {version_text(state['version'])}: callbacks{shared}, {records}")
     else:
-        cause, fix = _split(state["reason"] or "it did not answer in time")
+        cause, fix = split_reason(state["reason"] or "it did not answer in time")
         text = cause if mode == "slots" else f"nothing at driver level: {cause}"
-        yield Finding("CUPTI", "warning", text + (f"; {library}" if library else ""), COST, fix or "see nvidia-smi")
+        cost = SLOTS_COST if mode == "slots" else COST
+        yield Finding("CUPTI", "warning", text + (f"; {library}" if library else ""), cost, fix or "see nvidia-smi")
     if about["nvml"]:
         yield Finding("NVML", "ok", f"{_NVML}: other processes' memory is told apart")
     else:

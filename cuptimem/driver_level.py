@@ -90,8 +90,15 @@ def _tell(core: "ModuleType") -> None:
     _warn(found)
 
 
+def version_text(version: int) -> str:
+    """cuptiGetVersion's number in words: 130001 is of CUDA 13.0; up to CUDA 12.9 it only counts."""
+    if version >= 100000:
+        return f"CUPTI {version // 10000}.{version // 100 % 100} ({version})"
+    return f"CUPTI of interface {version}" if version else "CUPTI of unknown version"
+
+
 def _notes(core: "ModuleType") -> dict[str, str]:
-    """The meta keys: driver is callbacks, slots or none; driver.reason why not more; driver.cupti path and version."""
+    """The meta keys: driver is callbacks, slots or none; driver.reason why not more; driver.cupti version and path."""
     if not _wanted:
         return {"driver": "none", "driver.reason": _problem or TURNED_OFF}
     state = core.cupti_state()
@@ -103,7 +110,7 @@ def _notes(core: "ModuleType") -> dict[str, str]:
     found = {
         "driver": mode,
         "driver.reason": reason,
-        "driver.cupti": f"{state['path']} {state['version'] or 'of unknown version'}" if state["path"] else "",
+        "driver.cupti": f"{version_text(state['version'])}, {state['path']}" if state["path"] else "",
         "driver.interface": "multi-subscriber" if state["v2"] else "single",
         "driver.activity": "yes" if state["activity"] else "no",
         "driver.kernels": "yes" if state["kernels"] else "no",
@@ -118,12 +125,13 @@ def _warn(found: dict[str, str]) -> None:
     mode, reason = found["driver"], found["driver.reason"]
     if _say is None or not reason or reason in (UNUSED, TURNED_OFF) or reason in _said:
         return
-    if mode == "callbacks" and not _kernels:
-        return  # all that lacks is the second witness
+    if mode == "callbacks" and (not _kernels or found["driver.activity"] == "yes"):
+        return  # all that lacks is the second witness, or what came before it was subscribed
     _said.add(reason)
     if mode == "callbacks":
         _say(f"kernels are not recorded from now on: {reason}")
     elif mode == "slots":
-        _say(f"memory that libraries take from CUDA by themselves is not recorded: {reason}")
+        kernels = ", nor are kernels" if _kernels else ""
+        _say(f"memory that libraries take from CUDA by themselves is not recorded{kernels}: {reason}")
     else:
         _say(f"memory that CUDA gives to others than PyTorch is not recorded: {reason}")

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from cuptimem.report import Report
 
 MOMENTS = ("oom", "peak", "end")
+SEGMENTS = 20  # that are told of at most (csrc/analysis/ledger.h)
+SEGMENT_PINS = 8  # and stacks of each
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class PinnedSegment:
     size: int
     allocated: int
     largest_free: int
-    pins: tuple[SegmentPin, ...]
+    pins: tuple[SegmentPin, ...]  # the most bytes first, at most eight
 
 
 @dataclass(frozen=True, slots=True)

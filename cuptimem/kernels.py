@@ -133,7 +133,11 @@ def short_name(name: str) -> str:
     Of the template's arguments the first named one stays, which tells many kernels of one name apart. A name that is
     not mangled loses its arguments; one that cannot be read stays as it is.
     """
+    if name == "set":
+        return "memset"
     if not name.startswith("_Z"):
+        if "(" not in name and "<" not in name:
+            return name  # of C, or no kernel: copy host to device
         plain = re.sub(r"<.*>|\(.*\)", "", name).split()
         return plain[-1].rpartition("::")[2] if plain else name
     start = re.compile(r"_ZL?N?[KVr]*L?").match(name)

@@ -20,6 +20,7 @@ PARTS = {
     "rounding": "rounding",
     "cached": "PyTorch's cache",
     "driver": "driver level",
+    "driver rounding": "driver rounding",
     "pool slack": "pool slack",
     "context": "CUDA context",
     "others": "other processes",
@@ -50,13 +51,22 @@ def chosen(rows: tuple[_Row, ...], name: str, name_of: Callable[[_Row], str], wh
     raise Error(f"no {what} of a device {name!r} in this recording (there: {there})")
 
 
+def split_reason(reason: str) -> tuple[str, str]:
+    """A reason of the witness: the cause, and what to do about it, which is in the last parentheses; "" if nothing."""
+    cause, parenthesis, fix = reason.rpartition(" (")
+    return (cause, fix[:-1]) if parenthesis and fix.endswith(")") else (reason, "")
+
+
 def missing(report: "Report", what: str) -> Error:
     """Why a recording has no ledger, or nothing else of the driver level, and what to do."""
     driver = report.driver
     if not driver.recorded:
         if all(device.name == "cpu" for device in report.devices):
             return Error(f"no {what} in this recording: the program allocated nothing on a CUDA device")
-        return Error(f"no {what} in this recording: {driver.reason or 'it has no driver level'}")
+        why = f": {driver.reason}" if driver.reason else ""
+        return Error(f"no {what} in this recording, for it has no driver level{why}")
+    if driver.allocations == 0 and all(device.name == "cpu" for device in report.devices):
+        return Error(f"no {what} in this recording: the program allocated nothing on a CUDA device")
     return Error(f"no {what} in this recording: its devices were never asked, for it ended too soon")
 
 
@@ -74,6 +84,7 @@ class DriverAllocations:
     stack: Stack
     torch: bool = False  # PyTorch's allocator took it to carve tensors from it
     stack_lost: bool = False  # there was a stack, but no room to define it
+    backward: bool = False  # in a backward: charged to the forward line of its autograd node, as blocks are
 
     @property
     def frame(self) -> Frame | None:
@@ -182,6 +193,7 @@ class LedgerLine:
     library: str = ""
     stack: Stack | None = None
     stack_lost: bool = False  # there was a stack, but no room to define it
+    backward: bool = False  # as of DriverAllocations
 
     @property
     def name(self) -> str:
@@ -249,6 +261,11 @@ class Ledger:
         return tuple(line for line in self.lines if line.part == "driver")
 
     @property
+    def driver_rounding(self) -> int:
+        """Of the driver's pages that small allocations share, what is in none of these."""
+        return self.of("driver rounding") or 0
+
+    @property
     def pool_slack(self) -> int:
         """Held by CUDA's memory pools and not given out."""
         return self.of("pool slack") or 0
@@ -289,7 +306,9 @@ def ordered(ledgers: Iterable[Ledger]) -> tuple[Ledger, ...]:
 def check_moment(report: "Report", seconds: float) -> None:
     """Raises Error where the recording has no such moment."""
     if not 0 <= seconds <= report.duration_ns / 1e9:
-        raise Error(f"there is no moment {seconds:g} s in this recording: it has {report.duration_ns / 1e9:g} s")
+        raise Error(
+            f"there is no moment {seconds:g} s in this recording: it ends after {report.duration_ns / 1e9:.1f} s"
+        )
 
 
 def pick(report: "Report", device: str | None, what: str) -> Ledger:
@@ -320,6 +339,7 @@ def allocations_from_row(
         stack=stack_of(row["stack"]),
         torch=row.get("torch", False),
         stack_lost=row["stack"] == lost_stack,
+        backward=row["backward"],
     )
 
 
@@ -365,9 +385,11 @@ def ledger_from_row(row: Mapping[str, Any], stack_of: Callable[[int], Stack], lo
             part["library"],
             stack_of(part["stack"]),
             part["stack"] == lost_stack,
+            part["backward"],
         )
         for part in row["driver"]
     ]
+    lines.append(LedgerLine("driver rounding", row["driver_rounding"]))
     lines.append(LedgerLine("pool slack", row["pool_slack"]))
     if context is not None:
         lines.append(LedgerLine("context", context, kind="" if row["context_measured"] else "before"))

@@ -429,12 +429,14 @@ class Report:
     def ledger(self, device: str | None = None, at: str | float | None = None) -> Ledger:
         """Who has the used bytes of a device (None: the fullest): its lines sum to what the driver says is used.
 
-        at: "peak" (the default; of the used bytes), "end", or seconds since the start: the moment before it at which
+        at: "peak" (the default; of the used bytes), "end", or seconds since the start: the moment next to it at which
         the driver was asked. That one is read from the file again. Raises Error, one line, where the recording has no
         ledger (report.driver says why there is no driver level), no such device or no such moment.
         """
         if at is None or isinstance(at, str):
-            return ledger.pick(self, device, "peak" if at is None else at)
+            if at not in (None, "peak", "end"):
+                raise Error(f"no ledger at {at!r}: it is 'peak', 'end', or seconds since the start")
+            return ledger.pick(self, device, at or "peak")
         ledger.pick(self, device, "peak")  # says what is missing before the file is read again
         ledger.check_moment(self, at)
         return ledger.pick(self._again(round(at * 1e9)), device, "asked")

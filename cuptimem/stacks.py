@@ -10,6 +10,9 @@ _LIBRARY = re.compile(
     r"[/\\](?:site-packages|dist-packages|lib(?:64)?[/\\]python3\.\d+t?)[/\\]|^<frozen |^<eval_with_key>"
 )
 
+# What torch.compile wrote, wherever its cache lies: ab/cab<the rest of a hash>.py.
+_GENERATED = re.compile(r"[/\\]([a-z2-7]{2})[/\\](c\1[a-z2-7]{40,})\.py$")
+
 
 @dataclass(frozen=True, slots=True)
 class Frame:
@@ -27,7 +30,7 @@ class Frame:
     @property
     def is_library(self) -> bool:
         """Whether the code belongs to an installed package, to Python or to torch.compile rather than to the user."""
-        return _LIBRARY.search(self.file) is not None
+        return _LIBRARY.search(self.file) is not None or _GENERATED.search(self.file) is not None
 
     @property
     def source(self) -> str:
@@ -62,6 +65,9 @@ def short_file(file: str) -> str:
     """As short as it stays clear: installed files from their package on, others by their name and folder."""
     if file.startswith("<"):
         return file
+    generated = _GENERATED.search(file)
+    if generated is not None:
+        return f"torch.compile/{generated[2][:9]}….py"
     installed = _LIBRARY.split(file)
     if len(installed) > 1:
         return installed[-1].removeprefix("site-packages/").removeprefix("dist-packages/")

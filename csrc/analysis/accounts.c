@@ -26,20 +26,22 @@ void cm_accounts_clear(cm_accounts *a)
 static size_t hash(const cm_account_key *key)
 {
     return cm_mix(cm_mix((uint64_t)key->library << 32 | key->stack) +
-                  ((uint64_t)key->device << 16 | (uint64_t)key->kind << 1 | key->torch));
+                  ((uint64_t)key->device << 16 | (uint64_t)key->kind << 2 |
+                   (uint64_t)key->torch << 1 | key->backward));
 }
 
 cm_account_key cm_accounts_key(const cm_accounts *a, uint32_t account)
 {
     const cm_account *found = &a->account[account];
-    return (cm_account_key){found->line.library, found->line.stack, found->device, found->line.kind,
-                            found->line.torch};
+    return (cm_account_key){found->line.library, found->line.stack, found->device,
+                            found->line.kind,    found->line.torch, found->line.backward};
 }
 
 static bool same(const cm_account *a, const cm_account_key *key)
 {
     return a->line.library == key->library && a->line.stack == key->stack &&
-           a->line.kind == key->kind && a->line.torch == key->torch && a->device == key->device;
+           a->line.kind == key->kind && a->line.torch == key->torch &&
+           a->line.backward == key->backward && a->device == key->device;
 }
 
 static bool more_slots(cm_accounts *a)
@@ -69,13 +71,14 @@ uint32_t cm_accounts_find(cm_accounts *a, const cm_account_key *key)
     for (; a->slot[at] != 0; at = (at + 1) & (a->slots - 1))
         if (same(&a->account[a->slot[at] - 1], key))
             return a->slot[at] - 1;
-    if (a->count >= CM_ACCOUNT_NONE - 1 ||
+    if (a->count + 1 >= CM_ACCOUNT_NONE ||
         !cm_grow((void **)&a->account, &a->capacity, a->count + 1, sizeof *a->account))
         return CM_ACCOUNT_NONE;
     a->account[a->count] = (cm_account){.line = {.library = key->library,
                                                  .stack = key->stack,
                                                  .kind = key->kind,
-                                                 .torch = key->torch},
+                                                 .torch = key->torch,
+                                                 .backward = key->backward},
                                         .device = key->device};
     a->slot[at] = (uint32_t)++a->count;
     return (uint32_t)a->count - 1;
@@ -187,7 +190,9 @@ static int by_bytes(const void *left, const void *right)
         return a->library > b->library ? 1 : -1;
     if (a->stack != b->stack)
         return a->stack > b->stack ? 1 : -1;
-    return a->torch < b->torch ? -1 : a->torch > b->torch;
+    if (a->torch != b->torch)
+        return a->torch ? 1 : -1;
+    return a->backward < b->backward ? -1 : a->backward > b->backward;
 }
 
 bool cm_accounts_lines(const cm_accounts *a, uint16_t device, cm_picture picture,

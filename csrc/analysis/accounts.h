@@ -38,7 +38,7 @@ typedef struct cm_account_key {
     uint32_t library, stack;
     uint16_t device;
     uint8_t kind;
-    bool torch;
+    bool torch, backward;
 } cm_account_key;
 
 typedef struct cm_accounts {

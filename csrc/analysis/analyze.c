@@ -112,7 +112,7 @@ static bool tell_parts(analyzer *a, const cm_record *record, const cm_change *ch
     bool folded = record->event.kind == CM_EV_FOLDED;
     if (record->event.kind == CM_EV_FOLD)
         see_fold(a, &record->event);
-    else if (!folded && !summed)
+    else if (!folded && !summed && record->event.kind != CM_EV_DRIVER_FOLDED)
         a->events++;
     if ((heap || folded) && !see_thread(a, record->thread))
         return false;

@@ -50,7 +50,7 @@ static cm_driver_thread *thread_of(cm_drivermap *m, uint32_t number)
 
 /* --- events -------------------------------------------------------------------------------- */
 
-static bool take_reference(cm_drivermap *m, const cm_event *e, cm_driver_thread *t)
+static bool take_reference(cm_drivermap *m, const cm_event *e)
 {
     uint32_t slot;
     if (!cm_drivermap_lookup(m, CM_DRIVER_SPACE_HANDLE, e->address, &slot)) {
@@ -120,7 +120,7 @@ static bool come(cm_drivermap *m, const cm_event *e, cm_driver_thread *t)
     if (kind != CM_DRIVER_CONTEXT)
         m->allocations += !before;
     if (kind == CM_DRIVER_REFERENCE)
-        return take_reference(m, e, t);
+        return take_reference(m, e);
     cm_driver_state *d = &m->device[cm_drivermap_place(e->device_index)];
     if (kind == CM_DRIVER_CONTEXT) {
         d->context_made |= !before && d->moments == 0;
@@ -140,6 +140,7 @@ static bool come(cm_drivermap *m, const cm_event *e, cm_driver_thread *t)
                                   .size = e->size,
                                   .kind = kind,
                                   .device = e->device_index,
+                                  .backward = (e->flags & CM_EVF_OF_NODE) != 0,
                                   .references = cm_drivermap_space(kind) == CM_DRIVER_SPACE_HANDLE};
     if (!cm_drivermap_make(m, fresh, 0, e->stack, &slot))
         return false;
@@ -190,6 +191,7 @@ static bool cut(cm_drivermap *m, uint32_t slot, uint64_t address, uint64_t last,
                                      .kind = CM_DRIVER_MAPPED,
                                      .device = a.device,
                                      .torch = a.torch,
+                                     .backward = a.backward,
                                      .shows = shows};
         uint32_t made;
         if (!piece[i].is)
@@ -461,6 +463,28 @@ static bool say_more(cm_drivermap *m, const cm_event *e, cm_driver_thread *t)
     }
 }
 
+/* --- what was left out --------------------------------------------------------------------- */
+
+static bool add_folded(cm_drivermap *m, const cm_event *e)
+{
+    uint64_t *const sums[CM_DRIVER_SUMS] = {
+        [CM_DRIVER_SUM_ALLOCATIONS] = &m->allocations,     [CM_DRIVER_SUM_FREES] = &m->frees,
+        [CM_DRIVER_SUM_MATCHED] = &m->join.matched,        [CM_DRIVER_SUM_DIFFER] = &m->join.differ,
+        [CM_DRIVER_SUM_MISSING] = &m->join.expired_events,
+    };
+    uint64_t *sum = e->address < CM_DRIVER_SUMS ? sums[e->address] : NULL;
+    if (sum == NULL)
+        return true; /* of a version to come */
+    bool may_fall = e->address == CM_DRIVER_SUM_MISSING && e->size > -CM_DRIVER_SIZE_MOST &&
+                    (uint64_t)-e->size <= *sum;
+    if (e->size > CM_DRIVER_SIZE_MOST || (e->size < 0 && !may_fall))
+        return cm_drivermap_fail(m, cm_drivermap_bad_size);
+    *sum += (uint64_t)e->size;
+    if (e->address == CM_DRIVER_SUM_MATCHED || e->address == CM_DRIVER_SUM_DIFFER)
+        m->join.record_count += (uint64_t)e->size;
+    return true;
+}
+
 /* --- all of it ----------------------------------------------------------------------------- */
 
 bool cm_drivermap_apply(cm_drivermap *m, const cm_record *record)
@@ -470,6 +494,8 @@ bool cm_drivermap_apply(cm_drivermap *m, const cm_record *record)
         cm_drivermap_see_device(m, e);
         return true;
     }
+    if (e->kind == CM_EV_DRIVER_FOLDED)
+        return add_folded(m, e);
     cm_driver_thread *t = thread_of(m, record->thread);
     if (e->kind == CM_EV_DRIVER_MORE)
         return t->event.kind == 0 || say_more(m, e, t);

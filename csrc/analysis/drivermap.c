@@ -63,6 +63,7 @@ void cm_drivermap_free(cm_drivermap *m)
     cm_ranges_clear(&m->homes);
     cm_ranges_clear(&m->mapped);
     cm_idmap_clear(&m->owner);
+    cm_idmap_clear(&m->shared);
     for (size_t i = 0; i < CM_DRIVER_SPACES; i++)
         cm_idmap_clear(&m->space[i]);
     for (size_t i = 0; i < CM_DRIVER_THREADS; i++)
@@ -188,6 +189,36 @@ static void unlist(cm_drivermap *m, uint32_t slot)
     a->listed = false;
 }
 
+/* One more, or one less, has a part of this page. */
+static bool share_page(cm_drivermap *m, cm_driver_state *d, uint64_t page, int sign)
+{
+    uint32_t parts = 0;
+    cm_idmap_get(&m->shared, page, &parts);
+    d->pages += (parts == 0 && sign > 0) - (parts == 1 && sign < 0);
+    if (sign < 0 && parts <= 1)
+        cm_idmap_remove(&m->shared, page);
+    else if (!cm_idmap_put(&m->shared, page, sign > 0 ? parts + 1 : parts - 1))
+        return cm_drivermap_fail(m, cm_drivermap_no_memory);
+    return true;
+}
+
+/* Pages that it fills are its own; only the first and the last can be others', too. */
+static bool count_pages(cm_drivermap *m, cm_driver_state *d, const cm_driver_allocation *a,
+                        int sign)
+{
+    if ((a->kind != CM_DRIVER_DEVICE && a->kind != CM_DRIVER_MANAGED) || a->size == 0 ||
+        a->address > UINT64_MAX - CM_DRIVER_SIZE_MOST - CM_GRANULE)
+        return true;
+    uint64_t end = a->address + (uint64_t)a->size;
+    uint64_t first = a->address / CM_GRANULE, last = (end - 1) / CM_GRANULE;
+    bool head = a->address % CM_GRANULE != 0, tail = end % CM_GRANULE != 0;
+    bool alone = first == last;
+    d->paged += sign * a->size;
+    d->pages += sign * ((int64_t)(last - first) + 1 - (alone ? head || tail : head + tail));
+    return (!(alone ? head || tail : head) || share_page(m, d, first, sign)) &&
+           (alone || !tail || share_page(m, d, last, sign));
+}
+
 static bool count(cm_drivermap *m, const cm_driver_allocation *a, int sign)
 {
     cm_driver_state *own = &m->device[cm_drivermap_place(a->device)];
@@ -198,6 +229,8 @@ static bool count(cm_drivermap *m, const cm_driver_allocation *a, int sign)
         *(a->pool != 0 ? &own->async_other : &own->async_own) += sign * a->size;
     if (a->kind == CM_DRIVER_CONTEXT)
         own->contexts += (uint32_t)sign;
+    if (!count_pages(m, own, a, sign))
+        return false;
     return a->account == CM_ACCOUNT_NONE ||
            cm_accounts_add(&m->accounts, a->account, a->size, sign) ||
            cm_drivermap_fail(m, cm_drivermap_bad_size);
@@ -312,10 +345,13 @@ bool cm_drivermap_end_for_good(cm_drivermap *m, uint32_t slot)
 static bool account_for(cm_drivermap *m, uint32_t slot, uint32_t library, uint32_t stack)
 {
     cm_driver_allocation *a = &m->allocation[slot];
-    cm_account_key key = {library, stack,
-                          cm_accounts_is_host(a->kind) ? CM_ACCOUNT_HOST
-                                                       : cm_drivermap_place(a->device),
-                          a->kind, a->torch};
+    cm_account_key key = {
+        library,
+        stack,
+        cm_accounts_is_host(a->kind) ? CM_ACCOUNT_HOST : cm_drivermap_place(a->device),
+        a->kind,
+        a->torch,
+        a->backward};
     a->account = cm_accounts_find(&m->accounts, &key);
     return a->account != CM_ACCOUNT_NONE || cm_drivermap_fail(m, cm_drivermap_no_memory);
 }

@@ -47,7 +47,7 @@ typedef struct cm_driver_allocation {
     uint32_t keepers;           /* that may tell that its end failed */
     uint8_t kind;
     int8_t device, block_device;
-    bool alive, torch, implied, direct, listed;
+    bool alive, torch, implied, direct, listed, backward;
 } cm_driver_allocation;
 
 /* The totals of one moment (CM_EV_DEVICE); -1 is not told. */
@@ -57,12 +57,14 @@ typedef struct cm_driver_moment {
     /* As of then, from here. */
     int64_t block_bytes, block_slack; /* of PyTorch's blocks in driver memory */
     int64_t pool_slack, pool_short;
-    int64_t driver;  /* given out of the device's memory to this process */
-    int64_t context; /* ledger.h */
+    int64_t driver_rounding; /* ledger.h */
+    int64_t driver;          /* given out of the device's memory to this process */
+    int64_t context;         /* ledger.h */
 } cm_driver_moment;
 
 typedef struct cm_driver_state { /* of one device */
     int64_t block_bytes, block_slack;
+    int64_t paged, pages; /* bytes of what is carved out of pages, and pages that they touch */
     int64_t async_own, async_other; /* alive, of the device's own pool and of others */
     uint32_t contexts;
     bool context_made; /* in this trace */
@@ -117,6 +119,7 @@ typedef struct cm_drivermap {
     cm_ranges homes;  /* where blocks may lie: allocations and reservations */
     cm_ranges mapped; /* mappings */
     cm_idmap owner;   /* block -> slot */
+    cm_idmap shared;  /* page that one allocation may not have for itself -> how many have a part */
     uint32_t last_home;
     cm_driver_state device[CM_ACCOUNT_HOST]; /* by index + 128 */
     cm_driver_thread thread[CM_DRIVER_THREADS];
@@ -132,12 +135,14 @@ typedef struct cm_drivermap {
 /* The kinds that make a replay have one. */
 static inline bool cm_drivermap_wants(uint8_t kind)
 {
-    return (kind >= CM_EV_DRIVER_NEW && kind <= CM_EV_POOL) || kind == CM_EV_DEVICE;
+    return (kind >= CM_EV_DRIVER_NEW && kind <= CM_EV_POOL) || kind == CM_EV_DEVICE ||
+           kind == CM_EV_DRIVER_FOLDED;
 }
 
 const char *cm_driver_kind_name(uint8_t kind); /* "unknown" for what is none */
 
-cm_drivermap *cm_drivermap_new(const cm_reader *reader); /* NULL: out of memory */
+/* reader: for the names of libraries; NULL where none is told. NULL: out of memory. */
+cm_drivermap *cm_drivermap_new(const cm_reader *reader);
 void cm_drivermap_free(cm_drivermap *map);
 
 /* All of these: false with map->error. */

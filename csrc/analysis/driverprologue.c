@@ -35,7 +35,7 @@ static bool tell_one(const cm_drivermap *m, const cm_driver_allocation *a,
     if (a->account != CM_ACCOUNT_NONE)
         key = cm_accounts_key(&m->accounts, a->account);
     cm_event e = {.kind = CM_EV_DRIVER_NEW,
-                  .flags = (uint8_t)(a->kind | CM_EVF_ALREADY),
+                  .flags = (uint8_t)(a->kind | CM_EVF_ALREADY | (a->backward ? CM_EVF_OF_NODE : 0)),
                   .address = a->address,
                   .size = a->size,
                   .stack = key.stack,

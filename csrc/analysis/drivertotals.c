@@ -40,6 +40,9 @@ static void end_moment(cm_drivermap *m, int8_t index, bool quiet)
         now.pool_slack = held > live ? held - live : 0;
         now.pool_short = held < live ? live - held : 0;
     }
+    /* Less than their bytes: allocations over one another, which is damage. */
+    int64_t paged = d->pages * CM_GRANULE;
+    now.driver_rounding = paged > d->paged ? paged - d->paged : 0;
     now.quiet = quiet;
     now.block_bytes = d->block_bytes;
     now.block_slack = d->block_slack;
@@ -47,7 +50,7 @@ static void end_moment(cm_drivermap *m, int8_t index, bool quiet)
     if (quiet && !d->context_known) {
         int64_t others = now.others > 0 ? now.others : 0;
         d->context = now.used - others - m->accounts.device[cm_drivermap_place(index)].bytes -
-                     now.pool_slack;
+                     now.pool_slack - now.driver_rounding;
         if (d->context < 0)
             d->context = 0;
         d->context_known = true;

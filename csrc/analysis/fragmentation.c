@@ -284,9 +284,10 @@ static bool pins_of(const picture *p, uint32_t number, cm_fragmentation *out,
             free(pin);
             return false;
         }
-        pin[count++] = (cm_pin){.stack = p->holding[i].stack,
-                                .bytes = p->holding[i].bytes,
-                                .count = p->holding[i].count};
+        pin[count] = (cm_pin){.stack = p->holding[i].stack,
+                              .bytes = p->holding[i].bytes,
+                              .count = p->holding[i].count};
+        count++;
     }
     if (count > 1)
         qsort(pin, count, sizeof *pin, by_bytes);

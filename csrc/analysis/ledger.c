@@ -124,6 +124,7 @@ static bool make_ledger(const ledger *l, uint16_t place, cm_picture picture, cm_
                        .driver_reserved = t->reserved,
                        .tensors = t->block_bytes - t->block_slack,
                        .rounding = t->block_slack,
+                       .driver_rounding = t->driver_rounding,
                        .pool_slack = t->pool_slack,
                        .pool_short = t->pool_short,
                        .context = t->context,
@@ -134,7 +135,7 @@ static bool make_ledger(const ledger *l, uint16_t place, cm_picture picture, cm_
     out->cached = torch > t->block_bytes ? torch - t->block_bytes : 0;
     for (size_t i = 0; i < out->line_count; i++)
         sum += out->line[i].bytes;
-    sum += out->tensors + out->rounding + out->cached + out->pool_slack;
+    sum += out->tensors + out->rounding + out->cached + out->driver_rounding + out->pool_slack;
     sum += (t->context > 0 ? t->context : 0) + (t->others > 0 ? t->others : 0);
     out->residual = t->used - sum;
     return true;

@@ -15,8 +15,9 @@ typedef struct cm_driver_line {
     uint64_t count;
     uint32_t library; /* name id, 0 = unknown */
     uint32_t stack;
-    uint8_t kind; /* cm_driver_kind */
-    bool torch;   /* PyTorch's allocator holds it (drivermap.h says when) */
+    uint8_t kind;  /* cm_driver_kind */
+    bool torch;    /* PyTorch's allocator holds it (drivermap.h says when) */
+    bool backward; /* made while an autograd node ran: charged as blocks are (nodes.h) */
 } cm_driver_line;
 
 typedef struct cm_driver_device {
@@ -53,8 +54,8 @@ typedef enum cm_ledger_what {
 
 /* One device at one moment at which its totals were told (CM_EV_DEVICE). Always, exactly:
  *
- *   used = tensors + rounding + cached + sum of line.bytes + pool_slack + max(context, 0)
- *          + max(others, 0) + residual
+ *   used = tensors + rounding + cached + sum of line.bytes + driver_rounding + pool_slack
+ *          + max(context, 0) + max(others, 0) + residual
  *
  * driver_reserved is told beside it and in no sum: CUDA's total, and so `used`, leaves out what
  * driver and firmware keep. */
@@ -68,6 +69,11 @@ typedef struct cm_ledger {
     int64_t tensors;  /* asked-for bytes of live blocks that lie in driver memory */
     int64_t rounding; /* the size of these blocks less that */
     int64_t cached;   /* PyTorch's driver memory less its blocks */
+    /* The driver gives memory to a process in pages of CM_GRANULE, and carves what is smaller out
+     * of them: the pages that live allocations of kinds device and managed touch, less their bytes,
+     * PyTorch's among them. Memory of pools and of handles comes in whole pages; of arrays the
+     * addresses are not told. */
+    int64_t driver_rounding;
     /* What memory pools hold beyond the allocations that are alive in them: of the device's default
      * pool as the moment told it (CM_TOLD_POOLED); where it did not, of all pools as records last
      * told of them (CM_EV_POOL). Pools that are told to hold less than is alive in them have no
@@ -106,7 +112,7 @@ enum {
     CM_FRAGMENT_SEGMENTS = 20,
     CM_FRAGMENT_SEGMENT_PINS = 8,
     CM_FRAGMENT_PINS = 50,
-    CM_GRANULE = 2 << 20 /* of memory that an expandable segment maps */
+    CM_GRANULE = 2 << 20 /* the driver's page, and what an expandable segment maps at a time */
 };
 
 typedef struct cm_pin {

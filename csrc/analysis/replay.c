@@ -439,12 +439,29 @@ static bool begin_driver(cm_replay *r)
     return true;
 }
 
+/* To whom a block would be that was allocated there. Told from before, it was charged already. */
+static cm_record charge_driver(cm_replay *r, const cm_record *record)
+{
+    cm_record charged = *record;
+    uint8_t flags = record->event.flags;
+    if (record->event.kind != CM_EV_DRIVER_NEW || flags & CM_EVF_ALREADY)
+        return charged;
+    charged.event.flags = CM_EVF_IN_NODE;
+    if (flags & CM_EVF_OF_NODE)
+        charged.event.flags |= CM_EVF_NODE_STACK;
+    cm_charge charge = cm_nodes_charge(r->nodes, &charged);
+    charged.event.stack = charge.stack;
+    charged.event.flags = flags | (charge.name != 0 ? CM_EVF_OF_NODE : 0);
+    return charged;
+}
+
 static int apply_driver(cm_replay *r, const cm_record *record)
 {
     const cm_event *e = &record->event;
     if (r->driver == NULL && !begin_driver(r))
         return -1;
-    if (!cm_drivermap_apply(r->driver, record)) {
+    cm_record charged = charge_driver(r, record);
+    if (!cm_drivermap_apply(r->driver, &charged)) {
         r->error = r->driver->error;
         return -1;
     }
@@ -526,6 +543,7 @@ static int apply(cm_replay *r, const cm_record *record, cm_change change[2])
     case CM_EV_WITNESS:
     case CM_EV_POOL:
     case CM_EV_DEVICE:
+    case CM_EV_DRIVER_FOLDED:
         return apply_driver(r, record);
     case CM_EV_NODE_NEW:
         if (!(e->flags & CM_EVF_IN_NODE))

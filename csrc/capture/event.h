@@ -73,10 +73,23 @@ typedef enum cm_event_kind {
     CM_EV_DEVICE = 29,      /* what is told of a device as a whole: size = bytes, address =
                                cm_device_told, flag CM_EVF_QUIET. Those of one moment follow each
                                other on their thread, CM_TOLD_USED last */
-    CM_EV_HELD = 30         /* of the block whose FREE follows on this thread: PyTorch may not give
+    CM_EV_HELD = 30,        /* of the block whose FREE follows on this thread: PyTorch may not give
                                its memory to anybody yet, because record_stream named a stream that
                                has not come so far: address = stream handle */
+
+    /* In a trace past its bound only: of driver allocations that came and went and were left out,
+     * with all that is said of them: address = cm_driver_sum, size = how many more. */
+    CM_EV_DRIVER_FOLDED = 31
 } cm_event_kind;
+
+typedef enum cm_driver_sum {
+    CM_DRIVER_SUM_ALLOCATIONS = 1,
+    CM_DRIVER_SUM_FREES = 2,
+    CM_DRIVER_SUM_MATCHED = 3, /* records that said the same */
+    CM_DRIVER_SUM_DIFFER = 4,
+    CM_DRIVER_SUM_MISSING = 5, /* events without a record; less, where that came later */
+    CM_DRIVER_SUMS
+} cm_driver_sum;
 
 typedef enum cm_driver_kind {
     CM_DRIVER_DEVICE = 1,     /* cuMemAlloc, cuMemAllocPitch */
@@ -108,6 +121,8 @@ enum {
                              stack; WORK: address = how many of this name, size = all their time */
     CM_EVF_RELEASE = 0x80, /* WITNESS */
     CM_EVF_BY_SLOT = 0x40, /* DRIVER_NEW, DRIVER_FREE: seen in a relocation slot, not by CUPTI */
+    CM_EVF_OF_NODE = 0x80, /* DRIVER_NEW: an autograd node was running, and no Python frame is newer
+                              than its start: as CM_EVF_NODE_STACK */
     CM_EVF_QUIET = 0x80    /* DEVICE: the driver gave out and took back nothing meanwhile */
 };
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "../analysis/blocks.h"
+#include "../analysis/drivermap.h"
 #include "../analysis/grow.h"
 #include "../analysis/map.h"
 #include "../analysis/nodes.h"
@@ -50,6 +51,7 @@ typedef struct thread {
     size_t frames, capacity;
     uint64_t unseen; /* running beyond DEPTH_MAX */
     uint32_t chain;  /* of one pool or one moment: the newest item */
+    uint32_t driver; /* the event of the driver level, or record of one, that more may be said of */
     uint32_t held;   /* tells of the free that follows */
     bool split;      /* a moment's first events are in the trace: its last has to be, too */
     uint32_t total;  /* its newest, + 1 */
@@ -85,6 +87,31 @@ typedef struct work { /* left out, of one name */
 } work;
 
 enum { POOLS = 64 };
+
+/* The driver's allocations, by address, that may come and go; their events by correlation id, and
+ * the records of those (key_of). */
+typedef struct drivers {
+    cm_drivermap *map; /* for the bytes that are given out; NULL before the first such event */
+    cm_idmap given;    /* address -> item; 0: older */
+    cm_idmap events;   /* that no record came of -> item */
+    cm_idmap records;  /* that no event came of -> item; 0: in the trace */
+    struct {
+        int64_t most; /* since the stretch's start */
+        uint32_t at;  /* the item that reached it; 0: none rose above the start */
+    } place[CM_ACCOUNT_DEVICES];
+    /* Left out, and no record came yet: a ring. */
+    struct gone {
+        uint64_t key, address;
+        int64_t size;
+        int8_t device;
+        bool waits;
+    } * gone;
+    uint32_t next_gone;
+    cm_idmap gone_at;
+    int64_t sum[CM_DRIVER_SUMS];
+} drivers;
+
+enum { GONE = 1 << 16, RECORDS = 1 << 16 };
 
 typedef struct total {
     uint32_t thread;
@@ -122,6 +149,7 @@ struct cm_fold {
     work *work;
     size_t works, work_capacity;
     cm_idmap work_of; /* name -> index */
+    drivers driver;
     uint64_t launches;
     cm_event launch; /* one of them */
     uint32_t launch_thread;
@@ -157,6 +185,12 @@ void cm_fold_free(cm_fold *f)
     free(f->total);
     free(f->work);
     cm_idmap_clear(&f->work_of);
+    cm_drivermap_free(f->driver.map);
+    cm_idmap_clear(&f->driver.given);
+    cm_idmap_clear(&f->driver.events);
+    cm_idmap_clear(&f->driver.records);
+    cm_idmap_clear(&f->driver.gone_at);
+    free(f->driver.gone);
     cm_blocks_clear(&f->blocks);
     cm_idmap_clear(&f->by_number);
     cm_idmap_clear(&f->by_autograd);
@@ -169,7 +203,14 @@ uint64_t cm_fold_bytes(const cm_fold *f)
 {
     return sizeof *f + f->capacity * sizeof *f->items + f->blocks.slots * sizeof *f->blocks.slot +
            f->made.slots * sizeof *f->made.slot + f->todo_capacity * sizeof *f->todo +
-           f->thread_capacity * sizeof *f->threads + f->told_bytes;
+           f->thread_capacity * sizeof *f->threads + f->told_bytes +
+           (f->driver.given.slots + f->driver.events.slots + f->driver.records.slots +
+            f->driver.gone_at.slots) *
+               sizeof *f->driver.given.slot +
+           (f->driver.gone != NULL ? GONE * sizeof *f->driver.gone : 0) +
+           (f->driver.map != NULL ? sizeof *f->driver.map +
+                                        f->driver.map->capacity * sizeof *f->driver.map->allocation
+                                  : 0);
 }
 
 /* --- what is known of threads, devices, nodes ---------------------------------------------- */
@@ -567,6 +608,189 @@ static void see_pool(cm_fold *f, thread *t, const cm_event *e, uint32_t at)
     f->pool[slot].at = at;
 }
 
+/* What is said of one event is one chain, and goes where that goes. */
+static void append(cm_fold *f, uint32_t head, uint32_t at)
+{
+    uint32_t last = head;
+    while (f->items[last].link != 0)
+        last = f->items[last].link;
+    f->items[last].link = at;
+    f->items[at].nothing = true;
+}
+
+/* Of these, one can come and go without anybody having to know. */
+static bool comes_and_goes(uint8_t kind)
+{
+    return kind == CM_DRIVER_DEVICE || kind == CM_DRIVER_MANAGED || kind == CM_DRIVER_HOST ||
+           kind == CM_DRIVER_ASYNC;
+}
+
+static uint64_t address_key(uint64_t address)
+{
+    return address & (UINT64_MAX >> 1);
+}
+
+static uint64_t key_of(uint64_t correlation, bool release)
+{
+    return (uint64_t)(uint32_t)correlation << 1 | release;
+}
+
+static void see_highest(cm_fold *f, size_t place, uint32_t at)
+{
+    int64_t bytes = f->driver.map->accounts.device[place].bytes;
+    if (bytes <= f->driver.place[place].most)
+        return;
+    f->driver.place[place].most = bytes;
+    f->driver.place[place].at = at;
+}
+
+/* The bytes that are given out: libraries and records change nothing about them. */
+static bool follow(cm_fold *f, const cm_record *record)
+{
+    if (f->driver.map == NULL && (f->driver.map = cm_drivermap_new(NULL)) == NULL)
+        return false;
+    return cm_drivermap_apply(f->driver.map, record);
+}
+
+static size_t place_of(const cm_event *e)
+{
+    return cm_accounts_is_host(e->flags & CM_DRIVER_KIND) ? CM_ACCOUNT_HOST
+                                                          : cm_drivermap_place(e->device_index);
+}
+
+static bool give_out(cm_fold *f, const cm_event *e, uint32_t at)
+{
+    uint32_t old;
+    see_highest(f, place_of(e), at);
+    if (!comes_and_goes(e->flags & CM_DRIVER_KIND) || e->address == 0)
+        return true;
+    if (cm_idmap_get(&f->driver.given, address_key(e->address), &old)) {
+        must_stay(f, at); /* the free of the older one was lost */
+        must_stay(f, old);
+    }
+    return cm_idmap_put(&f->driver.given, address_key(e->address), at);
+}
+
+static void take_back(cm_fold *f, const cm_event *e, uint32_t at)
+{
+    uint8_t kind = e->flags & CM_DRIVER_KIND;
+    uint32_t given;
+    if (kind == CM_DRIVER_CONTEXT)
+        cm_idmap_clear(&f->driver.given); /* nobody will free what was in it */
+    if ((kind != 0 && !comes_and_goes(kind)) ||
+        !cm_idmap_get(&f->driver.given, address_key(e->address), &given))
+        return;
+    cm_idmap_remove(&f->driver.given, address_key(e->address));
+    tie(f, given, at);
+}
+
+static bool see_driver(cm_fold *f, thread *t, const cm_record *record, uint32_t at)
+{
+    const cm_event *e = &record->event;
+    t->chain = 0;
+    t->driver = at;
+    if (e->kind == CM_EV_WITNESS)
+        return true;
+    if (!follow(f, record))
+        return false;
+    if (e->kind == CM_EV_DRIVER_FREE) {
+        take_back(f, e, at);
+        return true;
+    }
+    if (at != 0)
+        f->items[at].frame = innermost(t)->run; /* it may be charged to it */
+    return give_out(f, e, at);
+}
+
+/* As driverjoin.c judges. */
+static bool agree(const cm_event *record, uint64_t address, int64_t size, int8_t device)
+{
+    return record->address == address && (record->size == 0 || size == 0 || record->size == size) &&
+           (record->device_index < 0 || device < 0 || record->device_index == device);
+}
+
+static void join_record(cm_fold *f, uint32_t event, uint32_t record)
+{
+    const item *it = &f->items[event];
+    const cm_event *e = &it->event, *what = e;
+    if (e->kind == CM_EV_DRIVER_FREE && it->partner != 0)
+        what = &f->items[it->partner].event;
+    int8_t device = place_of(what) == CM_ACCOUNT_HOST ? -1 : what->device_index;
+    if (!agree(&f->items[record].event, e->address, what->size, device))
+        must_stay(f, event);
+    append(f, event, record);
+}
+
+static void drop_record(cm_fold *f, struct gone *g, uint32_t record)
+{
+    bool same = agree(&f->items[record].event, g->address, g->size, g->device);
+    g->waits = false;
+    cm_idmap_remove(&f->driver.gone_at, g->key);
+    f->items[record].nothing = true;
+    f->driver.sum[CM_DRIVER_SUM_MISSING]--;
+    f->driver.sum[CM_DRIVER_SUM_MATCHED] -= !same; /* where it will be counted */
+    f->driver.sum[CM_DRIVER_SUM_DIFFER] += !same;
+}
+
+static bool correlate(cm_fold *f, uint32_t head, uint64_t correlation)
+{
+    drivers *d = &f->driver;
+    const cm_event *e = &f->items[head].event;
+    uint32_t other;
+    if (e->kind == CM_EV_WITNESS) {
+        uint64_t key = key_of(correlation, (e->flags & CM_EVF_RELEASE) != 0);
+        if (cm_idmap_get(&d->events, key, &other)) {
+            cm_idmap_remove(&d->events, key);
+            join_record(f, other, head);
+            return true;
+        }
+        if (cm_idmap_get(&d->gone_at, key, &other)) {
+            drop_record(f, &d->gone[other], head);
+            return true;
+        }
+        if (d->records.count >= RECORDS)
+            cm_idmap_clear(&d->records);
+        return cm_idmap_put(&d->records, key, head);
+    }
+    uint64_t key = key_of(correlation, e->kind == CM_EV_DRIVER_FREE);
+    if (cm_idmap_get(&d->records, key, &other)) {
+        cm_idmap_remove(&d->records, key);
+        if (other == 0)
+            must_stay(f, head);
+        else
+            join_record(f, head, other);
+        return true;
+    }
+    if (cm_idmap_get(&d->events, key, &other)) { /* of which a record is, the analysis decides */
+        must_stay(f, other);
+        must_stay(f, head);
+    }
+    return cm_idmap_put(&d->events, key, head);
+}
+
+static bool say_more(cm_fold *f, thread *t, const cm_record *record, uint32_t at)
+{
+    const cm_event *e = &record->event;
+    uint32_t head = t->driver;
+    if ((e->size == CM_MORE_HANDLE || e->size == CM_MORE_FAILED) && !follow(f, record))
+        return false;
+    if (e->size == CM_MORE_FAILED) {
+        for (size_t i = 0; i < CM_ACCOUNT_DEVICES; i++)
+            see_highest(f, i, at);
+        must_stay(f, head);
+    }
+    if (head == 0 || at == 0) {
+        chain(f, t, at);
+        return true;
+    }
+    append(f, head, at);
+    if (e->size != CM_MORE_CORRELATION)
+        return true;
+    if (f->items[head].event.kind == CM_EV_WITNESS)
+        t->driver = 0; /* that is all that is said of a record */
+    return correlate(f, head, e->address);
+}
+
 /* --- one event ----------------------------------------------------------------------------- */
 
 static bool note(cm_fold *f, uint32_t number, const cm_event *e, uint32_t at)
@@ -575,6 +799,7 @@ static bool note(cm_fold *f, uint32_t number, const cm_event *e, uint32_t at)
     if (!cm_nodes_apply(f->nodes, &record))
         return false;
     thread *t = find_thread(f, number);
+    uint32_t given;
     if (t == NULL || !touch(f, t))
         return false;
     switch (e->kind) {
@@ -601,19 +826,19 @@ static bool note(cm_fold *f, uint32_t number, const cm_event *e, uint32_t at)
             f->items[at].nothing = !(e->flags & CM_EVF_SUMMED);
         return true;
     case CM_EV_DEVICE:
+        t->driver = 0;
         see_totals(f, t, e, at);
         return true;
     case CM_EV_POOL:
+        t->driver = 0;
         see_pool(f, t, e, at);
         return true;
     case CM_EV_DRIVER_NEW:
     case CM_EV_DRIVER_FREE:
     case CM_EV_WITNESS:
-        t->chain = 0;
-        return true;
+        return see_driver(f, t, &record, at);
     case CM_EV_DRIVER_MORE:
-        chain(f, t, at);
-        return true;
+        return say_more(f, t, &record, at);
     case CM_EV_REQUESTED:
         request(f, e, at);
         return true;
@@ -642,6 +867,10 @@ static bool note(cm_fold *f, uint32_t number, const cm_event *e, uint32_t at)
         fail(f, e, at);
         return true;
     case CM_EV_SEGMENT_NEW:
+        if (cm_idmap_get(&f->driver.given, address_key(e->address), &given))
+            must_stay(f, given); /* segments do */
+        find_device(f, e, true);
+        return true;
     case CM_EV_HOST_READ:
         find_device(f, e, true);
         return true;
@@ -680,15 +909,22 @@ bool cm_fold_see(cm_fold *f, uint32_t thread, const cm_event *event)
 bool cm_fold_add(cm_fold *f, uint32_t thread, const cm_event *event)
 {
     bool bound = is_bound(f, event);
-    if ((bound || f->count == CM_FOLD_STRETCH) && !cm_fold_flush(f))
+    /* What is said of an event stays with it. */
+    bool full = f->count >= CM_FOLD_STRETCH && event->kind != CM_EV_DRIVER_MORE;
+    if ((bound || full) && !cm_fold_flush(f))
         return false;
     if (bound)
         return note(f, thread, event, 0) && f->put(f->context, thread, event);
-    if (f->count == 0) /* older events rose and fell before */
+    if (f->count == 0) { /* older events rose and fell before */
+        for (size_t i = 0; f->driver.map != NULL && i < CM_ACCOUNT_DEVICES; i++) {
+            f->driver.place[i].most = f->driver.map->accounts.device[i].bytes;
+            f->driver.place[i].at = 0;
+        }
         for (size_t i = 0; i < f->devices; i++) {
             f->device[i].live = f->device[i].most = 0;
             memset(f->device[i].at, 0, sizeof f->device[i].at);
         }
+    }
     if (!cm_grow((void **)&f->items, &f->capacity, f->count + 2, sizeof *f->items))
         return false;
     f->items[++f->count] = (item){.event = *event, .thread = thread};
@@ -709,12 +945,37 @@ static bool was_at_peak(const cm_fold *f, uint32_t at)
     return false;
 }
 
+/* The same of what the driver gave out; and a block that stays needs the memory that it lies in. */
+static bool was_given_then(const cm_fold *f, uint32_t at)
+{
+    const item *it = &f->items[at];
+    if (it->event.kind != CM_EV_DRIVER_NEW || it->partner == 0)
+        return false;
+    size_t place = place_of(&it->event);
+    uint32_t highest = f->driver.place[place].at;
+    if (at <= highest && it->partner > highest)
+        return true;
+    if (place == CM_ACCOUNT_HOST)
+        return false;
+    size_t number = DEVICES;
+    for (size_t i = 0; i < f->devices; i++)
+        if (f->device[i].type == CM_DEVICE_CUDA && f->device[i].index == it->event.device_index)
+            number = i;
+    for (size_t i = 0; i < POINTS; i++) {
+        uint32_t point = number != DEVICES ? f->device[number].at[i] : 0;
+        uint32_t told = i < TOTALS ? f->device_totals[place].at[i] : 0;
+        if ((at <= point && it->partner > point) || (at <= told && it->partner > told))
+            return true;
+    }
+    return false;
+}
+
 static bool choose(cm_fold *f)
 {
     for (uint32_t i = 1; i <= f->count; i++) {
         const item *it = &f->items[i];
         bool halved = it->partner == 0 && !it->nothing;
-        if ((halved || it->must || was_at_peak(f, i)) && !keep(f, i))
+        if ((halved || it->must || was_at_peak(f, i) || was_given_then(f, i)) && !keep(f, i))
             return false;
     }
     for (size_t i = 0; i < 256; i++)
@@ -726,8 +987,9 @@ static bool choose(cm_fold *f)
         thread *t = &f->threads[f->touched[--f->touched_count]];
         t->touched = false;
         /* The rest of a chain comes in the next stretch. */
-        if (!keep(f, t->chain))
+        if (!keep(f, t->chain) || !keep(f, t->driver))
             return false;
+        t->driver = 0;
         t->split = t->split || (t->chain != 0 && f->items[t->chain].event.kind == CM_EV_DEVICE);
         t->chain = t->held = 0;
         for (size_t j = 0; j < t->frames; j++) {
@@ -825,10 +1087,60 @@ static bool put_work(cm_fold *f, uint64_t time)
     return true;
 }
 
+/* Its record may come in a later stretch. */
+static bool let_go(cm_fold *f, uint64_t key, uint32_t at)
+{
+    drivers *d = &f->driver;
+    const item *it = &f->items[at];
+    const cm_event *what =
+        it->event.kind == CM_EV_DRIVER_FREE ? &f->items[it->partner].event : &it->event;
+    if (d->gone == NULL && (d->gone = calloc(GONE, sizeof *d->gone)) == NULL)
+        return false;
+    uint32_t number = d->next_gone++ % GONE;
+    struct gone *g = &d->gone[number];
+    if (g->waits)
+        cm_idmap_remove(&d->gone_at, g->key);
+    *g = (struct gone){key, it->event.address, what->size,
+                       place_of(what) == CM_ACCOUNT_HOST ? -1 : what->device_index, true};
+    d->sum[CM_DRIVER_SUM_MISSING]++;
+    return cm_idmap_put(&d->gone_at, key, number);
+}
+
+static bool let_drivers_go(cm_fold *f)
+{
+    drivers *d = &f->driver;
+    for (size_t i = 0; i < d->events.slots; i++) {
+        const struct cm_idmap_slot *s = &d->events.slot[i];
+        if (s->key != 0 && !f->items[s->value].keep && !let_go(f, s->key - 1, s->value))
+            return false;
+    }
+    cm_idmap_clear(&d->events);
+    for (size_t i = 0; i < d->given.slots; i++)
+        d->given.slot[i].value = 0;
+    for (size_t i = 0; i < d->records.slots; i++)
+        d->records.slot[i].value = 0;
+    return true;
+}
+
+static bool put_drivers(cm_fold *f, uint64_t time)
+{
+    for (uint64_t i = 0; i < CM_DRIVER_SUMS; i++) {
+        cm_event e = {.kind = CM_EV_DRIVER_FOLDED,
+                      .time = time,
+                      .address = i,
+                      .size = f->driver.sum[i],
+                      .device_index = -1};
+        if (e.size != 0 && !f->put(f->context, 0, &e))
+            return false;
+        f->driver.sum[i] = 0;
+    }
+    return true;
+}
+
 static bool put_sums(cm_fold *f, uint64_t left_out, uint64_t runs, uint32_t nodes)
 {
     uint64_t time = f->items[f->count].event.time;
-    if (!put_work(f, time))
+    if (!put_work(f, time) || !put_drivers(f, time))
         return false;
     for (size_t i = 0; i < f->totals; i++) {
         const total *t = &f->total[i];
@@ -868,6 +1180,9 @@ static bool put_stretch(cm_fold *f)
             continue;
         }
         left_out++;
+        f->driver.sum[CM_DRIVER_SUM_ALLOCATIONS] += it->event.kind == CM_EV_DRIVER_NEW;
+        f->driver.sum[CM_DRIVER_SUM_FREES] += it->event.kind == CM_EV_DRIVER_FREE;
+        f->driver.sum[CM_DRIVER_SUM_MATCHED] += it->event.kind == CM_EV_WITNESS;
         runs += it->event.kind == CM_EV_NODE_RUN;
         nodes += it->event.kind == CM_EV_NODE_NEW;
         bool heap = it->event.kind == CM_EV_ALLOC || it->event.kind == CM_EV_FREE ||
@@ -878,7 +1193,7 @@ static bool put_stretch(cm_fold *f)
             (of_work && !add_work(f, it)))
             return false;
     }
-    return put_sums(f, left_out, runs, nodes);
+    return let_drivers_go(f) && put_sums(f, left_out, runs, nodes);
 }
 
 /* The next stretch's indices mean other items. */

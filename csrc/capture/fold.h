@@ -12,15 +12,19 @@
  *     before, at the first request that failed, and at the kept totals of the device as a whole;
  *   - all that is neither block nor node; of the allocators' totals those that changed. Of a
  *     device's totals (CM_EV_DEVICE) only the last of a stretch and those that are higher than
- * ever; of a pool that is seen again and again the newest before each of those; launches and their
- * work as sums (CM_EVF_SUMMED), without what they say of blocks; who was held goes with its block.
- * The driver's allocations and frees and the records of them all stay: so a program that calls the
- * driver for every tensor is not bounded by this.
+ *     ever; of a pool that is seen again and again the newest before each of those; launches and
+ *     their work as sums (CM_EVF_SUMMED), without what they say of blocks; who was held goes with
+ *     its block;
+ *   - of the driver's allocations (device, managed, host, asynchronous) those that were alive at
+ *     the stretch's end, when most bytes of their device were given out, and whenever its blocks
+ *     are kept; with their frees, all that is said of them and CUPTI's records of both.
  *
  * So a reader that replays what stayed has, at every bound, exactly the blocks and nodes that there
  * were; the same peak between two bounds, at the same time, of the same blocks; and every block is
  * charged to whom it was charged. In between live bytes are at most what they were. For what is
- * left out a stretch ends with its sums: CM_EV_FOLDED records and one CM_EV_FOLD.
+ * left out a stretch ends with its sums: CM_EV_DRIVER_FOLDED and CM_EV_FOLDED records and one
+ * CM_EV_FOLD. Records of what was left out are known by the 65,536 newest correlation ids; those
+ * that a killed program leaves behind the fold stay, and count as records without an event.
  *
  * Memory: a stretch (15 MiB at most), a table of live blocks (32 bytes each, up to three quarters
  * full), the live nodes. One owner at a time, any thread; no Python, no locks, never in a hook.

@@ -40,10 +40,11 @@ static const char *meta(cm_py_builder *b, const char *key)
 static PyObject *line(cm_py_builder *b, const void *item)
 {
     const cm_driver_line *l = item;
-    return Py_BuildValue("{s:s,s:N,s:N,s:L,s:K,s:N}", "kind", cm_driver_kind_name(l->kind),
+    return Py_BuildValue("{s:s,s:N,s:N,s:L,s:K,s:N,s:N}", "kind", cm_driver_kind_name(l->kind),
                          "library", name_text(b, l->library), "stack", cm_py_stack_id(b, l->stack),
                          "bytes", (long long)l->bytes, "count", (unsigned long long)l->count,
-                         "torch", PyBool_FromLong(l->torch));
+                         "torch", PyBool_FromLong(l->torch), "backward",
+                         PyBool_FromLong(l->backward));
 }
 
 static PyObject *device(cm_py_builder *b, const void *item)
@@ -88,13 +89,14 @@ static PyObject *ledger(cm_py_builder *b, const void *item)
 {
     const cm_ledger *l = item;
     return Py_BuildValue(
-        "{s:i,s:K,s:L,s:s,s:N,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:N,s:L,s:L,s:L,s:L,s:N}", "device",
-        l->device, "time_ns", (unsigned long long)l->time_ns, "step", (long long)l->step, "what",
-        ledger_names[l->what], "quiet", PyBool_FromLong(l->quiet), "used", (long long)l->used,
-        "total", (long long)l->total, "own", (long long)l->own, "others", (long long)l->others,
-        "driver_reserved", (long long)l->driver_reserved, "tensors", (long long)l->tensors,
-        "rounding", (long long)l->rounding, "cached", (long long)l->cached, "driver",
-        LIST(b, l->line, l->line_count, line), "pool_slack", (long long)l->pool_slack, "pool_short",
+        "{s:i,s:K,s:L,s:s,s:N,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:N,s:L,s:L,s:L,s:L,s:L,s:N}",
+        "device", l->device, "time_ns", (unsigned long long)l->time_ns, "step", (long long)l->step,
+        "what", ledger_names[l->what], "quiet", PyBool_FromLong(l->quiet), "used",
+        (long long)l->used, "total", (long long)l->total, "own", (long long)l->own, "others",
+        (long long)l->others, "driver_reserved", (long long)l->driver_reserved, "tensors",
+        (long long)l->tensors, "rounding", (long long)l->rounding, "cached", (long long)l->cached,
+        "driver", LIST(b, l->line, l->line_count, line), "driver_rounding",
+        (long long)l->driver_rounding, "pool_slack", (long long)l->pool_slack, "pool_short",
         (long long)l->pool_short, "context", (long long)l->context, "residual",
         (long long)l->residual, "context_measured", PyBool_FromLong(l->context_measured));
 }

@@ -3,16 +3,14 @@
  * def sources_install() -> int            slots newly patched; also sets the collector's callback
  * def sources_remove() -> None
  * def sources_rescan() -> None            what the collector does when idle
- * def sources_driver(on: bool) -> None     the driver level from slots, as while CUPTI does not tell
- * def sources_rows() -> list[tuple[str, str, str, str, int]]
- * def sources_lookup(name: str) -> int    address of a symbol in a patched library, 0: not there
- * def autograd_calibrate(nodes: list[tuple[int, int]]) -> str | None
- * def autograd_own_nodes(own: bool) -> tuple[int, int]
- *     While on, nodes of this thread are not recorded; how many creations and ends its hooks saw
- *     since it was turned on last.
- * def autograd_unseen() -> str | None     a type of nodes whose end is not seen, mangled
- * def storage_calibrate(samples: list[tuple[int, int, int]], slice: int, parent: int) -> str | None
- *     samples: (UntypedStorage._cdata, address, bytes) of fresh CPU storages; see storage.h
+ * def sources_driver(on: bool) -> None     the driver level from slots, as while CUPTI does not
+ * tell def sources_rows() -> list[tuple[str, str, str, str, int]] def sources_lookup(name: str) ->
+ * int    address of a symbol in a patched library, 0: not there def autograd_calibrate(nodes:
+ * list[tuple[int, int]]) -> str | None def autograd_own_nodes(own: bool) -> tuple[int, int] While
+ * on, nodes of this thread are not recorded; how many creations and ends its hooks saw since it was
+ * turned on last. def autograd_unseen() -> str | None     a type of nodes whose end is not seen,
+ * mangled def storage_calibrate(samples: list[tuple[int, int, int]], slice: int, parent: int) ->
+ * str | None samples: (UntypedStorage._cdata, address, bytes) of fresh CPU storages; see storage.h
  * def storage_origin(cdata: int) -> tuple[int, int, int]   (cm_storage_origin, address, bytes)
  * def sources_offsets() -> dict[str, int]     what calibration found, by the field's readable name
  * def main_thread_call(call: Callable[[], None] | None) -> None

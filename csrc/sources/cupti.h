@@ -74,6 +74,8 @@ void cm_cupti_read_environment(void);
 unsigned long long cm_cupti_loads(void);
 /* Whether libcuda is in this process. Any thread. */
 bool cm_cupti_driver_loaded(void);
+/* Whether libcuda or a runtime that will load it is. Any thread. */
+bool cm_cupti_runtime_loaded(void);
 /* Whether somebody has initialised it, so that asking it for anything initialises nothing: a
  * program may fork up to then, and use CUDA in its children. Calls CUDA. */
 bool cm_cupti_driver_ready(void);
@@ -174,6 +176,10 @@ extern __thread bool cm_cupti_own_thread __attribute__((tls_model("initial-exec"
 /* Odd or changed between two looks: the driver was giving out or taking back memory. */
 uint64_t cm_cupti_driver_moves(void);
 uint64_t cm_cupti_driver_count(void); /* callbacks that became events since enable */
+/* Whether a context is being destroyed: the driver must not be asked for it. */
+bool cm_cupti_context_ends(void);
+/* A context of this device that was seen being made or used and not destroyed; NULL: none. */
+void *cm_cupti_context_on(int device);
 /* Whether MEMORY2 records will tell the callers of what they cover: then nothing is unwound. */
 void cm_cupti_driver_expect_records(bool expected);
 
@@ -213,7 +219,8 @@ typedef struct cm_cupti_activity_counts {
 } cm_cupti_activity_counts;
 void cm_cupti_activity_get_counts(cm_cupti_activity_counts *counts);
 
-/* Emits CM_EV_DEVICE for every device with a context. */
-void cm_device_totals_sample(void);
+/* Emits CM_EV_DEVICE for every device with a context. anew: NVML, too, which may be slow, is asked
+ * whenever it was asked last. */
+void cm_device_totals_sample(bool anew);
 
 #endif

@@ -30,6 +30,7 @@ typedef struct open_call {
     uint32_t resets;     /* calls.resets, then */
     uint32_t generation; /* of the thread's state when its free was recorded; 0: it was not */
     uint32_t events;     /* cm_driver_tls.events, then */
+    bool moves, ends;    /* it is the outermost; it destroys a context */
     uint64_t time, context;
 } open_call;
 
@@ -52,6 +53,7 @@ static struct {
     _Atomic uint64_t count;
     _Atomic uint64_t devices[DEVICES_KNOWN]; /* a context's unique id << 8 | device + 1 */
     context contexts[CONTEXTS];
+    _Atomic uint64_t ends; /* session << 32 | calls in flight that destroy contexts */
 } state;
 
 /* Rows by domain and id; written before the first callback can come. */
@@ -165,14 +167,46 @@ static uint64_t primary_context_of(int device)
     return 0;
 }
 
+/* Calls that outlive their session count no more. */
+static void count_ends(uint32_t session, int by)
+{
+    uint64_t before = atomic_load(&state.ends), after;
+
+    do {
+        uint32_t count = before >> 32 == session ? (uint32_t)before : 0;
+        if (by < 0 && count == 0)
+            return;
+        after = (uint64_t)session << 32 | (count + (uint32_t)by);
+    } while (!atomic_compare_exchange_weak(&state.ends, &before, after));
+}
+
+bool cm_cupti_context_ends(void)
+{
+    uint64_t ends = atomic_load(&state.ends);
+
+    return ends >> 32 == cm_driver_session() && (uint32_t)ends != 0;
+}
+
+void *cm_cupti_context_on(int device)
+{
+    for (unsigned i = 0; i < CONTEXTS; i++)
+        if (atomic_load(&state.contexts[i].alive) &&
+            atomic_load(&state.contexts[i].device) == device + 1)
+            return (void *)(uintptr_t)atomic_load(&state.contexts[i].handle);
+    return NULL;
+}
+
 /* --- calls that a thread is in -------------------------------------------------------------------
  */
 
 static void drop_above(uint32_t depth)
 {
     while (calls.depth > depth) {
-        calls.depth--;
-        cm_driver_move_ends_hook(calls.at[calls.depth].session);
+        const open_call *o = &calls.at[--calls.depth];
+        if (o->moves)
+            cm_driver_move_ends_hook(o->session);
+        if (o->ends)
+            count_ends(o->session, -1);
     }
 }
 
@@ -189,10 +223,14 @@ static open_call *open_it(const cm_call *c, const cm_callback *d)
     open_call *o = &calls.at[calls.depth++];
     o->call = c;
     o->correlation = d->correlation;
-    o->session = cm_driver_move_begins_hook();
+    o->moves = calls.depth == 1; /* what lies inside ends before */
+    o->session = o->moves ? cm_driver_move_begins_hook() : session;
     o->told = cm_driver_tls.told;
     o->resets = calls.resets;
     o->generation = 0;
+    o->ends = c->kind == CM_DRIVER_CONTEXT && c->does == CM_CALL_TAKES;
+    if (o->ends)
+        count_ends(o->session, 1);
     return o;
 }
 
@@ -251,9 +289,12 @@ static void record_new_hook(const cm_call *c, const cm_callback *d)
         return;
     describe(&piece, c, d);
     piece.size = cm_call_bytes(c, d->parameters);
-    if (c->kind == CM_DRIVER_CONTEXT &&
-        !context_made(piece.address, piece.device_index, c->primary))
-        return;
+    if (c->kind == CM_DRIVER_CONTEXT) {
+        if (!context_made(piece.address, piece.device_index, c->primary))
+            return;
+        if (c->primary) /* had this call made it, that had been told within */
+            piece.flags |= CM_EVF_ALREADY;
+    }
     ENTERED = cm_enter_hook();
     if (t == NULL)
         return;
@@ -269,6 +310,7 @@ static void record_new_hook(const cm_call *c, const cm_callback *d)
 static void see_context_hook(const cm_callback *d)
 {
     cm_driver_piece piece = {.kind = CM_DRIVER_CONTEXT,
+                             .flags = CM_EVF_ALREADY,
                              .address = (uint64_t)(uintptr_t)d->context,
                              .device_type = CM_DEVICE_CUDA};
 

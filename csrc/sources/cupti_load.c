@@ -127,6 +127,18 @@ bool cm_cupti_driver_loaded(void)
     return dl_iterate_phdr(see_driver, path) != 0;
 }
 
+static int see_runtime(struct dl_phdr_info *info, size_t size, void *context)
+{
+    const char *name = info->dlpi_name != NULL ? file_name(info->dlpi_name) : "";
+
+    return begins(name, "libcudart") || begins(name, "libcuda.so");
+}
+
+bool cm_cupti_runtime_loaded(void)
+{
+    return dl_iterate_phdr(see_runtime, NULL) != 0;
+}
+
 static void *driver_function(const char *name)
 {
     char path[PATH_MAX];

@@ -22,6 +22,8 @@
 enum {
     PERIOD_MS = 200,
     EARLY_MS = 20,
+    LATE_MS = 100,
+    ROUND_SHARE = 20, /* rounds take one part in so many of the time at most */
     /* For how long the witness looks how often whether the driver was initialised: between that and
      * the first allocation lies the creation of a context. */
     POLL_SHORT_MS = 5,
@@ -47,6 +49,8 @@ static struct {
     bool v1_only;
     pthread_t thread;
     pid_t tid;
+    uint64_t turns;       /* of the witness's loop */
+    uint64_t stuck;       /* the turn that a fork waited for in vain; 0: none */
     uint64_t asked, done; /* rounds out of turn */
     bool last;            /* one of them is the last */
     cm_cupti_claim claim; /* 0: none */
@@ -242,6 +246,18 @@ static void name_thread(const char *name)
 
 static void leave_before_cuda(void);
 
+/* What only callbacks see was not seen meanwhile. */
+static void say_how_late(char *why, size_t size, uint64_t ns)
+{
+    size_t used = strlen(why);
+
+    if (!w.starting && ns >= (uint64_t)LATE_MS * 1000000u && used < size)
+        snprintf(why + used, size - used,
+                 "%sit took CUPTI %.1f s to start: till then only libraries' calls of CUDA by name "
+                 "were seen",
+                 used > 0 ? "; " : "", (double)ns / 1e9);
+}
+
 static void begin(void)
 {
     static atomic_bool
@@ -249,6 +265,7 @@ static void begin(void)
     char why[sizeof w.state.reason] = "";
     cm_cupti_link link = {0};
     bool records = false, record = !w.starting;
+    uint64_t asked = cm_clock_monotonic_ns();
 
     set_mode(CM_CUPTI_STARTING, NULL);
     atomic_store(&held, HELD_SUBSCRIPTION | HELD_RECORDS);
@@ -281,6 +298,7 @@ static void begin(void)
     }
     atomic_store(&held, HELD_SUBSCRIPTION | (records || link.v2 ? HELD_RECORDS : 0));
     cm_cuda_slots_record(false);
+    say_how_late(why, sizeof why, cm_clock_monotonic_ns() - asked);
     set_mode(CM_CUPTI_CALLBACKS, w.v1_only ? NULL : why);
 }
 
@@ -329,7 +347,7 @@ static void round_now(void)
     unlock();
     if (records)
         cm_cupti_activity_drain(last);
-    cm_device_totals_sample();
+    cm_device_totals_sample(last);
     lock();
     w.done = asked;
     notify();
@@ -380,6 +398,17 @@ static bool is_due(schedule *s)
     return due;
 }
 
+/* A round takes locks of CUDA's that the program may want: where it takes long it comes seldom. */
+static void take_turn(schedule *s)
+{
+    uint64_t before = cm_clock_monotonic_ns();
+
+    round_now();
+    uint64_t after = cm_clock_monotonic_ns(), earliest = after + (after - before) * ROUND_SHARE;
+    if (s->due < earliest)
+        s->due = earliest;
+}
+
 static void *witness(void *unused)
 {
     uint64_t since = cm_clock_monotonic_ns();
@@ -390,6 +419,7 @@ static void *witness(void *unused)
     w.tid = (pid_t)syscall(SYS_gettid);
     struct timespec next = next_look(&rounds);
     while (w.wanted && !w.leave && w.state.mode != CM_CUPTI_NONE) {
+        w.turns++;
         if (w.claim != 0)
             give_up();
         else if (w.state.mode == CM_CUPTI_WAITING)
@@ -398,7 +428,7 @@ static void *witness(void *unused)
             begin();
         else if (w.asked != w.done || !wait_until(&next)) {
             if (is_due(&rounds))
-                round_now();
+                take_turn(&rounds);
             next = next_look(&rounds);
         }
     }
@@ -412,24 +442,6 @@ static void *witness(void *unused)
     notify();
     unlock();
     return NULL;
-}
-
-static int spawn(void)
-{
-    sigset_t all, before;
-
-    /* The program's blocking calls get its signals. */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int status = pthread_create(&w.thread, NULL, witness, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    w.alive = w.joinable = status == 0;
-    if (status != 0) {
-        char why[sizeof w.state.reason];
-        snprintf(why, sizeof why, "no thread for CUPTI can be started: %s", strerror(status));
-        set_mode(CM_CUPTI_NONE, why);
-    }
-    return -status;
 }
 
 /* It has set alive to false, or is about to leave its last function. */
@@ -447,6 +459,26 @@ static void join(void)
             break;
         nanosleep(&pause, NULL);
     }
+}
+
+static int spawn(void)
+{
+    sigset_t all, before;
+
+    join(); /* of one that left later than it was waited for */
+
+    /* The program's blocking calls get its signals. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int status = pthread_create(&w.thread, NULL, witness, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    w.alive = w.joinable = status == 0;
+    if (status != 0) {
+        char why[sizeof w.state.reason];
+        snprintf(why, sizeof why, "no thread for CUPTI can be started: %s", strerror(status));
+        set_mode(CM_CUPTI_NONE, why);
+    }
+    return -status;
 }
 
 static bool wait_until_gone(unsigned milliseconds)
@@ -469,13 +501,11 @@ void cm_cupti_set_changed(void (*changed)(void))
     atomic_store(&tell, changed);
 }
 
-static void wait_for_first_answer(unsigned wait_ms)
+static void wait_for_answer(const struct timespec *deadline)
 {
-    struct timespec deadline = in_ms(wait_ms);
-
     while (w.alive &&
            (w.state.mode == CM_CUPTI_STARTING || (w.state.mode == CM_CUPTI_WAITING && !w.looked)))
-        if (!wait_until(&deadline))
+        if (!wait_until(deadline))
             return;
 }
 
@@ -484,7 +514,7 @@ static void record_until_subscribed(void)
 {
     cm_cuda_slots_record(true);
     lock();
-    if (w.state.mode == CM_CUPTI_CALLBACKS)
+    if (!w.wanted || w.state.mode == CM_CUPTI_CALLBACKS)
         cm_cuda_slots_record(false);
     unlock();
 }
@@ -512,20 +542,23 @@ int cm_cupti_start(const cm_cupti_options *options, unsigned wait_ms)
     w.loads = cm_cupti_loads();
     if (cm_cupti_driver_loaded()) {
         status = spawn();
-        wait_for_first_answer(wait_ms);
+        struct timespec deadline = in_ms(wait_ms);
+        wait_for_answer(&deadline);
     } else {
         atomic_store(&waiting, true);
     }
     w.starting = false;
-    bool late = w.alive && w.state.mode == CM_CUPTI_STARTING;
+    bool late = w.state.mode == CM_CUPTI_WAITING || w.state.mode == CM_CUPTI_STARTING;
     unlock();
-    if (late)
+    if (late && cm_cupti_runtime_loaded())
         record_until_subscribed();
     return status;
 }
 
 void cm_cupti_look(void)
 {
+    bool arrived = false;
+
     if (!atomic_load_explicit(&waiting, memory_order_relaxed))
         return;
     unsigned long long loads = cm_cupti_loads();
@@ -533,19 +566,31 @@ void cm_cupti_look(void)
         return;
     if (atomic_load(&waiting) && loads != w.loads) {
         w.loads = loads;
+        arrived = cm_cupti_runtime_loaded();
         if (!w.paused && cm_cupti_driver_loaded()) {
             atomic_store(&waiting, false);
             spawn();
         }
     }
     unlock();
+    /* The driver comes with the first call of the runtime: its memory is given out before we can
+     * be there. */
+    if (arrived)
+        record_until_subscribed();
 }
 
 void cm_cupti_settle(bool last)
 {
     struct timespec deadline = in_ms(SETTLE_MS);
 
+    if (last)
+        cm_cupti_look();
     lock();
+    if (last && w.alive) { /* CUDA may be in use since a moment ago */
+        w.looked = false;
+        notify();
+        wait_for_answer(&deadline);
+    }
     if (w.alive && (w.state.mode == CM_CUPTI_CALLBACKS || w.state.mode == CM_CUPTI_SLOTS)) {
         uint64_t mine = ++w.asked;
         w.last = w.last || last;
@@ -576,8 +621,10 @@ void cm_cupti_pause(void)
     lock();
     w.paused = true;
     if (w.alive) {
+        /* Not once more for each of many forks. */
+        bool stuck = w.stuck != 0 && w.stuck == w.turns;
         w.leave = true;
-        wait_until_gone(PAUSE_MS);
+        w.stuck = wait_until_gone(stuck ? 0 : PAUSE_MS) ? 0 : w.turns;
     }
     unlock();
 }

@@ -105,9 +105,9 @@ static int subscribe(cm_cupti_link *link, bool v1_only, char *holder)
     if (multiple && !v1_only) {
         int result = subscribe_by_name(link, SIZE_MULTIPLE, holder);
         link->v2 = result == 0;
-        if (result == 0 || result == MULTIPLE_SUBSCRIBERS)
+        if (result == 0 || (result == MULTIPLE_SUBSCRIBERS && holder[0] != '\0'))
             return result;
-        /* The driver is too old for that: as ever. */
+        /* The driver is too old for that, which is told as if somebody held it: as ever. */
     } else if (api->Subscribe_v2 != NULL && !multiple) {
         /* Does nothing more than the old one but say who is who. */
         int result = subscribe_by_name(link, SIZE_NAMES, holder);

@@ -1,8 +1,10 @@
 /* What the driver and NVML tell of each device as a whole, now and then, on the witness's thread.
  *
- * Of the driver only what is in the process already is asked, and only for devices whose primary
- * context is there: nothing here makes a context or initializes CUDA. NVML is loaded if there is
- * one: without, nothing is known of other processes. What is not known is not told. */
+ * Of the driver only what is in the process already is asked, and only for devices that have a
+ * context: nothing here makes one or initializes CUDA. A primary context is held while it is asked;
+ * where there is none, one that the program made (cuCtxCreate) and callbacks told of is used. None
+ * is while one is being destroyed: the driver would make it anew. NVML is loaded if there is one:
+ * without, nothing is known of other processes. What is not known is not told. */
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -18,6 +20,8 @@ enum {
     PROCESSES = 256,
     TRIES = 4, /* for a sample that nothing moved under */
     NVML_NS = 1000000000,
+    NVML_SHARE = 100, /* of the time it may take one part in so many, for it may take the driver's
+                         locks */
     WRITE_NS = 1000000000,
 };
 enum { RESERVED_NOW = 5 }; /* CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT */
@@ -74,28 +78,35 @@ static bool find_driver(void)
     return driver.MemGetInfo != NULL;
 }
 
-/* Whether the device has a primary context that can be asked; it is current then. */
-static bool enter_device(int device)
+/* Whether the device has a context that can be asked; it is current then. */
+static bool enter_device(int device, bool *retained)
 {
     unsigned flags;
     int active = 0;
     void *context;
 
-    if (driver.DevicePrimaryCtxGetState(device, &flags, &active) != 0 || !active ||
-        driver.DevicePrimaryCtxRetain(&context, device) != 0)
+    *retained = false;
+    if (cm_cupti_context_ends() || driver.DevicePrimaryCtxGetState(device, &flags, &active) != 0)
         return false;
-    if (driver.CtxPushCurrent(context) == 0)
-        return true;
-    driver.DevicePrimaryCtxRelease(device);
-    return false;
+    if (!active) {
+        context = cm_cupti_context_on(device);
+        return context != NULL && driver.CtxPushCurrent(context) == 0;
+    }
+    if (driver.DevicePrimaryCtxRetain(&context, device) != 0)
+        return false;
+    *retained = driver.CtxPushCurrent(context) == 0;
+    if (!*retained)
+        driver.DevicePrimaryCtxRelease(device);
+    return *retained;
 }
 
-static void leave_device(int device)
+static void leave_device(int device, bool retained)
 {
     void *context;
 
     driver.CtxPopCurrent(&context);
-    driver.DevicePrimaryCtxRelease(device);
+    if (retained)
+        driver.DevicePrimaryCtxRelease(device);
 }
 
 static int64_t pooled_on(int device)
@@ -290,7 +301,9 @@ static struct {
     struct {
         moment last;                   /* that was written */
         int64_t own, others, reserved; /* as NVML told last */
-        uint64_t written_ns, asked_ns;
+        int64_t used_then;             /* as the driver told then */
+        uint64_t written_ns;
+        uint64_t due_ns; /* when NVML may be asked again; 0: it was not */
         void *nvml;
         bool nvml_looked;
     } device[DEVICES];
@@ -335,14 +348,20 @@ static void ask_nvml(int device, uint64_t total)
     nvml_total(handle, &theirs, &state.device[device].reserved);
 }
 
-/* It may be slow, and what it tells does not change with each allocation of ours. */
-static void sample_nvml(int device, moment *m, uint64_t now)
+/* It may be slow, and what others have does not change with each allocation of ours. What we have
+ * does: as of another moment it would be wrong. */
+static void sample_nvml(int device, moment *m, bool anew)
 {
-    if (state.device[device].asked_ns == 0 || now - state.device[device].asked_ns >= NVML_NS) {
-        state.device[device].asked_ns = now;
+    uint64_t now = cm_clock_monotonic_ns();
+
+    if (anew || now >= state.device[device].due_ns) {
         ask_nvml(device, (uint64_t)m->told[CM_TOLD_TOTAL]);
+        uint64_t after = cm_clock_monotonic_ns(), rest = (after - now) * NVML_SHARE;
+        state.device[device].due_ns = after + (rest > NVML_NS ? rest : NVML_NS);
+        state.device[device].used_then = m->told[CM_TOLD_USED];
     }
-    m->told[CM_TOLD_OWN] = state.device[device].own;
+    if (m->told[CM_TOLD_USED] == state.device[device].used_then)
+        m->told[CM_TOLD_OWN] = state.device[device].own;
     m->told[CM_TOLD_OTHERS] = state.device[device].others;
     m->told[CM_TOLD_RESERVED] = state.device[device].reserved;
 }
@@ -390,21 +409,22 @@ static void write_moment(int device, const moment *m, uint64_t now)
     state.device[device].written_ns = now;
 }
 
-static void sample_device(int device)
+static void sample_device(int device, bool anew)
 {
     uint64_t now = cm_clock_monotonic_ns();
     moment m;
+    bool retained;
 
-    if (!enter_device(device))
+    if (!enter_device(device, &retained))
         return;
     memset(&m, 0, sizeof m); /* compared as bytes */
     for (int what = 0; what < TOLD; what++)
         m.told[what] = UNKNOWN;
     bool told = sample_driver(device, &m);
-    leave_device(device);
+    leave_device(device, retained);
     if (!told)
         return;
-    sample_nvml(device, &m, now);
+    sample_nvml(device, &m, anew);
     write_moment(device, &m, now);
 }
 
@@ -423,7 +443,7 @@ static void begin_anew(void)
             state.device[i].last.told[what] = UNKNOWN;
 }
 
-void cm_device_totals_sample(void)
+void cm_device_totals_sample(bool anew)
 {
     int count = 0, mode = RELAXED;
 
@@ -435,7 +455,7 @@ void cm_device_totals_sample(void)
     bool relaxed = driver.ThreadExchangeStreamCaptureMode != NULL &&
                    driver.ThreadExchangeStreamCaptureMode(&mode) == 0;
     for (int device = 0; device < count && device < DEVICES; device++)
-        sample_device(device);
+        sample_device(device, anew);
     if (relaxed)
         driver.ThreadExchangeStreamCaptureMode(&mode);
     cm_cupti_own_thread = false;

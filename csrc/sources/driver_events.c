@@ -78,13 +78,17 @@ static void piece_hook(cm_thread *t, cm_event_kind kind, const cm_driver_piece *
 {
     uint64_t time = piece->time != 0 ? piece->time : cm_clock_after_loads();
 
+    uint8_t of_node = 0;
+
+    if (kind == CM_EV_DRIVER_NEW && (cm_emit_node_flags_hook(t) & CM_EVF_NODE_STACK) != 0)
+        of_node = CM_EVF_OF_NODE;
     cm_driver_tls.events++;
     put_hook(t, (cm_event){.time = time,
                            .address = piece->address,
                            .size = piece->size,
                            .stack = stack,
                            .kind = (uint8_t)kind,
-                           .flags = piece->kind | piece->flags,
+                           .flags = (uint8_t)(piece->kind | piece->flags | of_node),
                            .device_type = piece->device_type,
                            .device_index = piece->device_index});
     if (piece->has_correlation)

@@ -30,6 +30,8 @@ def main(arguments: Sequence[str]) -> int:
 def _not_recorded(report: Report) -> Error:
     if not report.driver.recorded:
         return missing(report, "kernels")
+    if report.driver.mode == "slots":
+        return Error(f"no kernels in this recording: CUPTI did not see it: {report.driver.reason}")
     if report.environment.get("driver.kernels") == "yes":
         return Error("no kernels in this recording: none was launched while it was made")
     return Error("no kernels in this recording: record again with cuptimem run --kernels")

@@ -9,13 +9,18 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from cuptimem.cli.run import Usage, check_program, checked_output, interpreter_flags
+
+if TYPE_CHECKING:
+    from cuptimem.simulation.launch import Setup
 
 HELP = """\
 usage: cuptimem simulate [options] script.py [args ...]
        cuptimem simulate [options] -m module [args ...]
        cuptimem simulate [options] -c code [args ...]
+       env $(cuptimem simulate [options] --environment) command ...
 
 Runs a program on a simulated GPU (none is needed) with the real PyTorch, and says whether it fits.
 
@@ -36,7 +41,9 @@ Files that the program saves hold zeros: give it another output folder, or your 
                         program reads from the device (they are zeros)
       --no-retry        run it once: no other settings, no high end
       --timeout SECONDS for each run ({timeout:g}; 0: no end)
-  -o, --output FILE     keep the trace of the run; summary, peak, ... read it
+      --environment     print the variables that put any command on the device, for
+                        env: of it cuptimem then says nothing, and reports nothing
+  -o, --output FILE     keep the trace of the run; summary, ledger, ... read it
   -f, --force           replace FILE if it exists
       --json            the answer as one JSON object (docs/json.md) on standard output
   -h, --help            this text
@@ -65,6 +72,7 @@ class _Request:
         self.force = False
         self.json = False
         self.help = False
+        self.environment = False
         self.program: list[str] = []
 
 
@@ -74,7 +82,10 @@ def main(arguments: Sequence[str]) -> int:
         if request.help:
             print(_help(), end="")
             return 0
-        check_program(request.program)
+        if request.environment and request.program:
+            raise Usage("--environment takes no program: env $(cuptimem simulate --environment) python ...")
+        if not request.environment:
+            check_program(request.program)
         output = checked_output(request.output, request.force)
     except Usage as error:
         print(f"cuptimem simulate: {error}; see: cuptimem simulate --help", file=sys.stderr)
@@ -102,6 +113,8 @@ def _simulate(request: _Request, output: str) -> int:
         print(f"cuptimem simulate: {error}; see: cuptimem simulate --help", file=sys.stderr)
         return 2
     build = api.ready()
+    if request.environment:
+        return _print_environment(setup)
     timeout = api.TIMEOUT if request.timeout is None else request.timeout or None
     trace = os.path.abspath(naming.expand(output, os.getpid(), naming.rank_of(os.environ))) if output else ""
 
@@ -144,6 +157,15 @@ def _simulate(request: _Request, output: str) -> int:
         return simulation.code
 
 
+def _print_environment(setup: "Setup") -> int:
+    """Of the device alone: the command that gets them is not run by us."""
+    from cuptimem.simulation import launch
+
+    print(*(f"{name}={value}" for name, value in launch.by_hand(os.environ, setup).items()))
+    print("cuptimem: on a simulated device; files that the program saves hold zeros", file=sys.stderr)
+    return 0
+
+
 def _help() -> str:
     from cuptimem.simulation import api, cards, data_sizes
 
@@ -151,7 +173,7 @@ def _help() -> str:
     return HELP.format(devices=", ".join(one.key for one in cards.CARDS), operators=operators, timeout=api.TIMEOUT)
 
 
-_FLAGS = {"--no-retry", "--allow-oom", "--trust-reads", "-f", "--force", "--json"}
+_FLAGS = {"--no-retry", "--allow-oom", "--trust-reads", "-f", "--force", "--json", "--environment"}
 _VALUES = {
     "--device",
     "--memory",
@@ -203,7 +225,7 @@ def _parse(arguments: list[str]) -> _Request:
         else:
             request.program = [argument, *arguments]
             return request
-    if not request.program:
+    if not request.program and not request.environment:
         raise Usage("nothing to run")
     return request
 
@@ -215,6 +237,8 @@ def _flag(request: _Request, name: str) -> None:
         request.allow_oom = True
     elif name == "--trust-reads":
         request.trust_reads = True
+    elif name == "--environment":
+        request.environment = True
     elif name == "--json":
         request.json = True
     else:

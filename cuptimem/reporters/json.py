@@ -177,6 +177,7 @@ def account(one: Ledger) -> dict[str, Any]:
         "rounding": one.rounding,
         "cached": one.cached,
         "driver": one.of("driver"),
+        "driver_rounding": one.driver_rounding,
         "pool_slack": one.pool_slack,
         "pool_short": one.pool_short,
         "context": one.context,
@@ -196,6 +197,7 @@ def ledger_line(one: LedgerLine) -> dict[str, Any]:
         "count": one.count,
         "kind": one.kind or None,
         "library": one.library or None,
+        "backward": one.backward,
         **of_stack(one.stack or (), one.stack_lost),
     }
 

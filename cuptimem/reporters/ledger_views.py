@@ -4,7 +4,7 @@ import re
 import textwrap
 from collections.abc import Sequence
 
-from cuptimem.ledger import PARTS, DriverAllocations, DriverDevice, DriverLevel, Ledger, LedgerLine
+from cuptimem.ledger import PARTS, DriverAllocations, DriverDevice, DriverLevel, Ledger, LedgerLine, split_reason
 from cuptimem.libraries import library_name
 from cuptimem.report import Report
 from cuptimem.reporters.blocks import Block, Column, Style, Table, Text
@@ -60,6 +60,10 @@ def where(frame: Frame | None, stack_lost: bool) -> str:
     return "(stack lost)" if stack_lost else "(no Python line)"
 
 
+def _phase(backward: bool) -> str:
+    return "backward" if backward else ""
+
+
 def moment(time_ns: int, step: int | None) -> str:
     inside = f"in step {step}, " if step is not None else ""
     return f"{inside}{duration(time_ns)} after the start"
@@ -73,6 +77,7 @@ _COLUMNS = (
     Column("share", right=True),
     Column("count", right=True),
     Column("what", flexible=True),
+    Column("phase"),
     Column("line", flexible=True, keep_end=True),
     Column("function", flexible=True, optional=True),
     Column("code", flexible=True, optional=True, style="dim"),
@@ -87,7 +92,7 @@ def _driver_rows(lines: Sequence[LedgerLine], used: int, top: int) -> list[_Cell
     for line in lines:
         frame = line.frame
         place: object = line.stack_lost if frame is None else (frame.file, frame.line)
-        groups.setdefault((what(line.library, line.kind), place), []).append(line)
+        groups.setdefault((what(line.library, line.kind), line.backward, place), []).append(line)
     merged = sorted(
         ((sum(one.bytes for one in group), sum(one.count or 0 for one in group), group) for group in groups.values()),
         key=lambda row: -row[0],
@@ -98,6 +103,7 @@ def _driver_rows(lines: Sequence[LedgerLine], used: int, top: int) -> list[_Cell
             share(total, used),
             count(number),
             what(group[0].library, group[0].kind),
+            _phase(group[0].backward),
             where(group[0].frame, group[0].stack_lost),
             function(group[0].frame),
             code(group[0].frame),
@@ -108,7 +114,7 @@ def _driver_rows(lines: Sequence[LedgerLine], used: int, top: int) -> list[_Cell
     if left:
         total = sum(row[0] for row in left)
         number = sum(row[1] for row in left)
-        rows.append((size(total), share(total, used), count(number), f"({len(left)} more lines)", "", "", ""))
+        rows.append((size(total), share(total, used), count(number), f"({len(left)} more lines)", "", "", "", ""))
     return rows
 
 
@@ -121,10 +127,10 @@ def _table(one: Ledger, top: int) -> Table:
         line = next((line for line in one.lines if line.part == part), None)
         if line is None:
             if part in ("context", "others"):
-                rows.append(("not known", "", "", PARTS[part], "", "", ""))
-        elif line.bytes or part != "pool slack":
-            rows.append((size(line.bytes), share(line.bytes, one.used), "", line.name, "", "", ""))
-    rows.append((size(one.used), share(one.used, one.used), "", "in all", "", "", ""))
+                rows.append(("not known", "", "", PARTS[part], "", "", "", ""))
+        elif line.bytes or part not in ("driver rounding", "pool slack"):
+            rows.append((size(line.bytes), share(line.bytes, one.used), "", line.name, "", "", "", ""))
+    rows.append((size(one.used), share(one.used, one.used), "", "in all", "", "", "", ""))
     kept = [i for i in range(len(_COLUMNS)) if any(row[i] for row in rows)]
     return Table(tuple(_COLUMNS[i] for i in kept), tuple(tuple(row[i] for i in kept) for row in rows))
 
@@ -142,8 +148,10 @@ def parts(one: Ledger, libraries: int) -> str:
     if len(named) > libraries:
         others = sum(total for _, total in named[libraries:])
         said.append(f"{len(named) - libraries} other libraries {size(others)}")
+    said += [f"driver rounding {size(one.driver_rounding)}"] if one.driver_rounding * 100 >= one.used > 0 else []
     said += [f"pool slack {size(one.pool_slack)}"] if one.pool_slack else []
-    said += [f"context {size(one.context)}"] if one.context is not None else []
+    context = "context" if one.context_measured else "context and earlier"
+    said += [f"{context} {size(one.context)}"] if one.context is not None else []
     said += [f"other processes {size(one.others)}"] if one.others else []
     said.append(f"residual {size(one.residual)}")
     return ", ".join(item.replace(" ", _GLUE) for item in said)
@@ -190,7 +198,7 @@ def _unknown(one: Ledger) -> list[Block]:
         place = "the residual" if one.context is None else "the context (what came later in the residual)"
         said += prose(f"Other processes are not told apart, for NVML does not tell: they are in {place}.", "dim")
     if one.own is not None:
-        said += prose(f"NVML gave {size(one.own)} to this process when it was last asked.", "dim")
+        said += prose(f"NVML gives {size(one.own)} to this process.", "dim")
     if one.driver_reserved:
         said += prose(f"Driver and firmware keep {size(one.driver_reserved)} beside all this.", "dim")
     if not one.quiet:
@@ -219,10 +227,12 @@ def exactness(report: Report) -> list[Block]:
     driver = report.driver
     witness = driver.witness
     if driver.mode == "slots":
+        cause, fix = split_reason(driver.reason)
         said += warning(
-            f"CUPTI did not see all of it ({driver.reason}): without it only calls of the CUDA runtime by libraries "
-            "that can be patched are seen; what others took is in the residual"
+            f"CUPTI did not see all of it: {cause}. Without it only calls of the CUDA runtime by libraries that can be "
+            "patched are seen; what others took is in the context or the residual."
         )
+        said += prose(f"What to do: {fix}.") if fix else []
     elif driver.mode == "unknown":
         said += warning(f"{driver.reason}: whether all of the driver level was seen is not known")
     elif driver.mode == "none":
@@ -282,6 +292,7 @@ def _host(host: DriverDevice | None, top: int) -> list[Block]:
             size(one.bytes),
             count(one.count),
             "PyTorch" if one.torch else what(one.library, one.kind if one.kind == "registered" else ""),
+            _phase(one.backward),
             where(one.frame, one.stack_lost),
             function(one.frame),
             code(one.frame),
@@ -292,7 +303,7 @@ def _host(host: DriverDevice | None, top: int) -> list[Block]:
     if left:
         total = sum(one.bytes for one in left)
         number = sum(one.count for one in left)
-        rows.append((size(total), count(number), f"({len(left)} more lines)", "", "", ""))
+        rows.append((size(total), count(number), f"({len(left)} more lines)", "", "", "", ""))
     columns = (Column("at the end", right=True, style="strong"), *_COLUMNS[2:])
     kept = [i for i in range(len(columns)) if any(row[i] for row in rows)]
     blocks.append(Table(tuple(columns[i] for i in kept), tuple(tuple(row[i] for i in kept) for row in rows)))
@@ -317,7 +328,7 @@ def short(report: Report) -> list[Block]:
     for one in report.ledgers:
         if one.what == "peak":
             at = f"{duration(one.time_ns)} after the start"
-            text = f"{one.device} was at {size(one.used)} {at}: {parts(one, _IN_SUMMARY)}"
+            text = f"{one.device}: {size(one.used)} used at its fullest, {at}: {parts(one, _IN_SUMMARY)}"
             blocks += [Text(line) for line in wrapped(text, "  ", "    ")]
     on_cuda = any(device.name.startswith("cuda") for device in report.devices)
     driver = report.driver

@@ -12,7 +12,7 @@ _TOP = 10
 
 
 def simulation(report: Report | None, one: Simulation) -> list[Block]:
-    """All of it. The report is only asked for its file."""
+    """All of it. The report is only asked for its file and whether it has a ledger."""
     blocks: list[Block] = [Text(_heading(one), "title"), Text(), *_verdict(one)]
     blocks += _devices(one)
     blocks += _peak(one)
@@ -26,7 +26,9 @@ def simulation(report: Report | None, one: Simulation) -> list[Block]:
     if report is not None and report.path is not None and os.path.exists(report.path):
         from cuptimem.naming import shown
 
-        blocks += [Text(), Text(f"Next: cuptimem summary {shown(report.path)}", "dim")]
+        path = shown(report.path)
+        more = f"   cuptimem ledger {path}" if report.ledgers else ""
+        blocks += [Text(), Text(f"Next: cuptimem summary {path}{more}", "dim")]
     return blocks
 
 

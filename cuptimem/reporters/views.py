@@ -174,7 +174,12 @@ def summary(report: Report) -> list[Block]:
     if report.backward.unresolved:
         part = f"{size(report.backward.unresolved)} of {size(report.backward.bytes)}"
         blocks.append(Text(f"! {part} allocated in backward could not be joined to a forward line", "warning"))
-    first = [*(["leaks"] if report.leaks else []), *(["ledger"] if report.ledgers else [])]
+    refused = any(row.what == "oom" for row in report.fragmentations)
+    first = [
+        *(["fragmentation"] if refused else []),
+        *(["leaks"] if report.leaks else []),
+        *(["ledger"] if report.ledgers else []),
+    ]
     return blocks + file_hint(report, *first, "peak", "steps")
 
 
@@ -312,7 +317,7 @@ def peak(report: Report, peaks: tuple[Peak, ...], top: int) -> list[Block]:
     for one in peaks:
         requested = asked(report, one)
         what = f"{size(one.bytes)} ({requested})" if requested else size(one.bytes)
-        blocks += [Text(), Text(f"{one.device}: {what} in {count(one.count)} blocks, {moment(one)}", "title")]
+        blocks += [Text(), Text(f"{one.device}: {what} in {plural(one.count, 'block')}, {moment(one)}", "title")]
         ordered = one.lines
         for line in ordered[:top]:
             blocks += _contribution(line, one)
@@ -321,7 +326,7 @@ def peak(report: Report, peaks: tuple[Peak, ...], top: int) -> list[Block]:
         rest_count = sum(line.count for line in left) + one.rest_count
         if rest_bytes or rest_count:
             part = f"{size(rest_bytes):>11}  {share(rest_bytes, one.bytes):>5}"
-            blocks.append(Text(f"{part}  everything else, {count(rest_count)} blocks"))
+            blocks.append(Text(f"{part}  everything else, {plural(rest_count, 'block')}"))
     return blocks
 
 
@@ -367,7 +372,7 @@ def ledger(report: Report, ledgers: Sequence[Ledger], top: int) -> list[Block]:
 
 def fragmentation(report: Report, rows: Sequence[Fragmentation], top: int) -> list[Block]:
     """What PyTorch's allocator has and cannot give out."""
-    return [*heading(report), *fragmentation_views.full(rows, top)]
+    return [*heading(report), *fragmentation_views.full(rows, top, report.environment.get("torch", ""))]
 
 
 def kernels(report: Report, one: Kernels, top: int) -> list[Block]:
@@ -440,7 +445,7 @@ def table(report: Report, peak: Peak | None, rows: tuple["Row", ...], by: str, t
         return blocks + _nothing()
     blocks += [
         Text(),
-        Text(f"{peak.device}: {size(peak.bytes)} in {count(peak.count)} blocks, {moment(peak)}", "title"),
+        Text(f"{peak.device}: {size(peak.bytes)} in {plural(peak.count, 'block')}, {moment(peak)}", "title"),
     ]
     cells = [
         (

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from cuptimem import autostart, simulator
@@ -72,10 +73,7 @@ def preload(folder: str) -> list[str]:
 
     The dynamic linker has no way to quote a space or colon in a path: then links in `folder` stand for the libraries.
     """
-    try:
-        paths = simulator.preload()
-    except FileNotFoundError as error:
-        raise Error(str(error)) from error
+    paths = _libraries()
     if not any(_unquotable(str(path)) for path in paths):
         return [str(path) for path in paths]
     if _unquotable(folder):
@@ -108,12 +106,7 @@ def environment(base: Mapping[str, str], setup: Setup, folder: str, trace: str, 
     if setup.alloc_conf is not None:
         own = settings.with_setting(own, setup.alloc_conf)
     libraries = preload(folder)
-    ours = {
-        "LD_PRELOAD": ":".join([*libraries, *filter(None, [base.get("LD_PRELOAD")])]),
-        "TRITON_LIBCUDA_PATH": os.path.dirname(libraries[0]),
-        "CUPTIMEM_SIM_DEVICE": setup.card.key,
-        "CUPTIMEM_SIM_DEVICES": str(setup.devices),
-        "CUPTIMEM_SIM_MEMORY": str(setup.memory),
+    ours = _device(base, setup, libraries) | {
         "CUPTIMEM_SIM_REPORT": os.path.join(folder, "report"),
         child.VARIABLE: folder,
         "CUPTIMEM": "1",
@@ -122,8 +115,6 @@ def environment(base: Mapping[str, str], setup: Setup, folder: str, trace: str, 
     }
     if overwrite:
         ours["CUPTIMEM_OVERWRITE"] = "1"
-    if setup.context is not None:
-        ours["CUPTIMEM_SIM_CONTEXT"] = str(setup.context)
     # Without this variable a convolution gets the allowance of csrc/simulator/libraries/cudnn_backend.c.
     own.pop("CUPTIMEM_SIM_CONV_WORKSPACE", None)
     if setup.conv_workspace is not None or not setup.high_end:
@@ -131,6 +122,44 @@ def environment(base: Mapping[str, str], setup: Setup, folder: str, trace: str, 
     if setup.high_end and "CUPTIMEM_SIM_EVENT_LAG" not in own:
         ours["CUPTIMEM_SIM_EVENT_LAG"] = str(EVENT_LAG)
     return {**own, **ours}
+
+
+def _device(base: Mapping[str, str], setup: Setup, libraries: Sequence[str]) -> dict[str, str]:
+    """The simulated device itself."""
+    found = {
+        "LD_PRELOAD": ":".join([*libraries, *filter(None, [base.get("LD_PRELOAD")])]),
+        "TRITON_LIBCUDA_PATH": os.path.dirname(libraries[0]),
+        "CUPTIMEM_SIM_DEVICE": setup.card.key,
+        "CUPTIMEM_SIM_DEVICES": str(setup.devices),
+        "CUPTIMEM_SIM_MEMORY": str(setup.memory),
+    }
+    if setup.context is not None:
+        found["CUPTIMEM_SIM_CONTEXT"] = str(setup.context)
+    return found
+
+
+def by_hand(base: Mapping[str, str], setup: Setup) -> dict[str, str]:
+    """The variables that put any program on the device, without a verdict: nothing is assumed, and nothing reported.
+
+    None of them has white space in it. Raises Error where that cannot be had.
+    """
+    caches = os.path.join(base.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "cuptimem", "simulated")
+    found = _device(base, setup, [str(path) for path in _libraries()])
+    found |= {name: os.path.join(caches, place) for name, place in _CACHES.items()}
+    found["CUPTIMEM_SIM_CONV_WORKSPACE"] = str(setup.conv_workspace or 0)
+    if "CUDA_VISIBLE_DEVICES" in base:  # it names devices of this machine
+        found["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, range(setup.devices)))
+    for name, value in found.items():
+        if any(character.isspace() for character in value) or _unquotable(str(simulator.folder())):
+            raise Error(f"{name} would have a space or colon in {value}: take cuptimem simulate -o FILE instead")
+    return found
+
+
+def _libraries() -> list[Path]:
+    try:
+        return simulator.preload()
+    except FileNotFoundError as error:
+        raise Error(str(error)) from error
 
 
 def run(

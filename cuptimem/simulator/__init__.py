@@ -11,6 +11,13 @@ from typing import NamedTuple
 
 CORE = "libcuptimem_sim.so"
 CUPTI = "libcupti.so.13"  # of whatever release it is: what a CUDA 13 PyTorch asks for
+VARIABLES = tuple(  # what the device, and a run on it, read of the environment
+    f"CUPTIMEM_SIM_{name}"
+    for name in (
+        *("CHILD", "CONTEXT", "CONV_WORKSPACE", "COPY_MAX", "CUPTI", "DEVICE", "DEVICES", "EVENT_LAG", "HANDLE_BYTES"),
+        *("HOSTILE", "LOG", "MEMORY", "REPORT", "TIMING", "TRACE"),
+    )
+)
 
 
 class Alias(NamedTuple):

@@ -66,6 +66,7 @@ class Moment:
     context: int
     tensors: int
     rounding: int
+    pages: int = 0  # of the driver's, less what was asked for of them
     live: list[Memory] = field(default_factory=list)
 
 
@@ -138,7 +139,7 @@ class Driver:
     def new(self, kind: int, size: int, address: int = 0) -> Memory:
         if not address:
             address = self.top
-            self.top += size + (1 << 21) & ~0xFFF
+            self.top += size + self.random.choice([511, 1 << 21]) & ~0x1FF
         memory = Memory(kind, address, size, self.random.choice(self.lines))
         self.trace.add(craft.DRIVER_NEW, address, size, memory.stack, flags=kind, **CUDA)
         self.allocations += 1
@@ -358,17 +359,20 @@ class Driver:
         others = r.choice([-1, 0, 10_000])
         pooled = r.choice([-1, r.randrange(1 << 24)])
         quiet = r.random() < 0.6
-        used = taken + r.randrange(1 << 22)
+        used = taken + r.randrange(1 << 24)
         for what, value in [(TOTAL, 1 << 36), (OTHERS, others), (POOLED, pooled)]:
             if value >= 0:
                 self.trace.add(craft.DEVICE, what, value, thread=9, **CUDA)
         self.trace.add(craft.DEVICE, USED, used, flags=QUIET if quiet else 0, thread=9, **CUDA)
-        moment = Moment(used, quiet, others, pooled, 0, 0, 0, live)
+        moment = Moment(used, quiet, others, pooled, 0, 0, 0, live=live)
         counted = [b for b in self.blocks.values() if b.home is not None and b.home.alive]
         moment.tensors = sum(b.asked for b in counted)
         moment.rounding = sum(b.size - b.asked for b in counted)
+        carved = [m for m in live if m.kind in (DEV, MANAGED)]
+        touched = {page for m in carved for page in range(m.address >> 21, (m.address + m.size - 1 >> 21) + 1)}
+        moment.pages = (len(touched) << 21) - sum(m.size for m in carved)
         if quiet and self.context < 0:
-            self.context = max(0, used - max(0, others) - taken - self.slack(moment)[0])
+            self.context = max(0, used - max(0, others) - taken - self.slack(moment)[0] - moment.pages)
         moment.context = self.context
         self.moments.append(moment)
 
@@ -399,6 +403,7 @@ class Driver:
             "tensors": moment.tensors,
             "rounding": moment.rounding,
             "cached": max(0, torch - moment.tensors - moment.rounding),
+            "driver_rounding": moment.pages,
             "pool_slack": slack,
             "pool_short": short,
             "context": moment.context,

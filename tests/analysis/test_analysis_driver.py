@@ -17,6 +17,7 @@ from driver_model import (
     HANDLE,
     HOST,
     LIBRARY,
+    MANAGED,
     MAPPED,
     PHYSICAL,
     QUIET,
@@ -31,6 +32,7 @@ from hypothesis import strategies as st
 from cuptimem import _core
 
 Analyze = Callable[..., dict[str, Any]]
+OF_NODE = 0x80
 NEW, FREE, MORE, WITNESS, POOL, LAUNCH, WORK, DEVICE, HELD = range(22, 31)
 MIB = 1 << 20
 
@@ -51,7 +53,7 @@ def free(t: Trace, kind: int, address: int, size: int = 0, **more: int) -> None:
 
 
 def total(ledger: dict[str, Any]) -> int:
-    parts = sum(ledger[key] for key in ("tensors", "rounding", "cached", "pool_slack", "residual"))
+    parts = sum(ledger[key] for key in ("tensors", "rounding", "cached", "driver_rounding", "pool_slack", "residual"))
     driver = sum(line["bytes"] for line in ledger["driver"])
     return int(parts + driver + max(0, ledger["context"]) + max(0, ledger["others"]))
 
@@ -142,6 +144,34 @@ def test_what_the_recorder_said_of_itself(tmp_path: Path) -> None:
     assert driver["witness"]["dropped"] == 7
 
 
+# --- whom it is charged to ---------------------------------------------------------------------------------
+
+
+def test_backward_is_charged_as_blocks_are(analyze: Analyze) -> None:
+    """On a thread without Python, in a hook in Python, by gradients of leaves, after the node."""
+    t = Trace()
+    for number in (1, 2):
+        t.add(craft.THREAD, 1000 + number, 10 + number, thread=number)
+    t.node(5, t.line(1))
+    new(t, DEV, 0x10000, 3, line=7, thread=1)
+    t.run(5, 11, thread=2)
+    t.add(NEW, 0x20000, 5, 0, flags=DEV | OF_NODE, thread=2, **CUDA)
+    new(t, DEV, 0x30000, 11, line=3, thread=2)
+    t.done(thread=2)
+    t.run(2**64 - 1, 0, "N5torch8autograd14AccumulateGradE", thread=2)
+    t.add(NEW, 0x40000, 17, 0, flags=DEV | OF_NODE, thread=2, **CUDA)
+    t.done(thread=2)
+    t.add(NEW, 0x50000, 29, 0, flags=DEV, thread=2, **CUDA)
+    moment(t, 100)
+    lines = {(row["bytes"], row["stack"], row["backward"]) for row in only(analyze(t))["driver"]}
+    assert lines == {
+        (3, t.line(7), False),
+        (5 + 17, t.line(1), True),
+        (11, t.line(3), True),
+        (29, 0, False),
+    }
+
+
 # --- contexts, pools, moments -----------------------------------------------------------------------------
 
 
@@ -149,7 +179,7 @@ def test_the_context_is_what_the_first_quiet_moment_leaves_over(analyze: Analyze
     t = Trace()
     new(t, CONTEXT, 0xC0, 0)
     moment(t, 400, quiet=False)
-    new(t, DEV, 0x10000, 100)
+    new(t, ASYNC, 0x10000, 100)
     moment(t, 500, others=50)
     moment(t, 900, others=50, own=850, total=10_000, reserved=7)
     report = analyze(t)
@@ -166,13 +196,49 @@ def test_the_context_is_what_the_first_quiet_moment_leaves_over(analyze: Analyze
 
 def test_what_was_there_before_a_recording_is_no_measured_context(analyze: Analyze) -> None:
     t = Trace()
-    t.add(SEED, 0x20000, 1000, flags=0, **CUDA)
-    t.add(SEGMENT_NEW, 0x20000, 2 * MIB, flags=BEFORE_START, **CUDA)
+    t.add(SEED, 0x200000, 1000, flags=0, **CUDA)
+    t.add(SEGMENT_NEW, 0x200000, 2 * MIB, flags=BEFORE_START, **CUDA)
     t.mark(SEEDED)
     moment(t, 5 * MIB)
     end = only(analyze(t))
     assert (end["context_measured"], end["context"]) == (False, 3 * MIB)
     assert (end["tensors"], end["cached"], end["driver"]) == (1000, 2 * MIB - 1000, [])
+
+
+def test_pages_that_small_allocations_share(analyze: Analyze) -> None:
+    """Each page counts once, however many lie in it, and for as long as one does."""
+    t = Trace()
+    page = 2 * MIB
+    told = []
+
+    def look(used: int) -> None:
+        moment(t, used)
+        told.append(only(analyze(t)))
+
+    moment(t, 7 * MIB)
+    new(t, DEV, 8 * page, 512)
+    new(t, DEV, 8 * page + 512, 1000)
+    new(t, MANAGED, 9 * page - 100, 200)  # in two
+    look(7 * MIB + 2 * page)
+    new(t, DEV, 20 * page, 3 * page)  # whole pages
+    new(t, DEV, 30 * page, page + 1)
+    new(t, ASYNC, 40 * page, 5)
+    look(7 * MIB + 7 * page + 5)
+    free(t, 0, 8 * page)
+    free(t, 0, 9 * page - 100)
+    free(t, 0, 30 * page)
+    t.add(MORE, 1, FAILED)
+    look(7 * MIB + 6 * page + 5)
+    for address in (8 * page + 512, 20 * page, 30 * page, 40 * page):
+        free(t, 0, address)
+    look(7 * MIB)
+    assert [row["residual"] for row in told] == [0, 0, 0, 0] and {row["context"] for row in told} == {7 * MIB}
+    assert [row["driver_rounding"] for row in told] == [
+        2 * page - 1712,
+        3 * page - 1712 - 1,
+        2 * page - 1000 - 1,
+        0,
+    ]
 
 
 def test_the_peak_is_a_quiet_moment_where_there_is_one(analyze: Analyze) -> None:
@@ -191,8 +257,8 @@ def test_the_peak_is_a_quiet_moment_where_there_is_one(analyze: Analyze) -> None
 
 def test_devices_apart(analyze: Analyze) -> None:
     t = Trace()
-    new(t, DEV, 0x10000, 100)
-    new(t, DEV, 0x20000, 70, index=1)
+    new(t, ASYNC, 0x10000, 100)
+    new(t, ASYNC, 0x20000, 70, index=1)
     moment(t, 150)
     moment(t, 170, index=1)
     report = analyze(t)

@@ -27,8 +27,18 @@ MODEL, REDUCE, MULTIPLY, TAKE, PIN = 20, 21, 22, 23, 24  # stack ids
 STALL = "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEESt5arrayIPcLm1EEEEviT0_T1_"
 
 
-def line(kind: str, library: str, stack: int, size: int, count: int, torch: bool = False) -> dict[str, Any]:
-    return {"kind": kind, "library": library, "stack": stack, "bytes": size, "count": count, "torch": torch}
+def line(
+    kind: str, library: str, stack: int, size: int, count: int, torch: bool = False, backward: bool = False
+) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "library": library,
+        "stack": stack,
+        "bytes": size,
+        "count": count,
+        "torch": torch,
+        "backward": backward,
+    }
 
 
 NCCL = line("physical", "libnccl.so.2", REDUCE, 8 * GIB, 4)
@@ -58,13 +68,14 @@ def ledger(**changes: Any) -> dict[str, Any]:
         "rounding": 4096,
         "cached": 22 * GIB,
         "driver": LIBRARIES,
+        "driver_rounding": 0,
         "pool_slack": 29 * MIB,
         "pool_short": 0,
         "context": 512 * MIB,
         "context_measured": True,
     }
     row |= changes
-    known = ["tensors", "rounding", "cached", "pool_slack"]
+    known = ["tensors", "rounding", "cached", "driver_rounding", "pool_slack"]
     sum_of_lines = sum(row[key] for key in known) + sum(one["bytes"] for one in row["driver"])
     sum_of_lines += max(row["context"], 0) + max(row["others"], 0)
     return {"residual": row["used"] - sum_of_lines, **row}

@@ -146,11 +146,14 @@ def test_a_chosen_place_for_rings_that_cannot_be_used(bare, tmp_path):
     file = tmp_path / "file"
     file.write_text("")
     settings = {"CUPTIMEM_RING_DIR": str(file / "rings"), "CUPTIMEM_OUPUT": "x.cmem", "CUPTIMEM_QUIET": "1"}
+    settings["CUPTIMEM_SIM_DEVICE"] = "h100"  # of a simulated device, which is not there
     _, answer = doctor(bare, tmp_path, env=settings)
     rings = found(answer, "rings")
     assert rings["state"] == "warning" and f"CUPTIMEM_RING_DIR={file}/rings cannot be used" in rings["text"]
     unknown = found(answer, "CUPTIMEM_OUPUT")
     assert unknown["state"] == "warning" and unknown["fix"] == "did you mean CUPTIMEM_OUTPUT"
+    unused = found(answer, "CUPTIMEM_SIM_DEVICE")
+    assert unused["state"] == "note" and "which is not loaded here" in unused["text"]
     assert found(answer, "variables")["text"] == f"CUPTIMEM_QUIET=1, CUPTIMEM_RING_DIR={file}/rings"
 
 

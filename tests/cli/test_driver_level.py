@@ -139,7 +139,7 @@ def test_another_moment_is_read_from_the_file_again(make: Make, monkeypatch: pyt
         (report.path, {"window": 0, "ledger_at_ns": 3_000_000_000}),
     ]
     for moment in (-1.0, 15.1, float("nan")):
-        with pytest.raises(cuptimem.Error, match="no moment .* it has 15 s"):
+        with pytest.raises(cuptimem.Error, match="no moment .* it ends after 15.0 s"):
             report.ledger(at=moment)
     assert len(asked) == 2
     monkeypatch.setattr(report_module, "analyze", lambda path, **options: replace(report, start_realtime_ns=5))
@@ -203,6 +203,20 @@ def test_a_wrong_device(make: Make, device: str) -> None:
     for ask in (report.ledger, report.fragmentation, report.driver.device):
         with pytest.raises(cuptimem.Error, match=rf"device '{device}' .*there: cuda:0"):
             ask(device)
+
+
+@pytest.mark.parametrize("moment", ["asked", "now", ""])
+def test_a_wrong_moment(make: Make, moment: str) -> None:
+    with pytest.raises(cuptimem.Error, match="it is 'peak', 'end', or seconds since the start"):
+        make().ledger(at=moment)
+
+
+def test_why_there_is_no_ledger(make: Make) -> None:
+    unused = make(ledger=[], devices=[], driver=driver_sample.driver(allocations=0))
+    with pytest.raises(cuptimem.Error, match="the program allocated nothing on a CUDA device"):
+        unused.ledger()
+    with pytest.raises(cuptimem.Error, match="its devices were never asked, for it ended too soon"):
+        make(ledger=[]).ledger()
 
 
 def test_a_trace_without_driver_events_has_none(tmp_path: Path) -> None:
@@ -307,6 +321,8 @@ def test_libraries_by_the_names_people_know(file: str, name: str) -> None:
         ("void at::native::copy<int, 3>(float*, int)", "copy"),
         ("triton_poi_fused_add_0", "triton_poi_fused_add_0"),
         ("ampere_sgemm_128x64_tn", "ampere_sgemm_128x64_tn"),
+        ("copy host to device", "copy host to device"),  # no kernels
+        ("set", "memset"),
         ("_ZN99short", "_ZN99short"),  # not what it says it is
         ("_Z", "_Z"),
         ("", ""),

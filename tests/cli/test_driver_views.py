@@ -16,9 +16,9 @@ from cuptimem.cli import kernels as kernels_verb
 from cuptimem.cli import ledger as ledger_verb
 from cuptimem.cli import reading
 from cuptimem.report import from_dict
-from cuptimem.reporters import blocks, json, terminal, text, views
+from cuptimem.reporters import blocks, fragmentation_views, json, terminal, text, views
 from tests.cli import driver_sample, sample
-from tests.cli.driver_sample import GIB, MIB
+from tests.cli.driver_sample import GIB, MIB, MODEL, MULTIPLY
 from tests.conftest import Result
 
 Run = Callable[..., Result]
@@ -67,7 +67,7 @@ cuda:0: 96.0 GiB of 141.0 GiB used at its fullest, in step 1, 12.0 s after the s
     2.0 GiB    2 %         other processes
     2.4 GiB    3 %         residual
    96.0 GiB  100 %         in all
-  NVML gave 94.0 GiB to this process when it was last asked.
+  NVML gives 94.0 GiB to this process.
   Driver and firmware keep 700.0 MiB beside all this.
   Residual: in use, and nobody who was seen asked for it.
 
@@ -211,13 +211,17 @@ def test_what_speaks_against_it(make: Make) -> None:
 @pytest.mark.parametrize(
     ("mode", "said"),
     [
-        ("slots", "CUPTI did not see all of it (Kineto holds it): without it only calls of the CUDA runtime"),
+        ("slots", "CUPTI did not see all of it: Kineto holds it. Without it only calls of the CUDA runtime"),
         ("none", "the driver level was not recorded (Kineto holds it): all that is not PyTorch's is in the residual"),
     ],
 )
 def test_less_than_callbacks(make: Make, mode: str, said: str) -> None:
     report = make(driver=driver_sample.driver(mode=mode, reason="Kineto holds it"))
     assert said in prose(ledger(report))
+    assert "What to do" not in prose(ledger(report))
+    report = make(driver=driver_sample.driver(mode="slots", reason="only root may: error 35 (become root)"))
+    said = prose(ledger(report))
+    assert "did not see all of it: only root may: error 35. Without" in said and "What to do: become root." in said
     report = make(driver=driver_sample.driver(reason="the records are another tool's"))
     assert "! the records are another tool's" in ledger(report)
     report = make(driver=driver_sample.driver(mode="none", reason=""))
@@ -238,7 +242,7 @@ def test_a_program_without_pytorch(folder: Path) -> None:
     summary = str(report)
     assert (
         "Nothing was allocated by PyTorch" in summary
-        and "cuda:0 was at 12.0 GiB 12.0 s after the start: tensors 0 B," in summary
+        and "cuda:0: 12.0 GiB used at its fullest, 12.0 s after the start: tensors 0 B," in summary
     )
 
 
@@ -247,14 +251,14 @@ def test_a_program_without_pytorch(folder: Path) -> None:
 
 def test_headline(make: Make) -> None:
     lines = str(make()).splitlines()
-    at = next(i for i, line in enumerate(lines) if line.startswith("  cuda:0 was at"))
+    at = next(i for i, line in enumerate(lines) if line.startswith("  cuda:0: 96.0 GiB used"))
     assert lines[at : at + 4] == [
-        "  cuda:0 was at 96.0 GiB 12.0 s after the start: tensors 60.0 GiB,",
-        "    cached 22.0 GiB, NCCL 8.0 GiB, libmine.so 1.0 GiB, cuBLAS 33.0 MiB,",
-        "    (unknown) 3.0 MiB, pool slack 29.0 MiB, context 512.0 MiB,",
+        "  cuda:0: 96.0 GiB used at its fullest, 12.0 s after the start:",
+        "    tensors 60.0 GiB, cached 22.0 GiB, NCCL 8.0 GiB, libmine.so 1.0 GiB,",
+        "    cuBLAS 33.0 MiB, (unknown) 3.0 MiB, pool slack 29.0 MiB, context 512.0 MiB,",
         "    other processes 2.0 GiB, residual 2.4 GiB",
     ]
-    assert sum("cuda:0 was at" in line for line in lines) == 1  # not the one at the end, too
+    assert sum("used at its fullest" in line for line in lines) == 1  # not the one at the end, too
 
 
 def test_many_libraries_are_summed_in_the_headline(make: Make) -> None:
@@ -315,6 +319,49 @@ def fragmentation(report: cuptimem.Report, top: int = 10) -> list[str]:
 def test_fragmentation(make: Make) -> None:
     assert "\n".join(fragmentation(make())) == FRAGMENTATION
     assert any("2 more lines not shown (-n)" in line for line in fragmentation(make(), top=1))
+
+
+def of_one_line(folder: Path, segments: int) -> list[str]:
+    """Two ways to one line of the user's: both have blocks in the listed segment of 2 GiB."""
+    raw = driver_sample.analysis(folder)
+    one = driver_sample.fragmentation()
+    own = raw["stacks"][MODEL]
+    raw["stacks"][MULTIPLY] = [("/lib/python3.11/site-packages/torch/f.py", "f", 3, 3, 0, 9, None, 0), *own]
+    one["pins"] = [
+        {"stack": MODEL, "bytes": 3 * MIB, "count": 5, "pinned": 2 * GIB, "segments": 1},
+        {"stack": MULTIPLY, "bytes": MIB, "count": 1, "pinned": 2 * GIB, "segments": segments},
+    ]
+    raw["fragmentation"] = [one]
+    return fragmentation(from_dict("missing.cmem", raw))
+
+
+def test_a_line_keeps_a_segment_once(folder: Path) -> None:
+    lines = of_one_line(folder, 1)
+    rows = [line.split() for line in lines if "big.py:7" in line]
+    assert rows[0][:6] == ["2.0", "GiB", "4.0", "MiB", "1", "project/big.py:7"]
+    assert [row[row.index("project/big.py:7") + 1] for row in rows] == ["train", "train"]  # nothing like "+1"
+    assert "≥" not in "".join(lines)
+
+
+def test_a_line_keeps_at_least_what_is_listed(folder: Path) -> None:
+    lines = of_one_line(folder, 2)
+    row = next(line for line in lines if "big.py:7" in line).split()
+    assert row[:8] == ["≥", "2.0", "GiB", "4.0", "MiB", "≥", "2", "project/big.py:7"]
+    assert "≥: at least. Of each segment the 8 stacks" in prose(lines)
+
+
+@pytest.mark.parametrize(
+    ("torch", "variable"),
+    [
+        ("2.4.1", "PYTORCH_CUDA_ALLOC_CONF"),
+        ("2.11.0+cu130", "PYTORCH_CUDA_ALLOC_CONF"),
+        ("2.12.0", "PYTORCH_ALLOC_CONF"),
+    ],
+)
+def test_the_variable_that_this_torch_reads(make: Make, torch: str, variable: str) -> None:
+    report = make()
+    said = prose(text.render(fragmentation_views.full([report.fragmentation()], 3, torch), 80).splitlines())
+    assert f"({variable}=expandable_segments:True)" in said
 
 
 def test_fragmentation_says_what_failed_it(make: Make) -> None:
@@ -398,8 +445,8 @@ def test_json_of_a_ledger(make: Make) -> None:
     assert list(document)[:5] == ["schema", "complete", "state", "reason", "lost"] and document["schema"] == 1
     (one,) = document["ledgers"]
     assert sum(line["bytes"] for line in one["lines"]) == one["used"] == 96 * GIB
-    parts = ("tensors", "rounding", "cached", "driver", "pool_slack", "context", "others", "residual")
-    assert sum(one[part] for part in parts) == one["used"]
+    parts = ("tensors", "rounding", "cached", "driver", "driver_rounding", "pool_slack", "context", "others")
+    assert sum(one[part] for part in (*parts, "residual")) == one["used"]
     nccl = next(line for line in one["lines"] if line["library"] == "libnccl.so.2")
     assert (nccl["part"], nccl["name"], nccl["kind"], nccl["count"]) == ("driver", "NCCL", "physical", 4)
     assert (nccl["line"]["line"], nccl["line"]["function"], len(nccl["stack"])) == (8, "train", 2)
@@ -505,7 +552,10 @@ def test_kernels_verb(read: Callable[..., list[Any]], capsys: pytest.CaptureFixt
     with pytest.raises(cuptimem.Error, match="none was launched"):
         kernels_verb.main(["run.cmem"])
     read(kernels=None, driver=driver_sample.driver(mode="none", reason="no libcupti"))
-    with pytest.raises(cuptimem.Error, match="no kernels in this recording: no libcupti"):
+    with pytest.raises(cuptimem.Error, match="no kernels in this recording, .* driver level: no libcupti"):
+        kernels_verb.main(["run.cmem"])
+    read(kernels=None, driver=driver_sample.driver(mode="slots", reason="only root may"))
+    with pytest.raises(cuptimem.Error, match="no kernels in this recording: CUPTI did not see it: only root may"):
         kernels_verb.main(["run.cmem"])
 
 

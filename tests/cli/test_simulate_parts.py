@@ -260,6 +260,25 @@ def test_the_variables_of_a_run(tmp_path, monkeypatch):
     assert "CUPTIMEM_SIM_CONV_WORKSPACE" not in high and high["CUPTIMEM_SIM_EVENT_LAG"] == "1024"
 
 
+def test_the_device_for_any_command(monkeypatch, tmp_path):
+    base = {"LD_PRELOAD": "/own.so", "CUDA_VISIBLE_DEVICES": "7", "XDG_CACHE_HOME": "/c", "CUPTIMEM": "1"}
+    setup = launch.Setup(cards.card("l4"), 24 * GIB, 2, context=7)
+    found = launch.by_hand(base, setup)
+    whole = launch.environment(base, setup, "/f", "/f/t.cmem", False)
+    shared = ["LD_PRELOAD", "TRITON_LIBCUDA_PATH", "CUPTIMEM_SIM_CONV_WORKSPACE"]
+    shared += [f"CUPTIMEM_SIM_{name}" for name in ("DEVICE", "DEVICES", "MEMORY", "CONTEXT")]
+    assert {name: found[name] for name in shared} == {name: whole[name] for name in shared}
+    own = {name: value for name, value in found.items() if name not in shared}
+    assert own == {
+        "CUDA_VISIBLE_DEVICES": "0,1",
+        "TORCHINDUCTOR_CACHE_DIR": "/c/cuptimem/simulated/inductor",  # nothing tuned here reaches real runs
+        "TRITON_CACHE_DIR": "/c/cuptimem/simulated/triton",
+    }
+    assert "CUDA_VISIBLE_DEVICES" not in launch.by_hand({"XDG_CACHE_HOME": "/c"}, setup)
+    with pytest.raises(Error, match="TORCHINDUCTOR_CACHE_DIR would have a space"):
+        launch.by_hand({"XDG_CACHE_HOME": "/c d"}, setup)
+
+
 def test_libraries_in_a_folder_that_ld_preload_cannot_hold(tmp_path, monkeypatch):
     odd = tmp_path / "a folder: odd"
     odd.mkdir()

@@ -129,6 +129,9 @@ def test_operator_names() -> None:
     assert operator_name(None) is None
 
 
+GENERATED = "cqmfiq5ls4nbxndu5wbahle4a4h2dik6pvvrv4oaoyudugoysikg"
+
+
 @pytest.mark.parametrize(
     ("file", "shown", "library"),
     [
@@ -141,6 +144,8 @@ def test_operator_names() -> None:
         ("<frozen runpy>", "<frozen runpy>", True),
         ("<eval_with_key>.1", "<eval_with_key>.1", True),
         ("train.py", "train.py", False),
+        (f"/tmp/torchinductor_me/qm/{GENERATED}.py", "torch.compile/cqmfiq5ls….py", True),
+        (f"/tmp/torchinductor_me/xx/{GENERATED}.py", f"xx/{GENERATED}.py", False),
     ],
 )
 def test_files(file: str, shown: str, library: bool) -> None:

@@ -1,7 +1,8 @@
 /* Stand-ins for one NVIDIA library each, chosen by a macro: just what finding and subscribing see.
  *
  *   FAKE_DRIVER    libcuda: knows whether it was initialised
- *   FAKE_RUNTIME   libcudart: is there
+ *   FAKE_RUNTIME   libcudart: is there, and gives out what may be memory
+ *   FAKE_CALLER    a library that takes memory from it, by a relocation slot
  *   FAKE_CUPTI     libcupti: answers a subscription as the environment says
  *   FAKE_NAMES     ... and has cuptiSubscribe_v2
  *   FAKE_MULTIPLE  ... and the interface for several subscribers, as 13.3 has it
@@ -43,6 +44,27 @@ int cuDriverGetVersion(int *version)
 {
     *version = setting("FAKE_DRIVER_VERSION", 13000);
     return 0;
+}
+#endif
+
+#ifdef FAKE_RUNTIME
+int cudaMalloc(void **memory, size_t size);
+int cudaMalloc(void **memory, size_t size)
+{
+    *memory = (void *)(uintptr_t)0x700000000000;
+    return size == 0;
+}
+#endif
+
+#ifdef FAKE_CALLER
+int cudaMalloc(void **memory, size_t size);
+int caller_take(size_t size);
+int caller_take(size_t size)
+{
+    void *memory;
+    int status = cudaMalloc(&memory, size);
+
+    return memory == NULL ? -1 : status;
 }
 #endif
 

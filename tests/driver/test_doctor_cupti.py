@@ -1,9 +1,14 @@
 """What doctor says about the driver level."""
 
+import re
 from typing import Any
+
+import pytest
 
 from cuptimem import doctor_cupti
 from cuptimem.doctor_cupti import Finding
+from cuptimem.simulator import VARIABLES
+from tests.conftest import ROOT
 
 PROBE = {"path": "/x/libcupti.so.13", "why": "", "version": 130001}
 STATE: dict[str, Any] = {
@@ -26,7 +31,7 @@ def found(driver: dict[str, Any], state: dict[str, Any], **environment: str) -> 
 def test_no_driver() -> None:
     one = found({"missing": "libcuda.so.1: cannot open shared object file"}, STATE)
     assert set(one) == {"CUPTI"} and one["CUPTI"].state == "note"
-    assert "/x/libcupti.so.13, 13.0.1" in one["CUPTI"].text and "--gpus all" in one["CUPTI"].fix
+    assert "/x/libcupti.so.13, CUPTI 13.0 (130001)" in one["CUPTI"].text and "--gpus all" in one["CUPTI"].fix
     none = found({"missing": "x", "probe": {"path": "", "why": "no libcupti (pip install it)", "version": 0}}, STATE)
     assert "no libcupti (pip install it)" in none["CUPTI"].text
 
@@ -43,7 +48,7 @@ def test_a_driver_that_cannot_be_used() -> None:
 
 def test_callbacks() -> None:
     one = found({}, STATE)
-    assert one["CUPTI"] == Finding("CUPTI", "ok", "/x/libcupti.so.13, 13.0.1: callbacks, with records")
+    assert one["CUPTI"] == Finding("CUPTI", "ok", "/x/libcupti.so.13, CUPTI 13.0 (130001): callbacks, with records")
     assert one["NVML"].state == "ok"
     assert (
         "beside other profilers, without records" in found({}, {**STATE, "v2": True, "activity": False})["CUPTI"].text
@@ -66,3 +71,18 @@ def test_settings() -> None:
     assert "/nsys.so" in set_["injection"].text and "lacks utility" in set_["capabilities"].text
     assert "capabilities" not in found({}, STATE, NVIDIA_DRIVER_CAPABILITIES="all")
     assert "capabilities" not in found({}, STATE, NVIDIA_DRIVER_CAPABILITIES="utility, compute")
+
+
+def test_the_devices_variables_are_known() -> None:
+    """All that its sources read, and no others."""
+    folders = (ROOT / "csrc/simulator", ROOT / "cuptimem")
+    if not folders[0].is_dir():
+        pytest.skip("not in a source tree")
+    sources = [path for folder in folders for path in folder.rglob("*.[chp]*")]
+    read = {
+        name
+        for path in sources
+        if path.suffix in (".c", ".h", ".py")
+        for name in re.findall(r"CUPTIMEM_SIM_[A-Z_]*[A-Z]", path.read_text())
+    }
+    assert read == set(VARIABLES)

@@ -91,6 +91,14 @@ def test_a_slow_subscription_loses_nothing(program: Program) -> None:
     recorded = {event.address for event in ran.driver.events if event.new}
     assert {kept[name][0] for name in ("device", "managed", "host", "async", "other")} <= recorded
     assert found["unknown_frees"] == 0
+    assert found["mode"] == "callbacks" and "took CUPTI 1." in found["reason"], "what only callbacks see was not"
+
+
+def test_a_driver_too_old_for_several_subscribers(program: Program) -> None:
+    """It says that somebody else has it: the interface for one alone still works."""
+    ran = program("plain", hostile="olddriver", cupti="13.3")
+    assert is_what_the_device_did(ran)["device"] == DEVICES
+    assert ran.meta()["driver.interface"] == "single"
 
 
 @pytest.mark.parametrize("generation", ["11.8", "12.6"])

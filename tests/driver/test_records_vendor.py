@@ -1,4 +1,4 @@
-"""The prefixes of csrc/sources/cupti_records.h beside the newest structures of the vendor's headers: place and width."""
+"""The prefixes of csrc/sources/cupti_records.h beside the vendor's newest structures: place and width."""
 
 import re
 import subprocess

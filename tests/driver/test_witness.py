@@ -52,6 +52,8 @@ def fake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     fakes.build(folder / "names/lib64/libcupti.so.13", "FAKE_CUPTI", "FAKE_NAMES")
     fakes.build(folder / "multiple/lib64/libcupti.so.13", "FAKE_CUPTI", "FAKE_NAMES", "FAKE_MULTIPLE")
     fakes.build(folder / "libtorch_cpu.so", "FAKE_TORCH")
+    fakes.build(folder / "libcudart.so.13", "FAKE_RUNTIME")
+    fakes.build(folder / "libcaller.so", "FAKE_CALLER")
     return folder
 
 
@@ -174,7 +176,8 @@ report(during=during, after=after, driver=driver())
     )
     assert found["during"] == ["callbacks", "", 1, 39] and found["after"] == [0, 0] and found["said"] == []
     assert found["driver"]["driver"] == "callbacks" and found["driver"]["reason"] == ""
-    assert "libcuptimem_sim.so 13" in found["driver"]["cupti"]
+    assert found["driver"]["cupti"].startswith("CUPTI 13.0 (130001), /")
+    assert found["driver"]["cupti"].endswith("/libcuptimem_sim.so")
     assert found["driver"]["activity"] == "yes" and found["driver"]["kernels"] == "no"
     assert int(found["driver"]["callbacks"]) >= 1 and int(found["driver"]["records"]) >= 1
 
@@ -484,7 +487,7 @@ report(at_first=at_first, came=came, untouched=untouched, subscribed=subscribed,
     assert found["untouched"] == ["waiting", "", False, 3]
     assert found["subscribed"] and found["on"] > 0
     assert found["counts"] == [1, 1, 0] and found["after"] == 0
-    assert found["driver"]["cupti"] == f"{fake}/plain/lib64/libcupti.so.13 130000"
+    assert found["driver"]["cupti"] == f"CUPTI 13.0 (130000), {fake}/plain/lib64/libcupti.so.13"
     assert found["driver"]["driver"] == "callbacks"
 
 
@@ -603,6 +606,93 @@ os._exit(0)
     assert found["first"]["driver"] == "slots" and found["first"]["reason"] == "CUPTI did not answer in time"
     assert found["second"]["driver"] == "none" and "not let go" in found["second"]["reason"]
     assert len(found["said"]) == 2
+
+
+def test_cuda_used_right_before_the_end(program: Program, fake: Path) -> None:
+    """Between two looks of ours: it is not said that it was not used."""
+    found = program(
+        f"""
+with cuptimem.profile("a.cmem"):
+    cuda = ctypes.CDLL({str(fake / "libcuda.so.1")!r})
+    cuda.cuInit(0)
+with cuptimem.profile("b.cmem"):
+    pass
+report(first=driver()["driver"], second=driver("b.cmem")["driver"], after=witnesses())
+""",
+        env={"CUDA_HOME": str(fake / "plain")},
+    )
+    assert found == {"first": "callbacks", "second": "callbacks", "after": 0, "said": []}
+
+
+def test_forks_do_not_wait_again_for_one_that_hangs(program: Program, fake: Path) -> None:
+    found = program(
+        f"""
+cuda = ctypes.CDLL({str(fake / "libcuda.so.1")!r})
+cuda.cuInit(0)
+with cuptimem.profile("a.cmem"):
+    waited = []
+    for _ in range(4):
+        before = time.monotonic()
+        if os.fork() == 0:
+            os._exit(0)
+        os.wait()
+        waited.append(time.monotonic() - before > 1)
+    waiting = witnesses()
+    came = soon(lambda: state()[0] == "callbacks")
+threads = len(os.listdir("/proc/self/task"))
+report(waited=waited, waiting=waiting, came=came, threads=threads)
+""",
+        env={"CUDA_HOME": str(fake / "plain"), "FAKE_DELAY_MS": "5000"},
+    )
+    assert found["waited"] == [True, False, False, False]
+    assert found["came"] and found["threads"] == 1
+
+
+def test_slots_record_from_the_runtime_on(program: Program, fake: Path) -> None:
+    """The driver comes with the first call: what that gives out is not there for callbacks."""
+    found = program(
+        f"""
+fake = Path({str(fake)!r})
+ctypes.CDLL(str(fake / "libcudart.so.13"), os.RTLD_GLOBAL | os.RTLD_NOW)
+caller = ctypes.CDLL(str(fake / "libcaller.so"))
+with cuptimem.profile("a.cmem"):
+    at_first = [*state(), witnesses()]
+    taken = caller.caller_take(ctypes.c_size_t(4096))
+    ctypes.CDLL(str(fake / "libcuda.so.1")).cuInit(0)
+    came = soon(lambda: state()[0] == "callbacks")
+(row,) = _core.analyze("a.cmem")["driver"]["devices"]
+report(at_first=at_first, taken=taken, came=came, live=[[one["library"], one["bytes"]] for one in row["live"]])
+""",
+        env={"CUDA_HOME": str(fake / "plain")},
+    )
+    assert found["at_first"] == ["waiting", "", 0] and found["taken"] == 0 and found["came"]
+    assert found["live"] == [["libcaller.so", 4096]]
+
+
+def test_two_hundred_profiles_leave_nothing(program: Program, simulated: dict[str, str]) -> None:
+    found = program(
+        """
+runtime = ctypes.CDLL(None)
+def use():
+    with cuptimem.profile("a.cmem", overwrite=True):
+        address = ctypes.c_void_p()
+        assert runtime.cudaMalloc(ctypes.byref(address), ctypes.c_size_t(4096)) == 0
+        assert runtime.cudaFree(address) == 0
+def held():
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return [len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task")), pages * 4096 >> 20]
+for _ in range(20):
+    use()
+before = held()
+for _ in range(180):
+    use()
+after = held()
+report(before=before, after=after)
+""",
+        env=simulated,
+    )
+    assert found["after"][:2] == found["before"][:2]
+    assert found["after"][2] - found["before"][2] < 4, "MiB"
 
 
 def test_which_library(program: Program, fake: Path, tmp_path: Path) -> None:

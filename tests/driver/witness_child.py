@@ -12,7 +12,21 @@ from typing import Any
 import cuptimem
 from cuptimem import _core
 
-__all__ = ["Any", "Path", "_core", "ctypes", "cuptimem", "driver", "os", "report", "soon", "state", "sys", "witnesses"]
+__all__ = [
+    "Any",
+    "Path",
+    "_core",
+    "ctypes",
+    "cuptimem",
+    "driver",
+    "os",
+    "report",
+    "soon",
+    "state",
+    "sys",
+    "time",
+    "witnesses",
+]
 
 
 def witnesses() -> int:

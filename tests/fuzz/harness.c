@@ -206,7 +206,8 @@ static void check_analysis(const cm_analysis *analysis, bool of_step)
     }
     for (size_t i = 0; i < analysis->ledger_count; i++) {
         const cm_ledger *l = &analysis->ledgers[i];
-        int64_t sum = l->tensors + l->rounding + l->cached + l->pool_slack + l->residual;
+        int64_t sum =
+            l->tensors + l->rounding + l->cached + l->pool_slack + l->residual + l->driver_rounding;
         sum += (l->context > 0 ? l->context : 0) + (l->others > 0 ? l->others : 0);
         for (size_t k = 0; k < l->line_count; k++)
             sum += l->line[k].bytes;

@@ -40,7 +40,19 @@ def level(trace: Path) -> dict[str, Any]:
         "bytes": sum(device["bytes"] for device in driver["devices"]),
         "libraries": sorted({row["library"] for device in driver["devices"] for row in device["live"]}),
         "ledger": [
-            {key: row[key] for key in ("used", "tensors", "rounding", "cached", "pool_slack", "context", "residual")}
+            {
+                key: row[key]
+                for key in (
+                    "used",
+                    "tensors",
+                    "rounding",
+                    "cached",
+                    "driver_rounding",
+                    "pool_slack",
+                    "context",
+                    "residual",
+                )
+            }
             for row in ledger
         ],
     }

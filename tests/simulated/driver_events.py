@@ -22,7 +22,7 @@ KINDS = (
     *("", "device", "managed", "host", "registered", "async", "physical", "reference", "imported", "reserved"),
     *("mapped", "array", "ipc", "external", "pool", "graph", "multicast", "context"),
 )
-KIND, RELEASE, BY_SLOT, QUIET = 0x1F, 0x80, 0x40, 0x80
+KIND, RELEASE, BY_SLOT, QUIET, ALREADY = 0x1F, 0x80, 0x40, 0x80, 0x20
 LIBRARY, CORRELATION, STREAM, HANDLE, FAILED, UTILIZED = range(1, 7)
 TOLD = {1: "total", 2: "own", 3: "others", 4: "pooled", 5: "reserved", 6: "used"}
 
@@ -43,6 +43,8 @@ class Event:
     thread: int
     frames: tuple[Frame, ...] = ()
     by_slot: bool = False
+    already: bool = False
+    """It was there before the recording and is only seen now."""
     library: str = ""
     correlation: int = 0
     stream: int = -1
@@ -114,8 +116,8 @@ def read(events: Iterable[Sequence[Any]]) -> Driver:
             last[thread] = "event", len(found.events)
             frames = tuple(origin or ()) if new else ()
             known = size if new or size > 0 else -1
-            by_slot = bool(flags & BY_SLOT)
-            found.events.append(Event(new, KINDS[flags & KIND], address, known, device, time, thread, frames, by_slot))
+            kind, by_slot, already = KINDS[flags & KIND], bool(flags & BY_SLOT), bool(flags & ALREADY)
+            found.events.append(Event(new, kind, address, known, device, time, thread, frames, by_slot, already))
         elif name == "witness":
             last[thread] = "witness", len(found.witnesses)
             found.witnesses.append(Witness(bool(flags & RELEASE), address, size, origin or "", 0, time, device))

@@ -77,9 +77,17 @@ def match(events: Iterable[Event], log: Sequence[Record], *, since: int = 0) -> 
     for key in sorted({*ours.steps, *after.steps}):
         if ours.steps[key] != after.steps[key]:
             found.differ.append(f"{key[0]} {key[1]:#x}{_first(ours.steps[key], after.steps[key])}")
-    for mine, its in (("context", "context"), ("context gone", "context end")):
-        if ours.counts[mine] != after.counts[its]:
-            found.differ.append(f"{its}s: recorded {ours.counts[mine]}, the device {after.counts[its]}")
+    made, seen, there = ours.counts["context"], ours.counts["context found"], before.counts["context"]
+    if made > after.counts["context"] or made + seen > there + after.counts["context"]:
+        found.differ.append(
+            f"contexts: {made} recorded, {seen} found, the device {after.counts['context']} and {there}"
+        )
+    elif not before.counts and made + seen < after.counts["context"]:
+        found.differ.append(f"contexts: {made} recorded, {seen} found, the device {after.counts['context']}")
+    if ours.counts["context gone"] != after.counts["context end"]:
+        found.differ.append(
+            f"context ends: recorded {ours.counts['context gone']}, the device {after.counts['context end']}"
+        )
     return found
 
 
@@ -137,6 +145,8 @@ class _Recorded:
     def take(self, event: Event) -> None:
         if event.failed:
             self.counts["failed"] += 1
+        elif event.new and event.kind == "context" and event.already:
+            self.counts["context found"] += 1
         elif event.new:
             self.counts[event.kind] += 1
             self._new(event)

@@ -11,6 +11,7 @@ from torch.profiler import ProfilerActivity, profile
 
 import cuptimem
 from cuptimem import _core
+from tests.simulated import driver_events
 
 x = torch.ones(8, device="cuda")
 found: dict[str, Any] = {}
@@ -39,8 +40,11 @@ def segment() -> None:
     torch.cuda.empty_cache()
 
 
-def driver_events(path: str) -> int:
-    return sum(row[0] in (22, "22", "driver_new") for row in _core.trace_dump(path))
+def given_out(path: str) -> dict[str, int]:
+    """How many times memory was given out, and contexts were seen."""
+    given = driver_events.read(_core.trace_dump(path)).events
+    contexts = sum(event.kind == "context" for event in given)
+    return {"memory": sum(event.new for event in given) - contexts, "contexts": contexts}
 
 
 def in_ours(name: str) -> None:
@@ -52,7 +56,7 @@ def in_ours(name: str) -> None:
         modes.append(_core.cupti_state()["mode"])
         segment()
         kernels.append(theirs(two_kernels))
-    found[name] = {"modes": modes, "kernels": kernels, "events": driver_events(path)}
+    found[name] = {"modes": modes, "kernels": kernels, "events": given_out(path)}
 
 
 def around() -> None:

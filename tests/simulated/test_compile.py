@@ -202,6 +202,7 @@ import os
 try:
     import pynvml
 except ImportError:
+    torch.cuda.init()  # without a device there is no report
     print("null")
     sys.exit()
 pynvml.nvmlInit()

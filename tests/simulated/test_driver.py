@@ -21,7 +21,7 @@ BACK_ENDS = {
     "uncached": {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"},
     "pluggable": {"DRIVER_PLUGGABLE": "1"},
 }
-SUMS = ("tensors", "rounding", "cached", "pool_slack", "context", "residual")
+SUMS = ("tensors", "rounding", "cached", "driver_rounding", "pool_slack", "context", "residual")
 
 Program = Callable[..., dict[str, Any]]
 
@@ -83,17 +83,14 @@ def test_every_kind_of_memory(back_end: str, program: Program) -> None:
     beside = {(one["library"], one["bytes"]) for one in end["driver"] if one["library"] != "libc10_cuda.so"}
     if back_end != "pluggable":
         assert beside == {("libcublas.so.13", 8 * MIB), (foreign.NAME, 4 * MIB)}
-    # What units of 2 MiB have beyond what was asked for is nobody's; where all are filled, nothing is left.
-    if found["unfilled"] == [0]:
-        assert end["context"] == context and end["residual"] == 0
-    else:
-        assert back_end in ("async", "uncached", "pluggable")
-        assert end["context"] + end["residual"] + end["pool_slack"] == context + found["unfilled"][0]
-        assert abs(end["context"] - context) <= 4 * 2 * MIB
+    assert (end["context"], end["residual"]) == (context, 0)
+    # What pages of 2 MiB have beyond what was asked for.
+    assert (end["driver_rounding"] > 0) == (back_end in ("uncached", "pluggable"))
+    assert (end["pool_slack"] > 0) == (back_end == "async")
     if back_end in ("native", "expandable"):
         assert found["unfilled"] == [0] and found["segments"] > 0
         assert end["tensors"] + end["rounding"] + end["cached"] == found["reserved_end"]
-    assert found["moments"] >= 2 and end["context_measured"]
+    assert found["moments"] >= 2
 
 
 HOSTILE = [

@@ -52,7 +52,9 @@ def test_equal_histories() -> None:
         ([new("device", 16)] * 2, [log("alloc", 16)] * 2, "given out twice"),
         ([new("ipc", 16)], [], "ipc 0x10 was recorded, which the device's log does not have"),
         ([new("array", 16, 8)], [log("alloc", 16, 9, kind="array")], "array 0x10, step 0: recorded new of 8 bytes"),
-        ([new("context", 16, 0)], [], "contexts: recorded 1, the device 0"),
+        ([new("context", 16, 0)], [], "contexts: 1 recorded, 0 found, the device 0"),
+        ([], [log("context", 0, kind="")], "contexts: 0 recorded, 0 found, the device 1"),
+        ([new("context", 16, 0, already=True)], [], "contexts: 0 recorded, 1 found, the device 0"),
         ([new("context", 3, 0), free("context", 3)], [log("context", 0)], "context ends: recorded 1, the device 0"),
         (
             [new("context", 3, 0), new("device", 16), free("context", 3)],

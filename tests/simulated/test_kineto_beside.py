@@ -27,8 +27,9 @@ def test_ours_first(on_device: Callable[..., Result]) -> None:
     assert found["second"]["modes"] == ["slots", "slots"] and found["mode around"] == "slots", "for life"
     assert found["first"]["kernels"] == found["second"]["kernels"] == [2, 2]
     assert found["theirs"] == 2 and found["around"] == 4
-    # A segment before and one after.
-    assert found["first"]["events"] == found["second"]["events"] == 2
+    # A segment before and one after; the context, which was there before, is seen by the first callback.
+    assert found["first"]["events"] == {"memory": 2, "contexts": 1}
+    assert found["second"]["events"] == {"memory": 2, "contexts": 0}
     asked, *later = said(done)
     assert asked == "torch.profiler asked for CUPTI and keeps it"
     assert len(later) == 2 and all(line.startswith("another profiler holds CUPTI: error 39") for line in later)

@@ -2,52 +2,31 @@
 
 import os
 import re
-import runpy
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, clean_environment
+from tests.conftest import clean_environment
+from tests.simulator.objects import SOURCES, Objects
 
 pytestmark = pytest.mark.torch  # needs none: but once is enough, with the main interpreter
 
-SOURCES = ROOT / "csrc" / "simulator"
 CLIENT = Path(__file__).parent / "libraries" / "client.c"
-FLAGS = [
-    "-std=gnu11",
-    "-O1",
-    "-g",
-    "-Wall",
-    "-Wextra",
-    "-Werror",
-    "-Wno-unused-parameter",
-    "-Wno-missing-field-initializers",
-]
 CASES = re.findall(r'\{"(\w+)", \w+\}', CLIENT.read_text())
 
 if not SOURCES.is_dir():
     pytest.skip("not in a source tree", allow_module_level=True)
 
 
-def build(folder: Path, sanitizer: str, *more: str) -> Path:
-    generate = runpy.run_path(str(SOURCES / "tables" / "generate.py"))["generate"]
-    (folder / "entries.c").write_text(generate(SOURCES / "tables"))
-    sources = [*sorted(SOURCES.glob("*/*.c")), folder / "entries.c", CLIENT]
-    done = subprocess.run(
-        ["gcc", *FLAGS, f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all", *more, f"-I{SOURCES}", *sources]
-        + ["-o", folder / "client", "-lpthread", "-ldl", "-lrt"],
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    return folder / "client"
+def build(folder: Path, objects: Objects) -> Path:
+    return objects.link(folder / "client", objects.all(), CLIENT)
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("libraries"), "address,undefined")
+def client(tmp_path_factory: pytest.TempPathFactory, objects: Callable[[str], Objects]) -> Path:
+    return build(tmp_path_factory.mktemp("libraries"), objects("address,undefined"))
 
 
 def run(client: Path, case: str, **environment: str) -> None:
@@ -90,6 +69,5 @@ def test_what_is_refused_names_itself(client: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="ThreadSanitizer is tried on x86-64")
-def test_threads(tmp_path: Path) -> None:
-    # GCC warns of fences, which it cannot follow; the report's is not at work here.
-    run(build(tmp_path, "thread", "-Wno-tsan"), "threads")
+def test_threads(tmp_path: Path, objects: Callable[[str], Objects]) -> None:
+    run(build(tmp_path, objects("thread")), "threads")

@@ -3,17 +3,17 @@
 
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, clean_environment
+from tests.conftest import clean_environment
+from tests.simulator.objects import SOURCES, Objects
 
 pytestmark = pytest.mark.torch  # needs none: but once is enough, with the main interpreter
 
-SOURCES = ROOT / "csrc" / "simulator"
 HERE = Path(__file__).parent / "runtime"
-FLAGS = ["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", "-Wno-tsan"]
 # What stands beside the runtime and the driver on the same core, and is not needed here.
 OTHERS = re.compile(r"cupti_|cublas|cudnn|cufft|cusolver|cusparse|libraries|nvml")
 CASES = {name: re.findall(r'\{"(\w+)", \w+\}', (HERE / f"{name}.c").read_text()) for name in ("blocks", "work")}
@@ -22,20 +22,11 @@ if not SOURCES.is_dir():
     pytest.skip("not in a source tree", allow_module_level=True)
 
 
-def build(folder: Path, sanitizer: str, programs: list[str]) -> Path:
-    """Links the programs, each by its name, into the folder; what they share is compiled once."""
+def build(folder: Path, objects: Objects, programs: list[str]) -> Path:
+    """Links the programs, each by its name, into the folder."""
     shared = [path for path in sorted(SOURCES.glob("*/*.c")) if not OTHERS.match(path.name)]
-    shared.append(HERE / "doubles.c")
-    compiler = ["gcc", *FLAGS, f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all", f"-I{SOURCES}"]
-
-    def call(*words: str | Path) -> None:
-        done = subprocess.run([*compiler, *words], capture_output=True, text=True, timeout=300, cwd=folder)
-        assert done.returncode == 0, done.stderr
-
-    call("-c", *shared)
-    objects = [folder / path.with_suffix(".o").name for path in shared]
     for program in programs:
-        call(HERE / f"{program}.c", *objects, "-o", folder / program, "-lpthread", "-ldl", "-lrt")
+        objects.link(folder / program, objects.of(shared), HERE / "doubles.c", HERE / f"{program}.c")
     return folder
 
 
@@ -53,8 +44,8 @@ def run(program: Path, case: str, **environment: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def clients(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("runtime"), "address,undefined", list(CASES))
+def clients(tmp_path_factory: pytest.TempPathFactory, objects: Callable[[str], Objects]) -> Path:
+    return build(tmp_path_factory.mktemp("runtime"), objects("address,undefined"), list(CASES))
 
 
 ENVIRONMENT = {
@@ -80,8 +71,8 @@ def test_calls(clients: Path, program: str, case: str) -> None:
         assert said == ""
 
 
-def test_threads(tmp_path: Path) -> None:
+def test_threads(tmp_path: Path, objects: Callable[[str], Objects]) -> None:
     """The same under ThreadSanitizer."""
-    work = build(tmp_path, "thread", ["work"]) / "work"
+    work = build(tmp_path, objects("thread"), ["work"]) / "work"
     assert run(work, "threads") == ""
     assert run(work, "shared_event", **ENVIRONMENT["shared_event"]) == ""

@@ -3,9 +3,9 @@
  * The model of what an allocation takes of a device, as far as cudaMemGetInfo lets one see a real
  * driver do it: requests of 1 MiB and more take whole units of 2 MiB; smaller ones are carved, at
  * multiples of 512 bytes, out of slabs of 2 MiB, and a slab goes back when it is empty. Slabs are
- * per device and kind. So an account moves by multiples of 2 MiB, and a small block's `charged` is
- * its share of a slab. cudaMallocAsync's pool and managed memory are charged like cudaMalloc, at
- * once. */
+ * per device, kind and memory pool. So an account moves by multiples of 2 MiB, and a small block's
+ * `charged` is its share of a slab. cudaMallocAsync's pool and managed memory are charged like
+ * cudaMalloc, at once. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +24,7 @@ enum {
 typedef struct large {
     cm_sim_region region;
     cm_sim_block block;
+    size_t *backing; /* the pool's that it is of, or NULL */
     uint8_t owner;
     uint16_t context;
     struct large *next, *previous; /* of its device */
@@ -32,6 +33,7 @@ typedef struct large {
 typedef struct slab {
     cm_sim_region region;
     cm_sim_kind kind;
+    size_t *backing;  /* the pool's that it is of, or NULL */
     uint16_t context; /* in which all its blocks live */
     int blocks;
     int room; /* no more free units than this lie together */
@@ -50,9 +52,21 @@ static uint16_t context_of(const cm_sim_block *block)
     return block->kind == CM_SIM_POOL ? 0 : cm_sim_context_here(block->device);
 }
 
+static void back(size_t *backing, size_t bytes)
+{
+    if (backing != NULL)
+        *backing += bytes;
+}
+
+static void unback(size_t *backing, size_t bytes)
+{
+    if (backing != NULL)
+        *backing -= bytes;
+}
+
 /* --- Large blocks ----------------------------------------------------------------------------- */
 
-static int take_large(cm_sim_block *block, uint8_t owner)
+static int take_large(cm_sim_block *block, uint8_t owner, size_t *backing)
 {
     size_t charge;
     large *made;
@@ -76,6 +90,8 @@ static int take_large(cm_sim_block *block, uint8_t owner)
     made->region = (cm_sim_region){CM_SIM_REGION_BLOCK, block->device, block->address, charge};
     made->block = *block;
     made->owner = owner;
+    made->backing = backing;
+    back(backing, charge);
     made->context = context_of(block);
     made->next = larges[block->device];
     if (made->next != NULL)
@@ -93,6 +109,7 @@ static void give_large(large *gone)
     cm_sim_known_drop(gone->region.start, gone->region.bytes);
     cm_sim_space_give((void *)gone->region.start, gone->region.bytes);
     cm_sim_account_give(block.device, block.charged);
+    unback(gone->backing, block.charged);
     cm_sim_owner_loses(gone->owner, block.device, block.charged);
     if (gone->previous != NULL)
         gone->previous->next = gone->next;
@@ -144,7 +161,7 @@ static int find_room(const slab *in, int units)
 }
 
 /* Appended after `last`: the oldest slabs are filled first, so that the newest become empty. */
-static slab *make_slab(const cm_sim_block *block, slab *last, int *error)
+static slab *make_slab(const cm_sim_block *block, slab *last, size_t *backing, int *error)
 {
     void *start = NULL;
     slab *made;
@@ -164,6 +181,8 @@ static slab *make_slab(const cm_sim_block *block, slab *last, int *error)
     made->region =
         (cm_sim_region){CM_SIM_REGION_SLAB, block->device, (uintptr_t)start, CM_SIM_CHUNK};
     made->kind = block->kind;
+    made->backing = backing;
+    back(backing, CM_SIM_CHUNK);
     made->context = context_of(block);
     made->room = UNITS;
     made->previous = last;
@@ -174,14 +193,14 @@ static slab *make_slab(const cm_sim_block *block, slab *last, int *error)
     return made;
 }
 
-static int take_small(cm_sim_block *block, uint8_t owner)
+static int take_small(cm_sim_block *block, uint8_t owner, size_t *backing)
 {
     int units = units_of((uint32_t)block->bytes), at = -1, error;
     int64_t change = 0;
     slab *in, *last = NULL;
 
     for (in = slabs[block->device][block->kind]; in != NULL; last = in, in = in->next) {
-        if (in->room < units || in->context != context_of(block))
+        if (in->room < units || in->backing != backing || in->context != context_of(block))
             continue;
         at = find_room(in, units);
         if (at >= 0)
@@ -189,7 +208,7 @@ static int take_small(cm_sim_block *block, uint8_t owner)
         in->room = units - 1;
     }
     if (in == NULL) {
-        in = make_slab(block, last, &error);
+        in = make_slab(block, last, backing, &error);
         if (in == NULL)
             return error;
         at = 0;
@@ -252,6 +271,7 @@ static void give_small(slab *in, int at)
     cm_sim_known_drop(in->region.start, CM_SIM_CHUNK);
     cm_sim_space_give((void *)in->region.start, CM_SIM_CHUNK);
     cm_sim_account_give(block.device, CM_SIM_CHUNK);
+    unback(in->backing, CM_SIM_CHUNK);
     free(in);
     cm_sim_account_returned(CM_SIM_LOG_FREE, &block, -(int64_t)CM_SIM_CHUNK);
 }
@@ -276,6 +296,12 @@ static cm_sim_region *region_at(uintptr_t address)
 
 int cm_sim_alloc(int device, cm_sim_kind kind, size_t bytes, const char *owner, void **address)
 {
+    return cm_sim_alloc_backed(device, kind, bytes, owner, NULL, address);
+}
+
+int cm_sim_alloc_backed(int device, cm_sim_kind kind, size_t bytes, const char *owner,
+                        size_t *backing, void **address)
+{
     cm_sim_block block = {.bytes = bytes, .device = device, .kind = kind};
     int error = cm_sim_context(device);
 
@@ -288,7 +314,8 @@ int cm_sim_alloc(int device, cm_sim_kind kind, size_t bytes, const char *owner, 
         return CM_SIM_OK; /* as cudaMalloc(0): no memory, no error */
     cm_sim_memory_lock();
     uint8_t number = cm_sim_owner(owner);
-    error = bytes < SMALL ? take_small(&block, number) : take_large(&block, number);
+    error =
+        bytes < SMALL ? take_small(&block, number, backing) : take_large(&block, number, backing);
     cm_sim_memory_unlock();
     *address = (void *)block.address;
     return error;

@@ -99,6 +99,10 @@ typedef struct cm_sim_block {
  * library that asks for itself, NULL for the program. No bytes: CM_SIM_OK and NULL. Memory reads as
  * zero, is aligned to 512 bytes, from 1 MiB on to 2 MiB. */
 int cm_sim_alloc(int device, cm_sim_kind kind, size_t bytes, const char *owner, void **address);
+/* The same for a memory pool: *backing grows and, as it is freed, falls by what the device gives
+ * for it, and no slab is shared with who has another `backing`. */
+int cm_sim_alloc_backed(int device, cm_sim_kind kind, size_t bytes, const char *owner,
+                        size_t *backing, void **address);
 /* block may be NULL; else it is what was freed. CM_SIM_INVALID_VALUE: no block begins there (any
  * more). NULL is no error. */
 int cm_sim_free(void *address, cm_sim_block *block);

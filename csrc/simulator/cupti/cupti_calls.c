@@ -8,11 +8,11 @@
 enum { ENTER = 0, EXIT = 1 };
 
 static atomic_uint correlations;
-enum { WRAPS_SOON = 0xfffffff0 };
+enum { BEFORE_A_WRAP = 0xffffffef };
 
 static uint32_t next_correlation(void)
 {
-    uint32_t id, first = cm_sim_cupti_hostile()->wrap ? WRAPS_SOON - 1 : 0;
+    uint32_t id, first = cm_sim_cupti_hostile()->wrap ? BEFORE_A_WRAP : 0;
 
     /* 0 means "nobody listened"; the counter wraps. */
     do

@@ -498,6 +498,18 @@ CM_SIM_EXPORT int nvmlDeviceGetGraphicsRunningProcesses_v3(device *handle, unsig
     return nvmlDeviceGetGraphicsRunningProcesses(handle, count, list);
 }
 
+CM_SIM_EXPORT int nvmlDeviceGetMPSComputeRunningProcesses_v2(device *handle, unsigned *count,
+                                                             void *list)
+{
+    return nvmlDeviceGetGraphicsRunningProcesses(handle, count, list);
+}
+
+CM_SIM_EXPORT int nvmlDeviceGetMPSComputeRunningProcesses_v3(device *handle, unsigned *count,
+                                                             void *list)
+{
+    return nvmlDeviceGetGraphicsRunningProcesses(handle, count, list);
+}
+
 /* --- links: there are none, the devices meet at the host ----------------------------------------
  */
 

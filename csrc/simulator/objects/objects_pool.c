@@ -30,7 +30,8 @@ struct __attribute__((aligned(128))) cm_sim_pool {
     size_t maximum, threshold;
     struct held *kept;
     cm_sim_dictionary kept_by_size; /* bytes to the first such block */
-    size_t reserved, reserved_high, used, used_high, blocks;
+    size_t reserved; /* of the device: whole pages, so more than the blocks' shares of them */
+    size_t reserved_high, used, used_high, blocks;
     int reuse; /* bit i: the reuse policy of attribute i + 1 */
 };
 
@@ -209,7 +210,6 @@ static void forget(cm_sim_pool *pool, struct held *held)
 static void give_back(cm_sim_pool *pool, struct held *held)
 {
     forget(pool, held);
-    pool->reserved -= held->charged;
     (void)cm_sim_free(held->address, NULL); /* it is the pool's own */
     free(held);
 }
@@ -228,7 +228,8 @@ static int take_new(cm_sim_pool *pool, size_t bytes, struct held **held)
         return CM_CUDA_OUT_OF_MEMORY;
     int result = pool->reserved + bytes > pool->maximum || pool->reserved + bytes < bytes
                      ? CM_CUDA_OUT_OF_MEMORY
-                     : cm_sim_alloc(pool->device, CM_SIM_POOL, bytes, NULL, &made->address);
+                     : cm_sim_alloc_backed(pool->device, CM_SIM_POOL, bytes, NULL, &pool->reserved,
+                                           &made->address);
     if (result) {
         free(made);
         return result;
@@ -236,7 +237,6 @@ static int take_new(cm_sim_pool *pool, size_t bytes, struct held **held)
     made->pool = pool;
     made->bytes = bytes;
     made->charged = cm_sim_find(made->address, &block) ? block.charged : bytes;
-    pool->reserved += made->charged;
     if (pool->reserved > pool->reserved_high)
         pool->reserved_high = pool->reserved;
     *held = made;

@@ -112,6 +112,19 @@ uint32_t cm_library_of_hook(uintptr_t address)
 uint64_t double_moves[4];
 unsigned double_moves_asked;
 
+bool double_context_ends;
+void *double_context[4];
+
+bool cm_cupti_context_ends(void)
+{
+    return double_context_ends;
+}
+
+void *cm_cupti_context_on(int device)
+{
+    return double_context[device];
+}
+
 uint64_t cm_cupti_driver_moves(void)
 {
     unsigned i = double_moves_asked < 4 ? double_moves_asked : 3;

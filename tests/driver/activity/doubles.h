@@ -40,7 +40,9 @@ void double_room(size_t events);
 const char *double_name(uint32_t id); /* "" for 0 */
 extern uint64_t double_moves[4];      /* what cm_cupti_driver_moves says, in turn, then the last */
 extern unsigned double_moves_asked;
-extern int double_held; /* 1, 0; -1: cm_cuda_watch_held was not called */
+extern bool double_context_ends; /* what cm_cupti_context_ends says */
+extern void *double_context[4];  /* what cm_cupti_context_on says */
+extern int double_held;          /* 1, 0; -1: cm_cuda_watch_held was not called */
 
 typedef struct double_case {
     const char *name;

@@ -16,6 +16,7 @@ typedef struct fake_cuda {
         size_t free, total;
         uint64_t pooled;
         uint8_t uuid;
+        void *context;           /* of the program's own; NULL: none */
         int references, current; /* retained, pushed: by us */
     } device[FAKE_DEVICES];
     int info_result, uuid_result, pool_result, push_result, bus_result;
@@ -37,6 +38,7 @@ typedef struct fake_nvml {
     unsigned computes, graphics;
     fake_process compute[FAKE_PROCESSES], graphic[FAKE_PROCESSES];
     unsigned asked;
+    unsigned delay_ms; /* of a list */
 } fake_nvml;
 
 #endif

@@ -62,7 +62,13 @@ int cuCtxPushCurrent_v2(void *context)
 {
     if (F.push_result)
         return F.push_result;
-    current = (int)((char *)context - contexts);
+    current = -1;
+    for (int i = 0; i < FAKE_DEVICES; i++)
+        if (context == &contexts[i] ||
+            (F.device[i].context != NULL && context == F.device[i].context))
+            current = i;
+    if (current < 0)
+        return INVALID_CONTEXT;
     F.device[current].current++;
     return OK;
 }

@@ -44,16 +44,21 @@ static void begin(void)
     double_forget_events();
 }
 
-static void sample(void)
+static void sample_so(bool anew)
 {
     double_moves_asked = 0;
-    cm_device_totals_sample();
+    cm_device_totals_sample(anew);
     CHECK(!cm_cupti_own_thread);
     EQUAL(cuda->capture_mode, 0);
     for (int i = 0; i < FAKE_DEVICES; i++) {
         EQUAL(cuda->device[i].references, 0);
         EQUAL(cuda->device[i].current, 0);
     }
+}
+
+static void sample(void)
+{
+    sample_so(false);
 }
 
 /* The moment that begins with this event: its numbers, in MiB; returns where the next one does. */
@@ -123,6 +128,7 @@ static void written_when_it_changes(void)
     EQUAL(double_event_count(), at);
     cuda->device[1].free -= MIB;
     now[CM_TOLD_USED]++;
+    now[CM_TOLD_OWN] = NOTHING; /* what NVML told is of before */
     sample();
     sample();
     at = moment(at, now, true, 1);
@@ -136,6 +142,7 @@ static void written_when_it_changes(void)
     usleep(1100000);
     nvml->compute[0].bytes += MIB;
     now[CM_TOLD_OTHERS]++;
+    now[CM_TOLD_OWN] = 300;
     sample();
     at = moment(at, now, true, 1);
     usleep(1100000);
@@ -146,6 +153,70 @@ static void written_when_it_changes(void)
     sample();
     at = moment(at, now, true, 1);
     EQUAL(double_event_count(), at);
+}
+
+/* At the end NVML is asked whenever it was before: what it told last is of another moment. */
+static void asked_anew(void)
+{
+    int now[] = {0, 1000, 300, 51, 32, 8, 400};
+
+    begin();
+    sample();
+    nvml->compute[1].bytes = 420 * MIB;
+    cuda->device[1].free -= 120 * (size_t)MIB;
+    double_forget_events();
+    sample_so(true);
+    now[CM_TOLD_USED] += 120;
+    now[CM_TOLD_OWN] = 420;
+    EQUAL(moment(0, now, true, 1), double_event_count());
+    EQUAL(nvml->asked, 4);
+}
+
+/* It gets a hundredth of the time at most. */
+static void slow_nvml(void)
+{
+    begin();
+    nvml->delay_ms = 40;
+    sample();
+    unsigned asked = nvml->asked;
+    usleep(1200000);
+    sample();
+    EQUAL(nvml->asked, asked);
+    sample_so(true);
+    EQUAL(nvml->asked, 2 * asked);
+}
+
+/* Nothing is asked of the driver while it destroys a context: it would make a new one. */
+static void a_context_ends(void)
+{
+    begin();
+    double_context_ends = true;
+    cuda->device[0].context = &cuda->device[0];
+    double_context[0] = cuda->device[0].context;
+    sample();
+    EQUAL(double_event_count(), 0);
+    EQUAL(cuda->retains, 0);
+    double_context_ends = false;
+    sample();
+    CHECK(double_event_count() != 0);
+}
+
+/* A device that has no primary context, but one of the program's own. */
+static void a_context_of_its_own(void)
+{
+    static const int first[] = {0, 1000, 300, 51, 32, 7, 400};
+
+    begin();
+    cuda->device[1].active = false;
+    cuda->device[0].context = &cuda->device[0];
+    double_context[0] = cuda->device[0].context;
+    sample();
+    EQUAL(moment(0, first, true, 0), double_event_count());
+    EQUAL(cuda->retains, 0);
+    cuda->push_result = 709; /* it was destroyed meanwhile */
+    double_forget_events();
+    sample();
+    EQUAL(double_event_count(), 0);
 }
 
 static void quiet(void)
@@ -270,6 +341,10 @@ static const double_case cases[] = {
     {"all_that_is_told", all_that_is_told},
     {"nothing_to_ask", nothing_to_ask},
     {"written_when_it_changes", written_when_it_changes},
+    {"asked_anew", asked_anew},
+    {"slow_nvml", slow_nvml},
+    {"a_context_ends", a_context_ends},
+    {"a_context_of_its_own", a_context_of_its_own},
     {"quiet", quiet},
     {"unknown", unknown},
     {"no_nvml", no_nvml},
