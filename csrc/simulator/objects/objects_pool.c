@@ -499,8 +499,8 @@ void cm_sim_pools_settle(int device)
     pthread_mutex_unlock(&lock);
 }
 
-/* The memory goes with the device's last context: this only forgets it, the program's and what was
- * kept. Pools stay. */
+/* The memory goes with the device's last context, and only then what is reserved: this forgets the
+ * blocks, the program's and what was kept. Pools stay. */
 void cm_sim_pools_end(int device)
 {
     pthread_mutex_lock(&lock);
@@ -513,7 +513,6 @@ void cm_sim_pools_end(int device)
         cm_sim_dictionary_remove(&blocks, held->address); /* another may take its place here */
         held->pool->blocks--;
         held->pool->used -= held->bytes;
-        held->pool->reserved -= held->charged;
         log_block(CM_SIM_LOG_POOL_FREE, held);
         free(held);
     }
@@ -523,7 +522,6 @@ void cm_sim_pools_end(int device)
             continue;
         for (struct held *held = pool->kept, *next; held; held = next) {
             next = held->next;
-            pool->reserved -= held->charged;
             free(held);
         }
         pool->kept = NULL;
