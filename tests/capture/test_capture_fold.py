@@ -21,7 +21,8 @@ import craft  # noqa: E402
 import driver_model  # noqa: E402
 
 CRAFT = [ROOT / "tests/analysis/craft.c", *(ROOT / "csrc/trace" / f"{n}.c" for n in ("encode", "writer", "crc32c"))]
-FOLD = [Path(__file__).parent / "fold/driver.c", ROOT / "csrc/capture/fold.c"]
+FOLD = [Path(__file__).parent / "fold/driver.c"]
+FOLD += [ROOT / "csrc/capture" / f"{name}.c" for name in ("fold", "foldblocks", "folddriver")]
 FOLD += [
     ROOT / "csrc/analysis" / f"{name}.c"
     for name in (
@@ -300,7 +301,7 @@ def test_a_stretch_longer_than_a_fold_takes(fold: ctypes.CDLL, tmp_path: Path) -
 
 
 def test_many_programs(fold: ctypes.CDLL, tmp_path: Path) -> None:
-    """Enough of them that each rule of fold.c is needed by some."""
+    """Enough of them that each rule of the fold is needed by some."""
     for seed in range(450):
         choice = random.Random(seed)
         length, whole = choice.randint(1, 300), choice.choice([0, 0, 50])
