@@ -65,10 +65,19 @@ WRAPPED = [
 ]  # fmt: skip
 
 
+# What of the analysis the fold replays with.
+REPLAYED = [
+    ROOT / "csrc/analysis" / f"{name}.c"
+    for name in (
+        *("accounts", "blocks", "driverevents", "driverjoin", "drivermap", "drivertotals", "map", "nodes", "ranges"),
+    )
+]
+
+
 def compile_stress(target: Path, *flags: str) -> Path:
     sources = [*HERE.glob("*.c"), *(ROOT / "csrc/capture").glob("*.c")]
     sources += [path for path in (ROOT / "csrc/trace").glob("*.c") if path.name != "synthetic.c"]
-    sources += [ROOT / "csrc/analysis" / f"{name}.c" for name in ("blocks", "map", "nodes")]
+    sources += REPLAYED
     wrap = [f"-Wl,--wrap={name}" for name in WRAPPED]
     command = ["gcc", "-std=gnu11", "-g", "-O2", "-fno-strict-aliasing", *WARNINGS, *flags]
     subprocess.run([*command, *map(str, sorted(sources)), "-o", str(target), "-lpthread", *wrap], check=True)

@@ -20,7 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "capture"))
 
-from capture_support import WARNINGS, WRAPPED, Stress
+from capture_support import REPLAYED, WARNINGS, WRAPPED, Stress
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
@@ -115,7 +115,7 @@ class Programs:
         flag = SANITIZERS[self.sanitizer]
         shared = [path for path in (csrc / "trace").glob("*.c") if path.name != "synthetic.c"]
         shared += [*(csrc / "capture").glob("*.c"), capture / "frames_double.c"]
-        shared += [csrc / "analysis" / f"{name}.c" for name in ("blocks", "map", "nodes")]
+        shared += REPLAYED
         objects = self.folder / "objects"
         objects.mkdir()
         gcc("-c", *FLAGS, flag, *sorted(shared), cwd=objects)
