@@ -103,8 +103,9 @@ static bool see_requested(scan *s, const cm_event *e)
 /* Whether this begins the window anew: it tells what the window inherited. */
 static bool is_inherited(scan *s, const cm_event *e)
 {
-    if (e->kind >= CM_EV_DRIVER_NEW) /* their flags are others */
-        return e->kind <= CM_EV_DRIVER_MORE && e->flags & CM_EVF_ALREADY;
+    if (e->kind >= CM_EV_DRIVER_NEW) /* their flags are others; contexts are found at any time */
+        return e->kind <= CM_EV_DRIVER_MORE && e->flags & CM_EVF_ALREADY &&
+               (e->flags & CM_DRIVER_KIND) != CM_DRIVER_CONTEXT;
     if (!(e->flags & CM_EVF_BEFORE_START) || e->kind == CM_EV_OBJECT_NEW ||
         e->kind == CM_EV_SEGMENT_NEW)
         return false;
