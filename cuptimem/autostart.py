@@ -70,7 +70,7 @@ def _start_simulated(folder: str) -> None:
         from cuptimem.simulation import child
 
         child.start(folder)
-    except Exception as error:  # whatever it is, the program comes first
+    except Exception as error:  # runs before the script: raised, it would end a program that would run without us
         print(f"cuptimem: {_one_line(error)}", file=sys.stderr)
 
 

@@ -59,6 +59,7 @@ class _Child:
                 self.threads.append(_described(args.exc_value))
             before(args)
 
+        # mypy knows no such attribute of a ModuleType, and a better type would import threading before the program.
         threading.excepthook = excepthook  # type: ignore[attr-defined]
 
     def _failed(self, what: str, error: Exception) -> None:

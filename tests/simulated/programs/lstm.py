@@ -1,4 +1,4 @@
-"""A language model of two LSTM layers (cuDNN), its state carried from chunk to chunk, Adagrad."""
+"""Two LSTM layers (cuDNN) that predict the next token, their state carried from chunk to chunk, Adagrad."""
 
 import torch
 import torch.nn.functional as F
