@@ -43,7 +43,7 @@ static struct {
     slot *slots;
     size_t slot_count, slot_room;
     unsigned long long loads, unloads; /* of the loader, when libraries were last listed */
-    bool incomplete;                   /* symbols came since */
+    bool incomplete;                   /* something is left for the next scan */
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 /* --- storage ------------------------------------------------------------------------------- */
@@ -309,7 +309,6 @@ typedef struct candidate {
 typedef struct search {
     candidate *found;
     size_t count, room, library;
-    unsigned long long unloads;
     bool complete;
 } search;
 
@@ -332,19 +331,20 @@ static bool add_candidate(void *context, const cm_elf_match *match)
 }
 
 /* dl_iterate_phdr, whose lock keeps every object mapped meanwhile: looks through the objects that
- * were listed and not yet scanned. */
+ * were listed and not yet scanned. Libraries may have come and gone since: one that lies where
+ * another was listed is told by its name. */
 static int search_object(struct dl_phdr_info *info, size_t size, void *context)
 {
     search *s = context;
     library *lib = known_library(info->dlpi_addr, info->dlpi_phdr);
     cm_elf object;
 
-    if (info->dlpi_subs != s->unloads) { /* what was listed may have gone: list again */
-        s->complete = false;
-        return 1;
-    }
     if (lib == NULL || lib->scanned)
         return 0;
+    if (strcmp(lib->path, info->dlpi_name != NULL ? info->dlpi_name : "") != 0) {
+        s->complete = false;
+        return 0;
+    }
     lib->scanned = true;
     s->library = (size_t)(lib - state.libraries);
     if (!cm_elf_open(&object, lib->base, lib->headers, lib->header_count) ||
@@ -355,7 +355,9 @@ static int search_object(struct dl_phdr_info *info, size_t size, void *context)
     return s->complete ? 0 : 1;
 }
 
-/* Keeps the library loaded from here on. false: it is gone, or another one is in its place. */
+/* Keeps the library loaded from here on. false: it is gone, or another one is in its place. A
+ * listed object may still be on its way in: mapped, but not relocated, in which state a slot holds
+ * no address at all. dlopen waits for the loader's lock, hence until the object is ready. */
 static bool pin(library *lib)
 {
     struct link_map *map = NULL;
@@ -418,6 +420,7 @@ static int scan_new(void)
         listing now = {.complete = true};
         search s = {.complete = true};
 
+        state.incomplete = true;
         dl_iterate_phdr(list_object, &now);
         if (!now.complete)
             break;
@@ -427,14 +430,6 @@ static int scan_new(void)
             state.unloads = now.unloads;
         }
         state.loads = now.loads;
-        state.incomplete = false;
-        /* Listed objects may still be on their way in: mapped, but not relocated, in which state
-         * a slot holds no address at all. The loader's own lock tells when they are ready. */
-        void *program = dlopen(NULL, RTLD_LAZY | RTLD_NOLOAD);
-        if (program != NULL)
-            dlclose(program);
-
-        s.unloads = now.unloads;
         dl_iterate_phdr(search_object, &s);
         for (size_t i = 0; i < s.count; i++) {
             library *lib = &state.libraries[s.found[i].library];
@@ -448,6 +443,7 @@ static int scan_new(void)
                 patched += result;
         }
         free(s.found);
+        state.incomplete = !s.complete;
         if (s.complete)
             break;
     }
