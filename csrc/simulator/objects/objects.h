@@ -111,7 +111,7 @@ int cm_sim_capture_host(cm_sim_stream *stream, cm_cuda_host_function function, v
 int cm_sim_capture_alloc(cm_sim_stream *stream, size_t bytes, void **address);
 int cm_sim_capture_free(cm_sim_stream *stream, void *address);
 
-/* --- objects_graph.c ----------------------------------------------------------------------------
+/* --- objects_graph.c, objects_graph_exec.c ------------------------------------------------------
  */
 
 int cm_sim_graph_new(cm_sim_graph **graph);

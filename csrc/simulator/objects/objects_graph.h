@@ -4,6 +4,7 @@
 
 #include "objects_stream.h"
 
+int cm_sim_graph_clone(cm_sim_graph *graph, cm_sim_graph **clone);
 bool cm_sim_graph_live(const cm_sim_graph *graph);
 bool cm_sim_exec_live(const cm_sim_exec *exec);
 bool cm_sim_node_live(const cm_sim_node *node);
@@ -31,8 +32,6 @@ int cm_sim_user_object_release(cm_sim_user_object *object, unsigned count);
 int cm_sim_graph_retain_object(cm_sim_graph *graph, cm_sim_user_object *object, unsigned count,
                                bool move);
 int cm_sim_graph_release_object(cm_sim_graph *graph, cm_sim_user_object *object, unsigned count);
-
-int cm_sim_graph_clone(cm_sim_graph *graph, cm_sim_graph **clone);
 
 /* Memory of a graph that the program frees outside of it. false: it is no graph's. */
 bool cm_sim_graph_memory_free(const void *address);

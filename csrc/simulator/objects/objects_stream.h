@@ -11,6 +11,7 @@ typedef struct cm_sim_nodes {
     size_t count, room;
 } cm_sim_nodes;
 
+/* objects_graph_order.c */
 bool cm_sim_nodes_set(cm_sim_nodes *list, cm_sim_node *const *from, size_t count);
 bool cm_sim_nodes_add(cm_sim_nodes *list, cm_sim_node *const *from, size_t count); /* each once */
 void cm_sim_nodes_clear(cm_sim_nodes *list);
@@ -90,8 +91,9 @@ void cm_sim_capture_invalidate(cm_sim_capture *capture);
 int cm_sim_capture_add(cm_sim_stream *stream, cm_cuda_node_params *params, cm_sim_node **node);
 void cm_sim_capture_forget(cm_sim_stream *stream); /* it is being destroyed */
 
-/* objects_graph.c */
+/* objects_graph_node.c */
 bool cm_sim_node_in(const cm_sim_node *node, const cm_sim_graph *graph);
+/* objects_graph_order.c */
 /* Whether all of `nodes` are among `from` or what those come behind. */
 bool cm_sim_graph_reaches(cm_sim_graph *graph, const cm_sim_nodes *from, const cm_sim_nodes *nodes);
 

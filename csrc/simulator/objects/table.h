@@ -70,7 +70,7 @@ void cm_sim_pools_lock(void); /* objects_pool.c */
 void cm_sim_pools_unlock(void);
 void cm_sim_captures_lock(void); /* objects_capture.c */
 void cm_sim_captures_unlock(void);
-void cm_sim_graphs_lock(void); /* objects_graph.c */
+void cm_sim_graphs_lock(void); /* objects_graph_memory.c */
 void cm_sim_graphs_unlock(void);
 
 /* Addresses to what is known of them; the caller holds a lock. Keys and values are not NULL. */

@@ -1,0 +1,175 @@
+/* Executables: copies of graphs, each in an order in which it can be done.
+ *
+ * A launch does what the nodes say: kernels are counted, copies and fills are made, host functions
+ * are called. */
+#include "objects_graph_parts.h"
+#include "../cupti/cupti_hooks.h"
+
+struct __attribute__((aligned(64))) cm_sim_exec {
+    cm_sim_slot slot;
+    cm_sim_graph *graph; /* a copy of what it was made of */
+    unsigned long long flags;
+};
+
+static cm_sim_table execs = CM_SIM_TABLE(cm_sim_exec);
+
+bool cm_sim_exec_live(const cm_sim_exec *exec)
+{
+    return cm_sim_table_has(&execs, exec);
+}
+
+cm_sim_node *cm_sim_exec_node(const cm_sim_exec *exec, const cm_sim_node *node)
+{
+    const cm_sim_graph *graph = cm_sim_exec_live(exec) ? exec->graph : NULL;
+    cm_sim_node *same = NULL;
+    for (size_t i = 0; graph && i < graph->count; i++)
+        if (graph->nodes[i]->index == node->index)
+            same = graph->nodes[i];
+    return same;
+}
+
+static int prepare(cm_sim_graph *graph, cm_sim_graph **copy)
+{
+    if (!cm_sim_graph_live(graph))
+        return CM_CUDA_INVALID_VALUE;
+    int result = cm_sim_graph_copy(graph, copy);
+    if (!result && (*copy)->backwards && !cm_sim_graph_sort(*copy)) {
+        cm_sim_graph_empty(*copy);
+        return CM_CUDA_INVALID_VALUE;
+    }
+    return result;
+}
+
+int cm_sim_graph_instantiate(cm_sim_graph *graph, unsigned long long flags, cm_sim_exec **exec)
+{
+    enum { FLAGS = 15 };
+    cm_sim_graph *copy;
+    if (!exec || (flags & ~(unsigned long long)FLAGS))
+        return CM_CUDA_INVALID_VALUE;
+    int result = prepare(graph, &copy);
+    if (result)
+        return result;
+    cm_sim_exec *made = cm_sim_table_take(&execs);
+    if (!made) {
+        cm_sim_graph_empty(copy);
+        return CM_CUDA_OUT_OF_MEMORY;
+    }
+    made->graph = copy;
+    made->flags = flags;
+    *exec = made;
+    return CM_CUDA_OK;
+}
+
+int cm_sim_exec_delete(cm_sim_exec *exec)
+{
+    if (!cm_sim_exec_live(exec))
+        return CM_CUDA_INVALID_VALUE;
+    cm_sim_graph_empty(exec->graph);
+    cm_sim_table_drop(&execs, exec);
+    return CM_CUDA_OK;
+}
+
+int cm_sim_exec_flags(const cm_sim_exec *exec, unsigned long long *flags)
+{
+    if (!cm_sim_exec_live(exec) || !flags)
+        return CM_CUDA_INVALID_VALUE;
+    *flags = exec->flags;
+    return CM_CUDA_OK;
+}
+
+int cm_sim_exec_update(cm_sim_exec *exec, cm_sim_graph *graph, cm_cuda_update_result *told)
+{
+    enum { TOPOLOGY = 2, NODE_TYPE = 3 };
+    if (!cm_sim_exec_live(exec) || !cm_sim_graph_live(graph))
+        return CM_CUDA_INVALID_VALUE;
+    cm_sim_graph *copy;
+    int failed = prepare(graph, &copy);
+    if (failed)
+        return failed;
+    cm_cuda_update_result result = {0};
+    if (exec->graph->count != copy->count)
+        result.result = TOPOLOGY;
+    for (size_t i = 0; !result.result && i < copy->count; i++) {
+        const cm_sim_node *now = exec->graph->nodes[i], *then = copy->nodes[i];
+        if (now->after.count != then->after.count)
+            result.result = TOPOLOGY;
+        else if (now->type != then->type)
+            result.result = NODE_TYPE;
+        if (result.result)
+            result.errorNode = graph->nodes[then->index];
+    }
+    if (told)
+        *told = result;
+    if (result.result) {
+        cm_sim_graph_empty(copy);
+        return CM_CUDA_GRAPH_UPDATE_FAILURE;
+    }
+    cm_sim_graph_empty(exec->graph);
+    exec->graph = copy;
+    return CM_CUDA_OK;
+}
+
+static int perform(const cm_sim_graph *graph, cm_sim_stream *stream, const cm_sim_call *call)
+{
+    int result = CM_CUDA_OK;
+    if (!graph->others && !call) {
+        for (size_t i = 0; i < graph->count; i++)
+            cm_sim_stream_launched(stream);
+        return CM_CUDA_OK;
+    }
+    for (size_t i = 0; !result && i < graph->count; i++) {
+        const cm_sim_node *node = graph->nodes[i];
+        switch (node->type) {
+        case CM_CUDA_NODE_KERNEL:
+            cm_sim_stream_launched(stream);
+            if (call) {
+                const cm_cuda_dim3 *g = &node->kernel.grid, *b = &node->kernel.block;
+                cm_sim_record_kernel(call, cm_sim_function_name(node->kernel.function),
+                                     (unsigned[]){g->x, g->y, g->z}, (unsigned[]){b->x, b->y, b->z},
+                                     node->kernel.shared, stream);
+            }
+            break;
+        case CM_CUDA_NODE_COPY:
+            result = cm_sim_copy3d(node->copy);
+            break;
+        case CM_CUDA_NODE_SET:
+            result = cm_sim_set2d(&node->set);
+            break;
+        case CM_CUDA_NODE_HOST:
+            node->host.fn(node->host.userData);
+            break;
+        case CM_CUDA_NODE_GRAPH:
+            result = perform(node->child, stream, call);
+            break;
+        case CM_CUDA_NODE_RECORD_EVENT:
+            result = cm_sim_event_record(node->event, stream, 0);
+            break;
+        default:
+            break;
+        }
+    }
+    return result;
+}
+
+int cm_sim_exec_launch(cm_sim_exec *exec, cm_sim_stream *handle, const cm_sim_call *call)
+{
+    bool capturing;
+    int result = CM_CUDA_OK;
+    if (!cm_sim_exec_live(exec))
+        return CM_CUDA_INVALID_VALUE;
+    cm_sim_stream *stream = cm_sim_stream_work(handle, &capturing, &result);
+    if (!stream)
+        return result;
+    if (capturing) {
+        cm_cuda_node_params params = {.type = CM_CUDA_NODE_GRAPH, .graph = {exec->graph, 0}};
+        return cm_sim_capture_add(stream, &params, NULL);
+    }
+    result = perform(exec->graph, stream, call);
+    /* Memory that the graph's copies name and that is gone: a fault on the device, which spoils
+     * its context for good. */
+    if (result == CM_CUDA_INVALID_VALUE) {
+        cm_sim_device_break(stream->device, CM_CUDA_ILLEGAL_ADDRESS);
+        result = CM_CUDA_ILLEGAL_ADDRESS;
+    }
+    return result;
+}
