@@ -22,7 +22,7 @@ FLAGS += ["-Wno-unused-parameter", "-Wno-missing-field-initializers"]
 PARTS = ["cupti_driver", "cupti_calls", "cupti_read", "driver_events", "emit", "libraries"]
 CASES = [
     name
-    for name in re.findall(r'\{"(\w+)", \1\}', (HERE / "callbacks.c").read_text())
+    for name in re.findall(r'\{"(\w+)", \1\}', (HERE / "callbacks" / "main.c").read_text())
     if name != "threads"
 ]  # fmt: skip
 
@@ -50,7 +50,7 @@ def libraries(folder: Path) -> None:
 
 def program(folder: Path, *flags: str) -> Path:
     parts = [SOURCES / f"{name}.c" for name in PARTS]
-    ours = [HERE / "callbacks.c", HERE / "ring_double.c", ROOT / "csrc/capture/clock.c"]
+    ours = [*sorted((HERE / "callbacks").glob("*.c")), HERE / "ring_double.c", ROOT / "csrc/capture/clock.c"]
     gcc(*FLAGS, *flags, *parts, *ours, "-o", folder / "callbacks", "-lpthread", "-ldl")
     return folder / "callbacks"
 
