@@ -3,19 +3,25 @@ is doubled (cupti/doubles.c)."""
 
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, clean_environment
+from tests.conftest import clean_environment
+from tests.simulator.objects import SOURCES, Objects
 
 pytestmark = pytest.mark.torch  # needs none: but once is enough, with the main interpreter
 
-SOURCES = ROOT / "csrc" / "simulator"
 HERE = Path(__file__).parent / "cupti"
-FLAGS = ["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fno-sanitize-recover=all"]
-UNITS = re.findall(r'\{"(\w+)", \w+\}', (HERE / "units.c").read_text())
-SECOND = re.findall(r'\{"(\w+)", \w+\}', (HERE / "second.c").read_text())
+
+
+def units_of(program: str) -> list[str]:
+    return re.findall(r'\{"(\w+)", \w+\}', (HERE / f"{program}.c").read_text())
+
+
+UNITS = {unit: program for program in ("callbacks", "records", "buffers", "clock") for unit in units_of(program)}
+SECOND = units_of("second")
 # What is asked for, of which release, and which unit of hostile.c looks at it.
 HOSTILE = [
     ("drop=5", "", "drop"),
@@ -40,21 +46,10 @@ if not SOURCES.is_dir():
     pytest.skip("not in a source tree", allow_module_level=True)
 
 
-def surface() -> list[Path]:
-    """What the surface is made of, and the doubles."""
-    return [*sorted(SOURCES.glob("cupti/*.c")), HERE / "doubles.c"]
-
-
-def build(folder: Path, program: str, sanitizer: str) -> Path:
-    done = subprocess.run(
-        ["gcc", *FLAGS, f"-fsanitize={sanitizer}", f"-I{SOURCES}", HERE / program, *surface()]
-        + ["-o", folder / "client", "-lpthread", "-ldl"],
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    return folder / "client"
+def build(folder: Path, objects: Objects, program: str) -> Path:
+    """Links one of the programs into the folder: with the surface, and the doubles."""
+    surface = objects.of(sorted(SOURCES.glob("cupti/*.c")))
+    return objects.link(folder / program, surface, HERE / "doubles.c", HERE / f"{program}.c")
 
 
 def run(*command: str | Path, **environment: str) -> str:
@@ -72,23 +67,31 @@ def run(*command: str | Path, **environment: str) -> str:
 
 
 @pytest.fixture(scope="module", params=["address,undefined", "thread"])
-def units(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("units"), "units.c", request.param)
+def units(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, objects: Callable[[str], Objects]
+) -> Path:
+    """The folder of the programs that have units."""
+    folder = tmp_path_factory.mktemp("units")
+    for program in set(UNITS.values()):
+        build(folder, objects(request.param), program)
+    return folder
 
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_unit(units: Path, unit: str) -> None:
-    run(units, unit)
+    run(units / UNITS[unit], unit)
 
 
 @pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
-def test_clients_come_and_go_while_threads_call(tmp_path: Path, sanitizer: str) -> None:
-    run(build(tmp_path, "fire.c", sanitizer))
+def test_clients_come_and_go_while_threads_call(
+    tmp_path: Path, objects: Callable[[str], Objects], sanitizer: str
+) -> None:
+    run(build(tmp_path, objects(sanitizer), "fire"))
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("generations"), "units.c", "address,undefined")
+def client(tmp_path_factory: pytest.TempPathFactory, objects: Callable[[str], Objects]) -> Path:
+    return build(tmp_path_factory.mktemp("generations"), objects("address,undefined"), "records")
 
 
 @pytest.mark.parametrize("generation", GENERATIONS, ids=lambda row: row[0])
@@ -105,8 +108,10 @@ def test_unknown_generation_is_the_default_one(client: Path) -> None:
 
 
 @pytest.fixture(scope="module", params=["address,undefined", "thread"])
-def second(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("second"), "second.c", request.param)
+def second(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, objects: Callable[[str], Objects]
+) -> Path:
+    return build(tmp_path_factory.mktemp("second"), objects(request.param), "second")
 
 
 @pytest.mark.parametrize("unit", SECOND)
@@ -115,8 +120,8 @@ def test_second_interface(second: Path, unit: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("hostile"), "hostile.c", "address,undefined")
+def hostile(tmp_path_factory: pytest.TempPathFactory, objects: Callable[[str], Objects]) -> Path:
+    return build(tmp_path_factory.mktemp("hostile"), objects("address,undefined"), "hostile")
 
 
 @pytest.mark.parametrize(("words", "generation", "unit"), HOSTILE, ids=lambda value: value or "13.0")

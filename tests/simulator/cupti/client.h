@@ -56,6 +56,7 @@ int cuptiGetStreamId(void *, void *, uint32_t *);
 int cuptiFinalize(void);
 
 enum { DRIVER_API = 1, RUNTIME_API = 2 };
+enum { CUDA_MALLOC = 20, CUDA_LAUNCH = 211, CU_MALLOC = 243, CU_FREE = 245, CU_LAUNCH = 307 };
 enum { FORCED = 1 };
 enum {
     OK = 0,
@@ -87,5 +88,28 @@ enum {
             _exit(1);                                                                              \
         }                                                                                          \
     } while (0)
+
+/* A program of named units, of which the command line names one. */
+typedef struct unit {
+    const char *name;
+    void (*run)(void);
+} unit;
+
+static inline int run_unit(const unit *units, size_t count, int words, char **word)
+{
+    for (size_t i = 0; i < count; i++)
+        if (words == 2 && !strcmp(units[i].name, word[1])) {
+            units[i].run();
+            return 0;
+        }
+    fprintf(stderr, "which one?\n");
+    return 2;
+}
+
+#define UNITS(units)                                                                               \
+    int main(int words, char **word)                                                               \
+    {                                                                                              \
+        return run_unit(units, sizeof units / sizeof *units, words, word);                         \
+    }
 
 #endif

@@ -6,7 +6,7 @@
 #include "collect.h"
 #include "doubles.h"
 
-enum { CU_MALLOC = 243, CALLS = 40, UNKNOWN = 999 };
+enum { CALLS = 40, UNKNOWN = 999 };
 
 static uint32_t heard[2 * CALLS];
 static unsigned hearings;
@@ -253,25 +253,11 @@ static void crash(void)
     EQUAL(cuptiUnsubscribe(one), OK);
 }
 
-static const struct {
-    const char *name;
-    void (*run)(void);
-} units[] = {
+static const unit units[] = {
     {"drop", drop},       {"reorder", reorder},   {"wrap", wrap},
     {"foreign", foreign}, {"late", late},         {"taken", taken},
     {"refuse", refuse},   {"nodriver", nodriver}, {"olddriver", olddriver},
     {"slow", slow},       {"timebase", timebase}, {"nullbuffer", nullbuffer},
     {"crash", crash},
 };
-
-int main(int count, char **arguments)
-{
-    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
-        if (count == 2 && !strcmp(units[i].name, arguments[1])) {
-            units[i].run();
-            forget();
-            return 0;
-        }
-    fprintf(stderr, "which one?\n");
-    return 2;
-}
+UNITS(units)

@@ -3,7 +3,7 @@
 #include "client.h"
 #include "doubles.h"
 
-enum { CU_MALLOC = 243, CU_FREE = 245, KERNELS = CM_CUPTI_CONCURRENT_KERNEL };
+enum { KERNELS = CM_CUPTI_CONCURRENT_KERNEL };
 enum { NOT_SUPPORTED = 27, STATE = 12, ONE_ONLY = 0, SEVERAL = 1, NOT_SAID = 2 };
 
 int cuptiActivityEnable_v2(void *, uint32_t, const void *);
@@ -383,10 +383,7 @@ static void threads(void)
     CHECK(!cm_sim_cupti_wanted());
 }
 
-static const struct {
-    const char *name;
-    void (*run)(void);
-} units[] = {
+static const unit units[] = {
     {"each_hears_its_own", each_hears_its_own},
     {"each_has_its_own_records", each_has_its_own_records},
     {"one_leaves", one_leaves},
@@ -395,14 +392,4 @@ static const struct {
     {"sizes", sizes},
     {"threads", threads},
 };
-
-int main(int count, char **arguments)
-{
-    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
-        if (count == 2 && !strcmp(units[i].name, arguments[1])) {
-            units[i].run();
-            return 0;
-        }
-    fprintf(stderr, "which one?\n");
-    return 2;
-}
+UNITS(units)
