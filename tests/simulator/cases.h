@@ -55,6 +55,27 @@ static inline int run_case(const test_case *cases, int count, int words, char **
         return run_case(cases, (int)(sizeof cases / sizeof *cases), words, word);                  \
     }
 
+/* The same for cases in several files. Each table is ended by a case without name. */
+static inline int run_case_of(const test_case *const *tables, int words, char **word)
+{
+    int result = words < 2 ? 0 : 2;
+
+    for (; *tables != NULL && (words < 2 || result != 0); tables++) {
+        int count = 0;
+
+        while ((*tables)[count].name != NULL)
+            count++;
+        result = run_case(*tables, count, words, word);
+    }
+    return result;
+}
+
+#define MAIN_OF(...)                                                                               \
+    int main(int words, char **word)                                                               \
+    {                                                                                              \
+        return run_case_of((const test_case *const[]){__VA_ARGS__, NULL}, words, word);            \
+    }
+
 static inline size_t used(int device)
 {
     size_t now;

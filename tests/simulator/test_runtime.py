@@ -16,7 +16,11 @@ pytestmark = pytest.mark.torch  # needs none: but once is enough, with the main 
 HERE = Path(__file__).parent / "runtime"
 # What stands beside the runtime and the driver on the same core, and is not needed here.
 OTHERS = re.compile(r"cupti_|cublas|cudnn|cufft|cusolver|cusparse|libraries|nvml")
-CASES = {name: re.findall(r'\{"(\w+)", \w+\}', (HERE / f"{name}.c").read_text()) for name in ("blocks", "work")}
+PROGRAMS = {"blocks": [HERE / "blocks.c"], "work": sorted((HERE / "work").glob("*.c"))}
+CASES = {
+    program: [name for path in sources for name in re.findall(r'\{"(\w+)", \w+\}', path.read_text())]
+    for program, sources in PROGRAMS.items()
+}
 
 if not SOURCES.is_dir():
     pytest.skip("not in a source tree", allow_module_level=True)
@@ -26,7 +30,7 @@ def build(folder: Path, objects: Objects, programs: list[str]) -> Path:
     """Links the programs, each by its name, into the folder."""
     shared = [path for path in sorted(SOURCES.glob("*/*.c")) if not OTHERS.match(path.name)]
     for program in programs:
-        objects.link(folder / program, objects.of(shared), HERE / "doubles.c", HERE / f"{program}.c")
+        objects.link(folder / program, objects.of(shared), HERE / "doubles.c", *PROGRAMS[program])
     return folder
 
 
