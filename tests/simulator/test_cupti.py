@@ -46,10 +46,13 @@ if not SOURCES.is_dir():
     pytest.skip("not in a source tree", allow_module_level=True)
 
 
+# What the surface is made of, and what it asks of the rest of the simulator.
+SURFACE, DOUBLES = sorted(SOURCES.glob("cupti/*.c")), HERE / "doubles.c"
+
+
 def build(folder: Path, objects: Objects, program: str) -> Path:
-    """Links one of the programs into the folder: with the surface, and the doubles."""
-    surface = objects.of(sorted(SOURCES.glob("cupti/*.c")))
-    return objects.link(folder / program, surface, HERE / "doubles.c", HERE / f"{program}.c")
+    """Links one of the programs into the folder."""
+    return objects.link(folder / program, objects.of(SURFACE), DOUBLES, HERE / f"{program}.c")
 
 
 def run(*command: str | Path, **environment: str) -> str:

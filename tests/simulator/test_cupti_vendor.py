@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import ROOT
-from tests.simulator.test_cupti import SOURCES, surface
+from tests.simulator.objects import SOURCES
+from tests.simulator.test_cupti import DOUBLES, SURFACE
 
 pytestmark = pytest.mark.torch  # needs none: but once is enough, with the main interpreter
 
@@ -174,7 +175,7 @@ def answers(library: Path) -> dict[str, Any]:
 def test_what_needs_no_driver_is_answered_as_by_the_vendors_library(tmp_path: Path) -> None:
     ours = tmp_path / "libcupti.so"
     flags = ["-std=gnu11", "-O1", "-fPIC", "-shared", f"-I{SOURCES}"]
-    subprocess.run(["gcc", *flags, *surface(), "-o", ours, "-lpthread", "-ldl"], check=True, timeout=120)
+    subprocess.run(["gcc", *flags, *SURFACE, DOUBLES, "-o", ours, "-lpthread", "-ldl"], check=True, timeout=120)
     vendor = answers(wheel() / "lib" / "libcupti.so.13")
     if vendor["version"] != 130001:
         pytest.skip(f"the installed CUPTI is {vendor['version']}")
