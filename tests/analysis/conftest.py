@@ -9,6 +9,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import craft
 from craft import ROOT, Trace, build
+from leak_program import Program
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -29,5 +30,31 @@ def analyze(tmp_path: Path) -> Callable[..., dict[str, Any]]:
         nonlocal count
         count += 1
         return _core.analyze(trace.write(tmp_path / f"{count}.cmem", per_batch=per_batch, end=end), **options)
+
+    return go
+
+
+@pytest.fixture
+def verdicts(tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """verdicts(program, **options): the report's dict, whose rows of leaks fit together."""
+    from cuptimem import _core
+
+    count = 0
+
+    def go(p: Program, *, window: int = 0, lost: int = 0, nodes: str = "counted") -> dict[str, Any]:
+        nonlocal count
+        count += 1
+        path = p.t.write(tmp_path / f"{count}.cmem", meta={"nodes": nodes}, lost=lost, per_batch=20_000)
+        report: dict[str, Any] = _core.analyze(path, window=window)
+        for row in report["leaks"] + report["suspects"]:
+            parts = row["parts"]
+            assert sum(part[0] for part in parts) == row["bytes"] and sum(part[1] for part in parts) == row["count"]
+            assert parts == sorted(parts, key=lambda part: -part[0])
+            assert {row["stack"], *(part[2] for part in parts)} <= set(report["stacks"])
+            assert row["retained"] == 0 or row["retained"] in report["stacks"]
+            assert (row["confidence"] == "low") == (row["reason"] != "") == (row in report["suspects"])
+        rates = [row["bytes_per_step"] for row in report["leaks"]]
+        assert rates == sorted(rates, reverse=True)
+        return report
 
     return go

@@ -1,0 +1,39 @@
+"""A training loop as a trace made by hand, and short ways to the rows of a report."""
+
+from collections.abc import Callable
+from typing import Any
+
+from craft import DATA, OBJECT_NEW, OPTIMIZER, TORCH, Trace
+
+Analyze = Callable[..., dict[str, Any]]
+
+
+def only_device(report: dict[str, Any]) -> dict[str, Any]:
+    (device,) = report["devices"]
+    assert isinstance(device, dict)
+    return device
+
+
+def shares(rows: list[tuple[Any, ...]]) -> list[tuple[int, int, int]]:
+    return [(size, count, stack) for size, count, stack, *_ in rows]
+
+
+def step_rows(report: dict[str, Any]) -> list[tuple[int, ...]]:
+    names = ("index", "start", "peak", "end", "allocated", "freed", "allocations")
+    return [tuple(step[name] for name in names) for step in report["steps"]]
+
+
+def training(t: Trace, steps: int) -> None:
+    """Setup of 1000 bytes, then steps that peak at +300 and keep 10 bytes each."""
+    optimizer = t.stack((TORCH + "optim/optimizer.py", "wrapper", 5), ("train.py", "main", 20))
+    loader = t.stack((TORCH + "utils/data/dataloader.py", "__next__", 5), ("train.py", "main", 10))
+    t.add(OBJECT_NEW, 0x77, 1, t.name("Linear"))
+    t.alloc(0x1000, 1000, t.line(1))
+    for i in range(steps):
+        t.tick(DATA, 0x88, loader)
+        t.alloc(0x2000, 200, t.line(11))
+        t.alloc(0x3000, 100, t.line(12))
+        t.alloc(0x10000 + 64 * i, 10, t.line(13))
+        t.free(0x3000)
+        t.tick(OPTIMIZER, 0x99, optimizer)
+        t.free(0x2000)

@@ -1,0 +1,214 @@
+"""Hand-made traces with known answers: what backward allocates is charged to the forward line."""
+
+import pytest
+from craft import IN_NODE, LOST, NO_SEQUENCE, NODE_FREE, NODE_STACK, THREAD, Trace
+from hand_made import Analyze, only_device, shares
+
+ACCUMULATE = "N5torch8autograd14AccumulateGradE"
+
+
+def threads(t: Trace, *numbers: int) -> None:
+    for number in numbers:
+        t.add(THREAD, 1000 + number, 10 + number, thread=number)
+
+
+def backward_alloc(t: Trace, address: int, size: int, **more: int) -> None:
+    t.alloc(address, size, t.line(99), flags=IN_NODE | NODE_STACK, **more)
+
+
+def test_backward_is_charged_to_the_forward_line(analyze: Analyze) -> None:
+    """Made by thread 1, run by thread 2, which has no Python frames of its own."""
+    t = Trace()
+    threads(t, 1, 2)
+    t.node(5, t.line(1))
+    t.node(6, t.line(2))
+    t.run(6, 11, thread=2)
+    t.alloc(0x1000, 100, 0, flags=IN_NODE | NODE_STACK, thread=2)
+    t.done(thread=2)
+    t.run(5, 11, "N5torch8autograd9generated14AddmmBackward0E", thread=2)
+    t.alloc(0x2000, 50, 0, flags=IN_NODE | NODE_STACK, thread=2)
+    t.done(thread=2)
+    report = analyze(t)
+    assert only_device(report)["contributors"] == [
+        (100, 1, t.line(2), 0, "backward", "MulBackward0"),
+        (50, 1, t.line(1), 0, "backward", "AddmmBackward0"),
+    ]
+    assert report["backward"] == {"bytes": 150, "resolved": 150, "accumulation": 0, "unresolved": 0}
+
+
+def test_numbers_are_per_thread(analyze: Analyze) -> None:
+    t = Trace()
+    threads(t, 1, 2)
+    t.node(5, t.line(1), thread=1)
+    t.node(5, t.line(2), thread=2)
+    t.run(5, 12)
+    backward_alloc(t, 0x1000, 8)
+    assert shares(only_device(analyze(t))["contributors"]) == [(8, 1, t.line(2))]
+
+
+def test_the_autograd_id_may_come_late(analyze: Analyze) -> None:
+    t = Trace()
+    t.add(THREAD, 1001, 0)
+    t.node(5, t.line(1))
+    t.add(THREAD, 1001, 11)
+    t.run(5, 11)
+    backward_alloc(t, 0x1000, 8)
+    assert shares(only_device(analyze(t))["contributors"]) == [(8, 1, t.line(1))]
+
+
+def test_newer_python_frames_are_the_line(analyze: Analyze) -> None:
+    """A hook, a backward written in Python, a recomputation."""
+    t = Trace()
+    threads(t, 1)
+    t.node(5, t.line(1))
+    t.run(5, 11)
+    t.alloc(0x1000, 8, t.line(44), flags=IN_NODE)
+    report = analyze(t)
+    assert only_device(report)["contributors"] == [(8, 1, t.line(44), t.line(44), "backward", "MulBackward0")]
+    assert report["backward"]["resolved"] == 8
+
+
+def test_double_backward_follows_one_link(analyze: Analyze) -> None:
+    t = Trace()
+    threads(t, 1)
+    t.node(5, t.line(1))
+    t.run(5, 11)
+    t.node(8, t.line(99), flags=IN_NODE | NODE_STACK)  # create_graph
+    t.done()
+    t.run(8, 11)
+    t.node(9, t.line(99), flags=IN_NODE | NODE_STACK)  # and once more
+    backward_alloc(t, 0x1000, 100)
+    t.done()
+    t.run(9, 11)
+    backward_alloc(t, 0x2000, 8)
+    assert shares(only_device(analyze(t))["contributors"]) == [(108, 2, t.line(1))]
+
+
+def test_a_node_made_by_a_recomputation_has_its_own_line(analyze: Analyze) -> None:
+    t = Trace()
+    threads(t, 1)
+    t.node(5, t.line(1))
+    t.run(5, 11)
+    t.node(8, t.line(44), flags=IN_NODE)
+    t.run(8, 11)  # a backward inside the node
+    backward_alloc(t, 0x1000, 8)
+    t.done()
+    backward_alloc(t, 0x2000, 4)
+    assert shares(only_device(analyze(t))["contributors"]) == [(8, 1, t.line(44)), (4, 1, t.line(1))]
+
+
+def test_accumulation_belongs_to_the_node_before_it(analyze: Analyze) -> None:
+    t = Trace()
+    threads(t, 1)
+    t.node(5, t.line(1))
+    t.run(5, 11)
+    t.done()
+    for address in (0x1000, 0x2000):  # weight and bias
+        t.run(NO_SEQUENCE, 11, ACCUMULATE)
+        backward_alloc(t, address, 8)
+        t.done()
+    report = analyze(t)
+    assert only_device(report)["contributors"] == [(16, 2, t.line(1), t.line(99), "backward", "AccumulateGrad")]
+    assert report["backward"] == {"bytes": 16, "resolved": 16, "accumulation": 0, "unresolved": 0}
+
+
+def test_accumulation_without_a_node_before_it_has_a_name(analyze: Analyze) -> None:
+    """After a forward another backward has begun: the last one's nodes did not run before this."""
+    t = Trace()
+    threads(t, 1)
+    t.node(5, t.line(1))
+    t.run(5, 11)
+    t.done()
+    t.alloc(0x3000, 1, t.line(3))
+    t.run(NO_SEQUENCE, 11, ACCUMULATE)
+    backward_alloc(t, 0x1000, 8)
+    report = analyze(t)
+    assert only_device(report)["contributors"][0] == (8, 1, t.line(99), t.line(99), "backward", "gradient accumulation")
+    assert report["backward"] == {"bytes": 8, "resolved": 0, "accumulation": 8, "unresolved": 0}
+
+
+def test_a_nested_backward_has_its_own_nodes_before(analyze: Analyze) -> None:
+    t = Trace()
+    threads(t, 1)
+    t.node(5, t.line(1))
+    t.run(5, 11)
+    t.run(NO_SEQUENCE, 11, ACCUMULATE)  # inside: nothing ran before it there
+    backward_alloc(t, 0x1000, 8)
+    t.done()
+    t.done()
+    t.run(NO_SEQUENCE, 11, ACCUMULATE)
+    backward_alloc(t, 0x2000, 4)
+    rows = only_device(analyze(t))["contributors"]
+    assert [(row[0], row[2], row[5]) for row in rows] == [
+        (8, t.line(99), "gradient accumulation"),
+        (4, t.line(1), "AccumulateGrad"),
+    ]
+
+
+@pytest.mark.parametrize("why", ["older than the recording", "freed", "unknown thread", "no frames", "events lost"])
+def test_what_cannot_be_resolved_is_said(analyze: Analyze, why: str) -> None:
+    t = Trace()
+    threads(t, 1)
+    if why != "older than the recording":
+        t.node(5, t.line(1) if why != "no frames" else 0)
+    if why == "freed":
+        t.add(NODE_FREE, 5, 11)
+    t.run(5, 77 if why == "unknown thread" else 11)
+    if why == "events lost":
+        t.add(LOST, 0, 3)
+    backward_alloc(t, 0x1000, 8)
+    report = analyze(t)
+    assert shares(only_device(report)["contributors"]) == [(8, 1, t.line(99))]
+    assert report["backward"] == {"bytes": 8, "resolved": 0, "accumulation": 0, "unresolved": 8}
+
+
+def test_old_nodes_are_found_behind_many_new_ones(analyze: Analyze) -> None:
+    """Nodes outlive their place at hand, are freed, and are made anew."""
+    t = Trace()
+    threads(t, 1)
+    t.node(1, t.line(1))
+    for sequence in range(2, 6000):
+        t.node(sequence, t.line(2))
+        t.add(NODE_FREE, sequence, 11)
+    t.node(6000, t.line(3))
+    for address, sequence in ((0x1000, 1), (0x2000, 6000), (0x3000, 4000)):
+        t.run(sequence, 11)
+        backward_alloc(t, address, 8)
+        t.done()
+    report = analyze(t)
+    assert sorted(row[2] for row in only_device(report)["contributors"]) == sorted([t.line(1), t.line(3), t.line(99)])
+    assert report["backward"]["unresolved"] == 8
+
+
+def test_a_large_graph_without_frees_stays_known(analyze: Analyze) -> None:
+    t = Trace()
+    threads(t, 1)
+    for sequence in range(20_000):
+        t.node(sequence, t.line(1 + sequence % 3))
+    for i, sequence in enumerate((0, 1, 777, 19_999)):
+        t.run(sequence, 11)
+        backward_alloc(t, 0x1000 * (i + 1), 8)
+        t.done()
+    assert analyze(t)["backward"] == {"bytes": 32, "resolved": 32, "accumulation": 0, "unresolved": 0}
+
+
+@pytest.mark.parametrize(
+    ("rtti", "shown"),
+    [
+        ("N5torch8autograd9generated14AddmmBackward0E", "AddmmBackward0"),
+        (ACCUMULATE, "AccumulateGrad"),
+        ("N5torch8autograd6PyNodeE", "PyNode"),
+        ("N5torch8autograd7CppNodeI4MyFnEE", "CppNode"),
+        ("*N4mine4NodeE", "Node"),
+        ("8FreeNode", "FreeNode"),
+        ("MyFunctionBackward", "MyFunctionBackward"),
+        ("N99999999999999999999x", "N99999999999999999999x"),
+    ],
+)
+def test_node_names(analyze: Analyze, rtti: str, shown: str) -> None:
+    t = Trace()
+    threads(t, 1)
+    t.node(5, t.line(1))
+    t.run(5, 11, rtti)
+    backward_alloc(t, 0x1000, 8)
+    assert only_device(analyze(t))["contributors"][0][5] == shown

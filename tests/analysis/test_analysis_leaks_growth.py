@@ -1,0 +1,63 @@
+"""Verdicts on a live set that grows: one ever larger block."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from leak_program import KEEP, Program, cat, only, quiet, train
+
+
+@pytest.mark.parametrize("steps", [20, 48, 64, 65, 128, 500])
+def test_one_ever_larger_block(verdicts: Callable[..., dict[str, Any]], steps: int) -> None:
+    row = only(verdicts(train(steps, lambda p, i: cat(p, 400 * (i + 1)))))
+    assert row["signature"] == "growing" and row["confidence"] == "medium"
+    assert row["bytes_per_step"] == pytest.approx(400.0) and (row["count"], row["bytes"]) == (1, 400 * steps)
+    assert row["first_step"] == 0
+
+
+def test_one_larger_block_every_few_steps(verdicts: Callable[..., dict[str, Any]]) -> None:
+    row = only(verdicts(train(60, lambda p, i: cat(p, 400 * (i + 5)) if i % 5 == 0 else None)))
+    assert row["signature"] == "growing" and row["bytes_per_step"] == pytest.approx(400, rel=0.1)
+
+
+def test_a_list_that_is_copied_with_each_addition(verdicts: Callable[..., dict[str, Any]]) -> None:
+    def body(p: Program, i: int) -> None:
+        fresh = [p.new(100) for _ in range(i + 1)]
+        for address in p.kept:
+            p.drop(address)
+        p.kept = fresh
+
+    row = only(verdicts(train(40, body)))
+    assert row["signature"] == "growing" and row["bytes_per_step"] == pytest.approx(100)
+
+
+def test_a_larger_block_from_late_on(verdicts: Callable[..., dict[str, Any]]) -> None:
+    row = only(verdicts(train(60, lambda p, i: cat(p, 400 * max(i - 30, 1)))))
+    assert row["bytes_per_step"] == pytest.approx(400)
+
+
+@pytest.mark.parametrize("start", [1, 8, 32])
+@pytest.mark.parametrize("rise", [1, 2, 5])
+def test_a_curriculum_is_not_accused_of_its_last_batch(
+    verdicts: Callable[..., dict[str, Any]], start: int, rise: int
+) -> None:
+    p = Program()
+    for i in range(48):
+        p.work(start + rise * i)
+        p.tick()
+    assert quiet(verdicts(p))
+
+
+def test_a_growing_block_in_a_curriculum_of_constant_batches(verdicts: Callable[..., dict[str, Any]]) -> None:
+    """What is computed from the growing block grows with it; the model's own lines do not."""
+
+    def body(p: Program, i: int) -> None:
+        cat(p, 400 * (i + 1))
+        p.drop(p.new(400 * (i + 1), KEEP + 1))
+
+    only(verdicts(train(48, body)))
+
+
+def test_a_block_that_is_cut_back(verdicts: Callable[..., dict[str, Any]]) -> None:
+    assert quiet(verdicts(train(60, lambda p, i: cat(p, 400 * (i % 20 + 1)))))
+    assert quiet(verdicts(train(60, lambda p, i: cat(p, 400 * (min(i, 30) + 1)))))

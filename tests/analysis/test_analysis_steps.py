@@ -1,0 +1,174 @@
+"""Hand-made traces with known answers: steps, what they leave, and windows of them."""
+
+from itertools import pairwise
+
+import pytest
+from craft import CUDA, SEED, SEEDED, STEP, WINDOW_CLOSE, WINDOW_OPEN, Trace
+from hand_made import Analyze, only_device, shares, step_rows, training
+
+# --- steps ----------------------------------------------------------------------------------------------------
+
+
+def test_steps(analyze: Analyze) -> None:
+    t = Trace()
+    training(t, 4)
+    t.alloc(0x9000, 5000, t.line(50))
+    report = analyze(t)
+    assert step_rows(report) == [
+        (0, 1000, 1310, 1210, 310, 100, 3),
+        (1, 1210, 1320, 1220, 310, 300, 3),
+        (2, 1220, 1330, 1230, 310, 300, 3),
+        (3, 1230, 1340, 1240, 310, 300, 3),
+    ]
+    assert {step["loop"] for step in report["steps"]} == {"training"}
+    assert report["clock"]["kind"] == "optimizer"
+    assert report["clock"]["where"] == ("train.py", 20, "main")
+    device = only_device(report)
+    assert device["peak"] == 6040 and device["peak_step"] is None  # in the tail
+
+
+def test_steps_tile_the_time(analyze: Analyze) -> None:
+    t = Trace()
+    training(t, 5)
+    steps = analyze(t)["steps"]
+    for before, after in pairwise(steps):
+        assert before["end_ns"] == after["begin_ns"] and before["end"] == after["start"]
+    for step in steps:
+        assert step["begin_ns"] <= step["peak_ns"] <= step["end_ns"]
+
+
+def test_contributors_of_a_step_are_those_of_its_peak(analyze: Analyze) -> None:
+    t = Trace()
+    training(t, 3)
+    report = analyze(t)
+    assert shares(report["steps"][1]["contributors"]) == [
+        (1000, 1, t.line(1)),
+        (200, 1, t.line(11)),
+        (100, 1, t.line(12)),
+        (20, 2, t.line(13)),
+    ]
+    assert report["steps"][1]["rest"] == (0, 0)
+
+
+def test_ten_contributors_and_the_rest(analyze: Analyze) -> None:
+    t = Trace()
+    stack = t.line(999)
+    for i in range(25):
+        t.alloc(0x1000 * (i + 1), 100 + i, t.line(i + 1))
+    t.tick(STEP, 1, stack)
+    t.alloc(0x100000, 1, t.line(500))
+    t.tick(STEP, 1, stack)
+    first, second = analyze(t)["steps"]
+    assert shares(first["contributors"]) == [(100 + i, 1, t.line(i + 1)) for i in range(24, 14, -1)]
+    assert first["rest"] == (sum(100 + i for i in range(15)), 15)
+    assert shares(second["contributors"]) == shares(first["contributors"])
+    assert second["rest"] == (first["rest"][0] + 1, 16)
+
+
+def test_contributors_of_the_step_that_is_asked_for(analyze: Analyze) -> None:
+    t = Trace()
+    training(t, 3)
+    t.alloc(0x9000, 5000, t.line(50))
+    report = analyze(t, step=2)
+    assert sum(row[0] for row in only_device(report)["contributors"]) == report["steps"][2]["peak"] == 1330
+    assert only_device(report)["peak"] == 6030
+
+
+def test_a_step_that_is_not_there(analyze: Analyze) -> None:
+    from cuptimem._core import Error
+
+    t = Trace()
+    training(t, 3)
+    with pytest.raises(Error, match=r"^the trace has no step 3: it has 3$"):
+        analyze(t, step=3)
+
+
+def test_every_device_has_its_steps(analyze: Analyze) -> None:
+    t = Trace()
+    stack = t.line(9)
+    t.alloc(0x1000, 10, stack)
+    t.tick(STEP, 1, stack)
+    t.alloc(0x1000, 70, stack, device=CUDA, index=0)
+    t.tick(STEP, 1, stack)
+    steps = analyze(t)["steps"]
+    assert [(s["index"], s["device"], s["start"], s["peak"], s["end"]) for s in steps] == [
+        (0, "cpu", 0, 10, 10),
+        (1, "cpu", 10, 10, 10),
+        (1, "cuda:0", 0, 70, 70),
+    ]
+
+
+def test_survivors_at_the_last_boundary_and_at_the_end(analyze: Analyze) -> None:
+    t = Trace()
+    training(t, 4)
+    t.alloc(0x9000, 5000, t.line(50))
+    report = analyze(t)
+    assert report["survivors"] == [
+        ("cpu", t.line(1), 1000, 1, -1, -1),
+        ("cpu", t.line(11), 200, 1, 3, 3),
+        ("cpu", t.line(13), 40, 4, 0, 3),
+    ]
+    assert report["survivors_at_end"] == [
+        ("cpu", t.line(50), 5000, 1, 4, 4),
+        ("cpu", t.line(1), 1000, 1, -1, -1),
+        ("cpu", t.line(13), 40, 4, 0, 3),
+    ]
+
+
+def test_without_a_clock_there_are_no_steps(analyze: Analyze) -> None:
+    t = Trace()
+    t.alloc(0x1000, 10, t.line(1))
+    report = analyze(t)
+    assert report["steps"] == []
+    assert report["clock"] == {"kind": None, "where": None, "changes": [], "loops": []}
+    assert report["survivors"] == report["survivors_at_end"] == [("cpu", t.line(1), 10, 1, -1, -1)]
+
+
+# --- windows --------------------------------------------------------------------------------------------------
+
+
+def test_a_window_has_its_own_numbers(analyze: Analyze) -> None:
+    t = Trace()
+    t.add(SEED, 0x5000, 500)
+    t.mark(SEEDED)
+    t.alloc(0x1000, 10_000, t.line(1))
+    t.free(0x1000)
+    t.free(0x9000)  # unknown
+    t.alloc(0x1000, 50, t.line(2))
+    t.alloc(0x1000, 100, t.line(2))  # replaces
+    t.tick(STEP, 1, t.line(8))
+    t.mark(WINDOW_OPEN, 7)
+    opened = t.elapsed
+    t.alloc(0x2000, 40, t.line(3))
+    t.tick(STEP, 1, t.line(8))
+    t.free(0x1000)
+    t.tick(STEP, 1, t.line(8))
+    t.mark(WINDOW_CLOSE, 7)
+    closed = t.elapsed
+    t.alloc(0x3000, 9999, t.line(4))
+    report = analyze(t, window=7)
+    device = only_device(report)
+    assert (device["start"], device["peak"], device["end"]) == (600, 640, 540)
+    assert shares(device["contributors"]) == [(500, 1, 0), (100, 1, t.line(2)), (40, 1, t.line(3))]
+    assert (device["allocations"], device["frees"]) == (1, 1)
+    assert step_rows(report) == [(0, 600, 640, 640, 40, 0, 1), (1, 640, 640, 540, 0, 100, 0)]
+    assert (report["begin_ns"], report["duration_ns"]) == (opened, closed - opened)
+    assert report["events"] == 4
+    assert report["lost"]["unknown_frees"] == report["lost"]["replaced"] == 0  # those before it are not its own
+
+
+def test_a_window_that_is_still_open(analyze: Analyze) -> None:
+    t = Trace()
+    t.alloc(0x1000, 10, t.line(1))
+    t.mark(WINDOW_OPEN, 1)
+    t.alloc(0x2000, 20, t.line(1))
+    assert only_device(analyze(t, window=1, end=None))["end"] == 30
+
+
+def test_an_unknown_window(analyze: Analyze) -> None:
+    from cuptimem._core import Error
+
+    t = Trace()
+    t.alloc(0x1000, 10, t.line(1))
+    with pytest.raises(Error, match=r"^the trace has no window 3$"):
+        analyze(t, window=3)
