@@ -132,12 +132,11 @@ typedef struct cm_drivermap {
     uint64_t allocations, frees, unknown_frees, failed_frees, replaced;
 } cm_drivermap;
 
-/* The kinds that make a replay have one. */
-static inline bool cm_drivermap_wants(uint8_t kind)
-{
-    return (kind >= CM_EV_DRIVER_NEW && kind <= CM_EV_POOL) || kind == CM_EV_DEVICE ||
-           kind == CM_EV_DRIVER_FOLDED;
-}
+/* The kinds that make a replay have one, a bit each. */
+#define CM_DRIVERMAP_EVENTS                                                                        \
+    (UINT64_C(1) << CM_EV_DRIVER_NEW | UINT64_C(1) << CM_EV_DRIVER_FREE |                          \
+     UINT64_C(1) << CM_EV_DRIVER_MORE | UINT64_C(1) << CM_EV_WITNESS | UINT64_C(1) << CM_EV_POOL | \
+     UINT64_C(1) << CM_EV_DEVICE | UINT64_C(1) << CM_EV_DRIVER_FOLDED)
 
 const char *cm_driver_kind_name(uint8_t kind); /* "unknown" for what is none */
 
