@@ -13,7 +13,12 @@ static const cm_part_kind *const kinds[] = {
     &cm_part_leaks,     &cm_part_requested, &cm_part_segments,    &cm_part_check,
     &cm_part_hostreads, &cm_part_ledger,    &cm_part_devicecurve, &cm_part_fragmentation,
     &cm_part_kernels};
-enum { PARTS = sizeof kinds / sizeof kinds[0] };
+enum { PARTS = sizeof kinds / sizeof kinds[0], EVENT_KINDS = 64 };
+
+/* The parts that want something, by their places in the table. */
+typedef struct audience {
+    uint8_t part[PARTS], count;
+} audience;
 
 #define SCAN_SHARE 0.35 /* of the time, measured: the first reading only decodes */
 
@@ -24,6 +29,7 @@ typedef struct analyzer {
     cm_plan plan;
     cm_run run;
     void *part[PARTS];
+    audience of_changes, of_event[EVENT_KINDS];
     bool started;
     int64_t bounds; /* step bounds passed: the first is the begin of step 0 */
     uint64_t events;
@@ -48,8 +54,26 @@ static bool no_memory(analyzer *a)
     return fail(a, "out of memory");
 }
 
+static void join(audience *of, size_t part)
+{
+    of->part[of->count++] = (uint8_t)part;
+}
+
+/* Most records concern few parts or none: the others are not asked. */
+static void seat_parts(analyzer *a)
+{
+    for (size_t i = 0; i < PARTS; i++) {
+        if (kinds[i]->change != NULL)
+            join(&a->of_changes, i);
+        for (size_t kind = 0; kind < EVENT_KINDS; kind++)
+            if (kinds[i]->events & CM_PART_EVENT(kind))
+                join(&a->of_event[kind], i);
+    }
+}
+
 static bool start_parts(analyzer *a)
 {
+    seat_parts(a);
     a->started = true;
     a->backward = a->replay->backward;
     a->unknown_frees = a->replay->unknown_frees;
@@ -105,23 +129,28 @@ static void see_fold(analyzer *a, const cm_event *e)
 
 static bool tell_parts(analyzer *a, const cm_record *record, const cm_change *change, int changes)
 {
-    bool heap = record->event.kind == CM_EV_ALLOC || record->event.kind == CM_EV_FREE ||
-                (record->event.kind == CM_EV_SEGMENT_FREE && changes > 0);
-    bool work = record->event.kind == CM_EV_LAUNCH || record->event.kind == CM_EV_WORK;
-    bool summed = work && record->event.flags & CM_EVF_SUMMED;
-    bool folded = record->event.kind == CM_EV_FOLDED;
-    if (record->event.kind == CM_EV_FOLD)
-        see_fold(a, &record->event);
-    else if (!folded && !summed && record->event.kind != CM_EV_DRIVER_FOLDED)
+    const cm_event *e = &record->event;
+    bool heap = e->kind == CM_EV_ALLOC || e->kind == CM_EV_FREE ||
+                (e->kind == CM_EV_SEGMENT_FREE && changes > 0);
+    bool work = e->kind == CM_EV_LAUNCH || e->kind == CM_EV_WORK;
+    bool summed = work && e->flags & CM_EVF_SUMMED;
+    bool folded = e->kind == CM_EV_FOLDED;
+    if (e->kind == CM_EV_FOLD)
+        see_fold(a, e);
+    else if (!folded && !summed && e->kind != CM_EV_DRIVER_FOLDED)
         a->events++;
     if ((heap || folded) && !see_thread(a, record->thread))
         return false;
+    const audience *all = &a->of_changes;
     for (int c = 0; c < changes; c++)
-        for (size_t i = 0; i < PARTS; i++)
-            if (kinds[i]->change != NULL && !kinds[i]->change(a->part[i], &change[c]))
+        for (size_t i = 0; i < all->count; i++)
+            if (!kinds[all->part[i]]->change(a->part[all->part[i]], &change[c]))
                 return no_memory(a);
-    for (size_t i = 0; !heap && i < PARTS; i++)
-        if (kinds[i]->event != NULL && !kinds[i]->event(a->part[i], record))
+    if (heap || e->kind >= EVENT_KINDS)
+        return true;
+    all = &a->of_event[e->kind];
+    for (size_t i = 0; i < all->count; i++)
+        if (!kinds[all->part[i]]->event(a->part[all->part[i]], record))
             return no_memory(a);
     return true;
 }

@@ -7,6 +7,7 @@
 void cm_blocks_clear(cm_blocks *blocks)
 {
     free(blocks->slot);
+    free(blocks->note);
     *blocks = (cm_blocks){0};
 }
 
@@ -37,30 +38,55 @@ const cm_block *cm_blocks_find(const cm_blocks *blocks, uint16_t device, uint64_
     return cm_blocks_at((cm_blocks *)blocks, device, address);
 }
 
+bool cm_blocks_keep_notes(cm_blocks *blocks)
+{
+    if (blocks->slots > 0 && !blocks->noted) {
+        blocks->note = calloc(blocks->slots, sizeof *blocks->note);
+        if (blocks->note == NULL)
+            return false;
+    }
+    blocks->noted = true;
+    return true;
+}
+
+static bool grow(cm_blocks *blocks)
+{
+    cm_blocks larger = {.slots = blocks->slots ? blocks->slots * 2 : 1024, .count = blocks->count};
+    larger.slot = calloc(larger.slots, sizeof *larger.slot);
+    if (larger.slot == NULL || (blocks->noted && !cm_blocks_keep_notes(&larger))) {
+        free(larger.slot);
+        return false;
+    }
+    for (size_t i = 0; i < blocks->slots; i++) {
+        const cm_block *old = &blocks->slot[i];
+        if (!old->alive)
+            continue;
+        size_t at = find(&larger, old->device, old->address);
+        larger.slot[at] = *old;
+        if (blocks->noted)
+            larger.note[at] = blocks->note[i];
+    }
+    free(blocks->slot);
+    free(blocks->note);
+    *blocks = larger;
+    return true;
+}
+
 const cm_block *cm_blocks_put(cm_blocks *blocks, const cm_block *block)
 {
-    if (blocks->count * 4 >= blocks->slots * 3) {
-        cm_blocks larger = {.slots = blocks->slots ? blocks->slots * 2 : 1024,
-                            .count = blocks->count};
-        larger.slot = calloc(larger.slots, sizeof *larger.slot);
-        if (larger.slot == NULL)
-            return NULL;
-        for (size_t i = 0; i < blocks->slots; i++) {
-            const cm_block *old = &blocks->slot[i];
-            if (old->alive)
-                larger.slot[find(&larger, old->device, old->address)] = *old;
-        }
-        free(blocks->slot);
-        *blocks = larger;
-    }
+    if (blocks->count * 4 >= blocks->slots * 3 && !grow(blocks))
+        return NULL;
     size_t i = find(blocks, block->device, block->address);
+    if (blocks->noted)
+        blocks->note[i] = 0;
     blocks->slot[i] = *block;
     blocks->slot[i].alive = true;
     blocks->count++;
     return &blocks->slot[i];
 }
 
-bool cm_blocks_take(cm_blocks *blocks, uint16_t device, uint64_t address, cm_block *out)
+bool cm_blocks_take(cm_blocks *blocks, uint16_t device, uint64_t address, cm_block *out,
+                    uint32_t *note)
 {
     if (blocks->slots == 0)
         return false;
@@ -69,11 +95,15 @@ bool cm_blocks_take(cm_blocks *blocks, uint16_t device, uint64_t address, cm_blo
     if (!slot[hole].alive)
         return false;
     *out = slot[hole];
+    if (note != NULL)
+        *note = blocks->noted ? blocks->note[hole] : 0;
     /* Close the gap, so that no probe stops early and no tombstones pile up. */
     for (size_t i = (hole + 1) & mask; slot[i].alive; i = (i + 1) & mask) {
         size_t wanted = home(blocks, slot[i].device, slot[i].address);
         if (((i - wanted) & mask) >= ((i - hole) & mask)) {
             slot[hole] = slot[i];
+            if (blocks->noted)
+                blocks->note[hole] = blocks->note[i];
             hole = i;
         }
     }

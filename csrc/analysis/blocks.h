@@ -1,5 +1,6 @@
-/* The blocks that are alive: a hash table keyed by (device, address), 32 bytes an entry. One owner,
- * any thread. Pointers into it are valid until the next put or take. */
+/* The blocks that are alive: a hash table keyed by (device, address), 32 bytes an entry, and on
+ * demand a note beside each, a number of whoever wants one. One owner, any thread. Pointers into it
+ * are valid until the next put or take. */
 #ifndef CM_ANALYSIS_BLOCKS_H
 #define CM_ANALYSIS_BLOCKS_H
 
@@ -24,6 +25,8 @@ _Static_assert(sizeof(cm_block) == 32, "the promise of bytes per live block");
 typedef struct cm_blocks {
     cm_block *slot;
     size_t slots, count; /* slots is 0 or a power of two; walk them to see all blocks */
+    bool noted;
+    uint32_t *note; /* of each slot, where noted */
 } cm_blocks;
 
 /* Bytes of the block beyond those that were asked for; below 2^39, more is said to be that. */
@@ -47,7 +50,16 @@ const cm_block *cm_blocks_find(const cm_blocks *blocks, uint16_t device, uint64_
 cm_block *cm_blocks_at(cm_blocks *blocks, uint16_t device, uint64_t address);
 /* Adds a block whose (device, address) is not there yet. NULL: out of memory. */
 const cm_block *cm_blocks_put(cm_blocks *blocks, const cm_block *block);
-/* Removes one; false: not there. */
-bool cm_blocks_take(cm_blocks *blocks, uint16_t device, uint64_t address, cm_block *out);
+/* Removes one; false: not there. note: where its note goes (0 without notes), or NULL. */
+bool cm_blocks_take(cm_blocks *blocks, uint16_t device, uint64_t address, cm_block *out,
+                    uint32_t *note);
+/* From here on blocks have notes, which are 0 at first. false: out of memory. */
+bool cm_blocks_keep_notes(cm_blocks *blocks);
+
+/* Of a block in the table, where blocks have notes. */
+static inline uint32_t *cm_blocks_note(const cm_blocks *blocks, const cm_block *block)
+{
+    return &blocks->note[block - blocks->slot];
+}
 
 #endif

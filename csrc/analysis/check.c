@@ -98,4 +98,10 @@ static void destroy(void *part)
 }
 
 const cm_part_kind cm_part_check = {
-    .name = "check", .create = create, .event = event, .finish = finish, .destroy = destroy};
+    .name = "check",
+    .create = create,
+    .event = event,
+    .events = CM_PART_EVENT(CM_EV_RESERVED) | CM_PART_EVENT(CM_EV_FOLD) |
+              CM_PART_EVENT(CM_EV_MARK) | CM_PART_EVENT(CM_EV_TICK) | CM_PART_EVENT(CM_EV_SEED),
+    .finish = finish,
+    .destroy = destroy};

@@ -55,7 +55,7 @@ static bool event(void *part, const cm_record *record)
     curves *all = part;
     const cm_event *e = &record->event;
     const cm_replay *replay = all->run->replay;
-    if (e->kind != CM_EV_DEVICE || e->address != CM_TOLD_USED)
+    if (e->address != CM_TOLD_USED)
         return true;
     uint16_t place = cm_drivermap_place(e->device_index);
     const cm_driver_state *state = &replay->driver->device[place];
@@ -102,5 +102,9 @@ static void destroy(void *part)
     free(all);
 }
 
-const cm_part_kind cm_part_devicecurve = {
-    .name = "devicecurve", .create = create, .event = event, .finish = finish, .destroy = destroy};
+const cm_part_kind cm_part_devicecurve = {.name = "devicecurve",
+                                          .create = create,
+                                          .event = event,
+                                          .events = CM_PART_EVENT(CM_EV_DEVICE),
+                                          .finish = finish,
+                                          .destroy = destroy};

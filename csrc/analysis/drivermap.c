@@ -62,7 +62,6 @@ void cm_drivermap_free(cm_drivermap *m)
     cm_driverjoin_clear(&m->join);
     cm_ranges_clear(&m->homes);
     cm_ranges_clear(&m->mapped);
-    cm_idmap_clear(&m->owner);
     cm_idmap_clear(&m->shared);
     for (size_t i = 0; i < CM_DRIVER_SPACES; i++)
         cm_idmap_clear(&m->space[i]);
@@ -491,16 +490,6 @@ bool cm_drivermap_segment_gone(cm_drivermap *m, uint64_t address)
 
 enum { ADDRESS_BITS = 55 }; /* no device has more */
 
-static uint64_t owner_key(const cm_block *block)
-{
-    return block->address | (uint64_t)(block->device & 0xff) << ADDRESS_BITS;
-}
-
-static bool is_addressed(const cm_block *block)
-{
-    return block->address >> ADDRESS_BITS == 0;
-}
-
 static bool add_block(cm_drivermap *m, cm_driver_allocation *a, int64_t bytes, int64_t slack)
 {
     a->block_bytes += bytes;
@@ -513,19 +502,19 @@ static bool add_block(cm_drivermap *m, cm_driver_allocation *a, int64_t bytes, i
     return d->block_bytes < CM_ACCOUNT_MOST || cm_drivermap_fail(m, cm_drivermap_bad_size);
 }
 
-static bool bear(cm_drivermap *m, int8_t index, const cm_block *block)
+bool cm_drivermap_block_came(cm_drivermap *m, int8_t index, const cm_block *block, uint32_t *home)
 {
-    uint32_t home = home_of(m, block->address, block->size), slot;
-    if (home == 0 && !block->direct)
-        return true;
-    if (cm_idmap_get(&m->owner, owner_key(block), &slot))
+    if (*home != 0 || block->address >> ADDRESS_BITS != 0)
         return true; /* it is known: an event of its memory came late */
-    if (home == 0) {
+    uint32_t found = home_of(m, block->address, block->size), slot;
+    if (found == 0 && !block->direct)
+        return true;
+    if (found == 0) {
         if (!imply(m, index, block->address, block->size, 0, true, &slot))
             return false;
-        home = slot + 1;
+        found = slot + 1;
     }
-    slot = home - 1;
+    slot = found - 1;
     if (!m->allocation[slot].torch && !cm_drivermap_make_torch(m, slot))
         return false;
     cm_driver_allocation *a = &m->allocation[slot];
@@ -533,18 +522,14 @@ static bool bear(cm_drivermap *m, int8_t index, const cm_block *block)
         a->block_device = index;
     if (a->blocks == UINT32_MAX || a->block_device != index)
         return true; /* of two devices at one address: damage */
-    if (!cm_idmap_put(&m->owner, owner_key(block), slot))
-        return cm_drivermap_fail(m, cm_drivermap_no_memory);
     a->blocks++;
+    *home = found;
     return add_block(m, a, block->size, cm_block_slack(block));
 }
 
-static bool bury(cm_drivermap *m, const cm_block *block)
+bool cm_drivermap_block_went(cm_drivermap *m, const cm_block *block, uint32_t home)
 {
-    uint32_t slot;
-    if (!cm_idmap_get(&m->owner, owner_key(block), &slot))
-        return true;
-    cm_idmap_remove(&m->owner, owner_key(block));
+    uint32_t slot = home - 1;
     cm_driver_allocation *a = &m->allocation[slot];
     a->blocks--;
     if (!add_block(m, a, -block->size, -cm_block_slack(block)))
@@ -556,16 +541,7 @@ static bool bury(cm_drivermap *m, const cm_block *block)
     return true;
 }
 
-bool cm_drivermap_block(cm_drivermap *m, int8_t index, const cm_block *block, int sign)
+void cm_drivermap_asked(cm_drivermap *m, uint32_t home, int64_t more)
 {
-    if (!is_addressed(block))
-        return true;
-    return sign > 0 ? bear(m, index, block) : bury(m, block);
-}
-
-void cm_drivermap_asked(cm_drivermap *m, const cm_block *block, int64_t more)
-{
-    uint32_t slot;
-    if (is_addressed(block) && cm_idmap_get(&m->owner, owner_key(block), &slot))
-        add_block(m, &m->allocation[slot], 0, more);
+    add_block(m, &m->allocation[home - 1], 0, more);
 }

@@ -118,7 +118,6 @@ typedef struct cm_drivermap {
     cm_idmap space[CM_DRIVER_SPACES];
     cm_ranges homes;  /* where blocks may lie: allocations and reservations */
     cm_ranges mapped; /* mappings */
-    cm_idmap owner;   /* block -> slot */
     cm_idmap shared;  /* page that one allocation may not have for itself -> how many have a part */
     uint32_t last_home;
     cm_driver_state device[CM_ACCOUNT_HOST]; /* by index + 128 */
@@ -132,12 +131,11 @@ typedef struct cm_drivermap {
     uint64_t allocations, frees, unknown_frees, failed_frees, replaced;
 } cm_drivermap;
 
-/* The kinds that make a replay have one. */
-static inline bool cm_drivermap_wants(uint8_t kind)
-{
-    return (kind >= CM_EV_DRIVER_NEW && kind <= CM_EV_POOL) || kind == CM_EV_DEVICE ||
-           kind == CM_EV_DRIVER_FOLDED;
-}
+/* The kinds that make a replay have one, a bit each. */
+#define CM_DRIVERMAP_EVENTS                                                                        \
+    (UINT64_C(1) << CM_EV_DRIVER_NEW | UINT64_C(1) << CM_EV_DRIVER_FREE |                          \
+     UINT64_C(1) << CM_EV_DRIVER_MORE | UINT64_C(1) << CM_EV_WITNESS | UINT64_C(1) << CM_EV_POOL | \
+     UINT64_C(1) << CM_EV_DEVICE | UINT64_C(1) << CM_EV_DRIVER_FOLDED)
 
 const char *cm_driver_kind_name(uint8_t kind); /* "unknown" for what is none */
 
@@ -150,10 +148,14 @@ bool cm_drivermap_apply(cm_drivermap *map, const cm_record *record);
 bool cm_drivermap_segment(cm_drivermap *map, int8_t device, uint64_t address, int64_t size,
                           uint32_t stack);
 bool cm_drivermap_segment_gone(cm_drivermap *map, uint64_t address);
-/* A block came (sign 1) or went (-1). number: its device's in the replay; index: CUDA's. */
-bool cm_drivermap_block(cm_drivermap *map, int8_t index, const cm_block *block, int sign);
+/* A block came, or memory under it that was not known: *home is what it lies in, 0: in nothing that
+ * is known. The caller keeps that with the block and hands it back. index: CUDA's. */
+bool cm_drivermap_block_came(cm_drivermap *map, int8_t index, const cm_block *block,
+                             uint32_t *home);
+/* The other two: of blocks whose home is not 0. */
+bool cm_drivermap_block_went(cm_drivermap *map, const cm_block *block, uint32_t home);
 /* The slack of a live block became larger by so much. */
-void cm_drivermap_asked(cm_drivermap *map, const cm_block *block, int64_t more);
+void cm_drivermap_asked(cm_drivermap *map, uint32_t home, int64_t more);
 
 static inline uint16_t cm_drivermap_place(int8_t index)
 {

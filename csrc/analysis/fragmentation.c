@@ -439,7 +439,7 @@ static bool event(void *part, const cm_record *record)
     fragments *f = part;
     const cm_event *e = &record->event;
     const cm_replay *r = f->run->replay;
-    if ((e->kind != CM_EV_RESERVED && e->kind != CM_EV_OOM) || e->device_type != CM_DEVICE_CUDA)
+    if (e->device_type != CM_DEVICE_CUDA)
         return true;
     uint16_t place = cm_drivermap_place(e->device_index);
     int number = cm_replay_find_device(r, e->device_type, e->device_index);
@@ -493,5 +493,7 @@ static void destroy(void *part)
 const cm_part_kind cm_part_fragmentation = {.name = "fragmentation",
                                             .create = create,
                                             .event = event,
+                                            .events = CM_PART_EVENT(CM_EV_RESERVED) |
+                                                      CM_PART_EVENT(CM_EV_OOM),
                                             .finish = finish,
                                             .destroy = destroy};

@@ -24,7 +24,7 @@ static bool event(void *part, const cm_record *record)
     reads *r = part;
     const cm_event *e = &record->event;
     uint32_t at;
-    if (e->kind != CM_EV_HOST_READ || e->size < 0)
+    if (e->size < 0)
         return true;
     int device = cm_replay_find_device(r->run->replay, e->device_type, e->device_index);
     bool written = (e->flags & CM_EVF_WRITTEN) != 0;
@@ -76,5 +76,9 @@ static void destroy(void *part)
     free(r);
 }
 
-const cm_part_kind cm_part_hostreads = {
-    .name = "host reads", .create = create, .event = event, .finish = finish, .destroy = destroy};
+const cm_part_kind cm_part_hostreads = {.name = "host reads",
+                                        .create = create,
+                                        .event = event,
+                                        .events = CM_PART_EVENT(CM_EV_HOST_READ),
+                                        .finish = finish,
+                                        .destroy = destroy};

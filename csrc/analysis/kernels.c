@@ -324,8 +324,6 @@ static bool event(void *part, const cm_record *record)
 {
     kernels *k = part;
     const cm_event *e = &record->event;
-    if (e->kind != CM_EV_LAUNCH && e->kind != CM_EV_WORK && e->kind != CM_EV_HELD)
-        return true;
     k->totals.seen = true;
     if (e->kind == CM_EV_HELD) {
         size_t at = record->thread % HELD_THREADS;
@@ -480,9 +478,11 @@ static void destroy(void *part)
     free(k);
 }
 
-const cm_part_kind cm_part_kernels = {.name = "kernels",
-                                      .create = create,
-                                      .change = change,
-                                      .event = event,
-                                      .finish = finish,
-                                      .destroy = destroy};
+const cm_part_kind cm_part_kernels = {
+    .name = "kernels",
+    .create = create,
+    .change = change,
+    .event = event,
+    .events = CM_PART_EVENT(CM_EV_LAUNCH) | CM_PART_EVENT(CM_EV_WORK) | CM_PART_EVENT(CM_EV_HELD),
+    .finish = finish,
+    .destroy = destroy};

@@ -296,6 +296,9 @@ const cm_part_kind cm_part_leaks = {.name = "leaks",
                                     .create = create,
                                     .change = change,
                                     .event = event,
+                                    .events =
+                                        CM_PART_EVENT(CM_EV_NODE_FREE) | CM_PART_EVENT(CM_EV_MARK) |
+                                        CM_PART_EVENT(CM_EV_OBJECT_NEW) | CM_PART_EVENT(CM_EV_TICK),
                                     .step = step,
                                     .finish = finish,
                                     .destroy = destroy};

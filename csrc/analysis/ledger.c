@@ -78,8 +78,6 @@ static bool event(void *part, const cm_record *record)
 {
     ledger *l = part;
     const cm_event *e = &record->event;
-    if (!cm_drivermap_wants(e->kind))
-        return true;
     begin(l);
     if (e->kind != CM_EV_DEVICE || e->address != CM_TOLD_USED)
         return true;
@@ -211,6 +209,7 @@ static void destroy(void *part)
 const cm_part_kind cm_part_ledger = {.name = "ledger",
                                      .create = create,
                                      .event = event,
+                                     .events = CM_DRIVERMAP_EVENTS,
                                      .step = step,
                                      .finish = finish,
                                      .destroy = destroy};

@@ -26,8 +26,6 @@ static bool event(void *part, const cm_record *record)
     ooms *o = part;
     const cm_event *e = &record->event;
     const cm_replay *replay = o->run->replay;
-    if (e->kind != CM_EV_OOM)
-        return true;
     int number = cm_replay_find_device(replay, e->device_type, e->device_index);
     if (number < 0)
         return true;
@@ -64,5 +62,9 @@ static void destroy(void *part)
     free(o);
 }
 
-const cm_part_kind cm_part_ooms = {
-    .name = "ooms", .create = create, .event = event, .finish = finish, .destroy = destroy};
+const cm_part_kind cm_part_ooms = {.name = "ooms",
+                                   .create = create,
+                                   .event = event,
+                                   .events = CM_PART_EVENT(CM_EV_OOM),
+                                   .finish = finish,
+                                   .destroy = destroy};

@@ -15,14 +15,17 @@ typedef struct cm_run {
     const struct cm_plan *plan; /* scan.h */
 } cm_run;
 
+#define CM_PART_EVENT(kind) (UINT64_C(1) << (kind))
+
 /* All functions but destroy return false (NULL) when memory is out. finish hands its arrays over to
  * the result, which frees them; destroy frees the rest, after finish or without it. */
 typedef struct cm_part_kind {
     const char *name;
     void *(*create)(const cm_run *run); /* the replay stands at the window's start */
     bool (*change)(void *part, const cm_change *change); /* may be NULL */
-    /* What is neither ALLOC nor FREE; may be NULL. */
+    /* What is neither ALLOC nor FREE, of the kinds in `events` only; NULL where there are none. */
     bool (*event)(void *part, const cm_record *record);
+    uint64_t events; /* CM_PART_EVENT of each */
     /* The step ended here; -1: what comes before the first. What follows the last step has no end.
      * May be NULL. */
     bool (*step)(void *part, int64_t step, cm_moment end);

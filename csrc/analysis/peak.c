@@ -239,8 +239,6 @@ static bool event(void *part, const cm_record *record)
 {
     peak *p = part;
     const cm_event *e = &record->event;
-    if (e->kind != CM_EV_FOLDED)
-        return true;
     int number = cm_replay_find_device(p->run->replay, e->device_type, e->device_index);
     if (number < 0)
         return true;
@@ -412,6 +410,7 @@ const cm_part_kind cm_part_peak = {.name = "peak",
                                    .create = create,
                                    .change = change,
                                    .event = event,
+                                   .events = CM_PART_EVENT(CM_EV_FOLDED),
                                    .step = end_step,
                                    .finish = finish,
                                    .destroy = destroy};

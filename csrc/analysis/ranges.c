@@ -13,32 +13,31 @@ void cm_ranges_clear(cm_ranges *r)
     *r = (cm_ranges){0};
 }
 
+/* In both searches nothing branches on what was compared: addresses come in any order, and a wrong
+ * guess costs more than the comparison. */
+
 /* How many leaves begin at or below the key. */
 static size_t leaves_below(const cm_ranges *r, uint64_t key)
 {
-    size_t low = 0, high = r->leaves;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (r->entry[middle].first <= key)
-            low = middle + 1;
-        else
-            high = middle;
+    size_t below = 0;
+    for (size_t left = r->leaves; left > 0;) {
+        size_t half = (left + 1) / 2;
+        below += half & -(size_t)(r->entry[below + half - 1].first <= key);
+        left -= half;
     }
-    return low;
+    return below;
 }
 
 /* How many keys of the leaf are at or below the key. */
 static uint32_t keys_below(const cm_ranges_leaf *leaf, uint64_t key)
 {
-    uint32_t low = 0, high = leaf->count;
-    while (low < high) {
-        uint32_t middle = (low + high) / 2;
-        if (leaf->key[middle] <= key)
-            low = middle + 1;
-        else
-            high = middle;
+    size_t below = 0;
+    for (size_t left = leaf->count; left > 0;) {
+        size_t half = (left + 1) / 2;
+        below += half & -(size_t)(leaf->key[below + half - 1] <= key);
+        left -= half;
     }
-    return low;
+    return (uint32_t)below;
 }
 
 static cm_ranges_leaf *add_leaf(cm_ranges *r, size_t at)

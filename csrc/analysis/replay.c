@@ -143,13 +143,12 @@ static int64_t find_origin(cm_replay *r, const cm_origin *wanted)
     return (int64_t)r->origin_count - 1;
 }
 
-/* What the driver level makes of a block. */
-static bool tell_driver(cm_replay *r, const cm_block *block, int sign)
+/* What the driver level makes of a block, which is in the table. Where it lies is noted there. */
+static bool tell_driver(cm_replay *r, const cm_block *block)
 {
     const cm_device *d = &r->device[block->device];
-    if (r->driver == NULL || d->type != CM_DEVICE_CUDA)
-        return true;
-    if (cm_drivermap_block(r->driver, d->index, block, sign))
+    if (r->driver == NULL || d->type != CM_DEVICE_CUDA ||
+        cm_drivermap_block_came(r->driver, d->index, block, cm_blocks_note(&r->blocks, block)))
         return true;
     r->error = r->driver->error;
     return false;
@@ -162,7 +161,8 @@ static bool bear(cm_replay *r, const cm_block *block, uint64_t time_ns, bool eve
         r->error = bad_size;
         return false;
     }
-    if (cm_blocks_put(&r->blocks, block) == NULL) {
+    const cm_block *kept = cm_blocks_put(&r->blocks, block);
+    if (kept == NULL) {
         r->error = out_of_memory;
         return false;
     }
@@ -170,10 +170,12 @@ static bool bear(cm_replay *r, const cm_block *block, uint64_t time_ns, bool eve
     d->slack += cm_block_slack(block);
     d->direct += block->direct ? block->size : 0;
     *out = (cm_change){*block, block->size, time_ns, d->live, d->blocks, event};
-    return tell_driver(r, block, 1);
+    return tell_driver(r, kept);
 }
 
-static bool bury(cm_replay *r, const cm_block *block, uint64_t time_ns, bool event, cm_change *out)
+/* home: as was noted with the block. */
+static bool bury(cm_replay *r, const cm_block *block, uint32_t home, uint64_t time_ns, bool event,
+                 cm_change *out)
 {
     cm_device *d = &r->device[block->device];
     d->live -= block->size;
@@ -181,7 +183,10 @@ static bool bury(cm_replay *r, const cm_block *block, uint64_t time_ns, bool eve
     d->slack -= cm_block_slack(block);
     d->direct -= block->direct ? block->size : 0;
     *out = (cm_change){*block, -block->size, time_ns, d->live, d->blocks, event};
-    return tell_driver(r, block, -1);
+    if (home == 0 || cm_drivermap_block_went(r->driver, block, home))
+        return true;
+    r->error = r->driver->error;
+    return false;
 }
 
 static bool make_seed(cm_replay *r, const cm_seed *seed, int device, uint64_t time_ns,
@@ -274,8 +279,9 @@ static int allocate(cm_replay *r, const cm_record *record, int device, cm_change
     }
     int changes = 0;
     cm_block old;
-    if (cm_blocks_take(&r->blocks, (uint16_t)device, e->address, &old)) {
-        if (!bury(r, &old, record->time_ns, false, &out[changes++]))
+    uint32_t home;
+    if (cm_blocks_take(&r->blocks, (uint16_t)device, e->address, &old, &home)) {
+        if (!bury(r, &old, home, record->time_ns, false, &out[changes++]))
             return -1;
         r->replaced++;
     }
@@ -315,13 +321,14 @@ static int deallocate(cm_replay *r, const cm_record *record, int device, cm_chan
 {
     const cm_event *e = &record->event;
     cm_block block;
+    uint32_t home;
     if (e->address == 0)
         return 0;
-    if (device < 0 || !cm_blocks_take(&r->blocks, (uint16_t)device, e->address, &block)) {
+    if (device < 0 || !cm_blocks_take(&r->blocks, (uint16_t)device, e->address, &block, &home)) {
         r->unknown_frees++;
         return 0;
     }
-    return bury(r, &block, record->time_ns, true, out) ? 1 : -1;
+    return bury(r, &block, home, record->time_ns, true, out) ? 1 : -1;
 }
 
 /* A later walk, after a time without recording: what was known stays as it was known. */
@@ -353,8 +360,9 @@ static void request(cm_replay *r, const cm_event *e, int device)
     cm_block_set_slack(block, block->size - e->size);
     d->slack += cm_block_slack(block) - before;
     d->slack_told = true;
-    if (r->driver != NULL && d->type == CM_DEVICE_CUDA)
-        cm_drivermap_asked(r->driver, block, cm_block_slack(block) - before);
+    uint32_t home = r->driver != NULL ? *cm_blocks_note(&r->blocks, block) : 0;
+    if (home != 0)
+        cm_drivermap_asked(r->driver, home, cm_block_slack(block) - before);
 }
 
 static void count_segment(cm_replay *r, const cm_segment *segment, int sign)
@@ -426,7 +434,7 @@ static int give_back(cm_replay *r, const cm_record *record, cm_change *out)
 static bool begin_driver(cm_replay *r)
 {
     r->driver = cm_drivermap_new(r->reader);
-    if (r->driver == NULL) {
+    if (r->driver == NULL || !cm_blocks_keep_notes(&r->blocks)) {
         r->error = out_of_memory;
         return false;
     }
@@ -434,7 +442,7 @@ static bool begin_driver(cm_replay *r)
         if (!tell_driver_segment(r, &r->segments.segment[i]))
             return false;
     for (size_t i = 0; i < r->blocks.slots; i++)
-        if (r->blocks.slot[i].alive && !tell_driver(r, &r->blocks.slot[i], 1))
+        if (r->blocks.slot[i].alive && !tell_driver(r, &r->blocks.slot[i]))
             return false;
     return true;
 }
@@ -471,7 +479,7 @@ static int apply_driver(cm_replay *r, const cm_record *record)
     int device = cm_replay_find_device(r, CM_DEVICE_CUDA, e->device_index);
     const cm_block *block =
         device < 0 ? NULL : cm_blocks_find(&r->blocks, (uint16_t)device, e->address);
-    return block == NULL || tell_driver(r, block, 1) ? 0 : -1;
+    return block == NULL || tell_driver(r, block) ? 0 : -1;
 }
 
 /* Blocks that came and went and are only counted. They change nothing that is alive. */

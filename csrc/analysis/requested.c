@@ -42,8 +42,6 @@ static bool event(void *part, const cm_record *record)
 {
     requested *r = part;
     const cm_event *e = &record->event;
-    if (e->kind != CM_EV_REQUESTED)
-        return true;
     int number = cm_replay_find_device(r->run->replay, e->device_type, e->device_index);
     if (number >= 0 && r->device[number].top == e->address)
         r->device[number].slack = r->run->replay->device[number].slack;
@@ -69,5 +67,6 @@ const cm_part_kind cm_part_requested = {.name = "requested",
                                         .create = create,
                                         .change = change,
                                         .event = event,
+                                        .events = CM_PART_EVENT(CM_EV_REQUESTED),
                                         .finish = finish,
                                         .destroy = destroy};

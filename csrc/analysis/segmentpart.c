@@ -37,8 +37,7 @@ static void *create(const cm_run *run)
 
 static bool event(void *part, const cm_record *record)
 {
-    if (record->event.kind == CM_EV_SEGMENT_NEW || record->event.kind == CM_EV_SEGMENT_FREE)
-        look_at_all(part);
+    look_at_all(part);
     return true;
 }
 
@@ -55,5 +54,10 @@ static void destroy(void *part)
     free(part);
 }
 
-const cm_part_kind cm_part_segments = {
-    .name = "segments", .create = create, .event = event, .finish = finish, .destroy = destroy};
+const cm_part_kind cm_part_segments = {.name = "segments",
+                                       .create = create,
+                                       .event = event,
+                                       .events = CM_PART_EVENT(CM_EV_SEGMENT_NEW) |
+                                                 CM_PART_EVENT(CM_EV_SEGMENT_FREE),
+                                       .finish = finish,
+                                       .destroy = destroy};

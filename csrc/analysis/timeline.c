@@ -124,10 +124,9 @@ static bool event(void *part, const cm_record *record)
 {
     timeline *t = part;
     const cm_event *e = &record->event;
-    if (e->kind == CM_EV_SAMPLE && e->address == CM_SAMPLE_RSS && e->size >= 0)
-        return add(&t->rss, t->limit, record->time_ns, e->size, -1);
-    if (e->kind != CM_EV_RESERVED)
-        return true;
+    if (e->kind == CM_EV_SAMPLE)
+        return e->address != CM_SAMPLE_RSS || e->size < 0 ||
+               add(&t->rss, t->limit, record->time_ns, e->size, -1);
     const cm_replay *replay = t->run->replay;
     int number = cm_replay_find_device(replay, e->device_type, e->device_index);
     if (number < 0)
@@ -182,5 +181,7 @@ const cm_part_kind cm_part_timeline = {.name = "timeline",
                                        .create = create,
                                        .change = change,
                                        .event = event,
+                                       .events = CM_PART_EVENT(CM_EV_SAMPLE) |
+                                                 CM_PART_EVENT(CM_EV_RESERVED),
                                        .finish = finish,
                                        .destroy = destroy};

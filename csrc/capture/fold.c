@@ -379,7 +379,7 @@ static bool age(cm_fold *f)
         cm_block block;
         if (it->event.kind != CM_EV_ALLOC || it->partner != 0 || !cm_fold_is_block(&it->event))
             continue;
-        if (!cm_blocks_take(&f->blocks, it->device, it->event.address, &block))
+        if (!cm_blocks_take(&f->blocks, it->device, it->event.address, &block, NULL))
             continue; /* replaced, and its successor freed */
         block.origin = 0;
         if (cm_blocks_put(&f->blocks, &block) == NULL)

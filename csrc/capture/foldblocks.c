@@ -173,7 +173,7 @@ static bool take(cm_fold *f, const cm_event *e, uint32_t at)
     if (!cm_fold_is_block(e))
         return true;
     fold_device *d = &f->device[number];
-    if (cm_blocks_take(&f->blocks, (uint16_t)number, e->address, &old)) {
+    if (cm_blocks_take(&f->blocks, (uint16_t)number, e->address, &old, NULL)) {
         d->live -= old.size;
         cm_fold_must_stay(f, at);
     }
@@ -228,7 +228,7 @@ static void give_back(cm_fold *f, const cm_event *e, uint32_t at)
     if (at != 0) /* its thread is told with some device's sums */
         f->items[at].nothing = e->address == 0 && f->devices > 0;
     if (e->address == 0 || number == DEVICES ||
-        !cm_blocks_take(&f->blocks, (uint16_t)number, e->address, &old))
+        !cm_blocks_take(&f->blocks, (uint16_t)number, e->address, &old, NULL))
         return;
     f->device[number].live -= old.size;
     cm_fold_tie(f, old.origin, at);
