@@ -70,8 +70,10 @@ class Kernels:
     unlaunched: int  # pieces of work, among `ran`, whose launch was not seen
     unjudged: int  # blocks in neither list, because too many waited for records
     wait_least_ns: int  # what "long" is in `early` and `late`
+    ns: int  # of all kernels and copies together
+    names_total: int  # different ones, of which `names` has the first
     names: tuple[KernelTime, ...]  # the most time first, at most fifty
-    early: tuple[KernelUse, ...]  # the most bytes first
+    early: tuple[KernelUse, ...]  # the most bytes first, at most fifty, as are the next two
     late: tuple[KernelUse, ...]
     held: tuple[HeldBlocks, ...]
 
@@ -95,6 +97,8 @@ def from_row(row: Mapping[str, Any] | None, stack_of: Callable[[int], Stack], lo
         unlaunched=row["unlaunched"],
         unjudged=row["unjudged"],
         wait_least_ns=row["wait_least_ns"],
+        ns=row["ns"],
+        names_total=row["names_total"],
         names=tuple(KernelTime(one["name"], one["count"], one["ns"]) for one in row["names"]),
         early=tuple(use(one) for one in row["early"]),
         late=tuple(use(one) for one in row["late"]),

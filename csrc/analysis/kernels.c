@@ -139,6 +139,7 @@ static bool add_work(kernels *k, uint32_t name, uint64_t count, int64_t ns)
     }
     k->name[at].count += count;
     add_up(&k->name[at].ns, ns < 0 ? 0 : ns);
+    add_up(&k->totals.ns, ns < 0 ? 0 : ns);
     k->totals.ran += count;
     return true;
 }
@@ -434,6 +435,7 @@ static bool finish(void *part, cm_analysis *out)
             return false;
     for (size_t i = 0; k->ahead != NULL && i < AHEAD; i++)
         k->totals.unlaunched += k->ahead[i].ran ? k->ahead[i].time_ns : 0;
+    k->totals.name_total = k->name_count;
     sort(k->name, &k->name_count, sizeof *k->name, CM_KERNEL_NAMES, by_ns);
     sort(k->early.wait, &k->early.count, sizeof(cm_wait), CM_KERNEL_WAITS, by_bytes);
     sort(k->late.wait, &k->late.count, sizeof(cm_wait), CM_KERNEL_WAITS, by_bytes);

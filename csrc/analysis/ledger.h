@@ -197,9 +197,10 @@ typedef struct cm_kernels {
     uint64_t launches, ran, dropped, unrecorded, unlaunched;
     uint64_t unjudged; /* blocks, because too many waited for such records */
     int64_t wait_least_ns;
-    cm_kernel *name; /* the most time first */
-    size_t name_count;
-    cm_wait *early, *late; /* the most bytes first */
+    int64_t ns;                    /* of all kernels */
+    cm_kernel *name;               /* the most time first */
+    size_t name_count, name_total; /* in the list; of all kernels */
+    cm_wait *early, *late;         /* the most bytes first */
     size_t early_count, late_count;
     cm_held *held; /* the most bytes first */
     size_t held_count;

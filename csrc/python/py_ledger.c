@@ -191,11 +191,12 @@ static PyObject *kernels(cm_py_builder *b)
     if (!k->seen)
         Py_RETURN_NONE;
     return Py_BuildValue(
-        "{s:K,s:K,s:K,s:K,s:K,s:K,s:L,s:N,s:N,s:N,s:N}", "launches",
+        "{s:K,s:K,s:K,s:K,s:K,s:K,s:L,s:L,s:K,s:N,s:N,s:N,s:N}", "launches",
         (unsigned long long)k->launches, "ran", (unsigned long long)k->ran, "dropped",
         (unsigned long long)k->dropped, "unrecorded", (unsigned long long)k->unrecorded,
         "unlaunched", (unsigned long long)k->unlaunched, "unjudged",
-        (unsigned long long)k->unjudged, "wait_least_ns", (long long)k->wait_least_ns, "names",
+        (unsigned long long)k->unjudged, "wait_least_ns", (long long)k->wait_least_ns, "ns",
+        (long long)k->ns, "names_total", (unsigned long long)k->name_total, "names",
         LIST(b, k->name, k->name_count, kernel), "early",
         LIST(b, k->early, k->early_count, wait_item), "late",
         LIST(b, k->late, k->late_count, wait_item), "held", LIST(b, k->held, k->held_count, held));

@@ -126,6 +126,7 @@ def driver(one: DriverLevel) -> dict[str, Any]:
             "library": row.library or None,
             "name": row.owner or None,
             "torch": row.torch,
+            "backward": row.backward,
             **of_stack(row.stack, row.stack_lost),
         }
 
@@ -404,6 +405,8 @@ def kernels(report: Report, one: Kernels) -> dict[str, Any]:
         "unlaunched": one.unlaunched,
         "unjudged": one.unjudged,
         "wait_least_ns": one.wait_least_ns,
+        "ns": one.ns,
+        "kernels_total": one.names_total,
         "kernels": [{"name": row.name, "short": row.short, "count": row.count, "ns": row.ns} for row in one.names],
         "early": [use(row) for row in one.early],
         "late": [use(row) for row in one.late],

@@ -1,11 +1,14 @@
 """Kernels beside the memory that waited for them, in words: the body of `cuptimem kernels`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
-from cuptimem.kernels import HeldBlocks, Kernels, KernelUse, short_name
+from cuptimem.kernels import HeldBlocks, Kernels, KernelTime, KernelUse, short_name
 from cuptimem.reporters.blocks import Block, Column, Table, Text
 from cuptimem.reporters.ledger_views import prose, warning, where
 from cuptimem.reporters.words import code, count, duration, function, plural, share, size
+
+_Row = TypeVar("_Row")
 
 _LINE = (
     Column("line", flexible=True, keep_end=True),
@@ -16,17 +19,16 @@ _LINE = (
 
 def full(one: Kernels, top: int) -> list[Block]:
     """Where the time went; then the blocks that lived longer than they were used."""
-    total = sum(name.ns for name in one.names)
     launched = f"{count(one.launches)} {'launch' if one.launches == 1 else 'launches'}"
     blocks: list[Block] = [
         Text(),
-        Text(f"{launched}, {count(one.ran)} seen running, {_time(total)} in all", "title"),
+        Text(f"{launched}, {count(one.ran)} seen running, {_time(one.ns)} in all", "title"),
     ]
     if one.dropped:
-        if one.dropped == 1:
-            blocks += warning("1 launch has no record of its work: when it ran is not known")
-        else:
-            blocks += warning(f"{count(one.dropped)} launches have no record of their work: when it ran is not known")
+        one_or_many = "launch has" if one.dropped == 1 else "launches have"
+        blocks += warning(
+            f"{count(one.dropped)} {one_or_many} no record of work: CUPTI lost it, or it only went into a CUDA graph"
+        )
     if one.unlaunched:
         blocks += warning(f"{count(one.unlaunched)} of those that ran belong to no launch that was seen")
     if one.unrecorded:
@@ -42,13 +44,18 @@ def full(one: Kernels, top: int) -> list[Block]:
             Column("mean", right=True),
             Column("kernel", flexible=True),
         )
+        groups = _alike(one.names, lambda name: name.short)
+        timed = sorted(((sum(n.ns for n in group), sum(n.count for n in group), group) for group in groups), key=_most)
         rows = [
-            (_time(n.ns), share(n.ns, total), count(n.count), _time(n.ns / max(1, n.count)), n.short)
-            for n in one.names[:top]
+            (_time(ns), share(ns, one.ns), count(runs), _time(ns / max(1, runs)), _kernel(group))
+            for ns, runs, group in timed[:top]
         ]
         blocks.append(Table(columns, tuple(rows)))
-        if len(one.names) > top:
-            blocks.append(Text(f"  {plural(len(one.names) - top, 'more kernel')} not shown (-n)", "dim"))
+        left = one.names_total - sum(len(group) for _, _, group in timed[:top])
+        if left:
+            blocks.append(Text(f"  {plural(left, 'more kernel')} not shown (-n)", "dim"))
+        if one.ran > one.launches:
+            blocks += prose("A CUDA graph is one launch of many kernels.", "dim")
     blocks += _uses("Allocated long before their first kernel", "waited", one.early, top)
     blocks += _uses("Freed long after their last kernel", "lingered", one.late, top)
     long = duration(one.wait_least_ns)
@@ -70,6 +77,31 @@ def _time(ns: float) -> str:
     return f"{ns / 1000:.1f} µs" if ns < 1e6 else duration(round(ns))
 
 
+def _alike(rows: Sequence[_Row], looks: Callable[[_Row], object]) -> list[list[_Row]]:
+    """Those that would look the same, together."""
+    groups: dict[object, list[_Row]] = {}
+    for row in rows:
+        groups.setdefault(looks(row), []).append(row)
+    return list(groups.values())
+
+
+def _most(row: tuple[int, int, object]) -> int:
+    return -row[0]
+
+
+def _kernel(group: Sequence[KernelTime]) -> str:
+    """Templates of one name differ in arguments that are left out here."""
+    return group[0].short if len(group) == 1 else f"{group[0].short}, {len(group)} of this name"
+
+
+def _place(row: KernelUse | HeldBlocks) -> object:
+    return row.stack_lost if row.frame is None else (row.frame.file, row.frame.line)
+
+
+def _more(left: int) -> list[Block]:
+    return [Text(f"  {plural(left, 'more line')} not shown (-n)", "dim")] if left > 0 else []
+
+
 def _uses(title: str, word: str, uses: Sequence[KernelUse], top: int) -> list[Block]:
     if not uses:
         return []
@@ -80,18 +112,24 @@ def _uses(title: str, word: str, uses: Sequence[KernelUse], top: int) -> list[Bl
         *_LINE[:2],
         Column("kernel", flexible=True),
     )
-    rows = [
-        (
-            size(use.bytes),
-            count(use.count),
-            duration(use.wait_ns),
-            where(use.frame, use.stack_lost),
-            function(use.frame),
-            short_name(use.kernel) or "(not known)",
+    groups = _alike(uses, _place)
+    waits = sorted(
+        ((sum(use.bytes for use in group), sum(use.count for use in group), group) for group in groups), key=_most
+    )
+    rows = []
+    for total, blocks, group in waits[:top]:
+        longest = max(group, key=lambda use: use.wait_ns)
+        rows.append(
+            (
+                size(total),
+                count(blocks),
+                duration(longest.wait_ns),
+                where(longest.frame, longest.stack_lost),
+                function(longest.frame),
+                short_name(longest.kernel) or "(not known)",
+            )
         )
-        for use in uses[:top]
-    ]
-    return [Text(), Text(title, "title"), Table(columns, tuple(rows))]
+    return [Text(), Text(title, "title"), Table(columns, tuple(rows)), *_more(len(waits) - top)]
 
 
 def _held(held: Sequence[HeldBlocks], top: int) -> list[Block]:
@@ -103,15 +141,20 @@ def _held(held: Sequence[HeldBlocks], top: int) -> list[Block]:
         Column("waited for stream"),
         *_LINE,
     )
+    groups = _alike(held, lambda one: (_place(one), one.stream))
+    held_rows = sorted(
+        ((sum(one.bytes for one in group), sum(one.count for one in group), group[0]) for group in groups), key=_most
+    )
     rows = [
         (
-            size(one.bytes),
-            count(one.count),
-            f"{one.stream:#x}",
+            size(total),
+            count(blocks),
+            f"{one.stream:#x}" if one.stream else "default",
             where(one.frame, one.stack_lost),
             function(one.frame),
             code(one.frame),
         )
-        for one in held[:top]
+        for total, blocks, one in held_rows[:top]
     ]
-    return [Text(), Text("Freed, and held by record_stream", "title"), Table(columns, tuple(rows))]
+    table = Table(columns, tuple(rows))
+    return [Text(), Text("Freed, and held by record_stream", "title"), table, *_more(len(held_rows) - top)]

@@ -593,6 +593,16 @@ def test_blocks_that_wait_for_work(analyze: Analyze) -> None:
     assert found["held"] == []
 
 
+def test_kernels_beyond_the_list_are_in_the_sums(analyze: Analyze) -> None:
+    t = Trace()
+    t.add(LAUNCH, 0x5, 1, t.line(5), flags=1, **CUDA)
+    for i in range(60):
+        work(t, 1, t.now + i, 100 + i, f"kernel{i}")
+    found = analyze(t)["kernels"]
+    assert (len(found["names"]), found["names_total"]) == (50, 60)
+    assert found["ns"] == sum(100 + i for i in range(60)) and found["names"][0]["ns"] == 159
+
+
 def test_launches_before_the_first_record_are_not_missing(analyze: Analyze) -> None:
     t = Trace()
     for correlation in (1, 2, 3, 4):

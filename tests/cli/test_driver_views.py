@@ -18,7 +18,7 @@ from cuptimem.cli import reading
 from cuptimem.report import from_dict
 from cuptimem.reporters import blocks, fragmentation_views, json, terminal, text, views
 from tests.cli import driver_sample, sample
-from tests.cli.driver_sample import GIB, MIB, MODEL, MULTIPLY
+from tests.cli.driver_sample import GIB, MIB, MODEL, MULTIPLY, STALL
 from tests.conftest import Result
 
 Run = Callable[..., Result]
@@ -399,7 +399,8 @@ def test_what_would_come_back(make: Make, cache: int, expandable: int, said: str
 
 KERNELS = """\
 1,500 launches, 1,499 seen running, 40 ms in all
-! 1 launch has no record of its work: when it ran is not known
+! 1 launch has no record of work: CUPTI lost it, or it only went into a CUDA
+  graph
    time  share   runs     mean  kernel
   30 ms   75 %  1,000  30.0 µs  vectorized_elementwise_kernel<FillFunctor>
   10 ms   25 %    499  20.0 µs  ampere_sgemm_128x64_tn
@@ -435,6 +436,38 @@ def test_kernels(make: Make) -> None:
     assert "! 4 blocks not judged: too many waited" in prose(kernels(make(kernels=driver_sample.kernels(unjudged=4))))
 
 
+def test_kernels_that_are_not_listed_count(make: Make) -> None:
+    lines = kernels(make(kernels=driver_sample.kernels(ns=80_000_000, names_total=61)))
+    assert lines[0].endswith("80 ms in all") and lines[4].split()[:4] == ["30", "ms", "38", "%"]
+    assert lines[6] == "  59 more kernels not shown (-n)"
+
+
+def test_what_looks_the_same_is_one_row(make: Make) -> None:
+    one = driver_sample.kernels()
+    one["names"].append({"name": STALL.replace("ILi4E", "ILi2E"), "count": 10, "ns": 10_000_000})
+    for key in ("early", "late", "held"):
+        one[key].append(one[key][0] | {"bytes": GIB, "count": 5})
+    one["early"][1]["wait_ns"] = 50_000_000
+    one["held"].append(one["held"][0] | {"stream": 0})
+    lines = kernels(make(kernels=one | {"ns": 50_000_000, "names_total": 3}))
+    assert lines[4].split()[:4] == ["40", "ms", "80", "%"]
+    assert lines[4].endswith("1,010  39.6 µs  vectorized_elementwise_kernel<FillFunctor>, 2 of this name")
+    rows = [line.split() for line in lines]
+    assert [row for row in rows if "project/big.py:7" in row][0][:5] == ["2.0", "GiB", "6", "50", "ms"]
+    assert [row for row in rows if "project/big.py:8" in row][0][:3] == ["1.0", "GiB", "17"]
+    assert [row for row in rows if "project/big.py:9" in row] == [
+        ["1.0", "GiB", "8", "0x5581", "project/big.py:9", "train", "torch.mm(y,", "y)"],
+        ["2.0", "MiB", "3", "default", "project/big.py:9", "train", "torch.mm(y,", "y)"],
+    ]
+    assert kernels(make(kernels=one), top=1)[-1] == "  1 more line not shown (-n)"
+
+
+def test_a_graph_is_one_launch_of_many(make: Make) -> None:
+    said = "  A CUDA graph is one launch of many kernels."
+    assert said in kernels(make(kernels=driver_sample.kernels(ran=1501)))
+    assert said not in kernels(make())
+
+
 def test_kernels_and_nothing_that_waits(make: Make) -> None:
     lines = kernels(make(kernels=driver_sample.kernels(early=[], late=[], held=[], dropped=0)))
     assert lines[-1] == "  No block was there 1.0 ms before any kernel, or 1.0 ms after the last."
@@ -458,6 +491,13 @@ def test_json_of_a_ledger(make: Make) -> None:
     assert document["driver"]["mode"] == "callbacks" and document["driver"]["reason"] is None
     assert document["driver"]["host"]["live"][0]["torch"] is True
     assert document["driver"]["witness"]["matched"] == 2304
+
+
+def test_json_of_a_backward_s_memory(make: Make) -> None:
+    live = [driver_sample.line("device", "libcublas.so.13", MULTIPLY, MIB, 1, backward=back) for back in (True, False)]
+    device = {"device": 0, "bytes": 2 * MIB, "peak": 2 * MIB, "live": live}
+    report = make(driver=driver_sample.driver(devices=[device]))
+    assert [row["backward"] for row in json.driver(report.driver)["devices"][0]["live"]] == [True, False]
 
 
 def test_json_of_what_is_unknown_is_null(make: Make) -> None:
