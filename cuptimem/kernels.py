@@ -66,7 +66,7 @@ class Kernels:
     launches: int
     ran: int
     dropped: int  # launches without a record of their work, though there were records by then
-    unrecorded: int  # launches before the first record came: what became of them is unknown
+    unrecorded: int  # launches before the first record, or before a folded stretch: what became of them is unknown
     unlaunched: int  # pieces of work, among `ran`, whose launch was not seen
     unjudged: int  # blocks in neither list, because too many waited for records
     wait_least_ns: int  # what "long" is in `early` and `late`

@@ -380,6 +380,7 @@ static bool join_event(cm_drivermap *m, cm_driver_thread *t, uint32_t correlatio
         side.account = a->account;
         side.accounted = a->size;
         side.birth = a->birth;
+        side.death = a->death; /* another thread may have freed it meanwhile */
     }
     if (!has_records(kind) || t->join != 0 || (side.release && e->address == 0))
         return true;
@@ -468,17 +469,21 @@ static bool say_more(cm_drivermap *m, const cm_event *e, cm_driver_thread *t)
 static bool add_folded(cm_drivermap *m, const cm_event *e)
 {
     uint64_t *const sums[CM_DRIVER_SUMS] = {
-        [CM_DRIVER_SUM_ALLOCATIONS] = &m->allocations,     [CM_DRIVER_SUM_FREES] = &m->frees,
-        [CM_DRIVER_SUM_MATCHED] = &m->join.matched,        [CM_DRIVER_SUM_DIFFER] = &m->join.differ,
-        [CM_DRIVER_SUM_MISSING] = &m->join.expired_events,
+        [CM_DRIVER_SUM_ALLOCATIONS] = &m->allocations,
+        [CM_DRIVER_SUM_FREES] = &m->frees,
+        [CM_DRIVER_SUM_MATCHED] = &m->join.matched,
+        [CM_DRIVER_SUM_DIFFER] = &m->join.differ,
     };
+    int64_t *missing = &m->join.folded_events;
     uint64_t *sum = e->address < CM_DRIVER_SUMS ? sums[e->address] : NULL;
-    if (sum == NULL)
+    bool falls = e->address == CM_DRIVER_SUM_MISSING; /* of events before a window, too */
+    if (sum == NULL && !falls)
         return true; /* of a version to come */
-    bool may_fall = e->address == CM_DRIVER_SUM_MISSING && e->size > -CM_DRIVER_SIZE_MOST &&
-                    (uint64_t)-e->size <= *sum;
-    if (e->size > CM_DRIVER_SIZE_MOST || (e->size < 0 && !may_fall))
+    if (e->size > CM_DRIVER_SIZE_MOST || e->size < (falls ? -CM_DRIVER_SIZE_MOST : 0) ||
+        (falls && __builtin_add_overflow(*missing, e->size, missing)))
         return cm_drivermap_fail(m, cm_drivermap_bad_size);
+    if (falls)
+        return true;
     *sum += (uint64_t)e->size;
     if (e->address == CM_DRIVER_SUM_MATCHED || e->address == CM_DRIVER_SUM_DIFFER)
         m->join.record_count += (uint64_t)e->size;

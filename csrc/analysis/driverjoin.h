@@ -43,6 +43,7 @@ typedef struct cm_driverjoin {
     cm_join_queue events, records;
     uint64_t record_count, matched, differ;
     uint64_t expired_events, expired_records;
+    int64_t folded_events; /* left out without a record, less those whose record came since */
 } cm_driverjoin;
 
 /* All zero is an empty one. */

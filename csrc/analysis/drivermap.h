@@ -126,7 +126,7 @@ typedef struct cm_drivermap {
         uint64_t address;
         int64_t size;
         int device;
-        bool known;
+        bool known, gone;
     } pool[CM_DRIVER_POOLS];
     uint64_t allocations, frees, unknown_frees, failed_frees, replaced;
 } cm_drivermap;

@@ -1,5 +1,7 @@
 #include "driverprologue.h"
 
+#include "drivermap_parts.h"
+
 /* What others refer to comes first. */
 static int rank(uint8_t kind)
 {
@@ -18,6 +20,18 @@ static int rank(uint8_t kind)
 }
 enum { RANKS = 3 };
 
+/* A handle that is released but still shown may have its value given out again: then it is told
+ * under one that nobody has. */
+static uint64_t name_of(const cm_drivermap *m, uint32_t slot)
+{
+    const cm_driver_allocation *a = &m->allocation[slot];
+    uint32_t found;
+    if (a->shown == 0 || a->references > 0 ||
+        (cm_drivermap_lookup(m, CM_DRIVER_SPACE_HANDLE, a->address, &found) && found == slot))
+        return a->address;
+    return UINT64_C(1) << 62 | slot;
+}
+
 static bool more(cm_driverprologue_tell tell, void *context, cm_driver_more what, uint64_t value,
                  uint32_t name)
 {
@@ -28,20 +42,21 @@ static bool more(cm_driverprologue_tell tell, void *context, cm_driver_more what
                                     .stack = name});
 }
 
-static bool tell_one(const cm_drivermap *m, const cm_driver_allocation *a,
-                     cm_driverprologue_tell tell, void *context)
+static bool tell_one(const cm_drivermap *m, uint32_t slot, cm_driverprologue_tell tell,
+                     void *context)
 {
+    const cm_driver_allocation *a = &m->allocation[slot];
     cm_account_key key = {0};
     if (a->account != CM_ACCOUNT_NONE)
         key = cm_accounts_key(&m->accounts, a->account);
     cm_event e = {.kind = CM_EV_DRIVER_NEW,
                   .flags = (uint8_t)(a->kind | CM_EVF_ALREADY | (a->backward ? CM_EVF_OF_NODE : 0)),
-                  .address = a->address,
+                  .address = name_of(m, slot),
                   .size = a->size,
                   .stack = key.stack,
                   .device_type = CM_DEVICE_CUDA,
                   .device_index = a->device};
-    uint64_t handle = a->shows != 0 ? m->allocation[a->shows - 1].address : a->pool;
+    uint64_t handle = a->shows != 0 ? name_of(m, a->shows - 1) : a->pool;
     if (!tell(context, e) ||
         (key.library != 0 && !more(tell, context, CM_MORE_LIBRARY, 0, key.library)) ||
         (handle != 0 && !more(tell, context, CM_MORE_HANDLE, handle, 0)) ||
@@ -59,19 +74,19 @@ bool cm_driverprologue(const cm_drivermap *m, cm_driverprologue_tell tell, void 
     if (m == NULL)
         return true;
     for (int now = 0; now < RANKS; now++)
-        for (size_t i = 0; i < m->slots; i++) {
+        for (uint32_t i = 0; i < m->slots; i++) {
             const cm_driver_allocation *a = &m->allocation[i];
-            if (a->alive && !a->implied && rank(a->kind) == now && !tell_one(m, a, tell, context))
+            if (a->alive && !a->implied && rank(a->kind) == now && !tell_one(m, i, tell, context))
                 return false;
         }
     /* Handles that are released already and only live because they are shown. */
-    for (size_t i = 0; i < m->slots; i++) {
+    for (uint32_t i = 0; i < m->slots; i++) {
         const cm_driver_allocation *a = &m->allocation[i];
         if (!a->alive || a->references > 0 || a->shown == 0)
             continue;
         cm_event e = {.kind = CM_EV_DRIVER_FREE,
                       .flags = (uint8_t)(a->kind | CM_EVF_ALREADY),
-                      .address = a->address,
+                      .address = name_of(m, i),
                       .device_type = CM_DEVICE_CUDA,
                       .device_index = a->device};
         if (!tell(context, e))

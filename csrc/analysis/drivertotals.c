@@ -4,14 +4,20 @@
 /* A table of as many as fit: a program has a few. */
 void cm_drivermap_see_pool(cm_drivermap *m, const cm_event *e)
 {
-    struct cm_driver_pool *found = NULL;
-    for (size_t i = 0; i < CM_DRIVER_POOLS && found == NULL; i++)
-        if (!m->pool[i].known || m->pool[i].address == e->address)
-            found = &m->pool[i];
+    struct cm_driver_pool *found = NULL, *vacant = NULL;
+    for (size_t i = 0; i < CM_DRIVER_POOLS && found == NULL; i++) {
+        struct cm_driver_pool *p = &m->pool[i];
+        if (!p->known || p->address == e->address)
+            found = p;
+        else if (p->gone && vacant == NULL)
+            vacant = p;
+    }
+    if (found == NULL || !found->known)
+        found = vacant != NULL ? vacant : found;
     if (found == NULL || e->size < 0 || e->size > CM_DRIVER_SIZE_MOST)
         return;
     bool gone = e->flags == CM_POOL_DESTROYED;
-    *found = (struct cm_driver_pool){e->address, gone ? 0 : e->size, e->device_index, true};
+    *found = (struct cm_driver_pool){e->address, gone ? 0 : e->size, e->device_index, true, gone};
 }
 
 /* What the pools of a device hold; -1: not told. */

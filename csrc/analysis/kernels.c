@@ -56,7 +56,11 @@ typedef struct kernels {
     cm_kernels totals;
     launch *launch; /* a ring */
     uint64_t first, next;
-    uint64_t first_work;     /* start of the first that was told */
+    uint64_t first_work; /* start of the first that was told */
+    /* Of folded stretches: launches and work that are only counted. What waited for a launch may
+     * have had it there, and a launch before folded_to its work. */
+    uint64_t summed_launches, summed_work, folded_to, lost_in_fold;
+    bool waiting;            /* some block, since the last of these */
     cm_idmap by_correlation; /* -> low half of the number */
     /* Work whose launch comes a little later: two clocks are compared here, and a launch is told
      * when its stack is known. A ring. */
@@ -202,8 +206,11 @@ static bool judge(kernels *k)
         c->next = k->vacant;
         k->vacant = number;
     }
-    if (!l->ran)
-        *(l->time_ns < k->first_work ? &k->totals.unrecorded : &k->totals.dropped) += 1;
+    if (!l->ran) {
+        bool folded = k->first < k->folded_to;
+        k->lost_in_fold += folded;
+        *(folded || l->time_ns < k->first_work ? &k->totals.unrecorded : &k->totals.dropped) += 1;
+    }
     if (cm_idmap_get(&k->by_correlation, l->correlation, &low) && low == (uint32_t)k->first)
         cm_idmap_remove(&k->by_correlation, l->correlation);
     k->first++;
@@ -271,11 +278,38 @@ static void take_ahead(kernels *k, launch *l)
     k->ahead[at].ran = false;
 }
 
+/* Launches were left out, and some of them may have been what a block waits for: with what is
+ * folded goes what it says of blocks. */
+static void give_up_blocks(kernels *k)
+{
+    for (size_t i = 0; k->waiting && i < CM_ACCOUNT_HOST; i++) {
+        device *d = &k->device[i];
+        launch *l = d->last_launch > 0 ? launch_at(k, d->last_launch - 1) : NULL;
+        uint32_t kept = 0, number = l != NULL ? l->candidates : 0;
+        while (number != 0) {
+            candidate *c = &k->candidate[number - 1];
+            uint32_t next = c->next;
+            uint32_t *list = c->late ? &k->vacant : &kept;
+            c->next = *list;
+            *list = number;
+            number = next;
+        }
+        if (l != NULL)
+            l->candidates = kept;
+        d->last_launch = 0;
+        d->count = 0;
+        cm_idmap_clear(&d->at);
+    }
+    k->waiting = false;
+}
+
 static bool see_launch(kernels *k, const cm_record *record)
 {
     const cm_event *e = &record->event;
     if (e->flags & CM_EVF_SUMMED) {
         k->totals.launches += e->size > 0 ? (uint64_t)e->size : 0;
+        k->summed_launches += e->size > 0 ? (uint64_t)e->size : 0;
+        give_up_blocks(k);
         return true;
     }
     k->totals.launches++;
@@ -294,6 +328,7 @@ static bool see_launch(kernels *k, const cm_record *record)
     take_ahead(k, l);
     device *d = &k->device[cm_drivermap_place(e->device_index)];
     d->last_launch = k->next;
+    k->waiting = true;
     for (size_t i = 0; i < d->count; i++)
         if (!await(k, l, &d->fresh[i], d->fresh[i].time_ns, false))
             return false;
@@ -305,8 +340,11 @@ static bool see_launch(kernels *k, const cm_record *record)
 static bool see_work(kernels *k, const cm_record *record)
 {
     const cm_event *e = &record->event;
-    if (e->flags & CM_EVF_SUMMED)
+    if (e->flags & CM_EVF_SUMMED) {
+        k->summed_work += e->address;
+        k->folded_to = k->next;
         return add_work(k, e->stack, e->address, e->size);
+    }
     uint64_t start = record->time_ns, end = start + (e->size > 0 ? (uint64_t)e->size : 0);
     if (start < k->first_work)
         k->first_work = start;
@@ -350,6 +388,7 @@ static bool come(kernels *k, device *d, const fresh *block)
         !cm_idmap_put(&d->at, key_of(block->address), (uint32_t)d->count))
         return false;
     d->fresh[d->count++] = *block;
+    k->waiting = true;
     return true;
 }
 
@@ -436,6 +475,10 @@ static bool finish(void *part, cm_analysis *out)
     for (size_t i = 0; k->ahead != NULL && i < AHEAD; i++)
         k->totals.unlaunched += k->ahead[i].ran ? k->ahead[i].time_ns : 0;
     k->totals.name_total = k->name_count;
+    /* Launches that were left out, and came to work behind it. */
+    uint64_t behind = k->summed_launches + k->lost_in_fold;
+    behind = behind > k->summed_work ? behind - k->summed_work : 0;
+    k->totals.unlaunched -= behind < k->totals.unlaunched ? behind : k->totals.unlaunched;
     sort(k->name, &k->name_count, sizeof *k->name, CM_KERNEL_NAMES, by_ns);
     sort(k->early.wait, &k->early.count, sizeof(cm_wait), CM_KERNEL_WAITS, by_bytes);
     sort(k->late.wait, &k->late.count, sizeof(cm_wait), CM_KERNEL_WAITS, by_bytes);

@@ -31,6 +31,17 @@ static void begin(ledger *l)
         map->accounts.device[i].peak = map->accounts.device[i].bytes;
 }
 
+/* Of what is folded there may have come more records since than it lacked here: those of a time
+ * before the trace. */
+static uint64_t count_missing(const cm_driverjoin *join, uint64_t waiting)
+{
+    int64_t folded = join->folded_events;
+    uint64_t known = join->expired_events + waiting;
+    if (folded >= 0)
+        return known + (uint64_t)folded;
+    return known > (uint64_t)-folded ? known + (uint64_t)folded : 0;
+}
+
 static void *create(const cm_run *run)
 {
     ledger *l = calloc(1, sizeof *l);
@@ -45,9 +56,9 @@ static void *create(const cm_run *run)
         l->unknown_frees = map->unknown_frees;
         l->failed_frees = map->failed_frees;
         l->replaced = map->replaced;
-        l->witness =
-            (cm_witness_totals){map->join.record_count, map->join.matched, map->join.expired_events,
-                                map->join.differ, map->join.expired_records};
+        l->witness = (cm_witness_totals){map->join.record_count, map->join.matched,
+                                         count_missing(&map->join, 0), map->join.differ,
+                                         map->join.expired_records};
     }
     begin(l);
     return l;
@@ -182,12 +193,14 @@ static bool finish(void *part, cm_analysis *out)
     d->failed_frees = map->failed_frees - l->failed_frees;
     d->replaced = map->replaced - l->replaced;
     const cm_driverjoin *join = &map->join;
-    uint64_t unmatched = join->expired_events + cm_driverjoin_events_waiting(join);
+    uint64_t unmatched = count_missing(join, cm_driverjoin_events_waiting(join));
     uint64_t alone = join->expired_records + cm_driverjoin_records_waiting(join);
     d->witness = (cm_witness_totals){
         .records = join->record_count - l->witness.records,
         .matched = join->matched - l->witness.matched,
-        .missing = join->record_count > 0 ? unmatched - l->witness.missing : 0,
+        .missing = join->record_count > 0 && unmatched > l->witness.missing
+                       ? unmatched - l->witness.missing
+                       : 0,
         .differ = join->differ - l->witness.differ,
         .alone = alone - l->witness.alone,
     };

@@ -193,7 +193,8 @@ enum { CM_KERNEL_NAMES = 50, CM_KERNEL_WAITS = 50 };
 typedef struct cm_kernels {
     bool seen;
     /* dropped: launches without a record of their work, once there were records; unrecorded: those
-     * before the first record, so that nobody knows. unlaunched: work whose launch was not seen. */
+     * before the first record or before work that a fold only counted, so that nobody knows.
+     * unlaunched: work whose launch was not seen, less what a fold left out the launch of. */
     uint64_t launches, ran, dropped, unrecorded, unlaunched;
     uint64_t unjudged; /* blocks, because too many waited for such records */
     int64_t wait_least_ns;

@@ -92,8 +92,8 @@ static bool see_seed(scan *s, const cm_event *e)
 static bool see_requested(scan *s, const cm_event *e)
 {
     const cm_event *seed = &s->last_seed;
-    if (seed->address != e->address || seed->device_type != e->device_type ||
-        seed->device_index != e->device_index)
+    if (seed->kind != CM_EV_SEED || seed->address != e->address ||
+        seed->device_type != e->device_type || seed->device_index != e->device_index)
         return false;
     if (!s->seeded && e->size >= 0 && e->size <= seed->size)
         s->plan->seed[s->plan->seeds - 1].slack = seed->size - e->size;

@@ -33,7 +33,7 @@ from cuptimem import _core
 
 Analyze = Callable[..., dict[str, Any]]
 OF_NODE = 0x80
-NEW, FREE, MORE, WITNESS, POOL, LAUNCH, WORK, DEVICE, HELD = range(22, 31)
+NEW, FREE, MORE, WITNESS, POOL, LAUNCH, WORK, DEVICE, HELD, FOLDED = range(22, 32)
 MIB = 1 << 20
 
 
@@ -693,3 +693,85 @@ def test_a_windows_file_says_what_the_window_said(tmp_path: Path, seed: int, bef
     assert summed == [
         [row[key] for key in ("what", "used", "tensors", "rounding", "cached")] for row in other["ledger"]
     ]
+
+
+def test_a_released_handles_value_is_given_out_again_before_a_window(analyze: Analyze, tmp_path: Path) -> None:
+    """What is released but still mapped lives on under a value that is another's by now."""
+    t = Trace()
+    new(t, ADDRESSES, 0x400000, 16 * MIB)
+    for at in (0x400000, 0x600000, 0x800000):
+        new(t, PHYSICAL, 0x7, 2 * MIB, line=at >> 21)
+        new(t, MAPPED, at, 2 * MIB)
+        t.add(MORE, 0x7, HANDLE)
+        if at < 0x800000:
+            free(t, PHYSICAL, 0x7)
+    t.mark(WINDOW_OPEN, 1)
+    free(t, MAPPED, 0x400000, 2 * MIB)
+    whole, cut = t.write(tmp_path / "whole.cmem"), str(tmp_path / "cut.cmem")
+    _core.extract(whole, cut, 1)
+    for report in (_core.analyze(whole, window=1), _core.analyze(cut)):
+        assert bytes_of(report) == 4 * MIB and report["driver"]["devices"][0]["peak"] == 6 * MIB
+
+
+def test_a_record_of_what_another_thread_freed_before_its_id_was_told(analyze: Analyze) -> None:
+    t = Trace()
+    new(t, DEV, 0x10000, 100)
+    new(t, DEV, 0x20000, 30, thread=3)
+    free(t, DEV, 0x10000, thread=2)
+    t.add(MORE, 1, CORRELATION)
+    free(t, 0, 0x90000, thread=2)
+    record(t, 0x10000, 100, 1, library="libnccl.so")
+    live = analyze(t)["driver"]["devices"][0]["live"]
+    assert [(row["library"], row["bytes"], row["count"]) for row in live] == [("", 30, 1)]
+
+
+def test_pools_that_come_and_go_leave_room_for_others(analyze: Analyze) -> None:
+    t = Trace()
+    for number in range(300):
+        t.add(POOL, 0xF000 + number, 1 << 20, flags=1, thread=9, **CUDA)
+        t.add(POOL, 0xF000 + number, 0, flags=2, thread=9, **CUDA)
+    t.add(POOL, 0xA0, 4096, flags=4, thread=9, **CUDA)
+    moment(t, 5000)
+    assert only(analyze(t))["pool_slack"] == 4096
+
+
+def test_a_folds_missing_records_come_in_a_window(analyze: Analyze, tmp_path: Path) -> None:
+    """Five events were left out before their records came; those come in a later stretch, inside the window."""
+    t = Trace()
+    new(t, DEV, 0x10000, 100)
+    t.add(FOLDED, 5, 5, index=-1)
+    t.add(FOLDED, 1, 7, index=-1)
+    t.mark(WINDOW_OPEN, 1)
+    new(t, DEV, 0x20000, 50)
+    t.add(FOLDED, 5, -5, index=-1)
+    t.add(FOLDED, 3, 5, index=-1)
+    whole, cut = t.write(tmp_path / "whole.cmem"), str(tmp_path / "cut.cmem")
+    _core.extract(whole, cut, 1)
+    for report in (_core.analyze(whole), _core.analyze(whole, window=1), _core.analyze(cut)):
+        witness = report["driver"]["witness"]
+        assert (witness["records"], witness["matched"], witness["missing"]) == (5, 5, 0)
+    assert _core.analyze(whole)["driver"]["allocations"] == 9
+
+
+def test_blocks_of_a_folded_stretch_wait_for_nothing(analyze: Analyze) -> None:
+    """Their launches are sums: neither the next one that is told whole nor the last before is theirs."""
+    ms = 1_000_000
+    t = Trace()
+    t.alloc(0x1000, 10, t.line(1), **CUDA)
+    t.add(LAUNCH, 0x5, 1, t.line(5), flags=1, **CUDA)
+    t.add(LAUNCH, 0x5, 2, t.line(5), flags=1, **CUDA)
+    work(t, 1, t.now, 1000)
+    t.alloc(0x2000, 20, t.line(2), after=50 * ms, **CUDA)
+    t.free(0x1000, **CUDA)
+    t.add(LAUNCH, 0, 100, flags=0x81, **CUDA)
+    t.add(WORK, 100, 5 * ms, t.name("kernel"), flags=0x81, thread=9, **CUDA)  # that of 2, and not that of the last
+    t.alloc(0x3000, 30, t.line(3), after=50 * ms, **CUDA)
+    t.add(LAUNCH, 0x5, 200, t.line(5), flags=1, **CUDA)
+    work(t, 199, t.now + ms, 1000)
+    work(t, 200, t.now + 30 * ms, 1000)
+    t.free(0x3000, after=90 * ms, **CUDA)
+    found = analyze(t)["kernels"]
+    assert [(w["bytes"], w["count"]) for w in found["early"]] == [(30, 1)]
+    assert [(w["bytes"], w["count"]) for w in found["late"]] == [(30, 1)]
+    assert (found["launches"], found["ran"]) == (103, 103)
+    assert (found["unrecorded"], found["dropped"], found["unlaunched"]) == (1, 0, 0)

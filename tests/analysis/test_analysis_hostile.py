@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from craft import NO_SEQUENCE, ROOT, Trace
+from craft import BEFORE_START, NO_SEQUENCE, REQUESTED, ROOT, Trace
 
 EXTREMES = (0, 1, 2, 3, 5, 11, 12, 0x1000, 0x1040, 1 << 40, (1 << 63) - 1, 1 << 63, NO_SEQUENCE - 1, NO_SEQUENCE)
 
@@ -110,5 +110,13 @@ def test_a_sound_trace(harness: Path, tmp_path: Path) -> None:
 
     path = str(tmp_path / "sound.cmem")
     _core.trace_write_synthetic(path, 60_000)
+    done = subprocess.run([str(harness), path], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_what_was_asked_for_of_no_seed(harness: Path, tmp_path: Path) -> None:
+    trace = Trace()
+    trace.add(REQUESTED, 0, 0, flags=BEFORE_START, index=0)
+    path = trace.write(tmp_path / "t.cmem")
     done = subprocess.run([str(harness), path], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
