@@ -51,6 +51,7 @@ static struct {
     pid_t tid;
     uint64_t turns;       /* of the witness's loop */
     uint64_t stuck;       /* the turn that a fork waited for in vain; 0: none */
+    uint64_t refused;     /* the turn that a claim waited for in vain; 0: none */
     uint64_t asked, done; /* rounds out of turn */
     bool last;            /* one of them is the last */
     cm_cupti_claim claim; /* 0: none */
@@ -537,18 +538,20 @@ int cm_cupti_start(const cm_cupti_options *options, unsigned wait_ms)
     w.starting = true;
     w.claim = 0;
     w.asked = w.done = 0;
+    w.stuck = w.refused = 0;
     w.state = (cm_cupti_state){.mode = CM_CUPTI_WAITING};
     w.link = (cm_cupti_link){0};
     w.loads = cm_cupti_loads();
     if (cm_cupti_driver_loaded()) {
         status = spawn();
+        w.wanted = status == 0; /* nobody will stop what was not started */
         struct timespec deadline = in_ms(wait_ms);
         wait_for_answer(&deadline);
     } else {
         atomic_store(&waiting, true);
     }
     w.starting = false;
-    bool late = w.state.mode == CM_CUPTI_WAITING || w.state.mode == CM_CUPTI_STARTING;
+    bool late = w.wanted && (w.state.mode == CM_CUPTI_WAITING || w.state.mode == CM_CUPTI_STARTING);
     unlock();
     if (late && cm_cupti_runtime_loaded())
         record_until_subscribed();
@@ -564,10 +567,11 @@ void cm_cupti_look(void)
     unsigned long long loads = cm_cupti_loads();
     if (pthread_mutex_trylock(&w.mutex) != 0) /* start, stop or a fork: later */
         return;
-    if (atomic_load(&waiting) && loads != w.loads) {
+    /* While a fork goes on nothing is begun, so nothing is noted as seen. */
+    if (atomic_load(&waiting) && !w.paused && loads != w.loads) {
         w.loads = loads;
         arrived = cm_cupti_runtime_loaded();
-        if (!w.paused && cm_cupti_driver_loaded()) {
+        if (cm_cupti_driver_loaded()) {
             atomic_store(&waiting, false);
             spawn();
         }
@@ -652,9 +656,13 @@ void cm_cupti_give_up(cm_cupti_claim claim, const char *who)
     notify();
     if (!w.alive)
         give_up();
-    while (w.claim != 0)
-        if (!wait_until(&deadline))
+    /* torch.profiler asks several times in a row: a witness that hangs is waited for once. */
+    bool stuck = w.refused != 0 && w.refused == w.turns;
+    while (w.claim != 0 && !stuck)
+        if (!wait_until(&deadline)) {
+            w.refused = w.turns;
             break;
+        }
     unlock();
 }
 
@@ -673,7 +681,12 @@ void cm_cupti_get_state(cm_cupti_state *state)
  * taken down. */
 static void leave_before_cuda(void)
 {
-    if (atomic_load(&owner) != getpid() || pthread_mutex_trylock(&w.mutex) != 0)
+    struct timespec deadline;
+
+    clock_gettime(CLOCK_REALTIME, &deadline);
+    deadline.tv_sec += EXIT_MS / 1000;
+    /* Not for ever: a signal's handler may call exit() on a thread that holds it. */
+    if (atomic_load(&owner) != getpid() || pthread_mutex_timedlock(&w.mutex, &deadline) != 0)
         return;
     w.leave = true;
     if (w.alive)

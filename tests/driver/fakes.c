@@ -7,10 +7,14 @@
  *   FAKE_NAMES     ... and has cuptiSubscribe_v2
  *   FAKE_MULTIPLE  ... and the interface for several subscribers, as 13.3 has it
  *   FAKE_TORCH     libtorch_cpu: calls CUPTI as torch.profiler does, by relocation slots
+ *   FAKE_PATIENCE  none's: loaded before all others it makes waits for more than ten seconds short
  *
  * The environment: FAKE_RESULT, of a subscription, and FAKE_RESULT_V2, where it is asked for beside
  * others; FAKE_HOLDER, who has it; FAKE_DELAY_MS, how long it takes; FAKE_DEAF, the result of
  * enabling a callback; FAKE_VERSION; FAKE_DRIVER_VERSION. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -225,5 +229,24 @@ int torch_record(int kind)
 int torch_finalize(void)
 {
     return cuptiFinalize();
+}
+#endif
+
+#ifdef FAKE_PATIENCE
+int fake_long_waits;
+
+int pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex,
+                           const struct timespec *until)
+{
+    int (*wait)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
+    struct timespec now;
+
+    *(void **)&wait = dlsym(RTLD_NEXT, "pthread_cond_timedwait");
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (until->tv_sec - now.tv_sec < 10 || until->tv_sec - now.tv_sec > 100)
+        return wait(condition, mutex, until);
+    fake_long_waits++;
+    now.tv_nsec = 999999999;
+    return wait(condition, mutex, &now); /* less than a second */
 }
 #endif
