@@ -168,7 +168,8 @@ void cm_cupti_give_up(cm_cupti_claim claim, const char *who);
 
 /* The one function that is subscribed. A hook: any thread, GIL held or not. */
 void cm_cupti_callback_hook(void *userdata, int domain, uint32_t id, const void *data);
-/* Enables the ids; those that this release does not know are left out. Returns how many are on. */
+/* Enables the ids; those that this release does not know are left out. Returns how many are on, 0
+ * where none of them tells of memory. */
 int cm_cupti_driver_enable(const cm_cupti_link *link, bool launches);
 void cm_cupti_driver_disable(const cm_cupti_link *link);
 /* Set while this thread makes calls of CUDA for us: they are not the program's, and no events. */

@@ -47,11 +47,12 @@ static void show(void)
 static uint8_t enabled[4][CM_CALL_IDS];
 static int asked;                     /* for a context's device */
 static uint32_t newest = CM_CALL_IDS; /* ids from here on are not known to this release */
+static bool deaf;                     /* it tells nothing of the driver's calls */
 
 static int enable_callback(uint32_t on, void *subscriber, int domain, uint32_t id)
 {
     (void)subscriber;
-    if (id >= newest)
+    if (id >= newest || (deaf && domain == CM_DOMAIN_DRIVER))
         return 1;
     enabled[domain][id] = (uint8_t)on;
     return 0;
@@ -542,6 +543,18 @@ static void halves(void)
     }
     CHECK(none_left() && cm_cupti_driver_moves() % 2 == 0);
 
+    /* The first number of a subscription was the last one of the subscription before. */
+    start_over();
+    call = ++correlation;
+    tell(D, 243, CM_SITE_ENTER, &take, 0, call);
+    cm_cupti_driver_disable(&link_);
+    CHECK(cm_cupti_driver_enable(&link_, false) > 60);
+    tell(D, 245, CM_SITE_ENTER, &give, 0, call);
+    FREE(0, 0x7000, 0);
+    CORRELATED;
+    tell(D, 245, CM_SITE_EXIT, &give, 0, call);
+    CHECK(none_left() && cm_cupti_driver_moves() % 2 == 0);
+
     start_over();
     double_full(true);
     whole(D, 243, &take, 0);
@@ -553,6 +566,45 @@ static void halves(void)
     resource(CM_RESOURCE_CONTEXT_CREATED, (void *)0xc9);
     cm_cupti_own_thread = false;
     CHECK(none_left() && cm_cupti_driver_moves() % 2 == 0);
+}
+
+static void lost(void)
+{
+    const cm_event *e = next();
+
+    CHECK(e->kind == CM_EV_LOST && e->size == 1);
+}
+
+/* Callbacks that do not say what was done: counted, and nothing is read through them. */
+static void untold(void)
+{
+    uint64_t out = 0x7000;
+    cm_call_take take = {&out, 4096};
+    uint32_t call = ++correlation;
+    const cm_callback silent = {.site = CM_SITE_EXIT, .parameters = &take, .correlation = call};
+
+    whole(D, 243, NULL, 0);
+    lost();
+    whole(D, 245, NULL, 0);
+    lost();
+    whole(R, 22, NULL, 0);
+    lost();
+    tell(D, 243, CM_SITE_ENTER, &take, 0, call);
+    cm_cupti_callback_hook(NULL, D, 243, &silent);
+    lost();
+    cm_cupti_callback_hook(NULL, D, 243, NULL);
+    for (size_t i = 0; i < cm_call_count; i++) {
+        whole(cm_calls[i].domain, cm_calls[i].id, NULL, 0);
+        whole(cm_calls[i].domain, cm_calls[i].id, NULL, 1);
+    }
+    CHECK(cm_cupti_driver_moves() % 2 == 0);
+    start_over();
+    whole(D, 243, &(cm_call_take){NULL, 4096}, 0); /* no place for the address: nothing was given */
+    CHECK(none_left());
+    whole(D, 243, &take, 0);
+    NEW(DEVICE, 0x7000, 4096);
+    CORRELATED;
+    CHECK(none_left());
 }
 
 static void contexts(void)
@@ -600,7 +652,19 @@ static void contexts(void)
     tell(R, 164, CM_SITE_EXIT, &(cm_call_none){0}, 0, call);
     FREE(CM_DRIVER_CONTEXT, 0xc4, 0);
     CHECK(none_left());
+    /* Made while nothing is recorded: told when it is seen in use. */
     see_contexts = true;
+    double_record(false);
+    resource(CM_RESOURCE_CONTEXT_CREATED, (void *)0x1006);
+    whole(D, 235, &(cm_call_make_context){&(uint64_t){0x1006}, 0, 6}, 0);
+    double_record(true);
+    start_over();
+    current = (void *)0x1006;
+    context_uid = 6;
+    whole(D, 243, &(cm_call_take){&out, 10}, 0);
+    FOUND(0x1006);
+    NEW(DEVICE, 0xc1, 10);
+    CORRELATED;
     current = (void *)0x1005;
     context_uid = 5;
     cm_call_take take = {&out, 10};
@@ -859,6 +923,8 @@ static void releases(void)
     int older = cm_cupti_driver_enable(&link_, true);
     CHECK(all == (int)cm_call_count + 2 && older > 100 && older < all);
     CHECK(cm_cupti_driver_enable(&(cm_cupti_link){.api = &api}, true) == 0); /* no subscription */
+    deaf = true; /* contexts alone are no driver level */
+    CHECK(cm_cupti_driver_enable(&link_, true) == 0);
     cm_cupti_callback_hook(NULL, D, CM_CALL_IDS + 5, &(cm_callback){0});
     cm_cupti_callback_hook(NULL, 4, 1, &(cm_callback){0});
     cm_cupti_callback_hook(NULL, CM_DOMAIN_RESOURCE, 8, &(cm_resource){0});
@@ -959,6 +1025,7 @@ static const struct {
              {"nested", nested},
              {"halves", halves},
              {"contexts", contexts},
+             {"untold", untold},
              {"launches", launches},
              {"libraries", libraries},
              {"threads", threads},
