@@ -291,7 +291,7 @@ static void begin(void)
     w.state.version = w.api.version;
     w.state.v2 = link.v2;
     w.state.activity = records;
-    w.state.kernels = w.options.kernels && done;
+    w.state.kernels = records && cm_cupti_activity_tells_kernels();
     if (!done) {
         atomic_store(&held, 0);
         set_mode(CM_CUPTI_SLOTS, why);
@@ -322,11 +322,11 @@ static void give_up(void)
         end_subscription();
         /* Who wants the records alone lets us subscribe by the interface that is its own. */
         w.v1_only = claim == CM_CUPTI_CLAIM_RECORDS;
-        w.state.v2 = w.state.activity = false;
+        w.state.v2 = w.state.activity = w.state.kernels = false;
         set_mode(w.v1_only ? CM_CUPTI_STARTING : CM_CUPTI_SLOTS, why);
     } else if (w.link.subscriber != NULL && w.records) {
         end_records();
-        w.state.activity = false;
+        w.state.activity = w.state.kernels = false;
         atomic_store(&held, HELD_SUBSCRIPTION);
         set_mode(CM_CUPTI_CALLBACKS, why);
     }

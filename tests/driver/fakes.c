@@ -5,6 +5,7 @@
  *   FAKE_CALLER    a library that takes memory from it, by a relocation slot
  *   FAKE_CUPTI     libcupti: answers a subscription as the environment says
  *   FAKE_NAMES     ... and has cuptiSubscribe_v2
+ *   FAKE_RECORDS   ... and gives records of memory, but none of kernels
  *   FAKE_MULTIPLE  ... and the interface for several subscribers, as 13.3 has it
  *   FAKE_TORCH     libtorch_cpu: calls CUPTI as torch.profiler does, by relocation slots
  *   FAKE_PATIENCE  none's: loaded before all others it makes waits for more than ten seconds short
@@ -130,11 +131,35 @@ int cuptiActivityRegisterCallbacks(void *request, void *complete)
     return 0;
 }
 
+#ifdef FAKE_RECORDS
+int cuptiActivityEnable(int kind)
+{
+    return kind == 49 || kind == 50 ? 0 : 27;
+}
+
+int cuptiActivityDisable(int kind)
+{
+    return kind == 49 || kind == 50 ? 0 : 27;
+}
+
+int cuptiActivityFlushAll(uint32_t flag)
+{
+    return flag > 1;
+}
+
+int cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid, void **record)
+{
+    (void)buffer, (void)valid;
+    *record = NULL;
+    return 12;
+}
+#else
 int cuptiActivityEnable(int kind)
 {
     (void)kind;
     return 27;
 }
+#endif
 
 int cuptiFinalize(void)
 {

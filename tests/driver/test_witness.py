@@ -51,6 +51,7 @@ def fake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     fakes.build(folder / "plain/lib64/libcupti.so.13", "FAKE_CUPTI")
     fakes.build(folder / "names/lib64/libcupti.so.13", "FAKE_CUPTI", "FAKE_NAMES")
     fakes.build(folder / "multiple/lib64/libcupti.so.13", "FAKE_CUPTI", "FAKE_NAMES", "FAKE_MULTIPLE")
+    fakes.build(folder / "records/lib64/libcupti.so.13", "FAKE_CUPTI", "FAKE_RECORDS")
     fakes.build(folder / "libtorch_cpu.so", "FAKE_TORCH")
     fakes.build(folder / "libcudart.so.13", "FAKE_RUNTIME")
     fakes.build(folder / "libcaller.so", "FAKE_CALLER")
@@ -539,6 +540,25 @@ def test_a_cupti_without_callbacks_is_given_back(program: Program, fake: Path) -
     )
     assert found["during"][0] == "slots" and "none of the callbacks" in found["during"][1]
     assert found["counts"] == [1, 1]
+
+
+@pytest.mark.parametrize("kernels", [False, True])
+def test_kernels_that_are_refused(program: Program, fake: Path, run: Callable[..., Result], kernels: bool) -> None:
+    """Memory has its records, so it is not the whole that lacks: who asked for kernels is told."""
+    text = START.replace('("a.cmem")', f'("a.cmem", kernels={kernels})')
+    found = program(
+        text.format(folder=str(fake)) + "report(during=during, driver=driver())",
+        env={"CUDA_HOME": str(fake / "records")},
+    )
+    told = found["driver"]
+    assert (told["driver"], told["activity"]) == ("callbacks", "yes")
+    if not kernels:
+        assert (told["kernels"], told["reason"], found["said"]) == ("no", "", [])
+        return
+    assert told["kernels"] == "refused" and "CONCURRENT_KERNEL" in told["reason"]
+    assert found["said"] == [f"cuptimem: kernels are not recorded from now on: {told['reason']}"]
+    shown = run("-m", "cuptimem", "kernels", "a.cmem")
+    assert shown.code != 0 and "CONCURRENT_KERNEL" in shown.err and "--kernels" not in shown.err
 
 
 @pytest.mark.parametrize(
