@@ -179,13 +179,15 @@ static void add_record_counts(cm_cupti_state *state)
 
 static void end_records(void)
 {
-    bool alive = w.alive;
+    bool alive = w.alive, own = cm_cupti_own_thread;
 
     if (!w.records)
         return;
     let_go();
     cm_cupti_driver_expect_records(false);
+    cm_cupti_own_thread = true;
     cm_cupti_activity_end(&w.link);
+    cm_cupti_own_thread = own;
     take_back(alive);
     add_record_counts(&w.state);
     w.records = false;
@@ -194,8 +196,9 @@ static void end_records(void)
 static void end_subscription(void)
 {
     cm_cupti_link link = w.link;
-    bool alive = w.alive;
+    bool alive = w.alive, own = cm_cupti_own_thread;
 
+    cm_cupti_own_thread = true; /* where there is no witness: a thread of the program's */
     if (link.subscriber != NULL) {
         let_go();
         cm_cupti_driver_disable(&link);
@@ -208,6 +211,7 @@ static void end_subscription(void)
         w.link = link;
     }
     atomic_store(&held, 0);
+    cm_cupti_own_thread = own;
 }
 
 /* Everything that calls CUPTI, without the mutex. false with a reason: there is no subscription. */
@@ -273,13 +277,11 @@ static void begin(void)
     unlock();
     if (record)
         cm_cuda_slots_record(true);
-    cm_cupti_own_thread = true; /* what CUPTI takes for itself is not the program's */
     char program[16];
     snprintf(program, sizeof program, "%s", program_invocation_short_name);
     name_thread(program);
     bool done = subscribe(&link, &records, why, sizeof why);
     name_thread(own_name);
-    cm_cupti_own_thread = false;
     if (!done)
         cm_cuda_slots_record(true);
     if (!atomic_exchange(&leaves, true))
@@ -416,6 +418,7 @@ static void *witness(void *unused)
     schedule rounds = {.due = since + (uint64_t)w.options.period_ms * 1000000u};
 
     name_thread(own_name);
+    cm_cupti_own_thread = true; /* what CUPTI takes for itself is not the program's */
     lock();
     w.tid = (pid_t)syscall(SYS_gettid);
     struct timespec next = next_look(&rounds);

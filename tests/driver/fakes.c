@@ -74,7 +74,8 @@ int caller_take(size_t size)
 #endif
 
 #ifdef FAKE_CUPTI
-int fake_subscribed, fake_unsubscribed, fake_enabled, fake_multiple, fake_size, fake_registered;
+int fake_subscribed, fake_unsubscribed, fake_enabled, fake_multiple, fake_size, fake_registered,
+    fake_flushed;
 
 static void rest(void)
 {
@@ -83,8 +84,11 @@ static void rest(void)
     nanosleep(&(struct timespec){milliseconds / 1000, milliseconds % 1000 * 1000000}, NULL);
 }
 
-static int subscribe(void **subscriber, int result)
+static void (*told)(void *userdata, int domain, uint32_t id, const void *data);
+
+static int subscribe(void **subscriber, void *callback, int result)
 {
+    *(void **)&told = callback;
     rest();
     if (result == 0) {
         fake_subscribed++;
@@ -95,8 +99,8 @@ static int subscribe(void **subscriber, int result)
 
 int cuptiSubscribe(void **subscriber, void *callback, void *userdata)
 {
-    (void)callback, (void)userdata;
-    return subscribe(subscriber, setting("FAKE_RESULT", 0));
+    (void)userdata;
+    return subscribe(subscriber, callback, setting("FAKE_RESULT", 0));
 }
 
 int cuptiUnsubscribe(void *subscriber)
@@ -142,8 +146,32 @@ int cuptiActivityDisable(int kind)
     return kind == 49 || kind == 50 ? 0 : 27;
 }
 
+/* Takes memory for itself, which it tells as everybody's. */
 int cuptiActivityFlushAll(uint32_t flag)
 {
+    enum { DRIVER = 1, MEM_ALLOC = 243 };
+    static const int done;
+    uint64_t address = 0x7000;
+    struct {
+        uint64_t *address;
+        size_t size;
+    } parameters = {&address, 4096};
+    struct {
+        int site;
+        const char *function;
+        const void *parameters;
+        const int *result;
+        const char *symbol;
+        void *context;
+        uint32_t context_uid;
+        uint64_t *correlation_data;
+        uint32_t correlation;
+    } data = {.parameters = &parameters, .result = &done, .correlation = 1};
+
+    fake_flushed++;
+    told(NULL, DRIVER, MEM_ALLOC, &data);
+    data.site = 1;
+    told(NULL, DRIVER, MEM_ALLOC, &data);
     return flag > 1;
 }
 
@@ -179,7 +207,7 @@ int cuptiSubscribe_v2(void **subscriber, void *callback, void *userdata, paramet
 {
     int result = setting("FAKE_RESULT", 0);
 
-    (void)callback, (void)userdata;
+    (void)userdata;
     if (asked == NULL || asked->size < 32 || strcmp(asked->name, "cuptimem") != 0)
         return 1;
     fake_size = (int)asked->size;
@@ -188,7 +216,7 @@ int cuptiSubscribe_v2(void **subscriber, void *callback, void *userdata, paramet
         result = setting("FAKE_RESULT_V2", result);
     if (result == 39 && getenv("FAKE_HOLDER") != NULL)
         strncpy(asked->holder, getenv("FAKE_HOLDER"), asked->holder_size);
-    return subscribe(subscriber, result);
+    return subscribe(subscriber, callback, result);
 }
 #endif
 

@@ -542,6 +542,26 @@ def test_a_cupti_without_callbacks_is_given_back(program: Program, fake: Path) -
     assert found["counts"] == [1, 1]
 
 
+def test_what_cupti_takes_for_itself_is_not_the_programs(program: Program, fake: Path) -> None:
+    """On the witness's thread, and on the program's where that ends the subscription: between pause and resume."""
+    found = program(
+        START.format(folder=str(fake))
+        + """
+with cuptimem.profile("b.cmem"):
+    _core.capture_fork_pause()
+    before = value("fake_flushed")
+    _core.cupti_stop()
+    alone = value("fake_flushed") - before
+    _core.capture_fork_resume()
+taken = [_core.analyze(path)["driver"]["allocations"] for path in ("a.cmem", "b.cmem")]
+report(flushed=before, alone=alone, taken=taken, callbacks=driver()["callbacks"])
+""",
+        env={"CUDA_HOME": str(fake / "records")},
+    )
+    assert found["flushed"] > 0 and found["alone"] == 1
+    assert (found["taken"], found["callbacks"]) == ([0, 0], "0")
+
+
 @pytest.mark.parametrize("kernels", [False, True])
 def test_kernels_that_are_refused(program: Program, fake: Path, run: Callable[..., Result], kernels: bool) -> None:
     """Memory has its records, so it is not the whole that lacks: who asked for kernels is told."""
