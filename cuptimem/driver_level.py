@@ -98,7 +98,8 @@ def version_text(version: int) -> str:
 
 
 def _notes(core: "ModuleType") -> dict[str, str]:
-    """The meta keys: driver is callbacks, slots or none; driver.reason why not more; driver.cupti version and path."""
+    """The meta keys: driver is callbacks, slots or none; driver.reason why not more; driver.cupti version and path;
+    driver.kernels yes, no, or refused: asked for, and not told, or not to the end."""
     if not _wanted:
         return {"driver": "none", "driver.reason": _problem or TURNED_OFF}
     state = core.cupti_state()
@@ -113,7 +114,7 @@ def _notes(core: "ModuleType") -> dict[str, str]:
         "driver.cupti": f"{version_text(state['version'])}, {state['path']}" if state["path"] else "",
         "driver.interface": "multi-subscriber" if state["v2"] else "single",
         "driver.activity": "yes" if state["activity"] else "no",
-        "driver.kernels": "yes" if state["kernels"] else "no",
+        "driver.kernels": "yes" if state["kernels"] else "refused" if _kernels else "no",
         "driver.time_base_changed": "yes" if state["time_base_changed"] else "no",
     }
     found.update({f"driver.{name}": str(state[name]) for name in _COUNTS})
@@ -125,7 +126,7 @@ def _warn(found: dict[str, str]) -> None:
     mode, reason = found["driver"], found["driver.reason"]
     if _say is None or not reason or reason in (UNUSED, TURNED_OFF) or reason in _said:
         return
-    if mode == "callbacks" and (not _kernels or found["driver.activity"] == "yes"):
+    if mode == "callbacks" and found["driver.kernels"] != "refused":
         return  # all that lacks is the second witness, or what came before it was subscribed
     _said.add(reason)
     if mode == "callbacks":

@@ -16,6 +16,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "../sources/cupti.h"
 
@@ -77,6 +78,7 @@ static PyObject *cupti_start(PyObject *self, PyObject *arguments)
     status = cm_cupti_start(&options, wait_ms);
     Py_END_ALLOW_THREADS;
     if (status < 0) {
+        set_on_change(NULL); /* the exception says it */
         errno = -status;
         return PyErr_SetFromErrno(PyExc_OSError);
     }
@@ -130,6 +132,13 @@ static const char *name_of(cm_cupti_mode mode)
     return "none";
 }
 
+/* CUPTI's and the file system's words need not be valid, and are cut where there is no more room:
+ * what comes of it can be written into a trace whatever it was. */
+static PyObject *text_of(const char *bytes)
+{
+    return PyUnicode_DecodeUTF8(bytes, (Py_ssize_t)strlen(bytes), "backslashreplace");
+}
+
 static PyObject *cupti_state(PyObject *self, PyObject *unused)
 {
     cm_cupti_state s;
@@ -137,15 +146,15 @@ static PyObject *cupti_state(PyObject *self, PyObject *unused)
     Py_BEGIN_ALLOW_THREADS;
     cm_cupti_get_state(&s);
     Py_END_ALLOW_THREADS;
-    return Py_BuildValue(
-        "{ss sN sN sI sN sN sN sK sK sK sK sK sN}", "mode", name_of(s.mode), "path",
-        PyUnicode_DecodeFSDefault(s.path), "reason", PyUnicode_DecodeFSDefault(s.reason), "version",
-        (unsigned)s.version, "v2", PyBool_FromLong(s.v2), "activity", PyBool_FromLong(s.activity),
-        "kernels", PyBool_FromLong(s.kernels), "callbacks", (unsigned long long)s.callbacks,
-        "records", (unsigned long long)s.records, "dropped", (unsigned long long)s.dropped,
-        "foreign_buffers", (unsigned long long)s.foreign_buffers, "unknown_records",
-        (unsigned long long)s.unknown_records, "time_base_changed",
-        PyBool_FromLong(s.time_base_changed));
+    return Py_BuildValue("{ss sN sN sI sN sN sN sK sK sK sK sK sN}", "mode", name_of(s.mode),
+                         "path", text_of(s.path), "reason", text_of(s.reason), "version",
+                         (unsigned)s.version, "v2", PyBool_FromLong(s.v2), "activity",
+                         PyBool_FromLong(s.activity), "kernels", PyBool_FromLong(s.kernels),
+                         "callbacks", (unsigned long long)s.callbacks, "records",
+                         (unsigned long long)s.records, "dropped", (unsigned long long)s.dropped,
+                         "foreign_buffers", (unsigned long long)s.foreign_buffers,
+                         "unknown_records", (unsigned long long)s.unknown_records,
+                         "time_base_changed", PyBool_FromLong(s.time_base_changed));
 }
 
 static PyObject *cupti_probe(PyObject *self, PyObject *unused)
@@ -162,11 +171,11 @@ static PyObject *cupti_probe(PyObject *self, PyObject *unused)
     ready = cm_cupti_driver_ready();
     driver = cm_cupti_driver_version();
     Py_END_ALLOW_THREADS;
-    return Py_BuildValue(
-        "{sN sN sI sN sN sN si}", "path", PyUnicode_DecodeFSDefault(found ? api.path : ""), "why",
-        PyUnicode_DecodeFSDefault(why), "version", found ? (unsigned)api.version : 0u, "multiple",
-        PyBool_FromLong(found && api.ActivityEnable_v2 != NULL), "driver_loaded",
-        PyBool_FromLong(loaded), "driver_ready", PyBool_FromLong(ready), "driver", driver);
+    return Py_BuildValue("{sN sN sI sN sN sN si}", "path", text_of(found ? api.path : ""), "why",
+                         text_of(why), "version", found ? (unsigned)api.version : 0u, "multiple",
+                         PyBool_FromLong(found && api.ActivityEnable_v2 != NULL), "driver_loaded",
+                         PyBool_FromLong(loaded), "driver_ready", PyBool_FromLong(ready), "driver",
+                         driver);
 }
 
 PyMethodDef cm_py_cupti_methods[] = {

@@ -147,7 +147,8 @@ typedef struct cm_cupti_state {
     cm_cupti_mode mode;
     char path[256], reason[256]; /* reason: one line, names the cause and what to do */
     uint32_t version;
-    bool v2, activity, kernels;
+    bool v2, activity;
+    bool kernels; /* they are told when they ran, or were until the end */
     uint64_t callbacks, records, dropped, foreign_buffers, unknown_records;
     bool time_base_changed;
 } cm_cupti_state;
@@ -168,7 +169,8 @@ void cm_cupti_give_up(cm_cupti_claim claim, const char *who);
 
 /* The one function that is subscribed. A hook: any thread, GIL held or not. */
 void cm_cupti_callback_hook(void *userdata, int domain, uint32_t id, const void *data);
-/* Enables the ids; those that this release does not know are left out. Returns how many are on. */
+/* Enables the ids; those that this release does not know are left out. Returns how many are on, 0
+ * where none of them tells of memory. */
 int cm_cupti_driver_enable(const cm_cupti_link *link, bool launches);
 void cm_cupti_driver_disable(const cm_cupti_link *link);
 /* Set while this thread makes calls of CUDA for us: they are not the program's, and no events. */
@@ -210,6 +212,8 @@ void cm_libraries_refresh(void);
 
 /* false with a reason: no records; callbacks go on without them. */
 bool cm_cupti_activity_begin(const cm_cupti_link *link, bool kernels, char *why, size_t why_size);
+/* Whether kernels are among what CUPTI agreed to. */
+bool cm_cupti_activity_tells_kernels(void);
 /* Collects, parses, emits. forced: what is incomplete, too (at the end only). */
 void cm_cupti_activity_drain(bool forced);
 void cm_cupti_activity_end(const cm_cupti_link *link);

@@ -518,6 +518,11 @@ void cm_cupti_activity_end(const cm_cupti_link *link)
     cool_down(0);
 }
 
+bool cm_cupti_activity_tells_kernels(void)
+{
+    return state.began && (state.kinds >> CM_CUPTI_CONCURRENT_RECORD & 1) != 0;
+}
+
 void cm_cupti_activity_get_counts(cm_cupti_activity_counts *counts)
 {
     cm_cupti_records_counts read = cm_cupti_records_get_counts();

@@ -210,14 +210,21 @@ static void drop_above(uint32_t depth)
     }
 }
 
-static open_call *open_it(const cm_call *c, const cm_callback *d)
+/* What is left over from before callbacks were off, for its end never came. Its number may be given
+ * anew. */
+static void drop_old(void)
 {
     uint32_t session = cm_driver_session(), keep = 0;
 
-    /* Left over from before callbacks were off: their ends never came. */
     while (keep < calls.depth && calls.at[keep].session == session)
         keep++;
     drop_above(keep);
+}
+
+static open_call *open_it(const cm_call *c, const cm_callback *d)
+{
+    uint32_t session = cm_driver_session();
+
     if (calls.depth == OPEN)
         return NULL;
     open_call *o = &calls.at[calls.depth++];
@@ -285,8 +292,8 @@ static void record_new_hook(const cm_call *c, const cm_callback *d)
     cm_driver_piece piece = {.address = cm_call_given(c, d->parameters)};
     bool told_by_record = c->recorded && atomic_load_explicit(&state.records, memory_order_relaxed);
 
-    if (piece.address == 0)
-        return;
+    if (piece.address == 0 || !cm_is_recording())
+        return; /* a context would count as told */
     describe(&piece, c, d);
     piece.size = cm_call_bytes(c, d->parameters);
     if (c->kind == CM_DRIVER_CONTEXT) {
@@ -479,6 +486,8 @@ static void resource_hook(uint32_t id, const cm_resource *resource)
 
     if (handle == 0)
         return;
+    if (id == CM_RESOURCE_CONTEXT_CREATED && !cm_is_recording())
+        return; /* it is told once it is seen in use */
     if (id == CM_RESOURCE_CONTEXT_CREATED)
         piece.device_index = ask_device(resource->context);
     if (id == CM_RESOURCE_CONTEXT_CREATED ? !context_made(handle, piece.device_index, false)
@@ -494,11 +503,29 @@ static void resource_hook(uint32_t id, const cm_resource *resource)
     count_hook();
 }
 
+static bool reads_parameters(const cm_call *c)
+{
+    return c->address != CM_CALL_ABSENT || c->generic || c->sized != CM_SIZED_NOT ||
+           c->place != CM_PLACE_CONTEXT || c->stream != CM_CALL_ABSENT ||
+           c->handle != CM_CALL_ABSENT || c->configured;
+}
+
+/* The end of a call that does not say what it did. */
+static void lose_hook(const open_call *o)
+{
+    ENTERED = cm_enter_hook();
+
+    if (o != NULL)
+        drop_above((uint32_t)(o - calls.at));
+    if (t != NULL)
+        cm_emit_put_hook(t, (cm_event){.kind = CM_EV_LOST, .size = 1, .device_index = -1});
+}
+
 void cm_cupti_callback_hook(void *userdata, int domain, uint32_t id, const void *data)
 {
     const cm_callback *d = data;
 
-    if (cm_cupti_own_thread)
+    if (cm_cupti_own_thread || d == NULL)
         return;
     if (domain == CM_DOMAIN_RESOURCE) {
         if (id == CM_RESOURCE_CONTEXT_CREATED || id == CM_RESOURCE_CONTEXT_DESTROYED)
@@ -511,9 +538,16 @@ void cm_cupti_callback_hook(void *userdata, int domain, uint32_t id, const void 
     if (row == NO_ROW)
         return;
     const cm_call *c = &cm_calls[row];
+    if (calls.depth != 0)
+        drop_old();
     bool enters = d->site == CM_SITE_ENTER;
     if (enters && !cm_is_recording())
         return; /* an end always closes what was opened */
+    if ((d->result == NULL && !enters) || (d->parameters == NULL && reads_parameters(c))) {
+        if (!enters)
+            lose_hook(find_open(c, d));
+        return;
+    }
     if (c->does == CM_CALL_WORKS) {
         if (!enters && *d->result == 0)
             record_work_hook(c, d);
@@ -551,13 +585,20 @@ static int set_all(const cm_cupti_link *link, uint32_t on, bool launches)
 {
     int (*set)(uint32_t, void *, int, uint32_t) = link->api->EnableCallback;
     int done = 0;
+    bool memory = false;
 
-    for (size_t i = 0; i < cm_call_count; i++)
-        if (launches || cm_calls[i].does != CM_CALL_WORKS)
-            done += set(on, link->subscriber, cm_calls[i].domain, cm_calls[i].id) == 0;
+    for (size_t i = 0; i < cm_call_count; i++) {
+        const cm_call *c = &cm_calls[i];
+        if ((!launches && c->does == CM_CALL_WORKS) ||
+            set(on, link->subscriber, c->domain, c->id) != 0)
+            continue;
+        done++;
+        memory = memory || (c->domain == CM_DOMAIN_DRIVER && c->does == CM_CALL_GIVES &&
+                            c->kind != CM_DRIVER_CONTEXT);
+    }
     done += set(on, link->subscriber, CM_DOMAIN_RESOURCE, CM_RESOURCE_CONTEXT_CREATED) == 0;
     done += set(on, link->subscriber, CM_DOMAIN_RESOURCE, CM_RESOURCE_CONTEXT_DESTROYED) == 0;
-    return done;
+    return memory ? done : 0;
 }
 
 int cm_cupti_driver_enable(const cm_cupti_link *link, bool launches)

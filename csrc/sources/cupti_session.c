@@ -51,6 +51,7 @@ static struct {
     pid_t tid;
     uint64_t turns;       /* of the witness's loop */
     uint64_t stuck;       /* the turn that a fork waited for in vain; 0: none */
+    uint64_t refused;     /* the turn that a claim waited for in vain; 0: none */
     uint64_t asked, done; /* rounds out of turn */
     bool last;            /* one of them is the last */
     cm_cupti_claim claim; /* 0: none */
@@ -178,13 +179,15 @@ static void add_record_counts(cm_cupti_state *state)
 
 static void end_records(void)
 {
-    bool alive = w.alive;
+    bool alive = w.alive, own = cm_cupti_own_thread;
 
     if (!w.records)
         return;
     let_go();
     cm_cupti_driver_expect_records(false);
+    cm_cupti_own_thread = true;
     cm_cupti_activity_end(&w.link);
+    cm_cupti_own_thread = own;
     take_back(alive);
     add_record_counts(&w.state);
     w.records = false;
@@ -193,8 +196,9 @@ static void end_records(void)
 static void end_subscription(void)
 {
     cm_cupti_link link = w.link;
-    bool alive = w.alive;
+    bool alive = w.alive, own = cm_cupti_own_thread;
 
+    cm_cupti_own_thread = true; /* where there is no witness: a thread of the program's */
     if (link.subscriber != NULL) {
         let_go();
         cm_cupti_driver_disable(&link);
@@ -207,6 +211,7 @@ static void end_subscription(void)
         w.link = link;
     }
     atomic_store(&held, 0);
+    cm_cupti_own_thread = own;
 }
 
 /* Everything that calls CUPTI, without the mutex. false with a reason: there is no subscription. */
@@ -272,13 +277,11 @@ static void begin(void)
     unlock();
     if (record)
         cm_cuda_slots_record(true);
-    cm_cupti_own_thread = true; /* what CUPTI takes for itself is not the program's */
     char program[16];
     snprintf(program, sizeof program, "%s", program_invocation_short_name);
     name_thread(program);
     bool done = subscribe(&link, &records, why, sizeof why);
     name_thread(own_name);
-    cm_cupti_own_thread = false;
     if (!done)
         cm_cuda_slots_record(true);
     if (!atomic_exchange(&leaves, true))
@@ -290,7 +293,7 @@ static void begin(void)
     w.state.version = w.api.version;
     w.state.v2 = link.v2;
     w.state.activity = records;
-    w.state.kernels = w.options.kernels && done;
+    w.state.kernels = records && cm_cupti_activity_tells_kernels();
     if (!done) {
         atomic_store(&held, 0);
         set_mode(CM_CUPTI_SLOTS, why);
@@ -321,11 +324,11 @@ static void give_up(void)
         end_subscription();
         /* Who wants the records alone lets us subscribe by the interface that is its own. */
         w.v1_only = claim == CM_CUPTI_CLAIM_RECORDS;
-        w.state.v2 = w.state.activity = false;
+        w.state.v2 = w.state.activity = w.state.kernels = false;
         set_mode(w.v1_only ? CM_CUPTI_STARTING : CM_CUPTI_SLOTS, why);
     } else if (w.link.subscriber != NULL && w.records) {
         end_records();
-        w.state.activity = false;
+        w.state.activity = w.state.kernels = false;
         atomic_store(&held, HELD_SUBSCRIPTION);
         set_mode(CM_CUPTI_CALLBACKS, why);
     }
@@ -415,6 +418,7 @@ static void *witness(void *unused)
     schedule rounds = {.due = since + (uint64_t)w.options.period_ms * 1000000u};
 
     name_thread(own_name);
+    cm_cupti_own_thread = true; /* what CUPTI takes for itself is not the program's */
     lock();
     w.tid = (pid_t)syscall(SYS_gettid);
     struct timespec next = next_look(&rounds);
@@ -537,18 +541,20 @@ int cm_cupti_start(const cm_cupti_options *options, unsigned wait_ms)
     w.starting = true;
     w.claim = 0;
     w.asked = w.done = 0;
+    w.stuck = w.refused = 0;
     w.state = (cm_cupti_state){.mode = CM_CUPTI_WAITING};
     w.link = (cm_cupti_link){0};
     w.loads = cm_cupti_loads();
     if (cm_cupti_driver_loaded()) {
         status = spawn();
+        w.wanted = status == 0; /* nobody will stop what was not started */
         struct timespec deadline = in_ms(wait_ms);
         wait_for_answer(&deadline);
     } else {
         atomic_store(&waiting, true);
     }
     w.starting = false;
-    bool late = w.state.mode == CM_CUPTI_WAITING || w.state.mode == CM_CUPTI_STARTING;
+    bool late = w.wanted && (w.state.mode == CM_CUPTI_WAITING || w.state.mode == CM_CUPTI_STARTING);
     unlock();
     if (late && cm_cupti_runtime_loaded())
         record_until_subscribed();
@@ -564,10 +570,11 @@ void cm_cupti_look(void)
     unsigned long long loads = cm_cupti_loads();
     if (pthread_mutex_trylock(&w.mutex) != 0) /* start, stop or a fork: later */
         return;
-    if (atomic_load(&waiting) && loads != w.loads) {
+    /* While a fork goes on nothing is begun, so nothing is noted as seen. */
+    if (atomic_load(&waiting) && !w.paused && loads != w.loads) {
         w.loads = loads;
         arrived = cm_cupti_runtime_loaded();
-        if (!w.paused && cm_cupti_driver_loaded()) {
+        if (cm_cupti_driver_loaded()) {
             atomic_store(&waiting, false);
             spawn();
         }
@@ -652,9 +659,13 @@ void cm_cupti_give_up(cm_cupti_claim claim, const char *who)
     notify();
     if (!w.alive)
         give_up();
-    while (w.claim != 0)
-        if (!wait_until(&deadline))
+    /* torch.profiler asks several times in a row: a witness that hangs is waited for once. */
+    bool stuck = w.refused != 0 && w.refused == w.turns;
+    while (w.claim != 0 && !stuck)
+        if (!wait_until(&deadline)) {
+            w.refused = w.turns;
             break;
+        }
     unlock();
 }
 
@@ -673,7 +684,12 @@ void cm_cupti_get_state(cm_cupti_state *state)
  * taken down. */
 static void leave_before_cuda(void)
 {
-    if (atomic_load(&owner) != getpid() || pthread_mutex_trylock(&w.mutex) != 0)
+    struct timespec deadline;
+
+    clock_gettime(CLOCK_REALTIME, &deadline);
+    deadline.tv_sec += EXIT_MS / 1000;
+    /* Not for ever: a signal's handler may call exit() on a thread that holds it. */
+    if (atomic_load(&owner) != getpid() || pthread_mutex_timedlock(&w.mutex, &deadline) != 0)
         return;
     w.leave = true;
     if (w.alive)

@@ -451,6 +451,7 @@ void cm_device_totals_sample(bool anew)
     if (!cm_is_recording() || !find_driver() || driver.DeviceGetCount(&count) != 0)
         return;
     begin_anew();
+    bool own = cm_cupti_own_thread;
     cm_cupti_own_thread = true; /* these calls are not the program's */
     /* Else a capture of a graph on another thread may forbid what is asked, and be spoilt by it. */
     bool relaxed = driver.ThreadExchangeStreamCaptureMode != NULL &&
@@ -459,5 +460,5 @@ void cm_device_totals_sample(bool anew)
         sample_device(device, anew);
     if (relaxed)
         driver.ThreadExchangeStreamCaptureMode(&mode);
-    cm_cupti_own_thread = false;
+    cm_cupti_own_thread = own;
 }

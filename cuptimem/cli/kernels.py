@@ -32,6 +32,9 @@ def _not_recorded(report: Report) -> Error:
         return missing(report, "kernels")
     if report.driver.mode == "slots":
         return Error(f"no kernels in this recording: CUPTI did not see it: {report.driver.reason}")
-    if report.environment.get("driver.kernels") == "yes":
+    asked = report.environment.get("driver.kernels")
+    if asked == "yes":
         return Error("no kernels in this recording: none was launched while it was made")
+    if asked == "refused":
+        return Error(f"no kernels in this recording: {report.driver.reason}")
     return Error("no kernels in this recording: record again with cuptimem run --kernels")

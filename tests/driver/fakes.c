@@ -5,12 +5,17 @@
  *   FAKE_CALLER    a library that takes memory from it, by a relocation slot
  *   FAKE_CUPTI     libcupti: answers a subscription as the environment says
  *   FAKE_NAMES     ... and has cuptiSubscribe_v2
+ *   FAKE_RECORDS   ... and gives records of memory, but none of kernels
  *   FAKE_MULTIPLE  ... and the interface for several subscribers, as 13.3 has it
  *   FAKE_TORCH     libtorch_cpu: calls CUPTI as torch.profiler does, by relocation slots
+ *   FAKE_PATIENCE  none's: loaded before all others it makes waits for more than ten seconds short
  *
  * The environment: FAKE_RESULT, of a subscription, and FAKE_RESULT_V2, where it is asked for beside
  * others; FAKE_HOLDER, who has it; FAKE_DELAY_MS, how long it takes; FAKE_DEAF, the result of
  * enabling a callback; FAKE_VERSION; FAKE_DRIVER_VERSION. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -69,7 +74,8 @@ int caller_take(size_t size)
 #endif
 
 #ifdef FAKE_CUPTI
-int fake_subscribed, fake_unsubscribed, fake_enabled, fake_multiple, fake_size, fake_registered;
+int fake_subscribed, fake_unsubscribed, fake_enabled, fake_multiple, fake_size, fake_registered,
+    fake_flushed;
 
 static void rest(void)
 {
@@ -78,8 +84,11 @@ static void rest(void)
     nanosleep(&(struct timespec){milliseconds / 1000, milliseconds % 1000 * 1000000}, NULL);
 }
 
-static int subscribe(void **subscriber, int result)
+static void (*told)(void *userdata, int domain, uint32_t id, const void *data);
+
+static int subscribe(void **subscriber, void *callback, int result)
 {
+    *(void **)&told = callback;
     rest();
     if (result == 0) {
         fake_subscribed++;
@@ -90,8 +99,8 @@ static int subscribe(void **subscriber, int result)
 
 int cuptiSubscribe(void **subscriber, void *callback, void *userdata)
 {
-    (void)callback, (void)userdata;
-    return subscribe(subscriber, setting("FAKE_RESULT", 0));
+    (void)userdata;
+    return subscribe(subscriber, callback, setting("FAKE_RESULT", 0));
 }
 
 int cuptiUnsubscribe(void *subscriber)
@@ -126,11 +135,59 @@ int cuptiActivityRegisterCallbacks(void *request, void *complete)
     return 0;
 }
 
+#ifdef FAKE_RECORDS
+int cuptiActivityEnable(int kind)
+{
+    return kind == 49 || kind == 50 ? 0 : 27;
+}
+
+int cuptiActivityDisable(int kind)
+{
+    return kind == 49 || kind == 50 ? 0 : 27;
+}
+
+/* Takes memory for itself, which it tells as everybody's. */
+int cuptiActivityFlushAll(uint32_t flag)
+{
+    enum { DRIVER = 1, MEM_ALLOC = 243 };
+    static const int done;
+    uint64_t address = 0x7000;
+    struct {
+        uint64_t *address;
+        size_t size;
+    } parameters = {&address, 4096};
+    struct {
+        int site;
+        const char *function;
+        const void *parameters;
+        const int *result;
+        const char *symbol;
+        void *context;
+        uint32_t context_uid;
+        uint64_t *correlation_data;
+        uint32_t correlation;
+    } data = {.parameters = &parameters, .result = &done, .correlation = 1};
+
+    fake_flushed++;
+    told(NULL, DRIVER, MEM_ALLOC, &data);
+    data.site = 1;
+    told(NULL, DRIVER, MEM_ALLOC, &data);
+    return flag > 1;
+}
+
+int cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid, void **record)
+{
+    (void)buffer, (void)valid;
+    *record = NULL;
+    return 12;
+}
+#else
 int cuptiActivityEnable(int kind)
 {
     (void)kind;
     return 27;
 }
+#endif
 
 int cuptiFinalize(void)
 {
@@ -150,7 +207,7 @@ int cuptiSubscribe_v2(void **subscriber, void *callback, void *userdata, paramet
 {
     int result = setting("FAKE_RESULT", 0);
 
-    (void)callback, (void)userdata;
+    (void)userdata;
     if (asked == NULL || asked->size < 32 || strcmp(asked->name, "cuptimem") != 0)
         return 1;
     fake_size = (int)asked->size;
@@ -159,7 +216,7 @@ int cuptiSubscribe_v2(void **subscriber, void *callback, void *userdata, paramet
         result = setting("FAKE_RESULT_V2", result);
     if (result == 39 && getenv("FAKE_HOLDER") != NULL)
         strncpy(asked->holder, getenv("FAKE_HOLDER"), asked->holder_size);
-    return subscribe(subscriber, result);
+    return subscribe(subscriber, callback, result);
 }
 #endif
 
@@ -225,5 +282,24 @@ int torch_record(int kind)
 int torch_finalize(void)
 {
     return cuptiFinalize();
+}
+#endif
+
+#ifdef FAKE_PATIENCE
+int fake_long_waits;
+
+int pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex,
+                           const struct timespec *until)
+{
+    int (*wait)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
+    struct timespec now;
+
+    *(void **)&wait = dlsym(RTLD_NEXT, "pthread_cond_timedwait");
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (until->tv_sec - now.tv_sec < 10 || until->tv_sec - now.tv_sec > 100)
+        return wait(condition, mutex, until);
+    fake_long_waits++;
+    now.tv_nsec = 999999999;
+    return wait(condition, mutex, &now); /* less than a second */
 }
 #endif

@@ -51,9 +51,11 @@ def fake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     fakes.build(folder / "plain/lib64/libcupti.so.13", "FAKE_CUPTI")
     fakes.build(folder / "names/lib64/libcupti.so.13", "FAKE_CUPTI", "FAKE_NAMES")
     fakes.build(folder / "multiple/lib64/libcupti.so.13", "FAKE_CUPTI", "FAKE_NAMES", "FAKE_MULTIPLE")
+    fakes.build(folder / "records/lib64/libcupti.so.13", "FAKE_CUPTI", "FAKE_RECORDS")
     fakes.build(folder / "libtorch_cpu.so", "FAKE_TORCH")
     fakes.build(folder / "libcudart.so.13", "FAKE_RUNTIME")
     fakes.build(folder / "libcaller.so", "FAKE_CALLER")
+    fakes.build(folder / "libpatience.so", "FAKE_PATIENCE")
     return folder
 
 
@@ -540,6 +542,45 @@ def test_a_cupti_without_callbacks_is_given_back(program: Program, fake: Path) -
     assert found["counts"] == [1, 1]
 
 
+def test_what_cupti_takes_for_itself_is_not_the_programs(program: Program, fake: Path) -> None:
+    """On the witness's thread, and on the program's where that ends the subscription: between pause and resume."""
+    found = program(
+        START.format(folder=str(fake))
+        + """
+with cuptimem.profile("b.cmem"):
+    _core.capture_fork_pause()
+    before = value("fake_flushed")
+    _core.cupti_stop()
+    alone = value("fake_flushed") - before
+    _core.capture_fork_resume()
+taken = [_core.analyze(path)["driver"]["allocations"] for path in ("a.cmem", "b.cmem")]
+report(flushed=before, alone=alone, taken=taken, callbacks=driver()["callbacks"])
+""",
+        env={"CUDA_HOME": str(fake / "records")},
+    )
+    assert found["flushed"] > 0 and found["alone"] == 1
+    assert (found["taken"], found["callbacks"]) == ([0, 0], "0")
+
+
+@pytest.mark.parametrize("kernels", [False, True])
+def test_kernels_that_are_refused(program: Program, fake: Path, run: Callable[..., Result], kernels: bool) -> None:
+    """Memory has its records, so it is not the whole that lacks: who asked for kernels is told."""
+    text = START.replace('("a.cmem")', f'("a.cmem", kernels={kernels})')
+    found = program(
+        text.format(folder=str(fake)) + "report(during=during, driver=driver())",
+        env={"CUDA_HOME": str(fake / "records")},
+    )
+    told = found["driver"]
+    assert (told["driver"], told["activity"]) == ("callbacks", "yes")
+    if not kernels:
+        assert (told["kernels"], told["reason"], found["said"]) == ("no", "", [])
+        return
+    assert told["kernels"] == "refused" and "CONCURRENT_KERNEL" in told["reason"]
+    assert found["said"] == [f"cuptimem: kernels are not recorded from now on: {told['reason']}"]
+    shown = run("-m", "cuptimem", "kernels", "a.cmem")
+    assert shown.code != 0 and "CONCURRENT_KERNEL" in shown.err and "--kernels" not in shown.err
+
+
 @pytest.mark.parametrize(
     ("kind", "more", "mode", "v2", "size", "counts"),
     [
@@ -606,6 +647,75 @@ os._exit(0)
     assert found["first"]["driver"] == "slots" and found["first"]["reason"] == "CUPTI did not answer in time"
     assert found["second"]["driver"] == "none" and "not let go" in found["second"]["reason"]
     assert len(found["said"]) == 2
+
+
+def test_torch_profiler_does_not_wait_again_for_one_that_hangs(program: Program, fake: Path) -> None:
+    """It asks a dozen times as it starts, and holds the GIL."""
+    found = program(
+        f"""
+fake = Path({str(fake)!r})
+ctypes.CDLL(str(fake / "libcuda.so.1")).cuInit(0)
+ctypes.CDLL(str(fake / "plain/lib64/libcupti.so.13"), os.RTLD_GLOBAL | os.RTLD_NOW)
+torch = ctypes.CDLL(str(fake / "libtorch_cpu.so"))
+waits = ctypes.c_int.in_dll(ctypes.CDLL(str(fake / "libpatience.so")), "fake_long_waits")
+waited = []
+with cuptimem.profile("a.cmem"):
+    for _ in range(3):
+        torch.torch_record(3)
+        waited.append(waits.value)
+report(waited=waited, mode=state()[0])
+os._exit(0)
+""",
+        env={
+            "CUDA_HOME": str(fake / "plain"),
+            "FAKE_DELAY_MS": "60000",
+            "LD_PRELOAD": str(fake / "libpatience.so"),
+        },
+    )
+    assert (found["waited"], found["mode"]) == ([1, 1, 1], "starting")
+
+
+def test_a_thread_that_cannot_be_started_is_tried_again(program: Program, fake: Path) -> None:
+    """In the next profile: this one has its tensors, and says what lacks."""
+    found = program(
+        f"""
+import resource
+ctypes.CDLL({str(fake / "libcuda.so.1")!r}).cuInit(0)
+start, (_, most) = _core.cupti_start, resource.getrlimit(resource.RLIMIT_AS)
+def without_room(*words):
+    now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (now, most))
+    try:
+        start(*words)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+_core.cupti_start = without_room
+with cuptimem.profile("a.cmem"):
+    pass
+_core.cupti_start = start
+with cuptimem.profile("b.cmem"):
+    pass
+report(first=driver(), second=driver("b.cmem")["driver"])
+""",
+        env={"CUDA_HOME": str(fake / "plain")},
+    )
+    assert found["first"]["driver"] == "none" and "cannot be started" in found["first"]["reason"]
+    assert found["second"] == "callbacks" and len(found["said"]) == 1
+
+
+def test_words_that_are_no_text_are_said_all_the_same(program: Program, fake: Path) -> None:
+    """The name of who holds CUPTI comes from there; a reason is cut where its room ends."""
+    found = program(
+        START.format(folder=str(fake)) + "report(during=during, driver=driver())",
+        env={
+            "CUDA_HOME": str(fake / "names"),
+            "FAKE_RESULT": "39",
+            "FAKE_HOLDER": os.fsdecode(b"caf\xe9"),
+        },
+    )
+    assert found["driver"]["driver"] == "slots"
+    assert "another profiler, caf\\xe9, holds CUPTI" in found["driver"]["reason"] == found["during"][1]
+    assert len(found["said"]) == 1
 
 
 def test_cuda_used_right_before_the_end(program: Program, fake: Path) -> None:

@@ -263,8 +263,14 @@ static void one_kind_refused(void)
     CHECK(strstr(why, "MEMORY2") == NULL);
     CHECK(play.on[CM_CUPTI_MEMORY2_RECORD] && play.on[CM_CUPTI_MEMSET_RECORD]);
     EQUAL(double_held, 1);
+    CHECK(!cm_cupti_activity_tells_kernels());
     end(); /* disables what is on only */
     EQUAL(double_held, 0);
+    play_begin(NULL);
+    begin(true);
+    CHECK(cm_cupti_activity_tells_kernels());
+    end();
+    CHECK(!cm_cupti_activity_tells_kernels());
 }
 
 static void everything_refused(void)

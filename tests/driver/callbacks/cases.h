@@ -11,6 +11,7 @@ void descriptions(void);
 /* nesting.c */
 void nested(void);
 void halves(void);
+void untold(void);
 /* contexts.c */
 void contexts(void);
 /* enabling.c */

@@ -47,10 +47,22 @@ void contexts(void)
     tell(R, 164, CM_SITE_EXIT, &(cm_call_none){0}, 0, call);
     FREE(CM_DRIVER_CONTEXT, 0xc4, 0);
     CHECK(none_left());
+    /* Made while nothing is recorded: told when it is seen in use. */
     see_contexts = true;
+    cm_call_take take = {&out, 10};
+    double_record(false);
+    resource(CM_RESOURCE_CONTEXT_CREATED, (void *)0x1006);
+    whole(D, 235, &(cm_call_make_context){&(uint64_t){0x1006}, 0, 6}, 0);
+    double_record(true);
+    start_over();
+    current = (void *)0x1006;
+    context_uid = 6;
+    whole(D, 243, &take, 0);
+    FOUND(0x1006);
+    NEW(DEVICE, 0xc1, 10);
+    CORRELATED;
     current = (void *)0x1005;
     context_uid = 5;
-    cm_call_take take = {&out, 10};
     for (int i = 0; i < 3; i++) { /* made where nobody looked: told once, before what lies in it */
         whole(D, 243, &take, 0);
         if (i == 0)

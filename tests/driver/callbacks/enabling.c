@@ -51,6 +51,8 @@ void releases(void)
     int older = cm_cupti_driver_enable(&link_, true);
     CHECK(all == (int)cm_call_count + 2 && older > 100 && older < all);
     CHECK(cm_cupti_driver_enable(&(cm_cupti_link){.api = &api}, true) == 0); /* no subscription */
+    deaf = true; /* contexts alone are no driver level */
+    CHECK(cm_cupti_driver_enable(&link_, true) == 0);
     cm_cupti_callback_hook(NULL, D, CM_CALL_IDS + 5, &(cm_callback){0});
     cm_cupti_callback_hook(NULL, 4, 1, &(cm_callback){0});
     cm_cupti_callback_hook(NULL, CM_DOMAIN_RESOURCE, 8, &(cm_resource){0});

@@ -89,6 +89,13 @@ void expect_library(const char *name)
     CHECK(strcmp(double_name(e->stack), name) == 0);
 }
 
+void expect_lost(void)
+{
+    const cm_event *e = next();
+
+    CHECK(e->kind == CM_EV_LOST && e->size == 1);
+}
+
 void gives(const char *name, const void *parameters, int kind, uint64_t address, int64_t size)
 {
     whole(D, id_of(name), parameters, 0);

@@ -29,6 +29,7 @@ extern bool see_libraries; /* else they are passed over: this program's caller i
 void expect(int kind, int flags, uint64_t address, int64_t size);
 void expect_more(cm_driver_more what, uint64_t value);
 void expect_library(const char *name);
+void expect_lost(void);
 
 #define NEW(kind, address, size) expect(CM_EV_DRIVER_NEW, CM_DRIVER_##kind, address, size)
 /* A context that was seen in use, and not being made. */

@@ -21,6 +21,7 @@ static const struct {
              {"nested", nested},
              {"halves", halves},
              {"contexts", contexts},
+             {"untold", untold},
              {"launches", launches},
              {"libraries", libraries},
              {"threads", threads},

@@ -135,6 +135,18 @@ void halves(void)
     }
     CHECK(none_left() && cm_cupti_driver_moves() % 2 == 0);
 
+    /* The first number of a subscription was the last one of the subscription before. */
+    start_over();
+    call = ++correlation;
+    tell(D, 243, CM_SITE_ENTER, &take, 0, call);
+    cm_cupti_driver_disable(&link_);
+    CHECK(cm_cupti_driver_enable(&link_, false) > 60);
+    tell(D, 245, CM_SITE_ENTER, &give, 0, call);
+    FREE(0, 0x7000, 0);
+    CORRELATED;
+    tell(D, 245, CM_SITE_EXIT, &give, 0, call);
+    CHECK(none_left() && cm_cupti_driver_moves() % 2 == 0);
+
     start_over();
     double_full(true);
     whole(D, 243, &take, 0);
@@ -146,4 +158,36 @@ void halves(void)
     resource(CM_RESOURCE_CONTEXT_CREATED, (void *)0xc9);
     cm_cupti_own_thread = false;
     CHECK(none_left() && cm_cupti_driver_moves() % 2 == 0);
+}
+
+/* Callbacks that do not say what was done: counted, and nothing is read through them. */
+void untold(void)
+{
+    uint64_t out = 0x7000;
+    cm_call_take take = {&out, 4096};
+    uint32_t call = ++correlation;
+    const cm_callback silent = {.site = CM_SITE_EXIT, .parameters = &take, .correlation = call};
+
+    whole(D, 243, NULL, 0);
+    expect_lost();
+    whole(D, 245, NULL, 0);
+    expect_lost();
+    whole(R, 22, NULL, 0);
+    expect_lost();
+    tell(D, 243, CM_SITE_ENTER, &take, 0, call);
+    cm_cupti_callback_hook(NULL, D, 243, &silent);
+    expect_lost();
+    cm_cupti_callback_hook(NULL, D, 243, NULL);
+    for (size_t i = 0; i < cm_call_count; i++) {
+        whole(cm_calls[i].domain, cm_calls[i].id, NULL, 0);
+        whole(cm_calls[i].domain, cm_calls[i].id, NULL, 1);
+    }
+    CHECK(cm_cupti_driver_moves() % 2 == 0);
+    start_over();
+    whole(D, 243, &(cm_call_take){NULL, 4096}, 0); /* no place for the address: nothing was given */
+    CHECK(none_left());
+    whole(D, 243, &take, 0);
+    NEW(DEVICE, 0x7000, 4096);
+    CORRELATED;
+    CHECK(none_left());
 }

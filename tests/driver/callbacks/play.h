@@ -13,6 +13,7 @@ extern const cm_cupti_link link_;
 extern uint8_t enabled[4][CM_CALL_IDS];
 extern int asked;       /* for a context's device */
 extern uint32_t newest; /* ids from here on are not known to this release */
+extern bool deaf;       /* it tells nothing of the driver's calls */
 extern uint32_t correlation, context_uid;
 extern void *current; /* the context; on device 3 */
 
