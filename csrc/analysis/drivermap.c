@@ -235,6 +235,14 @@ static bool count(cm_drivermap *m, const cm_driver_allocation *a, int sign)
            cm_drivermap_fail(m, cm_drivermap_bad_size);
 }
 
+/* A handle that was released before has no claim to a value that is another's by now. */
+static bool lost_its_value(const cm_drivermap *m, const cm_driver_allocation *a, int space)
+{
+    uint32_t found;
+    return space == CM_DRIVER_SPACE_HANDLE && a->references == 0 &&
+           cm_drivermap_lookup(m, space, a->address, &found);
+}
+
 bool cm_drivermap_revive(cm_drivermap *m, uint32_t slot)
 {
     cm_driver_allocation *a = &m->allocation[slot];
@@ -243,7 +251,7 @@ bool cm_drivermap_revive(cm_drivermap *m, uint32_t slot)
     int space = cm_drivermap_space(a->kind);
     if (a->kind == CM_DRIVER_MAPPED
             ? !cm_ranges_put(&m->mapped, a->address, slot)
-            : space < CM_DRIVER_SPACES && !a->implied &&
+            : space < CM_DRIVER_SPACES && !a->implied && !lost_its_value(m, a, space) &&
                   !cm_idmap_put(&m->space[space], cm_drivermap_key(a->address), slot))
         return cm_drivermap_fail(m, cm_drivermap_no_memory);
     if (a->implied && space == CM_DRIVER_SPACE_ADDRESS &&

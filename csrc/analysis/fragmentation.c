@@ -33,6 +33,7 @@ typedef struct picture { /* of one device */
     size_t blocks, block_capacity;
     piece *piece;
     size_t pieces, piece_capacity;
+    int64_t bytes; /* of all pieces */
     span *span;
     size_t spans, span_capacity;
     holding *holding;
@@ -58,6 +59,9 @@ static void clear(picture *p)
 
 static bool add_piece(picture *p, uint64_t address, int64_t size, bool mapped)
 {
+    if (p->bytes >= CM_ACCOUNT_MOST)
+        return true; /* more than any machine has: damage */
+    p->bytes += size;
     if (!cm_grow((void **)&p->piece, &p->piece_capacity, p->pieces + 1, sizeof *p->piece))
         return false;
     p->piece[p->pieces++] = (piece){address, size, mapped};

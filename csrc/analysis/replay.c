@@ -404,6 +404,10 @@ static int take_segment(cm_replay *r, const cm_event *e, int device)
     if (added > 0) {
         count_segment(r, &replaced, -1);
         count_segment(r, &segment, 1);
+        if (r->device[device].segmented >= FOLDED_MAX) {
+            r->error = bad_size;
+            return -1;
+        }
     }
     return added == 0 || tell_driver_segment(r, &segment) ? 0 : -1;
 }

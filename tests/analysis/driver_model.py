@@ -77,6 +77,9 @@ class Driver:
         self.random = random.Random(seed)
         self.unwound = unwound  # how many reservations say that PyTorch made them
         self.trace = Trace()
+        self.on = 1  # thread of this step
+        self.vacant: list[tuple[int, int]] = []  # addresses and sizes that were given back
+        self.values: list[int] = []  # of handles that were released, mapped or not
         self.memory: list[Memory] = []
         self.blocks: dict[int, Block] = {}
         self.moments: list[Moment] = []
@@ -90,7 +93,7 @@ class Driver:
         self.lines = [self.trace.line(n) for n in range(1, 6)]
         self.contexts = [0xC0]
         if self.random.random() < 0.7:
-            self.trace.add(craft.DRIVER_NEW, 0xC0, 0, 0, flags=CONTEXT, **CUDA)
+            self.add(craft.DRIVER_NEW, 0xC0, 0, 0, flags=CONTEXT, **CUDA)
             self.made = True
         else:
             self.made = False
@@ -101,8 +104,11 @@ class Driver:
 
     # --- the trace's side ---
 
+    def add(self, *event: int, **more: int) -> None:
+        self.trace.add(*event, **{"thread": self.on, **more})
+
     def more(self, what: int, value: int, name: int = 0) -> None:
-        self.trace.add(craft.DRIVER_MORE, value, what, name)
+        self.add(craft.DRIVER_MORE, value, what, name)
 
     def told(self, kind: int, memory: Memory | None, address: int, release: bool) -> None:
         """The correlation id, and the record that comes later, if at all."""
@@ -125,8 +131,8 @@ class Driver:
             name = self.trace.name(library) if library else 0
             size = memory.size if memory else 0
             flags = RELEASE if release else 0
-            self.trace.add(craft.WITNESS, address, size, name, flags=flags, thread=9, **CUDA)
-            self.trace.add(craft.DRIVER_MORE, correlation, CORRELATION, thread=9)
+            self.add(craft.WITNESS, address, size, name, flags=flags, thread=9, **CUDA)
+            self.add(craft.DRIVER_MORE, correlation, CORRELATION, thread=9)
             self.matched += 1
             if library:
                 self.set_library(memory, library)
@@ -138,10 +144,9 @@ class Driver:
 
     def new(self, kind: int, size: int, address: int = 0) -> Memory:
         if not address:
-            address = self.top
-            self.top += size + self.random.choice([511, 1 << 21]) & ~0x1FF
+            address, size = self.place(kind, size)
         memory = Memory(kind, address, size, self.random.choice(self.lines))
-        self.trace.add(craft.DRIVER_NEW, address, size, memory.stack, flags=kind, **CUDA)
+        self.add(craft.DRIVER_NEW, address, size, memory.stack, flags=kind, **CUDA)
         self.allocations += 1
         self.memory.append(memory)
         if self.random.random() < 0.3 and kind not in (MAPPED, RESERVED):
@@ -151,6 +156,17 @@ class Driver:
         self.told(kind, memory, address, False)
         self.look()
         return memory
+
+    def place(self, kind: int, size: int) -> tuple[int, int]:
+        """Where it is; now and then where something was before, or under a value that was given back."""
+        if kind == PHYSICAL and self.values and self.random.random() < 0.4:
+            return self.values.pop(), size
+        if kind in (DEV, MANAGED, ASYNC) and self.vacant and self.random.random() < 0.4:
+            address, room = self.vacant.pop(self.random.randrange(len(self.vacant)))
+            return address, min(size, room)
+        address = self.top
+        self.top += size + self.random.choice([511, 1 << 21]) & ~0x1FF
+        return address, size
 
     def look(self) -> None:
         self.peak = max(self.peak, sum(m.size for m in self.live() if m.kind in TAKES))
@@ -169,21 +185,24 @@ class Driver:
                 m.alive = False
 
     def free(self, memory: Memory, *, kind: int) -> None:
-        self.trace.add(craft.DRIVER_FREE, memory.address, 0, flags=kind, **CUDA)
+        self.add(craft.DRIVER_FREE, memory.address, 0, flags=kind, **CUDA)
         if self.random.random() < 0.1:
             self.more(FAILED, 1)
             self.failed += 1
             return
         self.frees += 1
         memory.alive = False
+        if memory.kind in (DEV, MANAGED, ASYNC):
+            self.vacant.append((memory.address, memory.size))
         self.told(kind, memory, memory.address, True)
         if memory.segment:
-            self.trace.add(craft.SEGMENT_FREE, memory.address, device=craft.CUDA, index=-1)
+            self.add(craft.SEGMENT_FREE, memory.address, device=craft.CUDA, index=-1)
 
     # --- what a program does ---
 
     def step(self) -> None:
         r = self.random
+        self.on = r.choice([1, 1, 2, 3])
         actions = "plain free segment block drop expandable unmap release retain async moment unknown records reset"
         weights = [12, 14, 4, 20, 14, 5, 4, 5, 2, 8, 10, 1, 6, 0.3]
         getattr(self, "do_" + r.choices(actions.split(), weights)[0])()
@@ -205,16 +224,16 @@ class Driver:
 
     def do_segment(self) -> None:
         memory = self.new(DEV, self.random.choice([2 << 20, 20 << 20]))
-        self.trace.add(craft.SEGMENT_NEW, memory.address, memory.size, memory.stack, **CUDA)
+        self.add(craft.SEGMENT_NEW, memory.address, memory.size, memory.stack, **CUDA)
         memory.make_torch()
         memory.segment = True
 
     def put_block(self, home: Memory, address: int, size: int, direct: bool = False) -> None:
         asked = size - self.random.choice([0, 0, self.random.randrange(size)])
         flags = craft.DIRECT if direct else 0
-        self.trace.alloc(address, size, self.random.choice(self.lines), flags=flags, **CUDA)
+        self.add(craft.ALLOC, address, size, self.random.choice(self.lines), flags=flags, **CUDA)
         if asked < size:
-            self.trace.add(craft.REQUESTED, address, asked, **CUDA)
+            self.add(craft.REQUESTED, address, asked, **CUDA)
         self.blocks[address] = Block(address, size, asked, home)
         home.make_torch()
         for piece in self.of(MAPPED):
@@ -241,7 +260,7 @@ class Driver:
     def do_drop(self) -> None:
         if self.blocks:
             address = self.random.choice(list(self.blocks))
-            self.trace.free(address, **CUDA)
+            self.add(craft.FREE, address, **CUDA)
             del self.blocks[address]
 
     def do_async(self) -> None:
@@ -266,15 +285,12 @@ class Driver:
         size = self.random.choice([2 << 20, 20 << 20])
         if at + size > home.address + home.size:
             return
-        handles = self.of(PHYSICAL)
+        handles = [m for m in self.of(PHYSICAL) if m.references > 0]
         again = handles and self.random.random() < 0.1
         handle = self.random.choice(handles) if again else self.new(PHYSICAL, size)
         piece = self.new(MAPPED, size, at)
         self.more(HANDLE, handle.address)
-        if handle.references > 0:  # the value of a released handle means nothing any more
-            piece.shows = handle
-        else:
-            piece.shows = handle if handle.alive else None
+        piece.shows = handle
         if home.torch:
             piece.make_torch()
 
@@ -289,7 +305,7 @@ class Driver:
             first, last = self.random.choice([(first, middle), (middle, last), (middle - 4096, middle)])
         if first >= last or first < piece.address:
             return
-        self.trace.add(craft.DRIVER_FREE, first, last - first, flags=MAPPED, **CUDA)
+        self.add(craft.DRIVER_FREE, first, last - first, flags=MAPPED, **CUDA)
         if self.random.random() < 0.2:
             self.more(FAILED, 1)
             self.failed += 1
@@ -310,24 +326,26 @@ class Driver:
             return
         handle = self.random.choice(handles)
         kind = self.random.choice([handle.kind, REFERENCE, PHYSICAL])
-        self.trace.add(craft.DRIVER_FREE, handle.address, 0, flags=kind, **CUDA)
+        self.add(craft.DRIVER_FREE, handle.address, 0, flags=kind, **CUDA)
         if self.random.random() < 0.2:
             self.more(FAILED, 1)
             self.failed += 1
         else:
             self.frees += 1
             handle.references -= 1
+            if handle.references == 0:
+                self.values.append(handle.address)
 
     def do_retain(self) -> None:
-        handles = self.of(PHYSICAL)
+        handles = [m for m in self.of(PHYSICAL) if m.references > 0]
         if handles:
             handle = self.random.choice(handles)
-            self.trace.add(craft.DRIVER_NEW, handle.address, 0, 0, flags=REFERENCE, **CUDA)
+            self.add(craft.DRIVER_NEW, handle.address, 0, 0, flags=REFERENCE, **CUDA)
             self.allocations += 1
             handle.references += 1
 
     def do_unknown(self) -> None:
-        self.trace.add(craft.DRIVER_FREE, 0x1234000, 0, flags=self.random.choice([0, ASYNC, HOST]), **CUDA)
+        self.add(craft.DRIVER_FREE, 0x1234000, 0, flags=self.random.choice([0, ASYNC, HOST]), **CUDA)
         self.frees += 1
         self.unknown += 1
         self.told(0, None, 0x1234000, True)
@@ -339,7 +357,7 @@ class Driver:
         """The device's only context ends."""
         if not self.contexts or self.blocks:
             return
-        self.trace.add(craft.DRIVER_FREE, 0xC0, 0, flags=CONTEXT, **CUDA)
+        self.add(craft.DRIVER_FREE, 0xC0, 0, flags=CONTEXT, **CUDA)
         if self.random.random() < 0.5:
             self.more(FAILED, 1)
             self.failed += 1
@@ -348,7 +366,7 @@ class Driver:
         for m in self.of(*IN_CONTEXT):
             m.alive = False
             if m.segment:
-                self.trace.add(craft.SEGMENT_FREE, m.address, device=craft.CUDA, index=-1)
+                self.add(craft.SEGMENT_FREE, m.address, device=craft.CUDA, index=-1)
 
     # --- moments ---
 
@@ -362,8 +380,8 @@ class Driver:
         used = taken + r.randrange(1 << 24)
         for what, value in [(TOTAL, 1 << 36), (OTHERS, others), (POOLED, pooled)]:
             if value >= 0:
-                self.trace.add(craft.DEVICE, what, value, thread=9, **CUDA)
-        self.trace.add(craft.DEVICE, USED, used, flags=QUIET if quiet else 0, thread=9, **CUDA)
+                self.add(craft.DEVICE, what, value, thread=9, **CUDA)
+        self.add(craft.DEVICE, USED, used, flags=QUIET if quiet else 0, thread=9, **CUDA)
         moment = Moment(used, quiet, others, pooled, 0, 0, 0, live=live)
         counted = [b for b in self.blocks.values() if b.home is not None and b.home.alive]
         moment.tensors = sum(b.asked for b in counted)

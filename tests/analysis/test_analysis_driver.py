@@ -775,3 +775,22 @@ def test_blocks_of_a_folded_stretch_wait_for_nothing(analyze: Analyze) -> None:
     assert [(w["bytes"], w["count"]) for w in found["late"]] == [(30, 1)]
     assert (found["launches"], found["ran"]) == (103, 103)
     assert (found["unrecorded"], found["dropped"], found["unlaunched"]) == (1, 0, 0)
+
+
+def test_a_handle_that_is_alive_after_all_takes_no_value_back(analyze: Analyze) -> None:
+    """Its last mapping was not taken away; its value is another's by now, and stays that one's."""
+    t = Trace()
+    new(t, ADDRESSES, 0x400000, 16 * MIB)
+    for at in (0x400000, 0x600000):
+        new(t, PHYSICAL, 0x7, 2 * MIB)
+        new(t, MAPPED, at, 2 * MIB)
+        t.add(MORE, 0x7, HANDLE)
+        if at == 0x400000:
+            free(t, PHYSICAL, 0x7)
+    free(t, MAPPED, 0x400000, 2 * MIB)
+    t.add(MORE, 1, FAILED)
+    free(t, MAPPED, 0x400000, 2 * MIB)
+    free(t, PHYSICAL, 0x7)
+    assert analyze(t)["driver"]["unknown_frees"] == 0 and bytes_of(analyze(t)) == 2 * MIB
+    free(t, MAPPED, 0x600000, 2 * MIB)
+    assert bytes_of(analyze(t)) == 0

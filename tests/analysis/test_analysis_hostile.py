@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from craft import BEFORE_START, NO_SEQUENCE, REQUESTED, ROOT, Trace
+from craft import BEFORE_START, DRIVER_MORE, DRIVER_NEW, NO_SEQUENCE, REQUESTED, ROOT, SEGMENT_NEW, Trace
 
 EXTREMES = (0, 1, 2, 3, 5, 11, 12, 0x1000, 0x1040, 1 << 40, (1 << 63) - 1, 1 << 63, NO_SEQUENCE - 1, NO_SEQUENCE)
 
@@ -120,3 +120,18 @@ def test_what_was_asked_for_of_no_seed(harness: Path, tmp_path: Path) -> None:
     path = trace.write(tmp_path / "t.cmem")
     done = subprocess.run([str(harness), path], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_more_memory_than_can_be_counted(harness: Path, tmp_path: Path) -> None:
+    """Sums of sizes that are possible each; of segments, and of mappings by ten lines side by side."""
+    segments, mappings = Trace(), Trace()
+    for number in range(33_000):
+        segments.add(SEGMENT_NEW, 0x1000 * (number + 1), 1 << 48, device=1, index=0, after=32)
+    lines = [mappings.line(n) for n in range(20)]
+    for number in range(1, 33_000):
+        mappings.add(DRIVER_NEW, number << 48, 1 << 48, lines[number % 20], flags=10, device=1, index=0, after=32)
+        mappings.add(DRIVER_MORE, 0, 7, after=32)
+    mappings.alloc(1 << 48, 512, device=1, index=0)
+    paths = [t.write(tmp_path / f"{n}.cmem", per_batch=5000) for n, t in enumerate((segments, mappings))]
+    done = subprocess.run([str(harness), *paths], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout == "2 traces\n", done.stderr[-3000:]
