@@ -102,40 +102,67 @@ def size(quick: bool) -> Outcome:
     return Outcome([row], [Verdict(PROMISES["size"], each)])
 
 
+def opened(folder: str, events: int, on: str, rounds: int) -> tuple[dict[str, Any], dict[str, Any], Spread]:
+    """What was written of a synthetic trace, the row of opening it in fresh processes, and the seconds."""
+    path = os.path.join(folder, f"{on}-{events}.cmem")
+    truth = child("benchmarks.probes", "synthetic", path, events, on)
+    runs = [child("benchmarks.probes", "analyse", path) for _ in range(rounds)]
+    os.unlink(path)
+    for run in runs:
+        for key in ("events", "peak_bytes", "segments"):
+            if run[key] != truth[key]:
+                raise Failed(f"{events} events, {on}: {key} {run[key]}, but {truth[key]} was written")
+        if (run["residuals"] == []) != (on == "cpu") or any(run["residuals"]):
+            raise Failed(f"{events} events, {on}: ledgers leave {run['residuals']}, but all was accounted for")
+    seconds = spread([r["seconds"] for r in runs])
+    row = {
+        "benchmark": "analysis",
+        "what": f"{events:,} events",
+        "unit": "s",
+        "step": seconds.to_dict(),
+        "peak_mib": round(spread([r["peak_mib"] for r in runs]).median, 1),
+        "added_mib": round(spread([r["added_mib"] for r in runs]).median, 1),
+        "steps": truth["steps"],
+        "file_mib": round(truth["file_bytes"] / 2**20, 1),
+        "events_per_s": round(truth["events"] / seconds.median),
+    }
+    return truth, row, seconds
+
+
 def analysis(quick: bool) -> Outcome:
     """Opening 10 and 100 million synthetic events in fresh processes."""
     sizes = (100_000, 1_000_000) if quick else (10_000_000, 100_000_000)
     out, medians = Outcome(), []
     with tempfile.TemporaryDirectory(prefix="cuptimem-bench-") as folder:
         for events in sizes:
-            path = os.path.join(folder, f"{events}.cmem")
-            truth = child("benchmarks.probes", "synthetic", path, events)
-            runs = [child("benchmarks.probes", "analyse", path) for _ in range(1 if quick or events > 10**7 else 5)]
-            for run in runs:
-                if run["peak_bytes"] != truth["peak_bytes"]:
-                    raise Failed(f"{events} events: peak {run['peak_bytes']}, but {truth['peak_bytes']} was written")
-            seconds, memory = spread([r["seconds"] for r in runs]), spread([r["peak_mib"] for r in runs])
-            medians.append((seconds.median / truth["events"], memory.median, truth["steps"], seconds))
-            out.rows.append(
-                {
-                    "benchmark": "analysis",
-                    "what": f"{events:,} events",
-                    "unit": "s",
-                    "step": seconds.to_dict(),
-                    "peak_mib": round(memory.median, 1),
-                    "added_mib": round(spread([r["added_mib"] for r in runs]).median, 1),
-                    "steps": truth["steps"],
-                    "file_mib": round(truth["file_bytes"] / 2**20, 1),
-                    "events_per_s": round(truth["events"] / seconds.median),
-                }
-            )
-            os.unlink(path)
+            truth, row, seconds = opened(folder, events, "cpu", 1 if quick or events > 10**7 else 5)
+            medians.append((seconds.median / truth["events"], row["peak_mib"], truth["steps"], seconds))
+            out.rows.append(row)
     (first_each, first_memory, first_steps, first), (second_each, second_memory, second_steps, _) = medians
     out.verdicts = [
         Verdict(PROMISES["open-10m"], first.median, (first.low, first.high)),
         Verdict(PROMISES["linear"], 10 * second_each / first_each),
         Verdict(PROMISES["bounded"], (second_memory - first_memory) * 1024 / (second_steps - first_steps)),
     ]
+    return out
+
+
+# Synthetic traces with a driver level (csrc/trace/synthetic.h).
+DRIVER_TRACES = {"cuda": "driver level", "scattered": "driver level, 1,000 segments at random"}
+
+
+def analysis_driver(quick: bool) -> Outcome:
+    """Opening 10 million events of a CUDA device with a driver level: of a training, and in the worst order."""
+    out, worst = Outcome(), None
+    with tempfile.TemporaryDirectory(prefix="cuptimem-bench-") as folder:
+        for on, what in DRIVER_TRACES.items():
+            _, row, seconds = opened(folder, 100_000 if quick else 10_000_000, on, 1 if quick else 5)
+            out.rows.append(row | {"benchmark": "analysis_driver", "what": f"{row['what']}, {what}"})
+            if worst is None or seconds.median > worst[0].median:
+                worst = seconds, what
+    assert worst is not None
+    seconds, what = worst
+    out.verdicts = [Verdict(PROMISES["open-10m-driver"], seconds.median, (seconds.low, seconds.high), why=what)]
     return out
 
 
@@ -424,6 +451,7 @@ BENCHMARKS: dict[str, Callable[[bool], Outcome]] = {
     **{name: _workload(name) for name in SIZES},
     "size": size,
     "analysis": analysis,
+    "analysis_driver": analysis_driver,
     "report": report,
     "resident": resident,
     "stopped": stopped,

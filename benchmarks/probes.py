@@ -98,10 +98,10 @@ def record(mode: str, folder: str, steps: int) -> dict[str, Any]:
     return {"file": file, "bytes": written, "stop_s": stop, "reports": reports, "allocations": allocations}
 
 
-def synthetic(path: str, events: int) -> dict[str, Any]:
+def synthetic(path: str, events: int, on: str) -> dict[str, Any]:
     from cuptimem import _core
 
-    return dict(_core.trace_write_synthetic(path, events))
+    return dict(_core.trace_write_synthetic(path, events, on=on))
 
 
 def analyse(path: str) -> dict[str, Any]:
@@ -121,6 +121,8 @@ def analyse(path: str) -> dict[str, Any]:
         "events": report.events,
         "peak_bytes": report.peak.bytes,
         "steps": len(report.steps),
+        "segments": report.devices[0].segments.count if report.devices[0].segments else 0,
+        "residuals": [ledger.residual for ledger in report.ledgers],
     }
 
 

@@ -15,7 +15,15 @@
 #include "writer.h"
 
 enum { LAYERS = 12, OPS = 11, NODES = LAYERS * OPS, PARAMETERS = 26, LENGTHS = 16, SEEDS = 64 };
-enum { MAIN_THREAD = 1, LOADER_THREAD = 2, QUEUE = 4 };
+enum { MAIN_THREAD = 1, LOADER_THREAD = 2, WITNESS_THREAD = 3, QUEUE = 4 };
+enum { SCATTERED_SEGMENTS = 1000, SCATTERED_PLACES = 64, SCATTERED_STEP = 1000 };
+#define SEGMENT (INT64_C(20) << 20)
+#define GRANULE (INT64_C(2) << 20)
+#define WORKSPACE (INT64_C(8) << 20)
+#define CONTEXT (INT64_C(500) << 20)
+#define CONTEXT_HANDLE UINT64_C(0x55550000)
+#define DEVICE_TOTAL (INT64_C(80) << 30)
+#define TICKS_PER_MOMENT (TICKS_PER_SECOND / 10)
 #define TICKS_PER_SECOND UINT64_C(2500000000)
 #define FIRST_TICK UINT64_C(90000000000000)
 #define START_REALTIME UINT64_C(1700000000000000000)
@@ -70,6 +78,11 @@ typedef struct machine {
     block activation[NODES], parameter_gradient[PARAMETERS], queue[QUEUE], seeds[SEEDS];
     uint64_t node_sequence[NODES];
     unsigned queued;
+
+    cm_synthetic_on on;
+    uint64_t segment_left, workspace, told;
+    uint32_t correlation, torch_library, cublas_library, workspace_stack;
+    int64_t reserved;
 } machine;
 
 static uint64_t draw(machine *m)
@@ -176,6 +189,11 @@ static void define_program(machine *m)
     m->accumulate_name = define_text(m, CM_DEF_NAME, "torch::autograd::AccumulateGrad");
     m->optimizer_name = define_text(m, CM_DEF_NAME, "torch.optim.adamw.AdamW");
     m->optimizer = UINT64_C(0x7f3300100000);
+    if (m->on == CM_SYNTHETIC_CPU)
+        return;
+    m->torch_library = define_text(m, CM_DEF_NAME, "/usr/lib/python3/torch/lib/libc10_cuda.so");
+    m->cublas_library = define_text(m, CM_DEF_NAME, "/usr/lib/python3/nvidia/libcublas.so.13");
+    m->workspace_stack = m->forward_stack[1];
 }
 
 /* --- events -------------------------------------------------------------------------------- */
@@ -216,9 +234,12 @@ static void emit(machine *m, uint32_t thread, const cm_event *event)
     m->truth.events++;
 }
 
-static cm_event on_cpu(cm_event_kind kind)
+static cm_event on_device(const machine *m, cm_event_kind kind)
 {
-    return (cm_event){.kind = (uint8_t)kind, .device_type = CM_DEVICE_CPU, .device_index = -1};
+    bool cuda = m->on != CM_SYNTHETIC_CPU;
+    return (cm_event){.kind = (uint8_t)kind,
+                      .device_type = cuda ? CM_DEVICE_CUDA : CM_DEVICE_CPU,
+                      .device_index = cuda ? 0 : -1};
 }
 
 static void change_live(machine *m, int64_t bytes)
@@ -228,8 +249,91 @@ static void change_live(machine *m, int64_t bytes)
         m->truth.peak_bytes = m->truth.live_bytes;
 }
 
+/* What the driver gives out or takes back, its correlation id, and the record that says the same.
+ */
+static void tell_driver(machine *m, cm_event_kind kind, uint64_t address, int64_t size,
+                        uint32_t stack, uint32_t library)
+{
+    bool release = kind == CM_EV_DRIVER_FREE;
+    cm_event event = on_device(m, kind), record = on_device(m, CM_EV_WITNESS);
+    cm_event more = {
+        .kind = CM_EV_DRIVER_MORE, .size = CM_MORE_CORRELATION, .address = ++m->correlation};
+    event.address = record.address = address;
+    event.size = release ? 0 : size;
+    event.stack = stack;
+    event.flags = release ? 0 : CM_DRIVER_DEVICE;
+    record.size = size;
+    record.stack = library;
+    record.flags = release ? CM_EVF_RELEASE : 0;
+    emit(m, MAIN_THREAD, &event);
+    emit(m, MAIN_THREAD, &more);
+    emit(m, WITNESS_THREAD, &record);
+    emit(m, WITNESS_THREAD, &more);
+}
+
+static uint64_t take_segment(machine *m, int64_t size)
+{
+    uint64_t address = m->top = (m->top + GRANULE - 1) / GRANULE * GRANULE;
+    tell_driver(m, CM_EV_DRIVER_NEW, address, size, m->forward_stack[0], m->torch_library);
+    cm_event event = on_device(m, CM_EV_SEGMENT_NEW);
+    event.address = address;
+    event.size = size;
+    event.stack = m->forward_stack[0];
+    emit(m, MAIN_THREAD, &event);
+    m->reserved += size;
+    event = on_device(m, CM_EV_RESERVED);
+    event.address = (uint64_t)m->truth.live_bytes;
+    event.size = m->reserved;
+    emit(m, MAIN_THREAD, &event);
+    m->segment_left = (uint64_t)size;
+    m->truth.segments++;
+    return address;
+}
+
+static void tell_moment(machine *m)
+{
+    int64_t used = CONTEXT + m->reserved + (m->workspace != 0 ? WORKSPACE : 0);
+    const int64_t told[][2] = {{CM_TOLD_TOTAL, DEVICE_TOTAL},
+                               {CM_TOLD_OWN, used},
+                               {CM_TOLD_OTHERS, 0},
+                               {CM_TOLD_USED, used}};
+    for (size_t i = 0; i < sizeof told / sizeof told[0]; i++) {
+        cm_event event = on_device(m, CM_EV_DEVICE);
+        event.address = (uint64_t)told[i][0];
+        event.size = told[i][1];
+        event.flags = CM_EVF_QUIET;
+        emit(m, WITNESS_THREAD, &event);
+    }
+    m->told = m->ticks;
+    m->truth.moments++;
+}
+
+/* Between steps: a library takes its workspace anew now and then, and the device is looked at. */
+static void end_step(machine *m)
+{
+    m->truth.steps++;
+    if (m->on == CM_SYNTHETIC_CPU)
+        return;
+    if (m->truth.steps % 16 == 1) {
+        if (m->workspace != 0)
+            tell_driver(m, CM_EV_DRIVER_FREE, m->workspace, WORKSPACE, 0, 0);
+        m->workspace = UINT64_C(0x7e0000000000) + m->truth.steps * (uint64_t)WORKSPACE;
+        tell_driver(m, CM_EV_DRIVER_NEW, m->workspace, WORKSPACE, m->workspace_stack,
+                    m->cublas_library);
+    }
+    if (m->ticks - m->told > TICKS_PER_MOMENT)
+        tell_moment(m);
+}
+
 static uint64_t fresh_address(machine *m, int64_t size)
 {
+    if (m->on != CM_SYNTHETIC_CPU) {
+        if (m->segment_left < (uint64_t)size)
+            take_segment(m, size > SEGMENT ? (size + GRANULE - 1) / GRANULE * GRANULE : SEGMENT);
+        m->segment_left -= (uint64_t)size;
+        m->top += (uint64_t)size;
+        return m->top - (uint64_t)size;
+    }
     uint64_t address = m->top;
     m->top += ((uint64_t)size + 127) / 64 * 64;
     return address;
@@ -238,6 +342,9 @@ static uint64_t fresh_address(machine *m, int64_t size)
 static block allocate(machine *m, uint32_t thread, pool *from, int64_t size, uint32_t stack,
                       uint8_t flags)
 {
+    int64_t asked = size;
+    if (m->on != CM_SYNTHETIC_CPU)
+        size = (size + 511) / 512 * 512;
     block b = {.size = size, .pool = from};
     if (from->count == 0) {
         b.address = fresh_address(m, size);
@@ -249,7 +356,7 @@ static block allocate(machine *m, uint32_t thread, pool *from, int64_t size, uin
         from->free[pick] = from->free[last];
         from->count = last;
     }
-    cm_event event = on_cpu(CM_EV_ALLOC);
+    cm_event event = on_device(m, CM_EV_ALLOC);
     event.address = b.address;
     event.size = size;
     event.stack = stack;
@@ -257,6 +364,12 @@ static block allocate(machine *m, uint32_t thread, pool *from, int64_t size, uin
     emit(m, thread, &event);
     m->truth.allocations++;
     change_live(m, size);
+    if (asked != size) {
+        event = on_device(m, CM_EV_REQUESTED);
+        event.address = b.address;
+        event.size = asked;
+        emit(m, thread, &event);
+    }
     return b;
 }
 
@@ -264,7 +377,7 @@ static void release(machine *m, uint32_t thread, block *b)
 {
     if (b->address == 0)
         return;
-    cm_event event = on_cpu(CM_EV_FREE);
+    cm_event event = on_device(m, CM_EV_FREE);
     event.address = b->address;
     emit(m, thread, &event);
     m->truth.frees++;
@@ -309,11 +422,20 @@ static void start_program(machine *m)
     emit_argument(m, LOADER_THREAD, CM_EV_THREAD, 2, 4712, 0);
     emit_argument(m, MAIN_THREAD, CM_EV_OBJECT_NEW, CM_OBJECT_OPTIMIZER, m->optimizer,
                   m->optimizer_name);
+    if (m->on != CM_SYNTHETIC_CPU) {
+        cm_event event = on_device(m, CM_EV_DRIVER_NEW);
+        event.flags = CM_DRIVER_CONTEXT;
+        event.address = CONTEXT_HANDLE;
+        emit(m, MAIN_THREAD, &event);
+        tell_moment(m);
+    }
     for (int i = 0; i < SEEDS; i++) {
         block *b = &m->seeds[i];
         b->size = (int64_t)(draw(m) % 64 + 1) * 65536;
-        b->address = fresh_address(m, b->size);
-        cm_event event = on_cpu(CM_EV_SEED);
+        /* On a CUDA device they lie in memory from before, of which no event tells. */
+        b->address = m->on == CM_SYNTHETIC_CPU ? fresh_address(m, b->size)
+                                               : UINT64_C(0x7d0000000000) + (uint64_t)i * SEGMENT;
+        cm_event event = on_device(m, CM_EV_SEED);
         event.address = b->address;
         event.size = b->size;
         emit(m, MAIN_THREAD, &event);
@@ -397,7 +519,40 @@ static void one_step(machine *m)
         m->truth.seed_bytes -= b->size;
         release(m, MAIN_THREAD, b);
     }
-    m->truth.steps++;
+    end_step(m);
+}
+
+/* Nothing but blocks that come and go, each anywhere in a thousand segments. */
+static void scatter(machine *m, uint64_t events)
+{
+    const int64_t size = SEGMENT / SCATTERED_PLACES;
+    block *places = calloc(SCATTERED_SEGMENTS * SCATTERED_PLACES, sizeof *places);
+    uint64_t segment[SCATTERED_SEGMENTS];
+    if (places == NULL) {
+        m->status = -ENOMEM;
+        return;
+    }
+    for (int i = 0; i < SCATTERED_SEGMENTS; i++) {
+        segment[i] = take_segment(m, SEGMENT);
+        m->top += SEGMENT;
+    }
+    while (m->status == 0 && m->truth.events < events) {
+        for (int i = 0; i < SCATTERED_STEP; i++) {
+            uint64_t n = draw(m) % (SCATTERED_SEGMENTS * SCATTERED_PLACES);
+            uint64_t address =
+                segment[n / SCATTERED_PLACES] + n % SCATTERED_PLACES * (uint64_t)size;
+            if (places[n].address != 0) {
+                release(m, MAIN_THREAD, &places[n]);
+                continue;
+            }
+            pool one = {.free = &address, .count = 1};
+            places[n] = allocate(m, MAIN_THREAD, &one, size, m->forward_stack[n % NODES], 0);
+            places[n].pool = NULL;
+        }
+        emit_argument(m, MAIN_THREAD, CM_EV_TICK, CM_TICK_OPTIMIZER, m->optimizer, m->step_stack);
+        end_step(m);
+    }
+    free(places);
 }
 
 static void free_pools(machine *m)
@@ -417,9 +572,20 @@ static void free_pools(machine *m)
 
 static void write_all(machine *m, uint64_t events)
 {
-    static const char *const meta[] = {
-        "command", "python train.py", "pid",       "4711", "python", "3.13.0",
-        "torch",   "2.13.0+cpu",      "synthetic", "1",    NULL};
+    bool cuda = m->on != CM_SYNTHETIC_CPU;
+    const char *const meta[] = {"command",
+                                "python train.py",
+                                "pid",
+                                "4711",
+                                "python",
+                                "3.13.0",
+                                "torch",
+                                cuda ? "2.13.0+cu130" : "2.13.0+cpu",
+                                "synthetic",
+                                "1",
+                                cuda ? "driver" : NULL,
+                                "callbacks",
+                                NULL};
     m->status = cm_writer_meta(m->writer, meta);
     if (m->status < 0)
         return;
@@ -427,8 +593,12 @@ static void write_all(machine *m, uint64_t events)
     define_program(m);
     flush(m);
     start_program(m);
+    if (m->on == CM_SYNTHETIC_SCATTERED)
+        scatter(m, events);
     while (m->status == 0 && m->truth.events < events)
         one_step(m);
+    if (m->on != CM_SYNTHETIC_CPU)
+        tell_moment(m);
     emit_argument(m, MAIN_THREAD, CM_EV_MARK, CM_MARK_WINDOW_CLOSE, 1, 0);
     if (m->status == 0)
         flush(m);
@@ -436,12 +606,13 @@ static void write_all(machine *m, uint64_t events)
         m->status = cm_writer_end(m->writer, m->truth.events, 0, 0, "");
 }
 
-int cm_synthetic_write(const char *path, uint64_t events, uint64_t seed, size_t batch_bytes,
-                       cm_synthetic *out)
+int cm_synthetic_write(const char *path, cm_synthetic_on on, uint64_t events, uint64_t seed,
+                       size_t batch_bytes, cm_synthetic *out)
 {
     machine *m = calloc(1, sizeof *m);
     if (m == NULL)
         return -ENOMEM;
+    m->on = on;
     m->batch_bytes = batch_bytes;
     m->random = seed;
     m->ticks = FIRST_TICK;

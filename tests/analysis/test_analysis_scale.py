@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from craft import NODE_FREE, ROOT, STEP, THREAD, Trace
 
+import cuptimem
+from cuptimem import _core
+
 _CHILD = """
 import json, resource, sys
 sys.path.insert(0, sys.argv[1])
@@ -36,9 +39,39 @@ def measured(small: str, large: str) -> dict[str, Any]:
     return result
 
 
-def test_two_million_synthetic_events(tmp_path: Path) -> None:
-    from cuptimem import _core
+@pytest.mark.parametrize("on", ["cuda", "scattered"])
+def test_synthetic_driver_level(tmp_path: Path, on: str) -> None:
+    """Blocks by the thousand come and go in their segments, and at the end each byte is where it was written."""
+    path = str(tmp_path / "s.cmem")
+    truth = _core.trace_write_synthetic(path, 150_000, 5, on)
+    report = cuptimem.open(path)
+    device = report.devices[0]
+    assert (device.name, device.peak.bytes, device.end) == ("cuda:0", truth["peak_bytes"], truth["live_bytes"])
+    assert report.events == truth["events"] and len(report.steps) == truth["steps"]
+    assert device.segments is not None and device.segments.count == truth["segments"] > 50
+    assert sum(len(timeline.points) for timeline in report.device_timelines) == truth["moments"]
+    assert report.driver.mode == "callbacks"
+    workspaces = 1 + (truth["steps"] - 1) // 16
+    assert report.driver.allocations == truth["segments"] + workspaces
+    assert report.driver.frees == workspaces - 1
+    witness = report.driver.witness
+    assert witness.records == witness.matched == report.driver.allocations + report.driver.frees
+    assert (witness.missing, witness.differ, witness.alone) == (0, 0, 0)
+    assert [ledger.residual for ledger in report.ledgers] == [0, 0]
+    end = report.ledgers[-1]
+    known = truth["live_bytes"] - truth["seed_bytes"]  # the seeds lie in memory that no event told of
+    assert end.what == "end" and end.tensors + end.rounding == known
+    assert known + end.cached == device.segments.bytes
+    assert [(line.library.rsplit("/")[-1], line.bytes) for line in end.driver] == [("libcublas.so.13", 8 << 20)]
 
+
+def test_synthetic_of_no_such_device(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no such device: tpu"):
+        _core.trace_write_synthetic(str(tmp_path / "s.cmem"), 10, on="tpu")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_million_synthetic_events(tmp_path: Path) -> None:
     small, large = str(tmp_path / "small.cmem"), str(tmp_path / "large.cmem")
     _core.trace_write_synthetic(small, 10_000)
     truth = _core.trace_write_synthetic(large, 2_000_000)
@@ -75,8 +108,6 @@ def test_memory_does_not_follow_events(tmp_path: Path, nodes_are_freed: bool) ->
 
 def test_many_stacks_and_steps_together(tmp_path: Path) -> None:
     """A step looks only at the stacks that it touched, and still finds the ten largest of all."""
-    from cuptimem import _core
-
     trace = Trace()
     tick = trace.line(9)
     for i in range(4000):
@@ -96,8 +127,6 @@ def test_many_stacks_and_steps_together(tmp_path: Path) -> None:
 
 def test_verdicts_of_many_steps_stacks_and_survivors(tmp_path: Path) -> None:
     """A row per leak, found among many, in memory that follows what is alive."""
-    from cuptimem import _core
-
     trace = Trace()
     tick = trace.line(9)
     for i in range(12_000):
