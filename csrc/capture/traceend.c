@@ -63,7 +63,7 @@ static bool read_covers(scan *s, cm_cursor *cursor)
     for (uint64_t n = cm_cursor_varint(cursor); n > 0 && !cursor->bad; n--) {
         uint64_t ring = cm_cursor_varint(cursor), position = cm_cursor_varint(cursor);
         if (!cursor->bad && ring < CM_RING_COUNT) {
-            if (position > s->out->ring[ring]) /* as in reader.c */
+            if (position > s->out->ring[ring]) /* as in reader_batch.c */
                 s->out->ring[ring] = position;
             if (ring >= s->out->covers.count)
                 s->out->covers.count = (size_t)ring + 1;

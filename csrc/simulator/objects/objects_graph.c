@@ -80,25 +80,26 @@ int cm_sim_graph_add(cm_sim_graph *graph, cm_sim_node *const *after, size_t coun
     return result;
 }
 
-/* Nodes keep their index, which is what joins a copy's node to its original. */
-static int copy_nodes(const cm_sim_graph *from, cm_sim_graph *copy)
+/* Nodes keep their index, which is what joins a copy's node to its original: in an executable's
+ * graph that was sorted it is not their place. */
+static int copy_nodes(const cm_sim_graph *from, cm_sim_graph *copy, cm_sim_node **by_index)
 {
     for (size_t i = 0; i < from->count; i++) {
         const cm_sim_node *node = from->nodes[i];
         cm_sim_node *made;
         int result = append(copy, node->type, NULL, 0, &made);
+        if (!result)
+            result = cm_sim_node_fill_like(made, node);
         if (result)
             return result;
-        result = cm_sim_node_fill_like(made, node);
-        if (result)
-            return result;
+        made->index = node->index;
+        by_index[made->index] = made;
     }
-    /* Only now are all there. An original that was not sorted has its indices all the same. */
+    /* Only now are all there. */
     for (size_t i = 0; i < from->count; i++) {
-        cm_sim_node *made = copy->nodes[i];
         const cm_sim_nodes *after = &from->nodes[i]->after;
         for (size_t j = 0; j < after->count; j++)
-            if (!cm_sim_nodes_add(&made->after, &copy->nodes[after->list[j]->index], 1))
+            if (!cm_sim_nodes_add(&copy->nodes[i]->after, &by_index[after->list[j]->index], 1))
                 return CM_CUDA_OUT_OF_MEMORY;
     }
     copy->backwards = from->backwards;
@@ -112,7 +113,9 @@ int cm_sim_graph_copy(const cm_sim_graph *from, cm_sim_graph **copy)
     if (result)
         return result;
     made->owned = true;
-    result = copy_nodes(from, made);
+    cm_sim_node **by_index = malloc((from->count + 1) * sizeof *by_index);
+    result = by_index ? copy_nodes(from, made, by_index) : CM_CUDA_OUT_OF_MEMORY;
+    free(by_index);
     if (!result)
         result = cm_sim_graph_keep_like(made, from);
     if (result) {

@@ -28,12 +28,22 @@ cm_sim_node *cm_sim_exec_node(const cm_sim_exec *exec, const cm_sim_node *node)
     return same;
 }
 
+/* With the graphs that are nodes of it. false: a circle. */
+static bool put_in_order(cm_sim_graph *graph)
+{
+    bool fine = !graph->backwards || cm_sim_graph_sort(graph);
+    for (size_t i = 0; fine && graph->others && i < graph->count; i++)
+        if (graph->nodes[i]->type == CM_CUDA_NODE_GRAPH)
+            fine = put_in_order(graph->nodes[i]->child);
+    return fine;
+}
+
 static int prepare(cm_sim_graph *graph, cm_sim_graph **copy)
 {
     if (!cm_sim_graph_live(graph))
         return CM_CUDA_INVALID_VALUE;
     int result = cm_sim_graph_copy(graph, copy);
-    if (!result && (*copy)->backwards && !cm_sim_graph_sort(*copy)) {
+    if (!result && !put_in_order(*copy)) {
         cm_sim_graph_empty(*copy);
         return CM_CUDA_INVALID_VALUE;
     }

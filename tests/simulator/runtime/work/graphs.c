@@ -7,6 +7,53 @@ static void in_order(void *number)
     order[ordered++] = *(int *)number;
 }
 
+/* A graph is done in the order of its edges where it is a node of another one, too, and where an
+ * executable of it was captured. */
+static void child_graphs(void)
+{
+    graph g, parent;
+    node n[3], of_parent;
+    exec x, whole;
+    stream s;
+    int numbers[] = {1, 2, 3};
+    OK(cudaFree(NULL));
+    OK(cudaGraphCreate(&g, 0));
+    for (int i = 0; i < 3; i++) {
+        cm_cuda_node_params params = {.type = CM_CUDA_NODE_HOST, .host = {in_order, &numbers[i]}};
+        OK(cudaGraphAddNode(&n[i], g, NULL, NULL, 0, &params));
+    }
+    /* 2 before 3 before 1 */
+    OK(cudaGraphAddDependencies(g, (node[]){n[1], n[2]}, (node[]){n[2], n[0]}, NULL, 2));
+    OK(cudaGraphCreate(&parent, 0));
+    OK(cudaGraphAddChildGraphNode(&of_parent, parent, NULL, 0, g));
+    OK(cudaGraphInstantiate(&x, parent, 0));
+    OK(cudaGraphLaunch(x, NULL));
+    CHECK(ordered == 3 && order[0] == 2 && order[1] == 3 && order[2] == 1);
+    OK(cudaGraphDestroy(parent));
+
+    ordered = 0;
+    OK(cudaStreamCreate(&s));
+    OK(cudaGraphExecDestroy(x));
+    OK(cudaGraphInstantiate(&x, g, 0));
+    OK(cudaStreamBeginCapture(s, CM_CUDA_CAPTURE_RELAXED));
+    OK(cudaGraphLaunch(x, s));
+    OK(cudaStreamEndCapture(s, &parent));
+    OK(cudaGraphInstantiate(&whole, parent, 0));
+    OK(cudaGraphLaunch(whole, s));
+    CHECK(ordered == 3 && order[0] == 2 && order[1] == 3 && order[2] == 1);
+    OK(cudaGraphExecDestroy(whole));
+    OK(cudaGraphDestroy(parent));
+
+    OK(cudaGraphAddDependencies(g, &n[0], &n[1], NULL, 1)); /* a circle in it */
+    OK(cudaGraphCreate(&parent, 0));
+    OK(cudaGraphAddChildGraphNode(&of_parent, parent, NULL, 0, g));
+    EQUAL(cudaGraphInstantiate(&whole, parent, 0), CM_CUDA_INVALID_VALUE);
+    OK(cudaGraphDestroy(parent));
+    OK(cudaGraphDestroy(g));
+    OK(cudaGraphExecDestroy(x));
+    OK(cudaStreamDestroy(s));
+}
+
 static void graphs(void)
 {
     graph g, child;
@@ -137,6 +184,7 @@ static void graph_allocations(void)
 
 const test_case graph_cases[] = {
     {"graphs", graphs},
+    {"child_graphs", child_graphs},
     {"graph_allocations", graph_allocations},
     {NULL, NULL},
 };

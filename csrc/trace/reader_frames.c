@@ -1,0 +1,48 @@
+/* Stacks, frames and names, by the definitions that were read. */
+#include "reader_parts.h"
+
+#include "format.h"
+#include "linetable.h"
+
+uint32_t cm_reader_stack_count(const cm_reader *reader)
+{
+    return cm_defs_stack_count(reader->defs);
+}
+
+uint32_t cm_reader_stack_parent(const cm_reader *reader, uint32_t stack)
+{
+    const cm_stack_def *def = cm_defs_stack(reader->defs, stack);
+    return def == NULL ? CM_STACK_NONE : def->parent;
+}
+
+bool cm_reader_stack_frame(const cm_reader *reader, uint32_t stack, cm_frame *out)
+{
+    const cm_stack_def *def = cm_defs_stack(reader->defs, stack);
+    cm_position at = {-1, -1, -1, -1};
+
+    *out = (cm_frame){.line = -1, .end_line = -1, .column = -1, .end_column = -1};
+    if (def == NULL)
+        return false;
+    const cm_code_def *code = cm_defs_code(reader->defs, def->code);
+    if (code != NULL) {
+        cm_linetable_find(code->line_table, code->line_table_length, code->first_line, def->offset,
+                          &at);
+        out->file = code->file;
+        out->function = code->function;
+        out->first_line = code->first_line;
+    }
+    out->line = at.line;
+    out->end_line = at.end_line;
+    out->column = at.column;
+    out->end_column = at.end_column;
+    out->code = def->code;
+    out->module = def->module;
+    out->module_class = cm_defs_string(reader->defs, def->class_name);
+    out->truncated = (def->flags & CM_DEFF_TRUNCATED) != 0;
+    return true;
+}
+
+const char *cm_reader_name(const cm_reader *reader, uint32_t name)
+{
+    return cm_defs_name(reader->defs, name);
+}
