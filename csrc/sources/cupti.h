@@ -222,5 +222,8 @@ void cm_cupti_activity_get_counts(cm_cupti_activity_counts *counts);
 /* Emits CM_EV_DEVICE for every device with a context. anew: NVML, too, which may be slow, is asked
  * whenever it was asked last. */
 void cm_device_totals_sample(bool anew);
+/* The next sample is written even if nothing has changed: a window has opened, and the moments of
+ * before are not its own. Any thread; costs a store. */
+void cm_device_totals_renew(void);
 
 #endif

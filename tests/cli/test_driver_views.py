@@ -143,7 +143,7 @@ def test_lines_that_are_not_shown_are_summed(make: Make) -> None:
     lines = ledger(make(), top=1)
     (rest,) = [line for line in lines if "(4 more lines)" in line]
     assert rest.split()[:3] == ["1.0", "GiB", "1"] and rest.split()[4] == "7"
-    assert any("(1 more lines)" in line for line in lines)  # page-locked
+    assert any("(1 more line)" in line for line in lines)  # page-locked
 
 
 def test_stacks_of_one_line_are_one_row(make: Make, folder: Path) -> None:
@@ -153,6 +153,12 @@ def test_stacks_of_one_line_are_one_row(make: Make, folder: Path) -> None:
     raw["ledger"] = [driver_sample.ledger(driver=[*driver_sample.LIBRARIES, library])]
     rows = [line for line in ledger(from_dict("missing.cmem", raw)) if "big.py:9" in line]
     assert [row.split()[:6] for row in rows] == [["33.0", "MiB", "0", "%", "3", "cuBLAS"]]
+
+
+def test_what_a_backward_took_is_a_row_of_its_own(make: Make) -> None:
+    own = [driver_sample.line("device", "libcublas.so.13", MULTIPLY, MIB, 1, backward=back) for back in (False, True)]
+    rows = [line.split() for line in ledger(make(ledger=[driver_sample.ledger(driver=own)])) if "big.py:9" in line]
+    assert [row[5:8] for row in rows] == [["cuBLAS", "project/big.py:9", "train"], ["cuBLAS", "backward", rows[1][7]]]
 
 
 def test_what_is_unknown_is_said(make: Make) -> None:

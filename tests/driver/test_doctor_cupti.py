@@ -53,6 +53,7 @@ def test_callbacks() -> None:
     assert (
         "beside other profilers, without records" in found({}, {**STATE, "v2": True, "activity": False})["CUPTI"].text
     )
+    assert "CUPTI 13.2 (130200)" in found({}, {**STATE, "version": 130200})["CUPTI"].text
     old = found({"nvml": False}, {**STATE, "version": 18})
     assert "interface 18" in old["CUPTI"].text and old["NVML"].state == "warning"
 
