@@ -121,8 +121,10 @@ typedef struct cm_cupti_options {
 int cm_cupti_start(const cm_cupti_options *options, unsigned wait_ms);
 /* The collector's idle callback: CUDA may have arrived. Costs a comparison when it has not. */
 void cm_cupti_look(void);
-/* A sample and a drain now, while recording is on; last: of what is incomplete, too. Returns when
- * they are on the witness's ring, or nothing is subscribed, or after two seconds. GIL released. */
+/* A sample and a drain now, while recording is on. The first one of a session begins the samples:
+ * what was there before must be in the trace by then, else the context is told with it. last: of
+ * what is incomplete, too. Returns when they are on the witness's ring, or nothing is subscribed,
+ * or after two seconds. GIL released. */
 void cm_cupti_settle(bool last);
 /* Before a fork: the witness's thread is gone when this returns (what is subscribed stays so),
  * unless CUPTI holds it for longer than two seconds. resume starts it again. In a child nothing. */
