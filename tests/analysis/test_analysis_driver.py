@@ -204,6 +204,22 @@ def test_what_was_there_before_a_recording_is_no_measured_context(analyze: Analy
     assert (end["tensors"], end["cached"], end["driver"]) == (1000, 2 * MIB - 1000, [])
 
 
+def test_the_driver_may_be_heard_of_before_the_segments_of_before(analyze: Analyze) -> None:
+    """Another thread allocates while what was there is looked up. Blocks of before are known from the beginning."""
+    t = Trace()
+    new(t, DEV, 0x9000000, 2 * MIB)
+    t.add(SEED, 0x200000, 1000, flags=0, **CUDA)
+    t.add(SEED, 0x200400, 24, flags=0, **CUDA)
+    t.add(SEGMENT_NEW, 0x200000, 2 * MIB, flags=BEFORE_START, **CUDA)
+    t.mark(SEEDED)
+    moment(t, 5 * MIB)
+    end = only(analyze(t))
+    assert (end["tensors"], end["cached"], end["context"]) == (1024, 2 * MIB - 1024, MIB)
+    t.free(0x200000, **CUDA)
+    moment(t, 5 * MIB)
+    assert only(analyze(t))["tensors"] == 24
+
+
 def test_pages_that_small_allocations_share(analyze: Analyze) -> None:
     """Each page counts once, however many lie in it, and for as long as one does."""
     t = Trace()
