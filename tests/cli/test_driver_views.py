@@ -161,6 +161,17 @@ def test_what_a_backward_took_is_a_row_of_its_own(make: Make) -> None:
     assert [row[5:8] for row in rows] == [["cuBLAS", "project/big.py:9", "train"], ["cuBLAS", "backward", rows[1][7]]]
 
 
+def test_pytorchs_host_memory_of_an_unknown_caller(make: Make) -> None:
+    host = {"bytes": MIB, "peak": MIB, "live": [driver_sample.line("host", "", 0, MIB, 1, True)]}
+    assert any(line.split() == ["1.0", "MiB", "1", "PyTorch", "(no", "Python", "line)"]
+               for line in ledger(make(driver=driver_sample.driver(host=host))))  # fmt: skip
+
+
+def test_one_record_agrees(make: Make) -> None:
+    witness = {"records": 1, "matched": 1, "missing": 0, "differ": 0, "alone": 0, "dropped": 0}
+    assert "CUPTI's one record agrees with them." in prose(ledger(make(driver=driver_sample.driver(witness=witness))))
+
+
 def test_what_is_unknown_is_said(make: Make) -> None:
     row = driver_sample.ledger(others=-1, own=-1, context=-1, context_measured=False, driver_reserved=-1, total=-1)
     lines = ledger(make(ledger=[row]))
@@ -341,6 +352,15 @@ def of_one_line(folder: Path, segments: int) -> list[str]:
     ]
     raw["fragmentation"] = [one]
     return fragmentation(from_dict("missing.cmem", raw))
+
+
+def test_of_a_segment_not_all_stacks_are_known(make: Make) -> None:
+    one = driver_sample.fragmentation()
+    pins = [{"stack": MODEL, "bytes": MIB, "count": 2}] * fragmentation_views.SEGMENT_PINS
+    for known, shown in ((pins, "≥ 16"), (pins[1:], " 14")):
+        one["segments"][0]["pins"] = known
+        (row,) = [line for line in fragmentation(make(fragmentation=[one])) if "2.0 GiB   2.0 GiB" in line]
+        assert row.split("1.0 GiB")[1].split("project")[0].rstrip().endswith(shown)
 
 
 def test_a_line_keeps_a_segment_once(folder: Path) -> None:

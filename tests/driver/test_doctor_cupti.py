@@ -61,7 +61,8 @@ def test_callbacks() -> None:
 def test_a_refusal_is_cause_and_fix() -> None:
     reason = "another profiler, Nsight (2026), holds CUPTI: error 39 (run without it)"
     one = found({}, {**STATE, "mode": "slots", "reason": reason})["CUPTI"]
-    assert one.state == "warning" and one.fix == "run without it"
+    assert (one.state, one.fix, one.cost) == ("warning", "run without it", doctor_cupti.SLOTS_COST)
+    assert found({}, {**STATE, "mode": "none", "reason": reason})["CUPTI"].cost == doctor_cupti.COST
     assert one.text.startswith("another profiler, Nsight (2026), holds CUPTI: error 39; /x/libcupti.so.13")
     late = found({}, {**STATE, "mode": "starting", "reason": ""})["CUPTI"]
     assert late.state == "warning" and "did not answer" in late.text
