@@ -48,7 +48,7 @@ def start(core: "ModuleType", options: "Options", say: "Callable[[str], None]") 
 
 
 def begin(core: "ModuleType") -> None:
-    """Recording is on: the first look at the devices."""
+    """Recording is on, and what PyTorch had before is in the trace: the first look at the devices."""
     if _wanted:
         core.cupti_settle(False)
     if _problem or _wanted and core.cupti_state()["mode"] not in ("off", "waiting", "starting"):

@@ -89,11 +89,11 @@ def _hook_torch(core: "ModuleType") -> None:
 def look_around(core: "ModuleType") -> None:
     """Records what is alive already. After recording has started: a block that is made during the walk is then seen
     twice, never missed, and the reader lets the recorded event decide."""
-    driver_level.begin(core)
     if "torch" in sys.modules:
         from cuptimem import seed
 
         _seed_problems.extend(seed.seed_alive().problems)
+    driver_level.begin(core)
 
 
 def settle(core: "ModuleType", last: bool = False) -> None:

@@ -193,6 +193,8 @@ def _close(window: Window) -> None:
         if window.closed or window.foreign:
             return
         capture = window.capture
+        if len(capture.windows) > 1 and window.path is not None and window is not capture.owner:
+            instruments.settle(capture.core)  # the devices' last moment, for the file that is cut out below
         capture.core.mark(_WINDOW_CLOSE, window.number)  # the first one counts
         if window in capture.windows:
             capture.windows.remove(window)
@@ -202,7 +204,6 @@ def _close(window: Window) -> None:
                 window.whole = False  # what follows is not in it
             elif window.path is not None:
                 try:
-                    instruments.settle(capture.core)
                     capture.core.capture_sync()
                     _extract(capture, window)
                 except Error as error:

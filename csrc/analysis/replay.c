@@ -434,6 +434,15 @@ static int give_back(cm_replay *r, const cm_record *record, cm_change *out)
     return 0;
 }
 
+/* Those that it has are not told twice. */
+static bool tell_driver_blocks(cm_replay *r)
+{
+    for (size_t i = 0; i < r->blocks.slots; i++)
+        if (r->blocks.slot[i].alive && !tell_driver(r, &r->blocks.slot[i]))
+            return false;
+    return true;
+}
+
 /* The first event of the driver level: it is told of what there is. */
 static bool begin_driver(cm_replay *r)
 {
@@ -445,10 +454,14 @@ static bool begin_driver(cm_replay *r)
     for (size_t i = 0; i < r->segments.count; i++)
         if (!tell_driver_segment(r, &r->segments.segment[i]))
             return false;
-    for (size_t i = 0; i < r->blocks.slots; i++)
-        if (r->blocks.slot[i].alive && !tell_driver(r, &r->blocks.slot[i]))
-            return false;
-    return true;
+    return tell_driver_blocks(r);
+}
+
+/* Blocks of before are there from the beginning, their segments since a moment ago. */
+static int end_walk(cm_replay *r)
+{
+    r->walked = true;
+    return r->driver == NULL || tell_driver_blocks(r) ? 0 : -1;
 }
 
 /* To whom a block would be that was allocated there. Told from before, it was charged already. */
@@ -547,8 +560,7 @@ static int apply(cm_replay *r, const cm_record *record, cm_change change[2])
     case CM_EV_SEGMENT_FREE:
         return give_back(r, record, change);
     case CM_EV_MARK:
-        r->walked = r->walked || e->size == CM_MARK_SEEDED;
-        return 0;
+        return e->size == CM_MARK_SEEDED ? end_walk(r) : 0;
     case CM_EV_DRIVER_NEW:
     case CM_EV_DRIVER_FREE:
     case CM_EV_DRIVER_MORE:

@@ -332,6 +332,8 @@ static PyObject *mark(PyObject *module, PyObject *arguments)
              false);
         cm_leave_hook(t);
     }
+    if (kind == CM_MARK_WINDOW_OPEN)
+        cm_device_totals_renew();
     Py_RETURN_NONE;
 }
 

@@ -121,8 +121,10 @@ typedef struct cm_cupti_options {
 int cm_cupti_start(const cm_cupti_options *options, unsigned wait_ms);
 /* The collector's idle callback: CUDA may have arrived. Costs a comparison when it has not. */
 void cm_cupti_look(void);
-/* A sample and a drain now, while recording is on; last: of what is incomplete, too. Returns when
- * they are on the witness's ring, or nothing is subscribed, or after two seconds. GIL released. */
+/* A sample and a drain now, while recording is on. The first one of a session begins the samples:
+ * what was there before must be in the trace by then, else the context is told with it. last: of
+ * what is incomplete, too. Returns when they are on the witness's ring, or nothing is subscribed,
+ * or after two seconds. GIL released. */
 void cm_cupti_settle(bool last);
 /* Before a fork: the witness's thread is gone when this returns (what is subscribed stays so),
  * unless CUPTI holds it for longer than two seconds. resume starts it again. In a child nothing. */
@@ -226,5 +228,8 @@ void cm_cupti_activity_get_counts(cm_cupti_activity_counts *counts);
 /* Emits CM_EV_DEVICE for every device with a context. anew: NVML, too, which may be slow, is asked
  * whenever it was asked last. */
 void cm_device_totals_sample(bool anew);
+/* The next sample is written even if nothing has changed: a window has opened, and the moments of
+ * before are not its own. Any thread; costs a store. */
+void cm_device_totals_renew(void);
 
 #endif

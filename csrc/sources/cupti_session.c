@@ -47,6 +47,7 @@ static struct {
     bool starting;          /* cm_cupti_start waits: nothing is recorded yet */
     bool paused;
     bool v1_only;
+    bool samples; /* of devices are of use: what was there before is in the trace */
     pthread_t thread;
     pid_t tid;
     uint64_t turns;       /* of the witness's loop */
@@ -346,11 +347,12 @@ static void round_now(void)
     bool last = w.last;
 
     w.last = false;
-    bool records = w.records;
+    bool records = w.records, samples = w.samples;
     unlock();
     if (records)
         cm_cupti_activity_drain(last);
-    cm_device_totals_sample(last);
+    if (samples)
+        cm_device_totals_sample(last);
     lock();
     w.done = asked;
     notify();
@@ -537,7 +539,7 @@ int cm_cupti_start(const cm_cupti_options *options, unsigned wait_ms)
     if (w.options.period_ms == 0)
         w.options.period_ms = PERIOD_MS;
     w.wanted = true;
-    w.leave = w.paused = w.looked = w.v1_only = w.last = false;
+    w.leave = w.paused = w.looked = w.v1_only = w.last = w.samples = false;
     w.starting = true;
     w.claim = 0;
     w.asked = w.done = 0;
@@ -593,6 +595,7 @@ void cm_cupti_settle(bool last)
     if (last)
         cm_cupti_look();
     lock();
+    w.samples = true;
     if (last && w.alive) { /* CUDA may be in use since a moment ago */
         w.looked = false;
         notify();

@@ -303,11 +303,14 @@ static struct {
         int64_t own, others, reserved; /* as NVML told last */
         int64_t used_then;             /* as the driver told then */
         uint64_t written_ns;
+        uint32_t window; /* in which it was written */
         uint64_t due_ns; /* when NVML may be asked again; 0: it was not */
         void *nvml;
         bool nvml_looked;
     } device[DEVICES];
 } state;
+
+static _Atomic uint32_t windows; /* that were opened; wraps */
 
 /* What changes with every allocation, together. */
 static bool sample_driver(int device, moment *m)
@@ -392,9 +395,10 @@ static bool put(cm_thread *t, int device, const moment *m)
 }
 
 /* The last one of a recording is written even if it is the one before: the program was there. */
-static void write_moment(int device, const moment *m, uint64_t now, bool last)
+static void write_moment(int device, const moment *m, uint64_t now, uint32_t window, bool last)
 {
-    bool same = memcmp(m, &state.device[device].last, sizeof *m) == 0;
+    bool same = memcmp(m, &state.device[device].last, sizeof *m) == 0 &&
+                state.device[device].window == window;
 
     if (!last && same && state.device[device].written_ns != 0 &&
         now - state.device[device].written_ns < WRITE_NS)
@@ -408,11 +412,13 @@ static void write_moment(int device, const moment *m, uint64_t now, bool last)
         return;
     state.device[device].last = *m;
     state.device[device].written_ns = now;
+    state.device[device].window = window;
 }
 
 static void sample_device(int device, bool anew)
 {
     uint64_t now = cm_clock_monotonic_ns();
+    uint32_t window = atomic_load(&windows);
     moment m;
     bool retained;
 
@@ -426,7 +432,7 @@ static void sample_device(int device, bool anew)
     if (!told)
         return;
     sample_nvml(device, &m, anew);
-    write_moment(device, &m, now, anew);
+    write_moment(device, &m, now, window, anew);
 }
 
 /* What is remembered is of this process and this capture. */
@@ -442,6 +448,11 @@ static void begin_anew(void)
     for (int i = 0; i < DEVICES; i++)
         for (int what = 0; what < TOLD; what++)
             state.device[i].last.told[what] = UNKNOWN;
+}
+
+void cm_device_totals_renew(void)
+{
+    atomic_fetch_add(&windows, 1);
 }
 
 void cm_device_totals_sample(bool anew)

@@ -114,7 +114,9 @@ def _driver_rows(lines: Sequence[LedgerLine], used: int, top: int) -> list[_Cell
     if left:
         total = sum(row[0] for row in left)
         number = sum(row[1] for row in left)
-        rows.append((size(total), share(total, used), count(number), f"({len(left)} more lines)", "", "", "", ""))
+        rows.append(
+            (size(total), share(total, used), count(number), f"({plural(len(left), 'more line')})", "", "", "", "")
+        )
     return rows
 
 
@@ -307,7 +309,7 @@ def _host(host: DriverDevice | None, top: int) -> list[Block]:
     if left:
         total = sum(one.bytes for one in left)
         number = sum(one.count for one in left)
-        rows.append((size(total), count(number), f"({len(left)} more lines)", "", "", "", ""))
+        rows.append((size(total), count(number), f"({plural(len(left), 'more line')})", "", "", "", ""))
     columns = (Column("at the end", right=True, style="strong"), *_COLUMNS[2:])
     kept = [i for i in range(len(columns)) if any(row[i] for row in rows)]
     blocks.append(Table(tuple(columns[i] for i in kept), tuple(tuple(row[i] for i in kept) for row in rows)))

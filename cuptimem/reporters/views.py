@@ -112,7 +112,7 @@ def lines_table(lines: tuple[Line, ...], total: int, top: int, rest_bytes: int =
     left_bytes = sum(line.bytes for line in others) + rest_bytes
     left_count = sum(line.count for line in others) + rest_count
     if left_bytes or left_count:
-        what = f"({len(others)} more lines)" if not rest_count else "(everything else)"
+        what = f"({plural(len(others), 'more line')})" if not rest_count else "(everything else)"
         rows.append((size(left_bytes), share(left_bytes, total), count(left_count), "", what, "", ""))
     return Table(
         (

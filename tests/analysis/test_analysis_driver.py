@@ -186,7 +186,6 @@ def test_the_context_is_what_the_first_quiet_moment_leaves_over(analyze: Analyze
     end = only(report)
     assert (end["context"], end["context_measured"], end["residual"]) == (350, True, 400)
     assert (end["total"], end["own"], end["driver_reserved"]) == (10_000, 850, 7)
-    assert only(analyze(t, ledger_at_ns=0), "asked") == {**end, **only(analyze(t, ledger_at_ns=0), "asked")}
     first = only(analyze(t, ledger_at_ns=0), "asked")
     assert (first["used"], first["context"], first["residual"], first["quiet"]) == (400, -1, 400, False)
     assert report["device_timeline"] == [
@@ -203,6 +202,22 @@ def test_what_was_there_before_a_recording_is_no_measured_context(analyze: Analy
     end = only(analyze(t))
     assert (end["context_measured"], end["context"]) == (False, 3 * MIB)
     assert (end["tensors"], end["cached"], end["driver"]) == (1000, 2 * MIB - 1000, [])
+
+
+def test_the_driver_may_be_heard_of_before_the_segments_of_before(analyze: Analyze) -> None:
+    """Another thread allocates while what was there is looked up. Blocks of before are known from the beginning."""
+    t = Trace()
+    new(t, DEV, 0x9000000, 2 * MIB)
+    t.add(SEED, 0x200000, 1000, flags=0, **CUDA)
+    t.add(SEED, 0x200400, 24, flags=0, **CUDA)
+    t.add(SEGMENT_NEW, 0x200000, 2 * MIB, flags=BEFORE_START, **CUDA)
+    t.mark(SEEDED)
+    moment(t, 5 * MIB)
+    end = only(analyze(t))
+    assert (end["tensors"], end["cached"], end["context"]) == (1024, 2 * MIB - 1024, MIB)
+    t.free(0x200000, **CUDA)
+    moment(t, 5 * MIB)
+    assert only(analyze(t))["tensors"] == 24
 
 
 def test_pages_that_small_allocations_share(analyze: Analyze) -> None:
@@ -253,6 +268,20 @@ def test_the_peak_is_a_quiet_moment_where_there_is_one(analyze: Analyze) -> None
     moment(t, 300, quiet=False)
     moment(t, 900, quiet=False)
     assert only(analyze(t), "peak")["used"] == 900
+
+
+def test_the_step_of_a_moment(analyze: Analyze) -> None:
+    t = Trace()
+    t.alloc(0x1000, 1, t.line(1))
+    for step in range(4):
+        t.tick(craft.STEP, 0, t.line(1), after=1_000_000)
+        t.alloc(0x2000 + 512 * step, 1, t.line(1))
+        moment(t, 900 if step == 1 else 100)
+    report = analyze(t)
+    assert len(report["steps"]) == 4
+    asked = [only(analyze(t, ledger_at_ns=step["end_ns"]), "asked")["step"] for step in report["steps"]]
+    # The first moment is in the step that the first tick begins; after the last tick there is none.
+    assert (asked, only(report, "peak")["step"], only(report)["step"]) == ([1, 2, 3, -1], 2, -1)
 
 
 def test_devices_apart(analyze: Analyze) -> None:
@@ -444,6 +473,20 @@ def test_records_in_either_order_and_what_has_none(analyze: Analyze) -> None:
     assert report["driver"]["witness"] == witness
 
 
+@pytest.mark.parametrize(
+    ("address", "size", "index", "matched"),
+    [(0x10000, 100, 0, 1), (0x20000, 100, 0, 0), (0x10000, 99, 0, 0), (0x10000, 100, 1, 0), (0x10000, 100, -1, 1)],
+)
+def test_what_a_record_says_otherwise(analyze: Analyze, address: int, size: int, index: int, matched: int) -> None:
+    t = Trace()
+    new(t, DEV, 0x10000, 100)
+    t.add(MORE, 1, CORRELATION)
+    t.add(WITNESS, address, size, t.name("liba.so"), thread=9, device=craft.CUDA, index=index)
+    t.add(MORE, 1, CORRELATION, thread=9)
+    witness = analyze(t)["driver"]["witness"]
+    assert (witness["matched"], witness["differ"], witness["missing"], witness["alone"]) == (matched, 1 - matched, 0, 0)
+
+
 def test_one_id_of_several_calls(analyze: Analyze) -> None:
     t = Trace()
     for address in (0x10000, 0x20000):
@@ -482,6 +525,10 @@ def test_more_calls_wait_than_are_kept(analyze: Analyze) -> None:
     record(t, 0x10000, 64, 150)
     witness = analyze(t, per_batch=100_000)["driver"]["witness"]
     assert (witness["matched"], witness["alone"], witness["missing"]) == (1, 1, count - 1)
+    t.mark(WINDOW_OPEN, 1)
+    record(t, 0x10000, 64, 200)
+    inside = analyze(t, per_batch=100_000, window=1)["driver"]["witness"]
+    assert inside["matched"] == 1 and inside["missing"] < witness["missing"] - 100  # given up before
 
 
 # --- fragmentation ----------------------------------------------------------------------------------------

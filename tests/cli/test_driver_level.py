@@ -256,6 +256,7 @@ def test_a_witness_that_disagrees(make: Make, key: str) -> None:
 
 def test_device_timeline(make: Make) -> None:
     (line,) = make().device_timelines
+    assert make(device_timeline=[{"device": -1, "points": []}]).device_timelines[0].device == "cuda:?"
     assert line.device == "cuda:0"
     assert (line.points[0].used, line.points[0].driver, line.points[1].used) == (None, 0, 96 * GIB)
 
@@ -269,6 +270,8 @@ def test_fragmentation(make: Make) -> None:
     assert [pin.segments for pin in one.pins] == [3, 1, 1]
     assert one.pins[0].frame is not None and one.pins[0].frame.line == 7
     assert [pin.bytes for pin in one.segments[0].pins] == [MIB, MIB]
+    (other,) = make(fragmentation=[driver_sample.fragmentation(largest_request=3 * GIB)]).fragmentations
+    assert (other.largest_request, other.largest_free_block) == (3 * GIB, GIB)
 
 
 def test_kernels(make: Make) -> None:

@@ -143,7 +143,7 @@ def test_lines_that_are_not_shown_are_summed(make: Make) -> None:
     lines = ledger(make(), top=1)
     (rest,) = [line for line in lines if "(4 more lines)" in line]
     assert rest.split()[:3] == ["1.0", "GiB", "1"] and rest.split()[4] == "7"
-    assert any("(1 more lines)" in line for line in lines)  # page-locked
+    assert any("(1 more line)" in line for line in lines)  # page-locked
 
 
 def test_stacks_of_one_line_are_one_row(make: Make, folder: Path) -> None:
@@ -153,6 +153,23 @@ def test_stacks_of_one_line_are_one_row(make: Make, folder: Path) -> None:
     raw["ledger"] = [driver_sample.ledger(driver=[*driver_sample.LIBRARIES, library])]
     rows = [line for line in ledger(from_dict("missing.cmem", raw)) if "big.py:9" in line]
     assert [row.split()[:6] for row in rows] == [["33.0", "MiB", "0", "%", "3", "cuBLAS"]]
+
+
+def test_what_a_backward_took_is_a_row_of_its_own(make: Make) -> None:
+    own = [driver_sample.line("device", "libcublas.so.13", MULTIPLY, MIB, 1, backward=back) for back in (False, True)]
+    rows = [line.split() for line in ledger(make(ledger=[driver_sample.ledger(driver=own)])) if "big.py:9" in line]
+    assert [row[5:8] for row in rows] == [["cuBLAS", "project/big.py:9", "train"], ["cuBLAS", "backward", rows[1][7]]]
+
+
+def test_pytorchs_host_memory_of_an_unknown_caller(make: Make) -> None:
+    host = {"bytes": MIB, "peak": MIB, "live": [driver_sample.line("host", "", 0, MIB, 1, True)]}
+    assert any(line.split() == ["1.0", "MiB", "1", "PyTorch", "(no", "Python", "line)"]
+               for line in ledger(make(driver=driver_sample.driver(host=host))))  # fmt: skip
+
+
+def test_one_record_agrees(make: Make) -> None:
+    witness = {"records": 1, "matched": 1, "missing": 0, "differ": 0, "alone": 0, "dropped": 0}
+    assert "CUPTI's one record agrees with them." in prose(ledger(make(driver=driver_sample.driver(witness=witness))))
 
 
 def test_what_is_unknown_is_said(make: Make) -> None:
@@ -335,6 +352,15 @@ def of_one_line(folder: Path, segments: int) -> list[str]:
     ]
     raw["fragmentation"] = [one]
     return fragmentation(from_dict("missing.cmem", raw))
+
+
+def test_of_a_segment_not_all_stacks_are_known(make: Make) -> None:
+    one = driver_sample.fragmentation()
+    pins = [{"stack": MODEL, "bytes": MIB, "count": 2}] * fragmentation_views.SEGMENT_PINS
+    for known, shown in ((pins, "≥ 16"), (pins[1:], " 14")):
+        one["segments"][0]["pins"] = known
+        (row,) = [line for line in fragmentation(make(fragmentation=[one])) if "2.0 GiB   2.0 GiB" in line]
+        assert row.split("1.0 GiB")[1].split("project")[0].rstrip().endswith(shown)
 
 
 def test_a_line_keeps_a_segment_once(folder: Path) -> None:

@@ -53,6 +53,7 @@ def test_callbacks() -> None:
     assert (
         "beside other profilers, without records" in found({}, {**STATE, "v2": True, "activity": False})["CUPTI"].text
     )
+    assert "CUPTI 13.2 (130200)" in found({}, {**STATE, "version": 130200})["CUPTI"].text
     old = found({"nvml": False}, {**STATE, "version": 18})
     assert "interface 18" in old["CUPTI"].text and old["NVML"].state == "warning"
 
@@ -60,7 +61,8 @@ def test_callbacks() -> None:
 def test_a_refusal_is_cause_and_fix() -> None:
     reason = "another profiler, Nsight (2026), holds CUPTI: error 39 (run without it)"
     one = found({}, {**STATE, "mode": "slots", "reason": reason})["CUPTI"]
-    assert one.state == "warning" and one.fix == "run without it"
+    assert (one.state, one.fix, one.cost) == ("warning", "run without it", doctor_cupti.SLOTS_COST)
+    assert found({}, {**STATE, "mode": "none", "reason": reason})["CUPTI"].cost == doctor_cupti.COST
     assert one.text.startswith("another profiler, Nsight (2026), holds CUPTI: error 39; /x/libcupti.so.13")
     late = found({}, {**STATE, "mode": "starting", "reason": ""})["CUPTI"]
     assert late.state == "warning" and "did not answer" in late.text

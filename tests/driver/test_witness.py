@@ -215,6 +215,27 @@ report(kernels=driver("b.cmem")["kernels"])
     ]
 
 
+def test_a_window_inside_has_moments_of_its_own(program: Program, simulated: dict[str, str]) -> None:
+    """Though nothing moves in it: one with a path asks at its end, others are asked within a fifth of a second."""
+    found = program(
+        """
+cuda = ctypes.CDLL("libcudart.so.13")
+assert cuda.cudaFree(None) == 0
+with cuptimem.profile("a.cmem") as outer:
+    time.sleep(0.4)
+    with cuptimem.profile("b.cmem") as short:
+        pass
+    with cuptimem.profile() as longer:
+        assert soon(lambda: longer.report.ledgers)
+rows = [[row.what for row in prof.report.ledgers] for prof in (outer, short, longer)]
+rows.append([row.what for row in cuptimem.open("b.cmem").ledgers])
+report(rows=rows, used=len({row.used for prof in (outer, short, longer) for row in prof.report.ledgers}))
+""",
+        env=simulated,
+    )
+    assert found["rows"] == [["peak", "end"]] * 4 and found["used"] == 1
+
+
 @pytest.mark.parametrize("name", [None, b"Nsight Somewhere"])
 def test_another_profiler_holds_the_subscription(
     program: Program, simulated: dict[str, str], name: bytes | None

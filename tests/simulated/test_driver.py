@@ -122,7 +122,8 @@ def test_a_start_in_mid_run(program: Program) -> None:
     # The library's, and two segments: known to the tensor level alone, from its walk at the start.
     assert found["driver"]["unknown_frees"] == 3 and end["used"] == used
     assert end["tensors"] + end["rounding"] + end["cached"] == used - context - 6 * MIB
-    assert end["context"] + end["residual"] == context
+    # What the library was given before is freed meanwhile; PyTorch's segments of before are in no context.
+    assert (end["context"], end["residual"]) == (context + 4 * MIB, -4 * MIB)
     assert not end["context_measured"]
 
 

@@ -155,6 +155,23 @@ static void written_when_it_changes(void)
     EQUAL(double_event_count(), at);
 }
 
+/* Moments of before a window opened are none of its own. */
+static void written_when_a_window_opens(void)
+{
+    size_t at;
+
+    begin();
+    sample();
+    at = moment(0, everything, true, 1);
+    for (int i = 0; i < 2; i++) {
+        cm_device_totals_renew();
+        sample();
+        sample();
+        at = moment(at, everything, true, 1);
+        EQUAL(double_event_count(), at);
+    }
+}
+
 /* At the end NVML is asked whenever it was before: what it told last is of another moment. */
 static void asked_anew(void)
 {
@@ -341,6 +358,7 @@ static const double_case cases[] = {
     {"all_that_is_told", all_that_is_told},
     {"nothing_to_ask", nothing_to_ask},
     {"written_when_it_changes", written_when_it_changes},
+    {"written_when_a_window_opens", written_when_a_window_opens},
     {"asked_anew", asked_anew},
     {"slow_nvml", slow_nvml},
     {"a_context_ends", a_context_ends},
