@@ -100,6 +100,18 @@ static bool touch(cm_fold *f, fold_thread *t)
 
 /* --- one event ------------------------------------------------------------------------------ */
 
+/* A window is read by itself: the highest of everything, and what comes first, are its own. */
+static void begin_window(cm_fold *f)
+{
+    f->want_node = true;
+    for (size_t i = 0; i < f->devices; i++) {
+        f->device[i].oom = false;
+        f->device[i].most_reserved = -1;
+    }
+    for (size_t i = 0; i < 256; i++)
+        f->device_totals[i].known = f->device_totals[i].quiet_known = false;
+}
+
 static bool note(cm_fold *f, uint32_t number, const cm_event *e, uint32_t at)
 {
     cm_record record = {.event = *e, .thread = number};
@@ -176,7 +188,7 @@ static bool note(cm_fold *f, uint32_t number, const cm_event *e, uint32_t at)
         return true;
     case CM_EV_MARK:
         if (e->size == CM_MARK_WINDOW_OPEN)
-            f->want_node = true;
+            begin_window(f);
         return true;
     default:
         return true;

@@ -8,13 +8,14 @@
  *   - every block that was alive at its peak, per device, with its free;
  *   - autograd nodes that were alive at its end, frees of older ones, the first of each stack;
  *   - the node runs that these records, and what follows, are charged by;
- *   - blocks that were alive, per device, when the allocator's reserved bytes were higher than ever
- *     before, at the first request that failed, and at the kept totals of the device as a whole;
+ *   - blocks that were alive, per device, when the allocator's reserved bytes were higher than
+ *     before in their window, at its first request that failed, and at the kept totals of the
+ *     device as a whole;
  *   - all that is neither block nor node; of the allocators' totals those that changed. Of a
  *     device's totals (CM_EV_DEVICE) only the last of a stretch and those that are higher than
- *     ever; of a pool that is seen again and again the newest before each of those; launches and
- *     their work as sums (CM_EVF_SUMMED), without what they say of blocks; who was held goes with
- *     its block;
+ *     before in their window; of a pool that is seen again and again the newest before each of
+ *     those; launches and their work as sums (CM_EVF_SUMMED), without what they say of blocks; who
+ *     was held goes with its block;
  *   - of the driver's allocations (device, managed, host, asynchronous) those that were alive at
  *     the stretch's end, when most bytes of their device were given out, and whenever its blocks
  *     are kept; with their frees, all that is said of them and CUPTI's records of both.

@@ -48,9 +48,9 @@ void cm_fold_see_totals(cm_fold *f, fold_thread *t, const cm_event *e, uint32_t 
         d->at[0] = at;
     }
     if (quiet && (!d->quiet_known || e->size > d->quiet)) {
-        if (!d->quiet_known) /* a context is measured there */
+        if (!d->measured) /* a context is measured there */
             d->at[QUIET_FIRST - USED_MOST] = at;
-        d->quiet_known = true;
+        d->measured = d->quiet_known = true;
         d->quiet = e->size;
         d->at[QUIET_MOST - USED_MOST] = at;
     }

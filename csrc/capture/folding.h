@@ -69,9 +69,10 @@ typedef struct fold_device {
 /* Totals of a device as a whole: those of a moment are one chain. Kept are the last of a stretch,
  * and those that are higher than ever. */
 typedef struct fold_totals {
-    int64_t used, quiet; /* most ever; of quiet moments */
-    uint32_t at[TOTALS]; /* of the stretch: used most, most quietly, last, first quiet ever */
-    bool known, quiet_known;
+    int64_t used, quiet;     /* most ever; of quiet moments */
+    uint32_t at[TOTALS];     /* of the stretch: used most, most quietly, last, first quiet ever */
+    bool known, quiet_known; /* since the window's start */
+    bool measured;           /* a quiet one was seen, ever */
 } fold_totals;
 
 typedef struct fold_work { /* left out, of one name */

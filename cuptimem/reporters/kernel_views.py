@@ -33,7 +33,9 @@ def full(one: Kernels, top: int) -> list[Block]:
         blocks += warning(f"{count(one.unlaunched)} of those that ran belong to no launch that was seen")
     if one.unrecorded:
         launches = "1 launch" if one.unrecorded == 1 else f"{count(one.unrecorded)} launches"
-        blocks += prose(f"{launches} before CUPTI's records began, or whose records are folded: what became of them is not known.", "dim")
+        blocks += prose(
+            f"{launches} before CUPTI's records began, or with folded ones: what became of them is not known.", "dim"
+        )
     if one.unjudged:
         blocks += warning(f"{plural(one.unjudged, 'block')} not judged: too many waited for records at a time")
     if one.names:

@@ -311,13 +311,17 @@ def test_many_programs(fold: ctypes.CDLL, tmp_path: Path) -> None:
 # --- the driver level -------------------------------------------------------------------------------------
 
 
-def driver_program(seed: int, steps: int) -> driver_model.Driver:
+def driver_program(seed: int, steps: int, *, windows: bool = False) -> driver_model.Driver:
     """Driver allocations with blocks in them, pools, totals, launches; some reserved bytes and requests that fail."""
+    opened = 0
     program = driver_model.Driver(seed, 0, unwound=1)
     t, chance = program.trace, program.random
     cuda = driver_model.CUDA
     t.add(craft.THREAD, 101, 11)  # it stays, and with it the time that all others are told from
     for _ in range(steps):
+        if windows and chance.random() < 0.03:
+            opened += 1
+            t.mark(craft.WINDOW_OPEN if opened % 2 else craft.WINDOW_CLOSE, (opened + 1) // 2)
         program.step()
         what = chance.random()
         if what < 0.1:
@@ -394,6 +398,30 @@ def test_a_fold_changes_no_ledger(
     if one["kernels"] is not None:
         for key in ("launches", "ran", "names"):  # who was held goes with its block
             assert one["kernels"][key] == other["kernels"][key], key
+
+
+def test_a_fold_changes_no_ledger_of_a_window(fold: ctypes.CDLL, tmp_path: Path) -> None:
+    """Its peaks and first failures are its own; records may come in another window than what they say."""
+    for seed in range(120):
+        trace = driver_program(seed, 10 + seed * 2, windows=True).trace
+        short = folded(fold, trace, seed % 3 * 50, 40 if seed % 2 else 1000, 0)
+        a, b = (str(tmp_path / name) for name in ("a.cmem", "b.cmem"))
+        for one, path in ((trace, a), (short, b)):
+            Path(path).unlink(missing_ok=True)
+            one.write(Path(path), per_batch=60)
+        for window in (e.address for e in trace.events if e.kind == craft.MARK and e.size == craft.WINDOW_OPEN):
+            one, other = _core.analyze(a, window=window), _core.analyze(b, window=window)
+            for report in (one, other):
+                del report["driver"]["witness"]
+            assert driver_sums(one, other) == driver_sums(other, one), (seed, window)
+            cut = []
+            for path, name in ((a, "c.cmem"), (b, "d.cmem")):
+                (tmp_path / name).unlink(missing_ok=True)
+                _core.extract(path, str(tmp_path / name), window)
+                cut.append(_core.analyze(str(tmp_path / name))["driver"])
+            for key in ("allocations", "frees", "unknown_frees", "failed_frees", "replaced"):
+                assert cut[0][key] == cut[1][key], (seed, window, key)
+            assert max(driver["witness"]["missing"] for driver in cut) <= len(trace.events)
 
 
 def test_what_the_driver_gave_out_for_a_moment_folds(fold: ctypes.CDLL, tmp_path: Path) -> None:
