@@ -4,6 +4,8 @@ Runs inside the profiled process: imports nothing that Python has not loaded by 
 (csrc/sources/cupti.h); in a process that never uses CUDA that is a comparison of two numbers now and then.
 """
 
+import sys
+
 TYPE_CHECKING = False  # typing would be loaded into every profiled program
 
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ PERIOD_MS = 200  # between two looks at records and devices
 WAIT_MS = 1000  # for the subscription, where CUDA is in use when the profile starts
 UNUSED = "CUDA was not used"
 TOO_SLOW = "CUPTI did not answer in time"
+THEIRS = "torch.profiler was recording, and CUPTI's records are its own then (start it after this profile)"
 TURNED_OFF = "it was turned off (driver=False, --no-driver)"
 
 _COUNTS = ("callbacks", "records", "dropped", "foreign_buffers", "unknown_records")
@@ -23,6 +26,7 @@ _BUSY = 16  # EBUSY
 
 _wanted = False
 _kernels = False
+_records = True
 _problem = ""  # why it cannot even be started
 _said: set[str] = set()
 _say: "Callable[[str], None] | None" = None
@@ -32,14 +36,16 @@ def start(core: "ModuleType", options: "Options", say: "Callable[[str], None]") 
     """Before recording starts, so that what is there already is subscribed by then; nothing is lost where it is not,
     for relocation slots record until it is. say: is given what the user should know, a line each. Never raises:
     tensors are recorded without it."""
-    global _wanted, _kernels, _problem, _say
+    global _wanted, _kernels, _records, _problem, _say
     _said.clear()
     _say = say
     _wanted, _kernels, _problem = options.driver, options.kernels, ""
     if not _wanted:
         return
+    # It may be one that holds no subscription: taking CUPTI's buffers would leave it without its own, unnoticed.
+    _records = not getattr(sys.modules.get("torch.autograd.profiler"), "_is_profiler_enabled", False)
     try:
-        core.cupti_start(_kernels, True, PERIOD_MS, WAIT_MS, lambda: _tell(core))
+        core.cupti_start(_kernels, _records, PERIOD_MS, WAIT_MS, lambda: _tell(core))
     except OSError as error:
         _wanted = False
         _problem = f"its thread cannot be started: {error.strerror or error}"
@@ -108,6 +114,8 @@ def _notes(core: "ModuleType") -> dict[str, str]:
         mode, reason = "slots", TOO_SLOW
     if mode not in ("callbacks", "slots"):
         return {"driver": "none", "driver.reason": reason or UNUSED}
+    if not _records and not reason:
+        reason = THEIRS
     found = {
         "driver": mode,
         "driver.reason": reason,

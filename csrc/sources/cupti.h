@@ -109,8 +109,8 @@ void cm_cupti_explain(int result, const char *holder, char *text, size_t size);
  */
 
 typedef struct cm_cupti_options {
-    bool kernels;       /* LAUNCH and WORK, too */
-    bool activity;      /* records as second witness */
+    bool kernels;  /* LAUNCH and WORK, too */
+    bool activity; /* records as second witness; false: another client's, by the old interface */
     unsigned period_ms; /* between two looks at records and devices; 0: 200 */
 } cm_cupti_options;
 

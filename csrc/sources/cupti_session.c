@@ -539,7 +539,8 @@ int cm_cupti_start(const cm_cupti_options *options, unsigned wait_ms)
     if (w.options.period_ms == 0)
         w.options.period_ms = PERIOD_MS;
     w.wanted = true;
-    w.leave = w.paused = w.looked = w.v1_only = w.last = w.samples = false;
+    w.leave = w.paused = w.looked = w.last = w.samples = false;
+    w.v1_only = !options->activity;
     w.starting = true;
     w.claim = 0;
     w.asked = w.done = 0;

@@ -52,6 +52,7 @@ def fake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     fakes.build(folder / "names/lib64/libcupti.so.13", "FAKE_CUPTI", "FAKE_NAMES")
     fakes.build(folder / "multiple/lib64/libcupti.so.13", "FAKE_CUPTI", "FAKE_NAMES", "FAKE_MULTIPLE")
     fakes.build(folder / "records/lib64/libcupti.so.13", "FAKE_CUPTI", "FAKE_RECORDS")
+    fakes.build(folder / "shared/lib64/libcupti.so.13", "FAKE_CUPTI", "FAKE_RECORDS", "FAKE_NAMES")
     fakes.build(folder / "libtorch_cpu.so", "FAKE_TORCH")
     fakes.build(folder / "libcudart.so.13", "FAKE_RUNTIME")
     fakes.build(folder / "libcaller.so", "FAKE_CALLER")
@@ -441,6 +442,31 @@ def test_it_is_not_detached_without_a_word(program: Program, simulated: dict[str
         env=simulated,
     )
     assert found["result"] == found["free"] == 0 and found["after"][0] == "slots"
+
+
+@pytest.mark.parametrize("kernels", [False, True])
+def test_a_torch_profiler_that_records_already_keeps_its_buffers(program: Program, fake: Path, kernels: bool) -> None:
+    """One without a subscription is not refused anything, and would not learn that its records go elsewhere."""
+    ours = START.format(folder=str(fake)).replace('("a.cmem")', f'("a.cmem", kernels={kernels})')
+    found = program(
+        f"""
+from types import ModuleType
+profiler = sys.modules["torch.autograd.profiler"] = ModuleType("profiler")
+profiler._is_profiler_enabled = True
+{ours}
+theirs = [value("fake_registered"), value("fake_multiple"), driver()]
+profiler._is_profiler_enabled = False
+with cuptimem.profile("b.cmem"):
+    pass
+report(theirs=theirs, registered=value("fake_registered"), after=driver("b.cmem"))
+""",
+        env={"CUDA_HOME": str(fake / "shared")},
+    )
+    registered, multiple, told = found["theirs"]
+    assert (registered, multiple, told["driver"], told["activity"]) == (0, 0, "callbacks", "no")
+    assert "torch.profiler was recording" in told["reason"]
+    assert found["said"] == ([f"cuptimem: kernels are not recorded from now on: {told['reason']}"] if kernels else [])
+    assert (found["registered"], found["after"]["activity"], found["after"]["reason"]) == (1, "yes", "")
 
 
 def test_it_comes_back_in_the_next_profile(program: Program, simulated: dict[str, str], fake: Path) -> None:
