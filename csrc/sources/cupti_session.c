@@ -438,6 +438,9 @@ static void *witness(void *unused)
             next = next_look(&rounds);
         }
     }
+    /* Who asked while a fork or the program's end did, too, still gets what was asked for. */
+    while (w.wanted && w.claim != 0)
+        give_up();
     if (!w.wanted) {
         end_subscription();
         cm_cuda_slots_record(false);

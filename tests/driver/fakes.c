@@ -11,8 +11,8 @@
  *   FAKE_PATIENCE  none's: loaded before all others it makes waits for more than ten seconds short
  *
  * The environment: FAKE_RESULT, of a subscription, and FAKE_RESULT_V2, where it is asked for beside
- * others; FAKE_HOLDER, who has it; FAKE_DELAY_MS, how long it takes; FAKE_DEAF, the result of
- * enabling a callback; FAKE_VERSION; FAKE_DRIVER_VERSION. */
+ * others; FAKE_HOLDER, who has it; FAKE_DELAY_MS, how long it takes; FAKE_FLUSH_MS, and a flush;
+ * FAKE_DEAF, the result of enabling a callback; FAKE_VERSION; FAKE_DRIVER_VERSION. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -75,11 +75,11 @@ int caller_take(size_t size)
 
 #ifdef FAKE_CUPTI
 int fake_subscribed, fake_unsubscribed, fake_enabled, fake_multiple, fake_size, fake_registered,
-    fake_flushed;
+    fake_flushed, fake_on, fake_on_then;
 
-static void rest(void)
+static void rest(const char *how_long)
 {
-    long milliseconds = setting("FAKE_DELAY_MS", 0);
+    long milliseconds = setting(how_long, 0);
 
     nanosleep(&(struct timespec){milliseconds / 1000, milliseconds % 1000 * 1000000}, NULL);
 }
@@ -89,7 +89,7 @@ static void (*told)(void *userdata, int domain, uint32_t id, const void *data);
 static int subscribe(void **subscriber, void *callback, int result)
 {
     *(void **)&told = callback;
-    rest();
+    rest("FAKE_DELAY_MS");
     if (result == 0) {
         fake_subscribed++;
         *subscriber = &fake_subscribed;
@@ -132,18 +132,27 @@ int cuptiActivityRegisterCallbacks(void *request, void *complete)
 {
     (void)request, (void)complete;
     fake_registered++;
+    fake_on_then = fake_on;
     return 0;
 }
 
 #ifdef FAKE_RECORDS
+static int set(int kind, int by)
+{
+    if (kind != 49 && kind != 50)
+        return 27;
+    fake_on += by;
+    return 0;
+}
+
 int cuptiActivityEnable(int kind)
 {
-    return kind == 49 || kind == 50 ? 0 : 27;
+    return set(kind, 1);
 }
 
 int cuptiActivityDisable(int kind)
 {
-    return kind == 49 || kind == 50 ? 0 : 27;
+    return set(kind, -1);
 }
 
 /* Takes memory for itself, which it tells as everybody's. */
@@ -169,6 +178,7 @@ int cuptiActivityFlushAll(uint32_t flag)
     } data = {.parameters = &parameters, .result = &done, .correlation = 1};
 
     fake_flushed++;
+    rest("FAKE_FLUSH_MS");
     told(NULL, DRIVER, MEM_ALLOC, &data);
     data.site = 1;
     told(NULL, DRIVER, MEM_ALLOC, &data);

@@ -696,6 +696,38 @@ os._exit(0)
     assert len(found["said"]) == 2
 
 
+def test_torch_profiler_asks_while_a_fork_goes_on(program: Program, fake: Path) -> None:
+    """The witness is to give up its records and to leave: it does both."""
+    found = program(
+        f"""
+import threading
+fake = Path({str(fake)!r})
+ctypes.CDLL(str(fake / "libcuda.so.1")).cuInit(0)
+cupti = ctypes.CDLL(str(fake / "records/lib64/libcupti.so.13"), os.RTLD_GLOBAL | os.RTLD_NOW)
+value = lambda name: ctypes.c_int.in_dll(cupti, name).value
+torch = ctypes.CDLL(str(fake / "libtorch_cpu.so"))
+with cuptimem.profile("a.cmem"):
+    on, flushed = value("fake_on"), value("fake_flushed")
+    busy = threading.Thread(target=_core.cupti_settle, args=(False,))
+    busy.start()
+    assert soon(lambda: value("fake_flushed") > flushed)
+    asks = threading.Thread(target=torch.torch_record, args=(3,))
+    asks.start()
+    time.sleep(0.1)
+    _core.capture_fork_pause()
+    asks.join()
+    on_then = value("fake_on_then")
+    _core.capture_fork_resume()
+    busy.join()
+    after = state()
+report(on=[on, on_then], registered=value("fake_registered"), after=after)
+""",
+        env={"CUDA_HOME": str(fake / "records"), "FAKE_FLUSH_MS": "600"},
+    )
+    assert (found["on"], found["registered"]) == ([2, 0], 2)
+    assert found["after"] == ["callbacks", "torch.profiler asked for CUPTI's records"]
+
+
 def test_torch_profiler_does_not_wait_again_for_one_that_hangs(program: Program, fake: Path) -> None:
     """It asks a dozen times as it starts, and holds the GIL."""
     found = program(
