@@ -96,7 +96,8 @@ static int open_side(const char *path, header *out, struct stat *st)
 
 /* --- writing ------------------------------------------------------------------------------- */
 
-/* Of any version, whole or not. */
+/* Of any version, whole or not. Empty: its process was killed between making it and the header, or
+ * the machine lost its power; whoever else has made it, nothing in it can be lost. */
 static bool is_side(const char *path)
 {
     char magic[8];
@@ -105,7 +106,8 @@ static bool is_side(const char *path)
     if (fd < 0)
         return false;
     bool is = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
-              read_at(fd, 0, magic, sizeof magic) == 0 && memcmp(magic, CM_SIDE_MAGIC, 8) == 0;
+              (st.st_size == 0 ||
+               (read_at(fd, 0, magic, sizeof magic) == 0 && memcmp(magic, CM_SIDE_MAGIC, 8) == 0));
     close(fd);
     return is;
 }
@@ -451,10 +453,13 @@ void cm_side_remove(const char *trace_path, uint64_t ring_id)
     char path[PATH_BYTES];
     struct stat st;
     header h;
-    int fd = name_side(trace_path, path) ? open_side(path, &h, &st) : -1;
-    if (fd < 0)
+    if (!name_side(trace_path, path))
         return;
-    if (h.id == ring_id)
+    int fd = open_side(path, &h, &st);
+    bool is =
+        fd >= 0 ? h.id == ring_id : lstat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == 0;
+    if (is) /* an empty one was being made when its process was killed */
         unlink(path);
-    close(fd);
+    if (fd >= 0)
+        close(fd);
 }

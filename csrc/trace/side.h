@@ -16,8 +16,8 @@ typedef struct cm_side cm_side;
 
 enum { CM_SIDE_PARTS = 8, CM_SIDE_BYTES_MIN = 128 << 10, CM_SIDE_BYTES_MAX = 64 << 20 };
 
-/* Makes the side file of the trace at this path. One that another trace left there is replaced; a
- * file that is no side file is never touched (-EEXIST). -ENOSPC: there is no room for it. */
+/* Makes the side file of the trace at this path. One that another trace left there is replaced, as
+ * is an empty file; any other file is never touched (-EEXIST). -ENOSPC: there is no room for it. */
 int cm_side_create(const char *trace_path, uint64_t ring_id, uint64_t bytes, cm_side **out);
 /* Behind what is there. -ENOBUFS: its part would have to be reused first (oldest, release). */
 int cm_side_append(cm_side *side, const void *chunk, size_t length);
@@ -43,7 +43,7 @@ typedef enum cm_side_found {
 /* *chunks is malloc'ed, or NULL when there are none. `after` moves to the last one's serial. */
 cm_side_found cm_side_read(const char *trace_path, uint64_t ring_id, uint64_t *after,
                            uint8_t **chunks, size_t *length);
-/* Removes the side file if it is this trace's. */
+/* Removes the side file if it is this trace's, or empty: killed before it had a header. */
 void cm_side_remove(const char *trace_path, uint64_t ring_id);
 
 /* What a batch's payload consists of; false: damaged. Nothing in it is checked further. */

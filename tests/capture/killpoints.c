@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../../csrc/trace/format.h"
 #include "../../csrc/trace/side.h"
 #include "../../csrc/trace/writer.h"
 #include "stress.h"
@@ -91,6 +92,19 @@ int __wrap_cm_side_append(cm_side *side, const void *bytes, size_t length)
     die_if(m.before);
     int result = __real_cm_side_append(side, bytes, m.half ? length / 2 : length);
     die_if(m.half || m.after);
+    return result;
+}
+
+/* The first bytes of a side file: before them it is there, and empty. */
+ssize_t __real_pwrite(int fd, const void *bytes, size_t length, off_t offset);
+ssize_t __wrap_pwrite(int fd, const void *bytes, size_t length, off_t offset);
+ssize_t __wrap_pwrite(int fd, const void *bytes, size_t length, off_t offset)
+{
+    bool first = length >= 8 && memcmp(bytes, CM_SIDE_MAGIC, 8) == 0;
+    moment m = first ? now("side_header") : (moment){0};
+    die_if(m.before);
+    ssize_t result = __real_pwrite(fd, bytes, length, offset);
+    die_if(m.after);
     return result;
 }
 

@@ -33,7 +33,7 @@ def told(trace: Path) -> int:
 
 
 POINTS = [
-    *(("side_create", 1, when) for when in ("before", "after")),
+    *((name, 1, when) for name in ("side_create", "side_header") for when in ("before", "after")),
     *(("side_append", nth, when) for nth in (1, 2, 30, 60) for when in ("before", "half", "after")),
     *(("side_release", nth, when) for nth in (1, 2, 9, 12) for when in ("before", "after")),
     *(("writer_chunk", nth, when) for nth in (4, 5, 6, 7, 8, 12, 16) for when in ("before", "half", "after")),
@@ -193,9 +193,10 @@ def test_a_name_that_is_taken_is_left_alone(program: Program, tmp_path: Path) ->
     assert _core.analyze(str(trace))["state"] == "complete"
 
 
-def test_a_side_file_that_was_left_behind_is_replaced(program: Program, tmp_path: Path) -> None:
+@pytest.mark.parametrize("what", [b"CUPTSIDE" + bytes(8192), b""], ids=["old", "empty"])
+def test_a_side_file_that_was_left_behind_is_replaced(program: Program, tmp_path: Path, what: bytes) -> None:
     trace, left = tmp_path / "t.cmem", tmp_path / "t.cmem.tail"
-    left.write_bytes(b"CUPTSIDE" + bytes(8192))
+    left.write_bytes(what)
     saw = record(program, trace, max_size=100_000)
     assert saw["warning"] is None
     assert not left.exists()
