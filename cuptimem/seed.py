@@ -151,7 +151,7 @@ class _Walk:
         self.objects = 0
         self.skipped = 0
         self._interval = sys.getswitchinterval()
-        self._still_until = 1  # when it stops being safe to look into autograd's graphs, ns; 0: it never is
+        self._still_until = 0  # when it stops being safe to look into autograd's graphs, ns; 0: it never is
         self.problems: list[str] = []
         self._compound: list[Any] = []  # tensors made of others
         self._storages: set[int] = set()
@@ -160,6 +160,11 @@ class _Walk:
 
     def run(self) -> None:
         torch = self.torch
+        # Before objects are listed: a thread inside an operation may have been given a block before recording began,
+        # which no object has before the thread is back in Python.
+        if len(sys._current_frames()) > 1:
+            time.sleep(4 * self._interval)
+        self._still_until = _hold_still(torch, self._interval)
         with (
             _no_warnings(),
             torch._C.DisableTorchFunction(),

@@ -414,11 +414,19 @@ def test_no_thread_of_ours_is_left_for_a_fork(program: Program, tmp_path: Path) 
 
 def test_resident_memory_is_sampled(program: Program, tmp_path: Path) -> None:
     program("""
+        def wait_for_a_sample(least):  # the collector may have no turn for a while
+            end = time.monotonic() + 60
+            while time.monotonic() < end:
+                time.sleep(0.05)
+                c.capture_sync()
+                sizes = [row[4] for row in c.trace_dump(path) if row[0] == "sample"]
+                if sizes and sizes[-1] - sizes[0] >= least:
+                    return
         c.capture_start(path, {})
         c.capture_record(True)
-        time.sleep(0.3)
+        wait_for_a_sample(0)
         block = bytearray(64 << 20)
-        time.sleep(0.5)
+        wait_for_a_sample(60 << 20)
         c.capture_stop()
     """)
     samples = events(tmp_path / "t.cmem", "sample")

@@ -46,8 +46,8 @@ def state() -> list[Any]:
 
 
 def soon(holds: Callable[[], Any]) -> bool:
-    """Whether it becomes true within ten seconds."""
-    until = time.monotonic() + 10
+    """Whether it becomes true within a minute: a busy machine may leave a thread without a turn for seconds."""
+    until = time.monotonic() + 60
     while not holds():
         if time.monotonic() > until:
             return False

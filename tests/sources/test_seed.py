@@ -347,3 +347,30 @@ report(gone=caller()() is None)
 """
     )
     assert answer == {"gone": True}
+
+
+def test_a_block_that_a_thread_brings_from_an_operation_begun_before(run):
+    """Given to it before recording, and in no object until the thread, which waits for the GIL, has its turn."""
+    answer = run(
+        """
+import threading, time, torch
+from cuptimem import seed, torch_events
+torch_events.install()
+made, begun = [], threading.Event()
+def make():
+    begun.set()
+    made.append(torch.randn(1 << 20))            # some milliseconds without the GIL, then a wait for it
+sys.setswitchinterval(0.25)
+thread = threading.Thread(target=make)
+thread.start()
+begun.wait()
+later = time.monotonic() + 0.002
+while time.monotonic() < later: pass             # the block is there now, and the GIL ours
+core.capture_record(True)
+seed.seed_alive()
+thread.join()
+address = made[0].untyped_storage().data_ptr()
+report(size=Heap().sizes().get(address))
+"""
+    )
+    assert answer["size"] == 4 << 20

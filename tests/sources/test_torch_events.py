@@ -233,7 +233,9 @@ sys.unraisablehook = lambda what: messages.append(type(what.exc_value).__name__)
 def wrong(): calls.append(1); raise ValueError("ours")
 core.sources_install()
 core.main_thread_call(wrong)
-end = time.time() + 3
+end = time.time() + 30
+while time.time() < end and not calls: time.sleep(0.001)
+end = time.time() + 1                            # it would be called again
 while time.time() < end: time.sleep(0.001)
 report(messages=messages, calls=len(calls))
 """

@@ -62,24 +62,46 @@ say(wrong=wrong[:10], lost=lost, events=events, overlaps=overlaps, backward=min(
 
 @pytest.mark.torch
 def test_what_all_threads_hold_is_exact_at_a_barrier(child, scale, keep):
-    """Start in the middle of a running training; with every thread held, the trace has exactly what is reachable."""
+    """Start in the middle of a running training; with every thread held, the trace has exactly what is reachable.
+
+    One block is nobody's: that of an operation which another thread had begun before recording and was still inside,
+    without the GIL, when objects were listed. No event has it, and no object yet. On a busy machine a thread may stand
+    there for any time, so the threads count what they have done, and that block alone is let off.
+    """
     pytest.importorskip("torch")
     rounds = scale(12, 200)
     answer = child(
         """
 import gc, threading, torch, storages
+from cuptimem import seed
 rounds = int(sys.argv[1])
 gate, go, end = threading.Barrier(4), threading.Barrier(4), False
-hold = [None] * 3
+hold, made = [None] * 3, [[], [], []]                # what each operation of a thread's turn left behind
 def load(i):
     while not end:
-        p = torch.randn(8, 8, requires_grad=True)
-        for _ in range(5): (p @ p).relu().sum().backward()
-        hold[i] = (p, p.sin().exp().sum())
+        mine = made[i] = []
+        def did(tensor):
+            mine.append(storage(tensor)[0])
+            return tensor
+        p = did(torch.randn(8, 8, requires_grad=True))
+        for n in range(5):
+            (p @ p).relu().sum().backward()
+            mine.append(None if n else storage(p.grad)[0])
+        hold[i] = (p, did(did(did(p.sin()).exp()).sum()))
         gate.wait(); go.wait()
+progress = lambda: [(mine, len(mine)) for mine in made]
+moments = {}
+record, listed = core.capture_record, seed._all_objects
+def record_and_note(on):
+    record(on)
+    if on: moments["recording"] = progress()
+def list_and_note():
+    moments["listed"] = progress()
+    return listed()
+core.capture_record, seed._all_objects = record_and_note, list_and_note
 threads = [threading.Thread(target=load, args=(i,)) for i in range(3)]
 for t in threads: t.start()
-wrong, compared = [], 0
+wrong, compared, let_off = [], 0, 0
 for r in range(rounds):
     prof = cuptimem.profile("run.cmem", overwrite=True)
     prof.start()                       # while the threads are in forward or backward
@@ -92,19 +114,22 @@ for r in range(rounds):
     skipped = sum(x.address for x in rows("run.cmem") if x.kind == "mark" and x.size == 3)
     missing = {a: n for a, n in theirs.items() if ours.get(a) != n}
     extra = {a: n for a, n in ours.items() if a not in theirs}
+    for (mine, at), (then, still) in zip(moments["recording"], moments["listed"]):
+        if mine is then and at == still and at < len(mine):
+            let_off += missing.pop(mine[at], 0) > 0
     if (missing and not skipped) or extra: wrong.append((r, missing, extra, skipped))
     compared += len(theirs)
     prof.stop()
     if r == rounds - 1: end = True
     go.wait()
 for t in threads: t.join()
-say(wrong=wrong[:5], compared=compared)
+say(wrong=wrong[:5], compared=compared, let_off=let_off)
 """,
         rounds,
         timeout=240,
     )
     assert answer["wrong"] == [] and answer["compared"] > 10 * rounds
-    keep(profiles=rounds, blocks_compared=answer["compared"])
+    keep(profiles=rounds, blocks_compared=answer["compared"], let_off=answer["let_off"])
 
 
 def test_torch_arrives_while_the_capture_ends(child, scale, keep):

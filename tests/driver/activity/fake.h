@@ -38,7 +38,7 @@ typedef struct fake_nvml {
     unsigned computes, graphics;
     fake_process compute[FAKE_PROCESSES], graphic[FAKE_PROCESSES];
     unsigned asked;
-    unsigned delay_ms; /* of a list */
+    unsigned delay_ms; /* of a list, as the program counts time */
 } fake_nvml;
 
 #endif
