@@ -33,8 +33,8 @@ def test_quick_run(tmp_path):
     assert result["machine"]["torch"]
     seen = {row["benchmark"] for row in result["rows"]}
     assert seen == {
-        "micro", "gpt", "small_step", "transformers", "resnet", "size", "analysis", "analysis_driver", "report", "resident",
-        "stopped", "import", "cuda", "cuda_gpt2", "driver", "kernels", "driver_step", "simulator",
+        "micro", "gpt", "small_step", "transformers", "resnet", "size", "analysis", "analysis_driver", "report",
+        "resident", "stopped", "import", "cuda", "cuda_gpt2", "driver", "kernels", "driver_step", "simulator",
     }  # fmt: skip
     modes = {row["what"] for row in result["rows"] if row["benchmark"] == "gpt"}
     assert modes == {"bare", "cuptimem", "torch.profiler", "memray", "tracemalloc", "dispatch mode"}
