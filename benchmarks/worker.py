@@ -7,6 +7,7 @@ block, outside the time. So the modes see the same process, the same tensors and
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import json
 import os
@@ -21,11 +22,19 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import simulated
+from benchmarks.driver import library, succeeded
 from benchmarks.workloads import WORKLOADS
 
 MODES = ("bare", "cuptimem", "memray", "torch.profiler", "tracemalloc", "dispatch mode")
 DRIVER_LEVEL = {"cuptimem without driver": {"driver": False}, "cuptimem with kernels": {"kernels": True}}
+EMPTY_CLIENT = "empty client"  # of CUPTI, called for what the driver level is: its cost is the simulated device's own
 TRACEMALLOC_FRAMES = 25  # what its documentation uses where a traceback is wanted; its default of 1 names no caller
+
+
+@functools.cache
+def empty_client() -> Any:
+    with tempfile.TemporaryDirectory(prefix="cuptimem-bench-") as folder:
+        return library(Path(folder))
 
 
 @contextlib.contextmanager
@@ -43,6 +52,13 @@ def recording(mode: str, folder: Path, number: int) -> Iterator[Any]:
 
         with cuptimem.profile(folder / f"{number}.cmem", **DRIVER_LEVEL[mode]) as prof:
             yield prof
+    elif mode == EMPTY_CLIENT:
+        client = empty_client()
+        succeeded("subscribing", client.bench_subscribe(0, 1))
+        try:
+            yield None
+        finally:
+            succeeded("unsubscribing", client.bench_unsubscribe())
     elif mode == "memray":
         import memray
 
@@ -80,7 +96,9 @@ def recording(mode: str, folder: Path, number: int) -> Iterator[Any]:
         finally:
             torch.cuda.memory._record_memory_history(None)
     else:
-        raise SystemExit(f"unknown mode {mode}: {', '.join([*MODES, *DRIVER_LEVEL, *simulated.RECORDER])}")
+        raise SystemExit(
+            f"unknown mode {mode}: {', '.join([*MODES, EMPTY_CLIENT, *DRIVER_LEVEL, *simulated.RECORDER])}"
+        )
 
 
 def main() -> None:

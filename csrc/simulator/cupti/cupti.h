@@ -84,7 +84,11 @@ typedef void (*cm_cupti_callback)(void *userdata, int domain, uint32_t id, const
 /* Calls who asked for this callback of a runtime or driver call. Not from inside another callback
  * of this thread. Each subscriber has a correlationData of its own, from enter to exit. */
 void cm_sim_cupti_fire(int domain, uint32_t id, cm_cupti_callback_data *data);
-/* The same of another domain, whose data is its own. */
+/* Whether there is such a one: most calls of a program are of no interest to anybody. */
+bool cm_sim_cupti_tells(int domain, uint32_t id);
+/* A call begins: what subscribers kept of the one before is gone. */
+void cm_sim_cupti_enters(int domain);
+/* To those who asked for this of another domain, whose data is its own. */
 void cm_sim_cupti_fire_other(int domain, uint32_t id, const void *data);
 /* Sets cm_sim_cupti_on from what is subscribed and enabled. */
 void cm_sim_cupti_recompute(void);

@@ -36,10 +36,12 @@ static atomic_uint taken; /* bit i: slots[i] is active; a hint of where to look 
 static unsigned next_slot;
 static uint64_t subscriptions;
 static atomic_uint several = NOT_SAID;
-static _Thread_local cm_cupti_subscriber *calling; /* whose callback this thread is in */
+/* Whose callback this thread is in. */
+static _Thread_local cm_cupti_subscriber *calling __attribute__((tls_model("initial-exec")));
 /* What subscribers keep from a call's enter to its exit. One of the runtime and one of the driver
  * inside of it are all that a thread is in: in a callback nothing is told. */
-static _Thread_local uint64_t kept[CM_CUPTI_RUNTIME_API + 1][SLOTS];
+static _Thread_local uint64_t kept[CM_CUPTI_RUNTIME_API + 1][SLOTS]
+    __attribute__((tls_model("initial-exec")));
 
 void cm_sim_cupti_lock(void)
 {
@@ -75,17 +77,29 @@ static void fire(int domain, uint32_t id, const void *data, cm_cupti_callback_da
     }
 }
 
+bool cm_sim_cupti_tells(int domain, uint32_t id)
+{
+    if (calling || id >= CM_CUPTI_IDS)
+        return false;
+    for (unsigned left = atomic_load_explicit(&taken, memory_order_relaxed); left; left &= left - 1)
+        if (atomic_load_explicit(&slots[__builtin_ctz(left)].enabled[domain][id],
+                                 memory_order_relaxed))
+            return true;
+    return false;
+}
+
+void cm_sim_cupti_enters(int domain)
+{
+    if (!calling)
+        memset(kept[domain], 0, sizeof kept[domain]);
+}
+
 /* What a callback calls itself is not told: it would never end. */
 
 void cm_sim_cupti_fire(int domain, uint32_t id, cm_cupti_callback_data *data)
 {
-    enum { ENTER = 0 };
-
-    if (calling || id >= CM_CUPTI_IDS)
-        return;
-    if (data->callbackSite == ENTER)
-        memset(kept[domain], 0, sizeof kept[domain]);
-    fire(domain, id, data, data);
+    if (!calling && id < CM_CUPTI_IDS)
+        fire(domain, id, data, data);
 }
 
 void cm_sim_cupti_fire_other(int domain, uint32_t id, const void *data)

@@ -22,7 +22,7 @@ static uint32_t next_correlation(void)
 }
 
 /* A callback may make calls itself: then the innermost. */
-static _Thread_local cm_sim_call *current;
+static _Thread_local cm_sim_call *current __attribute__((tls_model("initial-exec")));
 
 const cm_sim_call *cm_sim_cupti_call(void)
 {
@@ -38,6 +38,12 @@ static void begin(cm_sim_call *call)
 static void tell(cm_sim_call *call, int domain, int site)
 {
     bool runtime = domain == CM_CUPTI_RUNTIME_API;
+    uint32_t id = runtime ? call->runtime_id : call->driver_id;
+
+    if (site == ENTER)
+        cm_sim_cupti_enters(domain);
+    if (!cm_sim_cupti_tells(domain, id))
+        return;
     cm_cupti_callback_data data = {
         .callbackSite = site,
         .functionName = runtime ? call->runtime_name : call->driver_name,
@@ -49,7 +55,13 @@ static void tell(cm_sim_call *call, int domain, int site)
         .correlationId = call->correlation,
     };
 
-    cm_sim_cupti_fire(domain, runtime ? call->runtime_id : call->driver_id, &data);
+    cm_sim_cupti_fire(domain, id, &data);
+}
+
+/* When it began, for its record; 0: nobody wants one. */
+static uint64_t begins(int domain, uint32_t id)
+{
+    return cm_sim_cupti_api_clients(domain, id) ? cm_sim_cupti_now() : 0;
 }
 
 static void record(const cm_sim_call *call, int domain, uint64_t begin)
@@ -60,7 +72,7 @@ static void record(const cm_sim_call *call, int domain, uint64_t begin)
 
     if (!runtime && call->runtime)
         clients &= ~cm_sim_cupti_clients(CM_CUPTI_RUNTIME, call->device);
-    if (!clients)
+    if (!clients || !begin) /* nobody, or not yet when it began */
         return;
     cm_sim_cupti_external_emit(clients, call->correlation);
     cm_cupti_api api = {
@@ -84,6 +96,22 @@ void cm_sim_tell_context(int what, void *context)
         cm_sim_cupti_fire_other(CM_CUPTI_RESOURCE, (uint32_t)what, &data);
 }
 
+bool cm_sim_runtime_told(uint32_t id)
+{
+    return cm_sim_cupti_tells(CM_CUPTI_RUNTIME_API, id);
+}
+
+bool cm_sim_driver_told(uint32_t id)
+{
+    return cm_sim_cupti_tells(CM_CUPTI_DRIVER_API, id);
+}
+
+bool cm_sim_kernels_told(int device)
+{
+    return (cm_sim_cupti_clients(CM_CUPTI_CONCURRENT_KERNEL, device) |
+            cm_sim_cupti_clients(CM_CUPTI_KERNEL, device)) != 0;
+}
+
 void cm_sim_runtime_enter(cm_sim_call *call, int device, uint32_t id, const char *name,
                           const void *parameters, const char *symbol)
 {
@@ -94,7 +122,7 @@ void cm_sim_runtime_enter(cm_sim_call *call, int device, uint32_t id, const char
         .runtime_id = id,
         .runtime_name = name,
         .runtime_parameters = parameters,
-        .runtime_begin = cm_sim_cupti_now(),
+        .runtime_begin = begins(CM_CUPTI_RUNTIME_API, id),
         .symbol = symbol,
     };
     begin(call);
@@ -122,7 +150,7 @@ void cm_sim_driver_enter(cm_sim_call *call, int device, uint32_t id, const char 
     call->driver_id = id;
     call->driver_name = name;
     call->driver_parameters = parameters;
-    call->driver_begin = cm_sim_cupti_now();
+    call->driver_begin = begins(CM_CUPTI_DRIVER_API, id);
     call->symbol = symbol;
     tell(call, CM_CUPTI_DRIVER_API, ENTER);
 }

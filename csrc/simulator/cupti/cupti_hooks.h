@@ -39,6 +39,12 @@ void cm_sim_driver_enter(cm_sim_call *call, int device, uint32_t id, const char 
                          const void *parameters, const char *symbol);
 void cm_sim_driver_exit(cm_sim_call *call, int result);
 
+/* Whether anybody is told of this launch, or of the kernels that run on the device: only then is a
+ * kernel's name looked up. */
+bool cm_sim_runtime_told(uint32_t id);
+bool cm_sim_driver_told(uint32_t id);
+bool cm_sim_kernels_told(int device);
+
 /* A context was made, or is about to end. CUpti_CallbackIdResource. */
 enum { CM_SIM_CONTEXT_MADE = 1, CM_SIM_CONTEXT_ENDS = 2 };
 void cm_sim_tell_context(int what, void *context);

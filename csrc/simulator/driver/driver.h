@@ -47,7 +47,8 @@ bool cm_cu_known(uint64_t address, size_t bytes);
     const cm_##function##_params cm_parameters = {__VA_ARGS__};                                    \
     cm_sim_call cm_call = {.correlation = 0};                                                      \
     if (cm_sim_cupti_wanted())                                                                     \
-    cm_cu_enter(&cm_call, CM_CBID_##function, #function, &cm_parameters, symbol)
+    cm_cu_enter(&cm_call, CM_CBID_##function, #function, &cm_parameters,                           \
+                cm_sim_driver_told(CM_CBID_##function) ? (symbol) : NULL)
 #define CM_CU_BEGIN(function, ...) CM_CU_BEGIN_KERNEL(function, NULL, __VA_ARGS__)
 /* Between the two: whether activity records are worth writing. */
 #define CM_CU_TOLD __builtin_expect(cm_call.correlation != 0, 0)

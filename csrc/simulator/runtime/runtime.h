@@ -37,7 +37,9 @@ void cm_rt_exit(cm_sim_call *call, int result);
 /* A launch: the kernel's name is looked up only for who wants it. */
 #define CM_RT_BEGIN_KERNEL(function, kernel, ...)                                                  \
     const cm_##function##_params cm_parameters = {__VA_ARGS__};                                    \
-    CM_RT_BEGIN_CALL(function, &cm_parameters, cm_sim_function_name(kernel))
+    CM_RT_BEGIN_CALL(function, &cm_parameters,                                                     \
+                     cm_sim_runtime_told(CM_CBID_##function) ? cm_sim_function_name(kernel)        \
+                                                             : NULL)
 
 #define CM_RT_TOLD __builtin_expect(cm_call.correlation != 0, 0)
 #define CM_RT_END(result) return cm_rt_end(&cm_call, (result))
