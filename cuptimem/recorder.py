@@ -28,6 +28,7 @@ CALL = "cuptimem.simulation.call"  # python -m CALL FOLDER NAME calls a function
 
 _lock = _thread.RLock()
 _capture: "Capture | None" = None
+_orphan: "Capture | None" = None  # started, and not yet any window's
 last_counts: dict[str, int] = {}  # what _core.capture_counts said when the last capture ended
 _prepared_pid = 0  # the process that has our fork and exit handlers (a forked child inherits them)
 
@@ -137,7 +138,7 @@ def open_window(path: str | None, *, overwrite: bool, options: Options, default_
 
     Raises Error if the file exists (without overwrite) or cannot be written, or recording cannot start.
     """
-    global _capture
+    global _capture, _orphan
     opened: list[Window] = []
     try:
         with _lock:
@@ -148,6 +149,7 @@ def open_window(path: str | None, *, overwrite: bool, options: Options, default_
                 _check_target(path, overwrite)
             capture = _capture
             if capture is None:
+                _end_orphan()
                 capture = _start(path, overwrite, options)
             elif options.kernels and not capture.options.kernels:
                 say("kernels are not recorded: the profile that this one lies in was started without them")
@@ -158,11 +160,14 @@ def open_window(path: str | None, *, overwrite: bool, options: Options, default_
                 capture.owner = window
             capture.windows.append(window)
             _capture = capture
+            _orphan = None
             capture.core.mark(_WINDOW_OPEN, window.number)
             return window
     except BaseException:  # an exception out of a signal's handler: nothing that nobody knows of may stay open
         for window in opened:
             _close(window)
+        with _lock:
+            _end_orphan()
         raise
 
 
@@ -280,6 +285,7 @@ def _directory() -> str:
 
 
 def _start(path: str | None, overwrite: bool, options: Options) -> Capture:
+    global _orphan
     core = recording_core()
     _prepare_process(core)
     without_stacks = core.frames_init()
@@ -291,26 +297,33 @@ def _start(path: str | None, overwrite: bool, options: Options) -> Capture:
         aside.sweep(os.path.dirname(path))
     if core.capture_active():
         raise Error("a capture is already running in this process")
-    try:
-        core.capture_start(
-            file.path,
-            environment(),
-            overwrite=overwrite,
-            max_size=options.max_size,
-            ring_bytes=options.ring_bytes,
-            ring_dir=options.ring_dir,
-        )
-        instruments.install(core, options, say)
-        core.capture_record(True)
-        instruments.look_around(core)
-    except BaseException:  # perhaps one out of a signal's handler, right after the start
-        if core.capture_active():
-            _stop(capture)
-            _remove(file.path)
-        raise
+    meta = environment()
+    _orphan = capture
+    core.capture_start(
+        file.path,
+        meta,
+        overwrite=overwrite,
+        max_size=options.max_size,
+        ring_bytes=options.ring_bytes,
+        ring_dir=options.ring_dir,
+    )
+    instruments.install(core, options, say)
+    core.capture_record(True)
+    instruments.look_around(core)
     if without_stacks is not None:
         say(f"no Python stacks in this Python: {without_stacks}")
     return capture
+
+
+def _end_orphan() -> None:
+    """Ends what was started and came to nobody: an exception out of a signal's handler was in between. Under the lock.
+    Another one meanwhile leaves the rest to the next call."""
+    global _orphan
+    orphan = _orphan
+    if orphan is not None and orphan.pid == os.getpid() and orphan.core.capture_active():
+        _stop(orphan)
+        _remove(orphan.file.path)
+    _orphan = None
 
 
 def _stop(capture: Capture) -> None:
@@ -394,6 +407,8 @@ def _copy_name(path: str, other: str) -> None:
 
 def close_all() -> None:
     """Ends whatever records, as at exit: windows close from the last to the first. Says what goes wrong."""
+    with _lock:
+        _end_orphan()
     while True:
         with _lock:
             capture = _capture

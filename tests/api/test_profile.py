@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import cuptimem
-from cuptimem import recorder
+from cuptimem import _core, recorder
 
 torch = pytest.importorskip("torch", reason="the torch-free run leaves these out")
 pytestmark = pytest.mark.torch
@@ -539,6 +539,27 @@ def test_interrupt_while_the_last_window_closes(tmp_path: Path, monkeypatch: pyt
     with cuptimem.profile(tmp_path / "second.cmem"):
         make(64)
     assert cuptimem.open(tmp_path / "second.cmem").complete
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["once", "twice"])
+def test_interrupt_before_anybody_has_the_recording(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    """It is ended, if need be by the next one: interrupted itself, it could not be."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(recorder, "Window", interrupted)
+        if again:
+            patch.setattr(recorder, "_stop", interrupted)
+        with cuptimem.profile(tmp_path / "first.cmem"):
+            raise AssertionError("it did not start")
+    assert _core.capture_active() is again
+    with cuptimem.profile(tmp_path / "second.cmem") as prof:
+        make(64)
+    assert prof.report.complete and not (tmp_path / "first.cmem").exists()
 
 
 def test_working_directory_that_was_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
