@@ -551,7 +551,7 @@ def test_interrupt_before_anybody_has_the_recording(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(recorder, "Window", interrupted)
+        patch.setattr(recorder.Window, "__init__", interrupted)
         if again:
             patch.setattr(recorder, "_stop", interrupted)
         with cuptimem.profile(tmp_path / "first.cmem"):
