@@ -82,7 +82,7 @@ def test_a_list_per_epoch(verdicts: Callable[..., dict[str, Any]]) -> None:
     for count, batches in [(2, 20), (3, 16), (5, 12)]:
         p = epochs(count, batches, lambda p, i: p.kept.append(p.new()), both=clear)
         assert not verdicts(p)["leaks"]
-        p = epochs(count, batches, lambda p, i: cat(p, 400 * (i % batches + 1)), both=clear)  # noqa: B023
+        p = epochs(count, batches, lambda p, i, n=batches: cat(p, 400 * (i % n + 1)), both=clear)
         assert not verdicts(p)["leaks"]
 
 

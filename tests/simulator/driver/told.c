@@ -118,13 +118,6 @@ void cm_sim_tell_context(int what, void *context)
 }
 
 /* Everybody is told of everything. */
-
-bool cm_sim_runtime_told(uint32_t id)
-{
-    (void)id;
-    return true;
-}
-
 bool cm_sim_driver_told(uint32_t id)
 {
     (void)id;
