@@ -129,6 +129,9 @@ def main() -> None:
                     disk[mode] = max(disk.get(mode, 0), file.stat().st_size)
                     os.unlink(file)
     print(json.dumps({"times": found, "disk": disk}))
+    from cuptimem import backward_threads  # now: bare is without any of it
+
+    backward_threads.wait()
 
 
 if __name__ == "__main__":

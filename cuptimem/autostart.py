@@ -83,7 +83,7 @@ def _open(settings: dict[str, str]) -> None:
     global _started_in
     import atexit
 
-    from cuptimem import naming, recorder
+    from cuptimem import backward_threads, naming, recorder
 
     pid = os.getpid()
     rank = naming.rank_of(os.environ)
@@ -112,6 +112,7 @@ def _open(settings: dict[str, str]) -> None:
     def finish() -> None:
         if os.getpid() != pid:
             return
+        backward_threads.wait()
         recorder.close_all()
         if not quiet and window.path is not None:
             _say_what_was_written(window.path)

@@ -12,6 +12,8 @@ from collections.abc import Callable
 
 import torch
 
+from tests.simulated.ending import leave
+
 
 class Memory(ctypes.Structure):  # nvmlMemory_t
     _fields_ = (("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong))
@@ -103,3 +105,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    leave()

@@ -21,6 +21,7 @@ import cuptimem
 from cuptimem import _core
 from tests.simulated import checks, driver_checks, driver_events, foreign, recorder_programs
 from tests.simulated.driver_checks import Given
+from tests.simulated.ending import leave
 
 MIB = 1 << 20
 FILE = __file__
@@ -303,3 +304,4 @@ PROGRAMS: dict[str, Callable[..., dict[str, Any]]] = {
 if __name__ == "__main__":
     name = sys.argv[1]
     print(json.dumps(PROGRAMS[name](Program(Path(sys.argv[2]), kernels=name == "kernels"))))
+    leave()

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile, schedule
 
+from tests.simulated.ending import leave
+
 BOTH = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
 
 
@@ -106,3 +108,4 @@ def main(folder: Path) -> None:
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]))
+    leave()

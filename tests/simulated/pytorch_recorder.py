@@ -17,6 +17,7 @@ from torch.cuda import _memory_viz
 import cuptimem
 from cuptimem import _core
 from tests.simulated import checks, recorded, told
+from tests.simulated.ending import leave
 from tests.simulated.programs import gpt_fp32
 
 
@@ -60,3 +61,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    leave()

@@ -25,6 +25,7 @@ import cuptimem
 from cuptimem import _core
 from tests.simulated import recorded, told
 from tests.simulated.checks import same, same_list, same_map
+from tests.simulated.ending import leave
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
@@ -559,3 +560,4 @@ PROGRAMS: dict[str, Callable[[Path], dict[str, Any]]] = {
 
 if __name__ == "__main__":
     print(json.dumps(PROGRAMS[sys.argv[1]](Path(sys.argv[2]))))
+    leave()

@@ -15,6 +15,7 @@ import torch
 
 import cuptimem
 from tests.simulated import checks
+from tests.simulated.ending import leave
 from tests.simulated.programs import PROGRAMS
 
 
@@ -38,3 +39,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    leave()

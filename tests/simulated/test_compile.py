@@ -15,6 +15,7 @@ from tests.simulated import device_log
 pytestmark = pytest.mark.cuda_torch
 
 MIB = 1 << 20
+END = "from tests.simulated.ending import leave\nleave()\n"
 
 
 @pytest.fixture
@@ -23,7 +24,8 @@ def ran(on_device: Callable[..., Result], tmp_path: Path) -> Callable[..., Any]:
 
     def call(text: str, *arguments: str, **keywords: Any) -> tuple[Any, dict[str, int]]:
         program, report = tmp_path / "program.py", tmp_path / "report"
-        program.write_text("import json, sys\nimport torch\n" + text)  # Triton reads its kernels' source from the file
+        # Triton reads its kernels' source from the file.
+        program.write_text(f"import json, sys\nimport torch\n{text}\n{END}")
         done = on_device(str(program), *arguments, report=report, memory="24GiB", **keywords)
         assert done.code == 0, done.err[-3000:]
         told = device_report.parse(report.read_bytes(), str(report))
