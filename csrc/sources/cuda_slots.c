@@ -8,6 +8,7 @@
 #include "cupti.h"
 #include "cupti_calls.h"
 #include "driver_events.h"
+#include "driver_moves.h"
 #include "emit.h"
 #include "tables.h"
 

@@ -177,8 +177,6 @@ int cm_cupti_driver_enable(const cm_cupti_link *link, bool launches);
 void cm_cupti_driver_disable(const cm_cupti_link *link);
 /* Set while this thread makes calls of CUDA for us: they are not the program's, and no events. */
 extern __thread bool cm_cupti_own_thread __attribute__((tls_model("initial-exec")));
-/* Odd or changed between two looks: the driver was giving out or taking back memory. */
-uint64_t cm_cupti_driver_moves(void);
 uint64_t cm_cupti_driver_count(void); /* callbacks that became events since enable */
 /* Whether a context is being destroyed: the driver must not be asked for it. */
 bool cm_cupti_context_ends(void);

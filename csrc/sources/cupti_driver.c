@@ -12,9 +12,11 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "../capture/ring.h"
 #include "cupti.h"
 #include "cupti_calls.h"
 #include "driver_events.h"
+#include "driver_moves.h"
 #include "emit.h"
 
 enum { OPEN = 4, DEVICES_KNOWN = 64, CONTEXTS = 64, NO_ROW = 0xff };
@@ -25,13 +27,13 @@ __thread bool cm_cupti_own_thread __attribute__((tls_model("initial-exec")));
 typedef struct open_call {
     const cm_call *call;
     uint32_t correlation;
-    uint32_t session;    /* of enable */
-    uint32_t told;       /* cm_driver_tls.told, when it began */
-    uint32_t resets;     /* calls.resets, then */
-    uint32_t generation; /* of the thread's state when its free was recorded; 0: it was not */
-    uint32_t events;     /* cm_driver_tls.events, then */
-    bool moves, ends;    /* it is the outermost; it destroys a context */
-    uint64_t time, context;
+    uint32_t session;       /* of enable */
+    uint32_t told;          /* cm_driver_tls.told, when it began */
+    uint32_t resets;        /* calls.resets, then */
+    uint32_t generation;    /* of the thread's state when its free was recorded; 0: it was not */
+    uint32_t events;        /* cm_driver_tls.events, then */
+    bool moves, ends;       /* it is the outermost; it destroys a context */
+    uint64_t time, context; /* of its beginning, where the runtime takes */
 } open_call;
 
 static __thread struct {
@@ -50,7 +52,8 @@ typedef struct context {
 static struct {
     int (*_Atomic device_of)(void *context, uint32_t *device);
     atomic_bool records, launches;
-    _Atomic uint64_t count;
+    _Atomic uint64_t counts[CM_RING_COUNT];  /* by the thread's slot; they only grow */
+    _Atomic uint64_t counted;                /* their sum when callbacks were enabled */
     _Atomic uint64_t devices[DEVICES_KNOWN]; /* a context's unique id << 8 | device + 1 */
     context contexts[CONTEXTS];
     _Atomic uint64_t ends; /* session << 32 | calls in flight that destroy contexts */
@@ -282,9 +285,22 @@ static void describe(cm_driver_piece *piece, const cm_call *c, const cm_callback
     }
 }
 
-static void count_hook(void)
+/* Each slot is counted by the one thread that has it: nothing is locked for it. */
+static void count_hook(const cm_thread *t)
 {
-    atomic_fetch_add_explicit(&state.count, 1, memory_order_relaxed);
+    _Atomic uint64_t *mine = &state.counts[t->slot];
+
+    atomic_store_explicit(mine, atomic_load_explicit(mine, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+}
+
+static uint64_t all_counted(void)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t i = 0; i < CM_RING_COUNT; i++)
+        sum += atomic_load_explicit(&state.counts[i], memory_order_relaxed);
+    return sum;
 }
 
 static void record_new_hook(const cm_call *c, const cm_callback *d)
@@ -310,7 +326,7 @@ static void record_new_hook(const cm_call *c, const cm_callback *d)
     else if (c->kind == CM_DRIVER_POOL || !told_by_record) /* pools' records name no caller */
         piece.library = cm_library_of_caller_hook();
     cm_driver_new_hook(t, &piece);
-    count_hook();
+    count_hook(t);
 }
 
 /* Contexts that were there before, and those that the runtime made without a callback. */
@@ -330,7 +346,7 @@ static void see_context_hook(const cm_callback *d)
     if (t == NULL)
         return;
     cm_driver_new_hook(t, &piece);
-    count_hook();
+    count_hook(t);
 }
 
 /* Returns the generation of the thread's state, 0 where nothing was recorded. */
@@ -355,7 +371,7 @@ static uint32_t record_free_hook(const cm_call *c, const cm_callback *d, uint64_
     if (t == NULL)
         return 0;
     cm_driver_free_hook(t, &piece);
-    count_hook();
+    count_hook(t);
     return cm_thread_generation(t);
 }
 
@@ -400,7 +416,7 @@ static void record_work_hook(const cm_call *c, const cm_callback *d)
                                          .flags = c->kind,
                                          .device_type = CM_DEVICE_CUDA,
                                          .device_index = context_device(d)});
-    count_hook();
+    count_hook(t);
 }
 
 /* --- the callback --------------------------------------------------------------------------------
@@ -451,7 +467,7 @@ static void runtime_enter_hook(const cm_call *c, const cm_callback *d)
 {
     open_call *o = open_it(c, d);
 
-    if (o != NULL) {
+    if (o != NULL && c->does == CM_CALL_TAKES) {
         o->time = cm_clock_now();
         o->context = (uint64_t)(uintptr_t)d->context;
     }
@@ -500,7 +516,7 @@ static void resource_hook(uint32_t id, const cm_resource *resource)
         cm_driver_new_hook(t, &piece);
     else
         cm_driver_free_hook(t, &piece);
-    count_hook();
+    count_hook(t);
 }
 
 static bool reads_parameters(const cm_call *c)
@@ -616,7 +632,7 @@ int cm_cupti_driver_enable(const cm_cupti_link *link, bool launches)
         atomic_store(&state.contexts[i].handle, 0);
     }
     cm_driver_moves_anew();
-    atomic_store(&state.count, 0);
+    atomic_store(&state.counted, all_counted());
     atomic_store(&state.launches, launches);
     atomic_store(&state.device_of, link->api->GetDeviceId);
     return set_all(link, 1, launches);
@@ -628,14 +644,9 @@ void cm_cupti_driver_disable(const cm_cupti_link *link)
         set_all(link, 0, atomic_load(&state.launches));
 }
 
-uint64_t cm_cupti_driver_moves(void)
-{
-    return cm_driver_moves();
-}
-
 uint64_t cm_cupti_driver_count(void)
 {
-    return atomic_load_explicit(&state.count, memory_order_relaxed);
+    return all_counted() - atomic_load(&state.counted);
 }
 
 void cm_cupti_driver_expect_records(bool expected)

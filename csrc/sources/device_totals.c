@@ -14,6 +14,7 @@
 #include "../capture/clock.h"
 #include "../capture/thread.h"
 #include "cupti.h"
+#include "driver_moves.h"
 
 enum {
     DEVICES = 64,
@@ -318,11 +319,11 @@ static bool sample_driver(int device, moment *m)
     size_t free_bytes, total;
 
     for (int i = 0; i < TRIES; i++) {
-        uint64_t before = cm_cupti_driver_moves();
+        uint64_t before = cm_driver_moves();
         if (driver.MemGetInfo(&free_bytes, &total) != 0)
             return false;
         m->told[CM_TOLD_POOLED] = pooled_on(device);
-        m->quiet = before % 2 == 0 && cm_cupti_driver_moves() == before;
+        m->quiet = before % 2 == 0 && cm_driver_moves() == before;
         if (m->quiet)
             break;
     }

@@ -4,53 +4,6 @@
 
 __thread cm_driver_thread cm_driver_tls __attribute__((tls_model("initial-exec")));
 
-enum { SESSIONS = 4 };
-
-static struct {
-    _Atomic uint32_t session;
-    struct {
-        _Alignas(64) _Atomic uint64_t begun;
-        _Alignas(64) _Atomic uint64_t ended;
-    } of[SESSIONS];
-} moves;
-
-uint32_t cm_driver_session(void)
-{
-    return atomic_load_explicit(&moves.session, memory_order_relaxed);
-}
-
-uint32_t cm_driver_move_begins_hook(void)
-{
-    uint32_t session = cm_driver_session();
-
-    atomic_fetch_add_explicit(&moves.of[session % SESSIONS].begun, 1, memory_order_acq_rel);
-    return session;
-}
-
-void cm_driver_move_ends_hook(uint32_t session)
-{
-    atomic_fetch_add_explicit(&moves.of[session % SESSIONS].ended, 1, memory_order_release);
-}
-
-void cm_driver_moves_anew(void)
-{
-    uint32_t session = cm_driver_session() + 1;
-
-    atomic_store(&moves.of[session % SESSIONS].begun, 0);
-    atomic_store(&moves.of[session % SESSIONS].ended, 0);
-    atomic_store(&moves.session, session);
-}
-
-uint64_t cm_driver_moves(void)
-{
-    uint32_t session = atomic_load(&moves.session);
-    /* In this order: equal, then nothing was in flight when the first was read. */
-    uint64_t out = atomic_load(&moves.of[session % SESSIONS].ended);
-    uint64_t in = atomic_load(&moves.of[session % SESSIONS].begun);
-
-    return in << 1 | (in != out);
-}
-
 static void put_hook(cm_thread *t, cm_event event)
 {
     cm_event *e = cm_emit_reserve_hook(t);

@@ -30,16 +30,6 @@ void cm_driver_free_hook(cm_thread *t, const cm_driver_piece *piece);
 /* The free that is this thread's last event of the driver level did not happen. */
 void cm_driver_failed_hook(cm_thread *t, int error);
 
-/* A call that gives out or takes back memory begins; returns what its end must be told. Calls that
- * outlive their session change no other's count. */
-uint32_t cm_driver_move_begins_hook(void);
-void cm_driver_move_ends_hook(uint32_t session);
-/* Counts anew; not a hook. */
-void cm_driver_moves_anew(void);
-uint32_t cm_driver_session(void);
-/* Whether calls are in flight, and how many have begun: see cm_cupti_driver_moves. */
-uint64_t cm_driver_moves(void);
-
 /* Who tells of the call that this thread is in. Where CUPTI and slots both see it, the outer one
  * does: the slot. */
 typedef struct cm_driver_thread {

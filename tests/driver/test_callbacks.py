@@ -19,7 +19,7 @@ if not SOURCES.is_dir():
 
 FLAGS = ["-std=gnu11", "-g", "-fexceptions", "-fno-strict-aliasing", "-Wall", "-Wextra", "-Werror"]
 FLAGS += ["-Wno-unused-parameter", "-Wno-missing-field-initializers"]
-PARTS = ["cupti_driver", "cupti_calls", "cupti_read", "driver_events", "emit", "libraries"]
+PARTS = ["cupti_driver", "cupti_calls", "cupti_read", "driver_events", "driver_moves", "emit", "libraries"]
 CASES = [
     name
     for name in re.findall(r'\{"(\w+)", \1\}', (HERE / "callbacks" / "main.c").read_text())
@@ -69,7 +69,7 @@ def run(built: Path, case: str) -> str:
 
 
 def test_there_are_cases() -> None:
-    assert {"memory", "nested", "halves", "contexts", "libraries", "releases"} < set(CASES) and len(CASES) == 12
+    assert {"memory", "nested", "halves", "contexts", "libraries", "releases"} < set(CASES) and len(CASES) == 13
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -87,6 +87,7 @@ def test_threads(built: Path, sanitizer: str, tmp_path: Path) -> None:
         built = program(tmp_path, SANITIZERS[sanitizer], "-O1", "-fno-sanitize-recover=all")
     calls, threads = map(int, run(built, "threads").split())
     assert calls == 3200 and threads == 5
+    run(built, "moves")
     if sanitizer == "address":
         for case in ("descriptions", "nested", "halves", "contexts", "untold", "libraries"):
             run(built, case)

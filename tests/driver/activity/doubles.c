@@ -4,6 +4,7 @@
 
 #include "../../../csrc/capture/thread.h"
 #include "../../../csrc/sources/cuda.h"
+#include "../../../csrc/sources/driver_moves.h"
 
 enum { EVENTS = 1 << 20, NAMES = 4096 };
 
@@ -125,7 +126,7 @@ void *cm_cupti_context_on(int device)
     return double_context[device];
 }
 
-uint64_t cm_cupti_driver_moves(void)
+uint64_t cm_driver_moves(void)
 {
     unsigned i = double_moves_asked < 4 ? double_moves_asked : 3;
 

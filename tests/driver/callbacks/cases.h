@@ -20,6 +20,8 @@ void releases(void);
 /* libraries.c */
 void libraries(void);
 void threads(void);
+/* moves.c */
+void moves(void);
 /* timing.c */
 void timing(void);
 

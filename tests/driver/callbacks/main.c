@@ -24,6 +24,7 @@ static const struct {
              {"untold", untold},
              {"launches", launches},
              {"libraries", libraries},
+             {"moves", moves},
              {"threads", threads},
              {"releases", releases},
              {"time", timing}};

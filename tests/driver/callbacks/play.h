@@ -5,6 +5,7 @@
 #include "../../../csrc/sources/cupti.h"
 #include "../../../csrc/sources/cupti_calls.h"
 #include "../../../csrc/sources/driver_events.h"
+#include "../../../csrc/sources/driver_moves.h"
 
 enum { D = CM_DOMAIN_DRIVER, R = CM_DOMAIN_RUNTIME };
 
