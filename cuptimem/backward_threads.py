@@ -3,8 +3,9 @@
 Such a thread, one for each device, drops the last references of a backward pass some time after backward() has
 returned, and takes the GIL for it. If Python is being finalized by then, CPython before 3.14 ends the thread in the
 middle of C++, and the process aborts ("terminate called without an active exception",
-github.com/pytorch/pytorch/issues/38228). On a busy machine, and most of all on a simulated device, whose kernels take no
-time, a program that ends soon after its last step meets this. Standard library that Python has loaded by itself only.
+github.com/pytorch/pytorch/issues/38228). On a busy machine, and most of all on a simulated device, whose kernels take
+no time, a program that ends soon after its last step meets this. Standard library that Python has loaded by itself
+only.
 """
 
 import os
