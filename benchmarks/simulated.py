@@ -97,7 +97,7 @@ WORKLOADS: dict[str, Callable[[], Steps]] = {
 }
 
 # steps in a block, rounds: as in workloads.SIZES
-SIZES = {**{f"pairs_{frames}": (7, 15) for frames in DEPTHS}, "gpt2": (11, 55)}
+SIZES = {**{f"pairs_{frames}": (7, 45) for frames in DEPTHS}, "gpt2": (11, 55)}
 QUICK = {**{f"pairs_{frames}": (3, 2) for frames in DEPTHS}, "gpt2": (2, 1)}
 
 _ENTRY_TIME = struct.Struct("<QQ")  # csrc/simulator/core/report.h: ns in entry points, calls of them
