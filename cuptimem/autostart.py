@@ -112,10 +112,12 @@ def _open(settings: dict[str, str]) -> None:
     def finish() -> None:
         if os.getpid() != pid:
             return
-        backward_threads.wait()
-        recorder.close_all()
-        if not quiet and window.path is not None:
-            _say_what_was_written(window.path)
+        try:
+            backward_threads.wait()
+        finally:  # an interrupt ends the wait, not what follows it
+            recorder.close_all()
+            if not quiet and window.path is not None:
+                _say_what_was_written(window.path)
 
     # Registered before anything of the program's, so it runs after everything of the program's.
     atexit.register(finish)

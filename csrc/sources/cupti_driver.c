@@ -52,7 +52,9 @@ typedef struct context {
 static struct {
     int (*_Atomic device_of)(void *context, uint32_t *device);
     atomic_bool records, launches;
-    _Atomic uint64_t counts[CM_RING_COUNT];  /* by the thread's slot; they only grow */
+    struct {
+        _Alignas(64) _Atomic uint64_t events;
+    } counts[CM_RING_COUNT];                 /* by the thread's slot; they only grow */
     _Atomic uint64_t counted;                /* their sum when callbacks were enabled */
     _Atomic uint64_t devices[DEVICES_KNOWN]; /* a context's unique id << 8 | device + 1 */
     context contexts[CONTEXTS];
@@ -288,7 +290,7 @@ static void describe(cm_driver_piece *piece, const cm_call *c, const cm_callback
 /* Each slot is counted by the one thread that has it: nothing is locked for it. */
 static void count_hook(const cm_thread *t)
 {
-    _Atomic uint64_t *mine = &state.counts[t->slot];
+    _Atomic uint64_t *mine = &state.counts[t->slot].events;
 
     atomic_store_explicit(mine, atomic_load_explicit(mine, memory_order_relaxed) + 1,
                           memory_order_relaxed);
@@ -299,7 +301,7 @@ static uint64_t all_counted(void)
     uint64_t sum = 0;
 
     for (uint32_t i = 0; i < CM_RING_COUNT; i++)
-        sum += atomic_load_explicit(&state.counts[i], memory_order_relaxed);
+        sum += atomic_load_explicit(&state.counts[i].events, memory_order_relaxed);
     return sum;
 }
 

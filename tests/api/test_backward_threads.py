@@ -60,9 +60,27 @@ def test_waits_until_they_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("torch_is_there")
 def test_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backward_threads, "_LIMIT", 0.05)
-    with Stand(1 << 40) as one:
-        backward_threads.wait()
-        assert one.left > 0
+    with Stand(1 << 40):
+        before = time.monotonic()
+        waiting = threading.Thread(target=backward_threads.wait, daemon=True)
+        waiting.start()
+        waiting.join(60)
+        assert not waiting.is_alive() and time.monotonic() - before >= 0.05
+
+
+@pytest.mark.usefixtures("torch_is_there")
+def test_gives_up_where_time_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[bytes] = []
+
+    def look() -> list[bytes]:
+        looks.append(b"%d" % len(looks))  # never the same
+        return looks[-1:]
+
+    monkeypatch.setattr(backward_threads, "_LIMIT", 0.05)
+    monkeypatch.setattr(backward_threads, "_look", look)
+    monkeypatch.setattr(time, "monotonic", lambda: 0.0)
+    backward_threads.wait()
+    assert 10 < len(looks) < 100
 
 
 def test_nothing_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,3 +117,11 @@ def test_a_recording_holds_what_they_did_last(run: Callable[..., Result], tmp_pa
     done = run("-m", "cuptimem", "run", "-o", "run.cmem", "program.py")
     assert done.code == 0, done.err
     assert cuptimem.open(tmp_path / "run.cmem").peak.bytes >= 12345
+
+
+def test_an_interrupt_ends_the_wait_only(run: Callable[..., Result], tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    interrupted = "def wait():\n    raise KeyboardInterrupt\nbackward_threads.wait = wait\n"
+    (tmp_path / "program.py").write_text(f"from cuptimem import backward_threads\n{interrupted}")
+    done = run("-m", "cuptimem", "run", "-o", "run.cmem", "program.py")
+    assert "wrote run.cmem" in done.err and cuptimem.open(tmp_path / "run.cmem").complete

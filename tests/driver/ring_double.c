@@ -120,5 +120,8 @@ uint32_t cm_name_intern_text_hook(const char *text)
 
 const char *double_name(uint32_t name)
 {
-    return name != 0 && name <= name_count ? names[name - 1] : "";
+    pthread_mutex_lock(&naming);
+    bool known = name != 0 && name <= name_count;
+    pthread_mutex_unlock(&naming);
+    return known ? names[name - 1] : "";
 }

@@ -5,33 +5,58 @@
 #include "cases.h"
 #include "events.h"
 
-enum { MANY = 1200, AT_ONCE = 8, TIMES = 40 };
+enum { MANY = 1200, OWN = 1016, AT_ONCE = 8, FEW = 10, TIMES = 3000, LOOKS = 1000 };
 
 static _Atomic uint64_t account; /* odd only while somebody is between a beginning and its end */
 static atomic_bool over;
-static pthread_barrier_t meeting;
+static pthread_barrier_t meeting, start;
 
-static void *move(void *unused)
+static void spin(int turns)
 {
-    (void)unused;
-    for (int i = 0; i < TIMES; i++) {
-        uint32_t session = cm_driver_move_begins_hook();
-        atomic_fetch_add(&account, 1);
-        atomic_fetch_add(&account, 1);
-        cm_driver_move_ends_hook(session);
+    for (int i = 0; i < turns; i++)
+        __asm__ volatile("");
+}
+
+static void move_once(void)
+{
+    uint32_t session = cm_driver_move_begins_hook();
+
+    atomic_fetch_add(&account, 1);
+    spin(100);
+    atomic_fetch_add(&account, 1);
+    cm_driver_move_ends_hook(session);
+}
+
+static void *move(void *times)
+{
+    pthread_barrier_wait(&start);
+    for (int i = 0; i < (int)(intptr_t)times; i++)
+        move_once();
+    return NULL;
+}
+
+static void *move_alone(void *moved)
+{
+    while (!atomic_load(&over)) {
+        move_once();
+        ++*(uint64_t *)moved;
+        spin(1000);
     }
     return NULL;
 }
 
-/* Of two looks that agree, none was in flight between them. */
-static void *look(void *odd)
+/* Of two looks that agree, none was in flight between them. (That the count is seen before what the
+ * driver does next is not tested: here that is a fence by itself.) */
+static void look(void)
 {
-    while (!atomic_load(&over)) {
+    for (int quiet = 0; quiet < LOOKS;) {
         uint64_t before = cm_driver_moves(), read = atomic_load(&account);
-        if (before % 2 == 0 && cm_driver_moves() == before)
-            *(uint64_t *)odd += read % 2;
+        if (before % 2 == 0 && cm_driver_moves() == before) {
+            CHECK(read % 2 == 0);
+            quiet += before != 0;
+        }
     }
-    return NULL;
+    atomic_store(&over, true);
 }
 
 static void *stay(void *unused)
@@ -47,20 +72,26 @@ static void *stay(void *unused)
 void moves(void)
 {
     pthread_t all[AT_ONCE], other;
-    uint64_t odd = 0;
+    uint64_t expected = 0, moved = 0;
 
     cm_driver_moves_anew();
-    pthread_create(&other, NULL, look, &odd);
+    CHECK(pthread_create(&other, NULL, move_alone, &moved) == 0);
+    look();
+    pthread_join(other, NULL);
+    CHECK(cm_driver_moves() == 2 * moved);
+
+    /* The last ones share a line, and move at the same time. */
+    cm_driver_moves_anew();
+    pthread_barrier_init(&start, NULL, AT_ONCE);
     for (int begun = 0; begun < MANY; begun += AT_ONCE) {
+        intptr_t times = begun < OWN ? FEW : TIMES;
         for (int i = 0; i < AT_ONCE; i++)
-            pthread_create(&all[i], NULL, move, NULL);
+            CHECK(pthread_create(&all[i], NULL, move, (void *)times) == 0);
         for (int i = 0; i < AT_ONCE; i++)
             pthread_join(all[i], NULL);
-        CHECK(cm_driver_moves() == 2ull * (begun + AT_ONCE) * TIMES);
+        expected += 2ull * AT_ONCE * (uint64_t)times;
+        CHECK(cm_driver_moves() == expected);
     }
-    atomic_store(&over, true);
-    pthread_join(other, NULL);
-    CHECK(odd == 0);
 
     pthread_barrier_init(&meeting, NULL, 2);
     for (int left_over = 0; left_over < 2; left_over++) {
@@ -76,10 +107,14 @@ void moves(void)
         pthread_join(other, NULL);
         CHECK(cm_driver_moves() == (left_over ? 0 : 4));
     }
-    /* A session that has the place of one whose call never ended. */
+    /* A session that has the place of one whose call ends now, or never. */
+    uint32_t late = cm_driver_move_begins_hook();
     cm_driver_move_begins_hook();
     for (int i = 0; i < 8; i++) {
         cm_driver_moves_anew();
+        CHECK(cm_driver_moves() == 0);
+        if (i == 3)
+            cm_driver_move_ends_hook(late);
         CHECK(cm_driver_moves() == 0);
     }
 }
