@@ -518,9 +518,9 @@ int cm_slots_rescan(void)
 
     dl_iterate_phdr(read_counts, &now);
     pthread_mutex_lock(&state.mutex);
-    if (state.installed &&
-        (state.incomplete || now.loads != state.loads || now.unloads != state.unloads)) {
-        patched = scan_new();
+    if (state.installed) {
+        if (state.incomplete || now.loads != state.loads || now.unloads != state.unloads)
+            patched = scan_new();
         verify();
     }
     pthread_mutex_unlock(&state.mutex);

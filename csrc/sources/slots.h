@@ -45,8 +45,9 @@ bool cm_slots_register(cm_slot_symbol *symbols, size_t count);
  * lazy binding meanwhile. Returns how many slots hold a hook now that did not before. */
 int cm_slots_install(void);
 
-/* While installed: patches what was loaded since the last scan. Costs nanoseconds when nothing
- * was. Waits for a library that another thread is loading right now. */
+/* While installed: patches what was loaded since the last scan, and what lazy binding has written
+ * over since. Costs some nanoseconds a slot when nothing was. Waits for a library that another
+ * thread is loading right now. */
 int cm_slots_rescan(void);
 
 /* Gives back every slot that still holds our hook. */
