@@ -111,8 +111,8 @@ named.wait()
 """
 
 
+@pytest.mark.torch
 def test_a_recording_holds_what_they_did_last(run: Callable[..., Result], tmp_path: Path) -> None:
-    pytest.importorskip("torch")
     (tmp_path / "program.py").write_text(PROGRAM)
     done = run("-m", "cuptimem", "run", "-o", "run.cmem", "program.py")
     assert done.code == 0, done.err
@@ -120,7 +120,6 @@ def test_a_recording_holds_what_they_did_last(run: Callable[..., Result], tmp_pa
 
 
 def test_an_interrupt_ends_the_wait_only(run: Callable[..., Result], tmp_path: Path) -> None:
-    pytest.importorskip("torch")
     interrupted = "def wait():\n    raise KeyboardInterrupt\nbackward_threads.wait = wait\n"
     (tmp_path / "program.py").write_text(f"from cuptimem import backward_threads\n{interrupted}")
     done = run("-m", "cuptimem", "run", "-o", "run.cmem", "program.py")

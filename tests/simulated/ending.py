@@ -8,12 +8,8 @@ from typing import NoReturn
 
 
 def leave() -> NoReturn:
-    """Ends the process with 0, without Python's own end.
-
-    PyTorch's device thread of autograd drops the last references of a finished backward pass some time after backward()
-    has returned, and takes the GIL for it. If Python is being finalized by then, CPython before 3.14 ends the thread in
-    the middle of C++, which aborts the process ("terminate called without an active exception"). On a busy machine a
-    program whose last statement is a backward pass meets this more often than not, on whatever device.
+    """Ends the process with 0, without Python's own end, which PyTorch's thread of a backward pass may abort: see
+    cuptimem/backward_threads.py. The wait there gives up after a second; a test is not to fail by that.
     """
     sys.stdout.flush()
     sys.stderr.flush()

@@ -64,7 +64,7 @@ def test_without_torch_every_symbol_is_shown_as_missing(run):
     assert counts["driver"] == 34 and sum(counts[name] for name in ("allocator", "autograd", "cuda")) == 13
 
 
-PROGRAM = r"""
+HEAD = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -98,7 +98,9 @@ static void add(void *context, const cm_slot_symbol *s, const char *library, int
     if (library != NULL) snprintf(last, sizeof last, "%s", library);
 }
 static int patched_now(void) { total = 0; cm_slots_each(add, NULL); return total; }
+"""
 
+PROGRAM = r"""
 static volatile int stop;
 static void *hammer(void *function)
 {
@@ -189,6 +191,43 @@ int main(void)
 }
 """
 
+BINDING = r"""
+#include <sched.h>
+
+static int (*call)(int);
+static void *bind(void *library)
+{
+    *(pthread_t *)dlsym(library, "binder") = pthread_self();
+    *(volatile int *)dlsym(library, "waits") = 1;
+    return (void *)(long)call(20);
+}
+
+int main(void)
+{
+    void *library = load("./libbinding.so", RTLD_LAZY), *result;
+    volatile int *arrived = dlsym(library, "arrived"), *go = dlsym(library, "go");
+    pthread_t thread;
+    call = (int (*)(int))dlsym(library, "call_it");
+    CHECK(cm_slots_register(&symbol, 1));
+    pthread_create(&thread, NULL, bind, library);
+    while (!*arrived) sched_yield();
+    /* That thread knows what to write into the slot, and has not done it. */
+    CHECK(cm_slots_install() == 1 && patched_now() == 1);
+    *go = 1;
+    pthread_join(thread, &result);
+    CHECK((long)result == 41 && seen[0] == 0);
+    CHECK(patched_now() == 0);
+    cm_slots_rescan(); /* nothing was loaded */
+    CHECK(patched_now() == 1 && call(20) == 41 && seen[0] == 1);
+    cm_slots_remove();
+    CHECK(patched_now() == 0 && call(20) == 41 && seen[0] == 1);
+    cm_slots_rescan();
+    CHECK(patched_now() == 0);
+    puts("ok");
+    return 0;
+}
+"""
+
 LIBRARIES = {
     # name: (source, flags)
     "libdef.so": ("int work_on_it(int x) { return 2 * x + 1; }\nint call_self(int x) { return work_on_it(x); }", []),
@@ -197,6 +236,22 @@ LIBRARIES = {
         "int work_on_it(int);\nint call_now(int x) { return work_on_it(x); }\n"
         "int (*pointer_to_it(void))(int) { return work_on_it; }",
         ["-Wl,-z,now", "-Wl,-z,relro"],
+    ),
+    # What is called is chosen when it is bound, and that takes as long as we like.
+    "libchosen.so": (
+        "#include <pthread.h>\n#include <sched.h>\n"
+        "pthread_t binder;\nvolatile int waits, arrived, go;\n"
+        "static int real(int x) { return 2 * x + 1; }\n"
+        "static int (*choose(void))(int)\n{\n"
+        "    if (waits && pthread_equal(pthread_self(), binder))\n"
+        "        for (arrived = 1; !go;) sched_yield();\n"
+        "    return real;\n}\n"
+        'int work_on_it(int) __attribute__((ifunc("choose")));\n',
+        [],
+    ),
+    "libbinding.so": (
+        "int work_on_it(int);\nint call_it(int x) { return work_on_it(x) + 0; }",
+        ["-Wl,-z,lazy"],
     ),
     "libgone.so": ("int work_on_it(int);\nint call_gone(int x) { return work_on_it(x); }", ["-Wl,-z,now"]),
     "libother.so": (
@@ -246,21 +301,32 @@ void redirect_on_top(void) { below = *(int (**)(int))slot(); put((void *)top); }
 }
 
 
+NEEDS = {"libdef.so": [], "libchosen.so": [], "libbinding.so": ["-lchosen"]}  # all others: -ldef
+
+
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("slots")
     for name, (source, flags) in LIBRARIES.items():
         (folder / f"{name}.c").write_text(source)
-        users = [] if name == "libdef.so" else [f"-L{folder}", "-ldef", "-Wl,-rpath,$ORIGIN", "-Wl,--no-as-needed"]
-        gcc("-shared", folder / f"{name}.c", *flags, *users, "-ldl", "-o", folder / name)
-    (folder / "main.c").write_text(PROGRAM)
+        needs = [f"-L{folder}", *NEEDS.get(name, ["-ldef"]), "-Wl,-rpath,$ORIGIN", "-Wl,--no-as-needed"]
+        gcc("-shared", folder / f"{name}.c", *flags, *needs, "-ldl", "-o", folder / name)
     code = [ROOT / "csrc/sources/slots.c", ROOT / "csrc/sources/elf.c"]
-    gcc(f"-I{ROOT / 'csrc'}", folder / "main.c", *code, "-ldl", "-lpthread", "-o", folder / "main")
+    for name, text in (("main", PROGRAM), ("binding", BINDING)):
+        (folder / f"{name}.c").write_text(HEAD + text)
+        gcc(f"-I{ROOT / 'csrc'}", folder / f"{name}.c", *code, "-ldl", "-lpthread", "-o", folder / name)
     return folder / "main"
 
 
 def test_slots_in_every_state(program: Path) -> None:
     done = subprocess.run([str(program)], cwd=program.parent, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
+
+
+def test_a_slot_that_another_thread_is_binding(program: Path) -> None:
+    """What it writes over the hook is put back at the next look, though no library came or went."""
+    binding = program.with_name("binding")
+    done = subprocess.run([str(binding)], cwd=program.parent, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
 
 
