@@ -8,7 +8,8 @@
  *   stress overtake PATH BLOCKS [RING_BYTES]       the same while the collector reads the heads
  *   stress idle PATH THREADS                       threads that hold blocks and do nothing
  *   stress churn PATH THREADS TIMES                threads that come and go all the time
- *   stress short PATH THREADS                      one after the other
+ *   stress short PATH THREADS                      one after the other, none while rings are scarce
+ *   stress burst PATH THREADS                      one after the other, the collector stopped
  *   stress together PATH THREADS                   all alive at once
  *   stress full PATH PAIRS                         the collector is stopped: rings fill up
  *   stress fork FOLDER                             a child with its own capture, and others
@@ -36,6 +37,7 @@
 
 #include "../../csrc/capture/clock.h"
 #include "../../csrc/capture/orphan.h"
+#include "../../csrc/capture/ring.h"
 #include "../../csrc/capture/session.h"
 #include "../../csrc/capture/thread.h"
 #include "../../csrc/trace/reader.h"
@@ -85,6 +87,15 @@ static void nap(long microseconds)
     nanosleep(&(struct timespec){.tv_sec = microseconds / 1000000,
                                  .tv_nsec = microseconds % 1000000 * 1000},
               NULL);
+}
+
+/* How soon the collector gives rings and blocks back is the machine's affair: whoever must lose
+ * nothing, and wants more of them one after the other than there are, waits here for it. */
+static void wait_for_room(void)
+{
+    while (cm_threads_in_use() > CM_RING_COUNT / 2 ||
+           atomic_load(&cm_the_space.used) > cm_the_space.block_count / 2)
+        nap(100);
 }
 
 /* The capture that a thread's events are meant for, 0 = any: what a pair began in one must not end
@@ -406,15 +417,19 @@ static int overtake(const char *path, uint64_t blocks, uint64_t ring_bytes)
     return 0;
 }
 
+static _Atomic uint64_t whose_turn;
+
 static void *produce_and_wait(void *argument)
 {
     producer *p = argument;
-    put_pair(p->count, p->number, 1);
-    pthread_barrier_wait(p->barrier);
-    /* In turn: the second time not all want a block at the same moment. */
-    nap((long)p->number * 500);
-    put_pair(p->count, p->number, 2);
-    pthread_barrier_wait(p->barrier);
+    for (uint64_t j = 1; j <= 2; j++) {
+        while (atomic_load(&whose_turn) != p->number)
+            nap(200);
+        wait_for_room();
+        put_pair(p->count, p->number, j);
+        atomic_fetch_add(&whose_turn, 1);
+        pthread_barrier_wait(p->barrier);
+    }
     return NULL;
 }
 
@@ -427,15 +442,11 @@ static int hold_and_wait(const char *path, uint64_t threads)
     start(path, 1 << 20);
     cm_session_record(true);
     pthread_barrier_init(&barrier, NULL, (unsigned)threads + 1);
-    producer *all = calloc(threads, sizeof *all);
-    CHECK(all != NULL);
-    for (uint64_t i = 0; i < threads; i++) {
-        all[i] = (producer){.number = i + 1, .count = &all[i].own, .barrier = &barrier};
-        CHECK(pthread_create(&all[i].thread, NULL, produce_and_wait, &all[i]) == 0);
-        nap(500);
+    producer *all = start_all(threads, 0, produce_and_wait, &barrier);
+    for (int round = 0; round < 2; round++) {
+        atomic_store(&whose_turn, 1);
+        pthread_barrier_wait(&barrier);
     }
-    pthread_barrier_wait(&barrier);
-    pthread_barrier_wait(&barrier);
     join_all(all, threads, &published, &lost);
     stop();
     pthread_barrier_destroy(&barrier);
@@ -469,21 +480,46 @@ static int churn(const char *path, uint64_t threads, uint64_t times)
     return 0;
 }
 
+static void one_after_the_other(uint64_t first, uint64_t threads, bool patient, tally *count)
+{
+    for (uint64_t i = 0; i < threads; i++) {
+        producer p = {.number = first + i, .pairs = 2, .count = count};
+        if (patient)
+            wait_for_room();
+        CHECK(pthread_create(&p.thread, NULL, produce, &p) == 0);
+        CHECK(pthread_join(p.thread, NULL) == 0);
+    }
+}
+
 static int one_by_one(const char *path, uint64_t threads)
 {
-    uint64_t published = 0, lost = 0;
+    tally count = {0};
 
     start(path, 0);
     cm_session_record(true);
-    for (uint64_t i = 0; i < threads; i++) {
-        producer p = {.number = i + 1, .pairs = 2, .count = &p.own};
-        CHECK(pthread_create(&p.thread, NULL, produce, &p) == 0);
-        CHECK(pthread_join(p.thread, NULL) == 0);
-        published += p.own.published;
-        lost += p.own.lost;
-    }
+    one_after_the_other(1, threads, true, &count);
     stop();
-    say(published, lost);
+    say(count.published, count.lost);
+    return 0;
+}
+
+/* What a machine that is too busy for the collector does to many short threads, made to happen:
+ * nothing comes back until it runs. Then there is room again for those who come after. */
+static int burst(const char *path, uint64_t threads)
+{
+    tally during = {0}, after = {0};
+
+    start(path, 0);
+    cm_session_record(true);
+    CHECK(cm_session_pause() == 0);
+    one_after_the_other(1, threads, false, &during);
+    uint64_t blocks = cm_the_space.block_count;
+    CHECK(cm_session_resume() == 0);
+    one_after_the_other(threads + 1, threads, true, &after);
+    stop();
+    printf("%llu ", (unsigned long long)blocks);
+    say(during.published, during.lost);
+    say(after.published, after.lost);
     return 0;
 }
 
@@ -699,6 +735,8 @@ int main(int count, char **words)
         return churn(path, a, b);
     if (strcmp(mode, "short") == 0)
         return one_by_one(path, a);
+    if (strcmp(mode, "burst") == 0)
+        return burst(path, a);
     if (strcmp(mode, "together") == 0)
         return together(path, a);
     if (strcmp(mode, "full") == 0)

@@ -67,6 +67,16 @@ def test_ten_thousand_short_threads(stress: Stress) -> None:
     assert (found.events, found.told, found.producers) == (50_000, 0, 10_000)
 
 
+def test_short_threads_while_the_collector_gets_no_turn(stress: Stress) -> None:
+    """Each keeps a block of 16 KiB until it does: those that find none, or no ring, are told; then there is room."""
+    trace = stress.folder / "t.cmem"
+    blocks, *counts = stress.run("burst", trace, 2500)
+    assert 800 < blocks < 1024 and counts == [5 * blocks, 5 * (2048 - blocks), 5 * 2500, 0]
+    found = stress.verify(trace)
+    assert (found.events, found.told) == (5 * (blocks + 2500), 5 * (2500 - blocks))
+    assert found.producers == blocks + 2500
+
+
 @pytest.mark.parametrize("threads", [200, 300])
 def test_many_threads_at_once(stress: Stress, threads: int) -> None:
     trace = stress.folder / "t.cmem"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "truth"))
 from replay import replay, rows
 
 import cuptimem  # noqa: F401
-from cuptimem import _core as core  # noqa: F401
+from cuptimem import _core as core
 from cuptimem import recorder  # noqa: F401
 
 
@@ -30,6 +31,15 @@ def tasks() -> list[str]:
         except OSError:  # has just ended
             continue
     return found
+
+
+def wait_for_room() -> None:
+    """Until there are rings and blocks for some hundred more threads: how soon a machine that is busy gives those of
+    ended threads back is its own affair, and whoever needs more than there are meanwhile loses events."""
+    counts = core.capture_counts()
+    while counts["rings"] > 600 or counts["ring_blocks_used"] > 600:
+        time.sleep(0.001)
+        counts = core.capture_counts()
 
 
 def heap(path: str) -> dict[str, Any]:

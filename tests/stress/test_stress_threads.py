@@ -20,6 +20,7 @@ def work(i):
 with cuptimem.profile("run.cmem"):
     done = 0
     while done < total:
+        wait_for_room()
         batch = [threading.Thread(target=work, args=(done + k,)) for k in range(min(25, total - done))]
         for t in batch: t.start()
         for t in batch: t.join()
@@ -51,6 +52,7 @@ total, pairs, batch = int(sys.argv[1]), 3, 50
 published = 0
 with cuptimem.profile("run.cmem"):
     for first in range(0, total, batch):
+        wait_for_room()
         published += core.capture_emit(batch, pairs, first=first + 1)
     counts = core.capture_counts()
 found = heap("run.cmem")
