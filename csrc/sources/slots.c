@@ -450,14 +450,21 @@ static int scan_new(void)
     return patched;
 }
 
-/* Lazy binding in another thread may have written its result over our hook. */
-static void verify(void)
+/* Lazy binding in another thread may have written its result over our hook, or have been quicker
+ * than we were between our reading a slot and writing it. Returns how many slots that were never
+ * ours are now. */
+static int verify(void)
 {
+    int patched = 0;
+
     for (size_t i = 0; i < state.slot_count; i++) {
         slot *s = &state.slots[i];
-        if (s->taken && atomic_load(s->at) == s->original)
-            take(s, s->original);
+        if (s->variant == REFUSED || atomic_load(s->at) != s->original)
+            continue;
+        bool before = s->taken;
+        patched += take(s, s->original) && !before;
     }
+    return patched;
 }
 
 /* --- what others call ---------------------------------------------------------------------- */
@@ -485,7 +492,7 @@ int cm_slots_install(void)
     for (size_t i = 0; i < state.slot_count; i++)
         patched += patch(&state.slots[i]);
     patched += scan_new();
-    verify();
+    patched += verify();
     pthread_mutex_unlock(&state.mutex);
     return patched;
 }
@@ -521,7 +528,7 @@ int cm_slots_rescan(void)
     if (state.installed) {
         if (state.incomplete || now.loads != state.loads || now.unloads != state.unloads)
             patched = scan_new();
-        verify();
+        patched += verify();
     }
     pthread_mutex_unlock(&state.mutex);
     return patched;

@@ -195,29 +195,62 @@ BINDING = r"""
 #include <sched.h>
 
 static int (*call)(int);
-static void *bind(void *library)
+static pthread_t other;
+static volatile int arrived, go, bound;
+
+static void *bind(void *unused)
 {
-    *(pthread_t *)dlsym(library, "binder") = pthread_self();
-    *(volatile int *)dlsym(library, "waits") = 1;
-    return (void *)(long)call(20);
+    other = pthread_self();
+    long result = call(20);
+    bound = 1;
+    return (void *)result;
 }
 
-int main(void)
+static void stay(void)
 {
-    void *library = load("./libbinding.so", RTLD_LAZY), *result;
-    volatile int *arrived = dlsym(library, "arrived"), *go = dlsym(library, "go");
+    if (pthread_equal(pthread_self(), other))
+        for (arrived = 1; !go;) sched_yield();
+}
+
+/* A thread knows what to write into the slot, and has not done it when we patch. */
+static void bound_after_us(void)
+{
     pthread_t thread;
-    call = (int (*)(int))dlsym(library, "call_it");
-    CHECK(cm_slots_register(&symbol, 1));
-    pthread_create(&thread, NULL, bind, library);
-    while (!*arrived) sched_yield();
-    /* That thread knows what to write into the slot, and has not done it. */
+    void *result;
+    pthread_create(&thread, NULL, bind, NULL);
+    while (!arrived) sched_yield();
     CHECK(cm_slots_install() == 1 && patched_now() == 1);
-    *go = 1;
+    go = 1;
     pthread_join(thread, &result);
     CHECK((long)result == 41 && seen[0] == 0);
     CHECK(patched_now() == 0);
     cm_slots_rescan(); /* nothing was loaded */
+}
+
+static void let_it_bind(void)
+{
+    static pthread_t thread;
+    if (arrived++ != 0)
+        return;
+    pthread_create(&thread, NULL, bind, NULL);
+    while (!bound) sched_yield();
+    pthread_join(thread, NULL);
+}
+
+/* It writes after we have read what the slot holds, while we find out what it will be bound to. */
+static void bound_before_us(void)
+{
+    CHECK(cm_slots_install() == 1 && bound && seen[0] == 0);
+}
+
+int main(int count, char **words)
+{
+    void *library = load("./libbinding.so", RTLD_LAZY);
+    bool after = count > 1 && strcmp(words[1], "after") == 0;
+    *(void (**)(void))dlsym(library, "meanwhile") = after ? stay : let_it_bind;
+    call = (int (*)(int))dlsym(library, "call_it");
+    CHECK(cm_slots_register(&symbol, 1));
+    if (after) bound_after_us(); else bound_before_us();
     CHECK(patched_now() == 1 && call(20) == 41 && seen[0] == 1);
     cm_slots_remove();
     CHECK(patched_now() == 0 && call(20) == 41 && seen[0] == 1);
@@ -237,15 +270,11 @@ LIBRARIES = {
         "int (*pointer_to_it(void))(int) { return work_on_it; }",
         ["-Wl,-z,now", "-Wl,-z,relro"],
     ),
-    # What is called is chosen when it is bound, and that takes as long as we like.
+    # What is called is chosen when it is bound, and the program has a say in what happens meanwhile.
     "libchosen.so": (
-        "#include <pthread.h>\n#include <sched.h>\n"
-        "pthread_t binder;\nvolatile int waits, arrived, go;\n"
+        "void (*volatile meanwhile)(void);\n"
         "static int real(int x) { return 2 * x + 1; }\n"
-        "static int (*choose(void))(int)\n{\n"
-        "    if (waits && pthread_equal(pthread_self(), binder))\n"
-        "        for (arrived = 1; !go;) sched_yield();\n"
-        "    return real;\n}\n"
+        "static int (*choose(void))(int)\n{\n    if (meanwhile) meanwhile();\n    return real;\n}\n"
         'int work_on_it(int) __attribute__((ifunc("choose")));\n',
         [],
     ),
@@ -323,10 +352,12 @@ def test_slots_in_every_state(program: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
 
 
-def test_a_slot_that_another_thread_is_binding(program: Path) -> None:
-    """What it writes over the hook is put back at the next look, though no library came or went."""
+@pytest.mark.parametrize("written", ["after", "before"])
+def test_a_slot_that_another_thread_is_binding(program: Path, written: str) -> None:
+    """What it writes over the hook is put back at the next look, though no library came or went; what it writes in
+    the moment before the hook would have been, at once."""
     binding = program.with_name("binding")
-    done = subprocess.run([str(binding)], cwd=program.parent, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([str(binding), written], cwd=program.parent, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
 
 
