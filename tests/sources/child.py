@@ -5,6 +5,7 @@ Importing this starts the capture and records nothing yet; `core.capture_record(
 
 import os
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,12 @@ def restart() -> None:
     core.capture_record(False)
     assert core.capture_stop() == ""
     start()
+
+
+def keep_pace() -> None:
+    """For loops without end: no faster than a collector that shares its core with others can write."""
+    while core.capture_active() and core.capture_counts()["ring_blocks_used"] > 400:
+        time.sleep(0.001)
 
 
 start()

@@ -21,8 +21,7 @@ def work(i):
         if count[i] % 20 == 0:
             try: Bad.apply(p).sum().backward()
             except RuntimeError as error: errors.append("boom" in str(error))
-            # No faster than a collector that shares its core with others can write.
-            while core.capture_counts()["ring_blocks_used"] > 400: time.sleep(0.001)
+            keep_pace()
 threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
 core.sources_install(); torch_events.calibrate(torch)
 core.capture_record(True)
@@ -94,7 +93,7 @@ torch_events.install()
 core.capture_record(True)
 stop = False
 def background():
-    while not stop: torch.ones(1000) * 2
+    while not stop: torch.ones(1000) * 2; keep_pace()
 thread = threading.Thread(target=background); thread.start()
 seen = 0
 for strategy in ("file_descriptor", "file_system"):
