@@ -1,4 +1,5 @@
-"""Programs without PyTorch on a simulated device: a library that allocates (tests/simulated/foreign.c) and Python."""
+"""Programs without PyTorch on a simulated device: a library that allocates (tests/simulated/foreign.c) and Python. And
+programs of the witness, on that device or on a driver and CUPTIs that are played (fakes.c)."""
 
 import json
 import os
@@ -13,8 +14,13 @@ import pytest
 
 from cuptimem import _core, simulator
 from tests.conftest import ROOT, Result, clean_environment
+from tests.driver import fakes
+from tests.driver.witness_parts import Child
 from tests.simulated import device, device_log, driver_events, foreign
 from tests.simulated.driver_match import Match, match
+
+HERE = Path(__file__).parent
+CHILD_BEGINS = f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(HERE)!r}]\nfrom witness_child import *\n"
 
 
 @pytest.fixture(scope="session")
@@ -70,7 +76,7 @@ def program(python: str, library: Path, tmp_path: Path) -> Callable[..., Ran]:
         ran = Ran(Result(0, "", ""), folder / "run.cmem", folder / "log", folder / "report")
         more = {"CUPTIMEM_SIM_CUPTI": cupti, "CUPTIMEM_SIM_HOSTILE": hostile, "PYTHONPATH": str(ROOT), **(env or {})}
         environment = device.environment(memory="8GiB", devices=devices, log=ran.log, report=ran.report, more=more)
-        script = str(Path(__file__).with_name("programs.py"))
+        script = str(HERE / "programs.py")
         arguments = [part.format(trace=ran.trace) for part in under]
         done = subprocess.run(
             [python, *arguments, script, name, str(ran.trace), str(library)],
@@ -88,3 +94,41 @@ def program(python: str, library: Path, tmp_path: Path) -> Callable[..., Ran]:
         return ran
 
     return call
+
+
+@pytest.fixture
+def child(run: Callable[..., Result], tmp_path: Path) -> Child:
+    """Runs a program that begins with witness_child.py; what it reported, and what was said on standard error."""
+
+    def call(text: str, *, env: Mapping[str, str] | None = None, code: int = 0) -> dict[str, Any]:
+        rings = {"CUPTIMEM_RING_DIR": str(tmp_path)}  # of those that are killed
+        done = run("-W", "error", "-c", CHILD_BEGINS + text, env={**rings, **(env or {})})
+        assert done.code == code, done.err[-3000:]
+        found: dict[str, Any] = json.loads(done.out.splitlines()[-1]) if done.out else {}
+        return {**found, "said": done.err.splitlines()}
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def simulated() -> dict[str, str]:
+    if any(not path.is_file() for path in simulator.preload()):
+        pytest.skip("there is no simulated device here")
+    return device.environment(memory="8GiB")
+
+
+@pytest.fixture(scope="session")
+def fake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a driver, and a toolkit with three kinds of CUPTI."""
+    folder = tmp_path_factory.mktemp("fake")
+    fakes.build(folder / "libcuda.so.1", "FAKE_DRIVER")
+    fakes.build(folder / "plain/lib64/libcupti.so.13", "FAKE_CUPTI")
+    fakes.build(folder / "names/lib64/libcupti.so.13", "FAKE_CUPTI", "FAKE_NAMES")
+    fakes.build(folder / "multiple/lib64/libcupti.so.13", "FAKE_CUPTI", "FAKE_NAMES", "FAKE_MULTIPLE")
+    fakes.build(folder / "records/lib64/libcupti.so.13", "FAKE_CUPTI", "FAKE_RECORDS")
+    fakes.build(folder / "shared/lib64/libcupti.so.13", "FAKE_CUPTI", "FAKE_RECORDS", "FAKE_NAMES")
+    fakes.build(folder / "libtorch_cpu.so", "FAKE_TORCH")
+    fakes.build(folder / "libcudart.so.13", "FAKE_RUNTIME")
+    fakes.build(folder / "libcaller.so", "FAKE_CALLER")
+    fakes.build(folder / "libpatience.so", "FAKE_PATIENCE")
+    return folder

@@ -1,0 +1,77 @@
+"""What of the segments is held by blocks, and what could go back to the device."""
+
+from typing import Any
+
+import craft
+from craft import OOM, RESERVED, SEGMENT_NEW, WINDOW_OPEN, Trace
+from driver_model import CUDA, HANDLE, MAPPED, PHYSICAL
+from driver_model import RESERVED as ADDRESSES
+from driver_parts import MIB, MORE, Analyze, moment, new
+
+
+def segment(t: Trace, address: int, size: int) -> None:
+    t.add(SEGMENT_NEW, address, size, t.line(90), **CUDA)
+
+
+def fragments(report: dict[str, Any], what: str) -> dict[str, Any]:
+    (found,) = [row for row in report["fragmentation"] if row["what"] == what]
+    return dict(found)
+
+
+def test_segments_against_blocks(analyze: Analyze) -> None:
+    t = Trace()
+    segment(t, 0x10000000, 20 * MIB)
+    segment(t, 0x20000000, 2 * MIB)
+    segment(t, 0x30000000, 2 * MIB)
+    t.alloc(0x10000000, 512, t.line(1), **CUDA)
+    t.add(craft.REQUESTED, 0x10000000, 500, **CUDA)
+    t.alloc(0x10000000 + 5 * MIB, MIB, t.line(2), **CUDA)
+    t.alloc(0x30000000, 2 * MIB, t.line(1), **CUDA)
+    t.add(RESERVED, 0, 24 * MIB, **CUDA)
+    moment(t, 30 * MIB, total=40 * MIB)
+    t.add(OOM, 0, 15 * MIB, t.line(3), **CUDA)
+    t.free(0x30000000, **CUDA)
+    report = analyze(t)
+    assert [row["what"] for row in report["fragmentation"]] == ["peak", "oom", "end"]
+    oom = fragments(report, "oom")
+    assert (oom["reserved"], oom["allocated"], oom["requested"]) == (24 * MIB, 3 * MIB + 512, 3 * MIB + 500)
+    assert oom["largest_free_block"] == 14 * MIB and oom["asked"] == 15 * MIB
+    assert oom["free_on_device"] == 10 * MIB and oom["largest_request"] == 14 * MIB
+    assert oom["empty_cache_returns"] == 2 * MIB  # the empty one; of the large one, what no granule shares:
+    assert oom["expandable_returns"] == 2 * MIB + (4 - 2) * MIB + (20 - 6) * MIB
+    assert [(s["address"], s["size"], s["allocated"], s["largest_free"]) for s in oom["segments"]] == [
+        (0x10000000, 20 * MIB, MIB + 512, 14 * MIB)
+    ]
+    assert [(p["bytes"], p["count"]) for p in oom["segments"][0]["pins"]] == [(MIB, 1), (512, 1)]
+    assert [(p["bytes"], p["pinned"], p["segments"]) for p in oom["pins"]] == [(MIB, 20 * MIB, 1), (512, 20 * MIB, 1)]
+    peak, end = fragments(report, "peak"), fragments(report, "end")
+    assert (peak["free_on_device"], peak["largest_request"], peak["asked"]) == (-1, -1, -1)
+    assert end["empty_cache_returns"] == 4 * MIB and end["allocated"] == MIB + 512
+    assert end["largest_request"] == 14 * MIB
+
+
+def test_an_expandable_segments_empty_mappings_can_go(analyze: Analyze) -> None:
+    t = Trace()
+    new(t, ADDRESSES, 0x10000000, 64 * MIB)
+    for i in range(4):
+        new(t, PHYSICAL, 0x7 + i, 2 * MIB)
+        new(t, MAPPED, 0x10000000 + i * 2 * MIB, 2 * MIB)
+        t.add(MORE, 0x7 + i, HANDLE)
+    t.alloc(0x10000000 + MIB, 2 * MIB, t.line(1), **CUDA)
+    end = fragments(analyze(t), "end")
+    assert (end["reserved"], end["largest_free_block"], len(end["segments"])) == (8 * MIB, 5 * MIB, 1)
+    assert end["empty_cache_returns"] == end["expandable_returns"] == 4 * MIB
+
+
+def test_the_peak_of_reserved_bytes_is_the_first_of_its_height(analyze: Analyze) -> None:
+    t = Trace()
+    segment(t, 0x10000000, 2 * MIB)
+    t.alloc(0x10000000, 512, t.line(1), **CUDA)
+    t.add(RESERVED, 512, 2 * MIB, **CUDA)
+    t.alloc(0x10001000, 512, t.line(1), **CUDA)
+    t.add(RESERVED, 512, MIB, **CUDA)
+    t.add(RESERVED, 512, 2 * MIB, **CUDA)
+    assert fragments(analyze(t), "peak")["allocated"] == 512
+    t.mark(WINDOW_OPEN, 1)
+    t.free(0x10000000, **CUDA)
+    assert fragments(analyze(t, window=1), "peak")["allocated"] == 1024
