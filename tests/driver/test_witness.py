@@ -1,4 +1,4 @@
-"""The witness: when it is there, what it subscribes to, whom it gives way to, and that nothing of it stays."""
+"""The witness: when it is there, what it subscribes to, and that nothing of it stays after stops, forks and ends."""
 
 import signal
 from collections.abc import Callable
