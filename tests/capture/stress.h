@@ -23,6 +23,14 @@ typedef struct counters {
     tally of[CAPTURES][PRODUCERS];
 } counters;
 
+/* The modes of stress_threads.c. */
+int hold_and_wait(const char *path, uint64_t threads);
+int churn(const char *path, uint64_t threads, uint64_t times);
+int one_by_one(const char *path, uint64_t threads);
+int burst(const char *path, uint64_t threads);
+int together(const char *path, uint64_t threads);
+int exits(const char *path);
+
 /* Set by a mode that wants to do something while the collector reads the heads (killpoints.c). */
 extern void (*stress_between)(void);
 
