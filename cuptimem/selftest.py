@@ -63,7 +63,7 @@ def describe_torch(torch: ModuleType) -> dict[str, Any]:
 def look(folder: str) -> dict[str, Any]:
     """Imports torch and records, as a user's program would. The trace lies in folder."""
     import cuptimem
-    from cuptimem import doctor_cupti
+    from cuptimem.doctor import cupti
     from cuptimem.errors import Error, recording_core
 
     answer: dict[str, Any] = {"torch": None, "torch_error": None, "error": None, "checks": [], "rows": []}
@@ -81,7 +81,7 @@ def look(folder: str) -> dict[str, Any]:
         answer["frames"] = core.frames_init()
         answer["frame_offsets"] = core.frames_offsets()
         path = os.path.join(folder, "selftest.cmem")
-        answer["driver"] = doctor_cupti.look(core)
+        answer["driver"] = cupti.look(core)
         with cuptimem.profile(path):
             answer["driver_state"] = _driver_state(core)
             answer["rows"] = core.sources_rows()

@@ -253,7 +253,7 @@ def test_an_old_python(tmp_path):
     ],
 )
 def test_readable_names(symbol, name):
-    from cuptimem.doctor import readable
+    from cuptimem.doctor.slots import readable
 
     assert readable(symbol) == name
 
@@ -261,13 +261,14 @@ def test_readable_names(symbol, name):
 def test_slots_that_are_not_there():
     """What a torch that cannot be intercepted costs, and that bytes without frees are no recording."""
     from cuptimem import doctor as module
+    from cuptimem.doctor.slots import slot_checks
 
     slots = [
         module.Slot("allocator", "_ZN1a1bEv", "a::b", "CPU allocation", "", 0),
         module.Slot("allocator", "_ZN1a1cEv", "a::c", "CPU free", "libx.so", 0),
         module.Slot("autograd", "_ZN1a1dEv", "a::d", "autograd node destroyed (before torch 2.13)", "liby.so", 2),
     ]
-    checks = {check.name: check for check in module._slot_checks(slots)}
+    checks = {check.name: check for check in slot_checks(slots)}
     assert checks["CPU allocations"].state == checks["CPU frees"].state == "failed"
     assert checks["CPU allocations"].text == "no loaded library calls a::b in a way that can be intercepted"
     assert checks["CPU frees"].text == "a::c in libx.so could not be intercepted"

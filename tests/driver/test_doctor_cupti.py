@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from cuptimem import doctor_cupti
-from cuptimem.doctor_cupti import Finding
+from cuptimem.doctor import cupti
+from cuptimem.doctor.cupti import Finding
 from cuptimem.simulator import VARIABLES
 from tests.conftest import ROOT
 
@@ -23,7 +23,7 @@ STATE: dict[str, Any] = {
 
 def found(driver: dict[str, Any], state: dict[str, Any], **environment: str) -> dict[str, Finding]:
     answer = {"driver": {"missing": "", "init": 0, "nvml": True, "probe": PROBE, **driver}, "driver_state": state}
-    findings = list(doctor_cupti.findings(answer, environment))
+    findings = list(cupti.findings(answer, environment))
     assert len({finding.name for finding in findings}) == len(findings)
     return {finding.name: finding for finding in findings}
 
@@ -61,8 +61,8 @@ def test_callbacks() -> None:
 def test_a_refusal_is_cause_and_fix() -> None:
     reason = "another profiler, Nsight (2026), holds CUPTI: error 39 (run without it)"
     one = found({}, {**STATE, "mode": "slots", "reason": reason})["CUPTI"]
-    assert (one.state, one.fix, one.cost) == ("warning", "run without it", doctor_cupti.SLOTS_COST)
-    assert found({}, {**STATE, "mode": "none", "reason": reason})["CUPTI"].cost == doctor_cupti.COST
+    assert (one.state, one.fix, one.cost) == ("warning", "run without it", cupti.SLOTS_COST)
+    assert found({}, {**STATE, "mode": "none", "reason": reason})["CUPTI"].cost == cupti.COST
     assert one.text.startswith("another profiler, Nsight (2026), holds CUPTI: error 39; /x/libcupti.so.13")
     late = found({}, {**STATE, "mode": "starting", "reason": ""})["CUPTI"]
     assert late.state == "warning" and "did not answer" in late.text
