@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../trace/descriptor.h"
 #include "../trace/encode.h"
 #include "clock.h"
 #include "lanes.h"
@@ -336,9 +337,8 @@ static bool write_chunk(uint64_t log_end)
 
 static bool holds_statm(void)
 {
-    struct stat st;
-    return collector.statm > 0 && fstat(collector.statm - 1, &st) == 0 &&
-           st.st_dev == collector.statm_is.st_dev && st.st_ino == collector.statm_is.st_ino;
+    return cm_descriptor_is(collector.statm - 1, collector.statm_is.st_dev,
+                            collector.statm_is.st_ino);
 }
 
 static void close_statm(void)
@@ -353,8 +353,9 @@ static void close_statm(void)
 static ssize_t read_statm(char *text, size_t size)
 {
     if (!holds_statm()) {
-        collector.statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC) + 1;
-        if (collector.statm == 0 || fstat(collector.statm - 1, &collector.statm_is) < 0)
+        int fd = cm_descriptor_open("/proc/self/statm", O_RDONLY, &collector.statm_is);
+        collector.statm = fd < 0 ? 0 : fd + 1;
+        if (fd < 0)
             return -1;
     }
     return pread(collector.statm - 1, text, size, 0);

@@ -14,6 +14,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "../trace/descriptor.h"
 #include "clock.h"
 #include "collector.h"
 #include "orphan.h"
@@ -366,9 +367,7 @@ int cm_space_create(const char *trace_path, const char *ring_dir, uint64_t bytes
 
 static bool fd_is_ours(const cm_space *space)
 {
-    struct stat st;
-    return space->fd >= 0 && fstat(space->fd, &st) == 0 && st.st_dev == space->device &&
-           st.st_ino == space->inode;
+    return cm_descriptor_is(space->fd, space->device, space->inode);
 }
 
 /* First forget, then unmap: a child forked in between must not unmap what is somebody else's by
@@ -410,7 +409,6 @@ void cm_space_forget(void)
 void cm_space_keep_lock(void)
 {
     cm_space *space = &cm_the_space;
-    struct stat st;
 
     if (space->path[0] == '\0')
         return;
@@ -419,15 +417,10 @@ void cm_space_keep_lock(void)
         cm_ring_lock(space->fd);
         return;
     }
-    space->fd = open(space->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    if (space->fd < 0)
-        return; /* somebody removed the file: there is nothing left to protect */
-    if (fstat(space->fd, &st) < 0 || st.st_dev != space->device || st.st_ino != space->inode) {
-        close(space->fd);
-        space->fd = -1;
-    } else {
+    space->fd = cm_descriptor_reopen(space->path, O_RDWR | O_NOFOLLOW, space->device, space->inode);
+    /* Else somebody removed the file: there is nothing left to protect. */
+    if (space->fd >= 0)
         cm_ring_lock(space->fd);
-    }
 }
 
 bool cm_space_is_ours(dev_t device, ino_t inode)

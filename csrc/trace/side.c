@@ -11,6 +11,7 @@
 
 #include "chunks.h"
 #include "crc32c.h"
+#include "descriptor.h"
 #include "format.h"
 
 enum { PATH_BYTES = 4096 + sizeof CM_SIDE_SUFFIX, HEADER_USED = 32 };
@@ -155,9 +156,7 @@ static int prepare(cm_side *side, uint64_t ring_id)
 
 static bool is_ours(const cm_side *side, int fd)
 {
-    struct stat st;
-    return side->anchor != NULL && fd >= 0 && fstat(fd, &st) == 0 && st.st_dev == side->device &&
-           st.st_ino == side->inode;
+    return side->anchor != NULL && cm_descriptor_is(fd, side->device, side->inode);
 }
 
 /* A descriptor of our file, opened anew if the program has closed ours. -EBADF: the file has lost
@@ -167,13 +166,9 @@ static int hold(cm_side *side)
     if (is_ours(side, side->fd))
         return 0;
     /* Whoever has the old number now: it is not ours to close. */
-    side->fd = open(side->path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW);
-    if (is_ours(side, side->fd))
-        return 0;
-    if (side->fd >= 0)
-        close(side->fd);
-    side->fd = -1;
-    return -EBADF;
+    side->fd = cm_descriptor_reopen(side->path, O_RDWR | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW,
+                                    side->device, side->inode);
+    return side->fd < 0 ? -EBADF : 0;
 }
 
 int cm_side_create(const char *trace_path, uint64_t ring_id, uint64_t bytes, cm_side **out)

@@ -12,6 +12,7 @@
 
 #include "bytes.h"
 #include "crc32c.h"
+#include "descriptor.h"
 #include "format.h"
 
 struct cm_writer {
@@ -57,9 +58,7 @@ static int cut(int fd, uint64_t size)
 
 static bool is_ours(const cm_writer *writer, int fd)
 {
-    struct stat st;
-    return fd >= 0 && fstat(fd, &st) == 0 && st.st_dev == writer->device &&
-           st.st_ino == writer->inode;
+    return cm_descriptor_is(fd, writer->device, writer->inode);
 }
 
 /* A descriptor of our file, opened anew if the program has closed ours. -EBADF: the file has lost
@@ -69,13 +68,9 @@ static int hold(cm_writer *writer)
     if (is_ours(writer, writer->fd))
         return 0;
     /* Whoever has the old number now: it is not ours to close. */
-    writer->fd = open(writer->path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    if (is_ours(writer, writer->fd))
-        return 0;
-    if (writer->fd >= 0)
-        close(writer->fd);
-    writer->fd = -1;
-    return -EBADF;
+    writer->fd = cm_descriptor_reopen(writer->path, O_RDWR | O_NOCTTY | O_NONBLOCK, writer->device,
+                                      writer->inode);
+    return writer->fd < 0 ? -EBADF : 0;
 }
 
 static int append(cm_writer *writer, const void *bytes, size_t length)

@@ -62,7 +62,7 @@ class Stress:
 WRAPPED = [
     "cm_writer_create", "cm_writer_meta", "cm_writer_chunk", "cm_writer_end", "cm_writer_close", "cm_frames_begin",
     "cm_space_give_block", "cm_threads_high", "cm_side_create", "cm_side_append", "cm_side_release", "cm_side_close",
-    "pwrite",
+    "pwrite", "open",
 ]  # fmt: skip
 
 

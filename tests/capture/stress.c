@@ -15,6 +15,7 @@
  *   stress fork FOLDER                             a child with its own capture, and others
  *   stress exits PATH                              events from destructors of an ending thread
  *   stress again FOLDER TIMES                      captures one after the other, same threads
+ *   stress taken PATH                              descriptors closed as soon as they are open
  *   stress sweep FOLDER                            how many orphans were handled
  *   stress bench PATH                              nanoseconds of a hook
  *
@@ -29,6 +30,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -348,6 +350,56 @@ static int again(const char *folder, int times)
     return 0;
 }
 
+/* os.closerange and an open in another thread, at the worst moment: each file's number, the first
+ * time that it is opened again, is the program's before anybody has looked at it. */
+static struct {
+    char paths[8][4096];
+    int numbers[8];
+    _Atomic int count;
+    struct stat theirs;
+} taken;
+
+static void take_number(const char *path, int fd)
+{
+    int count = atomic_load(&taken.count), other;
+
+    for (int i = 0; i < count; i++)
+        if (strcmp(taken.paths[i], path) == 0)
+            return;
+    CHECK(count < 8);
+    snprintf(taken.paths[count], sizeof taken.paths[count], "%s", path);
+    taken.numbers[count] = fd;
+    FILE *file = tmpfile();
+    CHECK(file != NULL && (other = dup(fileno(file))) >= 0 && fclose(file) == 0);
+    CHECK(dup2(other, fd) == fd && close(other) == 0);
+    atomic_store(&taken.count, count + 1);
+}
+
+static int take_numbers(const char *path)
+{
+    producer p = {.number = 1, .pairs = 1000, .count = &p.own};
+
+    start(path, 0);
+    cm_session_record(true);
+    CHECK(syscall(SYS_close_range, 3, ~0u, 0) == 0);
+    stress_opened = take_number;
+    produce(&p);
+    CHECK(cm_session_sync() == 0);
+    /* The trace's at once, the ring's and statm's within a second. */
+    while (atomic_load(&taken.count) < 3)
+        nap(1000);
+    CHECK(cm_session_sync() == 0);
+    stop();
+    stress_opened = NULL;
+    for (int i = 0; i < taken.count; i++) {
+        CHECK(fstat(taken.numbers[i], &taken.theirs) == 0);
+        CHECK(taken.theirs.st_nlink == 0 && taken.theirs.st_size == 0);
+    }
+    printf("%d ", taken.count);
+    say(p.own.published, p.own.lost);
+    return 0;
+}
+
 static int bench(const char *path)
 {
     enum { ROUNDS = 200, EVENTS = 1000 };
@@ -411,6 +463,8 @@ int main(int count, char **words)
         return exits(path);
     if (strcmp(mode, "again") == 0)
         return again(path, (int)a);
+    if (strcmp(mode, "taken") == 0)
+        return take_numbers(path);
     if (strcmp(mode, "sweep") == 0)
         return printf("%d\n", cm_orphan_sweep(path)) < 0;
     if (strcmp(mode, "bench") == 0)

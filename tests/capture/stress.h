@@ -34,6 +34,9 @@ int exits(const char *path);
 /* Set by a mode that wants to do something while the collector reads the heads (killpoints.c). */
 extern void (*stress_between)(void);
 
+/* Set by a mode that wants to do something between an opening and the look at it (openings.c). */
+extern void (*stress_opened)(const char *path, int fd);
+
 /* Prints: state events lost producers names-lost free-before-alloc. Exits with 1 when a producer's
  * events are not in their order, or one is there twice. */
 int verify(const char *path);

@@ -115,6 +115,14 @@ def test_events_from_destructors_of_an_ending_thread(stress: Stress) -> None:
     assert (found.events, found.told, found.producers) == (1800, 0, 200)
 
 
+def test_numbers_of_descriptors_that_are_the_programs_by_the_time_we_look(stress: Stress) -> None:
+    """Trace, ring and statm are opened anew, and what got their numbers meanwhile is neither written to nor closed."""
+    trace = stress.folder / "t.cmem"
+    assert stress.run("taken", trace) == [3, events_of(1, 1000), 0]
+    found = stress.verify(trace)
+    assert (found.state, found.events, found.told) == (COMPLETE, events_of(1, 1000), 0)
+
+
 def test_captures_one_after_the_other(stress: Stress) -> None:
     each = 5 + events_of(1, 10)
     assert stress.run("again", stress.folder, 20) == [20 * each, 0]

@@ -1,0 +1,47 @@
+/* Descriptors in somebody else's process: the program may close ours (os.closerange) and give their
+ * numbers to files of its own, between any two calls of ours. What is not known to be ours is not
+ * closed. Between a look and the close after it that may happen as well: nothing helps there but
+ * that both stand side by side. */
+#ifndef CM_TRACE_DESCRIPTOR_H
+#define CM_TRACE_DESCRIPTOR_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static inline bool cm_descriptor_is(int fd, dev_t device, ino_t inode)
+{
+    struct stat st;
+    return fd >= 0 && fstat(fd, &st) == 0 && st.st_dev == device && st.st_ino == inode;
+}
+
+/* Opens what lies at path, st says what that is. -errno; -EBADF: each time, the number was somebody
+ * else's by the time that we looked. */
+static inline int cm_descriptor_open(const char *path, int flags, struct stat *st)
+{
+    for (int tries = 0; tries < 3; tries++) {
+        int fd = open(path, flags | O_CLOEXEC);
+        if (fd < 0)
+            return -errno;
+        if (stat(path, st) == 0 && cm_descriptor_is(fd, st->st_dev, st->st_ino))
+            return fd;
+    }
+    return -EBADF;
+}
+
+/* The same for the file that we know; -EBADF also where the path leads to another one by now. */
+static inline int cm_descriptor_reopen(const char *path, int flags, dev_t device, ino_t inode)
+{
+    struct stat st;
+    int fd = cm_descriptor_open(path, flags, &st);
+
+    if (fd < 0 || (st.st_dev == device && st.st_ino == inode))
+        return fd;
+    if (cm_descriptor_is(fd, st.st_dev, st.st_ino))
+        close(fd);
+    return -EBADF;
+}
+
+#endif
