@@ -6,6 +6,7 @@ because cuptimem's own files never show in a stack.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import sys
@@ -31,6 +32,7 @@ def run(torch):
 """
 FORWARD_LINE, KEPT_LINE = 2, 6
 NODES = 3  # mul, exp, sum
+DRIVER, NVML = "libcuda.so.1", "libnvidia-ml.so.1"
 _CUPTI_SECONDS = 20
 _ALLOC, _FREE, _NODE_NEW, _NODE_FREE = "alloc", "free", "node_new", "node_free"
 
@@ -60,10 +62,28 @@ def describe_torch(torch: ModuleType) -> dict[str, Any]:
     return about
 
 
+def _look_at_cuda(core: ModuleType) -> dict[str, Any]:
+    """Initialises CUDA, as no recording ever does: this process ends afterwards."""
+    found: dict[str, Any] = {"missing": "", "init": None, "nvml": False}
+    try:
+        driver = ctypes.CDLL(DRIVER)
+    except OSError as error:
+        found["missing"] = " ".join(str(error).split())
+    else:
+        found["init"] = int(driver.cuInit(0))
+        try:
+            ctypes.CDLL(NVML)
+        except OSError:
+            found["nvml"] = False
+        else:
+            found["nvml"] = True
+    found["probe"] = core.cupti_probe()
+    return found
+
+
 def look(folder: str) -> dict[str, Any]:
     """Imports torch and records, as a user's program would. The trace lies in folder."""
     import cuptimem
-    from cuptimem.doctor import cupti
     from cuptimem.errors import Error, recording_core
 
     answer: dict[str, Any] = {"torch": None, "torch_error": None, "error": None, "checks": [], "rows": []}
@@ -81,7 +101,7 @@ def look(folder: str) -> dict[str, Any]:
         answer["frames"] = core.frames_init()
         answer["frame_offsets"] = core.frames_offsets()
         path = os.path.join(folder, "selftest.cmem")
-        answer["driver"] = cupti.look(core)
+        answer["driver"] = _look_at_cuda(core)
         with cuptimem.profile(path):
             answer["driver_state"] = _driver_state(core)
             answer["rows"] = core.sources_rows()

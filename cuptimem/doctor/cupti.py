@@ -1,21 +1,18 @@
-"""What doctor says about the driver level: the child's look at CUDA, and what follows from it."""
+"""What follows from the self-test's look at CUDA: whether the driver level works, and what a lack of it costs."""
 
 from __future__ import annotations
 
-import ctypes
 import os
 from collections.abc import Iterator, Mapping
-from types import ModuleType
 from typing import Any, Literal, NamedTuple
 
 from cuptimem.driver_level import version_text
 from cuptimem.ledger import split_reason
+from cuptimem.selftest import DRIVER, NVML
 
 COST = "what CUDA hands out to others than PyTorch is in no account; there is no ledger"
 SLOTS_COST = "what libraries take of the driver directly is in the ledger's context or residual, without name and line"
 OTHERS_COST = "other processes' memory on the GPU is not told from the driver's own"
-_DRIVER = "libcuda.so.1"
-_NVML = "libnvidia-ml.so.1"
 _IN_CONTAINER = "a container needs --gpus all and NVIDIA_DRIVER_CAPABILITIES=compute,utility"
 _INIT = {  # CUresult of cuInit: what it means
     100: ("no device is visible to it", "see nvidia-smi, CUDA_VISIBLE_DEVICES; " + _IN_CONTAINER),
@@ -38,25 +35,6 @@ class Finding(NamedTuple):
     fix: str = ""
 
 
-def look(core: ModuleType) -> dict[str, Any]:
-    """Runs in doctor's child, which ends afterwards: initialises CUDA, as no recording ever does."""
-    found: dict[str, Any] = {"missing": "", "init": None, "nvml": False}
-    try:
-        driver = ctypes.CDLL(_DRIVER)
-    except OSError as error:
-        found["missing"] = " ".join(str(error).split())
-    else:
-        found["init"] = int(driver.cuInit(0))
-        try:
-            ctypes.CDLL(_NVML)
-        except OSError:
-            found["nvml"] = False
-        else:
-            found["nvml"] = True
-    found["probe"] = core.cupti_probe()
-    return found
-
-
 def findings(answer: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> Iterator[Finding]:
     """answer: the child's, with "driver" from look() and "driver_state" from a recording made after it."""
     about, state = answer.get("driver"), answer.get("driver_state")
@@ -68,7 +46,7 @@ def findings(answer: Mapping[str, Any], environment: Mapping[str, str] = os.envi
         yield Finding(
             "CUPTI",
             "note",
-            f"no NVIDIA driver is here ({_DRIVER}); " + (f"libcupti would be {library}" if library else probe["why"]),
+            f"no NVIDIA driver is here ({DRIVER}); " + (f"libcupti would be {library}" if library else probe["why"]),
             fix=f"nothing without a GPU; else install the driver; {_IN_CONTAINER}",
         )
         return
@@ -87,9 +65,9 @@ def findings(answer: Mapping[str, Any], environment: Mapping[str, str] = os.envi
         cost = SLOTS_COST if mode == "slots" else COST
         yield Finding("CUPTI", "warning", text + (f"; {library}" if library else ""), cost, fix or "see nvidia-smi")
     if about["nvml"]:
-        yield Finding("NVML", "ok", f"{_NVML}: other processes' memory is told apart")
+        yield Finding("NVML", "ok", f"{NVML}: other processes' memory is told apart")
     else:
-        yield Finding("NVML", "warning", f"{_NVML} is not found", OTHERS_COST, _IN_CONTAINER)
+        yield Finding("NVML", "warning", f"{NVML} is not found", OTHERS_COST, _IN_CONTAINER)
     yield from _settings(environment)
 
 

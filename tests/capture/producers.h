@@ -9,15 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "../check.h"
 #include "stress.h"
-
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
 
 /* A capture with the ring's folder and the bound that the environment names. */
 void start(const char *path, uint64_t ring_bytes);

@@ -356,7 +356,6 @@ static struct {
     char paths[8][4096];
     int numbers[8];
     _Atomic int count;
-    struct stat theirs;
 } taken;
 
 static void take_number(const char *path, int fd)
@@ -392,8 +391,9 @@ static int take_numbers(const char *path)
     stop();
     stress_opened = NULL;
     for (int i = 0; i < taken.count; i++) {
-        CHECK(fstat(taken.numbers[i], &taken.theirs) == 0);
-        CHECK(taken.theirs.st_nlink == 0 && taken.theirs.st_size == 0);
+        struct stat theirs;
+        CHECK(fstat(taken.numbers[i], &theirs) == 0);
+        CHECK(theirs.st_nlink == 0 && theirs.st_size == 0);
     }
     printf("%d ", taken.count);
     say(p.own.published, p.own.lost);

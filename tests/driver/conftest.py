@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cuptimem import _core, simulator
+from cuptimem import _core
 from tests.conftest import ROOT, Result, clean_environment
 from tests.driver import fakes
 from tests.driver.witness_parts import Child
@@ -54,11 +54,7 @@ class Ran:
 
 @pytest.fixture
 def program(python: str, library: Path, tmp_path: Path) -> Callable[..., Ran]:
-    """Runs a program of programs.py under cuptimem. hostile: the device's CUPTIMEM_SIM_HOSTILE. Skips where there is no
-    simulated device."""
-
-    if any(not path.is_file() for path in simulator.preload()):
-        pytest.skip("no simulated device was built")
+    """Runs a program of programs.py under cuptimem. hostile: the device's CUPTIMEM_SIM_HOSTILE."""
 
     def call(
         name: str,
@@ -112,8 +108,6 @@ def child(run: Callable[..., Result], tmp_path: Path) -> Child:
 
 @pytest.fixture(scope="session")
 def simulated() -> dict[str, str]:
-    if any(not path.is_file() for path in simulator.preload()):
-        pytest.skip("there is no simulated device here")
     return device.environment(memory="8GiB")
 
 

@@ -16,18 +16,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../check.h"
 #include "../../csrc/capture/clock.h"
 #include "../../csrc/capture/session.h"
 #include "../../csrc/capture/thread.h"
 #include "../../csrc/trace/reader.h"
-
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
 
 static _Atomic bool over, captured;
 static _Atomic uint64_t published, lost, controls;

@@ -12,18 +12,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "../check.h"
 #include "../../csrc/sources/slots.h"
 
 enum { CALLERS = 3, CHURNED = 4 }; /* libcaller0..2 stay, libcaller3..6 come and go */
 enum { ENOUGH = 100 };             /* calls that a hook must have seen */
-
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
 
 typedef int (*function)(int);
 

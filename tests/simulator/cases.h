@@ -6,18 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../check.h"
 #include "core/report.h"
 
 #define MIB ((size_t)1 << 20)
 #define GIB ((size_t)1 << 30)
-
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
 
 #define EQUAL(actual, expected)                                                                    \
     do {                                                                                           \
