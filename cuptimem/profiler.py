@@ -8,11 +8,13 @@ import threading
 import weakref
 from collections.abc import AsyncGenerator, Callable, Generator
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
 from cuptimem import naming, recorder
 from cuptimem.errors import Error
-from cuptimem.report import Report, analyze
+
+if TYPE_CHECKING:
+    from cuptimem.report import Report
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -134,7 +136,7 @@ class _Run:
                 self.profile._trace_ready()
         self.enter_action()
 
-    def report(self) -> Report:
+    def report(self) -> "Report":
         window = self.window
         if window is None:
             raise Error("the schedule has not recorded a step yet, so there is no report")
@@ -142,6 +144,8 @@ class _Run:
             raise Error("this profile was started by the parent process: only the parent can report on it")
         if self._report is not None and self._report[0] is window:
             return self._report[1]
+        from cuptimem.report import analyze  # takes longer to load than all else here: not before it is asked for
+
         path, number = recorder.snapshot_source(window)
         closed = window.closed
         report = analyze(path, window=number, temporary=window.path is None)
@@ -232,7 +236,7 @@ class Profile:
     # -- what it found ---------------------------------------------------------------------------------------------
 
     @property
-    def report(self) -> Report:
+    def report(self) -> "Report":
         """Inside the block a snapshot up to now; after it the final report, computed once.
 
         Raises Error if nothing was recorded, or the trace was deleted before the report was first asked for.
