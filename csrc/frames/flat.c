@@ -1,6 +1,6 @@
 #include "flat.h"
 
-#include <sys/mman.h>
+#include "pages.h"
 
 /* Whole pages; tests lower them. */
 #ifndef CM_FLAT_SETS_AT_START
@@ -31,12 +31,11 @@ bool cm_flat_map(void)
         return true;
     /* Only the address range is taken here; grow() makes it usable piece by piece, so that readers
      * need no new address. */
-    void *range = mmap(NULL, (size_t)SETS_MAX * SET_BYTES, PROT_NONE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *range = cm_pages_map((size_t)SETS_MAX * SET_BYTES, PROT_NONE, MAP_NORESERVE);
     if (range == MAP_FAILED)
         return false;
-    if (mprotect(range, (size_t)SETS_AT_START * SET_BYTES, PROT_READ | PROT_WRITE) != 0) {
-        munmap(range, (size_t)SETS_MAX * SET_BYTES);
+    if (cm_pages_protect(range, (size_t)SETS_AT_START * SET_BYTES, PROT_READ | PROT_WRITE) != 0) {
+        cm_pages_unmap(range, (size_t)SETS_MAX * SET_BYTES);
         return false;
     }
     cm_flat.entries = range;
@@ -81,8 +80,9 @@ static void grow(uint32_t sets, uint64_t epoch)
 {
     size_t places = (size_t)sets * CM_FLAT_WAYS;
 
-    if (sets == SETS_MAX || mprotect(cm_flat.entries + places, places * sizeof(cm_flat_entry),
-                                     PROT_READ | PROT_WRITE) != 0)
+    if (sets == SETS_MAX ||
+        cm_pages_protect(cm_flat.entries + places, places * sizeof(cm_flat_entry),
+                         PROT_READ | PROT_WRITE) != 0)
         return; /* then sets overflow and answers are looked up again: slower, still right */
     for (size_t i = 0; i < places; i++) {
         cm_flat_entry *entry = &cm_flat.entries[i];

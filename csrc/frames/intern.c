@@ -3,12 +3,12 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "../capture/event.h"
 #include "flat.h"
 #include "map.h"
 #include "offsets.h"
+#include "pages.h"
 #include "record.h"
 #include "text.h"
 
@@ -423,8 +423,7 @@ static bool map_lock_free_tables(void)
     if (!cm_flat_map())
         return false;
     if (name_table == NULL) {
-        void *names = mmap(NULL, NAME_TABLE_BYTES, PROT_READ | PROT_WRITE,
-                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        void *names = cm_pages_map(NAME_TABLE_BYTES, PROT_READ | PROT_WRITE, 0);
         if (names == MAP_FAILED)
             return false;
         __atomic_store_n(&name_table, names, __ATOMIC_RELEASE);

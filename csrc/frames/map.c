@@ -1,6 +1,6 @@
 #include "map.h"
 
-#include <sys/mman.h>
+#include "pages.h"
 
 enum { CAPACITY_AT_START = 1024 };
 
@@ -22,8 +22,7 @@ static bool grow(cm_map *map, uint32_t capacity)
 {
     cm_map bigger = {.capacity = capacity, .used = 0};
 
-    bigger.entries = mmap(NULL, cm_map_bytes(&bigger), PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    bigger.entries = cm_pages_map(cm_map_bytes(&bigger), PROT_READ | PROT_WRITE, 0);
     if (bigger.entries == MAP_FAILED)
         return false;
     for (uint32_t i = 0; i < map->capacity; i++) {
@@ -95,7 +94,7 @@ bool cm_map_remove(cm_map *map, cm_map_key key)
 void cm_map_clear(cm_map *map)
 {
     if (map->entries != NULL)
-        munmap(map->entries, cm_map_bytes(map));
+        cm_pages_unmap(map->entries, cm_map_bytes(map));
     *map = (cm_map){.entries = NULL};
 }
 

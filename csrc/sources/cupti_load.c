@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "cupti.h"
+#include "loaded.h"
 
 enum { PLACES = 24, MAJOR_NEWEST = 19, MAJOR_OLDEST = 11 };
 
@@ -95,18 +96,9 @@ static int see_object(struct dl_phdr_info *info, size_t size, void *context)
     return 0;
 }
 
-static int see_count(struct dl_phdr_info *info, size_t size, void *context)
-{
-    *(unsigned long long *)context = info->dlpi_adds;
-    return 1;
-}
-
 unsigned long long cm_cupti_loads(void)
 {
-    unsigned long long loads = 0;
-
-    dl_iterate_phdr(see_count, &loads);
-    return loads;
+    return cm_loads_now().loads;
 }
 
 /* --- the driver --------------------------------------------------------------------------------

@@ -9,13 +9,13 @@
  * From glibc 2.35 on it finds these without a lock (_dl_find_object). Before, it calls
  * dl_iterate_phdr, which takes the loader's write lock. That lock is held by dlopen and dlclose for
  * as long as they change the list of objects, never while code of a library runs, and by other
- * callers of dl_iterate_phdr during their callbacks: ours (slots.c, here) call malloc at most. A
+ * callers of dl_iterate_phdr during their callbacks: ours (slots.c, loaded.c) take no lock there. A
  * thread inside a CUDA callback holds none of malloc's locks, so nobody who holds the loader's
  * waits for us. The first unwinding of a process may allocate and bind a symbol:
  * cm_libraries_refresh makes it, outside of any hook. Where code was registered by hand (a JIT
  * compiler's), libgcc before 13 sorts its tables under a mutex at the first unwinding after that: a
  * leaf, too. */
-#define _GNU_SOURCE /* dl_iterate_phdr, RTLD_DEFAULT, gettid */
+#define _GNU_SOURCE /* RTLD_DEFAULT, gettid */
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
@@ -29,6 +29,7 @@
 #include "../capture/ring.h"
 #include "../capture/thread.h"
 #include "cupti.h"
+#include "loaded.h"
 
 enum { TABLES = 4, FRAMES = 32, CHAIN = 14, WAYS = 8, NAME = 256 };
 
@@ -43,10 +44,9 @@ typedef struct table {
     _Atomic uint32_t readers;
     uint32_t serial;
     size_t count, room;
-    range *ranges; /* by start */
-    char *names;
-    size_t names_used, names_room;
-    unsigned long long loads, unloads;
+    range *ranges;    /* by start */
+    cm_loaded loaded; /* where the names lie */
+    char program[NAME];
 } table;
 
 static table tables[TABLES];
@@ -80,79 +80,6 @@ static bool is_cuda(const char *name)
 /* --- reading -------------------------------------------------------------------------------------
  */
 
-typedef struct reading {
-    table *into;
-    bool complete;
-    bool first; /* the next object is the program itself */
-    char program[NAME];
-} reading;
-
-/* The same with room for more; false without memory. */
-static bool grow(void **items, size_t size, size_t *room, size_t wanted)
-{
-    size_t more = *room != 0 ? *room : 64;
-
-    while (more < wanted)
-        more *= 2;
-    if (more == *room)
-        return true;
-    void *copy = realloc(*items, more * size);
-    if (copy == NULL)
-        return false;
-    *items = copy;
-    *room = more;
-    return true;
-}
-
-/* An offset into the names, for they may still move; -1 without memory. */
-static long keep_name(table *t, const char *name)
-{
-    size_t length = strlen(name) + 1;
-
-    if (!grow((void **)&t->names, 1, &t->names_room, t->names_used + length))
-        return -1;
-    memcpy(t->names + t->names_used, name, length);
-    t->names_used += length;
-    return (long)(t->names_used - length);
-}
-
-static int read_object(struct dl_phdr_info *info, size_t size, void *context)
-{
-    reading *r = context;
-    table *t = r->into;
-    uintptr_t self = (uintptr_t)&cm_libraries_refresh;
-    const char *name = r->first ? r->program : base_name(info->dlpi_name);
-    size_t first = t->count;
-    bool ours = false;
-
-    r->first = false;
-    t->loads = info->dlpi_adds;
-    t->unloads = info->dlpi_subs;
-    long kept = keep_name(t, name);
-    for (unsigned i = 0; i < info->dlpi_phnum && kept >= 0; i++) {
-        const ElfW(Phdr) *header = &info->dlpi_phdr[i];
-        if (header->p_type != PT_LOAD || (header->p_flags & PF_X) == 0)
-            continue;
-        if (!grow((void **)&t->ranges, sizeof *t->ranges, &t->room, t->count + 1)) {
-            kept = -1;
-            break;
-        }
-        range *one = &t->ranges[t->count++];
-        one->start = info->dlpi_addr + header->p_vaddr;
-        one->end = one->start + header->p_memsz;
-        one->name = (const char *)kept; /* an offset until all are read */
-        one->skipped = is_cuda(name);
-        atomic_store_explicit(&one->known, 0, memory_order_relaxed);
-        ours = ours || (self >= one->start && self < one->end);
-    }
-    for (size_t i = first; i < t->count; i++) {
-        t->ranges[i].ours = ours;
-        t->ranges[i].skipped = t->ranges[i].skipped || ours;
-    }
-    r->complete = kept >= 0;
-    return r->complete ? 0 : 1;
-}
-
 static int by_start(const void *a, const void *b)
 {
     const range *x = a, *y = b;
@@ -174,21 +101,51 @@ static const range *find(const table *t, uintptr_t address)
     return low < t->count && t->ranges[low].start <= address ? &t->ranges[low] : NULL;
 }
 
+static void read_program(table *into)
+{
+    ssize_t length = readlink("/proc/self/exe", into->program, sizeof into->program - 1);
+
+    into->program[length > 0 ? length : 0] = '\0';
+}
+
+static void read_object(table *into, size_t number)
+{
+    const cm_loaded_object *object = &into->loaded.object[number];
+    uintptr_t self = (uintptr_t)&cm_libraries_refresh;
+    const char *name = base_name(number == 0 ? into->program : object->path);
+    size_t first = into->count;
+    bool ours = false;
+
+    for (size_t i = object->code; i < object->code_end; i++) {
+        range *one = &into->ranges[into->count++];
+        one->start = into->loaded.code[i].start;
+        one->end = into->loaded.code[i].end;
+        one->name = name;
+        one->skipped = is_cuda(name);
+        atomic_store_explicit(&one->known, 0, memory_order_relaxed);
+        ours = ours || (self >= one->start && self < one->end);
+    }
+    for (size_t i = first; i < into->count; i++) {
+        into->ranges[i].ours = ours;
+        into->ranges[i].skipped = into->ranges[i].skipped || ours;
+    }
+}
+
 static bool read_all(table *into, const table *before)
 {
-    reading r = {.into = into, .first = true};
-
-    into->count = into->names_used = 0;
-    ssize_t length = readlink("/proc/self/exe", r.program, sizeof r.program - 1);
-    if (length > 0) {
-        r.program[length] = '\0';
-        memmove(r.program, base_name(r.program), strlen(base_name(r.program)) + 1);
-    }
-    dl_iterate_phdr(read_object, &r);
-    if (!r.complete)
+    into->count = 0;
+    if (!cm_loaded_list(&into->loaded))
         return false;
-    for (size_t i = 0; i < into->count; i++)
-        into->ranges[i].name = into->names + (uintptr_t)into->ranges[i].name;
+    if (into->loaded.code_count > into->room) {
+        free(into->ranges);
+        into->ranges = malloc(into->loaded.code_count * sizeof *into->ranges);
+        into->room = into->ranges != NULL ? into->loaded.code_count : 0;
+        if (into->ranges == NULL)
+            return false;
+    }
+    read_program(into);
+    for (size_t i = 0; i < into->loaded.count; i++)
+        read_object(into, i);
     qsort(into->ranges, into->count, sizeof *into->ranges, by_start);
     for (size_t i = 0; i < into->count && before != NULL; i++) {
         const range *old = find(before, into->ranges[i].start);
@@ -206,15 +163,6 @@ static table *free_table(const table *in_use)
         if (&tables[i] != in_use && atomic_load(&tables[i].readers) == 0)
             return &tables[i];
     return NULL;
-}
-
-static int read_counts(struct dl_phdr_info *info, size_t size, void *context)
-{
-    table *now = context;
-
-    now->loads = info->dlpi_adds;
-    now->unloads = info->dlpi_subs;
-    return 1;
 }
 
 /* --- looking up ----------------------------------------------------------------------------------
@@ -451,13 +399,13 @@ void cm_libraries_refresh(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     static uint32_t serial;
-    table now = {0};
 
     pthread_once(&once, start);
-    dl_iterate_phdr(read_counts, &now);
+    cm_loads now = cm_loads_now();
     pthread_mutex_lock(&refreshing);
     table *before = atomic_load(&current);
-    if (before == NULL || before->loads != now.loads || before->unloads != now.unloads) {
+    if (before == NULL || before->loaded.counts.loads != now.loads ||
+        before->loaded.counts.unloads != now.unloads) {
         table *next = free_table(before);
         /* Else somebody looks into each of the others, or there is no memory: the next time. */
         if (next != NULL && read_all(next, before)) {

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "elf.h"
+#include "loaded.h"
 
 enum { SYMBOLS = 64, REFUSED = -1 };
 
@@ -19,7 +20,7 @@ typedef struct library {
     unsigned header_count;
     char *path;   /* "" for the program itself; NULL: a free entry */
     void *handle; /* keeps it loaded; only where a slot was found */
-    bool scanned;
+    enum { NEW, SCANNING, SCANNED } state;
 } library;
 
 typedef struct slot {
@@ -42,8 +43,8 @@ static struct {
     size_t library_count, library_room;
     slot *slots;
     size_t slot_count, slot_room;
-    unsigned long long loads, unloads; /* of the loader, when libraries were last listed */
-    bool incomplete;                   /* something is left for the next scan */
+    cm_loads counts; /* of the loader, when libraries were last listed */
+    bool incomplete; /* something is left for the next scan */
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 /* --- storage ------------------------------------------------------------------------------- */
@@ -116,7 +117,7 @@ bool cm_slots_register(cm_slot_symbol *symbols, size_t count)
         state.symbols[state.symbol_count++] = &symbols[i];
         state.incomplete = true;
         for (size_t lib = 0; lib < state.library_count; lib++)
-            state.libraries[lib].scanned = false;
+            state.libraries[lib].state = NEW;
     }
     pthread_mutex_unlock(&state.mutex);
     return room;
@@ -233,11 +234,6 @@ static bool holds_hook(const slot *s)
 
 /* --- finding slots ------------------------------------------------------------------------- */
 
-typedef struct listing {
-    bool complete;
-    unsigned long long loads, unloads;
-} listing;
-
 static library *known_library(uintptr_t base, const cm_elf_header *headers)
 {
     for (size_t i = 0; i < state.library_count; i++)
@@ -276,29 +272,27 @@ static void forget_unpinned(void)
     }
 }
 
-/* dl_iterate_phdr: remembers every object by its place. */
-static int list_object(struct dl_phdr_info *info, size_t size, void *context)
+/* Remembers every object by its place. False: no memory. */
+static bool remember(const cm_loaded *now)
 {
-    listing *result = context;
-
-    result->loads = info->dlpi_adds;
-    result->unloads = info->dlpi_subs;
-    if (known_library(info->dlpi_addr, info->dlpi_phdr) != NULL)
-        return 0;
-    char *path = strdup(info->dlpi_name != NULL ? info->dlpi_name : "");
-    library *entry = path != NULL ? free_library() : NULL;
-    if (entry == NULL) {
-        free(path);
-        result->complete = false;
-        return 1;
+    for (size_t i = 0; i < now->count; i++) {
+        const cm_loaded_object *object = &now->object[i];
+        if (known_library(object->base, object->headers) != NULL)
+            continue;
+        char *path = strdup(object->path);
+        library *entry = path != NULL ? free_library() : NULL;
+        if (entry == NULL) {
+            free(path);
+            return false;
+        }
+        *entry = (library){
+            .base = object->base,
+            .headers = object->headers,
+            .header_count = object->header_count,
+            .path = path,
+        };
     }
-    *entry = (library){
-        .base = info->dlpi_addr,
-        .headers = info->dlpi_phdr,
-        .header_count = info->dlpi_phnum,
-        .path = path,
-    };
-    return 0;
+    return true;
 }
 
 typedef struct candidate {
@@ -308,7 +302,8 @@ typedef struct candidate {
 
 typedef struct search {
     candidate *found;
-    size_t count, room, library;
+    size_t count, room; /* found in all, and how many of them are kept */
+    size_t library;
     bool complete;
 } search;
 
@@ -316,43 +311,56 @@ static bool add_candidate(void *context, const cm_elf_match *match)
 {
     search *s = context;
 
-    if (s->count == s->room) {
-        candidate *copy = larger_copy(s->found, s->count, sizeof *copy);
-        if (copy == NULL) {
-            s->complete = false;
-            return false;
-        }
-        free(s->found);
-        s->found = copy;
-        s->room = more(s->count);
-    }
-    s->found[s->count++] = (candidate){s->library, *match};
+    if (s->count < s->room)
+        s->found[s->count] = (candidate){s->library, *match};
+    s->count++;
     return true;
 }
 
 /* dl_iterate_phdr, whose lock keeps every object mapped meanwhile: looks through the objects that
  * were listed and not yet scanned. Libraries may have come and gone since: one that lies where
- * another was listed is told by its name. */
+ * another was listed is known by its name. */
 static int search_object(struct dl_phdr_info *info, size_t size, void *context)
 {
     search *s = context;
     library *lib = known_library(info->dlpi_addr, info->dlpi_phdr);
     cm_elf object;
 
-    if (lib == NULL || lib->scanned)
+    if (lib == NULL || lib->state == SCANNED)
         return 0;
     if (strcmp(lib->path, info->dlpi_name != NULL ? info->dlpi_name : "") != 0) {
         s->complete = false;
         return 0;
     }
-    lib->scanned = true;
+    lib->state = SCANNING;
     s->library = (size_t)(lib - state.libraries);
-    if (!cm_elf_open(&object, lib->base, lib->headers, lib->header_count) ||
-        cm_elf_contains(&object, (uintptr_t)&search_object)) /* our own calls stay as they are */
-        return 0;
-    if (!cm_elf_each(&object, &state.names, add_candidate, s))
-        lib->scanned = false;
-    return s->complete ? 0 : 1;
+    if (cm_elf_open(&object, lib->base, lib->headers, lib->header_count) &&
+        !cm_elf_contains(&object, (uintptr_t)&search_object)) /* our own calls stay as they are */
+        cm_elf_each(&object, &state.names, add_candidate, s);
+    return 0;
+}
+
+/* All slots of objects that were not yet scanned; room for them is made while the loader's lock is
+ * not held (loaded.h). */
+static void search_new(search *s)
+{
+    size_t wanted = 1024; /* more than PyTorch has */
+    bool room;
+
+    do {
+        free(s->found);
+        s->found = malloc(wanted * sizeof *s->found);
+        room = s->found != NULL;
+        s->room = room ? wanted : 0;
+        s->count = 0;
+        s->complete = room;
+        if (room)
+            dl_iterate_phdr(search_object, s);
+        wanted = s->count + 64;
+    } while (s->count > s->room);
+    for (size_t i = 0; i < state.library_count; i++)
+        if (state.libraries[i].state == SCANNING)
+            state.libraries[i].state = room ? SCANNED : NEW;
 }
 
 /* Keeps the library loaded from here on. false: it is gone, or another one is in its place. A
@@ -415,38 +423,41 @@ static int adopt(const candidate *c)
 static int scan_new(void)
 {
     int patched = 0;
+    cm_loaded now = {0};
 
     for (int attempt = 0; attempt < 3; attempt++) {
-        listing now = {.complete = true};
-        search s = {.complete = true};
+        search s = {0};
 
         state.incomplete = true;
-        dl_iterate_phdr(list_object, &now);
-        if (!now.complete)
+        if (!cm_loaded_list(&now))
             break;
-        if (now.unloads != state.unloads) {
+        if (now.counts.unloads != state.counts.unloads) {
             forget_unpinned();
-            dl_iterate_phdr(list_object, &now);
-            state.unloads = now.unloads;
+            state.counts.unloads = now.counts.unloads;
         }
-        state.loads = now.loads;
-        dl_iterate_phdr(search_object, &s);
+        if (!remember(&now))
+            break;
+        state.counts.loads = now.counts.loads;
+        search_new(&s);
         for (size_t i = 0; i < s.count; i++) {
             library *lib = &state.libraries[s.found[i].library];
             if (symbol_for(s.found[i].match.id, lib) == NULL)
                 continue;
             int result = pin(lib) ? adopt(&s.found[i]) : -1;
 
-            if (result < 0)
-                lib->scanned = s.complete = false;
-            else
+            if (result < 0) {
+                lib->state = NEW;
+                s.complete = false;
+            } else {
                 patched += result;
+            }
         }
         free(s.found);
         state.incomplete = !s.complete;
         if (s.complete)
             break;
     }
+    cm_loaded_free(&now);
     return patched;
 }
 
@@ -509,24 +520,15 @@ void cm_slots_remove(void)
     pthread_mutex_unlock(&state.mutex);
 }
 
-static int read_counts(struct dl_phdr_info *info, size_t size, void *context)
-{
-    listing *now = context;
-
-    now->loads = info->dlpi_adds;
-    now->unloads = info->dlpi_subs;
-    return 1;
-}
-
 int cm_slots_rescan(void)
 {
-    listing now = {0};
+    cm_loads now = cm_loads_now();
     int patched = 0;
 
-    dl_iterate_phdr(read_counts, &now);
     pthread_mutex_lock(&state.mutex);
     if (state.installed) {
-        if (state.incomplete || now.loads != state.loads || now.unloads != state.unloads)
+        if (state.incomplete || now.loads != state.counts.loads ||
+            now.unloads != state.counts.unloads)
             patched = scan_new();
         patched += verify();
     }

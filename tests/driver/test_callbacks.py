@@ -19,7 +19,7 @@ if not SOURCES.is_dir():
 
 FLAGS = ["-std=gnu11", "-g", "-fexceptions", "-fno-strict-aliasing", "-Wall", "-Wextra", "-Werror"]
 FLAGS += ["-Wno-unused-parameter", "-Wno-missing-field-initializers"]
-PARTS = ["cupti_driver", "cupti_calls", "cupti_read", "driver_events", "driver_moves", "emit", "libraries"]
+PARTS = ["cupti_driver", "cupti_calls", "cupti_read", "driver_events", "driver_moves", "emit", "libraries", "loaded"]
 CASES = [
     name
     for name in re.findall(r'\{"(\w+)", \1\}', (HERE / "callbacks" / "main.c").read_text())

@@ -119,14 +119,15 @@ class Programs:
         objects = self.folder / "objects"
         objects.mkdir()
         gcc("-c", *FLAGS, flag, *sorted(shared), cwd=objects)
-        gcc("-c", *FLAGS, flag, csrc / "sources/slots.c", csrc / "sources/elf.c", cwd=self.folder)
+        slots = [csrc / "sources" / f"{name}.c" for name in ("slots", "elf", "loaded")]
+        gcc("-c", *FLAGS, flag, *slots, cwd=self.folder)
         recorder = sorted(objects.glob("*.o"))
         stress = [path for path in sorted(capture.glob("*.c")) if path.name != "frames_double.c"]
         programs = {
             "stress": [*stress, *recorder, *(f"-Wl,--wrap={name}" for name in WRAPPED)],
             "control": [HERE / "control.c", *recorder],
             "codec": [HERE / "codec.c", *recorder],
-            "slots": [HERE / "slots.c", self.folder / "slots.o", self.folder / "elf.o"],
+            "slots": [HERE / "slots.c", *(self.folder / f"{path.stem}.o" for path in slots)],
         }
         for name, words in programs.items():
             gcc(*FLAGS, flag, *words, "-ldl", "-lpthread", "-o", self.folder / name)

@@ -340,7 +340,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / f"{name}.c").write_text(source)
         needs = [f"-L{folder}", *NEEDS.get(name, ["-ldef"]), "-Wl,-rpath,$ORIGIN", "-Wl,--no-as-needed"]
         gcc("-shared", folder / f"{name}.c", *flags, *needs, "-ldl", "-o", folder / name)
-    code = [ROOT / "csrc/sources/slots.c", ROOT / "csrc/sources/elf.c"]
+    code = [ROOT / "csrc/sources" / name for name in ("slots.c", "elf.c", "loaded.c")]
     for name, text in (("main", PROGRAM), ("binding", BINDING)):
         (folder / f"{name}.c").write_text(HEAD + text)
         gcc(f"-I{ROOT / 'csrc'}", folder / f"{name}.c", *code, "-ldl", "-lpthread", "-o", folder / name)
