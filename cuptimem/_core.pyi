@@ -30,9 +30,10 @@ def capture_note(notes: dict[str, str]) -> None: ...  # joins the meta now; noth
 def capture_active() -> bool: ...
 def capture_counts() -> dict[str, int]: ...
 def capture_warning() -> str | None: ...  # why recording ended by itself, once
-def capture_fork_pause() -> None: ...  # before os.fork: no thread of ours is left running
-def capture_fork_resume() -> None: ...
+
+# events (csrc/python/py_events.c)
 def tick(kind: int, obj: object) -> None: ...  # cm_tick_kind
+def ticked() -> bool: ...  # whether a clock better than calls of modules has ticked since this was asked last
 def mark(kind: int, argument: int = 0) -> None: ...  # cm_mark_kind
 def object_new(kind: int, obj: object, before_start: bool = False) -> None: ...  # cm_object_kind
 def capture_emit(
@@ -42,6 +43,20 @@ def seed(
     address: int, size: int, device_type: int, device_index: int, requested: int = -1, direct: bool = False, /
 ) -> None: ...
 def seed_segment(address: int, size: int, device_type: int, device_index: int, /) -> None: ...
+
+# calls that leave no trace (csrc/python/py_hidden.c)
+def hidden(
+    before: Callable[..., Any], function: Callable[..., Any] = ..., after: Callable[..., Any] = ..., /
+) -> Callable[..., Any]: ...
+def shown(function: Callable[..., Any], /, *arguments: Any) -> Any: ...
+
+# the process (csrc/python/py_process.c)
+def fork_before() -> None: ...
+def fork_parent() -> None: ...
+def fork_child() -> None: ...
+def process_watch(module: object, /) -> None: ...  # forks and execs through posix, _posixsubprocess
+def process_children() -> int: ...  # that are Pythons
+def process_at_exit(function: Callable[[], None], /) -> Callable[[], None]: ...  # for atexit
 
 # garbage (csrc/python/py_garbage.c)
 def garbage_callback(phase: str, info: dict[str, int], /) -> None: ...  # for gc.callbacks
@@ -63,9 +78,15 @@ def cuda_allocator() -> tuple[str, bool, int, int] | None: ...  # cm_sources_cud
 def storage_calibrate(samples: list[tuple[int, int, int]], slice: int, parent: int) -> str | None: ...
 def storage_origin(cdata: int) -> tuple[int, int, int]: ...  # cm_storage_origin, address, bytes
 def main_thread_call(call: Callable[[], None] | None) -> None: ...  # about once a second while a capture runs
-def main_thread_soon(call: Callable[[], None]) -> bool: ...  # once; False: there is no room for it
 def call_before(deadline: int, function: Callable[..., Any], *arguments: Any) -> Any: ...  # see py_sources.c
 def outermost_module() -> int: ...  # id() of the module whose call enclosed the last one, maybe gone; or 0
+
+# PyTorch's own calls (csrc/python/py_torch_calls.c)
+def torch_watch(name: str, function: object, /) -> None: ...
+def torch_caller(role: str, code: object, /) -> None: ...
+def torch_unwatch() -> None: ...
+def module_clock(module: object, /) -> None: ...  # None: no module is the clock
+def module_clock_ticks() -> int: ...  # -1: there is none, or it is gone
 
 # the driver level (csrc/python/py_cupti.c)
 def cupti_start(

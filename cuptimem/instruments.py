@@ -12,44 +12,19 @@ from cuptimem import driver_level, garbage
 TYPE_CHECKING = False  # typing would be loaded into every profiled program
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from importlib.machinery import ModuleSpec
+    from collections.abc import Callable
     from types import ModuleType
 
+    from cuptimem.late_import import ImportWatch
     from cuptimem.recorder import Options
-
-
-class _TorchArrives:
-    """A finder that waits for the first import of torch, gives place to the real hooks, and is gone."""
-
-    def find_spec(
-        self, name: str, path: "Sequence[str] | None" = None, target: "ModuleType | None" = None
-    ) -> "ModuleSpec | None":
-        """Part of the import system's protocol: what the finders after this one find."""
-        global _waiting
-        if name != "torch":
-            return None
-        with _lock:
-            if self in sys.meta_path:
-                sys.meta_path.remove(self)
-            if _waiting is not self:  # the capture has ended meanwhile, in another thread
-                return None
-            _waiting = None
-            _install_hooks()
-        for finder in list(sys.meta_path):  # the import system's own loop would miss those that were just put in front
-            find = getattr(finder, "find_spec", None)
-            spec: ModuleSpec | None = None if find is None else find(name, path, target)
-            if spec is not None:
-                return spec
-        return None
 
 
 # Torch may arrive in one thread while another one ends the capture. Whoever holds this must not wait for an import: the
 # thread in which torch arrives holds the import system's own lock. (Importing what has been imported waits for nobody.)
 _lock = _thread.RLock()
-_waiting: _TorchArrives | None = None
+_waiting: "ImportWatch | None" = None  # for torch, and for what starts processes
 _hooked = False
-_seed_problems: "list[str]" = []
+_problems: "list[str]" = []
 _notes: "dict[str, str]" = {}
 
 
@@ -65,25 +40,46 @@ def install(core: "ModuleType", options: "Options", say: "Callable[[str], None]"
     """Hooks into PyTorch, or into its arrival, and into CUDA. Before recording starts: what they allocate is not the
     program's. say: told what the user should know of that while recording is on."""
     garbage.watch(core)
+    _watch_imports(core)
     _hook_torch(core)
     driver_level.start(
         core, options, say
     )  # torch.profiler's slots hold our hooks by now: it is told when we are in its way
 
 
-def _hook_torch(core: "ModuleType") -> None:
+def _watch_imports(core: "ModuleType") -> None:
+    """Of torch, and of what subprocess and multiprocessing start processes with."""
     global _waiting
-    if "torch" in sys.modules:
-        from cuptimem import seed, torch_events  # noqa: F401  before the lock is held
+    from cuptimem.late_import import ImportWatch
 
-        seed.prepare()
-        with _lock:
-            _install_hooks()
-        return
-    core.sources_install()
+    processes = "_posixsubprocess"
+    if processes in sys.builtin_module_names:  # then nothing tells when it is imported
+        core.process_watch(__import__(processes))
+        processes = ""
     with _lock:
-        _waiting = _TorchArrives()
-        sys.meta_path.insert(0, _waiting)
+        _waiting = ImportWatch(
+            {processes: core.process_watch} if processes else {},
+            lambda name, error: _problems.append(f"{name}: {type(error).__name__}: {error}"),
+            {} if "torch" in sys.modules else {"torch": _torch_arrives},
+        )
+        _waiting.start()
+
+
+def _torch_arrives() -> None:
+    with _lock:
+        if _waiting is not None:  # else the capture has ended meanwhile, in another thread
+            _install_hooks()
+
+
+def _hook_torch(core: "ModuleType") -> None:
+    if "torch" not in sys.modules:
+        core.sources_install()
+        return
+    from cuptimem import seed, torch_events  # noqa: F401  before the lock is held
+
+    seed.prepare()
+    with _lock:
+        _install_hooks()
 
 
 def look_around(core: "ModuleType") -> None:
@@ -92,21 +88,13 @@ def look_around(core: "ModuleType") -> None:
     if "torch" in sys.modules:
         from cuptimem import seed
 
-        _seed_problems.extend(seed.seed_alive().problems)
+        _problems.extend(seed.seed_alive().problems)
     driver_level.begin(core)
 
 
 def settle(core: "ModuleType", last: bool = False) -> None:
     """Brings what is recorded elsewhere than in rings into them. last: recording is about to end."""
     driver_level.settle(core, last)
-
-
-def note_step() -> None:
-    """prof.step() ticks: other clocks need not be looked for."""
-    if _hooked:
-        from cuptimem import torch_events
-
-        torch_events.note_step()
 
 
 def forget(core: "ModuleType") -> None:
@@ -122,8 +110,7 @@ def forget(core: "ModuleType") -> None:
 def _stop_waiting() -> None:
     global _waiting
     if _waiting is not None:
-        if _waiting in (sys.meta_path or ()):  # None once Python tears itself down
-            sys.meta_path.remove(_waiting)
+        _waiting.stop()
         _waiting = None
 
 
@@ -131,8 +118,8 @@ def remove(core: "ModuleType") -> "list[str]":
     """Takes everything out again; also after an install that failed half-way. What did not work while it was in, one
     line each: the report lacks something for it."""
     global _hooked
-    problems = list(_seed_problems)
-    _seed_problems.clear()
+    problems = list(_problems)
+    _problems.clear()
     garbage.unwatch(core)
     _notes.update(driver_level.stop(core))
     with _lock:

@@ -2,13 +2,13 @@
 
 A finder at the front of `sys.meta_path` lets the other finders find a watched module and gives the loader that they
 return one instance attribute, `exec_module`, which takes itself away again before the module runs. `__spec__`,
-`__loader__`, reloading, pickling and `inspect` see what they would have seen without us. It imports nothing: it may be
-used before the program imports anything.
+`__loader__`, reloading, pickling and `inspect` see what they would have seen without us; tracebacks and profiles of an
+import do too (`_core.hidden`). It imports nothing of Python's: it may be used before the program imports anything.
 """
 
-from __future__ import annotations
-
 import sys
+
+from cuptimem import _core
 
 TYPE_CHECKING = False  # typing would be loaded into every profiled program
 
@@ -21,25 +21,34 @@ if TYPE_CHECKING:
 
 
 class ImportWatch:
-    """Watches for the modules named in `callbacks` from `start` to `stop`.
+    """Watches for the modules named in `callbacks`, from `start` to `stop` or until all of them have come.
 
-    A callback gets the module right after it has run, in the thread that imports it, with that module's import lock
-    held; for a module that is there already it is called by `start`. Callbacks must not raise: what they raise goes to
-    `failed` and not into the program's import.
+    A callback gets the module once, right after it has run, in the thread that imports it, with that module's import
+    lock held; for a module that is there already it is called by `start`. `arriving`: called when such a module is
+    about to be looked for, the first time. Neither must raise: what they raise goes to `failed` and not into the
+    program's import.
     """
 
-    def __init__(self, callbacks: dict[str, Callback], failed: Callable[[str, Exception], None]) -> None:
+    def __init__(
+        self,
+        callbacks: "dict[str, Callback]",
+        failed: "Callable[[str, Exception], None]",
+        arriving: "dict[str, Callable[[], None]] | None" = None,
+    ) -> None:
         self._callbacks = dict(callbacks)
+        self._arriving = dict(arriving or {})
         self._failed = failed
         self._unfinished: set[str] = set()
+        self._listeners: dict[str, Callable[[ModuleType], None]] = {}  # put on a loader last, by module
         self._active = False
+        self.find_spec = _core.hidden(self._find_spec)  # part of the import system's protocol
 
     def start(self) -> None:
         if self._active:
             return
         self._active = True
         sys.meta_path.insert(0, self)
-        for name in self._callbacks:
+        for name in list(self._callbacks):
             module = sys.modules.get(name)
             if module is None:
                 continue
@@ -51,7 +60,8 @@ class ImportWatch:
     def stop(self) -> None:
         self._active = False
         self._unfinished.clear()
-        if self in sys.meta_path:
+        self._listeners.clear()
+        if self in (sys.meta_path or ()):  # None once Python tears itself down
             sys.meta_path.remove(self)
 
     def poke(self) -> None:
@@ -63,55 +73,77 @@ class ImportWatch:
                 if module is not None:
                     self._call(name, module)
 
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """What the other finders find; part of the import system's protocol."""
-        if name not in self._callbacks or not self._active:
+    def _find_spec(
+        self, name: str, path: "Sequence[str] | None" = None, target: "ModuleType | None" = None
+    ) -> "ModuleSpec | None":
+        """What the other finders find."""
+        if not self._active or (name not in self._callbacks and name not in self._arriving):
             return None
-        finders = list(sys.meta_path)
-        # Only those behind us: the ones in front have found nothing, and another watch among them would ask us again.
-        for finder in finders[finders.index(self) + 1 :] if self in finders else finders:
+        before = list(sys.meta_path)
+        arriving = self._arriving.pop(name, None)
+        if arriving is not None:
+            self._try(name, arriving)
+            self._stop_when_done()
+        # Those behind us, for the ones in front have found nothing; and those that `arriving` has put in front of us.
+        behind = before[before.index(self) + 1 :] if self in before else before
+        for finder in [*(one for one in sys.meta_path if one not in before), *behind]:
             find = getattr(finder, "find_spec", None)
             if find is None:
                 continue
-            spec: ModuleSpec | None = find(name, path, target)
+            spec: ModuleSpec | None = _core.shown(find, name, path, target)
             if spec is not None:
-                self._listen(name, spec)
+                if name in self._callbacks:
+                    self._listen(name, spec)
                 return spec
         return None
 
-    def _listen(self, name: str, spec: ModuleSpec) -> None:
+    def _listen(self, name: str, spec: "ModuleSpec") -> None:
         loader = spec.loader
         original = getattr(loader, "exec_module", None)
-        if getattr(original, "_cuptimem", None) == (self, name):  # found before, and not loaded since
+        if original is not None and original is self._listeners.get(name):  # found before, and not loaded since
             return
         if original is None or isinstance(loader, type):
             self._failed(name, TypeError(f"its loader cannot be watched: {loader!r}"))
             return
 
-        def exec_module(module: ModuleType) -> None:
-            # A loader may serve many modules (zipimport has one for the archive), and another one of them may come
-            # first: it is let through, and we stay.
-            ours = getattr(getattr(module, "__spec__", None), "name", module.__name__) == name
-            if ours and loader.__dict__.get("exec_module") is exec_module:
+        # A loader may serve many modules (zipimport has one for the archive), and another one of them may come first:
+        # it is let through, and we stay.
+        def is_it(module: "ModuleType") -> bool:
+            found: str = getattr(getattr(module, "__spec__", None), "name", module.__name__)
+            return found == name
+
+        def before(module: "ModuleType") -> None:
+            if is_it(module) and loader.__dict__.get("exec_module") is listener:
                 del loader.__dict__["exec_module"]
-            original(module)
-            if ours and self._active:
+
+        def after(module: "ModuleType") -> None:
+            if is_it(module) and self._active:
                 self._call(name, module)
 
-        exec_module._cuptimem = (self, name)  # type: ignore[attr-defined]
+        listener = _core.hidden(before, original, after)
         try:
-            loader.__dict__["exec_module"] = exec_module
+            loader.__dict__["exec_module"] = listener
         except AttributeError as error:  # a loader without instance attributes
             self._failed(name, error)
+        else:
+            self._listeners[name] = listener
 
-    def _call(self, name: str, module: ModuleType) -> None:
+    def _call(self, name: str, module: "ModuleType") -> None:
+        callback = self._callbacks.pop(name, None)
+        if callback is not None:
+            self._try(name, lambda: callback(module))
+            self._stop_when_done()
+
+    def _stop_when_done(self) -> None:
+        if not self._callbacks and not self._arriving:
+            self.stop()
+
+    def _try(self, name: str, call: "Callable[[], None]") -> None:
         try:
-            self._callbacks[name](module)
+            call()
         except Exception as error:  # reported, never raised into the program's own import
             self._failed(name, error)
 
 
-def _is_running(module: ModuleType) -> bool:
+def _is_running(module: "ModuleType") -> bool:
     return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))

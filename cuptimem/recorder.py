@@ -12,13 +12,13 @@ import sys
 import time
 
 import cuptimem
-from cuptimem import afterfork, aside, garbage, instruments, naming
+from cuptimem import aside, garbage, instruments, interpreter, naming, role
 from cuptimem.errors import Error, recording_core
 
 TYPE_CHECKING = False  # typing would be loaded into every profiled program
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from types import ModuleType
 
 _WINDOW_OPEN, _WINDOW_CLOSE = 1, 2  # cm_mark_kind
@@ -30,34 +30,42 @@ _lock = _thread.RLock()
 _capture: "Capture | None" = None
 _orphan: "Capture | None" = None  # started, and not yet any window's
 last_counts: dict[str, int] = {}  # what _core.capture_counts said when the last capture ended
+forked_by = 0  # the process that forked this one, if both are recorded under --follow
 _prepared_pid = 0  # the process that has our fork and exit handlers (a forked child inherits them)
 
 
 def say(line: str) -> None:
     """One line to the user. Never raises: standard error may be closed, or gone at exit."""
-    stream = sys.stderr
-    if stream is None:
-        return
+    text = f"cuptimem: {line}\n"
     try:
-        print(f"cuptimem: {line}", file=stream, flush=True)
-    except (OSError, ValueError):
+        stream = sys.stderr
+        stream.flush()
+        try:
+            descriptor = stream.fileno()
+        except (AttributeError, OSError, ValueError):  # it is no file
+            stream.write(text)
+            return
+        # In one write, so that several processes do not mix their lines; and past the stream's buffer: what cannot be
+        # written must not be left in it, for then Python ends with another exit code.
+        os.write(descriptor, text.encode(stream.encoding or "utf-8", "backslashreplace"))
+    except (AttributeError, OSError, ValueError):
         return
 
 
 _temporary_paths: set[str] = set()  # of this process
 
 
-def _unlink(path: str) -> None:
-    if path in _temporary_paths:
-        _temporary_paths.discard(path)
-        _remove(path)
-
-
-def _remove(path: str) -> None:
+def _remove(path: str, unlink: "Callable[[str], None]" = os.unlink, missing: type[Exception] = OSError) -> None:
     try:
-        os.unlink(path)
-    except OSError:
+        unlink(path)
+    except missing:
         return  # a clean-up of temporary files was faster
+
+
+def _remove_temporary(path: str, paths: set[str] = _temporary_paths, remove: "Callable[[str], None]" = _remove) -> None:
+    if path in paths:
+        paths.discard(path)
+        remove(path)
 
 
 class TraceFile:
@@ -70,8 +78,9 @@ class TraceFile:
     def make_temporary(self) -> None:
         _temporary_paths.add(self.path)
 
-    def __del__(self) -> None:
-        _unlink(self.path)
+    def __del__(self, remove: "Callable[[str], None]" = _remove_temporary) -> None:
+        # All that a finalizer needs is bound before: the interpreter clears modules first, at exit.
+        remove(self.path)
 
 
 class Options:
@@ -108,6 +117,7 @@ class Capture:
         self.owner: Window | None = None  # the first one: while only it has recorded, the whole capture is its
         self.stopped = False
         self.tries_to_stop = 0
+        self.role = ""  # as the trace has it
 
 
 class Window:
@@ -247,7 +257,6 @@ def step(marker: object) -> None:
     capture = _capture
     if capture is not None and capture.pid == os.getpid():
         capture.core.tick(_TICK_STEP, marker)
-        instruments.note_step()
         _pass_warning_on(capture.core)
 
 
@@ -298,6 +307,7 @@ def _start(path: str | None, overwrite: bool, options: Options) -> Capture:
     if core.capture_active():
         raise Error("a capture is already running in this process")
     meta = environment()
+    capture.role = meta.get("role", "")
     _orphan = capture
     core.capture_start(
         file.path,
@@ -338,7 +348,7 @@ def _stop(capture: Capture) -> None:
         removed = True
         _pass_warning_on(core)
     finally:  # an interrupt in between must not leave a capture that nobody can end
-        notes = instruments.take_notes()
+        notes = {**instruments.take_notes(), **_new_role(capture)}
         if problems:
             notes["problems"] = "\n".join(problems)
         warning = core.capture_stop(notes)
@@ -350,6 +360,23 @@ def _stop(capture: Capture) -> None:
         say(problem)
     if warning:
         say(warning)
+
+
+def _new_role(capture: Capture) -> dict[str, str]:
+    """What has become known of this process since the trace was told; a note for the trace."""
+    now = role.of_this_process(forked_by)
+    if now == capture.role:
+        return {}
+    capture.role = now
+    return {"role": now}
+
+
+def note_role() -> None:
+    """Into the trace at once, so that a process that is killed has it, too."""
+    with _lock:
+        capture = _capture
+        if capture is not None and capture.pid == os.getpid():
+            capture.core.capture_note(_new_role(capture))
 
 
 def _pass_warning_on(core: "ModuleType") -> None:
@@ -424,7 +451,7 @@ def close_all() -> None:
 def _at_exit() -> None:
     close_all()
     for path in list(_temporary_paths):
-        _unlink(path)
+        _remove_temporary(path)
 
 
 def _prepare_process(core: "ModuleType") -> None:
@@ -433,41 +460,26 @@ def _prepare_process(core: "ModuleType") -> None:
         return
     _prepared_pid = os.getpid()
     core.frames_hide(os.path.dirname(os.path.abspath(__file__)) + os.sep)
-    atexit.register(_at_exit)
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+    atexit.register(core.process_at_exit(_at_exit))
+    os.register_at_fork(
+        before=core.fork_before,
+        after_in_parent=core.fork_parent,
+        after_in_child=core.hidden(_after_fork_in_child),
+    )
     # No other thread is in the middle of a start or stop when the child is made. Functions of C: a signal's handler
     # cannot raise between their being called and what they do. Outermost: first before, last after.
     reinit = _lock._at_fork_reinit  # type: ignore[attr-defined]
     os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=reinit)
-
-
-_later = False  # whether afterfork calls us when os.fork has returned
-
-
-def _before_fork() -> None:
-    global _later
-    _later = False
-    if _capture is not None and _capture.pid == os.getpid():
-        _later = afterfork.when_back(_capture.core, sys._getframe().f_back, _go_on_after_fork)
-        _capture.core.capture_fork_pause()
-
-
-def _after_fork_in_parent() -> None:
-    if not _later or sys.version_info < (3, 12):  # before that nobody counts our thread
-        _go_on_after_fork()
-
-
-def _go_on_after_fork() -> None:
-    if _capture is not None and _capture.pid == os.getpid():
-        _capture.core.capture_fork_resume()
+    core.process_watch(sys.modules["posix"])
 
 
 def _after_fork_in_child() -> None:
     """The parent's capture is not this process's: forget it, so that the child may start its own."""
     global _capture
     _capture = None
-    afterfork.forget()
-    instruments.forget(recording_core())
+    core = recording_core()
+    core.fork_child()
+    instruments.forget(core)
     _temporary_paths.clear()
 
 
@@ -520,6 +532,9 @@ def environment() -> dict[str, str]:
         value = os.environ.get(name)
         if value:
             meta[name.lower()] = value
+    now = role.of_this_process(forked_by)
+    if now:
+        meta["role"] = now
     simulated = _simulated(os.environ)
     if simulated:
         meta["simulated"] = simulated
@@ -545,24 +560,9 @@ def script_of(arguments: list[str]) -> str:
 
     For cuptimem.simulate(function) the function's name.
     """
-    position = 1
-    while position < len(arguments):
-        argument = arguments[position]
-        if not argument.startswith("-") or argument == "-":
-            return argument
-        if arguments[position:][:2] == ["-m", CALL]:
-            return arguments[-1]
-        if argument.startswith("--"):
-            position += 2 if argument == "--check-hash-based-pycs" else 1
-            continue
-        for index, flag in enumerate(argument[1:], start=2):
-            rest = argument[index:]
-            if flag == "m":
-                return rest or (arguments[position + 1] if position + 1 < len(arguments) else "")
-            if flag == "c":
-                return "-c"
-            if flag in "WX":
-                position += 0 if rest else 1
-                break
-        position += 1
-    return ""
+    program = interpreter.split(arguments[1:])[1]
+    if program[:2] == ["-m", CALL]:
+        return program[-1]
+    if program[:1] == ["-m"]:
+        return program[1] if len(program) > 1 else ""
+    return program[0] if program else ""

@@ -290,6 +290,25 @@ int cm_session_note(const char *const *notes)
     return status;
 }
 
+void cm_session_exec(const char *program)
+{
+    const char *const notes[] = {"exec", program != NULL ? program : "", NULL};
+
+    lock();
+    if (session.active && program != NULL) {
+        /* Without its thread: nothing signs for the ring any more. */
+        cm_collector_pause();
+        cm_collector_sync();
+        cm_collector_note(notes);
+        atomic_store(&cm_the_space.header->alive_ns, 0);
+    } else if (session.active) {
+        atomic_store(&cm_the_space.header->alive_ns, cm_clock_sample().realtime_ns);
+        cm_collector_note(notes);
+        cm_collector_resume();
+    }
+    unlock();
+}
+
 bool cm_session_active(void)
 {
     lock();

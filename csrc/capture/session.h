@@ -52,6 +52,12 @@ int cm_session_resume(void);
  * a negative errno. */
 int cm_session_note(const char *const *notes);
 
+/* The process is about to become another program (exec): all that is published is in the file,
+ * which says so under "exec", and the ring is let go of: whoever finds it after this process's lock
+ * on it is gone knows that no kill was the cause. NULL: exec has failed, and the recording goes on.
+ */
+void cm_session_exec(const char *program);
+
 /* Recording off, rings drained, end chunk written, ring file removed. notes: key, value, ...,
  * NULL, or NULL: meta that was not known when the capture began. *warning: a line to tell the
  * user, or empty. 0, or -1 when the file could not be finished (it is still readable). */

@@ -9,8 +9,12 @@
 
 extern PyMethodDef cm_py_frames_methods[];
 extern PyMethodDef cm_py_capture_methods[];
+extern PyMethodDef cm_py_events_methods[];
+extern PyMethodDef cm_py_hidden_methods[];
+extern PyMethodDef cm_py_process_methods[];
 extern PyMethodDef cm_py_garbage_methods[];
 extern PyMethodDef cm_py_sources_methods[];
+extern PyMethodDef cm_py_torch_calls_methods[];
 extern PyMethodDef cm_py_cupti_methods[];
 extern PyMethodDef cm_py_trace_methods[];
 extern PyMethodDef cm_py_analysis_methods[];

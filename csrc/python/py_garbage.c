@@ -75,6 +75,40 @@ static PyObject *garbage_callback(PyObject *module, PyObject *const *arguments, 
     Py_RETURN_NONE;
 }
 
+/* The program's own callbacks would see a collection that it does not make. What finalizers put
+ * into the list meanwhile stays. New reference: what was there besides ours. */
+static PyObject *set_callbacks_aside(PyObject *gc)
+{
+    PyObject *list = PyObject_GetAttrString(gc, "callbacks"), *others = PyList_New(0);
+    bool good = list != NULL && others != NULL && PyList_Check(list);
+
+    for (Py_ssize_t i = 0; good && i < PyList_GET_SIZE(list);) {
+        PyObject *callback = PyList_GET_ITEM(list, i);
+        if (PyCFunction_CheckExact(callback) &&
+            PyCFunction_GET_FUNCTION(callback) == (PyCFunction)(void (*)(void))garbage_callback)
+            i++;
+        else
+            good = PyList_Append(others, callback) == 0 && PySequence_DelItem(list, i) == 0;
+    }
+    Py_XDECREF(list);
+    if (!good)
+        Py_CLEAR(others);
+    return others;
+}
+
+static void bring_callbacks_back(PyObject *gc, PyObject *others)
+{
+    PyObject *type, *value, *traceback;
+
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *list = PyObject_GetAttrString(gc, "callbacks");
+    if (list == NULL || PyList_SetSlice(list, 0, 0, others) < 0)
+        PyErr_WriteUnraisable(others);
+    Py_XDECREF(list);
+    Py_DECREF(others);
+    PyErr_Restore(type, value, traceback);
+}
+
 PyDoc_STRVAR(
     garbage_final_doc,
     "garbage_final() -> bool\n\n"
@@ -89,11 +123,17 @@ static PyObject *garbage_final(PyObject *module, PyObject *unused)
     PyObject *gc = PyImport_ImportModule("gc");
     if (gc == NULL)
         return NULL;
+    PyObject *others = set_callbacks_aside(gc);
+    if (others == NULL) {
+        Py_DECREF(gc);
+        return NULL;
+    }
     final = ASKED;
     /* Not PyGC_Collect: that one does nothing while automatic collection is off. */
     PyObject *found = PyObject_CallMethod(gc, "collect", NULL);
     bool ran = final == RAN;
     final = NOT_ASKED;
+    bring_callbacks_back(gc, others);
     Py_DECREF(gc);
     if (found == NULL)
         return NULL;

@@ -16,8 +16,6 @@
  * def main_thread_call(call: Callable[[], None] | None) -> None
  *     While a capture runs, call is called about once a second in the main thread, between two
  *     bytecodes, holding the GIL; None ends that.
- * def main_thread_soon(call: Callable[[], None]) -> bool
- *     Has it called once in the main thread, between two bytecodes. False: there is no room for it.
  * def call_before(deadline: int, function: Callable, *arguments) -> object
  *     The result of a function of C, called while it is before the deadline (time.monotonic_ns);
  *     NotImplemented after it. No other thread can get the GIL between the look at the clock and
@@ -39,6 +37,7 @@
 #include "../sources/slots.h"
 #include "../sources/sources.h"
 #include "../sources/storage.h"
+#include "py_hidden.h"
 
 /* --- one call a second in the main thread --------------------------------------------------- */
 
@@ -55,7 +54,7 @@ static int run_pending_call(void *unused)
     if (main_thread_callable == NULL)
         return 0;
     PyObject *callable = Py_NewRef(main_thread_callable);
-    PyObject *value = PyObject_CallNoArgs(callable);
+    PyObject *value = cm_py_call_hidden(callable, NULL, 0);
     if (value == NULL) {
         /* An interrupt belongs to the program; a mistake of ours must not reach it. */
         if (PyErr_ExceptionMatches(PyExc_Exception)) {
@@ -68,32 +67,6 @@ static int run_pending_call(void *unused)
     Py_XDECREF(value);
     Py_DECREF(callable);
     return result;
-}
-
-static int run_once(void *callable)
-{
-    PyObject *value = PyObject_CallNoArgs(callable);
-    int result = 0;
-
-    if (value == NULL) {
-        if (PyErr_ExceptionMatches(PyExc_Exception))
-            PyErr_WriteUnraisable(callable);
-        else
-            result = -1;
-    }
-    Py_XDECREF(value);
-    Py_DECREF((PyObject *)callable);
-    return result;
-}
-
-static PyObject *main_thread_soon(PyObject *self, PyObject *callable)
-{
-    if (!PyCallable_Check(callable))
-        return PyErr_Format(PyExc_TypeError, "expected a callable");
-    if (Py_AddPendingCall(run_once, Py_NewRef(callable)) == 0)
-        Py_RETURN_TRUE;
-    Py_DECREF(callable);
-    Py_RETURN_FALSE;
 }
 
 static PyObject *call_before(PyObject *self, PyObject *const *args, Py_ssize_t count)
@@ -398,7 +371,6 @@ PyMethodDef cm_py_sources_methods[] = {
     {"storage_calibrate", storage_calibrate, METH_VARARGS, NULL},
     {"storage_origin", storage_origin, METH_O, NULL},
     {"main_thread_call", main_thread_call, METH_O, NULL},
-    {"main_thread_soon", main_thread_soon, METH_O, NULL},
     {"call_before", (PyCFunction)(void (*)(void))call_before, METH_FASTCALL, NULL},
     {"outermost_module", outermost_module, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},

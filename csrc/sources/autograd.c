@@ -24,6 +24,8 @@ typedef void (*destroy_fn)(void *node);
 
 cm_autograd_thread_id_fn _Atomic cm_autograd_thread_id;
 
+static const uint64_t OWN_NUMBERS = UINT64_C(1) << 40; /* no thread has made so many nodes */
+
 /* Both in one word, so that a hook never sees one without the other. 0: not known. */
 static _Atomic uint64_t offsets;
 
@@ -147,9 +149,12 @@ static void created_hook(uint64_t number)
 
 static inline __attribute__((always_inline)) uint64_t node_new_hook(int variant)
 {
+    /* Nodes of our own take no number of the program's: its first one stays number 0. */
+    if (own_hook(&cm_emit_tls.made))
+        return OWN_NUMBERS + cm_emit_tls.made;
     uint64_t number = FORWARD(NODE_NEW, variant, number_fn)();
 
-    if (!own_hook(&cm_emit_tls.made) && cm_is_recording())
+    if (cm_is_recording())
         created_hook(number);
     return number;
 }

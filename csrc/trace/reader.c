@@ -274,14 +274,22 @@ const char *cm_reader_error(const cm_reader *reader)
     return reader->error;
 }
 
+/* The process replaced itself by another program (exec) once it had published all it had. */
+static bool was_replaced(const cm_reader *reader)
+{
+    const char *program = cm_reader_meta(reader, "exec");
+
+    return reader->state == CM_TRACE_RECOVERED && program != NULL && program[0] != '\0';
+}
+
 cm_reader_state cm_reader_get_state(const cm_reader *reader)
 {
-    return reader->state;
+    return was_replaced(reader) ? CM_TRACE_COMPLETE : reader->state;
 }
 
 const char *cm_reader_end_reason(const cm_reader *reader)
 {
-    return reader->end_reason == NULL ? "" : reader->end_reason;
+    return reader->end_reason == NULL || was_replaced(reader) ? "" : reader->end_reason;
 }
 
 double cm_reader_progress(const cm_reader *reader)

@@ -21,7 +21,7 @@ typedef struct cm_record {
 } cm_record;
 
 typedef enum cm_reader_state {
-    CM_TRACE_COMPLETE = 0,  /* it has its end chunk */
+    CM_TRACE_COMPLETE = 0,  /* it has its end chunk, or its process ended by exec (meta "exec") */
     CM_TRACE_RECORDING = 1, /* its process is still alive: whole chunks so far */
     CM_TRACE_RECOVERED = 2, /* the process was killed, but its ring file was there (now, or when its
                                tail was appended to the trace): nothing published is lost */

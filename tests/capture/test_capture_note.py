@@ -51,11 +51,11 @@ def test_a_note_before_a_fork_leaves_the_collector_at_rest(program: Program, tmp
         def threads(): return len(os.listdir("/proc/self/task"))
         c.capture_start(path, {})
         before = threads()
-        c.capture_fork_pause()
+        c.fork_before()
         resting = threads()
         c.capture_note({"a": "told"})
         noted = threads()
-        c.capture_fork_resume()
+        c.fork_parent()
         print(before, resting, noted, threads())
         assert c.capture_stop() == ""
     """)

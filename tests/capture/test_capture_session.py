@@ -382,13 +382,13 @@ def test_no_thread_of_ours_is_left_for_a_fork(program: Program, tmp_path: Path) 
         c.capture_record(True)
         assert tasks() == 2
         for i in range(30):
-            c.capture_fork_pause()
+            c.fork_before()
             assert tasks() == 1
             c.capture_emit(1, 10, i)
             child = os.fork()
             if child == 0:
                 assert not c.capture_active()
-                c.capture_fork_resume()
+                c.fork_parent()
                 assert tasks() == 1 and c.capture_emit(1, 10) == 0
                 if i % 3 == 0:
                     c.capture_start(f"{path}.{i}", {})
@@ -399,9 +399,9 @@ def test_no_thread_of_ours_is_left_for_a_fork(program: Program, tmp_path: Path) 
             assert os.waitpid(child, 0)[1] == 0
             if i % 2:
                 c.capture_sync()  # works without the thread too
-            c.capture_fork_resume()
+            c.fork_parent()
             assert tasks() == 2
-        c.capture_fork_pause()
+        c.fork_before()
         c.capture_emit(1, 10, 30)
         assert c.capture_stop() == ""
     """)

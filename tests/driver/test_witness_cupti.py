@@ -180,11 +180,11 @@ def test_what_cupti_takes_for_itself_is_not_the_programs(child: Child, fake: Pat
         START.format(folder=str(fake))
         + """
 with cuptimem.profile("b.cmem"):
-    _core.capture_fork_pause()
+    _core.fork_before()
     before = value("fake_flushed")
     _core.cupti_stop()
     alone = value("fake_flushed") - before
-    _core.capture_fork_resume()
+    _core.fork_parent()
 taken = [_core.analyze(path)["driver"]["allocations"] for path in ("a.cmem", "b.cmem")]
 report(flushed=before, alone=alone, taken=taken, callbacks=driver()["callbacks"])
 """,

@@ -1,12 +1,17 @@
-"""Step clocks, creation stamps, and that everything is as it was afterwards."""
+"""Step clocks, creation stamps, and that nothing of PyTorch is changed for them."""
+
+import sys
 
 import pytest
+
+# Before 3.12 the interpreter enters a Python function that Python code calls without asking anybody.
+SEES_COPIES = sys.version_info >= (3, 12)
 
 
 def test_ticks_and_stamps(run):
     answer = run(
         """
-import copy, torch
+import copy, pickle, torch
 from cuptimem import torch_events
 torch_events.install()
 core.capture_record(True)
@@ -21,78 +26,151 @@ loader = torch.utils.data.DataLoader(torch.randn(6, 2), batch_size=2)
 for x in loader:
     opt.zero_grad(); m(x).sum().backward()
     opt.step()                                   # the line that ticks
-twin = copy.deepcopy(m)
+twin, loaded = copy.deepcopy(m), pickle.loads(pickle.dumps(m))
 core.capture_record(False)
-import inspect
 line = next(i for i, l in enumerate(open(__file__), 1) if "the line that ticks" in l)
 born = [(e.origin, e.size, e.address) for e in events(OBJECT_NEW)]
 made = [b for b in born if b[1] != 3]
 iterators = [b for b in born if b[1] == 3]
 ticks = events(TICK)
 steps = [e for e in ticks if e.size == 2]
-report(made=[(n, k) for n, k, _ in made], addresses=sorted(a for _, _, a in made) == sorted([id(m), id(m.layer),
-       id(opt), id(twin), id(twin.layer)]),
+copies = [loaded, loaded.layer] + ([twin, twin.layer] if SEES_COPIES else [])
+report(made=[(n, k) for n, k, _ in made],
+       addresses=sorted(a for _, _, a in made) == sorted(map(id, [m, m.layer, opt, *copies])),
        iterators=[n for n, _, _ in iterators],
        same={a for _, _, a in iterators} == {e.address for e in ticks if e.size == 3},
        kinds=[e.size for e in ticks], lines=[[f[2] for f in e.frames() if f[0] == __file__] for e in steps],
        line=line,
        objects=[e.address == id(opt) for e in steps])
-"""
+""".replace("SEES_COPIES", str(SEES_COPIES))
     )
-    assert sorted(map(tuple, answer["made"])) == [("AdamW", 2), ("Linear", 1), ("Linear", 1), ("Mine", 1), ("Mine", 1)]
+    models = 3 if SEES_COPIES else 2
+    assert sorted(map(tuple, answer["made"])) == [("AdamW", 2)] + [("Linear", 1)] * models + [("Mine", 1)] * models
     assert answer["addresses"] and answer["kinds"] == [3, 2, 3, 2, 3, 2, 3] and answer["objects"] == [True] * 3
     assert answer["lines"] == [[answer["line"]]] * 3
     assert set(answer["iterators"]) == {"_SingleProcessDataLoaderIter"} and answer["same"]
 
 
-def test_remove_leaves_torch_as_it_was(run):
+def test_nothing_of_torch_is_changed(run):
+    """What a program, a profiler or the compiler of graphs can see of it; the slots of its libraries are others."""
     answer = run(
         """
-import torch, gc
+import torch, gc, inspect
 from torch.optim import Optimizer
 from cuptimem import torch_events
+loader, optimizer = sys.modules["torch.utils.data.dataloader"], sys.modules["torch.optim.optimizer"]
+functions = [torch.nn.Module.__init__, torch.nn.Module.__setstate__, torch.nn.Module.__call__, Optimizer.__init__,
+             Optimizer.__setstate__, loader._BaseDataLoaderIter.__init__, loader._BaseDataLoaderIter.__next__]
+scopes = torch.ops.profiler
+builtins = [torch._C._log_api_usage_once, scopes._record_function_enter_new._op,
+            scopes._record_function_exit._RecordFunction._op]
 def look():
-    optimizer, loader = sys.modules["torch.optim.optimizer"], sys.modules["torch.utils.data.dataloader"]
-    return [id(torch.nn.Module.__dict__["__init__"]), id(torch.nn.Module.__dict__["__setstate__"]),
-            id(Optimizer.__dict__["__init__"]), id(Optimizer.__dict__["__setstate__"]),
-            [id(loader._BaseDataLoaderIter.__dict__[name]) for name in ("__init__", "_reset", "__next__")],
-            list(optimizer._global_optimizer_post_hooks.values()),
-            [id(f) for f in sys.meta_path], sum(r[4] for r in core.sources_rows()), sorted(vars(torch.nn.Module))]
-before = look()
-changed = []
+    return [[(id(f), id(f.__code__), f.__globals__["__name__"], f.__closure__, vars(f)) for f in functions],
+            [(id(f), repr(f), f.__name__, id(f.__self__), f.__doc__) for f in builtins],
+            {name: id(value) for owner in (torch.nn.Module, Optimizer, loader._BaseDataLoaderIter)
+             for name, value in vars(owner).items()},
+            list(optimizer._global_optimizer_post_hooks.values()), str(inspect.signature(torch.nn.Module.__init__))]
+def slots(): return sum(r[4] for r in core.sources_rows())
+before, finders = look(), list(sys.meta_path)
+same, patched = [], []
 for _ in range(3):
     torch_events.install(); torch_events.install()
-    changed.append(sum(a != b for a, b in zip(before, look())))
+    same.append(look() == before); patched.append(slots() > 0)
     torch_events.remove(); torch_events.remove()
-report(same=look() == before, changed=changed)
+report(same=same, patched=patched, after=look() == before, slots=slots(), finders=sys.meta_path == finders)
 """
     )
-    assert answer["same"] and answer["changed"] == [8, 8, 8]
+    assert answer == {"same": [True] * 3, "patched": [True] * 3, "after": True, "slots": 0, "finders": True}
 
 
-def test_what_others_put_on_top_of_ours_stays_and_ours_falls_silent(run):
+def test_silent_after_removal_and_back_with_the_next_capture(run):
     answer = run(
         """
 import torch
 from cuptimem import torch_events
-torch_events.install()
-ours = torch.nn.Module.__init__
-calls = []
-def theirs(self, *args, **kwargs):
-    calls.append(type(self).__name__); ours(self, *args, **kwargs)
-torch.nn.Module.__init__ = theirs
-torch_events.remove()
-kept = torch.nn.Module.__init__ is theirs
+seen = []
 core.capture_record(True)
-torch.nn.Linear(1, 1)
-silent = len(events(OBJECT_NEW))
-torch_events.install()
-torch.nn.Linear(1, 1)
-once = len(events(OBJECT_NEW))
-report(kept=kept, silent=silent, once=once, calls=calls)
+for hooked in (True, False, True):
+    if hooked: torch_events.install()
+    before = len(events(OBJECT_NEW)) + len(events(TICK))
+    net = torch.nn.Linear(1, 1); opt = torch.optim.SGD(net.parameters(), lr=.1)
+    net(torch.ones(1, 1)).sum().backward(); opt.step()
+    seen.append(len(events(OBJECT_NEW)) + len(events(TICK)) - before)
+    torch_events.remove()
+report(seen=seen)
 """
     )
-    assert answer == {"kept": True, "silent": 0, "once": 1, "calls": ["Linear", "Linear"]}
+    assert answer == {"seen": [3, 0, 3]}
+
+
+def test_what_others_put_on_top_of_torch_is_seen_through(run):
+    """As deepspeed's zero.Init does with Module.__init__, and a scheduler with an optimizer's step."""
+    answer = run(
+        """
+import functools, torch
+from cuptimem import torch_events
+original = torch.nn.Module.__init__
+@functools.wraps(original)
+def theirs(module, *args, **kwargs): original(module, *args, **kwargs)
+torch.nn.Module.__init__ = theirs
+torch_events.install(); core.capture_record(True)
+net = torch.nn.Linear(1, 1); opt = torch.optim.SGD(net.parameters(), lr=.1)
+scheduler = torch.optim.lr_scheduler.StepLR(opt, 1)
+for _ in range(2): net(torch.ones(1, 1)).sum().backward(); opt.step(); scheduler.step()
+report(made=[e.origin for e in events(OBJECT_NEW)], ticks=[e.size for e in events(TICK)],
+       problems=torch_events.problems())
+"""
+    )
+    assert answer == {"made": ["Linear", "SGD"], "ticks": [2, 2], "problems": []}
+
+
+def test_a_step_that_raises_is_none(run):
+    answer = run(
+        """
+import torch
+from cuptimem import torch_events
+torch_events.install(); core.capture_record(True)
+net = torch.nn.Linear(1, 1)
+class Mine(torch.optim.SGD):
+    fails = True
+    def step(self, closure=None):
+        with torch.profiler.record_function("a part of it"):
+            if self.fails: raise ValueError("its own")
+            return super().step(closure)
+opt = Mine(net.parameters(), lr=.1)
+seen = []
+def attempt():
+    try: opt.step()
+    except ValueError: pass
+    seen.append(len(events(TICK)))
+attempt()
+Mine.fails = False
+attempt()
+try: raise KeyError
+except KeyError: attempt()                       # while an exception is being handled, which is no failure of the step
+report(seen=seen)
+"""
+    )
+    assert answer == {"seen": [0, 1, 2]}
+
+
+def test_many_steps_that_never_end_leave_room(run):
+    """A generator that is dropped inside a step: its record is freed, and its address used again."""
+    answer = run(
+        """
+import torch
+from cuptimem import torch_events
+torch_events.install(); core.capture_record(True)
+net = torch.nn.Linear(1, 1); opt = torch.optim.SGD(net.parameters(), lr=.1)
+enter, leave = torch.ops.profiler._record_function_enter_new, torch.ops.profiler._record_function_exit
+records = [enter("Optimizer.step#nobody", None) for _ in range(40)]   # not from an optimizer: no step
+for r in records: leave._RecordFunction(r)
+nothing = len(events(TICK))
+opt.step(); opt.step()
+report(nothing=nothing, ticks=[e.size for e in events(TICK)])
+"""
+    )
+    assert answer == {"nothing": 0, "ticks": [2, 2]}
 
 
 INFERENCE = """
@@ -116,6 +194,11 @@ mark = len(events(TICK))
 for _ in range(7): net(x)
 ticks = events(TICK)[mark:]
 hooks = len(net._forward_pre_hooks), len(net.inner._forward_pre_hooks)
+import traceback
+handle = net.inner.register_forward_hook(lambda *a: 1 / 0)
+try: net(x)
+except ZeroDivisionError as error: files = [f.filename for f in traceback.extract_tb(error.__traceback__)]
+handle.remove()
 twin = copy.deepcopy(net)
 saved = pickle.loads(pickle.dumps(net))
 buffer = io.BytesIO(); torch.save(net, buffer); buffer.seek(0)
@@ -126,15 +209,14 @@ foreign = len(events(TICK)) - mark
 text = b"cuptimem" in pickle.dumps(net)
 torch_events.remove()
 report(kinds=[e.size for e in ticks], net=[e.address == id(net) for e in ticks], hooks=hooks, foreign=foreign,
-       text=text,
-       left=(len(net._forward_pre_hooks), len(net.inner._forward_pre_hooks)), problems=torch_events.problems())
+       text=text, ours=[f for f in files if "cuptimem" in f], problems=torch_events.problems())
 """
 
 
 def test_module_calls_tick_where_nothing_else_does(run):
     answer = run(INFERENCE)
-    assert answer["kinds"] == [4] * 7 and all(answer["net"]) and answer["hooks"] == [1, 0]
-    assert answer["left"] == [0, 0] and answer["foreign"] == 0 and answer["text"] is False and answer["problems"] == []
+    assert answer["kinds"] == [4] * 7 and all(answer["net"]) and answer["hooks"] == [0, 0] and answer["ours"] == []
+    assert answer["foreign"] == 0 and answer["text"] is False and answer["problems"] == []
 
 
 def test_module_calls_tick_in_a_program_that_mostly_waits(run):
@@ -151,12 +233,12 @@ while time.time() < end and sum(e.size == 4 for e in events(TICK)) < 3:
     net(torch.ones(2, 4))
 core.capture_record(False)
 found = [e for e in events(TICK) if e.size == 4]
-report(ticks=len(found), net={e.address for e in found} == {id(net)}, hooks=len(net._forward_pre_hooks))
+report(ticks=len(found), net={e.address for e in found} == {id(net)})
 torch_events.remove()
 """,
         timeout=90,
     )
-    assert answer == {"ticks": 3, "net": True, "hooks": 1}
+    assert answer == {"ticks": 3, "net": True}
 
 
 def test_module_calls_are_left_alone_where_an_optimizer_ticks(run):
@@ -174,35 +256,36 @@ core.main_thread_call(lambda: (looks.append(1), real()))
 end = time.time() + 20
 while time.time() < end and len(looks) < 4:
     net(torch.ones(2, 4)).sum().backward(); opt.step(); opt.zero_grad()
-hooked = len(net._forward_pre_hooks)
+clock = core.module_clock_ticks()
 torch_events.remove()
-report(looks=len(looks), hooked=hooked)
+report(looks=len(looks), clock=clock)
 """
     )
-    assert answer == {"looks": 4, "hooked": 0}
+    assert answer == {"looks": 4, "clock": -1}
 
 
-@pytest.mark.parametrize("how", ["torch.compile(net, backend='eager')", "(net.compile(backend='eager'), net)[1]"])
-def test_compiled_modules_are_never_hooked(run, how):
+@pytest.mark.parametrize("how", ["torch.compile(net, backend=graphs)", "(net.compile(backend=graphs), net)[1]"])
+def test_calls_of_compiled_modules_tick_and_nothing_is_compiled_again(run, how):
     answer = run(
         f"""
 import time, torch
+from torch._dynamo.testing import CompileCounter
 from cuptimem import torch_events
+graphs = CompileCounter()
 net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
 model = {how}
 torch_events.install()
 core.capture_record(True)
-looks = []
-real = torch_events._installed.look
-core.main_thread_call(lambda: (looks.append(1), real()))
 end = time.time() + 40
-while time.time() < end and len(looks) < 4: model(torch.ones(2, 4))
-hooks = [len(m._forward_pre_hooks) for m in (*net.modules(), *model.modules())]
+model(torch.ones(2, 4))
+compiled = graphs.frame_count
+while time.time() < end and core.module_clock_ticks() < 3: model(torch.ones(2, 4))
+ticks = [e for e in events(TICK) if e.size == 4]
 torch_events.remove()
-report(looks=len(looks), hooks=sum(hooks), ticks=len(events(TICK)))
+report(ticks=len(ticks) >= 3, model={{e.address for e in ticks}} == {{id(model)}}, again=graphs.frame_count - compiled)
 """
     )
-    assert answer == {"looks": 4, "hooks": 0, "ticks": 0}
+    assert answer == {"ticks": True, "model": True, "again": 0}
 
 
 def test_interrupts_pass_through_the_call_in_the_main_thread(run):
@@ -283,4 +366,4 @@ def test_compiled_graphs_neither_break_nor_compile_again(run, eager):
     assert bare[0] == bare[1] == bare[2] and bare[0][0] >= 2
     assert before["seen"] == bare and middle["seen"] == bare
     if eager:
-        assert before["ticks"] == [2] * 6 and middle["ticks"] == [2] * 3
+        assert before["ticks"].count(2) == 6 and middle["ticks"].count(2) == 3

@@ -160,7 +160,7 @@ for i in range(int(sys.argv[1])):
     events = sys.modules.get("cuptimem.torch_events")
     met += events is not None
     if instruments._hooked or instruments._waiting or (events and events._installed): left.append(i)
-    if any(type(f).__name__ in ("_TorchArrives", "ImportWatch") for f in sys.meta_path): left.append((i, "path"))
+    if any(type(f).__name__ == "ImportWatch" for f in sys.meta_path): left.append((i, "path"))
     if core.capture_active(): left.append((i, "capture"))
 say(left=left[:5], met=met)
 """,

@@ -1,0 +1,188 @@
+/* cuptimem._core: the events that Python code emits. */
+#include "py_events.h"
+
+#include "../capture/clock.h"
+#include "../capture/thread.h"
+#include "../sources/cupti.h"
+#include "py_capture_emit.h"
+
+static bool ticked; /* guarded by the GIL */
+
+/* Fills in the time and, where wanted, the caller's stack. */
+static void emit(cm_thread *t, cm_event event, bool with_stack)
+{
+    if (with_stack)
+        event.stack = cm_walk_capture_hook(cm_thread_walk(t));
+    cm_event *slot = cm_reserve_hook(t);
+    if (slot != NULL) {
+        event.time = cm_clock_now();
+        *slot = event;
+        cm_commit_hook(t);
+    }
+}
+
+void cm_py_tick(int kind, PyObject *object)
+{
+    cm_thread *t = cm_enter_hook();
+
+    if (kind != CM_TICK_MODULE)
+        ticked = true;
+    if (t == NULL)
+        return;
+    emit(t,
+         (cm_event){
+             .kind = CM_EV_TICK, .size = kind, .address = (uintptr_t)object, .device_index = -1},
+         true);
+    cm_leave_hook(t);
+}
+
+PyDoc_STRVAR(tick_doc, "tick(kind, obj)\n\nA candidate step clock ticked, here.");
+
+static PyObject *tick(PyObject *module, PyObject *arguments)
+{
+    PyObject *object;
+    int kind;
+
+    if (!PyArg_ParseTuple(arguments, "iO", &kind, &object))
+        return NULL;
+    cm_py_tick(kind, object);
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(ticked_doc, "ticked() -> bool\n\nWhether a clock better than calls of modules has "
+                         "ticked since this was asked last.");
+
+static PyObject *has_ticked(PyObject *module, PyObject *unused)
+{
+    bool has = ticked;
+
+    ticked = false;
+    return PyBool_FromLong(has);
+}
+
+PyDoc_STRVAR(mark_doc, "mark(kind, argument=0)");
+
+static PyObject *mark(PyObject *module, PyObject *arguments)
+{
+    unsigned long long argument = 0;
+    int kind;
+
+    if (!PyArg_ParseTuple(arguments, "i|K", &kind, &argument))
+        return NULL;
+    cm_thread *t = cm_enter_hook();
+    if (t != NULL) {
+        emit(t,
+             (cm_event){.kind = CM_EV_MARK, .size = kind, .address = argument, .device_index = -1},
+             false);
+        cm_leave_hook(t);
+    }
+    if (kind == CM_MARK_WINDOW_OPEN)
+        cm_device_totals_renew();
+    Py_RETURN_NONE;
+}
+
+void cm_py_object_new(int kind, PyObject *object, bool before_start)
+{
+    cm_thread *t = cm_enter_hook();
+
+    if (t == NULL)
+        return;
+    /* By content: the name of a class goes away with the class. */
+    uint32_t name = cm_name_intern_text_hook(Py_TYPE(object)->tp_name);
+    emit(t,
+         (cm_event){.kind = CM_EV_OBJECT_NEW,
+                    .size = kind,
+                    .address = (uintptr_t)object,
+                    .stack = name,
+                    .flags = before_start ? CM_EVF_BEFORE_START : 0,
+                    .device_index = -1},
+         false);
+    cm_leave_hook(t);
+}
+
+PyDoc_STRVAR(
+    object_new_doc,
+    "object_new(kind, obj, before_start=False)\n\nThis address is a new object from now on.");
+
+static PyObject *object_new(PyObject *module, PyObject *arguments)
+{
+    PyObject *object;
+    int kind, before_start = 0;
+
+    if (!PyArg_ParseTuple(arguments, "iO|p", &kind, &object, &before_start))
+        return NULL;
+    cm_py_object_new(kind, object, before_start != 0);
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(seed_doc,
+             "seed(address, size, device_type, device_index, requested=-1, direct=False)"
+             "\n\nA block that was alive before; requested: of it, if that is known; direct: "
+             "taken from CUDA for itself.");
+
+static PyObject *seed(PyObject *module, PyObject *arguments)
+{
+    unsigned long long address;
+    long long size, requested = -1;
+    int type, index, direct = 0;
+
+    if (!PyArg_ParseTuple(arguments, "KLii|Lp", &address, &size, &type, &index, &requested,
+                          &direct))
+        return NULL;
+    cm_event event = {.kind = CM_EV_SEED,
+                      .size = size,
+                      .address = address,
+                      .flags = direct ? CM_EVF_DIRECT : 0,
+                      .device_type = (uint8_t)type,
+                      .device_index = (int8_t)index};
+    cm_thread *t = cm_enter_hook();
+    if (t != NULL) {
+        emit(t, event, false);
+        if (requested >= 0 && requested < size) {
+            event.kind = CM_EV_REQUESTED;
+            event.size = requested;
+            event.flags = CM_EVF_BEFORE_START;
+            emit(t, event, false);
+        }
+        cm_leave_hook(t);
+    }
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(seed_segment_doc,
+             "seed_segment(address, size, device_type, device_index)\n\nA segment that was there.");
+
+static PyObject *seed_segment(PyObject *module, PyObject *arguments)
+{
+    unsigned long long address;
+    long long size;
+    int type, index;
+
+    if (!PyArg_ParseTuple(arguments, "KLii", &address, &size, &type, &index))
+        return NULL;
+    cm_thread *t = cm_enter_hook();
+    if (t != NULL) {
+        emit(t,
+             (cm_event){.kind = CM_EV_SEGMENT_NEW,
+                        .size = size,
+                        .address = address,
+                        .flags = CM_EVF_BEFORE_START,
+                        .device_type = (uint8_t)type,
+                        .device_index = (int8_t)index},
+             false);
+        cm_leave_hook(t);
+    }
+    Py_RETURN_NONE;
+}
+
+PyMethodDef cm_py_events_methods[] = {
+    {"tick", tick, METH_VARARGS, tick_doc},
+    {"ticked", has_ticked, METH_NOARGS, ticked_doc},
+    {"mark", mark, METH_VARARGS, mark_doc},
+    {"object_new", object_new, METH_VARARGS, object_new_doc},
+    {"seed", seed, METH_VARARGS, seed_doc},
+    {"seed_segment", seed_segment, METH_VARARGS, seed_segment_doc},
+    {"capture_emit", (PyCFunction)(void (*)(void))cm_py_capture_emit, METH_VARARGS | METH_KEYWORDS,
+     cm_py_capture_emit_doc},
+    {NULL, NULL, 0, NULL},
+};

@@ -1,0 +1,199 @@
+/* Callables through which cuptimem runs inside the program and leaves no trace of itself.
+ *
+ * A Python function of ours that the interpreter calls on the program's behalf (before a fork, at
+ * an import, at exit) would show in whatever watches Python: sys.setprofile and cProfile,
+ * sys.settrace, sys.monitoring. A hidden call suspends these, and takes our frames off the front of
+ * a traceback that comes out of it. The object made here is C, so it has no frame either. */
+#include "py_hidden.h"
+
+#include <frameobject.h>
+#include <stdbool.h>
+
+static PyObject *own_folder; /* where our Python files lie, with a slash at the end */
+
+static bool is_ours(PyFrameObject *frame)
+{
+    PyCodeObject *code = PyFrame_GetCode(frame);
+    bool ours = PyUnicode_Tailmatch(code->co_filename, own_folder, 0, PY_SSIZE_T_MAX, -1) > 0;
+
+    Py_DECREF(code);
+    return ours;
+}
+
+/* Of an exception out of a hidden call: what a signal handler of the program raised, say. */
+static void cut_traceback(void)
+{
+    PyObject *type, *value, *traceback;
+
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *rest = traceback;
+    while (rest != NULL && is_ours(((PyTracebackObject *)rest)->tb_frame))
+        rest = (PyObject *)((PyTracebackObject *)rest)->tb_next;
+    Py_XINCREF(rest);
+    Py_XDECREF(traceback);
+    /* Since 3.12 the value alone counts, before it the triple. */
+    if (value != NULL && PyExceptionInstance_Check(value))
+        PyException_SetTraceback(value, rest != NULL ? rest : Py_None);
+    PyErr_Restore(type, value, rest);
+}
+
+static bool is_finalizing(void)
+{
+#if PY_VERSION_HEX >= 0x030d0000
+    return Py_IsFinalizing();
+#else
+    return _Py_IsFinalizing();
+#endif
+}
+
+PyObject *cm_py_call_hidden(PyObject *function, PyObject *const *arguments, Py_ssize_t count)
+{
+    PyThreadState *state = PyThreadState_Get();
+
+    if (is_finalizing()) /* modules are being cleared, ours too; what had to be done was done at
+                            exit */
+        Py_RETURN_NONE;
+    PyThreadState_EnterTracing(state);
+    PyObject *result = PyObject_Vectorcall(function, arguments, (size_t)count, NULL);
+    PyThreadState_LeaveTracing(state);
+    if (result == NULL)
+        cut_traceback();
+    return result;
+}
+
+/* --- the object ------------------------------------------------------------------------------ */
+
+typedef struct hidden {
+    PyObject_HEAD
+    PyObject *before;   /* ours */
+    PyObject *function; /* the program's, called as ever; NULL: the result is that of `before` */
+    PyObject *after;    /* ours, called unless the function raised */
+} hidden;
+
+static int traverse(PyObject *self, visitproc visit, void *arg)
+{
+    hidden *h = (hidden *)self;
+
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(h->before);
+    Py_VISIT(h->function);
+    Py_VISIT(h->after);
+    return 0;
+}
+
+static int clear(PyObject *self)
+{
+    hidden *h = (hidden *)self;
+
+    Py_CLEAR(h->before);
+    Py_CLEAR(h->function);
+    Py_CLEAR(h->after);
+    return 0;
+}
+
+static void dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+
+    PyObject_GC_UnTrack(self);
+    clear(self);
+    PyObject_GC_Del(self);
+    Py_DECREF(type);
+}
+
+static PyObject *call(PyObject *self, PyObject *arguments, PyObject *keywords)
+{
+    hidden *h = (hidden *)self;
+    PyObject *const *items = ((PyTupleObject *)arguments)->ob_item;
+    Py_ssize_t count = PyTuple_GET_SIZE(arguments);
+
+    if (h->function == NULL && keywords != NULL && PyDict_GET_SIZE(keywords) > 0)
+        return PyErr_Format(PyExc_TypeError, "a hidden call takes no keywords");
+    PyObject *result = cm_py_call_hidden(h->before, items, count);
+    if (h->function == NULL || result == NULL)
+        return result;
+    Py_DECREF(result);
+    result = PyObject_Call(h->function, arguments, keywords);
+    if (result == NULL || h->after == NULL)
+        return result;
+    PyObject *nothing = cm_py_call_hidden(h->after, items, count);
+    if (nothing == NULL)
+        Py_CLEAR(result);
+    Py_XDECREF(nothing);
+    return result;
+}
+
+static PyType_Slot type_slots[] = {{Py_tp_traverse, traverse},
+                                   {Py_tp_clear, clear},
+                                   {Py_tp_dealloc, dealloc},
+                                   {Py_tp_call, call},
+                                   {0, NULL}};
+static PyType_Spec type_spec = {
+    .name = "cuptimem._core.HiddenCall",
+    .basicsize = sizeof(hidden),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = type_slots,
+};
+static PyTypeObject *type;
+
+/* --- functions ------------------------------------------------------------------------------- */
+
+PyDoc_STRVAR(hidden_doc,
+             "hidden(before, function=None, after=None)\n\n"
+             "A callable without a frame. It calls before(*args) hidden from profilers and tracers "
+             "and gives its result; with a function of the program's it calls that one next, as "
+             "if it stood there by itself, then after(*args), hidden, and gives the function's "
+             "result.");
+
+static PyObject *make_hidden(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    if (count < 1 || count > 3)
+        return PyErr_Format(PyExc_TypeError, "hidden() takes one to three callables");
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (!PyCallable_Check(arguments[i]))
+            return PyErr_Format(PyExc_TypeError, "hidden() takes callables");
+    hidden *h = PyObject_GC_New(hidden, type);
+    if (h == NULL)
+        return NULL;
+    h->before = Py_NewRef(arguments[0]);
+    h->function = count > 1 ? Py_NewRef(arguments[1]) : NULL;
+    h->after = count > 2 ? Py_NewRef(arguments[2]) : NULL;
+    PyObject_GC_Track(h);
+    return (PyObject *)h;
+}
+
+PyDoc_STRVAR(shown_doc, "shown(function, *args)\n\nInside a hidden call: a call of the program's "
+                        "own, which profilers and tracers see as ever.");
+
+static PyObject *call_shown(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    PyThreadState *state = PyThreadState_Get();
+
+    if (count < 1)
+        return PyErr_Format(PyExc_TypeError, "shown() takes a function and its arguments");
+    PyThreadState_LeaveTracing(state);
+    PyObject *result = PyObject_Vectorcall(arguments[0], arguments + 1, (size_t)(count - 1), NULL);
+    PyThreadState_EnterTracing(state);
+    return result;
+}
+
+int cm_py_hidden_exec(PyObject *module)
+{
+    PyObject *file = PyModule_GetFilenameObject(module);
+    Py_ssize_t length = file == NULL ? -1 : PyUnicode_GET_LENGTH(file);
+    Py_ssize_t slash = file == NULL ? -2 : PyUnicode_FindChar(file, '/', 0, length, -1);
+
+    if (slash >= -1)
+        Py_XSETREF(own_folder, PyUnicode_Substring(file, 0, slash + 1));
+    Py_XDECREF(file);
+    if (own_folder == NULL || slash == -2)
+        return -1;
+    Py_XSETREF(type, (PyTypeObject *)PyType_FromSpec(&type_spec));
+    return type == NULL ? -1 : 0;
+}
+
+PyMethodDef cm_py_hidden_methods[] = {
+    {"hidden", (PyCFunction)(void (*)(void))make_hidden, METH_FASTCALL, hidden_doc},
+    {"shown", (PyCFunction)(void (*)(void))call_shown, METH_FASTCALL, shown_doc},
+    {NULL, NULL, 0, NULL},
+};

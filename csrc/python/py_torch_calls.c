@@ -1,0 +1,328 @@
+/* Which of PyTorch's own calls tell of steps and of new objects.
+ *
+ * Module.__init__, Optimizer.__init__, a data loader's __next__ and an optimizer's step each call a
+ * function of PyTorch that is written in C and names the caller in its argument:
+ *
+ *     torch._C._log_api_usage_once("python.nn_module" or "python.optimizer")
+ *     torch.ops.profiler._record_function_enter_new("enumerate(DataLoader)#...", ...)
+ *     torch.ops.profiler._record_function_enter_new("Optimizer.step#...", ...) -> record
+ *     torch.ops.profiler._record_function_exit(record)
+ *
+ * Those are watched in place (py_watch.h), and so are Python functions that C calls: a module's
+ * call and __setstate__ when it is unpickled. The object is an argument, or read from the caller's
+ * frame. So nothing of PyTorch is wrapped and no hook registered: its functions, their code and
+ * globals, tracebacks, profiles and compiled graphs stay what they are without us. All with the
+ * GIL, which guards the state. */
+#include "module.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "../capture/event.h"
+#include "../frames/offsets.h"
+#include "py_events.h"
+#include "py_watch.h"
+
+/* --- the caller's frame ------------------------------------------------------------------------
+ */
+
+typedef enum role { MODULE_INIT, OPTIMIZER_INIT, ITERATOR_NEXT, OPTIMIZER_STEP, ROLES } role;
+static const char *const role_names[ROLES] = {"module_init", "optimizer_init", "iterator_next",
+                                              "optimizer_step"};
+
+static struct caller {
+    PyCodeObject *code; /* kept alive */
+    int self;           /* which local variable is the object */
+} callers[ROLES];
+
+enum {
+    NEAREST = 8
+}; /* frames between the function in C and its caller: record_function's, torch.ops' */
+
+/* A borrowed reference, or NULL: the caller is not near. */
+static PyObject *object_of(role who)
+{
+    const struct caller *caller = &callers[who];
+    const char *frame = cm_frame_top();
+
+    for (int i = 0; caller->code != NULL && frame != NULL && i < NEAREST;
+         frame = cm_frame_previous(frame)) {
+        PyCodeObject *code = cm_frame_code(frame);
+        if (code == caller->code)
+            return (PyObject *)cm_frame_untag(
+                CM_FRAME_FIELD(uint64_t, frame, CM_OFFSET_LOCALS + 8 * caller->self));
+        i += code != NULL;
+    }
+    return NULL;
+}
+
+static bool begins_with(PyObject *text, const char *prefix)
+{
+    Py_ssize_t length = (Py_ssize_t)strlen(prefix);
+
+    return PyUnicode_Check(text) && PyUnicode_IS_COMPACT_ASCII(text) &&
+           PyUnicode_GET_LENGTH(text) >= length &&
+           memcmp(PyUnicode_1BYTE_DATA(text), prefix, (size_t)length) == 0;
+}
+
+/* --- objects that come into being ---------------------------------------------------------------
+ */
+
+static void see_usage(PyObject *const *arguments, Py_ssize_t count, PyObject *result)
+{
+    static const struct {
+        const char *name;
+        role who;
+        cm_object_kind kind;
+    } kinds[] = {{"python.nn_module", MODULE_INIT, CM_OBJECT_MODULE},
+                 {"python.optimizer", OPTIMIZER_INIT, CM_OBJECT_OPTIMIZER}};
+
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0] && count == 1 && result != NULL; i++) {
+        PyObject *object = NULL;
+        if (begins_with(arguments[0], kinds[i].name))
+            object = object_of(kinds[i].who);
+        if (object != NULL)
+            cm_py_object_new((int)kinds[i].kind, object, false);
+    }
+}
+
+/* --- steps --------------------------------------------------------------------------------------
+ */
+
+/* Optimizer steps that have begun. A record is an address until its end is seen; it may never be.
+ */
+enum { STEPS = 16 };
+static struct begun {
+    PyObject *record, *optimizer; /* NULL: free; borrowed: the frame inside the step holds both */
+    PyObject *handled;            /* the exception that was being handled then */
+} begun[STEPS];
+
+static PyObject *handled_exception(void)
+{
+    PyObject *handled = PyErr_GetHandledException();
+
+    Py_XDECREF(handled); /* the interpreter holds it; only its address counts */
+    return handled;
+}
+
+static struct begun *find_begun(const PyObject *record)
+{
+    for (unsigned i = 0; i < STEPS; i++)
+        if (begun[i].record == record)
+            return &begun[i];
+    return NULL;
+}
+
+/* The attribute says how many batches of this epoch the iterator has given. */
+static bool is_at_its_first_batch(PyObject *iterator)
+{
+    PyObject *given = PyObject_GetAttrString(iterator, "_num_yielded");
+    bool first = given != NULL && PyLong_CheckExact(given) && PyLong_AsLong(given) == 0;
+
+    Py_XDECREF(given);
+    PyErr_Clear();
+    return first;
+}
+
+static void see_enter(PyObject *const *arguments, Py_ssize_t count)
+{
+    if (count < 1 || !begins_with(arguments[0], "enumerate(DataLoader)#"))
+        return;
+    PyObject *iterator = object_of(ITERATOR_NEXT);
+    if (iterator == NULL)
+        return;
+    /* The next epoch's iterator often gets the address of the last one, and persistent workers keep
+     * the object itself: without this the first batch would look like one more of the epoch before.
+     */
+    if (is_at_its_first_batch(iterator))
+        cm_py_object_new(CM_OBJECT_ITERATOR, iterator, false);
+    cm_py_tick(CM_TICK_DATA, iterator);
+}
+
+static void see_entered(PyObject *const *arguments, Py_ssize_t count, PyObject *record)
+{
+    struct begun *old = record != NULL ? find_begun(record) : NULL;
+
+    if (old != NULL) /* its end was never seen, and another record lies there now */
+        old->record = NULL;
+    if (count < 1 || record == NULL || !begins_with(arguments[0], "Optimizer.step#"))
+        return;
+    PyObject *optimizer = object_of(OPTIMIZER_STEP);
+    if (optimizer == NULL)
+        return;
+    struct begun *room = find_begun(NULL);
+    if (room == NULL) /* of all that never end, one at random */
+        room = &begun[(uintptr_t)record / 64 % STEPS];
+    *room = (struct begun){record, optimizer, handled_exception()};
+}
+
+static void see_exit(PyObject *const *arguments, Py_ssize_t count)
+{
+    struct begun *step = count > 0 ? find_begun(arguments[0]) : NULL;
+
+    if (step == NULL)
+        return;
+    step->record = NULL;
+    if (step->handled == handled_exception()) /* else the step raised, and is none */
+        cm_py_tick(CM_TICK_OPTIMIZER, step->optimizer);
+}
+
+/* --- the outermost module's calls
+ * ----------------------------------------------------------------- */
+
+static struct {
+    PyObject *module; /* only ever compared */
+    PyObject *alive;  /* a weak reference to it */
+    unsigned long long ticks;
+} outermost;
+
+static bool is_alive(void)
+{
+    PyObject *module = outermost.alive == NULL ? NULL : PyObject_CallNoArgs(outermost.alive);
+    bool alive = module != NULL && module == outermost.module;
+
+    Py_XDECREF(module);
+    PyErr_Clear();
+    return alive;
+}
+
+static void see_module_call(PyObject *const *arguments, Py_ssize_t count)
+{
+    if (count < 1 || arguments[0] != outermost.module || !is_alive())
+        return;
+    outermost.ticks++;
+    cm_py_tick(CM_TICK_MODULE, arguments[0]);
+}
+
+/* --- what is watched
+ * ------------------------------------------------------------------------------ */
+
+static void see_module_loaded(PyObject *const *arguments, Py_ssize_t count, PyObject *result)
+{
+    if (count > 0 && result != NULL)
+        cm_py_object_new(CM_OBJECT_MODULE, arguments[0], false);
+}
+
+static void see_optimizer_loaded(PyObject *const *arguments, Py_ssize_t count, PyObject *result)
+{
+    if (count > 0 && result != NULL)
+        cm_py_object_new(CM_OBJECT_OPTIMIZER, arguments[0], false);
+}
+
+static const struct {
+    const char *name;
+    cm_py_watch watch;
+} calls[] = {{"usage", {NULL, see_usage}},
+             {"enter", {see_enter, see_entered}},
+             {"exit", {see_exit, NULL}},
+             {"module_setstate", {NULL, see_module_loaded}},
+             {"optimizer_setstate", {NULL, see_optimizer_loaded}},
+             {"module_call", {see_module_call, NULL}}};
+enum { CALLS = sizeof calls / sizeof calls[0] };
+
+/* --- from Python ---------------------------------------------------------------------------------
+ */
+
+PyDoc_STRVAR(watch_doc, "torch_watch(name, function)\n\n"
+                        "Watches a function of PyTorch: usage, enter, exit (see this file's first "
+                        "comment), module_setstate, optimizer_setstate, module_call. Repeatable. "
+                        "ValueError: it cannot be watched.");
+
+static PyObject *torch_watch(PyObject *module, PyObject *arguments)
+{
+    const char *name, *why = cm_offsets_check();
+    PyObject *function;
+    int i = 0;
+
+    if (!PyArg_ParseTuple(arguments, "sO", &name, &function))
+        return NULL;
+    while (i < CALLS && strcmp(name, calls[i].name) != 0)
+        i++;
+    if (why == NULL)
+        why = i == CALLS ? "no such call" : cm_py_watch_calls(&calls[i].watch, function);
+    if (why != NULL)
+        return PyErr_Format(PyExc_ValueError, "%s: %s", name, why);
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(
+    caller_doc,
+    "torch_caller(role, code)\n\nThe code of one of PyTorch's functions that calls what is "
+    "watched: module_init, optimizer_init, iterator_next, optimizer_step. Its variable "
+    "`self` is the object. ValueError: it has none that can be read from its frame.");
+
+static PyObject *torch_caller(PyObject *module, PyObject *arguments)
+{
+    const char *name;
+    PyObject *code;
+    int who = 0;
+
+    if (!PyArg_ParseTuple(arguments, "sO!", &name, &PyCode_Type, &code))
+        return NULL;
+    while (who < ROLES && strcmp(name, role_names[who]) != 0)
+        who++;
+    PyObject *self = PyUnicode_FromString("self");
+    PyObject *names = PyCode_GetVarnames((PyCodeObject *)code);
+    PyObject *cells = PyCode_GetCellvars((PyCodeObject *)code);
+    Py_ssize_t at = -1;
+    /* A variable that an inner function uses lies in a cell. */
+    if (self != NULL && names != NULL && cells != NULL && PySequence_Contains(cells, self) == 0)
+        at = PySequence_Index(names, self);
+    Py_XDECREF(self);
+    Py_XDECREF(names);
+    Py_XDECREF(cells);
+    PyErr_Clear();
+    if (who == ROLES || at < 0)
+        return PyErr_Format(PyExc_ValueError, "%s: no object can be read from its frame", name);
+    PyCodeObject *old = callers[who].code;
+    callers[who] = (struct caller){(PyCodeObject *)Py_NewRef(code), (int)at};
+    Py_XDECREF(old);
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(clock_doc,
+             "module_clock(module)\n\nFrom now on calls of this module tick (torch_watch: "
+             "module_call); None: of none. The module is not kept alive.");
+
+static PyObject *module_clock(PyObject *self, PyObject *module)
+{
+    PyObject *alive = module == Py_None ? NULL : PyWeakref_NewRef(module, NULL);
+
+    if (alive == NULL && module != Py_None)
+        return NULL;
+    PyObject *old = outermost.alive;
+    outermost.module = module == Py_None ? NULL : module;
+    outermost.alive = alive;
+    outermost.ticks = 0;
+    Py_XDECREF(old);
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(clock_ticks_doc,
+             "module_clock_ticks() -> int\n\nTicks of the module that is the clock; "
+             "-1: there is none, or it is gone.");
+
+static PyObject *module_clock_ticks(PyObject *module, PyObject *unused)
+{
+    return is_alive() ? PyLong_FromUnsignedLongLong(outermost.ticks) : PyLong_FromLong(-1);
+}
+
+PyDoc_STRVAR(unwatch_doc, "torch_unwatch()\n\nTakes out all that was put in. Repeatable.");
+
+static PyObject *torch_unwatch(PyObject *module, PyObject *unused)
+{
+    for (int i = 0; i < CALLS; i++)
+        cm_py_unwatch_calls(&calls[i].watch);
+    memset(begun, 0, sizeof begun);
+    return module_clock(module, Py_None);
+}
+
+PyMethodDef cm_py_torch_calls_methods[] = {
+    {"torch_watch", torch_watch, METH_VARARGS, watch_doc},
+    {"torch_caller", torch_caller, METH_VARARGS, caller_doc},
+    {"torch_unwatch", torch_unwatch, METH_NOARGS, unwatch_doc},
+    {"module_clock", module_clock, METH_O, clock_doc},
+    {"module_clock_ticks", module_clock_ticks, METH_NOARGS, clock_ticks_doc},
+    {NULL, NULL, 0, NULL},
+};

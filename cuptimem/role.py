@@ -1,0 +1,40 @@
+"""What a process is among those of its program: a worker of a DataLoader, a process of multiprocessing, a fork.
+
+Runs inside the profiled process: looks only at modules that the program has loaded.
+"""
+
+import sys
+
+_WORKER = "torch.utils.data._utils.worker"  # its _worker_info is set once a worker's loop has begun
+
+
+def _worker_number() -> int | None:
+    """Of a DataLoader's worker, also before its loop has begun; else None."""
+    info = getattr(sys.modules.get(_WORKER), "_worker_info", None)
+    if info is not None:
+        number = getattr(info, "id", None)
+        return number if isinstance(number, int) else None
+    process = getattr(sys.modules.get("multiprocessing.process"), "_current_process", None)
+    target = getattr(process, "_target", None)
+    if getattr(target, "__module__", None) != _WORKER:
+        return None
+    code, arguments = getattr(target, "__code__", None), getattr(process, "_args", ())
+    if code is None or "worker_id" not in code.co_varnames:
+        return None
+    at = code.co_varnames.index("worker_id")
+    return arguments[at] if at < len(arguments) and isinstance(arguments[at], int) else None
+
+
+def of_this_process(parent: int) -> str:
+    """ "worker 2 of a DataLoader", "process SpawnPoolWorker-3", "forked by process 4711"; "" for the program itself.
+
+    parent: the process that forked this one, 0 if none did.
+    """
+    worker = _worker_number()
+    if worker is not None:
+        return f"worker {worker} of a DataLoader"
+    process = getattr(sys.modules.get("multiprocessing.process"), "_current_process", None)
+    name = getattr(process, "_name", "MainProcess")
+    if name != "MainProcess" and getattr(process, "_parent_pid", None) is not None:
+        return f"process {name}"
+    return f"forked by process {parent}" if parent else ""
