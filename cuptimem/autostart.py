@@ -1,7 +1,8 @@
 """Starts a profile in an unchanged program: CUPTIMEM=1 in the environment, or `cuptimem run`.
 
 Called by cuptimem.pth before the program's own code, in every Python that has CUPTIMEM set. Imports nothing that
-Python has not loaded by itself, and never lets the program fail.
+Python has not loaded by itself, and never lets the program fail. A Python that is to ignore its environment (-E, -I)
+ignores these variables, too, unless `cuptimem run` itself was started so.
 
     CUPTIMEM=1               record this process (also true, yes, on)
     CUPTIMEM_OUTPUT=F        the trace; {pid} and {rank} are filled in. Default: cuptimem-<script>.<pid>.cmem
@@ -16,6 +17,11 @@ Python has not loaded by itself, and never lets the program fail.
 import os
 import sys
 
+TYPE_CHECKING = False  # typing would be loaded into every profiled program
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
 VARIABLES = (
     "CUPTIMEM",
     "CUPTIMEM_OUTPUT",
@@ -25,7 +31,10 @@ VARIABLES = (
     "CUPTIMEM_MAX_SIZE",
     "CUPTIMEM_KERNELS",
     "CUPTIMEM_NO_DRIVER",
-    "CUPTIMEM_LEADER",  # set by us: the process whose file has exactly the name that was asked for
+    # Set by us:
+    "CUPTIMEM_RUN",  # the process that asked for this one: `cuptimem run`, which becomes it, or `simulate`
+    "CUPTIMEM_LEADER",  # the process whose file has exactly the name that was asked for
+    "CUPTIMEM_IMAGE",  # PID.N: the Nth program that process is, by exec
 )
 
 _started_in = 0  # the process that has a profile of ours
@@ -44,20 +53,40 @@ def start() -> None:
     settings = {name: os.environ[name] for name in VARIABLES if name in os.environ}
     if not _is_set(settings, "CUPTIMEM") or _started_in == os.getpid():  # Python may read a .pth file twice
         return
+    asked_by = os.environ.pop("CUPTIMEM_RUN", "")
+    if sys.flags.ignore_environment and asked_by not in (str(os.getpid()), str(os.getppid())):
+        return
     follow = _is_set(settings, "CUPTIMEM_FOLLOW")
     if follow:
-        os.environ.setdefault("CUPTIMEM_LEADER", str(os.getpid()))
         settings.setdefault("CUPTIMEM_LEADER", str(os.getpid()))
+        settings["CUPTIMEM_IMAGE"] = f"{os.getpid()}.{_image(settings) + 1}"
+        os.environ.update({name: settings[name] for name in ("CUPTIMEM_LEADER", "CUPTIMEM_IMAGE")})
     else:
         for name in settings:
-            del os.environ[name]
+            os.environ.pop(name, None)
     try:
         _open(settings)
     except Exception as error:  # whatever it is, the user's program comes first
-        print(f"cuptimem: not recording: {_one_line(error)}", file=sys.stderr)
+        _say(f"not recording: {_one_line(error)}")
         return
     if follow:
-        os.register_at_fork(after_in_child=lambda: _start_in_child(settings))
+        from cuptimem.errors import recording_core
+
+        os.register_at_fork(after_in_child=recording_core().hidden(lambda: _start_in_child(settings)))
+
+
+def _image(settings: dict[str, str]) -> int:
+    """How many programs this process has been, by exec, counting the present one; 0: none that was recorded."""
+    pid, _, number = settings.get("CUPTIMEM_IMAGE", "").partition(".")
+    return int(number) if pid == str(os.getpid()) and number.isdigit() else 0
+
+
+def _say(line: str) -> None:
+    """Where what says it otherwise may be what failed."""
+    try:
+        os.write(2, f"cuptimem: {line}\n".encode("utf-8", "backslashreplace"))
+    except OSError:  # it is closed
+        return
 
 
 def _start_simulated(folder: str) -> None:
@@ -71,7 +100,7 @@ def _start_simulated(folder: str) -> None:
 
         child.start(folder)
     except Exception as error:  # runs before the script: raised, it would end a program that would run without us
-        print(f"cuptimem: {_one_line(error)}", file=sys.stderr)
+        _say(_one_line(error))
 
 
 def _one_line(error: BaseException) -> str:
@@ -84,6 +113,7 @@ def _open(settings: dict[str, str]) -> None:
     import atexit
 
     from cuptimem import backward_threads, naming, recorder
+    from cuptimem.errors import recording_core
 
     pid = os.getpid()
     rank = naming.rank_of(os.environ)
@@ -93,6 +123,8 @@ def _open(settings: dict[str, str]) -> None:
         if settings.get("CUPTIMEM_LEADER", str(pid)) != str(pid) and "{pid}" not in template:
             root, extension = os.path.splitext(path)
             path = f"{root}.{pid}{extension}"
+        if _image(settings) > 1:
+            path = naming.with_suffix(path, str(_image(settings)))
     else:
         path = naming.default_name(recorder.script_of(sys.orig_argv), pid, rank)
     size = settings.get("CUPTIMEM_MAX_SIZE", "0")
@@ -107,7 +139,7 @@ def _open(settings: dict[str, str]) -> None:
         default_name=not template,
     )
     _started_in = pid
-    quiet = _is_set(settings, "CUPTIMEM_QUIET")
+    core = recording_core()
 
     def finish() -> None:
         if os.getpid() != pid:
@@ -116,11 +148,13 @@ def _open(settings: dict[str, str]) -> None:
             backward_threads.wait()
         finally:  # an interrupt ends the wait, not what follows it
             recorder.close_all()
-            if not quiet and window.path is not None:
+            if not _is_set(settings, "CUPTIMEM_QUIET") and window.path is not None:
                 _say_what_was_written(window.path)
+                if not _is_set(settings, "CUPTIMEM_FOLLOW"):
+                    _say_what_was_not(core.process_children())
 
     # Registered before anything of the program's, so it runs after everything of the program's.
-    atexit.register(finish)
+    atexit.register(core.process_at_exit(finish))
 
 
 def _say_what_was_written(path: str) -> None:
@@ -134,6 +168,14 @@ def _say_what_was_written(path: str) -> None:
     shown = naming.shown(path)
     events = recorder.last_counts.get("events", 0)
     recorder.say(f"wrote {shown} ({size_text(size)}, {count_text(events)} events); see: cuptimem summary {shown}")
+
+
+def _say_what_was_not(children: int) -> None:
+    from cuptimem import recorder
+
+    if children:
+        processes = "1 child process was" if children == 1 else f"{children} child processes were"
+        recorder.say(f"{processes} not recorded; --follow records them, too")
 
 
 def size_text(size: int) -> str:
@@ -157,6 +199,8 @@ def _start_in_child(settings: dict[str, str]) -> None:
     """A forked child under follow. Its exit may skip atexit (multiprocessing does), so it is told otherwise too."""
     from cuptimem import recorder
 
+    recorder.forked_by = os.getppid()
+    settings["CUPTIMEM_IMAGE"] = os.environ["CUPTIMEM_IMAGE"] = f"{os.getpid()}.1"
     try:
         _open(settings)
     except Exception as error:  # as above
@@ -164,5 +208,12 @@ def _start_in_child(settings: dict[str, str]) -> None:
         return
     util = sys.modules.get("multiprocessing.util")
     if util is not None:
-        # multiprocessing clears its finalizers in a new child, then runs these.
-        util.register_after_fork(_open, lambda _: util.Finalize(None, recorder.close_all, exitpriority=-100))
+        util.register_after_fork(_open, lambda _: _in_process_of_multiprocessing(util))
+
+
+def _in_process_of_multiprocessing(util: "ModuleType") -> None:
+    """It has cleared its finalizers in this new child, and knows by now what the child is to do."""
+    from cuptimem import recorder
+
+    recorder.note_role()
+    util.Finalize(None, recorder.close_all, exitpriority=-100)

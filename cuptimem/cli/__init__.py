@@ -2,10 +2,13 @@
 
 import os
 import sys
-from collections.abc import Sequence
-from importlib import import_module
 
 import cuptimem
+
+TYPE_CHECKING = False  # `run` must import nothing that the program's folder could shadow
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 VERBS = {
     "run": "run a Python script and record its tensor memory",
@@ -41,7 +44,7 @@ def usage() -> str:
     return "\n".join(lines)
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: "Sequence[str]") -> int:
     """Runs one verb. Exit codes: 0 done, 1 it could not be done (one line says why), 2 wrong usage."""
     try:
         code = _dispatch(list(arguments))
@@ -72,7 +75,7 @@ def _dispatch(arguments: list[str]) -> int:
     if verb not in VERBS:
         return _unknown(verb)
     try:
-        return int(import_module(f"cuptimem.cli.{verb}").main(arguments[1:]))
+        return int(__import__(f"cuptimem.cli.{verb}", fromlist=["main"]).main(arguments[1:]))
     except Error as error:
         print(f"cuptimem: {' '.join(str(error).split())}", file=sys.stderr)
         return _FAILED

@@ -7,12 +7,15 @@ exit.
 
 import os
 import site
-import subprocess
 import sys
-from collections.abc import Sequence
 
-from cuptimem import naming
+from cuptimem import interpreter, naming
 from cuptimem.errors import Error, recording_core
+
+TYPE_CHECKING = False  # the program's folder may have a module of any name: only what Python has loaded is imported
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 HELP = """\
 usage: cuptimem run [options] script.py [args ...]
@@ -50,7 +53,7 @@ class _Request:
         self.help = False
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: "Sequence[str]") -> int:
     try:
         request = _parse(list(arguments))
         if request.help:
@@ -65,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     recording_core()
     check_autostart()
-    environment = {**os.environ, "CUPTIMEM": "1"}
+    environment = {**_environment(), "CUPTIMEM": "1", "CUPTIMEM_RUN": str(os.getpid())}
     settings = {
         "CUPTIMEM_OUTPUT": output,
         "CUPTIMEM_OVERWRITE": "1" if request.force else "",
@@ -75,11 +78,12 @@ def main(arguments: Sequence[str]) -> int:
         "CUPTIMEM_KERNELS": "1" if request.kernels else "",
         "CUPTIMEM_NO_DRIVER": "" if request.driver else "1",
     }
-    for name in (*settings, "CUPTIMEM_LEADER"):
+    for name in (*settings, "CUPTIMEM_LEADER", "CUPTIMEM_IMAGE"):
         environment.pop(name, None)
     environment.update({name: value for name, value in settings.items() if value})
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # it was closed before Python began
+            stream.flush()
     os.execve(sys.executable, [sys.executable, *interpreter_flags(), *request.program], environment)
 
 
@@ -140,6 +144,20 @@ def _bytes(text: str) -> int:
     return int(digits) * unit
 
 
+def _environment() -> dict[str, str]:
+    """As this process got it: in the C locale Python adds LC_CTYPE to its own (PEP 538), and the program's Python is to
+    decide that for itself."""
+    environment = dict(os.environ)
+    try:
+        with open("/proc/self/environ", "rb") as file:
+            given = file.read().split(b"\0")
+    except OSError:
+        return environment
+    if not any(entry.startswith(b"LC_CTYPE=") for entry in given):
+        environment.pop("LC_CTYPE", None)
+    return environment
+
+
 def check_program(program: list[str]) -> None:
     script = program[0]
     if script not in ("-m", "-c", "-") and not os.path.exists(script):
@@ -180,18 +198,12 @@ def check_autostart() -> None:
 
 
 def interpreter_flags() -> list[str]:
-    """The flags this Python was started with, for the script: `python -X dev -m cuptimem run ...`.
+    """The options this Python was started with, for the script: `python -X dev -i -m cuptimem run ...`.
 
     An installed `cuptimem` command may carry -I, -E, -s or -P in its first line. They protect the command and are no
     wish of the user's.
     """
-    flags = list(subprocess._args_from_interpreter_flags())  # type: ignore[attr-defined]
-    before = sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv) + 1]
-    if "-m" not in before and not any(flag.startswith("-m") for flag in before):
-        flags = [flag for flag in flags if flag not in ("-I", "-E", "-s", "-P")]
-    if any(
-        flag.startswith("-") and not flag.startswith("--") and "u" in flag[1:] and flag[1] not in "mcXW"
-        for flag in before
-    ):
-        flags.append("-u")
-    return flags
+    options, program = interpreter.split(sys.orig_argv[1:])
+    if program[:1] != ["-m"]:
+        options = [interpreter.without(option, "IEsP") for option in options]
+    return [part for option in options for part in option]

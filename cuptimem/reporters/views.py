@@ -37,6 +37,8 @@ def heading(report: Report) -> list[Block]:
         parts.append(f"torch {environment['torch']}")
     if "python" in environment:
         parts.append(f"Python {environment['python']}")
+    if environment.get("role"):
+        parts.append(environment["role"])
     if "rank" in environment:
         parts.append(f"rank {environment['rank']}")
     if "pid" in environment:
@@ -66,6 +68,8 @@ def caveats(report: Report) -> list[Block]:
     elif report.reason:
         known = report.reason.startswith("recording ended")
         said.append(report.reason if known else f"recording ended early: {report.reason}")
+    if report.environment.get("exec"):
+        said.append(f"the recording ends where the process became another program (exec of {report.environment['exec']})")
     said += report.environment.get("problems", "").splitlines()
     if report.folded is not None:
         folded = report.folded

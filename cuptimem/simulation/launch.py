@@ -110,6 +110,7 @@ def environment(base: Mapping[str, str], setup: Setup, folder: str, trace: str, 
         "CUPTIMEM_SIM_REPORT": os.path.join(folder, "report"),
         child.VARIABLE: folder,
         "CUPTIMEM": "1",
+        "CUPTIMEM_RUN": str(os.getpid()),
         "CUPTIMEM_OUTPUT": trace,
         "CUPTIMEM_QUIET": "1",
     }
