@@ -1,10 +1,10 @@
 #include "samestack.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "grow.h"
+#include "library.h"
 
 typedef struct text {
     const char *file, *function;
@@ -152,44 +152,6 @@ static bool same_text(const cm_samestack *fold, uint32_t index, const void *want
            strcmp(a->function, b->function) == 0;
 }
 
-static bool is_slash(char c)
-{
-    return c == '/' || c == '\\';
-}
-
-/* "python3.<digits>" with an optional t, and then a slash. */
-static bool is_python_folder(const char *c)
-{
-    if (strncmp(c, "python3.", 8) != 0 || !isdigit((unsigned char)c[8]))
-        return false;
-    for (c += 8; isdigit((unsigned char)*c);)
-        c++;
-    return is_slash(*c) || (*c == 't' && is_slash(c[1]));
-}
-
-/* As report.Frame.is_library. */
-static bool is_library(const char *file)
-{
-    static const char *const folders[] = {"site-packages", "dist-packages"};
-    if (strncmp(file, "<frozen ", 8) == 0 || strncmp(file, "<eval_with_key>", 15) == 0)
-        return true;
-    for (const char *c = file; *c != '\0'; c++) {
-        if (!is_slash(*c))
-            continue;
-        for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
-            size_t length = strlen(folders[i]);
-            if (strncmp(c + 1, folders[i], length) == 0 && is_slash(c[1 + length]))
-                return true;
-        }
-        if (strncmp(c + 1, "lib", 3) != 0)
-            continue;
-        const char *after = c + 4 + (strncmp(c + 4, "64", 2) == 0 ? 2 : 0);
-        if (is_slash(*after) && is_python_folder(after + 1))
-            return true;
-    }
-    return false;
-}
-
 static bool number_file(cm_samestack *fold, const char *file, uint32_t *number)
 {
     if (!make_room(fold, &fold->by_file, hash_file))
@@ -216,7 +178,7 @@ static bool number_text(cm_samestack *fold, const cm_frame *frame, uint32_t *num
         return false;
     uint32_t *slot = find(fold, &fold->by_text, wanted.hash, same_text, &wanted);
     if (*slot == 0) {
-        wanted.library = frame->truncated || is_library(wanted.file);
+        wanted.library = frame->truncated || cm_is_library(wanted.file);
         if (!number_file(fold, wanted.file, &wanted.file_number) ||
             !cm_grow((void **)&fold->text, &fold->text_capacity, fold->texts + 1,
                      sizeof *fold->text))

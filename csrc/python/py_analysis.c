@@ -6,6 +6,7 @@
 
 #include "../analysis/analysis.h"
 #include "../analysis/label.h"
+#include "../analysis/library.h"
 #include "../capture/clock.h"
 
 static const char *const phase_names[] = {"other",    "data",      "forward",
@@ -562,8 +563,24 @@ static PyObject *extract(PyObject *module, PyObject *arguments, PyObject *keywor
     Py_RETURN_NONE;
 }
 
+PyDoc_STRVAR(is_library_doc, "is_library(file) -> bool\n\nWhether code in this file belongs to an "
+                             "installed package, to Python or to\ntorch.compile.");
+
+static PyObject *is_library(PyObject *module, PyObject *file)
+{
+    if (!PyUnicode_Check(file))
+        return PyErr_Format(PyExc_TypeError, "expected a str");
+    PyObject *bytes = PyUnicode_AsEncodedString(file, "utf-8", "surrogateescape");
+    if (bytes == NULL)
+        return NULL;
+    bool library = cm_is_library(PyBytes_AS_STRING(bytes));
+    Py_DECREF(bytes);
+    return PyBool_FromLong(library);
+}
+
 PyMethodDef cm_py_analysis_methods[] = {
     {"analyze", (PyCFunction)(void (*)(void))analyze, METH_VARARGS | METH_KEYWORDS, analyze_doc},
     {"extract", (PyCFunction)(void (*)(void))extract, METH_VARARGS | METH_KEYWORDS, extract_doc},
+    {"is_library", is_library, METH_O, is_library_doc},
     {NULL, NULL, 0, NULL},
 };
