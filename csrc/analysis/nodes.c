@@ -59,6 +59,8 @@ struct cm_nodes {
     uint64_t alive; /* without inherited ones */
     bool frees, destroyed;
     cm_node_life last_destroyed;
+    cm_nodes_judge library_alone;
+    void *judge;
 };
 
 cm_nodes *cm_nodes_new(void)
@@ -83,6 +85,19 @@ void cm_nodes_free(cm_nodes *nodes)
     cm_idmap_clear(&nodes->old);
     free(nodes->old_node);
     free(nodes);
+}
+
+void cm_nodes_judge_by(cm_nodes *nodes, cm_nodes_judge library_alone, void *context)
+{
+    nodes->library_alone = library_alone;
+    nodes->judge = context;
+}
+
+/* Python frames are newer than the running node's start, and none of them is the user's. */
+static bool is_routed(const cm_nodes *nodes, const cm_event *e)
+{
+    return (e->flags & (CM_EVF_IN_NODE | CM_EVF_NODE_STACK)) == CM_EVF_IN_NODE &&
+           nodes->library_alone != NULL && nodes->library_alone(nodes->judge, e->stack);
 }
 
 static thread *find_thread(cm_nodes *nodes, uint32_t number)
@@ -243,9 +258,11 @@ static running *innermost(thread *t)
 
 static bool make_node(cm_nodes *nodes, thread *t, const cm_event *e)
 {
-    uint32_t stack = e->stack;
+    uint32_t stack = e->stack, outer = innermost(t)->stack;
     if (e->flags & CM_EVF_NODE_STACK) /* create_graph: it stands for the node that made it */
-        stack = innermost(t)->stack;
+        stack = outer;
+    else if (outer < CM_NODE_ACCUMULATION && is_routed(nodes, e))
+        stack = outer;
     else if (stack < CM_STACK_FIRST)
         stack = CM_NODE_UNRESOLVED;
     if (!(e->flags & CM_EVF_IN_NODE) && t->frames == 1)
@@ -329,22 +346,19 @@ cm_charge cm_nodes_charge(cm_nodes *nodes, const cm_record *record)
     cm_charge charge = {.stack = e->stack};
     if (!(e->flags & CM_EVF_IN_NODE))
         return charge;
+    bool own = !(e->flags & CM_EVF_NODE_STACK) && !is_routed(nodes, e);
+    charge.kind = own && e->stack >= CM_STACK_FIRST ? CM_CHARGE_RESOLVED : CM_CHARGE_UNRESOLVED;
     const thread *t = find_thread(nodes, record->thread);
-    if (t == NULL || t->frames == 1 || t->unseen > 0) {
-        bool own = !(e->flags & CM_EVF_NODE_STACK) && e->stack >= CM_STACK_FIRST;
-        charge.kind = own ? CM_CHARGE_RESOLVED : CM_CHARGE_UNRESOLVED;
+    if (t == NULL || t->frames == 1 || t->unseen > 0)
         return charge;
-    }
     const running *now = &t->frame[t->frames - 1];
     charge.name = now->name;
-    if (!(e->flags & CM_EVF_NODE_STACK)) {
-        charge.kind = e->stack >= CM_STACK_FIRST ? CM_CHARGE_RESOLVED : CM_CHARGE_UNRESOLVED;
-    } else if (now->stack == CM_NODE_ACCUMULATION) {
+    if (own)
+        return charge;
+    if (now->stack == CM_NODE_ACCUMULATION) {
         charge.kind = CM_CHARGE_ACCUMULATION;
         charge.name = CM_NODE_ACCUMULATION;
-    } else if (now->stack == CM_NODE_UNRESOLVED) {
-        charge.kind = CM_CHARGE_UNRESOLVED;
-    } else {
+    } else if (now->stack != CM_NODE_UNRESOLVED) {
         charge.kind = CM_CHARGE_RESOLVED;
         charge.stack = now->stack;
     }

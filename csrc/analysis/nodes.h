@@ -1,7 +1,9 @@
 /* The backward join: which forward line an allocation inside an autograd node is charged to.
  *
- *   CM_EVF_IN_NODE alone       Python frames are newer than the node's start (a hook, a backward in
- *                              Python, a recomputation): its own stack is the line
+ *   CM_EVF_IN_NODE alone       Python frames are newer than the node's start. One of them is the
+ *                              user's (a hook, a backward in Python, a recomputation): its own
+ *                              stack is the line. All are a library's (an operator that PyTorch
+ *                              routes through Python): as with CM_EVF_NODE_STACK
  *   with CM_EVF_NODE_STACK     the stack that made the running node; a node made inside a backward
  *                              stands for the one that was running then
  *   AccumulateGrad             has no number: the line of the node that ran before it on that
@@ -40,6 +42,12 @@ typedef struct cm_nodes cm_nodes;
 
 cm_nodes *cm_nodes_new(void); /* NULL: out of memory */
 void cm_nodes_free(cm_nodes *nodes);
+
+/* Tells stacks of which the frames newer than the running node are all a library's (places.h).
+ * Without it none is; the kinds of charges, which are all that a fold needs, are then those of own
+ * stacks. */
+typedef bool (*cm_nodes_judge)(void *context, uint32_t stack);
+void cm_nodes_judge_by(cm_nodes *nodes, cm_nodes_judge library_alone, void *context);
 
 /* The step in which nodes are made from now on: -1 = before the first. CM_NODE_INHERITED until this
  * is called. */

@@ -3,11 +3,16 @@
 #include <string.h>
 
 #include "grow.h"
+#include "library.h"
 #include "map.h"
 
-/* Of a code, and of the innermost frame of a stack. */
-enum { JUDGED = 1, TORCH = 2, OPTIM = 4, DATA = 8 };
+/* Of a code. */
+enum { JUDGED = 1, TORCH = 2, OPTIM = 4, DATA = 8, LIBRARY = 16, ENGINE = 32 };
 /* Of a stack, besides TORCH for its innermost frame. */
+enum {
+    NO_USER = 1,   /* see cm_places_library_alone */
+    PLAIN_CALL = 4 /* its innermost frame is a library's, of no module, optimizer or data set */
+};
 enum { IN_DATA = 16, INNER_FORWARD = 32, INNER_OPTIM = 64, MADE_NODE = 128 };
 
 enum { ROOTS = 4 };
@@ -114,7 +119,11 @@ static int judge_code(cm_places *places, const cm_frame *frame)
                 flags |= OPTIM;
             else if (strncmp(inside, "utils/data/", 11) == 0)
                 flags |= DATA;
+            else if (strcmp(inside, "autograd/__init__.py") == 0) /* backward, grad */
+                flags |= ENGINE;
         }
+        if (cm_is_library(frame->file))
+            flags |= LIBRARY;
     }
     places->code[frame->code] = flags;
     return flags;
@@ -133,8 +142,11 @@ bool cm_places_update(cm_places *places)
         uint32_t id = CM_STACK_FIRST + places->judged;
         uint32_t parent = cm_reader_stack_parent(places->reader, id);
         uint8_t flags = places->stack[id] & MADE_NODE;
-        if (parent < id)
+        bool library = true; /* so far, from the outermost frame or the engine's caller on */
+        if (parent < id) {
             flags |= places->stack[parent] & (IN_DATA | INNER_FORWARD | INNER_OPTIM);
+            library = parent == CM_STACK_NONE || places->stack[parent] & NO_USER;
+        }
         cm_frame frame;
         if (cm_reader_stack_frame(places->reader, id, &frame) && !frame.truncated) {
             int code = judge_code(places, &frame);
@@ -152,6 +164,10 @@ bool cm_places_update(cm_places *places)
                 flags = (uint8_t)((flags & ~INNER_OPTIM) | INNER_FORWARD);
             else if (code & OPTIM)
                 flags = (uint8_t)((flags & ~INNER_FORWARD) | INNER_OPTIM);
+            else if (code & (LIBRARY | TORCH) && !(code & DATA))
+                flags |= PLAIN_CALL;
+            if (code & ENGINE || (code & LIBRARY && library))
+                flags |= NO_USER;
         }
         places->stack[id] = flags;
         places->judged++;
@@ -175,16 +191,34 @@ bool cm_places_ok(const cm_places *places)
     return !places->failed;
 }
 
+static bool made_node(cm_places *places, uint32_t stack)
+{
+    for (;;) {
+        uint8_t flags = flags_of(places, stack);
+        if (flags & MADE_NODE || !(flags & PLAIN_CALL))
+            return flags & MADE_NODE;
+        uint32_t parent = cm_reader_stack_parent(places->reader, stack);
+        if (parent >= stack)
+            return false;
+        stack = parent;
+    }
+}
+
 cm_phase cm_places_phase(cm_places *places, uint32_t stack)
 {
     uint8_t flags = flags_of(places, stack);
     if (flags & IN_DATA)
         return CM_PHASE_DATA;
-    if (flags & MADE_NODE) /* in a closure, too: optimizers themselves make none */
+    if (flags & INNER_FORWARD)
         return CM_PHASE_FORWARD;
-    if (flags & INNER_OPTIM)
-        return CM_PHASE_OPTIMIZER;
-    return flags & INNER_FORWARD ? CM_PHASE_FORWARD : CM_PHASE_OTHER;
+    if (made_node(places, stack)) /* in a closure, too: optimizers themselves make none */
+        return CM_PHASE_FORWARD;
+    return flags & INNER_OPTIM ? CM_PHASE_OPTIMIZER : CM_PHASE_OTHER;
+}
+
+bool cm_places_library_alone(void *places, uint32_t stack)
+{
+    return flags_of(places, stack) & NO_USER;
 }
 
 void cm_places_made_node(cm_places *places, uint32_t stack)

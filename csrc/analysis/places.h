@@ -4,7 +4,9 @@
  *   data       a frame of torch/utils/data anywhere: a data set may run modules and optimizers
  *   otherwise  the innermost frame that says something: a call of a module (forward) or a file of
  *              torch/optim (optimizer)
- *   otherwise  forward, if an autograd node was made by this very stack (a loss written by hand)
+ *   otherwise  forward, if an autograd node was made by this very stack (a loss written by hand),
+ * or by the call in it that its innermost frames, all a library's, came from: an operator that
+ * PyTorch routes through Python makes its node before
  *
  * PyTorch's own package is recognised by where its files lie, never by the word torch alone. */
 #ifndef CM_ANALYSIS_PLACES_H
@@ -27,6 +29,11 @@ bool cm_places_update(cm_places *places);
 /* These update by themselves when they meet a new stack; unknown stacks are CM_PHASE_OTHER. */
 cm_phase cm_places_phase(cm_places *places, uint32_t stack);
 void cm_places_made_node(cm_places *places, uint32_t stack);
+
+/* Whether there is no frame of the user's (library.h) on it, or none that is newer than the
+ * innermost call of autograd's engine. What a backward allocates with such a stack was asked for by
+ * the node that runs. A cm_nodes_judge; false for stacks that are unknown. */
+bool cm_places_library_alone(void *places, uint32_t stack);
 
 /* Whether all of the above were answered: false once memory for one of them was not to be had. */
 bool cm_places_ok(const cm_places *places);

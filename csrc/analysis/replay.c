@@ -26,6 +26,7 @@ cm_replay *cm_replay_new(const cm_reader *reader)
         cm_replay_free(r);
         return NULL;
     }
+    cm_nodes_judge_by(r->nodes, cm_places_library_alone, r->places);
     return r;
 }
 

@@ -1,7 +1,7 @@
 """Hand-made traces with known answers: what backward allocates is charged to the forward line."""
 
 import pytest
-from craft import IN_NODE, LOST, NO_SEQUENCE, NODE_FREE, NODE_STACK, THREAD, Trace
+from craft import IN_NODE, LOST, NO_SEQUENCE, NODE_FREE, NODE_STACK, THREAD, TORCH, Frame, Trace
 from hand_made import Analyze, only_device, shares
 
 ACCUMULATE = "N5torch8autograd14AccumulateGradE"
@@ -66,6 +66,102 @@ def test_newer_python_frames_are_the_line(analyze: Analyze) -> None:
     report = analyze(t)
     assert only_device(report)["contributors"] == [(8, 1, t.line(44), t.line(44), "backward", "MulBackward0")]
     assert report["backward"]["resolved"] == 8
+
+
+ROUTER: Frame = (TORCH + "_native/registry.py", "_register_overrides_from_graph.<locals>.eager_router", 560)
+ENGINE: tuple[Frame, ...] = (
+    (TORCH + "autograd/graph.py", "_engine_run_backward", 1072),
+    (TORCH + "autograd/__init__.py", "backward", 395),
+)
+CALLER: tuple[Frame, ...] = (*ENGINE, (TORCH + "_tensor.py", "Tensor.backward", 680), ("train.py", "main", 99))
+CHECKPOINT: Frame = (TORCH + "utils/checkpoint.py", "CheckpointFunction.backward", 320)
+LAYER: Frame = ("/venv/lib/python3.11/site-packages/transformers/model.py", "Block.forward", 12)
+GENERATED: Frame = ("/tmp/me/qm/cqmfiq5ls4nbxndu5wbahle4a4h2dik6pvvrv4oaoyudugoysikg.py", "call", 77)
+
+
+@pytest.mark.parametrize("below", [(), CALLER], ids=["device's thread", "caller's thread"])
+@pytest.mark.parametrize(
+    ("frames", "users"),
+    [
+        ([ROUTER], False),
+        ([ROUTER, ("<frozen x>", "f", 1), LAYER], False),  # a custom function of a package
+        ([GENERATED, (TORCH + "_inductor/output_code.py", "__call__", 5)], False),  # torch.compile's
+        ([LAYER, CHECKPOINT], False),  # recomputes a package's model
+        ([("train.py", "Mine.backward", 44)], True),
+        ([ROUTER, ("train.py", "Mine.backward", 44)], True),
+        ([ROUTER, LAYER, ("train.py", "hook", 44), LAYER], True),
+        ([("train.py", "Net.forward", 44), CHECKPOINT], True),  # recomputes the user's model
+    ],
+)
+def test_newer_frames_of_libraries_alone_fall_back(
+    analyze: Analyze, frames: list[Frame], users: bool, below: tuple[Frame, ...]
+) -> None:
+    t = Trace()
+    threads(t, 1)
+    stack = t.stack(*frames, *below)
+    t.node(5, t.line(1))
+    t.run(5, 11)
+    t.alloc(0x1000, 8, stack, flags=IN_NODE)
+    t.node(6, stack, flags=IN_NODE)  # create_graph, a recomputation: it stands where its maker stands
+    t.done()
+    t.run(6, 11)
+    backward_alloc(t, 0x2000, 8)
+    report = analyze(t)
+    line = stack if users else t.line(1)
+    rows = only_device(report)["contributors"]
+    assert {(row[0], row[2], row[4]) for row in rows} == {(8, line, "backward")}
+    assert {row[3] for row in rows} == {stack, t.line(99)}  # their own
+    assert report["backward"] == {"bytes": 16, "resolved": 16, "accumulation": 0, "unresolved": 0}
+
+
+def test_a_backward_within_a_users_hook_has_its_own_nodes(analyze: Analyze) -> None:
+    """The hook is the user's, but not newer than what the inner engine runs."""
+    t = Trace()
+    threads(t, 1)
+    hook: tuple[Frame, ...] = (("train.py", "hook", 44), *CALLER)
+    t.node(5, t.line(1))
+    t.run(5, 11)
+    t.node(6, t.stack(*hook), flags=IN_NODE)
+    t.run(6, 11)
+    t.alloc(0x1000, 8, t.stack(ROUTER, *ENGINE, *hook), flags=IN_NODE)
+    t.done()
+    t.alloc(0x2000, 4, t.stack(ROUTER, *hook), flags=IN_NODE)
+    rows = shares(only_device(analyze(t))["contributors"])
+    assert rows == [(8, 1, t.stack(*hook)), (4, 1, t.stack(ROUTER, *hook))]
+
+
+def test_libraries_alone_in_a_node_of_unknown_origin(analyze: Analyze) -> None:
+    """There is no line to fall back to: its own stack, and so counted. AccumulateGrad by itself has its name."""
+    t = Trace()
+    threads(t, 1)
+    t.run(5, 11)
+    t.alloc(0x1000, 8, t.stack(ROUTER), flags=IN_NODE)
+    t.node(6, t.stack(LAYER), flags=IN_NODE)
+    t.done()
+    t.alloc(0x3000, 1, t.line(3))
+    t.run(NO_SEQUENCE, 11, ACCUMULATE)
+    t.alloc(0x2000, 4, t.stack(ROUTER), flags=IN_NODE)
+    t.done()
+    t.run(6, 11)
+    backward_alloc(t, 0x4000, 2)
+    report = analyze(t)
+    rows = only_device(report)["contributors"]
+    assert [(row[0], row[2], row[5]) for row in rows] == [
+        (8, t.stack(ROUTER), "MulBackward0"),
+        (4, t.stack(ROUTER), "gradient accumulation"),
+        (2, t.stack(LAYER), "MulBackward0"),
+        (1, t.line(3), None),
+    ]
+    assert report["backward"] == {"bytes": 14, "resolved": 2, "accumulation": 4, "unresolved": 8}
+
+
+def test_a_stack_that_was_lost_may_be_the_users(analyze: Analyze) -> None:
+    t = Trace()
+    threads(t, 1)
+    t.node(5, t.line(1))
+    t.run(5, 11)
+    t.alloc(0x1000, 8, 1, flags=IN_NODE)  # CM_STACK_LOST
+    assert analyze(t)["backward"]["unresolved"] == 8
 
 
 def test_double_backward_follows_one_link(analyze: Analyze) -> None:

@@ -49,6 +49,32 @@ def test_a_loss_by_hand_in_a_closure_is_forward(analyze: Analyze) -> None:
     assert [row[4] for row in only_device(analyze(t))["contributors"]] == ["forward"]
 
 
+ROUTER = (TORCH + "_native/registry.py", "eager_router", 560)
+ADAM = ((TORCH + "optim/adam.py", "step", 5), TRAIN)
+
+
+@pytest.mark.parametrize(
+    ("node", "block", "phase"),
+    [
+        ((TRAIN,), (ROUTER, TRAIN), "forward"),
+        ((TRAIN,), (("/v/lib/python3.11/functools.py", "f", 3), ROUTER, TRAIN), "forward"),
+        ((TRAIN,), (("kernels.py", "f", 3), ROUTER, TRAIN), "other"),
+        ((TRAIN,), (ROUTER, ("train.py", "main", 10)), "other"),  # another line
+        ((("train.py", "closure", 4), *ADAM), (ROUTER, ("train.py", "closure", 4), *ADAM), "forward"),
+        ((TRAIN,), (ROUTER, *ADAM), "optimizer"),
+        ((), (ROUTER,), "other"),
+    ],
+)
+def test_an_operator_that_is_routed_through_python_is_forward(
+    analyze: Analyze, node: tuple[Any, ...], block: tuple[Any, ...], phase: str
+) -> None:
+    """Its node was made before, by the stack without the router."""
+    t = Trace()
+    t.node(7, t.stack(*node))
+    t.alloc(0x1000, 8, t.stack(*block))
+    assert [row[4] for row in only_device(analyze(t))["contributors"]] == [phase]
+
+
 def test_a_torch_built_in_its_source_tree_is_torch(analyze: Analyze) -> None:
     t = Trace()
     root = "/src/pytorch/torch/"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cuptimem import _core
+from cuptimem import Frame, _core
 
 ALLOC, FREE, SEED, LOST, TICK, THREAD = "alloc", "free", "seed", "lost", "tick", "thread"
 NODE_NEW, NODE_RUN, NODE_DONE = "node_new", "node_run", "node_done"
@@ -48,6 +48,18 @@ class Block:
     charged: Stack  # the stack it is charged to
     in_node: bool
     seeded: bool
+
+
+def without_the_user(stack: Stack) -> bool:
+    """Whether no frame that is newer than the innermost call of autograd's engine is the user's."""
+    for file, *_ in stack:
+        if file is None:
+            return False
+        if file.endswith("/torch/autograd/__init__.py"):
+            return True
+        if not Frame(file, "", 0).is_library:
+            return False
+    return bool(stack)
 
 
 @dataclass
@@ -135,7 +147,7 @@ def replay(events: Iterable[Row], *, snapshot_peak: bool = True) -> Result:
                     if stack:
                         forward = stack
                     key = inside
-                if row.flags & NODE_STACK:
+                if row.flags & NODE_STACK or (forward and without_the_user(own)):
                     charged = forward
             block = Block(row.address, row.size, own, forward, charged, bool(row.flags & IN_NODE), False)
             if block.in_node:
