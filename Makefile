@@ -7,6 +7,8 @@ TORCH ?= torch==2.13.0
 CUDA_TORCH ?= torch==2.14.1
 CUDA ?= yes
 CUDA_VENV := .venv-cuda
+# A CUPTI that does not survive a call without a driver, for the tests which show that it gets none.
+CUPTI_WHEEL ?= nvidia-cuda-cupti==13.2.86
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.made
@@ -58,7 +60,12 @@ $(CUDA_VENV)/.made: $(STAMP)/venv Makefile
 	    pwd > "$$site/__cuptimem_source.pth" && cp cuptimem.pth "$$site/"
 	@touch $@
 
-cuda-environment: $(if $(filter no,$(CUDA)),,$(CUDA_VENV)/.made)
+build/cupti/.made: $(STAMP)/venv Makefile
+	rm -rf build/cupti
+	$(BIN)/python -m pip install -q --no-deps --target build/cupti "$(CUPTI_WHEEL)"
+	@touch $@
+
+cuda-environment: $(if $(filter no,$(CUDA)),,$(CUDA_VENV)/.made build/cupti/.made)
 
 test: $(STAMP)/package cuda-environment other-pythons ## run all tests (ARGS="-k name" to choose; CUDA=no: without PyTorch's CUDA build)
 	@CUPTIMEM_CUDA=$(CUDA) PYTHON_VENV="$(BIN)/python" $(BIN)/python -m tests.everything $(ARGS)

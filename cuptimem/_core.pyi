@@ -96,7 +96,6 @@ def cupti_settle(last: bool, /) -> None: ...  # what is known of now is publishe
 def cupti_stop() -> None: ...
 def cupti_forget() -> None: ...  # in a forked child
 def cupti_state() -> dict[str, Any]: ...  # cm_cupti_state, mode by its name
-def cupti_probe() -> dict[str, Any]: ...  # path, why, version, multiple, driver_loaded, driver_ready, driver
 
 # trace (csrc/python/py_trace.c)
 def trace_meta(path: str) -> dict[str, str]: ...

@@ -1,20 +1,21 @@
 """What `cuptimem doctor` runs in a process of its own: a tiny program is recorded and compared with what it held.
 
-Prints one JSON object; whatever fails is in it as one line. The program below is compiled under a name of its own,
-because cuptimem's own files never show in a stack.
+Prints one JSON object; whatever fails is in it as one line. CUDA is not asked for anything here, so that what a driver
+or CUPTI does to its process is no verdict on the rest: selftest_cuda.py asks, in another one. The program below is
+compiled under a name of its own, because cuptimem's own files never show in a stack.
 """
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import sys
 import tempfile
-import time
 from importlib import import_module
 from types import ModuleType
 from typing import Any
+
+from cuptimem.selftest_cuda import one_line
 
 FILE = "<self-test>"
 PROGRAM = """\
@@ -32,53 +33,29 @@ def run(torch):
 """
 FORWARD_LINE, KEPT_LINE = 2, 6
 NODES = 3  # mul, exp, sum
-DRIVER, NVML = "libcuda.so.1", "libnvidia-ml.so.1"
-_CUPTI_SECONDS = 20
 _ALLOC, _FREE, _NODE_NEW, _NODE_FREE = "alloc", "free", "node_new", "node_free"
-
-
-def one_line(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def describe_torch(torch: ModuleType) -> dict[str, Any]:
     """Version, build and place; a torch that is only half there has None in it."""
     version = getattr(torch, "version", None)
-    about: dict[str, Any] = {
+    return {
         "version": str(getattr(torch, "__version__", "unknown")),
         "file": getattr(torch, "__file__", None),
         "cuda": getattr(version, "cuda", None),
         "hip": getattr(version, "hip", None),
         "debug": bool(getattr(version, "debug", False)),
-        "devices": [],
-        "device_problem": None,
     }
-    if about["cuda"] or about["hip"]:
-        try:
-            about["devices"] = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-        except Exception as error:  # a driver may fail in any way; one line says so
-            about["device_problem"] = one_line(error)
-    return about
 
 
-def _look_at_cuda(core: ModuleType) -> dict[str, Any]:
-    """Initialises CUDA, as no recording ever does: this process ends afterwards."""
-    found: dict[str, Any] = {"missing": "", "init": None, "nvml": False}
+def loaded_cupti() -> str:
+    """The file of the libcupti in this process, as torch's CUDA builds bring one; "" where there is none."""
     try:
-        driver = ctypes.CDLL(DRIVER)
-    except OSError as error:
-        found["missing"] = " ".join(str(error).split())
-    else:
-        found["init"] = int(driver.cuInit(0))
-        try:
-            ctypes.CDLL(NVML)
-        except OSError:
-            found["nvml"] = False
-        else:
-            found["nvml"] = True
-    found["probe"] = core.cupti_probe()
-    return found
+        with open("/proc/self/maps", errors="surrogateescape") as maps:
+            paths = {line.split(maxsplit=5)[-1].strip() for line in maps if "/libcupti" in line}
+    except OSError:
+        return ""
+    return min(paths, default="")
 
 
 def look(folder: str) -> dict[str, Any]:
@@ -101,9 +78,8 @@ def look(folder: str) -> dict[str, Any]:
         answer["frames"] = core.frames_init()
         answer["frame_offsets"] = core.frames_offsets()
         path = os.path.join(folder, "selftest.cmem")
-        answer["driver"] = _look_at_cuda(core)
+        answer["cupti"] = loaded_cupti()
         with cuptimem.profile(path):
-            answer["driver_state"] = _driver_state(core)
             answer["rows"] = core.sources_rows()
             if torch is not None and hasattr(torch, "ones"):
                 answer["checks"] = _record(core, torch, path)
@@ -116,16 +92,6 @@ def look(folder: str) -> dict[str, Any]:
     except (Error, OSError) as error:
         answer["error"] = " ".join(str(error).split())
     return answer
-
-
-def _driver_state(core: ModuleType) -> dict[str, Any]:
-    """Once it is known: CUPTI may take seconds, for which no recording waits."""
-    until = time.monotonic() + _CUPTI_SECONDS
-    while True:
-        state: dict[str, Any] = core.cupti_state()
-        if state["mode"] != "starting" or time.monotonic() > until:
-            return state
-        time.sleep(0.05)
 
 
 def _record(core: ModuleType, torch: ModuleType, path: str) -> list[tuple[str, bool, str]]:

@@ -8,8 +8,7 @@
  * def cupti_settle(last: bool) -> None     what is known of now is published when this returns
  * def cupti_stop() -> None
  * def cupti_forget() -> None               in a forked child
- * def cupti_state() -> dict[str, object]   of the running session, else of the last one
- * def cupti_probe() -> dict[str, object]   which libcupti would be taken; loads it */
+ * def cupti_state() -> dict[str, object]   of the running session, else of the last one */
 #include "module.h"
 
 #include <errno.h>
@@ -157,33 +156,11 @@ static PyObject *cupti_state(PyObject *self, PyObject *unused)
                          "time_base_changed", PyBool_FromLong(s.time_base_changed));
 }
 
-static PyObject *cupti_probe(PyObject *self, PyObject *unused)
-{
-    char why[256] = "";
-    cm_cupti_api api;
-    bool found, loaded, ready;
-    int driver;
-
-    cm_cupti_read_environment();
-    Py_BEGIN_ALLOW_THREADS;
-    found = cm_cupti_load(&api, why, sizeof why);
-    loaded = cm_cupti_driver_loaded();
-    ready = cm_cupti_driver_ready();
-    driver = cm_cupti_driver_version();
-    Py_END_ALLOW_THREADS;
-    return Py_BuildValue("{sN sN sI sN sN sN si}", "path", text_of(found ? api.path : ""), "why",
-                         text_of(why), "version", found ? (unsigned)api.version : 0u, "multiple",
-                         PyBool_FromLong(found && api.ActivityEnable_v2 != NULL), "driver_loaded",
-                         PyBool_FromLong(loaded), "driver_ready", PyBool_FromLong(ready), "driver",
-                         driver);
-}
-
 PyMethodDef cm_py_cupti_methods[] = {
     {"cupti_start", cupti_start, METH_VARARGS, NULL},
     {"cupti_settle", cupti_settle, METH_O, NULL},
     {"cupti_stop", cupti_stop, METH_NOARGS, NULL},
     {"cupti_forget", cupti_forget, METH_NOARGS, NULL},
     {"cupti_state", cupti_state, METH_NOARGS, NULL},
-    {"cupti_probe", cupti_probe, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

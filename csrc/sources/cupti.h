@@ -33,7 +33,7 @@ typedef void (*cm_cupti_complete)(void *context, uint32_t stream, uint8_t *buffe
 /* The functions that are used; NULL: this release has none. All return a CUptiResult. */
 typedef struct cm_cupti_api {
     char path[256];   /* of the file that answers */
-    uint32_t version; /* cuptiGetVersion, 0 where it would not tell: never a key to a table */
+    uint32_t version; /* cuptiGetVersion's, 0 before a subscription: never a key to a table */
     int (*GetVersion)(uint32_t *version);
     int (*GetResultString)(int result, const char **text);
     int (*GetTimestamp)(uint64_t *time);
@@ -83,7 +83,10 @@ bool cm_cupti_driver_ready(void);
 int cm_cupti_driver_version(void);
 /* Finds the library that fits what is loaded and fills in the functions: the copy in the process,
  * else the one beside CUDA's runtime or PyTorch, else the toolkit's. false: `why` says where it was
- * looked for and what to do. Never unloaded. Not in a hook: takes the loader's lock. */
+ * looked for and what to do. Never unloaded. Not in a hook: takes the loader's lock.
+ *
+ * Only once cm_cupti_driver_ready(), and none of the functions is called here: without a driver
+ * that answers, cuptiGetVersion and cuptiSubscribe of 13.2 do not return, but end the process. */
 bool cm_cupti_load(cm_cupti_api *api, char *why, size_t why_size);
 
 /* A live subscription, as the other files are given it. */
@@ -96,9 +99,10 @@ typedef struct cm_cupti_link {
 /* --- cupti_subscribe.c -------------------------------------------------------------------------
  */
 
-/* May take seconds. v1_only: the multi-subscriber interface would stand in another client's way.
- * false with the reason, one line that names the cause and what to do. */
-bool cm_cupti_subscribe(cm_cupti_link *link, const cm_cupti_api *api, bool v1_only, char *why,
+/* The first call of CUPTI that there is; asks for its version, then. May take seconds. v1_only: the
+ * multi-subscriber interface would stand in another client's way. false with the reason, one line
+ * that names the cause and what to do. */
+bool cm_cupti_subscribe(cm_cupti_link *link, cm_cupti_api *api, bool v1_only, char *why,
                         size_t why_size);
 void cm_cupti_unsubscribe(cm_cupti_link *link);
 /* What a CUptiResult other than 0 means for the user, with the fix. holder: who has the

@@ -355,8 +355,5 @@ bool cm_cupti_load(cm_cupti_api *api, char *why, size_t why_size)
     }
     if (dladdr((void *)api->Subscribe, &file) != 0 && file.dli_fname != NULL)
         snprintf(api->path, sizeof api->path, "%s", file.dli_fname);
-    /* From 13.3 on it does not say before the driver answers. */
-    if (api->GetVersion == NULL || api->GetVersion(&api->version) != 0)
-        api->version = 0;
     return true;
 }

@@ -9,8 +9,7 @@ enum {
     MULTIPLE_SUBSCRIBERS = 39,
     NAME_SIZE = 64,
     SIZE_NAMES = 32, /* CUpti_SubscriberParams of 13.0 and 13.1 */
-    SIZE_MULTIPLE = 40,
-    MULTIPLE_SINCE = 130300 /* 13.2 had the functions, and a subscription that slowed everything */
+    SIZE_MULTIPLE = 40
 };
 
 /* CUpti_SubscriberParams. */
@@ -76,11 +75,11 @@ void cm_cupti_explain(int result, const char *holder, char *text, size_t size)
 /* --- subscribing -------------------------------------------------------------------------------
  */
 
+/* 13.2 had all but the last of them, and a subscription that slowed everything. */
 static bool has_multiple(const cm_cupti_api *api)
 {
     return api->Subscribe_v2 != NULL && api->ActivityEnable_v2 != NULL &&
-           api->ActivityRegisterCallbacks_v2 != NULL &&
-           (api->version == 0 || api->version >= MULTIPLE_SINCE);
+           api->ActivityRegisterCallbacks_v2 != NULL && api->ActivityGetNextRecord_v2 != NULL;
 }
 
 static int subscribe_by_name(cm_cupti_link *link, size_t size, char *holder)
@@ -117,15 +116,18 @@ static int subscribe(cm_cupti_link *link, bool v1_only, char *holder)
     return api->Subscribe(&link->subscriber, cm_cupti_callback_hook, NULL);
 }
 
-bool cm_cupti_subscribe(cm_cupti_link *link, const cm_cupti_api *api, bool v1_only, char *why,
+bool cm_cupti_subscribe(cm_cupti_link *link, cm_cupti_api *api, bool v1_only, char *why,
                         size_t why_size)
 {
     char holder[NAME_SIZE] = "";
 
     *link = (cm_cupti_link){.api = api};
     int result = subscribe(link, v1_only, holder);
-    if (result == 0)
+    if (result == 0) {
+        if (api->GetVersion == NULL || api->GetVersion(&api->version) != 0)
+            api->version = 0;
         return true;
+    }
     holder[NAME_SIZE - 1] = '\0';
     /* CUPTI puts that before every name, and says it of those without one. */
     if (strncmp(holder, "CUPTI for ", 10) == 0)

@@ -1,7 +1,8 @@
 """What works in this environment, what a missing part costs, and how to fix it.
 
-Nothing is guessed where it can be tried: torch is imported, a tiny program is recorded (selftest.py) and an autostart
-is made, each in a process of its own, so that a crash there is a finding here.
+Nothing is guessed where it can be tried: torch is imported and a tiny program recorded (selftest.py), CUDA and CUPTI
+are asked (selftest_cuda.py), and an autostart is made, each in a process of its own, so that a crash there is a finding
+here.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def _guarded(name: str, group: str, checks: Iterator[Check]) -> Iterator[Check]:
 
 
 def examine() -> Diagnosis:
-    """Looks at everything; takes as long as two imports of torch."""
+    """Looks at everything; takes as long as two imports of torch, three where there is a GPU."""
     checks = list(_guarded("packages", INSTALLED, installed.checks()))
     slots: tuple[Slot, ...] = ()
     offsets: dict[str, int] = {}
@@ -43,7 +44,7 @@ def examine() -> Diagnosis:
             slots = tuple(Slot(row[0], row[1], readable(row[1]), *row[2:]) for row in answer["rows"])
             offsets = {**answer.get("frame_offsets", {}), **answer.get("offsets", {})}
             nodes = answer.get("meta", {}).get("nodes", "")
-            checks.extend(child.checks(answer, slots))
+            checks.extend(child.checks(answer, slots, child.ask_cuda()))
         checks.append(settings.autostart_check())
     checks.append(places.trace_folder())
     checks.extend(_guarded("rings", PLACES, places.ring_checks(answer)))

@@ -1,4 +1,4 @@
-"""The self-test (selftest.py) in a process of its own, and what its answer says."""
+"""The self-tests (selftest.py, selftest_cuda.py), each in a process of its own, and what their answers say."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from cuptimem.doctor.checks import CHILD_SECONDS, INSTALLED, SELFTEST, SOURCES, 
 from cuptimem.doctor.slots import AT_BACKWARD, CUDA_COSTS, REINSTALL, slot_checks
 
 
-def ask() -> tuple[dict[str, Any] | None, str]:
-    """The self-test's answer, or None and one line why there is none."""
+def _run(program: str) -> tuple[list[dict[str, Any]], str]:
+    """The JSON objects that a module of cuptimem printed in a process of its own, and how that process died, if so."""
     root = os.path.dirname(os.path.dirname(os.path.abspath(cuptimem.__file__)))
     # -P: not what happens to lie in this folder. Where cuptimem is found here it is found there, after all else.
-    program = f"import sys; sys.path.append({root!r}); from cuptimem import selftest; selftest.main()"
+    text = f"import sys; sys.path.append({root!r}); from cuptimem import {program}; {program}.main()"
     try:
         done = subprocess.run(
-            [sys.executable, *(["-S"] if sys.flags.no_site else []), "-P", "-W", "ignore", "-c", program],
+            [sys.executable, *(["-S"] if sys.flags.no_site else []), "-P", "-W", "ignore", "-c", text],
             env=child_environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -31,20 +31,49 @@ def ask() -> tuple[dict[str, Any] | None, str]:
             errors="replace",
             timeout=CHILD_SECONDS,
         )
-    except subprocess.TimeoutExpired:
-        return None, f"it did not end within {CHILD_SECONDS} s"
+    except subprocess.TimeoutExpired as error:
+        said = error.stdout or b""
+        return _objects(said.decode(errors="replace")), f"did not end within {CHILD_SECONDS} s"
     except OSError as error:
-        return None, f"{sys.executable} cannot be started: {error.strerror}"
-    for line in reversed(done.stdout.splitlines()):
+        return [], f"cannot be started: {sys.executable}: {error.strerror}"
+    if done.returncode == 0:
+        return _objects(done.stdout), ""
+    how = f"was killed by signal {-done.returncode}" if done.returncode < 0 else f"ended with {done.returncode}"
+    last = next((line.strip() for line in reversed(done.stderr.splitlines()) if line.strip()), "")
+    return _objects(done.stdout), how + (f": {last}" if last else "")
+
+
+def _objects(text: str) -> list[dict[str, Any]]:
+    """Others may print, too."""
+    found = []
+    for line in text.splitlines():
         try:
-            answer = json.loads(line)
+            value = json.loads(line)
         except ValueError:
             continue
-        if isinstance(answer, dict) and "rows" in answer:
+        if isinstance(value, dict):
+            found.append(value)
+    return found
+
+
+def ask() -> tuple[dict[str, Any] | None, str]:
+    """The self-test's answer, or None and one line why there is none."""
+    said, how = _run("selftest")
+    for answer in reversed(said):
+        if "rows" in answer:
             return answer, ""
-    how = f"it was killed by signal {-done.returncode}" if done.returncode < 0 else f"it ended with {done.returncode}"
-    last = next((line.strip() for line in reversed(done.stderr.splitlines()) if line.strip()), "")
-    return None, how + (f": {last}" if last else "")
+    return None, f"it {how or 'said nothing'}"
+
+
+def ask_cuda() -> dict[str, Any]:
+    """What selftest_cuda.py found. Under "asked" stands what it was about to find when it died, under "died" how."""
+    said, how = _run("selftest_cuda")
+    found: dict[str, Any] = {"asked": "whether CUDA is here", "died": ""}
+    for part in said:
+        found.update(part)
+    if found["asked"]:
+        found["died"] = how or "ended without an answer"
+    return found
 
 
 def _torch_check(answer: dict[str, Any]) -> Check:
@@ -84,30 +113,33 @@ def _torch_check(answer: dict[str, Any]) -> Check:
     return Check(INSTALLED, "torch", "ok", text)
 
 
-def _gpu_check(about: dict[str, Any]) -> Check:
+def _gpu_check(about: dict[str, Any], cuda: dict[str, Any]) -> Check:
     if not about["cuda"] and not about["hip"]:
         return Check(SOURCES, "GPU", "note", "this torch has no GPU support")
-    if about["device_problem"]:
+    if cuda.get("device_problem"):
         return Check(
             SOURCES,
             "GPU",
             "warning",
-            f"its driver fails: {about['device_problem']}",
+            f"its driver fails: {cuda['device_problem']}",
             "no GPU tensors",
             "see nvidia-smi",
         )
-    if not about["devices"]:
+    if cuda["died"] and "devices" not in cuda:
+        return Check(SOURCES, "GPU", "note", "not known: the process that asked died")
+    if not cuda.get("devices"):
         return Check(SOURCES, "GPU", "note", "no device is visible")
     return Check(
         SOURCES,
         "GPU",
         "note",
-        f"{', '.join(about['devices'])}: recorded by the allocator's hooks and by CUPTI, verified on a simulated "
+        f"{', '.join(cuda['devices'])}: recorded by the allocator's hooks and by CUPTI, verified on a simulated "
         "device and not yet on a real one",
     )
 
 
-def checks(answer: dict[str, Any], slots: Sequence[Slot]) -> Iterator[Check]:
+def checks(answer: dict[str, Any], slots: Sequence[Slot], cuda: dict[str, Any]) -> Iterator[Check]:
+    """answer: ask's; cuda: ask_cuda's."""
     yield _torch_check(answer)
     if answer["error"] is not None:
         yield Check(SELFTEST, "recording", "failed", answer["error"], "nothing can be recorded")
@@ -119,7 +151,7 @@ def checks(answer: dict[str, Any], slots: Sequence[Slot]) -> Iterator[Check]:
         yield Check(SOURCES, "Python stacks", "ok", text)
     else:
         yield Check(SOURCES, "Python stacks", "warning", why, "blocks are recorded without their lines")
-    for finding in cupti.findings(answer):
+    for finding in cupti.findings(cuda, answer["cupti"]):
         yield Check(SOURCES, *finding)
     if not answer["checks"]:
         yield Check(SELFTEST, "recording", "ok", f"a trace of {answer['trace_bytes']} bytes, without torch")
@@ -128,7 +160,7 @@ def checks(answer: dict[str, Any], slots: Sequence[Slot]) -> Iterator[Check]:
     if answer["torch"]["cuda"]:
         yield from slot_checks(slots, CUDA_COSTS)
     yield from _layout_checks(answer)
-    yield _gpu_check(answer["torch"])
+    yield _gpu_check(answer["torch"], cuda)
     costs: dict[str, tuple[State, str]] = {
         "bytes": ("failed", "what cuptimem says about CPU memory is wrong here"),
         "stack": ("warning", "blocks are shown without their line, or at another"),

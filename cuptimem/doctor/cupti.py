@@ -1,14 +1,15 @@
-"""What follows from the self-test's look at CUDA: whether the driver level works, and what a lack of it costs."""
+"""What follows from selftest_cuda.py's answer: whether the driver level works, and what a lack of it costs."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from importlib import metadata
 from typing import Any, Literal, NamedTuple
 
 from cuptimem.driver_level import version_text
 from cuptimem.ledger import split_reason
-from cuptimem.selftest import DRIVER, NVML
+from cuptimem.selftest_cuda import DRIVER, NVML
 
 COST = "what CUDA hands out to others than PyTorch is in no account; there is no ledger"
 SLOTS_COST = "what libraries take of the driver directly is in the ledger's context or residual, without name and line"
@@ -35,18 +36,38 @@ class Finding(NamedTuple):
     fix: str = ""
 
 
-def findings(answer: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> Iterator[Finding]:
-    """answer: the child's, with "driver" from look() and "driver_state" from a recording made after it."""
-    about, state = answer.get("driver"), answer.get("driver_state")
-    if about is None or state is None:
+def library_text(path: str) -> str:
+    """The file and its wheel's version. CUPTI itself is not asked: without a driver some releases do not survive it."""
+    for name in ("nvidia-cuda-cupti", "nvidia-cuda-cupti-cu12", "nvidia-cuda-cupti-cu11"):
+        try:
+            wheel = metadata.distribution(name)
+        except metadata.PackageNotFoundError:
+            continue
+        files = (os.path.realpath(str(wheel.locate_file(file))) for file in wheel.files or ())
+        if os.path.realpath(path) in files:
+            return f"{path}, of {name} {wheel.version}"
+    return path
+
+
+def findings(
+    about: Mapping[str, Any], library: str = "", environment: Mapping[str, str] = os.environ
+) -> Iterator[Finding]:
+    """about: what selftest_cuda.py found (child.ask_cuda); library: the libcupti that torch brought, "" if none."""
+    if about["died"]:
+        yield Finding(
+            "CUPTI",
+            "warning",
+            f"the process that asked {about['asked']} {about['died']}",
+            "a program that uses a GPU may end like this, too",
+            "see nvidia-smi; cuptimem run --no-driver asks CUPTI for nothing",
+        )
         return
-    probe = about["probe"]
-    library = f"{probe['path']}, {version_text(probe['version'])}" if probe["path"] else ""
-    if about["missing"]:
+    if about.get("missing"):
+        text = f"no NVIDIA driver is here ({DRIVER})"
         yield Finding(
             "CUPTI",
             "note",
-            f"no NVIDIA driver is here ({DRIVER}); " + (f"libcupti would be {library}" if library else probe["why"]),
+            text + (f"; libcupti would be {library_text(library)}" if library else ""),
             fix=f"nothing without a GPU; else install the driver; {_IN_CONTAINER}",
         )
         return
@@ -54,6 +75,10 @@ def findings(answer: Mapping[str, Any], environment: Mapping[str, str] = os.envi
         why, fix = _INIT.get(about["init"], (f"it fails with error {about['init']}", "see nvidia-smi"))
         yield Finding("CUPTI", "warning", f"the NVIDIA driver cannot be used: {why}", COST, fix)
         return
+    if "state" not in about:
+        yield Finding("CUPTI", "warning", f"nothing was recorded: {about['record_problem']}", COST)
+        return
+    state = about["state"]
     mode = state["mode"]
     if mode == "callbacks":
         shared = ", beside other profilers" if state["v2"] else ""
@@ -63,7 +88,8 @@ def findings(answer: Mapping[str, Any], environment: Mapping[str, str] = os.envi
         cause, fix = split_reason(state["reason"] or "it did not answer in time")
         text = cause if mode == "slots" else f"nothing at driver level: {cause}"
         cost = SLOTS_COST if mode == "slots" else COST
-        yield Finding("CUPTI", "warning", text + (f"; {library}" if library else ""), cost, fix or "see nvidia-smi")
+        path = f"; {library_text(state['path'])}" if state["path"] else ""
+        yield Finding("CUPTI", "warning", text + path, cost, fix or "see nvidia-smi")
     if about["nvml"]:
         yield Finding("NVML", "ok", f"{NVML}: other processes' memory is told apart")
     else:

@@ -113,12 +113,13 @@ def simulated() -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def fake(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a driver, and a toolkit with three kinds of CUPTI."""
+    """A folder with a driver, and toolkits with several kinds of CUPTI."""
     folder = tmp_path_factory.mktemp("fake")
     fakes.build(folder / "libcuda.so.1", "FAKE_DRIVER")
     fakes.build(folder / "plain/lib64/libcupti.so.13", "FAKE_CUPTI")
     fakes.build(folder / "names/lib64/libcupti.so.13", "FAKE_CUPTI", "FAKE_NAMES")
     fakes.build(folder / "multiple/lib64/libcupti.so.13", "FAKE_CUPTI", "FAKE_NAMES", "FAKE_MULTIPLE")
+    fakes.build(folder / "early/lib64/libcupti.so.13", "FAKE_CUPTI", "FAKE_NAMES", "FAKE_MULTIPLE", "FAKE_EARLY")
     fakes.build(folder / "records/lib64/libcupti.so.13", "FAKE_CUPTI", "FAKE_RECORDS")
     fakes.build(folder / "shared/lib64/libcupti.so.13", "FAKE_CUPTI", "FAKE_RECORDS", "FAKE_NAMES")
     fakes.build(folder / "libtorch_cpu.so", "FAKE_TORCH")

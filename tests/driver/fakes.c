@@ -7,12 +7,13 @@
  *   FAKE_NAMES     ... and has cuptiSubscribe_v2
  *   FAKE_RECORDS   ... and gives records of memory, but none of kernels
  *   FAKE_MULTIPLE  ... and the interface for several subscribers, as 13.3 has it
+ *   FAKE_EARLY     ... as 13.2 has it
  *   FAKE_TORCH     libtorch_cpu: calls CUPTI as torch.profiler does, by relocation slots
  *   FAKE_PATIENCE  none's: loaded before all others it makes waits for more than ten seconds short
  *
  * The environment: FAKE_RESULT, of a subscription, and FAKE_RESULT_V2, where it is asked for beside
  * others; FAKE_HOLDER, who has it; FAKE_DELAY_MS, how long it takes; FAKE_FLUSH_MS, and a flush;
- * FAKE_DEAF, the result of enabling a callback; FAKE_VERSION; FAKE_DRIVER_VERSION. */
+ * FAKE_DEAF, the result of enabling a callback; FAKE_DRIVER_VERSION; FAKE_INIT, of cuInit. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -35,8 +36,8 @@ static int ready;
 
 int cuInit(unsigned flags)
 {
-    ready = flags == 0;
-    return 0;
+    ready = flags == 0 && setting("FAKE_INIT", 0) == 0;
+    return setting("FAKE_INIT", 0);
 }
 
 int cuCtxGetCurrent(void **context)
@@ -120,10 +121,12 @@ int cuptiEnableCallback(uint32_t enable, void *subscriber, int domain, uint32_t 
 
 int cuptiGetVersion(uint32_t *version)
 {
+    if (fake_subscribed == fake_unsubscribed) /* as in 13.2, which does not know a driver either */
+        abort();
 #ifdef FAKE_MULTIPLE
-    *version = (uint32_t)setting("FAKE_VERSION", 130300);
+    *version = 130300;
 #else
-    *version = (uint32_t)setting("FAKE_VERSION", 130000);
+    *version = 130000;
 #endif
     return 0;
 }
@@ -242,6 +245,14 @@ int cuptiActivityRegisterCallbacks_v2(void *subscriber, void *request, void *com
     (void)subscriber, (void)request, (void)complete;
     return 27;
 }
+
+#ifndef FAKE_EARLY
+int cuptiActivityGetNextRecord_v2(void *subscriber, uint8_t *buffer, size_t valid, void **record)
+{
+    (void)subscriber, (void)buffer, (void)valid, (void)record;
+    return 27;
+}
+#endif
 #endif
 #endif
 

@@ -1,6 +1,7 @@
 """What doctor says about the driver level."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,6 @@ from cuptimem.doctor.cupti import Finding
 from cuptimem.simulator import VARIABLES
 from tests.conftest import ROOT
 
-PROBE = {"path": "/x/libcupti.so.13", "why": "", "version": 130001}
 STATE: dict[str, Any] = {
     "mode": "callbacks",
     "reason": "",
@@ -21,19 +21,40 @@ STATE: dict[str, Any] = {
 }
 
 
-def found(driver: dict[str, Any], state: dict[str, Any], **environment: str) -> dict[str, Finding]:
-    answer = {"driver": {"missing": "", "init": 0, "nvml": True, "probe": PROBE, **driver}, "driver_state": state}
-    findings = list(cupti.findings(answer, environment))
+def found(cuda: dict[str, Any], state: dict[str, Any], library: str = "", **environment: str) -> dict[str, Finding]:
+    answer = {"asked": "", "died": "", "init": 0, "nvml": True, "state": state, **cuda}
+    findings = list(cupti.findings(answer, library, environment))
     assert len({finding.name for finding in findings}) == len(findings)
     return {finding.name: finding for finding in findings}
 
 
 def test_no_driver() -> None:
-    one = found({"missing": "libcuda.so.1: cannot open shared object file"}, STATE)
+    missing = {"missing": "libcuda.so.1: cannot open shared object file"}
+    one = found(missing, {}, "/x/libcupti.so.13")
     assert set(one) == {"CUPTI"} and one["CUPTI"].state == "note"
-    assert "/x/libcupti.so.13, CUPTI 13.0 (130001)" in one["CUPTI"].text and "--gpus all" in one["CUPTI"].fix
-    none = found({"missing": "x", "probe": {"path": "", "why": "no libcupti (pip install it)", "version": 0}}, STATE)
-    assert "no libcupti (pip install it)" in none["CUPTI"].text
+    assert one["CUPTI"].text.endswith("; libcupti would be /x/libcupti.so.13") and "--gpus all" in one["CUPTI"].fix
+    assert found(missing, {})["CUPTI"].text == "no NVIDIA driver is here (libcuda.so.1)"
+
+
+def test_the_version_of_a_file_is_its_wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read off the wheel, for the file is not one that could be asked."""
+    file = tmp_path / "nvidia/cu13/lib/libcupti.so.13"
+    file.parent.mkdir(parents=True)
+    file.write_text("")
+    about = tmp_path / "nvidia_cuda_cupti-13.2.86.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: nvidia-cuda-cupti\nVersion: 13.2.86\n")
+    (about / "RECORD").write_text("nvidia/cu13/lib/libcupti.so.13,,\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert cupti.library_text(str(file)) == f"{file}, of nvidia-cuda-cupti 13.2.86"
+    assert cupti.library_text("/usr/local/cuda/lib64/libcupti.so.13") == "/usr/local/cuda/lib64/libcupti.so.13"
+
+
+def test_a_probe_that_died_says_what_it_asked_and_nothing_else() -> None:
+    died = found({"asked": "CUPTI (by a recording)", "died": "was killed by signal 11"}, {})
+    assert set(died) == {"CUPTI"} and died["CUPTI"].state == "warning"
+    assert died["CUPTI"].text == "the process that asked CUPTI (by a recording) was killed by signal 11"
+    assert "--no-driver" in died["CUPTI"].fix
 
 
 def test_a_driver_that_cannot_be_used() -> None:
@@ -63,7 +84,8 @@ def test_a_refusal_is_cause_and_fix() -> None:
     one = found({}, {**STATE, "mode": "slots", "reason": reason})["CUPTI"]
     assert (one.state, one.fix, one.cost) == ("warning", "run without it", cupti.SLOTS_COST)
     assert found({}, {**STATE, "mode": "none", "reason": reason})["CUPTI"].cost == cupti.COST
-    assert one.text.startswith("another profiler, Nsight (2026), holds CUPTI: error 39; /x/libcupti.so.13")
+    assert one.text == "another profiler, Nsight (2026), holds CUPTI: error 39; /x/libcupti.so.13"
+    assert found({}, {**STATE, "mode": "slots", "reason": reason, "path": ""})["CUPTI"].text.endswith("error 39")
     late = found({}, {**STATE, "mode": "starting", "reason": ""})["CUPTI"]
     assert late.state == "warning" and "did not answer" in late.text
 

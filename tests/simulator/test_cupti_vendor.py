@@ -52,6 +52,16 @@ def wheel() -> Path:
     pytest.skip("no CUPTI headers of CUDA 13")
 
 
+def surviving_wheel() -> Path:
+    """The same, if its library may be called: without a driver 13.2 ends the process, and later ones refuse all."""
+    folder = wheel()
+    text = (folder / "include/cupti_version.h").read_text()
+    version = int(re.findall(r"#define CUPTI_API_VERSION\s+(\d+)", text)[0])
+    if version >= 130200:
+        pytest.skip(f"CUPTI {version} cannot be asked without a driver")
+    return folder
+
+
 def compile_with_headers(folder: Path, text: str) -> None:
     """Compiles text as C with the vendor's headers. They include some of a whole toolkit that the wheel lacks and that
     they do not need: empty ones take their place."""
@@ -176,7 +186,7 @@ def test_what_needs_no_driver_is_answered_as_by_the_vendors_library(tmp_path: Pa
     ours = tmp_path / "libcupti.so"
     flags = ["-std=gnu11", "-O1", "-fPIC", "-shared", f"-I{SOURCES}"]
     subprocess.run(["gcc", *flags, *SURFACE, DOUBLES, "-o", ours, "-lpthread", "-ldl"], check=True, timeout=120)
-    vendor = answers(wheel() / "lib" / "libcupti.so.13")
+    vendor = answers(surviving_wheel() / "lib" / "libcupti.so.13")
     if vendor["version"] != 130001:
         pytest.skip(f"the installed CUPTI is {vendor['version']}")
     mine = answers(ours)
