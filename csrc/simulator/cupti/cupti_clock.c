@@ -10,7 +10,8 @@
 #include "cupti.h"
 
 enum { SECOND = 1000000000, MILLISECOND = 1000000, LEAD = 20000 /* ns */ };
-enum { LANES = 1024 };
+enum { SHORTEST = 10 /* ns: what a profiler rounds must not become nothing */ };
+enum { LANES = 1024, READINGS = 8, CLOSE = 2000 /* ns */ };
 
 typedef uint64_t (*clock_function)(void);
 
@@ -39,15 +40,33 @@ uint64_t cm_sim_cupti_now(void)
     return cm_sim_cupti_ticks(&ticks) ? ticks : clock_ns(CLOCK_REALTIME);
 }
 
+/* Both clocks at the same moment. The thread may lose its core between two readings: of several
+ * tries the closest counts. */
+static void read_pair(clock_function function, uint64_t *client, uint64_t *own)
+{
+    uint64_t apart = UINT64_MAX;
+
+    for (int i = 0; i < READINGS && apart > CLOSE; i++) {
+        uint64_t before = clock_ns(CLOCK_MONOTONIC), read = function();
+        uint64_t passed = clock_ns(CLOCK_MONOTONIC) - before;
+        if (passed < apart) {
+            apart = passed;
+            *client = read;
+            *own = before + passed / 2;
+        }
+    }
+}
+
 /* Nanoseconds in the units of the records. A client's clock may well count processor cycles
  * (Kineto's does): real CUPTI brings the device's time to it by two pairs of readings, too. */
 static uint64_t in_units(uint64_t nanoseconds)
 {
     clock_function function = atomic_load_explicit(&client_clock, memory_order_acquire);
+    uint64_t client = 0, own = 0;
 
     if (!function)
         return nanoseconds;
-    uint64_t client = function(), own = clock_ns(CLOCK_MONOTONIC);
+    read_pair(function, &client, &own);
     pthread_mutex_lock(&calibrating);
     uint64_t client_passed = client - client_begin, own_passed = own - own_begin;
     pthread_mutex_unlock(&calibrating);
@@ -61,18 +80,23 @@ void cm_sim_cupti_occupy(int device, uint32_t stream, uint64_t nanoseconds, uint
                          uint64_t *end)
 {
     atomic_uint_least64_t *lane = &lanes[((unsigned)device * 31 + stream) % LANES];
-    uint64_t now = cm_sim_cupti_now();
-    uint64_t latest = now + in_units(LEAD), length = in_units(nanoseconds);
-    uint64_t far = latest + in_units(SECOND); /* the clock was set back, or is another one */
-    uint64_t busy = atomic_load(lane);
+    uint64_t lead = in_units(LEAD), second = in_units(SECOND), length = in_units(nanoseconds);
+    uint64_t shortest = in_units(SHORTEST), busy;
 
+    if (shortest == 0)
+        shortest = 1;
     do {
+        /* The time is read after the lane: were it older, work of other threads that came since
+         * would lie beyond the lead, and leave none of it. */
+        busy = atomic_load(lane);
+        uint64_t now = cm_sim_cupti_now(), latest = now + lead;
+        uint64_t far = latest + second; /* the clock was set back, or is another one */
         *start = busy > now && busy < far ? busy : now;
-        *end = *start + (length ? length : 1);
+        *end = *start + length;
         if (*end > latest)
             *end = latest;
-        if (*end <= *start)
-            *end = *start + 1;
+        if (*end < *start + shortest)
+            *end = *start + shortest;
     } while (!atomic_compare_exchange_weak(lane, &busy, *end));
 }
 
@@ -97,7 +121,8 @@ CM_SIM_EXPORT int cuptiActivityRegisterTimestampCallback(clock_function function
     if (!function)
         return CM_CUPTI_INVALID_PARAMETER;
     cm_sim_cupti_touch();
-    uint64_t client = function(), own = clock_ns(CLOCK_MONOTONIC);
+    uint64_t client = 0, own = 0;
+    read_pair(function, &client, &own);
     pthread_mutex_lock(&calibrating);
     client_begin = client;
     own_begin = own;
