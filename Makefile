@@ -18,7 +18,7 @@ PACKAGE := setup.py pyproject.toml cuptimem.pth
 ARGS ?=
 SECONDS ?= 600
 MINUTES ?= 5
-TORCHES ?= 2.4.1 2.8.0 2.11.0 2.12.0 2.13.0 2.14.1
+TORCHES ?= 2.4.1 2.8.0 2.11.0 2.12.0 2.13.0 2.14.1 2.15.0
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS ?= 1
@@ -74,7 +74,7 @@ test: $(STAMP)/package cuda-environment other-pythons ## run all tests (ARGS="-k
 other-pythons: $(STAMP)/package
 	@PYTHON_VENV="$(BIN)/python" sh tests/other_pythons.sh prepare
 
-torches: $(STAMP)/package ## test with old and new versions of PyTorch, 5 GB of disk each (TORCHES="2.4.1 2.14.1")
+torches: $(STAMP)/package ## test with old and new versions of PyTorch, 5 GB of disk each (TORCHES="2.4.1 2.15.0")
 	$(BIN)/python -m tests.torches $(TORCHES)
 
 fuzz: $(STAMP)/package ## fuzz everything that reads a trace (SECONDS=600; needs clang)

@@ -3,7 +3,8 @@
     python -m tests.torches [--only PART] [VERSION ...]
 
 Each version gets a virtual environment in .venv-torches, made once (4 to 6 GB with its CUDA libraries, without which
-it cannot be imported). Writes docs/torches/<date>.json and docs/torches.md; exit code 1 if a test fails.
+it cannot be imported). Writes docs/torches/<date>.json, and docs/torches.md with each version's newest result; exit
+code 1 if a test fails.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from xml.etree import ElementTree
 ROOT = Path(__file__).resolve().parent.parent
 HOME = ROOT / ".venv-torches"
 RESULTS, TABLE = ROOT / "docs" / "torches", ROOT / "docs" / "torches.md"
-DEFAULT = ("2.4.1", "2.8.0", "2.11.0", "2.12.0", "2.13.0", "2.14.1")
+DEFAULT = ("2.4.1", "2.8.0", "2.11.0", "2.12.0", "2.13.0", "2.14.1", "2.15.0")
 
 # What is asked of each version, and where the tests are.
 PARTS = {
@@ -94,7 +95,21 @@ def run(version: str, only: str | None) -> dict[str, Any]:
     }
 
 
-def table(result: dict[str, Any]) -> str:
+def number(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
+
+
+def newest() -> dict[str, dict[str, Any]]:
+    """Each version's newest run, with the date and the Python of it."""
+    found: dict[str, dict[str, Any]] = {}
+    for path in sorted(RESULTS.glob("*.json")):
+        result = json.loads(path.read_text())
+        for version, ran in result["versions"].items():
+            found[version] = {**ran, **{key: result[key] for key in ("date", "python", "machine")}}
+    return {version: found[version] for version in sorted(found, key=number)}
+
+
+def table(versions: dict[str, dict[str, Any]]) -> str:
     """docs/torches.md"""
 
     def cell(counts: dict[str, int]) -> str:
@@ -107,8 +122,8 @@ def table(result: dict[str, Any]) -> str:
     lines = [
         "# Versions of PyTorch",
         "",
-        f"Written by `make torches` on {result['date']}: official wheels, CPU tensors, Python {result['python']},",
-        f"{result['machine']} ([counts](torches/{result['date']}.json)). Numbers are tests that passed.",
+        "Written by `make torches`: official wheels, CPU tensors, each version's newest run. Numbers are tests that",
+        "passed.",
         "",
         "- **nodes**: 30 ways in which autograd makes nodes, each seen coming must be seen going; a running loss",
         "  keeps 5 nodes a step for 50 steps, and none after it; custom functions, double backward, checkpoints,",
@@ -122,12 +137,14 @@ def table(result: dict[str, Any]) -> str:
         "Live nodes are counted with these versions (`cuptimem/live_nodes.py`), and with other releases of the same",
         "minors if a check at start agrees; elsewhere reports say that they are not available.",
         "",
-        "| torch | " + " | ".join(PARTS) + " |",
-        "|---|" + "---|" * len(PARTS),
+        "| torch | " + " | ".join(PARTS) + " | run |",
+        "|---|" + "---|" * len(PARTS) + "---|",
     ]
     lines += [
-        f"| {run['torch']} | " + " | ".join(cell(run["parts"][name]) for name in PARTS) + " |"
-        for run in result["versions"].values()
+        f"| {run['torch']} | "
+        + " | ".join(cell(run["parts"][name]) for name in PARTS)
+        + f" | [{run['date']}](torches/{run['date']}.json), Python {run['python']}, {run['machine']} |"
+        for run in versions.values()
     ]
     return "\n".join(lines) + "\n"
 
@@ -148,7 +165,7 @@ def main(arguments: list[str]) -> int:
         ran = run(version, options.only)
         good = good and ran["good"]
         versions = {**(json.loads(path.read_text())["versions"] if path.exists() else {}), version: ran}
-        ordered = sorted(versions, key=lambda v: tuple(map(int, v.split("."))))
+        ordered = sorted(versions, key=number)
         result = {
             "date": date,
             "python": platform.python_version(),
@@ -157,7 +174,7 @@ def main(arguments: list[str]) -> int:
         }
         RESULTS.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(result, indent=2) + "\n")
-        TABLE.write_text(table(result))
+        TABLE.write_text(table(newest()))
     return 0 if good else 1
 
 
