@@ -11,12 +11,12 @@ void cm_blocks_clear(cm_blocks *blocks)
     *blocks = (cm_blocks){0};
 }
 
-static size_t home(const cm_blocks *blocks, uint16_t device, uint64_t address)
+static inline size_t home(const cm_blocks *blocks, uint16_t device, uint64_t address)
 {
     return cm_mix(address ^ (uint64_t)device << 48) & (blocks->slots - 1);
 }
 
-static size_t find(const cm_blocks *blocks, uint16_t device, uint64_t address)
+static inline size_t find(const cm_blocks *blocks, uint16_t device, uint64_t address)
 {
     size_t i = home(blocks, device, address);
     while (blocks->slot[i].alive &&
@@ -83,6 +83,19 @@ const cm_block *cm_blocks_put(cm_blocks *blocks, const cm_block *block)
     blocks->slot[i].alive = true;
     blocks->count++;
     return &blocks->slot[i];
+}
+
+bool cm_blocks_set(cm_blocks *blocks, const cm_block *block)
+{
+    if (blocks->count * 4 >= blocks->slots * 3 && !grow(blocks))
+        return false;
+    size_t i = find(blocks, block->device, block->address);
+    blocks->count += !blocks->slot[i].alive;
+    blocks->slot[i] = *block;
+    blocks->slot[i].alive = true;
+    if (blocks->noted)
+        blocks->note[i] = 0;
+    return true;
 }
 
 bool cm_blocks_take(cm_blocks *blocks, uint16_t device, uint64_t address, cm_block *out,

@@ -50,6 +50,8 @@ const cm_block *cm_blocks_find(const cm_blocks *blocks, uint16_t device, uint64_
 cm_block *cm_blocks_at(cm_blocks *blocks, uint16_t device, uint64_t address);
 /* Adds a block whose (device, address) is not there yet. NULL: out of memory. */
 const cm_block *cm_blocks_put(cm_blocks *blocks, const cm_block *block);
+/* Adds a block, or overwrites the one with its (device, address). false: out of memory. */
+bool cm_blocks_set(cm_blocks *blocks, const cm_block *block);
 /* Removes one; false: not there. note: where its note goes (0 without notes), or NULL. */
 bool cm_blocks_take(cm_blocks *blocks, uint16_t device, uint64_t address, cm_block *out,
                     uint32_t *note);

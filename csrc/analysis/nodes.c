@@ -50,6 +50,8 @@ struct cm_nodes {
     size_t threads, thread_capacity;
     cm_idmap by_number, by_autograd; /* -> index */
     uint32_t last_number, last_index;
+    uint64_t last_creator; /* an autograd id; 0: none */
+    uint32_t creator_index;
     cm_idmap old; /* thread index, sequence -> index of old_node */
     old_node *old_node;
     size_t old_nodes, old_capacity;
@@ -100,10 +102,8 @@ static bool is_routed(const cm_nodes *nodes, const cm_event *e)
            nodes->library_alone != NULL && nodes->library_alone(nodes->judge, e->stack);
 }
 
-static thread *find_thread(cm_nodes *nodes, uint32_t number)
+static thread *look_thread_up(cm_nodes *nodes, uint32_t number)
 {
-    if (nodes->threads > 0 && nodes->last_number == number)
-        return &nodes->thread[nodes->last_index];
     uint32_t index;
     if (!cm_idmap_get(&nodes->by_number, number, &index)) {
         index = (uint32_t)nodes->threads;
@@ -122,6 +122,12 @@ static thread *find_thread(cm_nodes *nodes, uint32_t number)
     nodes->last_number = number;
     nodes->last_index = index;
     return &nodes->thread[index];
+}
+
+static inline thread *find_thread(cm_nodes *nodes, uint32_t number)
+{
+    return nodes->threads > 0 && nodes->last_number == number ? &nodes->thread[nodes->last_index]
+                                                              : look_thread_up(nodes, number);
 }
 
 static bool old_key(const cm_nodes *nodes, const thread *t, uint64_t sequence, uint64_t *key)
@@ -196,13 +202,16 @@ static bool put_node(cm_nodes *nodes, thread *t, uint64_t sequence, uint32_t sta
     return true;
 }
 
-static const thread *creator_of(const cm_nodes *nodes, uint64_t autograd_id)
+static const thread *creator_of(cm_nodes *nodes, uint64_t autograd_id)
 {
-    uint32_t index;
-    if (autograd_id == 0 || autograd_id == UINT64_MAX ||
-        !cm_idmap_get(&nodes->by_autograd, autograd_id, &index))
+    if (autograd_id == 0 || autograd_id == UINT64_MAX)
         return NULL;
-    return &nodes->thread[index];
+    if (autograd_id != nodes->last_creator) {
+        if (!cm_idmap_get(&nodes->by_autograd, autograd_id, &nodes->creator_index))
+            return NULL;
+        nodes->last_creator = autograd_id;
+    }
+    return &nodes->thread[nodes->creator_index];
 }
 
 /* Its stack; it runs from now on. */
@@ -298,18 +307,18 @@ static bool name_thread(cm_nodes *nodes, thread *t, const cm_event *e)
     if (autograd_id == 0 || autograd_id == UINT64_MAX)
         return true;
     t->autograd_id = autograd_id;
+    nodes->last_creator = 0;
     return cm_idmap_put(&nodes->by_autograd, autograd_id, (uint32_t)(t - nodes->thread));
 }
 
-bool cm_nodes_apply(cm_nodes *nodes, const cm_record *record)
+bool cm_nodes_apply(cm_nodes *nodes, uint32_t number, const cm_event *e)
 {
-    const cm_event *e = &record->event;
     nodes->destroyed = false;
     if (e->kind == CM_EV_NODE_FREE) {
         drop_node(nodes, (uint64_t)e->size, e->address);
         return true;
     }
-    thread *t = find_thread(nodes, record->thread);
+    thread *t = find_thread(nodes, number);
     if (t == NULL)
         return false;
     switch (e->kind) {

@@ -53,7 +53,7 @@ void cm_nodes_judge_by(cm_nodes *nodes, cm_nodes_judge library_alone, void *cont
  * is called. */
 void cm_nodes_begin_step(cm_nodes *nodes, int32_t step);
 /* Every record of the trace, in order. false: out of memory. */
-bool cm_nodes_apply(cm_nodes *nodes, const cm_record *record);
+bool cm_nodes_apply(cm_nodes *nodes, uint32_t thread, const cm_event *event);
 /* Whom an ALLOC is charged to: after cm_nodes_apply of the same record. */
 cm_charge cm_nodes_charge(cm_nodes *nodes, const cm_record *record);
 

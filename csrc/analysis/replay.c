@@ -581,7 +581,7 @@ static int apply(cm_replay *r, const cm_record *record, cm_change change[2])
 
 int cm_replay_apply(cm_replay *r, const cm_record *record, cm_change change[2])
 {
-    if (!cm_nodes_apply(r->nodes, record)) {
+    if (!cm_nodes_apply(r->nodes, record->thread, &record->event)) {
         r->error = out_of_memory;
         return -1;
     }

@@ -303,7 +303,7 @@ static bool write_chunk(uint64_t log_end)
         fits =
             cm_batch_add_event(collector.batch, collector.own[i].thread, &collector.own[i].event) &&
             (collector.merge.see == NULL ||
-             collector.merge.see(collector.own[i].thread, &collector.own[i].event));
+             collector.merge.see(collector.own[i].thread, &collector.own[i].event, 1));
     fits = fits && cm_lanes_cover(collector.batch);
     cm_batch_set_log_position(collector.batch, log_end);
     if (past_the_bound())

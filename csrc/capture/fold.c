@@ -68,11 +68,13 @@ uint64_t cm_fold_bytes(const cm_fold *f)
 
 /* --- threads -------------------------------------------------------------------------------- */
 
-static fold_thread *find_thread(cm_fold *f, uint32_t number)
+static fold_thread *look_thread_up(cm_fold *f, uint32_t number)
 {
     uint32_t at;
-    if (cm_idmap_get(&f->by_number, number, &at))
+    if (cm_idmap_get(&f->by_number, number, &at)) {
+        f->last_thread = at;
         return &f->threads[at];
+    }
     fold_thread fresh = {.number = number};
     if (!cm_grow((void **)&fresh.frame, &fresh.capacity, 1, sizeof *fresh.frame))
         return NULL;
@@ -85,6 +87,12 @@ static fold_thread *find_thread(cm_fold *f, uint32_t number)
     }
     f->threads[f->thread_count] = fresh;
     return &f->threads[f->thread_count++];
+}
+
+static inline fold_thread *find_thread(cm_fold *f, uint32_t number)
+{
+    fold_thread *last = f->threads + f->last_thread;
+    return f->thread_count > 0 && last->number == number ? last : look_thread_up(f, number);
 }
 
 static bool touch(cm_fold *f, fold_thread *t)
@@ -114,15 +122,14 @@ static void begin_window(cm_fold *f)
 
 static bool note(cm_fold *f, uint32_t number, const cm_event *e, uint32_t at)
 {
-    cm_record record = {.event = *e, .thread = number};
-    if (!cm_nodes_apply(f->nodes, &record))
+    if (!cm_nodes_apply(f->nodes, number, e))
         return false;
     fold_thread *t = find_thread(f, number);
-    if (t == NULL || !touch(f, t))
+    if (t == NULL || (at != 0 && !touch(f, t)))
         return false;
     switch (e->kind) {
     case CM_EV_ALLOC:
-        return cm_fold_allocate(f, t, &record, at);
+        return cm_fold_allocate(f, t, &(cm_record){.event = *e, .thread = number}, at);
     case CM_EV_FREE:
     case CM_EV_SEGMENT_FREE:
         cm_fold_release(f, t, e, at);
@@ -146,9 +153,9 @@ static bool note(cm_fold *f, uint32_t number, const cm_event *e, uint32_t at)
     case CM_EV_DRIVER_NEW:
     case CM_EV_DRIVER_FREE:
     case CM_EV_WITNESS:
-        return cm_fold_see_driver(f, t, &record, at);
+        return cm_fold_see_driver(f, t, &(cm_record){.event = *e, .thread = number}, at);
     case CM_EV_DRIVER_MORE:
-        return cm_fold_say_more(f, t, &record, at);
+        return cm_fold_say_more(f, t, &(cm_record){.event = *e, .thread = number}, at);
     case CM_EV_REQUESTED:
         cm_fold_tie_request(f, e, at);
         return true;
@@ -210,9 +217,21 @@ static bool is_bound(const cm_fold *f, const cm_event *e)
     }
 }
 
-bool cm_fold_see(cm_fold *f, uint32_t thread, const cm_event *event)
+bool cm_fold_see(cm_fold *f, uint32_t thread, const cm_event *events, size_t count)
 {
-    return note(f, thread, event, 0);
+    for (size_t i = 0; i < count;) {
+        if (!cm_fold_is_of_blocks(&events[i])) {
+            if (!note(f, thread, &events[i++], 0))
+                return false;
+            continue;
+        }
+        const fold_thread *t = find_thread(f, thread);
+        size_t blocks = t == NULL ? SIZE_MAX : cm_fold_see_blocks(f, t, events + i, count - i);
+        if (blocks == SIZE_MAX || (blocks == 0 && !note(f, thread, &events[i++], 0)))
+            return false;
+        i += blocks;
+    }
+    return true;
 }
 
 bool cm_fold_add(cm_fold *f, uint32_t thread, const cm_event *event)

@@ -50,8 +50,9 @@ typedef bool (*cm_fold_put)(void *context, uint32_t thread, const cm_event *even
 cm_fold *cm_fold_new(cm_fold_put put, void *context); /* NULL: out of memory */
 void cm_fold_free(cm_fold *fold);                     /* NULL is fine */
 
-/* An event that the trace has whole: what came before the fold. Not after the first cm_fold_add. */
-bool cm_fold_see(cm_fold *fold, uint32_t thread, const cm_event *event);
+/* Events of a thread that the trace has whole: what came before the fold. Not after the first
+ * cm_fold_add. */
+bool cm_fold_see(cm_fold *fold, uint32_t thread, const cm_event *events, size_t count);
 /* The next event; puts the stretch that it ends. */
 bool cm_fold_add(cm_fold *fold, uint32_t thread, const cm_event *event);
 /* Ends the stretch here: everything so far is then put. */

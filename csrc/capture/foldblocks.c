@@ -13,9 +13,12 @@ enum { DEPTH_MAX = 1 << 16, SEQUENCE_BITS = 40 };
 size_t cm_fold_find_device(cm_fold *f, const cm_event *e, bool make)
 {
     int8_t index = e->device_type == CM_DEVICE_CPU ? -1 : e->device_index;
+    const fold_device *last = &f->device[f->last_device];
+    if (f->devices > 0 && last->type == e->device_type && last->index == index)
+        return f->last_device;
     for (size_t i = 0; i < f->devices; i++)
         if (f->device[i].type == e->device_type && f->device[i].index == index)
-            return i;
+            return f->last_device = i;
     if (!make || f->devices == DEVICES)
         return DEVICES;
     f->device[f->devices] = (fold_device){.type = e->device_type, .index = index};
@@ -33,7 +36,7 @@ static uint32_t find_made(const cm_fold *f, const cm_event *e, uint64_t *key)
 {
     uint64_t autograd_id = (uint64_t)e->size;
     uint32_t number, at;
-    if (autograd_id == 0 || autograd_id == UINT64_MAX ||
+    if (f->made.count == 0 || autograd_id == 0 || autograd_id == UINT64_MAX ||
         !cm_idmap_get(&f->by_autograd, autograd_id, &number) ||
         !node_key(number, e->address, key) || !cm_idmap_get(&f->made, *key, &at))
         return 0;
@@ -218,13 +221,19 @@ static bool ends_block(const cm_fold *f, const cm_event *e)
            (number != DEVICES && cm_blocks_find(&f->blocks, (uint16_t)number, e->address)->direct);
 }
 
-static void give_back(cm_fold *f, const cm_event *e, uint32_t at)
+static size_t device_of_free(cm_fold *f, const cm_event *e)
 {
     size_t number = cm_fold_find_device(f, e, false);
-    cm_block old;
     if (number == DEVICES && e->device_type == CM_DEVICE_CUDA &&
         e->device_index == CM_DEVICE_NOT_TOLD)
         number = owner_of(f, e);
+    return number;
+}
+
+static void give_back(cm_fold *f, const cm_event *e, uint32_t at)
+{
+    size_t number = device_of_free(f, e);
+    cm_block old;
     if (at != 0) /* its thread is told with some device's sums */
         f->items[at].nothing = e->address == 0 && f->devices > 0;
     if (e->address == 0 || number == DEVICES ||
@@ -250,6 +259,47 @@ void cm_fold_release(cm_fold *f, fold_thread *t, const cm_event *e, uint32_t at)
         return;
     give_back(f, e, at);
     release_held(f, t, at);
+}
+
+static inline bool is_on(const fold_device *d, const cm_event *e)
+{
+    return d->type == e->device_type && d->index == e->device_index;
+}
+
+/* Whether an allocation says that forward runs again behind a backward. */
+static inline bool ends_backward(const fold_thread *t, const cm_event *e)
+{
+    return t->frame[0].previous == SET && t->frames == 1 && !(e->flags & CM_EVF_IN_NODE);
+}
+
+size_t cm_fold_see_blocks(cm_fold *f, const fold_thread *t, const cm_event *events, size_t count)
+{
+    size_t number = f->devices > 0 ? f->last_device : DEVICES;
+    cm_block block;
+
+    for (size_t i = 0; i < count; i++) {
+        const cm_event *e = &events[i];
+        if (e->kind == CM_EV_FREE) {
+            if (number == DEVICES || !is_on(&f->device[number], e))
+                number = device_of_free(f, e);
+            if (e->address != 0 && number != DEVICES)
+                cm_blocks_take(&f->blocks, (uint16_t)number, e->address, &block, NULL);
+        } else if (e->kind == CM_EV_ALLOC && !ends_backward(t, e)) {
+            if (number == DEVICES || !is_on(&f->device[number], e))
+                number = cm_fold_find_device(f, e, true);
+            if (number == DEVICES || !cm_fold_is_block(e))
+                continue;
+            block = (cm_block){.address = e->address,
+                               .size = e->size,
+                               .device = (uint16_t)number,
+                               .direct = (e->flags & CM_EVF_DIRECT) != 0};
+            if (!cm_blocks_set(&f->blocks, &block))
+                return SIZE_MAX;
+        } else if (e->kind != CM_EV_REQUESTED) {
+            return i;
+        }
+    }
+    return count;
 }
 
 /* A bound, so that the blocks before it are older ones. */

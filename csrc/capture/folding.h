@@ -127,13 +127,13 @@ struct cm_fold {
     cm_nodes *nodes;
     cm_idmap by_number, by_autograd; /* -> index of thread, number of thread */
     fold_thread *threads;
-    size_t thread_count, thread_capacity;
+    size_t thread_count, thread_capacity, last_thread;
     cm_idmap made; /* thread, sequence -> index of the node's creation in this stretch */
     uint8_t *told; /* a bit per stack: a node made there is in the trace */
     size_t told_bytes;
     bool want_node; /* the next node made may begin a step */
     fold_device device[DEVICES];
-    size_t devices;
+    size_t devices, last_device;
     uint32_t *todo, *touched; /* items; indices of threads */
     size_t todo_count, todo_capacity, touched_count, touched_capacity;
     fold_total *total;
@@ -187,6 +187,14 @@ bool cm_fold_run_node(cm_fold *f, fold_thread *t, const cm_event *e, uint32_t at
 void cm_fold_end_node(cm_fold *f, fold_thread *t, uint32_t at);
 bool cm_fold_make_node(cm_fold *f, fold_thread *t, const cm_event *e, uint32_t at);
 void cm_fold_free_node(cm_fold *f, const cm_event *e, uint32_t at);
+/* For events that stay whole, so that nothing is tied: what cm_fold_allocate and cm_fold_release do
+ * for as many of the first ones as are of blocks and change nothing about nodes. How many;
+ * SIZE_MAX: out of memory. */
+static inline bool cm_fold_is_of_blocks(const cm_event *e)
+{
+    return e->kind == CM_EV_ALLOC || e->kind == CM_EV_FREE || e->kind == CM_EV_REQUESTED;
+}
+size_t cm_fold_see_blocks(cm_fold *f, const fold_thread *t, const cm_event *events, size_t count);
 bool cm_fold_allocate(cm_fold *f, fold_thread *t, const cm_record *record, uint32_t at);
 void cm_fold_release(cm_fold *f, fold_thread *t, const cm_event *e, uint32_t at);
 bool cm_fold_find_alive(cm_fold *f, const cm_event *e);

@@ -55,10 +55,48 @@ static uint64_t time_of_others(const cm_merge *merge)
     return bound;
 }
 
+/* Only a ring file that somebody damaged holds other kinds. */
 static inline bool is_from_ring(const cm_event *event)
 {
     return event->kind != CM_EV_NONE && event->kind <= CM_EV_HELD && event->kind != CM_EV_FOLDED &&
            event->kind != CM_EV_FOLD;
+}
+
+/* How many events from lane->at on, up to `most` and to the end of what lies in one piece, come
+ * before those of all other lanes. The first of them does in any case. */
+static size_t measure_run(const cm_merge *merge, const cm_lane *lane, uint64_t bound, size_t most,
+                          uint64_t *lost_stacks)
+{
+    const cm_event *at = lane->at;
+    const cm_event *stop = (size_t)(lane->stop - at) > most ? at + most : lane->stop;
+    uint64_t last = merge->watermark - 1; /* the first event is older, so that this is >= 0 */
+
+    if (bound < last)
+        last = bound;
+    while (is_from_ring(at)) {
+        *lost_stacks += at->stack == CM_STACK_LOST && cm_event_names_stack(at->kind);
+        if (++at == stop || at->time > last)
+            break;
+    }
+    return (size_t)(at - lane->at);
+}
+
+/* Moves the next run. The number of events, or -1: refused. */
+static int64_t move_run(cm_merge *merge, cm_lane *lane, cm_batch *batch, uint64_t bound,
+                        int64_t most)
+{
+    uint64_t lost_stacks = 0;
+    size_t count = measure_run(merge, lane, bound, (size_t)most, &lost_stacks);
+
+    if (!cm_batch_add_events(batch, lane->thread, lane->at, count) ||
+        (merge->see != NULL && !merge->see(lane->thread, lane->at, count)))
+        return -1;
+    merge->lost_stacks += lost_stacks;
+    bool damaged = count == 0; /* the run ended here before */
+    merge->damaged += damaged;
+    lane->at += count + damaged;
+    lane->position += count + damaged;
+    return (int64_t)count;
 }
 
 int64_t cm_merge_run(cm_merge *merge, cm_batch *batch, int64_t most)
@@ -70,20 +108,10 @@ int64_t cm_merge_run(cm_merge *merge, cm_batch *batch, int64_t most)
         uint64_t bound = time_of_others(merge);
         bool more = true;
         do {
-            const cm_event *event = lane->at;
-            /* Only a ring file that somebody damaged holds other kinds. */
-            if (!is_from_ring(event)) {
-                merge->damaged++;
-            } else {
-                if (!cm_batch_add_event(batch, lane->thread, event) ||
-                    (merge->see != NULL && !merge->see(lane->thread, event)))
-                    return -1;
-                if (event->stack == CM_STACK_LOST && cm_event_names_stack(event->kind))
-                    merge->lost_stacks++;
-                moved++;
-            }
-            lane->at++;
-            lane->position++;
+            int64_t count = move_run(merge, lane, batch, bound, most - moved);
+            if (count < 0)
+                return -1;
+            moved += count;
             if (lane->at == lane->stop)
                 more = lane->position < lane->end && merge->refill(merge, lane);
             if (more && time_of(lane) >= merge->watermark)

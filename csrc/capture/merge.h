@@ -24,10 +24,9 @@ typedef struct cm_merge {
     uint64_t watermark; /* events of this time or later stay where they are */
     /* Points at and stop to the run that begins at lane->position; false: nothing more. */
     bool (*refill)(struct cm_merge *merge, cm_lane *lane);
-    /* Told each event that went into the batch; false is as if the batch had refused it. May be
-     * NULL
-     */
-    bool (*see)(uint32_t thread, const cm_event *event);
+    /* Given each run of events that went into the batch; false is as if the batch had refused it.
+     * May be NULL. */
+    bool (*see)(uint32_t thread, const cm_event *events, size_t count);
     uint64_t lost_stacks, damaged; /* counted on the way */
 } cm_merge;
 

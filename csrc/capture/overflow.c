@@ -54,9 +54,9 @@ void cm_overflow_note_memory(void)
     atomic_store(&overflow.used, overflow.side != NULL ? cm_side_used(overflow.side) : 0);
 }
 
-bool cm_overflow_see(uint32_t thread, const cm_event *event)
+bool cm_overflow_see(uint32_t thread, const cm_event *events, size_t count)
 {
-    return cm_fold_see(overflow.fold, thread, event);
+    return cm_fold_see(overflow.fold, thread, events, count);
 }
 
 int cm_overflow_enter(void)

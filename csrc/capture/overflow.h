@@ -15,8 +15,8 @@
 
 /* A new recording; path is copied. */
 int cm_overflow_begin(const char *trace_path, uint64_t ring_id, uint64_t side_bytes);
-/* For cm_merge.see: an event that goes to the trace whole. false: out of memory. */
-bool cm_overflow_see(uint32_t thread, const cm_event *event);
+/* For cm_merge.see: events that go to the trace whole. false: out of memory. */
+bool cm_overflow_see(uint32_t thread, const cm_event *events, size_t count);
 
 /* Makes the side file: from now on the recording is past its bound. The caller then writes a batch
  * with serial 1 to the trace. */

@@ -445,53 +445,62 @@ uint64_t cm_batch_events(const cm_batch *batch)
     return batch->events;
 }
 
-bool cm_batch_add_event(cm_batch *batch, uint32_t thread, const cm_event *event)
+/* A short form has no room for a field that its kind leaves unused: the general one keeps it. */
+static inline uint8_t *put_event(cm_batch *batch, uint8_t *p, const cm_event *event)
 {
-    codec_model *model = &batch->model;
-
-    if (!reserve(&batch->event_bytes, CODEC_EVENT_MAX) ||
-        cm_batch_size(batch) > CM_CHUNK_MAX - CODEC_EVENT_MAX)
-        return false;
-    uint8_t *p = batch->event_bytes.bytes + batch->event_bytes.length;
-    if (batch->events++ == 0)
-        *p++ = (uint8_t)model->shift;
-    if (thread != model->thread->number)
-        p = put_thread(model, p, thread);
-
-    /* A short form has no room for a field that its kind leaves unused: the general one keeps it.
-     */
-    bool plain = true;
     switch (event->kind) {
     case CM_EV_ALLOC:
-        if ((plain = size_fits(event->size)))
-            p = put_alloc(batch, p, event);
+        if (__builtin_expect(size_fits(event->size), 1))
+            return put_alloc(batch, p, event);
         break;
     case CM_EV_FREE:
-        if ((plain = event->stack == 0 && size_fits(event->size)))
-            p = put_free(batch, p, event);
+        if (__builtin_expect(event->stack == 0 && size_fits(event->size), 1))
+            return put_free(batch, p, event);
         break;
     case CM_EV_NODE_NEW:
-        if ((plain = event->size == 0))
-            p = put_node_new(batch, p, event);
+        if (event->size == 0)
+            return put_node_new(batch, p, event);
         break;
     case CM_EV_NODE_RUN:
-        p = put_node_run(batch, p, event);
-        break;
+        return put_node_run(batch, p, event);
     case CM_EV_NODE_DONE:
-        if ((plain = event->address == 0 && event->size == 0 && event->stack == 0))
-            p = put_node_done(batch, p, event);
+        if (event->address == 0 && event->size == 0 && event->stack == 0)
+            return put_node_done(batch, p, event);
         break;
     case CM_EV_NODE_FREE:
-        if ((plain = event->stack == 0))
-            p = put_node_free(batch, p, event);
+        if (event->stack == 0)
+            return put_node_free(batch, p, event);
         break;
     default:
-        plain = false;
+        break;
     }
-    if (!plain)
-        p = put_other(batch, p, event);
+    return put_other(batch, p, event);
+}
+
+bool cm_batch_add_events(cm_batch *batch, uint32_t thread, const cm_event *events, size_t count)
+{
+    size_t most = count * CODEC_EVENT_MAX;
+
+    if (count == 0)
+        return true;
+    if (most > CM_CHUNK_MAX || cm_batch_size(batch) > CM_CHUNK_MAX - most ||
+        !reserve(&batch->event_bytes, most))
+        return false;
+    uint8_t *p = batch->event_bytes.bytes + batch->event_bytes.length;
+    if (batch->events == 0)
+        *p++ = (uint8_t)batch->model.shift;
+    if (thread != batch->model.thread->number)
+        p = put_thread(&batch->model, p, thread);
+    for (size_t i = 0; i < count; i++)
+        p = put_event(batch, p, &events[i]);
+    batch->events += count;
     batch->event_bytes.length = (size_t)(p - batch->event_bytes.bytes);
     return true;
+}
+
+bool cm_batch_add_event(cm_batch *batch, uint32_t thread, const cm_event *event)
+{
+    return cm_batch_add_events(batch, thread, event, 1);
 }
 
 bool cm_batch_add_definitions(cm_batch *batch, const void *records, size_t length)

@@ -63,6 +63,8 @@ void cm_batch_begin(cm_batch *batch, cm_clock_anchor anchor);
  * `thread` is the number the capture gave the thread (it is never used again for another), order is
  * the order of the file. */
 bool cm_batch_add_event(cm_batch *batch, uint32_t thread, const cm_event *event);
+/* Several of one thread that lie behind each other: all of them or, with false, none. */
+bool cm_batch_add_events(cm_batch *batch, uint32_t thread, const cm_event *events, size_t count);
 bool cm_batch_add_definitions(cm_batch *batch, const void *records, size_t length);
 bool cm_batch_add_cover(cm_batch *batch, uint32_t ring, uint64_t position);
 void cm_batch_set_log_position(cm_batch *batch, uint64_t position);

@@ -52,7 +52,7 @@ long fold(const crafted *in, size_t count, size_t whole, size_t cut, size_t rest
             fine = cm_fold_flush(f);
         if (i < whole || i >= count - rest)
             fine = fine && put(&out, in[i].thread, &in[i].event) &&
-                   (i >= whole || cm_fold_see(f, in[i].thread, &in[i].event));
+                   (i >= whole || cm_fold_see(f, in[i].thread, &in[i].event, 1));
         else {
             due = due || (i - whole + 1) % cut == 0;
             fine = fine && cm_fold_add(f, in[i].thread, &in[i].event);

@@ -1,0 +1,80 @@
+"""python -m benchmarks.collector [--rounds N]
+
+What the collector spends on an event, in instructions of its thread: valgrind counts them, so that the result is the
+same on an idle and on a busy machine. Needs gcc and valgrind; no PyTorch. Two streams of events: `tiny` is one small
+operation after the other (an allocation and its free), `training` has autograd nodes as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+REPLAYED = ("accounts", "blocks", "driverevents", "driverjoin", "drivermap", "drivertotals", "map", "nodes", "ranges")
+FLAGS = ("-std=gnu11", "-g", "-O2", "-fno-strict-aliasing")  # as setup.py has them
+STREAMS = ("tiny", "training")
+
+
+def compile_program(target: Path) -> None:
+    sources = [Path(__file__).with_suffix(".c"), ROOT / "tests/capture/frames_double.c"]
+    sources += (ROOT / "csrc/capture").glob("*.c")
+    sources += [path for path in (ROOT / "csrc/trace").glob("*.c") if path.name != "synthetic.c"]
+    sources += [ROOT / "csrc/analysis" / f"{name}.c" for name in REPLAYED]
+    subprocess.run(["gcc", *FLAGS, *map(str, sources), "-o", str(target), "-lpthread"], check=True)
+
+
+def instructions(counts: Path) -> Counter[str]:
+    """By function, of the threads but the first one: the program's own publishes the events."""
+    found: Counter[str] = Counter()
+    for thread in counts.parent.glob(f"{counts.name}-*"):
+        if thread.name.endswith("-01"):
+            continue
+        names: dict[str, str] = {}
+        function, called = "", False
+        for line in thread.read_text().splitlines():
+            if match := re.match(r"c?fn=(\(\d+\))(?: (.*))?", line):
+                name = names.setdefault(match[1], match[2] or "")
+                function = name if line.startswith("fn=") else function
+            elif line.startswith("calls="):
+                called = True  # the next line has what was spent in the function that is called
+            elif re.match(r"[+\-*\d]", line):
+                if not called:
+                    found[function] += int(line.split()[1])
+                called = False
+    return found
+
+
+def measure(program: Path, folder: Path, stream: str, rounds: int) -> tuple[int, Counter[str]]:
+    rings = folder / "rings"
+    rings.mkdir(exist_ok=True)
+    counts = folder / stream
+    valgrind = ["valgrind", "--tool=callgrind", "--separate-threads=yes", f"--callgrind-out-file={counts}"]
+    run = [*valgrind, str(program), str(folder / "t.cmem"), str(rings), stream, str(rounds)]
+    done = subprocess.run(run, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"benchmarks.collector: {done.stderr.strip()}")
+    return int(done.stdout), instructions(counts)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.collector", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=128, help="of 4,096 events each")
+    rounds = parser.parse_args().rounds
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        compile_program(folder / "program")
+        for stream in STREAMS:
+            events, spent = measure(folder / "program", folder, stream, rounds)
+            print(f"{stream}: {sum(spent.values()) / events:.0f} instructions an event, of {events:,} events")
+            for function, count in spent.most_common(12):
+                print(f"  {count / events:6.1f}  {function}")
+
+
+if __name__ == "__main__":
+    main()
