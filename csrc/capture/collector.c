@@ -37,6 +37,8 @@ enum {
     END_ROOM = 1200, /* bytes of the trace kept free for its end chunk */
     WAIT_SHORT_MS = 20,
     WAIT_LONG_MS = 100,
+    WAIT_QUIET_MS = 500,   /* at most twice a second ... */
+    QUIET_AFTER_MS = 1000, /* ... once nothing was published for so long */
     CHUNK_MS = 400,
     QUIET_CHUNK_MS = 900, /* when there is nothing but samples */
     SAMPLE_MS = 100,
@@ -63,8 +65,8 @@ static struct {
     _Atomic uint32_t quit;
     _Atomic uint32_t wake;            /* futex: 1 = there is something to do */
     _Atomic uint32_t asked, answered; /* futex answered: sync requests */
-    _Atomic bool failed;
-    bool ended; /* the end chunk is written */
+    _Atomic bool failed, explained; /* explained: the file's end is written, warning may be read */
+    bool ended;                     /* the end chunk is written */
     char warning[512];
     void (*_Atomic idle)(void);
     own_event own[OWN_EVENTS];
@@ -72,7 +74,9 @@ static struct {
     uint64_t unowned_told, lost_stacks;
     int64_t sampled_bytes;
     uint64_t chunk_ns, sample_ns, lock_ns, round_ns, last_heads;
+    uint64_t fresh_ns; /* when something published was found last */
     int wait_ms;
+    _Atomic uint64_t wakes;
     unsigned chunk_number;
     int statm; /* descriptor + 1; 0: not opened yet */
     struct stat statm_is;
@@ -102,7 +106,7 @@ bool cm_collector_failed(void)
 
 const char *cm_collector_warning(void)
 {
-    return cm_collector_failed() ? collector.warning : NULL;
+    return atomic_load(&collector.explained) ? collector.warning : NULL;
 }
 
 void cm_collector_set_idle_callback(void (*callback)(void))
@@ -123,6 +127,7 @@ cm_collector_counts cm_collector_get_counts(void)
         .lost_stacks = atomic_load(&collector.seen_lost_stacks),
         .bytes_written = atomic_load(&collector.bytes),
         .rings = cm_threads_in_use(),
+        .wakes = atomic_load(&collector.wakes),
         .memory = sizeof collector + cm_lanes_bytes() + BATCH_BYTES +
                   2 * atomic_load(&collector.largest_chunk) + cm_overflow_memory(),
     };
@@ -162,6 +167,7 @@ __attribute__((format(printf, 1, 2))) static void fail(const char *format, ...)
     cm_threads_wait_until_left(100);
     /* If not even this finds room, finish tries again, and the ring stays for the reader. */
     write_end(collector.warning, cm_lanes_pending());
+    atomic_store(&collector.explained, true);
 }
 
 /* --- one chunk --------------------------------------------------------------------------- */
@@ -399,6 +405,8 @@ static int wait_after(uint64_t now, uint64_t heads)
 
     collector.round_ns = now;
     collector.last_heads = heads;
+    if (fresh != 0)
+        collector.fresh_ns = now;
     if (fresh == 0 || elapsed == 0)
         return WAIT_LONG_MS;
     uint64_t until = PENDING_EVENTS / 2 * (elapsed / 1000) / fresh / 1000;
@@ -527,13 +535,47 @@ static void answer(void)
 
 /* --- the thread -------------------------------------------------------------------------- */
 
+static bool is_quiet(void)
+{
+    const cm_ring_header *header = cm_the_space.header;
+
+    return cm_clock_monotonic_ns() - collector.fresh_ns > QUIET_AFTER_MS * UINT64_C(1000000) &&
+           cm_lanes_pending() == 0 &&
+           atomic_load(&header->log_head) == atomic_load(&header->log_tail);
+}
+
+/* Where all is quiet no thread keeps a block: the next event needs one, and that wakes us. */
+static void rest(void)
+{
+    cm_space *space = &cm_the_space;
+
+    cm_lanes_rest();
+    atomic_store(&space->wake_at, atomic_load(&space->used) + 1);
+}
+
+static void sleep_until_needed(void)
+{
+    bool quiet = is_quiet();
+    int wait_ms = quiet ? WAIT_QUIET_MS : collector.wait_ms;
+    struct timespec wait = {.tv_nsec = wait_ms * 1000000L};
+
+    if (quiet)
+        rest();
+    futex(&collector.wake, FUTEX_WAIT, 0, &wait);
+    if (quiet) {
+        atomic_store(&cm_the_space.wake_at, cm_the_space.block_count / 2);
+        if (atomic_load(&collector.wake) != 0) /* by a thread that is about to publish */
+            collector.fresh_ns = cm_clock_monotonic_ns();
+    }
+    atomic_fetch_add(&collector.wakes, 1);
+}
+
 static void *run(void *unused)
 {
     (void)unused;
     pthread_setname_np(pthread_self(), "cuptimem");
     while (!atomic_load(&collector.quit)) {
-        struct timespec wait = {.tv_nsec = collector.wait_ms * 1000000L};
-        futex(&collector.wake, FUTEX_WAIT, 0, &wait);
+        sleep_until_needed();
         /* Before the rounds: what comes in while they run wakes us again. */
         atomic_store(&collector.wake, 0);
         answer();
@@ -623,7 +665,7 @@ int cm_collector_start(cm_writer *writer, const char *path, uint64_t max_size, u
     collector.max_size = max_size;
     collector.merge.refill = cm_lanes_refill;
     collector.merge.see = cm_overflow_see;
-    collector.chunk_ns = collector.round_ns = cm_clock_monotonic_ns();
+    collector.chunk_ns = collector.round_ns = collector.fresh_ns = cm_clock_monotonic_ns();
     collector.wait_ms = WAIT_SHORT_MS;
     atomic_store(&collector.bytes, cm_writer_size(writer));
     cm_lanes_begin();

@@ -41,11 +41,12 @@ void cm_collector_forget(void);
 /* Recording ended by itself (disk full, size bound): final. */
 bool cm_collector_failed(void);
 
-/* The line for the user when that happened; NULL before. */
+/* The line for the user when that happened and all that can be is written; NULL before. */
 const char *cm_collector_warning(void);
 
 typedef struct cm_collector_counts {
     uint64_t events, lost_events, lost_stacks, bytes_written, rings, memory;
+    uint64_t wakes; /* how often its thread has begun to work */
 } cm_collector_counts;
 cm_collector_counts cm_collector_get_counts(void);
 

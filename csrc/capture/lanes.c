@@ -342,6 +342,12 @@ void cm_lanes_reclaim(uint64_t now_ns)
         retire_idle_blocks();
 }
 
+void cm_lanes_rest(void)
+{
+    lanes.high = cm_threads_high();
+    retire_idle_blocks();
+}
+
 /* --- counts ------------------------------------------------------------------------------ */
 
 uint64_t cm_lanes_pending(void)

@@ -33,6 +33,8 @@ bool cm_lanes_reached_mark(void);
 /* Takes the blocks of idle threads back when they get scarce, and the states of threads that are
  * gone. */
 void cm_lanes_reclaim(uint64_t now_ns);
+/* Takes the blocks of all idle threads back, so that whoever publishes next takes one. */
+void cm_lanes_rest(void);
 /* With recording off for good: publishes in their rings what threads lost and had no room to tell.
  * False: not all of it found room; collect, then call again. */
 bool cm_lanes_confess(void);

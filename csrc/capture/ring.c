@@ -80,7 +80,8 @@ uint32_t cm_space_take_block_hook(uint32_t ring, uint64_t base, uint32_t serial)
     atomic_store_explicit(&space->link[index - 1], 0, memory_order_relaxed);
     /* Release: whoever finds this owner, even in the file of a killed process, finds its base. */
     atomic_store_explicit(&block->owner, ring + 1, memory_order_release);
-    if (atomic_fetch_add_explicit(&space->used, 1, memory_order_relaxed) + 1 >= space->wake_at)
+    if (atomic_fetch_add_explicit(&space->used, 1, memory_order_relaxed) + 1 >=
+        atomic_load_explicit(&space->wake_at, memory_order_relaxed))
         cm_collector_wake_hook();
     return index;
 }
@@ -320,7 +321,7 @@ static int lay_out(cm_space *space, uint64_t bytes, const char *trace_path)
     space->log_bytes = header->log_bytes;
     space->bytes = bytes;
     space->block_count = header->block_count;
-    space->wake_at = header->block_count / 2;
+    atomic_store(&space->wake_at, header->block_count / 2);
     atomic_store(&space->used, 0);
 
     space->tables_bytes = pages(2 * sizeof(uint32_t) * space->block_count);

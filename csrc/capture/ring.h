@@ -111,8 +111,8 @@ typedef struct cm_space {
     cm_block *blocks;
     uint64_t log_bytes, bytes;
     uint32_t block_count;
-    uint32_t wake_at;      /* blocks in use that wake the collector */
-    _Atomic uint32_t used; /* blocks in use */
+    _Atomic uint32_t wake_at; /* blocks in use that wake the collector; it changes this itself */
+    _Atomic uint32_t used;    /* blocks in use */
     cm_freelist free;
     _Atomic uint32_t *link; /* per block: the next block of its chain + 1, or 0 */
     void *tables;           /* where free.next and link lie */

@@ -329,6 +329,7 @@ static cm_session_counts count(void)
         .stacks = f.stacks,
         .codes = f.codes,
         .rings = c.rings,
+        .wakes = c.wakes,
         .ring_blocks_used = atomic_load(&cm_the_space.used),
         .profiler_bytes = c.memory + f.mapped_bytes + cm_the_space.bytes +
                           cm_the_space.tables_bytes + cm_threads_bytes(),

@@ -412,6 +412,48 @@ def test_no_thread_of_ours_is_left_for_a_fork(program: Program, tmp_path: Path) 
     assert list((tmp_path / "rings").iterdir()) == []
 
 
+def test_the_collector_sleeps_while_nothing_is_published(program: Program) -> None:
+    """Then it wakes twice a second at most; what comes afterwards is in the file without being asked for."""
+    done = program("""
+        def wait_until(condition):
+            end = time.monotonic() + 60
+            while not condition() and time.monotonic() < end:
+                time.sleep(0.05)
+        def in_file():
+            return sum(row[0] in ("alloc", "free") for row in c.trace_dump(path))
+        c.capture_start(path, {})
+        c.capture_record(True)
+        c.mark(1)  # of a thread that lives on
+        c.capture_emit(2, 500)
+        def is_quiet():  # when that begins is up to how soon the collector gets its turns
+            first, begin = c.capture_counts()["wakes"], time.monotonic()
+            time.sleep(3)
+            last, end = c.capture_counts()["wakes"], time.monotonic()
+            return last - first <= (end - begin) / 0.5 + 1 and c.capture_counts()["ring_blocks_used"] == 0
+        assert any(is_quiet() for _ in range(10))
+        before = in_file()
+        c.capture_emit(1, 10)
+        wait_until(lambda: in_file() == before + 20)
+        print(before, in_file(), c.capture_stop() == "")
+    """)
+    assert done.stdout.split() == ["2000", "2020", "True"]
+
+
+def test_without_cuda_the_collector_is_our_only_thread(program: Program) -> None:
+    done = program("""
+        import cuptimem
+        def threads():
+            return sorted(open(f"/proc/self/task/{task}/comm").read() for task in os.listdir("/proc/self/task"))
+        before = threads()
+        with cuptimem.profile(path):
+            time.sleep(1)
+            during = threads()
+        during.remove("cuptimem\\n")
+        print(during == before)
+    """)
+    assert done.stdout == "True\n"
+
+
 def test_resident_memory_is_sampled(program: Program, tmp_path: Path) -> None:
     program("""
         def wait_for_a_sample(least):  # the collector may have no turn for a while
