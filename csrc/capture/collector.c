@@ -146,10 +146,12 @@ static int write_end(const char *reason, uint64_t also_lost)
     if (collector.ended)
         return 0;
     int status = cm_overflow_settle(collector.writer);
-    if (status < 0)
-        return status;
-    status = cm_writer_end(collector.writer, atomic_load(&collector.events),
-                           lost_events() + also_lost, collector.lost_stacks, reason);
+    if (status == 0)
+        status = cm_writer_end(collector.writer, atomic_load(&collector.events),
+                               lost_events() + also_lost, collector.lost_stacks, reason);
+    if (status ==
+        -ESTALE) /* its file is gone: nothing needs the ring, or the side file, any more */
+        status = 0;
     collector.ended = status == 0;
     atomic_store(&collector.bytes, cm_writer_size(collector.writer));
     return status;
@@ -228,9 +230,26 @@ static bool merge_events(size_t bytes)
     return true;
 }
 
+/* Notices what others have done to the trace. False: recording has ended for it. */
+static bool check_trace(void)
+{
+    static const char *const what[] = {
+        [CM_WRITER_REMOVED] = "its trace was removed",
+        [CM_WRITER_REPLACED] = "its trace was replaced by another file",
+        [CM_WRITER_TRUNCATED] = "its trace was truncated",
+        [CM_WRITER_SHARED] = "another process writes to its trace",
+    };
+    cm_writer_state state = cm_writer_check(collector.writer);
+
+    if (state != CM_WRITER_SOUND)
+        fail("recording ended: %s (%s)", what[state], cm_writer_path(collector.writer));
+    return state == CM_WRITER_SOUND;
+}
+
 static void cannot_write(int status)
 {
-    fail("recording ended: the trace cannot be written (%s)", strerror(-status));
+    if (status != -ESTALE || check_trace())
+        fail("recording ended: the trace cannot be written (%s)", strerror(-status));
 }
 
 static void no_memory(void)
@@ -465,11 +484,13 @@ static void collect(urgency how)
         ;
 }
 
-static void look_after_lock(uint64_t now)
+static void look_after_files(uint64_t now)
 {
     if (now - collector.lock_ns < LOCK_MS * UINT64_C(1000000))
         return;
     collector.lock_ns = now;
+    if (!cm_collector_failed())
+        check_trace();
     cm_space_keep_lock();
     atomic_store_explicit(&cm_the_space.header->alive_ns, cm_clock_sample().realtime_ns,
                           memory_order_relaxed);
@@ -483,7 +504,7 @@ static void round_of_work(void)
     collect(WHEN_DUE);
     if (!cm_collector_failed())
         cm_lanes_reclaim(now);
-    look_after_lock(now);
+    look_after_files(now);
     void (*idle)(void) = atomic_load(&collector.idle);
     if (idle != NULL)
         idle();
@@ -688,6 +709,8 @@ int cm_collector_note(const char *const *notes)
     cm_collector_pause(); /* the writer is its thread's */
     if (collector.writer != NULL && !cm_collector_failed()) {
         status = cm_writer_meta(collector.writer, notes);
+        if (status == -ESTALE && !check_trace())
+            status = 0;
         atomic_store(&collector.bytes, cm_writer_size(collector.writer));
     }
     int resumed = running ? cm_collector_resume() : 0;
@@ -697,6 +720,8 @@ int cm_collector_note(const char *const *notes)
 int cm_collector_finish(const char *const *notes)
 {
     cm_collector_pause();
+    if (!cm_collector_failed())
+        check_trace();
     /* Each turn frees what the one before had to say; one is enough but where threads abound. */
     bool all = false;
     for (int turn = 0; turn < 1000 && !all && !cm_collector_failed(); turn++) {

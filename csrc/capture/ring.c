@@ -161,7 +161,7 @@ static int make_file(const char *folder, uint64_t bytes, cm_space *space)
 
     for (int tries = 0; fd < 0; tries++) {
         if (getrandom(&random, sizeof random, 0) != sizeof random)
-            return -EIO;
+            return -errno;
         int n = snprintf(space->path, sizeof space->path, "%s/" CM_RING_PREFIX "%016llx", folder,
                          (unsigned long long)random);
         if (n < 0 || (size_t)n >= sizeof space->path)
@@ -203,11 +203,18 @@ failed:
     return status;
 }
 
-static int make_private(uint64_t bytes, cm_space *space)
+static int refuse(int status, const char *what, char *note, size_t note_size)
+{
+    snprintf(note, note_size, "%s: %s", what, strerror(-status));
+    return status;
+}
+
+static int make_private(uint64_t bytes, cm_space *space, char *note, size_t note_size)
 {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
-        return -errno;
+        return refuse(-errno, "no memory for the rings (a smaller ring_bytes may do)", note,
+                      note_size);
     space->header = memory;
     space->fd = -1;
     space->path[0] = '\0';
@@ -279,7 +286,7 @@ static int make_somewhere(const char *trace_path, const char *ring_dir, uint64_t
     if (folder_of(trace_path, folder, sizeof folder) &&
         make_at(folder, CM_PLACE_BESIDE, bytes, space) == 0)
         return 0;
-    return make_private(bytes, space);
+    return make_private(bytes, space, note, note_size);
 }
 
 static uint64_t pages(uint64_t bytes)
@@ -287,7 +294,8 @@ static uint64_t pages(uint64_t bytes)
     return (bytes + 4095) & ~UINT64_C(4095);
 }
 
-static int lay_out(cm_space *space, uint64_t bytes, const char *trace_path)
+static int lay_out(cm_space *space, uint64_t bytes, const char *trace_path, char *note,
+                   size_t note_size)
 {
     cm_ring_header *header = space->header;
     cm_clock_anchor now = cm_clock_sample();
@@ -302,7 +310,7 @@ static int lay_out(cm_space *space, uint64_t bytes, const char *trace_path)
     header->blocks_offset = header->log_offset + header->log_bytes;
     header->block_count = (uint32_t)((bytes - header->blocks_offset) / CM_BLOCK_BYTES);
     if (getrandom(&header->id, sizeof header->id, 0) != sizeof header->id)
-        return -EIO;
+        return refuse(-errno, "the rings get no number, getrandom is refused", note, note_size);
     header->id |= 1; /* never 0, which means no ring */
     cm_owner_sign(header);
     atomic_store(&header->alive_ns, now.realtime_ns);
@@ -329,7 +337,7 @@ static int lay_out(cm_space *space, uint64_t bytes, const char *trace_path)
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     if (space->tables == MAP_FAILED) {
         space->tables = NULL;
-        return -errno;
+        return refuse(-errno, "no memory for the rings' tables", note, note_size);
     }
     space->link = space->tables;
     space->free.next = space->link + space->block_count;
@@ -346,18 +354,24 @@ int cm_space_create(const char *trace_path, const char *ring_dir, uint64_t bytes
 
     if (bytes == 0)
         bytes = CM_RING_BYTES_DEFAULT;
-    if (bytes < CM_RING_BYTES_MIN || bytes > CM_RING_BYTES_MAX)
+    if (bytes < CM_RING_BYTES_MIN || bytes > CM_RING_BYTES_MAX) {
+        snprintf(note, note_size, "ring_bytes must be from %d to %d", CM_RING_BYTES_MIN,
+                 CM_RING_BYTES_MAX);
         return -EINVAL;
+    }
     bytes = pages(bytes);
     int status = make_somewhere(trace_path, ring_dir, bytes, space, note, note_size);
     if (status < 0)
         return status;
     /* A forked child must have no way to the ring of its parent. */
     if (madvise(space->header, bytes, MADV_DONTFORK) < 0)
-        status = -errno;
+        status = refuse(
+            -errno,
+            "the rings cannot be kept from forked processes, madvise(MADV_DONTFORK) is refused",
+            note, note_size);
     space->bytes = bytes;
     if (status == 0)
-        status = lay_out(space, bytes, trace_path);
+        status = lay_out(space, bytes, trace_path, note, note_size);
     if (status < 0) {
         cm_space_destroy(true, true);
         return status;

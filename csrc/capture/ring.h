@@ -132,9 +132,9 @@ static inline cm_block *cm_space_block(uint32_t index_plus_one)
 }
 
 /* Makes the ring for a trace at this absolute path, in the first place of: ring_dir, else
- * $CUPTIMEM_RING_DIR, /dev/shm, the trace's folder if it is on a local disk, private memory. 0 or
- * a negative errno; a chosen folder that cannot be used puts one line into note, and the next place
- * is taken. */
+ * $CUPTIMEM_RING_DIR, /dev/shm, the trace's folder if it is on a local disk, private memory. 0, or
+ * a negative errno with what failed in note; a chosen folder that cannot be used puts one line into
+ * note, and the next place is taken. */
 int cm_space_create(const char *trace_path, const char *ring_dir, uint64_t bytes, char *note,
                     size_t note_size);
 

@@ -29,7 +29,7 @@ static struct {
     cm_writer *_Atomic writer;
     cm_session_counts last; /* of the capture that was stopped */
     char note[512];
-    bool note_taken, failure_taken;
+    _Atomic bool note_taken, failure_taken;
     pthread_once_t once;
 } session = {.mutex = PTHREAD_MUTEX_INITIALIZER,
              .once = PTHREAD_ONCE_INIT,
@@ -169,13 +169,10 @@ static int begin_recording(const cm_session_options *options, const char *path, 
                       path, strerror(EEXIST));
     int status = cm_space_create(path, options->ring_dir, options->ring_bytes, session.note,
                                  sizeof session.note);
-    if (status == -EINVAL)
-        return refuse(error, error_size, "ring_bytes must be from %d to %d", CM_RING_BYTES_MIN,
-                      CM_RING_BYTES_MAX);
-    if (status < 0)
-        return refuse(error, error_size,
-                      "no memory for the rings: %s (a smaller ring_bytes may do)",
-                      strerror(-status));
+    if (status < 0) {
+        session.note_taken = true; /* it is the reason, not a note */
+        return refuse(error, error_size, "%s", session.note);
+    }
     session.note_taken = session.note[0] == '\0';
     session.failure_taken = false;
     if (open_trace(options, path, error, error_size) < 0) {
@@ -351,15 +348,15 @@ void cm_session_set_idle_callback(void (*callback)(void))
 
 static const char *take_warning(void)
 {
-    if (!session.failure_taken && cm_collector_warning() != NULL) {
-        session.failure_taken = true;
+    if (cm_collector_warning() != NULL && !atomic_exchange(&session.failure_taken, true))
         return cm_collector_warning();
-    }
-    if (!session.note_taken) {
-        session.note_taken = true;
-        return session.note;
-    }
-    return NULL;
+    return !atomic_exchange(&session.note_taken, true) ? session.note : NULL;
+}
+
+bool cm_session_has_warning(void)
+{
+    return !atomic_load(&session.note_taken) ||
+           (cm_collector_warning() != NULL && !atomic_load(&session.failure_taken));
 }
 
 const char *cm_session_take_warning(void)

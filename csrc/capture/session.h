@@ -71,6 +71,8 @@ cm_session_counts cm_session_get_counts(void);
 /* Why the capture ended by itself (disk full, size bound), or that the rings could not be where
  * they were wanted: each once; NULL otherwise. Python prints it. Valid until the next start. */
 const char *cm_session_take_warning(void);
+/* Whether there is one to take. Any thread; takes no lock. */
+bool cm_session_has_warning(void);
 
 /* Called by the collector at each wake-up, on its thread, without the GIL: sources re-scan for
  * libraries that were loaded later. May be NULL. */

@@ -1,4 +1,5 @@
-/* Whole chunks or nothing: what could not be written completely is cut off again. */
+/* Whole chunks or nothing: what could not be written completely is cut off again. And only to the
+ * file that was made here, as it was left. */
 #include "writer.h"
 
 #include <errno.h>
@@ -21,6 +22,10 @@ struct cm_writer {
     dev_t device; /* which file it is: the program may close our descriptor (os.closerange), and */
     ino_t inode;  /* give its number to a file of its own */
     void *anchor; /* a mapping: without descriptor and name, the inode's number would be free too */
+    cm_writer_state state;
+    bool untidy;                        /* behind its end lies what could not be cut off */
+    uint64_t mark_at;                   /* where the last chunk begins, or the file, */
+    uint8_t mark[CM_CHUNK_HEADER_SIZE]; /* and with what */
     char path[];
 };
 
@@ -48,6 +53,24 @@ static int write_at(int fd, uint64_t offset, const void *bytes, size_t length)
     return 0;
 }
 
+static int read_at(int fd, uint64_t offset, void *bytes, size_t length)
+{
+    uint8_t *p = bytes;
+    while (length > 0) {
+        ssize_t n = pread(fd, p, length, (off_t)offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        if (n == 0)
+            return -EBADMSG;
+        p += n;
+        offset += (uint64_t)n;
+        length -= (size_t)n;
+    }
+    return 0;
+}
+
 static int cut(int fd, uint64_t size)
 {
     while (ftruncate(fd, (off_t)size) < 0)
@@ -61,8 +84,17 @@ static bool is_ours(const cm_writer *writer, int fd)
     return cm_descriptor_is(fd, writer->device, writer->inode);
 }
 
-/* A descriptor of our file, opened anew if the program has closed ours. -EBADF: the file has lost
- * its name too. */
+/* What the path leads to now. */
+static cm_writer_state where_path_leads(const cm_writer *writer)
+{
+    struct stat st;
+    if (stat(writer->path, &st) < 0)
+        return errno == ENOENT ? CM_WRITER_REMOVED : CM_WRITER_SOUND;
+    return st.st_dev == writer->device && st.st_ino == writer->inode ? CM_WRITER_SOUND
+                                                                     : CM_WRITER_REPLACED;
+}
+
+/* A descriptor of our file, opened anew if the program has closed ours. */
 static int hold(cm_writer *writer)
 {
     if (is_ours(writer, writer->fd))
@@ -70,20 +102,84 @@ static int hold(cm_writer *writer)
     /* Whoever has the old number now: it is not ours to close. */
     writer->fd = cm_descriptor_reopen(writer->path, O_RDWR | O_NOCTTY | O_NONBLOCK, writer->device,
                                       writer->inode);
-    return writer->fd < 0 ? -EBADF : 0;
+    if (writer->fd >= 0)
+        return 0;
+    writer->state = where_path_leads(writer);
+    return writer->state == CM_WRITER_SOUND ? -EBADF : -ESTALE;
+}
+
+static bool has_byte_at(int fd, uint64_t offset)
+{
+    uint8_t byte;
+    return pread(fd, &byte, 1, (off_t)offset) == 1;
+}
+
+/* Whether the file is as long as we made it and ends with what we wrote. There are file systems
+ * that tell an old size for a while: what can be read decides. */
+static cm_writer_state compare_end(const cm_writer *writer, uint64_t size)
+{
+    uint8_t found[sizeof writer->mark];
+    ssize_t n = pread(writer->fd, found, sizeof found, (off_t)writer->mark_at);
+    if (n < 0) /* that says nothing; the next write will tell */
+        return CM_WRITER_SOUND;
+    if (n != sizeof found || memcmp(found, writer->mark, sizeof found) != 0)
+        return size < writer->size ? CM_WRITER_TRUNCATED : CM_WRITER_SHARED;
+    if (size < writer->size && !has_byte_at(writer->fd, writer->size - 1))
+        return CM_WRITER_TRUNCATED;
+    if (size > writer->size && !writer->untidy && has_byte_at(writer->fd, writer->size))
+        return CM_WRITER_SHARED;
+    return CM_WRITER_SOUND;
+}
+
+static int check_file(cm_writer *writer, bool its_path_too)
+{
+    struct stat st;
+    if (writer->state != CM_WRITER_SOUND && writer->state != CM_WRITER_REPLACED)
+        return -ESTALE;
+    int status = hold(writer);
+    if (status < 0)
+        return status;
+    if (fstat(writer->fd, &st) < 0)
+        return -errno;
+    if (writer->state == CM_WRITER_REPLACED)
+        return st.st_nlink > 0 && !its_path_too ? 0 : -ESTALE;
+    if (st.st_nlink == 0)
+        writer->state =
+            where_path_leads(writer) == CM_WRITER_REPLACED ? CM_WRITER_REPLACED : CM_WRITER_REMOVED;
+    else
+        writer->state = compare_end(writer, (uint64_t)st.st_size);
+    /* One that was given another name is still there. */
+    if (its_path_too && writer->state == CM_WRITER_SOUND &&
+        where_path_leads(writer) == CM_WRITER_REPLACED)
+        writer->state = CM_WRITER_REPLACED;
+    return writer->state == CM_WRITER_SOUND ? 0 : -ESTALE;
+}
+
+cm_writer_state cm_writer_check(cm_writer *writer)
+{
+    check_file(writer, true);
+    return writer->state;
+}
+
+static void set_mark(cm_writer *writer, const void *bytes)
+{
+    writer->mark_at = writer->size;
+    memcpy(writer->mark, bytes, sizeof writer->mark);
 }
 
 static int append(cm_writer *writer, const void *bytes, size_t length)
 {
-    int status = hold(writer);
+    int status = check_file(writer, false);
     if (status < 0)
         return status;
     status = write_at(writer->fd, writer->size, bytes, length);
     if (status < 0) {
         /* If even this fails, readers find a partial chunk at the end: they know that case. */
-        cut(writer->fd, writer->size);
+        writer->untidy = cut(writer->fd, writer->size) < 0;
         return status;
     }
+    if (length >= sizeof writer->mark)
+        set_mark(writer, bytes);
     writer->size += length;
     return 0;
 }
@@ -110,13 +206,15 @@ static int wrap(int fd, const char *path, const struct stat *st, uint64_t size, 
     cm_writer *writer = malloc(sizeof *writer + length);
     if (writer == NULL)
         return -ENOMEM;
-    writer->fd = fd;
-    writer->size = size;
-    writer->device = st->st_dev;
-    writer->inode = st->st_ino;
+    *writer = (cm_writer){.fd = fd, .size = size, .device = st->st_dev, .inode = st->st_ino};
+    int status = read_at(fd, 0, writer->mark, sizeof writer->mark);
+    if (status < 0) {
+        free(writer);
+        return status;
+    }
     writer->anchor = mmap(NULL, 1, PROT_NONE, MAP_SHARED, fd, 0);
     if (writer->anchor == MAP_FAILED) {
-        int status = -errno;
+        status = -errno;
         free(writer);
         return status;
     }
@@ -151,24 +249,6 @@ int cm_writer_create(const char *path, bool overwrite, cm_writer **out)
         close(fd);
     }
     return status;
-}
-
-static int read_at(int fd, uint64_t offset, void *bytes, size_t length)
-{
-    uint8_t *p = bytes;
-    while (length > 0) {
-        ssize_t n = pread(fd, p, length, (off_t)offset);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -errno;
-        if (n == 0)
-            return -EBADMSG;
-        p += n;
-        offset += (uint64_t)n;
-        length -= (size_t)n;
-    }
-    return 0;
 }
 
 static uint32_t u32_at(const uint8_t *p)
@@ -280,6 +360,11 @@ int cm_writer_end(cm_writer *writer, uint64_t events, uint64_t lost_events, uint
 uint64_t cm_writer_size(const cm_writer *writer)
 {
     return writer->size;
+}
+
+const char *cm_writer_path(const cm_writer *writer)
+{
+    return writer->path;
 }
 
 int cm_writer_close(cm_writer *writer)

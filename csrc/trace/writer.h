@@ -10,6 +10,21 @@
 
 typedef struct cm_writer cm_writer;
 
+/* What others have done to the file. Once it is not CM_WRITER_SOUND every function below returns
+ * -ESTALE, for what is written would go nowhere, or into what is theirs. */
+typedef enum cm_writer_state {
+    CM_WRITER_SOUND = 0,
+    CM_WRITER_REMOVED,   /* it has no name any more */
+    CM_WRITER_REPLACED,  /* its path leads to another file; if it has another name, it can be ended
+                          */
+    CM_WRITER_TRUNCATED, /* it has lost what was written */
+    CM_WRITER_SHARED     /* another one writes to it */
+} cm_writer_state;
+
+/* Looks at the file, the last chunk in it and its path. An append does that too, but for the path.
+ */
+cm_writer_state cm_writer_check(cm_writer *writer);
+
 /* Creates the file (O_EXCL unless overwrite), writes the header. *out is set on success only.
  * -EINVAL: the path is there and is no regular file. */
 int cm_writer_create(const char *path, bool overwrite, cm_writer **out);
@@ -24,6 +39,7 @@ int cm_writer_chunk(cm_writer *writer, const void *bytes, size_t length); /* fro
 int cm_writer_end(cm_writer *writer, uint64_t events, uint64_t lost_events, uint64_t lost_stacks,
                   const char *reason);
 uint64_t cm_writer_size(const cm_writer *writer);
+const char *cm_writer_path(const cm_writer *writer);
 int cm_writer_close(cm_writer *writer); /* frees it in any case; NULL is fine */
 
 #endif

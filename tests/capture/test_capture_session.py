@@ -155,6 +155,131 @@ def test_the_size_bound_ends_the_recording_where_nothing_can_be_folded(program: 
     assert list((tmp_path / "rings").iterdir()) == []
 
 
+REFUSALS = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/types.h>
+
+static int refuses(const char *what)
+{
+    const char *wish = getenv("REFUSED");
+    return wish != NULL && strcmp(wish, what) == 0;
+}
+
+int madvise(void *memory, size_t length, int advice)
+{
+    if (advice == MADV_DONTFORK && refuses("madvise")) {
+        errno = EPERM;
+        return -1;
+    }
+    return ((int (*)(void *, size_t, int))dlsym(RTLD_NEXT, "madvise"))(memory, length, advice);
+}
+
+ssize_t getrandom(void *to, size_t length, unsigned flags)
+{
+    if (refuses("getrandom")) {
+        errno = ENOSYS;
+        return -1;
+    }
+    return ((ssize_t (*)(void *, size_t, unsigned))dlsym(RTLD_NEXT, "getrandom"))(to, length, flags);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "call, reason",
+    [
+        ("madvise", "the rings cannot be kept from forked processes, madvise(MADV_DONTFORK) is refused: Operation not"),
+        ("getrandom", "the rings get no number, getrandom is refused: Function not implemented"),
+    ],
+)
+def test_a_system_call_that_is_refused_is_named(program: Program, tmp_path: Path, call: str, reason: str) -> None:
+    """As a container's rules may have it."""
+    library = tmp_path / "refusals.so"
+    (tmp_path / "refusals.c").write_text(REFUSALS)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, tmp_path / "refusals.c", "-ldl"], check=True)
+    done = program(
+        """
+        try:
+            c.capture_start(path, {})
+        except c.Error as error:
+            print(error)
+        assert not os.path.exists(path) and os.listdir(rings) == [] and c.capture_warning() is None
+        """,
+        LD_PRELOAD=str(library),
+        REFUSED=call,
+    )
+    assert done.stdout.startswith(reason) and done.stdout.count("\n") == 1
+
+
+SECOND = (
+    "import sys; from cuptimem import _core as c; c.capture_start(sys.argv[1], {}, overwrite=True); c.capture_stop()"
+)
+
+HARMS = {
+    "removed": ("os.unlink(path)", "its trace was removed"),
+    "replaced": ("open(path + '2', 'w').write('theirs'); os.replace(path + '2', path)", "its trace was replaced"),
+    "taken": ("subprocess.run([sys.executable, '-c', SECOND, path])", "its trace was replaced"),
+    "truncated": ("os.truncate(path, os.path.getsize(path) // 2)", "its trace was truncated"),
+    "emptied": ("open(path, 'w').close()", "its trace was truncated"),
+    "appended": ("open(path, 'ab').write(b'theirs')", "another process writes to its trace"),
+    "overwritten": ("open(path, 'r+b').write(bytes(1 << 20))", "another process writes to its trace"),
+}
+
+
+@pytest.mark.parametrize("harm", HARMS)
+@pytest.mark.parametrize("quiet", [False, True], ids=["busy", "quiet"])
+def test_harm_to_the_trace_is_noticed_while_it_is_recorded(
+    program: Program, tmp_path: Path, harm: str, quiet: bool
+) -> None:
+    """Not at the end, and what is theirs stays as they made it."""
+    act, reason = HARMS[harm]
+    done = program(f"""
+        import subprocess
+        SECOND = {SECOND!r}
+        c.capture_start(path, {{}})
+        c.capture_record(True)
+        c.capture_emit(1, 500)
+        c.capture_sync()
+        {act}
+        harmed = open(path, "rb").read() if os.path.exists(path) else None
+        warning, end = None, time.monotonic() + 60
+        while warning is None and time.monotonic() < end:
+            if not {quiet}:
+                c.capture_emit(1, 500)
+            time.sleep(0.01)
+            warning = c.capture_warning()
+        print(warning)
+        assert c.capture_emit(1, 1) == 0  # nothing records any more
+        assert c.capture_warning() is None and c.capture_stop() == ""
+        assert (open(path, "rb").read() if os.path.exists(path) else None) == harmed
+        assert [name for name in os.listdir(rings)] == []
+    """)
+    assert done.stdout.startswith(f"recording ended: {reason}") and done.stdout.endswith(f" ({tmp_path}/t.cmem)\n")
+
+
+def test_a_trace_that_is_renamed_is_written_on(program: Program, tmp_path: Path) -> None:
+    done = program("""
+        c.capture_start(path, {})
+        c.capture_record(True)
+        emitted = c.capture_emit(1, 500)
+        os.rename(path, path + "2")
+        wakes = c.capture_counts()["wakes"]
+        end = time.monotonic() + 60
+        while c.capture_counts()["wakes"] < wakes + 15 and time.monotonic() < end:  # more than a second's
+            emitted += c.capture_emit(1, 100)
+            time.sleep(0.1)
+        assert c.capture_warning() is None and c.capture_stop() == ""
+        print(emitted)
+    """)
+    assert len(events(tmp_path / "t.cmem2", "alloc", "free")) == int(done.stdout)
+    assert end(tmp_path / "t.cmem2")[1:3] == ("complete", "")
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "disk"
