@@ -19,6 +19,7 @@
 
 #include "../trace/descriptor.h"
 #include "../trace/encode.h"
+#include "bus_error.h"
 #include "clock.h"
 #include "lanes.h"
 #include "merge.h"
@@ -116,7 +117,7 @@ void cm_collector_set_idle_callback(void (*callback)(void))
 
 static uint64_t lost_events(void)
 {
-    return atomic_load(&cm_the_space.header->unowned_lost) + cm_lanes_lost();
+    return atomic_load(&cm_the_space.unowned_lost) + cm_lanes_lost();
 }
 
 cm_collector_counts cm_collector_get_counts(void)
@@ -246,6 +247,24 @@ static bool check_trace(void)
     return state == CM_WRITER_SOUND;
 }
 
+/* Notices what others have done to the ring's file. False: recording has ended for it. What was
+ * read since the last look is worth nothing then, and lost like all that the rings hold. */
+static bool check_ring(void)
+{
+    const cm_space *space = &cm_the_space;
+    const char *harm = cm_space_find_harm();
+
+    if (harm == NULL && cm_bus_is_replaced())
+        harm = "cannot be read any more";
+    else if (harm == NULL && collector.merge.damaged > 0)
+        harm = "was written to by another process";
+    if (harm == NULL)
+        return true;
+    cm_bus_replace(); /* first: what follows looks into it */
+    fail("recording ended: its ring file %s (%s)", harm, space->path);
+    return false;
+}
+
 static void cannot_write(int status)
 {
     if (status != -ESTALE || check_trace())
@@ -255,6 +274,13 @@ static void cannot_write(int status)
 static void no_memory(void)
 {
     fail("recording ended: out of memory for the trace's next chunk");
+}
+
+/* The trace has the definitions up to here. */
+static void free_log(uint64_t end)
+{
+    atomic_store_explicit(&cm_the_space.log_tail, end, memory_order_release);
+    atomic_store_explicit(&cm_the_space.header->log_tail, end, memory_order_release);
 }
 
 /* Past the bound: definitions go to the trace at once, because nothing can be left out of them. */
@@ -276,7 +302,7 @@ static bool write_definitions(cm_clock_anchor anchor, uint64_t log_tail, uint64_
         cannot_write(status);
         return false;
     }
-    atomic_store_explicit(&cm_the_space.header->log_tail, log_end, memory_order_release);
+    free_log(log_end);
     return true;
 }
 
@@ -305,8 +331,7 @@ static int put_chunk(const void *bytes, size_t length, uint64_t log_end)
 /* Returns whether there is more to take. */
 static bool write_chunk(uint64_t log_end)
 {
-    cm_ring_header *header = cm_the_space.header;
-    uint64_t log_tail = atomic_load_explicit(&header->log_tail, memory_order_relaxed);
+    uint64_t log_tail = atomic_load_explicit(&cm_the_space.log_tail, memory_order_relaxed);
     cm_clock_anchor anchor = cm_clock_sample();
     uint64_t size = cm_writer_size(collector.writer);
     const void *bytes;
@@ -337,6 +362,8 @@ static bool write_chunk(uint64_t log_end)
         no_memory();
         return false;
     }
+    if (!check_ring())
+        return false;
     collector.lost_stacks += collector.merge.lost_stacks;
     collector.merge.lost_stacks = 0;
     announce_totals(cm_lanes_taken(), anchor);
@@ -351,7 +378,7 @@ static bool write_chunk(uint64_t log_end)
     if (length > atomic_load(&collector.largest_chunk))
         atomic_store(&collector.largest_chunk, length);
     atomic_store(&collector.seen_lost_stacks, collector.lost_stacks);
-    atomic_store_explicit(&header->log_tail, log_end, memory_order_release);
+    free_log(log_end);
     cm_lanes_commit();
     collector.own_count = 0;
     collector.chunk_ns = cm_clock_monotonic_ns();
@@ -407,7 +434,7 @@ static void sample_memory(uint64_t now)
 
 static void tell_unowned_losses(void)
 {
-    uint64_t lost = atomic_load(&cm_the_space.header->unowned_lost);
+    uint64_t lost = atomic_load(&cm_the_space.unowned_lost);
 
     if (lost == collector.unowned_told || collector.own_count == OWN_EVENTS)
         return;
@@ -459,17 +486,17 @@ typedef enum urgency {
  * earlier, the later one's time is past our clock. */
 static void collect(urgency how)
 {
-    cm_ring_header *header = cm_the_space.header;
+    const cm_space *space = &cm_the_space;
 
-    if (cm_collector_failed())
+    if (cm_collector_failed() || !check_ring())
         return;
     uint64_t watermark = how == REGARDLESS ? UINT64_MAX : cm_clock_now() - WATERMARK_SLACK;
     /* Enough: what the processor reorders lies within the slack. */
     atomic_signal_fence(memory_order_seq_cst);
     uint64_t pending = cm_lanes_look();
     /* After the heads: the definitions of every event below them are then included. */
-    uint64_t log_end = atomic_load_explicit(&header->log_head, memory_order_acquire);
-    uint64_t log_pending = log_end - atomic_load_explicit(&header->log_tail, memory_order_relaxed);
+    uint64_t log_end = atomic_load_explicit(&space->log_head, memory_order_acquire);
+    uint64_t log_pending = log_end - atomic_load_explicit(&space->log_tail, memory_order_relaxed);
 
     uint64_t now = cm_clock_monotonic_ns();
     collector.wait_ms = wait_after(now, cm_lanes_published());
@@ -489,8 +516,13 @@ static void look_after_files(uint64_t now)
     if (now - collector.lock_ns < LOCK_MS * UINT64_C(1000000))
         return;
     collector.lock_ns = now;
-    if (!cm_collector_failed())
+    if (!cm_collector_failed()) {
         check_trace();
+        cm_bus_look();
+    } else if (cm_bus_is_replaced()) {
+        cm_bus_unguard(); /* faults of before have come by now */
+    }
+    cm_bus_look_in_thread();
     cm_space_keep_lock();
     atomic_store_explicit(&cm_the_space.header->alive_ns, cm_clock_sample().realtime_ns,
                           memory_order_relaxed);
@@ -558,11 +590,11 @@ static void answer(void)
 
 static bool is_quiet(void)
 {
-    const cm_ring_header *header = cm_the_space.header;
+    const cm_space *space = &cm_the_space;
 
     return cm_clock_monotonic_ns() - collector.fresh_ns > QUIET_AFTER_MS * UINT64_C(1000000) &&
            cm_lanes_pending() == 0 &&
-           atomic_load(&header->log_head) == atomic_load(&header->log_tail);
+           atomic_load(&space->log_head) == atomic_load(&space->log_tail);
 }
 
 /* Where all is quiet no thread keeps a block: the next event needs one, and that wakes us. */
@@ -609,6 +641,7 @@ static void *run(void *unused)
 static void *begin(void *unused)
 {
     collector.tid = (int32_t)syscall(SYS_gettid);
+    cm_bus_enter_thread();
     return run(unused);
 }
 

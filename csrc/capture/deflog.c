@@ -14,9 +14,9 @@ bool cm_deflog_append_hook(const void *records, size_t length)
 
     if (header == NULL)
         return false;
-    uint64_t head = atomic_load_explicit(&header->log_head, memory_order_relaxed);
+    uint64_t head = atomic_load_explicit(&space->log_head, memory_order_relaxed);
     /* Acquire: the bytes before tail have been copied out before they are written again. */
-    uint64_t tail = atomic_load_explicit(&header->log_tail, memory_order_acquire);
+    uint64_t tail = atomic_load_explicit(&space->log_tail, memory_order_acquire);
     if (length > space->log_bytes - (head - tail)) {
         cm_collector_wake_hook();
         return false;
@@ -29,6 +29,7 @@ bool cm_deflog_append_hook(const void *records, size_t length)
     memcpy(space->log, (const char *)records + first, length - first);
     /* Release: the records are there for whoever sees the position; and any event that the caller
      * publishes afterwards comes after it. */
+    atomic_store_explicit(&space->log_head, head + length, memory_order_release);
     atomic_store_explicit(&header->log_head, head + length, memory_order_release);
     if (head + length - tail > space->log_bytes / 2)
         cm_collector_wake_hook();

@@ -30,9 +30,14 @@ static inline uint32_t link_of(uint32_t block)
     return atomic_load_explicit(&cm_the_space.link[block - 1], memory_order_acquire);
 }
 
+static inline uint64_t base_of(uint32_t block)
+{
+    return cm_the_space.base[block - 1];
+}
+
 static inline uint64_t head_of(uint32_t slot)
 {
-    return atomic_load_explicit(&cm_the_space.rings[slot].head, memory_order_acquire);
+    return atomic_load_explicit(&cm_the_space.own[slot].head, memory_order_acquire);
 }
 
 void cm_lanes_begin(void)
@@ -96,12 +101,13 @@ static bool find_run(lane *l)
         /* Only the last block of the chain can be retiring. */
         uint32_t next = next_block(l, l->cursor);
         /* A block that was taken away ends where the next begins, before it is full. */
-        uint64_t stop = next != 0 ? cm_space_block(next)->base : block->base + CM_BLOCK_EVENTS;
+        uint64_t base = base_of(l->cursor);
+        uint64_t stop = next != 0 ? base_of(next) : base + CM_BLOCK_EVENTS;
         if (stop > l->walk.end)
             stop = l->walk.end;
         if (l->walk.position < stop) {
-            l->walk.at = &block->events[l->walk.position - block->base];
-            l->walk.stop = &block->events[stop - block->base];
+            l->walk.at = &block->events[l->walk.position - base];
+            l->walk.stop = &block->events[stop - base];
             return true;
         }
         if (next == 0)
@@ -157,6 +163,7 @@ void cm_lanes_commit(void)
         lane *l = &lanes.of[i];
         if (l->walk.position > l->tail) {
             l->tail = l->walk.position;
+            atomic_store_explicit(&cm_the_space.own[i].tail, l->tail, memory_order_release);
             atomic_store_explicit(&cm_the_space.rings[i].tail, l->tail, memory_order_release);
         }
         while (l->block != l->cursor) {
@@ -356,7 +363,7 @@ uint64_t cm_lanes_pending(void)
 
     for (uint32_t i = 0; i < cm_threads_high(); i++) {
         /* The tail first: the head is then not behind it. */
-        uint64_t tail = atomic_load_explicit(&cm_the_space.rings[i].tail, memory_order_acquire);
+        uint64_t tail = atomic_load_explicit(&cm_the_space.own[i].tail, memory_order_acquire);
         pending += head_of(i) - tail;
     }
     return pending;
@@ -367,6 +374,6 @@ uint64_t cm_lanes_lost(void)
     uint64_t lost = 0;
 
     for (uint32_t i = 0; i < cm_threads_high(); i++)
-        lost += atomic_load_explicit(&cm_the_space.rings[i].lost_total, memory_order_relaxed);
+        lost += atomic_load_explicit(&cm_the_space.own[i].lost, memory_order_relaxed);
     return lost;
 }

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "../trace/descriptor.h"
+#include "bus_error.h"
 #include "clock.h"
 #include "collector.h"
 #include "orphan.h"
@@ -26,6 +27,8 @@
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
+
+enum { BLOCK_UNIT = 512 }; /* of st_blocks */
 
 cm_space cm_the_space = {.fd = -1};
 
@@ -76,7 +79,7 @@ uint32_t cm_space_take_block_hook(uint32_t ring, uint64_t base, uint32_t serial)
     }
     cm_block *block = cm_space_block(index);
     block->serial = serial;
-    block->base = base;
+    block->base = space->base[index - 1] = base;
     atomic_store_explicit(&space->link[index - 1], 0, memory_order_relaxed);
     /* Release: whoever finds this owner, even in the file of a killed process, finds its base. */
     atomic_store_explicit(&block->owner, ring + 1, memory_order_release);
@@ -187,8 +190,11 @@ static int make_file(const char *folder, uint64_t bytes, cm_space *space)
         goto failed;
     }
     status = populate(memory, bytes);
+    if (status == 0 && fstat(fd, &st) < 0)
+        status = -errno;
     if (status < 0)
         goto failed;
+    space->whole_blocks = (uint64_t)st.st_blocks * BLOCK_UNIT >= bytes && is_plain_local(folder);
     space->header = memory;
     space->fd = fd;
     space->device = st.st_dev;
@@ -332,19 +338,47 @@ static int lay_out(cm_space *space, uint64_t bytes, const char *trace_path, char
     atomic_store(&space->wake_at, header->block_count / 2);
     atomic_store(&space->used, 0);
 
-    space->tables_bytes = pages(2 * sizeof(uint32_t) * space->block_count);
-    space->tables = mmap(NULL, space->tables_bytes, PROT_READ | PROT_WRITE,
-                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    size_t own = CM_RING_COUNT * sizeof(cm_ring_own);
+    size_t one_block = sizeof *space->base + sizeof *space->link + sizeof *space->free.next;
+    space->tables_bytes = pages(own + one_block * space->block_count);
+    space->tables =
+        mmap(NULL, space->tables_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (space->tables == MAP_FAILED) {
         space->tables = NULL;
         return refuse(-errno, "no memory for the rings' tables", note, note_size);
     }
-    space->link = space->tables;
+    atomic_store(&space->log_head, 0);
+    atomic_store(&space->log_tail, 0);
+    atomic_store(&space->unowned_lost, 0);
+    space->own = space->tables;
+    space->base = (uint64_t *)((unsigned char *)space->tables + own);
+    space->link = (_Atomic uint32_t *)(space->base + space->block_count);
     space->free.next = space->link + space->block_count;
     space->free.capacity = space->block_count;
     atomic_store(&space->free.top, 0);
     atomic_store(&space->free.fresh, 0);
     return 0;
+}
+
+const char *cm_space_find_harm(void)
+{
+    const cm_space *space = &cm_the_space;
+    struct stat st;
+
+    /* Without descriptor (until the next second) nothing is known of the file. */
+    if (space->path[0] == '\0' || fstat(space->fd, &st) < 0 || st.st_dev != space->device ||
+        st.st_ino != space->inode)
+        return NULL;
+    if ((uint64_t)st.st_size < space->bytes)
+        return "was truncated";
+    if (space->whole_blocks && (uint64_t)st.st_blocks * BLOCK_UNIT < space->bytes)
+        return "has lost a part (a hole)";
+    return NULL;
+}
+
+static bool is_harmed(void)
+{
+    return cm_space_find_harm() != NULL;
 }
 
 int cm_space_create(const char *trace_path, const char *ring_dir, uint64_t bytes, char *note,
@@ -370,6 +404,8 @@ int cm_space_create(const char *trace_path, const char *ring_dir, uint64_t bytes
             "the rings cannot be kept from forked processes, madvise(MADV_DONTFORK) is refused",
             note, note_size);
     space->bytes = bytes;
+    if (status == 0 && space->fd >= 0)
+        cm_bus_guard(space->header, bytes, is_harmed);
     if (status == 0)
         status = lay_out(space, bytes, trace_path, note, note_size);
     if (status < 0) {
@@ -395,6 +431,7 @@ static void let_go(cm_space *space, bool unmap_ring, bool unmap_tables)
     space->tables = NULL;
     space->place = CM_PLACE_NONE;
     space->path[0] = '\0';
+    cm_bus_unguard(); /* before its addresses are somebody else's */
     if (unmap_ring && ring != NULL)
         munmap(ring, space->bytes);
     if (unmap_tables && tables != NULL)
@@ -418,6 +455,7 @@ void cm_space_destroy(bool unlink_file, bool unmap)
 void cm_space_forget(void)
 {
     /* The ring itself was marked not to be inherited. */
+    cm_bus_forget();
     let_go(&cm_the_space, false, true);
 }
 

@@ -2,8 +2,10 @@
  *
  *   header, table of CM_RING_COUNT rings, definition log, blocks
  *
- * What lies in the file is what a reader needs after a kill, no more: free lists and the chains of
- * blocks are private memory (cm_space). A ring is a sequence of events counted from 0 that never
+ * What lies in the file is what a reader needs after a kill, no more, and this process believes
+ * nothing of it but the events and definitions themselves: others may write to the file, or take it
+ * away (bus_error.h). Positions, free lists and the chains of blocks are private memory (cm_space),
+ * of which the file has copies. A ring is a sequence of events counted from 0 that never
  * restarts, also when the ring gets another thread; the events not yet in the trace lie in blocks
  * whose headers say which ring they belong to and at which count they begin. Of two blocks that
  * both could hold a position the one with the larger (base, serial) does: that is the newer one. */
@@ -103,6 +105,13 @@ typedef enum cm_place {
     CM_PLACE_PRIVATE /* no file: nothing survives a kill */
 } cm_place;
 
+/* What this process knows of a ring: the file's cm_ring has copies for a reader. */
+typedef struct cm_ring_own {
+    _Alignas(64) _Atomic uint64_t head; /* written by the thread; goes on with the next one's */
+    _Atomic uint64_t tail;              /* written by the collector */
+    _Atomic uint64_t lost;              /* in all */
+} cm_ring_own;
+
 /* The mapped ring of the running capture. Written by start and stop while nothing records. */
 typedef struct cm_space {
     cm_ring_header *header; /* NULL: no capture */
@@ -115,11 +124,15 @@ typedef struct cm_space {
     _Atomic uint32_t used;    /* blocks in use */
     cm_freelist free;
     _Atomic uint32_t *link; /* per block: the next block of its chain + 1, or 0 */
-    void *tables;           /* where free.next and link lie */
+    uint64_t *base;         /* per block: position of its first event; 0 < link happens after */
+    cm_ring_own *own;       /* per ring */
+    _Atomic uint64_t log_head, log_tail, unowned_lost; /* the header has copies */
+    void *tables;                                      /* where own, base, free.next and link lie */
     size_t tables_bytes;
     int fd; /* -1: private memory */
     dev_t device;
     ino_t inode;
+    bool whole_blocks; /* the file system counts all of it as taken: less is a hole */
     cm_place place;
     char path[CM_RING_PATH_MAX];
 } cm_space;
@@ -152,6 +165,10 @@ void cm_space_forget(void);
 /* Takes the lock anew: user code may have closed our descriptor (os.closerange) or another one of
  * the same file. */
 void cm_space_keep_lock(void);
+
+/* What others have done to the ring's file, as a line goes on: "its ring file ..."; NULL: nothing
+ * that can be seen. Async-signal-safe. */
+const char *cm_space_find_harm(void);
 
 /* Whether this file is the ring of this process's running capture. It must not even be opened then:
  * closing any descriptor of it would drop the lock. */

@@ -200,7 +200,7 @@ static void prepare_hook(cm_thread *t)
     t->block = 0;
     atomic_store_explicit(&t->limit, 0, memory_order_relaxed);
     t->head = &ring->head;
-    t->position = atomic_load_explicit(&ring->head, memory_order_relaxed);
+    t->published = &cm_the_space.own[t->slot].head;
     ring->thread = atomic_fetch_add_explicit(&pool.thread_number, 1, memory_order_relaxed) + 1;
     ring->tid = atomic_load_explicit(&t->tid, memory_order_relaxed);
 }
@@ -224,6 +224,7 @@ cm_thread *cm_enter_slow_hook(uint32_t capture)
         if (t == NULL || atomic_load_explicit(&t->tid, memory_order_relaxed) != tid)
             t = claim_hook(tid);
         if (t == NULL) {
+            atomic_fetch_add_explicit(&cm_the_space.unowned_lost, 1, memory_order_relaxed);
             atomic_fetch_add_explicit(&cm_the_space.header->unowned_lost, 1, memory_order_relaxed);
             cm_collector_wake_hook();
         } else if (atomic_load_explicit(&t->busy, memory_order_relaxed) != 0) {
@@ -256,7 +257,8 @@ static void confess_hook(cm_thread *t, cm_ring *ring, uint64_t lost)
     *t->next = (cm_event){
         .time = cm_clock_now(), .size = (int64_t)lost, .kind = CM_EV_LOST, .device_index = -1};
     /* A reader of the file after a kill compares lost_at with head: told already, or not. */
-    atomic_store_explicit(&ring->lost_at, t->position + 1, memory_order_relaxed);
+    uint64_t position = atomic_load_explicit(t->published, memory_order_relaxed);
+    atomic_store_explicit(&ring->lost_at, position + 1, memory_order_relaxed);
     cm_commit_hook(t);
     atomic_store_explicit(&ring->lost, 0, memory_order_release);
     atomic_store_explicit(&ring->lost_at, 0, memory_order_release);
@@ -269,7 +271,8 @@ static bool take_block_hook(cm_thread *t, cm_ring *ring)
     /* Cleared by the collector, which then finds the new block through restart. If it clears it
      * from here on, the link below tells it that it came too late. */
     bool has_block = atomic_load_explicit(&t->limit, memory_order_relaxed) != 0;
-    uint32_t index = cm_space_take_block_hook(t->slot, t->position, t->serial + 1);
+    uint64_t position = atomic_load_explicit(t->published, memory_order_relaxed);
+    uint32_t index = cm_space_take_block_hook(t->slot, position, t->serial + 1);
 
     if (index == 0)
         return false;
@@ -299,6 +302,7 @@ cm_event *cm_reserve_slow_hook(cm_thread *t)
         return t->next;
     uint64_t lost = atomic_load_explicit(&ring->lost, memory_order_relaxed);
     atomic_store_explicit(&ring->lost, lost + 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&cm_the_space.own[t->slot].lost, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&ring->lost_total, 1, memory_order_relaxed);
     return NULL;
 }

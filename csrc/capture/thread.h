@@ -40,8 +40,8 @@ typedef struct cm_thread {
     _Atomic uint32_t generation;
     cm_event *next;                        /* where the next event goes ... */
     _Atomic uintptr_t limit;               /* ... if below; 0: the thread has no block */
-    uint64_t position;                     /* events published */
-    _Atomic uint64_t *head;                /* where it is published */
+    _Atomic uint64_t *published;           /* how many events: cm_ring_own.head, */
+    _Atomic uint64_t *head;                /* and its copy in the ring's file */
     uint32_t slot;                         /* number of this state and of its ring */
     uint32_t block, serial;                /* current block + 1, blocks taken */
     bool announced, used;                  /* CM_EV_THREAD is out; the walk memory is not fresh */
@@ -95,10 +95,13 @@ static inline cm_event *cm_reserve_hook(cm_thread *t)
 
 static inline void cm_commit_hook(cm_thread *t)
 {
+    uint64_t count = atomic_load_explicit(t->published, memory_order_relaxed) + 1;
+
     t->next++;
     /* Release: whoever sees the count, in this process or in the file after it was killed, sees
      * the event. */
-    atomic_store_explicit(t->head, ++t->position, memory_order_release);
+    atomic_store_explicit(t->published, count, memory_order_release);
+    atomic_store_explicit(t->head, count, memory_order_release);
 }
 
 static inline void cm_leave_hook(cm_thread *t)

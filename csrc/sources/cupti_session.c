@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../capture/bus_error.h"
 #include "../capture/clock.h"
 #include "cupti.h"
 
@@ -421,11 +422,13 @@ static void *witness(void *unused)
 
     name_thread(own_name);
     cm_cupti_own_thread = true; /* what CUPTI takes for itself is not the program's */
+    cm_bus_enter_thread();
     lock();
     w.tid = (pid_t)syscall(SYS_gettid);
     struct timespec next = next_look(&rounds);
     while (w.wanted && !w.leave && w.state.mode != CM_CUPTI_NONE) {
         w.turns++;
+        cm_bus_look_in_thread();
         if (w.claim != 0)
             give_up();
         else if (w.state.mode == CM_CUPTI_WAITING)

@@ -1,0 +1,261 @@
+/* SIGBUS: guarded memory replaced, everything else handed on.
+ *
+ * Handlers that are installed after ours may come back to it: faulthandler keeps the disposition
+ * that it found, puts it back when it has written its lines, and raises the signal again. So each
+ * time that we step before a new one it is with a handler function of its own, which knows what
+ * stood behind it then. A chain of dispositions leads to older ones only, and there is no loop. */
+#define _GNU_SOURCE
+#include "bus_error.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "thread.h"
+
+enum { FRONTS = 16 }; /* a program that installs more handlers than this loses the guard */
+
+static struct {
+    _Atomic(void *) memory; /* NULL: nothing is guarded */
+    _Atomic size_t bytes;
+    _Atomic pid_t owner;
+    _Atomic(bool (*)(void)) is_harmed;
+    atomic_bool replaced;
+    atomic_int passed; /* the front that was taken away to hand a signal on, + 1 */
+} guard;
+
+/* Written before its handler is installed, and then never again: the program may keep the handler,
+ * and put it back at any time. */
+static struct sigaction behind[FRONTS];
+static int fronts;
+
+static _Thread_local bool own_thread __attribute__((tls_model("initial-exec")));
+static _Thread_local bool blocked __attribute__((tls_model("initial-exec")));
+
+/* --- the handler ----------------------------------------------------------------------------- */
+
+static bool replace(void)
+{
+    void *memory = atomic_load(&guard.memory);
+    size_t bytes = atomic_load(&guard.bytes);
+
+    if (memory == NULL || atomic_load(&guard.owner) != getpid())
+        return false;
+    /* Both first: whoever reads zeros finds out why, and whoever comes now records nothing. */
+    atomic_store(&guard.replaced, true);
+    cm_threads_set_recording(0);
+    if (mmap(memory, bytes, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+        return false;
+    madvise(memory, bytes, MADV_DONTFORK);
+    return true;
+}
+
+static bool is_guarded(const void *address)
+{
+    uintptr_t start = (uintptr_t)atomic_load(&guard.memory);
+
+    return start != 0 && (uintptr_t)address - start < atomic_load(&guard.bytes);
+}
+
+/* Whether a fault is ours, and mended. */
+static bool mend(const siginfo_t *info)
+{
+    bool (*is_harmed)(void) = atomic_load(&guard.is_harmed);
+
+    if (info->si_code > 0)
+        return is_guarded(info->si_addr) && replace();
+    /* Raised again by a handler that came between the fault and us: it does not say where. */
+    return atomic_load(&guard.memory) != NULL && info->si_pid == getpid() && !own_thread &&
+           is_harmed != NULL && is_harmed() && replace();
+}
+
+static void send_again(siginfo_t *info)
+{
+    pid_t process = getpid(), thread = (pid_t)syscall(SYS_gettid);
+
+    /* With who sent it and why; what refuses that still lets it be sent. */
+    if (syscall(SYS_rt_tgsigqueueinfo, process, thread, SIGBUS, info) < 0)
+        syscall(SYS_tgkill, process, thread, SIGBUS);
+}
+
+/* Sent to the process, and the kernel chose us: another thread gets it, or nobody yet. */
+static void leave_to_the_program(siginfo_t *info, ucontext_t *context)
+{
+    sigaddset(&context->uc_sigmask, SIGBUS);
+    blocked = true;
+    if (syscall(SYS_rt_sigqueueinfo, getpid(), SIGBUS, info) < 0)
+        kill(getpid(), SIGBUS);
+}
+
+static void handle(int front, siginfo_t *info, ucontext_t *context)
+{
+    int saved = errno;
+
+    if (mend(info)) {
+        errno = saved;
+        return;
+    }
+    if (info->si_code <= 0 && own_thread) {
+        leave_to_the_program(info, context);
+    } else {
+        atomic_store(&guard.passed, front + 1);
+        sigaction(SIGBUS, &behind[front], NULL);
+        if (info->si_code <= 0)
+            send_again(info);
+    }
+    errno = saved;
+}
+
+#define FRONT(n)                                                                                   \
+    static void front_##n(int number, siginfo_t *info, void *context)                              \
+    {                                                                                              \
+        (void)number;                                                                              \
+        handle(n, info, context);                                                                  \
+    }
+FRONT(0)
+FRONT(1)
+FRONT(2)
+FRONT(3)
+FRONT(4)
+FRONT(5)
+FRONT(6)
+FRONT(7)
+FRONT(8)
+FRONT(9)
+FRONT(10)
+FRONT(11)
+FRONT(12)
+FRONT(13)
+FRONT(14)
+FRONT(15)
+
+static void (*const handlers[FRONTS])(int, siginfo_t *, void *) = {
+    front_0, front_1, front_2,  front_3,  front_4,  front_5,  front_6,  front_7,
+    front_8, front_9, front_10, front_11, front_12, front_13, front_14, front_15};
+
+/* --- standing in front ----------------------------------------------------------------------- */
+
+/* Which of ours it is; -1: none. */
+static int front_of(const struct sigaction *action)
+{
+    for (int i = 0; i < fronts && action->sa_flags & SA_SIGINFO; i++)
+        if (action->sa_sigaction == handlers[i])
+            return i;
+    return -1;
+}
+
+static bool is_same(const struct sigaction *a, const struct sigaction *b)
+{
+    return a->sa_flags == b->sa_flags &&
+           (a->sa_flags & SA_SIGINFO ? a->sa_sigaction == b->sa_sigaction
+                                     : a->sa_handler == b->sa_handler);
+}
+
+static bool is_action(const struct sigaction *action, void (*handler)(int))
+{
+    return !(action->sa_flags & SA_SIGINFO) && action->sa_handler == handler;
+}
+
+static void install(int front)
+{
+    /* A blocking call is interrupted, or goes on, as it would be by what is behind. */
+    bool restart = is_action(&behind[front], SIG_DFL) || behind[front].sa_flags & SA_RESTART;
+    struct sigaction ours = {.sa_sigaction = handlers[front],
+                             .sa_flags = SA_SIGINFO | SA_ONSTACK | (restart ? SA_RESTART : 0)};
+    struct sigaction found;
+
+    sigemptyset(&ours.sa_mask);
+    if (sigaction(SIGBUS, &ours, &found) == 0 && !is_same(&found, &behind[front]))
+        sigaction(SIGBUS, &found, NULL); /* another one since our look; the next one sees it */
+}
+
+void cm_bus_look(void)
+{
+    struct sigaction now;
+    int passed = atomic_load(&guard.passed) - 1;
+
+    if (atomic_load(&guard.memory) == NULL || sigaction(SIGBUS, NULL, &now) < 0 ||
+        front_of(&now) >= 0 || is_action(&now, SIG_IGN))
+        return;
+    if (passed >= 0 && is_same(&now, &behind[passed])) {
+        install(passed); /* a signal was handed on, and the program has lived on */
+    } else if (fronts < FRONTS) {
+        behind[fronts] = now;
+        install(fronts++);
+    }
+    atomic_store(&guard.passed, 0);
+}
+
+static void step_aside(void)
+{
+    struct sigaction now;
+    int front = sigaction(SIGBUS, NULL, &now) == 0 ? front_of(&now) : -1;
+
+    if (front >= 0)
+        sigaction(SIGBUS, &behind[front], NULL);
+    atomic_store(&guard.passed, 0);
+}
+
+/* --- control --------------------------------------------------------------------------------- */
+
+void cm_bus_guard(void *memory, size_t bytes, bool (*is_harmed)(void))
+{
+    atomic_store(&guard.memory, NULL);
+    atomic_store(&guard.bytes, bytes);
+    atomic_store(&guard.is_harmed, is_harmed);
+    atomic_store(&guard.replaced, false);
+    atomic_store(&guard.owner, getpid());
+    atomic_store(&guard.memory, memory);
+    cm_bus_look();
+}
+
+void cm_bus_unguard(void)
+{
+    if (atomic_exchange(&guard.memory, NULL) != NULL)
+        step_aside();
+}
+
+bool cm_bus_replace(void)
+{
+    return cm_bus_is_replaced() || replace();
+}
+
+bool cm_bus_is_replaced(void)
+{
+    return atomic_load(&guard.replaced);
+}
+
+static void set_blocked(bool on)
+{
+    sigset_t bus;
+
+    sigemptyset(&bus);
+    sigaddset(&bus, SIGBUS);
+    pthread_sigmask(on ? SIG_BLOCK : SIG_UNBLOCK, &bus, NULL);
+    blocked = on;
+}
+
+void cm_bus_enter_thread(void)
+{
+    own_thread = true;
+    set_blocked(false);
+}
+
+void cm_bus_look_in_thread(void)
+{
+    sigset_t pending;
+
+    if (blocked && sigpending(&pending) == 0 && !sigismember(&pending, SIGBUS))
+        set_blocked(false);
+}
+
+void cm_bus_forget(void)
+{
+    own_thread = false;
+    cm_bus_unguard();
+}
