@@ -24,7 +24,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test other-pythons cuda-environment torches fuzz fuzz-records sanitize stress bench evidence evidence-public cupti-headers wheels wheel-tests lint format clean
+.PHONY: help demo test other-pythons cuda-environment torches fuzz fuzz-records sanitize stress bench evidence evidence-public fidelity foreign cupti-headers wheels wheel-tests lint format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,7 +36,7 @@ $(STAMP)/venv:
 	@mkdir -p $(STAMP) && touch $@
 
 $(STAMP)/tools: $(STAMP)/venv pyproject.toml Makefile
-	$(BIN)/python -m pip install -q "setuptools>=77" "rich>=13" "cloudpickle>=3" "$(TORCH)" numpy "pytest>=8" "hypothesis>=6" "ruff>=0.9" "mypy>=1.14"
+	$(BIN)/python -m pip install -q "setuptools>=77" "rich>=13" "cloudpickle>=3" "$(TORCH)" numpy "pytest>=8" pytest-reportlog "hypothesis>=6" "ruff>=0.9" "mypy>=1.14"
 	@touch $@
 
 # An editable install: the extension is built beside its package, the .pth goes into .venv.
@@ -103,6 +103,12 @@ evidence: $(STAMP)/package ## judge the leak verdicts against an independent ora
 
 evidence-public: $(STAMP)/package ## run public training scripts under cuptimem (ARGS="--source DIR" for local copies)
 	$(BIN)/python -m tests.evidence.public $(ARGS)
+
+fidelity: $(STAMP)/package ## run programs bare and recorded in every way of tests/fidelity; writes docs/fidelity/<date>.md (ARGS="fork*")
+	TORCH="$(TORCH)" $(BIN)/python -m tests.fidelity $(or $(ARGS),--save)
+
+foreign: $(STAMP)/package ## run test suites of PyTorch, accelerate and einops bare and recorded (ARGS="--long --save", "--source DIR einops")
+	TORCH="$(TORCH)" $(BIN)/python -m tests.foreign $(ARGS)
 
 cupti-headers: $(STAMP)/package ## read the headers of CUPTI's releases anew (CACHE=folder for their wheels, 200 MB)
 	$(BIN)/python -m tests.cupti_headers $(or $(CACHE),build/cupti-wheels)
