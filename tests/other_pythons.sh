@@ -26,7 +26,7 @@ for version in 3.11 3.12 3.13; do
         continue
     fi
     echo "Python $version, without PyTorch:"
-    "$venv/bin/python" -m pytest -q -m "not torch and not cuda_torch" --ignore=tests/sources --ignore=tests/truth "$@" || {
+    "$venv/bin/python" -m pytest -q -m "not torch and not cuda_torch" --ignore=tests/sources --ignore=tests/truth --ignore=tests/foreign "$@" || {
         code=$?
         [ "$code" = 5 ] && [ $# -gt 0 ] || exit "$code" # 5: the arguments choose none of these
     }
