@@ -78,6 +78,7 @@ def cuda_allocator() -> tuple[str, bool, int, int] | None: ...  # cm_sources_cud
 def storage_calibrate(samples: list[tuple[int, int, int]], slice: int, parent: int) -> str | None: ...
 def storage_origin(cdata: int) -> tuple[int, int, int]: ...  # cm_storage_origin, address, bytes
 def main_thread_call(call: Callable[[], None] | None) -> None: ...  # about once a second while a capture runs
+def main_thread_call_when_warned(call: Callable[[], None] | None) -> None: ...  # while capture_warning has one
 def call_before(deadline: int, function: Callable[..., Any], *arguments: Any) -> Any: ...  # see py_sources.c
 def outermost_module() -> int: ...  # id() of the module whose call enclosed the last one, maybe gone; or 0
 

@@ -166,6 +166,9 @@ def _say_what_was_written(path: str) -> None:
         recorder.say(f"{naming.shown(path)} is gone: {error.strerror}")
         return
     shown = naming.shown(path)
+    if recorder.last_counts.get("foreign"):
+        recorder.say(f"{shown} does not hold this run any more")
+        return
     events = recorder.last_counts.get("events", 0)
     recorder.say(f"wrote {shown} ({size_text(size)}, {count_text(events)} events); see: cuptimem summary {shown}")
 

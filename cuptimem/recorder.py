@@ -317,6 +317,7 @@ def _start(path: str | None, overwrite: bool, options: Options) -> Capture:
         ring_bytes=options.ring_bytes,
         ring_dir=options.ring_dir,
     )
+    core.main_thread_call_when_warned(lambda: _pass_warning_on(core))
     instruments.install(core, options, say)
     core.capture_record(True)
     instruments.look_around(core)

@@ -381,6 +381,7 @@ int cm_session_stop(const char *const *notes, char *warning, size_t warning_size
         bool left = cm_threads_wait_until_left(LEAVE_MS);
         int end = cm_collector_finish(notes);
         session.last = count();
+        session.last.foreign = cm_writer_check(atomic_load(&session.writer)) != CM_WRITER_SOUND;
         session.active = false;
         int closed = cm_writer_close(atomic_exchange(&session.writer, NULL));
         /* Without an end chunk the file still needs its ring: readers, and the next capture's

@@ -208,13 +208,13 @@ static PyObject *capture_counts(PyObject *module, PyObject *unused)
     c = cm_session_get_counts();
     Py_END_ALLOW_THREADS;
     return Py_BuildValue(
-        "{sKsKsKsKsKsKsKsKsKsK}", "events", (unsigned long long)c.events, "lost_events",
+        "{sKsKsKsKsKsKsKsKsKsKsK}", "events", (unsigned long long)c.events, "lost_events",
         (unsigned long long)c.lost_events, "lost_stacks", (unsigned long long)c.lost_stacks,
         "bytes_written", (unsigned long long)c.bytes_written, "stacks",
         (unsigned long long)c.stacks, "codes", (unsigned long long)c.codes, "rings",
         (unsigned long long)c.rings, "ring_blocks_used", (unsigned long long)c.ring_blocks_used,
         "profiler_bytes", (unsigned long long)c.profiler_bytes, "wakes",
-        (unsigned long long)c.wakes);
+        (unsigned long long)c.wakes, "foreign", (unsigned long long)c.foreign);
 }
 
 PyDoc_STRVAR(capture_warning_doc,

@@ -1,21 +1,32 @@
 /* cuptimem._core: sources.
  *
- * def sources_install() -> int            slots newly patched; also sets the collector's callback
+ * def sources_install() -> int
+ *     Slots newly patched. Also sets the collector's callback.
  * def sources_remove() -> None
- * def sources_rescan() -> None            what the collector does when idle
- * def sources_driver(on: bool) -> None     the driver level from slots, as while CUPTI does not
- * tell def sources_rows() -> list[tuple[str, str, str, str, int]] def sources_lookup(name: str) ->
- * int    address of a symbol in a patched library, 0: not there def autograd_calibrate(nodes:
- * list[tuple[int, int]]) -> str | None def autograd_own_nodes(own: bool) -> tuple[int, int] While
- * on, nodes of this thread are not recorded; how many creations and ends its hooks saw since it was
- * turned on last. def autograd_unseen() -> str | None     a type of nodes whose end is not seen,
- * mangled def storage_calibrate(samples: list[tuple[int, int, int]], slice: int, parent: int) ->
- * str | None samples: (UntypedStorage._cdata, address, bytes) of fresh CPU storages; see storage.h
- * def storage_origin(cdata: int) -> tuple[int, int, int]   (cm_storage_origin, address, bytes)
- * def sources_offsets() -> dict[str, int]     what calibration found, by the field's readable name
+ * def sources_rescan() -> None
+ *     What the collector does when idle.
+ * def sources_driver(on: bool) -> None
+ *     The driver level from slots, as while CUPTI does not tell.
+ * def sources_rows() -> list[tuple[str, str, str, str, int]]
+ * def sources_lookup(name: str) -> int
+ *     Address of a symbol in a patched library, 0: not there.
+ * def autograd_calibrate(nodes: list[tuple[int, int]]) -> str | None
+ * def autograd_own_nodes(own: bool) -> tuple[int, int]
+ *     While on, nodes of this thread are not recorded; how many creations and ends its hooks saw
+ *     since it was turned on last.
+ * def autograd_unseen() -> str | None
+ *     A type of nodes whose end is not seen, mangled.
+ * def storage_calibrate(samples: list[tuple[int, int, int]], slice: int, parent: int) -> str | None
+ *     samples: (UntypedStorage._cdata, address, bytes) of fresh CPU storages; see storage.h
+ * def storage_origin(cdata: int) -> tuple[int, int, int]
+ *     (cm_storage_origin, address, bytes)
+ * def sources_offsets() -> dict[str, int]
+ *     What calibration found, by the field's readable name.
  * def main_thread_call(call: Callable[[], None] | None) -> None
  *     While a capture runs, call is called about once a second in the main thread, between two
  *     bytecodes, holding the GIL; None ends that.
+ * def main_thread_call_when_warned(call: Callable[[], None] | None) -> None
+ *     The same, as long as capture_warning has something to say.
  * def call_before(deadline: int, function: Callable, *arguments) -> object
  *     The result of a function of C, called while it is before the deadline (time.monotonic_ns);
  *     NotImplemented after it. No other thread can get the GIL between the look at the clock and
@@ -39,26 +50,31 @@
 #include "../sources/storage.h"
 #include "py_hidden.h"
 
-/* --- one call a second in the main thread --------------------------------------------------- */
+/* --- calls in the main thread --------------------------------------------------------------- */
 
 static const uint64_t call_period_ns = 1000000000;
 
-static PyObject *main_thread_callable; /* guarded by the GIL */
-static atomic_bool call_armed, call_pending;
+typedef struct main_call {
+    PyObject *callable; /* guarded by the GIL */
+    atomic_bool armed, pending;
+} main_call;
 
-static int run_pending_call(void *unused)
+static main_call once_a_second, when_warned;
+
+static int run_pending_call(void *which)
 {
+    main_call *call = which;
     int result = 0;
 
-    atomic_store(&call_pending, false);
-    if (main_thread_callable == NULL)
+    atomic_store(&call->pending, false);
+    if (call->callable == NULL)
         return 0;
-    PyObject *callable = Py_NewRef(main_thread_callable);
+    PyObject *callable = Py_NewRef(call->callable);
     PyObject *value = cm_py_call_hidden(callable, NULL, 0);
     if (value == NULL) {
         /* An interrupt belongs to the program; a mistake of ours must not reach it. */
         if (PyErr_ExceptionMatches(PyExc_Exception)) {
-            atomic_store(&call_armed, false);
+            atomic_store(&call->armed, false);
             PyErr_WriteUnraisable(callable);
         } else {
             result = -1;
@@ -67,6 +83,57 @@ static int run_pending_call(void *unused)
     Py_XDECREF(value);
     Py_DECREF(callable);
     return result;
+}
+
+/* Before 3.13 the main thread notices when it takes the GIL the next time: torch's operators give it
+ * up all the time. */
+static void ask_for(main_call *call)
+{
+    atomic_store(&call->pending, true);
+    if (Py_AddPendingCall(run_pending_call, call) != 0) /* the queue is full: the next round */
+        atomic_store(&call->pending, false);
+}
+
+static PyObject *set_call(main_call *call, PyObject *callable)
+{
+    if (callable != Py_None && !PyCallable_Check(callable))
+        return PyErr_Format(PyExc_TypeError, "expected a callable or None");
+    atomic_store(&call->armed, false);
+    PyObject *old = call->callable;
+    call->callable = callable == Py_None ? NULL : Py_NewRef(callable);
+    Py_XDECREF(old);
+    /* A forked child may have inherited "pending" without the call. */
+    atomic_store(&call->pending, false);
+    atomic_store(&call->armed, callable != Py_None);
+    Py_RETURN_NONE;
+}
+
+static PyObject *main_thread_call(PyObject *self, PyObject *callable)
+{
+    return set_call(&once_a_second, callable);
+}
+
+static PyObject *main_thread_call_when_warned(PyObject *self, PyObject *callable)
+{
+    return set_call(&when_warned, callable);
+}
+
+/* On the collector thread, without the GIL. */
+static void when_idle(void)
+{
+    static uint64_t last; /* of the one collector */
+    uint64_t now = cm_clock_monotonic_ns();
+
+    cm_sources_rescan();
+    cm_cupti_look();
+    if (atomic_load(&when_warned.armed) && !atomic_load(&when_warned.pending) &&
+        cm_session_has_warning())
+        ask_for(&when_warned);
+    if (atomic_load(&once_a_second.armed) && !atomic_load(&once_a_second.pending) &&
+        now - last >= call_period_ns) {
+        last = now;
+        ask_for(&once_a_second);
+    }
 }
 
 static PyObject *call_before(PyObject *self, PyObject *const *args, Py_ssize_t count)
@@ -81,24 +148,6 @@ static PyObject *call_before(PyObject *self, PyObject *const *args, Py_ssize_t c
     return PyObject_Vectorcall(args[1], args + 2, (size_t)(count - 2), NULL);
 }
 
-/* On the collector thread, without the GIL. */
-static void when_idle(void)
-{
-    static uint64_t last; /* of the one collector */
-    uint64_t now = cm_clock_monotonic_ns();
-
-    cm_sources_rescan();
-    cm_cupti_look();
-    if (!atomic_load(&call_armed) || atomic_load(&call_pending) || now - last < call_period_ns)
-        return;
-    last = now;
-    atomic_store(&call_pending, true);
-    /* Before 3.13 the main thread notices when it takes the GIL the next time: torch's operators
-     * give it up all the time. */
-    if (Py_AddPendingCall(run_pending_call, NULL) != 0) /* the queue is full: next second */
-        atomic_store(&call_pending, false);
-}
-
 /* The thread's last outermost module, by address: it may be gone. */
 static PyObject *outermost_module(PyObject *self, PyObject *unused)
 {
@@ -108,20 +157,6 @@ static PyObject *outermost_module(PyObject *self, PyObject *unused)
     if (capture != 0 && cm_self.capture == capture)
         address = cm_thread_walk(cm_self.thread)->outermost;
     return PyLong_FromUnsignedLongLong(address);
-}
-
-static PyObject *main_thread_call(PyObject *self, PyObject *callable)
-{
-    if (callable != Py_None && !PyCallable_Check(callable))
-        return PyErr_Format(PyExc_TypeError, "expected a callable or None");
-    atomic_store(&call_armed, false);
-    PyObject *old = main_thread_callable;
-    main_thread_callable = callable == Py_None ? NULL : Py_NewRef(callable);
-    Py_XDECREF(old);
-    /* A forked child may have inherited "pending" without the call. */
-    atomic_store(&call_pending, false);
-    atomic_store(&call_armed, callable != Py_None);
-    Py_RETURN_NONE;
 }
 
 /* --- slots ---------------------------------------------------------------------------------- */
@@ -371,6 +406,7 @@ PyMethodDef cm_py_sources_methods[] = {
     {"storage_calibrate", storage_calibrate, METH_VARARGS, NULL},
     {"storage_origin", storage_origin, METH_O, NULL},
     {"main_thread_call", main_thread_call, METH_O, NULL},
+    {"main_thread_call_when_warned", main_thread_call_when_warned, METH_O, NULL},
     {"call_before", (PyCFunction)(void (*)(void))call_before, METH_FASTCALL, NULL},
     {"outermost_module", outermost_module, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},

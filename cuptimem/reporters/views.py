@@ -69,7 +69,9 @@ def caveats(report: Report) -> list[Block]:
         known = report.reason.startswith("recording ended")
         said.append(report.reason if known else f"recording ended early: {report.reason}")
     if report.environment.get("exec"):
-        said.append(f"the recording ends where the process became another program (exec of {report.environment['exec']})")
+        said.append(
+            f"the recording ends where the process became another program (exec of {report.environment['exec']})"
+        )
     said += report.environment.get("problems", "").splitlines()
     if report.folded is not None:
         folded = report.folded

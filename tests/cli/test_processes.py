@@ -292,3 +292,37 @@ def test_a_fork_while_python_ends(run: Run, tmp_path: Path) -> None:
     bare, ours = run("program.py"), run(*RUN, "-q", "-o", "a.cmem", "program.py")
     address = re.compile("0x[0-9a-f]+")  # from 3.12 on Python itself refuses, and says of which function
     assert (ours.code, address.sub("", ours.err)) == (bare.code, address.sub("", bare.err))
+
+
+# -- the trace itself ----------------------------------------------------------------------------------------------
+
+HARMED = """
+import os, sys, time
+errors = open("errors", "w")
+os.dup2(errors.fileno(), 2)
+while not os.path.getsize("a.cmem"): time.sleep(0.01)
+{harm}
+end = time.monotonic() + 120
+while "recording ended" not in open("errors").read() and time.monotonic() < end: time.sleep(0.01)
+sys.stderr.write("the program goes on\\n")
+"""
+
+
+@pytest.mark.parametrize(
+    ("harm", "why", "last"),
+    [
+        ("os.unlink('a.cmem')", "removed", "is gone: No such file or directory"),
+        ("os.truncate('a.cmem', 0)", "truncated", "does not hold this run any more"),
+        ("open('b', 'w').close(); os.replace('b', 'a.cmem')", "replaced", "does not hold this run any more"),
+    ],
+    ids=["removed", "truncated", "replaced"],
+)
+def test_harm_to_the_trace_is_told_while_the_program_runs(
+    run: Run, tmp_path: Path, harm: str, why: str, last: str
+) -> None:
+    write(tmp_path, harmed=HARMED.format(harm=harm))
+    done = run(*RUN, "-o", "a.cmem", "harmed.py")
+    assert done.code == 0
+    first, middle, end = (tmp_path / "errors").read_text().splitlines()
+    assert first.startswith(f"cuptimem: recording ended: its trace was {why}")
+    assert (middle, end) == ("the program goes on", f"cuptimem: a.cmem {last}")
