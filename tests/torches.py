@@ -36,6 +36,7 @@ PARTS = {
     "allocator": "tests.sources.test_allocator",
     "storages": "tests.sources.test_seed",
     "live set": "tests.truth.test_live_set",
+    "steps": "tests.sources.test_torch_events",
 }
 
 
@@ -133,6 +134,8 @@ def table(versions: dict[str, dict[str, Any]]) -> str:
         "- **storages**: what is alive when a profile starts in mid-run. Before 2.10 nothing tells whether a tensor",
         "  saved for backward has hooks, so one that only the graph holds is left out (and counted as skipped)",
         "- **live set**: training programs against a witness that counts the allocator's calls itself",
+        "- **steps**: steps and new modules, optimizers and iterators are seen, compiled ones too, and nothing of",
+        "  PyTorch is changed for it: functions, tracebacks, compiled graphs",
         "",
         "Live nodes are counted with these versions (`cuptimem/live_nodes.py`), and with other releases of the same",
         "minors if a check at start agrees; elsewhere reports say that they are not available.",
@@ -142,7 +145,7 @@ def table(versions: dict[str, dict[str, Any]]) -> str:
     ]
     lines += [
         f"| {run['torch']} | "
-        + " | ".join(cell(run["parts"][name]) for name in PARTS)
+        + " | ".join(cell(run["parts"].get(name, {})) for name in PARTS)
         + f" | [{run['date']}](torches/{run['date']}.json), Python {run['python']}, {run['machine']} |"
         for run in versions.values()
     ]

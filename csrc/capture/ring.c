@@ -169,7 +169,8 @@ static int make_file(const char *folder, uint64_t bytes, cm_space *space)
                          (unsigned long long)random);
         if (n < 0 || (size_t)n >= sizeof space->path)
             return -ENAMETOOLONG;
-        fd = open(space->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+        fd = cm_descriptor_lift(
+            open(space->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
         if (fd < 0 && (errno != EEXIST || tries == 8))
             return -errno;
     }

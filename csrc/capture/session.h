@@ -24,7 +24,7 @@ typedef struct cm_session_counts {
     uint64_t events, lost_events, lost_stacks, bytes_written, stacks, codes;
     uint64_t rings, ring_blocks_used, profiler_bytes; /* memory mapped by us */
     uint64_t wakes; /* how often the collector's thread has begun to work */
-    bool foreign;   /* when the capture ended its path did not lead to what it wrote: see writer.h */
+    bool foreign; /* when the capture ended its path did not lead to what it wrote: see writer.h */
 } cm_session_counts;
 
 /* Sweeps rings that killed processes left where this capture's ring may come to lie: their tails go

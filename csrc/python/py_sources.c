@@ -85,8 +85,8 @@ static int run_pending_call(void *which)
     return result;
 }
 
-/* Before 3.13 the main thread notices when it takes the GIL the next time: torch's operators give it
- * up all the time. */
+/* Before 3.13 the main thread notices when it takes the GIL the next time: torch's operators give
+ * it up all the time. */
 static void ask_for(main_call *call)
 {
     atomic_store(&call->pending, true);

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,12 +18,30 @@ static inline bool cm_descriptor_is(int fd, dev_t device, ino_t inode)
     return fd >= 0 && fstat(fd, &st) == 0 && st.st_dev == device && st.st_ino == inode;
 }
 
+/* The same file under a number that programs do not count on: the low ones are handed out in order,
+ * and some expect 3. Below 1024, so that the table of descriptors stays small. Takes fd over; where
+ * there is no such number it stays as it is. */
+static inline int cm_descriptor_lift(int fd)
+{
+    enum { HIGH = 1024, OURS = 64, LOW = 128 };
+    struct rlimit limit;
+
+    if (fd < 0 || getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur < LOW)
+        return fd;
+    int number =
+        fcntl(fd, F_DUPFD_CLOEXEC, (int)(limit.rlim_cur < HIGH ? limit.rlim_cur : HIGH) - OURS);
+    if (number < 0)
+        return fd;
+    close(fd);
+    return number;
+}
+
 /* Opens what lies at path, st says what that is. -errno; -EBADF: each time, the number was somebody
  * else's by the time that we looked. */
 static inline int cm_descriptor_open(const char *path, int flags, struct stat *st)
 {
     for (int tries = 0; tries < 3; tries++) {
-        int fd = open(path, flags | O_CLOEXEC);
+        int fd = cm_descriptor_lift(open(path, flags | O_CLOEXEC));
         if (fd < 0)
             return -errno;
         if (stat(path, st) == 0 && cm_descriptor_is(fd, st->st_dev, st->st_ino))

@@ -1,4 +1,4 @@
-"""python -m tests.fidelity [NAME ...] [--python VERSION] [--save] [--bare] [--list]
+"""python -m tests.fidelity [NAME ...] [--python VERSION] [--jobs N] [--save] [--bare] [--list]
 
 Runs every case of tests/fidelity bare and under `cuptimem run`, on every Python that is here, and compares standard
 output, standard error, exit code or signal, the files that are left, and whether a trace is there. NAME is a case, a
@@ -14,8 +14,10 @@ from __future__ import annotations
 import argparse
 import datetime
 import fnmatch
+import os
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests import pythons
@@ -39,6 +41,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fidelity")
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--python", action="append", choices=pythons.SUPPORTED, help="only this version")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="cases at a time (all cores)")
     parser.add_argument("--save", action="store_true", help="write docs/fidelity/<date>.md")
     parser.add_argument("--bare", action="store_true", help="bare both times, to find fault with a case")
     parser.add_argument("--list", action="store_true", help="only name the cases")
@@ -58,10 +61,12 @@ def main(arguments: Sequence[str]) -> int:
             print(f"Python {version}: not here, left out")
             continue
         here[version] = environments.versions(python)
-        for kind, name in cases:
-            verdict = verdicts[name][version] = judge(table.CASES[name], python, recorded=not options.bare)
-            for line in verdict.lines:
-                print(f"{version} {verdict.word}: {kind}: {name}: {line}", flush=True)
+        with ThreadPoolExecutor(options.jobs) as pool:
+            running = [pool.submit(judge, table.CASES[name], python, not options.bare) for _, name in cases]
+            for (kind, name), future in zip(cases, running, strict=True):
+                verdict = verdicts[name][version] = future.result()
+                for line in verdict.lines:
+                    print(f"{version} {verdict.word}: {kind}: {name}: {line}", flush=True)
     print("\n".join(results.summary(verdicts)))
     if options.save and not options.bare:
         DOCS.mkdir(exist_ok=True)

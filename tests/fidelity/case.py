@@ -35,6 +35,7 @@ class Case:
     normal: tuple[tuple[str, str], ...] = ()  # regular expression, replacement: what cannot be equal in this case
     # Modules ("coverage"), Pythons ("3.12+"), libraries ("libjemalloc.so.2"), commands ("$strace"), "root".
     needs: tuple[str, ...] = ()
+    known: str = ""  # why recording cannot but be seen here; the result names it
     fixed: bool = False  # part of `make test`
     timeout: float = 60
 

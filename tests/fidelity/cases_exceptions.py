@@ -248,6 +248,7 @@ CASES = [
         import atexit
         print(atexit._ncallbacks())
         """,
+        known="what ends the recording is registered with atexit",
     ),
     program(
         "atexit run by hand",

@@ -98,6 +98,7 @@ CASES = [
         """,
         before=OTHERS_FILES,
         shows="on",
+        traces=None,  # the trace is empty, and a line says so
     ),
     program(
         "every other descriptor made blocking or not",

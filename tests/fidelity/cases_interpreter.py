@@ -27,6 +27,7 @@ CASES = [
         torch.ones(3)
         """,
         needs=("torch",),
+        known="when torch has come, what hooks into it is imported",
         shows="looks for",
     ),
     program(
@@ -92,6 +93,7 @@ CASES = [
         import gc
         print(sum(1 for o in gc.get_objects() if type(o).__module__.startswith('cuptimem')))
         """,
+        known="a few objects of the recording are among the interpreter's",
         shows="0",
     ),
     program(

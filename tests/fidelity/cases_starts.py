@@ -270,6 +270,7 @@ CASES = [
     program(
         "environment as the kernel has it",
         "print(sorted(x.split('=')[0] for x in open('/proc/self/environ').read().split('\\0') if x))",
+        known="the settings come in variables: the kernel's copy of them cannot be changed",
     ),
     program("command line as the kernel has it", "print(open('/proc/self/cmdline').read().split('\\0')[1:])"),
     program(
@@ -288,7 +289,11 @@ CASES = [
         """,
         fixed=True,
     ),
-    program("modules that are built in", "import sys\nprint(sorted(set(sys.builtin_module_names) & set(sys.modules)))"),
+    program(
+        "modules that are built in",
+        "import sys\nprint(sorted(set(sys.builtin_module_names) & set(sys.modules)))",
+        known="atexit and gc are imported at the start",
+    ),
     program(
         "shadowed standard modules",
         """
@@ -303,6 +308,9 @@ CASES = [
             f"shadowed {name}",
             "print('script')",
             files={f"{name}.py": f"print('this is not the standard {name}')"},
+            known="`python -m` itself imports contextlib from the current folder; the installed command does not"
+            if name == "contextlib"
+            else "",
         )
         for name in ("subprocess", "contextlib", "weakref", "typing", "rich", "torch", "errors", "struct")
     ),
@@ -325,6 +333,7 @@ CASES = [
         import sys
         print(sys.meta_path, sys.path_hooks, sorted(sys.path_importer_cache)[:0])
         """,
+        known="a finder waits for torch, and goes when it has come",
     ),
     program(
         "warnings' filters",
@@ -410,7 +419,7 @@ CASES = [
     flags("-P"),
     flags("-E", fixed=True),
     flags("-I", fixed=True),
-    flags("-S"),
+    flags("-S", known="python -S leaves site-packages out, and with it cuptimem"),
     flags("-sBu"),
     flags("-O -u -B -X dev -W error -s", fixed=True),
     flags("-i", stdin="print(1 + 1)\nprint(sys.flags.interactive)\n", shows="2"),

@@ -26,7 +26,7 @@ def summary(verdicts: Verdicts) -> list[str]:
     found = []
     for version in pythons:
         counts = Counter(row[version].word for row in verdicts.values() if version in row)
-        words = ", ".join(f"{counts[word]} {word}" for word in ("same", "different", "broken", "left out"))
+        words = ", ".join(f"{counts[word]} {word}" for word in ("same", "different", "known", "broken", "left out"))
         found.append(f"Python {version}: {sum(counts.values())} cases: {words}")
     return found
 
@@ -50,6 +50,7 @@ def document(
     ]
     for title, word in (
         ("Different", "different"),
+        ("Known: what can be seen of the recording, and why", "known"),
         ("Broken: bare Python does not do what the case says", "broken"),
         ("Left out", "left out"),
     ):

@@ -4,6 +4,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.torches
+
 # Before 3.12 the interpreter enters a Python function that Python code calls without asking anybody.
 SEES_COPIES = sys.version_info >= (3, 12)
 
