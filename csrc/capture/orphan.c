@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "merge.h"
+#include "owner.h"
 #include "recover.h"
 #include "ring.h"
 
@@ -319,11 +320,12 @@ cm_tail cm_orphan_read(const char *ring_path, uint64_t ring_id, const cm_covers 
     int fd = open(ring_path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return CM_TAIL_NONE;
-    bool alive = fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+    bool locked = fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
     cm_ring_header *header = cm_recover_load(fd);
     close(fd);
     if (header != NULL && header->id == ring_id) {
-        if (alive || !cm_ring_is_abandoned(header)) {
+        /* Another process's lock is a sweeper's: that changes nothing in the ring. */
+        if ((locked && cm_owner_may_be(header, lock.l_pid)) || !cm_ring_is_abandoned(header)) {
             result = CM_TAIL_ALIVE;
         } else if (cm_recover(header, covers, &recovered)) {
             *chunks = recovered.chunks;

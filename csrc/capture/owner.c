@@ -52,6 +52,17 @@ static bool parse(const char *text, char *state, uint64_t *threads, uint64_t *st
     return *start != 0;
 }
 
+static bool is_of_our_namespace(const cm_ring_header *header)
+{
+    return header->owner_pid != 0 && header->owner_namespace != 0 &&
+           header->owner_namespace == own_namespace();
+}
+
+bool cm_owner_may_be(const cm_ring_header *header, pid_t pid)
+{
+    return !is_of_our_namespace(header) || (uint64_t)pid == header->owner_pid;
+}
+
 typedef enum existence { UNKNOWN, RUNS, GONE } existence;
 
 static existence look_up(uint64_t pid, char *state, uint64_t *threads, uint64_t *start)
@@ -82,8 +93,7 @@ static existence owner_of(const cm_ring_header *header)
     uint64_t threads = 0, start = 0;
     char state = 0;
 
-    if (header->owner_pid == 0 || header->owner_namespace == 0 ||
-        header->owner_namespace != own_namespace())
+    if (!is_of_our_namespace(header))
         return UNKNOWN;
     existence found = look_up(header->owner_pid, &state, &threads, &start);
     if (found != RUNS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import shutil
@@ -124,6 +125,22 @@ def test_the_reader_leaves_the_ring_as_it_is(stress: Stress) -> None:
         found = stress.verify(trace)
         assert (found.state, found.events) == (RECOVERED, events)
     assert (ring.read_bytes(), trace.read_bytes()) == before
+
+
+def test_a_ring_that_a_sweeper_holds_is_no_sign_of_life(stress: Stress) -> None:
+    """The lock says that a process looks after the ring; whose ring it is stands in it."""
+    trace, ring, events = killed_capture(stress)
+    with ring.open("r+b") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX)  # as a sweeper does
+        found = stress.verify(trace)
+        assert (found.state, found.events) == (RECOVERED, events)
+        # Where the owner is of another namespace nothing is known of it: the lock may be its own.
+        header = bytearray(file.read(8192))
+        struct.pack_into("<Q", header, 96, 1)
+        file.seek(0)
+        file.write(header)
+        file.flush()
+        assert stress.verify(trace).state == RECORDING
 
 
 def test_a_ring_whose_trace_is_gone_stays_for_seven_days(stress: Stress) -> None:
