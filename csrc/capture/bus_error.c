@@ -1,9 +1,9 @@
 /* SIGBUS: guarded memory replaced, everything else handed on.
  *
  * Handlers that are installed after ours may come back to it: faulthandler keeps the disposition
- * that it found, puts it back when it has written its lines, and raises the signal again. So each
- * time that we step before a new one it is with a handler function of its own, which knows what
- * stood behind it then. A chain of dispositions leads to older ones only, and there is no loop. */
+ * that it found, puts it back when it has written its lines, and raises the signal again. So every
+ * disposition has a handler function of ours that stands before this one and no other. A program
+ * that keeps ours and calls it, or puts it back, gets what it would have kept without us. */
 #define _GNU_SOURCE
 #include "bus_error.h"
 
@@ -11,13 +11,14 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "thread.h"
 
-enum { FRONTS = 16 }; /* a program that installs more handlers than this loses the guard */
+enum { FRONTS = 16 }; /* a program that installs more different ones loses the guard */
 
 static struct {
     _Atomic(void *) memory; /* NULL: nothing is guarded */
@@ -25,7 +26,6 @@ static struct {
     _Atomic pid_t owner;
     _Atomic(bool (*)(void)) is_harmed;
     atomic_bool replaced;
-    atomic_int passed; /* the front that was taken away to hand a signal on, + 1 */
 } guard;
 
 /* Written before its handler is installed, and then never again: the program may keep the handler,
@@ -69,9 +69,10 @@ static bool mend(const siginfo_t *info)
 
     if (info->si_code > 0)
         return is_guarded(info->si_addr) && replace();
-    /* Raised again by a handler that came between the fault and us: it does not say where. */
-    return atomic_load(&guard.memory) != NULL && info->si_pid == getpid() && !own_thread &&
-           is_harmed != NULL && is_harmed() && replace();
+    /* Raised again by a handler that came between the fault and us: it does not say where. The
+     * memory may have been replaced meanwhile, its file is still damaged. */
+    return info->si_code == SI_TKILL && info->si_pid == getpid() && !own_thread &&
+           atomic_load(&guard.memory) != NULL && is_harmed != NULL && is_harmed() && replace();
 }
 
 static void send_again(siginfo_t *info)
@@ -103,7 +104,6 @@ static void handle(int front, siginfo_t *info, ucontext_t *context)
     if (info->si_code <= 0 && own_thread) {
         leave_to_the_program(info, context);
     } else {
-        atomic_store(&guard.passed, front + 1);
         sigaction(SIGBUS, &behind[front], NULL);
         if (info->si_code <= 0)
             send_again(info);
@@ -149,9 +149,12 @@ static int front_of(const struct sigaction *action)
     return -1;
 }
 
+/* The rest of a sigset_t is not written when an action is asked for. */
+enum { KERNEL_MASK_BYTES = 8 };
+
 static bool is_same(const struct sigaction *a, const struct sigaction *b)
 {
-    return a->sa_flags == b->sa_flags &&
+    return a->sa_flags == b->sa_flags && memcmp(&a->sa_mask, &b->sa_mask, KERNEL_MASK_BYTES) == 0 &&
            (a->sa_flags & SA_SIGINFO ? a->sa_sigaction == b->sa_sigaction
                                      : a->sa_handler == b->sa_handler);
 }
@@ -177,18 +180,20 @@ static void install(int front)
 void cm_bus_look(void)
 {
     struct sigaction now;
-    int passed = atomic_load(&guard.passed) - 1;
+    int front = 0;
 
     if (atomic_load(&guard.memory) == NULL || sigaction(SIGBUS, NULL, &now) < 0 ||
         front_of(&now) >= 0 || is_action(&now, SIG_IGN))
         return;
-    if (passed >= 0 && is_same(&now, &behind[passed])) {
-        install(passed); /* a signal was handed on, and the program has lived on */
-    } else if (fronts < FRONTS) {
-        behind[fronts] = now;
-        install(fronts++);
+    while (front < fronts && !is_same(&now, &behind[front]))
+        front++;
+    if (front == FRONTS)
+        return;
+    if (front == fronts) {
+        behind[front] = now;
+        fronts++;
     }
-    atomic_store(&guard.passed, 0);
+    install(front);
 }
 
 static void step_aside(void)
@@ -198,7 +203,6 @@ static void step_aside(void)
 
     if (front >= 0)
         sigaction(SIGBUS, &behind[front], NULL);
-    atomic_store(&guard.passed, 0);
 }
 
 /* --- control --------------------------------------------------------------------------------- */

@@ -14,8 +14,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Guards this mapping of whole pages, one at a time, in place of the one before. is_harmed: whether
- * its file is damaged; called in the handler when a signal does not say where it comes from. */
+/* Guards this mapping of whole pages, one at a time, in place of the one before; NULL: none, and
+ * nothing counts as replaced. is_harmed: whether the mapping's file is damaged; called in the
+ * handler when a signal does not say where it comes from. */
 void cm_bus_guard(void *memory, size_t bytes, bool (*is_harmed)(void));
 /* Ends that, and puts back what was there before if we still stand before it. Nothing happens where
  * nothing is guarded. */

@@ -405,8 +405,8 @@ int cm_space_create(const char *trace_path, const char *ring_dir, uint64_t bytes
             "the rings cannot be kept from forked processes, madvise(MADV_DONTFORK) is refused",
             note, note_size);
     space->bytes = bytes;
-    if (status == 0 && space->fd >= 0)
-        cm_bus_guard(space->header, bytes, is_harmed);
+    if (status == 0)
+        cm_bus_guard(space->fd >= 0 ? space->header : NULL, bytes, is_harmed);
     if (status == 0)
         status = lay_out(space, bytes, trace_path, note, note_size);
     if (status < 0) {
