@@ -1,14 +1,18 @@
-"""Names of the files that lie beside a trace for a while, and what becomes of those of processes that were killed.
+"""Names of files that this package removes, and what becomes of those of processes that were killed.
 
-Such a name says whose it is: machine (since when it runs), process namespace, process and its time of birth. A file is
-only removed when that process is known to be gone; one of another machine, or of the same before it was started anew,
-when nobody has written to it for a week. Standard library that Python has loaded by itself only.
+Such a name says whose it is: machine (since when it runs), process namespace, process and its time of birth. A file
+that lies beside a trace for a while is only removed when that process is known to be gone; one of another machine, or
+of the same before it was started anew, when nobody has written to it for a week. A temporary trace (a profile without a
+name) of a process that is gone stays for a week, too. No other trace has such a name. Standard library that Python has
+loaded by itself only.
 """
 
 import os
 import time
 
-_PREFIX, _SUFFIX = ".cuptimem-aside-", ".cmem"
+# No name that `run` makes up begins with a dot.
+_PREFIX, _TEMPORARY, _SUFFIX = ".cuptimem-aside-", ".cuptimem-temporary-", ".cmem"
+_SIDE = ".tail"  # what csrc/trace/side.h adds to a trace's name
 _KEEP_SECONDS = 7 * 24 * 3600
 
 
@@ -36,36 +40,51 @@ def _birth(pid: int) -> str:
     return fields[19] if len(fields) > 19 else ""
 
 
-def name(folder: str) -> str:
-    """A new file's path in folder, for this process and as long as it lives."""
+def _owned(folder: str, prefix: str) -> str:
     pid = os.getpid()
     owner = f"{_machine() or 'unknown.0'}.{pid}.{_birth(pid) or 0}"
-    return os.path.join(folder, f"{_PREFIX}{owner}.{os.urandom(4).hex()}{_SUFFIX}")
+    return os.path.join(folder, f"{prefix}{owner}.{os.urandom(4).hex()}{_SUFFIX}")
+
+
+def name(folder: str) -> str:
+    """A new file's path in folder, for this process and as long as it lives."""
+    return _owned(folder, _PREFIX)
+
+
+def temporary_name(folder: str) -> str:
+    """The same for a trace that its user has given no name."""
+    return _owned(folder, _TEMPORARY)
 
 
 def _is_left(file: str, path: str) -> bool:
-    parts = file[len(_PREFIX) : -len(_SUFFIX)].split(".")  # boot, namespace, pid, birth, random
+    prefix = _PREFIX if file.startswith(_PREFIX) else _TEMPORARY
+    parts = file[len(prefix) : -len(_SUFFIX)].split(".")  # boot, namespace, pid, birth, random
     if len(parts) != 5 or not parts[2].isdigit():
         return False
+    old = time.time() - os.stat(path).st_mtime > _KEEP_SECONDS
     machine = _machine()
     if machine and f"{parts[0]}.{parts[1]}" == machine and parts[3] != "0":
-        return _birth(int(parts[2])) != parts[3]
-    return time.time() - os.stat(path).st_mtime > _KEEP_SECONDS
+        return _birth(int(parts[2])) != parts[3] and (old or prefix == _PREFIX)
+    return old
 
 
 def sweep(folder: str) -> int:
     """Removes the files of processes that are gone. How many; never raises."""
     removed = 0
     try:
-        found = [file for file in os.listdir(folder) if file.startswith(_PREFIX) and file.endswith(_SUFFIX)]
+        files = os.listdir(folder)
     except OSError:
         return 0
-    for file in found:
+    for file in files:
+        if not file.startswith((_PREFIX, _TEMPORARY)) or not file.endswith(_SUFFIX):
+            continue
         path = os.path.join(folder, file)
         try:
             if _is_left(file, path):
                 os.unlink(path)
                 removed += 1
-        except OSError:  # somebody else was faster, or it is not ours to remove
+                if file.startswith(_TEMPORARY):
+                    os.unlink(path + _SIDE)
+        except OSError:  # somebody else was faster, it is not ours to remove, or there is no side file
             continue
     return removed

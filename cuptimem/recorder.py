@@ -281,7 +281,7 @@ def _temporary_name() -> str:
     """A name that nothing has, in the first usual folder that can be written to."""
     for folder in (os.environ.get("TMPDIR"), "/tmp", "/var/tmp", _directory()):
         if folder and os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK):
-            return os.path.join(os.path.abspath(folder), f"cuptimem-{os.getpid()}-{os.urandom(8).hex()}.cmem")
+            return aside.temporary_name(os.path.abspath(folder))
     raise Error("no folder for temporary files can be written to; set TMPDIR or name a file")
 
 
@@ -302,8 +302,7 @@ def _start(path: str | None, overwrite: bool, options: Options) -> Capture:
     if path is None:
         file.make_temporary()
     capture = Capture(core, file, options)
-    if path is not None:
-        aside.sweep(os.path.dirname(path))
+    aside.sweep(os.path.dirname(file.path))
     if core.capture_active():
         raise Error("a capture is already running in this process")
     meta = environment()

@@ -45,6 +45,12 @@ class Result:
     err: str
 
 
+@pytest.fixture(scope="session", autouse=True)
+def state_home(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What killed programs leave is kept here, not in the home of who runs the tests."""
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+
+
 @pytest.fixture(scope="session")
 def python(tmp_path_factory: pytest.TempPathFactory) -> str:
     """An interpreter as a user has it: a virtual environment with cuptimem and its .pth, and everything else that this

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "kept.h"
 #include "merge.h"
 #include "owner.h"
 #include "recover.h"
@@ -59,6 +60,15 @@ static bool is_sound(const cm_ring_header *header, uint64_t size)
            header->blocks_offset <= size &&
            header->block_count <= (size - header->blocks_offset) / CM_BLOCK_BYTES &&
            memchr(header->trace_path, 0, sizeof header->trace_path) != NULL;
+}
+
+bool cm_recover_header(int fd, cm_ring_header *header)
+{
+    struct stat st;
+
+    return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size >= CM_RING_BYTES_MIN &&
+           st.st_size <= CM_RING_BYTES_MAX && read_all(fd, header, sizeof *header) &&
+           is_sound(header, (uint64_t)st.st_size);
 }
 
 cm_ring_header *cm_recover_load(int fd)
@@ -302,7 +312,7 @@ bool cm_recover(const cm_ring_header *header, const cm_covers *covers, cm_recove
     return good;
 }
 
-cm_tail cm_orphan_read(const char *ring_path, uint64_t ring_id, const cm_covers *covers,
+static cm_tail read_at(const char *ring_path, uint64_t ring_id, const cm_covers *covers,
                        unsigned char **chunks, size_t *length)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -310,8 +320,6 @@ cm_tail cm_orphan_read(const char *ring_path, uint64_t ring_id, const cm_covers 
     cm_recovered recovered;
     struct stat st;
 
-    *chunks = NULL;
-    *length = 0;
     /* Not even opened if it is our own: closing it again would drop our lock on it. */
     if (stat(ring_path, &st) < 0 || !S_ISREG(st.st_mode))
         return CM_TAIL_NONE;
@@ -334,5 +342,18 @@ cm_tail cm_orphan_read(const char *ring_path, uint64_t ring_id, const cm_covers 
         }
     }
     free(header);
+    return result;
+}
+
+cm_tail cm_orphan_read(const char *ring_path, uint64_t ring_id, const cm_covers *covers,
+                       unsigned char **chunks, size_t *length)
+{
+    char kept[CM_RING_PATH_MAX];
+
+    *chunks = NULL;
+    *length = 0;
+    cm_tail result = read_at(ring_path, ring_id, covers, chunks, length);
+    if (result == CM_TAIL_NONE && cm_kept_path(ring_id, kept, sizeof kept))
+        result = read_at(kept, ring_id, covers, chunks, length);
     return result;
 }

@@ -23,13 +23,14 @@ typedef enum cm_tail {
     CM_TAIL_FOUND = 2  /* *chunks holds whole chunks to read after those of the file */
 } cm_tail;
 
-/* Reads the ring without changing it. *chunks is malloc'ed (may be empty) on CM_TAIL_FOUND. */
+/* Reads the ring without changing it, at this path or where rings are kept (kept.h). *chunks is
+ * malloc'ed (may be empty) on CM_TAIL_FOUND. */
 cm_tail cm_orphan_read(const char *ring_path, uint64_t ring_id, const cm_covers *covers,
                        unsigned char **chunks, size_t *length);
 
-/* Looks through ring_dir for rings that nobody locks: appends each tail to its trace and removes
- * the ring; one whose trace is missing or unwritable is kept for 7 days. Returns how many were
- * handled. Called when a capture starts. */
+/* Looks through ring_dir for rings that no process locks: appends each tail to its trace and
+ * removes the ring; one whose trace is missing or unwritable moves to where such are kept (kept.h).
+ * Returns how many were handled. Called when a capture starts. */
 int cm_orphan_sweep(const char *ring_dir);
 
 #endif

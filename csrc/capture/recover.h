@@ -16,6 +16,9 @@ typedef struct cm_recovered {
     uint64_t lost_events, lost_stacks; /* of the whole capture */
 } cm_recovered;
 
+/* Reads the header alone. False: this is no ring file, or its offsets are not sound. */
+bool cm_recover_header(int fd, cm_ring_header *header);
+
 /* A copy of a ring file of which every offset is sound; NULL: it is none. free() it. Its counts
  * and positions are still whatever somebody wrote there. */
 cm_ring_header *cm_recover_load(int fd);
@@ -33,7 +36,7 @@ typedef struct cm_trace_end {
     uint64_t *ring; /* covers.ring; free() it */
 } cm_trace_end;
 
-/* False: unreadable, or no trace. */
-bool cm_trace_end_read(const char *path, cm_trace_end *out);
+/* False: unreadable, no trace, or it names another ring than this one (0: any). */
+bool cm_trace_end_read(const char *path, uint64_t ring_id, cm_trace_end *out);
 
 #endif

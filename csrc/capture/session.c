@@ -15,6 +15,7 @@
 #include "../trace/writer.h"
 #include "clock.h"
 #include "collector.h"
+#include "kept.h"
 #include "ring.h"
 #include "thread.h"
 
@@ -29,12 +30,14 @@ static struct {
     cm_writer *_Atomic writer;
     cm_session_counts last; /* of the capture that was stopped */
     char note[512];
-    _Atomic bool note_taken, failure_taken;
+    char swept[CM_SESSION_ERROR_SIZE]; /* what a sweep has to say */
+    _Atomic bool note_taken, failure_taken, swept_taken;
     pthread_once_t once;
 } session = {.mutex = PTHREAD_MUTEX_INITIALIZER,
              .once = PTHREAD_ONCE_INIT,
              .note_taken = true,
-             .failure_taken = true};
+             .failure_taken = true,
+             .swept_taken = true};
 
 /* --- fork -------------------------------------------------------------------------------- */
 
@@ -58,7 +61,7 @@ static void become_child(void)
     cm_writer_close(atomic_exchange(&session.writer, NULL));
     pthread_mutex_init(&session.mutex, NULL);
     session.active = false;
-    session.note_taken = session.failure_taken = true;
+    session.note_taken = session.failure_taken = session.swept_taken = true;
     session.pid = getpid();
 }
 
@@ -206,6 +209,10 @@ void cm_session_sweep(const cm_session_options *options)
     if (!cm_session_active() && make_absolute(options->path, path, sizeof path) &&
         (options->overwrite || lstat(path, &st) < 0))
         cm_space_sweep(path, options->ring_dir);
+    lock();
+    if (cm_kept_take_note(session.swept, sizeof session.swept))
+        session.swept_taken = false;
+    unlock();
 }
 
 int cm_session_start(const cm_session_options *options, char *error, size_t error_size)
@@ -350,12 +357,14 @@ static const char *take_warning(void)
 {
     if (cm_collector_warning() != NULL && !atomic_exchange(&session.failure_taken, true))
         return cm_collector_warning();
-    return !atomic_exchange(&session.note_taken, true) ? session.note : NULL;
+    if (!atomic_exchange(&session.note_taken, true))
+        return session.note;
+    return !atomic_exchange(&session.swept_taken, true) ? session.swept : NULL;
 }
 
 bool cm_session_has_warning(void)
 {
-    return !atomic_load(&session.note_taken) ||
+    return !atomic_load(&session.note_taken) || !atomic_load(&session.swept_taken) ||
            (cm_collector_warning() != NULL && !atomic_load(&session.failure_taken));
 }
 

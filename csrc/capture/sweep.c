@@ -1,7 +1,10 @@
-/* Rings whose process is gone: their tails go into their traces, then they go. */
+/* Rings whose process is gone: their tails go into their traces, then they go. Of a ring that has
+ * no trace to go to, the newest are kept elsewhere (kept.h). Only what is brought home or kept is
+ * read whole; of others the header. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,19 +15,44 @@
 #include "../trace/format.h"
 #include "../trace/side.h"
 #include "../trace/writer.h"
+#include "kept.h"
 #include "orphan.h"
 #include "recover.h"
 
 /* A file without a header may be one that is just being made. */
-enum { YOUNG_S = 60, KEEP_S = 7 * 24 * 3600 };
+enum { YOUNG_S = 60 };
 
-static bool has_anything(const cm_ring_header *header)
+/* What a sweep has found in a folder, newest first: rings without a trace to go to. */
+typedef struct orphans {
+    struct {
+        char name[NAME_MAX + 1];
+        int64_t last;
+    } of[CM_KEPT_MOST];
+    uint32_t count;
+} orphans;
+
+static bool read_part(int fd, void *memory, size_t length, uint64_t at)
 {
-    const cm_ring *rings = (const cm_ring *)((const unsigned char *)header + header->table_offset);
+    ssize_t n;
 
-    for (uint32_t i = 0; i < CM_RING_COUNT; i++)
-        if (atomic_load(&rings[i].head) != 0 || atomic_load(&rings[i].lost_total) != 0)
+    do
+        n = pread(fd, memory, length, (off_t)at);
+    while (n < 0 && errno == EINTR);
+    return n == (ssize_t)length;
+}
+
+/* Rings are given out from the first on, so that the first page of the table mostly decides. */
+static bool has_anything(int fd, const cm_ring_header *header)
+{
+    cm_ring rings[32];
+
+    for (uint32_t i = 0; i < CM_RING_COUNT; i += 32) {
+        if (!read_part(fd, rings, sizeof rings, header->table_offset + i * sizeof *rings))
             return true;
+        for (int j = 0; j < 32; j++)
+            if (atomic_load(&rings[j].head) != 0 || atomic_load(&rings[j].lost_total) != 0)
+                return true;
+    }
     return atomic_load(&header->unowned_lost) != 0;
 }
 
@@ -94,73 +122,150 @@ static bool append_rest(const cm_ring_header *header, cm_trace_end *end)
     return done;
 }
 
+static bool append_whole(int fd, cm_trace_end *end)
+{
+    cm_ring_header *ring = cm_recover_load(fd);
+    bool done = ring != NULL && append_rest(ring, end);
+
+    free(ring);
+    return done;
+}
+
 /* True: the trace needs this ring no longer. */
-static bool bring_home(const cm_ring_header *header)
+static bool bring_home(int fd, const cm_ring_header *header)
 {
     cm_trace_end end;
 
-    if (!cm_trace_end_read(header->trace_path, &end))
-        return !has_anything(header); /* killed before its first event: nobody will miss it */
-    bool done = false;
-    if (end.ring_id == header->id) {
-        done = end.ended || append_rest(header, &end);
-        if (done)
-            cm_side_remove(header->trace_path, header->id);
-    } else {
-        done = !has_anything(header); /* its trace was moved or replaced */
-    }
+    if (!cm_trace_end_read(header->trace_path, header->id, &end))
+        return false;
+    bool done = end.ended || append_whole(fd, &end);
+    if (done)
+        cm_side_remove(header->trace_path, header->id);
     free(end.ring);
     return done;
 }
 
-static bool is_old(const struct stat *st, const cm_ring_header *header, int64_t seconds)
+static int64_t last_sign(const struct stat *st, const cm_ring_header *header)
 {
-    int64_t last = st->st_mtim.tv_sec;
-
-    if (header != NULL) {
-        int64_t alive = (int64_t)(atomic_load(&header->alive_ns) / 1000000000u);
-        if (alive > last)
-            last = alive;
-    }
-    return time(NULL) - last > seconds;
+    int64_t alive = (int64_t)(atomic_load(&header->alive_ns) / 1000000000u);
+    return alive > st->st_mtim.tv_sec ? alive : st->st_mtim.tv_sec;
 }
 
-static int handle(int folder, const char *name)
+static void drop(int folder, const char *name)
 {
-    struct stat st;
+    if (unlinkat(folder, name, 0) == 0)
+        cm_kept_count_dropped();
+}
+
+/* Remembers one to keep. Where there are more than may be kept, the oldest goes. */
+static int remember(orphans *found, int folder, const char *name, int64_t last)
+{
+    uint32_t at = found->count;
     int handled = 0;
 
+    while (at > 0 && found->of[at - 1].last < last)
+        at--;
+    if (found->count == CM_KEPT_MOST) {
+        drop(folder, at == CM_KEPT_MOST ? name : found->of[--found->count].name);
+        handled = 1;
+    }
+    if (at == CM_KEPT_MOST)
+        return handled;
+    memmove(&found->of[at + 1], &found->of[at], (found->count - at) * sizeof found->of[0]);
+    snprintf(found->of[at].name, sizeof found->of[at].name, "%s", name);
+    found->of[at].last = last;
+    found->count++;
+    return handled;
+}
+
+/* A descriptor of a ring that no process holds, locked; -1: it is none, or not ours to look at. */
+static int open_orphan(int folder, const char *name, struct stat *st)
+{
     /* Before it is opened: closing our own would drop the lock that says that we live. */
-    if (fstatat(folder, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode) ||
-        st.st_uid != geteuid() || cm_space_is_ours(st.st_dev, st.st_ino))
-        return 0;
+    if (fstatat(folder, name, st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st->st_mode) ||
+        st->st_uid != geteuid() || cm_space_is_ours(st->st_dev, st->st_ino))
+        return -1;
     int fd = openat(folder, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    /* Locked: its process lives, or another sweeper has it. */
+    if (fd >= 0 && cm_ring_lock(fd) && fstat(fd, st) == 0 && S_ISREG(st->st_mode))
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+/* found: where to put one that is to be kept; NULL: it is kept already. */
+static int handle(int folder, const char *name, orphans *found)
+{
+    cm_ring_header header;
+    bool remove = false;
+    struct stat st;
+    int handled = 0, fd = open_orphan(folder, name, &st);
+
     if (fd < 0)
         return 0;
-    /* Locked: its process lives, or another sweeper has it. */
-    if (cm_ring_lock(fd) && fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
-        cm_ring_header *header = cm_recover_load(fd);
-        bool remove = header == NULL ? is_old(&st, NULL, YOUNG_S)
-                                     : cm_ring_is_abandoned(header) &&
-                                           (bring_home(header) || is_old(&st, header, KEEP_S));
-        if (remove && unlinkat(folder, name, 0) == 0)
-            handled = 1;
-        free(header);
+    if (!cm_recover_header(fd, &header)) {
+        remove = found != NULL && time(NULL) - st.st_mtim.tv_sec > YOUNG_S;
+    } else if (cm_ring_is_abandoned(&header)) {
+        int64_t last = last_sign(&st, &header);
+        remove = bring_home(fd, &header) || !has_anything(fd, &header) ||
+                 time(NULL) - last > CM_KEPT_SECONDS;
+        if (!remove && found != NULL)
+            handled = remember(found, folder, name, last);
     }
+    if (remove && unlinkat(folder, name, 0) == 0)
+        handled = 1;
     close(fd);
     return handled;
 }
 
-int cm_orphan_sweep(const char *ring_dir)
+/* Moves one to where it is kept; where that is impossible it is dropped. */
+static int keep(int folder, const char *name, int64_t last)
+{
+    struct stat st;
+    int fd = open_orphan(folder, name, &st);
+
+    if (fd < 0)
+        return 0; /* another sweep has it */
+    cm_ring_header *ring = cm_recover_load(fd);
+    if (ring != NULL) {
+        atomic_store(&ring->alive_ns, 0); /* whatever namespace its owner was of: it is gone */
+        if (cm_kept_add(ring, last))
+            unlinkat(folder, name, 0);
+        else
+            drop(folder, name);
+    }
+    free(ring);
+    close(fd);
+    return 1;
+}
+
+static int look_through(const char *path, orphans *found)
 {
     int handled = 0;
-    DIR *folder = opendir(ring_dir);
+    DIR *folder = opendir(path);
 
     if (folder == NULL)
         return 0;
     for (struct dirent *entry; (entry = readdir(folder)) != NULL;)
         if (strncmp(entry->d_name, CM_RING_PREFIX, sizeof CM_RING_PREFIX - 1) == 0)
-            handled += handle(dirfd(folder), entry->d_name);
+            handled += handle(dirfd(folder), entry->d_name, found);
+    for (uint32_t i = 0; found != NULL && i < found->count; i++)
+        handled += keep(dirfd(folder), found->of[i].name, found->of[i].last);
     closedir(folder);
+    return handled;
+}
+
+int cm_orphan_sweep(const char *ring_dir)
+{
+    orphans found = {.count = 0};
+    char kept[CM_RING_PATH_MAX];
+
+    int handled = look_through(ring_dir, &found);
+    /* A trace that was moved may be back. */
+    if (cm_kept_folder(kept, sizeof kept)) {
+        handled += look_through(kept, NULL);
+        cm_kept_trim();
+    }
     return handled;
 }

@@ -14,7 +14,7 @@ enum { META_MAX = 1 << 20 };
 
 typedef struct scan {
     int fd;
-    uint64_t at, size;
+    uint64_t at, size, ring_id;
     cm_trace_end *out;
 } scan;
 
@@ -121,7 +121,9 @@ static bool read_meta(scan *s, uint64_t end)
         s->out->ring_id = strtoull(text, NULL, 0);
     }
     free(meta);
-    return good && !cursor.bad;
+    /* At once, not behind the events of another capture. */
+    bool other = s->ring_id != 0 && s->out->ring_id != 0 && s->out->ring_id != s->ring_id;
+    return good && !cursor.bad && !other;
 }
 
 static uint32_t u32_at(const uint8_t *p)
@@ -157,9 +159,9 @@ static bool read_chunks(scan *s)
     return true;
 }
 
-bool cm_trace_end_read(const char *path, cm_trace_end *out)
+bool cm_trace_end_read(const char *path, uint64_t ring_id, cm_trace_end *out)
 {
-    scan s = {.out = out};
+    scan s = {.out = out, .ring_id = ring_id};
     struct stat st;
 
     memset(out, 0, sizeof *out);
@@ -171,7 +173,7 @@ bool cm_trace_end_read(const char *path, cm_trace_end *out)
     bool good = out->ring != NULL && fstat(s.fd, &st) == 0 && S_ISREG(st.st_mode);
     if (good) {
         s.size = (uint64_t)st.st_size;
-        good = read_chunks(&s);
+        good = read_chunks(&s) && (ring_id == 0 || out->ring_id == ring_id);
     }
     close(s.fd);
     if (!good) {

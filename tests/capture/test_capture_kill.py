@@ -143,25 +143,116 @@ def test_a_ring_that_a_sweeper_holds_is_no_sign_of_life(stress: Stress) -> None:
         assert stress.verify(trace).state == RECORDING
 
 
-def test_a_ring_whose_trace_is_gone_stays_for_seven_days(stress: Stress) -> None:
-    trace, ring, events = killed_capture(stress)
-    moved = trace.rename(trace.with_name("moved.cmem"))
-    assert stress.run("sweep", stress.rings) == [0]
-    found = stress.verify(moved)
-    assert (found.state, found.events) == (RECOVERED, events)
-    # A week later: both the file's times and the last sign of life in its header.
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where rings are kept."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return tmp_path / "cuptimem" / "rings"
+
+
+ALIVE, ID = 72, 24  # offsets in the header
+
+
+def patch(ring: Path, offset: int, value: int) -> None:
     with ring.open("r+b") as file:
-        header = bytearray(file.read(8192))
-        alive = struct.unpack_from("<Q", header, 72)[0]
-        assert abs(alive / 1e9 - time.time()) < 600
-        struct.pack_into("<Q", header, 72, alive - 8 * 86400 * 10**9)
-        file.seek(0)
-        file.write(header)
-    assert stress.run("sweep", stress.rings) == [0]  # just written to
-    os.utime(ring, (0, time.time() - 8 * 86400))
+        file.seek(offset)
+        file.write(struct.pack("<Q", value))
+
+
+def test_a_ring_whose_trace_is_gone_is_kept_for_seven_days(stress: Stress, kept: Path) -> None:
+    trace, ring, events = killed_capture(stress)
+    size, last = ring.stat().st_size, ring.stat().st_mtime
+    moved = trace.rename(trace.with_name("moved.cmem"))
     assert stress.run("sweep", stress.rings) == [1]
     assert list(stress.rings.iterdir()) == []
+    [copy] = kept.iterdir()
+    stat = copy.stat()
+    assert stat.st_size == size and stat.st_blocks * 512 < size / 2  # holes where it holds nothing
+    assert 0 <= stat.st_mtime - int(last) < 60 and stat.st_mode & 0o777 == 0o600
+    for _ in range(2):
+        found = stress.verify(moved)
+        assert (found.state, found.events) == (RECOVERED, events)
+        assert stress.run("sweep", stress.rings) == [0]
+    os.utime(copy, (0, time.time() - 8 * 86400))
+    assert stress.run("sweep", stress.rings) == [1]
+    assert list(kept.iterdir()) == []
     assert stress.verify(moved).state == CUT
+
+
+def test_a_trace_that_comes_back_gets_its_ring(stress: Stress, kept: Path) -> None:
+    trace, _, events = killed_capture(stress)
+    moved = trace.rename(trace.with_name("moved.cmem"))
+    assert stress.run("sweep", stress.rings) == [1]
+    # Another capture's trace has its name meanwhile.
+    trace.write_bytes(moved.read_bytes()[:40])
+    assert stress.run("sweep", stress.rings) == [0]
+    assert len(list(kept.iterdir())) == 1
+    moved.rename(trace)
+    assert stress.run("sweep", stress.rings) == [1]
+    assert list(kept.iterdir()) == []
+    found = stress.verify(trace)
+    assert (found.state, found.events) == (RECOVERED, events)
+
+
+def orphans(stress: Stress, count: int, *, sized: int = 0) -> dict[int, Path]:
+    """So many rings of a killed capture whose trace was moved, one second older each than the one before, by id."""
+    trace, ring, _ = killed_capture(stress, ring_bytes=sized or 1 << 20)
+    trace.rename(trace.with_name("moved.cmem"))
+    bytes_, last = ring.read_bytes(), int(ring.stat().st_mtime)
+    ring.unlink()
+    made = {}
+    for i in range(count):
+        path = stress.rings / f".cuptimem-ring-{i:016x}"
+        path.write_bytes(bytes_)
+        patch(path, ID, i + 1)
+        patch(path, ALIVE, (last - 100 - i) * 10**9)
+        os.utime(path, (last - 100 - i,) * 2)
+        made[i + 1] = path
+    return made
+
+
+def ids(folder: Path) -> list[int]:
+    return sorted(struct.unpack_from("<Q", path.read_bytes(), ID)[0] for path in folder.iterdir())
+
+
+def test_at_most_sixteen_are_kept_the_newest(stress: Stress, kept: Path) -> None:
+    """Later ones take the place of older ones, too."""
+    made = orphans(stress, 40)
+    template = made[1].read_bytes()
+    assert stress.run("sweep", stress.rings) == [40]
+    assert list(stress.rings.iterdir()) == []
+    assert ids(kept) == list(range(1, 17))
+    for i in (100, 101, 102):  # newer
+        path = stress.rings / f".cuptimem-ring-{i:016x}"
+        path.write_bytes(template)
+        patch(path, ID, i)
+    assert stress.run("sweep", stress.rings) == [3]
+    assert ids(kept) == [*range(1, 14), 100, 101, 102]
+
+
+def test_kept_rings_are_bounded_in_bytes(stress: Stress, kept: Path) -> None:
+    orphans(stress, 3)
+    assert stress.run("sweep", stress.rings) == [3]
+    for path in kept.iterdir():  # 100 MiB of disk each
+        number = struct.unpack_from("<Q", path.read_bytes(), ID)[0]
+        times = path.stat().st_mtime
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, 100 << 20)
+        os.utime(path, (times, times))
+        assert number in (1, 2, 3)
+    assert stress.run("sweep", stress.rings) == [0]
+    assert ids(kept) == [1, 2]
+
+
+@pytest.mark.parametrize("home", ["", "/proc/none"])
+def test_without_a_home_they_are_dropped(
+    stress: Stress, monkeypatch: pytest.MonkeyPatch, home: str, tmp_path: Path
+) -> None:
+    orphans(stress, 3)
+    monkeypatch.setenv("XDG_STATE_HOME", home)
+    monkeypatch.setenv("HOME", "/proc/none")
+    assert stress.run("sweep", stress.rings) == [3]
+    assert list(stress.rings.iterdir()) == []
 
 
 def test_a_sweep_in_the_middle_of_another_capture(stress: Stress) -> None:

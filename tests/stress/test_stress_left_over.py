@@ -1,6 +1,9 @@
 """What killed processes leave beside a trace is removed by the next run there, and nothing else is."""
 
 import os
+import time
+
+from cuptimem import naming
 
 
 def test_files_of_the_dead_go_and_those_of_the_living_stay(child, tmp_path):
@@ -33,6 +36,45 @@ say(there=there)
         "dead": False, "living": True, "again": False, "elsewhere": True, "elsewhere_old": False, "other_space": True,
         "odd": True,
     }  # fmt: skip
+
+
+def test_temporary_traces_of_killed_processes_go_after_a_week(child, start, tmp_path):
+    """A trace of `run` never does, whatever its script is called."""
+    process = start(
+        """
+profile = cuptimem.profile(); profile.start()
+core.capture_emit(1, 10)
+import time
+print("up", flush=True); time.sleep(600)
+""",
+        TMPDIR=str(tmp_path),
+    )
+    assert process.stdout.readline() == "up\n"
+    [trace] = tmp_path.glob(".cuptimem-temporary-*")
+    week = 8 * 86400
+    old = (time.time() - week,) * 2
+    look = """
+with cuptimem.profile() as other: pass
+del other
+say(there=sorted(f for f in os.listdir(".") if f.endswith((".cmem", ".tail"))))
+"""
+    # What `run` calls the trace of a script with such a name.
+    theirs = [naming.default_name(f"temporary-{'0' * 32}.{'1' * 9}.7.8.py", 99, None), "cuptimem-train.7.cmem"]
+    for name in theirs:
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, old)
+    (tmp_path / f"{trace.name}.tail").touch()
+    os.utime(trace, old)
+    everything = sorted([trace.name, f"{trace.name}.tail", *theirs])
+    assert child(look, TMPDIR=str(tmp_path))["there"] == everything  # its process lives
+    process.kill()
+    process.communicate()
+    os.utime(trace)
+    # Not a week yet. What it lacked is in it now, and the side file, which was not its own, gone.
+    assert child(look, TMPDIR=str(tmp_path))["there"] == sorted([trace.name, *theirs])
+    os.utime(trace, old)
+    (tmp_path / f"{trace.name}.tail").touch()
+    assert child(look, TMPDIR=str(tmp_path))["there"] == sorted(theirs)
 
 
 def test_killed_while_windows_are_cut(start, child, tmp_path):
