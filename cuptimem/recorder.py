@@ -315,6 +315,8 @@ def _start(path: str | None, overwrite: bool, options: Options) -> Capture:
         max_size=options.max_size,
         ring_bytes=options.ring_bytes,
         ring_dir=options.ring_dir,
+        # A process that never uses PyTorch or CUDA takes nothing of the shared memory.
+        later="torch" not in sys.modules,
     )
     core.main_thread_call_when_warned(lambda: _pass_warning_on(core))
     instruments.install(core, options, say)

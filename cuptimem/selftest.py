@@ -80,12 +80,15 @@ def look(folder: str) -> dict[str, Any]:
         path = os.path.join(folder, "selftest.cmem")
         answer["cupti"] = loaded_cupti()
         with cuptimem.profile(path):
+            core.capture_share()  # without torch, too, it is shown where rings would lie
             answer["rows"] = core.sources_rows()
             if torch is not None and hasattr(torch, "ones"):
                 answer["checks"] = _record(core, torch, path)
             answer["offsets"] = core.sources_offsets()
         meta = core.trace_meta(path)
-        answer["meta"] = {key: meta.get(key, "") for key in ("ring.place", "ring.path", "nodes", "problems")}
+        answer["meta"] = {
+            key: meta.get(key, "") for key in ("ring.place", "ring.path", "ring.bytes", "nodes", "problems")
+        }
         answer["trace_bytes"] = os.path.getsize(path)
         if answer["checks"]:
             answer["checks"].append(_joined(path))

@@ -84,6 +84,8 @@ static struct {
     _Atomic uint64_t events, bytes, seen_lost_stacks, largest_chunk;
 } collector;
 
+static _Thread_local bool is_collector __attribute__((tls_model("initial-exec")));
+
 static long futex(_Atomic uint32_t *word, int operation, uint32_t value,
                   const struct timespec *wait)
 {
@@ -641,6 +643,7 @@ static void *run(void *unused)
 static void *begin(void *unused)
 {
     collector.tid = (int32_t)syscall(SYS_gettid);
+    is_collector = true;
     cm_bus_enter_thread();
     return run(unused);
 }
@@ -734,20 +737,38 @@ int cm_collector_start(cm_writer *writer, const char *path, uint64_t max_size, u
     return status;
 }
 
-int cm_collector_note(const char *const *notes)
+bool cm_collector_is_this_thread(void)
+{
+    return is_collector;
+}
+
+int cm_collector_without_thread(int (*work)(void))
 {
     bool running = collector.running; /* not before a fork */
-    int status = 0;
 
-    cm_collector_pause(); /* the writer is its thread's */
-    if (collector.writer != NULL && !cm_collector_failed()) {
-        status = cm_writer_meta(collector.writer, notes);
-        if (status == -ESTALE && !check_trace())
-            status = 0;
-        atomic_store(&collector.bytes, cm_writer_size(collector.writer));
-    }
+    cm_collector_pause();
+    int status = work();
     int resumed = running ? cm_collector_resume() : 0;
     return status < 0 ? status : resumed;
+}
+
+static const char *const *to_note; /* under the session's mutex */
+
+static int write_note(void)
+{
+    if (collector.writer == NULL || cm_collector_failed())
+        return 0;
+    int status = cm_writer_meta(collector.writer, to_note);
+    if (status == -ESTALE && !check_trace())
+        status = 0;
+    atomic_store(&collector.bytes, cm_writer_size(collector.writer));
+    return status;
+}
+
+int cm_collector_note(const char *const *notes)
+{
+    to_note = notes;
+    return cm_collector_without_thread(write_note); /* the writer is its thread's */
 }
 
 int cm_collector_finish(const char *const *notes)

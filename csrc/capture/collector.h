@@ -26,6 +26,11 @@ int cm_collector_resume(void);
 /* Everything published before the call is in the file: 0; -1: recording has ended by itself. */
 int cm_collector_sync(void);
 
+bool cm_collector_is_this_thread(void);
+/* Calls work while there is no thread; not from the thread itself. What work returns, or a negative
+ * errno. */
+int cm_collector_without_thread(int (*work)(void));
+
 /* Appends meta to the trace, between two chunks; not from the collector's thread. 0 too once it has
  * failed; or a negative errno. */
 int cm_collector_note(const char *const *notes);

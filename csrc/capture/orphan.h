@@ -29,8 +29,9 @@ cm_tail cm_orphan_read(const char *ring_path, uint64_t ring_id, const cm_covers 
                        unsigned char **chunks, size_t *length);
 
 /* Looks through ring_dir for rings that no process locks: appends each tail to its trace and
- * removes the ring; one whose trace is missing or unwritable moves to where such are kept (kept.h).
- * Returns how many were handled. Called when a capture starts. */
+ * removes the ring. One whose trace is not there moves to where such are kept (kept.h); one whose
+ * trace cannot be written to stays, for 7 days. Returns how many were handled. Called when a
+ * capture starts. */
 int cm_orphan_sweep(const char *ring_dir);
 
 #endif

@@ -63,17 +63,15 @@ bool cm_owner_may_be(const cm_ring_header *header, pid_t pid)
     return !is_of_our_namespace(header) || (uint64_t)pid == header->owner_pid;
 }
 
-typedef enum existence { UNKNOWN, RUNS, GONE } existence;
-
-static existence look_up(uint64_t pid, char *state, uint64_t *threads, uint64_t *start)
+static cm_owner look_up(uint64_t pid, char *state, uint64_t *threads, uint64_t *start)
 {
     char path[64], text[1024];
 
     snprintf(path, sizeof path, "/proc/%llu/stat", (unsigned long long)pid);
     ssize_t n = read_text(path, text, sizeof text);
     if (n < 0)
-        return n == -ENOENT || n == -ESRCH ? GONE : UNKNOWN;
-    return parse(text, state, threads, start) ? RUNS : UNKNOWN;
+        return n == -ENOENT || n == -ESRCH ? CM_OWNER_GONE : CM_OWNER_UNKNOWN;
+    return parse(text, state, threads, start) ? CM_OWNER_RUNS : CM_OWNER_UNKNOWN;
 }
 
 void cm_owner_sign(cm_ring_header *header)
@@ -81,27 +79,44 @@ void cm_owner_sign(cm_ring_header *header)
     uint64_t threads = 0, start = 0;
     char state = 0;
 
-    if (look_up((uint64_t)getpid(), &state, &threads, &start) != RUNS)
+    if (look_up((uint64_t)getpid(), &state, &threads, &start) != CM_OWNER_RUNS)
         return;
     header->owner_namespace = own_namespace();
     header->owner_start = start;
     header->owner_pid = (uint64_t)getpid();
 }
 
-static existence owner_of(const cm_ring_header *header)
+static cm_owner find(uint64_t pid, uint64_t birth, uint64_t namespace)
 {
     uint64_t threads = 0, start = 0;
     char state = 0;
 
-    if (!is_of_our_namespace(header))
-        return UNKNOWN;
-    existence found = look_up(header->owner_pid, &state, &threads, &start);
-    if (found != RUNS)
+    if (pid == 0 || namespace == 0 || namespace != own_namespace())
+        return CM_OWNER_UNKNOWN;
+    cm_owner found = look_up(pid, &state, &threads, &start);
+    if (found != CM_OWNER_RUNS)
         return found;
-    if (start != header->owner_start)
-        return GONE; /* the number was given to another one */
+    if (start != birth)
+        return CM_OWNER_GONE; /* the number was given to another one */
     /* A zombie waits for its parent only; but a dead main thread may have left others. */
-    return (state == 'Z' || state == 'X') && threads <= 1 ? GONE : RUNS;
+    return (state == 'Z' || state == 'X') && threads <= 1 ? CM_OWNER_GONE : CM_OWNER_RUNS;
+}
+
+void cm_owner_write(const cm_ring_header *header, char text[CM_OWNER_TEXT])
+{
+    snprintf(text, CM_OWNER_TEXT, "%llu %llu %llu", (unsigned long long)header->owner_pid,
+             (unsigned long long)header->owner_start, (unsigned long long)header->owner_namespace);
+}
+
+cm_owner cm_owner_find(uint64_t ring_id, const char *text)
+{
+    unsigned long long pid, birth, namespace;
+
+    if (cm_space_is_recording(ring_id))
+        return CM_OWNER_RUNS;
+    if (sscanf(text, "%llu %llu %llu", &pid, &birth, &namespace) != 3)
+        return CM_OWNER_UNKNOWN;
+    return find(pid, birth, namespace);
 }
 
 bool cm_ring_is_abandoned(const cm_ring_header *header)
@@ -109,7 +124,8 @@ bool cm_ring_is_abandoned(const cm_ring_header *header)
     uint64_t alive = atomic_load(&header->alive_ns);
     struct timespec now;
 
-    if (alive == 0 || owner_of(header) == GONE)
+    if (alive == 0 ||
+        find(header->owner_pid, header->owner_start, header->owner_namespace) == CM_OWNER_GONE)
         return true;
     clock_gettime(CLOCK_REALTIME, &now);
     int64_t age = (int64_t)((uint64_t)now.tv_sec - alive / 1000000000u);

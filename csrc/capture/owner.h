@@ -11,4 +11,13 @@ void cm_owner_sign(cm_ring_header *header);
  * that cannot be known. */
 bool cm_owner_may_be(const cm_ring_header *header, pid_t pid);
 
+/* The same as text, for a trace whose ring has no file ("ring.owner"). */
+enum { CM_OWNER_TEXT = 64 };
+void cm_owner_write(const cm_ring_header *header, char text[CM_OWNER_TEXT]);
+
+typedef enum cm_owner { CM_OWNER_UNKNOWN, CM_OWNER_RUNS, CM_OWNER_GONE } cm_owner;
+/* Whether a recording that says this of itself still goes on. Unknown from another pid namespace.
+ */
+cm_owner cm_owner_find(uint64_t ring_id, const char *text);
+
 #endif

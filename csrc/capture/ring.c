@@ -1,4 +1,5 @@
 /* The ring file: where it lies, how it comes and goes, and who has which block. */
+#define _GNU_SOURCE /* mremap */
 #include "ring.h"
 
 #include <errno.h>
@@ -14,12 +15,15 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "../frames/walk.h"
 #include "../trace/descriptor.h"
 #include "bus_error.h"
 #include "clock.h"
 #include "collector.h"
 #include "orphan.h"
 #include "owner.h"
+#include "room.h"
+#include "thread.h"
 
 #ifndef XFS_SUPER_MAGIC
 #define XFS_SUPER_MAGIC 0x58465342
@@ -28,7 +32,11 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-enum { BLOCK_UNIT = 512 }; /* of st_blocks */
+enum {
+    BLOCK_UNIT = 512,  /* of st_blocks */
+    SPARE_BLOCKS = 64, /* at least, beside those that are in use when the file is made */
+    HOLD_MS = 1000
+};
 
 cm_space cm_the_space = {.fd = -1};
 
@@ -129,6 +137,12 @@ static bool is_plain_local(const char *folder)
     }
 }
 
+/* A forked child must have no way to the ring of its parent. */
+static int keep_from_children(void *memory, uint64_t bytes)
+{
+    return madvise(memory, bytes, MADV_DONTFORK) < 0 ? -errno : 0;
+}
+
 static int populate(void *memory, uint64_t bytes)
 {
     if (madvise(memory, bytes, MADV_POPULATE_WRITE) == 0)
@@ -154,8 +168,20 @@ static int reserve_room(int fd, uint64_t bytes)
     return -status;
 }
 
-/* A locked file of this size under a new name in folder, mapped and touched. */
-static int make_file(const char *folder, uint64_t bytes, cm_space *space)
+typedef struct ring_file {
+    void *memory;
+    uint64_t bytes;
+    int fd;
+    dev_t device;
+    ino_t inode;
+    bool whole_blocks;
+    cm_place place;
+    char path[CM_RING_PATH_MAX];
+} ring_file;
+
+/* A locked file of this size under a new name in folder, mapped and touched. No forked child has
+ * the mapping. */
+static int make_file(const char *folder, uint64_t bytes, ring_file *file)
 {
     uint64_t random;
     int fd = -1, status;
@@ -165,12 +191,12 @@ static int make_file(const char *folder, uint64_t bytes, cm_space *space)
     for (int tries = 0; fd < 0; tries++) {
         if (getrandom(&random, sizeof random, 0) != sizeof random)
             return -errno;
-        int n = snprintf(space->path, sizeof space->path, "%s/" CM_RING_PREFIX "%016llx", folder,
+        int n = snprintf(file->path, sizeof file->path, "%s/" CM_RING_PREFIX "%016llx", folder,
                          (unsigned long long)random);
-        if (n < 0 || (size_t)n >= sizeof space->path)
+        if (n < 0 || (size_t)n >= sizeof file->path)
             return -ENAMETOOLONG;
         fd = cm_descriptor_lift(
-            open(space->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+            open(file->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
         if (fd < 0 && (errno != EEXIST || tries == 8))
             return -errno;
     }
@@ -190,23 +216,26 @@ static int make_file(const char *folder, uint64_t bytes, cm_space *space)
         status = -errno;
         goto failed;
     }
-    status = populate(memory, bytes);
+    status = keep_from_children(memory, bytes);
+    if (status == 0)
+        status = populate(memory, bytes);
     if (status == 0 && fstat(fd, &st) < 0)
         status = -errno;
     if (status < 0)
         goto failed;
-    space->whole_blocks = (uint64_t)st.st_blocks * BLOCK_UNIT >= bytes && is_plain_local(folder);
-    space->header = memory;
-    space->fd = fd;
-    space->device = st.st_dev;
-    space->inode = st.st_ino;
+    file->whole_blocks = (uint64_t)st.st_blocks * BLOCK_UNIT >= bytes && is_plain_local(folder);
+    file->memory = memory;
+    file->bytes = bytes;
+    file->fd = fd;
+    file->device = st.st_dev;
+    file->inode = st.st_ino;
     return 0;
 failed:
     if (memory != MAP_FAILED)
         munmap(memory, bytes);
-    unlink(space->path);
+    unlink(file->path);
     close(fd);
-    space->path[0] = '\0';
+    file->path[0] = '\0';
     return status;
 }
 
@@ -216,32 +245,67 @@ static int refuse(int status, const char *what, char *note, size_t note_size)
     return status;
 }
 
-static int make_private(uint64_t bytes, cm_space *space, char *note, size_t note_size)
+static int make_private(cm_space *space, uint64_t bytes, char *note, size_t note_size)
 {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return refuse(-errno, "no memory for the rings (a smaller ring_bytes may do)", note,
                       note_size);
+    int status = keep_from_children(memory, bytes);
+    if (status < 0) {
+        munmap(memory, bytes);
+        return refuse(
+            status,
+            "the rings cannot be kept from forked processes, madvise(MADV_DONTFORK) is refused",
+            note, note_size);
+    }
     space->header = memory;
-    space->fd = -1;
-    space->path[0] = '\0';
-    space->place = CM_PLACE_PRIVATE;
+    space->bytes = space->file_bytes = bytes;
     return 0;
 }
 
-static int make_at(const char *folder, cm_place place, uint64_t bytes, cm_space *space)
+static int make_at(const char *folder, cm_place place, uint64_t bytes, ring_file *file)
 {
     char absolute[CM_RING_PATH_MAX];
 
     /* The trace names its ring for readers that stand in other folders. */
     if (realpath(folder, absolute) == NULL)
         return -errno;
-    int status = make_file(absolute, bytes, space);
+    int status = make_file(absolute, bytes, file);
     if (status == 0)
-        space->place = place;
+        file->place = place;
     return status;
 }
 
+/* As large as the rules for shared memory let it be, but at least so many bytes. */
+static int make_shared(const char *folder, uint64_t bytes, uint64_t least, ring_file *file)
+{
+    cm_room room;
+
+    /* A first look spares those who will not get any the wait for the lock. */
+    int status = cm_room_look(folder, &room);
+    if (status == 0 && cm_room_for(room, bytes) < least)
+        status = -ENOSPC;
+    int lock = status < 0 ? status : cm_room_lock(folder);
+    if (lock < 0)
+        return lock;
+    status = cm_room_look(folder, &room);
+    uint64_t allowed = status < 0 ? 0 : cm_room_for(room, bytes);
+    if (status == 0)
+        status = allowed < least ? -ENOSPC : make_at(folder, CM_PLACE_SHARED, allowed, file);
+    cm_room_unlock(lock);
+    return status;
+}
+
+static void drop_file(ring_file *file)
+{
+    munmap(file->memory, file->bytes);
+    unlink(file->path);
+    if (cm_descriptor_is(file->fd, file->device, file->inode))
+        close(file->fd);
+}
+
+/* NULL: none was chosen. */
 static const char *chosen_folder(const char *ring_dir)
 {
     const char *chosen = ring_dir != NULL ? ring_dir : getenv("CUPTIMEM_RING_DIR");
@@ -260,7 +324,7 @@ static bool folder_of(const char *trace_path, char *folder, size_t size)
     return is_plain_local(folder);
 }
 
-void cm_space_sweep(const char *trace_path, const char *ring_dir)
+void cm_space_sweep(const char *trace_path, const char *ring_dir, const char *shared_dir)
 {
     const char *chosen = chosen_folder(ring_dir);
     char folder[CM_RING_PATH_MAX];
@@ -269,36 +333,43 @@ void cm_space_sweep(const char *trace_path, const char *ring_dir)
         cm_orphan_sweep(chosen);
         return;
     }
-    cm_orphan_sweep("/dev/shm");
+    cm_orphan_sweep(shared_dir != NULL ? shared_dir : CM_SHARED_FOLDER);
     if (folder_of(trace_path, folder, sizeof folder))
         cm_orphan_sweep(folder);
-}
-
-static int make_somewhere(const char *trace_path, const char *ring_dir, uint64_t bytes,
-                          cm_space *space, char *note, size_t note_size)
-{
-    const char *chosen = chosen_folder(ring_dir);
-    char folder[CM_RING_PATH_MAX];
-
-    note[0] = '\0';
-    if (chosen != NULL) {
-        int status = make_at(chosen, CM_PLACE_CHOSEN, bytes, space);
-        if (status == 0)
-            return 0;
-        snprintf(note, note_size, "no ring file can be made in %s (%s): another place was taken",
-                 chosen, strerror(-status));
-    }
-    if (make_at("/dev/shm", CM_PLACE_SHARED, bytes, space) == 0)
-        return 0;
-    if (folder_of(trace_path, folder, sizeof folder) &&
-        make_at(folder, CM_PLACE_BESIDE, bytes, space) == 0)
-        return 0;
-    return make_private(bytes, space, note, note_size);
 }
 
 static uint64_t pages(uint64_t bytes)
 {
     return (bytes + 4095) & ~UINT64_C(4095);
+}
+
+static uint64_t bytes_up_to_block(const cm_space *space, uint32_t block)
+{
+    return space->header->blocks_offset + (uint64_t)block * CM_BLOCK_BYTES;
+}
+
+/* A file in the first place that has room for one; else none is made (file->fd < 0). */
+static void make_somewhere(const cm_space *space, ring_file *file, char *note, size_t note_size)
+{
+    uint32_t used = atomic_load(&space->free.fresh);
+    uint64_t least = pages(bytes_up_to_block(space, used + SPARE_BLOCKS));
+    char folder[CM_RING_PATH_MAX];
+
+    if (least > space->bytes)
+        least = space->bytes;
+    note[0] = '\0';
+    file->fd = -1;
+    if (space->chosen[0] != '\0') {
+        int status = make_at(space->chosen, CM_PLACE_CHOSEN, space->bytes, file);
+        if (status == 0)
+            return;
+        snprintf(note, note_size, "no ring file can be made in %s (%s): another place was taken",
+                 space->chosen, strerror(-status));
+    }
+    if (make_shared(space->shared, space->bytes, least, file) < 0 &&
+        (!folder_of(space->header->trace_path, folder, sizeof folder) ||
+         make_at(folder, CM_PLACE_BESIDE, space->bytes, file) < 0))
+        file->fd = -1;
 }
 
 static int lay_out(cm_space *space, uint64_t bytes, const char *trace_path, char *note,
@@ -367,12 +438,12 @@ const char *cm_space_find_harm(void)
     struct stat st;
 
     /* Without descriptor (until the next second) nothing is known of the file. */
-    if (space->path[0] == '\0' || fstat(space->fd, &st) < 0 || st.st_dev != space->device ||
+    if (!cm_space_is_filed() || fstat(space->fd, &st) < 0 || st.st_dev != space->device ||
         st.st_ino != space->inode)
         return NULL;
-    if ((uint64_t)st.st_size < space->bytes)
+    if ((uint64_t)st.st_size < space->file_bytes)
         return "was truncated";
-    if (space->whole_blocks && (uint64_t)st.st_blocks * BLOCK_UNIT < space->bytes)
+    if (space->whole_blocks && (uint64_t)st.st_blocks * BLOCK_UNIT < space->file_bytes)
         return "has lost a part (a hole)";
     return NULL;
 }
@@ -382,39 +453,124 @@ static bool is_harmed(void)
     return cm_space_find_harm() != NULL;
 }
 
-int cm_space_create(const char *trace_path, const char *ring_dir, uint64_t bytes, char *note,
-                    size_t note_size)
+/* What the rings are laid out for. They can become smaller until they have a file, not larger. */
+static uint64_t planned_bytes(const cm_space *space, uint64_t bytes)
+{
+    cm_room room;
+
+    if (space->chosen[0] != '\0' || cm_room_look(space->shared, &room) < 0)
+        return bytes;
+    uint64_t allowed = cm_room_for(room, bytes);
+    return allowed != 0 ? allowed : bytes; /* for beside the trace, or in private memory */
+}
+
+/* While this process is where it is now: it may go to another folder before the file is made. */
+static void remember_places(cm_space *space, const cm_space_options *options)
+{
+    const char *chosen = chosen_folder(options->ring_dir);
+
+    snprintf(space->shared, sizeof space->shared, "%s",
+             options->shared_dir != NULL ? options->shared_dir : CM_SHARED_FOLDER);
+    space->chosen[0] = '\0';
+    if (chosen != NULL && realpath(chosen, space->chosen) == NULL)
+        snprintf(space->chosen, sizeof space->chosen, "%s", chosen);
+}
+
+int cm_space_create(const cm_space_options *options, char *note, size_t note_size)
 {
     cm_space *space = &cm_the_space;
+    uint64_t bytes = options->bytes != 0 ? options->bytes : CM_RING_BYTES_DEFAULT;
 
-    if (bytes == 0)
-        bytes = CM_RING_BYTES_DEFAULT;
     if (bytes < CM_RING_BYTES_MIN || bytes > CM_RING_BYTES_MAX) {
         snprintf(note, note_size, "ring_bytes must be from %d to %d", CM_RING_BYTES_MIN,
                  CM_RING_BYTES_MAX);
         return -EINVAL;
     }
-    bytes = pages(bytes);
-    int status = make_somewhere(trace_path, ring_dir, bytes, space, note, note_size);
+    note[0] = '\0';
+    remember_places(space, options);
+    bytes = planned_bytes(space, pages(bytes));
+    int status = make_private(space, bytes, note, note_size);
     if (status < 0)
         return status;
-    /* A forked child must have no way to the ring of its parent. */
-    if (madvise(space->header, bytes, MADV_DONTFORK) < 0)
-        status = refuse(
-            -errno,
-            "the rings cannot be kept from forked processes, madvise(MADV_DONTFORK) is refused",
-            note, note_size);
-    space->bytes = bytes;
-    if (status == 0)
-        cm_bus_guard(space->fd >= 0 ? space->header : NULL, bytes, is_harmed);
-    if (status == 0)
-        status = lay_out(space, bytes, trace_path, note, note_size);
+    cm_bus_guard(NULL, 0, is_harmed);
+    status = lay_out(space, bytes, options->trace_path, note, note_size);
     if (status < 0) {
         cm_space_destroy(true, true);
         return status;
     }
+    atomic_store(&space->id, space->header->id);
     atomic_store_explicit(&space->header->magic, CM_RING_MAGIC, memory_order_release);
     return 0;
+}
+
+/* All that was ever written, without touching what was not. */
+static void copy_rings(const cm_space *space, const ring_file *file, uint32_t blocks)
+{
+    const cm_ring_header *from = space->header;
+    cm_ring_header *to = file->memory;
+    uint64_t log = atomic_load(&space->log_head);
+
+    if (log > space->log_bytes)
+        log = space->log_bytes;
+    memcpy((unsigned char *)to + sizeof to->magic, (const unsigned char *)from + sizeof to->magic,
+           (size_t)from->log_offset - sizeof to->magic);
+    memcpy((unsigned char *)to + from->log_offset, space->log, (size_t)log);
+    memcpy((unsigned char *)to + from->blocks_offset, space->blocks,
+           (size_t)blocks * CM_BLOCK_BYTES);
+    to->total_bytes = file->bytes;
+    to->block_count = (uint32_t)((file->bytes - to->blocks_offset) / CM_BLOCK_BYTES);
+    atomic_store_explicit(&to->magic, CM_RING_MAGIC, memory_order_release);
+}
+
+/* Every thread is kept from its hooks. Nothing is asked for from the allocator, which one of them
+ * may be inside of. */
+static int change_to(cm_space *space, const ring_file *file)
+{
+    uint32_t blocks = atomic_load(&space->free.fresh);
+
+    if (bytes_up_to_block(space, blocks) > file->bytes)
+        return -EAGAIN;
+    copy_rings(space, file, blocks);
+    /* At the same addresses, and in one step for everybody who looks at them. */
+    if (mremap(file->memory, file->bytes, file->bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
+               space->header) == MAP_FAILED)
+        return -errno;
+    space->block_count = space->free.capacity = space->header->block_count;
+    atomic_store(&space->wake_at, space->block_count / 2);
+    space->file_bytes = file->bytes;
+    space->fd = file->fd;
+    space->device = file->device;
+    space->inode = file->inode;
+    space->whole_blocks = file->whole_blocks;
+    space->place = file->place;
+    memcpy(space->path, file->path, sizeof space->path);
+    atomic_store_explicit(&space->filed, true, memory_order_release);
+    cm_bus_guard(space->header, space->file_bytes, is_harmed);
+    return 0;
+}
+
+int cm_space_share(char *note, size_t note_size)
+{
+    cm_space *space = &cm_the_space;
+    ring_file file;
+
+    if (space->place != CM_PLACE_NONE)
+        return 0;
+    make_somewhere(space, &file, note, note_size);
+    if (file.fd < 0) {
+        space->place = CM_PLACE_PRIVATE;
+        return 0;
+    }
+    int status = -EAGAIN;
+    if (cm_threads_hold(HOLD_MS)) {
+        cm_frames_before_fork(); /* as for a fork: a definition is appended under its mutex */
+        status = change_to(space, &file);
+        cm_frames_after_fork();
+    }
+    cm_threads_release();
+    if (status < 0)
+        drop_file(&file);
+    return status;
 }
 
 static bool fd_is_ours(const cm_space *space)
@@ -431,7 +587,8 @@ static void let_go(cm_space *space, bool unmap_ring, bool unmap_tables)
     space->header = NULL;
     space->tables = NULL;
     space->place = CM_PLACE_NONE;
-    space->path[0] = '\0';
+    atomic_store(&space->filed, false);
+    atomic_store(&space->id, 0);
     cm_bus_unguard(); /* before its addresses are somebody else's */
     if (unmap_ring && ring != NULL)
         munmap(ring, space->bytes);
@@ -446,7 +603,7 @@ void cm_space_destroy(bool unlink_file, bool unmap)
 {
     cm_space *space = &cm_the_space;
 
-    if (unlink_file && space->path[0] != '\0')
+    if (unlink_file && cm_space_is_filed())
         unlink(space->path);
     else if (space->header != NULL)
         atomic_store(&space->header->alive_ns, 0); /* kept for the next sweep, which may be ours */
@@ -464,7 +621,7 @@ void cm_space_keep_lock(void)
 {
     cm_space *space = &cm_the_space;
 
-    if (space->path[0] == '\0')
+    if (!cm_space_is_filed())
         return;
     if (fd_is_ours(space)) {
         /* Whoever in this process closes another descriptor of the file drops the lock. */
@@ -480,6 +637,10 @@ void cm_space_keep_lock(void)
 bool cm_space_is_ours(dev_t device, ino_t inode)
 {
     const cm_space *space = &cm_the_space;
-    return space->header != NULL && space->path[0] != '\0' && space->device == device &&
-           space->inode == inode;
+    return cm_space_is_filed() && space->device == device && space->inode == inode;
+}
+
+bool cm_space_is_recording(uint64_t id)
+{
+    return id != 0 && atomic_load(&cm_the_space.id) == id;
 }

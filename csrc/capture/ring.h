@@ -97,12 +97,14 @@ typedef struct cm_freelist {
 uint32_t cm_freelist_take_hook(cm_freelist *list);
 void cm_freelist_give(cm_freelist *list, uint32_t index);
 
+#define CM_SHARED_FOLDER "/dev/shm"
+
 typedef enum cm_place {
-    CM_PLACE_NONE = 0,
-    CM_PLACE_CHOSEN, /* ring_dir or $CUPTIMEM_RING_DIR */
-    CM_PLACE_SHARED, /* /dev/shm */
-    CM_PLACE_BESIDE, /* the trace's folder */
-    CM_PLACE_PRIVATE /* no file: nothing survives a kill */
+    CM_PLACE_NONE = 0, /* not decided yet: private memory until then */
+    CM_PLACE_CHOSEN,   /* ring_dir or $CUPTIMEM_RING_DIR */
+    CM_PLACE_SHARED,   /* shared memory, as far as room.h lets it be */
+    CM_PLACE_BESIDE,   /* the trace's folder */
+    CM_PLACE_PRIVATE   /* no file: nothing survives a kill */
 } cm_place;
 
 /* What this process knows of a ring: the file's cm_ring has copies for a reader. */
@@ -112,13 +114,15 @@ typedef struct cm_ring_own {
     _Atomic uint64_t lost;              /* in all */
 } cm_ring_own;
 
-/* The mapped ring of the running capture. Written by start and stop while nothing records. */
+/* The mapped ring of the running capture. Written by start and stop while nothing records, and by
+ * cm_space_share. */
 typedef struct cm_space {
     cm_ring_header *header; /* NULL: no capture */
     cm_ring *rings;
     unsigned char *log;
     cm_block *blocks;
-    uint64_t log_bytes, bytes;
+    uint64_t log_bytes, bytes; /* bytes: mapped, ... */
+    uint64_t file_bytes;       /* ... of which the file may be less */
     uint32_t block_count;
     _Atomic uint32_t wake_at; /* blocks in use that wake the collector; it changes this itself */
     _Atomic uint32_t used;    /* blocks in use */
@@ -129,12 +133,15 @@ typedef struct cm_space {
     _Atomic uint64_t log_head, log_tail, unowned_lost; /* the header has copies */
     void *tables;                                      /* where own, base, free.next and link lie */
     size_t tables_bytes;
-    int fd; /* -1: private memory */
+    _Atomic uint64_t id; /* the header's; 0: no capture */
+    _Atomic bool filed;  /* there is a file, and what follows is of it */
+    int fd;
     dev_t device;
     ino_t inode;
     bool whole_blocks; /* the file system counts all of it as taken: less is a hole */
     cm_place place;
     char path[CM_RING_PATH_MAX];
+    char chosen[CM_RING_PATH_MAX], shared[CM_RING_PATH_MAX]; /* folders to try; "": none */
 } cm_space;
 
 extern cm_space cm_the_space;
@@ -144,16 +151,33 @@ static inline cm_block *cm_space_block(uint32_t index_plus_one)
     return &cm_the_space.blocks[index_plus_one - 1];
 }
 
-/* Makes the ring for a trace at this absolute path, in the first place of: ring_dir, else
- * $CUPTIMEM_RING_DIR, /dev/shm, the trace's folder if it is on a local disk, private memory. 0, or
- * a negative errno with what failed in note; a chosen folder that cannot be used puts one line into
- * note, and the next place is taken. */
-int cm_space_create(const char *trace_path, const char *ring_dir, uint64_t bytes, char *note,
-                    size_t note_size);
+static inline bool cm_space_is_filed(void)
+{
+    return atomic_load_explicit(&cm_the_space.filed, memory_order_acquire);
+}
+
+typedef struct cm_space_options {
+    const char *trace_path; /* absolute */
+    const char *ring_dir;   /* NULL: $CUPTIMEM_RING_DIR */
+    const char *shared_dir; /* NULL: CM_SHARED_FOLDER */
+    uint64_t bytes;         /* 0: the default */
+} cm_space_options;
+
+/* Makes the rings, in private memory that is barely touched. 0, or a negative errno with what
+ * failed in note. */
+int cm_space_create(const cm_space_options *options, char *note, size_t note_size);
+
+/* Moves the rings into a file, once: in the first place that has room of ring_dir, else
+ * $CUPTIMEM_RING_DIR, shared memory, the trace's folder if it is on a local disk; else they stay in
+ * private memory for good. In shared memory the file may be smaller than was asked for. Threads may
+ * record meanwhile: they wait, and lose nothing. For the collector's thread, or while there is
+ * none. 0, or a negative errno: nothing has changed, and another try is of use. A chosen folder
+ * that cannot be used puts one line into note. */
+int cm_space_share(char *note, size_t note_size);
 
 /* Sweeps rings left behind (orphan.h) in the folders where that could be. It reads whole rings and
  * writes to traces, so nothing of ours is held meanwhile, and in Python not the GIL. */
-void cm_space_sweep(const char *trace_path, const char *ring_dir);
+void cm_space_sweep(const char *trace_path, const char *ring_dir, const char *shared_dir);
 
 /* Lets go of the ring; removes the file if asked. Nothing may use the ring any more, or it must
  * stay mapped (unmap = false) for a thread that never left its hook. */
@@ -173,6 +197,9 @@ const char *cm_space_find_harm(void);
 /* Whether this file is the ring of this process's running capture. It must not even be opened then:
  * closing any descriptor of it would drop the lock. */
 bool cm_space_is_ours(dev_t device, ino_t inode);
+
+/* Whether the running capture of this process has rings of this id. Any thread. */
+bool cm_space_is_recording(uint64_t id);
 
 const char *cm_place_name(cm_place place);
 

@@ -16,6 +16,7 @@
 #include "clock.h"
 #include "collector.h"
 #include "kept.h"
+#include "owner.h"
 #include "ring.h"
 #include "thread.h"
 
@@ -32,6 +33,7 @@ static struct {
     char note[512];
     char swept[CM_SESSION_ERROR_SIZE]; /* what a sweep has to say */
     _Atomic bool note_taken, failure_taken, swept_taken;
+    _Atomic bool waits; /* for cm_session_share */
     pthread_once_t once;
 } session = {.mutex = PTHREAD_MUTEX_INITIALIZER,
              .once = PTHREAD_ONCE_INIT,
@@ -60,7 +62,7 @@ static void become_child(void)
     /* Nothing is buffered in a writer, so closing writes nothing. */
     cm_writer_close(atomic_exchange(&session.writer, NULL));
     pthread_mutex_init(&session.mutex, NULL);
-    session.active = false;
+    session.active = session.waits = false;
     session.note_taken = session.failure_taken = session.swept_taken = true;
     session.pid = getpid();
 }
@@ -113,25 +115,53 @@ static bool make_absolute(const char *path, char *absolute, size_t size)
     return n > 0 && (size_t)n < size;
 }
 
+/* Where the rings are, for a reader; written again when they have moved. */
 static int write_meta(cm_writer *writer, const char *const *meta)
 {
-    const cm_ring_header *header = cm_the_space.header;
+    const cm_space *space = &cm_the_space;
+    const cm_ring_header *header = space->header;
     size_t count = 0;
-    char id[24];
+    char id[24], bytes[24], owner[CM_OWNER_TEXT];
 
     while (meta != NULL && meta[count] != NULL)
         count++;
-    const char **pairs = calloc(count + 7, sizeof *pairs);
+    const char **pairs = calloc(count + 11, sizeof *pairs);
     if (pairs == NULL)
         return -ENOMEM;
     snprintf(id, sizeof id, "0x%016llx", (unsigned long long)header->id);
-    const char *const own[] = {"ring.path", cm_the_space.path, "ring.id",
-                               id,          "ring.place",      cm_place_name(cm_the_space.place)};
+    snprintf(bytes, sizeof bytes, "%llu", (unsigned long long)space->file_bytes);
+    cm_owner_write(header, owner);
+    const char *const own[] = {"ring.path",  cm_space_is_filed() ? space->path : "",
+                               "ring.id",    id,
+                               "ring.place", cm_place_name(space->place),
+                               "ring.bytes", bytes,
+                               "ring.owner", owner};
     if (count > 0)
         memcpy(pairs, meta, count * sizeof *pairs);
     memcpy(pairs + count, own, sizeof own);
     int status = cm_writer_meta(writer, pairs);
     free(pairs);
+    return status;
+}
+
+/* On the collector's thread, or while there is none. */
+static int share(void)
+{
+    char note[sizeof session.note] = "";
+
+    if (cm_collector_failed()) { /* nothing is recorded any more */
+        atomic_store(&session.waits, false);
+        return 0;
+    }
+    int status = cm_space_share(note, sizeof note);
+    if (note[0] != '\0' && status == 0) {
+        memcpy(session.note, note, sizeof note);
+        atomic_store(&session.note_taken, false);
+    }
+    if (status == 0)
+        status = write_meta(atomic_load(&session.writer), NULL);
+    if (status == 0)
+        atomic_store(&session.waits, false);
     return status;
 }
 
@@ -170,9 +200,19 @@ static int begin_recording(const cm_session_options *options, const char *path, 
                       "cannot create the trace %s: %s (choose another path, or say that it may be "
                       "replaced)",
                       path, strerror(EEXIST));
-    int status = cm_space_create(path, options->ring_dir, options->ring_bytes, session.note,
-                                 sizeof session.note);
+    const cm_space_options wish = {.trace_path = path,
+                                   .ring_dir = options->ring_dir,
+                                   .shared_dir = options->shared_dir,
+                                   .bytes = options->ring_bytes};
+    int status = cm_space_create(&wish, session.note, sizeof session.note);
+    if (status == 0 && !options->later)
+        status = cm_space_share(session.note, sizeof session.note);
     if (status < 0) {
+        if (cm_the_space.header != NULL) {
+            cm_space_destroy(true, true);
+            snprintf(session.note, sizeof session.note, "the rings cannot get their file: %s",
+                     strerror(-status));
+        }
         session.note_taken = true; /* it is the reason, not a note */
         return refuse(error, error_size, "%s", session.note);
     }
@@ -182,6 +222,7 @@ static int begin_recording(const cm_session_options *options, const char *path, 
         cm_space_destroy(true, true);
         return -1;
     }
+    session.waits = options->later; /* the collector looks at it from its start on */
     cm_threads_begin();
     if (++session.number == 0)
         session.number = 1;
@@ -194,6 +235,7 @@ static int begin_recording(const cm_session_options *options, const char *path, 
         cm_writer_close(atomic_exchange(&session.writer, NULL));
         unlink(path);
         cm_space_destroy(true, true);
+        session.waits = false;
         return refuse(error, error_size, "cannot start the collector: %s", strerror(-status));
     }
     session.active = true;
@@ -208,7 +250,7 @@ void cm_session_sweep(const cm_session_options *options)
     /* Nothing is touched for a start that will be refused. */
     if (!cm_session_active() && make_absolute(options->path, path, sizeof path) &&
         (options->overwrite || lstat(path, &st) < 0))
-        cm_space_sweep(path, options->ring_dir);
+        cm_space_sweep(path, options->ring_dir, options->shared_dir);
     lock();
     if (cm_kept_take_note(session.swept, sizeof session.swept))
         session.swept_taken = false;
@@ -290,6 +332,27 @@ int cm_session_note(const char *const *notes)
 {
     lock();
     int status = session.active ? cm_collector_note(notes) : 0;
+    unlock();
+    return status;
+}
+
+bool cm_session_waits(void)
+{
+    return atomic_load(&session.waits);
+}
+
+int cm_session_share(void)
+{
+    int status = 0;
+
+    if (!cm_session_waits())
+        return 0;
+    /* Whoever has the session's mutex may be waiting for the collector. */
+    if (cm_collector_is_this_thread())
+        return share();
+    lock();
+    if (session.active && cm_session_waits())
+        status = cm_collector_without_thread(share);
     unlock();
     return status;
 }
@@ -391,7 +454,7 @@ int cm_session_stop(const char *const *notes, char *warning, size_t warning_size
         int end = cm_collector_finish(notes);
         session.last = count();
         session.last.foreign = cm_writer_check(atomic_load(&session.writer)) != CM_WRITER_SOUND;
-        session.active = false;
+        session.active = session.waits = false;
         int closed = cm_writer_close(atomic_exchange(&session.writer, NULL));
         /* Without an end chunk the file still needs its ring: readers, and the next capture's
          * sweep, find in it what could not be written. */

@@ -11,12 +11,14 @@
 enum { CM_SESSION_ERROR_SIZE = 512 }; /* room for any line that comes from here */
 
 typedef struct cm_session_options {
-    const char *path;     /* the trace to create */
-    bool overwrite;       /* replace an existing file, else it is an error */
-    uint64_t max_size;    /* bytes of trace past which steps are folded; 0 = 2 GiB */
-    uint64_t side_bytes;  /* size of the side file then; 0 = an eighth of max_size, 1 to 64 MiB */
-    uint64_t ring_bytes;  /* size of the ring file; 0 = 16 MiB */
-    const char *ring_dir; /* NULL: $CUPTIMEM_RING_DIR, /dev/shm, beside the trace, private */
+    const char *path;       /* the trace to create */
+    bool overwrite;         /* replace an existing file, else it is an error */
+    uint64_t max_size;      /* bytes of trace past which steps are folded; 0 = 2 GiB */
+    uint64_t side_bytes;    /* size of the side file then; 0 = an eighth of max_size, 1 to 64 MiB */
+    uint64_t ring_bytes;    /* size of the ring file; 0 = 16 MiB. Shared memory may give less */
+    const char *ring_dir;   /* NULL: $CUPTIMEM_RING_DIR, shared memory, beside the trace, private */
+    const char *shared_dir; /* where shared memory is; NULL: /dev/shm */
+    bool later;             /* no ring file until cm_session_share */
     const char *const *meta; /* key, value, key, value, ..., NULL: into the trace's header */
 } cm_session_options;
 
@@ -34,6 +36,13 @@ void cm_session_sweep(const cm_session_options *options);
 /* Creates ring file and trace and starts the collector; nothing records yet. Needs the GIL (stacks
  * begin anew). 0, or -1 with one clear line in error (what, why, and what to do). */
 int cm_session_start(const cm_session_options *options, char *error, size_t error_size);
+
+/* A capture that was started with "later" has no ring file, and what it records before it has one
+ * is lost with a kill: whoever is about to install hooks asks first whether it waits for this, and
+ * if so makes the file, which the trace names when this returns 0. A negative errno: try again
+ * later, and install nothing. Any thread but one inside a hook, without the GIL. */
+bool cm_session_waits(void);
+int cm_session_share(void);
 
 /* Turns recording on or off. Off returns after every thread has left its hook. */
 void cm_session_record(bool on);

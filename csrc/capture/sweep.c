@@ -131,18 +131,23 @@ static bool append_whole(int fd, cm_trace_end *end)
     return done;
 }
 
-/* True: the trace needs this ring no longer. */
-static bool bring_home(int fd, const cm_ring_header *header)
+typedef enum home {
+    HOME_REACHED, /* the trace needs this ring no longer */
+    HOME_AWAY,    /* the trace is not where it was written */
+    HOME_CLOSED   /* it is, and cannot be written to (a full disk) */
+} home;
+
+static home bring_home(int fd, const cm_ring_header *header)
 {
     cm_trace_end end;
 
     if (!cm_trace_end_read(header->trace_path, header->id, &end))
-        return false;
+        return HOME_AWAY;
     bool done = end.ended || append_whole(fd, &end);
     if (done)
         cm_side_remove(header->trace_path, header->id);
     free(end.ring);
-    return done;
+    return done ? HOME_REACHED : HOME_CLOSED;
 }
 
 static int64_t last_sign(const struct stat *st, const cm_ring_header *header)
@@ -208,9 +213,11 @@ static int handle(int folder, const char *name, orphans *found)
         remove = found != NULL && time(NULL) - st.st_mtim.tv_sec > YOUNG_S;
     } else if (cm_ring_is_abandoned(&header)) {
         int64_t last = last_sign(&st, &header);
-        remove = bring_home(fd, &header) || !has_anything(fd, &header) ||
+        home end = bring_home(fd, &header);
+        remove = end == HOME_REACHED || !has_anything(fd, &header) ||
                  time(NULL) - last > CM_KEPT_SECONDS;
-        if (!remove && found != NULL)
+        /* A trace that cannot be written to now finds it where it is. */
+        if (!remove && end == HOME_AWAY && found != NULL)
             handled = remember(found, folder, name, last);
     }
     if (remove && unlinkat(folder, name, 0) == 0)

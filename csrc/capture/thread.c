@@ -3,26 +3,32 @@
 
 #include <errno.h>
 #include <linux/membarrier.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "../frames/pages.h"
 #include "clock.h"
 #include "collector.h"
 #include "ring.h"
 
-enum { SLOT_BYTES = (sizeof(cm_thread) + 4095) & ~4095 };
+enum {
+    SLOT_BYTES = (sizeof(cm_thread) + 4095) & ~4095,
+    CHUNK_SLOTS = 64, /* mapped together: all of them would take 40 MiB of address space */
+    CHUNKS = CM_RING_COUNT / CHUNK_SLOTS
+};
 
 static const _Atomic uint32_t off;
 const _Atomic uint32_t *cm_recording = &off;
 _Thread_local cm_thread_self cm_self __attribute__((tls_model("initial-exec")));
 
-/* The states lie in one mapping for the life of the process: a thread keeps its own when a capture
+/* The states lie where they are for the life of the process: a thread keeps its own when a capture
  * ends, and may look at it at any time. */
 static struct {
-    unsigned char *memory;
+    _Atomic(unsigned char *) chunk[CHUNKS]; /* all below the one of `high` are there */
     _Atomic uint32_t *recording;
     bool has_barrier;
     cm_freelist free;
@@ -30,26 +36,42 @@ static struct {
     _Atomic uint32_t high, in_use;
     _Atomic uint32_t entering; /* threads on their way into their first hook of a capture */
     _Atomic uint32_t generation, thread_number;
-} pool;
+    pthread_mutex_t switching; /* recording is turned on, or threads are held */
+    uint32_t held;             /* what the word was */
+} pool = {.switching = PTHREAD_MUTEX_INITIALIZER};
+
+/* Any number of threads at once, in a hook. */
+static bool map_chunk_hook(uint32_t number)
+{
+    unsigned char *none = NULL;
+    int saved = errno;
+
+    if (atomic_load_explicit(&pool.chunk[number], memory_order_acquire) != NULL)
+        return true;
+    void *made =
+        cm_pages_map((size_t)CHUNK_SLOTS * SLOT_BYTES, PROT_READ | PROT_WRITE, MAP_NORESERVE);
+    errno = saved;
+    if (made == MAP_FAILED)
+        return false;
+    if (!atomic_compare_exchange_strong(&pool.chunk[number], &none, made))
+        cm_pages_unmap(made, (size_t)CHUNK_SLOTS * SLOT_BYTES);
+    return true;
+}
 
 int cm_threads_init(void)
 {
-    if (pool.memory != NULL)
+    if (pool.recording != NULL)
         return 0;
     void *word = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (word == MAP_FAILED)
         return -errno;
     /* Where the kernel lacks this (before 4.14), the fork handler alone turns a child off. */
     madvise(word, 4096, MADV_WIPEONFORK);
-    void *memory = mmap(NULL, (size_t)CM_RING_COUNT * SLOT_BYTES, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) {
-        int status = -errno;
+    if (!map_chunk_hook(0)) {
         munmap(word, 4096);
-        return status;
+        return -ENOMEM;
     }
     pool.recording = word;
-    pool.memory = memory;
     pool.free.next = pool.next;
     pool.free.capacity = CM_RING_COUNT;
     pool.has_barrier =
@@ -70,8 +92,31 @@ void cm_threads_begin(void)
 
 void cm_threads_set_recording(uint32_t capture)
 {
-    if (pool.recording != NULL)
-        atomic_store_explicit(pool.recording, capture, memory_order_seq_cst);
+    if (pool.recording == NULL)
+        return;
+    if (capture != 0) /* off is for signal handlers, too */
+        pthread_mutex_lock(&pool.switching);
+    atomic_store_explicit(pool.recording, capture, memory_order_seq_cst);
+    if (capture != 0)
+        pthread_mutex_unlock(&pool.switching);
+}
+
+bool cm_threads_hold(int milliseconds)
+{
+    pthread_mutex_lock(&pool.switching);
+    pool.held = atomic_load(pool.recording);
+    while (pool.held != 0 && !atomic_compare_exchange_weak(pool.recording, &pool.held, CM_HELD))
+        ;
+    return cm_threads_wait_until_left(milliseconds);
+}
+
+void cm_threads_release(void)
+{
+    uint32_t held = CM_HELD;
+
+    /* Unless recording was turned off meanwhile. */
+    atomic_compare_exchange_strong(pool.recording, &held, pool.held);
+    pthread_mutex_unlock(&pool.switching);
 }
 
 bool cm_threads_barrier(void)
@@ -119,7 +164,9 @@ uint32_t cm_threads_in_use(void)
 
 cm_thread *cm_threads_at(uint32_t slot)
 {
-    return (cm_thread *)(pool.memory + (size_t)slot * SLOT_BYTES);
+    unsigned char *chunk =
+        atomic_load_explicit(&pool.chunk[slot / CHUNK_SLOTS], memory_order_acquire);
+    return (cm_thread *)(chunk + (size_t)(slot % CHUNK_SLOTS) * SLOT_BYTES);
 }
 
 void cm_threads_recycle(uint32_t slot)
@@ -135,10 +182,13 @@ void cm_threads_recycle(uint32_t slot)
 
 void cm_threads_forget(void)
 {
-    if (pool.memory == NULL)
+    if (pool.recording == NULL)
         return;
     atomic_store(pool.recording, 0);
-    madvise(pool.memory, (size_t)CM_RING_COUNT * SLOT_BYTES, MADV_DONTNEED);
+    pthread_mutex_init(&pool.switching, NULL);
+    for (int i = 0; i < CHUNKS; i++)
+        if (atomic_load(&pool.chunk[i]) != NULL)
+            madvise(atomic_load(&pool.chunk[i]), (size_t)CHUNK_SLOTS * SLOT_BYTES, MADV_DONTNEED);
     atomic_store(&pool.free.top, 0);
     atomic_store(&pool.free.fresh, 0);
     atomic_store(&pool.high, 0);
@@ -164,9 +214,22 @@ static void renew_hook(cm_thread *t)
     atomic_store_explicit(&t->generation, generation, memory_order_relaxed);
 }
 
-static cm_thread *claim_hook(int32_t tid)
+/* A state whose chunk, and every one before it, is mapped. */
+static uint32_t take_state_hook(void)
 {
     uint32_t index = cm_freelist_take_hook(&pool.free);
+
+    for (uint32_t i = 0; index != 0 && i <= (index - 1) / CHUNK_SLOTS; i++)
+        if (!map_chunk_hook(i)) {
+            cm_freelist_give(&pool.free, index - 1);
+            return 0;
+        }
+    return index;
+}
+
+static cm_thread *claim_hook(int32_t tid)
+{
+    uint32_t index = take_state_hook();
     if (index == 0)
         return NULL;
     cm_thread *t = cm_threads_at(index - 1);
@@ -205,38 +268,68 @@ static void prepare_hook(cm_thread *t)
     ring->tid = atomic_load_explicit(&t->tid, memory_order_relaxed);
 }
 
-/* The first hook of a thread, or its first in this capture. */
+/* Waits until the threads are released; what the word is then. */
+static uint32_t wait_hook(void)
+{
+    const struct timespec pause = {.tv_nsec = 20000};
+    int saved = errno;
+    uint32_t now;
+
+    while ((now = atomic_load_explicit(cm_recording, memory_order_acquire)) == CM_HELD)
+        nanosleep(&pause, NULL);
+    errno = saved;
+    return now;
+}
+
+/* Recording is on, and nobody ends it meanwhile. */
+static cm_thread *enter_hook(uint32_t capture)
+{
+    int32_t tid = (int32_t)syscall(SYS_gettid);
+    cm_thread *t = cm_self.thread;
+
+    /* Another id: a child that was forked without its handlers being run. */
+    if (t == NULL || atomic_load_explicit(&t->tid, memory_order_relaxed) != tid)
+        t = claim_hook(tid);
+    if (t == NULL) {
+        atomic_fetch_add_explicit(&cm_the_space.unowned_lost, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&cm_the_space.header->unowned_lost, 1, memory_order_relaxed);
+        cm_collector_wake_hook();
+        return NULL;
+    }
+    if (atomic_load_explicit(&t->busy, memory_order_relaxed) != 0)
+        return NULL; /* still inside a hook of the capture before */
+    if (t != cm_self.thread || cm_self.capture != capture) /* else it was only held */
+        prepare_hook(t);
+    atomic_store_explicit(&t->busy, 1, memory_order_relaxed);
+    cm_self.thread = t;
+    cm_self.capture = capture;
+    return t;
+}
+
+/* The first hook of a thread, or its first in this capture; or it is held. */
 cm_thread *cm_enter_slow_hook(uint32_t capture)
 {
     cm_thread *t = NULL;
 
     if (cm_self.entering)
         return NULL; /* a signal handler that allocates */
+    if (capture == CM_HELD && cm_self.thread != NULL &&
+        atomic_load_explicit(&cm_self.thread->busy, memory_order_relaxed) != 0)
+        return NULL; /* the same, and whoever holds us waits for the hook that it came into */
     cm_self.entering = true;
     atomic_signal_fence(memory_order_seq_cst);
-    /* Whoever ends the recording clears the word, then waits for this to be 0: either we see the
-     * word cleared or we are waited for. */
-    atomic_fetch_add_explicit(&pool.entering, 1, memory_order_seq_cst);
-    if (atomic_load_explicit(cm_recording, memory_order_seq_cst) == capture) {
-        int32_t tid = (int32_t)syscall(SYS_gettid);
-        t = cm_self.thread;
-        /* Another id: a child that was forked without its handlers being run. */
-        if (t == NULL || atomic_load_explicit(&t->tid, memory_order_relaxed) != tid)
-            t = claim_hook(tid);
-        if (t == NULL) {
-            atomic_fetch_add_explicit(&cm_the_space.unowned_lost, 1, memory_order_relaxed);
-            atomic_fetch_add_explicit(&cm_the_space.header->unowned_lost, 1, memory_order_relaxed);
-            cm_collector_wake_hook();
-        } else if (atomic_load_explicit(&t->busy, memory_order_relaxed) != 0) {
-            t = NULL; /* still inside a hook of the capture before */
-        } else {
-            prepare_hook(t);
-            atomic_store_explicit(&t->busy, 1, memory_order_relaxed);
-            cm_self.thread = t;
-            cm_self.capture = capture;
-        }
+    while (capture != 0) {
+        if (capture == CM_HELD && (capture = wait_hook()) == 0)
+            break;
+        /* Whoever ends the recording clears the word, then waits for this to be 0: either we see
+         * the word cleared or we are waited for. */
+        atomic_fetch_add_explicit(&pool.entering, 1, memory_order_seq_cst);
+        uint32_t now = atomic_load_explicit(cm_recording, memory_order_seq_cst);
+        if (now == capture)
+            t = enter_hook(capture);
+        atomic_fetch_sub_explicit(&pool.entering, 1, memory_order_seq_cst);
+        capture = now == CM_HELD ? now : 0;
     }
-    atomic_fetch_sub_explicit(&pool.entering, 1, memory_order_seq_cst);
     atomic_signal_fence(memory_order_seq_cst);
     cm_self.entering = false;
     return t;

@@ -32,6 +32,9 @@ static inline bool cm_is_recording(void)
     return atomic_load_explicit(cm_recording, memory_order_relaxed) != 0;
 }
 
+/* In place of the capture's number while the rings move (cm_threads_hold): who comes waits. */
+#define CM_HELD UINT32_MAX
+
 /* Belongs to one kernel thread until that is gone, over any number of captures. Only its owner
  * writes it, but for limit (the collector takes an idle thread's block away by clearing it),
  * restart (the collector clears it) and state. */
@@ -78,9 +81,11 @@ static inline cm_thread *cm_enter_hook(void)
     /* Whoever clears the recording word or this thread's limit issues membarrier() before it looks
      * at busy, so that the compiler's order is order enough here. */
     atomic_signal_fence(memory_order_seq_cst);
-    if (__builtin_expect(atomic_load_explicit(cm_recording, memory_order_relaxed) != capture, 0)) {
+    /* Acquire: what cm_threads_release follows. */
+    uint32_t now = atomic_load_explicit(cm_recording, memory_order_acquire);
+    if (__builtin_expect(now != capture, 0)) {
         atomic_store_explicit(&t->busy, 0, memory_order_release);
-        return NULL;
+        return now == CM_HELD ? cm_enter_slow_hook(now) : NULL;
     }
     return t;
 }
@@ -130,6 +135,12 @@ int cm_threads_init(void);
 void cm_threads_begin(void);
 /* Turns the recording word. 0 = off. */
 void cm_threads_set_recording(uint32_t capture);
+/* Keeps every thread from its hooks without losing what it has to say: it waits for the release.
+ * False: one stays in a hook for longer than this. Whoever holds them asks for nothing that a
+ * thread might have when it comes to a hook: no allocator, no GIL. To be released in any case, by
+ * the same thread. */
+bool cm_threads_hold(int milliseconds);
+void cm_threads_release(void);
 /* After the word was cleared: returns true once every thread has left its hook, false if one stays
  * in it for longer than this. */
 bool cm_threads_wait_until_left(int milliseconds);

@@ -48,22 +48,23 @@ failed:
 PyDoc_STRVAR(
     capture_start_doc,
     "capture_start(path, meta, *, overwrite=False, max_size=0, ring_bytes=0, "
-    "ring_dir=None)\n\n"
+    "ring_dir=None, shared_dir=None, later=False)\n\n"
     "Creates trace and rings and starts the collector; nothing records yet. Sizes in bytes, "
-    "0 = default. Raises Error with one line.");
+    "0 = default. later: the rings get their file when hooks go in. Raises Error with one line.");
 
 static PyObject *capture_start(PyObject *module, PyObject *arguments, PyObject *keywords)
 {
-    static char *names[] = {"path",       "meta",     "overwrite", "max_size",
-                            "ring_bytes", "ring_dir", NULL};
+    static char *names[] = {"path",     "meta",       "overwrite", "max_size", "ring_bytes",
+                            "ring_dir", "shared_dir", "later",     NULL};
     PyObject *path = NULL, *meta, *folder_object = Py_None, *folder = NULL;
+    const char *shared = NULL;
     unsigned long long max_size = 0, ring_bytes = 0;
-    int overwrite = 0, status = -1;
+    int overwrite = 0, later = 0, status = -1;
     char error[CM_SESSION_ERROR_SIZE];
 
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O&O!|$pKKO", names,
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O&O!|$pKKOzp", names,
                                      PyUnicode_FSConverter, &path, &PyDict_Type, &meta, &overwrite,
-                                     &max_size, &ring_bytes, &folder_object))
+                                     &max_size, &ring_bytes, &folder_object, &shared, &later))
         return NULL;
     const char **pairs = NULL;
     if (folder_object == Py_None || PyUnicode_FSConverter(folder_object, &folder))
@@ -74,6 +75,8 @@ static PyObject *capture_start(PyObject *module, PyObject *arguments, PyObject *
                                             .max_size = max_size,
                                             .ring_bytes = ring_bytes,
                                             .ring_dir = folder ? PyBytes_AS_STRING(folder) : NULL,
+                                            .shared_dir = shared,
+                                            .later = later != 0,
                                             .meta = pairs};
         Py_BEGIN_ALLOW_THREADS;
         cm_session_sweep(&options);
@@ -87,6 +90,24 @@ static PyObject *capture_start(PyObject *module, PyObject *arguments, PyObject *
     Py_XDECREF(folder);
     if (status < 0)
         return NULL;
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(capture_share_doc,
+             "capture_share()\n\nThe rings of a capture that was started with later=True get their "
+             "file now. Raises OSError.");
+
+static PyObject *capture_share(PyObject *module, PyObject *unused)
+{
+    int status;
+
+    Py_BEGIN_ALLOW_THREADS;
+    status = cm_session_share();
+    Py_END_ALLOW_THREADS;
+    if (status < 0) {
+        errno = -status;
+        return PyErr_SetFromErrno(PyExc_OSError);
+    }
     Py_RETURN_NONE;
 }
 
@@ -235,6 +256,7 @@ static PyObject *capture_warning(PyObject *module, PyObject *unused)
 PyMethodDef cm_py_capture_methods[] = {
     {"capture_start", (PyCFunction)(void (*)(void))capture_start, METH_VARARGS | METH_KEYWORDS,
      capture_start_doc},
+    {"capture_share", capture_share, METH_NOARGS, capture_share_doc},
     {"capture_sweep", capture_sweep, METH_O, capture_sweep_doc},
     {"capture_record", capture_record, METH_O, capture_record_doc},
     {"capture_sync", capture_sync, METH_NOARGS, capture_sync_doc},

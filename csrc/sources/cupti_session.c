@@ -18,7 +18,9 @@
 
 #include "../capture/bus_error.h"
 #include "../capture/clock.h"
+#include "../capture/session.h"
 #include "cupti.h"
+#include "sources.h"
 
 enum {
     PERIOD_MS = 200,
@@ -535,6 +537,8 @@ int cm_cupti_start(const cm_cupti_options *options, unsigned wait_ms)
 {
     int status = 0;
 
+    unsigned long long loads = cm_cupti_loads();
+    bool arrived = cm_cupti_driver_loaded(), ready = arrived && cm_sources_may_record();
     lock();
     if (w.wanted || w.alive) {
         unlock();
@@ -553,8 +557,8 @@ int cm_cupti_start(const cm_cupti_options *options, unsigned wait_ms)
     w.stuck = w.refused = 0;
     w.state = (cm_cupti_state){.mode = CM_CUPTI_WAITING};
     w.link = (cm_cupti_link){0};
-    w.loads = cm_cupti_loads();
-    if (cm_cupti_driver_loaded()) {
+    w.loads = ready || !arrived ? loads : 0; /* 0: looked for again */
+    if (ready) {
         status = spawn();
         w.wanted = status == 0; /* nobody will stop what was not started */
         struct timespec deadline = in_ms(wait_ms);
@@ -572,7 +576,7 @@ int cm_cupti_start(const cm_cupti_options *options, unsigned wait_ms)
 
 void cm_cupti_look(void)
 {
-    bool arrived = false;
+    bool arrived = false, too_early = false;
 
     if (!atomic_load_explicit(&waiting, memory_order_relaxed))
         return;
@@ -580,7 +584,9 @@ void cm_cupti_look(void)
     if (pthread_mutex_trylock(&w.mutex) != 0) /* start, stop or a fork: later */
         return;
     /* While a fork goes on nothing is begun, so nothing is noted as seen. */
-    if (atomic_load(&waiting) && !w.paused && loads != w.loads) {
+    bool changed = atomic_load(&waiting) && !w.paused && loads != w.loads;
+    too_early = changed && cm_session_waits() && cm_cupti_driver_loaded();
+    if (changed && !too_early) {
         w.loads = loads;
         arrived = cm_cupti_runtime_loaded();
         if (cm_cupti_driver_loaded()) {
@@ -589,6 +595,11 @@ void cm_cupti_look(void)
         }
     }
     unlock();
+    if (too_early) {
+        if (cm_sources_may_record()) /* not under the mutex, which others wait for */
+            cm_cupti_look();
+        return;
+    }
     /* The driver comes with the first call of the runtime: its memory is given out before we can
      * be there. */
     if (arrived)

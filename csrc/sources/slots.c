@@ -45,6 +45,8 @@ static struct {
     size_t slot_count, slot_room;
     cm_loads counts; /* of the loader, when libraries were last listed */
     bool incomplete; /* something is left for the next scan */
+    bool wanted;     /* what it left is slots, for the gate was closed */
+    bool (*is_closed)(void);
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 /* --- storage ------------------------------------------------------------------------------- */
@@ -420,6 +422,19 @@ static int adopt(const candidate *c)
     return kept->variant != REFUSED && take(kept, held) ? 1 : 0;
 }
 
+/* Slots that the gate keeps from being patched: they are found again once it is open. */
+static bool is_kept_out(const search *s)
+{
+    if (state.is_closed == NULL || !state.is_closed())
+        return false;
+    for (size_t i = 0; i < s->count; i++) {
+        library *lib = &state.libraries[s->found[i].library];
+        state.wanted = state.wanted || symbol_for(s->found[i].match.id, lib) != NULL;
+        lib->state = NEW;
+    }
+    return state.wanted;
+}
+
 static int scan_new(void)
 {
     int patched = 0;
@@ -439,6 +454,10 @@ static int scan_new(void)
             break;
         state.counts.loads = now.counts.loads;
         search_new(&s);
+        if (is_kept_out(&s)) {
+            free(s.found);
+            break;
+        }
         for (size_t i = 0; i < s.count; i++) {
             library *lib = &state.libraries[s.found[i].library];
             if (symbol_for(s.found[i].match.id, lib) == NULL)
@@ -492,6 +511,28 @@ static void watch_forks(void)
     pthread_atfork(NULL, NULL, after_fork_in_child);
 }
 
+void cm_slots_set_gate(bool (*closed)(void))
+{
+    pthread_mutex_lock(&state.mutex);
+    state.is_closed = closed;
+    pthread_mutex_unlock(&state.mutex);
+}
+
+bool cm_slots_are_wanted(void)
+{
+    pthread_mutex_lock(&state.mutex);
+    bool wanted = state.installed && state.wanted;
+    pthread_mutex_unlock(&state.mutex);
+    return wanted;
+}
+
+/* Those of an earlier capture are known, and wait to be patched again. */
+static bool are_known_kept_out(void)
+{
+    state.wanted = state.is_closed != NULL && state.is_closed() && state.slot_count > 0;
+    return state.wanted;
+}
+
 int cm_slots_install(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -500,10 +541,12 @@ int cm_slots_install(void)
     pthread_once(&once, watch_forks);
     pthread_mutex_lock(&state.mutex);
     state.installed = true;
-    for (size_t i = 0; i < state.slot_count; i++)
-        patched += patch(&state.slots[i]);
-    patched += scan_new();
-    patched += verify();
+    if (!are_known_kept_out()) {
+        for (size_t i = 0; i < state.slot_count; i++)
+            patched += patch(&state.slots[i]);
+        patched += scan_new();
+        patched += verify();
+    }
     pthread_mutex_unlock(&state.mutex);
     return patched;
 }
@@ -526,7 +569,7 @@ int cm_slots_rescan(void)
     int patched = 0;
 
     pthread_mutex_lock(&state.mutex);
-    if (state.installed) {
+    if (state.installed && !are_known_kept_out()) {
         if (state.incomplete || now.loads != state.counts.loads ||
             now.unloads != state.counts.unloads)
             patched = scan_new();

@@ -41,6 +41,11 @@ typedef struct cm_slot_symbol {
  * room. */
 bool cm_slots_register(cm_slot_symbol *symbols, size_t count);
 
+/* While closed says so nothing is patched, but looked for: cm_slots_are_wanted then says whether
+ * there is something to patch. closed: quick, called under the slots' mutex. */
+void cm_slots_set_gate(bool (*closed)(void));
+bool cm_slots_are_wanted(void);
+
 /* Patches everything that is loaded now, and checks afterwards that no slot was overwritten by
  * lazy binding meanwhile. Returns how many slots hold a hook now that did not before. */
 int cm_slots_install(void);

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "../capture/session.h"
 #include "cuda.h"
 #include "cuda_slots.h"
 #include "cupti.h"
@@ -59,11 +60,34 @@ void cm_sources_read_environment(void)
     cm_cuda_read_environment();
 }
 
+bool cm_sources_may_record(void)
+{
+    if (!cm_session_waits())
+        return true;
+    if (cm_session_share() < 0)
+        return false;
+    cm_simulated_install();
+    return true;
+}
+
+/* A scan that finds the first slots comes back without them: the ring is made before they are
+ * patched, and not under the slots' mutex. */
+static int scan(int (*slots)(void))
+{
+    int patched = slots();
+
+    if (cm_slots_are_wanted() && cm_sources_may_record())
+        patched += slots();
+    return patched;
+}
+
 int cm_sources_install(void)
 {
-    cm_simulated_install();
+    if (!cm_session_waits())
+        cm_simulated_install();
+    cm_slots_set_gate(cm_session_waits);
     cm_cuda_begin_counts();
-    return register_symbols() ? patched_some(cm_slots_install()) : 0;
+    return register_symbols() ? patched_some(scan(cm_slots_install)) : 0;
 }
 
 void cm_sources_remove(void)
@@ -76,7 +100,7 @@ void cm_sources_remove(void)
 
 void cm_sources_rescan(void)
 {
-    patched_some(cm_slots_rescan());
+    patched_some(scan(cm_slots_rescan));
     cm_dispose_rescan();
     mark_late(cm_cuda_rescan());
     if (cm_cuda_slots_are_on())

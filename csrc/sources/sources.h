@@ -10,6 +10,11 @@
 /* Reads what of the environment matters here. GIL held: nobody changes it then. */
 void cm_sources_read_environment(void);
 
+/* Whoever is about to record outside of slots (the driver level) asks first. False: the capture's
+ * ring cannot be made just now, so nothing must be recorded; another try is of use. Any thread but
+ * one inside a hook, without the GIL. */
+bool cm_sources_may_record(void);
+
 /* Patches every slot that is there now. Returns the number of slots newly patched. Any thread; no
  * GIL needed. Safe while other threads allocate. */
 int cm_sources_install(void);

@@ -7,11 +7,31 @@
 #include <string.h>
 
 #include "../capture/orphan.h"
+#include "../capture/owner.h"
 #include "format.h"
 #include "side.h"
 
 /* A build that only reads (a unit test, a fuzzer) has no capture part: then there are no rings. */
 #pragma weak cm_orphan_read
+#pragma weak cm_owner_find
+
+static uint64_t ring_id(cm_reader *reader)
+{
+    const char *text = cm_reader_meta(reader, "ring.id");
+    return text == NULL ? 0 : strtoull(text, NULL, 0);
+}
+
+static bool is_place(cm_reader *reader, const char *name)
+{
+    const char *place = cm_reader_meta(reader, "ring.place");
+    return place != NULL && strcmp(place, name) == 0;
+}
+
+static cm_owner find_owner(cm_reader *reader, uint64_t id)
+{
+    const char *owner = cm_reader_meta(reader, "ring.owner");
+    return owner == NULL || cm_owner_find == NULL ? CM_OWNER_UNKNOWN : cm_owner_find(id, owner);
+}
 
 static cm_tail ask_ring(cm_reader *reader, uint64_t id, unsigned char **tail, size_t *length)
 {
@@ -20,9 +40,15 @@ static cm_tail ask_ring(cm_reader *reader, uint64_t id, unsigned char **tail, si
 
     *tail = NULL;
     *length = 0;
-    if (path == NULL || id == 0 || cm_orphan_read == NULL)
+    if (path == NULL || id == 0)
         return CM_TAIL_NONE;
-    return cm_orphan_read(path, id, &covers, tail, length);
+    if (path[0] == '\0') {
+        cm_owner owner = find_owner(reader, id);
+        if (owner == CM_OWNER_GONE && is_place(reader, "none"))
+            return CM_TAIL_FOUND; /* nothing was hooked yet: no more than the file has */
+        return owner == CM_OWNER_RUNS ? CM_TAIL_ALIVE : CM_TAIL_NONE;
+    }
+    return cm_orphan_read == NULL ? CM_TAIL_NONE : cm_orphan_read(path, id, &covers, tail, length);
 }
 
 /* What the side file has comes between the trace and the ring, whose rest it may have told of. */
@@ -57,8 +83,7 @@ typedef enum rest { REST_IS_HERE, REST_IN_FILE, REST_INCOMPLETE } rest;
 /* Gathers what follows the file's last whole chunk: the side file's batches, then the ring's. */
 static rest find_rest(cm_reader *reader, cm_tail *found, uint8_t **chunks, size_t *length)
 {
-    const char *text = cm_reader_meta(reader, "ring.id");
-    uint64_t id = text == NULL ? 0 : strtoull(text, NULL, 0);
+    uint64_t id = ring_id(reader);
     uint64_t side = reader->side;
     uint8_t *tail;
     size_t tail_length;
@@ -107,6 +132,18 @@ static rest find_rest(cm_reader *reader, cm_tail *found, uint8_t **chunks, size_
     return joined ? REST_IS_HERE : REST_INCOMPLETE;
 }
 
+/* Why there is none of what follows the file's end. */
+static const char *why_no_tail(cm_reader *reader, uint64_t id)
+{
+    bool in_memory = is_place(reader, "none") || is_place(reader, "private");
+
+    if (in_memory && find_owner(reader, id) == CM_OWNER_UNKNOWN)
+        return "whether its process still records cannot be told from here";
+    if (in_memory)
+        return "its process was killed, and its rings were in private memory";
+    return "its process was killed, and its ring file is not here";
+}
+
 bool cm_reader_find_more(cm_reader *reader, bool partial)
 {
     cm_tail found;
@@ -136,8 +173,8 @@ bool cm_reader_find_more(cm_reader *reader, bool partial)
     reader->chunks.tail = chunks;
     reader->chunks.tail_size = length;
     if (found == CM_TAIL_NONE) {
-        snprintf(reader->no_end, sizeof reader->no_end,
-                 "the trace has no end: its process was killed, and its ring file is not here");
+        snprintf(reader->no_end, sizeof reader->no_end, "the trace has no end: %s",
+                 why_no_tail(reader, ring_id(reader)));
         if (!partial || length > 0)
             cm_reader_say(reader, "%s", reader->no_end);
         /* A partial last chunk hides nothing: what it was to say is in the side file. */

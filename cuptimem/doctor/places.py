@@ -14,11 +14,11 @@ from cuptimem.doctor.checks import PLACES, SMALL_DISK, Check
 from cuptimem.reporters.words import size
 
 _SHARED = "/dev/shm"
-_RING_BYTES = 16 << 20
+_ENOUGH = 32 << 20  # free, for the smallest ring that works well (csrc/capture/room.h)
 
 
 def _space(folder: str) -> tuple[int, int]:
-    """Bytes in all, bytes free to us."""
+    """Bytes in all, 0 where there is no bound, and bytes free to us."""
     about = os.statvfs(folder)
     return about.f_blocks * about.f_frsize, about.f_bavail * about.f_frsize
 
@@ -65,7 +65,7 @@ def ring_checks(answer: dict[str, Any] | None) -> Iterator[Check]:
             "beside": "beside the trace, on its disk",
             "private": "private memory, in no file",
         }.get(place, place)
-        text = f"{size(_RING_BYTES)} in {where}"
+        text = f"{size(int(meta['ring.bytes']))} in {where}"
         if chosen and place != "chosen":
             yield Check(
                 PLACES,
@@ -76,7 +76,7 @@ def ring_checks(answer: dict[str, Any] | None) -> Iterator[Check]:
                 "make it a writable folder on a local disk with 32 MiB free, or unset it",
             )
         elif place == "private":
-            yield Check(PLACES, "rings", "warning", text, lost, f"free {size(_RING_BYTES)} in {_SHARED}")
+            yield Check(PLACES, "rings", "warning", text, lost, f"free {size(_ENOUGH)} in {_SHARED}")
         else:
             yield Check(PLACES, "rings", "ok", text)
     try:
@@ -85,7 +85,7 @@ def ring_checks(answer: dict[str, Any] | None) -> Iterator[Check]:
         yield Check(PLACES, _SHARED, "note", f"{error.strerror}: rings go beside the trace")
         return
     text = f"{size(free)} free of {size(total)}"
-    if free < 2 * _RING_BYTES and not chosen:
+    if total > 0 and free < _ENOUGH and not chosen:
         yield Check(
             PLACES,
             _SHARED,
@@ -94,12 +94,12 @@ def ring_checks(answer: dict[str, Any] | None) -> Iterator[Check]:
             "rings go beside the trace, or data loaders run out of shared memory",
             "docker run --shm-size=1g, or CUPTIMEM_RING_DIR=/a/local/folder",
         )
-    elif total <= 64 << 20:
+    elif 0 < total <= 64 << 20:
         yield Check(
             PLACES,
             _SHARED,
             "note",
-            f"{text}, as containers have it; a recording takes {size(_RING_BYTES)} of what data loaders use too",
+            f"{text}, as containers have it; all recordings together take at most {size(total // 4)} of it",
             fix="docker run --shm-size=1g",
         )
     else:

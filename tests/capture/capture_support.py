@@ -37,10 +37,11 @@ class Stress:
     folder: Path
     rings: Path
 
-    def start(self, *words: object, **environment: str) -> subprocess.Popen[str]:
+    def start(self, *words: object, stdin: bool = False, **environment: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [str(self.program), *map(str, words)],
             env={**os.environ, "STRESS_RING_DIR": str(self.rings), **environment},
+            stdin=subprocess.PIPE if stdin else None,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -62,7 +63,7 @@ class Stress:
 WRAPPED = [
     "cm_writer_create", "cm_writer_meta", "cm_writer_chunk", "cm_writer_end", "cm_writer_close", "cm_frames_begin",
     "cm_space_give_block", "cm_threads_high", "cm_side_create", "cm_side_append", "cm_side_release", "cm_side_close",
-    "pwrite", "open",
+    "pwrite", "open", "statvfs", "posix_fallocate", "mremap",
 ]  # fmt: skip
 
 

@@ -10,12 +10,18 @@
 #include "../../csrc/capture/session.h"
 #include "../../csrc/capture/thread.h"
 
+bool later;
+
 void start(const char *path, uint64_t ring_bytes)
 {
     char error[CM_SESSION_ERROR_SIZE];
     const char *folder = getenv("STRESS_RING_DIR");
-    cm_session_options options = {
-        .path = path, .overwrite = true, .ring_bytes = ring_bytes, .ring_dir = folder};
+    cm_session_options options = {.path = path,
+                                  .overwrite = true,
+                                  .ring_bytes = ring_bytes,
+                                  .ring_dir = folder,
+                                  .shared_dir = getenv("STRESS_SHARED_DIR"),
+                                  .later = later};
     const char *bound = getenv("STRESS_MAX_SIZE"); /* with the smallest side file */
     if (bound != NULL) {
         options.max_size = strtoull(bound, NULL, 0);

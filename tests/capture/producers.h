@@ -5,6 +5,7 @@
 #define CM_TESTS_PRODUCERS_H
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +13,9 @@
 #include "../check.h"
 #include "stress.h"
 
-/* A capture with the ring's folder and the bound that the environment names. */
+/* A capture with the ring's folder and the bound that the environment names; later: its ring gets
+ * no file until cm_session_share. */
+extern bool later;
 void start(const char *path, uint64_t ring_bytes);
 void stop(void);
 

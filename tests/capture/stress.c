@@ -16,8 +16,11 @@
  *   stress exits PATH                              events from destructors of an ending thread
  *   stress again FOLDER TIMES                      captures one after the other, same threads
  *   stress taken PATH                              descriptors closed as soon as they are open
- *   stress sweep FOLDER                            how many orphans were handled
- *   stress bench PATH                              nanoseconds of a hook
+ *   stress room PATH                               starts and stops when a line comes
+ *   stress move PATH THREADS PAIRS BY_COLLECTOR    the rings get their file while all publish; then
+ * PAIRS stress nowhere PATH                            they get none; until a line comes stress
+ * sweep FOLDER                            how many orphans were handled stress bench PATH
+ * nanoseconds of a hook
  *
  * What a producer publishes: producers.h. */
 #define _GNU_SOURCE
@@ -465,6 +468,12 @@ int main(int count, char **words)
         return again(path, (int)a);
     if (strcmp(mode, "taken") == 0)
         return take_numbers(path);
+    if (strcmp(mode, "room") == 0)
+        return take_room(path);
+    if (strcmp(mode, "move") == 0)
+        return move(path, a, b, c != 0);
+    if (strcmp(mode, "nowhere") == 0)
+        return never_move(path);
     if (strcmp(mode, "sweep") == 0)
         return printf("%d\n", cm_orphan_sweep(path)) < 0;
     if (strcmp(mode, "bench") == 0)

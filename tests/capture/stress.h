@@ -2,6 +2,7 @@
 #define CM_TESTS_STRESS_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Long enough to let the definition log turn over. */
@@ -30,6 +31,11 @@ int one_by_one(const char *path, uint64_t threads);
 int burst(const char *path, uint64_t threads);
 int together(const char *path, uint64_t threads);
 int exits(const char *path);
+
+/* The modes of stress_room.c. */
+int take_room(const char *path);
+int move(const char *path, uint64_t threads, uint64_t pairs, bool by_collector);
+int never_move(const char *path);
 
 /* Set by a mode that wants to do something while the collector reads the heads (killpoints.c). */
 extern void (*stress_between)(void);

@@ -262,6 +262,43 @@ def test_harm_to_the_trace_is_noticed_while_it_is_recorded(
     assert done.stdout.startswith(f"recording ended: {reason}") and done.stdout.endswith(f" ({tmp_path}/t.cmem)\n")
 
 
+def test_what_a_start_drops_is_counted_and_said_once(
+    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 20 killed captures whose traces were moved the 16 newest are kept, for readers anywhere."""
+    (tmp_path / "state").mkdir()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    done = program(
+        """
+        for i in range(20):
+            pid = os.fork()
+            if pid == 0:
+                c.capture_start(f"{path}.{i}", {}, ring_bytes=1 << 20)
+                c.capture_record(True)
+                c.capture_emit(1, 10)
+                os.rename(f"{path}.{i}", f"{path}.moved{i}")
+                os.kill(os.getpid(), signal.SIGKILL)
+            os.waitpid(pid, 0)
+            for name in os.listdir(rings):  # the next one finds none to sweep
+                os.rename(f"{rings}/{name}", f"{path}.ring{i}")
+        for i in range(20):
+            os.rename(f"{path}.ring{i}", f"{rings}/.cuptimem-ring-{i:x}")
+        c.capture_start(path, {})
+        print(c.capture_warning())
+        assert c.capture_warning() is None and c.capture_stop() == ""
+        c.capture_start(path, {}, overwrite=True)
+        assert c.capture_warning() is None and c.capture_stop() == ""
+        """
+    )
+    assert done.stdout.startswith("the last events of 4 killed programs were removed, ")
+    assert done.stdout.endswith(
+        f" 16 newest, of at most 256 MiB, are kept for 7 days in {tmp_path}/state/cuptimem/rings\n"
+    )
+    assert len(list((tmp_path / "state/cuptimem/rings").iterdir())) == 16
+    states = [end(path)[1] for path in tmp_path.glob("t.cmem.moved*")]
+    assert (states.count("recovered"), states.count("cut")) == (16, 4)
+
+
 def test_a_trace_that_is_renamed_is_written_on(program: Program, tmp_path: Path) -> None:
     done = program("""
         c.capture_start(path, {})

@@ -175,7 +175,10 @@ def test_rings_that_killed_processes_left(bare, tmp_path):
     rings, traces = tmp_path / "rings", tmp_path / "traces"
     rings.mkdir()
     traces.mkdir()
-    program = "import cuptimem, os, sys; cuptimem.profile(sys.argv[1]).__enter__(); os.kill(os.getpid(), 9)"
+    program = (
+        "import cuptimem, os, sys; cuptimem.profile(sys.argv[1]).__enter__(); "
+        "from cuptimem import _core; _core.capture_share(); os.kill(os.getpid(), 9)"
+    )
     environment = {**clean_environment(), "CUPTIMEM_RING_DIR": str(rings)}
     trace = traces / "run.cmem"
     died = subprocess.run([bare, "-c", program, str(trace)], env=environment)

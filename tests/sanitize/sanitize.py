@@ -51,6 +51,7 @@ class Case:
 
 CASES = [
     Case("ring", "stress", ("make", "TRACE", 3, 6000, RING), ("make", "TRACE", 8, 60000, RING)),
+    Case("ring", "stress", ("move", "TRACE", 3, 3000, 1), ("move", "TRACE", 8, 40000, 1)),
     Case("ring", "stress", ("handoff", "TRACE", 2000, 20), ("handoff", "TRACE", 20000, 60)),
     Case("ring", "stress", ("idle", "TRACE", 60), ("idle", "TRACE", 400)),
     Case("ring", "stress", ("churn", "TRACE", 20, 40), ("churn", "TRACE", 80, 300)),
@@ -196,7 +197,7 @@ def events_and_threads(case: Case, words: Sequence[object], numbers: list[int]) 
     if case.program != "stress":
         return numbers[0], numbers[1]
     mode = words[0]
-    threads = {"make": 2, "handoff": 3, "idle": 2, "churn": 2, "short": 2, "together": 2}.get(str(mode))
+    threads = {"make": 2, "move": 2, "handoff": 3, "idle": 2, "churn": 2, "short": 2, "together": 2}.get(str(mode))
     fixed = {"full": 1, "exits": 200, "overtake": 1, "again": 1}
     count = int(str(words[threads])) if threads is not None else fixed[str(mode)]
     return numbers[-2], count

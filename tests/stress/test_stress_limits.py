@@ -28,6 +28,32 @@ say(why=why, published=published, active=core.capture_active(), tasks=tasks().co
     assert "\n" not in answer["why"] and "Traceback" not in answer["stderr"]
 
 
+def test_address_space(child):
+    """What docs/architecture.md says that a capture takes, and that so much is enough under a limit."""
+    answer = child(
+        """
+import resource
+core.frames_init()
+def size(): return int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+before = size()
+resource.setrlimit(resource.RLIMIT_AS, (before + (int(sys.argv[1]) << 20),) * 2)
+core.capture_start("run.cmem", {})
+core.capture_record(True)
+published = core.capture_emit(1, 10_000)
+core.capture_sync()
+taken = size() - before
+core.capture_stop()
+say(published=published, taken=taken, place=core.trace_meta("run.cmem")["ring.place"],
+    kept=sum(e[0] in ("alloc", "free") for e in core.trace_dump("run.cmem")))
+""",
+        LIMIT_MIB,
+    )
+    assert (answer["published"], answer["kept"], answer["place"]) == (20_000, 20_000, "chosen")
+    assert answer["taken"] <= LIMIT_MIB << 20
+
+
+LIMIT_MIB = 40  # 24 of our own, a thread's stack of the test's own, and what malloc takes
+
 FAIL_MAPS = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
