@@ -1,9 +1,12 @@
 """Shared by all tests: an interpreter that has cuptimem installed, and programs run in it."""
 
+import atexit
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import venv
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,11 +15,26 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests import marks
+
 # A landing is not judged by the luck of a seed. Others: pytest --hypothesis-profile=default --hypothesis-seed=N.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+def _remove_rings(folder: str, owner: int) -> None:
+    if os.getpid() == owner:  # not a forked child
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+# The rings of all programs that this process starts lie in a folder of its own, and go with it. In /dev/shm itself two
+# runs of tests would sweep each other's, and every start would read what killed programs have left there.
+if "CUPTIMEM_RING_DIR" not in os.environ:
+    _shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    os.environ["CUPTIMEM_RING_DIR"] = tempfile.mkdtemp(prefix=f"cuptimem-tests-{os.getpid()}-", dir=_shared)
+    atexit.register(_remove_rings, os.environ["CUPTIMEM_RING_DIR"], os.getpid())
 
 # Whoever starts the tests in the background (nohup, a shell's &) has these ignored, and every child would inherit that.
 for _number, _default in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
@@ -24,13 +42,38 @@ for _number, _default in ((signal.SIGINT, signal.default_int_handler), (signal.S
         signal.signal(_number, _default)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    words = "only the tests that are marked long or scaled, the latter with their long numbers (make long)"
+    parser.addoption("--long", action="store_true", help=words)
+    parser.addoption("--without", action="append", default=[], metavar="MARK", help="no test that is marked so")
+
+
+@pytest.fixture(scope="session")
+def long(pytestconfig: pytest.Config) -> bool:
+    """Whether tests marked `scaled` are to take their long numbers."""
+    return bool(pytestconfig.getoption("--long"))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    marks.add(items)
+    long, without = config.getoption("--long"), config.getoption("--without")
+
+    def is_chosen(item: pytest.Item) -> bool:
+        found = {mark.name for mark in item.iter_markers()}
+        return not found & set(without) and (bool(found & {"long", "scaled"}) if long else "long" not in found)
+
+    config.hook.pytest_deselected(items=[item for item in items if not is_chosen(item)])
+    items[:] = filter(is_chosen, items)
+
+
 def clean_environment() -> dict[str, str]:
-    """This process's environment without what would change a child's behaviour."""
+    """This process's environment without what would change a child's behaviour, but for the place of its rings."""
     environment = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("CUPTIMEM", "PYTEST", "COV_")) and name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")
     }
+    environment["CUPTIMEM_RING_DIR"] = os.environ["CUPTIMEM_RING_DIR"]
     environment.update(OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1", NO_COLOR="1")
     environment.pop("COLUMNS", None)
     return environment

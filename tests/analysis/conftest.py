@@ -8,15 +8,13 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 import craft
-from craft import ROOT, Trace, build
+from craft import Trace
 from leak_program import Program
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _craft_library(tmp_path_factory: pytest.TempPathFactory) -> None:
-    trace = ROOT / "csrc" / "trace"
-    sources = [Path(__file__).parent / "craft.c", trace / "encode.c", trace / "writer.c", trace / "crc32c.c"]
-    Trace.library = build(tmp_path_factory.mktemp("craft") / "craft.so", sources)
+def _craft_library() -> None:
+    Trace.library = craft.encoder()
 
 
 @pytest.fixture

@@ -1,10 +1,10 @@
 """Traces made by hand: the events a test wants, through the real encoder, so that the answers are known."""
 
 import ctypes
-import shutil
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+
+from tests.build import build
 
 ROOT = Path(__file__).resolve().parents[2]
 ALLOC, FREE, OOM, RESERVED, NODE_NEW, NODE_RUN, NODE_DONE, NODE_FREE = range(1, 9)
@@ -22,12 +22,15 @@ GRAIN = 1024  # ns between two events: the encoder rounds times down to 32
 _FLAGS = ["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-fvisibility=default"]
 
 
-def build(target: Path, sources: Sequence[Path]) -> ctypes.CDLL:
+def library(name: str, sources: Sequence[Path]) -> ctypes.CDLL:
     """A shared library of C files."""
-    gcc = shutil.which("gcc")
-    assert gcc is not None
-    subprocess.run([gcc, *_FLAGS, "-o", str(target), *map(str, sources)], check=True)
-    return ctypes.CDLL(str(target))
+    return ctypes.CDLL(str(build(name, sources, *_FLAGS)))
+
+
+def encoder() -> ctypes.CDLL:
+    """The real one, and what makes traces of it: Trace.library."""
+    parts = [ROOT / "csrc/trace" / f"{name}.c" for name in ("encode", "writer", "crc32c")]
+    return library("craft.so", [Path(__file__).with_name("craft.c"), *parts])
 
 
 class Event(ctypes.Structure):

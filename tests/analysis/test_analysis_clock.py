@@ -3,8 +3,9 @@
 import ctypes
 from collections.abc import Callable, Iterator
 
+import craft
 import pytest
-from craft import DATA, MODULE, OPTIMIZER, ROOT, STEP, build
+from craft import DATA, MODULE, OPTIMIZER, ROOT, STEP
 
 MS = 1_000_000
 
@@ -55,8 +56,8 @@ class Steps(ctypes.Structure):
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    clock = build(tmp_path_factory.mktemp("clock") / "clock.so", [ROOT / "csrc" / "analysis" / "clock.c"])
+def library() -> ctypes.CDLL:
+    clock = craft.library("clock.so", [ROOT / "csrc" / "analysis" / "clock.c"])
     clock.cm_clock_new.restype = ctypes.c_void_p
     for function in (clock.cm_clock_tick, clock.cm_clock_object, clock.cm_clock_renew, clock.cm_clock_choose):
         function.restype = ctypes.c_bool

@@ -1,12 +1,13 @@
 """Traces that make no sense, under the address and undefined-behaviour sanitizers: an answer or one line, no crash."""
 
 import random
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 from craft import BEFORE_START, DRIVER_MORE, DRIVER_NEW, NO_SEQUENCE, REQUESTED, ROOT, SEGMENT_NEW, Trace
+
+from tests.build import SANITIZED, SANITIZERS, build
 
 EXTREMES = (0, 1, 2, 3, 5, 11, 12, 0x1000, 0x1040, 1 << 40, (1 << 63) - 1, 1 << 63, NO_SEQUENCE - 1, NO_SEQUENCE)
 
@@ -72,15 +73,10 @@ def driver_nonsense(chance: random.Random) -> Trace:
 
 
 @pytest.fixture(scope="module")
-def harness(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    gcc = shutil.which("gcc")
-    assert gcc is not None
-    program = tmp_path_factory.mktemp("harness") / "harness"
-    sources = [Path(__file__).parent / "harness.c", *sorted((ROOT / "csrc" / "analysis").glob("*.c"))]
-    sources += [path for path in sorted((ROOT / "csrc" / "trace").glob("*.c")) if path.name != "synthetic.c"]
-    flags = ["-std=gnu11", "-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-    subprocess.run([gcc, *flags, "-o", str(program), *map(str, sources), "-lpthread"], check=True)
-    return program
+def harness() -> Path:
+    rooms = [path for room in ("analysis", "trace") for path in (ROOT / "csrc" / room).glob("*.c")]
+    sources = [Path(__file__).with_name("harness.c"), *(path for path in rooms if path.name != "synthetic.c")]
+    return build("harness", sources, *SANITIZED, SANITIZERS["address"], link=["-lpthread"])
 
 
 def test_nonsense(harness: Path, tmp_path: Path) -> None:

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.build import WARNINGS, build
+
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
-WARNINGS = ["-Wall", "-Wextra", "-Wno-missing-field-initializers", "-Wno-unused-parameter", "-Werror"]
 
 
 @dataclass(frozen=True)
@@ -60,12 +61,15 @@ class Stress:
 
 
 # Where killpoints.c steps in.
-WRAPPED = [
+_WRAPPED = [
     "cm_writer_create", "cm_writer_meta", "cm_writer_chunk", "cm_writer_end", "cm_writer_close", "cm_frames_begin",
     "cm_space_give_block", "cm_threads_high", "cm_side_create", "cm_side_append", "cm_side_release", "cm_side_close",
     "pwrite", "open", "statvfs", "posix_fallocate", "mremap",
 ]  # fmt: skip
 
+
+WRAPPED = [f"-Wl,--wrap={name}" for name in _WRAPPED]
+STRESS = [path for path in HERE.glob("*.c") if path.name != "frames_double.c"]
 
 # What of the analysis the fold replays with.
 REPLAYED = [
@@ -76,11 +80,12 @@ REPLAYED = [
 ]
 
 
-def compile_stress(target: Path, *flags: str) -> Path:
-    sources = [*HERE.glob("*.c"), *(ROOT / "csrc/capture").glob("*.c")]
-    sources += [path for path in (ROOT / "csrc/trace").glob("*.c") if path.name != "synthetic.c"]
-    sources += REPLAYED
-    wrap = [f"-Wl,--wrap={name}" for name in WRAPPED]
-    command = ["gcc", "-std=gnu11", "-g", "-O2", "-fno-strict-aliasing", *WARNINGS, *flags]
-    subprocess.run([*command, *map(str, sorted(sources)), "-o", str(target), "-lpthread", *wrap], check=True)
-    return target
+def recorder() -> list[Path]:
+    """All that records, with the frames doubled."""
+    found = [path for path in (ROOT / "csrc/trace").glob("*.c") if path.name != "synthetic.c"]
+    return [*found, *(ROOT / "csrc/capture").glob("*.c"), HERE / "frames_double.c", *REPLAYED]
+
+
+def compile_stress() -> Path:
+    flags = ["-std=gnu11", "-g", "-O2", "-fno-strict-aliasing", *WARNINGS]
+    return build("stress", [*STRESS, *recorder()], *flags, link=["-lpthread", *WRAPPED])

@@ -1,4 +1,4 @@
-"""The stress program, compiled once per run, and Python programs in child processes."""
+"""The stress program, and Python programs in child processes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from capture_support import ROOT, Program, Stress, compile_stress
 
 
 @pytest.fixture(scope="session")
-def stress_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compile_stress(tmp_path_factory.mktemp("stress") / "stress")
+def stress_program() -> Path:
+    return compile_stress()
 
 
 @pytest.fixture

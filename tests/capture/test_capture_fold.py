@@ -20,7 +20,6 @@ sys.path.insert(0, str(ROOT / "tests" / "analysis"))
 import craft  # noqa: E402
 import driver_model  # noqa: E402
 
-CRAFT = [ROOT / "tests/analysis/craft.c", *(ROOT / "csrc/trace" / f"{n}.c" for n in ("encode", "writer", "crc32c"))]
 FOLD = [Path(__file__).parent / "fold/driver.c"]
 FOLD += [ROOT / "csrc/capture" / f"{name}.c" for name in ("fold", "foldblocks", "folddriver")]
 FOLD += [
@@ -40,10 +39,9 @@ FOLD += [
 
 
 @pytest.fixture(scope="module")
-def fold(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    folder = tmp_path_factory.mktemp("fold")
-    craft.Trace.library = craft.build(folder / "craft.so", CRAFT)
-    library = craft.build(folder / "fold.so", FOLD)
+def fold() -> ctypes.CDLL:
+    craft.Trace.library = craft.encoder()
+    library = craft.library("fold.so", FOLD)
     library.fold.argtypes = [ctypes.c_void_p, *[ctypes.c_size_t] * 4, ctypes.c_void_p, ctypes.c_size_t]
     library.fold.restype = ctypes.c_long
     return library

@@ -10,8 +10,6 @@ import pytest
 
 from tests.conftest import ROOT
 
-pytestmark = pytest.mark.torch  # needs none: but once is enough, with the main interpreter
-
 if not (ROOT / "csrc" / "simulator").is_dir():
     pytest.skip("not in a source tree", allow_module_level=True)
 

@@ -9,11 +9,13 @@
  *   FAKE_MULTIPLE  ... and the interface for several subscribers, as 13.3 has it
  *   FAKE_EARLY     ... as 13.2 has it
  *   FAKE_TORCH     libtorch_cpu: calls CUPTI as torch.profiler does, by relocation slots
- *   FAKE_PATIENCE  none's: loaded before all others it makes waits for more than ten seconds short
+ *   FAKE_PATIENCE  none's: loaded before all others it counts the main thread's waits for seconds,
+ *                  and makes those for more than ten short
  *
  * The environment: FAKE_RESULT, of a subscription, and FAKE_RESULT_V2, where it is asked for beside
- * others; FAKE_HOLDER, who has it; FAKE_DELAY_MS, how long it takes; FAKE_FLUSH_MS, and a flush;
- * FAKE_DEAF, the result of enabling a callback; FAKE_DRIVER_VERSION; FAKE_INIT, of cuInit. */
+ * others; FAKE_HOLDER, who has it; FAKE_GATE, a file without which it gets no answer;
+ * FAKE_FLUSH_MS, how long a flush takes; FAKE_DEAF, the result of enabling a callback;
+ * FAKE_DRIVER_VERSION; FAKE_INIT, of cuInit. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -22,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 int setting(const char *name, int otherwise);
 int setting(const char *name, int otherwise)
@@ -78,10 +81,8 @@ int caller_take(size_t size)
 int fake_subscribed, fake_unsubscribed, fake_enabled, fake_multiple, fake_size, fake_registered,
     fake_flushed, fake_on, fake_on_then;
 
-static void rest(const char *how_long)
+static void rest(long milliseconds)
 {
-    long milliseconds = setting(how_long, 0);
-
     nanosleep(&(struct timespec){milliseconds / 1000, milliseconds % 1000 * 1000000}, NULL);
 }
 
@@ -90,7 +91,8 @@ static void (*told)(void *userdata, int domain, uint32_t id, const void *data);
 static int subscribe(void **subscriber, void *callback, int result)
 {
     *(void **)&told = callback;
-    rest("FAKE_DELAY_MS");
+    while (getenv("FAKE_GATE") != NULL && access(getenv("FAKE_GATE"), F_OK) != 0)
+        rest(1);
     if (result == 0) {
         fake_subscribed++;
         *subscriber = &fake_subscribed;
@@ -181,7 +183,7 @@ int cuptiActivityFlushAll(uint32_t flag)
     } data = {.parameters = &parameters, .result = &done, .correlation = 1};
 
     fake_flushed++;
-    rest("FAKE_FLUSH_MS");
+    rest(setting("FAKE_FLUSH_MS", 0));
     told(NULL, DRIVER, MEM_ALLOC, &data);
     data.site = 1;
     told(NULL, DRIVER, MEM_ALLOC, &data);
@@ -307,7 +309,7 @@ int torch_finalize(void)
 #endif
 
 #ifdef FAKE_PATIENCE
-int fake_long_waits;
+int fake_long_waits, fake_main_waits;
 
 int pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex,
                            const struct timespec *until)
@@ -317,6 +319,7 @@ int pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex,
 
     *(void **)&wait = dlsym(RTLD_NEXT, "pthread_cond_timedwait");
     clock_gettime(CLOCK_MONOTONIC, &now);
+    fake_main_waits += gettid() == getpid() && until->tv_sec > now.tv_sec;
     if (until->tv_sec - now.tv_sec < 10 || until->tv_sec - now.tv_sec > 100)
         return wait(condition, mutex, until);
     fake_long_waits++;

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
+import shutil
 from pathlib import Path
+
+from tests import build as builds
 
 SOURCE = Path(__file__).with_name("fakes.c")
 EXPORTS = Path(__file__).parents[2] / "csrc/simulator/tables/cupti.txt"
 
 
-def compile_library(path: Path, *words: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    command = ["gcc", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", f"-Wl,-soname,{path.name}"]
-    plain = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
-    done = subprocess.run([*command, *words, "-o", str(path)], env=plain, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise RuntimeError(f"{path.name} was not compiled: {done.stderr[-1000:]}")
-
-
 def build(path: Path, *macros: str) -> Path:
     """One of them at this path; the file's name is its SONAME."""
-    compile_library(path, *(f"-D{macro}" for macro in macros), str(SOURCE))
-    return path
+    return _library(path, SOURCE, *(f"-D{macro}" for macro in macros))
 
 
 def build_deadly(path: Path) -> Path:
@@ -32,8 +23,10 @@ def build_deadly(path: Path) -> Path:
     text = "#include <stdlib.h>\n" + "".join(f"void {name}(void)\n{{\n    abort();\n}}\n" for name in names)
     text += "__attribute__((constructor)) static void load(void)\n{\n"
     text += '    if (!getenv("MAY_LOAD"))\n        abort();\n}\n'
+    return _library(path, builds.generated("deadly.c", text))
+
+
+def _library(path: Path, source: Path, *flags: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    source = path.with_suffix(".c")
-    source.write_text(text)
-    compile_library(path, str(source))
-    return path
+    words = ["-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", *flags]
+    return Path(shutil.copy(builds.build(path.name, [source], *words, link=[f"-Wl,-soname,{path.name}"]), path))

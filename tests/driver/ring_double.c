@@ -16,7 +16,7 @@ _Thread_local cm_thread_self cm_self __attribute__((tls_model("initial-exec")));
 static _Atomic uint32_t captures, slots, generations;
 static atomic_bool full, reuse;
 static _Thread_local cm_event *events;
-static _Thread_local _Atomic uint64_t head;
+static _Thread_local _Atomic uint64_t head, published;
 
 static pthread_mutex_t naming = PTHREAD_MUTEX_INITIALIZER;
 static char names[NAMES][NAME];
@@ -38,6 +38,7 @@ cm_thread *cm_enter_slow_hook(uint32_t capture)
         events = mmap(NULL, DOUBLE_EVENTS * sizeof *events, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         t->head = &head;
+        t->published = &published;
         t->next = events;
         atomic_store(&t->limit, (uintptr_t)(events + DOUBLE_EVENTS));
     }

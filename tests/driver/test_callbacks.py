@@ -2,15 +2,14 @@
 What the real PyTorch raises on the simulated device is compared elsewhere (test_driver_match.py)."""
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.build import SANITIZERS, build, generated, works
 from tests.conftest import ROOT
-from tests.sanitize.sanitize import SANITIZERS, available
-
-pytestmark = pytest.mark.torch  # needs none: but once is enough, with the main interpreter
 
 HERE = Path(__file__).parent
 SOURCES = ROOT / "csrc" / "sources"
@@ -33,26 +32,21 @@ void allocate(void (*call)(void *), void *argument) { driver(call, argument); __
 """
 
 
-def gcc(*words: object) -> None:
-    done = subprocess.run(["gcc", *map(str, words)], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-
-
 def libraries(folder: Path) -> None:
-    (folder / "driver.c").write_text(DRIVER)
-    (folder / "library.c").write_text(LIBRARY)
-    driver = folder / "libcuda.so.1"
-    gcc("-shared", "-fPIC", "-O1", folder / "driver.c", "-Wl,-soname,libcuda.so.1", "-o", driver)
+    shared = ("-shared", "-fPIC", "-O1")
+    made = [build("libcuda.so.1", [generated("driver.c", DRIVER)], *shared, link=["-Wl,-soname,libcuda.so.1"])]
     for name in "abc":
-        target = folder / f"lib{name}.so"
-        gcc("-shared", "-fPIC", "-O1", folder / "library.c", driver, "-Wl,-rpath,$ORIGIN", "-o", target)
+        words = [made[0], "-Wl,-rpath,$ORIGIN"]
+        made.append(build(f"lib{name}.so", [generated("library.c", LIBRARY)], *shared, link=words))
+    for library in made:
+        shutil.copy(library, folder)
 
 
 def program(folder: Path, *flags: str) -> Path:
     parts = [SOURCES / f"{name}.c" for name in PARTS]
     ours = [*sorted((HERE / "callbacks").glob("*.c")), HERE / "ring_double.c", ROOT / "csrc/capture/clock.c"]
-    gcc(*FLAGS, *flags, *parts, *ours, "-o", folder / "callbacks", "-lpthread", "-ldl")
-    return folder / "callbacks"
+    made = build("callbacks", [*parts, *ours], *FLAGS, *flags, link=["-lpthread", "-ldl"])
+    return Path(shutil.copy(made, folder))
 
 
 @pytest.fixture(scope="module")
@@ -77,11 +71,11 @@ def test_case(built: Path, case: str) -> None:
     run(built, case)
 
 
-@pytest.mark.parametrize("sanitizer", ["none", *SANITIZERS])
+@pytest.mark.parametrize("sanitizer", ["none", *(pytest.param(s, marks=pytest.mark.sanitizer) for s in SANITIZERS)])
 def test_threads(built: Path, sanitizer: str, tmp_path: Path) -> None:
     """Callbacks on several threads while libraries come and go and are read by another."""
     if sanitizer != "none":
-        if not available(sanitizer):
+        if not works(sanitizer):
             pytest.skip(f"no {SANITIZERS[sanitizer]} here")
         libraries(tmp_path)
         built = program(tmp_path, SANITIZERS[sanitizer], "-O1", "-fno-sanitize-recover=all")

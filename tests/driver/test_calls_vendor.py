@@ -11,8 +11,6 @@ from tests.conftest import ROOT
 from tests.simulator.test_cupti_vendor import wheel
 from tests.simulator.test_runtime_vendor import HOST_DEFINES
 
-pytestmark = pytest.mark.torch  # needs none: but once is enough, with the main interpreter
-
 SOURCES = ROOT / "csrc" / "sources"
 if not SOURCES.is_dir():
     pytest.skip("not in a source tree", allow_module_level=True)

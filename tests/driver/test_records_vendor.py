@@ -9,8 +9,6 @@ import pytest
 from tests.conftest import ROOT
 from tests.simulator.test_cupti_vendor import wheel
 
-pytestmark = pytest.mark.torch  # needs none: but once is enough, with the main interpreter
-
 HEADER = ROOT / "csrc" / "sources" / "cupti_records.h"
 if not HEADER.is_file():
     pytest.skip("not in a source tree", allow_module_level=True)

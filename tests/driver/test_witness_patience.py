@@ -5,9 +5,10 @@ from pathlib import Path
 from tests.driver.witness_parts import Child
 
 
-def test_a_slow_subscription_keeps_nobody_waiting(child: Child, fake: Path) -> None:
+def test_a_slow_subscription_keeps_nobody_waiting(child: Child, fake: Path, tmp_path: Path) -> None:
     found = child(
         f"""
+import threading
 cuda = ctypes.CDLL({str(fake / "libcuda.so.1")!r})
 cuda.cuInit(0)
 profile = cuptimem.profile("a.cmem")
@@ -15,10 +16,11 @@ profile.start()
 started = state()[0]
 cupti = ctypes.CDLL({str(fake / "plain/lib64/libcupti.so.13")!r})
 value = lambda name: ctypes.c_int.in_dll(cupti, name).value
+threading.Timer(0.1, Path(os.environ["FAKE_GATE"]).touch).start()
 profile.stop()
 report(started=started, counts=[value("fake_subscribed"), value("fake_unsubscribed")], after=witnesses())
 """,
-        env={"CUDA_HOME": str(fake / "plain"), "FAKE_DELAY_MS": "1800"},
+        env={"CUDA_HOME": str(fake / "plain"), "FAKE_GATE": str(tmp_path / "gate")},
     )
     assert found == {"started": "starting", "counts": [1, 1], "after": 0, "said": []}
 
@@ -35,32 +37,38 @@ for name in "ab":
 report(first=driver(), second=driver("b.cmem"))
 os._exit(0)
 """,
-        env={"CUDA_HOME": str(fake / "plain"), "FAKE_DELAY_MS": "60000"},
+        env={"CUDA_HOME": str(fake / "plain"), "FAKE_GATE": str(fake / "never")},
     )
     assert found["first"]["driver"] == "slots" and found["first"]["reason"] == "CUPTI did not answer in time"
     assert found["second"]["driver"] == "none" and "not let go" in found["second"]["reason"]
     assert len(found["said"]) == 2
 
 
-def test_forks_do_not_wait_again_for_one_that_hangs(child: Child, fake: Path) -> None:
+def test_forks_do_not_wait_again_for_one_that_hangs(child: Child, fake: Path, tmp_path: Path) -> None:
     found = child(
         f"""
 cuda = ctypes.CDLL({str(fake / "libcuda.so.1")!r})
 cuda.cuInit(0)
+waits = ctypes.c_int.in_dll(ctypes.CDLL({str(fake / "libpatience.so")!r}), "fake_main_waits")
 with cuptimem.profile("a.cmem"):
     waited = []
     for _ in range(4):
-        before = time.monotonic()
+        before = waits.value
         if os.fork() == 0:
             os._exit(0)
         os.wait()
-        waited.append(time.monotonic() - before > 1)
+        waited.append(waits.value > before)
     waiting = witnesses()
+    Path(os.environ["FAKE_GATE"]).touch()
     came = soon(lambda: state()[0] == "callbacks")
 threads = len(os.listdir("/proc/self/task"))
 report(waited=waited, waiting=waiting, came=came, threads=threads)
 """,
-        env={"CUDA_HOME": str(fake / "plain"), "FAKE_DELAY_MS": "5000"},
+        env={
+            "CUDA_HOME": str(fake / "plain"),
+            "FAKE_GATE": str(tmp_path / "gate"),
+            "LD_PRELOAD": str(fake / "libpatience.so"),
+        },
     )
     assert found["waited"] == [True, False, False, False]
     assert found["came"] and found["threads"] == 1
@@ -117,7 +125,7 @@ os._exit(0)
 """,
         env={
             "CUDA_HOME": str(fake / "plain"),
-            "FAKE_DELAY_MS": "60000",
+            "FAKE_GATE": str(fake / "never"),
             "LD_PRELOAD": str(fake / "libpatience.so"),
         },
     )

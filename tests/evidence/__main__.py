@@ -36,13 +36,13 @@ DOCS = ROOT / "docs" / "evidence"
 
 @contextlib.contextmanager
 def oracle(folder: Path) -> Iterator[Oracle]:
-    """The oracle's process; its library is built in the folder."""
+    """The oracle's process; its samples lie in the folder."""
     sys.path.insert(0, str(ROOT / "tests" / "truth"))
     try:
         import oracle as witness  # type: ignore[import-not-found]
     finally:
         sys.path.pop(0)
-    with Oracle(witness.build(folder), witness.environment, folder) as process:
+    with Oracle(witness.library(), witness.environment, folder) as process:
         yield process
 
 

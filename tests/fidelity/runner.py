@@ -57,7 +57,9 @@ def run(case: Case, python: str, folder: Path, recorded: bool) -> Outcome:
         target = work / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text)
-    environment = {name: value for name, value in clean_environment().items() if not name.startswith("PYTHON")}
+    clean = clean_environment()
+    del clean["CUPTIMEM_RING_DIR"]  # where a user's rings lie
+    environment = {name: value for name, value in clean.items() if not name.startswith("PYTHON")}
     environment.update(TMPDIR=str(temporary))
     environment.update({name: _filled(value, work) for name, value in case.environment.items()})
     before = ""

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.machinery
 import importlib.util
 import os
-import subprocess
 import sys
 import sysconfig
-import tempfile
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path[:0] = [path for path in (str(ROOT),) if path not in sys.path]
+
+from tests.build import build as build_library  # noqa: E402
+
 FLAGS = [
     "-std=gnu11", "-O2", "-g", "-fexceptions", "-fvisibility=hidden", "-fno-strict-aliasing", "-fPIC", "-shared",
     "-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-missing-field-initializers", "-Werror",
@@ -28,27 +29,11 @@ TRUNCATED, FOLDED = 1, 2
 
 def compile_extension(name: str, *defines: str, csrc: Path = ROOT / "csrc") -> Path:
     """The library of the extension module, compiled for this interpreter with these -D options."""
-    sources = [
-        *sorted((csrc / "frames").glob("*.c")),
-        csrc / "python/py_frames.c",
-        HERE / "deflog_memory.c",
-        HERE / "frames_testing.c",
-    ]
-    headers = [*sorted(csrc.glob("*/*.h")), HERE / "deflog_memory.h"]
+    parts = [*(csrc / "frames").glob("*.c"), csrc / "python/py_frames.c"]
     flags = [*FLAGS, *defines, *os.environ.get("CUPTIMEM_TEST_CFLAGS", "").split()]
     flags += [f'-DMODULE_NAME="{name}"', f"-DMODULE_SYMBOL={name}", f"-I{csrc}", f"-I{HERE}"]
     flags.append(f"-I{sysconfig.get_paths()['include']}")
-    key = hashlib.sha256(repr((sys.version, flags)).encode())
-    for path in [*sources, *headers]:
-        key.update(path.read_bytes())
-    folder = Path(tempfile.gettempdir()) / f"cuptimem-frames-{os.getuid()}" / key.hexdigest()[:16]
-    library = folder / f"{name}.so"
-    if not library.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        unfinished = folder / f"{name}.{os.getpid()}.tmp"
-        subprocess.run([os.environ.get("CC", "gcc"), *flags, *map(str, sources), "-o", str(unfinished)], check=True)
-        unfinished.rename(library)
-    return library
+    return build_library(f"{name}.so", [*parts, HERE / "deflog_memory.c", HERE / "frames_testing.c"], *flags)
 
 
 def load(library: Path) -> ModuleType:

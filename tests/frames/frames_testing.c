@@ -220,12 +220,19 @@ static PyObject *capture_in_foreign_thread(PyObject *module, PyObject *unused)
 }
 
 /* hold_gil() keeps the GIL in a C loop until a capture_while_gil_is_held(n) of another thread is
- * through (True), or 10 s have passed (False: the captures waited for the GIL). */
-static _Atomic int gil_is_held, captures_done;
+ * through (True), or a minute has passed (False: the captures waited for the GIL).
+ * thread_is_ready() says when there is such a thread: one that could not start without the GIL
+ * would be mistaken for one that waits. */
+static _Atomic int thread_ready, gil_is_held, captures_done;
+
+static PyObject *thread_is_ready(PyObject *module, PyObject *unused)
+{
+    return PyBool_FromLong(thread_ready);
+}
 
 static PyObject *hold_gil(PyObject *module, PyObject *unused)
 {
-    double end = nanoseconds() + 10e9;
+    double end = nanoseconds() + 60e9;
 
     gil_is_held = 1;
     while (!captures_done && nanoseconds() < end)
@@ -243,7 +250,10 @@ static PyObject *capture_while_gil_is_held(PyObject *module, PyObject *argument)
     if (n == -1 && PyErr_Occurred())
         return NULL;
     captures_done = 0;
-    Py_BEGIN_ALLOW_THREADS while (!gil_is_held);
+    Py_BEGIN_ALLOW_THREADS thread_ready = 1;
+    while (!gil_is_held)
+        ;
+    thread_ready = 0;
     first = capture_afresh(); /* also the slow path */
     for (long i = 0; i < n; i++) {
         id = cm_walk_capture_hook(walk());
@@ -289,6 +299,7 @@ static PyMethodDef methods[] = {
     {"hit", (PyCFunction)(void *)hit, METH_FASTCALL, NULL},
     {"hit_mean", hit_mean, METH_NOARGS, NULL},
     {"capture_in_foreign_thread", capture_in_foreign_thread, METH_NOARGS, NULL},
+    {"thread_is_ready", thread_is_ready, METH_NOARGS, NULL},
     {"hold_gil", hold_gil, METH_NOARGS, NULL},
     {"capture_while_gil_is_held", capture_while_gil_is_held, METH_O, NULL},
     {NULL, NULL, 0, NULL},

@@ -217,6 +217,7 @@ def test_barrier_inside_a_truncated_stack(core: ModuleType) -> None:
     assert named(frames) == ["descend"] * 10 and all(f.flags == 0 for f in frames)
 
 
+@pytest.mark.torch
 def test_torch_modules(core: ModuleType) -> None:
     torch = pytest.importorskip("torch")
     core.frames_module_call(torch.nn.Module._wrapped_call_impl.__code__)

@@ -11,6 +11,8 @@ from pathlib import Path
 import frames_support
 import pytest
 
+from tests.build import kept_tree
+
 PROGRAM = """
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -43,10 +45,10 @@ def test_a_wrong_offset_switches_stacks_off(tmp_path: Path, field: str, reason: 
         r"#define SAME\(.*?\n\n", "#define SAME(type, field, offset) _Static_assert(1, #type)\n\n", text, flags=re.S
     )
     source.write_text(text.replace("return check_published();", "(void)check_published;\n    return NULL;"))
-    library = frames_support.compile_extension("frames_testing_wrong", csrc=csrc)
+    library = frames_support.compile_extension("frames_testing_wrong", csrc=kept_tree(csrc))
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(Path(__file__).parent), str(library)],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     why, same, rest = done.stdout.splitlines()
     assert done.returncode == 0 and done.stderr == ""
@@ -62,7 +64,7 @@ def test_published_offsets_are_compared(tmp_path: Path) -> None:
     text = source.read_text()
     assert "instr_ptr != CM_OFFSET_IP" in text
     source.write_text(text.replace("instr_ptr != CM_OFFSET_IP", "instr_ptr == CM_OFFSET_IP"))
-    module = frames_support.load(frames_support.compile_extension("frames_testing_published", csrc=csrc))
+    module = frames_support.load(frames_support.compile_extension("frames_testing_published", csrc=kept_tree(csrc)))
     assert "laid out differently" in module.frames_init()
 
 
@@ -80,6 +82,6 @@ print(core.capture())
 """
     done = subprocess.run(
         [sys.executable, "-c", program, str(Path(__file__).parent)],
-        capture_output=True, text=True, timeout=60, check=True,
+        capture_output=True, text=True, timeout=300, check=True,
     )  # fmt: skip
     assert done.stdout.splitlines() == ["no code watcher is free in this interpreter (all 8 are taken)", "0"]

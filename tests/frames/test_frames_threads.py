@@ -43,7 +43,8 @@ def test_capture_while_another_thread_holds_the_gil(core: ModuleType) -> None:
     got: list[Any] = []
     thread = threading.Thread(target=lambda: got.append(descend(26)))
     thread.start()
-    time.sleep(0.05)
+    while not core.thread_is_ready():
+        time.sleep(0.001)
     assert core.hold_gil(), "captures waited for the GIL"
     thread.join()
     stack, different = got[0]
@@ -172,7 +173,7 @@ def test_fork_while_threads_define_stacks(core: ModuleType) -> None:
         for _ in range(20):
             pid = os.fork()
             if pid == 0:
-                signal.alarm(20)  # a child that hangs fails too
+                signal.alarm(120)  # a child that hangs fails too
             stacks.append(here())
             if pid == 0:
                 finish_child(len(set(stacks)) == 1)

@@ -469,5 +469,5 @@ late = Late()
 sys.late = Late()
 atexit.register(lambda: print(core.capture() >= 2))
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")

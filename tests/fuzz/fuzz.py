@@ -18,6 +18,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.build import SANITIZED, SANITIZERS, build
+
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 CORPUS = HERE / "corpus"
@@ -28,7 +30,6 @@ SMALL = 3000  # bytes; inputs above come last
 LONGEST = 8192
 OOM_MOST = 100  # failing allocations tried per input
 LIMITS = ["-timeout=10", "-rss_limit_mb=1024", "-malloc_limit_mb=128", f"-max_len={LONGEST}"]
-FLAGS = ["-std=gnu11", "-g", "-O1", "-fno-strict-aliasing", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
 WRAPPED = [f"-Wl,--wrap={name}" for name in ("malloc", "calloc", "realloc", "aligned_alloc", "strdup")]
 
 
@@ -38,17 +39,15 @@ def sources() -> list[Path]:
     return [path for room in rooms for path in room] + [ROOT / "tests/capture/frames_double.c"]
 
 
-def build_driver(target: Path, *flags: str) -> Path:
+def build_driver(*flags: str) -> Path:
     """The harness with driver.c; gcc is enough."""
     own = [HERE / f"{name}.c" for name in ("input", "harness", "mutator", "driver")]
-    words = [*FLAGS, *flags, *sources(), *own, *WRAPPED, "-lpthread", "-o", target]
-    subprocess.run(["gcc", *map(str, words)], check=True)
-    return target
+    return build("driver", [*sources(), *own], *SANITIZED, *flags, link=[*WRAPPED, "-lpthread"])
 
 
 def build_fuzzer(target: Path) -> Path:
     own = [HERE / f"{name}.c" for name in ("input", "harness", "mutator")]
-    words = [*FLAGS, "-fsanitize=fuzzer,address,undefined", *sources(), *own, "-lpthread", "-o", target]
+    words = [*SANITIZED, "-fsanitize=fuzzer,address,undefined", *sources(), *own, "-lpthread", "-o", target]
     subprocess.run(["clang", *map(str, words)], check=True)
     return target
 
@@ -165,7 +164,7 @@ def main() -> int:
     merged = folder_of([*(BUILD / "seeds").iterdir(), *CORPUS.iterdir(), *(BUILD / "corpus").iterdir()], BUILD / "all")
     if not crashes:
         keep_corpus(program, merged)
-    driver = build_driver(BUILD / "driver", "-fsanitize=address,undefined")
+    driver = Path(shutil.copy(build_driver(SANITIZERS["address"]), BUILD))  # where docs/testing.md names it
     inputs = sorted(CORPUS.iterdir())
     with tempfile.TemporaryDirectory() as folder:
         out_of_memory = subprocess.run(

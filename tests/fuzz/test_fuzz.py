@@ -14,15 +14,16 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import fuzz
 
+from tests.build import SANITIZERS
+
 MUTATIONS = 3000
 OOM_INPUTS = 14
 OOM_MOST = 60
-pytestmark = pytest.mark.torch  # needs none: but once is enough, with the main interpreter
 
 
 @pytest.fixture(scope="module")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return fuzz.build_driver(tmp_path_factory.mktemp("fuzz") / "driver", "-fsanitize=address,undefined")
+def driver() -> Path:
+    return fuzz.build_driver(SANITIZERS["address"])
 
 
 def corpus() -> list[Path]:

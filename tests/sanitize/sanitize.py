@@ -20,12 +20,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "capture"))
 
-from capture_support import REPLAYED, WARNINGS, WRAPPED, Stress
+from capture_support import STRESS, WRAPPED, Stress, recorder
+
+from tests.build import SANITIZED, SANITIZERS, build, generated, works
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
-SANITIZERS = {"address": "-fsanitize=address,undefined", "thread": "-fsanitize=thread"}
-FLAGS = ["-std=gnu11", "-g", "-O1", "-fno-strict-aliasing", "-fno-sanitize-recover=all", *WARNINGS]
 CALLERS = 7  # slots.c
 RING = 1 << 20
 
@@ -68,39 +68,21 @@ CASES = [
 ]
 
 
-def available(sanitizer: str) -> bool:
-    """Whether a program can be built so: the library may be missing even where the compiler knows the option."""
-    with tempfile.TemporaryDirectory() as name:
-        source = Path(name, "empty.c")
-        source.write_text("int main(void) { return 0; }\n")
-        built = subprocess.run(
-            ["gcc", SANITIZERS[sanitizer], str(source), "-o", f"{name}/empty"], check=False, capture_output=True
-        )
-        return built.returncode == 0
-
-
-def gcc(*words: object, cwd: Path | None = None) -> None:
-    subprocess.run(["gcc", *map(str, words)], check=True, cwd=cwd)
-
-
 def build_libraries(folder: Path) -> None:
     """What slots.c calls, loads and unloads."""
-    sources = {
-        "def": "int work_on_it(int x) { return 2 * x + 1; }\n",
-        "idle": "int idle(void) { return 1; }\n",
-        "caller": "int work_on_it(int);\nint (*held)(int) = work_on_it;\n"
-        "int call_it(int x) { return work_on_it(x) + 0; }\n",
-    }
-    for name, text in sources.items():
-        (folder / f"{name}.c").write_text(text)
-    gcc("-shared", "-fPIC", folder / "def.c", "-o", folder / "libdef.so")
-    gcc("-shared", "-fPIC", folder / "idle.c", "-o", folder / "libidle.so")
+    define = generated("def.c", "int work_on_it(int x) { return 2 * x + 1; }\n")
+    idle = generated("idle.c", "int idle(void) { return 1; }\n")
+    held = "int work_on_it(int);\nint (*held)(int) = work_on_it;\n"
+    caller = generated("caller.c", held + "int call_it(int x) { return work_on_it(x) + 0; }\n")
+    shared = ("-shared", "-fPIC", "-O1")
+    libraries = [build("libdef.so", [define], *shared, link=["-Wl,-soname,libdef.so"])]
+    libraries.append(build("libidle.so", [idle], *shared))
     for i in range(CALLERS):
         bound = "lazy" if i % 2 == 0 else "now"
-        gcc(
-            "-shared", "-fPIC", "-O1", folder / "caller.c", f"-L{folder}", "-ldef", "-Wl,-rpath,$ORIGIN",
-            f"-Wl,-z,{bound}", "-o", folder / f"libcaller{i}.so",
-        )  # fmt: skip
+        words = [libraries[0], "-Wl,-rpath,$ORIGIN", f"-Wl,-z,{bound}"]
+        libraries.append(build(f"libcaller{i}.so", [caller], *shared, link=words))
+    for library in libraries:
+        shutil.copy(library, folder)
 
 
 @dataclass
@@ -112,26 +94,16 @@ class Programs:
     environment: dict[str, str] = field(default_factory=dict)
 
     def build(self) -> None:
-        csrc, capture = ROOT / "csrc", ROOT / "tests/capture"
-        flag = SANITIZERS[self.sanitizer]
-        shared = [path for path in (csrc / "trace").glob("*.c") if path.name != "synthetic.c"]
-        shared += [*(csrc / "capture").glob("*.c"), capture / "frames_double.c"]
-        shared += REPLAYED
-        objects = self.folder / "objects"
-        objects.mkdir()
-        gcc("-c", *FLAGS, flag, *sorted(shared), cwd=objects)
-        slots = [csrc / "sources" / f"{name}.c" for name in ("slots", "elf", "loaded")]
-        gcc("-c", *FLAGS, flag, *slots, cwd=self.folder)
-        recorder = sorted(objects.glob("*.o"))
-        stress = [path for path in sorted(capture.glob("*.c")) if path.name != "frames_double.c"]
+        sources = ROOT / "csrc/sources"
         programs = {
-            "stress": [*stress, *recorder, *(f"-Wl,--wrap={name}" for name in WRAPPED)],
-            "control": [HERE / "control.c", *recorder],
-            "codec": [HERE / "codec.c", *recorder],
-            "slots": [HERE / "slots.c", *(self.folder / f"{path.stem}.o" for path in slots)],
+            "stress": [*STRESS, *recorder()],
+            "control": [HERE / "control.c", *recorder()],
+            "codec": [HERE / "codec.c", *recorder()],
+            "slots": [HERE / "slots.c", *(sources / f"{name}.c" for name in ("slots", "elf", "loaded"))],
         }
-        for name, words in programs.items():
-            gcc(*FLAGS, flag, *words, "-ldl", "-lpthread", "-o", self.folder / name)
+        for name, parts in programs.items():
+            words = ["-ldl", "-lpthread", *(WRAPPED if name == "stress" else ())]
+            shutil.copy(build(name, parts, *SANITIZED, SANITIZERS[self.sanitizer], link=words), self.folder)
         build_libraries(self.folder)
         suppressions = f"suppressions={HERE / 'thread.supp'}"
         self.environment = {
@@ -296,7 +268,7 @@ def write_report(minutes: float, totals: dict[tuple[str, str], Total], extension
 
 def main() -> int:
     minutes = float(sys.argv[1]) if len(sys.argv) > 1 else 5
-    missing = [name for name in SANITIZERS if not available(name)]
+    missing = [name for name in SANITIZERS if not works(name)]
     if missing or shutil.which("gcc") is None:
         print("gcc with its sanitizers' libraries is needed: apt-get install gcc libasan8 libtsan2", file=sys.stderr)
         return 2

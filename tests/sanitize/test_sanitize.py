@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -10,14 +11,14 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 import sanitize
-from sanitize import CASES, SANITIZERS, Case, Finding, Programs
+from sanitize import CASES, Case, Finding, Programs
 
-pytestmark = pytest.mark.torch  # needs none: but once is enough, with the main interpreter
+from tests.build import SANITIZERS, build, generated, works
 
 
 @pytest.fixture(scope="module", params=list(SANITIZERS))
 def programs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Programs:
-    if not sanitize.available(request.param):
+    if not works(request.param):
         pytest.skip(f"no {SANITIZERS[request.param]} here")
     programs = Programs(request.param, tmp_path_factory.mktemp(request.param))
     programs.build()
@@ -50,8 +51,8 @@ BROKEN = {
 def test_a_race_and_an_overflow_are_found(programs: Programs, tmp_path: Path) -> None:
     """A program with a fault of the kind that this sanitizer is for."""
     main = "int main(void) { pthread_t t; pthread_create(&t, 0, add, 0); add(0); pthread_join(t, 0); return 0; }"
-    (tmp_path / "b.c").write_text(f"#include <pthread.h>\n#include <stdlib.h>\n{BROKEN[programs.sanitizer]}\n{main}\n")
-    flag = SANITIZERS[programs.sanitizer]
-    sanitize.gcc("-g", "-O0", "-w", flag, tmp_path / "b.c", "-lpthread", "-o", programs.folder / "broken")
+    text = f"#include <pthread.h>\n#include <stdlib.h>\n{BROKEN[programs.sanitizer]}\n{main}\n"
+    flags = ("-g", "-O0", "-w", SANITIZERS[programs.sanitizer])
+    shutil.copy(build("broken", [generated("b.c", text)], *flags, link=["-lpthread"]), programs.folder)
     with pytest.raises(Finding, match="data race|heap-buffer-overflow"):
         programs.run(Case("none", "broken", ("FOLDER",), ()), long=False, seed=1)

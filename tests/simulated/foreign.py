@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import os
-import subprocess
+import shutil
 from pathlib import Path
 from typing import Any
+
+from tests import build as builds
 
 SOURCE = Path(__file__).with_name("foreign.c")
 NAME = "libforeign.so"
@@ -15,28 +16,9 @@ NAME = "libforeign.so"
 def build(folder: Path, *options: str) -> Path:
     """Compiles it into that folder. Its name is NAME, whatever loads it."""
     folder.mkdir(parents=True, exist_ok=True)
-    library = folder / NAME
-    plain = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}  # the compiler needs no GPU
-    command = [
-        "gcc",
-        "-O1",
-        "-fno-optimize-sibling-calls",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        "-shared",
-        "-fPIC",
-        "-Wl,-soname," + NAME,
-    ]
-    done = subprocess.run(
-        [*command, str(SOURCE), "-o", str(library), "-lpthread", "-ldl", *options],
-        env=plain,
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode != 0:
-        raise RuntimeError(f"{SOURCE.name} was not compiled: {done.stderr[-1000:]}")
-    return library
+    flags = ["-O1", "-fno-optimize-sibling-calls", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
+    words = ["-Wl,-soname," + NAME, "-lpthread", "-ldl", *options]
+    return Path(shutil.copy(builds.build(NAME, [SOURCE], *flags, link=words), folder))
 
 
 def load(library: Path, *, hold_the_gil: bool = False) -> Any:

@@ -3,15 +3,13 @@ is doubled (cupti/doubles.c)."""
 
 import re
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.build import SANITIZERS
 from tests.conftest import clean_environment
-from tests.simulator.objects import SOURCES, Objects
-
-pytestmark = pytest.mark.torch  # needs none: but once is enough, with the main interpreter
+from tests.simulator.objects import SOURCES, client
 
 HERE = Path(__file__).parent / "cupti"
 
@@ -50,9 +48,8 @@ if not SOURCES.is_dir():
 SURFACE, DOUBLES = sorted(SOURCES.glob("cupti/*.c")), HERE / "doubles.c"
 
 
-def build(folder: Path, objects: Objects, program: str) -> Path:
-    """Links one of the programs into the folder."""
-    return objects.link(folder / program, objects.of(SURFACE), DOUBLES, HERE / f"{program}.c")
+def build(program: str, sanitizer: str) -> Path:
+    return client(program, sanitizer, [*SURFACE, DOUBLES, HERE / f"{program}.c"])
 
 
 def run(*command: str | Path, **environment: str) -> str:
@@ -69,52 +66,43 @@ def run(*command: str | Path, **environment: str) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="module", params=["address,undefined", "thread"])
-def units(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, objects: Callable[[str], Objects]
-) -> Path:
-    """The folder of the programs that have units."""
-    folder = tmp_path_factory.mktemp("units")
-    for program in set(UNITS.values()):
-        build(folder, objects(request.param), program)
-    return folder
+@pytest.fixture(scope="module", params=SANITIZERS)
+def units(request: pytest.FixtureRequest) -> dict[str, Path]:
+    """The programs that have units."""
+    return {program: build(program, request.param) for program in sorted(set(UNITS.values()))}
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_unit(units: Path, unit: str) -> None:
-    run(units / UNITS[unit], unit)
+def test_unit(units: dict[str, Path], unit: str) -> None:
+    run(units[UNITS[unit]], unit)
 
 
-@pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
-def test_clients_come_and_go_while_threads_call(
-    tmp_path: Path, objects: Callable[[str], Objects], sanitizer: str
-) -> None:
-    run(build(tmp_path, objects(sanitizer), "fire"))
+@pytest.mark.parametrize("sanitizer", SANITIZERS)
+def test_clients_come_and_go_while_threads_call(sanitizer: str) -> None:
+    run(build("fire", sanitizer))
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory, objects: Callable[[str], Objects]) -> Path:
-    return build(tmp_path_factory.mktemp("generations"), objects("address,undefined"), "records")
+def records() -> Path:
+    return build("records", "address")
 
 
 @pytest.mark.parametrize("generation", GENERATIONS, ids=lambda row: row[0])
-def test_records_are_as_long_as_that_release_writes_them(client: Path, generation: list[str]) -> None:
+def test_records_are_as_long_as_that_release_writes_them(records: Path, generation: list[str]) -> None:
     name, version, *sizes = generation
-    assert run(client, "generation", CUPTIMEM_SIM_CUPTI=name).split() == ["version", version, *sizes]
+    assert run(records, "generation", CUPTIMEM_SIM_CUPTI=name).split() == ["version", version, *sizes]
 
 
-def test_unknown_generation_is_the_default_one(client: Path) -> None:
-    default = run(client, "generation")
+def test_unknown_generation_is_the_default_one(records: Path) -> None:
+    default = run(records, "generation")
     assert default.split()[:2] == ["version", "130001"]
-    assert run(client, "generation", CUPTIMEM_SIM_CUPTI="99.9") == default
-    assert run(client, "generation", CUPTIMEM_SIM_CUPTI="") == default
+    assert run(records, "generation", CUPTIMEM_SIM_CUPTI="99.9") == default
+    assert run(records, "generation", CUPTIMEM_SIM_CUPTI="") == default
 
 
-@pytest.fixture(scope="module", params=["address,undefined", "thread"])
-def second(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, objects: Callable[[str], Objects]
-) -> Path:
-    return build(tmp_path_factory.mktemp("second"), objects(request.param), "second")
+@pytest.fixture(scope="module", params=SANITIZERS)
+def second(request: pytest.FixtureRequest) -> Path:
+    return build("second", request.param)
 
 
 @pytest.mark.parametrize("unit", SECOND)
@@ -123,8 +111,8 @@ def test_second_interface(second: Path, unit: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def hostile(tmp_path_factory: pytest.TempPathFactory, objects: Callable[[str], Objects]) -> Path:
-    return build(tmp_path_factory.mktemp("hostile"), objects("address,undefined"), "hostile")
+def hostile() -> Path:
+    return build("hostile", "address")
 
 
 @pytest.mark.parametrize(("words", "generation", "unit"), HOSTILE, ids=lambda value: value or "13.0")

@@ -12,8 +12,6 @@ import pytest
 from cuptimem import simulator
 from tests.conftest import clean_environment
 
-pytestmark = pytest.mark.torch  # needs none: but once is enough, with the main interpreter
-
 LOOK = r"""
 import ctypes, json, sys
 library = ctypes.CDLL("libcupti.so.13", mode=4 | 2)  # the one that is there

@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
+from tests.build import build
 from tests.conftest import ROOT
 from tests.simulator.objects import SOURCES
 from tests.simulator.test_cupti import DOUBLES, SURFACE
-
-pytestmark = pytest.mark.torch  # needs none: but once is enough, with the main interpreter
 
 # Our structure, and the vendor's family.
 RECORDS = {
@@ -182,10 +181,9 @@ def answers(library: Path) -> dict[str, Any]:
     return result
 
 
-def test_what_needs_no_driver_is_answered_as_by_the_vendors_library(tmp_path: Path) -> None:
-    ours = tmp_path / "libcupti.so"
+def test_what_needs_no_driver_is_answered_as_by_the_vendors_library() -> None:
     flags = ["-std=gnu11", "-O1", "-fPIC", "-shared", f"-I{SOURCES}"]
-    subprocess.run(["gcc", *flags, *SURFACE, DOUBLES, "-o", ours, "-lpthread", "-ldl"], check=True, timeout=120)
+    ours = build("libcupti.so", [*SURFACE, DOUBLES], *flags, link=["-lpthread", "-ldl"])
     vendor = answers(surviving_wheel() / "lib" / "libcupti.so.13")
     if vendor["version"] != 130001:
         pytest.skip(f"the installed CUPTI is {vendor['version']}")

@@ -1,16 +1,13 @@
 """The driver and NVML, as a C client with its own declarations sees them, under sanitizers."""
 
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import clean_environment
 from tests.simulator.driver import clients
-from tests.simulator.objects import SOURCES, Objects
-
-pytestmark = pytest.mark.torch  # needs none: but once is enough, with the main interpreter
+from tests.simulator.objects import SOURCES
 
 if not SOURCES.is_dir():
     pytest.skip("not in a source tree", allow_module_level=True)
@@ -30,8 +27,8 @@ def run(client: Path, case: str, **environment: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory, objects: Callable[[str], Objects]) -> Path:
-    return clients.build(tmp_path_factory.mktemp("driver"), objects("address,undefined"))
+def client() -> Path:
+    return clients.build("address")
 
 
 @pytest.mark.parametrize("case", clients.cases())
@@ -46,5 +43,5 @@ def test_nvml_counts_devices_that_the_program_may_not_see(client: Path) -> None:
     run(client, "nvml", CUDA_VISIBLE_DEVICES="1")
 
 
-def test_threads_without_races(tmp_path: Path, objects: Callable[[str], Objects]) -> None:
-    run(clients.build(tmp_path, objects("thread")), "threads")
+def test_threads_without_races() -> None:
+    run(clients.build("thread"), "threads")

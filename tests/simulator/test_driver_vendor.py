@@ -10,8 +10,6 @@ import pytest
 from tests.simulator.driver.clients import SOURCES
 from tests.simulator.test_cupti_vendor import wheel
 
-pytestmark = pytest.mark.torch  # needs none: but once is enough, with the main interpreter
-
 if not SOURCES.is_dir():
     pytest.skip("not in a source tree", allow_module_level=True)
 

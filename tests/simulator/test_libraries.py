@@ -3,15 +3,13 @@
 import os
 import re
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import clean_environment
-from tests.simulator.objects import SOURCES, Objects
-
-pytestmark = pytest.mark.torch  # needs none: but once is enough, with the main interpreter
+from tests.simulator import objects
+from tests.simulator.objects import SOURCES
 
 CLIENT = Path(__file__).parent / "libraries" / "client.c"
 CASES = re.findall(r'\{"(\w+)", \w+\}', CLIENT.read_text())
@@ -20,13 +18,13 @@ if not SOURCES.is_dir():
     pytest.skip("not in a source tree", allow_module_level=True)
 
 
-def build(folder: Path, objects: Objects) -> Path:
-    return objects.link(folder / "client", objects.all(), CLIENT)
+def build(sanitizer: str) -> Path:
+    return objects.client("client", sanitizer, [*objects.everything(), CLIENT])
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory, objects: Callable[[str], Objects]) -> Path:
-    return build(tmp_path_factory.mktemp("libraries"), objects("address,undefined"))
+def client() -> Path:
+    return build("address")
 
 
 def run(client: Path, case: str, **environment: str) -> None:
@@ -69,5 +67,5 @@ def test_what_is_refused_names_itself(client: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="ThreadSanitizer is tried on x86-64")
-def test_threads(tmp_path: Path, objects: Callable[[str], Objects]) -> None:
-    run(build(tmp_path, objects("thread")), "threads")
+def test_threads() -> None:
+    run(build("thread"), "threads")

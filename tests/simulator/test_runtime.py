@@ -3,15 +3,12 @@
 
 import re
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import clean_environment
-from tests.simulator.objects import SOURCES, Objects
-
-pytestmark = pytest.mark.torch  # needs none: but once is enough, with the main interpreter
+from tests.simulator.objects import SOURCES, client
 
 HERE = Path(__file__).parent / "runtime"
 # What stands beside the runtime and the driver on the same core, and is not needed here.
@@ -26,12 +23,9 @@ if not SOURCES.is_dir():
     pytest.skip("not in a source tree", allow_module_level=True)
 
 
-def build(folder: Path, objects: Objects, programs: list[str]) -> Path:
-    """Links the programs, each by its name, into the folder."""
-    shared = [path for path in sorted(SOURCES.glob("*/*.c")) if not OTHERS.match(path.name)]
-    for program in programs:
-        objects.link(folder / program, objects.of(shared), HERE / "doubles.c", *PROGRAMS[program])
-    return folder
+def build(program: str, sanitizer: str) -> Path:
+    shared = [path for path in SOURCES.glob("*/*.c") if not OTHERS.match(path.name)]
+    return client(program, sanitizer, [*shared, HERE / "doubles.c", *PROGRAMS[program]])
 
 
 def run(program: Path, case: str, **environment: str) -> str:
@@ -48,8 +42,8 @@ def run(program: Path, case: str, **environment: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def clients(tmp_path_factory: pytest.TempPathFactory, objects: Callable[[str], Objects]) -> Path:
-    return build(tmp_path_factory.mktemp("runtime"), objects("address,undefined"), list(CASES))
+def clients() -> dict[str, Path]:
+    return {program: build(program, "address") for program in CASES}
 
 
 ENVIRONMENT = {
@@ -67,16 +61,16 @@ def test_the_clients_have_cases() -> None:
 
 
 @pytest.mark.parametrize(("program", "case"), [(program, case) for program, cases in CASES.items() for case in cases])
-def test_calls(clients: Path, program: str, case: str) -> None:
-    said = run(clients / program, case, **ENVIRONMENT.get(case, {}))
+def test_calls(clients: dict[str, Path], program: str, case: str) -> None:
+    said = run(clients[program], case, **ENVIRONMENT.get(case, {}))
     if case == "no_device":
         assert "CUPTIMEM_SIM_DEVICE=none" in said
     else:
         assert said == ""
 
 
-def test_threads(tmp_path: Path, objects: Callable[[str], Objects]) -> None:
+def test_threads() -> None:
     """The same under ThreadSanitizer."""
-    work = build(tmp_path, objects("thread"), ["work"]) / "work"
+    work = build("work", "thread")
     assert run(work, "threads") == ""
     assert run(work, "shared_event", **ENVIRONMENT["shared_event"]) == ""

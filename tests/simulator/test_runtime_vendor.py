@@ -11,8 +11,6 @@ import pytest
 
 from tests.conftest import ROOT
 
-pytestmark = pytest.mark.torch  # needs none: but once is enough, with the main interpreter
-
 SOURCES = ROOT / "csrc" / "simulator"
 PYTHON = Path(os.environ.get("CUPTIMEM_CUDA_PYTHON", ROOT / ".venv-cuda" / "bin" / "python"))
 FOUND = next((PYTHON.parent.parent / "lib").glob("python3.*/site-packages/nvidia/cu13"), None)

@@ -9,9 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from cuptimem import simulator
+from tests.build import SANITIZERS, build
 from tests.conftest import ROOT
-
-pytestmark = pytest.mark.torch  # needs none: but once is enough, with the main interpreter
 
 TABLES = ROOT / "csrc" / "simulator" / "tables"
 if not TABLES.is_dir():
@@ -26,6 +25,7 @@ def generated(folder: Path, text: str) -> str:
     return str(generator.generate(folder))
 
 
+@pytest.mark.sanitizer
 def test_words(tmp_path: Path) -> None:
     """Each word does in C what it says."""
     (tmp_path / "entries.c").write_text(
@@ -82,12 +82,9 @@ def test_words(tmp_path: Path) -> None:
             return 0;
         }"""
     )
-    program = tmp_path / "client"
-    flags = ["-std=gnu11", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", "-fsanitize=address,undefined"]
-    subprocess.run(
-        ["gcc", *flags, f"-I{TABLES.parent}", tmp_path / "entries.c", client, "-o", program], check=True, timeout=120
-    )
-    done = subprocess.run([program], capture_output=True, text=True, timeout=60)
+    flags = ["-std=gnu11", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", SANITIZERS["address"]]
+    program = build("client", [tmp_path / "entries.c", client], *flags, f"-I{TABLES.parent}")
+    done = subprocess.run([program], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
 
 

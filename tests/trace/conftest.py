@@ -7,8 +7,8 @@ import tracelib
 
 
 @pytest.fixture(scope="session")
-def lib(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return tracelib.compile_library(tmp_path_factory.mktemp("trace"))
+def lib() -> Any:
+    return tracelib.compile_library()
 
 
 @pytest.fixture(autouse=True)

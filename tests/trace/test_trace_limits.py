@@ -26,8 +26,8 @@ import fuzz
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return fuzz.build_driver(tmp_path_factory.mktemp("plain") / "driver", "-O0")
+def plain() -> Path:
+    return fuzz.build_driver("-O0")
 
 
 def run(program: Path, *arguments: object, memory: int) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import struct
-import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
+
+from tests.build import build
 
 ROOT = Path(__file__).resolve().parents[2]
 TRACE = ROOT / "csrc" / "trace"
@@ -73,11 +74,9 @@ class CFrame(ctypes.Structure):
     ]
 
 
-def compile_library(directory: Path) -> Any:
-    target = directory / "libtrace.so"
-    sources = [str(path) for path in sorted(TRACE.glob("*.c"))] + [str(Path(__file__).with_name("doubles.c"))]
-    subprocess.run(["gcc", *FLAGS, "-O2", "-shared", "-fPIC", *sources, "-o", str(target)], check=True)
-    lib = ctypes.CDLL(str(target))
+def compile_library() -> Any:
+    sources = [*TRACE.glob("*.c"), Path(__file__).with_name("doubles.c")]
+    lib = ctypes.CDLL(str(build("libtrace.so", sources, *FLAGS, "-O2", "-shared", "-fPIC")))
     pointer, u32, u64, size = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_size_t
     text = ctypes.c_char_p
     for name, result, arguments in [

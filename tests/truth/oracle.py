@@ -1,23 +1,20 @@
-"""The oracle (oracle.c) from Python: built once, preloaded into children, read by ctypes inside them."""
+"""The oracle (oracle.c) from Python: preloaded into children (conftest.py), read by ctypes inside them."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import struct
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-SOURCE = Path(__file__).with_name("oracle.c")
 
+def library() -> Path:
+    """The preload library."""
+    from tests.build import build  # not in the children, which read this file too
 
-def build(folder: Path) -> Path:
-    """Compiles the preload library into folder and returns its path."""
-    target = folder / "oracle.so"
-    command = ["gcc", "-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror", "-o", str(target), str(SOURCE)]
-    subprocess.run([*command, "-ldl", "-lpthread"], check=True)
-    return target
+    flags = ["-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror"]
+    return build("oracle.so", [Path(__file__).with_suffix(".c")], *flags, link=["-ldl", "-lpthread"])
 
 
 def environment(library: Path, **more: str) -> dict[str, str]:

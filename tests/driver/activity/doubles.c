@@ -15,7 +15,7 @@ __thread bool cm_cupti_own_thread __attribute__((tls_model("initial-exec")));
 
 static cm_thread thread;
 static cm_event *events;
-static _Atomic uint64_t head;
+static _Atomic uint64_t head, published;
 
 static void begin(void)
 {
@@ -26,6 +26,7 @@ static void begin(void)
         thread.next = events;
         thread.limit = (uintptr_t)(events + EVENTS);
         thread.head = &head;
+        thread.published = &published;
     }
 }
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.build import SANITIZERS, build
 
 HERE = Path(__file__).parent
 CORE = Path(__file__).resolve().parents[3] / "csrc" / "simulator" / "core"
@@ -26,11 +27,12 @@ UNITS = [
     "space",
     "virtual",
 ]
-FLAGS = ["-std=gnu11", "-g", "-O1", "-fno-strict-aliasing", "-Wall", "-Wextra", "-Werror"]
-SANITIZERS = {
+SOURCES = [CORE / f"{unit}.c" for unit in UNITS]
+FLAGS = ["-std=gnu11", "-g", "-O1", "-fno-strict-aliasing", "-Wall", "-Wextra", "-Werror", f"-I{CORE.parent}"]
+SANITIZED = {
     "plain": [],
-    "address": ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
-    "thread": ["-fsanitize=thread"],
+    "address": [SANITIZERS["address"], "-fno-sanitize-recover=all"],
+    "thread": [SANITIZERS["thread"]],
 }
 WRAPPED = {"limits": ["-Wl,--wrap=calloc"]}
 MIB = 1 << 20
@@ -41,21 +43,6 @@ DEVICES = {  # what the clients' numbers assume
     "CUPTIMEM_SIM_CONTEXT": "300MiB",
     "CUPTIMEM_SIM_COPY_MAX": "64KiB",
 }
-
-
-def compile_with(arguments: list[str]) -> None:
-    done = subprocess.run(["gcc", *arguments], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-
-
-def available(sanitizer: str, folder: Path) -> bool:
-    """Whether gcc and that sanitizer's library are here."""
-    if shutil.which("gcc") is None:
-        return False
-    source = folder / "empty.c"
-    source.write_text("int main(void) { return 0; }\n")
-    command = ["gcc", *SANITIZERS[sanitizer], str(source), "-o", str(folder / "empty")]
-    return subprocess.run(command, capture_output=True).returncode == 0
 
 
 def environment(settings: Mapping[str, str]) -> dict[str, str]:
@@ -71,24 +58,14 @@ def environment(settings: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Clients:
-    """The core's objects, compiled for one sanitizer."""
+    """Clients of the core for one sanitizer."""
 
     sanitizer: str
-    folder: Path
-
-    def build(self) -> None:
-        flags = [*FLAGS, *SANITIZERS[self.sanitizer]]
-        for unit in UNITS:
-            compile_with([*flags, "-c", str(CORE / f"{unit}.c"), "-o", str(self.folder / f"{unit}.o")])
 
     def client(self, name: str) -> Path:
-        """The program of one test file; it is linked when it is first asked for."""
-        program = self.folder / name
-        if not program.exists():
-            objects = [str(self.folder / f"{unit}.o") for unit in UNITS]
-            flags = [*FLAGS, *SANITIZERS[self.sanitizer], *WRAPPED.get(name, []), f"-I{CORE.parent}"]
-            compile_with([*flags, str(HERE / f"{name}.c"), *objects, "-lpthread", "-ldl", "-o", str(program)])
-        return program
+        """The program of one test file."""
+        words = [*WRAPPED.get(name, []), "-lpthread", "-ldl"]
+        return build(name, [HERE / f"{name}.c", *SOURCES], *FLAGS, *SANITIZED[self.sanitizer], link=words)
 
     def run(self, name: str, case: str, settings: Mapping[str, str], folder: Path) -> subprocess.CompletedProcess[str]:
         """Runs a case to its end in a folder; it must say that it got there, and no sanitizer anything."""

@@ -6,55 +6,35 @@ import os
 import resource
 import signal
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from tests.build import build, works
 from tests.simulator.core import files
-from tests.simulator.core.clients import (
-    CORE,
-    DEVICES,
-    MIB,
-    SANITIZERS,
-    UNITS,
-    Clients,
-    available,
-    cases_of,
-    compile_with,
-    environment,
-)
+from tests.simulator.core.clients import DEVICES, MIB, SANITIZED, SOURCES, Clients, cases_of, environment
 
 CONTEXT = 300 * MIB
 
-pytestmark = pytest.mark.torch  # needs none: but once is enough, with the main interpreter
+
+def clients_for(sanitizer: str) -> Clients:
+    if sanitizer != "plain" and not works(sanitizer):
+        pytest.skip(f"no gcc with the library of its {sanitizer} sanitizer here")
+    return Clients(sanitizer)
 
 
-@pytest.fixture(scope="module")
-def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Clients]:
-    made: dict[str, Clients] = {}
-
-    def clients_for(sanitizer: str) -> Clients:
-        if sanitizer not in made:
-            folder = tmp_path_factory.mktemp(f"core_{sanitizer}")
-            if not available(sanitizer, folder):
-                pytest.skip(f"no gcc with the library of its {sanitizer} sanitizer here")
-            clients = Clients(sanitizer, folder)
-            clients.build()
-            made[sanitizer] = clients
-        return made[sanitizer]
-
-    return clients_for
+SANITIZED_TOO = [pytest.param(name, marks=[] if name == "plain" else pytest.mark.sanitizer) for name in SANITIZED]
 
 
-@pytest.fixture(params=list(SANITIZERS))
-def clients(request: pytest.FixtureRequest, build: Callable[[str], Clients]) -> Clients:
-    return build(request.param)
+@pytest.fixture(params=SANITIZED_TOO)
+def clients(request: pytest.FixtureRequest) -> Clients:
+    return clients_for(request.param)
 
 
 @pytest.fixture
-def plain(build: Callable[[str], Clients]) -> Clients:
-    return build("plain")
+def plain() -> Clients:
+    return clients_for("plain")
 
 
 CASES = [(name, case) for name in ("accounts", "virtual", "contents", "threads") for case in cases_of(name)]
@@ -74,12 +54,12 @@ def test_many_random_histories_of_bytes(plain: Clients, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("case", cases_of("limits"))
-@pytest.mark.parametrize("sanitizer", ["plain", "address"])
-def test_limits_of_the_host(build: Callable[[str], Clients], sanitizer: str, case: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("sanitizer", SANITIZED_TOO[:2])
+def test_limits_of_the_host(sanitizer: str, case: str, tmp_path: Path) -> None:
     if sanitizer == "address" and case in ("address_space", "nothing_is_committed"):
         pytest.skip("that sanitizer has memory of its own")
     settings = DEVICES | {"CUPTIMEM_SIM_LOG": str(tmp_path / "log")} if case == "the_log_was_closed" else DEVICES
-    done = build(sanitizer).run("limits", case, settings, tmp_path)
+    done = clients_for(sanitizer).run("limits", case, settings, tmp_path)
     assert ("log of the simulated device" in done.stderr) == (case == "the_log_was_closed")
 
 
@@ -283,9 +263,8 @@ def test_a_trace_says_every_call(plain: Clients, tmp_path: Path) -> None:
 
 
 def test_blocks_that_pytorch_hands_out_are_fresh(clients: Clients, tmp_path: Path) -> None:
-    library = tmp_path / "libc10.so"
     source = Path(__file__).parent / "libc10.c"
-    subprocess.run(["gcc", "-shared", "-fPIC", "-Wl,-soname,libc10.so", source, "-o", library], check=True)
+    library = build("libc10.so", [source], "-shared", "-fPIC", link=["-Wl,-soname,libc10.so"])
     clients.run("process", "blocks_handed_out", DEVICES | {"LIBC10": str(library)}, tmp_path)
     clients.run("process", "blocks_handed_out", DEVICES, tmp_path)
 
@@ -419,9 +398,8 @@ def test_visible_devices(plain: Clients, tmp_path: Path, visible: str, ordinals:
 
 def test_nothing_happens_before_the_first_call(plain: Clients, tmp_path: Path) -> None:
     """A program that inherits the preload and never uses CUDA: no file, no word, no mapping but the library's."""
-    library, folder = tmp_path / "libcore.so", tmp_path / "work"
-    sources = [str(CORE / f"{unit}.c") for unit in UNITS]
-    compile_with(["-std=gnu11", "-shared", "-fPIC", *sources, "-lpthread", "-ldl", "-o", str(library)])
+    folder = tmp_path / "work"
+    library = build("libcore.so", SOURCES, "-std=gnu11", "-shared", "-fPIC", link=["-lpthread", "-ldl"])
     folder.mkdir()
     settings = {"CUPTIMEM_SIM_REPORT": str(folder / "report"), "CUPTIMEM_SIM_MEMORY": "nonsense"}
 

@@ -2,9 +2,10 @@
 
 import re
 import shutil
+import tempfile
 from pathlib import Path
 
-from tests.simulator.objects import SOURCES, Objects
+from tests.simulator.objects import SOURCES, client, entries
 
 HERE = Path(__file__).parent
 # The other surfaces are not needed; what of the runtime the shared objects stand on is.
@@ -23,13 +24,12 @@ def cases() -> list[str]:
     return [name for table in tables for name in re.findall(r'\{"(\w+)", \w+\}', table)]
 
 
-def build(folder: Path, objects: Objects) -> Path:
+def build(sanitizer: str) -> Path:
     """The client, with every call of the driver's and NVML's tables in it."""
-    tables = folder / "tables"
-    tables.mkdir()
-    for name in ("cuda.txt", "nvml.txt"):
-        shutil.copy(SOURCES / "tables" / name, tables)
-    sources = [path for path in sorted(SOURCES.glob("*/*.c")) if not LEFT_OUT.fullmatch(path.name)]
-    compiled = objects.of([*sources, objects.entries(tables)])
+    with tempfile.TemporaryDirectory() as tables:
+        for name in ("cuda.txt", "nvml.txt"):
+            shutil.copy(SOURCES / "tables" / name, tables)
+        listed = entries(Path(tables))
+    sources = [path for path in SOURCES.glob("*/*.c") if not LEFT_OUT.fullmatch(path.name)]
     # cuGetProcAddress looks through what the program exports.
-    return objects.link(folder / "client", compiled, *(HERE / name for name in PROGRAM), f"-I{HERE}", "-rdynamic")
+    return client("client", sanitizer, [*sources, listed, *(HERE / name for name in PROGRAM)], ["-rdynamic"])

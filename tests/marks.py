@@ -1,0 +1,85 @@
+"""Marks that follow from where a test lies and what it uses. What runs where, and why, is said here alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+
+# Tests whose path and name begin so, with this fixture if one is named, are the same with every Python: `make test`
+# runs them with the main one only, `make pythons` with all.
+ONCE = [
+    ("analysis/", "", "the analysis is C; tests/cli and tests/api call its binding with every Python"),
+    ("capture/", "stress", "a C program"),
+    ("capture/test_capture_fold.py", "", "C through ctypes"),
+    ("cupti_headers/", "", "reads C headers"),
+    ("driver/test_activity.py", "", "C programs"),
+    ("driver/test_callbacks.py", "", "C programs"),
+    ("driver/test_calls_vendor.py", "", "reads C headers"),
+    ("driver/test_hostile.py", "", "which calls are believed is decided in C"),
+    ("driver/test_kinds.py", "", "which calls are recorded is decided in C"),
+    ("driver/test_plain.py::test_past_the_bound", "", "a table in C"),
+    ("driver/test_plain.py::test_threads_", "", "hooks in C, threads of C"),
+    ("driver/test_records_vendor.py", "", "reads C headers"),
+    ("driver/test_witness.py::test_two_hundred", "", "threads and libraries that stay are C's"),
+    ("driver/test_witness_cupti.py", "", "how CUPTI is found and asked is decided in C"),
+    ("driver/test_witness_patience.py", "", "who waits for whom is decided in C"),
+    ("driver/test_without_driver.py", "", "whether CUPTI is entered is decided in C"),
+    ("evidence/", "", "judges reports"),
+    ("fidelity/test_runner.py", "", "compares two outputs; test_fidelity.py uses it with every Python"),
+    ("foreign/", "", "compares lists of outcomes"),
+    ("fuzz/", "", "a C program"),
+    ("packaging/test_install.py", "", "`make wheel-tests` installs with every Python"),
+    ("sanitize/", "", "C programs"),
+    ("simulator/", "", "C programs and libraries"),
+    ("sources/test_slots.py", "", "C programs"),
+    ("stress/test_stress_clock.py", "", "clocks are read in C"),
+    ("stress/test_stress_descriptors.py", "", "files are opened and written in C"),
+    ("stress/test_stress_filesystems.py", "", "files are opened and written in C"),
+    ("stress/test_stress_limits.py", "", "what is refused is refused to C"),
+    (
+        "stress/test_stress_signals.py::test_interrupts_from_outside",
+        "",
+        "at every call of enter and exit says the same",
+    ),
+    ("trace/", "lib", "C through ctypes"),
+    ("trace/test_trace_limits.py", "", "a C program"),
+    ("truth/test_benchmarks_shape.py", "", "what a benchmark prints"),
+]
+# What needs PyTorch.
+TORCH = [
+    ("sources/test_nodes.py", "", "training loops"),
+    ("sources/", "run", "programs after `from child import *`"),
+    ("truth/", "child", "programs under the oracle"),
+    ("truth/test_lines.py", "", "programs under the oracle"),
+    ("truth/test_steps.py", "", "training loops"),
+]
+# What is compiled with a sanitizer; in simulator/core and driver/test_callbacks.py those parameters say so themselves.
+SANITIZER = [
+    ("analysis/test_analysis_hostile.py", "harness", "a C program"),
+    ("driver/test_activity.py", "", "C programs"),
+    ("fuzz/", "driver", "a C program"),
+    ("sanitize/", "", "C programs"),
+    ("simulator/test_cupti.py", "", "C programs"),
+    ("simulator/test_cupti_runtime.py", "", "C programs"),
+    ("simulator/test_driver.py", "", "C programs"),
+    ("simulator/test_libraries.py", "", "C programs"),
+    ("simulator/test_runtime.py", "", "C programs"),
+]
+
+
+def add(items: Iterable[pytest.Item]) -> None:
+    for item in items:
+        for mark, rules in (("once", ONCE), ("torch", TORCH), ("sanitizer", SANITIZER)):
+            for reason in _reasons(item, rules):
+                item.add_marker(getattr(pytest.mark, mark)(reason=reason))
+
+
+def _reasons(item: pytest.Item, rules: list[tuple[str, str, str]]) -> Iterator[str]:
+    place = f"{item.path.relative_to(HERE).as_posix()}::{item.name}"
+    for begin, fixture, reason in rules:
+        if place.startswith(begin) and (not fixture or fixture in getattr(item, "fixturenames", ())):
+            yield reason
