@@ -2,13 +2,14 @@
 
 import os
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conftest import ROOT, Result, clean_environment
+from tests.forkserver import ForkServer
 from tests.simulated import device
 
 MISSING = "no CUDA build of PyTorch: `make test` installs one into .venv-cuda"
@@ -62,5 +63,30 @@ def on_device(sim_python: str, compiled: dict[str, str], tmp_path: Path) -> Call
             timeout=timeout,
         )
         return Result(done.returncode, done.stdout, done.stderr)
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def forks(sim_python: str, compiled: dict[str, str]) -> Iterator[ForkServer]:
+    server = ForkServer(sim_python, {**clean_environment(), **compiled, **device.environment()})
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def forked_on_device(forks: ForkServer, compiled: dict[str, str], tmp_path: Path) -> Callable[..., Result]:
+    """As on_device, for a module of these tests, a script or code, in a fork of a process that has imported PyTorch.
+    CUDA is not in use there: the device comes into being when the program first asks for it."""
+
+    def call(*arguments: str, env: Mapping[str, str] | None = None, timeout: float = 240, **keywords: Any) -> Result:
+        script, *rest = arguments
+        if script == "-m":
+            script = str(ROOT / f"{rest.pop(0).replace('.', '/')}.py")
+        elif script == "-c":
+            script = "program.py"
+            (tmp_path / script).write_text(rest.pop(0))
+        environment = {**clean_environment(), **compiled, **device.environment(**keywords), **(env or {})}
+        return forks.run(tmp_path / script, *rest, environment=environment, cwd=tmp_path, timeout=timeout)
 
     return call

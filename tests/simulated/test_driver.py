@@ -27,11 +27,11 @@ Program = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def program(on_device: Callable[..., Result], tmp_path: Path) -> Program:
+def program(forked_on_device: Callable[..., Result], tmp_path: Path) -> Program:
     """Runs one and returns what it printed last."""
 
     def call(name: str, *, code: int = 0, **keywords: Any) -> dict[str, Any]:
-        done = on_device(
+        done = forked_on_device(
             "-m",
             "tests.simulated.driver_programs",
             name,

@@ -19,10 +19,10 @@ ON = [(name, device) for name, path in CASES.items() for device in json.loads(pa
 
 
 @pytest.mark.parametrize(("name", "device"), ON)
-def test_case(name: str, device: str, on_device: Callable[..., Result]) -> None:
+def test_case(name: str, device: str, forked_on_device: Callable[..., Result]) -> None:
     case: dict[str, Any] = json.loads(CASES[name].read_text())
     assert case["source"].startswith("https://") and case["ran_on"] and case["says"]
-    done = on_device(
+    done = forked_on_device(
         "-m",
         "tests.simulated.golden",
         str(CASES[name]),
@@ -55,7 +55,7 @@ def outside(figures: dict[str, str]) -> float:
     return size(figures["in_use"]) - size(figures["allocated"]) - size(figures["kept"])
 
 
-def test_out_of_memory_message(on_device: Callable[..., Result], tmp_path: Path) -> None:
+def test_out_of_memory_message(forked_on_device: Callable[..., Result], tmp_path: Path) -> None:
     """The message speaks as on a real GPU, and its figures add up as the device's own account does."""
     program = (
         "import torch\n"
@@ -67,7 +67,7 @@ def test_out_of_memory_message(on_device: Callable[..., Result], tmp_path: Path)
         "except torch.OutOfMemoryError as error:\n"
         "    print(error)\n"
     )
-    done = on_device("-c", program, memory="8GiB", report=tmp_path / "report")
+    done = forked_on_device("-c", program, memory="8GiB", report=tmp_path / "report")
     assert done.code == 0, done.err[-3000:]
     found = MESSAGE.match(done.out)
     assert found, done.out
@@ -81,11 +81,13 @@ def test_out_of_memory_message(on_device: Callable[..., Result], tmp_path: Path)
 
 
 @pytest.mark.parametrize("device", ["h100", "t4"])
-def test_context_is_of_a_published_size(device: str, on_device: Callable[..., Result], tmp_path: Path) -> None:
+def test_context_is_of_a_published_size(device: str, forked_on_device: Callable[..., Result], tmp_path: Path) -> None:
     """The context's size is a stated constant, not measured here; it must lie among what processes have been seen to
     take beyond PyTorch's allocator (with some libraries loaded)."""
     seen = [outside(figures) for figures in json.loads(MESSAGES.read_text())["messages"]]
-    done = on_device("-c", "import torch; torch.empty(1, device='cuda')", device=device, report=tmp_path / "report")
+    done = forked_on_device(
+        "-c", "import torch; torch.empty(1, device='cuda')", device=device, report=tmp_path / "report"
+    )
     assert done.code == 0, done.err[-3000:]
     (state,) = device_log.report(tmp_path / "report")
     assert min(seen) <= state.context <= 1.2 * max(seen)

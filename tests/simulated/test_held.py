@@ -62,9 +62,9 @@ PROGRAM = textwrap.dedent("""
 
 
 @pytest.mark.parametrize("kernels", ["kernels", "none"])
-def test_held(on_device: Callable[..., Result], tmp_path: Path, kernels: str) -> None:
+def test_held(forked_on_device: Callable[..., Result], tmp_path: Path, kernels: str) -> None:
     Path(tmp_path, "program.py").write_text(PROGRAM)
-    done = on_device("program.py", kernels)
+    done = forked_on_device("program.py", kernels)
     assert done.code == 0, done.err
     side, third = (int(word) for word in done.out.split()[1:])
     held: dict[int, list[int]] = {}

@@ -87,7 +87,7 @@ def told(on_device: Callable[..., Result], folder: Path) -> dict[str, Any]:
         (folder / "native.c").write_text(NATIVE)
         (folder / "program.py").write_text(PROGRAM)
         build = ["gcc", "-shared", "-fPIC", "-o", folder / "libnative.so", folder / "native.c"]
-        subprocess.run(build, check=True, timeout=60)
+        subprocess.run(build, check=True, timeout=300)
         script = f"import os; os.chdir({str(folder)!r}); os.execv({{}}, {{}})"
         words = ["-m", "cuptimem", "run", "--kernels", "-q", "-o", "run.cmem", "program.py"]
         inside = script.format("sys.executable", f"[sys.executable, *{words!r}]")

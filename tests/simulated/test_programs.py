@@ -14,9 +14,9 @@ pytestmark = pytest.mark.cuda_torch
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_program(name: str, on_device: Callable[..., Result], tmp_path: Path) -> None:
+def test_program(name: str, forked_on_device: Callable[..., Result], tmp_path: Path) -> None:
     program = PROGRAMS[name]
-    done = on_device(
+    done = forked_on_device(
         "-m",
         "tests.simulated.run",
         name,
@@ -55,8 +55,10 @@ def test_program(name: str, on_device: Callable[..., Result], tmp_path: Path) ->
         ("driver_free", "histories differ"),
     ],
 )
-def test_a_missing_event_is_noticed(kind: str, noticed: str, on_device: Callable[..., Result], tmp_path: Path) -> None:
-    done = on_device(
+def test_a_missing_event_is_noticed(
+    kind: str, noticed: str, forked_on_device: Callable[..., Result], tmp_path: Path
+) -> None:
+    done = forked_on_device(
         *("-m", "tests.simulated.run", "gpt_fp32", str(tmp_path / "run.cmem"), kind),
         log=tmp_path / "log",
         report=tmp_path / "report",

@@ -11,8 +11,10 @@ from tests.conftest import Result
 pytestmark = pytest.mark.cuda_torch
 
 
-def test_every_allocation_has_the_stack_that_pytorch_recorded(on_device: Callable[..., Result], tmp_path: Path) -> None:
-    done = on_device("-m", "tests.simulated.pytorch_recorder", str(tmp_path / "run.cmem"))
+def test_every_allocation_has_the_stack_that_pytorch_recorded(
+    forked_on_device: Callable[..., Result], tmp_path: Path
+) -> None:
+    done = forked_on_device("-m", "tests.simulated.pytorch_recorder", str(tmp_path / "run.cmem"))
     assert done.code == 0, done.err[-3000:]
     found = json.loads(done.out.splitlines()[-1])
     assert found["stacks"] > 1000

@@ -23,12 +23,12 @@ Program = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def program(on_device: Callable[..., Result], tmp_path: Path) -> Program:
+def program(forked_on_device: Callable[..., Result], tmp_path: Path) -> Program:
     """Runs one and returns what it printed last."""
 
     def call(name: str, *, code: int = 0, memory: str = "24GiB", **keywords: Any) -> dict[str, Any]:
         trace = str(tmp_path / "run.cmem")
-        done = on_device("-m", "tests.simulated.recorder_programs", name, trace, memory=memory, **keywords)
+        done = forked_on_device("-m", "tests.simulated.recorder_programs", name, trace, memory=memory, **keywords)
         assert done.code == code, done.err[-3000:]
         found: dict[str, Any] = json.loads(done.out.splitlines()[-1])
         assert found.get("unknown_frees", 0) == 0

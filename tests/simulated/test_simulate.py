@@ -292,7 +292,7 @@ print("through")
 
 
 def test_a_loop_that_polls_ends_at_the_high_end_too(simulate):
-    done = simulate(POLLING, "--timeout", "60")
+    done = simulate(POLLING, "--timeout", "150")
     assert done.code == 0, done.err
     assert [one["outcome"] for one in done.answer["attempts"]] == ["ran"]
 
@@ -320,11 +320,14 @@ while token.add(1).item() != 2:
 def test_a_loop_that_waits_for_a_token(simulate, tmp_path):
     rings = tmp_path / "rings"
     rings.mkdir()
-    done = simulate(ENDLESS, "--timeout", "8", CUPTIMEM_RING_DIR=str(rings))
-    assert list(rings.iterdir()) == []  # of the killed program
-    assert done.code == 4, done.err
-    answer = done.answer
-    assert answer["verdict"] == "undecided" and "after 8 s" in answer["reason"]
+    for seconds in ("8", "40", "150"):  # a busy machine may take the first to import PyTorch
+        done = simulate(ENDLESS, "--timeout", seconds, CUPTIMEM_RING_DIR=str(rings))
+        assert list(rings.iterdir()) == []  # of the killed program
+        assert done.code == 4, done.err
+        answer = done.answer
+        if answer["host_reads"] and answer["host_reads"][0]["count"] > 100:
+            break
+    assert answer["verdict"] == "undecided" and f"after {seconds} s" in answer["reason"]
     assert "program.py:3" in answer["reason"] and answer["host_reads"][0]["count"] > 100
     assert answer["host_reads"][0]["line"]["line"] == 3
 
@@ -426,7 +429,7 @@ def test_a_function_without_cloudpickle(sim_python, tmp_path):
     (tmp_path / "cloudpickle.py").write_text("raise ImportError('none')\n")
     code = "import cuptimem\ntry:\n    cuptimem.simulate(print)\nexcept cuptimem.Error as error:\n    print(error)"
     done = subprocess.run(
-        [sim_python, "-c", code], cwd=tmp_path, env=clean_environment(), capture_output=True, text=True, timeout=60
+        [sim_python, "-c", code], cwd=tmp_path, env=clean_environment(), capture_output=True, text=True, timeout=300
     )
     assert "-m pip install cloudpickle" in done.stdout and done.stderr == ""
 

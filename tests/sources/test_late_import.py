@@ -134,7 +134,8 @@ made = [e.origin for e in events(OBJECT_NEW)]
 report(made=made, ticks=[e.size for e in events(TICK)], runs=len(events(NODE_RUN)), problems=torch_events.problems(),
        clean=[vars(s.loader) == {"name": s.name, "path": s.origin} for s in (spec, binary)],
        line=[f[0] for f in next(e for e in events(ALLOC) if e.size == 36).frames()][-1] == __file__)
-"""
+""",
+        afresh=True,
     )
     assert answer["problems"] == [] and answer["clean"] == [True, True] and answer["line"]
     assert answer["made"] == ["Linear", "SGD"] and answer["ticks"] == [2] and answer["runs"] > 0
@@ -186,7 +187,7 @@ def test_a_forked_child_waits_for_torch_only_while_it_records(tmp_path: Path) ->
         [sys.executable, "-c", textwrap.dedent(program), root, str(tmp_path)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert done.stdout == "[0, 1, 0] [1] 0\n", done.stderr

@@ -244,7 +244,8 @@ from cuptimem import live_nodes
 print(__import__("json").dumps({"claims": [core.trace_meta(f"{n}.cmem")["nodes"] for n in
                                 ("early", "late", "window", "killed")],
       "expected": live_nodes.claim(torch.__version__, None), "killed": killed}))
-"""
+""",
+        afresh=True,
     )
     assert answer["killed"] == -9
     assert answer["claims"] == ["PyTorch was not imported", *[answer["expected"]] * 3]

@@ -57,7 +57,8 @@ report(same=rows == truth, patched=patched, total=sum(truth.values()), changed=s
 def test_without_torch_every_symbol_is_shown_as_missing(run):
     answer = run(
         "n = core.sources_install()\nrows = core.sources_rows()\n"
-        "report(n=n, rows=[(r[3], r[4]) for r in rows], sources=[r[0] for r in rows])"
+        "report(n=n, rows=[(r[3], r[4]) for r in rows], sources=[r[0] for r in rows])",
+        afresh=True,
     )
     assert answer["n"] == 0 and set(map(tuple, answer["rows"])) == {("", 0)}
     counts = {source: answer["sources"].count(source) for source in set(answer["sources"])}
@@ -348,7 +349,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_slots_in_every_state(program: Path) -> None:
-    done = subprocess.run([str(program)], cwd=program.parent, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([str(program)], cwd=program.parent, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
 
 
@@ -357,12 +358,12 @@ def test_a_slot_that_another_thread_is_binding(program: Path, written: str) -> N
     """What it writes over the hook is put back at the next look, though no library came or went; what it writes in
     the moment before the hook would have been, at once."""
     binding = program.with_name("binding")
-    done = subprocess.run([str(binding), written], cwd=program.parent, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([str(binding), written], cwd=program.parent, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
 
 
 def test_slots_with_everything_bound_at_start(program: Path) -> None:
     done = subprocess.run(
-        [str(program)], cwd=program.parent, capture_output=True, text=True, timeout=60, env={"LD_BIND_NOW": "1"}
+        [str(program)], cwd=program.parent, capture_output=True, text=True, timeout=300, env={"LD_BIND_NOW": "1"}
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")

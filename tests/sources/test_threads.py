@@ -27,8 +27,7 @@ core.sources_install(); torch_events.calibrate(torch)
 core.capture_record(True)
 for t in threads: t.start()
 cycles, slots_each = 0, set()
-end = time.time() + 4
-while time.time() < end:
+while cycles < 150 or min(count) <= 20 or not errors:
     core.sources_remove()
     slots_each.add(core.sources_install()); cycles += 1
     time.sleep(0.001)
@@ -41,11 +40,10 @@ restart()
 core.capture_record(True)
 torch.ones(10)
 silent = len(events(ALLOC, FREE, NODE_NEW))
-report(cycles=cycles, slots=len(slots_each), iterations=min(count), errors=all(errors) and len(errors) > 0,
-       silent=silent)
+report(slots=len(slots_each), errors=all(errors), silent=silent)
 """
     )
-    assert answer["cycles"] > 100 and answer["slots"] == 1 and answer["iterations"] > 20
+    assert answer["slots"] == 1
     assert answer["errors"] and answer["silent"] == 0
 
 
@@ -153,12 +151,12 @@ import time
 core.sources_install()
 core.capture_record(True)
 import torch
-end = time.time() + 20
-while time.time() < end and not sum(row[4] for row in core.sources_rows()) >= 11: time.sleep(0.05)
+while not sum(row[4] for row in core.sources_rows()) >= 11: time.sleep(0.05)
 x = torch.ones(1000)
 marks = [(e.size, e.address) for e in events(MARK)]
 report(rows=sum(row[4] for row in core.sources_rows()), seen=any(e.size == 4000 for e in events(ALLOC)), marks=marks)
-"""
+""",
+        afresh=True,
     )
     assert answer["rows"] >= 11 and answer["seen"]
     assert sum(slots for kind, slots in answer["marks"] if kind == 4) == answer["rows"]

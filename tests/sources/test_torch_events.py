@@ -189,8 +189,7 @@ net = Net()
 torch_events.install()
 core.capture_record(True)
 x = torch.ones(2, 4)
-end = time.time() + 30
-while time.time() < end and not any(e.size == 4 for e in events(TICK)):
+while not any(e.size == 4 for e in events(TICK)):
     for _ in range(500): net(x)
 mark = len(events(TICK))
 for _ in range(7): net(x)
@@ -229,16 +228,14 @@ import time, torch
 from cuptimem import torch_events
 net = torch.nn.Linear(4, 4)
 torch_events.install(); core.capture_record(True)
-end = time.time() + 30
-while time.time() < end and sum(e.size == 4 for e in events(TICK)) < 3:
+while sum(e.size == 4 for e in events(TICK)) < 3:
     time.sleep(0.05)
     net(torch.ones(2, 4))
 core.capture_record(False)
 found = [e for e in events(TICK) if e.size == 4]
 report(ticks=len(found), net={e.address for e in found} == {id(net)})
 torch_events.remove()
-""",
-        timeout=90,
+"""
     )
     assert answer == {"ticks": 3, "net": True}
 
@@ -255,8 +252,7 @@ core.capture_record(True)
 looks = []
 real = torch_events._installed.look
 core.main_thread_call(lambda: (looks.append(1), real()))
-end = time.time() + 20
-while time.time() < end and len(looks) < 4:
+while len(looks) < 4:
     net(torch.ones(2, 4)).sum().backward(); opt.step(); opt.zero_grad()
 clock = core.module_clock_ticks()
 torch_events.remove()
@@ -278,10 +274,9 @@ net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
 model = {how}
 torch_events.install()
 core.capture_record(True)
-end = time.time() + 40
 model(torch.ones(2, 4))
 compiled = graphs.frame_count
-while time.time() < end and core.module_clock_ticks() < 3: model(torch.ones(2, 4))
+while core.module_clock_ticks() < 3: model(torch.ones(2, 4))
 ticks = [e for e in events(TICK) if e.size == 4]
 torch_events.remove()
 report(ticks=len(ticks) >= 3, model={{e.address for e in ticks}} == {{id(model)}}, again=graphs.frame_count - compiled)
@@ -299,8 +294,7 @@ core.sources_install()
 core.main_thread_call(interrupt)
 caught = False
 try:
-    end = time.time() + 20
-    while time.time() < end: time.sleep(0.001)
+    while True: time.sleep(0.001)
 except KeyboardInterrupt: caught = True
 core.main_thread_call(None)
 report(caught=caught)
@@ -318,8 +312,7 @@ sys.unraisablehook = lambda what: messages.append(type(what.exc_value).__name__)
 def wrong(): calls.append(1); raise ValueError("ours")
 core.sources_install()
 core.main_thread_call(wrong)
-end = time.time() + 30
-while time.time() < end and not calls: time.sleep(0.001)
+while not calls: time.sleep(0.001)
 end = time.time() + 1                            # it would be called again
 while time.time() < end: time.sleep(0.001)
 report(messages=messages, calls=len(calls))

@@ -1,0 +1,122 @@
+"""Programs that use PyTorch, without the two seconds that importing it takes each of them.
+
+A Python imports PyTorch while it starts (sitecustomize.py) and forks there for each program. The child goes on to start
+as any Python does and runs the program as its main script: frames, `__main__`, arguments and end are those of a process
+of its own. Whatever is about that import, or about variables that are read meanwhile, has to be run afresh.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.conftest import Result
+
+HERE = Path(__file__).resolve().parent
+# What a Python, the loader or PyTorch may look at before the program begins.
+EARLY = ("LD_", "PYTHON", "OMP_", "MKL_", "PYTORCH_", "TORCH_")
+
+
+class Failed(Exception):
+    """There is no such process; the text says why."""
+
+
+class ForkServer:
+    """Starts with the first program, ends with `close`. One program at a time.
+
+    environment: what the programs begin with; one that needs other variables of EARLY is run afresh.
+    """
+
+    def __init__(self, python: str, environment: Mapping[str, str]) -> None:
+        self._command = [python, "-W", "ignore"]
+        self._environment = dict(environment)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._folder = tempfile.TemporaryDirectory(prefix="cuptimem-forkserver-")
+        self._script = Path(self._folder.name, "program.py")
+
+    def run(
+        self, script: Path, *arguments: str, environment: Mapping[str, str], cwd: Path, timeout: float = 300
+    ) -> Result:
+        """As a process of its own would; raises subprocess.TimeoutExpired as well."""
+        if _early(environment) != _early(self._environment):
+            return self.run_afresh(script, *arguments, environment=environment, cwd=cwd, timeout=timeout)
+        if self._process is None:
+            self._start()
+        self._script.unlink(missing_ok=True)
+        self._script.symlink_to(script)
+        out, err = (Path(self._folder.name, name) for name in ("out", "err"))
+        request = {"arguments": arguments, "environment": dict(environment), "cwd": str(cwd)}
+        request |= {"out": str(out), "err": str(err)}
+        pid = self._ask(request)["pid"]
+        answer = self._answer(timeout)
+        if answer is None:
+            os.kill(pid, signal.SIGKILL)
+            self._answer(None)
+            raise subprocess.TimeoutExpired([str(script), *arguments], timeout, out.read_bytes(), err.read_bytes())
+        code = os.waitstatus_to_exitcode(answer["status"])
+        return Result(code, out.read_text(errors="replace"), err.read_text(errors="replace"))
+
+    def run_afresh(
+        self, script: Path, *arguments: str, environment: Mapping[str, str], cwd: Path, timeout: float = 300
+    ) -> Result:
+        """In a process of its own."""
+        done = subprocess.run(
+            [*self._command, str(script), *arguments],
+            env=environment,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout,
+        )
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    def close(self) -> None:
+        if self._process is not None:
+            assert self._process.stdin is not None and self._process.stdout is not None
+            self._process.stdin.close()
+            self._process.wait()
+            self._process.stdout.close()
+        self._folder.cleanup()
+
+    def _start(self) -> None:
+        path = os.pathsep.join(filter(None, (str(HERE), self._environment.get("PYTHONPATH"))))
+        self._process = subprocess.Popen(
+            [*self._command, str(self._script)],
+            env={**self._environment, "PYTHONPATH": path},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        if not self._answer(None):
+            raise Failed(f"{self._command[0]} did not import PyTorch")
+
+    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        assert self._process is not None and self._process.stdin is not None
+        self._process.stdin.write(json.dumps(request).encode() + b"\n")
+        self._process.stdin.flush()
+        answer = self._answer(None)
+        assert answer is not None
+        return answer
+
+    def _answer(self, timeout: float | None) -> dict[str, Any] | None:
+        """A line of its standard output; None if none comes in time."""
+        assert self._process is not None and self._process.stdout is not None
+        if timeout is not None and not select.select([self._process.stdout], [], [], timeout)[0]:
+            return None
+        line = self._process.stdout.readline()
+        if not line:
+            raise Failed(f"the process that forks ended with {self._process.wait()}")
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+
+def _early(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name.startswith(EARLY)}
