@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -58,6 +59,14 @@ class Stress:
 
     def verify(self, path: Path) -> Verified:
         return Verified(*self.run("verify", path))
+
+
+def begun_in(folder: Path) -> int:
+    """Captures that the program in this folder has started, by its shared counters."""
+    try:
+        return int(struct.unpack_from("<Q", (folder / "counters").read_bytes())[0])
+    except (FileNotFoundError, struct.error):
+        return 0
 
 
 # Where killpoints.c steps in.

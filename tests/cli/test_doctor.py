@@ -31,9 +31,11 @@ def bare(tmp_path_factory) -> str:
 def doctor(python, cwd, *options, env=None, shell="exec"):
     """The exit code and what --json said (text without it)."""
     words = [python, "-m", "cuptimem", "doctor", *(options or ("--json",))]
+    environment = clean_environment()
+    del environment["CUPTIMEM_RING_DIR"]
     done = subprocess.run(
         ["sh", "-c", f'{shell} "$@"', "sh", *words],
-        env={**clean_environment(), **(env or {})},
+        env={**environment, **(env or {})},
         cwd=cwd,
         capture_output=True,
         text=True,
@@ -204,7 +206,7 @@ def test_started_without_site(bare, tmp_path):
     """python -S: nothing that .pth files add, so no autostart."""
     words = [bare, "-S", "-m", "cuptimem", "doctor", "--json"]
     environment = {**clean_environment(), "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(words, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(words, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     answer = json.loads(done.stdout)
     assert done.returncode == 1 and found(answer, "torch")["text"] == "not installed in this Python"
     assert found(answer, "autostart")["text"] == "this Python runs with -S"

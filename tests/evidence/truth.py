@@ -202,7 +202,7 @@ class Oracle:
     ) -> None:
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.close()
-        self._process.wait(timeout=60)
+        self._process.wait(timeout=300)
         self._process.stdout.close()
 
     def samples(self, program: Path, steps: int, functions: bool = False) -> array.array[int]:
@@ -215,7 +215,7 @@ class Oracle:
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError(f"the oracle's process ended with status {self._process.wait(timeout=60)}")
+            raise RuntimeError(f"the oracle's process ended with status {self._process.wait(timeout=300)}")
         answer: dict[str, Any] = json.loads(line)
         if answer["code"] != 0:
             raise Undecided(f"with {steps} steps it ended with status {answer['code']}: {answer['error'].strip()}")

@@ -38,7 +38,7 @@ class ForkServer:
         self._command = [python, "-W", "ignore"]
         self._environment = dict(environment)
         self._process: subprocess.Popen[bytes] | None = None
-        self._folder = tempfile.TemporaryDirectory(prefix="cuptimem-forkserver-")
+        self._folder = tempfile.TemporaryDirectory(prefix="forks-")
         self._script = Path(self._folder.name, "program.py")
 
     def run(

@@ -41,7 +41,7 @@ def main(check: Callable[[str], None] = lambda name: None, steps: int = 12) -> f
                 loss.backward()
                 optimizer.step()
                 gifts[(number + 1) % THREADS].put(loss.detach() * torch.ones(number + 5))
-                total += float(gifts[number].get(timeout=60).sum())
+                total += float(gifts[number].get(timeout=300).sum())
             meet(number, "between")
             y = model(x)
             meet(number, "graphs")

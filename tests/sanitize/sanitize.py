@@ -20,7 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "capture"))
 
-from capture_support import STRESS, WRAPPED, Stress, recorder
+from capture_support import STRESS, WRAPPED, Stress, begun_in, recorder
 
 from tests.build import SANITIZED, SANITIZERS, build, generated, works
 
@@ -154,8 +154,9 @@ class Programs:
         rings.mkdir()
         stress = Stress(self.folder / "stress", work, rings)
         process = stress.start("kill", work, RING, 50)
-        time.sleep(0.5)
-        assert process.poll() is None
+        while begun_in(work) < 2:
+            assert process.poll() is None
+            time.sleep(0.01)
         process.kill()
         process.communicate()
         begun, _ = stress.run("killed", work)

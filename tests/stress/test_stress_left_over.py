@@ -102,7 +102,7 @@ print("whole")
 """,
             at,
         )
-        process.communicate(timeout=60)
+        process.communicate(timeout=300)
         answer = child(
             """
 with cuptimem.profile("later.cmem", overwrite=True): pass

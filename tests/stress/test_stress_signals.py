@@ -1,5 +1,10 @@
 """Signals at any moment: in hooks, and while a profile is being entered or left."""
 
+import json
+import select
+import signal
+import time
+
 import pytest
 
 
@@ -9,18 +14,19 @@ def test_handlers_that_allocate(child, scale, keep, timer):
     pytest.importorskip("torch")
     answer = child(
         """
-import signal, torch
-timer = getattr(signal, sys.argv[1]); number = signal.SIGALRM if sys.argv[1] == "ITIMER_REAL" else signal.SIGPROF
-calls, kept = 0, []
+import itertools, signal, torch
+timer = getattr(signal, sys.argv[1]); which = signal.SIGALRM if sys.argv[1] == "ITIMER_REAL" else signal.SIGPROF
+numbers, calls, kept = itertools.count(1), 0, []
 def handler(*_):
     global calls
+    number = next(numbers)  # its own: on a busy machine the next signal comes before this one is through
+    x = torch.empty(10 + number % 5)
+    if number % 20 == 0: kept.append(x)
     calls += 1
-    x = torch.empty(10 + calls % 5)
-    if calls % 20 == 0: kept.append(x)
 wanted, loops = int(sys.argv[2]), 0
 p = torch.randn(16, 16, requires_grad=True)
 with cuptimem.profile("run.cmem"):
-    signal.signal(number, handler)
+    signal.signal(which, handler)
     signal.setitimer(timer, 0.001, 0.001)
     while calls < wanted:
         (p @ p).relu().sum().backward(); loops += 1
@@ -111,52 +117,44 @@ def test_interrupt_at_every_call_of_enter_and_exit(child, scale, keep, what):
 
 
 def test_interrupts_from_outside(start, scale, keep):
-    """SIGINT at swept delays, from another process, against a loop of nothing but profiles."""
-    import json
-    import signal
-    import time
-
+    """SIGINT at swept delays, from another process, against a loop of nothing but profiles. The next one is sent when
+    the last one has been dealt with: docs/architecture.md, Limits."""
     wanted = scale(120, 2000)  # so that one in a hundred is one
     process = start(
         """
 import signal
 hits, rounds, bad = 0, 0, []
-print("ready", flush=True)
 while hits < int(sys.argv[1]):
     try:
-        with cuptimem.profile():
-            rounds += 1
-        continue
+        print("ready", flush=True)
+        while True:
+            with cuptimem.profile():
+                rounds += 1
     except KeyboardInterrupt:
         hits += 1
-    try:
-        if core.capture_active() or recorder._capture is not None or tasks().count("cuptimem"):
-            bad.append((hits, core.capture_active()))
-            recorder.close_all()
-    except KeyboardInterrupt:
-        hits += 1
+    if core.capture_active() or recorder._capture is not None or tasks().count("cuptimem"):
+        bad.append((hits, core.capture_active()))
+        recorder.close_all()
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 with cuptimem.profile("last.cmem") as prof: pass
 say(hits=hits, rounds=rounds, bad=bad, complete=prof.report.complete)
 """,
         wanted,
     )
-    assert process.stdout.readline() == "ready\n"
-    delay, sent = 0.0, 0
-    end = time.monotonic() + 600
-    while process.poll() is None and time.monotonic() < end and sent < 4 * wanted:
-        time.sleep(0.002 + delay)
-        delay = (delay + 0.00737) % 0.15  # on a busy machine a profile takes that long
-        process.send_signal(signal.SIGINT)
-        sent += 1
+    delay = 0.0
     try:
-        out, err = process.communicate(timeout=60)
-    except Exception:
+        while (line := process.stdout.readline()) == "ready\n":
+            delay = (delay + 0.00737) % 0.15  # on a busy machine a profile takes that long
+            time.sleep(delay)
+            process.send_signal(signal.SIGINT)
+            while not select.select([process.stdout], [], [], 10)[0]:
+                process.send_signal(signal.SIGINT)  # Python drops what a finalizer or a callback raises
+        out, err = process.communicate(timeout=300)
+    finally:
         process.kill()
-        raise
     assert process.returncode == 0, err[-3000:]
-    answer = json.loads(out.splitlines()[-1])
-    # Before __exit__'s first instruction, or while an earlier one is dealt with: docs/architecture.md, Limits.
+    answer = json.loads(line)
+    # Before __exit__'s first instruction: docs/architecture.md, Limits.
     assert len(answer["bad"]) <= answer["hits"] // 100, answer
-    assert answer["complete"]
+    assert answer["complete"] and answer["hits"] == wanted
     keep(interrupts=answer["hits"], profiles=answer["rounds"], left_open=len(answer["bad"]))
