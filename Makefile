@@ -24,7 +24,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test other-pythons cuda-environment torches fuzz fuzz-records sanitize stress bench evidence evidence-public fidelity foreign cupti-headers wheels wheel-tests lint format clean
+.PHONY: help demo set-up test check long pythons other-pythons test-programs cuda-environment torches fuzz fuzz-records sanitize stress bench evidence evidence-public fidelity foreign cupti-headers wheels wheel-tests lint format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,12 +67,31 @@ build/cupti/.made: $(STAMP)/venv Makefile
 
 cuda-environment: $(if $(filter no,$(CUDA)),,$(CUDA_VENV)/.made build/cupti/.made)
 
-test: $(STAMP)/package cuda-environment other-pythons ## run all tests (ARGS="-k name" to choose; CUDA=no: without PyTorch's CUDA build)
-	@CUPTIMEM_CUDA=$(CUDA) PYTHON_VENV="$(BIN)/python" $(BIN)/python -m tests.everything $(ARGS)
+# What `make test` needs: environments, other Pythons, the C programs of its tests. Once; after a change what it touches.
+set-up: $(STAMP)/package cuda-environment other-pythons test-programs
 
-# Other interpreters, where there are any: they run all tests that need no PyTorch.
+test: set-up ## run all tests but the long ones (ARGS="-k name" or ARGS=tests/cli to choose; CUDA=no: without PyTorch's CUDA build)
+	@CUPTIMEM_CUDA=$(CUDA) $(BIN)/python -m tests.everything $(ARGS)
+
+check: $(STAMP)/package ## lint, and the tests that need neither PyTorch nor a sanitizer build: under two minutes
+	@CUPTIMEM_CUDA=no $(BIN)/python -m tests.everything --check $(ARGS)
+
+long: set-up ## the tests and numbers for which `make test` has no time
+	@CUPTIMEM_CUDA=$(CUDA) $(BIN)/python -m tests.everything --long $(ARGS)
+
+pythons: other-pythons ## all tests that need no PyTorch with every other Python, those that are the same with each too
+	@CUPTIMEM_CUDA=no $(BIN)/python -m tests.everything --pythons $(ARGS)
+
+# Other interpreters, where there are any.
 other-pythons: $(STAMP)/package
-	@PYTHON_VENV="$(BIN)/python" sh tests/other_pythons.sh prepare
+	@PYTHON_VENV="$(BIN)/python" sh tests/other_pythons.sh
+
+# Most of them, with all cores; build/tests keeps them by content (tests/build.py), a test compiles what is missing.
+build/tests/.made: $(STAMP)/package $(C_TEST_FILES) tests/build.py
+	@mkdir -p build/tests
+	@$(BIN)/python -m pytest -q --setup-only -m sanitizer tests > build/tests/log 2>&1 || { cat build/tests/log; exit 1; }
+	@touch $@
+test-programs: build/tests/.made
 
 torches: $(STAMP)/package ## test with old and new versions of PyTorch, 5 GB of disk each (TORCHES="2.4.1 2.15.0")
 	$(BIN)/python -m tests.torches $(TORCHES)

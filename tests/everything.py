@@ -1,56 +1,210 @@
-"""What `make test` runs, in two streams side by side: a test mostly waits for one process, and one after the other they
-would take half an hour.
+"""What `make test` runs: groups of tests, taken by two workers one after the other, so that two cores work to the end.
 
-    python -m tests.everything [pytest's arguments]
+    python -m tests.everything [--check | --long | --pythons] [pytest's arguments]
 
-The first stream is everything but tests/simulated, shown as it runs. The second one, the other Pythons' tests and then
-tests/simulated, is shown when both are done. What failed anywhere is repeated at the end.
+--check: lint, and what needs neither PyTorch nor a sanitizer build. --long: the tests, and the numbers, for which
+`make test` has no time. --pythons: all that needs no PyTorch, with every other Python, also what is the same with each.
+Files and folders among the arguments choose groups. What a group wrote is shown whole when it ends; what failed
+anywhere is repeated at the end.
 """
 
+from __future__ import annotations
+
+import os
+import re
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-SIMULATED = "tests/simulated"
-SIDE = "--side"
+from tests import build, pythons
+
+ROOT = Path(__file__).resolve().parents[1]
+WORKERS = 2
 NOTHING_CHOSEN = 5  # pytest's exit code
+COUNTS = re.compile(r"^=* ?(\d+ [a-z]+.*?) in [\d.]+s", re.MULTILINE)
+FAILED = ("FAILED", "ERROR", "!!!")
+
+# What takes longest begins first. A file is in the first group that has it, or in that of its folder, behind these.
+FIRST = ("truth/", "simulated/test_simulate.py", "sources/", "simulated/test_programs.py", "simulated/", "stress/")
+FIRST += ("fidelity/", "driver/", "capture/", "cli/", "evidence/", "api/", "simulator/")
+OTHERS_FIRST = ("capture/", "")
 
 
-def run(*command: str, arguments: list[str]) -> int:
-    """The exit code; arguments may choose tests of one stream only."""
-    sys.stdout.flush()
-    code = subprocess.run([*command, *arguments], cwd=ROOT, check=False).returncode
-    return 0 if code == NOTHING_CHOSEN and arguments else code
+@dataclass
+class Group:
+    """A command, and how it ended."""
+
+    name: str
+    command: list[str]
+    may_be_empty: bool = False
+    code: int = 0
+    shown: str = ""
+    seconds: float = 0
+    cpu: float = 0
+
+    def line(self) -> str:
+        counts = [f"exit {self.code}"] * (self.code != 0) + COUNTS.findall(self.shown)[-1:]
+        return f"{self.name:32} {self.seconds:5.0f} s, {self.cpu:5.0f} s of CPU  {', '.join(counts)}"
 
 
-def run_side(arguments: list[str]) -> int:
-    others = run("sh", "tests/other_pythons.sh", "test", arguments=arguments)
-    return run(sys.executable, "-m", "pytest", "-q", SIMULATED, arguments=arguments) or others
+class Queue:
+    """Runs groups; stop() ends them all, and none begins afterwards."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: set[int] = set()
+        self._stopped = False
+
+    def run(self, group: Group) -> Group:
+        begin = time.monotonic()
+        with tempfile.TemporaryFile() as log:
+            with self._lock:
+                if self._stopped:
+                    return group
+                # A session of its own: what ends it ends what it started, too.
+                process = subprocess.Popen(
+                    group.command,
+                    cwd=ROOT,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+                self._running.add(process.pid)
+            _, status, used = os.wait4(process.pid, 0)
+            with self._lock:
+                self._running.discard(process.pid)
+            process.returncode = group.code = os.waitstatus_to_exitcode(status)
+            if group.code == NOTHING_CHOSEN and group.may_be_empty:
+                group.code = 0
+            log.seek(0)
+            group.shown = log.read().decode(errors="replace")
+        group.seconds, group.cpu = time.monotonic() - begin, used.ru_utime + used.ru_stime
+        return group
+
+    def stop(self) -> None:
+        with self._lock:
+            self._stopped = True
+        for number, patience in ((signal.SIGINT, 20), (signal.SIGKILL, 5)):
+            with self._lock:
+                for pid in self._running:
+                    os.killpg(pid, number)
+            end = time.monotonic() + patience
+            while self._running and time.monotonic() < end:
+                time.sleep(0.1)
+
+
+def chosen(arguments: Sequence[str]) -> tuple[dict[Path, list[str]], list[str]]:
+    """The files with what of them is to be run, and the arguments that are not paths."""
+    found = {file: [str(file.relative_to(ROOT))] for file in sorted((ROOT / "tests").rglob("test_*.py"))}
+    paths = [word for word in arguments if (ROOT / word.partition("::")[0]).exists() and word.startswith("tests")]
+    if not paths:
+        return found, list(arguments)
+    kept: dict[Path, list[str]] = {}
+    for word in paths:
+        place = ROOT / word.partition("::")[0]
+        for file in found:
+            if file.is_relative_to(place):
+                kept.setdefault(file, []).append(word if "::" in word else str(file.relative_to(ROOT)))
+    return kept, [word for word in arguments if word not in paths]
+
+
+def parts(files: Sequence[Path], begins: Sequence[str]) -> Iterator[tuple[str, list[Path]]]:
+    """Names of groups and their files, in the order in which they begin."""
+    left = {file: file.relative_to(ROOT / "tests").as_posix() for file in files}
+    for begin in begins:
+        if group := [file for file, name in left.items() if name.startswith(begin)]:
+            yield begin.removesuffix(".py").rstrip("/") or "others", group
+        for file in group:
+            del left[file]
+
+
+class Run:
+    """The groups of one call of this program."""
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        self._files, self._options = chosen(arguments)
+        self._some = bool(arguments)
+
+    def main(self, *more: str) -> list[Group]:
+        folders = {f"{file.relative_to(ROOT / 'tests').parts[0]}/": None for file in self._files}
+        return list(self._groups(pythons.RUNNING, (*FIRST, *folders), more))
+
+    def others(self, *more: str) -> list[Group]:
+        """Of the other Pythons: what needs no PyTorch."""
+        versions = [version for version in pythons.SUPPORTED if version != pythons.RUNNING and pythons.find(version)]
+        more += ("--without", "torch", "--without", "cuda_torch")
+        return [group for version in versions for group in self._groups(version, OTHERS_FIRST, more)]
+
+    def _groups(self, version: str, begins: Sequence[str], more: Sequence[str]) -> Iterator[Group]:
+        interpreter = sys.executable if version == pythons.RUNNING else str(ROOT / f".venv-{version}/bin/python")
+        for name, files in parts(list(self._files), begins):
+            words = [word for file in files for word in self._files[file]]
+            command = [interpreter, "-m", "pytest", "-q", *more, *self._options, *words]
+            yield Group(f"{version} {name}", command, may_be_empty=self._some or bool(more))
+
+
+def groups(what: str, arguments: Sequence[str]) -> list[Group]:
+    chosen = Run(arguments)
+    if what == "--check":
+        lint = [] if arguments else [Group("lint", ["make", "--no-print-directory", "lint"])]
+        return lint + chosen.main("--without", "torch", "--without", "cuda_torch", "--without", "sanitizer")
+    if what == "--long":
+        return chosen.main("--long")
+    if what == "--pythons":
+        return chosen.others()
+    main = chosen.main()
+    return [*main[: len(FIRST)], *chosen.others("--without", "once"), *main[len(FIRST) :]]
+
+
+def show(done: Sequence[Group], seconds: float) -> int:
+    """The end of the output, and the exit code."""
+    print(f"\n{seconds:.0f} s, {sum(group.cpu for group in done):.0f} s of CPU:")
+    for group in done:
+        print(group.line())
+    bad = [group for group in done if group.code != 0]
+    for group in bad:
+        lines = [line for line in group.shown.splitlines() if line.startswith(FAILED)]
+        print("\n".join([f"\n{group.name} ended with {group.code}:", *(lines or group.shown.splitlines()[-20:])]))
+    return 1 if bad else 0
+
+
+def interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
 
 
 def main(arguments: list[str]) -> int:
-    if arguments[:1] == [SIDE]:
-        return run_side(arguments[1:])
-    with tempfile.TemporaryFile() as log:
-        command = [sys.executable, "-m", "tests.everything", SIDE, *arguments]
-        beside = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
+    modes = ("--check", "--long", "--pythons")
+    what = arguments.pop(0) if arguments and arguments[0] in modes else ""
+    signal.signal(signal.SIGINT, interrupt)  # which a shell's & would have ignored
+    signal.signal(signal.SIGTERM, interrupt)
+    queue, begin, done = Queue(), time.monotonic(), []
+    with ThreadPoolExecutor(WORKERS) as workers:
+        waiting = [workers.submit(queue.run, group) for group in groups(what, arguments)]
         try:
-            code = run(sys.executable, "-m", "pytest", f"--ignore={SIMULATED}", arguments=arguments)
-            beside_code = beside.wait()
-        finally:
-            beside.terminate()
-            beside.wait()
-        log.seek(0)
-        shown = log.read().decode(errors="replace")
-    print(f"\nBeside it, the other Pythons and {SIMULATED}:\n{shown}", flush=True)
-    if code == 0 and beside_code == 0:
-        return 0
-    failed = [line for line in shown.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    print("\n".join(["", f"The first stream ended with {code}, the second with {beside_code}.", *failed]))
-    return code or beside_code
+            for future in as_completed(waiting):
+                done.append(group := future.result())
+                print(f"\n----- {group.line()}\n{group.shown}", flush=True)
+        except BaseException:
+            for future in waiting:
+                future.cancel()
+            queue.stop()
+            raise
+    build.prune()
+    if not done:
+        sys.exit(f"no tests are chosen by {' '.join(arguments)}")
+    return show(done, time.monotonic() - begin)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)

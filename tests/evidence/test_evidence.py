@@ -14,7 +14,7 @@ from tests.evidence import results, suite
 from tests.evidence.judge import Entry, Judgement, Said, judge, per_program_step
 from tests.evidence.truth import Oracle, Samples, Truth, Undecided, growth
 
-FIXED = ("p02", "p03", "p10", "p11", "p17", "p18", "p21", "p27", "p35", "p58")
+FIXED = ("p02", "p03", "p11", "p17", "p18", "p58")
 
 
 def written(tmp_path: Path, body: str, name: str = "p01") -> suite.Program:
@@ -40,7 +40,7 @@ def oracle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:
 
 def test_fixed_part_is_balanced() -> None:
     leaking = [program for program in suite.programs(FIXED) if program.leaks]
-    assert len(leaking) == len(FIXED) - len(leaking) == 5
+    assert len(leaking) == len(FIXED) - len(leaking) == 3
 
 
 @pytest.mark.torch
@@ -304,6 +304,7 @@ def test_label_against_the_oracle(tmp_path: Path) -> None:
     assert results.totals(broken).broken == 3 and results.totals(broken).leaking == 0
 
 
+@pytest.mark.torch
 def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")  # its version is in them
     monkeypatch.setattr(command, "DOCS", tmp_path / "docs")
@@ -317,6 +318,7 @@ def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert row.program.name in results.line(row)
 
 
+@pytest.mark.torch
 def test_public_outcomes_can_be_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
     from tests.evidence import public

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import sysconfig
 import tarfile
 import tomllib
 import venv
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -19,18 +21,41 @@ from tests.packaging import contents
 
 setuptools = pytest.importorskip("setuptools", minversion="77", reason="the build backend")
 
+# Stands for gcc: an object is empty, and a library of the package is the one that was built in the source tree.
+BUILT = """#!/bin/sh
+for word; do
+    [ "$before" = -o ] && target=$word
+    before=$word
+done
+case " $* " in
+*" -c "*) : > "$target" ;;
+*/cuptimem/*) cp {package}/"${{target##*/cuptimem/}}" "$target" ;;
+*) : > "$target" ;;
+esac
+"""
 BUILD = "from setuptools import build_meta as b; import sys; print(getattr(b, 'build_' + sys.argv[1])(sys.argv[2]))"
 
 
-def build(kind: str, source: Path, target: Path) -> Path:
-    """Calls the build backend as pip does. Compiling takes most of the time, so that is left out of it."""
+@pytest.fixture(scope="module")
+def compiler(long: bool, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Variables for builds. What the set-up has compiled from the same sources is not compiled again, but in long."""
+    if long:
+        return {}
+    script = tmp_path_factory.mktemp("compiler") / "cc"
+    script.write_text(BUILT.format(package=shlex.quote(str(ROOT / "cuptimem"))))
+    script.chmod(0o755)
+    return {"CC": str(script)}
+
+
+def build(kind: str, source: Path, target: Path, compiler: Mapping[str, str] | None = None) -> Path:
+    """Calls the build backend as pip does."""
     target.mkdir(exist_ok=True)
     done = subprocess.run(
         [sys.executable, "-c", BUILD, kind, str(target)],
         cwd=source,
         capture_output=True,
         text=True,
-        env={**clean_environment(), "CFLAGS": "-O0 -g0"},
+        env={**clean_environment(), **(compiler or {})},
     )
     assert done.returncode == 0, done.stderr
     return target / done.stdout.split()[-1]
@@ -61,10 +86,8 @@ def source(sdist: Path) -> Path:
 
 def environment(folder: Path) -> tuple[Path, Path]:
     """A virtual environment of its own with what cuptimem depends on, and its site-packages."""
-    venv.EnvBuilder(with_pip=True, symlinks=True).create(folder)
+    venv.EnvBuilder(with_pip=False, symlinks=True).create(folder)
     site = next(folder.glob("lib/python3.*/site-packages"))
-    for old in site.glob("setuptools*"):  # Python 3.11 puts one in that is older than this interpreter's
-        shutil.rmtree(old)
     seen = [path for path in sys.path if path.endswith("-packages") and os.path.isdir(path)]
     # Without their .pth files: an installed cuptimem of this interpreter stays out.
     (site / "__paths.pth").write_text("\n".join(seen) + "\n")
@@ -88,15 +111,21 @@ def works(python: Path, folder: Path) -> None:
         assert shown.returncode == 0, shown.stderr
 
 
-def pip(python: Path, *arguments: str, cwd: Path) -> None:
+def pip(python: Path, *arguments: str, cwd: Path, compiler: Mapping[str, str] | None = None) -> None:
+    """This interpreter's pip, on that environment."""
     done = subprocess.run(
-        [str(python), "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--no-build-isolation", *arguments],
+        [sys.executable, "-m", "pip", "--python", str(python), *arguments],
         capture_output=True,
         text=True,
         cwd=cwd,
-        env={**clean_environment(), "CFLAGS": "-O0 -g0"},
+        env={**clean_environment(), **(compiler or {})},
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def install(python: Path, *what: str, cwd: Path, compiler: Mapping[str, str] | None = None) -> None:
+    options = ("-q", "--no-index", "--no-deps", "--no-build-isolation")
+    pip(python, "install", *options, *what, cwd=cwd, compiler=compiler)
 
 
 def files(folder: Path) -> set[str]:
@@ -104,7 +133,7 @@ def files(folder: Path) -> set[str]:
 
 
 def uninstall(python: Path, folder: Path, before: set[str]) -> None:
-    subprocess.run([str(python), "-m", "pip", "uninstall", "-q", "-y", "cuptimem"], check=True, env=clean_environment())
+    pip(python, "uninstall", "-q", "-y", "cuptimem", cwd=folder)
     assert files(folder) == before
 
 
@@ -112,13 +141,13 @@ def test_sdist(sdist: Path, tracked: set[str]) -> None:
     assert contents.sdist(sdist, tracked) == []
 
 
-@pytest.mark.torch  # needs none: but once is enough here, `make wheel-tests` has every Python
-def test_wheel(source: Path, tracked: set[str], tmp_path: Path) -> None:
-    wheel = build("wheel", source, tmp_path / "dist")
+@pytest.mark.scaled
+def test_wheel(source: Path, tracked: set[str], compiler: dict[str, str], tmp_path: Path) -> None:
+    wheel = build("wheel", source, tmp_path / "dist", compiler)
     assert contents.wheel(wheel, tracked, sysconfig.get_config_var("EXT_SUFFIX")) == []
     python, site = environment(tmp_path / "venv")
     before = files(tmp_path / "venv")
-    pip(python, str(wheel), cwd=tmp_path)
+    install(python, str(wheel), cwd=tmp_path)
     assert (site / "cuptimem.pth").is_file()
     checked = subprocess.run([str(python), "-m", "pip", "check"], capture_output=True, text=True)
     assert "cuptimem" not in checked.stdout
@@ -133,7 +162,7 @@ def away(python: Path, site: Path, source: Path, tree: Path) -> None:
     where = "import cuptimem, cuptimem._core as core; print(cuptimem.__file__, core.__file__)"
     found = subprocess.run([str(python), "-c", where], cwd=tree, capture_output=True, text=True, check=True)
     assert all(Path(file).is_relative_to(site) for file in found.stdout.split())
-    chosen = ["tests/packaging/test_import.py", "tests/trace/test_trace_python.py", "tests/cli/test_views.py"]
+    chosen = ["tests/packaging/test_import.py", "tests/cli/test_views.py", "tests/cli/test_leak_views.py"]
     done = subprocess.run(
         [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not torch", *chosen],
         cwd=tree,
@@ -145,10 +174,11 @@ def away(python: Path, site: Path, source: Path, tree: Path) -> None:
     assert " passed" in done.stdout
 
 
-def test_editable(source: Path, tmp_path: Path) -> None:
+@pytest.mark.scaled
+def test_editable(source: Path, compiler: dict[str, str], tmp_path: Path) -> None:
     python, site = environment(tmp_path / "venv")
     before = files(tmp_path / "venv")
-    pip(python, "-e", str(source), cwd=tmp_path)
+    install(python, "-e", str(source), cwd=tmp_path, compiler=compiler)
     assert (site / "cuptimem.pth").is_file()
     assert not (site / "cuptimem").exists()
     works(python, tmp_path)

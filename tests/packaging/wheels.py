@@ -25,7 +25,7 @@ from tests.pythons import RUNNING, SUPPORTED, find
 
 DIST = ROOT / "dist"
 TOOLS = ROOT / ".venv-wheels"
-# As in tests/other_pythons.sh.
+# The tests that need no PyTorch.
 TORCHLESS = ("-m", "not torch and not cuda_torch", "--ignore=tests/sources", "--ignore=tests/truth")
 
 
