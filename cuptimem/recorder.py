@@ -18,7 +18,7 @@ from cuptimem.errors import Error, recording_core
 TYPE_CHECKING = False  # typing would be loaded into every profiled program
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from types import ModuleType
 
 _WINDOW_OPEN, _WINDOW_CLOSE = 1, 2  # cm_mark_kind
@@ -52,20 +52,11 @@ def say(line: str) -> None:
         return
 
 
-_temporary_paths: set[str] = set()  # of this process
-
-
-def _remove(path: str, unlink: "Callable[[str], None]" = os.unlink, missing: type[Exception] = OSError) -> None:
+def _remove(path: str) -> None:
     try:
-        unlink(path)
-    except missing:
+        os.unlink(path)
+    except OSError:
         return  # a clean-up of temporary files was faster
-
-
-def _remove_temporary(path: str, paths: set[str] = _temporary_paths, remove: "Callable[[str], None]" = _remove) -> None:
-    if path in paths:
-        paths.discard(path)
-        remove(path)
 
 
 class TraceFile:
@@ -74,13 +65,10 @@ class TraceFile:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self._removal: object = None
 
-    def make_temporary(self) -> None:
-        _temporary_paths.add(self.path)
-
-    def __del__(self, remove: "Callable[[str], None]" = _remove_temporary) -> None:
-        # All that a finalizer needs is bound before: the interpreter clears modules first, at exit.
-        remove(self.path)
+    def make_temporary(self, core: "ModuleType") -> None:
+        self._removal = core.temporary_file(self.path)
 
 
 class Options:
@@ -300,7 +288,7 @@ def _start(path: str | None, overwrite: bool, options: Options) -> Capture:
     without_stacks = core.frames_init()
     file = TraceFile(path or _temporary_name())
     if path is None:
-        file.make_temporary()
+        file.make_temporary(core)
     capture = Capture(core, file, options)
     aside.sweep(os.path.dirname(file.path))
     if core.capture_active():
@@ -422,7 +410,7 @@ def _settle(capture: Capture, last: Window) -> None:
         _remove(whole)  # two names of one file stay two
         raise
     capture.file.path = whole
-    capture.file.make_temporary()
+    capture.file.make_temporary(capture.core)
     owner.file = TraceFile(owner.path)
     owner.whole = True
 
@@ -452,8 +440,7 @@ def close_all() -> None:
 
 def _at_exit() -> None:
     close_all()
-    for path in list(_temporary_paths):
-        _remove_temporary(path)
+    recording_core().temporary_files_remove()
 
 
 def _prepare_process(core: "ModuleType") -> None:
@@ -482,7 +469,6 @@ def _after_fork_in_child() -> None:
     core = recording_core()
     core.fork_child()
     instruments.forget(core)
-    _temporary_paths.clear()
 
 
 def _quoted(argument: str) -> str:

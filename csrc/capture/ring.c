@@ -196,7 +196,7 @@ static int make_file(const char *folder, uint64_t bytes, ring_file *file)
         if (n < 0 || (size_t)n >= sizeof file->path)
             return -ENAMETOOLONG;
         fd = cm_descriptor_lift(
-            open(file->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+            open(file->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600), file->path);
         if (fd < 0 && (errno != EEXIST || tries == 8))
             return -errno;
     }

@@ -16,6 +16,7 @@ extern PyMethodDef cm_py_garbage_methods[];
 extern PyMethodDef cm_py_sources_methods[];
 extern PyMethodDef cm_py_torch_calls_methods[];
 extern PyMethodDef cm_py_cupti_methods[];
+extern PyMethodDef cm_py_temporary_methods[];
 extern PyMethodDef cm_py_trace_methods[];
 extern PyMethodDef cm_py_analysis_methods[];
 

@@ -116,12 +116,12 @@ static bool is_side(const char *path)
 static int open_new(const char *path)
 {
     const int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
-    int fd = cm_descriptor_lift(open(path, flags, 0666));
+    int fd = cm_descriptor_lift(open(path, flags, 0666), path);
     if (fd >= 0 || errno != EEXIST)
         return fd;
     /* The trace that it belongs to had the name that is ours now. */
     if (is_side(path))
-        return unlink(path) < 0 ? -1 : cm_descriptor_lift(open(path, flags, 0666));
+        return unlink(path) < 0 ? -1 : cm_descriptor_lift(open(path, flags, 0666), path);
     errno = EEXIST;
     return -1;
 }

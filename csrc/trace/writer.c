@@ -187,7 +187,7 @@ static int append(cm_writer *writer, const void *bytes, size_t length)
 static int open_regular(const char *path, int flags, struct stat *st, int *fd)
 {
     /* O_NONBLOCK: a named pipe that nobody reads must not hang the training. */
-    *fd = cm_descriptor_lift(open(path, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666));
+    *fd = cm_descriptor_lift(open(path, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666), path);
     if (*fd < 0)
         return -errno;
     int status = 0;

@@ -58,9 +58,9 @@ def run(case: Case, python: str, folder: Path, recorded: bool) -> Outcome:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text)
     clean = clean_environment()
-    del clean["CUPTIMEM_RING_DIR"]  # where a user's rings lie
+    clean.pop("CUPTIMEM_RING_DIR", None)  # rings lie where a user's do
     environment = {name: value for name, value in clean.items() if not name.startswith("PYTHON")}
-    environment.update(TMPDIR=str(temporary))
+    environment.update(TMPDIR=str(temporary), XDG_STATE_HOME=str(folder / "state"))
     environment.update({name: _filled(value, work) for name, value in case.environment.items()})
     before = ""
     if recorded and case.by_environment:

@@ -114,7 +114,8 @@ def test_rings_of_killed_runs_are_removed(python: str, tmp_path: Path) -> None:
     """And no others: what another run left belongs to its trace."""
     place = tmp_path / "rings"
     place.mkdir()
-    case = program("test", "import os\nos.kill(os.getpid(), 9)", code=-9, environment={"CUPTIMEM_RING_DIR": str(place)})
+    killed = "import os\nfrom cuptimem import _core\n_core.capture_share()\nos.kill(os.getpid(), 9)"
+    case = program("test", killed, code=-9, environment={"CUPTIMEM_RING_DIR": str(place)})
     for name in ("one", "two"):
         runner.run(case, python, tmp_path / name, recorded=True)
         # The next start would move it into its trace.
@@ -144,7 +145,7 @@ def test_the_result_names_what_differs() -> None:
         "b": {"3.11": Verdict("left out", ("no | tool",)), "3.12": Verdict("left out", ("no | tool",))},
     }
     text = results.document("2030-01-02", "abc", [("ends", "a"), ("tools", "b")], verdicts, {"3.11": "x", "3.12": "y"})
-    assert "- Python 3.12: 2 cases: 0 same, 1 different, 0 broken, 1 left out" in text
+    assert "- Python 3.12: 2 cases: 0 same, 1 different, 0 known, 0 broken, 1 left out" in text
     assert "- a (3.12): out: bare 1, recorded 2" in text
     assert "- b (3.11, 3.12): no \\| tool" in text
     assert "| ends | a | same | different |" in text

@@ -33,6 +33,18 @@ def tasks() -> list[str]:
     return found
 
 
+def close_and_take() -> list[int]:
+    """Closes every descriptor but the standard ones, and gives each number to a new file of the program's."""
+    numbers = [int(name) for name in os.listdir("/proc/self/fd") if int(name) > 2]
+    os.closerange(3, 65536)
+    for i, number in enumerate(numbers):
+        file = os.open(f"theirs{i}", os.O_RDWR | os.O_CREAT)
+        if file != number:
+            os.dup2(file, number)
+            os.close(file)
+    return numbers
+
+
 def wait_for_room() -> None:
     """Until there are rings and blocks for some hundred more threads: how soon a machine that is busy gives those of
     ended threads back is its own affair, and whoever needs more than there are meanwhile loses events."""

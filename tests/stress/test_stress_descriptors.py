@@ -11,10 +11,10 @@ def test_a_descriptor_that_was_closed_is_opened_anew(child):
         """
 import time
 with cuptimem.profile("run.cmem") as prof:
+    core.capture_share()
     n = core.capture_emit(2, 100, first=1)
     core.capture_sync()
-    os.closerange(3, 65536)
-    theirs = [os.open(f"theirs{i}", os.O_RDWR | os.O_CREAT) for i in range(40)]     # they get our numbers
+    theirs = close_and_take()
     for fd in theirs: os.write(fd, b"mine")
     n += core.capture_emit(2, 20000, first=11)
     time.sleep(1.5)                                     # the lock of the ring is looked after once a second
@@ -36,12 +36,12 @@ def test_a_side_file_whose_descriptor_was_closed(child):
         """
 import glob, time
 with cuptimem.profile("run.cmem", max_size=16 << 20) as prof:
+    core.capture_share()
     first = n = 0
     while not os.path.exists("run.cmem.tail"):
         n += core.capture_emit(2, 20000, first=(first := first + 10))
         core.capture_sync()
-    os.closerange(3, 65536)
-    theirs = [os.open(f"theirs{i}", os.O_RDWR | os.O_CREAT) for i in range(40)]     # they get our numbers
+    theirs = close_and_take()
     for fd in theirs: os.write(fd, b"mine")
     for _ in range(20):
         n += core.capture_emit(2, 20000, first=(first := first + 10))
@@ -59,12 +59,12 @@ def test_a_trace_that_has_lost_name_and_descriptor(child):
         """
 import time
 with cuptimem.profile("run.cmem") as prof:
+    core.capture_share()
     core.capture_emit(2, 100, first=1)
     core.capture_sync()
-    os.closerange(3, 65536)
-    os.unlink("run.cmem")
-    theirs = [os.open(f"theirs{i}", os.O_RDWR | os.O_CREAT) for i in range(40)]
-    open("run.cmem", "w").write("a new file of theirs")
+    open("new", "w").write("a new file of theirs")
+    os.replace("new", "run.cmem")
+    theirs = close_and_take()
     core.capture_emit(2, 20000, first=11)
     time.sleep(0.6)
     core.capture_emit(2, 100, first=31)
@@ -86,6 +86,7 @@ def test_a_living_process_that_lost_its_lock_is_not_swept(child, start, tmp_path
         """
 import time
 with cuptimem.profile("first.cmem") as prof:
+    core.capture_share()
     ring = "rings/" + os.listdir("rings")[0]
     n = core.capture_emit(2, 100, first=1)
     print("ready", flush=True)

@@ -28,6 +28,7 @@ WORK = """
 why, n, place = "", 0, ""
 try:
     with cuptimem.profile(sys.argv[1]) as prof:
+        core.capture_share()
         for i in range(int(sys.argv[2])): n += core.capture_emit(2, 3000, first=2 * i + 1)
     place = core.trace_meta(sys.argv[1]).get("ring.place", "")
 except cuptimem.Error as error: why = str(error)

@@ -43,6 +43,7 @@ def test_temporary_traces_of_killed_processes_go_after_a_week(child, start, tmp_
     process = start(
         """
 profile = cuptimem.profile(); profile.start()
+core.capture_share()
 core.capture_emit(1, 10)
 import time
 print("up", flush=True); time.sleep(600)
