@@ -59,7 +59,7 @@ def temporary_name(folder: str) -> str:
 def _is_left(file: str, path: str) -> bool:
     prefix = _PREFIX if file.startswith(_PREFIX) else _TEMPORARY
     parts = file[len(prefix) : -len(_SUFFIX)].split(".")  # boot, namespace, pid, birth, random
-    if len(parts) != 5 or not parts[2].isdigit():
+    if len(parts) != 5 or not (parts[2].isascii() and parts[2].isdigit()):
         return False
     old = time.time() - os.stat(path).st_mtime > _KEEP_SECONDS
     machine = _machine()
@@ -85,6 +85,6 @@ def sweep(folder: str) -> int:
                 removed += 1
                 if file.startswith(_TEMPORARY):
                     os.unlink(path + _SIDE)
-        except OSError:  # somebody else was faster, it is not ours to remove, or there is no side file
+        except (OSError, ValueError):  # somebody else was faster, it is not ours to remove, or there is no side file
             continue
     return removed

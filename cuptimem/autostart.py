@@ -45,8 +45,18 @@ def _is_set(settings: dict[str, str], name: str) -> bool:
     return settings.get(name, "").strip().lower() not in ("", "0", "false", "no", "off")
 
 
+def _is_subinterpreter() -> bool:
+    """Which has its process's environment, and is not recorded."""
+    try:
+        from cuptimem import _core  # noqa: F401
+    except ImportError as error:
+        return "subinterpreter" in str(error)
+    return False
+
+
 def start() -> None:
     """Starts this process's profile, if its environment asks for one; and what a simulated device needs."""
+    global _started_in
     folder = os.environ.get("CUPTIMEM_SIM_CHILD")
     if folder:
         _start_simulated(folder)
@@ -56,6 +66,8 @@ def start() -> None:
     asked_by = os.environ.pop("CUPTIMEM_RUN", "")
     if sys.flags.ignore_environment and asked_by not in (str(os.getpid()), str(os.getppid())):
         return
+    if _is_subinterpreter():
+        return
     follow = _is_set(settings, "CUPTIMEM_FOLLOW")
     if follow:
         settings.setdefault("CUPTIMEM_LEADER", str(os.getpid()))
@@ -64,6 +76,7 @@ def start() -> None:
     else:
         for name in settings:
             os.environ.pop(name, None)
+    _started_in = os.getpid()  # or tried to
     try:
         _open(settings)
     except Exception as error:  # whatever it is, the user's program comes first
@@ -138,7 +151,6 @@ def _open(settings: dict[str, str]) -> None:
         ),
         default_name=not template,
     )
-    _started_in = pid
     core = recording_core()
 
     def finish() -> None:
@@ -201,7 +213,10 @@ def count_text(count: int) -> str:
 def _start_in_child(settings: dict[str, str]) -> None:
     """A forked child under follow. Its exit may skip atexit (multiprocessing does), so it is told otherwise too."""
     from cuptimem import recorder
+    from cuptimem.errors import recording_core
 
+    if recording_core().fork_is_spawn():  # of subprocess; a Python starts its own
+        return
     recorder.forked_by = os.getppid()
     settings["CUPTIMEM_IMAGE"] = os.environ["CUPTIMEM_IMAGE"] = f"{os.getpid()}.1"
     try:

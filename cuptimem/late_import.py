@@ -143,6 +143,8 @@ class ImportWatch:
             call()
         except Exception as error:  # reported, never raised into the program's own import
             self._failed(name, error)
+            if _core.of_a_handler(error):  # of a signal: that is the program's
+                raise
 
 
 def _is_running(module: "ModuleType") -> bool:

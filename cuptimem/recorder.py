@@ -48,7 +48,7 @@ def say(line: str) -> None:
         # In one write, so that several processes do not mix their lines; and past the stream's buffer: what cannot be
         # written must not be left in it, for then Python ends with another exit code.
         os.write(descriptor, text.encode(stream.encoding or "utf-8", "backslashreplace"))
-    except (AttributeError, OSError, ValueError):
+    except Exception:  # whatever the program has put there
         return
 
 
@@ -304,7 +304,7 @@ def _start(path: str | None, overwrite: bool, options: Options) -> Capture:
         ring_bytes=options.ring_bytes,
         ring_dir=options.ring_dir,
         # A process that never uses PyTorch or CUDA takes nothing of the shared memory.
-        later="torch" not in sys.modules,
+        later=True,  # the file is made by sources_install, which lets other threads run meanwhile
     )
     core.main_thread_call_when_warned(lambda: _pass_warning_on(core))
     instruments.install(core, options, say)

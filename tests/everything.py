@@ -1,4 +1,4 @@
-"""What `make test` runs: groups of tests, taken by three workers, which keep two cores busy to the end.
+"""What `make test` runs: groups of tests, taken by four workers, which keep two cores busy to the end.
 
     python -m tests.everything [--check | --long | --pythons] [pytest's arguments]
 
@@ -26,7 +26,7 @@ from pathlib import Path
 from tests import build, pythons
 
 ROOT = Path(__file__).resolve().parents[1]
-WORKERS = 3  # on two cores: some tests wait
+WORKERS = 4  # on two cores: some tests wait
 NOTHING_CHOSEN = 5  # pytest's exit code
 COUNTS = re.compile(r"^=* ?(\d+ [a-z]+.*?) in [\d.]+s", re.MULTILINE)
 FAILED = ("FAILED", "ERROR", "!!!")

@@ -36,6 +36,9 @@ static int fronts;
 static _Thread_local bool own_thread __attribute__((tls_model("initial-exec")));
 static _Thread_local bool blocked __attribute__((tls_model("initial-exec")));
 
+static int front_of(const struct sigaction *action);
+static bool is_action(const struct sigaction *action, void (*handler)(int));
+
 /* --- the handler ----------------------------------------------------------------------------- */
 
 static bool replace(void)
@@ -93,6 +96,24 @@ static void leave_to_the_program(siginfo_t *info, ucontext_t *context)
         kill(getpid(), SIGBUS);
 }
 
+/* Whether a handler that was installed after ours has called it, as one that chains does: then what
+ * stood behind ours is called in its turn, and every disposition stays. */
+static bool is_called_by_another(int front)
+{
+    struct sigaction now;
+
+    return sigaction(SIGBUS, NULL, &now) == 0 && front_of(&now) != front &&
+           !is_action(&behind[front], SIG_DFL) && !is_action(&behind[front], SIG_IGN);
+}
+
+static void call_behind(int front, siginfo_t *info, ucontext_t *context)
+{
+    if (behind[front].sa_flags & SA_SIGINFO)
+        behind[front].sa_sigaction(SIGBUS, info, context);
+    else
+        behind[front].sa_handler(SIGBUS);
+}
+
 static void handle(int front, siginfo_t *info, ucontext_t *context)
 {
     int saved = errno;
@@ -103,6 +124,8 @@ static void handle(int front, siginfo_t *info, ucontext_t *context)
     }
     if (info->si_code <= 0 && own_thread) {
         leave_to_the_program(info, context);
+    } else if (is_called_by_another(front)) {
+        call_behind(front, info, context);
     } else {
         sigaction(SIGBUS, &behind[front], NULL);
         if (info->si_code <= 0)

@@ -52,7 +52,7 @@ static bool parse(const char *text, char *state, uint64_t *threads, uint64_t *st
     return *start != 0;
 }
 
-static bool is_of_our_namespace(const cm_ring_header *header)
+bool cm_owner_is_of_our_namespace(const cm_ring_header *header)
 {
     return header->owner_pid != 0 && header->owner_namespace != 0 &&
            header->owner_namespace == own_namespace();
@@ -60,7 +60,7 @@ static bool is_of_our_namespace(const cm_ring_header *header)
 
 bool cm_owner_may_be(const cm_ring_header *header, pid_t pid)
 {
-    return !is_of_our_namespace(header) || (uint64_t)pid == header->owner_pid;
+    return !cm_owner_is_of_our_namespace(header) || (uint64_t)pid == header->owner_pid;
 }
 
 static cm_owner look_up(uint64_t pid, char *state, uint64_t *threads, uint64_t *start)

@@ -7,6 +7,9 @@
 /* Writes this process into the header. What cannot be told (no /proc) stays 0. */
 void cm_owner_sign(cm_ring_header *header);
 
+/* Whether it is known that the owner saw the same processes as we do. */
+bool cm_owner_is_of_our_namespace(const cm_ring_header *header);
+
 /* Whether the process with this number (as F_GETLK gives it here) may be the owner: also true where
  * that cannot be known. */
 bool cm_owner_may_be(const cm_ring_header *header, pid_t pid);

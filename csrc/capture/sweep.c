@@ -16,6 +16,7 @@
 #include "../trace/side.h"
 #include "../trace/writer.h"
 #include "kept.h"
+#include "owner.h"
 #include "orphan.h"
 #include "recover.h"
 
@@ -137,12 +138,23 @@ typedef enum home {
     HOME_CLOSED   /* it is, and cannot be written to (a full disk) */
 } home;
 
+/* Not there, or another file by now. What this process may not read, or cannot now, is there. */
+static bool is_away(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+    if (fd < 0)
+        return errno == ENOENT || errno == ENOTDIR;
+    close(fd);
+    return true;
+}
+
 static home bring_home(int fd, const cm_ring_header *header)
 {
     cm_trace_end end;
 
     if (!cm_trace_end_read(header->trace_path, header->id, &end))
-        return HOME_AWAY;
+        return is_away(header->trace_path) ? HOME_AWAY : HOME_CLOSED;
     bool done = end.ended || append_whole(fd, &end);
     if (done)
         cm_side_remove(header->trace_path, header->id);
@@ -216,8 +228,9 @@ static int handle(int folder, const char *name, orphans *found)
         home end = bring_home(fd, &header);
         remove = end == HOME_REACHED || !has_anything(fd, &header) ||
                  time(NULL) - last > CM_KEPT_SECONDS;
-        /* A trace that cannot be written to now finds it where it is. */
-        if (!remove && end == HOME_AWAY && found != NULL)
+        /* A trace that cannot be written to now finds it where it is. Another container may share
+         * the memory but not the folder that the trace is in. */
+        if (!remove && end == HOME_AWAY && found != NULL && cm_owner_is_of_our_namespace(&header))
             handled = remember(found, folder, name, last);
     }
     if (remove && unlinkat(folder, name, 0) == 0)

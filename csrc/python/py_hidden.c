@@ -7,7 +7,7 @@
 #include "py_hidden.h"
 
 #include <frameobject.h>
-#include <stdbool.h>
+#include <signal.h>
 
 static PyObject *own_folder; /* where our Python files lie, with a slash at the end */
 
@@ -59,6 +59,74 @@ PyObject *cm_py_call_hidden(PyObject *function, PyObject *const *arguments, Py_s
     if (result == NULL)
         cut_traceback();
     return result;
+}
+
+/* --- signals -----------------------------------------------------------------------------------
+ */
+
+/* The code that runs when this is called; NULL: none of Python. */
+static PyObject *code_of(PyObject *callable)
+{
+    PyObject *inner = NULL;
+
+    if (PyFunction_Check(callable))
+        return Py_NewRef(PyFunction_GET_CODE(callable));
+    if (PyMethod_Check(callable))
+        inner = Py_NewRef(PyMethod_GET_FUNCTION(callable));
+    else if ((inner = PyObject_GetAttrString(callable, "func")) == NULL) { /* functools.partial */
+        PyErr_Clear();
+        inner = PyObject_GetAttrString((PyObject *)Py_TYPE(callable), "__call__");
+    }
+    PyErr_Clear();
+    PyObject *code =
+        inner != NULL && PyFunction_Check(inner) ? Py_NewRef(PyFunction_GET_CODE(inner)) : NULL;
+    Py_XDECREF(inner);
+    return code;
+}
+
+static bool passes(PyObject *traceback, PyObject *code)
+{
+    for (PyTracebackObject *at = (PyTracebackObject *)traceback; at != NULL; at = at->tb_next) {
+        PyCodeObject *found = PyFrame_GetCode(at->tb_frame);
+        Py_DECREF(found); /* the frame has it */
+        if ((PyObject *)found == code)
+            return true;
+    }
+    return false;
+}
+
+bool cm_py_is_of_a_handler(void)
+{
+    PyObject *type, *value, *traceback;
+    bool found = false;
+
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    PyObject *module = PyImport_ImportModule("_signal");
+    for (int number = 1; module != NULL && !found && number < NSIG; number++) {
+        PyObject *handler = PyObject_CallMethod(module, "getsignal", "i", number);
+        PyObject *code = handler != NULL && PyCallable_Check(handler) ? code_of(handler) : NULL;
+        found = code != NULL && passes(traceback, code);
+        Py_XDECREF(code);
+        Py_XDECREF(handler);
+        PyErr_Clear();
+    }
+    PyErr_Clear();
+    Py_XDECREF(module);
+    PyErr_Restore(type, value, traceback);
+    return found;
+}
+
+PyDoc_STRVAR(of_a_handler_doc,
+             "of_a_handler(exception) -> bool\n\nWhether it came out of a handler that the program "
+             "has for a signal.");
+
+static PyObject *of_a_handler(PyObject *module, PyObject *exception)
+{
+    PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
+    bool found = cm_py_is_of_a_handler();
+    PyErr_Clear();
+    return PyBool_FromLong(found);
 }
 
 /* --- the object ------------------------------------------------------------------------------ */
@@ -195,5 +263,6 @@ int cm_py_hidden_exec(PyObject *module)
 PyMethodDef cm_py_hidden_methods[] = {
     {"hidden", (PyCFunction)(void (*)(void))make_hidden, METH_FASTCALL, hidden_doc},
     {"shown", (PyCFunction)(void (*)(void))call_shown, METH_FASTCALL, shown_doc},
+    {"of_a_handler", of_a_handler, METH_O, of_a_handler_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -17,6 +17,8 @@
 #include "py_watch.h"
 
 static int forking;                 /* watched calls under way, in any thread */
+static int paused;                  /* those of them that have ended our threads */
+static unsigned long spawning;      /* the thread in fork_exec, else 0 */
 static unsigned long long children; /* that are Pythons, started by the watched functions */
 
 /* --- our threads -------------------------------------------------------------------------------
@@ -62,6 +64,8 @@ PyDoc_STRVAR(fork_before_doc,
 
 static PyObject *fork_before(PyObject *module, PyObject *unused)
 {
+    if (paused > 0)
+        Py_RETURN_NONE;
     return pause_or_resume(pause_threads);
 }
 
@@ -83,7 +87,18 @@ static PyObject *fork_child(PyObject *module, PyObject *unused)
 {
     children = 0;
     forking = forking > 0;
+    paused = paused > 0;
     Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(
+    fork_is_spawn_doc,
+    "fork_is_spawn() -> bool\n\nIn a forked child, before it has run code of the program's: "
+    "it is about to become another program (subprocess with preexec_fn).");
+
+static PyObject *fork_is_spawn(PyObject *module, PyObject *unused)
+{
+    return PyBool_FromLong(spawning == PyThread_get_thread_ident());
 }
 
 /* --- forks --------------------------------------------------------------------------------------
@@ -94,22 +109,38 @@ static bool is_main_interpreter(void)
     return PyInterpreterState_Get() == PyInterpreterState_Main();
 }
 
-static void begin_fork(PyObject *const *arguments, Py_ssize_t count)
+static void pause_or_resume_and_say(int (*what)(void))
 {
-    if (is_main_interpreter())
-        forking++;
-}
+    PyObject *nothing = pause_or_resume(what);
 
-/* Also in the child. */
-static void end_fork(void)
-{
-    if (!is_main_interpreter())
-        return;
-    forking--;
-    PyObject *nothing = pause_or_resume(resume_threads);
     if (nothing == NULL)
         PyErr_WriteUnraisable(NULL);
     Py_XDECREF(nothing);
+}
+
+/* Before any handler runs: while our threads end, others may run and register more of them. */
+static void begin_fork(PyObject *const *arguments, Py_ssize_t count)
+{
+    if (!is_main_interpreter())
+        return;
+    forking++;
+    pause_or_resume_and_say(pause_threads);
+    paused++;
+}
+
+static void begin_spawn(PyObject *const *arguments, Py_ssize_t count)
+{
+    if (!is_main_interpreter())
+        return;
+    forking++;
+    spawning = PyThread_get_thread_ident();
+}
+
+/* Also in the child. */
+static void end_watched(void)
+{
+    if (--forking == 0)
+        pause_or_resume_and_say(resume_threads);
 }
 
 static bool is_process(PyObject *result)
@@ -124,7 +155,10 @@ static bool is_process(PyObject *result)
 static void see_fork(PyObject *const *arguments, Py_ssize_t count, PyObject *result)
 {
     children += is_process(result);
-    end_fork();
+    if (!is_main_interpreter())
+        return;
+    paused--;
+    end_watched();
 }
 
 /* bytes, or str where the program's own code calls; what is neither is empty */
@@ -173,7 +207,10 @@ static void see_fork_exec(PyObject *const *arguments, Py_ssize_t count, PyObject
     if (count > 1 && is_process(result) && any(arguments[1], is_python) &&
         !any(arguments[0], is_helper))
         children++;
-    end_fork();
+    if (!is_main_interpreter())
+        return;
+    spawning = 0;
+    end_watched();
 }
 
 /* posix_spawn(path, ...), which subprocess takes from 3.13 on */
@@ -211,7 +248,7 @@ static void see_exec_failed(PyObject *const *arguments, Py_ssize_t count, PyObje
 
 static const cm_py_watch fork_watch = {begin_fork, see_fork},
                          forkpty_watch = {begin_fork, see_fork},
-                         fork_exec_watch = {begin_fork, see_fork_exec},
+                         fork_exec_watch = {begin_spawn, see_fork_exec},
                          spawn_watch = {NULL, see_spawn}, execv_watch = {see_exec, see_exec_failed},
                          execve_watch = {see_exec, see_exec_failed};
 
@@ -264,13 +301,21 @@ static PyObject *run_at_exit(PyObject *function, PyObject *unused)
 
     if (result != NULL || !PyErr_ExceptionMatches(PyExc_Exception))
         return result;
+    bool ours = !cm_py_is_of_a_handler();
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
+    bool active = cm_session_active();
     Py_BEGIN_ALLOW_THREADS;
     cm_session_stop(NULL, warning, sizeof warning);
     Py_END_ALLOW_THREADS;
-    PySys_FormatStderr("cuptimem: the recording was ended without its last collection: %S (%S)\n",
-                       value != NULL ? value : Py_None, type);
+    if (!ours) {
+        PyErr_Restore(type, value, traceback);
+        return NULL;
+    }
+    if (active)
+        PySys_FormatStderr(
+            "cuptimem: the recording was ended without its last collection: %S (%S)\n",
+            value != NULL ? value : Py_None, type);
     PyErr_Clear();
     Py_XDECREF(type);
     Py_XDECREF(value);
@@ -294,6 +339,7 @@ PyMethodDef cm_py_process_methods[] = {
     {"fork_before", fork_before, METH_NOARGS, fork_before_doc},
     {"fork_parent", fork_parent, METH_NOARGS, fork_parent_doc},
     {"fork_child", fork_child, METH_NOARGS, fork_child_doc},
+    {"fork_is_spawn", fork_is_spawn, METH_NOARGS, fork_is_spawn_doc},
     {"process_watch", process_watch, METH_O, process_watch_doc},
     {"process_children", process_children, METH_NOARGS, process_children_doc},
     {"process_at_exit", process_at_exit, METH_O, process_at_exit_doc},

@@ -72,8 +72,9 @@ static int run_pending_call(void *which)
     PyObject *callable = Py_NewRef(call->callable);
     PyObject *value = cm_py_call_hidden(callable, NULL, 0);
     if (value == NULL) {
-        /* An interrupt belongs to the program; a mistake of ours must not reach it. */
-        if (PyErr_ExceptionMatches(PyExc_Exception)) {
+        /* What a signal's handler raises belongs to the program; a mistake of ours must not reach
+         * it. */
+        if (PyErr_ExceptionMatches(PyExc_Exception) && !cm_py_is_of_a_handler()) {
             atomic_store(&call->armed, false);
             PyErr_WriteUnraisable(callable);
         } else {

@@ -88,7 +88,8 @@ static void set_pointer(PyObject *function, vectorcallfunc call)
 
 /* The interpreter calls a builtin without a look at its pointer where the flags say that it knows
  * the signature. So a copy of the definition takes the place of the builtin's own, with flags that
- * no shortcut is made for. The C function in it stays: hash and equality come from that. */
+ * nobody has a shortcut for, Cython's generated code neither: the two exclude each other. The C
+ * function in it stays: hash and equality come from that. */
 static bool take_shortcuts_away(struct watched *w)
 {
     PyCFunctionObject *function = (PyCFunctionObject *)w->function;
@@ -101,7 +102,7 @@ static bool take_shortcuts_away(struct watched *w)
     if (copy == NULL)
         return false;
     *copy = *function->m_ml;
-    copy->ml_flags = (copy->ml_flags & ~signature) | METH_NOARGS | METH_O;
+    copy->ml_flags = (copy->ml_flags & ~signature) | METH_VARARGS | METH_FASTCALL;
     w->definition = function->m_ml;
     function->m_ml = copy; /* never freed: a call may have read the pointer */
     return true;

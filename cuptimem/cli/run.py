@@ -84,7 +84,9 @@ def main(arguments: "Sequence[str]") -> int:
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:  # it was closed before Python began
             stream.flush()
-    os.execve(sys.executable, [sys.executable, *interpreter_flags(), *request.program], environment)
+    # A script that is called like an option.
+    end = ["--"] if request.program[0].startswith("-") and request.program[0] not in ("-", "-c", "-m") else []
+    os.execve(sys.executable, [sys.executable, *interpreter_flags(), *end, *request.program], environment)
 
 
 def _parse(arguments: list[str]) -> _Request:

@@ -127,6 +127,50 @@ def test_tracing_is_suspended_and_comes_back() -> None:
     assert seen.count("work") == 0 and seen.count("watched") == 2  # the shown one and the plain one
 
 
+@pytest.mark.parametrize(
+    "handler",
+    [
+        "def handler(number, frame): raise TimeoutError('deadline')",
+        "class H:\n    def __call__(self, *_): raise TimeoutError('deadline')\nhandler = H()",
+        "import functools\ndef r(what, *_): raise what\nhandler = functools.partial(r, TimeoutError('deadline'))",
+    ],
+    ids=["function", "callable", "partial"],
+)
+@pytest.mark.parametrize("where", ["once a second", "import"])
+def test_what_a_signals_handler_raises_reaches_the_program(tmp_path: Path, handler: str, where: str) -> None:
+    """Python calls it in the middle of our code."""
+    shown = outside(
+        tmp_path,
+        f"""
+import os, signal, sys, time
+from cuptimem import _core as core
+{handler}
+signal.signal(signal.SIGUSR1, handler)
+def ours(*_): os.kill(os.getpid(), signal.SIGUSR1); time.sleep(0)
+caught, end = "", time.monotonic() + 60
+try:
+    if {where == "import"}:
+        from cuptimem.late_import import ImportWatch
+        open("later.py", "w").close()
+        sys.path.insert(0, ".")
+        failed = []
+        watch = ImportWatch({{"later": ours}}, lambda name, error: failed.append(repr(error)))
+        watch.start()
+        import later
+    else:
+        core.capture_start("t.cmem", {{}})
+        core.sources_install()
+        core.main_thread_call(ours)
+        while time.monotonic() < end: time.sleep(0.001)
+except TimeoutError as error:
+    caught = str(error)
+core.main_thread_call(None)
+print(caught)
+""",
+    )
+    assert shown == "deadline\n"
+
+
 def test_a_frame_of_ours_is_cut_from_a_traceback(tmp_path: Path) -> None:
     """A signal's handler that raises while a call of ours runs: the traceback begins with the handler."""
     code = compile("def ours():\n    theirs()\n", f"{OURS}/made_up.py", "exec")

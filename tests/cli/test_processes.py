@@ -48,6 +48,14 @@ def test_each_program_of_a_process_has_its_own_file(run: Run, tmp_path: Path, fo
     assert first.environment["pid"] == second.environment["pid"]
 
 
+def test_a_child_that_is_about_to_exec_is_not_recorded(run: Run, tmp_path: Path) -> None:
+    """subprocess with preexec_fn runs the handlers of a fork in it."""
+    write(tmp_path, parent="import subprocess\nprint(subprocess.run(['true'], preexec_fn=lambda: None).returncode)\n")
+    done = run(*RUN, "--follow", "-o", "a.cmem", "parent.py")
+    assert (done.code, done.out) == (0, "0\n")
+    assert [path.name for path in tmp_path.glob("*.cmem")] == ["a.cmem"]
+
+
 def test_three_programs_in_a_followed_child(run: Run, tmp_path: Path) -> None:
     child = (
         "import os, sys\nif os.fork() == 0:\n    os.execv(sys.executable, [sys.executable, 'first.py'])\nos.wait()\n"

@@ -142,8 +142,8 @@ CASES = [
         import json
         names = [e['name'] for e in json.load(open('t.json'))['traceEvents'] if e.get('cat') == 'python_function']
         print([n for n in names if 'cuptimem' in n], any('adam' in n or 'sgd' in n for n in names))
-        print(sorted({e.name for e in p.events()}))
-        import os; os.remove('t.json')
+        import os, re; os.remove('t.json')
+        print(sorted({re.sub(' at 0x[0-9a-f]+', '', e.name) for e in p.events()}))
         """,
         shows="True",
         normal=KINETO,
@@ -221,7 +221,10 @@ CASES = [
         """,
         command="python @ -m torch.distributed.run --standalone --nproc-per-node 2 s.py",
         shows="tensor([3.])",
-        normal=((r"^[WEI]\d{4} .*\n|^\[[A-Z]\d+ .*\n|^\*+\n", ""),),
+        normal=(
+            (r"^[WEI]\d{4} .*\n|^\[[A-Z]\d+ .*\n|^\*+\n", ""),
+            (r"(?<=torchelastic_NAME/)[0-9a-f-]{36}_\w+", "RUN"),
+        ),
         timeout=240,
     ),
     torch_program(
@@ -237,7 +240,10 @@ CASES = [
         options="--follow",
         traces=3,
         shows="tensor([3.])",
-        normal=((r"^[WEI]\d{4} .*\n|^\[[A-Z]\d+ .*\n|^\*+\n", ""),),
+        normal=(
+            (r"^[WEI]\d{4} .*\n|^\[[A-Z]\d+ .*\n|^\*+\n", ""),
+            (r"(?<=torchelastic_NAME/)[0-9a-f-]{36}_\w+", "RUN"),
+        ),
         timeout=240,
     ),
     torch_program(

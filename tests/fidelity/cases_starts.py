@@ -314,6 +314,7 @@ CASES = [
         )
         for name in ("subprocess", "contextlib", "weakref", "typing", "rich", "torch", "errors", "struct")
     ),
+    Case("script named as an option", {"-x.py": "print(__file__)"}, "python @ -- -x.py", shows="-x.py", fixed=True),
     program("folder named cuptimem", "print('script')", files={"cuptimem/readme.txt": "data of the user"}),
     program(
         "hooks of the interpreter",

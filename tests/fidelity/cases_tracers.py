@@ -112,6 +112,8 @@ AROUND: dict[str, tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]]] = {
     ),
 }
 
+CALLERS = "what waits for torch, and for what starts processes, is a finder that asks the others: it is their caller"
+
 # name: the body, indented by its block; what it needs
 BODIES: dict[str, tuple[str, tuple[str, ...]]] = {
     "os.fork": (
@@ -176,6 +178,7 @@ def _around() -> list[Case]:
                     # Under pdb the program has no spec, and multiprocessing says so.
                     shows="" if tool == "-m pdb" and body in ("spawn", "forkserver") else "end",
                     normal=normal,
+                    known=CALLERS if tool == "-m trace --trackcalls" and body != "os.fork" else "",
                     timeout=180 if body != "workers" else 900,
                 )
             )

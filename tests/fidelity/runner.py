@@ -29,6 +29,7 @@ KEYS = {signal.SIGINT: b"\x03", signal.SIGQUIT: b"\x1c"}  # how these are sent o
 EVERYWHERE = (
     (r"\b0x[0-9a-f]{6,}\b", "ADDRESS"),
     (r"\bpid=\d+", "pid=PID"),
+    (r"\b([EIW])\d{4} \d\d:\d\d:\d\d\.\d+ \d+ ", r"\g<1>0000 TIME PID "),  # torch's log
     (r"(?<=started )(daemon )?\d+(?=\)>)", r"\1THREAD"),  # the ident in a thread's repr
     (r"\b(pymp-|listener-|tmp|torchelastic_|pytorch-errorfile-)[a-z0-9_]{8}\b", r"\1NAME"),  # tempfile's random names
 )

@@ -2,6 +2,7 @@
 
 import os
 import time
+from pathlib import Path
 
 from cuptimem import naming
 
@@ -76,6 +77,17 @@ say(there=sorted(f for f in os.listdir(".") if f.endswith((".cmem", ".tail"))))
     os.utime(trace, old)
     (tmp_path / f"{trace.name}.tail").touch()
     assert child(look, TMPDIR=str(tmp_path))["there"] == sorted(theirs)
+
+
+def test_names_that_others_may_give_a_file(child, tmp_path):
+    """Anybody can put a file into a folder for temporary files."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")
+    machine = f"{boot}.{os.stat('/proc/self/ns/pid').st_ino}"
+    names = [f".cuptimem-temporary-{machine}.{pid}.7.8.cmem" for pid in ("\u00b2", "-1", "")]
+    for name in names:
+        (tmp_path / name).touch()
+    answer = child("with cuptimem.profile('x.cmem') as p: pass\nsay(ok=p.report.complete)", TMPDIR=str(tmp_path))
+    assert answer["ok"] and answer["stderr"] == ""
 
 
 def test_killed_while_windows_are_cut(start, child, tmp_path):
