@@ -1,4 +1,4 @@
-"""python -m tests.foreign [SUITE ...] [--long] [--only RUN ...] [--source DIR] [--python FILE] [--save]
+"""python -m tests.foreign [SUITE ...] [--long] [--only RUN] [--source DIR] [--python FILE] [--save]
 
 Runs test suites of other projects (suites.toml), each bare and under `cuptimem run`, and compares them outcome by
 outcome: passed, failed, skipped, error, a process that died. Tests that differ are run three times more alone, both
