@@ -37,7 +37,7 @@ static bool event(void *part, const cm_record *record)
         return false;
     int64_t step = replay->step < (int64_t)o->run->steps->count ? replay->step : -1;
     int64_t allocated =
-        e->address == CM_OOM_NOT_TOLD ? replay->device[number].live : (int64_t)e->address;
+        cm_oom_is_told(e->address) ? (int64_t)e->address : replay->device[number].live;
     d->oom[d->count++] = (cm_oom){record->time_ns, e->size, allocated, e->stack, step};
     return true;
 }

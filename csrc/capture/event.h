@@ -12,10 +12,10 @@
 /* Values are part of the file format (csrc/trace/format.h): never renumber, only append. */
 typedef enum cm_event_kind {
     CM_EV_NONE = 0,
-    CM_EV_ALLOC = 1, /* address, size in bytes, stack, device; flags CM_EVF_* */
-    CM_EV_FREE = 2,  /* address; size where the allocator tells it, else 0; device */
-    CM_EV_OOM = 3,   /* size = bytes asked for, address = bytes allocated then (CM_OOM_NOT_TOLD: as
-                        many as are alive); stack, device */
+    CM_EV_ALLOC = 1,    /* address, size in bytes, stack, device; flags CM_EVF_* */
+    CM_EV_FREE = 2,     /* address; size where the allocator tells it, else 0; device */
+    CM_EV_OOM = 3,      /* size = bytes asked for, address = bytes allocated then (CM_OOM_NOT_TOLD
+                           or 0: as many as are alive); stack, device */
     CM_EV_RESERVED = 4, /* allocator totals changed: size = reserved, address = allocated; device */
     CM_EV_NODE_NEW = 5, /* autograd node created: address = sequence number, stack */
     CM_EV_NODE_RUN = 6, /* node starts: address = sequence number (CM_NODE_NO_SEQUENCE for
@@ -206,6 +206,12 @@ enum { CM_DEVICE_CPU = 0, CM_DEVICE_CUDA = 1, CM_DEVICE_HIP = 6, CM_DEVICE_XPU =
 enum { CM_DEVICE_NOT_TOLD = -1 };
 
 #define CM_OOM_NOT_TOLD UINT64_MAX
+/* An allocator that keeps no total says 0; so did the hook of the CPU's in older traces. Where 0 is
+ * true nothing is alive, either. */
+static inline bool cm_oom_is_told(uint64_t address)
+{
+    return address != CM_OOM_NOT_TOLD && address != 0;
+}
 
 #define CM_NODE_NO_SEQUENCE UINT64_MAX
 

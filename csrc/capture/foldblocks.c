@@ -342,11 +342,30 @@ void cm_fold_see_reserved(cm_fold *f, const cm_event *e, uint32_t at)
     d->reserved = e->size;
 }
 
+static int64_t count_live_bytes(const cm_fold *f, size_t number)
+{
+    int64_t bytes = 0;
+    for (size_t i = 0; i < f->blocks.slots; i++) {
+        const cm_block *block = &f->blocks.slot[i];
+        if (block->alive && block->device == number)
+            bytes += block->size;
+    }
+    return bytes;
+}
+
 void cm_fold_see_oom(cm_fold *f, const cm_event *e, uint32_t at)
 {
     size_t number = cm_fold_find_device(f, e, true);
-    if (number == DEVICES || f->device[number].oom)
+    if (number == DEVICES)
         return;
-    f->device[number].oom = true;
-    f->device[number].at[FIRST_OOM] = at;
+    fold_device *d = &f->device[number];
+    /* A reader would count what is alive, and of blocks around this event some are left out. */
+    if (at != 0 && !cm_oom_is_told(e->address) && d->ooms_counted < CM_OOMS_KEPT) {
+        f->items[at].event.address = (uint64_t)count_live_bytes(f, number);
+        d->ooms_counted++;
+    }
+    if (d->oom)
+        return;
+    d->oom = true;
+    d->at[FIRST_OOM] = at;
 }

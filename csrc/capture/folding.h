@@ -3,6 +3,7 @@
 #ifndef CM_CAPTURE_FOLDING_H
 #define CM_CAPTURE_FOLDING_H
 
+#include "../analysis/analysis.h"
 #include "../analysis/blocks.h"
 #include "../analysis/drivermap.h"
 #include "../analysis/map.h"
@@ -58,6 +59,7 @@ typedef struct fold_device {
     int8_t index;
     bool reserved_known;
     bool oom;
+    uint32_t ooms_counted; /* at most as many as a report has */
     /* What was alive behind these items stays: the allocation that reached the peak, 0: none rose
      * above the stretch's start; reserved bytes higher than ever; the first request that failed;
      * totals that are kept. */

@@ -74,7 +74,7 @@ static inline void record_free_hook(cm_thread *t, const void *block, int64_t siz
     cm_commit_hook(t);
 }
 
-static void record_oom_hook(cm_thread *t, int64_t size, size_t allocated, device on)
+static void record_oom_hook(cm_thread *t, int64_t size, uint64_t allocated, device on)
 {
     uint32_t stack = cm_walk_capture_hook(cm_thread_walk(t));
     uint8_t flags = cm_emit_node_flags_hook(t);
@@ -167,7 +167,7 @@ static inline __attribute__((always_inline)) void cpu_oom_hook(int variant, void
     ENTERED = enter_hook();
 
     if (t != NULL)
-        record_oom_hook(t, (int64_t)size, 0, cpu);
+        record_oom_hook(t, (int64_t)size, CM_OOM_NOT_TOLD, cpu); /* its allocator keeps no total */
     FORWARD(CPU_OOM, variant, cpu_oom_fn)(self, size);
 }
 

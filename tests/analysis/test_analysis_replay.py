@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from craft import BEFORE_START, CUDA, GRAIN, OOM, RESERVED, SAMPLE, STEP, Trace
+from craft import BEFORE_START, CPU, CUDA, GRAIN, OOM, RESERVED, SAMPLE, STEP, Trace
 from hand_made import Analyze, only_device, training
 
 # --- curves and side notes ------------------------------------------------------------------------------------
@@ -49,6 +49,21 @@ def test_out_of_memory(analyze: Analyze) -> None:
     report = analyze(t)
     assert only_device(report)["ooms"] == [(at, 1 << 40, 100, t.line(3), 1)]
     assert report["stacks"][t.line(3)][0][:3] == ("train.py", "main", 3)
+
+
+@pytest.mark.parametrize("told", [0, 2**64 - 1])
+@pytest.mark.parametrize("device", [CPU, CUDA])
+def test_out_of_memory_that_tells_no_total(analyze: Analyze, told: int, device: int) -> None:
+    """What is alive then stands in its place; 0 is true where nothing is."""
+    on = {"device": device, "index": -1 if device == CPU else 0}
+    t = Trace()
+    t.add(OOM, told, 1 << 41, t.line(3), **on)
+    t.alloc(0x1000, 100, t.line(1), **on)
+    t.alloc(0x2000, 40, t.line(1), **on)
+    t.free(0x2000, **on)
+    t.add(OOM, told, 1 << 40, t.line(3), **on)
+    t.alloc(0x3000, 1000, t.line(1), **on)
+    assert [row[1:3] for row in only_device(analyze(t))["ooms"]] == [(1 << 41, 0), (1 << 40, 100)]
 
 
 def test_resident_memory(analyze: Analyze) -> None:

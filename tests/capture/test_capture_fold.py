@@ -342,6 +342,27 @@ def driver_program(seed: int, steps: int, *, windows: bool = False) -> driver_mo
     return program
 
 
+def test_refused_requests_say_what_was_alive_then(fold: ctypes.CDLL, tmp_path: Path) -> None:
+    """Though the blocks around them came and went, and are folded."""
+    trace = craft.Trace()
+    trace.alloc(0x10000, 5000, trace.line(1))
+    for step in range(20):
+        trace.alloc(0x20000, 9000, trace.line(2))
+        trace.free(0x20000)
+        trace.alloc(64, 100 + step, trace.line(2))
+        trace.add(craft.OOM, (0, 2**64 - 1)[step % 2], 1 << 50, trace.line(3))
+        trace.free(64)
+        trace.add(craft.OOM, 777, 1 << 50, trace.line(3))
+        trace.tick(craft.STEP, 1, trace.line(9))
+    short = folded(fold, trace, 3, 10_000, 3)
+    assert sum(e.kind not in SUMS for e in short.events) < len(trace.events)
+    asked = [
+        [row[2] for row in _core.analyze(t.write(tmp_path / f"{n}.cmem"))["devices"][0]["ooms"]]
+        for n, t in enumerate((trace, short))
+    ]
+    assert asked[0] == asked[1] == [bytes for step in range(20) for bytes in (5100 + step, 777)]
+
+
 def driver_sums(report: dict[str, Any], other: dict[str, Any]) -> Any:
     """All but whose the memory is: where every block of an allocation came and went, a fold does not tell that PyTorch
     held it. Where nothing is cached, blocks may lie in addresses without memory: then whose it is changes sums, too."""

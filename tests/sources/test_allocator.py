@@ -106,7 +106,7 @@ except RuntimeError as error: core.capture_record(False)
 report(oom=[(e.size, e.address, e.type, e.index) for e in events(OOM)], line=[f[1] for f in events(OOM)[0].frames()])
 """
     )
-    assert answer["oom"] == [[1 << 50, 0, 0, -1]] and answer["line"] == ["<module>"]
+    assert answer["oom"] == [[1 << 50, 2**64 - 1, 0, -1]] and answer["line"] == ["<module>"]
 
 
 def test_blocks_are_not_counted_twice_under_torch_profiler(run):
