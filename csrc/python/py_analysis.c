@@ -136,10 +136,10 @@ static PyObject *node_name(builder *b, uint32_t name)
         return NULL;
     PyObject *found = Py_XNewRef(PyDict_GetItemWithError(b->names, key));
     if (found == NULL && !PyErr_Occurred()) {
-        char label[256] = "gradient accumulation";
-        const char *rtti = cm_reader_name(b->reader, name);
-        if (name != CM_NAME_ACCUMULATION)
-            cm_label_node(rtti != NULL ? rtti : "", label, sizeof label);
+        char label[256];
+        const char *rtti =
+            name == CM_NAME_ACCUMULATION ? "AccumulateGrad" : cm_reader_name(b->reader, name);
+        cm_label_node(rtti != NULL ? rtti : "", label, sizeof label);
         found = cm_py_text(label);
         if (found != NULL && PyDict_SetItem(b->names, key, found) < 0)
             Py_CLEAR(found);

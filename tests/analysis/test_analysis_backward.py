@@ -4,6 +4,8 @@ import pytest
 from craft import IN_NODE, LOST, NO_SEQUENCE, NODE_FREE, NODE_STACK, THREAD, TORCH, Frame, Trace
 from hand_made import Analyze, only_device, shares
 
+from cuptimem.report import from_dict
+
 ACCUMULATE = "N5torch8autograd14AccumulateGradE"
 
 
@@ -148,7 +150,7 @@ def test_libraries_alone_in_a_node_of_unknown_origin(analyze: Analyze) -> None:
     rows = only_device(report)["contributors"]
     assert [(row[0], row[2], row[5]) for row in rows] == [
         (8, t.stack(ROUTER), "MulBackward0"),
-        (4, t.stack(ROUTER), "gradient accumulation"),
+        (4, t.stack(ROUTER), "AccumulateGrad"),
         (2, t.stack(LAYER), "MulBackward0"),
         (1, t.line(3), None),
     ]
@@ -219,8 +221,18 @@ def test_accumulation_without_a_node_before_it_has_a_name(analyze: Analyze) -> N
     t.run(NO_SEQUENCE, 11, ACCUMULATE)
     backward_alloc(t, 0x1000, 8)
     report = analyze(t)
-    assert only_device(report)["contributors"][0] == (8, 1, t.line(99), t.line(99), "backward", "gradient accumulation")
+    assert only_device(report)["contributors"][0] == (8, 1, t.line(99), t.line(99), "backward", "AccumulateGrad")
     assert report["backward"] == {"bytes": 8, "resolved": 0, "accumulation": 8, "unresolved": 0}
+
+
+def test_accumulation_without_any_line_is_named_in_the_report(analyze: Analyze) -> None:
+    """As on a thread of autograd's own that has no Python frames."""
+    t = Trace()
+    threads(t, 1)
+    t.run(NO_SEQUENCE, 11, ACCUMULATE)
+    t.alloc(0x1000, 8, 0, flags=IN_NODE | NODE_STACK)
+    (contributor,) = from_dict(None, analyze(t)).peak.contributors
+    assert (contributor.operator, contributor.where) == ("AccumulateGrad", "(gradient accumulation)")
 
 
 def test_a_nested_backward_has_its_own_nodes_before(analyze: Analyze) -> None:
@@ -236,7 +248,7 @@ def test_a_nested_backward_has_its_own_nodes_before(analyze: Analyze) -> None:
     backward_alloc(t, 0x2000, 4)
     rows = only_device(analyze(t))["contributors"]
     assert [(row[0], row[2], row[5]) for row in rows] == [
-        (8, t.line(99), "gradient accumulation"),
+        (8, t.line(99), "AccumulateGrad"),
         (4, t.line(1), "AccumulateGrad"),
     ]
 
