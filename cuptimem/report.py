@@ -1,7 +1,7 @@
 """What a trace says, as plain frozen data.
 
-All sizes are bytes (int), all times nanoseconds since the start of the trace. Report objects can be pickled, compared
-and kept; they need neither the trace nor torch. Stacks are tuples of Frame, innermost first.
+All sizes are bytes (int), all times nanoseconds since the start of the trace, or of its window. Report objects can be
+pickled, compared and kept; they need neither the trace nor torch. Stacks are tuples of Frame, innermost first.
 """
 
 import os

@@ -2,8 +2,8 @@
  *
  * The trace is read twice: once for the ticks (which of them are steps is only known at the end)
  * and for what was alive before it began, once to replay the heap. Memory grows with live blocks,
- * stacks and steps, not with events. All bytes are int64, all times nanoseconds since the trace's
- * start.
+ * stacks and steps, not with events. All bytes are int64, all times nanoseconds since the
+ * window's start.
  *
  * A new analysis is one new file with a cm_part_kind (parts.h) and one line in the table in
  * analyze.c. */
@@ -194,7 +194,8 @@ typedef struct cm_analysis {
     cm_reader_state state;
     char reason[256]; /* why recording ended by itself, or what the file lacks; else "" */
     uint64_t lost_events, lost_stacks, unknown_frees, replaced, seeds_skipped;
-    uint64_t start_realtime_ns, begin_ns, end_ns, duration_ns;
+    uint64_t start_realtime_ns, duration_ns; /* of the window */
+    uint64_t begin_ns, end_ns;               /* where it lies in the trace */
     uint64_t events, allocations;
     cm_folded folded; /* among the events */
     uint64_t threads; /* that allocated or freed */

@@ -6,6 +6,7 @@
 #include "map.h"
 #include "parts.h"
 #include "scan.h"
+#include "windowtime.h"
 
 /* Every analysis there is. */
 static const cm_part_kind *const kinds[] = {
@@ -239,6 +240,7 @@ static bool finish(analyzer *a)
         return false;
     out->steps = a->plan.steps;
     a->plan.steps = (cm_steps){0};
+    cm_windowtime_rebase(out);
     return true;
 }
 

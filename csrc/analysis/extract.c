@@ -409,14 +409,12 @@ static bool write_meta(extractor *x)
     return fine;
 }
 
-/* A window that was closed is complete, whatever became of the rest. */
 static bool write_end(extractor *x)
 {
-    bool whole = x->plan.closed;
-    if (!whole && x->plan.state != CM_TRACE_COMPLETE)
+    if (x->plan.state != CM_TRACE_COMPLETE)
         return true;
-    return wrote(x, cm_writer_end(x->writer, x->events, x->lost, x->plan.lost_stacks,
-                                  whole ? "" : x->plan.reason));
+    return wrote(x,
+                 cm_writer_end(x->writer, x->events, x->lost, x->plan.lost_stacks, x->plan.reason));
 }
 
 static bool extract(extractor *x)

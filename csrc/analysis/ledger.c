@@ -72,14 +72,15 @@ static uint64_t distance(uint64_t a, uint64_t b)
 static bool is_kept(const ledger *l, const moment *kept, cm_picture picture, const moment *now)
 {
     int64_t asked = l->run->options->ledger_at_ns;
+    uint64_t at = l->run->begin_ns + (uint64_t)asked;
     switch (picture) {
     case CM_PICTURE_QUIET_PEAK:
         return now->told.quiet && (!kept->seen || now->told.used > kept->told.used);
     case CM_PICTURE_PEAK:
         return !kept->seen || now->told.used > kept->told.used;
     case CM_PICTURE_ASKED:
-        return asked >= 0 && (!kept->seen || distance(now->time_ns, (uint64_t)asked) <
-                                                 distance(kept->time_ns, (uint64_t)asked));
+        return asked >= 0 &&
+               (!kept->seen || distance(now->time_ns, at) < distance(kept->time_ns, at));
     default:
         return true;
     }

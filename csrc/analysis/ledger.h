@@ -1,7 +1,7 @@
 /* What the driver level adds to a report: who holds the memory of each device, down to every
  * library, and what of a device nobody accounts for. All of it is empty for a trace without events
  * of the driver level (kinds 22 to 30). Bytes are int64, -1 where they are unknown; times are
- * nanoseconds since the trace's start; devices are CUDA's indices, -1 where none was told. */
+ * nanoseconds since the window's start; devices are CUDA's indices, -1 where none was told. */
 #ifndef CM_ANALYSIS_LEDGER_H
 #define CM_ANALYSIS_LEDGER_H
 

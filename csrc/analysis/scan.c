@@ -283,13 +283,17 @@ static bool choose_steps(scan *s)
 static void note_state(scan *s)
 {
     cm_plan *plan = s->plan;
+    plan->lost_events = cm_reader_lost_events(s->reader);
+    plan->lost_stacks = cm_reader_lost_stacks(s->reader);
+    if (plan->closed) { /* whatever becomes of the rest */
+        plan->state = CM_TRACE_COMPLETE;
+        return;
+    }
     plan->state = cm_reader_get_state(s->reader);
     const char *reason = cm_reader_end_reason(s->reader);
     if (*reason == '\0' && plan->state != CM_TRACE_COMPLETE)
         reason = cm_reader_error(s->reader);
     snprintf(plan->reason, sizeof plan->reason, "%s", reason);
-    plan->lost_events = cm_reader_lost_events(s->reader);
-    plan->lost_stacks = cm_reader_lost_stacks(s->reader);
 }
 
 static bool make_plan(scan *s)

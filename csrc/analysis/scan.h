@@ -13,9 +13,9 @@ typedef struct cm_plan {
     uint64_t begin_ns, end_ns;
     bool closed; /* the window's end was seen */
     uint64_t seeds_skipped, lost_events, lost_stacks;
-    cm_reader_state state;
-    char reason[256]; /* why recording ended by itself, or what the file lacks; else "" */
-    cm_seed *seed;    /* of the walk at the start, those that count and those dropped */
+    cm_reader_state state; /* of a closed window: complete */
+    char reason[256];      /* why recording ended by itself, or what the file lacks; else "" */
+    cm_seed *seed;         /* of the walk at the start, those that count and those dropped */
     size_t seeds, seed_capacity;
     cm_steps steps;
     /* Of CUDA's devices, by index + 128: where reserved bytes are first at their highest. */

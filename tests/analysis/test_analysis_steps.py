@@ -3,7 +3,8 @@
 from itertools import pairwise
 
 import pytest
-from craft import CUDA, SEED, SEEDED, STEP, WINDOW_CLOSE, WINDOW_OPEN, Trace
+from craft import CUDA, OOM, SAMPLE, SEED, SEEDED, STEP, WINDOW_CLOSE, WINDOW_OPEN, Trace
+from driver_parts import moment
 from hand_made import Analyze, only_device, shares, step_rows, training
 
 # --- steps ----------------------------------------------------------------------------------------------------
@@ -155,6 +156,64 @@ def test_a_window_has_its_own_numbers(analyze: Analyze) -> None:
     assert (report["begin_ns"], report["duration_ns"]) == (opened, closed - opened)
     assert report["events"] == 4
     assert report["lost"]["unknown_frees"] == report["lost"]["replaced"] == 0  # those before it are not its own
+
+
+def test_times_of_a_window_count_from_its_start(analyze: Analyze) -> None:
+    """Also of a moment that is asked for, and of the realtime clock."""
+    t = Trace()
+    t.alloc(0x1000, 40, t.line(1), after=1 << 22)
+    t.mark(WINDOW_OPEN, 1)
+    opened = t.elapsed
+    t.tick(STEP, 1, t.line(8), after=1 << 22)
+    times: dict[str, list[int]] = {"tick": [t.elapsed], "rss": [], "peak": [], "oom": [], "moment": []}
+    for i in range(3):
+        t.add(SAMPLE, 1, 1000 * (i + 1), after=1 << 22, thread=0)
+        times["rss"].append(t.elapsed)
+        t.alloc(0x2000 + i, 10, t.line(2), after=1 << 22)
+        times["peak"].append(t.elapsed)
+        t.add(OOM, 0, 1 << 40, t.line(3), after=1 << 22)
+        times["oom"].append(t.elapsed)
+        moment(t, (1 << 20) + i)
+        times["moment"].append(t.elapsed)
+        t.tick(STEP, 1, t.line(8), after=1 << 22)
+        times["tick"].append(t.elapsed)
+    t.mark(WINDOW_CLOSE, 1)
+    t.alloc(0x9000, 9999, t.line(4))
+
+    whole = analyze(t)
+    within = {what: [time - opened for time in at] for what, at in times.items()}
+    report = analyze(t, window=1, ledger_at_ns=within["moment"][1])
+    assert report["start_realtime_ns"] == whole["start_realtime_ns"] + opened
+    (cpu,) = (device for device in report["devices"] if device["device"] == "cpu")
+    assert cpu["peak_time_ns"] == within["peak"][-1]
+    assert [row[0] for row in cpu["ooms"]] == within["oom"]
+    assert cpu["timeline"][0][0] == 0 and [row[0] for row in cpu["timeline"][1:]] == within["peak"]
+    assert [row[0] for row in report["rss"]] == within["rss"]
+    steps = [row for row in report["steps"] if row["device"] == "cpu"]
+    assert [(row["begin_ns"], row["end_ns"]) for row in steps] == [
+        (0, within["tick"][0]),
+        *zip(within["tick"], within["tick"][1:], strict=False),
+    ]
+    assert [row["peak_ns"] for row in steps[1:]] == within["peak"]
+    assert {row["what"]: row["time_ns"] for row in report["ledger"]} == {
+        "peak": within["moment"][2],
+        "end": within["moment"][2],
+        "asked": within["moment"][1],
+    }
+    assert [point[0] for point in report["device_timeline"][0]["points"]] == within["moment"]
+
+
+@pytest.mark.parametrize("end", ["", "the disk is full", None])
+def test_a_closed_window_is_complete_whatever_follows(analyze: Analyze, end: str | None) -> None:
+    t = Trace()
+    t.mark(WINDOW_OPEN, 1)
+    t.alloc(0x1000, 10, t.line(1))
+    t.mark(WINDOW_CLOSE, 1)
+    t.mark(WINDOW_OPEN, 2)
+    t.alloc(0x2000, 20, t.line(1))
+    report, other = analyze(t, window=1, end=end), analyze(t, window=2, end=end)
+    assert (report["state"], report["reason"], report["complete"]) == ("complete", "", True)
+    assert (other["state"], other["reason"] == "") == ("complete" if end is not None else "cut", end == "")
 
 
 def test_a_window_that_is_still_open(analyze: Analyze) -> None:

@@ -5,6 +5,7 @@ import gc
 import os
 import pickle
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -147,6 +148,32 @@ def test_nested_windows_have_their_own_report_and_file(tmp_path: Path) -> None:
     assert cuptimem.open(tmp_path / "outer.cmem").complete
     assert cuptimem.open(tmp_path / "inner.cmem").complete
     assert before.nbytes + again.nbytes + after.nbytes == 35 * KIB
+
+
+def test_a_window_whose_block_has_ended_is_complete() -> None:
+    """While the capture that it is a part of goes on; its times count from its own start."""
+    with cuptimem.profile() as outer:
+        began = time.time_ns()
+        while time.time_ns() - began < 200_000_000:
+            make(64)
+        with cuptimem.profile() as inner:
+            kept = make(64)
+            assert inner.report.state == "recording"
+        report = inner.report
+        assert (report.state, report.complete, "still recording" in str(report)) == ("complete", True, False)
+        assert report.peak.time_ns <= report.duration_ns
+        assert outer.report.state == "recording" and "still recording" in str(outer.report)
+    assert kept.nbytes == 64 * KIB and outer.report.complete
+
+
+def test_out_of_memory_on_the_cpu_says_what_was_alive() -> None:
+    with cuptimem.profile() as prof:
+        kept = make(40 * KIB)
+        with pytest.raises(RuntimeError):
+            make(1 << 40)
+    (oom,) = prof.report.ooms
+    assert (oom.requested, oom.allocated) == (1 << 50, 40 * KIB * KIB) and kept.nbytes == oom.allocated
+    assert "asked for 1024.0 TiB with 40.0 MiB in use" in str(prof.report)
 
 
 def test_windows_close_in_any_order(tmp_path: Path) -> None:
