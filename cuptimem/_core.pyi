@@ -83,6 +83,7 @@ def storage_calibrate(samples: list[tuple[int, int, int]], slice: int, parent: i
 def storage_origin(cdata: int) -> tuple[int, int, int]: ...  # cm_storage_origin, address, bytes
 def main_thread_call(call: Callable[[], None] | None) -> None: ...  # about once a second while a capture runs
 def main_thread_call_when_warned(call: Callable[[], None] | None) -> None: ...  # while capture_warning has one
+def main_thread_call_when_asked(call: Callable[[], None] | None) -> None: ...  # while source_asked has something to ask
 def call_before(deadline: int, function: Callable[..., Any], *arguments: Any) -> Any: ...  # see py_sources.c
 def outermost_module() -> int: ...  # id() of the module whose call enclosed the last one, maybe gone; or 0
 
@@ -101,6 +102,11 @@ def cupti_settle(last: bool, /) -> None: ...  # what is known of now is publishe
 def cupti_stop() -> None: ...
 def cupti_forget() -> None: ...  # in a forked child
 def cupti_state() -> dict[str, Any]: ...  # cm_cupti_state, mode by its name
+
+# lines of which only Python knows the text (csrc/python/py_sourcetext.c)
+def source_asked() -> list[tuple[tuple[int, ...], str, int, bytes | None, str]]: ...  # see there
+def source_answer(asked: tuple[int, ...], text: str, /) -> None: ...
+def source_answered() -> bool: ...  # and not yet in the trace
 
 # trace (csrc/python/py_trace.c)
 def trace_meta(path: str) -> dict[str, str]: ...

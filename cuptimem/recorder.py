@@ -12,7 +12,7 @@ import sys
 import time
 
 import cuptimem
-from cuptimem import aside, garbage, instruments, interpreter, naming, role
+from cuptimem import aside, garbage, instruments, interpreter, naming, role, source_text
 from cuptimem.errors import Error, recording_core
 
 TYPE_CHECKING = False  # typing would be loaded into every profiled program
@@ -207,7 +207,7 @@ def _close(window: Window) -> None:
                 window.whole = False  # what follows is not in it
             elif window.path is not None:
                 try:
-                    capture.core.capture_sync()
+                    _write_all(capture.core)
                     _extract(capture, window)
                 except Error as error:
                     window.closed = True
@@ -235,9 +235,17 @@ def snapshot_source(window: Window) -> tuple[str, int]:
     with _lock:
         if window.capture is _capture and not window.foreign:
             instruments.settle(window.capture.core)
-            window.capture.core.capture_sync()
+            _write_all(window.capture.core)
             _pass_warning_on(window.capture.core)
         return window.source
+
+
+def _write_all(core: "ModuleType") -> None:
+    """Everything recorded so far, and the text of its lines, is in the file."""
+    core.capture_sync()
+    source_text.supply(core)
+    if core.source_answered():
+        core.capture_sync()
 
 
 def step(marker: object) -> None:
@@ -305,14 +313,22 @@ def _start(path: str | None, overwrite: bool, options: Options) -> Capture:
         ring_dir=options.ring_dir,
         # A process that never uses PyTorch or CUDA takes nothing of the shared memory.
         later=True,  # the file is made by sources_install, which lets other threads run meanwhile
+        cache_tag=_cache_tag(),
     )
     core.main_thread_call_when_warned(lambda: _pass_warning_on(core))
+    core.main_thread_call_when_asked(lambda: source_text.supply(core))
     instruments.install(core, options, say)
     core.capture_record(True)
     instruments.look_around(core)
     if without_stacks is not None:
         say(f"no Python stacks in this Python: {without_stacks}")
     return capture
+
+
+def _cache_tag() -> "str | None":
+    """What stands in the names of Python's compiled files; None: there are none."""
+    tag = sys.implementation.cache_tag
+    return f"{tag}.opt-{sys.flags.optimize}" if tag and sys.flags.optimize else tag
 
 
 def _end_orphan() -> None:
@@ -334,6 +350,7 @@ def _stop(capture: Capture) -> None:
     try:
         instruments.settle(core, last=True)
         core.capture_record(False)
+        _supply_source_text(core)
         problems = instruments.remove(core)
         removed = True
         _pass_warning_on(core)
@@ -350,6 +367,15 @@ def _stop(capture: Capture) -> None:
         say(problem)
     if warning:
         say(warning)
+
+
+def _supply_source_text(core: "ModuleType") -> None:
+    """The last lines that the collector asks for; the answers are written at the end."""
+    try:
+        core.capture_sync()
+    except core.Error:  # the recording has ended by itself, which is said below
+        return
+    source_text.supply(core)
 
 
 def _new_role(capture: Capture) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 Stack = tuple["Frame", ...]
 
@@ -26,6 +26,7 @@ class Frame:
     end_column: int = -1
     module: str | None = None  # class of the nn.Module whose call this frame is
     module_address: int = 0  # which one: equal addresses on one stack are one module
+    text: str = field(default="", compare=False)  # the whole line, as the recording has it; "" unknown
 
     @property
     def is_library(self) -> bool:
@@ -34,15 +35,15 @@ class Frame:
 
     @property
     def source(self) -> str:
-        """The line of code, stripped; "" where the file is not there."""
-        return _source_line(self.file, self.line).strip()
+        """The line of code as it was when it ran, stripped; "" where the recording does not have it."""
+        return self.text.strip()
 
     @property
     def expression(self) -> str:
         """The part of the line that was running, where Python says so; else the line."""
         if self.column < 0 or self.end_column < 0:
             return self.source
-        text = _source_line(self.file, self.line).encode()
+        text = self.text.encode()
         if not text.strip():
             return ""
         if self.end_line not in (-1, self.line):
@@ -53,12 +54,6 @@ class Frame:
     def place(self) -> str:
         """file:line, the file as short as it stays clear."""
         return f"{short_file(self.file)}:{self.line}"
-
-
-def _source_line(file: str, line: int) -> str:
-    import linecache
-
-    return linecache.getline(file, line)
 
 
 def short_file(file: str) -> str:

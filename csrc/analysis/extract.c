@@ -80,7 +80,10 @@ static bool flush(extractor *x)
     if (!cm_batch_finish(x->batch, &bytes, &length))
         return no_memory(x);
     x->pending_count = 0;
-    return wrote(x, cm_writer_chunk(x->writer, bytes, length));
+    if (!wrote(x, cm_writer_chunk(x->writer, bytes, length)))
+        return false;
+    return !cm_redefine_take_lines(x->definitions, &bytes, &length) ||
+           wrote(x, cm_writer_chunk(x->writer, bytes, length));
 }
 
 static bool emit(extractor *x, uint32_t thread, uint64_t time_ns, cm_event event)

@@ -4,6 +4,7 @@
 
 #include "../trace/bytes.h"
 #include "../trace/format.h"
+#include "../trace/lines.h"
 #include "grow.h"
 #include "map.h"
 
@@ -29,14 +30,20 @@ struct cm_redefine {
     uint32_t *chain;
     size_t chain_capacity;
     bool taken;
+    cm_lines *lines;
 };
 
 cm_redefine *cm_redefine_new(const cm_reader *reader)
 {
     cm_redefine *d = calloc(1, sizeof *d);
-    if (d != NULL)
-        d->reader = reader;
-    return d;
+    if (d == NULL)
+        return NULL;
+    d->reader = reader;
+    d->lines = cm_lines_new();
+    if (d->lines != NULL)
+        return d;
+    cm_redefine_free(d);
+    return NULL;
 }
 
 void cm_redefine_free(cm_redefine *d)
@@ -44,6 +51,7 @@ void cm_redefine_free(cm_redefine *d)
     if (d == NULL)
         return;
     free(d->record);
+    cm_lines_free(d->lines);
     cm_idmap_clear(&d->strings);
     cm_idmap_clear(&d->codes);
     free(d->code);
@@ -58,6 +66,11 @@ const void *cm_redefine_take(cm_redefine *d, size_t *length)
     *length = d->length;
     d->taken = true;
     return d->record;
+}
+
+bool cm_redefine_take_lines(cm_redefine *d, const void **chunk, size_t *length)
+{
+    return cm_lines_finish(d->lines, chunk, length);
 }
 
 /* Room for a record of `length` bytes and eight numbers; NULL: out of memory. */
@@ -190,7 +203,8 @@ static bool define_code(cm_redefine *d, const cm_frame *f, uint32_t *id)
     d->length = (size_t)(p - d->record);
     d->code[d->code_count] = (code){*f, (uint32_t)d->code_count + 1};
     *id = d->code[d->code_count++].id;
-    return true;
+    return f->text == NULL ||
+           cm_lines_add(d->lines, *id, (uint32_t)f->line, f->text, strlen(f->text)) != 0;
 }
 
 static bool define_frame(cm_redefine *d, uint32_t stack, uint32_t parent)

@@ -22,4 +22,8 @@ bool cm_redefine_name(cm_redefine *definitions, uint32_t name, uint32_t *id);
 /* The records since the last call, to be written before what refers to them. */
 const void *cm_redefine_take(cm_redefine *definitions, size_t *length);
 
+/* The text of their lines, as a chunk to be written behind them, valid until the next call; false:
+ * there is none. */
+bool cm_redefine_take_lines(cm_redefine *definitions, const void **chunk, size_t *length);
+
 #endif

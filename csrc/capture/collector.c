@@ -7,7 +7,6 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,10 +20,13 @@
 #include "../trace/encode.h"
 #include "bus_error.h"
 #include "clock.h"
+#include "helper.h"
 #include "lanes.h"
 #include "merge.h"
 #include "overflow.h"
+#include "owner.h"
 #include "ring.h"
+#include "sourcetext.h"
 #include "thread.h"
 
 enum {
@@ -132,7 +134,8 @@ cm_collector_counts cm_collector_get_counts(void)
         .rings = cm_threads_in_use(),
         .wakes = atomic_load(&collector.wakes),
         .memory = sizeof collector + cm_lanes_bytes() + BATCH_BYTES +
-                  2 * atomic_load(&collector.largest_chunk) + cm_overflow_memory(),
+                  2 * atomic_load(&collector.largest_chunk) + cm_overflow_memory() +
+                  cm_sourcetext_memory(),
     };
 }
 
@@ -278,9 +281,13 @@ static void no_memory(void)
     fail("recording ended: out of memory for the trace's next chunk");
 }
 
-/* The trace has the definitions up to here. */
+/* The trace has the definitions of the batch, up to here in the log. */
 static void free_log(uint64_t end)
 {
+    size_t length;
+    const void *records = cm_batch_definitions(collector.batch, &length);
+
+    cm_sourcetext_see(records, length);
     atomic_store_explicit(&cm_the_space.log_tail, end, memory_order_release);
     atomic_store_explicit(&cm_the_space.header->log_tail, end, memory_order_release);
 }
@@ -385,6 +392,23 @@ static bool write_chunk(uint64_t log_end)
     collector.own_count = 0;
     collector.chunk_ns = cm_clock_monotonic_ns();
     return collector.merge.count > 0;
+}
+
+/* Behind the definitions of what they belong to. */
+static void write_source_lines(bool all)
+{
+    const void *bytes;
+    size_t length;
+
+    while (!cm_collector_failed() && cm_sourcetext_next(all, &bytes, &length)) {
+        int status = cm_writer_chunk(collector.writer, bytes, length);
+        if (status < 0)
+            cannot_write(status);
+        else
+            note_bytes();
+        if (!all)
+            return;
+    }
 }
 
 /* --- one round --------------------------------------------------------------------------- */
@@ -536,6 +560,7 @@ static void round_of_work(void)
 
     sample_memory(now);
     collect(WHEN_DUE);
+    write_source_lines(false);
     if (!cm_collector_failed())
         cm_lanes_reclaim(now);
     look_after_files(now);
@@ -546,7 +571,7 @@ static void round_of_work(void)
 
 /* --- sync -------------------------------------------------------------------------------- */
 
-static void catch_up(void)
+static void take_everything(void)
 {
     const struct timespec pause = {.tv_nsec = 200000};
 
@@ -559,6 +584,12 @@ static void catch_up(void)
     }
     /* Only an event with a time far ahead of the clock can still be there. */
     collect(REGARDLESS);
+}
+
+static void catch_up(void)
+{
+    take_everything();
+    write_source_lines(true);
 }
 
 int cm_collector_sync(void)
@@ -650,45 +681,23 @@ static void *begin(void *unused)
 
 int cm_collector_resume(void)
 {
-    pthread_attr_t attributes;
-    sigset_t all, before;
-
     if (collector.running || collector.writer == NULL)
         return 0;
     atomic_store(&collector.quit, 0);
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, 512 << 10);
-    /* A thread inherits the mask of its creator: signals meant for the program must interrupt the
-     * program's own blocking calls, not ours. */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int status = pthread_create(&collector.thread, &attributes, begin, NULL);
-    if (status == EINVAL) /* the libraries' thread-local storage alone needs more */
-        status = pthread_create(&collector.thread, NULL, begin, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
+    int status = cm_helper_start(&collector.thread, begin, NULL, 512 << 10);
     collector.running = status == 0;
-    return -status;
+    return status;
 }
 
 int cm_collector_pause(void)
 {
-    const struct timespec pause = {.tv_nsec = 50000};
-
     if (!collector.running)
         return 0;
     atomic_store(&collector.quit, 1);
     cm_collector_wake_hook();
-    int status = pthread_join(collector.thread, NULL);
+    int status = cm_helper_join(collector.thread, &collector.tid);
     collector.running = false;
-    /* join returns a little before the kernel stops counting the thread, and Python's warning on
-     * fork reads that count. */
-    for (int tries = 0; tries < 2000; tries++) {
-        if (syscall(SYS_tgkill, getpid(), collector.tid, 0) < 0 && errno == ESRCH)
-            break;
-        nanosleep(&pause, NULL);
-    }
-    return -status;
+    return status;
 }
 
 static uint64_t side_for(uint64_t max_size)
@@ -711,13 +720,16 @@ static void clean_up(void)
     cm_batch_free(collector.batch);
     free(collector.merge.heap);
     cm_overflow_finish(false);
+    cm_sourcetext_end();
     memset(&collector, 0, sizeof collector);
     atomic_store(&collector.idle, idle);
 }
 
-int cm_collector_start(cm_writer *writer, const char *path, uint64_t max_size, uint64_t side_bytes)
+int cm_collector_start(cm_writer *writer, const char *path, uint64_t max_size, uint64_t side_bytes,
+                       const char *cache_tag)
 {
     clean_up();
+    cm_sourcetext_begin(max_size, cache_tag, cm_owner_began_ns(cm_the_space.header));
     collector.writer = writer;
     collector.max_size = max_size;
     collector.merge.refill = cm_lanes_refill;
@@ -783,6 +795,7 @@ int cm_collector_finish(const char *const *notes)
         all = cm_collector_failed() || cm_lanes_confess();
     }
     collect(REGARDLESS);
+    write_source_lines(true);
     int status = 0;
     if (cm_collector_failed()) {
         status = write_end(collector.warning, cm_lanes_pending());
@@ -795,6 +808,7 @@ int cm_collector_finish(const char *const *notes)
     cm_batch_free(collector.batch);
     free(collector.merge.heap);
     cm_overflow_finish(collector.ended);
+    cm_sourcetext_end();
     collector.batch = NULL;
     collector.merge.heap = NULL;
     collector.writer = NULL;
@@ -808,6 +822,7 @@ void cm_collector_forget(void)
     /* The parent's memory is not freed: its collector may have been inside the allocator. */
     void (*idle)(void) = atomic_load(&collector.idle);
     cm_overflow_forget();
+    cm_sourcetext_forget();
     memset(&collector, 0, sizeof collector);
     atomic_store(&collector.idle, idle);
 }

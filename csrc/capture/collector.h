@@ -15,8 +15,9 @@ void cm_collector_wake_hook(void);
 
 /* Prepares to write the current space's rings into writer, and starts the thread. path: of the
  * trace; beside it comes a side file once it has max_size bytes (overflow.h), of side_bytes or, if
- * that is 0, as many as suit. 0 or a negative errno. */
-int cm_collector_start(cm_writer *writer, const char *path, uint64_t max_size, uint64_t side_bytes);
+ * that is 0, as many as suit. cache_tag: sourcetext.h. 0 or a negative errno. */
+int cm_collector_start(cm_writer *writer, const char *path, uint64_t max_size, uint64_t side_bytes,
+                       const char *cache_tag);
 
 /* Ends the thread and waits until the kernel has forgotten it, or starts it again. Nothing is lost
  * in between: the rings fill. 0 or a negative errno. */

@@ -102,6 +102,22 @@ static cm_owner find(uint64_t pid, uint64_t birth, uint64_t namespace)
     return (state == 'Z' || state == 'X') && threads <= 1 ? CM_OWNER_GONE : CM_OWNER_RUNS;
 }
 
+static int64_t read_clock(clockid_t clock)
+{
+    struct timespec at;
+    return clock_gettime(clock, &at) < 0 ? 0 : (int64_t)at.tv_sec * 1000000000 + at.tv_nsec;
+}
+
+int64_t cm_owner_began_ns(const cm_ring_header *header)
+{
+    int64_t a_second = sysconf(_SC_CLK_TCK);
+    if (header->owner_start == 0 || a_second <= 0)
+        return 0;
+    /* The kernel says whole ticks since boot. */
+    int64_t after_boot = (int64_t)(header->owner_start + 1) * (1000000000 / a_second);
+    return read_clock(CLOCK_REALTIME) - read_clock(CLOCK_BOOTTIME) + after_boot;
+}
+
 void cm_owner_write(const cm_ring_header *header, char text[CM_OWNER_TEXT])
 {
     snprintf(text, CM_OWNER_TEXT, "%llu %llu %llu", (unsigned long long)header->owner_pid,

@@ -14,6 +14,9 @@ bool cm_owner_is_of_our_namespace(const cm_ring_header *header);
  * that cannot be known. */
 bool cm_owner_may_be(const cm_ring_header *header, pid_t pid);
 
+/* When the owner began, in nanoseconds since 1970, as late as it may have been; 0 unknown. */
+int64_t cm_owner_began_ns(const cm_ring_header *header);
+
 /* The same as text, for a trace whose ring has no file ("ring.owner"). */
 enum { CM_OWNER_TEXT = 64 };
 void cm_owner_write(const cm_ring_header *header, char text[CM_OWNER_TEXT]);

@@ -230,7 +230,7 @@ static int begin_recording(const cm_session_options *options, const char *path, 
     if (status == 0)
         status = cm_collector_start(atomic_load(&session.writer), path,
                                     options->max_size != 0 ? options->max_size : UINT64_C(2) << 30,
-                                    options->side_bytes);
+                                    options->side_bytes, options->cache_tag);
     if (status < 0) {
         cm_writer_close(atomic_exchange(&session.writer, NULL));
         unlink(path);

@@ -19,6 +19,7 @@ typedef struct cm_session_options {
     const char *ring_dir;   /* NULL: $CUPTIMEM_RING_DIR, shared memory, beside the trace, private */
     const char *shared_dir; /* where shared memory is; NULL: /dev/shm */
     bool later;             /* no ring file until cm_session_share */
+    const char *cache_tag;  /* of Python's compiled files, such as "cpython-311"; may be NULL */
     const char *const *meta; /* key, value, key, value, ..., NULL: into the trace's header */
 } cm_session_options;
 

@@ -19,6 +19,7 @@ extern PyMethodDef cm_py_cupti_methods[];
 extern PyMethodDef cm_py_temporary_methods[];
 extern PyMethodDef cm_py_trace_methods[];
 extern PyMethodDef cm_py_analysis_methods[];
+extern PyMethodDef cm_py_sourcetext_methods[];
 
 /* cuptimem._core.Error, a RuntimeError: what was asked could not be done; the message is one line.
  */

@@ -93,10 +93,11 @@ static PyObject *finish_list(PyObject *list, bool fine)
 static PyObject *frame_tuple(builder *b, const cm_frame *frame)
 {
     if (frame->truncated)
-        return Py_BuildValue("(OsiiiiOK)", Py_None, "...", -1, -1, -1, -1, Py_None, 0ULL);
-    return Py_BuildValue("(NNiiiiNK)", shared_text(b, frame->file), shared_text(b, frame->function),
-                         frame->line, frame->end_line, frame->column, frame->end_column,
-                         shared_text(b, frame->module_class), (unsigned long long)frame->module);
+        return Py_BuildValue("(OsiiiiOKs)", Py_None, "...", -1, -1, -1, -1, Py_None, 0ULL, "");
+    return Py_BuildValue(
+        "(NNiiiiNKN)", shared_text(b, frame->file), shared_text(b, frame->function), frame->line,
+        frame->end_line, frame->column, frame->end_column, shared_text(b, frame->module_class),
+        (unsigned long long)frame->module, shared_text(b, frame->text != NULL ? frame->text : ""));
 }
 
 static PyObject *make_stack(builder *b, uint32_t stack)

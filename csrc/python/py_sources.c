@@ -27,6 +27,8 @@
  *     bytecodes, holding the GIL; None ends that.
  * def main_thread_call_when_warned(call: Callable[[], None] | None) -> None
  *     The same, as long as capture_warning has something to say.
+ * def main_thread_call_when_asked(call: Callable[[], None] | None) -> None
+ *     The same, as long as source_asked has something to ask.
  * def call_before(deadline: int, function: Callable, *arguments) -> object
  *     The result of a function of C, called while it is before the deadline (time.monotonic_ns);
  *     NotImplemented after it. No other thread can get the GIL between the look at the clock and
@@ -42,6 +44,7 @@
 
 #include "../capture/clock.h"
 #include "../capture/session.h"
+#include "../capture/sourcetext.h"
 #include "../capture/thread.h"
 #include "../sources/calibrate.h"
 #include "../sources/cupti.h"
@@ -59,7 +62,7 @@ typedef struct main_call {
     atomic_bool armed, pending;
 } main_call;
 
-static main_call once_a_second, when_warned;
+static main_call once_a_second, when_warned, when_asked;
 
 static int run_pending_call(void *which)
 {
@@ -119,10 +122,15 @@ static PyObject *main_thread_call_when_warned(PyObject *self, PyObject *callable
     return set_call(&when_warned, callable);
 }
 
+static PyObject *main_thread_call_when_asked(PyObject *self, PyObject *callable)
+{
+    return set_call(&when_asked, callable);
+}
+
 /* On the collector thread, without the GIL. */
 static void when_idle(void)
 {
-    static uint64_t last; /* of the one collector */
+    static uint64_t last, last_asked; /* of the one collector */
     uint64_t now = cm_clock_monotonic_ns();
 
     cm_sources_rescan();
@@ -134,6 +142,11 @@ static void when_idle(void)
         now - last >= call_period_ns) {
         last = now;
         ask_for(&once_a_second);
+    }
+    if (atomic_load(&when_asked.armed) && !atomic_load(&when_asked.pending) &&
+        now - last_asked >= call_period_ns && cm_sourcetext_asks()) {
+        last_asked = now;
+        ask_for(&when_asked);
     }
 }
 
@@ -408,6 +421,7 @@ PyMethodDef cm_py_sources_methods[] = {
     {"storage_origin", storage_origin, METH_O, NULL},
     {"main_thread_call", main_thread_call, METH_O, NULL},
     {"main_thread_call_when_warned", main_thread_call_when_warned, METH_O, NULL},
+    {"main_thread_call_when_asked", main_thread_call_when_asked, METH_O, NULL},
     {"call_before", (PyCFunction)(void (*)(void))call_before, METH_FASTCALL, NULL},
     {"outermost_module", outermost_module, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},

@@ -20,9 +20,16 @@ typedef struct array {
     uint32_t count, capacity;
 } array;
 
+typedef struct source_line {
+    const char *text; /* NULL: an empty slot */
+    uint32_t code, line;
+} source_line;
+
 struct cm_defs {
     arena_block *arena;
-    array strings, names, codes, stacks;
+    array strings, names, codes, stacks, texts;
+    source_line *line;        /* a hash table */
+    size_t lines, line_slots; /* slots: 0 or a power of two */
 };
 
 cm_defs *cm_defs_new(void)
@@ -42,6 +49,8 @@ void cm_defs_free(cm_defs *defs)
     free(defs->names.items);
     free(defs->codes.items);
     free(defs->stacks.items);
+    free(defs->texts.items);
+    free(defs->line);
     free(defs);
 }
 
@@ -181,6 +190,70 @@ const char *cm_defs_add(cm_defs *defs, const uint8_t *records, size_t length)
     return NULL;
 }
 
+/* --- source lines --------------------------------------------------------------------------- */
+
+/* The slot of this line, or the free one where it belongs. */
+static source_line *find_line(source_line *slot, size_t slots, uint32_t code, uint32_t line)
+{
+    uint64_t h = ((uint64_t)code << 32 | line) * 0x9e3779b97f4a7c15u;
+    size_t i = (size_t)(h >> 32) & (slots - 1);
+    while (slot[i].text != NULL && (slot[i].code != code || slot[i].line != line))
+        i = (i + 1) & (slots - 1);
+    return &slot[i];
+}
+
+static bool grow_lines(cm_defs *defs)
+{
+    if (defs->lines + 1 <= defs->line_slots / 4 * 3)
+        return true;
+    size_t slots = defs->line_slots != 0 ? 2 * defs->line_slots : 64;
+    source_line *slot = calloc(slots, sizeof *slot);
+    if (slot == NULL)
+        return false;
+    for (size_t i = 0; i < defs->line_slots; i++)
+        if (defs->line[i].text != NULL)
+            *find_line(slot, slots, defs->line[i].code, defs->line[i].line) = defs->line[i];
+    free(defs->line);
+    defs->line = slot;
+    defs->line_slots = slots;
+    return true;
+}
+
+const char *cm_defs_add_lines(cm_defs *defs, const uint8_t *payload, size_t length)
+{
+    cm_cursor c = {payload, payload + length, false};
+    uint64_t n = cm_cursor_varint(&c);
+
+    for (uint64_t i = 0; i < n && !c.bad; i++) {
+        uint32_t code = cm_cursor_varint32(&c), line = cm_cursor_varint32(&c);
+        uint64_t text = cm_cursor_varint(&c);
+        if (!c.bad && text == (uint64_t)defs->texts.count + 1) {
+            const char *wrong = add_text(defs, &defs->texts, &c);
+            if (wrong != NULL)
+                return wrong;
+        }
+        if (c.bad || text == 0 || text > defs->texts.count)
+            return "a source line has a text that was not given before it";
+        if (cm_defs_code(defs, code) == NULL)
+            continue;
+        if (!grow_lines(defs))
+            return out_of_memory;
+        source_line *slot = find_line(defs->line, defs->line_slots, code, line);
+        if (slot->text == NULL) {
+            *slot = (source_line){((const char **)defs->texts.items)[text - 1], code, line};
+            defs->lines++;
+        }
+    }
+    return c.bad ? "a chunk of source lines is damaged" : NULL;
+}
+
+const char *cm_defs_line(const cm_defs *defs, uint32_t code, uint32_t line)
+{
+    return defs->lines == 0 ? NULL : find_line(defs->line, defs->line_slots, code, line)->text;
+}
+
+/* --- by id ---------------------------------------------------------------------------------- */
+
 static const void *item_at(const array *a, uint32_t id, uint32_t first, size_t item)
 {
     return id >= first && id - first < a->count ? (const char *)a->items + (id - first) * item
@@ -207,6 +280,16 @@ const cm_code_def *cm_defs_code(const cm_defs *defs, uint32_t id)
 const cm_stack_def *cm_defs_stack(const cm_defs *defs, uint32_t id)
 {
     return item_at(&defs->stacks, id, CM_STACK_FIRST, sizeof(cm_stack_def));
+}
+
+size_t cm_defs_bytes(const cm_defs *defs)
+{
+    size_t bytes = defs->line_slots * sizeof(source_line);
+    for (const arena_block *block = defs->arena; block != NULL; block = block->next)
+        bytes += block->size;
+    bytes += defs->strings.capacity * sizeof(char *) + defs->names.capacity * sizeof(char *);
+    return bytes + defs->codes.capacity * sizeof(cm_code_def) +
+           defs->stacks.capacity * sizeof(cm_stack_def);
 }
 
 uint32_t cm_defs_stack_count(const cm_defs *defs)

@@ -30,11 +30,16 @@ void cm_defs_free(cm_defs *defs);
  * wrong one are kept. */
 const char *cm_defs_add(cm_defs *defs, const uint8_t *records, size_t length);
 
+/* The same for the payload of a chunk of source lines. */
+const char *cm_defs_add_lines(cm_defs *defs, const uint8_t *payload, size_t length);
+
 /* NULL for ids that do not exist, the reserved ones included. */
 const char *cm_defs_string(const cm_defs *defs, uint32_t id);
 const char *cm_defs_name(const cm_defs *defs, uint32_t id);
 const cm_code_def *cm_defs_code(const cm_defs *defs, uint32_t id);
 const cm_stack_def *cm_defs_stack(const cm_defs *defs, uint32_t id);
+const char *cm_defs_line(const cm_defs *defs, uint32_t code, uint32_t line); /* NULL: unknown */
+size_t cm_defs_bytes(const cm_defs *defs);                                   /* of memory, about */
 uint32_t cm_defs_stack_count(const cm_defs *defs);
 uint32_t cm_defs_code_count(const cm_defs *defs);
 uint32_t cm_defs_name_count(const cm_defs *defs);

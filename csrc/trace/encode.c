@@ -514,6 +514,12 @@ bool cm_batch_add_definitions(cm_batch *batch, const void *records, size_t lengt
     return true;
 }
 
+const void *cm_batch_definitions(const cm_batch *batch, size_t *length)
+{
+    *length = batch->definition_bytes.length;
+    return batch->definition_bytes.bytes;
+}
+
 bool cm_batch_add_cover(cm_batch *batch, uint32_t ring, uint64_t position)
 {
     if (ring > CM_COVER_RING_MAX || cm_batch_size(batch) > CM_CHUNK_MAX - 20 ||

@@ -66,6 +66,8 @@ bool cm_batch_add_event(cm_batch *batch, uint32_t thread, const cm_event *event)
 /* Several of one thread that lie behind each other: all of them or, with false, none. */
 bool cm_batch_add_events(cm_batch *batch, uint32_t thread, const cm_event *events, size_t count);
 bool cm_batch_add_definitions(cm_batch *batch, const void *records, size_t length);
+/* All that were added since begin, valid until the next add. */
+const void *cm_batch_definitions(const cm_batch *batch, size_t *length);
 bool cm_batch_add_cover(cm_batch *batch, uint32_t ring, uint64_t position);
 void cm_batch_set_log_position(cm_batch *batch, uint64_t position);
 /* format.h: the number of the last batch of the side file that the trace has with this one. 0: the

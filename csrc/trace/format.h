@@ -9,12 +9,12 @@
  *
  * A reader refuses another major, reads any minor (1.1 added the side file and the kinds of events
  * that say what was folded; 1.2 requested sizes, segments, host reads, frees without a device; 1.3
- * the driver level), and skips chunk kinds that it does not know. */
+ * the driver level; 1.4 source lines), and skips chunk kinds that it does not know. */
 #ifndef CM_TRACE_FORMAT_H
 #define CM_TRACE_FORMAT_H
 
 #define CM_FORMAT_MAGIC "CUPTIMEM"
-enum { CM_FORMAT_MAJOR = 1, CM_FORMAT_MINOR = 3, CM_HEADER_SIZE = 16 };
+enum { CM_FORMAT_MAJOR = 1, CM_FORMAT_MINOR = 4, CM_HEADER_SIZE = 16 };
 
 #define CM_CHUNK_MAGIC 0x4b484343u /* "CCHK" */
 enum { CM_CHUNK_HEADER_SIZE = 16, CM_CHUNK_MAX = 1 << 26 };
@@ -25,8 +25,13 @@ enum { CM_META_MAX = 4096 };          /* entries of all META chunks together */
 typedef enum cm_chunk_kind {
     CM_CHUNK_META = 1,  /* varint n, then n x (string key, string value); later values win */
     CM_CHUNK_BATCH = 2, /* see below */
-    CM_CHUNK_END = 3    /* the capture was stopped: varint events, varint lost events, varint lost
+    CM_CHUNK_END = 3,   /* the capture was stopped: varint events, varint lost events, varint lost
                            stacks, string reason ("" = stop() was called) */
+    CM_CHUNK_LINES = 4  /* source text, since 1.4: varint n, then n x (varint code, varint line,
+                           varint text, [string]). Texts count up from 1 through the whole trace;
+                           the next new one is followed by what it is: the line without its end.
+                           The first text of a code's line counts. A code that was not defined
+                           before the chunk is passed over. */
 } cm_chunk_kind;
 
 #define CM_SIDE_SUFFIX ".tail"

@@ -55,6 +55,10 @@ static int read_chunk(cm_reader *reader)
     case CM_CHUNK_END:
         status = cm_reader_read_end(reader);
         break;
+    case CM_CHUNK_LINES:
+        if (!known)
+            status = cm_reader_read_lines(reader);
+        break;
     default: /* from a newer minor version */
         break;
     }

@@ -71,6 +71,7 @@ typedef struct cm_frame {
     uint64_t module;             /* address of the nn.Module whose call this frame is, else 0 */
     const char *module_class;    /* its class, else NULL */
     bool truncated;              /* stands for outer frames that were not kept */
+    const char *text;            /* the source line, whole, as far as read; NULL unknown */
 } cm_frame;
 /* Their ids are CM_STACK_FIRST to CM_STACK_FIRST + count - 1. */
 uint32_t cm_reader_stack_count(const cm_reader *reader);

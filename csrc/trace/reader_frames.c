@@ -4,6 +4,13 @@
 #include "format.h"
 #include "linetable.h"
 
+int cm_reader_read_lines(cm_reader *reader)
+{
+    const char *wrong =
+        cm_defs_add_lines(reader->defs, reader->chunks.payload, reader->chunks.length);
+    return wrong == NULL ? 0 : cm_reader_say(reader, "%s", wrong);
+}
+
 uint32_t cm_reader_stack_count(const cm_reader *reader)
 {
     return cm_defs_stack_count(reader->defs);
@@ -30,6 +37,8 @@ bool cm_reader_stack_frame(const cm_reader *reader, uint32_t stack, cm_frame *ou
         out->file = code->file;
         out->function = code->function;
         out->first_line = code->first_line;
+        if (at.line > 0)
+            out->text = cm_defs_line(reader->defs, def->code, (uint32_t)at.line);
     }
     out->line = at.line;
     out->end_line = at.end_line;

@@ -58,6 +58,7 @@ int cm_reader_out_of_memory(cm_reader *reader);
 /* reader_meta.c: the present chunk. 0, or -1 with an error, as all below. */
 int cm_reader_read_meta(cm_reader *reader);
 int cm_reader_read_end(cm_reader *reader);
+int cm_reader_read_lines(cm_reader *reader); /* reader_frames.c */
 
 /* reader_batch.c: begins the present chunk. known: its definitions are. */
 int cm_reader_read_batch(cm_reader *reader, bool known);

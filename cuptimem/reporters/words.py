@@ -54,9 +54,16 @@ def duration(nanoseconds: int) -> str:
 
 
 def code(frame: Frame | None) -> str:
-    """The source of a line, short."""
-    text = frame.source if frame is not None else ""
+    """The source of a line, short, and harmless: a trace may have anything in it."""
+    text = "".join(map(_shown, frame.source)) if frame is not None else ""
     return text if len(text) <= _SOURCE_WIDTH else text[: _SOURCE_WIDTH - 1] + "…"
+
+
+def _shown(character: str) -> str:
+    """Tabs as a space, what does not print (a terminal's commands, a change of direction) as an escape."""
+    if character.isprintable():
+        return character
+    return " " if character == "\t" else character.encode("unicode_escape").decode()
 
 
 def function(frame: Frame | None) -> str:

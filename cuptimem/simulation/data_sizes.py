@@ -10,6 +10,7 @@ Runs inside the simulated process, imports nothing that torch has not loaded.
 
 from __future__ import annotations
 
+import linecache
 import math
 import os
 import re
@@ -42,6 +43,7 @@ class Assumed:
         self._high_end = high_end
         self._changed = changed
         self.used: dict[tuple[str, str, int, str], int] = {}
+        self._text: dict[tuple[str, int], str] = {}  # of the lines, as they were
         self._library: Any = None  # torch.library.Library: its registrations end when it goes
 
     def fraction(self, operator: str) -> float:
@@ -56,6 +58,8 @@ class Assumed:
         place = (operator, *_user_place())
         self.used[place] = self.used.get(place, 0) + 1
         if self.used[place] == 1:
+            _, file, line, _ = place
+            self._text[file, line] = linecache.getline(file, line).rstrip("\r\n")
             self._changed()
         return math.ceil(largest * self.fraction(operator))
 
@@ -70,6 +74,7 @@ class Assumed:
                 "file": file,
                 "line": line,
                 "function": function,
+                "text": self._text.get((file, line), ""),
             }
             for (operator, file, line, function), count in list(self.used.items())
         ]

@@ -289,11 +289,11 @@ def _assumptions(run: Run) -> tuple[Assumption, ...]:
     found: dict[tuple[Any, ...], int] = {}
     for note in run.notes:
         for row in note["assumptions"]:
-            key = (row["operator"], row["fraction"], row["given"], row["file"], row["line"], row["function"])
+            key = tuple(row[name] for name in ("operator", "fraction", "given", "file", "line", "function", "text"))
             found[key] = found.get(key, 0) + row["count"]
     rows = [
-        Assumption(operator, fraction, given, count, file, line, function)
-        for (operator, fraction, given, file, line, function), count in found.items()
+        Assumption(operator, fraction, given, count, *place)
+        for (operator, fraction, given, *place), count in found.items()
     ]
     return tuple(sorted(rows, key=lambda row: (-row.count, row.operator, row.file, row.line)))
 

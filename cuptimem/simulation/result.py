@@ -68,11 +68,12 @@ class Assumption:
     file: str  # "" with line 0: no Python line, as in backward, which runs in threads of its own
     line: int
     function: str
+    text: str = ""  # the whole line, as it was then; "" unknown
 
     @property
     def frame(self) -> Frame:
         """The user's line."""
-        return Frame(self.file, self.function, self.line)
+        return Frame(self.file, self.function, self.line, text=self.text)
 
     @property
     def place(self) -> str:

@@ -174,10 +174,13 @@ def analysis(folder: Path, **changes: Any) -> dict[str, Any]:
     raw = sample.analysis(folder)
     script = folder / "big.py"
     script.write_text(SOURCE)
-    main = (str(script), "<module>", 20, 20, 0, 12, None, 0)
+    main = (str(script), "<module>", 20, 20, 0, 12, None, 0, sample.source_line(SOURCE, 20))
     frames = {MODEL: 7, REDUCE: 8, MULTIPLY: 9, TAKE: 10, PIN: 11}
     for stack, number in frames.items():
-        raw["stacks"][stack] = [(str(script), "train", number, number, 4, 40, None, 0), main]
+        raw["stacks"][stack] = [
+            (str(script), "train", number, number, 4, 40, None, 0, sample.source_line(SOURCE, number)),
+            main,
+        ]
     cuda = {
         **raw["devices"][0],
         "device": "cuda:0",

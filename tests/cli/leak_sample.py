@@ -77,7 +77,8 @@ def analysis(folder: Path, *leaks: dict[str, Any], steps: dict[str, int] | None 
     linear = "/usr/lib/python3/site-packages/torch/nn/modules/linear.py"
 
     def frame(function: str, line: int, file: str = script) -> tuple[Any, ...]:
-        return (file, function, line, line, -1, -1, None, 0)
+        text = sample.source_line(SOURCE, line) if file == script else ""
+        return (file, function, line, line, -1, -1, None, 0, text)
 
     main = frame("<module>", 30)
     train = frame("train", 11)

@@ -13,16 +13,26 @@ def step(model, x):
 """
 
 
+def source_line(source: str, line: int) -> str:
+    """As a recording has it."""
+    lines = source.splitlines()
+    return lines[line - 1] if line <= len(lines) else ""
+
+
 def analysis(folder: Path) -> dict[str, Any]:
     script = folder / "train.py"
     script.write_text(SOURCE)
     linear = "/usr/lib/python3/site-packages/torch/nn/modules/linear.py"
     module = "/usr/lib/python3/site-packages/torch/nn/modules/module.py"
-    main = (str(script), "<module>", 9, 9, 0, 14, None, 0)
-    line = (str(script), "step", 5, 5, 8, 16, None, 0)
-    call = (module, "Module._wrapped_call_impl", 1500, 1500, 15, 60, "Linear", 0x7F01)
-    inner = (linear, "Linear.forward", 134, 134, 15, 60, None, 0)
-    backward = (str(script), "step", 6, 6, 4, 22, None, 0)
+
+    def frame(*row: Any) -> tuple[Any, ...]:
+        return (*row, source_line(SOURCE, row[2]) if row[0] == str(script) else "")
+
+    main = frame(str(script), "<module>", 9, 9, 0, 14, None, 0)
+    line = frame(str(script), "step", 5, 5, 8, 16, None, 0)
+    call = frame(module, "Module._wrapped_call_impl", 1500, 1500, 15, 60, "Linear", 0x7F01)
+    inner = frame(linear, "Linear.forward", 134, 134, 15, 60, None, 0)
+    backward = frame(str(script), "step", 6, 6, 4, 22, None, 0)
     stacks = {2: [inner, call, line, main], 3: [backward, main]}
     forward = (3000, 3, 2, 2, "forward", None)
     charged = (1000, 1, 2, 3, "backward", "N5torch8autograd9generated14AddmmBackward0E")

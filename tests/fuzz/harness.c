@@ -10,6 +10,7 @@
 
 #include "../../csrc/analysis/analysis.h"
 #include "../../csrc/capture/recover.h"
+#include "../../csrc/trace/format.h"
 #include "input.h"
 
 bool fuzz_without_memory;
@@ -97,6 +98,9 @@ static void look_at_definitions(cm_reader *reader, uint32_t stack, pass *p)
         p->sum += (uint64_t)frame.line * 3 + (uint64_t)frame.column + frame.module;
         p->sum += frame.file != NULL ? strlen(frame.file) + strlen(frame.function) : 0;
         p->sum += frame.module_class != NULL ? strlen(frame.module_class) : 0;
+        /* Not in the sum: a second pass knows texts that come behind the event. */
+        if (frame.text != NULL && strlen(frame.text) > CM_CHUNK_MAX)
+            broken("a source line is longer than a chunk");
         uint32_t parent = cm_reader_stack_parent(reader, stack);
         if (parent >= stack)
             broken("a stack's parent is older than the stack");

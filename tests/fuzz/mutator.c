@@ -404,6 +404,30 @@ static void change_batch(text *out, const uint8_t *payload, size_t length)
         put(out, rest, (size_t)(payload + length - rest));
 }
 
+/* A chunk of source lines, with other numbers here and there. */
+static void change_lines(text *out, const uint8_t *payload, size_t length)
+{
+    cm_cursor c = {payload, payload + length, false};
+    uint64_t n = cm_cursor_varint(&c), known = 0;
+
+    put_varint(out, one_in(8) ? any_number(n) : n);
+    for (uint64_t i = 0; i < n && !c.bad; i++) {
+        uint64_t number[3];
+        for (int k = 0; k < 3; k++) {
+            number[k] = cm_cursor_varint(&c);
+            put_varint(out, one_in(8) ? any_number(number[k]) : number[k]);
+        }
+        if (c.bad || number[2] <= known)
+            continue;
+        known = number[2];
+        size_t bytes;
+        const uint8_t *string = cm_cursor_bytes(&c, &bytes);
+        put_varint(out, one_in(8) ? any_number(bytes) : bytes);
+        if (bytes > 0)
+            put(out, string, bytes);
+    }
+}
+
 typedef struct chunk {
     const uint8_t *at; /* with its header */
     size_t payload;
@@ -481,6 +505,8 @@ static void change_trace(text *out, fuzz_part trace)
             changed.length = 0;
             if (kind == CM_CHUNK_BATCH)
                 change_batch(&changed, payload, c->payload);
+            else if (kind == CM_CHUNK_LINES && one_in(2))
+                change_lines(&changed, payload, c->payload);
             else
                 put_mutated(&changed, payload, c->payload);
             put_chunk(out, kind, changed.at, changed.length);

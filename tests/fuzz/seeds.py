@@ -87,6 +87,19 @@ def with_side(trace: bytes, ring_id: int, whole: int, *, parts: int = 2) -> tupl
     return b"".join(kept), side
 
 
+def with_lines(trace: bytes) -> bytes:
+    """With the text of its codes' lines behind the first batch, and some that means nothing."""
+    pieces, first = [trace[:16]], True
+    for kind, payload in chunks(trace):
+        pieces.append(tracelib.chunk(kind, payload))
+        if kind == tracelib.BATCH and first:
+            first = False
+            lines = [(code, line, 1, None) for code in range(1, 9) for line in range(1, 13)]
+            pieces.append(tracelib.lines_chunk((1, 12, 1, "    x = make(10)"), *lines, (999, 0, 2, "y\x1b[2J\u202e")))
+            pieces.append(tracelib.lines_chunk((2, 9, 2, None), (3, 9, 3, "")))
+    return b"".join(pieces)
+
+
 def steps(count: int, *, leak: bool, nodes: bool, clock: int = craft.OPTIMIZER) -> craft.Trace:
     """A loop as a training runs it."""
     t = craft.Trace()
@@ -206,8 +219,7 @@ def all_seeds() -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        library = [ROOT / "tests/analysis/craft.c", *(ROOT / "csrc/trace" / f for f in ("encode.c", "writer.c"))]
-        craft.Trace.library = craft.build(folder / "craft.so", [*library, ROOT / "csrc/trace/crc32c.c"])
+        craft.Trace.library = craft.encoder()
         crafted = {
             "clean": steps(24, leak=False, nodes=False),
             "nodes": steps(12, leak=False, nodes=True),
@@ -223,6 +235,8 @@ def all_seeds() -> dict[str, bytes]:
         }
         for key, trace in crafted.items():
             found[key] = Path(trace.write(folder / f"{key}.cmem", per_batch=97)).read_bytes()
+        for key in ("leaked-nodes", "windows"):
+            found[f"lines-{key}"] = with_lines(found[key])
         found["no-end"] = Path(crafted["leak"].write(folder / "no-end.cmem", end=None)).read_bytes()
         found["batches"] = Path(crafted["nodes"].write(folder / "batches.cmem", per_batch=1)).read_bytes()[:9000]
         found["disk-full"] = Path(windows().write(folder / "full.cmem", end="disk full", lost=3)).read_bytes()
@@ -245,7 +259,7 @@ def all_seeds() -> dict[str, bytes]:
         _core.trace_write_synthetic(path, 400)
         found["synthetic"] = Path(path).read_bytes()
 
-        program = compile_stress(folder / "stress")
+        program = compile_stress()
         rings = folder / "rings"
         rings.mkdir()
         for key, kill, words in [

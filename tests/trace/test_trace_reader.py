@@ -15,6 +15,7 @@ from tracelib import (
     COMPLETE,
     CUT,
     FREE,
+    LINES,
     LOST,
     NODE_RUN,
     RECORDING,
@@ -35,6 +36,7 @@ from tracelib import (
     define_string,
     end_chunk,
     header,
+    lines_chunk,
     meta_chunk,
     one_batch,
     varint,
@@ -131,9 +133,9 @@ def test_every_corrupt_byte(lib: Any, tmp_path: Path) -> None:
         ),
         (
             header(7, 3),
-            "has format version 7.3, this cuptimem reads versions up to 1.3: update cuptimem to open it",
+            "has format version 7.3, this cuptimem reads versions up to 1.4: update cuptimem to open it",
         ),
-        (header(0, 9), "is corrupt: it claims format version 0.9, which never was (this cuptimem reads 1.3)"),
+        (header(0, 9), "is corrupt: it claims format version 0.9, which never was (this cuptimem reads 1.4)"),
     ],
 )
 def test_what_is_no_trace(lib: Any, tmp_path: Path, content: bytes, message: str) -> None:
@@ -253,6 +255,53 @@ def test_definitions(lib: Any, tmp_path: Path) -> None:
             assert [reader.parent(i) for i in (2, 3, 4, 5, 0, 1, 6, 2**32 - 1)] == [0, 2, 0, 4, 0, 0, 0, 0]
             assert [reader.frame(i) for i in (0, 1, 6, 2**32 - 1)] == [None] * 4
             assert [reader.name(i) for i in (0, 1, 2, 2**32 - 1)] == [None, "N", None, None]
+            reader.rewind()
+
+
+def test_source_lines(lib: Any, tmp_path: Path) -> None:
+    """Of a code's line; a text is given once, the first one of a line counts, and so in every pass."""
+    first = define_string("a.py") + define_string("f") + define_code(1, 2, 10, b"\xe8\x00")
+    first += define_code(1, 2, 11, b"\xe8\x00") + define_stack(0, 1, 0) + define_stack(2, 2, 0)
+    parts = [
+        meta_chunk(),
+        lines_chunk((1, 10, 1, "too early: its code was not defined")),
+        one_batch(lib, [], first),
+        lines_chunk((1, 10, 2, "  x = f(\u20ac)"), (2, 12, 2, None), (3, 10, 1, None), (2**32 - 1, 0, 3, "")),
+        lines_chunk((2, 11, 2, None), (1, 10, 1, None)),
+        lines_chunk(),
+        one_batch(lib, [], define_stack(0, 1, 7)),
+        end_chunk(),
+    ]
+    with Reader(lib, write_file(tmp_path / "t.cmem", parts)) as reader:
+        for _ in range(2):
+            assert reader.read() == []
+            assert reader.state == COMPLETE
+            frames = [reader.frame(stack) for stack in (2, 3, 4)]
+            text = "  x = f(\u20ac)".encode()
+            assert [frame.text for frame in frames if frame] == [text, text, None]  # the last has no line
+            reader.rewind()
+
+
+@pytest.mark.parametrize(
+    ("payload", "message"),
+    [
+        (varint(1) + b"\x01\x0a\x00", "a text that was not given before it"),
+        (varint(1) + b"\x01\x0a\x02", "a text that was not given before it"),
+        (varint(2) + b"\x01\x0a\x01\x01a" + b"\x01\x0b\x03\x01b", "a text that was not given before it"),
+        (varint(2) + b"\x01\x0a\x01\x01a", "a text that was not given before it"),
+        (varint(1) + b"\x01\x0a\x01\x05a", "longer than its chunk"),
+        (varint(2**63) + b"\x01\x0a\x01\x01a", "a text that was not given before it"),
+        (varint(1) + varint(2**32) + b"\x0a\x01\x01a", "a text that was not given before it"),
+        (b"", "a chunk of source lines is damaged"),
+        (b"\xff" * 11, "a chunk of source lines is damaged"),
+    ],
+)
+def test_damaged_source_lines(lib: Any, tmp_path: Path, payload: bytes, message: str) -> None:
+    parts = [meta_chunk(), one_batch(lib, some_events(3), DEFINITIONS), chunk(LINES, payload), end_chunk()]
+    with Reader(lib, write_file(tmp_path / "t.cmem", parts)) as reader:
+        for _ in range(2):
+            assert len(reader.read()) == 3
+            assert message in reader.error and reader.state == CUT
             reader.rewind()
 
 

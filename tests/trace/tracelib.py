@@ -24,7 +24,7 @@ STACK_LOST = 1
 STACK_FIRST = 2
 COMPLETE, RECORDING, RECOVERED, CUT = range(4)
 TAIL_NONE, TAIL_ALIVE, TAIL_FOUND = range(3)
-META, BATCH, END = 1, 2, 3
+META, BATCH, END, LINES = 1, 2, 3, 4
 MAGIC = 0x4B484343
 CHUNK_MAX = 1 << 26
 
@@ -71,6 +71,7 @@ class CFrame(ctypes.Structure):
         ("module", ctypes.c_uint64),
         ("module_class", ctypes.c_char_p),
         ("truncated", ctypes.c_bool),
+        ("text", ctypes.c_char_p),
     ]
 
 
@@ -162,7 +163,7 @@ def crc32c(data: bytes) -> int:
     return crc ^ 0xFFFFFFFF
 
 
-def header(major: int = 1, minor: int = 3) -> bytes:
+def header(major: int = 1, minor: int = 4) -> bytes:
     return b"CUPTIMEM" + struct.pack("<HHI", major, minor, 0)
 
 
@@ -177,6 +178,12 @@ def meta_chunk(*pairs: tuple[str | bytes, str | bytes]) -> bytes:
 
 def end_chunk(events: int = 0, lost_events: int = 0, lost_stacks: int = 0, reason: str = "") -> bytes:
     return chunk(END, varint(events) + varint(lost_events) + varint(lost_stacks) + text(reason))
+
+
+def lines_chunk(*entries: tuple[int, int, int, str | bytes | None]) -> bytes:
+    """Each: code, line, the number of its text, and the text where that is new."""
+    rows = [varint(code) + varint(line) + varint(n) + (b"" if t is None else text(t)) for code, line, n, t in entries]
+    return chunk(LINES, varint(len(rows)) + b"".join(rows))
 
 
 def batch_payload(
