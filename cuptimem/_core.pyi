@@ -37,7 +37,6 @@ def capture_warning() -> str | None: ...  # why recording ended by itself, once
 
 # events (csrc/python/py_events.c)
 def tick(kind: int, obj: object) -> None: ...  # cm_tick_kind
-def ticked() -> bool: ...  # whether a clock better than calls of modules has ticked since this was asked last
 def mark(kind: int, argument: int = 0) -> None: ...  # cm_mark_kind
 def object_new(kind: int, obj: object, before_start: bool = False) -> None: ...  # cm_object_kind
 def capture_emit(
@@ -85,14 +84,11 @@ def main_thread_call(call: Callable[[], None] | None) -> None: ...  # about once
 def main_thread_call_when_warned(call: Callable[[], None] | None) -> None: ...  # while capture_warning has one
 def main_thread_call_when_asked(call: Callable[[], None] | None) -> None: ...  # while source_asked has something to ask
 def call_before(deadline: int, function: Callable[..., Any], *arguments: Any) -> Any: ...  # see py_sources.c
-def outermost_module() -> int: ...  # id() of the module whose call enclosed the last one, maybe gone; or 0
 
 # PyTorch's own calls (csrc/python/py_torch_calls.c)
 def torch_watch(name: str, function: object, /) -> None: ...
 def torch_caller(role: str, code: object, /) -> None: ...
 def torch_unwatch() -> None: ...
-def module_clock(module: object, /) -> None: ...  # None: no module is the clock
-def module_clock_ticks() -> int: ...  # -1: there is none, or it is gone
 
 # the driver level (csrc/python/py_cupti.c)
 def cupti_start(

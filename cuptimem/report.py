@@ -342,12 +342,32 @@ class ClockChange:
 
 
 @dataclass(frozen=True, slots=True)
+class ClockPassed:
+    """A better clock that ticked too rarely to count."""
+
+    kind: str
+    where: tuple[str, int, str] | None
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClockRate:
+    """Several updates make an iteration."""
+
+    updates: int
+    where: tuple[str, int, str] | None  # of the update that ends an iteration
+    joined: bool  # a step is an iteration; else it is one update, for there are too few iterations
+
+
+@dataclass(frozen=True, slots=True)
 class Clock:
-    """What counts the steps: "step" (prof.step()), "optimizer", "data", "module"; None: nothing ticked."""
+    """What counts the steps: "step" (prof.step()), "optimizer", "backward", "data", "module"; None: nothing ticked."""
 
     kind: str | None
     where: tuple[str, int, str] | None
     changes: tuple[ClockChange, ...] = ()
+    passed: ClockPassed | None = None
+    rate: ClockRate | None = None
 
 
 @dataclass(frozen=True)
@@ -631,6 +651,7 @@ def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
         for row in raw["steps"]
     )
     clock = raw["clock"]
+    passed, rate = clock["passed"], clock["rate"]
     nodes_reason = _nodes_reason(raw["meta"])
 
     def leaks_of(key: str) -> tuple[Leak, ...]:
@@ -654,6 +675,8 @@ def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
             clock["kind"],
             _place(clock["where"]),
             tuple(ClockChange(c["step"], c["kind"], _place(c["where"]), c["loop"]) for c in clock["changes"]),
+            passed and ClockPassed(passed[0], _place(passed[1]), passed[2]),
+            rate and ClockRate(rate[0], _place(rate[1]), rate[2]),
         ),
         survivors=tuple(
             Survivor(device, size, count, first, last, stack_of(stack_id))

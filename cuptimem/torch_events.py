@@ -11,13 +11,11 @@ import contextlib
 import gc
 import sys
 from collections.abc import Iterator
-from types import CodeType, FrameType, FunctionType, ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from cuptimem import _core, live_nodes
 from cuptimem.late_import import ImportWatch
-
-_QUIET_SECONDS = 3  # a module clock that did not tick for so long gives way to another
 
 
 class _Installed:
@@ -26,9 +24,6 @@ class _Installed:
     def __init__(self) -> None:
         self.problems: list[str] = []
         self.torch: ModuleType | None = None
-        self.wrapped_call: FunctionType | None = None
-        self.ticks = self.quiet = 0  # of the module that is the clock: seen so far, looks in a row without one
-        self.looked_up = 0
         self.watch = ImportWatch(
             {
                 "torch._C": self._binary_loaded,
@@ -94,7 +89,7 @@ class _Installed:
     def _watch_modules(self, module: Any) -> None:
         _core.torch_caller("module_init", _code_of(module.__init__))
         _core.torch_watch("module_setstate", module.__setstate__)
-        self.wrapped_call = module._wrapped_call_impl
+        _core.torch_watch("module_call", module._wrapped_call_impl)
         _core.frames_module_call(module._wrapped_call_impl.__code__)
 
     def _watch_optimizers(self, optimizer: Any) -> None:
@@ -102,36 +97,6 @@ class _Installed:
         _core.torch_watch("optimizer_setstate", optimizer.__setstate__)
         constants = _code_of(optimizer.profile_hook_step).co_consts
         _core.torch_caller("optimizer_step", next(code for code in constants if isinstance(code, CodeType)))
-
-    def look(self) -> None:
-        """Once a second, in the main thread: if nothing else ticks, makes the outermost module's calls tick."""
-        self.watch.poke()
-        if _core.ticked() or self.wrapped_call is None:
-            return
-        ticks = _core.module_clock_ticks()
-        self.quiet = self.quiet + 1 if ticks == self.ticks else 0
-        self.ticks = ticks
-        if ticks >= 0 and self.quiet <= _QUIET_SECONDS:
-            return
-        module = _outermost_module(sys._getframe(1), self.wrapped_call.__code__) or self._last_outermost()
-        if module is not None:
-            _core.torch_watch("module_call", self.wrapped_call)
-        _core.module_clock(module)
-        self.ticks = self.quiet = 0
-
-    def _last_outermost(self) -> Any:
-        """The module that was called last, where none is being called just now.
-
-        A program that mostly waits (for requests, in sleep) is always met outside of its model. The walk remembers the
-        address; whether it still is that module only the collector's list of objects can say. That costs milliseconds:
-        an address is looked up once.
-        """
-        address = _core.outermost_module()
-        if not address or address == self.looked_up or self.torch is None:
-            return None
-        self.looked_up = address
-        base = self.torch.nn.Module
-        return next((one for one in gc.get_objects() if id(one) == address and base in type(one).__mro__), None)
 
     def remove(self) -> None:
         _core.main_thread_call(None)
@@ -156,10 +121,9 @@ def install() -> None:
     if _installed is not None:
         return
     _installed = _Installed()
-    _core.ticked()  # those of the capture before
     _core.sources_install()  # also without torch: the collector's scan takes over from here
     _installed.watch.start()
-    _core.main_thread_call(_installed.look)
+    _core.main_thread_call(_installed.watch.poke)
 
 
 def remove() -> None:
@@ -263,13 +227,3 @@ def _code_of(function: Any) -> CodeType:
         function = function.__wrapped__
     code: CodeType = function.__code__
     return code
-
-
-def _outermost_module(frame: FrameType | None, wrapped_call: CodeType) -> Any:
-    """The module whose call is the outermost on this stack, or None."""
-    outermost = None
-    while frame is not None:
-        if frame.f_code is wrapped_call:
-            outermost = frame
-        frame = frame.f_back
-    return None if outermost is None else outermost.f_locals.get("self")

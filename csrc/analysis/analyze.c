@@ -192,6 +192,10 @@ static bool keep_lines(analyzer *a)
     for (size_t i = 0; i < a->plan.steps.change_count; i++)
         if (a->plan.steps.change[i].line > highest)
             highest = a->plan.steps.change[i].line;
+    uint32_t others[] = {a->plan.steps.passed_line, a->plan.steps.updates_line};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (others[i] > highest)
+            highest = others[i];
     a->out->line_stack = calloc((size_t)highest + 1, sizeof *a->out->line_stack);
     if (a->out->line_stack == NULL)
         return no_memory(a);

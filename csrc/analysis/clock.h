@@ -7,25 +7,37 @@
  *     before it unless its object has ticked in that group, or was created after the group's first
  *     tick: then it begins the next. (`for o in opts: o.step()`, one optimizer per parameter, a
  *     generator and a discriminator: one group an iteration. An optimizer made anew in every
- *     iteration: one group each. An object whose creation was not seen counts as old.)
+ *     iteration: one group each. An object whose creation was not seen counts as old.) The object
+ *     of a backward pass is the code line that asked for it.
  *     A group in which a second object took over from the first for good is cut where it did: two
  *     phases with an optimizer each, both made up front, do not share a step.
  *     Data iterators differ: a new one shares the group of the last tick of the one before, which
- *     only found out that there was nothing more. One that is asked from another code line counts
- *     as new, because addresses are reused.
- *  2. The clock is the first of: explicit, optimizer, data, module that ticked at all. With
- * explicit ticks nothing below applies: the program has said what a step is.
- *  3. Explicit and optimizer ticks end a step (behind the last tick of their group); data and
- * module ticks begin one (at the first of their group), so their last one opens what is only a
- * tail.
- *  4. Where the clock is silent for more than three times its median period, and a lower kind ticks
- *     there at least twice and at least three times as often as it does in a usual step, that kind
- *     is the clock for as long as the silence lasts (evaluation, a scaler that skips, a phase with
- *     another way to step). The last ticks before the clock goes on are left to its own step: as
- *     many as a usual step has.
- *  5. A clock is a code line. Where its line is silent for more than three of its median periods
- *     while another line of that kind ticks, a new stretch begins; a line that only alternates with
- *     another does not.
+ *     only found out that there was nothing more, unless a node ran in between. One that is asked
+ *     from another code line counts as new, because addresses are reused.
+ *  2. The clock is the first of: explicit, optimizer, backward, data that has CM_CLOCK_ENOUGH
+ *     groups; else the first of these and module that ticked at all. With explicit ticks, however
+ *     few, nothing below applies: the program has said what a step is. (Calls of a module are no
+ *     way out of too few better ticks: they lie within a step whose graph is still needed.)
+ *  3. Optimizers and backward passes that tick at two rates: where there are two to eight groups
+ *     from one tick of an object to its next, the same number three times in four, and it ticked
+ *     CM_CLOCK_ENOUGH times, those groups are one: an iteration of five critic updates and one of
+ *     the generator's. Fewer iterations than that leave the groups, and their number is told.
+ *  4. Explicit, optimizer and backward ticks end a step (behind the last tick of their group); data
+ *     and module ticks begin one (at the first of their group), so their last one opens what is
+ *     only a tail.
+ *  5. Between two ticks of the clock the steps of a lower one count where the program does
+ * something else there: for the optimizer three times as many backward passes as usual, and three
+ * at least (a scaler that skips; those inside the optimizer's own step do not count); else data or
+ *     module steps without a backward pass (evaluation, sampling): two on code lines that usual
+ *     steps do not have, or three on any line if usual steps have no such step at all. A line is
+ *     usual if it is in more than two of three steps from its first to its last. The last backward
+ *     passes before the clock goes on are left to its own step: as many as a usual step has.
+ *  6. A clock is a code line. Another line of that kind begins a new stretch, unless the two
+ *     alternate: the first comes back, and one of them mostly ticks at most three times in a row
+ *     (a prefill and its decoding steps, a warm-up line). Stretches of the same lines that do the
+ *     same are one loop.
+ *
+ * No rule looks at a time: the same ticks are the same steps on any machine.
  *
  * Steps tile the time from the first one's start to the last one's end; what follows is the tail.
  * A first step that is ended by a tick has no tick to start it. It starts at the first data tick
@@ -50,6 +62,7 @@ typedef struct cm_tick {
     uint64_t backward; /* autograd nodes started so far */
     uint32_t line;     /* small number of the code line that steps; equal = same line */
     uint32_t kind;     /* cm_tick_kind */
+    bool inside;       /* of an optimizer's step: a closure's backward pass */
 } cm_tick;
 
 typedef struct cm_clock_step {
@@ -77,6 +90,10 @@ typedef struct cm_steps {
     size_t loop_count;
     cm_clock_change *change; /* every stretch but the first */
     size_t change_count;
+    uint32_t passed_kind, passed_line; /* a better clock that ticked too rarely (rule 2), or 0 */
+    uint32_t passed_steps;             /* ... so many times */
+    uint32_t updates, updates_line;    /* rule 3: of the clock to each tick of this line, or 0 */
+    bool joined;                       /* ... and a step is all of them */
 } cm_steps;
 
 typedef struct cm_clock cm_clock;

@@ -173,6 +173,29 @@ static bool count_epochs(cm_loop *loop, const life *of, size_t count)
     return true;
 }
 
+/* Roll-outs, samples: calls between the steps of another loop have no iterator, but what is kept
+ * until that loop goes on may be its input. Each stretch of them is an epoch. A single one says
+ * nothing: the program may end with it. */
+static bool count_stretches(const cm_steps *steps, cm_loop *loop)
+{
+    size_t stretches = 1;
+    if (loop->epochs > 0 || steps->kind == CM_TICK_MODULE ||
+        steps->loop[loop->number].kind != CM_TICK_MODULE)
+        return true;
+    for (uint32_t i = 1; i < loop->steps; i++)
+        stretches += loop->global[i] != loop->global[i - 1] + 1;
+    if (stretches == 1)
+        return true;
+    uint32_t *epoch = realloc(loop->epoch, stretches * sizeof *epoch);
+    if (epoch == NULL)
+        return false;
+    loop->epoch = epoch;
+    for (uint32_t i = 0; i < loop->steps; i++)
+        if (i == 0 || loop->global[i] != loop->global[i - 1] + 1)
+            loop->epoch[loop->epochs++] = i;
+    return true;
+}
+
 bool cm_loops_finish(cm_loops *loops)
 {
     struct cm_loops_iterators *it = loops->iterators;
@@ -184,5 +207,8 @@ bool cm_loops_finish(cm_loops *loops)
         if (!count_epochs(&loops->loop[it->life[i].loop], it->life + i, end - i))
             return false;
     }
+    for (size_t i = 0; i < loops->count; i++)
+        if (!count_stretches(loops->steps, &loops->loop[i]))
+            return false;
     return true;
 }

@@ -52,7 +52,8 @@ static inline cm_loop *cm_loops_find(cm_loops *loops, int64_t step, uint32_t *in
 bool cm_loops_event(cm_loops *loops, const cm_record *record, int64_t step, cm_places *places);
 
 /* Counts epochs: of the code line that asks for data in most of a loop's steps (half of them at
- * least), how many iterators came one after the other. false: out of memory. */
+ * least), how many iterators came one after the other; without one, of calls between the steps of
+ * another loop, how many stretches. false: out of memory. */
 bool cm_loops_finish(cm_loops *loops);
 
 #endif

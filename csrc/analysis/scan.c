@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "calls.h"
 #include "grow.h"
 #include "map.h"
 
@@ -13,7 +12,6 @@ typedef struct scan {
     cm_places *places;
     const cm_analysis_options *options;
     cm_clock *clock;
-    cm_calls *calls;
     cm_plan *plan;
     uint64_t position, newest_ns, node_runs;
     uint64_t after_inherited; /* behind the last record of what was there before (extract.c) */
@@ -119,7 +117,10 @@ static bool see_tick(scan *s, const cm_record *record, cm_moment at)
     if (!in_window(s) || e->size < 0 || e->size > UINT32_MAX)
         return true;
     tick.kind = (uint32_t)e->size;
-    cm_calls_stop(s->calls);
+    cm_phase phase = cm_places_phase(s->places, e->stack);
+    if (tick.kind == CM_TICK_MODULE && phase == CM_PHASE_DATA)
+        return true; /* a data set's own modules: transforms */
+    tick.inside = phase == CM_PHASE_OPTIMIZER;
     return cm_places_line(s->places, e->stack, &tick.line) && cm_clock_tick(s->clock, &tick);
 }
 
@@ -147,8 +148,6 @@ static bool see(scan *s, const cm_record *record)
         if (in_window(s))
             cm_clock_node(s->clock, at);
         return true;
-    case CM_EV_ALLOC:
-        return !in_window(s) || cm_calls_see(s->calls, record, at);
     case CM_EV_NODE_RUN:
         s->node_runs++;
         return true;
@@ -274,8 +273,6 @@ static bool choose_steps(scan *s)
 {
     cm_plan *plan = s->plan;
     cm_moment begin = {plan->begin, plan->begin_ns}, end = {plan->end, plan->end_ns};
-    if (!cm_calls_tell(s->calls, s->places, s->clock))
-        return fail(s, "out of memory");
     return cm_clock_choose(s->clock, begin, end, &plan->steps) || fail(s, "out of memory");
 }
 
@@ -329,16 +326,14 @@ bool cm_scan(cm_reader *reader, cm_places *places, const cm_analysis_options *op
               .places = places,
               .options = options,
               .clock = cm_clock_new(),
-              .calls = cm_calls_new(reader),
               .plan = plan,
               .opened = options->window == 0,
               .share = share,
               .error = error,
               .error_size = error_size};
     cm_reader_rewind(reader);
-    bool fine = s.clock != NULL && s.calls != NULL ? make_plan(&s) : fail(&s, "out of memory");
+    bool fine = s.clock != NULL ? make_plan(&s) : fail(&s, "out of memory");
     cm_clock_free(s.clock);
-    cm_calls_free(s.calls);
     cm_reader_rewind(reader);
     if (!fine)
         cm_plan_free(plan);

@@ -175,7 +175,8 @@ typedef enum cm_tick_kind {
     CM_TICK_STEP = 1,      /* prof.step() */
     CM_TICK_OPTIMIZER = 2, /* an optimizer's step returned; address = the optimizer */
     CM_TICK_DATA = 3,      /* a DataLoader iterator is asked for its next batch; address = it */
-    CM_TICK_MODULE = 4     /* the outermost module is called; address = it */
+    CM_TICK_MODULE = 4,    /* a module is called, from no other one's call; address = it */
+    CM_TICK_BACKWARD = 5   /* a backward pass returned that began outside of a node; address 0 */
 } cm_tick_kind;
 
 typedef enum cm_object_kind {

@@ -47,8 +47,6 @@ static inline uint64_t enter(cm_walk *walk, int level, const char *frame, uint64
     hash = mix(hash, ip);
     if (UNLIKELY(ip - walk->module_base < walk->module_bytes)) {
         uint64_t module = module_of(walk, frame);
-        if (walk->modules == 0)
-            walk->outermost = module;
         walk->module_level[walk->modules] = (uint16_t)level;
         walk->module[walk->modules++] = module;
         hash = mix(hash, module);

@@ -30,7 +30,6 @@ typedef struct cm_walk {
      * once stacks are folded). */
     uint16_t module_level[CM_WALK_DEPTH];
     uint64_t module[CM_WALK_DEPTH];
-    uint64_t outermost; /* the last module[0]: whose call all others were in, then */
 } cm_walk;
 
 /* The id of the calling thread's Python stack: CM_STACK_NONE without Python frames (or before

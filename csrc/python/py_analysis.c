@@ -22,7 +22,7 @@ static const char *const reason_names[] = {
     [CM_SUSPECT_GARBAGE] = "garbage",
     [CM_SUSPECT_LOST] = "events lost",
 };
-static const char *const tick_names[] = {NULL, "step", "optimizer", "data", "module"};
+static const char *const tick_names[] = {NULL, "step", "optimizer", "data", "module", "backward"};
 
 typedef cm_py_builder builder;
 
@@ -261,6 +261,26 @@ static PyObject *where(builder *b, uint32_t line)
                          shared_text(b, frame.function));
 }
 
+/* (kind, where, steps) of a better clock that ticked too rarely, or None. */
+static PyObject *passed_clock(builder *b)
+{
+    const cm_steps *steps = &b->analysis->steps;
+    if (steps->passed_kind == 0)
+        Py_RETURN_NONE;
+    return Py_BuildValue("(sNI)", tick_names[steps->passed_kind], where(b, steps->passed_line),
+                         steps->passed_steps);
+}
+
+/* (updates, where, joined) of an iteration, or None. */
+static PyObject *clock_rate(builder *b)
+{
+    const cm_steps *steps = &b->analysis->steps;
+    if (steps->updates == 0)
+        Py_RETURN_NONE;
+    return Py_BuildValue("(INN)", steps->updates, where(b, steps->updates_line),
+                         PyBool_FromLong(steps->joined));
+}
+
 static PyObject *clock_dict(builder *b)
 {
     const cm_steps *steps = &b->analysis->steps;
@@ -283,8 +303,10 @@ static PyObject *clock_dict(builder *b)
         Py_XDECREF(loops);
         return NULL;
     }
-    return Py_BuildValue("{s:z,s:N,s:N,s:N}", "kind", steps->kind ? tick_names[steps->kind] : NULL,
-                         "where", where(b, steps->line), "changes", changes, "loops", loops);
+    return Py_BuildValue("{s:z,s:N,s:N,s:N,s:N,s:N}", "kind",
+                         steps->kind ? tick_names[steps->kind] : NULL, "where",
+                         where(b, steps->line), "changes", changes, "loops", loops, "passed",
+                         passed_clock(b), "rate", clock_rate(b));
 }
 
 static PyObject *survivor_list(builder *b, const cm_survivor *s, size_t count)

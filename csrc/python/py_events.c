@@ -6,8 +6,6 @@
 #include "../sources/cupti.h"
 #include "py_capture_emit.h"
 
-static bool ticked; /* guarded by the GIL */
-
 /* Fills in the time and, where wanted, the caller's stack. */
 static void emit(cm_thread *t, cm_event event, bool with_stack)
 {
@@ -25,14 +23,32 @@ void cm_py_tick(int kind, PyObject *object)
 {
     cm_thread *t = cm_enter_hook();
 
-    if (kind != CM_TICK_MODULE)
-        ticked = true;
     if (t == NULL)
         return;
     emit(t,
          (cm_event){
              .kind = CM_EV_TICK, .size = kind, .address = (uintptr_t)object, .device_index = -1},
          true);
+    cm_leave_hook(t);
+}
+
+void cm_py_tick_outermost(PyObject *module)
+{
+    cm_thread *t = cm_enter_hook();
+
+    if (t == NULL)
+        return;
+    uint32_t stack = cm_walk_capture_hook(cm_thread_walk(t));
+    cm_event *slot = cm_thread_walk(t)->modules == 0 ? cm_reserve_hook(t) : NULL;
+    if (slot != NULL) {
+        *slot = (cm_event){.time = cm_clock_now(),
+                           .kind = CM_EV_TICK,
+                           .size = CM_TICK_MODULE,
+                           .address = (uintptr_t)module,
+                           .stack = stack,
+                           .device_index = -1};
+        cm_commit_hook(t);
+    }
     cm_leave_hook(t);
 }
 
@@ -47,17 +63,6 @@ static PyObject *tick(PyObject *module, PyObject *arguments)
         return NULL;
     cm_py_tick(kind, object);
     Py_RETURN_NONE;
-}
-
-PyDoc_STRVAR(ticked_doc, "ticked() -> bool\n\nWhether a clock better than calls of modules has "
-                         "ticked since this was asked last.");
-
-static PyObject *has_ticked(PyObject *module, PyObject *unused)
-{
-    bool has = ticked;
-
-    ticked = false;
-    return PyBool_FromLong(has);
 }
 
 PyDoc_STRVAR(mark_doc, "mark(kind, argument=0)");
@@ -177,7 +182,6 @@ static PyObject *seed_segment(PyObject *module, PyObject *arguments)
 
 PyMethodDef cm_py_events_methods[] = {
     {"tick", tick, METH_VARARGS, tick_doc},
-    {"ticked", has_ticked, METH_NOARGS, ticked_doc},
     {"mark", mark, METH_VARARGS, mark_doc},
     {"object_new", object_new, METH_VARARGS, object_new_doc},
     {"seed", seed, METH_VARARGS, seed_doc},

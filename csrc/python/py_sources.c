@@ -32,10 +32,7 @@
  * def call_before(deadline: int, function: Callable, *arguments) -> object
  *     The result of a function of C, called while it is before the deadline (time.monotonic_ns);
  *     NotImplemented after it. No other thread can get the GIL between the look at the clock and
- *     the call, which is what makes it more than an if.
- * def outermost_module() -> int
- *     id() of the nn.Module whose call enclosed this thread's last recorded module call; it may be
- *     gone by now. 0: none was seen. */
+ *     the call, which is what makes it more than an if. */
 #include "module.h"
 
 #include <stdatomic.h>
@@ -160,17 +157,6 @@ static PyObject *call_before(PyObject *self, PyObject *const *args, Py_ssize_t c
     if (cm_clock_monotonic_ns() >= deadline)
         Py_RETURN_NOTIMPLEMENTED;
     return PyObject_Vectorcall(args[1], args + 2, (size_t)(count - 2), NULL);
-}
-
-/* The thread's last outermost module, by address: it may be gone. */
-static PyObject *outermost_module(PyObject *self, PyObject *unused)
-{
-    uint64_t address = 0;
-    uint32_t capture = atomic_load_explicit(cm_recording, memory_order_relaxed);
-
-    if (capture != 0 && cm_self.capture == capture)
-        address = cm_thread_walk(cm_self.thread)->outermost;
-    return PyLong_FromUnsignedLongLong(address);
 }
 
 /* --- slots ---------------------------------------------------------------------------------- */
@@ -423,6 +409,5 @@ PyMethodDef cm_py_sources_methods[] = {
     {"main_thread_call_when_warned", main_thread_call_when_warned, METH_O, NULL},
     {"main_thread_call_when_asked", main_thread_call_when_asked, METH_O, NULL},
     {"call_before", (PyCFunction)(void (*)(void))call_before, METH_FASTCALL, NULL},
-    {"outermost_module", outermost_module, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -20,7 +20,9 @@
 #include <string.h>
 
 #include "../capture/event.h"
+#include "../capture/thread.h"
 #include "../frames/offsets.h"
+#include "../sources/sources.h"
 #include "py_events.h"
 #include "py_watch.h"
 
@@ -168,31 +170,25 @@ static void see_exit(PyObject *const *arguments, Py_ssize_t count)
         cm_py_tick(CM_TICK_OPTIMIZER, step->optimizer);
 }
 
-/* --- the outermost module's calls
- * ----------------------------------------------------------------- */
+/* --- calls of modules ---------------------------------------------------------------------------
+ */
 
-static struct {
-    PyObject *module; /* only ever compared */
-    PyObject *alive;  /* a weak reference to it */
-    unsigned long long ticks;
-} outermost;
+/* Calls that this thread is in, so that an inner one costs no walk. Initial-exec: any other model
+ * may call malloc. */
+static __thread unsigned depth __attribute__((tls_model("initial-exec")));
 
-static bool is_alive(void)
-{
-    PyObject *module = outermost.alive == NULL ? NULL : PyObject_CallNoArgs(outermost.alive);
-    bool alive = module != NULL && module == outermost.module;
-
-    Py_XDECREF(module);
-    PyErr_Clear();
-    return alive;
-}
-
+/* A call that the interpreter made without a look at the pointer is not in `depth`; its frame is
+ * on the stack all the same, and the tick looks. What a node calls (a checkpoint, which computes
+ * its part again) is a part of the pass. */
 static void see_module_call(PyObject *const *arguments, Py_ssize_t count)
 {
-    if (count < 1 || arguments[0] != outermost.module || !is_alive())
-        return;
-    outermost.ticks++;
-    cm_py_tick(CM_TICK_MODULE, arguments[0]);
+    if (depth++ == 0 && count > 0 && cm_is_recording() && !cm_autograd_in_node())
+        cm_py_tick_outermost(arguments[0]);
+}
+
+static void see_module_return(PyObject *const *arguments, Py_ssize_t count, PyObject *result)
+{
+    depth--;
 }
 
 /* --- what is watched
@@ -218,7 +214,7 @@ static const struct {
              {"exit", {see_exit, NULL}},
              {"module_setstate", {NULL, see_module_loaded}},
              {"optimizer_setstate", {NULL, see_optimizer_loaded}},
-             {"module_call", {see_module_call, NULL}}};
+             {"module_call", {see_module_call, see_module_return}}};
 enum { CALLS = sizeof calls / sizeof calls[0] };
 
 /* --- from Python ---------------------------------------------------------------------------------
@@ -281,33 +277,6 @@ static PyObject *torch_caller(PyObject *module, PyObject *arguments)
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(clock_doc,
-             "module_clock(module)\n\nFrom now on calls of this module tick (torch_watch: "
-             "module_call); None: of none. The module is not kept alive.");
-
-static PyObject *module_clock(PyObject *self, PyObject *module)
-{
-    PyObject *alive = module == Py_None ? NULL : PyWeakref_NewRef(module, NULL);
-
-    if (alive == NULL && module != Py_None)
-        return NULL;
-    PyObject *old = outermost.alive;
-    outermost.module = module == Py_None ? NULL : module;
-    outermost.alive = alive;
-    outermost.ticks = 0;
-    Py_XDECREF(old);
-    Py_RETURN_NONE;
-}
-
-PyDoc_STRVAR(clock_ticks_doc,
-             "module_clock_ticks() -> int\n\nTicks of the module that is the clock; "
-             "-1: there is none, or it is gone.");
-
-static PyObject *module_clock_ticks(PyObject *module, PyObject *unused)
-{
-    return is_alive() ? PyLong_FromUnsignedLongLong(outermost.ticks) : PyLong_FromLong(-1);
-}
-
 PyDoc_STRVAR(unwatch_doc, "torch_unwatch()\n\nTakes out all that was put in. Repeatable.");
 
 static PyObject *torch_unwatch(PyObject *module, PyObject *unused)
@@ -315,14 +284,12 @@ static PyObject *torch_unwatch(PyObject *module, PyObject *unused)
     for (int i = 0; i < CALLS; i++)
         cm_py_unwatch_calls(&calls[i].watch);
     memset(begun, 0, sizeof begun);
-    return module_clock(module, Py_None);
+    Py_RETURN_NONE;
 }
 
 PyMethodDef cm_py_torch_calls_methods[] = {
     {"torch_watch", torch_watch, METH_VARARGS, watch_doc},
     {"torch_caller", torch_caller, METH_VARARGS, caller_doc},
     {"torch_unwatch", torch_unwatch, METH_NOARGS, unwatch_doc},
-    {"module_clock", module_clock, METH_O, clock_doc},
-    {"module_clock_ticks", module_clock_ticks, METH_NOARGS, clock_ticks_doc},
     {NULL, NULL, 0, NULL},
 };

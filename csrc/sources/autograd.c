@@ -14,11 +14,17 @@
 #include "sources.h"
 #include "tables.h"
 
-enum { NODE_NEW, NODE_RUN, NODE_DESTRUCTOR, NODE_DELETER, SYMBOLS };
+enum { NODE_NEW, NODE_RUN, NODE_DESTRUCTOR, NODE_DELETER, BACKWARD, SYMBOLS };
 
 typedef uint64_t (*number_fn)(void);
 typedef void (*run_fn)(void *engine, void *task, void *node, void *inputs, const void *queue);
 typedef void (*destroy_fn)(void *node);
+/* A std::vector as the engine returns it: through memory of its caller's, as any larger struct. */
+typedef struct gradients {
+    void *first, *end, *limit;
+} gradients;
+typedef gradients (*backward_fn)(void *engine, const void *roots, const void *inputs, bool keep,
+                                 bool create, bool accumulate, const void *outputs);
 
 #define FORWARD(symbol, variant, type) CM_SLOT_ORIGINAL(cm_autograd_symbols[symbol], variant, type)
 
@@ -241,6 +247,41 @@ node_run_hook(int variant, void *engine, void *task, void *node, void *inputs, c
     FORWARD(NODE_RUN, variant, run_fn)(engine, task, node, inputs, queue);
 }
 
+/* --- backward passes -----------------------------------------------------------------------------
+ */
+
+bool cm_autograd_in_node(void)
+{
+    return cm_emit_tls.running != 0;
+}
+
+static void tick_hook(void)
+{
+    cm_thread *t = cm_enter_hook();
+
+    if (t == NULL)
+        return;
+    cm_emit_put_stack_hook(
+        t, (cm_event){.size = CM_TICK_BACKWARD, .kind = CM_EV_TICK, .device_index = -1});
+    cm_leave_hook(t);
+}
+
+/* Every pass comes through here, of backward() and of grad(), from Python or C++. One that begins
+ * inside a node (a checkpoint's, a hook's) is a part of the pass around it. An exception passes
+ * without a tick. */
+static inline __attribute__((always_inline)) gradients
+backward_hook(int variant, void *engine, const void *roots, const void *inputs, bool keep,
+              bool create, bool accumulate, const void *outputs)
+{
+    bool inner = cm_autograd_in_node();
+    gradients result = FORWARD(BACKWARD, variant, backward_fn)(engine, roots, inputs, keep, create,
+                                                               accumulate, outputs);
+
+    if (!inner && cm_is_recording())
+        tick_hook();
+    return result;
+}
+
 /* --- destruction --------------------------------------------------------------------------- */
 
 static void destroyed_hook(const void *node)
@@ -319,6 +360,11 @@ static inline __attribute__((always_inline)) void node_deleter_hook(int variant,
     static void node_deleter_##n(void *node)                                                       \
     {                                                                                              \
         node_deleter_hook(n, node);                                                                \
+    }                                                                                              \
+    static gradients backward_##n(void *engine, const void *roots, const void *inputs, bool keep,  \
+                                  bool create, bool accumulate, const void *outputs)               \
+    {                                                                                              \
+        return backward_hook(n, engine, roots, inputs, keep, create, accumulate, outputs);         \
     }
 VARIANT(0)
 VARIANT(1)
@@ -344,6 +390,11 @@ cm_slot_symbol cm_autograd_symbols[SYMBOLS] = {
                       "autograd node destroyed (before torch 2.13)",
                       {"_ZN5torch8autograd10deleteNodeEPNS0_4NodeE"},
                       HOOKS(node_deleter)},
+    [BACKWARD] = {"autograd",
+                  "backward pass",
+                  {"_ZN5torch8autograd6Engine7executeERKSt6vectorINS0_4EdgeESaIS3_EERKS2_IN2at"
+                   "6TensorESaIS9_EEbbbS7_"},
+                  HOOKS(backward)},
 };
 const size_t cm_autograd_symbol_count = SYMBOLS;
 

@@ -108,6 +108,8 @@ def clock(one: Clock) -> dict[str, Any]:
         "kind": one.kind,
         "where": place(one.where),
         "changes": [{"step": c.step, "kind": c.kind, "where": place(c.where), "loop": c.loop} for c in one.changes],
+        "passed": one.passed and {"kind": one.passed.kind, "where": place(one.passed.where), "steps": one.passed.steps},
+        "rate": one.rate and {"updates": one.rate.updates, "where": place(one.rate.where), "joined": one.rate.joined},
     }
 
 

@@ -5,6 +5,7 @@ import textwrap
 from cuptimem.leaks import STEPS_NEEDED, Leak, LeakPart
 from cuptimem.report import Report
 from cuptimem.reporters.blocks import Block, Column, Style, Table, Text
+from cuptimem.reporters.clock_views import counted_by
 from cuptimem.reporters.words import code, count, function, plural, share, size
 from cuptimem.stacks import Frame, Stack
 
@@ -206,16 +207,19 @@ def _verdict(report: Report) -> list[Block]:
         return [
             Text("Leaks: not judged, for no steps were seen", "title"),
             *_prose(
-                "A leak is what grows from step to step. Steps are found by the optimizer's step, the data loader's "
-                "next batch or calls of one module; this program had none of them. Mark the end of each pass of its "
-                "loop yourself: with cuptimem.profile() as prof: ... prof.step()"
+                "A leak is what grows from step to step. Steps are found by the optimizer's step, backward passes, the "
+                "data loader's next batch or calls of one module; this program had none of them. Mark the end of each "
+                "pass of its loop yourself: with cuptimem.profile() as prof: ... prof.step()"
             ),
         ]
     if not judged:
         seen = _steps_of(loops, len(loops) > 1)
         return [
             Text(f"Leaks: not judged, for {seen} are too few ({STEPS_NEEDED} are needed)", "title"),
-            *_prose(f"Record a run of at least {STEPS_NEEDED} steps; 20 or more make a clear answer."),
+            *_prose(
+                f"Steps are counted by {counted_by(report.clock)}. Record a run of at least {STEPS_NEEDED}; 20 or more "
+                "make a clear answer. If your loop has shorter passes, mark the end of each: prof.step()"
+            ),
         ]
     steps = _steps_of(judged, len(loops) > 1)
     if report.leaks:

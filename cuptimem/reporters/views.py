@@ -12,6 +12,7 @@ from cuptimem.ledger import Ledger
 from cuptimem.report import Contributor, Line, Peak, Report, Step
 from cuptimem.reporters import fragmentation_views, kernel_views, leak_views, ledger_views
 from cuptimem.reporters.blocks import Block, Column, Table, Text
+from cuptimem.reporters.clock_views import counted_by, notes
 from cuptimem.reporters.words import code, count, duration, function, plural, share, signed, size, via
 from cuptimem.stacks import Frame, user_frame
 
@@ -254,24 +255,10 @@ def _caching(report: Report) -> list[Block]:
     return blocks
 
 
-def _clock(report: Report) -> str:
-    words = {
-        "step": "prof.step()",
-        "optimizer": "the optimizer's step",
-        "data": "the data loader's next batch",
-        "module": "calls of the outermost module",
-    }
-    kind, where = report.clock.kind, report.clock.where
-    if kind is None:
-        return "nothing"
-    at = f" at {Frame(where[0], where[2], where[1]).place}" if where is not None else ""
-    return words.get(kind, kind) + at
-
-
 def _trend(report: Report) -> list[Block]:
     """What the steps did, loop by loop: an evaluation's steps say nothing about how a training grows."""
     if not report.steps:
-        why = "no optimizer step, no data loader, no prof.step(), no repeated call of one module"
+        why = "no optimizer step, no backward pass, no data loader, no prof.step(), no repeated call of one module"
         return [Text(f"Steps: none were seen ({why})")]
     blocks: list[Block] = []
     for device in report.devices:
@@ -282,7 +269,8 @@ def _trend(report: Report) -> list[Block]:
         if not blocks:
             parts = ", ".join(f"{len(part)} {loop}" for loop, part in loops.items())
             split = f": {parts}" if len(loops) > 1 else ""
-            blocks.append(Text(f"Steps: {len(steps)}, counted by {_clock(report)}{split}", "title"))
+            blocks.append(Text(f"Steps: {len(steps)}, counted by {counted_by(report.clock)}{split}", "title"))
+            blocks += notes(report.clock)
         for loop, part in loops.items():
             peaks = [step.peak for step in part]
             name = f"{device.name}, {loop}" if len(loops) > 1 else device.name
@@ -394,7 +382,7 @@ def steps(report: Report, rows: tuple[Step, ...], left_out: int) -> list[Block]:
     blocks = heading(report)
     if not report.steps:
         return [*blocks, Text(), *_trend(report)]
-    blocks += [Text(), Text(f"Counted by {_clock(report)}", "title")]
+    blocks += [Text(), Text(f"Counted by {counted_by(report.clock)}", "title"), *notes(report.clock)]
     for change in report.clock.changes:
         at = Frame(change.where[0], change.where[2], change.where[1]).place if change.where is not None else ""
         blocks.append(Text(f"from step {change.step} on: {change.kind} {at} (loop {change.loop})", "dim"))

@@ -2,10 +2,11 @@
 
 import ctypes
 from collections.abc import Callable, Iterator
+from random import Random
 
 import craft
 import pytest
-from craft import DATA, MODULE, OPTIMIZER, ROOT, STEP
+from craft import BACKWARD, DATA, MODULE, OPTIMIZER, ROOT, STEP
 
 MS = 1_000_000
 
@@ -21,6 +22,7 @@ class Tick(ctypes.Structure):
         ("backward", ctypes.c_uint64),
         ("line", ctypes.c_uint32),
         ("kind", ctypes.c_uint32),
+        ("inside", ctypes.c_bool),
     ]
 
 
@@ -52,12 +54,19 @@ class Steps(ctypes.Structure):
         ("loop_count", ctypes.c_size_t),
         ("change", ctypes.POINTER(Change)),
         ("change_count", ctypes.c_size_t),
+        ("passed_kind", ctypes.c_uint32),
+        ("passed_line", ctypes.c_uint32),
+        ("passed_steps", ctypes.c_uint32),
+        ("updates", ctypes.c_uint32),
+        ("updates_line", ctypes.c_uint32),
+        ("joined", ctypes.c_bool),
     ]
 
 
 @pytest.fixture(scope="module")
 def library() -> ctypes.CDLL:
-    clock = craft.library("clock.so", [ROOT / "csrc" / "analysis" / "clock.c"])
+    parts = [ROOT / "csrc" / "analysis" / f"{name}.c" for name in ("clock", "clock_groups", "clock_silence")]
+    clock = craft.library("clock.so", parts)
     clock.cm_clock_new.restype = ctypes.c_void_p
     for function in (clock.cm_clock_tick, clock.cm_clock_object, clock.cm_clock_renew, clock.cm_clock_choose):
         function.restype = ctypes.c_bool
@@ -83,9 +92,9 @@ class Program:
     def wait(self, ms: float = 1) -> None:
         self.time += int(ms * MS)
 
-    def tick(self, kind: int, obj: int, line: int) -> int:
+    def tick(self, kind: int, obj: int, line: int, *, inside: bool = False) -> int:
         self.wait(0.001)
-        tick = Tick(self._moment(), obj, self.backwards, line, kind)
+        tick = Tick(self._moment(), obj, self.backwards, line, kind, inside)
         assert self.library.cm_clock_tick(self.clock, ctypes.byref(tick))
         return int(tick.at.position)
 
@@ -110,10 +119,11 @@ class Program:
         self.wait(ms)
         self.node()
 
-    def backward(self, ms: float = 5) -> None:
+    def backward(self, ms: float = 5, *, line: int = 15, inside: bool = False) -> None:
         self.wait(ms)
         self.backwards += 3
         self.position += 6
+        self.tick(BACKWARD, 0, line, inside=inside)
 
     def opt(self, obj: int = 1, line: int = 20) -> int:
         at = self.tick(OPTIMIZER, obj, line)
@@ -151,6 +161,8 @@ class Program:
 class Result:
     def __init__(self, raw: Steps) -> None:
         self.kind, self.line, self.begin = raw.kind, raw.line, raw.begin.position
+        self.passed = (raw.passed_kind, raw.passed_line, raw.passed_steps)
+        self.updates, self.updates_line, self.joined = raw.updates, raw.updates_line, raw.joined
         self.ends = [raw.step[i].end.position for i in range(raw.count)]
         self.count = raw.count
         names = [raw.loop[i].name.decode() for i in range(raw.loop_count)]
@@ -265,50 +277,202 @@ def gan(p: Program) -> Outcome:
     return {"training": 9}, []
 
 
-@case
-def five_critics(p: Program) -> Outcome:
-    for _ in range(4):
-        for _ in range(5):
+def critics(p: Program, iterations: int, updates: int = 5, *, lines: tuple[int, int] = (20, 25)) -> None:
+    for _ in range(iterations):
+        for _ in range(updates):
+            p.data()
             p.forward()
             p.backward()
-            p.opt(1, line=20)
+            p.opt(1, line=lines[0])
         p.forward()
         p.backward()
-        p.opt(2, line=25)
+        p.opt(2, line=lines[1])
+
+
+@case
+def five_critics(p: Program) -> Outcome:
+    critics(p, 10)
+    return {"training": 10}, []
+
+
+@case
+def five_critics_of_one_line(p: Program) -> Outcome:
+    """def update(optimizer, loss): ... optimizer.step()"""
+    critics(p, 10, lines=(20, 20))
+    return {"training": 10}, []
+
+
+@case
+def five_critics_in_too_few_iterations(p: Program) -> Outcome:
+    critics(p, 4)
     return {"training": 20}, []
 
 
 @case
+def critics_that_begin_with_more_updates(p: Program) -> Outcome:
+    """As the first WGAN does: the critic is trained well before the generator moves."""
+    critics(p, 1, updates=30)
+    critics(p, 12)
+    return {"training": 29, "training 2": 1 + 12}, [(29, "training 2")]
+
+
+@case
+def critics_and_an_iteration_that_is_not_finished(p: Program) -> Outcome:
+    critics(p, 10)
+    for _ in range(3):
+        p.forward()
+        p.backward()
+        p.opt(1, line=20)
+    p.evaluate(20)
+    return {"training": 10, "evaluation": 20}, [(10, "evaluation")]
+
+
+@case
+def delayed_actor(p: Program) -> Outcome:
+    """Every second update of the critics one of the actor."""
+    for i in range(40):
+        p.forward()
+        p.backward()
+        p.opt(1, line=20)
+        if i % 2:
+            p.forward()
+            p.backward()
+            p.opt(2, line=30)
+    return {"training": 20}, []
+
+
+@case
+def two_rates_that_vary(p: Program) -> Outcome:
+    for i in range(60):
+        p.forward()
+        p.backward()
+        p.opt(1, line=20)
+        if i % 7 in (1, 2, 5):
+            p.opt(2, line=30)
+    return {"training": 60}, []
+
+
+@case
+def an_optimizer_of_each_epoch(p: Program) -> Outcome:
+    """Ten updates are no iteration."""
+    for _ in range(10):
+        for _ in range(10):
+            p.forward()
+            p.backward()
+            p.opt(1, line=20)
+        p.opt(2, line=30)
+    return {"training": 100}, []
+
+
+@case
+def two_backwards_an_iteration(p: Program) -> Outcome:
+    for _ in range(10):
+        p.forward()
+        p.backward(line=15)
+        p.forward()
+        p.backward(line=17)
+    return {"training": 10}, []
+
+
+@case
+def three_backwards_to_one_by_hand(p: Program) -> Outcome:
+    for _ in range(10):
+        for _ in range(3):
+            p.forward()
+            p.backward(line=15)
+        p.forward()
+        p.backward(line=17)
+    return {"training": 10}, []
+
+
+@case
 def optimizer_in_backward(p: Program) -> Outcome:
-    for _ in range(6):
+    for _ in range(12):
         p.data()
         p.forward()
         for parameter in range(50, 0, -1):
-            p.backward(0.1)
+            p.backwards += 1
             p.opt(parameter, line=5)
-    return {"training": 6}, []
+        p.backward()
+    return {"training": 12}, []
+
+
+def closures(p: Program, steps: int, evaluations: int = 20) -> None:
+    for i in range(steps):
+        p.data()
+        for _ in range(evaluations if i % 3 else 4 * evaluations):
+            p.forward(1)
+            p.backward(1, inside=True)
+        p.opt()
 
 
 @case
 def lbfgs(p: Program) -> Outcome:
-    for _ in range(5):
-        p.data()
-        for _ in range(20):
-            p.forward(1)
-            p.backward(1)
-        p.opt()
-    return {"training": 5}, []
+    """Some steps evaluate the closure four times as often: they are steps all the same."""
+    closures(p, 12)
+    return {"training": 12}, []
+
+
+@case
+def lbfgs_once(p: Program) -> Outcome:
+    closures(p, 1, 15)
+    return {"training": 60}, []
+
+
+@case
+def lbfgs_a_few_times(p: Program) -> Outcome:
+    closures(p, 5)
+    return {"training": 2 * 80 + 3 * 20}, []
 
 
 @case
 def accumulation(p: Program) -> Outcome:
+    for i in range(80):
+        p.data()
+        p.forward()
+        p.backward()
+        if i % 8 == 7:
+            p.opt()
+    return {"training": 10}, []
+
+
+@case
+def accumulation_with_few_steps(p: Program) -> Outcome:
     for i in range(40):
         p.data()
         p.forward()
         p.backward()
         if i % 8 == 7:
             p.opt()
-    return {"training": 5}, []
+    return {"training": 40}, []
+
+
+@case
+def a_step_at_the_end_only(p: Program) -> Outcome:
+    p.new(1)
+    for _ in range(30):
+        p.forward()
+        p.backward()
+    p.opt()
+    return {"training": 30}, []
+
+
+@case
+def few_of_everything(p: Program) -> Outcome:
+    p.train(3)
+    return {"training": 3}, []
+
+
+@case
+def a_graph_of_many_batches(p: Program) -> Outcome:
+    """One backward and one step an epoch, of the sum of all losses."""
+    for epoch in range(3):
+        for _ in range(10):
+            p.data(100 + epoch)
+            p.forward()
+        p.backward()
+        p.opt()
+    return {"evaluation": 29}, []
 
 
 @case
@@ -446,7 +610,6 @@ def evaluation_every_four(p: Program) -> Outcome:
 
 @case
 def short_evaluation(p: Program) -> Outcome:
-    """Shorter than three steps: part of the step that it delays."""
     for block in range(4):
         for _ in range(5):
             p.data(100)
@@ -454,7 +617,127 @@ def short_evaluation(p: Program) -> Outcome:
             p.backward()
             p.opt()
         p.evaluate(3, loader=200 + block)
+    changes = [(5, "evaluation"), (8, "training"), (13, "evaluation"), (16, "training"), (21, "evaluation")]
+    return {"training": 20, "evaluation": 12}, [*changes, (24, "training"), (29, "evaluation")]
+
+
+@case
+def one_batch_of_evaluation(p: Program) -> Outcome:
+    """A sample now and then: part of the step that it delays."""
+    for block in range(4):
+        for _ in range(5):
+            p.data(100)
+            p.forward()
+            p.backward()
+            p.opt()
+        p.evaluate(1, loader=200 + block)
     return {"training": 20}, []
+
+
+@case
+def evaluation_every_second_step(p: Program) -> Outcome:
+    for i in range(20):
+        p.forward()
+        p.backward()
+        p.opt()
+        if i % 2:
+            p.evaluate(6, loader=200 + i)
+    loops = ["evaluation", "training"] * 10
+    return {"training": 20, "evaluation": 60}, [(2 + i // 2 * 8 + i % 2 * 6, loops[i]) for i in range(19)]
+
+
+@case
+def evaluation_in_every_step(p: Program) -> Outcome:
+    """As it is everywhere, it is part of a step."""
+    for i in range(20):
+        p.data()
+        p.forward()
+        p.backward()
+        p.opt()
+        p.evaluate(6, loader=200 + i)
+    return {"training": 20}, []
+
+
+@case
+def one_line_trains_and_evaluates(p: Program) -> Outcome:
+    """for phase in ("train", "val"): for x in loaders[phase]: ..."""
+    for epoch in range(3):
+        p.train(10, loader=100 + epoch)
+        p.evaluate(6, loader=200 + epoch, line=10)
+    changes = [(10, "evaluation"), (16, "training"), (26, "evaluation"), (32, "training"), (42, "evaluation")]
+    return {"training": 30, "evaluation": 18}, changes
+
+
+@case
+def batches_that_are_skipped(p: Program) -> Outcome:
+    """if bad(batch): continue, twice in a row at most."""
+    for i in range(40):
+        p.data()
+        if i % 11 in (3, 4):
+            continue
+        p.forward()
+        p.backward()
+        p.opt()
+    return {"training": 40 - 8}, []
+
+
+@case
+def evaluation_by_calls(p: Program) -> Outcome:
+    for _ in range(3):
+        for _ in range(10):
+            p.tick(MODULE, 300, 50)
+            p.tick(MODULE, 301, 51)
+            p.forward()
+            p.backward()
+            p.opt()
+        for _ in range(6):
+            p.tick(MODULE, 300, 60)
+            p.tick(MODULE, 301, 61)
+            p.wait(3)
+    changes = [(10, "evaluation"), (16, "training"), (26, "evaluation"), (32, "training"), (42, "evaluation")]
+    return {"training": 30, "evaluation": 17}, changes
+
+
+@case
+def episodes_of_any_length(p: Program) -> Outcome:
+    """REINFORCE: the policy is called until the episode ends, then there is one update."""
+    for i in range(30):
+        for _ in range(5 + 37 * i % 90):
+            p.tick(MODULE, 300, 50)
+            p.node()
+        p.backward()
+        p.opt()
+    return {"training": 30}, []
+
+
+@case
+def rollouts_and_updates(p: Program) -> Outcome:
+    """PPO: 40 steps of the environment without a graph, then 8 updates. The first are before the first node."""
+    for _ in range(5):
+        for _ in range(40):
+            p.tick(MODULE, 300, 50)
+        for _ in range(8):
+            p.tick(MODULE, 300, 60)
+            p.forward()
+            p.backward()
+            p.opt()
+    changes = [change for i in range(4) for change in ((8 + 48 * i, "evaluation"), (48 + 48 * i, "training"))]
+    return {"training": 40, "evaluation": 160}, changes
+
+
+@case
+def chunks_without_a_graph_first(p: Program) -> Outcome:
+    """Contrastive loss in chunks: each is embedded without a graph, then again with one."""
+    for i in range(20):
+        chunks = 12 if i == 10 else 3
+        for _ in range(chunks):
+            p.tick(MODULE, 300, 50)
+        for _ in range(chunks):
+            p.tick(MODULE, 300, 55)
+            p.forward()
+            p.backward()
+        p.opt()
+    return {"training": 20 + 9}, [(10, "training"), (19, "training")]
 
 
 @case
@@ -584,12 +867,62 @@ def training_then_module_calls(p: Program) -> Outcome:
 
 @case
 def a_short_evaluation_is_the_same_at_the_end(p: Program) -> Outcome:
-    """Too short to be told from a slow step: also where the program takes its time to end behind it."""
     for epoch in range(3):
         p.train(10, loader=100 + epoch)
         p.evaluate(5, loader=200 + epoch, ms=0.5)
     p.wait(5000)
-    return {"training": 30}, []
+    changes = [(10, "evaluation"), (15, "training"), (25, "evaluation"), (30, "training"), (40, "evaluation")]
+    return {"training": 30, "evaluation": 15}, changes
+
+
+@case
+def gradients_by_hand(p: Program) -> Outcome:
+    for _ in range(20):
+        p.tick(MODULE, 300, 50)
+        p.forward()
+        p.backward()
+    return {"training": 20}, []
+
+
+@case
+def an_optimizer_and_then_gradients_by_hand(p: Program) -> Outcome:
+    p.train(10, loader=None)
+    for _ in range(20):
+        p.forward()
+        p.backward(line=40)
+    return {"training": 30}, [(10, "training")]
+
+
+@case
+def generation(p: Program) -> Outcome:
+    """A prompt at one line, then tokens at another, as many as the answer has."""
+    tokens = [7, 3, 30, 1, 12, 55, 8]
+    for n in tokens:
+        p.tick(MODULE, 300, 60)
+        for _ in range(n):
+            p.tick(MODULE, 300, 65)
+    return {"inference": len(tokens) + sum(tokens) - 1}, []
+
+
+@case
+def generation_in_two_phases(p: Program) -> Outcome:
+    """A warm-up of the model, then answers; later answers at another line."""
+    for lines in ((60, 65), (80, 85)):
+        for _ in range(6):
+            p.tick(MODULE, 300, lines[0])
+            for _ in range(9):
+                p.tick(MODULE, 300, lines[1])
+    return {"inference": 60, "inference 2": 59}, [(60, "inference 2")]
+
+
+@case
+def a_line_now_and_then(p: Program) -> Outcome:
+    """Every tenth update is made elsewhere."""
+    for i in range(60):
+        p.forward()
+        p.backward()
+        p.opt(1, line=40 if i % 10 == 9 else 20)
+    return {"training": 60}, []
 
 
 @case
@@ -611,6 +944,55 @@ def test_loops(name: str, program: Program) -> None:
     assert result.loops == loops
     assert [(step, loop) for step, _, _, loop in result.changes] == changes
     assert result.count == sum(loops.values())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_step_depends_on_how_long_anything_took(
+    name: str, library: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def play() -> tuple[object, ...]:
+        p = Program(library)
+        CASES[name](p)
+        r = p.result()
+        p.close()
+        return r.ends, r.loop_of, r.changes, r.begin
+
+    usual = play()
+    random = Random(name)
+    monkeypatch.setattr(Program, "wait", lambda p, ms=1: setattr(p, "time", p.time + int(random.expovariate(1e-8))))
+    for _ in range(3):
+        assert play() == usual
+
+
+def test_a_clock_that_was_passed_over_is_said(program: Program) -> None:
+    closures(program, 3)
+    result = program.result()
+    assert (result.kind, result.line) == (BACKWARD, 15)
+    assert result.passed == (OPTIMIZER, 20, 3)
+
+
+def test_a_clock_with_enough_steps_passes_nothing_over(program: Program) -> None:
+    program.train(12)
+    assert program.result().passed == (0, 0, 0)
+
+
+@pytest.mark.parametrize(("iterations", "joined"), [(8, True), (7, False), (3, False)])
+def test_updates_of_an_iteration_are_said(program: Program, iterations: int, joined: bool) -> None:
+    critics(program, iterations)
+    result = program.result()
+    assert (result.updates, result.updates_line, result.joined) == (5, 25, joined)
+    assert result.count == (iterations if joined else iterations * 5)
+    assert result.line == (25 if joined else 20)
+
+
+def test_two_iterations_say_nothing_about_rates(program: Program) -> None:
+    critics(program, 2)
+    assert program.result().updates == 0
+
+
+def test_iterations_end_with_the_line_that_ticks_once(program: Program) -> None:
+    critics(program, 10)
+    assert program.result().ends == program.ends[5::6]
 
 
 def test_steps_end_behind_the_last_tick_that_belongs_to_them(program: Program) -> None:

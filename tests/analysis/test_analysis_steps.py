@@ -3,7 +3,21 @@
 from itertools import pairwise
 
 import pytest
-from craft import CUDA, OOM, SAMPLE, SEED, SEEDED, STEP, WINDOW_CLOSE, WINDOW_OPEN, Trace
+from craft import (
+    BACKWARD,
+    CUDA,
+    MODULE,
+    OOM,
+    OPTIMIZER,
+    SAMPLE,
+    SEED,
+    SEEDED,
+    STEP,
+    TORCH,
+    WINDOW_CLOSE,
+    WINDOW_OPEN,
+    Trace,
+)
 from driver_parts import moment
 from hand_made import Analyze, only_device, shares, step_rows, training
 
@@ -121,8 +135,54 @@ def test_without_a_clock_there_are_no_steps(analyze: Analyze) -> None:
     t.alloc(0x1000, 10, t.line(1))
     report = analyze(t)
     assert report["steps"] == []
-    assert report["clock"] == {"kind": None, "where": None, "changes": [], "loops": []}
+    nothing = {"kind": None, "where": None, "changes": [], "loops": [], "passed": None, "rate": None}
+    assert report["clock"] == nothing
     assert report["survivors"] == report["survivors_at_end"] == [("cpu", t.line(1), 10, 1, -1, -1)]
+
+
+def test_backward_passes_are_steps_where_the_optimizer_ticks_too_rarely(analyze: Analyze) -> None:
+    t = Trace()
+    for i in range(12):
+        t.tick(BACKWARD, 0, t.line(15))
+        if i % 4 == 3:
+            t.tick(OPTIMIZER, 0x9000, t.line(20))
+    report = analyze(t)
+    assert (report["clock"]["kind"], report["clock"]["where"]) == ("backward", ("train.py", 15, "main"))
+    assert report["clock"]["passed"] == ("optimizer", ("train.py", 20, "main"), 3)
+    assert [loop["loop"] for loop in report["clock"]["loops"]] == ["training"]
+
+
+def test_a_closure_is_a_part_of_the_optimizers_step(analyze: Analyze) -> None:
+    """Its passes are told by the optimizer's frame below them: the optimizer is not left out."""
+    t = Trace()
+    closure = t.stack(("train.py", "closure", 15), (TORCH + "optim/lbfgs.py", "step", 300), ("train.py", "main", 20))
+    for i in range(12):
+        for _ in range(12 if i == 6 else 3):
+            t.tick(BACKWARD, 0, closure)
+        t.tick(OPTIMIZER, 0x9000, t.line(20))
+    clock = analyze(t)["clock"]
+    assert [(loop["kind"], loop["steps"]) for loop in clock["loops"]] == [("optimizer", 12)]
+
+
+def test_modules_of_a_data_set_are_no_clock(analyze: Analyze) -> None:
+    t = Trace()
+    data = t.stack(("data.py", "get", 3), (TORCH + "utils/data/_utils/fetch.py", "fetch", 50), ("train.py", "main", 9))
+    for i in range(20):
+        t.tick(MODULE, 0x5000, data)
+        if i % 2:
+            t.tick(MODULE, 0x6000, t.line(12))
+    assert analyze(t)["clock"]["loops"][0]["steps"] == 9
+
+
+def test_updates_of_an_iteration(analyze: Analyze) -> None:
+    t = Trace()
+    for i in range(50):
+        t.tick(OPTIMIZER, 0x9000, t.line(20))
+        if i % 5 == 4:
+            t.tick(OPTIMIZER, 0xA000, t.line(25))
+    clock = analyze(t)["clock"]
+    assert clock["rate"] == (5, ("train.py", 25, "main"), True)
+    assert clock["loops"][0]["steps"] == 10
 
 
 # --- windows --------------------------------------------------------------------------------------------------

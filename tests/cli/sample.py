@@ -91,7 +91,7 @@ def analysis(folder: Path) -> dict[str, Any]:
         ],
         "rss": [(0, 100_000_000), (10_000_000, 120_000_000)],
         "steps": steps,
-        "clock": {"kind": "optimizer", "where": (str(script), 8, "step"), "changes": []},
+        "clock": {"kind": "optimizer", "where": (str(script), 8, "step"), "changes": [], "passed": None, "rate": None},
         "host_reads": [],
         "survivors": [("cpu", 2, 16, 2, 1, 2)],
         "leaks": [],

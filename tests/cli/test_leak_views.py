@@ -210,6 +210,7 @@ def test_what_was_judged(make: Make) -> None:
 def test_what_cannot_be_judged(make: Make) -> None:
     few = make(steps={"training": 7})
     assert "Leaks: not judged, for 7 steps are too few (8 are needed)" in shown(few)
+    assert "Steps are counted by the optimizer's step" in shown(few) and "prof.step()" in shown(few)
     assert "not judged" not in shown(make(steps={"training": 8}))
     none = make(steps={})
     assert "Leaks: not judged, for no steps were seen" in shown(none)

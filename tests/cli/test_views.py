@@ -31,6 +31,41 @@ def test_summary(report: cuptimem.Report) -> None:
     assert "96 B (step 0) to 112 B (step 2), +8 B a step" in lines[-1]
 
 
+def test_the_clock_says_what_it_passed_over_and_what_prof_step_would_change(tmp_path: Path) -> None:
+    raw = sample.analysis(tmp_path)
+    place = (str(tmp_path / "fit.py"), 30, "main")
+    raw["clock"] = {**raw["clock"], "kind": "backward", "passed": ("optimizer", place, 1)}
+    shown = str(from_dict("run.cmem", raw))
+    at = f"{tmp_path.name}/fit.py:30"
+    assert "counted by backward passes at " in shown
+    assert (
+        f"\n  the optimizer stepped only 1 time at {at} (8 are needed); if that ends your iteration, prof.step()"
+        in shown
+    )
+    one = json.clock(from_dict("run.cmem", raw).clock)
+    assert one["passed"] == {
+        "kind": "optimizer",
+        "where": {"file": place[0], "line": 30, "function": "main"},
+        "steps": 1,
+    }
+    assert one["rate"] is None
+
+
+@pytest.mark.parametrize(
+    ("joined", "said"),
+    [
+        (True, "a step is an iteration: 5 updates up to the one at {}"),
+        (False, "a step is one update, 5 to an iteration, which ends at {}; prof.step() there counts iterations"),
+    ],
+)
+def test_the_clock_says_how_many_updates_are_an_iteration(tmp_path: Path, joined: bool, said: str) -> None:
+    raw = sample.analysis(tmp_path)
+    raw["clock"] = {**raw["clock"], "rate": (5, (str(tmp_path / "gan.py"), 40, "main"), joined)}
+    report = from_dict("run.cmem", raw)
+    assert f"\n  {said.format(f'{tmp_path.name}/gan.py:40')}\n" in str(report)
+    assert json.clock(report.clock)["rate"]["updates"] == 5 and json.clock(report.clock)["rate"]["joined"] is joined
+
+
 def test_loops_are_told_apart(tmp_path: Path) -> None:
     """What an evaluation does must not read as growth, or its end, of the training."""
     raw = sample.analysis(tmp_path)
