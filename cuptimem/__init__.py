@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from cuptimem.report import Backward as Backward
     from cuptimem.report import Clock as Clock
     from cuptimem.report import ClockChange as ClockChange
+    from cuptimem.report import Contents as Contents
     from cuptimem.report import Contributor as Contributor
     from cuptimem.report import Device as Device
     from cuptimem.report import HostRead as HostRead
@@ -58,6 +59,7 @@ _HOME = {
     "Backward": "report",
     "Clock": "report",
     "ClockChange": "report",
+    "Contents": "report",
     "Contributor": "report",
     "Device": "report",
     "DriverLevel": "ledger",

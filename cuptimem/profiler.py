@@ -6,7 +6,7 @@ import inspect
 import os
 import threading
 import weakref
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
@@ -148,7 +148,7 @@ class _Run:
 
         path, number = recorder.snapshot_source(window)
         closed = window.closed
-        report = analyze(path, window=number, temporary=window.path is None)
+        report = analyze(path, window=number, temporary=window.path is None, default_code=window.code)
         if closed:
             self._report = (window, report)
         return report
@@ -169,6 +169,7 @@ class Profile:
         ring_dir: str | os.PathLike[str] | None = None,
         kernels: bool = False,
         driver: bool = True,
+        code: str | Iterable[str] = (),
     ) -> None:
         if on_trace_ready is not None and schedule is None:
             # torch.profiler allows it: one cycle, the whole block.
@@ -182,6 +183,7 @@ class Profile:
             None if ring_dir is None else os.fspath(ring_dir),
             kernels=bool(kernels),
             driver=bool(driver),
+            code=_names(code),
         )
         self._named = None if path is None else os.path.abspath(os.fspath(path))
         self._files = 0
@@ -390,6 +392,14 @@ class Profile:
             self.on_trace_ready(self)
 
 
+def _names(code: str | Iterable[str]) -> tuple[str, ...]:
+    if not code:
+        return ()
+    from cuptimem import own_code  # with modules that most recordings do not need
+
+    return own_code.names(code)
+
+
 def _always(step: int) -> Action:
     return Action.RECORD
 
@@ -408,6 +418,7 @@ def profile(
     ring_dir: str | os.PathLike[str] | None = None,
     kernels: bool = False,
     driver: bool = True,
+    code: str | Iterable[str] = (),
 ) -> Profile: ...
 def profile(path: Any = None, **options: Any) -> Any:
     """Records every tensor allocation of this process with its Python line, while the block or function runs.
@@ -429,10 +440,11 @@ def profile(path: Any = None, **options: Any) -> Any:
     max_size        bytes of trace past which steps are folded into sums, survivors and peaks (2 GiB)
     ring_bytes, ring_dir    size (16 MiB) and folder of the shared memory that outlives a kill
     driver          what CUDA itself hands out, too, to PyTorch and to anybody else, as far as CUPTI tells
+    code            installed packages that count as your own code in its reports ("transformers", or several)
     kernels         when kernels and copies ran, too: costs something for each that is launched
 
-    Raises ValueError for kernels without driver, Error if recording cannot start; afterwards nothing about the
-    recording raises: it ends with one warning.
+    Raises ValueError for kernels without driver and for a code that is no package's name, Error if recording cannot
+    start; afterwards nothing about the recording raises: it ends with one warning.
     """
     if callable(path) and not isinstance(path, (str, os.PathLike)):
         return Profile(**options)(path)

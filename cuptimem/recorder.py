@@ -82,6 +82,7 @@ class Options:
         *,
         kernels: bool = False,
         driver: bool = True,
+        code: "tuple[str, ...]" = (),
     ) -> None:
         if kernels and not driver:
             raise ValueError("kernels are recorded at the driver level, which driver=False turns off")
@@ -90,6 +91,7 @@ class Options:
         self.ring_dir = ring_dir
         self.kernels = kernels
         self.driver = driver
+        self.code = code
 
 
 class Capture:
@@ -111,7 +113,8 @@ class Capture:
 class Window:
     """One stretch of a capture with its own report and, if it has a path, its own file."""
 
-    def __init__(self, capture: Capture, number: int, path: str | None) -> None:
+    def __init__(self, capture: Capture, number: int, path: str | None, code: "tuple[str, ...]") -> None:
+        self.code = code  # packages that count as the user's own, in its report and in its file
         self.capture = capture
         self.number = number
         self.path = path  # absolute; None: a temporary file
@@ -151,7 +154,7 @@ def open_window(path: str | None, *, overwrite: bool, options: Options, default_
                 capture = _start(path, overwrite, options)
             elif options.kernels and not capture.options.kernels:
                 say("kernels are not recorded: the profile that this one lies in was started without them")
-            window = Window(capture, capture.opened + 1, path)
+            window = Window(capture, capture.opened + 1, path, options.code)
             opened.append(window)
             capture.opened = window.number
             if capture.owner is None:
@@ -302,6 +305,8 @@ def _start(path: str | None, overwrite: bool, options: Options) -> Capture:
     if core.capture_active():
         raise Error("a capture is already running in this process")
     meta = environment()
+    if options.code:
+        meta["code"] = ",".join(options.code)
     capture.role = meta.get("role", "")
     _orphan = capture
     core.capture_start(
@@ -404,15 +409,15 @@ def _pass_warning_on(core: "ModuleType") -> None:
 def _extract(capture: Capture, window: Window) -> None:
     """Gives a window that is not the whole capture its own file: whole at once, or not at all."""
     assert window.path is not None
-    _extract_to(capture.file.path, window.path, window.number)
+    _extract_to(capture.file.path, window.path, window)
     window.file = TraceFile(window.path)
     window.whole = True
 
 
-def _extract_to(source: str, target: str, number: int) -> None:
+def _extract_to(source: str, target: str, window: Window) -> None:
     partial = aside.name(os.path.dirname(target))
     try:
-        recording_core().extract(source, partial, number)
+        recording_core().extract(source, partial, window.number, ",".join(window.code))
         os.replace(partial, target)
     except BaseException:
         if os.path.lexists(partial):
@@ -430,7 +435,7 @@ def _settle(capture: Capture, last: Window) -> None:
     # A second name, so that there is no moment, should we be killed, in which the recording has only one that is swept.
     _copy_name(owner.path, whole)
     try:
-        _extract_to(whole, owner.path, owner.number)
+        _extract_to(whole, owner.path, owner)
     except BaseException:
         os.replace(whole, owner.path)  # more than its share is better than nothing
         _remove(whole)  # two names of one file stay two

@@ -6,18 +6,18 @@ pickled, compared and kept; they need neither the trace nor torch. Stacks are tu
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from cuptimem import fragmentation, kernels, leaks, ledger
+from cuptimem import fragmentation, kernels, leaks, ledger, own_code
 from cuptimem.errors import Error, core
 from cuptimem.fragmentation import Fragmentation
 from cuptimem.kernels import Kernels
 from cuptimem.leaks import Leak
 from cuptimem.ledger import NOT_RECORDED, DeviceTimeline, DriverLevel, Ledger
-from cuptimem.stacks import Frame, Stack, user_frame
+from cuptimem.stacks import Frame, Stack, library_line, user_frame
 
 if TYPE_CHECKING:
     import pandas
@@ -54,6 +54,11 @@ class Contributor:
         return self.stack[0] if self.stack and self.stack[0] != self.frame else None
 
     @property
+    def library_line(self) -> Frame | None:
+        """The library's line below the user's, outside PyTorch where there is one: see stacks.library_line."""
+        return library_line(self.stack)
+
+    @property
     def modules(self) -> tuple[str, ...]:
         """Classes of the modules whose calls the block was made in, outermost first."""
         return tuple(frame.module for frame in reversed(self.stack) if frame.module is not None)
@@ -80,58 +85,74 @@ class Contributor:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Contributors of one user line in one phase, together."""
+    """Contributors of one user line in one phase, together; or of one library's line below it."""
 
     bytes: int
     count: int
     phase: str
     where: str
     contributors: tuple[Contributor, ...]
-
-    @property
-    def frame(self) -> Frame | None:
-        return self.contributors[0].frame
+    frame: Frame | None  # None: `where` says why
 
 
-def lines_of(contributors: Iterable[Contributor]) -> tuple[Line, ...]:
-    """By user line and phase, the largest first."""
+def lines_of(contributors: Iterable[Contributor], below: Collection[Frame] = ()) -> tuple[Line, ...]:
+    """By user line and phase, the largest first. What stands at the lines `below` is by the library's lines below."""
     groups: dict[tuple[object, str], list[Contributor]] = {}
+    frames: dict[tuple[object, str], Frame | None] = {}
     for contributor in contributors:
         frame = contributor.frame
+        if frame is not None and any(frame.same_line(left) for left in below):
+            frame = contributor.library_line or frame
         place: object = contributor.where if frame is None else (frame.file, frame.line)
-        groups.setdefault((place, contributor.phase), []).append(contributor)
-    lines = [
-        Line(sum(c.bytes for c in group), sum(c.count for c in group), phase, group[0].where, tuple(group))
-        for (_, phase), group in groups.items()
-    ]
+        key = (place, contributor.phase)
+        groups.setdefault(key, []).append(contributor)
+        frames.setdefault(key, frame)
+    lines = []
+    for key, group in groups.items():
+        frame = frames[key]
+        where = group[0].where if frame is None else frame.place
+        lines.append(Line(sum(c.bytes for c in group), sum(c.count for c in group), key[1], where, tuple(group), frame))
     return tuple(sorted(lines, key=lambda line: (-line.bytes, line.where, line.phase)))
 
 
-@dataclass(frozen=True, slots=True)
-class Peak:
-    """The moment with the most live bytes on one device, and what was alive then.
+# What Report.contents can be asked for beside the peak, and the core for.
+TABLES = ("start", "end", "allocated", "stepped", "temporary")
 
-    The contributors' bytes sum to `bytes`, except in a step's peak, which keeps the ten largest; `rest_bytes` and
-    `rest_count` are then the others.
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """Blocks of one device, by contributor. The contributors' bytes and `rest_bytes` sum to `bytes`.
+
+    what: "peak", or one of TABLES: alive at the start or at the end, all that was ever allocated, all that was
+    allocated in steps, all that was freed in the step that made it. Of one step where `step` was asked for.
     """
 
     device: str
     bytes: int
     time_ns: int
-    step: int | None  # None: no step clock ticked, or the peak lies outside all steps
+    step: int | None  # None: no step clock ticked, the moment lies outside all steps, or it is about the whole run
     contributors: tuple[Contributor, ...]
-    rest_bytes: int = 0
+    rest_bytes: int = 0  # without a stack: the trace is past its bound (Report.folded), or keeps the largest only
     rest_count: int = 0
+    what: str = "peak"
 
     @property
     def count(self) -> int:
-        """Live blocks."""
+        """Blocks."""
         return sum(c.count for c in self.contributors) + self.rest_count
 
     @property
     def lines(self) -> tuple[Line, ...]:
         """The contributors by user line and phase."""
         return lines_of(self.contributors)
+
+
+@dataclass(frozen=True, slots=True)
+class Peak(Contents):
+    """The moment with the most live bytes on one device, and what was alive then.
+
+    A step's peak out of Report.steps keeps the ten largest contributors; `rest_bytes` and `rest_count` are the others.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +248,7 @@ class Device:
     requested_peak: int | None = None  # of the peak's bytes, those that were asked for; None: the allocator did not say
     segments: Segments | None = None  # None: none were seen (expandable segments, other back ends, the CPU)
     check: TotalsCheck | None = None  # None: the allocator tells no totals
+    tables: tuple[Contents, ...] = ()  # those that were asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,6 +427,8 @@ class Report:
     kernels: Kernels | None = None  # None: they were not recorded
     device_timelines: tuple[DeviceTimeline, ...] = ()
     window: int = 0  # which part of the file this is; 0: all of it
+    step: int | None = None  # the devices' peaks and tables are of this step, not of the run
+    code: tuple[str, ...] = ()  # installed packages that count as the user's own code, too
 
     @property
     def peaks(self) -> tuple[Peak, ...]:
@@ -459,13 +483,13 @@ class Report:
             return ledger.pick(self, device, at or "peak")
         ledger.pick(self, device, "peak")  # says what is missing before the file is read again
         ledger.check_moment(self, at)
-        return ledger.pick(self._again(round(at * 1e9)), device, "asked")
+        return ledger.pick(self._again(ledger_at_ns=round(at * 1e9)), device, "asked")
 
-    def _again(self, at_ns: int) -> "Report":
-        """This report, with ledgers of another moment."""
+    def _again(self, **more: Any) -> "Report":
+        """This report, with more in it than it was opened with."""
         if self.path is None:
-            raise Error("this recording was a temporary file: give the profile a path to ask for another moment")
-        report = analyze(self.path, window=self.window, ledger_at_ns=at_ns)
+            raise Error("this recording was a temporary file: give the profile a path to ask for more")
+        report = analyze(self.path, window=self.window, step=self.step, code=self.code, **more)
         if report.start_realtime_ns != self.start_realtime_ns:
             raise Error(f"{self.path} is another recording by now: open it again")
         return report
@@ -478,9 +502,27 @@ class Report:
         """
         return fragmentation.pick(self, device, at)
 
+    def contents(self, what: str = "peak", device: str | None = None) -> Contents:
+        """What a device (None: the first one) held at the "peak", the "start" or the "end", or all that was ever
+        "allocated", in "stepped" only in steps, or freed in the step that made it ("temporary").
+
+        The file is read again unless the report was opened with that table. Raises Error.
+        """
+        if what != "peak" and what not in TABLES:
+            raise Error(f"no contents {what!r}: there are peak, {', '.join(TABLES)}")
+        one = self.device(device) if device is not None else self.device(self.peak.device)
+        if what == "peak":
+            return one.peak
+        for table in one.tables:
+            if table.what == what:
+                return table
+        return self._again(tables=(what,)).contents(what, one.name)
+
     def step_peak(self, index: int, device: str | None = None) -> Peak:
-        """The peak of one step with its ten largest contributors. Raises Error if there is no such step."""
+        """The peak of one step with its ten largest contributors. -1 is the last. Raises Error if there is none."""
         name = self.device(device).name if device is not None else None
+        if index < 0 and self.steps:
+            index += 1 + max(step.index for step in self.steps)
         for step in self.steps:
             if step.index == index and (name is None or step.device == name):
                 return Peak(
@@ -519,14 +561,16 @@ def open(
     *,
     step: int | None = None,
     progress: Callable[[float], bool] | None = None,
+    code: str | Iterable[str] | None = None,
 ) -> Report:
     """Reads a trace. Needs neither torch nor the machine it was recorded on.
 
-    step: the devices' peaks are then those of this step, with all their contributors. progress is called with the
-    share done (0 to 1) and cancels by returning False. Raises Error, one line, for a file that is not a whole trace
-    header; a trace whose tail is missing opens with complete=False.
+    step: the devices' peaks are then those of this step (-1: the last), with all their contributors. progress is called
+    with the share done (0 to 1) and cancels by returning False. code: installed packages that count as the user's own
+    code, too ("transformers", or several); None: what CUPTIMEM_CODE says, else what the recording names. Raises Error,
+    one line, for a file that is not a whole trace header; a trace whose tail is missing opens with complete=False.
     """
-    return analyze(os.fspath(path), step=step, progress=progress)
+    return analyze(os.fspath(path), step=step, progress=progress, code=code)
 
 
 def analyze(
@@ -537,21 +581,36 @@ def analyze(
     progress: Callable[[float], bool] | None = None,
     temporary: bool = False,
     ledger_at_ns: int | None = None,
+    code: str | Iterable[str] | None = None,
+    default_code: Iterable[str] | None = None,
+    tables: Iterable[str] = (),
 ) -> Report:
-    """The report of one window of a trace (0: of all of it). ledger_at_ns: with ledgers of this moment, too."""
+    """The report of one window of a trace (0: of all of it). ledger_at_ns: with ledgers of this moment, too.
+
+    tables: with these of TABLES, which Report.contents gives.
+    default_code: in the place of what the trace names, where neither code nor the environment say anything.
+    """
     if os.path.isdir(path):
         raise Error(f"{path} is a directory, not a trace")
-    if step is not None and step < 0:
-        raise Error(f"steps count from 0, there is no step {step}")
     moment = {} if ledger_at_ns is None else {"ledger_at_ns": ledger_at_ns}
-    raw = core().analyze(path, window=window, step=-1 if step is None else step, progress=progress, **moment)
+    chosen = own_code.names(code) if code is not None else own_code.of_environment()
+    if chosen is None and default_code is not None:
+        chosen = tuple(default_code)
+    raw = core().analyze(
+        path,
+        window=window,
+        step=step,
+        progress=progress,
+        code=None if chosen is None else ",".join(chosen),
+        tables=tuple(tables),
+        **moment,
+    )
     report = replace(from_dict(None if temporary else path, raw), window=window)
-    return report if step is None else _at_step(report, step)
+    return report if step is None else _at_step(report, raw["step_asked"])
 
 
 def _at_step(report: Report, index: int) -> Report:
     """The core gives a step's contributors in the place of the run's; the peaks become the step's, too."""
-    report.step_peak(index)  # says which steps there are
     rows = {step.device: step for step in report.steps if step.index == index}
     devices = []
     for device in report.devices:
@@ -560,8 +619,17 @@ def _at_step(report: Report, index: int) -> Report:
             peak = Peak(device.name, row.peak, row.peak_ns, index, device.peak.contributors)
         else:
             peak = Peak(device.name, 0, 0, index, ())
-        devices.append(replace(device, peak=peak, requested_peak=None))
-    return replace(report, devices=tuple(devices))
+        tables = tuple(_of_step(table, row, index) for table in device.tables)
+        devices.append(replace(device, peak=peak, requested_peak=None, tables=tables))
+    return replace(report, devices=tuple(devices), step=index)
+
+
+def _of_step(table: Contents, row: Step | None, index: int) -> Contents:
+    if row is None:
+        return replace(table, bytes=0, time_ns=0, step=index)
+    known = {"start": row.start, "end": row.end, "allocated": row.allocated, "stepped": row.allocated}
+    time_ns = row.end_ns if table.what == "end" else row.begin_ns
+    return replace(table, bytes=known.get(table.what, table.bytes), time_ns=time_ns, step=index)
 
 
 def operator_name(name: str | None) -> str | None:
@@ -583,10 +651,17 @@ def _device_order(device: Mapping[str, Any]) -> tuple[bool, int, str]:
 
 def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
     """The report of what the C core's analyze() returned."""
+    code = tuple(name for name in raw.get("code", "").split(",") if name)
+    is_own = own_code.matcher(code)
     frames: dict[tuple[Any, ...], Frame] = {}
     stacks: dict[int, Stack] = {}
+
+    def frame_of(row: Sequence[Any]) -> Frame:
+        file, *more = row
+        return replace(Frame(file or "", *more), own=True) if file and is_own(file) else Frame(file or "", *more)
+
     for stack_id, rows in raw["stacks"].items():
-        stacks[stack_id] = tuple(frames.setdefault(tuple(row), Frame(*row)) for row in rows)
+        stacks[stack_id] = tuple(frames.setdefault(tuple(row), frame_of(row)) for row in rows)
 
     def stack_of(stack_id: int) -> Stack:
         return stacks.get(stack_id, ())
@@ -602,6 +677,13 @@ def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
             origin=stack_of(origin_id) if origin_id != stack_id else (),
             stack_lost=stack_id == _LOST_STACK,
         )
+
+    def table_of(device: Mapping[str, Any], what: str, rows: Sequence[Any], rest: Sequence[int]) -> Contents:
+        contributors = tuple(contributor(row) for row in rows)
+        known = {"start": device["start"], "end": device["end"], "allocated": device["allocated"]}
+        size = known.get(what, sum(c.bytes for c in contributors) + rest[0])
+        time_ns = raw["duration_ns"] if what == "end" else 0
+        return Contents(device["device"], size, time_ns, None, contributors, rest[0], rest[1], what)
 
     devices = []
     for row in sorted(raw["devices"], key=_device_order):
@@ -628,6 +710,7 @@ def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
                 requested_peak=row["requested_peak"] if row["requested_peak"] >= 0 else None,
                 segments=Segments(**row["segments"]) if row["segments"] else None,
                 check=TotalsCheck(**row["check"]) if row["check"]["checked"] else None,
+                tables=tuple(table_of(row, what, *table) for what, table in row.get("tables", {}).items()),
             )
         )
     steps = Steps(
@@ -702,6 +785,7 @@ def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
         ),
         kernels=kernels.from_row(raw.get("kernels"), stack_of, _LOST_STACK),
         device_timelines=tuple(ledger.timeline_from_row(row) for row in raw.get("device_timeline", ())),
+        code=code,
     )
 
 

@@ -10,6 +10,9 @@ _LIBRARY = re.compile(
     r"[/\\](?:site-packages|dist-packages|lib(?:64)?[/\\]python3\.\d+t?)[/\\]|^<frozen |^<eval_with_key>"
 )
 
+_INSTALLED = re.compile(r"[/\\](?:site-packages|dist-packages)[/\\]")
+_TORCH = re.compile(r"[/\\](?:site-packages|dist-packages)[/\\]torch[/\\]")
+
 # What torch.compile wrote, wherever its cache lies: ab/cab<the rest of a hash>.py.
 _GENERATED = re.compile(r"[/\\]([a-z2-7]{2})[/\\](c\1[a-z2-7]{40,})\.py$")
 
@@ -27,11 +30,26 @@ class Frame:
     module: str | None = None  # class of the nn.Module whose call this frame is
     module_address: int = 0  # which one: equal addresses on one stack are one module
     text: str = field(default="", compare=False)  # the whole line, as the recording has it; "" unknown
+    own: bool = False  # of an installed package that was chosen as the user's own code (--code)
 
     @property
     def is_library(self) -> bool:
         """Whether the code belongs to an installed package, to Python or to torch.compile rather than to the user."""
-        return _LIBRARY.search(self.file) is not None or _GENERATED.search(self.file) is not None
+        if self.own:
+            return False
+        return self.truncated or _LIBRARY.search(self.file) is not None or is_generated(self.file)
+
+    @property
+    def is_plumbing(self) -> bool:
+        """Whether the code is PyTorch's, Python's or generated: what everybody's calls go through."""
+        if not self.is_library:
+            return False
+        return _INSTALLED.search(self.file) is None or _TORCH.search(self.file) is not None
+
+    @property
+    def truncated(self) -> bool:
+        """Whether it stands for the outer frames of a stack that was too deep."""
+        return not self.file and self.function == "..."
 
     @property
     def source(self) -> str:
@@ -50,10 +68,19 @@ class Frame:
             return text[self.column :].decode(errors="replace").strip() + " ..."
         return text[self.column : self.end_column].decode(errors="replace").strip()
 
+    def same_line(self, other: "Frame") -> bool:
+        """Whether both are of one line of one file."""
+        return self.line == other.line and self.file == other.file
+
     @property
     def place(self) -> str:
         """file:line, the file as short as it stays clear."""
         return f"{short_file(self.file)}:{self.line}"
+
+
+def is_generated(file: str) -> bool:
+    """Whether the file is none that was installed or written by hand, wherever it lies."""
+    return file.startswith(("<frozen ", "<eval_with_key>")) or _GENERATED.search(file) is not None
 
 
 def short_file(file: str) -> str:
@@ -75,3 +102,12 @@ def user_frame(stack: Stack) -> Frame | None:
         if not frame.is_library:
             return frame
     return stack[0] if stack else None
+
+
+def library_line(stack: Stack) -> Frame | None:
+    """The library's line below the user's: the innermost outside PyTorch and Python, else the innermost.
+
+    None where the user's own line is the innermost.
+    """
+    below = stack[: next((i for i, frame in enumerate(stack) if not frame.is_library), len(stack))]
+    return next((frame for frame in below if not frame.is_plumbing), below[0] if below else None)

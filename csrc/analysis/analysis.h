@@ -71,6 +71,27 @@ typedef struct cm_totals_check {
     int64_t told, live; /* the last time that they differed, else the last time */
 } cm_totals_check;
 
+/* Tables of one device's blocks by contributor. Of one step (options.of_step): what was alive at
+ * its two ends, what it allocated. */
+typedef enum cm_table_kind {
+    CM_TABLE_START = 0, /* alive when the recording, or its window, began */
+    CM_TABLE_END,       /* alive at the end */
+    CM_TABLE_ALLOCATED, /* all that was ever allocated */
+    CM_TABLE_STEPPED,   /* ... in a step */
+    CM_TABLE_TEMPORARY, /* ... and freed in the same step */
+    CM_TABLES
+} cm_table_kind;
+
+#define CM_TABLE(kind) (1u << (kind))
+
+/* What a trace past its bound only counts has no contributor: it is in `rest`. */
+typedef struct cm_table {
+    cm_contributor *contributors; /* largest first */
+    size_t contributor_count;
+    int64_t rest_bytes;
+    uint64_t rest_count;
+} cm_table;
+
 typedef struct cm_device_report {
     char name[24]; /* cpu, cuda:0 */
     int64_t start, peak, end, allocated, freed;
@@ -81,8 +102,9 @@ typedef struct cm_device_report {
     int64_t requested_peak; /* of the peak's bytes, those that were asked for; -1: not told */
     cm_segment_totals segments;
     cm_totals_check check;
-    cm_contributor *contributors; /* of the peak (or options.peak_of_step's), largest first */
+    cm_contributor *contributors; /* of the peak (or of that of options.step), largest first */
     size_t contributor_count;
+    cm_table table[CM_TABLES]; /* those that options.tables asks for */
     cm_timeline_point *timeline;
     size_t timeline_count;
     cm_oom *ooms; /* the first CM_OOMS_KEPT */
@@ -194,6 +216,8 @@ typedef struct cm_analysis {
     cm_reader_state state;
     char reason[256]; /* why recording ended by itself, or what the file lacks; else "" */
     uint64_t lost_events, lost_stacks, unknown_frees, replaced, seeds_skipped;
+    int64_t step_asked; /* options.step from 0; -1 without of_step */
+    char *code;         /* packages that counted as the user's own */
     uint64_t start_realtime_ns, duration_ns; /* of the window */
     uint64_t begin_ns, end_ns;               /* where it lies in the trace */
     uint64_t events, allocations;
@@ -234,9 +258,13 @@ typedef struct cm_analysis {
 
 typedef struct cm_analysis_options {
     uint64_t window;        /* only this window (CM_MARK_WINDOW_*); 0 = whole trace */
-    int64_t peak_of_step;   /* >= 0: contributors of this step's peak instead of the run's */
+    bool of_step;           /* contributors of `step`'s peak, and its tables, not the run's */
+    int64_t step;           /* negative: counted from the end, -1 is the last */
+    uint32_t tables;        /* CM_TABLE of each that is wanted */
     size_t timeline_points; /* per device; 0 = 2048 */
     int64_t ledger_at_ns;   /* >= 0: the ledger of this time, too */
+    /* Packages that count as the user's own code (library.h); NULL: those that the trace names. */
+    const char *code;
     bool (*progress)(double share, void *context); /* may be NULL; false cancels */
     void *progress_context;
 } cm_analysis_options;
@@ -248,9 +276,11 @@ cm_analysis *cm_analyze(cm_reader *reader, const cm_analysis_options *options, c
 void cm_analysis_free(cm_analysis *analysis);
 
 /* Writes what window number `window` of the trace saw as a trace of its own: definitions, what was
- * alive at its start with its origin, its events. The target must not exist. false with one line in
- * error; no file is left then. */
-bool cm_extract(cm_reader *reader, const char *target, uint64_t window, char *error,
-                size_t error_size);
+ * alive at its start with its origin, its events. code: what the new trace names as the user's own
+ * code ("" for none). The target must not exist. false with one line in error; no file is left
+ * then.
+ */
+bool cm_extract(cm_reader *reader, const char *target, uint64_t window, const char *code,
+                char *error, size_t error_size);
 
 #endif

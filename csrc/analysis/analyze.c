@@ -13,7 +13,7 @@ static const cm_part_kind *const kinds[] = {
     &cm_part_peak,      &cm_part_timeline,  &cm_part_survivors,   &cm_part_ooms,
     &cm_part_leaks,     &cm_part_requested, &cm_part_segments,    &cm_part_check,
     &cm_part_hostreads, &cm_part_ledger,    &cm_part_devicecurve, &cm_part_fragmentation,
-    &cm_part_kernels};
+    &cm_part_kernels,   &cm_part_tables};
 enum { PARTS = sizeof kinds / sizeof kinds[0], EVENT_KINDS = 64 };
 
 /* The parts that want something, by their places in the table. */
@@ -232,6 +232,7 @@ static bool finish(analyzer *a)
     out->begin_ns = a->plan.begin_ns;
     out->end_ns = a->plan.end_ns;
     out->duration_ns = a->plan.end_ns - a->plan.begin_ns;
+    out->step_asked = a->options.of_step ? a->options.step : -1;
     out->events = a->events;
     out->folded = a->folded;
     out->threads = a->thread.count;
@@ -248,20 +249,34 @@ static bool finish(analyzer *a)
     return true;
 }
 
+/* The step that was asked for, from 0. */
+static bool find_step(analyzer *a)
+{
+    int64_t asked = a->options.step, count = (int64_t)a->plan.steps.count;
+    a->options.step = asked < 0 && asked >= -count ? count + asked : asked;
+    if (a->options.step >= 0 && a->options.step < count)
+        return true;
+    snprintf(a->error, a->error_size, "the trace has no step %" PRId64 ": it has %" PRId64, asked,
+             count);
+    return false;
+}
+
 static bool analyze(analyzer *a)
 {
+    /* What the trace names has been read: it stands in the chunk behind the header. */
+    const char *code =
+        a->options.code != NULL ? a->options.code : cm_reader_meta(a->reader, "code");
     a->out = calloc(1, sizeof *a->out);
-    a->replay = cm_replay_new(a->reader);
-    if (a->out == NULL || a->replay == NULL)
+    if (a->out == NULL || (a->out->code = strdup(code != NULL ? code : "")) == NULL)
+        return no_memory(a);
+    a->replay = cm_replay_new(a->reader, a->out->code);
+    if (a->replay == NULL)
         return no_memory(a);
     if (!cm_scan(a->reader, a->replay->places, &a->options, SCAN_SHARE, &a->plan, a->error,
                  a->error_size))
         return false;
-    if (a->options.peak_of_step >= 0 && a->options.peak_of_step >= (int64_t)a->plan.steps.count) {
-        snprintf(a->error, a->error_size, "the trace has no step %" PRId64 ": it has %zu",
-                 a->options.peak_of_step, a->plan.steps.count);
+    if (a->options.of_step && !find_step(a))
         return false;
-    }
     if (a->plan.steps.count > INT32_MAX)
         return fail(a, "the trace has too many steps");
     if (!cm_replay_seed(a->replay, a->plan.seed, a->plan.seeds))
@@ -318,8 +333,11 @@ void cm_analysis_free(cm_analysis *analysis)
         free(analysis->device[i].contributors);
         free(analysis->device[i].timeline);
         free(analysis->device[i].ooms);
+        for (size_t t = 0; t < CM_TABLES; t++)
+            free(analysis->device[i].table[t].contributors);
     }
     free(analysis->device);
+    free(analysis->code);
     free(analysis->rss);
     free(analysis->step);
     free(analysis->step_contributors);

@@ -40,6 +40,7 @@ typedef struct extractor {
     size_t objects, object_capacity;
     uint64_t window;
     const char *target;
+    const char *code;
     char *error;
     size_t error_size;
 } extractor;
@@ -391,7 +392,7 @@ static bool copy_window(extractor *x)
 static bool write_meta(extractor *x)
 {
     size_t count = cm_reader_meta_count(x->reader), n = 0;
-    const char **pairs = calloc(2 * count + 3, sizeof *pairs);
+    const char **pairs = calloc(2 * count + 5, sizeof *pairs);
     char number[24];
     if (pairs == NULL)
         return no_memory(x);
@@ -399,7 +400,7 @@ static bool write_meta(extractor *x)
         const char *key, *value;
         cm_reader_meta_at(x->reader, i, &key, &value);
         /* Its ring is the source's. */
-        if (strncmp(key, "ring.", 5) == 0 || strcmp(key, "window") == 0)
+        if (strncmp(key, "ring.", 5) == 0 || strcmp(key, "window") == 0 || strcmp(key, "code") == 0)
             continue;
         pairs[n++] = key;
         pairs[n++] = value;
@@ -407,6 +408,10 @@ static bool write_meta(extractor *x)
     snprintf(number, sizeof number, "%" PRIu64, x->window);
     pairs[n++] = "window";
     pairs[n++] = number;
+    if (*x->code != '\0') {
+        pairs[n++] = "code";
+        pairs[n++] = x->code;
+    }
     bool fine = wrote(x, cm_writer_meta(x->writer, pairs));
     free(pairs);
     return fine;
@@ -422,8 +427,8 @@ static bool write_end(extractor *x)
 
 static bool extract(extractor *x)
 {
-    const cm_analysis_options options = {.window = x->window, .peak_of_step = -1};
-    x->replay = cm_replay_new(x->reader);
+    const cm_analysis_options options = {.window = x->window};
+    x->replay = cm_replay_new(x->reader, x->code);
     x->definitions = cm_redefine_new(x->reader);
     x->batch = cm_batch_new();
     x->pending = malloc(BATCH_EVENTS * sizeof *x->pending);
@@ -444,12 +449,13 @@ static bool extract(extractor *x)
     return fine;
 }
 
-bool cm_extract(cm_reader *reader, const char *target, uint64_t window, char *error,
-                size_t error_size)
+bool cm_extract(cm_reader *reader, const char *target, uint64_t window, const char *code,
+                char *error, size_t error_size)
 {
     extractor x = {.reader = reader,
                    .window = window,
                    .target = target,
+                   .code = code,
                    .error = error,
                    .error_size = error_size};
     bool fine = extract(&x);

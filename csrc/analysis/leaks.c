@@ -33,7 +33,7 @@ static void *create(const cm_run *run)
         return NULL;
     l->run = run;
     l->loops = cm_loops_new(run->steps);
-    l->fold = cm_samestack_new(run->reader);
+    l->fold = cm_samestack_new(run->reader, run->replay->library);
     if (l->loops != NULL && l->fold != NULL)
         l->track = cm_track_new(l->loops, l->fold, run->replay);
     if (l->track == NULL) {

@@ -8,6 +8,7 @@
  * stacks per step. */
 #include <string.h>
 
+#include "contributors.h"
 #include "grow.h"
 #include "parts.h"
 #include "tree.h"
@@ -212,28 +213,6 @@ static void *create(const cm_run *run)
     return p;
 }
 
-static cm_contributor describe(const peak *p, uint32_t origin, int64_t bytes, uint64_t count)
-{
-    const cm_origin *o = &p->run->replay->origin[origin];
-    return (cm_contributor){bytes, count, o->stack, o->own, o->name, (cm_phase)o->phase};
-}
-
-static int by_size(const void *left, const void *right)
-{
-    const cm_contributor *a = left, *b = right;
-    if (a->bytes != b->bytes)
-        return a->bytes < b->bytes ? 1 : -1;
-    if (a->count != b->count)
-        return a->count < b->count ? 1 : -1;
-    if (a->stack != b->stack)
-        return a->stack > b->stack ? 1 : -1;
-    if (a->origin_stack != b->origin_stack)
-        return a->origin_stack > b->origin_stack ? 1 : -1;
-    if (a->name != b->name)
-        return a->name > b->name ? 1 : -1;
-    return a->phase < b->phase ? -1 : a->phase > b->phase;
-}
-
 /* What came and went and is only counted: it was at no peak. */
 static bool event(void *part, const cm_record *record)
 {
@@ -269,11 +248,10 @@ static bool all_contributors(peak *p, device *d, bool of_step)
         if (!cm_grow((void **)&d->contributors, &d->contributor_capacity, d->contributor_count + 1,
                      sizeof *d->contributors))
             return false;
-        d->contributors[d->contributor_count++] =
-            describe(p, d->leaves.origin[i], bytes, count_at(s, saved, epoch));
+        d->contributors[d->contributor_count++] = cm_contributor_of(
+            p->run->replay, d->leaves.origin[i], bytes, count_at(s, saved, epoch));
     }
-    if (d->contributor_count > 1)
-        qsort(d->contributors, d->contributor_count, sizeof *d->contributors, by_size);
+    cm_contributors_sort(d->contributors, d->contributor_count);
     return true;
 }
 
@@ -326,13 +304,13 @@ static bool report_step(peak *p, uint32_t number, cm_moment end)
         const share *s = &p->share[origin];
         int64_t bytes = bytes_at(s, &s->step, d->step.epoch);
         uint64_t count = count_at(s, &s->step, d->step.epoch);
-        p->contributor[p->contributors++] = describe(p, origin, bytes, count);
+        p->contributor[p->contributors++] = cm_contributor_of(p->run->replay, origin, bytes, count);
         r->rest_bytes -= bytes;
         r->rest_count -= count;
     }
     r->contributor_count = found;
-    if (found > 1)
-        qsort(p->contributor + r->first_contributor, found, sizeof *p->contributor, by_size);
+    if (found > 0)
+        cm_contributors_sort(p->contributor + r->first_contributor, found);
     return true;
 }
 
@@ -345,7 +323,8 @@ static bool end_step(void *part, int64_t step, cm_moment end)
         device *d = &p->device[i];
         if (!set_tree(p, d) || (step >= 0 && !report_step(p, i, end)))
             return false;
-        if (step >= 0 && step == p->run->options->peak_of_step && !all_contributors(p, d, true))
+        if (p->run->options->of_step && step == p->run->options->step &&
+            !all_contributors(p, d, true))
             return false;
     }
     p->step = step + 1;
@@ -364,7 +343,7 @@ static bool finish(void *part, cm_analysis *out)
     for (size_t i = 0; i < p->devices; i++) {
         device *d = &p->device[i];
         cm_device_report *r = &out->device[i];
-        if (p->run->options->peak_of_step < 0 && !all_contributors(p, d, false))
+        if (!p->run->options->of_step && !all_contributors(p, d, false))
             return false;
         r->start = d->start;
         r->peak = d->run.bytes;

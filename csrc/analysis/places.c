@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "grow.h"
-#include "library.h"
 #include "map.h"
 
 /* Of a code. */
@@ -19,6 +18,7 @@ enum { ROOTS = 4 };
 
 struct cm_places {
     const cm_reader *reader;
+    const cm_library *library;
     uint8_t *code, *stack;
     size_t code_capacity, stack_capacity;
     uint32_t judged;   /* stacks */
@@ -30,11 +30,13 @@ struct cm_places {
     bool failed;
 };
 
-cm_places *cm_places_new(const cm_reader *reader)
+cm_places *cm_places_new(const cm_reader *reader, const cm_library *library)
 {
     cm_places *places = calloc(1, sizeof *places);
-    if (places != NULL)
-        places->reader = reader;
+    if (places == NULL)
+        return NULL;
+    places->reader = reader;
+    places->library = library;
     return places;
 }
 
@@ -122,7 +124,7 @@ static int judge_code(cm_places *places, const cm_frame *frame)
             else if (strcmp(inside, "autograd/__init__.py") == 0) /* backward, grad */
                 flags |= ENGINE;
         }
-        if (cm_is_library(frame->file))
+        if (cm_library_has(places->library, frame->file))
             flags |= LIBRARY;
     }
     places->code[frame->code] = flags;

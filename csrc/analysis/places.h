@@ -18,10 +18,12 @@
 
 #include "../trace/reader.h"
 #include "analysis.h"
+#include "library.h"
 
 typedef struct cm_places cm_places;
 
-cm_places *cm_places_new(const cm_reader *reader); /* NULL: out of memory */
+/* NULL: out of memory. The library is to outlive it. */
+cm_places *cm_places_new(const cm_reader *reader, const cm_library *library);
 void cm_places_free(cm_places *places);
 
 /* Reads what the reader has defined since the last call. false: out of memory. */

@@ -12,7 +12,7 @@
 static const char out_of_memory[] = "out of memory";
 static const char bad_size[] = "the trace is damaged: it has a block of an impossible size";
 
-cm_replay *cm_replay_new(const cm_reader *reader)
+cm_replay *cm_replay_new(const cm_reader *reader, const char *code)
 {
     cm_replay *r = calloc(1, sizeof *r);
     if (r == NULL)
@@ -20,9 +20,10 @@ cm_replay *cm_replay_new(const cm_reader *reader)
     r->step = -1;
     r->reader = reader;
     r->nodes = cm_nodes_new();
-    r->places = cm_places_new(reader);
+    r->library = cm_library_new(code);
+    r->places = cm_places_new(reader, r->library);
     r->device_number = calloc(1 << 16, sizeof *r->device_number);
-    if (r->nodes == NULL || r->places == NULL || r->device_number == NULL) {
+    if (r->nodes == NULL || r->library == NULL || r->places == NULL || r->device_number == NULL) {
         cm_replay_free(r);
         return NULL;
     }
@@ -36,6 +37,7 @@ void cm_replay_free(cm_replay *r)
         return;
     cm_nodes_free(r->nodes);
     cm_places_free(r->places);
+    cm_library_free(r->library);
     cm_blocks_clear(&r->blocks);
     cm_segments_clear(&r->segments);
     cm_drivermap_free(r->driver);

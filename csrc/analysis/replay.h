@@ -73,6 +73,7 @@ typedef struct cm_replay {
     cm_segments segments;
     cm_drivermap *driver; /* NULL before the first event of the driver level */
     const cm_reader *reader;
+    cm_library *library; /* which code is the user's */
     cm_device *device;
     size_t device_count, device_capacity;
     cm_origin *origin;
@@ -90,7 +91,8 @@ typedef struct cm_replay {
     uint16_t *device_number; /* by type and index: number + 1 */
 } cm_replay;
 
-cm_replay *cm_replay_new(const cm_reader *reader); /* NULL: out of memory */
+/* code: packages that count as the user's own (library.h). NULL: out of memory. */
+cm_replay *cm_replay_new(const cm_reader *reader, const char *code);
 void cm_replay_free(cm_replay *replay);
 
 /* Before the first record: the seeds that were not dropped are alive. false: error is set. */

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "grow.h"
-#include "library.h"
 
 typedef struct text {
     const char *file, *function;
@@ -34,6 +33,7 @@ typedef struct table {
 
 struct cm_samestack {
     const cm_reader *reader;
+    const cm_library *of_library;
     uint32_t *of_stack, *of_code; /* number (index of text) + 1, 0 = not asked yet */
     size_t stack_capacity, code_capacity;
     text *text;
@@ -47,12 +47,13 @@ struct cm_samestack {
     size_t way_capacity;
 };
 
-cm_samestack *cm_samestack_new(const cm_reader *reader)
+cm_samestack *cm_samestack_new(const cm_reader *reader, const cm_library *library)
 {
     cm_samestack *fold = calloc(1, sizeof *fold);
     if (fold == NULL)
         return NULL;
     fold->reader = reader;
+    fold->of_library = library;
     fold->stacks = CM_STACK_FIRST; /* the reserved ones stand for themselves */
     fold->line_count = 1;          /* and have line 0 */
     if (!cm_grow((void **)&fold->stack, &fold->folded_capacity, CM_STACK_FIRST,
@@ -178,7 +179,7 @@ static bool number_text(cm_samestack *fold, const cm_frame *frame, uint32_t *num
         return false;
     uint32_t *slot = find(fold, &fold->by_text, wanted.hash, same_text, &wanted);
     if (*slot == 0) {
-        wanted.library = frame->truncated || cm_is_library(wanted.file);
+        wanted.library = frame->truncated || cm_library_has(fold->of_library, wanted.file);
         if (!number_file(fold, wanted.file, &wanted.file_number) ||
             !cm_grow((void **)&fold->text, &fold->text_capacity, fold->texts + 1,
                      sizeof *fold->text))

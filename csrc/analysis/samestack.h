@@ -1,8 +1,7 @@
 /* Stacks by what they say: file, function and line of every frame. The same stack may be defined
  * several times (once per module that is called on it, and again when code is loaded anew); folded,
  * it has one number. And the user's line of a stack, as report.user_frame finds it: its innermost
- * frame outside installed packages and the standard library, else its innermost frame. One owner.
- */
+ * frame that is no library's (library.h), else its innermost frame. One owner. */
 #ifndef CM_ANALYSIS_SAMESTACK_H
 #define CM_ANALYSIS_SAMESTACK_H
 
@@ -10,10 +9,12 @@
 #include <stdint.h>
 
 #include "../trace/reader.h"
+#include "library.h"
 
 typedef struct cm_samestack cm_samestack;
 
-cm_samestack *cm_samestack_new(const cm_reader *reader); /* NULL: out of memory */
+/* NULL: out of memory. The library is to outlive it. */
+cm_samestack *cm_samestack_new(const cm_reader *reader, const cm_library *library);
 void cm_samestack_free(cm_samestack *fold);
 
 /* The folded stack's number; reserved and unknown stacks are their own. false: out of memory. */

@@ -22,6 +22,11 @@ static const char *const reason_names[] = {
     [CM_SUSPECT_GARBAGE] = "garbage",
     [CM_SUSPECT_LOST] = "events lost",
 };
+static const char *const table_names[] = {[CM_TABLE_START] = "start",
+                                          [CM_TABLE_END] = "end",
+                                          [CM_TABLE_ALLOCATED] = "allocated",
+                                          [CM_TABLE_STEPPED] = "stepped",
+                                          [CM_TABLE_TEMPORARY] = "temporary"};
 static const char *const tick_names[] = {NULL, "step", "optimizer", "data", "module", "backward"};
 
 typedef cm_py_builder builder;
@@ -203,10 +208,27 @@ static PyObject *check_dict(const cm_totals_check *c)
                          (unsigned long long)c->differ);
 }
 
+/* {name: (contributors, (rest bytes, rest count))} of the tables that were asked for. */
+static PyObject *table_dict(builder *b, const cm_device_report *d)
+{
+    PyObject *dict = PyDict_New();
+    bool fine = dict != NULL;
+    for (size_t i = 0; fine && i < CM_TABLES; i++) {
+        const cm_table *t = &d->table[i];
+        if (b->tables & CM_TABLE(i))
+            fine =
+                cm_py_put(dict, table_names[i],
+                          Py_BuildValue(
+                              "(N(LK))", contributor_list(b, t->contributors, t->contributor_count),
+                              (long long)t->rest_bytes, (unsigned long long)t->rest_count)) == 0;
+    }
+    return finish_list(dict, fine);
+}
+
 static PyObject *device_dict(builder *b, const cm_device_report *d)
 {
     return Py_BuildValue(
-        "{s:s,s:L,s:L,s:K,s:N,s:L,s:K,s:K,s:L,s:L,s:N,s:N,s:N,s:K,s:N,s:L,s:N,s:N}", "device",
+        "{s:s,s:L,s:L,s:K,s:N,s:L,s:K,s:K,s:L,s:L,s:N,s:N,s:N,s:K,s:N,s:L,s:N,s:N,s:N}", "device",
         d->name, "start", (long long)d->start, "peak", (long long)d->peak, "peak_time_ns",
         (unsigned long long)d->peak_time_ns, "peak_step", none_below_zero(d->peak_step), "end",
         (long long)d->end, "allocations", (unsigned long long)d->allocations, "frees",
@@ -215,7 +237,7 @@ static PyObject *device_dict(builder *b, const cm_device_report *d)
         contributor_list(b, d->contributors, d->contributor_count), "ooms", oom_list(b, d),
         "ooms_total", (unsigned long long)d->oom_total, "timeline", timeline_list(d),
         "requested_peak", (long long)d->requested_peak, "segments", segments_dict(&d->segments),
-        "check", check_dict(&d->check));
+        "check", check_dict(&d->check), "tables", table_dict(b, d));
 }
 
 static PyObject *device_list(builder *b)
@@ -437,6 +459,8 @@ static bool fill(builder *b, PyObject *d)
            cm_py_put(d, "state", cm_py_text(state_names[a->state])) == 0 &&
            cm_py_put(d, "reason", cm_py_text(a->reason)) == 0 &&
            cm_py_put(d, "meta", meta_dict(b->reader)) == 0 &&
+           cm_py_put(d, "code", cm_py_text(a->code)) == 0 &&
+           cm_py_put(d, "step_asked", none_below_zero(a->step_asked)) == 0 &&
            cm_py_put(d, "lost", lost_dict(a)) == 0 &&
            cm_py_put(d, "start_realtime_ns", PyLong_FromUnsignedLongLong(a->start_realtime_ns)) ==
                0 &&
@@ -459,9 +483,9 @@ static bool fill(builder *b, PyObject *d)
            cm_py_put(d, "stacks", Py_NewRef(b->stacks)) == 0;
 }
 
-static PyObject *build(const cm_reader *reader, const cm_analysis *analysis)
+static PyObject *build(const cm_reader *reader, const cm_analysis *analysis, uint32_t tables)
 {
-    builder b = {reader, analysis, PyDict_New(), PyDict_New(), PyDict_New()};
+    builder b = {reader, analysis, tables, PyDict_New(), PyDict_New(), PyDict_New()};
     PyObject *dict = PyDict_New();
     if (b.stacks == NULL || b.names == NULL || b.strings == NULL || dict == NULL || !fill(&b, dict))
         Py_CLEAR(dict);
@@ -505,34 +529,70 @@ static bool watch(double share, void *context)
 
 PyDoc_STRVAR(
     analyze_doc,
-    "analyze(path, *, window=0, step=-1, points=0, ledger_at_ns=-1, progress=None) -> dict\n\n"
+    "analyze(path, *, window=0, step=None, points=0, ledger_at_ns=-1, progress=None, code=None,\n"
+    "tables=()) -> dict\n\n"
     "What the trace says, as plain numbers (bytes, nanoseconds since its start). With\n"
-    "`window` only that window; with `step` the devices' contributors are those of that\n"
-    "step's peak; with `ledger_at_ns` there is a ledger of the moment nearest to it, too.\n"
+    "`window` only that window; with `step` (-1 is the last) the devices' contributors, and the\n"
+    "`tables` that were named, are those of that step; with `ledger_at_ns` there is a ledger of\n"
+    "the moment nearest to it, too. code: packages that count as the user's own, with commas\n"
+    "between them (None: those that the trace names).\n"
     "progress(share) is called at most ten times a second; False cancels\n"
     "with KeyboardInterrupt. Raises Error with one line for what cannot be read.");
 
+static bool find_tables(PyObject *names, uint32_t *wanted)
+{
+    PyObject *list = names == NULL ? PyTuple_New(0) : PySequence_Fast(names, "tables is a list");
+    bool fine = list != NULL;
+    for (Py_ssize_t i = 0; fine && i < PySequence_Fast_GET_SIZE(list); i++) {
+        PyObject *name = PySequence_Fast_GET_ITEM(list, i);
+        uint32_t found = 0;
+        for (size_t kind = 0; kind < CM_TABLES && PyUnicode_Check(name); kind++)
+            if (PyUnicode_CompareWithASCIIString(name, table_names[kind]) == 0)
+                found = CM_TABLE(kind);
+        *wanted |= found;
+        fine = found != 0;
+        if (!fine)
+            PyErr_Format(PyExc_ValueError, "no table %R", name);
+    }
+    Py_XDECREF(list);
+    return fine;
+}
+
 static PyObject *analyze(PyObject *module, PyObject *arguments, PyObject *keywords)
 {
-    static char *names[] = {"path", "window", "step", "points", "ledger_at_ns", "progress", NULL};
+    static char *names[] = {"path",     "window", "step",   "points", "ledger_at_ns",
+                            "progress", "code",   "tables", NULL};
     PyObject *path, *progress = Py_None;
+    PyObject *step = Py_None, *tables = NULL;
     unsigned long long window = 0;
-    long long step = -1, ledger_at = -1;
+    long long ledger_at = -1;
     Py_ssize_t points = 0;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O&|$KLnLO", names, PyUnicode_FSConverter,
-                                     &path, &window, &step, &points, &ledger_at, &progress))
+    const char *code = NULL;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O&|$KOnLOzO", names,
+                                     PyUnicode_FSConverter, &path, &window, &step, &points,
+                                     &ledger_at, &progress, &code, &tables))
         return NULL;
     if (points < 0 || points > 1 << 24) {
         Py_DECREF(path);
         PyErr_SetString(PyExc_ValueError, "points is out of range");
         return NULL;
     }
+    bool of_step = step != Py_None;
+    long long number = of_step ? PyLong_AsLongLong(step) : 0;
+    uint32_t wanted = 0;
+    if ((of_step && number == -1 && PyErr_Occurred()) || !find_tables(tables, &wanted)) {
+        Py_DECREF(path);
+        return NULL;
+    }
     char error[512] = "";
     watcher w = {progress == Py_None ? NULL : progress, cm_clock_monotonic_ns() + ASK_EVERY_NS};
     cm_analysis_options options = {.window = window,
-                                   .peak_of_step = step,
+                                   .of_step = of_step,
+                                   .step = number,
+                                   .tables = wanted,
                                    .timeline_points = (size_t)points,
                                    .ledger_at_ns = ledger_at,
+                                   .code = code,
                                    .progress = watch,
                                    .progress_context = &w};
     cm_analysis *analysis = NULL;
@@ -545,7 +605,7 @@ static PyObject *analyze(PyObject *module, PyObject *arguments, PyObject *keywor
     PyEval_RestoreThread(saved);
 
     if (analysis != NULL)
-        result = build(reader, analysis);
+        result = build(reader, analysis, options.tables);
     else if (!PyErr_Occurred())
         fail(error);
     cm_analysis_free(analysis);
@@ -554,19 +614,20 @@ static PyObject *analyze(PyObject *module, PyObject *arguments, PyObject *keywor
     return result;
 }
 
-PyDoc_STRVAR(
-    extract_doc,
-    "extract(source, target, window)\n\nWrites what that window saw as a trace of its own, "
-    "with what was alive when it\nopened. Raises Error with one line, and leaves no file "
-    "then; the target must not exist.");
+PyDoc_STRVAR(extract_doc, "extract(source, target, window, code=\"\")\n\nWrites what that window "
+                          "saw as a trace of its own, "
+                          "with what was alive when it\nopened; `code` is what it names as the "
+                          "user's own. Raises Error with one line, and leaves no file "
+                          "then; the target must not exist.");
 
 static PyObject *extract(PyObject *module, PyObject *arguments, PyObject *keywords)
 {
-    static char *names[] = {"source", "target", "window", NULL};
+    static char *names[] = {"source", "target", "window", "code", NULL};
     PyObject *source = NULL, *target = NULL;
     unsigned long long window;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O&O&K", names, PyUnicode_FSConverter,
-                                     &source, PyUnicode_FSConverter, &target, &window)) {
+    const char *code = "";
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O&O&K|s", names, PyUnicode_FSConverter,
+                                     &source, PyUnicode_FSConverter, &target, &window, &code)) {
         return NULL; /* the converter releases what it has made */
     }
     char error[512] = "";
@@ -575,7 +636,7 @@ static PyObject *extract(PyObject *module, PyObject *arguments, PyObject *keywor
     PyThreadState *saved = PyEval_SaveThread();
     cm_reader *reader = cm_reader_open(PyBytes_AS_STRING(source), error, sizeof error);
     if (reader != NULL)
-        fine = cm_extract(reader, PyBytes_AS_STRING(target), window, error, sizeof error);
+        fine = cm_extract(reader, PyBytes_AS_STRING(target), window, code, error, sizeof error);
     cm_reader_close(reader);
     PyEval_RestoreThread(saved);
 
@@ -586,24 +647,32 @@ static PyObject *extract(PyObject *module, PyObject *arguments, PyObject *keywor
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(is_library_doc, "is_library(file) -> bool\n\nWhether code in this file belongs to an "
-                             "installed package, to Python or to\ntorch.compile.");
+PyDoc_STRVAR(is_library_doc,
+             "is_library(file, code=\"\") -> bool\n\nWhether code in this file belongs to an "
+             "installed package that is not among those\nof `code` (with commas between them), to "
+             "Python or to torch.compile.");
 
-static PyObject *is_library(PyObject *module, PyObject *file)
+static PyObject *is_library(PyObject *module, PyObject *arguments)
 {
-    if (!PyUnicode_Check(file))
-        return PyErr_Format(PyExc_TypeError, "expected a str");
+    PyObject *file;
+    const char *code = "";
+    if (!PyArg_ParseTuple(arguments, "U|s", &file, &code))
+        return NULL;
     PyObject *bytes = PyUnicode_AsEncodedString(file, "utf-8", "surrogateescape");
     if (bytes == NULL)
         return NULL;
-    bool library = cm_is_library(PyBytes_AS_STRING(bytes));
+    cm_library *library = cm_library_new(code);
+    PyObject *found = library == NULL
+                          ? PyErr_NoMemory()
+                          : PyBool_FromLong(cm_library_has(library, PyBytes_AS_STRING(bytes)));
+    cm_library_free(library);
     Py_DECREF(bytes);
-    return PyBool_FromLong(library);
+    return found;
 }
 
 PyMethodDef cm_py_analysis_methods[] = {
     {"analyze", (PyCFunction)(void (*)(void))analyze, METH_VARARGS | METH_KEYWORDS, analyze_doc},
     {"extract", (PyCFunction)(void (*)(void))extract, METH_VARARGS | METH_KEYWORDS, extract_doc},
-    {"is_library", is_library, METH_O, is_library_doc},
+    {"is_library", is_library, METH_VARARGS, is_library_doc},
     {NULL, NULL, 0, NULL},
 };

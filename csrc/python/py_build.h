@@ -14,6 +14,7 @@
 typedef struct cm_py_builder {
     const cm_reader *reader;
     const cm_analysis *analysis;
+    uint32_t tables;   /* cm_analysis_options.tables */
     PyObject *stacks;  /* stack id -> frames */
     PyObject *names;   /* name id -> str */
     PyObject *strings; /* address of a definition's string -> str */

@@ -15,8 +15,11 @@ int main(int argc, char **argv)
         if (reader == NULL)
             continue;
         for (uint64_t window = 0; window < 3; window++) {
-            cm_analysis_options options = {
-                .window = window, .peak_of_step = (int64_t)window - 1, .timeline_points = 5};
+            cm_analysis_options options = {.window = window,
+                                           .of_step = window > 0,
+                                           .step = (int64_t)window - 1,
+                                           .tables = CM_TABLE(CM_TABLES) - 1,
+                                           .timeline_points = 5};
             cm_analysis *analysis = cm_analyze(reader, &options, error, sizeof error);
             for (size_t d = 0; analysis != NULL && window == 0 && d < analysis->device_count; d++) {
                 int64_t sum = 0;
@@ -36,7 +39,7 @@ int main(int argc, char **argv)
                     return 2;
             }
             cm_analysis_free(analysis);
-            if (cm_extract(reader, "extracted.cmem", window, error, sizeof error))
+            if (cm_extract(reader, "extracted.cmem", window, "torch", error, sizeof error))
                 unlink("extracted.cmem");
         }
         cm_reader_close(reader);

@@ -4,10 +4,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cuptimem import Frame, _core
+from cuptimem import Frame, _core, own_code
 
 HASH = "mfiq5ls4nbxndu5wbahle4a4h2dik6pvvrv4oaoyudugoysikg"
 PARTS = ["/", "\\", "lib", "lib64", "python3.", "1", "11", "t", "site-packages", "dist-packages", "<frozen ", "x", " "]
+PARTS += ["a", "b", ".py", "."]
 PARTS += ["<eval_with_key>", ".9", "qm", "qn", "q", "c", f"cq{HASH}", f"cqm{HASH}", "cqm" + "a" * 39, ".py", "A"]
 
 
@@ -20,8 +21,28 @@ def test_both_say_the_same(file: str) -> None:
     assert _core.is_library(file) is Frame(file, "f", 1).is_library
 
 
+@given(
+    st.lists(st.sampled_from(PARTS), max_size=9).map("".join), st.sampled_from(["a", "a.b", "b,a", "ab", ",x,a.b.a"])
+)
+@example("/v/site-packages/a/x.py", "a")
+@example("/v/site-packages/a.py", "a")
+@example("/v/site-packages/a.b/x.py", "a")
+@example("/v/lib/python3.11/site-packages/a/b.py", "a.b")
+@example("/site-packages/site-packages/a/x.py", "a")
+@example("/site-packages/a/site-packages/x.py", "a")
+@example(f"/site-packages/a/qm/cq{HASH}.py", "a")
+@example("<frozen /site-packages/a/x.py", "a")
+def test_both_say_the_same_of_chosen_packages(file: str, code: str) -> None:
+    own = own_code.matcher(code.split(","))(file)
+    assert _core.is_library(file, code) is Frame(file, "f", 1, own=own).is_library
+
+
 def test_examples_are_of_both_kinds() -> None:
     assert _core.is_library(f"/tmp/inductor/qm/cq{HASH}.py") and not _core.is_library(f"/tmp/inductor/qn/cq{HASH}.py")
     assert _core.is_library("/v/lib/python3.11/site-packages/torch/_tensor.py") and not _core.is_library("/v/train.py")
+    file = "/v/lib/python3.11/site-packages/a/b/c.py"
+    answers = {code: _core.is_library(file, code) for code in ("", "a", "a.b", "a.b.c", "a.c", "b", "a.b.c.py", "x,a")}
+    assert [code for code, library in answers.items() if not library] == ["a", "a.b", "a.b.c", "x,a"]
+    assert not _core.is_library("/usr/lib/python3.11/unittest/case.py", "unittest")
     with pytest.raises(TypeError):
         _core.is_library(b"train.py")  # type: ignore[arg-type]

@@ -176,8 +176,30 @@ static void read_twice(cm_reader *reader, bool first_time)
 
 /* --- what reads behind it -------------------------------------------------------------------- */
 
-static void check_analysis(const cm_analysis *analysis, bool of_step)
+static uint64_t sum_of_table(const cm_table *table)
 {
+    uint64_t sum = (uint64_t)table->rest_bytes;
+    for (size_t i = 0; i < table->contributor_count; i++)
+        sum += (uint64_t)table->contributors[i].bytes;
+    return sum;
+}
+
+static void check_tables(const cm_device_report *device, uint32_t tables)
+{
+    const int64_t totals[] = {[CM_TABLE_START] = device->start,
+                              [CM_TABLE_END] = device->end,
+                              [CM_TABLE_ALLOCATED] = device->allocated};
+    for (size_t i = 0; i < sizeof totals / sizeof totals[0]; i++)
+        if (tables & CM_TABLE(i) && sum_of_table(&device->table[i]) != (uint64_t)totals[i])
+            broken("a table sums to its device's total");
+    if (tables & CM_TABLE(CM_TABLE_TEMPORARY) &&
+        device->table[CM_TABLE_TEMPORARY].rest_bytes != device->table[CM_TABLE_STEPPED].rest_bytes)
+        broken("what is only counted in steps was freed in them");
+}
+
+static void check_analysis(const cm_analysis *analysis, const cm_analysis_options *options)
+{
+    bool of_step = options->of_step;
     for (size_t d = 0; d < analysis->device_count; d++) {
         const cm_device_report *device = &analysis->device[d];
         uint64_t sum = 0; /* wraps, as hostile sizes do */
@@ -185,6 +207,8 @@ static void check_analysis(const cm_analysis *analysis, bool of_step)
             sum += (uint64_t)device->contributors[c].bytes;
         if (!of_step && sum != (uint64_t)device->peak)
             broken("the contributors of a peak sum to it");
+        if (!of_step)
+            check_tables(device, options->tables);
         if (device->oom_count > CM_OOMS_KEPT || device->name[sizeof device->name - 1] != '\0')
             broken("a device report is bounded");
     }
@@ -266,7 +290,7 @@ static void analyze(cm_reader *reader, bool compared, cm_analysis_options option
     cm_analysis *analysis = cm_analyze(reader, &options, error, sizeof error);
 
     if (analysis != NULL) {
-        check_analysis(analysis, options.peak_of_step >= 0);
+        check_analysis(analysis, &options);
         if (compared)
             compare_analysis(analysis, options.window);
     } else if (options.progress == NULL) {
@@ -280,7 +304,7 @@ static void extract(cm_reader *reader, uint64_t window)
     char error[160] = "";
     struct stat st;
 
-    if (!cm_extract(reader, EXTRACTED, window, error, sizeof error)) {
+    if (!cm_extract(reader, EXTRACTED, window, "a,b.c", error, sizeof error)) {
         must_say(error, "a window that could not be cut out says why");
         if (stat(EXTRACTED, &st) == 0)
             broken("no file is left of a window that could not be cut out");
@@ -293,7 +317,7 @@ static void extract(cm_reader *reader, uint64_t window)
         pass p = read_once(cut);
         if (!fuzz_without_memory && p.last < 0)
             broken("a window's trace is sound");
-        analyze(cut, false, (cm_analysis_options){.peak_of_step = -1, .timeline_points = 3});
+        analyze(cut, false, (cm_analysis_options){.timeline_points = 3});
     }
     cm_reader_close(cut);
     unlink(EXTRACTED);
@@ -309,11 +333,15 @@ static void read_trace(bool thorough)
         return;
     }
     read_twice(reader, thorough);
-    analyze(reader, thorough, (cm_analysis_options){.peak_of_step = -1});
+    analyze(reader, thorough, (cm_analysis_options){.tables = CM_TABLE(CM_TABLES) - 1});
     if (thorough) {
         analyze(reader, true,
-                (cm_analysis_options){.window = 1, .peak_of_step = 0, .timeline_points = 5});
-        analyze(reader, false, (cm_analysis_options){.peak_of_step = 1, .progress = stop_half_way});
+                (cm_analysis_options){.window = 1,
+                                      .of_step = true,
+                                      .tables = CM_TABLE(CM_TABLES) - 1,
+                                      .timeline_points = 5});
+        analyze(reader, false,
+                (cm_analysis_options){.of_step = true, .step = -1, .progress = stop_half_way});
         extract(reader, 1);
         extract(reader, 2);
     }

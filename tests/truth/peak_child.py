@@ -79,6 +79,19 @@ def main() -> None:
     ours = grouped([(tuple((f.file, f.line, f.function) for f in c.stack), c.bytes) for c in device.peak.contributors])
     plain = grouped([(tuple(frame[:3] for frame in b.charged), b.size) for b in trace.at_peak.values()])
     differing = [(list(k)[:3], ours[k], plain[k]) for k in ours.keys() | plain.keys() if ours[k] != plain[k]]
+    temporary = replay.died_in_step(replay.rows(path), trace, [(s.begin_ns, s.end_ns) for s in report.steps])
+    plain_tables = {
+        "end": list(trace.live.values()),
+        "allocated": [b for b in trace.born if not b.seeded],
+        "temporary": temporary,
+    }
+    tables = {}
+    for what, blocks in plain_tables.items():
+        expected = grouped([(tuple(frame[:3] for frame in b.charged), b.size) for b in blocks])
+        found = report.contents(what, "cpu")
+        rows = grouped([(tuple((f.file, f.line, f.function) for f in c.stack), c.bytes) for c in found.contributors])
+        wrong = [(list(k)[:3], rows[k], expected[k]) for k in rows.keys() | expected.keys() if rows[k] != expected[k]]
+        tables[what] = [found.bytes, sum(b.size for b in blocks), found.count, len(blocks), wrong[:5]]
     chosen = sorted({0, len(report.steps) // 2, len(report.steps) - 1} & set(range(len(report.steps))))
     whole = []
     for index in chosen:
@@ -92,6 +105,7 @@ def main() -> None:
                 "peak": device.peak.bytes,
                 "contributors": [sum(c.bytes for c in device.peak.contributors), device.peak.count],
                 "differing": differing[:5],
+                "tables": tables,
                 "end": device.end,
                 "start": device.start,
                 "allocations": device.allocations,

@@ -182,6 +182,33 @@ def replay(events: Iterable[Row], *, snapshot_peak: bool = True) -> Result:
     )  # fmt: skip
 
 
+def died_in_step(events: Iterable[Row], found: Result, bounds: list[tuple[int, int]]) -> list[Block]:
+    """Blocks of the replay that were freed between the same two bounds of steps that they were made between.
+
+    A bound is a tick; the first may be the trace's begin, or the first node.
+    """
+    step_of: list[int] = []  # of each row: how many bounds lie before it
+    events = list(events)
+    times = sorted({time for pair in bounds for time in pair})
+    passed = int(times[0] <= events[0].time_ns)
+    for row in events:
+        kinds = (TICK,) if passed else (TICK, NODE_NEW)
+        while passed < len(times) and row.kind in kinds and row.time_ns >= times[passed]:
+            passed += 1
+        step_of.append(passed)
+    born = iter(block for block in found.born if not block.seeded)
+    made: dict[int, tuple[Block, int]] = {}
+    died = []
+    for row, step in zip(events, step_of, strict=True):
+        if row.kind == ALLOC:
+            made[row.address] = (next(born), step)
+        elif row.kind == FREE and row.address in made:
+            block, birth = made.pop(row.address)
+            if birth == step and 0 < step < len(times):
+                died.append(block)
+    return died
+
+
 def live_set(path: Path | str) -> dict[int, int]:
     """address -> bytes of what is alive where the trace ends."""
     return {a: b.size for a, b in replay(rows(path), snapshot_peak=False).live.items()}

@@ -47,6 +47,10 @@ def test_peak_and_steps(child, tmp_path, program, start):
     assert found["end"] == below["live_bytes"] == found["replay"]["end"]
     assert found["contributors"] == [found["peak"], found["replay"]["count"]]
     assert found["differing"] == [], "contributors by stack differ from a plain replay of the same trace"
+    assert found["tables"].keys() == {"end", "allocated", "temporary"}
+    for what, (shown, total, count, blocks, wrong) in found["tables"].items():
+        assert (shown, count, wrong) == (total, blocks, []), what
+        assert total > 0 or what == "end"
     for peak, total in found["step_sums"]:
         assert peak == total
     for peak, total, of_step in found["whole_steps"]:

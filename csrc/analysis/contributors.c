@@ -1,0 +1,32 @@
+#include "contributors.h"
+
+#include <stdlib.h>
+
+cm_contributor cm_contributor_of(const cm_replay *replay, uint32_t origin, int64_t bytes,
+                                 uint64_t count)
+{
+    const cm_origin *o = &replay->origin[origin];
+    return (cm_contributor){bytes, count, o->stack, o->own, o->name, (cm_phase)o->phase};
+}
+
+static int by_size(const void *left, const void *right)
+{
+    const cm_contributor *a = left, *b = right;
+    if (a->bytes != b->bytes)
+        return a->bytes < b->bytes ? 1 : -1;
+    if (a->count != b->count)
+        return a->count < b->count ? 1 : -1;
+    if (a->stack != b->stack)
+        return a->stack > b->stack ? 1 : -1;
+    if (a->origin_stack != b->origin_stack)
+        return a->origin_stack > b->origin_stack ? 1 : -1;
+    if (a->name != b->name)
+        return a->name > b->name ? 1 : -1;
+    return a->phase < b->phase ? -1 : a->phase > b->phase;
+}
+
+void cm_contributors_sort(cm_contributor *contributor, size_t count)
+{
+    if (count > 1)
+        qsort(contributor, count, sizeof *contributor, by_size);
+}

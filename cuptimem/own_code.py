@@ -1,0 +1,63 @@
+"""Which installed packages count as the user's own code: --code, CUPTIMEM_CODE, cuptimem.profile(code=...)."""
+
+import os
+import re
+from collections.abc import Callable, Iterable
+from functools import cache
+
+from cuptimem.errors import Error
+from cuptimem.stacks import is_generated
+
+VARIABLE = "CUPTIMEM_CODE"
+
+_NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
+# Where a file's path inside the folder of installed packages begins, of csrc/analysis/library.c. Packages lie in
+# Python's own folder: the last one counts.
+_INSIDE = re.compile(r"[/\\](?:site-packages|dist-packages|lib(?:64)?[/\\]python3\.\d+t?)(?=[/\\])")
+
+
+def names(given: str | Iterable[str]) -> tuple[str, ...]:
+    """The packages in a text ("transformers,trl.trainer", or with ":" between them as in PATH), or in several.
+
+    Raises ValueError for what is no name of a package or module.
+    """
+    texts = [given] if isinstance(given, str) else list(given)
+    found: dict[str, None] = {}
+    for text in texts:
+        if not isinstance(text, str):
+            raise TypeError(f"code is the name of a package, or several, not {text!r}")
+        for part in re.split(f"[,{re.escape(os.pathsep)}]", text):
+            name = part.strip().replace("-", "_")  # of a distribution: most are named as their package
+            if name and _NAME.fullmatch(name) is None:
+                raise ValueError(f"{part.strip()!r} is not the name of an installed package, such as transformers")
+            if name:
+                found[name] = None
+    return tuple(found)
+
+
+def of_environment() -> tuple[str, ...] | None:
+    """What the environment says; None: nothing. Raises Error, one line."""
+    text = os.environ.get(VARIABLE, "")
+    if not text.strip():
+        return None
+    try:
+        return names(text)
+    except ValueError as error:
+        raise Error(f"{VARIABLE}: {error}") from None
+
+
+def matcher(packages: Iterable[str]) -> Callable[[str], bool]:
+    """Whether a file is one of these packages'."""
+    own = "|".join(r"[/\\]".join(re.escape(part) for part in name.split(".")) for name in packages if name)
+    if not own:
+        return lambda file: False
+    pattern = re.compile(rf"[/\\](?:{own})(?:[/\\]|\.[^/\\]*\Z)", re.DOTALL)
+
+    @cache
+    def is_own(file: str) -> bool:
+        if is_generated(file):
+            return False
+        end = max((found.end() for found in _INSIDE.finditer(file)), default=None)
+        return end is not None and pattern.match(file, end) is not None
+
+    return is_own
