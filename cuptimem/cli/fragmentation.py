@@ -21,7 +21,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("-n", "--top", type=reading.count, default=10, metavar="N", help="lines, and segments (10)")
     options = parser.parse_args(arguments)
-    report = reading.read(options.file)
+    report = reading.read(options)
     names = dict.fromkeys(row.device for row in report.fragmentations)
     devices = [options.device] if options.device is not None or not names else list(names)
     rows = tuple(report.fragmentation(device, options.at) for device in devices)

@@ -17,7 +17,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("-n", "--top", type=reading.count, default=10, metavar="N", help="rows of each table (10)")
     options = parser.parse_args(arguments)
-    report = reading.read(options.file)
+    report = reading.read(options)
     if report.kernels is None:
         raise _not_recorded(report)
     if options.json:

@@ -17,7 +17,7 @@ def main(arguments: Sequence[str]) -> int:
         "-n", "--top", type=reading.count, default=10, metavar="N", help="leaks, and suspects, to show (10)"
     )
     options = parser.parse_args(arguments)
-    report = reading.read(options.file)
+    report = reading.read(options)
     if options.json:
         print(json.text(json.leaks(report)))
     else:

@@ -27,7 +27,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("-n", "--top", type=reading.count, default=20, metavar="N", help="lines of libraries (20)")
     options = parser.parse_args(arguments)
     asked = options.at if isinstance(options.at, float) else None
-    report = reading.read(options.file, ledger_at_ns=None if asked is None else round(asked * 1e9))
+    report = reading.read(options, ledger_at_ns=None if asked is None else round(asked * 1e9))
     if asked is not None:
         check_moment(report, asked)
     what = options.at if asked is None else "asked"

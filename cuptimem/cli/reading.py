@@ -2,17 +2,42 @@
 
 import argparse
 import os
+from collections.abc import Iterable
 
-from cuptimem.report import Peak, Report, analyze
+from cuptimem import own_code
+from cuptimem.report import Contents, Report, analyze
 from cuptimem.reporters import terminal
+
+WHAT = ("peak", "end", "allocated", "temporary")
 
 
 def parser(verb: str, description: str) -> argparse.ArgumentParser:
-    """A parser with FILE and --json."""
-    result = argparse.ArgumentParser(prog=f"cuptimem {verb}", description=description, allow_abbrev=False)
+    """A parser with FILE, --json and --code."""
+    result = bare_parser(verb, description)
     result.add_argument("file", metavar="FILE", help="a trace that `cuptimem run` or cuptimem.profile wrote")
-    result.add_argument("--json", action="store_true", help="one JSON object (docs/json.md) instead of text")
     return result
+
+
+def bare_parser(verb: str, description: str) -> argparse.ArgumentParser:
+    """The same without FILE."""
+    result = argparse.ArgumentParser(prog=f"cuptimem {verb}", description=description, allow_abbrev=False)
+    result.add_argument("--json", action="store_true", help="one JSON object (docs/json.md) instead of text")
+    result.add_argument(
+        "--code",
+        type=_package,
+        action="extend",
+        metavar="PACKAGE",
+        help=f"an installed package that counts as your code, too (again for more; else {own_code.VARIABLE}, "
+        "else what the recording names)",
+    )
+    return result
+
+
+def _package(text: str) -> tuple[str, ...]:
+    try:
+        return own_code.names(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def count(text: str) -> int:
@@ -31,14 +56,43 @@ def index(text: str) -> int:
     return value
 
 
-def read(path: str, step: int | None = None, ledger_at_ns: int | None = None) -> Report:
-    """Opens a trace, with a bar on standard error when it takes long."""
+def add_contents(parser: argparse.ArgumentParser) -> None:
+    """The arguments that say which blocks."""
+    parser.add_argument(
+        "--what",
+        choices=WHAT,
+        default=WHAT[0],
+        help="alive at the peak (the default), alive at the end, all that was ever allocated, or what was freed in the "
+        "step that made it",
+    )
+    add_step(parser, "only of step N (from 0; -1 is the last) instead of the whole run")
+
+
+def add_step(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument("--step", type=int, metavar="N", help=what)
+
+
+def read(
+    options: argparse.Namespace,
+    path: str | None = None,
+    *,
+    step: int | None = None,
+    ledger_at_ns: int | None = None,
+    tables: Iterable[str] = (),
+) -> Report:
+    """Opens the trace that was named, with a bar on standard error when it takes long."""
+    path = options.file if path is None else path
     with terminal.progress(f"reading {os.path.basename(path)}") as tell:
-        return analyze(path, step=step, progress=tell, ledger_at_ns=ledger_at_ns)
+        return analyze(path, step=step, progress=tell, ledger_at_ns=ledger_at_ns, code=options.code, tables=tables)
 
 
-def chosen_peaks(report: Report, device: str | None) -> tuple[Peak, ...]:
-    """The peaks to show: of one device or of all that were used, which may be none."""
+def tables(what: str) -> tuple[str, ...]:
+    """What a report must be opened with to show this."""
+    return () if what == "peak" else (what,)
+
+
+def chosen(report: Report, device: str | None, what: str) -> tuple[Contents, ...]:
+    """What to show: of one device or of all that were used, which may be none."""
     if device is not None:
-        return (report.device(device).peak,)
-    return tuple(peak for peak in report.peaks if peak.bytes > 0)
+        return (report.contents(what, device),)
+    return tuple(report.contents(what, peak.device) for peak in report.peaks if peak.bytes > 0)

@@ -14,7 +14,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--device", metavar="D", help="only this device (cpu, cuda:0); default: all")
     parser.add_argument("--all", action="store_true", help=f"every row, not only the first and last {_ENDS}")
     options = parser.parse_args(arguments)
-    report = reading.read(options.file)
+    report = reading.read(options)
     rows: tuple[Step, ...] = tuple(report.steps)
     if options.device is not None:
         name = report.device(options.device).name

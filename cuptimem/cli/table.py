@@ -3,26 +3,24 @@
 from collections.abc import Sequence
 
 from cuptimem.cli import reading
-from cuptimem.reporters import json, terminal, views
+from cuptimem.reporters import json, table_views, terminal, views
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = reading.parser("table", "The blocks alive at the peak, summed by one property.")
-    parser.add_argument("--by", choices=views.GROUPINGS, default="line", help="what to sum by (line)")
-    parser.add_argument("--sort", choices=views.ORDERS, default="bytes", help="the order of the rows (bytes)")
-    parser.add_argument(
-        "--step", type=reading.index, metavar="N", help="the peak of step N (from 0) instead of the run's"
-    )
+    parser = reading.parser("table", "The blocks alive at the peak (or of --what), summed by one property.")
+    parser.add_argument("--by", choices=table_views.GROUPINGS, default="line", help="what to sum by (line)")
+    parser.add_argument("--sort", choices=table_views.ORDERS, default="bytes", help="the order of the rows (bytes)")
+    reading.add_contents(parser)
     parser.add_argument(
         "--device", metavar="D", help="this device (cpu, cuda:0); default: the fullest accelerator, else cpu"
     )
     parser.add_argument("-n", "--top", type=reading.count, default=40, metavar="N", help="rows to show (40)")
     options = parser.parse_args(arguments)
-    report = reading.read(options.file, options.step)
-    peak = next(iter(reading.chosen_peaks(report, options.device)), None)
-    rows = views.group(peak.contributors if peak is not None else (), options.by, options.sort)
+    report = reading.read(options, step=options.step, tables=reading.tables(options.what))
+    contents = next(iter(reading.chosen(report, options.device, options.what)), None)
     if options.json:
-        print(json.text(json.table(report, peak, rows, options.by)))
+        rows = table_views.group(contents.contributors if contents is not None else (), options.by, options.sort)
+        print(json.text(json.table(report, contents, rows, options.by)))
     else:
-        terminal.show(views.table(report, peak, rows, options.by, options.top))
+        terminal.show(views.table(report, contents, options.by, options.sort, options.top))
     return 0

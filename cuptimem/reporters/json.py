@@ -3,12 +3,14 @@
 import json
 from typing import Any
 
+from cuptimem.diff import Change, DeviceDiff, Section
 from cuptimem.fragmentation import Fragmentation
 from cuptimem.kernels import HeldBlocks, Kernels, KernelUse
 from cuptimem.leaks import STEPS_NEEDED, Leak
 from cuptimem.ledger import DriverAllocations, DriverDevice, DriverLevel, Ledger, LedgerLine
-from cuptimem.report import Clock, Contributor, Peak, Report, Step
-from cuptimem.reporters.views import Row
+from cuptimem.report import Clock, Contents, Contributor, Report, Step
+from cuptimem.reporters import tree_views
+from cuptimem.reporters.table_views import Row
 from cuptimem.simulation.result import Interval, Simulation
 from cuptimem.stacks import Frame, Stack, user_frame
 
@@ -17,7 +19,7 @@ SCHEMA = 1
 
 def frame(one: Frame) -> dict[str, Any]:
     return {
-        "file": one.file,
+        "file": None if one.truncated else one.file,
         "line": one.line,
         "function": one.function,
         "end_line": one.end_line if one.end_line >= 0 else None,
@@ -32,7 +34,7 @@ def stack(frames: Stack) -> list[dict[str, Any]]:
 
 
 def contributor(one: Contributor) -> dict[str, Any]:
-    user = one.frame
+    user, below = one.frame, one.library_line
     return {
         "bytes": one.bytes,
         "count": one.count,
@@ -40,15 +42,17 @@ def contributor(one: Contributor) -> dict[str, Any]:
         "operator": one.operator,
         "module": one.module,
         "line": None if user is None else frame(user),
+        "library_line": None if below is None else frame(below),
         "stack": stack(one.stack),
         "origin": stack(one.origin),
         "stack_lost": one.stack_lost,
     }
 
 
-def peak(one: Peak) -> dict[str, Any]:
+def peak(one: Contents) -> dict[str, Any]:
     return {
         "device": one.device,
+        "what": one.what,
         "bytes": one.bytes,
         "count": one.count,
         "step": one.step,
@@ -227,6 +231,7 @@ def envelope(report: Report) -> dict[str, Any]:
             "to_step": report.folded.to_step,
             "events": report.folded.events,
         },
+        "code": list(report.code),
     }
 
 
@@ -308,7 +313,7 @@ def summary(report: Report) -> dict[str, Any]:
     }
 
 
-def peaks(report: Report, chosen: tuple[Peak, ...]) -> dict[str, Any]:
+def peaks(report: Report, chosen: tuple[Contents, ...]) -> dict[str, Any]:
     return {**envelope(report), "peaks": [peak(one) for one in chosen]}
 
 
@@ -420,14 +425,92 @@ def steps(report: Report, rows: tuple[Step, ...]) -> dict[str, Any]:
     return {**envelope(report), "clock": clock(report.clock), "steps": [step(one) for one in rows]}
 
 
-def table(report: Report, one: Peak | None, rows: tuple[Row, ...], by: str) -> dict[str, Any]:
+def table(report: Report, one: Contents | None, rows: tuple[Row, ...], by: str) -> dict[str, Any]:
     return {
         **envelope(report),
         "device": None if one is None else one.device,
         "bytes": 0 if one is None else one.bytes,
         "step": None if one is None else one.step,
+        "what": None if one is None else one.what,
         "by": by,
         "rows": [{by: row.key, "bytes": row.bytes, "count": row.count} for row in rows],
+        "rest": {"bytes": 0 if one is None else one.rest_bytes, "count": 0 if one is None else one.rest_count},
+    }
+
+
+def tree(report: Report, chosen: tuple[Contents, ...], inverted: bool) -> dict[str, Any]:
+    def nodes(one: Contents) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = []
+        pending: list[tuple[tree_views.Node, int | None]] = [(tree_views.build(one.contributors, inverted), None)]
+        while pending:
+            at, parent = pending.pop()
+            number = len(rows)
+            rows.append(
+                {
+                    "parent": parent,
+                    "name": at.name or None,
+                    "line": None if at.frame is None else frame(at.frame),
+                    "bytes": at.bytes,
+                    "count": at.count,
+                    "own": {"bytes": at.own_bytes, "count": at.own_count},
+                }
+            )
+            pending += [(below, number) for below in sorted(at.below.values(), key=lambda below: below.bytes)]
+        return rows
+
+    return {
+        **envelope(report),
+        "inverted": inverted,
+        "trees": [
+            {
+                "device": one.device,
+                "what": one.what,
+                "bytes": one.bytes,
+                "count": one.count,
+                "step": one.step,
+                "rest": {"bytes": one.rest_bytes, "count": one.rest_count},
+                "nodes": nodes(one),
+            }
+            for one in chosen
+        ],
+    }
+
+
+def diff(before: Report, after: Report, devices: list[DeviceDiff]) -> dict[str, Any]:
+    def pair(numbers: tuple[int, int]) -> dict[str, int]:
+        return {"before": numbers[0], "after": numbers[1]}
+
+    def change(one: Change) -> dict[str, Any]:
+        old, new = (line.frame if line is not None else None for line in (one.before, one.after))
+        return {
+            "line": one.shown.where,
+            "phase": one.phase,
+            "bytes": pair(one.bytes),
+            "count": pair(one.count),
+            "before": None if old is None else frame(old),
+            "after": None if new is None else frame(new),
+        }
+
+    def section(one: Section) -> dict[str, Any]:
+        return {
+            "bytes": pair(one.bytes),
+            "steps": pair(one.steps),
+            "lines": [change(row) for row in one.changes],
+            "rest": pair(one.rest),
+        }
+
+    return {
+        "schema": SCHEMA,
+        "before": {**envelope(before), "environment": dict(before.environment)},
+        "after": {**envelope(after), "environment": dict(after.environment)},
+        "devices": [
+            {
+                "device": one.device,
+                "below": [frame(line) for line in one.below],
+                **{part.what: section(part) for part in one.sections},
+            }
+            for one in devices
+        ],
     }
 
 

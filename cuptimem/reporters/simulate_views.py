@@ -4,7 +4,7 @@ import os
 
 from cuptimem.report import HostRead, Report
 from cuptimem.reporters.blocks import Block, Column, Style, Table, Text
-from cuptimem.reporters.views import lines_table
+from cuptimem.reporters.peak_views import lines_table
 from cuptimem.reporters.words import code, count, duration, function, plural, size
 from cuptimem.simulation.result import DeviceUse, Interval, Modelled, Simulation
 
@@ -134,7 +134,7 @@ def _peak(one: Simulation) -> list[Block]:
     return [
         Text(),
         Text(f"What the peak on {peak.device} is made of{where}: {size(peak.bytes)} in tensors", "title"),
-        lines_table(peak.lines, peak.bytes, _TOP, peak.rest_bytes, peak.rest_count),
+        *lines_table(peak, _TOP),
     ]
 
 

@@ -14,12 +14,12 @@ _STYLES = {"": "", "title": "bold", "strong": "bold cyan", "dim": "dim", "warnin
 _PATIENCE_S = 1.0  # shorter work shows no progress
 
 
-def show(blocks: Sequence[Block], stream: TextIO | None = None) -> None:
-    """Prints the blocks on standard output, or on another stream."""
+def show(blocks: Sequence[Block], stream: TextIO | None = None, otherwise: int | None = None) -> None:
+    """Prints the blocks on standard output, or on another stream. otherwise: the width where nothing tells one."""
     stream = stream or sys.stdout
     if not stream.isatty():
         columns = os.environ.get("COLUMNS", "")
-        width = int(columns) if columns.isdigit() and int(columns) > 0 else None
+        width = int(columns) if columns.isdigit() and int(columns) > 0 else otherwise
         print(text.render(blocks, width), file=stream)
         return
     from rich.console import Console

@@ -7,6 +7,7 @@ from cuptimem.reporters.blocks import Block, Table, Text
 INDENT = GAP = "  "
 NARROWEST = 6  # a flexible column keeps at least so many characters
 _READABLE = 16  # ... and an optional one goes rather than to have fewer than so many,
+_WIDE = 32  # all columns are cut to so many before one is cut further
 _ENOUGH = 24  # with so many for each of the others
 
 
@@ -52,11 +53,12 @@ def layout(table: Table, width: int | None) -> list[list[str]]:
     widths = [max(len(row[i]) for row in rows) for i in range(len(table.columns))]
     if width is not None:
         excess = len(INDENT) + sum(widths) + len(GAP) * (len(widths) - 1) - width
-        for i in reversed(range(len(widths))):
-            if excess > 0 and table.columns[i].flexible:
-                taken = min(excess, max(0, widths[i] - NARROWEST))
-                widths[i] -= taken
-                excess -= taken
+        for least in (_WIDE, NARROWEST):
+            for i in reversed(range(len(widths))):
+                if excess > 0 and table.columns[i].flexible:
+                    taken = min(excess, max(0, widths[i] - least))
+                    widths[i] -= taken
+                    excess -= taken
     return [
         [
             cut(cell, size, column.keep_end).rjust(size)

@@ -3,17 +3,28 @@
 import itertools
 import os
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from cuptimem.errors import Error
+from cuptimem import own_code
+from cuptimem.diff import DeviceDiff
 from cuptimem.fragmentation import Fragmentation
 from cuptimem.kernels import Kernels
 from cuptimem.ledger import Ledger
-from cuptimem.report import Contributor, Line, Peak, Report, Step
-from cuptimem.reporters import fragmentation_views, kernel_views, leak_views, ledger_views
+from cuptimem.report import Contents, Report, Step
+from cuptimem.reporters import (
+    diff_views,
+    fragmentation_views,
+    kernel_views,
+    leak_views,
+    ledger_views,
+    peak_views,
+    table_views,
+    tree_views,
+)
 from cuptimem.reporters.blocks import Block, Column, Table, Text
 from cuptimem.reporters.clock_views import counted_by, notes
-from cuptimem.reporters.words import code, count, duration, function, plural, share, signed, size, via
+from cuptimem.reporters.peak_views import asked, lines_table, moment
+from cuptimem.reporters.words import code, count, duration, plural, signed, size
 from cuptimem.stacks import Frame, user_frame
 
 _TOP = 10
@@ -44,7 +55,22 @@ def heading(report: Report) -> list[Block]:
         parts.append(f"rank {environment['rank']}")
     if "pid" in environment:
         parts.append(f"pid {environment['pid']}")
-    return [Text(" · ".join(parts), "title"), *caveats(report)]
+    return [Text(" · ".join(parts), "title"), *_own_code(report), *caveats(report)]
+
+
+def _own_code(report: Report) -> list[Block]:
+    if not report.code:
+        return []
+    files = {frame.file for peak in report.peaks for c in peak.contributors for frame in c.stack}
+    absent = [name for name in report.code if not any(map(own_code.matcher([name]), files))]
+    said = f" (the peak has none of {', '.join(absent)})" if absent else ""
+    return [Text(f"  lines of {', '.join(report.code)} count as the user's{said}", "dim")]
+
+
+def _without_steps(report: Report, contents: Contents) -> list[Block]:
+    if contents.what != "temporary" or report.steps:
+        return []
+    return [Text("! no steps were seen, so that nothing is known to be temporary", "warning")]
 
 
 def simulated_reads(report: Report) -> list[Block]:
@@ -101,45 +127,6 @@ def caveats(report: Report) -> list[Block]:
     return [Text(f"! {line}", "warning") for line in said]
 
 
-def lines_table(lines: tuple[Line, ...], total: int, top: int, rest_bytes: int = 0, rest_count: int = 0) -> Table:
-    """The largest lines of a peak, and the others in one row, so that the rows always sum to the peak."""
-    shown, others = lines[:top], lines[top:]
-    rows = [
-        (
-            size(line.bytes),
-            share(line.bytes, total),
-            count(line.count),
-            line.phase,
-            line.where,
-            function(line.frame),
-            code(line.frame),
-        )
-        for line in shown
-    ]
-    left_bytes = sum(line.bytes for line in others) + rest_bytes
-    left_count = sum(line.count for line in others) + rest_count
-    if left_bytes or left_count:
-        what = f"({plural(len(others), 'more line')})" if not rest_count else "(everything else)"
-        rows.append((size(left_bytes), share(left_bytes, total), count(left_count), "", what, "", ""))
-    return Table(
-        (
-            Column("live", right=True, style="strong"),
-            Column("share", right=True),
-            Column("blocks", right=True),
-            Column("phase"),
-            Column("line", flexible=True, keep_end=True),
-            Column("function", flexible=True),
-            Column("code", flexible=True, style="dim"),
-        ),
-        tuple(rows),
-    )
-
-
-def moment(peak: Peak) -> str:
-    step = f"in step {peak.step}, " if peak.step is not None else ""
-    return f"{step}{duration(peak.time_ns)} after the start"
-
-
 def file_hint(report: Report, *commands: str) -> list[Block]:
     if report.path is None or not os.path.exists(report.path):
         return []
@@ -152,8 +139,8 @@ def file_hint(report: Report, *commands: str) -> list[Block]:
 # -- summary -------------------------------------------------------------------------------------------------------
 
 
-def summary(report: Report) -> list[Block]:
-    """What a tired person needs: how high, what of, is it growing, what next."""
+def summary(report: Report, at: str = "peak") -> list[Block]:
+    """What a tired person needs: how high, what of, is it growing, what next. at: or what is alive at the "end"."""
     blocks = [*heading(report), *simulated_reads(report)]
     level = ledger_views.short(report)
     if not report.devices:
@@ -162,18 +149,17 @@ def summary(report: Report) -> list[Block]:
     blocks += [Text(), _devices(report), *_caching(report), *level]
     for oom in report.ooms[:3]:
         frame = user_frame(oom.stack)
-        at = f" at {frame.place}  {code(frame)}" if frame is not None else ""
+        place = f" at {frame.place}  {code(frame)}" if frame is not None else ""
         asked = f"asked for {size(oom.requested)} with {size(oom.allocated)} in use"
-        blocks.append(Text(f"! out of memory on {oom.device}: {asked}{at}", "warning"))
+        blocks.append(Text(f"! out of memory on {oom.device}: {asked}{place}", "warning"))
     for device in report.devices:
-        peak = device.peak
-        if peak.bytes == 0:
+        contents = report.contents(at, device.name)
+        if contents.bytes == 0 and device.peak.bytes == 0:
             continue
-        blocks += [
-            Text(),
-            Text(f"What the peak on {peak.device} is made of: {size(peak.bytes)}, {moment(peak)}", "title"),
-        ]
-        blocks.append(lines_table(peak.lines, peak.bytes, _TOP if device is report.devices[0] else 5))
+        what = "What the peak on {} is made of" if at == "peak" else "What is alive on {}"
+        title = f"{what.format(device.name)}: {size(contents.bytes)}, {moment(contents)}"
+        blocks += [Text(), Text(title, "title")]
+        blocks += lines_table(contents, _TOP if device is report.devices[0] else 5)
     leaks = leak_views.short(report)
     if leaks:
         blocks += [Text(), *leaks]
@@ -224,17 +210,6 @@ def _devices(report: Report) -> Table:
     empty = [i for i in range(len(columns)) if not any(row[i] for row in rows)]
     kept = [i for i in range(len(columns)) if i not in empty]
     return Table(tuple(columns[i] for i in kept), tuple(tuple(row[i] for i in kept) for row in rows))
-
-
-def asked(report: Report, peak: Peak) -> str:
-    """What of the run's peak the program asked for, where the allocator rounded it up; else nothing."""
-    device = report.device(peak.device)
-    if device.peak is not peak or device.requested_peak in (None, peak.bytes):
-        return ""
-    requested = size(device.requested_peak or 0)
-    if requested == size(peak.bytes):
-        return f"all but {size(peak.bytes - (device.requested_peak or 0))} asked for"
-    return f"{requested} asked for"
 
 
 def _caching(report: Report) -> list[Block]:
@@ -303,46 +278,10 @@ def _growth(steps: list[Step]) -> str:
 # -- peak ----------------------------------------------------------------------------------------------------------
 
 
-def peak(report: Report, peaks: tuple[Peak, ...], top: int) -> list[Block]:
+def peak(report: Report, all_contents: Sequence[Contents], top: int) -> list[Block]:
     """The contributors one by one: the user's line, the library line below it, modules, operator."""
     blocks = [*heading(report), *simulated_reads(report)]
-    if not peaks:
-        blocks += _nothing()
-    for one in peaks:
-        requested = asked(report, one)
-        what = f"{size(one.bytes)} ({requested})" if requested else size(one.bytes)
-        blocks += [Text(), Text(f"{one.device}: {what} in {plural(one.count, 'block')}, {moment(one)}", "title")]
-        ordered = one.lines
-        for line in ordered[:top]:
-            blocks += _contribution(line, one)
-        left = ordered[top:]
-        rest_bytes = sum(line.bytes for line in left) + one.rest_bytes
-        rest_count = sum(line.count for line in left) + one.rest_count
-        if rest_bytes or rest_count:
-            part = f"{size(rest_bytes):>11}  {share(rest_bytes, one.bytes):>5}"
-            blocks.append(Text(f"{part}  everything else, {plural(rest_count, 'block')}"))
-    return blocks
-
-
-def _contribution(line: Line, peak: Peak) -> list[Block]:
-    frame, first = line.frame, line.contributors[0]
-    blocks_word = "block" if line.count == 1 else "blocks"
-    head = f"{size(line.bytes):>11}  {share(line.bytes, peak.bytes):>5}  {line.where}"
-    if frame is not None:
-        head += f" in {function(frame)}"
-    blocks: list[Block] = [Text(f"{head}  ({line.phase}, {count(line.count)} {blocks_word})", "strong")]
-    indent = " " * 20
-    if code(frame):
-        blocks.append(Text(indent + code(frame)))
-    below = via(line.contributors)
-    if below:
-        blocks.append(Text(f"{indent}in {below}", "dim"))
-    if first.modules:
-        blocks.append(Text(f"{indent}modules {' > '.join(first.modules)}", "dim"))
-    operators = sorted({c.operator for c in line.contributors if c.operator is not None})
-    if operators:
-        blocks.append(Text(f"{indent}operators {', '.join(operators[:4])}", "dim"))
-    return blocks
+    return blocks + (peak_views.full(report, all_contents, top) if all_contents else _nothing())
 
 
 # -- leaks ---------------------------------------------------------------------------------------------------------
@@ -432,91 +371,34 @@ def steps(report: Report, rows: tuple[Step, ...], left_out: int) -> list[Block]:
 # -- table ---------------------------------------------------------------------------------------------------------
 
 
-def table(report: Report, peak: Peak | None, rows: tuple["Row", ...], by: str, top: int) -> list[Block]:
-    """The peak's blocks, summed by one property."""
+def table(report: Report, contents: Contents | None, by: str, order: str, top: int) -> list[Block]:
+    """The blocks, summed by one property."""
     blocks = heading(report)
-    if peak is None:
+    if contents is None:
         return blocks + _nothing()
-    blocks += [
-        Text(),
-        Text(f"{peak.device}: {size(peak.bytes)} in {plural(peak.count, 'block')}, {moment(peak)}", "title"),
-    ]
-    cells = [
-        (
-            size(row.bytes),
-            share(row.bytes, peak.bytes),
-            count(row.count),
-            size(row.bytes // max(1, row.count)),
-            row.key,
-            code(row.contributors[0].frame) if by == "line" else "",
-        )
-        for row in rows[:top]
-    ]
-    left = rows[top:]
-    if left:
-        left_bytes = sum(row.bytes for row in left)
-        left_count = sum(row.count for row in left)
-        what = f"({len(left)} more rows)"
-        cells.append((size(left_bytes), share(left_bytes, peak.bytes), count(left_count), "", what, ""))
-    columns = (
-        Column("live", right=True, style="strong"),
-        Column("share", right=True),
-        Column("blocks", right=True),
-        Column("mean", right=True),
-        Column(by, flexible=True, keep_end=by in ("line", "file")),
-        Column("code", flexible=True, style="dim"),
-    )
-    shown = len(columns) if by == "line" else len(columns) - 1
-    blocks.append(Table(columns[:shown], tuple(cell[:shown] for cell in cells)))
-    return blocks
+    return [*blocks, *_without_steps(report, contents), *table_views.full(contents, by, order, top)]
 
 
-class Row:
-    """Contributors with one key."""
-
-    __slots__ = ("bytes", "contributors", "count", "key")
-
-    def __init__(self, key: str, contributors: list[Contributor]) -> None:
-        self.key = key
-        self.contributors = contributors
-        self.bytes = sum(c.bytes for c in contributors)
-        self.count = sum(c.count for c in contributors)
+# -- diff ----------------------------------------------------------------------------------------------------------
 
 
-GROUPINGS = ("line", "function", "file", "module", "operator", "phase", "stack")
-ORDERS = ("bytes", "blocks", "mean", "name")
+def diff(before: Report, after: Report, devices: list[DeviceDiff], named: str | None, top: int) -> list[Block]:
+    """What is different in the second of two recordings."""
+    blocks: list[Block] = []
+    for name, report in (("before", before), ("after", after)):
+        first, *others = heading(report)
+        assert isinstance(first, Text)
+        blocks += [Text(f"{name + ':':<8}{first.text}", first.style), *others]
+    return blocks + (diff_views.full(devices, named, top) if devices else _nothing())
 
 
-def _key(contributor: Contributor, by: str) -> str:
-    frame = contributor.frame
-    if by == "line":
-        return contributor.where
-    if by == "function":
-        return f"{function(frame)} ({frame.place.rsplit(':', 1)[0]})" if frame is not None else contributor.where
-    if by == "file":
-        return frame.place.rsplit(":", 1)[0] if frame is not None else contributor.where
-    if by == "module":
-        return " > ".join(contributor.modules) or "(no module)"
-    if by == "operator":
-        outside = "(before start)" if contributor.phase == "before start" else "(outside backward)"
-        return contributor.operator or outside
-    if by == "phase":
-        return contributor.phase
-    return " < ".join(f.place for f in contributor.stack) or contributor.where
+# -- tree ----------------------------------------------------------------------------------------------------------
 
 
-def group(contributors: Iterable[Contributor], by: str, order: str) -> tuple[Row, ...]:
-    """Sums by one of GROUPINGS, sorted by one of ORDERS. Raises Error for another name."""
-    if by not in GROUPINGS or order not in ORDERS:
-        raise Error(f"cannot group by {by!r} or sort by {order!r}")
-    groups: dict[str, list[Contributor]] = {}
-    for contributor in contributors:
-        groups.setdefault(_key(contributor, by), []).append(contributor)
-    rows = [Row(key, members) for key, members in groups.items()]
-    orders = {
-        "bytes": lambda row: (-row.bytes, row.key),
-        "blocks": lambda row: (-row.count, row.key),
-        "mean": lambda row: (-row.bytes // max(1, row.count), row.key),
-        "name": lambda row: (row.key,),
-    }
-    return tuple(sorted(rows, key=orders[order]))
+def tree(report: Report, all_contents: Sequence[Contents], least: float, inverted: bool) -> list[Block]:
+    """The blocks by their stacks."""
+    blocks = heading(report)
+    if not all_contents:
+        return blocks + _nothing()
+    blocks += _without_steps(report, all_contents[0])
+    return blocks + [block for one in all_contents for block in tree_views.full(one, least, inverted)]

@@ -1,8 +1,5 @@
 """How numbers, times and lines of code are written."""
 
-from collections.abc import Iterable
-
-from cuptimem.report import Contributor
 from cuptimem.stacks import Frame
 
 _SOURCE_WIDTH = 60
@@ -70,11 +67,6 @@ def function(frame: Frame | None) -> str:
     return frame.function.replace(".<locals>", "") if frame is not None else ""
 
 
-def via(contributors: Iterable[Contributor]) -> str:
-    """The library lines below the user's own, the largest contributor's named."""
-    inner = [c.library_frame for c in contributors]
-    named = next((frame for frame in inner if frame is not None), None)
-    if named is None:
-        return ""
-    others = len({(frame.file, frame.line) for frame in inner if frame is not None}) - 1
-    return f"{named.place} {named.function}" + (f" +{others}" if others else "")
+def more(number: int) -> str:
+    """Behind the one of several that is named: " +3"; nothing where there are no others."""
+    return f" +{count(number)}" if number > 0 else ""

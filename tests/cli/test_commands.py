@@ -18,7 +18,7 @@ from cuptimem.cli import VERBS, main
 from tests.conftest import Result, clean_environment
 
 Run = Callable[..., Result]
-READERS = ["summary", "peak", "leaks", "steps", "table"]
+READERS = ["summary", "peak", "leaks", "steps", "table", "tree"]
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +105,66 @@ def test_table_sums_to_the_peak(call: Run, trace: Path, by: str) -> None:
     by_count = json.loads(call("table", str(trace), "--by", by, "--sort", "blocks", "--json").out)
     counts = [row["count"] for row in by_count["rows"]]
     assert counts == sorted(counts, reverse=True)
+
+
+@pytest.mark.parametrize("what", ["peak", "end", "allocated", "temporary"])
+def test_tables_of_a_lines_whole_life(call: Run, trace: Path, what: str) -> None:
+    report = cuptimem.open(trace)
+    device = report.devices[0]
+    totals = {"peak": device.peak.bytes, "end": device.end, "allocated": device.allocated}
+    for verb, *more in (("table",), ("table", "--by", "library-line"), ("tree",)):
+        document = json.loads(call(verb, str(trace), *more, "--what", what, "--json", "--device", device.name).out)
+        one = document if verb == "table" else document["trees"][0]
+        rows = [row["bytes"] for row in one["rows"]] if verb == "table" else [one["nodes"][0]["bytes"]]
+        assert one["what"] == what and sum(rows) + one["rest"]["bytes"] == one["bytes"] == totals.get(
+            what, one["bytes"]
+        )
+        assert call(verb, str(trace), *more, "--what", what).code == 0
+    temporary, stepped = report.contents("temporary"), report.contents("stepped")
+    assert 0 < temporary.bytes <= stepped.bytes <= device.allocated
+
+
+def test_moments_of_steps_and_of_the_run(call: Run, trace: Path) -> None:
+    report = cuptimem.open(trace)
+    last = report.steps[-1]
+    for at, size in (("start", last.start), ("peak", last.peak), ("end", last.end)):
+        for step in (str(last.index), "-1"):
+            document = json.loads(call("peak", str(trace), "--step", step, "--at", at, "--json").out)
+            found = next(peak for peak in document["peaks"] if peak["device"] == last.device)
+            assert (found["what"], found["step"], found["bytes"]) == (at, last.index, size)
+            assert sum(c["bytes"] for c in found["contributors"]) == size
+    device = report.devices[0]
+    for at, size in (("start", device.start), ("end", device.end)):
+        document = json.loads(call("peak", str(trace), "--at", at, "--json", "--device", device.name).out)
+        assert document["peaks"][0]["bytes"] == size == sum(c["bytes"] for c in document["peaks"][0]["contributors"])
+    shown = call("summary", str(trace), "--at", "end").out
+    assert f"What is alive on {device.name}: {size_of(device.end)}, at the end" in shown
+    assert "What the peak" not in shown
+
+
+def size_of(value: int) -> str:
+    from cuptimem.reporters.words import size
+
+    return size(value)
+
+
+def test_diff_of_a_trace_with_itself_and_with_another(call: Run, trace: Path, tmp_path: Path) -> None:
+    same = call("diff", str(trace), str(trace))
+    assert (same.code, same.err) == (0, "") and "No line differs." in same.out
+    other = tmp_path / "other.cmem"
+    _core.trace_write_synthetic(str(other), 9_000, 2)
+    report = cuptimem.open(other)
+    for width in ("80", "120"):
+        done = call("diff", str(trace), str(other), "--device", report.devices[0].name)
+        assert done.code == 0 and "At the peak on" in done.out and len(done.out.splitlines()) < 50, width
+    document = json.loads(call("diff", str(trace), str(other), "--json").out)
+    assert list(document) == ["schema", "before", "after", "devices"]
+    names = {device["device"] for device in document["devices"]}
+    assert names == {device.name for device in report.devices} | {d.name for d in cuptimem.open(trace).devices}
+    wrong = call("diff", str(trace), str(other), "--device", "tpu:0")
+    assert wrong.code == 1 and one_line(wrong.err) and "tpu:0" in wrong.err
+    missing = call("diff", str(trace), str(tmp_path / "none.cmem"))
+    assert missing.code == 1 and one_line(missing.err) and missing.out == ""
 
 
 def test_device_choice(run: Run, trace: Path) -> None:
@@ -256,7 +316,9 @@ def test_help_lists_the_verbs(run: Run, call: Run) -> None:
         (["frobnicate"], "verbs: run, summary"),
         (["summary"], "FILE"),
         (["summary", "x", "--frob"], "--frob"),
-        (["peak", "x", "--step", "-1"], "at least 0"),
+        (["peak", "x", "--at", "noon"], "invalid choice"),
+        (["table", "x", "--code", "a/b"], "is not the name of an installed package"),
+        (["diff", "x"], "AFTER"),
         (["peak", "x", "--step", "two"], "invalid"),
         (["table", "x", "--sort", "colour"], "invalid choice"),
         (["run"], "nothing to run"),

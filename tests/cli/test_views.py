@@ -7,10 +7,16 @@ from pathlib import Path
 import pytest
 
 import cuptimem
-from cuptimem.report import from_dict, operator_name
-from cuptimem.reporters import blocks, json, text, views, words
+from cuptimem.report import Contents, from_dict, operator_name
+from cuptimem.reporters import blocks, json, peak_views, text, views, words
 from cuptimem.stacks import short_file
 from tests.cli import sample
+
+
+def lines_table(contents: Contents, top: int) -> blocks.Table:
+    (table,) = peak_views.lines_table(contents, top)
+    assert isinstance(table, blocks.Table)
+    return table
 
 
 @pytest.fixture
@@ -97,7 +103,7 @@ def test_every_caveat_is_said(report: cuptimem.Report, tmp_path: Path) -> None:
 
 def test_lines_sum_to_the_peak_however_few_are_shown(report: cuptimem.Report) -> None:
     for top in (1, 2, 10):
-        table = views.lines_table(report.peak.lines, report.peak.bytes, top)
+        table = lines_table(report.peak, top)
         assert sum(int(row[2]) for row in table.rows) == report.peak.count
         assert len(table.rows) == min(top + 1, 3)
 
@@ -189,7 +195,7 @@ def test_files(file: str, shown: str, library: bool) -> None:
 
 
 def test_narrow_text_is_cut_and_marked(report: cuptimem.Report) -> None:
-    table = views.lines_table(report.peak.lines, report.peak.bytes, 10)
+    table = lines_table(report.peak, 10)
     for width in (70, 90):
         rows = text.render([table], width).splitlines()
         assert max(len(row) for row in rows) <= width

@@ -1,0 +1,39 @@
+"""cuptimem diff BEFORE AFTER"""
+
+from collections.abc import Sequence
+
+from cuptimem.cli import reading
+from cuptimem.diff import TABLES, compare
+from cuptimem.reporters import json, terminal, views
+from cuptimem.reporters.descent import line_to_leave
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = reading.bare_parser(
+        "diff",
+        "Two recordings: what came, went and grew, at the peak, at the end, and in what a step allocates. Lines that "
+        "an edit has moved are known by their function and text.",
+    )
+    parser.add_argument("before", metavar="BEFORE", help="a trace")
+    parser.add_argument("after", metavar="AFTER", help="another one")
+    parser.add_argument(
+        "--device", metavar="D", help="lines of this device (cpu, cuda:0); default: the first that changed"
+    )
+    parser.add_argument("-n", "--top", type=reading.count, default=6, metavar="N", help="lines of each table (6)")
+    options = parser.parse_args(arguments)
+    before = reading.read(options, options.before, tables=TABLES)
+    after = reading.read(options, options.after, tables=TABLES)
+    named = None
+    if options.device is not None:
+        there = after if any(options.device in (d.name, d.name.removesuffix(":0")) for d in after.devices) else before
+        named = there.device(options.device).name
+    left = tuple(
+        [frame for peak in report.peaks[:1] for frame in [line_to_leave(peak)] if frame is not None]
+        for report in (before, after)
+    )
+    devices = compare(before, after, (left[0], left[1]))
+    if options.json:
+        print(json.text(json.diff(before, after, devices)))
+    else:
+        terminal.show(views.diff(before, after, devices, named, options.top))
+    return 0

@@ -1,0 +1,40 @@
+"""cuptimem tree FILE"""
+
+import argparse
+import math
+from collections.abc import Sequence
+
+from cuptimem.cli import reading
+from cuptimem.reporters import json, terminal, views
+
+_WIDTH = 120  # where nothing says how wide it may be
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = reading.parser("tree", "The blocks by their whole stacks: who called whom, and what came of it.")
+    reading.add_contents(parser)
+    parser.add_argument("--device", metavar="D", help="only this device (cpu, cuda:0); default: all")
+    parser.add_argument(
+        "--least",
+        type=_percent,
+        default=1.0,
+        metavar="PERCENT",
+        help="lines with a smaller share are summed in one row (1)",
+    )
+    parser.add_argument("--inverted", action="store_true", help="from the lines that allocate outwards")
+    options = parser.parse_args(arguments)
+    report = reading.read(options, step=options.step, tables=reading.tables(options.what))
+    found = reading.chosen(report, options.device, options.what)
+    if options.json:
+        print(json.text(json.tree(report, found, options.inverted)))
+    else:
+        blocks = views.tree(report, found, options.least / 100, options.inverted)
+        terminal.show(blocks, otherwise=_WIDTH)
+    return 0
+
+
+def _percent(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value) or not 0 <= value <= 100:
+        raise argparse.ArgumentTypeError(f"a percentage from 0 to 100, not {text}")
+    return value
