@@ -3,7 +3,8 @@
 Judges cuptimem's leak verdicts on the programs of tests/programs/leaks: each runs with N and with 3N steps, under the
 oracle without cuptimem and under `cuptimem run`, and what cuptimem says is compared with what is true. Prints a line
 per program, then precision, recall, line accuracy and rate error. Exit 0 if every leak is found, the first line right
-and the rate within 10 %, and nothing clean is accused; 1 if not; 2 for wrong usage.
+and the rate within 10 %, growth that is undecidable or negligible is called that, and nothing clean is accused; 1 if
+not; 2 for wrong usage.
 
 --save writes docs/evidence/<date>.json and docs/evidence/README.md. --public also runs the public training scripts
 (tests.evidence.public).
@@ -21,17 +22,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tests.evidence import results, suite
+from tests.evidence import public, results, suite
 from tests.evidence.judge import Said, judge
 from tests.evidence.truth import ROOT, Oracle, Truth, Undecided
 
 DOCS = ROOT / "docs" / "evidence"
+BUILD = ROOT / "build" / "evidence"  # the environment of programs that need more than torch
 
 
 @contextlib.contextmanager
@@ -48,18 +50,21 @@ def oracle(folder: Path) -> Iterator[Oracle]:
 
 def contradiction(program: suite.Program, truth: Truth) -> str:
     """Why a program is wrong about itself; "" if it is not."""
-    if truth.leaks == program.leaks:
-        return ""
-    marked = "lines are marked" if program.leaks else "no line is marked"
-    return f"{marked}, but the oracle says: {results.truth_words(truth)}"
+    said = results.truth_words(truth)
+    if truth.leaks != bool(program.label):
+        marked = "lines are marked" if program.label else "no line is marked"
+        return f"{marked}, but the oracle says: {said}"
+    if program.label == "NEGLIGIBLE" and not truth.negligible:
+        return f"lines are marked negligible, but the oracle says: {said}"
+    return ""
 
 
 def row(
-    program: suite.Program, decide: Callable[[Path, int], Truth], record: Callable[[suite.Program, int], Said]
+    program: suite.Program, decide: Callable[[suite.Program], Truth], record: Callable[[suite.Program, int], Said]
 ) -> results.Row:
     """Everything about one program. A program that is wrong about itself is not run under cuptimem."""
     try:
-        truth = decide(program.path, program.steps)
+        truth = decide(program)
     except Undecided as why:
         return results.Row(program, None, str(why), ())
     problem = contradiction(program, truth)
@@ -68,22 +73,31 @@ def row(
     runs = []
     for steps in (program.steps, 3 * program.steps):
         said = record(program, steps)
-        runs.append((said, judge(said, truth, program.marks, short=steps == program.steps)))
+        runs.append((said, judge(said, truth, program.marks, program.label, short=steps == program.steps)))
     return results.Row(program, truth, "", tuple(runs))
 
 
-def run(programs: Iterable[suite.Program], folder: Path, jobs: int = 1) -> Iterator[results.Row]:
+def run(programs: Sequence[suite.Program], folder: Path, jobs: int = 1) -> Iterator[results.Row]:
     """In the programs' order. The folder keeps the traces."""
-    python = suite.interpreter(folder / "python")
+    plain, more = suite.interpreter(folder / "python"), None
+    if any(program.needs for program in programs):
+        more = public.environment([f"{name}=={version}" for name, version in suite.VERSIONS.items()], BUILD)
     with contextlib.ExitStack() as stack:
         # An oracle's process answers one request at a time, so each worker has its own.
         oracles = [stack.enter_context(oracle(_folder(folder / f"oracle-{i}"))) for i in range(jobs)]
         pool = stack.enter_context(ThreadPoolExecutor(jobs))
 
         def one(program: suite.Program) -> results.Row:
+            python = more if program.needs and more else plain
+            needed = python.parents[1].glob("lib/python3.*/site-packages") if program.needs else []
+            paths = [str(path) for path in needed]
             mine = oracles.pop()
             try:
-                return row(program, mine.truth, lambda p, steps: suite.record(p, steps, python, folder))
+                return row(
+                    program,
+                    lambda p: mine.truth(p.path, p.steps, paths),
+                    lambda p, steps: suite.record(p, steps, python, folder),
+                )
             finally:
                 oracles.append(mine)
 
@@ -106,20 +120,18 @@ def _about(seconds: float) -> dict[str, Any]:
     }
 
 
-def save(rows: Sequence[results.Row], seconds: float, public: Sequence[dict[str, Any]] | None) -> Path:
+def save(rows: Sequence[results.Row], seconds: float, scripts: Sequence[dict[str, Any]] | None) -> Path:
     """Writes the dated JSON and the table. Returns the JSON's path."""
     DOCS.mkdir(parents=True, exist_ok=True)
     about = _about(seconds)
     target = DOCS / f"{about['date']}.json"
-    target.write_text(json.dumps(results.as_json(rows, about, public), indent=1) + "\n")
+    target.write_text(json.dumps(results.as_json(rows, about, scripts), indent=1) + "\n")
     (DOCS / "README.md").write_text(results.as_markdown(rows, about, target.name))
     return target
 
 
 def _public() -> list[dict[str, Any]]:
     """The public scripts' outcomes. Raises public.Unavailable."""
-    from tests.evidence import public
-
     return [
         {**dataclasses.asdict(outcome), "script": outcome.script.name, "passed": outcome.passed}
         for outcome in public.run_public(public.default_work_dir())
@@ -148,23 +160,25 @@ def main() -> int:
         if options.keep:
             options.keep.mkdir(parents=True)
         folder = options.keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        for finished in run(programs, folder.resolve(), options.jobs):
-            rows.append(finished)
-            print(results.line(finished), flush=True)
+        try:
+            for finished in run(programs, folder.resolve(), options.jobs):
+                rows.append(finished)
+                print(results.line(finished), flush=True)
+        except public.Unavailable as why:
+            print(f"packages of some programs: {why}", file=sys.stderr)
+            return 1
     seconds = time.monotonic() - begin
     print("", *results.summary(results.totals(rows)), f"{seconds:.0f} s", sep="\n")
-    public = None
+    scripts = None
     if options.public:
-        from tests.evidence.public import Unavailable
-
         try:
-            public = _public()
-        except Unavailable as why:
+            scripts = _public()
+        except public.Unavailable as why:
             print(f"public scripts: {why}", file=sys.stderr)
             return 1
     if options.save:
-        print(f"wrote {save(rows, seconds, public).relative_to(ROOT)}")
-    passed = all(r.passed for r in rows) and all(outcome["passed"] for outcome in public or ())
+        print(f"wrote {save(rows, seconds, scripts).relative_to(ROOT)}")
+    passed = all(r.passed for r in rows) and all(outcome["passed"] for outcome in scripts or ())
     return 0 if passed else 1
 
 

@@ -40,12 +40,14 @@ class Said:
 class Judgement:
     """What one run is worth."""
 
-    outcome: str  # "found", "missed", "clean", "false alarm", "failed"
+    outcome: str  # "found", "missed", "clean", "cannot tell", "negligible", "false alarm", "failed"
+    right: bool  # whether that is the right answer
     line_right: bool | None  # of the first entry; None where there is none to be right about
     strays: tuple[str, ...]  # further entries of a leaking program that name lines without a mark
     byte_error: float | None  # relative; None where no tensors grow
     node_error: float | None
     note: str = ""
+    entries: int = 0  # of a leak that was found
 
     @property
     def rate_error(self) -> float | None:
@@ -55,10 +57,10 @@ class Judgement:
 
     @property
     def passed(self) -> bool:
-        if self.outcome == "clean":
-            return True
+        if self.outcome != "found":
+            return self.right
         error = self.rate_error
-        return self.outcome == "found" and bool(self.line_right) and error is not None and error <= RATE_GOAL
+        return bool(self.line_right) and error is not None and error <= RATE_GOAL
 
 
 def entry(leak: object, loops: dict[str, int], program: Path) -> Entry:
@@ -88,32 +90,59 @@ def per_program_step(rate: float, loop_steps: int, steps: int, clock: str | None
     return rate * loop_steps / steps
 
 
-def judge(said: Said, truth: Truth, marks: Sequence[int], *, short: bool = False) -> Judgement:
-    """truth is the oracle's; marks are the lines of the program that are right. Rates of the short run are compared
-    with the oracle's rate or with its slope inside that run, whichever is closer."""
+def judge(said: Said, truth: Truth, marks: Sequence[int], label: str = "LEAK", *, short: bool = False) -> Judgement:
+    """truth is the oracle's; marks are the lines of the program that are right, label says what is right of growth.
+    Rates of the short run are compared with the oracle's rate or with its slope inside that run, whichever is closer.
+    """
     if said.problem:
-        return Judgement("failed", None, (), None, None, said.problem)
+        return _plain("failed", said.problem)
+    if said.leaks and (not truth.leaks or label != "LEAK"):
+        return _plain("false alarm", "; ".join(_short(leak) for leak in said.leaks))
     if not truth.leaks:
-        if said.leaks:
-            return Judgement("false alarm", None, (), None, None, "; ".join(_short(leak) for leak in said.leaks))
-        return Judgement("clean", None, (), None, None)
+        return _plain("clean", right=True)
+    if label != "LEAK":
+        return _undecided(said, marks, label)
     if not said.leaks:
-        why = ", ".join(f"suspect {suspect.where}: {suspect.said}" for suspect in said.suspects)
-        if said.clock is None:
-            why = "no steps were seen"
-        elif truth.nodes_only and not said.nodes_counted:
-            why = "graph nodes are not counted here"
-        return Judgement("missed", None, (), None, None, why)
+        return _plain("missed", _why_missed(said, truth))
     right = [any(line in marks for line in leak.lines) for leak in said.leaks]
     strays = tuple(_short(leak) for leak, hit in zip(said.leaks[1:], right[1:], strict=True) if not hit)
     return Judgement(
         "found",
+        True,
         right[0],
         strays,
         _byte_error(said, truth, short),
         _node_error(said, truth, short),
         "" if right[0] else _short(said.leaks[0]),
+        len(said.leaks),
     )
+
+
+def _plain(outcome: str, note: str = "", *, right: bool = False) -> Judgement:
+    return Judgement(outcome, right, None, (), None, None, note)
+
+
+def _undecided(said: Said, marks: Sequence[int], label: str) -> Judgement:
+    """Of growth that is to be mentioned and no leak. What is mentioned beside it does no harm."""
+    mentioned = [suspect for suspect in said.suspects if any(line in marks for line in suspect.lines)]
+    if not mentioned:
+        return _plain("missed", _suspects(said))
+    negligible = any(suspect.said == "negligible" for suspect in mentioned)
+    outcome = "negligible" if negligible else "cannot tell"
+    right = negligible == (label == "NEGLIGIBLE")
+    return Judgement(outcome, right, True, (), None, None, "" if right else _suspects(said))
+
+
+def _why_missed(said: Said, truth: Truth) -> str:
+    if said.clock is None:
+        return "no steps were seen"
+    if truth.nodes_only and not said.nodes_counted:
+        return "graph nodes are not counted here"
+    return _suspects(said)
+
+
+def _suspects(said: Said) -> str:
+    return ", ".join(f"suspect {suspect.where}: {suspect.said}" for suspect in said.suspects)
 
 
 def _short(leak: Entry) -> str:

@@ -12,6 +12,8 @@ from tests.evidence.judge import RATE_GOAL, Judgement, Said
 from tests.evidence.suite import Program
 from tests.evidence.truth import Truth
 
+GROWTH = {"GROWS": "undecidable", "NEGLIGIBLE": "negligible"}  # what else than a leak growth is
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -21,6 +23,10 @@ class Row:
     truth: Truth | None  # None: undecided
     problem: str  # of the program itself: undecided, or the label contradicts the oracle; "" if none
     runs: tuple[tuple[Said, Judgement], ...]
+
+    @property
+    def oracle(self) -> str:
+        return truth_words(self.truth, self.program.label)
 
     @property
     def passed(self) -> bool:
@@ -34,8 +40,12 @@ class Totals:
     programs: int
     broken: int  # programs that contradict the oracle, or of which it cannot tell
     leaking: int  # runs
+    growing: int  # of programs whose growth is undecidable
+    negligible: int
     clean: int
     found: int
+    said_growing: int  # of growing, called so
+    said_negligible: int
     false_alarms: int
     failed: int
     lines_right: int
@@ -46,6 +56,8 @@ class Totals:
     suspects: int
     suspects_of_clean: int
     strays: int
+    entries: int  # of the leaks found
+    single: int  # leaks found that are one entry
 
     @property
     def precision(self) -> float:
@@ -66,12 +78,17 @@ def totals(rows: Sequence[Row]) -> Totals:
     judged = [(row, said, judgement) for row in rows if not row.problem for said, judgement in row.runs]
     errors = [j.rate_error for _, _, j in judged if j.outcome == "found" and j.rate_error is not None]
     count = [j.outcome for _, _, j in judged].count
+    labels = [row.program.label for row, _, _ in judged].count
     return Totals(
         programs=len(rows),
         broken=sum(bool(row.problem) for row in rows),
-        leaking=sum(row.program.leaks for row, _, _ in judged),
-        clean=sum(not row.program.leaks for row, _, _ in judged),
+        leaking=labels("LEAK"),
+        growing=labels("GROWS"),
+        negligible=labels("NEGLIGIBLE"),
+        clean=labels(""),
         found=count("found"),
+        said_growing=sum(j.right for row, _, j in judged if row.program.label == "GROWS"),
+        said_negligible=sum(j.right for row, _, j in judged if row.program.label == "NEGLIGIBLE"),
         false_alarms=count("false alarm"),
         failed=count("failed"),
         lines_right=sum(bool(j.line_right) for _, _, j in judged),
@@ -80,12 +97,14 @@ def totals(rows: Sequence[Row]) -> Totals:
         rate_median=statistics.median(errors) if errors else 0.0,
         rate_max=max(errors, default=0.0),
         suspects=sum(len(said.suspects) for _, said, _ in judged),
-        suspects_of_clean=sum(len(said.suspects) for row, said, _ in judged if not row.program.leaks),
+        suspects_of_clean=sum(len(said.suspects) for row, said, _ in judged if not row.program.label),
         strays=sum(len(j.strays) for _, _, j in judged),
+        entries=sum(j.entries for _, _, j in judged),
+        single=sum(j.entries == 1 for _, _, j in judged),
     )
 
 
-def truth_words(truth: Truth | None) -> str:
+def truth_words(truth: Truth | None, label: str = "") -> str:
     if truth is None:
         return "undecided"
     if not truth.leaks:
@@ -95,7 +114,7 @@ def truth_words(truth: Truth | None) -> str:
         parts.append(f"{truth.bytes:,.1f} B")
     if truth.nodes:
         parts.append(f"{truth.nodes:.2f} nodes")
-    return "leak, " + ", ".join(parts)
+    return ", ".join([GROWTH.get(label, "leak"), *parts])
 
 
 def run_words(said: Said, judgement: Judgement) -> str:
@@ -104,13 +123,16 @@ def run_words(said: Said, judgement: Judgement) -> str:
         error = judgement.rate_error
         words += ", line right" if judgement.line_right else ", WRONG LINE"
         words += f", rate {error:.1%} off" if error is not None else ", no rate"
+        words += f", {judgement.entries} entries" if judgement.entries > 1 else ""
+    elif not judgement.right and judgement.outcome in ("cannot tell", "negligible"):
+        words = f"WRONGLY {words}"
     if said.suspects:
         words += f", {len(said.suspects)} suspect{'s' if len(said.suspects) > 1 else ''}"
     return words
 
 
 def line(row: Row) -> str:
-    head = f"  {row.program.name:<5} {truth_words(row.truth):<32}"
+    head = f"  {row.program.name:<5} {row.oracle:<32}"
     if row.problem:
         return f"{head} BROKEN: {row.problem}"
     mark = "  " if row.passed else "!!"
@@ -124,13 +146,17 @@ def line(row: Row) -> str:
 
 def summary(t: Totals) -> list[str]:
     lines = [
-        f"{t.programs} programs, {t.leaking + t.clean} runs: {t.leaking} of leaking, {t.clean} of clean programs",
+        f"{t.programs} programs, {t.leaking + t.growing + t.negligible + t.clean} runs: {t.leaking} of leaking, "
+        f"{t.clean} of clean programs, {t.growing} undecidable, {t.negligible} negligible",
         f"recall        {t.recall:8.1%}   {t.found} of {t.leaking} found",
         f"precision     {t.precision:8.1%}   {t.false_alarms} false alarms",
         f"first line    {t.line_accuracy:8.1%}   {t.lines_right} of {t.found} right",
         f"rate error    {t.rate_median:8.1%}   median, {t.rate_max:.1%} at most; {t.rates_within} of {t.rates} in 10 %",
         f"suspects      {t.suspects:8}   {t.suspects_of_clean} of them in runs of clean programs",
         f"strays        {t.strays:8}   further entries of leaking programs that name another line",
+        f"entries       {t.entries / max(t.found, 1):8.2f}   a leak found; {t.single} of {t.found} are one entry",
+        f"cannot tell   {t.said_growing:8}   of {t.growing} runs where that is right",
+        f"negligible    {t.said_negligible:8}   of {t.negligible} runs where that is right",
     ]
     if t.failed:
         lines.append(f"failed        {t.failed:8}   runs")
@@ -142,7 +168,7 @@ def summary(t: Totals) -> list[str]:
 def as_json(rows: Sequence[Row], about: dict[str, Any], public: Sequence[dict[str, Any]] | None) -> dict[str, Any]:
     t = totals(rows)
     return {
-        "schema": 1,
+        "schema": 2,
         "about": about,
         "totals": {
             **dataclasses.asdict(t),
@@ -154,7 +180,7 @@ def as_json(rows: Sequence[Row], about: dict[str, Any], public: Sequence[dict[st
             {
                 "name": row.program.name,
                 "about": row.program.about,
-                "leaks": row.program.leaks,
+                "label": row.program.label,
                 "problem": row.problem,
                 "passed": row.passed,
                 "truth": dataclasses.asdict(row.truth) if row.truth else None,
@@ -197,7 +223,7 @@ def as_markdown(rows: Sequence[Row], about: dict[str, Any], source: str) -> str:
     for row in rows:
         cells = [run_words(*run) for run in row.runs] or [row.problem.splitlines()[0], ""]
         text.append(
-            f"| {row.program.name} | {row.program.about} | {row.program.steps} | {truth_words(row.truth)} | "
+            f"| {row.program.name} | {row.program.about} | {row.program.steps} | {row.oracle} | "
             + " | ".join(cells)
             + " |"
         )

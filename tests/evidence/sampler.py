@@ -1,11 +1,11 @@
 """The process in which the oracle runs programs: preloaded, without cuptimem, with torch imported once.
 
-Requests come as lines of JSON on standard input, {"program": path, "steps": n, "samples": path, "functions": bool};
-each runs in a fork and is answered by one line, {"code": exit status, "error": last lines of what it said}. The fork
-runs the program as __main__ and samples what is alive whenever an optimizer has stepped, a backward has returned or an
-outermost module call has returned: while the program's objects live, and wherever it is. A program that has none of
-these is run again with "functions": whenever a function of its own returns to its main code. A sample is SAMPLE
-numbers, int64.
+Requests come as lines of JSON on standard input, {"program": path, "steps": n, "samples": path, "functions": bool,
+"paths": [folders of packages that the program needs]}; each runs in a fork and is answered by one line, {"code": exit
+status, "error": last lines of what it said}. The fork runs the program as __main__ and samples what is alive whenever
+an optimizer has stepped, a backward has returned or an outermost module call has returned: while the program's objects
+live, and wherever it is. A program that has none of these is run again with "functions": whenever a function of its own
+returns to its main code. A sample is SAMPLE numbers, int64.
 
 Garbage that only waits for a collection is no leak, so samples are taken after one, unless the program has disabled
 the collector. Nodes are counted by a walk over the graphs that hang on living tensors: what it finds is held by
@@ -15,7 +15,9 @@ Python objects, what the C library counts is there whoever holds it.
 from __future__ import annotations
 
 import array
+import ast
 import gc
+import importlib
 import json
 import os
 import runpy
@@ -154,11 +156,28 @@ class Sampler:
         sys.setprofile(profile)
 
 
+def _import(program: Path) -> None:
+    """What the program imports is frozen too: a large package would make each collection slow."""
+    for statement in ast.parse(program.read_bytes()).body:
+        if isinstance(statement, ast.Import):
+            for alias in statement.names:
+                importlib.import_module(alias.name)
+        elif isinstance(statement, ast.ImportFrom) and statement.module:
+            module = importlib.import_module(statement.module)
+            for alias in statement.names:
+                getattr(module, alias.name)  # a package may import its parts when they are asked for
+    gc.collect()
+    gc.freeze()
+
+
 def _run(sampler: Sampler, request: dict[str, Any]) -> int:
     """In the fork. Returns its exit status."""
     try:
-        sampler.install()
         program = Path(request["program"])
+        if request["paths"]:
+            sys.path += request["paths"]
+            _import(program)
+        sampler.install()
         if request["functions"]:
             sampler.install_functions(str(program))
         sys.argv = [str(program), str(request["steps"])]

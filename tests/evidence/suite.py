@@ -18,6 +18,8 @@ from tests.evidence.truth import ROOT
 PROGRAMS = ROOT / "tests" / "programs" / "leaks"
 STEPS = 36  # of the short run, where a program does not say "# STEPS 48"; the long one has three times as many
 TIMEOUT_S = 180
+VERSIONS = {"transformers": "5.23.0", "accelerate": "1.15.0"}  # of what programs may need beside torch
+LABELS = ("LEAK", "GROWS", "NEGLIGIBLE")  # what growth is: tests/programs/leaks/README.md
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +28,14 @@ class Program:
 
     path: Path
     steps: int
-    marks: tuple[int, ...]  # lines with "# LEAK"
+    label: str  # of its marked lines, one of LABELS; "" of a clean program
+    marks: tuple[int, ...]  # its marked lines
+    needs: tuple[str, ...]  # packages
     about: str
 
     @property
     def name(self) -> str:
         return self.path.stem
-
-    @property
-    def leaks(self) -> bool:
-        return bool(self.marks)
 
 
 def program(path: Path) -> Program:
@@ -43,9 +43,17 @@ def program(path: Path) -> Program:
     text = path.read_text()
     said = re.search(r"^# STEPS (\d+)$", text, re.MULTILINE)
     steps = int(said[1]) if said else STEPS
-    marks = tuple(number for number, line in enumerate(text.splitlines(), 1) if line.endswith("  # LEAK"))
-    if len(marks) != text.count("LEAK"):
-        raise ValueError(f"{path.name}: a mark is a line's last comment, '  # LEAK', and nothing else says LEAK")
+    ends = tuple(f"  # {label}" for label in LABELS)
+    marked = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.endswith(ends)]
+    if len(marked) != len(re.findall("|".join(LABELS), text)):
+        raise ValueError(f"{path.name}: a mark is a line's last comment, '  # LEAK', and nothing else says {LABELS}")
+    labels = sorted({line.rpartition(" ")[2] for _, line in marked})
+    if len(labels) > 1:
+        raise ValueError(f"{path.name}: one answer is right, not {' and '.join(labels)}")
+    said = re.search(r"^# NEEDS (.+)$", text, re.MULTILINE)
+    needs = tuple(said[1].split()) if said else ()
+    if not set(needs) <= set(VERSIONS):
+        raise ValueError(f"{path.name}: needs {' '.join(needs)}, of which VERSIONS does not have all")
     if not 24 <= steps <= 48:
         raise ValueError(f"{path.name}: {steps} steps, must be 24 to 48")
     if not re.fullmatch(r"p\d{2,3}", path.stem):
@@ -54,7 +62,14 @@ def program(path: Path) -> Program:
         raise ValueError(f"{path.name}: a program knows its number of steps, sys.argv[1], and nothing of us")
     if not text.startswith('"""'):
         raise ValueError(f"{path.name}: begins with what it does, in a line")
-    return Program(path, steps, marks, text.splitlines()[0].strip('"'))
+    return Program(
+        path,
+        steps,
+        label="".join(labels),
+        marks=tuple(number for number, _ in marked),
+        needs=needs,
+        about=text.splitlines()[0].strip('"'),
+    )
 
 
 def programs(names: Iterable[str] = ()) -> list[Program]:

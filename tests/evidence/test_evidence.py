@@ -39,7 +39,7 @@ def oracle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:
 
 
 def test_fixed_part_is_balanced() -> None:
-    leaking = [program for program in suite.programs(FIXED) if program.leaks]
+    leaking = [program for program in suite.programs(FIXED) if program.label == "LEAK"]
     assert len(leaking) == len(FIXED) - len(leaking) == 3
 
 
@@ -59,8 +59,9 @@ def test_program(name: str, oracle: Oracle, python: Path, tmp_path: Path) -> Non
 
 def test_programs_keep_the_rules() -> None:
     programs = suite.programs()  # raises for one that does not
-    leaking = sum(program.leaks for program in programs)
-    assert leaking >= 27 and len(programs) - leaking >= 27
+    labels = [program.label for program in programs]
+    assert labels.count("LEAK") >= 60 and labels.count("") >= 60
+    assert labels.count("GROWS") >= 5 and labels.count("NEGLIGIBLE") >= 2
 
 
 @pytest.mark.parametrize(
@@ -68,6 +69,9 @@ def test_programs_keep_the_rules() -> None:
     [
         ("p01", "x = 1  # LEAKS\n", "mark"),
         ("p01", "x = 'LEAK'\n", "mark"),
+        ("p01", "x = 1  # LEAK\ny = 2  # GROWS\n", "not GROWS and LEAK"),
+        ("p01", "x = 'NEGLIGIBLE'\n", "mark"),
+        ("p01", "# NEEDS torchvision\n", "VERSIONS"),
         ("p01", "# STEPS 12\n", "24 to 48"),
         ("leaky", "", "tell nothing"),
         ("p01", "import cuptimem\n", "nothing of us"),
@@ -80,7 +84,17 @@ def test_rules(name: str, body: str, said: str, tmp_path: Path) -> None:
 
 def test_marks_and_steps(tmp_path: Path) -> None:
     program = written(tmp_path, "# STEPS 48\nkept = []\nkept.append(1)  # LEAK\n")
-    assert (program.marks, program.steps, program.leaks, program.about) == ((6,), 48, True, "A test.")
+    assert (program.marks, program.steps, program.label, program.about) == ((6,), 48, "LEAK", "A test.")
+
+
+def test_label_and_needs(tmp_path: Path) -> None:
+    program = written(tmp_path, "# NEEDS transformers accelerate\nkept.append(1)  # GROWS\n")
+    assert (program.marks, program.label, program.needs) == ((5,), "GROWS", ("transformers", "accelerate"))
+    assert (written(tmp_path, "").label, written(tmp_path, "").needs) == ("", ())
+
+
+def test_the_fixed_part_needs_torch_alone() -> None:
+    assert not any(program.needs for program in suite.programs(FIXED))
 
 
 # --- the oracle ------------------------------------------------------------------------------------
@@ -147,6 +161,16 @@ def test_oracle_of_a_program_without_any_clock(oracle: Oracle, tmp_path: Path) -
 
 
 @pytest.mark.torch
+def test_oracle_of_a_program_with_packages(oracle: Oracle, tmp_path: Path) -> None:
+    (tmp_path / "packages").mkdir()
+    (tmp_path / "packages" / "keeper.py").write_text("kept = []\ndef keep(x): kept.append(x)\n")
+    program = written(tmp_path, "from keeper import keep\n" + LOOP + "    keep(torch.empty(1024))\n")
+    assert oracle.truth(program.path, 36, [str(tmp_path / "packages")]).bytes == 4096
+    with pytest.raises(Undecided, match="keeper"):
+        oracle.truth(program.path, 36)
+
+
+@pytest.mark.torch
 def test_oracle_says_why_a_program_failed(oracle: Oracle, tmp_path: Path) -> None:
     program = written(tmp_path, "raise RuntimeError('no such luck')\n")
     with pytest.raises(Undecided, match="no such luck"):
@@ -184,7 +208,7 @@ def said(*leaks: Entry, suspects: tuple[Entry, ...] = (), nodes: bool = True, pr
 
 def test_found() -> None:
     judgement = judge(said(leak()), TENSORS, (7, 9))
-    assert judgement == Judgement("found", True, (), 0.0, None) and judgement.passed
+    assert judgement == Judgement("found", True, True, (), 0.0, None, entries=1) and judgement.passed
 
 
 def test_wrong_line() -> None:
@@ -241,6 +265,36 @@ def test_clean_and_false_alarm() -> None:
     assert judgement.outcome == "false alarm" and not judgement.passed and "p01.py:7" in judgement.note
 
 
+def suspect(reason: str, line: int = 7) -> Entry:
+    return leak(said=reason, lines=(line,))
+
+
+@pytest.mark.parametrize(
+    ("label", "suspects", "outcome", "passed"),
+    [
+        ("GROWS", [suspect("one epoch")], "cannot tell", True),
+        ("GROWS", [suspect("few births", 3), suspect("filling")], "cannot tell", True),
+        ("GROWS", [suspect("one epoch", 3)], "missed", False),
+        ("GROWS", [suspect("negligible")], "negligible", False),
+        ("GROWS", [], "missed", False),
+        ("NEGLIGIBLE", [suspect("negligible")], "negligible", True),
+        ("NEGLIGIBLE", [suspect("one epoch")], "cannot tell", False),
+        ("NEGLIGIBLE", [suspect("negligible", 3)], "missed", False),
+    ],
+)
+def test_growth_that_is_no_verdict(label: str, suspects: list[Entry], outcome: str, passed: bool) -> None:
+    judgement = judge(said(suspects=tuple(suspects)), TENSORS, (7,), label)
+    assert (judgement.outcome, judgement.passed) == (outcome, passed)
+    if suspects and not passed:
+        assert suspects[0].said in judgement.note
+    accused = judge(said(leak(), suspects=tuple(suspects)), TENSORS, (7,), label)
+    assert accused.outcome == "false alarm" and not accused.passed
+
+
+def test_entries() -> None:
+    assert judge(said(leak(bytes_per_step=600.0), leak(bytes_per_step=400.0)), TENSORS, (7,)).entries == 2
+
+
 def test_a_recording_that_failed_counts_as_nothing() -> None:
     judgement = judge(said(problem="exit 1: no"), CLEAN, ())
     assert judgement.outcome == "failed" and not judgement.passed
@@ -273,7 +327,7 @@ def rows(tmp_path: Path) -> list[results.Row]:
         "p02": {36: said(), 108: said(leak())},
     }
     return [
-        command.row(p, lambda path, _, t=t: t, lambda p, steps: answers[p.name][steps])
+        command.row(p, lambda _, t=t: t, lambda p, steps: answers[p.name][steps])
         for p, t in ((leaking, TENSORS), (clean, CLEAN))
     ]
 
@@ -283,25 +337,48 @@ def test_totals(tmp_path: Path) -> None:
     assert (t.programs, t.leaking, t.clean, t.found, t.false_alarms, t.broken) == (2, 2, 2, 2, 1, 0)
     assert (t.precision, t.recall, t.line_accuracy) == (2 / 3, 1.0, 0.5)
     assert (t.rates, t.rates_within, t.rate_max, t.suspects) == (2, 1, pytest.approx(0.2), 1)
+    assert (t.entries, t.single, t.growing, t.negligible) == (2, 2, 0, 0)
+
+
+def test_totals_of_growth_that_is_no_verdict(tmp_path: Path) -> None:
+    grows = written(tmp_path, "x = 1  # GROWS\n")
+    few = written(tmp_path, "x = 1  # NEGLIGIBLE\n", "p02")
+    small = dataclasses.replace(TENSORS, bytes=8.0)
+    answers = {
+        "p01": {36: said(suspects=(leak(said="one epoch", lines=(4,)),)), 108: said(leak(lines=(4,)))},
+        "p02": {36: said(suspects=(leak(said="negligible", lines=(4,)),)), 108: said()},
+    }
+    made = [
+        command.row(p, lambda _, t=t: t, lambda p, steps: answers[p.name][steps])
+        for p, t in ((grows, TENSORS), (few, small))
+    ]
+    t = results.totals(made)
+    assert (t.leaking, t.clean, t.growing, t.said_growing, t.negligible, t.said_negligible) == (0, 0, 2, 1, 2, 1)
+    assert (t.false_alarms, t.found, t.precision) == (1, 0, 0.0) and not any(row.passed for row in made)
+    assert "undecidable, 1,000.0 B" in results.line(made[0]) and "negligible, 8.0 B" in results.line(made[1])
 
 
 def test_label_against_the_oracle(tmp_path: Path) -> None:
     def never(program: suite.Program, steps: int) -> Said:
         raise AssertionError("a program that is wrong about itself is not run")
 
-    def undecided(path: Path, steps: int) -> Truth:
+    def undecided(program: suite.Program) -> Truth:
         raise Undecided("hard to say")
 
     clean, leaking = written(tmp_path, "x = 1\n"), written(tmp_path, "x = 1  # LEAK\n", "p02")
+    small = written(tmp_path, "x = 1  # NEGLIGIBLE\n", "p03")
     broken = [
         command.row(clean, lambda *_: TENSORS, never),
         command.row(leaking, lambda *_: CLEAN, never),
         command.row(clean, undecided, never),
+        command.row(small, lambda _: TENSORS, never),
+        command.row(small, lambda _: GRAPH, never),
     ]
     assert not any(row.passed for row in broken)
     assert "no line is marked" in broken[0].problem and "oracle says: clean" in broken[1].problem
     assert broken[2].problem == "hard to say"
-    assert results.totals(broken).broken == 3 and results.totals(broken).leaking == 0
+    assert all("marked negligible" in row.problem for row in broken[3:])
+    assert results.totals(broken).broken == 5 and results.totals(broken).leaking == 0
 
 
 @pytest.mark.torch

@@ -41,6 +41,7 @@ AT = 0.8
 # Smallest growth per step that counts. Other bytes: what Python itself and the C library's caches may add; a node is
 # 400 bytes at least.
 NOISE = {"bytes": 0.5, "blocks": 0.05, "other": 350.0, "nodes": 0.1}
+FEW_BYTES = 64  # a step: some losses
 
 
 class Undecided(Exception):
@@ -65,8 +66,12 @@ class Truth:
 
     @property
     def nodes_only(self) -> bool:
-        """Tensors of at most 64 bytes a step (the kept losses themselves): it is the graph that grows."""
-        return self.leaks and self.nodes > 0 and self.bytes <= 64
+        """It is the graph that grows, beside the kept losses themselves."""
+        return self.leaks and self.nodes > 0 and self.bytes <= FEW_BYTES
+
+    @property
+    def negligible(self) -> bool:
+        return self.leaks and self.nodes == 0 and self.bytes <= FEW_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,12 +210,18 @@ class Oracle:
         self._process.wait(timeout=300)
         self._process.stdout.close()
 
-    def samples(self, program: Path, steps: int, functions: bool = False) -> array.array[int]:
-        """Runs the program; functions: see sampler. Raises Undecided if it fails."""
+    def samples(self, program: Path, steps: int, paths: Sequence[str], functions: bool) -> array.array[int]:
+        """Runs the program; paths and functions: see sampler. Raises Undecided if it fails."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._runs += 1
         target = self._folder / f"{self._runs}.samples"
-        request = {"program": str(program), "steps": steps, "samples": str(target), "functions": functions}
+        request = {
+            "program": str(program),
+            "steps": steps,
+            "samples": str(target),
+            "functions": functions,
+            "paths": list(paths),
+        }
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
@@ -224,9 +235,14 @@ class Oracle:
         target.unlink()
         return values
 
-    def truth(self, program: Path, steps: int) -> Truth:
+    def truth(self, program: Path, steps: int, paths: Sequence[str] = ()) -> Truth:
         """Raises Undecided."""
+
+        def runs(functions: bool) -> Truth:
+            short, long = (self.samples(program, count, paths, functions) for count in (steps, 3 * steps))
+            return decide(short, long, steps)
+
         try:
-            return decide(self.samples(program, steps), self.samples(program, 3 * steps), steps)
+            return runs(functions=False)
         except NoSteps:
-            return decide(self.samples(program, steps, True), self.samples(program, 3 * steps, True), steps)
+            return runs(functions=True)
