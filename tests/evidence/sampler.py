@@ -20,6 +20,7 @@ import gc
 import importlib
 import json
 import os
+import resource
 import runpy
 import signal
 import sys
@@ -32,7 +33,7 @@ from typing import Any
 KINDS = ("optimizer", "backward", "module", "function")
 SAMPLE = 5  # index into KINDS, live tensor bytes, live tensor blocks, other bytes that malloc has given out, live nodes
 CAPACITY = 1 << 16  # samples
-LIMIT_S = 120
+LIMIT_S = 120  # of processor time: the machine may be busy
 MANY_NODES = 2000
 
 
@@ -222,7 +223,8 @@ def main() -> None:
         gc.freeze()  # a collection in the program then looks at the program's objects only
         child = os.fork()
         if child == 0:
-            signal.alarm(LIMIT_S)
+            resource.setrlimit(resource.RLIMIT_CPU, (LIMIT_S, LIMIT_S))
+            signal.alarm(10 * LIMIT_S)  # for one that only waits
             with said.open("wb") as file:
                 os.dup2(file.fileno(), 1)
                 os.dup2(file.fileno(), 2)
