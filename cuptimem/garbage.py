@@ -1,9 +1,10 @@
-"""Python's cyclic garbage collector while a capture runs: when it ran, and one last marked collection.
+"""Python's cyclic garbage collector while a capture runs: when it ran, and one marked collection before a window closes.
 
 A tensor in a reference cycle stays alive until a collection. Without knowing when those ran, garbage that waits looks
-like a leak. So full collections are marked in the trace, and before the last window closes one more is made, between
-marks of its own: what dies in it was held by nothing. Windows inside others end without one, which would disturb the
-program around them. Runs inside the profiled process.
+like a leak. So each is marked in the trace, and before a window closes one more is made, between marks of its own:
+what dies in it is held by nothing that still runs. For the windows around it the reader counts those blocks
+as alive until the program's own next collection (csrc/analysis/leaks.h). A report in the middle of a window makes none:
+asking would change the program. Runs inside the profiled process.
 """
 
 import gc
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def watch(core: "ModuleType") -> None:
-    """From now on the trace is told of full collections, and of all while automatic ones are off. Twice is once."""
+    """From now on the trace is told of collections. Twice is once."""
     if core.garbage_callback not in gc.callbacks:
         gc.callbacks.append(core.garbage_callback)
 

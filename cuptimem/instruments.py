@@ -92,6 +92,18 @@ def look_around(core: "ModuleType") -> None:
     driver_level.begin(core)
 
 
+def look_at_the_end(core: "ModuleType") -> None:
+    """Records what is only known of living objects before a window closes."""
+    if "torch" not in sys.modules:
+        return
+    try:
+        from cuptimem import filling
+
+        filling.note(core)
+    except Exception as error:  # nothing of this may reach the program
+        _problems.append(f"containers that are filling are not known: {type(error).__name__}: {error}")
+
+
 def settle(core: "ModuleType", last: bool = False) -> None:
     """Brings what is recorded elsewhere than in rings into them. last: recording is about to end."""
     driver_level.settle(core, last)

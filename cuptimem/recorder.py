@@ -173,24 +173,25 @@ def open_window(path: str | None, *, overwrite: bool, options: Options, default_
 
 
 def close_window(window: Window) -> None:
-    """Closes a window; the last one ends the capture, after a marked collection (see garbage.py). Twice, or in a forked
+    """Closes a window, after a marked collection (see garbage.py); the last one ends the capture. Twice, or in a forked
     child: nothing happens."""
     try:
-        if _closes_last(window):
+        if _begins_to_close(window):
             garbage.collect_finally(window.capture.core)  # runs the program's finalizers: without the lock
+            instruments.look_at_the_end(window.capture.core)
         _close(window)
     except BaseException:
         _close(window)  # goes on where a signal's handler raised; nothing if it had come to its end
         raise
 
 
-def _closes_last(window: Window) -> bool:
-    """Whether all other windows are closed or on the way. Of several threads that close theirs, one is told so."""
+def _begins_to_close(window: Window) -> bool:
+    """Once for each window, in the process that opened it."""
     with _lock:
         if window.closing or window.foreign:
             return False
         window.closing = True
-        return all(other.closing for other in window.capture.windows)
+        return True
 
 
 def _close(window: Window) -> None:

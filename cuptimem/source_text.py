@@ -52,10 +52,13 @@ def _lines_of(file: str) -> "list[str]":
 
 
 def _from_loader(file: str) -> object:
-    """From a module of this file, as in a zip file. Modules' own __getattr__ is not asked."""
+    """From a module of this file, as in a zip file. A module of a class of its own is not asked: one that is loaded
+    when it is first used (importlib.util.LazyLoader) would be."""
     for module in list(sys.modules.values()):
-        names = getattr(module, "__dict__", None)
-        if isinstance(names, dict) and names.get("__file__") == file:
+        if type(module) is not type(sys):
+            continue
+        names = module.__dict__
+        if names.get("__file__") == file:
             spec = names.get("__spec__")
             get_source = getattr(getattr(spec, "loader", None), "get_source", None)
             return None if spec is None or get_source is None else get_source(spec.name)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from types import CodeType, ModuleType
 from typing import Any
 
-from cuptimem import _core, live_nodes
+from cuptimem import _core, filling, live_nodes
 from cuptimem.late_import import ImportWatch
 
 
@@ -24,6 +24,7 @@ class _Installed:
     def __init__(self) -> None:
         self.problems: list[str] = []
         self.torch: ModuleType | None = None
+        self.seconds = 0
         self.watch = ImportWatch(
             {
                 "torch._C": self._binary_loaded,
@@ -98,6 +99,16 @@ class _Installed:
         constants = _code_of(optimizer.profile_hook_step).co_consts
         _core.torch_caller("optimizer_step", next(code for code in constants if isinstance(code, CodeType)))
 
+    def look(self) -> None:
+        """Once a second, in the main thread."""
+        self.watch.poke()
+        self.seconds += 1
+        if self.seconds & (self.seconds - 1) == 0:
+            try:
+                filling.note(_core)
+            except Exception as error:  # nothing of this may reach the program
+                self.failed("containers that are filling are not known", error)
+
     def remove(self) -> None:
         _core.main_thread_call(None)
         unseen = _core.autograd_unseen()
@@ -123,7 +134,7 @@ def install() -> None:
     _installed = _Installed()
     _core.sources_install()  # also without torch: the collector's scan takes over from here
     _installed.watch.start()
-    _core.main_thread_call(_installed.watch.poke)
+    _core.main_thread_call(_installed.look)
 
 
 def remove() -> None:

@@ -194,9 +194,19 @@ typedef enum cm_mark_kind {
     CM_MARK_COLLECT_BEGIN = 5, /* address = generation (2 = full) */
     CM_MARK_COLLECT_END = 6,   /* address = generation */
     /* The one collection that stop() and the end of `run` make while the program's globals live. */
-    CM_MARK_FINAL_COLLECT_BEGIN = 7, /* address = 1 if automatic collection was enabled, else 0 */
-    CM_MARK_FINAL_COLLECT_END = 8
+    CM_MARK_FINAL_COLLECT_BEGIN = 7, /* address = 1 if automatic collection was enabled, else 0;
+                                        stack: what runs then, and holds its locals */
+    CM_MARK_FINAL_COLLECT_END = 8,
+    /* Containers that have a bound and have not reached it are looked at: address = 0, then each
+     * block in one of them. */
+    CM_MARK_FILLING = 9
 } cm_mark_kind;
+
+/* Marks that may come anywhere inside a step; all others are bounds of what a fold sums up. */
+static inline bool cm_mark_is_inside_step(int64_t kind)
+{
+    return kind == CM_MARK_COLLECT_BEGIN || kind == CM_MARK_COLLECT_END || kind == CM_MARK_FILLING;
+}
 
 typedef enum cm_sample_kind { CM_SAMPLE_RSS = 1 } cm_sample_kind;
 
@@ -239,7 +249,7 @@ static inline bool cm_event_names_stack(uint8_t kind)
 {
     return kind == CM_EV_ALLOC || kind == CM_EV_OOM || kind == CM_EV_NODE_NEW ||
            kind == CM_EV_TICK || kind == CM_EV_SEGMENT_NEW || kind == CM_EV_HOST_READ ||
-           kind == CM_EV_DRIVER_NEW || kind == CM_EV_LAUNCH;
+           kind == CM_EV_DRIVER_NEW || kind == CM_EV_LAUNCH || kind == CM_EV_MARK;
 }
 static inline bool cm_event_names_name(uint8_t kind)
 {

@@ -210,8 +210,8 @@ static bool is_bound(const cm_fold *f, const cm_event *e)
         return true;
     case CM_EV_NODE_NEW:
         return f->want_node;
-    case CM_EV_MARK: /* collections happen inside of steps */
-        return e->size != CM_MARK_COLLECT_BEGIN && e->size != CM_MARK_COLLECT_END;
+    case CM_EV_MARK:
+        return !cm_mark_is_inside_step(e->size);
     default:
         return false;
     }

@@ -62,7 +62,8 @@ static void become_child(void)
     /* Nothing is buffered in a writer, so closing writes nothing. */
     cm_writer_close(atomic_exchange(&session.writer, NULL));
     pthread_mutex_init(&session.mutex, NULL);
-    session.active = session.waits = false;
+    session.active = false;
+    session.waits = false;
     session.note_taken = session.failure_taken = session.swept_taken = true;
     session.pid = getpid();
 }
@@ -454,7 +455,8 @@ int cm_session_stop(const char *const *notes, char *warning, size_t warning_size
         int end = cm_collector_finish(notes);
         session.last = count();
         session.last.foreign = cm_writer_check(atomic_load(&session.writer)) != CM_WRITER_SOUND;
-        session.active = session.waits = false;
+        session.active = false;
+        session.waits = false;
         int closed = cm_writer_close(atomic_exchange(&session.writer, NULL));
         /* Without an end chunk the file still needs its ring: readers, and the next capture's
          * sweep, find in it what could not be written. */

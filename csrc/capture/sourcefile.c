@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -18,6 +19,8 @@
 #endif
 
 enum { STACK = 128 << 10 };
+
+static atomic_bool refused; /* a table of its own: once is enough to know */
 
 typedef struct reading {
     cm_source_job *jobs;
@@ -91,8 +94,10 @@ static void *read_jobs(void *argument)
     reading *r = argument;
 
     r->id = (int32_t)syscall(SYS_gettid);
-    if (!take_own_descriptors())
+    if (!take_own_descriptors()) {
+        atomic_store(&refused, true);
         return NULL;
+    }
     for (size_t i = 0; i < r->count; i++) {
         cm_source_job *job = &r->jobs[i];
         /* O_NONBLOCK: it may have become a named pipe. */
@@ -113,6 +118,6 @@ void cm_source_read(cm_source_job *jobs, size_t count)
 
     for (size_t i = 0; i < count; i++)
         jobs[i].done = false;
-    if (count > 0 && cm_helper_start(&thread, read_jobs, &r, STACK) == 0)
+    if (count > 0 && !atomic_load(&refused) && cm_helper_start(&thread, read_jobs, &r, STACK) == 0)
         cm_helper_join(thread, &r.id);
 }

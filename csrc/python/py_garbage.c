@@ -1,8 +1,6 @@
-/* Python's cyclic garbage collector as the trace sees it.
+/* Python's cyclic garbage collector as the trace sees it: every collection is marked. What one
+ * frees was garbage; what many have left was not.
  *
- * While collection is automatic only full ones are recorded: what outlived a younger one waits for
- * them. Where the program has switched it off, every collection is one that it asked for, and tells
- * that it does collect (gc.collect(1) every so many steps finds all that was made since the last).
  * Without a Python function in gc.callbacks no frame is pushed and no stack shows us. All functions
  * run with the GIL, which guards the state. */
 #include "module.h"
@@ -12,23 +10,23 @@
 #include "../capture/clock.h"
 #include "../capture/thread.h"
 
-enum { FULL = 2 }; /* the oldest generation; CPython has three */
-
 /* The collection that garbage_final asks for: it has marks of its own. */
 static enum { NOT_ASKED, ASKED, RUNNING, RAN } final;
-static bool told; /* of the one that is running */
 
 static void mark(cm_mark_kind kind, uint64_t argument)
 {
     cm_thread *t = cm_enter_hook();
     if (t == NULL)
         return;
+    uint32_t stack = kind == CM_MARK_FINAL_COLLECT_BEGIN ? cm_walk_capture_hook(cm_thread_walk(t))
+                                                         : CM_STACK_NONE;
     cm_event *slot = cm_reserve_hook(t);
     if (slot != NULL) {
         *slot = (cm_event){.time = cm_clock_now(),
                            .kind = CM_EV_MARK,
                            .size = kind,
                            .address = argument,
+                           .stack = stack,
                            .device_index = -1};
         cm_commit_hook(t);
     }
@@ -46,8 +44,8 @@ static void mark_final(bool begins)
     }
 }
 
-PyDoc_STRVAR(garbage_callback_doc, "garbage_callback(phase, info)\n\nFor gc.callbacks: marks full "
-                                   "collections, and all while automatic ones are off.");
+PyDoc_STRVAR(garbage_callback_doc,
+             "garbage_callback(phase, info)\n\nFor gc.callbacks: marks a collection.");
 
 static PyObject *garbage_callback(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {
@@ -68,10 +66,7 @@ static PyObject *garbage_callback(PyObject *module, PyObject *const *arguments, 
     long number = generation == NULL ? -1 : PyLong_AsLong(generation);
     if (PyErr_Occurred())
         return NULL;
-    if (begins)
-        told = number == FULL || !PyGC_IsEnabled(); /* a finalizer may switch it meanwhile */
-    if (told)
-        mark(begins ? CM_MARK_COLLECT_BEGIN : CM_MARK_COLLECT_END, (uint64_t)number);
+    mark(begins ? CM_MARK_COLLECT_BEGIN : CM_MARK_COLLECT_END, (uint64_t)number);
     Py_RETURN_NONE;
 }
 
@@ -147,7 +142,6 @@ PyDoc_STRVAR(garbage_forget_doc,
 static PyObject *garbage_forget(PyObject *module, PyObject *unused)
 {
     final = NOT_ASKED;
-    told = false;
     Py_RETURN_NONE;
 }
 

@@ -50,17 +50,18 @@ class Finalized:
 
 
 def test_marks_in_their_order(tmp_path: Path) -> None:
-    """Full collections, and younger ones while automatic collection is off: they are then the program's own."""
+    """Of every collection, whoever makes it."""
     with cuptimem.profile(tmp_path / "a.cmem"):
         gc.collect(0)
-        gc.collect(1)
         gc.enable()
-        gc.collect(0)
         gc.collect(1)
         gc.collect()
-    assert marks(tmp_path / "a.cmem") == [
-        ("open", 1), ("begin", 0), ("end", 0), ("begin", 1), ("end", 1), ("begin", 2), ("end", 2),
-        ("final", 1), ("over", 0), ("close", 1),
+        gc.disable()
+    found = marks(tmp_path / "a.cmem")
+    whole = [pair for pair in found if pair != ("begin", 0) and pair != ("end", 0)]  # Python may make young ones
+    assert found[:3] == [("open", 1), ("begin", 0), ("end", 0)]
+    assert whole == [
+        ("open", 1), ("begin", 1), ("end", 1), ("begin", 2), ("end", 2), ("final", 0), ("over", 0), ("close", 1),
     ]  # fmt: skip
 
 
@@ -79,6 +80,8 @@ def test_automatic_collections_are_marked(tmp_path: Path) -> None:
     finally:
         gc.set_threshold(*thresholds)
     found = marks(tmp_path / "a.cmem")
+    assert ("begin", 0) in found and ("begin", 1) in found
+    found = [(kind, number) for kind, number in found if kind not in ("begin", "end") or number == 2]
     assert found == [("open", 1), *[("begin", 2), ("end", 2)] * full, ("final", 0), ("over", 0), ("close", 1)]
 
 
@@ -89,7 +92,8 @@ def test_the_next_profile_has_its_own(tmp_path: Path) -> None:
         assert marks(tmp_path / f"{name}.cmem") == [("open", 1), ("final", 0), ("over", 0), ("close", 1)]
 
 
-def test_only_the_last_window_collects(tmp_path: Path) -> None:
+def test_every_window_collects_as_it_closes(tmp_path: Path) -> None:
+    """So a loop has the same verdict in a profile of its own and in one inside another."""
     first, second, third = (cuptimem.profile(tmp_path / f"{name}.cmem") for name in "abc")
     collections = gc.get_stats()[2]["collections"]
     first.start()
@@ -97,14 +101,20 @@ def test_only_the_last_window_collects(tmp_path: Path) -> None:
     third.start()
     third.stop()
     first.stop()
-    assert gc.get_stats()[2]["collections"] == collections
+    assert gc.get_stats()[2]["collections"] == collections + 2
     second.stop()
-    assert gc.get_stats()[2]["collections"] == collections + 1
+    assert gc.get_stats()[2]["collections"] == collections + 3
     names = {name: [kind for kind, _ in marks(tmp_path / f"{name}.cmem")] for name in "abc"}
-    assert names == {"a": ["open", "close"], "b": ["open", "final", "over", "close"], "c": ["open", "close"]}
+    one = ["final", "over"]
+    assert names == {
+        "a": ["open", *one, *one, "close"],
+        "b": ["open", *one, *one, *one, "close"],
+        "c": ["open", *one, "close"],
+    }
 
 
-def test_threads_that_close_together_collect_once(tmp_path: Path) -> None:
+def test_threads_may_close_together(tmp_path: Path) -> None:
+    """Each collects, but one that meets another's collection goes on without."""
     collections = gc.get_stats()[2]["collections"]
     together = threading.Barrier(4)
     profiles = [cuptimem.profile() for _ in range(4)]
@@ -123,7 +133,7 @@ def test_threads_that_close_together_collect_once(tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert gc.get_stats()[2]["collections"] == collections + 1
+    assert collections + 2 <= gc.get_stats()[2]["collections"] <= collections + 5
 
 
 def test_stop_in_another_thread(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ report(first=first, blocks=seeds.blocks, bytes=seeds.bytes == sum(truth.values()
        problems=seeds.problems,
        middle=middle, end=len(end.live), unknown=len(end.unknown_frees), objects=seeds.objects,
        stamps=sorted({n for n, _ in stamps}), tell=saved_tensors_tell(),
-       flags=sorted({f for _, f in stamps}), marks=[(e.size, e.address) for e in events(MARK)])
+       flags=sorted({f for _, f in stamps}), marks=[(e.size, e.address) for e in events(MARK) if e.size == 3])
 """
     )
     assert (
