@@ -48,6 +48,11 @@ def oracle(folder: Path) -> Iterator[Oracle]:
         yield process
 
 
+def environment() -> Path:
+    """An interpreter that has what programs may need beside torch. Raises public.Unavailable."""
+    return public.environment([f"{name}=={version}" for name, version in suite.VERSIONS.items()], BUILD)
+
+
 def contradiction(program: suite.Program, truth: Truth) -> str:
     """Why a program is wrong about itself; "" if it is not."""
     said = results.truth_words(truth)
@@ -81,7 +86,7 @@ def run(programs: Sequence[suite.Program], folder: Path, jobs: int = 1) -> Itera
     """In the programs' order. The folder keeps the traces."""
     plain, more = suite.interpreter(folder / "python"), None
     if any(program.needs for program in programs):
-        more = public.environment([f"{name}=={version}" for name, version in suite.VERSIONS.items()], BUILD)
+        more = environment()
     with contextlib.ExitStack() as stack:
         # An oracle's process answers one request at a time, so each worker has its own.
         oracles = [stack.enter_context(oracle(_folder(folder / f"oracle-{i}"))) for i in range(jobs)]

@@ -22,6 +22,7 @@ class Entry:
     lines: tuple[int, ...]  # where its user is sent: the line to look at first, and the line that makes it
     where: str
     said: str  # signature and cause, or a suspect's reason
+    kept: tuple[Entry, ...] = ()  # what stands under it
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,7 @@ def entry(leak: object, loops: dict[str, int], program: Path) -> Entry:
         lines=lines,
         where=leak.where,  # type: ignore[attr-defined]
         said=leak.reason or f"{leak.signature}{' cycle' if leak.cause else ''}",  # type: ignore[attr-defined]
+        kept=tuple(entry(kept, loops, program) for kept in leak.keeps),  # type: ignore[attr-defined]
     )
 
 
@@ -127,7 +129,7 @@ def _undecided(said: Said, marks: Sequence[int], label: str) -> Judgement:
     mentioned = [suspect for suspect in said.suspects if any(line in marks for line in suspect.lines)]
     if not mentioned:
         return _plain("missed", _suspects(said))
-    negligible = any(suspect.said == "negligible" for suspect in mentioned)
+    negligible = bool(mentioned) and all(suspect.said == "negligible" for suspect in mentioned)
     outcome = "negligible" if negligible else "cannot tell"
     right = negligible == (label == "NEGLIGIBLE")
     return Judgement(outcome, right, True, (), None, None, "" if right else _suspects(said))
@@ -150,9 +152,14 @@ def _short(leak: Entry) -> str:
     return f"{leak.where} {rate} a step ({leak.said})"
 
 
+def _rows(said: Said) -> list[Entry]:
+    """The leaks, and what stands under them."""
+    return [row for leak in said.leaks for row in (leak, *leak.kept)]
+
+
 def _byte_error(said: Said, truth: Truth, short: bool) -> float | None:
     """Of the sum over all entries. The few bytes of kept losses need no entry beside their graph's."""
-    entries = [leak for leak in said.leaks if leak.kind == "bytes"]
+    entries = [leak for leak in _rows(said) if leak.kind == "bytes"]
     if truth.bytes == 0 or (not entries and truth.nodes_only):
         return None
     seen = sum(per_program_step(leak.bytes_per_step, leak.loop_steps, said.steps, said.clock) for leak in entries)
@@ -162,7 +169,7 @@ def _byte_error(said: Said, truth: Truth, short: bool) -> float | None:
 def _node_error(said: Said, truth: Truth, short: bool) -> float | None:
     if truth.nodes == 0:
         return None
-    entries = [leak for leak in said.leaks if leak.kind == "nodes"]
+    entries = [leak for leak in _rows(said) if leak.kind == "nodes"]
     if not entries and (not truth.nodes_only or not said.nodes_counted):
         return None  # the tensors that the graph holds were reported
     seen = sum(per_program_step(leak.count_per_step, leak.loop_steps, said.steps, said.clock) for leak in entries)

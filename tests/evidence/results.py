@@ -91,7 +91,7 @@ def totals(rows: Sequence[Row]) -> Totals:
         said_negligible=sum(j.right for row, _, j in judged if row.program.label == "NEGLIGIBLE"),
         false_alarms=count("false alarm"),
         failed=count("failed"),
-        lines_right=sum(bool(j.line_right) for _, _, j in judged),
+        lines_right=sum(bool(j.line_right) for _, _, j in judged if j.outcome == "found"),
         rates=len(errors),
         rates_within=sum(error <= RATE_GOAL for error in errors),
         rate_median=statistics.median(errors) if errors else 0.0,

@@ -29,7 +29,7 @@ class Encoder(nn.Module):
         return self.head(x.mean(1))
 
 
-def main(check: Callable[[str], None] = lambda name: None, steps: int = 6, accumulation: int = 4) -> float:
+def main(check: Callable[[str], None] = lambda name: None, steps: int = 8, accumulation: int = 4) -> float:
     torch.manual_seed(6)
     model = Encoder()
     optimizer = torch.optim.RMSprop(model.parameters(), lr=1e-3, momentum=0.9)

@@ -19,7 +19,7 @@ for epoch in range(int(sys.argv[1]) // len(loader)):
     net.train()
     for data, target in loader:
         opt.zero_grad()
-        loss = nn.functional.nll_loss(nn.functional.log_softmax(net(data), dim=1), target)
+        loss = nn.functional.nll_loss(nn.functional.log_softmax(net(data), dim=1), target)  # NEGLIGIBLE
         loss.backward()
         opt.step()
         losses.append(loss.detach())  # NEGLIGIBLE
