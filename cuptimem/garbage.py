@@ -1,4 +1,4 @@
-"""Python's cyclic garbage collector while a capture runs: when it ran, and one marked collection before a window closes.
+"""Python's cyclic garbage collector while a capture runs: when it ran, and one collection before a window closes.
 
 A tensor in a reference cycle stays alive until a collection. Without knowing when those ran, garbage that waits looks
 like a leak. So each is marked in the trace, and before a window closes one more is made, between marks of its own:

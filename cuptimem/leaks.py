@@ -9,6 +9,10 @@ from cuptimem.stacks import Frame, Stack, user_frame
 # The rule (csrc/analysis/growth.h) wants births in six different steps after a warm-up of at least two.
 STEPS_NEEDED = 8
 
+UNDECIDED = ("few births", "one epoch", "no collection", "late garbage", "filling", "events lost")
+
+_ENDS_A_STEP = ("step", "optimizer", "backward")  # clocks whose tick is the end of a step
+
 
 def _place(frame: Frame | None, stack_lost: bool) -> str:
     if frame is not None:
@@ -40,8 +44,9 @@ class LeakPart:
 class Leak:
     """Something that grows from step to step, judged at the end of its loop's last step.
 
-    In Report.leaks it is a verdict and `reason` is ""; in Report.suspects `reason` says why it is none: "few births",
-    "stopped", "one epoch", "garbage", "growing steps", "events lost".
+    In Report.leaks it is a verdict and `reason` is ""; in Report.suspects `reason` says why it is none. It may be one
+    (UNDECIDED: see `undecided`), or it is none ("stopped", "garbage", "negligible"). What has one cause is one entry:
+    `keeps` has what else grows for it.
     """
 
     kind: str  # "bytes": blocks of tensors; "nodes": nodes of the autograd graph
@@ -61,6 +66,16 @@ class Leak:
     confidence: str  # "high", "medium", "low"
     reason: str
     stack_lost: bool = False  # there was a stack, but no room to define it
+    total_bytes_per_step: float = 0.0  # with those of `keeps`
+    # To the entry that it stands under, else "": "retained by the graph" (its line made nodes that are kept), "made in
+    # the same steps" (as the kept graph, which may hold it), "grows with it" (in proportion: it is computed from it).
+    relation: str = ""
+    keeps: "tuple[Leak, ...]" = ()  # what stands under this, the most bytes a step first
+
+    @property
+    def undecided(self) -> bool:
+        """Whether it is a suspect that may well be a leak: the recording cannot tell."""
+        return self.reason in UNDECIDED
 
     @property
     def bytes_estimated(self) -> bool:
@@ -88,8 +103,23 @@ class Leak:
         return _place(self.frame, self.stack_lost)
 
 
-def from_row(row: Mapping[str, Any], stack_of: Callable[[int], Stack], lost_stack: int) -> Leak:
-    """A leak or suspect of what the C core's analyze() returned."""
+def _made_behind(stack: Stack, clock: Mapping[str, Any] | None) -> bool:
+    """Whether this happens behind the line that ends a step, in the same pass of the loop: `losses.append(loss)` below
+    `optimizer.step()`. The clock counts it to the next step; it belongs to the one that has just ended."""
+    if clock is None or clock["kind"] not in _ENDS_A_STEP or clock["where"] is None:
+        return False
+    file, line, function = clock["where"]
+    return any(frame.file == file and frame.function == function and frame.line > line for frame in stack)
+
+
+def from_row(
+    row: Mapping[str, Any],
+    stack_of: Callable[[int], Stack],
+    lost_stack: int,
+    clocks: Mapping[str, Mapping[str, Any]],
+) -> Leak:
+    """A leak or suspect of what the C core's analyze() returned. clocks: of each loop, its row in "clock"."""
+    behind = int(_made_behind(stack_of(row["retained"] or row["stack"]), clocks.get(row["loop"])))
     return Leak(
         kind=row["kind"],
         device=row["device"],
@@ -97,8 +127,8 @@ def from_row(row: Mapping[str, Any], stack_of: Callable[[int], Stack], lost_stac
         count=row["count"],
         bytes_per_step=row["bytes_per_step"],
         count_per_step=row["count_per_step"],
-        first_step=row["first_step"],
-        last_step=row["last_step"],
+        first_step=max(0, row["first_step"] - behind),
+        last_step=max(0, row["last_step"] - behind),
         loop=row["loop"],
         stack=stack_of(row["stack"]),
         retained_at=stack_of(row["retained"]),
@@ -110,4 +140,7 @@ def from_row(row: Mapping[str, Any], stack_of: Callable[[int], Stack], lost_stac
         confidence=row["confidence"],
         reason=row["reason"],
         stack_lost=row["stack"] == lost_stack,
+        total_bytes_per_step=row["total_bytes_per_step"],
+        relation=row["relation"],
+        keeps=tuple(from_row(kept, stack_of, lost_stack, clocks) for kept in row["keeps"]),
     )

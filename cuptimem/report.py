@@ -413,7 +413,7 @@ class Report:
     backward: Backward
     resident: tuple[ResidentPoint, ...]
     leaks: tuple[Leak, ...]  # verdicts, the most bytes a step first
-    suspects: tuple[Leak, ...]  # what grew, but may well be no leak: each says why
+    suspects: tuple[Leak, ...]  # what grew, but is no verdict: each says why
     nodes: int | None  # nodes of the autograd graph alive at the last step's end; None: see nodes_reason
     nodes_reason: str  # why graph nodes were not counted, and are in no leak; "" if they were
     lost: Lost
@@ -444,6 +444,11 @@ class Report:
         if not self.devices:
             raise Error("nothing was allocated while this was recorded: there is no peak")
         return self.devices[0].peak
+
+    @property
+    def undecided(self) -> tuple[Leak, ...]:
+        """The suspects that may well be leaks: this recording cannot tell."""
+        return tuple(suspect for suspect in self.suspects if suspect.undecided)
 
     @property
     def loops(self) -> dict[str, int]:
@@ -560,17 +565,20 @@ def open(
     path: str | os.PathLike[str],
     *,
     step: int | None = None,
+    min_rate: float | None = None,
     progress: Callable[[float], bool] | None = None,
     code: str | Iterable[str] | None = None,
 ) -> Report:
     """Reads a trace. Needs neither torch nor the machine it was recorded on.
 
-    step: the devices' peaks are then those of this step (-1: the last), with all their contributors. progress is called
-    with the share done (0 to 1) and cancels by returning False. code: installed packages that count as the user's own
-    code, too ("transformers", or several); None: what CUPTIMEM_CODE says, else what the recording names. Raises Error,
-    one line, for a file that is not a whole trace header; a trace whose tail is missing opens with complete=False.
+    step: the devices' peaks are then those of this step (-1: the last), with all their contributors. min_rate: what
+    grows by fewer bytes a step is negligible (None: by less than 1 KiB a step and 1 % of the device's peak). progress
+    is called with the share done (0 to 1) and cancels by returning False. code: installed packages that count as the
+    user's own code, too ("transformers", or several); None: what CUPTIMEM_CODE says, else what the recording names.
+    Raises Error, one line, for a file that is not a whole trace header; a trace whose tail is missing opens with
+    complete=False.
     """
-    return analyze(os.fspath(path), step=step, progress=progress, code=code)
+    return analyze(os.fspath(path), step=step, min_rate=min_rate, progress=progress, code=code)
 
 
 def analyze(
@@ -584,15 +592,17 @@ def analyze(
     code: str | Iterable[str] | None = None,
     default_code: Iterable[str] | None = None,
     tables: Iterable[str] = (),
+    min_rate: float | None = None,
 ) -> Report:
     """The report of one window of a trace (0: of all of it). ledger_at_ns: with ledgers of this moment, too.
 
     tables: with these of TABLES, which Report.contents gives.
-    default_code: in the place of what the trace names, where neither code nor the environment say anything.
+    default_code: in the place of what the trace names, used where neither code nor the environment names any.
     """
     if os.path.isdir(path):
         raise Error(f"{path} is a directory, not a trace")
-    moment = {} if ledger_at_ns is None else {"ledger_at_ns": ledger_at_ns}
+    if min_rate is not None and not min_rate >= 0:
+        raise Error(f"min_rate is a number of bytes a step, not {min_rate!r}")
     chosen = own_code.names(code) if code is not None else own_code.of_environment()
     if chosen is None and default_code is not None:
         chosen = tuple(default_code)
@@ -603,7 +613,8 @@ def analyze(
         progress=progress,
         code=None if chosen is None else ",".join(chosen),
         tables=tuple(tables),
-        **moment,
+        ledger_at_ns=-1 if ledger_at_ns is None else ledger_at_ns,
+        min_rate=-1.0 if min_rate is None else min_rate,
     )
     report = replace(from_dict(None if temporary else path, raw), window=window)
     return report if step is None else _at_step(report, raw["step_asked"])
@@ -738,8 +749,9 @@ def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
     nodes_reason = _nodes_reason(raw["meta"])
 
     def leaks_of(key: str) -> tuple[Leak, ...]:
-        rows = (leaks.from_row(row, stack_of, _LOST_STACK) for row in raw[key])
-        return tuple(leak for leak in rows if leak.kind != "nodes" or not nodes_reason)
+        clocks = {row["loop"]: row for row in clock["loops"]}
+        rows = (leaks.from_row(row, stack_of, _LOST_STACK, clocks) for row in raw[key])
+        return tuple(one for leak in rows for one in (leak.keeps if leak.kind == "nodes" and nodes_reason else (leak,)))
 
     return Report(
         path=path,

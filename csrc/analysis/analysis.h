@@ -146,13 +146,27 @@ typedef enum cm_leak_confidence {
 
 /* Why something that grew is only suspected; the names in py_analysis.c are part of the JSON. */
 typedef enum cm_suspect_reason {
-    CM_SUSPECT_NOT = 0, /* it is a leak */
-    CM_SUSPECT_FEW,     /* too few births to tell */
-    CM_SUSPECT_STOPPED, /* it grew and then stopped */
-    CM_SUSPECT_EPOCH,   /* one epoch cannot tell a per-epoch list from a leak */
-    CM_SUSPECT_GARBAGE, /* died in the final collection: garbage that was waiting */
-    CM_SUSPECT_LOST     /* events were lost: a missing free looks the same */
+    CM_SUSPECT_NOT = 0,     /* it is a leak */
+    CM_SUSPECT_FEW,         /* too few births to tell */
+    CM_SUSPECT_STOPPED,     /* it grew and then stopped */
+    CM_SUSPECT_EPOCH,       /* one epoch cannot tell a per-epoch list from a leak */
+    CM_SUSPECT_GARBAGE,     /* died in the final collection: garbage that was waiting */
+    CM_SUSPECT_LOST,        /* events were lost: a missing free looks the same */
+    CM_SUSPECT_UNCOLLECTED, /* no collection ran behind the loop: it may be garbage that waits */
+    CM_SUSPECT_LATE,    /* died in a collection behind its function, which cannot tell garbage from
+                           what    an object in a cycle held until then */
+    CM_SUSPECT_FILLING, /* in a container with a bound that it has not reached */
+    CM_SUSPECT_NEGLIGIBLE /* it grows by less than matters (causes.h) */
 } cm_suspect_reason;
+
+/* Why a row stands under another one (causes.h); the names in py_analysis.c are part of the JSON.
+ */
+typedef enum cm_leak_relation {
+    CM_LEAK_ALONE = 0,  /* it does not */
+    CM_LEAK_RETAINED,   /* the graph's nodes hold it: they were made by the same line */
+    CM_LEAK_SAME_STEPS, /* made in the steps whose graph is kept: the graph may hold it */
+    CM_LEAK_FOLLOWS     /* it grows in proportion: it is computed from the other */
+} cm_leak_relation;
 
 /* One stack of a leak that consists of several. */
 typedef struct cm_leak_part {
@@ -182,6 +196,9 @@ typedef struct cm_leak {
     double bytes_per_step, count_per_step;
     int64_t first_step, last_step; /* of birth */
     size_t first_part, part_count; /* in leak_parts, largest first; they sum to bytes and count */
+    cm_leak_relation relation;     /* to the row that it stands under */
+    size_t first_kept, kept_count; /* in kept, the most bytes a step first: what stands under it */
+    double total_bytes_per_step;   /* with those of what stands under it */
 } cm_leak;
 
 enum {
@@ -216,8 +233,8 @@ typedef struct cm_analysis {
     cm_reader_state state;
     char reason[256]; /* why recording ended by itself, or what the file lacks; else "" */
     uint64_t lost_events, lost_stacks, unknown_frees, replaced, seeds_skipped;
-    int64_t step_asked; /* options.step from 0; -1 without of_step */
-    char *code;         /* packages that counted as the user's own */
+    int64_t step_asked;                      /* options.step from 0; -1 without of_step */
+    char *code;                              /* packages that counted as the user's own */
     uint64_t start_realtime_ns, duration_ns; /* of the window */
     uint64_t begin_ns, end_ns;               /* where it lies in the trace */
     uint64_t events, allocations;
@@ -244,7 +261,9 @@ typedef struct cm_analysis {
     size_t leak_count;
     cm_leak *suspects;
     size_t suspect_count;
-    cm_leak_part *leak_parts; /* of both */
+    cm_leak *kept; /* what stands under them */
+    size_t kept_count;
+    cm_leak_part *leak_parts; /* of all three */
     uint64_t live_nodes;      /* autograd nodes alive at the last step's end, seen by this trace */
     cm_driver_report driver;  /* ledger.h: the driver level */
     cm_ledger *ledgers;       /* by device, then what */
@@ -265,6 +284,8 @@ typedef struct cm_analysis_options {
     int64_t ledger_at_ns;   /* >= 0: the ledger of this time, too */
     /* Packages that count as the user's own code (library.h); NULL: those that the trace names. */
     const char *code;
+    bool has_min_rate;
+    double min_rate; /* then: what grows by fewer bytes a step is negligible (causes.h) */
     bool (*progress)(double share, void *context); /* may be NULL; false cancels */
     void *progress_context;
 } cm_analysis_options;

@@ -348,6 +348,7 @@ void cm_analysis_free(cm_analysis *analysis)
     free(analysis->host_reads);
     free(analysis->leaks);
     free(analysis->suspects);
+    free(analysis->kept);
     free(analysis->leak_parts);
     free_driver(analysis);
     free(analysis);

@@ -70,7 +70,7 @@ static bool event(void *part, const cm_record *record)
         forget(c);
         return true;
     case CM_EV_MARK:
-        if (e->size == CM_MARK_COLLECT_BEGIN || e->size == CM_MARK_COLLECT_END)
+        if (cm_mark_is_inside_step(e->size))
             return true;
         settle(c);
         return true;

@@ -129,7 +129,7 @@ static bool choose_primary(const cm_clock *clock, primary *p, cm_steps *out)
     if (p->kind != CM_TICK_OPTIMIZER && p->kind != CM_TICK_BACKWARD)
         return true;
     cm_clock_rate rate;
-    if (!cm_clock_find_rate(s, CM_CLOCK_ENOUGH, &rate))
+    if (!cm_clock_find_rate(s, CM_CLOCK_JOINED, &rate))
         return false;
     if (rate.updates != 0) {
         size_t left;

@@ -20,7 +20,7 @@
  *     way out of too few better ticks: they lie within a step whose graph is still needed.)
  *  3. Optimizers and backward passes that tick at two rates: where there are two to eight groups
  *     from one tick of an object to its next, the same number three times in four, and it ticked
- *     CM_CLOCK_ENOUGH times, those groups are one: an iteration of five critic updates and one of
+ *     CM_CLOCK_JOINED times, those groups are one: an iteration of five critic updates and one of
  *     the generator's. Fewer iterations than that leave the groups, and their number is told.
  *  4. Explicit, optimizer and backward ticks end a step (behind the last tick of their group); data
  *     and module ticks begin one (at the first of their group), so their last one opens what is

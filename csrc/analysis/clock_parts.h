@@ -10,7 +10,8 @@
 enum {
     CM_CLOCK_KINDS = CM_TICK_BACKWARD + 1,
     CM_CLOCK_NEIGHBOURS = 16,
-    CM_CLOCK_ENOUGH = 8 /* steps of a clock, and iterations that steps are joined to */
+    CM_CLOCK_ENOUGH = 8, /* steps of a clock */
+    CM_CLOCK_JOINED = 10 /* iterations that steps are joined to: enough for a verdict (growth.h) */
 };
 
 /* The ticks of one step, of one kind (rule 1). */

@@ -220,38 +220,27 @@ static bool grows_nevertheless(const cm_growth_case *c, const spread *s, cm_grow
 
 /* --- epochs -------------------------------------------------------------------------------- */
 
-static bool begins_an_epoch(const cm_growth_case *c, uint32_t step)
+/* What is kept until an epoch ends is no leak, and one epoch cannot tell. Whole epochs without
+ * anything of the kind can: such a list would have been there in them, too. */
+static bool epochs_cannot_tell(const cm_growth_case *c, size_t before, bool none_before)
 {
-    for (size_t i = 0; i <= c->epochs; i++) {
-        uint32_t begin = i < c->epochs ? c->epoch[i] : c->steps;
-        if (step + 1 >= begin && step <= begin + 1)
-            return true;
-    }
-    return false;
-}
-
-/* One thing kept per epoch: as many births as epochs at most, all where an epoch begins or ends. */
-static bool once_an_epoch(const cm_growth_case *c, const spread *s)
-{
-    if (c->steps / c->epochs < CM_GROWTH_EPOCH_STEPS || s->count > c->epochs + 1)
+    if (c->epochs == 0 || c->any_epoch || before >= 2)
         return false;
-    for (size_t i = 0; i < s->count; i++)
-        if (!begins_an_epoch(c, s->birth[i].step))
-            return false;
-    return true;
+    return !none_before || c->epochs <= CM_GROWTH_EPOCHS_WITHOUT;
 }
 
 static void doubt_by_epochs(const cm_growth_case *c, const spread *s, cm_growth_result *out)
 {
     if (c->epochs == 0)
         return;
-    size_t before = 0; /* the last epoch */
-    while (before < s->count && s->birth[before].step < c->epoch[c->epochs - 1])
+    uint32_t last = c->epoch[c->epochs - 1];
+    size_t before = 0;
+    while (before < s->count && s->birth[before].step < last)
         before++;
-    if (c->epochs == 1 || before < 2)
+    bool none_before = c->birth[0].step >= last + CM_GROWTH_EPOCH_ONSET &&
+                       (c->deaths == NULL || c->deaths->count == 0);
+    if (epochs_cannot_tell(c, before, none_before))
         out->verdict = CM_GROWTH_EPOCH;
-    else if (once_an_epoch(c, s))
-        out->verdict = CM_GROWTH_FEW;
 }
 
 /* --- survivors ----------------------------------------------------------------------------- */
@@ -413,8 +402,10 @@ cm_growth_result cm_growth_rising(const cm_growth_case *c)
     out.evidence = rises;
     out.bytes_per_step = whole / ((double)(end - begin) * width);
     if (c->epochs > 0) {
-        double before = value[c->epoch[c->epochs - 1] / width] - value[begin];
-        if (c->epochs == 1 || !at_least(before, CM_GROWTH_THIRD_PERCENT, whole))
+        uint32_t last = c->epoch[c->epochs - 1];
+        double before = value[last / width] - value[begin];
+        bool rose = c->epochs > 1 && at_least(before, CM_GROWTH_THIRD_PERCENT, whole);
+        if (epochs_cannot_tell(c, rose ? 2 : 0, begin * width >= last + CM_GROWTH_EPOCH_ONSET))
             out.verdict = CM_GROWTH_EPOCH;
     }
     return out;

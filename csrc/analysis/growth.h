@@ -79,12 +79,18 @@ enum {
     CM_GROWTH_NOISE_PERCENT = 20,
     /* (b): this part of the span, at its end, only lowers the envelope. */
     CM_GROWTH_TAIL = 10,
-    /* Epochs shorter than this say nothing about births at their beginnings. */
-    CM_GROWTH_EPOCH_STEPS = 4,
+    /* Whole epochs without the group: what begins so many steps behind them is not kept until an
+     * epoch's end. What begins with the epoch may be what only the last one is asked for. */
+    CM_GROWTH_EPOCHS_WITHOUT = 2,
+    CM_GROWTH_EPOCH_ONSET = 3,
     /* Curriculum: (b) is explained where at least this share (percent) of the loop's other forward
      * lines grows with it, at least this much (percent) as strongly. */
     CM_GROWTH_ALIKE_LINES = 50,
     CM_GROWTH_ALIKE_PERCENT = 50,
+    /* Collections that found nothing of a group: so many in different steps, and steps enough in
+     * between that what had become garbage was young, or so many older ones. */
+    CM_GROWTH_SWEEPS = 4,
+    CM_GROWTH_SWEEP_STEPS = 2,
     /* Lost events and blocks whose free went missing explain a verdict from this share of its
      * evidence on, percent. */
     CM_GROWTH_LOST_PERCENT = 25
@@ -117,6 +123,7 @@ typedef struct cm_growth_case {
     const int64_t *low;    /* by bucket: lowest live bytes at its boundaries; NULL: not known */
     const uint32_t *epoch; /* first steps of the data iterators' epochs */
     size_t epochs;         /* 0: there are no iterators */
+    bool any_epoch;        /* nothing of the kind is rightly kept until an epoch ends */
 } cm_growth_case;
 
 typedef enum cm_growth_verdict {

@@ -14,6 +14,7 @@ typedef struct judge {
     cm_leak_part *part;
     size_t part_capacity;
     bool *line_judged; /* by line: a stack of it has a row of its own */
+    bool reachable;    /* what is judged now */
     cm_census line_kept, line_all;
 } judge;
 
@@ -25,30 +26,57 @@ static bool copy_census(const cm_census *from, cm_census *to)
     return true;
 }
 
-static cm_verdict_class look(judge *j, const cm_growth_case *growth, cm_leak *leak)
+/* Whether collections in the loop have left all of it, so that none of it was garbage. */
+static bool was_reachable(const judge *j, const uint32_t *group, size_t groups)
+{
+    const cm_leaks *l = j->leaks;
+    for (size_t i = 0; i < groups; i++)
+        if (l->track->group[group[i]].collected)
+            return false;
+    return j->of_all.count > 0 && cm_leaks_were_swept(l, j->number, j->of_all.birth[0].step);
+}
+
+static bool found_garbage(const judge *j, const uint32_t *group, size_t groups)
+{
+    bool found = j->leaks->loop[j->number].in_frame;
+    for (size_t i = 0; i < groups && !found; i++)
+        found = j->leaks->track->group[group[i]].collected;
+    return found;
+}
+
+static cm_verdict_class look(judge *j, const cm_growth_case *growth, const uint32_t *group,
+                             size_t groups, cm_leak *leak)
 {
     cm_leaks *l = j->leaks;
+    j->reachable = was_reachable(j, group, groups);
     cm_verdict_case c = {.loop = &l->loops->loop[j->number],
                          .collected = l->loop[j->number].collected,
                          .swept = l->loop[j->number].swept,
                          .pause = l->loop[j->number].pause,
+                         .proven = l->loop[j->number].proven || j->reachable,
+                         .late = !found_garbage(j, group, groups),
                          .kept = *growth,
                          .all = j->of_all.birth,
                          .all_births = j->of_all.count};
-    c.kept.birth = j->of_kept.birth;
-    c.kept.births = j->of_kept.count;
+    c.kept.birth = j->reachable ? j->of_all.birth : j->of_kept.birth;
+    c.kept.births = j->reachable ? j->of_all.count : j->of_kept.count;
     return cm_verdict_judge(&l->verdicts, &c, leak);
 }
 
 /* A row for these groups of one line. */
-static bool report(judge *j, cm_verdict_class class, cm_leak *leak, const uint32_t *group,
+static bool report(judge *j, cm_verdict_class class, const cm_leak *judged, const uint32_t *group,
                    size_t groups)
 {
     cm_leaks *l = j->leaks;
-    const cm_census *census = class == CM_VERDICT_GARBAGE ? j->all : j->kept;
+    cm_verdict_row out = {.leak = *judged, .first_position = UINT64_MAX};
+    cm_leak *leak = &out.leak;
+    bool all = class == CM_VERDICT_GARBAGE || j->reachable;
+    const cm_leaks_births *births = all ? &j->of_all : &j->of_kept;
+    const cm_census *census = all ? j->all : j->kept;
     const cm_loop *loop = &l->loops->loop[j->number];
     bool proven = leak->signature == CM_LEAK_SURVIVORS;
     uint32_t first = UINT32_MAX, last = 0;
+    int64_t largest = 0;
     size_t parts = 0;
     if (!cm_grow((void **)&j->part, &j->part_capacity, groups, sizeof *j->part))
         return false;
@@ -71,6 +99,11 @@ static bool report(judge *j, cm_verdict_class class, cm_leak *leak, const uint32
         first = begin < first ? begin : first;
         last = row[rows - 1].step > last ? row[rows - 1].step : last;
         leak->device = g->device;
+        if (part->bytes > largest)
+            out.first_live = g->first_live;
+        largest = part->bytes > largest ? part->bytes : largest;
+        if (g->position < out.first_position)
+            out.first_position = g->position;
     }
     if (parts == 0)
         return true;
@@ -78,7 +111,9 @@ static bool report(judge *j, cm_verdict_class class, cm_leak *leak, const uint32
     leak->loop = loop->number;
     leak->first_step = loop->global[first];
     leak->last_step = loop->global[last];
-    return cm_verdicts_add(&l->verdicts, leak, j->part, parts);
+    out.line = cm_samestack_line(l->fold, l->track->group[group[0]].stack);
+    cm_leaks_spread_births(births, loop->steps, out.born);
+    return cm_verdicts_add(&l->verdicts, &out, j->part, parts);
 }
 
 static bool is_curriculum(judge *j, const cm_leak *leak, const uint32_t *group, size_t groups)
@@ -97,6 +132,25 @@ static bool refills(const judge *j, uint32_t line)
     return freed > 0 && freed * 2 >= alive;
 }
 
+/* Whether most of it is in containers that have room. */
+static bool is_filling(const judge *j, const uint32_t *group, size_t groups)
+{
+    int64_t inside = 0, all = 0;
+    for (size_t i = 0; i < groups; i++) {
+        inside += j->leaks->track->group[group[i]].filling;
+        all += j->leaks->track->group[group[i]].filling_of;
+    }
+    return inside * 2 > all;
+}
+
+static void doubt_by_bound(const judge *j, const uint32_t *group, size_t groups, cm_leak *leak)
+{
+    if (leak->reason != CM_SUSPECT_NOT || !is_filling(j, group, groups))
+        return;
+    leak->reason = CM_SUSPECT_FILLING;
+    leak->confidence = CM_LEAK_LOW;
+}
+
 static bool judge_stack(judge *j, uint32_t group, bool *judged)
 {
     const cm_track_group *g = &j->leaks->track->group[group];
@@ -109,11 +163,12 @@ static bool judge_stack(judge *j, uint32_t group, bool *judged)
     row = cm_census_find(j->all, group, &rows);
     if (!cm_leaks_births_of(&j->of_all, row, rows))
         return false;
-    cm_verdict_class class = look(j, &growth, &leak);
+    cm_verdict_class class = look(j, &growth, &group, 1, &leak);
     *judged = class >= CM_VERDICT_KEPT;
     if (!*judged || is_curriculum(j, &leak, &group, 1) || refills(j, g->line))
         return true;
     j->line_judged[g->line] = true;
+    doubt_by_bound(j, &group, 1, &leak);
     return report(j, class, &leak, &group, 1);
 }
 
@@ -156,11 +211,12 @@ static bool judge_line(judge *j, const uint32_t *group, size_t groups)
         !gather_line(&j->line_all, j->all, group, groups) ||
         !cm_leaks_births_of(&j->of_all, j->line_all.row, j->line_all.count))
         return false;
-    cm_verdict_class class = look(j, &growth, &leak);
+    cm_verdict_class class = look(j, &growth, group, groups, &leak);
     /* Beside a row of the same line a hint says nothing. */
     if (class == CM_VERDICT_NOTHING || (class == CM_VERDICT_HINT && j->line_judged[line]) ||
         is_curriculum(j, &leak, group, groups) || refills(j, line))
         return true;
+    doubt_by_bound(j, group, groups, &leak);
     return report(j, class, &leak, group, groups);
 }
 

@@ -109,20 +109,27 @@ static uint32_t largest(const cm_census *births, const member *of, size_t count)
     return found;
 }
 
-static bool report(judge *j, cm_verdict_class class, cm_leak *leak, const member *of, size_t count)
+static bool report(judge *j, cm_verdict_class class, const cm_leak *judged, const member *of,
+                   size_t count)
 {
     cm_leaks *l = j->leaks;
+    cm_verdict_row out = {.leak = *judged, .line = of[0].line};
+    cm_leak *leak = &out.leak;
     const view *seen = class == CM_VERDICT_GARBAGE ? &j->all : &j->kept;
     const cm_leaks_births *births = class == CM_VERDICT_GARBAGE ? &j->of_all : &j->of_kept;
     const cm_loop *loop = &l->loops->loop[j->number];
     if (births->count == 0 || !collect(&j->line_parts, &seen->parts, of, count) ||
         !cm_grow((void **)&j->part, &j->part_capacity, j->line_parts.count, sizeof *j->part))
         return births->count == 0;
+    uint64_t unrun = 0, all = 0;
     for (size_t i = 0; i < j->line_parts.count; i++) {
         const cm_census_row *row = &j->line_parts.row[i];
+        all += row->count;
+        unrun += row->youngest & CM_LEAKS_NEVER_RAN ? row->count : 0;
         j->part[i] =
             (cm_leak_part){cm_samestack_example(l->fold, row->step), row->bytes, row->count};
     }
+    out.holds_inputs = unrun * 2 > all;
     int cpu = cm_replay_find_device(l->run->replay, CM_DEVICE_CPU, -1);
     leak->kind = CM_LEAK_NODES;
     leak->device = cpu >= 0 ? (uint32_t)cpu : CM_LEAK_NO_DEVICE;
@@ -130,7 +137,8 @@ static bool report(judge *j, cm_verdict_class class, cm_leak *leak, const member
     leak->retained_stack = cm_samestack_example(l->fold, largest(&seen->births, of, count));
     leak->first_step = loop->global[births->birth[0].step];
     leak->last_step = loop->global[births->birth[births->count - 1].step];
-    return cm_verdicts_add(&l->verdicts, leak, j->part, j->line_parts.count);
+    cm_leaks_spread_births(births, loop->steps, out.born);
+    return cm_verdicts_add(&l->verdicts, &out, j->part, j->line_parts.count);
 }
 
 /* One retaining stack, or those of a line that are left over. */
@@ -146,15 +154,26 @@ static bool judge_members(judge *j, const member *of, size_t count, bool hints, 
         !collect(&j->line_parts, &j->all.parts, of, count))
         return false;
     gather_deaths(j, &j->line_parts, &deaths);
+    bool reachable = !l->loop[j->number].nodes_collected && j->of_all.count > 0 &&
+                     cm_leaks_were_swept(l, j->number, j->of_all.birth[0].step);
+    const cm_leaks_births *kept = reachable ? &j->of_all : &j->of_kept;
     cm_verdict_case c = {
         .loop = &l->loops->loop[j->number],
         .collected = l->loop[j->number].collected,
         .swept = l->loop[j->number].swept,
         .pause = l->loop[j->number].pause,
-        .kept = {.birth = j->of_kept.birth, .births = j->of_kept.count, .deaths = &deaths},
+        .proven = l->loop[j->number].proven || reachable,
+        .late = !l->loop[j->number].in_frame && !l->loop[j->number].nodes_collected,
+        /* A list may wait for its epoch's end, a graph behind its optimizer's step is of no use. */
+        .kept = {.birth = kept->birth,
+                 .births = kept->count,
+                 .deaths = &deaths,
+                 .any_epoch = cm_loops_trains(l->loops, &l->loops->loop[j->number])},
         .all = j->of_all.birth,
         .all_births = j->of_all.count};
     cm_verdict_class class = cm_verdict_judge(&l->verdicts, &c, &leak);
+    if (class == CM_VERDICT_KEPT && reachable)
+        class = CM_VERDICT_GARBAGE; /* its nodes are `all` */
     *judged = class >= CM_VERDICT_KEPT || (class == CM_VERDICT_HINT && hints);
     return !*judged || report(j, class, &leak, of, count);
 }

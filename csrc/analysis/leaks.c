@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "causes.h"
 #include "grow.h"
 
 static void destroy(void *part)
@@ -19,6 +20,7 @@ static void destroy(void *part)
     }
     cm_idmap_clear(&l->node_deaths_at);
     free(l->node_deaths);
+    free(l->ghost);
     cm_verdicts_clear(&l->verdicts);
     cm_track_free(l->track);
     cm_samestack_free(l->fold);
@@ -43,18 +45,37 @@ static void *create(const cm_run *run)
     return l;
 }
 
-/* Before the sequence number in a row's order, see leaknodes.c. */
-#define NEVER_RAN ((uint64_t)1 << 63)
-
 static bool is_over(const cm_loop *loop)
 {
     return loop->passed == loop->steps;
 }
 
-/* Whether what was born in that step and dies now was garbage at the loop's end. */
-static bool was_garbage(const cm_leaks *l, const cm_loop *loop, uint32_t step)
+static bool is_collected(const cm_leaks *l, uint32_t thread)
 {
-    return l->collecting > 0 && step >= l->loop[loop - l->loops->loop].collected;
+    return l->collecting && thread == l->collector;
+}
+
+/* Whether what was born in that step and dies now was garbage at the loop's end. */
+static bool was_garbage(const cm_leaks *l, const cm_loop *loop, uint32_t step, uint32_t thread)
+{
+    return is_collected(l, thread) && step >= l->loop[loop - l->loops->loop].collected;
+}
+
+static bool add_ghost(cm_leaks *l, const cm_leaks_ghost *ghost)
+{
+    if (!cm_grow((void **)&l->ghost, &l->ghost_capacity, l->ghosts + 1, sizeof *l->ghost))
+        return false;
+    l->ghost[l->ghosts++] = *ghost;
+    return true;
+}
+
+static cm_census_row block_row(const cm_leaks *l, uint32_t loop, const cm_block *block,
+                               uint32_t step)
+{
+    return (cm_census_row){.group = cm_track_group_of(l->track, loop, block->origin),
+                           .step = step,
+                           .bytes = block->size,
+                           .count = 1};
 }
 
 static bool change(void *part, const cm_change *c)
@@ -66,18 +87,21 @@ static bool change(void *part, const cm_change *c)
     cm_loop *loop = cm_loops_find(l->loops, c->block.step, &step);
     if (loop == NULL) {
         loop = c->block.step < 0 ? cm_loops_find(l->loops, l->track->replay->step, &step) : NULL;
-        return loop == NULL || is_over(loop) ||
+        return loop == NULL || is_over(loop) || (l->asked && is_collected(l, c->thread)) ||
                cm_track_setup_death(l->track, &c->block, (uint32_t)(loop - l->loops->loop));
     }
-    if (!is_over(loop))
+    if (!is_over(loop) && l->asked && is_collected(l, c->thread))
+        return add_ghost(l, &(cm_leaks_ghost){.block = c->block});
+    if (!is_over(loop)) {
+        uint32_t number = (uint32_t)(loop - l->loops->loop);
+        if (is_collected(l, c->thread))
+            l->track->group[cm_track_group_of(l->track, number, c->block.origin)].collected = true;
         return cm_track_death(l->track, &c->block);
-    if (!was_garbage(l, loop, step))
+    }
+    if (!was_garbage(l, loop, step, c->thread))
         return true;
     uint32_t number = (uint32_t)(loop - l->loops->loop);
-    cm_census_row row = {.group = cm_track_group_of(l->track, number, c->block.origin),
-                         .step = step,
-                         .bytes = c->block.size,
-                         .count = 1};
+    cm_census_row row = block_row(l, number, &c->block, step);
     return cm_census_add(&l->loop[number].dead_blocks, &row);
 }
 
@@ -89,26 +113,18 @@ static bool node_row(cm_leaks *l, const cm_node_life *life, uint32_t step, cm_ce
     *row = (cm_census_row){.step = step,
                            .bytes = CM_NODE_BYTES,
                            .count = 1,
-                           .youngest =
-                               (life->ran ? 0 : NEVER_RAN) | (life->sequence & (NEVER_RAN - 1))};
+                           .youngest = (life->ran ? 0 : CM_LEAKS_NEVER_RAN) |
+                                       (life->sequence & (CM_LEAKS_NEVER_RAN - 1))};
     return cm_samestack_stack(l->fold, stack, &row->group);
 }
 
-static bool node_died(cm_leaks *l, const cm_node_life *life)
+static bool node_died_in_loop(cm_leaks *l, const cm_loop *loop, const cm_node_life *life,
+                              uint32_t step)
 {
-    uint32_t step, at;
+    uint32_t at, number = (uint32_t)(loop - l->loops->loop), age = loop->passed - step;
     cm_census_row row;
-    cm_loop *loop = cm_loops_find(l->loops, life->step, &step);
-    if (loop == NULL)
-        return true;
-    uint32_t number = (uint32_t)(loop - l->loops->loop);
-    cm_leaks_loop *here = &l->loop[number];
-    if (is_over(loop))
-        return !was_garbage(l, loop, step) ||
-               (node_row(l, life, step, &row) && cm_census_add(&here->dead_nodes, &row));
-    uint32_t age = loop->passed - step;
     if (age < CM_GROWTH_OLD) {
-        here->fleeting_nodes |= age > 0;
+        l->loop[number].fleeting_nodes |= age > 0;
         return true;
     }
     if (!node_row(l, life, step, &row))
@@ -124,6 +140,24 @@ static bool node_died(cm_leaks *l, const cm_node_life *life)
     }
     cm_growth_die(&l->node_deaths[at], loop->steps, step, loop->passed, CM_NODE_BYTES);
     return true;
+}
+
+static bool node_died(cm_leaks *l, const cm_node_life *life, uint32_t thread)
+{
+    uint32_t step;
+    cm_census_row row;
+    cm_loop *loop = cm_loops_find(l->loops, life->step, &step);
+    if (loop == NULL)
+        return true;
+    uint32_t number = (uint32_t)(loop - l->loops->loop);
+    cm_leaks_loop *here = &l->loop[number];
+    if (is_over(loop))
+        return !was_garbage(l, loop, step, thread) ||
+               (node_row(l, life, step, &row) && cm_census_add(&here->dead_nodes, &row));
+    if (l->asked && is_collected(l, thread))
+        return add_ghost(l, &(cm_leaks_ghost){.is_node = true, .node = *life});
+    here->nodes_collected |= is_collected(l, thread);
+    return node_died_in_loop(l, loop, life, step);
 }
 
 typedef struct gatherer {
@@ -145,41 +179,137 @@ static bool gather_node(void *context, const cm_node_life *life)
 
 /* --- events and boundaries ----------------------------------------------------------------- */
 
-static void collected(cm_leaks *l, bool full)
+/* A collection of the program's own: it would have found what was garbage before. */
+static bool end_ghosts(cm_leaks *l)
 {
+    size_t left = 0;
+    for (size_t i = 0; i < l->ghosts; i++) {
+        const cm_leaks_ghost *ghost = &l->ghost[i];
+        int32_t born = ghost->is_node ? ghost->node.step : ghost->block.step;
+        uint32_t step;
+        const cm_loop *loop = cm_loops_find(l->loops, born, &step);
+        if (is_over(loop)) {
+            l->ghost[left++] = *ghost;
+            continue;
+        }
+        if (ghost->is_node ? !node_died_in_loop(l, loop, &ghost->node, step)
+                           : !cm_track_death(l->track, &ghost->block))
+            return false;
+    }
+    l->ghosts = left;
+    return true;
+}
+
+static void count_sweep(cm_leaks_loop *here, const cm_loop *loop, bool young)
+{
+    uint32_t bucket = loop->passed / cm_growth_width(loop->steps);
+    here->old_sweeps[bucket] += !young;
+    if (here->swept_in != loop->passed + 1)
+        here->sweeps[bucket]++;
+    here->swept_in = loop->passed + 1;
+}
+
+bool cm_leaks_were_swept(const cm_leaks *l, uint32_t number, uint32_t first)
+{
+    const cm_leaks_loop *here = &l->loop[number];
+    uint32_t steps = l->loops->loop[number].steps, steps_swept = 0, old = 0;
+    for (uint32_t b = first / cm_growth_width(steps) + 1; b < CM_GROWTH_BUCKETS; b++) {
+        steps_swept += here->sweeps[b];
+        old += here->old_sweeps[b];
+    }
+    bool apart = steps_swept * CM_GROWTH_SWEEP_STEPS <= steps - first;
+    return old >= CM_GROWTH_SWEEPS || (apart && steps_swept >= CM_GROWTH_SWEEPS);
+}
+
+/* A frame of a damaged trace may have neither. */
+static bool is_text(const char *a, const char *b)
+{
+    return a != NULL && b != NULL && strcmp(a, b) == 0;
+}
+
+/* Whether the code of the loop's clock still runs on that stack; a module's globals live on. */
+static bool is_in_frame(const cm_leaks *l, const cm_loop *loop, uint32_t stack)
+{
+    const cm_reader *reader = l->run->reader;
+    uint32_t line = l->run->steps->loop[loop->number].line;
+    cm_places *places = l->run->replay->places;
+    uint32_t clock = cm_places_outside(places, cm_places_line_stack(places, line));
+    cm_frame own, frame;
+    if (!cm_reader_stack_frame(reader, clock, &own))
+        return false;
+    if (is_text(own.function, "<module>"))
+        return true;
+    for (; cm_reader_stack_frame(reader, stack, &frame);
+         stack = cm_reader_stack_parent(reader, stack))
+        if (is_text(frame.file, own.file) && is_text(frame.function, own.function))
+            return true;
+    return false;
+}
+
+static bool collected(cm_leaks *l, uint64_t generation)
+{
+    bool full = generation >= CM_FULL_COLLECTION;
     for (size_t i = 0; i < l->loops->count; i++) {
         cm_leaks_loop *here = &l->loop[i];
         uint32_t passed = l->loops->loop[i].passed;
-        if (is_over(&l->loops->loop[i]))
+        if (is_over(&l->loops->loop[i])) {
+            here->proven |= full;
             continue;
+        }
+        count_sweep(here, &l->loops->loop[i], generation == 0);
         if (passed - here->swept > here->pause)
             here->pause = passed - here->swept;
         here->swept = passed;
         if (full)
             here->collected = passed;
     }
+    return !full || end_ghosts(l);
 }
 
-static void see_mark(cm_leaks *l, const cm_event *e)
+/* A block in a container that is filling, whatever device it is on; 0: now all of them are told. */
+static void see_filling(cm_leaks *l, uint64_t address)
 {
+    const cm_replay *replay = l->run->replay;
+    for (size_t device = 0; device < replay->device_count && address != 0; device++) {
+        const cm_block *block = cm_blocks_find(&replay->blocks, (uint16_t)device, address);
+        if (block != NULL)
+            cm_track_filling(l->track, block);
+    }
+    if (address == 0)
+        cm_track_forget_filling(l->track);
+}
+
+static bool see_mark(cm_leaks *l, const cm_record *record)
+{
+    const cm_event *e = &record->event;
     switch (e->size) {
     case CM_MARK_FINAL_COLLECT_BEGIN:
-        l->final = true;
+        l->asked = true;
         l->final_disabled = e->address == 0;
-        l->collecting++;
-        break;
+        l->collecting = true;
+        l->collector = record->thread;
+        for (size_t i = 0; i < l->loops->count; i++)
+            l->loop[i].in_frame |=
+                is_over(&l->loops->loop[i]) && is_in_frame(l, &l->loops->loop[i], e->stack);
+        return true;
     case CM_MARK_COLLECT_BEGIN:
-        l->collecting++;
-        break;
+        l->collecting = true;
+        l->collector = record->thread;
+        return true;
     case CM_MARK_COLLECT_END:
-        collected(l, e->address >= CM_FULL_COLLECTION);
-        l->collecting -= l->collecting > 0;
-        break;
+        l->collecting = l->asked;
+        return l->asked || collected(l, e->address);
     case CM_MARK_FINAL_COLLECT_END:
-        l->collecting = 0;
-        break;
+        l->collecting = false;
+        l->asked = false;
+        for (size_t i = 0; i < l->loops->count; i++)
+            l->loop[i].proven |= is_over(&l->loops->loop[i]);
+        return true;
+    case CM_MARK_FILLING:
+        see_filling(l, e->address);
+        return true;
     default:
-        break;
+        return true;
     }
 }
 
@@ -189,16 +319,38 @@ static bool event(void *part, const cm_record *record)
     cm_node_life life;
     switch (record->event.kind) {
     case CM_EV_NODE_FREE:
-        return !cm_nodes_destroyed(l->run->replay->nodes, &life) || node_died(l, &life);
+        return !cm_nodes_destroyed(l->run->replay->nodes, &life) ||
+               node_died(l, &life, record->thread);
     case CM_EV_MARK:
-        see_mark(l, &record->event);
-        return true;
+        return see_mark(l, record);
     case CM_EV_OBJECT_NEW:
     case CM_EV_TICK:
         return cm_loops_event(l->loops, record, l->run->replay->step, l->run->replay->places);
     default:
         return true;
     }
+}
+
+/* Alive at the loop's end but for us, and garbage. */
+static bool gather_ghosts(cm_leaks *l, const cm_loop *loop)
+{
+    uint32_t number = (uint32_t)(loop - l->loops->loop), step;
+    cm_leaks_loop *here = &l->loop[number];
+    for (size_t i = 0; i < l->ghosts; i++) {
+        const cm_leaks_ghost *ghost = &l->ghost[i];
+        int32_t born = ghost->is_node ? ghost->node.step : ghost->block.step;
+        cm_census_row row;
+        if (cm_loops_find(l->loops, born, &step) != loop)
+            continue;
+        if (!ghost->is_node)
+            row = block_row(l, number, &ghost->block, step);
+        else if (!node_row(l, &ghost->node, step, &row))
+            return false;
+        if (!cm_census_add(ghost->is_node ? &here->nodes : &here->blocks, &row) ||
+            !cm_census_add(ghost->is_node ? &here->dead_nodes : &here->dead_blocks, &row))
+            return false;
+    }
+    return true;
 }
 
 static bool gather(cm_leaks *l, const cm_loop *loop)
@@ -208,14 +360,16 @@ static bool gather(cm_leaks *l, const cm_loop *loop)
     cm_leaks_loop *here = &l->loop[number];
     for (size_t i = 0; i < replay->blocks.slots; i++) {
         const cm_block *block = &replay->blocks.slot[i];
-        cm_census_row row = {.bytes = block->size, .count = 1};
-        if (!block->alive || cm_loops_find(l->loops, block->step, &row.step) != loop)
+        uint32_t step;
+        if (!block->alive || cm_loops_find(l->loops, block->step, &step) != loop)
             continue;
-        row.group = cm_track_group_of(l->track, number, block->origin);
+        cm_census_row row = block_row(l, number, block, step);
         if (!cm_census_add(&here->blocks, &row))
             return false;
     }
     gatherer g = {l, loop};
+    if (!gather_ghosts(l, loop))
+        return false;
     cm_census_sort(&here->blocks);
     if (!cm_nodes_each(replay->nodes, gather_node, &g))
         return false;
@@ -254,6 +408,13 @@ bool cm_leaks_births_of(cm_leaks_births *births, const cm_census_row *row, size_
     return true;
 }
 
+void cm_leaks_spread_births(const cm_leaks_births *births, uint32_t steps, uint32_t *born)
+{
+    uint32_t width = cm_growth_width(steps);
+    for (size_t i = 0; i < births->count; i++)
+        born[births->birth[i].step / width]++;
+}
+
 /* --- the end ------------------------------------------------------------------------------- */
 
 /* Where a version of PyTorch does not let us see nodes die, all of them seem to live. The recorder
@@ -270,7 +431,7 @@ static bool finish(void *part, cm_analysis *out)
     cm_leaks *l = part;
     cm_verdicts *v = &l->verdicts;
     v->lost = out->lost_events + out->replaced;
-    v->collector_disabled = l->final && l->final_disabled;
+    v->collector_disabled = l->final_disabled;
     if (!cm_loops_finish(l->loops))
         return false;
     for (uint32_t i = 0; i < l->loops->count; i++) {
@@ -281,13 +442,8 @@ static bool finish(void *part, cm_analysis *out)
         if (!cm_leaks_judge_blocks(l, i) || (nodes_are_counted(l) && !cm_leaks_judge_nodes(l, i)))
             return false;
     }
-    cm_verdicts_sort(v);
-    out->leaks = v->leak;
-    out->leak_count = v->leaks;
-    out->suspects = v->suspect;
-    out->suspect_count = v->suspects;
-    out->leak_parts = v->part;
-    *v = (cm_verdicts){0};
+    if (!cm_causes_find(v, l->fold, l->run->options, out))
+        return false;
     out->live_nodes = l->stepped ? l->live_nodes : cm_nodes_alive(l->run->replay->nodes);
     return true;
 }

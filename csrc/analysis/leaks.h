@@ -11,14 +11,30 @@
 
 enum { CM_FULL_COLLECTION = 2 }; /* generation */
 
+/* Before the sequence number in the order of a row of nodes: no backward has run it. */
+#define CM_LEAKS_NEVER_RAN ((uint64_t)1 << 63)
+
+/* What died in a collection that another window of the capture made at its end. The program would
+ * have had it until its own next one: for this loop it is alive until then. */
+typedef struct cm_leaks_ghost {
+    bool is_node;
+    cm_block block;
+    cm_node_life node;
+} cm_leaks_ghost;
+
 typedef struct cm_leaks_loop {
     /* Rows of blocks by group of cm_track; of nodes by folded stack, `youngest`:
      * the sequence number, those that never ran above all others. */
     cm_census blocks, dead_blocks, nodes, dead_nodes;
-    bool fleeting_nodes;
+    bool fleeting_nodes, nodes_collected; /* died in the step after their own, in a collection */
     uint32_t collected; /* boundaries passed at its last full collection; 0: none ran */
-    uint32_t swept;     /* ... at its last one of any kind */
-    uint32_t pause;     /* the most boundaries between two of them, its beginning included */
+    bool proven;        /* a full collection ran behind its last boundary, */
+    bool in_frame;      /* and one while its function, or a module's code, was still there */
+    uint32_t sweeps[CM_GROWTH_BUCKETS];     /* steps with a collection, by bucket of them */
+    uint32_t old_sweeps[CM_GROWTH_BUCKETS]; /* collections of older generations */
+    uint32_t swept_in;                      /* the last step with one, + 1 */
+    uint32_t swept;                         /* ... at its last one of any kind */
+    uint32_t pause; /* the most boundaries between two of them, its beginning included */
 } cm_leaks_loop;
 
 typedef struct cm_leaks {
@@ -30,8 +46,12 @@ typedef struct cm_leaks {
     cm_idmap node_deaths_at; /* loop, folded stack -> index of node_deaths */
     cm_growth_deaths *node_deaths;
     size_t node_death_count, node_death_capacity;
-    uint32_t collecting; /* collections that are going on */
-    bool final, final_disabled;
+    bool collecting;    /* a collection is going on, */
+    uint32_t collector; /* on this thread */
+    bool asked;         /* by us, at a window's end */
+    bool final_disabled;
+    cm_leaks_ghost *ghost;
+    size_t ghosts, ghost_capacity;
     uint64_t live_nodes;
     bool stepped;
     cm_verdicts verdicts;
@@ -47,6 +67,12 @@ typedef struct cm_leaks_births {
     size_t count, capacity;
 } cm_leaks_births;
 bool cm_leaks_births_of(cm_leaks_births *births, const cm_census_row *row, size_t rows);
+/* How many steps of each bucket they were born in. */
+void cm_leaks_spread_births(const cm_leaks_births *births, uint32_t steps, uint32_t *born);
+
+/* Whether collections in the loop would have found what was born there in `first` and the steps
+ * that follow, had it been garbage. */
+bool cm_leaks_were_swept(const cm_leaks *leaks, uint32_t loop, uint32_t first);
 
 static inline uint64_t cm_leaks_node_key(uint32_t loop, uint32_t stack)
 {

@@ -1,6 +1,7 @@
 #include "loops.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "grow.h"
 #include "map.h"
@@ -75,6 +76,11 @@ void cm_loops_free(cm_loops *loops)
     free(loops->loop_of);
     free(loops->index);
     free(loops);
+}
+
+bool cm_loops_trains(const cm_loops *loops, const cm_loop *loop)
+{
+    return strncmp(loops->steps->loop[loop->number].name, "training", strlen("training")) == 0;
 }
 
 static bool ask(cm_loops *loops, uint64_t address, uint32_t line, uint32_t loop, uint32_t step)

@@ -47,6 +47,9 @@ static inline cm_loop *cm_loops_find(cm_loops *loops, int64_t step, uint32_t *in
     return &loops->loop[loops->loop_of[step]];
 }
 
+/* Whether the loop's steps train. */
+bool cm_loops_trains(const cm_loops *loops, const cm_loop *loop);
+
 /* A data iterator was made or begun afresh, or asked for a batch in this step (-1: before the
  * first). false: out of memory. */
 bool cm_loops_event(cm_loops *loops, const cm_record *record, int64_t step, cm_places *places);

@@ -78,7 +78,11 @@ static bool find_group(cm_track *t, uint32_t loop, uint32_t step, const cm_origi
     uint64_t key = key_of(loop, o->device, stack);
     if (cm_idmap_get(&t->by_stack, key, out))
         return true;
-    cm_track_group made = {.loop = loop, .stack = stack, .first = step, .device = o->device};
+    cm_track_group made = {.loop = loop,
+                           .stack = stack,
+                           .first = step,
+                           .position = t->replay->position,
+                           .device = o->device};
     made.forward =
         o->phase == CM_PHASE_FORWARD || o->phase == CM_PHASE_DATA || o->phase == CM_PHASE_OTHER;
     if (t->groups >= UINT32_MAX - 1 || !find_line(t, loop, o->device, stack, &made.line) ||
@@ -175,6 +179,33 @@ bool cm_track_setup_death(cm_track *t, const cm_block *block, uint32_t loop)
     return true;
 }
 
+void cm_track_forget_filling(cm_track *t)
+{
+    for (size_t i = 0; i < t->groups; i++) {
+        cm_track_group *g = &t->group[i];
+        const cm_loop *loop = &t->loops->loop[g->loop];
+        /* Behind its loop the container may be gone, and its blocks with it. */
+        if (loop->passed < loop->steps && g->series.live > 0)
+            g->filling = 0;
+        g->told = false;
+    }
+}
+
+void cm_track_filling(cm_track *t, const cm_block *block)
+{
+    uint32_t step;
+    const cm_loop *loop = cm_loops_find(t->loops, block->step, &step);
+    if (loop == NULL)
+        return;
+    uint32_t number = (uint32_t)(loop - t->loops->loop);
+    cm_track_group *g = &t->group[cm_track_group_of(t, number, block->origin)];
+    if (!g->told)
+        g->filling = 0;
+    g->told = true;
+    g->filling += block->size;
+    g->filling_of = g->series.live;
+}
+
 /* --- series -------------------------------------------------------------------------------- */
 
 static void lower(cm_track_series *s, uint32_t width, uint32_t from, uint32_t until, int64_t value)
@@ -225,6 +256,8 @@ bool cm_track_boundary(cm_track *t, uint32_t number)
     for (size_t i = 0; i < l->touched_count; i++) {
         cm_track_group *g = &t->group[l->touched[i]];
         g->series.touched = false;
+        if (g->first_live == 0)
+            g->first_live = g->series.live;
         if (g->series.live == g->series.seen && g->series.low == NULL)
             continue; /* whatever was made in between is gone again */
         cm_track_series *line = &t->line[g->line].series;

@@ -22,13 +22,19 @@ typedef struct cm_track_series {
 
 typedef struct cm_track_group {
     cm_track_series series;
-    uint32_t loop;  /* index into loops */
-    uint32_t stack; /* folded */
-    uint32_t line;  /* index of cm_track_line */
-    uint32_t first; /* step of the first birth */
+    uint32_t loop;      /* index into loops */
+    uint32_t stack;     /* folded */
+    uint32_t line;      /* index of cm_track_line */
+    uint32_t first;     /* step of the first birth */
+    uint64_t position;  /* its record */
+    int64_t first_live; /* bytes at the first boundary at which it had any */
+    int64_t filling;    /* bytes in containers that had room, when they were last looked at, */
+    int64_t filling_of; /* of so many live bytes */
+    bool told;          /* this time */
     uint16_t device;
     bool forward;       /* made in forward, for data, or in no phase that is known */
     bool fleeting;      /* blocks died in the step after their own */
+    bool collected;     /* blocks died in a collection while the loop ran */
     double early, late; /* bytes allocated in the first and the last third behind the warm-up */
     uint64_t early_count;
     cm_growth_deaths *deaths; /* NULL: none */
@@ -73,6 +79,10 @@ bool cm_track_death(cm_track *track, const cm_block *block);
 bool cm_track_setup_death(cm_track *track, const cm_block *block, uint32_t loop);
 /* The group of a block that was told by birth. */
 uint32_t cm_track_group_of(const cm_track *track, uint32_t loop, uint32_t origin);
+/* Containers that have room are looked at: every block in one of them is told between two calls of
+ * the other. What was said of a group stays while it has no live bytes, or none that are known. */
+void cm_track_forget_filling(cm_track *track);
+void cm_track_filling(cm_track *track, const cm_block *block);
 /* A boundary of a loop, before loop->passed counts it. false: out of memory. */
 bool cm_track_boundary(cm_track *track, uint32_t loop);
 /* Behind a loop's last boundary: low is filled to the end, or stays NULL. */

@@ -44,6 +44,19 @@ static bool nobody_collects(const cm_verdicts *v, const cm_verdict_case *c)
            !waits_for_the_next(c);
 }
 
+/* Whether the births that a full collection left were a leak by themselves. */
+static bool was_a_leak_when_collected(const cm_verdict_case *given, const cm_growth_case *now)
+{
+    cm_growth_case then = *now;
+    then.steps = given->collected;
+    then.births = 0;
+    while (then.births < now->births && now->birth[then.births].step < then.steps)
+        then.births++;
+    then.epochs = 0; /* they are judged over the whole loop */
+    then.deaths = NULL;
+    return then.births > 0 && cm_growth_survivors(&then).verdict == CM_GROWTH_LEAK;
+}
+
 /* The level at the boundaries has garbage in it: where most of it was, it says nothing about what
  * is held. */
 static bool mostly_garbage(const cm_verdict_case *c)
@@ -84,10 +97,13 @@ cm_verdict_class cm_verdict_judge(const cm_verdicts *v, const cm_verdict_case *g
         found = old;
     }
     take(v, &found, signature, out);
+    if (class == CM_VERDICT_KEPT && signature == CM_LEAK_SURVIVORS &&
+        out->reason == CM_SUSPECT_NOT && !given->proven && !was_a_leak_when_collected(given, &c))
+        out->reason = CM_SUSPECT_UNCOLLECTED;
     if (class == CM_VERDICT_GARBAGE) {
         out->cycle = nobody_collects(v, given);
         if (!out->cycle)
-            out->reason = CM_SUSPECT_GARBAGE;
+            out->reason = given->late ? CM_SUSPECT_LATE : CM_SUSPECT_GARBAGE;
     }
     if (out->reason != CM_SUSPECT_NOT)
         out->confidence = CM_LEAK_LOW;
@@ -102,57 +118,32 @@ static int by_bytes(const void *left, const void *right)
     return a->stack < b->stack ? -1 : a->stack > b->stack;
 }
 
-bool cm_verdicts_add(cm_verdicts *v, const cm_leak *leak, cm_leak_part *part, size_t parts)
+bool cm_verdicts_add(cm_verdicts *v, const cm_verdict_row *given, cm_leak_part *part, size_t parts)
 {
-    bool suspect = leak->reason != CM_SUSPECT_NOT;
-    cm_leak **list = suspect ? &v->suspect : &v->leak;
-    size_t *count = suspect ? &v->suspects : &v->leaks;
-    size_t *capacity = suspect ? &v->suspect_capacity : &v->leak_capacity;
     if (parts == 0)
         return true;
-    if (!cm_grow((void **)list, capacity, *count + 1, sizeof **list) ||
+    if (!cm_grow((void **)&v->row, &v->row_capacity, v->rows + 1, sizeof *v->row) ||
         !cm_grow((void **)&v->part, &v->part_capacity, v->parts + parts, sizeof *v->part))
         return false;
     qsort(part, parts, sizeof *part, by_bytes);
-    cm_leak *row = &(*list)[(*count)++];
-    *row = *leak;
-    row->first_part = v->parts;
-    row->part_count = parts;
-    row->stack = part[0].stack;
+    cm_verdict_row *row = &v->row[v->rows++];
+    *row = *given;
+    row->leak.first_part = v->parts;
+    row->leak.part_count = parts;
+    row->leak.stack = part[0].stack;
     for (size_t i = 0; i < parts; i++) {
-        if (part[i].bytes == part[0].bytes && part[i].stack == leak->retained_stack)
-            row->stack = part[i].stack;
-        row->bytes += part[i].bytes;
-        row->count += part[i].count;
+        if (part[i].bytes == part[0].bytes && part[i].stack == row->leak.retained_stack)
+            row->leak.stack = part[i].stack;
+        row->leak.bytes += part[i].bytes;
+        row->leak.count += part[i].count;
         v->part[v->parts++] = part[i];
     }
     return true;
 }
 
-static int by_rate(const void *left, const void *right)
-{
-    const cm_leak *a = left, *b = right;
-    if (a->bytes_per_step != b->bytes_per_step)
-        return a->bytes_per_step < b->bytes_per_step ? 1 : -1;
-    if (a->bytes != b->bytes)
-        return a->bytes < b->bytes ? 1 : -1;
-    if (a->loop != b->loop)
-        return a->loop < b->loop ? -1 : 1;
-    return a->stack < b->stack ? -1 : a->stack > b->stack;
-}
-
-void cm_verdicts_sort(cm_verdicts *v)
-{
-    if (v->leaks > 1)
-        qsort(v->leak, v->leaks, sizeof *v->leak, by_rate);
-    if (v->suspects > 1)
-        qsort(v->suspect, v->suspects, sizeof *v->suspect, by_rate);
-}
-
 void cm_verdicts_clear(cm_verdicts *v)
 {
-    free(v->leak);
-    free(v->suspect);
+    free(v->row);
     free(v->part);
     *v = (cm_verdicts){0};
 }

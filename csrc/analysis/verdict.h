@@ -1,6 +1,10 @@
 /* From what a group of blocks or nodes did to a row of the report: which signature, how sure, and
  * why it may only be suspected. One owner.
  *
+ * Without a collection behind the loop's last boundary, as in a report in the middle of a run or
+ * after a kill, survivors may be garbage that waits. They are a leak only if they were one at the
+ * loop's last full collection, by what that one left.
+ *
  * What died in a collection after the loop's last boundary was garbage that waited. It proves
  * nothing: a group that only qualifies with it is a suspect, unless Python's collector was switched
  * off and no full collection ran in the last third of the loop's steps; then nothing but the end of
@@ -15,12 +19,23 @@
 #include "growth.h"
 #include "loops.h"
 
+/* What grows, before causes are looked for. */
+typedef struct cm_verdict_row {
+    cm_leak leak;
+    uint64_t first_position;          /* of a growing set: the record of its first birth, */
+    int64_t first_live;               /* and its bytes at its first boundary */
+    uint32_t born[CM_GROWTH_BUCKETS]; /* distinct steps of birth, by bucket of the loop's steps */
+    uint32_t line;                    /* number of the user's line (samestack.h) */
+    bool holds_inputs; /* nodes: most were run by no backward, which lets go of them */
+    size_t under;      /* index + 1 of its cause */
+} cm_verdict_row;
+
 /* What the verdicts of one trace rest on, and what they are. */
 typedef struct cm_verdicts {
     uint64_t lost;           /* events, and frees that went missing */
     bool collector_disabled; /* when the recording ended */
-    cm_leak *leak, *suspect;
-    size_t leaks, leak_capacity, suspects, suspect_capacity;
+    cm_verdict_row *row;
+    size_t rows, row_capacity;
     cm_leak_part *part;
     size_t parts, part_capacity;
 } cm_verdicts;
@@ -30,6 +45,8 @@ typedef struct cm_verdict_case {
     uint32_t collected; /* boundaries of the loop passed at its last full collection; 0: none ran */
     uint32_t swept;     /* ... at its last one of any kind */
     uint32_t pause;     /* the most between two collections, the loop's beginning included */
+    bool proven; /* what is in `kept` was no garbage: one ran behind the loop, or many in it */
+    bool late;   /* nothing tells that what died in one behind the loop was garbage in it */
     cm_growth_case kept;        /* without the garbage; steps and epochs are filled in */
     const cm_growth_birth *all; /* with it */
     size_t all_births;
@@ -46,12 +63,10 @@ typedef enum cm_verdict_class {
 cm_verdict_class cm_verdict_judge(const cm_verdicts *verdicts, const cm_verdict_case *c,
                                   cm_leak *out);
 
-/* Adds a row: to the leaks, or with a reason to the suspects. Sorts the parts, and takes from them
- * bytes, count and stack. false: out of memory. */
-bool cm_verdicts_add(cm_verdicts *verdicts, const cm_leak *leak, cm_leak_part *part, size_t parts);
+/* Adds a row. Sorts the parts, and takes from them bytes, count and stack. false: out of memory. */
+bool cm_verdicts_add(cm_verdicts *verdicts, const cm_verdict_row *row, cm_leak_part *part,
+                     size_t parts);
 
-/* In the order of the report: the most bytes per step first. */
-void cm_verdicts_sort(cm_verdicts *verdicts);
 void cm_verdicts_clear(cm_verdicts *verdicts);
 
 #endif

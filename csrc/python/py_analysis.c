@@ -21,6 +21,16 @@ static const char *const reason_names[] = {
     [CM_SUSPECT_EPOCH] = "one epoch",
     [CM_SUSPECT_GARBAGE] = "garbage",
     [CM_SUSPECT_LOST] = "events lost",
+    [CM_SUSPECT_UNCOLLECTED] = "no collection",
+    [CM_SUSPECT_LATE] = "late garbage",
+    [CM_SUSPECT_FILLING] = "filling",
+    [CM_SUSPECT_NEGLIGIBLE] = "negligible",
+};
+static const char *const relation_names[] = {
+    [CM_LEAK_ALONE] = "",
+    [CM_LEAK_RETAINED] = "retained by the graph",
+    [CM_LEAK_SAME_STEPS] = "made in the same steps",
+    [CM_LEAK_FOLLOWS] = "grows with it",
 };
 static const char *const table_names[] = {[CM_TABLE_START] = "start",
                                           [CM_TABLE_END] = "end",
@@ -357,21 +367,25 @@ static PyObject *part_list(builder *b, const cm_leak *leak)
     return finish_list(list, fine);
 }
 
+static PyObject *leak_list(builder *b, const cm_leak *leak, size_t count);
+
 static PyObject *leak_dict(builder *b, const cm_leak *leak)
 {
     const cm_analysis *a = b->analysis;
     return Py_BuildValue(
-        "{s:s,s:s,s:L,s:K,s:d,s:d,s:L,s:L,s:s,s:N,s:N,s:s,s:s,s:s,s:s,s:N}", "kind",
+        "{s:s,s:s,s:L,s:K,s:d,s:d,s:d,s:L,s:L,s:s,s:N,s:N,s:s,s:s,s:s,s:s,s:N,s:s,s:N}", "kind",
         leak->kind == CM_LEAK_NODES ? "nodes" : "bytes", "device",
         leak->device < a->device_count ? a->device[leak->device].name : "cpu", "bytes",
         (long long)leak->bytes, "count", (unsigned long long)leak->count, "bytes_per_step",
-        leak->bytes_per_step, "count_per_step", leak->count_per_step, "first_step",
-        (long long)leak->first_step, "last_step", (long long)leak->last_step, "loop",
-        a->steps.loop[leak->loop].name, "stack", cm_py_stack_id(b, leak->stack), "retained",
-        cm_py_stack_id(b, leak->retained_stack), "signature",
-        leak->signature == CM_LEAK_GROWING ? "growing" : "survivors", "cause",
+        leak->bytes_per_step, "count_per_step", leak->count_per_step, "total_bytes_per_step",
+        leak->total_bytes_per_step, "first_step", (long long)leak->first_step, "last_step",
+        (long long)leak->last_step, "loop", a->steps.loop[leak->loop].name, "stack",
+        cm_py_stack_id(b, leak->stack), "retained", cm_py_stack_id(b, leak->retained_stack),
+        "signature", leak->signature == CM_LEAK_GROWING ? "growing" : "survivors", "cause",
         leak->cycle ? "cycle" : "", "confidence", confidence_names[leak->confidence], "reason",
-        reason_names[leak->reason], "parts", part_list(b, leak));
+        reason_names[leak->reason], "parts", part_list(b, leak), "relation",
+        relation_names[leak->relation], "keeps",
+        leak_list(b, a->kept + leak->first_kept, leak->kept_count));
 }
 
 static PyObject *leak_list(builder *b, const cm_leak *leak, size_t count)
@@ -529,12 +543,13 @@ static bool watch(double share, void *context)
 
 PyDoc_STRVAR(
     analyze_doc,
-    "analyze(path, *, window=0, step=None, points=0, ledger_at_ns=-1, progress=None, code=None,\n"
-    "tables=()) -> dict\n\n"
+    "analyze(path, *, window=0, step=None, points=0, ledger_at_ns=-1, min_rate=-1.0,\n"
+    "        progress=None, code=None, tables=()) -> dict\n\n"
     "What the trace says, as plain numbers (bytes, nanoseconds since its start). With\n"
     "`window` only that window; with `step` (-1 is the last) the devices' contributors, and the\n"
     "`tables` that were named, are those of that step; with `ledger_at_ns` there is a ledger of\n"
-    "the moment nearest to it, too. code: packages that count as the user's own, with commas\n"
+    "the moment nearest to it, too; with `min_rate` what grows by fewer bytes a step is\n"
+    "negligible. code: packages that count as the user's own, with commas\n"
     "between them (None: those that the trace names).\n"
     "progress(share) is called at most ten times a second; False cancels\n"
     "with KeyboardInterrupt. Raises Error with one line for what cannot be read.");
@@ -560,17 +575,18 @@ static bool find_tables(PyObject *names, uint32_t *wanted)
 
 static PyObject *analyze(PyObject *module, PyObject *arguments, PyObject *keywords)
 {
-    static char *names[] = {"path",     "window", "step",   "points", "ledger_at_ns",
-                            "progress", "code",   "tables", NULL};
+    static char *names[] = {"path",     "window",   "step", "points", "ledger_at_ns",
+                            "min_rate", "progress", "code", "tables", NULL};
     PyObject *path, *progress = Py_None;
     PyObject *step = Py_None, *tables = NULL;
     unsigned long long window = 0;
     long long ledger_at = -1;
+    double min_rate = -1;
     Py_ssize_t points = 0;
     const char *code = NULL;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O&|$KOnLOzO", names,
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O&|$KOnLdOzO", names,
                                      PyUnicode_FSConverter, &path, &window, &step, &points,
-                                     &ledger_at, &progress, &code, &tables))
+                                     &ledger_at, &min_rate, &progress, &code, &tables))
         return NULL;
     if (points < 0 || points > 1 << 24) {
         Py_DECREF(path);
@@ -593,6 +609,8 @@ static PyObject *analyze(PyObject *module, PyObject *arguments, PyObject *keywor
                                    .timeline_points = (size_t)points,
                                    .ledger_at_ns = ledger_at,
                                    .code = code,
+                                   .has_min_rate = min_rate >= 0,
+                                   .min_rate = min_rate,
                                    .progress = watch,
                                    .progress_context = &w};
     cm_analysis *analysis = NULL;

@@ -20,7 +20,7 @@ VERBS = {
     "kernels": "kernels, and blocks that waited for them (of a recording with --kernels)",
     "steps": "every training step: start, peak, end, allocated, freed",
     "table": "the peak's blocks summed by line, function, module, operator or phase",
-    "tree": "the same blocks by their whole stacks: who called whom",
+    "tree": "the same blocks by their whole stacks, as a tree",
     "diff": "two recordings: what came, went, grew at the peak, at the end and in each step",
     "simulate": "run it on a simulated GPU: does it fit, and what is the peak",
     "doctor": "what works in this environment, and how to fix what does not",

@@ -14,12 +14,24 @@ def main(arguments: Sequence[str]) -> int:
         "--fail-on-leak", action="store_true", help=f"exit with {_LEAKS} if there is a leak (a suspect is none)"
     )
     parser.add_argument(
+        "--fail-on-growth",
+        action="store_true",
+        help=f"exit with {_LEAKS}, too, if something grew and the recording cannot tell whether it is a leak",
+    )
+    parser.add_argument(
+        "--min-rate",
+        type=reading.size,
+        metavar="SIZE",
+        help="what grows by less a step is negligible (by default less than 1 KiB a step and 1 %% of the peak)",
+    )
+    parser.add_argument(
         "-n", "--top", type=reading.count, default=10, metavar="N", help="leaks, and suspects, to show (10)"
     )
     options = parser.parse_args(arguments)
-    report = reading.read(options)
+    report = reading.read(options, min_rate=options.min_rate)
     if options.json:
         print(json.text(json.leaks(report)))
     else:
         terminal.show(views.leaks(report, options.top))
-    return _LEAKS if options.fail_on_leak and report.leaks else 0
+    growth = options.fail_on_growth and (report.leaks or report.undecided)
+    return _LEAKS if growth or (options.fail_on_leak and report.leaks) else 0

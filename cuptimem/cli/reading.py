@@ -4,7 +4,7 @@ import argparse
 import os
 from collections.abc import Iterable
 
-from cuptimem import own_code
+from cuptimem import own_code, sizes
 from cuptimem.report import Contents, Report, analyze
 from cuptimem.reporters import terminal
 
@@ -78,17 +78,34 @@ def read(
     *,
     step: int | None = None,
     ledger_at_ns: int | None = None,
+    min_rate: float | None = None,
     tables: Iterable[str] = (),
 ) -> Report:
     """Opens the trace that was named, with a bar on standard error when it takes long."""
     path = options.file if path is None else path
     with terminal.progress(f"reading {os.path.basename(path)}") as tell:
-        return analyze(path, step=step, progress=tell, ledger_at_ns=ledger_at_ns, code=options.code, tables=tables)
+        return analyze(
+            path,
+            step=step,
+            progress=tell,
+            ledger_at_ns=ledger_at_ns,
+            min_rate=min_rate,
+            code=options.code,
+            tables=tables,
+        )
 
 
 def tables(what: str) -> tuple[str, ...]:
     """What a report must be opened with to show this."""
     return () if what == "peak" else (what,)
+
+
+def size(text: str) -> int:
+    """An argument in bytes: 512, 4K, 1.5 MiB."""
+    try:
+        return sizes.parse(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"a size such as 512, 4K or 1.5 MiB, not {text!r}") from None
 
 
 def chosen(report: Report, device: str | None, what: str) -> tuple[Contents, ...]:

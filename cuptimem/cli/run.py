@@ -9,7 +9,7 @@ import os
 import site
 import sys
 
-from cuptimem import interpreter, naming
+from cuptimem import interpreter, naming, sizes
 from cuptimem.errors import Error, recording_core
 
 TYPE_CHECKING = False  # the program's folder may have a module of any name: only what Python has loaded is imported
@@ -139,11 +139,13 @@ def _parse(arguments: list[str]) -> _Request:
 
 
 def _bytes(text: str) -> int:
-    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-    digits, unit = (text[:-1], units[text[-1].upper()]) if text[-1:].upper() in units else (text, 1)
-    if not digits.isdigit() or int(digits) == 0:
+    try:
+        value = sizes.parse(text)
+    except ValueError:
+        value = 0
+    if value == 0:
         raise Usage(f"--max-size takes a number of bytes such as 500M, not {text!r}")
-    return int(digits) * unit
+    return value
 
 
 def _environment() -> dict[str, str]:

@@ -11,7 +11,7 @@ _WIDTH = 120  # where nothing says how wide it may be
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = reading.parser("tree", "The blocks by their whole stacks: who called whom, and what came of it.")
+    parser = reading.parser("tree", "The blocks by their whole stacks, as a tree of calls.")
     reading.add_contents(parser)
     parser.add_argument("--device", metavar="D", help="only this device (cpu, cuda:0); default: all")
     parser.add_argument(

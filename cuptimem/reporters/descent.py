@@ -7,11 +7,12 @@ from cuptimem.reporters.blocks import Block, Text
 from cuptimem.reporters.words import code, function, share
 from cuptimem.stacks import Frame
 
-_NEARLY_ALL = 0.9  # of a line's bytes: PyTorch's own lines below it that do not split it say less than the line itself
+# Of a line's bytes: one line of PyTorch's that has so many of them explains less than the user's line.
+_NEARLY_ALL = 0.9
 
 
 def line_to_leave(contents: Contents) -> Frame | None:
-    """The user's line that holds more than half of the bytes, if the library's lines below it tell more; else None."""
+    """The user's line that holds more than half of the bytes, if the library's lines below it explain more."""
     held: dict[tuple[str, int], list[Contributor]] = {}
     for contributor in contents.contributors:
         frame = contributor.frame
@@ -19,11 +20,11 @@ def line_to_leave(contents: Contents) -> Frame | None:
             held.setdefault((frame.file, frame.line), []).append(contributor)
     for group in held.values():
         if 2 * sum(c.bytes for c in group) > contents.bytes:
-            return group[0].frame if _tells_more(group) else None
+            return group[0].frame if _explain_more(group) else None
     return None
 
 
-def _tells_more(contributors: Iterable[Contributor]) -> bool:
+def _explain_more(contributors: Iterable[Contributor]) -> bool:
     below: dict[tuple[str, int], int] = {}
     packages = total = 0
     for contributor in contributors:
@@ -32,13 +33,13 @@ def _tells_more(contributors: Iterable[Contributor]) -> bool:
         if line is not None:
             below[line.file, line.line] = below.get((line.file, line.line), 0) + contributor.bytes
             packages += 0 if line.is_plumbing else contributor.bytes
-    if not below:
-        return False
+    if 2 * sum(below.values()) <= total:
+        return False  # most of it is made by the line itself
     return 2 * packages > total or max(below.values()) < _NEARLY_ALL * total
 
 
 def shown_lines(contents: Contents) -> tuple[tuple[Line, ...], list[Block]]:
-    """The lines to show, and what to say of it if they are not all the user's."""
+    """The lines to show, with a note where they are not all the user's."""
     left = line_to_leave(contents)
     if left is None:
         return contents.lines, []

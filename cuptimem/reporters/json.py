@@ -87,6 +87,7 @@ def leak(one: Leak) -> dict[str, Any]:
         "bytes_per_step": one.bytes_per_step,
         "count": one.count,
         "count_per_step": one.count_per_step,
+        "total_bytes_per_step": one.total_bytes_per_step,
         "first_step": one.first_step,
         "last_step": one.last_step,
         "loop": one.loop,
@@ -100,6 +101,9 @@ def leak(one: Leak) -> dict[str, Any]:
         "cause": one.cause or None,
         "confidence": one.confidence,
         "reason": one.reason or None,
+        "undecided": one.undecided,
+        "relation": one.relation or None,
+        "keeps": [leak(kept) for kept in one.keeps],
         "holders": None,
     }
 

@@ -13,15 +13,31 @@ _WIDTH = 79  # prose is wrapped for the narrowest usual terminal
 _INDENT, _DEEPER = "   ", "       "
 _IN_SUMMARY = 3
 _CALLERS = 3
+_KEPT = 4  # lines that stand under an entry
 
 _REASONS = {
     "few births": "it grew in too few steps to tell: record a longer run",
     "stopped": "it grew, and then stopped: a cache that fills up looks like this",
-    "one epoch": "one epoch cannot tell what is kept until the epoch's end from a leak: record two epochs or more",
+    "one epoch": "it may be kept only until the epoch ends, and no epoch has ended. Record until the second one has "
+    "begun (a smaller data set gets there sooner); where there is only one epoch (max_steps), a list that is read "
+    "when it ends is right, and one that nothing reads is a leak",
+    "no collection": "no garbage collection ran behind these steps, so it may be garbage that waits for one. The end "
+    "of a profile makes one. In the middle of a run, call gc.collect() before you ask for the report; if the program "
+    "is killed, let it call gc.collect() every few hundred steps",
+    "filling": "it is in a container with a bound that has not been reached (a deque with maxlen, a list with empty "
+    "places): record until it is full",
+    "late garbage": "it went in the collection at the end, when the loop's function had returned: garbage that waited, "
+    "or held until then by an object in a reference cycle (a trainer and its callback). Put cuptimem.profile() into "
+    "that function, or call gc.collect() in the loop now and then, to tell",
     "garbage": "garbage in reference cycles that waited for a collection: the next one frees it; "
     "without the cycles it would go at once",
-    "growing steps": "the steps themselves allocate more and more (longer batches?), and this grew no faster than they",
     "events lost": "events were lost while this was recorded, and a lost free looks like a leak",
+    "negligible": "true growth, but too slow to matter; --min-rate 0 judges it",
+}
+_RELATIONS = {
+    "retained by the graph": "The graph keeps:",
+    "made in the same steps": "Made in the same steps, so probably kept by the same graph:",
+    "grows with it": "Grows with it, so it is probably computed from it:",
 }
 _CYCLE = (
     "Nothing holds these any more but reference cycles, and no collection ran to find them: call gc.collect() every "
@@ -55,13 +71,22 @@ def _rate(leak: Leak) -> str:
         # Of a set whose members are replaced only the growth in bytes is known.
         rate = leak.count_per_step or leak.bytes_per_step * leak.count / max(1, leak.bytes)
         pace = plural(round(rate), "node") if _number(rate) == count(round(rate)) else f"{rate:.1f} nodes"
-        return f"graph +{pace} a step (about {_amount(leak.bytes_per_step)})"
-    return f"+{_amount(leak.bytes_per_step)} a step on {leak.device}"
+        what = f"graph +{pace} a step (about {_amount(leak.bytes_per_step)})"
+    else:
+        what = f"+{_amount(leak.bytes_per_step)} a step on {leak.device}"
+    if not leak.keeps:
+        return what
+    return f"{what}, {'with what it keeps' if leak.kind == 'nodes' else 'in all'} +{_total(leak)} a step"
+
+
+def _total(leak: Leak) -> str:
+    """The rate of an entry, with all that stands under it."""
+    return f"{'about ' if leak.bytes_estimated else ''}{_amount(leak.total_bytes_per_step)}"
 
 
 def _thousand_steps(leak: Leak) -> str:
     about = "about " if leak.bytes_estimated else ""
-    return f"{about}+{_amount(leak.bytes_per_step * 1000)} per 1,000 steps"
+    return f"{about}+{_amount(leak.total_bytes_per_step * 1000)} per 1,000 steps"
 
 
 def _frame_line(frame: Frame | None, where: str) -> str:
@@ -164,8 +189,24 @@ def _account(leak: Leak, several_loops: bool) -> str:
     return f"{now}; {how}. At this rate {_thousand_steps(leak)}.{sure}"
 
 
+def _kept(leak: Leak) -> list[Block]:
+    """What grows because of this entry, by why it stands under it."""
+    blocks: list[Block] = []
+    for relation in dict.fromkeys(one.relation for one in leak.keeps):
+        rows = [one for one in leak.keeps if one.relation == relation]
+        blocks.append(Text(_INDENT + _RELATIONS.get(relation, relation)))
+        for one in rows[:_KEPT]:
+            line = f"+{_amount(one.bytes_per_step)} a step  {_frame_line(one.frame, one.where)}"
+            text = code(one.frame)
+            blocks.append(Text(f"{_DEEPER}{line}  {text}" if text else _DEEPER + line, "dim"))
+        if len(rows) > _KEPT:
+            rest = sum(one.bytes_per_step for one in rows[_KEPT:])
+            blocks.append(Text(f"{_DEEPER}+{_amount(rest)} a step  {plural(len(rows) - _KEPT, 'more line')}", "dim"))
+    return blocks
+
+
 def _leak(leak: Leak, number: int, several_loops: bool) -> list[Block]:
-    blocks: list[Block] = [Text(), Text(f"{number}. {_rate(leak)}", "title"), *_place(leak)]
+    blocks: list[Block] = [Text(), Text(f"{number}. {_rate(leak)}", "title"), *_place(leak), *_kept(leak)]
     blocks += _prose(_account(leak, several_loops))
     if leak.cause == "cycle":
         blocks += _prose(_CYCLE)
@@ -174,11 +215,12 @@ def _leak(leak: Leak, number: int, several_loops: bool) -> list[Block]:
 
 def _suspect(leak: Leak) -> list[Block]:
     now = f"{plural(leak.count, 'node')}, about {size(leak.bytes)}" if leak.kind == "nodes" else size(leak.bytes)
-    steps = f"made in steps {leak.first_step} to {leak.last_step}"
+    steps = f"made in steps {leak.first_step} to {leak.last_step}, +{_total(leak)} a step"
     return [
         Text(),
         Text(f"?  {_frame_line(leak.frame, leak.where)}"),
         *_code(leak.frame),
+        *_kept(leak),
         *_prose(f"{now} alive, {steps}: {_REASONS.get(leak.reason, leak.reason)}.", "dim"),
     ]
 
@@ -188,7 +230,7 @@ def _suspect(leak: Leak) -> list[Block]:
 
 def _judged(report: Report) -> dict[str, int]:
     """The loops with enough steps, and how many; those with a verdict in any case."""
-    accused = {leak.loop for leak in report.leaks}
+    accused = {leak.loop for leak in (*report.leaks, *report.suspects)}
     return {loop: steps for loop, steps in report.loops.items() if steps >= STEPS_NEEDED or loop in accused}
 
 
@@ -222,18 +264,44 @@ def _verdict(report: Report) -> list[Block]:
             ),
         ]
     steps = _steps_of(judged, len(loops) > 1)
-    if report.leaks:
-        number = "1 leak" if len(report.leaks) == 1 else f"{len(report.leaks)} leaks"
-        blocks: list[Block] = [Text(f"{number} in {steps}", "title")]
-    elif report.suspects:
-        blocks = [Text(f"No leak: {steps} judged, nothing grows that could not be harmless", "title")]
-    else:
-        what = "nothing grows" if report.nodes is not None else "no tensors grow"
-        blocks = [Text(f"No leak: {steps} judged, {what}", "title")]
+    blocks: list[Block] = [Text(_headline(report, steps), "title")]
     short = {loop: steps for loop, steps in loops.items() if loop not in judged}
     if short:
         blocks += _prose(f"Not judged: {_steps_of(short, True)} ({STEPS_NEEDED} are needed).", "dim")
     return blocks
+
+
+def _headline(report: Report, steps: str) -> str:
+    """One line: the leaks, else what may be one, else that there is none, and what grows all the same."""
+    undecided = _undecided(report)
+    if report.leaks:
+        also = f"; {_lower(undecided)}" if undecided else ""
+        return f"{plural(len(report.leaks), 'leak')} in {steps}{also}"
+    if undecided:
+        return f"{undecided}; {steps} judged"
+    slow = [one for one in report.suspects if one.reason == "negligible"]
+    if slow:
+        what = f"{slow[0].where} grows by {_total(slow[0])} a step, negligible"
+        what += f" (and {plural(len(slow) - 1, 'more line')})" if len(slow) > 1 else ""
+    elif report.suspects:
+        what = "what grew has stopped, or was garbage"
+    else:
+        what = "nothing grows" if report.nodes is not None else "no tensors grow"
+    return f"No leak: {steps} judged, {what}"
+
+
+def _undecided(report: Report) -> str:
+    """Cannot tell: 2 lines grew in every step (+162.0 KiB a step)"""
+    rows = report.undecided
+    if not rows:
+        return ""
+    steady = all(row.signature == "growing" or row.count_per_step >= 0.95 for row in rows)
+    rate = f"+{_amount(sum(row.total_bytes_per_step for row in rows))} a step"
+    return f"Cannot tell: {plural(len(rows), 'line')} grew {'in every step ' if steady else ''}({rate})"
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]
 
 
 def _nodes(report: Report) -> list[Block]:
@@ -253,8 +321,8 @@ def full(report: Report, top: int) -> list[Block]:
         blocks += _leak(leak, number, several)
     blocks += _left_out(len(report.leaks) - top, "leaks")
     if report.suspects:
-        blocks += [Text(), Text("Suspects: these grew, too, but may be harmless", "title")]
-        for suspect in report.suspects[:top]:
+        blocks += [Text(), Text("Suspects: these grew, and each says why it is no verdict", "title")]
+        for suspect in sorted(report.suspects, key=lambda one: not one.undecided)[:top]:
             blocks += _suspect(suspect)
         blocks += _left_out(len(report.suspects) - top, "suspects")
     if report.steps:
@@ -273,20 +341,20 @@ def short(report: Report) -> list[Block]:
         return []  # the summary says why there are no steps
     if not judged:
         return [Text(f"Leaks: not judged, too few steps ({STEPS_NEEDED} are needed)")]
-    maybe = f"; {plural(len(report.suspects), 'suspect')}" if report.suspects else ""
-    if not report.leaks:
-        return [Text(f"No leak in {_steps_of(judged, len(loops) > 1)}{maybe}")]
-    title = f"{plural(len(report.leaks), 'leak')} in {_steps_of(judged, len(loops) > 1)}{maybe}"
+    title = _headline(report, _steps_of(judged, len(loops) > 1))
+    shown = report.leaks or report.undecided
+    if not shown:
+        return [Text(title)]
     rows = tuple(
         (
-            f"+{_amount(leak.bytes_per_step)}" if leak.kind == "bytes" else f"+~{_amount(leak.bytes_per_step)}",
-            size(leak.bytes) if leak.kind == "bytes" else f"~{size(leak.bytes)}",
+            f"+{'~' if leak.bytes_estimated else ''}{_amount(leak.total_bytes_per_step)}",
+            f"{'~' if leak.bytes_estimated else ''}{size(leak.bytes + sum(one.bytes for one in leak.keeps))}",
             leak.device if leak.kind == "bytes" else plural(leak.count, "graph node"),
             leak.where,
             function(leak.frame),
             code(leak.frame),
         )
-        for leak in report.leaks[:_IN_SUMMARY]
+        for leak in shown[:_IN_SUMMARY]
     )
     columns = (
         Column("a step", right=True, style="strong"),
@@ -297,6 +365,6 @@ def short(report: Report) -> list[Block]:
         Column("code", flexible=True, style="dim"),
     )
     blocks: list[Block] = [Text(title, "warning"), Table(columns, rows)]
-    if len(report.leaks) > _IN_SUMMARY:
-        blocks.append(Text(f"  and {len(report.leaks) - _IN_SUMMARY} more", "dim"))
+    if len(shown) > _IN_SUMMARY:
+        blocks.append(Text(f"  and {len(shown) - _IN_SUMMARY} more", "dim"))
     return blocks

@@ -15,13 +15,13 @@ _BRANCH, _LAST, _PASS, _BLANK = "├ ", "└ ", "│ ", "  "
 
 @dataclass(slots=True)
 class Node:
-    """All blocks whose stacks go through one line, called by the lines above it."""
+    """All blocks with one line on their stacks, called by the lines above it."""
 
     name: str  # of what is no line
     frame: Frame | None
     bytes: int = 0
     count: int = 0
-    own_bytes: int = 0  # of blocks whose stacks end here
+    own_bytes: int = 0  # of blocks with stacks that end here
     own_count: int = 0
     below: "dict[object, Node]" = field(default_factory=dict)
 
@@ -96,7 +96,7 @@ def _rows(root: Node, least: float, inverted: bool) -> list[tuple[int, int, str]
             rows.append((one[0], one[1], lead + one[2]))
             continue
         chain, beside = _chain(one, least)
-        for node, others in _told(chain, inverted):
+        for node, others in _chain_rows(chain, inverted):
             text = code(node.frame)
             rows.append((node.bytes, node.count, f"{lead}{_label(node)}{more(others)}{'  ' if text else ''}{text}"))
             lead = next_
@@ -128,17 +128,17 @@ def _chain(node: Node, least: float) -> tuple[list[Node], list[Node]]:
     return chain, beside
 
 
-def _told(chain: list[Node], inverted: bool) -> list[tuple[Node, int]]:
+def _chain_rows(chain: list[Node], inverted: bool) -> list[tuple[Node, int]]:
     """The nodes of a chain that get a row: each line of the user's; of each run of library lines with the same bytes
     the innermost that says something, with the number of the others."""
-    told: list[tuple[Node, int]] = []
+    found: list[tuple[Node, int]] = []
     run: list[Node] = []
 
     def end_run() -> None:
         if run:
             inwards = run if inverted else run[::-1]
             best = next((one for one in inwards if one.frame and not one.frame.is_plumbing), inwards[0])
-            told.append((best, len(run) - 1))
+            found.append((best, len(run) - 1))
             run.clear()
 
     for node in chain:
@@ -148,9 +148,9 @@ def _told(chain: list[Node], inverted: bool) -> list[tuple[Node, int]]:
             run.append(node)
         else:
             end_run()
-            told.append((node, 0))
+            found.append((node, 0))
     end_run()
-    return told
+    return found
 
 
 def _label(node: Node) -> str:

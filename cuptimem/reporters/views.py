@@ -170,7 +170,7 @@ def summary(report: Report, at: str = "peak") -> list[Block]:
     refused = any(row.what == "oom" for row in report.fragmentations)
     first = [
         *(["fragmentation"] if refused else []),
-        *(["leaks"] if report.leaks else []),
+        *(["leaks"] if report.leaks or report.undecided else []),
         *(["ledger"] if report.ledgers else []),
     ]
     return blocks + file_hint(report, *first, "peak", "steps")

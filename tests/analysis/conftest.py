@@ -39,19 +39,36 @@ def verdicts(tmp_path: Path) -> Callable[..., dict[str, Any]]:
 
     count = 0
 
-    def go(p: Program, *, window: int = 0, lost: int = 0, nodes: str = "counted") -> dict[str, Any]:
+    def go(
+        p: Program,
+        *,
+        window: int = 0,
+        lost: int = 0,
+        nodes: str = "counted",
+        collect: bool = True,
+        min_rate: float = 0,  # nothing is negligible
+    ) -> dict[str, Any]:
         nonlocal count
         count += 1
+        if collect and not p.collected:  # as a recording ends
+            p.collect_at_the_end([])
         path = p.t.write(tmp_path / f"{count}.cmem", meta={"nodes": nodes}, lost=lost, per_batch=20_000)
-        report: dict[str, Any] = _core.analyze(path, window=window)
-        for row in report["leaks"] + report["suspects"]:
+        report: dict[str, Any] = _core.analyze(path, window=window, min_rate=min_rate)
+        entries = report["leaks"] + report["suspects"]
+        kept = [row for entry in entries for row in entry["keeps"]]
+        for row in entries + kept:
             parts = row["parts"]
             assert sum(part[0] for part in parts) == row["bytes"] and sum(part[1] for part in parts) == row["count"]
             assert parts == sorted(parts, key=lambda part: -part[0])
             assert {row["stack"], *(part[2] for part in parts)} <= set(report["stacks"])
             assert row["retained"] == 0 or row["retained"] in report["stacks"]
-            assert (row["confidence"] == "low") == (row["reason"] != "") == (row in report["suspects"])
-        rates = [row["bytes_per_step"] for row in report["leaks"]]
+            assert (row["confidence"] == "low") == (row["reason"] != "")
+            assert (row["relation"] != "") == (row in kept) and not (row in kept and row["keeps"])
+            below = sum(each["bytes_per_step"] for each in row["keeps"])
+            assert row["total_bytes_per_step"] == pytest.approx(row["bytes_per_step"] + below)
+        assert all(row["reason"] == "" for row in report["leaks"])
+        assert all(row["reason"] for row in report["suspects"])
+        rates = [row["total_bytes_per_step"] for row in report["leaks"]]
         assert rates == sorted(rates, reverse=True)
         return report
 

@@ -149,7 +149,7 @@ class Trace:
         self.add(TICK, obj, kind, stack, **more)
 
     def mark(self, kind: int, argument: int = 0, **more: int) -> None:
-        self.add(MARK, argument, kind, **more)
+        self.add(MARK, argument, kind, more.pop("stack", 0), **more)
 
     def node(self, sequence: int, stack: int, **more: int) -> None:
         self.add(NODE_NEW, sequence, 0, stack, **more)

@@ -26,6 +26,7 @@ class Program:
         self.kept: list[Any] = []
         self.last: list[int] = []
         self.index = 0
+        self.collected = False
 
     def new(self, size: int = 1000, line: int = KEEP, stack: int | None = None, device: int = 0) -> int:
         address = self.free.pop() if self.free and self.reuse else self.top
@@ -75,8 +76,12 @@ class Program:
         self.t.tick(OPTIMIZER, 0x99, self.t.line(30))
         self.index += 1
 
-    def collect_at_the_end(self, garbage: list[int], *, enabled: bool = True, nodes: tuple[int, ...] = ()) -> None:
-        self.t.mark(FINAL_BEGIN, int(enabled))
+    def collect_at_the_end(
+        self, garbage: list[int], *, enabled: bool = True, nodes: tuple[int, ...] = (), in_frame: bool = True
+    ) -> None:
+        """in_frame: while the loop's function still runs."""
+        self.collected = True
+        self.t.mark(FINAL_BEGIN, int(enabled), stack=self.t.line(99) if in_frame else 0)
         self.t.mark(COLLECT_BEGIN, 2)
         for address in garbage:
             self.drop(address)

@@ -976,7 +976,7 @@ def test_a_clock_with_enough_steps_passes_nothing_over(program: Program) -> None
     assert program.result().passed == (0, 0, 0)
 
 
-@pytest.mark.parametrize(("iterations", "joined"), [(8, True), (7, False), (3, False)])
+@pytest.mark.parametrize(("iterations", "joined"), [(10, True), (8, False), (3, False)])
 def test_updates_of_an_iteration_are_said(program: Program, iterations: int, joined: bool) -> None:
     critics(program, iterations)
     result = program.result()

@@ -163,6 +163,7 @@ def test_a_window_sees_what_its_own_trace_says(tmp_path: Path) -> None:
         if i == 30:
             p.t.mark(WINDOW_OPEN, 1)
         if i == 70:
+            p.collect_at_the_end([])
             p.t.mark(WINDOW_CLOSE, 1)
         p.work()
         p.new(1000)
@@ -174,10 +175,11 @@ def test_a_window_sees_what_its_own_trace_says(tmp_path: Path) -> None:
     seen = []
     for report in (_core.analyze(source, window=1), _core.analyze(target)):
         rows = []
-        for row in report["leaks"] + report["suspects"]:
+        entries = report["leaks"] + report["suspects"]
+        for row in entries + [kept for entry in entries for kept in entry["keeps"]]:
             frames = {key: tuple(map(tuple, report["stacks"][row[key]])) for key in ("stack", "retained") if row[key]}
             parts = [(size, count, tuple(map(tuple, report["stacks"][s]))) for size, count, s in row["parts"]]
-            rows.append({**row, **frames, "parts": parts})
+            rows.append({**row, **frames, "parts": parts, "keeps": len(row["keeps"])})
         seen.append((rows, report["live_nodes"]))
     assert seen[0] == seen[1]
     rows, live = seen[0]

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from leak_program import KEEP, Body, Program, cat, only, reasons
+from craft import MODULE
+from leak_program import KEEP, Body, Program, cat, only, quiet, reasons
 
 
 def epochs(
@@ -33,6 +34,41 @@ def epochs(
                 j += 1
             p.ask(0x88, 40)
     return p
+
+
+def rollouts(stretches: int, *, consumed: bool = False) -> Program:
+    """Twelve updates, then 24 calls without a loader that keep a block each, and again. consumed: the updates that
+    follow let go of them."""
+    p = Program()
+    for _ in range(stretches):
+        while consumed and p.kept:
+            p.drop(p.kept.pop())
+        for _ in range(12):
+            p.t.tick(MODULE, 0x55, p.t.line(20))
+            p.work()
+            p.tick()
+        for _ in range(24):
+            p.t.tick(MODULE, 0x55, p.t.line(40))
+            p.drop(p.new(640, 41))
+            p.kept.append(p.new(250))
+    return p
+
+
+def test_rollouts_that_the_next_updates_consume(verdicts: Callable[..., dict[str, Any]]) -> None:
+    """What the last stretch keeps is its input."""
+    assert quiet(verdicts(rollouts(3, consumed=True)))
+    report = verdicts(rollouts(2, consumed=True))
+    assert report["leaks"] == []
+
+
+def test_rollouts_that_are_kept_from_stretch_to_stretch_leak(verdicts: Callable[..., dict[str, Any]]) -> None:
+    row = only(verdicts(rollouts(3)))
+    assert row["loop"] == "evaluation" and row["bytes_per_step"] == pytest.approx(250, rel=0.05)
+
+
+def test_a_single_stretch_of_calls_is_no_epoch(verdicts: Callable[..., dict[str, Any]]) -> None:
+    """Nothing says that the program goes on with something else."""
+    assert only(verdicts(rollouts(1)))["loop"] == "evaluation"
 
 
 def test_in_evaluation_only(verdicts: Callable[..., dict[str, Any]]) -> None:
@@ -86,9 +122,35 @@ def test_a_list_per_epoch(verdicts: Callable[..., dict[str, Any]]) -> None:
         assert not verdicts(p)["leaks"]
 
 
-def test_a_tensor_kept_per_epoch(verdicts: Callable[..., dict[str, Any]]) -> None:
-    report = verdicts(epochs(10, 8, lambda p, i: p.kept.append(p.new(4)) if i % 8 == 7 else None))
+def test_a_model_kept_per_epoch(verdicts: Callable[..., dict[str, Any]]) -> None:
+    """Six births behind the warm-up are enough, whatever their rhythm."""
+
+    def program(count: int) -> Program:
+        return epochs(count, 8, lambda p, i: p.kept.append(p.new(40_000)) if i % 8 == 7 else None)
+
+    row = only(verdicts(program(10)))
+    assert row["bytes_per_step"] == pytest.approx(5_000, rel=0.05)
+    report = verdicts(program(6))
     assert not report["leaks"] and reasons(report) == [(KEEP, "few births")]
+
+
+def test_a_leak_that_begins_in_the_third_of_three_epochs(verdicts: Callable[..., dict[str, Any]]) -> None:
+    """Two epochs ended without it: it is not kept until an epoch's end."""
+    for make in (lambda p, i: p.kept.append(p.new(40_000)), lambda p, i: cat(p, 40_000 * (i - 37))):
+
+        def body(p: Program, i: int, make: Body = make, begin: int = 38) -> None:
+            if i >= begin:
+                make(p, i)
+
+        assert only(verdicts(epochs(3, 17, body)))["bytes_per_step"] == pytest.approx(40_000, rel=0.1)
+        report = verdicts(epochs(2, 30, body))
+        assert not report["leaks"] and reasons(report) == [(KEEP, "one epoch")]
+
+
+def test_what_begins_with_the_last_epoch(verdicts: Callable[..., dict[str, Any]]) -> None:
+    """It may be what only the last one is asked for."""
+    report = verdicts(epochs(3, 20, lambda p, i: p.kept.append(p.new()) if i >= 40 else None))
+    assert not report["leaks"] and reasons(report) == [(KEEP, "one epoch")]
 
 
 def test_two_loaders_drawn_from_side_by_side_are_one_epoch(verdicts: Callable[..., dict[str, Any]]) -> None:

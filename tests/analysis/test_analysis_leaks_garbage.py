@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from leak_program import COLLECT_BEGIN, COLLECT_END, KEEP, Program, only, reasons, train
+from leak_program import COLLECT_BEGIN, COLLECT_END, FINAL_BEGIN, FINAL_END, KEEP, Program, only, reasons, train
 
 
 def test_garbage_that_waits(verdicts: Callable[..., dict[str, Any]]) -> None:
@@ -107,4 +107,168 @@ def test_an_address_used_again_behind_the_boundary_is_another_block(verdicts: Ca
     for address in p.kept:
         p.drop(address)
     p.collect_at_the_end([p.new() for _ in range(40)])
+    assert only(verdicts(p))["count"] == 40
+
+
+# --- whose collection, and when ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("generation", [0, 1, 2])
+def test_any_collection_behind_the_loop_tells_garbage(verdicts: Callable[..., dict[str, Any]], generation: int) -> None:
+    p = train(40, lambda p, i: p.kept.append(p.new()))
+    p.t.mark(COLLECT_BEGIN, generation)
+    for address in p.kept:
+        p.drop(address)
+    p.t.mark(COLLECT_END, generation)
+    report = verdicts(p)
+    assert not report["leaks"] and reasons(report) == [(KEEP, "garbage")]
+
+
+def test_what_another_thread_drops_meanwhile_is_not_collected(verdicts: Callable[..., dict[str, Any]]) -> None:
+    p = train(40, lambda p, i: p.kept.append(p.new()))
+    p.t.mark(COLLECT_BEGIN, 0)
+    for address in p.kept:
+        p.t.free(address, thread=2)
+    p.t.mark(COLLECT_END, 0)
+    assert only(verdicts(p))["count"] == 40
+
+
+def test_without_a_collection_nothing_is_certain(verdicts: Callable[..., dict[str, Any]]) -> None:
+    """A report in the middle of a run, or after a kill."""
+    p = train(40, lambda p, i: p.kept.append(p.new()))
+    report = verdicts(p, collect=False)
+    assert not report["leaks"] and reasons(report) == [(KEEP, "no collection")]
+    assert only(verdicts(p))
+
+
+@pytest.mark.parametrize(("at", "sure"), [(5, False), (25, True), (39, True)])
+def test_a_full_collection_in_the_loop_vouches_for_what_it_left(
+    verdicts: Callable[..., dict[str, Any]], at: int, sure: bool
+) -> None:
+    def body(p: Program, i: int) -> None:
+        p.kept.append(p.new())
+        if i == at:
+            p.t.mark(COLLECT_BEGIN, 2)
+            p.t.mark(COLLECT_END, 2)
+
+    report = verdicts(train(40, body), collect=False)
+    assert bool(report["leaks"]) == sure and bool(report["suspects"]) != sure
+
+
+def windows(p: Program, i: int, every: int) -> None:
+    """Inner profiles that end: each finds what is garbage by then, some of it blocks and some of it nodes."""
+    p.kept.append((p.new(), p.node(KEEP)))
+    if i % every == every - 1:
+        p.t.mark(FINAL_BEGIN, 1)
+        for address, node in p.kept:
+            p.drop(address)
+            p.end(node)
+        p.kept = []
+        p.t.mark(FINAL_END)
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_our_own_collections_change_no_verdict(verdicts: Callable[..., dict[str, Any]], enabled: bool) -> None:
+    """The same loop alone, and with a window inside it that collects every ten steps."""
+    seen = []
+    for every in (1000, 10, 4):
+        p = train(60, lambda p, i, every=every: windows(p, i, every))
+        p.collect_at_the_end([a for a, _ in p.kept], enabled=enabled, nodes=tuple(n for _, n in p.kept))
+        report = verdicts(p)
+        rows = report["leaks"] + report["suspects"]
+        rows += [kept for row in rows for kept in row["keeps"]]
+        seen.append(
+            sorted((row["kind"], row["reason"], row["cause"], row["bytes"], row["bytes_per_step"]) for row in rows)
+        )
+    assert seen[0] == seen[1] == seen[2]
+    assert {(kind, reason) for kind, reason, *_ in seen[0]} == (
+        {("bytes", "garbage"), ("nodes", "garbage")} if enabled else {("bytes", ""), ("nodes", "")}
+    )
+
+
+def test_the_programs_own_collection_ends_what_ours_found(verdicts: Callable[..., dict[str, Any]]) -> None:
+    def body(p: Program, i: int) -> None:
+        windows(p, i, 10)
+        if i == 50:
+            p.t.mark(COLLECT_BEGIN, 2)
+            p.t.mark(COLLECT_END, 2)
+
+    p = train(54, body)
+    p.collect_at_the_end([a for a, _ in p.kept], nodes=tuple(n for _, n in p.kept))
+    assert not verdicts(p)["leaks"] and "garbage" not in {reason for _, reason in reasons(verdicts(p))}
+
+
+# --- garbage, or held until its owner went -------------------------------------------------------------------------
+
+
+def test_what_dies_behind_its_function_may_have_been_held(verdicts: Callable[..., dict[str, Any]]) -> None:
+    """A list of an object in a cycle, as a trainer and its callback are, dies in the collection at the end, too."""
+    p = train(40, lambda p, i: p.kept.append(p.new()))
+    p.collect_at_the_end(p.kept, in_frame=False)
+    report = verdicts(p)
+    assert not report["leaks"] and reasons(report) == [(KEEP, "late garbage")]
+
+
+@pytest.mark.parametrize(("generation", "every", "times"), [(0, 8, 5), (1, 1, 36), (2, 8, 5)])
+def test_collections_in_the_loop_vouch_for_what_they_left(
+    verdicts: Callable[..., dict[str, Any]], generation: int, every: int, times: int
+) -> None:
+    def body(p: Program, i: int) -> None:
+        p.kept.append((p.new(), p.node(KEEP)))
+        if i % every == 0 and i > 0:
+            p.t.mark(COLLECT_BEGIN, generation)
+            p.t.mark(COLLECT_END, generation)
+
+    p = train(48, body)
+    p.collect_at_the_end([a for a, _ in p.kept], nodes=tuple(n for _, n in p.kept), in_frame=False)
+    row = only(verdicts(p))
+    assert (row["kind"], row["count"], [kept["count"] for kept in row["keeps"]]) == ("nodes", 48, [48])
+    report = verdicts(p, collect=False)  # and after a kill
+    assert len(report["leaks"]) == 1
+
+
+@pytest.mark.parametrize(("every", "reason"), [(24, "late garbage"), (1, "late garbage")])
+def test_too_few_collections_and_too_dense_young_ones_do_not(
+    verdicts: Callable[..., dict[str, Any]], every: int, reason: str
+) -> None:
+    def body(p: Program, i: int) -> None:
+        p.kept.append(p.new())
+        if i % every == 0:
+            p.t.mark(COLLECT_BEGIN, 0)
+            p.t.mark(COLLECT_END, 0)
+
+    p = train(48, body)
+    p.collect_at_the_end(p.kept, in_frame=False)
+    assert reasons(verdicts(p)) == [(KEEP, reason)]
+
+
+def test_a_group_of_which_collections_found_some_is_garbage(verdicts: Callable[..., dict[str, Any]]) -> None:
+    def body(p: Program, i: int) -> None:
+        p.kept.append(p.new())
+        if i % 8 == 7 and i < 30:
+            p.t.mark(COLLECT_BEGIN, 0)
+            for address in p.kept:
+                p.drop(address)
+            p.kept = []
+            p.t.mark(COLLECT_END, 0)
+
+    p = train(48, body)
+    p.collect_at_the_end(p.kept, in_frame=False)
+    report = verdicts(p)
+    assert not report["leaks"] and {reason for _, reason in reasons(report)} <= {"garbage", "few births"}
+
+
+def test_a_lost_end_of_a_collection(verdicts: Callable[..., dict[str, Any]]) -> None:
+    """The next collection begins another one; it does not lie within the first."""
+
+    def body(p: Program, i: int) -> None:
+        p.kept.append(p.new())
+        if i in (10, 20):
+            p.t.mark(COLLECT_BEGIN, 0)
+        if i == 20:
+            p.t.mark(COLLECT_END, 0)
+
+    p = train(40, body)
+    for address in p.kept:
+        p.drop(address)
     assert only(verdicts(p))["count"] == 40

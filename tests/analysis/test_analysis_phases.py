@@ -93,8 +93,8 @@ def test_stacks_have_their_frames(analyze: Analyze) -> None:
     assert report["stacks"] == {
         0: [],
         stack: [
-            (TORCH + "nn/functional.py", "linear", 5, 5, 4, 9, None, 0),
-            (TORCH + "nn/modules/module.py", "Module._wrapped_call_impl", 1775, 1775, 4, 9, "Linear", 0x77),
-            ("train.py", "main", 9, 9, 4, 9, None, 0),
+            (TORCH + "nn/functional.py", "linear", 5, 5, 4, 9, None, 0, ""),
+            (TORCH + "nn/modules/module.py", "Module._wrapped_call_impl", 1775, 1775, 4, 9, "Linear", 0x77, ""),
+            ("train.py", "main", 9, 9, 4, 9, None, 0, ""),
         ],
     }

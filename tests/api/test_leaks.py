@@ -94,7 +94,7 @@ def test_garbage_that_waits_is_no_leak(traces: Path) -> None:
 def test_a_clean_training(traces: Path) -> None:
     report = cuptimem.open(traces / "nothing.cmem")
     assert (report.leaks, report.suspects) == ((), ())
-    assert "No leak in 24 steps" in str(report)
+    assert "No leak: 24 steps judged, no" in str(report)
 
 
 def test_the_verb(run: Run, traces: Path) -> None:

@@ -32,7 +32,7 @@ OUTPUTS, TOTAL, LOSS, EVALUATED = 10, 11, 12, 13  # stack ids
 
 def row(**changes: Any) -> dict[str, Any]:
     """Blocks of 2 KiB, one kept in every step."""
-    return {
+    made = {
         "kind": "bytes",
         "device": "cpu",
         "bytes": 49_152,
@@ -49,7 +49,11 @@ def row(**changes: Any) -> dict[str, Any]:
         "confidence": "high",
         "reason": "",
         "parts": [(49_152, 24, OUTPUTS)],
+        "relation": "",
+        "keeps": [],
     } | changes
+    below = sum(kept["bytes_per_step"] for kept in made["keeps"])
+    return {"total_bytes_per_step": made["bytes_per_step"] + below} | made
 
 
 def nodes(**changes: Any) -> dict[str, Any]:

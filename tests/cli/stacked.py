@@ -1,4 +1,4 @@
-"""Reports of contributors with whole stacks, by hand: a training of somebody else's loop."""
+"""Reports of contributors with whole stacks, by hand: a training in a library's loop."""
 
 from collections.abc import Sequence
 from pathlib import Path

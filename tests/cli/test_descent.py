@@ -2,10 +2,12 @@
 
 import json as json_module
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from cuptimem import Frame
 from cuptimem.report import Contents
 from cuptimem.reporters import blocks, descent, json, peak_views, table_views, text, views
 from tests.cli import stacked
@@ -65,6 +67,7 @@ def rest(*rows: tuple[int, Sequence[Call]]) -> list[tuple[int, str, Sequence[Cal
     [
         # The line itself is the innermost.
         (rest((90, [DATA]), (10, [LINEAR, ATTENTION, MAIN])), None),
+        (rest((60, [MAIN]), (15, [LINEAR, CALL, MAIN]), (15, [RELU, CALL, MAIN]), (10, [DATA])), None),
         # Half is not more than half.
         (rest((50, [LINEAR, ATTENTION, MAIN]), (50, [DATA])), None),
         (rest((51, [LINEAR, ATTENTION, MAIN]), (49, [DATA])), 9),
@@ -130,3 +133,17 @@ def test_an_entry_without_a_line_of_its_own(tmp_path: Path) -> None:
     contents: Contents = report.peak
     assert [line.where for line in contents.lines] == ["(before start)", "me/train.py:9"]
     assert descent.line_to_leave(contents) is None
+
+
+def test_a_name_that_is_nowhere_is_said(tmp_path: Path) -> None:
+    report = stacked.trained(tmp_path)
+    assert "count as" not in text.render(views.heading(report))
+    for code, said in (
+        (("trainers",), "  lines of trainers count as the user's"),
+        (("trainers", "x"), "  lines of trainers, x count as the user's (the peak has none of x)"),
+    ):
+        assert said in text.render(views.heading(replace(report, code=code))).splitlines()
+
+
+def test_what_stands_for_outer_calls_has_no_file(tmp_path: Path) -> None:
+    assert json.frame(Frame("", "...", -1))["file"] is None and json.frame(Frame("", "f", 1))["file"] == ""

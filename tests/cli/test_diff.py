@@ -38,14 +38,13 @@ def step(x):
 
 def frames(folder: Path, name: str, text_: str, wanted: Sequence[int]) -> list[Frame]:
     path = folder / name
-    path.write_text(text_)
     function = ""
     found = []
     for number, line in enumerate(text_.splitlines(), start=1):
         if line.startswith("def "):
             function = line[4:].split("(")[0]
         if number in wanted:
-            found.append(Frame(str(path), function, number))
+            found.append(Frame(str(path), function, number, text=line))
     return found
 
 
@@ -68,7 +67,7 @@ def test_equal_texts_keep_their_order_and_their_function(tmp_path: Path) -> None
     after = frames(tmp_path, "b.py", "\n\n" + text_, [4, 5, 8])
     assert numbers(before, after) == {4: 2, 5: 3, 8: 6}
     assert numbers(before, list(reversed(after))) == {4: 2, 5: 3, 8: 6}
-    assert numbers(before, after[1:]) == {5: 2, 8: 6}  # nobody knows which of the two went
+    assert numbers(before, after[1:]) == {5: 2, 8: 6}  # which of the two went is unknown
 
 
 def test_without_texts_only_the_place_counts() -> None:
@@ -92,12 +91,12 @@ def recording(folder: Path, name: str, text_: str, peak: Rows, end: Rows, steppe
     folder.mkdir(exist_ok=True)
     path = folder / name
     raw = sample.analysis(folder)
-    path.write_text(text_)
     function, functions = "", {}
+    texts = dict(enumerate(text_.splitlines(), start=1))
     for number, line in enumerate(text_.splitlines(), start=1):
         function = line[4:].split("(")[0] if line.startswith("def ") else function
         functions[number] = function
-    raw["stacks"] = {i + 10: [(str(path), functions[i], i, i, -1, -1, None, 0)] for i in functions}
+    raw["stacks"] = {i + 10: [(str(path), functions[i], i, i, -1, -1, None, 0, texts[i])] for i in functions}
 
     def contributors(rows: Rows) -> list[tuple[object, ...]]:
         return [

@@ -11,6 +11,7 @@ import pytest
 import cuptimem
 from cuptimem import _core
 from cuptimem.cli import leaks as verb
+from cuptimem.leaks import UNDECIDED
 from cuptimem.report import from_dict
 from cuptimem.reporters import json, leak_views, text, views
 from tests.cli import leak_sample, sample
@@ -179,10 +180,13 @@ def test_what_else_is_said_of_a_leak(make: Make) -> None:
 REASONS = {
     "few births": "record a longer run",
     "stopped": "a cache that fills up",
-    "one epoch": "two epochs or more",
+    "one epoch": "where there is only one epoch (max_steps)",
+    "no collection": "call gc.collect() before you ask",
+    "filling": "record until it is full",
+    "late garbage": "a trainer and its callback",
     "garbage": "waited for a collection",
-    "growing steps": "longer batches",
     "events lost": "a lost free looks like a leak",
+    "negligible": "too slow to matter",
     "a reason of a later version": "a reason of a later version",
 }
 
@@ -190,7 +194,10 @@ REASONS = {
 @pytest.mark.parametrize("reason", REASONS)
 def test_suspects_say_what_speaks_for_them(make: Make, reason: str) -> None:
     report = make(suspects=[leak_sample.row(reason=reason)])
-    assert "No leak: 24 steps judged" in shown(report)
+    (suspect,) = report.suspects
+    assert suspect.undecided == (reason in UNDECIDED) == bool(report.undecided)
+    said = "Cannot tell: 1 line grew in every step (+2.0 KiB a step); 24 steps judged"
+    assert (said if suspect.undecided else "No leak: 24 steps judged, ") in shown(report)
     assert "nothing grows\n" not in shown(report)
     after = shown(report).split("Suspects:")[1]
     assert "train.py:14 in train" in after and "losses.append(x * 2)" in after
@@ -245,9 +252,10 @@ def test_eighty_columns(make: Make) -> None:
 
 
 def test_summary_names_leaks_between_peak_and_trend(make: Make) -> None:
-    report = make(*[leak_sample.row(), leak_sample.nodes()] * 2, suspects=[leak_sample.row(reason="stopped")])
+    report = make(*[leak_sample.row(), leak_sample.nodes()] * 2, suspects=[leak_sample.row(reason="one epoch")])
     lines = str(report).splitlines()
-    starts = ["What the peak on cpu", "4 leaks in 24 steps; 1 suspect", "Steps: 24"]
+    also = "; cannot tell: 1 line grew in every step (+2.0 KiB a step)"
+    starts = ["What the peak on cpu", f"4 leaks in 24 steps{also}", "Steps: 24"]
     at = [next(i for i, line in enumerate(lines) if line.startswith(start)) for start in starts]
     assert at == sorted(at)
     table = lines[at[1] + 1 : at[2] - 1]
@@ -258,8 +266,12 @@ def test_summary_names_leaks_between_peak_and_trend(make: Make) -> None:
 
 
 def test_summary_without_leaks(make: Make) -> None:
-    assert "\nNo leak in 24 steps\n" in str(make())
-    assert "\nNo leak in 24 steps; 1 suspect\n" in str(make(suspects=[leak_sample.row(reason="garbage")]))
+    assert "\nNo leak: 24 steps judged, nothing grows\n" in str(make())
+    garbage = make(suspects=[leak_sample.row(reason="garbage")])
+    assert "\nNo leak: 24 steps judged, what grew has stopped, or was garbage\n" in str(garbage)
+    slow = make(suspects=[leak_sample.row(reason="negligible", bytes_per_step=4.0)])
+    said = "\nNo leak: 24 steps judged, train.py:14 grows by 4 B a step, negligible\n"
+    assert said in str(slow).replace(str(Path(slow.suspects[0].where).parent) + "/", "")
     assert "\nLeaks: not judged, too few steps (8 are needed)\n" in str(make(steps={"training": 3}))
     assert "eaks:" not in str(make(steps={})) and "No leak" not in str(make(steps={}))  # it says there are no steps
 
@@ -275,9 +287,9 @@ def test_summary_leads_to_the_leaks(tmp_path: Path) -> None:
 # -- JSON ----------------------------------------------------------------------------------------------------------
 
 KEYS = [
-    "kind", "bytes", "estimated", "bytes_per_step", "count", "count_per_step", "first_step", "last_step", "loop",
-    "device", "line", "stack", "stack_lost", "retained_at", "parts", "signature", "cause", "confidence", "reason",
-    "holders",
+    "kind", "bytes", "estimated", "bytes_per_step", "count", "count_per_step", "total_bytes_per_step", "first_step",
+    "last_step", "loop", "device", "line", "stack", "stack_lost", "retained_at", "parts", "signature", "cause",
+    "confidence", "reason", "undecided", "relation", "keeps", "holders",
 ]  # fmt: skip
 
 
@@ -330,6 +342,9 @@ def test_documented_keys() -> None:
         (1, 0, [], 0),
         (1, 0, ["--fail-on-leak"], 3),
         (0, 1, ["--fail-on-leak"], 0),
+        (0, 1, ["--fail-on-growth"], 3),
+        (1, 0, ["--fail-on-growth"], 3),
+        (0, 0, ["--fail-on-growth"], 0),
         (0, 0, ["--fail-on-leak"], 0),
     ],
 )
@@ -343,8 +358,8 @@ def test_exit_codes(
     code: int,
     machine: list[str],
 ) -> None:
-    report = make(*[leak_sample.row()] * rows, suspects=[leak_sample.row(reason="stopped")] * suspects)
-    monkeypatch.setattr("cuptimem.cli.reading.read", lambda path: report)
+    report = make(*[leak_sample.row()] * rows, suspects=[leak_sample.row(reason="one epoch")] * suspects)
+    monkeypatch.setattr("cuptimem.cli.reading.read", lambda path, min_rate: report)
     assert verb.main(["run.cmem", *asked, *machine]) == code
     out: Any = capsys.readouterr().out
     if machine:

@@ -225,3 +225,11 @@ def test_rows_left_out_leave_a_gap_and_change_nothing(report: cuptimem.Report) -
     change = [column.name for column in table.columns].index("change")
     assert [row[0] for row in table.rows] == ["0", "…", "5"]
     assert table.rows[2][change] == "+900 B"
+
+
+def test_text_out_of_a_trace_is_harmless_when_shown() -> None:
+    """A terminal's commands and changes of direction are escapes, a tab is a space; data stay what they are."""
+    frame = cuptimem.Frame("f.py", "f", 1, text="  x = '\x1b[2J\u202e€'\t# \x07")
+    assert words.code(frame) == r"x = '\x1b[2J\u202e€' # \x07"
+    assert frame.source == "x = '\x1b[2J\u202e€'\t# \x07"
+    assert words.code(cuptimem.Frame("f.py", "f", 1)) == ""

@@ -120,7 +120,7 @@ def test_dump(lib: Any, tmp_path: Path) -> None:
         Event(3, 640, 1, 1, 1, 99),
         Event(3, 704, NODE_RUN, 2**64 - 1, 9, 1),
         Event(4, 704, TICK, 1, 2, 3),
-        Event(4, 704, 13, 1, 3, 12345),
+        Event(4, 704, 13, 1, 3, 3),
         Event(4, 704, 77),
     ]
     parts = [
@@ -139,7 +139,7 @@ def test_dump(lib: Any, tmp_path: Path) -> None:
         ("alloc", 640, 3, 1, 1, None, 0, 0, 0),
         ("node_run", 704, 3, 2**64 - 1, 9, "N", 0, 0, 0),
         ("tick", 704, 4, 1, 2, stack, 0, 0, 0),
-        ("mark", 704, 4, 1, 3, 12345, 0, 0, 0),
+        ("mark", 704, 4, 1, 3, stack, 0, 0, 0),
         (77, 704, 4, 0, 0, 0, 0, 0, 0),
         ("end", "complete", "r", "", 3, 5, 0),
     ]

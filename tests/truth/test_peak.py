@@ -5,6 +5,18 @@ from __future__ import annotations
 import pytest
 
 
+def joined(steps):
+    """Steps of an evaluation begin where the model is called, which no program marks: they are part of the update that
+    follows."""
+    found, open_ones = [], []
+    for step in steps:
+        open_ones.append(step)
+        if step[3] == "training":
+            found.append([open_ones[0][0], max(s[1] for s in open_ones), step[2], step[3]])
+            open_ones = []
+    return found
+
+
 def match(steps, marks):
     """Each step as a stretch of whole marked intervals, one after the other, by (start, peak, end); None where not.
 
@@ -34,7 +46,8 @@ def match(steps, marks):
 
 RUNS = [("gpt", None), ("cnn", None), ("lstm", None), ("lstm", 16), ("gan", None), ("accumulate", None)]
 
-STEPS = {"gpt": 10, "gan": 15, "accumulate": 6}  # what these loops count themselves
+# What these loops count themselves: ten updates and four batches of evaluation; updates.
+STEPS = {"gpt": 14, "gan": 15, "accumulate": 8}
 
 
 @pytest.mark.parametrize(("program", "start"), RUNS, ids=[f"{p}-{'start' if s is None else s}" for p, s in RUNS])
@@ -56,7 +69,7 @@ def test_peak_and_steps(child, tmp_path, program, start):
     for peak, total, of_step in found["whole_steps"]:
         assert peak == total == of_step
     assert len(found["steps"]) == STEPS.get(program, len(found["steps"])) >= 5
-    matched = match(found["steps"], below["marks"])
+    matched = match(joined(found["steps"]), below["marks"])
     assert matched is not None and None not in matched, (found["steps"], below["marks"], matched)
     assert found["backward"][:2] == found["plain_backward"]
     assert found["backward"][0] == found["backward"][1] > 0, "backward bytes without a forward line"
