@@ -80,14 +80,13 @@ def entry(leak: object, loops: dict[str, int], program: Path) -> Entry:
     )
 
 
-def per_program_step(rate: float, loop_steps: int, steps: int, clock: str | None) -> float:
+def per_program_step(rate: float, loop_steps: int, steps: int) -> float:
     """A rate per step of a loop as one per step of the program.
 
     A program's own idea of a step may be another than the clock's (evaluation in a loop of its own, two optimizer
-    steps an iteration). Counts that differ by a step or two at the ends are the same idea, and so are fewer calls of a
-    module: that clock is only put in when no other has ticked for a second.
+    steps an iteration). Counts that differ by a step or two at the ends are the same idea.
     """
-    if abs(loop_steps - steps) <= max(2.0, 0.1 * steps) or (clock == "module" and loop_steps < steps):
+    if abs(loop_steps - steps) <= max(2.0, 0.1 * steps):
         return rate
     return rate * loop_steps / steps
 
@@ -162,7 +161,7 @@ def _byte_error(said: Said, truth: Truth, short: bool) -> float | None:
     entries = [leak for leak in _rows(said) if leak.kind == "bytes"]
     if truth.bytes == 0 or (not entries and truth.nodes_only):
         return None
-    seen = sum(per_program_step(leak.bytes_per_step, leak.loop_steps, said.steps, said.clock) for leak in entries)
+    seen = sum(per_program_step(leak.bytes_per_step, leak.loop_steps, said.steps) for leak in entries)
     return _error(seen, truth.bytes, truth.short_bytes if short else 0.0)
 
 
@@ -172,7 +171,7 @@ def _node_error(said: Said, truth: Truth, short: bool) -> float | None:
     entries = [leak for leak in _rows(said) if leak.kind == "nodes"]
     if not entries and (not truth.nodes_only or not said.nodes_counted):
         return None  # the tensors that the graph holds were reported
-    seen = sum(per_program_step(leak.count_per_step, leak.loop_steps, said.steps, said.clock) for leak in entries)
+    seen = sum(per_program_step(leak.count_per_step, leak.loop_steps, said.steps) for leak in entries)
     return _error(seen, truth.nodes, truth.short_nodes if short else 0.0)
 
 
