@@ -2,7 +2,7 @@
 
 Such a name says whose it is: machine (since when it runs), process namespace, process and its time of birth. A file
 that lies beside a trace for a while is only removed when that process is known to be gone; one of another machine, or
-of the same before it was started anew, when nobody has written to it for a week. A temporary trace (a profile without a
+of the same before it was started anew, when it was not written to for a week. A temporary trace (a profile without a
 name) of a process that is gone stays for a week, too. No other trace has such a name. Standard library that Python has
 loaded by itself only.
 """
@@ -85,6 +85,6 @@ def sweep(folder: str) -> int:
                 removed += 1
                 if file.startswith(_TEMPORARY):
                     os.unlink(path + _SIDE)
-        except (OSError, ValueError):  # somebody else was faster, it is not ours to remove, or there is no side file
+        except (OSError, ValueError):  # another process was faster, it is not ours to remove, or there is no side file
             continue
     return removed

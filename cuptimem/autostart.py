@@ -48,7 +48,7 @@ def _is_set(settings: dict[str, str], name: str) -> bool:
 def _is_subinterpreter() -> bool:
     """Which has its process's environment, and is not recorded."""
     try:
-        from cuptimem import _core  # noqa: F401
+        from cuptimem import _core  # noqa: F401  the question is whether it can be imported
     except ImportError as error:
         return "subinterpreter" in str(error)
     return False

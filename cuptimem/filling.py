@@ -1,10 +1,9 @@
 """Containers with a bound that they have not reached: what is in them grows, and will stop.
 
-A replay buffer looks like a leak until it is full. So before a window closes the trace is told of the blocks in each
-deque that has room below its maxlen, and in each list that ends in eight places or more for what is to come
-(`[None] * capacity`);
-and while the program runs after 1, 2, 4, 8, ... seconds, for a buffer may be gone when its function has returned. Runs
-inside the profiled process, and runs none of the program's code: classes are compared, never asked.
+A replay buffer looks like a leak until it is full. So before a window closes the trace gets the addresses of the blocks
+in each deque that has room below its maxlen, and in each list that ends in eight places or more for what is to come
+(`[None] * capacity`). The same is done 1, 2, 4, 8, ... seconds after the start, because a buffer may be gone when its
+function has returned. Runs inside the profiled process, and runs none of the program's code.
 """
 
 import gc
@@ -17,6 +16,7 @@ TYPE_CHECKING = False  # typing would be loaded into every profiled program
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import ModuleType
+    from typing import Any
 
     _Container = deque[object] | list[object]
 
@@ -71,14 +71,14 @@ def _held(containers: "Iterable[_Container]", base: type) -> "Iterator[object]":
                 left -= 1
                 if left < 0:
                     return
-                if entry is None:
-                    break
+                if entry is None and type(container) is list:
+                    break  # behind it are only places
                 yield from _tensors(entry, base, _DEPTH)
         except RuntimeError:
             continue
 
 
-def _tensors(item: object, base: type, depth: int) -> "Iterator[object]":
+def _tensors(item: "Any", base: type, depth: int) -> "Iterator[object]":
     cls = type(item)
     mro = _mro(cls)
     if any(one is base for one in mro):
@@ -88,11 +88,11 @@ def _tensors(item: object, base: type, depth: int) -> "Iterator[object]":
         return
     parts: list[object] = []
     if any(one is tuple for one in mro):
-        parts = list(tuple.__iter__(item))  # type: ignore[arg-type]
+        parts = list(tuple.__iter__(item))
     elif cls is list:
-        parts = item[:_WIDEST]  # type: ignore[index]
+        parts = item[:_WIDEST]
     elif cls is dict:
-        parts = list(item.values())  # type: ignore[attr-defined]
+        parts = list(item.values())
     elif _flags(cls) & _HEAP_TYPE:
         parts = _attributes(item, mro)
     for part in parts[:_WIDEST]:
@@ -108,8 +108,8 @@ def _attributes(item: object, mro: tuple[type, ...]) -> list[object]:
     return []
 
 
-def _address(tensor: object, base: type) -> int:
+def _address(tensor: object, base: "Any") -> int:
     try:
-        return int(base.untyped_storage(tensor).data_ptr())  # type: ignore[attr-defined]
+        return int(base.untyped_storage(tensor).data_ptr())
     except (RuntimeError, AttributeError):  # fake, functional, sparse
         return 0

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def watch(core: "ModuleType") -> None:
-    """From now on the trace is told of collections. Twice is once."""
+    """From now on collections are marked. Twice is once."""
     if core.garbage_callback not in gc.callbacks:
         gc.callbacks.append(core.garbage_callback)
 

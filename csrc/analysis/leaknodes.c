@@ -109,14 +109,14 @@ static uint32_t largest(const cm_census *births, const member *of, size_t count)
     return found;
 }
 
-static bool report(judge *j, cm_verdict_class class, const cm_leak *judged, const member *of,
-                   size_t count)
+/* with_dead: with the nodes that died in a collection behind the loop. */
+static bool report(judge *j, bool with_dead, const cm_leak *judged, const member *of, size_t count)
 {
     cm_leaks *l = j->leaks;
     cm_verdict_row out = {.leak = *judged, .line = of[0].line};
     cm_leak *leak = &out.leak;
-    const view *seen = class == CM_VERDICT_GARBAGE ? &j->all : &j->kept;
-    const cm_leaks_births *births = class == CM_VERDICT_GARBAGE ? &j->of_all : &j->of_kept;
+    const view *seen = with_dead ? &j->all : &j->kept;
+    const cm_leaks_births *births = with_dead ? &j->of_all : &j->of_kept;
     const cm_loop *loop = &l->loops->loop[j->number];
     if (births->count == 0 || !collect(&j->line_parts, &seen->parts, of, count) ||
         !cm_grow((void **)&j->part, &j->part_capacity, j->line_parts.count, sizeof *j->part))
@@ -172,10 +172,9 @@ static bool judge_members(judge *j, const member *of, size_t count, bool hints, 
         .all = j->of_all.birth,
         .all_births = j->of_all.count};
     cm_verdict_class class = cm_verdict_judge(&l->verdicts, &c, &leak);
-    if (class == CM_VERDICT_KEPT && reachable)
-        class = CM_VERDICT_GARBAGE; /* its nodes are `all` */
     *judged = class >= CM_VERDICT_KEPT || (class == CM_VERDICT_HINT && hints);
-    return !*judged || report(j, class, &leak, of, count);
+    bool with_dead = class == CM_VERDICT_GARBAGE || reachable;
+    return !*judged || report(j, with_dead, &leak, of, count);
 }
 
 static int by_line(const void *left, const void *right)

@@ -266,7 +266,8 @@ static bool collected(cm_leaks *l, uint64_t generation)
     return !full || end_ghosts(l);
 }
 
-/* A block in a container that is filling, whatever device it is on; 0: now all of them are told. */
+/* A block in a container that is filling, whatever device it is on; 0: the list of all of them
+ * begins. */
 static void see_filling(cm_leaks *l, uint64_t address)
 {
     const cm_replay *replay = l->run->replay;

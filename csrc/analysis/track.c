@@ -187,7 +187,7 @@ void cm_track_forget_filling(cm_track *t)
         /* Behind its loop the container may be gone, and its blocks with it. */
         if (loop->passed < loop->steps && g->series.live > 0)
             g->filling = 0;
-        g->told = false;
+        g->filling_seen = false;
     }
 }
 
@@ -199,9 +199,9 @@ void cm_track_filling(cm_track *t, const cm_block *block)
         return;
     uint32_t number = (uint32_t)(loop - t->loops->loop);
     cm_track_group *g = &t->group[cm_track_group_of(t, number, block->origin)];
-    if (!g->told)
+    if (!g->filling_seen)
         g->filling = 0;
-    g->told = true;
+    g->filling_seen = true;
     g->filling += block->size;
     g->filling_of = g->series.live;
 }

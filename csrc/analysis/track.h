@@ -30,7 +30,7 @@ typedef struct cm_track_group {
     int64_t first_live; /* bytes at the first boundary at which it had any */
     int64_t filling;    /* bytes in containers that had room, when they were last looked at, */
     int64_t filling_of; /* of so many live bytes */
-    bool told;          /* this time */
+    bool filling_seen;  /* this time */
     uint16_t device;
     bool forward;       /* made in forward, for data, or in no phase that is known */
     bool fleeting;      /* blocks died in the step after their own */
@@ -79,7 +79,7 @@ bool cm_track_death(cm_track *track, const cm_block *block);
 bool cm_track_setup_death(cm_track *track, const cm_block *block, uint32_t loop);
 /* The group of a block that was told by birth. */
 uint32_t cm_track_group_of(const cm_track *track, uint32_t loop, uint32_t origin);
-/* Containers that have room are looked at: every block in one of them is told between two calls of
+/* Containers that have room are looked at: each block in one of them comes between two calls of
  * the other. What was said of a group stays while it has no live bytes, or none that are known. */
 void cm_track_forget_filling(cm_track *track);
 void cm_track_filling(cm_track *track, const cm_block *block);

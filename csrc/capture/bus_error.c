@@ -87,7 +87,7 @@ static void send_again(siginfo_t *info)
         syscall(SYS_tgkill, process, thread, SIGBUS);
 }
 
-/* Sent to the process, and the kernel chose us: another thread gets it, or nobody yet. */
+/* Sent to the process, and the kernel chose us: another thread gets it, or none yet. */
 static void leave_to_the_program(siginfo_t *info, ucontext_t *context)
 {
     sigaddset(&context->uc_sigmask, SIGBUS);

@@ -34,7 +34,7 @@ void cm_bus_look(void);
 /* For a thread of ours, which blocks all signals: it must get faults of its own, while what is sent
  * to the process stays the program's. At its start, ... */
 void cm_bus_enter_thread(void);
-/* ... and now and then: what was sent may have reached somebody by now. */
+/* ... and now and then: what was sent may have arrived by now. */
 void cm_bus_look_in_thread(void);
 
 /* In a forked child: nothing is guarded. */

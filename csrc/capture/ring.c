@@ -589,7 +589,7 @@ static void let_go(cm_space *space, bool unmap_ring, bool unmap_tables)
     space->place = CM_PLACE_NONE;
     atomic_store(&space->filed, false);
     atomic_store(&space->id, 0);
-    cm_bus_unguard(); /* before its addresses are somebody else's */
+    cm_bus_unguard(); /* before others may use its addresses */
     if (unmap_ring && ring != NULL)
         munmap(ring, space->bytes);
     if (unmap_tables && tables != NULL)

@@ -23,7 +23,7 @@ uint64_t cm_room_for(cm_room room, uint64_t wanted);
 int cm_room_look(const char *folder, cm_room *room);
 
 /* One process at a time takes room in a folder: else two that start at once both take the last.
- * A descriptor for cm_room_unlock, or a negative errno: somebody keeps it for too long. */
+ * A descriptor for cm_room_unlock, or a negative errno: another holder keeps it for too long. */
 int cm_room_lock(const char *folder);
 void cm_room_unlock(int lock);
 

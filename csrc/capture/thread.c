@@ -124,7 +124,7 @@ bool cm_threads_barrier(void)
     return pool.has_barrier && syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
 }
 
-static bool anybody_inside(void)
+static bool is_any_inside(void)
 {
     if (atomic_load(&pool.entering) != 0)
         return true;
@@ -144,7 +144,7 @@ bool cm_threads_wait_until_left(int milliseconds)
     if (!cm_threads_barrier())
         /* No core keeps a store to itself for a fraction of this time. */
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
-    while (anybody_inside()) {
+    while (is_any_inside()) {
         if (cm_clock_monotonic_ns() > deadline)
             return false;
         nanosleep(&pause, NULL);
@@ -281,7 +281,7 @@ static uint32_t wait_hook(void)
     return now;
 }
 
-/* Recording is on, and nobody ends it meanwhile. */
+/* Recording is on, and does not end meanwhile. */
 static cm_thread *enter_hook(uint32_t capture)
 {
     int32_t tid = (int32_t)syscall(SYS_gettid);
