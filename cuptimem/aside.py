@@ -2,7 +2,7 @@
 
 Such a name says whose it is: machine (since when it runs), process namespace, process and its time of birth. A file
 that lies beside a trace for a while is only removed when that process is known to be gone; one of another machine, or
-of the same before it was started anew, when it was not written to for a week. A temporary trace (a profile without a
+of the same before it was started again, when it was not written to for a week. A temporary trace (a profile without a
 name) of a process that is gone stays for a week, too. No other trace has such a name. Standard library that Python has
 loaded by itself only.
 """

@@ -101,7 +101,7 @@ def run(*command: str, cwd: Path) -> str:
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
-    pytest.importorskip("torch")
+    pytest.importorskip("torch", reason="the torch-free run leaves these out")
     folder = tmp_path_factory.mktemp("anywhere")
     (folder / "asking.py").write_text(PROGRAM + ASKING)
     answer: dict[str, list[Any]] = json.loads(run("asking.py", cwd=folder))
@@ -134,7 +134,7 @@ def test_a_report_in_the_middle(said: dict[str, list[Any]], leaks: bool) -> None
 
 @pytest.mark.parametrize("leaks", [True, False])
 def test_under_run(leaks: bool, tmp_path: Path) -> None:
-    pytest.importorskip("torch")
+    pytest.importorskip("torch", reason="the torch-free run leaves these out")
     (tmp_path / "program.py").write_text(f"{PROGRAM}\nkept = train({leaks}, 'young')\n")
     run("-m", "cuptimem", "run", "-q", "-o", "run.cmem", "program.py", cwd=tmp_path)
     report = cuptimem.open(tmp_path / "run.cmem")

@@ -1,4 +1,4 @@
-"""Samples text from a small language model, request after request; the model knows how sure it was of each token.
+"""Samples text from a small network, request after request; the network knows how sure it was of each token.
 Source: karpathy/nanoGPT, sample.py and the generate method of model.py.
 """
 

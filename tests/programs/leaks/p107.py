@@ -1,4 +1,4 @@
-"""Continues prompts with model.generate of a small causal language model with random weights.
+"""Continues prompts with model.generate of a small causal transformer with random weights.
 Source: huggingface/transformers, examples/pytorch/text-generation/run_generation.py.
 """
 # NEEDS transformers accelerate
