@@ -76,6 +76,9 @@ def line(row: dict[str, Any]) -> list[str]:
             f"{ratio['median']:.3f} x ({ratio['low']:.3f} .. {ratio['high']:.3f})",
             f"CPU {cpu['median']:.3f} x",
         ]
+    elif "whole" in row:
+        cells += [f"{ratio['median']:.3f} x ({ratio['low']:.3f} .. {ratio['high']:.3f}) one reading"]
+        cells += [f"decoded {row['decoded']:.2f} times"]
     elif "peak_mib" in row:
         cells += [f"{row['events_per_s']:,} events/s", f"peak {row['peak_mib']} MiB, file {row['file_mib']} MiB"]
     elif "stop_s" in row:

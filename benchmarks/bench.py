@@ -147,6 +147,28 @@ def analysis(quick: bool) -> Outcome:
     return out
 
 
+def windows(quick: bool) -> Outcome:
+    """A thousand windows of one capture, which is what a test suite asks for."""
+    events, count = (200_000, 50) if quick else (10_000_000, 1000)
+    with tempfile.TemporaryDirectory(prefix="cuptimem-bench-") as folder:
+        path = os.path.join(folder, "a.cmem")
+        runs = [child("benchmarks.probes", "windows", path, events, count) for _ in range(1 if quick else 5)]
+    for run in runs:
+        if len(set(run["allocations"])) > 1:
+            raise Failed(f"{count} windows: allocations {run['allocations']} (written, in all, in the windows) differ")
+    ratio = spread([run["windows_s"] / run["whole_s"] for run in runs])
+    row = {
+        "benchmark": "windows",
+        "what": f"{count:,} windows of {events:,} events",
+        "unit": "s",
+        "step": spread([run["windows_s"] for run in runs]).to_dict(),
+        "whole": spread([run["whole_s"] for run in runs]).to_dict(),
+        "ratio": ratio.to_dict(),
+        "decoded": round(runs[0]["decoded"] / runs[0]["events"], 4),
+    }
+    return Outcome([row], [Verdict(PROMISES["windows"], ratio.median, (ratio.low, ratio.high))])
+
+
 # Synthetic traces with a driver level (csrc/trace/synthetic.h).
 DRIVER_TRACES = {"cuda": "driver level", "scattered": "driver level, 1,000 segments at random"}
 
@@ -457,6 +479,7 @@ BENCHMARKS: dict[str, Callable[[bool], Outcome]] = {
     **{name: _workload(name) for name in SIZES},
     "size": size,
     "analysis": analysis,
+    "windows": windows,
     "analysis_driver": analysis_driver,
     "report": report,
     "resident": resident,

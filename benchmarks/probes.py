@@ -104,6 +104,28 @@ def synthetic(path: str, events: int, on: str) -> dict[str, Any]:
     return dict(_core.trace_write_synthetic(path, events, on=on))
 
 
+def windows(path: str, events: int, count: int) -> dict[str, Any]:
+    """So many windows of a trace, one after the other, against one reading of all of it."""
+    from cuptimem import _core
+
+    written = _core.trace_write_synthetic(path, events, windows=count)
+    once = _core.trace(path)
+    begin = time.process_time()
+    whole = _core.analyze(once)
+    between = time.process_time()
+    trace = _core.trace(path)
+    allocations = sum(_core.analyze(trace, window=2 + i)["allocations"] for i in range(count))
+    end = time.process_time()
+    return {
+        "whole_s": between - begin,
+        "windows_s": end - between,
+        "events": written["events"],
+        "allocations": [written["allocations"], whole["allocations"], allocations],
+        "decoded": _core.trace_decoded(trace),
+        "decoded_once": _core.trace_decoded(once),
+    }
+
+
 def analyse(path: str) -> dict[str, Any]:
     """Opens a trace in a fresh process: everything that a report says."""
     import cuptimem

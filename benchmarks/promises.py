@@ -23,6 +23,7 @@ PROMISES = {
         Promise("stopped", "after stop(): nothing measurable, added", 0, "ns"),
         Promise("size", "trace size, whole file, per allocation or free", 12, "bytes"),
         Promise("open-10m", "10 million events: open, replay, peak, steps", 3, "s"),
+        Promise("windows", "1,000 windows of 10 million events, CPU time against one reading of all", 2, "x"),
         Promise("open-10m-driver", "10 million events with a driver level, every order: open", 3, "s"),
         Promise("linear", "100 million events, time against 10 million", 12, "x"),
         # Memory grows with steps, live blocks and stacks, not with events. A step costs its object with the ten largest

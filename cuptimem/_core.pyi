@@ -1,6 +1,6 @@
 """The C core. Everything here is for the rest of cuptimem, not for users."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 class Error(RuntimeError): ...
@@ -107,17 +107,25 @@ def source_answered() -> bool: ...  # and not yet in the trace
 # trace (csrc/python/py_trace.c)
 def trace_meta(path: str) -> dict[str, str]: ...
 def trace_dump(path: str, limit: int = 0) -> list[tuple[Any, ...]]: ...
-def trace_write_synthetic(path: str, events: int, seed: int = 0, on: str = "cpu") -> dict[str, int]: ...
+def trace_write_synthetic(
+    path: str, events: int, seed: int = 0, on: str = "cpu", windows: int = 0
+) -> dict[str, int]: ...
 
 # analysis (csrc/python/py_analysis.c)
+def trace(path: str, /) -> object: ...  # for analyze and extract
+def trace_decoded(trace: object, /) -> int: ...  # records, those read twice counted twice
 def analyze(
-    path: str,
+    path: str | object,
     *,
     window: int = 0,
-    step: int = -1,
+    step: int | None = None,
     points: int = 0,
     ledger_at_ns: int = -1,
+    min_rate: float = -1.0,
     progress: Callable[[float], bool] | None = None,
+    code: str | None = None,
+    tables: Sequence[str] = (),
+    again: bool = False,
 ) -> dict[str, Any]: ...
-def extract(source: str, target: str, window: int) -> None: ...
-def is_library(file: str) -> bool: ...
+def extract(source: str | object, target: str, window: int, code: str = "") -> None: ...
+def is_library(file: str, code: str = "") -> bool: ...

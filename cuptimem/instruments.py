@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # Torch may arrive in one thread while another one ends the capture. Whoever holds this must not wait for an import: the
 # thread in which torch arrives holds the import system's own lock. (Importing what has been imported waits for nobody.)
 _lock = _thread.RLock()
+_SEEDED = 3  # cm_mark_kind
 _waiting: "ImportWatch | None" = None  # for torch, and for what starts processes
 _hooked = False
 _problems: "list[str]" = []
@@ -89,6 +90,8 @@ def look_around(core: "ModuleType") -> None:
         from cuptimem import seed
 
         _problems.extend(seed.seed_alive().problems)
+    else:
+        core.mark(_SEEDED, 0)  # there will be no walk, so readers need not search for one
     driver_level.begin(core)
 
 

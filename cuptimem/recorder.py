@@ -65,6 +65,7 @@ class TraceFile:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self.trace: object = None  # core.trace(path) while it is written: what reports read of it is not read again
         self._removal: object = None
 
     def make_temporary(self, core: "ModuleType") -> None:
@@ -129,9 +130,11 @@ class Window:
         return self.capture.pid != os.getpid()
 
     @property
-    def source(self) -> tuple[str, int]:
-        """The file to analyse and the window in it (0: all of it)."""
-        return self.file.path, 0 if self.whole else self.number
+    def source(self) -> "tuple[str, object, int]":
+        """The file to analyse, what to give the core for it, and the window in it (0: all of it)."""
+        if self.whole:
+            return self.file.path, self.file.path, 0
+        return self.file.path, self.file.trace or self.file.path, self.number
 
 
 def open_window(path: str | None, *, overwrite: bool, options: Options, default_name: bool = False) -> Window:
@@ -172,13 +175,14 @@ def open_window(path: str | None, *, overwrite: bool, options: Options, default_
         raise
 
 
-def close_window(window: Window) -> None:
+def close_window(window: Window, collect: bool = True, look: bool = True) -> None:
     """Closes a window, after a marked collection (see garbage.py); the last one ends the capture. Twice, or in a forked
-    child: nothing happens."""
+    child: nothing happens. collect=False: leaks will not be asked for. look=False: growth is not needed either."""
     try:
-        if _begins_to_close(window):
+        if _begins_to_close(window) and collect:
             garbage.collect_finally(window.capture.core)  # runs the program's finalizers: without the lock
-            instruments.look_at_the_end(window.capture.core)
+            if look:
+                instruments.look_at_the_end(window.capture.core)
         _close(window)
     except BaseException:
         _close(window)  # goes on where a signal's handler raised; nothing if it had come to its end
@@ -234,8 +238,17 @@ def _close(window: Window) -> None:
         capture.owner = None  # else a cycle: a temporary trace would wait for the next collection
 
 
-def snapshot_source(window: Window) -> tuple[str, int]:
-    """Makes everything recorded so far readable. The file and the window in it."""
+def write_window(window: Window, target: str) -> None:
+    """Writes what a window saw into a file of its own. Raises Error; there is no file then."""
+    with _lock:
+        _, source, number = snapshot_source(window)
+        if number == 0:
+            raise Error("this window is all of its capture, which has a file")
+        _extract_to(source, target, window)
+
+
+def snapshot_source(window: Window) -> "tuple[str, object, int]":
+    """Makes everything recorded so far readable. See Window.source."""
     with _lock:
         if window.capture is _capture and not window.foreign:
             instruments.settle(window.capture.core)
@@ -321,6 +334,7 @@ def _start(path: str | None, overwrite: bool, options: Options) -> Capture:
         later=True,  # the file is made by sources_install, which lets other threads run meanwhile
         cache_tag=_cache_tag(),
     )
+    file.trace = core.trace(file.path)
     core.main_thread_call_when_warned(lambda: _pass_warning_on(core))
     core.main_thread_call_when_asked(lambda: source_text.supply(core))
     instruments.install(core, options, say)
@@ -367,6 +381,7 @@ def _stop(capture: Capture) -> None:
         warning = core.capture_stop(notes)
         # What was interrupted is done once more, from the start: all of it may be.
         capture.stopped = capture.tries_to_stop > 1 or removed
+    capture.file.trace = None  # with it goes the heap as it was
     last_counts.clear()
     last_counts.update(core.capture_counts())
     for problem in problems:
@@ -410,12 +425,12 @@ def _pass_warning_on(core: "ModuleType") -> None:
 def _extract(capture: Capture, window: Window) -> None:
     """Gives a window that is not the whole capture its own file: whole at once, or not at all."""
     assert window.path is not None
-    _extract_to(capture.file.path, window.path, window)
+    _extract_to(capture.file.trace or capture.file.path, window.path, window)
     window.file = TraceFile(window.path)
     window.whole = True
 
 
-def _extract_to(source: str, target: str, window: Window) -> None:
+def _extract_to(source: object, target: str, window: Window) -> None:
     partial = aside.name(os.path.dirname(target))
     try:
         recording_core().extract(source, partial, window.number, ",".join(window.code))
@@ -555,13 +570,13 @@ def environment() -> dict[str, str]:
     now = role.of_this_process(forked_by)
     if now:
         meta["role"] = now
-    simulated = _simulated(os.environ)
+    simulated = simulated_device(os.environ)
     if simulated:
         meta["simulated"] = simulated
     return {key: value.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for key, value in meta.items()}
 
 
-def _simulated(variables: "Mapping[str, str]") -> str:
+def simulated_device(variables: "Mapping[str, str]") -> str:
     """The device that stands in for a GPU here: "l4, 22.0 GiB"; "" where none was preloaded."""
     if "libcuptimem_sim.so" not in variables.get("LD_PRELOAD", ""):
         return ""

@@ -116,15 +116,16 @@ def lines_of(contributors: Iterable[Contributor], below: Collection[Frame] = ())
 
 
 # What Report.contents can be asked for beside the peak, and the core for.
-TABLES = ("start", "end", "allocated", "stepped", "temporary")
+TABLES = ("start", "end", "above", "kept", "allocated", "stepped", "temporary")
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
     """Blocks of one device, by contributor. The contributors' bytes and `rest_bytes` sum to `bytes`.
 
-    what: "peak", or one of TABLES: alive at the start or at the end, all that was ever allocated, all that was
-    allocated in steps, all that was freed in the step that made it. Of one step where `step` was asked for.
+    what: "peak", or one of TABLES: alive at the start or at the end, alive at the peak above the start
+    (Device.peak_above_start), allocated since the start and alive at the end ("kept"), all that was ever allocated, all
+    that was allocated in steps, all that was freed in the step that made it. Of one step where `step` was asked for.
     """
 
     device: str
@@ -231,6 +232,17 @@ class HostRead:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptBlock:
+    """A block that was allocated since the start and is alive at the end."""
+
+    address: int
+    bytes: int
+    device: str
+    stack: Stack
+    step: int | None  # that it was made in; None: in none
+
+
+@dataclass(frozen=True, slots=True)
 class Device:
     """Totals of one device over the whole recording."""
 
@@ -246,6 +258,9 @@ class Device:
     timeline: tuple[TimelinePoint, ...]
     ooms: tuple[OutOfMemory, ...]
     requested_peak: int | None = None  # of the peak's bytes, those that were asked for; None: the allocator did not say
+    # The highest sum of live blocks that were allocated since the start; a lower bound where Report.folded.
+    peak_above_start: int = 0
+    kept: int = 0  # of those, what is alive at the end
     segments: Segments | None = None  # None: none were seen (expandable segments, other back ends, the CPU)
     check: TotalsCheck | None = None  # None: the allocator tells no totals
     tables: tuple[Contents, ...] = ()  # those that were asked for
@@ -418,6 +433,7 @@ class Report:
     nodes_reason: str  # why graph nodes were not counted, and are in no leak; "" if they were
     lost: Lost
     folded: Folded | None  # None: the recording has every event
+    kept_blocks: tuple[KeptBlock, ...] = ()  # where the table "kept" was asked for: the first 65,536
     host_reads: tuple[HostRead, ...] = ()  # on a simulated device only, the most frequent first
     schema: int = field(default=1)
     simulation: "Simulation | None" = None  # what cuptimem.simulate() found out
@@ -515,6 +531,8 @@ class Report:
         """
         if what != "peak" and what not in TABLES:
             raise Error(f"no contents {what!r}: there are peak, {', '.join(TABLES)}")
+        if what in ("above", "kept") and self.step is not None:
+            raise Error(f"{what!r} is of the whole recording: open it without a step")
         one = self.device(device) if device is not None else self.device(self.peak.device)
         if what == "peak":
             return one.peak
@@ -584,6 +602,7 @@ def open(
 def analyze(
     path: str,
     *,
+    source: object = None,
     window: int = 0,
     step: int | None = None,
     progress: Callable[[float], bool] | None = None,
@@ -593,9 +612,12 @@ def analyze(
     default_code: Iterable[str] | None = None,
     tables: Iterable[str] = (),
     min_rate: float | None = None,
+    again: bool = False,
 ) -> Report:
     """The report of one window of a trace (0: of all of it). ledger_at_ns: with ledgers of this moment, too.
 
+    source: core.trace(path), of which what was read for other windows is not read again; again: that this window will
+    be asked for once more.
     tables: with these of TABLES, which Report.contents gives.
     default_code: in the place of what the trace names, used where neither code nor the environment names any.
     """
@@ -607,7 +629,7 @@ def analyze(
     if chosen is None and default_code is not None:
         chosen = tuple(default_code)
     raw = core().analyze(
-        path,
+        path if source is None else source,
         window=window,
         step=step,
         progress=progress,
@@ -615,6 +637,7 @@ def analyze(
         tables=tuple(tables),
         ledger_at_ns=-1 if ledger_at_ns is None else ledger_at_ns,
         min_rate=-1.0 if min_rate is None else min_rate,
+        again=again,
     )
     report = replace(from_dict(None if temporary else path, raw), window=window)
     return report if step is None else _at_step(report, raw["step_asked"])
@@ -692,8 +715,9 @@ def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
     def table_of(device: Mapping[str, Any], what: str, rows: Sequence[Any], rest: Sequence[int]) -> Contents:
         contributors = tuple(contributor(row) for row in rows)
         known = {"start": device["start"], "end": device["end"], "allocated": device["allocated"]}
+        known |= {"above": device["above"][0], "kept": device["kept"]}
         size = known.get(what, sum(c.bytes for c in contributors) + rest[0])
-        time_ns = raw["duration_ns"] if what == "end" else 0
+        time_ns = device["above"][1] if what == "above" else raw["duration_ns"] if what in ("end", "kept") else 0
         return Contents(device["device"], size, time_ns, None, contributors, rest[0], rest[1], what)
 
     devices = []
@@ -715,6 +739,8 @@ def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
                 frees=row["frees"],
                 allocated=row["allocated"],
                 freed=row["freed"],
+                peak_above_start=row["above"][0],
+                kept=row["kept"],
                 reserved_peak=row["reserved_peak"],
                 timeline=tuple(TimelinePoint(*point) for point in row["timeline"]),
                 ooms=ooms,
@@ -788,6 +814,10 @@ def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
         host_reads=tuple(
             HostRead(row["device"], row["count"], row["bytes"], stack_of(row["stack"]), row["written"])
             for row in raw["host_reads"]
+        ),
+        kept_blocks=tuple(
+            KeptBlock(address, size, device, stack_of(stack_id), step if step >= 0 else None)
+            for address, size, step, device, stack_id in raw.get("kept_blocks", ())
         ),
         schema=raw["schema"],
         driver=ledger.driver_from_row(raw.get("driver"), stack_of, _LOST_STACK),

@@ -23,6 +23,18 @@ void cm_accounts_clear(cm_accounts *a)
     *a = (cm_accounts){0};
 }
 
+bool cm_accounts_copy(cm_accounts *copy, const cm_accounts *a)
+{
+    *copy = *a;
+    copy->capacity = a->count;
+    copy->slot = NULL;
+    if (cm_copy((void **)&copy->account, a->account, a->count, sizeof *a->account) &&
+        cm_copy((void **)&copy->slot, a->slot, a->slots, sizeof *a->slot))
+        return true;
+    cm_accounts_clear(copy);
+    return false;
+}
+
 static size_t hash(const cm_account_key *key)
 {
     return cm_mix(cm_mix((uint64_t)key->library << 32 | key->stack) +

@@ -59,6 +59,7 @@ bool cm_accounts_takes(uint8_t kind);
 bool cm_accounts_is_host(uint8_t kind);
 
 void cm_accounts_clear(cm_accounts *accounts); /* all zero is an empty one */
+bool cm_accounts_copy(cm_accounts *copy, const cm_accounts *accounts); /* false: out of memory */
 /* The account's number; CM_ACCOUNT_NONE: out of memory. */
 uint32_t cm_accounts_find(cm_accounts *accounts, const cm_account_key *key);
 cm_account_key cm_accounts_key(const cm_accounts *accounts, uint32_t account);

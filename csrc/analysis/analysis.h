@@ -76,6 +76,8 @@ typedef struct cm_totals_check {
 typedef enum cm_table_kind {
     CM_TABLE_START = 0, /* alive when the recording, or its window, began */
     CM_TABLE_END,       /* alive at the end */
+    CM_TABLE_ABOVE,     /* at the peak above the start: allocated since, and alive then */
+    CM_TABLE_KEPT,      /* allocated since the start, and alive at the end */
     CM_TABLE_ALLOCATED, /* all that was ever allocated */
     CM_TABLE_STEPPED,   /* ... in a step */
     CM_TABLE_TEMPORARY, /* ... and freed in the same step */
@@ -97,8 +99,13 @@ typedef struct cm_device_report {
     int64_t start, peak, end, allocated, freed;
     uint64_t allocations, frees;
     uint64_t peak_time_ns;
-    int64_t peak_step;      /* -1: outside of any */
-    int64_t reserved_peak;  /* -1: unknown */
+    int64_t peak_step;     /* -1: outside of any */
+    int64_t reserved_peak; /* -1: unknown */
+    /* Of blocks allocated in the window alone: the highest sum alive, and what is alive at the end
+     */
+    int64_t above, kept;
+    uint64_t above_time_ns;
+    int64_t above_step;     /* -1: outside of any */
     int64_t requested_peak; /* of the peak's bytes, those that were asked for; -1: not told */
     cm_segment_totals segments;
     cm_totals_check check;
@@ -112,7 +119,14 @@ typedef struct cm_device_report {
     uint64_t oom_total;
 } cm_device_report;
 
-enum { CM_OOMS_KEPT = 1024, CM_STEP_CONTRIBUTORS = 10 };
+/* One that was allocated in the window and is alive at its end. */
+typedef struct cm_kept_block {
+    uint64_t address;
+    int64_t size, step; /* step: that it was made in; -1: in none */
+    uint32_t device, stack;
+} cm_kept_block;
+
+enum { CM_KEPT_BLOCKS = 1 << 16, CM_OOMS_KEPT = 1024, CM_STEP_CONTRIBUTORS = 10 };
 
 /* One step on one device; contributors are at contributors[first .. first + count). */
 typedef struct cm_step_report {
@@ -254,6 +268,8 @@ typedef struct cm_analysis {
     size_t survivor_count;
     cm_survivor *survivors_end; /* alive at the end */
     size_t survivor_end_count;
+    cm_kept_block *kept_blocks; /* with CM_TABLE_KEPT: CM_KEPT_BLOCKS at most */
+    size_t kept_block_count;
     cm_host_read *host_reads; /* not written ones first, then the most frequent first */
     size_t host_read_count;
     cm_backward_bytes backward;
@@ -277,6 +293,7 @@ typedef struct cm_analysis {
 
 typedef struct cm_analysis_options {
     uint64_t window;        /* only this window (CM_MARK_WINDOW_*); 0 = whole trace */
+    bool again;             /* it will be asked for again, before any other window is */
     bool of_step;           /* contributors of `step`'s peak, and its tables, not the run's */
     int64_t step;           /* negative: counted from the end, -1 is the last */
     uint32_t tables;        /* CM_TABLE of each that is wanted */
@@ -296,12 +313,30 @@ cm_analysis *cm_analyze(cm_reader *reader, const cm_analysis_options *options, c
                         size_t error_size);
 void cm_analysis_free(cm_analysis *analysis);
 
+/* One trace, analysed window by window. A window's records are read twice (what its steps are is
+ * known when it has been read once), what lies between two windows once, and what was read for an
+ * earlier one not at all: windows that are asked for in their order cost one reading of the trace
+ * together. Of windows that open while another one is read, or that are asked for before they
+ * close, the heap at their opening is kept. For any other order the trace is read from its start
+ * again. One owner, any thread. */
+typedef struct cm_engine cm_engine;
+
+/* The reader stays the caller's, but only the engine moves it from now on. NULL: out of memory. */
+cm_engine *cm_engine_new(cm_reader *reader);
+void cm_engine_free(cm_engine *engine);
+const cm_reader *cm_engine_reader(const cm_engine *engine);
+/* Looks whether the trace has grown; what was read of it stays known. false: open it
+ * again. */
+bool cm_engine_follow(cm_engine *engine);
+cm_analysis *cm_engine_analyze(cm_engine *engine, const cm_analysis_options *options, char *error,
+                               size_t error_size);
+
 /* Writes what window number `window` of the trace saw as a trace of its own: definitions, what was
  * alive at its start with its origin, its events. code: what the new trace names as the user's own
  * code ("" for none). The target must not exist. false with one line in error; no file is left
  * then.
  */
-bool cm_extract(cm_reader *reader, const char *target, uint64_t window, const char *code,
-                char *error, size_t error_size);
+bool cm_engine_extract(cm_engine *engine, const char *target, uint64_t window, const char *code,
+                       char *error, size_t error_size);
 
 #endif

@@ -2,18 +2,18 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine.h"
 #include "grow.h"
 #include "map.h"
 #include "parts.h"
-#include "scan.h"
 #include "windowtime.h"
 
 /* Every analysis there is. */
 static const cm_part_kind *const kinds[] = {
-    &cm_part_peak,      &cm_part_timeline,  &cm_part_survivors,   &cm_part_ooms,
-    &cm_part_leaks,     &cm_part_requested, &cm_part_segments,    &cm_part_check,
-    &cm_part_hostreads, &cm_part_ledger,    &cm_part_devicecurve, &cm_part_fragmentation,
-    &cm_part_kernels,   &cm_part_tables};
+    &cm_part_peak,          &cm_part_above,     &cm_part_timeline,  &cm_part_survivors,
+    &cm_part_ooms,          &cm_part_leaks,     &cm_part_requested, &cm_part_segments,
+    &cm_part_check,         &cm_part_hostreads, &cm_part_ledger,    &cm_part_devicecurve,
+    &cm_part_fragmentation, &cm_part_kernels,   &cm_part_tables};
 enum { PARTS = sizeof kinds / sizeof kinds[0], EVENT_KINDS = 64 };
 
 /* The parts that want something, by their places in the table. */
@@ -24,14 +24,15 @@ typedef struct audience {
 #define SCAN_SHARE 0.35 /* of the time, measured: the first reading only decodes */
 
 typedef struct analyzer {
-    cm_reader *reader;
+    cm_engine *engine;
+    const cm_reader *reader;
     cm_analysis_options options;
     cm_replay *replay;
-    cm_plan plan;
+    cm_plan *plan;
     cm_run run;
     void *part[PARTS];
     audience of_changes, of_event[EVENT_KINDS];
-    bool started;
+    bool started, fine;
     int64_t bounds; /* step bounds passed: the first is the begin of step 0 */
     uint64_t events;
     cm_folded folded;
@@ -81,7 +82,7 @@ static bool start_parts(analyzer *a)
     a->replaced = a->replay->replaced;
     cm_nodes_begin_step(a->replay->nodes, a->replay->step);
     a->run =
-        (cm_run){&a->options, a->replay, &a->plan.steps, a->plan.begin_ns, a->reader, &a->plan};
+        (cm_run){&a->options, a->replay, &a->plan->steps, a->plan->begin_ns, a->reader, a->plan};
     for (size_t i = 0; i < PARTS; i++) {
         a->part[i] = kinds[i]->create(&a->run);
         if (a->part[i] == NULL)
@@ -93,7 +94,7 @@ static bool start_parts(analyzer *a)
 /* Step bounds at or before this position. */
 static bool pass_bounds(analyzer *a, uint64_t position)
 {
-    const cm_steps *steps = &a->plan.steps;
+    const cm_steps *steps = &a->plan->steps;
     while (steps->kind != 0 && a->bounds <= (int64_t)steps->count) {
         cm_moment bound = a->bounds ? steps->step[a->bounds - 1].end : steps->begin;
         if (bound.position > position)
@@ -118,7 +119,7 @@ static bool see_thread(analyzer *a, uint32_t thread)
 
 static void see_fold(analyzer *a, const cm_event *e)
 {
-    int64_t last = (int64_t)a->plan.steps.count - 1, step = a->replay->step;
+    int64_t last = (int64_t)a->plan->steps.count - 1, step = a->replay->step;
     if (step > last)
         step = last; /* the tail is nobody's step */
     if (a->folded.events == 0)
@@ -160,24 +161,21 @@ static bool replay_all(analyzer *a)
 {
     cm_record record;
     cm_change change[2];
-    for (uint64_t position = 0;; position++) {
-        if (position == a->plan.begin && !start_parts(a))
+    uint64_t first = a->replay->position;
+    for (uint64_t position = first;; position++) {
+        if (position == a->plan->begin && !start_parts(a))
             return false;
         if (a->started && !pass_bounds(a, position))
             return false;
-        if (position >= a->plan.end)
+        if (position >= a->plan->end)
             return true;
-        int got = cm_reader_next(a->reader, &record);
-        if (got < 0)
-            return fail(a, cm_reader_error(a->reader));
-        if (got == 0)
-            return fail(a, "the trace became shorter while it was read");
-        int changes = cm_replay_apply(a->replay, &record, change);
-        if (changes < 0)
-            return fail(a, a->replay->error);
-        if (a->started && !tell_parts(a, &record, change, changes))
+        if (!cm_engine_next(a->engine, &record, a->error, a->error_size))
             return false;
-        if (!cm_scan_goes_on(&a->options, position, a->reader, SCAN_SHARE, 1 - SCAN_SHARE))
+        int changes = cm_engine_apply(a->engine, &record, change, a->error, a->error_size);
+        if (changes < 0 || (a->started && !tell_parts(a, &record, change, changes)))
+            return false;
+        if (cm_engine_reads(a->engine) &&
+            !cm_scan_goes_on(&a->options, position, a->reader, SCAN_SHARE, 1 - SCAN_SHARE))
             return fail(a, "");
     }
 }
@@ -185,14 +183,14 @@ static bool replay_all(analyzer *a)
 /* The clock's lines outlive the places that numbered them. */
 static bool keep_lines(analyzer *a)
 {
-    uint32_t highest = a->plan.steps.line;
-    for (size_t i = 0; i < a->plan.steps.loop_count; i++)
-        if (a->plan.steps.loop[i].line > highest)
-            highest = a->plan.steps.loop[i].line;
-    for (size_t i = 0; i < a->plan.steps.change_count; i++)
-        if (a->plan.steps.change[i].line > highest)
-            highest = a->plan.steps.change[i].line;
-    uint32_t others[] = {a->plan.steps.passed_line, a->plan.steps.updates_line};
+    uint32_t highest = a->plan->steps.line;
+    for (size_t i = 0; i < a->plan->steps.loop_count; i++)
+        if (a->plan->steps.loop[i].line > highest)
+            highest = a->plan->steps.loop[i].line;
+    for (size_t i = 0; i < a->plan->steps.change_count; i++)
+        if (a->plan->steps.change[i].line > highest)
+            highest = a->plan->steps.change[i].line;
+    uint32_t others[] = {a->plan->steps.passed_line, a->plan->steps.updates_line};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (others[i] > highest)
             highest = others[i];
@@ -217,21 +215,21 @@ static bool finish(analyzer *a)
     out->device_count = replay->device_count;
     for (size_t i = 0; i < replay->device_count; i++)
         snprintf(out->device[i].name, sizeof out->device[i].name, "%s", replay->device[i].name);
-    out->lost_events = a->plan.lost_events;
-    out->lost_stacks = a->plan.lost_stacks;
+    out->lost_events = a->plan->lost_events;
+    out->lost_stacks = a->plan->lost_stacks;
     out->unknown_frees = replay->unknown_frees - a->unknown_frees;
     out->replaced = replay->replaced - a->replaced;
-    out->seeds_skipped = a->plan.seeds_skipped;
+    out->seeds_skipped = a->plan->seeds_skipped;
     for (size_t i = 0; i < PARTS; i++)
         if (!kinds[i]->finish(a->part[i], out))
             return no_memory(a);
 
-    out->state = a->plan.state;
-    snprintf(out->reason, sizeof out->reason, "%s", a->plan.reason);
+    out->state = a->plan->state;
+    snprintf(out->reason, sizeof out->reason, "%s", a->plan->reason);
     out->start_realtime_ns = cm_reader_start_realtime_ns(a->reader);
-    out->begin_ns = a->plan.begin_ns;
-    out->end_ns = a->plan.end_ns;
-    out->duration_ns = a->plan.end_ns - a->plan.begin_ns;
+    out->begin_ns = a->plan->begin_ns;
+    out->end_ns = a->plan->end_ns;
+    out->duration_ns = a->plan->end_ns - a->plan->begin_ns;
     out->step_asked = a->options.of_step ? a->options.step : -1;
     out->events = a->events;
     out->folded = a->folded;
@@ -243,8 +241,8 @@ static bool finish(analyzer *a)
     out->backward.unresolved -= a->backward.unresolved;
     if (!keep_lines(a))
         return false;
-    out->steps = a->plan.steps;
-    a->plan.steps = (cm_steps){0};
+    out->steps = a->plan->steps;
+    a->plan->steps = (cm_steps){0};
     cm_windowtime_rebase(out);
     return true;
 }
@@ -252,7 +250,7 @@ static bool finish(analyzer *a)
 /* The step that was asked for, from 0. */
 static bool find_step(analyzer *a)
 {
-    int64_t asked = a->options.step, count = (int64_t)a->plan.steps.count;
+    int64_t asked = a->options.step, count = (int64_t)a->plan->steps.count;
     a->options.step = asked < 0 && asked >= -count ? count + asked : asked;
     if (a->options.step >= 0 && a->options.step < count)
         return true;
@@ -261,44 +259,63 @@ static bool find_step(analyzer *a)
     return false;
 }
 
-static bool analyze(analyzer *a)
+/* What became of the window, for the engine. */
+static cm_engine_left analyze(analyzer *a)
 {
-    /* What the trace names has been read: it stands in the chunk behind the header. */
-    const char *code =
-        a->options.code != NULL ? a->options.code : cm_reader_meta(a->reader, "code");
-    a->out = calloc(1, sizeof *a->out);
-    if (a->out == NULL || (a->out->code = strdup(code != NULL ? code : "")) == NULL)
-        return no_memory(a);
-    a->replay = cm_replay_new(a->reader, a->out->code);
-    if (a->replay == NULL)
-        return no_memory(a);
-    if (!cm_scan(a->reader, a->replay->places, &a->options, SCAN_SHARE, &a->plan, a->error,
-                 a->error_size))
-        return false;
     if (a->options.of_step && !find_step(a))
-        return false;
-    if (a->plan.steps.count > INT32_MAX)
-        return fail(a, "the trace has too many steps");
-    if (!cm_replay_seed(a->replay, a->plan.seed, a->plan.seeds))
-        return fail(a, a->replay->error);
-    return replay_all(a) && finish(a);
+        return CM_ENGINE_STAYED;
+    if (a->plan->steps.count > INT32_MAX) {
+        fail(a, "the trace has too many steps");
+        return CM_ENGINE_STAYED;
+    }
+    a->fine = replay_all(a) && finish(a);
+    return a->fine ? CM_ENGINE_GONE_ON : CM_ENGINE_BROKEN;
+}
+
+cm_analysis *cm_engine_analyze(cm_engine *engine, const cm_analysis_options *options, char *error,
+                               size_t error_size)
+{
+    analyzer a = {.engine = engine,
+                  .reader = cm_engine_reader(engine),
+                  .options = *options,
+                  .error = error,
+                  .error_size = error_size};
+    /* What the trace names has been read: it stands in the chunk behind the header. */
+    const char *code = options->code != NULL ? options->code : cm_reader_meta(a.reader, "code");
+    a.out = calloc(1, sizeof *a.out);
+    if (a.out == NULL || (a.out->code = strdup(code != NULL ? code : "")) == NULL) {
+        cm_analysis_free(a.out);
+        no_memory(&a);
+        return NULL;
+    }
+    cm_window window;
+    if (cm_engine_open(engine, &a.options, a.out->code, SCAN_SHARE, &window, error, error_size)) {
+        a.replay = window.replay;
+        a.plan = window.plan;
+        cm_engine_left left = analyze(&a);
+        for (size_t i = 0; i < PARTS; i++)
+            if (a.part[i] != NULL)
+                kinds[i]->destroy(a.part[i]);
+        cm_engine_close(engine, left);
+    }
+    cm_idmap_clear(&a.thread);
+    if (a.fine)
+        return a.out;
+    cm_analysis_free(a.out);
+    return NULL;
 }
 
 cm_analysis *cm_analyze(cm_reader *reader, const cm_analysis_options *options, char *error,
                         size_t error_size)
 {
-    analyzer a = {.reader = reader, .options = *options, .error = error, .error_size = error_size};
-    bool fine = analyze(&a);
-    for (size_t i = 0; i < PARTS; i++)
-        if (a.part[i] != NULL)
-            kinds[i]->destroy(a.part[i]);
-    cm_idmap_clear(&a.thread);
-    cm_replay_free(a.replay);
-    cm_plan_free(&a.plan);
-    if (fine)
-        return a.out;
-    cm_analysis_free(a.out);
-    return NULL;
+    cm_engine *engine = cm_engine_new(reader);
+    cm_analysis *analysis = NULL;
+    if (engine == NULL)
+        snprintf(error, error_size, "out of memory");
+    else
+        analysis = cm_engine_analyze(engine, options, error, error_size);
+    cm_engine_free(engine);
+    return analysis;
 }
 
 static void free_driver(cm_analysis *analysis)
@@ -345,6 +362,7 @@ void cm_analysis_free(cm_analysis *analysis)
     free(analysis->line_stack);
     free(analysis->survivors);
     free(analysis->survivors_end);
+    free(analysis->kept_blocks);
     free(analysis->host_reads);
     free(analysis->leaks);
     free(analysis->suspects);

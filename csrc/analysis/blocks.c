@@ -11,6 +11,18 @@ void cm_blocks_clear(cm_blocks *blocks)
     *blocks = (cm_blocks){0};
 }
 
+bool cm_blocks_copy(cm_blocks *copy, const cm_blocks *blocks)
+{
+    *copy = *blocks;
+    copy->note = NULL;
+    if (cm_copy((void **)&copy->slot, blocks->slot, blocks->slots, sizeof *blocks->slot) &&
+        (blocks->note == NULL ||
+         cm_copy((void **)&copy->note, blocks->note, blocks->slots, sizeof *blocks->note)))
+        return true;
+    cm_blocks_clear(copy);
+    return false;
+}
+
 static inline size_t home(const cm_blocks *blocks, uint16_t device, uint64_t address)
 {
     return cm_mix(address ^ (uint64_t)device << 48) & (blocks->slots - 1);

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "grow.h"
+
 enum { CHAIN = 16 }; /* of one id: more are not looked at */
 
 void cm_driverjoin_clear(cm_driverjoin *j)
@@ -11,6 +13,25 @@ void cm_driverjoin_clear(cm_driverjoin *j)
     cm_idmap_clear(&j->events.newest);
     cm_idmap_clear(&j->records.newest);
     *j = (cm_driverjoin){0};
+}
+
+static bool copy_queue(cm_join_queue *copy, const cm_join_queue *q)
+{
+    size_t entries = q->entry == NULL ? 0 : CM_JOIN_WAITING;
+    copy->first = q->first;
+    copy->next = q->next;
+    return cm_copy((void **)&copy->entry, q->entry, entries, sizeof *q->entry) &&
+           cm_idmap_copy(&copy->newest, &q->newest);
+}
+
+bool cm_driverjoin_copy(cm_driverjoin *copy, const cm_driverjoin *j)
+{
+    *copy = *j;
+    copy->events = copy->records = (cm_join_queue){0};
+    if (copy_queue(&copy->events, &j->events) && copy_queue(&copy->records, &j->records))
+        return true;
+    cm_driverjoin_clear(copy);
+    return false;
 }
 
 static uint64_t key_of(uint32_t correlation, bool release)

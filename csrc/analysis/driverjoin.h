@@ -48,6 +48,7 @@ typedef struct cm_driverjoin {
 
 /* All zero is an empty one. */
 void cm_driverjoin_clear(cm_driverjoin *join);
+bool cm_driverjoin_copy(cm_driverjoin *copy, const cm_driverjoin *join); /* false: out of memory */
 /* 1: the other half was waiting, and is *other; 0: this one waits now, as number *number; -1: out
  * of memory. */
 int cm_driverjoin_event(cm_driverjoin *join, uint32_t correlation, const cm_join_side *event,

@@ -71,6 +71,46 @@ void cm_drivermap_free(cm_drivermap *m)
     free(m);
 }
 
+static bool copy_parts(cm_drivermap *copy, const cm_drivermap *m)
+{
+    bool fine =
+        cm_accounts_copy(&copy->accounts, &m->accounts) &&
+        cm_driverjoin_copy(&copy->join, &m->join) && cm_ranges_copy(&copy->homes, &m->homes) &&
+        cm_ranges_copy(&copy->mapped, &m->mapped) && cm_idmap_copy(&copy->shared, &m->shared) &&
+        cm_copy((void **)&copy->allocation, m->allocation, m->slots, sizeof *m->allocation);
+    for (size_t i = 0; fine && i < CM_DRIVER_SPACES; i++)
+        fine = cm_idmap_copy(&copy->space[i], &m->space[i]);
+    for (size_t i = 0; fine && i < CM_DRIVER_THREADS; i++) {
+        const cm_driver_thread *t = &m->thread[i];
+        copy->thread[i] = *t;
+        copy->thread[i].undo_capacity = t->undo_count;
+        fine = cm_copy((void **)&copy->thread[i].undo, t->undo, t->undo_count, sizeof *t->undo);
+    }
+    return fine;
+}
+
+cm_drivermap *cm_drivermap_copy(const cm_drivermap *m)
+{
+    cm_drivermap *copy = calloc(1, sizeof *copy);
+    if (copy == NULL)
+        return NULL;
+    copy->reader = m->reader;
+    copy->slots = copy->capacity = m->slots;
+    copy->vacant = m->vacant;
+    copy->last_home = m->last_home;
+    memcpy(copy->device, m->device, sizeof copy->device);
+    memcpy(copy->pool, m->pool, sizeof copy->pool);
+    copy->allocations = m->allocations;
+    copy->frees = m->frees;
+    copy->unknown_frees = m->unknown_frees;
+    copy->failed_frees = m->failed_frees;
+    copy->replaced = m->replaced;
+    if (copy_parts(copy, m))
+        return copy;
+    cm_drivermap_free(copy);
+    return NULL;
+}
+
 /* --- spaces -------------------------------------------------------------------------------- */
 
 int cm_drivermap_space(uint8_t kind)

@@ -141,6 +141,7 @@ const char *cm_driver_kind_name(uint8_t kind); /* "unknown" for what is none */
 
 /* reader: for the names of libraries; NULL where none is told. NULL: out of memory. */
 cm_drivermap *cm_drivermap_new(const cm_reader *reader);
+cm_drivermap *cm_drivermap_copy(const cm_drivermap *map); /* NULL: out of memory */
 void cm_drivermap_free(cm_drivermap *map);
 
 /* All of these: false with map->error. */

@@ -12,11 +12,8 @@
 #include "../trace/encode.h"
 #include "../trace/writer.h"
 #include "driverprologue.h"
-#include "grow.h"
-#include "map.h"
-#include "parts.h"
+#include "engine.h"
 #include "redefine.h"
-#include "scan.h"
 
 enum { BATCH_EVENTS = 1 << 15 };
 
@@ -25,19 +22,17 @@ enum { PROLOGUE_THREAD = UINT32_MAX };
 #define PROLOGUE_AUTOGRAD ((int64_t)-2)
 
 typedef struct extractor {
-    cm_reader *reader;
-    cm_plan plan;
-    cm_replay *replay;
+    cm_engine *engine;
+    const cm_reader *reader;
+    const cm_plan *plan;
+    const cm_replay *replay;
     cm_redefine *definitions;
     cm_writer *writer;
     cm_batch *batch;
     cm_record *pending;
     size_t pending_count;
     uint64_t realtime, newest_ns, events, lost;
-    uint64_t sequence;  /* of the prologue's nodes */
-    cm_idmap object_at; /* address -> index of object */
-    cm_event *object;   /* the newest at each address */
-    size_t objects, object_capacity;
+    uint64_t sequence; /* of the prologue's nodes */
     uint64_t window;
     const char *target;
     const char *code;
@@ -117,7 +112,7 @@ static bool copy(extractor *x, const cm_record *record)
 
 static bool tell(extractor *x, uint32_t thread, cm_event event)
 {
-    cm_record record = {event, thread, x->plan.begin_ns};
+    cm_record record = {event, thread, x->plan->begin_ns};
     record.event.flags |= CM_EVF_BEFORE_START;
     return copy(x, &record);
 }
@@ -126,7 +121,7 @@ static bool tell_thread(void *context, uint32_t thread, uint64_t kernel_id, uint
 {
     extractor *x = context;
     cm_event e = {.kind = CM_EV_THREAD, .address = kernel_id, .size = (int64_t)autograd_id};
-    return emit(x, thread, x->plan.begin_ns, e);
+    return emit(x, thread, x->plan->begin_ns, e);
 }
 
 static bool no_node(void *context, uint32_t thread, uint64_t sequence, uint32_t stack)
@@ -191,7 +186,7 @@ static bool tell_requested(extractor *x, const cm_block *block)
 static bool tell_driver(void *context, cm_event event)
 {
     extractor *x = context;
-    cm_record record = {event, PROLOGUE_THREAD, x->plan.begin_ns};
+    cm_record record = {event, PROLOGUE_THREAD, x->plan->begin_ns};
     return copy(x, &record);
 }
 
@@ -221,7 +216,7 @@ static bool tell_block(extractor *x, const cm_block *block, bool first, bool las
     if (o->phase == CM_PHASE_BEFORE_START) {
         e.kind = CM_EV_SEED;
         e.stack = 0;
-        return emit(x, PROLOGUE_THREAD, x->plan.begin_ns, e) && tell_requested(x, block);
+        return emit(x, PROLOGUE_THREAD, x->plan->begin_ns, e) && tell_requested(x, block);
     }
     if (o->phase == CM_PHASE_FORWARD && first && !tell_forward(x, o->own))
         return false;
@@ -288,9 +283,9 @@ static bool tell_blocks(extractor *x)
     for (size_t i = 0; fine && i <= count; i++) {
         if (seeding && (i == count || order[i].key >> 32 != 0)) {
             cm_event seeded = {
-                .kind = CM_EV_MARK, .size = CM_MARK_SEEDED, .address = x->plan.seeds_skipped};
+                .kind = CM_EV_MARK, .size = CM_MARK_SEEDED, .address = x->plan->seeds_skipped};
             seeding = false;
-            fine = emit(x, PROLOGUE_THREAD, x->plan.begin_ns, seeded);
+            fine = emit(x, PROLOGUE_THREAD, x->plan->begin_ns, seeded);
         }
         if (fine && i < count)
             fine = tell_block(x, &blocks->slot[order[i].slot],
@@ -301,21 +296,6 @@ static bool tell_blocks(extractor *x)
     return fine;
 }
 
-static bool remember_object(extractor *x, const cm_event *e)
-{
-    uint32_t at;
-    uint64_t key = e->address & (UINT64_MAX >> 1);
-    if (!cm_idmap_get(&x->object_at, key, &at)) {
-        at = (uint32_t)x->objects;
-        if (!cm_grow((void **)&x->object, &x->object_capacity, x->objects + 1, sizeof *x->object) ||
-            !cm_idmap_put(&x->object_at, key, at))
-            return no_memory(x);
-        x->objects++;
-    }
-    x->object[at] = *e;
-    return true;
-}
-
 static bool write_prologue(extractor *x)
 {
     const cm_nodes_state threads = {tell_thread, no_node, not_running};
@@ -323,8 +303,10 @@ static bool write_prologue(extractor *x)
     if (!tell_thread(x, PROLOGUE_THREAD, 0, (uint64_t)PROLOGUE_AUTOGRAD) ||
         !cm_nodes_visit(x->replay->nodes, &threads, x))
         return false;
-    for (size_t i = 0; i < x->objects; i++)
-        if (!tell(x, PROLOGUE_THREAD, x->object[i]))
+    size_t objects;
+    const cm_event *object = cm_engine_objects(x->engine, &objects);
+    for (size_t i = 0; i < objects; i++)
+        if (!tell(x, PROLOGUE_THREAD, object[i]))
             return false;
     for (size_t i = 0; i < x->replay->device_count; i++) {
         const cm_device *d = &x->replay->device[i];
@@ -333,7 +315,7 @@ static bool write_prologue(extractor *x)
                       .address = (uint64_t)(d->live - d->direct),
                       .device_type = d->type,
                       .device_index = d->index};
-        if (d->reserved >= 0 && !emit(x, PROLOGUE_THREAD, x->plan.begin_ns, e))
+        if (d->reserved >= 0 && !emit(x, PROLOGUE_THREAD, x->plan->begin_ns, e))
             return false;
     }
     if (!cm_driverprologue(x->replay->driver, tell_driver, x))
@@ -343,7 +325,7 @@ static bool write_prologue(extractor *x)
             return false;
     cm_event open = {.kind = CM_EV_MARK, .size = CM_MARK_WINDOW_OPEN, .address = x->window};
     return tell_blocks(x) && cm_nodes_visit(x->replay->nodes, &nodes, x) &&
-           (x->window == 0 || emit(x, PROLOGUE_THREAD, x->plan.begin_ns, open));
+           (x->window == 0 || emit(x, PROLOGUE_THREAD, x->plan->begin_ns, open));
 }
 
 /* --- the window ---------------------------------------------------------------------------- */
@@ -363,28 +345,22 @@ static bool copy_window(extractor *x)
 {
     cm_record record;
     cm_change change[2];
-    for (uint64_t position = 0; position < x->plan.end; position++) {
-        if (position == x->plan.begin && !write_prologue(x))
+    for (uint64_t position = x->replay->position; position < x->plan->end; position++) {
+        if (position == x->plan->begin && !write_prologue(x))
             return false;
-        int got = cm_reader_next(x->reader, &record);
-        if (got < 0)
-            return fail(x, cm_reader_error(x->reader));
-        if (got == 0)
-            return fail(x, "the trace became shorter while it was read");
-        if (position >= x->plan.begin) {
-            if (belongs(x, &record.event, position) && !copy(x, &record))
+        if (!cm_engine_next(x->engine, &record, x->error, x->error_size))
+            return false;
+        if (position < x->plan->begin) {
+            if (cm_engine_apply(x->engine, &record, change, x->error, x->error_size) < 0)
                 return false;
-        } else {
-            if (record.event.kind == CM_EV_OBJECT_NEW && !remember_object(x, &record.event))
-                return false;
-            if (cm_replay_apply(x->replay, &record, change) < 0)
-                return fail(x, x->replay->error);
+        } else if (belongs(x, &record.event, position) && !copy(x, &record)) {
+            return false;
         }
     }
-    if (x->plan.begin == x->plan.end && !write_prologue(x))
+    if (x->plan->begin == x->plan->end && !write_prologue(x))
         return false;
     cm_event close = {.kind = CM_EV_MARK, .size = CM_MARK_WINDOW_CLOSE, .address = x->window};
-    if (x->plan.closed && !emit(x, PROLOGUE_THREAD, x->plan.end_ns, close))
+    if (x->plan->closed && !emit(x, PROLOGUE_THREAD, x->plan->end_ns, close))
         return false;
     return flush(x);
 }
@@ -419,26 +395,20 @@ static bool write_meta(extractor *x)
 
 static bool write_end(extractor *x)
 {
-    if (x->plan.state != CM_TRACE_COMPLETE)
+    if (x->plan->state != CM_TRACE_COMPLETE)
         return true;
-    return wrote(x,
-                 cm_writer_end(x->writer, x->events, x->lost, x->plan.lost_stacks, x->plan.reason));
+    return wrote(
+        x, cm_writer_end(x->writer, x->events, x->lost, x->plan->lost_stacks, x->plan->reason));
 }
 
 static bool extract(extractor *x)
 {
-    const cm_analysis_options options = {.window = x->window};
-    x->replay = cm_replay_new(x->reader, x->code);
     x->definitions = cm_redefine_new(x->reader);
     x->batch = cm_batch_new();
     x->pending = malloc(BATCH_EVENTS * sizeof *x->pending);
-    if (x->replay == NULL || x->definitions == NULL || x->batch == NULL || x->pending == NULL)
+    if (x->definitions == NULL || x->batch == NULL || x->pending == NULL)
         return no_memory(x);
-    if (!cm_scan(x->reader, x->replay->places, &options, 1, &x->plan, x->error, x->error_size))
-        return false;
     x->realtime = cm_reader_start_realtime_ns(x->reader);
-    if (!cm_replay_seed(x->replay, x->plan.seed, x->plan.seeds))
-        return fail(x, x->replay->error);
     if (!wrote(x, cm_writer_create(x->target, false, &x->writer)))
         return false;
     bool fine = write_meta(x) && copy_window(x) && write_end(x);
@@ -449,22 +419,27 @@ static bool extract(extractor *x)
     return fine;
 }
 
-bool cm_extract(cm_reader *reader, const char *target, uint64_t window, const char *code,
-                char *error, size_t error_size)
+bool cm_engine_extract(cm_engine *engine, const char *target, uint64_t number, const char *code,
+                       char *error, size_t error_size)
 {
-    extractor x = {.reader = reader,
-                   .window = window,
+    const cm_analysis_options options = {.window = number};
+    cm_window window;
+    if (!cm_engine_open(engine, &options, code, 1, &window, error, error_size))
+        return false;
+    extractor x = {.engine = engine,
+                   .reader = cm_engine_reader(engine),
+                   .plan = window.plan,
+                   .replay = window.replay,
+                   .window = number,
                    .target = target,
                    .code = code,
                    .error = error,
                    .error_size = error_size};
+    bool at_begin = window.plan->begin == window.replay->position;
     bool fine = extract(&x);
     free(x.pending);
-    free(x.object);
-    cm_idmap_clear(&x.object_at);
     cm_batch_free(x.batch);
     cm_redefine_free(x.definitions);
-    cm_replay_free(x.replay);
-    cm_plan_free(&x.plan);
+    cm_engine_close(engine, at_begin ? CM_ENGINE_STAYED : CM_ENGINE_BROKEN);
     return fine;
 }

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Room for at least `count` elements of `element` bytes. false: out of memory, nothing changed. */
 static inline bool cm_grow(void **array, size_t *capacity, size_t count, size_t element)
@@ -25,6 +26,16 @@ static inline bool cm_grow(void **array, size_t *capacity, size_t count, size_t 
     *array = larger;
     *capacity = wanted;
     return true;
+}
+
+/* A copy of an array of so many elements, NULL where there are none. false: out of memory, and
+ * *copy is NULL. */
+static inline bool cm_copy(void **copy, const void *array, size_t count, size_t element)
+{
+    *copy = count > 0 ? malloc(count * element) : NULL;
+    if (*copy != NULL)
+        memcpy(*copy, array, count * element);
+    return *copy != NULL || count == 0;
 }
 
 /* Finishing step of a hash: every bit of x reaches the low bits. */

@@ -10,6 +10,15 @@ void cm_idmap_clear(cm_idmap *map)
     *map = (cm_idmap){0};
 }
 
+bool cm_idmap_copy(cm_idmap *copy, const cm_idmap *map)
+{
+    *copy = *map;
+    if (cm_copy((void **)&copy->slot, map->slot, map->slots, sizeof *map->slot))
+        return true;
+    cm_idmap_clear(copy);
+    return false;
+}
+
 static size_t find(const cm_idmap *map, uint64_t stored)
 {
     size_t i = cm_mix(stored) & (map->slots - 1);

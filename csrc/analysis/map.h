@@ -16,6 +16,7 @@ typedef struct cm_idmap {
 
 /* All zero is an empty map. Keys are below UINT64_MAX. */
 void cm_idmap_clear(cm_idmap *map);
+bool cm_idmap_copy(cm_idmap *copy, const cm_idmap *map); /* false: out of memory, it is empty */
 bool cm_idmap_get(const cm_idmap *map, uint64_t key, uint32_t *value);
 bool cm_idmap_put(cm_idmap *map, uint64_t key, uint32_t value); /* false: out of memory */
 bool cm_idmap_remove(cm_idmap *map, uint64_t key);              /* false: it was not there */

@@ -73,6 +73,42 @@ cm_nodes *cm_nodes_new(void)
     return nodes;
 }
 
+static bool copy_thread(thread *copy, const thread *t)
+{
+    *copy = *t;
+    copy->frame_capacity = t->frames;
+    copy->frame = NULL;
+    return cm_copy((void **)&copy->ring, t->ring, t->slots, sizeof *t->ring) &&
+           cm_copy((void **)&copy->frame, t->frame, t->frames, sizeof *t->frame);
+}
+
+cm_nodes *cm_nodes_copy(const cm_nodes *nodes)
+{
+    cm_nodes *copy = malloc(sizeof *copy);
+    if (copy == NULL)
+        return NULL;
+    *copy = *nodes;
+    copy->by_number = copy->by_autograd = copy->old = (cm_idmap){0};
+    copy->threads = 0;
+    copy->thread_capacity = nodes->threads;
+    copy->old_capacity = nodes->old_nodes;
+    copy->thread = malloc((nodes->threads + 1) * sizeof *copy->thread);
+    copy->old_node = NULL;
+    copy->library_alone = NULL;
+    bool fine = copy->thread != NULL &&
+                cm_copy((void **)&copy->old_node, nodes->old_node, nodes->old_nodes,
+                        sizeof *nodes->old_node) &&
+                cm_idmap_copy(&copy->by_number, &nodes->by_number) &&
+                cm_idmap_copy(&copy->by_autograd, &nodes->by_autograd) &&
+                cm_idmap_copy(&copy->old, &nodes->old);
+    for (size_t i = 0; fine && i < nodes->threads; i++)
+        fine = copy_thread(&copy->thread[copy->threads++], &nodes->thread[i]);
+    if (fine)
+        return copy;
+    cm_nodes_free(copy);
+    return NULL;
+}
+
 void cm_nodes_free(cm_nodes *nodes)
 {
     if (nodes == NULL)
@@ -402,6 +438,18 @@ bool cm_nodes_visit(const cm_nodes *nodes, const cm_nodes_state *visitor, void *
 void cm_nodes_begin_step(cm_nodes *nodes, int32_t step)
 {
     nodes->step = step;
+}
+
+void cm_nodes_inherit(cm_nodes *nodes)
+{
+    nodes->step = CM_NODE_INHERITED;
+    for (size_t i = 0; nodes->alive > 0 && i < nodes->threads; i++)
+        for (size_t j = 0; j < nodes->thread[i].slots; j++)
+            nodes->thread[i].ring[j].step = CM_NODE_INHERITED;
+    for (size_t i = 0; nodes->alive > 0 && i < nodes->old.slots; i++)
+        if (nodes->old.slot[i].key != 0)
+            nodes->old_node[nodes->old.slot[i].value].step = CM_NODE_INHERITED;
+    nodes->alive = 0;
 }
 
 bool cm_nodes_destroyed(const cm_nodes *nodes, cm_node_life *out)

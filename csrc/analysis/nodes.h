@@ -41,6 +41,8 @@ typedef struct cm_charge {
 typedef struct cm_nodes cm_nodes;
 
 cm_nodes *cm_nodes_new(void); /* NULL: out of memory */
+/* A copy, without the judge. NULL: out of memory. */
+cm_nodes *cm_nodes_copy(const cm_nodes *nodes);
 void cm_nodes_free(cm_nodes *nodes);
 
 /* Tells stacks of which the frames newer than the running node are all a library's (places.h).
@@ -52,6 +54,8 @@ void cm_nodes_judge_by(cm_nodes *nodes, cm_nodes_judge library_alone, void *cont
 /* The step in which nodes are made from now on: -1 = before the first. CM_NODE_INHERITED until this
  * is called. */
 void cm_nodes_begin_step(cm_nodes *nodes, int32_t step);
+/* All that were made so far were made before the window that begins now. */
+void cm_nodes_inherit(cm_nodes *nodes);
 /* Every record of the trace, in order. false: out of memory. */
 bool cm_nodes_apply(cm_nodes *nodes, uint32_t thread, const cm_event *event);
 /* Whom an ALLOC is charged to: after cm_nodes_apply of the same record. */

@@ -40,6 +40,33 @@ cm_places *cm_places_new(const cm_reader *reader, const cm_library *library)
     return places;
 }
 
+cm_places *cm_places_copy(const cm_places *places, const cm_library *library)
+{
+    cm_places *copy = cm_places_new(places->reader, library);
+    if (copy == NULL)
+        return NULL;
+    copy->judged = places->judged;
+    copy->failed = places->failed;
+    copy->code_capacity = places->code_capacity;
+    copy->stack_capacity = places->stack_capacity;
+    bool fine = cm_copy((void **)&copy->code, places->code, places->code_capacity, 1) &&
+                cm_copy((void **)&copy->stack, places->stack, places->stack_capacity, 1);
+    for (size_t i = 0; fine && i < places->roots; i++) {
+        copy->root[i] = strdup(places->root[i]);
+        copy->roots += fine = copy->root[i] != NULL;
+    }
+    if (fine)
+        return copy;
+    cm_places_free(copy);
+    return NULL;
+}
+
+void cm_places_forget_lines(cm_places *places)
+{
+    cm_idmap_clear(&places->lines);
+    places->line_count = 0;
+}
+
 void cm_places_free(cm_places *places)
 {
     if (places == NULL)

@@ -24,6 +24,8 @@ typedef struct cm_places cm_places;
 
 /* NULL: out of memory. The library is to outlive it. */
 cm_places *cm_places_new(const cm_reader *reader, const cm_library *library);
+/* A copy, without the numbers of lines. NULL: out of memory. */
+cm_places *cm_places_copy(const cm_places *places, const cm_library *library);
 void cm_places_free(cm_places *places);
 
 /* Reads what the reader has defined since the last call. false: out of memory. */
@@ -46,6 +48,8 @@ uint32_t cm_places_outside(cm_places *places, uint32_t stack);
 /* A small number for the code line of that frame; equal file and line have equal numbers. 0 for
  * stacks without frames. false: out of memory. */
 bool cm_places_line(cm_places *places, uint32_t stack, uint32_t *line);
+/* Lines are numbered from 0 again. */
+void cm_places_forget_lines(cm_places *places);
 /* The stack by which that number was first given; CM_STACK_NONE for 0 and unknown numbers. */
 uint32_t cm_places_line_stack(const cm_places *places, uint32_t line);
 

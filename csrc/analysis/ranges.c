@@ -13,6 +13,20 @@ void cm_ranges_clear(cm_ranges *r)
     *r = (cm_ranges){0};
 }
 
+bool cm_ranges_copy(cm_ranges *copy, const cm_ranges *r)
+{
+    *copy = (cm_ranges){.capacity = r->leaves, .count = r->count};
+    if (!cm_copy((void **)&copy->entry, r->entry, r->leaves, sizeof *r->entry))
+        return false;
+    for (; copy->leaves < r->leaves; copy->leaves++)
+        if (!cm_copy((void **)&copy->entry[copy->leaves].leaf, r->entry[copy->leaves].leaf, 1,
+                     sizeof(cm_ranges_leaf))) {
+            cm_ranges_clear(copy);
+            return false;
+        }
+    return true;
+}
+
 /* In both searches nothing branches on what was compared: addresses come in any order, and a wrong
  * guess costs more than the comparison. */
 

@@ -26,6 +26,7 @@ typedef struct cm_ranges {
 
 /* All zero is an empty map. */
 void cm_ranges_clear(cm_ranges *ranges);
+bool cm_ranges_copy(cm_ranges *copy, const cm_ranges *ranges); /* false: out of memory */
 /* A key that is there gets the new value. false: out of memory. */
 bool cm_ranges_put(cm_ranges *ranges, uint64_t key, uint32_t value);
 /* Only where it has this value; false: it has not. */

@@ -9,6 +9,8 @@
 #define BLOCK_MAX ((int64_t)1 << 48)
 #define FOLDED_MAX ((int64_t)1 << 61) /* of all blocks of a trace that are only counted */
 
+enum { DEVICE_NUMBERS = 1 << 16 };
+
 static const char out_of_memory[] = "out of memory";
 static const char bad_size[] = "the trace is damaged: it has a block of an impossible size";
 
@@ -20,10 +22,12 @@ cm_replay *cm_replay_new(const cm_reader *reader, const char *code)
     r->step = -1;
     r->reader = reader;
     r->nodes = cm_nodes_new();
+    r->code = strdup(code);
     r->library = cm_library_new(code);
     r->places = cm_places_new(reader, r->library);
-    r->device_number = calloc(1 << 16, sizeof *r->device_number);
-    if (r->nodes == NULL || r->library == NULL || r->places == NULL || r->device_number == NULL) {
+    r->device_number = calloc(DEVICE_NUMBERS, sizeof *r->device_number);
+    if (r->nodes == NULL || r->code == NULL || r->library == NULL || r->places == NULL ||
+        r->device_number == NULL) {
         cm_replay_free(r);
         return NULL;
     }
@@ -31,10 +35,60 @@ cm_replay *cm_replay_new(const cm_reader *reader, const char *code)
     return r;
 }
 
+cm_replay *cm_replay_copy(const cm_replay *r)
+{
+    cm_replay *copy = malloc(sizeof *copy);
+    if (copy == NULL)
+        return NULL;
+    *copy = *r;
+    copy->driver = NULL;
+    copy->places = NULL;
+    copy->blocks = (cm_blocks){0};
+    copy->segments = (cm_segments){0};
+    copy->device = NULL;
+    copy->origin = NULL;
+    copy->origin_slot = NULL;
+    copy->device_number = NULL;
+    copy->device_capacity = r->device_count;
+    copy->origin_capacity = r->origin_count;
+    copy->nodes = cm_nodes_copy(r->nodes);
+    copy->code = strdup(r->code);
+    copy->library = cm_library_new(r->code);
+    if (copy->library != NULL)
+        copy->places = cm_places_copy(r->places, copy->library);
+    if (copy->nodes == NULL || copy->code == NULL || copy->places == NULL ||
+        !cm_blocks_copy(&copy->blocks, &r->blocks) ||
+        !cm_segments_copy(&copy->segments, &r->segments) ||
+        !cm_copy((void **)&copy->device, r->device, r->device_count, sizeof *r->device) ||
+        !cm_copy((void **)&copy->origin, r->origin, r->origin_count, sizeof *r->origin) ||
+        !cm_copy((void **)&copy->origin_slot, r->origin_slot, r->origin_slots,
+                 sizeof *r->origin_slot) ||
+        !cm_copy((void **)&copy->device_number, r->device_number, DEVICE_NUMBERS,
+                 sizeof *r->device_number) ||
+        (r->driver != NULL && (copy->driver = cm_drivermap_copy(r->driver)) == NULL)) {
+        cm_replay_free(copy);
+        return NULL;
+    }
+    cm_nodes_judge_by(copy->nodes, cm_places_library_alone, copy->places);
+    return copy;
+}
+
+void cm_replay_begin(cm_replay *r)
+{
+    r->step = -1;
+    for (size_t i = 0; i < r->blocks.slots; i++) {
+        r->blocks.slot[i].step = -1;
+        r->blocks.slot[i].made = false;
+    }
+    cm_nodes_inherit(r->nodes);
+    cm_places_forget_lines(r->places);
+}
+
 void cm_replay_free(cm_replay *r)
 {
     if (r == NULL)
         return;
+    free(r->code);
     cm_nodes_free(r->nodes);
     cm_places_free(r->places);
     cm_library_free(r->library);
@@ -294,7 +348,8 @@ static int allocate(cm_replay *r, const cm_record *record, int device, cm_change
                       .origin = (uint32_t)number,
                       .step = inherited ? -1 : r->step,
                       .device = (uint16_t)device,
-                      .direct = (e->flags & CM_EVF_DIRECT) != 0};
+                      .direct = (e->flags & CM_EVF_DIRECT) != 0,
+                      .made = !inherited};
     if (!bear(r, &block, record->time_ns, !inherited, &out[changes++]))
         return -1;
     if (!inherited)

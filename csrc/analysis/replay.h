@@ -67,6 +67,7 @@ typedef struct cm_change {
 
 typedef struct cm_replay {
     const char *error; /* why apply failed */
+    char *code;        /* the packages that count as the user's own */
     cm_nodes *nodes;
     cm_places *places;
     cm_blocks blocks;
@@ -93,10 +94,14 @@ typedef struct cm_replay {
 
 /* code: packages that count as the user's own (library.h). NULL: out of memory. */
 cm_replay *cm_replay_new(const cm_reader *reader, const char *code);
+/* As it is now; both go on by themselves. NULL: out of memory. */
+cm_replay *cm_replay_copy(const cm_replay *replay);
 void cm_replay_free(cm_replay *replay);
 
 /* Before the first record: the seeds that were not dropped are alive. false: error is set. */
 bool cm_replay_seed(cm_replay *replay, const cm_seed *seeds, size_t count);
+/* A window begins: what is alive was there before it, in no step of it. */
+void cm_replay_begin(cm_replay *replay);
 /* The number of changes (0 to 2), or -1 with error set. */
 int cm_replay_apply(cm_replay *replay, const cm_record *record, cm_change change[2]);
 /* The number of a device, new or not; -1 with error set: there are too many. */

@@ -18,6 +18,16 @@ void cm_segments_clear(cm_segments *s)
     *s = (cm_segments){0};
 }
 
+bool cm_segments_copy(cm_segments *copy, const cm_segments *s)
+{
+    *copy = (cm_segments){.count = s->count, .capacity = s->count};
+    if (cm_copy((void **)&copy->segment, s->segment, s->count, sizeof *s->segment) &&
+        cm_idmap_copy(&copy->at, &s->at) && cm_idmap_copy(&copy->gone, &s->gone))
+        return true;
+    cm_segments_clear(copy);
+    return false;
+}
+
 int cm_segments_add(cm_segments *s, const cm_segment *segment, cm_segment *replaced)
 {
     uint64_t key = key_of(segment->address);

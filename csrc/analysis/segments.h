@@ -28,6 +28,7 @@ typedef struct cm_segments {
 
 /* All zero is an empty table. */
 void cm_segments_clear(cm_segments *segments);
+bool cm_segments_copy(cm_segments *copy, const cm_segments *segments); /* false: out of memory */
 /* 1: added; 0: it is not to be (see above); -1: out of memory. One that lies where another one is
  * believed to be replaces it: `replaced` is then that one, else its size is 0. */
 int cm_segments_add(cm_segments *segments, const cm_segment *segment, cm_segment *replaced);

@@ -37,15 +37,16 @@ static bool gather(const cm_replay *replay, cm_survivor **out, size_t *count)
     cm_survivor *found = NULL;
     size_t capacity = 0;
     cm_idmap index = {0}; /* device, stack -> index of found */
-    bool fine = true;
+    uint32_t *known = calloc(replay->origin_count + 1, sizeof *known); /* the same + 1, by origin */
+    bool fine = known != NULL;
     *count = 0;
     for (size_t i = 0; fine && i < replay->blocks.slots; i++) {
         const cm_block *block = &replay->blocks.slot[i];
         if (!block->alive)
             continue;
-        uint32_t at, stack = replay->origin[block->origin].stack;
+        uint32_t at = known[block->origin] - 1, stack = replay->origin[block->origin].stack;
         uint64_t key = (uint64_t)block->device << 32 | stack;
-        if (!cm_idmap_get(&index, key, &at)) {
+        if (at == UINT32_MAX && !cm_idmap_get(&index, key, &at)) {
             at = (uint32_t)*count;
             fine = cm_grow((void **)&found, &capacity, *count + 1, sizeof *found) &&
                    cm_idmap_put(&index, key, at);
@@ -56,6 +57,7 @@ static bool gather(const cm_replay *replay, cm_survivor **out, size_t *count)
                                               .first_step = block->step,
                                               .last_step = block->step};
         }
+        known[block->origin] = at + 1;
         cm_survivor *s = &found[at];
         s->bytes += block->size;
         s->count++;
@@ -65,6 +67,7 @@ static bool gather(const cm_replay *replay, cm_survivor **out, size_t *count)
             s->last_step = block->step;
     }
     cm_idmap_clear(&index);
+    free(known);
     if (!fine) {
         free(found);
         return false;
@@ -89,8 +92,12 @@ static bool finish(void *part, cm_analysis *out)
     survivors *s = part;
     if (!gather(s->run->replay, &out->survivors_end, &out->survivor_end_count))
         return false;
-    if (!s->stepped && !gather(s->run->replay, &s->at_step, &s->at_step_count))
-        return false;
+    if (!s->stepped) { /* the same */
+        s->at_step_count = out->survivor_end_count;
+        if (!cm_copy((void **)&s->at_step, out->survivors_end, s->at_step_count,
+                     sizeof *s->at_step))
+            return false;
+    }
     out->survivors = s->at_step;
     out->survivor_count = s->at_step_count;
     s->at_step = NULL;

@@ -1,5 +1,6 @@
-/* A line's whole life: what was alive at both ends of the recording or of one step, what was
- * allocated, what was freed in the step that made it. Each by contributor, and only where asked. */
+/* A line's whole life (but for above.c): what was alive at both ends of the recording or of one
+ * step, what was allocated, what was freed in the step that made it. Each by contributor, and only
+ * where asked. */
 #include <string.h>
 
 #include "contributors.h"
@@ -158,7 +159,8 @@ static bool finish(void *part, cm_analysis *out)
         return false;
     for (size_t i = 0; i < out->device_count; i++)
         for (size_t kind = 0; kind < CM_TABLES; kind++)
-            if (is_wanted(t, (cm_table_kind)kind) &&
+            if (is_wanted(t, (cm_table_kind)kind) && kind != CM_TABLE_ABOVE &&
+                kind != CM_TABLE_KEPT && /* above.c */
                 !put(t, (cm_table_kind)kind, (uint16_t)i, &out->device[i].table[kind]))
                 return false;
     return true;

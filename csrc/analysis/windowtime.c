@@ -9,6 +9,7 @@ static void rebase(uint64_t *time_ns, uint64_t begin_ns)
 static void rebase_device(cm_device_report *d, uint64_t begin_ns)
 {
     rebase(&d->peak_time_ns, begin_ns);
+    rebase(&d->above_time_ns, begin_ns);
     for (size_t i = 0; i < d->timeline_count; i++)
         rebase(&d->timeline[i].time_ns, begin_ns);
     for (size_t i = 0; i < d->oom_count; i++)

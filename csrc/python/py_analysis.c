@@ -32,11 +32,11 @@ static const char *const relation_names[] = {
     [CM_LEAK_SAME_STEPS] = "made in the same steps",
     [CM_LEAK_FOLLOWS] = "grows with it",
 };
-static const char *const table_names[] = {[CM_TABLE_START] = "start",
-                                          [CM_TABLE_END] = "end",
-                                          [CM_TABLE_ALLOCATED] = "allocated",
-                                          [CM_TABLE_STEPPED] = "stepped",
-                                          [CM_TABLE_TEMPORARY] = "temporary"};
+static const char *const table_names[] = {
+    [CM_TABLE_START] = "start",         [CM_TABLE_END] = "end",
+    [CM_TABLE_ABOVE] = "above",         [CM_TABLE_KEPT] = "kept",
+    [CM_TABLE_ALLOCATED] = "allocated", [CM_TABLE_STEPPED] = "stepped",
+    [CM_TABLE_TEMPORARY] = "temporary"};
 static const char *const tick_names[] = {NULL, "step", "optimizer", "data", "module", "backward"};
 
 typedef cm_py_builder builder;
@@ -238,12 +238,14 @@ static PyObject *table_dict(builder *b, const cm_device_report *d)
 static PyObject *device_dict(builder *b, const cm_device_report *d)
 {
     return Py_BuildValue(
-        "{s:s,s:L,s:L,s:K,s:N,s:L,s:K,s:K,s:L,s:L,s:N,s:N,s:N,s:K,s:N,s:L,s:N,s:N,s:N}", "device",
-        d->name, "start", (long long)d->start, "peak", (long long)d->peak, "peak_time_ns",
-        (unsigned long long)d->peak_time_ns, "peak_step", none_below_zero(d->peak_step), "end",
-        (long long)d->end, "allocations", (unsigned long long)d->allocations, "frees",
-        (unsigned long long)d->frees, "allocated", (long long)d->allocated, "freed",
-        (long long)d->freed, "reserved_peak", none_below_zero(d->reserved_peak), "contributors",
+        "{s:s,s:L,s:L,s:K,s:N,s:(LKN),s:L,s:L,s:K,s:K,s:L,s:L,s:N,s:N,s:N,s:K,s:N,s:L,s:N,s:N,s:N}",
+        "device", d->name, "start", (long long)d->start, "peak", (long long)d->peak, "peak_time_ns",
+        (unsigned long long)d->peak_time_ns, "peak_step", none_below_zero(d->peak_step), "above",
+        (long long)d->above, (unsigned long long)d->above_time_ns, none_below_zero(d->above_step),
+        "kept", (long long)d->kept, "end", (long long)d->end, "allocations",
+        (unsigned long long)d->allocations, "frees", (unsigned long long)d->frees, "allocated",
+        (long long)d->allocated, "freed", (long long)d->freed, "reserved_peak",
+        none_below_zero(d->reserved_peak), "contributors",
         contributor_list(b, d->contributors, d->contributor_count), "ooms", oom_list(b, d),
         "ooms_total", (unsigned long long)d->oom_total, "timeline", timeline_list(d),
         "requested_peak", (long long)d->requested_peak, "segments", segments_dict(&d->segments),
@@ -397,6 +399,21 @@ static PyObject *leak_list(builder *b, const cm_leak *leak, size_t count)
     return finish_list(list, fine);
 }
 
+static PyObject *kept_block_list(builder *b)
+{
+    const cm_analysis *a = b->analysis;
+    PyObject *list = PyList_New(0);
+    bool fine = list != NULL;
+    for (size_t i = 0; fine && i < a->kept_block_count; i++) {
+        const cm_kept_block *k = &a->kept_blocks[i];
+        fine = cm_py_append(list, Py_BuildValue("(KLLsN)", (unsigned long long)k->address,
+                                                (long long)k->size, (long long)k->step,
+                                                a->device[k->device].name,
+                                                cm_py_stack_id(b, k->stack))) == 0;
+    }
+    return finish_list(list, fine);
+}
+
 static PyObject *host_read_list(builder *b)
 {
     const cm_analysis *a = b->analysis;
@@ -490,6 +507,7 @@ static bool fill(builder *b, PyObject *d)
            cm_py_put(d, "survivors_at_end",
                      survivor_list(b, a->survivors_end, a->survivor_end_count)) == 0 &&
            cm_py_put(d, "host_reads", host_read_list(b)) == 0 &&
+           cm_py_put(d, "kept_blocks", kept_block_list(b)) == 0 &&
            cm_py_put(d, "leaks", leak_list(b, a->leaks, a->leak_count)) == 0 &&
            cm_py_put(d, "suspects", leak_list(b, a->suspects, a->suspect_count)) == 0 &&
            cm_py_put(d, "live_nodes", PyLong_FromUnsignedLongLong(a->live_nodes)) == 0 &&
@@ -541,15 +559,133 @@ static bool watch(double share, void *context)
     return go_on;
 }
 
+/* --- a trace that is read on ---------------------------------------------------------------- */
+
+static const char capsule_name[] = "cuptimem trace";
+
+/* Guarded by the GIL but, while it is `used` by one thread without it, reader, engine, before. */
+typedef struct source {
+    cm_reader *reader; /* NULL: to be opened */
+    cm_engine *engine;
+    uint64_t before, decoded; /* records: by the readers before this one; in all, when last used */
+    bool used;
+    char path[];
+} source;
+
+static void close_source(source *s)
+{
+    cm_engine_free(s->engine);
+    if (s->reader != NULL)
+        s->before += cm_reader_decoded(s->reader);
+    cm_reader_close(s->reader);
+    s->engine = NULL;
+    s->reader = NULL;
+}
+
+static void forget_source(PyObject *capsule)
+{
+    source *s = PyCapsule_GetPointer(capsule, capsule_name);
+    close_source(s);
+    PyMem_Free(s);
+}
+
+PyDoc_STRVAR(trace_doc,
+             "trace(path) -> object\n\n"
+             "A trace for analyze() and extract(): what they have read of it is not read "
+             "again, also\nwhen the file grows. Windows that are asked for in their order "
+             "cost one reading\nof it together.");
+
+static PyObject *new_source(PyObject *module, PyObject *path)
+{
+    PyObject *bytes;
+    if (!PyUnicode_FSConverter(path, &bytes))
+        return NULL;
+    size_t size = (size_t)PyBytes_GET_SIZE(bytes) + 1;
+    source *s = PyMem_Malloc(sizeof *s + size);
+    if (s == NULL) {
+        Py_DECREF(bytes);
+        return PyErr_NoMemory();
+    }
+    *s = (source){0};
+    memcpy(s->path, PyBytes_AS_STRING(bytes), size);
+    Py_DECREF(bytes);
+    PyObject *capsule = PyCapsule_New(s, capsule_name, forget_source);
+    if (capsule == NULL)
+        PyMem_Free(s);
+    return capsule;
+}
+
+PyDoc_STRVAR(trace_decoded_doc,
+             "trace_decoded(trace) -> int\n\n"
+             "Records that were decoded, those that were read twice counted twice.");
+
+static PyObject *trace_decoded(PyObject *module, PyObject *capsule)
+{
+    source *s = PyCapsule_GetPointer(capsule, capsule_name);
+    if (s == NULL)
+        return NULL;
+    return PyLong_FromUnsignedLongLong(s->decoded);
+}
+
+/* Of a trace or a path: the caller releases the object. One that is in use (by another thread, or
+ * by what a signal's handler interrupted) is read by somebody else: this one reads for itself. */
+static PyObject *use_source(PyObject *named, source **out)
+{
+    if (!PyCapsule_IsValid(named, capsule_name)) {
+        named = new_source(NULL, named);
+    } else {
+        *out = PyCapsule_GetPointer(named, capsule_name);
+        if (!(*out)->used) {
+            Py_INCREF(named);
+        } else {
+            PyObject *path = PyUnicode_DecodeFSDefault((*out)->path);
+            named = path == NULL ? NULL : new_source(NULL, path);
+            Py_XDECREF(path);
+        }
+    }
+    if (named != NULL) {
+        *out = PyCapsule_GetPointer(named, capsule_name);
+        (*out)->used = true;
+    }
+    return named;
+}
+
+/* Without the GIL. */
+static bool open_source(source *s, char *error, size_t error_size)
+{
+    if (s->reader != NULL &&
+        (!cm_reader_take_up(s->reader) || (s->engine != NULL && !cm_engine_follow(s->engine))))
+        close_source(s);
+    if (s->reader == NULL)
+        s->reader = cm_reader_open(s->path, error, error_size);
+    if (s->reader == NULL)
+        return false;
+    if (s->engine == NULL)
+        s->engine = cm_engine_new(s->reader);
+    if (s->engine == NULL)
+        snprintf(error, error_size, "out of memory");
+    return s->engine != NULL;
+}
+
+static void leave_source(source *s)
+{
+    if (s->reader != NULL)
+        cm_reader_let_go(s->reader);
+    s->decoded = s->before + (s->reader != NULL ? cm_reader_decoded(s->reader) : 0);
+    s->used = false;
+}
+
 PyDoc_STRVAR(
     analyze_doc,
     "analyze(path, *, window=0, step=None, points=0, ledger_at_ns=-1, min_rate=-1.0,\n"
-    "        progress=None, code=None, tables=()) -> dict\n\n"
-    "What the trace says, as plain numbers (bytes, nanoseconds since its start). With\n"
+    "        progress=None, code=None, tables=(), again=False) -> dict\n\n"
+    "What the trace (a path, or trace(path)) says, as plain numbers (bytes, nanoseconds since\n"
+    "its start). With\n"
     "`window` only that window; with `step` (-1 is the last) the devices' contributors, and the\n"
     "`tables` that were named, are those of that step; with `ledger_at_ns` there is a ledger of\n"
     "the moment nearest to it, too; with `min_rate` what grows by fewer bytes a step is\n"
-    "negligible. code: packages that count as the user's own, with commas\n"
+    "negligible; with `again` the same window is soon asked for once more. code: packages that "
+    "count as the user's own, with commas\n"
     "between them (None: those that the trace names).\n"
     "progress(share) is called at most ten times a second; False cancels\n"
     "with KeyboardInterrupt. Raises Error with one line for what cannot be read.");
@@ -575,34 +711,36 @@ static bool find_tables(PyObject *names, uint32_t *wanted)
 
 static PyObject *analyze(PyObject *module, PyObject *arguments, PyObject *keywords)
 {
-    static char *names[] = {"path",     "window",   "step", "points", "ledger_at_ns",
-                            "min_rate", "progress", "code", "tables", NULL};
-    PyObject *path, *progress = Py_None;
+    static char *names[] = {"path",         "window",   "step",     "points",
+                            "ledger_at_ns", "min_rate", "progress", "code",
+                            "tables",       "again",    NULL};
+    PyObject *named, *progress = Py_None;
     PyObject *step = Py_None, *tables = NULL;
     unsigned long long window = 0;
     long long ledger_at = -1;
     double min_rate = -1;
     Py_ssize_t points = 0;
+    int again = 0;
     const char *code = NULL;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O&|$KOnLdOzO", names,
-                                     PyUnicode_FSConverter, &path, &window, &step, &points,
-                                     &ledger_at, &min_rate, &progress, &code, &tables))
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O|$KOnLdOzOp", names, &named, &window,
+                                     &step, &points, &ledger_at, &min_rate, &progress, &code,
+                                     &tables, &again))
         return NULL;
     if (points < 0 || points > 1 << 24) {
-        Py_DECREF(path);
         PyErr_SetString(PyExc_ValueError, "points is out of range");
         return NULL;
     }
     bool of_step = step != Py_None;
     long long number = of_step ? PyLong_AsLongLong(step) : 0;
     uint32_t wanted = 0;
-    if ((of_step && number == -1 && PyErr_Occurred()) || !find_tables(tables, &wanted)) {
-        Py_DECREF(path);
+    source *s;
+    if ((of_step && number == -1 && PyErr_Occurred()) || !find_tables(tables, &wanted) ||
+        (named = use_source(named, &s)) == NULL)
         return NULL;
-    }
     char error[512] = "";
     watcher w = {progress == Py_None ? NULL : progress, cm_clock_monotonic_ns() + ASK_EVERY_NS};
     cm_analysis_options options = {.window = window,
+                                   .again = again != 0,
                                    .of_step = of_step,
                                    .step = number,
                                    .tables = wanted,
@@ -617,18 +755,17 @@ static PyObject *analyze(PyObject *module, PyObject *arguments, PyObject *keywor
     PyObject *result = NULL;
 
     PyThreadState *saved = PyEval_SaveThread();
-    cm_reader *reader = cm_reader_open(PyBytes_AS_STRING(path), error, sizeof error);
-    if (reader != NULL)
-        analysis = cm_analyze(reader, &options, error, sizeof error);
+    if (open_source(s, error, sizeof error))
+        analysis = cm_engine_analyze(s->engine, &options, error, sizeof error);
     PyEval_RestoreThread(saved);
 
     if (analysis != NULL)
-        result = build(reader, analysis, options.tables);
+        result = build(s->reader, analysis, options.tables);
     else if (!PyErr_Occurred())
         fail(error);
     cm_analysis_free(analysis);
-    cm_reader_close(reader);
-    Py_DECREF(path);
+    leave_source(s);
+    Py_DECREF(named);
     return result;
 }
 
@@ -641,24 +778,27 @@ PyDoc_STRVAR(extract_doc, "extract(source, target, window, code=\"\")\n\nWrites 
 static PyObject *extract(PyObject *module, PyObject *arguments, PyObject *keywords)
 {
     static char *names[] = {"source", "target", "window", "code", NULL};
-    PyObject *source = NULL, *target = NULL;
+    PyObject *named, *target;
     unsigned long long window;
     const char *code = "";
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O&O&K|s", names, PyUnicode_FSConverter,
-                                     &source, PyUnicode_FSConverter, &target, &window, &code)) {
-        return NULL; /* the converter releases what it has made */
-    }
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO&K|s", names, &named,
+                                     PyUnicode_FSConverter, &target, &window, &code))
+        return NULL;
     char error[512] = "";
-    bool fine = false;
-
+    source *s;
+    named = use_source(named, &s);
+    if (named == NULL) {
+        Py_DECREF(target);
+        return NULL;
+    }
     PyThreadState *saved = PyEval_SaveThread();
-    cm_reader *reader = cm_reader_open(PyBytes_AS_STRING(source), error, sizeof error);
-    if (reader != NULL)
-        fine = cm_extract(reader, PyBytes_AS_STRING(target), window, code, error, sizeof error);
-    cm_reader_close(reader);
+    bool fine =
+        open_source(s, error, sizeof error) &&
+        cm_engine_extract(s->engine, PyBytes_AS_STRING(target), window, code, error, sizeof error);
     PyEval_RestoreThread(saved);
 
-    Py_DECREF(source);
+    leave_source(s);
+    Py_DECREF(named);
     Py_DECREF(target);
     if (!fine)
         return fail(error);
@@ -691,6 +831,8 @@ static PyObject *is_library(PyObject *module, PyObject *arguments)
 PyMethodDef cm_py_analysis_methods[] = {
     {"analyze", (PyCFunction)(void (*)(void))analyze, METH_VARARGS | METH_KEYWORDS, analyze_doc},
     {"extract", (PyCFunction)(void (*)(void))extract, METH_VARARGS | METH_KEYWORDS, extract_doc},
+    {"trace", new_source, METH_O, trace_doc},
+    {"trace_decoded", trace_decoded, METH_O, trace_decoded_doc},
     {"is_library", is_library, METH_VARARGS, is_library_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -230,27 +230,28 @@ static PyObject *trace_dump(PyObject *module, PyObject *arguments, PyObject *key
 
 PyDoc_STRVAR(
     trace_write_synthetic_doc,
-    "trace_write_synthetic(path, events, seed=0, on=\"cpu\") -> dict\n\nWrites a made-up trace of "
+    "trace_write_synthetic(path, events, seed=0, on=\"cpu\", windows=0) -> dict\n\nWrites a "
+    "made-up trace of "
     "a "
     "training with at least that many events (whole steps), replacing the file, and "
     "returns what is in it: events, allocations, frees, steps, peak_bytes, live_bytes "
     "(seeds included), leaked_bytes, seed_bytes (still alive at the end), segments, moments, "
     "file_bytes. on: \"cpu\"; \"cuda\", with a driver level; \"scattered\", the same "
-    "with nothing but blocks at random.");
+    "with nothing but blocks at random. windows: so many of whole steps, from number 2 on.");
 
 static PyObject *trace_write_synthetic(PyObject *module, PyObject *arguments, PyObject *keywords)
 {
-    static char *names[] = {"path", "events", "seed", "on", NULL};
+    static char *names[] = {"path", "events", "seed", "on", "windows", NULL};
     static const char *const devices[] = {"cpu", "cuda", "scattered"};
     PyObject *path;
     const char *on = "cpu";
     unsigned device = 0;
-    unsigned long long events, seed = 0;
+    unsigned long long events, seed = 0, windows = 0;
     cm_synthetic truth;
     int status;
 
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O&K|Ks", names, PyUnicode_FSConverter,
-                                     &path, &events, &seed, &on))
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O&K|KsK", names, PyUnicode_FSConverter,
+                                     &path, &events, &seed, &on, &windows))
         return NULL;
     while (device < 3 && strcmp(on, devices[device]) != 0)
         device++;
@@ -258,8 +259,9 @@ static PyObject *trace_write_synthetic(PyObject *module, PyObject *arguments, Py
         Py_DECREF(path);
         return PyErr_Format(PyExc_ValueError, "no such device: %s", on);
     }
-    Py_BEGIN_ALLOW_THREADS status = cm_synthetic_write(
-        PyBytes_AS_STRING(path), (cm_synthetic_on)device, events, seed, 512 * 1024, &truth);
+    Py_BEGIN_ALLOW_THREADS status =
+        cm_synthetic_write(PyBytes_AS_STRING(path), (cm_synthetic_on)device, events, windows, seed,
+                           512 * 1024, &truth);
     Py_END_ALLOW_THREADS if (status < 0)
     {
         char message[512];

@@ -219,7 +219,7 @@ static bool grow_lines(cm_defs *defs)
     return true;
 }
 
-const char *cm_defs_add_lines(cm_defs *defs, const uint8_t *payload, size_t length)
+const char *cm_defs_add_lines(cm_defs *defs, const uint8_t *payload, size_t length, bool ahead)
 {
     cm_cursor c = {payload, payload + length, false};
     uint64_t n = cm_cursor_varint(&c);
@@ -234,7 +234,7 @@ const char *cm_defs_add_lines(cm_defs *defs, const uint8_t *payload, size_t leng
         }
         if (c.bad || text == 0 || text > defs->texts.count)
             return "a source line has a text that was not given before it";
-        if (cm_defs_code(defs, code) == NULL)
+        if (!ahead && cm_defs_code(defs, code) == NULL)
             continue;
         if (!grow_lines(defs))
             return out_of_memory;

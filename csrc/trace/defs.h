@@ -30,8 +30,9 @@ void cm_defs_free(cm_defs *defs);
  * wrong one are kept. */
 const char *cm_defs_add(cm_defs *defs, const uint8_t *records, size_t length);
 
-/* The same for the payload of a chunk of source lines. */
-const char *cm_defs_add_lines(cm_defs *defs, const uint8_t *payload, size_t length);
+/* The same for the payload of a chunk of source lines. ahead: the definitions before it were not
+ * read yet, so its lines may be of code that is unknown; else such lines are left out. */
+const char *cm_defs_add_lines(cm_defs *defs, const uint8_t *payload, size_t length, bool ahead);
 
 /* NULL for ids that do not exist, the reserved ones included. */
 const char *cm_defs_string(const cm_defs *defs, uint32_t id);

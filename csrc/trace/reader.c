@@ -81,10 +81,26 @@ static int begin_chunk(cm_reader *reader)
     return 0;
 }
 
+static void note_place(cm_reader *reader)
+{
+    reader->decoded += reader->begun.records;
+    reader->begun = (cm_reader_place){.offset = reader->chunks.offset,
+                                      .tail_offset = reader->chunks.tail_offset,
+                                      .chunk = reader->chunks.position,
+                                      .time = reader->time,
+                                      .lost_events = reader->lost_events,
+                                      .lost_stacks = reader->lost_stacks,
+                                      .unknown_references = reader->unknown_references,
+                                      .horizon = reader->horizon_next,
+                                      .stacks = reader->stacks_seen,
+                                      .names = reader->names_seen};
+}
+
 /* Begins the next chunk. 1: done; 0: the trace is over; -1: damaged. */
 static int advance(cm_reader *reader)
 {
     for (;;) {
+        note_place(reader);
         cm_fetch got = cm_chunks_next(&reader->chunks);
         if (got == CM_FETCH_CHUNK) {
             int begun = begin_chunk(reader);
@@ -125,6 +141,7 @@ int cm_reader_next(cm_reader *reader, cm_record *record)
         if (__builtin_expect(got == 1, 1)) {
             check_references(reader, &record->event);
             record->time_ns = cm_timeline_at(&reader->time, record->event.time);
+            reader->begun.records++;
             if (__builtin_expect(record->event.kind == CM_EV_LOST, 0) && record->event.size > 0)
                 reader->lost_events += (uint64_t)record->event.size;
             return 1;
@@ -143,10 +160,15 @@ int cm_reader_next(cm_reader *reader, cm_record *record)
 
 /* --- opening ------------------------------------------------------------------------------- */
 
+/* O_NONBLOCK: a named pipe must not hang; it is refused later. */
+static int open_file(const char *path)
+{
+    return open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+}
+
 static const char *cannot_open(cm_reader *reader, const char *path, struct stat *st)
 {
-    /* O_NONBLOCK: a named pipe must not hang; it is refused below. */
-    reader->chunks.fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    reader->chunks.fd = open_file(path);
     if (reader->chunks.fd < 0 || fstat(reader->chunks.fd, st) < 0)
         return strerror(errno);
     if (S_ISDIR(st->st_mode))
@@ -193,7 +215,8 @@ static const char *bad_meta(cm_reader *reader)
     cm_fetch got = cm_chunks_next(&reader->chunks);
     if (got == CM_FETCH_MEMORY)
         return reader->chunks.error;
-    if (got == CM_FETCH_CHUNK && reader->chunks.kind == CM_CHUNK_META && read_chunk(reader) == 0)
+    if (got == CM_FETCH_CHUNK && reader->chunks.kind == CM_CHUNK_META && read_chunk(reader) == 0 &&
+        cm_chunks_read_at(&reader->chunks, 0, reader->front, sizeof reader->front) == 1)
         return NULL;
     return "is corrupt: its description (the meta chunk behind the header) is cut off or damaged";
 }
@@ -232,6 +255,7 @@ cm_reader *cm_reader_open(const char *path, char *error, size_t error_size)
     if (why == NULL) {
         reader->error[0] = '\0';
         reader->second_chunk = reader->chunks.offset;
+        note_place(reader);
         return reader;
     }
     explain(path, why, error, error_size);
@@ -239,17 +263,82 @@ cm_reader *cm_reader_open(const char *path, char *error, size_t error_size)
     return NULL;
 }
 
-void cm_reader_rewind(cm_reader *reader)
+void cm_reader_let_go(cm_reader *reader)
 {
-    reader->chunks.offset = reader->second_chunk;
-    reader->chunks.tail_offset = 0;
-    reader->chunks.position = 1;
-    reader->lost_events = reader->lost_stacks = reader->unknown_references = 0;
-    reader->horizon_next = 0;
-    reader->stacks_seen = reader->names_seen = 0;
+    if (reader->chunks.fd >= 0)
+        close(reader->chunks.fd);
+    reader->chunks.fd = -1;
+}
+
+bool cm_reader_take_up(cm_reader *reader)
+{
+    uint8_t front[sizeof reader->front];
+    struct stat st;
+
+    if (reader->chunks.fd < 0)
+        reader->chunks.fd = open_file(reader->path);
+    if (reader->chunks.fd >= 0 && fstat(reader->chunks.fd, &st) == 0 && S_ISREG(st.st_mode) &&
+        (uint64_t)st.st_size >= reader->chunks.offset &&
+        cm_chunks_read_at(&reader->chunks, 0, front, sizeof front) == 1 &&
+        memcmp(front, reader->front, sizeof front) == 0)
+        return true;
+    cm_reader_let_go(reader);
+    return false;
+}
+
+/* Before a chunk. */
+static void go_to(cm_reader *reader, const cm_reader_place *place)
+{
+    reader->chunks.offset = place->offset;
+    reader->chunks.tail_offset = place->tail_offset;
+    reader->chunks.position = place->chunk;
+    reader->time = place->time;
+    reader->lost_events = place->lost_events;
+    reader->lost_stacks = place->lost_stacks;
+    reader->unknown_references = place->unknown_references;
+    reader->horizon_next = place->horizon;
+    reader->stacks_seen = place->stacks;
+    reader->names_seen = place->names;
     reader->ended = reader->over = reader->failed = false;
     reader->error[0] = '\0';
     cm_decoder_begin(reader->decoder, 0, NULL, 0, 0);
+    note_place(reader);
+}
+
+void cm_reader_rewind(cm_reader *reader)
+{
+    const cm_reader_place start = {
+        .offset = reader->second_chunk, .chunk = 1, .time = reader->time};
+    go_to(reader, &start);
+}
+
+cm_reader_place cm_reader_tell(const cm_reader *reader)
+{
+    return reader->begun;
+}
+
+int cm_reader_seek(cm_reader *reader, const cm_reader_place *place)
+{
+    cm_record record;
+    int got = 1;
+
+    go_to(reader, place);
+    while (got == 1 && reader->begun.records < place->records)
+        got = cm_reader_next(reader, &record);
+    return got;
+}
+
+bool cm_reader_follow(cm_reader *reader, bool *grew)
+{
+    *grew = false;
+    if (reader->chunks.tail == NULL &&
+        (!reader->tail_known || reader->state == CM_TRACE_RECORDING)) {
+        *grew = cm_chunks_grown(&reader->chunks);
+        reader->over = reader->over && !reader->tail_known;
+        reader->tail_known = false;
+        return true;
+    }
+    return reader->state == CM_TRACE_RECOVERED;
 }
 
 void cm_reader_close(cm_reader *reader)
@@ -294,6 +383,11 @@ cm_reader_state cm_reader_get_state(const cm_reader *reader)
 const char *cm_reader_end_reason(const cm_reader *reader)
 {
     return reader->end_reason == NULL || was_replaced(reader) ? "" : reader->end_reason;
+}
+
+uint64_t cm_reader_decoded(const cm_reader *reader)
+{
+    return reader->decoded + reader->begun.records;
 }
 
 double cm_reader_progress(const cm_reader *reader)

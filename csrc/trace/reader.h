@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "../capture/event.h"
+#include "timeline.h"
 
 typedef struct cm_reader cm_reader;
 
@@ -32,10 +33,33 @@ typedef enum cm_reader_state {
 /* NULL with one line in error: unreadable, foreign, newer major, corrupt header. */
 cm_reader *cm_reader_open(const char *path, char *error, size_t error_size);
 void cm_reader_close(cm_reader *reader);
+/* Between two readings its file is closed: a program that closes all descriptors gives their
+ * numbers to files of its own. Definitions and meta stay. */
+void cm_reader_let_go(cm_reader *reader);
+/* Opens it again. false: it is not there any more, or another one is. */
+bool cm_reader_take_up(cm_reader *reader);
 /* Back to the first record. What a pass found out stays: definitions, meta, the ring file's tail. A
  * pass after a finished one gives exactly the same records (a trace that grows does not grow for
  * this reader any more). */
 void cm_reader_rewind(cm_reader *reader);
+
+/* A place between two records: the chunk that it is in, and how many of its records lie before. */
+typedef struct cm_reader_place {
+    uint64_t offset, tail_offset, chunk; /* of file and tail; chunks before */
+    cm_timeline time;
+    uint64_t lost_events, lost_stacks, unknown_references;
+    size_t horizon;
+    uint32_t stacks, names; /* defined by then */
+    uint64_t records;
+} cm_reader_place;
+cm_reader_place cm_reader_tell(const cm_reader *reader);
+/* To a place that cm_reader_tell has given. As cm_reader_next: 1, or the reason why it is not
+ * there. */
+int cm_reader_seek(cm_reader *reader, const cm_reader_place *place);
+/* Looks whether the trace has grown since its end was reached. What was read is not read again: the
+ * next record is the first of the new ones. false: what followed the file was in its side file or
+ * its ring, and may have come into it in another form; a reader that is opened then sees it. */
+bool cm_reader_follow(cm_reader *reader, bool *grew);
 
 /* 1: *record filled; 0: end; -1: damaged definitions or events inside a chunk whose checksum is
  * right (error text by cm_reader_error). The state is final once this has returned 0 or -1. */
@@ -43,9 +67,13 @@ int cm_reader_next(cm_reader *reader, cm_record *record);
 const char *cm_reader_error(const cm_reader *reader); /* one line without the path; "" = nothing */
 cm_reader_state cm_reader_get_state(const cm_reader *reader);
 const char *cm_reader_end_reason(const cm_reader *reader); /* "" unless the end chunk gives one */
+/* Records that were decoded in all passes. */
+uint64_t cm_reader_decoded(const cm_reader *reader);
 /* Share of the file consumed, 0..1, for progress. */
 double cm_reader_progress(const cm_reader *reader);
 
+/* Meta and text of lines that stand in chunks further on in the file become known, too. */
+void cm_reader_look_ahead(cm_reader *reader);
 /* Meta of the header and of later META chunks; NULL if absent. Key order is file order. */
 const char *cm_reader_meta(const cm_reader *reader, const char *key);
 size_t cm_reader_meta_count(const cm_reader *reader);

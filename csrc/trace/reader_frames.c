@@ -6,8 +6,10 @@
 
 int cm_reader_read_lines(cm_reader *reader)
 {
+    if (cm_reader_was_read_ahead(reader))
+        return 0;
     const char *wrong =
-        cm_defs_add_lines(reader->defs, reader->chunks.payload, reader->chunks.length);
+        cm_defs_add_lines(reader->defs, reader->chunks.payload, reader->chunks.length, false);
     return wrong == NULL ? 0 : cm_reader_say(reader, "%s", wrong);
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "crc32c.h"
 #include "format.h"
 
 static char *copy_text(const uint8_t *bytes, size_t length)
@@ -46,9 +47,9 @@ static int set_meta(cm_reader *reader, char *key, char *value)
     return 0;
 }
 
-int cm_reader_read_meta(cm_reader *reader)
+static int read_meta(cm_reader *reader, const uint8_t *payload, size_t length)
 {
-    cm_cursor c = {reader->chunks.payload, reader->chunks.payload + reader->chunks.length, false};
+    cm_cursor c = {payload, payload + length, false};
     uint64_t n = cm_cursor_varint(&c);
 
     /* Keys are looked up one by one: a bound on their number bounds the time as well. */
@@ -66,6 +67,58 @@ int cm_reader_read_meta(cm_reader *reader)
             return -1;
     }
     return c.bad ? cm_reader_say(reader, "a meta chunk is damaged") : 0;
+}
+
+int cm_reader_read_meta(cm_reader *reader)
+{
+    if (cm_reader_was_read_ahead(reader)) /* perhaps with later entries, which are to stay */
+        return 0;
+    return read_meta(reader, reader->chunks.payload, reader->chunks.length);
+}
+
+bool cm_reader_was_read_ahead(const cm_reader *reader)
+{
+    return reader->chunks.tail_offset == 0 && reader->chunks.offset <= reader->ahead;
+}
+
+/* Of a chunk of meta or lines. false: it is damaged, as a pass that comes there will say. */
+static bool read_at(cm_reader *reader, uint64_t at, const uint8_t *head, size_t length)
+{
+    uint8_t *payload = malloc(length + 1);
+    char error[sizeof reader->error];
+    cm_chunk_head parsed;
+
+    memcpy(error, reader->error, sizeof error);
+    bool fine = payload != NULL && cm_chunk_parse_head(head, &parsed) &&
+                cm_chunks_read_at(&reader->chunks, at, payload, length) == 1 &&
+                cm_crc32c(cm_crc32c(0, head, 12), payload, length) == parsed.checksum;
+    if (fine && parsed.kind == CM_CHUNK_META)
+        fine = read_meta(reader, payload, length) == 0;
+    else if (fine)
+        fine = cm_defs_add_lines(reader->defs, payload, length, true) == NULL;
+    memcpy(reader->error, error, sizeof error);
+    free(payload);
+    return fine;
+}
+
+void cm_reader_look_ahead(cm_reader *reader)
+{
+    uint64_t at = reader->chunks.offset > reader->ahead ? reader->chunks.offset : reader->ahead;
+    uint8_t bytes[CM_CHUNK_HEADER_SIZE];
+    cm_chunk_head head;
+
+    while (!reader->ahead_damaged && reader->chunks.size - at >= sizeof bytes &&
+           at <= reader->chunks.size &&
+           cm_chunks_read_at(&reader->chunks, at, bytes, sizeof bytes) == 1 &&
+           cm_chunk_parse_head(bytes, &head) &&
+           head.length <= reader->chunks.size - at - sizeof bytes) {
+        bool wanted = head.kind == CM_CHUNK_META || head.kind == CM_CHUNK_LINES;
+        reader->ahead_damaged = wanted && !read_at(reader, at + sizeof bytes, bytes, head.length);
+        if (reader->ahead_damaged)
+            return;
+        at += sizeof bytes + head.length;
+        reader->ahead = at;
+    }
 }
 
 int cm_reader_read_end(cm_reader *reader)

@@ -6,6 +6,7 @@
 #include "chunks.h"
 #include "decode.h"
 #include "defs.h"
+#include "format.h"
 #include "reader.h"
 #include "timeline.h"
 
@@ -23,6 +24,8 @@ typedef struct cm_reader_horizon {
 struct cm_reader {
     cm_chunks chunks;
     char *path;
+    uint8_t front[CM_HEADER_SIZE + CM_CHUNK_HEADER_SIZE]; /* with the checksum of its first meta:
+                                                             no other trace begins so */
     uint64_t second_chunk; /* where a second pass begins: the first chunk is meta, and known */
     uint64_t defined;      /* position of the last chunk whose definitions and meta are known */
     bool tail_known; /* the ring file was asked: never again, so that a second pass sees the same */
@@ -35,6 +38,9 @@ struct cm_reader {
     uint32_t stacks_seen, names_seen; /* by the present chunk */
     cm_reader_pair *meta;
     size_t meta_count, meta_capacity;
+    uint64_t
+        ahead; /* meta and lines of chunks that end up to here are known: they were read ahead */
+    bool ahead_damaged; /* the chunk behind is, and not looked at again */
     uint64_t *cover;
     size_t cover_count;
     uint64_t log_position;
@@ -44,6 +50,8 @@ struct cm_reader {
     cm_timeline time, first_time; /* now; and after the first batch was begun */
     uint64_t first_batch;         /* its position, 0 = not seen yet */
     uint64_t lost_events, lost_stacks, unknown_references;
+    cm_reader_place begun; /* before the present chunk */
+    uint64_t decoded;      /* records, in the chunks before */
     char *end_reason;
     bool ended, over, failed;
     cm_reader_state state;
@@ -57,6 +65,7 @@ int cm_reader_out_of_memory(cm_reader *reader);
 
 /* reader_meta.c: the present chunk. 0, or -1 with an error, as all below. */
 int cm_reader_read_meta(cm_reader *reader);
+bool cm_reader_was_read_ahead(const cm_reader *reader);
 int cm_reader_read_end(cm_reader *reader);
 int cm_reader_read_lines(cm_reader *reader); /* reader_frames.c */
 

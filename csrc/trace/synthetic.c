@@ -570,7 +570,16 @@ static void free_pools(machine *m)
     free(m->leak.free);
 }
 
-static void write_all(machine *m, uint64_t events)
+/* `open`: the window that is, of those within the first one. */
+static void next_window(machine *m, uint64_t *open, bool more)
+{
+    if (*open > 0)
+        emit_argument(m, MAIN_THREAD, CM_EV_MARK, CM_MARK_WINDOW_CLOSE, *open + 1, 0);
+    if (more)
+        emit_argument(m, MAIN_THREAD, CM_EV_MARK, CM_MARK_WINDOW_OPEN, ++*open + 1, 0);
+}
+
+static void write_all(machine *m, uint64_t events, uint64_t windows)
 {
     bool cuda = m->on != CM_SYNTHETIC_CPU;
     const char *const meta[] = {"command",
@@ -595,8 +604,15 @@ static void write_all(machine *m, uint64_t events)
     start_program(m);
     if (m->on == CM_SYNTHETIC_SCATTERED)
         scatter(m, events);
-    while (m->status == 0 && m->truth.events < events)
+    uint64_t open = 0;
+    while (m->status == 0 && m->truth.events < events) {
+        if (open < windows &&
+            (double)m->truth.events * (double)windows >= (double)events * (double)open)
+            next_window(m, &open, true);
         one_step(m);
+    }
+    if (m->status == 0)
+        next_window(m, &open, false);
     if (m->on != CM_SYNTHETIC_CPU)
         tell_moment(m);
     emit_argument(m, MAIN_THREAD, CM_EV_MARK, CM_MARK_WINDOW_CLOSE, 1, 0);
@@ -606,8 +622,8 @@ static void write_all(machine *m, uint64_t events)
         m->status = cm_writer_end(m->writer, m->truth.events, 0, 0, "");
 }
 
-int cm_synthetic_write(const char *path, cm_synthetic_on on, uint64_t events, uint64_t seed,
-                       size_t batch_bytes, cm_synthetic *out)
+int cm_synthetic_write(const char *path, cm_synthetic_on on, uint64_t events, uint64_t windows,
+                       uint64_t seed, size_t batch_bytes, cm_synthetic *out)
 {
     machine *m = calloc(1, sizeof *m);
     if (m == NULL)
@@ -621,7 +637,7 @@ int cm_synthetic_write(const char *path, cm_synthetic_on on, uint64_t events, ui
     m->batch = cm_batch_new();
     int status = m->batch == NULL ? -ENOMEM : cm_writer_create(path, true, &m->writer);
     if (status == 0) {
-        write_all(m, events);
+        write_all(m, events, windows);
         status = m->status;
         m->truth.file_bytes = cm_writer_size(m->writer);
         int closed = cm_writer_close(m->writer);

@@ -9,7 +9,10 @@
  * On a CUDA device its blocks are rounded and lie in segments, and the driver level tells of these,
  * of a library's workspace that comes and goes, and ten times a second of the device. Scattered is
  * no program but the worst order: blocks of one size that come and go at random in 1,000 segments,
- * 32,000 of them alive. */
+ * 32,000 of them alive.
+ *
+ * Window 1 is all of the training. Within it, from 2 on, as many windows of whole steps as are
+ * asked for lie one behind the other (where there are steps enough). */
 #ifndef CM_TRACE_SYNTHETIC_H
 #define CM_TRACE_SYNTHETIC_H
 
@@ -32,7 +35,7 @@ typedef struct cm_synthetic { /* what is in the trace, counted while it was made
 
 /* Whole steps until there are at least `events`. An existing file is replaced. 0, or a negative
  * errno: what was written is removed then. */
-int cm_synthetic_write(const char *path, cm_synthetic_on on, uint64_t events, uint64_t seed,
-                       size_t batch_bytes, cm_synthetic *out);
+int cm_synthetic_write(const char *path, cm_synthetic_on on, uint64_t events, uint64_t windows,
+                       uint64_t seed, size_t batch_bytes, cm_synthetic *out);
 
 #endif

@@ -262,6 +262,8 @@ def summary(report: Report) -> dict[str, Any]:
                 "freed": device.freed,
                 "reserved_peak": device.reserved_peak,
                 "requested_peak": device.requested_peak,
+                "peak_above_start": device.peak_above_start,
+                "kept": device.kept,
                 "segments": None
                 if device.segments is None
                 else {

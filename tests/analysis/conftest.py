@@ -1,3 +1,4 @@
+import contextlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +28,15 @@ def analyze(tmp_path: Path) -> Callable[..., dict[str, Any]]:
     def go(trace: craft.Trace, *, per_batch: int = 1000, end: str | None = "", **options: Any) -> dict[str, Any]:
         nonlocal count
         count += 1
-        return _core.analyze(trace.write(tmp_path / f"{count}.cmem", per_batch=per_batch, end=end), **options)
+        path = trace.write(tmp_path / f"{count}.cmem", per_batch=per_batch, end=end)
+        report: dict[str, Any] = _core.analyze(path, **options)
+        # Behind another window of it, and asked twice, it is the same.
+        read_on = _core.trace(path)
+        with contextlib.suppress(_core.Error):
+            _core.analyze(read_on, window=1)
+        for _ in range(2):
+            assert _core.analyze(read_on, **options) == report
+        return report
 
     return go
 

@@ -14,13 +14,14 @@ int main(int argc, char **argv)
         cm_reader *reader = cm_reader_open(argv[i], error, sizeof error);
         if (reader == NULL)
             continue;
-        for (uint64_t window = 0; window < 3; window++) {
+        cm_engine *engine = cm_engine_new(reader);
+        for (uint64_t window = 0; engine != NULL && window < 3; window++) {
             cm_analysis_options options = {.window = window,
                                            .of_step = window > 0,
                                            .step = (int64_t)window - 1,
                                            .tables = CM_TABLE(CM_TABLES) - 1,
                                            .timeline_points = 5};
-            cm_analysis *analysis = cm_analyze(reader, &options, error, sizeof error);
+            cm_analysis *analysis = cm_engine_analyze(engine, &options, error, sizeof error);
             for (size_t d = 0; analysis != NULL && window == 0 && d < analysis->device_count; d++) {
                 int64_t sum = 0;
                 for (size_t c = 0; c < analysis->device[d].contributor_count; c++)
@@ -39,9 +40,10 @@ int main(int argc, char **argv)
                     return 2;
             }
             cm_analysis_free(analysis);
-            if (cm_extract(reader, "extracted.cmem", window, "torch", error, sizeof error))
+            if (cm_engine_extract(engine, "extracted.cmem", window, "torch", error, sizeof error))
                 unlink("extracted.cmem");
         }
+        cm_engine_free(engine);
         cm_reader_close(reader);
     }
     printf("%d traces\n", argc - 1);

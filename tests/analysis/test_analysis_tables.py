@@ -34,11 +34,17 @@ class Account:
     def __init__(self) -> None:
         self.blocks: list[list[Any]] = []
         self.at: dict[int, list[Any]] = {}
+        self.above: Sums = {}  # allocated since the start, and alive when that had its highest sum
+        self.peak_above_start = 0
 
     def born(self, address: int, size: int, stack: int | None, step: int | None) -> None:
         self.died(address, step)
         self.at[address] = [stack, size, step, None]
         self.blocks.append(self.at[address])
+        made = self.sums(lambda block: block[0] is not None and block[3] is None)
+        live = sum(bytes_ for bytes_, _ in made.values())
+        if live > self.peak_above_start:
+            self.peak_above_start, self.above = live, made
 
     def died(self, address: int, step: int | None) -> None:
         block = self.at.pop(address, None)
@@ -66,9 +72,12 @@ class Account:
         def in_step(block: list[Any]) -> bool:
             return asked(block) and 1 <= block[2] < last
 
+        if what == "above":
+            return self.above
         rules: dict[str, Callable[[list[Any]], bool]] = {
             "start": lambda b: b[0] is None if step is None else lives(b, step, step),
             "end": lambda b: b[3] is None if step is None else lives(b, step + 1, step + 1),
+            "kept": lambda b: b[0] is not None and b[3] is None,
             "allocated": asked,
             "stepped": in_step,
             "temporary": lambda b: in_step(b) and b[3] == b[2],
@@ -119,6 +128,8 @@ def test_against_a_plain_account(
             if step is None:
                 totals = {what: sum(row[0] for row in rows) for what, (rows, _) in device["tables"].items()}
                 known = {"start": device["start"], "end": device["end"], "allocated": device["allocated"]}
+                known |= {"above": accounts[device["device"]].peak_above_start, "kept": device["kept"]}
+                assert device["above"][0] == known["above"]
                 assert {what: totals[what] for what in known} == known
                 assert sum(row[1] for row in device["tables"]["allocated"][0]) == device["allocations"]
             for row in report["steps"]:
@@ -159,14 +170,21 @@ def test_a_window_starts_with_what_was_there(analyze: Analyze) -> None:
     t.mark(WINDOW_OPEN, 1)
     t.alloc(128, 20, t.line(2))
     t.free(64)
+    t.alloc(256, 5, t.line(4))
+    t.free(128)
+    t.alloc(128, 20, t.line(2))
+    t.free(256)
     t.mark(WINDOW_CLOSE, 1)
     t.alloc(192, 3, t.line(3))
     (device,) = analyze(t, window=1, tables=TABLES)["devices"]
+    assert (device["peak"], device["above"][0], device["kept"]) == (120, 25, 20)
     found = {what: [(row[0], row[2]) for row in rows] for what, (rows, _) in device["tables"].items()}
     assert found == {
         "start": [(100, t.line(1))],
         "end": [(20, t.line(2))],
-        "allocated": [(20, t.line(2))],
+        "above": [(20, t.line(2)), (5, t.line(4))],
+        "kept": [(20, t.line(2))],
+        "allocated": [(40, t.line(2)), (5, t.line(4))],
         "stepped": [],
         "temporary": [],
     }

@@ -186,6 +186,8 @@ def analysis(folder: Path, **changes: Any) -> dict[str, Any]:
         "device": "cuda:0",
         "peak": 60 * GIB,
         "requested_peak": 60 * GIB - 4096,
+        "above": (0, 0, None),
+        "kept": 0,
         "reserved_peak": 82 * GIB,
         "contributors": [(60 * GIB, 300, MODEL, MODEL, "forward", None)],
     }

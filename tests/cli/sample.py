@@ -80,6 +80,8 @@ def analysis(folder: Path) -> dict[str, Any]:
                 "frees": 20,
                 "allocated": 15_000,
                 "freed": 14_984,
+                "above": (4_000, 10_000_005, 1),
+                "kept": 16,
                 "reserved_peak": None,
                 "requested_peak": -1,
                 "segments": None,

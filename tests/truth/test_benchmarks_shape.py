@@ -24,10 +24,10 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 EVERY = {
-    "micro", "gpt", "small_step", "transformers", "resnet", "size", "analysis", "analysis_driver", "report",
+    "micro", "gpt", "small_step", "transformers", "resnet", "size", "analysis", "windows", "analysis_driver", "report",
     "resident", "stopped", "import", "cuda", "cuda_gpt2", "driver", "kernels", "driver_step", "simulator",
 }  # fmt: skip
-SHORT = {"micro", "analysis", "analysis_driver", "import"}
+SHORT = {"micro", "analysis", "windows", "analysis_driver", "import"}
 
 
 @pytest.mark.torch
