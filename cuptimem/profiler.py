@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
 from cuptimem import naming, recorder
 from cuptimem.errors import Error
+from cuptimem.figures import Figures
 
 if TYPE_CHECKING:
     from cuptimem.report import Report
@@ -146,16 +147,19 @@ class _Run:
             return self._report[1]
         from cuptimem.report import analyze  # takes longer to load than all else here: not before it is asked for
 
-        path, number = recorder.snapshot_source(window)
+        path, source, number = recorder.snapshot_source(window)
         closed = window.closed
-        report = analyze(path, window=number, temporary=window.path is None, default_code=window.code)
+        report = analyze(path, source=source, window=number, temporary=window.path is None, default_code=window.code)
         if closed:
             self._report = (window, report)
         return report
 
 
-class Profile:
-    """A context manager and decorator that records; see cuptimem.profile."""
+class Profile(Figures):
+    """A context manager and decorator that records; see cuptimem.profile.
+
+    Its figures (peak_bytes, peak_above_start, leaked_bytes, on(device)) are those of its report.
+    """
 
     def __init__(
         self,
@@ -247,6 +251,11 @@ class Profile:
         if run is None:
             raise Error("this profile has not been entered yet, so there is no report")
         return run.report()
+
+    @property
+    def _is_over(self) -> bool:
+        run = self._current()
+        return run is not None and not run.recording
 
     @property
     def path(self) -> str | None:

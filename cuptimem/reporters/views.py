@@ -182,12 +182,14 @@ def _nothing() -> list[Block]:
 
 def _devices(report: Report) -> Table:
     resident = max((point.bytes for point in report.resident), default=0)
-    rows = [
+    older = any(device.start for device in report.devices)
+    rows: list[tuple[str, ...]] = [
         (
             device.name,
             size(device.peak.bytes),
             "" if device.peak.step is None else str(device.peak.step),
             size(device.start),
+            f"{'≥ ' if report.folded else ''}{size(device.peak_above_start)}" if older else "",
             size(device.end),
             count(device.allocations),
             size(device.allocated),
@@ -200,13 +202,14 @@ def _devices(report: Report) -> Table:
         Column("peak", right=True, style="strong"),
         Column("in step", right=True),
         Column("at start", right=True),
+        Column("above start", right=True),
         Column("at end", right=True),
         Column("allocations", right=True),
         Column("allocated in all", right=True),
         Column("reserved", right=True),
     ]
     if resident:
-        rows.append(("whole process", size(resident), "", "", "", "", "", ""))
+        rows.append(("whole process", size(resident), *[""] * (len(columns) - 2)))
     empty = [i for i in range(len(columns)) if not any(row[i] for row in rows)]
     kept = [i for i in range(len(columns)) if i not in empty]
     return Table(tuple(columns[i] for i in kept), tuple(tuple(row[i] for i in kept) for row in rows))
