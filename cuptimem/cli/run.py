@@ -68,7 +68,7 @@ def main(arguments: "Sequence[str]") -> int:
         return 2
     recording_core()
     check_autostart()
-    environment = {**_environment(), "CUPTIMEM": "1", "CUPTIMEM_RUN": str(os.getpid())}
+    environment = {**given_environment(), "CUPTIMEM": "1", "CUPTIMEM_RUN": str(os.getpid())}
     settings = {
         "CUPTIMEM_OUTPUT": output,
         "CUPTIMEM_OVERWRITE": "1" if request.force else "",
@@ -148,7 +148,7 @@ def _bytes(text: str) -> int:
     return value
 
 
-def _environment() -> dict[str, str]:
+def given_environment() -> dict[str, str]:
     """As this process got it: in the C locale Python adds LC_CTYPE to its own (PEP 538), and the program's Python is to
     decide that for itself."""
     environment = dict(os.environ)

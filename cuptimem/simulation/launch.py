@@ -139,20 +139,29 @@ def _device(base: Mapping[str, str], setup: Setup, libraries: Sequence[str]) -> 
     return found
 
 
-def by_hand(base: Mapping[str, str], setup: Setup) -> dict[str, str]:
+def variables(base: Mapping[str, str], setup: Setup) -> dict[str, str]:
     """The variables that put any program on the device, without a verdict: nothing is assumed, and nothing reported.
 
-    None of them has white space in it. Raises Error where that cannot be had.
+    Raises Error where that cannot be had.
     """
+    libraries = [str(path) for path in _libraries()]
+    if _unquotable(libraries[0]):
+        raise Error(f"LD_PRELOAD cannot hold a path with a space or colon, and {simulator.folder()} has one")
     caches = os.path.join(base.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "cuptimem", "simulated")
-    found = _device(base, setup, [str(path) for path in _libraries()])
+    found = _device(base, setup, libraries)
     found |= {name: os.path.join(caches, place) for name, place in _CACHES.items()}
     found["CUPTIMEM_SIM_CONV_WORKSPACE"] = str(setup.conv_workspace or 0)
     if "CUDA_VISIBLE_DEVICES" in base:  # it names devices of this machine
         found["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, range(setup.devices)))
+    return found
+
+
+def by_hand(base: Mapping[str, str], setup: Setup) -> dict[str, str]:
+    """`variables` for a shell: none of them has white space in it. Raises Error where that cannot be had."""
+    found = variables(base, setup)
     for name, value in found.items():
-        if any(character.isspace() for character in value) or _unquotable(str(simulator.folder())):
-            raise Error(f"{name} would have a space or colon in {value}: take cuptimem simulate -o FILE instead")
+        if any(character.isspace() for character in value):
+            raise Error(f"{name} would have a space in {value}: take cuptimem simulate -o FILE instead")
     return found
 
 
@@ -293,6 +302,14 @@ def _has_it_too(pid: int, got: signal.struct_siginfo) -> bool:
     if got.si_code == _FROM_KERNEL:
         return True
     return got.si_signo in _FROM_TERMINAL and os.getpgid(pid) == os.getpgrp()
+
+
+def run_in_place(command: Sequence[str], variables: Mapping[str, str]) -> int:
+    """Runs `command` with this process's streams, and forwards signals as `run` does (only in the main thread).
+
+    Its exit code, or -N where signal N ended it. Raises Error where it cannot be started.
+    """
+    return _run_forwarding(command, variables, [], None)[0]
 
 
 def _run_quietly(

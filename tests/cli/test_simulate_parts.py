@@ -306,6 +306,8 @@ def test_libraries_in_a_folder_that_ld_preload_cannot_hold(tmp_path, monkeypatch
     assert [Path(path).resolve() for path in found] == names and not any(" " in path for path in found)
     with pytest.raises(Error, match="TMPDIR"):
         launch.preload(str(odd))
+    with pytest.raises(Error, match="LD_PRELOAD cannot hold a path with a space or colon"):
+        launch.variables({}, launch.Setup(cards.card("l4"), GIB))
 
 
 def test_a_missing_library_is_named(tmp_path, monkeypatch):
