@@ -1,17 +1,20 @@
 """Sizes as people write them: 500M, 1.5 GiB, 512."""
 
-_UNITS: dict[str, int] = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+_UNITS: dict[str, int] = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
+_DIGITS = 30
 
 
-def parse(text: str) -> int:
-    """Bytes: a number with K, M, G or T, each of them 1,024 of the one before, with or without B or iB behind it.
+def parse(text: str, *, needs_unit: bool = False) -> int:
+    """Bytes: a number with K, M, G, T or P, each of them 1,024 of the one before, with or without B or iB behind it.
 
-    Upper or lower case, a space between. Raises ValueError for anything else.
+    Upper or lower case, a space between. needs_unit: a number alone is none. Raises ValueError for anything else.
+    A size written for pytest-memray means the same here.
     """
-    bare = text.strip().upper()
-    number = bare.rstrip("BIKMGT ")
+    bare = text.strip().upper().removeprefix("+")
+    number = bare.rstrip("BIKMGTP ")
     unit = bare[len(number) :].strip()
     scale = unit.removesuffix("B").removesuffix("I")
-    if scale not in _UNITS or not number.replace(".", "", 1).isdecimal() or unit in ("I", "IB"):
+    is_number = number.replace(".", "", 1).isdecimal() and len(number) <= _DIGITS
+    if scale not in _UNITS or not is_number or unit in ("I", "IB") or (needs_unit and not unit):
         raise ValueError(f"not a size: {text!r}")
     return round(float(number) * (1 << 10 * _UNITS[scale]))
