@@ -9,6 +9,8 @@ CUDA ?= yes
 CUDA_VENV := .venv-cuda
 # A CUPTI that does not survive a call without a driver, for the tests which show that it gets none.
 CUPTI_WHEEL ?= nvidia-cuda-cupti==13.2.86
+# Plugins of pytest that only suites inside of tests use: in .venv they would reorder, rerun and time our own.
+PLUGINS ?= pytest-asyncio pytest-benchmark py-cpuinfo pytest-randomly pytest-rerunfailures
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.made
@@ -36,7 +38,7 @@ $(STAMP)/venv:
 	@mkdir -p $(STAMP) && touch $@
 
 $(STAMP)/tools: $(STAMP)/venv pyproject.toml Makefile
-	$(BIN)/python -m pip install -q "setuptools>=77" "rich>=13" "cloudpickle>=3" "$(TORCH)" numpy "pytest>=8" pytest-reportlog "hypothesis>=6" "ruff>=0.9" "mypy>=1.14"
+	$(BIN)/python -m pip install -q "setuptools>=77" "rich>=13" "cloudpickle>=3" "$(TORCH)" numpy "pytest>=8" pytest-reportlog pytest-xdist pytest-cov pytest-timeout "hypothesis>=6" "ruff>=0.9" "mypy>=1.14"
 	@touch $@
 
 # An editable install: the extension is built beside its package, the .pth goes into .venv.
@@ -65,10 +67,15 @@ build/cupti/.made: $(STAMP)/venv Makefile
 	$(BIN)/python -m pip install -q --no-deps --target build/cupti "$(CUPTI_WHEEL)"
 	@touch $@
 
+build/pytest-plugins/.made: $(STAMP)/venv Makefile
+	rm -rf build/pytest-plugins
+	$(BIN)/python -m pip install -q --no-deps --target build/pytest-plugins $(PLUGINS)
+	@touch $@
+
 cuda-environment: $(if $(filter no,$(CUDA)),,$(CUDA_VENV)/.made build/cupti/.made)
 
 # What `make test` needs: environments, other Pythons, the C programs of its tests. Once; after a change what it touches.
-set-up: $(STAMP)/package cuda-environment other-pythons test-programs
+set-up: $(STAMP)/package build/pytest-plugins/.made cuda-environment other-pythons test-programs
 
 test: set-up ## run all tests but the long ones (ARGS="-k name" or ARGS=tests/cli to choose; CUDA=no: without PyTorch's CUDA build)
 	@CUPTIMEM_CUDA=$(CUDA) $(BIN)/python -m tests.everything $(ARGS)

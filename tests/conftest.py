@@ -17,6 +17,8 @@ from hypothesis import settings
 
 from tests import marks
 
+pytest_plugins = ["pytester"]
+
 # A landing is not judged by the luck of a seed. Others: pytest --hypothesis-profile=default --hypothesis-seed=N.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")

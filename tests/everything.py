@@ -32,8 +32,18 @@ COUNTS = re.compile(r"^=* ?(\d+ [a-z]+.*?) in [\d.]+s", re.MULTILINE)
 FAILED = ("FAILED", "ERROR", "!!!")
 
 # What takes longest begins first. A file is in the first group that has it, or in that of its folder, behind these.
-FIRST = ("truth/", "simulated/test_simulate.py", "sources/", "simulated/test_programs.py", "simulated/", "stress/")
-FIRST += ("fidelity/", "driver/", "capture/", "cli/", "evidence/", "api/", "simulator/")
+FIRST = ("truth/", "pytest_plugin/test_plays", "pytest_plugin/", "simulated/test_simulate.py", "sources/")
+FIRST += (
+    "simulated/test_programs.py",
+    "simulated/",
+    "stress/",
+    "fidelity/",
+    "driver/",
+    "capture/",
+    "cli/",
+    "evidence/",
+)
+FIRST += ("api/", "simulator/")
 OTHERS_FIRST = ("capture/", "")
 
 

@@ -52,8 +52,13 @@ def duration(nanoseconds: int) -> str:
 
 def code(frame: Frame | None) -> str:
     """The source of a line, short, and harmless: a trace may have anything in it."""
-    text = "".join(map(_shown, frame.source)) if frame is not None else ""
+    text = printable(frame.source) if frame is not None else ""
     return text if len(text) <= _SOURCE_WIDTH else text[: _SOURCE_WIDTH - 1] + "…"
+
+
+def printable(text: str) -> str:
+    """Text that somebody else wrote, on one line and without effect on a terminal."""
+    return "".join(map(_shown, text))
 
 
 def _shown(character: str) -> str:

@@ -13,7 +13,7 @@ import select
 import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +32,11 @@ class ForkServer:
     """Starts with the first program, ends with `close`. One program at a time.
 
     environment: what the programs begin with; one that needs other variables of EARLY is run afresh.
+    imports: modules that are imported before the first fork, too.
     """
 
-    def __init__(self, python: str, environment: Mapping[str, str]) -> None:
+    def __init__(self, python: str, environment: Mapping[str, str], imports: Iterable[str] = ()) -> None:
+        self._imports = " ".join(imports)
         self._command = [python, "-W", "ignore"]
         self._environment = dict(environment)
         self._process: subprocess.Popen[bytes] | None = None
@@ -91,7 +93,7 @@ class ForkServer:
         path = os.pathsep.join(filter(None, (str(HERE), self._environment.get("PYTHONPATH"))))
         self._process = subprocess.Popen(
             [*self._command, str(self._script)],
-            env={**self._environment, "PYTHONPATH": path},
+            env={**self._environment, "PYTHONPATH": path, "FORKSERVER_IMPORTS": self._imports},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )

@@ -67,8 +67,11 @@ def wheel(file: Path, names: set[str], extension: str) -> list[str]:
             complaints += _metadata(file.name, archive.read(info + "METADATA").decode(), project)
         if archive.read("cuptimem.pth") != (ROOT / "cuptimem.pth").read_bytes():
             complaints.append(f"{file.name}: cuptimem.pth differs from the repository's")
-        if b"cuptimem = cuptimem.__main__:main" not in archive.read(info + "entry_points.txt"):
-            complaints.append(f"{file.name} does not install the command")
+        entries = archive.read(info + "entry_points.txt")
+        if not all(
+            part in entries for part in (b"cuptimem = cuptimem.__main__:main", b"cuptimem = cuptimem.pytest_plugin")
+        ):
+            complaints.append(f"{file.name} does not install the command and the pytest plugin")
     needs = {name for name in names if name.startswith("cuptimem/")} | {"cuptimem.pth", f"cuptimem/_core{extension}"}
     needs |= simulator()
     written = {"METADATA", "WHEEL", "RECORD", "entry_points.txt", "top_level.txt", "licenses/LICENSE"}

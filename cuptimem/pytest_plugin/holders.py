@@ -1,0 +1,211 @@
+"""Who still has what a test left behind: fixtures of a wider scope, and caches that libraries make once.
+
+Objects are looked at through the garbage collector and through descriptors of built-in types alone: no property,
+`__getattr__` or `__class__` of the program runs. Every search ends after a number of objects.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import gc
+import itertools
+import re
+import sys
+import types
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from cuptimem.report import KeptBlock
+from cuptimem.stacks import Frame
+
+_MOST = 1 << 16  # objects looked at below one fixture
+_MOST_OF_PACKAGES = 1 << 18  # ... below the modules of all packages that left something
+_SIZES = 8  # that one line may make for one cache: a table for each dtype or shape
+_INSTALLED = "-packages/"  # site-packages, dist-packages: what Frame.is_library goes by
+_CONTAINERS = (dict, list, tuple, set, frozenset, collections.deque, collections.OrderedDict, collections.defaultdict)
+_cache_type: type = type(functools.cache(lambda: None))
+
+
+@dataclass
+class Holders:
+    """What is known of the blocks that a test left behind."""
+
+    fixtures: dict[int, str] = field(default_factory=dict)  # address of a block -> the fixture that has it
+    once: dict[int, str] = field(default_factory=dict)  # ... -> the cache of a library that it is in
+    notes: list[str] = field(default_factory=list)
+
+    def is_harmless(self, block: KeptBlock) -> bool:
+        return block.address in self.once
+
+
+class Caches:
+    """What was found in caches of libraries during a run, so that the second of a kind is no warm-up."""
+
+    def __init__(self) -> None:
+        # Cache, stack and device -> by size, the first block's address.
+        self._known: dict[tuple[object, ...], dict[int, int]] = {}
+
+    def find(self, item: pytest.Item, blocks: Sequence[KeptBlock]) -> Holders:
+        """Looks through the fixtures that outlive the test, and through the packages that made blocks."""
+        holders = Holders()
+        torch: Any = sys.modules.get("torch")
+        if not blocks or not hasattr(torch, "UntypedStorage"):
+            return holders
+        tensors = _Tensors(torch)
+        wanted = {block.address for block in blocks}
+        for name, scope, roots in _wider_fixtures(item):
+            found = tensors.below(roots, _may_enter, _MOST, {})
+            for address in found & wanted:
+                holders.fixtures.setdefault(address, f"fixture {name!r} ({scope})")
+        self._find_once(holders, tensors, [block for block in blocks if block.address not in holders.fixtures])
+        return holders
+
+    def _find_once(self, holders: Holders, tensors: _Tensors, blocks: Sequence[KeptBlock]) -> None:
+        by_package: dict[str, list[KeptBlock]] = {}
+        for block in blocks:
+            for package in _packages(block.stack):
+                by_package.setdefault(package, []).append(block)
+        seen: dict[int, Any] = {}
+        named: dict[str, int] = {}
+        for module, space in _spaces(set(by_package)):
+            package = module.partition(".")[0]
+            made = {block.address: block for block in by_package[package]}
+            found = tensors.below(space.values(), _of_package(package, module), _MOST_OF_PACKAGES, seen)
+            for address in sorted(found & set(made)):
+                if address not in holders.once and self._is_first(module, made[address], found):
+                    holders.once[address] = module
+                    named[module] = named.get(module, 0) + made[address].bytes
+            if len(seen) >= _MOST_OF_PACKAGES:
+                holders.notes.append(f"of what {package} keeps, only the first {_MOST_OF_PACKAGES:,} objects are known")
+                break
+        for module, total in sorted(named.items()):
+            holders.notes.append(f"not counted: {total:,} bytes that a global of {module} keeps, as if made once")
+
+    def _is_first(self, module: str, block: KeptBlock, alive: set[int]) -> bool:
+        """No warm-up is another of its size from its line, while the first one is alive; nor are many sizes."""
+        sizes = self._known.setdefault((module, _library_part(block.stack), block.device), {})
+        first = sizes.get(block.bytes)
+        if first is not None and first != block.address and first in alive:
+            return False
+        if first is None and len(sizes) >= _SIZES:
+            return False
+        sizes[block.bytes] = block.address
+        return True
+
+
+def _library_part(stack: Sequence[Frame]) -> tuple[Frame, ...]:
+    return tuple(itertools.takewhile(lambda frame: frame.is_library, stack))
+
+
+def _packages(stack: Sequence[Frame]) -> set[str]:
+    """The installed packages below the innermost line of the user's own code; none if that line made the block."""
+    found = set()
+    for frame in _library_part(stack):
+        _, installed, inside = frame.file.rpartition(_INSTALLED)
+        if installed:
+            found.add(re.split(r"[/.]", inside, maxsplit=1)[0])
+    return found
+
+
+def _wider_fixtures(item: pytest.Item) -> Iterator[tuple[str, str, list[Any]]]:
+    """Name and scope of each fixture of the test that goes on, and what it has: its value, what its end will need."""
+    definitions: dict[str, list[Any]] = {}
+    for name, own in getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {}).items():
+        definitions.setdefault(name, []).extend(own)
+    for name, asked in getattr(getattr(item, "_request", None), "_fixture_defs", {}).items():  # getfixturevalue
+        definitions.setdefault(name, []).append(asked)
+    for name, found in definitions.items():
+        for definition in found:
+            cached = getattr(definition, "cached_result", None)
+            if cached is not None and definition.scope != "function":
+                yield name, definition.scope, [cached[0], *getattr(definition, "_finalizers", ())]
+
+
+def _spaces(packages: set[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] in packages and type(module) is types.ModuleType:
+            yield name, module.__dict__
+
+
+# --- what refers to what ----------------------------------------------------------------------------------------------
+
+
+def _owner(kind: type) -> str:
+    """The module that a class says it is of; "" for none."""
+    name = type.__dict__["__dict__"].__get__(kind).get("__module__")
+    return name if type(name) is str else ""
+
+
+def _may_enter(one: Any) -> bool:
+    """Not into what leads everywhere: classes, modules, and pytest itself."""
+    return not issubclass(type(one), (type, types.ModuleType, types.CodeType)) and not _owner(type(one)).startswith(
+        "_pytest."
+    )
+
+
+def _of_package(package: str, module: str) -> Callable[[Any], bool]:
+    """What belongs to a package's module: containers, caches, and functions, classes and objects of its own."""
+
+    def may_enter(one: Any) -> bool:
+        kind = type(one)
+        if kind in _CONTAINERS or kind is _cache_type or kind is types.CellType:
+            return True
+        if kind is types.FunctionType:
+            return bool(one.__module__ == module)
+        if issubclass(kind, type):
+            return _owner(one) == module
+        return _owner(kind).partition(".")[0] == package
+
+    return may_enter
+
+
+def _below(one: Any) -> Iterable[Any]:
+    kind = type(one)
+    if kind is types.FunctionType:  # not its globals, which lead to all of its module
+        return [*one.__dict__.values(), *(one.__closure__ or ()), one.__defaults__, one.__kwdefaults__]
+    if issubclass(kind, type):
+        return list(type.__dict__["__dict__"].__get__(one).values())  # not its subclasses, which are the program's
+    return gc.get_referents(one)
+
+
+class _Tensors:
+    """Finds the tensors below some objects."""
+
+    def __init__(self, torch: Any) -> None:
+        self._tensor = torch.Tensor
+        self._base = torch._C.TensorBase
+        self._is_copied_lazily = getattr(torch._C, "_is_cow_tensor", lambda tensor: False)
+        self._without_overrides = torch._C.DisableTorchFunctionSubclass
+
+    def below(self, roots: Iterable[Any], enter: Callable[[Any], bool], most: int, seen: dict[int, Any]) -> set[int]:
+        """Addresses of their storages. seen: what was looked at, by id; kept alive, so that no id is used twice."""
+        found: set[int] = set()
+        left = collections.deque(roots)
+        with self._without_overrides():
+            while left and len(seen) < most:
+                one = left.popleft()
+                if not gc.is_tracked(one) or id(one) in seen:  # what refers to nothing is not tracked
+                    continue
+                if issubclass(type(one), self._tensor):
+                    seen[id(one)] = one
+                    found.update(self._storages(one))
+                    left.extend(gc.get_referents(one))
+                    if self._base.is_leaf.__get__(one):
+                        left.append(self._base.grad.__get__(one))
+                elif enter(one):
+                    seen[id(one)] = one
+                    left.extend(_below(one))
+        return found
+
+    def _storages(self, tensor: Any) -> list[int]:
+        try:
+            if self._is_copied_lazily(tensor):  # asking for the address would copy
+                return []
+            storage = self._base.untyped_storage(tensor)
+            return [] if storage.device.type == "meta" else [storage.data_ptr()]  # of a fake tensor: it would warn
+        except (RuntimeError, NotImplementedError):  # functional, sparse
+            return []

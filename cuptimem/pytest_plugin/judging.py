@@ -1,0 +1,263 @@
+"""What a report says of a test: its figures as a record, and whether it keeps to its limits."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cuptimem import ledger
+from cuptimem.errors import Error
+from cuptimem.leaks import Leak
+from cuptimem.pytest_plugin.limits import LEAKS, MEMORY, Limit, Limits
+from cuptimem.report import Contributor, Device, KeptBlock, Line, Report, lines_of
+from cuptimem.reporters.words import code, count, plural, printable, signed, size
+from cuptimem.stacks import Frame, Stack, short_file, user_frame
+
+TABLES = {MEMORY: ("above",), LEAKS: ("above", "kept")}
+ROWS = 10  # of a record's contributors
+SHOWN = 5  # of a failure's
+
+
+class FilterError(Error):
+    """A test's own filter_fn did not do its work."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A limit that a test does not keep to."""
+
+    limit: Limit
+    device: str
+    measured: int
+    lines: tuple[str, ...]  # below the headline
+    grown: str = ""  # what a loop has to do with it, where more grew in it than was left behind
+
+    def headline(self) -> str:
+        what = {
+            (MEMORY, "tensors"): "tensors at most",
+            (MEMORY, "reserved"): "reserved by PyTorch at most",
+            (MEMORY, "device"): "used on the device at most",
+            (LEAKS, "tensors"): self.grown or "left behind",
+        }[self.limit.kind, self.limit.of]
+        numbers = self.measured, self.limit.bytes
+        measured, limit = map(size, numbers) if len({*map(size, numbers)}) > 1 else (f"{count(n)} B" for n in numbers)
+        over = size(self.measured - self.limit.bytes)
+        return f"{measured} {what} on {self.device}, the limit is {limit}: {over} too much"
+
+
+def figures(report: Report, root: Path, leaked: Mapping[str, int] | None = None) -> dict[str, dict[str, Any]]:
+    """Of each device with an allocation, as a record has them (see session.py). Files below root stand by their path
+    from there."""
+    rows: dict[str, dict[str, Any]] = {}
+    for device in report.devices:
+        if device.allocations == 0 and device.peak_above_start == 0 and not (leaked or {}).get(device.name):
+            continue
+        rows[device.name] = {
+            "peak": device.peak_above_start,
+            "allocated": device.allocated,
+            "allocations": device.allocations,
+            "leaked": None if leaked is None else leaked.get(device.name, 0),
+            "reserved": device.reserved_peak,
+            "contributors": [_row(line, root) for line in _lines(report, "above", device)[:ROWS]],
+        }
+    return rows
+
+
+def _lines(report: Report, table: str, device: Device) -> tuple[Line, ...]:
+    return report.contents(table, device.name).lines
+
+
+def _row(line: Line, root: Path) -> list[Any]:
+    frame = line.frame
+    place = line.where if frame is None else f"{_place(frame, root)} {frame.function}"
+    return [line.bytes, line.count, place, line.phase, frame.source if frame is not None else ""]
+
+
+def _place(frame: Frame, root: Path) -> str:
+    """File and line. Files of the project count from its root, for other checkouts have other folders above it."""
+    inside = frame.file.removeprefix(f"{root}{os.sep}")
+    outside = frame.is_library or inside == frame.file
+    return f"{short_file(frame.file) if outside else inside}:{frame.line}"
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+def memory_failures(limits: Limits, report: Report, root: Path) -> list[Failure]:
+    """Limits on memory that the test's body went over."""
+    failures = []
+    for of in sorted({limit.of for limit in limits.of(MEMORY)}):
+        for device in report.devices:
+            limit = limits.holding(MEMORY, of, device.name)
+            measured = _measured(report, device, of)
+            if limit is None or device.name == "cpu" and of != "tensors":
+                continue
+            if measured is None and of == "device":
+                raise ledger.missing(report, "account of the device")
+            if measured is None or measured <= limit.bytes:
+                continue
+            failures.append(Failure(limit, device.name, measured, tuple(_why(report, device, of, root))))
+    return failures
+
+
+def _measured(report: Report, device: Device, of: str) -> int | None:
+    if of == "tensors":
+        return device.peak_above_start
+    if of == "reserved":
+        return device.reserved_peak
+    used = [one.used for one in report.ledgers if one.device == device.name and one.what == "peak"]
+    return max(used, default=None)
+
+
+def _why(report: Report, device: Device, of: str, root: Path) -> Iterable[str]:
+    contents = report.contents("above", device.name)
+    if of != "tensors":
+        yield f"of these {size(device.peak_above_start)} in tensors that the test allocated:"
+    yield from _shown(contents.lines, root)
+    if of == "device":
+        for one in report.ledgers:
+            if one.device == device.name and one.what == "peak":
+                yield "the device at its fullest:"
+                held = sorted((line for line in one.lines if line.bytes), key=lambda line: -line.bytes)
+                yield from (f"{size(line.bytes):>12}  {line.name}" for line in held)
+
+
+def _shown(lines: Sequence[Line], root: Path) -> Iterable[str]:
+    for line in lines[:SHOWN]:
+        text = code(line.frame)
+        phase = "" if line.phase == "other" else f"{line.phase}, "
+        place = line.where if line.frame is None else _place(line.frame, root)
+        yield f"{size(line.bytes):>12}  {plural(line.count, 'block')}, {phase}{printable(place)}  {text}".rstrip()
+    if len(lines) > SHOWN:
+        rest = sum(line.bytes for line in lines[SHOWN:])
+        yield f"{size(rest):>12}  {plural(len(lines) - SHOWN, 'more line')}"
+
+
+# --- leaks ------------------------------------------------------------------------------------------------------------
+
+
+Identity = tuple[int, int, Stack]
+
+
+def identities(blocks: Iterable[KeptBlock]) -> Set[Identity]:
+    """By which a block is known in two windows."""
+    return frozenset((block.address, block.bytes, block.stack) for block in blocks)
+
+
+@dataclass(frozen=True)
+class Left:
+    """What the body of a test left behind on one device: blocks that are alive, and what grew in a loop of it."""
+
+    blocks: tuple[KeptBlock, ...]
+    bytes: int
+    growth: tuple[Leak, ...]  # verdicts and what cannot be told
+    rest: int = 0  # of the bytes, those of blocks that are too many to be known one by one
+
+    @property
+    def leaked(self) -> int:
+        """As records have it: what is alive, or what grew in loops where that is more; not what only may be a leak."""
+        return max(self.bytes, sum(leak.bytes for leak in self.growth if not leak.undecided))
+
+
+def left_behind(
+    report: Report, warmup: int, harmless: Callable[[KeptBlock], bool], made: Set[Identity]
+) -> dict[str, Left]:
+    """By device. warmup: blocks of so many first steps are not counted. harmless: of a library's own, made once.
+    made: what was alive at the body's end; other blocks are of teardowns."""
+    found: dict[str, Left] = {}
+    if warmup and report.clock.kind in ("optimizer", "backward"):
+        warmup += 1  # they tick within an iteration: its end is in the step that the next one ends
+    leaks = [leak for leak in (*report.leaks, *report.undecided) if leak.last_step >= warmup]
+    for device in report.devices:
+        known = [block for block in report.kept_blocks if block.device == device.name]
+        rest = device.kept - sum(block.bytes for block in known)
+        blocks = tuple(
+            block
+            for block in known
+            if (block.address, block.bytes, block.stack) in made
+            and not (block.step is not None and block.step < warmup)
+            and not harmless(block)
+        )
+        growth = tuple(leak for leak in leaks if leak.device == device.name)
+        found[device.name] = Left(blocks, rest + sum(block.bytes for block in blocks), growth, rest)
+    return found
+
+
+def leak_failures(
+    limits: Limits, report: Report, left: Mapping[str, Left], holders: Mapping[int, str], root: Path
+) -> list[Failure]:
+    """Limits on leaks that are not kept. holders: of a block's address, the fixture that still has it."""
+    failures = []
+    for device in report.devices:
+        limit = limits.holding(LEAKS, "tensors", device.name)
+        if limit is None:
+            continue
+        own = left[device.name]
+        stacks = [stack for stack in _by_stack(own.blocks) if _counts(limit, stack[0])]
+        measured = own.rest + sum(contributor.bytes for contributor, _ in stacks)
+        growth = [
+            leak for leak in own.growth if _counts(limit, Contributor(leak.bytes, leak.count, leak.stack, "other"))
+        ]
+        grown = sum(leak.bytes for leak in growth)
+        if max(measured, grown) <= limit.bytes:
+            continue
+        lines = (*_left_lines(stacks, own.rest, holders, root), *(_grown(leak, root) for leak in growth))
+        if grown <= measured:
+            failures.append(Failure(limit, device.name, measured, lines))
+        else:
+            certain = sum(leak.bytes for leak in growth if not leak.undecided) > limit.bytes
+            how = "grown in a loop" if certain else "grown in a loop, which may be a leak,"
+            failures.append(Failure(limit, device.name, grown, lines, how))
+    return failures
+
+
+def _counts(limit: Limit, contributor: Contributor) -> bool:
+    """Raises FilterError where the test's own function raises."""
+    if limit.filter_fn is None:
+        return True
+    try:
+        return bool(limit.filter_fn(contributor))
+    except (Exception, pytest.fail.Exception, pytest.skip.Exception) as error:
+        raise FilterError(f"its filter_fn raised {type(error).__name__}: {error}") from error
+
+
+_ByStack = tuple[Contributor, list[KeptBlock]]
+
+
+def _by_stack(blocks: Iterable[KeptBlock]) -> list[_ByStack]:
+    """Blocks of one stack, and what they are together."""
+    groups: dict[Stack, list[KeptBlock]] = {}
+    for block in blocks:
+        groups.setdefault(block.stack, []).append(block)
+    return [
+        (Contributor(sum(block.bytes for block in group), len(group), stack, "other"), group)
+        for stack, group in groups.items()
+    ]
+
+
+def _left_lines(stacks: Sequence[_ByStack], rest: int, holders: Mapping[int, str], root: Path) -> Iterable[str]:
+    yield from _shown(lines_of(contributor for contributor, _ in stacks), root)
+    if rest:
+        yield f"{size(rest):>12}  in further blocks, which are too many to be listed"
+    held: dict[str, int] = {}
+    for block in (block for _, group in stacks for block in group):
+        holder = holders.get(block.address)
+        if holder is not None:
+            held[holder] = held.get(holder, 0) + block.bytes
+    for holder, total in sorted(held.items(), key=lambda pair: (-pair[1], pair[0])):
+        yield f"{size(total):>12}  of these held by {holder}"
+
+
+def _grown(leak: Leak, root: Path) -> str:
+    certain = "grows" if not leak.undecided else f"may be a leak ({leak.reason}): grew"
+    what = f"{signed(round(leak.total_bytes_per_step))} a step"
+    if leak.kind == "nodes":
+        what = f"{leak.count_per_step:.1f} graph nodes a step, about {what}"
+    frame = user_frame(leak.retained_at) or leak.frame
+    place = leak.where if frame is None else _place(frame, root)
+    return f"{size(leak.bytes):>12}  {certain} by {what}, {printable(place)}  {code(frame)}".rstrip()
