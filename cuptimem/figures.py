@@ -4,6 +4,7 @@ fixture `tensor_memory`."""
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -54,15 +55,15 @@ class Size(int):
         return f"{int(self)} B" if self < 1024 else f"{int(self)} B ({size(self)})"
 
 
-class Figures:
+class Figures(ABC):
     """What is the same for every part that has a report. All in bytes."""
 
     _device: str | None = None  # None: all of them
 
     @property
+    @abstractmethod
     def report(self) -> Report:
         """Everything that is known of the part so far."""
-        raise NotImplementedError
 
     @property
     def _is_over(self) -> bool:

@@ -628,7 +628,8 @@ static PyObject *trace_decoded(PyObject *module, PyObject *capsule)
 }
 
 /* Of a trace or a path: the caller releases the object. One that is in use (by another thread, or
- * by what a signal's handler interrupted) is read by somebody else: this one reads for itself. */
+ * by what a signal's handler interrupted) is in use by another reader: this one reads for itself.
+ */
 static PyObject *use_source(PyObject *named, source **out)
 {
     if (!PyCapsule_IsValid(named, capsule_name)) {

@@ -2,18 +2,27 @@
 
 import copy
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 
 
-def give_back_paths(config: pytest.Config, parser: pytest.Parser, args: list[str], defaults: Mapping[str, str]) -> None:
-    """argparse takes the word behind an option for its value. A word that exists, as a file or as a test of one, stays
-    an argument of pytest; the option gets its default. `--cuptimem-save=tests` is not changed."""
+def give_back_paths(
+    config: pytest.Config,
+    parser: pytest.Parser,
+    args: list[str],
+    defaults: Mapping[str, str],
+    is_value: Callable[[str], bool] = lambda word: True,
+) -> None:
+    """argparse takes the word behind an option for its value. A word that exists, as a file or as a test of one, or
+    does not read like a value, stays an argument of pytest; the option gets its default. `--cuptimem-save=tests` is
+    not changed."""
     end = args.index("--") if "--" in args else len(args)
     found = False
     for at, (argument, following) in enumerate(zip(args[:end], args[1:end], strict=False)):
-        if argument in defaults and not following.startswith("-") and os.path.exists(following.split("::")[0]):
+        if argument not in defaults or following.startswith("-"):
+            continue
+        if os.path.exists(following.split("::")[0]) or not is_value(following):
             args[at] = f"{argument}={defaults[argument]}"
             found = True
     if found:

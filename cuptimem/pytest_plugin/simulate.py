@@ -18,6 +18,7 @@ import pytest
 from cuptimem import backward_threads, interpreter, recorder, simulator
 from cuptimem.cli import run
 from cuptimem.errors import Error
+from cuptimem.pytest_plugin import arguments
 from cuptimem.simulation import api, cards, environment, launch
 
 OPTION = "--cuptimem-simulate"
@@ -40,22 +41,8 @@ _CHILD = pytest.StashKey[_Child]()
 
 
 def take_no_path(config: pytest.Config, parser: pytest.Parser, args: list[str]) -> None:
-    """Undoes what argparse makes of `--cuptimem-simulate tests`: a value, where paths of tests are meant.
-
-    A word behind the option is its value only if it reads like one and no file has that name.
-    """
-    end = args.index("--") if "--" in args else len(args)
-    found = False
-    for at, (argument, following) in enumerate(zip(args[:end], args[1:end], strict=False)):
-        if argument != OPTION or following.startswith("-"):
-            continue
-        if os.path.exists(following) or not _is_memory(following):
-            args[at] = f"{OPTION}=yes"
-            found = True
-    if found:
-        before = config.known_args_namespace
-        config.known_args_namespace = parser.parse_known_args(args, namespace=copy.copy(config.option))
-        config.known_args_namespace.confcutdir = before.confcutdir
+    """`--cuptimem-simulate tests` names tests: a word behind the option is its value only if it reads like one."""
+    arguments.give_back_paths(config, parser, args, {OPTION: "yes"}, _is_memory)
 
 
 def begin(config: pytest.Config, parser: pytest.Parser, args: list[str], memory: str) -> None:

@@ -57,7 +57,7 @@ def code(frame: Frame | None) -> str:
 
 
 def printable(text: str) -> str:
-    """Text that somebody else wrote, on one line and without effect on a terminal."""
+    """Text of unknown origin, on one line and without effect on a terminal."""
     return "".join(map(_shown, text))
 
 

@@ -73,7 +73,7 @@ def forks() -> Iterator[ForkServer]:
 def pytester(pytester: pytest.Pytester, forks: ForkServer, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """pytest's own, whose runpytest_subprocess needs no import of PyTorch."""
     if importlib.util.find_spec("torch") is None:  # importing it here would be undone behind the test
-        pytest.skip("the torch-free run leaves these out")
+        pytest.skip("its suites need PyTorch, which is not installed here")
     runs = iter(range(1000))
 
     def run(*arguments: object, timeout: float = 200) -> pytest.RunResult:

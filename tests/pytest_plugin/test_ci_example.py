@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import ROOT, clean_environment
 
-torch = pytest.importorskip("torch", reason="the torch-free run leaves these out")
+torch = pytest.importorskip("torch", reason="its suites need PyTorch, which is not installed here")
 EXAMPLE = ROOT / "examples" / "ci"
 
 
