@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cuptimem.notebook import Displayed
 from cuptimem.stacks import Frame, Stack, user_frame
 
 # The rule (csrc/analysis/growth.h) wants births in six different steps after a warm-up of at least two.
@@ -41,7 +42,7 @@ class LeakPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Leak:
+class Leak(Displayed):
     """Something that grows from step to step, judged at the end of its loop's last step.
 
     In Report.leaks it is a verdict and `reason` is ""; in Report.suspects `reason` says why it is none. It may be one
@@ -101,6 +102,12 @@ class Leak:
     def where(self) -> str:
         """The user's line (see frame), or why there is none."""
         return _place(self.frame, self.stack_lost)
+
+
+class Leaks(Displayed, tuple[Leak, ...]):
+    """Leaks or suspects, the most bytes a step first."""
+
+    __slots__ = ()
 
 
 def _made_behind(stack: Stack, clock: Mapping[str, Any] | None) -> bool:

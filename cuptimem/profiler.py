@@ -7,12 +7,14 @@ import os
 import threading
 import weakref
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
 from cuptimem import naming, recorder
 from cuptimem.errors import Error
 from cuptimem.figures import Figures
+from cuptimem.notebook import Displayed
 
 if TYPE_CHECKING:
     from cuptimem.report import Report
@@ -74,6 +76,8 @@ class _Run:
         self.window: recorder.Window | None = None  # the open one, else the last
         self.warm: recorder.Window | None = None  # keeps the capture going while a schedule warms up
         self.step_number = 0
+        self.earlier_steps = profile._steps
+        self.first_step = 0  # step_number when the window opened
         self.action = Action.NONE
         self._report: tuple[recorder.Window, Report] | None = None
 
@@ -97,6 +101,7 @@ class _Run:
 
     def open(self) -> None:
         profile = self.profile
+        self.first_step = self.step_number
         self.window = recorder.open_window(profile._next_path(), overwrite=profile.overwrite, options=profile.options)
 
     def close(self) -> None:
@@ -125,11 +130,11 @@ class _Run:
 
     def step(self) -> None:
         recorder.step(self.profile)
+        self.step_number += 1
         schedule = self.profile.schedule
         if schedule is None:
             return
-        ended, self.step_number = self.action, self.step_number + 1
-        self.action = _action(schedule(self.step_number))
+        ended, self.action = self.action, _action(schedule(self.step_number))
         recording = self.recording
         if ended is Action.RECORD_AND_SAVE or self.action is Action.NONE:
             self.close()
@@ -151,11 +156,13 @@ class _Run:
         closed = window.closed
         report = analyze(path, source=source, window=number, temporary=window.path is None, default_code=window.code)
         if closed:
+            if window.path is None:
+                report = replace(report, recorded=weakref.ref(window))
             self._report = (window, report)
         return report
 
 
-class Profile(Figures):
+class Profile(Figures, Displayed):
     """A context manager and decorator that records; see cuptimem.profile.
 
     Its figures (peak_bytes, peak_above_start, leaked_bytes, on(device)) are those of its report.
@@ -191,6 +198,7 @@ class Profile(Figures):
         )
         self._named = None if path is None else os.path.abspath(os.fspath(path))
         self._files = 0
+        self._steps = 0  # step() was called so often, up to the end of the last block
         self._lock = threading.Lock()
         self._open: list[_Run] = []
         self._last: _Run | None = None
@@ -251,6 +259,15 @@ class Profile(Figures):
         if run is None:
             raise Error("this profile has not been entered yet, so there is no report")
         return run.report()
+
+    @property
+    def first_step(self) -> int:
+        """How often step() had been called, in all blocks of this profile, when what `report` is about began.
+
+        With a schedule, step 0 of a cycle's report is this step of the program.
+        """
+        run = self._current()
+        return 0 if run is None else run.earlier_steps + run.first_step
 
     @property
     def _is_over(self) -> bool:
@@ -376,6 +393,7 @@ class Profile(Figures):
             if run not in self._open:
                 return False
             self._open.remove(run)
+            self._steps = max(self._steps, run.earlier_steps + run.step_number)
             self._last = run
             return True
 

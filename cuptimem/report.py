@@ -11,17 +11,21 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from cuptimem import fragmentation, kernels, leaks, ledger, own_code
+from cuptimem import chart, fragmentation, kernels, leaks, ledger, own_code
+from cuptimem.chart import Chart, Span
 from cuptimem.errors import Error, core
 from cuptimem.fragmentation import Fragmentation
 from cuptimem.kernels import Kernels
-from cuptimem.leaks import Leak
+from cuptimem.leaks import Leaks
 from cuptimem.ledger import NOT_RECORDED, DeviceTimeline, DriverLevel, Ledger
+from cuptimem.notebook import Displayed, cells
 from cuptimem.stacks import Frame, Stack, library_line, user_frame
 
 if TYPE_CHECKING:
     import pandas
 
+    from cuptimem.exports import Written
+    from cuptimem.recorder import Window
     from cuptimem.simulation.result import Simulation
 
 _NO_STACK, _LOST_STACK = 0, 1  # reserved stack ids, csrc/capture/event.h
@@ -120,7 +124,7 @@ TABLES = ("start", "end", "above", "kept", "allocated", "stepped", "temporary")
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class Contents(Displayed):
     """Blocks of one device, by contributor. The contributors' bytes and `rest_bytes` sum to `bytes`.
 
     what: "peak", or one of TABLES: alive at the start or at the end, alive at the peak above the start
@@ -285,9 +289,10 @@ class Step:
     contributors: tuple[Contributor, ...]  # the ten largest at the step's peak
     rest_bytes: int = 0
     rest_count: int = 0
+    reserved: int | None = None  # by the allocator when the step ended; None: it does not say
 
 
-class Steps(tuple[Step, ...]):
+class Steps(Displayed, tuple[Step, ...]):
     """Steps in their order, an entry per step and device."""
 
     __slots__ = ()
@@ -318,6 +323,7 @@ _STEP_COLUMNS = (
     "allocated",
     "freed",
     "allocations",
+    "reserved",
 )
 
 
@@ -408,7 +414,7 @@ class Clock:
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(Displayed):
     """Everything that a trace, or one window of it, says."""
 
     path: str | None  # None: the trace was a temporary file
@@ -427,8 +433,8 @@ class Report:
     survivors: tuple[Survivor, ...]
     backward: Backward
     resident: tuple[ResidentPoint, ...]
-    leaks: tuple[Leak, ...]  # verdicts, the most bytes a step first
-    suspects: tuple[Leak, ...]  # what grew, but is no verdict: each says why
+    leaks: Leaks  # verdicts, the most bytes a step first
+    suspects: Leaks  # what grew, but is no verdict: each says why
     nodes: int | None  # nodes of the autograd graph alive at the last step's end; None: see nodes_reason
     nodes_reason: str  # why graph nodes were not counted, and are in no leak; "" if they were
     lost: Lost
@@ -445,6 +451,10 @@ class Report:
     window: int = 0  # which part of the file this is; 0: all of it
     step: int | None = None  # the devices' peaks and tables are of this step, not of the run
     code: tuple[str, ...] = ()  # installed packages that count as the user's own code, too
+    drawn: tuple[Chart, ...] = ()  # where charts were asked for: see charts()
+    # Of a profile without a path, once its block has ended: gives what has the temporary trace, as long as that is
+    # there. Not in a pickle.
+    recorded: "Callable[[], Window | None] | None" = field(default=None, compare=False, repr=False)
 
     @property
     def peaks(self) -> tuple[Peak, ...]:
@@ -462,9 +472,9 @@ class Report:
         return self.devices[0].peak
 
     @property
-    def undecided(self) -> tuple[Leak, ...]:
+    def undecided(self) -> Leaks:
         """The suspects that may well be leaks: this recording cannot tell."""
-        return tuple(suspect for suspect in self.suspects if suspect.undecided)
+        return Leaks(suspect for suspect in self.suspects if suspect.undecided)
 
     @property
     def loops(self) -> dict[str, int]:
@@ -508,12 +518,26 @@ class Report:
 
     def _again(self, **more: Any) -> "Report":
         """This report, with more in it than it was opened with."""
-        if self.path is None:
-            raise Error("this recording was a temporary file: give the profile a path to ask for more")
-        report = analyze(self.path, window=self.window, step=self.step, code=self.code, **more)
-        if report.start_realtime_ns != self.start_realtime_ns:
+        path, source, window = self._trace()
+        temporary = source is not None
+        report = analyze(
+            path, window=window, step=self.step, code=self.code, source=source, temporary=temporary, **more
+        )
+        if not temporary and report.start_realtime_ns != self.start_realtime_ns:
             raise Error(f"{self.path} is another recording by now: open it again")
         return report
+
+    def _trace(self) -> tuple[str, object, int]:
+        """Its file, what to give the core for it (None: the file), and the window in it."""
+        recorded = None if self.recorded is None else self.recorded()
+        if recorded is not None:
+            return recorded.source
+        if self.path is None:
+            raise Error(
+                "this recording was a temporary file, gone with its profile: keep the profile, or give it a path "
+                "(in a notebook: %%cuptimem -s FILE)"
+            )
+        return self.path, None, self.window
 
     def fragmentation(self, device: str | None = None, at: str | None = None) -> Fragmentation:
         """What PyTorch's allocator has of a device (None: the one with most unused) and cannot give out.
@@ -540,6 +564,39 @@ class Report:
             if table.what == what:
                 return table
         return self._again(tables=(what,)).contents(what, one.name)
+
+    def charts(self, spans: Iterable[Span] = (Span(),)) -> tuple[Chart, ...]:
+        """Live bytes over time by contributor: for each span (chart.Span), and in it for each device, one Chart.
+
+        The file is read again, once for all spans. Raises Error.
+        """
+        return self._again(charts=tuple(spans)).drawn
+
+    def show(self, path: str | os.PathLike[str] | None = None, *, open: bool = True) -> str:
+        """Writes the timeline of `cuptimem timeline`, one HTML file, and opens it where there is a browser; its path.
+
+        path: where to (None: a new file in the folder for temporary files, which stays there). Raises Error, one line;
+        a file that is no page of cuptimem is not replaced.
+        """
+        from cuptimem.pages import show
+
+        return show.timeline(self, None if path is None else os.fspath(path), open)
+
+    def export(self, kind: str, path: str | os.PathLike[str] | None = None, **options: Any) -> "Written":
+        """Writes the recording for another program, as `cuptimem export --to KIND` does.
+
+        kind: of cuptimem.exports.FORMATS. path: None is beside the trace. options: of cuptimem.exports.Options, such as
+        device and force. It is of the whole recording, where the report is of a step, too. Raises Error, one line.
+        """
+        from cuptimem import exports
+
+        trace, source, window = self._trace()
+        if path is None and source is not None:
+            raise Error("this recording is a temporary file: name the file to write")
+        if core().Reader(trace, window=window).start_realtime_ns != self.start_realtime_ns:
+            raise Error(f"{trace} is another recording by now: open it again")
+        asked = exports.Options(**{"window": window, "code": self.code, **options})
+        return exports.export(trace, kind, None if path is None else os.fspath(path), asked)
 
     def step_peak(self, index: int, device: str | None = None) -> Peak:
         """The peak of one step with its ten largest contributors. -1 is the last. Raises Error if there is none."""
@@ -576,7 +633,8 @@ class Report:
         return self._summary
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_summary"}
+        state = {name: value for name, value in self.__dict__.items() if name != "_summary"}
+        return state | {"recorded": None}
 
 
 def open(
@@ -613,12 +671,14 @@ def analyze(
     tables: Iterable[str] = (),
     min_rate: float | None = None,
     again: bool = False,
+    charts: Iterable[Span] = (),
 ) -> Report:
     """The report of one window of a trace (0: of all of it). ledger_at_ns: with ledgers of this moment, too.
 
     source: core.trace(path), of which what was read for other windows is not read again; again: that this window will
     be asked for once more.
     tables: with these of TABLES, which Report.contents gives.
+    charts: with these spans in Report.drawn.
     default_code: in the place of what the trace names, used where neither code nor the environment names any.
     """
     if os.path.isdir(path):
@@ -638,6 +698,7 @@ def analyze(
         ledger_at_ns=-1 if ledger_at_ns is None else ledger_at_ns,
         min_rate=-1.0 if min_rate is None else min_rate,
         again=again,
+        charts=tuple(span.row() for span in charts),
     )
     report = replace(from_dict(None if temporary else path, raw), window=window)
     return report if step is None else _at_step(report, raw["step_asked"])
@@ -689,13 +750,21 @@ def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
     is_own = own_code.matcher(code)
     frames: dict[tuple[Any, ...], Frame] = {}
     stacks: dict[int, Stack] = {}
+    named = cells.namer()
 
     def frame_of(row: Sequence[Any]) -> Frame:
         file, *more = row
-        return replace(Frame(file or "", *more), own=True) if file and is_own(file) else Frame(file or "", *more)
+        file = named(file or "")
+        return replace(Frame(file, *more), own=True) if file and is_own(file) else Frame(file, *more)
+
+    def place(where: Sequence[Any] | None) -> tuple[str, int, str] | None:
+        return None if where is None else (named(where[0] or ""), where[1], where[2])
 
     for stack_id, rows in raw["stacks"].items():
-        stacks[stack_id] = tuple(frames.setdefault(tuple(row), frame_of(row)) for row in rows)
+        for row in rows:
+            if row not in frames:
+                frames[row] = frame_of(row)
+        stacks[stack_id] = tuple(frames[row] for row in rows)
 
     def stack_of(stack_id: int) -> Stack:
         return stacks.get(stack_id, ())
@@ -767,6 +836,7 @@ def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
             contributors=tuple(contributor(c) for c in row["contributors"]),
             rest_bytes=row["rest"][0],
             rest_count=row["rest"][1],
+            reserved=row.get("reserved"),
         )
         for row in raw["steps"]
     )
@@ -774,10 +844,10 @@ def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
     passed, rate = clock["passed"], clock["rate"]
     nodes_reason = _nodes_reason(raw["meta"])
 
-    def leaks_of(key: str) -> tuple[Leak, ...]:
-        clocks = {row["loop"]: row for row in clock["loops"]}
+    def leaks_of(key: str) -> Leaks:
+        clocks = {row["loop"]: {**row, "where": place(row["where"])} for row in clock["loops"]}
         rows = (leaks.from_row(row, stack_of, _LOST_STACK, clocks) for row in raw[key])
-        return tuple(one for leak in rows for one in (leak.keeps if leak.kind == "nodes" and nodes_reason else (leak,)))
+        return Leaks(one for leak in rows for one in (leak.keeps if leak.kind == "nodes" and nodes_reason else (leak,)))
 
     return Report(
         path=path,
@@ -794,10 +864,10 @@ def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
         steps=steps,
         clock=Clock(
             clock["kind"],
-            _place(clock["where"]),
-            tuple(ClockChange(c["step"], c["kind"], _place(c["where"]), c["loop"]) for c in clock["changes"]),
-            passed and ClockPassed(passed[0], _place(passed[1]), passed[2]),
-            rate and ClockRate(rate[0], _place(rate[1]), rate[2]),
+            place(clock["where"]),
+            tuple(ClockChange(c["step"], c["kind"], place(c["where"]), c["loop"]) for c in clock["changes"]),
+            passed and ClockPassed(passed[0], place(passed[1]), passed[2]),
+            rate and ClockRate(rate[0], place(rate[1]), rate[2]),
         ),
         survivors=tuple(
             Survivor(device, size, count, first, last, stack_of(stack_id))
@@ -828,6 +898,7 @@ def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
         kernels=kernels.from_row(raw.get("kernels"), stack_of, _LOST_STACK),
         device_timelines=tuple(ledger.timeline_from_row(row) for row in raw.get("device_timeline", ())),
         code=code,
+        drawn=tuple(chart.from_row(row, contributor) for row in raw.get("charts", ())),
     )
 
 
@@ -835,7 +906,3 @@ def _nodes_reason(meta: Mapping[str, str]) -> str:
     """Without a word that nodes were counted, numbers about them would be guesses."""
     said = meta.get("nodes", "the recording does not say that they were counted")
     return "" if said == "counted" else said
-
-
-def _place(where: Sequence[Any] | None) -> tuple[str, int, str] | None:
-    return None if where is None else (where[0], where[1], where[2])

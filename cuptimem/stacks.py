@@ -3,6 +3,7 @@
 import os
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 Stack = tuple["Frame", ...]
 
@@ -37,7 +38,7 @@ class Frame:
         """Whether the code belongs to an installed package, to Python or to torch.compile rather than to the user."""
         if self.own:
             return False
-        return self.truncated or _LIBRARY.search(self.file) is not None or is_generated(self.file)
+        return self.truncated or _is_no_users(self.file)
 
     @property
     def is_plumbing(self) -> bool:
@@ -78,11 +79,17 @@ class Frame:
         return f"{short_file(self.file)}:{self.line}"
 
 
+@lru_cache(1024)  # there are many more lines than files
+def _is_no_users(file: str) -> bool:
+    return _LIBRARY.search(file) is not None or is_generated(file)
+
+
 def is_generated(file: str) -> bool:
     """Whether the file is none that was installed or written by hand, wherever it lies."""
     return file.startswith(("<frozen ", "<eval_with_key>")) or _GENERATED.search(file) is not None
 
 
+@lru_cache(1024)
 def short_file(file: str) -> str:
     """As short as it stays clear: installed files from their package on, others by their name and folder."""
     if file.startswith("<"):

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "../trace/reader.h"
+#include "chart.h"
 #include "clock.h"
 #include "ledger.h"
 
@@ -133,6 +134,7 @@ typedef struct cm_step_report {
     uint32_t index, device, loop;
     uint64_t begin_ns, end_ns, peak_ns;
     int64_t start, peak, end, allocated, freed;
+    int64_t reserved; /* by the allocator when the step ended, -1 where it did not say */
     uint64_t allocations;
     size_t first_contributor, contributor_count;
     int64_t rest_bytes;
@@ -289,14 +291,18 @@ typedef struct cm_analysis {
     cm_fragmentation *fragmentation; /* by device, then what */
     size_t fragmentation_count;
     cm_kernels kernels;
+    cm_chart *charts; /* by span, then device */
+    size_t chart_count;
 } cm_analysis;
 
 typedef struct cm_analysis_options {
-    uint64_t window;        /* only this window (CM_MARK_WINDOW_*); 0 = whole trace */
-    bool again;             /* it will be asked for again, before any other window is */
-    bool of_step;           /* contributors of `step`'s peak, and its tables, not the run's */
-    int64_t step;           /* negative: counted from the end, -1 is the last */
-    uint32_t tables;        /* CM_TABLE of each that is wanted */
+    uint64_t window;             /* only this window (CM_MARK_WINDOW_*); 0 = whole trace */
+    bool again;                  /* it will be asked for again, before any other window is */
+    bool of_step;                /* contributors of `step`'s peak, and its tables, not the run's */
+    int64_t step;                /* negative: counted from the end, -1 is the last */
+    uint32_t tables;             /* CM_TABLE of each that is wanted */
+    const cm_chart_span *charts; /* spans that are wanted */
+    size_t chart_count;
     size_t timeline_points; /* per device; 0 = 2048 */
     int64_t ledger_at_ns;   /* >= 0: the ledger of this time, too */
     /* Packages that count as the user's own code (library.h); NULL: those that the trace names. */

@@ -13,7 +13,7 @@ static const cm_part_kind *const kinds[] = {
     &cm_part_peak,          &cm_part_above,     &cm_part_timeline,  &cm_part_survivors,
     &cm_part_ooms,          &cm_part_leaks,     &cm_part_requested, &cm_part_segments,
     &cm_part_check,         &cm_part_hostreads, &cm_part_ledger,    &cm_part_devicecurve,
-    &cm_part_fragmentation, &cm_part_kernels,   &cm_part_tables};
+    &cm_part_fragmentation, &cm_part_kernels,   &cm_part_tables,    &cm_part_charts};
 enum { PARTS = sizeof kinds / sizeof kinds[0], EVENT_KINDS = 64 };
 
 /* The parts that want something, by their places in the table. */
@@ -368,6 +368,13 @@ void cm_analysis_free(cm_analysis *analysis)
     free(analysis->suspects);
     free(analysis->kept);
     free(analysis->leak_parts);
+    for (size_t i = 0; i < analysis->chart_count; i++) {
+        free(analysis->charts[i].interval);
+        free(analysis->charts[i].contributor);
+        free(analysis->charts[i].entry);
+        free(analysis->charts[i].block);
+    }
+    free(analysis->charts);
     free_driver(analysis);
     free(analysis);
 }

@@ -44,6 +44,7 @@ typedef struct device {
     uint64_t allocations, frees, blocks;
     maximum run, step;
     int64_t step_start, step_allocated, step_freed;
+    int64_t reserved; /* -1: unknown */
     uint64_t step_allocations;
     list leaves; /* leaf -> origin */
     list touched, touched_before;
@@ -84,7 +85,7 @@ static bool know_devices(peak *p)
     for (; p->devices < replay->device_count; p->devices++) {
         maximum never = {.epoch = 1, .time_ns = p->run->begin_ns, .step = -1};
         maximum not_yet = {.epoch = 1, .time_ns = p->step_begin_ns, .step = p->step};
-        p->device[p->devices] = (device){.run = never, .step = not_yet};
+        p->device[p->devices] = (device){.run = never, .step = not_yet, .reserved = -1};
     }
     return true;
 }
@@ -206,6 +207,7 @@ static void *create(const cm_run *run)
     for (size_t i = 0; i < p->devices; i++) {
         device *d = &p->device[i];
         d->live = d->start = run->replay->device[i].live;
+        d->reserved = run->replay->device[i].reserved;
         d->blocks = run->replay->device[i].blocks;
         rise(&d->run, d->live, d->blocks, run->begin_ns, -1);
         begin_step(p, d);
@@ -213,7 +215,7 @@ static void *create(const cm_run *run)
     return p;
 }
 
-/* What came and went and is only counted: it was at no peak. */
+/* What the allocator holds; and what came and went and is only counted: it was at no peak. */
 static bool event(void *part, const cm_record *record)
 {
     peak *p = part;
@@ -224,6 +226,11 @@ static bool event(void *part, const cm_record *record)
     if ((size_t)number >= p->devices && !know_devices(p))
         return false;
     device *d = &p->device[number];
+    if (e->kind == CM_EV_RESERVED) {
+        if (e->size >= 0)
+            d->reserved = e->size;
+        return true;
+    }
     d->allocated += e->size;
     d->freed += e->size;
     d->allocations += e->address;
@@ -294,6 +301,7 @@ static bool report_step(peak *p, uint32_t number, cm_moment end)
                           .end = d->live,
                           .allocated = d->step_allocated,
                           .freed = d->step_freed,
+                          .reserved = d->reserved,
                           .allocations = d->step_allocations,
                           .first_contributor = p->contributors,
                           .rest_bytes = d->step.bytes,
@@ -389,7 +397,8 @@ const cm_part_kind cm_part_peak = {.name = "peak",
                                    .create = create,
                                    .change = change,
                                    .event = event,
-                                   .events = CM_PART_EVENT(CM_EV_FOLDED),
+                                   .events =
+                                       CM_PART_EVENT(CM_EV_FOLDED) | CM_PART_EVENT(CM_EV_RESERVED),
                                    .step = end_step,
                                    .finish = finish,
                                    .destroy = destroy};

@@ -9,9 +9,9 @@
 #include "../analysis/library.h"
 #include "../capture/clock.h"
 
-static const char *const phase_names[] = {"other",    "data",      "forward",
-                                          "backward", "optimizer", "before start"};
-static const char *const state_names[] = {"complete", "recording", "recovered", "cut"};
+const char *const cm_py_phases[] = {"other",    "data",      "forward",
+                                    "backward", "optimizer", "before start"};
+const char *const cm_py_states[] = {"complete", "recording", "recovered", "cut"};
 /* Part of the report, and of its JSON. */
 static const char *const confidence_names[] = {"low", "medium", "high"};
 static const char *const reason_names[] = {
@@ -74,7 +74,7 @@ static PyObject *none_below_zero(int64_t value)
     return PyLong_FromLongLong(value);
 }
 
-static PyObject *fail(const char *message)
+PyObject *cm_py_fail(const char *message)
 {
     PyObject *reason = cm_py_text(message);
     if (reason != NULL) {
@@ -115,7 +115,7 @@ static PyObject *frame_tuple(builder *b, const cm_frame *frame)
         (unsigned long long)frame->module, shared_text(b, frame->text != NULL ? frame->text : ""));
 }
 
-static PyObject *make_stack(builder *b, uint32_t stack)
+PyObject *cm_py_stack(builder *b, uint32_t stack)
 {
     PyObject *frames = PyList_New(0);
     bool fine = frames != NULL;
@@ -134,7 +134,7 @@ PyObject *cm_py_stack_id(builder *b, uint32_t stack)
         return NULL;
     int there = PyDict_Contains(b->stacks, key);
     if (there == 0) {
-        PyObject *frames = make_stack(b, stack);
+        PyObject *frames = cm_py_stack(b, stack);
         there = frames == NULL ? -1 : PyDict_SetItem(b->stacks, key, frames);
         Py_XDECREF(frames);
     }
@@ -143,7 +143,7 @@ PyObject *cm_py_stack_id(builder *b, uint32_t stack)
     return key;
 }
 
-static PyObject *node_name(builder *b, uint32_t name)
+PyObject *cm_py_node_name(builder *b, uint32_t name)
 {
     if (name == 0)
         Py_RETURN_NONE;
@@ -164,7 +164,7 @@ static PyObject *node_name(builder *b, uint32_t name)
     return found;
 }
 
-static PyObject *contributor_list(builder *b, const cm_contributor *c, size_t count)
+PyObject *cm_py_contributors(builder *b, const cm_contributor *c, size_t count)
 {
     PyObject *list = PyList_New(0);
     bool fine = list != NULL;
@@ -173,7 +173,7 @@ static PyObject *contributor_list(builder *b, const cm_contributor *c, size_t co
                             Py_BuildValue(
                                 "(LKNNsN)", (long long)c[i].bytes, (unsigned long long)c[i].count,
                                 cm_py_stack_id(b, c[i].stack), cm_py_stack_id(b, c[i].origin_stack),
-                                phase_names[c[i].phase], node_name(b, c[i].name))) == 0;
+                                cm_py_phases[c[i].phase], cm_py_node_name(b, c[i].name))) == 0;
     return finish_list(list, fine);
 }
 
@@ -226,11 +226,11 @@ static PyObject *table_dict(builder *b, const cm_device_report *d)
     for (size_t i = 0; fine && i < CM_TABLES; i++) {
         const cm_table *t = &d->table[i];
         if (b->tables & CM_TABLE(i))
-            fine =
-                cm_py_put(dict, table_names[i],
-                          Py_BuildValue(
-                              "(N(LK))", contributor_list(b, t->contributors, t->contributor_count),
-                              (long long)t->rest_bytes, (unsigned long long)t->rest_count)) == 0;
+            fine = cm_py_put(dict, table_names[i],
+                             Py_BuildValue(
+                                 "(N(LK))",
+                                 cm_py_contributors(b, t->contributors, t->contributor_count),
+                                 (long long)t->rest_bytes, (unsigned long long)t->rest_count)) == 0;
     }
     return finish_list(dict, fine);
 }
@@ -246,7 +246,7 @@ static PyObject *device_dict(builder *b, const cm_device_report *d)
         (unsigned long long)d->allocations, "frees", (unsigned long long)d->frees, "allocated",
         (long long)d->allocated, "freed", (long long)d->freed, "reserved_peak",
         none_below_zero(d->reserved_peak), "contributors",
-        contributor_list(b, d->contributors, d->contributor_count), "ooms", oom_list(b, d),
+        cm_py_contributors(b, d->contributors, d->contributor_count), "ooms", oom_list(b, d),
         "ooms_total", (unsigned long long)d->oom_total, "timeline", timeline_list(d),
         "requested_peak", (long long)d->requested_peak, "segments", segments_dict(&d->segments),
         "check", check_dict(&d->check), "tables", table_dict(b, d));
@@ -265,13 +265,14 @@ static PyObject *step_dict(builder *b, const cm_step_report *s)
 {
     const cm_analysis *a = b->analysis;
     return Py_BuildValue(
-        "{s:I,s:s,s:s,s:K,s:K,s:K,s:L,s:L,s:L,s:L,s:L,s:K,s:N,s:(LK)}", "index", s->index, "loop",
-        a->steps.loop[s->loop].name, "device", a->device[s->device].name, "begin_ns",
+        "{s:I,s:s,s:s,s:K,s:K,s:K,s:L,s:L,s:L,s:L,s:L,s:K,s:N,s:N,s:(LK)}", "index", s->index,
+        "loop", a->steps.loop[s->loop].name, "device", a->device[s->device].name, "begin_ns",
         (unsigned long long)s->begin_ns, "end_ns", (unsigned long long)s->end_ns, "peak_ns",
         (unsigned long long)s->peak_ns, "start", (long long)s->start, "peak", (long long)s->peak,
         "end", (long long)s->end, "allocated", (long long)s->allocated, "freed",
-        (long long)s->freed, "allocations", (unsigned long long)s->allocations, "contributors",
-        contributor_list(b, a->step_contributors + s->first_contributor, s->contributor_count),
+        (long long)s->freed, "allocations", (unsigned long long)s->allocations, "reserved",
+        none_below_zero(s->reserved), "contributors",
+        cm_py_contributors(b, a->step_contributors + s->first_contributor, s->contributor_count),
         "rest", (long long)s->rest_bytes, (unsigned long long)s->rest_count);
 }
 
@@ -440,7 +441,7 @@ static PyObject *rss_list(const cm_analysis *a)
     return finish_list(list, fine);
 }
 
-static PyObject *meta_dict(const cm_reader *reader)
+PyObject *cm_py_meta(const cm_reader *reader)
 {
     PyObject *dict = PyDict_New();
     for (size_t i = 0; dict != NULL && i < cm_reader_meta_count(reader); i++) {
@@ -487,9 +488,9 @@ static bool fill(builder *b, PyObject *d)
     const cm_analysis *a = b->analysis;
     return cm_py_put(d, "schema", PyLong_FromLong(1)) == 0 &&
            cm_py_put(d, "complete", PyBool_FromLong(a->state == CM_TRACE_COMPLETE)) == 0 &&
-           cm_py_put(d, "state", cm_py_text(state_names[a->state])) == 0 &&
+           cm_py_put(d, "state", cm_py_text(cm_py_states[a->state])) == 0 &&
            cm_py_put(d, "reason", cm_py_text(a->reason)) == 0 &&
-           cm_py_put(d, "meta", meta_dict(b->reader)) == 0 &&
+           cm_py_put(d, "meta", cm_py_meta(b->reader)) == 0 &&
            cm_py_put(d, "code", cm_py_text(a->code)) == 0 &&
            cm_py_put(d, "step_asked", none_below_zero(a->step_asked)) == 0 &&
            cm_py_put(d, "lost", lost_dict(a)) == 0 &&
@@ -512,6 +513,7 @@ static bool fill(builder *b, PyObject *d)
            cm_py_put(d, "suspects", leak_list(b, a->suspects, a->suspect_count)) == 0 &&
            cm_py_put(d, "live_nodes", PyLong_FromUnsignedLongLong(a->live_nodes)) == 0 &&
            cm_py_put(d, "backward", backward_dict(a)) == 0 && cm_py_put_ledger(b, d) &&
+           cm_py_put(d, "charts", cm_py_charts(b)) == 0 &&
            cm_py_put(d, "stacks", Py_NewRef(b->stacks)) == 0;
 }
 
@@ -531,15 +533,16 @@ static PyObject *build(const cm_reader *reader, const cm_analysis *analysis, uin
 
 enum { ASK_EVERY_NS = 100000000 }; /* ten times a second */
 
-typedef struct watcher {
-    PyObject *callback; /* or NULL */
-    uint64_t next_ns;
-} watcher;
+cm_py_watcher cm_py_watch(PyObject *callback)
+{
+    return (cm_py_watcher){callback == Py_None ? NULL : callback,
+                           cm_clock_monotonic_ns() + ASK_EVERY_NS};
+}
 
 /* Called without the GIL. false with an exception set, or because the callback said so. */
-static bool watch(double share, void *context)
+bool cm_py_watched(double share, void *context)
 {
-    watcher *w = context;
+    cm_py_watcher *w = context;
     uint64_t now = cm_clock_monotonic_ns();
     if (now < w->next_ns)
         return true;
@@ -679,7 +682,7 @@ static void leave_source(source *s)
 PyDoc_STRVAR(
     analyze_doc,
     "analyze(path, *, window=0, step=None, points=0, ledger_at_ns=-1, min_rate=-1.0,\n"
-    "        progress=None, code=None, tables=(), again=False) -> dict\n\n"
+    "        progress=None, code=None, tables=(), again=False, charts=()) -> dict\n\n"
     "What the trace (a path, or trace(path)) says, as plain numbers (bytes, nanoseconds since\n"
     "its start). With\n"
     "`window` only that window; with `step` (-1 is the last) the devices' contributors, and the\n"
@@ -687,7 +690,8 @@ PyDoc_STRVAR(
     "the moment nearest to it, too; with `min_rate` what grows by fewer bytes a step is\n"
     "negligible; with `again` the same window is soon asked for once more. code: packages that "
     "count as the user's own, with commas\n"
-    "between them (None: those that the trace names).\n"
+    "between them (None: those that the trace names). charts: spans to draw, (begin ns, end ns,\n"
+    "intervals, entries, blocks[, device]) each, cuptimem/chart.py.\n"
     "progress(share) is called at most ten times a second; False cancels\n"
     "with KeyboardInterrupt. Raises Error with one line for what cannot be read.");
 
@@ -712,20 +716,19 @@ static bool find_tables(PyObject *names, uint32_t *wanted)
 
 static PyObject *analyze(PyObject *module, PyObject *arguments, PyObject *keywords)
 {
-    static char *names[] = {"path",         "window",   "step",     "points",
-                            "ledger_at_ns", "min_rate", "progress", "code",
-                            "tables",       "again",    NULL};
+    static char *names[] = {"path",     "window", "step",   "points", "ledger_at_ns", "min_rate",
+                            "progress", "code",   "tables", "again",  "charts",       NULL};
     PyObject *named, *progress = Py_None;
-    PyObject *step = Py_None, *tables = NULL;
+    PyObject *step = Py_None, *tables = NULL, *charts = NULL;
     unsigned long long window = 0;
     long long ledger_at = -1;
     double min_rate = -1;
     Py_ssize_t points = 0;
     int again = 0;
     const char *code = NULL;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O|$KOnLdOzOp", names, &named, &window,
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O|$KOnLdOzOpO", names, &named, &window,
                                      &step, &points, &ledger_at, &min_rate, &progress, &code,
-                                     &tables, &again))
+                                     &tables, &again, &charts))
         return NULL;
     if (points < 0 || points > 1 << 24) {
         PyErr_SetString(PyExc_ValueError, "points is out of range");
@@ -734,23 +737,27 @@ static PyObject *analyze(PyObject *module, PyObject *arguments, PyObject *keywor
     bool of_step = step != Py_None;
     long long number = of_step ? PyLong_AsLongLong(step) : 0;
     uint32_t wanted = 0;
+    cm_chart_span spans[CM_CHART_SPANS_MAX];
+    size_t span_count = 0;
     source *s;
     if ((of_step && number == -1 && PyErr_Occurred()) || !find_tables(tables, &wanted) ||
-        (named = use_source(named, &s)) == NULL)
+        !cm_py_chart_spans(charts, spans, &span_count) || (named = use_source(named, &s)) == NULL)
         return NULL;
     char error[512] = "";
-    watcher w = {progress == Py_None ? NULL : progress, cm_clock_monotonic_ns() + ASK_EVERY_NS};
+    cm_py_watcher w = cm_py_watch(progress);
     cm_analysis_options options = {.window = window,
                                    .again = again != 0,
                                    .of_step = of_step,
                                    .step = number,
                                    .tables = wanted,
+                                   .charts = spans,
+                                   .chart_count = span_count,
                                    .timeline_points = (size_t)points,
                                    .ledger_at_ns = ledger_at,
                                    .code = code,
                                    .has_min_rate = min_rate >= 0,
                                    .min_rate = min_rate,
-                                   .progress = watch,
+                                   .progress = cm_py_watched,
                                    .progress_context = &w};
     cm_analysis *analysis = NULL;
     PyObject *result = NULL;
@@ -763,7 +770,7 @@ static PyObject *analyze(PyObject *module, PyObject *arguments, PyObject *keywor
     if (analysis != NULL)
         result = build(s->reader, analysis, options.tables);
     else if (!PyErr_Occurred())
-        fail(error);
+        cm_py_fail(error);
     cm_analysis_free(analysis);
     leave_source(s);
     Py_DECREF(named);
@@ -802,7 +809,7 @@ static PyObject *extract(PyObject *module, PyObject *arguments, PyObject *keywor
     Py_DECREF(named);
     Py_DECREF(target);
     if (!fine)
-        return fail(error);
+        return cm_py_fail(error);
     Py_RETURN_NONE;
 }
 

@@ -23,9 +23,35 @@ typedef struct cm_py_builder {
 PyObject *cm_py_text(const char *bytes); /* NULL -> None */
 /* The id as an int; its frames go into the table of stacks. */
 PyObject *cm_py_stack_id(cm_py_builder *b, uint32_t stack);
+/* Its frames, innermost first, each (file, function, line, end line, column, end column, module
+ * class, module address, text of the line). */
+PyObject *cm_py_stack(cm_py_builder *b, uint32_t stack);
+/* The label of an autograd node's type name, None for 0. */
+PyObject *cm_py_node_name(cm_py_builder *b, uint32_t name);
+PyObject *cm_py_meta(const cm_reader *reader);
+PyObject *cm_py_fail(const char *message); /* raises Error */
+
+/* What an analysis calls for its progress: asks `callback` (or NULL), and for signals, ten times a
+ * second at most. Called without the GIL. false with an exception set. */
+typedef struct cm_py_watcher {
+    PyObject *callback;
+    uint64_t next_ns;
+} cm_py_watcher;
+cm_py_watcher cm_py_watch(PyObject *callback); /* None: no callback */
+bool cm_py_watched(double share, void *watcher);
+
+extern const char *const cm_py_phases[], *const cm_py_states[];
+
 /* Both take the reference, and pass a NULL on as -1. */
 int cm_py_append(PyObject *list, PyObject *item);
 int cm_py_put(PyObject *dict, const char *key, PyObject *value);
+
+/* With the objects of its stacks and names. */
+PyObject *cm_py_contributors(cm_py_builder *b, const cm_contributor *contributor, size_t count);
+
+/* py_charts.c: the spans that are asked for, and what came of them. */
+bool cm_py_chart_spans(PyObject *rows, cm_chart_span *spans, size_t *count);
+PyObject *cm_py_charts(cm_py_builder *b);
 
 /* py_ledger.c: the keys of the driver level. */
 bool cm_py_put_ledger(cm_py_builder *b, PyObject *dict);

@@ -16,10 +16,14 @@ int main(int argc, char **argv)
             continue;
         cm_engine *engine = cm_engine_new(reader);
         for (uint64_t window = 0; engine != NULL && window < 3; window++) {
+            static const cm_chart_span spans[] = {{0, UINT64_MAX, 7, 5, 3, ""},
+                                                  {100, 5000, 1, 1, 0, "cpu"}};
             cm_analysis_options options = {.window = window,
                                            .of_step = window > 0,
                                            .step = (int64_t)window - 1,
                                            .tables = CM_TABLE(CM_TABLES) - 1,
+                                           .charts = spans,
+                                           .chart_count = 2,
                                            .timeline_points = 5};
             cm_analysis *analysis = cm_engine_analyze(engine, &options, error, sizeof error);
             for (size_t d = 0; analysis != NULL && window == 0 && d < analysis->device_count; d++) {

@@ -39,6 +39,23 @@ def test_reserved_totals(analyze: Analyze) -> None:
     assert all(reserved is None for *_, reserved in cpu["timeline"])
 
 
+def test_reserved_at_the_end_of_each_step(analyze: Analyze) -> None:
+    t = Trace()
+    cuda = {"device": CUDA, "index": 0}
+    t.alloc(0x1000, 100, t.line(1), **cuda)
+    t.alloc(0x2000, 10, t.line(1))
+    t.tick(STEP, 1, t.line(2))
+    t.add(RESERVED, 100, 2048, **cuda)
+    t.add(RESERVED, 100, 512, **cuda)
+    t.tick(STEP, 1, t.line(2))
+    t.add(RESERVED, 100, 1024, **cuda)  # the first event behind the step's end
+    t.tick(STEP, 1, t.line(2))
+    t.tick(STEP, 1, t.line(2))
+    steps = analyze(t)["steps"]
+    assert [step["reserved"] for step in steps if step["device"] == "cuda:0"] == [None, 512, 1024, 1024]
+    assert [step["reserved"] for step in steps if step["device"] == "cpu"] == [None] * 4
+
+
 def test_out_of_memory(analyze: Analyze) -> None:
     t = Trace()
     t.alloc(0x1000, 100, t.line(1))

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 import os
 import pickle
 import threading
@@ -14,6 +15,7 @@ import pytest
 
 import cuptimem
 from cuptimem import _core, recorder
+from cuptimem.errors import Error
 
 torch = pytest.importorskip("torch", reason="the torch-free run leaves these out")
 pytestmark = pytest.mark.torch
@@ -72,6 +74,40 @@ def test_temporary_file_goes_with_the_profile() -> None:
     finally:
         gc.enable()
     assert bytes_from(report) == KIB  # the report needs no file
+    with pytest.raises(cuptimem.Error, match="gone with its profile"):
+        report.contents("end")
+
+
+def test_temporary_file_is_read_again_while_the_profile_is_there() -> None:
+    with cuptimem.profile() as outer:
+        made = [make(3)]
+        with cuptimem.profile() as prof:
+            made += [make(1), make(2)]
+        make(4)
+        (chart,) = prof.report.charts()
+    for report, size in ((prof.report, 3 * KIB), (outer.report, 6 * KIB)):
+        assert report.contents("kept").bytes == size == report.devices[0].kept
+        (chart,) = report.charts()
+        assert chart.intervals.high[-1] >= size and sum(chart.intervals.allocated) == report.devices[0].allocated
+    assert pickle.loads(pickle.dumps(prof.report)) == prof.report
+    assert pickle.loads(pickle.dumps(prof.report)).recorded is None
+
+
+def test_export_of_a_temporary_file(tmp_path: Path) -> None:
+    with cuptimem.profile() as outer:
+        made = [make(3)]
+        with cuptimem.profile() as prof:
+            made += [make(1), make(2)]
+        make(4)
+    for report, name in ((prof.report, "inner.jsonl"), (outer.report, "outer.jsonl")):
+        written = report.export("json", tmp_path / name)
+        rows = [json.loads(line) for line in Path(written.path).read_text().splitlines()]
+        allocated = sum(row["bytes"] for row in rows if row["kind"] == "allocation" and row["when"] != "before start")
+        assert allocated == report.devices[0].allocated
+        with pytest.raises(Error, match="name the file"):
+            report.export("json")
+    with pytest.raises(Error, match="gone with its profile"):
+        pickle.loads(pickle.dumps(prof.report)).export("json", tmp_path / "c.jsonl")
 
 
 def test_snapshot_inside_then_final_after() -> None:

@@ -41,12 +41,12 @@ def sources() -> list[Path]:
 
 def build_driver(*flags: str) -> Path:
     """The harness with driver.c; gcc is enough."""
-    own = [HERE / f"{name}.c" for name in ("input", "harness", "mutator", "driver")]
+    own = [HERE / f"{name}.c" for name in ("input", "harness", "stream", "mutator", "driver")]
     return build("driver", [*sources(), *own], *SANITIZED, *flags, link=[*WRAPPED, "-lpthread"])
 
 
 def build_fuzzer(target: Path) -> Path:
-    own = [HERE / f"{name}.c" for name in ("input", "harness", "mutator")]
+    own = [HERE / f"{name}.c" for name in ("input", "harness", "stream", "mutator")]
     words = [*SANITIZED, "-fsanitize=fuzzer,address,undefined", *sources(), *own, "-lpthread", "-o", target]
     subprocess.run(["clang", *map(str, words)], check=True)
     return target

@@ -12,6 +12,7 @@
 #include "../../csrc/capture/recover.h"
 #include "../../csrc/trace/format.h"
 #include "input.h"
+#include "stream.h"
 
 bool fuzz_without_memory;
 
@@ -201,8 +202,24 @@ static void check_tables(const cm_device_report *device, uint32_t tables)
         broken("what is only counted in steps was freed in them");
 }
 
+static void check_chart(const cm_chart *chart, const cm_chart_span *asked)
+{
+    if (chart->interval_count > asked->intervals || chart->entry_count > asked->entries ||
+        chart->block_count > 2 * (size_t)asked->blocks)
+        broken("a chart is bounded");
+    for (size_t i = 0; i < chart->entry_count; i++)
+        if (chart->entry[i].contributor >= chart->contributor_count ||
+            chart->entry[i].interval >= chart->interval_count)
+            broken("an entry of a chart names a contributor and an interval");
+    for (size_t i = 0; i < chart->block_count; i++)
+        if (chart->block[i].contributor >= chart->contributor_count)
+            broken("a block of a chart names its contributor");
+}
+
 static void check_analysis(const cm_analysis *analysis, const cm_analysis_options *options)
 {
+    for (size_t i = 0; i < analysis->chart_count; i++)
+        check_chart(&analysis->charts[i], &options->charts[analysis->charts[i].span]);
     bool of_step = options->of_step;
     for (size_t d = 0; d < analysis->device_count; d++) {
         const cm_device_report *device = &analysis->device[d];
@@ -381,14 +398,23 @@ static void read_trace(bool thorough)
     read_twice(reader, thorough);
     analyze(reader, thorough, (cm_analysis_options){.tables = CM_TABLE(CM_TABLES) - 1});
     if (thorough) {
+        static const cm_chart_span spans[] = {{0, UINT64_MAX, 9, 16, 4, ""},
+                                              {1000, 1000000, 3, 2, 0, "cpu"}};
         analyze(reader, true,
                 (cm_analysis_options){.window = 1,
+                                      .charts = spans,
+                                      .chart_count = 2,
                                       .of_step = true,
                                       .tables = CM_TABLE(CM_TABLES) - 1,
                                       .timeline_points = 5});
         analyze(reader, false,
                 (cm_analysis_options){.of_step = true, .step = -1, .progress = stop_half_way});
         read_windows(reader);
+        for (uint64_t window = 0; window < 2; window++) {
+            const char *promise = fuzz_stream(reader, window);
+            if (promise != NULL)
+                broken(promise);
+        }
     }
     cm_reader_close(reader);
 }
