@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import driver as driver_level
+from benchmarks import exports as export_costs
+from benchmarks import pages as timeline_pages
 from benchmarks import simulated
 from benchmarks.measure import Spread, paired, spread
 from benchmarks.promises import PROMISES, Verdict
@@ -167,6 +169,28 @@ def windows(quick: bool) -> Outcome:
         "decoded": round(runs[0]["decoded"] / runs[0]["events"], 4),
     }
     return Outcome([row], [Verdict(PROMISES["windows"], ratio.median, (ratio.low, ratio.high))])
+
+
+def tensorboard(quick: bool) -> Outcome:
+    """What TensorBoard's handler adds at the end of a cycle."""
+    if not installed("tensorboard"):
+        why = "the package tensorboard is not installed"
+        row = {"benchmark": "tensorboard", "what": "handler", "why": why}
+        return Outcome([row], [Verdict(PROMISES["tensorboard"], None, why=why)])
+    out = Outcome()
+    for events in (10_000, 100_000) if quick else (10_000, 100_000, 1_000_000):
+        runs = []
+        for _ in range(1 if quick else 5):
+            with tempfile.TemporaryDirectory(prefix="cuptimem-bench-") as folder:
+                runs.append(child("benchmarks.probes", "tensorboard", folder, events))
+        took = spread([run["s"] for run in runs])
+        steps, kib = runs[0]["steps"], runs[0]["bytes"] >> 10
+        what = f"cycle of {events:,} events, {steps} steps, files of {kib} KiB"
+        out.rows.append({"benchmark": "tensorboard", "what": what, "unit": "s", "step": took.to_dict()})
+    measured = None if quick else took.median
+    why = "--quick" if quick else ""
+    out.verdicts.append(Verdict(PROMISES["tensorboard"], measured, None if quick else (took.low, took.high), why))
+    return out
 
 
 # Synthetic traces with a driver level (csrc/trace/synthetic.h).
@@ -464,6 +488,27 @@ def simulator(quick: bool) -> Outcome:
     return Outcome(rows, verdicts)
 
 
+def pages(quick: bool) -> Outcome:
+    """Timeline pages: bytes and opening times, beside memory_viz."""
+    why = timeline_pages.missing()
+    if why:
+        verdicts = [Verdict(PROMISES[key], None, why=why) for key in ("page-size", "page-open")]
+        return Outcome([{"benchmark": "pages", "what": "all", "why": why}], verdicts)
+    rows, found = timeline_pages.measured(quick)
+    return Outcome(rows, timeline_pages.verdicts(found))
+
+
+def exports(quick: bool) -> Outcome:
+    """Exports: bytes, seconds of CPU and memory of each, each in a process of its own."""
+    rows: list[dict[str, Any]] = []
+    for events in (10_000,) if quick else (1_000_000,):
+        for kind, size, seconds, peak in export_costs.measured(events, ("reader", *export_costs.FORMATS)):
+            unit = "tuples" if kind == "reader" else "bytes"
+            what = f"{kind}, {events:,} events, {size:,} {unit}, {peak / 2**20:.0f} MiB of memory"
+            rows.append({"benchmark": "exports", "what": what, "unit": "s", "step": spread([seconds]).to_dict()})
+    return Outcome(rows)
+
+
 def _workload(name: str) -> Callable[[bool], Outcome]:
     def run(quick: bool) -> Outcome:
         if name == "transformers" and not installed("transformers"):
@@ -480,8 +525,11 @@ BENCHMARKS: dict[str, Callable[[bool], Outcome]] = {
     "size": size,
     "analysis": analysis,
     "windows": windows,
+    "tensorboard": tensorboard,
     "analysis_driver": analysis_driver,
     "report": report,
+    "pages": pages,
+    "exports": exports,
     "resident": resident,
     "stopped": stopped,
     "import": imports,

@@ -126,6 +126,22 @@ def windows(path: str, events: int, count: int) -> dict[str, Any]:
     }
 
 
+def tensorboard(folder: str, events: int) -> dict[str, Any]:
+    """What the handler does at the end of a cycle of so many events: the report, the scalars, the page's file."""
+    import cuptimem
+    from cuptimem import _core
+    from cuptimem.tensorboard import handler
+
+    handler.require_tensorboard()  # at the handler's creation
+    path = os.path.join(folder, "a.cmem")
+    written = _core.trace_write_synthetic(path, events)
+    begin = time.process_time()
+    handler.write(cuptimem.open(path), os.path.join(folder, "logs"), "worker", "cycle", 0)
+    took = time.process_time() - begin
+    files = [os.path.join(place, name) for place, _, names in os.walk(os.path.join(folder, "logs")) for name in names]
+    return {"s": took, "steps": written["steps"], "bytes": sum(map(os.path.getsize, files))}
+
+
 def analyse(path: str) -> dict[str, Any]:
     """Opens a trace in a fresh process: everything that a report says."""
     import cuptimem

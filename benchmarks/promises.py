@@ -25,6 +25,8 @@ PROMISES = {
         Promise("open-10m", "10 million events: open, replay, peak, steps", 3, "s"),
         Promise("windows", "1,000 windows of 10 million events, CPU time against one reading of all", 2, "x"),
         Promise("open-10m-driver", "10 million events with a driver level, every order: open", 3, "s"),
+        Promise("page-size", "10 million events: timeline page", 20, "MB"),
+        Promise("page-open", "10 million events: timeline page, from opening it to its first picture", 3, "s"),
         Promise("linear", "100 million events, time against 10 million", 12, "x"),
         # Memory grows with steps, live blocks and stacks, not with events. A step costs its object with the ten largest
         # contributors (most of this) and some 0.6 KiB in the core.
@@ -38,6 +40,7 @@ PROMISES = {
         Promise("driver-step", "simulated GPT-2 step, driver level beyond an empty client, added", 1, "%"),
         Promise("entry-points", "simulator's entry points, of a GPT-2 step", 25, "%"),
         Promise("simulated-resident", "resident memory of a simulated GPT-2 training", 1024, "MiB"),
+        Promise("tensorboard", "TensorBoard, a cycle of 1 million events: its handler, CPU time", 1, "s"),
         Promise("import", "import cuptimem without torch, added", 50, "ms"),
     )
 }
