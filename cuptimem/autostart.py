@@ -10,6 +10,7 @@ ignores these variables, too, unless `cuptimem run` itself was started so.
     CUPTIMEM_FOLLOW=1        children too, forked and spawned; without it they do not see these variables
     CUPTIMEM_QUIET=1         no closing line
     CUPTIMEM_MAX_SIZE=N      bytes of trace past which steps are folded
+    CUPTIMEM_OPEN=1          at the end a page of the trace, in a browser where there is one
     CUPTIMEM_KERNELS=1       when kernels and copies ran, too
     CUPTIMEM_NO_DRIVER=1     without what CUDA itself hands out
 """
@@ -29,6 +30,7 @@ VARIABLES = (
     "CUPTIMEM_FOLLOW",
     "CUPTIMEM_QUIET",
     "CUPTIMEM_MAX_SIZE",
+    "CUPTIMEM_OPEN",
     "CUPTIMEM_KERNELS",
     "CUPTIMEM_NO_DRIVER",
     # Set by us:
@@ -164,6 +166,9 @@ def _open(settings: dict[str, str]) -> None:
                 _say_what_was_written(window.path)
                 if not _is_set(settings, "CUPTIMEM_FOLLOW"):
                     _say_what_was_not(core.process_children())
+            leads = settings.get("CUPTIMEM_LEADER", str(pid)) == str(pid) and rank in (None, "0")
+            if leads and _is_set(settings, "CUPTIMEM_OPEN") and window.path is not None:
+                _open_page(window.path)
 
     # Registered before anything of the program's, so it runs after everything of the program's.
     atexit.register(core.process_at_exit(finish))
@@ -182,7 +187,22 @@ def _say_what_was_written(path: str) -> None:
         recorder.say(f"{shown} does not hold this run any more")
         return
     events = recorder.last_counts.get("events", 0)
-    recorder.say(f"wrote {shown} ({size_text(size)}, {count_text(events)} events); see: cuptimem summary {shown}")
+    recorder.say(
+        f"wrote {shown} ({size_text(size)}, {count_text(events)} events); see: cuptimem summary {naming.typed(path)}"
+    )
+
+
+def _open_page(path: str) -> None:
+    """In a process of its own: the program's modules, output and end stay as they are."""
+    environment = {name: value for name, value in os.environ.items() if name not in (*VARIABLES, "LD_PRELOAD")}
+    command = [sys.executable, "-P", "-m", "cuptimem", "timeline", "--open", "--", path]
+    to_stderr = [(os.POSIX_SPAWN_DUP2, 2, 1)]
+    try:
+        os.waitpid(os.posix_spawn(sys.executable, command, environment, file_actions=to_stderr), 0)
+    except ChildProcessError:  # the program ignores SIGCHLD: the page is made all the same
+        return
+    except (OSError, KeyboardInterrupt) as error:
+        _say(f"no page was made: {_one_line(error)}")
 
 
 def _say_what_was_not(children: int) -> None:

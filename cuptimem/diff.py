@@ -1,5 +1,6 @@
 """Two recordings beside one another: which lines came, went, grew. No formats here."""
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -142,6 +143,25 @@ def _frames(report: Report) -> list[Frame]:
     return list(found.values())
 
 
+def places(before: Report, after: Report) -> dict[Place, Place]:
+    """The line of `after` that each line on a stack of `before` is: as in `compare`, and the other lines of stacks."""
+    same = match(_frames(before), _frames(after))
+    taken = set(same.values())
+    old = [frame for frame in _stack_frames(before) if (frame.file, frame.line) not in taken]
+    new = [frame for frame in _stack_frames(after) if (frame.file, frame.line) not in same]
+    return {old_place: new_place for new_place, old_place in (same | match(old, new)).items()}
+
+
+def _stack_frames(report: Report) -> list[Frame]:
+    found: dict[Place, Frame] = {}
+    for device in report.devices:
+        for what in SECTIONS:
+            for contributor in report.contents(what, device.name).contributors:
+                for frame in contributor.stack:
+                    found.setdefault((frame.file, frame.line), frame)
+    return list(found.values())
+
+
 def match(before: Iterable[Frame], after: Iterable[Frame]) -> dict[Place, Place]:
     """The line of `before` that each line of `after` is.
 
@@ -150,7 +170,8 @@ def match(before: Iterable[Frame], after: Iterable[Frame]) -> dict[Place, Place]
     must agree.
     """
     found: dict[Place, Place] = {}
-    old, new = list(before), list(after)
+    # Sorted, which is the order in which equal ones pair. By number, so that a pair is taken out at once.
+    old, new = (dict(enumerate(sorted(some, key=lambda f: (f.file, f.line)))) for some in (before, after))
 
     def text(frame: Frame) -> tuple[object, ...] | None:
         return (frame.function, frame.source) if frame.source else None
@@ -165,17 +186,16 @@ def match(before: Iterable[Frame], after: Iterable[Frame]) -> dict[Place, Place]
         return (*place(frame), frame.source) if frame.source else None
 
     def pair(key: Callable[[Frame], object], fits: Callable[[Frame, Frame], bool] = lambda a, b: True) -> None:
-        waiting: dict[object, list[Frame]] = {}
-        for frame in sorted(old, key=lambda f: (f.file, f.line)):
+        waiting: dict[object, deque[tuple[int, Frame]]] = {}
+        for number, frame in old.items():
             if key(frame) is not None:
-                waiting.setdefault(key(frame), []).append(frame)
-        for frame in sorted(new, key=lambda f: (f.file, f.line)):
+                waiting.setdefault(key(frame), deque()).append((number, frame))
+        for number, frame in list(new.items()):
             candidates = waiting.get(key(frame)) if key(frame) is not None else None
-            if candidates and fits(candidates[0], frame):
-                one = candidates.pop(0)
+            if candidates and fits(candidates[0][1], frame):
+                taken, one = candidates.popleft()
                 found[frame.file, frame.line] = (one.file, one.line)
-                old.remove(one)
-                new.remove(frame)
+                del old[taken], new[number]
 
     pair(place_text)
     pair(file_text)

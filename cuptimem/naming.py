@@ -40,10 +40,18 @@ def free_name(path: str, first: int = 2) -> str:
 
 
 def shown(path: str) -> str:
-    """The path as a person would type it from here."""
+    """The path as seen from here."""
     try:
         here = os.getcwd()
     except OSError:
         return path
     absolute = os.path.abspath(path)
     return absolute[len(here) + 1 :] if here != "/" and absolute.startswith(here + "/") else absolute
+
+
+def typed(path: str) -> str:
+    """shown(path) as one word of a shell's command."""
+    name = shown(path)
+    if all(c.isalnum() or c in "._-+=:@%,/" for c in name):
+        return name
+    return "'" + name.replace("'", "'\\''") + "'"

@@ -8,14 +8,15 @@ import subprocess
 import sys
 import tempfile
 import venv
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
-from tests import marks
+from tests import browser, marks
 
 pytest_plugins = ["pytester"]
 
@@ -56,6 +57,12 @@ def long(pytestconfig: pytest.Config) -> bool:
     return bool(pytestconfig.getoption("--long"))
 
 
+@pytest.fixture(scope="session")
+def many_lines(long: bool) -> int:
+    """How many different lines a recording has that has very many. Tests with it are marked `scaled`."""
+    return 100_000 if long else 10_000
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     marks.add(items)
     long, without = config.getoption("--long"), config.getoption("--without")
@@ -66,6 +73,32 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     config.hook.pytest_deselected(items=[item for item in items if not is_chosen(item)])
     items[:] = filter(is_chosen, items)
+
+
+@pytest.fixture(scope="module")
+def browser_process() -> Iterator[Any]:
+    """A headless Chromium; see tests/browser.py. While it is there, this thread counts as inside asyncio's loop: so not
+    longer than a module."""
+    if browser.find() is None and not browser.REQUIRED:
+        pytest.skip(f"no Chromium on this machine: {browser.INSTALL}")
+    if not browser.REQUIRED:
+        pytest.importorskip(
+            "playwright", reason="playwright is not installed here; `make demo` makes an environment with it"
+        )
+    with browser.launched() as process:
+        yield process
+
+
+@pytest.fixture
+def browser_page(browser_process: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A page of its own, 1280 by 800, that must log no error and use no network."""
+    context = browser_process.new_context(viewport={"width": 1280, "height": 800})
+    context.set_default_timeout(browser.PATIENCE)
+    page = context.new_page()
+    watch = browser.Watch(page, request.node.nodeid)
+    yield page
+    context.close()
+    assert watch.faults == []
 
 
 def clean_environment() -> dict[str, str]:

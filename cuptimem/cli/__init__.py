@@ -14,6 +14,7 @@ VERBS = {
     "run": "run a Python script and record its tensor memory",
     "summary": "how high the memory went, what of, and whether it grows",
     "peak": "what was alive at the peak, line by line",
+    "timeline": "a page: live bytes over time by line, steps, the peak, leaks, single allocations",
     "leaks": "what grows from step to step, and the line that makes it",
     "ledger": "who has the device's memory: tensors, cache, each library and line, the rest",
     "fragmentation": "what PyTorch reserved and cannot give out, and the lines that keep it",
@@ -21,7 +22,9 @@ VERBS = {
     "steps": "every training step: start, peak, end, allocated, freed",
     "table": "the peak's blocks summed by line, function, module, operator or phase",
     "tree": "the same blocks by their whole stacks, as a tree",
+    "flamegraph": "a page: bytes by stack or module, at the peak, leaked, allocated in all and more",
     "diff": "two recordings: what came, went, grew at the peak, at the end and in each step",
+    "export": "for Perfetto, memory_viz, speedscope, TensorBoard, flamegraph.pl; as CSV and JSON",
     "simulate": "run it on a simulated GPU: does it fit, and what is the peak",
     "doctor": "what works in this environment, and how to fix what does not",
 }
@@ -40,6 +43,7 @@ def usage() -> str:
         "",
         "  cuptimem run train.py        writes cuptimem-train.<pid>.cmem",
         "  cuptimem summary FILE        reads it",
+        "  cuptimem timeline FILE       draws it",
         "  cuptimem VERB --help         says more about one verb",
         "  cuptimem --version",
     ]

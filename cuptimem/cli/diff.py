@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from cuptimem.cli import reading
+from cuptimem.cli import reading, writing
 from cuptimem.diff import TABLES, compare
 from cuptimem.reporters import json, terminal, views
 from cuptimem.reporters.descent import line_to_leave
@@ -20,7 +20,11 @@ def main(arguments: Sequence[str]) -> int:
         "--device", metavar="D", help="lines of this device (cpu, cuda:0); default: the first that changed"
     )
     parser.add_argument("-n", "--top", type=reading.count, default=6, metavar="N", help="lines of each table (6)")
+    writing.add_output(parser)
     options = parser.parse_args(arguments)
+    name = writing.beside(options.after, "diff")
+    if writing.wanted(options):
+        writing.target(options, name)
     before = reading.read(options, options.before, tables=TABLES)
     after = reading.read(options, options.after, tables=TABLES)
     named = None
@@ -32,7 +36,11 @@ def main(arguments: Sequence[str]) -> int:
         for report in (before, after)
     )
     devices = compare(before, after, (left[0], left[1]))
-    if options.json:
+    if writing.wanted(options):
+        from cuptimem.pages import diff
+
+        writing.write_page(options, name, diff.html(before, after, devices, named))
+    elif options.json:
         print(json.text(json.diff(before, after, devices)))
     else:
         terminal.show(views.diff(before, after, devices, named, options.top))

@@ -22,7 +22,12 @@ def bare_parser(verb: str, description: str) -> argparse.ArgumentParser:
     """The same without FILE."""
     result = argparse.ArgumentParser(prog=f"cuptimem {verb}", description=description, allow_abbrev=False)
     result.add_argument("--json", action="store_true", help="one JSON object (docs/json.md) instead of text")
-    result.add_argument(
+    add_code(result)
+    return result
+
+
+def add_code(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
         "--code",
         type=_package,
         action="extend",
@@ -30,7 +35,6 @@ def bare_parser(verb: str, description: str) -> argparse.ArgumentParser:
         help=f"an installed package that counts as your code, too (again for more; else {own_code.VARIABLE}, "
         "else what the recording names)",
     )
-    return result
 
 
 def _package(text: str) -> tuple[str, ...]:

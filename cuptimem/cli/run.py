@@ -30,6 +30,7 @@ Runs a Python program as `python` would and records its tensor memory.
       --follow        record its children too, each in its own file
   -q, --quiet         no closing line
       --max-size N    fold the steps past N bytes of trace (suffixes K, M, G)
+      --open          make the timeline page when the program ends, and open it where there is a browser
       --kernels       record when kernels and copies ran, too
       --no-driver     only PyTorch's memory, not what CUDA itself hands out
   -h, --help          this text
@@ -47,6 +48,7 @@ class _Request:
         self.follow = False
         self.quiet = False
         self.max_size = 0
+        self.open = False
         self.kernels = False
         self.driver = True
         self.program: list[str] = []
@@ -75,6 +77,7 @@ def main(arguments: "Sequence[str]") -> int:
         "CUPTIMEM_FOLLOW": "1" if request.follow else "",
         "CUPTIMEM_QUIET": "1" if request.quiet else "",
         "CUPTIMEM_MAX_SIZE": str(request.max_size) if request.max_size else "",
+        "CUPTIMEM_OPEN": "1" if request.open else "",
         "CUPTIMEM_KERNELS": "1" if request.kernels else "",
         "CUPTIMEM_NO_DRIVER": "" if request.driver else "1",
     }
@@ -103,6 +106,8 @@ def _parse(arguments: list[str]) -> _Request:
             request.follow = True
         elif argument in ("-q", "--quiet"):
             request.quiet = True
+        elif argument == "--open":
+            request.open = True
         elif argument == "--kernels":
             request.kernels = True
         elif argument == "--no-driver":

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from cuptimem.cli import reading
+from cuptimem.cli import reading, writing
 from cuptimem.reporters import json, table_views, terminal, views
 
 
@@ -15,10 +15,19 @@ def main(arguments: Sequence[str]) -> int:
         "--device", metavar="D", help="this device (cpu, cuda:0); default: the fullest accelerator, else cpu"
     )
     parser.add_argument("-n", "--top", type=reading.count, default=40, metavar="N", help="rows to show (40)")
+    writing.add_output(parser)
     options = parser.parse_args(arguments)
+    name = writing.beside(options.file, "table")
+    if writing.wanted(options):
+        writing.target(options, name)
     report = reading.read(options, step=options.step, tables=reading.tables(options.what))
-    contents = next(iter(reading.chosen(report, options.device, options.what)), None)
-    if options.json:
+    found = reading.chosen(report, options.device, options.what)
+    contents = next(iter(found), None)
+    if writing.wanted(options):
+        from cuptimem.pages import tables
+
+        writing.write_page(options, name, tables.table(report, found, options.by, options.sort))
+    elif options.json:
         rows = table_views.group(contents.contributors if contents is not None else (), options.by, options.sort)
         print(json.text(json.table(report, contents, rows, options.by)))
     else:

@@ -4,7 +4,7 @@ import argparse
 import math
 from collections.abc import Sequence
 
-from cuptimem.cli import reading
+from cuptimem.cli import reading, writing
 from cuptimem.reporters import json, terminal, views
 
 _WIDTH = 120  # where nothing says how wide it may be
@@ -22,10 +22,18 @@ def main(arguments: Sequence[str]) -> int:
         help="lines with a smaller share are summed in one row (1)",
     )
     parser.add_argument("--inverted", action="store_true", help="from the lines that allocate outwards")
+    writing.add_output(parser)
     options = parser.parse_args(arguments)
+    name = writing.beside(options.file, "tree")
+    if writing.wanted(options):
+        writing.target(options, name)
     report = reading.read(options, step=options.step, tables=reading.tables(options.what))
     found = reading.chosen(report, options.device, options.what)
-    if options.json:
+    if writing.wanted(options):
+        from cuptimem.pages import tables
+
+        writing.write_page(options, name, tables.tree(report, found, options.inverted))
+    elif options.json:
         print(json.text(json.tree(report, found, options.inverted)))
     else:
         blocks = views.tree(report, found, options.least / 100, options.inverted)

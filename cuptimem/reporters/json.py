@@ -73,6 +73,7 @@ def step(one: Step) -> dict[str, Any]:
         "allocated": one.allocated,
         "freed": one.freed,
         "allocations": one.allocations,
+        "reserved": one.reserved,
         "begin_ns": one.begin_ns,
         "end_ns": one.end_ns,
         "peak_ns": one.peak_ns,

@@ -1,6 +1,7 @@
 """What grows, in words: the bodies of `cuptimem leaks` and of the leaks' place in the summary."""
 
 import textwrap
+from collections.abc import Sequence
 
 from cuptimem.leaks import STEPS_NEEDED, Leak, LeakPart
 from cuptimem.report import Report
@@ -43,6 +44,11 @@ _CYCLE = (
     "Nothing holds these any more but reference cycles, and no collection ran to find them: call gc.collect() every "
     "now and then, leave automatic collection on, or break the cycle (weakref)."
 )
+
+
+def reason(leak: Leak) -> str:
+    """Why a suspect is no verdict, in words; "" for a verdict."""
+    return _REASONS.get(leak.reason, leak.reason)
 
 
 # -- parts of sentences --------------------------------------------------------------------------------------------
@@ -205,8 +211,10 @@ def _kept(leak: Leak) -> list[Block]:
     return blocks
 
 
-def _leak(leak: Leak, number: int, several_loops: bool) -> list[Block]:
-    blocks: list[Block] = [Text(), Text(f"{number}. {_rate(leak)}", "title"), *_place(leak), *_kept(leak)]
+def entry(leak: Leak, several_loops: bool, number: int | None = None) -> list[Block]:
+    """A leak with its line, its size now and its growth."""
+    title = _rate(leak) if number is None else f"{number}. {_rate(leak)}"
+    blocks: list[Block] = [Text(), Text(title, "title"), *_place(leak), *_kept(leak)]
     blocks += _prose(_account(leak, several_loops))
     if leak.cause == "cycle":
         blocks += _prose(_CYCLE)
@@ -221,7 +229,7 @@ def _suspect(leak: Leak) -> list[Block]:
         Text(f"?  {_frame_line(leak.frame, leak.where)}"),
         *_code(leak.frame),
         *_kept(leak),
-        *_prose(f"{now} alive, {steps}: {_REASONS.get(leak.reason, leak.reason)}.", "dim"),
+        *_prose(f"{now} alive, {steps}: {reason(leak)}.", "dim"),
     ]
 
 
@@ -318,7 +326,7 @@ def full(report: Report, top: int) -> list[Block]:
     blocks: list[Block] = [Text(), *_verdict(report)]
     several = len(report.loops) > 1
     for number, leak in enumerate(report.leaks[:top], start=1):
-        blocks += _leak(leak, number, several)
+        blocks += entry(leak, several, number)
     blocks += _left_out(len(report.leaks) - top, "leaks")
     if report.suspects:
         blocks += [Text(), Text("Suspects: these grew, and each says why it is no verdict", "title")]
@@ -334,27 +342,18 @@ def _left_out(number: int, what: str) -> list[Block]:
     return [Text(), Text(f"{_INDENT}{number} more {what} are not shown (-n)", "dim")] if number > 0 else []
 
 
-def short(report: Report) -> list[Block]:
-    """For the summary: the largest leaks, a row each; or one line that says there is none, or that nobody can tell."""
-    loops, judged = report.loops, _judged(report)
-    if not loops:
-        return []  # the summary says why there are no steps
-    if not judged:
-        return [Text(f"Leaks: not judged, too few steps ({STEPS_NEEDED} are needed)")]
-    title = _headline(report, _steps_of(judged, len(loops) > 1))
-    shown = report.leaks or report.undecided
-    if not shown:
-        return [Text(title)]
+def table(leaks: Sequence[Leak]) -> Table:
+    """A row for each."""
     rows = tuple(
         (
-            f"+{'~' if leak.bytes_estimated else ''}{_amount(leak.total_bytes_per_step)}",
-            f"{'~' if leak.bytes_estimated else ''}{size(leak.bytes + sum(one.bytes for one in leak.keeps))}",
+            f"{'about ' if leak.bytes_estimated else ''}+{_amount(leak.total_bytes_per_step)}",
+            f"{'about ' if leak.bytes_estimated else ''}{size(leak.bytes + sum(one.bytes for one in leak.keeps))}",
             leak.device if leak.kind == "bytes" else plural(leak.count, "graph node"),
             leak.where,
             function(leak.frame),
             code(leak.frame),
         )
-        for leak in shown[:_IN_SUMMARY]
+        for leak in leaks
     )
     columns = (
         Column("a step", right=True, style="strong"),
@@ -364,7 +363,21 @@ def short(report: Report) -> list[Block]:
         Column("function", flexible=True),
         Column("code", flexible=True, style="dim"),
     )
-    blocks: list[Block] = [Text(title, "warning"), Table(columns, rows)]
+    return Table(columns, rows)
+
+
+def short(report: Report) -> list[Block]:
+    """For the summary: the largest leaks, a row each; or one line: there is none, or it cannot be decided."""
+    loops, judged = report.loops, _judged(report)
+    if not loops:
+        return []  # the summary says why there are no steps
+    if not judged:
+        return [Text(f"Leaks: not judged, too few steps ({STEPS_NEEDED} are needed)")]
+    title = _headline(report, _steps_of(judged, len(loops) > 1))
+    shown = report.leaks or report.undecided
+    if not shown:
+        return [Text(title)]
+    blocks: list[Block] = [Text(title, "warning"), table(shown[:_IN_SUMMARY])]
     if len(shown) > _IN_SUMMARY:
         blocks.append(Text(f"  and {len(shown) - _IN_SUMMARY} more", "dim"))
     return blocks

@@ -27,6 +27,11 @@ def moment(contents: Contents) -> str:
     return words[contents.what][step is not None]
 
 
+def when(contents: Contents) -> str:
+    """The moment, where nothing before it names the peak."""
+    return f"at the peak, {moment(contents)}" if contents.what == "peak" else moment(contents)
+
+
 def asked(report: Report, contents: Contents) -> str:
     """What of the run's peak the program asked for, where the allocator rounded it up; else nothing."""
     device = report.device(contents.device)
@@ -88,7 +93,7 @@ def full(report: Report, all_contents: Iterable[Contents], top: int) -> list[Blo
     for contents in all_contents:
         requested = asked(report, contents)
         what = f"{size(contents.bytes)} ({requested})" if requested else size(contents.bytes)
-        title = f"{contents.device}: {what} in {plural(contents.count, 'block')}, {moment(contents)}"
+        title = f"{contents.device}: {what} in {plural(contents.count, 'block')}, {when(contents)}"
         lines, said = shown_lines(contents)
         blocks += [Text(), Text(title, "title"), *said]
         for line in lines[:top]:

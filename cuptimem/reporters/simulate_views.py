@@ -24,9 +24,9 @@ def simulation(report: Report | None, one: Simulation) -> list[Block]:
     if one.notes:
         blocks += [Text(), *(Text(f"! {note}", "warning") for note in one.notes)]
     if report is not None and report.path is not None and os.path.exists(report.path):
-        from cuptimem.naming import shown
+        from cuptimem.naming import typed
 
-        path = shown(report.path)
+        path = typed(report.path)
         more = f"   cuptimem ledger {path}" if report.ledgers else ""
         blocks += [Text(), Text(f"Next: cuptimem summary {path}{more}", "dim")]
     return blocks

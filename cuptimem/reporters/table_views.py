@@ -6,7 +6,7 @@ from cuptimem.errors import Error
 from cuptimem.report import Contents, Contributor
 from cuptimem.reporters.blocks import Block, Column, Table, Text
 from cuptimem.reporters.descent import line_to_leave, note
-from cuptimem.reporters.peak_views import moment, rest_name
+from cuptimem.reporters.peak_views import rest_name, when
 from cuptimem.reporters.words import code, count, function, more, plural, share, size
 from cuptimem.stacks import Frame
 
@@ -77,7 +77,7 @@ def full(contents: Contents, by: str, order: str, top: int) -> list[Block]:
     """The rows, and what has none of its own."""
     left = line_to_leave(contents) if by == "line" else None
     rows = group(contents.contributors, by, order, left)
-    title = f"{contents.device}: {size(contents.bytes)} in {plural(contents.count, 'block')}, {moment(contents)}"
+    title = f"{contents.device}: {size(contents.bytes)} in {plural(contents.count, 'block')}, {when(contents)}"
     blocks: list[Block] = [Text(), Text(title, "title")]
     if left is not None:
         blocks.append(note(contents, left))

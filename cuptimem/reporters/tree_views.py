@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from cuptimem.report import Contents, Contributor
 from cuptimem.reporters.blocks import Block, Column, Table, Text
-from cuptimem.reporters.peak_views import moment, rest_name
+from cuptimem.reporters.peak_views import rest_name, when
 from cuptimem.reporters.words import code, count, function, more, plural, share, size
 from cuptimem.stacks import Frame
 
@@ -52,7 +52,7 @@ def _step(node: Node, key: object, name: str, frame: Frame | None, contributor: 
 
 def full(contents: Contents, least: float, inverted: bool) -> list[Block]:
     """least: the share of the whole below which lines are only summed."""
-    title = f"{contents.device}: {size(contents.bytes)} in {plural(contents.count, 'block')}, {moment(contents)}"
+    title = f"{contents.device}: {size(contents.bytes)} in {plural(contents.count, 'block')}, {when(contents)}"
     if inverted:
         title += ", from the lines that allocate outwards"
     blocks: list[Block] = [Text(), Text(title, "title")]

@@ -24,7 +24,7 @@ from cuptimem.reporters import (
 from cuptimem.reporters.blocks import Block, Column, Table, Text
 from cuptimem.reporters.clock_views import counted_by, notes
 from cuptimem.reporters.peak_views import asked, lines_table, moment
-from cuptimem.reporters.words import code, count, duration, plural, signed, size
+from cuptimem.reporters.words import code, count, duration, plural, printable, signed, size
 from cuptimem.stacks import Frame, user_frame
 
 _TOP = 10
@@ -33,7 +33,8 @@ _TOP = 10
 # -- shared parts --------------------------------------------------------------------------------------------------
 
 
-def heading(report: Report) -> list[Block]:
+def facts(report: Report) -> list[str]:
+    """What was recorded: its name first."""
     environment = report.environment
     name = os.path.basename(environment.get("script", "")) or os.path.basename(report.path or "") or "recording"
     parts = [
@@ -55,7 +56,11 @@ def heading(report: Report) -> list[Block]:
         parts.append(f"rank {environment['rank']}")
     if "pid" in environment:
         parts.append(f"pid {environment['pid']}")
-    return [Text(" · ".join(parts), "title"), *_own_code(report), *caveats(report)]
+    return parts
+
+
+def heading(report: Report) -> list[Block]:
+    return [Text(" · ".join(facts(report)), "title"), *_own_code(report), *caveats(report)]
 
 
 def _own_code(report: Report) -> list[Block]:
@@ -130,9 +135,9 @@ def caveats(report: Report) -> list[Block]:
 def file_hint(report: Report, *commands: str) -> list[Block]:
     if report.path is None or not os.path.exists(report.path):
         return []
-    from cuptimem.naming import shown
+    from cuptimem.naming import typed
 
-    path = shown(report.path)
+    path = printable(typed(report.path))
     return [Text(), Text("Next: " + "   ".join(f"cuptimem {command} {path}" for command in commands), "dim")]
 
 
@@ -173,7 +178,7 @@ def summary(report: Report, at: str = "peak") -> list[Block]:
         *(["leaks"] if report.leaks or report.undecided else []),
         *(["ledger"] if report.ledgers else []),
     ]
-    return blocks + file_hint(report, *first, "peak", "steps")
+    return blocks + file_hint(report, *first, "peak", "steps", "timeline")
 
 
 def _nothing() -> list[Block]:
@@ -328,11 +333,19 @@ def steps(report: Report, rows: tuple[Step, ...], left_out: int) -> list[Block]:
     for change in report.clock.changes:
         at = Frame(change.where[0], change.where[2], change.where[1]).place if change.where is not None else ""
         blocks.append(Text(f"from step {change.step} on: {change.kind} {at} (loop {change.loop})", "dim"))
-    several = len({step.device for step in report.steps}) > 1
-    loops = len({step.loop for step in report.steps}) > 1
+    blocks.append(steps_table(report.steps, rows))
+    if left_out:
+        blocks.append(Text(f"  {count(left_out)} rows in between are not shown (all of them: --all)", "dim"))
+    return blocks
+
+
+def steps_table(all_steps: Sequence[Step], rows: Sequence[Step]) -> Table:
+    """Some of the steps, in their order; the change is that against the step before, shown or not."""
+    several = len({step.device for step in all_steps}) > 1
+    loops = len({step.loop for step in all_steps}) > 1
     cells: list[tuple[str, ...]] = []
     last = rows[0].index if rows else 0
-    ends = {(step.device, step.index): step.end for step in report.steps}
+    ends = {(step.device, step.index): step.end for step in all_steps}
     for step in rows:
         if step.index > last + 1:
             cells.append(("…", *[""] * (len(cells[0]) - 1)))
@@ -365,10 +378,7 @@ def steps(report: Report, rows: tuple[Step, ...], left_out: int) -> list[Block]:
         Column("freed", right=True),
         Column("allocations", right=True),
     ]
-    blocks.append(Table(tuple(columns), tuple(cells)))
-    if left_out:
-        blocks.append(Text(f"  {count(left_out)} rows in between are not shown (all of them: --all)", "dim"))
-    return blocks
+    return Table(tuple(columns), tuple(cells))
 
 
 # -- table ---------------------------------------------------------------------------------------------------------

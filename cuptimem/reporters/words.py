@@ -61,6 +61,12 @@ def printable(text: str) -> str:
     return "".join(map(_shown, text))
 
 
+def shortened(text: str, most: int) -> str:
+    """Text of unknown origin and length: printable, of at most so many characters before escapes."""
+    shown = text if len(text) <= most else text[: most - 1] + "…"
+    return shown if shown.isprintable() else printable(shown)
+
+
 def _shown(character: str) -> str:
     """Tabs as a space, what does not print (a terminal's commands, a change of direction) as an escape."""
     if character.isprintable():

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import time
@@ -317,6 +318,7 @@ def test_help_lists_the_verbs(run: Run, call: Run) -> None:
         (["summary"], "FILE"),
         (["summary", "x", "--frob"], "--frob"),
         (["peak", "x", "--at", "noon"], "invalid choice"),
+        (["timeline", "x", "--json"], "--json"),
         (["table", "x", "--code", "a/b"], "is not the name of an installed package"),
         (["diff", "x"], "AFTER"),
         (["peak", "x", "--step", "two"], "invalid"),
@@ -375,6 +377,17 @@ def test_closing_line(run: Run, tmp_path: Path) -> None:
     moved = run("-m", "cuptimem", "run", "-o", "c.cmem", "-c", "import os; os.chdir('/')")
     assert f"cuptimem summary {tmp_path / 'c.cmem'}" in moved.err
     assert traces(tmp_path) == ["a.cmem", "b.cmem", "c.cmem"]
+
+
+@pytest.mark.torch
+def test_commands_to_type_are_words_of_a_shell(run: Run, tmp_path: Path) -> None:
+    name = "my run's träin.cmem"
+    done = run("-m", "cuptimem", "run", "-o", name, "-c", "import torch; x = torch.zeros(9)")
+    command = done.err.strip().partition("see: ")[2]
+    assert shlex.split(command) == ["cuptimem", "summary", name]
+    lines = run("-m", "cuptimem", "summary", name).out.splitlines()
+    assert shlex.split(lines[-1])[:4] == ["Next:", "cuptimem", "peak", name]
+    assert shlex.split(lines[-1])[-3:] == ["cuptimem", "timeline", name]
 
 
 def test_existing_file(run: Run, tmp_path: Path) -> None:

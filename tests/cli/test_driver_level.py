@@ -134,7 +134,7 @@ def test_another_moment_is_read_from_the_file_again(make: Make, monkeypatch: pyt
     monkeypatch.setattr(report_module, "analyze", analyze)
     assert report.ledger(at=2.5).used == 50 * GIB
     assert report.ledger("cuda", 3).used == 50 * GIB
-    same = {"window": 0, "step": None, "code": ()}
+    same = {"window": 0, "step": None, "code": (), "source": None, "temporary": False}
     assert asked == [
         (report.path, {**same, "ledger_at_ns": 2_500_000_000}),
         (report.path, {**same, "ledger_at_ns": 3_000_000_000}),
@@ -146,7 +146,7 @@ def test_another_moment_is_read_from_the_file_again(make: Make, monkeypatch: pyt
     monkeypatch.setattr(report_module, "analyze", lambda path, **options: replace(report, start_realtime_ns=5))
     with pytest.raises(cuptimem.Error, match="another recording by now"):
         report.ledger(at=1.0)
-    with pytest.raises(cuptimem.Error, match="temporary file: give the profile a path"):
+    with pytest.raises(cuptimem.Error, match="temporary file, gone with its profile"):
         replace(report, path=None).ledger(at=1.0)
 
 

@@ -259,7 +259,7 @@ def test_summary_names_leaks_between_peak_and_trend(make: Make) -> None:
     at = [next(i for i, line in enumerate(lines) if line.startswith(start)) for start in starts]
     assert at == sorted(at)
     table = lines[at[1] + 1 : at[2] - 1]
-    assert [line.split()[0] for line in table] == ["a", "+2.0", "+~4.8", "+2.0", "and"]  # three, then how many more
+    assert [line.split()[0] for line in table] == ["a", "+2.0", "about", "+2.0", "and"]  # three, then how many more
     assert table[1].split()[:5] == ["+2.0", "KiB", "48.0", "KiB", "cpu"]
     assert "96 graph nodes" in table[2] and "total = total + loss" in table[2]
     assert table[4].strip() == "and 1 more"

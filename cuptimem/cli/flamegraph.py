@@ -1,0 +1,27 @@
+"""cuptimem flamegraph FILE"""
+
+import argparse
+from collections.abc import Sequence
+
+from cuptimem.cli import reading, writing
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="cuptimem flamegraph",
+        description="A page with the bytes by stack or module: at the peak, at the end, leaked, kept, allocated in "
+        "all, temporary.",
+        allow_abbrev=False,
+    )
+    reading.add_code(parser)
+    parser.add_argument("file", metavar="FILE", help="a trace that `cuptimem run` or cuptimem.profile wrote")
+    writing.add_output(parser, always=True)
+    reading.add_step(parser, "only of step N (from 0; -1 is the last) instead of the whole run")
+    options = parser.parse_args(arguments)
+    name = writing.beside(options.file, "flamegraph")
+    writing.target(options, name)
+    from cuptimem.pages import flamegraph, stacks_data
+
+    report = reading.read(options, step=options.step, tables=stacks_data.tables(options.step))
+    writing.write_page(options, name, flamegraph.html(report))
+    return 0

@@ -1,0 +1,83 @@
+"""The pages of `cuptimem tree -o` and `cuptimem table -o`: the same rows as a tree of calls, and as a table."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from cuptimem.pages import page, stacks_data
+from cuptimem.pages.heading import head, warnings
+from cuptimem.report import Contents, Report
+from cuptimem.reporters import peak_views, table_views, text, tree_views, views
+from cuptimem.reporters.descent import line_to_leave, note
+from cuptimem.reporters.words import code, count, plural, printable, share, size
+
+ROWS = 20_000  # of a table
+PLAIN = 500  # rows that need no script
+_WIDTH = 160
+_LEAST = 0.005  # of the tree that needs no script: lines with a smaller share are summed
+
+
+def tree(report: Report, chosen: Sequence[Contents], inverted: bool) -> str:
+    data = {"inverted": inverted, **stacks_data.of_contents(chosen)}
+    plain = [text.render(tree_views.full(one, _LEAST, inverted)[1:], _WIDTH) for one in chosen]
+    return page.render(
+        "tree.html",
+        data,
+        ("assets/stacks.css", "assets/stacks.js", "assets/tree.js"),
+        **head(report, "tree of calls"),
+        notes=[*_notes(report, chosen), *stacks_data.merged_note(data)],
+        plain=[printable_lines(one) for one in plain],
+        empty=not chosen,
+    )
+
+
+def table(report: Report, chosen: Sequence[Contents], by: str, order: str) -> str:
+    """by, order: as of table_views; what the page shows first, and all that it shows without scripts."""
+    data = {"by": by, "order": order, **stacks_data.of_contents(chosen, ROWS)}
+    return page.render(
+        "table.html",
+        data,
+        ("assets/stacks.css", "assets/stacks.js", "assets/table.js"),
+        **head(report, f"memory by {by}"),
+        notes=[*_notes(report, chosen), *stacks_data.merged_note(data, ROWS)],
+        tables=[_plain(one, by, order) for one in chosen],
+        by=by,
+        empty=not chosen,
+    )
+
+
+def printable_lines(lines: str) -> str:
+    return "\n".join(printable(line) for line in lines.splitlines())
+
+
+def _notes(report: Report, chosen: Sequence[Contents]) -> list[str]:
+    notes = [f"Only step {report.step}."] if report.step is not None else []
+    return notes + (warnings(views._without_steps(report, chosen[0])) if chosen else [])
+
+
+def _plain(contents: Contents, by: str, order: str) -> dict[str, Any]:
+    left = line_to_leave(contents) if by == "line" else None
+    rows = table_views.group(contents.contributors, by, order, left)
+    shown = [
+        (
+            size(row.bytes),
+            share(row.bytes, contents.bytes),
+            count(row.count),
+            size(row.bytes // max(1, row.count)),
+            stacks_data.short(row.key),
+            code(row.frame) if by in ("line", "library-line") else "",
+        )
+        for row in rows[:PLAIN]
+    ]
+    others = rows[PLAIN:]
+    for bytes_, count_, name in (
+        (sum(row.bytes for row in others), sum(row.count for row in others), f"({plural(len(others), 'more row')})"),
+        (contents.rest_bytes, contents.rest_count, peak_views.rest_name(contents)),
+    ):
+        if bytes_ or count_:
+            shown.append((size(bytes_), share(bytes_, contents.bytes), count(count_), "", name, ""))
+    return {
+        "title": f"{contents.device}: {size(contents.bytes)} in {plural(contents.count, 'block')}, "
+        f"{stacks_data.moment_of(contents)}",
+        "said": [] if left is None else [stacks_data.short(note(contents, left).text.strip())],
+        "rows": shown,
+    }

@@ -1,0 +1,1 @@
+"""Libraries of others, unmodified, with their licences: versions.json."""
