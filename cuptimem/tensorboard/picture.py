@@ -1,0 +1,31 @@
+"""The timeline's data for the Memory page: that of `cuptimem timeline`, coarser, in the program's own steps."""
+
+from typing import Any
+
+from cuptimem.chart import Span
+from cuptimem.pages import timeline
+from cuptimem.report import Report
+
+# A cycle's file stays small whatever the cycle's length: it is written while a training waits.
+_OVERVIEW = Span(intervals=512, entries=1 << 14, blocks=512)
+_FINE = Span(intervals=256, entries=1 << 13, blocks=512)
+
+_STEPS = ("step", "endStep", "firstStep", "lastStep", "index")  # keys of steps' numbers; -1 and null: none
+
+
+def of(report: Report, first_step: int) -> dict[str, Any]:
+    """For cuptimemTimeline() in a page's script. The trace is read again. Raises Error."""
+    found: dict[str, Any] = _shifted(timeline.data(report, overview=_OVERVIEW, fine=_FINE), first_step)
+    return found
+
+
+def _shifted(part: Any, first_step: int, key: str = "") -> Any:
+    if isinstance(part, dict):
+        return {name: _shifted(inner, first_step, name) for name, inner in part.items()}
+    if key in _STEPS:
+        if isinstance(part, list):
+            return [_shifted(inner, first_step, key) for inner in part]
+        return part + first_step if isinstance(part, int) and part >= 0 else part
+    if isinstance(part, list) and part and isinstance(part[0], dict):
+        return [_shifted(inner, first_step) for inner in part]
+    return part

@@ -1,0 +1,126 @@
+"""The Memory page's side in TensorBoard's process: which files it serves, and what it answers."""
+
+import os
+import time
+from collections.abc import Callable
+from importlib.resources import files
+from typing import Any
+
+from tensorboard.backend import http_util
+from tensorboard.plugins import base_plugin
+from werkzeug import wrappers
+
+from cuptimem.errors import Error
+from cuptimem.pages import timeline
+from cuptimem.reporters.words import printable
+from cuptimem.tensorboard.comparison import compare
+from cuptimem.tensorboard.data import STEP_COLUMNS
+from cuptimem.tensorboard.files import Files, Found
+
+# What the page loads besides its own modules, in this order: the timeline's parts, and what they share.
+_PARTS = (
+    *(("cuptimem.pages", path) for path in ("assets/pages.css", "assets/pages.js", *timeline.SCRIPTS)),
+    ("cuptimem.tensorboard", "assets/memory.css"),
+)
+_MODULES = tuple(("cuptimem.tensorboard", f"assets/{name}.js") for name in ("index", "runs", "curves", "tables"))
+
+# All that can be asked for by name. A request's path is looked up here and never joined to a folder.
+_ASSETS = {"/" + path.rpartition("/")[2]: (package, path) for package, path in (*_PARTS, *_MODULES)}
+
+_SEARCH_AGAIN = 20  # seconds between two searches for the first file
+
+
+class Plugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has no types
+    plugin_name = "cuptimem"
+
+    def __init__(self, context: Any) -> None:
+        self._files = Files(_folders(context))
+        self._active = False
+        self._looked = float("-inf")
+
+    def is_active(self) -> bool:
+        """Asked for with each list of plugins: searches seldom, and no more once there is something."""
+        if not self._active and time.monotonic() - self._looked >= _SEARCH_AGAIN:
+            self._active = self._files.any()
+            self._looked = time.monotonic()
+        return self._active
+
+    def frontend_metadata(self) -> Any:
+        return base_plugin.FrontendMetadata(es_module_path="/index.js", tab_name="Memory")
+
+    def get_plugin_apps(self) -> dict[str, Any]:
+        apps = {path: _asset(*where) for path, where in _ASSETS.items()}
+        answers = {"/parts": self.parts, "/runs": self.runs, "/data": self.data, "/compare": self.compare}
+        return {**apps, **{path: wrappers.Request.application(answer) for path, answer in answers.items()}}
+
+    def parts(self, request: wrappers.Request) -> Any:
+        """The page's style sheets and scripts, in the order in which they are loaded."""
+        names = [path.rpartition("/")[2] for _package, path in _PARTS]
+        styles = [name for name in names if name.endswith(".css")]
+        return _json(request, {"styles": styles, "scripts": [name for name in names if name not in styles]})
+
+    def runs(self, request: wrappers.Request) -> Any:
+        """All recordings; those that cannot be read with the reason."""
+        good, broken = [], []
+        for found in self._files.find():
+            named = {"id": found.id, "run": printable(found.run), "name": printable(found.name)}
+            try:
+                good.append({**named, **self._files.summary(found)})
+            except Error as error:
+                broken.append({**named, "why": str(error)})
+        if good:
+            self._active = True
+        return _json(request, {"recordings": good, "broken": broken, "columns": STEP_COLUMNS})
+
+    def data(self, request: wrappers.Request) -> Any:
+        """One recording, as it is in its file."""
+        try:
+            return http_util.Respond(request, self._files.text(self._found(request, "id")), "application/json")
+        except Error as error:
+            return _refusal(request, error)
+
+    def compare(self, request: wrappers.Request) -> Any:
+        """The peaks of two recordings, line by line."""
+        try:
+            before, after = (self._files.data(self._found(request, name)) for name in ("before", "after"))
+            return _json(request, {"devices": compare(before, after)})
+        except Error as error:
+            return _refusal(request, error)
+
+    def _found(self, request: wrappers.Request, name: str) -> Found:
+        found = self._files.one(request.args.get(name, ""))
+        if found is None:
+            raise Error("there is no such recording (any more)")
+        return found
+
+
+def _folders(context: Any) -> dict[str, str]:
+    """What TensorBoard was asked to show, by the prefix of its runs: --logdir, or --logdir_spec=a:one,b:two."""
+    spec = getattr(context.flags, "logdir_spec", "") or ""
+    folders = {}
+    for number, part in enumerate(spec.split(",") if spec else ()):
+        name, colon, path = part.partition(":")
+        if not colon or "/" in name:
+            name, path = f"{number}", part
+        folders[name] = os.path.expanduser(path)
+    if not folders and context.logdir:
+        folders[""] = os.path.expanduser(context.logdir)
+    return folders
+
+
+def _json(request: wrappers.Request, content: dict[str, Any], code: int = 200) -> Any:
+    return http_util.Respond(request, content, "application/json", code=code)
+
+
+def _refusal(request: wrappers.Request, error: Error) -> Any:
+    return _json(request, {"error": str(error)}, code=404)
+
+
+def _asset(package: str, path: str) -> Callable[..., Any]:
+    kind = "text/css" if path.endswith(".css") else "text/javascript"
+
+    @wrappers.Request.application
+    def serve(request: wrappers.Request) -> Any:
+        return http_util.Respond(request, (files(package) / path).read_bytes(), kind)
+
+    return serve
