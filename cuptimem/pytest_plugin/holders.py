@@ -1,24 +1,23 @@
 """Who still has what a test left behind: fixtures of a wider scope, and caches that libraries make once.
 
-Objects are looked at through the garbage collector and through descriptors of built-in types alone: no property,
-`__getattr__` or `__class__` of the program runs. Every search ends after a number of objects.
+How objects are looked at: see cuptimem/reachable.py.
 """
 
 from __future__ import annotations
 
 import collections
 import functools
-import gc
 import itertools
 import re
 import sys
 import types
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
+from cuptimem.reachable import Tensors, owner
 from cuptimem.report import KeptBlock
 from cuptimem.stacks import Frame
 
@@ -55,16 +54,16 @@ class Caches:
         torch: Any = sys.modules.get("torch")
         if not blocks or not hasattr(torch, "UntypedStorage"):
             return holders
-        tensors = _Tensors(torch)
+        tensors = Tensors(torch)
         wanted = {block.address for block in blocks}
         for name, scope, roots in _wider_fixtures(item):
             found = tensors.below(roots, _may_enter, _MOST, {})
-            for address in found & wanted:
+            for address in found.keys() & wanted:
                 holders.fixtures.setdefault(address, f"fixture {name!r} ({scope})")
         self._find_once(holders, tensors, [block for block in blocks if block.address not in holders.fixtures])
         return holders
 
-    def _find_once(self, holders: Holders, tensors: _Tensors, blocks: Sequence[KeptBlock]) -> None:
+    def _find_once(self, holders: Holders, tensors: Tensors, blocks: Sequence[KeptBlock]) -> None:
         by_package: dict[str, list[KeptBlock]] = {}
         for block in blocks:
             for package in _packages(block.stack):
@@ -75,8 +74,8 @@ class Caches:
             package = module.partition(".")[0]
             made = {block.address: block for block in by_package[package]}
             found = tensors.below(space.values(), _of_package(package, module), _MOST_OF_PACKAGES, seen)
-            for address in sorted(found & set(made)):
-                if address not in holders.once and self._is_first(module, made[address], found):
+            for address in sorted(found.keys() & set(made)):
+                if address not in holders.once and self._is_first(module, made[address], set(found)):
                     holders.once[address] = module
                     named[module] = named.get(module, 0) + made[address].bytes
             if len(seen) >= _MOST_OF_PACKAGES:
@@ -134,15 +133,9 @@ def _spaces(packages: set[str]) -> Iterator[tuple[str, dict[str, Any]]]:
 # --- what refers to what ----------------------------------------------------------------------------------------------
 
 
-def _owner(kind: type) -> str:
-    """The module that a class says it is of; "" for none."""
-    name = type.__dict__["__dict__"].__get__(kind).get("__module__")
-    return name if type(name) is str else ""
-
-
 def _may_enter(one: Any) -> bool:
     """Not into what leads everywhere: classes, modules, and pytest itself."""
-    return not issubclass(type(one), (type, types.ModuleType, types.CodeType)) and not _owner(type(one)).startswith(
+    return not issubclass(type(one), (type, types.ModuleType, types.CodeType)) and not owner(type(one)).startswith(
         "_pytest."
     )
 
@@ -157,55 +150,7 @@ def _of_package(package: str, module: str) -> Callable[[Any], bool]:
         if kind is types.FunctionType:
             return bool(one.__module__ == module)
         if issubclass(kind, type):
-            return _owner(one) == module
-        return _owner(kind).partition(".")[0] == package
+            return owner(one) == module
+        return owner(kind).partition(".")[0] == package
 
     return may_enter
-
-
-def _below(one: Any) -> Iterable[Any]:
-    kind = type(one)
-    if kind is types.FunctionType:  # not its globals, which lead to all of its module
-        return [*one.__dict__.values(), *(one.__closure__ or ()), one.__defaults__, one.__kwdefaults__]
-    if issubclass(kind, type):
-        return list(type.__dict__["__dict__"].__get__(one).values())  # not its subclasses, which are the program's
-    return gc.get_referents(one)
-
-
-class _Tensors:
-    """Finds the tensors below some objects."""
-
-    def __init__(self, torch: Any) -> None:
-        self._tensor = torch.Tensor
-        self._base = torch._C.TensorBase
-        self._is_copied_lazily = getattr(torch._C, "_is_cow_tensor", lambda tensor: False)
-        self._without_overrides = torch._C.DisableTorchFunctionSubclass
-
-    def below(self, roots: Iterable[Any], enter: Callable[[Any], bool], most: int, seen: dict[int, Any]) -> set[int]:
-        """Addresses of their storages. seen: what was looked at, by id; kept alive, so that no id is used twice."""
-        found: set[int] = set()
-        left = collections.deque(roots)
-        with self._without_overrides():
-            while left and len(seen) < most:
-                one = left.popleft()
-                if not gc.is_tracked(one) or id(one) in seen:  # what refers to nothing is not tracked
-                    continue
-                if issubclass(type(one), self._tensor):
-                    seen[id(one)] = one
-                    found.update(self._storages(one))
-                    left.extend(gc.get_referents(one))
-                    if self._base.is_leaf.__get__(one):
-                        left.append(self._base.grad.__get__(one))
-                elif enter(one):
-                    seen[id(one)] = one
-                    left.extend(_below(one))
-        return found
-
-    def _storages(self, tensor: Any) -> list[int]:
-        try:
-            if self._is_copied_lazily(tensor):  # asking for the address would copy
-                return []
-            storage = self._base.untyped_storage(tensor)
-            return [] if storage.device.type == "meta" else [storage.data_ptr()]  # of a fake tensor: it would warn
-        except (RuntimeError, NotImplementedError):  # functional, sparse
-            return []

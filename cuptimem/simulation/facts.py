@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cuptimem.errors import Error
+from cuptimem.notebook import cells
 from cuptimem.report import HostRead, Report, analyze
 from cuptimem.simulation import device_report
 from cuptimem.simulation.device_report import Note
@@ -270,7 +271,8 @@ def _ordinal(run: Run, pid: int, index: int) -> int:
 
 def _raised(one: Mapping[str, Any]) -> Raised:
     at = one["at"]
-    return Raised(one["type"], tuple(one["bases"]), one["message"], None if at is None else Frame(at[0], at[2], at[1]))
+    frame = None if at is None else Frame(cells.namer()(at[0]), at[2], at[1])
+    return Raised(one["type"], tuple(one["bases"]), one["message"], frame)
 
 
 def _chain(run: Run) -> tuple[Raised, ...] | None:
