@@ -26,7 +26,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo set-up test check long pythons other-pythons test-programs cuda-environment torches fuzz fuzz-records sanitize stress bench evidence evidence-public fidelity foreign cupti-headers wheels wheel-tests lint format clean
+.PHONY: help demo set-up test check long pythons other-pythons test-programs cuda-environment torches fuzz fuzz-records sanitize stress bench browser-tests perfetto notebooks page-assets evidence evidence-public fidelity foreign cupti-headers wheels wheel-tests lint format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,7 +38,7 @@ $(STAMP)/venv:
 	@mkdir -p $(STAMP) && touch $@
 
 $(STAMP)/tools: $(STAMP)/venv pyproject.toml Makefile
-	$(BIN)/python -m pip install -q "setuptools>=77" "rich>=13" "cloudpickle>=3" "$(TORCH)" numpy "pytest>=8" pytest-reportlog pytest-xdist pytest-cov pytest-timeout "hypothesis>=6" "ruff>=0.9" "mypy>=1.14"
+	$(BIN)/python -m pip install -q "setuptools>=77" "rich>=13" "cloudpickle>=3" "jinja2>=3.1" "$(TORCH)" numpy "pytest>=8" pytest-reportlog pytest-xdist pytest-cov pytest-timeout "hypothesis>=6" "ruff>=0.9" "mypy>=1.14" "playwright>=1.49" "tensorboard>=2.18" nbclient ipykernel "viztracer>=1.1"
 	@touch $@
 
 # An editable install: the extension is built beside its package, the .pth goes into .venv.
@@ -55,7 +55,7 @@ demo: $(STAMP)/package ## train a small model under cuptimem and show what its m
 # PyTorch's CUDA build in an environment of its own, made once: about a minute and 5.5 GB of disk. It needs no GPU.
 $(CUDA_VENV)/.made: $(STAMP)/venv Makefile
 	$(BIN)/python -m venv $(CUDA_VENV)
-	@$(CUDA_VENV)/bin/python -m pip install -q "$(CUDA_TORCH)" "rich>=13" "cloudpickle>=3" numpy nvidia-ml-py || \
+	@$(CUDA_VENV)/bin/python -m pip install -q "$(CUDA_TORCH)" "rich>=13" "cloudpickle>=3" "jinja2>=3.1" numpy nvidia-ml-py || \
 	    { echo 'make: $(CUDA_TORCH) was not installed into $(CUDA_VENV). "make test CUDA=no" leaves the tests that need it out.' >&2; exit 1; }
 	@$(CUDA_VENV)/bin/python -c 'import sys, torch; sys.exit(None if torch.version.cuda else f"make: torch {torch.__version__} is a CPU build; these tests need a CUDA build, see CUDA_TORCH")'
 	@site=$$($(CUDA_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \
@@ -123,6 +123,19 @@ stress: $(STAMP)/package ## the long forms of tests/stress: 10,000 threads, 1,00
 bench: $(STAMP)/package cuda-environment ## measure what cuptimem costs, side by side with others
 	@[ -x .venv-bench/bin/python ] || $(BIN)/python -m benchmarks --setup
 	$(BIN)/python -m benchmarks $(ARGS)
+
+browser-tests: $(STAMP)/package ## the tests that open pages in a Chromium; fails where there is none, and writes docs/browser/<date>.md
+	CUPTIMEM_BROWSER=$${CUPTIMEM_BROWSER:-required} $(BIN)/python -m tests.browser $(ARGS)
+
+perfetto: $(STAMP)/package ## the chrome export in Perfetto's trace_processor, which it downloads (ARGS=/path/to/trace_processor_shell); writes docs/exports/<date>.md
+	@$(BIN)/python -m pip install -q perfetto
+	$(BIN)/python -m tests.exports.perfetto $(ARGS)
+
+notebooks: $(STAMP)/package $(CUDA_VENV)/.made ## execute notebooks/ again and write their outputs (ARGS="find_a_leak" for one)
+	$(BIN)/python -m tests.notebook.execute $(ARGS)
+
+page-assets: $(STAMP)/package ## fetch the vendored parts of pages again (ARGS=--check: compare only)
+	$(BIN)/python -m cuptimem.pages.vendor.fetch $(ARGS)
 
 evidence: $(STAMP)/package ## judge the leak verdicts against an independent oracle (ARGS="p01 p02" for some)
 	$(BIN)/python -m tests.evidence $(or $(ARGS),--save)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cuptimem.kernels import Kernels as Kernels
     from cuptimem.leaks import Leak as Leak
     from cuptimem.leaks import LeakPart as LeakPart
+    from cuptimem.leaks import Leaks as Leaks
     from cuptimem.ledger import DriverLevel as DriverLevel
     from cuptimem.ledger import Ledger as Ledger
     from cuptimem.ledger import LedgerLine as LedgerLine
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from cuptimem.simulation.api import simulate as simulate
     from cuptimem.simulation.result import Simulation as Simulation
     from cuptimem.stacks import Frame as Frame
+    from cuptimem.tensorboard.handler import tensorboard_handler as tensorboard_handler
 
 _HOME = {
     "Error": "errors",
@@ -69,6 +71,7 @@ _HOME = {
     "Kernels": "kernels",
     "Leak": "leaks",
     "LeakPart": "leaks",
+    "Leaks": "leaks",
     "Ledger": "ledger",
     "LedgerLine": "ledger",
     "Line": "report",
@@ -84,6 +87,7 @@ _HOME = {
     "TimelinePoint": "report",
     "open": "report",
     "simulate": "simulation.api",
+    "tensorboard_handler": "tensorboard.handler",
 }
 
 __all__ = ["__version__", *_HOME]
@@ -101,3 +105,17 @@ def __getattr__(name: str) -> "Any":
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+def load_ipython_extension(shell: "Any") -> None:
+    """%load_ext cuptimem: the cell magic %%cuptimem."""
+    from cuptimem.notebook import magic
+
+    magic.load(shell)
+
+
+def unload_ipython_extension(shell: "Any") -> None:
+    """%unload_ext cuptimem"""
+    from cuptimem.notebook import magic
+
+    magic.unload(shell)

@@ -43,7 +43,7 @@ FIRST += (
     "cli/",
     "evidence/",
 )
-FIRST += ("api/", "simulator/")
+FIRST += ("notebook/", "pages/", "exports/", "tensorboard/", "views/", "api/", "simulator/")
 OTHERS_FIRST = ("capture/", "")
 
 

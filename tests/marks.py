@@ -29,11 +29,25 @@ ONCE = [
     ("driver/test_witness_patience.py", "", "who waits for whom is decided in C"),
     ("driver/test_without_driver.py", "", "whether CUPTI is entered is decided in C"),
     ("evidence/", "", "judges reports"),
+    (
+        "exports/test_formats.py",
+        "",
+        "files made of reports and of batches; test_reader.py reads those with every Python",
+    ),
+    ("exports/test_viewers.py", "", "the same files, opened"),
     ("fidelity/test_runner.py", "", "compares two outputs; test_fidelity.py uses it with every Python"),
     ("foreign/", "", "compares lists of outcomes"),
     ("fuzz/", "", "a C program"),
+    ("notebook/test_magic.py", "", "cells that use tensors"),
+    ("notebook/test_notebooks.py", "", "needs a Jupyter kernel"),
     ("packaging/test_install.py", "", "`make wheel-tests` installs with every Python"),
     ("sanitize/", "", "C programs"),
+    ("", "browser_page", "pages are the same with every Python"),
+    ("", "browser_process", "pages are the same with every Python"),
+    ("pages/test_browser_run.py", "", "which tests open pages"),
+    ("pages/test_stacks_data.py", "", "test_stacks_cli.py makes the same pages with every Python"),
+    ("tensorboard/", "", "the other Pythons have no TensorBoard"),
+    ("views/", "", "each view has tests of its own, which every Python runs"),
     ("simulator/", "", "C programs and libraries"),
     ("sources/test_slots.py", "", "C programs"),
     ("stress/test_stress_clock.py", "", "clocks are read in C"),
@@ -51,6 +65,7 @@ ONCE = [
 ]
 # What needs PyTorch.
 TORCH = [
+    ("exports/test_viewers.py::test_torchs_own_reader", "", "its reader of snapshots"),
     ("sources/test_nodes.py", "", "training loops"),
     ("sources/", "run", "programs after `from child import *`"),
     ("truth/", "child", "programs under the oracle"),
@@ -69,11 +84,13 @@ SANITIZER = [
     ("simulator/test_libraries.py", "", "C programs"),
     ("simulator/test_runtime.py", "", "C programs"),
 ]
+# What opens pages: skipped where there is no Chromium, all of it in `make browser-tests`.
+BROWSER = [("", "browser_page", "opens a page"), ("", "browser_process", "opens a page")]
 
 
 def add(items: Iterable[pytest.Item]) -> None:
     for item in items:
-        for mark, rules in (("once", ONCE), ("torch", TORCH), ("sanitizer", SANITIZER)):
+        for mark, rules in (("once", ONCE), ("torch", TORCH), ("sanitizer", SANITIZER), ("browser", BROWSER)):
             for reason in _reasons(item, rules):
                 item.add_marker(getattr(pytest.mark, mark)(reason=reason))
 

@@ -14,7 +14,7 @@ for version in 3.11 3.12 3.13; do
     venv=.venv-$version
     if [ ! -e "$venv/.made" ]; then
         "$found" -m venv "$venv"
-        "$venv/bin/python" -m pip install -q "setuptools>=77" "rich>=13" "cloudpickle>=3" "pytest>=8" "hypothesis>=6"
+        "$venv/bin/python" -m pip install -q "setuptools>=77" "rich>=13" "cloudpickle>=3" "jinja2>=3.1" "pytest>=8" "hypothesis>=6"
         touch "$venv/.made"
     fi
     CUPTIMEM_WERROR=1 "$venv/bin/python" setup.py -q build_ext --inplace

@@ -9,6 +9,7 @@ import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -69,16 +70,21 @@ def wheel(file: Path, names: set[str], extension: str) -> list[str]:
             complaints.append(f"{file.name}: cuptimem.pth differs from the repository's")
         entries = archive.read(info + "entry_points.txt")
         if not all(
-            part in entries for part in (b"cuptimem = cuptimem.__main__:main", b"cuptimem = cuptimem.pytest_plugin")
+            part in entries
+            for part in (
+                b"cuptimem = cuptimem.__main__:main",
+                b"cuptimem = cuptimem.pytest_plugin",
+                b"cuptimem = cuptimem.tensorboard.loader:Loader",
+            )
         ):
-            complaints.append(f"{file.name} does not install the command and the pytest plugin")
+            complaints.append(f"{file.name} does not install the command and the plugins of pytest and TensorBoard")
     needs = {name for name in names if name.startswith("cuptimem/")} | {"cuptimem.pth", f"cuptimem/_core{extension}"}
     needs |= simulator()
     written = {"METADATA", "WHEEL", "RECORD", "entry_points.txt", "top_level.txt", "licenses/LICENSE"}
     return complaints + _compare(file.name, has, needs | {info + name for name in written})
 
 
-def _metadata(name: str, text: str, project: dict[str, object]) -> list[str]:
+def _metadata(name: str, text: str, project: dict[str, Any]) -> list[str]:
     found = email.message_from_string(text)
     expected = {
         "Name": project["name"],
@@ -89,6 +95,8 @@ def _metadata(name: str, text: str, project: dict[str, object]) -> list[str]:
         "Description-Content-Type": "text/markdown",
     }
     complaints = [f"{name}: {k} is {found[k]!r}, not {v!r}" for k, v in expected.items() if found[k] != v]
-    if found.get_all("Requires-Dist") != project["dependencies"]:
-        complaints.append(f"{name}: Requires-Dist is {found.get_all('Requires-Dist')}, not {project['dependencies']}")
+    extras = project["optional-dependencies"].items()
+    needs = [*project["dependencies"], *(f'{need}; extra == "{extra}"' for extra, more in extras for need in more)]
+    if found.get_all("Requires-Dist") != needs:
+        complaints.append(f"{name}: Requires-Dist is {found.get_all('Requires-Dist')}, not {needs}")
     return complaints
