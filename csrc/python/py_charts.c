@@ -48,21 +48,8 @@ bool cm_py_chart_spans(PyObject *rows, cm_chart_span *spans, size_t *count)
     return fine;
 }
 
-/* The 64-bit integer at `offset` of each of `count` elements of `size` bytes. */
-static PyObject *column(const void *array, size_t count, size_t size, size_t offset)
-{
-    PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(count * sizeof(int64_t)));
-    if (bytes == NULL)
-        return NULL;
-    char *to = PyBytes_AS_STRING(bytes);
-    const char *from = (const char *)array + offset;
-    for (size_t i = 0; i < count; i++)
-        memcpy(to + i * sizeof(int64_t), from + i * size, sizeof(int64_t));
-    return bytes;
-}
-
-/* The same of a 32-bit integer. */
-static PyObject *narrow_column(const void *array, size_t count, size_t size, size_t offset)
+/* The integer of `width` bytes (4 or 8) at `offset` of each of `count` elements of `size` bytes. */
+static PyObject *column(const void *array, size_t count, size_t size, size_t offset, size_t width)
 {
     PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(count * sizeof(int64_t)));
     if (bytes == NULL)
@@ -71,27 +58,30 @@ static PyObject *narrow_column(const void *array, size_t count, size_t size, siz
     const char *from = (const char *)array + offset;
     for (size_t i = 0; i < count; i++) {
         int32_t narrow;
-        memcpy(&narrow, from + i * size, sizeof narrow);
-        int64_t wide = narrow;
+        int64_t wide;
+        if (width == sizeof narrow) {
+            memcpy(&narrow, from + i * size, sizeof narrow);
+            wide = narrow;
+        } else {
+            memcpy(&wide, from + i * size, sizeof wide);
+        }
         memcpy(to + i * sizeof wide, &wide, sizeof wide);
     }
     return bytes;
 }
 
-#define OF_INTERVALS(field)                                                                        \
-    column(c->interval, c->interval_count, sizeof *c->interval, offsetof(cm_chart_interval, field))
-#define OF_ENTRIES(kind, field)                                                                    \
-    kind(c->entry, c->entry_count, sizeof *c->entry, offsetof(cm_chart_entry, field))
-#define OF_BLOCKS(kind, field)                                                                     \
-    kind(c->block, c->block_count, sizeof *c->block, offsetof(cm_chart_block, field))
+#define COLUMN(array, count, field)                                                                \
+    column(array, count, sizeof *(array), offsetof(__typeof__(*(array)), field),                   \
+           sizeof((array)->field))
+#define OF_INTERVALS(field) COLUMN(c->interval, c->interval_count, field)
+#define OF_ENTRIES(field) COLUMN(c->entry, c->entry_count, field)
+#define OF_BLOCKS(field) COLUMN(c->block, c->block_count, field)
 
 static PyObject *phase_columns(const cm_chart *c)
 {
     PyObject *list = PyList_New(0);
     for (size_t i = 0; list != NULL && i < CM_CHART_PHASES; i++)
-        if (cm_py_append(
-                list, column(c->interval, c->interval_count, sizeof *c->interval,
-                             offsetof(cm_chart_interval, allocations) + i * sizeof(int64_t))) < 0)
+        if (cm_py_append(list, OF_INTERVALS(allocations[i])) < 0)
             Py_CLEAR(list);
     return list;
 }
@@ -103,16 +93,14 @@ static PyObject *chart_dict(cm_py_builder *b, const cm_chart *c)
         OF_INTERVALS(high_ns), "low", OF_INTERVALS(low), "high", OF_INTERVALS(high), "reserved",
         OF_INTERVALS(reserved), "allocated", OF_INTERVALS(allocated), "freed", OF_INTERVALS(freed),
         "phases", phase_columns(c));
-    PyObject *entries = Py_BuildValue(
-        "{s:N,s:N,s:N,s:N,s:N,s:N}", "contributor", OF_ENTRIES(narrow_column, contributor),
-        "interval", OF_ENTRIES(narrow_column, interval), "high", OF_ENTRIES(column, high), "end",
-        OF_ENTRIES(column, end), "allocated", OF_ENTRIES(column, allocated), "freed",
-        OF_ENTRIES(column, freed));
+    PyObject *entries = Py_BuildValue("{s:N,s:N,s:N,s:N,s:N,s:N}", "contributor",
+                                      OF_ENTRIES(contributor), "interval", OF_ENTRIES(interval),
+                                      "high", OF_ENTRIES(high), "end", OF_ENTRIES(end), "allocated",
+                                      OF_ENTRIES(allocated), "freed", OF_ENTRIES(freed));
     PyObject *blocks = Py_BuildValue(
-        "{s:N,s:N,s:N,s:N,s:N,s:N,s:N}", "address", OF_BLOCKS(column, address), "bytes",
-        OF_BLOCKS(column, bytes), "begin_ns", OF_BLOCKS(column, begin_ns), "end_ns",
-        OF_BLOCKS(column, end_ns), "contributor", OF_BLOCKS(narrow_column, contributor), "step",
-        OF_BLOCKS(narrow_column, step), "end_step", OF_BLOCKS(narrow_column, end_step));
+        "{s:N,s:N,s:N,s:N,s:N,s:N,s:N}", "address", OF_BLOCKS(address), "bytes", OF_BLOCKS(bytes),
+        "begin_ns", OF_BLOCKS(begin_ns), "end_ns", OF_BLOCKS(end_ns), "contributor",
+        OF_BLOCKS(contributor), "step", OF_BLOCKS(step), "end_step", OF_BLOCKS(end_step));
     return Py_BuildValue("{s:s,s:I,s:L,s:L,s:N,s:N,s:N,s:N,s:L,s:L,s:L}", "device",
                          b->analysis->device[c->device].name, "span", c->span, "begin_ns",
                          (long long)c->begin_ns, "end_ns", (long long)c->end_ns, "intervals",

@@ -1,20 +1,16 @@
 """cuptimem flamegraph FILE"""
 
-import argparse
 from collections.abc import Sequence
 
 from cuptimem.cli import reading, writing
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="cuptimem flamegraph",
-        description="A page with the bytes by stack or module: at the peak, at the end, leaked, kept, allocated in "
-        "all, temporary.",
-        allow_abbrev=False,
+    parser = reading.parser(
+        "flamegraph",
+        "A page with the bytes by stack or module: at the peak, at the end, leaked, kept, allocated in all, temporary.",
+        json=False,
     )
-    reading.add_code(parser)
-    parser.add_argument("file", metavar="FILE", help="a trace that `cuptimem run` or cuptimem.profile wrote")
     writing.add_output(parser, always=True)
     reading.add_step(parser, "only of step N (from 0; -1 is the last) instead of the whole run")
     options = parser.parse_args(arguments)

@@ -11,17 +11,18 @@ from cuptimem.reporters import terminal
 WHAT = ("peak", "end", "allocated", "temporary")
 
 
-def parser(verb: str, description: str) -> argparse.ArgumentParser:
+def parser(verb: str, description: str, *, json: bool = True) -> argparse.ArgumentParser:
     """A parser with FILE, --json and --code."""
-    result = bare_parser(verb, description)
+    result = bare_parser(verb, description, json=json)
     result.add_argument("file", metavar="FILE", help="a trace that `cuptimem run` or cuptimem.profile wrote")
     return result
 
 
-def bare_parser(verb: str, description: str) -> argparse.ArgumentParser:
+def bare_parser(verb: str, description: str, *, json: bool = True) -> argparse.ArgumentParser:
     """The same without FILE."""
     result = argparse.ArgumentParser(prog=f"cuptimem {verb}", description=description, allow_abbrev=False)
-    result.add_argument("--json", action="store_true", help="one JSON object (docs/json.md) instead of text")
+    if json:
+        result.add_argument("--json", action="store_true", help="one JSON object (docs/json.md) instead of text")
     add_code(result)
     return result
 

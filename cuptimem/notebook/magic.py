@@ -146,12 +146,12 @@ class _Recording:
         data = {"text/plain": display.plain(report)}
         if "text/html" in self._shell.display_formatter.active_types:
             data["text/html"] = display.markup_of(report, held.find(self._shell, report))
-        show(data, raw=True)  # type: ignore[no-untyped-call]
+        show(data, raw=True)  # type: ignore[no-untyped-call]  # IPython's has no types
 
     def _say(self, text: str) -> None:
         from IPython.display import display as show
 
-        show({"text/plain": f"cuptimem: {text}"}, raw=True)  # type: ignore[no-untyped-call]
+        show({"text/plain": f"cuptimem: {text}"}, raw=True)  # type: ignore[no-untyped-call]  # IPython's has no types
 
 
 def _transformed(lines: list[str]) -> list[str]:
