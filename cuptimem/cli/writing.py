@@ -4,12 +4,12 @@ import argparse
 import os
 import stat
 import sys
-import tempfile
 from pathlib import Path
 
 from cuptimem import naming
 from cuptimem.errors import Error
 from cuptimem.reporters.words import printable, size
+from cuptimem.whole_files import replacing
 
 # In the head of every page (pages/templates/page.html): a file that has it may be replaced.
 _GENERATOR = b'<meta name="generator" content="cuptimem'
@@ -105,25 +105,11 @@ def write(path: str, content: bytes) -> bool:
             with open(path, "wb") as file:
                 file.write(content)
             return False
-        _replace(os.path.realpath(path), content)
+        with replacing(os.path.realpath(path)) as file:
+            file.write(content)
     except OSError as error:
         raise Error(f"{path}: {error.strerror}") from None
     return True
-
-
-def _replace(path: str, content: bytes) -> None:
-    """Whole or not at all: a page that is open elsewhere is never seen half written."""
-    handle, name = tempfile.mkstemp(prefix=f".{os.path.basename(path)[:40]}.", dir=os.path.dirname(path))
-    try:
-        with open(handle, "wb") as file:
-            file.write(content)
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(name, 0o666 & ~mask)
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
 
 
 def open_browser(path: str) -> bool:

@@ -15,6 +15,7 @@ from cuptimem.report import Report, analyze
 from cuptimem.reporters import views, words
 from cuptimem.reporters.blocks import Text
 from cuptimem.stacks import Frame, Stack, user_frame
+from cuptimem.whole_files import replacing
 
 TEXT_MOST = 1024  # characters of a name
 _NO_STACK, _LOST_STACK = 0, 1  # csrc/capture/event.h
@@ -138,22 +139,15 @@ def title(of: Report) -> str:
 def target(path: str, options: Options) -> Iterator[IO[bytes]]:
     """A file to write, compressed where its name ends in .gz; it has its name when all of it is there."""
     refuse(path, options)
-    part = f"{path}.{os.getpid()}.part"
-    try:
-        with open(part, "xb") as file:
-            if path.endswith(".gz"):
-                with (
-                    gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=5, mtime=0) as packed,
-                    io.BufferedWriter(cast(io.RawIOBase, packed), 1 << 16) as buffered,
-                ):
-                    yield cast(IO[bytes], buffered)
-            else:
-                yield file
-        os.replace(part, path)
-    except BaseException:
-        if os.path.lexists(part):
-            os.unlink(part)
-        raise
+    with replacing(path) as file:
+        if path.endswith(".gz"):
+            with (
+                gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=5, mtime=0) as packed,
+                io.BufferedWriter(cast(io.RawIOBase, packed), 1 << 16) as buffered,
+            ):
+                yield cast(IO[bytes], buffered)
+        else:
+            yield file
 
 
 def refuse(path: str, options: Options) -> None:

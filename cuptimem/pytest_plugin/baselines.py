@@ -7,7 +7,6 @@ their own. Works on records alone, in the process that has them all.
 import json
 import os
 import re
-import secrets
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cuptimem.errors import Error
+from cuptimem.whole_files import replacing
 
 FOLDER = ".cuptimem"
 NAME = "baseline"
@@ -297,13 +297,9 @@ def encoded(text: str) -> bytes:
 
 def replace_file(path: Path, text: str) -> None:
     """A file that has all of the text or is as it was before. Raises Error, one line, where it cannot be written."""
-    new = path.with_name(f".{secrets.token_hex(8)}.new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            new.write_bytes(encoded(text))
-            os.replace(new, path)
-        finally:
-            new.unlink(missing_ok=True)
+        with replacing(path) as file:
+            file.write(encoded(text))
     except OSError as error:
         raise Error(f"{path}: {error.strerror}; it was not written") from None

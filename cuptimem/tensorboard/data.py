@@ -3,7 +3,6 @@
 TensorBoard then needs neither the trace, which may have gigabytes, nor the C core, and may run on another machine.
 """
 
-import contextlib
 import gzip
 import json
 import os
@@ -17,6 +16,7 @@ from cuptimem.reporters.blocks import Block, Text
 from cuptimem.reporters.clock_views import counted_by
 from cuptimem.reporters.descent import shown_lines
 from cuptimem.stacks import Frame
+from cuptimem.whole_files import replacing
 
 FORMAT = 1
 SUFFIX = ".cuptimem.json.gz"
@@ -33,15 +33,8 @@ def write(report: Report, folder: str, name: str, first_step: int, chart: object
     target = os.path.join(folder, FOLDER, name + SUFFIX)
     os.makedirs(os.path.dirname(target), exist_ok=True)
     text = json.dumps(prepare(report, first_step, chart), separators=(",", ":"), allow_nan=False)
-    temporary = os.path.join(os.path.dirname(target), f".{name}.{os.getpid()}")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(gzip.compress(text.encode(), 6))
-        os.replace(temporary, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
+    with replacing(target) as file:
+        file.write(gzip.compress(text.encode(), 6))
     return target
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cuptimem import Error
+from cuptimem import Error, whole_files
 from cuptimem.cli import writing
 from cuptimem.pages import page
 
@@ -70,6 +70,17 @@ def test_a_link_stays_and_its_target_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "link.html").symlink_to("real.html")
     writing.write_page(options("-o", str(tmp_path / "link.html")), "", PAGE + "2")
     assert (tmp_path / "link.html").is_symlink() and (tmp_path / "real.html").read_text() == PAGE + "2"
+
+
+def test_what_is_there_stays_until_all_of_the_new_is_written(tmp_path: Path) -> None:
+    page = tmp_path / "a.html"
+    page.write_text(PAGE)
+    with pytest.raises(KeyboardInterrupt), whole_files.replacing(page) as file:
+        file.write(b"half of")
+        file.flush()
+        assert page.read_text() == PAGE
+        raise KeyboardInterrupt
+    assert page.read_text() == PAGE and os.listdir(tmp_path) == ["a.html"]
 
 
 def test_a_stream_gets_the_page_alone(capsys: pytest.CaptureFixture[str]) -> None:

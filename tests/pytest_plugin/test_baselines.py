@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -301,19 +302,17 @@ def test_folders_that_are_none(tmp_path: Path) -> None:
         baselines.load(tmp_path, "main")
 
 
-def test_a_save_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_save_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
     baselines.save(tmp_path, "main", [record(ONE, cpu=figures(1))], ENVIRONMENT)
     folder = tmp_path / ".cuptimem" / KEY
     before = (folder / "main.json").read_bytes()
-
-    def full(self: Path, raw: bytes) -> int:
-        with open(self, "wb") as file:
-            file.write(raw[:10])
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(Error, match=r"main\.json: No space left on device; it was not written"):
-        baselines.save(tmp_path, "main", [record(TWO, cpu=figures(1))], ENVIRONMENT)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
+        with pytest.raises(Error, match=r"main\.json: File too large; it was not written"):
+            baselines.save(tmp_path, "main", [record(TWO, cpu=figures(1))], ENVIRONMENT)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert [path.name for path in folder.iterdir()] == ["main.json"]
     assert (folder / "main.json").read_bytes() == before
 
