@@ -62,12 +62,7 @@ def lines_table(report: Report, device: str) -> dict[str, Any]:
         )
         for line in lines[:LINES]
     ]
-    others = lines[LINES:]
-    for bytes_, count_, name in (
-        (sum(x.bytes for x in others), sum(x.count for x in others), f"({plural(len(others), 'more line')})"),
-        (peak.rest_bytes, peak.rest_count, peak_views.rest_name(peak)),
-    ):
-        if bytes_ or count_:
-            rows.append((size(bytes_), share(bytes_, peak.bytes), count(count_), "", name, "", ""))
+    for bytes_, count_, name in peak_views.left_out(lines[LINES:], peak, "line"):
+        rows.append((size(bytes_), share(bytes_, peak.bytes), count(count_), "", name, "", ""))
     title = f"{device} at the peak: {size(peak.bytes)} in {plural(peak.count, 'block')}, {peak_views.moment(peak)}"
     return {"title": title, "rows": rows}

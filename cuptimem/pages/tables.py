@@ -68,13 +68,8 @@ def _plain(contents: Contents, by: str, order: str) -> dict[str, Any]:
         )
         for row in rows[:PLAIN]
     ]
-    others = rows[PLAIN:]
-    for bytes_, count_, name in (
-        (sum(row.bytes for row in others), sum(row.count for row in others), f"({plural(len(others), 'more row')})"),
-        (contents.rest_bytes, contents.rest_count, peak_views.rest_name(contents)),
-    ):
-        if bytes_ or count_:
-            shown.append((size(bytes_), share(bytes_, contents.bytes), count(count_), "", name, ""))
+    for bytes_, count_, name in peak_views.left_out(rows[PLAIN:], contents, "row"):
+        shown.append((size(bytes_), share(bytes_, contents.bytes), count(count_), "", name, ""))
     return {
         "title": f"{contents.device}: {size(contents.bytes)} in {plural(contents.count, 'block')}, "
         f"{stacks_data.moment_of(contents)}",

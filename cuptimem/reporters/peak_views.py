@@ -1,6 +1,7 @@
 """What a device held at a moment, or gave out, line by line."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
 
 from cuptimem.report import Contents, Contributor, Line, Report
 from cuptimem.reporters.blocks import Block, Column, Table, Text
@@ -48,6 +49,25 @@ def rest_name(contents: Contents) -> str:
     return "(everything else)" if contents.what == "peak" else "(folded: no line kept)"
 
 
+class _Row(Protocol):
+    @property
+    def bytes(self) -> int: ...
+
+    @property
+    def count(self) -> int: ...
+
+
+def left_out(others: Sequence[_Row], contents: Contents, what: str) -> Iterator[tuple[int, int, str]]:
+    """(bytes, blocks, name) of what a table has no row for. what: "line" or "row"."""
+    smaller = sum(row.bytes for row in others), sum(row.count for row in others)
+    for (bytes_, count_), name in (
+        (smaller, f"({plural(len(others), f'more {what}')})"),
+        ((contents.rest_bytes, contents.rest_count), rest_name(contents)),
+    ):
+        if bytes_ or count_:
+            yield bytes_, count_, name
+
+
 def lines_table(contents: Contents, top: int) -> list[Block]:
     """The largest lines, and the others in rows of their own, so that the rows always sum to the whole."""
     lines, said = shown_lines(contents)
@@ -65,13 +85,8 @@ def lines_table(contents: Contents, top: int) -> list[Block]:
         for line in shown
     ]
 
-    def rest(size_: int, count_: int, name: str) -> None:
-        if size_ or count_:
-            rows.append((size(size_), share(size_, contents.bytes), count(count_), "", name, "", ""))
-
-    left = sum(line.bytes for line in others), sum(line.count for line in others)
-    rest(*left, f"({plural(len(others), 'more line')})")
-    rest(contents.rest_bytes, contents.rest_count, rest_name(contents))
+    for bytes_, count_, name in left_out(others, contents, "line"):
+        rows.append((size(bytes_), share(bytes_, contents.bytes), count(count_), "", name, "", ""))
     table = Table(
         (
             Column("live" if contents.what in ("peak", "start", "end") else "bytes", right=True, style="strong"),

@@ -6,7 +6,7 @@ from cuptimem.errors import Error
 from cuptimem.report import Contents, Contributor
 from cuptimem.reporters.blocks import Block, Column, Table, Text
 from cuptimem.reporters.descent import line_to_leave, note
-from cuptimem.reporters.peak_views import rest_name, when
+from cuptimem.reporters.peak_views import left_out, when
 from cuptimem.reporters.words import code, count, function, more, plural, share, size
 from cuptimem.stacks import Frame
 
@@ -95,14 +95,8 @@ def full(contents: Contents, by: str, order: str, top: int) -> list[Block]:
         for row in rows[:top]
     ]
 
-    def rest(left_bytes: int, left_count: int, name: str) -> None:
-        if left_bytes or left_count:
-            part = share(left_bytes, contents.bytes)
-            cells.append((size(left_bytes), part, count(left_count), "", name, "", ""))
-
-    others = rows[top:]
-    rest(sum(row.bytes for row in others), sum(row.count for row in others), f"({plural(len(others), 'more row')})")
-    rest(contents.rest_bytes, contents.rest_count, rest_name(contents))
+    for bytes_, count_, name in left_out(rows[top:], contents, "row"):
+        cells.append((size(bytes_), share(bytes_, contents.bytes), count(count_), "", name, "", ""))
     columns = (
         Column("live" if contents.what in ("peak", "start", "end") else "bytes", right=True, style="strong"),
         Column("share", right=True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -210,7 +211,7 @@ def test_a_system_call_that_is_refused_is_named(program: Program, tmp_path: Path
             print(error)
         assert not os.path.exists(path) and os.listdir(rings) == [] and c.capture_warning() is None
         """,
-        LD_PRELOAD=str(library),
+        LD_PRELOAD=f"{os.environ.get('LD_PRELOAD', '')}:{library}",  # a sanitizer's library comes first
         REFUSED=call,
     )
     assert done.stdout.startswith(reason) and done.stdout.count("\n") == 1

@@ -201,12 +201,15 @@ def extension_under_asan(folder: Path) -> tuple[str, int]:
         del environment[name]
     environment |= {
         "LD_PRELOAD": Programs("address", folder).preload(),
-        "ASAN_OPTIONS": f"detect_leaks=0:log_path={folder / 'report'}",
+        # SIGBUS is ours: tests raise it on purpose.
+        "ASAN_OPTIONS": f"detect_leaks=0:handle_sigbus=0:log_path={folder / 'report'}",
         "UBSAN_OPTIONS": f"print_stacktrace=1:log_path={folder / 'report'}",
     }
     rooms = [f"tests/{room}" for room in ("analysis", "api", "capture", "trace", "packaging")]
     tests = [sys.executable, "-m", "pytest", "-q", "-m", "not torch", "-p", "no:cacheprovider", *rooms]
-    deselect = "not sanitize and not hostile and not fuzz and not scale and not limits"
+    # test_forks: a child forked while another thread allocates hangs on a lock of libasan's allocator. Its program has
+    # nothing of the extension.
+    deselect = "not sanitize and not hostile and not fuzz and not scale and not limits and not test_forks"
     done = subprocess.run([*tests, "-k", deselect], cwd=tree, env=environment, capture_output=True, text=True)
     summary = done.stdout.strip().splitlines()[-1] if done.stdout.strip() else f"exit {done.returncode}"
     reports = sorted(folder.glob("report*"))

@@ -45,23 +45,7 @@ class Page {
             this.show();
         });
         if (devices.length > 1) bar.append(element("label", {}, "Device ", select));
-        bar.append(
-            choice("by", "Sum by", [["stack", "Python stack"], ["module", "module path"]], this.how.by, (value) => {
-                this.how.by = value;
-                document.getElementById("own").disabled = value === "module";
-                this.show();
-            }),
-            choice("direction", "Direction", [["in", "callers first"], ["out", "allocating line first"]], "in", (value) => {
-                this.how.inverted = value === "out";
-                this.show();
-            }),
-        );
-        const own = element("input", { type: "checkbox", id: "own" });
-        own.addEventListener("change", () => {
-            this.how.own = own.checked;
-            this.show();
-        });
-        bar.append(element("label", { class: "check", title: "Frames of libraries are left out" }, own, " only my code"));
+        bar.append(...summing(this.how, () => this.show()));
         const search = element("input", { type: "search", id: "search", placeholder: "Search functions, files, code", "aria-label": "Search" });
         search.addEventListener("input", () => this.flame.search(search.value));
         const reset = element("button", { type: "button", id: "reset" }, "Show all");

@@ -223,6 +223,27 @@ function choice(id, label, options, chosen, changed) {
     return group;
 }
 
+/** The controls of how stacks are summed: by what, in which direction, and whether libraries count. */
+function summing(how, changed) {
+    const { element } = cuptimem, own = element("input", { type: "checkbox", id: "own" });
+    own.addEventListener("change", () => {
+        how.own = own.checked;
+        changed();
+    });
+    return [
+        choice("by", "Sum by", [["stack", "Python stack"], ["module", "module path"]], how.by, (value) => {
+            how.by = value;
+            own.disabled = value === "module";
+            changed();
+        }),
+        choice("direction", "Direction", [["in", "callers first"], ["out", "allocating line first"]], how.inverted ? "out" : "in", (value) => {
+            how.inverted = value === "out";
+            changed();
+        }),
+        element("label", { class: "check", title: "Frames of libraries are left out" }, own, " only my code"),
+    ];
+}
+
 /** Arrow keys in a radio group, as WAI-ARIA has it. */
 function radios(group) {
     group.onkeydown = (event) => {

@@ -39,22 +39,6 @@ class TreePage {
             });
             bar.append(element("label", {}, "Device ", select));
         }
-        bar.append(
-            choice("by", "Sum by", [["stack", "Python stack"], ["module", "module path"]], "stack", (value) => {
-                this.how.by = value;
-                own.disabled = value === "module";
-                this.show();
-            }),
-            choice("direction", "Direction", [["in", "callers first"], ["out", "allocating line first"]], this.how.inverted ? "out" : "in", (value) => {
-                this.how.inverted = value === "out";
-                this.show();
-            }),
-        );
-        const own = element("input", { type: "checkbox", id: "own" });
-        own.addEventListener("change", () => {
-            this.how.own = own.checked;
-            this.show();
-        });
         const filter = element("input", { type: "search", id: "filter", placeholder: "Filter functions, files, code", "aria-label": "Filter" });
         filter.addEventListener("input", () => this.filter(filter.value.trim()));
         const all = element("button", { type: "button", id: "close" }, "Close all");
@@ -66,7 +50,7 @@ class TreePage {
             filter.value = "";
             this.filter("");
         });
-        bar.append(element("label", { class: "check" }, own, " only my code"), element("span", { class: "gap" }), filter, heavy, all);
+        bar.append(...summing(this.how, () => this.show()), element("span", { class: "gap" }), filter, heavy, all);
         document.addEventListener("keydown", (event) => {
             if (event.key === "/" && !["INPUT", "SELECT"].includes(document.activeElement.tagName)) {
                 event.preventDefault();
