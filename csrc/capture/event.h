@@ -79,8 +79,35 @@ typedef enum cm_event_kind {
 
     /* In a trace past its bound only: of driver allocations that came and went and were left out,
      * with all that is said of them: address = cm_driver_sum, size = how many more. */
-    CM_EV_DRIVER_FOLDED = 31
+    CM_EV_DRIVER_FOLDED = 31,
+
+    /* Since 1.5. */
+    CM_EV_LABEL = 32, /* a walk over living objects found this: flags = cm_label_kind, address = the
+                         block's first byte (of a module: the object), size = address of the module
+                         object that owns it (0: none), stack = name id of its text, device. A text
+                         is a name, a tab, a dtype and a shape; all but the tab may be missing */
+    CM_EV_HOLDER = 33,      /* a leak's holder was found: stack = the leak's stack id,
+                               flags = cm_holder_flag, device */
+    CM_EV_HOLDER_PATH = 34, /* about this thread's last HOLDER: stack = name id of the referrer
+                               path, address = blocks (nodes) found behind it, size = their bytes */
+    CM_EV_OPERATOR = 35,    /* this thread's innermost running operator from now on: stack = name id
+                               (0: none). Only while asked for */
+    CM_EVENT_KINDS
 } cm_event_kind;
+
+typedef enum cm_holder_flag {
+    CM_HOLDER_NODES = 1, /* of graph nodes */
+    CM_HOLDER_FIRST = 2, /* of a search: what earlier ones found for the leak is outdated */
+} cm_holder_flag;
+
+typedef enum cm_label_kind {
+    CM_LABEL_MODULE = 1, /* text: its qualified name */
+    CM_LABEL_PARAMETER = 2,
+    CM_LABEL_BUFFER = 3,
+    CM_LABEL_GRADIENT = 4,
+    CM_LABEL_OPTIMIZER_STATE = 5,
+    CM_LABEL_TENSOR = 6 /* of none of these kinds: without a name */
+} cm_label_kind;
 
 typedef enum cm_driver_sum {
     CM_DRIVER_SUM_ALLOCATIONS = 1,
@@ -199,7 +226,9 @@ typedef enum cm_mark_kind {
     CM_MARK_FINAL_COLLECT_END = 8,
     /* Containers that have a bound and have not reached it are looked at: address = 0, then each
      * block in one of them. */
-    CM_MARK_FILLING = 9
+    CM_MARK_FILLING = 9,
+    CM_MARK_WALK = 10,    /* a walk over living objects begins: its LABELs follow on this thread */
+    CM_MARK_OOM_LEFT = 11 /* the exception of the last OOM leaves a window; address = its number */
 } cm_mark_kind;
 
 /* Marks that may come anywhere inside a step; all others are bounds of what a fold sums up. */
@@ -249,12 +278,14 @@ static inline bool cm_event_names_stack(uint8_t kind)
 {
     return kind == CM_EV_ALLOC || kind == CM_EV_OOM || kind == CM_EV_NODE_NEW ||
            kind == CM_EV_TICK || kind == CM_EV_SEGMENT_NEW || kind == CM_EV_HOST_READ ||
-           kind == CM_EV_DRIVER_NEW || kind == CM_EV_LAUNCH || kind == CM_EV_MARK;
+           kind == CM_EV_DRIVER_NEW || kind == CM_EV_LAUNCH || kind == CM_EV_MARK ||
+           kind == CM_EV_HOLDER;
 }
 static inline bool cm_event_names_name(uint8_t kind)
 {
     return kind == CM_EV_NODE_RUN || kind == CM_EV_OBJECT_NEW || kind == CM_EV_DRIVER_MORE ||
-           kind == CM_EV_WITNESS || kind == CM_EV_WORK;
+           kind == CM_EV_WITNESS || kind == CM_EV_WORK || kind == CM_EV_LABEL ||
+           kind == CM_EV_HOLDER_PATH || kind == CM_EV_OPERATOR;
 }
 
 _Static_assert(sizeof(cm_event) == 32, "an event is half a cache line");

@@ -134,6 +134,11 @@ static bool note(cm_fold *f, uint32_t number, const cm_event *e, uint32_t at)
     case CM_EV_SEGMENT_FREE:
         cm_fold_release(f, t, e, at);
         return true;
+    case CM_EV_OPERATOR: /* stays where an allocation behind it does */
+        t->named = at;
+        if (at != 0)
+            f->items[at].nothing = true;
+        return true;
     case CM_EV_HELD:
         t->held = at;
         return true;
@@ -287,16 +292,16 @@ static bool choose(cm_fold *f)
         for (size_t j = 0; j < TOTALS; j++)
             if (!cm_fold_keep(f, f->device_totals[i].at[j]))
                 return false;
-    /* What runs on, and the line that is handed on to the next leaf. */
+    /* What runs on, its operator, and the line that is handed on to the next leaf. */
     while (f->touched_count > 0) {
         fold_thread *t = &f->threads[f->touched[--f->touched_count]];
         t->touched = false;
         /* The rest of a chain comes in the next stretch. */
-        if (!cm_fold_keep(f, t->chain) || !cm_fold_keep(f, t->driver))
+        if (!cm_fold_keep(f, t->chain) || !cm_fold_keep(f, t->driver) || !cm_fold_keep(f, t->named))
             return false;
         t->driver = 0;
         t->split = t->split || (t->chain != 0 && f->items[t->chain].event.kind == CM_EV_DEVICE);
-        t->chain = t->held = 0;
+        t->chain = t->held = t->named = 0;
         for (size_t j = 0; j < t->frames; j++) {
             if (!cm_fold_keep(f, t->frame[j].setter))
                 return false;
@@ -304,6 +309,23 @@ static bool choose(cm_fold *f)
         }
     }
     return true;
+}
+
+/* What a block is for is judged by whether nodes run while it is alive (analysis/fates.h), so the
+ * first run behind anything made outside of nodes stays, without what its own blocks would need. */
+static void keep_backwards(cm_fold *f)
+{
+    bool running = false;
+    for (uint32_t i = 1; i <= f->count; i++) {
+        fold_item *it = &f->items[i];
+        if (it->event.kind == CM_EV_ALLOC && !(it->event.flags & CM_EVF_IN_NODE))
+            running = false;
+        if (it->event.kind != CM_EV_NODE_RUN || running)
+            continue;
+        running = it->keep = true;
+        if (it->partner != 0)
+            f->items[it->partner].keep = true;
+    }
 }
 
 static bool new_total(cm_fold *f, fold_thread *t, fold_total fresh)
@@ -427,5 +449,10 @@ static bool age(cm_fold *f)
 
 bool cm_fold_flush(cm_fold *f)
 {
-    return f->count == 0 || (choose(f) && put_stretch(f) && age(f));
+    if (f->count == 0)
+        return true;
+    if (!choose(f))
+        return false;
+    keep_backwards(f);
+    return put_stretch(f) && age(f);
 }

@@ -64,7 +64,8 @@ bool cm_fold_keep(cm_fold *f, uint32_t at)
         return false;
     while (f->todo_count > 0) {
         const fold_item *it = &f->items[f->todo[--f->todo_count]];
-        if (!want(f, it->partner) || !want(f, it->frame) || !want(f, it->link))
+        if (!want(f, it->partner) || !want(f, it->frame) || !want(f, it->link) ||
+            !want(f, it->named))
             return false;
     }
     return true;
@@ -197,6 +198,7 @@ bool cm_fold_allocate(cm_fold *f, fold_thread *t, const cm_record *record, uint3
 {
     if (at != 0) {
         f->items[at].frame = cm_fold_find_innermost(t)->run;
+        f->items[at].named = t->named;
         f->items[at].charge = (uint8_t)cm_nodes_charge(f->nodes, record).kind;
     }
     run_forward(t, &record->event, at);

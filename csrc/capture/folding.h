@@ -26,6 +26,7 @@ typedef struct fold_item {
     uint32_t link;    /* of a run: the node's creation, or the event that set its line; of an
                          allocation: the size that was asked for; of a free: that its memory is
                          held; of totals and pools: what else is told of them */
+    uint32_t named;   /* of an allocation: the event that named its thread's operator */
     uint8_t device, charge;
     bool keep;
     bool must;    /* stays whatever its other half is */
@@ -50,6 +51,7 @@ typedef struct fold_thread {
     uint32_t chain;  /* of one pool or one moment: the newest item */
     uint32_t driver; /* the event of the driver level, or record of one, that more may be said of */
     uint32_t held;   /* tells of the free that follows */
+    uint32_t named;  /* the newest event that named its operator */
     bool split;      /* a moment's first events are in the trace: its last has to be, too */
     uint32_t total;  /* its newest, + 1 */
 } fold_thread;

@@ -58,8 +58,9 @@ static uint64_t time_of_others(const cm_merge *merge)
 /* Only a ring file that somebody damaged holds other kinds. */
 static inline bool is_from_ring(const cm_event *event)
 {
-    return event->kind != CM_EV_NONE && event->kind <= CM_EV_HELD && event->kind != CM_EV_FOLDED &&
-           event->kind != CM_EV_FOLD;
+    return event->kind != CM_EV_NONE && event->kind < CM_EVENT_KINDS &&
+           event->kind != CM_EV_FOLDED && event->kind != CM_EV_FOLD &&
+           event->kind != CM_EV_DRIVER_FOLDED;
 }
 
 /* How many events from lane->at on, up to `most` and to the end of what lies in one piece, come

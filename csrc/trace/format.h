@@ -9,12 +9,13 @@
  *
  * A reader refuses another major, reads any minor (1.1 added the side file and the kinds of events
  * that say what was folded; 1.2 requested sizes, segments, host reads, frees without a device; 1.3
- * the driver level; 1.4 source lines), and skips chunk kinds that it does not know. */
+ * the driver level; 1.4 source lines; 1.5 labels, holders, operators), and skips chunk kinds that
+ * it does not know. */
 #ifndef CM_TRACE_FORMAT_H
 #define CM_TRACE_FORMAT_H
 
 #define CM_FORMAT_MAGIC "CUPTIMEM"
-enum { CM_FORMAT_MAJOR = 1, CM_FORMAT_MINOR = 4, CM_HEADER_SIZE = 16 };
+enum { CM_FORMAT_MAJOR = 1, CM_FORMAT_MINOR = 5, CM_HEADER_SIZE = 16 };
 
 #define CM_CHUNK_MAGIC 0x4b484343u /* "CCHK" */
 enum { CM_CHUNK_HEADER_SIZE = 16, CM_CHUNK_MAX = 1 << 26 };

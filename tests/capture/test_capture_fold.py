@@ -111,9 +111,9 @@ class Program:
                     "window",
                     "thread",
                 ),
-                *("segment", "read"),
+                *("segment", "read", "operator"),
             ],
-            [30, 25, 8, 8, 9, 6, 5, 0.3, 2, 1, 0.5, 0.2, 2, 0.5],
+            [30, 25, 8, 8, 9, 6, 5, 0.3, 2, 1, 0.5, 0.2, 2, 0.5, 10],
         )[0]
         device = {"device": craft.CUDA, "index": 0} if r.random() < 0.2 else {"device": craft.CPU, "index": -1}
         key = device["device"], r.randrange(1, 40) * 64
@@ -173,6 +173,8 @@ class Program:
                 t.add(craft.SEGMENT_NEW, at, r.randrange(1, 1 << 20), line, thread=thread, **cuda)
             else:
                 t.add(craft.SEGMENT_FREE, at, thread=thread, device=craft.CUDA, index=-1)
+        elif action == "operator":
+            t.operator(r.choice(["aten::add", "aten::mm", ""]), thread=thread)
         elif action == "read":
             t.add(craft.HOST_READ, 64, 8, line, thread=thread, device=craft.CUDA, index=0)
         elif action == "window":
@@ -180,6 +182,17 @@ class Program:
             t.mark(craft.WINDOW_OPEN if self.windows % 2 else craft.WINDOW_CLOSE, (self.windows + 1) // 2)
         elif action == "thread":
             t.add(craft.THREAD, 100 + thread, thread + 10, thread=thread)
+
+
+def origins(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Contributors by where they were made. What a block is for depends on what happens around it: a fold leaves that
+    out."""
+    sums_of: dict[tuple[Any, ...], list[int]] = {}
+    for size, count, *where in rows:
+        both = sums_of.setdefault(tuple(where[:4]), [0, 0])
+        both[0] += size
+        both[1] += count
+    return sorted(((*both, *where) for where, both in sums_of.items()), key=repr)
 
 
 # What a fold may change: how many records there are is told by it, so only the curve between bounds is.
@@ -196,8 +209,14 @@ def comparable(result: dict[str, Any]) -> dict[str, Any]:
         device.pop("above")  # the peak of a window's own blocks may be at another moment than that of all: see most()
         if device["requested_peak"] < 0:  # of no block that is left was it told: they are as large as was asked for
             device["requested_peak"] = device["peak"]
+        device["contributors"] = origins(device["contributors"])
         devices.append(device)
-    return {**result, "devices": devices}
+    steps = []
+    for row in result.pop("steps"):
+        shown, rest = row["contributors"], row["rest"]  # the ten largest: which they are depends on what they are for
+        whole = sum(one[0] for one in shown) + rest[0], sum(one[1] for one in shown) + rest[1]
+        steps.append({**row, "contributors": None, "rest": whole})
+    return {**result, "devices": devices, "steps": steps}
 
 
 def tables(result: dict[str, Any]) -> list[Any]:
@@ -210,7 +229,7 @@ def tables(result: dict[str, Any]) -> list[Any]:
             counted = what in ("start", "end")
             assert not counted or rest == (0, 0)
             whole = sum(row[0] for row in rows) + rest[0], sum(row[1] for row in rows) + rest[1]
-            found.append((device["device"], what, rows if counted else None, whole))
+            found.append((device["device"], what, origins(rows) if counted else None, whole))
             assert what != "allocated" or whole == (device["allocated"], device["allocations"])
     return found
 
@@ -303,6 +322,26 @@ def test_a_training_loop_folds_to_its_survivors_and_peaks(fold: ctypes.CDLL, tmp
     assert [row["peak"] for row in report["steps"]] == [20_000 + 1000 * n for n in range(40)]
     assert [row["allocations"] for row in report["steps"]][1:] == [9] * 39
     assert report["devices"][0]["end"] == 40_000 and report["devices"][0]["frees"] == 8 * 40
+
+
+def test_operators_go_with_their_allocations(fold: ctypes.CDLL, tmp_path: Path) -> None:
+    """Of 20 operators a step, two made a block that stays: their names stay, and the one that each step ends with."""
+    trace = craft.Trace()
+    for step in range(30):
+        for i in range(18):
+            trace.operator(f"aten::short{i}")
+            trace.alloc(64, 100, trace.line(1))
+            trace.free(64)
+        for i, name in enumerate(("aten::mm", "aten::add")):
+            trace.operator(name)
+            trace.alloc((1 << 20) + 128 * step + 64 * i, 1000, trace.line(2))
+        trace.operator("aten::last")
+        trace.tick(craft.OPTIMIZER, 7000, trace.line(3))
+    check(fold, tmp_path, trace, 0, 10**6, 0)
+    short = folded(fold, trace, 0, 10**6, 0)
+    assert [e.kind for e in short.events].count(craft.OPERATOR) <= 4 * 30
+    (rows, _) = _core.analyze(short.write(tmp_path / "short.cmem"), tables=("end",))["devices"][0]["tables"]["end"]
+    assert {row[5]: row[:2] for row in rows} == {"aten::mm": (30_000, 30), "aten::add": (30_000, 30)}
 
 
 def test_a_stretch_longer_than_a_fold_takes(fold: ctypes.CDLL, tmp_path: Path) -> None:

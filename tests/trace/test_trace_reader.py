@@ -133,9 +133,9 @@ def test_every_corrupt_byte(lib: Any, tmp_path: Path) -> None:
         ),
         (
             header(7, 3),
-            "has format version 7.3, this cuptimem reads versions up to 1.4: update cuptimem to open it",
+            "has format version 7.3, this cuptimem reads versions up to 1.5: update cuptimem to open it",
         ),
-        (header(0, 9), "is corrupt: it claims format version 0.9, which never was (this cuptimem reads 1.4)"),
+        (header(0, 9), "is corrupt: it claims format version 0.9, which never was (this cuptimem reads 1.5)"),
     ],
 )
 def test_what_is_no_trace(lib: Any, tmp_path: Path, content: bytes, message: str) -> None:

@@ -15,7 +15,10 @@ from tracelib import (
     DRIVER_NEW,
     FREE,
     HELD,
+    HOLDER,
+    HOLDER_PATH,
     HOST_READ,
+    LABEL,
     LAUNCH,
     NO_SEQUENCE,
     NODE_DONE,
@@ -24,6 +27,7 @@ from tracelib import (
     NODE_RUN,
     OBJECT_NEW,
     OOM,
+    OPERATOR,
     REQUESTED,
     SEGMENT_NEW,
     STACK_FIRST,
@@ -66,7 +70,7 @@ sequences = st.one_of(st.integers(0, 40), st.just(NO_SEQUENCE), u64)
 small = st.integers(0, 3)
 # Kinds whose `stack` is an id that has to be defined.
 REFER = {ALLOC, OOM, NODE_NEW, TICK, NODE_RUN, OBJECT_NEW, SEGMENT_NEW, HOST_READ}
-REFER |= {DRIVER_NEW, DRIVER_MORE, WITNESS, LAUNCH, WORK}
+REFER |= {DRIVER_NEW, DRIVER_MORE, WITNESS, LAUNCH, WORK, LABEL, HOLDER, HOLDER_PATH, OPERATOR}
 
 
 @st.composite
@@ -75,6 +79,7 @@ def event(draw: st.DrawFn, time: int) -> Event:
         st.one_of(
             st.sampled_from([ALLOC, ALLOC, FREE, FREE, NODE_NEW, NODE_RUN, NODE_DONE, NODE_FREE, REQUESTED]),
             st.integers(DRIVER_NEW, HELD),
+            st.integers(LABEL, OPERATOR),
             st.integers(1, 255),
         )
     )

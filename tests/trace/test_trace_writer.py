@@ -188,7 +188,7 @@ def test_append_refuses(lib: Any, tmp_path: Path) -> None:
         (b"CUPTIMEM", errno.EBADMSG),
         (b"#!/bin/sh\nexit 0\n", errno.EBADMSG),
         (header(2, 0) + meta_chunk(), errno.ENOTSUP),
-        (header(1, 5) + meta_chunk(), errno.ENOTSUP),
+        (header(1, 6) + meta_chunk(), errno.ENOTSUP),
     ]:
         path.write_bytes(content)
         with pytest.raises(OSError) as caught:

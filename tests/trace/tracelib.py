@@ -19,6 +19,7 @@ ALLOC, FREE, OOM, RESERVED, NODE_NEW, NODE_RUN, NODE_DONE, NODE_FREE = range(1, 
 THREAD, TICK, OBJECT_NEW, SEED, MARK, LOST, SAMPLE = range(9, 16)
 REQUESTED, SEGMENT_NEW, SEGMENT_FREE, HOST_READ = range(18, 22)
 DRIVER_NEW, DRIVER_FREE, DRIVER_MORE, WITNESS, POOL, LAUNCH, WORK, DEVICE, HELD = range(22, 31)
+LABEL, HOLDER, HOLDER_PATH, OPERATOR = range(32, 36)
 NO_SEQUENCE = 2**64 - 1
 STACK_LOST = 1
 STACK_FIRST = 2
@@ -163,7 +164,7 @@ def crc32c(data: bytes) -> int:
     return crc ^ 0xFFFFFFFF
 
 
-def header(major: int = 1, minor: int = 4) -> bytes:
+def header(major: int = 1, minor: int = 5) -> bytes:
     return b"CUPTIMEM" + struct.pack("<HHI", major, minor, 0)
 
 
