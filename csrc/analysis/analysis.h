@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "../trace/reader.h"
+#include "category.h"
 #include "chart.h"
 #include "clock.h"
 #include "ledger.h"
@@ -31,15 +32,28 @@ typedef enum cm_phase {
 /* A contributor's name that no definition has: AccumulateGrad without a node before it. */
 enum { CM_NAME_ACCUMULATION = UINT32_MAX - 1 };
 
-/* A group of blocks alive together at some moment: same stack, same phase. `stack` is the stack
- * they are charged to (a backward block's is its node's forward stack), `origin_stack` its own. */
+/* A group of blocks alive together at some moment: same stack, phase, category and module. `stack`
+ * is the stack they are charged to (a backward block's is its node's forward stack), `origin_stack`
+ * its own. */
 typedef struct cm_contributor {
     int64_t bytes;
     uint64_t count;
     uint32_t stack, origin_stack;
     uint32_t name; /* type name id of the autograd node that was running, 0 = none */
     cm_phase phase;
+    cm_category category;
+    uint32_t module; /* name id of the qualified name of the module that it belongs to, 0 = none */
+    uint32_t
+        saved_by; /* of an activation: type name id of the node that had saved it, 0 = unknown */
 } cm_contributor;
+
+/* A block of which a walk has said what it is, alive at the peak. */
+typedef struct cm_tensor {
+    int64_t bytes;
+    uint32_t text, module; /* name ids; see CM_EV_LABEL */
+    uint32_t stack;        /* charged */
+    cm_category category;
+} cm_tensor;
 
 /* The live bytes of a span of time between its first event and the next point's. */
 typedef struct cm_timeline_point {
@@ -48,11 +62,19 @@ typedef struct cm_timeline_point {
     int64_t reserved; /* the most in the span, -1 where the allocator did not say */
 } cm_timeline_point;
 
+/* A request that could not be met. What was alive then is kept of the first CM_OOMS_WHOLE of a
+ * device, and of the one whose exception left the window. */
 typedef struct cm_oom {
     uint64_t time_ns;
     int64_t requested, allocated;
-    uint32_t stack;
-    int64_t step; /* -1: outside of any */
+    int64_t reserved;             /* by the allocator, as last told; -1 unknown */
+    uint32_t stack, origin_stack; /* charged, its own */
+    uint32_t name;                /* type name id of the autograd node that ran, 0 = none */
+    int64_t step;                 /* -1: outside of any */
+    bool left;                    /* CM_MARK_OOM_LEFT */
+    cm_contributor *contributors; /* alive then, largest first */
+    size_t contributor_count;
+    cm_fragmentation memory; /* segment_total 0: no segments were known */
 } cm_oom;
 
 /* Memory that PyTorch's caching allocator took from CUDA by cudaMalloc. seen: false where none was
@@ -112,10 +134,12 @@ typedef struct cm_device_report {
     cm_totals_check check;
     cm_contributor *contributors; /* of the peak (or of that of options.step), largest first */
     size_t contributor_count;
+    cm_tensor *tensors; /* of the run's peak, largest first */
+    size_t tensor_count;
     cm_table table[CM_TABLES]; /* those that options.tables asks for */
     cm_timeline_point *timeline;
     size_t timeline_count;
-    cm_oom *ooms; /* the first CM_OOMS_KEPT */
+    cm_oom *ooms; /* the first CM_OOMS_KEPT, and the one that left */
     size_t oom_count;
     uint64_t oom_total;
 } cm_device_report;
@@ -127,7 +151,13 @@ typedef struct cm_kept_block {
     uint32_t device, stack;
 } cm_kept_block;
 
-enum { CM_KEPT_BLOCKS = 1 << 16, CM_OOMS_KEPT = 1024, CM_STEP_CONTRIBUTORS = 10 };
+enum {
+    CM_KEPT_BLOCKS = 1 << 16,
+    CM_OOMS_KEPT = 1024,
+    CM_OOMS_WHOLE = 16,
+    CM_STEP_CONTRIBUTORS = 10,
+    CM_HOLDERS_KEPT = 1 << 10
+};
 
 /* One step on one device; contributors are at contributors[first .. first + count). */
 typedef struct cm_step_report {
@@ -217,6 +247,17 @@ typedef struct cm_leak {
     double total_bytes_per_step;   /* with those of what stands under it */
 } cm_leak;
 
+/* Who held a leak, as one search found it: the leak has this kind, device and, among its parts,
+ * this stack (nodes: no device). */
+typedef struct cm_holder {
+    cm_leak_kind kind;
+    uint32_t device, stack;
+    uint32_t path; /* name id of the referrer path */
+    bool first;    /* of its search: what earlier ones found is outdated */
+    uint64_t count;
+    int64_t bytes;
+} cm_holder;
+
 enum {
     CM_NODE_BYTES = 1229
 }; /* a node of an official build with its share of the graph: 1.2 KiB */
@@ -282,9 +323,11 @@ typedef struct cm_analysis {
     cm_leak *kept; /* what stands under them */
     size_t kept_count;
     cm_leak_part *leak_parts; /* of all three */
-    uint64_t live_nodes;      /* autograd nodes alive at the last step's end, seen by this trace */
-    cm_driver_report driver;  /* ledger.h: the driver level */
-    cm_ledger *ledgers;       /* by device, then what */
+    cm_holder *holders;       /* CM_HOLDERS_KEPT at most */
+    size_t holder_count;
+    uint64_t live_nodes;     /* autograd nodes alive at the last step's end, seen by this trace */
+    cm_driver_report driver; /* ledger.h: the driver level */
+    cm_ledger *ledgers;      /* by device, then what */
     size_t ledger_count;
     cm_device_curve *curves;
     size_t curve_count;

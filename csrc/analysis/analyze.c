@@ -3,8 +3,10 @@
 #include <string.h>
 
 #include "engine.h"
+#include "fragmentation.h"
 #include "grow.h"
 #include "map.h"
+#include "ooms.h"
 #include "parts.h"
 #include "windowtime.h"
 
@@ -13,7 +15,8 @@ static const cm_part_kind *const kinds[] = {
     &cm_part_peak,          &cm_part_above,     &cm_part_timeline,  &cm_part_survivors,
     &cm_part_ooms,          &cm_part_leaks,     &cm_part_requested, &cm_part_segments,
     &cm_part_check,         &cm_part_hostreads, &cm_part_ledger,    &cm_part_devicecurve,
-    &cm_part_fragmentation, &cm_part_kernels,   &cm_part_tables,    &cm_part_charts};
+    &cm_part_fragmentation, &cm_part_kernels,   &cm_part_tables,    &cm_part_charts,
+    &cm_part_tensors,       &cm_part_holders};
 enum { PARTS = sizeof kinds / sizeof kinds[0], EVENT_KINDS = 64 };
 
 /* The parts that want something, by their places in the table. */
@@ -331,9 +334,7 @@ static void free_driver(cm_analysis *analysis)
         free(analysis->curves[i].point);
     free(analysis->curves);
     for (size_t i = 0; i < analysis->fragmentation_count; i++) {
-        free(analysis->fragmentation[i].segment);
-        free(analysis->fragmentation[i].pin);
-        free(analysis->fragmentation[i].segment_pin);
+        cm_fragmentation_clear(&analysis->fragmentation[i]);
     }
     free(analysis->fragmentation);
     free(analysis->kernels.name);
@@ -349,7 +350,8 @@ void cm_analysis_free(cm_analysis *analysis)
     for (size_t i = 0; i < analysis->device_count; i++) {
         free(analysis->device[i].contributors);
         free(analysis->device[i].timeline);
-        free(analysis->device[i].ooms);
+        cm_ooms_free(analysis->device[i].ooms, analysis->device[i].oom_count);
+        free(analysis->device[i].tensors);
         for (size_t t = 0; t < CM_TABLES; t++)
             free(analysis->device[i].table[t].contributors);
     }
@@ -368,6 +370,7 @@ void cm_analysis_free(cm_analysis *analysis)
     free(analysis->suspects);
     free(analysis->kept);
     free(analysis->leak_parts);
+    free(analysis->holders);
     for (size_t i = 0; i < analysis->chart_count; i++) {
         free(analysis->charts[i].interval);
         free(analysis->charts[i].contributor);

@@ -11,12 +11,13 @@
 typedef struct cm_block {
     uint64_t address;
     int64_t size;
-    uint32_t origin; /* cm_origin: whose it is */
-    int32_t step;    /* that it was born in; -1 before the first */
-    uint16_t device; /* number of the device in the replay */
-    bool alive : 1;  /* false: an empty slot */
-    bool direct : 1; /* CM_EVF_DIRECT */
-    bool made : 1;   /* in the window; false: it was there before */
+    uint32_t origin;   /* cm_origin: whose it is */
+    int32_t step;      /* that it was born in; -1 before the first */
+    uint16_t device;   /* number of the device in the replay */
+    bool alive : 1;    /* false: an empty slot */
+    bool direct : 1;   /* CM_EVF_DIRECT */
+    bool made : 1;     /* in the window; false: it was there before */
+    bool labelled : 1; /* the replay has a label for it */
     uint8_t slack_high : 7;
     uint32_t slack_low;
 } cm_block;
@@ -49,7 +50,7 @@ void cm_blocks_clear(cm_blocks *blocks);
 bool cm_blocks_copy(cm_blocks *copy,
                     const cm_blocks *blocks); /* false: out of memory, it is empty */
 const cm_block *cm_blocks_find(const cm_blocks *blocks, uint16_t device, uint64_t address);
-/* Only its slack may be changed. */
+/* Only its slack, origin and label may be changed. */
 cm_block *cm_blocks_at(cm_blocks *blocks, uint16_t device, uint64_t address);
 /* Adds a block whose (device, address) is not there yet. NULL: out of memory. */
 const cm_block *cm_blocks_put(cm_blocks *blocks, const cm_block *block);

@@ -6,7 +6,15 @@ cm_contributor cm_contributor_of(const cm_replay *replay, uint32_t origin, int64
                                  uint64_t count)
 {
     const cm_origin *o = &replay->origin[origin];
-    return (cm_contributor){bytes, count, o->stack, o->own, o->name, (cm_phase)o->phase};
+    return (cm_contributor){bytes,
+                            count,
+                            o->stack,
+                            o->own,
+                            o->name,
+                            (cm_phase)o->phase,
+                            (cm_category)o->category,
+                            o->module,
+                            o->saved_by};
 }
 
 static int by_size(const void *left, const void *right)
@@ -22,7 +30,13 @@ static int by_size(const void *left, const void *right)
         return a->origin_stack > b->origin_stack ? 1 : -1;
     if (a->name != b->name)
         return a->name > b->name ? 1 : -1;
-    return a->phase < b->phase ? -1 : a->phase > b->phase;
+    if (a->phase != b->phase)
+        return a->phase > b->phase ? 1 : -1;
+    if (a->category != b->category)
+        return a->category > b->category ? 1 : -1;
+    if (a->module != b->module)
+        return a->module > b->module ? 1 : -1;
+    return a->saved_by < b->saved_by ? -1 : a->saved_by > b->saved_by;
 }
 
 void cm_contributors_sort(cm_contributor *contributor, size_t count)

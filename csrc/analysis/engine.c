@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "fates.h"
 #include "grow.h"
 #include "map.h"
 
@@ -50,7 +51,8 @@ struct cm_engine {
 
     /* The window that is open. */
     cm_plan plan;
-    cm_scanned end; /* behind it */
+    cm_fates *fates; /* as long as its records are applied */
+    cm_scanned end;  /* behind it */
     cm_record *record;
     size_t records, record_capacity, next;
     cm_reader_place rest; /* where those that are not there begin */
@@ -164,6 +166,14 @@ static void drop_over(cm_engine *g)
             drop_saved(g, i);
 }
 
+static void forget_fates(cm_engine *g)
+{
+    cm_fates_free(g->fates);
+    g->fates = NULL;
+    if (g->base.replay != NULL)
+        g->base.replay->fates = NULL;
+}
+
 /* Nothing of the trace was read. */
 static void forget(cm_engine *g)
 {
@@ -189,6 +199,7 @@ void cm_engine_free(cm_engine *g)
 {
     if (g == NULL)
         return;
+    forget_fates(g);
     forget(g);
     cm_plan_free(&g->plan);
     cm_seeds_free(&g->seeds);
@@ -400,10 +411,18 @@ static bool keep_record(cm_engine *g, const cm_record *record)
     return true;
 }
 
+static bool see_record(cm_engine *g, cm_scan *scan, const cm_record *record)
+{
+    uint64_t position = cm_scan_passed(scan).position;
+    return cm_scan_see(scan, record) &&
+           cm_modules_see(g->base.replay->modules, position, &record->event) &&
+           cm_fates_see(g->fates, position, record);
+}
+
 static bool scan_kept(cm_engine *g, cm_scan *scan)
 {
     for (size_t i = 0; i < g->records && !cm_scan_plan(scan)->closed; i++)
-        if (!cm_scan_see(scan, &g->record[i]))
+        if (!see_record(g, scan, &g->record[i]))
             return false;
     return true;
 }
@@ -416,8 +435,12 @@ static bool scan_window(const opening *o)
     bool more = true, fine = true;
     cm_scan *scan =
         cm_scan_begin(&g->base.scanned, g->base.opened_ns, g->base.replay->places, o->options);
-    if (scan == NULL)
+    forget_fates(g);
+    g->fates = cm_fates_begin(g->base.replay);
+    if (scan == NULL || g->fates == NULL) {
+        cm_scan_free(scan);
         return out_of_memory(o);
+    }
     if (g->kept_of == 0) {
         g->records = g->inners = 0;
         g->kept = true;
@@ -431,13 +454,13 @@ static bool scan_window(const opening *o)
         fine = read_on(o, position++, &record, &more);
         if (!fine || !more)
             break;
-        if (!cm_scan_see(scan, &record) || !keep_record(g, &record))
+        if (!see_record(g, scan, &record) || !keep_record(g, &record))
             fine = out_of_memory(o);
         see_inner(g, &record, scan);
     }
     g->kept_of = g->kept ? o->options->window : 0;
     g->end = cm_scan_passed(scan);
-    if (fine && !cm_scan_finish(scan, g->reader, &g->plan))
+    if (fine && (!cm_scan_finish(scan, g->reader, &g->plan) || !cm_fates_end(g->fates)))
         fine = out_of_memory(o);
     cm_scan_free(scan);
     return fine;
@@ -461,7 +484,10 @@ bool cm_engine_open(cm_engine *g, const cm_analysis_options *options, const char
     if (fine && options->window != 0 && (!g->plan.closed || options->again) &&
         !save(g, options->window, g->base.opened_ns, &g->base.place))
         fine = out_of_memory(&o);
+    if (fine && !cm_replay_foresee(g->base.replay, g->fates))
+        fine = out_of_memory(&o);
     if (!fine) {
+        forget_fates(g);
         cm_plan_free(&g->plan);
         forget(g);
         return false;
@@ -550,6 +576,7 @@ void cm_engine_close(cm_engine *g, cm_engine_left left)
         g->base.place = cm_reader_tell(g->reader);
         g->at_base = true;
     }
+    forget_fates(g);
     if (!fine)
         forget(g);
     cm_plan_free(&g->plan);

@@ -32,7 +32,8 @@ typedef struct extractor {
     cm_record *pending;
     size_t pending_count;
     uint64_t realtime, newest_ns, events, lost;
-    uint64_t sequence; /* of the prologue's nodes */
+    uint64_t sequence;      /* of the prologue's nodes */
+    uint32_t operator_name; /* that the prologue has named last */
     uint64_t window;
     const char *target;
     const char *code;
@@ -163,6 +164,11 @@ static bool tell_running(void *context, uint32_t thread, uint32_t stack, uint32_
     return tell(x, thread, run);
 }
 
+static bool tell_operator(void *context, uint32_t thread, uint32_t name)
+{
+    return tell(context, thread, (cm_event){.kind = CM_EV_OPERATOR, .stack = name});
+}
+
 /* Before a leaf's gradient nothing may have run on this thread: forward clears that. */
 static bool tell_forward(extractor *x, uint32_t stack)
 {
@@ -220,6 +226,10 @@ static bool tell_block(extractor *x, const cm_block *block, bool first, bool las
     }
     if (o->phase == CM_PHASE_FORWARD && first && !tell_forward(x, o->own))
         return false;
+    uint32_t operator_name = o->phase == CM_PHASE_BACKWARD ? 0 : o->name;
+    if (x->operator_name != operator_name && !tell_operator(x, PROLOGUE_THREAD, operator_name))
+        return false;
+    x->operator_name = operator_name;
     if (o->phase != CM_PHASE_BACKWARD)
         return tell(x, PROLOGUE_THREAD, e) && tell_requested(x, block);
 
@@ -254,34 +264,61 @@ static int phase_rank(uint8_t phase)
     }
 }
 
+/* What the events of a block say of its origin. Its category does not count: windows that are read
+ * in another order have other numbers of origins, and the same file comes out. */
+typedef struct entry {
+    int rank;
+    uint32_t own, stack, name;
+    uint8_t charge;
+    uint16_t device;
+    uint64_t address;
+    size_t slot;
+} entry;
+
+#define COMPARE(field)                                                                             \
+    if (a->field != b->field)                                                                      \
+    return a->field < b->field ? -1 : 1
+
+static int by_group(const entry *a, const entry *b)
+{
+    COMPARE(rank);
+    COMPARE(own);
+    COMPARE(stack);
+    COMPARE(name);
+    COMPARE(charge);
+    COMPARE(device);
+    return 0;
+}
+
 static int by_origin(const void *left, const void *right)
 {
-    const uint64_t *a = left, *b = right;
-    return *a < *b ? -1 : *a > *b;
+    const entry *a = left, *b = right;
+    int order = by_group(a, b);
+    if (order != 0)
+        return order;
+    COMPARE(address);
+    return 0;
 }
 
 static bool tell_blocks(extractor *x)
 {
     const cm_blocks *blocks = &x->replay->blocks;
     size_t count = 0;
-    /* rank, origin and slot in one number, to sort by. */
-    struct entry {
-        uint64_t key;
-        size_t slot;
-    } *order = malloc((blocks->count + 1) * sizeof *order);
+    entry *order = malloc((blocks->count + 1) * sizeof *order);
     if (order == NULL)
         return no_memory(x);
     for (size_t i = 0; i < blocks->slots; i++) {
         const cm_block *block = &blocks->slot[i];
         if (!block->alive)
             continue;
-        uint64_t rank = (uint64_t)phase_rank(x->replay->origin[block->origin].phase);
-        order[count++] = (struct entry){rank << 32 | block->origin, i};
+        const cm_origin *o = &x->replay->origin[block->origin];
+        order[count++] = (entry){phase_rank(o->phase), o->own,         o->stack, o->name, o->charge,
+                                 block->device,        block->address, i};
     }
     qsort(order, count, sizeof *order, by_origin);
     bool fine = true, seeding = true;
     for (size_t i = 0; fine && i <= count; i++) {
-        if (seeding && (i == count || order[i].key >> 32 != 0)) {
+        if (seeding && (i == count || order[i].rank != 0)) {
             cm_event seeded = {
                 .kind = CM_EV_MARK, .size = CM_MARK_SEEDED, .address = x->plan->seeds_skipped};
             seeding = false;
@@ -289,11 +326,46 @@ static bool tell_blocks(extractor *x)
         }
         if (fine && i < count)
             fine = tell_block(x, &blocks->slot[order[i].slot],
-                              i == 0 || order[i - 1].key != order[i].key,
-                              i + 1 == count || order[i + 1].key != order[i].key);
+                              i == 0 || by_group(&order[i - 1], &order[i]) != 0,
+                              i + 1 == count || by_group(&order[i + 1], &order[i]) != 0);
     }
     free(order);
     return fine;
+}
+
+/* What walks have said of modules, and of blocks that are alive. */
+static bool tell_module(void *context, uint64_t address, uint32_t name)
+{
+    cm_event e = {.kind = CM_EV_LABEL,
+                  .flags = CM_LABEL_MODULE,
+                  .address = address,
+                  .stack = name,
+                  .device_index = -1};
+    extractor *x = context;
+    return copy(x, &(cm_record){e, PROLOGUE_THREAD, x->plan->begin_ns});
+}
+
+static bool tell_labels(extractor *x)
+{
+    const cm_replay *replay = x->replay;
+    if (!cm_modules_each(replay->modules, replay->position, tell_module, x))
+        return false;
+    for (size_t i = 0; i < replay->blocks.slots; i++) {
+        const cm_block *block = &replay->blocks.slot[i];
+        const cm_label *label = block->alive ? cm_replay_label(replay, block) : NULL;
+        if (label == NULL)
+            continue;
+        cm_event e = {.kind = CM_EV_LABEL,
+                      .flags = label->kind,
+                      .address = block->address,
+                      .size = (int64_t)label->owner,
+                      .stack = label->text,
+                      .device_type = replay->device[block->device].type,
+                      .device_index = replay->device[block->device].index};
+        if (!copy(x, &(cm_record){e, PROLOGUE_THREAD, x->plan->begin_ns}))
+            return false;
+    }
+    return true;
 }
 
 static bool write_prologue(extractor *x)
@@ -324,7 +396,8 @@ static bool write_prologue(extractor *x)
         if (!tell_segment(x, &x->replay->segments.segment[i]))
             return false;
     cm_event open = {.kind = CM_EV_MARK, .size = CM_MARK_WINDOW_OPEN, .address = x->window};
-    return tell_blocks(x) && cm_nodes_visit(x->replay->nodes, &nodes, x) &&
+    return tell_blocks(x) && tell_labels(x) && cm_nodes_visit(x->replay->nodes, &nodes, x) &&
+           cm_operators_visit(&x->replay->operators, tell_operator, x) &&
            (x->window == 0 || emit(x, PROLOGUE_THREAD, x->plan->begin_ns, open));
 }
 

@@ -1,5 +1,7 @@
 /* PyTorch's segments against its blocks, at the few moments that are kept: sorted afresh there, and
  * nowhere else. When reserved bytes are at their highest is known from the first reading. */
+#include "fragmentation.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -171,6 +173,8 @@ static bool look_into(picture *p, uint32_t number, size_t *next, cm_fragmentatio
         if (begin > cursor) {
             if (begin - cursor > s->largest_free)
                 s->largest_free = begin - cursor;
+            if (begin - cursor < out->asked)
+                out->too_small += begin - cursor;
             free_granules += granules(s, cursor, begin);
             free_pieces += whole_pieces(p, s, &piece_at, cursor, begin);
         }
@@ -380,15 +384,22 @@ static int64_t free_bytes(const cm_replay *r, int8_t index)
     return left < 0 ? 0 : left > told->total ? told->total : left;
 }
 
-static bool take_picture(fragments *f, uint16_t number, cm_fragment_what what, uint64_t time_ns,
-                         int64_t asked)
+void cm_fragmentation_clear(cm_fragmentation *one)
 {
-    const cm_replay *r = f->run->replay;
+    free(one->segment);
+    free(one->pin);
+    free(one->segment_pin);
+}
+
+bool cm_fragmentation_take(const cm_replay *r, uint16_t number, cm_fragment_what what,
+                           uint64_t time_ns, int64_t asked, cm_fragmentation *out)
+{
     picture p = {.replay = r};
     cm_fragmentation now = {.device = r->device[number].index,
                             .what = what,
                             .time_ns = time_ns,
                             .asked = asked,
+                            .too_small = asked < 0 ? -1 : 0,
                             .free_on_device = free_bytes(r, r->device[number].index),
                             .largest_request = -1};
     size_t next = 0;
@@ -401,18 +412,30 @@ static bool take_picture(fragments *f, uint16_t number, cm_fragment_what what, u
     }
     if (fine && p.spans > 0) {
         join_holdings(&p);
-        fine = tell_segments(&p, &now) && tell_pins(&p, &now) &&
-               cm_grow((void **)&f->found, &f->capacity, f->count + 1, sizeof *f->found);
-        if (fine) {
-            f->found[f->count++] = now;
-        } else {
-            free(now.segment);
-            free(now.pin);
-            free(now.segment_pin);
-        }
+        fine = tell_segments(&p, &now) && tell_pins(&p, &now);
     }
     clear(&p);
+    if (!fine)
+        cm_fragmentation_clear(&now);
+    else
+        *out = now;
     return fine;
+}
+
+static bool take_picture(fragments *f, uint16_t number, cm_fragment_what what, uint64_t time_ns,
+                         int64_t asked)
+{
+    cm_fragmentation now;
+    if (!cm_fragmentation_take(f->run->replay, number, what, time_ns, asked, &now))
+        return false;
+    if (now.segment_total == 0)
+        return true;
+    if (!cm_grow((void **)&f->found, &f->capacity, f->count + 1, sizeof *f->found)) {
+        cm_fragmentation_clear(&now);
+        return false;
+    }
+    f->found[f->count++] = now;
+    return true;
 }
 
 static void *create(const cm_run *run)
@@ -485,11 +508,8 @@ static bool finish(void *part, cm_analysis *out)
 static void destroy(void *part)
 {
     fragments *f = part;
-    for (size_t i = 0; i < f->count; i++) {
-        free(f->found[i].segment);
-        free(f->found[i].pin);
-        free(f->found[i].segment_pin);
-    }
+    for (size_t i = 0; i < f->count; i++)
+        cm_fragmentation_clear(&f->found[i]);
     free(f->found);
     free(f);
 }

@@ -145,7 +145,8 @@ typedef struct cm_fragmentation {
      * free_on_device + empty_cache_returns (PyTorch empties its cache before it gives up); -1 where
      * free_on_device is unknown. */
     int64_t largest_request;
-    int64_t asked; /* what the failed request asked for; -1 but for CM_FRAGMENT_OOM */
+    int64_t asked;     /* what the failed request asked for; -1 but for CM_FRAGMENT_OOM */
+    int64_t too_small; /* of the bytes in no block, those in stretches smaller than that; or -1 */
     /* Segments (of expandable ones: mapped pieces) in which nothing is allocated. */
     int64_t empty_cache_returns;
     /* What it would return were all segments expandable: empty_cache_returns, and of partly used

@@ -1,6 +1,13 @@
 /* The requests that could not be met. */
+#include "ooms.h"
+
+#include <stdlib.h>
+
+#include "contributors.h"
+#include "fragmentation.h"
 #include "grow.h"
 #include "parts.h"
+#include "scan.h"
 
 typedef struct device_ooms {
     cm_oom *oom;
@@ -13,12 +20,54 @@ typedef struct ooms {
     device_ooms device[CM_DEVICES_MAX];
 } ooms;
 
+void cm_ooms_free(cm_oom *ooms, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        free(ooms[i].contributors);
+        cm_fragmentation_clear(&ooms[i].memory);
+    }
+    free(ooms);
+}
+
 static void *create(const cm_run *run)
 {
     ooms *o = calloc(1, sizeof *o);
     if (o != NULL)
         o->run = run;
     return o;
+}
+
+static bool add(size_t *capacity, cm_oom *to, const cm_contributor *one)
+{
+    if (!cm_grow((void **)&to->contributors, capacity, to->contributor_count + 1, sizeof *one))
+        return false;
+    to->contributors[to->contributor_count++] = *one;
+    return true;
+}
+
+/* What is alive on the device now, by origin. */
+static bool take_contributors(const cm_replay *replay, uint16_t device, cm_oom *to)
+{
+    cm_contributor *sum = calloc(replay->origin_count + 1, sizeof *sum);
+    if (sum == NULL)
+        return false;
+    for (size_t i = 0; i < replay->blocks.slots; i++) {
+        const cm_block *block = &replay->blocks.slot[i];
+        if (!block->alive || block->device != device)
+            continue;
+        sum[block->origin].bytes += block->size;
+        sum[block->origin].count++;
+    }
+    size_t capacity = 0;
+    bool fine = true;
+    for (uint32_t i = 0; fine && i < replay->origin_count; i++) {
+        cm_contributor one = cm_contributor_of(replay, i, sum[i].bytes, sum[i].count);
+        fine = one.count == 0 || add(&capacity, to, &one);
+    }
+    free(sum);
+    if (fine)
+        cm_contributors_sort(to->contributors, to->contributor_count);
+    return fine;
 }
 
 static bool event(void *part, const cm_record *record)
@@ -30,16 +79,31 @@ static bool event(void *part, const cm_record *record)
     if (number < 0)
         return true;
     device_ooms *d = &o->device[number];
+    /* The record was applied: the replay stands behind it. */
+    bool left = o->run->plan->oom_left != 0 && o->run->plan->oom_left == replay->position;
     d->total++;
-    if (d->count >= CM_OOMS_KEPT)
+    if (d->count >= CM_OOMS_KEPT && !left)
         return true;
     if (!cm_grow((void **)&d->oom, &d->capacity, d->count + 1, sizeof *d->oom))
         return false;
-    int64_t step = replay->step < (int64_t)o->run->steps->count ? replay->step : -1;
-    int64_t allocated =
-        cm_oom_is_told(e->address) ? (int64_t)e->address : replay->device[number].live;
-    d->oom[d->count++] = (cm_oom){record->time_ns, e->size, allocated, e->stack, step};
-    return true;
+    const cm_device *device = &replay->device[number];
+    cm_charge charge = cm_nodes_charge(replay->nodes, record);
+    cm_oom *oom = &d->oom[d->count++];
+    *oom = (cm_oom){.time_ns = record->time_ns,
+                    .requested = e->size,
+                    .allocated = cm_oom_is_told(e->address) ? (int64_t)e->address : device->live,
+                    .reserved = device->reserved,
+                    .stack = charge.stack,
+                    .origin_stack = e->stack,
+                    .name = charge.name,
+                    .step = replay->step < (int64_t)o->run->steps->count ? replay->step : -1,
+                    .left = left};
+    if (d->count > CM_OOMS_WHOLE && !left)
+        return true;
+    return take_contributors(replay, (uint16_t)number, oom) &&
+           (device->type != CM_DEVICE_CUDA ||
+            cm_fragmentation_take(replay, (uint16_t)number, CM_FRAGMENT_OOM, record->time_ns,
+                                  e->size, &oom->memory));
 }
 
 static bool finish(void *part, cm_analysis *out)
@@ -50,6 +114,7 @@ static bool finish(void *part, cm_analysis *out)
         out->device[i].oom_count = o->device[i].count;
         out->device[i].oom_total = o->device[i].total;
         o->device[i].oom = NULL;
+        o->device[i].count = 0;
     }
     return true;
 }
@@ -58,7 +123,7 @@ static void destroy(void *part)
 {
     ooms *o = part;
     for (size_t i = 0; i < CM_DEVICES_MAX; i++)
-        free(o->device[i].oom);
+        cm_ooms_free(o->device[i].oom, o->device[i].count);
     free(o);
 }
 

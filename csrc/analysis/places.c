@@ -6,13 +6,13 @@
 #include "map.h"
 
 /* Of a code. */
-enum { JUDGED = 1, TORCH = 2, OPTIM = 4, DATA = 8, LIBRARY = 16, ENGINE = 32 };
+enum { JUDGED = 1, TORCH = 2, OPTIM = 4, DATA = 8, LIBRARY = 16, ENGINE = 32, NN = 64 };
 /* Of a stack, besides TORCH for its innermost frame. */
 enum {
     NO_USER = 1,   /* see cm_places_library_alone */
     PLAIN_CALL = 4 /* its innermost frame is a library's, of no module, optimizer or data set */
 };
-enum { IN_DATA = 16, INNER_FORWARD = 32, INNER_OPTIM = 64, MADE_NODE = 128 };
+enum { BUILDS = 8, IN_DATA = 16, INNER_FORWARD = 32, INNER_OPTIM = 64, MADE_NODE = 128 };
 
 enum { ROOTS = 4 };
 
@@ -148,6 +148,8 @@ static int judge_code(cm_places *places, const cm_frame *frame)
                 flags |= OPTIM;
             else if (strncmp(inside, "utils/data/", 11) == 0)
                 flags |= DATA;
+            else if (strncmp(inside, "nn/", 3) == 0)
+                flags |= NN;
             else if (strcmp(inside, "autograd/__init__.py") == 0) /* backward, grad */
                 flags |= ENGINE;
         }
@@ -187,6 +189,8 @@ bool cm_places_update(cm_places *places)
                 continue;
             }
             flags |= code & TORCH;
+            if (code & NN || (code & TORCH && parent < id && places->stack[parent] & BUILDS))
+                flags |= BUILDS;
             if (code & DATA)
                 flags |= IN_DATA;
             if (frame.module != 0 || frame.module_class != NULL)
@@ -248,6 +252,11 @@ cm_phase cm_places_phase(cm_places *places, uint32_t stack)
 bool cm_places_library_alone(void *places, uint32_t stack)
 {
     return flags_of(places, stack) & NO_USER;
+}
+
+bool cm_places_builds(cm_places *places, uint32_t stack)
+{
+    return flags_of(places, stack) & BUILDS;
 }
 
 void cm_places_made_node(cm_places *places, uint32_t stack)

@@ -34,6 +34,9 @@ bool cm_places_update(cm_places *places);
 cm_phase cm_places_phase(cm_places *places, uint32_t stack);
 void cm_places_made_node(cm_places *places, uint32_t stack);
 
+/* Whether a constructor of PyTorch's modules, or what it initialises them with, made this. */
+bool cm_places_builds(cm_places *places, uint32_t stack);
+
 /* Whether there is no frame of the user's (library.h) on it, or none that is newer than the
  * innermost call of autograd's engine. What a backward allocates with such a stack was asked for by
  * the node that runs. A cm_nodes_judge; false for stacks that are unknown. */

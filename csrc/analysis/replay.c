@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "fates.h"
 #include "grow.h"
 
 /* A 256 TiB block is damage, not data; below it, sums cannot overflow before the check does. */
@@ -25,9 +26,10 @@ cm_replay *cm_replay_new(const cm_reader *reader, const char *code)
     r->code = strdup(code);
     r->library = cm_library_new(code);
     r->places = cm_places_new(reader, r->library);
+    r->modules = cm_modules_new(reader);
     r->device_number = calloc(DEVICE_NUMBERS, sizeof *r->device_number);
-    if (r->nodes == NULL || r->code == NULL || r->library == NULL || r->places == NULL ||
-        r->device_number == NULL) {
+    if (r->nodes == NULL || r->modules == NULL || r->code == NULL || r->library == NULL ||
+        r->places == NULL || r->device_number == NULL) {
         cm_replay_free(r);
         return NULL;
     }
@@ -43,20 +45,33 @@ cm_replay *cm_replay_copy(const cm_replay *r)
     *copy = *r;
     copy->driver = NULL;
     copy->places = NULL;
+    copy->fates = NULL; /* of a window that the copy is not in */
+    copy->label = NULL;
+    copy->label_known = copy->label_of = (cm_idmap){0};
+    copy->label_capacity = r->label_count;
     copy->blocks = (cm_blocks){0};
     copy->segments = (cm_segments){0};
     copy->device = NULL;
     copy->origin = NULL;
     copy->origin_slot = NULL;
+    copy->newest = NULL;
+    copy->newest_capacity = 0;
     copy->device_number = NULL;
     copy->device_capacity = r->device_count;
     copy->origin_capacity = r->origin_count;
+    copy->operators = (cm_operators){0};
     copy->nodes = cm_nodes_copy(r->nodes);
+    copy->modules = cm_modules_copy(r->modules);
     copy->code = strdup(r->code);
     copy->library = cm_library_new(r->code);
     if (copy->library != NULL)
         copy->places = cm_places_copy(r->places, copy->library);
-    if (copy->nodes == NULL || copy->code == NULL || copy->places == NULL ||
+    if (copy->nodes == NULL || copy->modules == NULL || copy->code == NULL ||
+        copy->places == NULL ||
+        !cm_copy((void **)&copy->label, r->label, r->label_count, sizeof *r->label) ||
+        !cm_idmap_copy(&copy->label_known, &r->label_known) ||
+        !cm_idmap_copy(&copy->label_of, &r->label_of) ||
+        !cm_operators_copy(&copy->operators, &r->operators) ||
         !cm_blocks_copy(&copy->blocks, &r->blocks) ||
         !cm_segments_copy(&copy->segments, &r->segments) ||
         !cm_copy((void **)&copy->device, r->device, r->device_count, sizeof *r->device) ||
@@ -90,7 +105,12 @@ void cm_replay_free(cm_replay *r)
         return;
     free(r->code);
     cm_nodes_free(r->nodes);
+    cm_operators_clear(&r->operators);
     cm_places_free(r->places);
+    cm_modules_free(r->modules);
+    free(r->label);
+    cm_idmap_clear(&r->label_known);
+    cm_idmap_clear(&r->label_of);
     cm_library_free(r->library);
     cm_blocks_clear(&r->blocks);
     cm_segments_clear(&r->segments);
@@ -98,6 +118,7 @@ void cm_replay_free(cm_replay *r)
     free(r->device);
     free(r->origin);
     free(r->origin_slot);
+    free(r->newest);
     free(r->device_number);
     free(r);
 }
@@ -156,14 +177,16 @@ int cm_replay_device(cm_replay *r, uint8_t type, int8_t index)
 static bool same_origin(const cm_origin *a, const cm_origin *b)
 {
     return a->stack == b->stack && a->own == b->own && a->name == b->name &&
-           a->device == b->device && a->phase == b->phase && a->charge == b->charge;
+           a->device == b->device && a->phase == b->phase && a->charge == b->charge &&
+           a->module == b->module && a->saved_by == b->saved_by && a->category == b->category;
 }
 
 static size_t hash_origin(const cm_origin *o)
 {
     uint64_t key = (uint64_t)o->stack << 32 | o->own;
     return cm_mix(cm_mix(key) +
-                  ((uint64_t)o->name << 24 | (uint64_t)o->device << 8 | o->phase << 3 | o->charge));
+                  ((uint64_t)o->name << 24 | (uint64_t)o->device << 8 | o->phase << 3 | o->charge) +
+                  cm_mix((uint64_t)o->module << 32 ^ (uint64_t)o->saved_by << 8 ^ o->category));
 }
 
 static bool more_origins(cm_replay *r)
@@ -184,7 +207,21 @@ static bool more_origins(cm_replay *r)
     return true;
 }
 
-static int64_t find_origin(cm_replay *r, const cm_origin *wanted)
+/* Mostly a stack makes what it made the last time. */
+static uint32_t *newest_of_stack(cm_replay *r, uint32_t stack)
+{
+    size_t before = r->newest_capacity;
+    if (stack >= before) {
+        size_t count = (size_t)CM_STACK_FIRST + cm_reader_stack_count(r->reader);
+        if (stack >= count ||
+            !cm_grow((void **)&r->newest, &r->newest_capacity, count, sizeof *r->newest))
+            return NULL;
+        memset(r->newest + before, 0, (r->newest_capacity - before) * sizeof *r->newest);
+    }
+    return &r->newest[stack];
+}
+
+static int64_t look_origin_up(cm_replay *r, const cm_origin *wanted)
 {
     if (r->origin_count * 2 >= r->origin_slots && !more_origins(r))
         return -1;
@@ -200,6 +237,18 @@ static int64_t find_origin(cm_replay *r, const cm_origin *wanted)
     return (int64_t)r->origin_count - 1;
 }
 
+/* Its number; -1: out of memory. */
+static int64_t find_origin(cm_replay *r, const cm_origin *wanted)
+{
+    uint32_t *newest = newest_of_stack(r, wanted->own);
+    if (newest != NULL && *newest != 0 && same_origin(&r->origin[*newest - 1], wanted))
+        return *newest - 1;
+    int64_t number = look_origin_up(r, wanted);
+    if (newest != NULL && number >= 0)
+        *newest = (uint32_t)number + 1;
+    return number;
+}
+
 /* What the driver level makes of a block, which is in the table. Where it lies is noted there. */
 static bool tell_driver(cm_replay *r, const cm_block *block)
 {
@@ -208,6 +257,52 @@ static bool tell_driver(cm_replay *r, const cm_block *block)
         cm_drivermap_block_came(r->driver, d->index, block, cm_blocks_note(&r->blocks, block)))
         return true;
     r->error = r->driver->error;
+    return false;
+}
+
+static uint64_t label_key(const cm_block *block)
+{
+    return (block->address ^ (uint64_t)block->device << 48) & (UINT64_MAX >> 1);
+}
+
+const cm_label *cm_replay_label(const cm_replay *r, const cm_block *block)
+{
+    uint32_t at;
+    bool found = block->labelled && cm_idmap_get(&r->label_of, label_key(block), &at);
+    return found ? &r->label[at] : NULL;
+}
+
+static bool same_label(const cm_label *a, const cm_label *b)
+{
+    return a->owner == b->owner && a->text == b->text && a->module == b->module &&
+           a->kind == b->kind;
+}
+
+/* Steps make gradients again and again, with the labels of the first. */
+static bool number_label(cm_replay *r, const cm_label *label, uint32_t *number)
+{
+    uint64_t key = cm_mix(cm_mix(cm_mix(label->owner) + label->text) + label->module) >> 1;
+    key = (key << 3 | label->kind) & (UINT64_MAX >> 2);
+    /* A second number for the same label does no harm; a long search in a hostile trace would. */
+    for (int tries = 0; tries < 16 && cm_idmap_get(&r->label_known, key, number); tries++, key++)
+        if (same_label(&r->label[*number], label))
+            return true;
+    *number = (uint32_t)r->label_count;
+    if (r->label_count >= UINT32_MAX - 1 ||
+        !cm_grow((void **)&r->label, &r->label_capacity, r->label_count + 1, sizeof *r->label) ||
+        !cm_idmap_put(&r->label_known, key, *number))
+        return false;
+    r->label[r->label_count++] = *label;
+    return true;
+}
+
+/* Of a block whose bit says so. */
+static bool put_label(cm_replay *r, const cm_block *block, const cm_label *label)
+{
+    uint32_t number;
+    if (number_label(r, label, &number) && cm_idmap_put(&r->label_of, label_key(block), number))
+        return true;
+    r->error = out_of_memory;
     return false;
 }
 
@@ -227,6 +322,7 @@ static bool bear(cm_replay *r, const cm_block *block, uint64_t time_ns, bool eve
     d->slack += cm_block_slack(block);
     d->direct += block->direct ? block->size : 0;
     *out = (cm_change){*block, block->size, time_ns, d->live, d->blocks, event};
+    out->label = cm_replay_label(r, block);
     return tell_driver(r, kept);
 }
 
@@ -240,17 +336,50 @@ static bool bury(cm_replay *r, const cm_block *block, uint32_t home, uint64_t ti
     d->slack -= cm_block_slack(block);
     d->direct -= block->direct ? block->size : 0;
     *out = (cm_change){*block, -block->size, time_ns, d->live, d->blocks, event};
+    out->label = cm_replay_label(r, block);
+    if (block->labelled)
+        cm_idmap_remove(&r->label_of, label_key(block));
     if (home == 0 || cm_drivermap_block_went(r->driver, block, home))
         return true;
     r->error = r->driver->error;
     return false;
 }
 
+/* What can be known of a block beyond its event: from the window's first reading, or outside of a
+ * window by the place of its birth alone. */
+static cm_fate foresee(cm_replay *r, cm_phase phase)
+{
+    if (r->fates != NULL)
+        return cm_fates_next(r->fates);
+    switch (phase) {
+    case CM_PHASE_BACKWARD:
+        return (cm_fate){.category = CM_CATEGORY_GRADIENT};
+    case CM_PHASE_OPTIMIZER:
+        return (cm_fate){.category = CM_CATEGORY_OPTIMIZER_STATE};
+    case CM_PHASE_BEFORE_START:
+        return (cm_fate){.category = CM_CATEGORY_BEFORE_START};
+    default:
+        return (cm_fate){.category = CM_CATEGORY_UNKNOWN};
+    }
+}
+
+/* The origin of a block of that fate; -1: out of memory. */
+static int64_t settle_origin(cm_replay *r, cm_origin *origin, const cm_fate *fate)
+{
+    uint32_t owner = fate->label != NULL ? fate->label->module : 0;
+    origin->category = (uint8_t)fate->category;
+    origin->saved_by = fate->saved_by;
+    origin->module =
+        owner != 0 ? owner : cm_modules_of_stack(r->modules, origin->stack, r->position);
+    return find_origin(r, origin);
+}
+
 static bool make_seed(cm_replay *r, const cm_seed *seed, int device, uint64_t time_ns,
                       cm_change *out)
 {
     cm_origin origin = {.device = (uint16_t)device, .phase = CM_PHASE_BEFORE_START};
-    int64_t number = find_origin(r, &origin);
+    cm_fate fate = foresee(r, CM_PHASE_BEFORE_START);
+    int64_t number = settle_origin(r, &origin, &fate);
     if (number < 0) {
         r->error = out_of_memory;
         return false;
@@ -260,7 +389,10 @@ static bool make_seed(cm_replay *r, const cm_seed *seed, int device, uint64_t ti
                       .origin = (uint32_t)number,
                       .step = -1,
                       .device = (uint16_t)device,
-                      .direct = seed->direct};
+                      .direct = seed->direct,
+                      .labelled = fate.label != NULL};
+    if (fate.label != NULL && !put_label(r, &block, fate.label))
+        return false;
     if (seed->slack > 0) {
         cm_block_set_slack(&block, seed->slack);
         r->device[device].slack_told = true;
@@ -310,6 +442,17 @@ static void count_backward(cm_replay *r, cm_charge_kind kind, int64_t size)
         r->backward.unresolved += size;
 }
 
+/* A block that C++ made for a node has the node's name. Everything else, Python that a node runs
+ * included, has its operator's, where that was recorded. */
+static void name_operator(const cm_replay *r, const cm_record *record, cm_origin *origin)
+{
+    bool of_node = origin->name != 0 &&
+                   (record->event.flags & CM_EVF_NODE_STACK || origin->stack != origin->own);
+    uint32_t name = of_node ? 0 : cm_operators_find(&r->operators, record->thread);
+    if (name != 0)
+        origin->name = name;
+}
+
 static int allocate(cm_replay *r, const cm_record *record, int device, cm_change *out)
 {
     const cm_event *e = &record->event;
@@ -325,11 +468,13 @@ static int allocate(cm_replay *r, const cm_record *record, int device, cm_change
                         .name = charge.name,
                         .device = (uint16_t)device,
                         .charge = (uint8_t)charge.kind};
+    name_operator(r, record, &origin);
     if (e->flags & CM_EVF_IN_NODE)
         origin.phase = CM_PHASE_BACKWARD;
     else
         origin.phase = (uint8_t)cm_places_phase(r->places, e->stack);
-    int64_t number = find_origin(r, &origin);
+    cm_fate fate = foresee(r, (cm_phase)origin.phase);
+    int64_t number = settle_origin(r, &origin, &fate);
     if (number < 0) {
         r->error = out_of_memory;
         return -1;
@@ -349,7 +494,10 @@ static int allocate(cm_replay *r, const cm_record *record, int device, cm_change
                       .step = inherited ? -1 : r->step,
                       .device = (uint16_t)device,
                       .direct = (e->flags & CM_EVF_DIRECT) != 0,
-                      .made = !inherited};
+                      .made = !inherited,
+                      .labelled = fate.label != NULL};
+    if (fate.label != NULL && !put_label(r, &block, fate.label))
+        return -1;
     if (!bear(r, &block, record->time_ns, !inherited, &out[changes++]))
         return -1;
     if (!inherited)
@@ -570,6 +718,58 @@ static int count_folded(cm_replay *r, const cm_event *e)
     return 0;
 }
 
+static cm_label label_of(const cm_replay *r, const cm_event *e)
+{
+    uint32_t module = cm_modules_at(r->modules, (uint64_t)e->size, r->position);
+    return (cm_label){(uint64_t)e->size, e->stack, module, e->flags};
+}
+
+/* Outside of a window: in one, what its walks say holds from the blocks' births on. */
+static bool see_label(cm_replay *r, const cm_event *e)
+{
+    int device = cm_replay_find_device(r, e->device_type, e->device_index);
+    cm_block *block = device < 0 ? NULL : cm_blocks_at(&r->blocks, (uint16_t)device, e->address);
+    r->labelled = true;
+    if (r->fates != NULL || block == NULL || e->flags < CM_LABEL_PARAMETER ||
+        e->flags > CM_LABEL_TENSOR)
+        return true;
+    const cm_label *known = cm_replay_label(r, block);
+    if (known != NULL && known->kind != CM_LABEL_TENSOR)
+        return true;
+    cm_label label = label_of(r, e);
+    cm_origin origin = r->origin[block->origin];
+    cm_fate fate = {cm_fates_category(&label, (cm_category)origin.category), &label,
+                    origin.saved_by};
+    int64_t number = settle_origin(r, &origin, &fate);
+    if (number < 0) {
+        r->error = out_of_memory;
+        return false;
+    }
+    block->origin = (uint32_t)number;
+    block->labelled = true;
+    return put_label(r, block, &label);
+}
+
+bool cm_replay_foresee(cm_replay *r, cm_fates *fates)
+{
+    for (size_t i = 0; i < r->blocks.slots; i++) {
+        cm_block *block = &r->blocks.slot[i];
+        if (!block->alive)
+            continue;
+        cm_fate fate = cm_fates_next(fates);
+        cm_origin origin = r->origin[block->origin];
+        int64_t number = settle_origin(r, &origin, &fate);
+        if (number < 0)
+            return false;
+        block->origin = (uint32_t)number;
+        block->labelled = fate.label != NULL;
+        if (fate.label != NULL && !put_label(r, block, fate.label))
+            return false;
+    }
+    r->fates = fates;
+    return true;
+}
+
 static int apply(cm_replay *r, const cm_record *record, cm_change change[2])
 {
     const cm_event *e = &record->event;
@@ -619,6 +819,8 @@ static int apply(cm_replay *r, const cm_record *record, cm_change change[2])
         return give_back(r, record, change);
     case CM_EV_MARK:
         return e->size == CM_MARK_SEEDED ? end_walk(r) : 0;
+    case CM_EV_LABEL:
+        return see_label(r, e) ? 0 : -1;
     case CM_EV_DRIVER_NEW:
     case CM_EV_DRIVER_FREE:
     case CM_EV_DRIVER_MORE:
@@ -638,7 +840,9 @@ static int apply(cm_replay *r, const cm_record *record, cm_change change[2])
 
 int cm_replay_apply(cm_replay *r, const cm_record *record, cm_change change[2])
 {
-    if (!cm_nodes_apply(r->nodes, record->thread, &record->event)) {
+    if (!cm_nodes_apply(r->nodes, record->thread, &record->event) ||
+        !cm_modules_see(r->modules, r->position, &record->event) ||
+        !cm_operators_apply(&r->operators, record)) {
         r->error = out_of_memory;
         return -1;
     }

@@ -16,11 +16,16 @@
 #include "analysis.h"
 #include "blocks.h"
 #include "drivermap.h"
+#include "map.h"
+#include "modules.h"
 #include "nodes.h"
+#include "operators.h"
 #include "places.h"
 #include "segments.h"
 
 enum { CM_DEVICES_MAX = 256 };
+
+typedef struct cm_fates cm_fates; /* fates.h */
 
 typedef struct cm_device {
     uint8_t type;
@@ -37,10 +42,12 @@ typedef struct cm_device {
 
 /* Whose a block is: all that is equal for the blocks of one contributor. */
 typedef struct cm_origin {
-    uint32_t stack, own, name; /* charged, its own, name of the running node */
+    uint32_t stack, own, name; /* charged, its own, name of the running node, else operator */
+    uint32_t module, saved_by; /* name ids, 0 = unknown */
     uint16_t device;
-    uint8_t phase;  /* cm_phase */
-    uint8_t charge; /* cm_charge_kind */
+    uint8_t phase;    /* cm_phase */
+    uint8_t charge;   /* cm_charge_kind */
+    uint8_t category; /* cm_category */
 } cm_origin;
 
 typedef struct cm_seed {
@@ -61,15 +68,23 @@ typedef struct cm_change {
     uint64_t time_ns;
     int64_t live;
     uint64_t blocks;
-    bool event;      /* the program's own allocation or free, not a correction */
-    uint32_t thread; /* that told it */
+    bool event;            /* the program's own allocation or free, not a correction */
+    uint32_t thread;       /* that told it */
+    const cm_label *label; /* NULL: none; valid until the next record */
 } cm_change;
 
 typedef struct cm_replay {
     const char *error; /* why apply failed */
     char *code;        /* the packages that count as the user's own */
     cm_nodes *nodes;
+    cm_operators operators;
     cm_places *places;
+    cm_modules *modules;
+    cm_fates *fates; /* of the window that is replayed; NULL outside of one. Not the replay's */
+    bool labelled;   /* a walk has labelled something */
+    cm_label *label; /* every different one */
+    size_t label_count, label_capacity;
+    cm_idmap label_known, label_of; /* by content; of a block that is alive, by its place */
     cm_blocks blocks;
     cm_segments segments;
     cm_drivermap *driver; /* NULL before the first event of the driver level */
@@ -89,6 +104,8 @@ typedef struct cm_replay {
 
     uint32_t *origin_slot; /* hash: origin number + 1 */
     size_t origin_slots;
+    uint32_t *newest; /* of a block's own stack: the origin found last, + 1 */
+    size_t newest_capacity;
     uint16_t *device_number; /* by type and index: number + 1 */
 } cm_replay;
 
@@ -97,6 +114,12 @@ cm_replay *cm_replay_new(const cm_reader *reader, const char *code);
 /* As it is now; both go on by themselves. NULL: out of memory. */
 cm_replay *cm_replay_copy(const cm_replay *replay);
 void cm_replay_free(cm_replay *replay);
+
+/* The window's first reading is over: what it has learnt holds for the blocks that are alive, and
+ * from now on for births. false: out of memory. */
+bool cm_replay_foresee(cm_replay *replay, cm_fates *fates);
+/* What a walk has said of a block that is alive; NULL: nothing. */
+const cm_label *cm_replay_label(const cm_replay *replay, const cm_block *block);
 
 /* Before the first record: the seeds that were not dropped are alive. false: error is set. */
 bool cm_replay_seed(cm_replay *replay, const cm_seed *seeds, size_t count);

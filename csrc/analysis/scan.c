@@ -225,6 +225,8 @@ struct cm_scan {
     const cm_analysis_options *options;
     cm_places *places;
     cm_clock *clock;
+    uint64_t window;   /* options->window; of a whole trace the first that opens in it, else 0 */
+    uint64_t last_oom; /* records up to it, with it; 0: none yet */
     cm_plan plan;
 };
 
@@ -241,6 +243,7 @@ cm_scan *cm_scan_begin(const cm_scanned *scanned, uint64_t begin_ns, cm_places *
     }
     s->passed = *scanned;
     s->options = options;
+    s->window = options->window;
     s->places = places;
     s->clock = clock;
     s->plan.begin = scanned->position;
@@ -294,6 +297,20 @@ static void see_reserved(cm_scan *s, const cm_event *e, uint64_t position)
         *most = (struct cm_plan_reserved){true, e->size, position};
 }
 
+static void see_mark(cm_scan *s, const cm_event *e, cm_moment at)
+{
+    if (e->size == CM_MARK_WINDOW_OPEN && s->window == 0) {
+        s->window = e->address;
+    } else if (e->size == CM_MARK_OOM_LEFT && e->address == s->window) {
+        s->plan.oom_left = s->last_oom;
+    } else if (e->size == CM_MARK_WINDOW_CLOSE && s->options->window != 0 &&
+               e->address == s->options->window) {
+        s->plan.closed = true;
+        s->plan.end = at.position;
+        s->plan.end_ns = at.time_ns;
+    }
+}
+
 bool cm_scan_see(cm_scan *s, const cm_record *record)
 {
     const cm_event *e = &record->event;
@@ -315,13 +332,11 @@ bool cm_scan_see(cm_scan *s, const cm_record *record)
     case CM_EV_RESERVED:
         see_reserved(s, e, at.position);
         return true;
+    case CM_EV_OOM:
+        s->last_oom = s->passed.position;
+        return true;
     case CM_EV_MARK:
-        if (e->size == CM_MARK_WINDOW_CLOSE && s->options->window != 0 &&
-            e->address == s->options->window) {
-            s->plan.closed = true;
-            s->plan.end = at.position;
-            s->plan.end_ns = at.time_ns;
-        }
+        see_mark(s, e, at);
         return true;
     default:
         return true;

@@ -28,6 +28,8 @@ typedef struct cm_plan {
     uint64_t begin_ns, end_ns;
     bool closed; /* the window's end was seen */
     uint64_t seeds_skipped, lost_events, lost_stacks;
+    uint64_t oom_left; /* records up to the refused request whose exception left the window, with
+                          it; 0: none did */
     cm_reader_state state; /* of a closed window: complete */
     char reason[256];      /* why recording ended by itself, or what the file lacks; else "" */
     cm_steps steps;

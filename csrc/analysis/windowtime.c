@@ -12,8 +12,10 @@ static void rebase_device(cm_device_report *d, uint64_t begin_ns)
     rebase(&d->above_time_ns, begin_ns);
     for (size_t i = 0; i < d->timeline_count; i++)
         rebase(&d->timeline[i].time_ns, begin_ns);
-    for (size_t i = 0; i < d->oom_count; i++)
+    for (size_t i = 0; i < d->oom_count; i++) {
         rebase(&d->ooms[i].time_ns, begin_ns);
+        rebase(&d->ooms[i].memory.time_ns, begin_ns);
+    }
 }
 
 static void rebase_driver_level(cm_analysis *out, uint64_t begin_ns)

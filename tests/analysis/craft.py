@@ -11,6 +11,7 @@ ALLOC, FREE, OOM, RESERVED, NODE_NEW, NODE_RUN, NODE_DONE, NODE_FREE = range(1, 
 THREAD, TICK, OBJECT_NEW, SEED, MARK, LOST, SAMPLE = range(9, 16)
 REQUESTED, SEGMENT_NEW, SEGMENT_FREE, HOST_READ = range(18, 22)
 DRIVER_NEW, DRIVER_FREE, DRIVER_MORE, WITNESS, POOL, LAUNCH, WORK, DEVICE, HELD = range(22, 31)
+OPERATOR = 35
 IN_NODE, NODE_STACK, BEFORE_START, DIRECT, WRITTEN = 1, 2, 4, 8, 16
 STEP, OPTIMIZER, DATA, MODULE, BACKWARD = 1, 2, 3, 4, 5
 WINDOW_OPEN, WINDOW_CLOSE, SEEDED = 1, 2, 3
@@ -158,6 +159,9 @@ class Trace:
         self, sequence: int, creator: int, name: str = "N5torch8autograd9generated12MulBackward0E", **more: int
     ) -> None:
         self.add(NODE_RUN, sequence, creator, self.name(name), **more)
+
+    def operator(self, name: str, **more: int) -> None:
+        self.add(OPERATOR, stack=self.name(name) if name else 0, **more)
 
     def done(self, **more: int) -> None:
         self.add(NODE_DONE, **more)

@@ -15,7 +15,17 @@ def only_device(report: dict[str, Any]) -> dict[str, Any]:
 
 
 def shares(rows: list[tuple[Any, ...]]) -> list[tuple[int, int, int]]:
-    return [(size, count, stack) for size, count, stack, *_ in rows]
+    """By stack, the largest first: whatever the blocks of one are for."""
+    sums: dict[int, tuple[int, int]] = {}
+    for size, count, stack, *_ in rows:
+        before = sums.get(stack, (0, 0))
+        sums[stack] = (before[0] + size, before[1] + count)
+    return sorted(((*both, stack) for stack, both in sums.items()), key=lambda row: -row[0])
+
+
+def origins(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Contributors without what their blocks are for."""
+    return [row[:6] for row in rows]
 
 
 def step_rows(report: dict[str, Any]) -> list[tuple[int, ...]]:

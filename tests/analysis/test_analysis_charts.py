@@ -105,7 +105,7 @@ def values(chart: dict[str, Any], which: str) -> list[Counter[int | None]]:
     for each in found:
         by_stack: Counter[int | None] = Counter()
         for contributor, size in each.items():
-            _, _, stack, _, phase, _ = chart["contributors"][contributor]
+            _, _, stack, _, phase, *_ = chart["contributors"][contributor]
             by_stack[None if phase == "before start" else stack] += size
         named.append(+by_stack)
     return named

@@ -271,7 +271,7 @@ def test_host_reads_by_stack_and_device(analyze: Analyze) -> None:
 def test_a_refused_request_of_which_no_total_is_told(analyze: Analyze) -> None:
     t = one_block()
     t.add(OOM, NOT_TOLD, 1 << 40, t.line(2), **FIRST)
-    [(_, requested, allocated, _, _)] = cuda(analyze(t))["ooms"]
+    [(_, requested, allocated, *_)] = cuda(analyze(t))["ooms"]
     assert (requested, allocated) == (1 << 40, 100)
 
 

@@ -30,7 +30,7 @@ def plain(report: dict[str, Any]) -> dict[str, Any]:
     stacks = report["stacks"]
 
     def rows(contributors: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-        named = [(b, n, tuple(stacks[s]), tuple(stacks[o]), phase, name) for b, n, s, o, phase, name in contributors]
+        named = [(*row[:2], tuple(stacks[row[2]]), tuple(stacks[row[3]]), *row[4:]) for row in contributors]
         return sorted(named, key=repr)
 
     devices = [

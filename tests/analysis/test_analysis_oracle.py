@@ -70,7 +70,7 @@ class Oracle:
 
 def shares_of(rows: list[tuple[Any, ...]]) -> "Counter[int | None]":
     shares: Counter[int | None] = Counter()
-    for size, _, stack, _, phase, _ in rows:
+    for size, _, stack, _, phase, *_ in rows:
         shares[None if phase == "before start" else stack] += size
     return shares
 
@@ -129,9 +129,11 @@ def test_replay_equals_the_oracle(
             everybody = oracle.step_shares[step["index"]]
             top = shares_of(step["contributors"])
             assert sum(top.values()) + step["rest"][0] == step["peak"]
-            assert all(top[stack] == everybody[stack] for stack in top)
-            largest = sorted((+everybody).values(), reverse=True)[:10]
-            assert [row[0] for row in step["contributors"]] == largest
+            # Contributors differ by what their blocks are for, too; the rest is what is smaller than the tenth.
+            assert all(top[stack] <= everybody[stack] for stack in top)
+            sizes = [row[0] for row in step["contributors"]]
+            assert sizes == sorted(sizes, reverse=True) and len(sizes) <= 10
+            assert step["rest"][0] == 0 or len(sizes) == 10
         missing = set(range(first_step.get(device["device"], 0), steps)) - {step["index"] for step in rows}
         assert not missing, missing
     alive = Counter[tuple[str, int | None]]()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from craft import ALLOC, CUDA, FREE, SEED, SEEDED, STEP, TICK, WINDOW_CLOSE, WINDOW_OPEN, Trace
-from hand_made import Analyze
+from hand_made import Analyze, shares
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -87,7 +87,7 @@ class Account:
 
 def sums(rows: list[tuple[Any, ...]]) -> Sums:
     size, number = Counter[int | None](), Counter[int | None]()
-    for bytes_, count, stack, _, phase, _ in rows:
+    for bytes_, count, stack, _, phase, *_ in rows:
         key = None if phase == "before start" else stack
         size[key] += bytes_
         number[key] += count
@@ -178,7 +178,7 @@ def test_a_window_starts_with_what_was_there(analyze: Analyze) -> None:
     t.alloc(192, 3, t.line(3))
     (device,) = analyze(t, window=1, tables=TABLES)["devices"]
     assert (device["peak"], device["above"][0], device["kept"]) == (120, 25, 20)
-    found = {what: [(row[0], row[2]) for row in rows] for what, (rows, _) in device["tables"].items()}
+    found = {what: [(size, stack) for size, _, stack in shares(rows)] for what, (rows, _) in device["tables"].items()}
     assert found == {
         "start": [(100, t.line(1))],
         "end": [(20, t.line(2))],

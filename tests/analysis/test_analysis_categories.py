@@ -1,0 +1,317 @@
+"""Hand-made traces with known answers: what blocks are for, whose they are, and what they are called."""
+
+from typing import Any
+
+import pytest
+from craft import OPTIMIZER, SEEDED, TORCH, WINDOW_CLOSE, WINDOW_OPEN, Trace
+from hand_made import Analyze, only_device
+
+MODULE, PARAMETER, BUFFER, GRADIENT, STATE, TENSOR = range(1, 7)  # cm_label_kind
+BACKWARD_TICK, IN_NODE, NODE_STACK = 5, 1, 2
+TRAIN = ("train.py", "main", 9)
+
+
+class Loop(Trace):
+    """A training loop, event by event."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.add(9, 1001, 11)  # THREAD
+        self.sequence = 0
+
+    def call(self, module: int, line: int = 1, kind: str = "Linear") -> int:
+        call = (TORCH + "nn/modules/module.py", "Module._wrapped_call_impl", 1775, module, kind)
+        return self.stack((TORCH + "nn/functional.py", "linear", line), call, TRAIN)
+
+    def forward(self, address: int, size: int, module: int = 0x77) -> int:
+        self.sequence += 1
+        self.node(self.sequence, self.call(module))
+        self.alloc(address, size, self.call(module))
+        return self.sequence
+
+    def backward(self, *gradients: tuple[int, int], sequence: int, saved: int = 0, name: str = "MulBackward0") -> None:
+        self.run(sequence, 11, name)
+        for address, size in gradients:
+            self.alloc(address, size, self.line(99), flags=IN_NODE | NODE_STACK)
+        self.done()
+        if saved:
+            self.free(saved)
+
+    def passed(self) -> None:
+        self.tick(BACKWARD_TICK, 0, self.line(99))
+
+    def update(self, *states: tuple[int, int]) -> None:
+        stack = self.stack((TORCH + "optim/adam.py", "step", 5), TRAIN)
+        for address, size in states:
+            self.alloc(address, size, stack)
+        self.tick(OPTIMIZER, 0x5000, self.line(100))
+
+    def walk(self, *labels: tuple[int, int, int, str]) -> None:
+        """kind, address, owner, text of each."""
+        self.mark(10)  # CM_MARK_WALK
+        for kind, address, owner, text in labels:
+            self.add(32, address, owner, self.name(text), flags=kind)
+
+
+def categories(report: dict[str, Any]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for size, _, _, _, _, _, category, *_ in only_device(report)["tables"]["allocated"][0]:
+        found[category] = found.get(category, 0) + size
+    return found
+
+
+def allocated(analyze: Analyze, t: Trace, **how: Any) -> dict[str, int]:
+    return categories(analyze(t, tables=("allocated",), **how))
+
+
+def test_a_step_without_a_walk(analyze: Analyze) -> None:
+    t = Loop()
+    t.alloc(0x100, 1, t.line(2))  # the batch
+    kept = t.forward(0x200, 2)
+    t.alloc(0x300, 4, t.call(0x77))  # gone before backward
+    t.free(0x300)
+    t.backward((0x400, 8), (0x500, 16), sequence=kept, saved=0x200)
+    t.free(0x500)
+    t.passed()
+    t.update((0x600, 32), (0x700, 64))
+    t.free(0x700)
+    for address in (0x100, 0x400):
+        t.free(address)
+    assert allocated(analyze, t) == {
+        "input": 1,
+        "activation": 2,
+        "temporary": 4 + 16,
+        "gradient": 8,
+        "optimizer state": 32 + 64,  # alive when the step returned
+    }
+
+
+def test_what_an_optimizer_frees_itself_is_temporary(analyze: Analyze) -> None:
+    t = Loop()
+    stack = t.stack((TORCH + "optim/adam.py", "step", 5), TRAIN)
+    t.alloc(0x100, 8, stack)
+    t.free(0x100)
+    t.tick(OPTIMIZER, 0x5000, t.line(100))
+    assert allocated(analyze, t) == {"temporary": 8}
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_forward_that_is_refused_memory_had_activations(analyze: Analyze, refused: bool) -> None:
+    t = Loop()
+    t.forward(0x100, 8)
+    t.forward(0x200, 4)
+    if refused:
+        t.add(3, 0, 1 << 40, t.line(3))  # OOM
+    t.free(0x100)
+    t.free(0x200)
+    assert allocated(analyze, t) == {"activation" if refused else "temporary": 12}
+
+
+def test_forward_again_inside_a_node(analyze: Analyze) -> None:
+    """Checkpointing: what the recomputation makes is saved, and freed by a node that runs inside."""
+    t = Loop()
+    outer = t.forward(0x100, 1)
+    t.run(outer, 11, "CheckpointFunctionBackward")
+    t.alloc(0x200, 8, t.call(0x77), flags=IN_NODE)
+    t.run(outer, 11, "MulBackward0")
+    t.done()
+    t.free(0x200)
+    t.done()
+    t.free(0x100)
+    t.passed()
+    report = analyze(t, tables=("allocated",))
+    rows = only_device(report)["tables"]["allocated"][0]
+    assert [(row[0], row[6], row[8]) for row in rows] == [
+        (8, "activation", "MulBackward0"),
+        (1, "activation", "MulBackward0"),
+    ]
+
+
+def test_what_saved_an_activation(analyze: Analyze) -> None:
+    t = Loop()
+    first, second = t.forward(0x100, 4), t.forward(0x200, 8)
+    t.backward(sequence=second, saved=0x200, name="N5torch8autograd9generated13GeluBackward0E")
+    t.backward(sequence=first, name="N5torch8autograd9generated12MulBackward0E")
+    t.passed()
+    t.free(0x100)  # later: nothing says whose it was
+    rows = only_device(analyze(t, tables=("allocated",)))["tables"]["allocated"][0]
+    assert [(row[0], row[6], row[8]) for row in rows] == [(8, "activation", "GeluBackward0"), (4, "activation", None)]
+
+
+def test_labels_hold_from_birth_on(analyze: Analyze) -> None:
+    t = Loop()
+    init = t.stack((TORCH + "nn/modules/linear.py", "__init__", 109), TRAIN)
+    t.alloc(0x100, 100, init)
+    t.alloc(0x200, 50, init)
+    kept = t.forward(0x300, 1)
+    t.backward((0x400, 100), sequence=kept, saved=0x300)
+    t.passed()
+    t.update((0x500, 100))
+    t.walk(
+        (MODULE, 0x77, 0, "net.0"),
+        (PARAMETER, 0x100, 0x77, "net.0.weight\tfloat32 5 5"),
+        (BUFFER, 0x200, 0x77, "net.0.mean\tfloat32 12"),
+        (GRADIENT, 0x400, 0x77, "net.0.weight\tfloat32 5 5"),
+        (STATE, 0x500, 0x77, "exp_avg of net.0.weight\tfloat32 5 5"),
+    )
+    report = analyze(t)
+    device = only_device(report)
+    assert {(row[0], row[6], row[7]) for row in device["contributors"]} == {
+        (100, "parameter", "net.0"),
+        (100, "gradient", "net.0"),
+        (100, "optimizer state", "net.0"),
+        (50, "buffer", "net.0"),
+    }
+    assert [row[:4] for row in device["tensors"]] == [
+        ("net.0.weight\tfloat32 5 5", "parameter", 100, "net.0"),
+        ("net.0.weight\tfloat32 5 5", "gradient", 100, "net.0"),
+        ("exp_avg of net.0.weight\tfloat32 5 5", "optimizer state", 100, "net.0"),
+        ("net.0.mean\tfloat32 12", "buffer", 50, "net.0"),
+    ]
+
+
+def test_what_a_module_is_made_of_is_unknown_without_a_walk(analyze: Analyze) -> None:
+    t = Loop()
+    t.alloc(0x100, 100, t.stack((TORCH + "nn/modules/linear.py", "__init__", 109), TRAIN))
+    t.forward(0x300, 1)
+    assert allocated(analyze, t)["unknown"] == 100
+
+
+def test_gradients_of_passes_without_a_walk(analyze: Analyze) -> None:
+    """The walk names one pass; later ones with the same sizes have its names, others none."""
+    t = Loop()
+    for step, sizes in enumerate([(8, 4), (8, 4), (8, 5)]):
+        kept = t.forward(0x100, 1)
+        t.backward((0x200, sizes[0]), (0x300, sizes[1]), sequence=kept, saved=0x100)
+        t.passed()
+        if step == 0:
+            t.walk((GRADIENT, 0x300, 0, "b"), (GRADIENT, 0x200, 0, "a"))
+        t.alloc(0x900, 1000 * (step + 1), t.line(7))  # a peak in each step
+        t.free(0x900)
+        names = {0x200: "a", 0x300: "b"} if step < 2 else {}
+        found = only_device(analyze(t))["tensors"]
+        assert [(row[0], row[2]) for row in found] == [
+            (names[address], size) for address, size in zip((0x200, 0x300), sizes, strict=True) if address in names
+        ]
+        t.free(0x200)
+        t.free(0x300)
+
+
+def test_a_workspace_is_no_gradient(analyze: Analyze) -> None:
+    """It is made in the first pass, stays, and no walk finds it."""
+    t = Loop()
+    for step in range(5):
+        kept = t.forward(0x100, 1)
+        t.backward((0x200, 8), *([(0x800, 4096)] if step == 0 else []), sequence=kept, saved=0x100)
+        t.passed()
+        t.update()
+        if step < 2:
+            t.walk((GRADIENT, 0x200, 0, "a"))
+        t.free(0x200)
+    assert allocated(analyze, t) == {"activation": 5, "gradient": 40, "unknown": 4096}
+
+
+def test_a_list_that_grows_in_the_loop_is_unknown_and_data_made_before_is_input(analyze: Analyze) -> None:
+    t = Loop()
+    t.alloc(0x50, 512, t.line(1))  # the data set
+    t.alloc(0x60, 16, t.line(1))
+    for step in range(5):
+        t.alloc(0x1000 + 64 * step, 8, t.line(2))  # appended to a list
+        kept = t.forward(0x100, 1)
+        t.backward(sequence=kept, saved=0x100)
+        t.passed()
+        t.update()
+        t.walk((PARAMETER, 0x60, 0, "w"))
+    assert allocated(analyze, t) == {"input": 512 + 3 * 8, "parameter": 16, "activation": 5, "unknown": 2 * 8}
+
+
+def test_modules_by_address_and_time(analyze: Analyze) -> None:
+    """Another object at the same address has another name; who has none is not given the old one."""
+    t = Loop()
+    t.walk((MODULE, 0x77, 0, "first"))
+    t.forward(0x100, 1, module=0x77)
+    t.add(11, 0x77, 1, t.name("Linear"))  # OBJECT_NEW
+    t.forward(0x200, 2, module=0x77)
+    t.walk((MODULE, 0x77, 0, "second"))
+    t.add(11, 0x77, 1, t.name("Linear"))
+    t.forward(0x300, 4, module=0x77)
+    t.forward(0x400, 8, module=0x99)
+    rows = only_device(analyze(t))["contributors"]
+    assert {row[0]: row[7] for row in rows} == {1: "first", 2: "second", 4: None, 8: None}
+
+
+def test_a_module_that_no_walk_saw_has_no_name_of_a_later_one(analyze: Analyze) -> None:
+    t = Loop()
+    t.add(11, 0x77, 1, t.name("Linear"))
+    t.forward(0x100, 1, module=0x77)
+    t.add(11, 0x77, 1, t.name("Linear"))
+    t.forward(0x200, 2, module=0x77)
+    t.walk((MODULE, 0x77, 0, "seen"))
+    rows = only_device(analyze(t))["contributors"]
+    assert {row[0]: row[7] for row in rows} == {1: None, 2: "seen"}
+
+
+def test_many_modules_at_one_address(analyze: Analyze) -> None:
+    """Each has its own name, from one making to the next, however far back it is."""
+    t = Loop()
+    for i in range(200):
+        t.add(11, 0x77, 1, t.name("Linear"))
+        t.forward(0x1000 + 64 * i, 1000 + i, module=0x77)
+        if i % 3:
+            t.walk((MODULE, 0x77, 0, f"module {i}"))
+    rows = only_device(analyze(t))["contributors"]
+    named = {row[7]: row[0] for row in rows if row[7] is not None}
+    assert named == {f"module {i}": 1000 + i for i in range(200) if i % 3}
+    assert sum(row[0] for row in rows if row[7] is None) == sum(1000 + i for i in range(0, 200, 3))
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_window_cut_out_has_names_and_labels(analyze: Analyze, tmp_path: Any, alone: bool) -> None:
+    from cuptimem import _core
+
+    t = Loop()
+    t.alloc(0x100, 100, t.stack((TORCH + "nn/modules/linear.py", "__init__", 109), TRAIN))
+    t.walk((MODULE, 0x77, 0, "net"), (PARAMETER, 0x100, 0x77, "net.weight\tfloat32 25"))
+    t.mark(WINDOW_OPEN, 1)
+    kept = t.forward(0x200, 8)
+    t.backward(sequence=kept, saved=0x200)
+    t.passed()
+    t.mark(WINDOW_CLOSE, 1)
+    path = tmp_path / "whole.cmem"
+    t.write(path)
+    source = _core.trace(str(path))
+    if not alone:
+        _core.analyze(source, window=0)
+    _core.extract(source, str(tmp_path / "cut.cmem"), 1)
+    whole = _core.analyze(str(path), window=1)
+    cut = _core.analyze(str(tmp_path / "cut.cmem"))
+    for report in (whole, cut):
+        device = only_device(report)
+        assert {(row[0], row[6], row[7]) for row in device["contributors"]} == {
+            (100, "parameter", "net"),
+            (8, "activation", "net"),
+        }
+        assert [row[:4] for row in device["tensors"]] == [("net.weight\tfloat32 25", "parameter", 100, "net")]
+
+
+def test_seeds_take_labels(analyze: Analyze) -> None:
+    t = Loop()
+    t.add(12, 0x100, 100)  # SEED
+    t.add(12, 0x200, 50)
+    t.mark(SEEDED)
+    t.walk((PARAMETER, 0x100, 0, "w"))
+    rows = only_device(analyze(t))["contributors"]
+    assert {(row[0], row[4], row[6]) for row in rows} == {
+        (100, "before start", "parameter"),
+        (50, "before start", "before start"),
+    }
+
+
+def test_labels_of_nothing(analyze: Analyze) -> None:
+    """Of an address without a block, of no kind, of a name that is not there."""
+    t = Loop()
+    t.alloc(0x100, 8, t.line(1))
+    t.walk((PARAMETER, 0x200, 0, "w"), (0, 0x100, 0, "none"), (77, 0x100, 0, "none"))
+    t.add(32, 0x100, 1 << 62, 4000, flags=TENSOR)
+    (row,) = only_device(analyze(t))["contributors"]
+    assert (row[0], row[6], row[7]) == (8, "unknown", None)
