@@ -14,6 +14,11 @@
  * def autograd_own_nodes(own: bool) -> tuple[int, int]
  *     While on, nodes of this thread are not recorded; how many creations and ends its hooks saw
  *     since it was turned on last.
+ * def operators_start() -> str | None
+ *     Why the names of running operators cannot be recorded.
+ * def operators_stop() -> None
+ * def operators_test(begin: bool) -> bool
+ *     Between two calls this thread runs aten::empty. At the end: whether it was seen.
  * def autograd_unseen() -> str | None
  *     A type of nodes whose end is not seen, mangled.
  * def storage_calibrate(samples: list[tuple[int, int, int]], slice: int, parent: int) -> str | None
@@ -29,6 +34,8 @@
  *     The same, as long as capture_warning has something to say.
  * def main_thread_call_when_asked(call: Callable[[], None] | None) -> None
  *     The same, as long as source_asked has something to ask.
+ * def main_thread_call_after_pass(call: Callable[[], None] | None) -> None
+ *     The same, after backward passes of which py_walks.h says so.
  * def call_before(deadline: int, function: Callable, *arguments) -> object
  *     The result of a function of C, called while it is before the deadline (time.monotonic_ns);
  *     NotImplemented after it. No other thread can get the GIL between the look at the clock and
@@ -45,10 +52,12 @@
 #include "../capture/thread.h"
 #include "../sources/calibrate.h"
 #include "../sources/cupti.h"
+#include "../sources/operators.h"
 #include "../sources/slots.h"
 #include "../sources/sources.h"
 #include "../sources/storage.h"
 #include "py_hidden.h"
+#include "py_walks.h"
 
 /* --- calls in the main thread --------------------------------------------------------------- */
 
@@ -59,7 +68,7 @@ typedef struct main_call {
     atomic_bool armed, pending;
 } main_call;
 
-static main_call once_a_second, when_warned, when_asked;
+static main_call once_a_second, when_warned, when_asked, after_pass;
 
 static int run_pending_call(void *which)
 {
@@ -122,6 +131,22 @@ static PyObject *main_thread_call_when_warned(PyObject *self, PyObject *callable
 static PyObject *main_thread_call_when_asked(PyObject *self, PyObject *callable)
 {
     return set_call(&when_asked, callable);
+}
+
+static void see_pass(void)
+{
+    if (atomic_load(&after_pass.armed) && cm_py_walks_tick(true) &&
+        !atomic_load(&after_pass.pending))
+        ask_for(&after_pass);
+}
+
+static PyObject *main_thread_call_after_pass(PyObject *self, PyObject *callable)
+{
+    PyObject *result = set_call(&after_pass, callable);
+
+    if (result != NULL)
+        cm_autograd_set_pass_listener(callable == Py_None ? NULL : see_pass);
+    return result;
 }
 
 /* On the collector thread, without the GIL. */
@@ -324,6 +349,42 @@ static PyObject *sources_offsets(PyObject *self, PyObject *unused)
     return NULL;
 }
 
+/* --- operators ------------------------------------------------------------------------------ */
+
+/* torch_events.py calls these under the lock that guards what is installed. */
+static PyObject *operators_start(PyObject *self, PyObject *unused)
+{
+    PyThreadState *state = PyEval_SaveThread();
+    const char *why = cm_operators_start();
+    PyEval_RestoreThread(state);
+
+    if (why == NULL)
+        Py_RETURN_NONE;
+    return PyUnicode_FromString(why);
+}
+
+static PyObject *operators_stop(PyObject *self, PyObject *unused)
+{
+    PyThreadState *state = PyEval_SaveThread();
+    cm_operators_stop();
+    PyEval_RestoreThread(state);
+    Py_RETURN_NONE;
+}
+
+static PyObject *operators_test(PyObject *self, PyObject *begin)
+{
+    int begins = PyObject_IsTrue(begin);
+
+    if (begins < 0)
+        return NULL;
+    if (begins == 0)
+        return PyBool_FromLong(cm_operators_end_test());
+    cm_operators_begin_test();
+    Py_RETURN_FALSE;
+}
+
+/* --- what is missing ------------------------------------------------------------------------ */
+
 static PyObject *autograd_unseen(PyObject *self, PyObject *unused)
 {
     const char *type = cm_autograd_unseen_type();
@@ -400,6 +461,9 @@ PyMethodDef cm_py_sources_methods[] = {
     {"sources_lookup", sources_lookup, METH_O, NULL},
     {"autograd_calibrate", autograd_calibrate, METH_O, NULL},
     {"autograd_own_nodes", autograd_own_nodes, METH_O, NULL},
+    {"operators_start", operators_start, METH_NOARGS, NULL},
+    {"operators_stop", operators_stop, METH_NOARGS, NULL},
+    {"operators_test", operators_test, METH_O, NULL},
     {"autograd_unseen", autograd_unseen, METH_NOARGS, NULL},
     {"sources_offsets", sources_offsets, METH_NOARGS, NULL},
     {"cuda_allocator", cuda_allocator, METH_NOARGS, NULL},
@@ -408,6 +472,7 @@ PyMethodDef cm_py_sources_methods[] = {
     {"main_thread_call", main_thread_call, METH_O, NULL},
     {"main_thread_call_when_warned", main_thread_call_when_warned, METH_O, NULL},
     {"main_thread_call_when_asked", main_thread_call_when_asked, METH_O, NULL},
+    {"main_thread_call_after_pass", main_thread_call_after_pass, METH_O, NULL},
     {"call_before", (PyCFunction)(void (*)(void))call_before, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };

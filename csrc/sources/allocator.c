@@ -8,6 +8,7 @@
 
 #include "cuda.h"
 #include "emit.h"
+#include "operators.h"
 #include "tables.h"
 
 enum { CPU_NEW, CPU_DELETE, CPU_OOM, REPORT, REPORT_OOM, SYMBOLS };
@@ -38,6 +39,7 @@ static inline int8_t index_of(device on)
 
 static inline void record_alloc_hook(cm_thread *t, const void *block, int64_t size, device on)
 {
+    cm_operators_hook(t);
     uint32_t stack = cm_walk_capture_hook(cm_thread_walk(t));
     uint8_t flags = cm_emit_node_flags_hook(t);
     cm_event *e = cm_emit_reserve_hook(t);

@@ -255,6 +255,13 @@ bool cm_autograd_in_node(void)
     return cm_emit_tls.running != 0;
 }
 
+static void (*_Atomic pass_listener)(void);
+
+void cm_autograd_set_pass_listener(void (*listener)(void))
+{
+    atomic_store(&pass_listener, listener);
+}
+
 static void tick_hook(void)
 {
     cm_thread *t = cm_enter_hook();
@@ -264,6 +271,9 @@ static void tick_hook(void)
     cm_emit_put_stack_hook(
         t, (cm_event){.size = CM_TICK_BACKWARD, .kind = CM_EV_TICK, .device_index = -1});
     cm_leave_hook(t);
+    void (*listener)(void) = atomic_load(&pass_listener);
+    if (listener != NULL)
+        listener();
 }
 
 /* Every pass comes through here, of backward() and of grad(), from Python or C++. One that begins

@@ -7,6 +7,7 @@
 #include "cuda_slots.h"
 #include "driver_events.h"
 #include "emit.h"
+#include "operators.h"
 #include "tables.h"
 
 enum { TAKE, GIVE_BACK, TAKE_ASYNC, GIVE_BACK_ASYNC, SYMBOLS };
@@ -78,6 +79,7 @@ static void put_direct_hook(cm_thread *t, const void *block, size_t size, int8_t
     cm_event e = event_of(CM_EV_ALLOC, (uint64_t)(uintptr_t)block, size, device);
 
     e.flags = CM_EVF_DIRECT;
+    cm_operators_hook(t);
     cm_emit_put_stack_hook(t, e);
 }
 
@@ -238,8 +240,10 @@ static void record_async_hook(const void *memory, size_t size, int8_t device)
 {
     ENTERED = memory != NULL && cm_is_recording() ? cm_enter_hook() : NULL;
 
-    if (t != NULL)
-        cm_emit_put_stack_hook(t, event_of(CM_EV_ALLOC, (uint64_t)(uintptr_t)memory, size, device));
+    if (t == NULL)
+        return;
+    cm_operators_hook(t);
+    cm_emit_put_stack_hook(t, event_of(CM_EV_ALLOC, (uint64_t)(uintptr_t)memory, size, device));
 }
 
 static inline __attribute__((always_inline)) int take_async_hook(int variant, void **memory,

@@ -47,6 +47,9 @@ void cm_autograd_get_offsets(long *sequence_nr, long *thread_id);
 void cm_autograd_own_nodes(bool own);
 /* Since it was set last: hooks seen by this thread for creations and ends. */
 void cm_autograd_own_counts(uint32_t *made, uint32_t *ended);
+/* Called after each backward pass that ticks, in its thread, as a rule without the GIL. NULL: not.
+ */
+void cm_autograd_set_pass_listener(void (*listener)(void));
 /* Whether this thread runs a node, as far as that is recorded. */
 bool cm_autograd_in_node(void);
 /* NULL, or the mangled type of a shared pointer's control block whose nodes' ends are not seen
