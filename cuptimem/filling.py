@@ -44,7 +44,7 @@ def note(core: "ModuleType") -> None:
     is_lazy_copy = getattr(binary, "_is_cow_tensor", lambda tensor: False)
     noted: set[int] = set()
     core.mark(_MARK, 0)
-    candidates = [one for one in gc.get_objects() if type(one) is deque or type(one) is list]
+    candidates = [one for one in core.tracked(gc.get_objects, False) if type(one) is deque or type(one) is list]
     with binary.DisableTorchFunction(), plain():
         for tensor in _held(filter(_has_room, candidates), base):
             # The address of a lazy copy is that of a real one, which asking for it would make.

@@ -7,28 +7,23 @@ class, and a saved tensor with hooks is never unpacked (under checkpointing that
 from __future__ import annotations
 
 import bisect
-import contextlib
-import gc
 import mmap
 import sys
 import threading
 import time
-import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
-from cuptimem import _core
+from cuptimem import _core, living
+from cuptimem.living import ALLOCATOR, DEVICE_CPU, DEVICE_CUDA, MODULE, POOL, STORAGE, TENSOR
 
 MARK_SEEDED = 3  # cm_mark_kind
 OBJECT_MODULE, OBJECT_OPTIMIZER = 1, 2  # cm_object_kind
-DEVICE_CPU, DEVICE_CUDA = 0, 1  # c10::DeviceType
 
-_ALLOCATOR, _SLICE = 1, 2  # cm_storage_origin
 _POOL_UNIT = 512  # bytes
 _SHARED_HEADER = 64  # bytes before a storage that the file_system sharing strategy mapped
-_TENSOR, _STORAGE, _MODULE, _OPTIMIZER, _POOL = 1, 2, 3, 4, 5
 
 
 @dataclass(frozen=True)
@@ -54,14 +49,10 @@ def seed_alive() -> Seeds:
         return Seeds(0, 0, 0, 0)
     walk = _Walk(torch)
     interval = sys.getswitchinterval()
-    collecting = gc.isenabled()
     try:  # a signal's handler may raise anywhere in here
-        gc.disable()  # a collection runs finalizers: the program's code, which may let other threads run
         walk.run()
     finally:
         sys.setswitchinterval(interval)
-        if collecting:
-            gc.enable()
     _core.mark(MARK_SEEDED, walk.skipped)
     size = sum(block.size for block in walk.blocks.values())
     return Seeds(len(walk.blocks), size, walk.objects, walk.skipped, tuple(walk.problems))
@@ -115,19 +106,6 @@ def _others_run(code: CodeType) -> bool:
     return False
 
 
-@contextlib.contextmanager
-def _no_warnings() -> Iterator[None]:
-    """Not warnings.catch_warnings: that makes Python forget which warnings it has shown, and show them again."""
-    filters: Any = warnings.filters
-    ignore = ("ignore", None, Warning, None, 0)
-    try:
-        filters.insert(0, ignore)
-        yield
-    finally:
-        if ignore in filters:
-            filters.remove(ignore)
-
-
 @dataclass(frozen=True)
 class _Block:
     size: int
@@ -143,7 +121,6 @@ class _Walk:
     def __init__(self, torch: ModuleType) -> None:
         self.torch = torch
         self.base = torch._C.TensorBase
-        self.plain_dispatch = getattr(torch._C, "_disabled_torch_dispatch_impl", None)
         self.blocks: dict[tuple[int, int, int], _Block] = {}  # by device type, index, address
         self.segments: dict[int, tuple[int, int]] = {}  # address -> bytes, device
         self._on_cuda: dict[int, tuple[int, int]] = {}  # storages: address -> bytes, device
@@ -165,24 +142,19 @@ class _Walk:
         if len(sys._current_frames()) > 1:
             time.sleep(4 * self._interval)
         self._still_until = _hold_still(torch, self._interval)
-        with (
-            _no_warnings(),
-            torch._C.DisableTorchFunction(),
-            torch._C._DisableTorchDispatch(),
-            self._no_grad(),
-        ):
+        with living.undisturbed(torch):
             why = prepare()
             if why is not None:
                 self.problems.append(f"blocks that torch.load or numpy made cannot be told apart: {why}")
-            for kind, item in self._found():
-                if kind == _TENSOR:
+            for kind, item in living.find(torch):
+                if kind == TENSOR:
                     self._tensor(item)
-                elif kind == _STORAGE:
+                elif kind == STORAGE:
                     self._storage(item)
-                elif kind == _POOL:
+                elif kind == POOL:
                     self._pool(item)
-                else:
-                    _core.object_new(OBJECT_MODULE if kind == _MODULE else OBJECT_OPTIMIZER, item, True)
+                elif kind in (MODULE, living.OPTIMIZER):
+                    _core.object_new(OBJECT_MODULE if kind == MODULE else OBJECT_OPTIMIZER, item, True)
                     self.objects += 1
             # After the graphs: asking for the parts lets other threads run.
             while self._compound:
@@ -193,41 +165,7 @@ class _Walk:
         for address, (size, index) in self.segments.items():
             _core.seed_segment(address, size, DEVICE_CUDA, index)
 
-    @contextlib.contextmanager
-    def _no_grad(self) -> Iterator[None]:
-        """Not torch.no_grad: should a signal's handler raise as it begins, it would stay for ever."""
-        enabled = self.torch._C.is_grad_enabled()
-        try:
-            self.torch._C._set_grad_enabled(False)
-            yield
-        finally:
-            self.torch._C._set_grad_enabled(enabled)
-
     # --- objects ------------------------------------------------------------------------------------
-
-    def _found(self) -> Iterator[tuple[int, Any]]:
-        """Everything of interest, chosen by its class alone: `isinstance` may run a `__class__` property."""
-        torch = self.torch
-        bases = {torch.Tensor: _TENSOR, self.base: _TENSOR, torch._C.StorageBase: _STORAGE}
-        for module, name, what in (
-            ("torch.nn.modules.module", "Module", _MODULE),
-            ("torch.optim.optimizer", "Optimizer", _OPTIMIZER),
-        ):
-            base = getattr(sys.modules.get(module), name, None)
-            if base is not None:
-                bases[base] = what
-        pool = getattr(torch._C, "_MemPool", None)
-        if pool is not None:
-            bases[pool] = _POOL
-        by_base = {id(base): kind for base, kind in bases.items()}
-        kinds: dict[int, int] = {}  # by identity: a metaclass may define its own hash
-        for item in _all_objects():
-            cls = type(item)
-            kind = kinds.get(id(cls))
-            if kind is None:
-                kind = kinds[id(cls)] = next((by_base[id(base)] for base in _mro(cls) if id(base) in by_base), 0)
-            if kind:
-                yield kind, item
 
     def _tensor(self, tensor: Any) -> None:
         self._own_storage(tensor)
@@ -256,37 +194,23 @@ class _Walk:
         try:
             storage = self.base.untyped_storage(tensor)
         except RuntimeError:  # no storage of its own: sparse, opaque, or a wrapper around others
-            if self._is_plain(tensor):
+            if living.is_plain(self.torch, tensor):
                 self._compound.append(tensor)
             return
         self._storage(storage)
-        if self._is_plain(tensor) and (tensor.is_nested or tensor.is_quantized):
+        if living.is_plain(self.torch, tensor) and (tensor.is_nested or tensor.is_quantized):
             self._compound.append(tensor)
-
-    def _is_plain(self, tensor: Any) -> bool:
-        """Whether asking it for its layout cannot run the program's code."""
-        return getattr(type(tensor), "__torch_dispatch__", None) is self.plain_dispatch
 
     def _parts(self, tensor: Any) -> None:
         """The tensors inside a sparse, nested or quantized one."""
         torch = self.torch
         try:
-            if tensor.layout == torch.sparse_coo:
-                names: tuple[str, ...] = ("_indices", "_values")
-            elif tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
-                names = ("crow_indices", "col_indices", "values")
-            elif tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
-                names = ("ccol_indices", "row_indices", "values")
-            elif tensor.is_nested:
-                names = ("_nested_tensor_size", "_nested_tensor_strides", "_nested_tensor_storage_offsets")
-            elif tensor.is_quantized:
-                per_channel = tensor.qscheme() not in (torch.per_tensor_affine, torch.per_tensor_symmetric)
-                names = ("q_per_channel_scales", "q_per_channel_zero_points") if per_channel else ()
-            elif tensor.is_mkldnn:
+            names = living.part_names(torch, tensor)
+            if names is None and tensor.is_mkldnn:
                 mkldnn = torch.ops.mkldnn
                 self._block(DEVICE_CPU, -1, mkldnn.data_ptr(tensor), mkldnn._nbytes(tensor))
                 return
-            else:
+            if names is None:
                 self.skipped += 1
                 return
             for name in names:
@@ -311,15 +235,10 @@ class _Walk:
             return
 
     def _cpu_storage(self, storage: Any, cdata: int) -> None:
-        origin, address, size = _core.storage_origin(cdata)
-        if origin == _ALLOCATOR:
-            self._block(DEVICE_CPU, -1, address, size)
-            return
-        if origin == _SLICE:
-            # torch.load(mmap=True) and safetensors keep only slices of the storage that they mapped.
-            while origin == _SLICE:
-                origin, address, size = _core.storage_origin(address)
-            if origin == _ALLOCATOR or address % mmap.PAGESIZE == 0:
+        origin, address, size, is_part = living.cpu_block(cdata)
+        # torch.load(mmap=True) and safetensors keep only slices of the storage that they mapped.
+        if origin == ALLOCATOR or is_part:
+            if origin == ALLOCATOR or address % mmap.PAGESIZE == 0:
                 self._block(DEVICE_CPU, -1, address, size)
             return
         address, size = storage.data_ptr(), storage.nbytes()
@@ -427,7 +346,7 @@ class _Walk:
         if isinstance(saved, tuple | list):
             for item in saved:
                 self._saved(item)
-        elif any(cls is self.base for cls in _mro(type(saved))):
+        elif living.is_tensor(self.torch, saved):
             self._own_storage(saved)  # AccumulateGrad's own variable
         elif saved is None:
             return
@@ -458,9 +377,6 @@ class _Ranges:
         return at >= 0 and address < self._ends[at]
 
 
-_mro = type.__dict__["__mro__"].__get__  # the real one, whatever a metaclass shows
-
-
 _prepared: list[str | None] = []
 
 
@@ -480,20 +396,3 @@ def _calibrate(torch: ModuleType) -> str | None:
     samples = [(s._cdata, s.data_ptr(), s.nbytes()) for s in storages]
     part = storages[0][0:64]
     return _core.storage_calibrate(samples, part._cdata, storages[0]._cdata)
-
-
-def _all_objects() -> Iterable[Any]:
-    """Every object that the collector tracks; those that `gc.freeze` hid are reached from the others."""
-    found = gc.get_objects()
-    if gc.get_freeze_count() == 0:
-        return found
-    seen = {id(item) for item in found}
-    reached = list(found)
-    pending = [found, list(sys.modules.values())]
-    while pending:
-        for item in gc.get_referents(*pending.pop()):
-            if id(item) not in seen and gc.is_tracked(item):
-                seen.add(id(item))
-                reached.append(item)
-                pending.append([item])
-    return reached

@@ -5,6 +5,7 @@
 #include "../capture/thread.h"
 #include "../sources/cupti.h"
 #include "py_capture_emit.h"
+#include "py_walks.h"
 
 /* Fills in the time and, where wanted, the caller's stack. */
 static void emit(cm_thread *t, cm_event event, bool with_stack)
@@ -92,6 +93,7 @@ void cm_py_object_new(int kind, PyObject *object, bool before_start)
 
     if (t == NULL)
         return;
+    cm_py_walks_count_object(kind);
     /* By content: the name of a class goes away with the class. */
     uint32_t name = cm_name_intern_text_hook(Py_TYPE(object)->tp_name);
     emit(t,
@@ -154,6 +156,75 @@ static PyObject *seed(PyObject *module, PyObject *arguments)
     Py_RETURN_NONE;
 }
 
+PyDoc_STRVAR(
+    label_doc,
+    "label(kind, address, owner, text, device_type=0, device_index=-1)\n\nWhat a walk over living "
+    "objects says of a block, or of a module object: kind is a cm_label_kind, owner the address "
+    "of\n"
+    "the module that owns it or 0, text a name, a tab, a dtype and a shape.");
+
+static PyObject *label(PyObject *module, PyObject *arguments)
+{
+    int kind, type = 0, index = -1;
+    unsigned long long address, owner;
+    const char *text;
+
+    if (!PyArg_ParseTuple(arguments, "iKKs|ii", &kind, &address, &owner, &text, &type, &index))
+        return NULL;
+    cm_thread *t = cm_enter_hook();
+    if (t != NULL) {
+        cm_event event = {.kind = CM_EV_LABEL,
+                          .flags = (uint8_t)kind,
+                          .address = address,
+                          .size = (int64_t)owner,
+                          .stack = cm_name_intern_text_hook(text),
+                          .device_type = (uint8_t)type,
+                          .device_index = (int8_t)index};
+        emit(t, event, false);
+        cm_leave_hook(t);
+    }
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(holder_doc,
+             "holder(stack, nodes, device_type, device_index, paths)\n\nWho holds the leak of this "
+             "stack id; nodes: of graph nodes. paths: (text, count, bytes) of each referrer path. "
+             "They replace those recorded before.");
+
+static PyObject *holder(PyObject *module, PyObject *arguments)
+{
+    unsigned int stack;
+    int nodes, type, index;
+    PyObject *paths;
+
+    if (!PyArg_ParseTuple(arguments, "IpiiO!", &stack, &nodes, &type, &index, &PyList_Type, &paths))
+        return NULL;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(paths); i++) {
+        const char *text;
+        unsigned long long count;
+        long long bytes;
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(paths, i), "sKL", &text, &count, &bytes))
+            return NULL;
+        cm_thread *t = cm_enter_hook();
+        if (t == NULL)
+            continue;
+        cm_event event = {.kind = CM_EV_HOLDER,
+                          .flags = (nodes ? CM_HOLDER_NODES : 0) | (i == 0 ? CM_HOLDER_FIRST : 0),
+                          .stack = stack,
+                          .device_type = (uint8_t)type,
+                          .device_index = (int8_t)index};
+        emit(t, event, false);
+        event.kind = CM_EV_HOLDER_PATH;
+        event.flags = 0;
+        event.stack = cm_name_intern_text_hook(text);
+        event.address = count;
+        event.size = bytes;
+        emit(t, event, false);
+        cm_leave_hook(t);
+    }
+    Py_RETURN_NONE;
+}
+
 PyDoc_STRVAR(seed_segment_doc,
              "seed_segment(address, size, device_type, device_index)\n\nA segment that was there.");
 
@@ -185,6 +256,8 @@ PyMethodDef cm_py_events_methods[] = {
     {"mark", mark, METH_VARARGS, mark_doc},
     {"object_new", object_new, METH_VARARGS, object_new_doc},
     {"seed", seed, METH_VARARGS, seed_doc},
+    {"label", label, METH_VARARGS, label_doc},
+    {"holder", holder, METH_VARARGS, holder_doc},
     {"seed_segment", seed_segment, METH_VARARGS, seed_segment_doc},
     {"capture_emit", (PyCFunction)(void (*)(void))cm_py_capture_emit, METH_VARARGS | METH_KEYWORDS,
      cm_py_capture_emit_doc},

@@ -24,6 +24,7 @@
 #include "../frames/offsets.h"
 #include "../sources/sources.h"
 #include "py_events.h"
+#include "py_walks.h"
 #include "py_watch.h"
 
 /* --- the caller's frame ------------------------------------------------------------------------
@@ -159,6 +160,9 @@ static void see_entered(PyObject *const *arguments, Py_ssize_t count, PyObject *
     *room = (struct begun){record, optimizer, handled_exception()};
 }
 
+/* In whose step a walk is due once the record's end has returned; a pointer to compare with. */
+static const PyThreadState *walks_next;
+
 static void see_exit(PyObject *const *arguments, Py_ssize_t count)
 {
     struct begun *step = count > 0 ? find_begun(arguments[0]) : NULL;
@@ -166,8 +170,20 @@ static void see_exit(PyObject *const *arguments, Py_ssize_t count)
     if (step == NULL)
         return;
     step->record = NULL;
-    if (step->handled == handled_exception()) /* else the step raised, and is none */
-        cm_py_tick(CM_TICK_OPTIMIZER, step->optimizer);
+    if (step->handled != handled_exception()) /* the step raised, and is none */
+        return;
+    cm_py_tick(CM_TICK_OPTIMIZER, step->optimizer);
+    if (cm_is_recording() && cm_py_walks_tick(false))
+        walks_next = PyThreadState_Get();
+}
+
+static void see_exited(PyObject *const *arguments, Py_ssize_t count, PyObject *result)
+{
+    if (walks_next != PyThreadState_Get())
+        return;
+    walks_next = NULL;
+    if (result != NULL)
+        cm_py_walks_make();
 }
 
 /* --- calls of modules ---------------------------------------------------------------------------
@@ -188,7 +204,8 @@ static void see_module_call(PyObject *const *arguments, Py_ssize_t count)
 
 static void see_module_return(PyObject *const *arguments, Py_ssize_t count, PyObject *result)
 {
-    depth--;
+    if (--depth == 0 && result != NULL && cm_is_recording() && cm_py_walks_call())
+        cm_py_walks_make();
 }
 
 /* --- what is watched
@@ -211,7 +228,7 @@ static const struct {
     cm_py_watch watch;
 } calls[] = {{"usage", {NULL, see_usage}},
              {"enter", {see_enter, see_entered}},
-             {"exit", {see_exit, NULL}},
+             {"exit", {see_exit, see_exited}},
              {"module_setstate", {NULL, see_module_loaded}},
              {"optimizer_setstate", {NULL, see_optimizer_loaded}},
              {"module_call", {see_module_call, see_module_return}}};

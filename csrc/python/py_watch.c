@@ -58,7 +58,10 @@ static PyObject *call_watched(PyObject *function, PyObject *const *arguments, si
 
         PyErr_Fetch(&type, &value, &traceback);
         w.watch->after(arguments, count, result);
-        PyErr_Restore(type, value, traceback);
+        if (type != NULL || !PyErr_Occurred())
+            PyErr_Restore(type, value, traceback);
+        else
+            Py_CLEAR(result);
     }
     return result;
 }

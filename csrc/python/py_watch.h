@@ -10,7 +10,8 @@
 #include "module.h"
 
 /* Positional arguments only. result is NULL where the call raised; the exception is put aside
- * meanwhile. Neither may raise; each may be NULL. */
+ * meanwhile. `before` must not raise; what `after` raises takes the place of the result, unless the
+ * call raised. Each may be NULL. */
 typedef struct cm_py_watch {
     void (*before)(PyObject *const *arguments, Py_ssize_t count);
     void (*after)(PyObject *const *arguments, Py_ssize_t count, PyObject *result);

@@ -73,7 +73,7 @@ def test_what_all_threads_hold_is_exact_at_a_barrier(child, scale, keep):
     answer = child(
         """
 import gc, threading, torch, storages
-from cuptimem import seed
+from cuptimem import living
 rounds = int(sys.argv[1])
 gate, go, end = threading.Barrier(4), threading.Barrier(4), False
 hold, made = [None] * 3, [[], [], []]                # what each operation of a thread's turn left behind
@@ -91,14 +91,14 @@ def load(i):
         gate.wait(); go.wait()
 progress = lambda: [(mine, len(mine)) for mine in made]
 moments = {}
-record, listed = core.capture_record, seed._all_objects
+record, listed = core.capture_record, living.all_objects
 def record_and_note(on):
     record(on)
     if on: moments["recording"] = progress()
 def list_and_note():
     moments["listed"] = progress()
     return listed()
-core.capture_record, seed._all_objects = record_and_note, list_and_note
+core.capture_record, living.all_objects = record_and_note, list_and_note
 threads = [threading.Thread(target=load, args=(i,)) for i in range(3)]
 for t in threads: t.start()
 wrong, compared, let_off = [], 0, 0

@@ -1,0 +1,228 @@
+/* The walk over living objects: when it is due, and the parts of it that must be fast or keep the
+ * GIL. What it reads, and what it emits, is in cuptimem/walks.py and cuptimem/living.py. */
+#include "py_walks.h"
+
+#include <stdatomic.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "../capture/event.h"
+#include "py_hidden.h"
+
+/* --- when ------------------------------------------------------------------------------------ */
+
+static PyObject *walk; /* guarded by the GIL */
+
+/* Passes tick without the GIL. A race costs or spares a walk, no more. */
+static struct {
+    atomic_bool on;
+    atomic_ulong ticks, passes, calls;
+    atomic_int due;                   /* bits of cm_py_walks_due */
+    atomic_ulong modules, optimizers; /* made so far */
+    atomic_ulong walks, last;         /* last: the tick of the latest walk, and ... */
+    atomic_ulong modules_then, optimizers_then;
+} counts;
+
+void cm_py_walks_count_object(int kind)
+{
+    if (kind == CM_OBJECT_MODULE)
+        atomic_fetch_add(&counts.modules, 1);
+    else if (kind == CM_OBJECT_OPTIMIZER)
+        atomic_fetch_add(&counts.optimizers, 1);
+}
+
+static bool is_due(unsigned long tick)
+{
+    bool optimizers = counts.optimizers != counts.optimizers_then;
+    bool made = optimizers || counts.modules != counts.modules_then;
+
+    if (tick <= 2 || (made && (tick & (tick - 1)) == 0))
+        return true;
+    return optimizers && tick - counts.last >= counts.walks * counts.walks;
+}
+
+/* 24, 36, 72, 144, ... */
+static bool is_look_due(unsigned long tick)
+{
+    return tick == 24 || (tick % 36 == 0 && (tick / 36 & (tick / 36 - 1)) == 0);
+}
+
+bool cm_py_walks_call(void)
+{
+    if (!counts.on || counts.ticks > 0 || counts.passes > 0 ||
+        !is_look_due(atomic_fetch_add(&counts.calls, 1) + 1))
+        return false;
+    atomic_fetch_or(&counts.due, CM_DUE_LOOK);
+    return true;
+}
+
+bool cm_py_walks_tick(bool pass)
+{
+    if (!counts.on)
+        return false;
+    unsigned long tick = atomic_fetch_add(pass ? &counts.passes : &counts.ticks, 1) + 1;
+    /* The first pass comes before the first step of the optimizer that there is. */
+    if (pass && (counts.ticks > 0 || (tick == 1 && counts.optimizers > 0)))
+        return false;
+    bool look = is_look_due(tick);
+    if (look)
+        atomic_fetch_or(&counts.due, CM_DUE_LOOK);
+    if (!is_due(tick))
+        return look;
+    atomic_fetch_or(&counts.due, CM_DUE_WALK);
+    counts.walks++;
+    counts.last = tick;
+    counts.modules_then = counts.modules;
+    counts.optimizers_then = counts.optimizers;
+    return true;
+}
+
+void cm_py_walks_make(void)
+{
+    PyObject *callable = Py_XNewRef(walk);
+
+    if (callable != NULL)
+        Py_XDECREF(cm_py_call_hidden(callable, NULL, 0));
+    Py_XDECREF(callable);
+}
+
+PyDoc_STRVAR(walks_call_doc,
+             "walks_call(callable)\n\nCalls this after steps of optimizers from now on, as often "
+             "as py_walks.h says. None: no more.");
+
+static PyObject *walks_call(PyObject *module, PyObject *callable)
+{
+    counts.on = false;
+    counts.ticks = counts.passes = counts.calls = counts.modules = counts.optimizers = 0;
+    counts.due = 0;
+    counts.walks = counts.last = counts.modules_then = counts.optimizers_then = 0;
+    Py_XSETREF(walk, callable == Py_None ? NULL : Py_NewRef(callable));
+    counts.on = callable != Py_None;
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(walks_due_doc, "walks_due() -> int\n\nWhat is due: 1 a walk, 2 a look for holders. "
+                            "Then nothing is, until another tick.");
+
+static PyObject *walks_due(PyObject *module, PyObject *nothing)
+{
+    return PyLong_FromLong(atomic_exchange(&counts.due, 0));
+}
+
+/* --- choosing objects --------------------------------------------------------------------------
+ */
+
+enum { CLASSES = 1024 };
+typedef struct classes {
+    struct {
+        PyTypeObject *type; /* borrowed: the list keeps its objects, which keep their classes */
+        long kind;
+    } recent[CLASSES];
+    PyObject *all; /* address of a class -> kind */
+} classes;
+
+/* -1 with an exception set. */
+static long ask(classes *c, PyTypeObject *type, PyObject *kind_of)
+{
+    PyObject *key = PyLong_FromVoidPtr(type), *known;
+
+    if (key == NULL)
+        return -1;
+    known = Py_XNewRef(PyDict_GetItemWithError(c->all, key));
+    if (known == NULL && !PyErr_Occurred()) {
+        known = PyObject_CallOneArg(kind_of, (PyObject *)type);
+        if (known != NULL && PyDict_SetItem(c->all, key, known) != 0)
+            Py_CLEAR(known);
+    }
+    long kind = known == NULL ? -1 : PyLong_AsLong(known);
+    Py_DECREF(key);
+    Py_XDECREF(known);
+    return kind;
+}
+
+static long kind_of_type(classes *c, PyTypeObject *type, PyObject *kind_of)
+{
+    size_t i = ((uintptr_t)type >> 5) * 0x9e3779b97f4a7c15u >> 54;
+
+    if (c->recent[i].type != type) {
+        long kind = ask(c, type, kind_of);
+        if (kind < 0)
+            return -1;
+        c->recent[i].type = type;
+        c->recent[i].kind = kind;
+    }
+    return c->recent[i].kind;
+}
+
+PyDoc_STRVAR(select_doc, "select(objects, kind_of)\n\n(kind, object) of each object in the list "
+                         "that kind_of(its class), asked once for a class, is not 0 for.");
+
+static PyObject *select_objects(PyObject *module, PyObject *arguments)
+{
+    PyObject *objects, *kind_of, *found = PyList_New(0);
+    classes *c = PyMem_Calloc(1, sizeof *c);
+    bool good = found != NULL && c != NULL && (c->all = PyDict_New()) != NULL &&
+                PyArg_ParseTuple(arguments, "O!O", &PyList_Type, &objects, &kind_of);
+
+    for (Py_ssize_t i = 0; good && i < PyList_GET_SIZE(objects); i++) {
+        PyObject *object = PyList_GET_ITEM(objects, i);
+        long kind = kind_of_type(c, Py_TYPE(object), kind_of);
+        good = kind >= 0;
+        if (kind > 0) {
+            PyObject *pair = Py_BuildValue("(lO)", kind, object);
+            good = pair != NULL && PyList_Append(found, pair) == 0;
+            Py_XDECREF(pair);
+        }
+    }
+    if (c != NULL)
+        Py_XDECREF(c->all);
+    PyMem_Free(c);
+    if (!good)
+        Py_CLEAR(found);
+    return found != NULL || PyErr_Occurred() ? found : PyErr_NoMemory();
+}
+
+/* --- while no thread runs ------------------------------------------------------------------------
+ */
+
+static bool runs(PyThreadState *state, PyObject *code)
+{
+    PyFrameObject *frame = PyThreadState_GetFrame(state);
+    bool found = false;
+
+    while (frame != NULL && !found) {
+        PyCodeObject *own = PyFrame_GetCode(frame);
+        found = (PyObject *)own == code;
+        Py_DECREF(own); /* the frame has it */
+        PyFrameObject *back = PyFrame_GetBack(frame);
+        Py_DECREF(frame);
+        frame = back;
+    }
+    Py_XDECREF(frame);
+    return found;
+}
+
+PyDoc_STRVAR(call_unless_running_doc,
+             "call_unless_running(code, function, *arguments)\n\nThe result of a function of C, "
+             "NotImplemented while a thread is inside this code. No other thread can get the GIL "
+             "between the look at the threads and the call.");
+
+static PyObject *call_unless_running(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    if (count < 2 || !PyCode_Check(args[0]))
+        return PyErr_Format(PyExc_TypeError, "expected a code object and a function");
+    PyThreadState *state = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
+    for (; state != NULL; state = PyThreadState_Next(state))
+        if (runs(state, args[0]))
+            Py_RETURN_NOTIMPLEMENTED;
+    return PyObject_Vectorcall(args[1], args + 2, (size_t)(count - 2), NULL);
+}
+
+PyMethodDef cm_py_walks_methods[] = {
+    {"walks_call", walks_call, METH_O, walks_call_doc},
+    {"walks_due", walks_due, METH_NOARGS, walks_due_doc},
+    {"select", select_objects, METH_VARARGS, select_doc},
+    {"call_unless_running", (PyCFunction)(void (*)(void))call_unless_running, METH_FASTCALL,
+     call_unless_running_doc},
+    {NULL, NULL, 0, NULL},
+};

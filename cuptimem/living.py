@@ -1,0 +1,215 @@
+"""Finds living objects of PyTorch and reads them, without running the program's code.
+
+Classes are told by their real method resolution order: `isinstance` may run a `__class__` property. Attributes are read
+from namespaces and through the descriptors of PyTorch's base class, with tensor subclasses and modes bypassed.
+"""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import gc
+import re
+import sys
+import warnings
+from collections.abc import Iterator
+from types import GetSetDescriptorType, ModuleType
+from typing import Any
+
+from cuptimem import _core
+
+TENSOR, STORAGE, MODULE, OPTIMIZER, POOL, STEPPER = 1, 2, 3, 4, 5, 6
+"""STEPPER: of a class that steps and clears gradients as optimizers do, and is none of PyTorch's."""
+
+ALLOCATOR, SLICE = 1, 2  # cm_storage_origin
+DEVICE_CPU, DEVICE_CUDA = 0, 1  # c10::DeviceType
+
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class that a program has made
+
+# The real ones, whatever a metaclass shows.
+mro = type.__dict__["__mro__"].__get__
+_flags = type.__dict__["__flags__"].__get__
+_namespace = type.__dict__["__dict__"].__get__
+
+
+@contextlib.contextmanager
+def undisturbed(torch: Any) -> Iterator[None]:
+    """Inside, PyTorch's calls of this thread reach no code of the program: no warnings, no modes, no subclasses, no
+    graph, no collection (which runs finalizers)."""
+    with (
+        no_collection(),
+        _no_warnings(),
+        torch._C.DisableTorchFunction(),
+        torch._C._DisableTorchDispatch(),
+        _no_grad(torch),
+    ):
+        yield
+
+
+_pausing: list[object] = []  # who needs that no collection runs, in whatever thread
+_resume = False  # whether the last of them turns it on again
+_lock = _thread.RLock()  # a signal's handler may come in here, too
+
+
+@contextlib.contextmanager
+def no_collection() -> Iterator[None]:
+    global _resume
+    user = object()
+    try:  # a signal's handler may raise anywhere in here
+        with _lock:
+            _pausing.append(user)
+            _resume = _resume or gc.isenabled()
+            gc.disable()
+        yield
+    finally:
+        with _lock:
+            if user in _pausing:
+                _pausing.remove(user)
+                if _resume and not _pausing:
+                    _resume = False
+                    gc.enable()
+
+
+# Unlike every filter of the program's: it differs from them in the pattern, before any class is compared.
+_IGNORE = ("ignore", re.compile("(?#cuptimem)"), Warning, None, 0)
+
+
+@contextlib.contextmanager
+def _no_warnings() -> Iterator[None]:
+    """Not warnings.catch_warnings: that makes Python forget which warnings it has shown, and show them again."""
+    filters: Any = warnings.filters
+    try:
+        filters.insert(0, _IGNORE)
+        yield
+    finally:
+        if _IGNORE in filters:
+            filters.remove(_IGNORE)
+
+
+def forget() -> None:
+    """In a forked child: what was turned off may have been so for another thread, which is the parent's."""
+    global _lock, _resume
+    _lock = _thread.RLock()
+    _pausing.clear()
+    if _resume:
+        gc.enable()
+    _resume = False
+    filters: Any = warnings.filters
+    while _IGNORE in filters:
+        filters.remove(_IGNORE)
+
+
+@contextlib.contextmanager
+def _no_grad(torch: Any) -> Iterator[None]:
+    """Not torch.no_grad: should a signal's handler raise as it begins, it would stay for ever."""
+    enabled = torch._C.is_grad_enabled()
+    try:
+        torch._C._set_grad_enabled(False)
+        yield
+    finally:
+        torch._C._set_grad_enabled(enabled)
+
+
+def find(torch: Any) -> list[tuple[int, Any]]:
+    """Everything of interest that is alive, with its kind, chosen by class alone."""
+    bases = {torch.Tensor: TENSOR, torch._C.TensorBase: TENSOR, torch._C.StorageBase: STORAGE}
+    for module, name, kind in (
+        ("torch.nn.modules.module", "Module", MODULE),
+        ("torch.optim.optimizer", "Optimizer", OPTIMIZER),
+    ):
+        base = getattr(sys.modules.get(module), name, None)
+        if base is not None:
+            bases[base] = kind
+    pool = getattr(torch._C, "_MemPool", None)
+    if pool is not None:
+        bases[pool] = POOL
+    by_base = {id(base): kind for base, kind in bases.items()}
+
+    def kind_of(cls: type) -> int:
+        for base in mro(cls):
+            kind = by_base.get(id(base))
+            if kind is not None:
+                return kind
+        return STEPPER if _has_method(cls, "step") and _has_method(cls, "zero_grad") else 0
+
+    return _core.select(all_objects(), kind_of)
+
+
+def _has_method(cls: type, name: str) -> bool:
+    return any(_flags(base) & _HEAP_TYPE and name in _namespace(base) for base in mro(cls))
+
+
+def all_objects(keep_tuples: bool = False) -> list[Any]:
+    """Every object that the collector tracks; those that `gc.freeze` hid are reached from the others.
+
+    Plain tuples are left out, or, with keep_tuples, those that nothing tracked refers to: a frame may still be filling
+    them (`tuple(generator)`), and a second reference would make that fail.
+    """
+    found = _core.tracked(gc.get_objects, keep_tuples)
+    if gc.get_freeze_count() == 0:
+        return found
+    seen = {id(item) for item in found}
+    reached = list(found)
+    pending = [found, list(sys.modules.values())]
+    while pending:
+        for item in gc.get_referents(*pending.pop()):
+            if id(item) not in seen and gc.is_tracked(item):
+                seen.add(id(item))
+                reached.append(item)
+                pending.append([item])
+    return reached
+
+
+def attributes(item: Any) -> dict[str, Any]:
+    """The namespace of an object, or an empty one where the program's code stands for it."""
+    for cls in mro(type(item)):
+        slot = _namespace(cls).get("__dict__")
+        if slot is not None:
+            found = slot.__get__(item) if type(slot) is GetSetDescriptorType else {}
+            return found if type(found) is dict else {}
+    return {}
+
+
+def is_tensor(torch: Any, item: Any) -> bool:
+    return any(cls is torch._C.TensorBase for cls in mro(type(item)))
+
+
+def gradients(torch: Any, leaves: list[Any]) -> list[Any] | None:
+    """Of each its `.grad`. None: a backward pass in another thread may exchange them meanwhile."""
+    backward = getattr(getattr(torch.autograd, "graph", None), "_engine_run_backward", None)
+    code = getattr(backward, "__code__", None)
+    if code is None:
+        return None
+    found = _core.call_unless_running(code, list, map(torch._C.TensorBase.grad.__get__, leaves))
+    return None if found is NotImplemented else found
+
+
+def is_plain(torch: Any, tensor: Any) -> bool:
+    """Whether asking it for its layout cannot run the program's code."""
+    plain = getattr(torch._C, "_disabled_torch_dispatch_impl", None)
+    return getattr(type(tensor), "__torch_dispatch__", None) is plain
+
+
+def cpu_block(cdata: int) -> tuple[int, int, int, bool]:
+    """Origin, address and bytes of the block that a storage lies in, and whether the storage is only a part of it."""
+    origin, address, size = _core.storage_origin(cdata)
+    is_part = origin == SLICE
+    while origin == SLICE:
+        origin, address, size = _core.storage_origin(address)
+    return origin, address, size, is_part
+
+
+def part_names(torch: ModuleType, tensor: Any) -> tuple[str, ...] | None:
+    """Methods that give the tensors inside a plain one that has parts; None: its layout is not known."""
+    if tensor.layout == torch.sparse_coo:
+        return ("_indices", "_values")
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return ("crow_indices", "col_indices", "values")
+    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        return ("ccol_indices", "row_indices", "values")
+    if tensor.is_nested:
+        return ("_nested_tensor_size", "_nested_tensor_strides", "_nested_tensor_storage_offsets")
+    if tensor.is_quantized:
+        per_channel = tensor.qscheme() not in (torch.per_tensor_affine, torch.per_tensor_symmetric)
+        return ("q_per_channel_scales", "q_per_channel_zero_points") if per_channel else ()
+    return None
