@@ -68,7 +68,7 @@ def line(row: dict[str, Any]) -> list[str]:
     else:
         cells += [f"{row['per_event']:.3g} bytes", f"{row['bytes']:,} bytes, {row['recorded']:,} events"]
     ratio, cpu = row.get("ratio"), row.get("cpu_ratio")
-    if ratio and row["benchmark"] in ("micro", "cuda", "driver", "kernels"):
+    if ratio and row["benchmark"] in ("micro", "cuda", "driver", "kernels", "operators"):
         added = row["added_s"]
         cells += [f"{ratio['median']:.3f} x", f"+{amount(added['median'], 's')}"]
     elif ratio and cpu:

@@ -16,6 +16,7 @@ from typing import Any
 
 from benchmarks import driver as driver_level
 from benchmarks import exports as export_costs
+from benchmarks import holders as holder_costs
 from benchmarks import pages as timeline_pages
 from benchmarks import simulated
 from benchmarks.measure import Spread, paired, spread
@@ -432,6 +433,24 @@ def kernels(quick: bool) -> Outcome:
     return _against_empty("launch", quick)[0]
 
 
+def operators(quick: bool) -> Outcome:
+    """What the names of operators add: to an allocation with its free, and to steps of many small ones."""
+    out, modes = Outcome(), ["bare", "cuptimem", "cuptimem with operators"]
+    for name in ("micro", "small_step"):
+        steps, rounds = (QUICK if quick else SIZES)[name]
+        found = child("benchmarks.worker", name, steps, rounds, *modes)
+        for mode in modes:
+            times = found["times"]
+            row: dict[str, Any] = {"benchmark": "operators", "what": f"{name}, {mode}", "unit": "s"}
+            row["step"] = spread(times[mode]["step"]).to_dict()
+            if mode != "bare":
+                row["ratio"] = paired(times[mode]["step"], times["bare"]["step"], ratio=True).to_dict()
+                row["added_s"] = paired(times[mode]["step"], times["bare"]["step"], ratio=False).to_dict()
+                row["disk_bytes_per_step"] = round(found["disk"][mode] / (steps + 1))
+            out.rows.append(row)
+    return out
+
+
 def driver_step(quick: bool) -> Outcome:
     """A training step of GPT-2 small's shape on the simulated device, with the driver level and without."""
     if not CUDA_PYTHON.exists():
@@ -509,6 +528,16 @@ def exports(quick: bool) -> Outcome:
     return Outcome(rows)
 
 
+def holders(quick: bool) -> Outcome:
+    """Seconds of CPU that the stop of a program takes, with and without the search for who holds what grows."""
+    rows: list[dict[str, Any]] = []
+    for what, searched, plain in holder_costs.measured(quick):
+        for how, found in (("with the search", searched), ("without", plain)):
+            step = spread(found).to_dict()
+            rows.append({"benchmark": "holders", "what": f"{what}, {how}", "unit": "s", "step": step})
+    return Outcome(rows)
+
+
 def _workload(name: str) -> Callable[[bool], Outcome]:
     def run(quick: bool) -> Outcome:
         if name == "transformers" and not installed("transformers"):
@@ -530,6 +559,7 @@ BENCHMARKS: dict[str, Callable[[bool], Outcome]] = {
     "report": report,
     "pages": pages,
     "exports": exports,
+    "holders": holders,
     "resident": resident,
     "stopped": stopped,
     "import": imports,
@@ -537,6 +567,7 @@ BENCHMARKS: dict[str, Callable[[bool], Outcome]] = {
     "cuda_gpt2": cuda_gpt2,
     "driver": driver,
     "kernels": kernels,
+    "operators": operators,
     "driver_step": driver_step,
     "simulator": simulator,
 }

@@ -26,7 +26,11 @@ from benchmarks.driver import library, succeeded
 from benchmarks.workloads import WORKLOADS
 
 MODES = ("bare", "cuptimem", "memray", "torch.profiler", "tracemalloc", "dispatch mode")
-DRIVER_LEVEL = {"cuptimem without driver": {"driver": False}, "cuptimem with kernels": {"kernels": True}}
+OPTIONS = {
+    "cuptimem without driver": {"driver": False},
+    "cuptimem with kernels": {"kernels": True},
+    "cuptimem with operators": {"operators": True},
+}
 EMPTY_CLIENT = "empty client"  # of CUPTI, called for what the driver level is: its cost is the simulated device's own
 TRACEMALLOC_FRAMES = 25  # what its documentation uses where a traceback is wanted; its default of 1 names no caller
 
@@ -47,10 +51,10 @@ def recording(mode: str, folder: Path, number: int) -> Iterator[Any]:
 
         with cuptimem.profile(folder / f"{number}.cmem") as prof:
             yield prof
-    elif mode in DRIVER_LEVEL:
+    elif mode in OPTIONS:
         import cuptimem
 
-        with cuptimem.profile(folder / f"{number}.cmem", **DRIVER_LEVEL[mode]) as prof:
+        with cuptimem.profile(folder / f"{number}.cmem", **OPTIONS[mode]) as prof:
             yield prof
     elif mode == EMPTY_CLIENT:
         client = empty_client()
@@ -96,9 +100,7 @@ def recording(mode: str, folder: Path, number: int) -> Iterator[Any]:
         finally:
             torch.cuda.memory._record_memory_history(None)
     else:
-        raise SystemExit(
-            f"unknown mode {mode}: {', '.join([*MODES, EMPTY_CLIENT, *DRIVER_LEVEL, *simulated.RECORDER])}"
-        )
+        raise SystemExit(f"unknown mode {mode}: {', '.join([*MODES, EMPTY_CLIENT, *OPTIONS, *simulated.RECORDER])}")
 
 
 def main() -> None:

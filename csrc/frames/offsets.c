@@ -37,6 +37,9 @@ SAME(_PyInterpreterFrame, localsplus, CM_OFFSET_LOCALS);
 #if PY_VERSION_HEX < 0x030d0000
 SAME(PyThreadState, cframe, CM_OFFSET_CFRAME);
 SAME(_PyCFrame, current_frame, CM_OFFSET_CFRAME_FRAME);
+SAME(PyFrameObject, f_frame, CM_OFFSET_OF_OBJECT);
+SAME(_PyInterpreterFrame, f_globals, CM_OFFSET_GLOBALS);
+SAME(_PyInterpreterFrame, f_locals, CM_OFFSET_NAMESPACE);
 SAME(_PyInterpreterFrame, f_code, CM_OFFSET_EXECUTABLE);
 SAME(_PyInterpreterFrame, prev_instr, CM_OFFSET_IP);
 #else

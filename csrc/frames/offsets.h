@@ -26,6 +26,9 @@ const char *cm_offsets_check(void);
 enum {
     CM_OFFSET_CFRAME = 56,      /* PyThreadState.cframe */
     CM_OFFSET_CFRAME_FRAME = 8, /* _PyCFrame.current_frame */
+    CM_OFFSET_OF_OBJECT = 24,   /* PyFrameObject.f_frame */
+    CM_OFFSET_GLOBALS = 8,
+    CM_OFFSET_NAMESPACE = 24, /* f_locals */
     CM_OFFSET_EXECUTABLE = 32,
     CM_OFFSET_PREVIOUS = 48,
     CM_OFFSET_IP = 56, /* prev_instr */
@@ -36,6 +39,9 @@ enum {
 enum {
     CM_OFFSET_CFRAME = 56,
     CM_OFFSET_CFRAME_FRAME = 0,
+    CM_OFFSET_OF_OBJECT = 24,
+    CM_OFFSET_GLOBALS = 24,
+    CM_OFFSET_NAMESPACE = 40,
     CM_OFFSET_EXECUTABLE = 0,
     CM_OFFSET_PREVIOUS = 8,
     CM_OFFSET_IP = 56, /* prev_instr */

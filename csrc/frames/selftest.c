@@ -62,6 +62,10 @@ static const char *compare_chains(void)
             why = "self-test: the frame chain holds other functions than Python reports";
         else if (cm_frame_offset(code, cm_frame_ip(raw)) * 2 != PyFrame_GetLasti(frame))
             why = "self-test: a frame stands at another instruction than Python reports";
+#if PY_VERSION_HEX < 0x030d0000
+        else if (CM_FRAME_FIELD(char *, frame, CM_OFFSET_OF_OBJECT) != raw)
+            why = "self-test: a frame object stands for another frame than Python reports";
+#endif
         Py_DECREF(code);
         PyFrameObject *back = PyFrame_GetBack(frame);
         Py_DECREF(frame);
