@@ -548,12 +548,20 @@ def hooks_without_device(trace: Path) -> dict[str, Any]:
     }
 
 
+def operators(trace: Path) -> dict[str, Any]:
+    with cuptimem.profile(trace, operators=True) as prof:
+        x = torch.randn(1000, 1000, device="cuda", requires_grad=True)
+        (x @ x).relu().sum().backward()
+    rows = prof.report.contents("allocated", "cuda").contributors
+    return {"names": sorted({(c.phase == "backward", c.operator) for c in rows})}
+
+
 PROGRAMS: dict[str, Callable[[Path], dict[str, Any]]] = {
     program.__name__: program
     for program in (
         *(midrun, midrun_two_devices, uncached, switched, malloc_async, pluggable, foreign_pool, threads),
         *(under_profiler, graphs, refused, training, leaking, windows, folded, killed, removed, history, host_reads),
-        *(hooks_without_device,),
+        *(hooks_without_device, operators),
     )
 }
 

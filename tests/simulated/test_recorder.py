@@ -132,7 +132,8 @@ def test_out_of_memory(program: Program) -> None:
     found = program("refused", memory="2GiB")
     once = [1 << 30, found["allocated"], "refused.<locals>.too_much"]
     assert found["ooms"] == [once, once]
-    assert "! out of memory on cuda:0: asked for 1.0 GiB with 900.0 MiB in use at" in found["summary"]
+    assert "! 2 requests were refused and caught: at most 1.0 GiB asked at" in found["summary"]
+    assert "with 900.0 MiB in use on cuda:0" in found["summary"]
 
 
 def test_training(program: Program) -> None:
@@ -193,3 +194,11 @@ def test_reads_of_what_no_kernel_computed(program: Program) -> None:
 
 def test_cuda_that_is_not_used(program: Program) -> None:
     assert program("hooks_without_device") == {"devices": ["cpu"], "problems": "", "reads": 0, "hook": True}
+
+
+@pytest.mark.parametrize("env", [{}, ASYNC, UNCACHED], ids=["caching", "malloc_async", "uncached"])
+def test_names_of_operators(program: Program, env: dict[str, str]) -> None:
+    found = program("operators", env=env)
+    names = {name for backward, name in found["names"] if not backward}
+    assert {"aten::randn", "aten::mm", "aten::clamp_min", "aten::sum"} <= names
+    assert {"MmBackward0", "ReluBackward0"} <= {name for backward, name in found["names"] if backward}
