@@ -26,7 +26,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo set-up test check long pythons other-pythons test-programs cuda-environment torches fuzz fuzz-records sanitize stress bench browser-tests perfetto notebooks page-assets evidence evidence-public fidelity foreign cupti-headers wheels wheel-tests lint format clean
+.PHONY: help demo set-up test check long pythons other-pythons test-programs cuda-environment torches fuzz fuzz-records sanitize stress bench browser-tests perfetto examples notebooks page-assets evidence evidence-public accounts fidelity foreign cupti-headers wheels wheel-tests lint format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -131,6 +131,9 @@ perfetto: $(STAMP)/package ## the chrome export in Perfetto's trace_processor, w
 	@$(BIN)/python -m pip install -q perfetto
 	$(BIN)/python -m tests.exports.perfetto $(ARGS)
 
+examples: $(STAMP)/package $(CUDA_VENV)/.made ## run three programs of examples/ again and write docs/examples.md
+	$(BIN)/python -m tests.cli.examples
+
 notebooks: $(STAMP)/package $(CUDA_VENV)/.made ## execute notebooks/ again and write their outputs (ARGS="find_a_leak" for one)
 	$(BIN)/python -m tests.notebook.execute $(ARGS)
 
@@ -148,6 +151,9 @@ fidelity: $(STAMP)/package ## run programs bare and recorded in every way of tes
 
 foreign: $(STAMP)/package ## run test suites of PyTorch, accelerate and einops bare and recorded (ARGS="--long --save", "--source DIR einops")
 	TORCH="$(TORCH)" $(BIN)/python -m tests.foreign $(ARGS)
+
+accounts: $(STAMP)/package cuda-environment ## what memory is for, by cuptimem and by the programs' own objects; writes docs/accounts/<date>.md
+	$(BIN)/python -m tests.accounts
 
 cupti-headers: $(STAMP)/package ## read the headers of CUPTI's releases anew (CACHE=folder for their wheels, 200 MB)
 	$(BIN)/python -m tests.cupti_headers $(or $(CACHE),build/cupti-wheels)

@@ -36,12 +36,15 @@ FIRST = ("truth/", "pytest_plugin/test_plays", "pytest_plugin/", "simulated/test
 FIRST += (
     "simulated/test_programs.py",
     "simulated/",
+    "accounts/",
     "stress/",
     "fidelity/",
     "driver/",
     "capture/",
     "cli/",
     "evidence/",
+    "holders/",
+    "ooms/",
 )
 FIRST += ("notebook/", "pages/", "exports/", "tensorboard/", "views/", "api/", "simulator/")
 OTHERS_FIRST = ("capture/", "")
