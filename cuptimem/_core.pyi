@@ -1,6 +1,7 @@
 """The C core. Everything here is for the rest of cuptimem, not for users."""
 
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Any
 
 class Error(RuntimeError): ...
@@ -39,6 +40,10 @@ def capture_warning() -> str | None: ...  # why recording ended by itself, once
 def tick(kind: int, obj: object) -> None: ...  # cm_tick_kind
 def mark(kind: int, argument: int = 0) -> None: ...  # cm_mark_kind
 def object_new(kind: int, obj: object, before_start: bool = False) -> None: ...  # cm_object_kind
+def label(
+    kind: int, address: int, owner: int, text: str, device_type: int = 0, device_index: int = -1
+) -> None: ...  # cm_label_kind
+def holder(stack: int, nodes: bool, device_type: int, device_index: int, paths: list[tuple[str, int, int]]) -> None: ...
 def capture_emit(
     threads: int, pairs: int, first: int = 0, counter: Any = None, pause_us: int = 0
 ) -> int: ...  # for tests: events from threads without Python
@@ -66,6 +71,11 @@ def garbage_callback(phase: str, info: dict[str, int], /) -> None: ...  # for gc
 def garbage_final() -> bool: ...  # a full collection between marks; False: within a collection
 def garbage_forget() -> None: ...  # in a forked child
 
+# who refers to what (csrc/python/py_referrers.c)
+def referrers(objects: list[Any], wanted: list[Any], most: int, /) -> list[Any]: ...
+def tracked(get_objects: Callable[..., list[Any]], keep_tuples: bool, *arguments: int) -> list[Any]: ...
+def frame_locals(frame: FrameType, /) -> dict[str, Any]: ...
+
 # sources (csrc/python/py_sources.c)
 def sources_install() -> int: ...
 def sources_remove() -> None: ...
@@ -76,6 +86,9 @@ def sources_lookup(name: str) -> int: ...  # address of a symbol in a patched li
 def autograd_calibrate(nodes: list[tuple[int, int]]) -> str | None: ...  # (PyObject address, _sequence_nr())
 def autograd_own_nodes(own: bool) -> tuple[int, int]: ...  # this thread's are not recorded but counted: made, ended
 def autograd_unseen() -> str | None: ...  # a type of nodes whose end is not seen, mangled
+def operators_start() -> str | None: ...  # why the names of running operators cannot be recorded
+def operators_stop() -> None: ...
+def operators_test(begin: bool, /) -> bool: ...  # at its end: whether aten::empty was seen between the two calls
 def sources_offsets() -> dict[str, int]: ...  # what calibration found: field -> bytes
 def cuda_allocator() -> tuple[str, bool, int, int] | None: ...  # cm_sources_cuda
 def storage_calibrate(samples: list[tuple[int, int, int]], slice: int, parent: int) -> str | None: ...
@@ -83,12 +96,19 @@ def storage_origin(cdata: int) -> tuple[int, int, int]: ...  # cm_storage_origin
 def main_thread_call(call: Callable[[], None] | None) -> None: ...  # about once a second while a capture runs
 def main_thread_call_when_warned(call: Callable[[], None] | None) -> None: ...  # while capture_warning has one
 def main_thread_call_when_asked(call: Callable[[], None] | None) -> None: ...  # while source_asked has something to ask
+def main_thread_call_after_pass(call: Callable[[], None] | None) -> None: ...  # where a walk is due
 def call_before(deadline: int, function: Callable[..., Any], *arguments: Any) -> Any: ...  # see py_sources.c
 
 # PyTorch's own calls (csrc/python/py_torch_calls.c)
 def torch_watch(name: str, function: object, /) -> None: ...
 def torch_caller(role: str, code: object, /) -> None: ...
 def torch_unwatch() -> None: ...
+
+# the walk over living objects (csrc/python/py_walks.c)
+def walks_call(call: Callable[[], None] | None, /) -> None: ...  # after steps of optimizers, where anything is due
+def walks_due() -> int: ...  # 1: a walk, 2: an early look for holders
+def select(objects: list[Any], kind_of: Callable[[type], int]) -> list[tuple[int, Any]]: ...  # unless 0
+def call_unless_running(code: object, function: Callable[..., Any], *arguments: Any) -> Any: ...  # else NotImplemented
 
 # the driver level (csrc/python/py_cupti.c)
 def cupti_start(

@@ -8,11 +8,14 @@ ignores these variables, too, unless `cuptimem run` itself was started so.
     CUPTIMEM_OUTPUT=F        the trace; {pid} and {rank} are filled in. Default: cuptimem-<script>.<pid>.cmem
     CUPTIMEM_OVERWRITE=1     replace an existing F
     CUPTIMEM_FOLLOW=1        children too, forked and spawned; without it they do not see these variables
-    CUPTIMEM_QUIET=1         no closing line
+    CUPTIMEM_QUIET=1         no closing line, and no account of a refused request that ended the program
     CUPTIMEM_MAX_SIZE=N      bytes of trace past which steps are folded
     CUPTIMEM_OPEN=1          at the end a page of the trace, in a browser where there is one
     CUPTIMEM_KERNELS=1       when kernels and copies ran, too
+    CUPTIMEM_OPERATORS=1     full names of operators, too
     CUPTIMEM_NO_DRIVER=1     without what CUDA itself hands out
+    CUPTIMEM_NO_WALKS=1      without names of modules and tensors
+    CUPTIMEM_NO_HOLDERS=1    without the search for who holds what grows
 """
 
 import os
@@ -32,7 +35,10 @@ VARIABLES = (
     "CUPTIMEM_MAX_SIZE",
     "CUPTIMEM_OPEN",
     "CUPTIMEM_KERNELS",
+    "CUPTIMEM_OPERATORS",
     "CUPTIMEM_NO_DRIVER",
+    "CUPTIMEM_NO_WALKS",
+    "CUPTIMEM_NO_HOLDERS",
     # Set by us:
     "CUPTIMEM_RUN",  # the process that asked for this one: `cuptimem run`, which becomes it, or `simulate`
     "CUPTIMEM_LEADER",  # the process whose file has exactly the name that was asked for
@@ -127,7 +133,7 @@ def _open(settings: dict[str, str]) -> None:
     global _started_in
     import atexit
 
-    from cuptimem import backward_threads, naming, recorder
+    from cuptimem import backward_threads, naming, recorder, refusals
     from cuptimem.errors import recording_core
 
     pid = os.getpid()
@@ -149,7 +155,10 @@ def _open(settings: dict[str, str]) -> None:
         options=recorder.Options(
             max_size=int(size) if size.isdigit() else 0,
             kernels=_is_set(settings, "CUPTIMEM_KERNELS"),
+            operators=_is_set(settings, "CUPTIMEM_OPERATORS"),
             driver=not _is_set(settings, "CUPTIMEM_NO_DRIVER"),
+            walks=not _is_set(settings, "CUPTIMEM_NO_WALKS"),
+            holders=not _is_set(settings, "CUPTIMEM_NO_HOLDERS"),
         ),
         default_name=not template,
     )
@@ -158,20 +167,32 @@ def _open(settings: dict[str, str]) -> None:
     def finish() -> None:
         if os.getpid() != pid:
             return
+        oom_left = refusals.left_program()
         try:
             backward_threads.wait()
         finally:  # an interrupt ends the wait, not what follows it
-            recorder.close_all()
+            recorder.close_all(oom_left)
             if not _is_set(settings, "CUPTIMEM_QUIET") and window.path is not None:
+                children = core.process_children()
+                if oom_left:
+                    _show_refusal(window.path)
                 _say_what_was_written(window.path)
                 if not _is_set(settings, "CUPTIMEM_FOLLOW"):
-                    _say_what_was_not(core.process_children())
+                    _say_what_was_not(children)
             leads = settings.get("CUPTIMEM_LEADER", str(pid)) == str(pid) and rank in (None, "0")
             if leads and _is_set(settings, "CUPTIMEM_OPEN") and window.path is not None:
-                _open_page(window.path)
+                _command("no page was made", "timeline", "--open", "--", window.path)
 
     # Registered before anything of the program's, so it runs after everything of the program's.
     atexit.register(core.process_at_exit(finish))
+
+
+def _show_refusal(path: str) -> None:
+    from cuptimem import recorder
+
+    recorder.write("\n")
+    _command("no account of the refused request was made", "peak", "--at", "oom", "--", path)
+    recorder.write("\n")
 
 
 def _say_what_was_written(path: str) -> None:
@@ -192,17 +213,18 @@ def _say_what_was_written(path: str) -> None:
     )
 
 
-def _open_page(path: str) -> None:
-    """In a process of its own: the program's modules, output and end stay as they are."""
+def _command(otherwise: str, *arguments: str) -> None:
+    """A command of ours, in a process of its own: the program's modules, output and end stay as they are. It writes to
+    standard error. otherwise: said where it cannot be run."""
     environment = {name: value for name, value in os.environ.items() if name not in (*VARIABLES, "LD_PRELOAD")}
-    command = [sys.executable, "-P", "-m", "cuptimem", "timeline", "--open", "--", path]
+    command = [sys.executable, "-P", "-m", "cuptimem", *arguments]
     to_stderr = [(os.POSIX_SPAWN_DUP2, 2, 1)]
     try:
         os.waitpid(os.posix_spawn(sys.executable, command, environment, file_actions=to_stderr), 0)
-    except ChildProcessError:  # the program ignores SIGCHLD: the page is made all the same
+    except ChildProcessError:  # the program ignores SIGCHLD: the command runs all the same
         return
     except (OSError, KeyboardInterrupt) as error:
-        _say(f"no page was made: {_one_line(error)}")
+        _say(f"{otherwise}: {_one_line(error)}")
 
 
 def _say_what_was_not(children: int) -> None:
@@ -246,12 +268,19 @@ def _start_in_child(settings: dict[str, str]) -> None:
         return
     util = sys.modules.get("multiprocessing.util")
     if util is not None:
-        util.register_after_fork(_open, lambda _: _in_process_of_multiprocessing(util))
+        util.register_after_fork(_open, lambda _: _in_process_of_multiprocessing(util, settings))
 
 
-def _in_process_of_multiprocessing(util: "ModuleType") -> None:
+def _in_process_of_multiprocessing(util: "ModuleType", settings: dict[str, str]) -> None:
     """It has cleared its finalizers in this new child, and knows by now what the child is to do."""
-    from cuptimem import recorder
+    from cuptimem import recorder, refusals
+
+    def finish() -> None:
+        error = sys.exc_info()[1]  # finalizers run while what leaves the target is on its way
+        oom_left = error is not None and refusals.is_of(error)
+        window = recorder.close_all(oom_left)
+        if oom_left and not _is_set(settings, "CUPTIMEM_QUIET") and window is not None and window.path is not None:
+            _show_refusal(window.path)
 
     recorder.note_role()
-    util.Finalize(None, recorder.close_all, exitpriority=-100)
+    util.Finalize(None, finish, exitpriority=-100)

@@ -15,6 +15,10 @@ MOMENTS = ("oom", "peak", "end")
 SEGMENTS = 20  # that are told of at most (csrc/analysis/ledger.h)
 SEGMENT_PINS = 8  # and stacks of each
 
+# PyTorch's caching allocator: requests up to the one size take a segment of the other; larger ones are rounded.
+_SMALL, _SMALL_SEGMENT = 1 << 20, 2 << 20
+_LARGE, _LARGE_SEGMENT, _ROUND = 10 << 20, 20 << 20, 2 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class SegmentPin:
@@ -70,6 +74,7 @@ class Fragmentation:
     allocated: int  # in blocks
     requested: int  # of that, asked for
     asked: int | None  # by the request that was refused; None but for "oom"
+    too_small: int | None  # of `unused`, in pieces smaller than that; None but for "oom"
     largest_free_block: int  # in one segment
     free_on_device: int | None  # as last told by the driver, with what this process took and gave back since
     largest_request: int | None  # that one with empty_cache_returns, or the largest free block: what would be served
@@ -83,6 +88,22 @@ class Fragmentation:
     def unused(self) -> int:
         """Reserved, and in no block."""
         return self.reserved - self.allocated
+
+    @property
+    def needed(self) -> int | None:
+        """The segment that the refused request needs of the device, as PyTorch sizes it; None but for "oom"."""
+        if self.asked is None:
+            return None
+        if self.asked <= _SMALL:
+            return _SMALL_SEGMENT
+        return _LARGE_SEGMENT if self.asked < _LARGE else -(-self.asked // _ROUND) * _ROUND
+
+    @property
+    def lacked(self) -> int | None:
+        """What the device had too little for that, its cache emptied: 0 where it had enough. None: not known."""
+        if self.needed is None or self.free_on_device is None:
+            return None
+        return max(0, self.needed - self.free_on_device - self.empty_cache_returns)
 
 
 def ordered(rows: Iterable[Fragmentation]) -> tuple[Fragmentation, ...]:
@@ -129,6 +150,7 @@ def from_row(row: Mapping[str, Any], stack_of: Callable[[int], Stack], lost_stac
         allocated=row["allocated"],
         requested=row["requested"],
         asked=known(row["asked"]),
+        too_small=known(row["too_small"]),
         largest_free_block=row["largest_free_block"],
         free_on_device=known(row["free_on_device"]),
         largest_request=known(row["largest_request"]),

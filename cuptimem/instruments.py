@@ -16,17 +16,23 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from cuptimem.late_import import ImportWatch
-    from cuptimem.recorder import Options
+    from cuptimem.recorder import Look, Options
 
 
 # Torch may arrive in one thread while another one ends the capture. Whoever holds this must not wait for an import: the
 # thread in which torch arrives holds the import system's own lock. (Importing what has been imported waits for nobody.)
 _lock = _thread.RLock()
 _SEEDED = 3  # cm_mark_kind
+_DUE_WALK, _DUE_LOOK = 1, 2  # _core.walks_due
 _waiting: "ImportWatch | None" = None  # for torch, and for what starts processes
 _hooked = False
+_walks = False  # whether names of what is alive are wanted
+_look_early: "Callable[[], object] | None" = None  # for who holds what grows; None: not wanted
 _problems: "list[str]" = []
 _notes: "dict[str, str]" = {}
+
+
+_operators = False  # asked for
 
 
 def _install_hooks() -> None:
@@ -34,12 +40,36 @@ def _install_hooks() -> None:
     from cuptimem import torch_events
 
     _hooked = True
-    torch_events.install()
+    torch_events.install(_operators)
+    if _look_early is not None:
+        # Now: the objects that an import makes would bring Python's next collection forward, in the middle of a loop.
+        from cuptimem import holders  # noqa: F401
+    if _walks or _look_early is not None:
+        from cuptimem import walks
+
+        walks.start(_step_ended)
 
 
-def install(core: "ModuleType", options: "Options", say: "Callable[[str], None]") -> None:
+def _step_ended() -> None:
+    """In the program's thread, where csrc/python/py_walks.h says that something is due."""
+    from cuptimem import _core
+
+    due = _core.walks_due()
+    if due & _DUE_WALK:
+        look_at_names()
+    if due & _DUE_LOOK and _look_early is not None:
+        _look_early()
+
+
+def install(
+    core: "ModuleType", options: "Options", say: "Callable[[str], None]", look_early: "Callable[[], object]"
+) -> None:
     """Hooks into PyTorch, or into its arrival, and into CUDA. Before recording starts: what they allocate is not the
-    program's. say: told what the user should know of that while recording is on."""
+    program's. say: gets what the user should know of that while recording is on. look_early: called after some of the
+    program's steps, for who holds what grows."""
+    global _operators, _walks, _look_early
+    _operators, _walks = options.operators, options.walks
+    _look_early = look_early if options.holders else None
     garbage.watch(core)
     _watch_imports(core)
     _hook_torch(core)
@@ -76,7 +106,7 @@ def _hook_torch(core: "ModuleType") -> None:
     if "torch" not in sys.modules:
         core.sources_install()
         return
-    from cuptimem import seed, torch_events  # noqa: F401  before the lock is held
+    from cuptimem import seed, torch_events, walks  # noqa: F401  before the lock is held
 
     seed.prepare()
     with _lock:
@@ -90,9 +120,18 @@ def look_around(core: "ModuleType") -> None:
         from cuptimem import seed
 
         _problems.extend(seed.seed_alive().problems)
+        look_at_names(full=True)
     else:
         core.mark(_SEEDED, 0)  # there will be no walk, so readers need not search for one
     driver_level.begin(core)
+
+
+def look_at_names(full: bool = False) -> None:
+    """Records what the modules and tensors that are alive are called. full: tensors without a name, too."""
+    if _walks and "torch" in sys.modules:
+        from cuptimem import walks
+
+        walks.record(full)
 
 
 def look_at_the_end(core: "ModuleType") -> None:
@@ -105,6 +144,24 @@ def look_at_the_end(core: "ModuleType") -> None:
         filling.note(core)
     except Exception as error:  # nothing of this may reach the program
         _problems.append(f"containers that are filling are not known: {type(error).__name__}: {error}")
+    look_at_names(full=True)
+
+
+def look_for_holders(core: "ModuleType", look: "Look") -> None:
+    """Records who holds what grows, if anything does. Only a signal's handler raises."""
+    if "torch" not in sys.modules:
+        return
+    try:
+        from cuptimem import holders, living
+
+        with living.no_collection():  # garbage of the program's waits as long as it would without this
+            holders.note(core, look)
+    except Exception as error:
+        if core.of_a_handler(error):
+            raise
+        problem = f"holders are not known: {type(error).__name__}: {error}"
+        if problem not in _problems and not look.is_over:
+            _problems.append(problem)
 
 
 def settle(core: "ModuleType", last: bool = False) -> None:
@@ -118,6 +175,10 @@ def forget(core: "ModuleType") -> None:
     global _lock
     _lock = _thread.RLock()
     garbage.forget(core)
+    if "cuptimem.living" in sys.modules:
+        from cuptimem import living
+
+        living.forget()
     driver_level.forget(core)
     _stop_waiting()
 
@@ -144,6 +205,10 @@ def remove(core: "ModuleType") -> "list[str]":
 
             problems += torch_events.problems()
             torch_events.remove()
+            if "cuptimem.walks" in sys.modules:
+                from cuptimem import walks
+
+                problems += walks.stop()
             _hooked = False
     core.sources_remove()
     return problems

@@ -12,6 +12,10 @@ STEPS_NEEDED = 8
 
 UNDECIDED = ("few births", "one epoch", "no collection", "late garbage", "filling", "events lost")
 
+# Paths without a name (referrers.Search.unnamed).
+_NAMELESS = ("only a reference cycle", "nothing in Python", "more objects than")
+_BARE = " that no Python object refers to"
+
 _ENDS_A_STEP = ("step", "optimizer", "backward")  # clocks whose tick is the end of a step
 
 
@@ -19,6 +23,20 @@ def _place(frame: Frame | None, stack_lost: bool) -> str:
     if frame is not None:
         return frame.place
     return "(stack lost)" if stack_lost else "(no Python line)"
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """What kept blocks alive: the way from a name of the program's to them, and how much is behind it."""
+
+    path: str  # "losses in train() → list[0:36]"
+    count: int  # blocks, or graph nodes
+    bytes: int  # of nodes: estimated
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the path begins at a name; else it says what is there instead of one."""
+        return not (self.path.startswith(_NAMELESS) or _BARE in self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +90,7 @@ class Leak(Displayed):
     # the same steps" (as the kept graph, which may hold it), "grows with it" (in proportion: it is computed from it).
     relation: str = ""
     keeps: "tuple[Leak, ...]" = ()  # what stands under this, the most bytes a step first
+    holders: tuple[Holder, ...] = ()  # when the recording ended, the most bytes first; empty: not searched, or gone
 
     @property
     def undecided(self) -> bool:
@@ -150,4 +169,5 @@ def from_row(
         total_bytes_per_step=row["total_bytes_per_step"],
         relation=row["relation"],
         keeps=tuple(from_row(kept, stack_of, lost_stack, clocks) for kept in row["keeps"]),
+        holders=tuple(Holder(path or "?", count, size) for path, count, size in row.get("holders", ())),
     )

@@ -11,13 +11,15 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
-from cuptimem import naming, recorder
-from cuptimem.errors import Error
+from cuptimem import naming, recorder, refusals
+from cuptimem.errors import Error, recording_core
 from cuptimem.figures import Figures
 from cuptimem.notebook import Displayed
 
 if TYPE_CHECKING:
+    from cuptimem.leaks import Holder, Leak
     from cuptimem.report import Report
+    from cuptimem.stacks import Frame
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -104,18 +106,19 @@ class _Run:
         self.first_step = self.step_number
         self.window = recorder.open_window(profile._next_path(), overwrite=profile.overwrite, options=profile.options)
 
-    def close(self) -> None:
-        """Never raises for what happens to the recording: the profiled program must not suffer."""
+    def close(self, oom_left: bool = False) -> None:
+        """Never raises for what happens to the recording: the profiled program must not suffer. oom_left: an exception
+        leaves the block that says that memory was refused."""
         try:
-            self._close(self.warm)
+            self._close(self.warm, oom_left)
         finally:
-            self._close(self.window)
+            self._close(self.window, oom_left)
         self.warm = None
 
-    def _close(self, window: recorder.Window | None) -> None:
+    def _close(self, window: recorder.Window | None, oom_left: bool) -> None:
         if window is not None:
             try:
-                recorder.close_window(window)
+                recorder.close_window(window, oom_left=oom_left)
             except (Error, OSError) as error:
                 recorder.say(str(error))
 
@@ -162,6 +165,21 @@ class _Run:
         return report
 
 
+class _Call:
+    """One call of a decorated function."""
+
+    def __init__(self, profile: "Profile") -> None:
+        self._profile = profile
+
+    def __enter__(self) -> None:
+        self._run = self._profile._begin()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._profile._end(self._run, value)
+
+
 class Profile(Figures, Displayed):
     """A context manager and decorator that records; see cuptimem.profile.
 
@@ -179,8 +197,11 @@ class Profile(Figures, Displayed):
         ring_bytes: int = 0,
         ring_dir: str | os.PathLike[str] | None = None,
         kernels: bool = False,
+        operators: bool = False,
         driver: bool = True,
+        walks: bool = True,
         code: str | Iterable[str] = (),
+        holders: bool = True,
     ) -> None:
         if on_trace_ready is not None and schedule is None:
             # torch.profiler allows it: one cycle, the whole block.
@@ -193,8 +214,11 @@ class Profile(Figures, Displayed):
             ring_bytes,
             None if ring_dir is None else os.fspath(ring_dir),
             kernels=bool(kernels),
+            operators=bool(operators),
             driver=bool(driver),
+            walks=bool(walks),
             code=_names(code),
+            holders=bool(holders),
         )
         self._named = None if path is None else os.path.abspath(os.fspath(path))
         self._files = 0
@@ -217,11 +241,11 @@ class Profile(Figures, Displayed):
             run = self._entered()
             if run is None:
                 raise RuntimeError("this profile is not open")
-            self._end(run)
+            self._end(run, value)
         except BaseException:  # a signal's handler may have raised before anything was done
             run = run or self._entered()
             if run is not None:
-                self._end(run)
+                self._end(run, value)
             raise
 
     def _entered(self) -> _Run | None:
@@ -259,6 +283,24 @@ class Profile(Figures, Displayed):
         if run is None:
             raise Error("this profile has not been entered yet, so there is no report")
         return run.report()
+
+    def holders(self, of: "Leak | Frame | str") -> "tuple[Holder, ...]":
+        """Who holds, now, a leak of the report, or what was allocated on a line ("train.py:22") and is alive.
+
+        Inside the block, or right after it: what is named are this moment's variables, attributes and containers.
+        """
+        run = self._current()
+        if run is None or run.window is None:
+            raise Error("this profile has recorded nothing yet")
+        if run.window.foreign:
+            raise Error("this profile was started by the parent process: only the parent has its tensors")
+        from cuptimem import holders
+
+        _, source, number = recorder.snapshot_source(run.window)
+        raw = recording_core().analyze(
+            source, window=number, tables=("kept",), code=",".join(self.options.code) or None
+        )
+        return holders.now(raw, of)
 
     @property
     def first_step(self) -> int:
@@ -304,38 +346,28 @@ class Profile(Figures, Displayed):
 
     def _around(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
-            run = self._begin()
-            try:
+            with _Call(self):
                 return function(*args, **kwargs)
-            finally:
-                self._end(run)
 
         return call
 
     def _around_generator(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
-            run = self._begin()
-            try:
+            with _Call(self):
                 return (yield from function(*args, **kwargs))
-            finally:
-                self._end(run)
 
         return call
 
     def _around_coroutine(self, function: Callable[..., Any]) -> Callable[..., Any]:
         async def call(*args: Any, **kwargs: Any) -> Any:
-            run = self._begin()
-            try:
+            with _Call(self):
                 return await function(*args, **kwargs)
-            finally:
-                self._end(run)
 
         return call
 
     def _around_async_generator(self, function: Callable[..., Any]) -> Callable[..., Any]:
         async def call(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
-            run = self._begin()
-            try:
+            with _Call(self):
                 inner = function(*args, **kwargs)
                 try:
                     value = await anext(inner)
@@ -352,8 +384,6 @@ class Profile(Figures, Displayed):
                     return
                 finally:
                     await inner.aclose()
-            finally:
-                self._end(run)
 
         return call
 
@@ -373,22 +403,26 @@ class Profile(Figures, Displayed):
                     self._open.remove(run)
             raise
 
-    def _end(self, run: _Run) -> None:
+    def _end(self, run: _Run, error: BaseException | None) -> None:
+        """error: what leaves the block."""
         recording = run.recording
+        oom_left = error is not None and refusals.is_of(error)
         try:
-            ended = self._put_away(run)
+            ended = self._put_away(run, oom_left)
         except BaseException:  # out of a signal's handler: nothing may stay open
-            self._put_away(run)
+            self._put_away(run, oom_left)
             raise
+        if ended and recording and oom_left and not recorder.active():
+            refusals.show_report(run.report)
         if ended and recording and self.schedule is not None:
             self._trace_ready()
 
-    def _put_away(self, run: _Run) -> bool:
+    def _put_away(self, run: _Run, oom_left: bool) -> bool:
         """Closes it. False: somebody was faster."""
         with self._lock:
             if run not in self._open:
                 return False
-        run.close()
+        run.close(oom_left)
         with self._lock:
             if run not in self._open:
                 return False
@@ -444,8 +478,11 @@ def profile(
     ring_bytes: int = 0,
     ring_dir: str | os.PathLike[str] | None = None,
     kernels: bool = False,
+    operators: bool = False,
     driver: bool = True,
+    walks: bool = True,
     code: str | Iterable[str] = (),
+    holders: bool = True,
 ) -> Profile: ...
 def profile(path: Any = None, **options: Any) -> Any:
     """Records every tensor allocation of this process with its Python line, while the block or function runs.
@@ -467,8 +504,11 @@ def profile(path: Any = None, **options: Any) -> Any:
     max_size        bytes of trace past which steps are folded into sums, survivors and peaks (2 GiB)
     ring_bytes, ring_dir    size (16 MiB) and folder of the shared memory that outlives a kill
     driver          what CUDA itself hands out, too, to PyTorch and to anybody else, as far as CUPTI tells
+    walks           names of modules, parameters and optimizer states, from walks over living objects at a few moments
     code            installed packages that count as your own code in its reports ("transformers", or several)
     kernels         when kernels and copies ran, too: costs something for each that is launched
+    operators       full names of operators (aten::addmm), too: costs something for each that runs
+    holders         at the end, who holds what grows: searched only where something does
 
     Raises ValueError for kernels without driver and for a code that is no package's name, Error if recording cannot
     start; afterwards nothing about the recording raises: it ends with one warning.

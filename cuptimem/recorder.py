@@ -7,21 +7,25 @@ standard module still gets its own.
 
 import _thread
 import atexit
+import gc
 import os
 import sys
 import time
 
 import cuptimem
-from cuptimem import aside, garbage, instruments, interpreter, naming, role, source_text
+from cuptimem import aside, garbage, instruments, interpreter, naming, refusals, role, source_text
 from cuptimem.errors import Error, recording_core
 
 TYPE_CHECKING = False  # typing would be loaded into every profiled program
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from types import ModuleType
+    from typing import TypeVar
 
-_WINDOW_OPEN, _WINDOW_CLOSE = 1, 2  # cm_mark_kind
+    _T = TypeVar("_T")
+
+_WINDOW_OPEN, _WINDOW_CLOSE, _OOM_LEFT = 1, 2, 11  # cm_mark_kind
 _TICK_STEP = 1  # cm_tick_kind
 
 CALL = "cuptimem.simulation.call"  # python -m CALL FOLDER NAME calls a function of that name
@@ -36,7 +40,11 @@ _prepared_pid = 0  # the process that has our fork and exit handlers (a forked c
 
 def say(line: str) -> None:
     """One line to the user. Never raises: standard error may be closed, or gone at exit."""
-    text = f"cuptimem: {line}\n"
+    write(f"cuptimem: {line}\n")
+
+
+def write(text: str) -> None:
+    """Text on standard error. Never raises, as above."""
     try:
         stream = sys.stderr
         stream.flush()
@@ -82,8 +90,11 @@ class Options:
         ring_dir: str | None = None,
         *,
         kernels: bool = False,
+        operators: bool = False,
         driver: bool = True,
+        walks: bool = True,
         code: "tuple[str, ...]" = (),
+        holders: bool = True,
     ) -> None:
         if kernels and not driver:
             raise ValueError("kernels are recorded at the driver level, which driver=False turns off")
@@ -91,8 +102,11 @@ class Options:
         self.ring_bytes = ring_bytes
         self.ring_dir = ring_dir
         self.kernels = kernels
+        self.operators = operators
         self.driver = driver
+        self.walks = walks
         self.code = code
+        self.holders = holders
 
 
 class Capture:
@@ -103,12 +117,16 @@ class Capture:
         self.file = file
         self.options = options
         self.pid = os.getpid()
+        self.began = time.monotonic()
         self.opened = 0
         self.windows: list[Window] = []  # open ones, in the order of opening
         self.owner: Window | None = None  # the first one: while only it has recorded, the whole capture is its
         self.stopped = False
         self.tries_to_stop = 0
         self.role = ""  # as the trace has it
+        self.holders: set[tuple[object, ...]] = set()  # leaks that a name was found for
+        self.looking = _thread.RLock()  # by an early look
+        self.looked = 0.0  # seconds of their threads' own time that those took
 
 
 class Window:
@@ -137,6 +155,77 @@ class Window:
         return self.file.path, self.file.trace or self.file.path, self.number
 
 
+class Look:
+    """A search for who holds what grows (holders.py). early: while the loop runs, in its thread."""
+
+    def __init__(self, window: Window, *, early: bool = False) -> None:
+        capture = window.capture
+        self.window = window
+        self.early = early
+        self.recorded = time.monotonic() - capture.began
+        self.looked = capture.looked
+        self.known = capture.holders
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the capture has ended, or is another process's."""
+        return self.window.capture is not _capture or self.window.foreign
+
+    def source(self) -> "tuple[str, object, int] | None":
+        """As Window.source, all that was recorded so far. None: an early look must not wait for it."""
+        if not self.early:
+            return snapshot_source(self.window, names=False)
+        return _unless_taken(_lock, self._early_source)
+
+    def _early_source(self) -> "tuple[str, object, int] | None":
+        if self.is_over or self.window.closing:
+            return None
+        self.window.capture.core.capture_sync()
+        return self.window.source
+
+    def record(self, write: "Callable[[], None]") -> None:
+        """Calls this while the capture cannot end; never for another capture."""
+
+        def write_into_this() -> None:
+            if not self.is_over:
+                write()
+
+        if self.early:
+            _unless_taken(_lock, write_into_this)
+        else:
+            with _lock:
+                write_into_this()
+
+
+def _look_early() -> None:
+    """Records who holds what grows so far: a function's variables are gone when the recording ends."""
+    capture = _capture
+    if capture is not None and capture.pid == os.getpid():
+        _unless_taken(capture.looking, lambda: _look(capture))
+
+
+def _look(capture: Capture) -> None:
+    windows = capture.windows[:1]
+    began = time.thread_time()
+    for window in windows:  # the outermost, as at the stop
+        instruments.look_for_holders(capture.core, Look(window, early=True))
+    capture.looked += time.thread_time() - began
+
+
+def _unless_taken(lock: "_thread.RLock", function: "Callable[[], _T]") -> "_T | None":
+    """Calls it under the lock; None if that is taken, by this thread too. A signal's handler may raise anywhere in
+    here, but not between the call of release and what it does."""
+    if lock._is_owned():  # type: ignore[attr-defined]
+        return None
+    try:
+        return function() if lock.acquire(False) else None
+    finally:
+        try:  # noqa: SIM105  contextlib is not loaded by Python itself
+            lock.release()
+        except RuntimeError:  # another thread's
+            pass
+
+
 def open_window(path: str | None, *, overwrite: bool, options: Options, default_name: bool = False) -> Window:
     """Opens a window, starting the capture if none runs. default_name: an existing file gets a number instead.
 
@@ -155,8 +244,10 @@ def open_window(path: str | None, *, overwrite: bool, options: Options, default_
             if capture is None:
                 _end_orphan()
                 capture = _start(path, overwrite, options)
-            elif options.kernels and not capture.options.kernels:
-                say("kernels are not recorded: the profile that this one lies in was started without them")
+            else:
+                for what in ("kernels", "operators"):
+                    if getattr(options, what) and not getattr(capture.options, what):
+                        say(f"{what} are not recorded: the profile that this one lies in was started without them")
             window = Window(capture, capture.opened + 1, path, options.code)
             opened.append(window)
             capture.opened = window.number
@@ -175,26 +266,41 @@ def open_window(path: str | None, *, overwrite: bool, options: Options, default_
         raise
 
 
-def close_window(window: Window, collect: bool = True, look: bool = True) -> None:
+def close_window(window: Window, collect: bool = True, look: bool = True, oom_left: bool = False) -> None:
     """Closes a window, after a marked collection (see garbage.py); the last one ends the capture. Twice, or in a forked
-    child: nothing happens. collect=False: leaks will not be asked for. look=False: growth is not needed either."""
+    child: nothing happens. collect=False: leaks will not be asked for. look=False: growth is not needed either.
+    oom_left: an exception leaves it that says that memory was refused."""
     try:
-        if _begins_to_close(window) and collect:
-            garbage.collect_finally(window.capture.core)  # runs the program's finalizers: without the lock
+        if _begins_to_close(window, oom_left) and collect:
+            capture = window.capture
+            seeks = look and capture.options.holders and capture.windows == [window]
+            # While automatic collection is off, reference cycles hold what the collection below frees.
+            seeks_before = seeks and not gc.isenabled()
+            if seeks_before:
+                _look_for_holders(window)
+            garbage.collect_finally(capture.core)  # runs the program's finalizers: without the lock
             if look:
-                instruments.look_at_the_end(window.capture.core)
+                instruments.look_at_the_end(capture.core)
+            if seeks and not seeks_before:
+                _look_for_holders(window)
         _close(window)
     except BaseException:
         _close(window)  # goes on where a signal's handler raised; nothing if it had come to its end
         raise
 
 
-def _begins_to_close(window: Window) -> bool:
+def _look_for_holders(window: Window) -> None:
+    instruments.look_for_holders(window.capture.core, Look(window))
+
+
+def _begins_to_close(window: Window, oom_left: bool) -> bool:
     """Once for each window, in the process that opened it."""
     with _lock:
         if window.closing or window.foreign:
             return False
         window.closing = True
+        if oom_left:
+            window.capture.core.mark(_OOM_LEFT, window.number)
         return True
 
 
@@ -247,10 +353,12 @@ def write_window(window: Window, target: str) -> None:
         _extract_to(source, target, window)
 
 
-def snapshot_source(window: Window) -> "tuple[str, object, int]":
-    """Makes everything recorded so far readable. See Window.source."""
+def snapshot_source(window: Window, *, names: bool = True) -> "tuple[str, object, int]":
+    """Makes everything recorded so far readable, with the names of what is alive. See Window.source."""
     with _lock:
         if window.capture is _capture and not window.foreign:
+            if names:
+                instruments.look_at_names()
             instruments.settle(window.capture.core)
             _write_all(window.capture.core)
             _pass_warning_on(window.capture.core)
@@ -337,7 +445,7 @@ def _start(path: str | None, overwrite: bool, options: Options) -> Capture:
     file.trace = core.trace(file.path)
     core.main_thread_call_when_warned(lambda: _pass_warning_on(core))
     core.main_thread_call_when_asked(lambda: source_text.supply(core))
-    instruments.install(core, options, say)
+    instruments.install(core, options, say, _look_early)
     core.capture_record(True)
     instruments.look_around(core)
     if without_stacks is not None:
@@ -469,24 +577,30 @@ def _copy_name(path: str, other: str) -> None:
         os.rename(path, other)
 
 
-def close_all() -> None:
-    """Ends whatever records, as at exit: windows close from the last to the first. Says what goes wrong."""
+def close_all(oom_left: bool = False) -> Window | None:
+    """Ends whatever records, as at exit: windows close from the last to the first, which is returned. Says what goes
+    wrong. oom_left: as in close_window."""
+    window = None
     with _lock:
         _end_orphan()
     while True:
         with _lock:
             capture = _capture
             if capture is None or capture.pid != os.getpid() or not capture.windows:
-                return
+                return window
             window = capture.windows[-1]
         try:
-            close_window(window)
+            close_window(window, oom_left=oom_left)
         except (Error, OSError) as error:
             say(str(error))
 
 
 def _at_exit() -> None:
-    close_all()
+    """Of profiles that the program has left open."""
+    left = refusals.left_program()
+    window = close_all(left)
+    if left and window is not None:
+        refusals.show(window)
     recording_core().temporary_files_remove()
 
 

@@ -24,16 +24,30 @@ from cuptimem.stacks import Frame, Stack, library_line, user_frame
 if TYPE_CHECKING:
     import pandas
 
+    from cuptimem.account import Account
     from cuptimem.exports import Written
     from cuptimem.recorder import Window
     from cuptimem.simulation.result import Simulation
 
 _NO_STACK, _LOST_STACK = 0, 1  # reserved stack ids, csrc/capture/event.h
 
+# What a block is for; csrc/analysis/category.h has the rules.
+CATEGORIES = (
+    "parameter",
+    "buffer",
+    "gradient",
+    "optimizer state",
+    "input",
+    "activation",
+    "temporary",
+    "before start",
+    "unknown",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Contributor:
-    """Blocks alive together that came from one stack in one phase.
+    """Blocks alive together that came from one stack in one phase, and are of one category and module.
 
     A block made in backward is charged to the forward line of its autograd node: `stack` is that line's stack, `origin`
     the stack on which backward() was called.
@@ -43,9 +57,14 @@ class Contributor:
     count: int
     stack: Stack
     phase: str  # "data", "forward", "backward", "optimizer", "other", "before start"
-    operator: str | None = None  # the autograd node that ran, e.g. "AddmmBackward0"
+    operator: str | None = (
+        None  # the autograd node that ran, "AddmmBackward0", else the operator where they are recorded
+    )
     origin: Stack = ()
     stack_lost: bool = False  # there was a stack, but no room to define it
+    category: str = "unknown"  # of CATEGORIES
+    qualified: str | None = None  # the name of the module that owns it or made it: "encoder.layers.3.self_attn"
+    saved_by: str | None = None  # of an activation: the autograd node that had saved it, "AddmmBackward0"
 
     @property
     def frame(self) -> Frame | None:
@@ -69,7 +88,9 @@ class Contributor:
 
     @property
     def module(self) -> str | None:
-        """The innermost of them."""
+        """The module's qualified name; where no walk has seen it, the class of the innermost one that was called."""
+        if self.qualified is not None:
+            return self.qualified
         return next((frame.module for frame in self.stack if frame.module is not None), None)
 
     @property
@@ -153,16 +174,35 @@ class Contents(Displayed):
 
 
 @dataclass(frozen=True, slots=True)
+class LiveTensor:
+    """A block at a peak of which a walk over living objects has said what it is."""
+
+    name: str | None  # "h.3.mlp.c_fc.weight", "exp_avg of h.3.mlp.c_fc.weight"; a gradient has its parameter's
+    category: str  # of CATEGORIES
+    bytes: int
+    module: str | None  # the qualified name of the module that owns it
+    dtype: str | None  # "float32"
+    shape: tuple[int, ...] | None
+    stack: Stack
+
+
+@dataclass(frozen=True, slots=True)
 class Peak(Contents):
     """The moment with the most live bytes on one device, and what was alive then.
 
     A step's peak out of Report.steps keeps the ten largest contributors; `rest_bytes` and `rest_count` are the others.
     """
 
+    tensors: tuple[LiveTensor, ...] = ()  # of the run's peak, the largest first; part of the contributors' bytes
+
 
 @dataclass(frozen=True, slots=True)
 class OutOfMemory:
-    """An allocation that a device refused."""
+    """An allocation that a device refused.
+
+    What was alive then is known of the first sixteen of a device, and of the one whose exception left the program or
+    the profile. One made in backward is charged to the forward line of its autograd node, as a Contributor is.
+    """
 
     device: str
     time_ns: int
@@ -170,6 +210,29 @@ class OutOfMemory:
     allocated: int
     stack: Stack
     step: int | None
+    contributors: tuple[Contributor, ...] = ()  # alive then, the largest first
+    left: bool = False  # its exception left the program or the profile; else the program caught it, or was killed
+    reserved: int | None = None  # by the allocator, as last told where `memory` is None; None: it does not say
+    origin: Stack = ()  # its own stack, where that is not `stack`
+    operator: str | None = None  # the autograd node that ran
+    memory: Fragmentation | None = None  # of PyTorch's segments then; None: none were known (the CPU has none)
+
+    @property
+    def frame(self) -> Frame | None:
+        """The user's line: see user_frame."""
+        return user_frame(self.stack)
+
+    @property
+    def cached(self) -> int | None:
+        """Reserved, and in no block."""
+        if self.memory is not None:
+            return self.memory.unused
+        return None if self.reserved is None else max(0, self.reserved - self.allocated)
+
+    @property
+    def unknown(self) -> int:
+        """Allocated, and in no contributor: folded (Report.folded), lost, or not asked for by tensors."""
+        return self.allocated - sum(c.bytes for c in self.contributors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +323,7 @@ class Device:
     freed: int
     reserved_peak: int | None
     timeline: tuple[TimelinePoint, ...]
-    ooms: tuple[OutOfMemory, ...]
+    ooms: tuple[OutOfMemory, ...]  # the first 1,024, and the one that left
     requested_peak: int | None = None  # of the peak's bytes, those that were asked for; None: the allocator did not say
     # The highest sum of live blocks that were allocated since the start; a lower bound where Report.folded.
     peak_above_start: int = 0
@@ -268,6 +331,7 @@ class Device:
     segments: Segments | None = None  # None: none were seen (expandable segments, other back ends, the CPU)
     check: TotalsCheck | None = None  # None: the allocator tells no totals
     tables: tuple[Contents, ...] = ()  # those that were asked for
+    refused: int = 0  # requests: all of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -489,6 +553,11 @@ class Report(Displayed):
         """Refused allocations of all devices in the order of time."""
         return tuple(sorted((oom for device in self.devices for oom in device.ooms), key=lambda oom: oom.time_ns))
 
+    @property
+    def oom_left(self) -> OutOfMemory | None:
+        """The refused allocation whose exception left the program or the profile."""
+        return next((oom for oom in self.ooms if oom.left), None)
+
     def device(self, name: str) -> Device:
         """The device of that name ("cpu", "cuda:0"; "cuda" is "cuda:0"). Raises Error if it is not in the report."""
         for device in self.devices:
@@ -564,6 +633,15 @@ class Report(Displayed):
             if table.what == what:
                 return table
         return self._again(tables=(what,)).contents(what, one.name)
+
+    def account(self, device: str | None = None, depth: int | None = None) -> "Account":
+        """What the peak of a device (None: the first one) is made of by module and category, in exact bytes.
+
+        depth: a module counts for the first so many parts of its name. Raises Error.
+        """
+        from cuptimem import account
+
+        return account.of_contents(self.contents("peak", device), depth)
 
     def charts(self, spans: Iterable[Span] = (Span(),)) -> tuple[Chart, ...]:
         """Live bytes over time by contributor: for each span (chart.Span), and in it for each device, one Chart.
@@ -728,16 +806,26 @@ def _of_step(table: Contents, row: Step | None, index: int) -> Contents:
 
 
 def operator_name(name: str | None) -> str | None:
-    """The class of an autograd node from its (mangled or plain) C++ name: "AddmmBackward0"."""
+    """The class of an autograd node from its (mangled or plain) C++ name: "AddmmBackward0". An operator's name stays as
+    it is: "aten::addmm"."""
     if not name:
         return None
     if re.fullmatch(r"N?\d.*", name) is None:
-        return name.rsplit("::", 1)[-1]
+        return name.rsplit("::", 1)[-1] if name.startswith("torch::autograd::") else name
     text, last = name.removeprefix("N"), ""
     while (match := re.match(r"\d+", text)) is not None:
         length, text = int(match.group()), text[match.end() :]
         last, text = text[:length], text[length:]
     return last or name
+
+
+def label_parts(text: str) -> tuple[str | None, str | None, tuple[int, ...] | None]:
+    """Name, dtype and shape of the text that a walk gives a block: "weight\\tfloat32 768 3072"."""
+    name, _, layout = text.partition("\t")
+    dtype, *sizes = layout.split(" ") if layout else (None,)
+    if any(re.fullmatch(r"\d{1,18}", size) is None for size in sizes if size is not None):
+        return name or None, None, None
+    return name or None, dtype, None if dtype is None else tuple(int(size) for size in sizes if size is not None)
 
 
 def _device_order(device: Mapping[str, Any]) -> tuple[bool, int, str]:
@@ -770,7 +858,7 @@ def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
         return stacks.get(stack_id, ())
 
     def contributor(row: Sequence[Any]) -> Contributor:
-        size, count, stack_id, origin_id, phase, name = row
+        size, count, stack_id, origin_id, phase, name, category, module, saved_by = row
         return Contributor(
             bytes=size,
             count=count,
@@ -779,7 +867,35 @@ def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
             operator=operator_name(name),
             origin=stack_of(origin_id) if origin_id != stack_id else (),
             stack_lost=stack_id == _LOST_STACK,
+            category=category,
+            qualified=module,
+            saved_by=operator_name(saved_by),
         )
+
+    def refused(device: str, row: Sequence[Any]) -> OutOfMemory:
+        time_ns, requested, allocated, stack_id, step, alive, left, reserved, origin_id, name, segments = row
+        memory = None if segments is None else fragmentation.from_row(segments, stack_of, _LOST_STACK)
+        if memory is not None:  # PyTorch empties its cache before it gives up, and tells no total of that
+            reserved = memory.reserved
+        return OutOfMemory(
+            device=device,
+            time_ns=time_ns,
+            requested=requested,
+            allocated=allocated,
+            stack=stack_of(stack_id),
+            step=step,
+            contributors=tuple(map(contributor, alive)),
+            left=left,
+            reserved=reserved if reserved >= 0 else None,
+            origin=stack_of(origin_id) if origin_id != stack_id else (),
+            operator=operator_name(name),
+            memory=memory,
+        )
+
+    def tensor(row: Sequence[Any]) -> LiveTensor:
+        text, category, size, module, stack_id = row
+        name, dtype, shape = label_parts(text)
+        return LiveTensor(name, category, size, module, dtype, shape, stack_of(stack_id))
 
     def table_of(device: Mapping[str, Any], what: str, rows: Sequence[Any], rest: Sequence[int]) -> Contents:
         contributors = tuple(contributor(row) for row in rows)
@@ -793,11 +909,9 @@ def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
     for row in sorted(raw["devices"], key=_device_order):
         name = row["device"]
         contributors = tuple(contributor(c) for c in row["contributors"])
-        peak = Peak(name, row["peak"], row["peak_time_ns"], row["peak_step"], contributors)
-        ooms = tuple(
-            OutOfMemory(name, time_ns, requested, allocated, stack_of(stack_id), step)
-            for time_ns, requested, allocated, stack_id, step in row["ooms"]
-        )
+        tensors = tuple(tensor(one) for one in row.get("tensors", ()))
+        peak = Peak(name, row["peak"], row["peak_time_ns"], row["peak_step"], contributors, tensors=tensors)
+        ooms = tuple(refused(name, one) for one in row["ooms"])
         devices.append(
             Device(
                 name=name,
@@ -813,6 +927,7 @@ def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
                 reserved_peak=row["reserved_peak"],
                 timeline=tuple(TimelinePoint(*point) for point in row["timeline"]),
                 ooms=ooms,
+                refused=row.get("ooms_total", len(ooms)),
                 requested_peak=row["requested_peak"] if row["requested_peak"] >= 0 else None,
                 segments=Segments(**row["segments"]) if row["segments"] else None,
                 check=TotalsCheck(**row["check"]) if row["check"]["checked"] else None,

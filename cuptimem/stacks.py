@@ -62,7 +62,7 @@ class Frame:
         """The part of the line that was running, where Python says so; else the line."""
         if self.column < 0 or self.end_column < 0:
             return self.source
-        text = self.text.encode()
+        text = self.text.encode(errors="surrogatepass")
         if not text.strip():
             return ""
         if self.end_line not in (-1, self.line):

@@ -25,6 +25,7 @@ class _Installed:
         self.problems: list[str] = []
         self.torch: ModuleType | None = None
         self.seconds = 0
+        self.operators = False  # their names are asked for
         self.watch = ImportWatch(
             {
                 "torch._C": self._binary_loaded,
@@ -53,6 +54,7 @@ class _Installed:
         problem = "the layout of autograd's nodes is not known" if why is not None else check_nodes(torch)
         self._note_nodes(live_nodes.claim(str(getattr(torch, "__version__", "unknown")), problem))
         self._watch_calls(torch)
+        self.record_operators()
         for name in ("torch.nn.modules.module", "torch.optim.optimizer", "torch.utils.data.dataloader"):
             if name in sys.modules:
                 self._part_loaded(sys.modules[name])
@@ -66,6 +68,14 @@ class _Installed:
             _core.torch_watch("exit", scopes._record_function_exit._RecordFunction._op)
         except (AttributeError, RuntimeError, ValueError) as error:
             self.failed("steps are not seen", error)
+
+    def record_operators(self) -> None:
+        """Or no longer."""
+        if not self.operators:
+            _core.operators_stop()
+        elif self.torch is not None and (why := start_operators(self.torch)) is not None:
+            _core.operators_stop()
+            self.problems.append(f"names of operators are not recorded: {why}")
 
     def _note_nodes(self, claim: str) -> None:
         """Into the trace at once, so that a process that is killed has said it."""
@@ -115,6 +125,7 @@ class _Installed:
         if unseen is not None:
             self._note_nodes(f"nodes kept by {unseen} are not seen dying")
         self.watch.stop()
+        _core.operators_stop()
         _core.torch_unwatch()
         _core.frames_module_call(None)
         _core.sources_remove()
@@ -123,15 +134,18 @@ class _Installed:
 _installed: _Installed | None = None
 
 
-def install() -> None:
-    """Patches what is loaded of torch and watches for the rest. Idempotent; main thread.
+def install(operators: bool = False) -> None:
+    """Patches what is loaded of torch and watches for the rest. Idempotent; main thread. operators: their names, too.
 
     Call it before recording starts: hooks go on first, `seed.seed_alive` follows.
     """
     global _installed
     if _installed is not None:
+        _installed.operators = operators  # a forked child has its parent's hooks, and its own wishes
+        _installed.record_operators()
         return
     _installed = _Installed()
+    _installed.operators = operators
     _core.sources_install()  # also without torch: the collector's scan takes over from here
     _installed.watch.start()
     _core.main_thread_call(_installed.look)
@@ -207,6 +221,34 @@ def calibrate(torch: ModuleType) -> str | None:
             nodes.clear()
 
 
+@contextlib.contextmanager
+def _plain_torch(torch: ModuleType) -> Iterator[None]:
+    """Outside of whatever the program has put around operators: modes, subclasses, inference."""
+    with (
+        torch._C.DisableTorchFunction(),
+        torch._C._DisableTorchDispatch(),
+        torch.inference_mode(False),
+        torch.enable_grad(),
+    ):
+        yield
+
+
+def start_operators(torch: ModuleType) -> str | None:
+    """Registers for the names of running operators and runs one as a test. None, or why they are not known."""
+    why = _core.operators_start()
+    if why is not None:
+        return why
+    _core.operators_test(True)
+    try:
+        with _plain_torch(torch):
+            torch.empty(0, device="cpu")  # allocates nothing
+    except (AttributeError, RuntimeError, TypeError) as error:
+        return f"an operator could not be run to test it ({type(error).__name__}: {error})"
+    finally:
+        seen = _core.operators_test(False)
+    return None if seen else "an operator that ran as a test was not seen"
+
+
 def check_nodes(torch: ModuleType) -> str | None:
     """Makes a few nodes as an operator does, drops them, and asks the hooks. None, or what they have not seen.
 
@@ -214,13 +256,7 @@ def check_nodes(torch: ModuleType) -> str | None:
     """
     count = 4
     try:
-        with (
-            _own_nodes() as seen,
-            torch._C.DisableTorchFunction(),
-            torch._C._DisableTorchDispatch(),
-            torch.inference_mode(False),
-            torch.enable_grad(),
-        ):
+        with _own_nodes() as seen, _plain_torch(torch):
             leaf = torch.empty(0, device="cpu", requires_grad=True)
             views = [leaf.view(0) for _ in range(count)]
             del views, leaf

@@ -37,6 +37,16 @@ static const char *const table_names[] = {
     [CM_TABLE_ABOVE] = "above",         [CM_TABLE_KEPT] = "kept",
     [CM_TABLE_ALLOCATED] = "allocated", [CM_TABLE_STEPPED] = "stepped",
     [CM_TABLE_TEMPORARY] = "temporary"};
+const char *const cm_py_categories[CM_CATEGORIES] = {[CM_CATEGORY_UNKNOWN] = "unknown",
+                                                     [CM_CATEGORY_PARAMETER] = "parameter",
+                                                     [CM_CATEGORY_BUFFER] = "buffer",
+                                                     [CM_CATEGORY_GRADIENT] = "gradient",
+                                                     [CM_CATEGORY_OPTIMIZER_STATE] =
+                                                         "optimizer state",
+                                                     [CM_CATEGORY_INPUT] = "input",
+                                                     [CM_CATEGORY_ACTIVATION] = "activation",
+                                                     [CM_CATEGORY_TEMPORARY] = "temporary",
+                                                     [CM_CATEGORY_BEFORE_START] = "before start"};
 static const char *const tick_names[] = {NULL, "step", "optimizer", "data", "module", "backward"};
 
 typedef cm_py_builder builder;
@@ -164,17 +174,50 @@ PyObject *cm_py_node_name(builder *b, uint32_t name)
     return found;
 }
 
+/* What a walk has said, or None. */
+PyObject *cm_py_label(cm_py_builder *b, uint32_t name)
+{
+    return shared_text(b, name == 0 ? NULL : cm_reader_name(b->reader, name));
+}
+
 PyObject *cm_py_contributors(builder *b, const cm_contributor *c, size_t count)
 {
     PyObject *list = PyList_New(0);
     bool fine = list != NULL;
     for (size_t i = 0; fine && i < count; i++)
-        fine = cm_py_append(list,
-                            Py_BuildValue(
-                                "(LKNNsN)", (long long)c[i].bytes, (unsigned long long)c[i].count,
-                                cm_py_stack_id(b, c[i].stack), cm_py_stack_id(b, c[i].origin_stack),
-                                cm_py_phases[c[i].phase], cm_py_node_name(b, c[i].name))) == 0;
+        fine = cm_py_append(list, Py_BuildValue(
+                                      "(LKNNsNsNN)", (long long)c[i].bytes,
+                                      (unsigned long long)c[i].count, cm_py_stack_id(b, c[i].stack),
+                                      cm_py_stack_id(b, c[i].origin_stack),
+                                      cm_py_phases[c[i].phase], cm_py_node_name(b, c[i].name),
+                                      cm_py_categories[c[i].category], cm_py_label(b, c[i].module),
+                                      cm_py_node_name(b, c[i].saved_by))) == 0;
     return finish_list(list, fine);
+}
+
+static PyObject *tensor_list(builder *b, const cm_device_report *d)
+{
+    PyObject *list = PyList_New(0);
+    bool fine = list != NULL;
+    for (size_t i = 0; fine && i < d->tensor_count; i++) {
+        const cm_tensor *t = &d->tensors[i];
+        fine = cm_py_append(list, Py_BuildValue("(NsLNN)", cm_py_label(b, t->text),
+                                                cm_py_categories[t->category], (long long)t->bytes,
+                                                cm_py_label(b, t->module),
+                                                cm_py_stack_id(b, t->stack))) == 0;
+    }
+    return finish_list(list, fine);
+}
+
+static PyObject *oom_row(builder *b, const cm_oom *oom)
+{
+    return Py_BuildValue(
+        "(KLLNNNNLNNN)", (unsigned long long)oom->time_ns, (long long)oom->requested,
+        (long long)oom->allocated, cm_py_stack_id(b, oom->stack), none_below_zero(oom->step),
+        cm_py_contributors(b, oom->contributors, oom->contributor_count),
+        PyBool_FromLong(oom->left), (long long)oom->reserved, cm_py_stack_id(b, oom->origin_stack),
+        cm_py_node_name(b, oom->name),
+        oom->memory.segment_total == 0 ? Py_NewRef(Py_None) : cm_py_fragmentation(b, &oom->memory));
 }
 
 static PyObject *oom_list(builder *b, const cm_device_report *d)
@@ -182,11 +225,7 @@ static PyObject *oom_list(builder *b, const cm_device_report *d)
     PyObject *list = PyList_New(0);
     bool fine = list != NULL;
     for (size_t i = 0; fine && i < d->oom_count; i++)
-        fine = cm_py_append(list, Py_BuildValue("(KLLNN)", (unsigned long long)d->ooms[i].time_ns,
-                                                (long long)d->ooms[i].requested,
-                                                (long long)d->ooms[i].allocated,
-                                                cm_py_stack_id(b, d->ooms[i].stack),
-                                                none_below_zero(d->ooms[i].step))) == 0;
+        fine = cm_py_append(list, oom_row(b, &d->ooms[i])) == 0;
     return finish_list(list, fine);
 }
 
@@ -238,7 +277,8 @@ static PyObject *table_dict(builder *b, const cm_device_report *d)
 static PyObject *device_dict(builder *b, const cm_device_report *d)
 {
     return Py_BuildValue(
-        "{s:s,s:L,s:L,s:K,s:N,s:(LKN),s:L,s:L,s:K,s:K,s:L,s:L,s:N,s:N,s:N,s:K,s:N,s:L,s:N,s:N,s:N}",
+        "{s:s,s:L,s:L,s:K,s:N,s:(LKN),s:L,s:L,s:K,s:K,s:L,s:L,s:N,s:N,s:N,s:K,s:N,s:L,s:N,s:N,s:N,"
+        "s:N}",
         "device", d->name, "start", (long long)d->start, "peak", (long long)d->peak, "peak_time_ns",
         (unsigned long long)d->peak_time_ns, "peak_step", none_below_zero(d->peak_step), "above",
         (long long)d->above, (unsigned long long)d->above_time_ns, none_below_zero(d->above_step),
@@ -249,7 +289,7 @@ static PyObject *device_dict(builder *b, const cm_device_report *d)
         cm_py_contributors(b, d->contributors, d->contributor_count), "ooms", oom_list(b, d),
         "ooms_total", (unsigned long long)d->oom_total, "timeline", timeline_list(d),
         "requested_peak", (long long)d->requested_peak, "segments", segments_dict(&d->segments),
-        "check", check_dict(&d->check), "tables", table_dict(b, d));
+        "check", check_dict(&d->check), "tables", table_dict(b, d), "tensors", tensor_list(b, d));
 }
 
 static PyObject *device_list(builder *b)
@@ -370,13 +410,42 @@ static PyObject *part_list(builder *b, const cm_leak *leak)
     return finish_list(list, fine);
 }
 
+static bool holds(const cm_analysis *a, const cm_holder *h, const cm_leak *leak)
+{
+    bool found = h->stack == leak->stack;
+    for (size_t i = 0; !found && i < leak->part_count; i++)
+        found = h->stack == a->leak_parts[leak->first_part + i].stack;
+    return found && h->kind == leak->kind &&
+           (h->kind == CM_LEAK_NODES || h->device == leak->device);
+}
+
+/* Of the latest search that found any. */
+static PyObject *holder_list(builder *b, const cm_leak *leak)
+{
+    const cm_analysis *a = b->analysis;
+    size_t first = 0;
+    for (size_t i = a->holder_count; i > 0 && first == 0; i--)
+        if (a->holders[i - 1].first && holds(a, &a->holders[i - 1], leak))
+            first = i - 1;
+    PyObject *list = PyList_New(0);
+    bool fine = list != NULL;
+    for (size_t i = first; fine && i < a->holder_count; i++) {
+        const cm_holder *h = &a->holders[i];
+        if (holds(a, h, leak))
+            fine = cm_py_append(list, Py_BuildValue("(NKL)", cm_py_label(b, h->path),
+                                                    (unsigned long long)h->count,
+                                                    (long long)h->bytes)) == 0;
+    }
+    return finish_list(list, fine);
+}
+
 static PyObject *leak_list(builder *b, const cm_leak *leak, size_t count);
 
 static PyObject *leak_dict(builder *b, const cm_leak *leak)
 {
     const cm_analysis *a = b->analysis;
     return Py_BuildValue(
-        "{s:s,s:s,s:L,s:K,s:d,s:d,s:d,s:L,s:L,s:s,s:N,s:N,s:s,s:s,s:s,s:s,s:N,s:s,s:N}", "kind",
+        "{s:s,s:s,s:L,s:K,s:d,s:d,s:d,s:L,s:L,s:s,s:N,s:N,s:s,s:s,s:s,s:s,s:N,s:s,s:N,s:N}", "kind",
         leak->kind == CM_LEAK_NODES ? "nodes" : "bytes", "device",
         leak->device < a->device_count ? a->device[leak->device].name : "cpu", "bytes",
         (long long)leak->bytes, "count", (unsigned long long)leak->count, "bytes_per_step",
@@ -388,7 +457,8 @@ static PyObject *leak_dict(builder *b, const cm_leak *leak)
         leak->cycle ? "cycle" : "", "confidence", confidence_names[leak->confidence], "reason",
         reason_names[leak->reason], "parts", part_list(b, leak), "relation",
         relation_names[leak->relation], "keeps",
-        leak_list(b, a->kept + leak->first_kept, leak->kept_count));
+        leak_list(b, a->kept + leak->first_kept, leak->kept_count), "holders",
+        holder_list(b, leak));
 }
 
 static PyObject *leak_list(builder *b, const cm_leak *leak, size_t count)
@@ -486,7 +556,7 @@ static PyObject *backward_dict(const cm_analysis *a)
 static bool fill(builder *b, PyObject *d)
 {
     const cm_analysis *a = b->analysis;
-    return cm_py_put(d, "schema", PyLong_FromLong(1)) == 0 &&
+    return cm_py_put(d, "schema", PyLong_FromLong(2)) == 0 &&
            cm_py_put(d, "complete", PyBool_FromLong(a->state == CM_TRACE_COMPLETE)) == 0 &&
            cm_py_put(d, "state", cm_py_text(cm_py_states[a->state])) == 0 &&
            cm_py_put(d, "reason", cm_py_text(a->reason)) == 0 &&

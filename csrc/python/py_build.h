@@ -28,6 +28,8 @@ PyObject *cm_py_stack_id(cm_py_builder *b, uint32_t stack);
 PyObject *cm_py_stack(cm_py_builder *b, uint32_t stack);
 /* The label of an autograd node's type name, None for 0. */
 PyObject *cm_py_node_name(cm_py_builder *b, uint32_t name);
+/* A text of a walk (CM_EV_LABEL), such as a module's name, None for 0. */
+PyObject *cm_py_label(cm_py_builder *b, uint32_t name);
 PyObject *cm_py_meta(const cm_reader *reader);
 PyObject *cm_py_fail(const char *message); /* raises Error */
 
@@ -40,7 +42,7 @@ typedef struct cm_py_watcher {
 cm_py_watcher cm_py_watch(PyObject *callback); /* None: no callback */
 bool cm_py_watched(double share, void *watcher);
 
-extern const char *const cm_py_phases[], *const cm_py_states[];
+extern const char *const cm_py_phases[], *const cm_py_states[], *const cm_py_categories[];
 
 /* Both take the reference, and pass a NULL on as -1. */
 int cm_py_append(PyObject *list, PyObject *item);
@@ -55,5 +57,6 @@ PyObject *cm_py_charts(cm_py_builder *b);
 
 /* py_ledger.c: the keys of the driver level. */
 bool cm_py_put_ledger(cm_py_builder *b, PyObject *dict);
+PyObject *cm_py_fragmentation(cm_py_builder *b, const cm_fragmentation *one);
 
 #endif

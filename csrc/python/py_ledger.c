@@ -147,19 +147,24 @@ static PyObject *segments(cm_py_builder *b, const cm_fragmentation *f)
     return list;
 }
 
-static PyObject *fragmentation(cm_py_builder *b, const void *item)
+PyObject *cm_py_fragmentation(cm_py_builder *b, const cm_fragmentation *f)
 {
-    const cm_fragmentation *f = item;
     return Py_BuildValue(
-        "{s:i,s:s,s:K,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:N,s:K,s:N}", "device", f->device,
+        "{s:i,s:s,s:K,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:N,s:K,s:N}", "device", f->device,
         "what", fragment_names[f->what], "time_ns", (unsigned long long)f->time_ns, "reserved",
         (long long)f->reserved, "allocated", (long long)f->allocated, "requested",
         (long long)f->requested, "largest_free_block", (long long)f->largest_free_block,
         "free_on_device", (long long)f->free_on_device, "largest_request",
-        (long long)f->largest_request, "asked", (long long)f->asked, "empty_cache_returns",
-        (long long)f->empty_cache_returns, "expandable_returns", (long long)f->expandable_returns,
-        "segments", segments(b, f), "segments_total", (unsigned long long)f->segment_total, "pins",
+        (long long)f->largest_request, "asked", (long long)f->asked, "too_small",
+        (long long)f->too_small, "empty_cache_returns", (long long)f->empty_cache_returns,
+        "expandable_returns", (long long)f->expandable_returns, "segments", segments(b, f),
+        "segments_total", (unsigned long long)f->segment_total, "pins",
         LIST(b, f->pin, f->pin_count, pin));
+}
+
+static PyObject *fragmentation(cm_py_builder *b, const void *item)
+{
+    return cm_py_fragmentation(b, item);
 }
 
 static PyObject *kernel(cm_py_builder *b, const void *item)

@@ -41,8 +41,8 @@ typedef struct reader {
     cm_item *item; /* BATCH of them */
     bool used, over;
     cm_py_builder build;
-    PyObject *kind[KINDS], *phase[PHASES]; /* their names, made once */
-    PyObject *devices;                     /* number -> str */
+    PyObject *kind[KINDS], *phase[PHASES], *category[CM_CATEGORIES]; /* their names, made once */
+    PyObject *devices;                                               /* number -> str */
 } reader;
 
 static const char in_use[] = "this Reader is being read by another thread, or further out";
@@ -82,6 +82,8 @@ static void reader_dealloc(PyObject *self)
         Py_CLEAR(r->kind[i]);
     for (size_t i = 0; i < PHASES; i++)
         Py_CLEAR(r->phase[i]);
+    for (size_t i = 0; i < CM_CATEGORIES; i++)
+        Py_CLEAR(r->category[i]);
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -98,6 +100,8 @@ static bool make_objects(reader *r)
         fine = (r->kind[i] = PyUnicode_InternFromString(kind_names[i])) != NULL;
     for (size_t i = 0; fine && i < PHASES; i++)
         fine = (r->phase[i] = PyUnicode_InternFromString(cm_py_phases[i])) != NULL;
+    for (size_t i = 0; fine && i < CM_CATEGORIES; i++)
+        fine = (r->category[i] = PyUnicode_InternFromString(cm_py_categories[i])) != NULL;
     if (fine && (r->item = malloc(BATCH * sizeof *r->item)) == NULL) {
         PyErr_NoMemory();
         fine = false;
@@ -180,13 +184,15 @@ static PyObject *block_tuple(reader *r, const cm_item *item)
     const cm_replay *replay = cm_stream_replay(r->stream);
     const cm_origin *o = &replay->origin[item->origin];
     PyObject *fields[] = {
-        Py_NewRef(r->kind[item->kind]),    PyLong_FromUnsignedLongLong(item->time_ns),
-        device_name(r, item->device),      PyLong_FromUnsignedLongLong(item->address),
-        PyLong_FromLongLong(item->bytes),  PyLong_FromUnsignedLong(item->thread),
-        PyLong_FromUnsignedLong(o->stack), PyLong_FromUnsignedLong(o->own),
-        Py_NewRef(r->phase[o->phase]),     cm_py_node_name(&r->build, o->name),
-        none_without_step(item->step),     requested(replay, item),
-        PyBool_FromLong(item->reported),   PyLong_FromLongLong(item->live)};
+        Py_NewRef(r->kind[item->kind]),         PyLong_FromUnsignedLongLong(item->time_ns),
+        device_name(r, item->device),           PyLong_FromUnsignedLongLong(item->address),
+        PyLong_FromLongLong(item->bytes),       PyLong_FromUnsignedLong(item->thread),
+        PyLong_FromUnsignedLong(o->stack),      PyLong_FromUnsignedLong(o->own),
+        Py_NewRef(r->phase[o->phase]),          cm_py_node_name(&r->build, o->name),
+        none_without_step(item->step),          requested(replay, item),
+        PyBool_FromLong(item->reported),        PyLong_FromLongLong(item->live),
+        Py_NewRef(r->category[o->category]),    cm_py_label(&r->build, o->module),
+        cm_py_node_name(&r->build, o->saved_by)};
     enum { FIELDS = sizeof fields / sizeof fields[0] };
     bool fine = true;
     for (size_t i = 0; i < FIELDS; i++)
@@ -461,7 +467,7 @@ PyDoc_STRVAR(
     "Times are nanoseconds since the window began. A block's tuple is\n"
     "    (kind, time, device, address, bytes, thread, stack, own stack, phase, operator,\n"
     "     step of birth or None, requested bytes or None, reported, live bytes of the device "
-    "then)\n"
+    "then,\n     category, module or None, saved by or None)\n"
     "with kind 'start' (alive when the window began; live is 0), 'alloc' or 'free'; reported: the "
     "program's own event,\nnot a correction. The others are\n"
     "    ('requested', time, device, address, bytes)     of the block allocated just before\n"

@@ -27,11 +27,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "-n", "--top", type=reading.count, default=10, metavar="N", help="leaks, and suspects, to show (10)"
     )
+    parser.add_argument("--no-holders", action="store_true", help="do not show who holds what grows")
     options = parser.parse_args(arguments)
     report = reading.read(options, min_rate=options.min_rate)
     if options.json:
         print(json.text(json.leaks(report)))
     else:
-        terminal.show(views.leaks(report, options.top))
+        terminal.show(views.leaks(report, options.top, not options.no_holders))
     growth = options.fail_on_growth and (report.leaks or report.undecided)
     return _LEAKS if growth or (options.fail_on_leak and report.leaks) else 0

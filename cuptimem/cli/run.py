@@ -28,11 +28,14 @@ Runs a Python program as `python` would and records its tensor memory.
                       (default: cuptimem-<script>.<pid>.cmem, with the rank under torchrun)
   -f, --force         replace FILE if it exists
       --follow        record its children too, each in its own file
-  -q, --quiet         no closing line
+  -q, --quiet         no closing line, and no account of an out-of-memory error that ended the program
       --max-size N    fold the steps past N bytes of trace (suffixes K, M, G)
       --open          make the timeline page when the program ends, and open it where there is a browser
       --kernels       record when kernels and copies ran, too
+      --operators     record full names of operators (aten::addmm), too
       --no-driver     only PyTorch's memory, not what CUDA itself hands out
+      --no-walks      no names of modules and tensors: nothing looks at living objects while the program runs
+      --no-holders    do not search, at the end, for who holds what grows
   -h, --help          this text
 """
 
@@ -50,7 +53,10 @@ class _Request:
         self.max_size = 0
         self.open = False
         self.kernels = False
+        self.operators = False
         self.driver = True
+        self.walks = True
+        self.holders = True
         self.program: list[str] = []
         self.help = False
 
@@ -79,7 +85,10 @@ def main(arguments: "Sequence[str]") -> int:
         "CUPTIMEM_MAX_SIZE": str(request.max_size) if request.max_size else "",
         "CUPTIMEM_OPEN": "1" if request.open else "",
         "CUPTIMEM_KERNELS": "1" if request.kernels else "",
+        "CUPTIMEM_OPERATORS": "1" if request.operators else "",
         "CUPTIMEM_NO_DRIVER": "" if request.driver else "1",
+        "CUPTIMEM_NO_WALKS": "" if request.walks else "1",
+        "CUPTIMEM_NO_HOLDERS": "" if request.holders else "1",
     }
     for name in (*settings, "CUPTIMEM_LEADER", "CUPTIMEM_IMAGE"):
         environment.pop(name, None)
@@ -110,8 +119,14 @@ def _parse(arguments: list[str]) -> _Request:
             request.open = True
         elif argument == "--kernels":
             request.kernels = True
+        elif argument == "--operators":
+            request.operators = True
         elif argument == "--no-driver":
             request.driver = False
+        elif argument == "--no-walks":
+            request.walks = False
+        elif argument == "--no-holders":
+            request.holders = False
         elif argument in ("-o", "--output", "--max-size") or name in ("--output", "--max-size"):
             if not equals:
                 if not arguments:

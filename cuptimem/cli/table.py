@@ -2,14 +2,21 @@
 
 from collections.abc import Sequence
 
+from cuptimem import grouping
 from cuptimem.cli import reading, writing
-from cuptimem.reporters import json, table_views, terminal, views
+from cuptimem.reporters import json, terminal, views
 
 
 def main(arguments: Sequence[str]) -> int:
     parser = reading.parser("table", "The blocks alive at the peak (or of --what), summed by one property.")
-    parser.add_argument("--by", choices=table_views.GROUPINGS, default="line", help="what to sum by (line)")
-    parser.add_argument("--sort", choices=table_views.ORDERS, default="bytes", help="the order of the rows (bytes)")
+    words = "; ".join(f"{name}: {meaning}" for name, meaning in grouping.GROUPINGS.items())
+    parser.add_argument(
+        "--by", choices=grouping.GROUPINGS, default="line", metavar="BY", help=f"what to sum by (line). {words}"
+    )
+    parser.add_argument(
+        "--depth", type=reading.count, metavar="N", help="with --by module: the first N parts of their names"
+    )
+    parser.add_argument("--sort", choices=grouping.ORDERS, default="bytes", help="the order of the rows (bytes)")
     reading.add_contents(parser)
     parser.add_argument(
         "--device", metavar="D", help="this device (cpu, cuda:0); default: the fullest accelerator, else cpu"
@@ -17,6 +24,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("-n", "--top", type=reading.count, default=40, metavar="N", help="rows to show (40)")
     writing.add_output(parser)
     options = parser.parse_args(arguments)
+    if options.depth is not None and options.by != "module":
+        parser.error("--depth goes with --by module")
     name = writing.beside(options.file, "table")
     if writing.wanted(options):
         writing.target(options, name)
@@ -26,10 +35,11 @@ def main(arguments: Sequence[str]) -> int:
     if writing.wanted(options):
         from cuptimem.pages import tables
 
-        writing.write_page(options, name, tables.table(report, found, options.by, options.sort))
+        writing.write_page(options, name, tables.table(report, found, options.by, options.sort, options.depth))
     elif options.json:
-        rows = table_views.group(contents.contributors if contents is not None else (), options.by, options.sort)
+        contributors = contents.contributors if contents is not None else ()
+        rows = grouping.group(contributors, options.by, options.sort, depth=options.depth)
         print(json.text(json.table(report, contents, rows, options.by)))
     else:
-        terminal.show(views.table(report, contents, options.by, options.sort, options.top))
+        terminal.show(views.table(report, contents, options.by, options.sort, options.top, options.depth))
     return 0

@@ -166,13 +166,15 @@ class _Export:
             "bytes": block.bytes,
             "line": self.source.where(block),
             "phase": block.phase,
+            "category": block.category,
             "step": block.step,
             "address": hex(block.address),
             "thread": block.thread,
             "stack": self._stack(block.stack),
         }
-        if block.operator:
-            about["operator"] = events.text(block.operator)
+        for key, name in (("operator", block.operator), ("module", block.module), ("saved by", block.saved_by)):
+            if name:
+                about[key] = events.text(name)
         return about
 
     def _stack(self, number: int) -> str:

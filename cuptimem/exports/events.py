@@ -38,6 +38,9 @@ class Block(NamedTuple):
     requested: int | None
     reported: bool
     live: int
+    category: str
+    module: str | None
+    saved_by: str | None
 
 
 BLOCKS = frozenset(("start", "alloc", "free"))

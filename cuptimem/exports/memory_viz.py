@@ -61,7 +61,7 @@ class _Device:
         self.list = Appending(spool)
         self.events = 0
         self.keys: dict[str, tuple[bytes, bytes, bytes, bytes]] = {}
-        self.frames: dict[tuple[int, str | None, str], bytes] = {}
+        self.frames: dict[tuple[int, str | None, str, bool], bytes] = {}
         self.frame: dict[tuple[str, str, int], bytes] = {}
         self.segments: dict[int, _Segment] = {}
         self.addresses: list[int] = []  # of segments, sorted
@@ -106,12 +106,12 @@ class _Export:
         """The list of frames of a stack, written whole the first time."""
         operator = block.operator if block is not None else None
         where = self.source.where(block) if block is not None else "(no Python line)"
-        key = (stack, operator, where)
+        key = (stack, operator, where, block is not None and block.phase == "backward")
         if (known := d.frames.get(key)) is not None:
             return known
         rows = [(events.text(f.file), events.text(f.function), f.line) for f in self.source.stack(stack)]
-        if operator:
-            rows.insert(0, ("backward", events.text(operator), 0))
+        if operator and block is not None:
+            rows.insert(0, ("backward" if block.phase == "backward" else "operator", events.text(operator), 0))
         rows = rows or [("", where, 0)]
         piece = b"".join((LIST, MARK, *(self._frame(d, row) for row in rows), APPENDS))
         if self.newest is not None:
@@ -138,8 +138,9 @@ class _Export:
         pieces = [head, integer(address), at_size, integer(size), at_time, integer(self.start_us + time_ns // 1000)]
         pieces += (at_frames, self.frames(d, block, about.stack if isinstance(about, Block) else about))
         if action == "alloc" and block is not None:
-            born = block.phase if block.step is None else f"{block.phase}, step {block.step}"
-            pieces += (d.text("user_metadata"), string(born))
+            about_it = [block.category, events.text(block.module), block.phase]
+            about_it += [] if block.step is None else [f"step {block.step}"]
+            pieces += (d.text("user_metadata"), string(", ".join(filter(None, dict.fromkeys(about_it)))))
         if action == "oom":
             pieces += (d.text("device_free"), integer(0))
         piece = b"".join((*pieces, SETITEMS))

@@ -22,6 +22,9 @@ COLUMNS = (
     "freed_step",
     "phase",
     "operator",
+    "category",
+    "module",
+    "saved_by",
     "file",
     "line",
     "function",
@@ -89,7 +92,10 @@ class Rows:
             "step": alive.step,
             "freed_step": None if freed is None else self._step,
             "phase": block.phase,
-            "operator": None if block.operator is None else events.text(block.operator),
+            "operator": _text(block.operator),
+            "category": block.category,
+            "module": _text(block.module),
+            "saved_by": _text(block.saved_by),
             "file": None if frame is None else events.text(frame.file),
             "line": None if frame is None or frame.line < 0 else frame.line,
             "function": None if frame is None else events.text(frame.function),
@@ -105,3 +111,7 @@ class Rows:
         row: dict[str, Any] = dict.fromkeys(COLUMNS)
         row |= {"device": device, "bytes": size, "count": count, "freed_ns": time_ns, "step": self._step}
         return row | {"freed_step": self._step, "thread": thread, "where": "(folded)", "when": "folded"}
+
+
+def _text(name: str | None) -> str | None:
+    return None if name is None else events.text(name)

@@ -7,7 +7,7 @@ import json
 
 import cuptimem
 from cuptimem.exports import Options, Written, events
-from cuptimem.exports.stacked import label
+from cuptimem.exports.stacked import label, operator_label
 from cuptimem.report import Contents
 from cuptimem.reporters import words
 from cuptimem.stacks import Frame
@@ -56,7 +56,7 @@ def _profile(contents: Contents, frames: _Frames) -> dict[str, object]:
     for c in contents.contributors:
         stack = [frames.number(frame) for frame in reversed(c.stack)] or [frames.number(events.text(c.where))]
         if c.operator:
-            stack.append(frames.number(f"{events.text(c.operator)} (backward)"))
+            stack.append(frames.number(operator_label(c)))
         samples.append(stack)
         weights.append(c.bytes)
     if contents.rest_bytes:

@@ -10,11 +10,16 @@ def label(frame: Frame) -> str:
     return "(deeper frames)" if frame.truncated else text(f"{frame.function} ({frame.place})")
 
 
+def operator_label(contributor: Contributor) -> str:
+    """The autograd node that ran, or the operator."""
+    return text(contributor.operator) + (" (backward)" if contributor.phase == "backward" else "")
+
+
 def labels(contributor: Contributor) -> tuple[str, ...]:
-    """Outermost first; the autograd node that ran is the innermost."""
+    """Outermost first; the autograd node that ran, or the operator, is the innermost."""
     names = [label(frame) for frame in reversed(contributor.stack)] or [text(contributor.where)]
     if contributor.operator:
-        names.append(f"{text(contributor.operator)} (backward)")
+        names.append(operator_label(contributor))
     return tuple(names)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from cuptimem.account import Account
 from cuptimem.chart import Span
 from cuptimem.errors import Error
 from cuptimem.leaks import Leak, Leaks
@@ -19,7 +20,7 @@ from cuptimem.notebook import held as holders
 from cuptimem.notebook.held import Held
 from cuptimem.profiler import Profile
 from cuptimem.report import Contents, Report, Steps
-from cuptimem.reporters import leak_views, peak_views, simulate_views, text, views
+from cuptimem.reporters import account_views, leak_views, peak_views, simulate_views, text, views
 from cuptimem.reporters.blocks import Block, Text
 from cuptimem.reporters.words import count, plural, size
 from cuptimem.stacks import Stack
@@ -27,6 +28,7 @@ from cuptimem.stacks import Stack
 MOST = 1_000_000  # bytes that one output may have in the saved notebook
 _ENDS = 10  # steps shown from the beginning and from the end
 _TOP = 10
+_MODULES = 40
 _DEVICES = 4  # with a picture
 _HEIGHT = 720  # of the interactive page, in pixels
 _AROUND = 4096  # bytes left for what stands around the page
@@ -94,7 +96,7 @@ def _html(shown: Any, held: Held | None) -> str:
 
 
 def blocks(shown: Any) -> Sequence[Block]:
-    """Peaks and other contents, steps, leaks."""
+    """Peaks and other contents, accounts, steps, leaks."""
     if isinstance(shown, Contents):
         if shown.what in ("above", "kept"):
             moment = "alive at the peak above the start" if shown.what == "above" else "made since the start and kept"
@@ -102,6 +104,8 @@ def blocks(shown: Any) -> Sequence[Block]:
             moment = peak_views.moment(shown)
         title = f"{shown.device}: {size(shown.bytes)} in {plural(shown.count, 'block')}, {moment}"
         return [Text(title, "title"), *peak_views.lines_table(shown, _TOP)]
+    if isinstance(shown, Account):
+        return account_views.full([shown], _MODULES)[1:]
     if isinstance(shown, Steps):
         return _steps(shown)
     if isinstance(shown, Leak):

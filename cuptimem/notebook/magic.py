@@ -63,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--code", action="append", default=[], metavar="PACKAGE", help="an installed package that counts as your code"
     )
+    parser.add_argument("--operators", action="store_true", help="record full names of operators, too")
     parser.add_argument("--kernels", action="store_true", help="record when CUDA's kernels and copies ran, too")
     return parser
 
@@ -116,7 +117,9 @@ class _Recording:
     def __init__(self, shell: Any, options: argparse.Namespace) -> None:
         self._shell, self._options = shell, options
         self._cell = cells.namer()(sys._getframe(3).f_code.co_filename)
-        self._profile = Profile(options.save, overwrite=True, code=options.code, kernels=options.kernels)
+        self._profile = Profile(
+            options.save, overwrite=True, code=options.code, kernels=options.kernels, operators=options.operators
+        )
         self._profile.start()
 
     def end(self) -> None:

@@ -50,12 +50,13 @@ def lines_table(report: Report, device: str) -> dict[str, Any]:
     """The largest lines of a device's peak, for readers without scripts and for paper; the rows sum to the peak."""
     peak = report.device(device).peak
     lines = peak.lines
+    heading, kind = peak_views.kinds(peak)
     rows = [
         (
             size(line.bytes),
             share(line.bytes, peak.bytes),
             count(line.count),
-            line.phase,
+            kind(line),
             stacks_data.short(line.where),
             stacks_data.short(function(line.frame)),
             code(line.frame),
@@ -65,4 +66,4 @@ def lines_table(report: Report, device: str) -> dict[str, Any]:
     for bytes_, count_, name in peak_views.left_out(lines[LINES:], peak, "line"):
         rows.append((size(bytes_), share(bytes_, peak.bytes), count(count_), "", name, "", ""))
     title = f"{device} at the peak: {size(peak.bytes)} in {plural(peak.count, 'block')}, {peak_views.moment(peak)}"
-    return {"title": title, "rows": rows}
+    return {"title": title, "kind": heading, "rows": rows}

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from cuptimem import grouping
 from cuptimem.leaks import Leak
 from cuptimem.report import Contents, Report
 from cuptimem.reporters.descent import line_to_leave
@@ -140,8 +141,10 @@ class _Key:
 
     path: tuple[int, ...]
     phase: str
-    operator: str
-    label: str
+    operator: str = ""
+    label: str = ""
+    category: str = ""
+    module: str = ""  # its qualified name; classes are in the frames
 
 
 @dataclass
@@ -168,9 +171,11 @@ class Builder:
         )
         for one in contents.contributors:
             label = "" if one.stack else one.where
-            self._add(measure, one.stack, one.phase, one.operator or "", label, one.bytes, one.count)
+            operator = grouping.operator(one) if one.stack else one.operator or ""
+            key = _Key(self._path(one.stack), one.phase, operator, label, one.category, one.qualified or "")
+            self._add(measure, key, one.bytes, one.count)
         if contents.rest_bytes or contents.rest_count:
-            self._add(measure, (), "", "", rest_name(contents), contents.rest_bytes, contents.rest_count)
+            self._add(measure, _Key((), "", label=rest_name(contents)), contents.rest_bytes, contents.rest_count)
 
     def add_leaks(self, leaks: Iterable[Leak], device: str, run: int = 0) -> None:
         """Blocks of verdicts by the stacks that make them. Graph nodes are left out: their sizes are estimates."""
@@ -179,15 +184,14 @@ class Builder:
         measure = self._measure("leaked", device, total, blocks, _MEANING["leaked"], run)
         for part in parts:
             label = "" if part.stack else part.where
-            self._add(measure, part.stack, "", "", label, part.bytes, part.count)
+            self._add(measure, _Key(self._path(part.stack), "", label=label), part.bytes, part.count)
 
     def _measure(self, what: str, device: str, bytes_: int, count_: int, words: str, run: int) -> int:
         self.measures.append(Measure(what, device, bytes_, count_, words, run))
         return len(self.measures) - 1
 
-    def _add(self, measure: int, stack: Stack, phase: str, operator: str, label: str, bytes_: int, count_: int) -> None:
-        value = self._values.setdefault(_Key(self._path(stack), phase, operator, label), {})
-        sums = value.setdefault(measure, [0, 0])
+    def _add(self, measure: int, key: _Key, bytes_: int, count_: int) -> None:
+        sums = self._values.setdefault(key, {}).setdefault(measure, [0, 0])
         sums[0] += bytes_
         sums[1] += count_
 
@@ -242,18 +246,19 @@ class Builder:
         """What scripts read (assets/stacks.js says what the columns are)."""
         kept = self._kept()
         nodes: dict[tuple[int, int], int] = {}  # parent and frame: the tree of all stacks that are kept
-        rows: dict[tuple[int, str, str, str], int] = {}
+        rows: dict[tuple[int | str, ...], int] = {}
         smaller: dict[int, int] = {}  # row: how many were merged into it
         values: list[list[tuple[int, int, int]]] = [[] for _ in self.measures]
 
-        def row(node: int, phase: str, operator: str, label: str) -> int:
-            return rows.setdefault((node, phase, short(operator), short(label)), len(rows))
+        def row(node: int, key: _Key) -> int:
+            texts = map(short, (key.operator, key.label, key.category, key.module))
+            return rows.setdefault((node, key.phase, *texts), len(rows))
 
         for key in kept:
             node = -1
             for frame in key.path:
                 node = nodes.setdefault((node, frame), len(nodes))
-            number = row(node, key.phase, key.operator, key.label)
+            number = row(node, key)
             for measure, (bytes_, count_) in self._values[key].items():
                 values[measure].append((number, bytes_, count_))
         merged: dict[tuple[int, int], list[int]] = {}
@@ -266,7 +271,7 @@ class Builder:
                 if below is None:
                     break
                 node = below
-            number = row(node, key.phase, "", "*")
+            number = row(node, _Key((), key.phase, label="*", category=key.category))
             smaller[number] = smaller.get(number, 0) + 1
             for index, (bytes_, count_) in sums.items():
                 total = merged.setdefault((index, number), [0, 0])
@@ -292,7 +297,7 @@ class Builder:
             "nodes": {"parent": [parent for parent, _ in nodes], "frame": [place[frame] for _, frame in nodes]},
             "rows": _transposed(
                 [packed((*key, smaller.get(number, 0))) for key, number in rows.items()],
-                ("node", "phase", "operator", "label", "smaller"),
+                ("node", "phase", "operator", "label", "category", "module", "smaller"),
             ),
             "values": [_transposed(value, ("row", "bytes", "count")) for value in values],
             "strings": list(strings),

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
+from cuptimem import grouping
 from cuptimem.pages import page, stacks_data
 from cuptimem.pages.heading import head, warnings
 from cuptimem.report import Contents, Report
-from cuptimem.reporters import peak_views, table_views, text, tree_views, views
+from cuptimem.reporters import peak_views, text, tree_views, views
 from cuptimem.reporters.descent import line_to_leave, note
 from cuptimem.reporters.words import code, count, plural, printable, share, size
 
@@ -30,16 +31,16 @@ def tree(report: Report, chosen: Sequence[Contents], inverted: bool) -> str:
     )
 
 
-def table(report: Report, chosen: Sequence[Contents], by: str, order: str) -> str:
-    """by, order: as of table_views; what the page shows first, and all that it shows without scripts."""
-    data = {"by": by, "order": order, **stacks_data.of_contents(chosen, ROWS)}
+def table(report: Report, chosen: Sequence[Contents], by: str, order: str, depth: int | None = None) -> str:
+    """by, order, depth: as of grouping; what the page shows first, and all that it shows without scripts."""
+    data = {"by": by, "order": order, "depth": depth, **stacks_data.of_contents(chosen, ROWS)}
     return page.render(
         "table.html",
         data,
         ("assets/stacks.css", "assets/stacks.js", "assets/table.js"),
         **head(report, f"memory by {by}"),
         notes=[*_notes(report, chosen), *stacks_data.merged_note(data, ROWS)],
-        tables=[_plain(one, by, order) for one in chosen],
+        tables=[_plain(one, by, order, depth) for one in chosen],
         by=by,
         empty=not chosen,
     )
@@ -54,9 +55,9 @@ def _notes(report: Report, chosen: Sequence[Contents]) -> list[str]:
     return notes + (warnings(views._without_steps(report, chosen[0])) if chosen else [])
 
 
-def _plain(contents: Contents, by: str, order: str) -> dict[str, Any]:
+def _plain(contents: Contents, by: str, order: str, depth: int | None) -> dict[str, Any]:
     left = line_to_leave(contents) if by == "line" else None
-    rows = table_views.group(contents.contributors, by, order, left)
+    rows = grouping.group(contents.contributors, by, order, left, depth)
     shown = [
         (
             size(row.bytes),

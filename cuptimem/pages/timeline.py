@@ -8,12 +8,13 @@ import os
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
+from cuptimem import grouping
 from cuptimem.chart import PHASES, Chart, Span
 from cuptimem.leaks import Leak
 from cuptimem.pages import page as pages
 from cuptimem.pages.heading import head, warnings
 from cuptimem.report import Contributor, Device, Report, Step
-from cuptimem.reporters import leak_views, views
+from cuptimem.reporters import leak_views, peak_views, views
 from cuptimem.reporters.clock_views import counted_by
 from cuptimem.reporters.words import count, duration, function, share, shortened, signed, size
 from cuptimem.stacks import Frame, Stack, short_file, user_frame
@@ -31,7 +32,7 @@ SCRIPTS = (
     "assets/timeline.js",
 )
 ON_A_PAGE = ("assets/timeline-page.js",)
-GROUPINGS = ("line", "function", "module", "phase", "library")
+GROUPINGS = ("line", "function", "module", "category", "phase", "library")
 NEIGHBOUR = 0.02  # without steps: of the recording, on each side of the peak, is drawn finely
 FINE = 16  # devices, the fullest, whose peak is drawn finely
 LEAST_INTERVALS = 64
@@ -190,13 +191,14 @@ class _Tables:
         return known[0]
 
     def contributor(self, one: Contributor) -> int:
-        key = (self.stack(one.stack), self.stack(one.origin), one.phase, one.operator, one.stack_lost)
+        stacks = self.stack(one.stack), self.stack(one.origin)
+        key = (*stacks, one.phase, one.operator, one.stack_lost, one.category, one.qualified, one.saved_by)
         number = self._contributors.get(key)
         if number is None:
             number = self._contributors[key] = len(self._rows)
             groups = [self._group(name, *group) for name, group in zip(GROUPINGS, _groups_of(one), strict=True)]
             leak = self.leaking.get(self.stack_class(one.stack), -1) if one.stack else -1
-            self._rows.append([key[0], key[1], clean(one.operator or ""), leak, *groups])
+            self._rows.append([*stacks, clean(one.operator or ""), clean(one.saved_by or ""), leak, *groups])
         return number
 
     def group(self, grouping: str, frame: Frame | None) -> int:
@@ -215,7 +217,7 @@ class _Tables:
     def columns(self) -> dict[str, Any]:
         files: dict[str, int] = {}
         frames = list(self._frames)
-        names = ("stack", "origin", "operator", "leak", *GROUPINGS)
+        names = ("stack", "origin", "operator", "savedBy", "leak", *GROUPINGS)
         return {
             "frames": _columns(
                 file=[files.setdefault(clean(short_file(frame.file)), len(files)) for frame in frames],
@@ -246,8 +248,15 @@ def _groups_of(one: Contributor) -> tuple[_Group, ...]:
     if frame is not None:
         line = ((frame.file, frame.line), lambda: (frame.place, frame.source))
         called = ((frame.file, frame.function), lambda: (function(frame), short_file(frame.file)))
-    module = (path, lambda: (" › ".join(path[-2:]), " › ".join(path)) if path else ("(outside of modules)", ""))
-    return line, called, module, (one.phase, lambda: (one.phase, "")), (package, lambda: (package, ""))
+    name = one.qualified
+    module: _Group = (path, lambda: (" › ".join(path[-2:]), " › ".join(path)) if path else (grouping.OUTSIDE, ""))
+    if name is not None:
+        module = (name, lambda: (name, name))
+    return line, called, module, _named(one.category), _named(one.phase), _named(package)
+
+
+def _named(text: str) -> _Group:
+    return text, lambda: (text, "")
 
 
 def _package(frame: Frame) -> str:
@@ -386,13 +395,14 @@ def _leak(leak: Leak, verdict: bool, tables: _Tables) -> dict[str, Any]:
 def _peak_table(device: Device) -> dict[str, Any]:
     peak = device.peak
     lines = peak.lines
+    heading, kind = peak_views.kinds(peak)
     rows = [
         {
             "bytes": size(line.bytes),
             "exact": count(line.bytes),
             "share": share(line.bytes, peak.bytes),
             "blocks": count(line.count),
-            "phase": line.phase,
+            "kind": kind(line),
             "where": clean(line.where),
             "function": clean(function(line.frame)),
             "source": clean(line.frame.source) if line.frame is not None else "",
@@ -403,11 +413,12 @@ def _peak_table(device: Device) -> dict[str, Any]:
     if left:
         words = f"({count(len(lines) - _ROWS)} more lines)" if len(lines) > _ROWS else "(without a line)"
         more = {"bytes": size(left), "exact": count(left), "share": share(left, peak.bytes), "where": words}
-        rows.append({"blocks": "", "phase": "", "function": "", "source": "", **more})
+        rows.append({"blocks": "", "kind": "", "function": "", "source": "", **more})
     step = "" if peak.step is None else f" in step {peak.step},"
     return {
         "title": f"What the peak on {clean(device.name)} is made of",
         "caption": f"{size(peak.bytes)} ({count(peak.bytes)} bytes),{step} {duration(peak.time_ns)} after the start",
+        "kind": heading,
         "rows": rows,
         "total": count(peak.bytes),
     }

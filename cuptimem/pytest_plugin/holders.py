@@ -1,6 +1,7 @@
-"""Who still has what a test left behind: fixtures of a wider scope, and caches that libraries make once.
+"""Who still has what a test left behind: fixtures of a wider scope, caches that libraries make once, and for a failure
+the names that lead to the rest.
 
-How objects are looked at: see cuptimem/reachable.py.
+How objects are looked at: see cuptimem/reachable.py, for names cuptimem/referrers.py.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from typing import Any
 
 import pytest
 
+from cuptimem.holders import Want, find
+from cuptimem.leaks import Holder, Leak
 from cuptimem.reachable import Tensors, owner
 from cuptimem.report import KeptBlock
-from cuptimem.stacks import Frame
+from cuptimem.stacks import Frame, user_frame
 
 _MOST = 1 << 16  # objects looked at below one fixture
 _MOST_OF_PACKAGES = 1 << 18  # ... below the modules of all packages that left something
@@ -39,6 +42,24 @@ class Holders:
 
     def is_harmless(self, block: KeptBlock) -> bool:
         return block.address in self.once
+
+    def paths(self, blocks: Sequence[KeptBlock]) -> tuple[Holder, ...]:
+        """From names to blocks that no fixture has."""
+        wanted = [(block.address, block.bytes) for block in blocks if block.address not in self.fixtures]
+        return self._find(Want(wanted)) if wanted else ()
+
+    def graph_paths(self, leak: Leak, blocks: Sequence[KeptBlock]) -> tuple[Holder, ...]:
+        """From names to the graph nodes that grow; blocks: what is alive."""
+        lines = {frame for frame in (leak.frame, leak.made_frame) if frame is not None}
+        own = [block.address for block in blocks if user_frame(block.stack) in lines]
+        return self._find(Want([], leak.count, leak.bytes, own))
+
+    def _find(self, want: Want) -> tuple[Holder, ...]:
+        try:
+            return find([want])[0]
+        except Exception as error:  # the failure is one without it
+            self.notes.append(f"holders are not known: {type(error).__name__}: {error}")
+            return ()
 
 
 class Caches:

@@ -12,10 +12,12 @@ import pytest
 
 from cuptimem import ledger
 from cuptimem.errors import Error
-from cuptimem.leaks import Leak
+from cuptimem.leaks import Holder, Leak
+from cuptimem.pytest_plugin.holders import Holders
 from cuptimem.pytest_plugin.limits import LEAKS, MEMORY, Limit, Limits
 from cuptimem.report import Contributor, Device, KeptBlock, Line, Report, lines_of
-from cuptimem.reporters.words import code, count, plural, printable, signed, size
+from cuptimem.reporters.peak_views import category, knows_categories
+from cuptimem.reporters.words import code, count, more, plural, printable, signed, size
 from cuptimem.stacks import Frame, Stack, short_file, user_frame
 
 TABLES = {MEMORY: ("above",), LEAKS: ("above", "kept")}
@@ -130,12 +132,20 @@ def _why(report: Report, device: Device, of: str, root: Path) -> Iterable[str]:
 def _shown(lines: Sequence[Line], root: Path) -> Iterable[str]:
     for line in lines[:SHOWN]:
         text = code(line.frame)
-        phase = "" if line.phase == "other" else f"{line.phase}, "
+        made = "" if line.phase == "other" else f"{line.phase}, "
+        if knows_categories(line.contributors):
+            made = f"{category(line.contributors)}{_of_module(line)}, "
         place = line.where if line.frame is None else _place(line.frame, root)
-        yield f"{size(line.bytes):>12}  {plural(line.count, 'block')}, {phase}{printable(place)}  {text}".rstrip()
+        yield f"{size(line.bytes):>12}  {plural(line.count, 'block')}, {printable(made + place)}  {text}".rstrip()
     if len(lines) > SHOWN:
         rest = sum(line.bytes for line in lines[SHOWN:])
         yield f"{size(rest):>12}  {plural(len(lines) - SHOWN, 'more line')}"
+
+
+def _of_module(line: Line) -> str:
+    """The largest contributor's module, by its name in the model."""
+    names = [c.qualified for c in sorted(line.contributors, key=lambda c: -c.bytes) if c.qualified]
+    return f" of {names[0]}{more(len(set(names)) - 1)}" if names else ""
 
 
 # --- leaks ------------------------------------------------------------------------------------------------------------
@@ -189,9 +199,9 @@ def left_behind(
 
 
 def leak_failures(
-    limits: Limits, report: Report, left: Mapping[str, Left], holders: Mapping[int, str], root: Path
+    limits: Limits, report: Report, left: Mapping[str, Left], known: Holders, root: Path
 ) -> list[Failure]:
-    """Limits on leaks that are not kept. holders: of a block's address, the fixture that still has it."""
+    """Limits on leaks that are not kept. known: who still has what was left."""
     failures = []
     for device in report.devices:
         limit = limits.holding(LEAKS, "tensors", device.name)
@@ -206,7 +216,10 @@ def leak_failures(
         grown = sum(leak.bytes for leak in growth)
         if max(measured, grown) <= limit.bytes:
             continue
-        lines = (*_left_lines(stacks, own.rest, holders, root), *(_grown(leak, root) for leak in growth))
+        lines = (
+            *_left_lines(stacks, own.rest, known, root),
+            *(line for leak in growth for line in _grown(leak, report, known, root)),
+        )
         if grown <= measured:
             failures.append(Failure(limit, device.name, measured, lines))
         else:
@@ -240,24 +253,34 @@ def _by_stack(blocks: Iterable[KeptBlock]) -> list[_ByStack]:
     ]
 
 
-def _left_lines(stacks: Sequence[_ByStack], rest: int, holders: Mapping[int, str], root: Path) -> Iterable[str]:
+def _left_lines(stacks: Sequence[_ByStack], rest: int, known: Holders, root: Path) -> Iterable[str]:
     yield from _shown(lines_of(contributor for contributor, _ in stacks), root)
     if rest:
         yield f"{size(rest):>12}  in further blocks, which are too many to be listed"
     held: dict[str, int] = {}
-    for block in (block for _, group in stacks for block in group):
-        holder = holders.get(block.address)
+    blocks = [block for _, group in stacks for block in group]
+    for block in blocks:
+        holder = known.fixtures.get(block.address)
         if holder is not None:
             held[holder] = held.get(holder, 0) + block.bytes
+    for one in known.paths(blocks):
+        held[_holder(one)] = one.bytes
     for holder, total in sorted(held.items(), key=lambda pair: (-pair[1], pair[0])):
         yield f"{size(total):>12}  of these held by {holder}"
 
 
-def _grown(leak: Leak, root: Path) -> str:
+def _holder(one: Holder) -> str:
+    return printable(one.path) if one.is_named else f"no name: {printable(one.path)}"
+
+
+def _grown(leak: Leak, report: Report, known: Holders, root: Path) -> Iterable[str]:
     certain = "grows" if not leak.undecided else f"may be a leak ({leak.reason}): grew"
     what = f"{signed(round(leak.total_bytes_per_step))} a step"
     if leak.kind == "nodes":
         what = f"{leak.count_per_step:.1f} graph nodes a step, about {what}"
     frame = user_frame(leak.retained_at) or leak.frame
     place = leak.where if frame is None else _place(frame, root)
-    return f"{size(leak.bytes):>12}  {certain} by {what}, {printable(place)}  {code(frame)}".rstrip()
+    yield f"{size(leak.bytes):>12}  {certain} by {what}, {printable(place)}  {code(frame)}".rstrip()
+    if leak.kind == "nodes":  # what grows in blocks is among those that were left behind
+        for one in known.graph_paths(leak, report.kept_blocks):
+            yield f"{size(one.bytes):>12}  of these held by {_holder(one)}"

@@ -47,8 +47,9 @@ class Capture:
         if self._whole is not None and self._whole.closed:  # by cuptimem.recorder.close_all
             self._whole = None
         if self._whole is None:
-            if self._options is None:  # conftests have completed sys.path
-                self._options = recorder.Options(code=own.packages(self._root))
+            # Conftests have completed sys.path. Holders are searched where a test fails (holders.py).
+            if self._options is None:
+                self._options = recorder.Options(code=own.packages(self._root), holders=False)
             self._whole = self._open()
 
     def _open(self) -> recorder.Window:

@@ -208,7 +208,7 @@ class Measuring:
         known = self._caches.find(item, report.kept_blocks)
         warmup = test.limits.warmup if report.steps else 0
         left = judging.left_behind(report, warmup, known.is_harmless, test.made)
-        failures = judging.leak_failures(test.limits, report, left, known.fixtures, self.config.rootpath)
+        failures = judging.leak_failures(test.limits, report, left, known, self.config.rootpath)
         leaked = {device: one.leaked for device, one in left.items()}
         for device, row in test.record["devices"].items():
             row["leaked"] = leaked.get(device, 0)

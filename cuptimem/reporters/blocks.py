@@ -29,10 +29,12 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of cells, as many as there are columns."""
+    """Rows of cells, as many as there are columns. repeat: where the columns do not fit, several tables below each
+    other have them, and each begins with the first so many; 0: they are cut."""
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]
+    repeat: int = 0
 
 
 Block = Text | Table

@@ -17,7 +17,7 @@ def full(rows: Sequence[Fragmentation], top: int, torch: str) -> list[Block]:
     """One after the other: the account, what keeps memory, where it lies. torch: its version, for the advice."""
     blocks: list[Block] = []
     for one in rows:
-        blocks += [Text(), Text(_headline(one), "title"), *_account(one, _variable(torch))]
+        blocks += [Text(), Text(_headline(one), "title"), *_account(one, variable(torch))]
         blocks += _pins(_kept(one), top)
         blocks += _segments(one, top)
     return blocks
@@ -28,7 +28,7 @@ def _headline(one: Fragmentation) -> str:
     return f"{one.device} {_MOMENTS[one.what]}, {duration(one.time_ns)} after the start: {unused}"
 
 
-def _variable(torch: str) -> str:
+def variable(torch: str) -> str:
     """What settings of the allocator are read from. 2.9 reads only part of them from the newer name."""
     version = re.match(r"(\d+)\.(\d+)", torch)
     old = version is not None and (int(version[1]), int(version[2])) < (2, 12)

@@ -1,20 +1,22 @@
 """The machine's view: one object per verb, as docs/json.md documents it."""
 
 import json
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from cuptimem.account import Account, AccountRow
 from cuptimem.diff import Change, DeviceDiff, Section
 from cuptimem.fragmentation import Fragmentation
+from cuptimem.grouping import Group
 from cuptimem.kernels import HeldBlocks, Kernels, KernelUse
 from cuptimem.leaks import STEPS_NEEDED, Leak
 from cuptimem.ledger import DriverAllocations, DriverDevice, DriverLevel, Ledger, LedgerLine
-from cuptimem.report import Clock, Contents, Contributor, Report, Step
+from cuptimem.report import CATEGORIES, Clock, Contents, Contributor, LiveTensor, OutOfMemory, Peak, Report, Step
 from cuptimem.reporters import tree_views
-from cuptimem.reporters.table_views import Row
 from cuptimem.simulation.result import Interval, Simulation
 from cuptimem.stacks import Frame, Stack, user_frame
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 def frame(one: Frame) -> dict[str, Any]:
@@ -40,12 +42,26 @@ def contributor(one: Contributor) -> dict[str, Any]:
         "count": one.count,
         "phase": one.phase,
         "operator": one.operator,
-        "module": one.module,
+        "category": one.category,
+        "module": one.qualified,
+        "saved_by": one.saved_by,
         "line": None if user is None else frame(user),
         "library_line": None if below is None else frame(below),
         "stack": stack(one.stack),
         "origin": stack(one.origin),
         "stack_lost": one.stack_lost,
+    }
+
+
+def tensor(one: LiveTensor) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "category": one.category,
+        "bytes": one.bytes,
+        "module": one.module,
+        "dtype": one.dtype,
+        "shape": None if one.shape is None else list(one.shape),
+        "stack": stack(one.stack),
     }
 
 
@@ -59,6 +75,7 @@ def peak(one: Contents) -> dict[str, Any]:
         "time_ns": one.time_ns,
         "contributors": [contributor(c) for c in one.contributors],
         "rest": {"bytes": one.rest_bytes, "count": one.rest_count},
+        "tensors": [tensor(t) for t in one.tensors] if isinstance(one, Peak) else [],
     }
 
 
@@ -105,7 +122,7 @@ def leak(one: Leak) -> dict[str, Any]:
         "undecided": one.undecided,
         "relation": one.relation or None,
         "keeps": [leak(kept) for kept in one.keeps],
-        "holders": None,
+        "holders": [{"path": held.path, "count": held.count, "bytes": held.bytes} for held in one.holders],
     }
 
 
@@ -174,7 +191,7 @@ def driver_mode(one: DriverLevel) -> dict[str, Any]:
     return {"mode": one.mode, "reason": one.reason or None, "cupti": one.cupti or None}
 
 
-def account(one: Ledger) -> dict[str, Any]:
+def ledger_sums(one: Ledger) -> dict[str, Any]:
     """A ledger without its lines."""
     return {
         "device": one.device,
@@ -284,17 +301,7 @@ def summary(report: Report) -> dict[str, Any]:
             for device in report.devices
         ],
         "resident_peak": max((point.bytes for point in report.resident), default=None),
-        "ooms": [
-            {
-                "device": oom.device,
-                "time_ns": oom.time_ns,
-                "requested": oom.requested,
-                "allocated": oom.allocated,
-                "step": oom.step,
-                "stack": stack(oom.stack),
-            }
-            for oom in report.ooms
-        ],
+        "ooms": [refused(oom) for oom in report.ooms],
         "host_reads": [
             {
                 "device": read.device,
@@ -308,7 +315,7 @@ def summary(report: Report) -> dict[str, Any]:
         "steps": len({one.index for one in report.steps}),
         "clock": clock(report.clock),
         "driver": driver_mode(report.driver),
-        "ledgers": [account(one) for one in report.ledgers],
+        "ledgers": [ledger_sums(one) for one in report.ledgers],
         "leaks": len(report.leaks),
         "suspects": len(report.suspects),
         "backward": {
@@ -317,6 +324,40 @@ def summary(report: Report) -> dict[str, Any]:
             "accumulation": report.backward.accumulation,
             "unresolved": report.backward.unresolved,
         },
+    }
+
+
+def refused(one: OutOfMemory) -> dict[str, Any]:
+    return {
+        "device": one.device,
+        "time_ns": one.time_ns,
+        "requested": one.requested,
+        "allocated": one.allocated,
+        "step": one.step,
+        "left": one.left,
+        "stack": stack(one.stack),
+    }
+
+
+def ooms(report: Report, chosen: Iterable[OutOfMemory]) -> dict[str, Any]:
+    return {
+        **envelope(report),
+        "refused": sum(device.refused for device in report.devices),
+        "ooms": [
+            {
+                **refused(one),
+                "origin": stack(one.origin),
+                "operator": one.operator,
+                "reserved": one.reserved,
+                "cached": one.cached,
+                "too_small": None if one.memory is None else one.memory.too_small,
+                "free_on_device": None if one.memory is None else one.memory.free_on_device,
+                "lacked": None if one.memory is None else one.memory.lacked,
+                "rest_bytes": one.unknown,
+                "contributors": [contributor(c) for c in one.contributors],
+            }
+            for one in chosen
+        ],
     }
 
 
@@ -343,7 +384,7 @@ def leaks(report: Report) -> dict[str, Any]:
 def ledger(report: Report, chosen: tuple[Ledger, ...]) -> dict[str, Any]:
     return {
         **envelope(report),
-        "ledgers": [{**account(one), "lines": [ledger_line(line) for line in one.lines]} for one in chosen],
+        "ledgers": [{**ledger_sums(one), "lines": [ledger_line(line) for line in one.lines]} for one in chosen],
         "driver": driver(report.driver),
     }
 
@@ -358,6 +399,7 @@ def fragmentation(report: Report, chosen: tuple[Fragmentation, ...]) -> dict[str
             "allocated": one.allocated,
             "requested": one.requested,
             "asked": one.asked,
+            "too_small": one.too_small,
             "largest_free_block": one.largest_free_block,
             "free_on_device": one.free_on_device,
             "largest_request": one.largest_request,
@@ -432,7 +474,7 @@ def steps(report: Report, rows: tuple[Step, ...]) -> dict[str, Any]:
     return {**envelope(report), "clock": clock(report.clock), "steps": [step(one) for one in rows]}
 
 
-def table(report: Report, one: Contents | None, rows: tuple[Row, ...], by: str) -> dict[str, Any]:
+def table(report: Report, one: Contents | None, rows: tuple[Group, ...], by: str) -> dict[str, Any]:
     return {
         **envelope(report),
         "device": None if one is None else one.device,
@@ -442,6 +484,26 @@ def table(report: Report, one: Contents | None, rows: tuple[Row, ...], by: str) 
         "by": by,
         "rows": [{by: row.key, "bytes": row.bytes, "count": row.count} for row in rows],
         "rest": {"bytes": 0 if one is None else one.rest_bytes, "count": 0 if one is None else one.rest_count},
+    }
+
+
+def accounts(report: Report, chosen: Sequence[Account]) -> dict[str, Any]:
+    def row(one: AccountRow) -> dict[str, Any]:
+        return {"bytes": one.bytes, "count": one.count, **dict(zip(CATEGORIES, one.parts, strict=True))}
+
+    return {
+        **envelope(report),
+        "accounts": [
+            {
+                "device": one.device,
+                "step": one.contents.step,
+                "time_ns": one.contents.time_ns,
+                "depth": one.depth,
+                **row(one.total),
+                "modules": [{"module": part.module, **row(part)} for part in one.rows],
+            }
+            for one in chosen
+        ],
     }
 
 

@@ -7,7 +7,7 @@ from cuptimem.leaks import STEPS_NEEDED, Leak, LeakPart
 from cuptimem.report import Report
 from cuptimem.reporters.blocks import Block, Column, Style, Table, Text
 from cuptimem.reporters.clock_views import counted_by
-from cuptimem.reporters.words import code, count, function, plural, share, size
+from cuptimem.reporters.words import code, count, function, plural, printable, share, size
 from cuptimem.stacks import Frame, Stack
 
 _WIDTH = 79  # prose is wrapped for the narrowest usual terminal
@@ -43,6 +43,10 @@ _RELATIONS = {
 _CYCLE = (
     "Nothing holds these any more but reference cycles, and no collection ran to find them: call gc.collect() every "
     "now and then, leave automatic collection on, or break the cycle (weakref)."
+)
+_GONE = (
+    "What held them was gone when the recording ended, as variables of a function are when it has returned. "
+    "cuptimem.profile() around the loop ends before and knows it."
 )
 
 
@@ -211,23 +215,46 @@ def _kept(leak: Leak) -> list[Block]:
     return blocks
 
 
-def entry(leak: Leak, several_loops: bool, number: int | None = None) -> list[Block]:
-    """A leak with its line, its size now and its growth."""
+def _held(leak: Leak) -> list[Block]:
+    """Who holds it; what stands under it is mostly held by the same names."""
+    holders = leak.holders or next((one.holders for one in leak.keeps if one.holders), ())
+    blocks: list[Block] = []
+    for one in holders:
+        part = f" ({share(one.bytes, sum(each.bytes for each in holders))})" if len(holders) > 1 else ""
+        path = printable(one.path)
+        if path.startswith(("only ", "nothing ")):
+            blocks += _prose(f"held by {path}{part}" if path.startswith("only ") else f"{path}{part}")
+        else:
+            blocks += _prose(f"held by {path}{part}", "strong")
+    return blocks
+
+
+def _is_gone(report: Report, leak: Leak) -> bool:
+    """Whether what held it went before the recording ended, so that no search could find it."""
+    if leak.kind != "bytes" or leak.cause == "cycle" or any(one.holders for one in (leak, *leak.keeps)):
+        return False
+    return report.device(leak.device).end < leak.bytes
+
+
+def entry(leak: Leak, several_loops: bool, number: int | None = None, holders: bool = True) -> list[Block]:
+    """A leak with its line, who holds it, its size now and its growth."""
     title = _rate(leak) if number is None else f"{number}. {_rate(leak)}"
-    blocks: list[Block] = [Text(), Text(title, "title"), *_place(leak), *_kept(leak)]
+    blocks: list[Block] = [Text(), Text(title, "title"), *_place(leak)]
+    blocks += [*(_held(leak) if holders else []), *_kept(leak)]
     blocks += _prose(_account(leak, several_loops))
     if leak.cause == "cycle":
         blocks += _prose(_CYCLE)
     return blocks
 
 
-def _suspect(leak: Leak) -> list[Block]:
+def _suspect(leak: Leak, holders: bool) -> list[Block]:
     now = f"{plural(leak.count, 'node')}, about {size(leak.bytes)}" if leak.kind == "nodes" else size(leak.bytes)
     steps = f"made in steps {leak.first_step} to {leak.last_step}, +{_total(leak)} a step"
     return [
         Text(),
         Text(f"?  {_frame_line(leak.frame, leak.where)}"),
         *_code(leak.frame),
+        *(_held(leak) if holders else []),
         *_kept(leak),
         *_prose(f"{now} alive, {steps}: {reason(leak)}.", "dim"),
     ]
@@ -321,17 +348,19 @@ def _nodes(report: Report) -> list[Block]:
 # -- the views -----------------------------------------------------------------------------------------------------
 
 
-def full(report: Report, top: int) -> list[Block]:
+def full(report: Report, top: int, holders: bool = True) -> list[Block]:
     """Every leak with its line, its size now and its growth; then the suspects, each with what speaks against it."""
     blocks: list[Block] = [Text(), *_verdict(report)]
     several = len(report.loops) > 1
     for number, leak in enumerate(report.leaks[:top], start=1):
-        blocks += entry(leak, several, number)
+        blocks += entry(leak, several, number, holders)
     blocks += _left_out(len(report.leaks) - top, "leaks")
+    if holders and any(_is_gone(report, leak) for leak in report.leaks[:top]):
+        blocks += [Text(), *_prose(_GONE, "dim")]
     if report.suspects:
         blocks += [Text(), Text("Suspects: these grew, and each says why it is no verdict", "title")]
         for suspect in sorted(report.suspects, key=lambda one: not one.undecided)[:top]:
-            blocks += _suspect(suspect)
+            blocks += _suspect(suspect, holders)
         blocks += _left_out(len(report.suspects) - top, "suspects")
     if report.steps:
         blocks += [Text(), *_nodes(report)]
@@ -360,7 +389,7 @@ def table(leaks: Sequence[Leak]) -> Table:
         Column("alive", right=True),
         Column("of"),
         Column("line", flexible=True, keep_end=True),
-        Column("function", flexible=True),
+        Column("function", flexible=True, optional=True),
         Column("code", flexible=True, style="dim"),
     )
     return Table(columns, rows)
@@ -378,6 +407,10 @@ def short(report: Report) -> list[Block]:
     if not shown:
         return [Text(title)]
     blocks: list[Block] = [Text(title, "warning"), table(shown[:_IN_SUMMARY])]
+    for leak in shown[:_IN_SUMMARY]:
+        line = next((f"  {leak.where} is held by {printable(one.path)}" for one in leak.holders), "")
+        if 0 < len(line) <= _WIDTH:
+            blocks.append(Text(line, "dim"))
     if len(shown) > _IN_SUMMARY:
         blocks.append(Text(f"  and {len(shown) - _IN_SUMMARY} more", "dim"))
     return blocks

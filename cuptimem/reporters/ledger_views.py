@@ -41,7 +41,7 @@ def wrapped(text: str, first: str, others: str) -> list[str]:
 
 def prose(text: str, style: Style = "", mark: str = "  ") -> list[Block]:
     """Wrapped lines, the first with its mark."""
-    return [Text(line, style) for line in wrapped(text, mark, "  ")]
+    return [Text(line, style) for line in wrapped(text, mark, " " * len(mark))]
 
 
 def warning(text: str) -> list[Block]:

@@ -1,15 +1,18 @@
 """What a device held at a moment, or gave out, line by line."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from cuptimem.report import Contents, Contributor, Line, Report
+from cuptimem import grouping
+from cuptimem.report import Contents, Contributor, Line, LiveTensor, Peak, Report
 from cuptimem.reporters.blocks import Block, Column, Table, Text
 from cuptimem.reporters.descent import shown_lines
-from cuptimem.reporters.words import code, count, duration, function, more, plural, share, size
+from cuptimem.reporters.words import code, count, duration, function, more, plural, printable, share, size
 
 _INDENT = " " * 20
 _OPERATORS = 4  # named of an entry
+_TENSORS = 3  # named of an entry, if that takes no more than
+_NAMES_WIDTH = 90  # characters
 
 
 def moment(contents: Contents) -> str:
@@ -68,16 +71,36 @@ def left_out(others: Sequence[_Row], contents: Contents, what: str) -> Iterator[
             yield bytes_, count_, name
 
 
+def knows_categories(contributors: Iterable[Contributor]) -> bool:
+    """Whether it is known of any of the blocks what they are for."""
+    return any(one.category not in ("unknown", "before start") for one in contributors)
+
+
+def category(contributors: Iterable[Contributor]) -> str:
+    """The largest one's, and how many others have 1 % or more: "activation +1"."""
+    groups = grouping.group(contributors, "category")
+    least = sum(group.bytes for group in groups) / 100
+    return groups[0].key + more(sum(group.bytes >= least for group in groups[1:]))
+
+
+def kinds(contents: Contents) -> tuple[str, Callable[[Line], str]]:
+    """What stands beside a line, and its heading: the category where any is known, else the phase."""
+    if knows_categories(contents.contributors):
+        return "category", lambda line: category(line.contributors)
+    return "phase", lambda line: line.phase
+
+
 def lines_table(contents: Contents, top: int) -> list[Block]:
     """The largest lines, and the others in rows of their own, so that the rows always sum to the whole."""
     lines, said = shown_lines(contents)
     shown, others = lines[:top], lines[top:]
+    heading, kind = kinds(contents)
     rows = [
         (
             size(line.bytes),
             share(line.bytes, contents.bytes),
             count(line.count),
-            line.phase,
+            kind(line),
             line.where,
             function(line.frame),
             code(line.frame),
@@ -92,9 +115,9 @@ def lines_table(contents: Contents, top: int) -> list[Block]:
             Column("live" if contents.what in ("peak", "start", "end") else "bytes", right=True, style="strong"),
             Column("share", right=True),
             Column("blocks", right=True),
-            Column("phase"),
+            Column(heading, flexible=heading == "category"),
             Column("line", flexible=True, keep_end=True),
-            Column("function", flexible=True),
+            Column("function", flexible=True, optional=True),
             Column("code", flexible=True, style="dim"),
         ),
         tuple(rows),
@@ -106,13 +129,14 @@ def full(report: Report, all_contents: Iterable[Contents], top: int) -> list[Blo
     """The lines one by one: what runs below them, in which modules, for which operators."""
     blocks: list[Block] = []
     for contents in all_contents:
+        tensors = _by_origin(contents)
         requested = asked(report, contents)
         what = f"{size(contents.bytes)} ({requested})" if requested else size(contents.bytes)
         title = f"{contents.device}: {what} in {plural(contents.count, 'block')}, {when(contents)}"
         lines, said = shown_lines(contents)
         blocks += [Text(), Text(title, "title"), *said]
         for line in lines[:top]:
-            blocks += _entry(line, contents)
+            blocks += _entry(line, contents, tensors)
         left = lines[top:]
         blocks += _rest(sum(x.bytes for x in left), sum(x.count for x in left), "everything else", contents)
         name = rest_name(contents).strip("()")
@@ -127,19 +151,64 @@ def _rest(left_bytes: int, left_count: int, name: str, contents: Contents) -> li
     return [Text(f"{part}  {name}, {plural(left_count, 'block')}")]
 
 
-def _entry(line: Line, contents: Contents) -> list[Block]:
+_Tensors = Mapping[tuple[int, str, str | None], Sequence[LiveTensor]]
+
+
+def _by_origin(contents: Contents) -> _Tensors:
+    """By stack (its id(): hashing long ones takes time), category and module, as contributors have them."""
+    found: dict[tuple[int, str, str | None], list[LiveTensor]] = {}
+    for one in contents.tensors if isinstance(contents, Peak) else ():
+        found.setdefault((id(one.stack), one.category, one.module), []).append(one)
+    return found
+
+
+def _entry(line: Line, contents: Contents, tensors: _Tensors) -> list[Block]:
     frame = line.frame
     head = f"{size(line.bytes):>11}  {share(line.bytes, contents.bytes):>5}  {line.where}"
     if frame is not None:
         head += f" in {function(frame)}"
-    blocks: list[Block] = [Text(f"{head}  ({line.phase}, {plural(line.count, 'block')})", "strong")]
+    made = dict.fromkeys([line.phase])  # "before start" is both
+    if knows_categories(contents.contributors):
+        made[category(line.contributors)] = None
+    blocks: list[Block] = [Text(f"{head}  ({', '.join(made)}, {plural(line.count, 'block')})", "strong")]
     said = [
         code(frame),
+        _categories(line.contributors),
         *(f"in {below}" for below in [via(line)] if below),
         *(f"modules {names}" for names in [modules(line.contributors)] if names),
-        *(f"operators {names}" for names in [_operators(line)] if names),
+        *(f"operators {names}" for names in [_named(c.operator for c in line.contributors)] if names),
+        *(f"saved by {names}" for names in [_named(c.saved_by for c in line.contributors)] if names),
+        *(f"tensors {names}" for names in [_tensors(line, tensors)] if names),
     ]
-    return blocks + [Text(_INDENT + text, "dim" if number else "") for number, text in enumerate(said) if text]
+    return blocks + [
+        Text(_INDENT + printable(text), "dim" if number else "") for number, text in enumerate(said) if text
+    ]
+
+
+def _categories(contributors: Iterable[Contributor]) -> str:
+    """Where there are several."""
+    groups = grouping.group(contributors, "category")
+    return ", ".join(f"{group.key} {size(group.bytes)}" for group in groups) if len(groups) > 1 else ""
+
+
+def _tensors(line: Line, by_origin: _Tensors) -> str:
+    """Those of the line that have a name, or a shape and 1 % of its bytes, the largest first, as far as they fit."""
+    origins = dict.fromkeys((id(c.stack), c.category, c.qualified) for c in line.contributors)
+    found = sorted((one for key in origins for one in by_origin.get(key, ())), key=lambda one: -one.bytes)
+    named = list(
+        dict.fromkeys(filter(None, (tensor(one) for one in found if one.name or one.bytes * 100 >= line.bytes)))
+    )
+    shown = named[:1]
+    for name in named[1:_TENSORS]:
+        if len(", ".join([*shown, name])) <= _NAMES_WIDTH:
+            shown.append(name)
+    return ", ".join(shown) + more(len(named) - len(shown))
+
+
+def tensor(one: LiveTensor) -> str:
+    """h.0.weight float32[768, 3072]"""
+    layout = "" if one.dtype is None or one.shape is None else f"{one.dtype}[{', '.join(map(str, one.shape))}]"
+    return " ".join(part for part in (one.name, layout) if part)
 
 
 def via(line: Line) -> str:
@@ -153,8 +222,12 @@ def via(line: Line) -> str:
 
 
 def modules(contributors: Iterable[Contributor]) -> str:
-    """The modules that all of them were made in; what differs below is only counted."""
-    paths = list(dict.fromkeys(c.modules for c in contributors))
+    """The modules that all of them belong to or were made in; what differs below is only counted."""
+    some = tuple(contributors)
+    qualified = sorted({c.qualified for c in some if c.qualified})
+    if qualified:
+        return _above(qualified)
+    paths = list(dict.fromkeys(c.modules for c in some))
     common = paths[0]
     for path in paths[1:]:
         same = next((i for i, (a, b) in enumerate(zip(common, path, strict=False)) if a != b), None)
@@ -164,6 +237,17 @@ def modules(contributors: Iterable[Contributor]) -> str:
     return " > ".join([*common, f"… +{count(len(paths))}"])
 
 
-def _operators(line: Line) -> str:
-    names = sorted({c.operator for c in line.contributors if c.operator is not None})
-    return ", ".join(names[:_OPERATORS]) + more(len(names) - _OPERATORS)
+def _above(names: Sequence[str]) -> str:
+    """These modules; of many the modules above them, as deep as few do for all: "encoder.layers (14 modules)"."""
+    split = [name.split(".") for name in names]
+    for depth in range(max(map(len, split)), 0, -1):
+        above = list(dict.fromkeys(".".join(parts[:depth]) for parts in split))
+        if len(above) <= _OPERATORS:
+            break
+    said = ", ".join(above[:_OPERATORS]) + more(len(above) - _OPERATORS)
+    return said if len(above) == len(names) else f"{said} ({plural(len(names), 'module')})"
+
+
+def _named(names: Iterable[str | None]) -> str:
+    found = sorted({name for name in names if name})
+    return ", ".join(found[:_OPERATORS]) + more(len(found) - _OPERATORS)

@@ -1,6 +1,7 @@
 """Plain text: for pipes, files and print(report)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from cuptimem.reporters.blocks import Block, Table, Text
 
@@ -18,8 +19,30 @@ def render(blocks: Sequence[Block], width: int | None = None) -> str:
         if isinstance(block, Text):
             lines.append(block.text)
         else:
-            lines.extend(INDENT + GAP.join(row) for row in layout(fit(block, width), width))
+            for number, table in enumerate(parts(block, width)):
+                lines += [""] * (number > 0)
+                lines.extend(INDENT + GAP.join(row) for row in layout(table, width))
     return "\n".join(line.rstrip() for line in lines)
+
+
+def parts(table: Table, width: int | None) -> list[Table]:
+    """What is shown of the table: one, or several below each other."""
+    if width is None or not table.repeat:
+        return [fit(table, width)]
+    cells = _cells(table)
+    wanted = [max(len(row[i]) for row in cells) for i in range(len(table.columns))]
+    wanted = [min(w, _WIDE) if c.flexible else w for w, c in zip(wanted, table.columns, strict=True)]
+    first = list(range(table.repeat))
+    room = width - len(INDENT) - sum(wanted[i] + len(GAP) for i in first)
+    bands: list[list[int]] = []
+    left = 0
+    for i in range(table.repeat, len(table.columns)):
+        if not bands or wanted[i] > left:
+            bands.append([*first])
+            left = room
+        bands[-1].append(i)
+        left -= wanted[i] + len(GAP)
+    return [_of_columns(_with_cells(table, band[table.repeat :]) if i else table, band) for i, band in enumerate(bands)]
 
 
 def fit(table: Table, width: int | None) -> Table:
@@ -40,6 +63,15 @@ def fit(table: Table, width: int | None) -> Table:
         else:
             room += wanted
     kept.sort()
+    return _of_columns(table, kept)
+
+
+def _with_cells(table: Table, columns: Sequence[int]) -> Table:
+    """Without the rows that have nothing in these columns."""
+    return replace(table, rows=tuple(row for row in table.rows if any(row[i] for i in columns)))
+
+
+def _of_columns(table: Table, kept: Sequence[int]) -> Table:
     return Table(tuple(table.columns[i] for i in kept), tuple(tuple(row[i] for i in kept) for row in table.rows))
 
 

@@ -6,17 +6,20 @@ import statistics
 from collections.abc import Sequence
 
 from cuptimem import own_code
+from cuptimem.account import Account
 from cuptimem.diff import DeviceDiff
 from cuptimem.fragmentation import Fragmentation
 from cuptimem.kernels import Kernels
 from cuptimem.ledger import Ledger
 from cuptimem.report import Contents, Report, Step
 from cuptimem.reporters import (
+    account_views,
     diff_views,
     fragmentation_views,
     kernel_views,
     leak_views,
     ledger_views,
+    oom_views,
     peak_views,
     table_views,
     tree_views,
@@ -24,10 +27,10 @@ from cuptimem.reporters import (
 from cuptimem.reporters.blocks import Block, Column, Table, Text
 from cuptimem.reporters.clock_views import counted_by, notes
 from cuptimem.reporters.peak_views import asked, lines_table, moment
-from cuptimem.reporters.words import code, count, duration, plural, printable, signed, size
-from cuptimem.stacks import Frame, user_frame
+from cuptimem.reporters.words import count, duration, plural, printable, signed, size
+from cuptimem.stacks import Frame
 
-_TOP = 10
+_TOP = 6  # with all else that a training has, a screen of 24 lines
 
 
 # -- shared parts --------------------------------------------------------------------------------------------------
@@ -152,28 +155,27 @@ def summary(report: Report, at: str = "peak") -> list[Block]:
         more = [*level, *file_hint(report, "ledger")] if report.ledgers else []
         return blocks + _nothing() + more
     blocks += [Text(), _devices(report), *_caching(report), *level]
-    for oom in report.ooms[:3]:
-        frame = user_frame(oom.stack)
-        place = f" at {frame.place}  {code(frame)}" if frame is not None else ""
-        asked = f"asked for {size(oom.requested)} with {size(oom.allocated)} in use"
-        blocks.append(Text(f"! out of memory on {oom.device}: {asked}{place}", "warning"))
+    blocks += [oom_views.left(oom) for oom in report.ooms if oom.left]
+    blocks += oom_views.caught(report)
     for device in report.devices:
         contents = report.contents(at, device.name)
         if contents.bytes == 0 and device.peak.bytes == 0:
             continue
         what = "What the peak on {} is made of" if at == "peak" else "What is alive on {}"
         title = f"{what.format(device.name)}: {size(contents.bytes)}, {moment(contents)}"
-        blocks += [Text(), Text(title, "title")]
+        blocks += [Text(), Text(title, "title"), *account_views.short(contents)]
         blocks += lines_table(contents, _TOP if device is report.devices[0] else 5)
     leaks = leak_views.short(report)
-    if leaks:
-        blocks += [Text(), *leaks]
-    blocks += [Text(), *_trend(report)]
+    blocks += [Text(), *leaks]
+    if len(leaks) > 1:  # one line needs none between
+        blocks.append(Text())
+    blocks += _trend(report)
     if report.backward.unresolved:
         part = f"{size(report.backward.unresolved)} of {size(report.backward.bytes)}"
         blocks.append(Text(f"! {part} allocated in backward could not be joined to a forward line", "warning"))
     refused = any(row.what == "oom" for row in report.fragmentations)
     first = [
+        *(["peak --at oom"] if report.ooms else []),
         *(["fragmentation"] if refused else []),
         *(["leaks"] if report.leaks or report.undecided else []),
         *(["ledger"] if report.ledgers else []),
@@ -295,10 +297,10 @@ def peak(report: Report, all_contents: Sequence[Contents], top: int) -> list[Blo
 # -- leaks ---------------------------------------------------------------------------------------------------------
 
 
-def leaks(report: Report, top: int) -> list[Block]:
+def leaks(report: Report, top: int, holders: bool = True) -> list[Block]:
     """What grows, or that nothing does, or why nobody can tell."""
     blocks = heading(report)
-    return blocks + (leak_views.full(report, top) if report.devices else _nothing())
+    return blocks + (leak_views.full(report, top, holders) if report.devices else _nothing())
 
 
 # -- the driver level ----------------------------------------------------------------------------------------------
@@ -384,12 +386,22 @@ def steps_table(all_steps: Sequence[Step], rows: Sequence[Step]) -> Table:
 # -- table ---------------------------------------------------------------------------------------------------------
 
 
-def table(report: Report, contents: Contents | None, by: str, order: str, top: int) -> list[Block]:
+def table(
+    report: Report, contents: Contents | None, by: str, order: str, top: int, depth: int | None = None
+) -> list[Block]:
     """The blocks, summed by one property."""
     blocks = heading(report)
     if contents is None:
         return blocks + _nothing()
-    return [*blocks, *_without_steps(report, contents), *table_views.full(contents, by, order, top)]
+    return [*blocks, *_without_steps(report, contents), *table_views.full(contents, by, order, top, depth)]
+
+
+# -- account -------------------------------------------------------------------------------------------------------
+
+
+def account(report: Report, accounts: Sequence[Account], top: int) -> list[Block]:
+    """The peaks by category and module, in exact bytes."""
+    return heading(report) + (account_views.full(accounts, top) if accounts else _nothing())
 
 
 # -- diff ----------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any
 
 from cuptimem.leaks import Leak
 from cuptimem.report import Contents, Device, Line, Report, Step
-from cuptimem.reporters import leak_views, views, words
+from cuptimem.reporters import leak_views, peak_views, views, words
 from cuptimem.reporters.blocks import Block, Text
 from cuptimem.reporters.clock_views import counted_by
 from cuptimem.reporters.descent import shown_lines
@@ -101,6 +101,7 @@ def _ends(steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], int]:
 def _device(device: Device, first_step: int) -> dict[str, Any]:
     lines, said = shown_lines(device.peak)
     shown, others = lines[:_LINES], lines[_LINES:]
+    known = peak_views.knows_categories(device.peak.contributors)
     return {
         "name": _text(device.name),
         "start": device.start,
@@ -112,7 +113,7 @@ def _device(device: Device, first_step: int) -> dict[str, Any]:
         "reserved_peak": device.reserved_peak,
         "allocated": device.allocated,
         "allocations": device.allocations,
-        "lines": [_line(line) for line in shown],
+        "lines": [_line(line, known) for line in shown],
         "notes": _lines_of_text(said),
         "rest": _rest(device.peak, others),
         "timeline": [[point.time_ns, point.low, point.high, point.reserved] for point in device.timeline],
@@ -140,7 +141,8 @@ def _frame(frame: Frame | None) -> dict[str, Any]:
     }
 
 
-def _line(line: Line) -> dict[str, Any]:
+def _line(line: Line, known: bool) -> dict[str, Any]:
+    """known: whether the categories of any line are."""
     largest = max(line.contributors, key=lambda one: one.bytes)
     below = largest.library_line
     return {
@@ -149,7 +151,8 @@ def _line(line: Line) -> dict[str, Any]:
         "phase": line.phase,
         "where": _text(line.where),
         **_frame(line.frame),
-        "module": _text(" › ".join(largest.modules)),
+        "category": peak_views.category(line.contributors) if known else "",
+        "module": _text(largest.qualified or " › ".join(largest.modules)),
         "below": _text(below.place) if below is not None and below != line.frame else "",
         "stack": [_text(f"{frame.place} {words.function(frame)}") for frame in largest.stack[:24]],
     }

@@ -200,6 +200,7 @@ def check(data: Any) -> None:
         _has(device["rest"], {"lines": int, "bytes": int, "count": int}, "the rest")
         for line in device["lines"]:
             _has(line, _LINE, "a line")
+            _has({"category": "", **line}, {"category": str}, "a line")  # older ones have none
         _rows(device["timeline"], 4, "the timeline")
     _rows(data["steps"], len(STEP_COLUMNS), "the steps")
     _rows(data["resident"], 2, "resident memory")

@@ -25,7 +25,7 @@ class Knot:
 
 
 def young():
-    return [[] for _ in range(3000)] and None
+    return [[] for _ in range(300_000)] and None
 
 
 TAILS = {"nothing": lambda: None, "young": young, "zero": lambda: gc.collect(0), "one": lambda: gc.collect(1)}
@@ -49,7 +49,8 @@ def train(leaks, tail, look=lambda step: None):
     return kept
 
 
-gc.set_threshold(700, 10, 1_000_000)  # no full collection but those that are asked for
+# No full collection but those that are asked for; a search for holders makes too few objects for a young one.
+gc.set_threshold(100_000, 10, 1_000_000)
 """
 
 ASKING = """

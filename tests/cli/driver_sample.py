@@ -123,6 +123,7 @@ def fragmentation(**changes: Any) -> dict[str, Any]:
         "free_on_device": 512 * MIB,
         "largest_request": GIB,
         "asked": 2 * GIB,
+        "too_small": 4 * GIB,
         "empty_cache_returns": 512 * MIB,
         "expandable_returns": 3 * GIB,
         "segments": [
@@ -189,7 +190,7 @@ def analysis(folder: Path, **changes: Any) -> dict[str, Any]:
         "above": (0, 0, None),
         "kept": 0,
         "reserved_peak": 82 * GIB,
-        "contributors": [(60 * GIB, 300, MODEL, MODEL, "forward", None)],
+        "contributors": [(60 * GIB, 300, MODEL, MODEL, "forward", None, *sample.UNKNOWN)],
     }
     raw["devices"] = [cuda, *raw["devices"]]
     raw["duration_ns"] = 15_000_000_000

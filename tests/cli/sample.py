@@ -12,6 +12,9 @@ def step(model, x):
     y.sum().backward()
 """
 
+# Category, module and saved_by of a contributor of which nothing is known.
+UNKNOWN = ("unknown", None, None)
+
 
 def source_line(source: str, line: int) -> str:
     """As a recording has it."""
@@ -34,9 +37,9 @@ def analysis(folder: Path) -> dict[str, Any]:
     inner = frame(linear, "Linear.forward", 134, 134, 15, 60, None, 0)
     backward = frame(str(script), "step", 6, 6, 4, 22, None, 0)
     stacks = {2: [inner, call, line, main], 3: [backward, main]}
-    forward = (3000, 3, 2, 2, "forward", None)
-    charged = (1000, 1, 2, 3, "backward", "N5torch8autograd9generated14AddmmBackward0E")
-    before = (96, 1, 0, 0, "before start", None)
+    forward = (3000, 3, 2, 2, "forward", None, *UNKNOWN)
+    charged = (1000, 1, 2, 3, "backward", "N5torch8autograd9generated14AddmmBackward0E", *UNKNOWN)
+    before = (96, 1, 0, 0, "before start", None, "before start", None, None)
     steps = [
         {
             "index": i,
@@ -57,7 +60,7 @@ def analysis(folder: Path) -> dict[str, Any]:
         for i in range(3)
     ]
     return {
-        "schema": 1,
+        "schema": 2,
         "complete": True,
         "state": "complete",
         "reason": "",

@@ -33,7 +33,7 @@ def report(
             stacks[number] = [(file, function, line, line, 0, 5, None, 0) for file, function, line in calls]
         if number - 2 < len(modules) and modules[number - 2] is not None:
             stacks[number][0] = (*stacks[number][0][:6], modules[number - 2], 0x7000 + number)
-        contributors.append((size, 1, number if calls else 0, number if calls else 0, phase, None))
+        contributors.append((size, 1, number if calls else 0, number if calls else 0, phase, None, *sample.UNKNOWN))
     total = sum(size for size, _, _ in rows)
     raw["stacks"] = stacks
     raw["devices"][0].update(contributors=contributors, peak=total, **more)

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 import cuptimem
-from cuptimem import _core
+from cuptimem import _core, grouping
 from cuptimem.cli import VERBS, main
 from tests.conftest import Result, clean_environment
 
 Run = Callable[..., Result]
-READERS = ["summary", "peak", "leaks", "steps", "table", "tree"]
+READERS = ["summary", "peak", "leaks", "steps", "table", "account", "tree"]
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_text_and_json(run: Run, trace: Path, verb: str) -> None:
     assert (machine.code, machine.err) == (0, "")
     document = json.loads(machine.out)
     assert list(document)[:5] == ["schema", "complete", "state", "reason", "lost"]
-    assert document["schema"] == 1
+    assert document["schema"] == 2
     assert document["complete"] is True
     assert document["lost"] == dict.fromkeys(document["lost"], 0) or document["lost"]["events"] == 0
 
@@ -97,7 +97,7 @@ def test_peak_of_a_step(run: Run, trace: Path) -> None:
     assert one_line(missing.err) and "no step 123456" in missing.err
 
 
-@pytest.mark.parametrize("by", ["line", "function", "file", "module", "operator", "phase", "stack"])
+@pytest.mark.parametrize("by", grouping.GROUPINGS)
 def test_table_sums_to_the_peak(call: Run, trace: Path, by: str) -> None:
     document = json.loads(call("table", str(trace), "--by", by, "--json").out)
     assert sum(row["bytes"] for row in document["rows"]) == document["bytes"] > 0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cuptimem import Frame
+from cuptimem import Frame, grouping
 from cuptimem.report import Contents
 from cuptimem.reporters import blocks, descent, json, peak_views, table_views, text, views
 from tests.cli import stacked
@@ -51,7 +51,7 @@ def test_other_groupings_and_json_stay(tmp_path: Path) -> None:
     report = stacked.trained(tmp_path)
     shown = text.render(table_views.full(report.peak, "function", "bytes", 9))
     assert "main (me/train.py)" in shown and "stands at" not in shown
-    rows = table_views.group(report.peak.contributors, "line", "bytes")
+    rows = grouping.group(report.peak.contributors, "line", "bytes")
     assert [(row.key, row.bytes) for row in rows] == [("me/train.py:9", 90), ("me/train.py:4", 10)]
     first = json.peaks(report, report.peaks)["peaks"][0]["contributors"][0]
     assert (first["line"]["line"], first["library_line"]["line"]) == (9, 30)

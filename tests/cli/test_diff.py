@@ -100,7 +100,7 @@ def recording(folder: Path, name: str, text_: str, peak: Rows, end: Rows, steppe
 
     def contributors(rows: Rows) -> list[tuple[object, ...]]:
         return [
-            (size, 1, 0 if not line else line + 10, 0 if not line else line + 10, phase, None)
+            (size, 1, 0 if not line else line + 10, 0 if not line else line + 10, phase, None, *sample.UNKNOWN)
             for size, line, phase in rows
         ]
 

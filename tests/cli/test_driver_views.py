@@ -506,7 +506,7 @@ def test_kernels_and_nothing_that_waits(make: Make) -> None:
 def test_json_of_a_ledger(make: Make) -> None:
     report = make()
     document = standard_json.loads(json.text(json.ledger(report, (report.ledger(),))))
-    assert list(document)[:5] == ["schema", "complete", "state", "reason", "lost"] and document["schema"] == 1
+    assert list(document)[:5] == ["schema", "complete", "state", "reason", "lost"] and document["schema"] == 2
     (one,) = document["ledgers"]
     assert sum(line["bytes"] for line in one["lines"]) == one["used"] == 96 * GIB
     parts = ("tensors", "rounding", "cached", "driver", "driver_rounding", "pool_slack", "context", "others")

@@ -3,6 +3,7 @@
 import json as standard_json
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,21 @@ def test_a_list_that_keeps_outputs(make: Make) -> None:
     assert "At this rate +2.0 MiB per 1,000 steps." in prose(report)
     assert "Confidence" not in prose(report)
     assert "Graph nodes alive at the end of the last step: 96." in prose(report)
+
+
+@pytest.mark.parametrize(
+    ("end", "changes", "said"),
+    [
+        (49_151, {}, True),
+        (49_152, {}, False),
+        (0, {"cause": "cycle"}, False),
+        (0, {"holders": [("losses in function train", 24, 49_152)]}, False),
+    ],
+)
+def test_what_held_a_leak_may_be_gone(make: Make, end: int, changes: dict[str, Any], said: bool) -> None:
+    report = make(leak_sample.row(**changes))
+    report = replace(report, devices=tuple(replace(device, end=end) for device in report.devices))
+    assert ("What held them was gone when the recording ended" in prose(report)) == said
 
 
 def test_a_growing_graph(make: Make) -> None:
@@ -303,7 +319,7 @@ def test_json(make: Make) -> None:
     assert list(kept) == list(graph) == list(document["suspects"][0]) == KEYS
     expected = {
         "kind": "bytes", "bytes": 49_152, "bytes_per_step": 2048.0, "count": 24, "first_step": 0, "device": "cpu",
-        "holders": None, "cause": None, "reason": None, "estimated": False, "retained_at": [], "confidence": "high",
+        "holders": [], "cause": None, "reason": None, "estimated": False, "retained_at": [], "confidence": "high",
     }  # fmt: skip
     assert {key: kept[key] for key in expected} == expected
     assert [(frame["line"], frame["function"]) for frame in kept["stack"]] == [(14, "train"), (30, "<module>")]

@@ -95,7 +95,7 @@ def test_every_caveat_is_said(report: cuptimem.Report, tmp_path: Path) -> None:
     raw.update(complete=False, state="cut", reason="disk full")
     raw["lost"] = {"events": 1000, "stacks": 2, "unknown_frees": 3, "replaced": 4, "seeds_skipped": 5}
     raw["backward"]["unresolved"] = 2048
-    raw["devices"][0]["ooms"] = [(5, 1 << 30, 4096, 2, 1)]
+    raw["devices"][0].update(ooms=[(5, 1 << 30, 4096, 2, 1, [], True, -1, 2, None, None)], ooms_total=1)
     marked = [line for line in str(from_dict("x", raw)).splitlines() if line.startswith("! ")]
     for what in ("missing", "disk full", "1,000 events", "2 stacks", "3 frees", "4 blocks", "5 tensors", "2.0 KiB"):
         assert sum(what in line for line in marked) == 1, what
@@ -169,6 +169,7 @@ def test_operator_names() -> None:
     assert operator_name("torch::autograd::AccumulateGrad") == "AccumulateGrad"
     assert operator_name("14AddmmBackward0") == "AddmmBackward0"
     assert operator_name("MyFunctionBackward") == "MyFunctionBackward"
+    assert operator_name("aten::addmm") == "aten::addmm"
     assert operator_name(None) is None
 
 

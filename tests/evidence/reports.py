@@ -15,6 +15,7 @@ from pathlib import Path
 from tests.evidence import suite
 from tests.evidence.__main__ import environment
 from tests.evidence.truth import ROOT
+from tests.transcript import transcript
 
 TARGET = ROOT / "docs" / "reports.md"
 STEPS = 96
@@ -31,17 +32,9 @@ def shown(program: suite.Program, python: Path, folder: Path) -> str:
     place.mkdir()
     (place / "train.py").write_text(source)
 
-    def run(*arguments: str) -> str:
-        command = [str(python), "-m", "cuptimem", *arguments]
-        return subprocess.run(command, cwd=place, capture_output=True, text=True, check=True).stdout
-
-    run("run", "-q", "-o", "run.cmem", "train.py", str(STEPS))
-    parts = []
-    for verb in ("summary", "leaks"):
-        text = re.sub(r"( ·)? pid \d+", "", run(verb, "run.cmem")).rstrip()
-        lines = [f"$ cuptimem {verb} run.cmem", *text.splitlines()]
-        parts.append("\n".join(f"    {line}".rstrip() for line in lines))
-    return "\n\n".join(parts)
+    run = [python, "-m", "cuptimem", "run", "-q", "-o", "run.cmem", "train.py", str(STEPS)]
+    subprocess.run(run, cwd=place, capture_output=True, check=True)
+    return "\n\n".join(transcript(python, f"cuptimem {verb} run.cmem", place) for verb in ("summary", "leaks"))
 
 
 def main() -> int:

@@ -14,6 +14,7 @@ from tests.analysis.craft import CPU, CUDA, Trace
 
 HOSTILE = '</script><img src=x onerror=alert(1)>";\n\x1b[31m\u202eevil,=1+1\\'
 FOLDED, FOLD = 16, 17
+LABEL, WALK = 32, 10
 
 
 def plain(trace: Trace) -> None:
@@ -103,9 +104,31 @@ def backward(trace: Trace) -> None:
     trace.free(0x1000, 900)
 
 
+def labelled(trace: Trace) -> None:
+    """A walk names a module and its parameter."""
+    trace.alloc(0x1000, 4096, trace.line(3))
+    trace.mark(WALK)
+    trace.add(LABEL, 0x7F00, 0, trace.name("net.0"), flags=1)
+    trace.add(LABEL, 0x1000, 0x7F00, trace.name("net.0.weight\tfloat32 32 32"), flags=2)
+    trace.alloc(0x4000, 100, trace.line(4))
+    trace.free(0x4000, 100)
+
+
 KINDS: dict[str, Callable[[Trace], None]] = {
     made.__name__: made
-    for made in (plain, no_steps, one_event, nothing, hostile, lost, folded, two_devices, before_start, backward)
+    for made in (
+        plain,
+        no_steps,
+        one_event,
+        nothing,
+        hostile,
+        lost,
+        folded,
+        two_devices,
+        before_start,
+        backward,
+        labelled,
+    )
 }
 OTHERS = ("synthetic_cpu", "synthetic_cuda", "crashed")
 

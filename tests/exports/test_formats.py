@@ -3,6 +3,7 @@
 import csv
 import gzip
 import json
+import pickle
 import re
 from collections import defaultdict
 from collections.abc import Callable
@@ -65,6 +66,27 @@ def test_csv_sums_to_the_report(trace: str, report: Report, tmp_path: Path) -> N
     assert {row["stack"] for row in rows if row["file"]} <= known
     for cell in (cell for row in rows for cell in row.values()):
         assert cell.isprintable() and not cell.startswith(("=", "@", "+", "-"))
+
+
+def test_what_walks_said_of_blocks(traces: Callable[[str], str], tmp_path: Path) -> None:
+    """The same in csv, json, the slices for Perfetto and memory_viz's events as in the report."""
+    trace = traces("labelled")
+    (parameter, *_) = cuptimem.open(trace).peak.contributors
+    assert (parameter.category, parameter.qualified, parameter.bytes) == ("parameter", "net.0", 4096)
+    folder = made(trace, "csv", tmp_path / "out")
+    with (folder / "allocations.csv").open(newline="", encoding="utf-8") as file:
+        rows = {row["bytes"]: row for row in csv.DictReader(file)}
+    assert [rows["4096"][name] for name in ("category", "module", "saved_by")] == ["parameter", "net.0", ""]
+    assert [rows["100"][name] for name in ("category", "module")] == ["temporary", ""]
+    lines = made(trace, "json", tmp_path / "out.jsonl").read_text().splitlines()
+    found = [json.loads(line) for line in lines]
+    assert [row["module"] for row in found if row.get("bytes") == 4096] == ["net.0"]
+    chrome = json.loads(made(trace, "chrome", tmp_path / "out.json").read_text())
+    slices = [one["args"] for one in chrome["traceEvents"] if one.get("args", {}).get("bytes") == 4096]
+    assert [(one["category"], one["module"]) for one in slices if "category" in one] == [("parameter", "net.0")]
+    viz = pickle.loads(made(trace, "memory-viz", tmp_path / "out.pickle").read_bytes())
+    said = [one["user_metadata"] for one in viz["device_traces"][0] if "user_metadata" in one]
+    assert said == ["parameter, net.0, other", "temporary, other"]
 
 
 def test_json_sums_to_the_report(trace: str, report: Report, tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def by_hand(
             if frames:
                 number = numbers.setdefault(tuple(frames), len(numbers) + 2)
                 stacks[number] = [_frame(*frame) for frame in frames]
-            found.append((size, count, number, number, phase, None))
+            found.append((size, count, number, number, phase, None, *sample.UNKNOWN))
         return found
 
     device = raw["devices"][0]

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 import cuptimem
+from cuptimem import grouping
 from cuptimem.diff import compare
 from cuptimem.pages import diff, flamegraph, tables
-from cuptimem.reporters import table_views, tree_views
+from cuptimem.reporters import tree_views
 from cuptimem.reporters.words import printable
-from tests.cli import stacked
+from tests.cli import labelled, stacked
 from tests.pages import stack_reports
 
 Show = Callable[[str], Any]
@@ -151,11 +152,49 @@ def test_what_and_directions(show: Show, tmp_path: Path) -> None:
     assert page.evaluate(depth) == [["Linear.forward", 70], ["relu", 20], ["load", 10]]
     page.click("[data-value=in]")
     page.click("[data-value=module]")
-    assert page.evaluate(depth) == [["Attention", 70], ["MLP", 20], ["(no module)", 10]]
+    assert page.evaluate(depth) == [["Attention", 70], ["MLP", 20], ["(outside modules)", 10]]
     page.click("[data-value=stack]")
     page.click("#own")
     assert sorted(frames(page)) == ["all of cpu", "load", "main"]
     assert page.locator("#legend .chip").all_inner_texts() == ["your code"]
+
+
+def test_modules_and_categories(show: Show, tmp_path: Path) -> None:
+    """By the modules' names, a number with the name before it; by category, outermost in both directions."""
+    report = labelled.report(tmp_path)
+    page = show(flamegraph.html(report))
+    below = "(d) => d.children?.map((d) => [d.data.title, d.data.bytes[0]])"
+    page.click("[data-value=module]")
+    (whole,) = page.evaluate(f"[({below})(d3.select('#chart').datum())]")
+    net = labelled.TOTAL - 4 * 32 * 1000 - 96 - 40
+    assert [row for row in whole if row[0] in ("net.0", "net.1", "net.2")] == [
+        ["net.0", 32_288_000], ["net.2", 321_440], ["net.1", 256_000]
+    ] and sum(row[1] for row in whole if row[0].startswith("net")) == net  # fmt: skip
+    by_category = [[row.key, row.bytes] for row in grouping.group(report.peak.contributors, "category")]
+    page.click("[data-value=category]")
+    assert sorted(page.evaluate(f"({below})(d3.select('#chart').datum())")) == sorted(by_category)
+    page.click("[data-value=out]")
+    assert sorted(page.evaluate(f"({below})(d3.select('#chart').datum())")) == sorted(by_category)
+
+
+@pytest.mark.parametrize("by", ["module", "category", "operator"])
+@pytest.mark.parametrize("depth", [None, 1])
+def test_table_by_what_blocks_are(show: Show, tmp_path: Path, by: str, depth: int | None) -> None:
+    report = labelled.report(tmp_path)
+    page = show(tables.table(report, report.peaks, by, "bytes", depth))
+    found = (
+        "[...document.querySelectorAll('#table tbody tr')].map((r) => [r.cells[4].textContent, r.cells[2].textContent])"
+    )
+
+    def rows(depth: int | None) -> list[list[str]]:
+        groups = grouping.group(report.peak.contributors, by, depth=depth)
+        return sorted([row.key, str(row.count)] for row in groups)
+
+    assert sorted(page.evaluate(found)) == rows(depth)
+    assert page.is_enabled("#depth") == (by == "module")
+    if by == "module":
+        page.fill("#depth", "2")
+        assert sorted(page.evaluate(found)) == rows(2)
 
 
 def test_devices(show: Show, tmp_path: Path) -> None:
@@ -280,7 +319,7 @@ def test_table_groups_as_the_verb(show: Show, tmp_path: Path, by: str) -> None:
             "[...document.querySelectorAll('#table tbody tr')].map((r) => [4, 2].map((i) => r.cells[i].textContent))"
         )
         left = tables.line_to_leave(report.peak) if by == "line" else None
-        rows = table_views.group(report.peak.contributors, by, "bytes", left)
+        rows = grouping.group(report.peak.contributors, by, "bytes", left)
         expected = [[printable(row.key), f"{row.count:,}"] for row in rows]
         if report.peak.rest_bytes:
             expected.append(["(everything else)", f"{report.peak.rest_count:,}"])

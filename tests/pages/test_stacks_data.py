@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 import cuptimem
+from cuptimem import grouping
 from cuptimem.diff import compare
 from cuptimem.pages import diff, flamegraph, stacks_data, tables
-from cuptimem.reporters import table_views, tree_views
+from cuptimem.reporters import tree_views
 from cuptimem.stacks import Frame
 from tests.pages import stack_reports
 
@@ -233,7 +234,7 @@ def test_what_needs_no_script(tmp_path: Path) -> None:
     """Rows without scripts are those that the verbs print."""
     report = stack_reports.some(tmp_path, 2)
     page = tables.table(report, report.peaks, "function", "blocks")
-    rows = table_views.group(report.peak.contributors, "function", "blocks")
+    rows = grouping.group(report.peak.contributors, "function", "blocks")
     shown = re.findall(r'<tr><td class="number">.*?</tr>', page)
     assert len(shown) == len(rows) and rows[0].key in shown[0]
     tree = tables.tree(report, report.peaks, True)

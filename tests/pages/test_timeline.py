@@ -269,3 +269,30 @@ def test_forty_devices_share_the_page(tmp_path: Path) -> None:
     assert min(drawn) >= 1 and max(drawn) > min(drawn)
     intervals = sum(len(chart["intervals"]["high"]) for device in data["devices"] for chart in device["charts"])
     assert intervals <= 3 * timeline.FINE * Span().intervals  # of all, of steps, of peaks
+
+
+def test_contributors_have_categories_and_modules(tmp_path: Path) -> None:
+    """Each contributor of the chart is under the category and the module that the report has for it."""
+    from tests.cli import labelled
+
+    tables = timeline._Tables()
+    report = labelled.report(tmp_path)
+    numbers = [tables.contributor(one) for one in report.peak.contributors]
+    assert numbers == list(range(len(labelled.ROWS))), "one of each: no two are alike"
+    data = tables.columns()
+    named = data["contributors"]
+
+    def labels(grouping: str, at: int) -> list[str]:
+        return [data["groups"][grouping][group][at] for group in named[grouping]]
+
+    assert labels("category", 0) == [row[6] for row in labelled.ROWS]
+    assert labels("module", 1) == [row[7] or "" for row in labelled.ROWS]
+    assert labels("module", 0)[-1] == "(outside modules)"
+    assert [name for name in named["savedBy"] if name] == ["ReluBackward0", "AddmmBackward0"]
+
+
+def test_the_peak_without_scripts_has_categories(tmp_path: Path) -> None:
+    from tests.cli import labelled
+
+    table = timeline._peak_table(labelled.report(tmp_path).devices[0])
+    assert table["kind"] == "category" and table["rows"][0]["kind"] == "optimizer state"

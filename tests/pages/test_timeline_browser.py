@@ -103,7 +103,7 @@ def test_other_groupings_are_other_series_with_the_same_sum(opened: Open, synthe
     by_module = rows(page)
     assert by_module != by_line
     assert by_module == of_the_peak(
-        synthetic, lambda one: " › ".join(one.modules[-2:]) if one.modules else "(outside of modules)"
+        synthetic, lambda one: " › ".join(one.modules[-2:]) if one.modules else "(outside modules)"
     )
     page.select_option("select[aria-label='Stack by']", "phase")
     wait_until_drawn(page)

@@ -117,7 +117,9 @@ def test_what_stays_alive(run_suite: Callable[..., Run]) -> None:
     assert "1 failed, 7 passed, 5 over leak limit in" in run.out
     assert "400 B left behind on cpu, the limit is 399 B: 1 B too much" in run.out
     assert re.findall(r"(\S+ B)  of these held by (.*)", run.out) == [
+        ("400 B", "KEPT in module test_it → list[1]"),
         ("600 B", "fixture 'module' (module)"),
+        ("40 B", "KEPT in module test_it → list[2]"),
         ("28 B", "fixture 'session' (session)"),
         ("128 B", "fixture 'module' (module)"),
         ("36 B", "fixture 'hostile' (session)"),

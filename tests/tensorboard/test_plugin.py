@@ -127,13 +127,35 @@ def test_many_lines_are_bounded_and_still_sum_to_the_peak(tmp_path: Path, many_l
     assert sum(line["bytes"] for line in device["lines"]) + device["rest"]["bytes"] == made.peak.bytes
 
 
+def test_lines_have_categories_and_modules(tmp_path: Path) -> None:
+    from tests.cli import labelled
+
+    (device,) = data.prepare(labelled.report(tmp_path))["devices"]
+    found = {row["category"]: row["module"] for row in device["lines"]}
+    assert found["optimizer state"] == found["activation"] == "net.0" and found["input"] == ""
+    assert {row["category"] for row in data.prepare(report(tmp_path))["devices"][0]["lines"]} == {""}
+
+
+def test_a_line_of_an_older_version_has_no_category(tmp_path: Path) -> None:
+    from cuptimem.errors import Error
+    from cuptimem.tensorboard import files
+
+    whole = data.prepare(report(tmp_path))
+    line = whole["devices"][0]["lines"][0]
+    del line["category"]
+    files.check(whole)
+    line["category"] = ["parameter"]
+    with pytest.raises(Error, match="lacks 'category'"):
+        files.check(whole)
+
+
 def of_lines(folder: Path, number: int) -> Any:
     from cuptimem.report import from_dict
-    from tests.cli.sample import analysis
+    from tests.cli.sample import UNKNOWN, analysis
 
     raw = analysis(folder)
     raw["stacks"] = {i + 2: [("/home/user/train.py", "f", i, i, -1, -1, None, 0, "x")] for i in range(number)}
-    raw["devices"][0]["contributors"] = [(i + 1, 1, i + 2, i + 2, "forward", None) for i in range(number)]
+    raw["devices"][0]["contributors"] = [(i + 1, 1, i + 2, i + 2, "forward", None, *UNKNOWN) for i in range(number)]
     raw["devices"][0]["peak"] = sum(range(number + 1))
     return from_dict(None, raw)
 

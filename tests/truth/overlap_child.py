@@ -173,8 +173,8 @@ def on_and_off_under_load(path: str) -> dict[str, Any]:
                     if "meant to" not in str(error):
                         raise
                 if asked.is_set():
-                    pause.wait(60)
-                    pause.wait(60)
+                    pause.wait(300)
+                    pause.wait(300)
         except BaseException as error:
             errors.append(repr(error))
             pause.abort()
@@ -192,11 +192,11 @@ def on_and_off_under_load(path: str) -> dict[str, Any]:
                 train(1)
             if number % 6 == 5:
                 asked.set()
-                pause.wait(60)
+                pause.wait(300)
                 asked.clear()
                 for key, value in compare(f"{path}.{number}").items():
                     live[key] += value
-                pause.wait(60)
+                pause.wait(300)
             prof.stop()
             replaced += prof.report.lost.replaced
             lost += prof.report.lost.events

@@ -70,14 +70,22 @@ class Stacks {
         return names.includes("your code") ? ["your code", ...names.filter((name) => name !== "your code")] : names;
     }
 
+    /** Parts of the module's name; where no walk has seen it, the classes that were called, the outermost first. */
+    modulePath(row) {
+        const name = this.text(this.data.rows.module, row);
+        if (name) return name.split(".");
+        return this.frames(row).map((f) => this.text(this.data.frames.module, f)).filter(Boolean);
+    }
+
     /** Steps of a row's path through the tree, from the root on: [key, name, frame or -1]. */
     path(row, how) {
         const { rows } = this.data, all = this.frames(row), label = this.text(rows.label, row);
         let steps;
         if (how.by === "module") {
-            const modules = all.map((f) => [f, this.text(this.data.frames.module, f)]).filter(([, name]) => name);
-            steps = modules.map(([, name]) => [`m${name}`, name, -1]);
-            if (!modules.length && label !== "*" && all.length) steps.push(["m", "(no module)", -1]);
+            // A number is no name: "layers.3" is one step.
+            const numbered = (parts, part) => (/^\d+$/.test(part) && parts.length ? [...parts.slice(0, -1), `${parts.at(-1)}.${part}`] : [...parts, part]);
+            steps = this.modulePath(row).reduce(numbered, []).map((name) => [`m${name}`, name, -1]);
+            if (!steps.length && label !== "*" && all.length) steps.push(["m", "(outside modules)", -1]);
             const near = this.nearLine(all);
             if (near >= 0 && label !== "*") steps.push([near, null, near]);
         } else {
@@ -87,11 +95,14 @@ class Stacks {
         }
         if (label === "*") steps.push(["*", null, -1]);
         else if (label) steps.push([`l${label}`, label, -1]);
-        return how.inverted ? steps.reverse() : steps;
+        if (how.inverted) steps.reverse();
+        const category = this.text(this.data.rows.category, row);
+        if (how.by === "category" && category) steps.unshift([`c${category}`, category, -1]);
+        return steps;
     }
 
     /**
-     * The tree of some measures. how: by ("stack" or "module"), inverted, own (only the user's own lines).
+     * The tree of some measures. how: by ("stack", "module", "category"), inverted, own (only the user's own lines).
      * A node has bytes and count for each measure, self (bytes of rows that end here), phases, children.
      */
     tree(measures, how) {
@@ -200,7 +211,7 @@ function paint(libraries) {
 /** The colour of a node. */
 function colour(libraries, node) {
     const i = libraries.indexOf(node.library);
-    if (String(node.key).startsWith("m") && node.key !== "m") return `var(--frame-module-${hash(node.title) % SHADES})`;
+    if (/^[mc]./.test(node.key)) return `var(--frame-module-${hash(node.title) % SHADES})`;
     return i < 0 ? "var(--frame-none)" : `var(--library-${i}-${hash(node.title) % SHADES})`;
 }
 
@@ -231,7 +242,7 @@ function summing(how, changed) {
         changed();
     });
     return [
-        choice("by", "Sum by", [["stack", "Python stack"], ["module", "module path"]], how.by, (value) => {
+        choice("by", "Sum by", [["stack", "Python stack"], ["module", "module"], ["category", "category"]], how.by, (value) => {
             how.by = value;
             own.disabled = value === "module";
             changed();

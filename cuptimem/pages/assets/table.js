@@ -2,7 +2,7 @@
 "use strict";
 
 const SHOWN = 500; // rows at first; more by a button
-const GROUPINGS = { line: "line", "library-line": "library's line", function: "function", file: "file", module: "module path", operator: "operator", phase: "phase", library: "library", stack: "whole stack" };
+const GROUPINGS = { line: "line", "library-line": "library's line", function: "function", file: "file", module: "module", category: "category", operator: "operator", phase: "phase", library: "library", stack: "whole stack" };
 const COLUMNS = [["bytes", "bytes"], ["share", "share"], ["count", "blocks"], ["mean", "mean"], ["key", ""], ["source", "code"]];
 
 cuptimem.data().then((data) => {
@@ -13,7 +13,8 @@ class TablePage {
     constructor(stacks) {
         this.stacks = stacks;
         this.measure = 0;
-        const { by, order } = stacks.data;
+        const { by, order, depth } = stacks.data;
+        this.depth = depth ?? undefined;
         this.by = GROUPINGS[by] ? by : "line";
         this.sort = { blocks: "count", name: "key" }[order] ?? order;
         this.down = this.sort !== "key";
@@ -42,8 +43,17 @@ class TablePage {
             });
         select("by", "Sum by", Object.entries(GROUPINGS), this.by, (value) => {
             this.by = value;
+            depth.disabled = value !== "module";
             this.group();
         });
+        const depth = element("input", { type: "number", id: "depth", min: 1, placeholder: "all", title: "The first so many parts of a module's name" });
+        depth.value = this.depth ?? "";
+        depth.disabled = this.by !== "module";
+        depth.addEventListener("input", () => {
+            this.depth = Number(depth.value) >= 1 ? Number(depth.value) : undefined;
+            this.group();
+        });
+        bar.append(element("label", {}, "Depth ", depth));
         const filter = element("input", { type: "search", id: "filter", placeholder: "Filter rows", "aria-label": "Filter rows" });
         filter.addEventListener("input", () => {
             this.term = filter.value.trim().toLowerCase();
@@ -68,12 +78,11 @@ class TablePage {
     key(row) {
         const { stacks } = this, { data } = stacks, frames = stacks.frames(row), label = stacks.text(data.rows.label, row);
         if (this.by === "phase") return [stacks.text(data.rows.phase, row) || label || "(unknown)", ""];
+        if (this.by === "category") return [stacks.text(data.rows.category, row) || label || "(unknown)", ""];
         if (label === "*") return ["(smaller stacks)", ""];
-        if (this.by === "operator") {
-            const outside = stacks.text(data.rows.phase, row) === "before start" ? "(before start)" : "(outside backward)";
-            return [stacks.text(data.rows.operator, row) || (frames.length ? outside : label || outside), ""];
-        }
-        if (this.by === "module") return [frames.map((f) => stacks.text(data.frames.module, f)).filter(Boolean).join(" > ") || "(no module)", ""];
+        if (this.by === "operator") return [stacks.text(data.rows.operator, row) || label, ""];
+        if (this.by === "module" && !stacks.text(data.rows.category, row)) return [label, ""]; // of no block that is known
+        if (this.by === "module") return [stacks.modulePath(row).slice(0, this.depth).join(stacks.text(data.rows.module, row) ? "." : " > ") || "(outside modules)", ""];
         if (!frames.length) return [label, ""];
         if (this.by === "stack") return [frames.map((f) => stacks.frame(f).place || stacks.frame(f).name).reverse().join(" < "), ""];
         if (this.by === "library") return [stacks.text(data.frames.library, stacks.nearLine(frames)), ""];

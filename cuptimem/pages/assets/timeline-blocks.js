@@ -201,7 +201,7 @@ const timelineBlocks = (() => {
                 ...(facts.detail ? [element("div", { class: "code faint tip-code" }, facts.detail)] : []),
                 element("div", { class: "tip-row" }, element("span", {}, "born"), element("b", {}, facts.born)),
                 element("div", { class: "tip-row" }, element("span", {}, "died"), element("b", {}, facts.died)),
-                ...(facts.module ? [element("div", { class: "tip-row" }, element("span", {}, "module"), element("b", {}, facts.module))] : []),
+                ...["category", "module"].filter((name) => facts[name] && facts[name] !== "unknown").map((name) => element("div", { class: "tip-row" }, element("span", {}, name), element("b", {}, facts[name]))),
                 element("div", { class: "faint" }, "click for its stack"));
             const across = tip.offsetWidth;
             tip.style.left = `${event.offsetX + across + 20 > this.canvas.clientWidth ? Math.max(0, event.offsetX - across - 12) : event.offsetX + 16}px`;

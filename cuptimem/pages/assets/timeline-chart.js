@@ -409,7 +409,7 @@ const timelineChart = (() => {
             if (group) {
                 const swatch = app.swatch(group.colour, group.leak);
                 tip.append(element("div", { class: "tip-row tip-group" }, element("span", {}, swatch, group.label), element("b", {}, cuptimem.size(group.bytes))));
-                if (group.detail) tip.append(element("div", { class: "code faint tip-code" }, group.detail));
+                if (group.detail && group.detail !== group.label) tip.append(element("div", { class: "code faint tip-code" }, group.detail));
                 if (group.leak >= 0) tip.append(element("div", { class: "caveat" }, "this is a leak"));
             }
             const room = this.wrap.clientWidth, across = tip.offsetWidth, x = left + LEFT;

@@ -385,7 +385,7 @@ const timelineModel = (() => {
             }));
         }
 
-        /** For each contributor, whether its stack, its module or its operator has the text. */
+        /** For each contributor, whether its stack, its module, its category or its operator has the text. */
         matching(text) {
             const { frames, files, stacks, contributors, groups } = this.raw, wanted = text.toLowerCase();
             const has = (part) => part.toLowerCase().includes(wanted);
@@ -394,9 +394,10 @@ const timelineModel = (() => {
                 has(frames.function[i]) || has(frames.source[i]) || has(frames.module[i]));
             const stack = stacks.map((row) => row.some((i) => frame[i]));
             const named = (grouping) => groups[grouping].map(([label]) => has(label));
-            const line = named("line"), module = named("module"), phase = named("phase");
+            const line = named("line"), module = named("module"), phase = named("phase"), category = named("category");
             return contributors.stack.map((one, i) => (one >= 0 && stack[one]) || has(contributors.operator[i]) ||
-                line[contributors.line[i]] || module[contributors.module[i]] || phase[contributors.phase[i]]);
+                line[contributors.line[i]] || module[contributors.module[i]] || phase[contributors.phase[i]] ||
+                category[contributors.category[i]]);
         }
 
         /** Rows of a moment's or a range's table summed by group, the largest first. */

@@ -73,8 +73,7 @@ const timelineTable = (() => {
         _rows(isMoment, found, groups) {
             const { app } = this, size = cuptimem.size, exact = (bytes) => `${ink.count(bytes)} bytes`;
             const columns = isMoment ? ["live", "share"] : ["born", "died", "still alive"];
-            const name = { line: "line", function: "function", module: "module", phase: "phase", library: "library" }[app.grouping];
-            const head = element("thead", {}, element("tr", {}, element("th", { scope: "col" }, name),
+            const head = element("thead", {}, element("tr", {}, element("th", { scope: "col" }, app.grouping),
                 ...columns.map((text) => element("th", { class: "number", scope: "col" }, text))));
             const cells = (row, total) => isMoment
                 ? [[size(row.bytes), exact(row.bytes)], [total ? `${((100 * row.bytes) / total).toFixed(0)} %` : "", ""]]
@@ -90,7 +89,7 @@ const timelineTable = (() => {
                 const button = element("button", { class: "row-name", type: "button", "aria-expanded": String(this.open === row.id), title: "Highlight it, and show its stacks" },
                     app.swatch(group ? group.colour : -1, app.model.leakOf(app.grouping, row.id)), rowLabel(row.label));
                 const line = element("tr", { class: chosen ? "chosen" : "", "data-group": row.id },
-                    element("td", {}, button, ...(row.detail ? [element("div", { class: "code faint row-detail" }, row.detail)] : [])), ...numbers(row));
+                    element("td", {}, button, ...(row.detail && row.detail !== row.label ? [element("div", { class: "code faint row-detail" }, row.detail)] : [])), ...numbers(row));
                 line.addEventListener("click", () => this.toggle(row.id));
                 body.append(line);
                 if (this.open === row.id) body.append(this._detail(row, isMoment));
@@ -119,8 +118,9 @@ const timelineTable = (() => {
             const { app } = this, { contributors, groups } = app.model.raw, cell = element("td", { colspan: isMoment ? 3 : 4 });
             for (const part of row.parts.slice(0, PARTS)) {
                 const i = part.contributor, facts = [cuptimem.size(isMoment ? part.bytes : part.born), groups.phase[contributors.phase[i]][0]];
+                const [category] = groups.category[contributors.category[i]], module = groups.module[contributors.module[i]][1];
+                if (category !== "unknown") facts.push(contributors.savedBy[i] ? `${category} saved by ${contributors.savedBy[i]}` : category);
                 if (contributors.operator[i]) facts.push(contributors.operator[i]);
-                const module = groups.module[contributors.module[i]][1];
                 if (module) facts.push(module);
                 cell.append(element("p", { class: "part" }, facts.join(" · ")));
                 const leak = contributors.leak[i];
@@ -150,7 +150,8 @@ const timelineTable = (() => {
             const facts = app.blockFacts(block), close = element("button", { type: "button", class: "quiet", "aria-label": "Close" }, "✕");
             close.addEventListener("click", () => app.selectBlock(null));
             const rows = [["size", `${cuptimem.size(block.bytes)} (${ink.count(block.bytes)} bytes)`], ["born", facts.born], ["died", facts.died],
-                ["address", `0x${block.address.toString(16)}`], ["phase", facts.phase], ["module", facts.module], ["operator", facts.operator]];
+                ["address", `0x${block.address.toString(16)}`], ["category", facts.category], ["phase", facts.phase],
+                ["module", facts.module], ["operator", facts.operator], ["saved by", facts.savedBy]];
             this.block.replaceChildren(element("div", { class: "block-title" }, element("b", {}, `One allocation of ${facts.label}`), close),
                 element("dl", {}, ...rows.filter(([, value]) => value).flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)])),
                 stackList(app.model, facts.stack));

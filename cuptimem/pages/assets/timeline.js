@@ -5,7 +5,7 @@
 const timelineApp = (() => {
     const { element } = cuptimem;
     const ink = timelineInk;
-    const GROUPINGS = { line: "line of code", function: "function", module: "module", phase: "phase", library: "library" };
+    const GROUPINGS = { line: "line of code", function: "function", module: "module", category: "category", phase: "phase", library: "library" };
     const KEYS = [
         ["← →", "move the cursor"], ["shift ← →, shift-drag", "move the view"], ["+ −, wheel", "zoom"], ["drag", "zoom in, and sum up the range"],
         ["ctrl-drag", "sum up the range only"], ["0, double click", "the whole recording"], ["[ ]", "previous, next step"], ["p", "the peak"],
@@ -361,8 +361,8 @@ const timelineApp = (() => {
             const { contributors, groups } = this.model.raw, i = block.contributor;
             const [label, detail] = groups.line[contributors.line[i]], when = (time, step) => `${ink.time(time)}${step >= 0 ? `, step ${step}` : ""}`;
             return {
-                label, detail, stack: contributors.stack[i], operator: contributors.operator[i],
-                phase: groups.phase[contributors.phase[i]][0], module: groups.module[contributors.module[i]][1],
+                label, detail, stack: contributors.stack[i], operator: contributors.operator[i], savedBy: contributors.savedBy[i],
+                phase: groups.phase[contributors.phase[i]][0], module: groups.module[contributors.module[i]][1], category: groups.category[contributors.category[i]][0],
                 born: block.begin < 0 ? "before the recording" : when(block.begin, block.step),
                 died: block.end < 0 ? "alive at the end" : when(block.end, block.endStep),
             };

@@ -34,7 +34,12 @@ function table(place, columns, rows, first, gathered = () => []) {
 }
 
 function phase(name) {
-    return cuptimem.element("td", {}, cuptimem.element("span", { class: `made p${Math.max(0, PHASES.indexOf(name))}` }, name));
+    return kind(name, name);
+}
+
+/** A category or a phase, in the colour of the phase. */
+function kind(phase, text) {
+    return cuptimem.element("td", {}, cuptimem.element("span", { class: `made p${Math.max(0, PHASES.indexOf(phase))}`, title: phase }, text));
 }
 
 function line(row) {
@@ -78,14 +83,15 @@ export function drawPeak(place, device) {
         `${exact(device.peak_blocks)} blocks that were alive together, by the line that made them: ${size(device.peak)} on ${device.name}.`));
     for (const note of device.notes)
         place.append(element("p", { class: "faint" }, note));
+    const heading = device.lines.some((row) => row.category) ? "category" : "phase"; // files of older versions have none
     const rows = device.lines.map((row) => element("tr", {}, bytes(row.bytes), share(row.bytes, device.peak),
-        element("td", { class: "number" }, exact(row.count)), phase(row.phase), line(row), source(row), stack(row)));
+        element("td", { class: "number" }, exact(row.count)), kind(row.phase, row.category || row.phase), line(row), source(row), stack(row)));
     const rest = device.rest;
     if (rest.bytes || rest.count)
         rows.push(element("tr", { class: "rest" }, bytes(rest.bytes), share(rest.bytes, device.peak),
             element("td", { class: "number" }, exact(rest.count)), element("td", {}),
             element("td", { colspan: "3" }, rest.lines ? `(${exact(rest.lines)} more lines)` : "(everything else)")));
-    table(place, [["live", "number"], ["share"], ["blocks", "number"], ["phase"], ["line"], ["code"], [""]], rows, FIRST,
+    table(place, [["live", "number"], ["share"], ["blocks", "number"], [heading], ["line"], ["code"], [""]], rows, FIRST,
         (from) => {
             const left = [...device.lines.slice(from), rest], sum = (key) => left.reduce((all, row) => all + row[key], 0);
             return [element("tr", { class: "rest" }, bytes(sum("bytes")), share(sum("bytes"), device.peak),
