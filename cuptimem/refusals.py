@@ -21,7 +21,6 @@ _cause = BaseException.__dict__["__cause__"].__get__
 _context = BaseException.__dict__["__context__"].__get__
 _arguments = BaseException.__dict__["args"].__get__
 _suppressed = BaseException.__dict__["__suppress_context__"].__get__
-_members = BaseExceptionGroup.__dict__["exceptions"].__get__
 
 
 def is_of(error: BaseException) -> bool:
@@ -40,7 +39,7 @@ def is_of(error: BaseException) -> bool:
         if not _suppressed(one):
             pending.append(_context(one))
         if any(kind is BaseExceptionGroup for kind in _mro(type(one))):
-            pending += _members(one)
+            pending += BaseExceptionGroup.__dict__["exceptions"].__get__(one)
     return False
 
 
