@@ -1,4 +1,4 @@
-"""A language model whose peak is not the model: scores of all words at all places, in float32, several times over.
+"""A transformer whose peak is not the model: scores of all words at all places, in float32, several times over.
 
 cuptimem run -o peak.cmem examples/too_big_a_peak.py
 cuptimem run -o chunked.cmem examples/too_big_a_peak.py --chunks 8     # the fix: some places at a time

@@ -231,7 +231,7 @@ static bool is_born(const cm_event *e)
     return e->size != 0 && e->address != 0;
 }
 
-static live *bear(cm_fates *f, uint64_t key)
+static live *add_live(cm_fates *f, uint64_t key)
 {
     live *l = reserve(f, key);
     if (l == NULL || f->births >= UINT32_MAX - 1 ||
@@ -306,7 +306,7 @@ static bool see_alloc(cm_fates *f, const cm_record *record, thread *t)
     else if (by == MADE_ELSEWHERE)
         turn_to(f, e, TURN_ELSEWHERE);
     uint64_t key = key_of(e->device_type, e->device_index, e->address);
-    live *l = bear(f, key);
+    live *l = add_live(f, key);
     if (l == NULL)
         return false;
     l->made = (uint8_t)by;
@@ -326,7 +326,7 @@ static bool see_seed(cm_fates *f, uint64_t position, const cm_event *e)
     uint64_t key = key_of(e->device_type, e->device_index, e->address);
     if (position < f->replay->seeded || !is_born(e) || find(f, key) != NULL)
         return true;
-    live *l = bear(f, key);
+    live *l = add_live(f, key);
     if (l != NULL)
         l->made = MADE_BEFORE;
     return l != NULL;
@@ -420,7 +420,7 @@ static bool inherit(cm_fates *f, const cm_block *block)
     const cm_device *d = &f->replay->device[block->device];
     cm_event e = {.device_type = d->type, .device_index = d->index};
     see_device(f, &e);
-    live *l = bear(f, key_of(d->type, d->index, block->address));
+    live *l = add_live(f, key_of(d->type, d->index, block->address));
     const cm_label *label = cm_replay_label(f->replay, block);
     if (l == NULL)
         return false;

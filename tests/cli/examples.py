@@ -85,7 +85,7 @@ SECTIONS = (
         "Too big a peak",
         (
             Shown(
-                "[too_big_a_peak.py](../examples/too_big_a_peak.py) trains a small language model in mixed precision.",
+                "[too_big_a_peak.py](../examples/too_big_a_peak.py) trains a small transformer in mixed precision.",
                 "cuptimem run -o peak.cmem examples/too_big_a_peak.py",
             ),
             Shown(
