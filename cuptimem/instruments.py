@@ -43,7 +43,7 @@ def _install_hooks() -> None:
     torch_events.install(_operators)
     if _look_early is not None:
         # Now: the objects that an import makes would bring Python's next collection forward, in the middle of a loop.
-        from cuptimem import holders  # noqa: F401
+        from cuptimem import holders  # noqa: F401  for what its import does
     if _walks or _look_early is not None:
         from cuptimem import walks
 
@@ -156,7 +156,7 @@ def look_for_holders(core: "ModuleType", look: "Look") -> None:
 
         with living.no_collection():  # garbage of the program's waits as long as it would without this
             holders.note(core, look)
-    except Exception as error:
+    except Exception as error:  # nothing of this may reach the program, but what its signal handlers raise
         if core.of_a_handler(error):
             raise
         problem = f"holders are not known: {type(error).__name__}: {error}"

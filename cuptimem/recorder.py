@@ -215,7 +215,7 @@ def _look(capture: Capture) -> None:
 def _unless_taken(lock: "_thread.RLock", function: "Callable[[], _T]") -> "_T | None":
     """Calls it under the lock; None if that is taken, by this thread too. A signal's handler may raise anywhere in
     here, but not between the call of release and what it does."""
-    if lock._is_owned():  # type: ignore[attr-defined]
+    if lock._is_owned():  # type: ignore[attr-defined]  # typeshed lacks it
         return None
     try:
         return function() if lock.acquire(False) else None

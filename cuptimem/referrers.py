@@ -128,14 +128,14 @@ class Search:
             self._see(one)
         frontier += self._sources
         self._sources = []
-        self._settled(wanted, level)
+        self._is_finished(wanted, level)
         while frontier and level < _LEVELS and len(self._seen) < _VISITED:
             level += 1
             frontier = self._climb(frontier)
-            settled = self._settled(wanted, level)
+            finished = self._is_finished(wanted, level)
             # Beyond what has a name lead only longer ways.
             frontier = [one for one in frontier if id(one) not in self._best or self._best[id(one)][0] >= level]
-            if settled or self._is_late():
+            if finished or self._is_late():
                 return
         self._is_whole = not frontier
 
@@ -184,7 +184,7 @@ class Search:
         self._ends.setdefault(id(item), []).append(end)
         return True
 
-    def _settled(self, wanted: list[Any], level: int) -> bool:
+    def _is_finished(self, wanted: list[Any], level: int) -> bool:
         """Whether each has a path that no later level can make shorter."""
         self._best.clear()
         heap: list[tuple[int, int, int]] = []

@@ -77,7 +77,7 @@ def record(full: bool = False) -> None:
     try:
         with living.undisturbed(torch):
             _Walk(torch).run(full)
-    except Exception as error:
+    except Exception as error:  # nothing of this may reach the program, but what its signal handlers raise
         if _core.of_a_handler(error):
             raise
         problem = f"names of modules and tensors are not known: {type(error).__name__}: {error}"

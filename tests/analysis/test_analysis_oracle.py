@@ -134,6 +134,7 @@ def test_replay_equals_the_oracle(
             sizes = [row[0] for row in step["contributors"]]
             assert sizes == sorted(sizes, reverse=True) and len(sizes) <= 10
             assert step["rest"][0] == 0 or len(sizes) == 10
+            assert step["rest"][0] != 0 or top == +everybody
         missing = set(range(first_step.get(device["device"], 0), steps)) - {step["index"] for step in rows}
         assert not missing, missing
     alive = Counter[tuple[str, int | None]]()
