@@ -1,0 +1,24 @@
+# needs: torch, transformers >= 4.56
+# after https://huggingface.co/docs/transformers/en/model_doc/t5 (training with Adafactor: row and column sums instead of moments)
+import torch
+from transformers import Adafactor, AutoModelForSeq2SeqLM, T5Config
+
+config = T5Config(
+    vocab_size=32128, d_model=1024, d_kv=64, d_ff=4096, num_layers=24, num_heads=16, decoder_start_token_id=0
+)
+with torch.device("cuda"):
+    model = AutoModelForSeq2SeqLM.from_config(config)
+model.gradient_checkpointing_enable()
+model.train()
+optimizer = Adafactor(model.parameters(), scale_parameter=False, relative_step=False, warmup_init=False, lr=1e-3)
+for step in range(2):
+    input_ids = torch.randint(2, 32000, (4, 128))
+    attention_mask = torch.ones_like(input_ids)
+    for row in range(4):
+        input_ids[row, 128 - 9 * row :], attention_mask[row, 128 - 9 * row :] = 0, 0
+    labels = torch.randint(2, 32000, (4, 32), device="cuda")
+    loss = model(input_ids=input_ids.cuda(), attention_mask=attention_mask.cuda(), labels=labels).loss
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    print(step, loss.item())
