@@ -106,8 +106,9 @@ class _Installed:
     def _watch_optimizers(self, optimizer: Any) -> None:
         _core.torch_caller("optimizer_init", _code_of(optimizer.__init__))
         _core.torch_watch("optimizer_setstate", optimizer.__setstate__)
-        constants = _code_of(optimizer.profile_hook_step).co_consts
-        _core.torch_caller("optimizer_step", next(code for code in constants if isinstance(code, CodeType)))
+        # The function inside; from 3.14 on what evaluates its annotations is a constant, too.
+        codes = (code for code in _code_of(optimizer.profile_hook_step).co_consts if isinstance(code, CodeType))
+        _core.torch_caller("optimizer_step", next(code for code in codes if "self" in code.co_varnames))
 
     def look(self) -> None:
         """Once a second, in the main thread."""

@@ -41,6 +41,7 @@ ONCE = [
     ("notebook/test_magic.py", "", "cells that use tensors"),
     ("notebook/test_notebooks.py", "", "needs a Jupyter kernel"),
     ("packaging/test_install.py", "", "`make wheel-tests` installs with every Python"),
+    ("packaging/test_build.py", "", "what setup.py makes of a compiler; `make wheels` builds with every Python"),
     ("sanitize/", "", "C programs"),
     ("", "browser_page", "pages are the same with every Python"),
     ("", "browser_process", "pages are the same with every Python"),

@@ -3,7 +3,7 @@
 # is built in place for it. Nothing else may run meanwhile.
 set -eu
 cd "$(dirname "$0")/.."
-for version in 3.11 3.12 3.13; do
+for version in 3.11 3.12 3.13 3.14 3.15; do
     if ! found=$("$PYTHON_VENV" tests/pythons.py "$version"); then
         echo "Python $version: not here, its tests are left out"
         continue

@@ -12,14 +12,22 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parent.parent
+STARTUP = ("cuptimem.pth", "cuptimem.start")
 RUNNING = ".".join(map(str, sys.version_info[:2]))
-SUPPORTED = ("3.11", "3.12", "3.13")
+SUPPORTED = ("3.11", "3.12", "3.13", "3.14", "3.15")
 
 _COUNTS = """\
 import os, sys, sysconfig
 ok = "%d.%d" % sys.version_info[:2] == sys.argv[1] and "t" not in sys.abiflags
 sys.exit(not (ok and os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h"))))
 """
+
+
+def add_startup(site: Path) -> None:
+    """Puts the files into this site-packages that let CUPTIMEM=1 and `cuptimem run` record."""
+    for name in STARTUP:
+        shutil.copy(ROOT / name, site)
 
 
 def _candidates(version: str) -> Iterator[str]:

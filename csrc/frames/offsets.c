@@ -9,13 +9,11 @@ const char *cm_offsets_check(void)
     return "Python stacks are not supported on a free-threaded Python yet";
 }
 
-#elif PY_VERSION_HEX >= 0x030f0000
-
-struct cm_offset_table cm_offsets;
+#elif PY_VERSION_HEX >= CM_OFFSETS_END
 
 const char *cm_offsets_check(void)
 {
-    return "Python stacks are supported on CPython 3.11 to 3.14, not on this later version";
+    return "Python stacks are supported on CPython 3.11 to 3.15, not on this later version";
 }
 
 #else
@@ -30,7 +28,6 @@ const char *cm_offsets_check(void)
 #define SAME(type, field, offset)                                                                  \
     _Static_assert(offsetof(type, field) == (offset), #type "." #field " is elsewhere")
 
-#if PY_VERSION_HEX < 0x030e0000
 SAME(_PyInterpreterFrame, previous, CM_OFFSET_PREVIOUS);
 SAME(_PyInterpreterFrame, owner, CM_OFFSET_OWNER);
 SAME(_PyInterpreterFrame, localsplus, CM_OFFSET_LOCALS);
@@ -48,16 +45,17 @@ SAME(_PyInterpreterFrame, f_executable, CM_OFFSET_EXECUTABLE);
 SAME(_PyInterpreterFrame, instr_ptr, CM_OFFSET_IP);
 #endif
 _Static_assert((int)FRAME_OWNED_BY_GENERATOR == (int)CM_OWNER_GENERATOR, "owner numbers changed");
-#if PY_VERSION_HEX >= 0x030c0000
+#if PY_VERSION_HEX >= 0x030e0000
+_Static_assert((int)FRAME_OWNED_BY_INTERPRETER == (int)CM_OWNER_NOT_PYTHON,
+               "owner numbers changed");
+#elif PY_VERSION_HEX >= 0x030c0000
 _Static_assert((int)FRAME_OWNED_BY_CSTACK == (int)CM_OWNER_NOT_PYTHON, "owner numbers changed");
-#endif
-#else
-struct cm_offset_table cm_offsets;
 #endif
 
 #if PY_VERSION_HEX >= 0x030d0000
 /* What this interpreter publishes for debuggers: the layout of the struct is fixed within a minor
- * version only, so it is read as the headers of that minor have it, after its cookie. */
+ * version only, so it is read as the headers of that minor have it, after its cookie. A
+ * pre-release with another layout gives other numbers, and is refused. */
 static const char *check_published(void)
 {
     const _Py_DebugOffsets *published = &_PyRuntime.debug_offsets;
@@ -67,16 +65,6 @@ static const char *check_published(void)
         return "this Python does not publish its frame layout as its headers promise";
     if (published->free_threaded)
         return "Python stacks are not supported on a free-threaded Python yet";
-#if PY_VERSION_HEX >= 0x030e0000
-    cm_offsets = (struct cm_offset_table){
-        .frame = (uint32_t)published->thread_state.current_frame,
-        .executable = (uint32_t)published->interpreter_frame.executable,
-        .previous = (uint32_t)published->interpreter_frame.previous,
-        .ip = (uint32_t)published->interpreter_frame.instr_ptr,
-        .owner = (uint32_t)published->interpreter_frame.owner,
-        .locals = (uint32_t)published->interpreter_frame.localsplus,
-    };
-#endif
     if (published->thread_state.current_frame != CM_OFFSET_FRAME ||
         published->interpreter_frame.executable != CM_OFFSET_EXECUTABLE ||
         published->interpreter_frame.previous != CM_OFFSET_PREVIOUS ||

@@ -18,8 +18,10 @@
 #error "cuptimem needs CPython 3.11 or later"
 #endif
 
-/* NULL when walking is possible; else why not (static string). GIL held. On 3.14 it also loads the
- * table that the functions below use. */
+/* The first version that has frames which are not known here: it is refused. */
+#define CM_OFFSETS_END 0x03100000
+
+/* NULL when walking is possible; else why not (static string). GIL held. */
 const char *cm_offsets_check(void);
 
 #if PY_VERSION_HEX < 0x030c0000
@@ -58,17 +60,14 @@ enum {
     CM_OFFSET_LOCALS = 72
 };
 #else
-/* From 3.14 on the interpreter publishes them: _Py_DebugOffsets. */
-struct cm_offset_table {
-    uint32_t frame, executable, previous, ip, owner, locals;
+enum {
+    CM_OFFSET_FRAME = 72,
+    CM_OFFSET_EXECUTABLE = 0,
+    CM_OFFSET_PREVIOUS = 8,
+    CM_OFFSET_IP = 56, /* instr_ptr */
+    CM_OFFSET_OWNER = 74,
+    CM_OFFSET_LOCALS = 80
 };
-extern struct cm_offset_table cm_offsets;
-#define CM_OFFSET_FRAME cm_offsets.frame
-#define CM_OFFSET_EXECUTABLE cm_offsets.executable
-#define CM_OFFSET_PREVIOUS cm_offsets.previous
-#define CM_OFFSET_IP cm_offsets.ip
-#define CM_OFFSET_OWNER cm_offsets.owner
-#define CM_OFFSET_LOCALS cm_offsets.locals
 #endif
 
 /* Frames that belong to no Python function carry this owner or a higher one (3.12+). */
@@ -89,6 +88,11 @@ static inline uint64_t cm_frame_untag(uint64_t reference)
 #endif
 }
 
+static inline const char *cm_frame_previous(const char *frame)
+{
+    return CM_FRAME_FIELD(char *, frame, CM_OFFSET_PREVIOUS);
+}
+
 /* The calling thread's innermost frame, or NULL: no thread state, or nothing running in it. */
 static inline const char *cm_frame_top(void)
 {
@@ -101,14 +105,13 @@ static inline const char *cm_frame_top(void)
 #if PY_VERSION_HEX < 0x030d0000
     const char *cframe = CM_FRAME_FIELD(char *, thread, CM_OFFSET_CFRAME);
     return cframe == NULL ? NULL : CM_FRAME_FIELD(char *, cframe, CM_OFFSET_CFRAME_FRAME);
-#else
+#elif PY_VERSION_HEX < 0x030f0000
     return CM_FRAME_FIELD(char *, thread, CM_OFFSET_FRAME);
+#else
+    /* The outermost frame is the thread state's own (base_frame): no function runs in it. */
+    const char *frame = CM_FRAME_FIELD(char *, thread, CM_OFFSET_FRAME);
+    return frame == NULL || cm_frame_previous(frame) == NULL ? NULL : frame;
 #endif
-}
-
-static inline const char *cm_frame_previous(const char *frame)
-{
-    return CM_FRAME_FIELD(char *, frame, CM_OFFSET_PREVIOUS);
 }
 
 /* Points into the code object: code and offset in one word. */

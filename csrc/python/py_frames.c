@@ -25,7 +25,7 @@ static PyObject *frames_offsets(PyObject *module, PyObject *unused)
         (int)CM_OFFSET_EXECUTABLE, "_PyInterpreterFrame.previous", (int)CM_OFFSET_PREVIOUS,
         "_PyInterpreterFrame.prev_instr", (int)CM_OFFSET_IP, "_PyInterpreterFrame.owner",
         (int)CM_OFFSET_OWNER, "_PyInterpreterFrame.localsplus", (int)CM_OFFSET_LOCALS);
-#elif PY_VERSION_HEX < 0x030f0000 && !defined(Py_GIL_DISABLED)
+#elif PY_VERSION_HEX < CM_OFFSETS_END && !defined(Py_GIL_DISABLED)
     return Py_BuildValue("{sisisisisisi}", "PyThreadState.current_frame", (int)CM_OFFSET_FRAME,
                          "_PyInterpreterFrame.f_executable", (int)CM_OFFSET_EXECUTABLE,
                          "_PyInterpreterFrame.previous", (int)CM_OFFSET_PREVIOUS,

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <link.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -178,22 +179,32 @@ static void *open_file(const char *path, int more)
     return dlopen(path, RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE | more);
 }
 
+/* False for a path that does not fit: the kernel opens none that is longer, and the beginning of
+ * one is another file. */
+static __attribute__((format(printf, 2, 3))) bool make_path(char path[PATH_MAX], const char *format,
+                                                            ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    int length = vsnprintf(path, PATH_MAX, format, arguments);
+    va_end(arguments);
+    return length >= 0 && length < PATH_MAX;
+}
+
 /* Of this release: "libcupti.so.13"; up to 11 the minor belongs to the name. */
 static void *open_release(const char *folder, int major, int more)
 {
-    char path[PATH_MAX + 32];
+    const char *slash = folder[0] != '\0' ? "/" : "";
+    char path[PATH_MAX];
     void *handle = NULL;
 
-    if (major >= 12) {
-        snprintf(path, sizeof path, "%s%slibcupti.so.%d", folder, folder[0] != '\0' ? "/" : "",
-                 major);
-        return open_file(path, more);
-    }
-    for (int minor = 8; minor >= 0 && handle == NULL; minor--) {
-        snprintf(path, sizeof path, "%s%slibcupti.so.%d.%d", folder, folder[0] != '\0' ? "/" : "",
-                 major, minor);
-        handle = open_file(path, more);
-    }
+    if (major >= 12)
+        return make_path(path, "%s%slibcupti.so.%d", folder, slash, major) ? open_file(path, more)
+                                                                           : NULL;
+    for (int minor = 8; minor >= 0 && handle == NULL; minor--)
+        if (make_path(path, "%s%slibcupti.so.%d.%d", folder, slash, major, minor))
+            handle = open_file(path, more);
     return handle;
 }
 
@@ -223,21 +234,19 @@ static void *open_in(const char *folder, int newest)
 static void *open_beside(const char *folder, int newest)
 {
     static const char *const steps[] = {
-        "%s",                             /* nvidia/cu13/lib */
-        "%s/../../cuda_cupti/lib",        /* from nvidia/cuda_runtime/lib */
-        "%s/../../nvidia/cuda_cupti/lib", /* from torch/lib */
+        "",                             /* nvidia/cu13/lib */
+        "/../../cuda_cupti/lib",        /* from nvidia/cuda_runtime/lib */
+        "/../../nvidia/cuda_cupti/lib", /* from torch/lib */
     };
-    char path[PATH_MAX + 64];
+    char path[PATH_MAX];
     void *handle = NULL;
 
-    for (size_t i = 0; i < sizeof steps / sizeof steps[0] && handle == NULL; i++) {
-        snprintf(path, sizeof path, steps[i], folder);
-        handle = open_in(path, newest);
-    }
-    for (int major = newest; major >= 13 && handle == NULL; major--) {
-        snprintf(path, sizeof path, "%s/../../nvidia/cu%d/lib", folder, major);
-        handle = open_release(path, major, 0);
-    }
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0] && handle == NULL; i++)
+        if (make_path(path, "%s%s", folder, steps[i]))
+            handle = open_in(path, newest);
+    for (int major = newest; major >= 13 && handle == NULL; major--)
+        if (make_path(path, "%s/../../nvidia/cu%d/lib", folder, major))
+            handle = open_release(path, major, 0);
     return handle;
 }
 
@@ -245,14 +254,13 @@ static void *open_toolkit(const char *home, int newest)
 {
     static const char *const folders[] = {"extras/CUPTI/lib64", "lib64", "targets/x86_64-linux/lib",
                                           "lib"};
-    char path[PATH_MAX + 64];
+    char path[PATH_MAX];
     void *handle = NULL;
 
     for (size_t i = 0; home[0] != '\0' && i < sizeof folders / sizeof folders[0] && handle == NULL;
-         i++) {
-        snprintf(path, sizeof path, "%s/%s", home, folders[i]);
-        handle = open_in(path, newest);
-    }
+         i++)
+        if (make_path(path, "%s/%s", home, folders[i]))
+            handle = open_in(path, newest);
     return handle;
 }
 

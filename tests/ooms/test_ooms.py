@@ -2,6 +2,7 @@
 
 import json
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -155,9 +156,13 @@ child.start()
 child.join()
 """
     done = recorded(run, tmp_path, text, "--follow")
-    assert done.code == 0 and done.err.count(TITLE) == 1, done.err
+    # From 3.14 on a child has handled what its target raised before anything of ours runs: its trace has the request,
+    # but not that it ended the target.
+    seen = sys.version_info < (3, 14)
+    assert done.code == 0 and done.err.count(TITLE) == seen, done.err
     (child,) = (path for path in tmp_path.glob("*.cmem") if path.name != "x.cmem")
-    assert cuptimem.open(child).oom_left is not None
+    report = cuptimem.open(child)
+    assert len(report.ooms) == 1 and (report.oom_left is not None) == seen
     assert cuptimem.open(tmp_path / "x.cmem").ooms == ()
 
 

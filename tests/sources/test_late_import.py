@@ -145,7 +145,8 @@ def test_nothing_but_the_standard_library_is_imported():
     code = """
         import sys
         import cuptimem.late_import, cuptimem.torch_events, cuptimem.seed
-        foreign = [n for n in sys.modules if n.split(".")[0] not in {*sys.stdlib_module_names, "cuptimem", "__main__"}
+        ours = {"cuptimem", "_cuptimem_start", "__main__"}
+        foreign = [n for n in sys.modules if n.split(".")[0] not in {*sys.stdlib_module_names, *ours}
                    and not n.startswith(("_virtualenv", "_distutils_hack", "sitecustomize", "__editable__"))]
         print(foreign)
     """

@@ -184,7 +184,7 @@ def test_a_folded_trace_keeps_the_names_of_what_stays(run: Run) -> None:
         + """
 kept = []
 with cuptimem.profile("a.cmem", operators=True, max_size=60_000) as prof:
-    for step in range(3000):
+    for step in range(6000):
         for _ in range(10):
             batch.exp(), batch.sin(), batch.cos()
         kept.append((batch[:1].tan(), batch[:2].tanh()))
@@ -195,7 +195,7 @@ report(folded=prof.report.folded is not None, kept=sorted((c.bytes, c.count, c.o
         timeout=240,
     )
     assert found["folded"]
-    assert found["kept"] == [[120_000, 3000, "aten::tan"], [240_000, 3000, "aten::tanh"]]
+    assert found["kept"] == [[240_000, 6000, "aten::tan"], [480_000, 6000, "aten::tanh"]]
 
 
 def test_a_pytorch_without_these_functions_is_a_problem(run: Run) -> None:
