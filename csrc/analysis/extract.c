@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -482,7 +483,7 @@ static bool extract(extractor *x)
     if (x->definitions == NULL || x->batch == NULL || x->pending == NULL)
         return no_memory(x);
     x->realtime = cm_reader_start_realtime_ns(x->reader);
-    if (!wrote(x, cm_writer_create(x->target, false, &x->writer)))
+    if (!wrote(x, cm_writer_create(x->target, false, CM_WRITER_NAMED, &x->writer)))
         return false;
     bool fine = write_meta(x) && copy_window(x) && write_end(x);
     int closed = cm_writer_close(x->writer);

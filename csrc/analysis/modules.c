@@ -132,19 +132,27 @@ uint32_t cm_modules_at(const cm_modules *m, uint64_t address, uint64_t position)
     return m->life[at].from <= position ? m->life[at].name : 0;
 }
 
-/* Parents are defined before their children, so the walk outwards ends. */
-static uint64_t innermost(const cm_modules *m, uint32_t stack)
+/* Parents are defined before their children, so the walk outwards ends. It ends at an outer stack
+ * that was asked for, and answers for those that it has passed: each is passed once. */
+static uint64_t innermost(cm_modules *m, uint32_t stack)
 {
+    uint64_t found = 0;
     cm_frame frame;
-    while (stack >= CM_STACK_FIRST && cm_reader_stack_frame(m->reader, stack, &frame)) {
-        if (frame.module != 0 || frame.module_class != NULL)
-            return frame.module == NOT_ASKED ? 0 : frame.module;
-        uint32_t parent = cm_reader_stack_parent(m->reader, stack);
-        if (parent >= stack)
+    uint32_t outer = stack;
+    for (; outer >= CM_STACK_FIRST && cm_reader_stack_frame(m->reader, outer, &frame);
+         outer = cm_reader_stack_parent(m->reader, outer)) {
+        found = m->stack[outer].module;
+        if (found == NOT_ASKED && (frame.module != 0 || frame.module_class != NULL))
+            found = frame.module == NOT_ASKED ? 0 : frame.module;
+        if (found != NOT_ASKED)
             break;
-        stack = parent;
+        found = 0;
     }
-    return 0;
+    for (uint32_t at = stack; at != outer; at = cm_reader_stack_parent(m->reader, at))
+        m->stack[at].module = found;
+    if (outer >= CM_STACK_FIRST)
+        m->stack[outer].module = found;
+    return found;
 }
 
 uint32_t cm_modules_of_stack(cm_modules *m, uint32_t stack, uint64_t position)

@@ -1,6 +1,7 @@
 #include "stream.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Items that one record gives at most: two changes, a segment replaced by another one. */

@@ -125,26 +125,67 @@ static PyObject *frame_tuple(builder *b, const cm_frame *frame)
         (unsigned long long)frame->module, shared_text(b, frame->text != NULL ? frame->text : ""));
 }
 
-PyObject *cm_py_stack(builder *b, uint32_t stack)
+/* The innermost frame of a stack, made once: stacks share their outer frames. NULL without an
+ * exception: there is none. */
+static PyObject *innermost(builder *b, uint32_t stack)
 {
-    PyObject *frames = PyList_New(0);
-    bool fine = frames != NULL;
     cm_frame frame;
-    while (fine && cm_reader_stack_frame(b->reader, stack, &frame)) {
-        fine = cm_py_append(frames, frame_tuple(b, &frame)) == 0;
+    PyObject *key = PyLong_FromUnsignedLong(stack);
+    if (key == NULL)
+        return NULL;
+    PyObject *found = Py_XNewRef(PyDict_GetItemWithError(b->frames, key));
+    if (found == NULL && !PyErr_Occurred() && cm_reader_stack_frame(b->reader, stack, &frame)) {
+        found = frame_tuple(b, &frame);
+        if (found != NULL && PyDict_SetItem(b->frames, key, found) < 0)
+            Py_CLEAR(found);
+    }
+    Py_DECREF(key);
+    return found;
+}
+
+void cm_py_allow(builder *b)
+{
+    /* A quarter of a million frames for the smallest trace, and eight for each byte. */
+    b->left = ((uint64_t)64 << 20) + 2048 * cm_reader_bytes(b->reader);
+    b->unshown = 0;
+}
+
+static uint32_t allowed(builder *b, uint32_t stack)
+{
+    uint32_t cost = cm_reader_stack_cost(b->reader, stack);
+    if (cost > b->left) {
+        b->unshown++;
+        return CM_STACK_LOST;
+    }
+    b->left -= cost;
+    return stack;
+}
+
+static PyObject *frame_list(builder *b, uint32_t stack)
+{
+    PyObject *frames = PyList_New(0), *frame = NULL;
+    while (frames != NULL && (frame = innermost(b, stack)) != NULL) {
+        if (cm_py_append(frames, frame) < 0)
+            Py_CLEAR(frames);
         stack = cm_reader_stack_parent(b->reader, stack);
     }
-    return finish_list(frames, fine);
+    return finish_list(frames, frames != NULL && !PyErr_Occurred());
+}
+
+PyObject *cm_py_stack(builder *b, uint32_t stack)
+{
+    return frame_list(b, allowed(b, stack));
 }
 
 PyObject *cm_py_stack_id(builder *b, uint32_t stack)
 {
+    stack = allowed(b, stack);
     PyObject *key = PyLong_FromUnsignedLong(stack);
     if (key == NULL)
         return NULL;
     int there = PyDict_Contains(b->stacks, key);
     if (there == 0) {
-        PyObject *frames = cm_py_stack(b, stack);
+        PyObject *frames = frame_list(b, stack);
         there = frames == NULL ? -1 : PyDict_SetItem(b->stacks, key, frames);
         Py_XDECREF(frames);
     }
@@ -410,32 +451,90 @@ static PyObject *part_list(builder *b, const cm_leak *leak)
     return finish_list(list, fine);
 }
 
-static bool holds(const cm_analysis *a, const cm_holder *h, const cm_leak *leak)
+/* Those of one leak beside each other, in the order of the trace. */
+static int compare_holders(const void *a, const void *b)
 {
-    bool found = h->stack == leak->stack;
-    for (size_t i = 0; !found && i < leak->part_count; i++)
-        found = h->stack == a->leak_parts[leak->first_part + i].stack;
-    return found && h->kind == leak->kind &&
-           (h->kind == CM_LEAK_NODES || h->device == leak->device);
+    const cm_holder *x = *(const cm_holder *const *)a, *y = *(const cm_holder *const *)b;
+    if (x->stack != y->stack)
+        return x->stack < y->stack ? -1 : 1;
+    return x < y ? -1 : x > y;
+}
+
+static int compare_places(const void *a, const void *b)
+{
+    const cm_holder *x = *(const cm_holder *const *)a, *y = *(const cm_holder *const *)b;
+    return x < y ? -1 : x > y;
+}
+
+static bool sort_holders(builder *b)
+{
+    const cm_analysis *a = b->analysis;
+    b->holders = PyMem_New(const cm_holder *, a->holder_count + 1);
+    if (b->holders == NULL) {
+        PyErr_NoMemory();
+        return false;
+    }
+    for (size_t i = 0; i < a->holder_count; i++)
+        b->holders[i] = &a->holders[i];
+    qsort(b->holders, a->holder_count, sizeof *b->holders, compare_holders);
+    return true;
+}
+
+/* Appends those of one stack of the leak to `found`, where that is not NULL; their number. */
+static size_t holders_of(const builder *b, const cm_leak *leak, uint32_t stack,
+                         const cm_holder **found)
+{
+    size_t low = 0, high = b->analysis->holder_count, count = 0;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (b->holders[middle]->stack < stack)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (; low < b->analysis->holder_count && b->holders[low]->stack == stack; low++) {
+        const cm_holder *h = b->holders[low];
+        if (h->kind != leak->kind || (h->kind != CM_LEAK_NODES && h->device != leak->device))
+            continue;
+        if (found != NULL)
+            found[count] = h;
+        count++;
+    }
+    return count;
+}
+
+/* Of the leak's own stack and those of its parts. */
+static size_t find_holders(const builder *b, const cm_leak *leak, const cm_holder **found)
+{
+    size_t count = holders_of(b, leak, leak->stack, found);
+    for (size_t i = 0; i < leak->part_count; i++) {
+        uint32_t stack = b->analysis->leak_parts[leak->first_part + i].stack;
+        if (stack != leak->stack)
+            count += holders_of(b, leak, stack, found == NULL ? NULL : found + count);
+    }
+    return count;
 }
 
 /* Of the latest search that found any. */
 static PyObject *holder_list(builder *b, const cm_leak *leak)
 {
-    const cm_analysis *a = b->analysis;
-    size_t first = 0;
-    for (size_t i = a->holder_count; i > 0 && first == 0; i--)
-        if (a->holders[i - 1].first && holds(a, &a->holders[i - 1], leak))
+    size_t count = find_holders(b, leak, NULL), first = 0;
+    const cm_holder **found = PyMem_New(const cm_holder *, count + 1);
+    if (found == NULL)
+        return PyErr_NoMemory();
+    find_holders(b, leak, found);
+    qsort(found, count, sizeof *found, compare_places);
+    for (size_t i = count; i > 0 && first == 0; i--)
+        if (found[i - 1]->first)
             first = i - 1;
     PyObject *list = PyList_New(0);
     bool fine = list != NULL;
-    for (size_t i = first; fine && i < a->holder_count; i++) {
-        const cm_holder *h = &a->holders[i];
-        if (holds(a, h, leak))
-            fine = cm_py_append(list, Py_BuildValue("(NKL)", cm_py_label(b, h->path),
-                                                    (unsigned long long)h->count,
-                                                    (long long)h->bytes)) == 0;
-    }
+    for (size_t i = first; fine && i < count; i++)
+        if (i == first || found[i] != found[i - 1]) /* parts may share a stack */
+            fine = cm_py_append(list, Py_BuildValue("(NKL)", cm_py_label(b, found[i]->path),
+                                                    (unsigned long long)found[i]->count,
+                                                    (long long)found[i]->bytes)) == 0;
+    PyMem_Free(found);
     return finish_list(list, fine);
 }
 
@@ -536,13 +635,16 @@ static PyObject *folded_dict(const cm_analysis *a)
                          (unsigned long long)a->folded.events);
 }
 
-static PyObject *lost_dict(const cm_analysis *a)
+static PyObject *lost_dict(const builder *b)
 {
-    return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K}", "events", (unsigned long long)a->lost_events,
-                         "stacks", (unsigned long long)a->lost_stacks, "unknown_frees",
-                         (unsigned long long)a->unknown_frees, "replaced",
-                         (unsigned long long)a->replaced, "seeds_skipped",
-                         (unsigned long long)a->seeds_skipped);
+    const cm_analysis *a = b->analysis;
+    return Py_BuildValue(
+        "{s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "events", (unsigned long long)a->lost_events, "stacks",
+        (unsigned long long)a->lost_stacks, "unknown_frees", (unsigned long long)a->unknown_frees,
+        "replaced", (unsigned long long)a->replaced, "seeds_skipped",
+        (unsigned long long)a->seeds_skipped, "cut",
+        (unsigned long long)(cm_reader_cut_stacks(b->reader) + cm_reader_cut_texts(b->reader)),
+        "unshown", (unsigned long long)b->unshown);
 }
 
 static PyObject *backward_dict(const cm_analysis *a)
@@ -563,7 +665,6 @@ static bool fill(builder *b, PyObject *d)
            cm_py_put(d, "meta", cm_py_meta(b->reader)) == 0 &&
            cm_py_put(d, "code", cm_py_text(a->code)) == 0 &&
            cm_py_put(d, "step_asked", none_below_zero(a->step_asked)) == 0 &&
-           cm_py_put(d, "lost", lost_dict(a)) == 0 &&
            cm_py_put(d, "start_realtime_ns", PyLong_FromUnsignedLongLong(a->start_realtime_ns)) ==
                0 &&
            cm_py_put(d, "begin_ns", PyLong_FromUnsignedLongLong(a->begin_ns)) == 0 &&
@@ -584,16 +685,27 @@ static bool fill(builder *b, PyObject *d)
            cm_py_put(d, "live_nodes", PyLong_FromUnsignedLongLong(a->live_nodes)) == 0 &&
            cm_py_put(d, "backward", backward_dict(a)) == 0 && cm_py_put_ledger(b, d) &&
            cm_py_put(d, "charts", cm_py_charts(b)) == 0 &&
+           cm_py_put(d, "lost", lost_dict(b)) == 0 && /* last: stacks may have been left out */
            cm_py_put(d, "stacks", Py_NewRef(b->stacks)) == 0;
 }
 
 static PyObject *build(const cm_reader *reader, const cm_analysis *analysis, uint32_t tables)
 {
-    builder b = {reader, analysis, tables, PyDict_New(), PyDict_New(), PyDict_New()};
+    builder b = {.reader = reader,
+                 .analysis = analysis,
+                 .tables = tables,
+                 .stacks = PyDict_New(),
+                 .frames = PyDict_New(),
+                 .names = PyDict_New(),
+                 .strings = PyDict_New()};
     PyObject *dict = PyDict_New();
-    if (b.stacks == NULL || b.names == NULL || b.strings == NULL || dict == NULL || !fill(&b, dict))
+    cm_py_allow(&b);
+    if (b.stacks == NULL || b.frames == NULL || b.names == NULL || b.strings == NULL ||
+        dict == NULL || !sort_holders(&b) || !fill(&b, dict))
         Py_CLEAR(dict);
     Py_XDECREF(b.stacks);
+    Py_XDECREF(b.frames);
+    PyMem_Free(b.holders);
     Py_XDECREF(b.names);
     Py_XDECREF(b.strings);
     return dict;

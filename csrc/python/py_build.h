@@ -14,14 +14,24 @@
 typedef struct cm_py_builder {
     const cm_reader *reader;
     const cm_analysis *analysis;
-    uint32_t tables;   /* cm_analysis_options.tables */
-    PyObject *stacks;  /* stack id -> frames */
-    PyObject *names;   /* name id -> str */
-    PyObject *strings; /* address of a definition's string -> str */
+    uint32_t tables;           /* cm_analysis_options.tables */
+    PyObject *stacks;          /* stack id -> frames */
+    PyObject *frames;          /* stack id -> its innermost frame */
+    PyObject *names;           /* name id -> str */
+    PyObject *strings;         /* address of a definition's string -> str */
+    const cm_holder **holders; /* of the analysis, sorted by stack */
+    uint64_t left;             /* of what references to stacks may cost, see cm_py_allow */
+    uint64_t unshown;          /* references beyond that */
 } cm_py_builder;
 
+/* A few bytes can define a stack of 1,024 calls, and fewer refer to it. Who shows a report writes
+ * the frames out for every reference, so their sum is bounded by the trace's bytes: once, before
+ * use. */
+void cm_py_allow(cm_py_builder *b);
+
 PyObject *cm_py_text(const char *bytes); /* NULL -> None */
-/* The id as an int; its frames go into the table of stacks. */
+/* The id as an int; its frames go into the table of stacks. CM_STACK_LOST beyond what is allowed.
+ */
 PyObject *cm_py_stack_id(cm_py_builder *b, uint32_t stack);
 /* Its frames, innermost first, each (file, function, line, end line, column, end column, module
  * class, module address, text of the line). */

@@ -75,6 +75,7 @@ static void reader_dealloc(PyObject *self)
     PyTypeObject *type = Py_TYPE(self);
     release(r);
     Py_CLEAR(r->build.stacks);
+    Py_CLEAR(r->build.frames);
     Py_CLEAR(r->build.names);
     Py_CLEAR(r->build.strings);
     Py_CLEAR(r->devices);
@@ -91,11 +92,12 @@ static void reader_dealloc(PyObject *self)
 static bool make_objects(reader *r)
 {
     r->build.stacks = PyDict_New();
+    r->build.frames = PyDict_New();
     r->build.names = PyDict_New();
     r->build.strings = PyDict_New();
     r->devices = PyDict_New();
-    bool fine = r->build.stacks != NULL && r->build.names != NULL && r->build.strings != NULL &&
-                r->devices != NULL;
+    bool fine = r->build.stacks != NULL && r->build.frames != NULL && r->build.names != NULL &&
+                r->build.strings != NULL && r->devices != NULL;
     for (size_t i = 0; fine && i < KINDS; i++)
         fine = (r->kind[i] = PyUnicode_InternFromString(kind_names[i])) != NULL;
     for (size_t i = 0; fine && i < PHASES; i++)
@@ -137,6 +139,7 @@ static PyObject *reader_new(PyTypeObject *type, PyObject *arguments, PyObject *k
     Py_DECREF(path);
     if (r->stream != NULL) {
         r->build.reader = r->reader;
+        cm_py_allow(&r->build);
         return (PyObject *)r;
     }
     if (!PyErr_Occurred())
@@ -444,11 +447,13 @@ static PyObject *get_lost(PyObject *self, void *ignored)
         return NULL;
     const cm_plan *plan = cm_stream_plan(r->stream);
     const cm_replay *replay = cm_stream_replay(r->stream);
-    return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K}", "events", (unsigned long long)plan->lost_events,
-                         "stacks", (unsigned long long)plan->lost_stacks, "unknown_frees",
-                         (unsigned long long)replay->unknown_frees, "replaced",
-                         (unsigned long long)replay->replaced, "seeds_skipped",
-                         (unsigned long long)plan->seeds_skipped);
+    return Py_BuildValue(
+        "{s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "events", (unsigned long long)plan->lost_events, "stacks",
+        (unsigned long long)plan->lost_stacks, "unknown_frees",
+        (unsigned long long)replay->unknown_frees, "replaced", (unsigned long long)replay->replaced,
+        "seeds_skipped", (unsigned long long)plan->seeds_skipped, "cut",
+        (unsigned long long)(cm_reader_cut_stacks(r->reader) + cm_reader_cut_texts(r->reader)),
+        "unshown", (unsigned long long)r->build.unshown);
 }
 
 static PyObject *get_progress(PyObject *self, void *ignored)

@@ -7,7 +7,10 @@
 #include "bytes.h"
 #include "format.h"
 
-enum { ARENA_BLOCK = 64 * 1024 };
+enum {
+    ARENA_BLOCK = 64 * 1024,
+    MARK_EVERY = 64 /* entries of a location table: a search passes so many at most */
+};
 
 typedef struct arena_block {
     struct arena_block *next;
@@ -30,6 +33,7 @@ struct cm_defs {
     array strings, names, codes, stacks, texts;
     source_line *line;        /* a hash table */
     size_t lines, line_slots; /* slots: 0 or a power of two */
+    cm_defs_cut cut;
 };
 
 cm_defs *cm_defs_new(void)
@@ -47,6 +51,8 @@ void cm_defs_free(cm_defs *defs)
     }
     free(defs->strings.items);
     free(defs->names.items);
+    for (uint32_t i = 0; i < defs->codes.count; i++)
+        free((void *)((const cm_code_def *)defs->codes.items)[i].marks);
     free(defs->codes.items);
     free(defs->stacks.items);
     free(defs->texts.items);
@@ -105,12 +111,50 @@ static const char *add_text(cm_defs *defs, array *a, cm_cursor *c)
     const uint8_t *bytes = cm_cursor_bytes(c, &length);
     if (c->bad)
         return "a definition is longer than its chunk";
+    if (length > CM_DEFS_TEXT_MAX) {
+        for (length = CM_DEFS_TEXT_MAX; length > 0 && (bytes[length] & 0xc0) == 0x80;)
+            length--;
+        defs->cut.texts++;
+    }
     uint8_t *copy = keep(defs, bytes, length);
     const char **item = copy == NULL ? NULL : extend(a, sizeof *item);
     if (item == NULL)
         return out_of_memory;
     *item = (const char *)copy;
     return NULL;
+}
+
+/* NULL: the table is short (count is 0), or out of memory. */
+static cm_linetable_mark *make_marks(const uint8_t *table, size_t length, uint32_t first_line,
+                                     uint32_t *count)
+{
+    cm_linetable_mark mark = {.line = first_line};
+    *count = 0;
+    while (cm_linetable_pass(table, length, MARK_EVERY, &mark))
+        ++*count;
+    cm_linetable_mark *marks = *count == 0 ? NULL : malloc(*count * sizeof *marks);
+    mark = (cm_linetable_mark){.line = first_line};
+    for (uint32_t i = 0; marks != NULL && i < *count; i++) {
+        cm_linetable_pass(table, length, MARK_EVERY, &mark);
+        marks[i] = mark;
+    }
+    return marks;
+}
+
+bool cm_defs_position(const cm_code_def *code, uint32_t offset, cm_position *out)
+{
+    cm_linetable_mark from = {.line = (uint32_t)code->first_line};
+    uint32_t low = 0, high = code->mark_count; /* the last mark at or before the offset */
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (code->marks[middle].offset <= offset)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low > 0)
+        from = code->marks[low - 1];
+    return cm_linetable_find_from(code->line_table, code->line_table_length, from, offset, out);
 }
 
 static const char *add_code(cm_defs *defs, cm_cursor *c)
@@ -125,16 +169,47 @@ static const char *add_code(cm_defs *defs, cm_cursor *c)
         return "a definition is longer than its chunk";
     if (cm_defs_string(defs, file) == NULL || cm_defs_string(defs, function) == NULL)
         return "a code definition names a string that was not defined before it";
-    uint8_t *copy = keep(defs, bytes, length);
+    uint32_t mark_count;
+    cm_linetable_mark *marks = make_marks(bytes, length, (uint32_t)first_line, &mark_count);
+    uint8_t *copy = marks == NULL && mark_count > 0 ? NULL : keep(defs, bytes, length);
     cm_code_def *code = copy == NULL ? NULL : extend(&defs->codes, sizeof *code);
-    if (code == NULL)
+    if (code == NULL) {
+        free(marks);
         return out_of_memory;
-    *code = (cm_code_def){.file = cm_defs_string(defs, file),
-                          .function = cm_defs_string(defs, function),
-                          .line_table = copy,
-                          .line_table_length = (uint32_t)length,
-                          .first_line = (int)(int32_t)(uint32_t)first_line};
+    }
+    const char *names[] = {cm_defs_string(defs, file), cm_defs_string(defs, function)};
+    *code =
+        (cm_code_def){.file = names[0],
+                      .function = names[1],
+                      .cost = CM_DEFS_FRAME_COST + (uint32_t)(strlen(names[0]) + strlen(names[1])),
+                      .marks = marks,
+                      .mark_count = mark_count,
+                      .line_table = copy,
+                      .line_table_length = (uint32_t)length,
+                      .first_line = (int)(int32_t)(uint32_t)first_line};
     return NULL;
+}
+
+/* With its depth and cost. One that would be too deep stands for what is outside of its children.
+ */
+static cm_stack_def sized(cm_defs *defs, cm_stack_def stack)
+{
+    const cm_stack_def *parent = cm_defs_stack(defs, stack.parent);
+    const cm_code_def *code = cm_defs_code(defs, stack.code);
+    const char *class_name = cm_defs_string(defs, stack.class_name);
+    if (parent != NULL && parent->depth >= CM_STACK_DEPTH_MAX) {
+        defs->cut.stacks++;
+        return (cm_stack_def){.flags = CM_DEFF_TRUNCATED, .depth = 1, .cost = CM_DEFS_FRAME_COST};
+    }
+    stack.depth = 1;
+    stack.cost = code != NULL ? code->cost : CM_DEFS_FRAME_COST;
+    if (class_name != NULL)
+        stack.cost += (uint32_t)strlen(class_name);
+    if (parent != NULL) {
+        stack.depth += parent->depth;
+        stack.cost += parent->cost;
+    }
+    return stack;
 }
 
 static const char *add_stack(cm_defs *defs, cm_cursor *c)
@@ -158,7 +233,7 @@ static const char *add_stack(cm_defs *defs, cm_cursor *c)
     cm_stack_def *item = extend(&defs->stacks, sizeof *item);
     if (item == NULL)
         return out_of_memory;
-    *item = stack;
+    *item = sized(defs, stack);
     return NULL;
 }
 
@@ -280,6 +355,11 @@ const cm_code_def *cm_defs_code(const cm_defs *defs, uint32_t id)
 const cm_stack_def *cm_defs_stack(const cm_defs *defs, uint32_t id)
 {
     return item_at(&defs->stacks, id, CM_STACK_FIRST, sizeof(cm_stack_def));
+}
+
+cm_defs_cut cm_defs_get_cut(const cm_defs *defs)
+{
+    return defs->cut;
 }
 
 size_t cm_defs_bytes(const cm_defs *defs)

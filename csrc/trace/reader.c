@@ -134,6 +134,14 @@ static void check_references(cm_reader *reader, cm_event *event)
     }
 }
 
+/* Sums of hostile counts end at INT64_MAX: one that went around could say that nothing was lost. */
+static void count_lost(cm_reader *reader, int64_t events)
+{
+    uint64_t room = INT64_MAX - reader->lost_events;
+    if (events > 0)
+        reader->lost_events += (uint64_t)events < room ? (uint64_t)events : room;
+}
+
 int cm_reader_next(cm_reader *reader, cm_record *record)
 {
     while (!reader->over) {
@@ -142,8 +150,8 @@ int cm_reader_next(cm_reader *reader, cm_record *record)
             check_references(reader, &record->event);
             record->time_ns = cm_timeline_at(&reader->time, record->event.time);
             reader->begun.records++;
-            if (__builtin_expect(record->event.kind == CM_EV_LOST, 0) && record->event.size > 0)
-                reader->lost_events += (uint64_t)record->event.size;
+            if (__builtin_expect(record->event.kind == CM_EV_LOST, 0))
+                count_lost(reader, record->event.size);
             return 1;
         }
         if (got < 0) {

@@ -106,6 +106,13 @@ uint32_t cm_reader_stack_count(const cm_reader *reader);
 uint32_t cm_reader_stack_parent(const cm_reader *reader, uint32_t stack);
 /* The innermost frame of a stack; false for reserved and unknown ids. */
 bool cm_reader_stack_frame(const cm_reader *reader, uint32_t stack, cm_frame *out);
+/* Bytes that the frames of a stack take where they are written out, about. */
+uint32_t cm_reader_stack_cost(const cm_reader *reader, uint32_t stack);
+/* Of the definitions: stacks and texts that were longer than a trace may hold (defs.h). */
+uint64_t cm_reader_cut_stacks(const cm_reader *reader);
+uint64_t cm_reader_cut_texts(const cm_reader *reader);
+/* Of the file, and of what a side file or a ring adds to it. */
+uint64_t cm_reader_bytes(const cm_reader *reader);
 const char *cm_reader_name(const cm_reader *reader, uint32_t name);
 
 #endif

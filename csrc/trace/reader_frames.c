@@ -2,7 +2,6 @@
 #include "reader_parts.h"
 
 #include "format.h"
-#include "linetable.h"
 
 int cm_reader_read_lines(cm_reader *reader)
 {
@@ -34,8 +33,7 @@ bool cm_reader_stack_frame(const cm_reader *reader, uint32_t stack, cm_frame *ou
         return false;
     const cm_code_def *code = cm_defs_code(reader->defs, def->code);
     if (code != NULL) {
-        cm_linetable_find(code->line_table, code->line_table_length, code->first_line, def->offset,
-                          &at);
+        cm_defs_position(code, def->offset, &at);
         out->file = code->file;
         out->function = code->function;
         out->first_line = code->first_line;
@@ -51,6 +49,27 @@ bool cm_reader_stack_frame(const cm_reader *reader, uint32_t stack, cm_frame *ou
     out->module_class = cm_defs_string(reader->defs, def->class_name);
     out->truncated = (def->flags & CM_DEFF_TRUNCATED) != 0;
     return true;
+}
+
+uint32_t cm_reader_stack_cost(const cm_reader *reader, uint32_t stack)
+{
+    const cm_stack_def *def = cm_defs_stack(reader->defs, stack);
+    return def == NULL ? 0 : def->cost;
+}
+
+uint64_t cm_reader_cut_stacks(const cm_reader *reader)
+{
+    return cm_defs_get_cut(reader->defs).stacks;
+}
+
+uint64_t cm_reader_cut_texts(const cm_reader *reader)
+{
+    return cm_defs_get_cut(reader->defs).texts;
+}
+
+uint64_t cm_reader_bytes(const cm_reader *reader)
+{
+    return reader->chunks.size + reader->chunks.tail_size;
 }
 
 const char *cm_reader_name(const cm_reader *reader, uint32_t name)

@@ -136,7 +136,7 @@ int cm_reader_read_end(cm_reader *reader)
     reader->end_reason = copy_text(reason, length);
     if (reader->end_reason == NULL)
         return cm_reader_out_of_memory(reader);
-    reader->lost_events = lost_events;
+    reader->lost_events = lost_events < INT64_MAX ? lost_events : INT64_MAX;
     reader->lost_stacks = lost_stacks;
     reader->ended = true;
     return 0;

@@ -635,7 +635,8 @@ int cm_synthetic_write(const char *path, cm_synthetic_on on, uint64_t events, ui
     m->top = UINT64_C(0x7f4400000000);
     m->sequence = 100;
     m->batch = cm_batch_new();
-    int status = m->batch == NULL ? -ENOMEM : cm_writer_create(path, true, &m->writer);
+    int status =
+        m->batch == NULL ? -ENOMEM : cm_writer_create(path, true, CM_WRITER_NAMED, &m->writer);
     if (status == 0) {
         write_all(m, events, windows);
         status = m->status;

@@ -41,7 +41,7 @@ __attribute__((visibility("default"))) int craft(const char *path, const char *c
 {
     cm_writer *writer;
     cm_batch *batch = cm_batch_new();
-    int status = batch == NULL ? -1 : cm_writer_create(path, false, &writer);
+    int status = batch == NULL ? -1 : cm_writer_create(path, false, CM_WRITER_NAMED, &writer);
     if (status < 0)
         return status;
     status = cm_writer_meta(writer, meta);

@@ -62,7 +62,7 @@ def _varint(value: int) -> bytes:
 
 
 def _text(text: str) -> bytes:
-    data = text.encode()
+    data = text.encode(errors="surrogateescape")
     return _varint(len(data)) + data
 
 
@@ -175,7 +175,7 @@ class Trace:
         end: str | None = "",
         lost: int = 0,
     ) -> str:
-        pairs = [text.encode() for item in (meta or {}).items() for text in item]
+        pairs = [text.encode(errors="surrogateescape") for item in (meta or {}).items() for text in item]
         meta_array = (ctypes.c_char_p * (len(pairs) + 1))(*pairs, None)
         events = (Event * max(len(self.events), 1))(*self.events)
         self.library.craft.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]
@@ -194,7 +194,7 @@ class Trace:
             events,
             len(self.events),
             per_batch,
-            None if end is None else end.encode(),
+            None if end is None else end.encode(errors="surrogateescape"),
             lost,
         )
         assert status == 0, status

@@ -99,7 +99,7 @@ def test_blocks_know_their_way_through_a_crowded_table(analyze: Analyze) -> None
         t.free(0x1000 + 64 * i)
     report = analyze(t)
     assert only_device(report)["peak"] == 320_000 and only_device(report)["end"] == 0
-    assert report["lost"] == {"events": 0, "stacks": 0, "unknown_frees": 0, "replaced": 0, "seeds_skipped": 0}
+    assert not any(report["lost"].values())
 
 
 # --- seeds ----------------------------------------------------------------------------------------------------

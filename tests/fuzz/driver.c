@@ -8,15 +8,26 @@
  *                                       aligned_alloc and strdup
  *   driver read FILE                    one pass over a trace: its events, state and end
  *
+ * Whatever an input is, it takes at most BASE_BYTES and BYTES_PER_BYTE for each of its own bytes,
+ * and CPU_SECONDS (docs/trace-format.md; with the sanitizers, and the harness reads it thirty
+ * times).
+ *
  * The input that is being run lies in `current` in the working folder. */
+#include <malloc.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
+#include <unistd.h>
 
 #include "../../csrc/trace/reader.h"
 #include "input.h"
 
-enum { INPUTS = 4096, MOST_BYTES = 1 << 16 };
+enum { INPUTS = 4096, MOST_BYTES = 1 << 17 };
+/* Besides what grows with an input: decoders, clocks, two copies of a ring, covers of 2^20 rings.
+ */
+enum { BASE_BYTES = 48 << 20, BYTES_PER_BYTE = 1000, CPU_SECONDS = 60 };
 
 typedef struct input {
     uint8_t *bytes;
@@ -44,7 +55,16 @@ __attribute__((noreturn)) static void die(const char *why)
 static struct {
     uint64_t calls, fails_at; /* 0: never */
     bool for_good;            /* every later one fails as well */
+    size_t held, most;        /* bytes */
 } memory;
+
+static void *taken(void *block)
+{
+    memory.held += block == NULL ? 0 : malloc_usable_size(block);
+    if (memory.held > memory.most)
+        memory.most = memory.held;
+    return block;
+}
 
 static bool fails(void)
 {
@@ -58,14 +78,32 @@ static bool fails(void)
     type __wrap_##name parameters;                                                                 \
     type __wrap_##name parameters                                                                  \
     {                                                                                              \
-        return fails() ? NULL : __real_##name arguments;                                           \
+        return fails() ? NULL : taken(__real_##name arguments);                                    \
     }
 
 WRAP(void *, malloc, (size_t size), (size))
 WRAP(void *, calloc, (size_t n, size_t size), (n, size))
-WRAP(void *, realloc, (void *old, size_t size), (old, size))
 WRAP(void *, aligned_alloc, (size_t alignment, size_t size), (alignment, size))
 WRAP(char *, strdup, (const char *text), (text))
+
+void *__real_realloc(void *old, size_t size);
+void *__wrap_realloc(void *old, size_t size);
+void *__wrap_realloc(void *old, size_t size)
+{
+    size_t before = old == NULL ? 0 : malloc_usable_size(old);
+    void *block = fails() ? NULL : __real_realloc(old, size);
+    if (block != NULL)
+        memory.held -= before;
+    return taken(block);
+}
+
+void __real_free(void *block);
+void __wrap_free(void *block);
+void __wrap_free(void *block)
+{
+    memory.held -= block == NULL ? 0 : malloc_usable_size(block);
+    __real_free(block);
+}
 
 /* --- inputs ----------------------------------------------------------------------------------- */
 
@@ -92,8 +130,20 @@ static void run(const input *it)
     if (copy == NULL)
         die("out of memory");
     memcpy(copy, it->bytes, it->length);
+    size_t before = memory.held;
+    memory.most = before;
+    setitimer(ITIMER_VIRTUAL, &(struct itimerval){.it_value.tv_sec = CPU_SECONDS}, NULL);
     LLVMFuzzerTestOneInput(copy, it->length);
+    if (memory.most - before > BASE_BYTES + it->length * BYTES_PER_BYTE)
+        die("broken promise: memory is bounded by the bytes of the input");
     free(copy);
+}
+
+static void too_long(int signal)
+{
+    static const char said[] = "broken promise: time is bounded by the bytes of the input\n";
+    (void)signal;
+    _exit(write(STDERR_FILENO, said, sizeof said - 1) < 0 ? 3 : 2);
 }
 
 /* What libFuzzer does, roughly. */
@@ -224,6 +274,7 @@ int main(int count, char **words)
     for (int i = first; i < count && n < INPUTS; i++)
         inputs[n++] = load(words[i]);
     fuzz_enter_folder();
+    signal(SIGVTALRM, too_long);
     if (mutates) {
         result = mutate(strtoull(words[2], NULL, 10), strtoull(words[3], NULL, 10), inputs, n);
     } else if (runs_out) {

@@ -27,10 +27,10 @@ BUILD = ROOT / "build/fuzz"
 
 CORPUS_BYTES = 280 << 10  # kept in git
 SMALL = 3000  # bytes; inputs above come last
-LONGEST = 8192
+LONGEST = 16384
 OOM_MOST = 100  # failing allocations tried per input
 LIMITS = ["-timeout=10", "-rss_limit_mb=1024", "-malloc_limit_mb=128", f"-max_len={LONGEST}"]
-WRAPPED = [f"-Wl,--wrap={name}" for name in ("malloc", "calloc", "realloc", "aligned_alloc", "strdup")]
+WRAPPED = [f"-Wl,--wrap={name}" for name in ("malloc", "calloc", "realloc", "aligned_alloc", "strdup", "free")]
 
 
 def sources() -> list[Path]:

@@ -1,6 +1,7 @@
 /* Everything that reads a trace, over one input: the reader (two passes, definitions, line tables,
  * the ring file's remainder), where a trace ends, the analysis with all its parts, windows cut out,
- * and the sweep that brings a ring home. Compiled with libFuzzer (make fuzz) or with driver.c. */
+ * copies with other text, and the sweep that brings a ring home. Compiled with libFuzzer (make
+ * fuzz) or with driver.c. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,12 +12,14 @@
 #include "../../csrc/analysis/analysis.h"
 #include "../../csrc/capture/recover.h"
 #include "../../csrc/trace/format.h"
+#include "../../csrc/trace/rewrite.h"
 #include "input.h"
 #include "stream.h"
 
 bool fuzz_without_memory;
 
 #define EXTRACTED "extracted.cmem"
+#define REWRITTEN "rewritten.cmem"
 
 __attribute__((noreturn)) static void broken(const char *promise)
 {
@@ -386,6 +389,80 @@ static void read_windows(cm_reader *reader)
     cm_engine_free(engine);
 }
 
+typedef struct replacement {
+    bool other;      /* text, else the same */
+    uint64_t before; /* failure; 0: none */
+} replacement;
+
+static cm_rewritten replace_text(void *context, cm_text kind, const char *key, size_t key_length,
+                                 const char **text, size_t *length)
+{
+    static const char other[] = "/home/somewhere/else/a_longer_name.py";
+    replacement *r = context;
+    uint64_t sum = *length;
+
+    for (size_t i = 0; i < *length; i++) /* all of it is readable */
+        sum += (uint8_t)(*text)[i];
+    if (r->before > 0 && --r->before == 0)
+        return CM_REWRITTEN_FAILED;
+    if (!r->other)
+        return CM_REWRITTEN_TEXT;
+    /* A copy that names no ring finds none. */
+    if (kind == CM_TEXT_META && key_length >= 4 && memcmp(key, "ring", 4) == 0)
+        return CM_REWRITTEN_DROP;
+    if (kind != CM_TEXT_META && sum % 2 == 0) {
+        *text = other;
+        *length = sum % sizeof other;
+    }
+    return CM_REWRITTEN_TEXT;
+}
+
+static uint64_t count_events(const char *path)
+{
+    char error[96] = "";
+    cm_reader *reader = cm_reader_open(path, error, sizeof error);
+    cm_record record;
+    uint64_t count = 0;
+    int last;
+
+    if (reader == NULL && !fuzz_without_memory)
+        broken("a copy opens");
+    if (reader == NULL)
+        return 0;
+    while ((last = cm_reader_next(reader, &record)) == 1)
+        count++;
+    if (last < 0 && !fuzz_without_memory)
+        broken("a copy is sound");
+    cm_reader_close(reader);
+    return count;
+}
+
+static void rewrite(replacement how, bool lines)
+{
+    char error[96] = "";
+    bool fails = how.before > 0;
+    const cm_rewriter rewriter = {.replace = replace_text, .context = &how, .lines = lines};
+    cm_reader *reader = cm_reader_open(FUZZ_TRACE, error, sizeof error);
+    struct stat st;
+
+    if (reader == NULL) {
+        must_say(error, "a refused trace says why");
+        return;
+    }
+    bool fine = cm_rewrite(reader, REWRITTEN, &rewriter, error, sizeof error);
+    if (!fine && !(fails && how.before == 0))
+        must_say(error, "a trace that could not be copied says why");
+    if (!fine && stat(REWRITTEN, &st) == 0)
+        broken("no file is left of a copy that failed");
+    if (fine) {
+        uint64_t copied = count_events(REWRITTEN);
+        if (!fuzz_without_memory && copied != count_events(FUZZ_TRACE))
+            broken("a copy has every event");
+    }
+    cm_reader_close(reader);
+    unlink(REWRITTEN);
+}
+
 static void read_trace(bool thorough)
 {
     char error[96] = ""; /* too short for some lines */
@@ -431,6 +508,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (cm_trace_end_read(FUZZ_TRACE, 0, &end))
         free(end.ring);
     read_trace(true);
+    rewrite((replacement){.other = false}, true);
+    rewrite((replacement){.other = true}, false);
+    rewrite((replacement){.other = true, .before = 1 + size % 8}, true);
     if (input.ring.at != NULL) {
         cm_orphan_sweep(".");
         read_trace(false);

@@ -47,7 +47,8 @@ size_t fuzz_compose(const fuzz_input *input, uint8_t *out, size_t room)
     if (input->side.at == NULL && input->ring.at == NULL) {
         if (input->trace.length > room)
             return 0;
-        memcpy(out, input->trace.at, input->trace.length);
+        if (input->trace.length > 0) /* a part that was never there has no address */
+            memcpy(out, input->trace.at, input->trace.length);
         return input->trace.length;
     }
     if (room < 4)

@@ -150,21 +150,54 @@ static void put_new_record(text *t)
     }
 }
 
+static void put_stack(text *out, uint64_t parent, uint64_t offset)
+{
+    const uint64_t fields[] = {CM_DEF_STACK, parent, 1, offset, 0, 0, 0};
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+        put_varint(out, fields[i]);
+}
+
+/* Much for few bytes: a deep chain, many children of one stack, a long text, a long table. The id
+ * of the stack before is right in a first batch. */
+static void put_many_records(text *out, uint64_t last)
+{
+    size_t many = (size_t)1 << below(12), kind = below(4);
+    uint64_t parent = one_in(4) ? 0 : last;
+
+    if (kind < 2) {
+        for (size_t i = 0; i < many; i++)
+            put_stack(out, kind == 0 && i > 0 ? last + i : parent, one_in(2) ? i : 0);
+        return;
+    }
+    static uint8_t filler[2 << 11];
+    memset(filler, kind == 2 ? 'x' : 0x80 | 15 << 3, many);
+    put_varint(out, kind == 2 ? 1 + below(2) * 3 : CM_DEF_CODE); /* string, name */
+    for (int field = 0; kind == 3 && field < 3; field++)
+        put_varint(out, 1);
+    put_varint(out, many);
+    put(out, filler, many);
+}
+
 static void change_definitions(text *out, const uint8_t *bytes, size_t length)
 {
     static size_t start[RECORDS + 1];
     cm_cursor c = {bytes, bytes + length, false};
     size_t count = 0;
+    uint64_t last = CM_STACK_FIRST - 1;
 
     if (one_in(4)) {
         put_mutated(out, bytes, length);
         return;
     }
     start[0] = 0;
-    while (count < RECORDS && c.at < c.end && skip_record(&c))
+    while (count < RECORDS && c.at < c.end) {
+        last += *c.at == CM_DEF_STACK;
+        if (!skip_record(&c))
+            break;
         start[++count] = (size_t)(c.at - bytes);
+    }
     size_t chosen = below(count + 1), other = below(count);
-    unsigned what = (unsigned)below(5);
+    unsigned what = (unsigned)below(6);
     for (size_t i = 0; i <= count; i++) {
         if (i == chosen && what == 0)
             put_new_record(out);
@@ -189,6 +222,8 @@ static void change_definitions(text *out, const uint8_t *bytes, size_t length)
         }
     }
     put(out, bytes + start[count], length - start[count]);
+    if (what == 5)
+        put_many_records(out, last);
 }
 
 /* --- events ---------------------------------------------------------------------------------- */
@@ -278,7 +313,20 @@ static size_t change_events(size_t count)
 
     if (n > count - at)
         n = count - at;
-    switch (draw() % 7) {
+    switch (draw() % 8) {
+    case 7: { /* one of them many times, each of another block, stack, thread or device */
+        uint64_t fields = draw() % 16;
+        row one = rows[at];
+        for (size_t i = 1; i < (size_t)1 << below(12) && count < EVENTS; i++, count++) {
+            one.event.time += 64;
+            one.event.address += fields & 1 ? 64 : 0;
+            one.event.stack += fields & 2 ? 1 : 0;
+            one.thread += fields & 4 ? 1 : 0;
+            one.event.device_index = (int8_t)(one.event.device_index + (fields & 8 ? 1 : 0));
+            rows[count] = one;
+        }
+        return count;
+    }
     case 0: /* forget some */
         memmove(rows + at, rows + at + n, (count - at - n) * sizeof *rows);
         return count - n;

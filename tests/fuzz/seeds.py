@@ -244,6 +244,18 @@ def all_seeds() -> dict[str, bytes]:
         found["unknown-stack"] = Path(crafted["nodes"].write(folder / "unknown.cmem")).read_bytes()
 
         from cuptimem import _core
+        from tests.faults import bombs, rings  # they import this module
+
+        for key in bombs.CRAFTED:
+            found[f"bomb-{key}"] = bombs.write(folder, key, 60).read_bytes()
+        for key in ("deep_steps", "modules", "folded"):
+            path = bombs.write_with_side(folder, key, 60)
+            side = Path(f"{path}.tail").read_bytes()
+            found[f"bomb-side-{key}"] = b"CMFZ" + part(b"T", path.read_bytes()) + part(b"S", side)
+        for key in (*rings.WILD, "leaks"):
+            path = bombs.write_with_ring(folder, key, 60)
+            ring = rings.beside(path)
+            found[f"bomb-ring-{key}"] = with_ring(path.read_bytes(), ring.read_bytes(), str(path), str(ring))
 
         for key, per_batch in [("side", 40), ("side-many", 9)]:
             meta = {"ring.id": "77"}
