@@ -119,6 +119,12 @@ static size_t sort_pieces(const cm_ring_header *header, piece *pieces)
     return count;
 }
 
+/* A count in a damaged file may be anything: it stays at the highest that an event can have. */
+static uint64_t add_count(uint64_t count, uint64_t more)
+{
+    return more > INT64_MAX || count > INT64_MAX - more ? INT64_MAX : count + more;
+}
+
 /* The newest block that begins at or before the position holds it. Where none does (the trace was
  * cut, or somebody damaged the ring), goes on at the next that is there. */
 static bool find_run(cm_merge *merge, cm_lane *walk)
@@ -143,7 +149,7 @@ static bool find_run(cm_merge *merge, cm_lane *walk)
                 return true;
             }
         }
-        l->missing += stop - walk->position;
+        l->missing = add_count(l->missing, stop - walk->position);
         walk->position = stop;
     }
     return false;
@@ -156,7 +162,7 @@ static uint64_t untold_losses(const cm_ring *ring)
     /* Killed between the event that tells them and the count's reset. */
     if (lost_at != 0 && atomic_load(&ring->head) >= lost_at)
         return 0;
-    return atomic_load(&ring->lost);
+    return add_count(0, atomic_load(&ring->lost));
 }
 
 static uint32_t open_lanes(const cm_ring_header *header, const cm_covers *covers,
@@ -248,7 +254,8 @@ static bool write_chunks(const cm_ring_header *header, const cm_covers *covers, 
     const cm_clock_anchor anchor = {.ticks = totals->ticks,
                                     .monotonic_ns = totals->monotonic_ns,
                                     .realtime_ns = totals->realtime_ns};
-    uint64_t unowned = atomic_load(&header->unowned_lost) - totals->unowned_lost;
+    uint64_t lost = atomic_load(&header->unowned_lost);
+    uint64_t unowned = lost > totals->unowned_lost ? add_count(0, lost - totals->unowned_lost) : 0;
     uint64_t log_head = atomic_load(&header->log_head);
     bool more = true;
 
@@ -265,7 +272,8 @@ static bool write_chunks(const cm_ring_header *header, const cm_covers *covers, 
         if (cm_merge_run(merge, batch, CHUNK_EVENTS) < 0)
             return false;
         more = merge->count > 0;
-        if (!more && !add_losses(batch, lanes, count, anchor.ticks, unowned))
+        if (!more &&
+            !add_losses(batch, lanes, count, anchor.ticks, add_count(unowned, merge->damaged)))
             return false;
         for (uint32_t i = 0; i < count; i++)
             if (!cm_batch_add_cover(batch, lanes[i].walk.ring, lanes[i].walk.position))
@@ -293,13 +301,14 @@ bool cm_recover(const cm_ring_header *header, const cm_covers *covers, cm_recove
     if (batch != NULL && pieces != NULL && lanes != NULL && merge.heap != NULL) {
         size_t found = sort_pieces(header, pieces);
         uint32_t count = open_lanes(header, covers, pieces, found, lanes);
-        out->lost_events = atomic_load(&header->unowned_lost);
+        out->lost_events = add_count(0, atomic_load(&header->unowned_lost));
         for (uint32_t i = 0; i < CM_RING_COUNT; i++)
-            out->lost_events += atomic_load(&rings[i].lost_total);
+            out->lost_events = add_count(out->lost_events, atomic_load(&rings[i].lost_total));
         good = write_chunks(header, covers, lanes, count, &merge, batch, out);
-        out->lost_events += merge.damaged;
+        out->lost_events = add_count(out->lost_events, merge.damaged);
         for (uint32_t i = 0; i < count; i++)
-            out->lost_events += lanes[i].missing - untold_losses(&rings[lanes[i].walk.ring]);
+            out->lost_events = add_count(
+                out->lost_events, lanes[i].missing - untold_losses(&rings[lanes[i].walk.ring]));
     }
     cm_batch_free(batch);
     free(pieces);
@@ -312,6 +321,12 @@ bool cm_recover(const cm_ring_header *header, const cm_covers *covers, cm_recove
     return good;
 }
 
+static bool is_ring_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL && strncmp(slash + 1, CM_RING_PREFIX, sizeof CM_RING_PREFIX - 1) == 0;
+}
+
 static cm_tail read_at(const char *ring_path, uint64_t ring_id, const cm_covers *covers,
                        unsigned char **chunks, size_t *length)
 {
@@ -320,12 +335,13 @@ static cm_tail read_at(const char *ring_path, uint64_t ring_id, const cm_covers 
     cm_recovered recovered;
     struct stat st;
 
-    /* Not even opened if it is our own: closing it again would drop our lock on it. */
-    if (stat(ring_path, &st) < 0 || !S_ISREG(st.st_mode))
+    /* The path may be a trace's word: it leads to a file of this name, or nowhere. Not even opened
+     * if it is our own: closing it again would drop our lock on it. */
+    if (!is_ring_name(ring_path) || lstat(ring_path, &st) < 0 || !S_ISREG(st.st_mode))
         return CM_TAIL_NONE;
     if (cm_space_is_ours(st.st_dev, st.st_ino))
         return CM_TAIL_ALIVE;
-    int fd = open(ring_path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = open(ring_path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW);
     if (fd < 0)
         return CM_TAIL_NONE;
     bool locked = fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;

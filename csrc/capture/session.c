@@ -172,7 +172,8 @@ static int open_trace(const cm_session_options *options, const char *path, char 
     cm_writer *writer = NULL;
     const char *advice = "choose another path";
 
-    int status = cm_writer_create(path, options->overwrite, &writer);
+    int status = cm_writer_create(path, options->overwrite,
+                                  options->private ? CM_WRITER_PRIVATE : CM_WRITER_NAMED, &writer);
     if (status == -EEXIST)
         advice = "choose another path, or say that it may be replaced";
     else if (status == -ENOENT)

@@ -13,6 +13,7 @@ enum { CM_SESSION_ERROR_SIZE = 512 }; /* room for any line that comes from here 
 typedef struct cm_session_options {
     const char *path;       /* the trace to create */
     bool overwrite;         /* replace an existing file, else it is an error */
+    bool private;           /* only this user may read the trace, whatever the umask says */
     uint64_t max_size;      /* bytes of trace past which steps are folded; 0 = 2 GiB */
     uint64_t side_bytes;    /* size of the side file then; 0 = an eighth of max_size, 1 to 64 MiB */
     uint64_t ring_bytes;    /* size of the ring file; 0 = 16 MiB. Shared memory may give less */

@@ -141,8 +141,11 @@ typedef enum home {
 /* Not there, or another file by now. What this process may not read, or cannot now, is there. */
 static bool is_away(const char *path)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat st;
 
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+        return true;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return errno == ENOENT || errno == ENOTDIR;
     close(fd);

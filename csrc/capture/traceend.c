@@ -165,6 +165,9 @@ bool cm_trace_end_read(const char *path, uint64_t ring_id, cm_trace_end *out)
     struct stat st;
 
     memset(out, 0, sizeof *out);
+    /* The path is the word of a ring file, which may have come in a copied folder. */
+    if (stat(path, &st) < 0 || !S_ISREG(st.st_mode))
+        return false;
     s.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (s.fd < 0)
         return false;

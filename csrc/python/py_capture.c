@@ -48,23 +48,26 @@ failed:
 PyDoc_STRVAR(
     capture_start_doc,
     "capture_start(path, meta, *, overwrite=False, max_size=0, ring_bytes=0, "
-    "ring_dir=None, shared_dir=None, later=False, cache_tag=None)\n\n"
+    "ring_dir=None, shared_dir=None, later=False, cache_tag=None, private=False)\n\n"
     "Creates trace and rings and starts the collector; nothing records yet. Sizes in bytes, "
-    "0 = default. later: the rings get their file when hooks go in. Raises Error with one line.");
+    "0 = default. later: the rings get their file when hooks go in. private: the trace has mode "
+    "0600. Raises Error with one line.");
 
 static PyObject *capture_start(PyObject *module, PyObject *arguments, PyObject *keywords)
 {
-    static char *names[] = {"path",     "meta",       "overwrite", "max_size",  "ring_bytes",
-                            "ring_dir", "shared_dir", "later",     "cache_tag", NULL};
+    static char *names[] = {"path",       "meta",     "overwrite",  "max_size",
+                            "ring_bytes", "ring_dir", "shared_dir", "later",
+                            "cache_tag",  "private",  NULL};
     PyObject *path = NULL, *meta, *folder_object = Py_None, *folder = NULL;
     const char *shared = NULL, *cache_tag = NULL;
     unsigned long long max_size = 0, ring_bytes = 0;
-    int overwrite = 0, later = 0, status = -1;
+    int overwrite = 0, later = 0, private = 0, status = -1;
     char error[CM_SESSION_ERROR_SIZE];
 
-    if (!PyArg_ParseTupleAndKeywords(
-            arguments, keywords, "O&O!|$pKKOzpz", names, PyUnicode_FSConverter, &path, &PyDict_Type,
-            &meta, &overwrite, &max_size, &ring_bytes, &folder_object, &shared, &later, &cache_tag))
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O&O!|$pKKOzpzp", names,
+                                     PyUnicode_FSConverter, &path, &PyDict_Type, &meta, &overwrite,
+                                     &max_size, &ring_bytes, &folder_object, &shared, &later,
+                                     &cache_tag, &private))
         return NULL;
     const char **pairs = NULL;
     if (folder_object == Py_None || PyUnicode_FSConverter(folder_object, &folder))
@@ -72,6 +75,7 @@ static PyObject *capture_start(PyObject *module, PyObject *arguments, PyObject *
     if (pairs != NULL) {
         const cm_session_options options = {.path = PyBytes_AS_STRING(path),
                                             .overwrite = overwrite,
+                                            .private = private != 0,
                                             .max_size = max_size,
                                             .ring_bytes = ring_bytes,
                                             .ring_dir = folder ? PyBytes_AS_STRING(folder) : NULL,

@@ -78,7 +78,10 @@ static bool name_side(const char *trace_path, char *path)
 static int open_side(const char *path, header *out, struct stat *st)
 {
     uint8_t bytes[HEADER_USED];
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    /* A link or a pipe in its place came with the trace from whoever made that: not even opened. */
+    if (lstat(path, st) < 0 || !S_ISREG(st->st_mode))
+        return -1;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW);
     if (fd < 0)
         return -1;
     cm_cursor c = {bytes + 8, bytes + sizeof bytes, false};
@@ -113,15 +116,18 @@ static bool is_side(const char *path)
     return is;
 }
 
-static int open_new(const char *path)
+/* Whoever may read the trace may read it. */
+static int open_new(const char *path, const char *trace_path)
 {
     const int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
-    int fd = cm_descriptor_lift(open(path, flags, 0666), path);
+    struct stat st;
+    mode_t mode = stat(trace_path, &st) == 0 ? st.st_mode & 0666 : 0600;
+    int fd = cm_descriptor_lift(open(path, flags, mode), path);
     if (fd >= 0 || errno != EEXIST)
         return fd;
     /* The trace that it belongs to had the name that is ours now. */
     if (is_side(path))
-        return unlink(path) < 0 ? -1 : cm_descriptor_lift(open(path, flags, 0666), path);
+        return unlink(path) < 0 ? -1 : cm_descriptor_lift(open(path, flags, mode), path);
     errno = EEXIST;
     return -1;
 }
@@ -187,7 +193,7 @@ int cm_side_create(const char *trace_path, uint64_t ring_id, uint64_t bytes, cm_
     if (status == 0 && !name_side(trace_path, side->path))
         status = -ENAMETOOLONG;
     if (status == 0) {
-        side->fd = open_new(side->path);
+        side->fd = open_new(side->path, trace_path);
         status = status_of(side->fd);
         if (status == 0)
             status = prepare(side, ring_id);

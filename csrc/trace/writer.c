@@ -184,10 +184,10 @@ static int append(cm_writer *writer, const void *bytes, size_t length)
     return 0;
 }
 
-static int open_regular(const char *path, int flags, struct stat *st, int *fd)
+static int open_regular(const char *path, int flags, mode_t mode, struct stat *st, int *fd)
 {
     /* O_NONBLOCK: a named pipe that nobody reads must not hang the training. */
-    *fd = cm_descriptor_lift(open(path, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666), path);
+    *fd = cm_descriptor_lift(open(path, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, mode), path);
     if (*fd < 0)
         return -errno;
     int status = 0;
@@ -223,7 +223,7 @@ static int wrap(int fd, const char *path, const struct stat *st, uint64_t size, 
     return 0;
 }
 
-int cm_writer_create(const char *path, bool overwrite, cm_writer **out)
+int cm_writer_create(const char *path, bool overwrite, mode_t mode, cm_writer **out)
 {
     static const uint8_t header[CM_HEADER_SIZE] = {
         'C', 'U', 'P', 'T', 'I', 'M', 'E', 'M', CM_FORMAT_MAJOR, 0, CM_FORMAT_MINOR, 0, 0, 0, 0, 0};
@@ -235,7 +235,7 @@ int cm_writer_create(const char *path, bool overwrite, cm_writer **out)
      * emptied. */
     if (overwrite && lstat(path, &st) == 0 && S_ISREG(st.st_mode) && unlink(path) == 0)
         overwrite = false;
-    int status = open_regular(path, O_RDWR | O_CREAT | (overwrite ? 0 : O_EXCL), &st, &fd);
+    int status = open_regular(path, O_RDWR | O_CREAT | (overwrite ? 0 : O_EXCL), mode, &st, &fd);
     if (status < 0)
         return status;
     status = cut(fd, 0);
@@ -294,7 +294,7 @@ int cm_writer_append_to(const char *path, cm_writer **out)
     struct stat st;
     int fd = -1;
 
-    int status = open_regular(path, O_RDWR, &st, &fd);
+    int status = open_regular(path, O_RDWR, 0, &st, &fd);
     if (status < 0)
         return status;
     int64_t end = whole_chunks(fd, (uint64_t)st.st_size);

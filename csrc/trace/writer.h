@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 typedef struct cm_writer cm_writer;
 
@@ -25,9 +26,14 @@ typedef enum cm_writer_state {
  */
 cm_writer_state cm_writer_check(cm_writer *writer);
 
-/* Creates the file (O_EXCL unless overwrite), writes the header. *out is set on success only.
- * -EINVAL: the path is there and is no regular file. */
-int cm_writer_create(const char *path, bool overwrite, cm_writer **out);
+/* Creates the file (O_EXCL unless overwrite), writes the header. mode: CM_WRITER_NAMED or
+ * CM_WRITER_PRIVATE. *out is set on success only. -EINVAL: the path is there and is no regular
+ * file. */
+enum {
+    CM_WRITER_NAMED = 0666,  /* the umask decides, as for any output file */
+    CM_WRITER_PRIVATE = 0600 /* in a folder that other users share */
+};
+int cm_writer_create(const char *path, bool overwrite, mode_t mode, cm_writer **out);
 /* Opens an existing trace to append to it (recovery); cuts a partial last chunk off. -EALREADY: it
  * has its end chunk, there is nothing to recover; -EBADMSG: no trace, or damaged before its last
  * chunk; -ENOTSUP: another version's. The file is untouched then. */

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import glob
 import os
+import stat
 import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -109,7 +110,11 @@ def ring_checks(answer: dict[str, Any] | None) -> Iterator[Check]:
 def _is_orphan(path: str) -> bool:
     """Whether no living process holds this ring."""
     try:
-        with open(path, "r+b") as file:
+        # The folder may be everybody's: a link is not followed, a pipe neither opened nor waited for.
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            return False
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "r+b") as file:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return False  # held, another user's, or gone meanwhile

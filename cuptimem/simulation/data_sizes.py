@@ -14,6 +14,7 @@ import linecache
 import math
 import os
 import re
+import stat
 import sys
 import warnings
 from collections.abc import Callable
@@ -31,6 +32,7 @@ OPERATORS = {
     "repeat_interleave": "mean number of repeats",
 }
 
+_LARGEST = 4 << 20  # bytes of a source file, as CM_SOURCE_READ_MAX of csrc/capture/sourcetext.h
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _LIBRARY = re.compile(r"[/\\](?:site-packages|dist-packages|lib(?:64)?[/\\]python3\.\d+t?)[/\\]|^<frozen ")
 
@@ -59,7 +61,7 @@ class Assumed:
         self.used[place] = self.used.get(place, 0) + 1
         if self.used[place] == 1:
             _, file, line, _ = place
-            self._text[file, line] = linecache.getline(file, line).rstrip("\r\n")
+            self._text[file, line] = _line_of(file, line)
             self._changed()
         return math.ceil(largest * self.fraction(operator))
 
@@ -88,6 +90,19 @@ class Assumed:
             for name, function in implementations.items():
                 library.impl(name, function, "CUDA")
         self._library = library
+
+
+def _line_of(file: str, line: int) -> str:
+    """What a traceback would show. Code may say that it is of any file: a device or a pipe is not read, nor one that is
+    too large."""
+    if file not in linecache.cache:
+        try:
+            found = os.stat(file)
+        except (OSError, ValueError):  # ValueError: a NUL
+            return ""
+        if not stat.S_ISREG(found.st_mode) or not 0 < found.st_size <= _LARGEST:  # those of /proc have no size
+            return ""
+    return linecache.getline(file, line).rstrip("\r\n")
 
 
 def _user_place() -> tuple[str, int, str]:

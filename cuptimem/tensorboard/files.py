@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import stat
 import threading
 import zlib
 from collections.abc import Iterator
@@ -153,7 +154,9 @@ def _files_of(prefix: str, top: str, folder: str) -> Iterator[Found]:
             status = os.stat(path)
         except OSError:
             continue
-        if name.endswith(SUFFIX) and not name.startswith("."):
+        # A pipe or a device would be read for ever. A folder is named as one that cannot be read.
+        is_file = stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
+        if name.endswith(SUFFIX) and not name.startswith(".") and is_file:
             id = hashlib.sha256(os.fsencode(path)).hexdigest()[:20]
             yield Found(id, run, name.removesuffix(SUFFIX), path, (status.st_mtime_ns, status.st_size))
 

@@ -58,8 +58,8 @@ static void die_if(bool so)
         return result;                                                                             \
     }
 
-WRAP(int, cm_writer_create, (const char *path, bool overwrite, cm_writer **out),
-     (path, overwrite, out))
+WRAP(int, cm_writer_create, (const char *path, bool overwrite, mode_t mode, cm_writer **out),
+     (path, overwrite, mode, out))
 WRAP(int, cm_writer_meta, (cm_writer * writer, const char *const *pairs), (writer, pairs))
 WRAP(int, cm_writer_end,
      (cm_writer * writer, uint64_t events, uint64_t lost, uint64_t stacks, const char *reason),

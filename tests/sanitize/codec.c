@@ -148,7 +148,7 @@ static void through_file(worker *w)
 
     snprintf(path, sizeof path, "%s/codec-%llu.cmem", w->folder, (unsigned long long)w->seed);
     make_batch(w, 1 << 20, n, true, &bytes, &length);
-    if (cm_writer_create(path, true, &writer) < 0 ||
+    if (cm_writer_create(path, true, CM_WRITER_NAMED, &writer) < 0 ||
         cm_writer_meta(writer, (const char *const[]){"command", "codec", NULL}) < 0 ||
         cm_writer_chunk(writer, bytes, length) < 0 || cm_writer_end(writer, n, 0, 0, "") < 0 ||
         cm_writer_close(writer) < 0)

@@ -20,6 +20,7 @@ from tracelib import (
     HOST_READ,
     LABEL,
     LAUNCH,
+    MARK,
     NO_SEQUENCE,
     NODE_DONE,
     NODE_FREE,
@@ -69,7 +70,7 @@ defined = st.one_of(st.sampled_from([0, 1, 2, 3, 200]), st.integers(0, STACKS + 
 sequences = st.one_of(st.integers(0, 40), st.just(NO_SEQUENCE), u64)
 small = st.integers(0, 3)
 # Kinds whose `stack` is an id that has to be defined.
-REFER = {ALLOC, OOM, NODE_NEW, TICK, NODE_RUN, OBJECT_NEW, SEGMENT_NEW, HOST_READ}
+REFER = {ALLOC, OOM, NODE_NEW, TICK, NODE_RUN, OBJECT_NEW, SEGMENT_NEW, HOST_READ, MARK}
 REFER |= {DRIVER_NEW, DRIVER_MORE, WITNESS, LAUNCH, WORK, LABEL, HOLDER, HOLDER_PATH, OPERATOR}
 
 

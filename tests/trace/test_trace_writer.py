@@ -37,7 +37,7 @@ class Writer:
         if append:
             status = lib.cm_writer_append_to(encoded, ctypes.byref(self.handle))
         else:
-            status = lib.cm_writer_create(encoded, overwrite, ctypes.byref(self.handle))
+            status = lib.cm_writer_create(encoded, overwrite, 0o666, ctypes.byref(self.handle))
         if status < 0:
             assert not self.handle
             raise OSError(-status, os.strerror(-status))

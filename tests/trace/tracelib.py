@@ -92,7 +92,7 @@ def compile_library() -> Any:
         ("cm_batch_size", size, [pointer]),
         ("cm_batch_events", u64, [pointer]),
         ("cm_batch_finish", ctypes.c_bool, [pointer, pointer, pointer]),
-        ("cm_writer_create", ctypes.c_int, [text, ctypes.c_bool, pointer]),
+        ("cm_writer_create", ctypes.c_int, [text, ctypes.c_bool, ctypes.c_uint, pointer]),
         ("cm_writer_append_to", ctypes.c_int, [text, pointer]),
         ("cm_writer_meta", ctypes.c_int, [pointer, pointer]),
         ("cm_writer_chunk", ctypes.c_int, [pointer, text, size]),

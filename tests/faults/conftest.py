@@ -1,0 +1,66 @@
+"""Shared by the tests of hostile and shared files."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cuptimem.cli import main
+from tests.conftest import Result, clean_environment
+
+Call = Callable[..., Result]
+
+# Past its bound, so that it is folded and there is a side file; leaks, so that there is a holder; killed, so that the
+# end is in a ring.
+_KILLED = """
+import os, signal, sys
+import torch, cuptimem
+model = torch.nn.Sequential(torch.nn.Linear(8, 8))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+kept = []
+with cuptimem.profile("killed.cmem", max_size=1 << 16) as prof:
+    for step in range(300):
+        kept.append(torch.ones(16))
+        for _ in range(1000):
+            torch.empty(16)
+        model(torch.ones(4, 8)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        if step in (100, 200):
+            cuptimem._core.capture_sync()
+    assert os.path.exists("killed.cmem.tail")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture
+def call(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
+    """A command line after `python -m cuptimem`, in this process."""
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    def call(*words: str) -> Result:
+        try:
+            code = main(words)
+        except SystemExit as end:  # argparse
+            code = int(end.code or 0)
+        return Result(code, *capfd.readouterr())
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def killed(python: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The trace of a process that was killed, with its side file; its ring lies elsewhere. Not to be changed."""
+    pytest.importorskip("torch", reason="the torch-free run leaves these out")
+    home = tmp_path_factory.mktemp("home") / "alice" / "project"
+    home.mkdir(parents=True)
+    (home / "train.py").write_text(_KILLED)
+    done = subprocess.run([python, "train.py", "--token", "hunter2"], cwd=home, env=clean_environment())
+    assert done.returncode == -signal.SIGKILL
+    assert (home / "killed.cmem.tail").exists() and os.listdir(os.environ["CUPTIMEM_RING_DIR"])
+    return home / "killed.cmem"
