@@ -1,5 +1,5 @@
 # cuptimem: `make help` lists what there is. Everything works in a fresh clone; a second run is quick.
-# PYTHON=/path/to/python chooses the interpreter (3.11 to 3.13) that .venv is made with.
+# PYTHON=/path/to/python chooses the interpreter (3.11 to 3.15) that .venv is made with.
 
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
@@ -16,32 +16,33 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.made
 C_FILES := $(shell find csrc -name '*.c' -o -name '*.h' | sort)
 C_TEST_FILES := $(wildcard tests/*.h tests/capture/*.[ch] tests/capture/*/*.[ch] tests/analysis/*.c tests/frames/*.c tests/fuzz/*.[ch] tests/sanitize/*.[ch] tests/simulator/*.h tests/simulator/*/*.[ch] tests/simulator/*/*/*.[ch] tests/driver/*.[ch] tests/driver/*/*.[ch] tests/gpu/*.c tests/simulated/*.c benchmarks/*.c)
-PACKAGE := setup.py pyproject.toml cuptimem.pth
+PACKAGE := setup.py pyproject.toml cuptimem.pth cuptimem.start _cuptimem_start.py
 ARGS ?=
 SECONDS ?= 600
 MINUTES ?= 5
+MIRROR ?= http://deb.debian.org/debian
 TORCHES ?= 2.4.1 2.8.0 2.11.0 2.12.0 2.13.0 2.14.1 2.15.0
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo set-up test check long pythons other-pythons test-programs cuda-environment torches fuzz fuzz-records sanitize stress bench browser-tests perfetto examples notebooks page-assets evidence evidence-public accounts fidelity foreign cupti-headers wheels wheel-tests lint format clean
+.PHONY: help demo set-up test check long pythons other-pythons test-programs cuda-environment torches newest fuzz fuzz-records sanitize stress bench browser-tests perfetto examples notebooks page-assets evidence evidence-public accounts fidelity foreign cupti-headers wheels wheel-tests lint format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # The environment: made again when what it is made of changes.
 $(STAMP)/venv:
-	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v <= (3, 13) else f"cuptimem is tested with Python 3.11 to 3.13, this is {v[0]}.{v[1]}; name another: make PYTHON=...")'
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v <= (3, 15) else f"cuptimem is tested with Python 3.11 to 3.15, this is {v[0]}.{v[1]}; name another: make PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
 	@mkdir -p $(STAMP) && touch $@
 
 $(STAMP)/tools: $(STAMP)/venv pyproject.toml Makefile
-	$(BIN)/python -m pip install -q "setuptools>=77" "rich>=13" "cloudpickle>=3" "jinja2>=3.1" "$(TORCH)" numpy "pytest>=8" pytest-reportlog pytest-xdist pytest-cov pytest-timeout "hypothesis>=6" "ruff>=0.9" "mypy>=1.14" "playwright>=1.49" "tensorboard>=2.18" nbclient ipykernel "viztracer>=1.1"
+	$(BIN)/python -m pip install -q "setuptools>=77" "rich>=13" "cloudpickle>=3" "jinja2>=3.1" "$(TORCH)" numpy "pytest>=8" pytest-reportlog pytest-xdist pytest-cov pytest-timeout "hypothesis>=6" "ruff>=0.9" "mypy>=1.14" "playwright>=1.49" "tensorboard>=2.18" "shtab>=1.13" nbclient ipykernel "viztracer>=1.1"
 	@touch $@
 
-# An editable install: the extension is built beside its package, the .pth goes into .venv.
+# An editable install: the extension is built beside its package, the startup files go into .venv.
 $(STAMP)/package: $(STAMP)/tools $(C_FILES) $(PACKAGE)
 	CUPTIMEM_WERROR=1 $(BIN)/python -m pip install -q --no-build-isolation --no-deps -e .
 	@touch $@
@@ -59,7 +60,7 @@ $(CUDA_VENV)/.made: $(STAMP)/venv Makefile
 	    { echo 'make: $(CUDA_TORCH) was not installed into $(CUDA_VENV). "make test CUDA=no" leaves the tests that need it out.' >&2; exit 1; }
 	@$(CUDA_VENV)/bin/python -c 'import sys, torch; sys.exit(None if torch.version.cuda else f"make: torch {torch.__version__} is a CPU build; these tests need a CUDA build, see CUDA_TORCH")'
 	@site=$$($(CUDA_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \
-	    pwd > "$$site/__cuptimem_source.pth" && cp cuptimem.pth "$$site/"
+	    pwd > "$$site/__cuptimem_source.pth" && cp cuptimem.pth cuptimem.start "$$site/"
 	@touch $@
 
 build/cupti/.made: $(STAMP)/venv Makefile
@@ -102,6 +103,9 @@ test-programs: build/tests/.made
 
 torches: $(STAMP)/package ## test with old and new versions of PyTorch, 5 GB of disk each (TORCHES="2.4.1 2.15.0")
 	$(BIN)/python -m tests.torches $(TORCHES)
+
+newest: ## test in Debian forky with CPython 3.14 and 3.15, gcc 16 and the newest PyTorch (MIRROR=http://...; needs root and debootstrap); writes docs/newest/<date>.md
+	$(PYTHON) -m tests.newest --mirror $(MIRROR) $(ARGS)
 
 fuzz: $(STAMP)/package ## fuzz everything that reads a trace (SECONDS=600; needs clang)
 	$(BIN)/python -m tests.fuzz.fuzz $(SECONDS)
@@ -165,8 +169,8 @@ wheel-tests: $(STAMP)/package ## test what is in dist/ away from the source tree
 	$(BIN)/python -m tests.packaging.wheels test $(ARGS)
 
 lint: $(STAMP)/package ## ruff, mypy --strict, clang-format, cppcheck
-	$(BIN)/ruff check cuptimem tests benchmarks examples setup.py
-	$(BIN)/ruff format --check cuptimem tests benchmarks examples setup.py
+	$(BIN)/ruff check cuptimem tests benchmarks examples *.py
+	$(BIN)/ruff format --check cuptimem tests benchmarks examples *.py
 	$(BIN)/mypy
 	clang-format --dry-run -Werror $(C_FILES) $(C_TEST_FILES)
 	cppcheck --quiet --enable=warning,portability --inline-suppr --suppress=missingIncludeSystem --suppress=preprocessorErrorDirective \
@@ -174,8 +178,8 @@ lint: $(STAMP)/package ## ruff, mypy --strict, clang-format, cppcheck
 	    --error-exitcode=1 --std=c11 csrc
 
 format: $(STAMP)/tools ## put all files into the project's format
-	$(BIN)/ruff check --fix cuptimem tests benchmarks examples setup.py
-	$(BIN)/ruff format cuptimem tests benchmarks examples setup.py
+	$(BIN)/ruff check --fix cuptimem tests benchmarks examples *.py
+	$(BIN)/ruff format cuptimem tests benchmarks examples *.py
 	clang-format -i $(C_FILES) $(C_TEST_FILES)
 
 clean: ## remove everything that can be made again

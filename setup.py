@@ -1,17 +1,28 @@
-"""The C extension, the simulated device's libraries and the .pth file; everything else is in pyproject.toml."""
+"""The C extension, the simulated device's libraries and the startup files; everything else is in pyproject.toml."""
 
+import logging
 import os
 import runpy
+import subprocess
 import sys
 import sysconfig
+from concurrent.futures import ThreadPoolExecutor
 from glob import glob
 from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
+from setuptools.errors import CompileError, OptionError
 
-PTH = "cuptimem.pth"  # what lets CUPTIMEM=1 and `cuptimem run` start a recording before the program's first line
+# What lets CUPTIMEM=1 and `cuptimem run` start a recording before the program's first line. Before 3.15 Python knows
+# the first only; from then on it skips the first for the second (PEP 829), and 3.18 ignores the first in any case.
+STARTUP = ("cuptimem.pth", "cuptimem.start")
+WITH_STARTUP = not os.environ.get("CUPTIMEM_NO_PTH")  # without either, only cuptimem.profile records
+
+if sys.platform == "linux" and sysconfig.get_config_var("Py_GIL_DISABLED"):
+    # Else it would build, and record without lines or crash: nothing here was written for threads side by side.
+    sys.exit("cuptimem does not support free-threaded Python yet: install it into a Python that has the GIL")
 
 flags = ["-std=gnu11", "-O2", "-g", "-fexceptions", "-fvisibility=hidden", "-fno-strict-aliasing"]
 flags += ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-missing-field-initializers"]
@@ -79,8 +90,58 @@ def shared(file, soname, sources):
     )
 
 
+NEEDED = (
+    "cuptimem is compiled with gcc and Python's headers: apt install gcc python3-dev, or dnf install gcc python3-devel"
+)
+
+
+def jobs():
+    """How many compilers may run at once: MAX_JOBS, else one for each CPU of this process."""
+    value = os.environ.get("MAX_JOBS")
+    if not value:
+        return len(os.sched_getaffinity(0))
+    if not value.isdecimal() or int(value) == 0:
+        raise OptionError(f"MAX_JOBS is the number of compilers that may run at once, not {value!r}")
+    return int(value)
+
+
 class BuildWithSimulator(build_ext):
-    """Builds the simulated device's libraries as if they were extension modules with odd file names."""
+    """Compiles in parallel. The simulated device's libraries are extension modules with odd file names to it."""
+
+    def build_extensions(self):
+        # Some Pythons link with the path of their own libraries, a folder of the machine that builds.
+        foreign = [word for word in sysconfig.get_config_var("LDSHARED").split() if word.startswith("-Wl,-rpath")]
+        self.compiler.linker_so = [word for word in self.compiler.linker_so if word not in foreign]
+        # setuptools calls one of the two, depending on its version.
+        self.compiler.call = self.compiler.spawn = self.run_compiler
+        compile_serially = self.compiler.compile
+
+        def compile_in_parallel(sources, **options):
+            started = [pool.submit(compile_serially, [source], **options) for source in sources]
+            return [file for compiled in started for file in compiled.result()]
+
+        self.compiler.compile = compile_in_parallel
+        with ThreadPoolExecutor(jobs()) as pool:
+            try:
+                super().build_extensions()
+            except BaseException:
+                pool.shutdown(cancel_futures=True)  # what has not begun would fail the same way
+                raise
+
+    def run_compiler(self, command, **options):
+        """Runs the compiler or linker. Its output is shown in one piece, because others run beside it."""
+        self.announce(subprocess.list2cmdline(command), logging.INFO)
+        options |= {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        try:
+            done = subprocess.run(command, text=True, errors="replace", **options)
+        except OSError as error:
+            raise CompileError(f"{command[0]!r} does not start ({error.strerror}). {NEEDED}") from error
+        if done.returncode and not Path(sysconfig.get_path("include"), "Python.h").exists():
+            raise CompileError(f"there is no Python.h for {sys.executable}. {NEEDED}")
+        print(done.stdout, end="", file=sys.stderr, flush=True)
+        if done.returncode:
+            target = command[command.index("-o") + 1]
+            raise CompileError(f"{command[0]!r} failed with exit code {done.returncode} on {target}")
 
     def get_ext_filename(self, fullname):
         *package, name = fullname.split(".")
@@ -132,23 +193,41 @@ class BuildWithSimulator(build_ext):
         ]
 
 
-class BuildWithPth(build_py):
-    """Puts the .pth into site-packages, whichever way cuptimem is installed."""
+class BuildWithStartup(build_py):
+    """Puts the startup files into site-packages, whichever way cuptimem is installed; and adds the manual page."""
 
     def run(self):
         super().run()
-        if self.editable_mode:
+        if not self.editable_mode:
+            self.write_manual()
+        if not WITH_STARTUP:
+            for name in STARTUP:
+                Path(self.build_lib, name).unlink(missing_ok=True)  # of an earlier build
+        elif self.editable_mode:
             # No package file is copied then, but a data file is, relative to the environment's root.
             site_packages = sysconfig.get_path("purelib", vars={"base": "", "platbase": ""}).lstrip("/")
-            self.distribution.data_files = [(site_packages, [PTH])]
+            self.distribution.data_files = [(site_packages, list(STARTUP))]
             self.run_command("install_data")
         else:
             # Beside the package: a wheel's root is site-packages.
-            self.copy_file(PTH, os.path.join(self.build_lib, PTH), preserve_mode=False)
+            for name in STARTUP:
+                self.copy_file(name, os.path.join(self.build_lib, name), preserve_mode=False)
+
+    def write_manual(self):
+        """Asks the command line's own parsers, for which the extension and other packages need not be there."""
+        folder = Path(self.get_finalized_command("build").build_temp)
+        folder.mkdir(parents=True, exist_ok=True)
+        page = folder / "cuptimem.1"
+        command = [sys.executable, "-m", "cuptimem.cli.manual"]
+        with page.open("wb") as file:
+            subprocess.run(command, stdout=file, check=True, env={**os.environ, "PYTHONPATH": os.getcwd()})
+        self.distribution.data_files = [("share/man/man1", [str(page)])]
 
     def get_outputs(self, include_bytecode=1):
         outputs = super().get_outputs(include_bytecode)
-        return outputs if self.editable_mode else [*outputs, os.path.join(self.build_lib, PTH)]
+        if self.editable_mode or not WITH_STARTUP:
+            return outputs
+        return [*outputs, *(os.path.join(self.build_lib, name) for name in STARTUP)]
 
 
 setup(
@@ -166,5 +245,5 @@ setup(
     ]
     if sys.platform == "linux"
     else [],
-    cmdclass={"build_py": BuildWithPth, "build_ext": BuildWithSimulator},
+    cmdclass={"build_py": BuildWithStartup, "build_ext": BuildWithSimulator},
 )

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests import browser, marks
+from tests import browser, marks, pythons
 
 pytest_plugins = ["pytester"]
 
@@ -131,15 +131,15 @@ def state_home(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.fixture(scope="session")
 def python(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """An interpreter as a user has it: a virtual environment with cuptimem and its .pth, and everything else that this
-    interpreter sees."""
+    """An interpreter as a user has it: a virtual environment with cuptimem and its startup files, and everything else
+    that this interpreter sees."""
     home = tmp_path_factory.mktemp("venv")
     venv.EnvBuilder(with_pip=False, symlinks=True).create(home)
     site = next(home.glob("lib/python3.*/site-packages"))
     seen = [path for path in sys.path if path and path.endswith("-packages") and os.path.isdir(path)]
     # The first letter puts it before cuptimem.pth, as an editable install's own file is.
     (site / "__paths.pth").write_text("\n".join([str(ROOT), *seen]) + "\n")
-    (site / "cuptimem.pth").write_text((ROOT / "cuptimem.pth").read_text())
+    pythons.add_startup(site)
     return str(home / "bin" / "python")
 
 

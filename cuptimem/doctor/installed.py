@@ -14,7 +14,7 @@ import cuptimem
 from cuptimem.doctor.checks import INSTALLED, Check
 from cuptimem.errors import Error, core, recording_core
 
-_MINORS = ((3, 11), (3, 12), (3, 13))
+_MINORS = ((3, 11), (3, 12), (3, 13), (3, 14), (3, 15))
 
 
 def _version(package: str) -> str | None:
@@ -27,7 +27,7 @@ def _version(package: str) -> str | None:
 def _python() -> Check:
     abi = sysconfig.get_config_var("SOABI") or sys.implementation.cache_tag
     text = f"{platform.python_implementation()} {platform.python_version()} ({abi}) at {sys.executable}"
-    minors = "3.11, 3.12 or 3.13"
+    minors = "3.11 to 3.15"
     if sys.implementation.name != "cpython" or sys.version_info[:2] < _MINORS[0]:
         return Check(INSTALLED, "Python", "failed", text, "nothing can be recorded", f"use CPython {minors}")
     gil = getattr(sys, "_is_gil_enabled", lambda: True)()

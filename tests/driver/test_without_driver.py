@@ -8,6 +8,7 @@ import importlib.util
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,7 @@ def library(toolkit: Path) -> str:
 def test_both_are_deadly(deadly: Path) -> None:
     ask = "import ctypes, sys; ctypes.CDLL(sys.argv[1]).cuptiGetVersion(ctypes.byref(ctypes.c_uint32()))"
     for loads in ({}, {"MAY_LOAD": "1"}):
-        done = subprocess.run(["python3", "-c", ask, library(deadly)], env={**clean_environment(), **loads})
+        done = subprocess.run([sys.executable, "-c", ask, library(deadly)], env={**clean_environment(), **loads})
         assert done.returncode in (-6, -11)
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import email
+import re
 import runpy
 import subprocess
 import tarfile
+import tempfile
 import tomllib
 import zipfile
 from pathlib import Path
 from typing import Any
+
+from tests.pythons import STARTUP
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -57,6 +61,30 @@ def sdist(archive: Path, names: set[str]) -> list[str]:
     return wrong + _compare(archive.name, has, {name for name in names if not name.startswith(_REPOSITORY)})
 
 
+def _dynamic(library: bytes) -> dict[str, str]:
+    """The SONAME, and the folders in which the library's own requirements are searched, as readelf names both."""
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(library)
+        file.flush()
+        shown = subprocess.run(["readelf", "-dW", file.name], capture_output=True, text=True, check=True).stdout
+    return dict(re.findall(r"\((SONAME|RPATH|RUNPATH)\).*\[(.*)\]", shown))
+
+
+def libraries(archive: zipfile.ZipFile) -> list[str]:
+    """The simulated device's libraries are found by their SONAMEs, and none is searched where the wheel was built."""
+    said = runpy.run_path(str(ROOT / "cuptimem" / "simulator" / "__init__.py"))
+    sonames = {said["CORE"]: said["CORE"], **{alias.file: alias.soname for alias in said["ALIASES"]}}
+    complaints = []
+    for name in archive.namelist():
+        if ".so" in name:
+            own = _dynamic(archive.read(name))
+            soname = sonames.get(name.removeprefix("cuptimem/simulator/"))
+            if own.pop("SONAME", None) != soname:
+                complaints.append(f"{name} has another SONAME than {soname}")
+            complaints += [f"{name} has {what} {path}" for what, path in own.items() if path != "$ORIGIN"]
+    return complaints
+
+
 def wheel(file: Path, names: set[str], extension: str) -> list[str]:
     """names: the repository's files; extension: the suffix of extension modules of the Python it is for."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -66,8 +94,9 @@ def wheel(file: Path, names: set[str], extension: str) -> list[str]:
         complaints = [] if info + "METADATA" in has else [f"{file.name} lacks {info}METADATA"]
         if not complaints:
             complaints += _metadata(file.name, archive.read(info + "METADATA").decode(), project)
-        if archive.read("cuptimem.pth") != (ROOT / "cuptimem.pth").read_bytes():
-            complaints.append(f"{file.name}: cuptimem.pth differs from the repository's")
+        for startup in STARTUP:
+            if archive.read(startup) != (ROOT / startup).read_bytes():
+                complaints.append(f"{file.name}: {startup} differs from the repository's")
         entries = archive.read(info + "entry_points.txt")
         if not all(
             part in entries
@@ -78,8 +107,9 @@ def wheel(file: Path, names: set[str], extension: str) -> list[str]:
             )
         ):
             complaints.append(f"{file.name} does not install the command and the plugins of pytest and TensorBoard")
-    needs = {name for name in names if name.startswith("cuptimem/")} | {"cuptimem.pth", f"cuptimem/_core{extension}"}
-    needs |= simulator()
+        complaints += libraries(archive)
+    needs = {name for name in names if name.startswith("cuptimem/")} | {*STARTUP, f"cuptimem/_core{extension}"}
+    needs |= simulator() | {"_cuptimem_start.py", f"cuptimem-{project['version']}.data/data/share/man/man1/cuptimem.1"}
     written = {"METADATA", "WHEEL", "RECORD", "entry_points.txt", "top_level.txt", "licenses/LICENSE"}
     return complaints + _compare(file.name, has, needs | {info + name for name in written})
 

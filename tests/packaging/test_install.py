@@ -10,6 +10,7 @@ import sysconfig
 import tarfile
 import tomllib
 import venv
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import pytest
 import cuptimem
 from tests.conftest import ROOT, clean_environment
 from tests.packaging import contents
+from tests.pythons import STARTUP
 
 setuptools = pytest.importorskip("setuptools", minversion="77", reason="the build backend")
 
@@ -148,7 +150,7 @@ def test_wheel(source: Path, tracked: set[str], compiler: dict[str, str], tmp_pa
     python, site = environment(tmp_path / "venv")
     before = files(tmp_path / "venv")
     install(python, str(wheel), cwd=tmp_path)
-    assert (site / "cuptimem.pth").is_file()
+    assert all((site / name).is_file() for name in STARTUP)
     checked = subprocess.run([str(python), "-m", "pip", "check"], capture_output=True, text=True)
     assert "cuptimem" not in checked.stdout
     works(python, tmp_path)
@@ -179,7 +181,7 @@ def test_editable(source: Path, compiler: dict[str, str], tmp_path: Path) -> Non
     python, site = environment(tmp_path / "venv")
     before = files(tmp_path / "venv")
     install(python, "-e", str(source), cwd=tmp_path, compiler=compiler)
-    assert (site / "cuptimem.pth").is_file()
+    assert all((site / name).is_file() for name in STARTUP)
     assert not (site / "cuptimem").exists()
     works(python, tmp_path)
     uninstall(python, tmp_path / "venv", before)
@@ -190,6 +192,7 @@ BROKEN = {
     "MANIFEST.in": ("graft csrc", "prune csrc", "lacks csrc/capture/event.h"),
     "pyproject.toml": ("cuptimem.__main__:main", "cuptimem.cli:main", "does not install the command"),
     "cuptimem.pth": ("import", "#import", "cuptimem.pth differs"),
+    "cuptimem.start": ("_cuptimem", "#_cuptimem", "cuptimem.start differs"),
 }
 
 
@@ -210,6 +213,23 @@ def test_the_checks_find(name: str, tracked: set[str], tmp_path: Path) -> None:
         complaints = contents.wheel(build("wheel", tmp_path / "clone", tmp_path / "dist"), tracked, ".so")
         assert any("lacks cuptimem/_core.so" in complaint for complaint in complaints)
     assert any(said in complaint for complaint in complaints), complaints
+
+
+def test_the_checks_find_changed_libraries(tmp_path: Path) -> None:
+    """What auditwheel does to a library that it takes in: another name, and another folder for what it needs."""
+    name = "cuptimem/simulator/libcublas.so.13"
+    library = (ROOT / name).read_bytes()
+    changes = {
+        b"$ORIGIN": [],
+        b"/ORIGIN": [f"{name} has RUNPATH /ORIGIN"],
+        b"libcublas.so.14": [f"{name} has another SONAME than libcublas.so.13"],
+    }
+    for new, complaints in changes.items():
+        with zipfile.ZipFile(tmp_path / "one.whl", "w") as archive:
+            old = b"libcublas.so.13" if new.startswith(b"lib") else b"$ORIGIN"
+            archive.writestr(name, library.replace(old, new))
+        with zipfile.ZipFile(tmp_path / "one.whl") as archive:
+            assert contents.libraries(archive) == complaints
 
 
 def test_pth_does_nothing_unless_asked() -> None:

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
 import venv
 from collections.abc import Sequence
 from pathlib import Path
@@ -95,6 +96,8 @@ def build() -> None:
             suffix = call(python, "-c", "import sysconfig; print(sysconfig.get_config_var('EXT_SUFFIX'))").strip()
             call(bin_ / "python", "-m", "auditwheel", "repair", "-w", DIST, plain, PATH=f"{bin_}:{os.environ['PATH']}")
             (wheel,) = DIST.glob(f"*-{tag_of(version)}-*.whl")
+            if "-manylinux_" not in wheel.name:
+                complaints.append(f"{wheel.name} is for this Linux only: {call(bin_ / 'auditwheel', 'show', wheel)}")
             complaints += contents.wheel(wheel, names, suffix)
             print(f"{wheel.relative_to(ROOT)}: {wheel.stat().st_size / 1024:.0f} KiB")
         call(bin_ / "python", "-m", "twine", "check", "--strict", *sorted(DIST.glob("cuptimem-*")))
@@ -146,7 +149,8 @@ def test_one(package: Path, sdist: Path, python: str, folder: Path, arguments: S
     """Installs it, tests it, uninstalls it; returns pytest's last line."""
     own = environment(folder / "venv", python)
     site = next((folder / "venv").glob("lib/python3.*/site-packages"))
-    call(own, "-m", "pip", "install", "-q", "rich>=13", "pytest>=8", "hypothesis>=6", "setuptools>=77")
+    requires = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    call(own, "-m", "pip", "install", "-q", *requires, "pytest>=8", "hypothesis>=6", "setuptools>=77")
     if torch:
         borrow(site)
     before = files(site) | files(own.parent)

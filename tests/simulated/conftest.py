@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests import pythons
 from tests.conftest import ROOT, Result, clean_environment
 from tests.forkserver import ForkServer
 from tests.simulated import device
@@ -36,7 +37,7 @@ def sim_python(tmp_path_factory: pytest.TempPathFactory) -> str:
     seen = subprocess.run([base, "-c", ask], check=True, capture_output=True, text=True, timeout=120).stdout
     site = next(home.glob("lib/python3.*/site-packages"))
     (site / "__paths.pth").write_text(f"{ROOT}\n{seen}")  # the first letter: before cuptimem.pth
-    (site / "cuptimem.pth").write_text((ROOT / "cuptimem.pth").read_text())
+    pythons.add_startup(site)
     return str(home / "bin" / "python")
 
 
