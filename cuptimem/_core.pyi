@@ -22,6 +22,7 @@ def capture_start(
     max_size: int = 0,
     ring_bytes: int = 0,
     ring_dir: str | None = None,
+    private: bool = False,
 ) -> None: ...
 def capture_sweep(path: str) -> None: ...  # brings home what killed processes left in rings
 def capture_record(on: bool) -> None: ...
@@ -126,6 +127,9 @@ def source_answered() -> bool: ...  # and not yet in the trace
 
 # trace (csrc/python/py_trace.c)
 def trace_meta(path: str) -> dict[str, str]: ...
+def trace_rewrite(
+    source: str, target: str | None, replace: Callable[[str, str, str], str | None], lines: bool = True
+) -> None: ...
 def trace_dump(path: str, limit: int = 0) -> list[tuple[Any, ...]]: ...
 def trace_write_synthetic(
     path: str, events: int, seed: int = 0, on: str = "cpu", windows: int = 0

@@ -5,17 +5,21 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from cuptimem import grouping
+from cuptimem.brief import Brief, amount, name
 from cuptimem.notebook import Displayed
 from cuptimem.report import CATEGORIES, Contents
 
 
-@dataclass(frozen=True, slots=True)
-class AccountRow:
+@dataclass(frozen=True, slots=True, repr=False)
+class AccountRow(Brief):
     """A module's bytes, or those of blocks outside of modules."""
 
     module: str | None  # its qualified name, of at most Account.depth parts; None: outside modules
     parts: tuple[int, ...]  # bytes in the order of report.CATEGORIES
     count: int  # blocks
+
+    def _said(self) -> str:
+        return f"{name(self.module or grouping.OUTSIDE)}: {amount(self.bytes, self.count)}"
 
     @property
     def bytes(self) -> int:
@@ -26,13 +30,18 @@ class AccountRow:
         return self.parts[CATEGORIES.index(category)]
 
 
-@dataclass(frozen=True)
-class Account(Displayed):
+@dataclass(frozen=True, repr=False)
+class Account(Displayed, Brief):
     """One device at a moment. The rows' bytes sum to `bytes`, category by category to `total`."""
 
     contents: Contents
     depth: int | None
     rows: tuple[AccountRow, ...]  # the largest first
+
+    def _said(self) -> str:
+        from cuptimem.reporters.words import plural, size
+
+        return f"{self.device}: {size(self.bytes)} in {plural(len(self.rows), 'module')}"
 
     @property
     def device(self) -> str:

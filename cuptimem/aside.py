@@ -34,7 +34,7 @@ def _machine() -> str:
     return f"{boot}.{namespace}" if boot.isalnum() else ""
 
 
-def _birth(pid: int) -> str:
+def birth(pid: int) -> str:
     """When the process was started, in ticks; "" if there is none."""
     fields = _text(f"/proc/{pid}/stat").rpartition(")")[2].split()
     return fields[19] if len(fields) > 19 else ""
@@ -42,7 +42,7 @@ def _birth(pid: int) -> str:
 
 def _owned(folder: str, prefix: str) -> str:
     pid = os.getpid()
-    owner = f"{_machine() or 'unknown.0'}.{pid}.{_birth(pid) or 0}"
+    owner = f"{_machine() or 'unknown.0'}.{pid}.{birth(pid) or 0}"
     return os.path.join(folder, f"{prefix}{owner}.{os.urandom(4).hex()}{_SUFFIX}")
 
 
@@ -64,7 +64,7 @@ def _is_left(file: str, path: str) -> bool:
     old = time.time() - os.stat(path).st_mtime > _KEEP_SECONDS
     machine = _machine()
     if machine and f"{parts[0]}.{parts[1]}" == machine and parts[3] != "0":
-        return _birth(int(parts[2])) != parts[3] and (old or prefix == _PREFIX)
+        return birth(int(parts[2])) != parts[3] and (old or prefix == _PREFIX)
     return old
 
 

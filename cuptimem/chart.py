@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cuptimem.brief import Brief
+
 if TYPE_CHECKING:
     from cuptimem.report import Contributor
 
@@ -33,8 +35,8 @@ class Span:
         return self.begin_ns, end_ns, self.intervals, self.entries, self.blocks, self.device
 
 
-@dataclass(frozen=True, slots=True)
-class Intervals:
+@dataclass(frozen=True, slots=True, repr=False)
+class Intervals(Brief):
     """A value for each interval of a chart.
 
     low, high: the fewest and the most live bytes. high_ns: when they were the most. reserved: the most that the
@@ -50,12 +52,15 @@ class Intervals:
     freed: "array[int]"
     phases: "tuple[array[int], ...]"
 
+    def _said(self) -> str:
+        return f"{len(self)}"
+
     def __len__(self) -> int:
         return len(self.begin_ns)
 
 
-@dataclass(frozen=True, slots=True)
-class Entries:
+@dataclass(frozen=True, slots=True, repr=False)
+class Entries(Brief):
     """A row for each contributor and interval in which it changed; sorted by contributor, then interval.
 
     high: the contributor's live bytes when the device had most in that interval (Intervals.high_ns). end: at the
@@ -71,9 +76,12 @@ class Entries:
     allocated: "array[int]"
     freed: "array[int]"
 
+    def _said(self) -> str:
+        return f"{len(self.contributor)}"
 
-@dataclass(frozen=True, slots=True)
-class Blocks:
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Blocks(Brief):
     """Single allocations, by the time of their birth.
 
     begin_ns: -1 where the block was there before the span's recording. end_ns: -1 where it was alive at the
@@ -88,12 +96,15 @@ class Blocks:
     step: "array[int]"
     end_step: "array[int]"
 
+    def _said(self) -> str:
+        return f"{len(self)}"
+
     def __len__(self) -> int:
         return len(self.address)
 
 
-@dataclass(frozen=True, slots=True)
-class Chart:
+@dataclass(frozen=True, slots=True, repr=False)
+class Chart(Brief):
     """One device in one span.
 
     contributors: those with a row in entries or blocks; `bytes` is the most that each had at an interval's high,
@@ -113,6 +124,9 @@ class Chart:
     blocks: Blocks
     least_block: int
     least_survivor: int
+
+    def _said(self) -> str:
+        return f"{self.device}: {len(self.intervals)} intervals of {len(self.contributors)} contributors"
 
     def rest(self) -> "array[int]":
         """Bytes of no contributor at each interval's high."""

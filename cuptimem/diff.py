@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from cuptimem.brief import Brief
 from cuptimem.report import Contents, Line, Report, lines_of
 from cuptimem.stacks import Frame, short_file
 
@@ -13,13 +14,16 @@ SECTIONS = ("peak", *TABLES)
 Place = tuple[str, int]  # file and line
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+@dataclass(frozen=True, slots=True, repr=False)
+class Change(Brief):
     """One line and phase in both recordings; 0 bytes where it is not in one."""
 
     phase: str
     before: Line | None
     after: Line | None
+
+    def _said(self) -> str:
+        return f"{self.shown.where}, {self.phase}: {self.bytes[0]} B, then {self.bytes[1]} B"
 
     @property
     def bytes(self) -> tuple[int, int]:
@@ -37,8 +41,8 @@ class Change:
         return line
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+@dataclass(frozen=True, slots=True, repr=False)
+class Section(Brief):
     """What two recordings of one device differ in: at their peaks, at their ends, or in what their steps allocated.
 
     The changes' bytes and `rest` sum to `bytes`. steps: how many there were (1 where the section is about a moment).
@@ -55,8 +59,8 @@ class Section:
         return pair[0] / max(1, self.steps[0]), pair[1] / max(1, self.steps[1])
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceDiff:
+@dataclass(frozen=True, slots=True, repr=False)
+class DeviceDiff(Brief):
     device: str
     sections: tuple[Section, ...]
     below: tuple[Frame, ...]  # the lines that are shown by the library's lines below them, as they are afterwards

@@ -2,6 +2,8 @@
 
 import sys
 
+from cuptimem.printable import printable
+
 TYPE_CHECKING = False  # typing would be loaded into every profiled program
 
 if TYPE_CHECKING:
@@ -15,6 +17,11 @@ else:
 
         class Error(RuntimeError):
             """What was asked could not be done; the message is one line."""
+
+            __module__ = "cuptimem"
+
+    # Messages quote paths and names out of traces, and tracebacks print them. The arguments have the exact text.
+    Error.__str__ = lambda error: printable(RuntimeError.__str__(error))
 
 
 _WITHOUT_CORE = "; reports that were pickled elsewhere can still be loaded and printed"

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cuptimem.brief import Brief
 from cuptimem.errors import Error
 from cuptimem.ledger import chosen, device_name, known
 from cuptimem.stacks import Frame, Stack, user_frame
@@ -20,8 +21,8 @@ _SMALL, _SMALL_SEGMENT = 1 << 20, 2 << 20
 _LARGE, _LARGE_SEGMENT, _ROUND = 10 << 20, 20 << 20, 2 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentPin:
+@dataclass(frozen=True, slots=True, repr=False)
+class SegmentPin(Brief):
     """Blocks of one stack in one segment, which it cannot be given back without."""
 
     bytes: int
@@ -35,8 +36,8 @@ class SegmentPin:
         return user_frame(self.stack)
 
 
-@dataclass(frozen=True, slots=True)
-class PinnedSegment:
+@dataclass(frozen=True, slots=True, repr=False)
+class PinnedSegment(Brief):
     """One piece of memory that PyTorch's allocator took from CUDA, partly in use."""
 
     address: int
@@ -46,8 +47,8 @@ class PinnedSegment:
     pins: tuple[SegmentPin, ...]  # the most bytes first, at most eight
 
 
-@dataclass(frozen=True, slots=True)
-class Pin:
+@dataclass(frozen=True, slots=True, repr=False)
+class Pin(Brief):
     """What the blocks of one stack keep from being given back."""
 
     bytes: int  # their own
@@ -63,9 +64,11 @@ class Pin:
         return user_frame(self.stack)
 
 
-@dataclass(frozen=True, slots=True)
-class Fragmentation:
+@dataclass(frozen=True, slots=True, repr=False)
+class Fragmentation(Brief):
     """Reserved against allocated on one device at one moment."""
+
+    __module__ = "cuptimem"
 
     device: str
     what: str  # "peak", "oom", "end"
@@ -83,6 +86,13 @@ class Fragmentation:
     segments_total: int  # all of them
     segments: tuple[PinnedSegment, ...]  # the partly used ones with the most free bytes, at most twenty
     pins: tuple[Pin, ...]  # the most pinned bytes first, at most fifty
+
+    def _said(self) -> str:
+        from cuptimem.reporters.words import size
+
+        asked = "" if self.asked is None else f", {size(self.asked)} refused"
+        sizes = f"{size(self.unused)} unused of {size(self.reserved)} reserved"
+        return f"{self.device} at {self.what}: {sizes} in {self.segments_total} segments{asked}"
 
     @property
     def unused(self) -> int:

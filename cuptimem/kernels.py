@@ -5,11 +5,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cuptimem.brief import Brief, name
 from cuptimem.stacks import Frame, Stack, user_frame
 
 
-@dataclass(frozen=True, slots=True)
-class KernelTime:
+@dataclass(frozen=True, slots=True, repr=False)
+class KernelTime(Brief):
     """All runs of one kernel."""
 
     name: str  # as the compiler wrote it, mangled
@@ -22,8 +23,8 @@ class KernelTime:
         return short_name(self.name)
 
 
-@dataclass(frozen=True, slots=True)
-class KernelUse:
+@dataclass(frozen=True, slots=True, repr=False)
+class KernelUse(Brief):
     """Blocks of one stack that were there long before any work they can have been for ran, or long after it.
 
     Which stream a block is used on is not told, so any work of its device counts: the first that was launched after
@@ -43,8 +44,8 @@ class KernelUse:
         return user_frame(self.stack)
 
 
-@dataclass(frozen=True, slots=True)
-class HeldBlocks:
+@dataclass(frozen=True, slots=True, repr=False)
+class HeldBlocks(Brief):
     """Freed blocks of one stack that could not be given to anybody else yet, because of record_stream."""
 
     bytes: int
@@ -59,9 +60,11 @@ class HeldBlocks:
         return user_frame(self.stack)
 
 
-@dataclass(frozen=True, slots=True)
-class Kernels:
+@dataclass(frozen=True, slots=True, repr=False)
+class Kernels(Brief):
     """Work on the device in the same time as the memory. Only where it was recorded (--kernels)."""
+
+    __module__ = "cuptimem"
 
     launches: int
     ran: int
@@ -76,6 +79,12 @@ class Kernels:
     early: tuple[KernelUse, ...]  # the most bytes first, at most fifty, as are the next two
     late: tuple[KernelUse, ...]
     held: tuple[HeldBlocks, ...]
+
+    def _said(self) -> str:
+        from cuptimem.reporters.words import duration
+
+        most = f", most in {name(self.names[0].short)}" if self.names else ""
+        return f"{self.launches} launched, {self.ran} ran for {duration(self.ns)}{most}"
 
 
 def from_row(row: Mapping[str, Any] | None, stack_of: Callable[[int], Stack], lost_stack: int) -> Kernels | None:

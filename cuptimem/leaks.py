@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cuptimem.brief import Brief, name
 from cuptimem.notebook import Displayed
 from cuptimem.stacks import Frame, Stack, user_frame
 
@@ -25,8 +26,8 @@ def _place(frame: Frame | None, stack_lost: bool) -> str:
     return "(stack lost)" if stack_lost else "(no Python line)"
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+@dataclass(frozen=True, slots=True, repr=False)
+class Holder(Brief):
     """What kept blocks alive: the way from a name of the program's to them, and how much is behind it."""
 
     path: str  # "losses in train() → list[0:36]"
@@ -39,9 +40,11 @@ class Holder:
         return not (self.path.startswith(_NAMELESS) or _BARE in self.path)
 
 
-@dataclass(frozen=True, slots=True)
-class LeakPart:
+@dataclass(frozen=True, slots=True, repr=False)
+class LeakPart(Brief):
     """What one stack has to do with a leak that several lead to."""
+
+    __module__ = "cuptimem"
 
     bytes: int  # of graph nodes: estimated
     count: int
@@ -59,14 +62,16 @@ class LeakPart:
         return _place(self.frame, self.stack_lost)
 
 
-@dataclass(frozen=True, slots=True)
-class Leak(Displayed):
+@dataclass(frozen=True, slots=True, repr=False)
+class Leak(Displayed, Brief):
     """Something that grows from step to step, judged at the end of its loop's last step.
 
     In Report.leaks it is a verdict and `reason` is ""; in Report.suspects `reason` says why it is none. It may be one
     (UNDECIDED: see `undecided`), or it is none ("stopped", "garbage", "negligible"). What has one cause is one entry:
     `keeps` has what else grows for it.
     """
+
+    __module__ = "cuptimem"
 
     kind: str  # "bytes": blocks of tensors; "nodes": nodes of the autograd graph
     device: str
@@ -91,6 +96,13 @@ class Leak(Displayed):
     relation: str = ""
     keeps: "tuple[Leak, ...]" = ()  # what stands under this, the most bytes a step first
     holders: tuple[Holder, ...] = ()  # when the recording ended, the most bytes first; empty: not searched, or gone
+
+    def _said(self) -> str:
+        from cuptimem.reporters.words import size
+
+        rate = f"{size(round(self.bytes_per_step))} a step at {name(self.where)}"
+        what = "graph nodes" if self.kind == "nodes" else f"bytes on {self.device}"
+        return f"{rate}, {what}, steps {self.first_step} to {self.last_step}, {self.reason or self.confidence}"
 
     @property
     def undecided(self) -> bool:
@@ -123,10 +135,19 @@ class Leak(Displayed):
         return _place(self.frame, self.stack_lost)
 
 
-class Leaks(Displayed, tuple[Leak, ...]):
+class Leaks(Displayed, Brief, tuple[Leak, ...]):
     """Leaks or suspects, the most bytes a step first."""
 
+    __module__ = "cuptimem"
+
     __slots__ = ()
+
+    def _said(self) -> str:
+        from cuptimem.reporters.words import size
+
+        leaks = [leak for leak in self if isinstance(leak, Leak)]  # dataclasses.asdict() makes dictionaries of them
+        first = f", first {size(round(leaks[0].bytes_per_step))} a step at {name(leaks[0].where)}" if leaks else ""
+        return f"{len(self)}{first}"
 
 
 def _made_behind(stack: Stack, clock: Mapping[str, Any] | None) -> bool:

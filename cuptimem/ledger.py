@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from cuptimem.brief import Brief, in_step, name
 from cuptimem.errors import Error
 from cuptimem.libraries import library_name
 from cuptimem.stacks import Frame, Stack, user_frame
@@ -73,8 +74,8 @@ def missing(report: "Report", what: str) -> Error:
 # -- the driver level ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class DriverAllocations:
+@dataclass(frozen=True, slots=True, repr=False)
+class DriverAllocations(Brief):
     """Driver-level memory of one kind, library and stack, alive together."""
 
     kind: str  # "device", "managed", "host", "registered", "async", "physical", "array", "ipc", "graph", ...
@@ -97,8 +98,8 @@ class DriverAllocations:
         return library_name(self.library)
 
 
-@dataclass(frozen=True, slots=True)
-class DriverDevice:
+@dataclass(frozen=True, slots=True, repr=False)
+class DriverDevice(Brief):
     """What CUDA gave out of one device's memory, or of the host's, page-locked: at the end, and at most.
 
     Of a device this is memory alone: no addresses without memory, none that another process pays for.
@@ -127,9 +128,11 @@ class Witness:
         return not (self.missing or self.differ or self.alone)
 
 
-@dataclass(frozen=True, slots=True)
-class DriverLevel:
+@dataclass(frozen=True, slots=True, repr=False)
+class DriverLevel(Brief):
     """What was recorded below PyTorch, and how."""
+
+    __module__ = "cuptimem"
 
     mode: str  # "callbacks" (CUPTI), "slots" (patched calls of the CUDA runtime only), "none", "unknown"
     reason: str  # why no better mode, or with "callbacks" what CUPTI does not give; "" if nothing lacks
@@ -142,6 +145,11 @@ class DriverLevel:
     witness: Witness = Witness()
     devices: tuple[DriverDevice, ...] = ()
     host: DriverDevice | None = None  # page-locked host memory; None without a driver level
+
+    def _said(self) -> str:
+        if not self.recorded:
+            return f"{self.mode}: {self.reason}"
+        return f"{self.mode}: {self.allocations} allocations, {self.frees} frees, {len(self.devices)} devices"
 
     @property
     def recorded(self) -> bool:
@@ -167,24 +175,28 @@ class DeviceTimelinePoint:
     allocated: int | None  # of that, in blocks
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceTimeline:
+@dataclass(frozen=True, slots=True, repr=False)
+class DeviceTimeline(Brief):
     """A device as a whole over time, thinned out to a few thousand points."""
 
     device: str
     points: tuple[DeviceTimelinePoint, ...]
 
+    # -- the ledger ----------------------------------------------------------------------------------------------------
 
-# -- the ledger ----------------------------------------------------------------------------------------------------
+    def _said(self) -> str:
+        return f"{self.device}: {len(self.points)} points"
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerLine:
+@dataclass(frozen=True, slots=True, repr=False)
+class LedgerLine(Brief):
     """One line of a ledger.
 
     Lines of the part "driver" are memory of one kind, library and stack that is no segment of PyTorch's; of every
     other part there is one line at most.
     """
+
+    __module__ = "cuptimem"
 
     part: str  # a key of PARTS
     bytes: int  # the residual's may be negative
@@ -194,6 +206,12 @@ class LedgerLine:
     stack: Stack | None = None
     stack_lost: bool = False  # there was a stack, but no room to define it
     backward: bool = False  # as of DriverAllocations
+
+    def _said(self) -> str:
+        from cuptimem.reporters.words import size
+
+        where = f" at {name(self.frame.place)}" if self.frame is not None else ""
+        return f"{name(self.name)}: {size(self.bytes)}{where}"
 
     @property
     def name(self) -> str:
@@ -208,13 +226,15 @@ class LedgerLine:
         return user_frame(self.stack or ())
 
 
-@dataclass(frozen=True, slots=True)
-class Ledger:
+@dataclass(frozen=True, slots=True, repr=False)
+class Ledger(Brief):
     """Who has the used bytes of one device at one moment. The lines sum to `used`, exactly: else Error is raised.
 
     What is unknown (None) has no line; its bytes are in the residual, or in the context where they were there before
     the device's first quiet moment.
     """
+
+    __module__ = "cuptimem"
 
     device: str
     what: str  # "peak", "end", "asked"
@@ -229,6 +249,14 @@ class Ledger:
     pool_short: int  # less than is alive in them is what memory pools are told to hold: in the residual
     context_measured: bool  # the context was seen to be made: what was in use before it is not in `context`
     lines: tuple[LedgerLine, ...]
+
+    def _said(self) -> str:
+        from cuptimem.reporters.words import size
+
+        total = "" if self.total is None else f" of {size(self.total)}"
+        largest = max(self.lines, key=lambda line: line.bytes, default=None)
+        most = "" if largest is None else f", most {size(largest.bytes)} in {name(largest.name)}"
+        return f"{self.device} at {self.what}{in_step(self.step)}: {size(self.used)} used{total}{most}"
 
     def __post_init__(self) -> None:
         said = sum(line.bytes for line in self.lines)

@@ -2,6 +2,8 @@
 
 import os
 
+from cuptimem.errors import Error
+
 
 def rank_of(environ: "os._Environ[str] | dict[str, str]") -> str | None:
     """The rank of this process where a launcher started several, else None."""
@@ -29,6 +31,27 @@ def with_suffix(path: str, suffix: str) -> str:
     return f"{root}-{suffix}{extension}"
 
 
+def of_process(path: str, pid: int, rank: str | None) -> str:
+    """run.cmem of one process among several: run.4711.cmem, run.rank3.4711.cmem."""
+    root, extension = os.path.splitext(path)
+    return f"{root}.{f'rank{rank}.' if rank is not None else ''}{pid}{extension}"
+
+
+def check_target(path: str, overwrite: bool) -> None:
+    """Raises Error if no trace can be made at an absolute path, or if it has a file that is not to be replaced."""
+    if os.path.isdir(path):
+        raise Error(f"{shown(path)} is a directory; name a file in it")
+    if os.path.exists(path) and not os.path.isfile(path):  # a rename would put a file where root has /dev/null
+        raise Error(f"{shown(path)} is a device or a pipe; name a file")
+    if os.path.lexists(path) and not overwrite:
+        raise Error(f"{shown(path)} exists; choose another name or overwrite it (overwrite=True, --force)")
+    folder = os.path.dirname(path)
+    if not os.path.isdir(folder):
+        raise Error(f"{shown(folder)} is not a directory; make it first")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise Error(f"{shown(folder)} cannot be written to; choose another place")
+
+
 def free_name(path: str, first: int = 2) -> str:
     """The path itself if nothing is there, else the first of run-2.cmem, run-3.cmem, ... that is free."""
     if not os.path.lexists(path):
@@ -54,4 +77,16 @@ def typed(path: str) -> str:
     name = shown(path)
     if all(c.isalnum() or c in "._-+=:@%,/" for c in name):
         return name
-    return "'" + name.replace("'", "'\\''") + "'"
+    if name.isprintable():
+        return "'" + name.replace("'", "'\\''") + "'"
+    return "$'" + "".join(map(_typed, name)) + "'"
+
+
+def _typed(character: str) -> str:
+    """Between $' and ', as bash, zsh and POSIX of 2024 have it."""
+    if character in "\\'":
+        return f"\\{character}"
+    if character.isprintable():
+        return character
+    # Octal: the digits of \\x have no end in some shells.
+    return "".join(f"\\{byte:03o}" for byte in os.fsencode(character))

@@ -9,9 +9,10 @@ import weakref
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
 
-from cuptimem import naming, recorder, refusals
+from cuptimem import naming, recorder, refusals, role, sizes
+from cuptimem.brief import Brief, name
 from cuptimem.errors import Error, recording_core
 from cuptimem.figures import Figures
 from cuptimem.notebook import Displayed
@@ -22,12 +23,30 @@ if TYPE_CHECKING:
     from cuptimem.stacks import Frame
 
 P = ParamSpec("P")
-T = TypeVar("T")
-F = TypeVar("F", bound=Callable[..., Any])
+Q = ParamSpec("Q")
+S = TypeVar("S")
+R = TypeVar("R", covariant=True)
+Method = TypeVar("Method", bound="staticmethod[..., Any] | classmethod[Any, ..., Any]")
+
+
+class Profiled(Protocol[P, R]):
+    """A function that a profile records; `profile` has the report of its last call."""
+
+    profile: "Profile"
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+    @overload
+    def __get__(self, instance: None, owner: type, /) -> "Profiled[P, R]": ...
+    @overload
+    def __get__(self: "Profiled[Concatenate[S, Q], R]", instance: S, owner: type, /) -> "Profiled[Q, R]": ...
+    def __get__(self, instance: Any, owner: type, /) -> Any: ...
 
 
 class Action(enum.IntEnum):
     """What a schedule answers for a step; the names and numbers of torch.profiler.ProfilerAction."""
+
+    __module__ = "cuptimem"
 
     NONE = 0
     WARMUP = 1  # recording is on, but not in the report: what is alive by its end counts as there at the start
@@ -75,6 +94,7 @@ class _Run:
         # Its methods run inside the profile's own. A cycle would keep a temporary trace until the next collection.
         self._profile = weakref.ref(profile)
         self.thread = threading.get_ident()
+        self.pid = os.getpid()
         self.window: recorder.Window | None = None  # the open one, else the last
         self.warm: recorder.Window | None = None  # keeps the capture going while a schedule warms up
         self.step_number = 0
@@ -104,7 +124,7 @@ class _Run:
     def open(self) -> None:
         profile = self.profile
         self.first_step = self.step_number
-        self.window = recorder.open_window(profile._next_path(), overwrite=profile.overwrite, options=profile.options)
+        self.window = profile._open_window()
 
     def close(self, oom_left: bool = False) -> None:
         """Never raises for what happens to the recording: the profiled program must not suffer. oom_left: an exception
@@ -145,14 +165,19 @@ class _Run:
                 self.profile._trace_ready()
         self.enter_action()
 
+    @property
+    def known(self) -> "Report | None":
+        """The report of the window, if it has been made."""
+        return self._report[1] if self._report is not None and self._report[0] is self.window else None
+
     def report(self) -> "Report":
         window = self.window
         if window is None:
             raise Error("the schedule has not recorded a step yet, so there is no report")
         if window.foreign:
             raise Error("this profile was started by the parent process: only the parent can report on it")
-        if self._report is not None and self._report[0] is window:
-            return self._report[1]
+        if self.known is not None:
+            return self.known
         from cuptimem.report import analyze  # takes longer to load than all else here: not before it is asked for
 
         path, source, number = recorder.snapshot_source(window)
@@ -180,11 +205,14 @@ class _Call:
         self._profile._end(self._run, value)
 
 
-class Profile(Figures, Displayed):
+class Profile(Figures, Displayed, Brief):
     """A context manager and decorator that records; see cuptimem.profile.
 
-    Its figures (peak_bytes, peak_above_start, leaked_bytes, on(device)) are those of its report.
+    Its figures (peak_bytes, peak_above_start, leaked_bytes, on(device)) are those of its report. A copy, also one in
+    another process, has its options and no report.
     """
+
+    __module__ = "cuptimem"
 
     def __init__(
         self,
@@ -193,8 +221,8 @@ class Profile(Figures, Displayed):
         overwrite: bool = False,
         schedule: Callable[[int], Any] | None = None,
         on_trace_ready: Callable[["Profile"], Any] | None = None,
-        max_size: int = 0,
-        ring_bytes: int = 0,
+        max_size: int | str = 0,
+        ring_bytes: int | str = 0,
         ring_dir: str | os.PathLike[str] | None = None,
         kernels: bool = False,
         operators: bool = False,
@@ -202,6 +230,7 @@ class Profile(Figures, Displayed):
         walks: bool = True,
         code: str | Iterable[str] = (),
         holders: bool = True,
+        argv: bool = True,
     ) -> None:
         if on_trace_ready is not None and schedule is None:
             # torch.profiler allows it: one cycle, the whole block.
@@ -210,8 +239,8 @@ class Profile(Figures, Displayed):
         self.schedule = schedule
         self.on_trace_ready = on_trace_ready
         self.options = recorder.Options(
-            max_size,
-            ring_bytes,
+            sizes.of(max_size, "max_size"),
+            sizes.of(ring_bytes, "ring_bytes"),
             None if ring_dir is None else os.fspath(ring_dir),
             kernels=bool(kernels),
             operators=bool(operators),
@@ -219,13 +248,34 @@ class Profile(Figures, Displayed):
             walks=bool(walks),
             code=_names(code),
             holders=bool(holders),
+            argv=bool(argv),
         )
         self._named = None if path is None else os.path.abspath(os.fspath(path))
-        self._files = 0
+        self._files = 0  # that this process has begun
+        self._files_of = os.getpid()
         self._steps = 0  # step() was called so often, up to the end of the last block
         self._lock = threading.Lock()
         self._open: list[_Run] = []
         self._last: _Run | None = None
+
+    def __str__(self) -> str:
+        return repr(self)  # the report's text would be an analysis, which a line of a log must not start
+
+    def _said(self) -> str:
+        run = self._current()
+        where = "" if self.path is None else f"{name(naming.shown(self.path))}: "
+        if run is None or run.window is None:
+            return f"{where}nothing recorded yet"
+        state = "recording" if run.recording else "recorded"
+        steps = f", {run.step_number} steps" if run.step_number else ""
+        known = "" if run.known is None else f", {run.known._peak_said()}"  # a report may take seconds to make
+        return f"{where}{state}{steps}{known}"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_lock": None, "_open": [], "_last": None, "_files": 0, "_steps": 0}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.Lock())
 
     # -- the block -------------------------------------------------------------------------------------------------
 
@@ -326,11 +376,21 @@ class Profile(Figures, Displayed):
 
     # -- a decorator -----------------------------------------------------------------------------------------------
 
-    def __call__(self, function: F) -> F:
+    @overload  # A staticmethod stays one. mypy: it is callable, too
+    def __call__(self, function: Method, /) -> Method: ...  # type: ignore[overload-overlap]
+    @overload  # Of a classmethod: mypy binds none but plain callables to the class
+    def __call__(self, function: Callable[Concatenate[type[S], P], R], /) -> Callable[Concatenate[type[S], P], R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Profiled[P, R]: ...
+    def __call__(self, function: Any, /) -> Any:
         """Records each call of a function, coroutine function, generator or asynchronous generator function.
 
-        A generator is recorded from its first value to its end, its consumer's work between two values included.
+        The result has this profile as its attribute `profile`. A function that calls itself is recorded once, from its
+        outermost call in each thread. A generator is recorded from its first value to its end, its consumer's work
+        between two values included.
         """
+        if isinstance(function, (staticmethod, classmethod)):
+            return type(function)(cast(Any, self(function.__func__)))
         if inspect.isclass(function) or not callable(function):
             raise TypeError("cuptimem.profile decorates functions")
         wrapper: Callable[..., Any]
@@ -342,12 +402,23 @@ class Profile(Figures, Displayed):
             wrapper = self._around_generator(function)
         else:
             wrapper = self._around(function)
-        return cast(F, functools.wraps(function)(wrapper))
+        profiled: Any = functools.wraps(function)(wrapper)
+        profiled.profile = self
+        return profiled
 
     def _around(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        inside: set[tuple[int, int]] = set()  # process and thread of each call that is recorded
+
         def call(*args: Any, **kwargs: Any) -> Any:
-            with _Call(self):
+            caller = os.getpid(), threading.get_ident()
+            if caller in inside:
                 return function(*args, **kwargs)
+            try:
+                inside.add(caller)
+                with _Call(self):
+                    return function(*args, **kwargs)
+            finally:
+                inside.discard(caller)
 
         return call
 
@@ -432,25 +503,56 @@ class Profile(Figures, Displayed):
             return True
 
     def _current(self) -> _Run | None:
+        """The open run that began last, else the one that ended last; this process's before what a fork inherited."""
         with self._lock:
-            return self._open[-1] if self._open else self._last
+            runs = [run for run in (self._last, *self._open) if run is not None]
+        own = [run for run in runs if run.pid == os.getpid()]
+        runs = own or runs
+        return runs[-1] if runs else None
+
+    def _open_window(self) -> recorder.Window:
+        path = self._next_path()
+        theirs = path is not None and role.is_one_of_several() and role.is_of_this_run(path)
+        try:
+            return recorder.open_window(path, overwrite=self.overwrite and not theirs, options=self.options)
+        except Error:
+            if path is None or recorder.is_recorded_to(path) or not _is_of_another_process(path):
+                raise
+        self._named = naming.of_process(path, os.getpid(), naming.rank_of(os.environ))  # from now on
+        return recorder.open_window(self._named, overwrite=self.overwrite, options=self.options)
 
     def _next_path(self) -> str | None:
         """The named file for the first window, run-2.cmem and so on for the next ones."""
         if self._named is None:
             return None
         with self._lock:
+            if self._files_of != os.getpid():
+                self._files, self._files_of = 0, os.getpid()
             while True:
                 self._files += 1
                 if self._files == 1:
                     return self._named
                 path = naming.with_suffix(self._named, str(self._files))
-                if self.overwrite or not os.path.lexists(path):
+                replaced = recorder.is_own(path) or (self.overwrite and not role.is_of_this_run(path))
+                if replaced or not os.path.lexists(path):
                     return path
 
     def _trace_ready(self) -> None:
         if self.on_trace_ready is not None:
             self.on_trace_ready(self)
+
+
+def _is_of_another_process(path: str) -> bool:
+    """Whether the file may well be of another process of this program: only then it is no mistake that it is there."""
+    if not os.path.isfile(path):
+        return False
+    if role.is_one_of_several():
+        return True
+    try:
+        with open(path, "rb") as file:
+            return file.read(8) == b"CUPTIMEM" and role.is_of_this_run(path)
+    except OSError:
+        return False
 
 
 def _names(code: str | Iterable[str]) -> tuple[str, ...]:
@@ -465,8 +567,12 @@ def _always(step: int) -> Action:
     return Action.RECORD
 
 
+@overload  # as in Profile.__call__
+def profile(function: Method, /) -> Method: ...  # type: ignore[overload-overlap]
 @overload
-def profile(function: F, /) -> F: ...
+def profile(function: Callable[Concatenate[type[S], P], R], /) -> Callable[Concatenate[type[S], P], R]: ...
+@overload
+def profile(function: Callable[P, R], /) -> Profiled[P, R]: ...
 @overload
 def profile(
     path: str | os.PathLike[str] | None = None,
@@ -474,8 +580,8 @@ def profile(
     overwrite: bool = False,
     schedule: Callable[[int], Any] | None = None,
     on_trace_ready: Callable[[Profile], Any] | None = None,
-    max_size: int = 0,
-    ring_bytes: int = 0,
+    max_size: int | str = 0,
+    ring_bytes: int | str = 0,
     ring_dir: str | os.PathLike[str] | None = None,
     kernels: bool = False,
     operators: bool = False,
@@ -483,6 +589,7 @@ def profile(
     walks: bool = True,
     code: str | Iterable[str] = (),
     holders: bool = True,
+    argv: bool = True,
 ) -> Profile: ...
 def profile(path: Any = None, **options: Any) -> Any:
     """Records every tensor allocation of this process with its Python line, while the block or function runs.
@@ -492,16 +599,26 @@ def profile(path: Any = None, **options: Any) -> Any:
                 train_step(batch)
         print(prof.report)
 
-    Also a decorator for functions, coroutine functions and generators. One capture per process: an inner profile is a
-    window on the outer one with its own report (and file, if named); windows close in any order and see all threads.
-    Entering a profile again makes a new report, and a new file (run-2.cmem). Leaving the outermost one runs a garbage
-    collection, so that tensors in reference cycles that only wait for one are not taken for a leak.
+        @cuptimem.profile                   # or @cuptimem.profile("train.cmem", kernels=True)
+        def train(): ...
+        train()
+        print(train.profile.report)         # of the last call
+
+    A decorator for functions, methods, coroutine functions and generators. One capture per process: an inner profile is
+    a window on the outer one with its own report (and file, if named); windows close in any order and see all threads.
+    Leaving the outermost one runs a garbage collection, so that tensors in reference cycles that only wait for one are
+    not taken for a leak.
+
+    Files: a profile that records again (a block entered again, the next call, the next cycle of a schedule) numbers
+    its files: run.cmem, run-2.cmem, ... A new profile of the same path, as in a cell that is run again, replaces what
+    this process has written. Where another process of the program has the name, this one writes run.4711.cmem. A file
+    that was there before is an Error, or replaced with overwrite=True. `path` of the profile is the file's name.
 
     path            the trace; without one it is a temporary file that goes with the profile
-    overwrite       replace an existing file, which is otherwise an Error
+    overwrite       replace a file that was there before the program
     schedule        step number -> what to do then, as cuptimem.schedule or torch.profiler.schedule make it
     on_trace_ready  called with the profile at the end of each cycle of the schedule
-    max_size        bytes of trace past which steps are folded into sums, survivors and peaks (2 GiB)
+    max_size        bytes of trace ("500M", "2 GiB") past which steps are folded into sums, survivors and peaks (2 GiB)
     ring_bytes, ring_dir    size (16 MiB) and folder of the shared memory that outlives a kill
     driver          what CUDA itself hands out, too, to PyTorch and to anybody else, as far as CUPTI tells
     walks           names of modules, parameters and optimizer states, from walks over living objects at a few moments
@@ -509,10 +626,16 @@ def profile(path: Any = None, **options: Any) -> Any:
     kernels         when kernels and copies ran, too: costs something for each that is launched
     operators       full names of operators (aten::addmm), too: costs something for each that runs
     holders         at the end, who holds what grows: searched only where something does
+    argv            the arguments of the command line in the trace; False: only the script's name
 
-    Raises ValueError for kernels without driver and for a code that is no package's name, Error if recording cannot
-    start; afterwards nothing about the recording raises: it ends with one warning.
+    Raises ValueError for kernels without driver, for a size that is none and for a code that is no package's name,
+    Error if recording cannot start; afterwards nothing about the recording raises: it ends with one warning.
     """
-    if callable(path) and not isinstance(path, (str, os.PathLike)):
+    if isinstance(path, classmethod) or (callable(path) and not isinstance(path, (str, os.PathLike))):
         return Profile(**options)(path)
     return Profile(path, **options)
+
+
+# What help() and editors show: the parameters are those of Profile, which all of them go to.
+cast(Any, profile).__signature__ = inspect.signature(Profile).replace(return_annotation=Profile)
+profile.__module__ = schedule.__module__ = "cuptimem"

@@ -15,6 +15,7 @@ import time
 import cuptimem
 from cuptimem import aside, garbage, instruments, interpreter, naming, refusals, role, source_text
 from cuptimem.errors import Error, recording_core
+from cuptimem.printable import encoded, printable
 
 TYPE_CHECKING = False  # typing would be loaded into every profiled program
 
@@ -35,12 +36,13 @@ _capture: "Capture | None" = None
 _orphan: "Capture | None" = None  # started, and not yet any window's
 last_counts: dict[str, int] = {}  # what _core.capture_counts said when the last capture ended
 forked_by = 0  # the process that forked this one, if both are recorded under --follow
+_finished: "dict[str, tuple[int, ...] | None]" = {}  # which files this process has written, by path
 _prepared_pid = 0  # the process that has our fork and exit handlers (a forked child inherits them)
 
 
 def say(line: str) -> None:
     """One line to the user. Never raises: standard error may be closed, or gone at exit."""
-    write(f"cuptimem: {line}\n")
+    write(f"cuptimem: {printable(line)}\n")
 
 
 def write(text: str) -> None:
@@ -55,7 +57,7 @@ def write(text: str) -> None:
             return
         # In one write, so that several processes do not mix their lines; and past the stream's buffer: what cannot be
         # written must not be left in it, for then Python ends with another exit code.
-        os.write(descriptor, text.encode(stream.encoding or "utf-8", "backslashreplace"))
+        os.write(descriptor, encoded(text, stream.encoding or "utf-8"))
     except Exception:  # whatever the program has put there
         return
 
@@ -75,9 +77,34 @@ class TraceFile:
         self.path = path
         self.trace: object = None  # core.trace(path) while it is written: what reports read of it is not read again
         self._removal: object = None
+        self._identity: tuple[int, ...] | None = None  # once it is whole
 
     def make_temporary(self, core: "ModuleType") -> None:
         self._removal = core.temporary_file(self.path)
+
+    def finish(self) -> None:
+        """Nothing more will be written to it."""
+        _finished[self.path] = self._identity = _identity(self.path)
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether another file has its name by now."""
+        return self._identity is not None and _identity(self.path) not in (None, self._identity)
+
+
+def _identity(path: str) -> "tuple[int, ...] | None":
+    """What differs between a file and a later one of its name; None where there is none."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def is_own(path: str) -> bool:
+    """Whether the file is a trace that this process has written, and is as it was then."""
+    identity = _identity(path)
+    return identity is not None and _finished.get(path) == identity
 
 
 class Options:
@@ -95,6 +122,7 @@ class Options:
         walks: bool = True,
         code: "tuple[str, ...]" = (),
         holders: bool = True,
+        argv: bool = True,
     ) -> None:
         if kernels and not driver:
             raise ValueError("kernels are recorded at the driver level, which driver=False turns off")
@@ -107,6 +135,7 @@ class Options:
         self.walks = walks
         self.code = code
         self.holders = holders
+        self.argv = argv
 
 
 class Capture:
@@ -138,6 +167,7 @@ class Window:
         self.number = number
         self.path = path  # absolute; None: a temporary file
         self.file = capture.file  # where the report is read from, once the capture is over
+        self.overwrite = False  # a file that has its path by the end
         self.closing = False
         self.closed = False
         self.whole = number == 1  # nothing in the file lies outside this window
@@ -229,7 +259,8 @@ def _unless_taken(lock: "_thread.RLock", function: "Callable[[], _T]") -> "_T | 
 def open_window(path: str | None, *, overwrite: bool, options: Options, default_name: bool = False) -> Window:
     """Opens a window, starting the capture if none runs. default_name: an existing file gets a number instead.
 
-    Raises Error if the file exists (without overwrite) or cannot be written, or recording cannot start.
+    Raises Error if the file exists (without overwrite, and is not is_own) or cannot be written, or recording cannot
+    start.
     """
     global _capture, _orphan
     opened: list[Window] = []
@@ -239,17 +270,21 @@ def open_window(path: str | None, *, overwrite: bool, options: Options, default_
                 path = os.path.abspath(path)
                 if default_name:
                     path = naming.free_name(path)
+                overwrite = overwrite or is_own(path)
                 _check_target(path, overwrite)
             capture = _capture
             if capture is None:
                 _end_orphan()
                 capture = _start(path, overwrite, options)
             else:
+                if capture.options.argv and not options.argv:
+                    say("the arguments of the command line are recorded: the profile that this one lies in has them")
                 for what in ("kernels", "operators"):
                     if getattr(options, what) and not getattr(capture.options, what):
                         say(f"{what} are not recorded: the profile that this one lies in was started without them")
             window = Window(capture, capture.opened + 1, path, options.code)
             opened.append(window)
+            window.overwrite = overwrite
             capture.opened = window.number
             if capture.owner is None:
                 capture.owner = window
@@ -341,6 +376,8 @@ def _close(window: Window) -> None:
                 say(f"{naming.shown(window.path)} is not written: {error}")
         window.closed = True
         _settle(capture, last=window)
+        if capture.owner is window and window.path is not None:
+            window.file.finish()
         capture.owner = None  # else a cycle: a temporary trace would wait for the next collection
 
 
@@ -362,6 +399,10 @@ def snapshot_source(window: Window, *, names: bool = True) -> "tuple[str, object
             instruments.settle(window.capture.core)
             _write_all(window.capture.core)
             _pass_warning_on(window.capture.core)
+        if window.file.is_replaced:
+            raise Error(
+                f"{naming.shown(window.file.path)} is another recording by now, so there is no report of this one"
+            )
         return window.source
 
 
@@ -386,16 +427,15 @@ def active() -> bool:
     return _capture is not None
 
 
+def is_recorded_to(path: str) -> bool:
+    """Whether this process has a recording under way that the file is for."""
+    return _capture is not None and path in (_capture.file.path, *(window.path for window in _capture.windows))
+
+
 def _check_target(path: str, overwrite: bool) -> None:
-    if os.path.isdir(path):
-        raise Error(f"{naming.shown(path)} is a directory; name a file in it")
-    if os.path.lexists(path) and not overwrite:
-        raise Error(f"{naming.shown(path)} exists; choose another name or overwrite it (overwrite=True, --force)")
-    folder = os.path.dirname(path)
-    if not os.path.isdir(folder):
-        raise Error(f"{naming.shown(folder)} is not a directory; make it first")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise Error(f"{naming.shown(folder)} cannot be written to; choose another place")
+    if is_recorded_to(path):
+        raise Error(f"{naming.shown(path)} exists, and is being recorded to: choose another name")
+    naming.check_target(path, overwrite)
 
 
 def _temporary_name() -> str:
@@ -427,6 +467,8 @@ def _start(path: str | None, overwrite: bool, options: Options) -> Capture:
     if core.capture_active():
         raise Error("a capture is already running in this process")
     meta = environment()
+    if not options.argv:
+        del meta["argv"]
     if options.code:
         meta["code"] = ",".join(options.code)
     capture.role = meta.get("role", "")
@@ -435,6 +477,7 @@ def _start(path: str | None, overwrite: bool, options: Options) -> Capture:
         file.path,
         meta,
         overwrite=overwrite,
+        private=path is None,
         max_size=options.max_size,
         ring_bytes=options.ring_bytes,
         ring_dir=options.ring_dir,
@@ -533,8 +576,11 @@ def _pass_warning_on(core: "ModuleType") -> None:
 def _extract(capture: Capture, window: Window) -> None:
     """Gives a window that is not the whole capture its own file: whole at once, or not at all."""
     assert window.path is not None
+    if os.path.lexists(window.path) and not window.overwrite:  # another process has made it meanwhile
+        window.path = naming.of_process(window.path, os.getpid(), naming.rank_of(os.environ))
     _extract_to(capture.file.trace or capture.file.path, window.path, window)
     window.file = TraceFile(window.path)
+    window.file.finish()
     window.whole = True
 
 
@@ -567,6 +613,7 @@ def _settle(capture: Capture, last: Window) -> None:
     capture.file.path = whole
     capture.file.make_temporary(capture.core)
     owner.file = TraceFile(owner.path)
+    owner.file.finish()
     owner.whole = True
 
 
@@ -627,6 +674,7 @@ def _after_fork_in_child() -> None:
     """The parent's capture is not this process's: forget it, so that the child may start its own."""
     global _capture
     _capture = None
+    _finished.clear()
     core = recording_core()
     core.fork_child()
     instruments.forget(core)

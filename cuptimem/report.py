@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from cuptimem import chart, fragmentation, kernels, leaks, ledger, own_code
+from cuptimem import brief, chart, fragmentation, kernels, leaks, ledger, own_code
+from cuptimem.brief import Brief
 from cuptimem.chart import Chart, Span
 from cuptimem.errors import Error, core
 from cuptimem.fragmentation import Fragmentation
@@ -45,13 +46,15 @@ CATEGORIES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Contributor:
+@dataclass(frozen=True, slots=True, repr=False)
+class Contributor(Brief):
     """Blocks alive together that came from one stack in one phase, and are of one category and module.
 
     A block made in backward is charged to the forward line of its autograd node: `stack` is that line's stack, `origin`
     the stack on which backward() was called.
     """
+
+    __module__ = "cuptimem"
 
     bytes: int
     count: int
@@ -65,6 +68,10 @@ class Contributor:
     category: str = "unknown"  # of CATEGORIES
     qualified: str | None = None  # the name of the module that owns it or made it: "encoder.layers.3.self_attn"
     saved_by: str | None = None  # of an activation: the autograd node that had saved it, "AddmmBackward0"
+
+    def _said(self) -> str:
+        parts = dict.fromkeys((f"at {brief.name(self.where)}", self.phase, self.category))
+        return f"{brief.amount(self.bytes, self.count)} {', '.join(parts)}"
 
     @property
     def frame(self) -> Frame | None:
@@ -108,9 +115,11 @@ class Contributor:
         return "(no Python line)"
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+@dataclass(frozen=True, slots=True, repr=False)
+class Line(Brief):
     """Contributors of one user line in one phase, together; or of one library's line below it."""
+
+    __module__ = "cuptimem"
 
     bytes: int
     count: int
@@ -118,6 +127,9 @@ class Line:
     where: str
     contributors: tuple[Contributor, ...]
     frame: Frame | None  # None: `where` says why
+
+    def _said(self) -> str:
+        return f"{brief.amount(self.bytes, self.count)} at {brief.name(self.where)}, {self.phase}"
 
 
 def lines_of(contributors: Iterable[Contributor], below: Collection[Frame] = ()) -> tuple[Line, ...]:
@@ -144,14 +156,16 @@ def lines_of(contributors: Iterable[Contributor], below: Collection[Frame] = ())
 TABLES = ("start", "end", "above", "kept", "allocated", "stepped", "temporary")
 
 
-@dataclass(frozen=True, slots=True)
-class Contents(Displayed):
+@dataclass(frozen=True, slots=True, repr=False)
+class Contents(Displayed, Brief):
     """Blocks of one device, by contributor. The contributors' bytes and `rest_bytes` sum to `bytes`.
 
     what: "peak", or one of TABLES: alive at the start or at the end, alive at the peak above the start
     (Device.peak_above_start), allocated since the start and alive at the end ("kept"), all that was ever allocated, all
     that was allocated in steps, all that was freed in the step that made it. Of one step where `step` was asked for.
     """
+
+    __module__ = "cuptimem"
 
     device: str
     bytes: int
@@ -161,6 +175,11 @@ class Contents(Displayed):
     rest_bytes: int = 0  # without a stack: the trace is past its bound (Report.folded), or keeps the largest only
     rest_count: int = 0
     what: str = "peak"
+
+    def _said(self) -> str:
+        moment = brief.in_step(self.step) if self.what == "peak" else f", {self.what}"
+        largest = f", most at {brief.name(self.contributors[0].where)}" if self.contributors else ""
+        return f"{self.device}: {brief.amount(self.bytes, self.count)}{moment}{largest}"
 
     @property
     def count(self) -> int:
@@ -173,8 +192,8 @@ class Contents(Displayed):
         return lines_of(self.contributors)
 
 
-@dataclass(frozen=True, slots=True)
-class LiveTensor:
+@dataclass(frozen=True, slots=True, repr=False)
+class LiveTensor(Brief):
     """A block at a peak of which a walk over living objects has said what it is."""
 
     name: str | None  # "h.3.mlp.c_fc.weight", "exp_avg of h.3.mlp.c_fc.weight"; a gradient has its parameter's
@@ -185,24 +204,34 @@ class LiveTensor:
     shape: tuple[int, ...] | None
     stack: Stack
 
+    def _said(self) -> str:
+        from cuptimem.reporters.words import size
 
-@dataclass(frozen=True, slots=True)
+        kind = f" {self.dtype}{list(self.shape)}" if self.dtype is not None and self.shape is not None else ""
+        return f"{brief.name(self.name or self.module or 'unnamed')}{kind}: {size(self.bytes)}, {self.category}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Peak(Contents):
     """The moment with the most live bytes on one device, and what was alive then.
 
     A step's peak out of Report.steps keeps the ten largest contributors; `rest_bytes` and `rest_count` are the others.
     """
 
+    __module__ = "cuptimem"
+
     tensors: tuple[LiveTensor, ...] = ()  # of the run's peak, the largest first; part of the contributors' bytes
 
 
-@dataclass(frozen=True, slots=True)
-class OutOfMemory:
+@dataclass(frozen=True, slots=True, repr=False)
+class OutOfMemory(Brief):
     """An allocation that a device refused.
 
     What was alive then is known of the first sixteen of a device, and of the one whose exception left the program or
     the profile. One made in backward is charged to the forward line of its autograd node, as a Contributor is.
     """
+
+    __module__ = "cuptimem"
 
     device: str
     time_ns: int
@@ -216,6 +245,13 @@ class OutOfMemory:
     origin: Stack = ()  # its own stack, where that is not `stack`
     operator: str | None = None  # the autograd node that ran
     memory: Fragmentation | None = None  # of PyTorch's segments then; None: none were known (the CPU has none)
+
+    def _said(self) -> str:
+        from cuptimem.reporters.words import size
+
+        where = f" at {brief.name(self.frame.place)}" if self.frame is not None else ""
+        moment = f"{where}{brief.in_step(self.step)}"
+        return f"{self.device}: {size(self.requested)} refused{moment}, {size(self.allocated)} allocated"
 
     @property
     def frame(self) -> Frame | None:
@@ -239,6 +275,8 @@ class OutOfMemory:
 class TimelinePoint:
     """Live bytes in one interval that begins at time_ns; reserved where the allocator keeps more than it gave out."""
 
+    __module__ = "cuptimem"
+
     time_ns: int
     low: int
     high: int
@@ -248,6 +286,8 @@ class TimelinePoint:
 @dataclass(frozen=True, slots=True)
 class ResidentPoint:
     """The process's resident memory, which holds more than tensors."""
+
+    __module__ = "cuptimem"
 
     time_ns: int
     bytes: int
@@ -278,13 +318,15 @@ class TotalsCheck:
     differ: int
 
 
-@dataclass(frozen=True, slots=True)
-class HostRead:
+@dataclass(frozen=True, slots=True, repr=False)
+class HostRead(Brief):
     """A line that read values from a simulated device, where no kernel computes.
 
     written: the host had written them itself, so they are right unless a kernel would have changed them; else only a
     kernel would have computed them, and what was read are zeros.
     """
+
+    __module__ = "cuptimem"
 
     device: str
     count: int
@@ -298,8 +340,8 @@ class HostRead:
         return user_frame(self.stack)
 
 
-@dataclass(frozen=True, slots=True)
-class KeptBlock:
+@dataclass(frozen=True, slots=True, repr=False)
+class KeptBlock(Brief):
     """A block that was allocated since the start and is alive at the end."""
 
     address: int
@@ -309,9 +351,11 @@ class KeptBlock:
     step: int | None  # that it was made in; None: in none
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
+@dataclass(frozen=True, slots=True, repr=False)
+class Device(Brief):
     """Totals of one device over the whole recording."""
+
+    __module__ = "cuptimem"
 
     name: str
     start: int
@@ -333,10 +377,18 @@ class Device:
     tables: tuple[Contents, ...] = ()  # those that were asked for
     refused: int = 0  # requests: all of them
 
+    def _said(self) -> str:
+        from cuptimem.reporters.words import plural, size
 
-@dataclass(frozen=True, slots=True)
-class Step:
+        moments = f"{size(self.start)} at start, peak {size(self.peak.bytes)}{brief.in_step(self.peak.step)}"
+        return f"{self.name}: {moments}, {size(self.end)} at end, {plural(self.allocations, 'allocation')}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Step(Brief):
     """One step on one device."""
+
+    __module__ = "cuptimem"
 
     index: int
     loop: str
@@ -355,11 +407,32 @@ class Step:
     rest_count: int = 0
     reserved: int | None = None  # by the allocator when the step ended; None: it does not say
 
+    def _said(self) -> str:
+        from cuptimem.reporters.words import size
 
-class Steps(Displayed, tuple[Step, ...]):
+        loop = "" if self.loop in ("", "training") else f" of {brief.name(self.loop)}"
+        moments = f"{size(self.start)} at start, peak {size(self.peak)}, {size(self.end)} at end"
+        return f"{self.index}{loop} on {self.device}: {moments}, {size(self.allocated)} allocated"
+
+
+class Steps(Displayed, Brief, tuple[Step, ...]):
     """Steps in their order, an entry per step and device."""
 
+    __module__ = "cuptimem"
+
     __slots__ = ()
+
+    def _said(self) -> str:
+        from cuptimem.reporters.words import plural, size
+
+        steps = [step for step in self if isinstance(step, Step)]  # dataclasses.asdict() makes dictionaries of them
+        if not steps:
+            return f"{plural(len(self), 'row')}"
+        highest = max(steps, key=lambda step: step.peak)
+        number = len({step.index for step in steps})
+        return (
+            f"{plural(number, 'step')}, highest peak {size(highest.peak)} on {highest.device} in step {highest.index}"
+        )
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """One flat dictionary per step and device, numbers in bytes and nanoseconds."""
@@ -391,9 +464,11 @@ _STEP_COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Survivor:
+@dataclass(frozen=True, slots=True, repr=False)
+class Survivor(Brief):
     """Blocks of one stack that outlived the step in which they were made and are alive at the end."""
+
+    __module__ = "cuptimem"
 
     device: str
     bytes: int
@@ -402,10 +477,16 @@ class Survivor:
     last_step: int | None
     stack: Stack
 
+    def _said(self) -> str:
+        steps = "" if self.first_step is None else f" of steps {self.first_step} to {self.last_step}"
+        return f"{self.device}: {brief.amount(self.bytes, self.count)}{steps}"
+
 
 @dataclass(frozen=True, slots=True)
 class Backward:
     """Bytes allocated while autograd ran, by how far they could be joined to a forward line."""
+
+    __module__ = "cuptimem"
 
     bytes: int
     resolved: int
@@ -426,11 +507,15 @@ class Folded:
 class Lost:
     """What the recording misses, in counts. All zero in a good one."""
 
+    __module__ = "cuptimem"
+
     events: int = 0  # allocations and frees that found no room: the live bytes are then wrong by them
     stacks: int = 0  # stacks that could not be defined
     unknown_frees: int = 0  # frees of blocks made before recording, or by a hook that was not there yet
     replaced: int = 0  # allocations at an address that was still taken: a free went missing
     seeds_skipped: int = 0  # storages alive at the start that could not be looked at
+    cut: int = 0  # stacks of more than 1,024 calls without their outer ones, names cut after 4,096 bytes
+    unshown: int = 0  # references to stacks that are left out: all together they were too large for this file
 
     @property
     def heap_is_exact(self) -> bool:
@@ -438,9 +523,11 @@ class Lost:
         return self.events == 0 and self.replaced == 0
 
 
-@dataclass(frozen=True, slots=True)
-class ClockChange:
+@dataclass(frozen=True, slots=True, repr=False)
+class ClockChange(Brief):
     """From this step on, another clock counts."""
+
+    __module__ = "cuptimem"
 
     step: int
     kind: str
@@ -448,8 +535,8 @@ class ClockChange:
     loop: str
 
 
-@dataclass(frozen=True, slots=True)
-class ClockPassed:
+@dataclass(frozen=True, slots=True, repr=False)
+class ClockPassed(Brief):
     """A better clock that ticked too rarely to count."""
 
     kind: str
@@ -457,8 +544,8 @@ class ClockPassed:
     steps: int
 
 
-@dataclass(frozen=True, slots=True)
-class ClockRate:
+@dataclass(frozen=True, slots=True, repr=False)
+class ClockRate(Brief):
     """Several updates make an iteration."""
 
     updates: int
@@ -466,9 +553,11 @@ class ClockRate:
     joined: bool  # a step is an iteration; else it is one update, for there are too few iterations
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
+@dataclass(frozen=True, slots=True, repr=False)
+class Clock(Brief):
     """What counts the steps: "step" (prof.step()), "optimizer", "backward", "data", "module"; None: nothing ticked."""
+
+    __module__ = "cuptimem"
 
     kind: str | None
     where: tuple[str, int, str] | None
@@ -476,10 +565,16 @@ class Clock:
     passed: ClockPassed | None = None
     rate: ClockRate | None = None
 
+    def _said(self) -> str:
+        place = "" if self.where is None else f" at {brief.name(f'{self.where[0]}:{self.where[1]}')}"
+        return f"{self.kind}{place}" + (f", {len(self.changes)} changes" if self.changes else "")
 
-@dataclass(frozen=True)
-class Report(Displayed):
+
+@dataclass(frozen=True, repr=False)
+class Report(Displayed, Brief):
     """Everything that a trace, or one window of it, says."""
+
+    __module__ = "cuptimem"
 
     path: str | None  # None: the trace was a temporary file
     complete: bool  # the program itself ended the recording: it is all there (but see lost)
@@ -520,6 +615,20 @@ class Report(Displayed):
     # there. Not in a pickle.
     recorded: "Callable[[], Window | None] | None" = field(default=None, compare=False, repr=False)
 
+    def _said(self) -> str:
+        from cuptimem.reporters.words import plural, size
+
+        script = self.environment.get("script", "") or self.path or "recording"
+        said = [f"{brief.name(os.path.basename(script))}: {self._peak_said()}"]
+        if self.steps:
+            said.append(plural(len({step.index for step in self.steps}), "step"))
+        if refused := sum(device.refused for device in self.devices):
+            said.append(f"{plural(refused, 'request')} refused")
+        rate = sum(leak.total_bytes_per_step for leak in self.leaks)
+        leaks = f"{plural(len(self.leaks), 'leak')} of {size(round(rate))} a step" if self.leaks else "no leak"
+        said.append(f"{leaks}, {plural(len(self.undecided), 'suspect')}" if self.undecided else leaks)
+        return ", ".join(said if self.complete else [*said, self.state])
+
     @property
     def peaks(self) -> tuple[Peak, ...]:
         """The peak of each device: accelerators first, then the CPU; the highest first among equals."""
@@ -552,6 +661,15 @@ class Report(Displayed):
     def ooms(self) -> tuple[OutOfMemory, ...]:
         """Refused allocations of all devices in the order of time."""
         return tuple(sorted((oom for device in self.devices for oom in device.ooms), key=lambda oom: oom.time_ns))
+
+    def _peak_said(self) -> str:
+        from cuptimem.reporters.words import size
+
+        if self.simulation is not None:
+            return f"{self.simulation.verdict} on {self.simulation.card}"
+        if not self.devices:
+            return "nothing was allocated"
+        return f"peak {size(self.peak.bytes)} on {self.peak.device}{brief.in_step(self.peak.step)}"
 
     @property
     def oom_left(self) -> OutOfMemory | None:
@@ -735,6 +853,9 @@ def open(
     return analyze(os.fspath(path), step=step, min_rate=min_rate, progress=progress, code=code)
 
 
+open.__module__ = "cuptimem"
+
+
 def analyze(
     path: str,
     *,
@@ -848,11 +969,14 @@ def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
     def place(where: Sequence[Any] | None) -> tuple[str, int, str] | None:
         return None if where is None else (named(where[0] or ""), where[1], where[2])
 
+    made: dict[int, Frame] = {}  # by identity: stacks share their outer rows, and a row is long to hash
     for stack_id, rows in raw["stacks"].items():
         for row in rows:
-            if row not in frames:
-                frames[row] = frame_of(row)
-        stacks[stack_id] = tuple(frames[row] for row in rows)
+            if id(row) not in made:
+                if row not in frames:
+                    frames[row] = frame_of(row)
+                made[id(row)] = frames[row]
+        stacks[stack_id] = tuple(made[id(row)] for row in rows)
 
     def stack_of(stack_id: int) -> Stack:
         return stacks.get(stack_id, ())

@@ -3,7 +3,11 @@
 Runs inside the profiled process: looks only at modules that the program has loaded.
 """
 
+import os
 import sys
+import time
+
+from cuptimem import aside, naming
 
 _WORKER = "torch.utils.data._utils.worker"  # its _worker_info is set once a worker's loop has begun
 
@@ -33,8 +37,35 @@ def of_this_process(parent: int) -> str:
     worker = _worker_number()
     if worker is not None:
         return f"worker {worker} of a DataLoader"
-    process = getattr(sys.modules.get("multiprocessing.process"), "_current_process", None)
-    name = getattr(process, "_name", "MainProcess")
-    if name != "MainProcess" and getattr(process, "_parent_pid", None) is not None:
+    name = _multiprocessing_name()
+    if name is not None:
         return f"process {name}"
     return f"forked by process {parent}" if parent else ""
+
+
+def _multiprocessing_name() -> str | None:
+    """Of a process that multiprocessing has started; else None."""
+    process = getattr(sys.modules.get("multiprocessing.process"), "_current_process", None)
+    name = getattr(process, "_name", "MainProcess")
+    is_child = name != "MainProcess" and getattr(process, "_parent_pid", None) is not None
+    return str(name) if is_child else None
+
+
+_imported_by = os.getpid()
+
+
+def is_one_of_several() -> bool:
+    """Whether this process is a rank, or was forked or started by multiprocessing: others may run the same lines."""
+    if os.getpid() != _imported_by or _multiprocessing_name() is not None:
+        return True
+    return naming.rank_of(os.environ) is not None
+
+
+def is_of_this_run(path: str) -> bool:
+    """Whether the file was written since the program began, as far back as the process that started this one."""
+    pid = os.getppid() if is_one_of_several() else os.getpid()
+    try:
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - int(aside.birth(pid)) / os.sysconf("SC_CLK_TCK")
+        return time.time() - os.lstat(path).st_mtime <= age
+    except (OSError, ValueError):  # the process or the file has gone: leave what is there alone
+        return True

@@ -16,5 +16,17 @@ def parse(text: str, *, needs_unit: bool = False) -> int:
     scale = unit.removesuffix("B").removesuffix("I")
     is_number = number.replace(".", "", 1).isdecimal() and len(number) <= _DIGITS
     if scale not in _UNITS or not is_number or unit in ("I", "IB") or (needs_unit and not unit):
-        raise ValueError(f"not a size: {text!r}")
+        forms = '"512 MiB", "1.5G"' if needs_unit else 'a number of bytes, or text such as "512 MiB" or "1.5G"'
+        raise ValueError(f"not a size: {text!r} (it is {forms})")
     return round(float(number) * (1 << 10 * _UNITS[scale]))
+
+
+def of(value: int | str, what: str) -> int:
+    """An argument in bytes: a number, or text as above. Raises ValueError, with what it takes."""
+    try:
+        size = parse(value) if isinstance(value, str) else value
+    except ValueError:
+        size = -1
+    if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+        raise ValueError(f'{what} is a number of bytes, or text such as "512 MiB" or "1.5G", not {value!r}')
+    return size

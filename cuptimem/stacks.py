@@ -5,6 +5,8 @@ import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from cuptimem.brief import Brief, name
+
 Stack = tuple["Frame", ...]
 
 _LIBRARY = re.compile(
@@ -18,9 +20,11 @@ _TORCH = re.compile(r"[/\\](?:site-packages|dist-packages)[/\\]torch[/\\]")
 _GENERATED = re.compile(r"[/\\]([a-z2-7]{2})[/\\](c\1[a-z2-7]{40,})\.py$")
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+@dataclass(frozen=True, slots=True, repr=False)
+class Frame(Brief):
     """One call on a stack. Lines count from 1, columns from 0 in bytes of UTF-8; -1 is unknown."""
+
+    __module__ = "cuptimem"
 
     file: str
     function: str  # qualified name
@@ -32,6 +36,10 @@ class Frame:
     module_address: int = 0  # which one: equal addresses on one stack are one module
     text: str = field(default="", compare=False)  # the whole line, as the recording has it; "" unknown
     own: bool = False  # of an installed package that was chosen as the user's own code (--code)
+
+    def _said(self) -> str:
+        module = "" if self.module is None else f", a call of {name(self.module)}"
+        return f"{name(self.function)} at {name(self.place)}{module}"
 
     @property
     def is_library(self) -> bool:
@@ -101,6 +109,16 @@ def short_file(file: str) -> str:
     if len(installed) > 1:
         return installed[-1].removeprefix("site-packages/").removeprefix("dist-packages/")
     return os.sep.join(file.rsplit(os.sep, 2)[-2:]) if file.count(os.sep) > 1 else file
+
+
+def near_file(file: str) -> str | None:
+    """The way from the current folder to a file below it; None for others, and for those of packages."""
+    try:
+        here = os.getcwd()
+    except OSError:  # it is removed
+        return None
+    below = here != "/" and file.startswith(f"{here}/") and not _is_no_users(file)
+    return file[len(here) + 1 :] if below else None
 
 
 def user_frame(stack: Stack) -> Frame | None:

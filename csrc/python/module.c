@@ -12,7 +12,8 @@ static int module_exec(PyObject *module)
         cm_py_hidden_methods,    cm_py_process_methods,  cm_py_garbage_methods,
         cm_py_referrers_methods, cm_py_sources_methods,  cm_py_torch_calls_methods,
         cm_py_walks_methods,     cm_py_cupti_methods,    cm_py_temporary_methods,
-        cm_py_trace_methods,     cm_py_analysis_methods, cm_py_sourcetext_methods};
+        cm_py_trace_methods,     cm_py_analysis_methods, cm_py_sourcetext_methods,
+        cm_py_rewrite_methods};
 
     /* One capture per process, and hooks that outlive every interpreter. Told here too, for the
      * slot below is asked for by isolated interpreters only, and by none before 3.12. */
@@ -21,7 +22,7 @@ static int module_exec(PyObject *module)
                                            "and this is one of its subinterpreters");
         return -1;
     }
-    cm_py_error = PyErr_NewExceptionWithDoc("cuptimem._core.Error",
+    cm_py_error = PyErr_NewExceptionWithDoc("cuptimem.Error",
                                             "What was asked could not be done; one line says why.",
                                             PyExc_RuntimeError, NULL);
     if (cm_py_error == NULL || PyModule_AddObjectRef(module, "Error", cm_py_error) < 0)

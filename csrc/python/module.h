@@ -20,12 +20,13 @@ extern PyMethodDef cm_py_walks_methods[];
 extern PyMethodDef cm_py_cupti_methods[];
 extern PyMethodDef cm_py_temporary_methods[];
 extern PyMethodDef cm_py_trace_methods[];
+extern PyMethodDef cm_py_rewrite_methods[];
 extern PyMethodDef cm_py_analysis_methods[];
 extern PyMethodDef cm_py_sourcetext_methods[];
 
 int cm_py_reader_exec(PyObject *module); /* adds the type Reader */
 
-/* cuptimem._core.Error, a RuntimeError: what was asked could not be done; the message is one line.
+/* cuptimem.Error, a RuntimeError: what was asked could not be done; the message is one line.
  */
 extern PyObject *cm_py_error;
 

@@ -59,6 +59,7 @@ def simulate(
     if timeout is not None and timeout <= 0:
         raise ValueError("timeout is a positive number of seconds, or None")
     trace = "" if output is None else os.path.abspath(os.fspath(output))
+    overwrite = overwrite or recorder.is_own(trace)
     if trace and os.path.lexists(trace) and not overwrite:
         raise Error(f"{trace} exists; choose another name, or pass overwrite=True")
     with tempfile.TemporaryDirectory(prefix="cuptimem-sim-") as folder:
@@ -68,6 +69,12 @@ def simulate(
             return inquire(command, setup, wishes, build, folder, trace=trace, overwrite=overwrite)
         except Interrupted:
             raise KeyboardInterrupt from None
+        finally:
+            if trace:
+                recorder.TraceFile(trace).finish()
+
+
+simulate.__module__ = "cuptimem"
 
 
 def ready() -> environment.TorchBuild:
@@ -126,6 +133,8 @@ def check_assumption(operator: str, fraction: float) -> None:
 
 
 def _size(value: int | str, least: int = 1) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError(f'a size is a number of bytes, or text such as "24GiB", not {value!r}')
     number = value if isinstance(value, int) else cards.size(value) if value.strip() != "0" else 0
     if number < least:
         raise ValueError(f"a size is at least {least} bytes, not {value}")

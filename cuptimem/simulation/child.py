@@ -96,7 +96,9 @@ class _Child:
                 file.write(repr(note))
             os.replace(f"{path}.new", path)
         except OSError as error:
-            print(f"cuptimem: {path} cannot be written: {error.strerror}", file=sys.stderr)
+            from cuptimem.printable import printable  # rarely needed
+
+            print(f"cuptimem: {printable(path)} cannot be written: {error.strerror}", file=sys.stderr)
 
     def at_exit(self) -> None:
         if os.getpid() == self.pid:

@@ -96,6 +96,12 @@ class Facts:
         return bool(self.devices)
 
     @property
+    def only_contexts(self) -> bool:
+        """Whether it used devices as an optimizer does that asks CUDA for its state, and put nothing on them."""
+        took = any(one.allocated or one.reserved or one.refused or one.used > one.context for one in self.devices)
+        return self.used_cuda and not took
+
+    @property
     def ended_well(self) -> bool:
         return self.run.exit_code == 0 and not self.run.timed_out
 

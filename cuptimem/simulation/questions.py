@@ -91,6 +91,12 @@ class Inquiry:
             if main.ran_out or main.refused or main.ooms:
                 return self._too_small(main)
             return self._failed(main, causes.of_failure(main))
+        if main.only_contexts:
+            return self._undecided(
+                main,
+                "the program took nothing of a device but its context, so there is nothing to judge",
+                'does it move its model and its data there, as with .to("cuda")?',
+            )
         if not main.used_cuda:
             return self._undecided(
                 main,

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from cuptimem.brief import Brief, name
 from cuptimem.report import Contributor, HostRead, Peak
 from cuptimem.stacks import Frame
 
@@ -34,8 +35,8 @@ class Interval:
         return self.low == self.high
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceUse:
+@dataclass(frozen=True, slots=True, repr=False)
+class DeviceUse(Brief):
     """The peaks of one simulated device."""
 
     device: str  # "cuda:0"
@@ -47,8 +48,8 @@ class DeviceUse:
     refused: int  # requests that the device could not serve, those included that PyTorch then served from its cache
 
 
-@dataclass(frozen=True, slots=True)
-class Modelled:
+@dataclass(frozen=True, slots=True, repr=False)
+class Modelled(Brief):
     """A part whose size comes from a model and not from PyTorch."""
 
     name: str
@@ -57,8 +58,8 @@ class Modelled:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class Assumption:
+@dataclass(frozen=True, slots=True, repr=False)
+class Assumption(Brief):
     """An operator whose output's size depends on values, and the share of the largest size that was assumed."""
 
     operator: str
@@ -80,16 +81,16 @@ class Assumption:
         return self.frame.place if self.file else "no Python line"
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+@dataclass(frozen=True, slots=True, repr=False)
+class Entry(Brief):
     """Something that the program asked for by name."""
 
     name: str
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
+@dataclass(frozen=True, slots=True, repr=False)
+class Need(Brief):
     """What the program takes when there is room enough, per fullest device."""
 
     device: str
@@ -98,8 +99,8 @@ class Need:
     takes_everything: bool  # it sizes itself by what is free, so high says nothing
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+@dataclass(frozen=True, slots=True, repr=False)
+class Attempt(Brief):
     """Another run of the program, and how it went."""
 
     what: str  # "PYTORCH_ALLOC_CONF=expandable_segments:True", "high end", "no limit", "on l4"
@@ -107,9 +108,11 @@ class Attempt:
     used: int | None  # bytes of the fullest device at its peak
 
 
-@dataclass(frozen=True, slots=True)
-class Simulation:
+@dataclass(frozen=True, slots=True, repr=False)
+class Simulation(Brief):
     """The answer of one `cuptimem simulate`."""
+
+    __module__ = "cuptimem"
 
     verdict: VerdictKind
     reason: str  # one line: what the verdict rests on, or why there is none
@@ -137,6 +140,14 @@ class Simulation:
     cuda: str
     output: str = ""  # the end of what the program printed, where cuptimem.simulate() ran it
     name: str = ""  # of the script, module or function
+
+    def _said(self) -> str:
+        from cuptimem.reporters.words import size
+
+        room = f"{self.card} with {size(self.memory)}"
+        fullest = max(self.devices, key=lambda device: device.used.low, default=None)
+        used = "" if fullest is None else f", {size(fullest.used.low)} used"
+        return f"{name(self.name or 'program')}: {self.verdict} on {room}{used}"
 
     def __str__(self) -> str:
         """As the command line shows it, the verdict first."""

@@ -41,6 +41,9 @@ def tensorboard_handler(logdir: str | os.PathLike[str], worker_name: str | None 
     return _Handler(os.fspath(logdir), worker_name)
 
 
+tensorboard_handler.__module__ = "cuptimem"
+
+
 class _Handler:
     def __init__(self, logdir: str, worker_name: str | None) -> None:
         require_tensorboard()
@@ -99,7 +102,8 @@ def run_folder(logdir: str, report: "Report", known: tuple[str, str] | None = No
     else what the recording says."""
     environment = report.environment
     rank, world = known or (environment.get("rank", ""), environment.get("world_size", ""))
-    several = rank.isdecimal() and (not world.isdecimal() or int(world) > 1)
+    # A trace may say anything: Python refuses to read a number of thousands of digits.
+    several = rank.isdecimal() and len(rank) < 10 and (not world.isdecimal() or world.lstrip("0") not in ("", "1"))
     return os.path.join(logdir, f"rank{int(rank)}") if several else logdir
 
 

@@ -20,6 +20,8 @@ from typing import Any
 import nbformat
 from nbclient import NotebookClient
 
+from tests import pythons
+
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "notebooks"
 NEEDS_CUDA = ("fit_into_memory",)
@@ -105,7 +107,7 @@ def interpreter_with_cuda(base: Path, folder: Path) -> str:
     seen = subprocess.run([base, "-c", ask], check=True, capture_output=True, text=True, timeout=120).stdout
     site = next(home.glob("lib/python3.*/site-packages"))
     (site / "__paths.pth").write_text(f"{ROOT}\n{seen}{sysconfig.get_path('purelib')}\n")
-    (site / "cuptimem.pth").write_text((ROOT / "cuptimem.pth").read_text())
+    pythons.add_startup(site)
     return str(home / "bin" / "python")
 
 

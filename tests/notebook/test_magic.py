@@ -123,6 +123,25 @@ def test_saved_traces_are_replaced_and_can_be_opened(kernel: Kernel) -> None:
         assert kernel.value("cuptimem.open('kept.cmem').contents('kept').bytes") == str(count * MIB)
 
 
+def test_a_cell_with_a_profile_that_is_run_again_replaces_its_trace(kernel: Kernel) -> None:
+    cell = "with cuptimem.profile('block.cmem') as prof:\n    v = [torch.zeros(1 << 18) for _ in range({})]"
+    decorated = (
+        "@cuptimem.profile('call.cmem')\ndef make(n):\n    return torch.zeros(n << 18)\nmake({0}); _ = make({0})"
+    )
+    for count in (1, 2):
+        assert not kernel.run(cell.format(count)).error and not kernel.run(decorated.format(count)).error
+        for name in ("block.cmem", "call.cmem", "call-2.cmem"):
+            allocated = f"cuptimem.open('{name}').device('cpu').allocated"
+            assert kernel.value(allocated) == str(count * MIB), (name, count)
+        assert kernel.value("os.path.basename(prof.path), os.path.basename(make.profile.path)") == (
+            "('block.cmem', 'call-2.cmem')"
+        )
+    assert kernel.value("sorted(n for n in os.listdir() if n.startswith(('block', 'call')))") == (
+        "['block.cmem', 'call-2.cmem', 'call.cmem']"
+    )
+    assert kernel.value("len(repr(prof.report)) <= 120 < len(str(prof.report))") == "True"
+
+
 def test_quiet_shows_nothing_of_ours(kernel: Kernel) -> None:
     outputs = kernel.run("%%cuptimem -q -o r\n40 + 2")
     assert [one.output_type for one in outputs] == ["execute_result"]

@@ -1,0 +1,61 @@
+"""What a prompt, a debugger and a failed assertion show of an object: one line, whatever it holds."""
+
+from dataclasses import fields
+from typing import Any
+
+_MOST = 120  # characters of a line
+_NAME = 40  # of one name in it
+
+
+class Brief:
+    """Objects with a one-line repr, `<cuptimem.Peak cpu: ...>`; what differs in two equal lines is in their fields."""
+
+    __slots__ = ()
+
+    def _said(self) -> str:
+        """What stands behind the class's name."""
+        parts = (_field(one.name, getattr(self, one.name)) for one in fields(self) if one.compare)  # type: ignore[arg-type]  # without words of its own it is a dataclass
+        return ", ".join(part for part in parts if part)
+
+    def __repr__(self) -> str:
+        from cuptimem.reporters.words import printable
+
+        text = printable(f"cuptimem.{type(self).__qualname__} {self._said()}".rstrip())
+        return f"<{text}>" if len(text) <= _MOST - 2 else f"<{text[: _MOST - 3]}…>"
+
+
+def name(text: str) -> str:
+    """A name's end, for that of a file or a function says most; escaped first, so that its length is bounded."""
+    from cuptimem.reporters.words import printable
+
+    text = printable(text[-2 * _NAME :])
+    return text if len(text) <= _NAME else "…" + text[1 - _NAME :]
+
+
+def amount(size: int, count: int) -> str:
+    """50.0 MiB in 3 blocks"""
+    from cuptimem.reporters.words import plural
+    from cuptimem.reporters.words import size as written
+
+    return f"{written(size)} in {plural(count, 'block')}"
+
+
+def in_step(step: int | None) -> str:
+    """Nothing where there is no step."""
+    return "" if step is None else f" in step {step}"
+
+
+def _field(label: str, value: Any) -> str:
+    """One field of a line; "" for what says nothing there."""
+    if value is None or value is False or value in ((), ""):
+        return ""
+    if isinstance(value, tuple):
+        if label == "stack":
+            from cuptimem.stacks import user_frame
+
+            frame = user_frame(value)
+            return "" if frame is None else f"at {name(frame.place)}"
+        return f"{len(value)} {label}"
+    if isinstance(value, str):
+        return f"{label}={name(value)!r}"
+    return f"{label}={value!r}"
