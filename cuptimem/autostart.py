@@ -1,21 +1,22 @@
 """Starts a profile in an unchanged program: CUPTIMEM=1 in the environment, or `cuptimem run`.
 
-Called by cuptimem.pth before the program's own code, in every Python that has CUPTIMEM set. Imports nothing that
-Python has not loaded by itself, and never lets the program fail. A Python that is to ignore its environment (-E, -I)
-ignores these variables, too, unless `cuptimem run` itself was started so.
+Called by cuptimem.pth (from Python 3.15 on by cuptimem.start) before the program's own code, in every Python that has
+CUPTIMEM set. Imports nothing that Python has not loaded by itself, and never lets the program fail. A Python that is
+to ignore its environment (-E, -I) ignores these variables, too, unless `cuptimem run` itself was started so.
 
-    CUPTIMEM=1               record this process (also true, yes, on)
+    CUPTIMEM=1               record this process (also true, yes, on); any other word names the trace
     CUPTIMEM_OUTPUT=F        the trace; {pid} and {rank} are filled in. Default: cuptimem-<script>.<pid>.cmem
     CUPTIMEM_OVERWRITE=1     replace an existing F
     CUPTIMEM_FOLLOW=1        children too, forked and spawned; without it they do not see these variables
     CUPTIMEM_QUIET=1         no closing line, and no account of a refused request that ended the program
-    CUPTIMEM_MAX_SIZE=N      bytes of trace past which steps are folded
+    CUPTIMEM_MAX_SIZE=N      bytes of trace past which steps are folded (also 500M, 2G)
     CUPTIMEM_OPEN=1          at the end a page of the trace, in a browser where there is one
     CUPTIMEM_KERNELS=1       when kernels and copies ran, too
     CUPTIMEM_OPERATORS=1     full names of operators, too
     CUPTIMEM_NO_DRIVER=1     without what CUDA itself hands out
     CUPTIMEM_NO_WALKS=1      without names of modules and tensors
     CUPTIMEM_NO_HOLDERS=1    without the search for who holds what grows
+    CUPTIMEM_NO_ARGV=1       the trace has the script's name and no other argument of the command line
 """
 
 import os
@@ -25,6 +26,8 @@ TYPE_CHECKING = False  # typing would be loaded into every profiled program
 
 if TYPE_CHECKING:
     from types import ModuleType
+
+    from cuptimem.beginning import Program
 
 VARIABLES = (
     "CUPTIMEM",
@@ -39,11 +42,15 @@ VARIABLES = (
     "CUPTIMEM_NO_DRIVER",
     "CUPTIMEM_NO_WALKS",
     "CUPTIMEM_NO_HOLDERS",
+    "CUPTIMEM_NO_ARGV",
     # Set by us:
     "CUPTIMEM_RUN",  # the process that asked for this one: `cuptimem run`, which becomes it, or `simulate`
     "CUPTIMEM_LEADER",  # the process whose file has exactly the name that was asked for
     "CUPTIMEM_IMAGE",  # PID.N: the Nth program that process is, by exec
 )
+
+FILE = "cuptimem.start" if sys.version_info >= (3, 15) else "cuptimem.pth"  # in site-packages: what calls start()
+_EVENTS = 4_000_000  # a trace of more is not read at exit: about half of the CPU time that answer.py may take
 
 _started_in = 0  # the process that has a profile of ours
 _simulated = False
@@ -51,6 +58,21 @@ _simulated = False
 
 def _is_set(settings: dict[str, str], name: str) -> bool:
     return settings.get(name, "").strip().lower() not in ("", "0", "false", "no", "off")
+
+
+def _template(settings: dict[str, str]) -> str:
+    """The name that was asked for; "" for the default."""
+    named = settings.get("CUPTIMEM", "")
+    is_switch = named.strip().lower() in ("1", "true", "yes", "on")
+    return settings.get("CUPTIMEM_OUTPUT", "") or ("" if is_switch else named)
+
+
+def _is_own_command() -> bool:
+    """Whether this process is the command `cuptimem`: with CUPTIMEM=1 in a shell it is not the program to record."""
+    from cuptimem import interpreter
+
+    program = interpreter.split(sys.orig_argv[1:])[1]
+    return program[:2] == ["-m", "cuptimem"] or any(os.path.basename(word) == "cuptimem" for word in program[:1])
 
 
 def _is_subinterpreter() -> bool:
@@ -69,12 +91,12 @@ def start() -> None:
     if folder:
         _start_simulated(folder)
     settings = {name: os.environ[name] for name in VARIABLES if name in os.environ}
-    if not _is_set(settings, "CUPTIMEM") or _started_in == os.getpid():  # Python may read a .pth file twice
+    if not _is_set(settings, "CUPTIMEM") or _started_in == os.getpid():  # Python may read such a file twice
         return
     asked_by = os.environ.pop("CUPTIMEM_RUN", "")
     if sys.flags.ignore_environment and asked_by not in (str(os.getpid()), str(os.getppid())):
         return
-    if _is_subinterpreter():
+    if _is_subinterpreter() or (not asked_by and _is_own_command()):
         return
     follow = _is_set(settings, "CUPTIMEM_FOLLOW")
     if follow:
@@ -86,7 +108,10 @@ def start() -> None:
             os.environ.pop(name, None)
     _started_in = os.getpid()  # or tried to
     try:
-        _open(settings)
+        from cuptimem import beginning
+
+        # A simulated run's trace is read whatever the program did.
+        _open(settings, None if _simulated else beginning.Program())
     except Exception as error:  # whatever it is, the user's program comes first
         _say(f"not recording: {_one_line(error)}")
         return
@@ -104,14 +129,16 @@ def _image(settings: dict[str, str]) -> int:
 
 def _say(line: str) -> None:
     """Where what says it otherwise may be what failed."""
+    from cuptimem.printable import printable  # only where a recording is asked for
+
     try:
-        os.write(2, f"cuptimem: {line}\n".encode("utf-8", "backslashreplace"))
+        os.write(2, f"cuptimem: {printable(line)}\n".encode("utf-8", "backslashreplace"))
     except OSError:  # it is closed
         return
 
 
 def _start_simulated(folder: str) -> None:
-    """Once: Python may read a .pth file twice, and children are to see the variable."""
+    """Once: Python may read such a file twice, and children are to see the variable."""
     global _simulated
     if _simulated:
         return
@@ -129,8 +156,8 @@ def _one_line(error: BaseException) -> str:
     return text if type(error).__name__ == "Error" else f"{type(error).__name__}: {text}"
 
 
-def _open(settings: dict[str, str]) -> None:
-    global _started_in
+def _open(settings: dict[str, str], program: "Program | None") -> None:
+    """program: that has not begun; None where the trace is to be kept in any case."""
     import atexit
 
     from cuptimem import backward_threads, naming, recorder, refusals
@@ -138,7 +165,7 @@ def _open(settings: dict[str, str]) -> None:
 
     pid = os.getpid()
     rank = naming.rank_of(os.environ)
-    template = settings.get("CUPTIMEM_OUTPUT", "")
+    template = _template(settings)
     if template:
         path = naming.expand(template, pid, rank)
         if settings.get("CUPTIMEM_LEADER", str(pid)) != str(pid) and "{pid}" not in template:
@@ -148,21 +175,22 @@ def _open(settings: dict[str, str]) -> None:
             path = naming.with_suffix(path, str(_image(settings)))
     else:
         path = naming.default_name(recorder.script_of(sys.orig_argv), pid, rank)
-    size = settings.get("CUPTIMEM_MAX_SIZE", "0")
     window = recorder.open_window(
         path,
         overwrite=_is_set(settings, "CUPTIMEM_OVERWRITE"),
         options=recorder.Options(
-            max_size=int(size) if size.isdigit() else 0,
+            max_size=_max_size(settings),
             kernels=_is_set(settings, "CUPTIMEM_KERNELS"),
             operators=_is_set(settings, "CUPTIMEM_OPERATORS"),
             driver=not _is_set(settings, "CUPTIMEM_NO_DRIVER"),
             walks=not _is_set(settings, "CUPTIMEM_NO_WALKS"),
             holders=not _is_set(settings, "CUPTIMEM_NO_HOLDERS"),
+            argv=not _is_set(settings, "CUPTIMEM_NO_ARGV"),
         ),
         default_name=not template,
     )
     core = recording_core()
+    leads = settings.get("CUPTIMEM_LEADER", str(pid)) == str(pid) and rank in (None, "0")
 
     def finish() -> None:
         if os.getpid() != pid:
@@ -172,19 +200,34 @@ def _open(settings: dict[str, str]) -> None:
             backward_threads.wait()
         finally:  # an interrupt ends the wait, not what follows it
             recorder.close_all(oom_left)
-            if not _is_set(settings, "CUPTIMEM_QUIET") and window.path is not None:
+            path = window.path
+            if path is not None and program is not None and program.remove_empty(path, recorder.last_counts):
+                path = None
+            if not _is_set(settings, "CUPTIMEM_QUIET") and path is not None:
                 children = core.process_children()
                 if oom_left:
-                    _show_refusal(window.path)
-                _say_what_was_written(window.path)
+                    _show_refusal(path)
+                _say_what_was_written(path)
+                if leads and not oom_left:
+                    _say_what_it_shows(path)
                 if not _is_set(settings, "CUPTIMEM_FOLLOW"):
                     _say_what_was_not(children)
-            leads = settings.get("CUPTIMEM_LEADER", str(pid)) == str(pid) and rank in (None, "0")
-            if leads and _is_set(settings, "CUPTIMEM_OPEN") and window.path is not None:
-                _command("no page was made", "timeline", "--open", "--", window.path)
+            if leads and _is_set(settings, "CUPTIMEM_OPEN") and path is not None:
+                _command("no page was made", "timeline", "--open", "--", path)
 
     # Registered before anything of the program's, so it runs after everything of the program's.
     atexit.register(core.process_at_exit(finish))
+
+
+def _max_size(settings: dict[str, str]) -> int:
+    from cuptimem import sizes
+    from cuptimem.errors import Error
+
+    text = settings.get("CUPTIMEM_MAX_SIZE", "") or "0"
+    try:
+        return sizes.parse(text)
+    except ValueError:
+        raise Error(f"CUPTIMEM_MAX_SIZE takes a number of bytes such as 500M, not {text!r}") from None
 
 
 def _show_refusal(path: str) -> None:
@@ -214,17 +257,39 @@ def _say_what_was_written(path: str) -> None:
 
 
 def _command(otherwise: str, *arguments: str) -> None:
-    """A command of ours, in a process of its own: the program's modules, output and end stay as they are. It writes to
-    standard error. otherwise: said where it cannot be run."""
-    environment = {name: value for name, value in os.environ.items() if name not in (*VARIABLES, "LD_PRELOAD")}
-    command = [sys.executable, "-P", "-m", "cuptimem", *arguments]
-    to_stderr = [(os.POSIX_SPAWN_DUP2, 2, 1)]
+    """A command of ours, which writes to standard error. otherwise: said where it cannot be run."""
+    from cuptimem import own_process
+
     try:
-        os.waitpid(os.posix_spawn(sys.executable, command, environment, file_actions=to_stderr), 0)
-    except ChildProcessError:  # the program ignores SIGCHLD: the command runs all the same
-        return
+        own_process.run(["-m", "cuptimem", *arguments], [(os.POSIX_SPAWN_DUP2, 2, 1)], VARIABLES)
     except (OSError, KeyboardInterrupt) as error:
         _say(f"{otherwise}: {_one_line(error)}")
+
+
+def _say_what_it_shows(path: str) -> None:
+    """Four lines more, where they are made in little time; the closing line names the command that has them all."""
+    from cuptimem import own_process, recorder, refusals
+
+    counts = recorder.last_counts
+    if "torch" not in sys.modules or counts.get("foreign") or counts.get("events", 0) > _EVENTS:
+        return
+    if type(refusals.ended_program()) is KeyboardInterrupt:
+        return
+    try:
+        reading, writing = os.pipe()
+        files = (
+            (os.POSIX_SPAWN_DUP2, writing, 1),
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+        )
+        try:
+            if own_process.run(["-m", "cuptimem.answer", path], files, VARIABLES) == 0:  # then the pipe has the lines
+                recorder.write(os.read(reading, 65536).decode())
+        finally:
+            os.close(reading)
+            os.close(writing)
+    except (OSError, KeyboardInterrupt) as error:
+        _say(f"no summary was made: {_one_line(error)}")
 
 
 def _say_what_was_not(children: int) -> None:
@@ -262,7 +327,7 @@ def _start_in_child(settings: dict[str, str]) -> None:
     recorder.forked_by = os.getppid()
     settings["CUPTIMEM_IMAGE"] = os.environ["CUPTIMEM_IMAGE"] = f"{os.getpid()}.1"
     try:
-        _open(settings)
+        _open(settings, None)
     except Exception as error:  # as above
         recorder.say(f"not recording process {os.getpid()}: {_one_line(error)}")
         return

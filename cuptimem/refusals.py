@@ -56,13 +56,22 @@ def _refuses(error: BaseException) -> bool:
     return len(text) == 1 and type(text[0]) is str and "DefaultCPUAllocator: " in text[0]
 
 
-def left_program() -> bool:
-    """At exit: whether such an exception has ended the program. Python keeps what its excepthook was called for; so do
+def ended_program() -> BaseException | None:
+    """At exit: the exception that has ended the program. Python keeps what its excepthook was called for; so do
     test runners and notebooks with what they caught, but their own frames lie around it."""
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-    if not isinstance(error, BaseException) or error.__traceback__ is None:
-        return False
-    return error.__traceback__.tb_frame.f_back is None and is_of(error)
+    if not isinstance(error, BaseException):
+        return None
+    # A script that does not compile has no frame, nor has a line typed at a prompt that does not.
+    frame = error.__traceback__.tb_frame if error.__traceback__ is not None else None
+    ended = frame.f_back is None if frame is not None else not hasattr(sys, "ps1")
+    return error if ended else None
+
+
+def left_program() -> bool:
+    """At exit: whether such an exception has ended the program."""
+    error = ended_program()
+    return error is not None and is_of(error)
 
 
 def show(window: "Window") -> None:

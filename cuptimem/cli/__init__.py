@@ -4,6 +4,7 @@ import os
 import sys
 
 import cuptimem
+from cuptimem.cli import streams
 
 TYPE_CHECKING = False  # `run` must import nothing that the program's folder could shadow
 
@@ -26,8 +27,18 @@ VERBS = {
     "flamegraph": "a page: bytes by stack or module, at the peak, leaked, allocated in all and more",
     "diff": "two recordings: what came, went, grew at the peak, at the end and in each step",
     "export": "for Perfetto, memory_viz, speedscope, TensorBoard, flamegraph.pl; as CSV and JSON",
+    "scrub": "a copy for sharing: no command line, host, user or home folders in it",
     "simulate": "run it on a simulated GPU: does it fit, and what is the peak",
     "doctor": "what works in this environment, and how to fix what does not",
+    "completion": "print a script that completes command lines in bash, zsh or fish",
+}
+
+# What other tools call it.
+_OTHER_WORDS = {
+    **dict.fromkeys(("record", "profile", "trace", "python"), "run"),
+    **dict.fromkeys(("report", "show", "stats", "open", "read"), "summary"),
+    **dict.fromkeys(("view", "plot", "draw", "chart"), "timeline"),
+    **dict.fromkeys(("transform", "convert"), "export"),
 }
 
 _DONE, _FAILED, _USAGE, _PIPE = 0, 1, 2, 141
@@ -43,8 +54,8 @@ def usage() -> str:
         *(f"  {verb:<13} {what}" for verb, what in VERBS.items()),
         "",
         "  cuptimem run train.py        writes cuptimem-train.<pid>.cmem",
-        "  cuptimem summary FILE        reads it",
-        "  cuptimem timeline FILE       draws it",
+        "  cuptimem summary             reads the newest trace here; summary FILE: that one",
+        "  cuptimem timeline            draws it",
         "  cuptimem VERB --help         says more about one verb",
         "  cuptimem --version",
     ]
@@ -53,17 +64,24 @@ def usage() -> str:
 
 def main(arguments: "Sequence[str]") -> int:
     """Runs one verb. Exit codes: 0 done, 1 it could not be done (one line says why), 2 wrong usage."""
+    streams.prepare()
     try:
-        code = _dispatch(list(arguments))
-        sys.stdout.flush()
-        return code
+        try:
+            return _dispatch(list(arguments))
+        finally:  # argparse leaves by SystemExit
+            sys.stdout.flush()
     except BrokenPipeError:
         # The reader went away (head, less): what is left has nowhere to go, at exit neither.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        streams.drop(sys.stdout)
         return _PIPE
     except KeyboardInterrupt:
-        print("cuptimem: interrupted", file=sys.stderr)
+        streams.complain("interrupted")
         return 130
+    except OSError as error:
+        # A full disk. Verbs turn errors of files that they name into Error, so a nameless one is of standard output.
+        streams.drop(sys.stdout)
+        streams.complain(f"{error.filename or 'standard output'}: {error.strerror or error}")
+        return _FAILED
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -73,6 +91,9 @@ def _dispatch(arguments: list[str]) -> int:
         print(usage(), file=sys.stderr)
         return _USAGE
     verb = arguments[0]
+    if verb in ("-h", "--help", "help") and arguments[1:2] and arguments[1] in VERBS:
+        arguments = [arguments[1], "--help"]
+        verb = arguments[0]
     if verb in ("-h", "--help", "help"):
         print(usage())
         return _DONE
@@ -84,19 +105,25 @@ def _dispatch(arguments: list[str]) -> int:
     try:
         return int(__import__(f"cuptimem.cli.{verb}", fromlist=["main"]).main(arguments[1:]))
     except Error as error:
-        print(f"cuptimem: {' '.join(str(error).split())}", file=sys.stderr)
+        streams.complain(str(error))
         return _FAILED
 
 
 def _unknown(verb: str) -> int:
     import difflib
 
-    if os.path.exists(verb) and verb.endswith(".py"):
+    from cuptimem.cli import hints
+
+    if hints.is_trace(verb):
+        hint = f"did you mean: cuptimem summary {verb}"
+    elif verb.endswith(".py") or os.path.isfile(os.path.join(verb, "__main__.py")):
         hint = f"did you mean: cuptimem run {verb}"
     elif os.path.exists(verb):
-        hint = f"did you mean: cuptimem summary {verb}"
+        hint = "it is no trace and no script; see: cuptimem --help"
+    elif verb.startswith("-"):
+        hint = "options stand behind a verb; see: cuptimem --help"
     else:
-        near = difflib.get_close_matches(verb, VERBS, n=1)
+        near = [_OTHER_WORDS[verb]] if verb in _OTHER_WORDS else difflib.get_close_matches(verb, VERBS, n=1)
         hint = f"did you mean: cuptimem {near[0]}" if near else f"verbs: {', '.join(VERBS)}"
-    print(f"cuptimem: no verb {verb!r}; {hint}", file=sys.stderr)
+    streams.complain(f"no verb {verb!r}; {hint}")
     return _USAGE

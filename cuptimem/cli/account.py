@@ -1,5 +1,6 @@
 """cuptimem account FILE"""
 
+import argparse
 from collections.abc import Sequence
 
 from cuptimem import account
@@ -7,21 +8,25 @@ from cuptimem.cli import reading
 from cuptimem.reporters import json, terminal, views
 
 
-def main(arguments: Sequence[str]) -> int:
-    parser = reading.parser(
+def parser() -> argparse.ArgumentParser:
+    result = reading.parser(
         "account",
         "What a device's peak is made of, in exact bytes: parameters, buffers, gradients, optimizer state, inputs, "
         "activations saved for backward, temporaries, by module.",
     )
-    parser.add_argument("--depth", type=reading.count, metavar="N", help="only the first N parts of modules' names")
-    reading.add_step(parser, "the peak of step N (from 0; -1 is the last) instead of the run's")
-    parser.add_argument("--device", metavar="D", help="only this device (cpu, cuda:0); default: all")
-    parser.add_argument("-n", "--top", type=reading.count, default=40, metavar="N", help="modules to show (40)")
-    options = parser.parse_args(arguments)
+    result.add_argument("--depth", type=reading.count, metavar="N", help="only the first N parts of modules' names")
+    reading.add_step(result, "the peak of step N (from 0; -1 is the last) instead of the run's")
+    result.add_argument("--device", metavar="D", help="only this device (cpu, cuda:0); default: all")
+    result.add_argument("-n", "--top", type=reading.count, default=40, metavar="N", help="modules to show (40)")
+    return result
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = parser().parse_args(arguments)
     report = reading.read(options, step=options.step)
     accounts = [account.of_contents(one, options.depth) for one in reading.chosen(report, options.device, "peak")]
     if options.json:
-        print(json.text(json.accounts(report, accounts)))
+        json.show(json.accounts(report, accounts))
     else:
         terminal.show(views.account(report, accounts, options.top))
     return 0

@@ -1,5 +1,6 @@
 """cuptimem diff BEFORE AFTER"""
 
+import argparse
 from collections.abc import Sequence
 
 from cuptimem.cli import reading, writing
@@ -8,20 +9,24 @@ from cuptimem.reporters import json, terminal, views
 from cuptimem.reporters.descent import line_to_leave
 
 
-def main(arguments: Sequence[str]) -> int:
-    parser = reading.bare_parser(
+def parser() -> argparse.ArgumentParser:
+    result = reading.bare_parser(
         "diff",
         "Two recordings: what came, went and grew, at the peak, at the end, and in what a step allocates. Lines that "
         "an edit has moved are known by their function and text.",
     )
-    parser.add_argument("before", metavar="BEFORE", help="a trace")
-    parser.add_argument("after", metavar="AFTER", help="another one")
-    parser.add_argument(
+    result.add_argument("before", metavar="BEFORE", help="a trace")
+    result.add_argument("after", metavar="AFTER", help="another one")
+    result.add_argument(
         "--device", metavar="D", help="lines of this device (cpu, cuda:0); default: the first that changed"
     )
-    parser.add_argument("-n", "--top", type=reading.count, default=6, metavar="N", help="lines of each table (6)")
-    writing.add_output(parser)
-    options = parser.parse_args(arguments)
+    result.add_argument("-n", "--top", type=reading.count, default=6, metavar="N", help="lines of each table (6)")
+    writing.add_output(result)
+    return result
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = parser().parse_args(arguments)
     name = writing.beside(options.after, "diff")
     if writing.wanted(options):
         writing.target(options, name)
@@ -41,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
 
         writing.write_page(options, name, diff.html(before, after, devices, named))
     elif options.json:
-        print(json.text(json.diff(before, after, devices)))
+        json.show(json.diff(before, after, devices))
     else:
         terminal.show(views.diff(before, after, devices, named, options.top))
     return 0

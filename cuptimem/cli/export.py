@@ -5,45 +5,49 @@ from collections.abc import Sequence
 
 from cuptimem import exports, naming
 from cuptimem.cli import reading
+from cuptimem.cli.parsing import Parser
 from cuptimem.reporters import words
 
 _WHAT = ("peak", "end", "kept", "allocated", "temporary")
 _TABLES = ("steps", "allocations", "stacks")
 
 
-def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="cuptimem export",
+def parser() -> argparse.ArgumentParser:
+    result = Parser(
+        "export",
         description="Writes a recording for another program.",
         epilog="formats:\n" + "\n".join(f"  {name:<12} {what}" for name, what in exports.FORMATS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
-    parser.add_argument("file", metavar="FILE", help="a trace that `cuptimem run` or cuptimem.profile wrote")
-    parser.add_argument("--to", required=True, choices=tuple(exports.FORMATS), metavar="FORMAT", help="see below")
-    parser.add_argument(
+    reading.add_file(result)
+    result.add_argument("--to", required=True, choices=tuple(exports.FORMATS), metavar="FORMAT", help="see below")
+    result.add_argument(
         "-o",
         "--output",
         metavar="OUT",
         help="where to (default: beside the trace); compressed where it ends in .gz; for csv and tensorboard a folder",
     )
-    parser.add_argument("-f", "--force", action="store_true", help="replace what is there")
-    parser.add_argument("--device", metavar="D", help="only this device (cpu, cuda:0); default: all")
-    parser.add_argument(
+    result.add_argument("-f", "--force", action="store_true", help="replace what is there")
+    result.add_argument("--device", metavar="D", help="only this device (cpu, cuda:0); default: all")
+    result.add_argument(
         "--what", choices=_WHAT, help="of speedscope and collapsed: which blocks (default: all of these; peak)"
     )
-    parser.add_argument(
+    result.add_argument(
         "--least",
         type=reading.size,
         metavar="SIZE",
         help="of chrome: draw blocks of at least this size (default: so that at most 50,000 are drawn)",
     )
-    parser.add_argument(
+    result.add_argument(
         "--newest", type=reading.count, metavar="N", help="of memory-viz: only the newest N events of each device"
     )
-    parser.add_argument("--table", choices=_TABLES, help="of csv: only this one, and OUT is a file")
-    reading.add_code(parser)
-    options = parser.parse_args(arguments)
+    result.add_argument("--table", choices=_TABLES, help="of csv: only this one, and OUT is a file")
+    reading.add_code(result)
+    return result
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = parser().parse_args(arguments)
     asked = exports.Options(
         device=options.device,
         what=options.what,
@@ -53,7 +57,8 @@ def main(arguments: Sequence[str]) -> int:
         code=options.code,
         force=options.force,
     )
-    written = exports.export(options.file, options.to, options.output, asked)
+    with reading.hints_about(options.file):
+        written = exports.export(options.file, options.to, options.output, asked)
     for note in written.notes:
         print(f"! {words.printable(note)}")
     name = words.printable(naming.shown(written.path))

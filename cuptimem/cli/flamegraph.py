@@ -1,19 +1,24 @@
 """cuptimem flamegraph FILE"""
 
+import argparse
 from collections.abc import Sequence
 
 from cuptimem.cli import reading, writing
 
 
-def main(arguments: Sequence[str]) -> int:
-    parser = reading.parser(
+def parser() -> argparse.ArgumentParser:
+    result = reading.parser(
         "flamegraph",
         "A page with the bytes by stack or module: at the peak, at the end, leaked, kept, allocated in all, temporary.",
         json=False,
     )
-    writing.add_output(parser, always=True)
-    reading.add_step(parser, "only of step N (from 0; -1 is the last) instead of the whole run")
-    options = parser.parse_args(arguments)
+    writing.add_output(result, always=True)
+    reading.add_step(result, "only of step N (from 0; -1 is the last) instead of the whole run")
+    return result
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = parser().parse_args(arguments)
     name = writing.beside(options.file, "flamegraph")
     writing.target(options, name)
     from cuptimem.pages import flamegraph, stacks_data

@@ -1,5 +1,6 @@
 """cuptimem kernels FILE"""
 
+import argparse
 from collections.abc import Sequence
 
 from cuptimem.cli import reading
@@ -9,19 +10,23 @@ from cuptimem.report import Report
 from cuptimem.reporters import json, terminal, views
 
 
-def main(arguments: Sequence[str]) -> int:
-    parser = reading.parser(
+def parser() -> argparse.ArgumentParser:
+    result = reading.parser(
         "kernels",
         "The kernels that took the most time, and the memory beside them: blocks that were there long before their "
         "first kernel or long after their last, and freed ones that record_stream still held.",
     )
-    parser.add_argument("-n", "--top", type=reading.count, default=10, metavar="N", help="rows of each table (10)")
-    options = parser.parse_args(arguments)
+    result.add_argument("-n", "--top", type=reading.count, default=10, metavar="N", help="rows of each table (10)")
+    return result
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = parser().parse_args(arguments)
     report = reading.read(options)
     if report.kernels is None:
         raise _not_recorded(report)
     if options.json:
-        print(json.text(json.kernels(report, report.kernels)))
+        json.show(json.kernels(report, report.kernels))
     else:
         terminal.show(views.kernels(report, report.kernels, options.top))
     return 0

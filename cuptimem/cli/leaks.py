@@ -1,5 +1,6 @@
 """cuptimem leaks FILE"""
 
+import argparse
 from collections.abc import Sequence
 
 from cuptimem.cli import reading
@@ -8,30 +9,34 @@ from cuptimem.reporters import json, terminal, views
 _LEAKS = 3  # the exit code of --fail-on-leak
 
 
-def main(arguments: Sequence[str]) -> int:
-    parser = reading.parser("leaks", "What grows from step to step: how fast, since when, and the line that makes it.")
-    parser.add_argument(
+def parser() -> argparse.ArgumentParser:
+    result = reading.parser("leaks", "What grows from step to step: how fast, since when, and the line that makes it.")
+    result.add_argument(
         "--fail-on-leak", action="store_true", help=f"exit with {_LEAKS} if there is a leak (a suspect is none)"
     )
-    parser.add_argument(
+    result.add_argument(
         "--fail-on-growth",
         action="store_true",
         help=f"exit with {_LEAKS}, too, if something grew and the recording cannot tell whether it is a leak",
     )
-    parser.add_argument(
+    result.add_argument(
         "--min-rate",
         type=reading.size,
         metavar="SIZE",
         help="what grows by less a step is negligible (by default less than 1 KiB a step and 1 %% of the peak)",
     )
-    parser.add_argument(
+    result.add_argument(
         "-n", "--top", type=reading.count, default=10, metavar="N", help="leaks, and suspects, to show (10)"
     )
-    parser.add_argument("--no-holders", action="store_true", help="do not show who holds what grows")
-    options = parser.parse_args(arguments)
+    result.add_argument("--no-holders", action="store_true", help="do not show who holds what grows")
+    return result
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = parser().parse_args(arguments)
     report = reading.read(options, min_rate=options.min_rate)
     if options.json:
-        print(json.text(json.leaks(report)))
+        json.show(json.leaks(report))
     else:
         terminal.show(views.leaks(report, options.top, not options.no_holders))
     growth = options.fail_on_growth and (report.leaks or report.undecided)

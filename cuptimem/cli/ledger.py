@@ -9,23 +9,27 @@ from cuptimem.ledger import check_moment, pick
 from cuptimem.reporters import json, terminal, views
 
 
-def main(arguments: Sequence[str]) -> int:
-    parser = reading.parser(
+def parser() -> argparse.ArgumentParser:
+    result = reading.parser(
         "ledger",
         "Who has the used bytes of a device: PyTorch's tensors and cache, each library at driver level with its Python "
         "line, the CUDA context, other processes, and what nobody accounts for. The lines sum to what the driver says "
         "is used (docs/ledger.md).",
     )
-    parser.add_argument("--device", metavar="D", help="only this device (cuda:0); default: all")
-    parser.add_argument(
+    result.add_argument("--device", metavar="D", help="only this device (cuda:0); default: all")
+    result.add_argument(
         "--at",
         type=_moment,
         default="peak",
         metavar="peak|end|SECONDS",
         help="when: at the most used bytes (the default), at the end, or so many seconds after the start",
     )
-    parser.add_argument("-n", "--top", type=reading.count, default=20, metavar="N", help="lines of libraries (20)")
-    options = parser.parse_args(arguments)
+    result.add_argument("-n", "--top", type=reading.count, default=20, metavar="N", help="lines of libraries (20)")
+    return result
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = parser().parse_args(arguments)
     asked = options.at if isinstance(options.at, float) else None
     report = reading.read(options, ledger_at_ns=None if asked is None else round(asked * 1e9))
     if asked is not None:
@@ -35,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
     devices = [options.device] if options.device is not None or not names else list(names)
     ledgers = tuple(pick(report, device, what) for device in devices)
     if options.json:
-        print(json.text(json.ledger(report, ledgers)))
+        json.show(json.ledger(report, ledgers))
     else:
         terminal.show(views.ledger(report, ledgers, options.top))
     return 0
@@ -49,5 +53,5 @@ def _moment(text: str) -> str | float:
     except ValueError:
         seconds = -1.0
     if not math.isfinite(seconds) or seconds < 0:
-        raise argparse.ArgumentTypeError(f"peak, end, or seconds since the start, not {text!r}")
+        raise argparse.ArgumentTypeError(f"takes peak, end, or seconds since the start, not {text!r}")
     return seconds

@@ -9,39 +9,44 @@ from cuptimem.errors import Error
 from cuptimem.reporters import json, oom_views, terminal, views
 
 
-def main(arguments: Sequence[str]) -> int:
-    parser = reading.parser("peak", "What was alive at the peak: bytes, blocks and the line they come from.")
-    reading.add_step(parser, "the peak of step N (from 0; -1 is the last) instead of the run's")
-    parser.add_argument(
+def parser() -> argparse.ArgumentParser:
+    result = reading.parser("peak", "What was alive at the peak: bytes, blocks and the line they come from.")
+    reading.add_step(result, "the peak of step N (from 0; -1 is the last) instead of the run's")
+    result.add_argument(
         "--at",
         choices=("start", "peak", "end", "oom"),
         default="peak",
         help="what was alive at the start or end of the run, or of the step, instead of its peak; oom: when memory was "
         "refused, on one page (of the request whose exception ended the program, else of the first one)",
     )
-    parser.add_argument("--device", metavar="D", help="only this device (cpu, cuda:0); default: all")
-    parser.add_argument("-n", "--top", type=reading.count, default=15, metavar="N", help="lines to show (15)")
-    options = parser.parse_args(arguments)
+    result.add_argument("--device", metavar="D", help="only this device (cpu, cuda:0); default: all")
+    result.add_argument("-n", "--top", type=reading.count, default=15, metavar="N", help="lines to show (15)")
+    return result
+
+
+def main(arguments: Sequence[str]) -> int:
+    ours = parser()
+    options = ours.parse_args(arguments)
     if options.at == "oom":
-        return _oom(parser, options)
+        return _oom(ours, options)
     report = reading.read(options, step=options.step, tables=reading.tables(options.at))
     found = reading.chosen(report, options.device, options.at)
     if options.json:
-        print(json.text(json.peaks(report, found)))
+        json.show(json.peaks(report, found))
     else:
         terminal.show(views.peak(report, found, options.top))
     return 0
 
 
-def _oom(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+def _oom(ours: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     if options.step is not None:
-        parser.error("--at oom is a moment of the run: leave out --step")
+        ours.error("--at oom is a moment of the run: leave out --step")
     report = reading.read(options)
     found = [oom for oom in report.ooms if options.device is None or oom.device == report.device(options.device).name]
     if not found:
         raise Error(f"no request was refused{f' on {options.device}' if options.device else ''} in this recording")
     if options.json:
-        print(json.text(json.ooms(report, found)))
+        json.show(json.ooms(report, found))
     else:
         chosen = next((oom for oom in found if oom.left), found[0])
         terminal.show(oom_views.page(report, chosen), otherwise=refusals.WIDTH)

@@ -2,9 +2,13 @@
 
 import argparse
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from cuptimem import own_code, sizes
+from cuptimem.cli import hints
+from cuptimem.cli.parsing import Parser
+from cuptimem.errors import Error
 from cuptimem.report import Contents, Report, analyze
 from cuptimem.reporters import terminal
 
@@ -14,13 +18,23 @@ WHAT = ("peak", "end", "allocated", "temporary")
 def parser(verb: str, description: str, *, json: bool = True) -> argparse.ArgumentParser:
     """A parser with FILE, --json and --code."""
     result = bare_parser(verb, description, json=json)
-    result.add_argument("file", metavar="FILE", help="a trace that `cuptimem run` or cuptimem.profile wrote")
+    add_file(result)
     return result
+
+
+def add_file(parser: argparse.ArgumentParser) -> None:
+    """The trace to read. Left out: the newest here, which the parser puts in (cli/parsing.py)."""
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        nargs="?",
+        help="a trace that `cuptimem run` or cuptimem.profile wrote (default: the newest *.cmem in this folder)",
+    )
 
 
 def bare_parser(verb: str, description: str, *, json: bool = True) -> argparse.ArgumentParser:
     """The same without FILE."""
-    result = argparse.ArgumentParser(prog=f"cuptimem {verb}", description=description, allow_abbrev=False)
+    result = Parser(verb, description=description)
     if json:
         result.add_argument("--json", action="store_true", help="one JSON object (docs/json.md) instead of text")
     add_code(result)
@@ -49,7 +63,7 @@ def count(text: str) -> int:
     """An argument that counts from 1."""
     value = int(text)
     if value < 1:
-        raise argparse.ArgumentTypeError(f"at least 1, not {value}")
+        raise argparse.ArgumentTypeError(f"takes at least 1, not {value}")
     return value
 
 
@@ -57,7 +71,7 @@ def index(text: str) -> int:
     """An argument that counts from 0."""
     value = int(text)
     if value < 0:
-        raise argparse.ArgumentTypeError(f"at least 0, not {value}")
+        raise argparse.ArgumentTypeError(f"takes at least 0, not {value}")
     return value
 
 
@@ -88,7 +102,7 @@ def read(
 ) -> Report:
     """Opens the trace that was named, with a bar on standard error when it takes long."""
     path = options.file if path is None else path
-    with terminal.progress(f"reading {os.path.basename(path)}") as tell:
+    with hints_about(path), terminal.progress(f"reading {os.path.basename(path)}") as tell:
         return analyze(
             path,
             step=step,
@@ -98,6 +112,16 @@ def read(
             code=options.code,
             tables=tables,
         )
+
+
+@contextmanager
+def hints_about(path: str) -> Iterator[None]:
+    """An error of reading this file says what to do next, too."""
+    try:
+        yield
+    except Error as error:
+        hint = "" if hints.is_trace(path) else hints.about(path)
+        raise Error(f"{error}; {hint}" if hint else str(error)) from error
 
 
 def tables(what: str) -> tuple[str, ...]:
@@ -110,7 +134,7 @@ def size(text: str) -> int:
     try:
         return sizes.parse(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"a size such as 512, 4K or 1.5 MiB, not {text!r}") from None
+        raise argparse.ArgumentTypeError(f"takes a size such as 512, 4K or 1.5 MiB, not {text!r}") from None
 
 
 def chosen(report: Report, device: str | None, what: str) -> tuple[Contents, ...]:

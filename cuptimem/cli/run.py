@@ -1,6 +1,6 @@
 """cuptimem run script.py args | -m module args | -c code
 
-Replaces itself by the same Python with the script and asks it, by environment variables that cuptimem.pth reads, to
+Replaces itself by the same Python with the script and asks it, by environment variables that `autostart` reads, to
 record. So the script runs as bare Python runs it: there is no launcher on its stack, in its sys.modules or around its
 exit.
 """
@@ -9,7 +9,7 @@ import os
 import site
 import sys
 
-from cuptimem import interpreter, naming, sizes
+from cuptimem import autostart, interpreter, naming, sizes
 from cuptimem.errors import Error, recording_core
 
 TYPE_CHECKING = False  # the program's folder may have a module of any name: only what Python has loaded is imported
@@ -17,63 +17,92 @@ TYPE_CHECKING = False  # the program's folder may have a module of any name: onl
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-HELP = """\
-usage: cuptimem run [options] script.py [args ...]
-       cuptimem run [options] -m module [args ...]
-       cuptimem run [options] -c code [args ...]
-
-Runs a Python program as `python` would and records its tensor memory.
-
-  -o, --output FILE   the trace; {pid} and {rank} are filled in
-                      (default: cuptimem-<script>.<pid>.cmem, with the rank under torchrun)
-  -f, --force         replace FILE if it exists
-      --follow        record its children too, each in its own file
-  -q, --quiet         no closing line, and no account of an out-of-memory error that ended the program
-      --max-size N    fold the steps past N bytes of trace (suffixes K, M, G)
-      --open          make the timeline page when the program ends, and open it where there is a browser
-      --kernels       record when kernels and copies ran, too
-      --operators     record full names of operators (aten::addmm), too
-      --no-driver     only PyTorch's memory, not what CUDA itself hands out
-      --no-walks      no names of modules and tensors: nothing looks at living objects while the program runs
-      --no-holders    do not search, at the end, for who holds what grows
-  -h, --help          this text
-"""
+    from cuptimem.cli.parsing import Parser
 
 
 class Usage(Exception):
     """The command line is wrong; the message says how."""
 
 
-class _Request:
-    def __init__(self) -> None:
-        self.output = ""
-        self.force = False
-        self.follow = False
-        self.quiet = False
-        self.max_size = 0
-        self.open = False
-        self.kernels = False
-        self.operators = False
-        self.driver = True
-        self.walks = True
-        self.holders = True
-        self.program: list[str] = []
-        self.help = False
+def parser() -> "Parser":
+    # argparse is loaded here and not with this module: cuptimem.__main__ has taken the program's folder off sys.path.
+    import argparse
+
+    from cuptimem.cli import parsing
+
+    result = parsing.Parser(
+        "run",
+        usage="cuptimem run [options] script.py [args ...]\n"
+        "       cuptimem run [options] -m module [args ...]\n"
+        "       cuptimem run [options] -c code [args ...]",
+        description="Runs a Python program as `python` would and records its tensor memory. Ends with five lines on "
+        "standard error; those behind the first take at most two seconds of CPU time, or are left out.",
+    )
+    result.add_argument(
+        "-o",
+        "--output",
+        type=parsing.name,
+        metavar="FILE",
+        help="the trace; {pid} and {rank} are filled in (default: cuptimem-<script>.<pid>.cmem, with the rank under "
+        "torchrun)",
+    )
+    result.add_argument("-f", "--force", action="store_true", help="replace FILE if it exists")
+    result.add_argument("--follow", action="store_true", help="record its children too, each in its own file")
+    result.add_argument(
+        "-q",
+        "--quiet",
+        action="store_true",
+        help="nothing at the end: no five lines, and no account of an out-of-memory error that ended the program",
+    )
+    result.add_argument(
+        "--max-size",
+        type=_bytes,
+        default=0,
+        metavar="N",
+        help="fold the steps past N bytes of trace (suffixes K, M, G)",
+    )
+    result.add_argument(
+        "--open",
+        action="store_true",
+        help="make the timeline page when the program ends, and open it where there is a browser",
+    )
+    result.add_argument("--kernels", action="store_true", help="record when kernels and copies ran, too")
+    result.add_argument("--operators", action="store_true", help="record full names of operators (aten::addmm), too")
+    result.add_argument(
+        "--no-driver",
+        action="store_false",
+        dest="driver",
+        help="only PyTorch's memory, not what CUDA itself hands out",
+    )
+    result.add_argument(
+        "--no-walks",
+        action="store_false",
+        dest="walks",
+        help="no names of modules and tensors: nothing reads living objects while the program runs",
+    )
+    result.add_argument(
+        "--no-holders", action="store_false", dest="holders", help="do not search, at the end, for who holds what grows"
+    )
+    result.add_argument(
+        "--no-argv",
+        action="store_false",
+        dest="argv",
+        help="the trace has no argument of the command line but the script",
+    )
+    result.add_argument("program", nargs=argparse.REMAINDER, help="script.py, -m module or -c code, and its arguments")
+    return result
 
 
 def main(arguments: "Sequence[str]") -> int:
+    ours = parser()
+    request = ours.parse_before_program(arguments)
     try:
-        request = _parse(list(arguments))
-        if request.help:
-            print(HELP, end="")
-            return 0
         if request.kernels and not request.driver:
             raise Usage("kernels are recorded at the driver level: leave out --kernels or --no-driver")
         check_program(request.program)
         output = checked_output(request.output, request.force)
     except Usage as error:
-        print(f"cuptimem run: {error}; see: cuptimem run --help", file=sys.stderr)
-        return 2
+        ours.error(str(error))
     recording_core()
     check_autostart()
     environment = {**given_environment(), "CUPTIMEM": "1", "CUPTIMEM_RUN": str(os.getpid())}
@@ -89,6 +118,7 @@ def main(arguments: "Sequence[str]") -> int:
         "CUPTIMEM_NO_DRIVER": "" if request.driver else "1",
         "CUPTIMEM_NO_WALKS": "" if request.walks else "1",
         "CUPTIMEM_NO_HOLDERS": "" if request.holders else "1",
+        "CUPTIMEM_NO_ARGV": "" if request.argv else "1",
     }
     for name in (*settings, "CUPTIMEM_LEADER", "CUPTIMEM_IMAGE"):
         environment.pop(name, None)
@@ -101,70 +131,15 @@ def main(arguments: "Sequence[str]") -> int:
     os.execve(sys.executable, [sys.executable, *interpreter_flags(), *end, *request.program], environment)
 
 
-def _parse(arguments: list[str]) -> _Request:
-    request = _Request()
-    while arguments:
-        argument = arguments.pop(0)
-        name, equals, value = argument.partition("=")
-        if argument in ("-h", "--help"):
-            request.help = True
-            return request
-        if argument in ("-f", "--force"):
-            request.force = True
-        elif argument == "--follow":
-            request.follow = True
-        elif argument in ("-q", "--quiet"):
-            request.quiet = True
-        elif argument == "--open":
-            request.open = True
-        elif argument == "--kernels":
-            request.kernels = True
-        elif argument == "--operators":
-            request.operators = True
-        elif argument == "--no-driver":
-            request.driver = False
-        elif argument == "--no-walks":
-            request.walks = False
-        elif argument == "--no-holders":
-            request.holders = False
-        elif argument in ("-o", "--output", "--max-size") or name in ("--output", "--max-size"):
-            if not equals:
-                if not arguments:
-                    raise Usage(f"{argument} needs a value")
-                value = arguments.pop(0)
-            if name == "--max-size":
-                request.max_size = _bytes(value)
-            elif not value:
-                raise Usage("the trace needs a name")
-            else:
-                request.output = value
-        elif argument.startswith("-o") and len(argument) > 2 and not argument.startswith("--"):
-            request.output = argument[2:]
-        elif argument in ("-m", "-c"):
-            if not arguments:
-                raise Usage(f"{argument} needs a {'module' if argument == '-m' else 'program'}")
-            request.program = [argument, *arguments]
-            return request
-        elif argument == "--":
-            if not arguments:
-                break
-            request.program = arguments
-            return request
-        elif argument.startswith("-") and argument != "-":
-            raise Usage(f"unknown option {argument}")
-        else:
-            request.program = [argument, *arguments]
-            return request
-    raise Usage("nothing to run")
-
-
 def _bytes(text: str) -> int:
+    import argparse
+
     try:
         value = sizes.parse(text)
     except ValueError:
         value = 0
     if value == 0:
-        raise Usage(f"--max-size takes a number of bytes such as 500M, not {text!r}")
+        raise argparse.ArgumentTypeError(f"takes a number of bytes such as 500M, not {text!r}")
     return value
 
 
@@ -183,12 +158,19 @@ def given_environment() -> dict[str, str]:
 
 
 def check_program(program: list[str]) -> None:
+    if not program:
+        raise Usage("nothing to run")
     script = program[0]
     if script not in ("-m", "-c", "-") and not os.path.exists(script):
-        raise Usage(f"there is no script {script!r}")
+        from cuptimem.cli import hints
+
+        hint = hints.about_script(script)
+        raise Usage(f"there is no script {script!r}" + (f"; {hint}" if hint else ""))
+    if script.endswith(".cmem"):
+        raise Usage(f"{script} is a trace, read it: cuptimem summary {script}")
 
 
-def checked_output(output: str, force: bool) -> str:
+def checked_output(output: str | None, force: bool) -> str:
     """The template for the trace. Whatever would fail later fails here, before the script has run for hours."""
     rank = naming.rank_of(os.environ)
     if not output:
@@ -196,28 +178,24 @@ def checked_output(output: str, force: bool) -> str:
     if rank is not None and "{rank}" not in output and "{pid}" not in output:
         raise Usage("several ranks would write one file; put {rank} or {pid} into -o")
     path = naming.expand(output, os.getpid(), rank)
-    folder = os.path.dirname(os.path.abspath(path))
-    if os.path.isdir(path):
-        raise Error(f"{path} is a directory; name a file in it")
-    if os.path.lexists(path) and not force:
-        raise Error(f"{path} exists; choose another name, or replace it with --force")
-    if not os.path.isdir(folder):
-        raise Error(f"{naming.shown(folder)} is not a directory; make it first")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise Error(f"{naming.shown(folder)} cannot be written to; choose another place with -o")
+    naming.check_target(os.path.abspath(path), force)
     return output
 
 
 def check_autostart() -> None:
-    """The .pth that starts the recording must be where this Python looks for such files."""
+    """The file that starts the recording must be where this Python looks for such files."""
     folders = [] if sys.flags.no_site else site.getsitepackages()
     if site.ENABLE_USER_SITE:
         folders.append(site.getusersitepackages())
-    if not any(os.path.isfile(os.path.join(folder, "cuptimem.pth")) for folder in folders):
-        why = "it was started with -S" if sys.flags.no_site else "cuptimem is not installed in it"
+    if not any(os.path.isfile(os.path.join(folder, autostart.FILE)) for folder in folders):
+        why = "it was started with -S" if sys.flags.no_site else f"it has no {autostart.FILE}"
         raise Error(
             f"{sys.executable} would not start the recording: {why}; "
-            + ("leave -S away" if sys.flags.no_site else f"install it: {sys.executable} -m pip install cuptimem")
+            + (
+                "leave -S away"
+                if sys.flags.no_site
+                else f"install it with {sys.executable} -m pip install cuptimem, or record with cuptimem.profile"
+            )
         )
 
 

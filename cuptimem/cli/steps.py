@@ -1,5 +1,6 @@
 """cuptimem steps FILE"""
 
+import argparse
 from collections.abc import Sequence
 
 from cuptimem.cli import reading
@@ -9,18 +10,22 @@ from cuptimem.reporters import json, terminal, views
 _ENDS = 20  # rows shown at each end of a long run
 
 
+def parser() -> argparse.ArgumentParser:
+    result = reading.parser("steps", "Every training step: bytes live at its start, peak and end; allocated and freed.")
+    result.add_argument("--device", metavar="D", help="only this device (cpu, cuda:0); default: all")
+    result.add_argument("--all", action="store_true", help=f"every row, not only the first and last {_ENDS}")
+    return result
+
+
 def main(arguments: Sequence[str]) -> int:
-    parser = reading.parser("steps", "Every training step: bytes live at its start, peak and end; allocated and freed.")
-    parser.add_argument("--device", metavar="D", help="only this device (cpu, cuda:0); default: all")
-    parser.add_argument("--all", action="store_true", help=f"every row, not only the first and last {_ENDS}")
-    options = parser.parse_args(arguments)
+    options = parser().parse_args(arguments)
     report = reading.read(options)
     rows: tuple[Step, ...] = tuple(report.steps)
     if options.device is not None:
         name = report.device(options.device).name
         rows = tuple(step for step in rows if step.device == name)
     if options.json:
-        print(json.text(json.steps(report, rows)))
+        json.show(json.steps(report, rows))
         return 0
     shown = rows if options.all or len(rows) <= 2 * _ENDS else (*rows[:_ENDS], *rows[-_ENDS:])
     terminal.show(views.steps(report, shown, len(rows) - len(shown)))

@@ -1,20 +1,25 @@
 """cuptimem summary FILE"""
 
+import argparse
 from collections.abc import Sequence
 
 from cuptimem.cli import reading
 from cuptimem.reporters import json, terminal, views
 
 
-def main(arguments: Sequence[str]) -> int:
-    parser = reading.parser("summary", "How high the memory went, what it was made of, and whether it grows.")
-    parser.add_argument(
+def parser() -> argparse.ArgumentParser:
+    result = reading.parser("summary", "How high the memory went, what it was made of, and whether it grows.")
+    result.add_argument(
         "--at", choices=("peak", "end"), default="peak", help="what was alive at the peak (the default), or at the end"
     )
-    options = parser.parse_args(arguments)
+    return result
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = parser().parse_args(arguments)
     report = reading.read(options, tables=reading.tables(options.at))
     if options.json:
-        print(json.text(json.summary(report)))
+        json.show(json.summary(report))
     else:
         terminal.show(views.summary(report, options.at))
     return 0

@@ -1,5 +1,6 @@
 """cuptimem table FILE"""
 
+import argparse
 from collections.abc import Sequence
 
 from cuptimem import grouping
@@ -7,25 +8,30 @@ from cuptimem.cli import reading, writing
 from cuptimem.reporters import json, terminal, views
 
 
-def main(arguments: Sequence[str]) -> int:
-    parser = reading.parser("table", "The blocks alive at the peak (or of --what), summed by one property.")
+def parser() -> argparse.ArgumentParser:
+    result = reading.parser("table", "The blocks alive at the peak (or of --what), summed by one property.")
     words = "; ".join(f"{name}: {meaning}" for name, meaning in grouping.GROUPINGS.items())
-    parser.add_argument(
+    result.add_argument(
         "--by", choices=grouping.GROUPINGS, default="line", metavar="BY", help=f"what to sum by (line). {words}"
     )
-    parser.add_argument(
+    result.add_argument(
         "--depth", type=reading.count, metavar="N", help="with --by module: the first N parts of their names"
     )
-    parser.add_argument("--sort", choices=grouping.ORDERS, default="bytes", help="the order of the rows (bytes)")
-    reading.add_contents(parser)
-    parser.add_argument(
+    result.add_argument("--sort", choices=grouping.ORDERS, default="bytes", help="the order of the rows (bytes)")
+    reading.add_contents(result)
+    result.add_argument(
         "--device", metavar="D", help="this device (cpu, cuda:0); default: the fullest accelerator, else cpu"
     )
-    parser.add_argument("-n", "--top", type=reading.count, default=40, metavar="N", help="rows to show (40)")
-    writing.add_output(parser)
-    options = parser.parse_args(arguments)
+    result.add_argument("-n", "--top", type=reading.count, default=40, metavar="N", help="rows to show (40)")
+    writing.add_output(result)
+    return result
+
+
+def main(arguments: Sequence[str]) -> int:
+    ours = parser()
+    options = ours.parse_args(arguments)
     if options.depth is not None and options.by != "module":
-        parser.error("--depth goes with --by module")
+        ours.error("--depth goes with --by module")
     name = writing.beside(options.file, "table")
     if writing.wanted(options):
         writing.target(options, name)
@@ -39,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     elif options.json:
         contributors = contents.contributors if contents is not None else ()
         rows = grouping.group(contributors, options.by, options.sort, depth=options.depth)
-        print(json.text(json.table(report, contents, rows, options.by)))
+        json.show(json.table(report, contents, rows, options.by))
     else:
         terminal.show(views.table(report, contents, options.by, options.sort, options.top, options.depth))
     return 0

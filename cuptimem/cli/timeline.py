@@ -1,19 +1,24 @@
 """cuptimem timeline FILE"""
 
+import argparse
 from collections.abc import Sequence
 
 from cuptimem.cli import reading, writing
 
 
-def main(arguments: Sequence[str]) -> int:
-    parser = reading.parser(
+def parser() -> argparse.ArgumentParser:
+    result = reading.parser(
         "timeline",
         "A page with live bytes over time: stacked by line, function, module, phase or library, with "
         "steps, the peak, leaks and single allocations.",
         json=False,
     )
-    writing.add_output(parser, always=True)
-    options = parser.parse_args(arguments)
+    writing.add_output(result, always=True)
+    return result
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = parser().parse_args(arguments)
     name = writing.beside(options.file, "timeline")
     writing.target(options, name)
     report = reading.read(options)

@@ -10,20 +10,24 @@ from cuptimem.reporters import json, terminal, views
 _WIDTH = 120  # where nothing says how wide it may be
 
 
-def main(arguments: Sequence[str]) -> int:
-    parser = reading.parser("tree", "The blocks by their whole stacks, as a tree of calls.")
-    reading.add_contents(parser)
-    parser.add_argument("--device", metavar="D", help="only this device (cpu, cuda:0); default: all")
-    parser.add_argument(
+def parser() -> argparse.ArgumentParser:
+    result = reading.parser("tree", "The blocks by their whole stacks, as a tree of calls.")
+    reading.add_contents(result)
+    result.add_argument("--device", metavar="D", help="only this device (cpu, cuda:0); default: all")
+    result.add_argument(
         "--least",
         type=_percent,
         default=1.0,
         metavar="PERCENT",
         help="lines with a smaller share are summed in one row (1)",
     )
-    parser.add_argument("--inverted", action="store_true", help="from the lines that allocate outwards")
-    writing.add_output(parser)
-    options = parser.parse_args(arguments)
+    result.add_argument("--inverted", action="store_true", help="from the lines that allocate outwards")
+    writing.add_output(result)
+    return result
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = parser().parse_args(arguments)
     name = writing.beside(options.file, "tree")
     if writing.wanted(options):
         writing.target(options, name)
@@ -34,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
 
         writing.write_page(options, name, tables.tree(report, found, options.inverted))
     elif options.json:
-        print(json.text(json.tree(report, found, options.inverted)))
+        json.show(json.tree(report, found, options.inverted))
     else:
         blocks = views.tree(report, found, options.least / 100, options.inverted)
         terminal.show(blocks, otherwise=_WIDTH)
@@ -44,5 +48,5 @@ def main(arguments: Sequence[str]) -> int:
 def _percent(text: str) -> float:
     value = float(text)
     if not math.isfinite(value) or not 0 <= value <= 100:
-        raise argparse.ArgumentTypeError(f"a percentage from 0 to 100, not {text}")
+        raise argparse.ArgumentTypeError(f"takes a percentage from 0 to 100, not {text}")
     return value

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
-from cuptimem import autostart, simulator
+from cuptimem import autostart, own_code, simulator
 from cuptimem.doctor.checks import CHILD_SECONDS, SETTINGS, SMALL_DISK, Check, child_environment
 from cuptimem.reporters.words import size
 
@@ -45,7 +45,9 @@ def autostart_check() -> Check:
             said = str(error)
         else:
             if "active" in done.stdout and os.path.exists(output):
-                return Check(SETTINGS, "autostart", "ok", "cuptimem.pth is found: `cuptimem run` and CUPTIMEM=1 record")
+                return Check(
+                    SETTINGS, "autostart", "ok", f"{autostart.FILE} is found: `cuptimem run` and CUPTIMEM=1 record"
+                )
             said = next((line for line in done.stderr.splitlines() if line.startswith("cuptimem: ")), "").removeprefix(
                 "cuptimem: "
             )
@@ -56,14 +58,14 @@ def autostart_check() -> Check:
         SETTINGS,
         "autostart",
         "warning",
-        "cuptimem.pth is in no site-packages of this Python",
+        f"{autostart.FILE} is in no site-packages of this Python",
         cost,
         f"install it properly: {sys.executable} -m pip install cuptimem",
     )
 
 
 def variables() -> Iterator[Check]:
-    known = {*autostart.VARIABLES, "CUPTIMEM_RING_DIR"}
+    known = {*autostart.VARIABLES, "CUPTIMEM_RING_DIR", own_code.VARIABLE}
     if simulator.CORE in os.environ.get("LD_PRELOAD", ""):
         known |= set(simulator.VARIABLES)
     found = {name: value for name, value in sorted(os.environ.items()) if name.startswith("CUPTIMEM")}

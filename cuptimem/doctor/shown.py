@@ -23,7 +23,7 @@ def blocks(diagnosis: Diagnosis, slots: bool = False) -> list[Block]:
         for check in checks:
             sign = _SIGNS[check.state]
             style: Literal["", "warning"] = "warning" if check.state in ("warning", "failed") else ""
-            shown.append(Text(f"  {sign:<6}  {check.name:<{width}}  {check.text}", style))
+            shown.append(Text(f"  {sign:<6}  {check.name:<{width}}  {check.text}", style, hang=width + 12))
             indent = " " * (width + 12)
             if check.cost and check.state != "ok":
                 shown.append(Text(f"{indent}so: {check.cost}"))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import pythons
 from tests.conftest import ROOT, clean_environment
 
 STATES = {"ok", "note", "warning", "failed"}
@@ -24,7 +25,7 @@ def bare(tmp_path_factory) -> str:
     venv.EnvBuilder(with_pip=False, symlinks=True).create(home)
     site = next(home.glob("lib/python3.*/site-packages"))
     (site / "__paths.pth").write_text(f"{ROOT}\n")
-    (site / "cuptimem.pth").write_text((ROOT / "cuptimem.pth").read_text())
+    pythons.add_startup(site)
     return str(home / "bin" / "python")
 
 
@@ -195,9 +196,10 @@ def test_rings_that_killed_processes_left(bare, tmp_path):
 
 
 def test_under_a_recording_of_its_own(bare, tmp_path):
-    """CUPTIMEM=1 cuptimem doctor is recorded itself, and lets go of nothing."""
+    """cuptimem run -m cuptimem doctor is recorded itself, and lets go of nothing. CUPTIMEM=1 alone no longer does it:
+    the command would leave traces of itself."""
     trace = tmp_path / "doctor.cmem"
-    _, answer = doctor(bare, tmp_path, env={"CUPTIMEM": "1", "CUPTIMEM_OUTPUT": str(trace)})
+    _, answer = doctor(bare, tmp_path, env={"CUPTIMEM": "1", "CUPTIMEM_RUN": "1", "CUPTIMEM_OUTPUT": str(trace)})
     assert found(answer, "recording")["state"] == "ok" and trace.stat().st_size > 500
     assert found(answer, "left rings") == {**found(answer, "left rings"), "state": "ok", "text": "none"}
 
@@ -212,14 +214,14 @@ def test_started_without_site(bare, tmp_path):
     assert found(answer, "autostart")["text"] == "this Python runs with -S"
 
 
-def test_without_the_pth(bare, tmp_path):
-    (pth,) = Path(bare).parents[1].glob("lib/python3.*/site-packages/cuptimem.pth")
-    text = pth.read_text()
-    pth.unlink()
+def test_without_the_startup_files(bare, tmp_path):
+    (site,) = Path(bare).parents[1].glob("lib/python3.*/site-packages")
+    for name in pythons.STARTUP:
+        (site / name).unlink()
     try:
         _, answer = doctor(bare, tmp_path)
     finally:
-        pth.write_text(text)
+        pythons.add_startup(site)
     check = found(answer, "autostart")
     assert check["state"] == "warning" and "no site-packages" in check["text"] and "pip install" in check["fix"]
 

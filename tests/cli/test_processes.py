@@ -268,6 +268,16 @@ def test_the_launcher_imports_nothing_that_the_program_could_shadow(python: str,
     assert {name.split(".")[0] for name in eval(done.stdout)} == {"cuptimem"}
 
 
+@pytest.mark.parametrize("verb", ["run", "simulate", "doctor"])
+def test_a_module_of_the_user_named_argparse(run: Run, tmp_path: Path, verb: str) -> None:
+    (tmp_path / "argparse.py").write_text("raise SystemExit('the folder of the program was searched')\n")
+    (tmp_path / "s.py").write_text("import sys; print(sys.path[0])\n")
+    usage = run("-m", "cuptimem", verb, "--frob")
+    assert (usage.code, usage.out) == (2, "") and "unknown option --frob" in usage.err
+    if verb == "run":
+        assert run(*RUN, "s.py").out == f"{tmp_path}\n"
+
+
 def test_the_c_locale_is_the_programs_to_mend(python: str, tmp_path: Path) -> None:
     """PEP 538: Python puts LC_CTYPE into its own environment there; the launcher's must not become the program's."""
     show = "import os, sys; print(sys.flags.utf8_mode, os.environ.get('LC_CTYPE'), len(os.environ))"

@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import sys
 import venv
 from pathlib import Path
 
@@ -162,7 +163,8 @@ def test_without_the_pth(tmp_path, run, python):
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 1 and "cuptimem is not installed in it" in done.stderr, done.stderr
+    startup = "cuptimem.start" if sys.version_info >= (3, 15) else "cuptimem.pth"
+    assert done.returncode == 1 and f"it has no {startup}" in done.stderr, done.stderr
     assert not (tmp_path / "it-ran").exists()
 
 

@@ -317,7 +317,7 @@ def test_a_missing_library_is_named(tmp_path, monkeypatch):
 
 
 def test_how_a_run_ends(tmp_path):
-    done = start("import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)", tmp_path)
+    done = start("import sys; print('out', flush=True); print('err', file=sys.stderr); sys.exit(3)", tmp_path)
     assert (done.exit_code, done.signal, done.timed_out, done.output) == (3, None, False, "out\nerr\n")
     assert done.reports == ()
     done = start("import os; os.kill(os.getpid(), 9)", tmp_path)

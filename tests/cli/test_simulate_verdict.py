@@ -217,6 +217,15 @@ def test_a_program_that_never_used_cuda():
     assert answer.verdict == "undecided" and "never used CUDA" in answer.reason
 
 
+def test_a_program_that_only_made_a_context():
+    context = GIB // 2
+    answer, asked = ask(lambda setup: facts(setup, used=context, allocated=0))
+    assert answer.verdict == "undecided" and "nothing of a device but its context" in answer.reason
+    assert asked == ["as asked"]
+    answer, _ = ask(lambda setup: facts(setup, used=context + 1, allocated=0))  # memory that is not PyTorch's
+    assert answer.verdict == "fits"
+
+
 def test_an_entry_point_that_nobody_described():
     answer, _ = ask(lambda setup: facts(setup, undescribed=(runs.undescribed("cublasNew"),)))
     assert answer.verdict == "undecided" and "cublasNew" in answer.reason

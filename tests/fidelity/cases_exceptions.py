@@ -44,13 +44,14 @@ CASES = [
     ),
     program("group", "raise ExceptionGroup('g', [ValueError(1), KeyError(2)])", code=1, shows="KeyError", fixed=True),
     program("notes", "e = ValueError(1); e.add_note('a note'); raise e", code=1, shows="a note"),
-    program("syntax error", "def f(:", code=1, shows="SyntaxError", traces=1),
+    program("syntax error", "def f(:", code=1, shows="SyntaxError", traces=0),
     program(
         "syntax error in a module",
         "import other",
         files={"other.py": "x = = 1"},
         code=1,
         shows="SyntaxError",
+        traces=0,
     ),
     program(
         "recursion",
@@ -77,7 +78,7 @@ CASES = [
     program("assertion", "assert {'a': 1} == {'a': 2}, 'unequal'", code=1, shows="unequal"),
     program("keyboard interrupt", "raise KeyboardInterrupt", code=-2, shows="KeyboardInterrupt", fixed=True),
     program("memory error", "x = bytearray(1 << 62)", code=1, shows="MemoryError"),
-    program("missing module", "import not_there", code=1, shows="ModuleNotFoundError"),
+    program("missing module", "import not_there", code=1, shows="ModuleNotFoundError", traces=0),
     program(
         "exception whose text fails",
         """

@@ -274,6 +274,7 @@ CASES = [
         code=1,
         shows="libcudart.so",
         fixed=True,
+        traces=0,  # it failed in an import, and nothing was allocated
     ),
     program(
         "import of torch that fails within",

@@ -55,7 +55,7 @@ def make(home: Path, interpreter: str, tools: Sequence[str] = ()) -> str:
         site = subprocess.run([python, "-c", where], check=True, capture_output=True, text=True).stdout.strip()
         # The first letter puts it before cuptimem.pth, as an editable install's own file is.
         (Path(site) / "__cuptimem_source.pth").write_text(f"{ROOT}\n")
-        (Path(site) / "cuptimem.pth").write_text((ROOT / "cuptimem.pth").read_text())
+        pythons.add_startup(Path(site))
         made.touch()
     # The extension lies beside its package, one file for each Python.
     build = [python, "setup.py", "-q", "build_ext", "--inplace"]

@@ -1,0 +1,94 @@
+"""python -m cuptimem.answer TRACE: what a recording says in four lines, for the end of `cuptimem run`.
+
+A process of its own. The kernel ends it when it has used CPU_SECONDS, when SECONDS have passed (a disk may be slow), or
+where memory runs out: then nothing is printed.
+"""
+
+import resource
+import signal
+import sys
+from collections.abc import Sequence
+
+from cuptimem.report import Contents, Device, Line, Report, analyze
+from cuptimem.reporters import leak_views
+from cuptimem.reporters.account_views import short
+from cuptimem.reporters.blocks import Text
+from cuptimem.reporters.descent import line_to_leave, shown_lines
+from cuptimem.reporters.words import function, place, plural, share, shortened, size, where
+from cuptimem.stacks import Frame
+
+CPU_SECONDS = 2
+SECONDS = 20
+_DEVICES = 3
+_CATEGORIES = 2
+_LINES = 2
+_WIDTH = 160  # characters before escapes: four lines of any trace fit into a pipe that is one page large
+
+
+def lines(report: Report) -> list[str]:
+    """The peaks and their categories, the two largest lines, the leaks; nothing if nothing was allocated."""
+    devices = [device for device in report.devices if device.peak.bytes > 0]
+    if not devices:
+        return []
+    contents = report.contents("peak", devices[0].name)
+    return [_peaks(devices, contents), *_largest(contents), _leaks(report)]
+
+
+def _largest(contents: Contents) -> list[str]:
+    """The lines that have the most, of all categories and phases."""
+    sums: dict[str, int] = {}
+    left = line_to_leave(contents)
+    for line in shown_lines(contents)[0]:
+        name = f"{where(line)} {function(line.frame)}{_below(line, left)}"
+        sums[name] = sums.get(name, 0) + line.bytes
+    most = sorted(sums.items(), key=lambda one: -one[1])[:_LINES]
+    return [f"  {size(live):>10} {share(live, contents.bytes):>5}  {name}" for name, live in most]
+
+
+def _below(line: Line, left: Frame | None) -> str:
+    """The user's line above a library's: the reader knows that one."""
+    own = left is not None and line.frame is not None and line.frame.is_library
+    return f", below {place(left)}" if own and left is not None else ""
+
+
+def _peaks(devices: Sequence[Device], contents: Contents) -> str:
+    sizes = [f"{size(device.peak.bytes)} on {device.name}" for device in devices[:_DEVICES]]
+    if len(devices) > _DEVICES:
+        sizes.append(f"others on {plural(len(devices) - _DEVICES, 'device')}")
+    step = f" in step {contents.step}" if contents.step is not None and len(devices) == 1 else ""
+    prose = " ".join(block.text.strip() for block in short(contents) if isinstance(block, Text))
+    categories = ", ".join(prose.split(" · ")[:_CATEGORIES]) if prose else ""
+    of = f" ({devices[0].name})" if len(devices) > 1 else ""
+    return f"peak {', '.join(sizes)}{step}" + (f"; most of it{of}: {categories}" if categories else "")
+
+
+def _leaks(report: Report) -> str:
+    headline = next((block.text for block in leak_views.short(report) if isinstance(block, Text)), "")
+    if not headline:
+        return "leaks: not judged, no steps were seen"
+    found = next(iter(report.leaks or report.undecided), None)
+    if found is None:
+        return headline[:1].lower() + headline[1:]
+    about = "about " if found.bytes_estimated else ""
+    return f"{headline}: {where(found)} {about}+{size(round(found.total_bytes_per_step))} a step"
+
+
+def main() -> int:
+    """Prints the lines; 1 if there are none."""
+    try:
+        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+            file.write("1000")  # the program still has its memory: the kernel is to end this process, not that one
+    except OSError:  # a sandbox without /proc; the lines are worth the risk there, for they need little memory
+        pass
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # the program may ignore it
+    signal.alarm(SECONDS)
+    _, most = resource.getrlimit(resource.RLIMIT_CPU)
+    bound = CPU_SECONDS if most == resource.RLIM_INFINITY else min(CPU_SECONDS, most)
+    resource.setrlimit(resource.RLIMIT_CPU, (bound, bound))
+    text = "".join(f"cuptimem: {shortened(line, _WIDTH)}\n" for line in lines(analyze(sys.argv[1])))
+    sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
+    return 0 if text else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,70 @@
+"""What to do next, for a file that is not what the command line needs: the end of an error's line."""
+
+import difflib
+import os
+import stat
+import sys
+
+from cuptimem.naming import typed
+
+TRACE = b"CUPTIMEM"  # how a trace begins (docs/trace-format.md)
+_RECORD = "record a program: cuptimem run script.py"
+
+
+def about(path: str) -> str:
+    """Of a FILE that could not be read as a trace; "" where its error says all."""
+    try:
+        mode = os.stat(path).st_mode
+        head = _head(path) if stat.S_ISREG(mode) else b""
+    except OSError:
+        return _near(path, ".cmem") or _RECORD
+    if stat.S_ISDIR(mode):
+        return "name a trace (*.cmem) in it"
+    if head.startswith(TRACE) or not stat.S_ISREG(mode):
+        return ""
+    if path.endswith(".py"):
+        return f"it is a script, record it: cuptimem run {typed(path)}"
+    if head.startswith((b"{", b"[")):
+        return "it seems to be JSON: name the trace (*.cmem) that it was made of"
+    if head.startswith(b"\x80"):
+        return f"it seems to be a pickle, as PyTorch's memory snapshots are; {_RECORD}"
+    return _RECORD if path.endswith(".cmem") else f"traces are called *.cmem; {_RECORD}"
+
+
+def about_script(script: str) -> str:
+    """Of a script that is not there."""
+    import shutil
+
+    if os.path.basename(script).startswith("python"):
+        return "leave out the interpreter: cuptimem run script.py"
+    command = shutil.which(script) or shutil.which(script, path=os.path.dirname(sys.executable))
+    first_line = _head(command).partition(b"\n")[0] if command is not None else b""
+    if command is not None and first_line.startswith(b"#!") and b"python" in first_line:
+        return f"it is a command in Python: cuptimem run {typed(command)}"
+    if command is not None:
+        return "it is a command; CUPTIMEM=1 CUPTIMEM_FOLLOW=1 in its environment records the Pythons that it starts"
+    return _near(script, ".py")
+
+
+def is_trace(path: str) -> bool:
+    """Whether a file begins as traces do."""
+    try:
+        return stat.S_ISREG(os.stat(path).st_mode) and _head(path).startswith(TRACE)
+    except OSError:
+        return False
+
+
+def _head(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(256)
+
+
+def _near(path: str, ending: str) -> str:
+    """The file beside it with nearly the same name."""
+    folder, name = os.path.split(path)
+    try:
+        names = [other for other in os.listdir(folder or ".") if other.endswith(ending)]
+    except OSError:
+        return f"there is no folder {folder}"
+    near = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {os.path.join(folder, near[0])}?" if near else ""

@@ -1,0 +1,42 @@
+"""Commands of ours at the end of the program, each in a process of its own: the program's modules, memory and exit code
+stay as they are. Runs inside the profiled process: imports nothing that Python has not loaded by itself."""
+
+import _signal  # type: ignore[import-not-found]  # built in, while signal would load enum
+import os
+import sys
+
+TYPE_CHECKING = False  # typing would be loaded into every profiled program
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from typing import Any
+
+# PYTHONINSPECT would make it ask for input when it has ended.
+_LEFT_OUT = ("LD_PRELOAD", "PYTHONINSPECT")
+
+
+def run(arguments: "Sequence[str]", actions: "Sequence[tuple[Any, ...]]", without: "Collection[str]") -> int | None:
+    """Runs this Python with the arguments and waits for its end.
+
+    actions: of posix_spawn, for its files. without: variables that it does not inherit. Returns its exit code, negative
+    for a signal; None if the program ignores SIGCHLD, for then the kernel keeps none, or if its handler cannot be put
+    aside because Python ends outside of the main thread. Raises OSError where it cannot be run.
+    """
+    environment = {name: value for name, value in os.environ.items() if name not in (*_LEFT_OUT, *without)}
+    # A handler of the program's would be called for a child that is not the program's, and might take its exit code.
+    handler = _signal.getsignal(_signal.SIGCHLD)
+    try:
+        if callable(handler):
+            _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
+    except ValueError:
+        return None
+    try:
+        child = os.posix_spawn(
+            sys.executable, [sys.executable, "-P", *arguments], environment, file_actions=list(actions)
+        )
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    except ChildProcessError:
+        return None
+    finally:
+        if callable(handler):
+            _signal.signal(_signal.SIGCHLD, handler)
