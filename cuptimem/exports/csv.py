@@ -39,7 +39,7 @@ class _Sheet:
 
 def _cell(value: Any) -> Any:
     """A spreadsheet would take text that begins like this for a formula."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@")) else value
+    return f"'{value}" if isinstance(value, str) and value.startswith(tuple("=+-@＝＋－＠")) else value
 
 
 def _stacks(source: Events, numbers: Iterable[int]) -> Iterator[dict[str, Any]]:

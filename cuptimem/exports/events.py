@@ -51,6 +51,11 @@ def text(value: str | None) -> str:
     return words.shortened(value or "", TEXT_MOST)
 
 
+def exact(value: str | None) -> str:
+    """The same for a format that is read by programs alone."""
+    return (value or "")[:TEXT_MOST]
+
+
 class Events:
     """A trace, read for an export. Iterating gives the tuples of _core.Reader."""
 
@@ -87,6 +92,9 @@ class Events:
         found = self._stacks.get(number)
         if found is None:
             rows = self._reader.stack(number)
+            if not rows:  # it has none, or all together would be too large: that is said in the caveats
+                unshown = max(self.report.lost.unshown, self._reader.lost["unshown"])
+                self.report = replace(self.report, lost=replace(self.report.lost, unshown=unshown))
             found = self._stacks[number] = tuple(self._frame(tuple(row)) for row in rows)
         return found
 

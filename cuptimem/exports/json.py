@@ -41,8 +41,8 @@ def write(trace: str, path: str, options: Options) -> Written:
             line("device", {"device": events.text(d.name), **totals})
         for step in report.steps.to_dicts():
             if step["device"] in {d.name for d in devices}:
-                line("step", step | {"loop": events.text(step["loop"])})
-        rows = Rows(source)
+                line("step", step | {"loop": events.exact(step["loop"])})
+        rows = Rows(source, events.exact)
         for row in rows:
             for number in rows.new:
                 line("stack", {"id": number, "frames": _frames(source, number)})
@@ -55,6 +55,6 @@ def write(trace: str, path: str, options: Options) -> Written:
 
 def _frames(source: Events, number: int) -> list[dict[str, Any]]:
     return [
-        {"file": events.text(f.file), "line": f.line if f.line >= 0 else None, "function": events.text(f.function)}
+        {"file": events.exact(f.file), "line": f.line if f.line >= 0 else None, "function": events.exact(f.function)}
         for f in source.stack(number)
     ]

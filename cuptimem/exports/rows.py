@@ -3,7 +3,7 @@
 The bytes of the rows that were allocated in the window (`when` is not "before start") sum to the report's `allocated`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,8 +47,9 @@ class _Alive:
 class Rows:
     """Iterates over a trace once. Stacks that a row is the first to refer to are in `new` when it comes."""
 
-    def __init__(self, source: Events) -> None:
+    def __init__(self, source: Events, text: Callable[[str], str] = events.text) -> None:
         self.source = source
+        self._text = text
         self.new: list[int] = []
         self._stacks: set[int] = set()
         self._alive: dict[tuple[str, int], _Alive] = {}
@@ -92,13 +93,13 @@ class Rows:
             "step": alive.step,
             "freed_step": None if freed is None else self._step,
             "phase": block.phase,
-            "operator": _text(block.operator),
+            "operator": _known(self._text, block.operator),
             "category": block.category,
-            "module": _text(block.module),
-            "saved_by": _text(block.saved_by),
-            "file": None if frame is None else events.text(frame.file),
+            "module": _known(self._text, block.module),
+            "saved_by": _known(self._text, block.saved_by),
+            "file": None if frame is None else self._text(frame.file),
             "line": None if frame is None or frame.line < 0 else frame.line,
-            "function": None if frame is None else events.text(frame.function),
+            "function": None if frame is None else self._text(frame.function),
             "where": self.source.where(block),
             "stack": block.stack,
             "origin": block.origin,
@@ -113,5 +114,5 @@ class Rows:
         return row | {"freed_step": self._step, "thread": thread, "where": "(folded)", "when": "folded"}
 
 
-def _text(name: str | None) -> str | None:
-    return None if name is None else events.text(name)
+def _known(text: Callable[[str], str], name: str | None) -> str | None:
+    return None if name is None else text(name)

@@ -11,6 +11,12 @@ class Displayed:
 
     __slots__ = ()
 
+    def __str__(self) -> str:
+        """The text that a notebook without HTML shows."""
+        from cuptimem.notebook import display
+
+        return display.as_text(self)
+
     def _repr_mimebundle_(self, include: "Any" = None, exclude: "Any" = None) -> "dict[str, str]":
         from cuptimem.notebook import display
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from cuptimem.errors import Error
 from cuptimem.notebook import cells, display, held
+from cuptimem.printable import printable
 from cuptimem.profiler import Profile
 from cuptimem.report import Report
 
@@ -154,7 +155,7 @@ class _Recording:
     def _say(self, text: str) -> None:
         from IPython.display import display as show
 
-        show({"text/plain": f"cuptimem: {text}"}, raw=True)  # type: ignore[no-untyped-call]  # IPython's has no types
+        show({"text/plain": f"cuptimem: {printable(text)}"}, raw=True)  # type: ignore[no-untyped-call]  # IPython's has no types
 
 
 def _transformed(lines: list[str]) -> list[str]:

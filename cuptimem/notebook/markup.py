@@ -7,7 +7,7 @@ import html
 from collections.abc import Sequence
 
 from cuptimem.reporters.blocks import Block, Column, Table, Text
-from cuptimem.reporters.text import cut
+from cuptimem.reporters.cells import cut
 from cuptimem.reporters.words import printable
 
 _CELL, _LINE = 100, 500  # characters; names have more in no program that people write

@@ -9,7 +9,7 @@ from cuptimem.pages.heading import head, warnings
 from cuptimem.report import Contents, Report
 from cuptimem.reporters import peak_views, text, tree_views, views
 from cuptimem.reporters.descent import line_to_leave, note
-from cuptimem.reporters.words import code, count, plural, printable, share, size
+from cuptimem.reporters.words import code, count, plural, share, size
 
 ROWS = 20_000  # of a table
 PLAIN = 500  # rows that need no script
@@ -26,7 +26,7 @@ def tree(report: Report, chosen: Sequence[Contents], inverted: bool) -> str:
         ("assets/stacks.css", "assets/stacks.js", "assets/tree.js"),
         **head(report, "tree of calls"),
         notes=[*_notes(report, chosen), *stacks_data.merged_note(data)],
-        plain=[printable_lines(one) for one in plain],
+        plain=plain,
         empty=not chosen,
     )
 
@@ -44,10 +44,6 @@ def table(report: Report, chosen: Sequence[Contents], by: str, order: str, depth
         by=by,
         empty=not chosen,
     )
-
-
-def printable_lines(lines: str) -> str:
-    return "\n".join(printable(line) for line in lines.splitlines())
 
 
 def _notes(report: Report, chosen: Sequence[Contents]) -> list[str]:

@@ -274,20 +274,22 @@ def _lines(tests: Tests) -> Iterator[str]:
     """JSON with a contributor a line, in an order that only depends on what is in it: made for diffs of two saves."""
     yield f'{{\n "schema": {SCHEMA},\n "tests": {{'
     for i, (nodeid, devices) in enumerate(sorted(tests.items())):
-        yield f"{',' * (i > 0)}\n  {_text(nodeid)}: {{"
+        yield f"{',' * (i > 0)}\n  {json_text(nodeid)}: {{"
         for j, (device, row) in enumerate(sorted(devices.items())):
-            yield f"{',' * (j > 0)}\n   {_text(device)}: {{\n"
+            yield f"{',' * (j > 0)}\n   {json_text(device)}: {{\n"
             for name in sorted(_FIGURES):
-                yield f'    "{name}": {_text(row[name])},\n'
+                yield f'    "{name}": {json_text(row[name])},\n'
             yield '    "contributors": ['
-            yield ",".join(f"\n     {_text(one)}" for one in row["contributors"])
+            yield ",".join(f"\n     {json_text(one)}" for one in row["contributors"])
             yield "\n    ]\n   }" if row["contributors"] else "]\n   }"
         yield "\n  }" if devices else "}"
     yield "\n }\n}\n" if tests else "}\n}\n"
 
 
-def _text(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
+def json_text(value: object, indent: int | None = None) -> str:
+    """Readable in a diff, and safe on a terminal: with a character that cannot be seen, it is ASCII."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    return text if text.replace("\n", "").isprintable() else json.dumps(value, indent=indent)
 
 
 def encoded(text: str) -> bytes:

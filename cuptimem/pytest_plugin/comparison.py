@@ -18,7 +18,7 @@ from cuptimem.pytest_plugin.baselines import (
     last_of_each,
     row_of,
 )
-from cuptimem.reporters.text import cut
+from cuptimem.reporters.cells import cut
 from cuptimem.reporters.words import count, plural, printable, signed, size
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from cuptimem import sizes
+from cuptimem.printable import printable
 
 MEMORY, LEAKS = "limit_tensor_memory", "limit_tensor_leaks"
 OF = ("tensors", "reserved", "device")
@@ -88,8 +89,8 @@ def limits_of(item: pytest.Item) -> Limits:
             same = levels.setdefault(level, {}).setdefault((limit.of, limit.device), limit)
             if same != limit:
                 raise pytest.UsageError(
-                    f"{node.nodeid}: two limits for {limit.device or 'each device'}, {same.said!r} and {limit.said!r}: "
-                    f"keep one {kind}"
+                    f"{printable(node.nodeid)}: two limits for {limit.device or 'each device'}, {same.said!r} and "
+                    f"{limit.said!r}: keep one {kind}"
                 )
         for _, near in sorted(levels.items()):  # in each, a limit that names its device goes before a wider one
             found += sorted(near.values(), key=lambda limit: -len(limit.device or ""))
@@ -98,7 +99,9 @@ def limits_of(item: pytest.Item) -> Limits:
             found.append(_limit(_ini(kind), kind, ini, {}))
     limits = Limits(tuple(found))
     if len({limit.warmup for limit in limits.nearest_leaks()}) > 1:
-        raise pytest.UsageError(f"{item.nodeid}: limits on leaks with several warmups: give each device the same")
+        raise pytest.UsageError(
+            f"{printable(item.nodeid)}: limits on leaks with several warmups: give each device the same"
+        )
     return limits
 
 
@@ -128,7 +131,7 @@ def _ini(kind: str) -> str:
 
 
 def _from_mark(item: pytest.Item, kind: str, mark: pytest.Mark) -> Limit:
-    where = f"{item.nodeid}: {kind}"
+    where = f"{printable(item.nodeid)}: {kind}"
     known = {"device", "of"} if kind == MEMORY else {"device", "warmup", "filter_fn"}
     unknown = sorted(set(mark.kwargs) - known - {"limit"})
     if unknown:

@@ -1,15 +1,15 @@
 """Records for others to read: a JSON file, properties of JUnit's XML, extra_info of pytest-benchmark, a table."""
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from cuptimem.errors import Error
-from cuptimem.pytest_plugin.baselines import Record, encoded, last_of_each
+from cuptimem.pytest_plugin.baselines import Record, encoded, json_text, last_of_each
 from cuptimem.reporters.blocks import Column, Table
-from cuptimem.reporters.text import INDENT, cut, render
+from cuptimem.reporters.cells import cut
+from cuptimem.reporters.text import INDENT, render
 from cuptimem.reporters.words import count, plural, printable, size
 
 SCHEMA = 1
@@ -26,7 +26,7 @@ def document(records: Iterable[Record], environment: Mapping[str, Any]) -> dict[
 
 def write_json(path: Path, records: Iterable[Record], environment: Mapping[str, Any]) -> None:
     """Raises Error, one line, where the file cannot be written."""
-    text = json.dumps(document(records, environment), ensure_ascii=False, indent=1)
+    text = json_text(document(records, environment), indent=1)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(encoded(f"{text}\n"))  # in place: it may be a pipe
@@ -80,8 +80,8 @@ def _table(rows: Sequence[tuple[str, str, Mapping[str, Any]]], width: int) -> li
     columns = [
         Column("peak", right=True),
         Column("device"),
-        Column("allocated", right=True, optional=True),
-        Column("allocations", right=True, optional=True),
+        Column("allocated", right=True, optional=1),
+        Column("allocations", right=True, optional=2),
         *([Column("leaked", right=True)] if leaks else []),
         Column("test", flexible=True, keep_end=True),
     ]

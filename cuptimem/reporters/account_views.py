@@ -8,7 +8,7 @@ from cuptimem.report import CATEGORIES, Contents
 from cuptimem.reporters.blocks import Block, Column, Style, Table, Text
 from cuptimem.reporters.ledger_views import prose
 from cuptimem.reporters.peak_views import knows_categories, when
-from cuptimem.reporters.words import count, plural, printable, share, size
+from cuptimem.reporters.words import count, plural, share, size
 
 _NAMES = {
     "parameter": "parameters",
@@ -31,7 +31,9 @@ def short(contents: Contents) -> list[Block]:
     if len(others) > 1:
         parts[-len(others) :] = [(sum(others), f"{len(others)} others")]
     parts += [(total.of("unknown"), "unknown")] if total.of("unknown") else []
-    return prose(" · ".join(f"{name} {size(part)} ({share(part, contents.bytes)})" for part, name in parts))
+    return prose(
+        " · ".join(f"{name} {size(part)} ({share(part, contents.bytes)})" for part, name in parts), breaks=" · "
+    )
 
 
 def full(accounts: Sequence[Account], top: int) -> list[Block]:
@@ -66,7 +68,7 @@ def _by_category(one: Account) -> Table:
 def _by_module(one: Account, top: int) -> Table:
     used = [name for name in CATEGORIES if one.total.of(name)]
     others = one.rows[top:]
-    rows = [(printable(row.module or grouping.OUTSIDE), row) for row in one.rows[:top]]
+    rows = [(row.module or grouping.OUTSIDE, row) for row in one.rows[:top]]
     if others:
         rows.append((f"({plural(len(others), 'more module')})", together(others)))
     rows.append(("all", one.total))

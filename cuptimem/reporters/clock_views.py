@@ -3,7 +3,7 @@
 from cuptimem.leaks import STEPS_NEEDED
 from cuptimem.report import Clock
 from cuptimem.reporters.blocks import Block, Text
-from cuptimem.reporters.words import plural
+from cuptimem.reporters.words import place, plural
 from cuptimem.stacks import Frame
 
 _KINDS = {
@@ -17,7 +17,7 @@ _FEW = {"optimizer": "the optimizer stepped", "backward": "backward ran", "data"
 
 
 def _at(where: tuple[str, int, str] | None) -> str:
-    return f" at {Frame(where[0], where[2], where[1]).place}" if where is not None else ""
+    return f" at {place(Frame(where[0], where[2], where[1]))}" if where is not None else ""
 
 
 def counted_by(clock: Clock) -> str:

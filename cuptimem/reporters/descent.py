@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from cuptimem.report import Contents, Contributor, Line, lines_of
 from cuptimem.reporters.blocks import Block, Text
-from cuptimem.reporters.words import code, function, share
+from cuptimem.reporters.words import code, function, place, share
 from cuptimem.stacks import Frame
 
 # Of a line's bytes: one line of PyTorch's that has so many of them explains less than the user's line.
@@ -49,4 +49,4 @@ def shown_lines(contents: Contents) -> tuple[tuple[Line, ...], list[Block]]:
 def note(contents: Contents, left: Frame) -> Text:
     held = sum(c.bytes for c in contents.contributors if c.frame is not None and c.frame.same_line(left))
     what = code(left) or function(left)
-    return Text(f"  {share(held, contents.bytes)} stands at {left.place} {what}: shown by the library's line below it")
+    return Text(f"  {share(held, contents.bytes)} stands at {place(left)} {what}: shown by the library's line below it")

@@ -1,8 +1,8 @@
 """Two recordings on one screen: what came, went, grew and shrank."""
 
 from cuptimem.diff import Change, DeviceDiff, Section
-from cuptimem.reporters.blocks import Block, Column, Table, Text
-from cuptimem.reporters.words import code, function, plural, signed, size
+from cuptimem.reporters.blocks import CODE, FUNCTION, LINE, Block, Column, Table, Text
+from cuptimem.reporters.words import code, function, place, plural, signed, size, where
 
 _NAMES = {"peak": "peak", "end": "live at the end", "stepped": "allocated a step"}
 _TITLES = {"peak": "At the peak on {}", "end": "Live at the end on {}", "stepped": "Allocated in a step on {}"}
@@ -21,7 +21,7 @@ def totals(devices: list[DeviceDiff]) -> Table:
         Column("before", right=True),
         Column("after", right=True),
         Column("change", right=True, style="strong"),
-        Column("", right=True),
+        Column("", right=True, optional=1),
     )
     return Table(columns, tuple(rows))
 
@@ -36,7 +36,7 @@ def full(devices: list[DeviceDiff], named: str | None, top: int) -> list[Block]:
     chosen = [one for one in devices if one.device == named] if named is not None else changed[:1]
     for device in chosen:
         blocks += [
-            Text(f"  what stands at {frame.place} {code(frame)} is by the library's line below it", "dim")
+            Text(f"  what stands at {place(frame)} {code(frame)} is by the library's line below it", "dim")
             for frame in device.below
         ]
         for section in device.sections:
@@ -78,15 +78,16 @@ def _section(device: str, section: Section, top: int) -> list[Block]:
     equal = len(section.changes) - len(changed)
     rest(others, f"({len(others)} more, {equal} equal)" if equal else f"({plural(len(others), 'more line')})")
     rest([section.rest], "(folded: no line kept)")
+    repeated = len({row[5] for row in rows}) < len(rows)  # what else tells rows apart is no luxury
     columns = (
         Column("change", right=True, style="strong"),
-        Column("before", right=True),
-        Column("after", right=True),
-        Column(""),
-        Column("phase"),
-        Column("line", flexible=True, keep_end=True),
-        Column("function", flexible=True),
-        Column("code", flexible=True, optional=True, style="dim"),
+        Column("before", right=True, optional=1),
+        Column("after", right=True, optional=1),
+        Column("", optional=3),
+        Column("phase", optional=1 if repeated else 4),
+        LINE,
+        FUNCTION,
+        CODE,
     )
     return [*blocks, Table(columns, tuple(rows))]
 
@@ -103,4 +104,4 @@ def _row(section: Section, change: Change) -> tuple[str, ...]:
     frame = line.frame
     before = "" if change.before is None else size(was)
     after = "" if change.after is None else size(is_)
-    return (signed(more), before, after, what, change.phase, line.where, function(frame), code(frame))
+    return (signed(more), before, after, what, change.phase, where(line), function(frame), code(frame))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from cuptimem.fragmentation import SEGMENT_PINS, SEGMENTS, Fragmentation, Pin, SegmentPin
-from cuptimem.reporters.blocks import Block, Column, Table, Text
+from cuptimem.reporters.blocks import CODE, FUNCTION, LINE, Block, Column, Table, Text
 from cuptimem.reporters.ledger_views import prose, where
 from cuptimem.reporters.words import code, count, duration, function, plural, share, size
 from cuptimem.stacks import Frame
@@ -138,9 +138,9 @@ def _pins(pins: Sequence[_Kept], top: int) -> list[Block]:
         Column("keeps", right=True, style="strong"),
         Column("by own", right=True),
         Column("segments", right=True),
-        Column("line", flexible=True, keep_end=True),
-        Column("function", flexible=True, optional=True),
-        Column("code", flexible=True, optional=True, style="dim"),
+        LINE,
+        FUNCTION,
+        CODE,
     )
     blocks: list[Block] = [
         Text(),
@@ -186,10 +186,10 @@ def _segments(one: Fragmentation, top: int) -> list[Block]:
         Column("", right=True),
         Column("unused", right=True, style="strong"),
         Column("of", right=True),
-        Column("in one piece", right=True),
-        Column("blocks", right=True),
+        Column("in one piece", right=True, optional=1),
+        Column("blocks", right=True, optional=2),
         Column("lines", flexible=True, keep_end=True),
-        Column("function", flexible=True, optional=True),
+        FUNCTION,
     )
     title = f"Segments with the most unused bytes, of {count(one.segments_total)}"
     return [Text(), Text(title, "title"), Table(columns, tuple(rows))]

@@ -1,7 +1,9 @@
 """The machine's view: one object per verb, as docs/json.md documents it."""
 
 import json
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 from cuptimem.account import Account, AccountRow
@@ -19,16 +21,23 @@ from cuptimem.stacks import Frame, Stack, user_frame
 SCHEMA = 2
 
 
+class _FrameObject(dict[str, Any]):
+    """One frame, which is in many stacks: made once, and written out once."""
+
+
+@lru_cache(1 << 17)
 def frame(one: Frame) -> dict[str, Any]:
-    return {
-        "file": None if one.truncated else one.file,
-        "line": one.line,
-        "function": one.function,
-        "end_line": one.end_line if one.end_line >= 0 else None,
-        "column": one.column if one.column >= 0 else None,
-        "end_column": one.end_column if one.end_column >= 0 else None,
-        "module": one.module,
-    }
+    return _FrameObject(
+        {
+            "file": None if one.truncated else one.file,
+            "line": one.line,
+            "function": one.function,
+            "end_line": one.end_line if one.end_line >= 0 else None,
+            "column": one.column if one.column >= 0 else None,
+            "end_column": one.end_column if one.end_column >= 0 else None,
+            "module": one.module,
+        }
+    )
 
 
 def stack(frames: Stack) -> list[dict[str, Any]]:
@@ -242,6 +251,8 @@ def envelope(report: Report) -> dict[str, Any]:
         "lost": {
             "events": lost.events,
             "stacks": lost.stacks,
+            "cut": lost.cut,
+            "unshown": lost.unshown,
             "unknown_frees": lost.unknown_frees,
             "replaced": lost.replaced,
             "seeds_skipped": lost.seeds_skipped,
@@ -656,5 +667,42 @@ def simulate(report: Report, one: Simulation) -> dict[str, Any]:
 
 
 def text(document: dict[str, Any]) -> str:
-    """One JSON object, UTF-8, with a stable order of keys."""
-    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
+    """One JSON object with a stable order of keys. ASCII: exact, safe on a terminal, and writable in any encoding."""
+    return "".join(_pieces(document))
+
+
+def show(document: dict[str, Any]) -> None:
+    """Prints it piece by piece: with its stacks written out a document is many times as large as its trace."""
+    sys.stdout.writelines(_pieces(document))
+    sys.stdout.write("\n")
+
+
+_SCALAR = json.JSONEncoder(allow_nan=False).encode
+
+
+def _pieces(document: dict[str, Any]) -> Iterator[str]:
+    """As json.dumps(indent=2) has it. That takes ten times as long for stacks, and all of the text in memory."""
+    written: dict[tuple[int, str], str] = {}
+
+    def pieces(value: Any, line: str) -> Iterator[str]:
+        if not isinstance(value, dict | list | tuple) or not value:
+            yield _SCALAR(value)
+            return
+        deeper, between = line + "  ", ""
+        keyed = isinstance(value, dict)
+        yield "{" if keyed else "["
+        for item in value:
+            yield f"{between}{deeper}{_SCALAR(item)}: " if keyed else between + deeper
+            yield from of(value[item] if keyed else item, deeper)
+            between = ","
+        yield line + ("}" if keyed else "]")
+
+    def of(value: Any, line: str) -> Iterable[str]:
+        if not isinstance(value, _FrameObject):
+            return pieces(value, line)
+        key = (id(value), line)
+        if key not in written:
+            written[key] = "".join(pieces(value, line))
+        return (written[key],)
+
+    return pieces(document, "\n")

@@ -4,16 +4,16 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from cuptimem.kernels import HeldBlocks, Kernels, KernelTime, KernelUse, short_name
-from cuptimem.reporters.blocks import Block, Column, Table, Text
+from cuptimem.reporters.blocks import CODE, FUNCTION, LINE, Block, Column, Table, Text
 from cuptimem.reporters.ledger_views import prose, warning, where
 from cuptimem.reporters.words import code, count, duration, function, plural, share, size
 
 _Row = TypeVar("_Row")
 
 _LINE = (
-    Column("line", flexible=True, keep_end=True),
-    Column("function", flexible=True, optional=True),
-    Column("code", flexible=True, optional=True, style="dim"),
+    LINE,
+    FUNCTION,
+    CODE,
 )
 
 

@@ -1,16 +1,15 @@
 """What grows, in words: the bodies of `cuptimem leaks` and of the leaks' place in the summary."""
 
-import textwrap
 from collections.abc import Sequence
 
 from cuptimem.leaks import STEPS_NEEDED, Leak, LeakPart
 from cuptimem.report import Report
-from cuptimem.reporters.blocks import Block, Column, Style, Table, Text
+from cuptimem.reporters.blocks import CODE, FUNCTION, LINE, Block, Column, Style, Table, Text
 from cuptimem.reporters.clock_views import counted_by
-from cuptimem.reporters.words import code, count, function, plural, printable, share, size
+from cuptimem.reporters.text import PROSE
+from cuptimem.reporters.words import code, count, function, place, plural, share, size, where
 from cuptimem.stacks import Frame, Stack
 
-_WIDTH = 79  # prose is wrapped for the narrowest usual terminal
 _INDENT, _DEEPER = "   ", "       "
 _IN_SUMMARY = 3
 _CALLERS = 3
@@ -84,14 +83,14 @@ def _rate(leak: Leak) -> str:
         what = f"graph +{pace} a step (about {_amount(leak.bytes_per_step)})"
     else:
         what = f"+{_amount(leak.bytes_per_step)} a step on {leak.device}"
-    if not leak.keeps:
+    if not leak.keeps or _amount(leak.bytes_per_step) == _amount(leak.total_bytes_per_step):
         return what
-    return f"{what}, {'with what it keeps' if leak.kind == 'nodes' else 'in all'} +{_total(leak)} a step"
+    return f"{what}, {'with what it keeps' if leak.kind == 'nodes' else 'in all'} {_total(leak)} a step"
 
 
 def _total(leak: Leak) -> str:
     """The rate of an entry, with all that stands under it."""
-    return f"{'about ' if leak.bytes_estimated else ''}{_amount(leak.total_bytes_per_step)}"
+    return f"{'about ' if leak.bytes_estimated else ''}+{_amount(leak.total_bytes_per_step)}"
 
 
 def _thousand_steps(leak: Leak) -> str:
@@ -104,12 +103,11 @@ def _frame_line(frame: Frame | None, where: str) -> str:
 
 
 def _prose(text: str, style: Style = "") -> list[Block]:
-    lines = textwrap.wrap(text, _WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT, break_on_hyphens=False)
-    return [Text(line, style) for line in lines]
+    return [Text(_INDENT + text, style, hang=len(_INDENT), prose=True)]
 
 
 def _code(frame: Frame | None) -> list[Block]:
-    return [Text(_DEEPER + code(frame))] if code(frame) else []
+    return [Text(_DEEPER + code(frame), cut=True)] if code(frame) else []
 
 
 # -- one leak ------------------------------------------------------------------------------------------------------
@@ -120,15 +118,16 @@ def _place(leak: Leak) -> list[Block]:
     blocks: list[Block] = []
     retained, made = leak.frame, leak.made_frame
     if leak.kind == "nodes" and leak.retained_at:
-        blocks += [Text(f"{_INDENT}kept by {_frame_line(retained, leak.where)}", "strong"), *_code(retained)]
+        blocks += [Text(f"{_INDENT}kept by {_frame_line(retained, where(leak))}", "strong"), *_code(retained)]
         if made is not None and _line_of(made) != _line_of(retained):
-            blocks += [Text(f"{_INDENT}made at {_frame_line(made, made.place)}{_share_of(made, leak)}"), *_code(made)]
+            blocks += [Text(f"{_INDENT}made at {_frame_line(made, place(made))}{_share_of(made, leak)}"), *_code(made)]
     else:
-        blocks += [Text(_INDENT + _frame_line(retained, leak.where), "strong"), *_code(retained)]
-    inner = leak.library_frame
-    if inner is not None:
-        blocks.append(Text(f"{_INDENT}in {inner.place} {inner.function}", "dim"))
-    return blocks + _ways(leak)
+        blocks += [Text(_INDENT + _frame_line(retained, where(leak)), "strong"), *_code(retained)]
+    inner, ways = leak.library_frame, _ways(leak)
+    listed = any(isinstance(way, Text) and "  in " in way.text for way in ways)
+    if inner is not None and not listed:  # the list of library lines has it, with its share
+        blocks.append(Text(f"{_INDENT}in {place(inner)} {inner.function}", "dim"))
+    return blocks + ways
 
 
 def _line_of(frame: Frame | None) -> tuple[str, int] | None:
@@ -153,14 +152,14 @@ def _ways(leak: Leak) -> list[Block]:
         return []
 
     def line(part: LeakPart) -> str:
-        return _frame_line(part.frame, part.where)
+        return _frame_line(part.frame, where(part))
 
     def caller(part: LeakPart) -> str:
         frame = _caller(part.stack)
-        return _frame_line(frame, frame.place) if frame is not None else ""
+        return _frame_line(frame, place(frame)) if frame is not None else ""
 
     def inner(part: LeakPart) -> str:
-        return _frame_line(part.stack[0], part.stack[0].place) if part.stack else ""
+        return _frame_line(part.stack[0], place(part.stack[0])) if part.stack else ""
 
     for verb, name in (("made at", line), ("called from", caller), ("in", inner)):
         sums: dict[str, int] = {}
@@ -175,7 +174,7 @@ def _ways(leak: Leak) -> list[Block]:
             for place, part_bytes in list(sums.items())[:_CALLERS]
         ]
         if len(sums) > _CALLERS:
-            blocks.append(Text(f"{_INDENT}       and {len(sums) - _CALLERS} others", "dim"))
+            blocks.append(Text(f"{_INDENT}       and {plural(len(sums) - _CALLERS, 'more line')}", "dim"))
         return blocks
     return [Text(f"{_INDENT}on {len(leak.parts)} different stacks", "dim")]
 
@@ -206,7 +205,7 @@ def _kept(leak: Leak) -> list[Block]:
         rows = [one for one in leak.keeps if one.relation == relation]
         blocks.append(Text(_INDENT + _RELATIONS.get(relation, relation)))
         for one in rows[:_KEPT]:
-            line = f"+{_amount(one.bytes_per_step)} a step  {_frame_line(one.frame, one.where)}"
+            line = f"+{_amount(one.bytes_per_step)} a step  {_frame_line(one.frame, where(one))}"
             text = code(one.frame)
             blocks.append(Text(f"{_DEEPER}{line}  {text}" if text else _DEEPER + line, "dim"))
         if len(rows) > _KEPT:
@@ -221,7 +220,7 @@ def _held(leak: Leak) -> list[Block]:
     blocks: list[Block] = []
     for one in holders:
         part = f" ({share(one.bytes, sum(each.bytes for each in holders))})" if len(holders) > 1 else ""
-        path = printable(one.path)
+        path = one.path
         if path.startswith(("only ", "nothing ")):
             blocks += _prose(f"held by {path}{part}" if path.startswith("only ") else f"{path}{part}")
         else:
@@ -249,10 +248,10 @@ def entry(leak: Leak, several_loops: bool, number: int | None = None, holders: b
 
 def _suspect(leak: Leak, holders: bool) -> list[Block]:
     now = f"{plural(leak.count, 'node')}, about {size(leak.bytes)}" if leak.kind == "nodes" else size(leak.bytes)
-    steps = f"made in steps {leak.first_step} to {leak.last_step}, +{_total(leak)} a step"
+    steps = f"made in steps {leak.first_step} to {leak.last_step}, {_total(leak)} a step"
     return [
         Text(),
-        Text(f"?  {_frame_line(leak.frame, leak.where)}"),
+        Text(f"?  {_frame_line(leak.frame, where(leak))}"),
         *_code(leak.frame),
         *(_held(leak) if holders else []),
         *_kept(leak),
@@ -316,7 +315,7 @@ def _headline(report: Report, steps: str) -> str:
         return f"{undecided}; {steps} judged"
     slow = [one for one in report.suspects if one.reason == "negligible"]
     if slow:
-        what = f"{slow[0].where} grows by {_total(slow[0])} a step, negligible"
+        what = f"{where(slow[0])} grows by {_total(slow[0]).replace('+', '')} a step, negligible"
         what += f" (and {plural(len(slow) - 1, 'more line')})" if len(slow) > 1 else ""
     elif report.suspects:
         what = "what grew has stopped, or was garbage"
@@ -378,7 +377,7 @@ def table(leaks: Sequence[Leak]) -> Table:
             f"{'about ' if leak.bytes_estimated else ''}+{_amount(leak.total_bytes_per_step)}",
             f"{'about ' if leak.bytes_estimated else ''}{size(leak.bytes + sum(one.bytes for one in leak.keeps))}",
             leak.device if leak.kind == "bytes" else plural(leak.count, "graph node"),
-            leak.where,
+            where(leak),
             function(leak.frame),
             code(leak.frame),
         )
@@ -387,10 +386,10 @@ def table(leaks: Sequence[Leak]) -> Table:
     columns = (
         Column("a step", right=True, style="strong"),
         Column("alive", right=True),
-        Column("of"),
-        Column("line", flexible=True, keep_end=True),
-        Column("function", flexible=True, optional=True),
-        Column("code", flexible=True, style="dim"),
+        Column("of", optional=2),
+        LINE,
+        FUNCTION,
+        CODE,
     )
     return Table(columns, rows)
 
@@ -408,8 +407,8 @@ def short(report: Report) -> list[Block]:
         return [Text(title)]
     blocks: list[Block] = [Text(title, "warning"), table(shown[:_IN_SUMMARY])]
     for leak in shown[:_IN_SUMMARY]:
-        line = next((f"  {leak.where} is held by {printable(one.path)}" for one in leak.holders), "")
-        if 0 < len(line) <= _WIDTH:
+        line = next((f"  {where(leak)} is held by {one.path}" for one in leak.holders), "")
+        if 0 < len(line) <= PROSE:
             blocks.append(Text(line, "dim"))
     if len(shown) > _IN_SUMMARY:
         blocks.append(Text(f"  and {len(shown) - _IN_SUMMARY} more", "dim"))

@@ -1,19 +1,15 @@
 """Who has a device's used bytes, in words: the body of `cuptimem ledger` and its place in the summary."""
 
-import re
-import textwrap
 from collections.abc import Sequence
 
 from cuptimem.ledger import PARTS, DriverAllocations, DriverDevice, DriverLevel, Ledger, LedgerLine, split_reason
 from cuptimem.libraries import library_name
 from cuptimem.report import Report
-from cuptimem.reporters.blocks import Block, Column, Style, Table, Text
-from cuptimem.reporters.words import code, count, duration, function, plural, share, size
+from cuptimem.reporters.blocks import CODE, FUNCTION, LINE, Block, Column, Style, Table, Text
+from cuptimem.reporters.words import code, count, duration, function, place, plural, share, size
 from cuptimem.stacks import Frame
 
-_WIDTH = 79  # prose is wrapped for the narrowest usual terminal
 _IN_SUMMARY = 5  # libraries
-_GLUE = "\u00a0"  # a space that no line is broken at
 
 _KINDS = {
     "managed": "managed",
@@ -30,18 +26,9 @@ _KINDS = {
 }
 
 
-def wrapped(text: str, first: str, others: str) -> list[str]:
-    """Lines with their indents. A number keeps its unit beside it."""
-    glued = re.sub(r"(?<=\d) (?=(?:[KMGT]i)?B\b|ms\b|s\b|%)", _GLUE, text)
-    lines = textwrap.wrap(
-        glued, _WIDTH, initial_indent=first, subsequent_indent=others, break_on_hyphens=False, break_long_words=False
-    )
-    return [line.replace(_GLUE, " ") for line in lines]
-
-
-def prose(text: str, style: Style = "", mark: str = "  ") -> list[Block]:
-    """Wrapped lines, the first with its mark."""
-    return [Text(line, style) for line in wrapped(text, mark, " " * len(mark))]
+def prose(text: str, style: Style = "", mark: str = "  ", breaks: str = "") -> list[Block]:
+    """A paragraph, with its mark."""
+    return [Text(mark + text, style, hang=len(mark), breaks=breaks, prose=True)]
 
 
 def warning(text: str) -> list[Block]:
@@ -56,7 +43,7 @@ def what(library: str, kind: str) -> str:
 
 def where(frame: Frame | None, stack_lost: bool) -> str:
     if frame is not None:
-        return frame.place
+        return place(frame)
     return "(stack lost)" if stack_lost else "(no Python line)"
 
 
@@ -74,13 +61,13 @@ def moment(time_ns: int, step: int | None) -> str:
 
 _COLUMNS = (
     Column("used", right=True, style="strong"),
-    Column("share", right=True),
-    Column("count", right=True),
+    Column("share", right=True, optional=1),
+    Column("count", right=True, optional=1),
     Column("what", flexible=True),
-    Column("phase"),
-    Column("line", flexible=True, keep_end=True),
-    Column("function", flexible=True, optional=True),
-    Column("code", flexible=True, optional=True, style="dim"),
+    Column("phase", optional=1),
+    LINE,
+    FUNCTION,
+    CODE,
 )
 
 _Cells = tuple[str, ...]
@@ -141,7 +128,7 @@ def _table(one: Ledger, top: int) -> Table:
 
 
 def parts(one: Ledger, libraries: int) -> str:
-    """tensors 60.1 GiB, cached 20.3 GiB, NCCL 8.0 GiB, context 512.0 MiB, residual 0 B; to be wrapped"""
+    """tensors 60.1 GiB, cached 20.3 GiB, NCCL 8.0 GiB, context 512.0 MiB, residual 0 B"""
     said = [f"tensors {size(one.tensors)}"]
     said += [f"rounding {size(one.rounding)}"] if one.rounding * 100 >= one.used > 0 else []
     said += [f"cached {size(one.cached)}"] if one.cached else []
@@ -156,7 +143,7 @@ def parts(one: Ledger, libraries: int) -> str:
     said += [f"{context} {size(one.context)}"] if one.context is not None else []
     said += [f"other processes {size(one.others)}"] if one.others else []
     said.append(f"residual {size(one.residual)}")
-    return ", ".join(item.replace(" ", _GLUE) for item in said)
+    return ", ".join(said)
 
 
 def _moment_name(one: Ledger) -> str:
@@ -175,9 +162,9 @@ def _answer(one: Ledger, complete: bool) -> list[Block]:
     reserved = blocks + one.cached
     beside = one.used - reserved
     if reserved == 0 and not complete:
-        return prose(f"What of it is PyTorch's was not seen: {parts(one, _IN_SUMMARY)}.")
+        return prose(f"What of it is PyTorch's was not seen: {parts(one, _IN_SUMMARY)}.", breaks="[,:] ")
     if reserved == 0:
-        return prose(f"Nothing of it is PyTorch's: {parts(one, _IN_SUMMARY)}.")
+        return prose(f"Nothing of it is PyTorch's: {parts(one, _IN_SUMMARY)}.", breaks="[,:] ")
     said = f"PyTorch's tensors have {size(blocks)} of it, its allocator holds {size(reserved)}"
     return prose(f"{said}; {size(beside)} lie outside of that." if beside > 0 else f"{said}.")
 
@@ -341,7 +328,7 @@ def short(report: Report) -> list[Block]:
         if one.what == "peak":
             at = f"{duration(one.time_ns)} after the start"
             text = f"{one.device}: {size(one.used)} used at its fullest, {at}: {parts(one, _IN_SUMMARY)}"
-            blocks += [Text(line) for line in wrapped(text, "  ", "    ")]
+            blocks.append(Text(f"  {text}", hang=4, breaks="[,:] ", prose=True))
     on_cuda = any(device.name.startswith("cuda") for device in report.devices)
     driver = report.driver
     if driver.mode == "slots" and (blocks or on_cuda):

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from cuptimem.fragmentation import Fragmentation
 from cuptimem.report import Contributor, OutOfMemory, Report, lines_of
-from cuptimem.reporters.blocks import Block, Column, Table, Text
+from cuptimem.reporters.blocks import CODE, LINE, Block, Column, Table, Text
 from cuptimem.reporters.fragmentation_views import variable
 from cuptimem.reporters.ledger_views import prose
-from cuptimem.reporters.words import code, count, duration, function, plural, share, size
+from cuptimem.reporters.words import code, count, duration, function, place, plural, share, size, where
 
 _TOP = 6
 _REST = "(not known: folded, lost, or not a tensor's)"
@@ -48,12 +48,12 @@ def caught(report: Report) -> list[Block]:
 def left(oom: OutOfMemory) -> Text:
     """The line of the one that ended the program or the profile."""
     asked = f"asked for {size(oom.requested)} with {size(oom.allocated)} in use"
-    source = f"  {code(oom.frame)}" if oom.frame is not None else ""
-    return Text(f"! out of memory on {oom.device}: {asked}{_at(oom)}{source}", "warning")
+    line = f", at {place(oom.frame)}  {code(oom.frame)}" if oom.frame is not None else ""
+    return Text(f"! out of memory on {oom.device}: {asked}{line}", "warning")
 
 
 def _at(oom: OutOfMemory) -> str:
-    return f" at {oom.frame.place}" if oom.frame is not None else ""
+    return f" at {place(oom.frame)}" if oom.frame is not None else ""
 
 
 def _asked(oom: OutOfMemory) -> list[Block]:
@@ -63,9 +63,9 @@ def _asked(oom: OutOfMemory) -> list[Block]:
     frame = oom.frame
     if frame is None:
         return [*blocks, Text("  (no Python line)")]
-    blocks += prose(f"{frame.place} in {function(frame)}")
+    blocks += prose(f"{place(frame)} in {function(frame)}")
     if frame.source:
-        blocks.append(Text(f"      {code(frame)}"))
+        blocks.append(Text(f"      {code(frame)}", cut=True))
     if oom.operator is not None:
         blocks.append(Text(f"  for {oom.operator}, in backward"))
     return blocks
@@ -113,7 +113,11 @@ def _cells(oom: OutOfMemory, rows: Sequence[tuple[int, int, tuple[str, ...]]]) -
     )
 
 
-_NUMBERS = (Column("live", right=True, style="strong"), Column("share", right=True), Column("blocks", right=True))
+_NUMBERS = (
+    Column("live", right=True, style="strong"),
+    Column("share", right=True, optional=1),
+    Column("blocks", right=True, optional=3),
+)
 
 
 def _summed(oom: OutOfMemory, name: str, key: Callable[[Contributor], str]) -> Table:
@@ -134,11 +138,13 @@ def _modules(oom: OutOfMemory) -> Table:
 
 
 def _lines(oom: OutOfMemory) -> Table:
-    rows = [(line.bytes, line.count, (line.where, line.phase, code(line.frame))) for line in lines_of(oom.contributors)]
+    rows = [
+        (line.bytes, line.count, (where(line), line.phase, code(line.frame))) for line in lines_of(oom.contributors)
+    ]
     columns = (
-        Column("line", flexible=True, keep_end=True),
-        Column("phase", optional=True),
-        Column("code", flexible=True, style="dim"),
+        LINE,
+        Column("phase", optional=2),
+        CODE,
     )
     return Table((*_NUMBERS, *columns), _cells(oom, rows))
 

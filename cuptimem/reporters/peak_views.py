@@ -5,9 +5,9 @@ from typing import Protocol
 
 from cuptimem import grouping
 from cuptimem.report import Contents, Contributor, Line, LiveTensor, Peak, Report
-from cuptimem.reporters.blocks import Block, Column, Table, Text
+from cuptimem.reporters.blocks import CODE, FUNCTION, LINE, Block, Column, Table, Text
 from cuptimem.reporters.descent import shown_lines
-from cuptimem.reporters.words import code, count, duration, function, more, plural, printable, share, size
+from cuptimem.reporters.words import code, count, duration, function, more, place, plural, share, size, where
 
 _INDENT = " " * 20
 _OPERATORS = 4  # named of an entry
@@ -95,13 +95,14 @@ def lines_table(contents: Contents, top: int) -> list[Block]:
     lines, said = shown_lines(contents)
     shown, others = lines[:top], lines[top:]
     heading, kind = kinds(contents)
+    repeated = len({where(line) for line in shown}) < len(shown)  # what else tells rows apart is no luxury
     rows = [
         (
             size(line.bytes),
             share(line.bytes, contents.bytes),
             count(line.count),
             kind(line),
-            line.where,
+            where(line),
             function(line.frame),
             code(line.frame),
         )
@@ -113,12 +114,12 @@ def lines_table(contents: Contents, top: int) -> list[Block]:
     table = Table(
         (
             Column("live" if contents.what in ("peak", "start", "end") else "bytes", right=True, style="strong"),
-            Column("share", right=True),
-            Column("blocks", right=True),
-            Column(heading, flexible=heading == "category"),
-            Column("line", flexible=True, keep_end=True),
-            Column("function", flexible=True, optional=True),
-            Column("code", flexible=True, style="dim"),
+            Column("share", right=True, optional=1),
+            Column("blocks", right=True, optional=3),
+            Column(heading, optional=1 if repeated else 2),
+            LINE,
+            FUNCTION,
+            CODE,
         ),
         tuple(rows),
     )
@@ -164,15 +165,18 @@ def _by_origin(contents: Contents) -> _Tensors:
 
 def _entry(line: Line, contents: Contents, tensors: _Tensors) -> list[Block]:
     frame = line.frame
-    head = f"{size(line.bytes):>11}  {share(line.bytes, contents.bytes):>5}  {line.where}"
+    head = f"{size(line.bytes):>11}  {share(line.bytes, contents.bytes):>5}  {where(line)}"
     if frame is not None:
         head += f" in {function(frame)}"
     made = dict.fromkeys([line.phase])  # "before start" is both
     if knows_categories(contents.contributors):
         made[category(line.contributors)] = None
-    blocks: list[Block] = [Text(f"{head}  ({', '.join(made)}, {plural(line.count, 'block')})", "strong")]
+    head = f"{head}  ({', '.join(made)}, {plural(line.count, 'block')})"
+    blocks: list[Block] = [
+        Text(head, "strong", hang=len(_INDENT) + 2),
+        *([Text(_INDENT + code(frame), cut=True)] if code(frame) else []),
+    ]
     said = [
-        code(frame),
         _categories(line.contributors),
         *(f"in {below}" for below in [via(line)] if below),
         *(f"modules {names}" for names in [modules(line.contributors)] if names),
@@ -180,9 +184,7 @@ def _entry(line: Line, contents: Contents, tensors: _Tensors) -> list[Block]:
         *(f"saved by {names}" for names in [_named(c.saved_by for c in line.contributors)] if names),
         *(f"tensors {names}" for names in [_tensors(line, tensors)] if names),
     ]
-    return blocks + [
-        Text(_INDENT + printable(text), "dim" if number else "") for number, text in enumerate(said) if text
-    ]
+    return blocks + [Text(_INDENT + text, "dim") for text in said if text]
 
 
 def _categories(contributors: Iterable[Contributor]) -> str:
@@ -218,7 +220,7 @@ def via(line: Line) -> str:
     if not frames:
         return ""
     others = len({(frame.file, frame.line) for frame in frames}) - 1
-    return f"{frames[0].place} {frames[0].function}{more(others)}"
+    return f"{place(frames[0])} {frames[0].function}{more(others)}"
 
 
 def modules(contributors: Iterable[Contributor]) -> str:

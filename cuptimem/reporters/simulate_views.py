@@ -3,9 +3,9 @@
 import os
 
 from cuptimem.report import HostRead, Report
-from cuptimem.reporters.blocks import Block, Column, Style, Table, Text
+from cuptimem.reporters.blocks import CODE, FUNCTION, LINE, Block, Column, Style, Table, Text
 from cuptimem.reporters.peak_views import lines_table
-from cuptimem.reporters.words import code, count, duration, function, plural, size
+from cuptimem.reporters.words import code, count, duration, function, place, plural, size
 from cuptimem.simulation.result import DeviceUse, Interval, Modelled, Simulation
 
 _TOP = 10
@@ -13,7 +13,7 @@ _TOP = 10
 
 def simulation(report: Report | None, one: Simulation) -> list[Block]:
     """All of it. The report is only asked for its file and whether it has a ledger."""
-    blocks: list[Block] = [Text(_heading(one), "title"), Text(), *_verdict(one)]
+    blocks: list[Block] = [Text(_heading(one), "title", breaks=" · "), Text(), *_verdict(one)]
     blocks += _devices(one)
     blocks += _peak(one)
     blocks += _modelled(one)
@@ -28,7 +28,7 @@ def simulation(report: Report | None, one: Simulation) -> list[Block]:
 
         path = typed(report.path)
         more = f"   cuptimem ledger {path}" if report.ledgers else ""
-        blocks += [Text(), Text(f"Next: cuptimem summary {path}{more}", "dim")]
+        blocks += [Text(), Text(f"Next: cuptimem summary {path}{more}", "dim", hang=6, breaks="   ")]
     return blocks
 
 
@@ -163,7 +163,7 @@ def _assumptions(one: Simulation) -> list[Block]:
             row.operator,
             f"{row.fraction:g}",
             count(row.count),
-            row.frame.place if row.file else "(in backward, no Python line)",
+            place(row.frame) if row.file else "(in backward, no Python line)",
             code(row.frame) if row.file else "",
         )
         for row in one.assumptions
@@ -180,8 +180,8 @@ def _assumptions(one: Simulation) -> list[Block]:
                 Column("operator"),
                 Column("share or mean", right=True),
                 Column("times", right=True),
-                Column("line", flexible=True, keep_end=True),
-                Column("code", flexible=True, style="dim"),
+                LINE,
+                CODE,
             ),
             rows,
         ),
@@ -217,7 +217,7 @@ def _reads(title: str, meaning: str, reads: tuple[HostRead, ...]) -> list[Block]
         (
             count(sum(read.count for read in group)),
             size(sum(read.bytes for read in group)),
-            group[0].frame.place if group[0].frame is not None else "(no Python line)",
+            place(group[0].frame) if group[0].frame is not None else "(no Python line)",
             function(group[0].frame),
             code(group[0].frame),
         )
@@ -231,9 +231,9 @@ def _reads(title: str, meaning: str, reads: tuple[HostRead, ...]) -> list[Block]
             (
                 Column("reads", right=True),
                 Column("bytes", right=True),
-                Column("line", flexible=True, keep_end=True),
-                Column("function", flexible=True),
-                Column("code", flexible=True, style="dim"),
+                LINE,
+                FUNCTION,
+                CODE,
             ),
             rows,
         ),

@@ -2,10 +2,10 @@
 
 from cuptimem.grouping import Group, group
 from cuptimem.report import Contents
-from cuptimem.reporters.blocks import Block, Column, Table, Text
+from cuptimem.reporters.blocks import CODE, Block, Column, Table, Text
 from cuptimem.reporters.descent import line_to_leave, note
 from cuptimem.reporters.peak_views import left_out, when
-from cuptimem.reporters.words import code, count, more, plural, printable, share, size
+from cuptimem.reporters.words import code, count, file, more, place, plural, share, size
 
 
 def full(contents: Contents, by: str, order: str, top: int, depth: int | None = None) -> list[Block]:
@@ -23,7 +23,7 @@ def full(contents: Contents, by: str, order: str, top: int, depth: int | None = 
             share(row.bytes, contents.bytes),
             count(row.count),
             size(row.bytes // max(1, row.count)),
-            printable(row.key),
+            _key(row, by),
             code(row.frame) if lines else "",
             _called_from(row) if by == "library-line" else "",
         )
@@ -34,21 +34,29 @@ def full(contents: Contents, by: str, order: str, top: int, depth: int | None = 
         cells.append((size(bytes_), share(bytes_, contents.bytes), count(count_), "", name, "", ""))
     columns = (
         Column("live" if contents.what in ("peak", "start", "end") else "bytes", right=True, style="strong"),
-        Column("share", right=True),
-        Column("blocks", right=True),
-        Column("mean", right=True),
-        Column(by, flexible=True, keep_end=lines or by == "file"),
-        Column("code", flexible=True, style="dim"),
-        Column("called from", flexible=True, keep_end=True, optional=True),
+        Column("share", right=True, optional=1),
+        Column("blocks", right=True, optional=2),
+        Column("mean", right=True, optional=3),
+        Column(by, flexible=True, keep_end=lines or by == "file", least=0 if lines or by == "file" else 32),
+        CODE,
+        Column("called from", flexible=True, keep_end=True, optional=4, least=16),
     )
     shown = len(columns) if by == "library-line" else len(columns) - 1 if lines else len(columns) - 2
     table = Table(columns[:shown], tuple(cell[:shown] for cell in cells))
     return [*blocks, table] if cells else blocks
 
 
+def _key(row: Group, by: str) -> str:
+    if by == "stack":
+        return " < ".join(map(place, row.contributors[0].stack)) or row.key
+    if row.frame is None or by not in ("line", "library-line", "file"):
+        return row.key
+    return file(row.frame) if by == "file" else place(row.frame)
+
+
 def _called_from(row: Group) -> str:
     """The user's lines above it: the largest, and how many more."""
     places = list(
-        dict.fromkeys(c.frame.place for c in row.contributors if c.frame is not None and c.frame != row.frame)
+        dict.fromkeys(place(c.frame) for c in row.contributors if c.frame is not None and c.frame != row.frame)
     )
     return places[0] + more(len(places) - 1) if places else ""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TextIO
 
+from cuptimem.printable import printable
 from cuptimem.reporters import text
 from cuptimem.reporters.blocks import Block, Text
 
@@ -28,7 +29,8 @@ def show(blocks: Sequence[Block], stream: TextIO | None = None, otherwise: int |
     console = Console(highlight=False, file=stream)
     for block in blocks:
         if isinstance(block, Text):
-            console.print(Styled(block.text, style=_STYLES[block.style]), soft_wrap=True)
+            for shown in text.lines(block, console.width):
+                console.print(Styled(shown.rstrip(), style=_STYLES[block.style]), soft_wrap=True)
             continue
         for part, table in enumerate(text.parts(block, console.width)):
             if part:
@@ -63,7 +65,7 @@ def progress(what: str) -> Iterator[Callable[[float], bool]]:
 
                 bar = stack.enter_context(
                     Progress(
-                        TextColumn("{task.description}"),
+                        TextColumn("{task.description}", markup=False),
                         BarColumn(),
                         TaskProgressColumn(),
                         TimeRemainingColumn(),
@@ -71,7 +73,7 @@ def progress(what: str) -> Iterator[Callable[[float], bool]]:
                         transient=True,
                     )
                 )
-                task = bar.add_task(what, total=1.0)
+                task = bar.add_task(printable(what), total=1.0)
                 shown.append(bar)
                 update.append(lambda done: bar.update(task, completed=done))
             if update:

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from cuptimem.report import Contents, Contributor
-from cuptimem.reporters.blocks import Block, Column, Table, Text
+from cuptimem.reporters.blocks import TAIL, Block, Column, Table, Text
 from cuptimem.reporters.peak_views import rest_name, when
 from cuptimem.reporters.words import code, count, function, more, plural, share, size
-from cuptimem.stacks import Frame
+from cuptimem.stacks import Frame, near_file
 
 _BRANCH, _LAST, _PASS, _BLANK = "├ ", "└ ", "│ ", "  "
 
@@ -62,8 +62,8 @@ def full(contents: Contents, least: float, inverted: bool) -> list[Block]:
     columns = (
         Column("live" if contents.what in ("peak", "start", "end") else "bytes", right=True, style="strong"),
         Column("share", right=True),
-        Column("blocks", right=True, optional=True),
-        Column("stack", flexible=True),
+        Column("blocks", right=True, optional=1),
+        Column("stack", flexible=True, tail=True),
     )
     cells = tuple((size(row[0]), share(row[0], contents.bytes), count(row[1]), row[2]) for row in rows)
     return [*blocks, Table(columns, cells)] if cells else blocks
@@ -98,7 +98,7 @@ def _rows(root: Node, least: float, inverted: bool) -> list[tuple[int, int, str]
         chain, beside = _chain(one, least)
         for node, others in _chain_rows(chain, inverted):
             text = code(node.frame)
-            rows.append((node.bytes, node.count, f"{lead}{_label(node)}{more(others)}{'  ' if text else ''}{text}"))
+            rows.append((node.bytes, node.count, f"{lead}{_label(node)}{more(others)}{TAIL if text else ''}{text}"))
             lead = next_
         put_below(chain[-1], next_, beside)
     return rows
@@ -158,4 +158,5 @@ def _label(node: Node) -> str:
         return node.name
     if node.frame.truncated:
         return "(outer calls that were not kept)"
-    return f"{os.path.basename(node.frame.file)}:{node.frame.line} {function(node.frame)}"
+    file = near_file(node.frame.file) or os.path.basename(node.frame.file)
+    return f"{file}:{node.frame.line} {function(node.frame)}"

@@ -4,6 +4,7 @@ import itertools
 import os
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 
 from cuptimem import own_code
 from cuptimem.account import Account
@@ -27,7 +28,7 @@ from cuptimem.reporters import (
 from cuptimem.reporters.blocks import Block, Column, Table, Text
 from cuptimem.reporters.clock_views import counted_by, notes
 from cuptimem.reporters.peak_views import asked, lines_table, moment
-from cuptimem.reporters.words import count, duration, plural, printable, signed, size
+from cuptimem.reporters.words import count, duration, place, plural, signed, size
 from cuptimem.stacks import Frame
 
 _TOP = 6  # with all else that a training has, a screen of 24 lines
@@ -63,7 +64,7 @@ def facts(report: Report) -> list[str]:
 
 
 def heading(report: Report) -> list[Block]:
-    return [Text(" · ".join(facts(report)), "title"), *_own_code(report), *caveats(report)]
+    return [Text(" · ".join(facts(report)), "title", breaks=" · "), *_own_code(report), *caveats(report)]
 
 
 def _own_code(report: Report) -> list[Block]:
@@ -107,7 +108,7 @@ def caveats(report: Report) -> list[Block]:
         said.append(
             f"the recording ends where the process became another program (exec of {report.environment['exec']})"
         )
-    said += report.environment.get("problems", "").splitlines()
+    said += filter(None, report.environment.get("problems", "").split("\n"))
     if report.folded is not None:
         folded = report.folded
         where = f"steps {max(folded.from_step, 0)} to {folded.to_step}" if folded.to_step >= 0 else "no step"
@@ -119,6 +120,13 @@ def caveats(report: Report) -> list[Block]:
         said.append(f"{count(lost.events)} events found no room and are lost: live bytes are wrong by them")
     if lost.stacks:
         said.append(f"{count(lost.stacks)} stacks found no room: their blocks have no line")
+    if lost.cut:
+        said.append(
+            f"{count(lost.cut)} stacks or names are longer than a recording may hold (1,024 calls, 4,096 bytes): "
+            "they are cut"
+        )
+    if lost.unshown:
+        said.append(f"{count(lost.unshown)} stacks are left out: all together they are too large for so small a file")
     if lost.replaced:
         said.append(f"{count(lost.replaced)} blocks were replaced without a free: some frees were not seen")
     if lost.unknown_frees:
@@ -140,8 +148,9 @@ def file_hint(report: Report, *commands: str) -> list[Block]:
         return []
     from cuptimem.naming import typed
 
-    path = printable(typed(report.path))
-    return [Text(), Text("Next: " + "   ".join(f"cuptimem {command} {path}" for command in commands), "dim")]
+    path = typed(report.path)
+    said = "   ".join(f"cuptimem {command} {path}" for command in commands)
+    return [Text(), Text(f"Next: {said}", "dim", hang=6, breaks="   ")]
 
 
 # -- summary -------------------------------------------------------------------------------------------------------
@@ -180,7 +189,7 @@ def summary(report: Report, at: str = "peak") -> list[Block]:
         *(["leaks"] if report.leaks or report.undecided else []),
         *(["ledger"] if report.ledgers else []),
     ]
-    return blocks + file_hint(report, *first, "peak", "steps", "timeline")
+    return blocks + file_hint(report, *first, "peak", *(["steps"] if report.steps else []), "timeline")
 
 
 def _nothing() -> list[Block]:
@@ -207,13 +216,13 @@ def _devices(report: Report) -> Table:
     columns = [
         Column("device"),
         Column("peak", right=True, style="strong"),
-        Column("in step", right=True),
-        Column("at start", right=True),
-        Column("above start", right=True),
-        Column("at end", right=True),
-        Column("allocations", right=True),
-        Column("allocated in all", right=True),
-        Column("reserved", right=True),
+        Column("in step", right=True, optional=2),
+        Column("at start", right=True, optional=3),
+        Column("above start", right=True, optional=1),
+        Column("at end", right=True, optional=1),
+        Column("allocations", right=True, optional=5),
+        Column("allocated in all", right=True, optional=4),
+        Column("reserved", right=True, optional=1),
     ]
     if resident:
         rows.append(("whole process", size(resident), *[""] * (len(columns) - 2)))
@@ -259,13 +268,18 @@ def _trend(report: Report) -> list[Block]:
         for loop, part in loops.items():
             peaks = [step.peak for step in part]
             name = f"{device.name}, {loop}" if len(loops) > 1 else device.name
-            blocks.append(
-                Text(
-                    f"  {name}: peak per step {size(min(peaks))} to {size(max(peaks))}, "
-                    f"median {size(int(statistics.median(peaks)))}; {_growth(part)}"
-                )
-            )
+            blocks.append(Text(f"  {name}: {_peaks(peaks)}; {_growth(part)}"))
     return blocks
+
+
+def _peaks(peaks: list[int]) -> str:
+    """The range and the median; one size where they read the same."""
+    low, high = size(min(peaks)), size(max(peaks))
+    return (
+        f"peak per step {low}"
+        if low == high
+        else f"peak per step {low} to {high}, median {size(int(statistics.median(peaks)))}"
+    )
 
 
 def _growth(steps: list[Step]) -> str:
@@ -282,7 +296,10 @@ def _growth(steps: list[Step]) -> str:
         pace = f"{signed(change)} in all"
     else:
         pace = f"{signed(round(change / len(changes)))} a step"
-    return f"live at step ends {size(first.end)} (step {first.index}) to {size(last.end)} (step {last.index}), {pace}"
+    low, high = size(first.end), size(last.end)
+    if low == high:
+        return f"{high} live at step ends, {pace}"
+    return f"live at step ends {low} (step {first.index}) to {high} (step {last.index}), {pace}"
 
 
 # -- peak ----------------------------------------------------------------------------------------------------------
@@ -333,7 +350,7 @@ def steps(report: Report, rows: tuple[Step, ...], left_out: int) -> list[Block]:
         return [*blocks, Text(), *_trend(report)]
     blocks += [Text(), Text(f"Counted by {counted_by(report.clock)}", "title"), *notes(report.clock)]
     for change in report.clock.changes:
-        at = Frame(change.where[0], change.where[2], change.where[1]).place if change.where is not None else ""
+        at = place(Frame(change.where[0], change.where[2], change.where[1])) if change.where is not None else ""
         blocks.append(Text(f"from step {change.step} on: {change.kind} {at} (loop {change.loop})", "dim"))
     blocks.append(steps_table(report.steps, rows))
     if left_out:
@@ -371,14 +388,14 @@ def steps_table(all_steps: Sequence[Step], rows: Sequence[Step]) -> Table:
     columns += [Column("loop")] if loops else []
     columns += [Column("device")] if several else []
     columns += [
-        Column("time", right=True),
-        Column("start", right=True),
+        Column("time", right=True, optional=4),
+        Column("start", right=True, optional=3),
         Column("peak", right=True, style="strong"),
         Column("end", right=True),
         Column("change", right=True),
-        Column("allocated", right=True),
-        Column("freed", right=True),
-        Column("allocations", right=True),
+        Column("allocated", right=True, optional=1),
+        Column("freed", right=True, optional=2),
+        Column("allocations", right=True, optional=5),
     ]
     return Table(tuple(columns), tuple(cells))
 
@@ -413,7 +430,7 @@ def diff(before: Report, after: Report, devices: list[DeviceDiff], named: str | 
     for name, report in (("before", before), ("after", after)):
         first, *others = heading(report)
         assert isinstance(first, Text)
-        blocks += [Text(f"{name + ':':<8}{first.text}", first.style), *others]
+        blocks += [replace(first, text=f"{name + ':':<8}{first.text}"), *others]
     return blocks + (diff_views.full(devices, named, top) if devices else _nothing())
 
 

@@ -1,8 +1,12 @@
 """How numbers, times and lines of code are written."""
 
-from cuptimem.stacks import Frame
+from typing import Protocol
 
-_SOURCE_WIDTH = 60
+from cuptimem.printable import printable as printable
+from cuptimem.reporters.cells import cut
+from cuptimem.stacks import Frame, near_file, short_file
+
+_CODE = 120  # characters of a line of code: a trace may have any
 
 
 def size(value: int) -> str:
@@ -52,26 +56,34 @@ def duration(nanoseconds: int) -> str:
 
 def code(frame: Frame | None) -> str:
     """The source of a line, short, and harmless: a trace may have anything in it."""
-    text = printable(frame.source) if frame is not None else ""
-    return text if len(text) <= _SOURCE_WIDTH else text[: _SOURCE_WIDTH - 1] + "…"
+    return cut(printable(frame.source[: 2 * _CODE]), _CODE) if frame is not None else ""
 
 
-def printable(text: str) -> str:
-    """Text of unknown origin, on one line and without effect on a terminal."""
-    return "".join(map(_shown, text))
+def file(frame: Frame) -> str:
+    """As an editor started here finds it; of a package, or elsewhere, as short as it stays clear."""
+    return near_file(frame.file) or short_file(frame.file)
+
+
+def place(frame: Frame) -> str:
+    """file:line"""
+    return f"{file(frame)}:{frame.line}"
+
+
+class _Placed(Protocol):
+    @property
+    def frame(self) -> Frame | None: ...
+    @property
+    def where(self) -> str: ...
+
+
+def where(one: _Placed) -> str:
+    """The place of a line or leak, or why there is none."""
+    return one.where if one.frame is None else place(one.frame)
 
 
 def shortened(text: str, most: int) -> str:
     """Text of unknown origin and length: printable, of at most so many characters before escapes."""
-    shown = text if len(text) <= most else text[: most - 1] + "…"
-    return shown if shown.isprintable() else printable(shown)
-
-
-def _shown(character: str) -> str:
-    """Tabs as a space, what does not print (a terminal's commands, a change of direction) as an escape."""
-    if character.isprintable():
-        return character
-    return " " if character == "\t" else character.encode("unicode_escape").decode()
+    return printable(text if len(text) <= most else text[: most - 1] + "…")
 
 
 def function(frame: Frame | None) -> str:

@@ -28,6 +28,7 @@ def evaluate(model, x):
 """
 
 OUTPUTS, TOTAL, LOSS, EVALUATED = 10, 11, 12, 13  # stack ids
+BELOW = (14, 15, 16, 17)  # of one line of the user's and four of a library's
 
 
 def row(**changes: Any) -> dict[str, Any]:
@@ -93,6 +94,7 @@ def analysis(folder: Path, *leaks: dict[str, Any], steps: dict[str, int] | None 
         LOSS: [inner, frame("forward", 5), train, main],
         EVALUATED: [inner, frame("forward", 5), frame("evaluate", 19), main],
     }
+    raw["stacks"] |= {one: [frame("Linear.forward", one, linear), frame("forward", 5), train, main] for one in BELOW}
     first = raw["steps"][0]
     loops = [loop for loop, number in ({"training": 24} if steps is None else steps).items() for _ in range(number)]
     raw["steps"] = [{**first, "index": index, "loop": loop} for index, loop in enumerate(loops)]

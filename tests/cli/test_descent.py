@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cuptimem import Frame, grouping
+from cuptimem import Frame, answer, grouping
 from cuptimem.report import Contents
 from cuptimem.reporters import blocks, descent, json, peak_views, table_views, text, views
 from tests.cli import stacked
@@ -32,6 +32,8 @@ def test_the_views_go_down_and_say_so(tmp_path: Path) -> None:
         assert sum(NOTE in line for line in lines) == 1
         assert any("models/gpt.py:30" in line for line in lines)
         assert not any("train.py:9" in line and NOTE not in line for line in lines)
+    first = answer.lines(report)[1]
+    assert first == "        70 B  70 %  models/gpt.py:30 Attention.forward, below me/train.py:9"
     rows = rows_of(peak_views.lines_table(report.peak, 9))
     assert [(row[0], row[3], row[4], row[5]) for row in rows] == [
         ("50 B", "forward", "models/gpt.py:30", "Attention.forward"),

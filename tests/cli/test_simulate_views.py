@@ -131,7 +131,8 @@ def test_eighty_columns_are_enough(made):
 
 
 def test_trust_reads_is_a_flag():
-    assert command._parse(["--trust-reads", "s.py"]).trust_reads and not command._parse(["s.py"]).trust_reads
+    read = command.parser().parse_before_program
+    assert read(["--trust-reads", "s.py"]).trust_reads and not read(["s.py"]).trust_reads
 
 
 # --- traces that simulate has recorded ---------------------------------------------------------------------------

@@ -88,6 +88,10 @@ def test_loops_are_told_apart(tmp_path: Path) -> None:
     assert trend[0].startswith("Steps: 5, counted by") and trend[0].endswith(": 3 training, 2 evaluation")
     assert trend[1].startswith("  cpu, training: peak per step 100 B to 300 B") and trend[1].endswith("+100 B a step")
     assert trend[2].startswith("  cpu, evaluation: ") and trend[2].endswith("4.9 KiB live at step ends, steady")
+    for step, end in zip(raw["steps"], (1 << 20, (1 << 20) + 4, (1 << 20) + 8, 0, 0), strict=True):
+        step.update(peak=end, end=end)  # a range whose ends read the same is one size
+    same = "  cpu, training: peak per step 1.0 MiB; 1.0 MiB live at step ends, +4 B a step"
+    assert str(from_dict("x", raw)).splitlines()[-2] == same
 
 
 def test_every_caveat_is_said(report: cuptimem.Report, tmp_path: Path) -> None:
@@ -202,9 +206,10 @@ def test_narrow_text_is_cut_and_marked(report: cuptimem.Report) -> None:
     for width in (70, 90):
         rows = text.render([table], width).splitlines()
         assert max(len(row) for row in rows) <= width
-    assert "…" in text.render([table], 90)
+    assert "…" not in text.render([table], 90)  # columns go, so that lines and code are whole
     where = table.rows[0][4]
-    assert f"…{where[-5:]}" in text.render([table], 40)  # the line's number stays
+    narrow = text.render([table], 40).splitlines()[1]
+    assert "  …" in narrow and narrow.endswith(where[-11:])  # the line's number stays
 
 
 def test_durations() -> None:

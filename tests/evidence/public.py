@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import cuptimem
+from tests import pythons
 
 TABLE = Path(__file__).with_name("public.toml")
 HOST = "https://github.com"
@@ -158,7 +159,7 @@ def environment(requires: Sequence[str], work: Path) -> Path:
     own = Path(cuptimem.__file__).parents[1]
     # The first letter puts it before cuptimem.pth, which needs it.
     (site / "__paths.pth").write_text("\n".join([*seen, str(own)]) + "\n")
-    (site / "cuptimem.pth").write_text((TABLE.parents[2] / "cuptimem.pth").read_text())
+    pythons.add_startup(site)
     import torch
 
     constraint = folder / "constraints.txt"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import cuptimem
+from tests import pythons
 from tests.evidence import judge
 from tests.evidence.truth import ROOT
 
@@ -89,7 +90,7 @@ def interpreter(folder: Path) -> Path:
     seen = [path for path in sys.path if path.endswith("-packages") and os.path.isdir(path)]
     # The first letter puts it before cuptimem.pth, which needs it.
     (site / "__paths.pth").write_text("\n".join([str(ROOT), *seen]) + "\n")
-    (site / "cuptimem.pth").write_text((ROOT / "cuptimem.pth").read_text())
+    pythons.add_startup(site)
     return folder / "bin" / "python"
 
 

@@ -69,3 +69,15 @@ def test_what_cannot_be_written(run: Callable[..., tuple[int, str, str]], tmp_pa
     code, _, error = run("plain", "--to", "json", "--device", "cuda:3")
     assert code == 1 and "no device" in error
     assert sorted(os.listdir(tmp_path)) == ["run.cmem"]
+
+
+def test_a_pipe_is_written_to_and_stays_one(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        code, _, error = run("plain", "--to", "collapsed", "-o", str(pipe), "--force")
+        assert (code, error) == (0, "") and os.read(reading, 1 << 16)
+    finally:
+        os.close(reading)
+    assert pipe.is_fifo()

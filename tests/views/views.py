@@ -15,6 +15,7 @@ from typing import Any
 
 import cuptimem
 from cuptimem import cli
+from cuptimem.printable import printable
 from cuptimem.tensorboard import data as board_data
 from cuptimem.tensorboard import picture as board_picture
 from cuptimem.tensorboard import scalars
@@ -176,7 +177,8 @@ def exported(kind: str) -> Callable[[Path, Path], View]:
                     numbers[names[what], name] = one["endValue"]
         elif kind == "json":
             rows = [json.loads(line) for line in text.splitlines()]
-            texts += strings(rows)
+            assert text.isascii()  # its strings are exact, so what a terminal must not see stands in escapes
+            texts += map(printable, strings(rows))
             for row in rows:
                 if row["kind"] == "device":
                     numbers |= {(what, row["device"]): row[what] for what in ("peak", "end", "allocated")}
