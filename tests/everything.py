@@ -45,6 +45,7 @@ FIRST += (
     "evidence/",
     "holders/",
     "ooms/",
+    "faults/",
 )
 FIRST += ("notebook/", "pages/", "exports/", "tensorboard/", "views/", "api/", "simulator/")
 OTHERS_FIRST = ("capture/", "")

@@ -28,7 +28,7 @@ def transcript(python: Path, command: str, folder: Path, *, columns: int | None 
     )
     if done.returncode != code:
         raise subprocess.CalledProcessError(done.returncode, command, done.stdout)
-    text = re.sub(r"( ·)? pid \d+", "", done.stdout).rstrip()
+    text = re.sub(r"( ·)?\s+pid \d+", "", done.stdout).rstrip()
     text = re.sub(r"^\[W\d.*\n", "", text, flags=re.MULTILINE)  # PyTorch's own, with the time of day
     text = re.sub(r"^(Traceback .*\n)(?:[ ].*\n)+", r"\1  ...\n", f"{text}\n", flags=re.MULTILINE)
     lines = [f"$ {command}", *(_shortened(line) for line in text.splitlines())]

@@ -1,12 +1,14 @@
 """python -m tests.cli.examples
 
-Writes docs/examples.md: three programs in examples/, commands that show what their memory is, and what these print. The
-simulated device needs PyTorch's CUDA build in .venv-cuda (make examples).
+Writes docs/examples.md: three programs in examples/, commands that show what their memory is, and what these print.
+README and other pages get the same output between two marks. The simulated device needs PyTorch's CUDA build in
+.venv-cuda (make examples).
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -18,7 +20,9 @@ from tests.conftest import ROOT
 from tests.transcript import transcript
 
 TARGET = ROOT / "docs" / "examples.md"
+PAGES = (ROOT / "README.md", ROOT / "docs" / "leaks.md", ROOT / "docs" / "account.md")
 COLUMNS = 100
+MARKED = re.compile(r"(<!-- made by make examples: \$ ([^\n]*) -->\n).*?(\n<!-- to here -->)", re.DOTALL)
 HEAD = f"""# Three programs, and what their memory is
 
 Written by `make examples`: each program takes a few seconds on one core. The output is that of a terminal of
@@ -105,6 +109,14 @@ SECTIONS = (
     ),
 )
 
+# Commands whose output other pages have alone.
+OTHERS = ("cuptimem run -o demo.cmem examples/train_small.py", "cuptimem summary demo.cmem")
+
+
+def filled(page: str, outputs: dict[str, str]) -> str:
+    """The page with the output of each command between its marks. Raises KeyError for a command without one."""
+    return MARKED.sub(lambda found: f"{found[1]}\n{outputs[found[2]]}\n{found[3]}", page)
+
 
 def interpreter(command: str) -> Path:
     if command.startswith("cuptimem simulate"):
@@ -114,6 +126,7 @@ def interpreter(command: str) -> Path:
 
 def main() -> int:
     parts = [HEAD]
+    outputs = {}
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         shutil.copytree(ROOT / "examples", folder / "examples")
@@ -123,8 +136,13 @@ def main() -> int:
                 parts.append(f"{textwrap.fill(one.about, 120)}\n")
                 text = transcript(interpreter(one.command), one.command, folder, columns=COLUMNS, code=one.code)
                 parts.append(f"{text}\n")
+                outputs[one.command] = text
+        for command in OTHERS:
+            outputs[command] = transcript(interpreter(command), command, folder, columns=COLUMNS)
     TARGET.write_text("\n".join(parts))
-    print(f"wrote {TARGET.relative_to(ROOT)}")
+    for page in PAGES:
+        page.write_text(filled(page.read_text(), outputs))
+    print("wrote", *(path.relative_to(ROOT) for path in (TARGET, *PAGES)))
     return 0
 
 

@@ -10,6 +10,8 @@ from tests.foreign import outcomes, sources
 from tests.foreign.__main__ import PROCESS, TABLE, Result, Suite, compare, main, pytest_run, run_suite, suites
 from tests.foreign.outcomes import Difference
 
+pytest.importorskip("pytest_reportlog", reason="pytest-reportlog is not installed here")
+
 # A suite whose outcomes depend on whether cuptimem records it, each in its own way.
 TESTS = """
 import sys

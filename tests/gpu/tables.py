@@ -1,4 +1,4 @@
-"""The tables in docs/gpu-findings.md and README.md, made from docs/gpu/*.json: what was measured on real GPUs."""
+"""The tables in docs/gpu-findings.md and docs/supported.md, made from docs/gpu/*.json: what real GPUs gave."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.gpu.checks import CHECKS
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs" / "gpu"
 DRIVER_RESULTS = RESULTS / "driver"
-FINDINGS, README = ROOT / "docs" / "gpu-findings.md", ROOT / "README.md"
+FINDINGS, SUPPORTED = ROOT / "docs" / "gpu-findings.md", ROOT / "docs" / "supported.md"
 BEGIN, END = "<!-- made by tests/gpu/compare_real.py -->", "<!-- to here -->"
 DRIVER_BEGIN = "<!-- made by python -m tests.gpu -->"
 NOTHING = "not yet measured"
@@ -69,7 +69,7 @@ def sizes(found: list[dict[str, Any]]) -> str:
 
 
 def summary(found: list[dict[str, Any]]) -> str:
-    """README's: one line for each GPU."""
+    """One line for each GPU, for docs/supported.md."""
     header = ["GPU", "programs", "peak and reserved equal to the byte", "events equal in order", "context"]
     rows = []
     for result in found:
@@ -118,7 +118,7 @@ def documents() -> dict[Path, str]:
     findings = f"{programs(found)}\n\n{sizes(found)}"
     return {
         FINDINGS: replaced(replaced(FINDINGS.read_text(), findings), driver(driver_results()), DRIVER_BEGIN),
-        README: replaced(README.read_text(), summary(found)),
+        SUPPORTED: replaced(SUPPORTED.read_text(), summary(found)),
     }
 
 

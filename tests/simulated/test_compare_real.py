@@ -95,7 +95,7 @@ def test_profiles_by_name() -> None:
 
 
 def test_tables_are_what_the_results_say() -> None:
-    """docs/gpu-findings.md and README.md say what docs/gpu/*.json say; without any, that nothing was measured."""
+    """docs/gpu-findings.md and docs/supported.md say what docs/gpu/*.json say."""
     for path, text in tables.documents().items():
         assert path.read_text() == text, f"{path.name} is not up to date: python -m tests.gpu.tables"
     if not tables.results():
