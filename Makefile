@@ -20,7 +20,6 @@ PACKAGE := setup.py pyproject.toml cuptimem.pth cuptimem.start _cuptimem_start.p
 ARGS ?=
 SECONDS ?= 600
 MINUTES ?= 5
-MIRROR ?= http://deb.debian.org/debian
 TORCHES ?= 2.4.1 2.8.0 2.11.0 2.12.0 2.13.0 2.14.1 2.15.0
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -105,7 +104,7 @@ torches: $(STAMP)/package ## test with old and new versions of PyTorch, 5 GB of 
 	$(BIN)/python -m tests.torches $(TORCHES)
 
 newest: ## test in Debian forky with CPython 3.14 and 3.15, gcc 16 and the newest PyTorch (MIRROR=http://...; needs root and debootstrap); writes docs/newest/<date>.md
-	$(PYTHON) -m tests.newest --mirror $(MIRROR) $(ARGS)
+	$(PYTHON) -m tests.newest $(if $(MIRROR),--mirror $(MIRROR)) $(ARGS)
 
 fuzz: $(STAMP)/package ## fuzz everything that reads a trace (SECONDS=600; needs clang)
 	$(BIN)/python -m tests.fuzz.fuzz $(SECONDS)

@@ -43,7 +43,7 @@ def machine() -> dict[str, Any]:
         "cpu": model,
         "cores": os.cpu_count(),
         "load": os.getloadavg()[0],
-        "kernel": platform.release(),
+        "kernel": platform.release().partition("-")[0],
         "python": platform.python_version(),
         "commit": commit,
         **{name: version_of(name) for name in ("torch", "memray", "transformers")},

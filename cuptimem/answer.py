@@ -80,7 +80,8 @@ def main() -> int:
             file.write("1000")  # the program still has its memory: the kernel is to end this process, not that one
     except OSError:  # a sandbox without /proc; the lines are worth the risk there, for they need little memory
         pass
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # the program may ignore it
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # the program may ignore it, or block it
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
     signal.alarm(SECONDS)
     _, most = resource.getrlimit(resource.RLIMIT_CPU)
     bound = CPU_SECONDS if most == resource.RLIM_INFINITY else min(CPU_SECONDS, most)

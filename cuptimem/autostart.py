@@ -164,6 +164,7 @@ def _open(settings: dict[str, str], program: "Program | None") -> None:
     from cuptimem.errors import recording_core
 
     pid = os.getpid()
+    here = recorder.directory()  # whoever started the program reads paths from there; the program may go elsewhere
     rank = naming.rank_of(os.environ)
     template = _template(settings)
     if template:
@@ -175,6 +176,7 @@ def _open(settings: dict[str, str], program: "Program | None") -> None:
             path = naming.with_suffix(path, str(_image(settings)))
     else:
         path = naming.default_name(recorder.script_of(sys.orig_argv), pid, rank)
+    replaces = bool(template) and os.path.lexists(path)
     window = recorder.open_window(
         path,
         overwrite=_is_set(settings, "CUPTIMEM_OVERWRITE"),
@@ -191,6 +193,7 @@ def _open(settings: dict[str, str], program: "Program | None") -> None:
     )
     core = recording_core()
     leads = settings.get("CUPTIMEM_LEADER", str(pid)) == str(pid) and rank in (None, "0")
+    quiet = _is_set(settings, "CUPTIMEM_QUIET")
 
     def finish() -> None:
         if os.getpid() != pid:
@@ -202,18 +205,20 @@ def _open(settings: dict[str, str], program: "Program | None") -> None:
             recorder.close_all(oom_left)
             path = window.path
             if path is not None and program is not None and program.remove_empty(path, recorder.last_counts):
+                if replaces and not quiet:
+                    recorder.say(f"the program did not begin, and {naming.shown(path, here)} from before is gone")
                 path = None
-            if not _is_set(settings, "CUPTIMEM_QUIET") and path is not None:
+            if path is not None and not quiet:
                 children = core.process_children()
                 if oom_left:
-                    _show_refusal(path)
-                _say_what_was_written(path)
+                    _show_refusal(path, here)
+                _say_what_was_written(path, here)
                 if leads and not oom_left:
-                    _say_what_it_shows(path)
+                    _say_what_it_shows(path, here)
                 if not _is_set(settings, "CUPTIMEM_FOLLOW"):
                     _say_what_was_not(children)
             if leads and _is_set(settings, "CUPTIMEM_OPEN") and path is not None:
-                _command("no page was made", "timeline", "--open", "--", path)
+                _command("no page was made", here, "timeline", "--open", "--", path)
 
     # Registered before anything of the program's, so it runs after everything of the program's.
     atexit.register(core.process_at_exit(finish))
@@ -230,43 +235,42 @@ def _max_size(settings: dict[str, str]) -> int:
         raise Error(f"CUPTIMEM_MAX_SIZE takes a number of bytes such as 500M, not {text!r}") from None
 
 
-def _show_refusal(path: str) -> None:
+def _show_refusal(path: str, here: str) -> None:
     from cuptimem import recorder
 
     recorder.write("\n")
-    _command("no account of the refused request was made", "peak", "--at", "oom", "--", path)
+    _command("no account of the refused request was made", here, "peak", "--at", "oom", "--", path)
     recorder.write("\n")
 
 
-def _say_what_was_written(path: str) -> None:
+def _say_what_was_written(path: str, here: str) -> None:
     from cuptimem import naming, recorder
 
     try:
         size = os.path.getsize(path)
     except OSError as error:
-        recorder.say(f"{naming.shown(path)} is gone: {error.strerror}")
+        recorder.say(f"{naming.shown(path, here)} is gone: {error.strerror}")
         return
-    shown = naming.shown(path)
+    shown = naming.shown(path, here)
     if recorder.last_counts.get("foreign"):
         recorder.say(f"{shown} does not hold this run any more")
         return
     events = recorder.last_counts.get("events", 0)
-    recorder.say(
-        f"wrote {shown} ({size_text(size)}, {count_text(events)} events); see: cuptimem summary {naming.typed(path)}"
-    )
+    command = f"cuptimem summary {naming.typed(path, here)}"
+    recorder.say(f"wrote {shown} ({size_text(size)}, {count_text(events)} events); see: {command}")
 
 
-def _command(otherwise: str, *arguments: str) -> None:
+def _command(otherwise: str, here: str, *arguments: str) -> None:
     """A command of ours, which writes to standard error. otherwise: said where it cannot be run."""
     from cuptimem import own_process
 
     try:
-        own_process.run(["-m", "cuptimem", *arguments], [(os.POSIX_SPAWN_DUP2, 2, 1)], VARIABLES)
+        own_process.run(["cuptimem", *arguments], here, [(os.POSIX_SPAWN_DUP2, 2, 1)], VARIABLES)
     except (OSError, KeyboardInterrupt) as error:
         _say(f"{otherwise}: {_one_line(error)}")
 
 
-def _say_what_it_shows(path: str) -> None:
+def _say_what_it_shows(path: str, here: str) -> None:
     """Four lines more, where they are made in little time; the closing line names the command that has them all."""
     from cuptimem import own_process, recorder, refusals
 
@@ -283,8 +287,8 @@ def _say_what_it_shows(path: str) -> None:
             (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
         )
         try:
-            if own_process.run(["-m", "cuptimem.answer", path], files, VARIABLES) == 0:  # then the pipe has the lines
-                recorder.write(os.read(reading, 65536).decode())
+            if own_process.run(["cuptimem.answer", path], here, files, VARIABLES) == 0:
+                recorder.write(os.read(reading, 65536).decode())  # the lines are in the pipe by then
         finally:
             os.close(reading)
             os.close(writing)
@@ -340,12 +344,14 @@ def _in_process_of_multiprocessing(util: "ModuleType", settings: dict[str, str])
     """It has cleared its finalizers in this new child, and knows by now what the child is to do."""
     from cuptimem import recorder, refusals
 
+    here = recorder.directory()
+
     def finish() -> None:
         error = sys.exc_info()[1]  # finalizers run while what leaves the target is on its way
         oom_left = error is not None and refusals.is_of(error)
         window = recorder.close_all(oom_left)
         if oom_left and not _is_set(settings, "CUPTIMEM_QUIET") and window is not None and window.path is not None:
-            _show_refusal(window.path)
+            _show_refusal(window.path, here)
 
     recorder.note_role()
     util.Finalize(None, finish, exitpriority=-100)

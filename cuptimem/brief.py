@@ -3,6 +3,9 @@
 from dataclasses import fields
 from typing import Any
 
+import cuptimem
+from cuptimem.printable import printable
+
 _MOST = 120  # characters of a line
 _NAME = 40  # of one name in it
 
@@ -14,20 +17,18 @@ class Brief:
 
     def _said(self) -> str:
         """What stands behind the class's name."""
-        parts = (_field(one.name, getattr(self, one.name)) for one in fields(self) if one.compare)  # type: ignore[arg-type]  # without words of its own it is a dataclass
+        parts = (_field(one.name, getattr(self, one.name)) for one in fields(self) if one.compare)  # type: ignore[arg-type]  # a class that has no _said is a dataclass
         return ", ".join(part for part in parts if part)
 
     def __repr__(self) -> str:
-        from cuptimem.reporters.words import printable
-
-        text = printable(f"cuptimem.{type(self).__qualname__} {self._said()}".rstrip())
+        kind = type(self)
+        home = "cuptimem" if kind.__name__ in cuptimem.__all__ else kind.__module__
+        text = printable(f"{home}.{kind.__qualname__} {self._said()}".rstrip())
         return f"<{text}>" if len(text) <= _MOST - 2 else f"<{text[: _MOST - 3]}…>"
 
 
 def name(text: str) -> str:
     """A name's end, for that of a file or a function says most; escaped first, so that its length is bounded."""
-    from cuptimem.reporters.words import printable
-
     text = printable(text[-2 * _NAME :])
     return text if len(text) <= _NAME else "…" + text[1 - _NAME :]
 

@@ -68,8 +68,6 @@ class Pin(Brief):
 class Fragmentation(Brief):
     """Reserved against allocated on one device at one moment."""
 
-    __module__ = "cuptimem"
-
     device: str
     what: str  # "peak", "oom", "end"
     time_ns: int

@@ -55,11 +55,11 @@ def group(
     """
     if by not in GROUPINGS or order not in ORDERS:
         raise Error(f"cannot group by {by!r} or sort by {order!r}")
-    members: dict[str, list[Contributor]] = {}
-    frames: dict[str, Frame | None] = {}
+    members: dict[tuple[str, tuple[str, ...]], list[Contributor]] = {}
+    frames: dict[tuple[str, tuple[str, ...]], Frame | None] = {}
     for contributor in contributors:
         frame = _frame(contributor, by, below)
-        key = _key(contributor, by, frame, depth)
+        key = _key(contributor, by, frame, depth), _files(contributor, by, frame)
         members.setdefault(key, []).append(contributor)
         frames.setdefault(key, frame)
     orders: dict[str, Callable[[Group], tuple[Any, ...]]] = {
@@ -69,7 +69,7 @@ def group(
         "name": lambda one: (one.key,),
     }
     groups = (
-        Group(key, sum(c.bytes for c in some), sum(c.count for c in some), tuple(some), frames[key])
+        Group(key[0], sum(c.bytes for c in some), sum(c.count for c in some), tuple(some), frames[key])
         for key, some in members.items()
     )
     return tuple(sorted(groups, key=orders[order]))
@@ -103,6 +103,13 @@ def _frame(contributor: Contributor, by: str, below: Frame | None) -> Frame | No
     if by == "library-line" or (frame is not None and below is not None and frame.same_line(below)):
         return contributor.library_line or frame
     return frame
+
+
+def _files(contributor: Contributor, by: str, frame: Frame | None) -> tuple[str, ...]:
+    """What keeps files apart that a key names alike: two folders may each have an inner/mod.py."""
+    if by == "stack":
+        return tuple(one.file for one in contributor.stack)
+    return (frame.file,) if frame is not None and by in ("line", "library-line", "function", "file") else ()
 
 
 def _key(contributor: Contributor, by: str, frame: Frame | None, depth: int | None) -> str:

@@ -64,8 +64,6 @@ class HeldBlocks(Brief):
 class Kernels(Brief):
     """Work on the device in the same time as the memory. Only where it was recorded (--kernels)."""
 
-    __module__ = "cuptimem"
-
     launches: int
     ran: int
     dropped: int  # launches without a record of their work, though there were records by then

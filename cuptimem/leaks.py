@@ -44,8 +44,6 @@ class Holder(Brief):
 class LeakPart(Brief):
     """What one stack has to do with a leak that several lead to."""
 
-    __module__ = "cuptimem"
-
     bytes: int  # of graph nodes: estimated
     count: int
     stack: Stack
@@ -70,8 +68,6 @@ class Leak(Displayed, Brief):
     (UNDECIDED: see `undecided`), or it is none ("stopped", "garbage", "negligible"). What has one cause is one entry:
     `keeps` has what else grows for it.
     """
-
-    __module__ = "cuptimem"
 
     kind: str  # "bytes": blocks of tensors; "nodes": nodes of the autograd graph
     device: str
@@ -102,7 +98,8 @@ class Leak(Displayed, Brief):
 
         rate = f"{size(round(self.bytes_per_step))} a step at {name(self.where)}"
         what = "graph nodes" if self.kind == "nodes" else f"bytes on {self.device}"
-        return f"{rate}, {what}, steps {self.first_step} to {self.last_step}, {self.reason or self.confidence}"
+        verdict = self.reason or f"{self.confidence} confidence"
+        return f"{rate}, {what}, steps {self.first_step} to {self.last_step}, {verdict}"
 
     @property
     def undecided(self) -> bool:
@@ -137,8 +134,6 @@ class Leak(Displayed, Brief):
 
 class Leaks(Displayed, Brief, tuple[Leak, ...]):
     """Leaks or suspects, the most bytes a step first."""
-
-    __module__ = "cuptimem"
 
     __slots__ = ()
 

@@ -132,8 +132,6 @@ class Witness:
 class DriverLevel(Brief):
     """What was recorded below PyTorch, and how."""
 
-    __module__ = "cuptimem"
-
     mode: str  # "callbacks" (CUPTI), "slots" (patched calls of the CUDA runtime only), "none", "unknown"
     reason: str  # why no better mode, or with "callbacks" what CUPTI does not give; "" if nothing lacks
     cupti: str = ""  # path and version of the libcupti that answered; "" without
@@ -182,10 +180,11 @@ class DeviceTimeline(Brief):
     device: str
     points: tuple[DeviceTimelinePoint, ...]
 
-    # -- the ledger ----------------------------------------------------------------------------------------------------
-
     def _said(self) -> str:
         return f"{self.device}: {len(self.points)} points"
+
+
+# -- the ledger ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -195,8 +194,6 @@ class LedgerLine(Brief):
     Lines of the part "driver" are memory of one kind, library and stack that is no segment of PyTorch's; of every
     other part there is one line at most.
     """
-
-    __module__ = "cuptimem"
 
     part: str  # a key of PARTS
     bytes: int  # the residual's may be negative
@@ -233,8 +230,6 @@ class Ledger(Brief):
     What is unknown (None) has no line; its bytes are in the residual, or in the context where they were there before
     the device's first quiet moment.
     """
-
-    __module__ = "cuptimem"
 
     device: str
     what: str  # "peak", "end", "asked"

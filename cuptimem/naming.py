@@ -4,6 +4,8 @@ import os
 
 from cuptimem.errors import Error
 
+MAGIC = b"CUPTIMEM"  # how a trace begins (docs/trace-format.md)
+
 
 def rank_of(environ: "os._Environ[str] | dict[str, str]") -> str | None:
     """The rank of this process where a launcher started several, else None."""
@@ -44,7 +46,8 @@ def check_target(path: str, overwrite: bool) -> None:
     if os.path.exists(path) and not os.path.isfile(path):  # a rename would put a file where root has /dev/null
         raise Error(f"{shown(path)} is a device or a pipe; name a file")
     if os.path.lexists(path) and not overwrite:
-        raise Error(f"{shown(path)} exists; choose another name or overwrite it (overwrite=True, --force)")
+        how = "--force, overwrite=True, CUPTIMEM_OVERWRITE=1"
+        raise Error(f"{shown(path)} exists; choose another name, or replace it ({how})")
     folder = os.path.dirname(path)
     if not os.path.isdir(folder):
         raise Error(f"{shown(folder)} is not a directory; make it first")
@@ -62,19 +65,21 @@ def free_name(path: str, first: int = 2) -> str:
     return with_suffix(path, str(number))
 
 
-def shown(path: str) -> str:
-    """The path as seen from here."""
+def shown(path: str, here: str | None = None) -> str:
+    """The path as seen from a folder, by default the current one."""
     try:
-        here = os.getcwd()
+        here = here or os.getcwd()
     except OSError:
         return path
     absolute = os.path.abspath(path)
     return absolute[len(here) + 1 :] if here != "/" and absolute.startswith(here + "/") else absolute
 
 
-def typed(path: str) -> str:
-    """shown(path) as one word of a shell's command."""
-    name = shown(path)
+def typed(path: str, here: str | None = None) -> str:
+    """What shown() gives, as one word of a shell's command."""
+    name = shown(path, here)
+    if name.startswith("-"):  # it would be an option
+        name = f"./{name}"
     if all(c.isalnum() or c in "._-+=:@%,/" for c in name):
         return name
     if name.isprintable():

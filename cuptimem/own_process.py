@@ -15,12 +15,15 @@ if TYPE_CHECKING:
 _LEFT_OUT = ("LD_PRELOAD", "PYTHONINSPECT")
 
 
-def run(arguments: "Sequence[str]", actions: "Sequence[tuple[Any, ...]]", without: "Collection[str]") -> int | None:
-    """Runs this Python with the arguments and waits for its end.
+def run(
+    command: "Sequence[str]", folder: str, actions: "Sequence[tuple[Any, ...]]", without: "Collection[str]"
+) -> int | None:
+    """Runs a module with its arguments and waits for its end.
 
-    actions: of posix_spawn, for its files. without: variables that it does not inherit. Returns its exit code, negative
-    for a signal; None if the program ignores SIGCHLD, for then the kernel keeps none, or if its handler cannot be put
-    aside because Python ends outside of the main thread. Raises OSError where it cannot be run.
+    folder: where it runs, if that is still there. actions: of posix_spawn, for its files. without: variables that it
+    does not inherit. Returns its exit code, negative for a signal; None if the program ignores SIGCHLD, for then the
+    kernel keeps none, or if its handler cannot be put aside because Python ends outside of the main thread. Raises
+    OSError where it cannot be run.
     """
     environment = {name: value for name, value in os.environ.items() if name not in (*_LEFT_OUT, *without)}
     # A handler of the program's would be called for a child that is not the program's, and might take its exit code.
@@ -31,12 +34,27 @@ def run(arguments: "Sequence[str]", actions: "Sequence[tuple[Any, ...]]", withou
     except ValueError:
         return None
     try:
-        child = os.posix_spawn(
-            sys.executable, [sys.executable, "-P", *arguments], environment, file_actions=list(actions)
-        )
+        words = [sys.executable, "-P", "-m", "cuptimem.own_process", folder, *command]
+        child = os.posix_spawn(sys.executable, words, environment, file_actions=list(actions))
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     except ChildProcessError:
         return None
     finally:
         if callable(handler):
             _signal.signal(_signal.SIGCHLD, handler)
+
+
+def _main() -> None:
+    """In the new process: posix_spawn itself cannot choose a folder."""
+    import contextlib
+    import runpy
+
+    with contextlib.suppress(OSError):  # it was removed: paths are shown from where the program ended
+        os.chdir(sys.argv[1])
+    module = sys.argv[2]
+    del sys.argv[1:3]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    _main()

@@ -46,8 +46,6 @@ class Profiled(Protocol[P, R]):
 class Action(enum.IntEnum):
     """What a schedule answers for a step; the names and numbers of torch.profiler.ProfilerAction."""
 
-    __module__ = "cuptimem"
-
     NONE = 0
     WARMUP = 1  # recording is on, but not in the report: what is alive by its end counts as there at the start
     RECORD = 2
@@ -211,8 +209,6 @@ class Profile(Figures, Displayed, Brief):
     Its figures (peak_bytes, peak_above_start, leaked_bytes, on(device)) are those of its report. A copy, also one in
     another process, has its options and no report.
     """
-
-    __module__ = "cuptimem"
 
     def __init__(
         self,
@@ -385,9 +381,9 @@ class Profile(Figures, Displayed, Brief):
     def __call__(self, function: Any, /) -> Any:
         """Records each call of a function, coroutine function, generator or asynchronous generator function.
 
-        The result has this profile as its attribute `profile`. A function that calls itself is recorded once, from its
-        outermost call in each thread. A generator is recorded from its first value to its end, its consumer's work
-        between two values included.
+        The result has this profile as its attribute `profile`. A plain function that calls itself is recorded
+        once, from its outermost call in each thread; a coroutine function or generator with each call. A generator is
+        recorded from its first value to its end, its consumer's work between two values included.
         """
         if isinstance(function, (staticmethod, classmethod)):
             return type(function)(cast(Any, self(function.__func__)))
@@ -396,7 +392,7 @@ class Profile(Figures, Displayed, Brief):
         wrapper: Callable[..., Any]
         if inspect.isasyncgenfunction(function):
             wrapper = self._around_async_generator(function)
-        elif inspect.iscoroutinefunction(function):
+        elif inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
             wrapper = self._around_coroutine(function)
         elif inspect.isgeneratorfunction(function):
             wrapper = self._around_generator(function)
@@ -550,7 +546,7 @@ def _is_of_another_process(path: str) -> bool:
         return True
     try:
         with open(path, "rb") as file:
-            return file.read(8) == b"CUPTIMEM" and role.is_of_this_run(path)
+            return file.read(len(naming.MAGIC)) == naming.MAGIC and role.is_of_this_run(path)
     except OSError:
         return False
 
@@ -638,4 +634,3 @@ def profile(path: Any = None, **options: Any) -> Any:
 
 # What help() and editors show: the parameters are those of Profile, which all of them go to.
 cast(Any, profile).__signature__ = inspect.signature(Profile).replace(return_annotation=Profile)
-profile.__module__ = schedule.__module__ = "cuptimem"

@@ -440,13 +440,13 @@ def _check_target(path: str, overwrite: bool) -> None:
 
 def _temporary_name() -> str:
     """A name that nothing has, in the first usual folder that can be written to."""
-    for folder in (os.environ.get("TMPDIR"), "/tmp", "/var/tmp", _directory()):
+    for folder in (os.environ.get("TMPDIR"), "/tmp", "/var/tmp", directory()):
         if folder and os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK):
             return aside.temporary_name(os.path.abspath(folder))
     raise Error("no folder for temporary files can be written to; set TMPDIR or name a file")
 
 
-def _directory() -> str:
+def directory() -> str:
     """The working directory, "" if it has been removed."""
     try:
         return os.getcwd()
@@ -716,7 +716,7 @@ def environment() -> dict[str, str]:
         "pid": str(os.getpid()),
         "argv": " ".join(_quoted(argument) for argument in arguments),
         "script": script_of(arguments),
-        "directory": _directory(),
+        "directory": directory(),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "stdlib": os.path.dirname(os.__file__),
     }

@@ -54,8 +54,6 @@ class Contributor(Brief):
     the stack on which backward() was called.
     """
 
-    __module__ = "cuptimem"
-
     bytes: int
     count: int
     stack: Stack
@@ -119,8 +117,6 @@ class Contributor(Brief):
 class Line(Brief):
     """Contributors of one user line in one phase, together; or of one library's line below it."""
 
-    __module__ = "cuptimem"
-
     bytes: int
     count: int
     phase: str
@@ -164,8 +160,6 @@ class Contents(Displayed, Brief):
     (Device.peak_above_start), allocated since the start and alive at the end ("kept"), all that was ever allocated, all
     that was allocated in steps, all that was freed in the step that made it. Of one step where `step` was asked for.
     """
-
-    __module__ = "cuptimem"
 
     device: str
     bytes: int
@@ -218,8 +212,6 @@ class Peak(Contents):
     A step's peak out of Report.steps keeps the ten largest contributors; `rest_bytes` and `rest_count` are the others.
     """
 
-    __module__ = "cuptimem"
-
     tensors: tuple[LiveTensor, ...] = ()  # of the run's peak, the largest first; part of the contributors' bytes
 
 
@@ -230,8 +222,6 @@ class OutOfMemory(Brief):
     What was alive then is known of the first sixteen of a device, and of the one whose exception left the program or
     the profile. One made in backward is charged to the forward line of its autograd node, as a Contributor is.
     """
-
-    __module__ = "cuptimem"
 
     device: str
     time_ns: int
@@ -275,8 +265,6 @@ class OutOfMemory(Brief):
 class TimelinePoint:
     """Live bytes in one interval that begins at time_ns; reserved where the allocator keeps more than it gave out."""
 
-    __module__ = "cuptimem"
-
     time_ns: int
     low: int
     high: int
@@ -286,8 +274,6 @@ class TimelinePoint:
 @dataclass(frozen=True, slots=True)
 class ResidentPoint:
     """The process's resident memory, which holds more than tensors."""
-
-    __module__ = "cuptimem"
 
     time_ns: int
     bytes: int
@@ -326,8 +312,6 @@ class HostRead(Brief):
     kernel would have computed them, and what was read are zeros.
     """
 
-    __module__ = "cuptimem"
-
     device: str
     count: int
     bytes: int
@@ -354,8 +338,6 @@ class KeptBlock(Brief):
 @dataclass(frozen=True, slots=True, repr=False)
 class Device(Brief):
     """Totals of one device over the whole recording."""
-
-    __module__ = "cuptimem"
 
     name: str
     start: int
@@ -388,8 +370,6 @@ class Device(Brief):
 class Step(Brief):
     """One step on one device."""
 
-    __module__ = "cuptimem"
-
     index: int
     loop: str
     device: str
@@ -417,8 +397,6 @@ class Step(Brief):
 
 class Steps(Displayed, Brief, tuple[Step, ...]):
     """Steps in their order, an entry per step and device."""
-
-    __module__ = "cuptimem"
 
     __slots__ = ()
 
@@ -468,8 +446,6 @@ _STEP_COLUMNS = (
 class Survivor(Brief):
     """Blocks of one stack that outlived the step in which they were made and are alive at the end."""
 
-    __module__ = "cuptimem"
-
     device: str
     bytes: int
     count: int
@@ -485,8 +461,6 @@ class Survivor(Brief):
 @dataclass(frozen=True, slots=True)
 class Backward:
     """Bytes allocated while autograd ran, by how far they could be joined to a forward line."""
-
-    __module__ = "cuptimem"
 
     bytes: int
     resolved: int
@@ -507,8 +481,6 @@ class Folded:
 class Lost:
     """What the recording misses, in counts. All zero in a good one."""
 
-    __module__ = "cuptimem"
-
     events: int = 0  # allocations and frees that found no room: the live bytes are then wrong by them
     stacks: int = 0  # stacks that could not be defined
     unknown_frees: int = 0  # frees of blocks made before recording, or by a hook that was not there yet
@@ -526,8 +498,6 @@ class Lost:
 @dataclass(frozen=True, slots=True, repr=False)
 class ClockChange(Brief):
     """From this step on, another clock counts."""
-
-    __module__ = "cuptimem"
 
     step: int
     kind: str
@@ -557,8 +527,6 @@ class ClockRate(Brief):
 class Clock(Brief):
     """What counts the steps: "step" (prof.step()), "optimizer", "backward", "data", "module"; None: nothing ticked."""
 
-    __module__ = "cuptimem"
-
     kind: str | None
     where: tuple[str, int, str] | None
     changes: tuple[ClockChange, ...] = ()
@@ -573,8 +541,6 @@ class Clock(Brief):
 @dataclass(frozen=True, repr=False)
 class Report(Displayed, Brief):
     """Everything that a trace, or one window of it, says."""
-
-    __module__ = "cuptimem"
 
     path: str | None  # None: the trace was a temporary file
     complete: bool  # the program itself ended the recording: it is all there (but see lost)
@@ -851,9 +817,6 @@ def open(
     complete=False.
     """
     return analyze(os.fspath(path), step=step, min_rate=min_rate, progress=progress, code=code)
-
-
-open.__module__ = "cuptimem"
 
 
 def analyze(

@@ -24,8 +24,6 @@ _GENERATED = re.compile(r"[/\\]([a-z2-7]{2})[/\\](c\1[a-z2-7]{40,})\.py$")
 class Frame(Brief):
     """One call on a stack. Lines count from 1, columns from 0 in bytes of UTF-8; -1 is unknown."""
 
-    __module__ = "cuptimem"
-
     file: str
     function: str  # qualified name
     line: int

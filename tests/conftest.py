@@ -34,6 +34,7 @@ def _remove_rings(folder: str, owner: int) -> None:
 
 # The rings of all programs that this process starts lie in a folder of its own, and go with it. In /dev/shm itself two
 # runs of tests would sweep each other's, and every start would read what killed programs have left there.
+os.environ.pop("COLUMNS", None)  # pytest-xdist sets it, and views would be as wide
 if "CUPTIMEM_RING_DIR" not in os.environ:
     _shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     os.environ["CUPTIMEM_RING_DIR"] = tempfile.mkdtemp(prefix=f"cuptimem-tests-{os.getpid()}-", dir=_shared)

@@ -26,8 +26,7 @@ extern PyMethodDef cm_py_sourcetext_methods[];
 
 int cm_py_reader_exec(PyObject *module); /* adds the type Reader */
 
-/* cuptimem.Error, a RuntimeError: what was asked could not be done; the message is one line.
- */
+/* cuptimem.Error, a RuntimeError: what was asked could not be done; the message is one line. */
 extern PyObject *cm_py_error;
 
 #endif

@@ -17,7 +17,7 @@ enum { CM_STACK_DEPTH_MAX = 1024, CM_DEFS_TEXT_MAX = 4096, CM_DEFS_FRAME_COST = 
 typedef struct cm_code_def {
     const char *file, *function;
     const uint8_t *line_table;
-    const cm_linetable_mark *marks; /* one in CM_MARK_EVERY entries, so that a search is short */
+    const cm_linetable_mark *marks; /* spread over the table, so that a search in it is short */
     uint32_t line_table_length, mark_count;
     uint32_t cost; /* of a frame of it */
     int first_line;

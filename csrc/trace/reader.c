@@ -202,7 +202,7 @@ static const char *bad_header(cm_reader *reader)
     if (length < sizeof bytes)
         return "is corrupt: it ends inside its header";
     unsigned major = bytes[8] | (unsigned)bytes[9] << 8;
-    unsigned minor = bytes[10] | (unsigned)bytes[11] << 8;
+    reader->minor = bytes[10] | (unsigned)bytes[11] << 8;
     if (major != CM_FORMAT_MAJOR) {
         cm_reader_say(
             reader,
@@ -211,7 +211,7 @@ static const char *bad_header(cm_reader *reader)
                   "cuptimem to open it"
                 : "is corrupt: it claims format version %u.%u, which never was (this cuptimem "
                   "reads %u.%u)",
-            major, minor, (unsigned)CM_FORMAT_MAJOR, (unsigned)CM_FORMAT_MINOR);
+            major, reader->minor, (unsigned)CM_FORMAT_MAJOR, (unsigned)CM_FORMAT_MINOR);
         return reader->error;
     }
     reader->chunks.offset = CM_HEADER_SIZE;

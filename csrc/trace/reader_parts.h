@@ -26,6 +26,7 @@ struct cm_reader {
     char *path;
     uint8_t front[CM_HEADER_SIZE + CM_CHUNK_HEADER_SIZE]; /* with the checksum of its first meta:
                                                              no other trace begins so */
+    unsigned minor;                                       /* of the format that it was written in */
     uint64_t second_chunk; /* where a second pass begins: the first chunk is meta, and known */
     uint64_t defined;      /* position of the last chunk whose definitions and meta are known */
     bool tail_known; /* the ring file was asked: never again, so that a second pass sees the same */

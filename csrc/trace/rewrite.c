@@ -13,7 +13,7 @@
 #include "side.h"
 #include "writer.h"
 
-enum { MINOR_AT = 10, ANCHOR = 24, VARINT = 10 };
+enum { ANCHOR = 24, VARINT = 10 };
 
 typedef struct rewrite {
     const cm_rewriter *rewriter;
@@ -268,7 +268,7 @@ bool cm_rewrite(cm_reader *reader, const char *target, const cm_rewriter *rewrit
     int got;
 
     error[0] = '\0';
-    if ((reader->front[MINOR_AT] | reader->front[MINOR_AT + 1] << 8) > CM_FORMAT_MINOR)
+    if (reader->minor > CM_FORMAT_MINOR)
         return fail(&w, "a newer cuptimem wrote it: ", "update cuptimem to rewrite it");
     while ((got = cm_reader_next(reader, &record)) == 1)
         ;

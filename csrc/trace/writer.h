@@ -26,13 +26,14 @@ typedef enum cm_writer_state {
  */
 cm_writer_state cm_writer_check(cm_writer *writer);
 
-/* Creates the file (O_EXCL unless overwrite), writes the header. mode: CM_WRITER_NAMED or
- * CM_WRITER_PRIVATE. *out is set on success only. -EINVAL: the path is there and is no regular
- * file. */
+/* Modes of a new trace. */
 enum {
     CM_WRITER_NAMED = 0666,  /* the umask decides, as for any output file */
     CM_WRITER_PRIVATE = 0600 /* in a folder that other users share */
 };
+
+/* Creates the file (O_EXCL unless overwrite), writes the header. *out is set on success only.
+ * -EINVAL: the path is there and is no regular file. */
 int cm_writer_create(const char *path, bool overwrite, mode_t mode, cm_writer **out);
 /* Opens an existing trace to append to it (recovery); cuts a partial last chunk off. -EALREADY: it
  * has its end chunk, there is nothing to recover; -EBADMSG: no trace, or damaged before its last

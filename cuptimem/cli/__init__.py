@@ -80,7 +80,9 @@ def main(arguments: "Sequence[str]") -> int:
     except OSError as error:
         # A full disk. Verbs turn errors of files that they name into Error, so a nameless one is of standard output.
         streams.drop(sys.stdout)
-        streams.complain(f"{error.filename or 'standard output'}: {error.strerror or error}")
+        gone = isinstance(error, FileNotFoundError)  # which no stream gives
+        name = error.filename or ("the current folder" if gone else "standard output")
+        streams.complain(f"{name}: {error.strerror or error}")
         return _FAILED
 
 
@@ -112,12 +114,13 @@ def _dispatch(arguments: list[str]) -> int:
 def _unknown(verb: str) -> int:
     import difflib
 
+    from cuptimem import naming
     from cuptimem.cli import hints
 
     if hints.is_trace(verb):
-        hint = f"did you mean: cuptimem summary {verb}"
+        hint = f"did you mean: cuptimem summary {naming.typed(verb)}"
     elif verb.endswith(".py") or os.path.isfile(os.path.join(verb, "__main__.py")):
-        hint = f"did you mean: cuptimem run {verb}"
+        hint = f"did you mean: cuptimem run {naming.typed(verb)}"
     elif os.path.exists(verb):
         hint = "it is no trace and no script; see: cuptimem --help"
     elif verb.startswith("-"):

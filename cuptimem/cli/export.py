@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from cuptimem import exports, naming
 from cuptimem.cli import reading
 from cuptimem.cli.parsing import Parser
-from cuptimem.reporters import words
+from cuptimem.printable import printable
+from cuptimem.reporters.words import size
 
 _WHAT = ("peak", "end", "kept", "allocated", "temporary")
 _TABLES = ("steps", "allocations", "stacks")
@@ -60,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
     with reading.hints_about(options.file):
         written = exports.export(options.file, options.to, options.output, asked)
     for note in written.notes:
-        print(f"! {words.printable(note)}")
-    name = words.printable(naming.shown(written.path))
-    print(f"wrote {name}: {written.what}, {words.size(written.bytes)}; open it in {words.printable(written.opens)}")
+        print(f"! {printable(note)}")
+    name = printable(naming.shown(written.path))
+    print(f"wrote {name}: {written.what}, {size(written.bytes)}; open it in {printable(written.opens)}")
     return 0

@@ -5,9 +5,8 @@ import os
 import stat
 import sys
 
-from cuptimem.naming import typed
+from cuptimem.naming import MAGIC, typed
 
-TRACE = b"CUPTIMEM"  # how a trace begins (docs/trace-format.md)
 _RECORD = "record a program: cuptimem run script.py"
 
 
@@ -15,12 +14,15 @@ def about(path: str) -> str:
     """Of a FILE that could not be read as a trace; "" where its error says all."""
     try:
         mode = os.stat(path).st_mode
-        head = _head(path) if stat.S_ISREG(mode) else b""
     except OSError:
         return _near(path, ".cmem") or _RECORD
+    try:
+        head = _head(path) if stat.S_ISREG(mode) else b""
+    except OSError:  # it may not be read
+        return ""
     if stat.S_ISDIR(mode):
         return "name a trace (*.cmem) in it"
-    if head.startswith(TRACE) or not stat.S_ISREG(mode):
+    if head.startswith(MAGIC) or not stat.S_ISREG(mode):
         return ""
     if path.endswith(".py"):
         return f"it is a script, record it: cuptimem run {typed(path)}"
@@ -49,7 +51,7 @@ def about_script(script: str) -> str:
 def is_trace(path: str) -> bool:
     """Whether a file begins as traces do."""
     try:
-        return stat.S_ISREG(os.stat(path).st_mode) and _head(path).startswith(TRACE)
+        return stat.S_ISREG(os.stat(path).st_mode) and _head(path).startswith(MAGIC)
     except OSError:
         return False
 
@@ -63,8 +65,8 @@ def _near(path: str, ending: str) -> str:
     """The file beside it with nearly the same name."""
     folder, name = os.path.split(path)
     try:
-        names = [other for other in os.listdir(folder or ".") if other.endswith(ending)]
+        stems = [other.removesuffix(ending) for other in os.listdir(folder or ".") if other.endswith(ending)]
     except OSError:
         return f"there is no folder {folder}"
-    near = difflib.get_close_matches(name, names, n=1)
-    return f"did you mean {os.path.join(folder, near[0])}?" if near else ""
+    near = difflib.get_close_matches(name.removesuffix(ending), stems, n=1)
+    return f"did you mean {os.path.join(folder, near[0])}{ending}?" if near else ""

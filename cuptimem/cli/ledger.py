@@ -13,7 +13,7 @@ def parser() -> argparse.ArgumentParser:
     result = reading.parser(
         "ledger",
         "Who has the used bytes of a device: PyTorch's tensors and cache, each library at driver level with its Python "
-        "line, the CUDA context, other processes, and what nobody accounts for. The lines sum to what the driver says "
+        "line, the CUDA context, other processes, and the residual. The lines sum to what the driver says "
         "is used (docs/ledger.md).",
     )
     result.add_argument("--device", metavar="D", help="only this device (cuda:0); default: all")

@@ -116,7 +116,8 @@ def name(text: str) -> str:
 def _written(entry: "os.DirEntry[str]") -> int | None:
     """When a trace was last written to, in nanoseconds; None for anything else."""
     try:
-        is_trace = entry.name.endswith(".cmem") and entry.is_file()
+        hidden = entry.name.startswith(".")  # a working file of ours
+        is_trace = entry.name.endswith(".cmem") and not hidden and entry.is_file()
         return entry.stat().st_mtime_ns if is_trace else None
     except OSError:  # it was removed since the folder was read
         return None
@@ -125,6 +126,8 @@ def _written(entry: "os.DirEntry[str]") -> int | None:
 def _message(error: argparse.ArgumentError) -> str:
     name = (error.argument_name or "").rpartition("/")[2]
     message = "needs a value" if error.message == "expected one argument" else error.message
+    if not name:  # it is about several: which are missing
+        return message
     message = re.sub(r"invalid \w+ value: ", "invalid number: ", message)  # it would name a function of ours
     # Messages of ours are predicates of the option; those of argparse are sentences of their own.
     return f"{name} {message}" if message.startswith(("needs ", "takes ")) else f"{name}: {message}"

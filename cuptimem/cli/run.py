@@ -36,7 +36,8 @@ def parser() -> "Parser":
         "       cuptimem run [options] -m module [args ...]\n"
         "       cuptimem run [options] -c code [args ...]",
         description="Runs a Python program as `python` would and records its tensor memory. Ends with five lines on "
-        "standard error; those behind the first take at most two seconds of CPU time, or are left out.",
+        "standard error. The last four are left out where they would take more than two seconds of CPU time, or 20 in "
+        "all.",
     )
     result.add_argument(
         "-o",
@@ -167,7 +168,7 @@ def check_program(program: list[str]) -> None:
         hint = hints.about_script(script)
         raise Usage(f"there is no script {script!r}" + (f"; {hint}" if hint else ""))
     if script.endswith(".cmem"):
-        raise Usage(f"{script} is a trace, read it: cuptimem summary {script}")
+        raise Usage(f"{script} is a trace, read it: cuptimem summary {naming.typed(script)}")
 
 
 def checked_output(output: str | None, force: bool) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from cuptimem import aside, naming
 from cuptimem.cli.parsing import Parser
 from cuptimem.errors import Error, core
-from cuptimem.reporters.words import printable, size
+from cuptimem.printable import printable
+from cuptimem.reporters.words import size
 from cuptimem.scrubbing import Scrubber, Text
 
 

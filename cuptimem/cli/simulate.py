@@ -50,11 +50,9 @@ def parser() -> parsing.Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     devices = ", ".join(one.key for one in cards.CARDS)
-    result.add_argument(
-        "--device", type=_text, default="h100", metavar="NAME", help=f"{devices} (default: h100)".replace("%", "%%")
-    )
+    result.add_argument("--device", type=_text, default="h100", metavar="NAME", help=f"{devices} (default: h100)")
     result.add_argument("--memory", type=_memory, metavar="SIZE", help="another size for it, such as 24GiB")
-    result.add_argument("--devices", type=_number, default=1, metavar="N", help="so many of them (1)")
+    result.add_argument("--devices", type=_number, default=1, metavar="N", help="how many of them (1)")
     result.add_argument(
         "--context",
         type=_text,
@@ -93,13 +91,12 @@ def parser() -> parsing.Parser:
         type=_seconds,
         default=api.TIMEOUT,
         metavar="SECONDS",
-        help=f"for each run ({api.TIMEOUT:g}; 0: no end)",
+        help=f"for each run ({api.TIMEOUT:g}; 0: no limit)",
     )
     result.add_argument(
         "--environment",
         action="store_true",
-        help="print the variables that put any command on the device, for env: of it cuptimem then says nothing, and "
-        "reports nothing",
+        help="print variables for env that put any command on the device; of it cuptimem reports nothing",
     )
     result.add_argument(
         "-o",

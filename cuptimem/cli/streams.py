@@ -21,7 +21,7 @@ def prepare() -> None:
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # print(file=None) would take the other one
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  for as long as the process
+            setattr(sys, name, open(os.devnull, "w", errors=_HANDLER))  # noqa: SIM115  for as long as the process
         elif getattr(stream, "errors", None) in _DEFAULTS and hasattr(stream, "reconfigure"):
             stream.reconfigure(errors=_HANDLER)
 

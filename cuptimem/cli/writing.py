@@ -8,7 +8,8 @@ from pathlib import Path
 
 from cuptimem import naming
 from cuptimem.errors import Error
-from cuptimem.reporters.words import printable, size
+from cuptimem.printable import printable
+from cuptimem.reporters.words import size
 from cuptimem.whole_files import replacing
 
 # In the head of every page (pages/templates/page.html): a file that has it may be replaced.

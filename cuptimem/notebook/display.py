@@ -22,7 +22,7 @@ from cuptimem.profiler import Profile
 from cuptimem.report import Contents, Report, Steps
 from cuptimem.reporters import account_views, leak_views, peak_views, simulate_views, text, views
 from cuptimem.reporters.blocks import Block, Text
-from cuptimem.reporters.words import count, plural, size
+from cuptimem.reporters.words import count, plural, size, where
 from cuptimem.stacks import Stack
 
 MOST = 1_000_000  # bytes that one output may have in the saved notebook
@@ -175,7 +175,7 @@ def _leaks_held(report: Report, held: Held) -> list[Block]:
         lines = {_lines(part.stack) for one in made for part in one.parts}
         names = held.names_of(block for block in report.kept_blocks if _lines(block.stack) in lines)
         if names:
-            said.append(Text(f"! The leak of {leak.where} is held by {holders.text(names)}", "warning"))
+            said.append(Text(f"! The leak of {where(leak)} is held by {holders.text(names)}", "warning"))
     return said
 
 

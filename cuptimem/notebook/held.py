@@ -15,7 +15,7 @@ from typing import Any
 from cuptimem.reachable import Tensors, owner
 from cuptimem.report import KeptBlock, Report
 from cuptimem.reporters.blocks import Block, Column, Table, Text
-from cuptimem.reporters.words import code, count, more, plural, size
+from cuptimem.reporters.words import code, count, more, place, plural, size
 from cuptimem.stacks import user_frame
 
 _MOST = 1 << 17  # objects looked at below one name
@@ -192,4 +192,4 @@ def _how_to_free(names: tuple[str, ...]) -> str:
 def _largest(group: Group) -> str:
     block = max(group.blocks, key=lambda one: one.bytes)
     frame = user_frame(block.stack)
-    return f"{frame.place}  {code(frame)}" if frame is not None else "(no Python line)"
+    return f"{place(frame)}  {code(frame)}" if frame is not None else "(no Python line)"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from cuptimem.chart import Chart, Intervals
 from cuptimem.notebook.svg import COLUMNS, LAYERS, REST, Layer, Picture
 from cuptimem.report import Contributor, Device, Report
-from cuptimem.reporters.words import code
+from cuptimem.reporters.words import code, where
 
 _STEADY = "(before start)"  # Contributor.where
 _VISIBLE = 50  # a line with less than such a part of the peak, and nothing at it, is no layer
@@ -82,7 +82,7 @@ def _beginnings(times: Sequence[int], kept: Sequence[int]) -> list[int]:
 
 def _name(contributor: Contributor) -> str:
     frame = contributor.frame
-    return f"{contributor.where}  {code(frame)}" if frame is not None else contributor.where
+    return f"{where(contributor)}  {code(frame)}" if frame is not None else contributor.where
 
 
 def _largest(chart: Chart, lines: Sequence[str], at: int, least: int) -> list[str]:

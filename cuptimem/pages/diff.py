@@ -10,8 +10,9 @@ from cuptimem.diff import Change, DeviceDiff, Section
 from cuptimem.pages import page, stacks_data
 from cuptimem.pages.flamegraph import ASSETS
 from cuptimem.pages.heading import head
+from cuptimem.printable import printable
 from cuptimem.report import Report
-from cuptimem.reporters.words import count, function, plural, printable, signed, size
+from cuptimem.reporters.words import count, function, plural, signed, size
 from cuptimem.stacks import Frame
 
 ROWS = 1000  # of a table of changes; the others are summed

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from cuptimem import sizes
+from cuptimem.printable import printable
 from cuptimem.pytest_plugin.baselines import (
     CONTRIBUTORS,
     NOTHING,
@@ -19,7 +20,7 @@ from cuptimem.pytest_plugin.baselines import (
     row_of,
 )
 from cuptimem.reporters.cells import cut
-from cuptimem.reporters.words import count, plural, printable, signed, size
+from cuptimem.reporters.words import count, plural, signed, size
 
 if TYPE_CHECKING:
     from cuptimem.stacks import Frame

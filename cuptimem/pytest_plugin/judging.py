@@ -13,11 +13,12 @@ import pytest
 from cuptimem import ledger
 from cuptimem.errors import Error
 from cuptimem.leaks import Holder, Leak
+from cuptimem.printable import printable
 from cuptimem.pytest_plugin.holders import Holders
 from cuptimem.pytest_plugin.limits import LEAKS, MEMORY, Limit, Limits
 from cuptimem.report import Contributor, Device, KeptBlock, Line, Report, lines_of
 from cuptimem.reporters.peak_views import category, knows_categories
-from cuptimem.reporters.words import code, count, more, plural, printable, signed, size
+from cuptimem.reporters.words import code, count, more, plural, signed, size
 from cuptimem.stacks import Frame, Stack, short_file, user_frame
 
 TABLES = {MEMORY: ("above",), LEAKS: ("above", "kept")}

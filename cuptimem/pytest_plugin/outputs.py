@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from cuptimem.errors import Error
+from cuptimem.printable import printable
 from cuptimem.pytest_plugin.baselines import Record, encoded, json_text, last_of_each
 from cuptimem.reporters.blocks import Column, Table
 from cuptimem.reporters.cells import cut
 from cuptimem.reporters.text import INDENT, render
-from cuptimem.reporters.words import count, plural, printable, size
+from cuptimem.reporters.words import count, plural, size
 
 SCHEMA = 1
 MOST = 10  # rows of the table

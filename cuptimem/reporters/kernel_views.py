@@ -10,11 +10,7 @@ from cuptimem.reporters.words import code, count, duration, function, plural, sh
 
 _Row = TypeVar("_Row")
 
-_LINE = (
-    LINE,
-    FUNCTION,
-    CODE,
-)
+_LINE = (LINE, FUNCTION, CODE)
 
 
 def full(one: Kernels, top: int) -> list[Block]:

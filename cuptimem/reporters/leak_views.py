@@ -88,9 +88,9 @@ def _rate(leak: Leak) -> str:
     return f"{what}, {'with what it keeps' if leak.kind == 'nodes' else 'in all'} {_total(leak)} a step"
 
 
-def _total(leak: Leak) -> str:
+def _total(leak: Leak, sign: str = "+") -> str:
     """The rate of an entry, with all that stands under it."""
-    return f"{'about ' if leak.bytes_estimated else ''}+{_amount(leak.total_bytes_per_step)}"
+    return f"{'about ' if leak.bytes_estimated else ''}{sign}{_amount(leak.total_bytes_per_step)}"
 
 
 def _thousand_steps(leak: Leak) -> str:
@@ -170,8 +170,8 @@ def _ways(leak: Leak) -> list[Block]:
         if leak.kind == "nodes" and name is line:
             return []
         blocks: list[Block] = [
-            Text(f"{_INDENT}{share(part_bytes, leak.bytes):>5}  {verb} {place or '(elsewhere)'}", "dim")
-            for place, part_bytes in list(sums.items())[:_CALLERS]
+            Text(f"{_INDENT}{share(part_bytes, leak.bytes):>5}  {verb} {said or '(elsewhere)'}", "dim")
+            for said, part_bytes in list(sums.items())[:_CALLERS]
         ]
         if len(sums) > _CALLERS:
             blocks.append(Text(f"{_INDENT}       and {plural(len(sums) - _CALLERS, 'more line')}", "dim"))
@@ -315,7 +315,7 @@ def _headline(report: Report, steps: str) -> str:
         return f"{undecided}; {steps} judged"
     slow = [one for one in report.suspects if one.reason == "negligible"]
     if slow:
-        what = f"{where(slow[0])} grows by {_total(slow[0]).replace('+', '')} a step, negligible"
+        what = f"{where(slow[0])} grows by {_total(slow[0], sign='')} a step, negligible"
         what += f" (and {plural(len(slow) - 1, 'more line')})" if len(slow) > 1 else ""
     elif report.suspects:
         what = "what grew has stopped, or was garbage"
@@ -374,7 +374,7 @@ def table(leaks: Sequence[Leak]) -> Table:
     """A row for each."""
     rows = tuple(
         (
-            f"{'about ' if leak.bytes_estimated else ''}+{_amount(leak.total_bytes_per_step)}",
+            _total(leak),
             f"{'about ' if leak.bytes_estimated else ''}{size(leak.bytes + sum(one.bytes for one in leak.keeps))}",
             leak.device if leak.kind == "bytes" else plural(leak.count, "graph node"),
             where(leak),

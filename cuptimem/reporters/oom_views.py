@@ -141,11 +141,7 @@ def _lines(oom: OutOfMemory) -> Table:
     rows = [
         (line.bytes, line.count, (where(line), line.phase, code(line.frame))) for line in lines_of(oom.contributors)
     ]
-    columns = (
-        LINE,
-        Column("phase", optional=2),
-        CODE,
-    )
+    columns = (LINE, Column("phase", optional=2), CODE)
     return Table((*_NUMBERS, *columns), _cells(oom, rows))
 
 

@@ -5,7 +5,7 @@ from cuptimem.report import Contents
 from cuptimem.reporters.blocks import CODE, Block, Column, Table, Text
 from cuptimem.reporters.descent import line_to_leave, note
 from cuptimem.reporters.peak_views import left_out, when
-from cuptimem.reporters.words import code, count, file, more, place, plural, share, size
+from cuptimem.reporters.words import code, count, file, function, more, place, plural, share, size
 
 
 def full(contents: Contents, by: str, order: str, top: int, depth: int | None = None) -> list[Block]:
@@ -49,8 +49,10 @@ def full(contents: Contents, by: str, order: str, top: int, depth: int | None = 
 def _key(row: Group, by: str) -> str:
     if by == "stack":
         return " < ".join(map(place, row.contributors[0].stack)) or row.key
-    if row.frame is None or by not in ("line", "library-line", "file"):
+    if row.frame is None or by not in ("line", "library-line", "file", "function"):
         return row.key
+    if by == "function":
+        return f"{function(row.frame)} ({file(row.frame)})"
     return file(row.frame) if by == "file" else place(row.frame)
 
 

@@ -20,7 +20,7 @@ _GLUE = "\u00a0"  # a space that no line is broken at
 
 
 def render(blocks: Sequence[Block], width: int | None = None) -> str:
-    """The blocks as lines; with a width, none is longer than that."""
+    """The blocks as lines; with a width of 40 or more, none is longer than that."""
     found: list[str] = []
     for block in blocks:
         if isinstance(block, Text):

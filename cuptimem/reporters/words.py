@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from cuptimem.printable import printable as printable
+from cuptimem.printable import printable
 from cuptimem.reporters.cells import cut
 from cuptimem.stacks import Frame, near_file, short_file
 

@@ -74,9 +74,6 @@ def simulate(
                 recorder.TraceFile(trace).finish()
 
 
-simulate.__module__ = "cuptimem"
-
-
 def ready() -> environment.TorchBuild:
     """The torch that is simulated. Raises Error where it cannot be."""
     from cuptimem.cli.run import check_autostart

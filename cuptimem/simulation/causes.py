@@ -5,6 +5,7 @@ import signal
 from dataclasses import dataclass
 
 from cuptimem.report import HostRead
+from cuptimem.reporters.words import place
 from cuptimem.simulation.facts import Facts, Raised
 from cuptimem.stacks import user_frame
 
@@ -63,7 +64,7 @@ def of_failure(facts: Facts) -> Cause:
         )
     if raised is None:
         return Cause(f"the program ended with exit code {facts.run.exit_code}")
-    at = f" at {raised.at.place}" if raised.at is not None else ""
+    at = f" at {place(raised.at)}" if raised.at is not None else ""
     read = _read_at(facts, raised)
     if read is not None:
         return Cause(
@@ -131,7 +132,7 @@ def crashed_at(crash: str) -> str:
     from cuptimem.stacks import Frame
 
     frame = user_frame(tuple(Frame(file, "", number) for file, number in frames))
-    return frame.place if frame is not None else ""
+    return place(frame) if frame is not None else ""
 
 
 def of_refused(facts: Facts) -> Cause | None:
@@ -166,7 +167,7 @@ def _why(chain: tuple[Raised, ...]) -> str:
     raised = _telling(chain)
     if raised is None:
         return ""
-    at = f" at {raised.at.place}" if raised.at is not None else ""
+    at = f" at {place(raised.at)}" if raised.at is not None else ""
     return f" ({raised.line[:120]}{at})"
 
 
@@ -198,7 +199,7 @@ def of_timeout(facts: Facts, timeout: float) -> Cause:
         text += f", in step {steps - 1}"
     if most is not None and most.frame is not None and most.count >= 100:
         return Cause(
-            f"{text}; {most.frame.place} read a value that no kernel has computed {most.count} times: a loop that "
+            f"{text}; {place(most.frame)} read a value that no kernel has computed {most.count} times: a loop that "
             "waits for it does not end",
             "bound that loop (a largest number of tokens, rounds or steps), or give it more time with --timeout",
         )

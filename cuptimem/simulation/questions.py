@@ -12,10 +12,11 @@ The program runs once as it was asked for. All that follows is only run where it
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from cuptimem.reporters.words import place
 from cuptimem.simulation import cards, causes, settings
 from cuptimem.simulation.facts import DeviceFacts, Facts
 from cuptimem.simulation.launch import Setup
-from cuptimem.simulation.result import Attempt, Need, VerdictKind
+from cuptimem.simulation.result import Assumption, Attempt, Need, VerdictKind
 
 NO_LIMIT = 2 << 40  # bytes of a device on which everything finds room
 _CARDS_TRIED = 3
@@ -147,7 +148,7 @@ class Inquiry:
         )
         if unknown is not None:
             return causes.Cause(
-                f"the size that repeat_interleave gives at {unknown.place} has no largest, so none was assumed but one "
+                f"the size that repeat_interleave gives at {_at(unknown)} has no largest, so none was assumed but one "
                 "of each",
                 "--assume repeat_interleave=MEAN, or give output_size",
             )
@@ -311,19 +312,23 @@ def _half_done(facts: Facts) -> causes.Cause:
             "(killed, or by os._exit): whether they did what they were to do is not known"
         )
     raised = facts.elsewhere[0]
-    at = f" at {raised.at.place}" if raised.at is not None else ""
+    at = f" at {place(raised.at)}" if raised.at is not None else ""
     return causes.Cause(f"a thread or process of the program ended with {raised.line}{at}; the program itself went on")
+
+
+def _at(one: Assumption) -> str:
+    return place(one.frame) if one.file else "no Python line"
 
 
 def _hangs_on_reads(facts: Facts) -> causes.Cause | None:
     reads = facts.decisive_reads
     if not reads:
         return None
-    place = reads[0].frame.place if reads[0].frame is not None else "no Python line"
+    at = place(reads[0].frame) if reads[0].frame is not None else "no Python line"
     more = f" and {_times(len(reads) - 1, 'other line')}" if len(reads) > 1 else ""
     return causes.Cause(
         f"it fits, unless a size or a branch hangs on an integer or flag that was read from the device as zero, at "
-        f"{place}{more}",
+        f"{at}{more}",
         "--trust-reads says that none does: that they are only printed, say",
     )
 
@@ -355,14 +360,14 @@ def least(device: DeviceFacts) -> int:
 def _refusal(facts: Facts) -> str:
     oom = next((raised for raised in facts.chain or () if raised.out_of_memory), None)
     if oom is not None and oom.at is not None:
-        return f"out of memory at {oom.at.place}"
+        return f"out of memory at {place(oom.at)}"
     report = facts.report
     if report is not None and report.ooms:
         from cuptimem.stacks import user_frame
 
         frame = user_frame(report.ooms[-1].stack)
         if frame is not None:
-            return f"out of memory at {frame.place}"
+            return f"out of memory at {place(frame)}"
     return f"the device refused {_times(facts.refused, 'request')}"
 
 
@@ -372,7 +377,7 @@ def _rests_on(facts: Facts) -> tuple[str, ...]:
     if one is None:
         return ()
     return (
-        f"this rests on an assumed size: {one.operator}={one.fraction:g} at {one.place}; say what it is with --assume",
+        f"this rests on an assumed size: {one.operator}={one.fraction:g} at {_at(one)}; say what it is with --assume",
     )
 
 

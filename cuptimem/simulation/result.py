@@ -76,10 +76,6 @@ class Assumption(Brief):
         """The user's line."""
         return Frame(self.file, self.function, self.line, text=self.text)
 
-    @property
-    def place(self) -> str:
-        return self.frame.place if self.file else "no Python line"
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Entry(Brief):
@@ -111,8 +107,6 @@ class Attempt(Brief):
 @dataclass(frozen=True, slots=True, repr=False)
 class Simulation(Brief):
     """The answer of one `cuptimem simulate`."""
-
-    __module__ = "cuptimem"
 
     verdict: VerdictKind
     reason: str  # one line: what the verdict rests on, or why there is none

@@ -41,9 +41,6 @@ def tensorboard_handler(logdir: str | os.PathLike[str], worker_name: str | None 
     return _Handler(os.fspath(logdir), worker_name)
 
 
-tensorboard_handler.__module__ = "cuptimem"
-
-
 class _Handler:
     def __init__(self, logdir: str, worker_name: str | None) -> None:
         require_tensorboard()

@@ -12,7 +12,7 @@ from werkzeug import wrappers
 
 from cuptimem.errors import Error
 from cuptimem.pages import timeline
-from cuptimem.reporters.words import printable
+from cuptimem.printable import printable
 from cuptimem.tensorboard.comparison import compare
 from cuptimem.tensorboard.data import STEP_COLUMNS
 from cuptimem.tensorboard.files import Files, Found

@@ -1,7 +1,9 @@
 """What a prompt, a debugger and a failed assertion show of a report and its parts: one short line in any case."""
 
 import dataclasses
+import inspect
 import pickle
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -49,7 +51,8 @@ def test_one_line_of_at_most_120_characters(tmp_path: Path, shape: str) -> None:
     assert kinds >= {"Report", "Steps", "Leaks", "Clock"} and (not report.devices or kinds >= {"Peak", "Contributor"})
     for part in shown:
         text = repr(part)
-        assert text.startswith(f"<cuptimem.{type(part).__name__} ") and text.endswith(">")
+        home = "cuptimem" if hasattr(cuptimem, type(part).__name__) else type(part).__module__
+        assert text.startswith(f"<{home}.{type(part).__name__} ") and text.endswith(">")
         assert len(text) <= 120 and text.isprintable(), text
     assert str(report).count("\n") > 3 or not report.devices  # print() shows all of it
 
@@ -72,7 +75,7 @@ def test_what_they_say(tmp_path: Path) -> None:
     assert repr(crashed).endswith("1 suspect, cut>")
     assert repr(report.suspects).startswith("<cuptimem.Leaks 1, first 10 B a step at train.py:")
     tensor = LiveTensor("h.0.weight", "parameter", 64, "h.0", "float32", (2, 8), ())
-    assert repr(tensor) == "<cuptimem.LiveTensor h.0.weight float32[2, 8]: 64 B, parameter>"
+    assert repr(tensor) == "<cuptimem.report.LiveTensor h.0.weight float32[2, 8]: 64 B, parameter>"
 
 
 def test_print_shows_their_tables(tmp_path: Path) -> None:
@@ -108,11 +111,13 @@ def test_a_failed_assertion_names_what_differs(run: Callable[..., Result], tmp_p
     assert "['count']" in said and "count: 1 != 7" in said
 
 
-def test_public_names_say_where_people_find_them() -> None:
+def test_public_names_can_be_pickled_and_their_source_is_found() -> None:
     for name in cuptimem.__all__[1:]:
         one = getattr(cuptimem, name)
-        assert (one.__module__, one.__qualname__) == ("cuptimem", name)
-        assert pickle.loads(pickle.dumps(one)) is one
+        assert one.__qualname__ == name and pickle.loads(pickle.dumps(one)) is one
+        if one is not cuptimem.Error:  # C code makes it
+            assert re.search(rf"^(class|def) {name}\b", inspect.getsource(one), re.M)
+    assert (cuptimem.Error.__module__, cuptimem.Error.__qualname__) == ("cuptimem", "Error")
     assert pickle.loads(b"ccuptimem._core\nError\n.") is cuptimem.Error  # as it was pickled before
     with pytest.raises(cuptimem.Error) as caught:
         cuptimem.open("/nowhere.cmem")

@@ -26,7 +26,7 @@ MARKED = re.compile(r"(<!-- made by make examples: \$ ([^\n]*) -->\n).*?(\n<!-- 
 HEAD = f"""# Three programs, and what their memory is
 
 Written by `make examples`: each program takes a few seconds on one core. The output is that of a terminal of
-{COLUMNS} columns, without the middle of tracebacks.
+{COLUMNS} columns, without process numbers and the middle of tracebacks.
 """
 
 

@@ -9,7 +9,7 @@ import pytest
 import cuptimem
 from cuptimem import account, grouping
 from cuptimem.report import CATEGORIES, Contributor, LiveTensor, from_dict
-from cuptimem.reporters import account_views, blocks, json, peak_views, text, views
+from cuptimem.reporters import account_views, blocks, json, peak_views, table_views, text, views
 from cuptimem.stacks import Frame
 from tests.cli import labelled, sample
 from tests.cli.labelled import B1, B2, HIDDEN, ROWS, TOTAL, W1, W2
@@ -95,6 +95,30 @@ def test_every_table_sums_to_the_peak(report: cuptimem.Report, by: str) -> None:
     assert sum(row.count for row in rows) == report.peak.count == sum(row[1] for row in ROWS)
     document = json.table(report, report.peak, rows, by)
     assert [row[by] for row in document["rows"]] == [row.key for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("by", "shown"),
+    [
+        ("line", ("a/inner/mod.py:2", "b/inner/mod.py:2")),
+        ("library-line", ("a/inner/mod.py:2", "b/inner/mod.py:2")),
+        ("file", ("a/inner/mod.py", "b/inner/mod.py")),
+        ("function", ("work (a/inner/mod.py)", "work (b/inner/mod.py)")),
+        ("stack", ("a/inner/mod.py:2", "b/inner/mod.py:2")),
+    ],
+)
+def test_files_of_one_name_are_two(
+    by: str, shown: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = [
+        Contributor(size, 1, (Frame(f"{tmp_path}/{folder}/inner/mod.py", "work", 2),), "forward")
+        for folder, size in (("a", 1024), ("b", 4096))
+    ]
+    contents = replace(labelled.report(tmp_path).peak, bytes=5120, contributors=tuple(made), rest_bytes=0, rest_count=0)
+    *_, large, small = text.render(table_views.full(contents, by, "bytes", 9)).splitlines()
+    assert shown[1] in large and "4.0 KiB" in large
+    assert shown[0] in small and "1.0 KiB" in small
 
 
 # -- the account ---------------------------------------------------------------------------------------------------

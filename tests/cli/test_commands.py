@@ -15,7 +15,7 @@ import pytest
 
 import cuptimem
 from cuptimem import _core, grouping
-from cuptimem.cli import VERBS, main
+from cuptimem.cli import VERBS, hints, main
 from tests.conftest import Result, clean_environment
 
 Run = Callable[..., Result]
@@ -238,7 +238,13 @@ def test_without_a_file_the_newest_here_is_read(
     call: Run, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name, when in (("old.cmem", 1_000), ("new\n.cmem", 3_000), ("older.cmem", 2_000), ("notes.txt", 9_000)):
+    for name, when in (
+        ("old.cmem", 1_000),
+        ("new\n.cmem", 3_000),
+        ("older.cmem", 2_000),
+        ("notes.txt", 9_000),
+        (".x.cmem", 9_000),
+    ):
         (tmp_path / name).write_bytes(trace.read_bytes())
         os.utime(tmp_path / name, (when, when))
     (tmp_path / "folder.cmem").mkdir()
@@ -383,6 +389,9 @@ def test_a_script_or_a_trace_as_verb_is_understood(run: Run, tmp_path: Path, tra
         (["summary", "snap.pickle"], "it seems to be a pickle"),
         (["summary", "notes.txt"], "traces are called *.cmem"),
         (["summary", "rum.cmem"], "did you mean run.cmem?"),
+        (["summary", "elsewhere.cmem"], "elsewhere.cmem: No such file or directory; record a program"),
+        (["export", "run.cmem"], "cuptimem export: the following arguments are required: --to"),
+        (["my script.py"], "cuptimem run 'my script.py'"),
         (["summary", "no/run.cmem"], "there is no folder no"),
         (["summary", "run.cmem", "b"], "'b' is one argument too many"),
         (["leaks", "run.cmem", "--fail-on-leaks"], "did you mean --fail-on-leak?"),
@@ -398,17 +407,34 @@ def test_a_script_or_a_trace_as_verb_is_understood(run: Run, tmp_path: Path, tra
 def test_what_to_do_next_is_on_the_errors_line(
     call: Run, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], said: str
 ) -> None:
-    files = {"notes.txt": "hello", "script.py": "", "report.json": "{}", "snap.pickle": "\x80", "bin/tool": "#!python"}
+    files = {
+        "notes.txt": "hello",
+        "script.py": "",
+        "my script.py": "",
+        "report.json": "{}",
+        "snap.pickle": "\x80",
+        "bin/tool": "#!python",
+    }
     (tmp_path / "folder").mkdir()
     (tmp_path / "bin").mkdir()
     for name, text in files.items():
         (tmp_path / name).write_text(text, encoding="latin-1")
     (tmp_path / "bin/tool").chmod(0o755)
     (tmp_path / "run.cmem").symlink_to(trace)
+    (tmp_path / "my script.py").touch()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"./bin:{os.environ['PATH']}")
     done = call(*words)
     assert done.code in (1, 2) and done.out == "" and one_line(done.err) and said in done.err, done.err
+
+
+def test_a_file_that_may_not_be_read_has_no_other_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: str) -> bytes:
+        raise PermissionError(13, "Permission denied", path)
+
+    (tmp_path / "run.cmem").write_text("")
+    monkeypatch.setattr(hints, "_head", refuse)  # root may read everything
+    assert hints.about(str(tmp_path / "run.cmem")) == ""
 
 
 def test_help_of_a_verb_in_two_ways(call: Run) -> None:
@@ -445,7 +471,7 @@ def test_closing_line(run: Run, tmp_path: Path) -> None:
     quiet = run("-m", "cuptimem", "run", "-q", "-o", "b.cmem", "-c", "print('x')")
     assert (quiet.out, quiet.err) == ("x\n", "")
     moved = run("-m", "cuptimem", "run", "-o", "c.cmem", "-c", "import os; os.chdir('/')")
-    assert f"cuptimem summary {tmp_path / 'c.cmem'}" in moved.err
+    assert moved.err.endswith("see: cuptimem summary c.cmem\n")  # typed where the program was started
     assert traces(tmp_path) == ["a.cmem", "b.cmem", "c.cmem"]
 
 

@@ -196,8 +196,8 @@ def test_rings_that_killed_processes_left(bare, tmp_path):
 
 
 def test_under_a_recording_of_its_own(bare, tmp_path):
-    """cuptimem run -m cuptimem doctor is recorded itself, and lets go of nothing. CUPTIMEM=1 alone no longer does it:
-    the command would leave traces of itself."""
+    """cuptimem run -m cuptimem doctor is recorded itself, and lets go of nothing. CUPTIMEM=1 alone does not
+    record the command itself."""
     trace = tmp_path / "doctor.cmem"
     _, answer = doctor(bare, tmp_path, env={"CUPTIMEM": "1", "CUPTIMEM_RUN": "1", "CUPTIMEM_OUTPUT": str(trace)})
     assert found(answer, "recording")["state"] == "ok" and trace.stat().st_size > 500

@@ -37,7 +37,7 @@ def test_every_variable_is_documented_and_every_documented_one_is_read() -> None
         ({"CUPTIMEM": "2.cmem", "CUPTIMEM_OUTPUT": ""}, "2.cmem"),
         ({"CUPTIMEM": "a-{rank}.cmem", "RANK": "3", "WORLD_SIZE": "4"}, "a-3.cmem"),
         ({"CUPTIMEM": "TRUE", "CUPTIMEM_MAX_SIZE": "2G"}, "cuptimem-c.*.cmem"),
-        ({"CUPTIMEM": "Off"}, None),
+        *(({"CUPTIMEM": word}, None) for word in ("0", "false", "Off")),
     ],
 )
 def test_name_of_the_trace(run: Run, tmp_path: Path, environment: dict[str, str], trace: str | None) -> None:

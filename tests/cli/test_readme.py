@@ -17,7 +17,7 @@ PLACEHOLDERS = {"VERB", "...", "FILE", "IN", "OUT"}
 
 
 def commands(text: str) -> list[str]:
-    """What stands after `cuptimem` in inline code, in indented blocks and in fenced ones."""
+    """What stands after `cuptimem` in inline code and in indented blocks."""
     text = re.sub(r"<!-- made by.*?<!-- to here -->", "", text, flags=re.DOTALL)
     inline = re.findall(r"(?<!`)`cuptimem ([^`]*)`", text, flags=re.DOTALL)
     block = re.findall(r"^(?: {4}|\t)(?:\$ )?cuptimem ([^\n]*)$", text, flags=re.MULTILINE)
@@ -53,6 +53,18 @@ def test_sentences_of_readme_are_short() -> None:
     sentences = [one for block in blocks for one in re.split(r"(?<=[.?!:])\**\s+", " ".join(block.split()))]
     assert sum(len(one.split()) for one in sentences) > 150
     assert [one for one in sentences if len(one.split()) > LONGEST] == []
+
+
+def test_readme_has_what_a_first_look_needs() -> None:
+    """A picture and five lines of what it answers, a table of questions, three rows of costs, and the honest line."""
+    text = (ROOT / "README.md").read_text()
+    first, rest = text.split("\n## Start\n")
+    assert len(re.findall(r"^!\[", first, re.M)) == 1 and len(re.findall(r"^- \*\*.*\?\*\*", first, re.M)) == 5
+    section = {part.partition("\n")[0]: part for part in rest.split("\n## ")}
+    asked = set(re.findall(r"`cuptimem ([a-z]+)", section["Questions"]))
+    assert asked == set(VERBS) - {"run", "completion"}
+    assert len(re.findall(r"^\|(?![-|])", section["What it costs"], re.M)) == 1 + 3
+    assert "**No real GPU has run any of this yet.**" in rest
 
 
 def test_links_of_readme_lead_somewhere() -> None:

@@ -54,6 +54,28 @@ def test_no_five_lines(run: Run, tmp_path: Path, after: str, options: list[str],
 
 
 @pytest.mark.torch
+@pytest.mark.parametrize(
+    "after",
+    [
+        "from cuptimem import autostart\nautostart._EVENTS = 1\n",
+        "from cuptimem import own_process\nrun = own_process.run\nown_process.run = lambda *how: run(*how) or -9\n",
+    ],
+    ids=["many events", "killed"],
+)
+def test_one_line_where_the_others_would_take_too_much(run: Run, tmp_path: Path, after: str) -> None:
+    done = run_torch(run, tmp_path, after + "raise SystemExit(7)\n")
+    assert done.code == 7 and re.fullmatch(END.partition("cuptimem: peak")[0], done.err), done.err
+
+
+@pytest.mark.torch
+def test_paths_are_seen_from_where_it_was_started(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d/s.py").write_text(TORCH + "import os\nos.chdir('d')\n")
+    done = run(*RUN, "d/s.py")
+    assert re.fullmatch(END.replace("  .*s", "  d/s"), done.err), done.err
+
+
+@pytest.mark.torch
 def test_only_the_first_process_has_five_lines(run: Run, tmp_path: Path) -> None:
     child = "import os, subprocess, sys\nif os.fork() == 0: sys.exit()\nos.wait()\n"
     started = "subprocess.run([sys.executable, '-c', 'import torch; torch.ones(9)'], check=True)\n"
@@ -84,11 +106,16 @@ def test_lines_of_a_trace_with_categories(tmp_path: Path) -> None:
 def test_the_kernel_bounds_the_time_and_spares_the_program(run: Run, tmp_path: Path) -> None:
     """Past its two seconds nothing is printed: the limit is on the process itself, which goes first without memory."""
     program = (
-        "import resource, sys\nfrom cuptimem import answer\n"
-        "answer.analyze = lambda path: print(resource.getrlimit(resource.RLIMIT_CPU), end=' ') or sys.exit()\n"
+        "import resource, signal, sys\nfrom cuptimem import answer\n"
+        "def analyze(path):\n"
+        "    open_ = signal.SIGALRM not in signal.pthread_sigmask(signal.SIG_BLOCK, [])\n"
+        "    print(resource.getrlimit(resource.RLIMIT_CPU), 0 < signal.alarm(0) <= 20, open_, end=' ')\n"
+        "    sys.exit()\n"
+        "answer.analyze = analyze\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])\n"
         "try:\n    answer.main()\nfinally:\n    print(open('/proc/self/oom_score_adj').read(), end='')\n"
     )
-    assert run("-c", program, "x.cmem").out == "(2, 2) 1000\n"
+    assert run("-c", program, "x.cmem").out == "(2, 2) True True 1000\n"
 
 
 @pytest.mark.parametrize(
@@ -103,6 +130,13 @@ def test_a_program_that_never_began_leaves_no_trace(run: Run, tmp_path: Path, pr
     bare, done = run(*program), run(*RUN, "--open", *program)
     assert (done.code, done.out, done.err) == (bare.code, bare.out, bare.err)
     assert done.code != 0 and not list(tmp_path.glob("*.cmem*"))
+
+
+def test_a_trace_that_is_replaced_by_nothing_is_said(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.cmem").write_bytes(b"before")
+    done = run(*RUN, "-f", "-m", "nothere")
+    assert done.err.splitlines()[1:] == ["cuptimem: the program did not begin, and a.cmem from before is gone"]
+    assert not (tmp_path / "a.cmem").exists()
 
 
 def test_a_script_that_is_not_there_leaves_no_trace(run: Run, tmp_path: Path) -> None:

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.faults import rings
-from tests.faults.traces import craft, tracelib
+from tests.faults.traces import FINAL_BEGIN, FINAL_END, WALK, craft, tracelib
 from tests.fuzz.seeds import with_side
 
 META = {"nodes": "counted"}
 TABLE = bytes([0x80 | 14 << 3, 0, 0, 5, 10])  # one line, columns 4 to 9
 FOLDED, FOLD, DRIVER_FOLDED = 16, 17, 31
-LABELS, FINAL_BEGIN, FINAL_END, FILLING = 10, 7, 8, 9
+FILLING = 9  # cm_mark_kind
 
 
 class Raw(craft.Trace):
@@ -133,7 +133,7 @@ def long_names(n: int) -> Raw:
     _one_code(t, text, text)
     t.define(tracelib.define_string(text), *(tracelib.define_stack(0, 1, 0, 0, 7 + i, 3) for i in range(n)))
     name = t.name(text)
-    t.mark(LABELS)
+    t.mark(WALK)
     for i in range(n):
         t.add(tracelib.LABEL, 0x1000 + 64 * i, 7 + i, name, flags=2)
         t.add(craft.OBJECT_NEW, 7 + i, 1, name)
@@ -255,7 +255,7 @@ def labels(n: int) -> Raw:
     for i in range(n):
         t.alloc(0x100000 + 64 * i, 64, stack)
     for _ in range(3):
-        t.mark(LABELS)
+        t.mark(WALK)
         for i in range(n):
             t.add(tracelib.LABEL, 0x10 + i, 0x10 + (i + 1) % n, t.name(f"m{i}\t"), flags=1)
             t.add(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 from collections.abc import Callable
@@ -55,12 +54,15 @@ def call(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture(scope="session")
 def killed(python: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The trace of a process that was killed, with its side file; its ring lies elsewhere. Not to be changed."""
+    """The trace of a process that was killed, with its side file; its ring lies elsewhere. Not to be changed: no other
+    recording has this folder of rings, or it would bring that one home."""
     pytest.importorskip("torch", reason="the torch-free run leaves these out")
     home = tmp_path_factory.mktemp("home") / "alice" / "project"
     home.mkdir(parents=True)
     (home / "train.py").write_text(_KILLED)
-    done = subprocess.run([python, "train.py", "--token", "hunter2"], cwd=home, env=clean_environment())
+    rings = tmp_path_factory.mktemp("rings")
+    environment = clean_environment() | {"CUPTIMEM_RING_DIR": str(rings)}
+    done = subprocess.run([python, "train.py", "--token", "hunter2"], cwd=home, env=environment)
     assert done.returncode == -signal.SIGKILL
-    assert (home / "killed.cmem.tail").exists() and os.listdir(os.environ["CUPTIMEM_RING_DIR"])
+    assert (home / "killed.cmem.tail").exists() and list(rings.iterdir())
     return home / "killed.cmem"

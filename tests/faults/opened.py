@@ -1,4 +1,4 @@
-"""Which files are opened, by whatever part of this process or another: the kernel says so (inotify), pipes included."""
+"""Which files this process or another opens, pipes included, as the kernel reports them (inotify)."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def test_side_file_is_missing_or_anothers(call: Call, killed: Path, tmp_path: Pa
 
 
 @pytest.mark.torch
-def test_ring_is_missing_or_cut(call: Call, killed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ring_is_missing_or_cut(call: Call, killed: Path, tmp_path: Path) -> None:
     """A trace on another machine: what is in the ring is missing, and the report says so."""
     trace = tmp_path / "moved.cmem"
     ring = tmp_path / ".cuptimem-ring-0"

@@ -10,6 +10,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import fields, replace
@@ -90,6 +91,11 @@ def verb(arguments: list[str]) -> tuple[int, str, str]:
     return code, out.getvalue(), err.getvalue()
 
 
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
 def harmless(text: str) -> bool:
     """Lines that print, and nothing else."""
     return all(line.isprintable() for line in text.split("\n"))
@@ -124,11 +130,6 @@ def test_every_name_is_shown(trace: str) -> None:
 @pytest.mark.parametrize("view", VIEWS[:9], ids=" ".join)
 def test_on_a_terminal(trace: str, view: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside our own colours nothing begins with ESC."""
-
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", "200")
     stream = Terminal()
@@ -163,8 +164,9 @@ def test_two_traces(trace: str) -> None:
 @pytest.mark.parametrize("view", [*PAGES, ["diff"]], ids=" ".join)
 def test_pages(trace: str, view: list[str], tmp_path: Path) -> None:
     gentle = traces.write(tmp_path / "gentle.cmem")
+    wild = shutil.copy(trace, tmp_path / (ARGUMENT.replace("/", "|") + ".cmem"))
     tags = []
-    for one in (trace, gentle):
+    for one in (str(wild), gentle):
         code, _, err = verb([*view, *([one] if view == ["diff"] else []), one, "-f", "-o", str(tmp_path / "page.html")])
         assert code == 0, err
         page = (tmp_path / "page.html").read_text()
@@ -243,6 +245,26 @@ def test_errors(trace: str, arguments: list[str], code: int) -> None:
     assert len(err.splitlines()) == 1 and r"\x1b]0;owned" in err
 
 
+@pytest.mark.parametrize("before", [["table"], ["export", "--to", "collapsed"], ["scrub"]], ids=lambda one: one[0])
+def test_files_that_are_written(trace: str, tmp_path: Path, before: list[str]) -> None:
+    name = str(tmp_path / ARGUMENT.replace("/", "|"))
+    code, out, err = verb([*before, trace, *([] if before == ["scrub"] else ["-o"]), name])
+    assert (code, err) == (0, "") and os.path.exists(name)
+    assert out.count("wrote ") == 1 and printable(name) in out and harmless(out)
+
+
+def test_what_is_not_recorded(tmp_path: Path, python: str) -> None:
+    done = subprocess.run(
+        [python, "-c", "pass"],
+        cwd=tmp_path,
+        env=clean_environment() | {"PYTHONUTF8": "1", "CUPTIMEM": f"/nowhere/{ARGUMENT}"},
+        capture_output=True,
+    )
+    err = done.stderr.decode()
+    assert done.returncode == 0 and len(err.splitlines()) == 1 and harmless(err)
+    assert err.startswith("cuptimem: not recording: ") and r"\x1b]0;owned" in err
+
+
 def test_an_exception_of_ours(tmp_path: Path) -> None:
     path = str(tmp_path / evil("gone"))
     with pytest.raises(cuptimem.Error) as caught:
@@ -271,17 +293,13 @@ def test_closing_lines(tmp_path: Path, python: str) -> None:
 
 
 def test_typed() -> None:
+    assert naming.typed("-x.cmem") == "./-x.cmem"
     assert naming.typed("a b").endswith("a b'") and naming.typed("größe.cmem").endswith("größe.cmem")
     assert naming.typed("a\x1b1\u202e'").endswith("a\\0331\\342\\200\\256\\''")
 
 
 def test_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     """A name is no markup of rich's, either."""
-
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
     now = [0.0]
     monkeypatch.setattr(terminal.time, "monotonic", lambda: now[0])
     monkeypatch.setenv("TERM", "xterm-256color")

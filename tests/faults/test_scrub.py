@@ -15,10 +15,10 @@ from cuptimem import _core, stacks
 from cuptimem.scrubbing import Scrubber
 from tests.conftest import Result
 from tests.faults import bombs, traces
+from tests.faults.bounded import TEXT
 from tests.trace import tracelib
 
 Call = Callable[..., Result]
-VERBS = ("summary", "peak", "leaks", "ledger", "fragmentation", "kernels", "steps", "table", "account", "tree")
 HOME = "/home/alice/project"
 NAMES = traces.Names(
     file=f"{HOME}/train.py",
@@ -53,14 +53,14 @@ def figures(document: Any) -> Any:
 
 def all_figures(call: Call, path: Path) -> dict[str, Any]:
     found = {}
-    for verb in VERBS:
+    for verb in TEXT:
         done = call(verb, str(path), "--json")
         found[verb] = figures(json.loads(done.out)) if done.code == 0 else done.err  # no GPU: no ledger
     return found
 
 
 def text_of(path: Path) -> bytes:
-    """Every byte of the file but those of its events."""
+    """Every byte of the file, in lower case."""
     return path.read_bytes().lower()
 
 
@@ -108,6 +108,7 @@ def test_source_and_more_text_can_go(call: Call, tmp_path: Path) -> None:
 def test_a_killed_and_folded_trace(call: Call, killed: Path, tmp_path: Path) -> None:
     """What its side file and its ring have is in the copy, which needs neither."""
     copy = tmp_path / "shared.cmem"
+    assert Path(_core.trace_meta(str(killed))["ring.path"]).exists()
     assert call("scrub", str(killed), str(copy)).code == 0
     assert not Path(f"{copy}.tail").exists() and _core.trace_meta(str(copy))["ring.path"] == ""
     report = cuptimem.open(copy)

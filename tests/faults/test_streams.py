@@ -39,7 +39,7 @@ ENCODINGS = [
 ]
 
 
-@pytest.mark.parametrize(("environment", "name", "between"), ENCODINGS, ids=lambda one: "" if one else "utf-8")
+@pytest.mark.parametrize(("environment", "name", "between"), ENCODINGS, ids=range(len(ENCODINGS)))
 def test_encodings(python: str, trace: str, environment: dict[str, str], name: str, between: str) -> None:
     code, out, err = shell(python, f"$C table --by function {trace}; $C tree {trace} >&2", **environment)
     encoding = "latin-1" if "latin-1" in environment.values() else "utf-8"
@@ -71,10 +71,17 @@ def test_nowhere_to_say_it(python: str, trace: str) -> None:
 
 def test_closed(python: str, trace: str) -> None:
     """What is printed goes nowhere, as with Python's own print; it never goes to another stream or file."""
-    assert shell(python, f"$C summary {trace} >&-") == (0, b"", b"")
+    for environment in ({}, {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}):
+        assert shell(python, f"$C summary {trace} >&-", **environment) == (0, b"", b"")
     code, out, err = shell(python, "$C summary nothing.cmem 2>&-")
     assert (code, out, err) == (1, b"", b"")
     assert shell(python, f"$C summary {trace} <&- >&- 2>&-") == (0, b"", b"")
+
+
+def test_a_current_folder_that_is_gone(python: str, trace: str, tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    command = f"cd {tmp_path}/gone; rmdir ../gone; $C scrub {trace} copy.cmem"
+    assert shell(python, command) == (1, b"", b"cuptimem: the current folder: No such file or directory\n")
 
 
 def test_a_reader_that_goes_away(python: str, trace: str) -> None:

@@ -45,7 +45,7 @@ def document(
         "",
         *(f"- {line}" for line in summary(verdicts)),
         *(f"- {environments[version]}" for version in pythons),
-        f"- {platform.system()} {platform.release()}, {' '.join(platform.libc_ver())}",
+        f"- {platform.system()} {platform.release().partition('-')[0]}, {' '.join(platform.libc_ver())}",
         "",
     ]
     for title, word in (

@@ -79,10 +79,14 @@ class Forky:
     """A tree of Debian forky, and commands in it."""
 
     def __init__(self, root: Path, mirror: str) -> None:
-        self.root, made = root.resolve(), root.resolve() / ".made"
+        self.root = root.resolve()
+        begun, made = self.root / ".begun", self.root / ".made"
         if not made.exists():
+            if not begun.exists() and self.root.exists() and any(self.root.iterdir()):
+                sys.exit(f"make newest: {self.root} has files that are not of a run before; name another with --dir")
             shutil.rmtree(self.root, ignore_errors=True)  # what an interrupted run has left
             self.root.mkdir(parents=True)
+            begun.touch()
             options = ("--variant=minbase", f"--include={PACKAGES}", "forky")
             subprocess.run(["debootstrap", *options, str(self.root), mirror, SCRIPT], check=True)
             made.touch()

@@ -1,15 +1,18 @@
 """How setup.py builds: side by side, with one clear line where that cannot work, and without the .pth where asked."""
 
+import re
 import subprocess
 import sys
+import tomllib
 import zipfile
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import ROOT, clean_environment
 from tests.packaging import contents
-from tests.pythons import STARTUP
+from tests.pythons import STARTUP, SUPPORTED
 
 pytest.importorskip("setuptools", minversion="77", reason="the build backend")
 
@@ -113,3 +116,16 @@ def test_without_the_pth(clone: Path) -> None:
             page = next(name for name in archive.namelist() if name.endswith("/share/man/man1/cuptimem.1"))
             assert archive.read(page).startswith(b".TH CUPTIMEM 1 ")
         wheel.unlink()
+
+
+def test_wheels_are_configured_for_every_supported_python() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wheels = project["tool"]["cibuildwheel"]
+    minors = [f"3.{minor}" for minor in range(9, 20)]
+    chosen = [one for one in minors if fnmatch(f"cp{one.replace('.', '')}-manylinux_x86_64", wheels["build"])]
+    assert chosen == [*SUPPORTED]
+    assert project["project"]["requires-python"] == f">={SUPPORTED[0]}"
+    paths = [*wheels["test-sources"], *re.findall(r"tests/\S+", wheels["test-command"])]
+    assert len(paths) > 5 and [path for path in paths if not (ROOT / path).exists()] == []
+    linked = [re.search(r"/(?:tree|blob)/main/(.+)", url) for url in project["project"]["urls"].values()]
+    assert [found[1] for found in linked if found] == ["docs", "CHANGELOG.md"]

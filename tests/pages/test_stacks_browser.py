@@ -12,8 +12,8 @@ import cuptimem
 from cuptimem import grouping
 from cuptimem.diff import compare
 from cuptimem.pages import diff, flamegraph, tables
+from cuptimem.printable import printable
 from cuptimem.reporters import tree_views
-from cuptimem.reporters.words import printable
 from tests.cli import labelled, stacked
 from tests.pages import stack_reports
 

@@ -33,7 +33,7 @@ def main() -> int:
         f"# Stress, {time.strftime('%Y-%m-%d')}",
         "",
         f"`make stress{' ARGS=' + ' '.join(sys.argv[1:]) if sys.argv[1:] else ''}`, {took:.0f} s, "
-        f"Python {platform.python_version()}, Linux {platform.release()}, {os.cpu_count()} cores.",
+        f"Python {platform.python_version()}, Linux {platform.release().partition('-')[0]}, {os.cpu_count()} cores.",
         "",
         f"Result: {done.stdout.strip().splitlines()[-1].strip('= ')}",
         "",

@@ -1,6 +1,7 @@
 # needs: torch
-# after https://github.com/karpathy/nanoGPT (model.py and train.py: GPT-2 124M, blocks of 1,024, bfloat16, flash attention,
-# fused AdamW, vocabulary of 50,304), batch 20, no compile
+# after https://github.com/karpathy/nanoGPT (model.py and train.py: GPT-2 124M, blocks of 1,024, flash attention or SDPA, fused
+# AdamW, vocabulary of 50,304), no compile; --batch_size and --dtype as that train.py takes them
+import argparse
 from dataclasses import dataclass
 import torch
 import torch.nn as nn
@@ -100,9 +101,13 @@ class GPT(nn.Module):
         return logits, loss
 
 
-batch_size, device = 20, "cuda"
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch_size", type=int, required=True)
+parser.add_argument("--dtype", default="bfloat16")
+args = parser.parse_args()
+batch_size, device = args.batch_size, "cuda"
 model = GPT(GPTConfig()).to(device)
-scaler = torch.amp.GradScaler("cuda", enabled=False)  # bfloat16 needs none
+scaler = torch.amp.GradScaler("cuda", enabled=args.dtype == "float16")
 decay = [p for p in model.parameters() if p.dim() >= 2]
 nodecay = [p for p in model.parameters() if p.dim() < 2]
 optimizer = torch.optim.AdamW(
@@ -111,7 +116,7 @@ optimizer = torch.optim.AdamW(
     betas=(0.9, 0.95),
     fused=True,
 )
-ctx = torch.amp.autocast(device_type="cuda", dtype=torch.bfloat16)
+ctx = torch.amp.autocast(device_type="cuda", dtype=getattr(torch, args.dtype))
 
 
 def get_batch():
