@@ -70,7 +70,7 @@ def test_help_names_everything(run):
         "--trust-reads",
         "--no-retry",
         "your checkpoints are lost",
-        "(600; 0: no end)",
+        "(600; 0: no limit)",
         "3 it does",
     ):
         assert word in done.out, word
