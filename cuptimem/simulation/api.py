@@ -161,14 +161,14 @@ def _name(function: object) -> str:
 
 def _pickle(function: Callable[..., object], arguments: tuple[Any, ...], folder: str) -> None:
     try:
-        import cloudpickle
-    except ImportError:
+        from cuptimem.simulation import pickling
+    except ImportError:  # of cloudpickle
         raise Error(
             "functions travel to the simulated process by cloudpickle, which is not installed: "
             f"{sys.executable} -m pip install cloudpickle"
         ) from None
     try:
-        data = cloudpickle.dumps((function, arguments))
+        data = pickling.dumps((function, arguments))
     except Exception as error:  # whatever an object's own pickling raises
         raise Error(
             f"{getattr(function, '__name__', 'the function')} or its arguments cannot be pickled "
