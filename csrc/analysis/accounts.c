@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "../capture/event.h"
+#include "../trace/hash.h"
 #include "grow.h"
 
 bool cm_accounts_takes(uint8_t kind)
@@ -37,9 +38,9 @@ bool cm_accounts_copy(cm_accounts *copy, const cm_accounts *a)
 
 static size_t hash(const cm_account_key *key)
 {
-    return cm_mix(cm_mix((uint64_t)key->library << 32 | key->stack) +
-                  ((uint64_t)key->device << 16 | (uint64_t)key->kind << 2 |
-                   (uint64_t)key->torch << 1 | key->backward));
+    return cm_hash(cm_hash((uint64_t)key->library << 32 | key->stack) +
+                   ((uint64_t)key->device << 16 | (uint64_t)key->kind << 2 |
+                    (uint64_t)key->torch << 1 | key->backward));
 }
 
 cm_account_key cm_accounts_key(const cm_accounts *a, uint32_t account)

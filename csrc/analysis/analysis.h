@@ -156,10 +156,14 @@ enum {
     CM_OOMS_KEPT = 1024,
     CM_OOMS_WHOLE = 16,
     CM_STEP_CONTRIBUTORS = 10,
+    CM_STEP_ROWS = 1 << 15, /* see cm_step_report */
+    CM_BYTES_OF_STEP_ROW = 256,
     CM_HOLDERS_KEPT = 1 << 10
 };
 
-/* One step on one device; contributors are at contributors[first .. first + count). */
+/* One step on one device; contributors are at contributors[first .. first + count). Past
+ * CM_STEP_ROWS, and one for each CM_BYTES_OF_STEP_ROW of the trace, devices without an event in
+ * the step have none; the first device always has one. */
 typedef struct cm_step_report {
     uint32_t index, device, loop;
     uint64_t begin_ns, end_ns, peak_ns;

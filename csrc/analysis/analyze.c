@@ -5,6 +5,7 @@
 #include "engine.h"
 #include "fragmentation.h"
 #include "grow.h"
+#include "library.h"
 #include "map.h"
 #include "ooms.h"
 #include "parts.h"
@@ -284,9 +285,10 @@ cm_analysis *cm_engine_analyze(cm_engine *engine, const cm_analysis_options *opt
                   .error = error,
                   .error_size = error_size};
     /* What the trace names has been read: it stands in the chunk behind the header. */
-    const char *code = options->code != NULL ? options->code : cm_reader_meta(a.reader, "code");
+    const char *code =
+        options->code != NULL ? options->code : cm_library_names(cm_reader_meta(a.reader, "code"));
     a.out = calloc(1, sizeof *a.out);
-    if (a.out == NULL || (a.out->code = strdup(code != NULL ? code : "")) == NULL) {
+    if (a.out == NULL || (a.out->code = strdup(code)) == NULL) {
         cm_analysis_free(a.out);
         no_memory(&a);
         return NULL;

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "../trace/hash.h"
 #include "grow.h"
 
 void cm_blocks_clear(cm_blocks *blocks)
@@ -25,7 +26,8 @@ bool cm_blocks_copy(cm_blocks *copy, const cm_blocks *blocks)
 
 static inline size_t home(const cm_blocks *blocks, uint16_t device, uint64_t address)
 {
-    return cm_mix(address ^ (uint64_t)device << 48) & (blocks->slots - 1);
+    uint64_t key = address ^ (uint64_t)device << 48;
+    return (blocks->keyed ? cm_hash(key) : cm_mix(key)) & (blocks->slots - 1);
 }
 
 static inline size_t find(const cm_blocks *blocks, uint16_t device, uint64_t address)
@@ -61,9 +63,9 @@ bool cm_blocks_keep_notes(cm_blocks *blocks)
     return true;
 }
 
-static bool grow(cm_blocks *blocks)
+static bool rebuild(cm_blocks *blocks, size_t slots, bool keyed)
 {
-    cm_blocks larger = {.slots = blocks->slots ? blocks->slots * 2 : 1024, .count = blocks->count};
+    cm_blocks larger = {.slots = slots, .count = blocks->count, .keyed = keyed};
     larger.slot = calloc(larger.slots, sizeof *larger.slot);
     if (larger.slot == NULL || (blocks->noted && !cm_blocks_keep_notes(&larger))) {
         free(larger.slot);
@@ -84,11 +86,25 @@ static bool grow(cm_blocks *blocks)
     return true;
 }
 
+/* The slot of the block or where it belongs, with room for one more; SIZE_MAX: out of memory. */
+static size_t reserve(cm_blocks *blocks, const cm_block *block)
+{
+    if (blocks->count * 4 >= blocks->slots * 3 &&
+        !rebuild(blocks, blocks->slots ? blocks->slots * 2 : 1024, blocks->keyed))
+        return SIZE_MAX;
+    size_t i = find(blocks, block->device, block->address);
+    size_t far = (i - home(blocks, block->device, block->address)) & (blocks->slots - 1);
+    if (far <= CM_HASH_LONG || blocks->keyed)
+        return i;
+    return rebuild(blocks, blocks->slots, true) ? find(blocks, block->device, block->address)
+                                                : SIZE_MAX;
+}
+
 const cm_block *cm_blocks_put(cm_blocks *blocks, const cm_block *block)
 {
-    if (blocks->count * 4 >= blocks->slots * 3 && !grow(blocks))
+    size_t i = reserve(blocks, block);
+    if (i == SIZE_MAX)
         return NULL;
-    size_t i = find(blocks, block->device, block->address);
     if (blocks->noted)
         blocks->note[i] = 0;
     blocks->slot[i] = *block;
@@ -99,9 +115,9 @@ const cm_block *cm_blocks_put(cm_blocks *blocks, const cm_block *block)
 
 bool cm_blocks_set(cm_blocks *blocks, const cm_block *block)
 {
-    if (blocks->count * 4 >= blocks->slots * 3 && !grow(blocks))
+    size_t i = reserve(blocks, block);
+    if (i == SIZE_MAX)
         return false;
-    size_t i = find(blocks, block->device, block->address);
     blocks->count += !blocks->slot[i].alive;
     blocks->slot[i] = *block;
     blocks->slot[i].alive = true;

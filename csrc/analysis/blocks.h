@@ -27,6 +27,7 @@ _Static_assert(sizeof(cm_block) == 32, "the promise of bytes per live block");
 typedef struct cm_blocks {
     cm_block *slot;
     size_t slots, count; /* slots is 0 or a power of two; walk them to see all blocks */
+    bool keyed;          /* hashed with the process's secret, see trace/hash.h */
     bool noted;
     uint32_t *note; /* of each slot, where noted */
 } cm_blocks;

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "clock_parts.h"
+#include "../trace/hash.h"
 #include "grow.h"
 
 enum {
@@ -41,7 +42,7 @@ void cm_clock_objects_free(cm_clock_objects *objects)
 
 static object *find_object(object *table, size_t slots, uint64_t key)
 {
-    size_t i = cm_mix(key) & (slots - 1);
+    size_t i = cm_hash(key) & (slots - 1);
     while (table[i].key != 0 && table[i].key != key)
         i = (i + 1) & (slots - 1);
     return &table[i];

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "../trace/hash.h"
 #include "gradients.h"
 #include "grow.h"
 #include "map.h"
@@ -37,6 +38,7 @@ struct cm_fates {
     size_t births, capacity, next;
     live *slot;
     size_t slots, alive;
+    bool keyed; /* hashed with the process's secret, see trace/hash.h */
     /* The program's turns: it goes forward, it goes forward again inside a node (which is no
      * forward that found an input), it runs nodes backward, it does something else. Each
      * change is a turn, so "since then" is a comparison. */
@@ -71,7 +73,7 @@ static uint64_t key_of(uint8_t type, int8_t index, uint64_t address)
 
 static size_t slot_of(const cm_fates *f, uint64_t key)
 {
-    return (size_t)cm_mix(key) & (f->slots - 1);
+    return (size_t)(f->keyed ? cm_hash(key) : cm_mix(key)) & (f->slots - 1);
 }
 
 static live *find(const cm_fates *f, uint64_t key)
@@ -84,19 +86,15 @@ static live *find(const cm_fates *f, uint64_t key)
     return NULL;
 }
 
-static bool make_room(cm_fates *f, size_t count)
+static bool rebuild(cm_fates *f, size_t slots, bool keyed)
 {
-    size_t slots = f->slots ? f->slots : 256;
-    while (count * 2 > slots)
-        slots *= 2;
-    if (slots == f->slots)
-        return true;
     live *old = f->slot, *fresh = calloc(slots, sizeof *fresh);
     size_t before = f->slots;
     if (fresh == NULL)
         return false;
     f->slot = fresh;
     f->slots = slots;
+    f->keyed = keyed;
     for (size_t i = 0; i < before; i++) {
         if (old[i].key == 0)
             continue;
@@ -109,15 +107,25 @@ static bool make_room(cm_fates *f, size_t count)
     return true;
 }
 
+static bool make_room(cm_fates *f, size_t count)
+{
+    size_t slots = f->slots ? f->slots : 256;
+    while (count * 2 > slots)
+        slots *= 2;
+    return slots == f->slots || rebuild(f, slots, f->keyed);
+}
+
 /* The entry of this key: the one that is there, or an empty one for it. NULL: out of memory. */
 static live *reserve(cm_fates *f, uint64_t key)
 {
     if (!make_room(f, f->alive + 1))
         return NULL;
-    size_t at = slot_of(f, key);
-    while (f->slot[at].key != 0 && f->slot[at].key != key)
+    size_t at = slot_of(f, key), far = 0;
+    for (; f->slot[at].key != 0 && f->slot[at].key != key; far++)
         at = (at + 1) & (f->slots - 1);
-    return &f->slot[at];
+    if (far <= CM_HASH_LONG || f->keyed)
+        return &f->slot[at];
+    return rebuild(f, f->slots, true) ? reserve(f, key) : NULL;
 }
 
 /* Later entries of its run move up, so that no search ends early. */

@@ -70,6 +70,17 @@ static bool is_of(const char *inside, const char *package)
     return is_slash(*inside) || (*inside == '.' && strpbrk(inside, "/\\") == NULL);
 }
 
+const char *cm_library_names(const char *meta)
+{
+    enum { MOST = 1024 };
+    if (meta == NULL || strlen(meta) > MOST)
+        return "";
+    for (const char *c = meta; *c != '\0'; c++)
+        if ((unsigned char)*c < 0x80 && !isalnum((unsigned char)*c) && strchr("_.,", *c) == NULL)
+            return "";
+    return meta;
+}
+
 static bool is_own(const cm_library *library, const char *inside)
 {
     for (const char *name = library->own; name < library->end; name += strlen(name) + 1)

@@ -15,4 +15,8 @@ cm_library *cm_library_new(const char *own);
 void cm_library_free(cm_library *library);
 bool cm_library_has(const cm_library *library, const char *file);
 
+/* `own` as a trace's META entry has it; "" for NULL, for what is no list of names, and for what is
+ * longer than 1,024 bytes. */
+const char *cm_library_names(const char *meta);
+
 #endif

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "../trace/hash.h"
 #include "grow.h"
 
 void cm_idmap_clear(cm_idmap *map)
@@ -21,7 +22,7 @@ bool cm_idmap_copy(cm_idmap *copy, const cm_idmap *map)
 
 static size_t find(const cm_idmap *map, uint64_t stored)
 {
-    size_t i = cm_mix(stored) & (map->slots - 1);
+    size_t i = cm_hash(stored) & (map->slots - 1);
     while (map->slot[i].key != 0 && map->slot[i].key != stored)
         i = (i + 1) & (map->slots - 1);
     return i;
@@ -66,7 +67,7 @@ bool cm_idmap_remove(cm_idmap *map, uint64_t key)
         return false;
     /* Close the gap, so that no probe stops early and no tombstones pile up. */
     for (size_t i = (hole + 1) & mask; map->slot[i].key != 0; i = (i + 1) & mask) {
-        size_t home = cm_mix(map->slot[i].key) & mask;
+        size_t home = cm_hash(map->slot[i].key) & mask;
         if (((i - home) & mask) >= ((i - hole) & mask)) {
             map->slot[hole] = map->slot[i];
             hole = i;

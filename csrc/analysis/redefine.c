@@ -4,6 +4,7 @@
 
 #include "../trace/bytes.h"
 #include "../trace/format.h"
+#include "../trace/hash.h"
 #include "../trace/lines.h"
 #include "grow.h"
 #include "map.h"
@@ -177,8 +178,8 @@ static bool same_place(const cm_frame *a, const cm_frame *b)
 
 static bool define_code(cm_redefine *d, const cm_frame *f, uint32_t *id)
 {
-    uint64_t key = cm_mix(cm_mix((uint64_t)f->code << 32 | (uint32_t)f->line) +
-                          ((uint64_t)(uint32_t)f->column << 32 | (uint32_t)f->end_column)) >>
+    uint64_t key = cm_hash(cm_hash((uint64_t)f->code << 32 | (uint32_t)f->line) +
+                           ((uint64_t)(uint32_t)f->column << 32 | (uint32_t)f->end_column)) >>
                    1;
     uint32_t found;
     for (; cm_idmap_get(&d->codes, key, &found); key++) /* another place with the same hash */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../trace/hash.h"
 #include "fates.h"
 #include "grow.h"
 
@@ -184,9 +185,10 @@ static bool same_origin(const cm_origin *a, const cm_origin *b)
 static size_t hash_origin(const cm_origin *o)
 {
     uint64_t key = (uint64_t)o->stack << 32 | o->own;
-    return cm_mix(cm_mix(key) +
-                  ((uint64_t)o->name << 24 | (uint64_t)o->device << 8 | o->phase << 3 | o->charge) +
-                  cm_mix((uint64_t)o->module << 32 ^ (uint64_t)o->saved_by << 8 ^ o->category));
+    return cm_hash(
+        cm_hash(key) +
+        ((uint64_t)o->name << 24 | (uint64_t)o->device << 8 | o->phase << 3 | o->charge) +
+        cm_hash((uint64_t)o->module << 32 ^ (uint64_t)o->saved_by << 8 ^ o->category));
 }
 
 static bool more_origins(cm_replay *r)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../trace/hash.h"
 #include "grow.h"
 
 typedef struct text {
@@ -128,7 +129,7 @@ static uint64_t hash_chars(const char *c, uint64_t hash)
 {
     for (; *c != '\0'; c++)
         hash = (hash ^ (unsigned char)*c) * 0x100000001b3u;
-    return cm_mix(hash);
+    return cm_hash(hash);
 }
 
 static uint64_t hash_file(const cm_samestack *fold, uint32_t index)
@@ -215,7 +216,7 @@ static bool number_code(cm_samestack *fold, const cm_frame *frame, uint32_t *num
 
 static uint64_t hash_line(const cm_samestack *fold, uint32_t index)
 {
-    return cm_mix((uint64_t)fold->lines[index].file << 32 | (uint32_t)fold->lines[index].place);
+    return cm_hash((uint64_t)fold->lines[index].file << 32 | (uint32_t)fold->lines[index].place);
 }
 
 static bool same_line(const cm_samestack *fold, uint32_t index, const void *wanted)
@@ -244,7 +245,7 @@ static bool number_line(cm_samestack *fold, line wanted, uint32_t *number)
 static uint64_t hash_folded(const cm_samestack *fold, uint32_t index)
 {
     const folded *f = &fold->stack[index];
-    return cm_mix(cm_mix((uint64_t)f->parent << 32 | f->text) + (uint32_t)f->place);
+    return cm_hash(cm_hash((uint64_t)f->parent << 32 | f->text) + (uint32_t)f->place);
 }
 
 static bool same_folded(const cm_samestack *fold, uint32_t index, const void *wanted)

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "library.h"
+
 /* Items that one record gives at most: two changes, a segment replaced by another one. */
 enum { PENDING = 8, RECORDS_A_READ = 1 << 16 };
 
@@ -38,9 +40,10 @@ cm_stream *cm_stream_open(cm_reader *reader, const cm_analysis_options *options,
                           size_t error_size)
 {
     cm_stream *s = calloc(1, sizeof *s);
-    const char *code = options->code != NULL ? options->code : cm_reader_meta(reader, "code");
+    const char *code =
+        options->code != NULL ? options->code : cm_library_names(cm_reader_meta(reader, "code"));
     if (s != NULL) {
-        s->code = strdup(code != NULL ? code : "");
+        s->code = strdup(code);
         s->engine = cm_engine_new(reader);
     }
     if (s == NULL || s->code == NULL || s->engine == NULL) {

@@ -6,6 +6,7 @@
 #include "../capture/event.h"
 #include "bytes.h"
 #include "format.h"
+#include "hash.h"
 
 enum {
     ARENA_BLOCK = 64 * 1024,
@@ -157,6 +158,18 @@ bool cm_defs_position(const cm_code_def *code, uint32_t offset, cm_position *out
     return cm_linetable_find_from(code->line_table, code->line_table_length, from, offset, out);
 }
 
+/* Bytes of a text where control characters are written as JSON has them, and all that is not ASCII
+ * as an escape of three for each byte, which is at least what it takes. */
+static uint32_t written_length(const char *text)
+{
+    uint32_t length = 0;
+    for (; *text != '\0'; text++) {
+        unsigned char c = (unsigned char)*text;
+        length += c < 0x20 || c == 0x7f ? 6 : c >= 0x80 ? 3 : 1;
+    }
+    return length;
+}
+
 static const char *add_code(cm_defs *defs, cm_cursor *c)
 {
     uint32_t file = cm_cursor_varint32(c);
@@ -178,15 +191,15 @@ static const char *add_code(cm_defs *defs, cm_cursor *c)
         return out_of_memory;
     }
     const char *names[] = {cm_defs_string(defs, file), cm_defs_string(defs, function)};
-    *code =
-        (cm_code_def){.file = names[0],
-                      .function = names[1],
-                      .cost = CM_DEFS_FRAME_COST + (uint32_t)(strlen(names[0]) + strlen(names[1])),
-                      .marks = marks,
-                      .mark_count = mark_count,
-                      .line_table = copy,
-                      .line_table_length = (uint32_t)length,
-                      .first_line = (int)(int32_t)(uint32_t)first_line};
+    *code = (cm_code_def){.file = names[0],
+                          .function = names[1],
+                          .cost = CM_DEFS_FRAME_COST + written_length(names[0]) +
+                                  written_length(names[1]),
+                          .marks = marks,
+                          .mark_count = mark_count,
+                          .line_table = copy,
+                          .line_table_length = (uint32_t)length,
+                          .first_line = (int)(int32_t)(uint32_t)first_line};
     return NULL;
 }
 
@@ -204,7 +217,7 @@ static cm_stack_def sized(cm_defs *defs, cm_stack_def stack)
     stack.depth = 1;
     stack.cost = code != NULL ? code->cost : CM_DEFS_FRAME_COST;
     if (class_name != NULL)
-        stack.cost += (uint32_t)strlen(class_name);
+        stack.cost += written_length(class_name);
     if (parent != NULL) {
         stack.depth += parent->depth;
         stack.cost += parent->cost;
@@ -270,8 +283,7 @@ const char *cm_defs_add(cm_defs *defs, const uint8_t *records, size_t length)
 /* The slot of this line, or the free one where it belongs. */
 static source_line *find_line(source_line *slot, size_t slots, uint32_t code, uint32_t line)
 {
-    uint64_t h = ((uint64_t)code << 32 | line) * 0x9e3779b97f4a7c15u;
-    size_t i = (size_t)(h >> 32) & (slots - 1);
+    size_t i = (size_t)cm_hash((uint64_t)code << 32 | line) & (slots - 1);
     while (slot[i].text != NULL && (slot[i].code != code || slot[i].line != line))
         i = (i + 1) & (slots - 1);
     return &slot[i];

@@ -1,10 +1,13 @@
 """Contributors as stacks of names, outermost first: what speedscope and collapsed stacks have in common."""
 
+from functools import lru_cache
+
 from cuptimem.exports.events import text
 from cuptimem.report import Contributor
 from cuptimem.stacks import Frame
 
 
+@lru_cache(1024)
 def label(frame: Frame) -> str:
     """function (file:line)"""
     return "(deeper frames)" if frame.truncated else text(f"{frame.function} ({frame.place})")

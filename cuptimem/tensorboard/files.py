@@ -165,12 +165,13 @@ def _read(path: str) -> bytes:
     try:
         with open(path, "rb") as file:
             text = _unpacked(file.read(_LARGEST))
+        check(json.loads(text, parse_constant=_no_number))
     except OSError as error:
         raise Error(f"it cannot be read: {error.strerror or error}") from None
     except (EOFError, zlib.error):
         raise Error("it is cut or damaged") from None
-    try:
-        check(json.loads(text, parse_constant=_no_number))
+    except MemoryError:
+        raise Error("it needs more memory than there is") from None
     except (ValueError, RecursionError):
         raise Error("it is damaged: what is in it is no JSON") from None
     return text

@@ -37,6 +37,7 @@ FOLD += [
         "ranges",
     )
 ]
+FOLD.append(ROOT / "csrc/trace/hash.c")
 
 
 @pytest.fixture(scope="module")

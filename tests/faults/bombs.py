@@ -440,6 +440,83 @@ def collisions(n: int) -> Raw:
     return t
 
 
+def of_one_slot(n: int) -> list[int]:
+    """n addresses that the analysis's fixed hash (cm_mix of csrc/analysis/grow.h) puts into slot 0 of any table."""
+    inverse, mask = pow(0x9E3779B97F4A7C15, -1, 1 << 64), (1 << 64) - 1
+    found = []
+    for i in range(1, n + 1):
+        mixed = i << 40
+        product = mixed ^ mixed >> 29 ^ mixed >> 58
+        half = product * inverse & mask
+        found.append(half ^ half >> 32)
+    return found
+
+
+def one_slot(n: int) -> Raw:
+    """Blocks, nodes, modules and labels at such addresses, and frees of one of them that has no block."""
+    t = Raw()
+    stack = t.line(1)
+    *addresses, missing = of_one_slot(n + 1)
+    for address in addresses:
+        t.alloc(address, 64, stack)
+        t.node(address, stack)
+        t.add(tracelib.LABEL, address, address, t.name("m\t"), flags=2)
+        t.tick(craft.MODULE, address, stack)
+    for _ in range(20 * n):
+        t.free(missing)
+    return t
+
+
+def quiet_devices(n: int) -> Raw:
+    """n steps on as many devices as there may be, of three bytes each."""
+    t = Raw()
+    stack = t.line(1)
+    for i in range(256):
+        t.alloc(0x1000 + 64 * i, 64, stack, device=i % 2, index=i // 2 % 128)
+    for _ in range(n):
+        t.tick(craft.STEP, 1, stack)
+    return t
+
+
+def devices_in_turn(n: int) -> Raw:
+    """n steps, each with a block on another device."""
+    t = Raw()
+    stack = t.line(1)
+    for i in range(n):
+        t.alloc(0x1000 + 64 * i, 64, stack, device=i % 2, index=i // 2 % 128)
+        t.tick(craft.STEP, 1, stack)
+    return t
+
+
+def escapes(n: int) -> Raw:
+    """A chain of calls whose names grow sixfold where they are escaped."""
+    t = Raw()
+    _one_code(t, "/x/" + "\x01" * 1000, "\x01" * 1000)
+    chain(t, n)
+    for i in range(n):
+        t.alloc(0x1000 + 64 * i, 64, i + 2)
+    return t
+
+
+def shapes(n: int) -> Raw:
+    """Tensors of as many dimensions as a text has room for."""
+    t = Raw()
+    stack, text = t.line(1), t.name("w\tfloat32 " + " ".join(["1"] * 2000))
+    t.mark(WALK)
+    for i in range(n):
+        t.alloc(0x1000 + 64 * i, 64, stack)
+        t.add(tracelib.LABEL, 0x1000 + 64 * i, 7, text, flags=2)
+    return t
+
+
+def users(n: int) -> Raw:
+    """Files in homes: of few users, for more are refused, and all of one name."""
+    t = Raw()
+    for i in range(n):
+        t.alloc(0x1000 + 64 * i, 64, t.line(i + 1, f"/home/u{i % 200}/{i // 200}/../x.py"))
+    return t
+
+
 def host_reads(n: int) -> Raw:
     t = Raw()
     cuda = {"device": craft.CUDA, "index": 0}
@@ -490,6 +567,7 @@ CRAFTED: dict[str, Callable[[int], Raw]] = {
         deep, deep_each, deep_steps, deep_nodes, torch_chain, wide, modules, long_table, long_names, threads, devices,
         clocks, steps, windows, leaks, node_leaks, holders, labels, ooms, segments, overlapping, contexts, handles,
         records, kernels, pools, never_ends, same_address, times, collisions, host_reads, folded, folded_deep,
+        one_slot, quiet_devices, devices_in_turn, escapes, shapes, users,
     )
 }  # fmt: skip
 

@@ -36,6 +36,7 @@ def views(file: str, folder: str) -> dict[str, Callable[[], object]]:
         f"export {kind}": ["export", file, "--to", kind, "-o", os.path.join(folder, kind), "--force"]
         for kind in FORMATS
     }
+    words["scrub"] = ["scrub", file, os.path.join(folder, "scrubbed.cmem"), "-f"]
     words["diff"] = ["diff", file, file]
     words["diff --json"] = ["diff", file, file, "--json"]
     words["table by stack"] = ["table", file, "--by", "stack", "--what", "allocated"]

@@ -165,9 +165,29 @@ def test_analysis_within_the_stated_bound(tmp_path: Path) -> None:
     stay_within(tmp_path, paths, "analyze", "summary")
 
 
+def test_more_devices_times_steps_than_fit(tmp_path: Path) -> None:
+    """256 devices, and a step for each three bytes: a device has rows of the steps in which something happened on it,
+    and the first device of all."""
+    path = bombs.write(tmp_path, "quiet_devices", 1000)
+    raw = _core.analyze(str(path))
+    assert 32768 <= len(raw["steps"]) <= 32768 + os.path.getsize(path) // 256 + 1000
+    assert [row["index"] for row in raw["steps"] if row["device"] == "cpu"] == list(range(1000))
+    assert {row["device"]: row["end"] for row in raw["steps"]}.keys() == {row["device"] for row in raw["devices"]}
+    raw = _core.analyze(str(bombs.write(tmp_path, "devices_in_turn", 2000)))
+    changed = [row["index"] for row in raw["steps"] if row["allocations"]]
+    assert changed == list(range(2000)) and len(raw["steps"]) < 256 * 2000 // 4
+
+
 def test_every_view_within_the_stated_bound(tmp_path: Path) -> None:
     paths = [bombs.write(tmp_path, kind, 150) for kind in IN_EVERY_VIEW]
     stay_within(tmp_path, [*paths, bombs.write_with_ring(tmp_path, "shared_positions", 150)])
+
+
+@pytest.mark.parametrize(
+    ("kind", "view"), [("escapes", "export collapsed"), ("shapes", "peak --json"), ("users", "scrub")]
+)
+def test_the_view_that_each_of_these_is_made_for(tmp_path: Path, kind: str, view: str) -> None:
+    stay_within(tmp_path, [bombs.write(tmp_path, kind, 4000)], view)
 
 
 def test_side_files_are_read(tmp_path: Path) -> None:
