@@ -34,10 +34,21 @@ def _machine() -> str:
     return f"{boot}.{namespace}" if boot.isalnum() else ""
 
 
+def _fields(pid: int) -> list[str]:
+    """Of /proc/PID/stat, behind the name."""
+    return _text(f"/proc/{pid}/stat").rpartition(")")[2].split()
+
+
 def birth(pid: int) -> str:
     """When the process was started, in ticks; "" if there is none."""
-    fields = _text(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    fields = _fields(pid)
     return fields[19] if len(fields) > 19 else ""
+
+
+def parent(pid: int) -> int:
+    """The process that started it or took it over; 0 if there is none."""
+    fields = _fields(pid)
+    return int(fields[1]) if len(fields) > 1 else 0
 
 
 def _owned(folder: str, prefix: str) -> str:

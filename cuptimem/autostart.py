@@ -152,8 +152,8 @@ def _start_simulated(folder: str) -> None:
 
 
 def _one_line(error: BaseException) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if type(error).__name__ == "Error" else f"{type(error).__name__}: {text}"
+    text, kind = " ".join(str(error).split()), type(error).__name__
+    return text if kind == "Error" else f"{kind}: {text}" if text else kind
 
 
 def _open(settings: dict[str, str], program: "Program | None") -> None:
@@ -190,6 +190,7 @@ def _open(settings: dict[str, str], program: "Program | None") -> None:
             argv=not _is_set(settings, "CUPTIMEM_NO_ARGV"),
         ),
         default_name=not template,
+        how_to_overwrite="CUPTIMEM_OVERWRITE=1",
     )
     core = recording_core()
     leads = settings.get("CUPTIMEM_LEADER", str(pid)) == str(pid) and rank in (None, "0")
@@ -206,7 +207,9 @@ def _open(settings: dict[str, str], program: "Program | None") -> None:
             path = window.path
             if path is not None and program is not None and program.remove_empty(path, recorder.last_counts):
                 if replaces and not quiet:
-                    recorder.say(f"the program did not begin, and {naming.shown(path, here)} from before is gone")
+                    recorder.say(
+                        f"the program failed before it allocated; {naming.shown(path, here)} from before is gone"
+                    )
                 path = None
             if path is not None and not quiet:
                 children = core.process_children()
@@ -292,7 +295,9 @@ def _say_what_it_shows(path: str, here: str) -> None:
         finally:
             os.close(reading)
             os.close(writing)
-    except (OSError, KeyboardInterrupt) as error:
+    except KeyboardInterrupt:  # who is in a hurry needs no reason
+        return
+    except OSError as error:
         _say(f"no summary was made: {_one_line(error)}")
 
 

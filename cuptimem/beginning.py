@@ -29,7 +29,8 @@ class Program:
         if not self._failed_early() or counts.get("foreign") or counts.get("events", 0) > _FEW_EVENTS:
             return False
         try:
-            if recording_core().analyze(trace)["allocations"]:
+            found = recording_core().analyze(trace)
+            if found["allocations"] or found["driver"]["allocations"]:
                 return False
             os.unlink(trace)
         except (Error, OSError):  # it stays, and the closing line says how it is

@@ -39,15 +39,17 @@ def of_process(path: str, pid: int, rank: str | None) -> str:
     return f"{root}.{f'rank{rank}.' if rank is not None else ''}{pid}{extension}"
 
 
-def check_target(path: str, overwrite: bool) -> None:
-    """Raises Error if no trace can be made at an absolute path, or if it has a file that is not to be replaced."""
+def check_target(path: str, overwrite: bool, how: str) -> None:
+    """Raises Error if no trace can be made at an absolute path, or if it has a file that is not to be replaced.
+
+    how: what its caller's user would say to replace it.
+    """
     if os.path.isdir(path):
         raise Error(f"{shown(path)} is a directory; name a file in it")
     if os.path.exists(path) and not os.path.isfile(path):  # a rename would put a file where root has /dev/null
         raise Error(f"{shown(path)} is a device or a pipe; name a file")
     if os.path.lexists(path) and not overwrite:
-        how = "--force, overwrite=True, CUPTIMEM_OVERWRITE=1"
-        raise Error(f"{shown(path)} exists; choose another name, or replace it ({how})")
+        raise Error(f"{shown(path)} exists; choose another name, or replace it with {how}")
     folder = os.path.dirname(path)
     if not os.path.isdir(folder):
         raise Error(f"{shown(folder)} is not a directory; make it first")

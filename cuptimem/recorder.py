@@ -256,7 +256,14 @@ def _unless_taken(lock: "_thread.RLock", function: "Callable[[], _T]") -> "_T | 
             pass
 
 
-def open_window(path: str | None, *, overwrite: bool, options: Options, default_name: bool = False) -> Window:
+def open_window(
+    path: str | None,
+    *,
+    overwrite: bool,
+    options: Options,
+    default_name: bool = False,
+    how_to_overwrite: str = "overwrite=True",
+) -> Window:
     """Opens a window, starting the capture if none runs. default_name: an existing file gets a number instead.
 
     Raises Error if the file exists (without overwrite, and is not is_own) or cannot be written, or recording cannot
@@ -271,7 +278,7 @@ def open_window(path: str | None, *, overwrite: bool, options: Options, default_
                 if default_name:
                     path = naming.free_name(path)
                 overwrite = overwrite or is_own(path)
-                _check_target(path, overwrite)
+                _check_target(path, overwrite, how_to_overwrite)
             capture = _capture
             if capture is None:
                 _end_orphan()
@@ -401,7 +408,8 @@ def snapshot_source(window: Window, *, names: bool = True) -> "tuple[str, object
             _pass_warning_on(window.capture.core)
         if window.file.is_replaced:
             raise Error(
-                f"{naming.shown(window.file.path)} is another recording by now, so there is no report of this one"
+                f"{naming.shown(window.file.path)} is another recording by now, so there is no report of this one; "
+                "ask for it before the file is replaced"
             )
         return window.source
 
@@ -432,10 +440,10 @@ def is_recorded_to(path: str) -> bool:
     return _capture is not None and path in (_capture.file.path, *(window.path for window in _capture.windows))
 
 
-def _check_target(path: str, overwrite: bool) -> None:
+def _check_target(path: str, overwrite: bool, how: str) -> None:
     if is_recorded_to(path):
         raise Error(f"{naming.shown(path)} exists, and is being recorded to: choose another name")
-    naming.check_target(path, overwrite)
+    naming.check_target(path, overwrite, how)
 
 
 def _temporary_name() -> str:

@@ -61,11 +61,29 @@ def is_one_of_several() -> bool:
     return naming.rank_of(os.environ) is not None
 
 
-def is_of_this_run(path: str) -> bool:
-    """Whether the file was written since the program began, as far back as the process that started this one."""
-    pid = os.getppid() if is_one_of_several() else os.getpid()
+def _first_process() -> int:
+    """The one whose start is the program's, as far as can be told. Its children may be older than their parents say:
+    the server of "forkserver" and a worker start after files that they must not replace."""
+    if not is_one_of_several():
+        return os.getpid()
+    process = getattr(sys.modules.get("multiprocessing.process"), "_current_process", None)
+    pid = getattr(process, "_parent_pid", None) or os.getppid()
+    while (above := aside.parent(pid)) > 1 and _runs_this_python(above):
+        pid = above
+    return pid
+
+
+def _runs_this_python(pid: int) -> bool:
     try:
-        age = time.clock_gettime(time.CLOCK_BOOTTIME) - int(aside.birth(pid)) / os.sysconf("SC_CLK_TCK")
+        return os.readlink(f"/proc/{pid}/exe") == os.readlink("/proc/self/exe")
+    except OSError:  # it has gone, or is another user's
+        return False
+
+
+def is_of_this_run(path: str) -> bool:
+    """Whether the file was written since the program began."""
+    try:
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - int(aside.birth(_first_process())) / os.sysconf("SC_CLK_TCK")
         return time.time() - os.lstat(path).st_mtime <= age
     except (OSError, ValueError):  # the process or the file has gone: leave what is there alone
         return True

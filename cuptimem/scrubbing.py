@@ -8,10 +8,17 @@ that differ still do.
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from cuptimem.stacks import is_generated
+from cuptimem.errors import Error
+from cuptimem.stacks import is_generated, is_no_users
 
-_AS_THEY_ARE = ("ring.place", "ring.id", "ring.owner", "ring.bytes")
-_USERS = re.compile(r"(/home|/Users)/(\w(?:[\w.@+-]*\w)?)")
+# Words of cuptimem's own, on which figures depend.
+_AS_THEY_ARE = frozenset(
+    ("ring.place", "ring.id", "ring.owner", "ring.bytes", "nodes", "driver")
+    + tuple(f"driver.{name}" for name in ("interface", "activity", "kernels", "time_base_changed"))
+)
+_USERS = re.compile(r"(/home|/Users)/+([.@+-]*\w(?:[\w.@+-]*\w)?)")
+_SLASHES = re.compile(r"//+")
+_MOST_USERS = 256  # each is looked for at each place of each text
 # Up to the folder of installed packages, or of Python's own modules; packages lie in Python's own folder.
 _UP_TO_PACKAGES = re.compile(r".*[/\\](?=(?:site|dist)-packages(?:[/\\]|\Z))", re.DOTALL)
 _UP_TO_PYTHON = re.compile(r".*[/\\](?=lib(?:64)?[/\\]python3\.\d+t?(?:[/\\]|\Z))", re.DOTALL)
@@ -31,6 +38,8 @@ class Scrubber:
         self._hide = sorted((part for part in hide if part), key=len, reverse=True)
         self._directory = meta.get("directory", "").rstrip("/")
         users = {match.groups() for _, _, text in texts for match in _USERS.finditer(text)}
+        if len(users) > _MOST_USERS:
+            raise Error(f"the trace names the homes of {len(users)} users, more than {_MOST_USERS}: nothing was copied")
         homes = {"/root", *(f"{top}/{name}" for top, name in users), *(owner[1:] if owner is not None else ())}
         self._homes = sorted(homes, key=len, reverse=True)
         packages = {match[1].lower() for _, _, text in texts for match in _PACKAGE.finditer(text)}
@@ -64,7 +73,7 @@ class Scrubber:
         if key == "ring.path":  # the copy has what was there: it names no file
             return ""
         if key == "code":  # packages, as files name them
-            return self._without_names(text)
+            return self._without_names(self._hidden(text))
         return text if key in _AS_THEY_ARE else self._new(text)
 
     def _new(self, text: str) -> str:
@@ -72,10 +81,16 @@ class Scrubber:
             if "/" in part:  # before the folders that it names are gone without it
                 text = text.replace(part, "hidden")
         if text.startswith("/"):
-            text = self._of_path(text)
-        elif self._place is not None:
+            return self._of_file(_SLASHES.sub("/", text))
+        if self._place is not None:
             text = self._place.sub(lambda match: "." if match[0] == self._directory else "~", text)
-        return self._without_names(text)
+        return self._without_names(self._hidden(text))
+
+    def _of_file(self, path: str) -> str:
+        """A library's file stays one, and a user's: then a name in it stays."""
+        found = self._hidden(self._of_path(path))
+        without = self._without_names(found)
+        return without if is_no_users(without) == is_no_users(found) else found
 
     def _of_path(self, path: str) -> str:
         for pattern in (_UP_TO_PACKAGES, _UP_TO_PYTHON):
@@ -92,10 +107,17 @@ class Scrubber:
                 return f"~{path[len(home) :]}"
         return path
 
-    def _without_names(self, text: str) -> str:
+    def _hidden(self, text: str) -> str:
         for part in self._hide:
             text = text.replace(part, "hidden")
-        return text if self._word is None else self._word.sub(lambda match: self._names[match[0].lower()], text)
+        return text
+
+    def _without_names(self, text: str) -> str:
+        return text if self._word is None else self._word.sub(self._stand_in, text)
+
+    def _stand_in(self, name: re.Match[str]) -> str:
+        # More letters match without regard to case than lower() makes equal: "ſam" is "sam".
+        return self._names.get(name[0].lower(), "user")
 
     def _masked(self, line: str) -> str:
         """Of the same length in bytes: columns count them."""
@@ -126,9 +148,11 @@ def _one_to_one(texts: Iterable[str], new: Callable[[str], str]) -> dict[str, st
     """The new text of each; two texts that would become one get numbers: equal lines are counted as one."""
     found = {text: new(text) for text in texts}
     taken = {text for text, becomes in found.items() if text == becomes}
+    names: dict[str, Iterator[str]] = {}  # where the search for the next one goes on
     for text, becomes in found.items():
         if text != becomes:
-            found[text] = next(name for name in _numbered(becomes) if name not in taken)
+            numbered = names.setdefault(becomes, _numbered(becomes))
+            found[text] = next(name for name in numbered if name not in taken)
             taken.add(found[text])
     return found
 

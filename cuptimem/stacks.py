@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from cuptimem.brief import Brief, name
+from cuptimem.brief import Brief, at, name
 
 Stack = tuple["Frame", ...]
 
@@ -37,14 +37,14 @@ class Frame(Brief):
 
     def _said(self) -> str:
         module = "" if self.module is None else f", a call of {name(self.module)}"
-        return f"{name(self.function)} at {name(self.place)}{module}"
+        return f"{name(self.function)} at {at(self)}{module}"
 
     @property
     def is_library(self) -> bool:
         """Whether the code belongs to an installed package, to Python or to torch.compile rather than to the user."""
         if self.own:
             return False
-        return self.truncated or _is_no_users(self.file)
+        return self.truncated or is_no_users(self.file)
 
     @property
     def is_plumbing(self) -> bool:
@@ -86,7 +86,7 @@ class Frame(Brief):
 
 
 @lru_cache(1024)  # there are many more lines than files
-def _is_no_users(file: str) -> bool:
+def is_no_users(file: str) -> bool:
     return _LIBRARY.search(file) is not None or is_generated(file)
 
 
@@ -110,13 +110,30 @@ def short_file(file: str) -> str:
 
 
 def near_file(file: str) -> str | None:
-    """The way from the current folder to a file below it; None for others, and for those of packages."""
+    """The way from the current folder to a file below it, or below one of the two folders around it; None for others,
+    and for those of packages."""
+    if is_no_users(file):
+        return None
     try:
-        here = os.getcwd()
+        folder = os.getcwd()
     except OSError:  # it is removed
         return None
-    below = here != "/" and file.startswith(f"{here}/") and not _is_no_users(file)
-    return file[len(here) + 1 :] if below else None
+    for up in ("", "../", "../../"):
+        if folder == "/":
+            return None
+        if file.startswith(f"{folder}/"):
+            return f"{up}{file[len(folder) + 1 :]}"
+        folder = os.path.dirname(folder)
+    return None
+
+
+def shown_file(file: str) -> str:
+    """As an editor that was started here finds it. Of a package, its path in there; of a file that is far away, its end
+    behind "…/", so that it does not pass for one that lies here."""
+    near, short = near_file(file), short_file(file)
+    if near is not None or is_no_users(file) or short == file:
+        return near or short
+    return file if len(short) + 1 == len(file) else f"…/{short}"
 
 
 def user_frame(stack: Stack) -> Frame | None:

@@ -179,7 +179,7 @@ def checked_output(output: str | None, force: bool) -> str:
     if rank is not None and "{rank}" not in output and "{pid}" not in output:
         raise Usage("several ranks would write one file; put {rank} or {pid} into -o")
     path = naming.expand(output, os.getpid(), rank)
-    naming.check_target(os.path.abspath(path), force)
+    naming.check_target(os.path.abspath(path), force, "--force")
     return output
 
 
@@ -195,7 +195,7 @@ def check_autostart() -> None:
             + (
                 "leave -S away"
                 if sys.flags.no_site
-                else f"install it with {sys.executable} -m pip install cuptimem, or record with cuptimem.profile"
+                else "install cuptimem again with this Python, without CUPTIMEM_NO_PTH; or record with cuptimem.profile"
             )
         )
 

@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
     target = os.path.abspath(options.target)
     if os.path.exists(options.source) and os.path.exists(target) and os.path.samefile(options.source, target):
         raise Error(f"{naming.shown(target)} is the trace itself; choose another name")
-    naming.check_target(target, options.force)
+    naming.check_target(target, options.force, "--force")
     texts: list[Text] = []
 
     def see(kind: str, key: str, text: str) -> str:

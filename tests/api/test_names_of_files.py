@@ -61,7 +61,7 @@ def test_what_has_changed_since_is_refused(tmp_path: Path) -> None:
     record(path, 1)
     path.rename(tmp_path / "mine.cmem")
     path.write_text("precious")
-    with pytest.raises(cuptimem.Error, match="exists; .*overwrite=True"):
+    with pytest.raises(cuptimem.Error, match="exists; .* with overwrite=True$"):
         record(path, 2)
     assert path.read_text() == "precious"
 
@@ -123,7 +123,7 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize(
     ("method", "when", "overwrite"),
-    [("fork", "after", False), ("fork", "before", True), ("spawn", "before", False)],
+    [("fork", "after", False), ("fork", "before", True), ("spawn", "before", False), ("forkserver", "before", True)],
 )
 def test_other_processes_have_files_of_their_own(
     run: Callable[..., Result], tmp_path: Path, method: str, when: str, overwrite: bool
@@ -144,6 +144,35 @@ def test_other_processes_have_files_of_their_own(
         assert rows[-1][0] == "run.cmem"
         for name, pid, kib in rows[:-1]:
             assert pid != main and name == (f"run.{pid}.cmem" if kib < 10 else f"run.{pid}-2.cmem")
+
+
+GRANDCHILD = """\
+import multiprocessing, torch, cuptimem
+
+def record(kib):
+    with cuptimem.profile("run.cmem", overwrite=True):
+        torch.empty(kib * 1024, dtype=torch.uint8)
+
+def child():
+    other = multiprocessing.get_context("spawn").Process(target=record, args=(2,))
+    other.start()
+    other.join()
+
+if __name__ == "__main__":
+    record(1)
+    one = multiprocessing.get_context("spawn").Process(target=child)
+    one.start()
+    one.join()
+"""
+
+
+def test_a_grandchild_leaves_what_the_program_wrote(run: Callable[..., Result], tmp_path: Path) -> None:
+    """The file is older than the process that started it."""
+    (tmp_path / "prog.py").write_text(GRANDCHILD)
+    assert run("prog.py").code == 0
+    (tmp_path / "prog.py").unlink()
+    found = contents(tmp_path)
+    assert found["run.cmem"] == 1 and sorted(found.values()) == [1, 2]
 
 
 def test_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from cuptimem.scrubbing import Scrubber
 from tests.conftest import Result
 from tests.faults import bombs, traces
 from tests.faults.bounded import TEXT
+from tests.faults.traces import craft
 from tests.trace import tracelib
 
 Call = Callable[..., Result]
@@ -181,6 +182,44 @@ def test_a_user_who_is_called_as_a_library_is() -> None:
     assert scrubber.replace("string", "", torch) == ".../site-packages/torch/nn/linear.py"
 
 
+def test_letters_that_are_one_without_regard_to_case() -> None:
+    texts = [("string", "", "/home/sam/x.py"), ("name", "", "ſam.weight"), ("name", "", "SAM.weight")]
+    scrubber = Scrubber(texts)
+    assert [scrubber.replace(*text) for text in texts] == ["~/x.py", "user.weight", "user.weight~2"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/home//sam/x.py", "/home/sam//x.py", "/home/.sam/x.py", "/home/-sam/x.py"],
+)
+def test_a_home_however_it_is_written(path: str) -> None:
+    text = f"cannot read {path}"
+    scrubber = Scrubber([("string", "", path), ("name", "", text)])
+    assert scrubber.replace("string", "", path) == "~/x.py"
+    assert "sam" not in (scrubber.replace("name", "", text) or "")
+
+
+def test_a_user_who_is_called_as_something_that_figures_depend_on() -> None:
+    """Whose code a line is, and what the recorder itself said, stays as it is."""
+    generated = f"/tmp/jo/cjo{'a' * 50}.py"
+    module = "/usr/lib/python3.11/asyncio/events.py"
+    homes = [("string", "", f"/home/{user}/x.py") for user in ("lib", "jo", "counted")]
+    scrubber = Scrubber([*homes, ("string", "", generated), ("string", "", module), ("meta", "nodes", "counted")])
+    assert scrubber.replace("string", "", module) == ".../lib/python3.11/asyncio/events.py"
+    assert scrubber.replace("string", "", generated) == generated
+    assert scrubber.replace("meta", "nodes", "counted") == "counted"
+
+
+def test_more_users_than_can_be_looked_for(call: Call, tmp_path: Path) -> None:
+    t = bombs.Raw()
+    craft.Trace.library = craft.encoder()
+    for i in range(257):
+        t.alloc(0x1000 + 64 * i, 64, t.line(i + 1, f"/home/user{i}/x.py"))
+    trace = t.write(tmp_path / "run.cmem")
+    done = call("scrub", str(trace), str(tmp_path / "copy.cmem"))
+    assert done.code == 1 and "257 users" in done.err and not (tmp_path / "copy.cmem").exists()
+
+
 def test_a_home_that_is_not_below_home() -> None:
     kernel = "/tmp/torchinductor_carol/ab/cab.py"
     script = "/cluster/physics/carol/run.py"
@@ -210,7 +249,7 @@ def test_refused(call: Call, tmp_path: Path) -> None:
     for words, said in (
         ((trace, trace), "is the trace itself"),
         ((trace, trace, "--force"), "is the trace itself"),
-        ((trace, other), "exists"),
+        ((trace, other), "exists; choose another name, or replace it with --force\n"),
         ((trace, tmp_path), "is a directory"),
         ((trace, tmp_path / "pipe", "--force"), "is a device or a pipe"),
         ((trace, tmp_path / "no" / "where"), "is not a directory"),
