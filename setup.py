@@ -18,7 +18,8 @@ from setuptools.errors import CompileError, OptionError
 # What lets CUPTIMEM=1 and `cuptimem run` start a recording before the program's first line. Before 3.15 Python knows
 # the first only; from then on it skips the first for the second (PEP 829), and 3.18 ignores the first in any case.
 STARTUP = ("cuptimem.pth", "cuptimem.start")
-WITH_STARTUP = not os.environ.get("CUPTIMEM_NO_PTH")  # without either, only cuptimem.profile records
+_OFF = ("", "0", "false", "no", "off")  # as every other variable of ours
+WITH_STARTUP = os.environ.get("CUPTIMEM_NO_PTH", "").lower() in _OFF  # without either, only cuptimem.profile records
 
 if sys.platform == "linux" and sysconfig.get_config_var("Py_GIL_DISABLED"):
     # Else it would build, and record without lines or crash: nothing here was written for threads side by side.

@@ -22,7 +22,8 @@ SECONDS = 20
 _DEVICES = 3
 _CATEGORIES = 2
 _LINES = 2
-_WIDTH = 160  # characters before escapes: four lines of any trace fit into a pipe that is one page large
+_WIDTH = 160  # characters before escapes
+_ESCAPED = 240  # and with them: four lines of any trace fit into a pipe that is one page large
 
 
 def lines(report: Report) -> list[str]:
@@ -31,7 +32,7 @@ def lines(report: Report) -> list[str]:
     if not devices:
         return []
     contents = report.contents("peak", devices[0].name)
-    return [_peaks(devices, contents), *_largest(contents), _leaks(report)]
+    return [_peaks(devices, contents), *_largest(contents), leak_views.line(report)]
 
 
 def _largest(contents: Contents) -> list[str]:
@@ -62,15 +63,8 @@ def _peaks(devices: Sequence[Device], contents: Contents) -> str:
     return f"peak {', '.join(sizes)}{step}" + (f"; most of it{of}: {categories}" if categories else "")
 
 
-def _leaks(report: Report) -> str:
-    headline = next((block.text for block in leak_views.short(report) if isinstance(block, Text)), "")
-    if not headline:
-        return "leaks: not judged, no steps were seen"
-    found = next(iter(report.leaks or report.undecided), None)
-    if found is None:
-        return headline[:1].lower() + headline[1:]
-    about = "about " if found.bytes_estimated else ""
-    return f"{headline}: {where(found)} {about}+{size(round(found.total_bytes_per_step))} a step"
+def shown(line: str) -> str:
+    return shortened(line, _WIDTH)[:_ESCAPED]
 
 
 def main() -> int:
@@ -86,7 +80,7 @@ def main() -> int:
     _, most = resource.getrlimit(resource.RLIMIT_CPU)
     bound = CPU_SECONDS if most == resource.RLIM_INFINITY else min(CPU_SECONDS, most)
     resource.setrlimit(resource.RLIMIT_CPU, (bound, bound))
-    text = "".join(f"cuptimem: {shortened(line, _WIDTH)}\n" for line in lines(analyze(sys.argv[1])))
+    text = "".join(f"cuptimem: {shown(line)}\n" for line in lines(analyze(sys.argv[1])))
     sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
     return 0 if text else 1
 

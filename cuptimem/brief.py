@@ -1,10 +1,14 @@
 """What a prompt, a debugger and a failed assertion show of an object: one line, whatever it holds."""
 
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cuptimem
 from cuptimem.printable import printable
+
+if TYPE_CHECKING:
+    from cuptimem.reporters.words import Placed
+    from cuptimem.stacks import Frame
 
 _MOST = 120  # characters of a line
 _NAME = 40  # of one name in it
@@ -33,6 +37,20 @@ def name(text: str) -> str:
     return text if len(text) <= _NAME else "…" + text[1 - _NAME :]
 
 
+def at(frame: "Frame") -> str:
+    """Its file and line, as views show them."""
+    from cuptimem.reporters.words import place
+
+    return name(place(frame))
+
+
+def where(one: "Placed") -> str:
+    """The place of a line or leak, or why there is none, as views show it."""
+    from cuptimem.reporters import words
+
+    return name(words.where(one))
+
+
 def amount(size: int, count: int) -> str:
     """50.0 MiB in 3 blocks"""
     from cuptimem.reporters.words import plural
@@ -55,7 +73,7 @@ def _field(label: str, value: Any) -> str:
             from cuptimem.stacks import user_frame
 
             frame = user_frame(value)
-            return "" if frame is None else f"at {name(frame.place)}"
+            return "" if frame is None else f"at {at(frame)}"
         return f"{len(value)} {label}"
     if isinstance(value, str):
         return f"{label}={name(value)!r}"

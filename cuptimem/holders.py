@@ -371,6 +371,8 @@ class _Kept:
     def at_line(self, line: _Line | str) -> list[_Block]:
         if isinstance(line, str):
             file, _, number = line.rpartition(":")
+            if not file or not number.isdecimal():
+                raise ValueError(f"a line is written as train.py:22, not {line!r}")
             return [
                 block
                 for known, blocks in self._by_line.items()

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cuptimem.brief import Brief, name
+from cuptimem.brief import Brief, where
 from cuptimem.notebook import Displayed
 from cuptimem.stacks import Frame, Stack, user_frame
 
@@ -96,7 +96,7 @@ class Leak(Displayed, Brief):
     def _said(self) -> str:
         from cuptimem.reporters.words import size
 
-        rate = f"{size(round(self.bytes_per_step))} a step at {name(self.where)}"
+        rate = f"{size(round(self.bytes_per_step))} a step at {where(self)}"
         what = "graph nodes" if self.kind == "nodes" else f"bytes on {self.device}"
         verdict = self.reason or f"{self.confidence} confidence"
         return f"{rate}, {what}, steps {self.first_step} to {self.last_step}, {verdict}"
@@ -141,7 +141,7 @@ class Leaks(Displayed, Brief, tuple[Leak, ...]):
         from cuptimem.reporters.words import size
 
         leaks = [leak for leak in self if isinstance(leak, Leak)]  # dataclasses.asdict() makes dictionaries of them
-        first = f", first {size(round(leaks[0].bytes_per_step))} a step at {name(leaks[0].where)}" if leaks else ""
+        first = f", first {size(round(leaks[0].bytes_per_step))} a step at {where(leaks[0])}" if leaks else ""
         return f"{len(self)}{first}"
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cuptimem.brief import Brief, in_step, name
+from cuptimem.brief import Brief, at, in_step, name
 from cuptimem.errors import Error
 from cuptimem.libraries import library_name
 from cuptimem.stacks import Frame, Stack, user_frame
@@ -207,7 +207,7 @@ class LedgerLine(Brief):
     def _said(self) -> str:
         from cuptimem.reporters.words import size
 
-        where = f" at {name(self.frame.place)}" if self.frame is not None else ""
+        where = f" at {at(self.frame)}" if self.frame is not None else ""
         return f"{name(self.name)}: {size(self.bytes)}{where}"
 
     @property

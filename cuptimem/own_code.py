@@ -35,6 +35,11 @@ def names(given: str | Iterable[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def of_trace(text: str) -> tuple[str, ...]:
+    """What a trace names; what is no name in it is left out."""
+    return tuple(name for name in text.split(",") if _NAME.fullmatch(name))
+
+
 def of_environment() -> tuple[str, ...] | None:
     """What the environment says; None: nothing. Raises Error, one line."""
     text = os.environ.get(VARIABLE, "")

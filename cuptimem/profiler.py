@@ -171,7 +171,9 @@ class _Run:
     def report(self) -> "Report":
         window = self.window
         if window is None:
-            raise Error("the schedule has not recorded a step yet, so there is no report")
+            raise Error(
+                "the schedule has not come to a step that it records, so there is no report; prof.step() ends a step"
+            )
         if window.foreign:
             raise Error("this profile was started by the parent process: only the parent can report on it")
         if self.known is not None:
@@ -327,13 +329,15 @@ class Profile(Figures, Displayed, Brief):
         """
         run = self._current()
         if run is None:
-            raise Error("this profile has not been entered yet, so there is no report")
+            raise Error("this profile has not recorded yet, so there is no report; enter it, or call the function")
         return run.report()
 
     def holders(self, of: "Leak | Frame | str") -> "tuple[Holder, ...]":
         """Who holds, now, a leak of the report, or what was allocated on a line ("train.py:22") and is alive.
 
         Inside the block, or right after it: what is named are this moment's variables, attributes and containers.
+        () where nothing of that line is alive, or nothing in Python holds it. Raises ValueError for what is no
+        FILE:LINE.
         """
         run = self._current()
         if run is None or run.window is None:

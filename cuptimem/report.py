@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from cuptimem import brief, chart, fragmentation, kernels, leaks, ledger, own_code
@@ -20,7 +20,7 @@ from cuptimem.kernels import Kernels
 from cuptimem.leaks import Leaks
 from cuptimem.ledger import NOT_RECORDED, DeviceTimeline, DriverLevel, Ledger
 from cuptimem.notebook import Displayed, cells
-from cuptimem.stacks import Frame, Stack, library_line, user_frame
+from cuptimem.stacks import Frame, Stack, library_line, shown_file, user_frame
 
 if TYPE_CHECKING:
     import pandas
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from cuptimem.account import Account
     from cuptimem.exports import Written
     from cuptimem.recorder import Window
+    from cuptimem.reporters.blocks import Block
     from cuptimem.simulation.result import Simulation
 
 _NO_STACK, _LOST_STACK = 0, 1  # reserved stack ids, csrc/capture/event.h
@@ -68,7 +69,7 @@ class Contributor(Brief):
     saved_by: str | None = None  # of an activation: the autograd node that had saved it, "AddmmBackward0"
 
     def _said(self) -> str:
-        parts = dict.fromkeys((f"at {brief.name(self.where)}", self.phase, self.category))
+        parts = dict.fromkeys((f"at {brief.where(self)}", self.phase, self.category))
         return f"{brief.amount(self.bytes, self.count)} {', '.join(parts)}"
 
     @property
@@ -125,7 +126,7 @@ class Line(Brief):
     frame: Frame | None  # None: `where` says why
 
     def _said(self) -> str:
-        return f"{brief.amount(self.bytes, self.count)} at {brief.name(self.where)}, {self.phase}"
+        return f"{brief.amount(self.bytes, self.count)} at {brief.where(self)}, {self.phase}"
 
 
 def lines_of(contributors: Iterable[Contributor], below: Collection[Frame] = ()) -> tuple[Line, ...]:
@@ -172,7 +173,7 @@ class Contents(Displayed, Brief):
 
     def _said(self) -> str:
         moment = brief.in_step(self.step) if self.what == "peak" else f", {self.what}"
-        largest = f", most at {brief.name(self.contributors[0].where)}" if self.contributors else ""
+        largest = f", most at {brief.where(self.contributors[0])}" if self.contributors else ""
         return f"{self.device}: {brief.amount(self.bytes, self.count)}{moment}{largest}"
 
     @property
@@ -239,7 +240,7 @@ class OutOfMemory(Brief):
     def _said(self) -> str:
         from cuptimem.reporters.words import size
 
-        where = f" at {brief.name(self.frame.place)}" if self.frame is not None else ""
+        where = f" at {brief.at(self.frame)}" if self.frame is not None else ""
         moment = f"{where}{brief.in_step(self.step)}"
         return f"{self.device}: {size(self.requested)} refused{moment}, {size(self.allocated)} allocated"
 
@@ -425,6 +426,7 @@ class Steps(Displayed, Brief, tuple[Step, ...]):
         return pandas.DataFrame(self.to_dicts(), columns=list(_STEP_COLUMNS))
 
 
+_DIMENSIONS = 64  # of a tensor: PyTorch has no more
 _STEP_COLUMNS = (
     "index",
     "loop",
@@ -534,7 +536,7 @@ class Clock(Brief):
     rate: ClockRate | None = None
 
     def _said(self) -> str:
-        place = "" if self.where is None else f" at {brief.name(f'{self.where[0]}:{self.where[1]}')}"
+        place = "" if self.where is None else f" at {brief.name(f'{shown_file(self.where[0])}:{self.where[1]}')}"
         return f"{self.kind}{place}" + (f", {len(self.changes)} changes" if self.changes else "")
 
 
@@ -590,9 +592,15 @@ class Report(Displayed, Brief):
             said.append(plural(len({step.index for step in self.steps}), "step"))
         if refused := sum(device.refused for device in self.devices):
             said.append(f"{plural(refused, 'request')} refused")
-        rate = sum(leak.total_bytes_per_step for leak in self.leaks)
-        leaks = f"{plural(len(self.leaks), 'leak')} of {size(round(rate))} a step" if self.leaks else "no leak"
-        said.append(f"{leaks}, {plural(len(self.undecided), 'suspect')}" if self.undecided else leaks)
+        if self.leaks:
+            rate = sum(leak.total_bytes_per_step for leak in self.leaks)
+            said.append(f"{plural(len(self.leaks), 'leak')} of {size(round(rate))} a step")
+        elif max(self.loops.values(), default=0) < leaks.STEPS_NEEDED:
+            said.append("leaks not judged")
+        else:
+            said.append("no leak")
+        if self.undecided:
+            said.append(plural(len(self.undecided), "suspect"))
         return ", ".join(said if self.complete else [*said, self.state])
 
     @property
@@ -784,15 +792,15 @@ class Report(Displayed, Brief):
         return f"there: {min(s.index for s in self.steps)} to {max(s.index for s in self.steps)}"
 
     @cached_property
-    def _summary(self) -> str:
-        from cuptimem.reporters import simulate_views, text, views
+    def _summary(self) -> "Sequence[Block]":
+        from cuptimem.reporters import simulate_views, views
 
-        if self.simulation is not None:
-            return text.render(simulate_views.simulation(self, self.simulation))
-        return text.render(views.summary(self))
+        return views.summary(self) if self.simulation is None else simulate_views.simulation(self, self.simulation)
 
     def __str__(self) -> str:
-        return self._summary
+        from cuptimem.reporters import terminal, text
+
+        return text.render(self._summary, terminal.width_of_output())
 
     def __getstate__(self) -> dict[str, Any]:
         state = {name: value for name, value in self.__dict__.items() if name != "_summary"}
@@ -903,11 +911,12 @@ def operator_name(name: str | None) -> str | None:
     return last or name
 
 
+@lru_cache(1024)
 def label_parts(text: str) -> tuple[str | None, str | None, tuple[int, ...] | None]:
     """Name, dtype and shape of the text that a walk gives a block: "weight\\tfloat32 768 3072"."""
     name, _, layout = text.partition("\t")
     dtype, *sizes = layout.split(" ") if layout else (None,)
-    if any(re.fullmatch(r"\d{1,18}", size) is None for size in sizes if size is not None):
+    if len(sizes) > _DIMENSIONS or any(re.fullmatch(r"\d{1,18}", size) is None for size in sizes if size is not None):
         return name or None, None, None
     return name or None, dtype, None if dtype is None else tuple(int(size) for size in sizes if size is not None)
 
@@ -918,7 +927,7 @@ def _device_order(device: Mapping[str, Any]) -> tuple[bool, int, str]:
 
 def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
     """The report of what the C core's analyze() returned."""
-    code = tuple(name for name in raw.get("code", "").split(",") if name)
+    code = own_code.of_trace(raw.get("code", ""))
     is_own = own_code.matcher(code)
     frames: dict[tuple[Any, ...], Frame] = {}
     stacks: dict[int, Stack] = {}

@@ -48,6 +48,9 @@ def target(options: argparse.Namespace, default_name: str) -> str:
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.isdir(path):
         raise Error(f"{path} is a directory; name a file in it")
+    if options.output is None and os.path.lexists(path) and (os.path.islink(path) or not os.path.isfile(path)):
+        # It may have come with the trace, and lead anywhere.
+        raise Error(f"{naming.shown(path)} is no ordinary file; name the page with -o")
     if _is_stream(path):
         return path
     if not os.path.isdir(folder):

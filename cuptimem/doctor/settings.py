@@ -60,7 +60,7 @@ def autostart_check() -> Check:
         "warning",
         f"{autostart.FILE} is in no site-packages of this Python",
         cost,
-        f"install it properly: {sys.executable} -m pip install cuptimem",
+        "install cuptimem again with this Python, without CUPTIMEM_NO_PTH",
     )
 
 

@@ -23,12 +23,12 @@ def blocks(diagnosis: Diagnosis, slots: bool = False) -> list[Block]:
         for check in checks:
             sign = _SIGNS[check.state]
             style: Literal["", "warning"] = "warning" if check.state in ("warning", "failed") else ""
-            shown.append(Text(f"  {sign:<6}  {check.name:<{width}}  {check.text}", style, hang=width + 12))
+            shown.append(Text(f"  {sign:<6}  {check.name:<{width}}  {check.text}", style, hang=width + 12, whole=True))
             indent = " " * (width + 12)
             if check.cost and check.state != "ok":
-                shown.append(Text(f"{indent}so: {check.cost}"))
+                shown.append(Text(f"{indent}so: {check.cost}", whole=True))
             if check.fix and check.state != "ok":
-                shown.append(Text(f"{indent}do: {check.fix}"))
+                shown.append(Text(f"{indent}do: {check.fix}", whole=True))
         shown.append(Text())
     if slots:
         shown.extend(_details(diagnosis))

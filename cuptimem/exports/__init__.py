@@ -70,7 +70,10 @@ def export(trace: str, kind: str, path: str | None = None, options: Options | No
     if kind not in FORMATS:
         raise Error(f"no format {kind!r}: there are {', '.join(FORMATS)}")
     asked = options if options is not None else Options()
-    path = path if path is not None else default_path(trace, kind, asked.table)
+    if path is None:
+        path = default_path(trace, kind, asked.table)
+        if os.path.islink(path):  # it may have come with the trace, and lead anywhere
+            raise Error(f"{path} is a link; name the place with -o")
     module: Any = importlib.import_module(f"cuptimem.exports.{kind.replace('-', '_')}")
     try:
         written = module.write(trace, path, asked)

@@ -20,7 +20,7 @@ from cuptimem.notebook import held as holders
 from cuptimem.notebook.held import Held
 from cuptimem.profiler import Profile
 from cuptimem.report import Contents, Report, Steps
-from cuptimem.reporters import account_views, leak_views, peak_views, simulate_views, text, views
+from cuptimem.reporters import account_views, leak_views, peak_views, simulate_views, terminal, text, views
 from cuptimem.reporters.blocks import Block, Text
 from cuptimem.reporters.words import count, plural, size, where
 from cuptimem.stacks import Stack
@@ -81,7 +81,7 @@ def plain(shown: Any) -> str:
     """The object as text."""
     if isinstance(shown, Profile):
         shown = shown.report
-    return str(shown) if isinstance(shown, Report) else text.render(blocks(shown))
+    return str(shown) if isinstance(shown, Report) else text.render(blocks(shown), terminal.width_of_output())
 
 
 def _html(shown: Any, held: Held | None) -> str:
@@ -113,7 +113,7 @@ def blocks(shown: Any) -> Sequence[Block]:
         return leak_views.entry(shown, loop_is_said)[1:]
     if isinstance(shown, Leaks):
         if not shown:
-            return [Text("None are in this list. The report says whether there were enough steps to judge.")]
+            return [Text("None. Whether there were enough steps to judge is in the report: print(prof.report).")]
         rest = len(shown) - _TOP
         more = [Text(f"and {count(rest)} more")] if rest > 0 else []
         return [Text(plural(len(shown), _kind(shown)), "title"), leak_views.table(shown[:_TOP]), *more]

@@ -21,16 +21,15 @@ _NAMES = {
 
 
 def short(contents: Contents) -> list[Block]:
-    """What the bytes are, the largest first and the unknown last; nothing where that is not known of any."""
+    """What the bytes are, the largest first; nothing where that is not known of any."""
     if not knows_categories(contents.contributors):
         return []
-    total = of_contents(contents).total
-    known = [(part, _name(name)) for part, name in zip(total.parts, CATEGORIES, strict=True) if name != "unknown"]
-    parts = sorted((part for part in known if part[0]), key=lambda part: -part[0])
-    others = [part for part, _ in parts if part * 100 < contents.bytes]
-    if len(others) > 1:
-        parts[-len(others) :] = [(sum(others), f"{len(others)} others")]
-    parts += [(total.of("unknown"), "unknown")] if total.of("unknown") else []
+    sums = zip(of_contents(contents).total.parts, CATEGORIES, strict=True)
+    found = sorted(((part, _name(name)) for part, name in sums if part), key=lambda part: -part[0])
+    parts = [part for part in found if part[0] * 100 >= contents.bytes]
+    others = [part for part in found if part not in parts and part[1] != "unknown"]
+    parts += others if len(others) < 2 else [(sum(part for part, _ in others), f"{len(others)} others")]
+    parts += [part for part in found if part not in parts and part[1] == "unknown"]  # it is no other category
     return prose(
         " · ".join(f"{name} {size(part)} ({share(part, contents.bytes)})" for part, name in parts), breaks=" · "
     )

@@ -14,7 +14,8 @@ TAIL = "\t"
 class Text:
     """One line. Where there is no room it is broken: behind breaks, a regular expression of
     fixed width, if there is one, else between words; hang: the indent
-    of its other lines. prose: there is never more room than can be read. cut: it loses its end instead."""
+    of its other lines. prose: there is never more room than can be read. cut: it loses its end instead.
+    whole: a word is not broken but wider than the room: paths and commands to copy."""
 
     text: str = ""
     style: Style = ""
@@ -22,6 +23,7 @@ class Text:
     breaks: str = ""
     prose: bool = False
     cut: bool = False
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ _RELATIONS = {
     "made in the same steps": "Made in the same steps, so probably kept by the same graph:",
     "grows with it": "Grows with it, so it is probably computed from it:",
 }
+_TOO_FEW = f"Leaks: not judged, too few steps ({STEPS_NEEDED} are needed)"
 _CYCLE = (
     "Nothing holds these any more but reference cycles, and no collection ran to find them: call gc.collect() every "
     "now and then, leave automatic collection on, or break the cycle (weakref)."
@@ -179,6 +180,11 @@ def _ways(leak: Leak) -> list[Block]:
     return [Text(f"{_INDENT}on {len(leak.parts)} different stacks", "dim")]
 
 
+def _alive(leak: Leak) -> str:
+    """The bytes of an entry now, with all that stands under it."""
+    return f"{'about ' if leak.bytes_estimated else ''}{size(leak.bytes + sum(one.bytes for one in leak.keeps))}"
+
+
 def _account(leak: Leak, several_loops: bool) -> str:
     """How much it is now, since when, and where that leads."""
     loop = f" of {leak.loop}" if several_loops else ""
@@ -187,6 +193,8 @@ def _account(leak: Leak, several_loops: bool) -> str:
         now = f"{plural(leak.count, 'node')} (about {size(leak.bytes)}) alive"
     else:
         now = f"{size(leak.bytes)} alive in {plural(leak.count, 'block')}"
+    if leak.keeps:
+        now += f", {'with what it keeps' if leak.kind == 'nodes' else 'in all'} {_alive(leak)}"
     made = f"made in steps {leak.first_step} to {leak.last_step}{loop}"
     if leak.signature == "growing":
         how = f"older ones are replaced by more or larger ones, up to step {leak.last_step}{loop}"
@@ -207,7 +215,7 @@ def _kept(leak: Leak) -> list[Block]:
         for one in rows[:_KEPT]:
             line = f"+{_amount(one.bytes_per_step)} a step  {_frame_line(one.frame, where(one))}"
             text = code(one.frame)
-            blocks.append(Text(f"{_DEEPER}{line}  {text}" if text else _DEEPER + line, "dim"))
+            blocks.append(Text(f"{_DEEPER}{line}  {text}" if text else _DEEPER + line, "dim", cut=True))
         if len(rows) > _KEPT:
             rest = sum(one.bytes_per_step for one in rows[_KEPT:])
             blocks.append(Text(f"{_DEEPER}+{_amount(rest)} a step  {plural(len(rows) - _KEPT, 'more line')}", "dim"))
@@ -305,14 +313,17 @@ def _verdict(report: Report) -> list[Block]:
     return blocks
 
 
-def _headline(report: Report, steps: str) -> str:
-    """One line: the leaks, else what may be one, else that there is none, and what grows all the same."""
+def _headline(report: Report, steps: str, largest: str = "") -> str:
+    """One line: the leaks, else what may be one, else that there is none, and what grows all the same.
+
+    largest: stands behind what it is the largest of.
+    """
     undecided = _undecided(report)
     if report.leaks:
         also = f"; {_lower(undecided)}" if undecided else ""
-        return f"{plural(len(report.leaks), 'leak')} in {steps}{also}"
+        return f"{plural(len(report.leaks), 'leak')} in {steps}{largest}{also}"
     if undecided:
-        return f"{undecided}; {steps} judged"
+        return f"{undecided}{largest}; {steps} judged"
     slow = [one for one in report.suspects if one.reason == "negligible"]
     if slow:
         what = f"{where(slow[0])} grows by {_total(slow[0], sign='')} a step, negligible"
@@ -375,7 +386,7 @@ def table(leaks: Sequence[Leak]) -> Table:
     rows = tuple(
         (
             _total(leak),
-            f"{'about ' if leak.bytes_estimated else ''}{size(leak.bytes + sum(one.bytes for one in leak.keeps))}",
+            _alive(leak),
             leak.device if leak.kind == "bytes" else plural(leak.count, "graph node"),
             where(leak),
             function(leak.frame),
@@ -394,13 +405,25 @@ def table(leaks: Sequence[Leak]) -> Table:
     return Table(columns, rows)
 
 
+def line(report: Report) -> str:
+    """All in one line: the headline, and the largest of what grows."""
+    loops, judged = report.loops, _judged(report)
+    if not loops:
+        return "leaks: not judged, no steps were seen"
+    if not judged:
+        return _lower(_TOO_FEW)
+    found = next(iter(report.leaks or report.undecided), None)
+    largest = "" if found is None else f": {where(found)} {_total(found)} a step"
+    return _lower(_headline(report, _steps_of(judged, len(loops) > 1), largest))
+
+
 def short(report: Report) -> list[Block]:
     """For the summary: the largest leaks, a row each; or one line: there is none, or it cannot be decided."""
     loops, judged = report.loops, _judged(report)
     if not loops:
         return []  # the summary says why there are no steps
     if not judged:
-        return [Text(f"Leaks: not judged, too few steps ({STEPS_NEEDED} are needed)")]
+        return [Text(_TOO_FEW)]
     title = _headline(report, _steps_of(judged, len(loops) > 1))
     shown = report.leaks or report.undecided
     if not shown:

@@ -15,13 +15,24 @@ _STYLES = {"": "", "title": "bold", "strong": "bold cyan", "dim": "dim", "warnin
 _PATIENCE_S = 1.0  # shorter work shows no progress
 
 
+def _columns() -> int | None:
+    columns = os.environ.get("COLUMNS", "")
+    return int(columns) if columns.isdigit() and int(columns) > 0 else None
+
+
+def width_of_output() -> int | None:
+    """As COLUMNS says, else as wide as the terminal that standard output is; None where it is none."""
+    try:
+        return _columns() or os.get_terminal_size(sys.stdout.fileno()).columns or None
+    except (AttributeError, OSError, ValueError):  # it was replaced, is a pipe, or is closed
+        return None
+
+
 def show(blocks: Sequence[Block], stream: TextIO | None = None, otherwise: int | None = None) -> None:
     """Prints the blocks on standard output, or on another stream. otherwise: the width where nothing tells one."""
     stream = stream or sys.stdout
     if not stream.isatty():
-        columns = os.environ.get("COLUMNS", "")
-        width = int(columns) if columns.isdigit() and int(columns) > 0 else otherwise
-        print(text.render(blocks, width), file=stream)
+        print(text.render(blocks, _columns() or otherwise), file=stream)
         return
     from rich.console import Console
     from rich.text import Text as Styled

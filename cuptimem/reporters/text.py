@@ -45,13 +45,13 @@ def lines(block: Text, width: int | None) -> list[str]:
         return [cut(text, room)]
     indent = len(text) - len(text.lstrip(" "))
     hang = min(indent + 2 if block.hang is None else block.hang, max(room // 2, room - _PROSE_LEAST))
-    return _wrapped(text, room, hang, block.breaks)
+    return _wrapped(text, room, hang, block.breaks, block.whole)
 
 
-def _wrapped(text: str, width: int, hang: int, breaks: str) -> list[str]:
+def _wrapped(text: str, width: int, hang: int, breaks: str, whole: bool) -> list[str]:
     found: list[str] = []
     line = ""
-    for piece in _pieces(text, width - hang, breaks):
+    for piece in _pieces(text, width - hang, breaks, whole):
         if line.strip() and cell_len((line + piece).rstrip()) > width:
             found.append(line.rstrip())
             line = " " * hang
@@ -59,8 +59,8 @@ def _wrapped(text: str, width: int, hang: int, breaks: str) -> list[str]:
     return [*found, line.rstrip()]
 
 
-def _pieces(text: str, room: int, breaks: str) -> Iterator[str]:
-    """The text in parts that are as wide as the room at most, each with the spaces behind it."""
+def _pieces(text: str, room: int, breaks: str, whole: bool = False) -> Iterator[str]:
+    """The text in parts that are as wide as the room at most, each with the spaces behind it. whole: but for words."""
     indent = text[: len(text) - len(text.lstrip(" "))]
     rest = text[len(indent) :]
     if breaks:
@@ -69,7 +69,7 @@ def _pieces(text: str, room: int, breaks: str) -> Iterator[str]:
         items = [item.replace(_GLUE, " ") for item in re.findall(r"[^ ]+ *", _UNIT.sub(_GLUE, rest))]
     yield indent
     for item in items:
-        if cell_len(item.rstrip()) <= room:
+        if whole or cell_len(item.rstrip()) <= room:
             yield item
         elif breaks:
             yield from _pieces(item, room, "")

@@ -4,7 +4,7 @@ from typing import Protocol
 
 from cuptimem.printable import printable
 from cuptimem.reporters.cells import cut
-from cuptimem.stacks import Frame, near_file, short_file
+from cuptimem.stacks import Frame, shown_file
 
 _CODE = 120  # characters of a line of code: a trace may have any
 
@@ -60,8 +60,7 @@ def code(frame: Frame | None) -> str:
 
 
 def file(frame: Frame) -> str:
-    """As an editor started here finds it; of a package, or elsewhere, as short as it stays clear."""
-    return near_file(frame.file) or short_file(frame.file)
+    return shown_file(frame.file)
 
 
 def place(frame: Frame) -> str:
@@ -69,14 +68,14 @@ def place(frame: Frame) -> str:
     return f"{file(frame)}:{frame.line}"
 
 
-class _Placed(Protocol):
+class Placed(Protocol):
     @property
     def frame(self) -> Frame | None: ...
     @property
     def where(self) -> str: ...
 
 
-def where(one: _Placed) -> str:
+def where(one: Placed) -> str:
     """The place of a line or leak, or why there is none."""
     return one.where if one.frame is None else place(one.frame)
 

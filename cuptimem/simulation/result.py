@@ -145,9 +145,9 @@ class Simulation(Brief):
 
     def __str__(self) -> str:
         """As the command line shows it, the verdict first."""
-        from cuptimem.reporters import simulate_views, text
+        from cuptimem.reporters import simulate_views, terminal, text
 
-        return text.render(simulate_views.simulation(None, self))
+        return text.render(simulate_views.simulation(None, self), terminal.width_of_output())
 
     @property
     def fits(self) -> bool | None:

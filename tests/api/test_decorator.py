@@ -37,7 +37,7 @@ def train(kib: int, *, times: int = 1) -> int:
 
 def test_bare_its_last_report_is_on_the_function() -> None:
     assert repr(train.profile) == "<cuptimem.Profile nothing recorded yet>"
-    with pytest.raises(cuptimem.Error, match="not been entered"):
+    with pytest.raises(cuptimem.Error, match="not recorded yet"):
         _ = train.profile.report
     for kib in (1, 3):
         assert train(kib, times=2) == 2 * kib == allocated(train)
@@ -168,7 +168,7 @@ def test_it_travels_to_other_processes() -> None:
     train(1)
     copy = pickle.loads(pickle.dumps(train.profile))
     assert copy.options.__dict__ == train.profile.options.__dict__
-    with pytest.raises(cuptimem.Error, match="not been entered"):
+    with pytest.raises(cuptimem.Error, match="not recorded yet"):
         _ = copy.report
     with copy:
         make(2)

@@ -419,7 +419,7 @@ def test_misuse_is_told() -> None:
         prof.step()
     with pytest.raises(RuntimeError, match="not open"):
         prof.stop()
-    with pytest.raises(cuptimem.Error, match="not been entered"):
+    with pytest.raises(cuptimem.Error, match="not recorded yet"):
         _ = prof.report
 
 

@@ -1,10 +1,14 @@
 """What a prompt, a debugger and a failed assertion show of a report and its parts: one short line in any case."""
 
 import dataclasses
+import fcntl
 import inspect
+import os
 import pickle
 import re
+import struct
 import sys
+import termios
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +23,7 @@ import craft
 import cuptimem
 from cuptimem.brief import Brief
 from cuptimem.report import LiveTensor
+from cuptimem.reporters import cells
 from tests.conftest import Result
 from tests.notebook import traces
 
@@ -57,6 +62,22 @@ def test_one_line_of_at_most_120_characters(tmp_path: Path, shape: str) -> None:
     assert str(report).count("\n") > 3 or not report.devices  # print() shows all of it
 
 
+def test_print_fits_the_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = traces.training(tmp_path / "run.cmem")
+    whole = str(report)
+    for width in (60, 80, 200):
+        monkeypatch.setenv("COLUMNS", str(width))
+        for shown in (report, report.peak, report.leaks, report.account()):
+            assert max(map(cells.cell_len, str(shown).splitlines())) <= width
+    monkeypatch.delenv("COLUMNS")
+    reading, writing = os.openpty()
+    with os.fdopen(reading), os.fdopen(writing, "w") as terminal:
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 24, 70, 0, 0))
+        monkeypatch.setattr(sys, "stdout", terminal)
+        narrow = str(report)
+    assert max(map(cells.cell_len, narrow.splitlines())) <= 70 < max(map(cells.cell_len, whole.splitlines()))
+
+
 def test_what_they_say(tmp_path: Path) -> None:
     report = traces.training(tmp_path / "run.cmem")
     device, contributor = report.devices[0], report.peak.contributors[0]
@@ -71,6 +92,7 @@ def test_what_they_say(tmp_path: Path) -> None:
     assert repr(report.steps[3]) == (
         "<cuptimem.Step 3 on cpu: 1.2 KiB at start, peak 1.3 KiB, 1.2 KiB at end, 310 B allocated>"
     )
+    assert repr(traces.without_steps(tmp_path / "none.cmem")).endswith(", leaks not judged>")
     crashed = traces.crashed(tmp_path / "crashed.cmem")
     assert repr(crashed).endswith("1 suspect, cut>")
     assert repr(report.suspects).startswith("<cuptimem.Leaks 1, first 10 B a step at train.py:")

@@ -221,6 +221,14 @@ def test_the_summary_names_the_categories(report: cuptimem.Report) -> None:
     ) in shown
 
 
+def test_the_most_is_named_first(report: cuptimem.Report) -> None:
+    """Also where nobody knows what it is for; a little that is unknown is no other category."""
+    most = max(report.peak.contributors, key=lambda one: one.bytes)
+    rows = tuple(replace(one, category="unknown") if one is most else one for one in report.peak.contributors)
+    (said,) = account_views.short(replace(report.peak, contributors=rows))
+    assert isinstance(said, blocks.Text) and said.text.strip().startswith("unknown ")
+
+
 @pytest.mark.parametrize("width", [60, 80, 100])
 def test_widths(report: cuptimem.Report, width: int) -> None:
     by = [views.table(report, report.peak, one, "bytes", 9) for one in ("module", "category", "operator")]

@@ -1,6 +1,7 @@
 """Where one line of the user's holds most of the peak, the library's lines below it are shown."""
 
 import json as json_module
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,12 @@ NOTE = "90 % stands at me/train.py:9 main: shown by the library's line below it"
 def rows_of(shown: Sequence[blocks.Block]) -> tuple[tuple[str, ...], ...]:
     (table,) = [block for block in shown if isinstance(block, blocks.Table)]
     return table.rows
+
+
+@pytest.fixture(autouse=True)
+def _here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Places are seen from there."""
+    monkeypatch.setattr(os, "getcwd", lambda: "/home")
 
 
 def test_the_views_go_down_and_say_so(tmp_path: Path) -> None:

@@ -146,6 +146,12 @@ def compared(folder: Path) -> tuple[cuptimem.Report, cuptimem.Report, list[diff.
     return before, after, diff.compare(before, after, ((), ()))
 
 
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Places begin in the test's folder."""
+    monkeypatch.chdir(tmp_path)
+
+
 def test_what_came_went_and_grew(tmp_path: Path) -> None:
     before, after, (device,) = compared(tmp_path)
     shown = text.render(views.diff(before, after, [device], None, 3), 120)

@@ -223,7 +223,9 @@ def test_without_the_startup_files(bare, tmp_path):
     finally:
         pythons.add_startup(site)
     check = found(answer, "autostart")
-    assert check["state"] == "warning" and "no site-packages" in check["text"] and "pip install" in check["fix"]
+    assert (
+        check["state"] == "warning" and "no site-packages" in check["text"] and "install cuptimem again" in check["fix"]
+    )
 
 
 @pytest.mark.parametrize(("attribute", "value"), [("_is_gil_enabled", lambda: False)])

@@ -26,10 +26,11 @@ Make = Callable[..., cuptimem.Report]
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Files are named with their folder, which no test should have to guess."""
     made = tmp_path / "project"
     made.mkdir()
+    monkeypatch.chdir(tmp_path)
     return made
 
 

@@ -87,6 +87,12 @@ def test_nodes_that_were_not_counted_are_in_no_leak(make: Make, meta: dict[str, 
     assert json.leaks(report)["nodes"] == {"counted": False, "live": None, "reason": reason}
 
 
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Places begin with the test's folder."""
+    monkeypatch.chdir(tmp_path.parent)
+
+
 # -- text ----------------------------------------------------------------------------------------------------------
 
 
@@ -120,6 +126,36 @@ def test_what_held_a_leak_may_be_gone(make: Make, end: int, changes: dict[str, A
     report = make(leak_sample.row(**changes))
     report = replace(report, devices=tuple(replace(device, end=end) for device in report.devices))
     assert ("What held them was gone when the recording ended" in prose(report)) == said
+
+
+def test_what_an_entry_keeps_is_in_what_is_alive(make: Make) -> None:
+    """The summary's table has the same bytes."""
+    kept = leak_sample.row(relation="retained by the graph")
+    report = make(leak_sample.nodes() | {"keeps": [kept], "total_bytes_per_step": 4800 / 24 * 24 + 2048.0})
+    assert "96 nodes (about 115.2 KiB) alive, with what it keeps about 163.2 KiB; made in" in prose(report)
+    assert "about 163.2 KiB" in str(report)
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ({"leaks": ["a"]}, "1 leak in 24 steps: {} +2.0 KiB a step"),
+        (
+            {"leaks": ["a"], "suspects": ["b"]},
+            "1 leak in 24 steps: {} +2.0 KiB a step; cannot tell: 1 line grew in every step (+2.0 KiB a step)",
+        ),
+        (
+            {"suspects": ["b"]},
+            "cannot tell: 1 line grew in every step (+2.0 KiB a step): {} +2.0 KiB a step; 24 steps judged",
+        ),
+        ({}, "no leak: 24 steps judged, nothing grows"),
+    ],
+)
+def test_all_in_one_line(make: Make, tmp_path: Path, rows: dict[str, list[str]], said: str) -> None:
+    """What stands behind a colon is of what stands before it."""
+    leaks = [leak_sample.row() for _ in rows.get("leaks", ())]
+    suspects = [leak_sample.row(reason="few births") for _ in rows.get("suspects", ())]
+    assert leak_views.line(make(*leaks, suspects=suspects)) == said.format(f"{tmp_path.name}/train.py:14")
 
 
 def test_a_growing_graph(make: Make) -> None:

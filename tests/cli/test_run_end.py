@@ -96,6 +96,13 @@ def test_lines_of_reports(tmp_path: Path) -> None:
     assert answer.lines(from_dict(None, raw)) == []
 
 
+def test_four_lines_fit_into_a_page_whatever_their_names_are(tmp_path: Path) -> None:
+    """A pipe may be that small, and nobody reads it before they have been written."""
+    widest = "\U000e0041" * 300
+    text = "".join(f"cuptimem: {answer.shown(line)}\n" for line in (widest, widest, "表" * 300, widest))
+    assert len(text.encode()) <= 4096 and answer.shown("a leak") == "a leak"
+
+
 def test_lines_of_a_trace_with_categories(tmp_path: Path) -> None:
     path = tmp_path / "run.cmem"
     _core.trace_write_synthetic(str(path), 20_000, 1)
@@ -135,7 +142,7 @@ def test_a_program_that_never_began_leaves_no_trace(run: Run, tmp_path: Path, pr
 def test_a_trace_that_is_replaced_by_nothing_is_said(run: Run, tmp_path: Path) -> None:
     (tmp_path / "a.cmem").write_bytes(b"before")
     done = run(*RUN, "-f", "-m", "nothere")
-    assert done.err.splitlines()[1:] == ["cuptimem: the program did not begin, and a.cmem from before is gone"]
+    assert done.err.splitlines()[1:] == ["cuptimem: the program failed before it allocated; a.cmem from before is gone"]
     assert not (tmp_path / "a.cmem").exists()
 
 

@@ -1,5 +1,6 @@
 """The verdict of `cuptimem simulate`: which further runs it asks for, and what it says, over runs made by hand."""
 
+import os
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
@@ -105,6 +106,12 @@ def test_assumed_sizes_have_a_high_end_unless_the_user_gave_them():
     assert answer.verdict == "fits" and asked == ["as asked", "high end"]
     answer, asked = ask(lambda setup: facts(setup, assumptions=(runs.assumption(),)), retry=False)
     assert answer.verdict == "undecided" and asked == ["as asked"]
+
+
+@pytest.fixture(autouse=True)
+def _here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Places are seen from there."""
+    monkeypatch.setattr(os, "getcwd", lambda: "/home")
 
 
 def test_it_does_not_fit_and_no_setting_can_help():

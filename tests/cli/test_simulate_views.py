@@ -110,6 +110,12 @@ def test_an_assumption_without_a_line(made):
     assert (written["file"], written["line"], written["function"]) == (None, None, None)
 
 
+@pytest.fixture(autouse=True)
+def _here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Places are seen from there."""
+    monkeypatch.setattr(os, "getcwd", lambda: "/home")
+
+
 def test_reads_of_one_line_are_one_row(made):
     inner = Frame("/usr/lib/python3.11/site-packages/torch/_tensor.py", "item", 7)
     other = HostRead("cuda:0", 2, 8, (inner, LINE))

@@ -25,6 +25,12 @@ def report(tmp_path: Path) -> cuptimem.Report:
     return from_dict(str(tmp_path / "run.cmem"), sample.analysis(tmp_path))
 
 
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Places begin with the test's folder."""
+    monkeypatch.chdir(tmp_path.parent)
+
+
 def test_summary(report: cuptimem.Report) -> None:
     folder = Path(report.path or "").parent.name
     lines = [line.rstrip() for line in str(report).splitlines()]

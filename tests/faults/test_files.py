@@ -68,11 +68,56 @@ def test_moved(call: Call, tmp_path: Path) -> None:
 
 def test_a_rank_of_thousands_of_digits(call: Call, tmp_path: Path) -> None:
     """Python refuses to make a number of it: the run is not that of a rank."""
-    pytest.importorskip("tensorboard", reason="tensorboard is not installed here: pip install cuptimem[tensorboard]")
+    pytest.importorskip("tensorboard", reason="tensorboard is not installed here: pip install 'cuptimem[tensorboard]'")
     meta = {**traces.Names().meta, "rank": "9" * 5000, "world_size": "9" * 5000}
     trace = traces.write(tmp_path / "run.cmem", traces.Names(meta=meta))
     done = call("export", trace, "--to", "tensorboard", "-o", str(tmp_path / "run"))
     assert (done.code, done.err) == (0, "") and sorted(p.name for p in (tmp_path / "run").iterdir())[1:] == ["plugins"]
+
+
+@pytest.mark.parametrize(
+    ("verb", "options", "beside"),
+    [
+        ("timeline", (), "run-timeline.html"),
+        ("flamegraph", (), "run-flamegraph.html"),
+        ("export", ("--to", "chrome"), "run.chrome.json.gz"),
+        ("export", ("--to", "csv"), "run-csv"),
+        ("export", ("--to", "tensorboard"), "run-tensorboard"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value),
+)
+def test_what_came_with_a_trace_is_not_written_through(
+    call: Call, tmp_path: Path, verb: str, options: tuple[str, ...], beside: str
+) -> None:
+    """A link, to nothing or to a folder, or a pipe that has the name which a page or an export gets by itself."""
+    if "tensorboard" in options:
+        pytest.importorskip("tensorboard", reason="tensorboard is not installed here")
+    trace, link, elsewhere = Path(traces.write(tmp_path / "run.cmem")), tmp_path / beside, tmp_path / "elsewhere"
+    assert call(verb, str(trace), *options).code == 0 and link.exists()  # the name is right
+    for make in (lambda: None, elsewhere.mkdir):
+        make()
+        if link.is_dir() and not link.is_symlink():
+            shutil.rmtree(link)
+        else:
+            link.unlink()
+        link.symlink_to(elsewhere)
+        for force in ((), ("--force",)):
+            done = call(verb, str(trace), *options, *force)
+            assert done.code == 1 and done.err.count("\n") == 1 and beside in done.err, done.err
+    assert list(elsewhere.iterdir()) == []
+    link.unlink()
+    os.mkfifo(link)
+    assert call(verb, str(trace), *options).code == 1
+
+
+@pytest.mark.parametrize("code", ["a b", "1e999", "../../x", "code\x1b[2J", "a," * 600, "x" * 1025])
+def test_code_that_names_no_package(call: Call, tmp_path: Path, code: str) -> None:
+    """It is as if the trace named none: a second reading does not take it for what somebody typed."""
+    trace = traces.write(tmp_path / "run.cmem", traces.Names(meta={**traces.Names().meta, "code": code}))
+    report = cuptimem.open(trace)
+    assert report.code == () and report.contents("end", "cpu").bytes == report.device("cpu").end
+    assert call("timeline", trace).code == 0
+    assert call("export", trace, "--to", "speedscope").code == 0
 
 
 @pytest.mark.torch

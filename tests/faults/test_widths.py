@@ -13,6 +13,7 @@ import pytest
 from cuptimem import cli
 from cuptimem.reporters import blocks, text
 from cuptimem.reporters.cells import cell_len
+from cuptimem.stacks import shown_file
 from tests.faults import traces
 from tests.faults.test_names import VIEWS
 
@@ -86,12 +87,37 @@ def test_a_place_is_whole_and_can_be_opened(folder: Path) -> None:
                     assert found[1].startswith("…") and width < 80, place
 
 
-def test_elsewhere_it_is_short(folder: Path, tmp_path: Path) -> None:
-    for here in (tmp_path, Path("/")):
+def test_from_a_folder_beside_it_can_be_opened_from_afar_it_is_short(folder: Path, tmp_path: Path) -> None:
+    beside = os.path.relpath(folder / "src/models/encoder_blocks.py", tmp_path)
+    assert beside.count("../") == 1
+    for here, expected in ((tmp_path, beside), (Path("/"), "…/models/encoder_blocks.py")):
         with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
             patch.chdir(here)
             assert cli.main(["table", str(folder / "near.cmem")]) == 0
-        assert "  models/encoder_blocks.py:13  " in out.getvalue()
+        assert f"  {expected}:13  " in out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("here", "file", "expected"),
+    [
+        ("/a/b/c", "/a/b/c/d/e.py", "d/e.py"),
+        ("/a/b/c", "/a/b/e.py", "../e.py"),
+        ("/a/b/c", "/a/e.py", "../../e.py"),
+        ("/a/b/c", "/x/y/z/e.py", "…/z/e.py"),
+        ("/a", "/x/y/e.py", "…/y/e.py"),
+        ("/a", "/x/e.py", "/x/e.py"),
+        ("/", "/x/e.py", "/x/e.py"),
+        ("/a", "/a/lib/python3.11/site-packages/torch/nn/e.py", "torch/nn/e.py"),
+        ("/a", "<stdin>", "<stdin>"),
+        ("/a", "e.py", "e.py"),
+        ("/ab", "/a/e.py", "/a/e.py"),
+    ],
+)
+def test_a_path_never_leads_to_another_file(
+    monkeypatch: pytest.MonkeyPatch, here: str, file: str, expected: str
+) -> None:
+    monkeypatch.setattr(os, "getcwd", lambda: here)
+    assert shown_file(file) == expected
 
 
 def test_in_a_folder_that_is_gone(folder: Path, tmp_path: Path) -> None:
@@ -100,7 +126,16 @@ def test_in_a_folder_that_is_gone(folder: Path, tmp_path: Path) -> None:
         patch.chdir(tmp_path / "gone")
         os.rmdir(tmp_path / "gone")
         assert cli.main(["table", str(folder / "near.cmem")]) == 0
-    assert "  models/encoder_blocks.py:13  " in out.getvalue()
+    assert "  …/models/encoder_blocks.py:13  " in out.getvalue()
+
+
+def test_what_is_to_be_copied_is_not_broken() -> None:
+    said = blocks.Text("  ok      torch  at /a/long/path/that/has/no/room/at/all is here", hang=17, whole=True)
+    assert text.render([said], 40).splitlines() == [
+        "  ok      torch  at",
+        " " * 17 + "/a/long/path/that/has/no/room/at/all",
+        " " * 17 + "is here",
+    ]
 
 
 def test_without_a_width_nothing_is_cut(folder: Path) -> None:

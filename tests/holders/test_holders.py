@@ -435,6 +435,10 @@ def test_on_request_and_in_json(tmp_path: Path) -> None:
     (leak,) = prof.report.leaks
     assert [one.path for one in leak.holders] == ["losses in test_on_request_and_in_json() → list[0:24]"]
     assert prof.holders(leak)[0].path == leak.holders[0].path
+    assert prof.holders("nowhere.py:3") == ()
+    for wrong in ("train", "train.py:", ":3", "train.py:three"):
+        with pytest.raises(ValueError, match="written as train.py:22"):
+            prof.holders(wrong)
     command = [sys.executable, "-m", "cuptimem", "leaks"]
     shown = subprocess.run([*command, "--json", str(trace)], capture_output=True, text=True, check=True)
     (said,) = json.loads(shown.stdout)["leaks"]

@@ -28,7 +28,7 @@ def test_forks(child, tmp_path):
 
 
 def test_on_and_off_under_load(child, tmp_path):
-    found = child("overlap_child.py", "on_and_off_under_load", tmp_path / "run.cmem")
+    found = child("overlap_child.py", "on_and_off_under_load", tmp_path / "run.cmem", timeout=1200)
     assert found["errors"] == []
     assert found["live"] == SAME
     assert (found["lost"], found["replaced"]) == (0, 0)
