@@ -293,7 +293,9 @@ def test_a_run_ends_with_one_while_the_globals_live(run: Run, tmp_path: Path) ->
     assert (done.code, done.err) == (0, "")
     assert done.out.splitlines()[:2] == ["exit", "dies garbage True"]
     assert bare.out.splitlines()[0] == "exit"
-    assert [kind for kind, _ in marks(tmp_path / "a.cmem")] == ["open", "final", "over", "close"]
+    kinds = [kind for kind, _ in marks(tmp_path / "a.cmem")]
+    assert (kinds[0], kinds[-3:]) == ("open", ["final", "over", "close"])
+    assert set(kinds[1:-3]) <= {"begin", "end"}  # Python's own, until the program switches them off
 
 
 # -- tensors -------------------------------------------------------------------------------------------------------
