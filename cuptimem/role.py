@@ -62,8 +62,8 @@ def is_one_of_several() -> bool:
 
 
 def _first_process() -> int:
-    """The one whose start is the program's, as far as can be told. Its children may be older than their parents say:
-    the server of "forkserver" and a worker start after files that they must not replace."""
+    """The process that the program began with, as far as can be told: workers, and the server of "forkserver", start
+    after files that their children must not replace."""
     if not is_one_of_several():
         return os.getpid()
     process = getattr(sys.modules.get("multiprocessing.process"), "_current_process", None)

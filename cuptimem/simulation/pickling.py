@@ -15,13 +15,13 @@ def dumps(value: object) -> bytes:
         return file.getvalue()
 
 
-def made(file: str, make: Callable[..., CodeType], arguments: tuple[Any, ...]) -> CodeType:
-    """Called by what loads a pickle."""
+def restored(file: str, make: Callable[..., CodeType], arguments: tuple[Any, ...]) -> CodeType:
+    """A code object with its file: what a pickle calls when it is loaded."""
     return make(*arguments).replace(co_filename=file)
 
 
 def _reduce(code: CodeType) -> tuple[Any, ...]:
-    return made, (code.co_filename, *_CLOUDPICKLE[CodeType](code))
+    return restored, (code.co_filename, *_CLOUDPICKLE[CodeType](code))
 
 
 _CLOUDPICKLE = cloudpickle.Pickler.dispatch_table

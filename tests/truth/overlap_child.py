@@ -185,7 +185,7 @@ def on_and_off_under_load(path: str) -> dict[str, Any]:
     live: dict[str, list[Any]] = {"missing": [], "extra": [], "sizes": []}
     replaced = lost = 0
     try:
-        for number in range(18):  # each waits for its turn among five threads, on a busy machine for many seconds
+        for number in range(30):
             prof = cuptimem.profile(f"{path}.{number}")
             prof.start()
             for _ in range(number % 4):
