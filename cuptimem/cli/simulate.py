@@ -70,8 +70,8 @@ def parser() -> parsing.Parser:
         type=_shares,
         action="append",
         default=[],
-        metavar="OPERATOR=SHARE[,...]",
-        help="sizes that depend on values: see below",
+        metavar="[FILE:LINE ]OPERATOR=SHARE[,...]",
+        help="sizes that depend on values, everywhere or where a line asks for them: see below",
     )
     result.add_argument(
         "--allow-oom",
@@ -238,12 +238,14 @@ def _seconds(value: str) -> float:
 def _shares(value: str) -> dict[str, float]:
     shares: dict[str, float] = {}
     for part in value.split(","):
-        operator, equals, share = part.partition("=")
+        operator, equals, share = part.rpartition("=")
         try:
             number = float(share)
         except ValueError:
             number = -1.0
         if not equals or number < 0:
-            raise argparse.ArgumentTypeError(f"takes OPERATOR=SHARE such as nonzero=0.3, not {part!r}")
+            raise argparse.ArgumentTypeError(
+                f"takes OPERATOR=SHARE such as nonzero=0.3 or 'train.py:120 nonzero=0.3', not {part!r}"
+            )
         shares[operator.strip()] = number
     return shares

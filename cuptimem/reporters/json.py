@@ -643,12 +643,25 @@ def simulate(report: Report, one: Simulation) -> dict[str, Any]:
             }
             for read in one.host_reads
         ],
+        "reads": [
+            {
+                "kind": read.kind,
+                "dtype": read.dtype,
+                "count": read.count,
+                "elements": read.elements,
+                "line": None if read.frame is None else frame(read.frame),
+                "library": None if read.library is None else frame(read.library),
+            }
+            for read in one.reads
+        ],
         "assumptions": [
             {
                 "operator": row.operator,
                 "share": row.fraction,
                 "given": row.given,
                 "count": row.count,
+                "elements": row.elements,
+                "bytes": row.bytes,
                 "file": row.file or None,
                 "line": row.line if row.file else None,
                 "function": row.function or None,

@@ -6,7 +6,7 @@ from cuptimem.report import HostRead, Report
 from cuptimem.reporters.blocks import CODE, FUNCTION, LINE, Block, Column, Style, Table, Text
 from cuptimem.reporters.peak_views import lines_table
 from cuptimem.reporters.words import code, count, duration, function, place, plural, size
-from cuptimem.simulation.result import DeviceUse, Interval, Modelled, Simulation
+from cuptimem.simulation.result import DeviceUse, Interval, Modelled, Simulation, UnknownRead
 
 _TOP = 10
 
@@ -163,6 +163,8 @@ def _assumptions(one: Simulation) -> list[Block]:
             row.operator,
             f"{row.fraction:g}",
             count(row.count),
+            count(row.elements),
+            size(row.bytes),
             place(row.frame) if row.file else "(in backward, no Python line)",
             code(row.frame) if row.file else "",
         )
@@ -180,6 +182,8 @@ def _assumptions(one: Simulation) -> list[Block]:
                 Column("operator"),
                 Column("share or mean", right=True),
                 Column("times", right=True),
+                Column("elements", right=True),
+                Column("bytes", right=True),
                 LINE,
                 CODE,
             ),
@@ -191,20 +195,53 @@ def _assumptions(one: Simulation) -> list[Block]:
 def _host_reads(one: Simulation) -> list[Block]:
     computed = tuple(read for read in one.host_reads if not read.written)
     written = tuple(read for read in one.host_reads if read.written)
-    blocks: list[Block] = [Text(), Text("The program read no value that a kernel would have computed")]
-    if computed:
-        times = plural(one.host_read_count, "time")
-        blocks = _reads(
-            f"Values that no kernel has computed were read {times}, as zeros",
+    blocks: list[Block] = [Text(), Text("The program read no value that only a kernel would have computed")]
+    noted = {_line_of(read) for read in one.reads}
+    past = tuple(read for read in computed if _line_of(read) not in noted)
+    if one.reads:
+        blocks = _unknown_reads(one.reads)
+    if past:
+        times = plural(sum(read.count for read in past), "time")
+        blocks = (blocks if one.reads else []) + _reads(
+            f"Values that no kernel has computed were read {times} past PyTorch, as zeros",
             "where the program's course depends on one, the answer does too",
-            computed,
+            past,
         )
     if written:
         times = plural(sum(read.count for read in written), "time")
         blocks += _reads(
-            f"What the host had written was read back {times}", "right unless a kernel would have changed it", written
+            f"Known values were read {times}", "written by the host, or computed for the simulation", written
         )
     return blocks
+
+
+def _line_of(read: HostRead | UnknownRead) -> tuple[str, int] | None:
+    return None if read.frame is None else (read.frame.file, read.frame.line)
+
+
+def _unknown_reads(reads: tuple[UnknownRead, ...]) -> list[Block]:
+    times = plural(sum(read.count for read in reads if read.kind != "branch"), "time")
+    rows = tuple(
+        (
+            count(read.count),
+            "compared" if read.kind == "branch" else read.dtype,
+            count(read.elements),
+            place(read.frame) if read.frame is not None else "(no Python line)",
+            code(read.frame),
+            "" if read.library is None or read.library == read.frame else place(read.library),
+        )
+        for read in reads
+    )
+    columns = (
+        *(Column("reads", right=True), Column("type"), Column("elements", right=True), LINE, CODE),
+        Column("in", flexible=True),
+    )
+    return [
+        Text(),
+        Text(f"Values that no kernel has computed were read {times}, as zeros", "title"),
+        Text("  where the program's course depends on one, it was run with the other outcome, too", "dim"),
+        Table(columns, rows),
+    ]
 
 
 def _reads(title: str, meaning: str, reads: tuple[HostRead, ...]) -> list[Block]:

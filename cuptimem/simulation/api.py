@@ -106,8 +106,8 @@ def make_setup(
         raise ValueError("the context takes all of the device's memory")
     if assume is not None and not isinstance(assume, Mapping):
         raise ValueError(f"assume is a dictionary such as {{'nonzero': 0.1}}, not {assume!r}")
-    for operator, fraction in (assume or {}).items():
-        check_assumption(operator, fraction)
+    for name, fraction in (assume or {}).items():
+        check_assumption(name, fraction)
     return launch.Setup(
         card=card,
         memory=total,
@@ -118,13 +118,17 @@ def make_setup(
     )
 
 
-def check_assumption(operator: str, fraction: float) -> None:
-    """Raises ValueError for an operator without assumed sizes, or a share that is none."""
+def check_assumption(name: str, fraction: float) -> None:
+    """name: an operator, or "FILE:LINE operator". Raises ValueError for others, or for a share that is none."""
+    place, _, operator = name.rpartition(" ")
+    file, _, line = place.rpartition(":")
+    if place and not (file and line.isdigit()):
+        raise ValueError(f'{name!r} is no "FILE:LINE OPERATOR", such as "train.py:120 nonzero"')
     if operator not in data_sizes.OPERATORS:
         raise ValueError(f"no size is assumed for {operator!r}; there are {', '.join(data_sizes.OPERATORS)}")
     if not isinstance(fraction, (int, float)):
         raise ValueError(f"{operator} takes a number, not {fraction!r}")
-    if not fraction >= 0 or fraction == float("inf") or (fraction > 1 and operator != "repeat_interleave"):
+    if not fraction >= 0 or fraction == float("inf") or (fraction > 1 and operator not in data_sizes.WITHOUT_BOUND):
         what = data_sizes.OPERATORS[operator]
         raise ValueError(f"{operator}={fraction:g} makes no sense: it is the {what}")
 

@@ -16,6 +16,7 @@ _CONTEXT = "CUDA context"
 def simulation(answer: Answer, setup: Setup, build: TorchBuild, notes: tuple[str, ...]) -> Simulation:
     """Everything that there is to say about one question."""
     main = answer.main
+    run = (answer.first or main).run  # the one that had the program's streams
     return Simulation(
         verdict=answer.verdict,
         reason=answer.reason,
@@ -28,6 +29,7 @@ def simulation(answer: Answer, setup: Setup, build: TorchBuild, notes: tuple[str
         smallest_card=answer.smallest_card,
         modelled=_modelled(answer, setup),
         host_reads=main.host_reads,
+        reads=main.unknown_reads,
         assumptions=main.assumptions,
         undescribed=tuple(Entry(note.name, note.count) for note in main.undescribed),
         refused=tuple(Entry(note.name, note.count) for note in main.unsupported),
@@ -36,12 +38,12 @@ def simulation(answer: Answer, setup: Setup, build: TorchBuild, notes: tuple[str
         attempts=answer.attempts,
         caught_ooms=main.ooms if main.ended_well else 0,
         retries=main.retries,
-        exit_code=main.run.exit_code,
-        signal=main.run.signal,
-        seconds=main.run.seconds,
+        exit_code=run.exit_code,
+        signal=run.signal,
+        seconds=run.seconds,
         torch=build.version,
         cuda=build.cuda or "",
-        output=main.run.output,
+        output=run.output,
         name="" if main.report is None else os.path.basename(main.report.environment.get("script", "")),
     )
 

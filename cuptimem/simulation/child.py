@@ -17,9 +17,12 @@ if TYPE_CHECKING:
     from types import ModuleType, TracebackType
     from typing import Any
 
+    from cuptimem.simulation.computed import Computed
     from cuptimem.simulation.data_sizes import Assumed
+    from cuptimem.simulation.host_reads import HostReads
 
 VARIABLE = "CUPTIMEM_SIM_CHILD"
+OFF = "CUPTIMEM_SIM_VALUES"  # "0": nothing is computed, for tests that compare
 SETTINGS = "child.settings"
 CRASH = "crash"  # faulthandler's words
 WHERE = "where"  # the stack when the time was up
@@ -39,16 +42,25 @@ class _Child:
         self.problems: list[str] = []
         self.torch: ModuleType | None = None
         self.assumed: Assumed | None = None
+        self.reads: HostReads | None = None
+        self.computed: Computed | None = None
         self.threads: list[dict[str, Any]] = []
         self.watch = ImportWatch({"torch": self._torch_loaded, "threading": self._threading_loaded}, self._failed)
 
     def _torch_loaded(self, torch: ModuleType) -> None:
+        from cuptimem.errors import recording_core
+        from cuptimem.simulation.computed import Computed
         from cuptimem.simulation.data_sizes import Assumed
+        from cuptimem.simulation.host_reads import HostReads
 
         self.torch = torch
         given = {name[7:]: float(value) for name, value in self.settings.items() if name.startswith("assume.")}
         self.assumed = Assumed(given, self.settings["high_end"] == "1", self.write)
-        self.assumed.install(torch)
+        branches, integers = (self.settings[f"other_{kind}"] == "1" for kind in ("branches", "integers"))
+        self.reads = HostReads(branches, integers, self.write, torch.cuda.memory_allocated)
+        self.computed = Computed(torch, recording_core(), self.reads, self.assumed.routing)
+        self.assumed.install(torch, self.computed, os.environ.get(OFF) != "0")
+        self.reads.install(torch)
 
     def _threading_loaded(self, threading: ModuleType) -> None:
         """An exception in a thread does not end the program; whatever the thread was to do stays undone."""
@@ -63,7 +75,7 @@ class _Child:
         threading.excepthook = excepthook  # type: ignore[attr-defined]
 
     def _failed(self, what: str, error: Exception) -> None:
-        self.problems.append(f"sizes that depend on data are not assumed: {type(error).__name__}: {error}")
+        self.problems.append(f"values are not computed, sizes not assumed: {type(error).__name__}: {error}")
 
     def forked(self) -> None:
         self.leader = False
@@ -71,6 +83,8 @@ class _Child:
         self.threads.clear()
         if self.assumed is not None:
             self.assumed.used.clear()
+        if self.reads is not None:
+            self.reads.clear()
 
     def write(self, ended: bool = False) -> None:
         """Whole or not at all: a reader may come at any time."""
@@ -78,6 +92,8 @@ class _Child:
             "pid": self.pid,
             "leader": self.leader,
             "assumptions": [] if self.assumed is None else self.assumed.rows(),
+            "reads": [] if self.reads is None else self.reads.rows(),
+            "reads_dropped": 0 if self.reads is None else self.reads.dropped,
             "ended": ended,
             "exception": None,
             "threads": self.threads,
@@ -110,7 +126,8 @@ def start(folder: str) -> None:
     import atexit
 
     with open(os.path.join(folder, SETTINGS), encoding="utf-8") as file:
-        settings = dict(line.rstrip("\n").split("=", 1) for line in file)
+        pairs = (line.rstrip("\n").rpartition("=") for line in file)  # a file's name may have one, too
+        settings = {name: value for name, _, value in pairs}
     leader = os.getppid() == int(settings["parent"])
     child = _Child(folder, settings, leader)
     if leader:

@@ -1,8 +1,9 @@
-"""Operators whose output's size depends on values, which a simulated device does not have: assumed sizes for them.
+"""Operators whose output's size depends on values.
 
 `nonzero` (and with it every boolean mask used as an index, masked_select, torch.where(condition), argwhere), the
-`unique` family and `repeat_interleave` get an implementation for CUDA that makes an output of an assumed share of its
-largest possible size. It stands below autograd, so backward works as before; fake tensors never come here, and
+`unique` family and `repeat_interleave` get an implementation for CUDA. Where the values are known (computed.py) the
+output is what a GPU would make; where they are not, its size is an assumed share of the largest possible one, and its
+elements are unknown. It stands below autograd, so backward works as before; fake tensors never come here, and
 torch.compile breaks its graph there as it does on a real device.
 
 Runs inside the simulated process, imports nothing that torch has not loaded.
@@ -10,182 +11,221 @@ Runs inside the simulated process, imports nothing that torch has not loaded.
 
 from __future__ import annotations
 
-import linecache
 import math
-import os
-import re
-import stat
 import sys
 import warnings
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from cuptimem.simulation.computed import Computed
+from cuptimem.simulation.places import Places, all_places, user_place
+
 # Half of what is possible: the middle of a range nobody knows. The largest, which is safe to plan with, is what the
 # high end of every answer takes; half keeps a mixture of experts from counting each token once per expert.
 DEFAULT_FRACTION = 0.5
 DEFAULT_REPEATS = 1.0  # of repeat_interleave: mean repeats of an element, which have no largest
+DEFAULT_LOAD = 1.0  # of topk: all experts get the same
 
 OPERATORS = {
     "nonzero": "share of the elements that are not zero, or true in a mask",
     "unique": "share of the elements (or rows) that differ",
     "repeat_interleave": "mean number of repeats",
+    "topk": "load of the fullest expert, as a multiple of an even share",
 }
-
-_LARGEST = 4 << 20  # bytes of a source file, as CM_SOURCE_READ_MAX of csrc/capture/sourcetext.h
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_LIBRARY = re.compile(r"[/\\](?:site-packages|dist-packages|lib(?:64)?[/\\]python3\.\d+t?)[/\\]|^<frozen ")
+WITHOUT_BOUND = ("repeat_interleave", "topk")  # their numbers may be above 1
 
 
 class Assumed:
     """The fractions of this process, and where they were used."""
 
     def __init__(self, given: dict[str, float], high_end: bool, changed: Callable[[], None]) -> None:
-        self._given = given
+        """given: by operator, or by "FILE:LINE operator" for what that line asks for."""
+        self._given = {name: value for name, value in given.items() if " " not in name}
+        self._by_line = [(*_line_of_key(name), value) for name, value in given.items() if " " in name]
         self._high_end = high_end
         self._changed = changed
-        self.used: dict[tuple[str, str, int, str], int] = {}
-        self._text: dict[tuple[str, int], str] = {}  # of the lines, as they were
+        self.used: dict[tuple[Any, ...], dict[str, Any]] = {}
+        self._places = Places()
         self._library: Any = None  # torch.library.Library: its registrations end when it goes
 
-    def fraction(self, operator: str) -> float:
+    def _fraction(self, operator: str, frame: Any, highest: float) -> tuple[float, bool]:
+        """The number, and whether the user has given it."""
+        if any(operator == one for _, _, one, _ in self._by_line):
+            for file, line, _ in all_places(frame):
+                for end, number, one, value in self._by_line:
+                    if one == operator and line == number and (file == end or file.endswith(f"/{end}")):
+                        return value, True
         if operator in self._given:
-            return self._given[operator]
+            return self._given[operator], True
         if operator == "repeat_interleave":
-            return DEFAULT_REPEATS
-        return 1.0 if self._high_end else DEFAULT_FRACTION
+            return DEFAULT_REPEATS, False
+        if self._high_end:
+            return highest, False
+        return DEFAULT_LOAD if operator == "topk" else DEFAULT_FRACTION, False
 
-    def size(self, operator: str, largest: int) -> int:
-        """The assumed size, counted at the line that asks for it."""
-        place = (operator, *_user_place())
-        self.used[place] = self.used.get(place, 0) + 1
-        if self.used[place] == 1:
-            _, file, line, _ = place
-            self._text[file, line] = _line_of(file, line)
-            self._changed()
-        return math.ceil(largest * self.fraction(operator))
+    def size(self, operator: str, largest: int, item: int, highest: float = 1.0) -> int:
+        """The assumed size out of `largest`, counted at the line that asks for it. item: bytes of each."""
+        fraction = self.use(operator, largest, item, highest)
+        return math.ceil(largest * fraction)
 
-    def rows(self) -> list[dict[str, Any]]:
-        """As the process's note has them."""
-        return [
-            {
+    def use(self, operator: str, largest: int, item: int, highest: float) -> float:
+        """The fraction, counted at the line that asks for it."""
+        frame = sys._getframe(1)
+        fraction, given = self._fraction(operator, frame, highest)
+        place = user_place(frame)
+        row = self.used.get((operator, fraction, *place))
+        if row is None:
+            file, line, function = place
+            row = self.used[operator, fraction, *place] = {
                 "operator": operator,
-                "fraction": self.fraction(operator),
-                "given": operator in self._given,
-                "count": count,
+                "fraction": fraction,
+                "given": given,
+                "count": 0,
+                "elements": 0,
+                "bytes": 0,
                 "file": file,
                 "line": line,
                 "function": function,
-                "text": self._text.get((file, line), ""),
+                "text": self._places.text(place),
             }
-            for (operator, file, line, function), count in list(self.used.items())
-        ]
+        elements = largest if operator == "topk" else math.ceil(largest * fraction)
+        row["count"] += 1
+        row["elements"] = max(row["elements"], elements)
+        row["bytes"] = max(row["bytes"], elements * item)
+        if row["count"] == 1:
+            self._changed()
+        return fraction
 
-    def install(self, torch: ModuleType) -> None:
+    def routing(self, experts: int, choices: int, rows: int) -> Callable[[int, int], int]:
+        """Which expert a row takes as its first, second, ... choice.
+
+        Evenly, or such that expert 0 has a multiple of an even share, or (at the high end) all rows take the same.
+        """
+        highest = experts / choices
+        load = self.use("topk", rows * choices, 8, highest)
+        if load >= highest:
+            return lambda row, place: place
+        if load <= 1 or experts <= choices:
+            return lambda row, place: (row * choices + place) % experts
+        share = load / highest
+
+        def skewed(row: int, place: int) -> int:
+            full = math.floor((row + 1) * share) > math.floor(row * share)
+            if full and place == 0:
+                return 0
+            return 1 + (row * choices + place) % (experts - 1)
+
+        return skewed
+
+    def rows(self) -> list[dict[str, Any]]:
+        """As the process's note has them."""
+        return list(self.used.values())
+
+    def install(self, torch: ModuleType, computed: Computed, values: bool) -> None:
         """Registers the implementations with torch. Raises what torch raises."""
         library = torch.library.Library("aten", "IMPL")
-        implementations = _implementations(torch, self.size)
+        implementations = _implementations(torch, self.size, computed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that a kernel is overridden is what we want
             for name, function in implementations.items():
                 library.impl(name, function, "CUDA")
+            if values:
+                computed.install(library)
         self._library = library
 
 
-def _line_of(file: str, line: int) -> str:
-    """What a traceback would show. Code may say that it is of any file: a device or a pipe is not read, nor one that is
-    too large."""
-    if file not in linecache.cache:
-        try:
-            found = os.stat(file)
-        except (OSError, ValueError):  # ValueError: a NUL
-            return ""
-        if not stat.S_ISREG(found.st_mode) or not 0 < found.st_size <= _LARGEST:  # those of /proc have no size
-            return ""
-    return linecache.getline(file, line).rstrip("\r\n")
+def _line_of_key(name: str) -> tuple[str, int, str]:
+    place, _, operator = name.rpartition(" ")
+    file, _, line = place.rpartition(":")
+    return file, int(line), operator
 
 
-def _user_place() -> tuple[str, int, str]:
-    """The innermost frame of the user's own code, else of any."""
-    frame = sys._getframe(1)
-    nearest: tuple[str, int, str] | None = None
-    while frame is not None:
-        code = frame.f_code
-        if not code.co_filename.startswith(_PACKAGE):
-            place = (code.co_filename, frame.f_lineno, code.co_qualname)
-            if _LIBRARY.search(code.co_filename) is None:
-                return place
-            nearest = nearest or place
-        frame = frame.f_back  # type: ignore[assignment]
-    return nearest or ("", 0, "")
-
-
-def _implementations(torch: ModuleType, size: Callable[[str, int], int]) -> dict[str, Callable[..., Any]]:
+def _implementations(
+    torch: ModuleType, size: Callable[[str, int, int], int], computed: Computed
+) -> dict[str, Callable[..., Any]]:
     """By operator and overload. Scratch space of the real kernels is made, too, where it is as large as the input:
     what they take beyond that (a few MiB) is not."""
     long = torch.int64
+    aten = torch.ops.aten
 
     def nonzero(self: Any) -> Any:
-        count = size("nonzero", self.numel())
+        found = computed.exact(aten.nonzero.default, self)
+        count = size("nonzero", self.numel(), 8 * self.dim()) if found is None else found.shape[0]
         # As the kernel has it: a column after the other.
-        return torch.empty_strided((count, self.dim()), (1, max(count, 1)), dtype=long, device=self.device)
+        result = torch.empty_strided((count, self.dim()), (1, max(count, 1)), dtype=long, device=self.device)
+        return computed.filled(result, found)
 
     def nonzero_out(self: Any, *, out: Any) -> Any:
-        return out.resize_((size("nonzero", self.numel()), self.dim()))
+        found = computed.exact(aten.nonzero.default, self)
+        count = size("nonzero", self.numel(), 8 * self.dim()) if found is None else found.shape[0]
+        return computed.filled(out.resize_((count, self.dim())), found)
 
-    def flat_unique(self: Any, inverse: bool, counts: bool, inverse_shape: Any, sorting: bool) -> Any:
+    def flat_unique(operator: Any, self: Any, inverse: bool, counts: bool, sorting: bool, arguments: Any) -> Any:
+        exact = computed.exact(operator, self, *arguments)
         number = self.numel()
         scratch = [self.new_empty(number)] if sorting else []  # sorted
         if sorting and inverse:
             scratch += [self.new_empty(number, dtype=long), self.new_empty(number)]  # its order, and the sort's own
-        inverse_out = self.new_empty(inverse_shape if inverse else 0, dtype=long)
+        inverse_out = self.new_empty(self.shape if inverse else 0, dtype=long)
         # The kernel writes into tensors of the input's size and then makes them smaller: their storage stays.
         found, found_counts = self.new_empty(number), self.new_empty(number if counts else 0, dtype=long)
         del scratch
-        count = size("unique", number)
-        return found.resize_(count), inverse_out, found_counts.resize_(count if counts else 0)
+        count = size("unique", number, self.element_size()) if exact is None else exact[0].numel()
+        results = found.resize_(count), inverse_out, found_counts.resize_(count if counts else 0)
+        return computed.filled(results, exact)
 
     def unique(self: Any, sorted: bool = True, return_inverse: bool = False) -> Any:
-        return flat_unique(self, return_inverse, False, self.shape, True)[:2]
+        return flat_unique(aten._unique.default, self, return_inverse, False, True, (sorted, return_inverse))[:2]
 
     def unique2(self: Any, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False) -> Any:
-        return flat_unique(self, return_inverse, return_counts, self.shape, True)
+        arguments = (sorted, return_inverse, return_counts)
+        return flat_unique(aten._unique2.default, self, return_inverse, return_counts, True, arguments)
 
-    def along(self: Any, dim: int, inverse: bool, counts: bool) -> Any:
+    def along(operator: Any, self: Any, dim: int, inverse: bool, counts: bool, arguments: Any) -> Any:
+        exact = computed.exact(operator, self, *arguments)
         shape = list(self.shape)
         length = shape[dim]
         order = self.new_empty(length, dtype=long)
-        shape[dim] = size("unique", length)
+        row = self.element_size() * (self.numel() // length if length else 0)
+        shape[dim] = size("unique", length, row) if exact is None else exact[0].shape[dim]
         result = self.new_empty(shape)
         del order
-        return (
+        results = (
             result,
             self.new_empty(length if inverse else 0, dtype=long),
             self.new_empty(shape[dim] if counts else 0, dtype=long),
         )
+        return computed.filled(results, exact)
 
     def unique_dim(
         self: Any, dim: int, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
     ) -> Any:
-        return along(self, dim, return_inverse, return_counts)
+        arguments = (dim, sorted, return_inverse, return_counts)
+        return along(aten.unique_dim.default, self, dim, return_inverse, return_counts, arguments)
 
     def unique_consecutive(
         self: Any, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
     ) -> Any:
+        operator, arguments = aten.unique_consecutive.default, (return_inverse, return_counts, dim)
         if dim is None:
-            return flat_unique(self, return_inverse, return_counts, self.shape, False)
-        return along(self, dim, return_inverse, return_counts)
+            return flat_unique(operator, self, return_inverse, return_counts, False, arguments)
+        return along(operator, self, dim, return_inverse, return_counts, arguments)
 
     def unique_dim_consecutive(self: Any, dim: int, return_inverse: bool = False, return_counts: bool = False) -> Any:
-        return along(self, dim, return_inverse, return_counts)
+        operator, arguments = aten.unique_dim_consecutive.default, (dim, return_inverse, return_counts)
+        return along(operator, self, dim, return_inverse, return_counts, arguments)
 
     def repeat_interleave(repeats: Any, *, output_size: int | None = None) -> Any:
+        found = computed.exact(aten.repeat_interleave.Tensor, repeats)
         if output_size is None:
-            output_size = size("repeat_interleave", repeats.numel())
+            output_size = (
+                size("repeat_interleave", repeats.numel(), repeats.element_size()) if found is None else found.numel()
+            )
         sums = repeats.cumsum(0)
         result = repeats.new_empty(output_size)
         del sums
-        return result
+        return computed.filled(result, found)
 
     return {
         "nonzero": nonzero,

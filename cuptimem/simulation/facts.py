@@ -11,7 +11,7 @@ from cuptimem.report import HostRead, Report, analyze
 from cuptimem.simulation import device_report
 from cuptimem.simulation.device_report import Note
 from cuptimem.simulation.launch import Run
-from cuptimem.simulation.result import Assumption
+from cuptimem.simulation.result import Assumption, UnknownRead
 from cuptimem.stacks import Frame
 
 
@@ -86,6 +86,8 @@ class Facts:
     limited: int  # requests refused by this machine
     host_reads: tuple[HostRead, ...]
     reads: int  # as the device counted them
+    unknown_reads: tuple[UnknownRead, ...]  # as the processes noted them: those made through PyTorch
+    unknown_reads_dropped: int  # lines for which the note had no room
     assumptions: tuple[Assumption, ...]
     settings: str | None  # of PyTorch's allocator in the end; None: unknown
     backend: str | None
@@ -121,12 +123,37 @@ class Facts:
         return next((device for device in self.devices if device.processes > 1 and device.used > device.total), None)
 
     @property
-    def decisive_reads(self) -> tuple[HostRead, ...]:
-        """Reads of what no kernel has computed that look like integers or flags: sizes and branches hang on such.
+    def open_reads(self) -> tuple[UnknownRead, ...]:
+        """Reads on which a size or a branch may hang."""
+        return (*(read for read in self.unknown_reads if read.is_open), *self.reads_past_pytorch)
 
-        By their size alone: 1 or 8 bytes each time, or a few numbers of 8 bytes. A loss in float32 has 4.
+    @property
+    def reads_past_pytorch(self) -> tuple[UnknownRead, ...]:
+        """Those of other code, as far as they look like integers or flags.
+
+        What is read through PyTorch is noted with its type. Here the size alone tells: 1 or 8 bytes each time, or a few
+        numbers of 8 bytes.
         """
-        return tuple(read for read in self.host_reads if not read.written and _is_decisive(read.bytes, read.count))
+        noted = {None if one.frame is None else (one.frame.file, one.frame.line) for one in self.unknown_reads}
+        found = []
+        for read in self.host_reads:
+            frame = read.frame
+            at = None if frame is None else (frame.file, frame.line)
+            if not read.written and at not in noted and _is_decisive(read.bytes, read.count):
+                each = read.bytes // read.count
+                kind, dtype = ("flag", "1 byte") if each == 1 else ("integer", "8 bytes")
+                found.append(UnknownRead(kind, dtype, read.count, each // (1 if each == 1 else 8), frame, None))
+        return tuple(found)
+
+    @property
+    def unfollowed(self) -> tuple[UnknownRead, ...]:
+        """Floats that may have decided a branch unseen."""
+        return tuple(read for read in self.unknown_reads if read.kind == "unfollowed float")
+
+    @property
+    def optimizer_steps(self) -> int:
+        """As far as the recording knows them."""
+        return 0 if self.report is None else len({step.index for step in self.report.steps})
 
     @property
     def refused(self) -> int:
@@ -169,6 +196,8 @@ def collect(run: Run, path: str | None = None) -> Facts:
         limited=sum(device.limited for one in processes for device in one.devices),
         host_reads=() if report is None else report.host_reads,
         reads=sum(device.reads for one in processes for device in one.devices),
+        unknown_reads=_unknown_reads(run),
+        unknown_reads_dropped=sum(note["reads_dropped"] for note in run.notes),
         assumptions=_assumptions(run),
         settings=_cuda(run).get("settings"),
         backend=_cuda(run).get("backend"),
@@ -294,16 +323,30 @@ def _elsewhere(run: Run) -> tuple[Raised, ...]:
 
 
 def _assumptions(run: Run) -> tuple[Assumption, ...]:
-    found: dict[tuple[Any, ...], int] = {}
+    found: dict[tuple[Any, ...], tuple[int, int, int]] = {}
     for note in run.notes:
         for row in note["assumptions"]:
             key = tuple(row[name] for name in ("operator", "fraction", "given", "file", "line", "function", "text"))
-            found[key] = found.get(key, 0) + row["count"]
+            count, elements, size = found.get(key, (0, 0, 0))
+            found[key] = (count + row["count"], max(elements, row["elements"]), max(size, row["bytes"]))
     rows = [
-        Assumption(operator, fraction, given, count, *place)
-        for (operator, fraction, given, *place), count in found.items()
+        Assumption(operator, fraction, given, count, file, line, function, text, elements, size)
+        for (operator, fraction, given, file, line, function, text), (count, elements, size) in found.items()
     ]
     return tuple(sorted(rows, key=lambda row: (-row.count, row.operator, row.file, row.line)))
+
+
+def _unknown_reads(run: Run) -> tuple[UnknownRead, ...]:
+    def frame(row: Any) -> Frame | None:
+        file, line, function, text = row
+        return Frame(cells.namer()(file), function, line, text=text) if file else None
+
+    found = [
+        UnknownRead(row["kind"], row["dtype"], row["count"], row["elements"], frame(row["user"]), frame(row["library"]))
+        for note in run.notes
+        for row in note["reads"]
+    ]
+    return tuple(sorted(found, key=lambda read: -read.count))
 
 
 def _problems(run: Run) -> tuple[str, ...]:

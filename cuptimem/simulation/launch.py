@@ -47,6 +47,8 @@ class Setup:
     assume: Mapping[str, float] | None = None  # fractions that the user gave
     alloc_conf: str | None = None  # None: as the environment has it
     high_end: bool = False  # every modelled part as large as its model allows
+    other_branches: bool = False  # flags and floats that are read and unknown: the other way (host_reads.py)
+    other_integers: bool = False  # such integers
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +197,8 @@ def run(
     trace = trace or os.path.join(folder, "run.cmem")
     asked = {
         "high_end": str(int(setup.high_end)),
+        "other_branches": str(int(setup.other_branches)),
+        "other_integers": str(int(setup.other_integers)),
         "timeout": str(timeout or 0),
         "parent": str(os.getpid()),
         **{f"assume.{operator}": repr(share) for operator, share in (setup.assume or {}).items()},

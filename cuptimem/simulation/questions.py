@@ -2,6 +2,9 @@
 
 The program runs once as it was asked for. All that follows is only run where it decides something:
 
+- the *other outcomes*, where it read values that no kernel has computed and a size or a branch may hang on one
+  (host_reads.py, outcomes.py). For a branch both ways must fit; of an integer the peak must not depend. The way that
+  takes more is the program from then on: a loop that stops on such a flag runs to its own bound;
 - the *high end*, where something was modelled: every modelled part as large as its model allows, assumed fractions at
   1, events late. Only what fits there too is said to fit;
 - *no limit*, where the device was too small: what the program really needs, and whether it fails for memory at all;
@@ -13,10 +16,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from cuptimem.reporters.words import place
-from cuptimem.simulation import cards, causes, settings
+from cuptimem.simulation import cards, causes, outcomes, settings
 from cuptimem.simulation.facts import DeviceFacts, Facts
 from cuptimem.simulation.launch import Setup
-from cuptimem.simulation.result import Assumption, Attempt, Need, VerdictKind
+from cuptimem.simulation.result import Assumption, Attempt, Need, UnknownRead, VerdictKind
 
 NO_LIMIT = 2 << 40  # bytes of a device on which everything finds room
 _CARDS_TRIED = 3
@@ -24,6 +27,7 @@ _CARDS_TRIED = 3
 _WORKSPACES = ("cuDNN convolution workspace", "cuDNN attention workspace")
 _EVENTS = "memory that waits for an event"
 _OPEN = {*_WORKSPACES, _EVENTS}
+_TRUST = "--trust-reads says that none does: that they are only printed, say"
 
 Ask = Callable[[Setup, str], Facts]  # runs the program on a setup; the name is for the folder and for people
 
@@ -36,6 +40,7 @@ class Answer:
     reason: str
     hints: tuple[str, ...]
     main: Facts
+    first: Facts | None = None  # the first run, where the verdict rests on one with other outcomes
     high: Facts | None = None  # the high end, where it was run; with no limit if it did not fit
     high_ran: bool = False  # on the device that was asked for
     unlimited: Facts | None = None
@@ -78,14 +83,15 @@ class Inquiry:
         if main.crashed_at_exit and self._wishes.retry:
             self._notes.append("Python crashed while it shut down, after the program had ended: it was run again")
             main = self._run(self._setup, "again, after a crash at exit")
-        return replace(self._judge(main), attempts=tuple(self._attempts), notes=tuple(self._notes))
+        answer = replace(self._judge(main), attempts=tuple(self._attempts), notes=tuple(self._notes))
+        return answer if answer.main is main else replace(answer, first=main)
 
     # --- the main run ----------------------------------------------------------------------------
 
     def _judge(self, main: Facts) -> Answer:
         if main.run.timed_out:
-            cause = causes.of_timeout(main, self._wishes.timeout or 0)
-            return self._undecided(main, cause.text, cause.hint)
+            late = causes.of_timeout(main, self._wishes.timeout or 0)
+            return self._undecided(main, late.text, late.hint)
         if main.run.signal is not None:
             return self._failed(main, causes.of_failure(main))
         if not main.ended_well:
@@ -104,12 +110,87 @@ class Inquiry:
                 "the program never used CUDA, so there is nothing to judge",
                 "does it choose its device by an argument or a variable? Nothing in it asked for cuda",
             )
-        doubt = self._doubt(main)
-        if doubt is not None:
-            return self._undecided(main, doubt.text, doubt.hint)
+        cause = self._doubt(main)
+        if cause is not None:
+            return self._undecided(main, cause.text, cause.hint)
         if not main.report_problem and main.report is not None and main.report.lost.events:
             self._notes.append("events of the recording are lost: what the peak was made of may be wrong")
-        return self._with_high_end(main)
+        largest, answer = self._with_other_outcomes(main)
+        return answer or self._with_high_end(largest)
+
+    # --- what it read that no kernel has computed -------------------------------------------------------
+
+    def _with_other_outcomes(self, main: Facts) -> tuple[Facts, Answer | None]:
+        """The run whose outcomes take most, on which `_setup` is set from then on; an answer where it is settled."""
+        if self._wishes.trust_reads:
+            return main, None
+        past = main.reads_past_pytorch
+        if past:
+            return main, self._hangs(main, past, "by code that is not PyTorch's: the other way cannot be run")
+        if not self._wishes.retry:
+            reads = main.open_reads
+            return main, self._hangs(main, reads, "the other way was not run (--no-retry)") if reads else None
+        largest, answer = self._with_other_branches(main)
+        if answer is None and any(read.kind == "integer" for read in largest.unknown_reads):
+            answer = self._with_other_integers(largest)
+        return largest, answer
+
+    def _with_other_branches(self, main: Facts) -> tuple[Facts, Answer | None]:
+        branches = outcomes.branches(main)
+        if not branches and not main.unfollowed:
+            return main, None
+        setup = replace(self._setup, other_branches=True)
+        other = self._run(setup, outcomes.BRANCHES)
+        if not other.ended_well and not (other.run.timed_out or other.ran_out or other.refused):
+            # A flag that says yes beside a count of zero may be what no program expects.
+            setup = replace(setup, other_integers=True)
+            other = self._run(setup, f"{outcomes.BRANCHES}, {outcomes.INTEGERS}")
+        if not branches and not other.ended_well and main.optimizer_steps > 1:
+            return main, None  # only a float that was not seen to decide anything: another value broke something else
+        if other.ran_out and outcomes.is_longer(other, main):
+            self._setup = setup
+            self._notes.append(outcomes.upper_bound(branches))
+            return other, self._too_small(other)
+        reads = branches or main.unfollowed
+        why = self._why_not(main, other)
+        if why:
+            return main, self._hangs(main, reads, f"the other way {why}")
+        self._notes.append(outcomes.compared(main, other, reads))
+        if outcomes.used(other) <= outcomes.used(main):
+            return main, None
+        self._setup = setup
+        return other, None
+
+    def _with_other_integers(self, facts: Facts) -> Answer | None:
+        reads = tuple(read for read in facts.unknown_reads if read.kind == "integer")
+        other = self._run(replace(self._setup, other_integers=True), outcomes.INTEGERS)
+        why = self._why_not(facts, other)
+        if why:
+            return self._hangs(facts, reads, f"with 1 instead of 0 it {why}")
+        before, after = outcomes.allocated(facts), outcomes.allocated(other)
+        if before == after:
+            return None
+        changed = f"from {cards.text(before)} to {cards.text(after)}"
+        return self._hangs(facts, reads, f"1 instead of 0 changes its peak {changed}, so it may be a size")
+
+    def _why_not(self, main: Facts, other: Facts) -> str:
+        """Why a run with other outcomes does not fit, as the end of a sentence; "" where it does."""
+        if other.run.timed_out:
+            return "was still running when its time was up"
+        if other.ran_out or other.refused or other.ooms > main.ooms:
+            return "does not fit"
+        if not other.ended_well:
+            return f"could not be run: {causes.of_failure(other).text}"
+        doubt = self._doubt(other)
+        return "" if doubt is None else f"is not sure: {doubt.text}"
+
+    def _hangs(self, facts: Facts, reads: tuple[UnknownRead, ...], why: str) -> Answer:
+        return self._undecided(
+            facts,
+            "it fits, unless a size or a branch hangs on what no kernel has computed, "
+            f"{outcomes.read_at(reads)}: {why}",
+            _TRUST,
+        )
 
     def _doubt(self, facts: Facts) -> causes.Cause | None:
         """Why a run that ended well does not say that the program fits; None: it does."""
@@ -152,7 +233,7 @@ class Inquiry:
                 "of each",
                 "--assume repeat_interleave=MEAN, or give output_size",
             )
-        return None if self._wishes.trust_reads else _hangs_on_reads(facts)
+        return None
 
     def _passed(self, facts: Facts) -> bool:
         return facts.ended_well and self._doubt(facts) is None
@@ -199,7 +280,7 @@ class Inquiry:
                 f"PyTorch emptied its cache {_times(main.retries, 'time')} to find room: on a GPU that waits for all "
                 "work each time",
             )
-        return Answer("fits", reason, hints, main, high, high is not None)
+        return Answer("fits", reason, hints, main, high=high, high_ran=high is not None)
 
     # --- the device was too small ---------------------------------------------------------------------
 
@@ -220,6 +301,13 @@ class Inquiry:
                 f"the device refused memory and the program failed, but not with an OutOfMemoryError: {cause.text}",
                 "leave --no-retry away: a run without a limit decides it",
             )
+        branches = () if self._wishes.trust_reads or self._setup.other_branches else outcomes.branches(main)
+        other = self._run(replace(self._setup, other_branches=True), outcomes.BRANCHES) if branches else None
+        if other is not None and self._passed(other):
+            if not outcomes.is_longer(main, other):
+                reason = f"{_refusal(main)}; it fits the other way of {outcomes.read_at(branches)}"
+                return self._undecided(main, reason, _TRUST)
+            self._notes.append(outcomes.upper_bound(branches))
         unlimited = self._run(replace(self._setup, memory=NO_LIMIT), "no limit")
         if not unlimited.ended_well:
             return self._fails_anyway(main, unlimited)
@@ -283,6 +371,10 @@ class Inquiry:
         if wanted is not None and low.settings is not None and settings.parts(low.settings) != settings.parts(wanted):
             self._notes.append(f"{name} was not tried: the program sets {low.settings or 'another'} itself")
             return False
+        if not self._wishes.trust_reads and not setup.other_branches and low.open_reads:
+            other = self._run(replace(setup, other_branches=True, other_integers=True), f"{name}, {outcomes.BRANCHES}")
+            if not self._passed(other):
+                return False
         if not _has_high_end(low):
             return True
         return self._passed(self._run(replace(setup, high_end=True), f"{name}, high end"))
@@ -318,19 +410,6 @@ def _half_done(facts: Facts) -> causes.Cause:
 
 def _at(one: Assumption) -> str:
     return place(one.frame) if one.file else "no Python line"
-
-
-def _hangs_on_reads(facts: Facts) -> causes.Cause | None:
-    reads = facts.decisive_reads
-    if not reads:
-        return None
-    at = place(reads[0].frame) if reads[0].frame is not None else "no Python line"
-    more = f" and {_times(len(reads) - 1, 'other line')}" if len(reads) > 1 else ""
-    return causes.Cause(
-        f"it fits, unless a size or a branch hangs on an integer or flag that was read from the device as zero, at "
-        f"{at}{more}",
-        "--trust-reads says that none does: that they are only printed, say",
-    )
 
 
 def _has_high_end(facts: Facts) -> bool:

@@ -59,6 +59,25 @@ class Modelled(Brief):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
+class UnknownRead(Brief):
+    """A line that read values which no kernel has computed, through PyTorch. They read as zeros."""
+
+    # "integer", "flag"; "float", whose comparisons are seen, and "unfollowed float", where they are not; "branch": a
+    # float, or what Python made of one, was compared
+    kind: str
+    dtype: str  # of the tensor: "int64"; "float" for a branch
+    count: int
+    elements: int  # of the largest read
+    frame: Frame | None  # the user's line
+    library: Frame | None  # the innermost line: a library's where the user's line has called one
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a size or a branch may hang on it: on a float only where one was seen to decide a branch."""
+        return self.kind in ("integer", "flag", "branch")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Assumption(Brief):
     """An operator whose output's size depends on values, and the share of the largest size that was assumed."""
 
@@ -70,6 +89,8 @@ class Assumption(Brief):
     line: int
     function: str
     text: str = ""  # the whole line, as it was then; "" unknown
+    elements: int = 0  # of the largest output: rows of indices for nonzero
+    bytes: int = 0  # of that output
 
     @property
     def frame(self) -> Frame:
@@ -118,7 +139,8 @@ class Simulation(Brief):
     setting: str | None  # "PYTORCH_ALLOC_CONF=expandable_segments:True", under which it fits
     smallest_card: str | None  # on which it ran
     modelled: tuple[Modelled, ...]
-    host_reads: tuple[HostRead, ...]
+    host_reads: tuple[HostRead, ...]  # as recorded, with their stacks
+    reads: tuple[UnknownRead, ...]  # of what no kernel has computed, by type and line
     assumptions: tuple[Assumption, ...]
     undescribed: tuple[Entry, ...]  # entry points that nobody has described: their memory is not counted
     refused: tuple[Entry, ...]  # what is not simulated: NCCL, CUDA IPC, ...

@@ -8,7 +8,7 @@ from cuptimem.simulation.cards import card
 from cuptimem.simulation.device_report import MODELLED, REFUSED, UNDESCRIBED, Note
 from cuptimem.simulation.facts import DeviceFacts, Facts, Raised
 from cuptimem.simulation.launch import Run, Setup
-from cuptimem.simulation.result import Assumption
+from cuptimem.simulation.result import Assumption, UnknownRead
 from cuptimem.stacks import Frame
 
 GIB = 1 << 30
@@ -31,6 +31,7 @@ __all__ = [
     "host_read",
     "modelled",
     "oom_event",
+    "read",
     "undescribed",
     "unsupported",
 ]
@@ -54,6 +55,14 @@ def assumption(operator: str = "nonzero", given: bool = False, line: int = 12) -
 
 def host_read(line: int, count: int = 1, function: str = "train", written: bool = False) -> HostRead:
     return HostRead("cuda:0", count, 4 * count, (Frame(LINE.file, function, line),), written)
+
+
+def read(kind: str, line: int = 12, count: int = 3, library: int = 0) -> UnknownRead:
+    """Of the user's line, by a library's line where one is given."""
+    inner = Frame("/v/lib/python3.11/site-packages/torchlike/loop.py", "go", library) if library else None
+    dtype = {"integer": "int64", "flag": "bool", "branch": "float"}.get(kind, "float32")
+    user = Frame(LINE.file, "train", line)
+    return UnknownRead(kind, dtype, count, 1, user, inner or user)
 
 
 def oom_event(line: int = 30) -> OutOfMemory:
@@ -125,6 +134,8 @@ def facts(
         limited=0,
         host_reads=(),
         reads=0,
+        unknown_reads=(),
+        unknown_reads_dropped=0,
         assumptions=(),
         settings="",
         backend="native",

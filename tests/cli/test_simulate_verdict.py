@@ -314,8 +314,8 @@ def integers(line: int = 12, count: int = 3, size: int = 8) -> HostRead:
 @pytest.mark.parametrize(
     ("said", "trusting", "reason"),
     [
-        ({"host_reads": (integers(),)}, {"trust_reads": True}, "integer or flag that was read from the device"),
-        ({"host_reads": (integers(size=1),)}, {"trust_reads": True}, "at u/train.py:12"),
+        ({"host_reads": (integers(),)}, {"trust_reads": True}, "an integer at u/train.py:12: by code that is not"),
+        ({"host_reads": (integers(size=1),)}, {"trust_reads": True}, "a flag at u/train.py:12"),
         ({"host_reads": (integers(size=64), integers(14))}, {"trust_reads": True}, "and 1 other line"),
         ({"unaccounted": 2}, {"allow_oom": True}, "refused 2 requests, and what came of it is not known"),
         ({"elsewhere": (ASSERT,)}, None, "a thread or process of the program ended with AssertionError"),
@@ -330,8 +330,9 @@ def test_what_leaves_a_run_that_ended_well_in_doubt(said, trusting, reason):
     assert (answer.verdict, asked) == ("undecided", ["as asked"]) and reason in answer.reason
     if trusting:
         assert ask(lambda setup: facts(setup, **said), **trusting)[0].verdict == "fits"
-    answer, asked = ask(lambda setup: replace(needs(40 * GIB, 20 * GIB, "expandable_segments:True")(setup), **said))
-    assert answer.verdict == "does not fit" and answer.setting is None and answer.smallest_card is None
+    if "host_reads" not in said:
+        answer, asked = ask(lambda setup: replace(needs(40 * GIB, 20 * GIB, "expandable_segments:True")(setup), **said))
+        assert answer.verdict == "does not fit" and answer.setting is None and answer.smallest_card is None
 
 
 @pytest.mark.parametrize(

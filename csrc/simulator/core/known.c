@@ -345,6 +345,29 @@ size_t cm_sim_known_read(void *to, uintptr_t at, size_t bytes)
     return sum;
 }
 
+size_t cm_sim_known_elements(void *to, uintptr_t at, size_t item, size_t count, uint8_t *known)
+{
+    char *into = to;
+    size_t bytes = item * count, sum = 0;
+
+    memset(known, 1, count);
+    for (size_t done = 0, part; done < bytes; done += part) {
+        uintptr_t state, address = at + done;
+        pthread_mutex_lock(&lock);
+        part = run(address, bytes - done, &state);
+        if (state == FULL)
+            memcpy(into + done, (const void *)address, part);
+        else
+            memset(into + done, 0, part);
+        pthread_mutex_unlock(&lock);
+        if (state == UNKNOWN)
+            memset(known + done / item, 0, (done + part - 1) / item + 1 - done / item);
+    }
+    for (size_t i = 0; i < count; i++)
+        sum += known[i];
+    return sum;
+}
+
 void cm_sim_known_carry(uintptr_t to, uintptr_t from, size_t bytes, bool keep)
 {
     if (all_are(from, bytes, UNKNOWN)) {

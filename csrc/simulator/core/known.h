@@ -23,6 +23,9 @@ void cm_sim_known_write(uintptr_t at, const void *from, size_t bytes);
 void cm_sim_known_fill(uintptr_t at, int value, size_t bytes);
 /* Reads into host memory; returns how many of the bytes are known. */
 size_t cm_sim_known_read(void *to, uintptr_t at, size_t bytes);
+/* The same for `count` elements of `item` bytes: known[i] says whether all of element i is known.
+ * Returns how many are. */
+size_t cm_sim_known_elements(void *to, uintptr_t at, size_t item, size_t count, uint8_t *known);
 /* Copies bytes and knowledge within device memory; without keep, of the known bytes only zeros. */
 void cm_sim_known_carry(uintptr_t to, uintptr_t from, size_t bytes, bool keep);
 /* Whole chunks whose memory is going away. */

@@ -175,6 +175,22 @@ void cm_sim_set(void *to, int value, size_t bytes); /* values but 0 up to copy_m
 /* PyTorch's allocator hands this range out again: what the host left there is gone. */
 void cm_sim_fresh(void *address, size_t bytes);
 
+/* values.c: a tensor's elements, for the operators that are computed on the host (values.py of
+ * cuptimem/simulation). sizes and strides count elements; `to`, `from` and `known` are contiguous,
+ * in the order of the indices. Neither call counts as a host read. */
+typedef struct cm_sim_tensor {
+    const void *address; /* of its first element */
+    int64_t item;        /* bytes of an element */
+    int64_t dimensions;
+    const int64_t *sizes, *strides; /* strides are not negative */
+} cm_sim_tensor;
+/* Returns how many elements are known, -1 where it does not lie in accessible device memory. */
+CM_SIM_EXPORT int64_t cm_sim_values_read(const cm_sim_tensor *tensor, void *to, uint8_t *known);
+/* Elements that are not known become unknown. known NULL: all are; from NULL: none is.
+ * Returns 0, or -1 as above. */
+CM_SIM_EXPORT int cm_sim_values_write(const cm_sim_tensor *tensor, const void *from,
+                                      const uint8_t *known);
+
 /* Called, in the thread that reads, for each host read. `written`: the host wrote all of these
  * bytes itself, so they are right unless a kernel changed them meanwhile; else `bytes` of those
  * read are what only a kernel would have computed. The recorder sets it (found by dlsym); NULL

@@ -1,0 +1,611 @@
+"""Small values are computed: masks, lengths, indices, counters, flags.
+
+Behind each of PyTorch's CUDA kernels that is listed below the operator is carried out on the CPU, if its inputs are
+known, and the result is put into the memory of the tensor that the kernel was to write. What is known is known element
+by element (elements.py); what depends on something unknown is unknown, except where the known operand alone decides, as
+in `mask & False`. The kernel itself runs first and makes what it makes: no allocation, stream or event changes.
+
+Computed are integers and booleans of up to 8 MiB a tensor, and floats of up to 64 KiB. All other tensors that a kernel
+writes become unknown. Random numbers are drawn by a generator of our own: one draw as good as a GPU's. Kernels that are
+not PyTorch's own (Triton, extensions) are not seen: what they write over known values stays known.
+
+Runs inside the simulated process, imports nothing that torch has not loaded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from types import ModuleType
+from typing import Any
+
+from cuptimem.simulation.elements import Elements
+from cuptimem.simulation.host_reads import HostReads
+
+LARGEST_INTEGER = 8 << 20  # bytes of a tensor of integers or booleans that is computed
+LARGEST_FLOAT = 64 << 10
+ROUTED = 512  # topk over at most so many is taken for a choice of experts
+
+Rule = Callable[["Call"], Any]
+Routing = Callable[[int, int, int], Callable[[int, int], int]]  # Assumed.routing
+
+
+class Call:
+    """One call of an operator, after its kernel has run."""
+
+    __slots__ = ("arguments", "keywords", "operator", "result")
+
+    def __init__(self, operator: Any, result: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        self.operator = operator
+        self.result = result
+        self.arguments = arguments
+        self.keywords = keywords
+
+
+class _Unreadable(Exception):
+    """An input is too large to be read, or lies elsewhere."""
+
+
+# Operators that move elements: by name, the arguments whose elements they move. Of the others (indices) all must be
+# known.
+_MOVES = {
+    "cat": ("tensors",),
+    "index": ("self",),
+    "index_select": ("self",),
+    "gather": ("self",),
+    "flip": ("self",),
+    "roll": ("self",),
+    "take": ("self",),
+    "tril": ("self",),
+    "tril_": ("self",),
+    "triu": ("self",),
+    "triu_": ("self",),
+    "scatter": ("self", "src"),
+    "scatter_": ("self", "src"),
+    "index_copy": ("self", "source"),
+    "index_copy_": ("self", "source"),
+    "index_fill_": ("self", "value"),
+    "_index_put_impl_": ("self", "values"),
+    "masked_fill_": ("self", "value"),
+    "masked_select": ("self",),
+    "copy_": ("self", "src"),
+    "reflection_pad1d": ("self",),
+    "replication_pad1d": ("self",),
+}
+# Their result rests on all elements of all inputs.
+_WHOLE = frozenset(
+    (
+        *("_aminmax", "aminmax", "amax", "amin", "max", "min", "argmax", "argmin", "median", "mode", "kthvalue"),
+        *("sum", "nansum", "prod", "mean", "std", "var", "trace", "cumsum", "cumsum_", "cumprod", "cumprod_"),
+        *("_cummax_helper", "_cummin_helper", "count_nonzero", "bincount", "sort", "bucketize"),
+        *("searchsorted", "index_add", "index_add_", "scatter_add", "scatter_add_", "scatter_reduce"),
+        *("scatter_reduce_", "nonzero_static", "isin", "arange", "range", "linspace", "logspace", "eye"),
+        *("tril_indices", "triu_indices", "floor_divide", "floor_divide_", "rsub"),
+        *("eq_", "ne_", "lt_", "le_", "gt_", "ge_"),
+    )
+)
+_DRAWN = frozenset(
+    (
+        *("bernoulli_", "uniform_", "normal_", "random_", "geometric_", "exponential_", "multinomial"),
+        *("randperm", "_philox_uniform_"),
+    )
+)
+# They make no elements, or data_sizes.py does, or their memory is somebody's who has been served.
+_PASSED = frozenset(
+    (
+        *("as_strided", "view", "_reshape_alias", "unfold", "view_as_real", "view_as_complex", "set_", "resize_"),
+        *("empty", "empty_strided", "is_set_to", "record_stream", "_fused_sdp_choice", "_efficientzerotensor"),
+        *("_use_cudnn_ctc_loss", "_use_miopen_ctc_loss", "_assert_async", "_nested_view_from_buffer"),
+        *("_nested_compute_contiguous_strides_offsets", "_validate_compressed_sparse_indices", "equal", "nonzero"),
+        *("_unique", "_unique2", "unique_dim", "unique_consecutive", "unique_dim_consecutive"),
+        *("repeat_interleave", "_to_sparse", "_to_sparse_csr", "_to_sparse_csc", "_to_sparse_bsr"),
+        "_to_sparse_bsc",
+    )
+)
+# PyTorch calls these with numbers that lie on the device, which it cannot hand to a kernel in Python.
+_NUMBERS_ON_DEVICE = ("aten::pow.Tensor_Tensor", "aten::pow.Tensor_Tensor_out", "aten::isin.Tensor_Tensor_out")
+_BESIDE = ("aten::copy_", "aten::random_")  # have no kernel under the key of CUDA, or not always
+
+
+class Computed:
+    """Installed once, in a process in which torch was imported."""
+
+    def __init__(
+        self,
+        torch: ModuleType,
+        core: Any,
+        reads: HostReads,
+        routing: Callable[[int, int, int], Callable[[int, int], int]],
+    ) -> None:
+        self.elements = Elements(torch)
+        self.problems: set[str] = set()
+        self._torch = torch
+        self._core = core
+        self._aten = torch.ops.aten
+        self._cpu = torch.device("cpu")
+        self._tensor = torch.Tensor
+        self._unseen = torch._C.DisableTorchFunction  # modes of the program's own see none of this
+        self._reads = reads
+        self._routing = routing
+        self._generator = torch.Generator()
+        self._generator.manual_seed(torch.initial_seed() % 2**63)
+        self._numbers: dict[tuple[Any, ...], Any] = {}
+
+    # --- installing -----------------------------------------------------------------------------------
+
+    def install(self, library: Any) -> None:
+        """Registers with a torch.library.Library of aten. Raises what torch raises."""
+        get_kernel = self._torch.library.get_kernel
+        direct = self._torch._C._dispatch_has_kernel_for_dispatch_key
+        for name in self._torch._C._dispatch_get_all_op_names():
+            if (
+                name in _NUMBERS_ON_DEVICE
+                or not name.startswith("aten::")
+                or not (direct(name, "CUDA") or name in _BESIDE)
+            ):
+                continue
+            operator = self._overload(name)
+            rule = None if operator is None else self._rule(operator)
+            if rule is None:
+                continue
+            kernel = get_kernel(name, "CUDA").call_boxed
+            arguments = operator._schema.arguments
+            tensors = sum(
+                1 << place
+                for place, argument in enumerate(arguments)
+                if str(argument.type) in ("Tensor", "Optional[Tensor]") and not argument.kwarg_only
+            )
+            followed = self._core.followed_kernel(kernel, self._number, self._follower(operator, rule), tensors)
+            library.impl(name.removeprefix("aten::"), followed, "CUDA", with_keyset=True)
+
+        library.impl("equal", self._equal, "CUDA")
+
+    def _overload(self, name: str) -> Any:
+        base, _, overload = name.removeprefix("aten::").partition(".")
+        packet = getattr(self._aten, base, None)
+        return None if packet is None else getattr(packet, overload or "default", None)
+
+    def _rule(self, operator: Any) -> Rule | None:
+        base = operator._schema.name.removeprefix("aten::")
+        special = {
+            "_local_scalar_dense": self._scalar_is_read,
+            "copy_": self._copy,
+            "topk": self._topk,
+            "fill_": self._fill,
+            "zero_": self._fill,
+            "any": self._any,
+            "all": self._all,
+            "histc": self._histogram,
+            "_amp_foreach_non_finite_check_and_unscale_": self._all_finite,
+        }.get(base)
+        if special is not None:
+            return special
+        if base in _PASSED:
+            return None
+        if base in _MOVES:
+            return self._move
+        if base in _WHOLE:
+            return self._whole
+        if base in _DRAWN:
+            return self._draw
+        if self._torch.Tag.pointwise in operator.tags:
+            return self._pointwise
+        if base.startswith(("_foreach_", "_fused_")):
+            return self._unknown_of_many if _written(operator) else None
+        if any(str(one.type) in ("Tensor", "List[Tensor]") for one in operator._schema.returns) or _written(operator):
+            return self._unknown
+        return None
+
+    def _follower(self, operator: Any, rule: Rule) -> Callable[..., Any]:
+        unseen, give_up = self._unseen, self._give_up
+
+        def follow(result: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+            with unseen():
+                call = Call(operator, result, arguments, keywords)
+                try:
+                    return rule(call)
+                except Exception as error:  # of an operator on the CPU: then its result is unknown
+                    return give_up(call, error)
+
+        return follow
+
+    def _give_up(self, call: Call, error: Exception) -> None:
+        if not isinstance(error, _Unreadable):
+            self.problems.add(f"{call.operator}: {type(error).__name__}")
+        self._unknown(call)
+
+    def _number(self, number: Any, arguments: tuple[Any, ...]) -> Any:
+        """The tensor for which a number stands, such that types are promoted as with the number."""
+        with self._unseen():
+            other = next((one for one in arguments if isinstance(one, self._tensor)), None)
+            dtype = self._torch.result_type(other, number) if other is not None else None
+            key = (dtype, type(number), number)
+            found = self._numbers.get(key)
+            if found is None:
+                found = self._aten.scalar_tensor.default(number, dtype=dtype, device=self._cpu)
+                if len(self._numbers) < 4096 and number == number:
+                    self._numbers[key] = found
+            return found
+
+    # --- parts of a call ------------------------------------------------------------------------------
+
+    def outputs(self, call: Call) -> list[Any]:
+        """What its kernel has written on the device."""
+        found = [one for one in _flat(call.result) if isinstance(one, self._tensor)]
+        found += [one for one in _flat(_written_of(call)) if not any(one is other for other in found)]
+        return [one for one in found if one.is_cuda]
+
+    def _fits(self, tensor: Any) -> bool:
+        """Whether a tensor of its size and type is computed."""
+        dtype = tensor.dtype
+        if dtype.is_complex or tensor.layout is not self._torch.strided or tensor.is_neg():
+            return False
+        return int(tensor.nbytes) <= (LARGEST_FLOAT if dtype.is_floating_point else LARGEST_INTEGER)
+
+    def _unknown_of_many(self, call: Call) -> None:
+        """Of an optimizer's step: what is larger than what is computed need not be forgotten for each tensor anew."""
+        for tensor in _flat(_written_of(call)):
+            if isinstance(tensor, self._tensor) and tensor.numel() <= LARGEST_FLOAT // 2 and tensor.is_cuda:
+                self.elements.forget(tensor)
+
+    def _unknown(self, call: Call) -> None:
+        for tensor in self.outputs(call):
+            if tensor.layout is self._torch.strided and tensor.numel():
+                self.elements.forget(tensor)
+
+    def read(self, tensor: Any) -> tuple[Any, Any]:
+        """On the CPU, and its mask of unknown elements or None. Raises _Unreadable."""
+        if not tensor.is_cuda:
+            return tensor, None
+        if not self._fits(tensor):
+            raise _Unreadable
+        found = self.elements.read(tensor)
+        if found is None:
+            raise _Unreadable
+        return found
+
+    def _read_all(self, value: Any, masks: list[Any], whole: bool) -> Any:
+        """An argument with tensors of the CPU in it; masks of what is unknown are appended to `masks`."""
+        if isinstance(value, self._tensor):
+            found, unknown = self.read(value)
+            if unknown is not None:
+                if whole:
+                    raise _Unreadable
+                masks.append(unknown)
+            return found
+        if isinstance(value, (list, tuple)):
+            return [self._read_all(one, masks, whole) for one in value]
+        if isinstance(value, self._torch.device):
+            return self._cpu
+        return value
+
+    def _inputs(self, call: Call, whole: bool) -> tuple[list[Any], dict[str, Any], list[Any]]:
+        masks: list[Any] = []
+        written = {one.name for one in call.operator._schema.arguments if one.kwarg_only and _writes(one)}
+        arguments = [self._read_all(one, masks, whole) for one in call.arguments]
+        keywords = {
+            name: self.elements.empty(value.shape, value.dtype)
+            if name in written
+            else self._read_all(value, masks, whole)
+            for name, value in call.keywords.items()
+        }
+        return arguments, keywords, masks
+
+    def _wanted(self, call: Call) -> list[Any] | None:
+        """Its outputs, if one of them is computed; else they become unknown."""
+        outputs = self.outputs(call)
+        if outputs and all(self._fits(one) for one in outputs):
+            return outputs
+        self._unknown(call)
+        return None
+
+    def _put(self, outputs: list[Any], values: Any, unknown: Any = None) -> None:
+        found = [one for one in _flat(values) if isinstance(one, self._tensor)]
+        masks = [None] * len(found) if unknown is None else list(_flat(unknown))
+        for tensor, value, mask in zip(outputs, found, masks, strict=False):
+            if tensor.shape != value.shape:
+                raise _Unreadable
+            if tensor.numel():
+                self.elements.write(tensor, value, mask)
+
+    # --- rules ----------------------------------------------------------------------------------------
+
+    def _whole(self, call: Call) -> None:
+        outputs = self._wanted(call)
+        if outputs is not None:
+            arguments, keywords, _ = self._inputs(call, True)
+            self._put(outputs, call.operator(*arguments, **keywords))
+
+    def _histogram(self, call: Call) -> None:
+        """On the CPU there is one of floats only."""
+        outputs = self._wanted(call)
+        if outputs is not None:
+            arguments, keywords, _ = self._inputs(call, True)
+            keywords.pop("out", None)
+            arguments[0] = self._aten._to_copy.default(arguments[0], dtype=self._torch.float64)
+            self._put(outputs, self._aten.histc.default(*arguments, **keywords))
+
+    def _draw(self, call: Call) -> None:
+        outputs = self._wanted(call)
+        if outputs is not None:
+            arguments, keywords, _ = self._inputs(call, call.operator._schema.name == "aten::multinomial")
+            keywords["generator"] = self._generator
+            self._put(outputs, call.operator(*arguments, **keywords))
+
+    def _pointwise(self, call: Call) -> None:
+        outputs = self._wanted(call)
+        if outputs is None:
+            return
+        arguments, keywords, masks = self._inputs(call, False)
+        values = call.operator(*arguments, **keywords)
+        if not masks:
+            self._put(outputs, values)
+            return
+        unknown = self._aten.zeros.default(outputs[0].shape, dtype=self._torch.bool, device=self._cpu)
+        for mask in masks:
+            self._aten.bitwise_or_.Tensor(unknown, mask)
+        decided = self._decided(call, outputs[0].shape)
+        if decided is not None:
+            self._aten.bitwise_and_.Tensor(unknown, self._aten.logical_not.default(decided))
+        self._put(outputs, values, [unknown] * len(outputs))
+
+    def _decided(self, call: Call, shape: Any) -> Any:
+        """Where a known operand decides alone, whatever the others are."""
+        name = call.operator._schema.name.removeprefix("aten::").rstrip("_")
+        aten = self._aten
+        if name == "where":
+            (condition, first), (one, second), (other, third) = (self._pair(part) for part in call.arguments[:3])
+            del one, other
+            taken = aten.where.self(condition, second, third)
+            missing = taken if first is None else aten.bitwise_or.Tensor(taken, first)
+            return aten.logical_not.default(missing)
+        if name not in ("bitwise_and", "logical_and", "bitwise_or", "logical_or", "mul"):
+            return None
+        decided = aten.zeros.default(shape, dtype=self._torch.bool, device=self._cpu)
+        for part in call.arguments[:2]:
+            value, unknown = self._pair(part)
+            if name == "mul" and (value.is_floating_point() or call.operator._schema.returns == ()):
+                continue  # 0 * inf is no zero
+            if name == "bitwise_or" and value.dtype is not self._torch.bool:
+                continue
+            zero = aten.logical_not.default(value)
+            alone = aten.logical_not.default(zero) if name in ("bitwise_or", "logical_or") else zero
+            known = aten.logical_not.default(unknown)
+            aten.bitwise_or_.Tensor(decided, aten.bitwise_and.Tensor(alone, known))
+        return decided
+
+    def _pair(self, part: Any) -> tuple[Any, Any]:
+        """An operand and its mask, both tensors."""
+        if not isinstance(part, self._tensor):
+            part = self._aten.scalar_tensor.default(part, device=self._cpu)
+        value, unknown = self.read(part)
+        if unknown is None:
+            unknown = self._aten.zeros.default(value.shape, dtype=self._torch.bool, device=self._cpu)
+        return value, unknown
+
+    def _move(self, call: Call) -> None:
+        outputs = self._wanted(call)
+        if outputs is None:
+            return
+        arguments, keywords, masks = self._inputs(call, False)
+        values = call.operator(*arguments, **keywords)
+        if not masks:
+            self._put(outputs, values)
+            return
+        if call.operator._schema.name == "aten::_index_put_impl_" and any(one is True for one in call.arguments[3:4]):
+            raise _Unreadable  # it adds
+        moved = _MOVES[call.operator._schema.name.removeprefix("aten::")]
+        names = [one.name for one in call.operator._schema.arguments]
+        places = [self._mask(one, name in moved) for name, one in zip(names, call.arguments, strict=False)]
+        named = {
+            name: self.elements.empty(value.shape, self._torch.bool)
+            if isinstance(value, self._tensor) and any(value is one for one in outputs)
+            else self._mask(value, name in moved)
+            for name, value in call.keywords.items()
+        }
+        self._put(outputs, values, call.operator(*places, **named))
+
+    def _mask(self, value: Any, moved: bool) -> Any:
+        """An argument for the same operator over masks."""
+        if not moved:
+            return self._read_all(value, [], True)
+        if isinstance(value, self._tensor):
+            return self._pair(value)[1]
+        if isinstance(value, (list, tuple)):
+            return [self._mask(one, True) for one in value]
+        return False
+
+    def _any(self, call: Call) -> None:
+        self._some(call, False)
+
+    def _all(self, call: Call) -> None:
+        self._some(call, True)
+
+    def _some(self, call: Call, every: bool) -> None:
+        """One known element decides: a True for any, a False for all."""
+        outputs = self._wanted(call)
+        if outputs is None:
+            return
+        arguments, keywords, masks = self._inputs(call, False)
+        if not masks:
+            self._put(outputs, call.operator(*arguments, **keywords))
+            return
+        keywords.pop("out", None)
+        unknown = masks[0]
+        values = self._aten._to_copy.default(arguments[0], dtype=self._torch.bool)
+        if every:
+            values = self._aten.bitwise_or.Tensor(values, unknown)
+        base = self._aten.all if every else self._aten.any
+        overload = {1: "default", 2: "dim", 3: "dim"}[len(arguments)]
+        if len(arguments) > 1 and isinstance(arguments[1], (list, tuple)):
+            overload = "dims"
+        result = getattr(base, overload)(values, *arguments[1:], **keywords)
+        missing = getattr(self._aten.any, overload)(unknown, *arguments[1:], **keywords)
+        open_ = result if every else self._aten.logical_not.default(result)
+        self._put(outputs, result, self._aten.bitwise_and.Tensor(missing, open_))
+
+    def _fill(self, call: Call) -> None:
+        """Whatever was there before does not count."""
+        target = call.arguments[0]
+        if not target.is_cuda or target.layout is not self._torch.strided or not target.numel():
+            return
+        if not self._fits(target):
+            if call.operator._schema.name != "aten::zero_" or not target.is_contiguous():
+                self.elements.forget(target)
+            return  # a memset of zeros is known whatever its size
+        value: Any = 0 if len(call.arguments) < 2 else call.arguments[1]
+        if isinstance(value, self._tensor):
+            found, unknown = self.read(value)
+            if unknown is not None:
+                raise _Unreadable
+            filled = self._aten.expand_copy.default(found, target.shape)
+        else:
+            filled = self._aten.full.default(target.shape, value, dtype=target.dtype, device=self._cpu)
+        self.elements.write(target, filled, None)
+
+    def _all_finite(self, call: Call) -> None:
+        """GradScaler's check: gradients are unknown, and taken to be finite. The step is then made, which takes more
+        than leaving it out."""
+        gradients, found = call.arguments[:2]
+        for tensor in gradients:
+            self.elements.forget(tensor)
+        self.elements.write(found, self._aten.zeros.default(found.shape, dtype=found.dtype, device=self._cpu), None)
+
+    def _topk(self, call: Call) -> None:
+        """Over known values as it is; a choice of experts over unknown ones is assumed."""
+        values = call.arguments[0]
+        outputs = self.outputs(call)
+        try:
+            self._whole(call)
+        except _Unreadable:
+            self._unknown(call)
+            if values.dim() >= 1 and 1 < values.shape[-1] <= ROUTED and len(outputs) == 2:
+                self._route(values, outputs[1])
+
+    def _route(self, values: Any, indices: Any) -> None:
+        experts, choices = values.shape[-1], indices.shape[-1]
+        if values.is_floating_point() and 0 < choices < experts and self._fits(indices):
+            rows = math.prod(indices.shape[:-1])
+            chosen = self._routing(experts, choices, rows)
+            flat = [[chosen(row, place) for place in range(choices)] for row in range(rows)]
+            made = self._torch.tensor(flat, dtype=indices.dtype, device=self._cpu)
+            self.elements.write(indices, self._aten.view.default(made, list(indices.shape)), None)
+
+    # --- copies and reads -----------------------------------------------------------------------------
+
+    def _copy(self, call: Call) -> None:
+        target, source = call.arguments[:2]
+        if not target.is_cuda:
+            if source.is_cuda:
+                self._host_copy(target, source)
+            return
+        if not target.numel() or target.layout is not self._torch.strided:
+            return
+        same = target.dtype == source.dtype and target.is_contiguous() and source.is_contiguous()
+        if not self._fits(target):
+            if not same or target.shape != source.shape:
+                self.elements.forget(target)
+            return  # what is copied as it lies, the device itself carries
+        found, unknown = self.read(source)
+        if found.layout is not self._torch.strided:
+            raise _Unreadable
+        self.elements.write(
+            target,
+            self._aten.expand_copy.default(found, target.shape),
+            None if unknown is None else self._aten.expand_copy.default(unknown, target.shape),
+        )
+
+    def _host_copy(self, target: Any, source: Any) -> None:
+        unknown = True if not self._fits(source) else self.read(source)[1]
+        if unknown is None or not source.numel():
+            return
+        other = self._outcome(source.dtype, source.numel())
+        if other is None:
+            return
+        if unknown is True:
+            self._aten.fill_.Scalar(target, other)
+        else:
+            self._aten.masked_fill_.Scalar(target, unknown, other)
+
+    def _scalar_is_read(self, call: Call) -> Any:
+        tensor = call.arguments[0]
+        if not tensor.is_cuda:
+            return None
+        found = self.elements.read(tensor)
+        return None if found is not None and found[1] is None else self._outcome(tensor.dtype, 1)
+
+    def _outcome(self, dtype: Any, elements: int) -> Any:
+        """Notes a read of what is unknown; what it reads as, or None: as the zeros that lie there."""
+        self._reads.last_unknown = True
+        name = str(dtype).removeprefix("torch.")
+        if dtype.is_floating_point or dtype.is_complex:
+            return self._reads.other_float(name, elements)
+        flag = name == "bool"
+        if self._reads.note("flag" if flag else "integer", name, elements):
+            return True if flag else 1
+        return None
+
+    def _equal(self, one: Any, other: Any) -> bool:
+        """As PyTorch has it, by operators that are computed."""
+        if one.shape != other.shape:
+            return False
+        if one.numel() == 0 or (one.is_set_to(other) and not one.dtype.is_floating_point):
+            return True
+        return bool(self._aten._local_scalar_dense.default(self._aten.all.default(self._aten.eq.Tensor(one, other))))
+
+    # --- for operators whose size depends on values (data_sizes.py) -----------------------------------
+
+    def exact(self, operator: Any, tensor: Any, *arguments: Any) -> Any:
+        """The operator's result on the CPU; None where not all of the tensor is known."""
+        return self._core.call_unrecorded(self._exact, operator, tensor, arguments)
+
+    def _exact(self, operator: Any, tensor: Any, arguments: tuple[Any, ...]) -> Any:
+        with self._unseen():
+            try:
+                values, unknown = self.read(tensor)
+                return None if unknown is not None else operator(values, *arguments)
+            except Exception as error:
+                if not isinstance(error, _Unreadable):
+                    self.problems.add(f"{operator}: {type(error).__name__}")
+                return None
+
+    def filled(self, results: Any, exact: Any) -> Any:
+        """`results`, with what is known of them in them."""
+        if exact is not None:
+            self._core.call_unrecorded(self._fill_exact, results, exact)
+        return results
+
+    def _fill_exact(self, results: Any, exact: Any) -> None:
+        with self._unseen():
+            outputs, values = list(_flat(results)), list(_flat(exact))
+            for tensor, value in zip(outputs, values, strict=False):
+                if tensor.shape == value.shape and tensor.numel():
+                    self.elements.write(tensor, value, None)
+
+
+def _writes(argument: Any) -> bool:
+    return argument.alias_info is not None and argument.alias_info.is_write
+
+
+def _written(operator: Any) -> bool:
+    return any(_writes(one) for one in operator._schema.arguments)
+
+
+def _written_of(call: Call) -> list[Any]:
+    """Arguments that it writes."""
+    found = []
+    for place, argument in enumerate(call.operator._schema.arguments):
+        if _writes(argument):
+            if place < len(call.arguments):
+                found.append(call.arguments[place])
+            elif argument.name in call.keywords:
+                found.append(call.keywords[argument.name])
+    return found
+
+
+def _flat(value: Any) -> Iterable[Any]:
+    if isinstance(value, (list, tuple)):
+        for one in value:
+            yield from _flat(one)
+    else:
+        yield value

@@ -1,0 +1,195 @@
+"""Values that the program reads from the simulated device and that no kernel has computed.
+
+They read as zero and False. Each line that reads one is noted. Further runs take *other outcomes*, so that the answer
+need not rest on the zeros:
+
+- branches: a flag reads as True. A float that `Tensor.item` and `tolist` return remembers where it comes from, and so
+  does what Python's arithmetic makes of it: comparisons of it come out the other way. Where a float is read otherwise
+  (`float()`, `.cpu()`, `.numpy()`) it is another float.
+- integers: an integer reads as 1.
+
+A loop may wait for such a value. So a line takes the other way for FEWEST rounds, then for as long as the program's
+memory goes on to grow from one power of two of rounds to the next, at most for MOST. What is missed: a comparison of a
+float that passed through C (`float()`, math, numpy) or through a tensor of the CPU is not noted as one.
+
+Runs inside the simulated process, imports nothing that torch has not loaded.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from cuptimem.simulation.places import Places, library_place, user_place
+
+FEWEST, MOST = 16, 4096  # rounds in which a line takes the other way
+OTHER_FLOAT = 1000.0
+_ROWS = 256
+
+
+class HostReads:
+    """What this process has read, by line."""
+
+    def __init__(self, branches: bool, integers: bool, changed: Callable[[], None], memory: Callable[[], int]) -> None:
+        """changed: there is a new line. memory: bytes that the program has on its device now."""
+        self._branches = branches
+        self._integers = integers
+        self._changed = changed
+        self._memory = memory
+        self._rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+        self._heights: dict[tuple[Any, ...], list[int]] = {}  # most memory seen: now, and at the last power of two
+        self._ended: set[tuple[Any, ...]] = set()  # lines that take the other way no more
+        self._places = Places()
+        self.dropped = 0  # lines for which there was no room
+        self.last_unknown = False  # the read that the calling thread makes: it holds the GIL from there to `item`
+        self.remembered = False  # `item` and `tolist` are on their way: their floats remember
+
+    def clear(self) -> None:
+        """In a child of fork()."""
+        self._rows.clear()
+        self._heights.clear()
+        self._ended.clear()
+        self.dropped = 0
+
+    def rows(self) -> list[dict[str, Any]]:
+        """As the process's note has them."""
+        return list(self._rows.values())
+
+    def note(self, kind: str, dtype: str, elements: int) -> bool:
+        """Counts a read. kind: as in result.UnknownRead.
+
+        Whether this one comes out the other way.
+        """
+        frame = sys._getframe(1)
+        user, library = user_place(frame), library_place(frame)
+        key = (kind, dtype, user, library)
+        row = self._rows.get(key)
+        if row is None:
+            if len(self._rows) >= _ROWS:
+                self.dropped += 1
+                return False
+            row = self._rows[key] = {
+                "kind": kind,
+                "dtype": dtype,
+                "count": 0,
+                "elements": 0,
+                "user": [*user, self._places.text(user)],
+                "library": [*library, self._places.text(library)],
+            }
+        row["count"] += 1
+        row["elements"] = max(row["elements"], elements)
+        if row["count"] == 1:
+            self._changed()
+        wanted = self._integers if kind == "integer" else self._branches
+        return wanted and key not in self._ended and self._goes_on(key, row["count"])
+
+    def _goes_on(self, key: tuple[Any, ...], rounds: int) -> bool:
+        heights = self._heights.setdefault(key, [0, 0])
+        heights[0] = max(heights[0], self._memory())
+        if rounds >= FEWEST and rounds & (rounds - 1) == 0:
+            if heights[0] <= heights[1] or rounds >= MOST:
+                self._ended.add(key)
+                return False
+            heights[1] = heights[0]
+        return True
+
+    def other_float(self, dtype: str, elements: int) -> float | None:
+        """What a float reads as that does not remember; None: as it is."""
+        if self.remembered:
+            self.note("float", dtype, elements)
+            return None
+        return OTHER_FLOAT if self.note("unfollowed float", dtype, elements) else None
+
+    def decide(self, outcome: bool) -> bool:
+        """A comparison of a float that nobody knows."""
+        return outcome != self.note("branch", "float", 1)
+
+    def install(self, torch: ModuleType) -> None:
+        """Floats that `item` and `tolist` return remember where they come from."""
+        kind = _remembering(self.decide)
+        item, tolist = torch._C.TensorBase.item, torch._C.TensorBase.tolist
+        reads = self
+
+        def wrapped(value: Any) -> Any:
+            if type(value) is float:
+                return kind(value)
+            return [wrapped(one) for one in value] if type(value) is list else value
+
+        def read_item(self: Any) -> Any:
+            reads.last_unknown, reads.remembered = False, True
+            try:
+                value = item(self)
+            finally:
+                reads.remembered = False
+            return wrapped(value) if reads.last_unknown else value
+
+        def read_list(self: Any) -> Any:
+            reads.last_unknown, reads.remembered = False, True
+            try:
+                value = tolist(self)
+            finally:
+                reads.remembered = False
+            return wrapped(value) if reads.last_unknown else value
+
+        for name, function, original in (("item", read_item, item), ("tolist", read_list, tolist)):
+            function.__name__, function.__qualname__ = name, f"Tensor.{name}"
+            function.__doc__ = original.__doc__
+            setattr(torch.Tensor, name, function)
+
+
+def _remembering(decide: Callable[[bool], bool]) -> type[float]:
+    """A float whose value stands for one that no kernel has computed."""
+
+    class UnknownFloat(float):
+        __slots__ = ()
+
+        def __lt__(self, other: Any) -> Any:
+            return _decided(float.__lt__(self, other))
+
+        def __le__(self, other: Any) -> Any:
+            return _decided(float.__le__(self, other))
+
+        def __gt__(self, other: Any) -> Any:
+            return _decided(float.__gt__(self, other))
+
+        def __ge__(self, other: Any) -> Any:
+            return _decided(float.__ge__(self, other))
+
+        def __eq__(self, other: Any) -> Any:
+            return _decided(float.__eq__(self, other))
+
+        def __ne__(self, other: Any) -> Any:
+            return _decided(float.__ne__(self, other))
+
+        def __bool__(self) -> bool:
+            return decide(float.__bool__(self))
+
+        __hash__ = float.__hash__
+
+        def __reduce__(self) -> Any:  # a file has the plain number
+            return float, (float(self),)
+
+    def _decided(outcome: Any) -> Any:
+        return outcome if outcome is NotImplemented else decide(outcome)
+
+    def passing_on(name: str) -> Callable[..., Any]:
+        plain = getattr(float, name)
+
+        def method(self: Any, *arguments: Any) -> Any:
+            result = plain(self, *arguments)
+            return UnknownFloat(result) if type(result) is float else result
+
+        method.__name__ = name
+        return method
+
+    for name in (
+        *("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__", "__rtruediv__"),
+        *("__floordiv__", "__rfloordiv__", "__mod__", "__rmod__", "__pow__", "__rpow__", "__neg__", "__pos__"),
+        *("__abs__", "__round__"),
+    ):
+        setattr(UnknownFloat, name, passing_on(name))
+    UnknownFloat.__name__ = UnknownFloat.__qualname__ = "float"
+    UnknownFloat.__module__ = "builtins"
+    return UnknownFloat

@@ -1,0 +1,85 @@
+"""Lines of the program, as notes of a simulated process have them.
+
+Runs inside the simulated process, imports nothing that torch has not loaded.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import re
+import stat
+from types import FrameType
+
+Place = tuple[str, int, str]  # file, line, function; "" and 0: no Python line
+
+_LARGEST = 4 << 20  # bytes of a source file, as CM_SOURCE_READ_MAX of csrc/capture/sourcetext.h
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_LIBRARY = re.compile(r"[/\\](?:site-packages|dist-packages|lib(?:64)?[/\\]python3\.\d+t?)[/\\]|^<frozen ")
+
+
+def user_place(frame: FrameType | None) -> Place:
+    """The innermost frame of the user's own code, else of any."""
+    nearest: Place | None = None
+    while frame is not None:
+        place = _place(frame)
+        if place is not None:
+            if _LIBRARY.search(place[0]) is None:
+                return place
+            nearest = nearest or place
+        frame = frame.f_back
+    return nearest or ("", 0, "")
+
+
+def library_place(frame: FrameType | None) -> Place:
+    """The innermost frame: of a library, where the user's code has called one."""
+    while frame is not None:
+        place = _place(frame)
+        if place is not None and not place[0].endswith(("/torch/_tensor.py", "/torch/utils/_device.py")):
+            return place
+        frame = frame.f_back
+    return ("", 0, "")
+
+
+def all_places(frame: FrameType | None) -> list[Place]:
+    """The innermost first."""
+    found = []
+    while frame is not None:
+        place = _place(frame)
+        if place is not None:
+            found.append(place)
+        frame = frame.f_back
+    return found
+
+
+def _place(frame: FrameType) -> Place | None:
+    code = frame.f_code
+    if code.co_filename.startswith(_PACKAGE):
+        return None
+    return code.co_filename, frame.f_lineno, code.co_qualname
+
+
+class Places:
+    """The text of lines, as it was when they were first asked for."""
+
+    def __init__(self) -> None:
+        self._text: dict[tuple[str, int], str] = {}
+
+    def text(self, place: Place) -> str:
+        file, line, _ = place
+        if (file, line) not in self._text:
+            self._text[file, line] = _line_of(file, line)
+        return self._text[file, line]
+
+
+def _line_of(file: str, line: int) -> str:
+    """What a traceback would show. Code may say that it is of any file: a device or a pipe is not read, nor one that is
+    too large."""
+    if file not in linecache.cache:
+        try:
+            found = os.stat(file)
+        except (OSError, ValueError):  # ValueError: a NUL
+            return ""
+        if not stat.S_ISREG(found.st_mode) or not 0 < found.st_size <= _LARGEST:  # those of /proc have no size
+            return ""
+    return linecache.getline(file, line).rstrip("\r\n")
