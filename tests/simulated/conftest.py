@@ -1,8 +1,10 @@
 """An interpreter with a CUDA build of PyTorch, and programs run in it on a simulated device."""
 
+import json as json_module
 import os
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -89,5 +91,49 @@ def forked_on_device(forks: ForkServer, compiled: dict[str, str], tmp_path: Path
             (tmp_path / script).write_text(rest.pop(0))
         environment = {**clean_environment(), **compiled, **device.environment(**keywords), **(env or {})}
         return forks.run(tmp_path / script, *rest, environment=environment, cwd=tmp_path, timeout=timeout)
+
+    return call
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command left."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def answer(self) -> dict[str, Any]:
+        found: dict[str, Any] = json_module.loads(self.out)
+        return found
+
+
+@pytest.fixture
+def simulate(sim_python: str, tmp_path: Path) -> Callable[..., Done]:
+    """Runs `cuptimem simulate` on a program; other verbs by verb=, its own arguments by behind=."""
+
+    def call(
+        program: str,
+        *options: str,
+        verb: str = "simulate",
+        json: bool = True,
+        timeout: float = 200,
+        behind: tuple[str, ...] = (),
+        **variables: str,
+    ) -> Done:
+        words = [sim_python, "-W", "ignore", "-m", "cuptimem", verb, *(["--json"] if json else []), *options]
+        if verb == "simulate":
+            (tmp_path / "program.py").write_text(program)
+            words += ["program.py", *behind]
+        done = subprocess.run(
+            words,
+            cwd=tmp_path,
+            env=clean_environment() | variables,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
 
     return call
