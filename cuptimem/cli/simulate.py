@@ -57,7 +57,7 @@ def parser() -> parsing.Parser:
         "--context",
         type=_text,
         metavar="SIZE",
-        help="what a CUDA context takes of it (default: the device's constant)",
+        help="what a CUDA context takes of it (default: from the lowest to the highest that is published for it)",
     )
     result.add_argument(
         "--conv-workspace",
@@ -84,7 +84,7 @@ def parser() -> parsing.Parser:
         help="no size and no branch hangs on integers or flags that the program reads from the device (they are zeros)",
     )
     result.add_argument(
-        "--no-retry", action="store_false", dest="retry", help="run it once: no other settings, no high end"
+        "--no-retry", action="store_false", dest="retry", help="run it once, and decide what arithmetic can"
     )
     result.add_argument(
         "--timeout",

@@ -598,7 +598,7 @@ def simulate(report: Report, one: Simulation) -> dict[str, Any]:
     def interval(value: Interval | None) -> dict[str, Any] | None:
         return None if value is None else {"low": value.low, "high": value.high}
 
-    need = one.need
+    need, smallest = one.need, one.smallest_memory
     return {
         **envelope(report),
         "verdict": one.verdict,
@@ -615,6 +615,7 @@ def simulate(report: Report, one: Simulation) -> dict[str, Any]:
                 "device": device.device,
                 "total": device.total,
                 "context": device.context,
+                "context_range": interval(device.context_range),
                 "allocated": interval(device.allocated),
                 "reserved": interval(device.reserved),
                 "used": interval(device.used),
@@ -626,6 +627,9 @@ def simulate(report: Report, one: Simulation) -> dict[str, Any]:
         "need": None
         if need is None
         else {"device": need.device, "low": need.low, "high": need.high, "takes_everything": need.takes_everything},
+        "smallest_memory": None
+        if smallest is None
+        else {"device": smallest.device, "low": smallest.low, "high": smallest.high},
         "setting": one.setting,
         "smallest_card": one.smallest_card,
         "modelled": [

@@ -6,6 +6,7 @@ from cuptimem.report import HostRead, Report
 from cuptimem.reporters.blocks import CODE, FUNCTION, LINE, Block, Column, Style, Table, Text
 from cuptimem.reporters.peak_views import lines_table
 from cuptimem.reporters.words import code, count, duration, function, place, plural, size
+from cuptimem.simulation import cards
 from cuptimem.simulation.result import DeviceUse, Interval, Modelled, Simulation, UnknownRead
 
 _TOP = 10
@@ -56,6 +57,9 @@ def _verdict(one: Simulation) -> list[Block]:
     blocks: list[Block] = [Text(f"{head}: {one.reason}" if one.reason else head, style)]
     if one.need is not None:
         blocks += _need(one)
+    if one.smallest_memory is not None:
+        smallest = interval(Interval(one.smallest_memory.low, one.smallest_memory.high))
+        blocks.append(Text(f"  the smallest memory in which it fits: {smallest}"))
     blocks += [Text(f"  {hint}") for hint in one.hints]
     return blocks
 
@@ -74,8 +78,16 @@ def _need(one: Simulation) -> list[Block]:
             "  tensors, context and libraries alone; what the run without a limit took",
         ]
     if one.smallest_card is not None:
-        lines.append(f"  the smallest card on which it ran: {one.smallest_card}")
+        lines.append(f"  the smallest card on which it ran: {one.smallest_card}{_workspaces(one)}")
     return [Text(line) for line in lines]
+
+
+def _workspaces(one: Simulation) -> str:
+    """What PyTorch allocates otherwise on the smallest card."""
+    if one.smallest_card is None or not any(row.name.startswith("cuBLAS") for row in one.modelled):
+        return ""
+    asked, found = cards.card(one.card).cublas_workspace, cards.card(one.smallest_card).cublas_workspace
+    return "" if asked == found else f", with its own cuBLAS workspaces: {size(found)}, not {size(asked)}"
 
 
 def interval(one: Interval | None) -> str:

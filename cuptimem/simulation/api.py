@@ -43,7 +43,8 @@ def simulate(
     cells of a notebook work; what it returns stays there); the path of a script, whose arguments are strings; or a
     sequence such as ["-m", "package.train"], which python gets. What it prints is kept in `.simulation.output`.
 
-    memory, context, conv_workspace: bytes, or text like "24GiB". assume: shares for operators whose sizes depend on
+    memory, context, conv_workspace: bytes, or text like "24GiB". context: None for the interval that is published for
+    the card. assume: shares for operators whose sizes depend on
     values (docs/simulate.md). timeout: seconds for each run, None for no end. output: where the trace goes; without it
     there is no file. retry=False: run once, whatever stays open. allow_oom: the program means to catch
     OutOfMemoryErrors. trust_reads: no size and no branch hangs on integers or flags that the program reads from the

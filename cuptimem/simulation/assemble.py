@@ -3,6 +3,7 @@
 import os
 
 from cuptimem.report import Peak
+from cuptimem.simulation import cards, margins
 from cuptimem.simulation.device_report import Note
 from cuptimem.simulation.environment import TorchBuild
 from cuptimem.simulation.facts import DeviceFacts, Facts
@@ -10,7 +11,7 @@ from cuptimem.simulation.launch import Setup
 from cuptimem.simulation.questions import Answer, is_modelled_open
 from cuptimem.simulation.result import DeviceUse, Entry, Interval, Modelled, Simulation
 
-_CONTEXT = "CUDA context"
+_CONTEXT = "CUDA context"  # as the simulator's notes name it, too
 
 
 def simulation(answer: Answer, setup: Setup, build: TorchBuild, notes: tuple[str, ...]) -> Simulation:
@@ -22,9 +23,10 @@ def simulation(answer: Answer, setup: Setup, build: TorchBuild, notes: tuple[str
         reason=answer.reason,
         card=setup.card.key,
         memory=setup.memory,
-        devices=_devices(answer),
+        devices=_devices(answer, setup),
         peak=_peak(answer),
         need=answer.need,
+        smallest_memory=answer.smallest_memory,
         setting=answer.setting,
         smallest_card=answer.smallest_card,
         modelled=_modelled(answer, setup),
@@ -33,7 +35,7 @@ def simulation(answer: Answer, setup: Setup, build: TorchBuild, notes: tuple[str
         assumptions=main.assumptions,
         undescribed=tuple(Entry(note.name, note.count) for note in main.undescribed),
         refused=tuple(Entry(note.name, note.count) for note in main.unsupported),
-        notes=(*notes, *answer.notes, *_said(main)),
+        notes=(*notes, *answer.notes, *_said(main), *_of_card(main, setup, build)),
         hints=answer.hints,
         attempts=answer.attempts,
         caught_ooms=main.ooms if main.ended_well else 0,
@@ -48,32 +50,37 @@ def simulation(answer: Answer, setup: Setup, build: TorchBuild, notes: tuple[str
     )
 
 
-def _devices(answer: Answer) -> tuple[DeviceUse, ...]:
+def _devices(answer: Answer, setup: Setup) -> tuple[DeviceUse, ...]:
     high = {device.index: device for device in answer.high.devices} if answer.high is not None else {}
     # Where the high end did not get through even without a limit, nobody knows how high it is.
     open_end = answer.high is None and answer.verdict == "undecided" and answer.main.ended_well and _tried_high(answer)
-    return tuple(_device(device, high.get(device.index), open_end) for device in answer.main.devices)
+    return tuple(_device(device, high.get(device.index), open_end, answer, setup) for device in answer.main.devices)
 
 
 def _tried_high(answer: Answer) -> bool:
     return any(attempt.what.startswith("high end") for attempt in answer.attempts)
 
 
-def _device(device: DeviceFacts, high: DeviceFacts | None, open_end: bool) -> DeviceUse:
+def _device(device: DeviceFacts, high: DeviceFacts | None, open_end: bool, answer: Answer, setup: Setup) -> DeviceUse:
     def interval(low: int, top: int | None) -> Interval:
         if open_end:
             return Interval(low, None)
         return Interval(low, low if top is None else max(low, top))
 
+    low, top, context = device.used, None if high is None else high.used, setup.context_range
+    if answer.main.ended_well:  # a run that was out of memory reached what there was, whatever its context took of it
+        at_top = (device, setup) if high is None or answer.high is None else (high, answer.high.run.setup)
+        low, top = margins.used(device, setup, context.low), margins.used(*at_top, context.high)
     return DeviceUse(
         device=device.name,
         total=device.total,
         context=device.context,
+        context_range=Interval(*(margins.context(device, setup, each) for each in (context.low, context.high))),
         allocated=interval(device.allocated, None if high is None else high.allocated),
         reserved=None
         if device.reserved is None
         else interval(device.reserved, None if high is None else high.reserved),
-        used=interval(device.used, None if high is None else high.used),
+        used=interval(low, top),
         refused=device.refused,
     )
 
@@ -99,12 +106,40 @@ def _modelled(answer: Answer, setup: Setup) -> tuple[Modelled, ...]:
             return note.bytes
         return None if high is None else max(note.bytes, high.get(note.name, 0))
 
-    rows = [Modelled(note.name, note.bytes, high_bytes(note), note.count) for note in answer.main.modelled]
-    if not any("context" in row.name.lower() for row in rows):
-        contexts = [device.context for device in answer.main.devices if device.context]
-        if contexts:
-            rows.insert(0, Modelled(_CONTEXT, max(contexts), max(contexts), len(contexts)))
+    rows = [
+        Modelled(note.name, note.bytes, high_bytes(note), note.count)
+        for note in answer.main.modelled
+        if note.name != _CONTEXT
+    ]
+    numbers = [margins.contexts(device, setup) for device in answer.main.devices if device.context]
+    if numbers:
+        context = setup.context_range
+        rows.insert(0, Modelled(_CONTEXT, max(numbers) * context.low, max(numbers) * context.high, sum(numbers)))
     return tuple(rows)
+
+
+def _of_card(main: Facts, setup: Setup, build: TorchBuild) -> list[str]:
+    """Where it matters which card was simulated, and not only how large it is."""
+    card, said = setup.card, []
+    if not card.has_kernels:
+        said.append(
+            f"torch {build.version} has no kernels for {card.key} ({card.architecture}), so nothing runs on a real "
+            "one: a build for CUDA 12.6 does, and may take other sizes"
+        )
+    others = [one for one in cards.of_size(setup.memory) if one.cublas_workspace != card.cublas_workspace]
+    multiplied = any(note.name.startswith("cuBLAS") for note in main.modelled)
+    if multiplied and others and setup.memory != card.memory and "CUBLAS_WORKSPACE_CONFIG" not in os.environ:
+        said.append(
+            f"--memory changes the size alone: PyTorch's cuBLAS workspaces are those of {card.key}, "
+            f"{cards.text(card.cublas_workspace)} for each handle and stream; they are "
+            f"{cards.text(others[0].cublas_workspace)} with --device {_either([one.key for one in others])}"
+        )
+    return said
+
+
+def _either(words: list[str]) -> str:
+    """l4; a10g, l4 or t4"""
+    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 def _said(facts: Facts) -> list[str]:

@@ -19,7 +19,7 @@ from typing import Any
 from cuptimem import autostart, simulator
 from cuptimem.errors import Error, recording_core
 from cuptimem.simulation import child, device_report, processes, settings
-from cuptimem.simulation.cards import Card
+from cuptimem.simulation.cards import Card, Context
 
 # What an event may lag behind at the high end. A GPU's work queue holds about a thousand launches: the host cannot be
 # further ahead, so memory that waits for an event of another stream comes back after so many at the latest.
@@ -42,13 +42,18 @@ class Setup:
     card: Card
     memory: int  # bytes of each device
     devices: int = 1
-    context: int | None = None  # None: the card's constant
+    context: int | None = None  # None: what is published for the card, the middle of it in a run
     conv_workspace: int | None = None  # bytes for each convolution; None: 0, and the allowance at the high end
     assume: Mapping[str, float] | None = None  # fractions that the user gave
     alloc_conf: str | None = None  # None: as the environment has it
     high_end: bool = False  # every modelled part as large as its model allows
     other_branches: bool = False  # flags and floats that are read and unknown: the other way (host_reads.py)
     other_integers: bool = False  # such integers
+
+    @property
+    def context_range(self) -> Context:
+        """From the smallest to the largest that the context may be: one size where it is given."""
+        return self.card.context if self.context is None else Context(self.context, self.context, self.context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,16 +134,14 @@ def environment(base: Mapping[str, str], setup: Setup, folder: str, trace: str, 
 
 def _device(base: Mapping[str, str], setup: Setup, libraries: Sequence[str]) -> dict[str, str]:
     """The simulated device itself."""
-    found = {
+    return {
         "LD_PRELOAD": ":".join([*libraries, *filter(None, [base.get("LD_PRELOAD")])]),
         "TRITON_LIBCUDA_PATH": os.path.dirname(libraries[0]),
         "CUPTIMEM_SIM_DEVICE": setup.card.key,
         "CUPTIMEM_SIM_DEVICES": str(setup.devices),
         "CUPTIMEM_SIM_MEMORY": str(setup.memory),
+        "CUPTIMEM_SIM_CONTEXT": str(setup.context_range.middle),
     }
-    if setup.context is not None:
-        found["CUPTIMEM_SIM_CONTEXT"] = str(setup.context)
-    return found
 
 
 def variables(base: Mapping[str, str], setup: Setup) -> dict[str, str]:

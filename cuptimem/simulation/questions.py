@@ -6,23 +6,29 @@ The program runs once as it was asked for. All that follows is only run where it
   (host_reads.py, outcomes.py). For a branch both ways must fit; of an integer the peak must not depend. The way that
   takes more is the program from then on: a loop that stops on such a flag runs to its own bound;
 - the *high end*, where something was modelled: every modelled part as large as its model allows, assumed fractions at
-  1, events late. Only what fits there too is said to fit;
+  1, events late, and the CUDA context at the highest that is published for the card. Only what fits there too is said
+  to fit. For the context alone arithmetic mostly decides (margins.py);
 - *no limit*, where the device was too small: what the program really needs, and whether it fails for memory at all;
 - other settings of PyTorch's allocator, where the tensors alone would find room;
-- the cards that are large enough, the smallest first.
+- cards that are large enough, to find the smallest of them;
+- the context at its low end, where the program did not fit with the middle, and the tensors alone would find room;
+- smaller memory, where it fits by little: how little it could be.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from cuptimem.reporters.words import place
-from cuptimem.simulation import cards, causes, outcomes, settings
+from cuptimem.simulation import cards, causes, margins, outcomes, settings
 from cuptimem.simulation.facts import DeviceFacts, Facts
 from cuptimem.simulation.launch import Setup
-from cuptimem.simulation.result import Assumption, Attempt, Need, UnknownRead, VerdictKind
+from cuptimem.simulation.result import Assumption, Attempt, Need, Smallest, UnknownRead, VerdictKind
 
 NO_LIMIT = 2 << 40  # bytes of a device on which everything finds room
-_CARDS_TRIED = 3
+# The smallest memory that fits is worth runs only where it fits by little: with less free at its peak than this share.
+_LITTLE_FREE = 0.15
+_SMALLER_TRIED = 4  # runs
+_SAME_BYTES, _SAME_SHARE = 64 << 20, 0.02  # of the device: bounds that are so near to each other are one number
 # As cudnn_backend.c and objects_event.c of the simulator name them.
 _WORKSPACES = ("cuDNN convolution workspace", "cuDNN attention workspace")
 _EVENTS = "memory that waits for an event"
@@ -47,6 +53,7 @@ class Answer:
     need: Need | None = None
     setting: str | None = None
     smallest_card: str | None = None
+    smallest_memory: Smallest | None = None
     attempts: tuple[Attempt, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -73,6 +80,7 @@ class Inquiry:
         self._setup = setup
         self._wishes = wishes
         self._variables = variables
+        self._context = setup.context_range
         self._attempts: list[Attempt] = []
         self._notes: list[str] = []
 
@@ -240,14 +248,10 @@ class Inquiry:
 
     def _with_high_end(self, main: Facts) -> Answer:
         if not _has_high_end(main):
-            return self._fits(main, None)
+            return self._with_high_context(main)
         if not self._wishes.retry:
-            return self._undecided(
-                main,
-                "it fits with every modelled part at its low end; the high end was not run (--no-retry)",
-                "",
-            )
-        high = self._run(replace(self._setup, high_end=True), "high end")
+            return self._without_high_end(main)
+        high = self._run(replace(self._setup, high_end=True, context=self._context.high), "high end")
         if self._passed(high):
             return self._fits(main, high)
         if high.run.timed_out or high.ended_well:
@@ -256,7 +260,9 @@ class Inquiry:
             return self._undecided(
                 main, f"it fits with every modelled part at its low end; at the high end {text}", _how_to_decide(main)
             )
-        unlimited = self._run(replace(self._setup, high_end=True, memory=NO_LIMIT), "high end, no limit")
+        unlimited = self._run(
+            replace(self._setup, high_end=True, context=self._context.high, memory=NO_LIMIT), "high end, no limit"
+        )
         answer = self._undecided(
             main,
             "it fits with every modelled part at its low end and not at the high end"
@@ -266,12 +272,42 @@ class Inquiry:
         )
         return replace(answer, high=unlimited if unlimited.ended_well else None)
 
+    def _with_high_context(self, main: Facts) -> Answer:
+        """Nothing else has a high end."""
+        context = self._context
+        if context.exact or margins.fits(main, self._setup, context.high, self._setup.memory):
+            return self._fits(main, None)
+        low = f"it fits with a CUDA context of {cards.text(context.middle)}"
+        high = f"with one of {cards.text(context.high)}, the highest published for {self._setup.card.key},"
+        hint = _how_to_decide(main)
+        if not self._wishes.retry:
+            return self._undecided(main, f"{low}; {high} it was not run (--no-retry)", hint)
+        tried = self._run(replace(self._setup, context=context.high), _context_name(context.high))
+        if self._passed(tried):
+            return self._fits(main, tried)
+        if tried.ran_out or tried.refused:
+            return self._undecided(main, f"{low}; {high} it does not", hint)
+        return self._undecided(main, f"{low}; {high} it {_outcome(tried)}", hint)
+
+    def _without_high_end(self, main: Facts) -> Answer:
+        """By arithmetic: workspaces are at most so many copies of tensors. Nothing else that is open has a bound."""
+        roomy = margins.fits_with_workspaces(main, self._setup, self._context.high, self._setup.memory)
+        if roomy and not _has_high_end(main, *_WORKSPACES):
+            answer = self._fits(main, None)
+            return replace(answer, reason=f"{answer.reason}, more than cuDNN's workspaces can take")
+        return self._undecided(
+            main,
+            "it fits with every modelled part at its low end; the high end was not run (--no-retry)",
+            "",
+        )
+
     def _fits(self, main: Facts, high: Facts | None) -> Answer:
-        worst = (high or main).fullest
+        facts = high or main
+        worst = margins.fullest(facts, facts.run.setup, self._context.high)
         reason = ""
         if worst is not None:
-            free = worst.total - worst.used
-            reason = f"{cards.text(free)} of {worst.name} stay free at its peak"
+            free = worst.total - margins.used(worst, facts.run.setup, self._context.high)
+            reason = f"{cards.text(max(0, free))} of {worst.name} stay free at its peak"
         if main.ooms:
             reason += f"; {_times(main.ooms, 'refused allocation')} caught by the program"
         hints: tuple[str, ...] = ()
@@ -280,7 +316,39 @@ class Inquiry:
                 f"PyTorch emptied its cache {_times(main.retries, 'time')} to find room: on a GPU that waits for all "
                 "work each time",
             )
-        return Answer("fits", reason, hints, main, high=high, high_ran=high is not None)
+        # A program that means to be refused memory may run in any: how little is no question about it.
+        searches = facts.ooms or facts.unaccounted
+        smallest = None if worst is None or searches else self._smallest(facts, worst, high is not None)
+        return Answer("fits", reason, hints, main, high=high, high_ran=high is not None, smallest_memory=smallest)
+
+    def _smallest(self, facts: Facts, worst: DeviceFacts, high_end: bool) -> Smallest:
+        """Between what no allocator could do without and what it had.
+
+        PyTorch's allocator empties its cache before it gives up, so that much less than it used may do.
+        """
+        setup = facts.run.setup
+        low = margins.least(worst, setup, self._context.high)
+        used = margins.used(worst, setup, self._context.high)
+        # With a cache that was emptied in between, it is not certain to run with no more than it used.
+        high = used if margins.fits(facts, setup, self._context.high, worst.total) else worst.total
+        same = max(_SAME_BYTES, int(worst.total * _SAME_SHARE))
+        little = worst.total - used < worst.total * _LITTLE_FREE
+        if little and self._wishes.retry and all(device.processes == 1 for device in facts.devices):
+            low, high = self._smaller(low, high, same, high_end)
+        return Smallest(worst.name, high if high - low < same else low, high)
+
+    def _smaller(self, low: int, high: int, same: int, high_end: bool) -> tuple[int, int]:
+        """Both nearer to each other, by bisection."""
+        for _ in range(_SMALLER_TRIED):
+            if high - low < same:
+                break
+            memory = (low + high) // 2 >> 20 << 20
+            setup = replace(self._setup, memory=memory, context=self._context.high, high_end=high_end)
+            if self._passed(self._run(setup, f"in {cards.text(memory)}")):
+                high = memory
+            else:
+                low = memory
+        return low, high
 
     # --- the device was too small ---------------------------------------------------------------------
 
@@ -294,7 +362,7 @@ class Inquiry:
             )
         if not self._wishes.retry:
             if main.ran_out:
-                return Answer("does not fit", _refusal(main), (), main)
+                return self._ran_out_once(main)
             cause = causes.of_failure(main)
             return self._undecided(
                 main,
@@ -311,23 +379,54 @@ class Inquiry:
         unlimited = self._run(replace(self._setup, memory=NO_LIMIT), "no limit")
         if not unlimited.ended_well:
             return self._fails_anyway(main, unlimited)
-        need = _need(unlimited)
+        need = _need(unlimited, self._context)
         answer = Answer("does not fit", _refusal(main), _rests_on(unlimited), main, unlimited=unlimited, need=need)
         setting = self._setting(need)
-        card = None if need is None or need.takes_everything else self._card(need)
+        card = None if need is None or need.takes_everything else self._card(unlimited, need)
         answer = replace(answer, setting=setting, smallest_card=card)
         if setting is not None:
             return replace(answer, verdict="fits with settings")
         return self._or_nearly(answer, need, unlimited)
 
+    def _ran_out_once(self, main: Facts) -> Answer:
+        """What one run decides: it is that near only if a smaller context would have left what was lacking."""
+        low = self._context.low
+        if not margins.may_hang_on_context(main, self._setup, low):
+            return Answer("does not fit", _refusal(main), (), main)
+        return self._undecided(
+            main,
+            f"{_refusal(main)} with a CUDA context of {cards.text(self._context.middle)}; one of {cards.text(low)}, "
+            f"the lowest published for {self._setup.card.key}, leaves what was lacking there",
+            "leave --no-retry away: a run with that context decides it; or --context SIZE",
+        )
+
     def _or_nearly(self, answer: Answer, need: Need | None, unlimited: Facts) -> Answer:
-        """Larger workspaces may make it fit: what decides then is how blocks happen to be split."""
-        if need is None or need.low > self._setup.memory or not _has_high_end(unlimited):
+        """A smaller context may make it fit, and so may larger workspaces: how blocks are split decides then."""
+        if need is None or need.low > self._setup.memory:
             return answer
-        if not self._passed(self._run(replace(self._setup, high_end=True), "high end")):
+        low = self._context.low
+        if low < self._context.middle and self._fits_with_context(low, unlimited):
+            reason = (
+                f"{answer.reason} with a CUDA context of {cards.text(self._context.middle)}; with one of "
+                f"{cards.text(low)}, the lowest published for {self._setup.card.key}, it fits"
+            )
+            hint = "--context SIZE says what it is on your card and driver"
+            return replace(answer, verdict="undecided", reason=reason, hints=(hint, *answer.hints))
+        if not _has_high_end(unlimited):
+            return answer
+        name = "high end" if self._context.exact else f"high end, {_context_name(low)}"
+        if not self._passed(self._run(replace(self._setup, high_end=True, context=low), name)):
             return answer
         reason = f"{answer.reason} with every modelled part at its low end, but it ran at the high end: it is that near"
         return replace(answer, verdict="undecided", reason=reason)
+
+    def _fits_with_context(self, each: int, unlimited: Facts) -> bool:
+        setup = self._setup
+        by_arithmetic = margins.fits(unlimited, setup, each, setup.memory) and self._passed(unlimited)
+        # It did not fit with the middle. If arithmetic has it otherwise, the program sizes itself by what there is.
+        if by_arithmetic and not margins.fits(unlimited, setup, self._context.middle, setup.memory):
+            return True
+        return self._passed(self._run(replace(self._setup, context=each), _context_name(each)))
 
     def _fails_anyway(self, main: Facts, unlimited: Facts) -> Answer:
         cause = (
@@ -356,12 +455,29 @@ class Inquiry:
                 return name
         return None
 
-    def _card(self, need: Need) -> str | None:
-        others = [one for one in cards.CARDS if one.memory != self._setup.memory]
-        for one in cards.larger(others, need.low)[:_CARDS_TRIED]:
-            if self._fits_surely(replace(self._setup, card=one, memory=one.memory), f"on {one.key}", None):
-                return one.key
-        return None
+    def _card(self, unlimited: Facts, need: Need) -> str | None:
+        """Each is run on that card itself: its context, and what PyTorch allocates for its architecture."""
+        others = [one for one in cards.CARDS if one.memory != self._setup.memory and one.has_kernels]
+        setups = [replace(self._setup, card=one, memory=one.memory) for one in cards.larger(others, 0)]
+        large = [
+            setup
+            for setup in setups
+            if all(
+                margins.least(device, self._setup, setup.context_range.low) <= setup.memory
+                for device in unlimited.devices
+            )
+        ]
+        # By bisection, for many are of nearly one size: up to the first that has all that the run without a limit took.
+        enough = next((at for at, setup in enumerate(large) if setup.memory >= need.high), len(large) - 1)
+        low, high, found = 0, enough + 1, None
+        while low < high:
+            middle = (low + high) // 2
+            setup = large[middle]
+            if self._fits_surely(setup, f"on {setup.card.key}", None):
+                high, found = middle, setup.card.key
+            else:
+                low = middle + 1
+        return found
 
     def _fits_surely(self, setup: Setup, name: str, wanted: str | None) -> bool:
         """At the high end, too. A setting that the program itself replaced was not tried."""
@@ -375,9 +491,13 @@ class Inquiry:
             other = self._run(replace(setup, other_branches=True, other_integers=True), f"{name}, {outcomes.BRANCHES}")
             if not self._passed(other):
                 return False
-        if not _has_high_end(low):
+        context = setup.context_range
+        high = replace(setup, high_end=True, context=context.high)
+        if _has_high_end(low):
+            return self._passed(self._run(high, f"{name}, high end"))
+        if context.exact or margins.fits(low, setup, context.high, setup.memory):
             return True
-        return self._passed(self._run(replace(setup, high_end=True), f"{name}, high end"))
+        return self._passed(self._run(high, f"{name}, {_context_name(context.high)}"))
 
     # --- parts ------------------------------------------------------------------------------------------
 
@@ -412,11 +532,15 @@ def _at(one: Assumption) -> str:
     return place(one.frame) if one.file else "no Python line"
 
 
-def _has_high_end(facts: Facts) -> bool:
-    """Whether anything is larger there."""
+def _has_high_end(facts: Facts, *but: str) -> bool:
+    """Whether anything is larger there but these parts; the context is not among them."""
     assumed = any(not one.given and one.operator != "repeat_interleave" for one in facts.assumptions)
-    said = _WORKSPACES if facts.run.setup.conv_workspace is not None else ()
+    said = {*but, *(_WORKSPACES if facts.run.setup.conv_workspace is not None else ())}
     return assumed or any(is_modelled_open(note.name) and note.name not in said for note in facts.modelled)
+
+
+def _context_name(each: int) -> str:
+    return f"context of {cards.text(each)}"
 
 
 def is_modelled_open(name: str) -> bool:
@@ -424,16 +548,14 @@ def is_modelled_open(name: str) -> bool:
     return name in _OPEN
 
 
-def _need(facts: Facts) -> Need | None:
+def _need(facts: Facts, context: cards.Context) -> Need | None:
+    """Of a run with the context that was asked for."""
+    setup = facts.run.setup
     fullest = facts.fullest
     if fullest is None:
         return None
-    return Need(fullest.name, least(fullest), fullest.used, fullest.used > NO_LIMIT * 3 // 4)
-
-
-def least(device: DeviceFacts) -> int:
-    """Below this no allocator could run it."""
-    return min(device.used, device.allocated + device.context + device.library)
+    high = margins.used(fullest, setup, context.high)
+    return Need(fullest.name, margins.least(fullest, setup, context.low), high, high > NO_LIMIT * 3 // 4)
 
 
 def _refusal(facts: Facts) -> str:
@@ -466,6 +588,8 @@ def _how_to_decide(facts: Facts) -> str:
     ]
     if any(note.name in _WORKSPACES for note in facts.modelled):
         ways.append("--conv-workspace SIZE")
+    if not facts.run.setup.context_range.exact:
+        ways.append("--context SIZE")
     return f"say what you know: {', '.join(ways)}" if ways else ""
 
 

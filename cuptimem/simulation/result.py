@@ -41,10 +41,11 @@ class DeviceUse(Brief):
 
     device: str  # "cuda:0"
     total: int  # what the device has
-    context: int  # of it, taken by the CUDA context before the first tensor: a stated constant
+    context: int  # of it, taken by the CUDA context before the first tensor in the first run: a stated constant
+    context_range: Interval  # what the context may take: the card's published interval, or what the user gave
     allocated: Interval  # in tensors, as torch.cuda.max_memory_allocated counts
     reserved: Interval | None  # by PyTorch's allocator; None where it keeps no segments (cudaMallocAsync)
-    used: Interval  # of the device, context and libraries included
+    used: Interval  # of the device, libraries and the context at both of its ends included
     refused: int  # requests that the device could not serve, those included that PyTorch then served from its cache
 
 
@@ -117,10 +118,24 @@ class Need(Brief):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
+class Smallest(Brief):
+    """The smallest memory of the fullest device in which the program still fits, with everything at its high end."""
+
+    device: str
+    low: int  # it needs more than this, or no less: its tensors, the context and the libraries, or a run that failed
+    high: int  # it ran with this, or with more and used no more; equal to low where the two are so near
+
+    @property
+    def exact(self) -> bool:
+        """Whether it is one number, good to 64 MiB or 2 % of the device."""
+        return self.low == self.high
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Attempt(Brief):
     """Another run of the program, and how it went."""
 
-    what: str  # "PYTORCH_ALLOC_CONF=expandable_segments:True", "high end", "no limit", "on l4"
+    what: str  # "PYTORCH_ALLOC_CONF=expandable_segments:True", "high end", "no limit", "on l4", "in 12.0 GiB"
     outcome: str  # "ran", "out of memory", "failed: ...", "stopped after 600 s"
     used: int | None  # bytes of the fullest device at its peak
 
@@ -136,6 +151,7 @@ class Simulation(Brief):
     devices: tuple[DeviceUse, ...]  # that were used
     peak: Peak | None  # of the fullest device, with contributors; of the run without a limit where it did not fit
     need: Need | None  # where it did not fit
+    smallest_memory: Smallest | None  # where it fits
     setting: str | None  # "PYTORCH_ALLOC_CONF=expandable_segments:True", under which it fits
     smallest_card: str | None  # on which it ran
     modelled: tuple[Modelled, ...]

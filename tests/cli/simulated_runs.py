@@ -12,7 +12,7 @@ from cuptimem.simulation.result import Assumption, UnknownRead
 from cuptimem.stacks import Frame
 
 GIB = 1 << 30
-SETUP = Setup(card("h100"), 24 * GIB)
+SETUP = Setup(card("h100"), 24 * GIB, context=GIB // 2)
 LINE = Frame("/home/u/train.py", "train", 30)
 
 OOM = Raised("torch.OutOfMemoryError", ("OutOfMemoryError", "RuntimeError"), "CUDA out of memory. Tried ...", LINE)

@@ -118,17 +118,70 @@ def test_a_damaged_report_is_named(writer, tmp_path):
         device_report.read(str(path))
 
 
+CAPABILITY = r"#define (SM_\d+) \.major = (\d+), \.minor = (\d+)"
+PROFILE = (
+    r'\.name = "([^"]+)",\s*\.key = "([^"]+)",\s*\.memory = (\d+),\s*\.context = CONTEXT,\s*(SM_\d+),'
+    r"\s*\.sms = (\d+),"
+)
+
+
 def test_the_cards_are_those_of_the_simulator():
     text = (ROOT / "csrc/simulator/core/profiles.c").read_text()
-    rows = re.findall(r'\.name = "([^"]+)",\s*\.key = "([^"]+)",\s*\.memory = (\d+)', text)
-    assert len(rows) == text.count(".key = ") >= 8
-    assert [(one.name, one.key, one.memory) for one in cards.CARDS] == [(n, k, int(m)) for n, k, m in rows]
+    sms = {name: (int(major), int(minor)) for name, major, minor in re.findall(CAPABILITY, text)}
+    rows = re.findall(PROFILE, text)
+    assert len(rows) == text.count(".key = ") >= 18
+    assert [(one.name, one.key, one.memory, one.capability, one.sms) for one in cards.CARDS] == [
+        (name, key, int(memory), sms[capability], int(count)) for name, key, memory, capability, count in rows
+    ]
+
+
+def test_the_context_of_each_card_is_an_interval():
+    assert {one.key for one in cards.CARDS if not 0 < one.context.low < one.context.middle < one.context.high} == set()
+    # Golden results rest on the simulator's own constant with its default card.
+    assert cards.card("h100").context == cards.Context(450 << 20, 512 << 20, 700 << 20)
+    assert cards.card("t4").context == cards.Context(100 << 20, 130 << 20, 160 << 20)
+    open_setup = launch.Setup(cards.card("t4"), GIB)
+    assert open_setup.context_range == cards.card("t4").context and not open_setup.context_range.exact
+    given = launch.Setup(cards.card("t4"), GIB, context=7).context_range
+    assert given == cards.Context(7, 7, 7) and given.exact
+    found = launch.environment({}, open_setup, "/f", "/f/t", False)
+    assert found["CUPTIMEM_SIM_CONTEXT"] == str(130 << 20)
+
+
+def test_the_cublas_workspace_is_of_the_architecture():
+    found = {one.key: one.cublas_workspace for one in cards.CARDS}
+    assert {key for key, size in found.items() if size == 32 << 20} == {"b200", "gh200", "h100", "h200", "rtx5090"}
+    assert {size for size in found.values() if size != 32 << 20} == {(8 << 20) + (128 << 10)}
+
+
+def test_cards_that_a_size_may_stand_for():
+    def keys(size: int) -> list[str]:
+        return [one.key for one in cards.of_size(size * GIB)]
+
+    assert keys(24) == ["a10g", "rtx3090", "rtx4090", "l4"] and keys(48) == ["a40", "l40s", "a6000"]
+    assert keys(12) == ["rtx3060"] and keys(32) == ["rtx5090", "v100-32gb"] and keys(60) == []
+
+
+def test_cards_without_kernels_in_a_cuda_13_build():
+    assert {one.key for one in cards.CARDS if not one.has_kernels} == {"v100-16gb", "v100-32gb"}
+    assert cards.card("v100-16gb").architecture == "sm_70"
+
+
+@pytest.mark.parametrize("name", ["MI300X", "mi250", "AMD Instinct MI210", "Radeon RX 7900 XTX", "RX 7900"])
+def test_cards_of_another_maker_are_refused_by_name(name):
+    with pytest.raises(Error, match=f"^{name} is an AMD card, and only CUDA is simulated: ROCm builds"):
+        cards.card(name)
 
 
 @pytest.mark.parametrize(
     ("text", "key"),
     [
         ("H100", "h100"),
+        ("RTX A6000", "a6000"),
+        ("rtx 3060", "rtx3060"),
+        ("Tesla V100-SXM2-32GB", "v100-32gb"),
+        ("V100 16GB", "v100-16gb"),
+        ("NVIDIA GH200 120GB", "gh200"),
         ("rtx 4090", "rtx4090"),
         ("NVIDIA L4", "l4"),
         ("A100-80", "a100-80gb"),
@@ -140,7 +193,14 @@ def test_a_card_by_any_of_its_names(text, key):
 
 
 @pytest.mark.parametrize(
-    ("text", "hint"), [("a100", "a100-40gb or a100-80gb"), ("h10", "h100"), ("rtx4080", "rtx4090"), ("", "There are")]
+    ("text", "hint"),
+    [
+        ("a100", "a100-40gb or a100-80gb"),
+        ("v100", "v100-16gb or v100-32gb"),
+        ("h10", "h100"),
+        ("rtx4080", "rtx4090"),
+        ("", "There are"),
+    ],
 )
 def test_an_unknown_card(text, hint):
     with pytest.raises(Error, match=hint):

@@ -118,8 +118,8 @@ def test_it_does_not_fit_and_no_setting_can_help():
     answer, asked = ask(needs(40 * GIB, 30 * GIB))
     assert answer.verdict == "does not fit" and answer.setting is None
     assert answer.need is not None and (answer.need.low, answer.need.high) == (30 * GIB, 40 * GIB)
-    assert asked == ["as asked", "no limit", "on a100-40gb", "on h100"]
-    assert answer.smallest_card == "h100"
+    assert asked == ["as asked", "no limit", "on a100-40gb", "on l40s"]
+    assert answer.smallest_card == "l40s"
     assert answer.notes == ("no allocator setting can help: tensors, context and libraries alone take 30.0 GiB",)
     assert answer.reason == "out of memory at u/train.py:30"
 

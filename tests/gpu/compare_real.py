@@ -33,13 +33,23 @@ NO_GPU = 77
 # What a device's name must match for a profile of the simulator to be of its kind.
 KINDS = {
     "h100": r"H100",
-    "h200": r"H200",
+    "h200": r"\bH200",
+    "gh200": r"\bGH200",
+    "b200": r"\bB200",
     "a100-40gb": r"A100.*40\s?GB",
     "a100-80gb": r"A100.*80\s?GB",
+    "a10g": r"\bA10G\b",
+    "a40": r"\bA40\b",
+    "a6000": r"RTX A6000\b",
     "l4": r"\bL4\b",
+    "l40s": r"\bL40S\b",
     "rtx4090": r"RTX 4090\b(?! D)",
     "rtx3090": r"RTX 3090\b(?! Ti)",
+    "rtx3060": r"RTX 3060\b(?! Ti| Laptop)",
+    "rtx5090": r"RTX 5090\b(?! D| Laptop)",
     "t4": r"\bT4\b",
+    "v100-16gb": r"V100.*16\s?GB",
+    "v100-32gb": r"V100.*32\s?GB",
 }
 ASK = """
 import json, torch

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cuptimem.simulation import cards
 from tests.conftest import ROOT, Result, clean_environment
 from tests.gpu import tables
 from tests.gpu.compare import compare
@@ -82,16 +83,27 @@ def test_profiles_by_name() -> None:
     names = {
         "NVIDIA H100 80GB HBM3": "h100",
         "NVIDIA H200": "h200",
+        "NVIDIA GH200 120GB": "gh200",
+        "NVIDIA B200": "b200",
         "NVIDIA A100-SXM4-40GB": "a100-40gb",
         "NVIDIA A100 80GB PCIe": "a100-80gb",
+        "NVIDIA A10G": "a10g",
+        "NVIDIA A40": "a40",
+        "NVIDIA RTX A6000": "a6000",
         "NVIDIA L4": "l4",
+        "NVIDIA L40S": "l40s",
         "NVIDIA GeForce RTX 4090": "rtx4090",
+        "NVIDIA GeForce RTX 3060": "rtx3060",
         "NVIDIA GeForce RTX 3090": "rtx3090",
+        "NVIDIA GeForce RTX 5090": "rtx5090",
         "Tesla T4": "t4",
+        "Tesla V100-SXM2-16GB": "v100-16gb",
+        "Tesla V100-PCIE-32GB": "v100-32gb",
     }
     assert {name: profile_of(name) for name in names} == names
-    assert set(names.values()) == set(KINDS)
-    assert [profile_of(n) for n in ("NVIDIA L40S", "NVIDIA GeForce RTX 3090 Ti", "NVIDIA B200")] == [None] * 3
+    assert set(names.values()) == set(KINDS) == {card.key for card in cards.CARDS}
+    others = ("NVIDIA L40", "NVIDIA GeForce RTX 3090 Ti", "NVIDIA GeForce RTX 3060 Laptop GPU", "NVIDIA A10")
+    assert [profile_of(n) for n in others] == [None] * 4
 
 
 def test_tables_are_what_the_results_say() -> None:

@@ -1,9 +1,10 @@
 /* Which devices there are, as the environment says.
  *
- *   CUPTIMEM_SIM_DEVICE          h100 (default), h200, a100-40gb, a100-80gb, l4, rtx4090, rtx3090,
- * t4 or a full name; upper case, spaces and hyphens do not matter. A comma-separated list makes
- * several devices CUPTIMEM_SIM_DEVICES         how many devices; with a list of them: its length,
- * or unset CUPTIMEM_SIM_MEMORY          size of each device's memory instead of its profile's
+ *   CUPTIMEM_SIM_DEVICE          h100 (default), another key of profiles.c, or a full name; upper
+ *                                case, spaces and hyphens do not matter. A comma-separated list
+ *                                makes several devices
+ *   CUPTIMEM_SIM_DEVICES         how many devices; with a list of them: its length, or unset
+ *   CUPTIMEM_SIM_MEMORY          size of each device's memory instead of its profile's
  *   CUPTIMEM_SIM_CONTEXT         size that a context takes instead of the stated allowance
  *   CUPTIMEM_SIM_COPY_MAX        host copies up to this size keep their contents (default 1MiB)
  *   CUPTIMEM_SIM_CONV_WORKSPACE  workspace of each convolution (unset: cudnn_backend.c's allowance)

@@ -153,7 +153,7 @@ static int of_profile(const cm_sim_profile *profile, int device, int attribute)
     case BLOCKS_PER_MULTIPROCESSOR:
         return profile->blocks_per_sm;
     case DOUBLE_RATIO: /* data centre parts have half rate, the others a small fraction */
-        return profile->minor == 0 ? 2 : profile->major == 7 ? 32 : 64;
+        return profile->minor == 0 && profile->major <= 10 ? 2 : profile->major == 7 ? 32 : 64;
     case COMPRESSION:
         return profile->major >= 8;
     case PERSISTING_L2: /* since 8.0, a part of the cache */

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import build, works
+from tests.conftest import ROOT
 from tests.simulator.core import files
 from tests.simulator.core.clients import DEVICES, MIB, SANITIZED, SOURCES, Clients, cases_of, environment
 
@@ -288,22 +290,36 @@ def test_defaults(plain: Clients, tmp_path: Path) -> None:
 
 
 def test_all_profiles(plain: Clients, tmp_path: Path) -> None:
-    asked = "A100 40GB,a100-80gb,NVIDIA GeForce RTX 3090,RTX 4090,H100,h200,L4,Tesla T4"
-    numbers, devices, _ = configured(plain, tmp_path, {"CUPTIMEM_SIM_DEVICE": asked})
-    assert numbers[0] == "8"
+    text = (ROOT / "csrc/simulator/core/profiles.c").read_text()
+    keys, names = re.findall(r'\.key = "([^"]+)"', text), re.findall(r'\.name = "([^"]+)"', text)
+    assert names == sorted(names)
+    asked = "A100 40GB,NVIDIA GeForce RTX 3090,RTX 5090,Tesla T4"
+    _, devices, _ = configured(plain, tmp_path, {"CUPTIMEM_SIM_DEVICE": asked})
+    assert [row[2] for row in devices] == ["a100-40gb", "rtx3090", "rtx5090", "t4"]
+    devices = [configured(plain, tmp_path, {"CUPTIMEM_SIM_DEVICE": key})[1][0] for key in keys]
     facts = {row[2]: (row[5], int(row[6]), int(row[7]) >> 10, int(row[9]), int(row[10])) for row in devices}
     assert facts == {
         "a100-40gb": ("8.0", 108, 164, 2048, 32),
         "a100-80gb": ("8.0", 108, 164, 2048, 32),
+        "a10g": ("8.6", 80, 100, 1536, 16),
+        "a40": ("8.6", 84, 100, 1536, 16),
+        "b200": ("10.0", 148, 228, 2048, 32),
+        "gh200": ("9.0", 132, 228, 2048, 32),
+        "rtx3060": ("8.6", 28, 100, 1536, 16),
         "rtx3090": ("8.6", 82, 100, 1536, 16),
         "rtx4090": ("8.9", 128, 100, 1536, 24),
+        "rtx5090": ("12.0", 170, 100, 1536, 24),
         "h100": ("9.0", 132, 228, 2048, 32),
         "h200": ("9.0", 132, 228, 2048, 32),
         "l4": ("8.9", 58, 100, 1536, 24),
+        "l40s": ("8.9", 142, 100, 1536, 24),
+        "a6000": ("8.6", 84, 100, 1536, 16),
         "t4": ("7.5", 40, 64, 1024, 16),
+        "v100-16gb": ("7.0", 80, 96, 2048, 32),
+        "v100-32gb": ("7.0", 80, 96, 2048, 32),
     }
     for row in devices:
-        optin = int(row[7]) if row[2] == "t4" else int(row[7]) - 1024
+        optin = int(row[7]) if row[5].startswith("7.") else int(row[7]) - 1024
         assert int(row[8]) == optin
         assert all(int(number) > 0 for number in (row[3], row[4], *row[11:15]))
 
