@@ -155,6 +155,10 @@ def _said(facts: Facts) -> list[str]:
         said.append("this machine, not the simulated device, refused address space: see ulimit -v")
     if facts.backend is not None and facts.backend != "native":
         said.append(f"PyTorch's allocator was {facts.backend}: it keeps no segments of its own")
+    if facts.unknown_reads_dropped:
+        said.append(
+            f"{facts.unknown_reads_dropped} reads of unknown values are of lines that found no room in the note"
+        )
     shown = sum(read.count for read in facts.host_reads if not read.written)
     if facts.reads > shown:
         said.append(

@@ -192,16 +192,18 @@ def of_timeout(facts: Facts, timeout: float) -> Cause:
     """What a program was doing when its time was up."""
     where = crashed_at(facts.run.where)
     at = f" at {where}" if where else ""
-    most = facts.host_reads[0] if facts.host_reads else None
+    waited = max(facts.open_reads, key=lambda read: read.count, default=None)
     steps = len({step.index for step in facts.report.steps}) if facts.report is not None else 0
     text = f"the program was still running{at} after {timeout:g} s"
     if steps:
         text += f", in step {steps - 1}"
-    if most is not None and most.frame is not None and most.count >= 100:
+    if waited is not None and waited.frame is not None and waited.count >= 100:
+        inner = waited.library is not None and waited.library != waited.frame
+        within = f" (in {place(waited.library)})" if inner and waited.library is not None else ""
         return Cause(
-            f"{text}; {place(most.frame)} read a value that no kernel has computed {most.count} times: a loop that "
-            "waits for it does not end",
-            "bound that loop (a largest number of tokens, rounds or steps), or give it more time with --timeout",
+            f"{text}; {place(waited.frame)}{within} read a value that no kernel has computed {waited.count} times: a "
+            "loop that waits for it ends by a bound of its own alone",
+            "give that loop a bound, or a smaller one (of tokens, rounds or steps), or more time with --timeout",
         )
     return Cause(text, "run fewer steps (a peak shows in the first ones), or give it more time with --timeout")
 

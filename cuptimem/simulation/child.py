@@ -105,7 +105,7 @@ class _Child:
                 note["cuda"] = None if self.torch is None else _cuda(self.torch)
             except Exception as error:  # of a program that is ending, nothing is certain
                 self.problems.append(f"how it ended is not known: {type(error).__name__}: {error}")
-        note["problems"] = self.problems
+        note["problems"] = [*self.problems, *([] if self.computed is None else self.computed.problems())]
         path = os.path.join(self.folder, f"child-{self.pid}.note")
         try:
             with open(f"{path}.new", "w", encoding="utf-8") as file:

@@ -33,10 +33,13 @@ Routing = Callable[[int, int, int], Callable[[int, int], int]]  # Assumed.routin
 class Call:
     """One call of an operator, after its kernel has run."""
 
-    __slots__ = ("arguments", "keywords", "operator", "result")
+    __slots__ = ("arguments", "keywords", "operator", "result", "writes")
 
-    def __init__(self, operator: Any, result: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+    def __init__(
+        self, operator: Any, writes: bool, result: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> None:
         self.operator = operator
+        self.writes = writes  # over arguments, which may have been known
         self.result = result
         self.arguments = arguments
         self.keywords = keywords
@@ -102,6 +105,12 @@ _PASSED = frozenset(
         "_to_sparse_bsc",
     )
 )
+# Their results are floats in new memory that they do not clear before: it is unknown as it is.
+_NEVER_CLEAR = (
+    *("mm", "addmm", "bmm", "baddbmm", "_softmax", "_log_softmax", "native_layer_norm", "native_group_norm"),
+    *("_fused_rms_norm", "native_dropout", "_fused_dropout", "cudnn_", "convolution", "_scaled_dot_product"),
+    *("_flash_attention", "_efficient_attention", "_cudnn_attention", "_scaled_mm", "_grouped_mm"),
+)
 # PyTorch calls these with numbers that lie on the device, which it cannot hand to a kernel in Python.
 _NUMBERS_ON_DEVICE = ("aten::pow.Tensor_Tensor", "aten::pow.Tensor_Tensor_out", "aten::isin.Tensor_Tensor_out")
 _BESIDE = ("aten::copy_", "aten::random_")  # have no kernel under the key of CUDA, or not always
@@ -118,7 +127,7 @@ class Computed:
         routing: Callable[[int, int, int], Callable[[int, int], int]],
     ) -> None:
         self.elements = Elements(torch)
-        self.problems: set[str] = set()
+        self._failed: set[str] = set()
         self._torch = torch
         self._core = core
         self._aten = torch.ops.aten
@@ -130,6 +139,12 @@ class Computed:
         self._generator = torch.Generator()
         self._generator.manual_seed(torch.initial_seed() % 2**63)
         self._numbers: dict[tuple[Any, ...], Any] = {}
+
+    def problems(self) -> list[str]:
+        """For the note of the process."""
+        some = ", ".join(sorted(self._failed)[:5])
+        more = f" and {len(self._failed) - 5} more" if len(self._failed) > 5 else ""
+        return [f"could not be computed on the CPU, so its results are unknown: {some}{more}"] if some else []
 
     # --- installing -----------------------------------------------------------------------------------
 
@@ -180,7 +195,7 @@ class Computed:
         }.get(base)
         if special is not None:
             return special
-        if base in _PASSED:
+        if base in _PASSED or (base.startswith(_NEVER_CLEAR) and not _written(operator)):
             return None
         if base in _MOVES:
             return self._move
@@ -197,11 +212,11 @@ class Computed:
         return None
 
     def _follower(self, operator: Any, rule: Rule) -> Callable[..., Any]:
-        unseen, give_up = self._unseen, self._give_up
+        unseen, give_up, writes = self._unseen, self._give_up, _written(operator)
 
         def follow(result: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
             with unseen():
-                call = Call(operator, result, arguments, keywords)
+                call = Call(operator, writes, result, arguments, keywords)
                 try:
                     return rule(call)
                 except Exception as error:  # of an operator on the CPU: then its result is unknown
@@ -211,7 +226,7 @@ class Computed:
 
     def _give_up(self, call: Call, error: Exception) -> None:
         if not isinstance(error, _Unreadable):
-            self.problems.add(f"{call.operator}: {type(error).__name__}")
+            self._failed.add(f"{call.operator} ({type(error).__name__})")
         self._unknown(call)
 
     def _number(self, number: Any, arguments: tuple[Any, ...]) -> Any:
@@ -333,6 +348,8 @@ class Computed:
             self._put(outputs, call.operator(*arguments, **keywords))
 
     def _pointwise(self, call: Call) -> None:
+        if not call.writes and not all(map(self._fits, self.outputs(call))):
+            return  # new memory, and such a kernel does not clear it before: it is unknown as it is
         outputs = self._wanted(call)
         if outputs is None:
             return
@@ -566,7 +583,7 @@ class Computed:
                 return None if unknown is not None else operator(values, *arguments)
             except Exception as error:
                 if not isinstance(error, _Unreadable):
-                    self.problems.add(f"{operator}: {type(error).__name__}")
+                    self._failed.add(f"{operator} ({type(error).__name__})")
                 return None
 
     def filled(self, results: Any, exact: Any) -> Any:

@@ -239,12 +239,21 @@ def test_an_entry_point_that_nobody_described():
 
 
 def test_time_is_up():
-    reads = (runs.host_read(12, 40_000),)
-    answer, asked = ask(
-        lambda setup: facts(setup, exit_code=None, signal=15, timed_out=True, host_reads=reads), timeout=20.0
-    )
-    assert answer.verdict == "undecided" and asked == ["as asked"]
-    assert "after 20 s" in answer.reason and "u/train.py:12" in answer.reason and "40000 times" in answer.reason
+    """The advice fits: a loop that printed a loss in each step waits for nothing."""
+
+    def late(kind: str) -> tuple[str, str]:
+        reads = (runs.read(kind, count=40_000, library=7),)
+        answer, asked = ask(
+            lambda setup: facts(setup, exit_code=None, signal=15, timed_out=True, unknown_reads=reads), timeout=20.0
+        )
+        assert answer.verdict == "undecided" and asked == ["as asked"] and "after 20 s" in answer.reason
+        return answer.reason, answer.hints[0]
+
+    reason, hint = late("flag")
+    assert "u/train.py:12 (in torchlike/loop.py:7) read a value" in reason and "40000 times" in reason
+    assert hint.startswith("give that loop a bound")
+    reason, hint = late("float")
+    assert "read a value" not in reason and hint.startswith("run fewer steps")
 
 
 @pytest.mark.parametrize(

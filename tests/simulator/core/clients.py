@@ -25,6 +25,7 @@ UNITS = [
     "profiles",
     "report",
     "space",
+    "values",
     "virtual",
 ]
 SOURCES = [CORE / f"{unit}.c" for unit in UNITS]

@@ -461,7 +461,75 @@ static void model(void)
     drop_arena();
 }
 
+/* Elements of a tensor with a gap between its rows: those outside of it keep what they have. */
+static void elements_of_tensors(void)
+{
+    enum { ROWS = 3, COLUMNS = 4, PITCH = 6 };
+    int32_t *at = (int32_t *)alloc(0, 4 * MIB), host[ROWS * PITCH], values[ROWS * COLUMNS];
+    uint8_t known[ROWS * COLUMNS];
+    const int64_t sizes[] = {ROWS, COLUMNS}, strides[] = {PITCH, 1}, turned[] = {1, PITCH};
+    cm_sim_tensor tensor = {at + 1, 4, 2, sizes, strides};
+    uint64_t reads = on(0)->reads, known_reads = on(0)->known_reads;
+
+    for (int i = 0; i < ROWS * PITCH; i++)
+        host[i] = i;
+    EQUAL(cm_sim_values_read(&tensor, values, known), 0);
+    CHECK(all((char *)values, 0, sizeof values) && all((char *)known, 0, sizeof known));
+    cm_sim_copy(at, host, sizeof host);
+    EQUAL(cm_sim_values_read(&tensor, values, known), ROWS * COLUMNS);
+    for (int i = 0; i < ROWS * COLUMNS; i++)
+        EQUAL(values[i], 1 + i / COLUMNS * PITCH + i % COLUMNS);
+
+    /* One element of each row becomes unknown, the others get values. */
+    for (int i = 0; i < ROWS * COLUMNS; i++) {
+        values[i] = 100 + i;
+        known[i] = i % COLUMNS != 2;
+    }
+    EQUAL(cm_sim_values_write(&tensor, values, known), 0);
+    memset(values, 0xff, sizeof values);
+    EQUAL(cm_sim_values_read(&tensor, values, known), ROWS * (COLUMNS - 1));
+    for (int i = 0; i < ROWS * COLUMNS; i++) {
+        EQUAL(known[i], i % COLUMNS != 2);
+        EQUAL(values[i], known[i] ? 100 + i : 0);
+    }
+    /* Transposed, and what lies between the rows. */
+    cm_sim_tensor other = {at + 1, 4, 2, (const int64_t[]){COLUMNS, ROWS}, turned};
+    EQUAL(cm_sim_values_read(&other, values, known), ROWS * (COLUMNS - 1));
+    EQUAL(values[1], 100 + COLUMNS);
+    EQUAL(known[2 * ROWS], 0);
+    cm_sim_tensor gap = {at + 5, 4, 1, (const int64_t[]){2}, (const int64_t[]){1}};
+    EQUAL(cm_sim_values_read(&gap, values, known), 2);
+    EQUAL(values[0], 5);
+    EQUAL(values[1], 6);
+
+    /* All of it at once, a number without dimensions, and nothing at all. */
+    EQUAL(cm_sim_values_write(&tensor, NULL, NULL), 0);
+    EQUAL(cm_sim_values_read(&tensor, values, known), 0);
+    cm_sim_tensor number = {at, 4, 0, NULL, NULL};
+    EQUAL(cm_sim_values_write(&number, &(int32_t){77}, NULL), 0);
+    EQUAL(cm_sim_values_read(&number, values, known), 1);
+    EQUAL(values[0], 77);
+    cm_sim_tensor empty = {NULL, 4, 1, (const int64_t[]){0}, (const int64_t[]){1}};
+    EQUAL(cm_sim_values_read(&empty, values, known), 0);
+    EQUAL(cm_sim_values_write(&empty, values, NULL), 0);
+
+    /* An element of which only a part is known is not. */
+    cm_sim_copy((char *)(at + 1000), host, 3);
+    cm_sim_tensor part = {at + 1000, 4, 1, (const int64_t[]){1}, (const int64_t[]){1}};
+    EQUAL(cm_sim_values_read(&part, values, known), 0);
+    /* Memory of the host, and beyond the block. */
+    cm_sim_tensor outside = {host, 4, 1, (const int64_t[]){2}, (const int64_t[]){1}};
+    EQUAL(cm_sim_values_read(&outside, values, known), -1);
+    EQUAL(cm_sim_values_write(&outside, values, NULL), -1);
+    cm_sim_tensor beyond = {at + MIB - 1, 4, 1, (const int64_t[]){2}, (const int64_t[]){1}};
+    EQUAL(cm_sim_values_read(&beyond, values, known), -1);
+    EQUAL(on(0)->reads, reads); /* none of it is a read of the program's */
+    EQUAL(cm_sim_free(at, NULL), CM_SIM_OK);
+    EQUAL(on(0)->known_reads, known_reads);
+}
+
 static const test_case cases[] = {
+    {"elements_of_tensors", elements_of_tensors},
     {"reads_are_counted_and_told", reads_are_counted_and_told},
     {"large_copies_lose_their_contents", large_copies_lose_their_contents},
     {"memsets", memsets},
