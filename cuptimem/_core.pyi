@@ -109,6 +109,8 @@ def torch_unwatch() -> None: ...
 def walks_call(call: Callable[[], None] | None, /) -> None: ...  # after steps of optimizers, where anything is due
 def walks_due() -> int: ...  # 1: a walk, 2: an early look for holders
 def select(objects: list[Any], kind_of: Callable[[type], int]) -> list[tuple[int, Any]]: ...  # unless 0
+def followed_kernel(kernel: object, tensor: object, after: object, tensors: int) -> object: ...  # see py_values.c
+def call_unrecorded(function: Callable[..., Any], *arguments: Any) -> Any: ...  # nothing in it is recorded
 def call_unless_running(code: object, function: Callable[..., Any], *arguments: Any) -> Any: ...  # else NotImplemented
 
 # the driver level (csrc/python/py_cupti.c)

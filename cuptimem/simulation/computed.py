@@ -6,8 +6,9 @@ by element (elements.py); what depends on something unknown is unknown, except w
 in `mask & False`. The kernel itself runs first and makes what it makes: no allocation, stream or event changes.
 
 Computed are integers and booleans of up to 8 MiB a tensor, and floats of up to 64 KiB. All other tensors that a kernel
-writes become unknown. Random numbers are drawn by a generator of our own: one draw as good as a GPU's. Kernels that are
-not PyTorch's own (Triton, extensions) are not seen: what they write over known values stays known.
+writes become unknown. Unknown floats are taken to be finite. Random numbers are drawn by a generator of our own: one
+draw as good as a GPU's. Kernels that are not PyTorch's own (Triton, extensions) are not seen: what they write over
+known values stays known.
 
 Runs inside the simulated process, imports nothing that torch has not loaded.
 """
@@ -353,10 +354,21 @@ class Computed:
         outputs = self._wanted(call)
         if outputs is None:
             return
-        arguments, keywords, masks = self._inputs(call, False)
+        constant = self._of_the_finite(call)
+        try:
+            arguments, keywords, masks = self._inputs(call, False)
+        except _Unreadable:
+            if constant is None:
+                raise
+            full = self._aten.full.default(outputs[0].shape, constant, dtype=self._torch.bool, device=self._cpu)
+            self._put(outputs, full)
+            return
         values = call.operator(*arguments, **keywords)
         if not masks:
             self._put(outputs, values)
+            return
+        if constant is not None:
+            self._put(outputs, self._aten.masked_fill.Scalar(values, masks[0], constant))
             return
         unknown = self._aten.zeros.default(outputs[0].shape, dtype=self._torch.bool, device=self._cpu)
         for mask in masks:
@@ -365,6 +377,20 @@ class Computed:
         if decided is not None:
             self._aten.bitwise_and_.Tensor(unknown, self._aten.logical_not.default(decided))
         self._put(outputs, values, [unknown] * len(outputs))
+
+    def _of_the_finite(self, call: Call) -> bool | None:
+        """Unknown floats are taken to be finite: what `isnan`, `isinf` and `isfinite` compare is decided by that."""
+        name = call.operator._schema.name.removeprefix("aten::")
+        if name in ("isnan", "isinf", "isposinf", "isneginf"):
+            return False
+        if name not in ("eq", "ne") or not call.arguments[0].is_floating_point():
+            return None
+        one, other = call.arguments[:2]
+        if isinstance(other, self._tensor) and other.is_cuda:
+            same = one.is_cuda and other.data_ptr() == one.data_ptr() and other.stride() == one.stride()
+            return name == "eq" if same and other.shape == one.shape else None
+        number = other.item() if isinstance(other, self._tensor) and other.dim() == 0 else other
+        return name == "ne" if isinstance(number, float) and math.isinf(number) else None
 
     def _decided(self, call: Call, shape: Any) -> Any:
         """Where a known operand decides alone, whatever the others are."""
@@ -557,6 +583,9 @@ class Computed:
         name = str(dtype).removeprefix("torch.")
         if dtype.is_floating_point or dtype.is_complex:
             return self._reads.other_float(name, elements)
+        if name == "uint8" and self._reads.from_storage():
+            self._reads.note("storage", name, elements)
+            return None
         flag = name == "bool"
         if self._reads.note("flag" if flag else "integer", name, elements):
             return True if flag else 1

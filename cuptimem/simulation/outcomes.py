@@ -32,9 +32,13 @@ def is_longer(one: Facts, other: Facts) -> bool:
     return any(count > before.get(key, 0) for key, count in counts(one).items())
 
 
-def used(facts: Facts) -> int:
-    """Bytes of all devices, each at its peak."""
-    return sum(device.used for device in facts.devices)
+def takes_more(one: Facts, other: Facts) -> bool:
+    """Whether `one` uses more of its devices; where both use the same, whether it has more in tensors."""
+
+    def bytes_of(facts: Facts) -> tuple[int, int]:
+        return sum(device.used for device in facts.devices), allocated(facts)
+
+    return bytes_of(one) > bytes_of(other)
 
 
 def allocated(facts: Facts) -> int:

@@ -164,7 +164,7 @@ class Inquiry:
         if why:
             return main, self._hangs(main, reads, f"the other way {why}")
         self._notes.append(outcomes.compared(main, other, reads))
-        if outcomes.used(other) <= outcomes.used(main):
+        if not outcomes.takes_more(other, main):
             return main, None
         self._setup = setup
         return other, None

@@ -64,7 +64,7 @@ class UnknownRead(Brief):
     """A line that read values which no kernel has computed, through PyTorch. They read as zeros."""
 
     # "integer", "flag"; "float", whose comparisons are seen, and "unfollowed float", where they are not; "branch": a
-    # float, or what Python made of one, was compared
+    # float, or what Python made of one, was compared; "storage": bytes that are saved
     kind: str
     dtype: str  # of the tensor: "int64"; "float" for a branch
     count: int

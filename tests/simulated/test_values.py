@@ -117,6 +117,12 @@ found["flag"] = flags[0].item()  # read 5
 loss = unknown.mean()
 if loss.item() * 2 + 1 < 3:  # read 6, and a comparison
     found["small"] = True
+infinite = torch.tensor([1.0, float("inf"), float("nan")], **cuda)
+large = torch.randn(300, 300, **cuda) @ torch.randn(300, 300, **cuda)  # too large, and taken to be finite
+found["finite"] = [
+    torch.isfinite(loss).item(), torch.isnan(large).any().item(), torch.isinf(unknown).any().item(),
+    torch.isfinite(infinite).tolist(), torch.isfinite(large).all().item(),
+]
 scaler = torch.amp.GradScaler("cuda")
 weight = torch.zeros(4, requires_grad=True, **cuda)
 optimizer = torch.optim.SGD([weight], lr=0.1)
@@ -143,6 +149,7 @@ def test_what_is_unknown_stays_unknown(simulate: Callable[..., Any]) -> None:
         "float": 0.0,
         "flag": False,
         "small": True,
+        "finite": [True, False, False, [True, False, False], True],
     }
     lines = UNKNOWN.splitlines()
     reads = {
