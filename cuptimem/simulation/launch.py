@@ -127,6 +127,9 @@ def environment(base: Mapping[str, str], setup: Setup, folder: str, trace: str, 
     own.pop("CUPTIMEM_SIM_CONV_WORKSPACE", None)
     if setup.conv_workspace is not None or not setup.high_end:
         ours["CUPTIMEM_SIM_CONV_WORKSPACE"] = str(setup.conv_workspace or 0)
+    # And a communicator of NCCL that of csrc/simulator/libraries/nccl.c.
+    if not setup.high_end and "CUPTIMEM_SIM_NCCL" not in own:
+        ours["CUPTIMEM_SIM_NCCL"] = "0"
     if setup.high_end and "CUPTIMEM_SIM_EVENT_LAG" not in own:
         ours["CUPTIMEM_SIM_EVENT_LAG"] = str(EVENT_LAG)
     return {**own, **ours}
@@ -156,6 +159,7 @@ def variables(base: Mapping[str, str], setup: Setup) -> dict[str, str]:
     found = _device(base, setup, libraries)
     found |= {name: os.path.join(caches, place) for name, place in _CACHES.items()}
     found["CUPTIMEM_SIM_CONV_WORKSPACE"] = str(setup.conv_workspace or 0)
+    found["CUPTIMEM_SIM_NCCL"] = base.get("CUPTIMEM_SIM_NCCL", "0")
     if "CUDA_VISIBLE_DEVICES" in base:  # it names devices of this machine
         found["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, range(setup.devices)))
     return found

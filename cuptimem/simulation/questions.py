@@ -29,10 +29,11 @@ NO_LIMIT = 2 << 40  # bytes of a device on which everything finds room
 _LITTLE_FREE = 0.15
 _SMALLER_TRIED = 4  # runs
 _SAME_BYTES, _SAME_SHARE = 64 << 20, 0.02  # of the device: bounds that are so near to each other are one number
-# As cudnn_backend.c and objects_event.c of the simulator name them.
+# As cudnn_backend.c, nccl.c and objects_event.c of the simulator name them.
 _WORKSPACES = ("cuDNN convolution workspace", "cuDNN attention workspace")
 _EVENTS = "memory that waits for an event"
-_OPEN = {*_WORKSPACES, _EVENTS}
+_COMMUNICATORS = "NCCL communicators"
+_OPEN = {*_WORKSPACES, _COMMUNICATORS, _EVENTS}
 _TRUST = "--trust-reads says that none does: that they are only printed, say"
 
 Ask = Callable[[Setup, str], Facts]  # runs the program on a setup; the name is for the folder and for people

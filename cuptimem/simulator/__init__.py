@@ -15,7 +15,7 @@ VARIABLES = tuple(  # what the device, and a run on it, read of the environment
     f"CUPTIMEM_SIM_{name}"
     for name in (
         *("CHILD", "CONTEXT", "CONV_WORKSPACE", "COPY_MAX", "CUPTI", "DEVICE", "DEVICES", "EVENT_LAG", "HANDLE_BYTES"),
-        *("HOSTILE", "LOG", "MEMORY", "REPORT", "TIMING", "TRACE"),
+        *("HOSTILE", "LOG", "MEMORY", "NCCL", "REPORT", "TIMING", "TRACE"),
     )
 )
 
@@ -31,7 +31,7 @@ class Alias(NamedTuple):
 
 
 # cuBLAS cannot be taken without cuSOLVER, cuSPARSE and cuFFT: the real ones would want its private symbols.
-# Left as they are, for they work or at least load without a driver: NVRTC, nvJitLink, cuRAND, cuFile, NVSHMEM, NCCL.
+# Left as they are, for they work or at least load without a driver: NVRTC, nvJitLink, cuRAND, cuFile, NVSHMEM.
 # One file's name differs from its SONAME: where PyTorch sees "libcudart.so" among the mapped files it loads all the
 # real libraries by their paths, which would cost each process 1.6 GB of addresses and 200 MB of memory for nothing. The
 # name's first part stays, for other programs look for that.
@@ -52,6 +52,7 @@ ALIASES = (
     ),
     Alias("libcusparseLt.so.0", None, "libcusparseLt.so.0"),
     Alias("libnvidia-ml.so.1", None, "libnvidia-ml.so.1"),
+    Alias("libnccl.so.2", None, "libnccl.so.2"),
 )
 
 

@@ -171,8 +171,8 @@ def test_expandable_segments_take_what_pytorch_reserves(ran: Callable[..., Any],
     ("program", "note"),
     [
         (
-            "torch.cuda.nccl.all_reduce([torch.ones(8, device='cuda:0'), torch.ones(8, device='cuda:1')])",
-            "NCCL",
+            "torch.ones(1, device='cuda'); torch.cuda.nccl.init_rank(2, torch.cuda.nccl.unique_id(), 0)",
+            "NCCL between processes",
         ),
         ("torch.ones(8, device='cuda').untyped_storage()._share_cuda_()", "CUDA IPC"),
     ],

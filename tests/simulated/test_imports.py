@@ -16,7 +16,7 @@ pytestmark = pytest.mark.cuda_torch
 
 # By the library that an import names; by its name where it names none (the driver, cuSPARSELt, NVML).
 SIMULATED = {alias.soname.partition(".so.")[0] for alias in simulator.ALIASES}
-FAMILIES = re.compile(r"(__cuda|cuda|cublas|cudnn|cusolver|cusparse|cufft|cupti|nvml|cu)[A-Z_]\w*")
+FAMILIES = re.compile(r"(__cuda|cuda|cublas|cudnn|cusolver|cusparse|cufft|cupti|nvml|nccl|cu)[A-Z_]\w*")
 # What PyTorch 2.11.0 imports and 2.14.1 does not.
 OLDER = ["cudaGraphDebugDotPrint", "cusolverDnCreateSyevjInfo", "cusolverDnDestroySyevjInfo"]
 OLDER += [f"cusolverDn{kind}evj{end}" for kind in ("Ssy", "Dsy", "Che", "Zhe") for end in ("", "_bufferSize")]
@@ -49,6 +49,7 @@ def test_there_is_much_to_find(imported: dict[str, str]) -> None:
     """The reader reads: these have been imported by every PyTorch so far."""
     assert len(imported) > 600
     assert {"cudaMalloc", "cublasGemmEx", "cudnnBackendExecute", "cusparseLtMatmul", "cuptiSubscribe"} < set(imported)
+    assert {"ncclAllReduce", "ncclCommInitAll", "ncclCommInitRankConfig"} < set(imported)
     assert {"cuLaunchKernel", "cusolverDnCreate", "cusparseSpMM", "cufftXtExec", "__cudaRegisterFunction"} < set(
         imported
     )
@@ -85,10 +86,10 @@ torch.zeros(1, device="cuda")
 mapped = {line.split()[-1] for line in open("/proc/self/maps") if "/" in line}
 def lies(name):
     return [path for path in mapped if path.rsplit("/", 1)[-1].startswith(name)]
-for name in ("libcurand.", "libnccl.", "libcufile.", "libnvrtc.", "libnvrtc-builtins.", "libnvshmem_host."):
+for name in ("libcurand.", "libcufile.", "libnvrtc.", "libnvrtc-builtins.", "libnvshmem_host."):
     assert lies(name), name
 for name in ("libcublas.", "libcublasLt.", "libcudnn", "libcusolver.", "libcusparse.", "libcufft.", "libcusparseLt.",
-             "libcudart", "libcuda.", "libcupti.", "libnvidia-ml."):
+             "libcudart", "libcuda.", "libcupti.", "libnvidia-ml.", "libnccl."):
     assert all("cuptimem/simulator" in path for path in lies(name)) and lies(name), (name, lies(name))
 assert ctypes.CDLL("libcudart.so.13").cudaMalloc
 assert ctypes.CDLL("libcublas.so.13").cublasSgemm_v2 and ctypes.CDLL("libcuda.so.1").cuInit

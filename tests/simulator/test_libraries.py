@@ -44,7 +44,7 @@ def test_the_client_has_cases() -> None:
     assert {"full", "backend", "threads", "refused"} < set(CASES)
 
 
-@pytest.mark.parametrize("case", sorted(set(CASES) - {"full", "backend", "refused"}))
+@pytest.mark.parametrize("case", sorted(set(CASES) - {"full", "backend", "refused", "ranks"}))
 def test_calls(client: Path, case: str) -> None:
     run(client, case)
 
@@ -56,6 +56,14 @@ def test_a_handle_that_finds_no_room(client: Path) -> None:
 @pytest.mark.parametrize("workspace", ["", "0", "67108864"])
 def test_workspaces(client: Path, workspace: str) -> None:
     run(client, "backend", **({"CUPTIMEM_SIM_CONV_WORKSPACE": workspace} if workspace else {}))
+
+
+def test_ranks_of_one_process(client: Path, tmp_path: Path) -> None:
+    report = tmp_path / "report"
+    run(client, "ranks", CUPTIMEM_SIM_DEVICES="2", CUPTIMEM_SIM_REPORT=str(report))
+    told = report.read_bytes()
+    for name in ("NCCL communicators", "NCCL between processes", "NCCL's one-sided and device calls"):
+        assert told.count(name.encode() + b"\0") == 1
 
 
 def test_what_is_refused_names_itself(client: Path, tmp_path: Path) -> None:

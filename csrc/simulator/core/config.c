@@ -9,6 +9,8 @@
  *   CUPTIMEM_SIM_COPY_MAX        host copies up to this size keep their contents (default 1MiB)
  *   CUPTIMEM_SIM_CONV_WORKSPACE  workspace of each convolution (unset: cudnn_backend.c's allowance)
  *   CUPTIMEM_SIM_HANDLE_BYTES    what each library handle takes (unset: library.c's constants)
+ *   CUPTIMEM_SIM_NCCL            what each communicator takes of each device (unset: nccl.c's
+ *                                allowance)
  *   CUPTIMEM_SIM_EVENT_LAG       events complete after so many later launches (default 0)
  *   CUPTIMEM_SIM_TIMING          1: count the time spent in entry points
  *   CUPTIMEM_SIM_TRACE           1: every memory call as a line on standard error
@@ -260,17 +262,19 @@ static bool read_visible(void)
 static bool read_all(void)
 {
     uint64_t copy_max = (uint64_t)1 << 20, lag = 0;
-    uint64_t workspace = (uint64_t)-1, handle = (uint64_t)-1;
+    uint64_t workspace = (uint64_t)-1, handle = (uint64_t)-1, nccl = (uint64_t)-1;
 
     bool fine = read_devices() && read_visible() && read_size("CUPTIMEM_SIM_COPY_MAX", &copy_max) &&
                 read_size("CUPTIMEM_SIM_CONV_WORKSPACE", &workspace) &&
                 read_size("CUPTIMEM_SIM_HANDLE_BYTES", &handle) &&
+                read_size("CUPTIMEM_SIM_NCCL", &nccl) &&
                 read_count("CUPTIMEM_SIM_EVENT_LAG", 0, UINT32_MAX, &lag) &&
                 read_flag("CUPTIMEM_SIM_TIMING", &config.timing) &&
                 read_flag("CUPTIMEM_SIM_TRACE", &config.trace);
     config.copy_max = copy_max;
     config.conv_workspace = (int64_t)workspace;
     config.handle_bytes = (int64_t)handle;
+    config.nccl_bytes = (int64_t)nccl;
     config.event_lag = (uint32_t)lag;
     config.driver_version = 13000;
     return fine;

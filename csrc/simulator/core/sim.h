@@ -67,6 +67,7 @@ typedef struct cm_sim_config {
     size_t copy_max;             /* contents of larger host copies are not kept */
     int64_t conv_workspace; /* bytes for each convolution; -1: the allowance of cudnn_backend.c */
     int64_t handle_bytes; /* what a library handle takes of the device; -1: the stated constants */
+    int64_t nccl_bytes;   /* what a communicator takes of a device; -1: the allowance of nccl.c */
     uint32_t event_lag;   /* an event completes after so many later launches; 0: at once */
     int driver_version;   /* 13000 */
     bool timing;          /* count the time spent in entry points */

@@ -20,7 +20,7 @@ static struct {
     {"cuBLAS", "libcublas.so.13", NULL},        {"cuBLASLt", "libcublasLt.so.13", NULL},
     {"cuDNN", "libcudnn.so.9", NULL},           {"cuFFT", "libcufft.so.12", NULL},
     {"cuSOLVER", "libcusolver.so.12", NULL},    {"cuSPARSE", "libcusparse.so.12", NULL},
-    {"cuSPARSELt", "libcusparseLt.so.0", NULL},
+    {"cuSPARSELt", "libcusparseLt.so.0", NULL}, {"NCCL communicators", "libnccl.so.2", NULL},
 };
 
 /* The file stays mapped: the process was started with it. */

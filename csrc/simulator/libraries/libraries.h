@@ -14,7 +14,8 @@ enum {
     CM_SIM_CUDNN_VERSION = 92400,   /* major * 10000 + minor * 100 + patch */
     CM_SIM_CUSPARSE_VERSION = 12603,
     CM_SIM_CUSPARSELT_VERSION = 801,
-    CM_SIM_CUFFT_VERSION = 12000
+    CM_SIM_CUFFT_VERSION = 12000,
+    CM_SIM_NCCL_VERSION = 23007 /* as cuBLAS has it */
 };
 
 /* cublasGetProperty and its like: property 0 major, 1 minor, 2 patch. */

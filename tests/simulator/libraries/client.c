@@ -521,6 +521,136 @@ static void fourier(void)
         CHECK(cufftDestroy(plan[i]) == 0);
 }
 
+/* --- NCCL: two devices ------------------------------------------------------------------------ */
+
+typedef struct unique {
+    char bytes[128];
+} unique;
+int ncclCommInitAll(any *, int, const int *), ncclCommDestroy(any), ncclCommCount(any, int *),
+    ncclCommUserRank(any, int *), ncclCommCuDevice(any, int *), ncclCommGetAsyncError(any, int *),
+    ncclGetUniqueId(unique *), ncclCommInitRank(any *, int, unique, int), ncclGroupStart(void),
+    ncclGroupEnd(void), ncclCommSplit(any, int, int, any *, any), ncclGetVersion(int *),
+    ncclBroadcast(const void *, void *, size_t, int, int, any, any),
+    ncclAllReduce(const void *, void *, size_t, int, int, any, any),
+    ncclAllGather(const void *, void *, size_t, int, any, any),
+    ncclReduce(const void *, void *, size_t, int, int, int, any, any), ncclPutSignal(void),
+    pncclCommDestroy(any), ncclMemAlloc(any *, size_t), ncclMemFree(any), ncclCommSuspend(any, int),
+    ncclCommResume(any), ncclRedOpCreatePreMulSum(int *, any, int, int, any);
+const char *ncclGetErrorString(int), *ncclGetLastError(any);
+
+static size_t used_of(int device)
+{
+    size_t now, peak;
+    cm_sim_used(device, &now, &peak);
+    return now;
+}
+
+static size_t met, right; /* bytes that no host wrote; reads of nothing else */
+static void on_read(const void *address, size_t bytes, int device, bool written)
+{
+    met += written ? 0 : bytes;
+    right += written;
+}
+
+static int first_of(const int *memory)
+{
+    int value = -1;
+    cm_sim_copy(&value, memory, sizeof value);
+    return value;
+}
+
+static void ranks(void)
+{
+    enum { INT32 = 2, SUM = 0, MIB = 1 << 20 };
+    static const int twice[2] = {1, 1}, turned[2] = {1, 0};
+    any comm[2] = {NULL, NULL}, alone, split, memory[2], gathered;
+    int value, seven = 7, nine = 9, operation;
+    unique id, other;
+
+    CHECK(ncclGetVersion(&value) == 0 && value == 23007 && ncclGetVersion(NULL) != 0);
+    CHECK(strcmp(ncclGetErrorString(0), "no error") == 0 && ncclGetErrorString(99) != NULL);
+    CHECK(ncclCommInitAll(comm, 3, NULL) == 5 && ncclCommInitAll(comm, 2, twice) == 5);
+    CHECK(ncclCommInitAll(NULL, 1, NULL) == 4 && strlen(ncclGetLastError(NULL)) > 0);
+    CHECK(ncclCommInitAll(comm, 2, turned) == 0);
+    size_t base = used_of(0) - 1024 * (size_t)MIB; /* the context */
+    CHECK(used_of(1) == base + 1024 * (size_t)MIB);
+    CHECK(ncclCommCount(comm[0], &value) == 0 && value == 2);
+    CHECK(ncclCommUserRank(comm[1], &value) == 0 && value == 1);
+    CHECK(ncclCommCuDevice(comm[0], &value) == 0 && value == 1);
+    CHECK(ncclCommGetAsyncError(comm[0], &value) == 0 && value == 0);
+
+    /* Rank 0 is on device 1. */
+    for (int rank = 0; rank < 2; rank++)
+        CHECK(cm_sim_alloc(1 - rank, CM_SIM_DEVICE, MIB, NULL, &memory[rank]) == 0);
+    CHECK(cm_sim_alloc(0, CM_SIM_DEVICE, MIB, NULL, &gathered) == 0);
+    cm_sim_set_read_hook(on_read);
+    cm_sim_copy(memory[0], &seven, sizeof seven);
+    cm_sim_copy(memory[1], &nine, sizeof nine);
+    /* Gathered is what each had; nothing happens before the group ends. */
+    CHECK(ncclGroupStart() == 0);
+    CHECK(ncclAllGather(memory[1], gathered, 1, INT32, comm[1], NULL) == 0);
+    CHECK(first_of(gathered) == 0 && met == 4);
+    CHECK(ncclAllGather(memory[0], memory[0], 1, INT32, comm[0], NULL) == 0);
+    CHECK(ncclGroupEnd() == 0 && ncclGroupEnd() == 5);
+    CHECK(first_of(gathered) == 7 && first_of((int *)gathered + 1) == 9 && right == 2);
+    /* What the root has, all have. */
+    CHECK(ncclGroupStart() == 0);
+    CHECK(ncclBroadcast(memory[1], memory[1], 1, INT32, 0, comm[1], NULL) == 0);
+    CHECK(ncclBroadcast(memory[0], memory[0], 1, INT32, 0, comm[0], NULL) == 0);
+    CHECK(ncclGroupEnd() == 0 && first_of(memory[1]) == 7 && right == 3 && met == 4);
+    /* A sum is unknown, where it arrives. */
+    CHECK(ncclGroupStart() == 0);
+    CHECK(ncclReduce(memory[0], memory[0], 1, INT32, SUM, 1, comm[0], NULL) == 0);
+    CHECK(ncclReduce(memory[1], memory[1], 1, INT32, SUM, 1, comm[1], NULL) == 0);
+    CHECK(ncclGroupEnd() == 0 && first_of(memory[0]) == 7 && met == 4);
+    CHECK(first_of(memory[1]) == 0 && met == 8);
+    CHECK(ncclAllReduce(memory[0], memory[0], 1, INT32, SUM, comm[0], NULL) == 0);
+    CHECK(first_of(memory[0]) == 0 && met == 12);
+    CHECK(ncclAllReduce(memory[0], memory[0], 1, 99, SUM, comm[0], NULL) == 4);
+    CHECK(ncclBroadcast(memory[0], memory[0], 1, INT32, 2, comm[0], NULL) == 4);
+    CHECK(ncclCommSplit(comm[0], 1, 0, &split, NULL) == 2 && split == NULL);
+    CHECK(ncclCommSuspend(comm[0], 1) == 0 && used_of(1) == base + 2 * MIB);
+    CHECK(ncclCommResume(comm[0]) == 0 && used_of(1) > base + 1024 * (size_t)MIB);
+    CHECK(ncclCommDestroy(comm[0]) == 0 && pncclCommDestroy(comm[1]) == 0);
+    CHECK(ncclCommDestroy(NULL) == 0 && ncclCommCount(NULL, &value) == 4);
+    CHECK(used_of(1) == base + 2 * MIB);
+
+    /* One rank gets what it gave, but for what an operation of its own makes of it. */
+    CHECK(ncclGetUniqueId(&id) == 0 && ncclGetUniqueId(&other) == 0);
+    CHECK(memcmp(&id, &other, sizeof id) != 0);
+    cm_sim_set_current_device(1);
+    CHECK(ncclCommInitRank(&alone, 1, id, 1) == 4);
+    CHECK(ncclCommInitRank(&alone, 1, id, 0) == 0 && used_of(1) == base + 514 * (size_t)MIB);
+    cm_sim_copy(memory[0], &nine, sizeof nine);
+    CHECK(ncclAllReduce(memory[0], memory[0], 1, INT32, SUM, alone, NULL) == 0);
+    CHECK(first_of(memory[0]) == 9 && right == 5 && met == 12);
+    CHECK(ncclRedOpCreatePreMulSum(&operation, &nine, INT32, 1, alone) == 0 && operation > 4);
+    CHECK(ncclAllReduce(memory[0], memory[0], 1, INT32, operation, alone, NULL) == 0);
+    CHECK(first_of(memory[0]) == 0 && met == 16);
+    CHECK(ncclCommSplit(alone, -1, 0, &split, NULL) == 0 && split == NULL);
+    CHECK(ncclCommSplit(alone, 1, 0, &split, NULL) == 0 && ncclCommDestroy(split) == 0);
+
+    /* In a group the ranks of this process find each other; else they are elsewhere. */
+    CHECK(ncclCommInitRank(&comm[0], 2, id, 0) == 2 && comm[0] == NULL);
+    for (int missing = 0; missing < 2; missing++) {
+        CHECK(ncclGroupStart() == 0);
+        for (int rank = 0; rank < 2 - missing; rank++) {
+            cm_sim_set_current_device(rank);
+            CHECK(ncclCommInitRank(&comm[rank], 2, id, rank) == 0 && comm[rank] == NULL);
+        }
+        CHECK(ncclGroupEnd() == (missing ? 2 : 0) && (comm[0] != NULL) == !missing);
+        for (int rank = 0; !missing && rank < 2; rank++)
+            CHECK(ncclCommDestroy(comm[rank]) == 0);
+    }
+    cm_sim_set_current_device(0);
+    CHECK(ncclMemAlloc(&split, 3 * MIB) == 0 && used_of(0) >= base + 3 * MIB);
+    CHECK(ncclMemFree(split) == 0 && ncclMemFree(NULL) == 0 && ncclMemFree(&split) == 1);
+    CHECK(ncclCommDestroy(alone) == 0 && ncclPutSignal() == 5);
+    for (int rank = 0; rank < 2; rank++)
+        CHECK(cm_sim_free(memory[rank], NULL) == 0);
+    CHECK(cm_sim_free(gathered, NULL) == 0);
+}
+
 /* --- refused ---------------------------------------------------------------------------------- */
 
 int cublasXtCreate(any *), cudnnGetDropoutDescriptor(any), cufftPlan1d(int *, int, int, int),
@@ -544,7 +674,8 @@ int main(int count, char **argument)
     } cases[] = {{"handles", handles}, {"full", full},       {"blas", blas},
                  {"light", light},     {"tensors", tensors}, {"backend", backend},
                  {"threads", threads}, {"rnn", rnn},         {"solver", solver},
-                 {"sparse", sparse},   {"fourier", fourier}, {"refused", refused}};
+                 {"sparse", sparse},   {"fourier", fourier}, {"refused", refused},
+                 {"ranks", ranks}};
     for (size_t i = 0; count == 2 && i < sizeof cases / sizeof *cases; i++)
         if (strcmp(cases[i].name, argument[1]) == 0) {
             cases[i].run();
