@@ -11,8 +11,12 @@ from cuptimem.stacks import user_frame
 
 _FAKE_GROUP = (
     "give one rank torch's fake process group: from torch.testing._internal.distributed.fake_pg import FakeStore; "
-    "torch.distributed.init_process_group('fake', rank=0, world_size=N, store=FakeStore()). FSDP2 runs on it; "
-    "DataParallel and DistributedDataParallel do not: leave their wrapper out"
+    "torch.distributed.init_process_group('fake', rank=0, world_size=N, store=FakeStore()). FSDP2 and "
+    "DistributedDataParallel run on it; DataParallel, and NCCL with one rank, run as they are"
+)
+_FAKE_HOOK = (
+    "leave out the hook of DistributedDataParallel, and torch.compile of its wrapper: on the fake process group a "
+    "collective has no result that a hook could read"
 )
 _IPC = (
     "GPU tensors cannot be handed to another process here: let workers return CPU tensors and move them in the parent"
@@ -33,6 +37,8 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("ncclunhandled", "NCCL", _FAKE_GROUP),
     ("ncclinternal", "NCCL", _FAKE_GROUP),
     ("distbackenderror", "NCCL", _FAKE_GROUP),
+    ("ddp_comm_hooks", "a result of the fake process group", _FAKE_HOOK),
+    ("expected the hook result is either", "a result of the fake process group", _FAKE_HOOK),
     ("cudaipc", "CUDA IPC", _IPC),
     ("ipc handle", "CUDA IPC", _IPC),
 )

@@ -49,6 +49,7 @@ class _Child:
 
     def _torch_loaded(self, torch: ModuleType) -> None:
         from cuptimem.errors import recording_core
+        from cuptimem.simulation import fake_group
         from cuptimem.simulation.computed import Computed
         from cuptimem.simulation.data_sizes import Assumed
         from cuptimem.simulation.host_reads import HostReads
@@ -61,6 +62,10 @@ class _Child:
         self.computed = Computed(torch, recording_core(), self.reads, self.assumed.routing)
         self.assumed.install(torch, self.computed, os.environ.get(OFF) != "0")
         self.reads.install(torch)
+        try:
+            fake_group.install(torch)
+        except AttributeError as error:
+            self.problems.append(f"DistributedDataParallel is not prepared for the fake process group: {error}")
 
     def _threading_loaded(self, threading: ModuleType) -> None:
         """An exception in a thread does not end the program; whatever the thread was to do stays undone."""
