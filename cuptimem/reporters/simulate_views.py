@@ -4,10 +4,12 @@ import os
 
 from cuptimem.report import HostRead, Report
 from cuptimem.reporters.blocks import CODE, FUNCTION, LINE, Block, Column, Style, Table, Text
+from cuptimem.reporters.descent import shown_reads
 from cuptimem.reporters.peak_views import lines_table
 from cuptimem.reporters.words import code, count, duration, function, place, plural, size
 from cuptimem.simulation import cards
 from cuptimem.simulation.result import DeviceUse, Interval, Modelled, Simulation, UnknownRead
+from cuptimem.stacks import Frame
 
 _TOP = 10
 
@@ -258,24 +260,29 @@ def _unknown_reads(reads: tuple[UnknownRead, ...]) -> list[Block]:
 
 def _reads(title: str, meaning: str, reads: tuple[HostRead, ...]) -> list[Block]:
     """A row per line, however many ways lead to it."""
+    shown, said = shown_reads(reads)
     lines: dict[tuple[str, int] | None, list[HostRead]] = {}
-    for read in reads:
-        lines.setdefault(None if read.frame is None else (read.frame.file, read.frame.line), []).append(read)
-    groups = sorted(lines.values(), key=lambda group: -sum(read.count for read in group))
+    frames: dict[tuple[str, int] | None, Frame | None] = {}
+    for frame, read in shown:
+        key = None if frame is None else (frame.file, frame.line)
+        frames.setdefault(key, frame)
+        lines.setdefault(key, []).append(read)
+    groups = sorted(lines.items(), key=lambda item: -sum(read.count for read in item[1]))
     rows = tuple(
         (
             count(sum(read.count for read in group)),
             size(sum(read.bytes for read in group)),
-            place(group[0].frame) if group[0].frame is not None else "(no Python line)",
-            function(group[0].frame),
-            code(group[0].frame),
+            place(frame) if (frame := frames[key]) is not None else "(no Python line)",
+            function(frame),
+            code(frame),
         )
-        for group in groups
+        for key, group in groups
     )
     return [
         Text(),
         Text(title, "title"),
         Text(f"  {meaning}", "dim"),
+        *said,
         Table(
             (
                 Column("reads", right=True),
