@@ -6,10 +6,9 @@ exit.
 """
 
 import os
-import site
 import sys
 
-from cuptimem import autostart, interpreter, naming, sizes
+from cuptimem import autostart, interpreter, naming, sizes, startup
 from cuptimem.errors import Error, recording_core
 
 TYPE_CHECKING = False  # the program's folder may have a module of any name: only what Python has loaded is imported
@@ -185,11 +184,8 @@ def checked_output(output: str | None, force: bool) -> str:
 
 def check_autostart() -> None:
     """The file that starts the recording must be where this Python looks for such files."""
-    folders = [] if sys.flags.no_site else site.getsitepackages()
-    if site.ENABLE_USER_SITE:
-        folders.append(site.getusersitepackages())
-    if not any(os.path.isfile(os.path.join(folder, autostart.FILE)) for folder in folders):
-        why = "it was started with -S" if sys.flags.no_site else f"it has no {autostart.FILE}"
+    if not startup.is_read():
+        why = "it was started with -S" if sys.flags.no_site else f"it reads no {autostart.FILE}"
         raise Error(
             f"{sys.executable} would not start the recording: {why}; "
             + (

@@ -58,7 +58,7 @@ def autostart_check() -> Check:
         SETTINGS,
         "autostart",
         "warning",
-        f"{autostart.FILE} is in no site-packages of this Python",
+        f"this Python reads no {autostart.FILE}: it is in no folder that site looks into",
         cost,
         "install cuptimem again with this Python, without CUPTIMEM_NO_PTH",
     )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from cuptimem import recorder
+from cuptimem import recorder, startup
 from cuptimem.errors import Error, recording_core
 from cuptimem.report import Report
 from cuptimem.simulation import assemble, call, cards, data_sizes, environment, facts, launch
@@ -81,8 +81,11 @@ def ready() -> environment.TorchBuild:
 
     recording_core()
     build = environment.check()
-    check_autostart()
     with tempfile.TemporaryDirectory(prefix="cuptimem-sim-") as folder:
+        if not launch.started_by_file():
+            startup.write(folder)
+            if not startup.starts(startup.without_file(folder, os.environ)):
+                check_autostart()
         launch.preload(folder)  # says it where the library was not built
     return build
 

@@ -6,6 +6,7 @@ noted, and what it printed if that is not passed through.
 
 import ast
 import errno
+import functools
 import os
 import select
 import signal
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cuptimem import autostart, simulator
+from cuptimem import autostart, simulator, startup
 from cuptimem.errors import Error, recording_core
 from cuptimem.simulation import child, device_report, processes, settings
 from cuptimem.simulation.cards import Card, Context
@@ -103,6 +104,12 @@ def _unquotable(path: str) -> bool:
     return any(character in path for character in " :")
 
 
+@functools.cache
+def started_by_file() -> bool:
+    """Whether the file that starts recordings starts what a simulated program needs (else `startup.without_file`)."""
+    return startup.is_read()
+
+
 def environment(base: Mapping[str, str], setup: Setup, folder: str, trace: str, overwrite: bool) -> dict[str, str]:
     """The variables of a simulated program: its own, and ours."""
     own = {name: value for name, value in base.items() if name not in autostart.VARIABLES}
@@ -112,6 +119,8 @@ def environment(base: Mapping[str, str], setup: Setup, folder: str, trace: str, 
     own |= {name: os.path.join(folder, place) for name, place in _CACHES.items()}
     if setup.alloc_conf is not None:
         own = settings.with_setting(own, setup.alloc_conf)
+    if not started_by_file():
+        own |= startup.without_file(folder, own)
     libraries = preload(folder)
     ours = _device(base, setup, libraries) | {
         "CUPTIMEM_SIM_REPORT": os.path.join(folder, "report"),
@@ -212,6 +221,8 @@ def run(
     }
     with open(os.path.join(folder, child.SETTINGS), "w", encoding="utf-8") as file:
         file.writelines(f"{name}={value}\n" for name, value in asked.items())
+    if not started_by_file():
+        startup.write(folder)
     variables = environment(os.environ, setup, folder, trace, overwrite)
     kept = os.path.join(folder, "output")
     began = time.monotonic()
