@@ -25,6 +25,7 @@ class Counts:
     name: str
     total: int
     context: int
+    now: int  # in use, context and libraries included; as the peak
     peak: int
     peak_library: int  # of the peak: what library handles held
     allocs: int
@@ -95,15 +96,15 @@ def parse(data: bytes, name: str) -> DeviceReport:
 
 def _counts(data: bytes, offset: int, index: int) -> Counts:
     name, *numbers = _DEVICE.unpack_from(data, offset)
-    total, context, _, peak, peak_library, _, allocs, _, refused, _, _, limited, reads, read_bytes, known, _ = numbers[
-        :16
-    ]
+    total, context, now, peak, peak_library, _, allocs, _, refused, _, _, limited, *counted = numbers[:16]
+    reads, read_bytes, known, _ = counted
     return Counts(
         index,
         numbers[-1],
         _text(name),
         total,
         context,
+        now,
         peak,
         peak_library,
         allocs,

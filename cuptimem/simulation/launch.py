@@ -9,6 +9,7 @@ import errno
 import functools
 import os
 import select
+import shlex
 import signal
 import sys
 import time
@@ -19,7 +20,7 @@ from typing import Any
 
 from cuptimem import autostart, simulator, startup
 from cuptimem.errors import Error, recording_core
-from cuptimem.simulation import child, device_report, processes, settings
+from cuptimem.simulation import child, device_report, processes, settings, smi
 from cuptimem.simulation.cards import Card, Context
 
 # What an event may lag behind at the high end. A GPU's work queue holds about a thousand launches: the host cannot be
@@ -28,6 +29,7 @@ EVENT_LAG = 1024
 
 _CACHES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
 
+_COMMANDS = "bin"  # in a run's folder
 _GRACE_SECONDS = 5.0  # between asking a program to end and ending it
 _TAIL = 64 << 10  # bytes of output that are kept
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
@@ -121,6 +123,7 @@ def environment(base: Mapping[str, str], setup: Setup, folder: str, trace: str, 
         own = settings.with_setting(own, setup.alloc_conf)
     if not started_by_file():
         own |= startup.without_file(folder, own)
+    own["PATH"] = os.pathsep.join([os.path.join(folder, _COMMANDS), own.get("PATH", os.defpath)])
     libraries = preload(folder)
     ours = _device(base, setup, libraries) | {
         "CUPTIMEM_SIM_REPORT": os.path.join(folder, "report"),
@@ -142,6 +145,23 @@ def environment(base: Mapping[str, str], setup: Setup, folder: str, trace: str, 
     if setup.high_end and "CUPTIMEM_SIM_EVENT_LAG" not in own:
         ours["CUPTIMEM_SIM_EVENT_LAG"] = str(EVENT_LAG)
     return {**own, **ours}
+
+
+def write_commands(folder: str) -> None:
+    """Those that the program finds before this machine's: nvidia-smi answers for the simulated device (smi.py).
+
+    It runs without site-packages, and without what it would take for a wish to be recorded or to report.
+    """
+    place = os.path.join(folder, _COMMANDS)
+    os.makedirs(place, exist_ok=True)
+    command = os.path.join(place, "nvidia-smi")
+    python, program = shlex.quote(sys.executable), shlex.quote(os.path.join(os.path.dirname(__file__), "smi.py"))
+    with open(command, "w", encoding="utf-8") as file:
+        file.write(
+            f'#!/bin/sh\nexport {smi.REPORT}="$CUPTIMEM_SIM_REPORT"\nunset CUPTIMEM_SIM_REPORT CUPTIMEM_SIM_LOG\n'
+            f'exec {python} -I -S {program} "$@"\n'
+        )
+    os.chmod(command, 0o755)
 
 
 def _device(base: Mapping[str, str], setup: Setup, libraries: Sequence[str]) -> dict[str, str]:
@@ -221,6 +241,7 @@ def run(
     }
     with open(os.path.join(folder, child.SETTINGS), "w", encoding="utf-8") as file:
         file.writelines(f"{name}={value}\n" for name, value in asked.items())
+    write_commands(folder)
     if not started_by_file():
         startup.write(folder)
     variables = environment(os.environ, setup, folder, trace, overwrite)

@@ -82,6 +82,7 @@ def test_a_report_is_read_as_the_header_lays_it_out(writer, tmp_path):
         name="NVIDIA L4",
         total=10,
         context=11,
+        now=12,
         peak=13,
         peak_library=14,
         allocs=16,
@@ -338,7 +339,7 @@ def test_the_device_for_any_command(monkeypatch, tmp_path):
     setup = launch.Setup(cards.card("l4"), 24 * GIB, 2, context=7)
     found = launch.by_hand(base, setup)
     whole = launch.environment(base, setup, "/f", "/f/t.cmem", False)
-    shared = ["LD_PRELOAD", "TRITON_LIBCUDA_PATH", "CUPTIMEM_SIM_CONV_WORKSPACE"]
+    shared = ["LD_PRELOAD", "TRITON_LIBCUDA_PATH", "CUPTIMEM_SIM_CONV_WORKSPACE", "CUPTIMEM_SIM_NCCL"]
     shared += [f"CUPTIMEM_SIM_{name}" for name in ("DEVICE", "DEVICES", "MEMORY", "CONTEXT")]
     assert {name: found[name] for name in shared} == {name: whole[name] for name in shared}
     own = {name: value for name, value in found.items() if name not in shared}

@@ -111,7 +111,8 @@ class Done:
 
 @pytest.fixture
 def simulate(sim_python: str, tmp_path: Path) -> Callable[..., Done]:
-    """Runs `cuptimem simulate` on a program; other verbs by verb=, its own arguments by behind=."""
+    """Runs `cuptimem simulate` on a program; other verbs by verb=, its own arguments by behind=,
+    another interpreter by python=."""
 
     def call(
         program: str,
@@ -120,9 +121,10 @@ def simulate(sim_python: str, tmp_path: Path) -> Callable[..., Done]:
         json: bool = True,
         timeout: float = 200,
         behind: tuple[str, ...] = (),
+        python: str = "",
         **variables: str,
     ) -> Done:
-        words = [sim_python, "-W", "ignore", "-m", "cuptimem", verb, *(["--json"] if json else []), *options]
+        words = [python or sim_python, "-W", "ignore", "-m", "cuptimem", verb, *(["--json"] if json else []), *options]
         if verb == "simulate":
             (tmp_path / "program.py").write_text(program)
             words += ["program.py", *behind]
