@@ -381,7 +381,7 @@ class Inquiry:
         if not unlimited.ended_well:
             return self._fails_anyway(main, unlimited)
         need = _need(unlimited, self._context)
-        answer = Answer("does not fit", _refusal(main), _rests_on(unlimited), main, unlimited=unlimited, need=need)
+        answer = Answer("does not fit", _refusal(main), _rests_on(main), main, unlimited=unlimited, need=need)
         setting = self._setting(need)
         card = None if need is None or need.takes_everything else self._card(unlimited, need)
         answer = replace(answer, setting=setting, smallest_card=card)
