@@ -7,6 +7,9 @@ TORCH ?= torch==2.13.0
 CUDA_TORCH ?= torch==2.14.1
 CUDA ?= yes
 CUDA_VENV := .venv-cuda
+# The same with the libraries whose programs and published figures `make evidence-published` simulates.
+MODELS_VENV := .venv-models
+PUBLISHED := tests/evidence/published
 # A CUPTI that does not survive a call without a driver, for the tests which show that it gets none.
 CUPTI_WHEEL ?= nvidia-cuda-cupti==13.2.86
 # Plugins of pytest that only suites inside of tests use: in .venv they would reorder, rerun and time our own.
@@ -26,7 +29,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo set-up test check long pythons other-pythons test-programs cuda-environment torches newest fuzz fuzz-records sanitize stress bench browser-tests perfetto examples notebooks page-assets evidence evidence-public accounts fidelity foreign cupti-headers wheels wheel-tests lint format clean
+.PHONY: help demo set-up test check long pythons other-pythons test-programs cuda-environment torches newest fuzz fuzz-records sanitize stress bench browser-tests perfetto examples notebooks page-assets evidence evidence-public evidence-published accounts fidelity foreign cupti-headers wheels wheel-tests lint format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +62,15 @@ $(CUDA_VENV)/.made: $(STAMP)/venv Makefile
 	    { echo 'make: $(CUDA_TORCH) was not installed into $(CUDA_VENV). "make test CUDA=no" leaves the tests that need it out.' >&2; exit 1; }
 	@$(CUDA_VENV)/bin/python -c 'import sys, torch; sys.exit(None if torch.version.cuda else f"make: torch {torch.__version__} is a CPU build; these tests need a CUDA build, see CUDA_TORCH")'
 	@site=$$($(CUDA_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \
+	    pwd > "$$site/__cuptimem_source.pth" && cp cuptimem.pth cuptimem.start "$$site/"
+	@touch $@
+
+# As .venv-cuda, with 1.5 GB more. What some libraries ask for is left out: it would replace torch.
+$(MODELS_VENV)/.made: $(STAMP)/venv Makefile $(PUBLISHED)/requirements.txt $(PUBLISHED)/requirements-alone.txt
+	$(BIN)/python -m venv $(MODELS_VENV)
+	$(MODELS_VENV)/bin/python -m pip install -q "$(CUDA_TORCH)" -r $(PUBLISHED)/requirements.txt
+	$(MODELS_VENV)/bin/python -m pip install -q --no-deps -r $(PUBLISHED)/requirements-alone.txt
+	@site=$$($(MODELS_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \
 	    pwd > "$$site/__cuptimem_source.pth" && cp cuptimem.pth cuptimem.start "$$site/"
 	@touch $@
 
@@ -148,6 +160,9 @@ evidence: $(STAMP)/package ## judge the leak verdicts against an independent ora
 
 evidence-public: $(STAMP)/package ## run public training scripts under cuptimem (ARGS="--source DIR" for local copies)
 	$(BIN)/python -m tests.evidence.public $(ARGS)
+
+evidence-published: $(STAMP)/package $(MODELS_VENV)/.made ## simulate programs of public libraries and published figures of real GPUs; writes docs/verdicts.md and docs/accuracy.md (ARGS="verdicts --only 018")
+	$(MODELS_VENV)/bin/python -m tests.evidence.published $(or $(ARGS),all)
 
 fidelity: $(STAMP)/package ## run programs bare and recorded in every way of tests/fidelity; writes docs/fidelity/<date>.md (ARGS="fork*")
 	TORCH="$(TORCH)" $(BIN)/python -m tests.fidelity $(or $(ARGS),--save)
