@@ -51,6 +51,27 @@ found["graph"] = True
 x = torch.zeros(3, requires_grad=True, **cuda)
 ((x + 1) * 2).sum().backward()
 found["gradient"] = x.grad.tolist()
+import operator
+dtypes = [torch.bool, torch.uint8, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64]
+operations = [operator.add, operator.mul, operator.truediv, operator.floordiv, operator.pow, operator.eq, operator.lt]
+different = []
+for dtype in dtypes:  # PyTorch on the CPU says what is right: types as well as values
+    for shape in ((), (3,)):
+        host = torch.ones(shape, dtype=dtype)
+        for number in (True, 2, 2.5, host.clone(), torch.tensor(3), torch.tensor(1.5)):
+            for operation in operations:
+                for turned in (False, True):
+                    other = number.cuda() if isinstance(number, torch.Tensor) and number.dim() else number
+                    if operation is operator.pow and isinstance(number, torch.Tensor):
+                        continue  # of two tensors it is not computed
+                    try:
+                        on_host = operation(number, host) if turned else operation(host, number)
+                    except (NotImplementedError, RuntimeError):
+                        continue  # there is no such operation on the CPU
+                    on_device = operation(other, host.cuda()) if turned else operation(host.cuda(), other)
+                    if on_host.dtype != on_device.dtype or on_host.tolist() != on_device.tolist():
+                        different.append(f"{operation.__name__} {dtype} {shape} {number} {turned}: {on_host} {on_device}")
+found["different"] = different[:5]
 with torch.device("cuda"):
     found["mode"] = torch.arange(3).add(1).tolist()
 """
@@ -76,6 +97,7 @@ EXPECTED: dict[str, Any] = {
     "drawn": True,
     "graph": True,
     "gradient": [2.0, 2.0, 2.0],
+    "different": [],
     "mode": [1, 2, 3],
 }
 
