@@ -4,7 +4,8 @@ The program runs once as it was asked for. All that follows is only run where it
 
 - the *other outcomes*, where it read values that no kernel has computed and a size or a branch may hang on one
   (host_reads.py, outcomes.py). For a branch both ways must fit; of an integer the peak must not depend. The way that
-  takes more is the program from then on: a loop that stops on such a flag runs to its own bound;
+  takes more is the program from then on: a loop that stops on such a flag runs to its own bound. So is the way on
+  which it runs at all, where it fails with zeros;
 - the *high end*, where something was modelled: every modelled part as large as its model allows, assumed fractions at
   1, events late, and the CUDA context at the highest that is published for the card. Only what fits there too is said
   to fit. For the context alone arithmetic mostly decides (margins.py);
@@ -106,7 +107,7 @@ class Inquiry:
         if not main.ended_well:
             if main.ran_out or main.refused or main.ooms:
                 return self._too_small(main)
-            return self._failed(main, causes.of_failure(main))
+            return self._run_past_failure(main) or self._failed(main, causes.of_failure(main))
         if main.only_contexts:
             return self._undecided(
                 main,
@@ -169,6 +170,30 @@ class Inquiry:
             return main, None
         self._setup = setup
         return other, None
+
+    def _run_past_failure(self, main: Facts) -> Answer | None:
+        """Zeros may be what a program refuses: then the outcomes with which it runs are the program."""
+        reads = main.open_reads
+        if self._wishes.trust_reads or not self._wishes.retry:
+            return None
+        integers = any(read.kind == "integer" for read in reads)
+        branches = any(read.kind in ("flag", "branch") for read in reads)
+        for setup, name, wanted in (
+            (replace(self._setup, other_branches=True), outcomes.BRANCHES, branches),
+            (replace(self._setup, other_integers=True), outcomes.INTEGERS, integers),
+            (
+                replace(self._setup, other_branches=True, other_integers=True),
+                f"{outcomes.BRANCHES}, {outcomes.INTEGERS}",
+                branches and integers,
+            ),
+        ):
+            other = self._run(setup, name) if wanted else None
+            if other is not None and (other.ran_out or self._passed(other)):
+                self._setup = setup
+                failed = causes.of_failure(main).text
+                self._notes.append(f"{failed}; with {name} it ran, and that run counts")
+                return self._too_small(other) if other.ran_out else self._with_high_end(other)
+        return None
 
     def _with_other_integers(self, facts: Facts) -> Answer | None:
         reads = tuple(read for read in facts.unknown_reads if read.kind == "integer")

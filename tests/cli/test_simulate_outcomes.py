@@ -155,6 +155,28 @@ def test_what_leaves_the_other_way_open(other: dict[str, Any], reason: str):
         assert answer.verdict == "undecided" and reason in answer.reason, answer.reason
 
 
+def test_a_program_that_refuses_zeros_is_what_runs_without_them():
+    def program(wanted: str, **other: Any) -> Callable[[Setup], Facts]:
+        def answer(setup: Setup) -> Facts:
+            reads = tuple(runs.read(kind) for kind in ("flag", "integer"))
+            return facts(setup, unknown_reads=reads, **(other if getattr(setup, wanted) else FAILED))
+
+        return answer
+
+    answer, asked = ask(program("other_branches"))
+    assert (answer.verdict, asked) == ("fits", ["as asked", outcomes.BRANCHES])
+    assert answer.notes[0].startswith("AssertionError") and "that run counts" in answer.notes[0]
+    answer, asked = ask(program("other_integers"))
+    assert (answer.verdict, asked) == ("fits", ["as asked", outcomes.BRANCHES, outcomes.INTEGERS])
+    answer, _ = ask(program("other_branches", **FULL))
+    assert answer.verdict == "does not fit"
+    answer, asked = ask(program("high_end"))
+    assert (answer.verdict, asked[1:]) == ("script failed", [outcomes.BRANCHES, outcomes.INTEGERS, BOTH])
+    for more in ({"retry": False}, {"trust_reads": True}):
+        answer, asked = ask(program("other_branches"), **more)
+        assert (answer.verdict, asked) == ("script failed", ["as asked"])
+
+
 def test_trust_reads_runs_nothing_more_and_holds_for_floats():
     for kinds in (("flag", "integer"), ("branch",), ("unfollowed float",)):
         answer, asked = ask(reading(*kinds, branches=FAILED, integers=FAILED), trust_reads=True)

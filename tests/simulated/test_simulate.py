@@ -189,7 +189,7 @@ print(shapes(chosen, x.grad, x.masked_select(x > 0), *torch.where(x > 0), torch.
 print(shapes(*torch.unique(x, return_inverse=True, return_counts=True), torch.unique(x)))
 consecutive = torch.unique_consecutive(x), torch.unique_consecutive(x, dim=0)
 print(shapes(*torch.unique(x, dim=1, return_inverse=True), *consecutive))
-print(shapes(torch.repeat_interleave(x, torch.ones(10, dtype=torch.long, device="cuda"), dim=0)))
+print(shapes(torch.repeat_interleave(x, (x[:, 0] > 0).long(), dim=0)))
 out = torch.empty(0, dtype=torch.long, device="cuda")
 print(shapes(torch.nonzero(x, out=out), out), x.detach().cpu().nonzero().shape[1])
 compiled = torch.compile(lambda v: v[v > 1] * 2, backend="aot_eager")
@@ -246,12 +246,16 @@ train()
 
 
 def test_a_program_that_needs_a_real_value(simulate):
-    done = simulate(CHECKED)
+    """Its check holds the other way: then that run counts."""
+    done = simulate(CHECKED, "--no-retry")
     assert done.code == 5, done.err
     answer = done.answer
     assert answer["verdict"] == "script failed" and "checks a value that no kernel has computed" in answer["reason"]
     assert "the loss is dead" in answer["reason"] and "program.py:5" in answer["reason"]
     assert answer["program"]["exit_code"] == 1 and answer["attempts"] == []
+    answer = simulate(CHECKED).answer
+    assert answer["verdict"] == "fits" and answer["program"]["exit_code"] == 1
+    assert "the loss is dead" in answer["notes"][0] and "ran, and that run counts" in answer["notes"][0]
 
 
 def test_a_crash_is_named_with_its_line(simulate):
