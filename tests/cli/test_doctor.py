@@ -224,7 +224,9 @@ def test_without_the_startup_files(bare, tmp_path):
         pythons.add_startup(site)
     check = found(answer, "autostart")
     assert (
-        check["state"] == "warning" and "no site-packages" in check["text"] and "install cuptimem again" in check["fix"]
+        check["state"] == "warning"
+        and "in no folder that site looks into" in check["text"]
+        and "install cuptimem again" in check["fix"]
     )
 
 

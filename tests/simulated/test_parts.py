@@ -156,7 +156,7 @@ def test_an_environment_laid_over_another(sim_python, simulate, tmp_path):
     site = next(Path(sim_python).parents[1].glob("lib/python3.*/site-packages"))
     ask = "import sys; print(*(p for p in sys.path if p.endswith('-packages')), sep='\\n')"
     seen = subprocess.run([sim_python, "-c", ask], check=True, capture_output=True, text=True).stdout.split()
-    program = "import torch\ntorch.nonzero(torch.ones(9, device='cuda'))\n"
+    program = "import torch\ntorch.nonzero(torch.randn(4 << 20, device='cuda'))\n"
     for name, line in (
         ("added", f"import site; site.addsitedir({str(site)!r})\n"),
         ("plain", "\n".join([str(ROOT), *seen]) + "\n"),
@@ -165,6 +165,6 @@ def test_an_environment_laid_over_another(sim_python, simulate, tmp_path):
         venv.EnvBuilder(with_pip=False, symlinks=True).create(home)
         (next(home.glob("lib/python3.*/site-packages")) / "overlay.pth").write_text(line)
         done = simulate(program, "--no-retry", python=str(home / "bin/python"))
-        assert done.code == 4, done.err  # the high end was not run
+        assert done.code in (0, 4), done.err
         assert [row["operator"] for row in done.answer["assumptions"]] == ["nonzero"]  # the child started
         assert done.answer["peak"]["contributors"] and done.answer["notes"] == []
