@@ -669,6 +669,7 @@ def simulate(report: Report, one: Simulation) -> dict[str, Any]:
                 "file": row.file or None,
                 "line": row.line if row.file else None,
                 "function": row.function or None,
+                "library": None if row.library is None else frame(row.library),
             }
             for row in one.assumptions
         ],

@@ -181,6 +181,7 @@ def _assumptions(one: Simulation) -> list[Block]:
             size(row.bytes),
             place(row.frame) if row.file else "(in backward, no Python line)",
             code(row.frame) if row.file else "",
+            _within(row.frame, row.library),
         )
         for row in one.assumptions
     )
@@ -200,10 +201,16 @@ def _assumptions(one: Simulation) -> list[Block]:
                 Column("bytes", right=True),
                 LINE,
                 CODE,
+                Column("in", flexible=True),
             ),
             rows,
         ),
     ]
+
+
+def _within(frame: Frame | None, library: Frame | None) -> str:
+    """The library's line that the user's line has called."""
+    return "" if library is None or library == frame else place(library)
 
 
 def _host_reads(one: Simulation) -> list[Block]:
@@ -242,7 +249,7 @@ def _unknown_reads(reads: tuple[UnknownRead, ...]) -> list[Block]:
             count(read.elements),
             place(read.frame) if read.frame is not None else "(no Python line)",
             code(read.frame),
-            "" if read.library is None or read.library == read.frame else place(read.library),
+            _within(read.frame, read.library),
         )
         for read in reads
     )
@@ -253,7 +260,7 @@ def _unknown_reads(reads: tuple[UnknownRead, ...]) -> list[Block]:
     return [
         Text(),
         Text(f"Values that no kernel has computed were read {times}, as zeros", "title"),
-        Text("  where the program's course depends on one, it was run with the other outcome, too", "dim"),
+        Text("  the answer depends on one where the program's course does", "dim"),
         Table(columns, rows),
     ]
 

@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from cuptimem.simulation.computed import Computed
-from cuptimem.simulation.places import Places, all_places, user_place
+from cuptimem.simulation.places import Places, all_places, library_place, user_place
 
 # Half of what is possible: the middle of a range nobody knows. The largest, which is safe to plan with, is what the
 # high end of every answer takes; half keeps a mixture of experts from counting each token once per expert.
@@ -73,11 +73,11 @@ class Assumed:
         """The fraction, counted at the line that asks for it."""
         frame = sys._getframe(1)
         fraction, given = self._fraction(operator, frame, highest)
-        place = user_place(frame)
-        row = self.used.get((operator, fraction, *place))
+        place, library = user_place(frame), library_place(frame)
+        row = self.used.get((operator, fraction, place, library))
         if row is None:
             file, line, function = place
-            row = self.used[operator, fraction, *place] = {
+            row = self.used[operator, fraction, place, library] = {
                 "operator": operator,
                 "fraction": fraction,
                 "given": given,
@@ -88,6 +88,7 @@ class Assumed:
                 "line": line,
                 "function": function,
                 "text": self._places.text(place),
+                "library": (*library, self._places.text(library)),
             }
         elements = largest if operator == "topk" else math.ceil(largest * fraction)
         row["count"] += 1

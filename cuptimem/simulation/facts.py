@@ -326,23 +326,33 @@ def _assumptions(run: Run) -> tuple[Assumption, ...]:
     found: dict[tuple[Any, ...], tuple[int, int, int]] = {}
     for note in run.notes:
         for row in note["assumptions"]:
-            key = tuple(row[name] for name in ("operator", "fraction", "given", "file", "line", "function", "text"))
+            key = tuple(
+                row[name] for name in ("operator", "fraction", "given", "file", "line", "function", "text", "library")
+            )
             count, elements, size = found.get(key, (0, 0, 0))
             found[key] = (count + row["count"], max(elements, row["elements"]), max(size, row["bytes"]))
     rows = [
-        Assumption(operator, fraction, given, count, file, line, function, text, elements, size)
-        for (operator, fraction, given, file, line, function, text), (count, elements, size) in found.items()
+        Assumption(operator, fraction, given, count, file, line, function, text, elements, size, _noted_frame(library))
+        for (operator, fraction, given, file, line, function, text, library), (count, elements, size) in found.items()
     ]
     return tuple(sorted(rows, key=lambda row: (-row.count, row.operator, row.file, row.line)))
 
 
-def _unknown_reads(run: Run) -> tuple[UnknownRead, ...]:
-    def frame(row: Any) -> Frame | None:
-        file, line, function, text = row
-        return Frame(cells.namer()(file), function, line, text=text) if file else None
+def _noted_frame(row: Any) -> Frame | None:
+    file, line, function, text = row
+    return Frame(cells.namer()(file), function, line, text=text) if file else None
 
+
+def _unknown_reads(run: Run) -> tuple[UnknownRead, ...]:
     found = [
-        UnknownRead(row["kind"], row["dtype"], row["count"], row["elements"], frame(row["user"]), frame(row["library"]))
+        UnknownRead(
+            row["kind"],
+            row["dtype"],
+            row["count"],
+            row["elements"],
+            _noted_frame(row["user"]),
+            _noted_frame(row["library"]),
+        )
         for note in run.notes
         for row in note["reads"]
     ]

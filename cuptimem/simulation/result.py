@@ -92,6 +92,7 @@ class Assumption(Brief):
     text: str = ""  # the whole line, as it was then; "" unknown
     elements: int = 0  # of the largest output: rows of indices for nonzero
     bytes: int = 0  # of that output
+    library: Frame | None = None  # the innermost line: a library's where the user's line has called one
 
     @property
     def frame(self) -> Frame:

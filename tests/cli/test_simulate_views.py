@@ -132,7 +132,8 @@ def test_eighty_columns_are_enough(made):
     one = made("does not fit", need=Need("cuda:0", 30 * GIB, 31 * GIB, False), assumptions=(runs.assumption(),))
     device = replace(one.devices[0], allocated=top, reserved=top, used=top, refused=5)
     reads = (runs.host_read(30, 1000), runs.host_read(40, 1000, written=True))
-    lines = str(replace(one, devices=(device,), host_reads=reads)).splitlines()
+    unknown = tuple(runs.read(kind, 30, 1000, library=80) for kind in ("integer", "flag", "branch", "unfollowed float"))
+    lines = str(replace(one, devices=(device,), host_reads=reads, reads=unknown)).splitlines()
     assert max(map(len, lines)) <= 80, max(lines, key=len)
 
 
