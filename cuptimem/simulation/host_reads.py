@@ -80,7 +80,7 @@ class HostReads:
             }
         row["count"] += 1
         row["elements"] = max(row["elements"], elements)
-        if row["count"] == 1:
+        if row["count"] & (row["count"] - 1) == 0:  # of a program that is killed, the note is all there is
             self._changed()
         wanted = self._integers if kind == "integer" else self._branches
         return wanted and key not in self._ended and self._goes_on(key, row["count"])
