@@ -58,7 +58,8 @@ class _Child:
         given = {name[7:]: float(value) for name, value in self.settings.items() if name.startswith("assume.")}
         self.assumed = Assumed(given, self.settings["high_end"] == "1", self.write)
         branches, integers = (self.settings[f"other_{kind}"] == "1" for kind in ("branches", "integers"))
-        self.reads = HostReads(branches, integers, self.write, torch.cuda.memory_allocated)
+        pinned = frozenset(name[4:] for name in self.settings if name.startswith("pin."))
+        self.reads = HostReads(branches, integers, pinned, self.write, torch.cuda.memory_allocated)
         self.computed = Computed(torch, recording_core(), self.reads, self.assumed.routing)
         self.assumed.install(torch, self.computed, os.environ.get(OFF) != "0")
         self.reads.install(torch)
@@ -181,18 +182,19 @@ def _described(error: BaseException) -> dict[str, Any]:
         "type": f"{kind.__module__}.{kind.__qualname__}",
         "bases": [base.__qualname__ for base in kind.__mro__],
         "message": str(error).strip()[:2000],
-        "at": _innermost(error.__traceback__),
+        "at": _innermost(error.__traceback__, False),
+        "inner": _innermost(error.__traceback__, True),
     }
 
 
-def _innermost(traceback: TracebackType | None) -> list[Any] | None:
-    """File, line and function of the user's own innermost frame."""
+def _innermost(traceback: TracebackType | None, library: bool) -> list[Any] | None:
+    """File, line and function of the user's own innermost frame, or of the innermost of all."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
     found: list[Any] | None = None
     while traceback is not None:
         code = traceback.tb_frame.f_code
         ours = code.co_filename.startswith(package)
-        if not ours and (found is None or not _is_library(code.co_filename)):
+        if not ours and (found is None or library or not _is_library(code.co_filename)):
             found = [code.co_filename, traceback.tb_lineno, code.co_qualname]
         traceback = traceback.tb_next
     return found

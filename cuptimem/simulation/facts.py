@@ -42,6 +42,7 @@ class Raised:
     bases: tuple[str, ...]
     message: str
     at: Frame | None  # the user's innermost line
+    inner: Frame | None = None  # the innermost of all
 
     @property
     def out_of_memory(self) -> bool:
@@ -305,9 +306,10 @@ def _ordinal(run: Run, pid: int, index: int) -> int:
 
 
 def _raised(one: Mapping[str, Any]) -> Raised:
-    at = one["at"]
-    frame = None if at is None else Frame(cells.namer()(at[0]), at[2], at[1])
-    return Raised(one["type"], tuple(one["bases"]), one["message"], frame)
+    at, inner = (
+        None if row is None else Frame(cells.namer()(row[0]), row[2], row[1]) for row in (one["at"], one["inner"])
+    )
+    return Raised(one["type"], tuple(one["bases"]), one["message"], at, inner)
 
 
 def _chain(run: Run) -> tuple[Raised, ...] | None:

@@ -32,8 +32,17 @@ _ROWS = 256
 class HostReads:
     """What this process has read, by line."""
 
-    def __init__(self, branches: bool, integers: bool, changed: Callable[[], None], memory: Callable[[], int]) -> None:
-        """changed: there is a new line. memory: bytes that the program has on its device now."""
+    def __init__(
+        self,
+        branches: bool,
+        integers: bool,
+        pinned: frozenset[str],
+        changed: Callable[[], None],
+        memory: Callable[[], int],
+    ) -> None:
+        """pinned: lines as FILE:LINE that take the other way each time. changed: there is news. memory: bytes that the
+        program has on its device now."""
+        self._pinned = pinned
         self._branches = branches
         self._integers = integers
         self._changed = changed
@@ -82,6 +91,8 @@ class HostReads:
         row["elements"] = max(row["elements"], elements)
         if row["count"] & (row["count"] - 1) == 0:  # of a program that is killed, the note is all there is
             self._changed()
+        if self._pinned and f"{library[0]}:{library[1]}" in self._pinned:
+            return True
         wanted = self._integers if kind == "integer" else self._branches
         return wanted and key not in self._ended and self._goes_on(key, row["count"])
 

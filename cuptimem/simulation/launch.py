@@ -52,6 +52,7 @@ class Setup:
     high_end: bool = False  # every modelled part as large as its model allows
     other_branches: bool = False  # flags and floats that are read and unknown: the other way (host_reads.py)
     other_integers: bool = False  # such integers
+    pinned: tuple[str, ...] = ()  # lines, as FILE:LINE, at which all that is read does so each time
 
     @property
     def context_range(self) -> Context:
@@ -237,6 +238,7 @@ def run(
         "other_integers": str(int(setup.other_integers)),
         "timeout": str(timeout or 0),
         "parent": str(os.getpid()),
+        **{f"pin.{line}": "1" for line in setup.pinned},
         **{f"assume.{operator}": repr(share) for operator, share in (setup.assume or {}).items()},
     }
     with open(os.path.join(folder, child.SETTINGS), "w", encoding="utf-8") as file:

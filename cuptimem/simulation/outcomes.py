@@ -57,6 +57,22 @@ def read_at(reads: tuple[UnknownRead, ...]) -> str:
     return f"{_KINDS[first.kind]} at {at}{more}"
 
 
+def read_where_it_failed(facts: Facts) -> tuple[str, ...]:
+    """Lines, as FILE:LINE, that read something in the function in which it failed, else in that file."""
+    inner = facts.chain[0].inner if facts.chain else None
+    if inner is None:
+        return ()
+    reads = [read.library for read in facts.unknown_reads if read.is_open and read.library is not None]
+    there = [frame for frame in reads if frame.file == inner.file]
+    near = [frame for frame in there if frame.function == inner.function] or there
+    return tuple(dict.fromkeys(f"{frame.file}:{frame.line}" for frame in near))
+
+
+def short(line: str) -> str:
+    """loop.py:80, of a path and a line."""
+    return line.rsplit("/", 1)[-1]
+
+
 def upper_bound(reads: tuple[UnknownRead, ...]) -> str:
     """Of a loop that no kernel's value has stopped."""
     return (

@@ -29,6 +29,7 @@ NO_LIMIT = 2 << 40  # bytes of a device on which everything finds room
 # The smallest memory that fits is worth runs only where it fits by little: with less free at its peak than this share.
 _LITTLE_FREE = 0.15
 _SMALLER_TRIED = 4  # runs
+_FAILURES_PASSED = 3  # one behind the other, that go back to zeros
 _SAME_BYTES, _SAME_SHARE = 64 << 20, 0.02  # of the device: bounds that are so near to each other are one number
 # As cudnn_backend.c, nccl.c and objects_event.c of the simulator name them.
 _WORKSPACES = ("cuDNN convolution workspace", "cuDNN attention workspace")
@@ -141,7 +142,8 @@ class Inquiry:
             reads = main.open_reads
             return main, self._hangs(main, reads, "the other way was not run (--no-retry)") if reads else None
         largest, answer = self._with_other_branches(main)
-        if answer is None and any(read.kind == "integer" for read in largest.unknown_reads):
+        integers = any(read.kind == "integer" for read in largest.unknown_reads)
+        if answer is None and integers and not self._setup.other_integers:
             answer = self._with_other_integers(largest)
         return largest, answer
 
@@ -172,28 +174,34 @@ class Inquiry:
         return other, None
 
     def _run_past_failure(self, main: Facts) -> Answer | None:
-        """Zeros may be what a program refuses: then the outcomes with which it runs are the program."""
-        reads = main.open_reads
+        """Zeros may be what a program refuses: then the outcomes with which it runs are the program.
+
+        What is read where it fails takes the other way there, and only there. Else all integers do: an index into
+        nothing often goes back to a length of 0.
+        """
         if self._wishes.trust_reads or not self._wishes.retry:
             return None
-        integers = any(read.kind == "integer" for read in reads)
-        branches = any(read.kind in ("flag", "branch") for read in reads)
-        for setup, name, wanted in (
-            (replace(self._setup, other_branches=True), outcomes.BRANCHES, branches),
-            (replace(self._setup, other_integers=True), outcomes.INTEGERS, integers),
-            (
-                replace(self._setup, other_branches=True, other_integers=True),
-                f"{outcomes.BRANCHES}, {outcomes.INTEGERS}",
-                branches and integers,
-            ),
-        ):
-            other = self._run(setup, name) if wanted else None
-            if other is not None and (other.ran_out or self._passed(other)):
-                self._setup = setup
-                failed = causes.of_failure(main).text
-                self._notes.append(f"{failed}; with {name} it ran, and that run counts")
-                return self._too_small(other) if other.ran_out else self._with_high_end(other)
+        setup, failed = self._setup, main
+        for _ in range(_FAILURES_PASSED):
+            lines = outcomes.read_where_it_failed(failed)
+            if not lines or set(lines) <= set(setup.pinned):
+                break
+            setup = replace(setup, pinned=tuple(dict.fromkeys((*setup.pinned, *lines))))
+            name = f"the other way at {', '.join(map(outcomes.short, setup.pinned))}"
+            failed = self._run(setup, name)
+            if failed.ended_well or failed.ran_out:
+                return self._judge_past(main, failed, setup, name)
+        if any(read.kind == "integer" for read in main.unknown_reads):
+            setup = replace(self._setup, other_integers=True)
+            ran = self._run(setup, outcomes.INTEGERS)
+            if ran.ended_well or ran.ran_out:
+                return self._judge_past(main, ran, setup, outcomes.INTEGERS)
         return None
+
+    def _judge_past(self, main: Facts, ran: Facts, setup: Setup, name: str) -> Answer:
+        self._setup = setup
+        self._notes.append(f"{causes.of_failure(main).text}; with {name} it ran, and that run counts")
+        return self._judge(ran)
 
     def _with_other_integers(self, facts: Facts) -> Answer | None:
         reads = tuple(read for read in facts.unknown_reads if read.kind == "integer")

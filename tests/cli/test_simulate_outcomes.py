@@ -10,6 +10,7 @@ import pytest
 from cuptimem.simulation import outcomes
 from cuptimem.simulation.facts import Facts
 from cuptimem.simulation.launch import Setup
+from cuptimem.stacks import Frame
 from tests.cli import simulated_runs as runs
 from tests.cli.simulated_runs import ASSERT, GIB, facts
 from tests.cli.test_simulate_verdict import FULL, ask
@@ -155,25 +156,40 @@ def test_what_leaves_the_other_way_open(other: dict[str, Any], reason: str):
         assert answer.verdict == "undecided" and reason in answer.reason, answer.reason
 
 
-def test_a_program_that_refuses_zeros_is_what_runs_without_them():
-    def program(wanted: str, **other: Any) -> Callable[[Setup], Facts]:
-        def answer(setup: Setup) -> Facts:
-            reads = tuple(runs.read(kind) for kind in ("flag", "integer"))
-            return facts(setup, unknown_reads=reads, **(other if getattr(setup, wanted) else FAILED))
+REFUSED = replace(ASSERT, inner=Frame("/v/torchlike/loop.py", "go", 82))
 
-        return answer
 
-    answer, asked = ask(program("other_branches"))
-    assert (answer.verdict, asked) == ("fits", ["as asked", outcomes.BRANCHES])
-    assert answer.notes[0].startswith("AssertionError") and "that run counts" in answer.notes[0]
-    answer, asked = ask(program("other_integers"))
-    assert (answer.verdict, asked) == ("fits", ["as asked", outcomes.BRANCHES, outcomes.INTEGERS])
-    answer, _ = ask(program("other_branches", **FULL))
+def refusing(ran: Callable[[Setup], bool], **other: Any) -> Callable[[Setup], Facts]:
+    """It reads a flag where it fails, and another one elsewhere."""
+    near = replace(runs.read("flag"), library=Frame("/v/torchlike/loop.py", "go", 80))
+    far = replace(runs.read("integer", 14), library=Frame("/v/torchlike/other.py", "go", 80))
+    failed = {"exit_code": 1, "chain": (REFUSED,)}
+
+    def answer(setup: Setup) -> Facts:
+        return facts(setup, unknown_reads=(far, near), **(other if ran(setup) else failed))
+
+    return answer
+
+
+def test_a_program_that_refuses_zeros_takes_the_other_way_where_it_failed():
+    """Only there: elsewhere both ways are still tried."""
+    answer, asked = ask(refusing(lambda setup: setup.pinned == ("/v/torchlike/loop.py:80",)))
+    there = "the other way at loop.py:80"
+    assert (answer.verdict, asked) == ("fits", ["as asked", there, outcomes.BRANCHES, outcomes.INTEGERS])
+    assert (
+        answer.notes[0].startswith("AssertionError") and f"with {there} it ran, and that run counts" in answer.notes[0]
+    )
+    answer, asked = ask(refusing(lambda setup: setup.memory > 40 * GIB if setup.pinned else False))
+    assert (answer.verdict, asked) == ("script failed", ["as asked", there, outcomes.INTEGERS])
+    answer, _ = ask(refusing(lambda setup: bool(setup.pinned), **FULL))
     assert answer.verdict == "does not fit"
-    answer, asked = ask(program("high_end"))
-    assert (answer.verdict, asked[1:]) == ("script failed", [outcomes.BRANCHES, outcomes.INTEGERS, BOTH])
+
+
+def test_an_index_into_nothing_goes_back_to_a_length_of_zero():
+    answer, asked = ask(refusing(lambda setup: setup.other_integers and not setup.pinned))
+    assert answer.verdict == "fits" and asked[:3] == ["as asked", "the other way at loop.py:80", outcomes.INTEGERS]
     for more in ({"retry": False}, {"trust_reads": True}):
-        answer, asked = ask(program("other_branches"), **more)
+        answer, asked = ask(refusing(lambda setup: setup.other_integers), **more)
         assert (answer.verdict, asked) == ("script failed", ["as asked"])
 
 
