@@ -28,7 +28,7 @@ LARGEST_FLOAT = 64 << 10
 ROUTED = 512  # topk over at most so many is taken for a choice of experts
 
 Rule = Callable[["Call"], Any]
-Routing = Callable[[int, int, int], Callable[[int, int], int]]  # Assumed.routing
+Routing = Callable[[int, int, int], Callable[[int, int], int] | None]  # Assumed.routing
 
 
 class Call:
@@ -530,6 +530,8 @@ class Computed:
         if values.is_floating_point() and 0 < choices < experts and self._fits(indices):
             rows = math.prod(indices.shape[:-1])
             chosen = self._routing(experts, choices, rows)
+            if chosen is None:
+                return
             flat = [[chosen(row, place) for place in range(choices)] for row in range(rows)]
             made = self._torch.tensor(flat, dtype=indices.dtype, device=self._cpu)
             self.elements.write(indices, self._aten.view.default(made, list(indices.shape)), None)

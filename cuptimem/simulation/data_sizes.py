@@ -12,6 +12,7 @@ Runs inside the simulated process, imports nothing that torch has not loaded.
 from __future__ import annotations
 
 import math
+import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -33,6 +34,8 @@ OPERATORS = {
     "repeat_interleave": "mean number of repeats",
     "topk": "load of the fullest expert, as a multiple of an even share",
 }
+_ROUTER = re.compile(r"rout|moe|expert|gat(e|ing)\b|gat(e|ing)[_.]", re.IGNORECASE)
+_NEAR = 6  # frames, the innermost first, whose names are looked at
 WITHOUT_BOUND = ("repeat_interleave", "topk")  # their numbers may be above 1
 
 
@@ -98,11 +101,17 @@ class Assumed:
             self._changed()
         return fraction
 
-    def routing(self, experts: int, choices: int, rows: int) -> Callable[[int, int], int]:
-        """Which expert a row takes as its first, second, ... choice.
+    def routing(self, experts: int, choices: int, rows: int) -> Callable[[int, int], int] | None:
+        """Which expert a row takes as its first, second, ... choice; None: this is no choice of experts.
 
-        Evenly, or such that expert 0 has a multiple of an even share, or (at the high end) all rows take the same.
+        Evenly, or such that expert 0 has a multiple of an even share, or (at the high end) all rows take the same. A
+        choice of experts is known by the names of the functions that make it: beams are chosen by the same operator.
         """
+        frame = sys._getframe(1)
+        if not self._fraction("topk", frame, 1.0)[1] and not any(
+            _ROUTER.search(function) for _, _, function in all_places(frame)[:_NEAR]
+        ):
+            return None
         highest = experts / choices
         load = self.use("topk", rows * choices, 8, highest)
         if load >= highest:

@@ -149,7 +149,7 @@ class Inquiry:
 
     def _with_other_branches(self, main: Facts) -> tuple[Facts, Answer | None]:
         branches = outcomes.branches(main)
-        if not branches and not main.unfollowed:
+        if self._setup.other_branches or not (branches or main.unfollowed):
             return main, None
         setup = replace(self._setup, other_branches=True)
         other = self._run(setup, outcomes.BRANCHES)
@@ -177,7 +177,7 @@ class Inquiry:
         """Zeros may be what a program refuses: then the outcomes with which it runs are the program.
 
         What is read where it fails takes the other way there, and only there. Else all integers do: an index into
-        nothing often goes back to a length of 0.
+        nothing often goes back to a length of 0. Else a loop that a zero has ended goes on.
         """
         if self._wishes.trust_reads or not self._wishes.retry:
             return None
@@ -196,6 +196,12 @@ class Inquiry:
             ran = self._run(setup, outcomes.INTEGERS)
             if ran.ended_well or ran.ran_out:
                 return self._judge_past(main, ran, setup, outcomes.INTEGERS)
+        if outcomes.branches(main):
+            setup = replace(self._setup, other_branches=True, other_integers=True)
+            name = f"{outcomes.BRANCHES}, {outcomes.INTEGERS}"
+            ran = self._run(setup, name)
+            if (ran.ended_well or ran.ran_out) and outcomes.is_longer(ran, main):
+                return self._judge_past(main, ran, setup, name)
         return None
 
     def _judge_past(self, main: Facts, ran: Facts, setup: Setup, name: str) -> Answer:

@@ -180,7 +180,7 @@ def test_a_program_that_refuses_zeros_takes_the_other_way_where_it_failed():
         answer.notes[0].startswith("AssertionError") and f"with {there} it ran, and that run counts" in answer.notes[0]
     )
     answer, asked = ask(refusing(lambda setup: setup.memory > 40 * GIB if setup.pinned else False))
-    assert (answer.verdict, asked) == ("script failed", ["as asked", there, outcomes.INTEGERS])
+    assert (answer.verdict, asked) == ("script failed", ["as asked", there, outcomes.INTEGERS, BOTH])
     answer, _ = ask(refusing(lambda setup: bool(setup.pinned), **FULL))
     assert answer.verdict == "does not fit"
 
@@ -188,6 +188,14 @@ def test_a_program_that_refuses_zeros_takes_the_other_way_where_it_failed():
 def test_an_index_into_nothing_goes_back_to_a_length_of_zero():
     answer, asked = ask(refusing(lambda setup: setup.other_integers and not setup.pinned))
     assert answer.verdict == "fits" and asked[:3] == ["as asked", "the other way at loop.py:80", outcomes.INTEGERS]
+
+    def goes_on(setup: Setup) -> Facts:
+        if setup.other_branches:
+            return facts(setup, unknown_reads=(runs.read("flag", count=9),))
+        return facts(setup, unknown_reads=(runs.read("flag", count=1),), **FAILED)
+
+    answer, asked = ask(goes_on)
+    assert (answer.verdict, asked) == ("fits", ["as asked", BOTH])
     for more in ({"retry": False}, {"trust_reads": True}):
         answer, asked = ask(refusing(lambda setup: setup.other_integers), **more)
         assert (answer.verdict, asked) == ("script failed", ["as asked"])

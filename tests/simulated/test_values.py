@@ -253,9 +253,14 @@ rows = unknown.sum(1)
 first = (rows > 0).nonzero()
 second = (rows > 1).nonzero()
 third = (rows > 2).nonzero()
-scores, experts = unknown[:, :8].topk(2)
+beams = unknown[:, :8].topk(2)  # no choice of experts
+class Router:
+    def forward(self, scores):
+        return scores.topk(2)
+scores, experts = Router().forward(unknown[:, :8])
 counts = torch.bincount(experts.flatten(), minlength=8)
-print("FOUND " + __import__("json").dumps([len(first), len(second), len(third), counts.tolist()]))
+known = beams.indices.sum().item() != 0
+print("FOUND " + __import__("json").dumps([len(first), len(second), len(third), counts.tolist(), known]))
 """
 
 
@@ -274,10 +279,12 @@ def test_assumed_sizes_by_line_and_the_routing_of_experts(simulate: Callable[...
         ("nonzero", 0.75, 48, 384, 4),
         ("nonzero", 0.75, 48, 384, 6),
         ("topk", 2.0, 128, 1024, 7),
+        ("topk", 2.0, 128, 1024, 10),
     ]
     done = simulate(ASSUMED, "--no-retry", "--assume", "nonzero=0.5")
     sizes = json.loads(next(line for line in done.err.splitlines() if line.startswith("FOUND "))[6:])
-    assert sizes[3] == [16] * 8  # evenly, where nothing is said
+    assert sizes[3] == [16] * 8 and sizes[4] is False  # evenly, where nothing is said, and for experts alone
+    assert [one["line"] for one in done.answer["assumptions"] if one["operator"] == "topk"] == [10]
 
 
 COMPARED = """\
