@@ -5,7 +5,7 @@ known, and the result is put into the memory of the tensor that the kernel was t
 by element (elements.py); what depends on something unknown is unknown, except where the known operand alone decides, as
 in `mask & False`. The kernel itself runs first and makes what it makes: no allocation, stream or event changes.
 
-Computed are integers and booleans of up to 8 MiB a tensor, and floats of up to 64 KiB. All other tensors that a kernel
+Computed are integers and booleans of up to 32 MiB a tensor, and floats of up to 64 KiB. All other tensors that a kernel
 writes become unknown. Unknown floats are taken to be finite. Random numbers are drawn by a generator of our own: one
 draw as good as a GPU's. Kernels that are not PyTorch's own (Triton, extensions) are not seen: what they write over
 known values stays known.
@@ -23,7 +23,7 @@ from typing import Any
 from cuptimem.simulation.elements import Elements
 from cuptimem.simulation.host_reads import HostReads
 
-LARGEST_INTEGER = 8 << 20  # bytes of a tensor of integers or booleans that is computed
+LARGEST_INTEGER = 32 << 20  # bytes of a tensor of integers or booleans that is computed
 LARGEST_FLOAT = 64 << 10
 ROUTED = 512  # topk over at most so many is taken for a choice of experts
 
@@ -125,7 +125,7 @@ class Computed:
         torch: ModuleType,
         core: Any,
         reads: HostReads,
-        routing: Callable[[int, int, int], Callable[[int, int], int]],
+        routing: Routing,
     ) -> None:
         self.elements = Elements(torch)
         self._failed: set[str] = set()
