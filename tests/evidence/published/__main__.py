@@ -69,7 +69,8 @@ def _accuracy(options: argparse.Namespace) -> None:
 def _run(options: argparse.Namespace, jobs: list[runs.Job], name: str, by_name: Any, what: Any) -> dict[str, Any]:
     path = runs.BUILD / name
     if options.page:
-        return runs.load(path)
+        have = runs.load(path)
+        return {job.name: have[job.name] for job in jobs if runs.same(have.get(job.name), job)}
     if options.again and not options.only:
         path.unlink(missing_ok=True)
     forget = frozenset(job.name for job in jobs) if options.only or options.again else frozenset()

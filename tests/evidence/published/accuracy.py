@@ -22,7 +22,7 @@ class Row:
     low: float | None  # in bytes or in what is counted; None where nothing was measured
     high: float | None
     verdict: str
-    then: float | None  # with what PyTorch did before 1.11
+    then: float | None  # with what PyTorch did then
     seconds: float
     problem: str
 
@@ -133,6 +133,8 @@ def _judged(row: Row) -> str:
     if row.error is None:
         return "**no result**"
     text = f"{row.error:+.1f} %" if abs(row.error) >= 0.05 else "0.0 %"
+    if row.high is not None and row.figure.number and row.low is not None and row.low < row.figure.number < row.high:
+        text += " (published is between)"
     return f"**{text}**" if abs(row.error) > EXPLAINED_FROM else text
 
 
@@ -140,7 +142,7 @@ def _why(row: Row, explanations: Mapping[str, str]) -> str:
     """What differs, and of a large error the explanation."""
     then = ""
     if row.then is not None:
-        then = f"as PyTorch did before 1.11: {_amount(row.then, row.figure.unit)} ({row.off(row.then):+.1f} %)"
+        then = f"as PyTorch did then: {_amount(row.then, row.figure.unit)} ({row.off(row.then):+.1f} %)"
     parts = [row.setup.differs, then, explanations.get(row.figure.name, ""), row.problem]
     good = row.verdict == "does not fit" if row.setup.what == "verdict" else abs(row.error or 0) <= EXPLAINED_FROM
     if (not good or row.problem) and not explanations.get(row.figure.name):

@@ -140,7 +140,7 @@ def run(
     program. Returns all that it has."""
     path.parent.mkdir(parents=True, exist_ok=True)
     have = load(path)
-    todo = [job for job in jobs if job.name in forget or not _same(have.get(job.name), job)]
+    todo = [job for job in jobs if job.name in forget or not same(have.get(job.name), job)]
     begin = time.monotonic()
     cut_short = path.exists() and not path.read_bytes().endswith(b"\n")
     with ThreadPoolExecutor(workers) as pool, path.open("a") as file:
@@ -156,7 +156,8 @@ def run(
     return have
 
 
-def _same(row: dict[str, Any] | None, job: Job) -> bool:
+def same(row: dict[str, Any] | None, job: Job) -> bool:
+    """Whether the row is of this job with these options."""
     if row is None:
         return False
     return row["options"] == list(job.options) and row["program"] == [p.removeprefix(f"{ROOT}/") for p in job.program]

@@ -69,7 +69,7 @@ class Setup:
     options: tuple[str, ...]
     ends: int  # 2: at the high end of what is modelled, too
     what: str  # "measured": by the script, as the source did; "used": of the device, by simulate; "verdict"
-    then: bool  # a second time with what PyTorch did before 1.11
+    then: bool  # a second time with what PyTorch did then
     unit: str  # "" where the figure's own is meant
     differs: str
 

@@ -63,7 +63,7 @@ def tune(model_name, batch, length, rank, where):
     else:
         from litgpt.model import GPT, Config
 
-        train(GPT, Config.from_name(model_name), batch, length, None)
+        train(GPT, Config.from_name(model_name), batch, length, None, chunk=0)
 
 
 def adapt(model_name, length, version):
@@ -75,7 +75,7 @@ def adapt(model_name, length, version):
     train(GPT, Config.from_name(model_name), 1, length, mark_only_adapter_as_trainable)
 
 
-def train(GPT, config, batch, length, mark):
+def train(GPT, config, batch, length, mark, chunk=128):
     fabric = Fabric(devices=1, precision="bf16-true")
     fabric.launch()
     with fabric.init_module(empty_init=False):
@@ -95,8 +95,11 @@ def train(GPT, config, batch, length, mark):
         for module in model.modules():  # the adapter's cache is for inference: with it there is no second step
             if hasattr(module, "adapter_kv_cache"):
                 module.adapter_kv_cache = None
-        logits = model(tokens, lm_head_chunk_size=128)
-        logits[-1] = logits[-1][..., :-1, :]
+        logits = model(tokens, lm_head_chunk_size=chunk)
+        if chunk:
+            logits[-1] = logits[-1][..., :-1, :]
+        else:
+            logits = logits[..., :-1, :]
         loss = chunked_cross_entropy(logits, targets[..., 1:])
         fabric.backward(loss / accumulate)
         if not accumulating:

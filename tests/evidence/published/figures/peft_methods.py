@@ -13,7 +13,7 @@ from peft import (
 )
 from transformers import LlamaConfig, LlamaForCausalLM
 
-LENGTH = 700
+LENGTH = 610
 name = figure()
 config = LlamaConfig(
     vocab_size=128256,

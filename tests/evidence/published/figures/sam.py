@@ -8,6 +8,7 @@ batch = int(batch.removeprefix("b"))
 model = sam_model_registry[size.replace("vitb", "vit_b").replace("vith", "vit_h")]().cuda().eval()
 if precision == "bf16":
     model = model.to(torch.bfloat16)
+    model.prompt_encoder.float()  # it computes with points in single precision
 masks = 16  # of a picture: a point in the middle of each
 with torch.no_grad():
     for _ in range(2):

@@ -1,11 +1,31 @@
 # rasbt/pytorch-memory-optim: torchvision's vit_l_16 on CIFAR-10 pictures of 224 x 224, training and validation;
 # and PyTorch's tutorial on an optimizer step in the backward pass, with the same model.
+# "then" as a second argument: Adam over lists of tensors makes one more copy of the second moments, as PyTorch did up
+# to early 2.1.
+import sys
+
 import torch
 import torch.nn.functional as F
 from measure import figure, report
 from torchvision.models import vit_l_16
 
 name = figure()
+
+
+if "then" in sys.argv[2:]:
+    held = []
+    sqrt, addcdiv = torch._foreach_sqrt, torch._foreach_addcdiv_
+
+    def sqrt_of_then(tensors):
+        roots = sqrt(tensors)
+        held.extend(torch._foreach_add(roots, 1e-8))
+        return roots
+
+    def addcdiv_of_then(*arguments):
+        addcdiv(*arguments)
+        held.clear()
+
+    torch._foreach_sqrt, torch._foreach_addcdiv_ = sqrt_of_then, addcdiv_of_then
 
 
 def batch(size):
