@@ -59,7 +59,7 @@ class _Child:
         self.assumed = Assumed(given, self.settings["high_end"] == "1", self.write)
         branches, integers = (self.settings[f"other_{kind}"] == "1" for kind in ("branches", "integers"))
         pinned = frozenset(name[4:] for name in self.settings if name.startswith("pin."))
-        self.reads = HostReads(branches, integers, pinned, self.write, torch.cuda.memory_allocated)
+        self.reads = HostReads(branches, integers, pinned, self.write, lambda: _allocated(torch))
         self.computed = Computed(torch, recording_core(), self.reads, self.assumed.routing)
         self.assumed.install(torch, self.computed, os.environ.get(OFF) != "0")
         self.reads.install(torch)
@@ -162,6 +162,11 @@ def _open(folder: str, name: str) -> int:
     descriptor = os.open(os.path.join(folder, name), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     _files.append(descriptor)
     return descriptor
+
+
+def _allocated(torch: ModuleType) -> int:
+    """Bytes in tensors, of all devices."""
+    return sum(torch.cuda.memory_allocated(index) for index in range(torch.cuda.device_count()))
 
 
 def _exception() -> list[dict[str, Any]] | None:

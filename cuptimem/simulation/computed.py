@@ -25,6 +25,7 @@ from cuptimem.simulation.host_reads import HostReads
 
 LARGEST_INTEGER = 32 << 20  # bytes of a tensor of integers or booleans that is computed
 LARGEST_FLOAT = 64 << 10
+_FROM_HOST = 1 << 20  # bytes of a copy from the host whose contents the device keeps
 ROUTED = 512  # topk over at most so many is taken for a choice of experts
 
 Rule = Callable[["Call"], Any]
@@ -94,7 +95,7 @@ _DRAWN = frozenset(
         *("randperm", "_philox_uniform_"),
     )
 )
-# They make no elements, or data_sizes.py does, or their memory is somebody's who has been served.
+# They make no elements, or data_sizes.py does, or their memory belongs to another tensor.
 _PASSED = frozenset(
     (
         *("as_strided", "view", "_reshape_alias", "unfold", "view_as_real", "view_as_complex", "set_", "resize_"),
@@ -108,12 +109,25 @@ _PASSED = frozenset(
 )
 # Their results are floats in new memory that they do not clear before: it is unknown as it is.
 _NEVER_CLEAR = (
-    *("mm", "addmm", "bmm", "baddbmm", "_softmax", "_log_softmax", "native_layer_norm", "native_group_norm"),
+    *("mm", "bmm", "_softmax", "_log_softmax", "native_layer_norm", "native_group_norm"),
     *("_fused_rms_norm", "native_dropout", "_fused_dropout", "cudnn_", "convolution", "_scaled_dot_product"),
     *("_flash_attention", "_efficient_attention", "_cudnn_attention", "_scaled_mm", "_grouped_mm"),
 )
 # PyTorch calls these with numbers that lie on the device, which it cannot hand to a kernel in Python.
-_NUMBERS_ON_DEVICE = ("aten::pow.Tensor_Tensor", "aten::pow.Tensor_Tensor_out", "aten::isin.Tensor_Tensor_out")
+_NUMBERS_ON_DEVICE = (
+    *("aten::pow.Tensor_Tensor", "aten::pow.Tensor_Tensor_out", "aten::isin.Tensor_Tensor_out"),
+    *("aten::searchsorted.Tensor", "aten::searchsorted.Tensor_out"),
+    *("aten::bucketize.Tensor", "aten::bucketize.Tensor_out"),
+)
+# They write over running_mean and running_var, which their schemas do not say.
+_BATCH_NORMS = frozenset(
+    (
+        *("native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update", "cudnn_batch_norm"),
+        *("batch_norm_gather_stats", "batch_norm_gather_stats_with_counts", "batch_norm_update_stats"),
+    )
+)
+# Their kernels call operators that are computed on the same tensor: to compute them as well would do it twice.
+_NOT_TWICE = frozenset(("logit_", "mvlgamma_", "scatter_reduce_", "scatter_reduce", "conj_physical_"))
 _BESIDE = ("aten::copy_", "aten::random_")  # have no kernel under the key of CUDA, or not always
 
 
@@ -139,6 +153,7 @@ class Computed:
         self._routing = routing
         self._generator = torch.Generator()
         self._generator.manual_seed(torch.initial_seed() % 2**63)
+        self._infinite = False  # whether the program itself has put infinities anywhere
         self._numbers: dict[tuple[Any, ...], Any] = {}
 
     def problems(self) -> list[str]:
@@ -196,6 +211,12 @@ class Computed:
         }.get(base)
         if special is not None:
             return special
+        if base in _BATCH_NORMS:
+            return self._batch_norm
+        if base in _NOT_TWICE:
+            return self._unknown
+        if base.startswith("scatter") and "reduce" in operator._overloadname:
+            return self._whole
         if base in _PASSED or (base.startswith(_NEVER_CLEAR) and not _written(operator)):
             return None
         if base in _MOVES:
@@ -214,6 +235,7 @@ class Computed:
 
     def _follower(self, operator: Any, rule: Rule) -> Callable[..., Any]:
         unseen, give_up, writes = self._unseen, self._give_up, _written(operator)
+        of_a_handler = self._core.of_a_handler  # of the program's, for a signal
 
         def follow(result: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
             with unseen():
@@ -221,6 +243,8 @@ class Computed:
                 try:
                     return rule(call)
                 except Exception as error:  # of an operator on the CPU: then its result is unknown
+                    if of_a_handler(error):
+                        raise
                     return give_up(call, error)
 
         return follow
@@ -235,13 +259,22 @@ class Computed:
         with self._unseen():
             other = next((one for one in arguments if isinstance(one, self._tensor)), None)
             dtype = self._torch.result_type(other, number) if other is not None else None
-            key = (dtype, type(number), number)
+            key = (dtype, type(number), repr(number))  # 0.0 equals -0.0
             found = self._numbers.get(key)
             if found is None:
-                found = self._aten.scalar_tensor.default(number, dtype=dtype, device=self._cpu)
+                found = self._number_of(number, dtype)
                 if len(self._numbers) < 4096 and number == number:
                     self._numbers[key] = found
             return found
+
+    def _number_of(self, number: Any, dtype: Any) -> Any:
+        """A number that the type cannot hold is cut off, as kernels do it."""
+        if isinstance(number, int) and not isinstance(number, bool):
+            number = (number + 2**63) % 2**64 - 2**63
+        widest = self._torch.tensor(number, device=self._cpu).dtype
+        wide = self._torch.float64 if widest.is_floating_point else widest
+        found = self._aten.scalar_tensor.default(number, dtype=wide, device=self._cpu)
+        return found if dtype is None or dtype == wide else self._aten._to_copy.default(found, dtype=dtype)
 
     # --- parts of a call ------------------------------------------------------------------------------
 
@@ -261,7 +294,18 @@ class Computed:
     def _unknown_of_many(self, call: Call) -> None:
         """Of an optimizer's step: what is larger than what is computed need not be forgotten for each tensor anew."""
         for tensor in _flat(_written_of(call)):
-            if isinstance(tensor, self._tensor) and tensor.numel() <= LARGEST_FLOAT // 2 and tensor.is_cuda:
+            if not isinstance(tensor, self._tensor) or not tensor.is_cuda or not tensor.numel():
+                continue
+            if not tensor.is_floating_point() or tensor.nbytes <= _FROM_HOST:
+                self.elements.forget(tensor)
+
+    def _batch_norm(self, call: Call) -> None:
+        self._unknown(call)
+        named = zip(call.operator._schema.arguments, call.arguments, strict=False)
+        running = [value for argument, value in named if argument.name.startswith("running_")]
+        running += [value for name, value in call.keywords.items() if name.startswith("running_")]
+        for tensor in running:
+            if isinstance(tensor, self._tensor) and tensor.is_cuda:
                 self.elements.forget(tensor)
 
     def _unknown(self, call: Call) -> None:
@@ -344,9 +388,20 @@ class Computed:
     def _draw(self, call: Call) -> None:
         outputs = self._wanted(call)
         if outputs is not None:
-            arguments, keywords, _ = self._inputs(call, call.operator._schema.name == "aten::multinomial")
-            keywords["generator"] = self._generator
+            written = _written_of(call)
+            for tensor in (one for one in call.arguments if isinstance(one, self._tensor)):
+                if not any(tensor is one for one in written) and self.read(tensor)[1] is not None:
+                    raise _Unreadable  # probabilities that nobody knows
+            arguments, keywords, _ = self._inputs(call, False)
+            keywords["generator"] = self._seeded(call.keywords.get("generator"), outputs[0].device.index)
             self._put(outputs, call.operator(*arguments, **keywords))
+
+    def _seeded(self, generator: Any, device: int) -> Any:
+        """Ours, at the state that the program's has reached: what it draws again is the same again."""
+        of_program = self._torch.cuda.default_generators[device] if generator is None else generator
+        seed = of_program.initial_seed() * 1_000_003 + of_program.get_offset()
+        self._generator.manual_seed(seed % 2**63)
+        return self._generator
 
     def _pointwise(self, call: Call) -> None:
         if not call.writes and not all(map(self._fits, self.outputs(call))):
@@ -381,7 +436,7 @@ class Computed:
     def _of_the_finite(self, call: Call) -> bool | None:
         """Unknown floats are taken to be finite: what `isnan`, `isinf` and `isfinite` compare is decided by that."""
         name = call.operator._schema.name.removeprefix("aten::")
-        if name in ("isnan", "isinf", "isposinf", "isneginf"):
+        if name == "isnan" or (name in ("isinf", "isposinf", "isneginf") and not self._infinite):
             return False
         if name not in ("eq", "ne") or not call.arguments[0].is_floating_point():
             return None
@@ -390,7 +445,7 @@ class Computed:
             same = one.is_cuda and other.data_ptr() == one.data_ptr() and other.stride() == one.stride()
             return name == "eq" if same and other.shape == one.shape else None
         number = other.item() if isinstance(other, self._tensor) and other.dim() == 0 else other
-        return name == "ne" if isinstance(number, float) and math.isinf(number) else None
+        return name == "ne" if isinstance(number, float) and math.isinf(number) and not self._infinite else None
 
     def _decided(self, call: Call, shape: Any) -> Any:
         """Where a known operand decides alone, whatever the others are."""
@@ -427,6 +482,7 @@ class Computed:
         return value, unknown
 
     def _move(self, call: Call) -> None:
+        self._infinite = self._infinite or any(isinstance(one, float) and math.isinf(one) for one in call.arguments)
         outputs = self._wanted(call)
         if outputs is None:
             return
@@ -490,6 +546,7 @@ class Computed:
     def _fill(self, call: Call) -> None:
         """Whatever was there before does not count."""
         target = call.arguments[0]
+        self._infinite = self._infinite or any(isinstance(one, float) and math.isinf(one) for one in call.arguments)
         if not target.is_cuda or target.layout is not self._torch.strided or not target.numel():
             return
         if not self._fits(target):
@@ -613,6 +670,8 @@ class Computed:
                 values, unknown = self.read(tensor)
                 return None if unknown is not None else operator(values, *arguments)
             except Exception as error:
+                if self._core.of_a_handler(error):
+                    raise
                 if not isinstance(error, _Unreadable):
                     self._failed.add(f"{operator} ({type(error).__name__})")
                 return None

@@ -18,6 +18,7 @@ Runs inside the simulated process, imports nothing that torch has not loaded.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -52,8 +53,25 @@ class HostReads:
         self._ended: set[tuple[Any, ...]] = set()  # lines that take the other way no more
         self._places = Places()
         self.dropped = 0  # lines for which there was no room
-        self.last_unknown = False  # the read that the calling thread makes: it holds the GIL from there to `item`
-        self.remembered = False  # `item` and `tolist` are on their way: their floats remember
+        self._thread = threading.local()
+
+    @property
+    def last_unknown(self) -> bool:
+        """Whether the read that this thread makes met something unknown."""
+        return getattr(self._thread, "unknown", False)
+
+    @last_unknown.setter
+    def last_unknown(self, value: bool) -> None:
+        self._thread.unknown = value
+
+    @property
+    def remembered(self) -> bool:
+        """Whether this thread is in `item` or `tolist`: their floats remember."""
+        return getattr(self._thread, "remembered", False)
+
+    @remembered.setter
+    def remembered(self, value: bool) -> None:
+        self._thread.remembered = value
 
     def clear(self) -> None:
         """In a child of fork()."""
@@ -117,13 +135,17 @@ class HostReads:
             return None
         return OTHER_FLOAT if self.note("unfollowed float", dtype, elements) else None
 
+    def lost(self, value: float) -> float:
+        """A float that stops to remember: what it is from then on."""
+        return OTHER_FLOAT if self.note("unfollowed float", "float", 1) else value
+
     def decide(self, outcome: bool) -> bool:
         """A comparison of a float that nobody knows."""
         return outcome != self.note("branch", "float", 1)
 
     def install(self, torch: ModuleType) -> None:
         """Floats that `item` and `tolist` return remember where they come from."""
-        kind = _remembering(self.decide)
+        kind = _remembering(self.decide, self.lost)
         item, tolist = torch._C.TensorBase.item, torch._C.TensorBase.tolist
         reads = self
 
@@ -152,9 +174,23 @@ class HostReads:
             function.__name__, function.__qualname__ = name, f"Tensor.{name}"
             function.__doc__ = original.__doc__
             setattr(torch.Tensor, name, function)
+        save = torch.save
+
+        def plain(value: Any) -> Any:
+            if type(value) is kind:
+                return float.__pos__(value)
+            if type(value) is dict:
+                return {key: plain(one) for key, one in value.items()}
+            return type(value)(map(plain, value)) if type(value) in (list, tuple) else value
+
+        def save_plain(obj: Any, *arguments: Any, **keywords: Any) -> Any:
+            return save(plain(obj), *arguments, **keywords)  # the files have no type of ours
+
+        save_plain.__name__, save_plain.__qualname__, save_plain.__doc__ = "save", "save", save.__doc__
+        torch.save = save_plain  # type: ignore[attr-defined]
 
 
-def _remembering(decide: Callable[[bool], bool]) -> type[float]:
+def _remembering(decide: Callable[[bool], bool], lost: Callable[[float], float]) -> type[float]:
     """A float whose value stands for one that no kernel has computed."""
 
     class UnknownFloat(float):
@@ -183,8 +219,27 @@ def _remembering(decide: Callable[[bool], bool]) -> type[float]:
 
         __hash__ = float.__hash__
 
+        def __float__(self) -> float:
+            return lost(float.__pos__(self))
+
+        def __int__(self) -> int:
+            return int(lost(float.__pos__(self)))
+
+        __trunc__ = __floor__ = __ceil__ = __int__
+
+        def __round__(self, digits: Any = None) -> Any:
+            if digits is None:
+                return int(self)
+            return UnknownFloat(round(float.__pos__(self), digits))
+
+        def __copy__(self) -> Any:
+            return self
+
+        def __deepcopy__(self, memo: Any) -> Any:
+            return self
+
         def __reduce__(self) -> Any:  # a file has the plain number
-            return float, (float(self),)
+            return float, (float.__pos__(self),)
 
     def _decided(outcome: Any) -> Any:
         return outcome if outcome is NotImplemented else decide(outcome)
@@ -202,7 +257,7 @@ def _remembering(decide: Callable[[bool], bool]) -> type[float]:
     for name in (
         *("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__", "__rtruediv__"),
         *("__floordiv__", "__rfloordiv__", "__mod__", "__rmod__", "__pow__", "__rpow__", "__neg__", "__pos__"),
-        *("__abs__", "__round__"),
+        "__abs__",
     ):
         setattr(UnknownFloat, name, passing_on(name))
     UnknownFloat.__name__ = UnknownFloat.__qualname__ = "float"

@@ -157,7 +157,8 @@ class Inquiry:
             # A flag that says yes beside a count of zero may be what no program expects.
             setup = replace(setup, other_integers=True)
             other = self._run(setup, f"{outcomes.BRANCHES}, {outcomes.INTEGERS}")
-        if not branches and not other.ended_well and main.optimizer_steps > 1:
+        by_memory = other.ran_out or other.refused or other.run.timed_out
+        if not branches and not other.ended_well and not by_memory and main.optimizer_steps > 1:
             return main, None  # only a float that was not seen to decide anything: another value broke something else
         if other.ran_out and outcomes.is_longer(other, main):
             self._setup = setup
