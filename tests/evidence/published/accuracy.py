@@ -94,13 +94,20 @@ def told(figure: Figure, result: Mapping[str, Any]) -> str:
 
 def summary(rows: Sequence[Row]) -> list[str]:
     """Counts, one fact each."""
-    errors = [abs(row.error) for row in rows if row.error is not None]
+    errors = [abs(row.error) for row in rows if row.error is not None and not row.setup.fitted]
+    blind = [row for row in rows if row.error is not None and not row.setup.fitted and not row.setup.revised]
     same = [row for row in rows if row.setup.what == "verdict"]
     facts = [f"{len(rows)} figures of {len({row.figure.source for row in rows})} sources"]
     facts += [f"{sum(error <= bound for error in errors)} of {len(errors)} within {bound} %" for bound in BOUNDS]
     facts.append(f"{sum(error > BOUNDS[-1] for error in errors)} beyond")
     facts.append(f"{sum(row.verdict == 'does not fit' for row in same)} of {len(same)} verdicts the same")
     facts.append(f"{sum(bool(row.problem) for row in rows)} without a result")
+    facts.append(
+        f"of the {len(blind)} whose set-up was not touched after a first result: "
+        + ", ".join(f"{sum(abs(row.error or 0) <= bound for row in blind)} within {bound} %" for bound in BOUNDS)
+    )
+    fitted = sum(row.setup.fitted for row in rows)
+    facts.append(f"{fitted} chosen to agree, and not counted among the errors")
     return facts
 
 
@@ -143,7 +150,15 @@ def _why(row: Row, explanations: Mapping[str, str]) -> str:
     then = ""
     if row.then is not None:
         then = f"as PyTorch did then: {_amount(row.then, row.figure.unit)} ({row.off(row.then):+.1f} %)"
-    parts = [row.setup.differs, then, explanations.get(row.figure.name, ""), row.problem]
+    revised = f"set-up corrected after a first result: {row.setup.revised}" if row.setup.revised else ""
+    parts = [
+        "chosen to agree" if row.setup.fitted else "",
+        row.setup.differs,
+        revised,
+        then,
+        explanations.get(row.figure.name, ""),
+        row.problem,
+    ]
     good = row.verdict == "does not fit" if row.setup.what == "verdict" else abs(row.error or 0) <= EXPLAINED_FROM
     if (not good or row.problem) and not explanations.get(row.figure.name):
         parts.append(f"**{NOT_EXPLAINED}**")
@@ -183,7 +198,7 @@ def page(
     for row in rows:
         by_source.setdefault(row.figure.source, []).append(row)
     for source, own in by_source.items():
-        errors = [row.error for row in own if row.error is not None]
+        errors = [row.error for row in own if row.error is not None and not row.setup.fitted]
         sizes = [abs(error) for error in errors]
         cells = (
             source,

@@ -71,6 +71,8 @@ class Setup:
     what: str  # "measured": by the script, as the source did; "used": of the device, by simulate; "verdict"
     then: bool  # a second time with what PyTorch did then
     unit: str  # "" where the figure's own is meant
+    fitted: bool  # a number of the set-up was chosen by this figure: no test of anything
+    revised: str  # what was corrected after a first result had been seen
     differs: str
 
 
@@ -136,6 +138,8 @@ def setups() -> dict[str, Setup]:
                 own.get("what", group.get("what", "measured")),
                 own.get("then", group.get("then", False)),
                 own.get("unit", ""),
+                own.get("fitted", False),
+                own.get("revised", group.get("revised", "")),
                 own.get("differs", group.get("differs", "")),
             )
     return found

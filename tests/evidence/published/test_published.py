@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -129,7 +130,7 @@ def _figure(name: str, value: float | str, unit: str, source: str = "a page") ->
 
 
 def _setup(name: str, what: str = "measured", ends: int = 2) -> Setup:
-    return Setup(name, Path("s.py"), (name,), ("--device", "t4"), ends, what, False, "", "")
+    return Setup(name, Path("s.py"), (name,), ("--device", "t4"), ends, what, False, "", False, "", "")
 
 
 def test_accuracy_rows() -> None:
@@ -163,6 +164,24 @@ def test_accuracy_page() -> None:
     assert f"| 2.00 GB | 1.50 GB | **-25.0 %** | **{verdicts.NOT_EXPLAINED}** |" in page
     assert "| out of memory | does not fit | same |  |" in page
     assert "| d | a page | 1 GB | needs its card |" in page
+
+
+def test_what_was_fitted_does_not_count() -> None:
+    figures = [_figure(name, 100, "MiB") for name in "abc"]
+    results = {name: _result(_answer("fits"), [100.0 * 2**20]) for name in "abc"}
+    setups = [
+        _setup("a"),
+        dataclasses.replace(_setup("b"), fitted=True),
+        dataclasses.replace(_setup("c"), revised="a mistake (90 MiB before)"),
+    ]
+    rows = [accuracy.row_of(figure, setup, results) for figure, setup in zip(figures, setups, strict=True)]
+    facts = accuracy.summary(rows)
+    assert "2 of 2 within 1 %" in facts
+    assert "1 chosen to agree, and not counted among the errors" in facts
+    assert any(fact.startswith("of the 1 whose set-up was not touched") for fact in facts)
+    page = accuracy.page(rows, figures, {}, {}, ABOUT)
+    assert "| 0.0 % | chosen to agree |" in page
+    assert "set-up corrected after a first result: a mistake (90 MiB before)" in page
 
 
 def test_broken_run_goes_on(
