@@ -118,6 +118,7 @@ _NUMBERS_ON_DEVICE = (
     *("aten::pow.Tensor_Tensor", "aten::pow.Tensor_Tensor_out", "aten::isin.Tensor_Tensor_out"),
     *("aten::searchsorted.Tensor", "aten::searchsorted.Tensor_out"),
     *("aten::bucketize.Tensor", "aten::bucketize.Tensor_out"),
+    *("aten::searchsorted.Scalar", "aten::bucketize.Scalar"),
 )
 # They write over running_mean and running_var, which their schemas do not say.
 _BATCH_NORMS = frozenset(
@@ -190,6 +191,8 @@ class Computed:
             library.impl(name.removeprefix("aten::"), followed, "CUDA", with_keyset=True)
 
         library.impl("equal", self._equal, "CUDA")
+        library.impl("searchsorted.Scalar", self._search_number, "CUDA")
+        library.impl("bucketize.Scalar", lambda one, bounds, **kw: self._search_number(bounds, one, **kw), "CUDA")
 
     def _overload(self, name: str) -> Any:
         base, _, overload = name.removeprefix("aten::").partition(".")
@@ -649,6 +652,12 @@ class Computed:
         if self._reads.note("flag" if flag else "integer", name, elements):
             return True if flag else 1
         return None
+
+    def _search_number(self, bounds: Any, number: Any, **keywords: Any) -> Any:
+        """As PyTorch has it, with a tensor that can be handed to kernels in Python."""
+        dtype = self._torch.result_type(bounds, number)
+        one = self._aten.scalar_tensor.default(number, dtype=dtype, device=bounds.device)
+        return self._aten.searchsorted.Tensor(bounds, one, **keywords)
 
     def _equal(self, one: Any, other: Any) -> bool:
         """As PyTorch has it, by operators that are computed."""

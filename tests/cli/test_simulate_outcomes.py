@@ -56,6 +56,11 @@ def test_a_float_that_was_not_seen_to_decide_anything_does_not_forbid_a_verdict(
     assert asked == ["as asked", outcomes.BRANCHES, BOTH]
 
 
+def test_a_float_that_was_not_seen_still_decides_by_memory():
+    answer, _ = ask(reading("unfollowed float", branches=FULL, report=many_steps(3)))
+    assert answer.verdict == "undecided" and "the other way does not fit" in answer.reason
+
+
 def many_steps(number: int) -> Any:
     class Recorded:
         def __getattr__(self, name: str) -> Any:

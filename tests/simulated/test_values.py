@@ -51,6 +51,12 @@ found["graph"] = True
 x = torch.zeros(3, requires_grad=True, **cuda)
 ((x + 1) * 2).sum().backward()
 found["gradient"] = x.grad.tolist()
+found["cut off"] = [(torch.ones(2, dtype=torch.uint8, **cuda) * 300).tolist(), (ids[0].int() ^ 0x9E3779B9)[0].item()]
+torch.searchsorted(torch.arange(5.0, **cuda), 2.5), torch.bucketize(2.5, torch.arange(5.0, **cuda))
+torch.manual_seed(3)
+drawn = torch.rand(8, **cuda).tolist()
+torch.manual_seed(3)
+found["again"] = torch.rand(8, **cuda).tolist() == drawn
 import operator
 dtypes = [torch.bool, torch.uint8, torch.int32, torch.int64]
 dtypes += [torch.float16, torch.bfloat16, torch.float32, torch.float64]
@@ -99,6 +105,8 @@ EXPECTED: dict[str, Any] = {
     "drawn": True,
     "graph": True,
     "gradient": [2.0, 2.0, 2.0],
+    "cut off": [[44, 44], 0x9E3779B9 - (1 << 32)],
+    "again": True,
     "different": [],
     "mode": [1, 2, 3],
 }
@@ -133,6 +141,11 @@ state.add_(token)  # what was known is no more
 found["after"] = state.sum().item()  # read 1
 found["part"] = torch.cat([torch.arange(2, **cuda), token])[:2].tolist()
 found["rest"] = torch.cat([torch.arange(2, **cuda), token])[2].item()  # read 2
+torch.save({{"loss": unknown.sum().item()}}, "saved.pt")  # read 0
+found["saved"] = torch.load("saved.pt")
+norm = torch.nn.BatchNorm1d(6, **cuda)
+norm(unknown)
+found["mean"] = norm.running_mean.sum().item()  # read 7
 large = torch.arange({LARGEST_INTEGER // 8 + 1}, **cuda)
 found["large"] = large[5].item()  # read 3: too large to be computed
 floats = torch.ones({LARGEST_FLOAT // 4 + 1}, **cuda)
@@ -173,6 +186,8 @@ def test_what_is_unknown_stays_unknown(simulate: Callable[..., Any]) -> None:
         "float": 0.0,
         "flag": False,
         "small": True,
+        "saved": {"loss": 0.0},
+        "mean": 0.0,
         "finite": [True, False, False, [True, False, False], True],
     }
     lines = UNKNOWN.splitlines()
@@ -180,6 +195,8 @@ def test_what_is_unknown_stays_unknown(simulate: Callable[..., Any]) -> None:
         (one["kind"], one["dtype"], lines[one["line"]["line"] - 1].partition("# ")[2]) for one in done.answer["reads"]
     }
     assert reads == {
+        ("float", "float32", "read 0"),
+        ("float", "float32", "read 7"),
         ("integer", "int64", "read 1"),
         ("integer", "int64", "read 2"),
         ("integer", "int64", "read 3: too large to be computed"),
