@@ -17,7 +17,7 @@ def test_a_cell_runs_as_without_the_magic(kernel: Kernel) -> None:
     outputs = kernel.run("%%cuptimem -o r\nx = torch.zeros(1 << 18)\nprint('said')\nx.sum()")
     assert outputs.stdout == "said\n"
     assert outputs.data("execute_result") == ["tensor(0.)"]
-    assert len(outputs) == 3
+    assert len([one for one in outputs if one.get("name") != "stderr"]) == 3  # a busy kernel may have said something
     assert outputs[-1].data["text/plain"] == kernel.value("r").strip()
     assert kernel.value("tuple(x.shape)") == "(262144,)"
     assert kernel.value("[block.bytes for block in r.kept_blocks if block.bytes > 100]") == f"[{MIB}]"
