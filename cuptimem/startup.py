@@ -2,7 +2,7 @@
 
 That file counts where Python looks for such files: in its own site-packages, and in every folder that
 `site.addsitedir` has been called for. A folder that is only on the path (PYTHONPATH, a plain line of another .pth) may
-hold the file, too, and nobody reads it there.
+hold the file, too, and Python does not read it there.
 """
 
 import os
@@ -47,7 +47,7 @@ def is_read() -> bool:
 
 
 def starts(variables: "Mapping[str, str] | None" = None) -> bool:
-    """Whether this Python, asked anew and with these variables, comes to cuptimem.autostart by itself."""
+    """Whether this Python, started with these variables, loads cuptimem.autostart by itself."""
     import subprocess
 
     options, program = interpreter.split(sys.orig_argv[1:])
@@ -81,6 +81,6 @@ def write(folder: str) -> None:
 
 
 def without_file(folder: str, base: "Mapping[str, str]") -> dict[str, str]:
-    """Variables that start what the startup file would start, where nobody reads it: `folder` has a file for that."""
+    """Variables that start what the startup file would start, where Python does not read it: `folder` has a file for that."""
     place = os.path.join(folder, _PLACE)
     return {"PYTHONPATH": os.pathsep.join([place, *filter(None, [base.get("PYTHONPATH")])])}

@@ -21,7 +21,7 @@ class Context:
 
     @property
     def exact(self) -> bool:
-        """Whether somebody has said what it is."""
+        """Whether the user gave it, as one size."""
         return self.low == self.high
 
 

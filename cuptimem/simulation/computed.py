@@ -6,8 +6,8 @@ by element (elements.py); what depends on something unknown is unknown, except w
 in `mask & False`. The kernel itself runs first and makes what it makes: no allocation, stream or event changes.
 
 Computed are integers and booleans of up to 32 MiB a tensor, and floats of up to 64 KiB. All other tensors that a kernel
-writes become unknown. Unknown floats are taken to be finite. Random numbers are drawn by a generator of our own: one
-draw as good as a GPU's. Kernels that are not PyTorch's own (Triton, extensions) are not seen: what they write over
+writes become unknown. Unknown floats are taken to be finite. Random numbers are drawn by a CPU generator, seeded by the
+state of the program's own. Kernels that are not PyTorch's own (Triton, extensions) are not seen: what they write over
 known values stays known.
 
 Runs inside the simulated process, imports nothing that torch has not loaded.
@@ -22,6 +22,17 @@ from typing import Any
 
 from cuptimem.simulation.elements import Elements
 from cuptimem.simulation.host_reads import HostReads
+from cuptimem.simulation.operators import (
+    BATCH_NORMS,
+    BESIDE,
+    DRAWN,
+    MOVES,
+    NEVER_CLEAR,
+    NOT_TWICE,
+    NUMBERS_ON_DEVICE,
+    PASSED,
+    WHOLE,
+)
 
 LARGEST_INTEGER = 32 << 20  # bytes of a tensor of integers or booleans that is computed
 LARGEST_FLOAT = 64 << 10
@@ -51,87 +62,6 @@ class _Unreadable(Exception):
     """An input is too large to be read, or lies elsewhere."""
 
 
-# Operators that move elements: by name, the arguments whose elements they move. Of the others (indices) all must be
-# known.
-_MOVES = {
-    "cat": ("tensors",),
-    "index": ("self",),
-    "index_select": ("self",),
-    "gather": ("self",),
-    "flip": ("self",),
-    "roll": ("self",),
-    "take": ("self",),
-    "tril": ("self",),
-    "tril_": ("self",),
-    "triu": ("self",),
-    "triu_": ("self",),
-    "scatter": ("self", "src"),
-    "scatter_": ("self", "src"),
-    "index_copy": ("self", "source"),
-    "index_copy_": ("self", "source"),
-    "index_fill_": ("self", "value"),
-    "_index_put_impl_": ("self", "values"),
-    "masked_fill_": ("self", "value"),
-    "masked_select": ("self",),
-    "copy_": ("self", "src"),
-    "reflection_pad1d": ("self",),
-    "replication_pad1d": ("self",),
-}
-# Their result rests on all elements of all inputs.
-_WHOLE = frozenset(
-    (
-        *("_aminmax", "aminmax", "amax", "amin", "max", "min", "argmax", "argmin", "median", "mode", "kthvalue"),
-        *("sum", "nansum", "prod", "mean", "std", "var", "trace", "cumsum", "cumsum_", "cumprod", "cumprod_"),
-        *("_cummax_helper", "_cummin_helper", "count_nonzero", "bincount", "sort", "bucketize"),
-        *("searchsorted", "index_add", "index_add_", "scatter_add", "scatter_add_", "scatter_reduce"),
-        *("scatter_reduce_", "nonzero_static", "isin", "arange", "range", "linspace", "logspace", "eye"),
-        *("tril_indices", "triu_indices", "floor_divide", "floor_divide_", "rsub"),
-        *("eq_", "ne_", "lt_", "le_", "gt_", "ge_"),
-    )
-)
-_DRAWN = frozenset(
-    (
-        *("bernoulli_", "uniform_", "normal_", "random_", "geometric_", "exponential_", "multinomial"),
-        *("randperm", "_philox_uniform_"),
-    )
-)
-# They make no elements, or data_sizes.py does, or their memory belongs to another tensor.
-_PASSED = frozenset(
-    (
-        *("as_strided", "view", "_reshape_alias", "unfold", "view_as_real", "view_as_complex", "set_", "resize_"),
-        *("empty", "empty_strided", "is_set_to", "record_stream", "_fused_sdp_choice", "_efficientzerotensor"),
-        *("_use_cudnn_ctc_loss", "_use_miopen_ctc_loss", "_assert_async", "_nested_view_from_buffer"),
-        *("_nested_compute_contiguous_strides_offsets", "_validate_compressed_sparse_indices", "equal", "nonzero"),
-        *("_unique", "_unique2", "unique_dim", "unique_consecutive", "unique_dim_consecutive"),
-        *("repeat_interleave", "_to_sparse", "_to_sparse_csr", "_to_sparse_csc", "_to_sparse_bsr"),
-        "_to_sparse_bsc",
-    )
-)
-# Their results are floats in new memory that they do not clear before: it is unknown as it is.
-_NEVER_CLEAR = (
-    *("mm", "bmm", "_softmax", "_log_softmax", "native_layer_norm", "native_group_norm"),
-    *("_fused_rms_norm", "native_dropout", "_fused_dropout", "cudnn_", "convolution", "_scaled_dot_product"),
-    *("_flash_attention", "_efficient_attention", "_cudnn_attention", "_scaled_mm", "_grouped_mm"),
-)
-# PyTorch calls these with numbers that lie on the device, which it cannot hand to a kernel in Python.
-_NUMBERS_ON_DEVICE = (
-    *("aten::pow.Tensor_Tensor", "aten::pow.Tensor_Tensor_out", "aten::isin.Tensor_Tensor_out"),
-    *("aten::searchsorted.Tensor", "aten::searchsorted.Tensor_out"),
-    *("aten::bucketize.Tensor", "aten::bucketize.Tensor_out"),
-    *("aten::searchsorted.Scalar", "aten::bucketize.Scalar"),
-)
-# They write over running_mean and running_var, which their schemas do not say.
-_BATCH_NORMS = frozenset(
-    (
-        *("native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update", "cudnn_batch_norm"),
-        *("batch_norm_gather_stats", "batch_norm_gather_stats_with_counts", "batch_norm_update_stats"),
-    )
-)
-# Their kernels call operators that are computed on the same tensor: to compute them as well would do it twice.
-_NOT_TWICE = frozenset(("logit_", "mvlgamma_", "scatter_reduce_", "scatter_reduce", "conj_physical_"))
-_BESIDE = ("aten::copy_", "aten::random_")  # have no kernel under the key of CUDA, or not always
-
-
 class Computed:
     """Installed once, in a process in which torch was imported."""
 
@@ -142,6 +72,7 @@ class Computed:
         reads: HostReads,
         routing: Routing,
     ) -> None:
+        """core: cuptimem._core, whose calls leave no frame and no event in the recording."""
         self.elements = Elements(torch)
         self._failed: set[str] = set()
         self._torch = torch
@@ -171,9 +102,9 @@ class Computed:
         direct = self._torch._C._dispatch_has_kernel_for_dispatch_key
         for name in self._torch._C._dispatch_get_all_op_names():
             if (
-                name in _NUMBERS_ON_DEVICE
+                name in NUMBERS_ON_DEVICE
                 or not name.startswith("aten::")
-                or not (direct(name, "CUDA") or name in _BESIDE)
+                or not (direct(name, "CUDA") or name in BESIDE)
             ):
                 continue
             operator = self._overload(name)
@@ -214,19 +145,19 @@ class Computed:
         }.get(base)
         if special is not None:
             return special
-        if base in _BATCH_NORMS:
+        if base in BATCH_NORMS:
             return self._batch_norm
-        if base in _NOT_TWICE:
+        if base in NOT_TWICE:
             return self._unknown
         if base.startswith("scatter") and "reduce" in operator._overloadname:
             return self._whole
-        if base in _PASSED or (base.startswith(_NEVER_CLEAR) and not _written(operator)):
+        if base in PASSED or (base.startswith(NEVER_CLEAR) and not _written(operator)):
             return None
-        if base in _MOVES:
+        if base in MOVES:
             return self._move
-        if base in _WHOLE:
+        if base in WHOLE:
             return self._whole
-        if base in _DRAWN:
+        if base in DRAWN:
             return self._draw
         if self._torch.Tag.pointwise in operator.tags:
             return self._pointwise
@@ -245,7 +176,7 @@ class Computed:
                 call = Call(operator, writes, result, arguments, keywords)
                 try:
                     return rule(call)
-                except Exception as error:  # of an operator on the CPU: then its result is unknown
+                except Exception as error:  # an operator on the CPU may raise anything: then its result is unknown
                     if of_a_handler(error):
                         raise
                     return give_up(call, error)
@@ -295,7 +226,7 @@ class Computed:
         return int(tensor.nbytes) <= (LARGEST_FLOAT if dtype.is_floating_point else LARGEST_INTEGER)
 
     def _unknown_of_many(self, call: Call) -> None:
-        """Of an optimizer's step: what is larger than what is computed need not be forgotten for each tensor anew."""
+        """Of an optimizer's step. Floats that the device never keeps the contents of need no call each."""
         for tensor in _flat(_written_of(call)):
             if not isinstance(tensor, self._tensor) or not tensor.is_cuda or not tensor.numel():
                 continue
@@ -394,7 +325,7 @@ class Computed:
             written = _written_of(call)
             for tensor in (one for one in call.arguments if isinstance(one, self._tensor)):
                 if not any(tensor is one for one in written) and self.read(tensor)[1] is not None:
-                    raise _Unreadable  # probabilities that nobody knows
+                    raise _Unreadable  # the probabilities are unknown
             arguments, keywords, _ = self._inputs(call, False)
             keywords["generator"] = self._seeded(call.keywords.get("generator"), outputs[0].device.index)
             self._put(outputs, call.operator(*arguments, **keywords))
@@ -455,17 +386,15 @@ class Computed:
         name = call.operator._schema.name.removeprefix("aten::").rstrip("_")
         aten = self._aten
         if name == "where":
-            (condition, first), (one, second), (other, third) = (self._pair(part) for part in call.arguments[:3])
-            del one, other
-            taken = aten.where.self(condition, second, third)
-            missing = taken if first is None else aten.bitwise_or.Tensor(taken, first)
+            (condition, undecided), (_, first), (_, second) = (self._pair(part) for part in call.arguments[:3])
+            missing = aten.bitwise_or.Tensor(aten.where.self(condition, first, second), undecided)
             return aten.logical_not.default(missing)
         if name not in ("bitwise_and", "logical_and", "bitwise_or", "logical_or", "mul"):
             return None
         decided = aten.zeros.default(shape, dtype=self._torch.bool, device=self._cpu)
         for part in call.arguments[:2]:
             value, unknown = self._pair(part)
-            if name == "mul" and (value.is_floating_point() or call.operator._schema.returns == ()):
+            if name == "mul" and value.is_floating_point():
                 continue  # 0 * inf is no zero
             if name == "bitwise_or" and value.dtype is not self._torch.bool:
                 continue
@@ -496,7 +425,7 @@ class Computed:
             return
         if call.operator._schema.name == "aten::_index_put_impl_" and any(one is True for one in call.arguments[3:4]):
             raise _Unreadable  # it adds
-        moved = _MOVES[call.operator._schema.name.removeprefix("aten::")]
+        moved = MOVES[call.operator._schema.name.removeprefix("aten::")]
         names = [one.name for one in call.operator._schema.arguments]
         places = [self._mask(one, name in moved) for name, one in zip(names, call.arguments, strict=False)]
         named = {
@@ -641,7 +570,7 @@ class Computed:
 
     def _outcome(self, dtype: Any, elements: int) -> Any:
         """Notes a read of what is unknown; what it reads as, or None: as the zeros that lie there."""
-        self._reads.last_unknown = True
+        self._reads.thread.unknown = True
         name = str(dtype).removeprefix("torch.")
         if dtype.is_floating_point or dtype.is_complex:
             return self._reads.other_float(name, elements)
@@ -678,7 +607,7 @@ class Computed:
             try:
                 values, unknown = self.read(tensor)
                 return None if unknown is not None else operator(values, *arguments)
-            except Exception as error:
+            except Exception as error:  # as in _follower
                 if self._core.of_a_handler(error):
                     raise
                 if not isinstance(error, _Unreadable):

@@ -22,7 +22,7 @@ from typing import Any
 from cuptimem.simulation.computed import Computed
 from cuptimem.simulation.places import Places, all_places, library_place, user_place
 
-# Half of what is possible: the middle of a range nobody knows. The largest, which is safe to plan with, is what the
+# Half of what is possible: the middle of an unknown range. The largest, which is safe to plan with, is what the
 # high end of every answer takes; half keeps a mixture of experts from counting each token once per expert.
 DEFAULT_FRACTION = 0.5
 DEFAULT_REPEATS = 1.0  # of repeat_interleave: mean repeats of an element, which have no largest

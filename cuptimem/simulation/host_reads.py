@@ -30,6 +30,13 @@ OTHER_FLOAT = 1000.0
 _ROWS = 256
 
 
+class _Thread(threading.local):
+    """What a thread is about."""
+
+    unknown = False  # its read met something unknown
+    remembered = False  # it is in `item` or `tolist`: their floats remember
+
+
 class HostReads:
     """What this process has read, by line."""
 
@@ -53,25 +60,7 @@ class HostReads:
         self._ended: set[tuple[Any, ...]] = set()  # lines that take the other way no more
         self._places = Places()
         self.dropped = 0  # lines for which there was no room
-        self._thread = threading.local()
-
-    @property
-    def last_unknown(self) -> bool:
-        """Whether the read that this thread makes met something unknown."""
-        return getattr(self._thread, "unknown", False)
-
-    @last_unknown.setter
-    def last_unknown(self, value: bool) -> None:
-        self._thread.unknown = value
-
-    @property
-    def remembered(self) -> bool:
-        """Whether this thread is in `item` or `tolist`: their floats remember."""
-        return getattr(self._thread, "remembered", False)
-
-    @remembered.setter
-    def remembered(self, value: bool) -> None:
-        self._thread.remembered = value
+        self.thread = _Thread()
 
     def clear(self) -> None:
         """In a child of fork()."""
@@ -130,17 +119,17 @@ class HostReads:
 
     def other_float(self, dtype: str, elements: int) -> float | None:
         """What a float reads as that does not remember; None: as it is."""
-        if self.remembered:
+        if self.thread.remembered:
             self.note("float", dtype, elements)
             return None
         return OTHER_FLOAT if self.note("unfollowed float", dtype, elements) else None
 
     def lost(self, value: float) -> float:
-        """A float that stops to remember: what it is from then on."""
+        """The plain number that an unknown float becomes."""
         return OTHER_FLOAT if self.note("unfollowed float", "float", 1) else value
 
     def decide(self, outcome: bool) -> bool:
-        """A comparison of a float that nobody knows."""
+        """The outcome of a comparison with an unknown float."""
         return outcome != self.note("branch", "float", 1)
 
     def install(self, torch: ModuleType) -> None:
@@ -155,20 +144,20 @@ class HostReads:
             return [wrapped(one) for one in value] if type(value) is list else value
 
         def read_item(self: Any) -> Any:
-            reads.last_unknown, reads.remembered = False, True
+            reads.thread.unknown, reads.thread.remembered = False, True
             try:
                 value = item(self)
             finally:
-                reads.remembered = False
-            return wrapped(value) if reads.last_unknown else value
+                reads.thread.remembered = False
+            return wrapped(value) if reads.thread.unknown else value
 
         def read_list(self: Any) -> Any:
-            reads.last_unknown, reads.remembered = False, True
+            reads.thread.unknown, reads.thread.remembered = False, True
             try:
                 value = tolist(self)
             finally:
-                reads.remembered = False
-            return wrapped(value) if reads.last_unknown else value
+                reads.thread.remembered = False
+            return wrapped(value) if reads.thread.unknown else value
 
         for name, function, original in (("item", read_item, item), ("tolist", read_list, tolist)):
             function.__name__, function.__qualname__ = name, f"Tensor.{name}"
@@ -187,7 +176,7 @@ class HostReads:
             return save(plain(obj), *arguments, **keywords)  # the files have no type of ours
 
         save_plain.__name__, save_plain.__qualname__, save_plain.__doc__ = "save", "save", save.__doc__
-        torch.save = save_plain  # type: ignore[attr-defined]
+        torch.save = save_plain  # type: ignore[attr-defined]  # mypy takes torch for a plain module
 
 
 def _remembering(decide: Callable[[bool], bool], lost: Callable[[float], float]) -> type[float]:

@@ -132,7 +132,7 @@ class Inquiry:
     # --- what it read that no kernel has computed -------------------------------------------------------
 
     def _with_other_outcomes(self, main: Facts) -> tuple[Facts, Answer | None]:
-        """The run whose outcomes take most, on which `_setup` is set from then on; an answer where it is settled."""
+        """The run that takes most, whose setup further runs use; an answer where the reads already give one."""
         if self._wishes.trust_reads:
             return main, None
         past = main.reads_past_pytorch
@@ -614,7 +614,7 @@ def _refusal(facts: Facts) -> str:
 
 
 def _rests_on(facts: Facts) -> tuple[str, ...]:
-    """A smaller share might fit: nobody has said what it is."""
+    """A smaller share might fit: the user has not said what it is."""
     one = next((one for one in facts.assumptions if not one.given), None)
     if one is None:
         return ()

@@ -2,7 +2,7 @@
 
 Run as a file by a Python without site-packages (launch.py writes the script), with the simulated libraries preloaded.
 Memory in use is that of the nearest process above this one that uses the device: each process has devices of its own,
-so nobody else's counts. What no simulated device has (temperatures, clocks, power) is [N/A].
+so no other process counts. What no simulated device has (temperatures, clocks, power) is [N/A].
 """
 
 from __future__ import annotations

@@ -559,7 +559,7 @@ CM_SIM_EXPORT int ncclGroupEnd(void)
 }
 PROFILED(ncclGroupEnd);
 
-/* How long it would take: nobody knows. */
+/* How long it would take is unknown. */
 CM_SIM_EXPORT int ncclGroupSimulateEnd(void *info)
 {
     CM_SIM_ENTRY;

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -21,8 +20,7 @@ from tests.evidence.published import accuracy, runs, tables, verdicts
 LIBRARIES = ("transformers", "accelerate", "torchvision", "timm", "diffusers", "peft", "litgpt", "torchao")
 
 
-def _about() -> dict[str, str]:
-    git = ["git", "-C", str(tables.ROOT), "describe", "--always", "--dirty"]
+def _about(results: dict[str, Any]) -> dict[str, str]:
     found = []
     for name in LIBRARIES:
         try:
@@ -31,7 +29,7 @@ def _about() -> dict[str, str]:
             continue
     return {
         "date": datetime.date.today().isoformat(),
-        "commit": subprocess.run(git, capture_output=True, text=True).stdout.strip(),
+        "commits": runs.simulated_at(results.values()),
         "torch": version("torch"),
         "libraries": ", ".join(found),
     }
@@ -45,7 +43,7 @@ def _verdicts(options: argparse.Namespace) -> None:
     rows = [verdicts.row_of(program, results.get(program.name)) for program in programs]
     print(dict(verdicts.counts(rows)))
     if not options.only:
-        page = verdicts.page(rows, tables.explanations("verdicts"), _about())
+        page = verdicts.page(rows, tables.explanations("verdicts"), _about(results))
         (tables.ROOT / "docs" / "verdicts.md").write_text(page)
         print("wrote docs/verdicts.md")
 
@@ -61,7 +59,7 @@ def _accuracy(options: argparse.Namespace) -> None:
     rows = [accuracy.row_of(by_name[name], setup, results) for name, setup in setups.items()]
     print("; ".join(accuracy.summary(rows)))
     if not options.only:
-        page = accuracy.page(rows, figures, tables.left_out(), tables.explanations("accuracy"), _about())
+        page = accuracy.page(rows, figures, tables.left_out(), tables.explanations("accuracy"), _about(results))
         (tables.ROOT / "docs" / "accuracy.md").write_text(page)
         print("wrote docs/accuracy.md")
 

@@ -175,7 +175,8 @@ def page(
     lines = [
         "# Accuracy: published figures of real GPUs beside simulated ones",
         "",
-        f"Written by `make evidence-published` on {about['date']} at commit {about['commit']}, torch {about['torch']}; "
+        f"Written by `make evidence-published` on {about['date']}, simulated at {about['commits']}, "
+        f"torch {about['torch']}; "
         f"{about['libraries']}.",
         "",
         f"{len(figures)} figures were collected before any was simulated (`tests/evidence/published/figures.toml`: "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -29,6 +31,20 @@ class Job:
     name: str
     options: tuple[str, ...]
     program: tuple[str, ...]
+
+
+@functools.cache
+def commit() -> str:
+    """Of this tree, as it was when it was first asked for."""
+    git = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
+    return subprocess.run(git, capture_output=True, text=True).stdout.strip()
+
+
+def simulated_at(results: Iterable[dict[str, Any]]) -> str:
+    """ "88d1f7a (71 results), a3aad4a (2)", the most frequent first: results are kept from one run to the next."""
+    found = Counter(result.get("commit", "an unknown commit") for result in results)
+    first, *rest = found.most_common() or [("no commit", 0)]
+    return ", ".join([f"{first[0]} ({first[1]} results)", *(f"{name} ({count})" for name, count in rest)])
 
 
 def simulate(job: Job, timeout: int) -> dict[str, Any]:
@@ -65,6 +81,7 @@ def simulate(job: Job, timeout: int) -> dict[str, Any]:
         answer = {"verdict": "nothing simulated", "reason": (err.strip().splitlines() or ["no output"])[-1]}
     return {
         "name": job.name,
+        "commit": commit(),
         "options": list(job.options),
         "program": [part.removeprefix(f"{ROOT}/") for part in job.program],
         "seconds": round(seconds, 1),

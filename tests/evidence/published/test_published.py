@@ -14,7 +14,7 @@ from tests.evidence.published import accuracy, runs, tables, verdicts
 from tests.evidence.published.tables import GIB, Figure, Program, Setup
 
 VERDICTS = ("fits", "does not fit")
-ABOUT = {"date": "2026-11-27", "commit": "abc", "torch": "2.14.1", "libraries": "timm 1"}
+ABOUT = {"date": "2026-11-27", "commits": "abc (3 results)", "torch": "2.14.1", "libraries": "timm 1"}
 
 
 def test_enough_programs() -> None:

@@ -83,7 +83,8 @@ def page(rows: Sequence[Row], explanations: Mapping[str, str], about: Mapping[st
     lines = [
         "# Verdicts on programs of public libraries",
         "",
-        f"Written by `make evidence-published` on {about['date']} at commit {about['commit']}, torch {about['torch']}; "
+        f"Written by `make evidence-published` on {about['date']}, simulated at {about['commits']}, "
+        f"torch {about['torch']}; "
         f"{about['libraries']}.",
         "The programs (`tests/evidence/published/programs`) follow the documentation of their libraries,",
         "with random weights. The expected verdict was written down before anything was simulated (`programs.toml`,",
