@@ -81,6 +81,6 @@ def write(folder: str) -> None:
 
 
 def without_file(folder: str, base: "Mapping[str, str]") -> dict[str, str]:
-    """Variables that start what the startup file would start, where Python does not read it: `folder` has a file for that."""
+    """Variables for where Python does not read the startup file: a file in `folder` starts the same."""
     place = os.path.join(folder, _PLACE)
     return {"PYTHONPATH": os.pathsep.join([place, *filter(None, [base.get("PYTHONPATH")])])}

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
 
-from cuptimem.simulation.elements import Elements
+from cuptimem.simulation.elements import Elements, OneThread
 from cuptimem.simulation.host_reads import HostReads
 from cuptimem.simulation.operators import (
     BATCH_NORMS,
@@ -80,6 +80,7 @@ class Computed:
         self._aten = torch.ops.aten
         self._cpu = torch.device("cpu")
         self._tensor = torch.Tensor
+        self._one_thread = OneThread()
         self._unseen = torch._C.DisableTorchFunction  # modes of the program's own see none of this
         self._reads = reads
         self._routing = routing
@@ -168,11 +169,11 @@ class Computed:
         return None
 
     def _follower(self, operator: Any, rule: Rule) -> Callable[..., Any]:
-        unseen, give_up, writes = self._unseen, self._give_up, _written(operator)
+        unseen, one_thread, give_up, writes = self._unseen, self._one_thread, self._give_up, _written(operator)
         of_a_handler = self._core.of_a_handler  # of the program's, for a signal
 
         def follow(result: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-            with unseen():
+            with unseen(), one_thread:
                 call = Call(operator, writes, result, arguments, keywords)
                 try:
                     return rule(call)
@@ -603,7 +604,7 @@ class Computed:
         return self._core.call_unrecorded(self._exact, operator, tensor, arguments)
 
     def _exact(self, operator: Any, tensor: Any, arguments: tuple[Any, ...]) -> Any:
-        with self._unseen():
+        with self._unseen(), self._one_thread:
             try:
                 values, unknown = self.read(tensor)
                 return None if unknown is not None else operator(values, *arguments)

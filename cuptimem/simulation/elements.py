@@ -6,6 +6,8 @@ Runs inside the simulated process, imports nothing that torch has not loaded.
 from __future__ import annotations
 
 import ctypes
+import os
+import threading
 from types import ModuleType
 from typing import Any
 
@@ -67,6 +69,40 @@ class Elements:
         """What a kernel has written into it is unknown."""
         described = _described(tensor)
         self._write(ctypes.addressof(described), None, None)
+
+
+class OneThread:
+    """A context in which PyTorch's CPU operators of this thread start no others.
+
+    OpenMP's threads do not survive fork(), and a child that needs them then waits for ever: programs that fork must
+    not get any from us.
+    """
+
+    def __init__(self) -> None:
+        library = _openmp()
+        self._get = None if library is None else library.omp_get_max_threads
+        self._set = None if library is None else library.omp_set_num_threads
+        self._thread = threading.local()
+
+    def __enter__(self) -> None:
+        """Does not nest: none of our operators is on the device."""
+        self._thread.before = 1 if self._get is None else self._get()
+        if self._set is not None and self._thread.before > 1:
+            self._set(1)
+
+    def __exit__(self, *_: object) -> None:
+        if self._set is not None and self._thread.before > 1:
+            self._set(self._thread.before)
+
+
+def _openmp() -> ctypes.CDLL | None:
+    """The one that is loaded; PyTorch brings its own, under a name of its own."""
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as file:
+        for line in file:
+            path = line.rstrip("\n").partition("/")[2]
+            if os.path.basename(path).startswith(("libgomp", "libiomp5", "libomp")):
+                return ctypes.CDLL(f"/{path}")
+    return None
 
 
 def _described(tensor: Any) -> _Tensor:

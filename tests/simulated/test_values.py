@@ -304,6 +304,26 @@ def test_assumed_sizes_by_line_and_the_routing_of_experts(simulate: Callable[...
     assert [one["line"] for one in done.answer["assumptions"] if one["operator"] == "topk"] == [10]
 
 
+FORKED = """\
+import os, torch
+x = torch.arange(1 << 20, device="cuda") * 2
+print("FOUND", x.sum().item(), torch.get_num_threads())
+pid = os.fork()
+if pid == 0:
+    torch.ones(1 << 20).mul(2).sum()  # by OpenMP's threads, which no child inherits
+    os._exit(7)
+print("FOUND", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+
+
+def test_a_child_of_fork_can_compute(simulate: Callable[..., Any]) -> None:
+    done = simulate(FORKED, "--no-retry", OMP_NUM_THREADS="2")
+    assert [line for line in done.err.splitlines() if line.startswith("FOUND")] == [
+        f"FOUND {(1 << 20) * ((1 << 20) - 1)} 2",
+        "FOUND 7",
+    ], done.err
+
+
 COMPARED = """\
 import importlib, json, sys
 sys.path.insert(0, {root!r})
