@@ -18,7 +18,7 @@ import cuptimem
 from cuptimem.doctor import places
 from cuptimem.exports import FORMATS
 from cuptimem.notebook import display
-from cuptimem.simulation import data_sizes
+from cuptimem.simulation import places as simulated_places
 from cuptimem.tensorboard.files import Files
 from tests.conftest import Result
 from tests.faults import traces
@@ -144,14 +144,14 @@ def test_what_lies_in_a_shared_folder(tmp_path: Path, secret: Path) -> None:
     assert found == set()
 
 
-def test_data_sizes_reads_no_device(tmp_path: Path, secret: Path, pipe: Path) -> None:
+def test_lines_of_a_simulated_program_are_read_from_no_device(tmp_path: Path, secret: Path, pipe: Path) -> None:
     """Where the simulated program says that its code is of such a file. In a child: what reads one never ends."""
     names = ("/dev/zero", str(pipe), "/proc/kmsg", str(tmp_path), "nowhere.py", "a\0b")
-    program = f"from cuptimem.simulation import data_sizes as d; print([d._line_of(name, 1) for name in {names!r}])"
+    program = f"from cuptimem.simulation import places as p; print([p._line_of(name, 1) for name in {names!r}])"
     with opened([pipe]) as found:
         said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120).stdout
     assert (said, found) == (f"{[''] * len(names)}\n", set())
-    assert data_sizes._line_of(str(secret), 1) == SECRET
+    assert simulated_places._line_of(str(secret), 1) == SECRET
 
 
 @pytest.mark.torch
