@@ -192,7 +192,7 @@ def _assumptions(one: Simulation) -> list[Block]:
             f"Sizes that depend on values, assumed{'' if given else ' (--assume OPERATOR=SHARE changes it)'}",
             "title",
         ),
-        Table(
+        _with_library_lines(
             (
                 Column("operator"),
                 Column("share or mean", right=True),
@@ -201,11 +201,17 @@ def _assumptions(one: Simulation) -> list[Block]:
                 Column("bytes", right=True),
                 LINE,
                 CODE,
-                Column("in", flexible=True),
             ),
             rows,
         ),
     ]
+
+
+def _with_library_lines(columns: tuple[Column, ...], rows: tuple[tuple[str, ...], ...]) -> Table:
+    """The last cell of each row is the library's line: a column of its own where any has one."""
+    if any(row[-1] for row in rows):
+        return Table((*columns, Column("in", flexible=True)), rows)
+    return Table(columns, tuple(row[:-1] for row in rows))
 
 
 def _within(frame: Frame | None, library: Frame | None) -> str:
@@ -253,15 +259,12 @@ def _unknown_reads(reads: tuple[UnknownRead, ...]) -> list[Block]:
         )
         for read in reads
     )
-    columns = (
-        *(Column("reads", right=True), Column("type"), Column("elements", right=True), LINE, CODE),
-        Column("in", flexible=True),
-    )
+    columns = (Column("reads", right=True), Column("type"), Column("elements", right=True), LINE, CODE)
     return [
         Text(),
         Text(f"Values that no kernel has computed were read {times}, as zeros", "title"),
         Text("  the answer depends on one where the program's course does", "dim"),
-        Table(columns, rows),
+        _with_library_lines(columns, rows),
     ]
 
 
