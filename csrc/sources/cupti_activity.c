@@ -49,7 +49,8 @@ static atomic_ullong warm; /* free, and backed by memory */
 static atomic_ullong cold; /* free, backed by memory when somebody writes there */
 static atomic_ullong done; /* filled */
 static atomic_int warm_count;
-static atomic_uint taken; /* since the last look */
+static atomic_int out_count; /* asked for, and not yet among the filled ones */
+static atomic_uint taken;    /* since the last look */
 static _Atomic(uint8_t *) memory;
 static uint8_t *scratch;
 
@@ -98,6 +99,7 @@ static void request_hook(uint8_t **buffer, size_t *size, size_t *most_records)
         number = pop(&cold);
     if (number >= 0) {
         atomic_fetch_add_explicit(&taken, 1, memory_order_relaxed);
+        atomic_fetch_add(&out_count, 1);
         atomic_store(&slots[number].out, true);
         *buffer = memory_of(number);
         *size = atomic_load(&buffer_bytes);
@@ -132,6 +134,7 @@ static void complete_hook(uint8_t *buffer, size_t valid)
     }
     atomic_store(&slots[number].valid, valid < BUFFER_BYTES ? valid : BUFFER_BYTES);
     push(&done, (unsigned)number);
+    atomic_fetch_sub(&out_count, 1);
 }
 
 static void complete_v1_hook(void *context, uint32_t stream, uint8_t *buffer, size_t size,
@@ -238,15 +241,6 @@ static void read_filled(bool parse)
                                    atomic_load(&slots[order[count]].valid));
         give_back(order[count]);
     }
-}
-
-static unsigned still_out(void)
-{
-    unsigned count = 0;
-
-    for (unsigned i = 0; i < BUFFERS; i++)
-        count += atomic_load(&slots[i].out);
-    return count;
 }
 
 /* --- beginning ---------------------------------------------------------------------------------
@@ -483,12 +477,14 @@ static void collect(bool forced)
     state.link.api->ActivityFlushAll(forced ? FORCED : 0);
     cm_libraries_refresh(); /* records name callers that may have been loaded since */
     cm_cupti_clock_look();
-    read_filled(true);
-    /* CUPTI's own thread may bring some a moment after its function has returned. */
-    for (unsigned waited = 0; forced && waited < END_WAIT_MS && still_out() > 0; waited++) {
-        nanosleep(&ms, NULL);
+    /* CUPTI's own thread may bring some a moment after its function has returned. Looked first and
+     * read then: what comes between the two is read. */
+    for (unsigned waited = 0; forced && waited < END_WAIT_MS && atomic_load(&out_count) > 0;
+         waited++) {
         read_filled(true);
+        nanosleep(&ms, NULL);
     }
+    read_filled(true);
     count_dropped();
 }
 

@@ -53,7 +53,7 @@ def test_records(records: Path, case: str) -> None:
 
 @pytest.fixture(scope="module")
 def buffers() -> Path:
-    return compiled("buffers", "address", PARTS)
+    return compiled("buffers", "address", PARTS, "-Wl,--wrap=nanosleep")
 
 
 @pytest.mark.parametrize("case", cases("buffers.c"))
@@ -62,7 +62,7 @@ def test_buffers(buffers: Path, case: str) -> None:
 
 
 def test_many_threads_hand_over_without_a_race() -> None:
-    program = compiled("buffers", "thread", PARTS)
+    program = compiled("buffers", "thread", PARTS, "-Wl,--wrap=nanosleep")
     assert run(program, "many_threads") == "done\n"
     assert run(program, "the_end") == "done\n"
 
