@@ -57,7 +57,7 @@ class _Child:
         self.torch = torch
         given = {name[7:]: float(value) for name, value in self.settings.items() if name.startswith("assume.")}
         self.assumed = Assumed(given, self.settings["high_end"] == "1", self.write)
-        branches, integers = (self.settings[f"other_{kind}"] == "1" for kind in ("branches", "integers"))
+        branches, integers = self.settings["other_branches"] == "1", int(self.settings["other_integers"])
         pinned = frozenset(name[4:] for name in self.settings if name.startswith("pin."))
         self.reads = HostReads(branches, integers, pinned, self.write, lambda: _allocated(torch))
         self.computed = Computed(torch, recording_core(), self.reads, self.assumed.routing)

@@ -580,7 +580,7 @@ class Computed:
             return None
         flag = name == "bool"
         if self._reads.note("flag" if flag else "integer", name, elements):
-            return True if flag else 1
+            return True if flag else self._reads.other_integer
         return None
 
     def _search_number(self, bounds: Any, number: Any, **keywords: Any) -> Any:

@@ -6,7 +6,7 @@ need not rest on the zeros:
 - branches: a flag reads as True. A float that `Tensor.item` and `tolist` return remembers where it comes from, and so
   does what Python's arithmetic makes of it: comparisons of it come out the other way. Where a float is read otherwise
   (`float()`, `.cpu()`, `.numpy()`) it is another float.
-- integers: an integer reads as 1.
+- integers: an integer reads as another number.
 
 A loop may wait for such a value. So a line takes the other way for FEWEST rounds, then for as long as the program's
 memory goes on to grow from one power of two of rounds to the next, at most for MOST. What is missed: a comparison of a
@@ -43,16 +43,17 @@ class HostReads:
     def __init__(
         self,
         branches: bool,
-        integers: bool,
+        integers: int,
         pinned: frozenset[str],
         changed: Callable[[], None],
         memory: Callable[[], int],
     ) -> None:
-        """pinned: lines as FILE:LINE that take the other way each time. changed: there is news. memory: bytes that the
-        program has on its device now."""
+        """integers: what they read as; 0: as they are. pinned: lines as FILE:LINE that take the other way each time.
+        changed: there is news. memory: bytes that the program has on its device now."""
         self._pinned = pinned
         self._branches = branches
-        self._integers = integers
+        self.other_integer = integers or 1
+        self._integers = integers != 0
         self._changed = changed
         self._memory = memory
         self._rows: dict[tuple[Any, ...], dict[str, Any]] = {}

@@ -51,7 +51,7 @@ class Setup:
     alloc_conf: str | None = None  # None: as the environment has it
     high_end: bool = False  # every modelled part as large as its model allows
     other_branches: bool = False  # flags and floats that are read and unknown: the other way (host_reads.py)
-    other_integers: bool = False  # such integers
+    other_integers: int = 0  # what such integers read as
     pinned: tuple[str, ...] = ()  # lines, as FILE:LINE, at which all that is read does so each time
 
     @property
@@ -235,7 +235,7 @@ def run(
     asked = {
         "high_end": str(int(setup.high_end)),
         "other_branches": str(int(setup.other_branches)),
-        "other_integers": str(int(setup.other_integers)),
+        "other_integers": str(setup.other_integers),
         "timeout": str(timeout or 0),
         "parent": str(os.getpid()),
         **{f"pin.{line}": "1" for line in setup.pinned},

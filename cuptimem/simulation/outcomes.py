@@ -8,6 +8,10 @@ from cuptimem.simulation.result import UnknownRead
 # Names of such runs, for the folder and for people.
 BRANCHES = "flags and comparisons the other way"
 INTEGERS = "integers as 1"
+# Large enough for a size to be seen away from the peak; where 64 is no index or length that the program takes, 1 is.
+LARGER = 64
+LARGER_INTEGERS = f"integers as {LARGER}"
+TRIED = ((LARGER, LARGER_INTEGERS), (1, INTEGERS))
 
 _KINDS = {
     "integer": "an integer",

@@ -155,7 +155,7 @@ class Inquiry:
         other = self._run(setup, outcomes.BRANCHES)
         if not other.ended_well and not (other.run.timed_out or other.ran_out or other.refused):
             # A flag that says yes beside a count of zero may be what no program expects.
-            setup = replace(setup, other_integers=True)
+            setup = replace(setup, other_integers=1)
             other = self._run(setup, f"{outcomes.BRANCHES}, {outcomes.INTEGERS}")
         by_memory = other.ran_out or other.refused or other.run.timed_out
         if not branches and not other.ended_well and not by_memory and main.optimizer_steps > 1:
@@ -178,7 +178,8 @@ class Inquiry:
         """Zeros may be what a program refuses: then the outcomes with which it runs are the program.
 
         What is read where it fails takes the other way there, and only there. Else all integers do: an index into
-        nothing often goes back to a length of 0. Else a loop that a zero has ended goes on.
+        nothing often goes back to a length of 0, or to one shorter than the prompt. Else a loop that a zero has ended
+        goes on.
         """
         if self._wishes.trust_reads or not self._wishes.retry:
             return None
@@ -193,12 +194,13 @@ class Inquiry:
             if failed.ended_well or failed.ran_out:
                 return self._judge_past(main, failed, setup, name)
         if any(read.kind == "integer" for read in main.unknown_reads):
-            setup = replace(self._setup, other_integers=True)
-            ran = self._run(setup, outcomes.INTEGERS)
-            if ran.ended_well or ran.ran_out:
-                return self._judge_past(main, ran, setup, outcomes.INTEGERS)
+            for number, name in outcomes.TRIED:
+                setup = replace(self._setup, other_integers=number)
+                ran = self._run(setup, name)
+                if ran.ended_well or ran.ran_out:
+                    return self._judge_past(main, ran, setup, name)
         if outcomes.branches(main):
-            setup = replace(self._setup, other_branches=True, other_integers=True)
+            setup = replace(self._setup, other_branches=True, other_integers=1)
             name = f"{outcomes.BRANCHES}, {outcomes.INTEGERS}"
             ran = self._run(setup, name)
             if (ran.ended_well or ran.ran_out) and outcomes.is_longer(ran, main):
@@ -212,15 +214,18 @@ class Inquiry:
 
     def _with_other_integers(self, facts: Facts) -> Answer | None:
         reads = tuple(read for read in facts.unknown_reads if read.kind == "integer")
-        other = self._run(replace(self._setup, other_integers=True), outcomes.INTEGERS)
+        for number, name in outcomes.TRIED:
+            other = self._run(replace(self._setup, other_integers=number), name)
+            if other.ended_well or other.run.timed_out or other.ran_out or other.refused:
+                break
         why = self._why_not(facts, other)
         if why:
-            return self._hangs(facts, reads, f"with 1 instead of 0 it {why}")
+            return self._hangs(facts, reads, f"with {number} instead of 0 it {why}")
         before, after = outcomes.allocated(facts), outcomes.allocated(other)
         if before == after:
             return None
         changed = f"from {cards.text(before)} to {cards.text(after)}"
-        return self._hangs(facts, reads, f"1 instead of 0 changes its peak {changed}, so it may be a size")
+        return self._hangs(facts, reads, f"{number} instead of 0 changes its peak {changed}, so it may be a size")
 
     def _why_not(self, main: Facts, other: Facts) -> str:
         """Why a run with other outcomes does not fit, as the end of a sentence; "" where it does."""
@@ -529,7 +534,7 @@ class Inquiry:
             self._notes.append(f"{name} was not tried: the program sets {low.settings or 'another'} itself")
             return False
         if not self._wishes.trust_reads and not setup.other_branches and low.open_reads:
-            other = self._run(replace(setup, other_branches=True, other_integers=True), f"{name}, {outcomes.BRANCHES}")
+            other = self._run(replace(setup, other_branches=True, other_integers=1), f"{name}, {outcomes.BRANCHES}")
             if not self._passed(other):
                 return False
         context = setup.context_range

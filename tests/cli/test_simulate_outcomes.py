@@ -127,15 +127,26 @@ def test_a_loop_runs_to_its_own_bound_whichever_way_stops_it():
 
 def test_an_integer_must_not_change_the_peak():
     answer, asked = ask(reading("integer"))
-    assert (answer.verdict, asked) == ("fits", ["as asked", outcomes.INTEGERS])
+    assert (answer.verdict, asked) == ("fits", ["as asked", outcomes.LARGER_INTEGERS])
     answer, _ = ask(reading("integer", integers={"allocated": 8 * GIB + 512}))
-    assert answer.verdict == "undecided" and "it may be a size" in answer.reason
+    assert answer.verdict == "undecided" and "64 instead of 0 changes its peak" in answer.reason
+
+
+def test_an_integer_that_is_no_size_of_64_is_1():
+    def program(setup: Setup) -> Facts:
+        if setup.other_integers == 1:
+            return reading("integer", integers={"allocated": 8 * GIB + 512})(setup)
+        return reading("integer", integers=FAILED)(setup)
+
+    answer, asked = ask(program)
+    assert (answer.verdict, asked) == ("undecided", ["as asked", outcomes.LARGER_INTEGERS, outcomes.INTEGERS])
+    assert "1 instead of 0 changes its peak" in answer.reason
 
 
 def test_branches_are_decided_before_integers():
     other = {"used": 12 * GIB, "allocated": 10 * GIB}
     answer, asked = ask(reading("flag", "integer", branches=other))
-    assert (answer.verdict, asked) == ("fits", ["as asked", outcomes.BRANCHES, outcomes.INTEGERS])
+    assert (answer.verdict, asked) == ("fits", ["as asked", outcomes.BRANCHES, outcomes.LARGER_INTEGERS])
 
 
 def test_flags_and_integers_together_where_flags_alone_make_no_sense():
@@ -144,7 +155,7 @@ def test_flags_and_integers_together_where_flags_alone_make_no_sense():
         return reading("flag", "integer", **(FAILED if alone else {}))(setup)
 
     answer, asked = ask(program)
-    assert (answer.verdict, asked) == ("fits", ["as asked", outcomes.BRANCHES, BOTH, outcomes.INTEGERS])
+    assert (answer.verdict, asked) == ("fits", ["as asked", outcomes.BRANCHES, BOTH, outcomes.LARGER_INTEGERS])
 
 
 @pytest.mark.parametrize(
@@ -180,19 +191,29 @@ def test_a_program_that_refuses_zeros_takes_the_other_way_where_it_failed():
     """Only there: elsewhere both ways are still tried."""
     answer, asked = ask(refusing(lambda setup: setup.pinned == ("/v/torchlike/loop.py:80",)))
     there = "the other way at loop.py:80"
-    assert (answer.verdict, asked) == ("fits", ["as asked", there, outcomes.BRANCHES, outcomes.INTEGERS])
+    assert (answer.verdict, asked) == ("fits", ["as asked", there, outcomes.BRANCHES, outcomes.LARGER_INTEGERS])
     assert (
         answer.notes[0].startswith("AssertionError") and f"with {there} it ran, and that run counts" in answer.notes[0]
     )
     answer, asked = ask(refusing(lambda setup: setup.memory > 40 * GIB if setup.pinned else False))
-    assert (answer.verdict, asked) == ("script failed", ["as asked", there, outcomes.INTEGERS, BOTH])
+    assert (answer.verdict, asked) == (
+        "script failed",
+        ["as asked", there, outcomes.LARGER_INTEGERS, outcomes.INTEGERS, BOTH],
+    )
     answer, _ = ask(refusing(lambda setup: bool(setup.pinned), **FULL))
     assert answer.verdict == "does not fit"
 
 
 def test_an_index_into_nothing_goes_back_to_a_length_of_zero():
     answer, asked = ask(refusing(lambda setup: setup.other_integers and not setup.pinned))
-    assert answer.verdict == "fits" and asked[:3] == ["as asked", "the other way at loop.py:80", outcomes.INTEGERS]
+    assert answer.verdict == "fits" and asked[:3] == [
+        "as asked",
+        "the other way at loop.py:80",
+        outcomes.LARGER_INTEGERS,
+    ]
+    answer, asked = ask(refusing(lambda setup: setup.other_integers == 1 and not setup.pinned))
+    assert answer.verdict == "fits" and asked[2:4] == [outcomes.LARGER_INTEGERS, outcomes.INTEGERS]
+    assert f"with {outcomes.INTEGERS} it ran" in answer.notes[0]
 
     def goes_on(setup: Setup) -> Facts:
         if setup.other_branches:

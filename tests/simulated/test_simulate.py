@@ -235,6 +235,21 @@ def test_an_out_of_memory_that_the_program_catches(simulate):
     assert done.code == 0 and done.answer["verdict"] == "fits" and done.answer["caught_ooms"] == 1
 
 
+COUNTED = """\
+import torch
+torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
+count = (torch.randn(8, 8, device="cuda") @ torch.randn(8, 8, device="cuda")).argmax().item()
+kept = [torch.empty(8 << 20, dtype=torch.uint8, device="cuda") for _ in range(count)]
+"""
+
+
+def test_a_size_that_matters_away_from_the_peak(simulate):
+    """With few of them the peak stands where it stood."""
+    answer = simulate(COUNTED).answer
+    assert answer["verdict"] == "undecided", answer
+    assert "64 instead of 0 changes its peak from 256.0 MiB to " in answer["reason"]
+
+
 CHECKED = """\
 import torch
 def train():
