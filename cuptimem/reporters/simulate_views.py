@@ -262,8 +262,8 @@ def _unknown_reads(reads: tuple[UnknownRead, ...]) -> list[Block]:
     columns = (Column("reads", right=True), Column("type"), Column("elements", right=True), LINE, CODE)
     return [
         Text(),
-        Text(f"Values that no kernel has computed were read {times}, as zeros", "title"),
-        Text("  the answer depends on one where the program's course does", "dim"),
+        Text(f"Values that no kernel has computed were read {times}", "title"),
+        Text("  as zeros unless a note says otherwise; the program's course may hang on one", "dim"),
         _with_library_lines(columns, rows),
     ]
 

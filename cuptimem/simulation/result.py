@@ -61,7 +61,7 @@ class Modelled(Brief):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class UnknownRead(Brief):
-    """A line that read values which no kernel has computed, through PyTorch. They read as zeros."""
+    """A line that read values which no kernel has computed, through PyTorch: as zeros, unless a note says otherwise."""
 
     # "integer", "flag"; "float", whose comparisons are seen, and "unfollowed float", where they are not; "branch": a
     # float, or what Python made of one, was compared; "storage": bytes that are saved
