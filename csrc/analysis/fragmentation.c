@@ -376,7 +376,8 @@ static int64_t free_bytes(const cm_replay *r, int8_t index)
     if (r->driver == NULL)
         return -1;
     uint16_t place = cm_drivermap_place(index);
-    const cm_driver_moment *told = &r->driver->device[place].last;
+    const cm_driver_state *d = &r->driver->device[place];
+    const cm_driver_moment *told = d->steady.used >= 0 ? &d->steady : &d->last;
     if (told->used < 0 || told->total < told->used)
         return -1;
     int64_t back = told->driver - r->driver->accounts.device[place].bytes;

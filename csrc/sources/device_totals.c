@@ -313,23 +313,23 @@ static struct {
 
 static _Atomic uint32_t windows; /* that were opened; wraps */
 
-/* What changes with every allocation, together. */
-static bool sample_driver(int device, moment *m)
+/* What changes with every allocation, together. moves: as they were before. */
+static bool sample_driver(int device, moment *m, uint64_t *moves)
 {
     size_t free_bytes, total;
+    bool retained;
 
-    for (int i = 0; i < TRIES; i++) {
-        uint64_t before = cm_driver_moves();
-        if (driver.MemGetInfo(&free_bytes, &total) != 0)
-            return false;
+    if (!enter_device(device, &retained))
+        return false;
+    *moves = cm_driver_moves();
+    bool told = driver.MemGetInfo(&free_bytes, &total) == 0;
+    if (told) {
         m->told[CM_TOLD_POOLED] = pooled_on(device);
-        m->quiet = before % 2 == 0 && cm_driver_moves() == before;
-        if (m->quiet)
-            break;
+        m->told[CM_TOLD_TOTAL] = (int64_t)total;
+        m->told[CM_TOLD_USED] = (int64_t)(total - free_bytes);
     }
-    m->told[CM_TOLD_TOTAL] = (int64_t)total;
-    m->told[CM_TOLD_USED] = (int64_t)(total - free_bytes);
-    return true;
+    leave_device(device, retained);
+    return told;
 }
 
 static void ask_nvml(int device, uint64_t total)
@@ -352,29 +352,34 @@ static void ask_nvml(int device, uint64_t total)
     nvml_total(handle, &theirs, &state.device[device].reserved);
 }
 
-/* It may be slow, and what others have does not change with each allocation of ours. What we have
- * does: as of another moment it would be wrong. */
-static void sample_nvml(int device, moment *m, bool anew)
+/* It may be slow, and what others have does not change with each allocation of ours. Whether it was
+ * asked. */
+static bool sample_nvml(int device, const moment *m, bool anew)
 {
     uint64_t now = cm_clock_monotonic_ns();
 
-    if (anew || now >= state.device[device].due_ns) {
-        ask_nvml(device, (uint64_t)m->told[CM_TOLD_TOTAL]);
-        uint64_t after = cm_clock_monotonic_ns(), rest = (after - now) * NVML_SHARE;
-        state.device[device].due_ns = after + (rest > NVML_NS ? rest : NVML_NS);
-        state.device[device].used_then = m->told[CM_TOLD_USED];
-    }
-    if (m->told[CM_TOLD_USED] == state.device[device].used_then)
-        m->told[CM_TOLD_OWN] = state.device[device].own;
+    if (!anew && now < state.device[device].due_ns)
+        return false;
+    ask_nvml(device, (uint64_t)m->told[CM_TOLD_TOTAL]);
+    uint64_t after = cm_clock_monotonic_ns(), rest = (after - now) * NVML_SHARE;
+    state.device[device].due_ns = after + (rest > NVML_NS ? rest : NVML_NS);
+    state.device[device].used_then = m->told[CM_TOLD_USED];
+    return true;
+}
+
+/* What we have changes with each allocation: as of another moment it would be wrong. */
+static void tell_nvml(int device, moment *m)
+{
+    bool then = m->told[CM_TOLD_USED] == state.device[device].used_then;
+
+    m->told[CM_TOLD_OWN] = then ? state.device[device].own : UNKNOWN;
     m->told[CM_TOLD_OTHERS] = state.device[device].others;
     m->told[CM_TOLD_RESERVED] = state.device[device].reserved;
 }
 
 /* All of it, or lost events are counted and it is not complete. */
-static bool put(cm_thread *t, int device, const moment *m)
+static bool put(cm_thread *t, int device, const moment *m, uint64_t time)
 {
-    uint64_t time = cm_clock_now();
-
     for (int what = CM_TOLD_TOTAL; what < TOLD; what++) {
         if (m->told[what] == UNKNOWN)
             continue;
@@ -396,7 +401,8 @@ static bool put(cm_thread *t, int device, const moment *m)
 }
 
 /* The last one of a recording is written even if it is the one before: the program was there. */
-static void write_moment(int device, const moment *m, uint64_t now, uint32_t window, bool last)
+static void write_moment(int device, const moment *m, uint64_t time, uint64_t now, uint32_t window,
+                         bool last)
 {
     bool same = memcmp(m, &state.device[device].last, sizeof *m) == 0 &&
                 state.device[device].window == window;
@@ -407,7 +413,7 @@ static void write_moment(int device, const moment *m, uint64_t now, uint32_t win
     cm_thread *t = cm_is_recording() ? cm_enter_hook() : NULL;
     if (t == NULL)
         return;
-    bool written = put(t, device, m);
+    bool written = put(t, device, m, time);
     cm_leave_hook(t);
     if (!written)
         return;
@@ -420,20 +426,28 @@ static void sample_device(int device, bool anew)
 {
     uint64_t now = cm_clock_monotonic_ns();
     uint32_t window = atomic_load(&windows);
+    uint64_t moves, time;
     moment m;
-    bool retained;
 
-    if (!enter_device(device, &retained))
-        return;
     memset(&m, 0, sizeof m); /* compared as bytes */
     for (int what = 0; what < TOLD; what++)
         m.told[what] = UNKNOWN;
-    bool told = sample_driver(device, &m);
-    leave_device(device, retained);
-    if (!told)
+    if (!sample_driver(device, &m, &moves))
         return;
-    sample_nvml(device, &m, anew);
-    write_moment(device, &m, now, window, anew);
+    if (sample_nvml(device, &m, anew) && !sample_driver(device, &m, &moves))
+        return;
+    /* Quiet up to its time: what the driver did before it has an earlier one, what comes after it a
+     * later one. */
+    for (int i = 1;; i++) {
+        time = cm_clock_now();
+        m.quiet = moves % 2 == 0 && cm_driver_moves() == moves;
+        if (m.quiet || i == TRIES)
+            break;
+        if (!sample_driver(device, &m, &moves))
+            return;
+    }
+    tell_nvml(device, &m);
+    write_moment(device, &m, time, now, window, anew);
 }
 
 /* What is remembered is of this process and this capture. */

@@ -141,3 +141,16 @@ def test_what_was_cached_and_unusable(analyze: Analyze) -> None:
     assert second["largest_free_block"] == 15 * MIB
     assert [row["too_small"] for row in report["fragmentation"]] == [-1, 4 * MIB, -1]
     assert [row["reserved"] for row in rows(report, "cuda:0")] == [20 * MIB, 22 * MIB]
+
+
+def test_free_on_the_device_rests_on_a_moment_under_which_nothing_moved(analyze: Analyze) -> None:
+    """What is told while the driver takes and gives back may be of before or after it."""
+    t = Trace()
+    t.add(SEGMENT_NEW, 0x10000000, 20 * MIB, t.line(90), **FIRST)
+    moment(t, 28 * MIB, quiet=False, total=40 * MIB)
+    t.add(OOM, 0, 30 * MIB, t.line(3), **FIRST)
+    moment(t, 30 * MIB, total=40 * MIB)
+    moment(t, 37 * MIB, quiet=False, total=40 * MIB)
+    t.add(OOM, 0, 30 * MIB, t.line(3), **FIRST)
+    told = [row["memory"]["free_on_device"] for row in rows(analyze(t), "cuda:0")]
+    assert told == [12 * MIB, 10 * MIB]  # until there is one
