@@ -77,10 +77,10 @@ def _ends(setup: Setup, result: Mapping[str, Any]) -> tuple[float | None, float 
         return (used[0]["low"], used[0]["high"]) if used and ended else (None, None)
     if not measured:
         return None, None
-    # The first line is of the first run, at the low end. A second one is of the high end if there was no other run.
-    others = [attempt["with"] for attempt in answer.get("attempts") or []]
-    high = measured[1] if len(measured) == 2 and others == ["high end"] else None
-    return measured[0], high
+    # The first line is of the first run, at the low end. The second one is of the high end if that ran next.
+    attempts = answer.get("attempts") or [{}]
+    ran_next = attempts[0].get("with") == "high end" and attempts[0]["outcome"].startswith("ran")
+    return measured[0], measured[1] if len(measured) > 1 and ran_next else None
 
 
 def told(figure: Figure, result: Mapping[str, Any]) -> str:

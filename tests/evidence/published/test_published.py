@@ -134,9 +134,14 @@ def _setup(name: str, what: str = "measured", ends: int = 2) -> Setup:
 
 
 def test_accuracy_rows() -> None:
-    other = _result(_answer("fits", attempts=[{"with": "high end"}]), [100.0 * 2**20, 104.0 * 2**20])
-    row = accuracy.row_of(_figure("a", 100, "MiB"), _setup("a"), {"a": other})
-    assert (row.low, row.high, row.error) == (100 * 2**20, 104 * 2**20, 4.0)
+    attempts = [{"with": "high end", "outcome": "ran"}, {"with": "in 1.0 GiB", "outcome": "ran"}]
+    for ran in (1, 2):
+        lines = [100.0 * 2**20, 104.0 * 2**20, 103.0 * 2**20][: ran + 1]
+        other = _result(_answer("fits", attempts=attempts[:ran]), lines)
+        row = accuracy.row_of(_figure("a", 100, "MiB"), _setup("a"), {"a": other})
+        assert (row.low, row.high, row.error) == (100 * 2**20, 104 * 2**20, 4.0)
+    other = _result(_answer("fits", attempts=attempts[1:]), [100.0 * 2**20, 103.0 * 2**20])
+    assert accuracy.row_of(_figure("a", 100, "MiB"), _setup("a"), {"a": other}).high is None
     used = _result(_answer("undecided", high=GIB, program={"exit_code": 0}))
     row = accuracy.row_of(_figure("a", 3, "GiB"), _setup("a", "used"), {"a": used})
     assert (row.low, row.error) == (3 * GIB, pytest.approx(-66.67, abs=0.01))
