@@ -77,7 +77,7 @@ class Fragmentation(Brief):
     asked: int | None  # by the request that was refused; None but for "oom"
     too_small: int | None  # of `unused`, in pieces smaller than that; None but for "oom"
     largest_free_block: int  # in one segment
-    free_on_device: int | None  # as last told by the driver, with what this process took and gave back since
+    free_on_device: int | None  # at the last quiet moment, with what this process took and gave back since
     largest_request: int | None  # that one with empty_cache_returns, or the largest free block: what would be served
     empty_cache_returns: int  # in segments without a live block
     expandable_returns: int  # the same were all segments expandable: free pages of partly used ones, too

@@ -48,7 +48,7 @@ cm_drivermap *cm_drivermap_new(const cm_reader *reader)
     m->reader = reader;
     const cm_driver_moment nothing = {-1, -1, -1, -1, -1, -1, .context = -1};
     for (size_t i = 0; i < CM_ACCOUNT_HOST; i++) {
-        m->device[i].told = m->device[i].last = m->device[i].steady = nothing;
+        m->device[i].told = m->device[i].last = m->device[i].last_quiet = nothing;
         m->device[i].context = -1;
     }
     return m;

@@ -70,9 +70,9 @@ typedef struct cm_driver_state { /* of one device */
     bool context_made; /* in this trace */
     bool context_known;
     int64_t context;
-    cm_driver_moment told;   /* being told */
-    cm_driver_moment last;   /* the last that was told whole */
-    cm_driver_moment steady; /* the last of them under which nothing moved */
+    cm_driver_moment told;       /* being told */
+    cm_driver_moment last;       /* the last that was told whole */
+    cm_driver_moment last_quiet; /* used < 0: none yet */
     uint64_t moments;
     uint32_t first; /* of what lives in its contexts, slot + 1 */
 } cm_driver_state;

@@ -64,7 +64,7 @@ static void end_moment(cm_drivermap *m, int8_t index, bool quiet)
     now.context = d->context;
     d->last = now;
     if (quiet)
-        d->steady = now;
+        d->last_quiet = now;
     d->moments++;
     d->told = (cm_driver_moment){-1, -1, -1, -1, -1, -1, .context = -1};
 }

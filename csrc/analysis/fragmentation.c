@@ -369,15 +369,16 @@ static bool tell_pins(picture *p, cm_fragmentation *out)
 
 /* --- a moment ------------------------------------------------------------------------------ */
 
-/* As it was last told, and what this process has given back or taken since: PyTorch empties its
- * cache before it reports a refusal, and no moment lies between. */
+/* From the last quiet moment (else the last one), corrected by what this process has freed or
+ * allocated since: PyTorch empties its cache before it reports a refusal, and no moment lies
+ * between. A moment that is not quiet may or may not contain what moved meanwhile. */
 static int64_t free_bytes(const cm_replay *r, int8_t index)
 {
     if (r->driver == NULL)
         return -1;
     uint16_t place = cm_drivermap_place(index);
     const cm_driver_state *d = &r->driver->device[place];
-    const cm_driver_moment *told = d->steady.used >= 0 ? &d->steady : &d->last;
+    const cm_driver_moment *told = d->last_quiet.used >= 0 ? &d->last_quiet : &d->last;
     if (told->used < 0 || told->total < told->used)
         return -1;
     int64_t back = told->driver - r->driver->accounts.device[place].bytes;

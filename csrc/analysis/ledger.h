@@ -139,8 +139,8 @@ typedef struct cm_fragmentation {
     int64_t allocated;          /* of the blocks in them */
     int64_t requested;          /* of which was asked for */
     int64_t largest_free_block; /* the largest free stretch inside one segment */
-    int64_t free_on_device;     /* total - used at the last moment told, with what this process
-                                 * gave back or took since; -1 */
+    int64_t free_on_device;     /* total - used at the last quiet moment, else at the last one,
+                                 * with what this process freed or allocated since; -1 */
     /* The largest single request that could be served: the larger of largest_free_block and
      * free_on_device + empty_cache_returns (PyTorch empties its cache before it gives up); -1 where
      * free_on_device is unknown. */

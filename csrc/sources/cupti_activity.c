@@ -49,7 +49,7 @@ static atomic_ullong warm; /* free, and backed by memory */
 static atomic_ullong cold; /* free, backed by memory when somebody writes there */
 static atomic_ullong done; /* filled */
 static atomic_int warm_count;
-static atomic_int out_count; /* asked for, and not yet among the filled ones */
+static atomic_int out_count; /* requested, and not yet in the list of filled ones */
 static atomic_uint taken;    /* since the last look */
 static _Atomic(uint8_t *) memory;
 static uint8_t *scratch;
@@ -477,8 +477,8 @@ static void collect(bool forced)
     state.link.api->ActivityFlushAll(forced ? FORCED : 0);
     cm_libraries_refresh(); /* records name callers that may have been loaded since */
     cm_cupti_clock_look();
-    /* CUPTI's own thread may bring some a moment after its function has returned. Looked first and
-     * read then: what comes between the two is read. */
+    /* CUPTI's own thread may bring some a moment after its function has returned. The count
+     * is read before the list, so that a buffer which arrives in between is still parsed. */
     for (unsigned waited = 0; forced && waited < END_WAIT_MS && atomic_load(&out_count) > 0;
          waited++) {
         read_filled(true);

@@ -313,7 +313,7 @@ static struct {
 
 static _Atomic uint32_t windows; /* that were opened; wraps */
 
-/* What changes with every allocation, together. moves: as they were before. */
+/* What changes with every allocation, in one sample. moves: cm_driver_moves() before it. */
 static bool sample_driver(int device, moment *m, uint64_t *moves)
 {
     size_t free_bytes, total;
@@ -352,8 +352,8 @@ static void ask_nvml(int device, uint64_t total)
     nvml_total(handle, &theirs, &state.device[device].reserved);
 }
 
-/* It may be slow, and what others have does not change with each allocation of ours. Whether it was
- * asked. */
+/* Asks NVML if it is due: it may be slow, and what other processes have does not change with each
+ * allocation of ours. Returns whether it asked. */
 static bool sample_nvml(int device, const moment *m, bool anew)
 {
     uint64_t now = cm_clock_monotonic_ns();
@@ -367,7 +367,7 @@ static bool sample_nvml(int device, const moment *m, bool anew)
     return true;
 }
 
-/* What we have changes with each allocation: as of another moment it would be wrong. */
+/* This process's share changes with each allocation: it is valid only while `used` is the same. */
 static void tell_nvml(int device, moment *m)
 {
     bool then = m->told[CM_TOLD_USED] == state.device[device].used_then;
@@ -436,8 +436,8 @@ static void sample_device(int device, bool anew)
         return;
     if (sample_nvml(device, &m, anew) && !sample_driver(device, &m, &moves))
         return;
-    /* Quiet up to its time: what the driver did before it has an earlier one, what comes after it a
-     * later one. */
+    /* Quiet until its own time stamp, so that the order of events is the order in the driver: what
+     * this sample contains has an earlier time, what it lacks a later one. */
     for (int i = 1;; i++) {
         time = cm_clock_now();
         m.quiet = moves % 2 == 0 && cm_driver_moves() == moves;

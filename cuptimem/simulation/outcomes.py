@@ -8,7 +8,7 @@ from cuptimem.simulation.result import UnknownRead
 # Names of such runs, for the folder and for people.
 BRANCHES = "flags and comparisons the other way"
 INTEGERS = "integers as 1"
-# Large enough for a size to be seen away from the peak; where 64 is no index or length that the program takes, 1 is.
+# 64 shows a size that matters away from the peak; 1 is for programs that fail with an index or a length of 64.
 LARGER = 64
 LARGER_INTEGERS = f"integers as {LARGER}"
 TRIED = ((LARGER, LARGER_INTEGERS), (1, INTEGERS))

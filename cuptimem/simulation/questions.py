@@ -178,7 +178,7 @@ class Inquiry:
         """Zeros may be what a program refuses: then the outcomes with which it runs are the program.
 
         What is read where it fails takes the other way there, and only there. Else all integers do: an index into
-        nothing often goes back to a length of 0, or to one shorter than the prompt. Else a loop that a zero has ended
+        nothing often goes back to a length of 0. Else a loop that a zero has ended
         goes on.
         """
         if self._wishes.trust_reads or not self._wishes.retry:

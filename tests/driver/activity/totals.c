@@ -100,7 +100,7 @@ static void all_that_is_told(void)
     sample();
     EQUAL(moment(0, everything, true, 1), double_event_count());
     EQUAL(cuda->modes_while_asked, 1 << 2); /* captures of graphs go on undisturbed */
-    EQUAL(cuda->infos, 2);                  /* before NVML was asked, and after */
+    EQUAL(cuda->infos, 2);                  /* before NVML's answer, and after it */
 }
 
 /* Nothing is initialized, loaded or made for the sake of a sample. */
