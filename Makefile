@@ -126,7 +126,7 @@ fuzz-records: $(STAMP)/package ## fuzz what reads CUPTI's records (SECONDS=600; 
 	clang -std=gnu11 -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
 	  -I$$($(BIN)/python -c "import sysconfig; print(sysconfig.get_paths()['include'])") \
 	  tests/driver/activity/fuzz.c tests/driver/activity/play.c tests/driver/activity/doubles.c \
-	  csrc/sources/cupti_records.c csrc/sources/cupti_clock.c csrc/capture/clock.c -lpthread -o build/fuzz/fuzz-records
+	  csrc/sources/cupti/cupti_records.c csrc/sources/cupti/cupti_clock.c csrc/base/clock.c -lpthread -o build/fuzz/fuzz-records
 	nice build/fuzz/fuzz-records -max_total_time=$(SECONDS) -max_len=8192 -timeout=5 build/fuzz/records
 
 sanitize: $(STAMP)/package ## stress programs under Address- and ThreadSanitizer (MINUTES=5)
@@ -153,7 +153,7 @@ notebooks: $(STAMP)/package $(CUDA_VENV)/.made ## execute notebooks/ again and w
 	$(BIN)/python -m tests.notebook.execute $(ARGS)
 
 page-assets: $(STAMP)/package ## fetch the vendored parts of pages again (ARGS=--check: compare only)
-	$(BIN)/python -m cuptimem.pages.vendor.fetch $(ARGS)
+	$(BIN)/python -m cuptimem.output.pages.vendor.fetch $(ARGS)
 
 evidence: $(STAMP)/package ## judge the leak verdicts against an independent oracle (ARGS="p01 p02" for some)
 	$(BIN)/python -m tests.evidence $(or $(ARGS),--save)
@@ -197,4 +197,4 @@ format: $(STAMP)/tools ## put all files into the project's format
 	clang-format -i $(C_FILES) $(C_TEST_FILES)
 
 clean: ## remove everything that can be made again
-	rm -rf $(VENV) .venv-* build dist *.egg-info cuptimem/_core*.so cuptimem/simulator/*.so cuptimem/simulator/*.so.* .pytest_cache .mypy_cache .ruff_cache demo.cmem
+	rm -rf $(VENV) .venv-* build dist *.egg-info cuptimem/_core*.so cuptimem/simulation/device/*.so cuptimem/simulation/device/*.so.* .pytest_cache .mypy_cache .ruff_cache demo.cmem

@@ -9,6 +9,6 @@ import os
 
 def start() -> None:
     if os.environ.get("CUPTIMEM") or os.environ.get("CUPTIMEM_SIM_CHILD"):
-        from cuptimem import autostart
+        from cuptimem.record import autostart
 
         autostart.start()

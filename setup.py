@@ -34,10 +34,11 @@ sources = sorted(path for path in glob("csrc/**/*.c", recursive=True) if "/simul
 
 
 # The simulated device: shared libraries beside a package's Python files that nobody imports. They are preloaded into a
-# process that runs on it (cuptimem/simulator/__init__.py says which and why), so their file names are SONAMEs.
-SIMULATOR = "cuptimem.simulator"
+# process that runs on it (cuptimem/simulation/device/__init__.py says which and why), so their file names are SONAMEs.
+SIMULATOR = "cuptimem.simulation.device"
 TABLES = "csrc/simulator/tables"
-simulator = runpy.run_path("cuptimem/simulator/__init__.py")
+DEVICE = "cuptimem/simulation/device/__init__.py"
+simulator = runpy.run_path(DEVICE)
 ALIASES = {alias.file: alias for alias in simulator["ALIASES"]}
 FILES = {file.replace(".", "_").replace("-", "_"): file for file in [simulator["CORE"], *ALIASES]}
 
@@ -85,7 +86,12 @@ def shared(file, soname, sources):
     return Extension(
         f"{SIMULATOR}.{next(key for key in FILES if FILES[key] == file)}",
         sources,
-        depends=[*glob("csrc/simulator/*/*.h"), *glob(f"{TABLES}/*"), "cuptimem/simulator/__init__.py", "setup.py"],
+        depends=[
+            *glob("csrc/simulator/*/*.h"),
+            *glob(f"{TABLES}/*"),
+            "cuptimem/simulation/device/__init__.py",
+            "setup.py",
+        ],
         extra_compile_args=flags,
         extra_link_args=[f"-Wl,-soname,{soname}"],
     )

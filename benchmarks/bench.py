@@ -336,7 +336,7 @@ NO_CUDA = "no .venv-cuda with PyTorch's CUDA build: make test makes it"
 
 def on_device(module: str, *arguments: object, more: Mapping[str, str] | None = None) -> Any:
     """As child, in .venv-cuda on the simulated device."""
-    from cuptimem import simulator
+    from cuptimem.simulation import device as simulator
 
     device = {
         "LD_PRELOAD": ":".join(str(path) for path in simulator.preload()),

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../csrc/capture/clock.h"
+#include "../csrc/base/clock.h"
 #include "../csrc/capture/session.h"
 #include "../csrc/capture/thread.h"
 

@@ -16,16 +16,16 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-REPLAYED = ("accounts", "blocks", "driverevents", "driverjoin", "drivermap", "drivertotals", "map", "nodes", "ranges")
+REPLAYED = ("blocks", "driver_join", "driver_map", "driver_map_events", "driver_totals", "group_totals", "nodes")
 FLAGS = ("-std=gnu11", "-g", "-O2", "-fno-strict-aliasing")  # as setup.py has them
 STREAMS = ("tiny", "training")
 
 
 def compile_program(target: Path) -> None:
     sources = [Path(__file__).with_suffix(".c"), ROOT / "tests/capture/frames_double.c"]
-    sources += (ROOT / "csrc/capture").glob("*.c")
-    sources += [path for path in (ROOT / "csrc/trace").glob("*.c") if path.name != "synthetic.c"]
-    sources += [ROOT / "csrc/analysis" / f"{name}.c" for name in REPLAYED]
+    for room in ("base", "trace", "capture", "compact", "recover"):
+        sources += (path for path in (ROOT / "csrc" / room).glob("*.c") if path.name != "synthetic.c")
+    sources += (ROOT / "csrc/heap" / f"{name}.c" for name in REPLAYED)
     subprocess.run(["gcc", *FLAGS, *map(str, sources), "-o", str(target), "-lpthread"], check=True)
 
 

@@ -15,13 +15,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from cuptimem import _core
-from cuptimem.reporters import words
+from cuptimem.output.text import words
 
 FORMATS = ("chrome", "memory-viz", "speedscope", "collapsed", "csv", "json")
 
 _EXPORT = """
 import resource, sys, time
-from cuptimem import _core, exports
+from cuptimem import _core
+from cuptimem.output import exports
 kind, trace, path = sys.argv[1:]
 begin = time.process_time()
 if kind == "reader":

@@ -14,7 +14,7 @@ from statistics import median
 _PROGRAM = """
 import sys, time
 import cuptimem, torch
-from cuptimem import recorder
+from cuptimem.record import recorder
 
 objects, leaks, wanted = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "with"
 others = [[number] for number in range(objects)]

@@ -237,7 +237,7 @@ def stopped(times: int, threads: int) -> dict[str, Any]:
 def main() -> None:
     arguments = [int(a) if a.isdigit() else a for a in sys.argv[2:]]
     print(json.dumps(globals()[sys.argv[1]](*arguments)))
-    from cuptimem import backward_threads  # now: until here a process has of it what its measurement is about
+    from cuptimem.record import backward_threads  # now: until here a process has of it what its measurement is about
 
     backward_threads.wait()
 

@@ -131,7 +131,7 @@ def main() -> None:
                     disk[mode] = max(disk.get(mode, 0), file.stat().st_size)
                     os.unlink(file)
     print(json.dumps({"times": found, "disk": disk}))
-    from cuptimem import backward_threads  # now: bare is without any of it
+    from cuptimem.record import backward_threads  # now: bare is without any of it
 
     backward_threads.wait()
 

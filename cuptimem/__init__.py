@@ -17,75 +17,75 @@ if TYPE_CHECKING:
     from typing import Any
 
     from cuptimem.errors import Error as Error
-    from cuptimem.fragmentation import Fragmentation as Fragmentation
-    from cuptimem.kernels import Kernels as Kernels
-    from cuptimem.leaks import Leak as Leak
-    from cuptimem.leaks import LeakPart as LeakPart
-    from cuptimem.leaks import Leaks as Leaks
-    from cuptimem.ledger import DriverLevel as DriverLevel
-    from cuptimem.ledger import Ledger as Ledger
-    from cuptimem.ledger import LedgerLine as LedgerLine
-    from cuptimem.profiler import Action as Action
-    from cuptimem.profiler import Profile as Profile
-    from cuptimem.profiler import profile as profile
-    from cuptimem.profiler import schedule as schedule
-    from cuptimem.report import Backward as Backward
-    from cuptimem.report import Clock as Clock
-    from cuptimem.report import ClockChange as ClockChange
-    from cuptimem.report import Contents as Contents
-    from cuptimem.report import Contributor as Contributor
-    from cuptimem.report import Device as Device
-    from cuptimem.report import HostRead as HostRead
-    from cuptimem.report import Line as Line
-    from cuptimem.report import Lost as Lost
-    from cuptimem.report import OutOfMemory as OutOfMemory
-    from cuptimem.report import Peak as Peak
-    from cuptimem.report import Report as Report
-    from cuptimem.report import ResidentPoint as ResidentPoint
-    from cuptimem.report import Step as Step
-    from cuptimem.report import Steps as Steps
-    from cuptimem.report import Survivor as Survivor
-    from cuptimem.report import TimelinePoint as TimelinePoint
-    from cuptimem.report import open as open
+    from cuptimem.record.profiler import Action as Action
+    from cuptimem.record.profiler import Profile as Profile
+    from cuptimem.record.profiler import profile as profile
+    from cuptimem.record.profiler import schedule as schedule
+    from cuptimem.report.fragmentation import Fragmentation as Fragmentation
+    from cuptimem.report.kernels import Kernels as Kernels
+    from cuptimem.report.leaks import Leak as Leak
+    from cuptimem.report.leaks import LeakPart as LeakPart
+    from cuptimem.report.leaks import Leaks as Leaks
+    from cuptimem.report.ledger import DriverLevel as DriverLevel
+    from cuptimem.report.ledger import Ledger as Ledger
+    from cuptimem.report.ledger import LedgerLine as LedgerLine
+    from cuptimem.report.model import Backward as Backward
+    from cuptimem.report.model import Clock as Clock
+    from cuptimem.report.model import ClockChange as ClockChange
+    from cuptimem.report.model import Contents as Contents
+    from cuptimem.report.model import Contributor as Contributor
+    from cuptimem.report.model import Device as Device
+    from cuptimem.report.model import HostRead as HostRead
+    from cuptimem.report.model import Line as Line
+    from cuptimem.report.model import Lost as Lost
+    from cuptimem.report.model import OutOfMemory as OutOfMemory
+    from cuptimem.report.model import Peak as Peak
+    from cuptimem.report.model import Report as Report
+    from cuptimem.report.model import ResidentPoint as ResidentPoint
+    from cuptimem.report.model import Step as Step
+    from cuptimem.report.model import Steps as Steps
+    from cuptimem.report.model import Survivor as Survivor
+    from cuptimem.report.model import TimelinePoint as TimelinePoint
+    from cuptimem.report.model import open as open
+    from cuptimem.report.stacks import Frame as Frame
     from cuptimem.simulation.api import simulate as simulate
     from cuptimem.simulation.result import Simulation as Simulation
-    from cuptimem.stacks import Frame as Frame
     from cuptimem.tensorboard.handler import tensorboard_handler as tensorboard_handler
 
 _HOME = {
     "Error": "errors",
-    "Action": "profiler",
-    "Profile": "profiler",
-    "profile": "profiler",
-    "schedule": "profiler",
-    "Backward": "report",
-    "Clock": "report",
-    "ClockChange": "report",
-    "Contents": "report",
-    "Contributor": "report",
-    "Device": "report",
-    "DriverLevel": "ledger",
-    "Fragmentation": "fragmentation",
-    "Frame": "stacks",
-    "HostRead": "report",
-    "Kernels": "kernels",
-    "Leak": "leaks",
-    "LeakPart": "leaks",
-    "Leaks": "leaks",
-    "Ledger": "ledger",
-    "LedgerLine": "ledger",
-    "Line": "report",
-    "Lost": "report",
-    "OutOfMemory": "report",
-    "Peak": "report",
-    "Report": "report",
+    "Action": "record.profiler",
+    "Profile": "record.profiler",
+    "profile": "record.profiler",
+    "schedule": "record.profiler",
+    "Backward": "report.model",
+    "Clock": "report.model",
+    "ClockChange": "report.model",
+    "Contents": "report.model",
+    "Contributor": "report.model",
+    "Device": "report.model",
+    "DriverLevel": "report.ledger",
+    "Fragmentation": "report.fragmentation",
+    "Frame": "report.stacks",
+    "HostRead": "report.model",
+    "Kernels": "report.kernels",
+    "Leak": "report.leaks",
+    "LeakPart": "report.leaks",
+    "Leaks": "report.leaks",
+    "Ledger": "report.ledger",
+    "LedgerLine": "report.ledger",
+    "Line": "report.model",
+    "Lost": "report.model",
+    "OutOfMemory": "report.model",
+    "Peak": "report.model",
+    "Report": "report.model",
     "Simulation": "simulation.result",
-    "ResidentPoint": "report",
-    "Step": "report",
-    "Steps": "report",
-    "Survivor": "report",
-    "TimelinePoint": "report",
-    "open": "report",
+    "ResidentPoint": "report.model",
+    "Step": "report.model",
+    "Steps": "report.model",
+    "Survivor": "report.model",
+    "TimelinePoint": "report.model",
+    "open": "report.model",
     "simulate": "simulation.api",
     "tensorboard_handler": "tensorboard.handler",
 }

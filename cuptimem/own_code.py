@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable
 from functools import cache
 
 from cuptimem.errors import Error
-from cuptimem.stacks import is_generated
+from cuptimem.report.stacks import is_generated
 
 VARIABLE = "CUPTIMEM_CODE"
 
 _NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
-# Where a file's path inside the folder of installed packages begins, of csrc/analysis/library.c. Packages lie in
+# Where a file's path inside the folder of installed packages begins, of csrc/heap/library.c. Packages lie in
 # Python's own folder: the last one counts.
 _INSIDE = re.compile(r"[/\\](?:site-packages|dist-packages|lib(?:64)?[/\\]python3\.\d+t?)(?=[/\\])")
 

@@ -15,9 +15,9 @@
 #include <stdint.h>
 
 #include "../trace/reader.h"
-#include "category.h"
+#include "../heap/category.h"
 #include "chart.h"
-#include "clock.h"
+#include "../heap/step_clock.h"
 #include "ledger.h"
 
 typedef enum cm_phase {
@@ -275,8 +275,8 @@ typedef struct cm_backward_bytes {
     int64_t bytes, resolved, accumulation, unresolved; /* the first is the sum of the others */
 } cm_backward_bytes;
 
-/* What a trace past its bound only has sums of (capture/fold.h). Steps as in cm_survivor; events ==
- * 0: nothing, and the steps mean nothing. */
+/* What a trace past its bound only has sums of (compact/compact.h). Steps as in cm_survivor; events
+ * == 0: nothing, and the steps mean nothing. */
 typedef struct cm_folded {
     uint64_t events;
     int64_t from_step, to_step;

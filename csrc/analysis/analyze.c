@@ -2,14 +2,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine.h"
+#include "../heap/engine.h"
 #include "fragmentation.h"
-#include "grow.h"
-#include "library.h"
-#include "map.h"
+#include "../base/grow.h"
+#include "../heap/library.h"
+#include "../base/idmap.h"
 #include "ooms.h"
 #include "parts.h"
-#include "windowtime.h"
+#include "window_time.h"
 
 /* Every analysis there is. */
 static const cm_part_kind *const kinds[] = {

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "grow.h"
+#include "../base/grow.h"
 
 /* How far the sizes of two growing sets may lie apart, in steps: one is computed from what the
  * other was a step before. */

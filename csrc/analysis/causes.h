@@ -21,7 +21,7 @@
 #ifndef CM_ANALYSIS_CAUSES_H
 #define CM_ANALYSIS_CAUSES_H
 
-#include "samestack.h"
+#include "../heap/stack_class.h"
 #include "verdict.h"
 
 enum {

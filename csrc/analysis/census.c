@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "grow.h"
+#include "../base/grow.h"
 
 void cm_census_clear(cm_census *census)
 {

@@ -7,12 +7,12 @@
  * hidden has entries from then on. */
 #include <string.h>
 
-#include "chartblocks.h"
+#include "chart_blocks.h"
 #include "contributors.h"
-#include "grow.h"
-#include "map.h"
+#include "../base/grow.h"
+#include "../base/idmap.h"
 #include "parts.h"
-#include "scan.h"
+#include "../heap/scan.h"
 
 typedef struct row { /* one origin in one span */
     uint64_t epoch;  /* of the high that `saved` is of; an older one: nothing has changed since */

@@ -3,7 +3,7 @@
 #define CM_ANALYSIS_CONTRIBUTORS_H
 
 #include "analysis.h"
-#include "replay.h"
+#include "../heap/replay.h"
 
 cm_contributor cm_contributor_of(const cm_replay *replay, uint32_t origin, int64_t bytes,
                                  uint64_t count);

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "grow.h"
+#include "../base/grow.h"
 #include "parts.h"
-#include "scan.h"
+#include "../heap/scan.h"
 
 typedef struct piece { /* of memory: a segment of cudaMalloc, or a mapping */
     uint64_t address;

@@ -3,7 +3,7 @@
 #define CM_ANALYSIS_FRAGMENTATION_H
 
 #include "ledger.h"
-#include "replay.h"
+#include "../heap/replay.h"
 
 /* Sorts what is alive: the time grows with the live blocks. asked: by a request that was refused,
  * else -1. Without any segment out->segment_total is 0. false: out of memory, nothing to clear. */

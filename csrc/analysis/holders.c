@@ -1,6 +1,6 @@
 /* Who held what grew, during the recording and at its end, as the process itself found it
  * (CM_EV_HOLDER). */
-#include "grow.h"
+#include "../base/grow.h"
 #include "parts.h"
 
 typedef struct holders {

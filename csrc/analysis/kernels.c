@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "grow.h"
-#include "map.h"
+#include "../base/grow.h"
+#include "../base/idmap.h"
 #include "parts.h"
 
 enum { LAUNCHES = 1 << 17, CANDIDATES = 1 << 19, AHEAD = 1 << 12, HELD_THREADS = 256 };

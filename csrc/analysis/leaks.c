@@ -1,13 +1,13 @@
 /* Verdicts: what keeps growing, judged at the last step boundary of each loop (never at the end of
- * the trace: what dies when a function returns was alive). Here is gathered; leakbytes.c and
- * leaknodes.c make cases of it, verdict.c and growth.c judge them. */
+ * the trace: what dies when a function returns was alive). Here is gathered; leak_bytes.c and
+ * leak_nodes.c make cases of it, verdict.c and growth.c judge them. */
 #include "leaks.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "causes.h"
-#include "grow.h"
+#include "../base/grow.h"
 
 static void destroy(void *part)
 {

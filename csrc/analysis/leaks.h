@@ -4,7 +4,7 @@
 #define CM_ANALYSIS_LEAKS_H
 
 #include "census.h"
-#include "map.h"
+#include "../base/idmap.h"
 #include "parts.h"
 #include "track.h"
 #include "verdict.h"

@@ -1,8 +1,8 @@
 /* The driver level's totals, and the ledgers of the moments that are kept. The map itself is the
- * replay's (drivermap.h); here are only the moments. */
+ * replay's (driver_map.h); here are only the moments. */
 #include <stdlib.h>
 
-#include "grow.h"
+#include "../base/grow.h"
 #include "parts.h"
 
 typedef struct moment {

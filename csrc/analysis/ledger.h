@@ -16,7 +16,7 @@ typedef struct cm_driver_line {
     uint32_t library; /* name id, 0 = unknown */
     uint32_t stack;
     uint8_t kind;  /* cm_driver_kind */
-    bool torch;    /* PyTorch's allocator holds it (drivermap.h says when) */
+    bool torch;    /* PyTorch's allocator holds it (driver_map.h says when) */
     bool backward; /* made while an autograd node ran: charged as blocks are (nodes.h) */
 } cm_driver_line;
 

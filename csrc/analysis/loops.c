@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "grow.h"
-#include "map.h"
+#include "../base/grow.h"
+#include "../base/idmap.h"
 
 /* One life of a data iterator: an epoch. */
 typedef struct life {

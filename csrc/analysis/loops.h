@@ -8,8 +8,8 @@
 #include <stdint.h>
 
 #include "../trace/reader.h"
-#include "clock.h"
-#include "places.h"
+#include "../heap/step_clock.h"
+#include "../heap/attribution.h"
 
 enum {
     CM_LOOPS_MAX = 64,       /* judged; a program has one to three */

@@ -5,9 +5,9 @@
 
 #include "contributors.h"
 #include "fragmentation.h"
-#include "grow.h"
+#include "../base/grow.h"
 #include "parts.h"
-#include "scan.h"
+#include "../heap/scan.h"
 
 typedef struct device_ooms {
     cm_oom *oom;

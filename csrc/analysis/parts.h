@@ -4,7 +4,7 @@
 #define CM_ANALYSIS_PARTS_H
 
 #include "analysis.h"
-#include "replay.h"
+#include "../heap/replay.h"
 
 typedef struct cm_run {
     const cm_analysis_options *options;

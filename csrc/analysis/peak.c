@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "contributors.h"
-#include "grow.h"
+#include "../base/grow.h"
 #include "parts.h"
-#include "tree.h"
+#include "tournament.h"
 
 typedef struct snapshot {
     uint64_t epoch;

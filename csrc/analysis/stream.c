@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "library.h"
+#include "../heap/library.h"
 
 /* Items that one record gives at most: two changes, a segment replaced by another one. */
 enum { PENDING = 8, RECORDS_A_READ = 1 << 16 };

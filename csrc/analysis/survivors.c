@@ -2,8 +2,8 @@
  * the end of the trace: what dies when a function returns was alive), and at the end. */
 #include <string.h>
 
-#include "grow.h"
-#include "map.h"
+#include "../base/grow.h"
+#include "../base/idmap.h"
 #include "parts.h"
 
 typedef struct survivors {

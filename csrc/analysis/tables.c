@@ -1,10 +1,10 @@
-/* A line's whole life (but for above.c): what was alive at both ends of the recording or of one
- * step, what was allocated, what was freed in the step that made it. Each by contributor, and only
- * where asked. */
+/* A line's whole life (but for peak_above_start.c): what was alive at both ends of the recording or
+ * of one step, what was allocated, what was freed in the step that made it. Each by contributor,
+ * and only where asked. */
 #include <string.h>
 
 #include "contributors.h"
-#include "grow.h"
+#include "../base/grow.h"
 #include "parts.h"
 
 typedef struct sum {
@@ -160,7 +160,7 @@ static bool finish(void *part, cm_analysis *out)
     for (size_t i = 0; i < out->device_count; i++)
         for (size_t kind = 0; kind < CM_TABLES; kind++)
             if (is_wanted(t, (cm_table_kind)kind) && kind != CM_TABLE_ABOVE &&
-                kind != CM_TABLE_KEPT && /* above.c */
+                kind != CM_TABLE_KEPT && /* peak_above_start.c */
                 !put(t, (cm_table_kind)kind, (uint16_t)i, &out->device[i].table[kind]))
                 return false;
     return true;

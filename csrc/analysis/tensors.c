@@ -2,8 +2,8 @@
  * far, the ones that were alive then are kept; a higher moment makes them irrelevant. */
 #include <string.h>
 
-#include "grow.h"
-#include "map.h"
+#include "../base/grow.h"
+#include "../base/idmap.h"
 #include "parts.h"
 
 typedef struct tensor {

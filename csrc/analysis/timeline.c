@@ -4,7 +4,7 @@
  * the curve. */
 #include <string.h>
 
-#include "grow.h"
+#include "../base/grow.h"
 #include "parts.h"
 
 enum { POINTS = 2048, FIRST_SHIFT = 12 };

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "grow.h"
-#include "map.h"
+#include "../base/grow.h"
+#include "../base/idmap.h"
 
 enum { SCALAR_BYTES = 64 }; /* up to here a block does not tell the size of a batch */
 

@@ -4,11 +4,11 @@
 #ifndef CM_ANALYSIS_TRACK_H
 #define CM_ANALYSIS_TRACK_H
 
-#include "samestack.h"
+#include "../heap/stack_class.h"
 #include "growth.h"
 #include "loops.h"
-#include "map.h"
-#include "replay.h"
+#include "../base/idmap.h"
+#include "../heap/replay.h"
 
 /* Live bytes at the boundaries of a loop. */
 typedef struct cm_track_series {

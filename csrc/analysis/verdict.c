@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "grow.h"
+#include "../base/grow.h"
 
 static const cm_suspect_reason reasons[] = {[CM_GROWTH_LEAK] = CM_SUSPECT_NOT,
                                             [CM_GROWTH_FEW] = CM_SUSPECT_FEW,

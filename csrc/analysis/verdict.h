@@ -25,7 +25,7 @@ typedef struct cm_verdict_row {
     uint64_t first_position;          /* of a growing set: the record of its first birth, */
     int64_t first_live;               /* and its bytes at its first boundary */
     uint32_t born[CM_GROWTH_BUCKETS]; /* distinct steps of birth, by bucket of the loop's steps */
-    uint32_t line;                    /* number of the user's line (samestack.h) */
+    uint32_t line;                    /* number of the user's line (stack_class.h) */
     bool holds_inputs; /* nodes: most were run by no backward, which lets go of them */
     size_t under;      /* index + 1 of its cause */
 } cm_verdict_row;

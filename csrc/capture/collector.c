@@ -1,4 +1,4 @@
-/* The collector's thread and its rounds. What happens to one ring is in lanes.c. */
+/* The collector's thread and its rounds. What happens to one ring is in ring_consumer.c. */
 #define _GNU_SOURCE
 #include "collector.h"
 
@@ -16,17 +16,17 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../trace/descriptor.h"
+#include "../base/descriptor.h"
 #include "../trace/encode.h"
 #include "bus_error.h"
-#include "clock.h"
-#include "helper.h"
-#include "lanes.h"
+#include "../base/clock.h"
+#include "../base/helper_thread.h"
+#include "ring_consumer.h"
 #include "merge.h"
-#include "overflow.h"
-#include "owner.h"
+#include "../compact/overflow.h"
+#include "ring_owner.h"
 #include "ring.h"
-#include "sourcetext.h"
+#include "source_text.h"
 #include "thread.h"
 
 enum {

@@ -15,7 +15,7 @@ void cm_collector_wake_hook(void);
 
 /* Prepares to write the current space's rings into writer, and starts the thread. path: of the
  * trace; beside it comes a side file once it has max_size bytes (overflow.h), of side_bytes or, if
- * that is 0, as many as suit. cache_tag: sourcetext.h. 0 or a negative errno. */
+ * that is 0, as many as suit. cache_tag: source_text.h. 0 or a negative errno. */
 int cm_collector_start(cm_writer *writer, const char *path, uint64_t max_size, uint64_t side_bytes,
                        const char *cache_tag);
 

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "../trace/encode.h"
-#include "event.h"
+#include "../base/event.h"
 
 /* One ring on its way into the trace: a run of events that lie behind each other, and where to ask
  * for the next run. */

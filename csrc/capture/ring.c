@@ -16,13 +16,13 @@
 #include <unistd.h>
 
 #include "../frames/walk.h"
-#include "../trace/descriptor.h"
+#include "../base/descriptor.h"
 #include "bus_error.h"
-#include "clock.h"
+#include "../base/clock.h"
 #include "collector.h"
-#include "orphan.h"
-#include "owner.h"
-#include "room.h"
+#include "../recover/orphan.h"
+#include "ring_owner.h"
+#include "shared_memory.h"
 #include "thread.h"
 
 #ifndef XFS_SUPER_MAGIC

@@ -18,7 +18,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "event.h"
+#include "../base/event.h"
 
 #define CM_RING_MAGIC UINT64_C(0x31474e49524d4354) /* "TCMRING1" */
 #define CM_RING_PREFIX ".cuptimem-ring-"
@@ -102,7 +102,7 @@ void cm_freelist_give(cm_freelist *list, uint32_t index);
 typedef enum cm_place {
     CM_PLACE_NONE = 0, /* not decided yet: private memory until then */
     CM_PLACE_CHOSEN,   /* ring_dir or $CUPTIMEM_RING_DIR */
-    CM_PLACE_SHARED,   /* shared memory, as far as room.h lets it be */
+    CM_PLACE_SHARED,   /* shared memory, as far as shared_memory.h lets it be */
     CM_PLACE_BESIDE,   /* the trace's folder */
     CM_PLACE_PRIVATE   /* no file: nothing survives a kill */
 } cm_place;

@@ -13,10 +13,10 @@
 
 #include "../frames/walk.h"
 #include "../trace/writer.h"
-#include "clock.h"
+#include "../base/clock.h"
 #include "collector.h"
-#include "kept.h"
-#include "owner.h"
+#include "../recover/kept_rings.h"
+#include "ring_owner.h"
 #include "ring.h"
 #include "thread.h"
 

@@ -10,8 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../frames/pages.h"
-#include "clock.h"
+#include "../base/pages.h"
+#include "../base/clock.h"
 #include "collector.h"
 #include "ring.h"
 

@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 #include "../frames/walk.h"
-#include "event.h"
+#include "../base/event.h"
 
 /* Lies on a page of its own that the kernel wipes in a forked child: the number of the running
  * capture, 0 while none records. Never NULL: before the first capture it points at a zero. */

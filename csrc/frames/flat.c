@@ -1,6 +1,6 @@
 #include "flat.h"
 
-#include "pages.h"
+#include "../base/pages.h"
 
 /* Whole pages; tests lower them. */
 #ifndef CM_FLAT_SETS_AT_START

@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../capture/event.h"
+#include "../base/event.h"
 #include "flat.h"
-#include "map.h"
+#include "key_map.h"
 #include "offsets.h"
-#include "pages.h"
+#include "../base/pages.h"
 #include "record.h"
 #include "text.h"
 

@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-#include "../capture/event.h"
+#include "../base/event.h"
 #include "flat.h"
 #include "intern.h"
 #include "offsets.h"

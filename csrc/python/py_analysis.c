@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "../analysis/analysis.h"
-#include "../analysis/label.h"
-#include "../analysis/library.h"
-#include "../capture/clock.h"
+#include "../heap/node_name.h"
+#include "../heap/library.h"
+#include "../base/clock.h"
 
 const char *const cm_py_phases[] = {"other",    "data",      "forward",
                                     "backward", "optimizer", "before start"};
@@ -873,7 +873,7 @@ PyDoc_STRVAR(
     "negligible; with `again` the same window is soon asked for once more. code: packages that "
     "count as the user's own, with commas\n"
     "between them (None: those that the trace names). charts: spans to draw, (begin ns, end ns,\n"
-    "intervals, entries, blocks[, device]) each, cuptimem/chart.py.\n"
+    "intervals, entries, blocks[, device]) each, cuptimem/report/chart.py.\n"
     "progress(share) is called at most ten times a second; False cancels\n"
     "with KeyboardInterrupt. Raises Error with one line for what cannot be read.");
 

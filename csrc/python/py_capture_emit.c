@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <unistd.h>
 
-#include "../capture/clock.h"
+#include "../base/clock.h"
 #include "../capture/thread.h"
 
 const char cm_py_capture_emit_doc[] =

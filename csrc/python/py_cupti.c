@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../sources/cupti.h"
+#include "../sources/cupti/cupti.h"
 
 static PyObject *on_change; /* guarded by the GIL */
 static atomic_bool pending;

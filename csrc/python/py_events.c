@@ -1,9 +1,9 @@
 /* cuptimem._core: the events that Python code emits. */
 #include "py_events.h"
 
-#include "../capture/clock.h"
+#include "../base/clock.h"
 #include "../capture/thread.h"
-#include "../sources/cupti.h"
+#include "../sources/cupti/cupti.h"
 #include "py_capture_emit.h"
 #include "py_walks.h"
 

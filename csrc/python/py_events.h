@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-#include "../capture/event.h"
+#include "../base/event.h"
 
 /* A candidate step clock (cm_tick_kind) ticked; the event has the caller's stack. */
 void cm_py_tick(int kind, PyObject *object);

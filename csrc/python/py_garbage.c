@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-#include "../capture/clock.h"
+#include "../base/clock.h"
 #include "../capture/thread.h"
 
 /* The collection that garbage_final asks for: it has marks of its own. */

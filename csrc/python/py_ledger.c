@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "../analysis/drivermap.h"
+#include "../heap/driver_map.h"
 
 static const char *const ledger_names[] = {"peak", "end", "asked"};
 static const char *const fragment_names[] = {"peak", "oom", "end"};

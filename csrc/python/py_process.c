@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "../capture/session.h"
-#include "../sources/cupti.h"
+#include "../sources/cupti/cupti.h"
 #include "py_hidden.h"
 #include "py_watch.h"
 

@@ -46,12 +46,12 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#include "../capture/clock.h"
+#include "../base/clock.h"
 #include "../capture/session.h"
-#include "../capture/sourcetext.h"
+#include "../capture/source_text.h"
 #include "../capture/thread.h"
 #include "../sources/calibrate.h"
-#include "../sources/cupti.h"
+#include "../sources/cupti/cupti.h"
 #include "../sources/operators.h"
 #include "../sources/slots.h"
 #include "../sources/sources.h"

@@ -1,4 +1,4 @@
-/* Lines of which only Python knows the text (csrc/capture/sourcetext.h).
+/* Lines of which only Python knows the text (csrc/capture/source_text.h).
  *
  * def source_asked() -> list[tuple[tuple[int, ...], str, int, bytes | None, str]]
  *     For each what names it in the answer, file, line, and where only its encoding is to be known,
@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-#include "../capture/sourcetext.h"
+#include "../capture/source_text.h"
 
 static PyObject *asked_tuple(const cm_asked *a)
 {

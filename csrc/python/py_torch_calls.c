@@ -19,7 +19,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "../capture/event.h"
+#include "../base/event.h"
 #include "../capture/thread.h"
 #include "../frames/offsets.h"
 #include "../sources/sources.h"

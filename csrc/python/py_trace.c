@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "../capture/event.h"
+#include "../base/event.h"
 #include "../trace/reader.h"
 #include "../trace/synthetic.h"
 

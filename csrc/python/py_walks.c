@@ -1,12 +1,13 @@
 /* The walk over living objects: when it is due, and the parts of it that must be fast or keep the
- * GIL. What it reads, and what it emits, is in cuptimem/walks.py and cuptimem/living.py. */
+ * GIL. What it reads, and what it emits, is in cuptimem/objects/walks.py and
+ * cuptimem/objects/living.py. */
 #include "py_walks.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
 
-#include "../capture/event.h"
+#include "../base/event.h"
 #include "py_hidden.h"
 
 /* --- when ------------------------------------------------------------------------------------ */

@@ -1,5 +1,5 @@
-/* When the walk over living objects (cuptimem/walks.py) is due, or an early look for who holds what
- * grows (cuptimem/holders.py), and the call of them.
+/* When the walk over living objects (cuptimem/objects/walks.py) is due, or an early look for who
+ * holds what grows (cuptimem/objects/holders.py), and the call of them.
  *
  * A walk costs milliseconds, so it follows the first two ticks; later ones only if a module or an
  * optimizer was made since, and then at tick 4, 8, 16 and so on. New optimizers may begin another

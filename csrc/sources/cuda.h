@@ -66,7 +66,8 @@ bool cm_cuda_met_direct(void);
 /* `allocate` failed without a report. */
 void cm_cuda_refused_hook(void);
 
-/* --- held.c: blocks that record_stream keeps from being used again ---------------------------- */
+/* --- deferred_free.c: blocks that record_stream keeps from being used again
+ * ---------------------------- */
 
 /* Whether they are told. Costs a load at each event otherwise. */
 void cm_cuda_watch_held(bool on);

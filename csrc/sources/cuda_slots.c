@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "cuda.h"
-#include "cupti.h"
-#include "cupti_calls.h"
+#include "cupti/cupti.h"
+#include "cupti/cupti_calls.h"
 #include "driver_events.h"
-#include "driver_moves.h"
+#include "inflight.h"
 #include "emit.h"
 #include "tables.h"
 

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "../capture/clock.h"
+#include "../base/clock.h"
 #include "../capture/thread.h"
 
 typedef struct cm_emit_thread {

@@ -5,10 +5,10 @@
 #include "../capture/session.h"
 #include "cuda.h"
 #include "cuda_slots.h"
-#include "cupti.h"
+#include "cupti/cupti.h"
 #include "dispose.h"
 #include "emit.h"
-#include "simulated.h"
+#include "simulated_reads.h"
 #include "tables.h"
 
 static bool register_symbols(void)

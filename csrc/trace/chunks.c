@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "bytes.h"
+#include "../base/bytes.h"
 #include "crc32c.h"
 #include "decode.h"
 #include "format.h"

@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "../capture/event.h"
+#include "../base/event.h"
 
 enum {
     TAG_ALLOC = 0,

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../capture/event.h"
+#include "../base/event.h"
 
 /* Readable bytes (of any value) that must lie behind a section: varints are read without a check
  * each, and the end is looked at once per event. */

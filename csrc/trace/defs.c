@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../capture/event.h"
-#include "bytes.h"
+#include "../base/event.h"
+#include "../base/bytes.h"
 #include "format.h"
-#include "hash.h"
+#include "../base/hash.h"
 
 enum {
     ARENA_BLOCK = 64 * 1024,

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "linetable.h"
+#include "line_table.h"
 
 /* What a trace may hold, whatever its writer: a recorder keeps to half of the depth and to the same
  * length. Longer texts are cut at a character; a stack that is deeper has no outer frames there

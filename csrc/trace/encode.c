@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "bytes.h"
+#include "../base/bytes.h"
 #include "codec.h"
 #include "crc32c.h"
 #include "format.h"

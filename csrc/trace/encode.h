@@ -50,8 +50,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../capture/clock.h"
-#include "../capture/event.h"
+#include "../base/clock.h"
+#include "../base/event.h"
 
 typedef struct cm_batch cm_batch;
 

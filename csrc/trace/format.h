@@ -64,10 +64,10 @@ enum { CM_SIDE_VERSION = 1, CM_SIDE_HEADER = 4096, CM_SIDE_PARTS_MAX = 64 };
  *
  * Its batches are numbered from 2 on, in the order of time, and say their own number as serial. A
  * batch in the trace says up to which of them the trace has what there was: whole (they are
- * appended at the end) or folded (capture/fold.h). What is in both counts once; a batch of the side
- * file whose number follows the one before belongs to the trace, up to the first gap. Serial 1: a
- * side file was made. Positions of a later batch may be older ones than those already read (the
- * definitions of the side file's batches go to the trace itself, at once): the highest counts.
+ * appended at the end) or folded (compact/compact.h). What is in both counts once; a batch of the
+ * side file whose number follows the one before belongs to the trace, up to the first gap. Serial
+ * 1: a side file was made. Positions of a later batch may be older ones than those already read
+ * (the definitions of the side file's batches go to the trace itself, at once): the highest counts.
  *
  * Definition records. Ids are implicit: each kind counts up from its first id in the order of the
  * log. A reader checks that what a record refers to came before it. */

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../capture/event.h"
+#include "../base/event.h"
 #include "timeline.h"
 
 typedef struct cm_reader cm_reader;

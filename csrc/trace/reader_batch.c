@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../capture/clock.h"
+#include "../base/clock.h"
 #include "format.h"
 
 int cm_reader_add_covers(cm_reader *reader, cm_cursor *c, uint64_t n)

@@ -2,7 +2,7 @@
 #ifndef CM_TRACE_READER_PARTS_H
 #define CM_TRACE_READER_PARTS_H
 
-#include "bytes.h"
+#include "../base/bytes.h"
 #include "chunks.h"
 #include "decode.h"
 #include "defs.h"
@@ -75,7 +75,7 @@ int cm_reader_read_batch(cm_reader *reader, bool known);
 /* Up to where of each ring the trace has told. */
 int cm_reader_add_covers(cm_reader *reader, cm_cursor *c, uint64_t n);
 
-/* reader_rest.c: there is no end chunk. True: there are more chunks to read, of the file, its side
+/* reader_tail.c: there is no end chunk. True: there are more chunks to read, of the file, its side
  * file or the ring. */
 bool cm_reader_find_more(cm_reader *reader, bool partial);
 

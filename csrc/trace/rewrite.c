@@ -5,12 +5,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../analysis/grow.h"
-#include "bytes.h"
+#include "../base/grow.h"
+#include "../base/bytes.h"
 #include "crc32c.h"
 #include "format.h"
 #include "reader_parts.h"
-#include "side.h"
+#include "side_file.h"
 #include "writer.h"
 
 enum { ANCHOR = 24, VARINT = 10 };
@@ -251,7 +251,7 @@ static bool copy_chunks(rewrite *w, cm_reader *reader)
         return fail(w, chunks->error, "");
     if (ended || w->writer == NULL || reader->state == CM_TRACE_COMPLETE)
         return true;
-    /* As capture/sweep.c ends a trace that has got what a killed process left. A trace that lacks
+    /* As recover/sweep.c ends a trace that has got what a killed process left. A trace that lacks
      * its end has the reason there: without the damage that is not copied, a reader would take the
      * ring that the meta names for all that is missing. */
     bool recovered = reader->state == CM_TRACE_RECOVERED;

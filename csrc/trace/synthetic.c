@@ -7,9 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../capture/clock.h"
-#include "../capture/event.h"
-#include "bytes.h"
+#include "../base/clock.h"
+#include "../base/event.h"
+#include "../base/bytes.h"
 #include "encode.h"
 #include "format.h"
 #include "writer.h"

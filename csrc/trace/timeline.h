@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "../capture/clock.h"
+#include "../base/clock.h"
 
 typedef struct cm_timeline {
     cm_clock_anchor first, base, now; /* base: where the present line begins */

@@ -11,9 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "bytes.h"
+#include "../base/bytes.h"
 #include "crc32c.h"
-#include "descriptor.h"
+#include "../base/descriptor.h"
 #include "format.h"
 
 struct cm_writer {

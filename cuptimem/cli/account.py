@@ -3,9 +3,10 @@
 import argparse
 from collections.abc import Sequence
 
-from cuptimem import account
 from cuptimem.cli import reading
-from cuptimem.reporters import json, terminal, views
+from cuptimem.output import json
+from cuptimem.output.text import terminal, views
+from cuptimem.report import account
 
 
 def parser() -> argparse.ArgumentParser:

@@ -4,9 +4,10 @@ import argparse
 from collections.abc import Sequence
 
 from cuptimem.cli import reading, writing
-from cuptimem.diff import TABLES, compare
-from cuptimem.reporters import json, terminal, views
-from cuptimem.reporters.descent import line_to_leave
+from cuptimem.output import json
+from cuptimem.output.text import terminal, views
+from cuptimem.output.text.descent import line_to_leave
+from cuptimem.report.diff import TABLES, compare
 
 
 def parser() -> argparse.ArgumentParser:
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     devices = compare(before, after, (left[0], left[1]))
     if writing.wanted(options):
-        from cuptimem.pages import diff
+        from cuptimem.output.pages import diff
 
         writing.write_page(options, name, diff.html(before, after, devices, named))
     elif options.json:

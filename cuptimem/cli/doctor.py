@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from cuptimem import doctor
 from cuptimem.cli.parsing import Parser
-from cuptimem.reporters import terminal
+from cuptimem.output.text import terminal
 
 
 def parser() -> argparse.ArgumentParser:

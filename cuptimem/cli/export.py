@@ -3,11 +3,12 @@
 import argparse
 from collections.abc import Sequence
 
-from cuptimem import exports, naming
 from cuptimem.cli import reading
 from cuptimem.cli.parsing import Parser
+from cuptimem.output import exports
+from cuptimem.output.text.words import size
 from cuptimem.printable import printable
-from cuptimem.reporters.words import size
+from cuptimem.record import naming
 
 _WHAT = ("peak", "end", "kept", "allocated", "temporary")
 _TABLES = ("steps", "allocations", "stacks")

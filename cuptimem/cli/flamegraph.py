@@ -21,7 +21,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser().parse_args(arguments)
     name = writing.beside(options.file, "flamegraph")
     writing.target(options, name)
-    from cuptimem.pages import flamegraph, stacks_data
+    from cuptimem.output.pages import flamegraph, stacks_data
 
     report = reading.read(options, step=options.step, tables=stacks_data.tables(options.step))
     writing.write_page(options, name, flamegraph.html(report))

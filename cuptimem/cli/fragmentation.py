@@ -4,8 +4,9 @@ import argparse
 from collections.abc import Sequence
 
 from cuptimem.cli import reading
-from cuptimem.fragmentation import MOMENTS
-from cuptimem.reporters import json, terminal, views
+from cuptimem.output import json
+from cuptimem.output.text import terminal, views
+from cuptimem.report.fragmentation import MOMENTS
 
 
 def parser() -> argparse.ArgumentParser:

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 
 from cuptimem.cli import reading
 from cuptimem.errors import Error
-from cuptimem.ledger import missing
-from cuptimem.report import Report
-from cuptimem.reporters import json, terminal, views
+from cuptimem.output import json
+from cuptimem.output.text import terminal, views
+from cuptimem.report.ledger import missing
+from cuptimem.report.model import Report
 
 
 def parser() -> argparse.ArgumentParser:

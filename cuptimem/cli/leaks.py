@@ -4,7 +4,8 @@ import argparse
 from collections.abc import Sequence
 
 from cuptimem.cli import reading
-from cuptimem.reporters import json, terminal, views
+from cuptimem.output import json
+from cuptimem.output.text import terminal, views
 
 _LEAKS = 3  # the exit code of --fail-on-leak
 

@@ -5,8 +5,9 @@ import math
 from collections.abc import Sequence
 
 from cuptimem.cli import reading
-from cuptimem.ledger import check_moment, pick
-from cuptimem.reporters import json, terminal, views
+from cuptimem.output import json
+from cuptimem.output.text import terminal, views
+from cuptimem.report.ledger import check_moment, pick
 
 
 def parser() -> argparse.ArgumentParser:

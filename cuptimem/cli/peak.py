@@ -3,10 +3,11 @@
 import argparse
 from collections.abc import Sequence
 
-from cuptimem import refusals
 from cuptimem.cli import reading
 from cuptimem.errors import Error
-from cuptimem.reporters import json, oom_views, terminal, views
+from cuptimem.output import json
+from cuptimem.output.text import oom_views, terminal, views
+from cuptimem.record import refusals
 
 
 def parser() -> argparse.ArgumentParser:

@@ -9,8 +9,8 @@ from cuptimem import own_code, sizes
 from cuptimem.cli import hints
 from cuptimem.cli.parsing import Parser
 from cuptimem.errors import Error
-from cuptimem.report import Contents, Report, analyze
-from cuptimem.reporters import terminal
+from cuptimem.output.text import terminal
+from cuptimem.report.model import Contents, Report, analyze
 
 WHAT = ("peak", "end", "allocated", "temporary")
 

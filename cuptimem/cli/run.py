@@ -8,8 +8,9 @@ exit.
 import os
 import sys
 
-from cuptimem import autostart, interpreter, naming, sizes, startup
+from cuptimem import sizes
 from cuptimem.errors import Error, recording_core
+from cuptimem.record import autostart, interpreter, naming, startup
 
 TYPE_CHECKING = False  # the program's folder may have a module of any name: only what Python has loaded is imported
 

@@ -3,12 +3,13 @@
 import os
 from collections.abc import Sequence
 
-from cuptimem import aside, naming
 from cuptimem.cli.parsing import Parser
 from cuptimem.errors import Error, core
+from cuptimem.output.scrubbing import Scrubber, Text
+from cuptimem.output.text.words import size
 from cuptimem.printable import printable
-from cuptimem.reporters.words import size
-from cuptimem.scrubbing import Scrubber, Text
+from cuptimem.record import naming
+from cuptimem.record import tempfiles as aside
 
 
 def parser() -> Parser:

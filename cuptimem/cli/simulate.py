@@ -141,8 +141,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _simulate(request: argparse.Namespace, setup: "Setup", output: str) -> int:
-    from cuptimem import naming
-    from cuptimem.reporters import json, simulate_views, terminal
+    from cuptimem.output import json
+    from cuptimem.output.text import simulate_views, terminal
+    from cuptimem.record import naming
     from cuptimem.simulation import api
     from cuptimem.simulation.questions import Interrupted, Wishes
 

@@ -4,8 +4,9 @@ import argparse
 from collections.abc import Sequence
 
 from cuptimem.cli import reading
-from cuptimem.report import Step
-from cuptimem.reporters import json, terminal, views
+from cuptimem.output import json
+from cuptimem.output.text import terminal, views
+from cuptimem.report.model import Step
 
 _ENDS = 20  # rows shown at each end of a long run
 

@@ -3,9 +3,10 @@
 import argparse
 from collections.abc import Sequence
 
-from cuptimem import grouping
 from cuptimem.cli import reading, writing
-from cuptimem.reporters import json, terminal, views
+from cuptimem.output import json
+from cuptimem.output.text import terminal, views
+from cuptimem.report import grouping
 
 
 def parser() -> argparse.ArgumentParser:
@@ -39,7 +40,7 @@ def main(arguments: Sequence[str]) -> int:
     found = reading.chosen(report, options.device, options.what)
     contents = next(iter(found), None)
     if writing.wanted(options):
-        from cuptimem.pages import tables
+        from cuptimem.output.pages import tables
 
         writing.write_page(options, name, tables.table(report, found, options.by, options.sort, options.depth))
     elif options.json:

@@ -22,7 +22,7 @@ def main(arguments: Sequence[str]) -> int:
     name = writing.beside(options.file, "timeline")
     writing.target(options, name)
     report = reading.read(options)
-    from cuptimem.pages import timeline
+    from cuptimem.output.pages import timeline
 
     writing.write_page(options, name, timeline.page(report))
     return 0

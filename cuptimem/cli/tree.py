@@ -5,7 +5,8 @@ import math
 from collections.abc import Sequence
 
 from cuptimem.cli import reading, writing
-from cuptimem.reporters import json, terminal, views
+from cuptimem.output import json
+from cuptimem.output.text import terminal, views
 
 _WIDTH = 120  # where nothing says how wide it may be
 
@@ -34,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
     report = reading.read(options, step=options.step, tables=reading.tables(options.what))
     found = reading.chosen(report, options.device, options.what)
     if writing.wanted(options):
-        from cuptimem.pages import tables
+        from cuptimem.output.pages import tables
 
         writing.write_page(options, name, tables.tree(report, found, options.inverted))
     elif options.json:

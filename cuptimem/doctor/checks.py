@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import cuptimem
-from cuptimem import autostart
+from cuptimem.record import autostart
 
 SCHEMA = 1
 State = Literal["ok", "note", "warning", "failed"]

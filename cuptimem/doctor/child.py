@@ -10,17 +10,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import cuptimem
-from cuptimem import live_nodes
 from cuptimem.doctor import cupti
 from cuptimem.doctor.checks import CHILD_SECONDS, INSTALLED, SELFTEST, SOURCES, Check, Slot, State, child_environment
 from cuptimem.doctor.slots import AT_BACKWARD, CUDA_COSTS, REINSTALL, slot_checks
+from cuptimem.record import live_nodes
 
 
 def _run(program: str) -> tuple[list[dict[str, Any]], str]:
     """The JSON objects that a module of cuptimem printed in a process of its own, and how that process died, if so."""
     root = os.path.dirname(os.path.dirname(os.path.abspath(cuptimem.__file__)))
     # -P: not what happens to lie in this folder. Where cuptimem is found here it is found there, after all else.
-    text = f"import sys; sys.path.append({root!r}); from cuptimem import {program}; {program}.main()"
+    text = f"import sys; sys.path.append({root!r}); from cuptimem.doctor import {program}; {program}.main()"
     try:
         done = subprocess.run(
             [sys.executable, *(["-S"] if sys.flags.no_site else []), "-P", "-W", "ignore", "-c", text],

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from importlib import metadata
 from typing import Any, Literal, NamedTuple
 
-from cuptimem.driver_level import version_text
-from cuptimem.ledger import split_reason
-from cuptimem.selftest_cuda import DRIVER, NVML
+from cuptimem.doctor.selftest_cuda import DRIVER, NVML
+from cuptimem.record.driver_level import version_text
+from cuptimem.report.ledger import split_reason
 
 COST = "what CUDA hands out to others than PyTorch is in no account; there is no ledger"
 SLOTS_COST = "what libraries take of the driver directly is in the ledger's context or residual, without name and line"

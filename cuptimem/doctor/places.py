@@ -10,12 +10,12 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from cuptimem import recorder
 from cuptimem.doctor.checks import PLACES, SMALL_DISK, Check
-from cuptimem.reporters.words import size
+from cuptimem.output.text.words import size
+from cuptimem.record import recorder
 
 _SHARED = "/dev/shm"
-_ENOUGH = 32 << 20  # free, for the smallest ring that works well (csrc/capture/room.h)
+_ENOUGH = 32 << 20  # free, for the smallest ring that works well (csrc/capture/shared_memory.h)
 
 
 def _space(folder: str) -> tuple[int, int]:

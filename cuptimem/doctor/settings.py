@@ -10,9 +10,11 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
-from cuptimem import autostart, own_code, simulator
+from cuptimem import own_code
 from cuptimem.doctor.checks import CHILD_SECONDS, SETTINGS, SMALL_DISK, Check, child_environment
-from cuptimem.reporters.words import size
+from cuptimem.output.text.words import size
+from cuptimem.record import autostart
+from cuptimem.simulation import device as simulator
 
 _SMALL_ADDRESS_SPACE = 8 << 30  # torch itself maps several GiB
 
@@ -28,7 +30,9 @@ def autostart_check() -> Check:
             "`cuptimem run` does not record",
             "leave -S away",
         )
-    program = "import sys; r = sys.modules.get('cuptimem.recorder'); print('active' if r and r.active() else 'off')"
+    program = (
+        "import sys; r = sys.modules.get('cuptimem.record.recorder'); print('active' if r and r.active() else 'off')"
+    )
     with tempfile.TemporaryDirectory(prefix="cuptimem-doctor-") as folder:
         output = os.path.join(folder, "autostart.cmem")
         try:

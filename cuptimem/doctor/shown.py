@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from cuptimem.doctor.checks import GROUPS, Diagnosis, State
-from cuptimem.reporters.blocks import Block, Column, Table, Text
+from cuptimem.output.text.blocks import Block, Column, Table, Text
 
 _SIGNS: dict[State, str] = {"ok": "ok", "note": "-", "warning": "!", "failed": "FAILED"}
 

@@ -11,19 +11,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from cuptimem.account import Account
-from cuptimem.chart import Span
 from cuptimem.errors import Error
-from cuptimem.leaks import Leak, Leaks
 from cuptimem.notebook import cells, markup, picture, svg
 from cuptimem.notebook import held as holders
 from cuptimem.notebook.held import Held
-from cuptimem.profiler import Profile
-from cuptimem.report import Contents, Report, Steps
-from cuptimem.reporters import account_views, leak_views, peak_views, simulate_views, terminal, text, views
-from cuptimem.reporters.blocks import Block, Text
-from cuptimem.reporters.words import count, plural, size, where
-from cuptimem.stacks import Stack
+from cuptimem.output.text import account_views, leak_views, peak_views, simulate_views, terminal, text, views
+from cuptimem.output.text.blocks import Block, Text
+from cuptimem.output.text.words import count, plural, size, where
+from cuptimem.record.profiler import Profile
+from cuptimem.report.account import Account
+from cuptimem.report.chart import Span
+from cuptimem.report.leaks import Leak, Leaks
+from cuptimem.report.model import Contents, Report, Steps
+from cuptimem.report.stacks import Stack
 
 MOST = 1_000_000  # bytes that one output may have in the saved notebook
 _ENDS = 10  # steps shown from the beginning and from the end
@@ -217,7 +217,7 @@ def _interactive(report: Report, room: int) -> tuple[str, str, list[str]]:
     if not report.devices:
         return "", "", []
     try:
-        from cuptimem.pages import timeline
+        from cuptimem.output.pages import timeline
     except ImportError as error:
         return "", "", [f"No interactive picture here: {error}"]
     for intervals, entries, single in _FINENESS:

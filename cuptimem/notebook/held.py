@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from cuptimem.reachable import Tensors, owner
-from cuptimem.report import KeptBlock, Report
-from cuptimem.reporters.blocks import Block, Column, Table, Text
-from cuptimem.reporters.words import code, count, more, place, plural, size
-from cuptimem.stacks import user_frame
+from cuptimem.objects.reachable import Tensors, owner
+from cuptimem.output.text.blocks import Block, Column, Table, Text
+from cuptimem.output.text.words import code, count, more, place, plural, size
+from cuptimem.report.model import KeptBlock, Report
+from cuptimem.report.stacks import user_frame
 
 _MOST = 1 << 17  # objects looked at below one name
 _LATEST = ("_", "__", "___")  # the last three results

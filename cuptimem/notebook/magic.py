@@ -13,8 +13,8 @@ from typing import Any
 from cuptimem.errors import Error
 from cuptimem.notebook import cells, display, held
 from cuptimem.printable import printable
-from cuptimem.profiler import Profile
-from cuptimem.report import Report
+from cuptimem.record.profiler import Profile
+from cuptimem.report.model import Report
 
 _MAGIC = "%%cuptimem"
 _ATTRIBUTE = "_cuptimem_magic"  # of the shell

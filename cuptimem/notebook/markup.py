@@ -6,9 +6,9 @@ The text comes from a trace, which may have anything in it: printable characters
 import html
 from collections.abc import Sequence
 
+from cuptimem.output.text.blocks import Block, Column, Table, Text
+from cuptimem.output.text.cells import cut
 from cuptimem.printable import printable
-from cuptimem.reporters.blocks import Block, Column, Table, Text
-from cuptimem.reporters.cells import cut
 
 _CELL, _LINE = 100, 500  # characters; names have more in no program that people write
 

@@ -3,10 +3,10 @@
 from array import array
 from collections.abc import Sequence
 
-from cuptimem.chart import Chart, Intervals
 from cuptimem.notebook.svg import COLUMNS, LAYERS, REST, Layer, Picture
-from cuptimem.report import Contributor, Device, Report
-from cuptimem.reporters.words import code, where
+from cuptimem.output.text.words import code, where
+from cuptimem.report.chart import Chart, Intervals
+from cuptimem.report.model import Contributor, Device, Report
 
 _STEADY = "(before start)"  # Contributor.where
 _VISIBLE = 50  # a line with less than such a part of the peak, and nothing at it, is no layer

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cuptimem.notebook.markup import escaped
-from cuptimem.report import Step
-from cuptimem.reporters.words import count, duration, size
+from cuptimem.output.text.words import count, duration, size
+from cuptimem.report.model import Step
 
-# Those of cuptimem/pages/assets/pages.js; the last is for everything that has no place of its own.
+# Those of cuptimem/output/pages/assets/pages.js; the last is for everything that has no place of its own.
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#8a8f98")
 LAYERS = len(COLOURS) - 1
 COLUMNS = 240  # at most, of the area

@@ -8,6 +8,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from cuptimem import sizes
+from cuptimem.output.text.cells import cut
+from cuptimem.output.text.words import count, plural, signed, size
 from cuptimem.printable import printable
 from cuptimem.pytest_plugin.baselines import (
     CONTRIBUTORS,
@@ -19,11 +21,9 @@ from cuptimem.pytest_plugin.baselines import (
     last_of_each,
     row_of,
 )
-from cuptimem.reporters.cells import cut
-from cuptimem.reporters.words import count, plural, signed, size
 
 if TYPE_CHECKING:
-    from cuptimem.stacks import Frame
+    from cuptimem.report.stacks import Frame
 
 _FIGURES = {"peak": "peak", "leak": "leaked", "allocations": "allocations"}  # what rules are about, in a row
 _SHOWN = ("peak", "leaked", "allocated", "allocations")
@@ -235,11 +235,11 @@ def _units(record: Record, keys: Mapping[str, str], baseline: Baseline) -> list[
 def changed_lines(before: Row, after: Row) -> list[LineChange]:
     """Lines at the peak that came, went, grew, shrank and were edited, the largest change first.
 
-    A line that an edit moved is the same line: see cuptimem.diff.match. One that went and one that came at its place,
-    in the same function and phase, are one line that was edited, unless other lines of that function moved.
+    A line that an edit moved is the same line: see cuptimem.report.diff.match. One that went and one that came at its
+    place, in the same function and phase, are one line that was edited, unless other lines of that function moved.
     """
-    from cuptimem import diff
-    from cuptimem.stacks import Frame
+    from cuptimem.report import diff
+    from cuptimem.report.stacks import Frame
 
     old, new = _by_line(before), _by_line(after)
 

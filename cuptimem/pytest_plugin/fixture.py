@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
 
-from cuptimem import recorder
 from cuptimem.errors import Error
-from cuptimem.figures import Figures
 from cuptimem.pytest_plugin import measuring
-from cuptimem.report import Report
+from cuptimem.record import recorder
+from cuptimem.report.figures import Figures
+from cuptimem.report.model import Report
 
 _TABLES = ("above", "kept")
 

@@ -1,7 +1,7 @@
 """Who still has what a test left behind: fixtures of a wider scope, caches that libraries make once, and for a failure
 the names that lead to the rest.
 
-How objects are looked at: see cuptimem/reachable.py, for names cuptimem/referrers.py.
+How objects are looked at: see cuptimem/objects/reachable.py, for names cuptimem/objects/referrers.py.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 
-from cuptimem.holders import Want, find
-from cuptimem.leaks import Holder, Leak
-from cuptimem.reachable import Tensors, owner
-from cuptimem.report import KeptBlock
-from cuptimem.stacks import Frame, user_frame
+from cuptimem.objects.holders import Want, find
+from cuptimem.objects.reachable import Tensors, owner
+from cuptimem.report.leaks import Holder, Leak
+from cuptimem.report.model import KeptBlock
+from cuptimem.report.stacks import Frame, user_frame
 
 _MOST = 1 << 16  # objects looked at below one fixture
 _MOST_OF_PACKAGES = 1 << 18  # ... below the modules of all packages that left something

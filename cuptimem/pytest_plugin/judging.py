@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from cuptimem import ledger
 from cuptimem.errors import Error
-from cuptimem.leaks import Holder, Leak
+from cuptimem.output.text.peak_views import category, knows_categories
+from cuptimem.output.text.words import code, count, more, plural, signed, size
 from cuptimem.printable import printable
 from cuptimem.pytest_plugin.holders import Holders
 from cuptimem.pytest_plugin.limits import LEAKS, MEMORY, Limit, Limits
-from cuptimem.report import Contributor, Device, KeptBlock, Line, Report, lines_of
-from cuptimem.reporters.peak_views import category, knows_categories
-from cuptimem.reporters.words import code, count, more, plural, signed, size
-from cuptimem.stacks import Frame, Stack, short_file, user_frame
+from cuptimem.report import ledger
+from cuptimem.report.leaks import Holder, Leak
+from cuptimem.report.model import Contributor, Device, KeptBlock, Line, Report, lines_of
+from cuptimem.report.stacks import Frame, Stack, short_file, user_frame
 
 TABLES = {MEMORY: ("above",), LEAKS: ("above", "kept")}
 ROWS = 10  # of a record's contributors

@@ -1,6 +1,6 @@
 """The capture that serves a whole test run, and windows of it: what one stretch of a test allocated, and what it left.
 
-All windows of a run are read in their order, once (csrc/analysis/engine.h). A capture that has become long ends between
+All windows of a run are read in their order, once (csrc/heap/engine.h). A capture that has become long ends between
 two tests, and the next one begins.
 """
 
@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 import cuptimem
-from cuptimem import instruments, recorder
 from cuptimem.errors import Error
+from cuptimem.output.text.words import plural
 from cuptimem.pytest_plugin import baselines, own
-from cuptimem.report import Report, analyze
-from cuptimem.reporters.words import plural
+from cuptimem.record import instruments, recorder
+from cuptimem.report.model import Report, analyze
 
 LONG = 256 << 20  # bytes of trace
 
@@ -44,7 +44,7 @@ class Capture:
 
     def start(self) -> None:
         """Recording is on behind this. Raises cuptimem.Error where it cannot be."""
-        if self._whole is not None and self._whole.closed:  # by cuptimem.recorder.close_all
+        if self._whole is not None and self._whole.closed:  # by cuptimem.record.recorder.close_all
             self._whole = None
         if self._whole is None:
             # Conftests have completed sys.path. Holders are searched where a test fails (holders.py).

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from cuptimem.errors import Error
+from cuptimem.output.text.blocks import Column, Table
+from cuptimem.output.text.cells import cut
+from cuptimem.output.text.text import INDENT, render
+from cuptimem.output.text.words import count, plural, size
 from cuptimem.printable import printable
 from cuptimem.pytest_plugin.baselines import Record, encoded, json_text, last_of_each
-from cuptimem.reporters.blocks import Column, Table
-from cuptimem.reporters.cells import cut
-from cuptimem.reporters.text import INDENT, render
-from cuptimem.reporters.words import count, plural, size
 
 SCHEMA = 1
 MOST = 10  # rows of the table

@@ -24,13 +24,13 @@ from typing import Any
 
 import pytest
 
-from cuptimem import recorder
 from cuptimem.errors import Error
 from cuptimem.pytest_plugin import baselines, bodies, comparison, holders, judging, measuring, outputs
 from cuptimem.pytest_plugin.limits import LEAKS, MEMORY, Limits, limits_of
 from cuptimem.pytest_plugin.settings import Settings
 from cuptimem.pytest_plugin.summary import UNMEASURED
-from cuptimem.report import Report
+from cuptimem.record import recorder
+from cuptimem.report.model import Report
 
 
 @dataclass

@@ -15,11 +15,12 @@ from types import FrameType, ModuleType
 
 import pytest
 
-from cuptimem import backward_threads, interpreter, recorder, simulator
 from cuptimem.cli import run
 from cuptimem.errors import Error
 from cuptimem.pytest_plugin import arguments
+from cuptimem.record import backward_threads, interpreter, recorder
 from cuptimem.simulation import api, cards, environment, launch
+from cuptimem.simulation import device as simulator
 
 OPTION = "--cuptimem-simulate"
 # The process that asked for this one, which is the same process after exec. Seen once, it is removed.

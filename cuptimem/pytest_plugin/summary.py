@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from cuptimem.errors import Error
+from cuptimem.output.text.words import plural
 from cuptimem.printable import printable
 from cuptimem.pytest_plugin import baselines, comparison, measuring, outputs
 from cuptimem.pytest_plugin.limits import LEAKS, MEMORY
 from cuptimem.pytest_plugin.settings import Settings, is_worker
-from cuptimem.reporters.words import plural
 
 _NOTES = 10  # shown
 UNMEASURED = "unmeasured"

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from cuptimem import recorder, startup
 from cuptimem.errors import Error, recording_core
-from cuptimem.report import Report
+from cuptimem.record import recorder, startup
+from cuptimem.report.model import Report
 from cuptimem.simulation import assemble, call, cards, data_sizes, environment, facts, launch
 from cuptimem.simulation.questions import Inquiry, Interrupted, Wishes
 

@@ -2,7 +2,7 @@
 
 import os
 
-from cuptimem.report import Peak
+from cuptimem.report.model import Peak
 from cuptimem.simulation import cards, margins
 from cuptimem.simulation.device_report import Note
 from cuptimem.simulation.environment import TorchBuild

@@ -155,6 +155,6 @@ def size(text: str) -> int:
 
 def text(value: int) -> str:
     """1536 is 1.5 KiB."""
-    from cuptimem.reporters.words import size as written
+    from cuptimem.output.text.words import size as written
 
     return written(value)

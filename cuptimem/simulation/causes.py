@@ -4,10 +4,10 @@ import re
 import signal
 from dataclasses import dataclass
 
-from cuptimem.report import HostRead
-from cuptimem.reporters.words import place
+from cuptimem.output.text.words import place
+from cuptimem.report.model import HostRead
+from cuptimem.report.stacks import user_frame
 from cuptimem.simulation.facts import Facts, Raised
-from cuptimem.stacks import user_frame
 
 _FAKE_GROUP = (
     "give one rank torch's fake process group: from torch.testing._internal.distributed.fake_pg import FakeStore; "
@@ -135,7 +135,7 @@ def crashed_at(crash: str) -> str:
                 frames.append((file, int(number)))
     if not frames:
         return ""
-    from cuptimem.stacks import Frame
+    from cuptimem.report.stacks import Frame
 
     frame = user_frame(tuple(Frame(file, "", number) for file, number in frames))
     return place(frame) if frame is not None else ""

@@ -33,7 +33,7 @@ _THREADS = 8  # ended by an exception, that are noted
 
 class _Child:
     def __init__(self, folder: str, settings: dict[str, str], leader: bool) -> None:
-        from cuptimem.late_import import ImportWatch
+        from cuptimem.record.late_import import ImportWatch
 
         self.folder = folder
         self.settings = settings

@@ -7,12 +7,12 @@ from typing import Any
 
 from cuptimem.errors import Error
 from cuptimem.notebook import cells
-from cuptimem.report import HostRead, Report, analyze
+from cuptimem.report.model import HostRead, Report, analyze
+from cuptimem.report.stacks import Frame
 from cuptimem.simulation import device_report
 from cuptimem.simulation.device_report import Note
 from cuptimem.simulation.launch import Run
 from cuptimem.simulation.result import Assumption, UnknownRead
-from cuptimem.stacks import Frame
 
 
 @dataclass(frozen=True, slots=True)

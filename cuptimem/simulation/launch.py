@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cuptimem import autostart, simulator, startup
 from cuptimem.errors import Error, recording_core
+from cuptimem.record import autostart, startup
 from cuptimem.simulation import child, device_report, processes, settings, smi
+from cuptimem.simulation import device as simulator
 from cuptimem.simulation.cards import Card, Context
 
 # What an event may lag behind at the high end. A GPU's work queue holds about a thousand launches: the host cannot be

@@ -1,6 +1,6 @@
 """What runs with other outcomes say: comparisons of two runs of a program, and how they are put into words."""
 
-from cuptimem.reporters.words import place
+from cuptimem.output.text.words import place
 from cuptimem.simulation import cards
 from cuptimem.simulation.facts import Facts
 from cuptimem.simulation.result import UnknownRead

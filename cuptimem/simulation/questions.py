@@ -19,7 +19,7 @@ The program runs once as it was asked for. All that follows is only run where it
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from cuptimem.reporters.words import place
+from cuptimem.output.text.words import place
 from cuptimem.simulation import cards, causes, margins, outcomes, settings
 from cuptimem.simulation.facts import DeviceFacts, Facts
 from cuptimem.simulation.launch import Setup
@@ -610,7 +610,7 @@ def _refusal(facts: Facts) -> str:
         return f"out of memory at {place(oom.at)}"
     report = facts.report
     if report is not None and report.ooms:
-        from cuptimem.stacks import user_frame
+        from cuptimem.report.stacks import user_frame
 
         frame = user_frame(report.ooms[-1].stack)
         if frame is not None:

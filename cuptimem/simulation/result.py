@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from cuptimem.brief import Brief, name
-from cuptimem.report import Contributor, HostRead, Peak
-from cuptimem.stacks import Frame
+from cuptimem.report.brief import Brief, name
+from cuptimem.report.model import Contributor, HostRead, Peak
+from cuptimem.report.stacks import Frame
 
 VerdictKind = Literal["fits", "fits with settings", "does not fit", "undecided", "script failed"]
 
@@ -175,7 +175,7 @@ class Simulation(Brief):
     name: str = ""  # of the script, module or function
 
     def _said(self) -> str:
-        from cuptimem.reporters.words import size
+        from cuptimem.output.text.words import size
 
         room = f"{self.card} with {size(self.memory)}"
         fullest = max(self.devices, key=lambda device: device.used.low, default=None)
@@ -184,7 +184,7 @@ class Simulation(Brief):
 
     def __str__(self) -> str:
         """As the command line shows it, the verdict first."""
-        from cuptimem.reporters import simulate_views, terminal, text
+        from cuptimem.output.text import simulate_views, terminal, text
 
         return text.render(simulate_views.simulation(None, self), terminal.width_of_output())
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from cuptimem import diff
-from cuptimem.stacks import Frame
+from cuptimem.report import diff
+from cuptimem.report.stacks import Frame
 
 
 def compare(before: dict[str, Any], after: dict[str, Any]) -> list[dict[str, Any]]:

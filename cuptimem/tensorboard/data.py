@@ -9,13 +9,13 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from cuptimem.leaks import Leak
-from cuptimem.report import Contents, Device, Line, Report, Step
-from cuptimem.reporters import leak_views, peak_views, views, words
-from cuptimem.reporters.blocks import Block, Text
-from cuptimem.reporters.clock_views import counted_by
-from cuptimem.reporters.descent import shown_lines
-from cuptimem.stacks import Frame
+from cuptimem.output.text import leak_views, peak_views, views, words
+from cuptimem.output.text.blocks import Block, Text
+from cuptimem.output.text.clock_views import counted_by
+from cuptimem.output.text.descent import shown_lines
+from cuptimem.report.leaks import Leak
+from cuptimem.report.model import Contents, Device, Line, Report, Step
+from cuptimem.report.stacks import Frame
 from cuptimem.whole_files import replacing
 
 FORMAT = 1

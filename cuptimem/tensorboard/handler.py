@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from cuptimem import recorder
 from cuptimem.errors import Error
+from cuptimem.record import recorder
 from cuptimem.tensorboard import data, picture, scalars
 
 if TYPE_CHECKING:
-    from cuptimem.profiler import Profile
-    from cuptimem.report import Report
+    from cuptimem.record.profiler import Profile
+    from cuptimem.report.model import Report
 
 _MISSING = "tensorboard is not installed, so nothing can be written for it: pip install 'cuptimem[tensorboard]'"
 

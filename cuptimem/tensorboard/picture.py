@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from cuptimem.chart import Span
-from cuptimem.pages import timeline
-from cuptimem.report import Report
+from cuptimem.output.pages import timeline
+from cuptimem.report.chart import Span
+from cuptimem.report.model import Report
 
 # A cycle's file stays small whatever the cycle's length: it is written while a training waits.
 _OVERVIEW = Span(intervals=512, entries=1 << 14, blocks=512)

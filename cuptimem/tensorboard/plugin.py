@@ -11,7 +11,7 @@ from tensorboard.plugins import base_plugin
 from werkzeug import wrappers
 
 from cuptimem.errors import Error
-from cuptimem.pages import timeline
+from cuptimem.output.pages import timeline
 from cuptimem.printable import printable
 from cuptimem.tensorboard.comparison import compare
 from cuptimem.tensorboard.data import STEP_COLUMNS
@@ -19,7 +19,7 @@ from cuptimem.tensorboard.files import Files, Found
 
 # What the page loads besides its own modules, in this order: the timeline's parts, and what they share.
 _PARTS = (
-    *(("cuptimem.pages", path) for path in ("assets/pages.css", "assets/pages.js", *timeline.SCRIPTS)),
+    *(("cuptimem.output.pages", path) for path in ("assets/pages.css", "assets/pages.js", *timeline.SCRIPTS)),
     ("cuptimem.tensorboard", "assets/memory.css"),
 )
 _MODULES = tuple(("cuptimem.tensorboard", f"assets/{name}.js") for name in ("index", "runs", "curves", "tables"))

@@ -5,8 +5,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from cuptimem.leaks import STEPS_NEEDED
-from cuptimem.report import Report, Step
+from cuptimem.report.leaks import STEPS_NEEDED
+from cuptimem.report.model import Report, Step
 
 # TensorBoard's loader in Python reads the files of a run in the order of their names and never returns to one that it
 # left. This one comes first, so a SummaryWriter's files in the same run are always read to their end.

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 import cuptimem
-from cuptimem.report import Contents, Peak
+from cuptimem.report.model import Contents, Peak
 from tests.accounts import independent
 from tests.accounts.independent import Account
 from tests.accounts.programs import PROGRAMS, Training, steps

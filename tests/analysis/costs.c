@@ -6,7 +6,6 @@
 
 #include "../../csrc/analysis/analysis.h"
 
-int cm_clock_uses_counter;
 
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t count, size_t size);

@@ -5,7 +5,6 @@
 
 #include "../../csrc/analysis/analysis.h"
 
-int cm_clock_uses_counter;
 
 int main(int argc, char **argv)
 {

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cuptimem
-from cuptimem.chart import PHASES, Chart, Span
+from cuptimem.report.chart import PHASES, Chart, Span
 
 STACKS = 5
 END = (1 << 64) - 1

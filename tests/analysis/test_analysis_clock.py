@@ -65,8 +65,8 @@ class Steps(ctypes.Structure):
 
 @pytest.fixture(scope="module")
 def library() -> ctypes.CDLL:
-    parts = [ROOT / "csrc" / "analysis" / f"{name}.c" for name in ("clock", "clock_groups", "clock_silence")]
-    parts.append(ROOT / "csrc" / "trace" / "hash.c")
+    parts = [ROOT / "csrc/heap" / f"{name}.c" for name in ("step_clock", "step_clock_groups", "step_clock_silence")]
+    parts.append(ROOT / "csrc/base/hash.c")
     clock = craft.library("clock.so", parts)
     clock.cm_clock_new.restype = ctypes.c_void_p
     for function in (clock.cm_clock_tick, clock.cm_clock_object, clock.cm_clock_renew, clock.cm_clock_choose):

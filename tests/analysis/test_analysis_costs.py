@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from craft import ROOT, SEEDED, WINDOW_CLOSE, WINDOW_OPEN, Trace
+from craft import SEEDED, WINDOW_CLOSE, WINDOW_OPEN, Trace
 
 from cuptimem import _core
-from tests.build import build
+from tests.build import build, rooms
 
 LINES = 4
 
@@ -28,8 +28,7 @@ class Cost(NamedTuple):
 
 @pytest.fixture(scope="module")
 def program() -> Path:
-    rooms = [path for room in ("analysis", "trace") for path in (ROOT / "csrc" / room).glob("*.c")]
-    sources = [Path(__file__).with_name("costs.c"), *(path for path in rooms if path.name != "synthetic.c")]
+    sources = [Path(__file__).with_name("costs.c"), *rooms("base", "trace", "heap", "analysis")]
     wrapped = [f"-Wl,--wrap={name}" for name in ("malloc", "calloc", "realloc")]
     return build("costs", sources, "-std=gnu11", "-O1", "-g", link=["-lpthread", *wrapped])
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from test_analysis_windows import eventful
 
 from cuptimem import _core
-from cuptimem.report import TABLES
+from cuptimem.report.model import TABLES
 
 # A recording of this process, which has not hooked anything yet: it has no ring file.
 BIRTH = Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19]

@@ -42,7 +42,7 @@ class Map(ctypes.Structure):
 
 @pytest.fixture(scope="module")
 def library() -> ctypes.CDLL:
-    parts = [ROOT / "csrc" / f"{name}.c" for name in ("analysis/blocks", "analysis/map", "trace/hash")]
+    parts = [ROOT / "csrc" / f"{name}.c" for name in ("heap/blocks", "base/idmap", "base/hash")]
     found = craft.library("hash.so", parts)
     found.cm_blocks_find.restype = ctypes.c_void_p
     found.cm_blocks_find.argtypes = [ctypes.POINTER(Blocks), ctypes.c_uint16, ctypes.c_uint64]

@@ -5,9 +5,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from craft import BEFORE_START, DRIVER_MORE, DRIVER_NEW, NO_SEQUENCE, REQUESTED, ROOT, SEGMENT_NEW, Trace
+from craft import BEFORE_START, DRIVER_MORE, DRIVER_NEW, NO_SEQUENCE, REQUESTED, SEGMENT_NEW, Trace
 
-from tests.build import SANITIZED, SANITIZERS, build
+from tests.build import SANITIZED, SANITIZERS, build, rooms
 
 EXTREMES = (0, 1, 2, 3, 5, 11, 12, 0x1000, 0x1040, 1 << 40, (1 << 63) - 1, 1 << 63, NO_SEQUENCE - 1, NO_SEQUENCE)
 
@@ -74,8 +74,7 @@ def driver_nonsense(chance: random.Random) -> Trace:
 
 @pytest.fixture(scope="module")
 def harness() -> Path:
-    rooms = [path for room in ("analysis", "trace") for path in (ROOT / "csrc" / room).glob("*.c")]
-    sources = [Path(__file__).with_name("harness.c"), *(path for path in rooms if path.name != "synthetic.c")]
+    sources = [Path(__file__).with_name("harness.c"), *rooms("base", "trace", "heap", "analysis")]
     return build("harness", sources, *SANITIZED, SANITIZERS["address"], link=["-lpthread"])
 
 

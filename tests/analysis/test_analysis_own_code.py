@@ -11,7 +11,7 @@ from leak_program import KEEP, Program, train
 
 import cuptimem
 from cuptimem import _core, own_code
-from cuptimem.report import from_dict
+from cuptimem.report.model import from_dict
 
 PACKAGE = "/venv/lib/python3.11/site-packages/trainers/"
 LOOP: Frame = (PACKAGE + "loop.py", "Loop.run", 7)

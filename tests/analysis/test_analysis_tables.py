@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cuptimem
-from cuptimem.report import TABLES
+from cuptimem.report.model import TABLES
 
 STACKS = 6
 ADDRESSES = st.integers(1, 10).map(lambda n: n * 64)

@@ -26,7 +26,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cuptimem import _core
-from cuptimem.report import TABLES
+from cuptimem.report.model import TABLES
 
 WINDOWS = 6
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import cuptimem
-from cuptimem import backward_threads
+from cuptimem.record import backward_threads
 from tests.conftest import Result
 
 PR_SET_NAME = 15
@@ -92,7 +92,7 @@ def test_nothing_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 PROGRAM = f"""
 import ctypes, threading, time
 import torch
-from cuptimem import backward_threads
+from cuptimem.record import backward_threads
 
 backward_threads._LIMIT = 60  # as above
 kept = []
@@ -121,6 +121,6 @@ def test_a_recording_holds_what_they_did_last(run: Callable[..., Result], tmp_pa
 
 def test_an_interrupt_ends_the_wait_only(run: Callable[..., Result], tmp_path: Path) -> None:
     interrupted = "def wait():\n    raise KeyboardInterrupt\nbackward_threads.wait = wait\n"
-    (tmp_path / "program.py").write_text(f"from cuptimem import backward_threads\n{interrupted}")
+    (tmp_path / "program.py").write_text(f"from cuptimem.record import backward_threads\n{interrupted}")
     done = run("-m", "cuptimem", "run", "-o", "run.cmem", "program.py")
     assert "wrote run.cmem" in done.err and cuptimem.open(tmp_path / "run.cmem").complete

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 import cuptimem
-from cuptimem import _core, garbage, recorder
+from cuptimem import _core
+from cuptimem.record import garbage, recorder
 from tests.conftest import ROOT, Result, clean_environment
 
 Run = Callable[..., Result]

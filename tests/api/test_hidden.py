@@ -150,7 +150,7 @@ def ours(*_): os.kill(os.getpid(), signal.SIGUSR1); time.sleep(0)
 caught, end = "", time.monotonic() + 60
 try:
     if {where == "import"}:
-        from cuptimem.late_import import ImportWatch
+        from cuptimem.record.late_import import ImportWatch
         open("later.py", "w").close()
         sys.path.insert(0, ".")
         failed = []

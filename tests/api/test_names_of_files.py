@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import cuptimem
-from cuptimem import recorder, role
+from cuptimem.record import recorder, role
 from tests.conftest import Result
 
 torch = pytest.importorskip("torch", reason="the torch-free run leaves these out")

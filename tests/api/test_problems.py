@@ -9,7 +9,7 @@ import cuptimem
 
 PROGRAM = """
 import sys, torch, cuptimem
-from cuptimem import torch_events
+from cuptimem.record import torch_events
 torch_events.calibrate = lambda torch: "nodes are laid out in an unknown way"
 with cuptimem.profile(sys.argv[1]):
     torch.ones(10)

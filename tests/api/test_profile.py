@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 import cuptimem
-from cuptimem import _core, recorder
+from cuptimem import _core
 from cuptimem.errors import Error
+from cuptimem.record import recorder
 
 torch = pytest.importorskip("torch", reason="the torch-free run leaves these out")
 pytestmark = pytest.mark.torch

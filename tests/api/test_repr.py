@@ -21,9 +21,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "analysis"))
 import craft
 
 import cuptimem
-from cuptimem.brief import Brief
-from cuptimem.report import LiveTensor
-from cuptimem.reporters import cells
+from cuptimem.output.text import cells
+from cuptimem.report.brief import Brief
+from cuptimem.report.model import LiveTensor
 from tests.conftest import Result
 from tests.notebook import traces
 
@@ -97,7 +97,7 @@ def test_what_they_say(tmp_path: Path) -> None:
     assert repr(crashed).endswith("1 suspect, cut>")
     assert repr(report.suspects).startswith("<cuptimem.Leaks 1, first 10 B a step at train.py:")
     tensor = LiveTensor("h.0.weight", "parameter", 64, "h.0", "float32", (2, 8), ())
-    assert repr(tensor) == "<cuptimem.report.LiveTensor h.0.weight float32[2, 8]: 64 B, parameter>"
+    assert repr(tensor) == "<cuptimem.report.model.LiveTensor h.0.weight float32[2, 8]: 64 B, parameter>"
 
 
 def test_print_shows_their_tables(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_text_is_of_the_run(run: Run, tmp_path: Path) -> None:
     look = (
         "import sys, cuptimem\nopened = []\n"
         "sys.addaudithook(lambda event, args: event == 'open' and opened.append(str(args[0])))\n"
-        "report = cuptimem.open('out.cmem')\nfrom cuptimem.reporters import text, views\nprint(str(report))\n"
+        "report = cuptimem.open('out.cmem')\nfrom cuptimem.output.text import text, views\nprint(str(report))\n"
         "print(text.render(views.peak(report, report.peaks, 10)))\n"
         "print('opened', [name for name in opened if name.endswith('train.py')])\n"
     )

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import cuptimem
-from cuptimem import _core, recorder
+from cuptimem import _core
+from cuptimem.record import recorder
 from tests.conftest import Result
 
 torch = pytest.importorskip("torch", reason="the torch-free run leaves these out")

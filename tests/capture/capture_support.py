@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.build import WARNINGS, build
+from tests.build import WARNINGS, build, rooms
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
@@ -82,17 +82,14 @@ STRESS = [path for path in HERE.glob("*.c") if path.name != "frames_double.c"]
 
 # What of the analysis the fold replays with.
 REPLAYED = [
-    ROOT / "csrc/analysis" / f"{name}.c"
-    for name in (
-        *("accounts", "blocks", "driverevents", "driverjoin", "drivermap", "drivertotals", "map", "nodes", "ranges"),
-    )
+    ROOT / "csrc/heap" / f"{name}.c"
+    for name in ("blocks", "driver_join", "driver_map", "driver_map_events", "driver_totals", "group_totals", "nodes")
 ]
 
 
 def recorder() -> list[Path]:
     """All that records, with the frames doubled."""
-    found = [path for path in (ROOT / "csrc/trace").glob("*.c") if path.name != "synthetic.c"]
-    return [*found, *(ROOT / "csrc/capture").glob("*.c"), HERE / "frames_double.c", *REPLAYED]
+    return [*rooms("base", "trace", "capture", "compact", "recover"), HERE / "frames_double.c", *REPLAYED]
 
 
 def compile_stress() -> Path:

@@ -7,7 +7,7 @@
 
 #include "../../csrc/frames/deflog.h"
 #include "../../csrc/frames/walk.h"
-#include "../../csrc/trace/bytes.h"
+#include "../../csrc/base/bytes.h"
 #include "../../csrc/trace/format.h"
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;

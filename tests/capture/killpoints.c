@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "../../csrc/trace/format.h"
-#include "../../csrc/trace/side.h"
+#include "../../csrc/trace/side_file.h"
 #include "../../csrc/trace/writer.h"
 #include "stress.h"
 

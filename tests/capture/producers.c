@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <time.h>
 
-#include "../../csrc/capture/clock.h"
+#include "../../csrc/base/clock.h"
 #include "../../csrc/capture/ring.h"
 #include "../../csrc/capture/session.h"
 #include "../../csrc/capture/thread.h"

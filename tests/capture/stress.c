@@ -39,8 +39,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../csrc/capture/clock.h"
-#include "../../csrc/capture/orphan.h"
+#include "../../csrc/base/clock.h"
+#include "../../csrc/recover/orphan.h"
 #include "../../csrc/capture/session.h"
 #include "../../csrc/capture/thread.h"
 #include "producers.h"

@@ -13,31 +13,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cuptimem import _core
-from cuptimem.report import TABLES
+from cuptimem.report.model import TABLES
+from tests.build import rooms
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "analysis"))
 
 import craft  # noqa: E402
 import driver_model  # noqa: E402
+from capture_support import REPLAYED  # noqa: E402
 
 FOLD = [Path(__file__).parent / "fold/driver.c"]
-FOLD += [ROOT / "csrc/capture" / f"{name}.c" for name in ("fold", "foldblocks", "folddriver")]
-FOLD += [
-    ROOT / "csrc/analysis" / f"{name}.c"
-    for name in (
-        "accounts",
-        "blocks",
-        "driverevents",
-        "driverjoin",
-        "drivermap",
-        "drivertotals",
-        "map",
-        "nodes",
-        "ranges",
-    )
-]
-FOLD.append(ROOT / "csrc/trace/hash.c")
+FOLD += [ROOT / "csrc/compact" / f"{name}.c" for name in ("compact", "compact_blocks", "compact_driver")]
+FOLD += [*rooms("base"), *REPLAYED]
 
 
 @pytest.fixture(scope="module")

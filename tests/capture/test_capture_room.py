@@ -23,7 +23,7 @@ class Room(ctypes.Structure):
 @pytest.fixture(scope="module")
 def rules(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     target = tmp_path_factory.mktemp("rules") / "room.so"
-    source = ROOT / "csrc/capture/room.c"
+    source = ROOT / "csrc/capture/shared_memory.c"
     subprocess.run(["gcc", "-std=gnu11", "-shared", "-fPIC", *WARNINGS, str(source), "-o", str(target)], check=True)
     lib = ctypes.CDLL(str(target))
     lib.cm_room_for.restype = ctypes.c_uint64

@@ -28,7 +28,7 @@ class Position(ctypes.Structure):
 @pytest.fixture(scope="module")
 def lib() -> Any:
     flags = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
-    library = ctypes.CDLL(str(build("sourceline.so", [ROOT / "csrc/capture/sourceline.c"], *flags)))
+    library = ctypes.CDLL(str(build("sourceline.so", [ROOT / "csrc/capture/source_line.c"], *flags)))
     library.cm_source_lines_of.restype = Lines
     library.cm_source_lines_of.argtypes = [U8, ctypes.c_size_t]
     library.cm_source_lines_find.restype = ctypes.c_void_p

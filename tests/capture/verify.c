@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../csrc/capture/event.h"
+#include "../../csrc/base/event.h"
 #include "../../csrc/trace/format.h"
 #include "../../csrc/trace/reader.h"
 #include "stress.h"

@@ -3,13 +3,13 @@
 from dataclasses import replace
 from typing import Any
 
-from cuptimem.report import Backward, Clock, Contributor, Device, HostRead, Lost, OutOfMemory, Peak, Report, Steps
+from cuptimem.report.model import Backward, Clock, Contributor, Device, HostRead, Lost, OutOfMemory, Peak, Report, Steps
+from cuptimem.report.stacks import Frame
 from cuptimem.simulation.cards import card
 from cuptimem.simulation.device_report import MODELLED, REFUSED, UNDESCRIBED, Note
 from cuptimem.simulation.facts import DeviceFacts, Facts, Raised
 from cuptimem.simulation.launch import Run, Setup
 from cuptimem.simulation.result import Assumption, UnknownRead
-from cuptimem.stacks import Frame
 
 GIB = 1 << 30
 SETUP = Setup(card("h100"), 24 * GIB, context=GIB // 2)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import cuptimem
-from cuptimem.report import from_dict
+from cuptimem.report.model import from_dict
 from tests.cli import sample
 
 SITE = "/venv/lib/python3.11/site-packages/"

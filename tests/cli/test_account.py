@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 import cuptimem
-from cuptimem import account, grouping
-from cuptimem.report import CATEGORIES, Contributor, LiveTensor, from_dict
-from cuptimem.reporters import account_views, blocks, json, peak_views, table_views, text, views
-from cuptimem.stacks import Frame
+from cuptimem.output import json
+from cuptimem.output.text import account_views, blocks, peak_views, table_views, text, views
+from cuptimem.report import account, grouping
+from cuptimem.report.model import CATEGORIES, Contributor, LiveTensor, from_dict
+from cuptimem.report.stacks import Frame
 from tests.cli import labelled, sample
 from tests.cli.labelled import B1, B2, HIDDEN, ROWS, TOTAL, W1, W2
 
@@ -153,7 +154,7 @@ def test_bytes_without_a_contributor_are_unknown(report: cuptimem.Report) -> Non
 
 
 def test_an_empty_account() -> None:
-    from cuptimem.report import Peak
+    from cuptimem.report.model import Peak
 
     found = account.of_contents(Peak("cpu", 0, 0, None, ()))
     assert (found.rows, found.total.bytes, found.total.parts) == ((), 0, (0,) * len(CATEGORIES))

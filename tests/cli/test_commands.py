@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 import cuptimem
-from cuptimem import _core, grouping
+from cuptimem import _core
 from cuptimem.cli import VERBS, hints, main
+from cuptimem.report import grouping
 from tests.conftest import Result, clean_environment
 
 Run = Callable[..., Result]
@@ -144,7 +145,7 @@ def test_moments_of_steps_and_of_the_run(call: Run, trace: Path) -> None:
 
 
 def size_of(value: int) -> str:
-    from cuptimem.reporters.words import size
+    from cuptimem.output.text.words import size
 
     return size(value)
 
@@ -224,7 +225,7 @@ def test_terminal_output(python: str, trace: Path, tmp_path: Path) -> None:
 
 def test_progress_only_on_long_work(python: str, tmp_path: Path, trace: Path) -> None:
     program = (
-        "import sys, time\nfrom cuptimem.reporters import terminal\n"
+        "import sys, time\nfrom cuptimem.output.text import terminal\n"
         "now = [0.0]\ntime.monotonic = lambda: now[0]\n"
         "with terminal.progress('reading x') as tell:\n"
         "    for i in range(int(sys.argv[1])):\n        assert tell(i / 20)\n        now[0] += 0.1\n"

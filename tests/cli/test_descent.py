@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from cuptimem import Frame, answer, grouping
-from cuptimem.report import Contents
-from cuptimem.reporters import blocks, descent, json, peak_views, table_views, text, views
+from cuptimem import Frame
+from cuptimem.cli import answer
+from cuptimem.output import json
+from cuptimem.output.text import blocks, descent, peak_views, table_views, text, views
+from cuptimem.report import grouping
+from cuptimem.report.model import Contents
 from tests.cli import stacked
 from tests.cli.stacked import ATTENTION, CALL, DATA, LINEAR, MAIN, MLP, RELU, STEP, TRAIN, Call
 

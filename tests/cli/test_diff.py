@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 import cuptimem
-from cuptimem import Frame, diff
-from cuptimem.reporters import blocks, diff_views, json, text, views
+from cuptimem import Frame
+from cuptimem.output import json
+from cuptimem.output.text import blocks, diff_views, text, views
+from cuptimem.report import diff
 from tests.cli import sample
 
 OLD = """\
@@ -114,7 +116,7 @@ def recording(folder: Path, name: str, text_: str, peak: Rows, end: Rows, steppe
     raw["steps"] = [{**raw["steps"][0], "index": i, "contributors": []} for i in range(steps)]
     raw["meta"]["script"] = name
     raw["leaks"] = []
-    from cuptimem.report import from_dict
+    from cuptimem.report.model import from_dict
 
     return from_dict(str(folder / "run.cmem"), raw)
 

@@ -76,7 +76,7 @@ def test_where_everything_works(python, tmp_path):
     assert sum(name.startswith("_PyInterpreterFrame.") for name in answer["offsets"]) == 5
     import torch
 
-    from cuptimem import live_nodes
+    from cuptimem.record import live_nodes
 
     assert answer["nodes"] == live_nodes.claim(torch.__version__, None)
     assert not list(tmp_path.iterdir())

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 import cuptimem
-from cuptimem import _core, ledger
-from cuptimem import report as report_module
-from cuptimem.kernels import short_name
-from cuptimem.libraries import library_name
-from cuptimem.report import from_dict
+from cuptimem import _core
+from cuptimem.report import ledger
+from cuptimem.report import model as report_module
+from cuptimem.report.kernels import short_name
+from cuptimem.report.libraries import library_name
+from cuptimem.report.model import from_dict
 from tests.cli import driver_sample, sample
 from tests.cli.driver_sample import GIB, MIB
 

@@ -15,8 +15,9 @@ from cuptimem.cli import fragmentation as fragmentation_verb
 from cuptimem.cli import kernels as kernels_verb
 from cuptimem.cli import ledger as ledger_verb
 from cuptimem.cli import reading
-from cuptimem.report import from_dict
-from cuptimem.reporters import blocks, fragmentation_views, json, terminal, text, views
+from cuptimem.output import json
+from cuptimem.output.text import blocks, fragmentation_views, terminal, text, views
+from cuptimem.report.model import from_dict
 from tests.cli import driver_sample, sample
 from tests.cli.driver_sample import GIB, MIB, MODEL, MULTIPLY, STALL
 from tests.conftest import Result

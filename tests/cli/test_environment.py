@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import cuptimem
-from cuptimem import autostart, simulator
+from cuptimem.record import autostart
+from cuptimem.simulation import device as simulator
 from tests.conftest import ROOT, Result
 
 Run = Callable[..., Result]

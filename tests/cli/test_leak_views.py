@@ -12,9 +12,10 @@ import pytest
 import cuptimem
 from cuptimem import _core
 from cuptimem.cli import leaks as verb
-from cuptimem.leaks import UNDECIDED
-from cuptimem.report import from_dict
-from cuptimem.reporters import json, leak_views, text, views
+from cuptimem.output import json
+from cuptimem.output.text import leak_views, text, views
+from cuptimem.report.leaks import UNDECIDED
+from cuptimem.report.model import from_dict
 from tests.cli import leak_sample, sample
 from tests.conftest import Result
 

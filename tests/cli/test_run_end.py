@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 import cuptimem
-from cuptimem import _core, answer
-from cuptimem.report import from_dict
+from cuptimem import _core
+from cuptimem.cli import answer
+from cuptimem.report.model import from_dict
 from tests.cli import sample
 from tests.conftest import Result
 
@@ -57,8 +58,9 @@ def test_no_five_lines(run: Run, tmp_path: Path, after: str, options: list[str],
 @pytest.mark.parametrize(
     "after",
     [
-        "from cuptimem import autostart\nautostart._EVENTS = 1\n",
-        "from cuptimem import own_process\nrun = own_process.run\nown_process.run = lambda *how: run(*how) or -9\n",
+        "from cuptimem.record import autostart\nautostart._EVENTS = 1\n",
+        "from cuptimem.record import own_process\nrun = own_process.run\n"
+        "own_process.run = lambda *how: run(*how) or -9\n",
     ],
     ids=["many events", "killed"],
 )
@@ -113,7 +115,7 @@ def test_lines_of_a_trace_with_categories(tmp_path: Path) -> None:
 def test_the_kernel_bounds_the_time_and_spares_the_program(run: Run, tmp_path: Path) -> None:
     """Past its two seconds nothing is printed: the limit is on the process itself, which goes first without memory."""
     program = (
-        "import resource, signal, sys\nfrom cuptimem import answer\n"
+        "import resource, signal, sys\nfrom cuptimem.cli import answer\n"
         "def analyze(path):\n"
         "    open_ = signal.SIGALRM not in signal.pthread_sigmask(signal.SIG_BLOCK, [])\n"
         "    print(resource.getrlimit(resource.RLIMIT_CPU), 0 < signal.alarm(0) <= 20, open_, end=' ')\n"

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from cuptimem.fragmentation import Fragmentation
-from cuptimem.reporters import json, simulate_views, text
+from cuptimem.output import json
+from cuptimem.output.text import simulate_views, text
+from cuptimem.report.fragmentation import Fragmentation
 from cuptimem.simulation import assemble
 from cuptimem.simulation.cards import card
 from cuptimem.simulation.environment import TorchBuild

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from cuptimem.report.stacks import Frame
 from cuptimem.simulation import outcomes
 from cuptimem.simulation.facts import Facts
 from cuptimem.simulation.launch import Setup
-from cuptimem.stacks import Frame
 from tests.cli import simulated_runs as runs
 from tests.cli.simulated_runs import ASSERT, GIB, facts
 from tests.cli.test_simulate_verdict import FULL, ask

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from cuptimem.report import HostRead
-from cuptimem.reporters import json, simulate_views, text
+from cuptimem.output import json
+from cuptimem.output.text import simulate_views, text
+from cuptimem.report.model import HostRead
 from cuptimem.simulation import assemble
 from cuptimem.simulation.device_report import Note
 from cuptimem.simulation.environment import TorchBuild

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from cuptimem import recorder
 from cuptimem.cli import simulate as command
-from cuptimem.report import Frame, HostRead
-from cuptimem.reporters import json, simulate_views, text, views
+from cuptimem.output import json
+from cuptimem.output.text import simulate_views, text, views
+from cuptimem.record import recorder
+from cuptimem.report.model import Frame, HostRead
 from cuptimem.simulation import api, assemble
 from cuptimem.simulation.environment import TorchBuild
 from cuptimem.simulation.questions import Answer

@@ -14,12 +14,12 @@ from tests.conftest import ROOT, clean_environment
 
 ASK = """\
 import os
-from cuptimem import startup
+from cuptimem.record import startup
 startup.write(".")
 print(startup.is_read(), startup.starts(startup.without_file(".", os.environ)))
 """
 MAKE = """\
-from cuptimem import startup
+from cuptimem.record import startup
 startup.write(".")
 print(startup.without_file(".", {"PYTHONPATH": "own"})["PYTHONPATH"])
 """
@@ -71,16 +71,18 @@ def test_the_program_has_its_own_sitecustomize(laid_over, tmp_path):
     made = ask(python, tmp_path, MAKE)
     assert made == f"./start{os.pathsep}own"
     code = "import sys, sitecustomize; print(sitecustomize.__file__, any(path.endswith('start') for path in sys.path))"
-    said = ask(python, tmp_path, f"{code}; print('cuptimem.autostart' in sys.modules)", PYTHONPATH=made, CUPTIMEM="0")
+    said = ask(
+        python, tmp_path, f"{code}; print('cuptimem.record.autostart' in sys.modules)", PYTHONPATH=made, CUPTIMEM="0"
+    )
     assert said.splitlines() == ["mine", f"{own}/sitecustomize.py False", "True"]
     (own / "sitecustomize.py").unlink()
-    code = "import sys; print('cuptimem.autostart' in sys.modules)"
+    code = "import sys; print('cuptimem.record.autostart' in sys.modules)"
     assert ask(python, tmp_path, code, PYTHONPATH=made, CUPTIMEM="0") == "True"
 
 
 def test_without_site_nothing_is_read(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-S", "-c", "from cuptimem import startup; print(startup.is_read())"],
+        [sys.executable, "-S", "-c", "from cuptimem.record import startup; print(startup.is_read())"],
         env=clean_environment() | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import cuptimem
-from cuptimem.reporters import blocks, json, text, tree_views, views
+from cuptimem.output import json
+from cuptimem.output.text import blocks, text, tree_views, views
 from tests.cli import stacked
 from tests.cli.stacked import ATTENTION, CALL, DATA, LINEAR, MAIN, MLP, STEP, TRAIN, Call
 

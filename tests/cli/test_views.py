@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 import cuptimem
-from cuptimem.report import Contents, from_dict, operator_name
-from cuptimem.reporters import blocks, json, peak_views, text, views, words
-from cuptimem.stacks import short_file
+from cuptimem.output import json
+from cuptimem.output.text import blocks, peak_views, text, views, words
+from cuptimem.report.model import Contents, from_dict, operator_name
+from cuptimem.report.stacks import short_file
 from tests.cli import sample
 
 

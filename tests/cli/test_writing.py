@@ -9,7 +9,7 @@ import pytest
 
 from cuptimem import Error, whole_files
 from cuptimem.cli import writing
-from cuptimem.pages import page
+from cuptimem.output.pages import page
 
 PAGE = '<!doctype html><html><head><meta name="generator" content="cuptimem"></head></html>'
 

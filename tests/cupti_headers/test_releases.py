@@ -14,7 +14,7 @@ if not (ROOT / "csrc" / "simulator").is_dir():
     pytest.skip("not in a source tree", allow_module_level=True)
 
 SIMULATOR = ROOT / "csrc" / "simulator"
-SOURCES = ROOT / "csrc" / "sources"
+SOURCES = ROOT / "csrc" / "sources" / "cupti"
 TABLES: dict[str, Any] = json.loads((Path(__file__).parent / "releases.json").read_text())
 RELEASES: dict[str, Any] = TABLES["releases"]
 NEWEST = RELEASES["13.5"]["records"]

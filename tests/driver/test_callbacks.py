@@ -18,7 +18,8 @@ if not SOURCES.is_dir():
 
 FLAGS = ["-std=gnu11", "-g", "-fexceptions", "-fno-strict-aliasing", "-Wall", "-Wextra", "-Werror"]
 FLAGS += ["-Wno-unused-parameter", "-Wno-missing-field-initializers"]
-PARTS = ["cupti_driver", "cupti_calls", "cupti_read", "driver_events", "driver_moves", "emit", "libraries", "loaded"]
+PARTS = [*(f"cupti/{name}" for name in ("cupti_driver", "cupti_calls", "cupti_read", "libraries")), "driver_events"]
+PARTS += ["inflight", "emit", "loaded"]
 CASES = [
     name
     for name in re.findall(r'\{"(\w+)", \1\}', (HERE / "callbacks" / "main.c").read_text())
@@ -44,7 +45,7 @@ def libraries(folder: Path) -> None:
 
 def program(folder: Path, *flags: str) -> Path:
     parts = [SOURCES / f"{name}.c" for name in PARTS]
-    ours = [*sorted((HERE / "callbacks").glob("*.c")), HERE / "ring_double.c", ROOT / "csrc/capture/clock.c"]
+    ours = [*sorted((HERE / "callbacks").glob("*.c")), HERE / "ring_double.c", ROOT / "csrc/base/clock.c"]
     made = build("callbacks", [*parts, *ours], *FLAGS, *flags, link=["-lpthread", "-ldl"])
     return Path(shutil.copy(made, folder))
 

@@ -1,5 +1,5 @@
-"""What csrc/sources/cupti_calls.h says of CUPTI's callbacks, beside the vendor's headers: numbers, parameters, what
-these point at, and the callback's own data."""
+"""What cupti_calls.h says of CUPTI's callbacks, beside the vendor's headers: numbers, parameters, what these point at,
+and the callback's own data."""
 
 import re
 import subprocess
@@ -11,7 +11,7 @@ from tests.conftest import ROOT
 from tests.simulator.test_cupti_vendor import wheel
 from tests.simulator.test_runtime_vendor import HOST_DEFINES
 
-SOURCES = ROOT / "csrc" / "sources"
+SOURCES = ROOT / "csrc" / "sources" / "cupti"
 if not SOURCES.is_dir():
     pytest.skip("not in a source tree", allow_module_level=True)
 

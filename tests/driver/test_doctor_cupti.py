@@ -8,7 +8,7 @@ import pytest
 
 from cuptimem.doctor import cupti
 from cuptimem.doctor.cupti import Finding
-from cuptimem.simulator import VARIABLES
+from cuptimem.simulation.device import VARIABLES
 from tests.conftest import ROOT
 
 STATE: dict[str, Any] = {

@@ -130,7 +130,7 @@ def test_windows(program: Program) -> None:
 
 
 def test_past_the_bound(program: Program) -> None:
-    """The driver's own allocations are not folded (capture/fold.h): each is there, and the file larger than asked."""
+    """The driver's own allocations are not folded (compact/compact.h): each is there, the file larger than asked."""
     ran = program("bounded")
     assert ran.printed["size"] > MIB and ran.printed["lost"] == 0
     assert is_what_the_device_did(ran)["device"] == 40_000

@@ -8,7 +8,7 @@ import pytest
 
 import cuptimem
 from cuptimem import _core
-from cuptimem.report import Report
+from cuptimem.report.model import Report
 from tests.analysis import craft
 from tests.analysis.craft import CPU, CUDA, Trace
 

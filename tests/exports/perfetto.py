@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import cuptimem
-from cuptimem import _core, exports
-from cuptimem.exports import Options
+from cuptimem import _core
+from cuptimem.output import exports
+from cuptimem.output.exports import Options
 
 ROOT = Path(__file__).resolve().parents[2]
 QUERIES = {

@@ -15,10 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cuptimem
-from cuptimem import _core, exports
+from cuptimem import _core
 from cuptimem.errors import Error
-from cuptimem.exports import Options, events
-from cuptimem.report import Report
+from cuptimem.output import exports
+from cuptimem.output.exports import Options, events
+from cuptimem.report.model import Report
 from tests.analysis.craft import Trace
 from tests.exports.conftest import totals
 
@@ -325,7 +326,7 @@ def test_an_unknown_format(traces: Callable[[str], str]) -> None:
 def test_a_report_exports_its_window(tmp_path: Path) -> None:
     trace = str(tmp_path / "run.cmem")
     _core.trace_write_synthetic(trace, 20_000, windows=3)
-    part = cuptimem.report.analyze(trace, window=3)
+    part = cuptimem.report.model.analyze(trace, window=3)
     written = part.export("json", device=part.devices[0].name)
     assert written.path == str(tmp_path / "run.jsonl.gz")
     rows = [json.loads(line) for line in gzip.decompress(Path(written.path).read_bytes()).splitlines()]

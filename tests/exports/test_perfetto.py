@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from cuptimem import exports
-from cuptimem.exports import Options
+from cuptimem.output import exports
+from cuptimem.output.exports import Options
 from tests import browser
 from tests.analysis import craft
 from tests.analysis.craft import CUDA, Trace

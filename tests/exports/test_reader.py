@@ -13,7 +13,7 @@ import pytest
 
 import cuptimem
 from cuptimem import _core
-from cuptimem.report import Report
+from cuptimem.report.model import Report
 from tests.exports.conftest import totals
 
 
@@ -65,7 +65,7 @@ def test_windows_tile_the_trace(tmp_path: Path) -> None:
     path = str(tmp_path / "w.cmem")
     _core.trace_write_synthetic(path, 20_000, windows=3)
     for window in (2, 3, 4):
-        part = cuptimem.report.analyze(path, window=window)
+        part = cuptimem.report.model.analyze(path, window=window)
         events = everything(path, window=window)
         started = sum(event[4] for event in events if event[0] == "start")
         allocated = sum(event[4] for event in events if event[0] == "alloc")

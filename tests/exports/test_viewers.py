@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from cuptimem import exports
-from cuptimem.exports import Options
-from cuptimem.report import Report
+from cuptimem.output import exports
+from cuptimem.output.exports import Options
+from cuptimem.report.model import Report
 from tests import browser
 
 # Of what MemoryViz.js reads, the opcodes that the export writes.

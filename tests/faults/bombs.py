@@ -441,7 +441,7 @@ def collisions(n: int) -> Raw:
 
 
 def of_one_slot(n: int) -> list[int]:
-    """n addresses that the analysis's fixed hash (cm_mix of csrc/analysis/grow.h) puts into slot 0 of any table."""
+    """n addresses that the analysis's fixed hash (cm_mix of csrc/base/grow.h) puts into slot 0 of any table."""
     inverse, mask = pow(0x9E3779B97F4A7C15, -1, 1 << 64), (1 << 64) - 1
     found = []
     for i in range(1, n + 1):

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TextIO
 
 from cuptimem import _core, cli
-from cuptimem.exports import FORMATS
+from cuptimem.output.exports import FORMATS
 from tests.faults import rings
 
 BASE_BYTES, BYTES_PER_BYTE = 128 << 20, 1000

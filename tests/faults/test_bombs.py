@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from cuptimem import _core
-from cuptimem.report import analyze
-from cuptimem.reporters import views
+from cuptimem.output.text import views
+from cuptimem.report.model import analyze
 from tests.faults import bombs, rings, traces
 from tests.faults.traces import craft, tracelib
 

@@ -20,10 +20,12 @@ from typing import Any
 import pytest
 
 import cuptimem
-from cuptimem import cli, exports, naming
+from cuptimem import cli
 from cuptimem.notebook import display
+from cuptimem.output import exports
+from cuptimem.output.text import cells, terminal
 from cuptimem.printable import encoded, printable
-from cuptimem.reporters import cells, terminal
+from cuptimem.record import naming
 from tests.conftest import clean_environment
 from tests.faults import traces
 

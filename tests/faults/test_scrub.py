@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 import cuptimem
-from cuptimem import _core, stacks
-from cuptimem.scrubbing import Scrubber
+from cuptimem import _core
+from cuptimem.output.scrubbing import Scrubber
+from cuptimem.report import stacks
 from tests.conftest import Result
 from tests.faults import bombs, traces
 from tests.faults.bounded import TEXT

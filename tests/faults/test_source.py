@@ -16,8 +16,8 @@ import pytest
 
 import cuptimem
 from cuptimem.doctor import places
-from cuptimem.exports import FORMATS
 from cuptimem.notebook import display
+from cuptimem.output.exports import FORMATS
 from cuptimem.simulation import places as simulated_places
 from cuptimem.tensorboard.files import Files
 from tests.conftest import Result

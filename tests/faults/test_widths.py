@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from cuptimem import cli
-from cuptimem.reporters import blocks, text
-from cuptimem.reporters.cells import cell_len
-from cuptimem.stacks import shown_file
+from cuptimem.output.text import blocks, text
+from cuptimem.output.text.cells import cell_len
+from cuptimem.report.stacks import shown_file
 from tests.faults import traces
 from tests.faults.test_names import VIEWS
 

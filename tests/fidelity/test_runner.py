@@ -14,7 +14,7 @@ from tests.fidelity.case import program
 from tests.fidelity.judge import Verdict, judge
 
 # A program that knows whether it is recorded, as none of the table's does.
-RECORDED = "import sys\nrecorded = 'cuptimem.recorder' in sys.modules\n"
+RECORDED = "import sys\nrecorded = 'cuptimem.record.recorder' in sys.modules\n"
 
 
 def verdict(python: str, source: str, **more: object) -> Verdict:

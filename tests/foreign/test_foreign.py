@@ -17,7 +17,7 @@ TESTS = """
 import sys
 import pytest
 
-recorded = "cuptimem.recorder" in sys.modules
+recorded = "cuptimem.record.recorder" in sys.modules
 
 def test_same(): pass
 def test_fails(): assert not recorded
@@ -36,7 +36,7 @@ REPEATED = """
 import os, sys
 from pathlib import Path
 
-recorded = "cuptimem.recorder" in sys.modules
+recorded = "cuptimem.record.recorder" in sys.modules
 alone = any("::" in word for word in sys.argv)
 
 def test_fails(): assert not recorded

@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.build import SANITIZED, SANITIZERS, build
+from tests.build import SANITIZED, SANITIZERS, build, rooms
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
@@ -35,8 +35,8 @@ WRAPPED = [f"-Wl,--wrap={name}" for name in ("malloc", "calloc", "realloc", "ali
 
 def sources() -> list[Path]:
     """All that reads, and what it is linked with."""
-    rooms = [sorted((ROOT / "csrc" / room).glob("*.c")) for room in ("trace", "analysis", "capture")]
-    return [path for room in rooms for path in room] + [ROOT / "tests/capture/frames_double.c"]
+    found = rooms("base", "trace", "heap", "analysis", "capture", "compact", "recover")
+    return [*found, ROOT / "tests/capture/frames_double.c"]
 
 
 def build_driver(*flags: str) -> Path:

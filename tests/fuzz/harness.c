@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "../../csrc/analysis/analysis.h"
-#include "../../csrc/capture/recover.h"
+#include "../../csrc/recover/recover.h"
 #include "../../csrc/trace/format.h"
 #include "../../csrc/trace/rewrite.h"
 #include "input.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "../../csrc/capture/ring.h"
-#include "../../csrc/trace/bytes.h"
+#include "../../csrc/base/bytes.h"
 #include "../../csrc/trace/crc32c.h"
 #include "../../csrc/trace/decode.h"
 #include "../../csrc/trace/encode.h"

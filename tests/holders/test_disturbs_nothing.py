@@ -13,7 +13,7 @@ pytest.importorskip("torch")
 PROGRAMS = {
     "tuple(generator)": """
         import torch
-        from cuptimem import living, referrers
+        from cuptimem.objects import living, referrers
         class Item: pass
         def items(count):
             for i in range(count):
@@ -30,7 +30,9 @@ PROGRAMS = {
     """,
     "tuples in another thread": """
         import sys, threading, torch
-        from cuptimem import _core, filling, living, referrers, walks
+        from cuptimem import _core
+        from cuptimem.objects import living, referrers, walks
+        from cuptimem.record import filling
         sys.setswitchinterval(1e-5)
         errors, over = [], threading.Event()
         def make():
@@ -54,7 +56,7 @@ PROGRAMS = {
         assert not errors, errors
     """,
     "tuples that something holds": """
-        from cuptimem import referrers
+        from cuptimem.objects import referrers
         class Item: pass
         def function():
             local, inside = (Item(),), [(Item(),)]
@@ -67,7 +69,7 @@ PROGRAMS = {
         function()
     """,
     "locals() that the program has kept": """
-        from cuptimem import referrers
+        from cuptimem.objects import referrers
         def train(rate=1):
             kept = locals()
             later = object()
@@ -109,7 +111,7 @@ PROGRAMS = {
     """,
     "a tracer": """
         import sys, threading
-        from cuptimem import referrers
+        from cuptimem.objects import referrers
         over = threading.Event()
         def search():
             while not over.is_set():
@@ -135,7 +137,7 @@ PROGRAMS = {
     """,
     "a tracer that searches": """
         import sys
-        from cuptimem import referrers
+        from cuptimem.objects import referrers
         def trace(frame, event, argument):
             if frame.f_code.co_name == "add":
                 referrers._names()
@@ -155,11 +157,11 @@ PROGRAMS = {
             def keys(self): raise RuntimeError
             def __iter__(self): raise RuntimeError
             def __delitem__(self, key): raise RuntimeError
-        exec("from cuptimem import referrers; referrers._names()", {}, Space())
+        exec("from cuptimem.objects import referrers; referrers._names()", {}, Space())
     """,
     "collection, in threads that overlap": """
         import gc
-        from cuptimem import living
+        from cuptimem.objects import living
         first, second = living.no_collection(), living.no_collection()
         first.__enter__(); second.__enter__()
         first.__exit__(None, None, None)
@@ -173,7 +175,7 @@ PROGRAMS = {
     """,
     "a forked child": """
         import gc, os, warnings
-        from cuptimem import living
+        from cuptimem.objects import living
         before = list(warnings.filters)
         with living.no_collection(), living._no_warnings():
             warnings.simplefilter("ignore")

@@ -24,8 +24,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import cuptimem  # noqa: E402  behind torch's presence
-from cuptimem import holders, living, recorder  # noqa: E402
-from cuptimem.leaks import Holder  # noqa: E402
+from cuptimem.objects import holders, living  # noqa: E402
+from cuptimem.record import recorder  # noqa: E402
+from cuptimem.report.leaks import Holder  # noqa: E402
 from tests.evidence import suite  # noqa: E402
 
 BYTES = 1024

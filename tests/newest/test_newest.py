@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from cuptimem import autostart
+from cuptimem.record import autostart
 from tests.newest.__main__ import Part, text
 from tests.pythons import ROOT
 

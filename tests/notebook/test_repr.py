@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 import cuptimem
-from cuptimem.chart import Span
 from cuptimem.notebook import display, picture, svg
+from cuptimem.output.text import text, views
+from cuptimem.output.text.descent import shown_lines
+from cuptimem.output.text.words import size
 from cuptimem.printable import printable
-from cuptimem.report import Contents, Report
-from cuptimem.reporters import text, views
-from cuptimem.reporters.descent import shown_lines
-from cuptimem.reporters.words import size
+from cuptimem.report.chart import Span
+from cuptimem.report.model import Contents, Report
 from tests.notebook import traces
 
 _EMPTY = ("br", "img", "meta", "input", "hr")
@@ -182,7 +182,7 @@ def test_an_error_of_ours_is_a_line(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 def test_contents_of_every_kind(tmp_path: Path) -> None:
     report = traces.training(tmp_path / "run.cmem")
-    for what in ("peak", *cuptimem.report.TABLES):
+    for what in ("peak", *cuptimem.report.model.TABLES):
         contents = report.contents(what)
         assert isinstance(contents, Contents)
         assert f"{size(contents.bytes)} in" in Checked(contents._repr_html_() or "").text

@@ -9,7 +9,7 @@ import hand_made
 
 import cuptimem
 from cuptimem import _core
-from cuptimem.report import Folded, Report
+from cuptimem.report.model import Folded, Report
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'&\u202eevil\x1b[2J\n\r\u2028" + "ünïcödé"
 

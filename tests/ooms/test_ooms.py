@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import cuptimem
-from cuptimem import recorder, refusals
+from cuptimem.record import recorder, refusals
 from tests.conftest import Result
 from tests.ooms import programs
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from cuptimem.fragmentation import Fragmentation
-from cuptimem.report import Contributor, Device, Frame, OutOfMemory, Peak
-from cuptimem.reporters import oom_views, text
+from cuptimem.output.text import oom_views, text
+from cuptimem.report.fragmentation import Fragmentation
+from cuptimem.report.model import Contributor, Device, Frame, OutOfMemory, Peak
 from tests.cli.simulated_runs import report
 
 MIB = 1 << 20

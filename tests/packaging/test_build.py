@@ -16,7 +16,7 @@ from tests.pythons import STARTUP, SUPPORTED
 
 pytest.importorskip("setuptools", minversion="77", reason="the build backend")
 
-FEW = ("csrc/capture/clock.c", "csrc/capture/merge.c", "csrc/capture/ring.c", "csrc/capture/room.c")
+FEW = ("csrc/base/clock.c", "csrc/capture/merge.c", "csrc/capture/ring.c", "csrc/capture/shared_memory.c")
 # Each stands for gcc. WORK is a folder of the test's.
 MEETS_ANOTHER = """
 case " $* " in *" -c "*)

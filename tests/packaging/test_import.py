@@ -26,7 +26,7 @@ def test_import_loads_nothing(run: Run) -> None:
 def test_profiling_loads_no_torch_rich_or_views(run: Run) -> None:
     program = (
         "import cuptimem, sys\nwith cuptimem.profile('a.cmem') as p: p.step()\n"
-        "heavy = ('torch', 'rich', 'json', 'argparse', 'cuptimem.reporters', 'cuptimem.cli')\n"
+        "heavy = ('torch', 'rich', 'json', 'argparse', 'cuptimem.output.text', 'cuptimem.cli')\n"
         "print([m for m in heavy if m in sys.modules])\n"
     )
     done = run("-c", program)

@@ -189,7 +189,7 @@ def test_editable(source: Path, compiler: dict[str, str], tmp_path: Path) -> Non
 
 # Each breaks one thing; what the checks above say then.
 BROKEN = {
-    "MANIFEST.in": ("graft csrc", "prune csrc", "lacks csrc/capture/event.h"),
+    "MANIFEST.in": ("graft csrc", "prune csrc", "lacks csrc/base/event.h"),
     "pyproject.toml": ("cuptimem.__main__:main", "cuptimem.cli:main", "does not install the command"),
     "cuptimem.pth": ("import", "#import", "cuptimem.pth differs"),
     "cuptimem.start": ("_cuptimem", "#_cuptimem", "cuptimem.start differs"),
@@ -217,7 +217,7 @@ def test_the_checks_find(name: str, tracked: set[str], tmp_path: Path) -> None:
 
 def test_the_checks_find_changed_libraries(tmp_path: Path) -> None:
     """What auditwheel does to a library that it takes in: another name, and another folder for what it needs."""
-    name = "cuptimem/simulator/libcublas.so.13"
+    name = "cuptimem/simulation/device/libcublas.so.13"
     library = (ROOT / name).read_bytes()
     changes = {
         b"$ORIGIN": [],

@@ -8,8 +8,8 @@ from typing import Any
 
 import cuptimem
 from cuptimem import _core
-from cuptimem.pages import stacks_data
-from cuptimem.report import Folded, Lost, analyze, from_dict
+from cuptimem.output.pages import stacks_data
+from cuptimem.report.model import Folded, Lost, analyze, from_dict
 from tests.cli import sample, stacked
 
 HOSTILE = '</script><img src=x onerror="document.title=1">'

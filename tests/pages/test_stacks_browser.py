@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import cuptimem
-from cuptimem import grouping
-from cuptimem.diff import compare
-from cuptimem.pages import diff, flamegraph, tables
+from cuptimem.output.pages import diff, flamegraph, tables
+from cuptimem.output.text import tree_views
 from cuptimem.printable import printable
-from cuptimem.reporters import tree_views
+from cuptimem.report import grouping
+from cuptimem.report.diff import compare
 from tests.cli import labelled, stacked
 from tests.pages import stack_reports
 

@@ -9,8 +9,8 @@ import pytest
 
 from cuptimem import _core
 from cuptimem.cli import main
-from cuptimem.report import analyze
-from cuptimem.reporters.words import size
+from cuptimem.output.text.words import size
+from cuptimem.report.model import analyze
 from tests.pages.test_stacks_data import embedded, of, sums
 
 

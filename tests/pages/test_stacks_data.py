@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 import cuptimem
-from cuptimem import grouping
-from cuptimem.diff import compare
-from cuptimem.pages import diff, flamegraph, stacks_data, tables
-from cuptimem.reporters import blocks, tree_views
-from cuptimem.stacks import Frame
+from cuptimem.output.pages import diff, flamegraph, stacks_data, tables
+from cuptimem.output.text import blocks, tree_views
+from cuptimem.report import grouping
+from cuptimem.report.diff import compare
+from cuptimem.report.stacks import Frame
 from tests.pages import stack_reports
 
 
@@ -124,7 +124,7 @@ def test_leaks_are_the_verdicts(tmp_path: Path) -> None:
     line = Frame("/home/me/train.py", "main", 9)
 
     def leak(kind: str, size: int, keeps: tuple[cuptimem.Leak, ...] = ()) -> cuptimem.Leak:
-        part = cuptimem.leaks.LeakPart(size, 2, (line,))
+        part = cuptimem.report.leaks.LeakPart(size, 2, (line,))
         return cuptimem.Leak(
             kind=kind, device="cpu", bytes=size, count=2, bytes_per_step=1.0, count_per_step=1.0, first_step=0,
             last_step=9, loop="1", stack=(line,), retained_at=(), parts=(part,), signature="survivors", cause="",

@@ -13,10 +13,10 @@ import pytest
 
 import cuptimem
 from cuptimem import _core
-from cuptimem.chart import Span
 from cuptimem.cli import main as cli_main
-from cuptimem.pages import timeline
-from cuptimem.report import Report
+from cuptimem.output.pages import timeline
+from cuptimem.report.chart import Span
+from cuptimem.report.model import Report
 from tests.conftest import clean_environment
 from tests.pages import timeline_traces as traces
 

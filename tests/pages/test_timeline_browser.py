@@ -9,9 +9,9 @@ import pytest
 
 import cuptimem
 from cuptimem import _core
-from cuptimem.pages import timeline
-from cuptimem.report import Report
-from cuptimem.reporters.words import size
+from cuptimem.output.pages import timeline
+from cuptimem.output.text.words import size
+from cuptimem.report.model import Report
 from tests.pages import timeline_traces as traces
 
 Open = Callable[[Report], Any]

@@ -109,7 +109,7 @@ def test_tests_over_a_limit_are_run_again_as_failures_are(pytester: pytest.Pytes
 def test_collections_are_made_only_where_something_is_left(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(
         """
-        import cuptimem.garbage as garbage
+        import cuptimem.record.garbage as garbage
         made, real = [], garbage.collect_finally
         def count(core):
             made.append(1)

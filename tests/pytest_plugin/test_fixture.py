@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cuptimem.figures import Size
+from cuptimem.report.figures import Size
 from tests.pytest_plugin.measured import Run, run_suite
 
 __all__ = ["run_suite"]
@@ -68,7 +68,7 @@ def test_sizes_compare_with_texts_and_numbers() -> None:
 
 
 COUNTED = """
-import cuptimem.recorder as recorder
+import cuptimem.record.recorder as recorder
 import pytest
 
 started, real = [], recorder._start

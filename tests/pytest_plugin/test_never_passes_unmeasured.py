@@ -116,7 +116,7 @@ class TestElsewhere(unittest.TestCase):
 
 @memory("1 KiB")
 def test_ends_the_recording():
-    from cuptimem import recorder
+    from cuptimem.record import recorder
 
     os.truncate(recorder._capture.file.path, 10)
 
@@ -129,7 +129,7 @@ def test_without_a_limit():
 """
 )
 FIRST_FAILS = """
-from cuptimem import recorder
+from cuptimem.record import recorder
 from cuptimem.errors import Error
 
 real = recorder.open_window

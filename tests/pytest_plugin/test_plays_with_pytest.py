@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from cuptimem.report import analyze
+from cuptimem.report.model import analyze
 from tests.pytest_plugin.runs import MemorySuite
 
 pytestmark = pytest.mark.torch
@@ -454,7 +454,7 @@ def test_it(size):
     (memory_suite.path / "twice.py").write_text("""
 import cuptimem, pytest, torch
 codes = [int(pytest.main(["--cuptimem-json=1.json"])), int(pytest.main(["-k", "90", "--cuptimem-json=2.json"]))]
-print("codes", codes, "active", cuptimem.recorder.active())
+print("codes", codes, "active", cuptimem.record.recorder.active())
 with cuptimem.profile() as after:
     torch.empty(5, dtype=torch.uint8)
 print("after", after.report.device("cpu").peak_above_start)

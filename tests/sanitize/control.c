@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "../check.h"
-#include "../../csrc/capture/clock.h"
+#include "../../csrc/base/clock.h"
 #include "../../csrc/capture/session.h"
 #include "../../csrc/capture/thread.h"
 #include "../../csrc/trace/reader.h"

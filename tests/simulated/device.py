@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from cuptimem import simulator
+from cuptimem.simulation import device as simulator
 
 
 def environment(

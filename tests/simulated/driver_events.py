@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-# csrc/capture/event.h. A reader that does not know a kind by name returns its number.
+# csrc/base/event.h. A reader that does not know a kind by name returns its number.
 _NAMES = {
     22: "driver_new",
     23: "driver_free",

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.cuda_torch
 
 PROGRAM = """
 import torch
-from cuptimem import backward_threads
+from cuptimem.record import backward_threads
 print(len(backward_threads._look()))
 torch.ones(3, device="cuda", requires_grad=True).sum().backward()
 print(len(backward_threads._look()))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cuptimem import simulator
+from cuptimem.simulation import device as simulator
 from tests.conftest import ROOT, Result
 from tests.simulated import elf
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cuptimem import simulator
+from cuptimem.simulation import device as simulator
 from tests.conftest import clean_environment
 
 LOOK = r"""

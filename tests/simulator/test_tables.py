@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cuptimem import simulator
+from cuptimem.simulation import device as simulator
 from tests.build import SANITIZERS, build
 from tests.conftest import ROOT
 

@@ -51,7 +51,7 @@ start()
 
 
 class Event:
-    """One recorded event, with the fields of csrc/capture/event.h; `origin` is its stack or name."""
+    """One recorded event, with the fields of csrc/base/event.h; `origin` is its stack or name."""
 
     __slots__ = ("kind", "time", "thread", "address", "size", "origin", "flags", "type", "index")
 
@@ -102,7 +102,7 @@ class Heap:
 def alive() -> dict[int, int]:
     """Address -> bytes of every CPU storage that Python or autograd's graph holds: the truth to compare with.
 
-    Shares no code with cuptimem.seed: it unpacks saved tensors through their public attributes.
+    Shares no code with cuptimem.objects.seed: it unpacks saved tensors through their public attributes.
     """
     import gc
 

@@ -19,7 +19,7 @@ from child import MARK, NODE_FREE, NODE_NEW, THREAD, core, events
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
-from cuptimem import torch_events
+from cuptimem.record import torch_events
 
 MARK_ROUND = 77
 ways: dict[str, Callable[[], None]] = {}

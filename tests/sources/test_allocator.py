@@ -7,7 +7,7 @@ pytestmark = pytest.mark.torches
 TRAIN = """
 import torch
 from torch import nn
-from cuptimem import torch_events
+from cuptimem.record import torch_events
 
 before = alive()
 torch_events.install()

@@ -7,7 +7,7 @@ pytestmark = pytest.mark.torches
 JOIN = """
 import collections, threading
 import torch
-from cuptimem import torch_events
+from cuptimem.record import torch_events
 
 def join():
     '''Every backward allocation with the stack that the reader would charge, as (function, line) innermost first.'''
@@ -187,7 +187,7 @@ def test_live_nodes_are_counted(run):
     answer = run(
         """
 import gc, torch
-from cuptimem import torch_events
+from cuptimem.record import torch_events
 torch_events.install()
 core.capture_record(True)
 def live():
@@ -272,7 +272,7 @@ def test_calibration_draws_no_random_number_and_leaves_nothing(run):
     answer = run(
         """
 import torch, gc
-from cuptimem import torch_events
+from cuptimem.record import torch_events
 torch.manual_seed(1)
 state = torch.random.get_rng_state()
 core.sources_install()

@@ -14,7 +14,7 @@ from types import ModuleType
 
 import pytest
 
-from cuptimem.late_import import ImportWatch
+from cuptimem.record.late_import import ImportWatch
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_a_module_that_another_thread_is_importing_is_seen_through(package):
 def test_torch_after_start_is_hooked_completely(run):
     answer = run(
         """
-from cuptimem import torch_events
+from cuptimem.record import torch_events
 torch_events.install()
 core.capture_record(True)
 import torch
@@ -144,7 +144,7 @@ report(made=made, ticks=[e.size for e in events(TICK)], runs=len(events(NODE_RUN
 def test_nothing_but_the_standard_library_is_imported():
     code = """
         import sys
-        import cuptimem.late_import, cuptimem.torch_events, cuptimem.seed
+        import cuptimem.record.late_import, cuptimem.record.torch_events, cuptimem.objects.seed
         ours = {"cuptimem", "_cuptimem_start", "__main__"}
         foreign = [n for n in sys.modules if n.split(".")[0] not in {*sys.stdlib_module_names, *ours}
                    and not n.startswith(("_virtualenv", "_distutils_hack", "sitecustomize", "__editable__"))]

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.torches
 
 COUNTS = """
 import gc, threading, torch
-from cuptimem import torch_events
+from cuptimem.record import torch_events
 from torch.utils.checkpoint import checkpoint
 torch_events.install()
 core.capture_record(True)
@@ -157,7 +157,7 @@ def test_a_hook_that_misses_nodes_is_found_at_start(run):
     answer = run(
         """
 import torch
-from cuptimem import live_nodes, torch_events
+from cuptimem.record import live_nodes, torch_events
 core.sources_install()
 good = torch_events.calibrate(torch) or torch_events.check_nodes(torch)
 core.autograd_calibrate([])
@@ -178,7 +178,7 @@ def test_the_check_allocates_nothing_and_records_nothing(run):
     answer = run(
         """
 import torch
-from cuptimem import torch_events
+from cuptimem.record import torch_events
 core.sources_install(); torch_events.calibrate(torch)
 torch.manual_seed(1); state = torch.random.get_rng_state()
 core.capture_record(True)
@@ -208,7 +208,7 @@ report(why=why, grad=grad, same=bool((state == torch.random.get_rng_state()).all
     ],
 )
 def test_the_claim(version, problem, claim, monkeypatch):
-    from cuptimem import live_nodes
+    from cuptimem.record import live_nodes
 
     monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "h", "6", "1", "x86_64")))
     said = live_nodes.claim(version, problem)
@@ -219,7 +219,7 @@ def test_the_claim(version, problem, claim, monkeypatch):
 
 
 def test_other_machines_make_no_claim(monkeypatch):
-    from cuptimem import live_nodes
+    from cuptimem.record import live_nodes
 
     monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "h", "6", "1", "aarch64")))
     assert live_nodes.claim("2.13.0", None) == "they have not been tested on aarch64 yet"
@@ -240,7 +240,7 @@ import cuptimem, os, signal
 cuptimem.profile("killed.cmem").__enter__()
 import torch
 os.kill(os.getpid(), signal.SIGKILL)''' % sys.path]).returncode
-from cuptimem import live_nodes
+from cuptimem.record import live_nodes
 print(__import__("json").dumps({"claims": [core.trace_meta(f"{n}.cmem")["nodes"] for n in
                                 ("early", "late", "window", "killed")],
       "expected": live_nodes.claim(torch.__version__, None), "killed": killed}))

@@ -202,7 +202,7 @@ def test_a_pytorch_without_these_functions_is_a_problem(run: Run) -> None:
     found = run(
         BEGIN
         + """
-from cuptimem import torch_events
+from cuptimem.record import torch_events
 torch_events._core = type("Core", (), {**{name: staticmethod(getattr(core, name)) for name in dir(core)},
                                        "operators_test": staticmethod(lambda begin: False)})
 with cuptimem.profile("a.cmem", operators=True) as prof:

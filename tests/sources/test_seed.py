@@ -10,7 +10,8 @@ def test_seeds_are_exactly_the_live_storages_and_their_frees_match(run):
         """
 import gc, torch
 from torch import nn
-from cuptimem import seed, torch_events
+from cuptimem.objects import seed
+from cuptimem.record import torch_events
 model = nn.TransformerEncoder(nn.TransformerEncoderLayer(64, 4, 256, batch_first=True), 2)
 optimizer = torch.optim.AdamW(model.parameters())
 x = torch.randn(8, 16, 64)
@@ -53,7 +54,8 @@ def test_every_kind_of_storage_against_the_events_of_its_birth(run):
         """
 import gc, io, warnings, torch
 import numpy as np
-from cuptimem import seed, torch_events
+from cuptimem.objects import seed
+from cuptimem.record import torch_events
 import torch._subclasses.fake_tensor
 torch.ones(3).to_sparse(); torch.ones(1).share_memory_()       # what torch makes once and keeps
 before = {k for k in alive()}
@@ -119,7 +121,8 @@ def test_the_walk_runs_no_code_of_the_program(run):
     answer = run(
         """
 import warnings, torch, torch.utils.checkpoint
-from cuptimem import seed, torch_events
+from cuptimem.objects import seed
+from cuptimem.record import torch_events
 calls = []
 class Loud(torch.Tensor):
     @classmethod
@@ -188,7 +191,8 @@ def test_custom_functions_and_frozen_objects(run):
     answer = run(
         """
 import gc, torch
-from cuptimem import seed, torch_events
+from cuptimem.objects import seed
+from cuptimem.record import torch_events
 class F(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
@@ -220,7 +224,8 @@ def test_off_and_on_again_seeds_what_came_meanwhile(run):
     answer = run(
         """
 import gc, torch
-from cuptimem import seed, torch_events
+from cuptimem.objects import seed
+from cuptimem.record import torch_events
 torch_events.install()
 core.capture_record(True)
 seed.seed_alive()
@@ -241,7 +246,7 @@ report(sizes=sorted(sizes), owned=[e.size for e in events(SEED)].count(8000))
 def test_without_torch_there_is_nothing_to_seed(run):
     answer = run(
         """
-from cuptimem import seed
+from cuptimem.objects import seed
 core.capture_record(True)
 seeds = seed.seed_alive()
 report(blocks=seeds.blocks, marks=[(e.size, e.address) for e in events(MARK)], torch="torch" in sys.modules)
@@ -256,7 +261,7 @@ def test_gpu_blocks_come_from_the_allocators_snapshot(run):
     answer = run(
         """
 import torch
-from cuptimem import seed
+from cuptimem.objects import seed
 torch.cuda.is_initialized = lambda: True
 torch.cuda.memory_snapshot = lambda: [
     {"device": 1, "address": 0x1000, "blocks": [
@@ -283,7 +288,7 @@ def test_threads_that_compute_without_a_pause_do_not_stop_the_walk(run):
     answer = run(
         """
 import threading, time, torch
-from cuptimem import seed
+from cuptimem.objects import seed
 w = torch.ones(256, requires_grad=True)
 y = (w * 2).exp()
 stop = []
@@ -311,7 +316,7 @@ def test_the_walk_leaves_warnings_and_collection_as_they_were(run):
     answer = run(
         """
 import gc, warnings, torch
-from cuptimem import seed
+from cuptimem.objects import seed
 shown = []
 warnings.resetwarnings()
 warnings.simplefilter("default")
@@ -336,7 +341,7 @@ def test_the_walk_does_not_hold_its_callers_locals(run):
     answer = run(
         """
 import gc, torch, weakref
-from cuptimem import seed
+from cuptimem.objects import seed
 gc.disable()
 def caller():
     tensor = torch.ones(1000)
@@ -354,7 +359,8 @@ def test_a_block_that_a_thread_brings_from_an_operation_begun_before(run):
     answer = run(
         """
 import threading, time, torch
-from cuptimem import seed, torch_events
+from cuptimem.objects import seed
+from cuptimem.record import torch_events
 torch_events.install()
 made, begun = [], threading.Event()
 def make():

@@ -5,7 +5,7 @@ def test_install_and_remove_while_four_threads_train(run):
     answer = run(
         """
 import threading, time, torch
-from cuptimem import torch_events
+from cuptimem.record import torch_events
 stop, count, errors = False, [0] * 4, []
 
 class Bad(torch.autograd.Function):
@@ -51,7 +51,7 @@ def test_live_set_of_four_threads_at_a_barrier(run):
     answer = run(
         """
 import threading, torch
-from cuptimem import torch_events
+from cuptimem.record import torch_events
 before = alive()
 torch_events.install()
 core.capture_record(True)
@@ -83,7 +83,7 @@ def test_data_loader_workers_and_raw_forks(run):
     answer = run(
         """
 import os, threading, torch
-from cuptimem import torch_events
+from cuptimem.record import torch_events
 class Numbers(torch.utils.data.Dataset):
     def __len__(self): return 32
     def __getitem__(self, i): return torch.randn(64, 64) + i
@@ -125,7 +125,7 @@ def test_a_child_process_may_hook_again(run):
     answer = run(
         """
 import os, torch
-from cuptimem import torch_events
+from cuptimem.record import torch_events
 torch_events.install()
 pid = os.fork()
 if pid == 0:

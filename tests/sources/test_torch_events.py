@@ -14,7 +14,7 @@ def test_ticks_and_stamps(run):
     answer = run(
         """
 import copy, pickle, torch
-from cuptimem import torch_events
+from cuptimem.record import torch_events
 torch_events.install()
 core.capture_record(True)
 class Mine(torch.nn.Module):
@@ -59,7 +59,7 @@ def test_nothing_of_torch_is_changed(run):
         """
 import torch, gc, inspect
 from torch.optim import Optimizer
-from cuptimem import torch_events
+from cuptimem.record import torch_events
 loader, optimizer = sys.modules["torch.utils.data.dataloader"], sys.modules["torch.optim.optimizer"]
 functions = [torch.nn.Module.__init__, torch.nn.Module.__setstate__, torch.nn.Module.__call__, Optimizer.__init__,
              Optimizer.__setstate__, loader._BaseDataLoaderIter.__init__, loader._BaseDataLoaderIter.__next__]
@@ -89,7 +89,7 @@ def test_silent_after_removal_and_back_with_the_next_capture(run):
     answer = run(
         """
 import torch
-from cuptimem import torch_events
+from cuptimem.record import torch_events
 seen = []
 core.capture_record(True)
 for hooked in (True, False, True):
@@ -110,7 +110,7 @@ def test_what_others_put_on_top_of_torch_is_seen_through(run):
     answer = run(
         """
 import functools, torch
-from cuptimem import torch_events
+from cuptimem.record import torch_events
 original = torch.nn.Module.__init__
 @functools.wraps(original)
 def theirs(module, *args, **kwargs): original(module, *args, **kwargs)
@@ -130,7 +130,7 @@ def test_a_step_that_raises_is_none(run):
     answer = run(
         """
 import torch
-from cuptimem import torch_events
+from cuptimem.record import torch_events
 torch_events.install(); core.capture_record(True)
 net = torch.nn.Linear(1, 1)
 class Mine(torch.optim.SGD):
@@ -161,7 +161,7 @@ def test_many_steps_that_never_end_leave_room(run):
     answer = run(
         """
 import torch
-from cuptimem import torch_events
+from cuptimem.record import torch_events
 torch_events.install(); core.capture_record(True)
 net = torch.nn.Linear(1, 1); opt = torch.optim.SGD(net.parameters(), lr=.1)
 enter, leave = torch.ops.profiler._record_function_enter_new, torch.ops.profiler._record_function_exit
@@ -177,7 +177,7 @@ report(nothing=nothing, ticks=[e.size for e in events(TICK)])
 
 INFERENCE = """
 import io, pickle, torch, traceback
-from cuptimem import torch_events
+from cuptimem.record import torch_events
 class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -235,7 +235,7 @@ def test_every_backward_pass_ticks_once(run):
         """
 import torch
 from torch.utils.checkpoint import checkpoint
-from cuptimem import torch_events
+from cuptimem.record import torch_events
 net = torch.nn.Linear(3, 3)
 torch_events.install(); core.capture_record(True)
 w = torch.ones(3, requires_grad=True)
@@ -289,7 +289,7 @@ def test_calls_of_compiled_modules_tick_and_nothing_is_compiled_again(run, how):
         f"""
 import time, torch
 from torch._dynamo.testing import CompileCounter
-from cuptimem import torch_events
+from cuptimem.record import torch_events
 graphs = CompileCounter()
 net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
 model = {how}
@@ -346,7 +346,7 @@ COMPILED = """
 import torch, torch._dynamo
 from torch._dynamo.testing import CompileCounter
 from torch._dynamo.utils import counters
-from cuptimem import torch_events
+from cuptimem.record import torch_events
 graphs = CompileCounter()
 net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
 opt = torch.optim.SGD(net.parameters(), lr=.1, momentum=.9)

@@ -15,7 +15,7 @@ from replay import replay, rows
 
 import cuptimem  # noqa: F401
 from cuptimem import _core as core
-from cuptimem import recorder  # noqa: F401
+from cuptimem.record import recorder  # noqa: F401
 
 
 def say(**answer: object) -> None:

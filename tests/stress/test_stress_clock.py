@@ -89,7 +89,7 @@ def test_which_clock_is_taken(tmp_path):
 
     program = tmp_path / "clock.c"
     program.write_text(
-        '#include <stdio.h>\n#include "capture/clock.h"\n'
+        '#include <stdio.h>\n#include "base/clock.h"\n'
         "int main(void) { cm_clock_init(); uint64_t a = cm_clock_now(), b = cm_clock_monotonic_ns();\n"
         'printf("%d %d\\n", cm_clock_uses_counter, a <= b && b - a < 60000000000u); return 0; }\n'
     )
@@ -99,7 +99,7 @@ def test_which_clock_is_taken(tmp_path):
         "-I",
         ROOT / "csrc",
         program,
-        ROOT / "csrc/capture/clock.c",
+        ROOT / "csrc/base/clock.c",
         "-o",
         tmp_path / "clock",
     ]

@@ -126,7 +126,7 @@ def test_children_that_are_followed(child, tmp_path, leave):
     pytest.importorskip("torch")
     answer = child(
         """
-from cuptimem import autostart
+from cuptimem.record import autostart
 os.environ.update(CUPTIMEM="1", CUPTIMEM_FOLLOW="1", CUPTIMEM_QUIET="1", CUPTIMEM_OUTPUT="follow.cmem")
 autostart.start()
 import torch

@@ -73,7 +73,7 @@ def test_what_all_threads_hold_is_exact_at_a_barrier(child, scale, keep):
     answer = child(
         """
 import gc, threading, torch, storages
-from cuptimem import living
+from cuptimem.objects import living
 rounds = int(sys.argv[1])
 gate, go, end = threading.Barrier(4), threading.Barrier(4), False
 hold, made = [None] * 3, [[], [], []]                # what each operation of a thread's turn left behind
@@ -138,7 +138,7 @@ def test_torch_arrives_while_the_capture_ends(child, scale, keep):
     answer = child(
         """
 import threading, types, importlib.machinery
-from cuptimem import instruments
+from cuptimem.record import instruments
 class Stub:                                              # a torch that imports quickly, over and over
     def find_spec(self, name, path=None, target=None):
         return importlib.machinery.ModuleSpec(name, self) if name == "torch" else None
@@ -157,7 +157,7 @@ for i in range(int(sys.argv[1])):
         for _ in range(i % 97): pass
     prof.stop()
     t.join()
-    events = sys.modules.get("cuptimem.torch_events")
+    events = sys.modules.get("cuptimem.record.torch_events")
     met += events is not None
     if instruments._hooked or instruments._waiting or (events and events._installed): left.append(i)
     if any(type(f).__name__ == "ImportWatch" for f in sys.meta_path): left.append((i, "path"))

@@ -4,14 +4,14 @@ import os
 import time
 from pathlib import Path
 
-from cuptimem import naming
+from cuptimem.record import naming
 
 
 def test_files_of_the_dead_go_and_those_of_the_living_stay(child, tmp_path):
     answer = child(
         """
 import shutil, time
-from cuptimem import aside
+from cuptimem.record import tempfiles as aside
 pid = os.fork()
 if pid == 0:
     open(aside.name(os.getcwd()), "w").close()
@@ -132,7 +132,7 @@ def test_a_loader_that_serves_many_modules(child, tmp_path):
     answer = child(
         """
 import importlib, zipfile
-from cuptimem.late_import import ImportWatch
+from cuptimem.record.late_import import ImportWatch
 with zipfile.ZipFile("many.zip", "w") as file:
     file.writestr("watched.py", "x = 1"); file.writestr("other.py", "y = 2")
 sys.path.insert(0, os.path.abspath("many.zip"))

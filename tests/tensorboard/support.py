@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cuptimem.report import Report, from_dict
+from cuptimem.report.model import Report, from_dict
 from cuptimem.tensorboard import handler
 from tests.cli.sample import analysis
 from tests.conftest import clean_environment

@@ -14,8 +14,8 @@ pytest.importorskip("tensorboard", reason="tensorboard is not installed here: pi
 
 import cuptimem
 from cuptimem import _core
-from cuptimem.exports import tensorboard as export
-from cuptimem.report import Report
+from cuptimem.output.exports import tensorboard as export
+from cuptimem.report.model import Report
 from cuptimem.tensorboard.data import FOLDER
 from tests import browser
 from tests.tensorboard.support import HOSTILE, report, tensorboard, write

@@ -150,7 +150,7 @@ def test_a_line_of_an_older_version_has_no_category(tmp_path: Path) -> None:
 
 
 def of_lines(folder: Path, number: int) -> Any:
-    from cuptimem.report import from_dict
+    from cuptimem.report.model import from_dict
     from tests.cli.sample import UNKNOWN, analysis
 
     raw = analysis(folder)
@@ -256,7 +256,7 @@ def test_assets_have_the_types_that_browsers_ask_for() -> None:
 
 
 def test_the_page_loads_what_the_timeline_needs() -> None:
-    from cuptimem.pages import timeline
+    from cuptimem.output.pages import timeline
 
     one = plugin(None)
     parts = get(one, "/parts").json
@@ -364,7 +364,7 @@ def test_without_the_package_one_line_says_so(run: Run) -> None:
     assert done.out.count("\n") == 1 and "pip install 'cuptimem[tensorboard]'" in done.out and done.err == ""
 
 
-@pytest.mark.parametrize("broken", ["cuptimem.report", "cuptimem._core", "cuptimem.tensorboard.plugin"])
+@pytest.mark.parametrize("broken", ["cuptimem.report.model", "cuptimem._core", "cuptimem.tensorboard.plugin"])
 def test_whatever_is_broken_tensorboard_starts(run: Run, broken: str) -> None:
     """As TensorBoard does it: entry points without a guard, then load()."""
     program = BLOCKED.format(names=[broken]) + (

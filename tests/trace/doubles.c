@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../csrc/capture/orphan.h"
+#include "../../csrc/recover/orphan.h"
 #include "../../csrc/trace/decode.h"
 #include "../../csrc/trace/encode.h"
 #include "../../csrc/trace/reader.h"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from tests.build import build
+from tests.build import build, rooms
 
 ROOT = Path(__file__).resolve().parents[2]
 TRACE = ROOT / "csrc" / "trace"
@@ -77,7 +77,7 @@ class CFrame(ctypes.Structure):
 
 
 def compile_library() -> Any:
-    sources = [*TRACE.glob("*.c"), Path(__file__).with_name("doubles.c")]
+    sources = [*rooms("base"), *TRACE.glob("*.c"), Path(__file__).with_name("doubles.c")]
     lib = ctypes.CDLL(str(build("libtrace.so", sources, *FLAGS, "-O2", "-shared", "-fPIC")))
     pointer, u32, u64, size = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_size_t
     text = ctypes.c_char_p

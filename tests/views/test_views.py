@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import cuptimem
-from cuptimem.report import Report
-from cuptimem.reporters import views as reporter
-from cuptimem.reporters.blocks import Text
-from cuptimem.reporters.words import size
+from cuptimem.output.text import views as reporter
+from cuptimem.output.text.blocks import Text
+from cuptimem.output.text.words import size
+from cuptimem.report.model import Report
 from tests.views import recordings, views
 
 CHARACTERS = "\x00\x1b\r\u202e\u2066\u2028"

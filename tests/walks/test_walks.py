@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import cuptimem
-from cuptimem import _core, walks
+from cuptimem import _core
+from cuptimem.objects import walks
 
 torch = pytest.importorskip("torch", reason="the torch-free run leaves these out")
 pytestmark = pytest.mark.torch
@@ -385,7 +386,7 @@ def test_a_walk_that_fails_is_said_and_the_program_goes_on(
     model = mlp()
     optimizer = torch.optim.Adam(model.parameters())
     with cuptimem.profile(trace):
-        monkeypatch.setattr("cuptimem.walks._Walk.run", lambda walk, full: fail(walk))
+        monkeypatch.setattr("cuptimem.objects.walks._Walk.run", lambda walk, full: fail(walk))
         train(model, optimizer, 3)
     said = "names of modules and tensors are not known: ValueError: not today"
     assert capfd.readouterr().err == f"cuptimem: {said}\n" and gc.isenabled()
@@ -398,7 +399,7 @@ def test_an_interrupt_in_a_walk_reaches_the_program(trace: Path, monkeypatch: py
     model = mlp()
     optimizer = torch.optim.Adam(model.parameters())
     with cuptimem.profile(trace):
-        monkeypatch.setattr("cuptimem.walks._Walk.run", lambda walk, full: signal.raise_signal(signal.SIGINT))
+        monkeypatch.setattr("cuptimem.objects.walks._Walk.run", lambda walk, full: signal.raise_signal(signal.SIGINT))
         with pytest.raises(KeyboardInterrupt):
             train(model, optimizer)
         monkeypatch.undo()

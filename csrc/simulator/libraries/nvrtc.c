@@ -1,8 +1,8 @@
 /* NVRTC is real: it compiles without a device. It opens a second library by a bare name, though,
  * which only some versions of PyTorch make findable; the others load it by its path, together with
  * all the libraries that are simulated here, and so they are kept from doing it (see "libcudart" in
- * cuptimem/simulator/__init__.py). So it is loaded here: from wherever NVIDIA's other libraries of
- * this process are. */
+ * cuptimem/simulation/device/__init__.py). So it is loaded here: from wherever NVIDIA's other
+ * libraries of this process are. */
 
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

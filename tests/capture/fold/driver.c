@@ -2,7 +2,7 @@
  * stretches cut after each `cut` of them, and the last `rest` are left as they are. */
 #include <stdlib.h>
 
-#include "../../../csrc/capture/fold.h"
+#include "../../../csrc/compact/compact.h"
 #include "../../../csrc/trace/reader.h"
 
 /* The fold names no libraries. */

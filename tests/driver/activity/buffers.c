@@ -4,7 +4,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../../csrc/sources/cupti_records.h"
+#include "../../../csrc/sources/cupti/cupti_records.h"
 #include "play.h"
 
 enum { POOL = 128, FULL = 256 << 10, SMALL = 64 << 10 };

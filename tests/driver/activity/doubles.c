@@ -4,7 +4,7 @@
 
 #include "../../../csrc/capture/thread.h"
 #include "../../../csrc/sources/cuda.h"
-#include "../../../csrc/sources/driver_moves.h"
+#include "../../../csrc/sources/inflight.h"
 
 enum { EVENTS = 1 << 20, NAMES = 4096 };
 

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../../csrc/capture/event.h"
-#include "../../../csrc/sources/cupti.h"
+#include "../../../csrc/base/event.h"
+#include "../../../csrc/sources/cupti/cupti.h"
 
 #define CHECK(condition)                                                                           \
     do {                                                                                           \

@@ -2,9 +2,9 @@
 
 #include <time.h>
 
-#include "../../../csrc/capture/clock.h"
-#include "../../../csrc/sources/cupti_clock.h"
-#include "../../../csrc/sources/cupti_records.h"
+#include "../../../csrc/base/clock.h"
+#include "../../../csrc/sources/cupti/cupti_clock.h"
+#include "../../../csrc/sources/cupti/cupti_records.h"
 
 struct play play;
 cm_cupti_api play_api;

@@ -2,8 +2,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../../csrc/capture/clock.h"
-#include "../../../csrc/sources/cupti_records.h"
+#include "../../../csrc/base/clock.h"
+#include "../../../csrc/sources/cupti/cupti_records.h"
 #include "play.h"
 
 static char why[256];

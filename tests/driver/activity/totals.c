@@ -3,7 +3,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../../csrc/capture/clock.h"
+#include "../../../csrc/base/clock.h"
 #include "doubles.h"
 #include "fake.h"
 

@@ -6,7 +6,7 @@
  * FOLDER holds libcuda.so.1 and liba.so, libb.so, libc.so (see ../test_callbacks.py). */
 #include <string.h>
 
-#include "../../../csrc/capture/clock.h"
+#include "../../../csrc/base/clock.h"
 #include "cases.h"
 #include "events.h"
 

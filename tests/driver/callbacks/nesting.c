@@ -1,5 +1,5 @@
 /* Calls inside calls, and callbacks whose other half does not come. */
-#include "../../../csrc/capture/clock.h"
+#include "../../../csrc/base/clock.h"
 #include "cases.h"
 #include "events.h"
 

@@ -1,0 +1,73 @@
+/* Descriptors in somebody else's process: the program may close ours (os.closerange) and give their
+ * numbers to files of its own, between any two calls of ours. What is not known to be ours is not
+ * closed. Between a look and the close after it that may happen as well: nothing helps there but
+ * that both stand side by side. */
+#ifndef CM_BASE_DESCRIPTOR_H
+#define CM_BASE_DESCRIPTOR_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static inline bool cm_descriptor_is(int fd, dev_t device, ino_t inode)
+{
+    struct stat st;
+    return fd >= 0 && fstat(fd, &st) == 0 && st.st_dev == device && st.st_ino == inode;
+}
+
+/* The file that was just opened at path, under a number that programs do not count on: the low ones
+ * are handed out in order, and some expect 3. Below 1024, so that the table of descriptors stays
+ * small. Takes fd over; where there is no such number it stays as it is. errno is as it was. */
+static inline int cm_descriptor_lift(int fd, const char *path)
+{
+    enum { HIGH = 1024, OURS = 64, LOW = 128 };
+    int saved = errno;
+    struct rlimit limit;
+    struct stat st;
+
+    if (fd < 0 || getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur < LOW)
+        return fd;
+    rlim_t end = limit.rlim_cur < HIGH ? limit.rlim_cur : HIGH;
+    int high = fcntl(fd, F_DUPFD_CLOEXEC, (int)end - OURS);
+    if (high >= 0 && stat(path, &st) == 0 && cm_descriptor_is(high, st.st_dev, st.st_ino) &&
+        cm_descriptor_is(fd, st.st_dev, st.st_ino)) {
+        close(fd);
+        fd = high;
+    } else if (high >= 0) {
+        close(high); /* the low number may be another file's by now */
+    }
+    errno = saved;
+    return fd;
+}
+
+/* Opens what lies at path, st says what that is. -errno; -EBADF: each time, the number was somebody
+ * else's by the time that we looked. */
+static inline int cm_descriptor_open(const char *path, int flags, struct stat *st)
+{
+    for (int tries = 0; tries < 3; tries++) {
+        int fd = cm_descriptor_lift(open(path, flags | O_CLOEXEC), path);
+        if (fd < 0)
+            return -errno;
+        if (stat(path, st) == 0 && cm_descriptor_is(fd, st->st_dev, st->st_ino))
+            return fd;
+    }
+    return -EBADF;
+}
+
+/* The same for the file that we know; -EBADF also where the path leads to another one by now. */
+static inline int cm_descriptor_reopen(const char *path, int flags, dev_t device, ino_t inode)
+{
+    struct stat st;
+    int fd = cm_descriptor_open(path, flags, &st);
+
+    if (fd < 0 || (st.st_dev == device && st.st_ino == inode))
+        return fd;
+    if (cm_descriptor_is(fd, st.st_dev, st.st_ino))
+        close(fd);
+    return -EBADF;
+}
+
+#endif

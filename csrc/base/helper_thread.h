@@ -1,0 +1,15 @@
+/* Threads of ours in the program's process: they take none of its signals, and can be waited for
+ * until nothing counts them any more. */
+#ifndef CM_BASE_HELPER_THREAD_H
+#define CM_BASE_HELPER_THREAD_H
+
+#include <pthread.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* All signals are blocked in it. 0 or a negative errno. */
+int cm_helper_start(pthread_t *thread, void *(*work)(void *), void *argument, size_t stack);
+/* *id: its kernel thread id, which it has written itself. */
+int cm_helper_join(pthread_t thread, const int32_t *id);
+
+#endif

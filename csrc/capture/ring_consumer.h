@@ -1,0 +1,47 @@
+/* The collector's side of each ring: what is in the trace already, which blocks hold the rest, and
+ * how blocks and thread states come back. Called by whoever is the collector at the time, except
+ * for the counts. */
+#ifndef CM_CAPTURE_RING_CONSUMER_H
+#define CM_CAPTURE_RING_CONSUMER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "merge.h"
+
+/* A new capture. */
+void cm_lanes_begin(void);
+
+/* Reads how far every thread has published; returns the events that wait. */
+uint64_t cm_lanes_look(void);
+/* Events published in all rings up to the last look. */
+uint64_t cm_lanes_published(void);
+/* Puts every ring with waiting events into the merge. */
+void cm_lanes_open(cm_merge *merge);
+bool cm_lanes_refill(cm_merge *merge, cm_lane *lane);
+/* Adds the covers of what was merged since the last commit. */
+bool cm_lanes_cover(cm_batch *batch);
+/* Events taken from all rings once what was merged is committed. */
+uint64_t cm_lanes_taken(void);
+/* What was merged is in the file: moves the tails, frees the blocks behind them. */
+void cm_lanes_commit(void);
+
+/* mark: remembers how far every thread has published now; reached: all of that is in the file. */
+void cm_lanes_mark(void);
+bool cm_lanes_reached_mark(void);
+
+/* Takes the blocks of idle threads back when they get scarce, and the states of threads that are
+ * gone. */
+void cm_lanes_reclaim(uint64_t now_ns);
+/* Takes the blocks of all idle threads back, so that whoever publishes next takes one. */
+void cm_lanes_rest(void);
+/* With recording off for good: publishes in their rings what threads lost and had no room to tell.
+ * False: not all of it found room; collect, then call again. */
+bool cm_lanes_confess(void);
+
+/* Any thread. */
+uint64_t cm_lanes_pending(void);
+uint64_t cm_lanes_lost(void);
+uint64_t cm_lanes_bytes(void);
+
+#endif

@@ -1,0 +1,39 @@
+/* Reads the program's source files. The program must not notice: no descriptor of its own numbers
+ * is used, no lock that it holds on a file is given up (closing any descriptor of a file does
+ * that), and nothing but a regular file is opened. So a thread with a table of descriptors of its
+ * own reads. Where the system refuses one nothing is read. */
+#ifndef CM_CAPTURE_SOURCE_FILE_H
+#define CM_CAPTURE_SOURCE_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Which file it is, and as it was at some moment. */
+typedef struct cm_source_is {
+    uint64_t device, inode, bytes;
+    int64_t modified_ns, changed_ns; /* since 1970: content; content or anything else */
+} cm_source_is;
+
+typedef enum cm_source_look {
+    CM_SOURCE_FILE,
+    CM_SOURCE_MISSING, /* nothing has this path */
+    CM_SOURCE_OTHER    /* no regular file, or it cannot be looked at */
+} cm_source_look;
+
+/* Opens nothing. */
+cm_source_look cm_source_look_at(const char *path, cm_source_is *is);
+bool cm_source_same(const cm_source_is *a, const cm_source_is *b);
+
+typedef struct cm_source_job {
+    const char *path;
+    cm_source_is is;
+    uint8_t *bytes; /* the caller's */
+    size_t length;  /* how many to read, from the start */
+    bool done;      /* they are there, of this very file, which has not changed meanwhile */
+} cm_source_job;
+
+/* Any thread but one inside a hook. Allocates nothing on the thread that reads. */
+void cm_source_read(cm_source_job *jobs, size_t count);
+
+#endif

@@ -1,0 +1,237 @@
+#include "overflow.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../trace/decode.h"
+#include "../trace/encode.h"
+#include "../trace/side_file.h"
+#include "compact.h"
+#include "../capture/ring.h"
+
+enum { BATCHES_A_PART = 4 };
+
+static struct {
+    cm_fold *fold;
+    cm_side *side;
+    cm_batch *batch; /* of what was folded */
+    cm_decoder *decoder;
+    uint8_t *section; /* a copy with padding, for the decoder */
+    size_t section_capacity;
+    char path[CM_RING_PATH_MAX];
+    uint64_t ring_id, side_bytes, serial, folded;
+    uint64_t cover[CM_RING_COUNT]; /* of the part that is being folded; 0 = none */
+    _Atomic uint64_t memory, used;
+} overflow;
+
+static bool put_folded(void *unused, uint32_t thread, const cm_event *event)
+{
+    (void)unused;
+    return cm_batch_add_event(overflow.batch, thread, event);
+}
+
+int cm_overflow_begin(const char *trace_path, uint64_t ring_id, uint64_t side_bytes)
+{
+    cm_overflow_finish(false);
+    size_t length = strlen(trace_path);
+    if (length >= sizeof overflow.path)
+        return -ENAMETOOLONG;
+    memcpy(overflow.path, trace_path, length + 1);
+    overflow.ring_id = ring_id;
+    overflow.side_bytes = side_bytes;
+    overflow.fold = cm_fold_new(put_folded, NULL);
+    return overflow.fold == NULL ? -ENOMEM : 0;
+}
+
+void cm_overflow_note_memory(void)
+{
+    uint64_t memory = cm_fold_bytes(overflow.fold);
+    if (overflow.side != NULL)
+        memory += cm_side_part_bytes(overflow.side) + overflow.section_capacity;
+    atomic_store(&overflow.memory, memory);
+    atomic_store(&overflow.used, overflow.side != NULL ? cm_side_used(overflow.side) : 0);
+}
+
+bool cm_overflow_see(uint32_t thread, const cm_event *events, size_t count)
+{
+    return cm_fold_see(overflow.fold, thread, events, count);
+}
+
+int cm_overflow_enter(void)
+{
+    overflow.batch = cm_batch_new();
+    overflow.decoder = cm_decoder_new();
+    if (overflow.batch == NULL || overflow.decoder == NULL)
+        return -ENOMEM;
+    int status =
+        cm_side_create(overflow.path, overflow.ring_id, overflow.side_bytes, &overflow.side);
+    if (status == 0)
+        overflow.serial = overflow.folded = 1;
+    return status;
+}
+
+bool cm_overflow_entered(void)
+{
+    return overflow.side != NULL;
+}
+
+uint64_t cm_overflow_serial(void)
+{
+    return overflow.serial;
+}
+
+size_t cm_overflow_batch_bytes(void)
+{
+    return cm_side_part_bytes(overflow.side) / BATCHES_A_PART;
+}
+
+/* --- folding ------------------------------------------------------------------------------- */
+
+/* The decoder reads a little beyond the end of what it is given. */
+static int copy_section(const cm_batch_parts *parts)
+{
+    size_t need = parts->section_length + CM_DECODE_PADDING;
+    if (need > overflow.section_capacity) {
+        uint8_t *grown = realloc(overflow.section, need);
+        if (grown == NULL)
+            return -ENOMEM;
+        overflow.section = grown;
+        overflow.section_capacity = need;
+    }
+    if (parts->section_length > 0)
+        memcpy(overflow.section, parts->section, parts->section_length);
+    memset(overflow.section + parts->section_length, 0, CM_DECODE_PADDING);
+    return 0;
+}
+
+static int fold_batch(const cm_batch_parts *parts)
+{
+    cm_event event;
+    uint32_t thread;
+    int status = copy_section(parts), got;
+    if (status < 0)
+        return status;
+    if (cm_decoder_begin(overflow.decoder, parts->anchor.ticks, overflow.section,
+                         parts->section_length, parts->events) < 0)
+        return -EBADMSG;
+    while ((got = cm_decoder_next(overflow.decoder, &event, &thread)) == 1)
+        if (!cm_fold_add(overflow.fold, thread, &event))
+            return -ENOMEM;
+    cm_cursor covers = parts->covers;
+    for (uint64_t i = 0; i < parts->cover_count; i++) {
+        uint64_t ring = cm_cursor_varint(&covers), position = cm_cursor_varint(&covers);
+        if (ring < CM_RING_COUNT)
+            overflow.cover[ring] = position;
+    }
+    return got < 0 ? -EBADMSG : 0;
+}
+
+static bool add_covers(void)
+{
+    for (uint32_t i = 0; i < CM_RING_COUNT; i++)
+        if (overflow.cover[i] != 0 && !cm_batch_add_cover(overflow.batch, i, overflow.cover[i]))
+            return false;
+    memset(overflow.cover, 0, sizeof overflow.cover);
+    return true;
+}
+
+static int fold_chunks(const uint8_t *chunks, size_t length, uint64_t *serial)
+{
+    cm_batch_parts parts;
+    int status = 0;
+    for (bool first = true; length > 0 && status == 0; first = false) {
+        if (!cm_batch_next(&chunks, &length, &parts))
+            return -EBADMSG;
+        if (first)
+            cm_batch_begin(overflow.batch, parts.anchor);
+        status = fold_batch(&parts);
+        *serial = parts.side;
+    }
+    return status;
+}
+
+static int fold_oldest(cm_writer *writer, uint64_t log_position)
+{
+    const uint8_t *chunks;
+    const void *bytes;
+    size_t length;
+    uint64_t serial = overflow.folded;
+
+    int status = cm_side_oldest(overflow.side, &chunks, &length);
+    if (status == 0)
+        status = fold_chunks(chunks, length, &serial);
+    if (status < 0)
+        return status;
+    if (!cm_fold_flush(overflow.fold) || !add_covers())
+        return -ENOMEM;
+    cm_batch_set_log_position(overflow.batch, log_position);
+    cm_batch_set_side(overflow.batch, serial);
+    if (!cm_batch_finish(overflow.batch, &bytes, &length))
+        return -ENOMEM;
+    status = cm_writer_chunk(writer, bytes, length);
+    if (status == 0) {
+        overflow.folded = serial;
+        cm_side_release(overflow.side);
+    }
+    return status;
+}
+
+int cm_overflow_put(cm_writer *writer, const void *chunk, size_t length, uint64_t log_position)
+{
+    int status;
+    while ((status = cm_side_append(overflow.side, chunk, length)) == -ENOBUFS) {
+        status = fold_oldest(writer, log_position);
+        if (status < 0)
+            return status;
+    }
+    if (status == 0)
+        overflow.serial++;
+    return status;
+}
+
+/* --- the end ------------------------------------------------------------------------------- */
+
+int cm_overflow_settle(cm_writer *writer)
+{
+    const uint8_t *chunks;
+    size_t length;
+
+    while (overflow.side != NULL && cm_side_used(overflow.side) > 0) {
+        int status = cm_side_oldest(overflow.side, &chunks, &length);
+        if (status == 0 && length > 0)
+            status = cm_writer_chunk(writer, chunks, length);
+        if (status < 0)
+            return status;
+        cm_side_release(overflow.side);
+    }
+    return 0;
+}
+
+void cm_overflow_finish(bool remove)
+{
+    if (overflow.side != NULL)
+        cm_side_close(overflow.side, remove);
+    cm_fold_free(overflow.fold);
+    cm_batch_free(overflow.batch);
+    cm_decoder_free(overflow.decoder);
+    free(overflow.section);
+    memset(&overflow, 0, sizeof overflow);
+}
+
+void cm_overflow_forget(void)
+{
+    cm_side_forget(overflow.side);
+    memset(&overflow, 0, sizeof overflow);
+}
+
+uint64_t cm_overflow_side_used(void)
+{
+    return atomic_load(&overflow.used);
+}
+
+uint64_t cm_overflow_memory(void)
+{
+    return atomic_load(&overflow.memory);
+}

@@ -1,0 +1,154 @@
+#include "blocks.h"
+
+#include <stdlib.h>
+
+#include "../base/hash.h"
+#include "../base/grow.h"
+
+void cm_blocks_clear(cm_blocks *blocks)
+{
+    free(blocks->slot);
+    free(blocks->note);
+    *blocks = (cm_blocks){0};
+}
+
+bool cm_blocks_copy(cm_blocks *copy, const cm_blocks *blocks)
+{
+    *copy = *blocks;
+    copy->note = NULL;
+    if (cm_copy((void **)&copy->slot, blocks->slot, blocks->slots, sizeof *blocks->slot) &&
+        (blocks->note == NULL ||
+         cm_copy((void **)&copy->note, blocks->note, blocks->slots, sizeof *blocks->note)))
+        return true;
+    cm_blocks_clear(copy);
+    return false;
+}
+
+static inline size_t home(const cm_blocks *blocks, uint16_t device, uint64_t address)
+{
+    uint64_t key = address ^ (uint64_t)device << 48;
+    return (blocks->keyed ? cm_hash(key) : cm_mix(key)) & (blocks->slots - 1);
+}
+
+static inline size_t find(const cm_blocks *blocks, uint16_t device, uint64_t address)
+{
+    size_t i = home(blocks, device, address);
+    while (blocks->slot[i].alive &&
+           (blocks->slot[i].address != address || blocks->slot[i].device != device))
+        i = (i + 1) & (blocks->slots - 1);
+    return i;
+}
+
+cm_block *cm_blocks_at(cm_blocks *blocks, uint16_t device, uint64_t address)
+{
+    if (blocks->slots == 0)
+        return NULL;
+    size_t i = find(blocks, device, address);
+    return blocks->slot[i].alive ? &blocks->slot[i] : NULL;
+}
+
+const cm_block *cm_blocks_find(const cm_blocks *blocks, uint16_t device, uint64_t address)
+{
+    return cm_blocks_at((cm_blocks *)blocks, device, address);
+}
+
+bool cm_blocks_keep_notes(cm_blocks *blocks)
+{
+    if (blocks->slots > 0 && !blocks->noted) {
+        blocks->note = calloc(blocks->slots, sizeof *blocks->note);
+        if (blocks->note == NULL)
+            return false;
+    }
+    blocks->noted = true;
+    return true;
+}
+
+static bool rebuild(cm_blocks *blocks, size_t slots, bool keyed)
+{
+    cm_blocks larger = {.slots = slots, .count = blocks->count, .keyed = keyed};
+    larger.slot = calloc(larger.slots, sizeof *larger.slot);
+    if (larger.slot == NULL || (blocks->noted && !cm_blocks_keep_notes(&larger))) {
+        free(larger.slot);
+        return false;
+    }
+    for (size_t i = 0; i < blocks->slots; i++) {
+        const cm_block *old = &blocks->slot[i];
+        if (!old->alive)
+            continue;
+        size_t at = find(&larger, old->device, old->address);
+        larger.slot[at] = *old;
+        if (blocks->noted)
+            larger.note[at] = blocks->note[i];
+    }
+    free(blocks->slot);
+    free(blocks->note);
+    *blocks = larger;
+    return true;
+}
+
+/* The slot of the block or where it belongs, with room for one more; SIZE_MAX: out of memory. */
+static size_t reserve(cm_blocks *blocks, const cm_block *block)
+{
+    if (blocks->count * 4 >= blocks->slots * 3 &&
+        !rebuild(blocks, blocks->slots ? blocks->slots * 2 : 1024, blocks->keyed))
+        return SIZE_MAX;
+    size_t i = find(blocks, block->device, block->address);
+    size_t far = (i - home(blocks, block->device, block->address)) & (blocks->slots - 1);
+    if (far <= CM_HASH_LONG || blocks->keyed)
+        return i;
+    return rebuild(blocks, blocks->slots, true) ? find(blocks, block->device, block->address)
+                                                : SIZE_MAX;
+}
+
+const cm_block *cm_blocks_put(cm_blocks *blocks, const cm_block *block)
+{
+    size_t i = reserve(blocks, block);
+    if (i == SIZE_MAX)
+        return NULL;
+    if (blocks->noted)
+        blocks->note[i] = 0;
+    blocks->slot[i] = *block;
+    blocks->slot[i].alive = true;
+    blocks->count++;
+    return &blocks->slot[i];
+}
+
+bool cm_blocks_set(cm_blocks *blocks, const cm_block *block)
+{
+    size_t i = reserve(blocks, block);
+    if (i == SIZE_MAX)
+        return false;
+    blocks->count += !blocks->slot[i].alive;
+    blocks->slot[i] = *block;
+    blocks->slot[i].alive = true;
+    if (blocks->noted)
+        blocks->note[i] = 0;
+    return true;
+}
+
+bool cm_blocks_take(cm_blocks *blocks, uint16_t device, uint64_t address, cm_block *out,
+                    uint32_t *note)
+{
+    if (blocks->slots == 0)
+        return false;
+    size_t mask = blocks->slots - 1, hole = find(blocks, device, address);
+    cm_block *slot = blocks->slot;
+    if (!slot[hole].alive)
+        return false;
+    *out = slot[hole];
+    if (note != NULL)
+        *note = blocks->noted ? blocks->note[hole] : 0;
+    /* Close the gap, so that no probe stops early and no tombstones pile up. */
+    for (size_t i = (hole + 1) & mask; slot[i].alive; i = (i + 1) & mask) {
+        size_t wanted = home(blocks, slot[i].device, slot[i].address);
+        if (((i - wanted) & mask) >= ((i - hole) & mask)) {
+            slot[hole] = slot[i];
+            if (blocks->noted)
+                blocks->note[hole] = blocks->note[i];
+            hole = i;
+        }
+    }
+    slot[hole].alive = false;
+    blocks->count--;
+    return true;
+}

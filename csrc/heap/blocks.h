@@ -1,0 +1,72 @@
+/* The blocks that are alive: a hash table keyed by (device, address), 32 bytes an entry, and on
+ * demand a note beside each, a number of whoever wants one. One owner, any thread. Pointers into it
+ * are valid until the next put or take. */
+#ifndef CM_HEAP_BLOCKS_H
+#define CM_HEAP_BLOCKS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct cm_block {
+    uint64_t address;
+    int64_t size;
+    uint32_t origin;   /* cm_origin: whose it is */
+    int32_t step;      /* that it was born in; -1 before the first */
+    uint16_t device;   /* number of the device in the replay */
+    bool alive : 1;    /* false: an empty slot */
+    bool direct : 1;   /* CM_EVF_DIRECT */
+    bool made : 1;     /* in the window; false: it was there before */
+    bool labelled : 1; /* the replay has a label for it */
+    uint8_t slack_high : 7;
+    uint32_t slack_low;
+} cm_block;
+
+_Static_assert(sizeof(cm_block) == 32, "the promise of bytes per live block");
+
+typedef struct cm_blocks {
+    cm_block *slot;
+    size_t slots, count; /* slots is 0 or a power of two; walk them to see all blocks */
+    bool keyed;          /* hashed with the process's secret, see base/hash.h */
+    bool noted;
+    uint32_t *note; /* of each slot, where noted */
+} cm_blocks;
+
+/* Bytes of the block beyond those that were asked for; below 2^39, more is said to be that. */
+static inline int64_t cm_block_slack(const cm_block *block)
+{
+    return (int64_t)block->slack_high << 32 | block->slack_low;
+}
+
+static inline void cm_block_set_slack(cm_block *block, int64_t slack)
+{
+    uint64_t most = ((uint64_t)1 << 39) - 1,
+             bytes = (uint64_t)slack > most ? most : (uint64_t)slack;
+    block->slack_low = (uint32_t)bytes;
+    block->slack_high = (uint8_t)(bytes >> 32 & 0x7f);
+}
+
+/* All zero is an empty table. */
+void cm_blocks_clear(cm_blocks *blocks);
+bool cm_blocks_copy(cm_blocks *copy,
+                    const cm_blocks *blocks); /* false: out of memory, it is empty */
+const cm_block *cm_blocks_find(const cm_blocks *blocks, uint16_t device, uint64_t address);
+/* Only its slack, origin and label may be changed. */
+cm_block *cm_blocks_at(cm_blocks *blocks, uint16_t device, uint64_t address);
+/* Adds a block whose (device, address) is not there yet. NULL: out of memory. */
+const cm_block *cm_blocks_put(cm_blocks *blocks, const cm_block *block);
+/* Adds a block, or overwrites the one with its (device, address). false: out of memory. */
+bool cm_blocks_set(cm_blocks *blocks, const cm_block *block);
+/* Removes one; false: not there. note: where its note goes (0 without notes), or NULL. */
+bool cm_blocks_take(cm_blocks *blocks, uint16_t device, uint64_t address, cm_block *out,
+                    uint32_t *note);
+/* From here on blocks have notes, which are 0 at first. false: out of memory. */
+bool cm_blocks_keep_notes(cm_blocks *blocks);
+
+/* Of a block in the table, where blocks have notes. */
+static inline uint32_t *cm_blocks_note(const cm_blocks *blocks, const cm_block *block)
+{
+    return &blocks->note[block - blocks->slot];
+}
+
+#endif

@@ -1,0 +1,29 @@
+/* What a block is for. A walk over living objects decides where it saw the block (CM_EV_LABEL);
+ * elsewhere its birth and its end do. csrc/heap/fates.h has the rules. */
+#ifndef CM_HEAP_CATEGORY_H
+#define CM_HEAP_CATEGORY_H
+
+#include <stdint.h>
+
+/* The names in py_analysis.c are part of the JSON. */
+typedef enum cm_category {
+    CM_CATEGORY_UNKNOWN = 0,
+    CM_CATEGORY_PARAMETER,
+    CM_CATEGORY_BUFFER,
+    CM_CATEGORY_GRADIENT,
+    CM_CATEGORY_OPTIMIZER_STATE,
+    CM_CATEGORY_INPUT,
+    CM_CATEGORY_ACTIVATION,
+    CM_CATEGORY_TEMPORARY,
+    CM_CATEGORY_BEFORE_START,
+    CM_CATEGORIES
+} cm_category;
+
+/* What a walk said of a block. */
+typedef struct cm_label {
+    uint64_t owner;        /* address of the module object that owns it, 0 = none */
+    uint32_t text, module; /* name ids; module: the owner's qualified name, 0 = unknown */
+    uint8_t kind;          /* cm_label_kind */
+} cm_label;
+
+#endif

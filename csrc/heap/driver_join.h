@@ -1,0 +1,65 @@
+/* Events of the driver level joined with the activity records that say the same, by correlation id.
+ * Either may come first. Ids wrap and calls are told more than once under one id, so what waits is
+ * only kept for the next CM_JOIN_WAITING of its kind, and of several with one id the one with the
+ * same address is taken. One owner, any thread. */
+#ifndef CM_HEAP_DRIVER_JOIN_H
+#define CM_HEAP_DRIVER_JOIN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../base/idmap.h"
+
+enum { CM_JOIN_WAITING = 1 << 15 };
+
+typedef struct cm_join_side {
+    uint64_t address;
+    int64_t size; /* 0: not told */
+    int device;   /* -1: not told */
+    uint32_t library;
+    bool release;
+    /* Of an event: whom the library is for. Once it is gone its own slot is somebody else's. */
+    uint32_t allocation; /* slot + 1; 0: none, or gone */
+    uint32_t account;
+    int64_t accounted;
+    uint64_t birth, death;
+} cm_join_side;
+
+typedef struct cm_join_entry {
+    cm_join_side side;
+    uint64_t key;
+    uint64_t older; /* number of the one before it with this key, + 1 */
+    bool done;
+} cm_join_entry;
+
+typedef struct cm_join_queue {
+    cm_join_entry *entry; /* a ring */
+    uint64_t first, next; /* numbers */
+    cm_idmap newest;      /* key -> low half of the number of the newest */
+} cm_join_queue;
+
+typedef struct cm_driverjoin {
+    cm_join_queue events, records;
+    uint64_t record_count, matched, differ;
+    uint64_t expired_events, expired_records;
+    int64_t folded_events; /* left out without a record, less those whose record came since */
+} cm_driverjoin;
+
+/* All zero is an empty one. */
+void cm_driverjoin_clear(cm_driverjoin *join);
+bool cm_driverjoin_copy(cm_driverjoin *copy, const cm_driverjoin *join); /* false: out of memory */
+/* 1: the other half was waiting, and is *other; 0: this one waits now, as number *number; -1: out
+ * of memory. */
+int cm_driverjoin_event(cm_driverjoin *join, uint32_t correlation, const cm_join_side *event,
+                        cm_join_side *other, uint64_t *number);
+int cm_driverjoin_record(cm_driverjoin *join, uint32_t correlation, const cm_join_side *record,
+                         cm_join_side *other);
+/* An event that waits, or NULL. */
+cm_join_side *cm_driverjoin_waiting(cm_driverjoin *join, uint64_t number);
+/* It waits no longer: what it told did not happen. */
+void cm_driverjoin_forget(cm_driverjoin *join, uint64_t number);
+uint64_t cm_driverjoin_events_waiting(const cm_driverjoin *join);
+uint64_t cm_driverjoin_records_waiting(const cm_driverjoin *join);
+
+#endif

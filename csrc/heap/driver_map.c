@@ -1,0 +1,595 @@
+#include "driver_map_parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "../base/grow.h"
+
+const char cm_drivermap_no_memory[] = "out of memory";
+const char cm_drivermap_bad_size[] =
+    "the trace is damaged: it has a driver allocation of an impossible size";
+
+const char *cm_driver_kind_name(uint8_t kind)
+{
+    static const char *const names[] = {
+        [0] = "unknown",
+        [CM_DRIVER_DEVICE] = "device",
+        [CM_DRIVER_MANAGED] = "managed",
+        [CM_DRIVER_HOST] = "host",
+        [CM_DRIVER_REGISTERED] = "registered",
+        [CM_DRIVER_ASYNC] = "async",
+        [CM_DRIVER_PHYSICAL] = "physical",
+        [CM_DRIVER_REFERENCE] = "reference",
+        [CM_DRIVER_IMPORTED] = "imported",
+        [CM_DRIVER_RESERVED] = "reserved",
+        [CM_DRIVER_MAPPED] = "mapped",
+        [CM_DRIVER_ARRAY] = "array",
+        [CM_DRIVER_IPC] = "ipc",
+        [CM_DRIVER_EXTERNAL] = "external",
+        [CM_DRIVER_POOL] = "pool",
+        [CM_DRIVER_GRAPH] = "graph",
+        [CM_DRIVER_MULTICAST] = "multicast",
+        [CM_DRIVER_CONTEXT] = "context",
+    };
+    return names[kind < sizeof names / sizeof names[0] ? kind : 0];
+}
+
+bool cm_drivermap_fail(cm_drivermap *m, const char *why)
+{
+    m->error = why;
+    return false;
+}
+
+cm_drivermap *cm_drivermap_new(const cm_reader *reader)
+{
+    cm_drivermap *m = calloc(1, sizeof *m);
+    if (m == NULL)
+        return NULL;
+    m->reader = reader;
+    const cm_driver_moment nothing = {-1, -1, -1, -1, -1, -1, .context = -1};
+    for (size_t i = 0; i < CM_ACCOUNT_HOST; i++) {
+        m->device[i].told = m->device[i].last = m->device[i].last_quiet = nothing;
+        m->device[i].context = -1;
+    }
+    return m;
+}
+
+void cm_drivermap_free(cm_drivermap *m)
+{
+    if (m == NULL)
+        return;
+    cm_accounts_clear(&m->accounts);
+    cm_driverjoin_clear(&m->join);
+    cm_ranges_clear(&m->homes);
+    cm_ranges_clear(&m->mapped);
+    cm_idmap_clear(&m->shared);
+    for (size_t i = 0; i < CM_DRIVER_SPACES; i++)
+        cm_idmap_clear(&m->space[i]);
+    for (size_t i = 0; i < CM_DRIVER_THREADS; i++)
+        free(m->thread[i].undo);
+    free(m->allocation);
+    free(m);
+}
+
+static bool copy_parts(cm_drivermap *copy, const cm_drivermap *m)
+{
+    bool fine =
+        cm_accounts_copy(&copy->accounts, &m->accounts) &&
+        cm_driverjoin_copy(&copy->join, &m->join) && cm_ranges_copy(&copy->homes, &m->homes) &&
+        cm_ranges_copy(&copy->mapped, &m->mapped) && cm_idmap_copy(&copy->shared, &m->shared) &&
+        cm_copy((void **)&copy->allocation, m->allocation, m->slots, sizeof *m->allocation);
+    for (size_t i = 0; fine && i < CM_DRIVER_SPACES; i++)
+        fine = cm_idmap_copy(&copy->space[i], &m->space[i]);
+    for (size_t i = 0; fine && i < CM_DRIVER_THREADS; i++) {
+        const cm_driver_thread *t = &m->thread[i];
+        copy->thread[i] = *t;
+        copy->thread[i].undo_capacity = t->undo_count;
+        fine = cm_copy((void **)&copy->thread[i].undo, t->undo, t->undo_count, sizeof *t->undo);
+    }
+    return fine;
+}
+
+cm_drivermap *cm_drivermap_copy(const cm_drivermap *m)
+{
+    cm_drivermap *copy = calloc(1, sizeof *copy);
+    if (copy == NULL)
+        return NULL;
+    copy->reader = m->reader;
+    copy->slots = copy->capacity = m->slots;
+    copy->vacant = m->vacant;
+    copy->last_home = m->last_home;
+    memcpy(copy->device, m->device, sizeof copy->device);
+    memcpy(copy->pool, m->pool, sizeof copy->pool);
+    copy->allocations = m->allocations;
+    copy->frees = m->frees;
+    copy->unknown_frees = m->unknown_frees;
+    copy->failed_frees = m->failed_frees;
+    copy->replaced = m->replaced;
+    if (copy_parts(copy, m))
+        return copy;
+    cm_drivermap_free(copy);
+    return NULL;
+}
+
+/* --- spaces -------------------------------------------------------------------------------- */
+
+int cm_drivermap_space(uint8_t kind)
+{
+    switch (kind) {
+    case 0:
+    case CM_DRIVER_DEVICE:
+    case CM_DRIVER_MANAGED:
+    case CM_DRIVER_HOST:
+    case CM_DRIVER_ASYNC:
+    case CM_DRIVER_IPC:
+        return CM_DRIVER_SPACE_ADDRESS;
+    case CM_DRIVER_REGISTERED:
+        return CM_DRIVER_SPACE_REGISTERED;
+    case CM_DRIVER_RESERVED:
+        return CM_DRIVER_SPACE_RESERVED;
+    case CM_DRIVER_PHYSICAL:
+    case CM_DRIVER_REFERENCE:
+    case CM_DRIVER_IMPORTED:
+    case CM_DRIVER_MULTICAST:
+        return CM_DRIVER_SPACE_HANDLE;
+    case CM_DRIVER_ARRAY:
+        return CM_DRIVER_SPACE_ARRAY;
+    case CM_DRIVER_EXTERNAL:
+        return CM_DRIVER_SPACE_EXTERNAL;
+    case CM_DRIVER_POOL:
+        return CM_DRIVER_SPACE_POOL;
+    case CM_DRIVER_CONTEXT:
+        return CM_DRIVER_SPACE_CONTEXT;
+    case CM_DRIVER_GRAPH:
+        return CM_DRIVER_SPACE_GRAPH;
+    default:
+        return CM_DRIVER_SPACES;
+    }
+}
+
+uint64_t cm_drivermap_key(uint64_t address)
+{
+    return address & (UINT64_MAX >> 1);
+}
+
+bool cm_drivermap_lookup(const cm_drivermap *m, int space, uint64_t address, uint32_t *slot)
+{
+    return space < CM_DRIVER_SPACES &&
+           cm_idmap_get(&m->space[space], cm_drivermap_key(address), slot);
+}
+
+/* Blocks of PyTorch may lie in it. */
+static bool is_home(uint8_t kind)
+{
+    return kind == CM_DRIVER_DEVICE || kind == CM_DRIVER_MANAGED || kind == CM_DRIVER_ASYNC ||
+           kind == CM_DRIVER_IPC || kind == CM_DRIVER_GRAPH || kind == CM_DRIVER_RESERVED;
+}
+
+static bool ends_with_context(uint8_t kind)
+{
+    return kind == CM_DRIVER_DEVICE || kind == CM_DRIVER_MANAGED || kind == CM_DRIVER_HOST ||
+           kind == CM_DRIVER_REGISTERED || kind == CM_DRIVER_ASYNC || kind == CM_DRIVER_ARRAY ||
+           kind == CM_DRIVER_IPC || kind == CM_DRIVER_EXTERNAL || kind == CM_DRIVER_GRAPH;
+}
+
+/* --- one allocation ------------------------------------------------------------------------ */
+
+static bool new_slot(cm_drivermap *m, uint32_t *slot)
+{
+    if (m->vacant != 0) {
+        *slot = m->vacant - 1;
+        m->vacant = m->allocation[*slot].after;
+        return true;
+    }
+    if (m->slots >= UINT32_MAX - 1 ||
+        !cm_grow((void **)&m->allocation, &m->capacity, m->slots + 1, sizeof *m->allocation))
+        return cm_drivermap_fail(m, cm_drivermap_no_memory);
+    *slot = (uint32_t)m->slots++;
+    return true;
+}
+
+/* Once it is over and nobody may come back to it. */
+static void let_go(cm_drivermap *m, uint32_t slot)
+{
+    cm_driver_allocation *a = &m->allocation[slot];
+    if (a->alive || a->blocks > 0 || a->keepers > 0 || a->shown > 0 || a->size < 0)
+        return;
+    if (m->last_home == slot + 1)
+        m->last_home = 0;
+    *a = (cm_driver_allocation){
+        .address = UINT64_MAX, .size = -1, .account = CM_ACCOUNT_NONE, .after = m->vacant};
+    m->vacant = slot + 1;
+}
+
+static void list(cm_drivermap *m, uint32_t slot)
+{
+    cm_driver_allocation *a = &m->allocation[slot];
+    uint32_t *first = &m->device[cm_drivermap_place(a->device)].first;
+    a->before = 0;
+    a->after = *first;
+    if (*first != 0)
+        m->allocation[*first - 1].before = slot + 1;
+    *first = slot + 1;
+    a->listed = true;
+}
+
+static void unlist(cm_drivermap *m, uint32_t slot)
+{
+    cm_driver_allocation *a = &m->allocation[slot];
+    if (!a->listed)
+        return;
+    if (a->before != 0)
+        m->allocation[a->before - 1].after = a->after;
+    else
+        m->device[cm_drivermap_place(a->device)].first = a->after;
+    if (a->after != 0)
+        m->allocation[a->after - 1].before = a->before;
+    a->before = a->after = 0;
+    a->listed = false;
+}
+
+/* One more, or one less, has a part of this page. */
+static bool share_page(cm_drivermap *m, cm_driver_state *d, uint64_t page, int sign)
+{
+    uint32_t parts = 0;
+    cm_idmap_get(&m->shared, page, &parts);
+    d->pages += (parts == 0 && sign > 0) - (parts == 1 && sign < 0);
+    if (sign < 0 && parts <= 1)
+        cm_idmap_remove(&m->shared, page);
+    else if (!cm_idmap_put(&m->shared, page, sign > 0 ? parts + 1 : parts - 1))
+        return cm_drivermap_fail(m, cm_drivermap_no_memory);
+    return true;
+}
+
+/* Pages that it fills are its own; only the first and the last can be others', too. */
+static bool count_pages(cm_drivermap *m, cm_driver_state *d, const cm_driver_allocation *a,
+                        int sign)
+{
+    if ((a->kind != CM_DRIVER_DEVICE && a->kind != CM_DRIVER_MANAGED) || a->size == 0 ||
+        a->address > UINT64_MAX - CM_DRIVER_SIZE_MOST - CM_GRANULE)
+        return true;
+    uint64_t end = a->address + (uint64_t)a->size;
+    uint64_t first = a->address / CM_GRANULE, last = (end - 1) / CM_GRANULE;
+    bool head = a->address % CM_GRANULE != 0, tail = end % CM_GRANULE != 0;
+    bool alone = first == last;
+    d->paged += sign * a->size;
+    d->pages += sign * ((int64_t)(last - first) + 1 - (alone ? head || tail : head + tail));
+    return (!(alone ? head || tail : head) || share_page(m, d, first, sign)) &&
+           (alone || !tail || share_page(m, d, last, sign));
+}
+
+static bool count(cm_drivermap *m, const cm_driver_allocation *a, int sign)
+{
+    cm_driver_state *own = &m->device[cm_drivermap_place(a->device)];
+    cm_driver_state *blocks = &m->device[cm_drivermap_place(a->block_device)];
+    blocks->block_bytes += sign * a->block_bytes;
+    blocks->block_slack += sign * a->block_slack;
+    if (a->kind == CM_DRIVER_ASYNC)
+        *(a->pool != 0 ? &own->async_other : &own->async_own) += sign * a->size;
+    if (a->kind == CM_DRIVER_CONTEXT)
+        own->contexts += (uint32_t)sign;
+    if (!count_pages(m, own, a, sign))
+        return false;
+    return a->account == CM_ACCOUNT_NONE ||
+           cm_accounts_add(&m->accounts, a->account, a->size, sign) ||
+           cm_drivermap_fail(m, cm_drivermap_bad_size);
+}
+
+/* A handle that was released before has no claim to a value that is another's by now. */
+static bool lost_its_value(const cm_drivermap *m, const cm_driver_allocation *a, int space)
+{
+    uint32_t found;
+    return space == CM_DRIVER_SPACE_HANDLE && a->references == 0 &&
+           cm_drivermap_lookup(m, space, a->address, &found);
+}
+
+bool cm_drivermap_revive(cm_drivermap *m, uint32_t slot)
+{
+    cm_driver_allocation *a = &m->allocation[slot];
+    if (a->alive)
+        return true;
+    int space = cm_drivermap_space(a->kind);
+    if (a->kind == CM_DRIVER_MAPPED
+            ? !cm_ranges_put(&m->mapped, a->address, slot)
+            : space < CM_DRIVER_SPACES && !a->implied && !lost_its_value(m, a, space) &&
+                  !cm_idmap_put(&m->space[space], cm_drivermap_key(a->address), slot))
+        return cm_drivermap_fail(m, cm_drivermap_no_memory);
+    if (a->implied && space == CM_DRIVER_SPACE_ADDRESS &&
+        !cm_idmap_put(&m->space[space], cm_drivermap_key(a->address), slot))
+        return cm_drivermap_fail(m, cm_drivermap_no_memory);
+    if (is_home(a->kind) && !cm_ranges_put(&m->homes, a->address, slot))
+        return cm_drivermap_fail(m, cm_drivermap_no_memory);
+    a->alive = true;
+    /* It is as if it had been there all the time, unless a picture was taken without it. */
+    if (a->birth == 0 || cm_accounts_latest(&m->accounts, a->account) > a->death)
+        a->birth = ++m->accounts.clock;
+    a->death = 0;
+    if (ends_with_context(a->kind))
+        list(m, slot);
+    if (a->shows != 0)
+        m->allocation[a->shows - 1].shown++;
+    if (a->join != 0) {
+        cm_join_side *waits = cm_driverjoin_waiting(&m->join, a->join - 1);
+        if (waits != NULL) {
+            waits->birth = a->birth;
+            waits->death = 0;
+        }
+    }
+    return count(m, a, 1);
+}
+
+bool cm_drivermap_end(cm_drivermap *m, uint32_t slot)
+{
+    cm_driver_allocation *a = &m->allocation[slot];
+    int space = cm_drivermap_space(a->kind);
+    uint32_t found;
+    if (!a->alive)
+        return true;
+    a->alive = false;
+    a->death = m->accounts.clock;
+    if (a->kind == CM_DRIVER_MAPPED)
+        cm_ranges_remove(&m->mapped, a->address, slot);
+    else if (cm_drivermap_lookup(m, space, a->address, &found) && found == slot)
+        cm_idmap_remove(&m->space[space], cm_drivermap_key(a->address));
+    if (is_home(a->kind))
+        cm_ranges_remove(&m->homes, a->address, slot);
+    if (m->last_home == slot + 1)
+        m->last_home = 0;
+    unlist(m, slot);
+    if (a->shows != 0)
+        m->allocation[a->shows - 1].shown--;
+    if (a->join != 0) {
+        cm_join_side *waits = cm_driverjoin_waiting(&m->join, a->join - 1);
+        if (waits != NULL) {
+            waits->death = a->death;
+            waits->account = a->account;
+        }
+    }
+    return count(m, a, -1);
+}
+
+static void forget_join(cm_drivermap *m, cm_driver_allocation *a)
+{
+    cm_join_side *waits = a->join != 0 ? cm_driverjoin_waiting(&m->join, a->join - 1) : NULL;
+    if (waits != NULL)
+        waits->allocation = 0; /* its slot becomes somebody else's */
+    a->join = 0;
+}
+
+void cm_drivermap_settle(cm_drivermap *m, uint32_t slot)
+{
+    cm_driver_allocation *a = &m->allocation[slot];
+    if (!a->alive && a->keepers == 0)
+        forget_join(m, a);
+    let_go(m, slot);
+}
+
+bool cm_drivermap_end_handle(cm_drivermap *m, uint32_t slot, bool *ended)
+{
+    cm_driver_allocation *a = &m->allocation[slot];
+    *ended = a->alive && a->references == 0 && a->shown == 0;
+    return !*ended || cm_drivermap_end(m, slot);
+}
+
+bool cm_drivermap_end_for_good(cm_drivermap *m, uint32_t slot)
+{
+    uint32_t shows = m->allocation[slot].shows;
+    bool ended;
+    if (!cm_drivermap_end(m, slot))
+        return false;
+    m->allocation[slot].shows = 0;
+    cm_drivermap_settle(m, slot);
+    if (shows == 0)
+        return true;
+    if (!cm_drivermap_end_handle(m, shows - 1, &ended))
+        return false;
+    cm_drivermap_settle(m, shows - 1);
+    return true;
+}
+
+/* --- whose it is --------------------------------------------------------------------------- */
+
+static bool account_for(cm_drivermap *m, uint32_t slot, uint32_t library, uint32_t stack)
+{
+    cm_driver_allocation *a = &m->allocation[slot];
+    cm_account_key key = {
+        library,
+        stack,
+        cm_accounts_is_host(a->kind) ? CM_ACCOUNT_HOST : cm_drivermap_place(a->device),
+        a->kind,
+        a->torch,
+        a->backward};
+    a->account = cm_accounts_find(&m->accounts, &key);
+    return a->account != CM_ACCOUNT_NONE || cm_drivermap_fail(m, cm_drivermap_no_memory);
+}
+
+static bool reaccount(cm_drivermap *m, cm_driver_allocation *a, cm_account_key key)
+{
+    uint32_t now = cm_accounts_find(&m->accounts, &key);
+    if (now == CM_ACCOUNT_NONE)
+        return cm_drivermap_fail(m, cm_drivermap_no_memory);
+    /* What is over for now had its bytes taken out: only pictures change. */
+    cm_accounts_move(&m->accounts, a->account, now, a->size, a->birth, a->death);
+    a->account = now;
+    return true;
+}
+
+bool cm_drivermap_is_torch(const cm_drivermap *m, uint32_t library)
+{
+    const char *path = library != 0 ? cm_reader_name(m->reader, library) : NULL;
+    if (path == NULL)
+        return false;
+    const char *slash = strrchr(path, '/');
+    const char *name = slash != NULL ? slash + 1 : path;
+    return strncmp(name, "libc10_cuda", 11) == 0 || strncmp(name, "libtorch", 8) == 0;
+}
+
+bool cm_drivermap_make_torch(cm_drivermap *m, uint32_t slot)
+{
+    cm_driver_allocation *a = &m->allocation[slot];
+    if (a->torch)
+        return true;
+    a->torch = true;
+    if (a->account != CM_ACCOUNT_NONE) {
+        cm_account_key key = cm_accounts_key(&m->accounts, a->account);
+        key.torch = true;
+        if (!reaccount(m, a, key))
+            return false;
+    }
+    if (a->kind == CM_DRIVER_MAPPED)
+        return a->shows == 0 || cm_drivermap_make_torch(m, a->shows - 1);
+    if (a->kind != CM_DRIVER_RESERVED || a->size == 0)
+        return true;
+    uint64_t key = a->address, last = a->address + (uint64_t)(a->size - 1);
+    uint32_t piece;
+    /* What is PyTorch's already was here when an older reservation became so. */
+    while (cm_ranges_above(&m->mapped, key, &key, &piece) && key <= last &&
+           !m->allocation[piece].torch) {
+        if (!cm_drivermap_make_torch(m, piece))
+            return false;
+        if (key++ == UINT64_MAX)
+            break;
+    }
+    return true;
+}
+
+bool cm_drivermap_set_library(cm_drivermap *m, uint32_t slot, uint32_t library)
+{
+    cm_driver_allocation *a = &m->allocation[slot];
+    if (library == 0 || a->account == CM_ACCOUNT_NONE)
+        return true;
+    cm_account_key key = cm_accounts_key(&m->accounts, a->account);
+    key.library = library;
+    if (!reaccount(m, a, key))
+        return false;
+    return !cm_drivermap_is_torch(m, library) || cm_drivermap_make_torch(m, slot);
+}
+
+/* --- where a block lies -------------------------------------------------------------------- */
+
+bool cm_drivermap_lies_in(const cm_driver_allocation *a, uint64_t address, int64_t size)
+{
+    return a->alive && address >= a->address && size <= a->size &&
+           address - a->address <= (uint64_t)(a->size - size);
+}
+
+/* Slot + 1; 0: in nothing that is known. */
+static uint32_t home_of(cm_drivermap *m, uint64_t address, int64_t size)
+{
+    uint64_t key;
+    uint32_t slot;
+    if (m->last_home != 0 && cm_drivermap_lies_in(&m->allocation[m->last_home - 1], address, size))
+        return m->last_home;
+    if (!cm_ranges_below(&m->homes, address, &key, &slot) ||
+        !cm_drivermap_lies_in(&m->allocation[slot], address, size))
+        return 0;
+    return m->last_home = slot + 1;
+}
+
+bool cm_drivermap_make(cm_drivermap *m, cm_driver_allocation fresh, uint32_t library,
+                       uint32_t stack, uint32_t *slot)
+{
+    if (!new_slot(m, slot))
+        return false;
+    fresh.account = CM_ACCOUNT_NONE;
+    fresh.block_device = fresh.device;
+    m->allocation[*slot] = fresh;
+    bool nobody =
+        fresh.kind == CM_DRIVER_CONTEXT || (fresh.implied && fresh.kind == CM_DRIVER_RESERVED);
+    if (!nobody && !account_for(m, *slot, library, stack))
+        return false;
+    return cm_drivermap_revive(m, *slot);
+}
+
+static bool imply(cm_drivermap *m, int8_t device, uint64_t address, int64_t size, uint32_t stack,
+                  bool direct, uint32_t *slot)
+{
+    cm_driver_allocation fresh = {.address = address,
+                                  .size = size,
+                                  .kind = CM_DRIVER_DEVICE,
+                                  .device = device,
+                                  .torch = true,
+                                  .implied = true,
+                                  .direct = direct};
+    uint32_t old;
+    if (cm_drivermap_lookup(m, CM_DRIVER_SPACE_ADDRESS, address, &old) &&
+        !cm_drivermap_end_for_good(m, old))
+        return false;
+    return cm_drivermap_make(m, fresh, 0, stack, slot);
+}
+
+bool cm_drivermap_segment(cm_drivermap *m, int8_t device, uint64_t address, int64_t size,
+                          uint32_t stack)
+{
+    uint32_t slot, home = home_of(m, address, size);
+    if (home != 0)
+        return cm_drivermap_make_torch(m, home - 1);
+    return imply(m, device, address, size, stack, false, &slot);
+}
+
+bool cm_drivermap_segment_gone(cm_drivermap *m, uint64_t address)
+{
+    uint32_t slot;
+    if (!cm_drivermap_lookup(m, CM_DRIVER_SPACE_ADDRESS, address, &slot) ||
+        !m->allocation[slot].implied || m->allocation[slot].direct)
+        return true;
+    return cm_drivermap_end_for_good(m, slot);
+}
+
+enum { ADDRESS_BITS = 55 }; /* no device has more */
+
+static bool add_block(cm_drivermap *m, cm_driver_allocation *a, int64_t bytes, int64_t slack)
+{
+    a->block_bytes += bytes;
+    a->block_slack += slack;
+    if (!a->alive)
+        return true;
+    cm_driver_state *d = &m->device[cm_drivermap_place(a->block_device)];
+    d->block_bytes += bytes;
+    d->block_slack += slack;
+    return d->block_bytes < CM_ACCOUNT_MOST || cm_drivermap_fail(m, cm_drivermap_bad_size);
+}
+
+bool cm_drivermap_block_came(cm_drivermap *m, int8_t index, const cm_block *block, uint32_t *home)
+{
+    if (*home != 0 || block->address >> ADDRESS_BITS != 0)
+        return true; /* it is known: an event of its memory came late */
+    uint32_t found = home_of(m, block->address, block->size), slot;
+    if (found == 0 && !block->direct)
+        return true;
+    if (found == 0) {
+        if (!imply(m, index, block->address, block->size, 0, true, &slot))
+            return false;
+        found = slot + 1;
+    }
+    slot = found - 1;
+    if (!m->allocation[slot].torch && !cm_drivermap_make_torch(m, slot))
+        return false;
+    cm_driver_allocation *a = &m->allocation[slot];
+    if (a->blocks == 0)
+        a->block_device = index;
+    if (a->blocks == UINT32_MAX || a->block_device != index)
+        return true; /* of two devices at one address: damage */
+    a->blocks++;
+    *home = found;
+    return add_block(m, a, block->size, cm_block_slack(block));
+}
+
+bool cm_drivermap_block_went(cm_drivermap *m, const cm_block *block, uint32_t home)
+{
+    uint32_t slot = home - 1;
+    cm_driver_allocation *a = &m->allocation[slot];
+    a->blocks--;
+    if (!add_block(m, a, -block->size, -cm_block_slack(block)))
+        return false;
+    if (a->alive && a->implied && a->direct && a->blocks == 0)
+        return cm_drivermap_end_for_good(m, slot);
+    if (!a->alive)
+        cm_drivermap_settle(m, slot);
+    return true;
+}
+
+void cm_drivermap_asked(cm_drivermap *m, uint32_t home, int64_t more)
+{
+    add_block(m, &m->allocation[home - 1], 0, more);
+}

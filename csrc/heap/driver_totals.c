@@ -1,0 +1,100 @@
+/* What is told of pools and of devices as a whole. */
+#include "driver_map_parts.h"
+
+/* A table of as many as fit: a program has a few. */
+void cm_drivermap_see_pool(cm_drivermap *m, const cm_event *e)
+{
+    struct cm_driver_pool *found = NULL, *vacant = NULL;
+    for (size_t i = 0; i < CM_DRIVER_POOLS && found == NULL; i++) {
+        struct cm_driver_pool *p = &m->pool[i];
+        if (!p->known || p->address == e->address)
+            found = p;
+        else if (p->gone && vacant == NULL)
+            vacant = p;
+    }
+    if (found == NULL || !found->known)
+        found = vacant != NULL ? vacant : found;
+    if (found == NULL || e->size < 0 || e->size > CM_DRIVER_SIZE_MOST)
+        return;
+    bool gone = e->flags == CM_POOL_DESTROYED;
+    *found = (struct cm_driver_pool){e->address, gone ? 0 : e->size, e->device_index, true, gone};
+}
+
+/* What the pools of a device hold; -1: not told. */
+static int64_t held_by_pools(const cm_drivermap *m, int8_t index, int64_t pooled)
+{
+    int64_t held = -1;
+    if (pooled >= 0)
+        return pooled + m->device[cm_drivermap_place(index)].async_other;
+    for (size_t i = 0; i < CM_DRIVER_POOLS && m->pool[i].known; i++)
+        if (m->pool[i].device == index)
+            held = (held < 0 ? 0 : held) + m->pool[i].size;
+    return held;
+}
+
+static int64_t told_bytes(int64_t size)
+{
+    return size < 0 || size > CM_DRIVER_SIZE_MOST ? -1 : size;
+}
+
+static void end_moment(cm_drivermap *m, int8_t index, bool quiet)
+{
+    cm_driver_state *d = &m->device[cm_drivermap_place(index)];
+    cm_driver_moment now = d->told;
+    int64_t live = d->async_own + d->async_other, held = held_by_pools(m, index, now.pooled);
+    if (held >= 0) {
+        now.pool_slack = held > live ? held - live : 0;
+        now.pool_short = held < live ? live - held : 0;
+    }
+    /* Less than their bytes: allocations over one another, which is damage. */
+    int64_t paged = d->pages * CM_GRANULE;
+    now.driver_rounding = paged > d->paged ? paged - d->paged : 0;
+    now.quiet = quiet;
+    now.block_bytes = d->block_bytes;
+    now.block_slack = d->block_slack;
+    now.driver = m->accounts.device[cm_drivermap_place(index)].bytes;
+    if (quiet && !d->context_known) {
+        int64_t others = now.others > 0 ? now.others : 0;
+        d->context = now.used - others - m->accounts.device[cm_drivermap_place(index)].bytes -
+                     now.pool_slack - now.driver_rounding;
+        if (d->context < 0)
+            d->context = 0;
+        d->context_known = true;
+    }
+    now.context = d->context;
+    d->last = now;
+    if (quiet)
+        d->last_quiet = now;
+    d->moments++;
+    d->told = (cm_driver_moment){-1, -1, -1, -1, -1, -1, .context = -1};
+}
+
+void cm_drivermap_see_device(cm_drivermap *m, const cm_event *e)
+{
+    cm_driver_moment *told = &m->device[cm_drivermap_place(e->device_index)].told;
+    int64_t bytes = told_bytes(e->size);
+    switch (e->address) {
+    case CM_TOLD_TOTAL:
+        told->total = bytes;
+        return;
+    case CM_TOLD_OWN:
+        told->own = bytes;
+        return;
+    case CM_TOLD_OTHERS:
+        told->others = bytes;
+        return;
+    case CM_TOLD_POOLED:
+        told->pooled = bytes;
+        return;
+    case CM_TOLD_RESERVED:
+        told->reserved = bytes;
+        return;
+    case CM_TOLD_USED:
+        told->used = bytes;
+        if (bytes >= 0)
+            end_moment(m, e->device_index, (e->flags & CM_EVF_QUIET) != 0);
+        return;
+    default:
+        return;
+    }
+}

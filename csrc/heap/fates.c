@@ -1,0 +1,598 @@
+#include "fates.h"
+
+#include <string.h>
+
+#include "../base/hash.h"
+#include "gradients.h"
+#include "../base/grow.h"
+#include "../base/idmap.h"
+
+/* A birth's byte. SAVED + i: an activation that the node of name i had saved. */
+enum { CATEGORY = 0x0f, LABELLED = 0x10, SAVED = 0x20, ALIVE_LABELLED = 0xfe, ALIVE = 0xff };
+enum { SAVERS = ALIVE_LABELLED - SAVED, NAMED_MAX = 1 << 22, ROUND_MAX = 16 };
+
+_Static_assert((int)CM_CATEGORIES <= (int)CATEGORY, "a category fits into its bits");
+
+typedef enum made { MADE_ELSEWHERE, MADE_FORWARD, MADE_BACKWARD, MADE_OPTIMIZER, MADE_BEFORE } made;
+
+typedef struct live {
+    uint64_t key; /* of device and address, 0 = an empty slot */
+    uint32_t birth;
+    uint32_t turn;                    /* of the program, see below */
+    uint32_t updates, rounds, passes; /* so many had ended */
+    uint8_t made;                     /* enum made */
+    bool data : 1, setup : 1;         /* for a data set; before the first update */
+    bool built : 1;                   /* by a constructor of PyTorch's modules */
+    bool inherited : 1;               /* what happened to it before the window does not count */
+} live;
+
+typedef struct thread {
+    uint32_t number;
+    uint32_t node_stack;    /* of the node that it made last */
+    uint32_t saver, passes; /* the node that ran last, and how many passes had ended then */
+} thread;
+
+struct cm_fates {
+    const cm_replay *replay;
+    uint8_t *of; /* by birth */
+    size_t births, capacity, next;
+    live *slot;
+    size_t slots, alive;
+    bool keyed; /* hashed with the process's secret, see base/hash.h */
+    /* The program's turns: it goes forward, it goes forward again inside a node (which is no
+     * forward that found an input), it runs nodes backward, it does something else. Each
+     * change is a turn, so "since then" is a comparison. */
+    enum { TURN_ELSEWHERE, TURN_FORWARD, TURN_AGAIN, TURN_BACKWARD } at;
+    uint32_t turn, forward, backward, node, refused; /* the last turn with each; */
+    uint32_t gradients;                              /* with a walk that saw gradients */
+    uint32_t updates, rounds, passes;
+    uint64_t round[ROUND_MAX]; /* optimizers that have stepped in this round */
+    size_t in_round;
+    bool walked, walks, updated; /* a label was seen, also before the window; a walk in it; */
+    cm_idmap threads;
+    thread *thread;
+    size_t thread_count, thread_capacity;
+    uint32_t last_thread;
+    uint32_t saver[SAVERS];
+    size_t savers;
+    int8_t cuda[256]; /* devices seen */
+    size_t cudas;
+    cm_idmap labels; /* birth -> label */
+    cm_label *label;
+    size_t label_count, label_capacity;
+    cm_gradients unnamed;
+};
+
+/* --- blocks that are alive ------------------------------------------------------------------ */
+
+static uint64_t key_of(uint8_t type, int8_t index, uint64_t address)
+{
+    uint64_t device = type == CM_DEVICE_CPU ? 0 : (uint64_t)type << 8 | (uint8_t)(index + 1);
+    return (address ^ device << 48) | (uint64_t)1 << 63;
+}
+
+static size_t slot_of(const cm_fates *f, uint64_t key)
+{
+    return (size_t)(f->keyed ? cm_hash(key) : cm_mix(key)) & (f->slots - 1);
+}
+
+static live *find(const cm_fates *f, uint64_t key)
+{
+    if (f->slots == 0)
+        return NULL;
+    for (size_t i = slot_of(f, key); f->slot[i].key != 0; i = (i + 1) & (f->slots - 1))
+        if (f->slot[i].key == key)
+            return &f->slot[i];
+    return NULL;
+}
+
+static bool rebuild(cm_fates *f, size_t slots, bool keyed)
+{
+    live *old = f->slot, *fresh = calloc(slots, sizeof *fresh);
+    size_t before = f->slots;
+    if (fresh == NULL)
+        return false;
+    f->slot = fresh;
+    f->slots = slots;
+    f->keyed = keyed;
+    for (size_t i = 0; i < before; i++) {
+        if (old[i].key == 0)
+            continue;
+        size_t at = slot_of(f, old[i].key);
+        while (fresh[at].key != 0)
+            at = (at + 1) & (slots - 1);
+        fresh[at] = old[i];
+    }
+    free(old);
+    return true;
+}
+
+static bool make_room(cm_fates *f, size_t count)
+{
+    size_t slots = f->slots ? f->slots : 256;
+    while (count * 2 > slots)
+        slots *= 2;
+    return slots == f->slots || rebuild(f, slots, f->keyed);
+}
+
+/* The entry of this key: the one that is there, or an empty one for it. NULL: out of memory. */
+static live *reserve(cm_fates *f, uint64_t key)
+{
+    if (!make_room(f, f->alive + 1))
+        return NULL;
+    size_t at = slot_of(f, key), far = 0;
+    for (; f->slot[at].key != 0 && f->slot[at].key != key; far++)
+        at = (at + 1) & (f->slots - 1);
+    if (far <= CM_HASH_LONG || f->keyed)
+        return &f->slot[at];
+    return rebuild(f, f->slots, true) ? reserve(f, key) : NULL;
+}
+
+/* Later entries of its run move up, so that no search ends early. */
+static void take(cm_fates *f, live *l)
+{
+    size_t hole = (size_t)(l - f->slot), mask = f->slots - 1;
+    for (size_t i = (hole + 1) & mask; f->slot[i].key != 0; i = (i + 1) & mask) {
+        size_t wanted = slot_of(f, f->slot[i].key);
+        if (((i - wanted) & mask) >= ((i - hole) & mask)) {
+            f->slot[hole] = f->slot[i];
+            hole = i;
+        }
+    }
+    f->slot[hole].key = 0;
+    f->alive--;
+}
+
+/* --- what becomes of one -------------------------------------------------------------------- */
+
+static bool is_long(const cm_fates *f, const live *l)
+{
+    uint32_t life = f->updated ? f->rounds - l->rounds : f->passes - l->passes;
+    return life >= CM_FATE_LONG;
+}
+
+/* A library's workspace: made with the first step, and there for good. */
+static bool is_set_up(const cm_fates *f, const live *l)
+{
+    return l->setup && is_long(f, l);
+}
+
+static cm_category judge_elsewhere(const cm_fates *f, const live *l, bool gone)
+{
+    if (f->forward <= l->turn)
+        return gone && !l->inherited ? CM_CATEGORY_TEMPORARY : CM_CATEGORY_UNKNOWN;
+    if (l->built)
+        return CM_CATEGORY_UNKNOWN;
+    if (l->data || !is_long(f, l))
+        return CM_CATEGORY_INPUT;
+    return l->setup && f->walked ? CM_CATEGORY_INPUT : CM_CATEGORY_UNKNOWN;
+}
+
+static cm_category judge_backward(const cm_fates *f, const live *l, bool gone)
+{
+    if (gone && !l->inherited && f->passes == l->passes)
+        return CM_CATEGORY_TEMPORARY;
+    if (l->inherited && f->walks && f->of[l->birth] != ALIVE_LABELLED)
+        return CM_CATEGORY_UNKNOWN;
+    return is_set_up(f, l) && f->gradients > l->turn ? CM_CATEGORY_UNKNOWN : CM_CATEGORY_GRADIENT;
+}
+
+static cm_category judge_forward(const cm_fates *f, const live *l, bool gone)
+{
+    if (is_set_up(f, l))
+        return CM_CATEGORY_UNKNOWN;
+    if (f->backward > l->turn)
+        return CM_CATEGORY_ACTIVATION;
+    bool in_graph = f->node >= l->turn && f->node != 0 && !l->inherited;
+    if (in_graph && (!gone || f->refused > l->turn))
+        return CM_CATEGORY_ACTIVATION;
+    return gone && !l->inherited ? CM_CATEGORY_TEMPORARY : CM_CATEGORY_UNKNOWN;
+}
+
+/* gone: it was freed; else the window ends. */
+static cm_category judge(const cm_fates *f, const live *l, bool gone)
+{
+    switch ((made)l->made) {
+    case MADE_BEFORE:
+        return CM_CATEGORY_BEFORE_START;
+    case MADE_BACKWARD:
+        return judge_backward(f, l, gone);
+    case MADE_OPTIMIZER:
+        return !gone || l->inherited || f->updates > l->updates ? CM_CATEGORY_OPTIMIZER_STATE
+                                                                : CM_CATEGORY_TEMPORARY;
+    case MADE_FORWARD:
+        return judge_forward(f, l, gone);
+    default:
+        return judge_elsewhere(f, l, gone);
+    }
+}
+
+/* The byte of an activation. */
+static uint8_t saved_by(cm_fates *f, const thread *t)
+{
+    size_t i = 0;
+    if (t == NULL || t->saver == 0 || t->passes != f->passes)
+        return CM_CATEGORY_ACTIVATION;
+    while (i < f->savers && f->saver[i] != t->saver)
+        i++;
+    if (i == SAVERS)
+        return CM_CATEGORY_ACTIVATION;
+    if (i == f->savers)
+        f->saver[f->savers++] = t->saver;
+    return (uint8_t)(SAVED + i);
+}
+
+/* freed_by: NULL where the window's end, or another block at its address, ends it. */
+static void end_life(cm_fates *f, const live *l, bool gone, const thread *freed_by)
+{
+    cm_category category = judge(f, l, gone);
+    uint8_t fate = (uint8_t)category;
+    if (category == CM_CATEGORY_ACTIVATION)
+        fate = saved_by(f, freed_by);
+    if (f->of[l->birth] == ALIVE_LABELLED)
+        fate = (uint8_t)(category | LABELLED);
+    f->of[l->birth] = fate;
+}
+
+static bool is_born(const cm_event *e)
+{
+    return e->size != 0 && e->address != 0;
+}
+
+static live *add_live(cm_fates *f, uint64_t key)
+{
+    live *l = reserve(f, key);
+    if (l == NULL || f->births >= UINT32_MAX - 1 ||
+        !cm_grow((void **)&f->of, &f->capacity, f->births + 1, 1))
+        return NULL;
+    if (l->key != 0)
+        end_life(f, l, true, NULL);
+    else
+        f->alive++;
+    f->of[f->births] = ALIVE;
+    *l = (live){.key = key,
+                .birth = (uint32_t)f->births++,
+                .turn = f->turn,
+                .updates = f->updates,
+                .rounds = f->rounds,
+                .passes = f->passes,
+                .setup = f->updates == 0 && f->passes == 0};
+    return l;
+}
+
+/* --- records -------------------------------------------------------------------------------- */
+
+static thread *find_thread(cm_fates *f, uint32_t number)
+{
+    uint32_t at = f->last_thread;
+    if (f->thread_count > 0 && f->thread[at].number == number)
+        return &f->thread[at];
+    if (cm_idmap_get(&f->threads, number, &at))
+        return &f->thread[f->last_thread = at];
+    if (!cm_grow((void **)&f->thread, &f->thread_capacity, f->thread_count + 1,
+                 sizeof *f->thread) ||
+        !cm_idmap_put(&f->threads, number, (uint32_t)f->thread_count))
+        return NULL;
+    f->thread[f->thread_count] = (thread){.number = number};
+    return &f->thread[f->thread_count++];
+}
+
+/* The records that an extracted window begins with are no turns of it. */
+static void turn_to(cm_fates *f, const cm_event *e, int at)
+{
+    if (e->flags & CM_EVF_BEFORE_START)
+        return;
+    if ((int)f->at != at)
+        f->turn++;
+    f->at = at;
+    if (at == TURN_FORWARD)
+        f->forward = f->turn;
+    else if (at == TURN_BACKWARD)
+        f->backward = f->turn;
+}
+
+static made made_by(cm_fates *f, const cm_event *e, const thread *t)
+{
+    cm_phase phase = cm_places_phase(f->replay->places, e->stack);
+    if (e->flags & CM_EVF_IN_NODE)
+        return phase == CM_PHASE_FORWARD && !(e->flags & CM_EVF_NODE_STACK) ? MADE_FORWARD
+                                                                            : MADE_BACKWARD;
+    if (phase == CM_PHASE_FORWARD ||
+        (phase == CM_PHASE_OTHER && e->stack >= CM_STACK_FIRST && e->stack == t->node_stack))
+        return MADE_FORWARD; /* an operator makes its node before it allocates */
+    return phase == CM_PHASE_OPTIMIZER ? MADE_OPTIMIZER : MADE_ELSEWHERE;
+}
+
+static bool see_alloc(cm_fates *f, const cm_record *record, thread *t)
+{
+    const cm_event *e = &record->event;
+    if (!is_born(e))
+        return true;
+    made by = made_by(f, e, t);
+    if (by == MADE_FORWARD)
+        turn_to(f, e, e->flags & CM_EVF_IN_NODE ? TURN_AGAIN : TURN_FORWARD);
+    else if (by == MADE_ELSEWHERE)
+        turn_to(f, e, TURN_ELSEWHERE);
+    uint64_t key = key_of(e->device_type, e->device_index, e->address);
+    live *l = add_live(f, key);
+    if (l == NULL)
+        return false;
+    l->made = (uint8_t)by;
+    l->inherited = (e->flags & CM_EVF_BEFORE_START) != 0;
+    if (by == MADE_ELSEWHERE) {
+        l->data = cm_places_phase(f->replay->places, e->stack) == CM_PHASE_DATA;
+        l->built = cm_places_builds(f->replay->places, e->stack);
+    }
+    if (by != MADE_BACKWARD)
+        return true;
+    const cm_gradient made = {l->birth, key >> 48, e->size};
+    return cm_gradients_add(&f->unnamed, &made);
+}
+
+static bool see_seed(cm_fates *f, uint64_t position, const cm_event *e)
+{
+    uint64_t key = key_of(e->device_type, e->device_index, e->address);
+    if (position < f->replay->seeded || !is_born(e) || find(f, key) != NULL)
+        return true;
+    live *l = add_live(f, key);
+    if (l != NULL)
+        l->made = MADE_BEFORE;
+    return l != NULL;
+}
+
+static void see_free(cm_fates *f, const cm_event *e, const thread *t)
+{
+    live *l = find(f, key_of(e->device_type, e->device_index, e->address));
+    for (size_t i = 0; l == NULL && e->device_type == CM_DEVICE_CUDA && i < f->cudas; i++)
+        l = find(f, key_of(e->device_type, f->cuda[i], e->address));
+    if (l == NULL)
+        return;
+    end_life(f, l, true, t);
+    take(f, l);
+}
+
+static void see_device(cm_fates *f, const cm_event *e)
+{
+    if (e->device_type != CM_DEVICE_CUDA || (f->cudas > 0 && f->cuda[0] == e->device_index) ||
+        memchr(f->cuda, e->device_index, f->cudas) != NULL || f->cudas == sizeof f->cuda)
+        return;
+    f->cuda[f->cudas++] = e->device_index;
+}
+
+/* --- labels, and gradients that have none --------------------------------------------------- */
+
+static bool label_birth(void *context, uint32_t birth, uint32_t label)
+{
+    cm_fates *f = context;
+    uint32_t old;
+    bool known = cm_idmap_get(&f->labels, birth, &old);
+    if (known && f->label[old].kind != CM_LABEL_TENSOR)
+        return true; /* what it was first is what it was made for */
+    if (!known && f->labels.count >= NAMED_MAX)
+        return true;
+    f->of[birth] = ALIVE_LABELLED;
+    return cm_idmap_put(&f->labels, birth, label);
+}
+
+static bool see_label(cm_fates *f, uint64_t position, const cm_event *e)
+{
+    f->walked = true;
+    if (e->flags == CM_LABEL_GRADIENT)
+        f->gradients = f->turn;
+    const live *l = find(f, key_of(e->device_type, e->device_index, e->address));
+    if (e->flags < CM_LABEL_PARAMETER || e->flags > CM_LABEL_TENSOR || l == NULL)
+        return true;
+    if (f->label_count >= UINT32_MAX - 1 ||
+        !cm_grow((void **)&f->label, &f->label_capacity, f->label_count + 1, sizeof *f->label))
+        return false;
+    uint32_t label = (uint32_t)f->label_count++, module;
+    module = cm_modules_at(f->replay->modules, (uint64_t)e->size, position);
+    f->label[label] = (cm_label){(uint64_t)e->size, e->stack, module, e->flags};
+    return label_birth(f, l->birth, label) &&
+           (e->flags != CM_LABEL_GRADIENT || cm_gradients_learn(&f->unnamed, l->birth, label));
+}
+
+static bool is_alive(void *context, uint32_t birth)
+{
+    const cm_fates *f = context;
+    return f->of[birth] >= ALIVE_LABELLED;
+}
+
+static bool end_pass(cm_fates *f)
+{
+    f->passes++;
+    return cm_gradients_end_pass(&f->unnamed, is_alive, label_birth, f);
+}
+
+/* --- the first reading ---------------------------------------------------------------------- */
+
+static made made_before(const cm_origin *o)
+{
+    switch ((cm_phase)o->phase) {
+    case CM_PHASE_FORWARD:
+        return MADE_FORWARD;
+    case CM_PHASE_BACKWARD:
+        return MADE_BACKWARD;
+    case CM_PHASE_OPTIMIZER:
+        return MADE_OPTIMIZER;
+    case CM_PHASE_BEFORE_START:
+        return MADE_BEFORE;
+    default:
+        return MADE_ELSEWHERE;
+    }
+}
+
+static bool inherit(cm_fates *f, const cm_block *block)
+{
+    const cm_origin *o = &f->replay->origin[block->origin];
+    const cm_device *d = &f->replay->device[block->device];
+    cm_event e = {.device_type = d->type, .device_index = d->index};
+    see_device(f, &e);
+    live *l = add_live(f, key_of(d->type, d->index, block->address));
+    const cm_label *label = cm_replay_label(f->replay, block);
+    if (l == NULL)
+        return false;
+    l->made = (uint8_t)made_before(o);
+    l->data = o->phase == CM_PHASE_DATA;
+    l->inherited = true;
+    if (label == NULL)
+        return true;
+    if (!cm_grow((void **)&f->label, &f->label_capacity, f->label_count + 1, sizeof *f->label))
+        return false;
+    f->label[f->label_count] = *label;
+    return label_birth(f, l->birth, (uint32_t)f->label_count++);
+}
+
+cm_fates *cm_fates_begin(const cm_replay *replay)
+{
+    cm_fates *f = calloc(1, sizeof *f);
+    if (f == NULL)
+        return NULL;
+    f->replay = replay;
+    f->turn = 1;
+    f->walked = replay->labelled;
+    bool fine = make_room(f, replay->blocks.count);
+    for (size_t i = 0; fine && i < replay->blocks.slots; i++)
+        if (replay->blocks.slot[i].alive)
+            fine = inherit(f, &replay->blocks.slot[i]);
+    if (fine)
+        return f;
+    cm_fates_free(f);
+    return NULL;
+}
+
+void cm_fates_free(cm_fates *f)
+{
+    if (f == NULL)
+        return;
+    free(f->of);
+    free(f->slot);
+    cm_idmap_clear(&f->threads);
+    free(f->thread);
+    cm_idmap_clear(&f->labels);
+    free(f->label);
+    cm_gradients_clear(&f->unnamed);
+    free(f);
+}
+
+/* Several optimizers, as of a generator and its critic, make a round: each update would count their
+ * blocks' lives too long. A round begins with an optimizer that has stepped in the last one. */
+static void see_update(cm_fates *f, uint64_t optimizer)
+{
+    bool again = f->in_round == 0;
+    for (size_t i = 0; i < f->in_round && !again; i++)
+        again = f->round[i] == optimizer;
+    if (again) {
+        f->in_round = 0;
+        f->rounds++;
+    }
+    if (f->in_round < ROUND_MAX)
+        f->round[f->in_round++] = optimizer;
+    f->updates++;
+    f->updated = true;
+}
+
+static bool see_tick(cm_fates *f, const cm_event *e)
+{
+    if (e->size == CM_TICK_BACKWARD)
+        return end_pass(f);
+    if (e->size == CM_TICK_OPTIMIZER)
+        see_update(f, e->address);
+    return true;
+}
+
+bool cm_fates_see(cm_fates *f, uint64_t position, const cm_record *record)
+{
+    const cm_event *e = &record->event;
+    thread *t = find_thread(f, record->thread);
+    if (t == NULL)
+        return false;
+    switch (e->kind) {
+    case CM_EV_ALLOC:
+        see_device(f, e);
+        return see_alloc(f, record, t);
+    case CM_EV_FREE:
+    case CM_EV_SEGMENT_FREE: /* of a block that was taken for itself */
+        see_free(f, e, t);
+        return true;
+    case CM_EV_SEED:
+        see_device(f, e);
+        return see_seed(f, position, e);
+    case CM_EV_NODE_NEW:
+        if (e->flags & CM_EVF_IN_NODE)
+            return true;
+        turn_to(f, e, TURN_FORWARD);
+        if (!(e->flags & CM_EVF_BEFORE_START))
+            f->node = f->turn;
+        t->node_stack = e->stack;
+        return true;
+    case CM_EV_NODE_RUN:
+        turn_to(f, e, TURN_BACKWARD);
+        if (e->address == CM_NODE_NO_SEQUENCE)
+            return true; /* AccumulateGrad saves nothing */
+        t->saver = e->stack;
+        t->passes = f->passes;
+        return true;
+    case CM_EV_OOM:
+        f->at = TURN_ELSEWHERE;
+        f->refused = ++f->turn;
+        return true;
+    case CM_EV_TICK:
+        return see_tick(f, e);
+    case CM_EV_LABEL:
+        return see_label(f, position, e);
+    case CM_EV_MARK:
+        if (e->size != CM_MARK_WALK)
+            return true;
+        f->walks = true;
+        return true;
+    default:
+        return true;
+    }
+}
+
+bool cm_fates_end(cm_fates *f)
+{
+    bool fine = f->unnamed.count == 0 || end_pass(f); /* a pass that did not return */
+    for (size_t i = 0; fine && i < f->slots; i++)
+        if (f->slot[i].key != 0)
+            end_life(f, &f->slot[i], false, NULL);
+    free(f->slot);
+    f->slot = NULL;
+    f->slots = f->alive = 0;
+    return fine;
+}
+
+/* --- the second one ------------------------------------------------------------------------- */
+
+cm_category cm_fates_category(const cm_label *label, cm_category otherwise)
+{
+    static const cm_category of[] = {
+        [CM_LABEL_PARAMETER] = CM_CATEGORY_PARAMETER,
+        [CM_LABEL_BUFFER] = CM_CATEGORY_BUFFER,
+        [CM_LABEL_GRADIENT] = CM_CATEGORY_GRADIENT,
+        [CM_LABEL_OPTIMIZER_STATE] = CM_CATEGORY_OPTIMIZER_STATE,
+    };
+    return label->kind >= CM_LABEL_PARAMETER && label->kind <= CM_LABEL_OPTIMIZER_STATE
+               ? of[label->kind]
+               : otherwise;
+}
+
+cm_fate cm_fates_next(cm_fates *f)
+{
+    uint32_t at;
+    if (f->next >= f->births)
+        return (cm_fate){0};
+    size_t birth = f->next++;
+    uint8_t byte = f->of[birth];
+    if (byte >= ALIVE_LABELLED)
+        return (cm_fate){0};
+    if (byte >= SAVED)
+        return (cm_fate){CM_CATEGORY_ACTIVATION, NULL, f->saver[byte - SAVED]};
+    cm_fate fate = {.category = (cm_category)(byte & CATEGORY)};
+    if (byte & LABELLED && cm_idmap_get(&f->labels, birth, &at)) {
+        fate.label = &f->label[at];
+        fate.category = cm_fates_category(fate.label, fate.category);
+    }
+    return fate;
+}

@@ -1,0 +1,856 @@
+#include "replay.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "../base/hash.h"
+#include "fates.h"
+#include "../base/grow.h"
+
+/* A 256 TiB block is damage, not data; below it, sums cannot overflow before the check does. */
+#define BLOCK_MAX ((int64_t)1 << 48)
+#define FOLDED_MAX ((int64_t)1 << 61) /* of all blocks of a trace that are only counted */
+
+enum { DEVICE_NUMBERS = 1 << 16 };
+
+static const char out_of_memory[] = "out of memory";
+static const char bad_size[] = "the trace is damaged: it has a block of an impossible size";
+
+cm_replay *cm_replay_new(const cm_reader *reader, const char *code)
+{
+    cm_replay *r = calloc(1, sizeof *r);
+    if (r == NULL)
+        return NULL;
+    r->step = -1;
+    r->reader = reader;
+    r->nodes = cm_nodes_new();
+    r->code = strdup(code);
+    r->library = cm_library_new(code);
+    r->places = cm_places_new(reader, r->library);
+    r->modules = cm_modules_new(reader);
+    r->device_number = calloc(DEVICE_NUMBERS, sizeof *r->device_number);
+    if (r->nodes == NULL || r->modules == NULL || r->code == NULL || r->library == NULL ||
+        r->places == NULL || r->device_number == NULL) {
+        cm_replay_free(r);
+        return NULL;
+    }
+    cm_nodes_judge_by(r->nodes, cm_places_library_alone, r->places);
+    return r;
+}
+
+cm_replay *cm_replay_copy(const cm_replay *r)
+{
+    cm_replay *copy = malloc(sizeof *copy);
+    if (copy == NULL)
+        return NULL;
+    *copy = *r;
+    copy->driver = NULL;
+    copy->places = NULL;
+    copy->fates = NULL; /* of a window that the copy is not in */
+    copy->label = NULL;
+    copy->label_known = copy->label_of = (cm_idmap){0};
+    copy->label_capacity = r->label_count;
+    copy->blocks = (cm_blocks){0};
+    copy->segments = (cm_segments){0};
+    copy->device = NULL;
+    copy->origin = NULL;
+    copy->origin_slot = NULL;
+    copy->newest = NULL;
+    copy->newest_capacity = 0;
+    copy->device_number = NULL;
+    copy->device_capacity = r->device_count;
+    copy->origin_capacity = r->origin_count;
+    copy->operators = (cm_operators){0};
+    copy->nodes = cm_nodes_copy(r->nodes);
+    copy->modules = cm_modules_copy(r->modules);
+    copy->code = strdup(r->code);
+    copy->library = cm_library_new(r->code);
+    if (copy->library != NULL)
+        copy->places = cm_places_copy(r->places, copy->library);
+    if (copy->nodes == NULL || copy->modules == NULL || copy->code == NULL ||
+        copy->places == NULL ||
+        !cm_copy((void **)&copy->label, r->label, r->label_count, sizeof *r->label) ||
+        !cm_idmap_copy(&copy->label_known, &r->label_known) ||
+        !cm_idmap_copy(&copy->label_of, &r->label_of) ||
+        !cm_operators_copy(&copy->operators, &r->operators) ||
+        !cm_blocks_copy(&copy->blocks, &r->blocks) ||
+        !cm_segments_copy(&copy->segments, &r->segments) ||
+        !cm_copy((void **)&copy->device, r->device, r->device_count, sizeof *r->device) ||
+        !cm_copy((void **)&copy->origin, r->origin, r->origin_count, sizeof *r->origin) ||
+        !cm_copy((void **)&copy->origin_slot, r->origin_slot, r->origin_slots,
+                 sizeof *r->origin_slot) ||
+        !cm_copy((void **)&copy->device_number, r->device_number, DEVICE_NUMBERS,
+                 sizeof *r->device_number) ||
+        (r->driver != NULL && (copy->driver = cm_drivermap_copy(r->driver)) == NULL)) {
+        cm_replay_free(copy);
+        return NULL;
+    }
+    cm_nodes_judge_by(copy->nodes, cm_places_library_alone, copy->places);
+    return copy;
+}
+
+void cm_replay_begin(cm_replay *r)
+{
+    r->step = -1;
+    for (size_t i = 0; i < r->blocks.slots; i++) {
+        r->blocks.slot[i].step = -1;
+        r->blocks.slot[i].made = false;
+    }
+    cm_nodes_inherit(r->nodes);
+    cm_places_forget_lines(r->places);
+}
+
+void cm_replay_free(cm_replay *r)
+{
+    if (r == NULL)
+        return;
+    free(r->code);
+    cm_nodes_free(r->nodes);
+    cm_operators_clear(&r->operators);
+    cm_places_free(r->places);
+    cm_modules_free(r->modules);
+    free(r->label);
+    cm_idmap_clear(&r->label_known);
+    cm_idmap_clear(&r->label_of);
+    cm_library_free(r->library);
+    cm_blocks_clear(&r->blocks);
+    cm_segments_clear(&r->segments);
+    cm_drivermap_free(r->driver);
+    free(r->device);
+    free(r->origin);
+    free(r->origin_slot);
+    free(r->newest);
+    free(r->device_number);
+    free(r);
+}
+
+static void name_device(cm_device *d)
+{
+    /* c10::DeviceType in its own order and spelling. */
+    static const char *const names[] = {"cpu", "cuda", "mkldnn",       "opengl", "opencl", "ideep",
+                                        "hip", "fpga", "maia",         "xla",    "vulkan", "metal",
+                                        "xpu", "mps",  "meta",         "hpu",    "ve",     "lazy",
+                                        "ipu", "mtia", "privateuseone"};
+    char type[16];
+    if (d->type < sizeof names / sizeof names[0])
+        snprintf(type, sizeof type, "%s", names[d->type]);
+    else
+        snprintf(type, sizeof type, "device%d", d->type);
+    if (d->index < 0)
+        snprintf(d->name, sizeof d->name, "%s", type);
+    else
+        snprintf(d->name, sizeof d->name, "%s:%d", type, d->index);
+}
+
+static size_t device_key(uint8_t type, int8_t index)
+{
+    return (size_t)type << 8 | (uint8_t)(type == CM_DEVICE_CPU ? -1 : index);
+}
+
+int cm_replay_find_device(const cm_replay *r, uint8_t type, int8_t index)
+{
+    return r->device_number[device_key(type, index)] - 1;
+}
+
+int cm_replay_device(cm_replay *r, uint8_t type, int8_t index)
+{
+    if (type == CM_DEVICE_CPU)
+        index = -1;
+    uint16_t *number = &r->device_number[device_key(type, index)];
+    if (*number != 0)
+        return *number - 1;
+    if (r->device_count >= CM_DEVICES_MAX) {
+        r->error = "the trace is damaged: it names more than 256 devices";
+        return -1;
+    }
+    if (!cm_grow((void **)&r->device, &r->device_capacity, r->device_count + 1,
+                 sizeof *r->device)) {
+        r->error = out_of_memory;
+        return -1;
+    }
+    cm_device *d = &r->device[r->device_count++];
+    *d = (cm_device){.type = type, .index = index, .reserved = -1};
+    name_device(d);
+    *number = (uint16_t)r->device_count;
+    return *number - 1;
+}
+
+static bool same_origin(const cm_origin *a, const cm_origin *b)
+{
+    return a->stack == b->stack && a->own == b->own && a->name == b->name &&
+           a->device == b->device && a->phase == b->phase && a->charge == b->charge &&
+           a->module == b->module && a->saved_by == b->saved_by && a->category == b->category;
+}
+
+static size_t hash_origin(const cm_origin *o)
+{
+    uint64_t key = (uint64_t)o->stack << 32 | o->own;
+    return cm_hash(
+        cm_hash(key) +
+        ((uint64_t)o->name << 24 | (uint64_t)o->device << 8 | o->phase << 3 | o->charge) +
+        cm_hash((uint64_t)o->module << 32 ^ (uint64_t)o->saved_by << 8 ^ o->category));
+}
+
+static bool more_origins(cm_replay *r)
+{
+    size_t slots = r->origin_slots ? r->origin_slots * 2 : 256;
+    uint32_t *table = calloc(slots, sizeof *table);
+    if (table == NULL)
+        return false;
+    for (size_t i = 0; i < r->origin_count; i++) {
+        size_t slot = hash_origin(&r->origin[i]) & (slots - 1);
+        while (table[slot] != 0)
+            slot = (slot + 1) & (slots - 1);
+        table[slot] = (uint32_t)i + 1;
+    }
+    free(r->origin_slot);
+    r->origin_slot = table;
+    r->origin_slots = slots;
+    return true;
+}
+
+/* Mostly a stack makes what it made the last time. */
+static uint32_t *newest_of_stack(cm_replay *r, uint32_t stack)
+{
+    size_t before = r->newest_capacity;
+    if (stack >= before) {
+        size_t count = (size_t)CM_STACK_FIRST + cm_reader_stack_count(r->reader);
+        if (stack >= count ||
+            !cm_grow((void **)&r->newest, &r->newest_capacity, count, sizeof *r->newest))
+            return NULL;
+        memset(r->newest + before, 0, (r->newest_capacity - before) * sizeof *r->newest);
+    }
+    return &r->newest[stack];
+}
+
+static int64_t look_origin_up(cm_replay *r, const cm_origin *wanted)
+{
+    if (r->origin_count * 2 >= r->origin_slots && !more_origins(r))
+        return -1;
+    size_t slot = hash_origin(wanted) & (r->origin_slots - 1);
+    for (; r->origin_slot[slot] != 0; slot = (slot + 1) & (r->origin_slots - 1))
+        if (same_origin(&r->origin[r->origin_slot[slot] - 1], wanted))
+            return r->origin_slot[slot] - 1;
+    if (r->origin_count >= UINT32_MAX - 1 ||
+        !cm_grow((void **)&r->origin, &r->origin_capacity, r->origin_count + 1, sizeof *r->origin))
+        return -1;
+    r->origin[r->origin_count++] = *wanted;
+    r->origin_slot[slot] = (uint32_t)r->origin_count;
+    return (int64_t)r->origin_count - 1;
+}
+
+/* Its number; -1: out of memory. */
+static int64_t find_origin(cm_replay *r, const cm_origin *wanted)
+{
+    uint32_t *newest = newest_of_stack(r, wanted->own);
+    if (newest != NULL && *newest != 0 && same_origin(&r->origin[*newest - 1], wanted))
+        return *newest - 1;
+    int64_t number = look_origin_up(r, wanted);
+    if (newest != NULL && number >= 0)
+        *newest = (uint32_t)number + 1;
+    return number;
+}
+
+/* What the driver level makes of a block, which is in the table. Where it lies is noted there. */
+static bool tell_driver(cm_replay *r, const cm_block *block)
+{
+    const cm_device *d = &r->device[block->device];
+    if (r->driver == NULL || d->type != CM_DEVICE_CUDA ||
+        cm_drivermap_block_came(r->driver, d->index, block, cm_blocks_note(&r->blocks, block)))
+        return true;
+    r->error = r->driver->error;
+    return false;
+}
+
+static uint64_t label_key(const cm_block *block)
+{
+    return (block->address ^ (uint64_t)block->device << 48) & (UINT64_MAX >> 1);
+}
+
+const cm_label *cm_replay_label(const cm_replay *r, const cm_block *block)
+{
+    uint32_t at;
+    bool found = block->labelled && cm_idmap_get(&r->label_of, label_key(block), &at);
+    return found ? &r->label[at] : NULL;
+}
+
+static bool same_label(const cm_label *a, const cm_label *b)
+{
+    return a->owner == b->owner && a->text == b->text && a->module == b->module &&
+           a->kind == b->kind;
+}
+
+/* Steps make gradients again and again, with the labels of the first. */
+static bool number_label(cm_replay *r, const cm_label *label, uint32_t *number)
+{
+    uint64_t key = cm_mix(cm_mix(cm_mix(label->owner) + label->text) + label->module) >> 1;
+    key = (key << 3 | label->kind) & (UINT64_MAX >> 2);
+    /* A second number for the same label does no harm; a long search in a hostile trace would. */
+    for (int tries = 0; tries < 16 && cm_idmap_get(&r->label_known, key, number); tries++, key++)
+        if (same_label(&r->label[*number], label))
+            return true;
+    *number = (uint32_t)r->label_count;
+    if (r->label_count >= UINT32_MAX - 1 ||
+        !cm_grow((void **)&r->label, &r->label_capacity, r->label_count + 1, sizeof *r->label) ||
+        !cm_idmap_put(&r->label_known, key, *number))
+        return false;
+    r->label[r->label_count++] = *label;
+    return true;
+}
+
+/* Of a block whose bit says so. */
+static bool put_label(cm_replay *r, const cm_block *block, const cm_label *label)
+{
+    uint32_t number;
+    if (number_label(r, label, &number) && cm_idmap_put(&r->label_of, label_key(block), number))
+        return true;
+    r->error = out_of_memory;
+    return false;
+}
+
+static bool bear(cm_replay *r, const cm_block *block, uint64_t time_ns, bool event, cm_change *out)
+{
+    cm_device *d = &r->device[block->device];
+    if (__builtin_add_overflow(d->live, block->size, &d->live)) {
+        r->error = bad_size;
+        return false;
+    }
+    const cm_block *kept = cm_blocks_put(&r->blocks, block);
+    if (kept == NULL) {
+        r->error = out_of_memory;
+        return false;
+    }
+    d->blocks++;
+    d->slack += cm_block_slack(block);
+    d->direct += block->direct ? block->size : 0;
+    *out = (cm_change){*block, block->size, time_ns, d->live, d->blocks, event};
+    out->label = cm_replay_label(r, block);
+    return tell_driver(r, kept);
+}
+
+/* home: as was noted with the block. */
+static bool bury(cm_replay *r, const cm_block *block, uint32_t home, uint64_t time_ns, bool event,
+                 cm_change *out)
+{
+    cm_device *d = &r->device[block->device];
+    d->live -= block->size;
+    d->blocks--;
+    d->slack -= cm_block_slack(block);
+    d->direct -= block->direct ? block->size : 0;
+    *out = (cm_change){*block, -block->size, time_ns, d->live, d->blocks, event};
+    out->label = cm_replay_label(r, block);
+    if (block->labelled)
+        cm_idmap_remove(&r->label_of, label_key(block));
+    if (home == 0 || cm_drivermap_block_went(r->driver, block, home))
+        return true;
+    r->error = r->driver->error;
+    return false;
+}
+
+/* What can be known of a block beyond its event: from the window's first reading, or outside of a
+ * window by the place of its birth alone. */
+static cm_fate foresee(cm_replay *r, cm_phase phase)
+{
+    if (r->fates != NULL)
+        return cm_fates_next(r->fates);
+    switch (phase) {
+    case CM_PHASE_BACKWARD:
+        return (cm_fate){.category = CM_CATEGORY_GRADIENT};
+    case CM_PHASE_OPTIMIZER:
+        return (cm_fate){.category = CM_CATEGORY_OPTIMIZER_STATE};
+    case CM_PHASE_BEFORE_START:
+        return (cm_fate){.category = CM_CATEGORY_BEFORE_START};
+    default:
+        return (cm_fate){.category = CM_CATEGORY_UNKNOWN};
+    }
+}
+
+/* The origin of a block of that fate; -1: out of memory. */
+static int64_t settle_origin(cm_replay *r, cm_origin *origin, const cm_fate *fate)
+{
+    uint32_t owner = fate->label != NULL ? fate->label->module : 0;
+    origin->category = (uint8_t)fate->category;
+    origin->saved_by = fate->saved_by;
+    origin->module =
+        owner != 0 ? owner : cm_modules_of_stack(r->modules, origin->stack, r->position);
+    return find_origin(r, origin);
+}
+
+static bool make_seed(cm_replay *r, const cm_seed *seed, int device, uint64_t time_ns,
+                      cm_change *out)
+{
+    cm_origin origin = {.device = (uint16_t)device, .phase = CM_PHASE_BEFORE_START};
+    cm_fate fate = foresee(r, CM_PHASE_BEFORE_START);
+    int64_t number = settle_origin(r, &origin, &fate);
+    if (number < 0) {
+        r->error = out_of_memory;
+        return false;
+    }
+    cm_block block = {.address = seed->address,
+                      .size = seed->size,
+                      .origin = (uint32_t)number,
+                      .step = -1,
+                      .device = (uint16_t)device,
+                      .direct = seed->direct,
+                      .labelled = fate.label != NULL};
+    if (fate.label != NULL && !put_label(r, &block, fate.label))
+        return false;
+    if (seed->slack > 0) {
+        cm_block_set_slack(&block, seed->slack);
+        r->device[device].slack_told = true;
+    }
+    return bear(r, &block, time_ns, false, out);
+}
+
+bool cm_replay_seed(cm_replay *r, const cm_seed *seeds, size_t count)
+{
+    cm_change ignored;
+    for (size_t i = 0; i < count; i++) {
+        const cm_seed *seed = &seeds[i];
+        if (seed->position + 1 > r->seeded)
+            r->seeded = seed->position + 1;
+        if (seed->dropped || seed->size == 0)
+            continue;
+        if (seed->size < 0 || seed->size > BLOCK_MAX) {
+            r->error = bad_size;
+            return false;
+        }
+        int device = cm_replay_device(r, seed->device_type, seed->device_index);
+        if (device < 0)
+            return false;
+        if (cm_blocks_find(&r->blocks, (uint16_t)device, seed->address) == NULL &&
+            !make_seed(r, seed, device, 0, &ignored))
+            return false;
+    }
+    return true;
+}
+
+/* A block that a trace cut out of a larger one was told to be alive at its start (extract.c). */
+static bool is_inherited(const cm_event *e)
+{
+    return e->kind == CM_EV_ALLOC && e->flags & CM_EVF_BEFORE_START;
+}
+
+static void count_backward(cm_replay *r, cm_charge_kind kind, int64_t size)
+{
+    if (kind == CM_CHARGE_OWN)
+        return;
+    r->backward.bytes += size;
+    if (kind == CM_CHARGE_RESOLVED)
+        r->backward.resolved += size;
+    else if (kind == CM_CHARGE_ACCUMULATION)
+        r->backward.accumulation += size;
+    else
+        r->backward.unresolved += size;
+}
+
+/* A block that C++ made for a node has the node's name. Everything else, Python that a node runs
+ * included, has its operator's, where that was recorded. */
+static void name_operator(const cm_replay *r, const cm_record *record, cm_origin *origin)
+{
+    bool of_node = origin->name != 0 &&
+                   (record->event.flags & CM_EVF_NODE_STACK || origin->stack != origin->own);
+    uint32_t name = of_node ? 0 : cm_operators_find(&r->operators, record->thread);
+    if (name != 0)
+        origin->name = name;
+}
+
+static int allocate(cm_replay *r, const cm_record *record, int device, cm_change *out)
+{
+    const cm_event *e = &record->event;
+    if (e->size < 0 || e->size > BLOCK_MAX || r->backward.bytes > INT64_MAX - BLOCK_MAX) {
+        r->error = bad_size;
+        return -1;
+    }
+    if (e->size == 0 || e->address == 0)
+        return 0; /* nothing was handed out, and nothing will be given back */
+    cm_charge charge = cm_nodes_charge(r->nodes, record);
+    cm_origin origin = {.stack = charge.stack,
+                        .own = e->stack,
+                        .name = charge.name,
+                        .device = (uint16_t)device,
+                        .charge = (uint8_t)charge.kind};
+    name_operator(r, record, &origin);
+    if (e->flags & CM_EVF_IN_NODE)
+        origin.phase = CM_PHASE_BACKWARD;
+    else
+        origin.phase = (uint8_t)cm_places_phase(r->places, e->stack);
+    cm_fate fate = foresee(r, (cm_phase)origin.phase);
+    int64_t number = settle_origin(r, &origin, &fate);
+    if (number < 0) {
+        r->error = out_of_memory;
+        return -1;
+    }
+    int changes = 0;
+    cm_block old;
+    uint32_t home;
+    if (cm_blocks_take(&r->blocks, (uint16_t)device, e->address, &old, &home)) {
+        if (!bury(r, &old, home, record->time_ns, false, &out[changes++]))
+            return -1;
+        r->replaced++;
+    }
+    bool inherited = is_inherited(e);
+    cm_block block = {.address = e->address,
+                      .size = e->size,
+                      .origin = (uint32_t)number,
+                      .step = inherited ? -1 : r->step,
+                      .device = (uint16_t)device,
+                      .direct = (e->flags & CM_EVF_DIRECT) != 0,
+                      .made = !inherited,
+                      .labelled = fate.label != NULL};
+    if (fate.label != NULL && !put_label(r, &block, fate.label))
+        return -1;
+    if (!bear(r, &block, record->time_ns, !inherited, &out[changes++]))
+        return -1;
+    if (!inherited)
+        count_backward(r, charge.kind, e->size);
+    return changes;
+}
+
+/* The device that a block of this address is on, where the event does not tell it; -1: there is no
+ * such block. */
+static int owner_of(const cm_replay *r, const cm_event *e)
+{
+    for (size_t i = 0; i < r->device_count; i++)
+        if (r->device[i].type == e->device_type &&
+            cm_blocks_find(&r->blocks, (uint16_t)i, e->address) != NULL)
+            return (int)i;
+    return -1;
+}
+
+static int device_of_free(const cm_replay *r, const cm_event *e)
+{
+    int device = cm_replay_find_device(r, e->device_type, e->device_index);
+    bool told = e->device_type != CM_DEVICE_CUDA || e->device_index != CM_DEVICE_NOT_TOLD;
+    return told || device >= 0 ? device : owner_of(r, e);
+}
+
+static int deallocate(cm_replay *r, const cm_record *record, int device, cm_change *out)
+{
+    const cm_event *e = &record->event;
+    cm_block block;
+    uint32_t home;
+    if (e->address == 0)
+        return 0;
+    if (device < 0 || !cm_blocks_take(&r->blocks, (uint16_t)device, e->address, &block, &home)) {
+        r->unknown_frees++;
+        return 0;
+    }
+    return bury(r, &block, home, record->time_ns, true, out) ? 1 : -1;
+}
+
+/* A later walk, after a time without recording: what was known stays as it was known. */
+static int find_alive(cm_replay *r, const cm_record *record, int device, cm_change *out)
+{
+    const cm_event *e = &record->event;
+    if (r->position < r->seeded || e->size == 0 || e->address == 0 ||
+        cm_blocks_find(&r->blocks, (uint16_t)device, e->address) != NULL)
+        return 0;
+    if (e->size < 0 || e->size > BLOCK_MAX) {
+        r->error = bad_size;
+        return -1;
+    }
+    const cm_seed seed = {
+        .address = e->address, .size = e->size, .direct = (e->flags & CM_EVF_DIRECT) != 0};
+    return make_seed(r, &seed, device, record->time_ns, out) ? 1 : -1;
+}
+
+/* What was asked for, of a block that is known by now. */
+static void request(cm_replay *r, const cm_event *e, int device)
+{
+    if (e->flags & CM_EVF_BEFORE_START && !r->walked)
+        return; /* a seed of the walk at the start: it has it since the first moment */
+    cm_block *block = cm_blocks_at(&r->blocks, (uint16_t)device, e->address);
+    if (block == NULL || e->size < 0 || e->size > block->size)
+        return;
+    cm_device *d = &r->device[device];
+    int64_t before = cm_block_slack(block);
+    cm_block_set_slack(block, block->size - e->size);
+    d->slack += cm_block_slack(block) - before;
+    d->slack_told = true;
+    uint32_t home = r->driver != NULL ? *cm_blocks_note(&r->blocks, block) : 0;
+    if (home != 0)
+        cm_drivermap_asked(r->driver, home, cm_block_slack(block) - before);
+}
+
+static void count_segment(cm_replay *r, const cm_segment *segment, int sign)
+{
+    if (segment->size == 0)
+        return;
+    r->device[segment->device].segmented += sign * segment->size;
+    r->device[segment->device].segments += (uint64_t)sign;
+}
+
+static bool tell_driver_segment(cm_replay *r, const cm_segment *segment)
+{
+    const cm_device *d = &r->device[segment->device];
+    if (r->driver == NULL || d->type != CM_DEVICE_CUDA ||
+        cm_drivermap_segment(r->driver, d->index, segment->address, segment->size, segment->stack))
+        return true;
+    r->error = r->driver->error;
+    return false;
+}
+
+static int take_segment(cm_replay *r, const cm_event *e, int device)
+{
+    cm_segment replaced, segment = {.address = e->address,
+                                    .size = e->size,
+                                    .stack = e->stack,
+                                    .device = (uint16_t)device,
+                                    .before_start = (e->flags & CM_EVF_BEFORE_START) != 0};
+    if (e->size < 0 || e->size > BLOCK_MAX) {
+        r->error = bad_size;
+        return -1;
+    }
+    if (e->size == 0 || e->address == 0)
+        return 0;
+    int added = cm_segments_add(&r->segments, &segment, &replaced);
+    if (added < 0) {
+        r->error = out_of_memory;
+        return -1;
+    }
+    if (added > 0) {
+        count_segment(r, &replaced, -1);
+        count_segment(r, &segment, 1);
+        if (r->device[device].segmented >= FOLDED_MAX) {
+            r->error = bad_size;
+            return -1;
+        }
+    }
+    return added == 0 || tell_driver_segment(r, &segment) ? 0 : -1;
+}
+
+/* Of a segment, or of a block that was taken from CUDA for itself. */
+static int give_back(cm_replay *r, const cm_record *record, cm_change *out)
+{
+    const cm_event *e = &record->event;
+    int device = owner_of(r, e);
+    if (device >= 0 && cm_blocks_find(&r->blocks, (uint16_t)device, e->address)->direct)
+        return deallocate(r, record, device, out);
+    cm_segment segment;
+    int taken = cm_segments_take(&r->segments, e->address, &segment);
+    if (taken < 0) {
+        r->error = out_of_memory;
+        return -1;
+    }
+    if (taken > 0)
+        count_segment(r, &segment, -1);
+    if (r->driver != NULL && !cm_drivermap_segment_gone(r->driver, e->address)) {
+        r->error = r->driver->error;
+        return -1;
+    }
+    return 0;
+}
+
+/* Those that it has are not told twice. */
+static bool tell_driver_blocks(cm_replay *r)
+{
+    for (size_t i = 0; i < r->blocks.slots; i++)
+        if (r->blocks.slot[i].alive && !tell_driver(r, &r->blocks.slot[i]))
+            return false;
+    return true;
+}
+
+/* The first event of the driver level: it is told of what there is. */
+static bool begin_driver(cm_replay *r)
+{
+    r->driver = cm_drivermap_new(r->reader);
+    if (r->driver == NULL || !cm_blocks_keep_notes(&r->blocks)) {
+        r->error = out_of_memory;
+        return false;
+    }
+    for (size_t i = 0; i < r->segments.count; i++)
+        if (!tell_driver_segment(r, &r->segments.segment[i]))
+            return false;
+    return tell_driver_blocks(r);
+}
+
+/* Blocks of before are there from the beginning, their segments since a moment ago. */
+static int end_walk(cm_replay *r)
+{
+    r->walked = true;
+    return r->driver == NULL || tell_driver_blocks(r) ? 0 : -1;
+}
+
+/* To whom a block would be that was allocated there. Told from before, it was charged already. */
+static cm_record charge_driver(cm_replay *r, const cm_record *record)
+{
+    cm_record charged = *record;
+    uint8_t flags = record->event.flags;
+    if (record->event.kind != CM_EV_DRIVER_NEW || flags & CM_EVF_ALREADY)
+        return charged;
+    charged.event.flags = CM_EVF_IN_NODE;
+    if (flags & CM_EVF_OF_NODE)
+        charged.event.flags |= CM_EVF_NODE_STACK;
+    cm_charge charge = cm_nodes_charge(r->nodes, &charged);
+    charged.event.stack = charge.stack;
+    charged.event.flags = flags | (charge.name != 0 ? CM_EVF_OF_NODE : 0);
+    return charged;
+}
+
+static int apply_driver(cm_replay *r, const cm_record *record)
+{
+    const cm_event *e = &record->event;
+    if (r->driver == NULL && !begin_driver(r))
+        return -1;
+    cm_record charged = charge_driver(r, record);
+    if (!cm_drivermap_apply(r->driver, &charged)) {
+        r->error = r->driver->error;
+        return -1;
+    }
+    if (e->kind != CM_EV_DRIVER_NEW)
+        return 0;
+    /* Threads are merged by time: its block may have come before it. */
+    int device = cm_replay_find_device(r, CM_DEVICE_CUDA, e->device_index);
+    const cm_block *block =
+        device < 0 ? NULL : cm_blocks_find(&r->blocks, (uint16_t)device, e->address);
+    return block == NULL || tell_driver(r, block) ? 0 : -1;
+}
+
+/* Blocks that came and went and are only counted. They change nothing that is alive. */
+static int count_folded(cm_replay *r, const cm_event *e)
+{
+    if (e->size < 0 || e->size > FOLDED_MAX - r->folded_bytes || e->address > (uint64_t)e->size ||
+        r->backward.bytes > INT64_MAX - e->size || e->flags > CM_CHARGE_UNRESOLVED) {
+        r->error = bad_size;
+        return -1;
+    }
+    r->folded_bytes += e->size;
+    count_backward(r, (cm_charge_kind)e->flags, e->size);
+    return 0;
+}
+
+static cm_label label_of(const cm_replay *r, const cm_event *e)
+{
+    uint32_t module = cm_modules_at(r->modules, (uint64_t)e->size, r->position);
+    return (cm_label){(uint64_t)e->size, e->stack, module, e->flags};
+}
+
+/* Outside of a window: in one, what its walks say holds from the blocks' births on. */
+static bool see_label(cm_replay *r, const cm_event *e)
+{
+    int device = cm_replay_find_device(r, e->device_type, e->device_index);
+    cm_block *block = device < 0 ? NULL : cm_blocks_at(&r->blocks, (uint16_t)device, e->address);
+    r->labelled = true;
+    if (r->fates != NULL || block == NULL || e->flags < CM_LABEL_PARAMETER ||
+        e->flags > CM_LABEL_TENSOR)
+        return true;
+    const cm_label *known = cm_replay_label(r, block);
+    if (known != NULL && known->kind != CM_LABEL_TENSOR)
+        return true;
+    cm_label label = label_of(r, e);
+    cm_origin origin = r->origin[block->origin];
+    cm_fate fate = {cm_fates_category(&label, (cm_category)origin.category), &label,
+                    origin.saved_by};
+    int64_t number = settle_origin(r, &origin, &fate);
+    if (number < 0) {
+        r->error = out_of_memory;
+        return false;
+    }
+    block->origin = (uint32_t)number;
+    block->labelled = true;
+    return put_label(r, block, &label);
+}
+
+bool cm_replay_foresee(cm_replay *r, cm_fates *fates)
+{
+    for (size_t i = 0; i < r->blocks.slots; i++) {
+        cm_block *block = &r->blocks.slot[i];
+        if (!block->alive)
+            continue;
+        cm_fate fate = cm_fates_next(fates);
+        cm_origin origin = r->origin[block->origin];
+        int64_t number = settle_origin(r, &origin, &fate);
+        if (number < 0)
+            return false;
+        block->origin = (uint32_t)number;
+        block->labelled = fate.label != NULL;
+        if (fate.label != NULL && !put_label(r, block, fate.label))
+            return false;
+    }
+    r->fates = fates;
+    return true;
+}
+
+static int apply(cm_replay *r, const cm_record *record, cm_change change[2])
+{
+    const cm_event *e = &record->event;
+    int device = 0;
+    switch (e->kind) {
+    case CM_EV_FREE: /* of nothing that is known: no device comes of it */
+        device = device_of_free(r, e);
+        break;
+    case CM_EV_REQUESTED:
+        device = cm_replay_find_device(r, e->device_type, e->device_index);
+        if (device < 0)
+            return 0;
+        break;
+    case CM_EV_ALLOC:
+    case CM_EV_SEED:
+    case CM_EV_RESERVED:
+    case CM_EV_OOM:
+    case CM_EV_FOLDED:
+    case CM_EV_SEGMENT_NEW:
+    case CM_EV_HOST_READ:
+        device = cm_replay_device(r, e->device_type, e->device_index);
+        if (device < 0)
+            return -1;
+        break;
+    default:
+        break;
+    }
+    switch (e->kind) {
+    case CM_EV_ALLOC:
+        return allocate(r, record, device, change);
+    case CM_EV_FREE:
+        return deallocate(r, record, device, change);
+    case CM_EV_SEED:
+        return find_alive(r, record, device, change);
+    case CM_EV_RESERVED:
+        if (e->size >= 0)
+            r->device[device].reserved = e->size;
+        return 0;
+    case CM_EV_FOLDED:
+        return count_folded(r, e);
+    case CM_EV_REQUESTED:
+        request(r, e, device);
+        return 0;
+    case CM_EV_SEGMENT_NEW:
+        return take_segment(r, e, device);
+    case CM_EV_SEGMENT_FREE:
+        return give_back(r, record, change);
+    case CM_EV_MARK:
+        return e->size == CM_MARK_SEEDED ? end_walk(r) : 0;
+    case CM_EV_LABEL:
+        return see_label(r, e) ? 0 : -1;
+    case CM_EV_DRIVER_NEW:
+    case CM_EV_DRIVER_FREE:
+    case CM_EV_DRIVER_MORE:
+    case CM_EV_WITNESS:
+    case CM_EV_POOL:
+    case CM_EV_DEVICE:
+    case CM_EV_DRIVER_FOLDED:
+        return apply_driver(r, record);
+    case CM_EV_NODE_NEW:
+        if (!(e->flags & CM_EVF_IN_NODE))
+            cm_places_made_node(r->places, e->stack);
+        return 0;
+    default:
+        return 0;
+    }
+}
+
+int cm_replay_apply(cm_replay *r, const cm_record *record, cm_change change[2])
+{
+    if (!cm_nodes_apply(r->nodes, record->thread, &record->event) ||
+        !cm_modules_see(r->modules, r->position, &record->event) ||
+        !cm_operators_apply(&r->operators, record)) {
+        r->error = out_of_memory;
+        return -1;
+    }
+    int changes = apply(r, record, change);
+    for (int i = 0; i < changes; i++)
+        change[i].thread = record->thread;
+    r->position++;
+    return changes;
+}

@@ -1,0 +1,135 @@
+/* The heap as the trace tells it: record by record, what is alive, on which device, and whose it
+ * is. Only truth is kept here; what is made of it is in the parts (parts.h). One owner, any thread.
+ *
+ * An allocation at an address that is believed alive replaces the block there (its free was lost,
+ * or fell into a time without recording); a free of an unknown block changes nothing. Both are
+ * counted. Blocks that were alive before the recording (cm_seed) are there from its first moment;
+ * seeds of a later walk are there from their record on. */
+#ifndef CM_HEAP_REPLAY_H
+#define CM_HEAP_REPLAY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../trace/reader.h"
+#include "../analysis/analysis.h"
+#include "blocks.h"
+#include "driver_map.h"
+#include "../base/idmap.h"
+#include "modules.h"
+#include "nodes.h"
+#include "operators.h"
+#include "attribution.h"
+#include "segments.h"
+
+enum { CM_DEVICES_MAX = 256 };
+
+typedef struct cm_fates cm_fates; /* fates.h */
+
+typedef struct cm_device {
+    uint8_t type;
+    int8_t index; /* -1 for the CPU, whatever its events say */
+    char name[24];
+    int64_t live, reserved; /* reserved: -1 while unknown */
+    uint64_t blocks;
+    int64_t slack;     /* of the live bytes, what nobody asked for, as far as it was told */
+    int64_t direct;    /* of the live bytes, those that PyTorch's allocator did not cache */
+    bool slack_told;   /* some block's was */
+    int64_t segmented; /* bytes in segments: what the allocator took from CUDA by cudaMalloc */
+    uint64_t segments;
+} cm_device;
+
+/* Whose a block is: all that is equal for the blocks of one contributor. */
+typedef struct cm_origin {
+    uint32_t stack, own, name; /* charged, its own, name of the running node, else operator */
+    uint32_t module, saved_by; /* name ids, 0 = unknown */
+    uint16_t device;
+    uint8_t phase;    /* cm_phase */
+    uint8_t charge;   /* cm_charge_kind */
+    uint8_t category; /* cm_category */
+} cm_origin;
+
+typedef struct cm_seed {
+    uint64_t address;
+    int64_t size;
+    uint64_t position; /* of its record */
+    uint8_t device_type;
+    int8_t device_index;
+    bool dropped; /* its address had been allocated before the walk came to it */
+    bool direct;
+    int64_t slack;
+} cm_seed;
+
+/* One block that came or went. `live` and `blocks` are its device's, just after. */
+typedef struct cm_change {
+    cm_block block;
+    int64_t bytes; /* its size, negative if it went */
+    uint64_t time_ns;
+    int64_t live;
+    uint64_t blocks;
+    bool event;            /* the program's own allocation or free, not a correction */
+    uint32_t thread;       /* that told it */
+    const cm_label *label; /* NULL: none; valid until the next record */
+} cm_change;
+
+typedef struct cm_replay {
+    const char *error; /* why apply failed */
+    char *code;        /* the packages that count as the user's own */
+    cm_nodes *nodes;
+    cm_operators operators;
+    cm_places *places;
+    cm_modules *modules;
+    cm_fates *fates; /* of the window that is replayed; NULL outside of one. Not the replay's */
+    bool labelled;   /* a walk has labelled something */
+    cm_label *label; /* every different one */
+    size_t label_count, label_capacity;
+    cm_idmap label_known, label_of; /* by content; of a block that is alive, by its place */
+    cm_blocks blocks;
+    cm_segments segments;
+    cm_drivermap *driver; /* NULL before the first event of the driver level */
+    const cm_reader *reader;
+    cm_library *library; /* which code is the user's */
+    cm_device *device;
+    size_t device_count, device_capacity;
+    cm_origin *origin;
+    size_t origin_count, origin_capacity;
+    int32_t step;      /* births from now on are in this one; -1 = before the first */
+    uint64_t seeded;   /* SEED records before this position are among the seeds at start */
+    bool walked;       /* the walk at the start is over */
+    uint64_t position; /* records applied */
+    uint64_t unknown_frees, replaced;
+    cm_backward_bytes backward;
+    int64_t folded_bytes; /* of blocks that the trace only counts (compact/compact.h) */
+
+    uint32_t *origin_slot; /* hash: origin number + 1 */
+    size_t origin_slots;
+    uint32_t *newest; /* of a block's own stack: the origin found last, + 1 */
+    size_t newest_capacity;
+    uint16_t *device_number; /* by type and index: number + 1 */
+} cm_replay;
+
+/* code: packages that count as the user's own (library.h). NULL: out of memory. */
+cm_replay *cm_replay_new(const cm_reader *reader, const char *code);
+/* As it is now; both go on by themselves. NULL: out of memory. */
+cm_replay *cm_replay_copy(const cm_replay *replay);
+void cm_replay_free(cm_replay *replay);
+
+/* The window's first reading is over: what it has learnt holds for the blocks that are alive, and
+ * from now on for births. false: out of memory. */
+bool cm_replay_foresee(cm_replay *replay, cm_fates *fates);
+/* What a walk has said of a block that is alive; NULL: nothing. */
+const cm_label *cm_replay_label(const cm_replay *replay, const cm_block *block);
+
+/* Before the first record: the seeds that were not dropped are alive. false: error is set. */
+bool cm_replay_seed(cm_replay *replay, const cm_seed *seeds, size_t count);
+/* A window begins: what is alive was there before it, in no step of it. */
+void cm_replay_begin(cm_replay *replay);
+/* The number of changes (0 to 2), or -1 with error set. */
+int cm_replay_apply(cm_replay *replay, const cm_record *record, cm_change change[2]);
+/* The number of a device, new or not; -1 with error set: there are too many. */
+int cm_replay_device(cm_replay *replay, uint8_t type, int8_t index);
+/* The number of a device that was seen; -1: it was not. */
+int cm_replay_find_device(const cm_replay *replay, uint8_t type, int8_t index);
+
+#endif

@@ -1,0 +1,382 @@
+#include "scan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "../base/grow.h"
+#include "../base/idmap.h"
+
+static bool fail(char *error, size_t error_size, const char *message)
+{
+    snprintf(error, error_size, "%s", message);
+    return false;
+}
+
+/* --- what was alive before ------------------------------------------------------------------ */
+
+typedef struct walk {
+    cm_reader *reader;
+    cm_seeds *seeds;
+    const cm_analysis_options *options;
+    char *error;
+    size_t error_size;
+} walk;
+
+void cm_seeds_free(cm_seeds *seeds)
+{
+    free(seeds->seed);
+    *seeds = (cm_seeds){0};
+}
+
+/* One more record, if there is one. */
+static bool read_on(walk *w, uint64_t position, cm_record *record, bool *more)
+{
+    int got = cm_reader_next(w->reader, record);
+    if (got < 0)
+        return fail(w->error, w->error_size, cm_reader_error(w->reader));
+    *more = got > 0;
+    return cm_scan_goes_on(w->options, position + 1, w->reader, 0, 0) ||
+           fail(w->error, w->error_size, "");
+}
+
+/* What was asked for of a seed follows it, of the same walk; others may have recorded in between.
+ */
+static bool is_of_seed(const cm_event *seed, const cm_event *e)
+{
+    return seed->kind == CM_EV_SEED && seed->address == e->address &&
+           seed->device_type == e->device_type && seed->device_index == e->device_index;
+}
+
+static bool add_seed(cm_seeds *seeds, const cm_event *e, uint64_t position)
+{
+    if (!cm_grow((void **)&seeds->seed, &seeds->capacity, seeds->count + 1, sizeof *seeds->seed))
+        return false;
+    seeds->seed[seeds->count++] = (cm_seed){.address = e->address,
+                                            .size = e->size,
+                                            .position = position,
+                                            .device_type = e->device_type,
+                                            .device_index = e->device_index,
+                                            .direct = (e->flags & CM_EVF_DIRECT) != 0};
+    return true;
+}
+
+static bool gather_seeds(walk *w)
+{
+    cm_event last = {0};
+    cm_record record;
+    bool more;
+    for (uint64_t position = 0; !w->seeds->whole; position++) {
+        if (!read_on(w, position, &record, &more))
+            return false;
+        if (!more)
+            return true;
+        const cm_event *e = &record.event;
+        bool inherited = e->flags & CM_EVF_BEFORE_START;
+        if (e->kind == CM_EV_SEED && !inherited) {
+            last = *e;
+            if (!add_seed(w->seeds, e, position))
+                return fail(w->error, w->error_size, "out of memory");
+        } else if (e->kind == CM_EV_REQUESTED && inherited) {
+            if (is_of_seed(&last, e) && e->size >= 0 && e->size <= last.size)
+                w->seeds->seed[w->seeds->count - 1].slack = last.size - e->size;
+        } else if (e->kind == CM_EV_MARK && e->size == CM_MARK_SEEDED && !inherited) {
+            w->seeds->whole = true; /* what a later walk finds the replay takes as it comes */
+        }
+    }
+    return true;
+}
+
+static uint64_t seed_key(const cm_event *e)
+{
+    uint64_t index = e->device_type == CM_DEVICE_CPU ? 0 : (uint8_t)e->device_index;
+    return (e->address ^ (uint64_t)e->device_type << 56 ^ index << 48) & ~((uint64_t)1 << 63);
+}
+
+/* The seed that this event is about, if any is open there. */
+static bool find_seed(const cm_seeds *seeds, const cm_idmap *open, const cm_event *e,
+                      uint32_t *number)
+{
+    if (e->kind == CM_EV_ALLOC ||
+        (e->kind == CM_EV_FREE && (e->device_type != CM_DEVICE_CUDA || e->device_index >= 0)))
+        return cm_idmap_get(open, seed_key(e), number);
+    if (e->kind != CM_EV_FREE && e->kind != CM_EV_SEGMENT_FREE)
+        return false;
+    cm_event on = *e; /* which does not tell its device */
+    for (int index = -1; index < 64; index++) {
+        on.device_index = (int8_t)index;
+        if (cm_idmap_get(open, seed_key(&on), number))
+            return e->kind == CM_EV_FREE || seeds->seed[*number].direct;
+    }
+    return false;
+}
+
+static cm_event event_of(const cm_seed *seed)
+{
+    return (cm_event){.address = seed->address,
+                      .device_type = seed->device_type,
+                      .device_index = seed->device_index};
+}
+
+/* The walk runs while hooks are on, and other threads with it. The first event of a seed's address
+ * decides: it was allocated under our eyes (no seed: the block is known already), or it was freed
+ * (alive from the start until then), or nothing happened to it before the walk found it. */
+static bool decide_seeds(walk *w)
+{
+    cm_seeds *seeds = w->seeds;
+    cm_idmap open = {0}; /* address -> seed */
+    cm_record record;
+    bool fine = true, more = true;
+    uint32_t number;
+    for (size_t i = 0; fine && i < seeds->count; i++) {
+        cm_event e = event_of(&seeds->seed[i]);
+        if (cm_idmap_get(&open, seed_key(&e), &number))
+            seeds->seed[i].dropped = true; /* found twice */
+        else if (i >= UINT32_MAX || !cm_idmap_put(&open, seed_key(&e), (uint32_t)i))
+            fine = fail(w->error, w->error_size, "out of memory");
+    }
+    cm_reader_rewind(w->reader);
+    uint64_t last = seeds->seed[seeds->count - 1].position;
+    for (uint64_t position = 0; fine && more && position < last; position++) {
+        fine = read_on(w, position, &record, &more);
+        const cm_event *e = &record.event;
+        if (!fine || !more || !find_seed(seeds, &open, e, &number))
+            continue;
+        cm_seed *seed = &seeds->seed[number];
+        cm_event found = event_of(seed);
+        if (seed->position < position)
+            continue;
+        seed->dropped = e->kind == CM_EV_ALLOC;
+        cm_idmap_remove(&open, seed_key(&found));
+    }
+    cm_idmap_clear(&open);
+    return fine;
+}
+
+bool cm_scan_seeds(cm_reader *reader, const cm_analysis_options *options, cm_seeds *seeds,
+                   char *error, size_t error_size)
+{
+    walk w = {reader, seeds, options, error, error_size};
+    cm_seeds_free(seeds);
+    cm_reader_rewind(reader);
+    bool fine = gather_seeds(&w) && (seeds->count == 0 || decide_seeds(&w));
+    cm_reader_rewind(reader);
+    if (!fine)
+        cm_seeds_free(seeds);
+    return fine;
+}
+
+/* --- records -------------------------------------------------------------------------------- */
+
+/* Whether the window begins again with this record, which is of what the window inherited. */
+static bool is_inherited(const cm_scanned *s, const cm_event *e)
+{
+    if (e->kind >= CM_EV_DRIVER_NEW) /* their flags are others; contexts are found at any time */
+        return e->kind <= CM_EV_DRIVER_MORE && e->flags & CM_EVF_ALREADY &&
+               (e->flags & CM_DRIVER_KIND) != CM_DRIVER_CONTEXT;
+    if (!(e->flags & CM_EVF_BEFORE_START) || e->kind == CM_EV_OBJECT_NEW ||
+        e->kind == CM_EV_SEGMENT_NEW)
+        return false;
+    return e->kind != CM_EV_REQUESTED || !is_of_seed(&s->last_seed, e);
+}
+
+static bool ticks(const cm_event *e)
+{
+    return e->size == CM_OBJECT_MODULE || e->size == CM_OBJECT_OPTIMIZER;
+}
+
+void cm_scan_pass(cm_scanned *s, const cm_record *record)
+{
+    const cm_event *e = &record->event;
+    s->position++;
+    if (record->time_ns > s->newest_ns)
+        s->newest_ns = record->time_ns;
+    if (is_inherited(s, e)) {
+        s->after_inherited = s->position;
+        return;
+    }
+    switch (e->kind) {
+    case CM_EV_NODE_RUN:
+        s->node_runs++;
+        return;
+    case CM_EV_FOLD: /* written before the tick that came before them */
+        s->node_runs += (uint64_t)e->size;
+        return;
+    case CM_EV_OBJECT_NEW:
+        s->found_alive |= ticks(e);
+        return;
+    case CM_EV_SEED:
+        s->last_seed = *e;
+        return;
+    case CM_EV_MARK:
+        if (e->size == CM_MARK_SEEDED) {
+            s->seeded = true;
+            s->seeds_skipped += e->address;
+        }
+        return;
+    default:
+        return;
+    }
+}
+
+/* --- a window ------------------------------------------------------------------------------- */
+
+struct cm_scan {
+    cm_scanned passed;
+    const cm_analysis_options *options;
+    cm_places *places;
+    cm_clock *clock;
+    uint64_t window;   /* options->window; of a whole trace the first that opens in it, else 0 */
+    uint64_t last_oom; /* records up to it, with it; 0: none yet */
+    cm_plan plan;
+};
+
+cm_scan *cm_scan_begin(const cm_scanned *scanned, uint64_t begin_ns, cm_places *places,
+                       const cm_analysis_options *options)
+{
+    cm_scan *s = calloc(1, sizeof *s);
+    cm_clock *clock = cm_clock_new();
+    if (s == NULL || clock == NULL ||
+        (scanned->found_alive && !cm_clock_object(clock, 0, (cm_moment){0}, true))) {
+        cm_clock_free(clock);
+        free(s);
+        return NULL;
+    }
+    s->passed = *scanned;
+    s->options = options;
+    s->window = options->window;
+    s->places = places;
+    s->clock = clock;
+    s->plan.begin = scanned->position;
+    s->plan.begin_ns = begin_ns;
+    return s;
+}
+
+void cm_scan_free(cm_scan *s)
+{
+    if (s == NULL)
+        return;
+    cm_clock_free(s->clock);
+    cm_plan_free(&s->plan);
+    free(s);
+}
+
+void cm_plan_free(cm_plan *plan)
+{
+    cm_steps_free(&plan->steps);
+    *plan = (cm_plan){0};
+}
+
+const cm_plan *cm_scan_plan(const cm_scan *s)
+{
+    return &s->plan;
+}
+
+cm_scanned cm_scan_passed(const cm_scan *s)
+{
+    return s->passed;
+}
+
+static bool see_tick(cm_scan *s, const cm_record *record, cm_moment at)
+{
+    const cm_event *e = &record->event;
+    cm_tick tick = {.at = at, .object = e->address, .backward = s->passed.node_runs};
+    if (e->size < 0 || e->size > UINT32_MAX)
+        return true;
+    tick.kind = (uint32_t)e->size;
+    cm_phase phase = cm_places_phase(s->places, e->stack);
+    if (tick.kind == CM_TICK_MODULE && phase == CM_PHASE_DATA)
+        return true; /* a data set's own modules: transforms */
+    tick.inside = phase == CM_PHASE_OPTIMIZER;
+    return cm_places_line(s->places, e->stack, &tick.line) && cm_clock_tick(s->clock, &tick);
+}
+
+static void see_reserved(cm_scan *s, const cm_event *e, uint64_t position)
+{
+    struct cm_plan_reserved *most = &s->plan.reserved[(uint8_t)(e->device_index + 128)];
+    if (e->device_type == CM_DEVICE_CUDA && e->size >= 0 && (!most->known || e->size > most->most))
+        *most = (struct cm_plan_reserved){true, e->size, position};
+}
+
+static void see_mark(cm_scan *s, const cm_event *e, cm_moment at)
+{
+    if (e->size == CM_MARK_WINDOW_OPEN && s->window == 0) {
+        s->window = e->address;
+    } else if (e->size == CM_MARK_OOM_LEFT && e->address == s->window) {
+        s->plan.oom_left = s->last_oom;
+    } else if (e->size == CM_MARK_WINDOW_CLOSE && s->options->window != 0 &&
+               e->address == s->options->window) {
+        s->plan.closed = true;
+        s->plan.end = at.position;
+        s->plan.end_ns = at.time_ns;
+    }
+}
+
+bool cm_scan_see(cm_scan *s, const cm_record *record)
+{
+    const cm_event *e = &record->event;
+    cm_moment at = {s->passed.position, record->time_ns};
+    bool inherited = is_inherited(&s->passed, e);
+    cm_scan_pass(&s->passed, record);
+    if (inherited)
+        return true;
+    switch (e->kind) {
+    case CM_EV_NODE_NEW:
+        cm_clock_node(s->clock, at);
+        return true;
+    case CM_EV_TICK:
+        return see_tick(s, record, at);
+    case CM_EV_OBJECT_NEW:
+        if (!ticks(e))
+            return cm_clock_renew(s->clock, e->address);
+        return cm_clock_object(s->clock, e->address, at, e->flags & CM_EVF_BEFORE_START);
+    case CM_EV_RESERVED:
+        see_reserved(s, e, at.position);
+        return true;
+    case CM_EV_OOM:
+        s->last_oom = s->passed.position;
+        return true;
+    case CM_EV_MARK:
+        see_mark(s, e, at);
+        return true;
+    default:
+        return true;
+    }
+}
+
+/* What the reader knows of the trace up to here. */
+static void note_state(cm_plan *plan, cm_reader *reader)
+{
+    plan->lost_events = cm_reader_lost_events(reader);
+    plan->lost_stacks = cm_reader_lost_stacks(reader);
+    if (plan->closed) { /* whatever becomes of the rest */
+        cm_reader_look_ahead(reader);
+        plan->state = CM_TRACE_COMPLETE;
+        return;
+    }
+    plan->state = cm_reader_get_state(reader);
+    const char *reason = cm_reader_end_reason(reader);
+    if (*reason == '\0' && plan->state != CM_TRACE_COMPLETE)
+        reason = cm_reader_error(reader);
+    snprintf(plan->reason, sizeof plan->reason, "%s", reason);
+}
+
+bool cm_scan_finish(cm_scan *s, cm_reader *reader, cm_plan *out)
+{
+    cm_plan *plan = &s->plan;
+    note_state(plan, reader);
+    plan->seeds_skipped = s->passed.seeds_skipped;
+    if (!plan->closed) {
+        plan->end = s->passed.position;
+        plan->end_ns = s->passed.newest_ns;
+    }
+    if (plan->begin < s->passed.after_inherited)
+        plan->begin = s->passed.after_inherited < plan->end ? s->passed.after_inherited : plan->end;
+    if (plan->end_ns < plan->begin_ns)
+        plan->end_ns = plan->begin_ns;
+    cm_moment begin = {plan->begin, plan->begin_ns}, end = {plan->end, plan->end_ns};
+    if (!cm_places_ok(s->places) || !cm_clock_choose(s->clock, begin, end, &plan->steps))
+        return false;
+    *out = *plan;
+    *plan = (cm_plan){0};
+    return true;
+}

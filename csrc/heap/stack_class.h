@@ -1,0 +1,28 @@
+/* Stacks by what they say: file, function and line of every frame. The same stack may be defined
+ * several times (once per module that is called on it, and again when code is loaded anew); folded,
+ * it has one number. And the user's line of a stack, as report.user_frame finds it: its innermost
+ * frame that is no library's (library.h), else its innermost frame. One owner. */
+#ifndef CM_HEAP_STACK_CLASS_H
+#define CM_HEAP_STACK_CLASS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "../trace/reader.h"
+#include "library.h"
+
+typedef struct cm_samestack cm_samestack;
+
+/* NULL: out of memory. The library is to outlive it. */
+cm_samestack *cm_samestack_new(const cm_reader *reader, const cm_library *library);
+void cm_samestack_free(cm_samestack *fold);
+
+/* The folded stack's number; reserved and unknown stacks are their own. false: out of memory. */
+bool cm_samestack_stack(cm_samestack *fold, uint32_t stack, uint32_t *number);
+/* A stack that has this number: the first that was asked for. */
+uint32_t cm_samestack_example(const cm_samestack *fold, uint32_t number);
+/* Number of the user's line of a folded stack; equal file and line have equal numbers. A stack
+ * without frames has the line 0. */
+uint32_t cm_samestack_line(const cm_samestack *fold, uint32_t number);
+
+#endif

@@ -1,0 +1,281 @@
+/* Rules 1 and 3 of step_clock.h: which ticks of a kind are one step's. */
+#include <string.h>
+
+#include "step_clock_parts.h"
+#include "../base/hash.h"
+#include "../base/grow.h"
+
+enum {
+    RATE_MAX = 8,       /* updates in an iteration: more of them are a loop of their own */
+    RATE_PERCENT = 75,  /* of the iterations have just as many */
+    RATE_LONGEST = 3,   /* times as many, and the others are phases of their own */
+    RATE_CANDIDATES = 8 /* objects that are looked at as the one that ticks once an iteration */
+};
+
+/* What is known about one object that may tick. */
+typedef struct object {
+    uint64_t key;       /* its address + 1; 0 = empty */
+    uint64_t created;   /* position + 1, 0 = before the recording or unknown */
+    int64_t in, before; /* the last two groups that it ticked in, -1 = none */
+    cm_moment tick;     /* its first tick in `in` */
+    cm_moment previous; /* the tick of that group before it */
+    uint32_t line, previous_line;
+    uint32_t number;
+} object;
+
+struct cm_clock_objects {
+    object *object;
+    size_t count, slots;
+};
+
+cm_clock_objects *cm_clock_objects_new(void)
+{
+    return calloc(1, sizeof(cm_clock_objects));
+}
+
+void cm_clock_objects_free(cm_clock_objects *objects)
+{
+    if (objects != NULL)
+        free(objects->object);
+    free(objects);
+}
+
+static object *find_object(object *table, size_t slots, uint64_t key)
+{
+    size_t i = cm_hash(key) & (slots - 1);
+    while (table[i].key != 0 && table[i].key != key)
+        i = (i + 1) & (slots - 1);
+    return &table[i];
+}
+
+/* Its entry, made if need be; NULL: out of memory. Creations are recorded before it is known which
+ * kind of tick the object will give, so kinds share one table: an address is one object. */
+static object *get_object(cm_clock_objects *all, uint64_t address)
+{
+    uint64_t key = address + 1;
+    if (key == 0)
+        key = 1;
+    if (all->count * 4 >= all->slots * 3) {
+        size_t slots = all->slots ? all->slots * 2 : 64;
+        object *table = calloc(slots, sizeof *table);
+        if (table == NULL)
+            return NULL;
+        for (size_t i = 0; i < all->slots; i++)
+            if (all->object[i].key != 0)
+                *find_object(table, slots, all->object[i].key) = all->object[i];
+        free(all->object);
+        all->object = table;
+        all->slots = slots;
+    }
+    object *found = find_object(all->object, all->slots, key);
+    if (found->key == 0)
+        *found = (object){.key = key, .in = -1, .before = -1, .number = (uint32_t)all->count++};
+    return found;
+}
+
+bool cm_clock_objects_made(cm_clock_objects *all, uint64_t address, uint64_t position)
+{
+    object *made = get_object(all, address);
+    if (made != NULL)
+        made->created = position + 1; /* 0 is taken */
+    return made != NULL;
+}
+
+bool cm_clock_objects_renew(cm_clock_objects *all, uint64_t address)
+{
+    object *renewed = get_object(all, address);
+    if (renewed != NULL)
+        renewed->in = renewed->before = -1;
+    return renewed != NULL;
+}
+
+/* Rule 1, last but one sentence: `ticking` begins the next group, it took over in the last one, and
+ * it did not tick in the one before that. */
+static bool cut_last_group(cm_clock_stream *s, const object *ticking)
+{
+    if (s->count < 2 || ticking->in != (int64_t)s->count - 1)
+        return true;
+    cm_clock_group *last = &s->group[s->count - 1], *before = &s->group[s->count - 2];
+    if (last->leader == ticking->key || ticking->before == (int64_t)s->count - 2 ||
+        ticking->created > before->first.position + 1)
+        return true;
+    if (!cm_grow((void **)&s->group, &s->capacity, s->count + 2, sizeof *s->group))
+        return false;
+    last = &s->group[s->count - 1];
+    cm_clock_group second = *last;
+    second.first = ticking->tick;
+    second.first_line = ticking->line;
+    second.leader = ticking->key;
+    last->last = ticking->previous;
+    last->last_line = ticking->previous_line;
+    for (size_t i = s->ticks; i-- > 0 && s->tick[i].group == s->count - 1;) {
+        s->tick[i].group++;
+        if (s->tick[i].object == ticking->number)
+            break;
+    }
+    s->group[s->count++] = second;
+    return true;
+}
+
+/* Whether the tick begins a group (rule 1). */
+static bool begins_group(const cm_clock_stream *s, const cm_tick *tick, const object *o)
+{
+    const cm_clock_group *last = s->count ? &s->group[s->count - 1] : NULL;
+    if (last == NULL || tick->kind == CM_TICK_STEP)
+        return true;
+    bool ticked = o->in == (int64_t)s->count - 1;
+    if (tick->kind != CM_TICK_DATA)
+        return ticked || o->created > last->first.position + 1;
+    /* A new iterator goes on where an exhausted one stopped, often at its very address. */
+    return (ticked && o->line == tick->line) || tick->backward > last->newest;
+}
+
+bool cm_clock_add_tick(cm_clock_objects *objects, cm_clock_stream *s, const cm_tick *tick)
+{
+    bool ends = cm_clock_ends_a_step(tick->kind);
+    /* A pass has no object: its line is what ticks. No object lies so high. */
+    object *o = get_object(objects, tick->kind == CM_TICK_BACKWARD ? UINT64_MAX - 1 - tick->line
+                                                                   : tick->object);
+    if (o == NULL || !cm_grow((void **)&s->group, &s->capacity, s->count + 1, sizeof *s->group) ||
+        !cm_grow((void **)&s->tick, &s->tick_capacity, s->ticks + 1, sizeof *s->tick))
+        return false;
+    bool next = begins_group(s, tick, o);
+    if (next) {
+        /* An exhausted iterator shares its last tick's group with the next one: never cut. */
+        if (tick->kind != CM_TICK_DATA && !cut_last_group(s, o))
+            return false;
+        if (!cm_grow((void **)&s->group, &s->capacity, s->count + 1, sizeof *s->group))
+            return false;
+        s->group[s->count++] = (cm_clock_group){.first = tick->at,
+                                                .leader = o->key,
+                                                .backward = tick->backward,
+                                                .first_line = tick->line,
+                                                .inside = tick->inside};
+        o->previous = tick->at;
+        o->previous_line = tick->line;
+    } else {
+        o->previous = s->group[s->count - 1].last;
+        o->previous_line = s->group[s->count - 1].last_line;
+    }
+    cm_clock_group *last = &s->group[s->count - 1];
+    if (ends)
+        last->backward = tick->backward;
+    last->newest = tick->backward;
+    last->last = tick->at;
+    last->last_line = tick->line;
+    o->before = o->in;
+    o->in = (int64_t)s->count - 1;
+    o->tick = tick->at;
+    o->line = tick->line;
+    if (ends && tick->kind != CM_TICK_STEP)
+        s->tick[s->ticks++] = (cm_clock_ticked){o->number, (uint32_t)s->count - 1};
+    return true;
+}
+
+/* --- rates -------------------------------------------------------------------------------------
+ */
+
+/* How often each object ticked; NULL: out of memory. */
+static uint32_t *count_ticks(const cm_clock_stream *s, size_t *objects)
+{
+    *objects = 0;
+    for (size_t i = 0; i < s->ticks; i++)
+        if (s->tick[i].object >= *objects)
+            *objects = (size_t)s->tick[i].object + 1;
+    uint32_t *count = calloc(*objects + 1, sizeof *count);
+    for (size_t i = 0; count != NULL && i < s->ticks; i++)
+        count[s->tick[i].object]++;
+    return count;
+}
+
+/* Of an object's ticks: how many groups lie between one and the next, mostly. 0: that varies. */
+static uint32_t usual_distance(const cm_clock_stream *s, uint32_t object)
+{
+    uint32_t of[RATE_MAX + 1] = {0}, distances = 0, most = 0, last = 0;
+    bool seen = false;
+    for (size_t i = 0; i < s->ticks; i++) {
+        if (s->tick[i].object != object)
+            continue;
+        uint32_t distance = s->tick[i].group - last;
+        last = s->tick[i].group;
+        if (seen) {
+            of[distance > RATE_MAX ? 0 : distance]++;
+            distances++;
+        }
+        seen = true;
+    }
+    for (uint32_t d = 1; d <= RATE_MAX; d++)
+        if (of[d] > of[most] || most == 0)
+            most = d;
+    bool fixed = distances > 0 && (uint64_t)of[most] * 100 >= (uint64_t)distances * RATE_PERCENT;
+    return fixed ? most : 0;
+}
+
+static uint32_t last_line_of(const cm_clock_stream *s, uint32_t object)
+{
+    for (size_t i = s->ticks; i-- > 0;)
+        if (s->tick[i].object == object)
+            return s->group[s->tick[i].group].last_line;
+    return 0;
+}
+
+bool cm_clock_find_rate(const cm_clock_stream *s, size_t least, cm_clock_rate *rate)
+{
+    size_t objects;
+    uint32_t *count = count_ticks(s, &objects);
+    *rate = (cm_clock_rate){0};
+    if (count == NULL)
+        return false;
+    for (int tried = 0; tried < RATE_CANDIDATES && rate->updates == 0; tried++) {
+        uint32_t rarest = UINT32_MAX;
+        for (size_t o = 0; o < objects; o++) /* at most every other group is one of its own */
+            if (count[o] >= least && (uint64_t)count[o] * 2 <= s->count + 1 &&
+                (rarest == UINT32_MAX || count[o] < count[rarest]))
+                rarest = (uint32_t)o;
+        if (rarest == UINT32_MAX)
+            break;
+        uint32_t updates = usual_distance(s, rarest);
+        if (updates >= 2)
+            *rate = (cm_clock_rate){updates, rarest, last_line_of(s, rarest), count[rarest]};
+        count[rarest] = 0;
+    }
+    free(count);
+    return true;
+}
+
+/* Groups from..to as one, which ends as the last one does and is of the iteration's line. */
+static cm_clock_group joined(const cm_clock_stream *s, size_t from, size_t to, uint32_t line)
+{
+    cm_clock_group all = s->group[to];
+    all.first = s->group[from].first;
+    all.leader = s->group[from].leader;
+    all.inside = s->group[from].inside;
+    all.first_line = all.last_line = line;
+    return all;
+}
+
+cm_clock_group *cm_clock_join(const cm_clock_stream *s, const cm_clock_rate *rate, size_t *count,
+                              size_t *left)
+{
+    cm_clock_group *out = malloc((s->count + 1) * sizeof *out);
+    size_t next = 0;
+    *count = *left = 0;
+    if (out == NULL)
+        return NULL;
+    for (size_t i = 0; i < s->ticks; i++) {
+        size_t to = s->tick[i].group;
+        if (s->tick[i].object != rate->object || to < next)
+            continue;
+        if (to - next >= (size_t)RATE_LONGEST * rate->updates)
+            while (next < to)
+                out[(*count)++] = s->group[next++];
+        out[(*count)++] = joined(s, next, to, rate->line);
+        next = to + 1;
+    }
+    *left = s->count - next;
+    if (*left >= rate->updates) /* a phase without it */
+        while (next < s->count)
+            out[(*count)++] = s->group[next++];
+    *left = s->count - next;
+    return out;
+}

@@ -1,0 +1,42 @@
+/* Inside of orphan.h: a ring file in memory, and its tail as chunks. */
+#ifndef CM_RECOVER_RECOVER_H
+#define CM_RECOVER_RECOVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "orphan.h"
+#include "../capture/ring.h"
+
+typedef struct cm_recovered {
+    unsigned char *chunks; /* malloc'ed */
+    size_t length;
+    uint64_t events;                   /* in these chunks */
+    uint64_t lost_events, lost_stacks; /* of the whole capture */
+} cm_recovered;
+
+/* Reads the header alone. False: this is no ring file, or its offsets are not sound. */
+bool cm_recover_header(int fd, cm_ring_header *header);
+
+/* A copy of a ring file of which every offset is sound; NULL: it is none. free() it. Its counts
+ * and positions are still whatever somebody wrote there. */
+cm_ring_header *cm_recover_load(int fd);
+
+/* What comes after the covers. False: out of memory. */
+bool cm_recover(const cm_ring_header *header, const cm_covers *covers, cm_recovered *out);
+
+/* What a trace says of itself, as far as it has whole chunks. */
+typedef struct cm_trace_end {
+    uint64_t ring_id; /* 0: none is named */
+    uint64_t events;
+    uint64_t side; /* up to which batch of its side file it has all; 0: it has none */
+    bool ended;    /* has its end chunk */
+    cm_covers covers;
+    uint64_t *ring; /* covers.ring; free() it */
+} cm_trace_end;
+
+/* False: unreadable, no trace, or it names another ring than this one (0: any). */
+bool cm_trace_end_read(const char *path, uint64_t ring_id, cm_trace_end *out);
+
+#endif

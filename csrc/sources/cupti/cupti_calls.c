@@ -1,0 +1,415 @@
+#include "cupti_calls.h"
+
+#include "../../base/event.h"
+
+#define AT(structure, field) offsetof(cm_call_##structure, field)
+#define NO_STREAM .stream = CM_CALL_ABSENT
+#define NO_HANDLE .handle = CM_CALL_ABSENT
+#define PLAIN NO_STREAM, NO_HANDLE
+
+/* How each structure is read. */
+#define SIZED(how, structure, field) .sized = CM_SIZED_##how, .size = AT(structure, field)
+#define GIVES(structure, field) .does = CM_CALL_GIVES, .address = AT(structure, field)
+#define TAKES(structure, field) .does = CM_CALL_TAKES, .address = AT(structure, field)
+
+#define READ_take GIVES(take, address), SIZED(64, take, size), PLAIN
+#define READ_take_v1 GIVES(take_v1, address), SIZED(32, take_v1, size), PLAIN, .narrow = true
+#define READ_take_host_v1 GIVES(take_host_v1, address), SIZED(32, take_host_v1, size), PLAIN
+#define READ_take_pitch GIVES(take_pitch, address), SIZED(PITCH, take_pitch, pitch), PLAIN
+#define READ_take_pitch_v1                                                                         \
+    GIVES(take_pitch_v1, address), SIZED(PITCH_V1, take_pitch_v1, pitch), PLAIN, .narrow = true
+#define READ_take_async                                                                            \
+    GIVES(take_async, address), SIZED(64, take_async, size), NO_HANDLE,                            \
+        .stream = AT(take_async, stream)
+#define READ_take_from_pool                                                                        \
+    GIVES(take_from_pool, address), SIZED(64, take_from_pool, size),                               \
+        .handle = AT(take_from_pool, pool), .stream = AT(take_from_pool, stream)
+#define READ_give TAKES(give, address), PLAIN
+#define READ_give_v1 TAKES(give_v1, address), PLAIN, .narrow = true
+#define READ_give_async TAKES(give_async, address), NO_HANDLE, .stream = AT(give_async, stream)
+#define READ_give_range TAKES(range, address), SIZED(64, range, size), PLAIN
+#define READ_range GIVES(range, address), SIZED(64, range, size), PLAIN, .by_value = true
+#define READ_create                                                                                \
+    GIVES(create, handle), SIZED(64, create, size), PLAIN, .place = CM_PLACE_PROPERTIES,           \
+                                                           .where = AT(create, properties)
+#define READ_map                                                                                   \
+    GIVES(map, address), SIZED(64, map, size), NO_STREAM, .handle = AT(map, handle),               \
+                                                          .by_value = true
+#define READ_retain GIVES(retain, handle), NO_STREAM, .handle = AT(retain, address)
+#define READ_open GIVES(open, address), PLAIN
+#define READ_part GIVES(part, address), NO_STREAM, .handle = AT(part, handle)
+#define READ_mapped_buffer                                                                         \
+    GIVES(mapped_buffer, address), SIZED(BUFFER, mapped_buffer, description), NO_STREAM,           \
+        .handle = AT(mapped_buffer, handle)
+#define READ_described GIVES(described, handle), PLAIN, .size = AT(described, description)
+#define READ_mipmap GIVES(mipmap, handle), SIZED(MIPMAP, mipmap, description), PLAIN
+#define READ_add_node                                                                              \
+    .does = CM_CALL_GIVES, SIZED(NODE, add_node, parameters), PLAIN, .place = CM_PLACE_NODE
+#define READ_add_any_node                                                                          \
+    .does = CM_CALL_BUILDS, SIZED(NODE, add_node, parameters), PLAIN, .place = CM_PLACE_NODE,      \
+    .generic = true
+#define READ_add_any_node_v2                                                                       \
+    .does = CM_CALL_BUILDS, SIZED(NODE, add_node_v2, parameters), PLAIN, .place = CM_PLACE_NODE,   \
+    .generic = true
+#define READ_add_free_node TAKES(add_free_node, address), PLAIN
+#define READ_make_pool                                                                             \
+    GIVES(described, handle), PLAIN, .place = CM_PLACE_PROPERTIES,                                 \
+                                     .where = AT(described, description)
+#define READ_make_context                                                                          \
+    GIVES(make_context, context), PLAIN, .place = CM_PLACE_DEVICE, .where = AT(make_context, device)
+#define READ_make_context_v3                                                                       \
+    GIVES(make_context_v3, context), PLAIN, .place = CM_PLACE_DEVICE,                              \
+                                            .where = AT(make_context_v3, device)
+#define READ_make_context_v4                                                                       \
+    GIVES(make_context_v4, context), PLAIN, .place = CM_PLACE_DEVICE,                              \
+                                            .where = AT(make_context_v4, device)
+#define READ_retain_context                                                                        \
+    GIVES(retain_context, context), PLAIN, .place = CM_PLACE_DEVICE,                               \
+                                           .where = AT(retain_context, device)
+/* Which context that was is known from its making. */
+#define READ_reset                                                                                 \
+    .does = CM_CALL_TAKES, .address = CM_CALL_ABSENT, PLAIN, .place = CM_PLACE_DEVICE,             \
+    .where = AT(reset, device)
+#define READ_reset_current .does = CM_CALL_TAKES, .address = CM_CALL_ABSENT, PLAIN
+#define READ_moves .does = CM_CALL_MOVES, PLAIN
+
+#define READ_runtime_array                                                                         \
+    GIVES(runtime_array, handle), SIZED(RUNTIME_ARRAY, runtime_array, format), PLAIN
+#define READ_runtime_array_3d                                                                      \
+    GIVES(runtime_array_3d, handle), SIZED(RUNTIME_ARRAY_3D, runtime_array_3d, format), PLAIN
+#define READ_runtime_mipmap                                                                        \
+    GIVES(runtime_mipmap, handle), SIZED(RUNTIME_MIPMAP, runtime_mipmap, format), PLAIN
+#define READ_runtime_3d GIVES(runtime_3d, memory), SIZED(RUNTIME_3D, runtime_3d, memory), PLAIN
+
+#define WORKS(structure) .does = CM_CALL_WORKS, NO_HANDLE, .stream = AT(structure, stream)
+#define READ_launch WORKS(launch)
+#define READ_launch_ex .does = CM_CALL_WORKS, PLAIN, .configured = true
+#define READ_launch_graph WORKS(launch_graph)
+#define READ_copy WORKS(copy)
+#define READ_copy_array WORKS(copy_array)
+#define READ_copy_peer WORKS(copy_peer)
+#define READ_copy_described WORKS(copy_described)
+#define READ_copy_attributes WORKS(copy_attributes)
+#define READ_copy_3d_attributes WORKS(copy_3d_attributes)
+#define READ_copies WORKS(copies)
+#define READ_copies_v2 WORKS(copies_v2)
+#define READ_copies_3d WORKS(copies_3d)
+#define READ_copies_3d_v2 WORKS(copies_3d_v2)
+#define READ_set WORKS(set)
+#define READ_set_16 WORKS(set_16)
+#define READ_set_32 WORKS(set_32)
+#define READ_set_2d WORKS(set_2d)
+#define READ_set_2d_16 WORKS(set_2d_16)
+#define READ_set_2d_32 WORKS(set_2d_32)
+#define READ_works .does = CM_CALL_WORKS, PLAIN
+
+#define D(function, number, structure, ...)                                                        \
+    {                                                                                              \
+        .name = #function, .id = number, .domain = CM_DOMAIN_DRIVER, READ_##structure, __VA_ARGS__ \
+    }
+#define R(function, number, structure, ...)                                                        \
+    {                                                                                              \
+        .name = #function, .id = number, .domain = CM_DOMAIN_RUNTIME, READ_##structure,            \
+        __VA_ARGS__                                                                                \
+    }
+#define KIND(name) .kind = CM_DRIVER_##name
+#define WORK(name) .kind = CM_WORK_##name
+/* A free may be of memory of several kinds: it does not tell. */
+#define ANY .kind = 0
+#define RECORDED .recorded = true
+#define HOST .place = CM_PLACE_HOST
+#define OWN_DEFAULT .per_thread = true
+
+const cm_call cm_calls[] = {
+    D(cuMemAlloc_v2, 243, take, KIND(DEVICE), RECORDED),
+    D(cuMemAlloc, 29, take_v1, KIND(DEVICE), RECORDED),
+    D(cuMemAllocPitch_v2, 244, take_pitch, KIND(DEVICE), RECORDED),
+    D(cuMemAllocPitch, 31, take_pitch_v1, KIND(DEVICE), RECORDED),
+    D(cuMemFree_v2, 245, give, ANY, RECORDED),
+    D(cuMemFree, 33, give_v1, ANY, RECORDED),
+    D(cuMemAllocManaged, 371, take, KIND(MANAGED), RECORDED),
+
+    D(cuMemAllocAsync, 598, take_async, KIND(ASYNC), RECORDED),
+    D(cuMemAllocAsync_ptsz, 599, take_async, KIND(ASYNC), RECORDED, OWN_DEFAULT),
+    D(cuMemAllocFromPoolAsync, 611, take_from_pool, KIND(ASYNC), RECORDED),
+    D(cuMemAllocFromPoolAsync_ptsz, 612, take_from_pool, KIND(ASYNC), RECORDED, OWN_DEFAULT),
+    D(cuMemFreeAsync, 600, give_async, ANY, RECORDED),
+    D(cuMemFreeAsync_ptsz, 601, give_async, ANY, RECORDED, OWN_DEFAULT),
+    D(cuMemPoolCreate, 607, make_pool, KIND(POOL), RECORDED),
+    D(cuMemPoolDestroy, 608, give, KIND(POOL), RECORDED),
+    D(cuMemPoolTrimTo, 602, moves),
+    D(cuMemPoolImportFromShareableHandle, 614, open, KIND(POOL)),
+    D(cuMemPoolImportPointer, 616, part, KIND(IPC)),
+
+    D(cuMemHostAlloc, 39, take, KIND(HOST), HOST, RECORDED),
+    D(cuMemAllocHost_v2, 294, take, KIND(HOST), HOST, RECORDED),
+    D(cuMemAllocHost, 37, take_host_v1, KIND(HOST), HOST, RECORDED),
+    D(cuMemFreeHost, 38, give, KIND(HOST), HOST, RECORDED),
+    D(cuMemHostRegister_v2, 379, range, KIND(REGISTERED), HOST),
+    D(cuMemHostRegister, 301, range, KIND(REGISTERED), HOST),
+    D(cuMemHostUnregister, 302, give, KIND(REGISTERED), HOST),
+
+    D(cuMemAddressReserve, 547, take, KIND(RESERVED)),
+    D(cuMemAddressFree, 548, give_range, KIND(RESERVED)),
+    D(cuMemCreate, 549, create, KIND(PHYSICAL)),
+    D(cuMemRelease, 550, give, KIND(PHYSICAL)),
+    D(cuMemMap, 551, map, KIND(MAPPED)),
+    D(cuMemUnmap, 552, give_range, KIND(MAPPED)),
+    D(cuMemRetainAllocationHandle, 565, retain, KIND(REFERENCE)),
+    D(cuMemImportFromShareableHandle, 555, open, KIND(IMPORTED)),
+    D(cuMulticastCreate, 706, described, KIND(MULTICAST), .sized = CM_SIZED_MULTICAST),
+
+    D(cuArrayCreate_v2, 272, described, KIND(ARRAY), .sized = CM_SIZED_ARRAY),
+    D(cuArray3DCreate_v2, 274, described, KIND(ARRAY), .sized = CM_SIZED_ARRAY_3D),
+    D(cuArrayDestroy, 89, give, KIND(ARRAY)),
+    D(cuMipmappedArrayCreate, 347, mipmap, KIND(ARRAY)),
+    D(cuMipmappedArrayDestroy, 349, give, KIND(ARRAY)),
+
+    D(cuIpcOpenMemHandle_v2, 567, open, KIND(IPC)),
+    D(cuIpcOpenMemHandle, 329, open, KIND(IPC)),
+    D(cuIpcCloseMemHandle, 330, give, KIND(IPC)),
+    D(cuImportExternalMemory, 485, described, KIND(EXTERNAL), .sized = CM_SIZED_EXTERNAL),
+    D(cuDestroyExternalMemory, 488, give, KIND(EXTERNAL)),
+    /* Given back by cuMemFree, so it lives among addresses. */
+    D(cuExternalMemoryGetMappedBuffer, 486, mapped_buffer, KIND(IPC)),
+    D(cuExternalMemoryGetMappedMipmappedArray, 487, part, KIND(ARRAY)),
+
+    D(cuGraphAddMemAllocNode, 638, add_node, KIND(GRAPH)),
+    D(cuGraphAddMemFreeNode, 639, add_free_node, KIND(GRAPH)),
+    D(cuGraphAddNode, 712, add_any_node, KIND(GRAPH)),
+    D(cuGraphAddNode_v2, 723, add_any_node_v2, KIND(GRAPH)),
+    D(cuDeviceGraphMemTrim, 640, moves),
+
+    D(cuCtxCreate_v4, 757, make_context_v4, KIND(CONTEXT)),
+    D(cuCtxCreate_v3, 645, make_context_v3, KIND(CONTEXT)),
+    D(cuCtxCreate_v2, 235, make_context, KIND(CONTEXT)),
+    D(cuCtxCreate, 10, make_context, KIND(CONTEXT)),
+    D(cuCtxDestroy_v2, 322, give, KIND(CONTEXT)),
+    D(cuCtxDestroy, 11, give, KIND(CONTEXT)),
+    D(cuDevicePrimaryCtxRetain, 386, retain_context, KIND(CONTEXT), .primary = true),
+    /* Whether that was the last reference is told by the resource callback. */
+    D(cuDevicePrimaryCtxRelease_v2, 544, moves),
+    D(cuDevicePrimaryCtxRelease, 387, moves),
+    D(cuDevicePrimaryCtxReset_v2, 545, reset, KIND(CONTEXT)),
+    D(cuDevicePrimaryCtxReset, 389, reset, KIND(CONTEXT)),
+
+    /* The runtime's: each counts only where no call of the driver was seen inside it. */
+    R(cudaMalloc_v3020, 20, take, KIND(DEVICE)),
+    R(cudaMallocPitch_v3020, 21, take_pitch, KIND(DEVICE)),
+    R(cudaMalloc3D_v3020, 140, runtime_3d, KIND(DEVICE)),
+    R(cudaFree_v3020, 22, give, ANY),
+    R(cudaMallocManaged_v6000, 206, take, KIND(MANAGED)),
+    R(cudaMallocAsync_v11020, 373, take_async, KIND(ASYNC)),
+    R(cudaMallocAsync_ptsz_v11020, 374, take_async, KIND(ASYNC), OWN_DEFAULT),
+    R(cudaMallocFromPoolAsync_v11020, 391, take_from_pool, KIND(ASYNC)),
+    R(cudaMallocFromPoolAsync_ptsz_v11020, 392, take_from_pool, KIND(ASYNC), OWN_DEFAULT),
+    R(cudaFreeAsync_v11020, 375, give_async, ANY),
+    R(cudaFreeAsync_ptsz_v11020, 376, give_async, ANY, OWN_DEFAULT),
+    R(cudaMemPoolCreate_v11020, 383, make_pool, KIND(POOL)),
+    R(cudaMemPoolDestroy_v11020, 384, give, KIND(POOL)),
+    R(cudaMemPoolImportFromShareableHandle_v11020, 388, open, KIND(POOL)),
+    R(cudaMemPoolImportPointer_v11020, 390, part, KIND(IPC)),
+    R(cudaMemPoolTrimTo_v11020, 377, moves),
+    R(cudaMallocHost_v3020, 25, take, KIND(HOST), HOST),
+    R(cudaHostAlloc_v3020, 27, take, KIND(HOST), HOST),
+    R(cudaFreeHost_v3020, 26, give, KIND(HOST), HOST),
+    R(cudaHostRegister_v4000, 152, range, KIND(REGISTERED), HOST),
+    R(cudaHostUnregister_v4000, 153, give, KIND(REGISTERED), HOST),
+    R(cudaMallocArray_v3020, 23, runtime_array, KIND(ARRAY)),
+    R(cudaMalloc3DArray_v3020, 141, runtime_array_3d, KIND(ARRAY)),
+    R(cudaFreeArray_v3020, 24, give, KIND(ARRAY)),
+    R(cudaMallocMipmappedArray_v5000, 192, runtime_mipmap, KIND(ARRAY)),
+    R(cudaFreeMipmappedArray_v5000, 194, give, KIND(ARRAY)),
+    R(cudaIpcOpenMemHandle_v4010, 179, open, KIND(IPC)),
+    R(cudaIpcCloseMemHandle_v4010, 180, give, KIND(IPC)),
+    R(cudaImportExternalMemory_v10000, 274, described, KIND(EXTERNAL), .sized = CM_SIZED_EXTERNAL),
+    R(cudaDestroyExternalMemory_v10000, 277, give, KIND(EXTERNAL)),
+    R(cudaExternalMemoryGetMappedBuffer_v10000, 275, mapped_buffer, KIND(IPC)),
+    R(cudaExternalMemoryGetMappedMipmappedArray_v10000, 276, part, KIND(ARRAY)),
+    R(cudaGraphAddMemAllocNode_v11040, 419, add_node, KIND(GRAPH)),
+    R(cudaGraphAddMemFreeNode_v11040, 421, add_free_node, KIND(GRAPH)),
+    R(cudaDeviceReset_v3020, 164, reset_current, KIND(CONTEXT)),
+    R(cudaThreadExit_v3020, 123, reset_current, KIND(CONTEXT)),
+
+    D(cuLaunchKernel, 307, launch, WORK(KERNEL)),
+    D(cuLaunchKernel_ptsz, 442, launch, WORK(KERNEL), OWN_DEFAULT),
+    D(cuLaunchCooperativeKernel, 477, launch, WORK(KERNEL)),
+    D(cuLaunchCooperativeKernel_ptsz, 478, launch, WORK(KERNEL), OWN_DEFAULT),
+    D(cuLaunchKernelEx, 652, launch_ex, WORK(KERNEL)),
+    D(cuLaunchKernelEx_ptsz, 653, launch_ex, WORK(KERNEL), OWN_DEFAULT),
+    D(cuGraphLaunch, 514, launch_graph, WORK(GRAPH)),
+    D(cuGraphLaunch_ptsz, 515, launch_graph, WORK(GRAPH), OWN_DEFAULT),
+
+    D(cuMemcpy, 305, works, WORK(COPY)),
+    D(cuMemcpy_ptds, 408, works, WORK(COPY), OWN_DEFAULT),
+    D(cuMemcpyPeer, 318, works, WORK(COPY)),
+    D(cuMemcpyPeer_ptds, 409, works, WORK(COPY), OWN_DEFAULT),
+    D(cuMemcpy3DPeer, 320, works, WORK(COPY)),
+    D(cuMemcpy3DPeer_ptds, 410, works, WORK(COPY), OWN_DEFAULT),
+    D(cuMemcpyHtoD_v2, 276, works, WORK(COPY)),
+    D(cuMemcpyHtoD_v2_ptds, 397, works, WORK(COPY), OWN_DEFAULT),
+    D(cuMemcpyDtoH_v2, 278, works, WORK(COPY)),
+    D(cuMemcpyDtoH_v2_ptds, 398, works, WORK(COPY), OWN_DEFAULT),
+    D(cuMemcpyDtoD_v2, 280, works, WORK(COPY)),
+    D(cuMemcpyDtoD_v2_ptds, 399, works, WORK(COPY), OWN_DEFAULT),
+    D(cuMemcpyDtoA_v2, 285, works, WORK(COPY)),
+    D(cuMemcpyDtoA_v2_ptds, 400, works, WORK(COPY), OWN_DEFAULT),
+    D(cuMemcpyAtoD_v2, 284, works, WORK(COPY)),
+    D(cuMemcpyAtoD_v2_ptds, 401, works, WORK(COPY), OWN_DEFAULT),
+    D(cuMemcpyHtoA_v2, 292, works, WORK(COPY)),
+    D(cuMemcpyHtoA_v2_ptds, 402, works, WORK(COPY), OWN_DEFAULT),
+    D(cuMemcpyAtoH_v2, 282, works, WORK(COPY)),
+    D(cuMemcpyAtoH_v2_ptds, 403, works, WORK(COPY), OWN_DEFAULT),
+    D(cuMemcpyAtoA_v2, 286, works, WORK(COPY)),
+    D(cuMemcpyAtoA_v2_ptds, 404, works, WORK(COPY), OWN_DEFAULT),
+    D(cuMemcpy2D_v2, 287, works, WORK(COPY)),
+    D(cuMemcpy2D_v2_ptds, 405, works, WORK(COPY), OWN_DEFAULT),
+    D(cuMemcpy2DUnaligned_v2, 288, works, WORK(COPY)),
+    D(cuMemcpy2DUnaligned_v2_ptds, 406, works, WORK(COPY), OWN_DEFAULT),
+    D(cuMemcpy3D_v2, 290, works, WORK(COPY)),
+    D(cuMemcpy3D_v2_ptds, 407, works, WORK(COPY), OWN_DEFAULT),
+    D(cuMemcpyAsync, 306, copy, WORK(COPY)),
+    D(cuMemcpyAsync_ptsz, 418, copy, WORK(COPY), OWN_DEFAULT),
+    D(cuMemcpyPeerAsync, 319, copy_peer, WORK(COPY)),
+    D(cuMemcpyPeerAsync_ptsz, 426, copy_peer, WORK(COPY), OWN_DEFAULT),
+    D(cuMemcpy3DPeerAsync, 321, copy_described, WORK(COPY)),
+    D(cuMemcpy3DPeerAsync_ptsz, 427, copy_described, WORK(COPY), OWN_DEFAULT),
+    D(cuMemcpyHtoDAsync_v2, 277, copy, WORK(COPY)),
+    D(cuMemcpyHtoDAsync_v2_ptsz, 421, copy, WORK(COPY), OWN_DEFAULT),
+    D(cuMemcpyDtoHAsync_v2, 279, copy, WORK(COPY)),
+    D(cuMemcpyDtoHAsync_v2_ptsz, 422, copy, WORK(COPY), OWN_DEFAULT),
+    D(cuMemcpyDtoDAsync_v2, 281, copy, WORK(COPY)),
+    D(cuMemcpyDtoDAsync_v2_ptsz, 423, copy, WORK(COPY), OWN_DEFAULT),
+    D(cuMemcpyHtoAAsync_v2, 293, copy_array, WORK(COPY)),
+    D(cuMemcpyHtoAAsync_v2_ptsz, 419, copy_array, WORK(COPY), OWN_DEFAULT),
+    D(cuMemcpyAtoHAsync_v2, 283, copy_array, WORK(COPY)),
+    D(cuMemcpyAtoHAsync_v2_ptsz, 420, copy_array, WORK(COPY), OWN_DEFAULT),
+    D(cuMemcpy2DAsync_v2, 289, copy_described, WORK(COPY)),
+    D(cuMemcpy2DAsync_v2_ptsz, 424, copy_described, WORK(COPY), OWN_DEFAULT),
+    D(cuMemcpy3DAsync_v2, 291, copy_described, WORK(COPY)),
+    D(cuMemcpy3DAsync_v2_ptsz, 425, copy_described, WORK(COPY), OWN_DEFAULT),
+    D(cuMemcpyBatchAsync, 776, copies, WORK(COPY)),
+    D(cuMemcpyBatchAsync_ptsz, 777, copies, WORK(COPY), OWN_DEFAULT),
+    D(cuMemcpyBatchAsync_v2, 796, copies_v2, WORK(COPY)),
+    D(cuMemcpyBatchAsync_v2_ptsz, 797, copies_v2, WORK(COPY), OWN_DEFAULT),
+    D(cuMemcpy3DBatchAsync, 778, copies_3d, WORK(COPY)),
+    D(cuMemcpy3DBatchAsync_ptsz, 779, copies_3d, WORK(COPY), OWN_DEFAULT),
+    D(cuMemcpy3DBatchAsync_v2, 798, copies_3d_v2, WORK(COPY)),
+    D(cuMemcpy3DBatchAsync_v2_ptsz, 799, copies_3d_v2, WORK(COPY), OWN_DEFAULT),
+    D(cuMemcpyWithAttributesAsync, 837, copy_attributes, WORK(COPY)),
+    D(cuMemcpyWithAttributesAsync_ptsz, 838, copy_attributes, WORK(COPY), OWN_DEFAULT),
+    D(cuMemcpy3DWithAttributesAsync, 839, copy_3d_attributes, WORK(COPY)),
+    D(cuMemcpy3DWithAttributesAsync_ptsz, 840, copy_3d_attributes, WORK(COPY), OWN_DEFAULT),
+
+    D(cuMemsetD8_v2, 249, works, WORK(SET)),
+    D(cuMemsetD8_v2_ptds, 411, works, WORK(SET), OWN_DEFAULT),
+    D(cuMemsetD16_v2, 250, works, WORK(SET)),
+    D(cuMemsetD16_v2_ptds, 412, works, WORK(SET), OWN_DEFAULT),
+    D(cuMemsetD32_v2, 251, works, WORK(SET)),
+    D(cuMemsetD32_v2_ptds, 413, works, WORK(SET), OWN_DEFAULT),
+    D(cuMemsetD2D8_v2, 252, works, WORK(SET)),
+    D(cuMemsetD2D8_v2_ptds, 414, works, WORK(SET), OWN_DEFAULT),
+    D(cuMemsetD2D16_v2, 253, works, WORK(SET)),
+    D(cuMemsetD2D16_v2_ptds, 415, works, WORK(SET), OWN_DEFAULT),
+    D(cuMemsetD2D32_v2, 254, works, WORK(SET)),
+    D(cuMemsetD2D32_v2_ptds, 416, works, WORK(SET), OWN_DEFAULT),
+    D(cuMemsetD8Async, 216, set, WORK(SET)),
+    D(cuMemsetD8Async_ptsz, 428, set, WORK(SET), OWN_DEFAULT),
+    D(cuMemsetD16Async, 218, set_16, WORK(SET)),
+    D(cuMemsetD16Async_ptsz, 429, set_16, WORK(SET), OWN_DEFAULT),
+    D(cuMemsetD32Async, 220, set_32, WORK(SET)),
+    D(cuMemsetD32Async_ptsz, 430, set_32, WORK(SET), OWN_DEFAULT),
+    D(cuMemsetD2D8Async, 222, set_2d, WORK(SET)),
+    D(cuMemsetD2D8Async_ptsz, 431, set_2d, WORK(SET), OWN_DEFAULT),
+    D(cuMemsetD2D16Async, 224, set_2d_16, WORK(SET)),
+    D(cuMemsetD2D16Async_ptsz, 432, set_2d_16, WORK(SET), OWN_DEFAULT),
+    D(cuMemsetD2D32Async, 226, set_2d_32, WORK(SET)),
+    D(cuMemsetD2D32Async_ptsz, 433, set_2d_32, WORK(SET), OWN_DEFAULT),
+};
+const size_t cm_call_count = sizeof cm_calls / sizeof cm_calls[0];
+_Static_assert(sizeof cm_calls / sizeof cm_calls[0] < 255, "a row's number is a byte");
+
+/* --- sizes of arrays ----------------------------------------------------------------------------
+ */
+
+typedef struct format {
+    uint8_t number;
+    uint8_t bits;     /* of a channel, or of an element */
+    bool per_channel; /* ... of a channel */
+    bool block;
+} format;
+
+/* CUarray_format. Planes of fewer samples count for their share. */
+static const format formats[] = {
+    {0x01, 8, true, false},   {0x02, 16, true, false},  {0x03, 32, true, false},
+    {0x08, 8, true, false},   {0x09, 16, true, false},  {0x0a, 32, true, false},
+    {0x10, 16, true, false},  {0x20, 32, true, false},  {0x50, 32, false, false},
+    {0x91, 4, false, true},   {0x92, 4, false, true},   {0x93, 8, false, true},
+    {0x94, 8, false, true},   {0x95, 8, false, true},   {0x96, 8, false, true},
+    {0x97, 4, false, true},   {0x98, 4, false, true},   {0x99, 8, false, true},
+    {0x9a, 8, false, true},   {0x9b, 8, false, true},   {0x9c, 8, false, true},
+    {0x9d, 8, false, true},   {0x9e, 8, false, true},   {0x9f, 24, false, false},
+    {0xa1, 24, false, false}, {0xa2, 16, false, false}, {0xa3, 32, false, false},
+    {0xa4, 32, false, false}, {0xa5, 16, false, false}, {0xa6, 32, false, false},
+    {0xa7, 32, false, false}, {0xa8, 32, false, false}, {0xa9, 32, false, false},
+    {0xb0, 12, false, false}, {0xb1, 64, false, false}, {0xb2, 24, false, false},
+    {0xb3, 48, false, false}, {0xb4, 24, false, false}, {0xb5, 48, false, false},
+    {0xc0, 8, false, false},  {0xc1, 16, false, false}, {0xc2, 32, false, false},
+    {0xc3, 16, false, false}, {0xc4, 32, false, false}, {0xc5, 64, false, false},
+    {0xc6, 8, false, false},  {0xc7, 16, false, false}, {0xc8, 32, false, false},
+    {0xc9, 16, false, false}, {0xca, 32, false, false}, {0xcb, 64, false, false},
+};
+
+unsigned cm_array_bits(int number, unsigned channels, bool *block)
+{
+    for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
+        if (formats[i].number != number)
+            continue;
+        *block = formats[i].block;
+        return formats[i].bits * (formats[i].per_channel ? channels : 1u);
+    }
+    *block = false;
+    return 0;
+}
+
+unsigned cm_channel_bits(const cm_channel_format *format, bool *block)
+{
+    enum { NV12 = 4, BC1 = 17, BC1_SRGB = 18, BC4 = 23, BC4_SIGNED = 24, BC7_SRGB = 30 };
+    int kind = format->kind;
+
+    *block = kind >= BC1 && kind <= BC7_SRGB;
+    if (*block)
+        return kind == BC1 || kind == BC1_SRGB || kind == BC4 || kind == BC4_SIGNED ? 4 : 8;
+    if (kind == NV12)
+        return 12;
+    return (unsigned)(format->bits[0] + format->bits[1] + format->bits[2] + format->bits[3]);
+}
+
+static size_t whole_blocks(size_t extent, bool block)
+{
+    return block ? (extent + 3) / 4 * 4 : extent;
+}
+
+static size_t halved(size_t extent, unsigned times)
+{
+    extent = times < 64 ? extent >> times : 0;
+    return extent != 0 ? extent : 1;
+}
+
+int64_t cm_array_bytes(size_t width, size_t height, size_t depth, bool layers, unsigned levels,
+                       unsigned bits, bool block)
+{
+    const size_t most = (size_t)1 << 20; /* in any dimension, far beyond what a device allows */
+    unsigned __int128 bytes = 0;
+
+    if (width > most || height > most || depth > most)
+        return 0;
+    for (unsigned level = 0; level < levels && level < 64; level++) {
+        unsigned __int128 elements = whole_blocks(halved(width, level), block);
+        elements *= height != 0 ? whole_blocks(halved(height, level), block) : 1;
+        if (depth != 0)
+            elements *= layers ? depth : halved(depth, level);
+        bytes += (elements * bits + 7) / 8;
+    }
+    return bytes >> 62 != 0 ? 0 : (int64_t)bytes;
+}

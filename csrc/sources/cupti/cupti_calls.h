@@ -1,0 +1,567 @@
+/* What CUPTI's callbacks hand out: own declarations, of what is used only. Each parameter structure
+ * is as long as the last field that is read; calls with equal beginnings share one. The rows of
+ * cupti_calls.c name every callback with its number and its structure, and a test compares all of
+ * it with the vendor's headers (tests/driver/test_calls_vendor.py). Numbers are never given anew:
+ * they hold in every release that knows them. */
+#ifndef CM_SOURCES_CUPTI_CUPTI_CALLS_H
+#define CM_SOURCES_CUPTI_CUPTI_CALLS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { CM_DOMAIN_DRIVER = 1, CM_DOMAIN_RUNTIME = 2, CM_DOMAIN_RESOURCE = 3 };
+enum { CM_SITE_ENTER = 0, CM_SITE_EXIT = 1 };
+enum { CM_RESOURCE_CONTEXT_CREATED = 1, CM_RESOURCE_CONTEXT_DESTROYED = 2 };
+
+/* CUpti_CallbackData */
+typedef struct cm_callback {
+    int site;
+    const char *function;
+    const void *parameters;
+    const int *result; /* valid at exit */
+    const char *symbol;
+    void *context;
+    uint32_t context_uid;
+    uint64_t *correlation_data;
+    uint32_t correlation;
+} cm_callback;
+
+/* CUpti_ResourceData */
+typedef struct cm_resource {
+    void *context;
+} cm_resource;
+
+/* --- memory --------------------------------------------------------------------------------- */
+
+typedef struct cm_call_take {
+    uint64_t *address;
+    size_t size;
+} cm_call_take;
+
+typedef struct cm_call_take_v1 {
+    uint32_t *address;
+    unsigned size;
+} cm_call_take_v1;
+
+typedef struct cm_call_take_host_v1 {
+    uint64_t *address;
+    unsigned size;
+} cm_call_take_host_v1;
+
+typedef struct cm_call_take_pitch {
+    uint64_t *address;
+    size_t *pitch;
+    size_t width;
+    size_t height;
+} cm_call_take_pitch;
+
+typedef struct cm_call_take_pitch_v1 {
+    uint32_t *address;
+    unsigned *pitch;
+    unsigned width;
+    unsigned height;
+} cm_call_take_pitch_v1;
+
+typedef struct cm_call_take_async {
+    uint64_t *address;
+    size_t size;
+    void *stream;
+} cm_call_take_async;
+
+typedef struct cm_call_take_from_pool {
+    uint64_t *address;
+    size_t size;
+    void *pool;
+    void *stream;
+} cm_call_take_from_pool;
+
+typedef struct cm_call_give {
+    uint64_t address;
+} cm_call_give;
+
+typedef struct cm_call_give_v1 {
+    uint32_t address;
+} cm_call_give_v1;
+
+typedef struct cm_call_give_async {
+    uint64_t address;
+    void *stream;
+} cm_call_give_async;
+
+/* A range that is told, to be registered, unmapped or freed. */
+typedef struct cm_call_range {
+    uint64_t address;
+    size_t size;
+} cm_call_range;
+
+typedef struct cm_call_create {
+    uint64_t *handle;
+    size_t size;
+    const struct cm_memory_properties *properties;
+} cm_call_create;
+
+typedef struct cm_call_map {
+    uint64_t address;
+    size_t size;
+    size_t offset;
+    uint64_t handle;
+} cm_call_map;
+
+typedef struct cm_call_retain {
+    uint64_t *handle;
+    void *address;
+} cm_call_retain;
+
+/* Whatever gives an address or a handle first and nothing else that is used. */
+typedef struct cm_call_open {
+    uint64_t *address;
+} cm_call_open;
+
+typedef struct cm_call_described {
+    uint64_t *handle;
+    const void *description;
+} cm_call_described;
+
+typedef struct cm_call_mipmap {
+    uint64_t *handle;
+    const void *description;
+    unsigned levels;
+} cm_call_mipmap;
+
+/* Out of something that has a handle: imported memory, an imported pool. */
+typedef struct cm_call_part {
+    uint64_t *address;
+    uint64_t handle;
+} cm_call_part;
+
+typedef struct cm_call_mapped_buffer {
+    uint64_t *address;
+    uint64_t handle;
+    const struct cm_buffer_description *description;
+} cm_call_mapped_buffer;
+
+typedef struct cm_call_add_node {
+    void **node;
+    void *graph;
+    const void *dependencies;
+    size_t count;
+    const void *parameters;
+} cm_call_add_node;
+
+typedef struct cm_call_add_node_v2 {
+    void **node;
+    void *graph;
+    const void *dependencies;
+    const void *edges;
+    size_t count;
+    const void *parameters;
+} cm_call_add_node_v2;
+
+typedef struct cm_call_add_free_node {
+    void **node;
+    void *graph;
+    const void *dependencies;
+    size_t count;
+    uint64_t address;
+} cm_call_add_free_node;
+
+typedef struct cm_call_make_context {
+    uint64_t *context;
+    unsigned flags;
+    int device;
+} cm_call_make_context;
+
+typedef struct cm_call_make_context_v3 {
+    uint64_t *context;
+    const void *affinities;
+    int count;
+    unsigned flags;
+    int device;
+} cm_call_make_context_v3;
+
+typedef struct cm_call_make_context_v4 {
+    uint64_t *context;
+    const void *parameters;
+    unsigned flags;
+    int device;
+} cm_call_make_context_v4;
+
+typedef struct cm_call_retain_context {
+    uint64_t *context;
+    int device;
+} cm_call_retain_context;
+
+typedef struct cm_call_reset {
+    int device;
+} cm_call_reset;
+
+/* Parameters that are not looked at. */
+typedef struct cm_call_none {
+    char unused;
+} cm_call_none;
+
+/* --- the runtime's, where they differ --------------------------------------------------------- */
+
+typedef struct cm_cuda_extent {
+    size_t width, height, depth;
+} cm_cuda_extent;
+
+typedef struct cm_call_runtime_array {
+    uint64_t *handle;
+    const struct cm_channel_format *format;
+    size_t width;
+    size_t height;
+} cm_call_runtime_array;
+
+typedef struct cm_call_runtime_array_3d {
+    uint64_t *handle;
+    const struct cm_channel_format *format;
+    cm_cuda_extent extent;
+    unsigned flags;
+} cm_call_runtime_array_3d;
+
+typedef struct cm_call_runtime_mipmap {
+    uint64_t *handle;
+    const struct cm_channel_format *format;
+    cm_cuda_extent extent;
+    unsigned levels;
+    unsigned flags;
+} cm_call_runtime_mipmap;
+
+typedef struct cm_call_runtime_3d {
+    struct cm_pitched_pointer *memory;
+    cm_cuda_extent extent;
+} cm_call_runtime_3d;
+
+/* --- what parameters point at ----------------------------------------------------------------- */
+
+enum { CM_LOCATION_DEVICE = 1 };
+
+typedef struct cm_location {
+    int type;
+    int id;
+} cm_location;
+
+/* CUmemAllocationProp and CUmemPoolProps begin alike. */
+typedef struct cm_memory_properties {
+    int type;
+    int handle_types;
+    cm_location location;
+} cm_memory_properties;
+
+/* CUDA_MEM_ALLOC_NODE_PARAMS, of the runtime, too. */
+typedef struct cm_alloc_node {
+    cm_memory_properties pool;
+    char rest_of_pool[72];
+    const void *access;
+    size_t access_count;
+    size_t size;
+    uint64_t address;
+} cm_alloc_node;
+
+/* CUgraphNodeParams */
+enum { CM_NODE_ALLOC = 10, CM_NODE_FREE = 11 };
+typedef struct cm_graph_node {
+    int type;
+    int reserved[3];
+    union {
+        cm_alloc_node alloc;
+        uint64_t free;
+    };
+} cm_graph_node;
+
+/* CUDA_EXTERNAL_MEMORY_HANDLE_DESC */
+typedef struct cm_external_description {
+    int type;
+    void *handle[2];
+    unsigned long long size;
+} cm_external_description;
+
+/* CUDA_EXTERNAL_MEMORY_BUFFER_DESC */
+typedef struct cm_buffer_description {
+    unsigned long long offset;
+    unsigned long long size;
+} cm_buffer_description;
+
+/* CUmulticastObjectProp */
+typedef struct cm_multicast_properties {
+    unsigned devices;
+    size_t size;
+} cm_multicast_properties;
+
+/* CUDA_ARRAY_DESCRIPTOR */
+typedef struct cm_array_description {
+    size_t width;
+    size_t height;
+    int format;
+    unsigned channels;
+} cm_array_description;
+
+/* CUDA_ARRAY3D_DESCRIPTOR */
+enum {
+    CM_ARRAY_LAYERED = 1,
+    CM_ARRAY_CUBEMAP = 4,
+    CM_ARRAY_SPARSE = 0x40,
+    CM_ARRAY_DEFERRED = 0x80
+};
+typedef struct cm_array_3d_description {
+    size_t width;
+    size_t height;
+    size_t depth;
+    int format;
+    unsigned channels;
+    unsigned flags;
+} cm_array_3d_description;
+
+/* cudaChannelFormatDesc */
+typedef struct cm_channel_format {
+    int bits[4];
+    int kind;
+} cm_channel_format;
+
+/* cudaPitchedPtr */
+typedef struct cm_pitched_pointer {
+    uint64_t address;
+    size_t pitch;
+} cm_pitched_pointer;
+
+/* CUlaunchConfig */
+typedef struct cm_launch_config {
+    unsigned grid[3];
+    unsigned block[3];
+    unsigned shared;
+    void *stream;
+} cm_launch_config;
+
+/* --- work ------------------------------------------------------------------------------------- */
+
+typedef struct cm_call_launch {
+    void *function;
+    unsigned grid_x, grid_y, grid_z;
+    unsigned block_x, block_y, block_z;
+    unsigned shared;
+    void *stream;
+} cm_call_launch;
+
+typedef struct cm_call_launch_ex {
+    const cm_launch_config *config;
+} cm_call_launch_ex;
+
+typedef struct cm_call_launch_graph {
+    void *graph;
+    void *stream;
+} cm_call_launch_graph;
+
+/* cuMemcpyAsync and its like: two addresses, a size, the stream. */
+typedef struct cm_call_copy {
+    uint64_t to;
+    uint64_t from;
+    size_t size;
+    void *stream;
+} cm_call_copy;
+
+typedef struct cm_call_copy_array {
+    uint64_t to;
+    uint64_t at;
+    uint64_t from;
+    size_t size;
+    void *stream;
+} cm_call_copy_array;
+
+typedef struct cm_call_copy_peer {
+    uint64_t to;
+    void *to_context;
+    uint64_t from;
+    void *from_context;
+    size_t size;
+    void *stream;
+} cm_call_copy_peer;
+
+typedef struct cm_call_copy_described {
+    const void *description;
+    void *stream;
+} cm_call_copy_described;
+
+typedef struct cm_call_copy_attributes {
+    uint64_t to;
+    uint64_t from;
+    size_t size;
+    const void *attributes;
+    void *stream;
+} cm_call_copy_attributes;
+
+typedef struct cm_call_copy_3d_attributes {
+    const void *operation;
+    unsigned long long flags;
+    void *stream;
+} cm_call_copy_3d_attributes;
+
+typedef struct cm_call_copies {
+    const void *to;
+    const void *from;
+    const void *sizes;
+    size_t count;
+    const void *attributes;
+    const void *indices;
+    size_t attribute_count;
+    void *failed;
+    void *stream;
+} cm_call_copies;
+
+typedef struct cm_call_copies_v2 {
+    const void *to;
+    const void *from;
+    const void *sizes;
+    size_t count;
+    const void *attributes;
+    const void *indices;
+    size_t attribute_count;
+    void *stream;
+} cm_call_copies_v2;
+
+typedef struct cm_call_copies_3d {
+    size_t count;
+    const void *operations;
+    void *failed;
+    unsigned long long flags;
+    void *stream;
+} cm_call_copies_3d;
+
+typedef struct cm_call_copies_3d_v2 {
+    size_t count;
+    const void *operations;
+    unsigned long long flags;
+    void *stream;
+} cm_call_copies_3d_v2;
+
+typedef struct cm_call_set {
+    uint64_t at;
+    unsigned char value;
+    size_t count;
+    void *stream;
+} cm_call_set;
+
+typedef struct cm_call_set_16 {
+    uint64_t at;
+    unsigned short value;
+    size_t count;
+    void *stream;
+} cm_call_set_16;
+
+typedef struct cm_call_set_32 {
+    uint64_t at;
+    unsigned value;
+    size_t count;
+    void *stream;
+} cm_call_set_32;
+
+typedef struct cm_call_set_2d {
+    uint64_t at;
+    size_t pitch;
+    unsigned char value;
+    size_t width;
+    size_t height;
+    void *stream;
+} cm_call_set_2d;
+
+typedef struct cm_call_set_2d_16 {
+    uint64_t at;
+    size_t pitch;
+    unsigned short value;
+    size_t width;
+    size_t height;
+    void *stream;
+} cm_call_set_2d_16;
+
+typedef struct cm_call_set_2d_32 {
+    uint64_t at;
+    size_t pitch;
+    unsigned value;
+    size_t width;
+    size_t height;
+    void *stream;
+} cm_call_set_2d_32;
+
+/* --- one row for each callback (cupti_calls.c) --------------------------------------------------
+ */
+
+typedef enum cm_call_does {
+    CM_CALL_GIVES = 1, /* memory, or a handle */
+    CM_CALL_TAKES,     /* it back */
+    CM_CALL_BUILDS,    /* a node of a graph, which may do either */
+    CM_CALL_MOVES,     /* memory between driver and system, in amounts that it does not tell */
+    CM_CALL_WORKS      /* puts work on a stream */
+} cm_call_does;
+
+typedef enum cm_call_sized {
+    CM_SIZED_NOT = 0, /* the call does not tell */
+    CM_SIZED_64,
+    CM_SIZED_32,
+    CM_SIZED_PITCH, /* the pointer to the pitch is at `size`, the height behind the width */
+    CM_SIZED_PITCH_V1,
+    CM_SIZED_ARRAY, /* from here on a pointer to a description is at `size` */
+    CM_SIZED_ARRAY_3D,
+    CM_SIZED_MIPMAP,
+    CM_SIZED_EXTERNAL,
+    CM_SIZED_BUFFER,
+    CM_SIZED_MULTICAST,
+    CM_SIZED_NODE,
+    CM_SIZED_RUNTIME_ARRAY,
+    CM_SIZED_RUNTIME_ARRAY_3D,
+    CM_SIZED_RUNTIME_MIPMAP,
+    CM_SIZED_RUNTIME_3D
+} cm_call_sized;
+
+typedef enum cm_call_place {
+    CM_PLACE_CONTEXT = 0, /* the device of the context that is current */
+    CM_PLACE_HOST,
+    CM_PLACE_PROPERTIES, /* a pointer to cm_memory_properties is at `where` */
+    CM_PLACE_DEVICE,     /* the device's number is */
+    CM_PLACE_NODE        /* in the node's parameters */
+} cm_call_place;
+
+enum { CM_CALL_ABSENT = 0xff }; /* for an offset: there is none */
+
+typedef struct cm_call {
+    const char *name; /* as in the vendor's list */
+    uint16_t id;
+    uint8_t domain, does;
+    uint8_t kind;    /* cm_driver_kind, cm_work_kind */
+    uint8_t address; /* GIVES: where the pointer to it is. TAKES: where it is itself */
+    uint8_t size, sized;
+    uint8_t where, place;
+    uint8_t stream, handle;
+    bool by_value;   /* GIVES: what is at `address` is the address itself */
+    bool narrow;     /* addresses have 32 bits */
+    bool generic;    /* the node's parameters are a cm_graph_node */
+    bool recorded;   /* activity records tell of it, too */
+    bool primary;    /* gives the device's primary context */
+    bool configured; /* the stream is in cm_launch_config */
+    bool per_thread; /* stream 0 is the thread's own default stream */
+} cm_call;
+
+enum { CM_CALL_IDS = 1024 }; /* more than any release has */
+extern const cm_call cm_calls[];
+extern const size_t cm_call_count;
+
+/* What a call says (cupti_read.c). Parameters that the call fills in count only when it has
+ * succeeded; all are read on the caller's thread, in a hook. */
+cm_call_does cm_call_does_now(const cm_call *c, const void *parameters); /* 0: nothing here */
+uint64_t cm_call_given(const cm_call *c, const void *parameters);
+uint64_t cm_call_taken(const cm_call *c, const void *parameters);  /* c->address is not ABSENT */
+int64_t cm_call_bytes(const cm_call *c, const void *parameters);   /* 0: not told */
+uint64_t cm_call_stream(const cm_call *c, const void *parameters); /* 0: the default one */
+uint64_t cm_call_handle(const cm_call *c, const void *parameters); /* c->handle is not ABSENT */
+int cm_call_device(const cm_call *c, const void *parameters);      /* -1: the host, or not told */
+
+/* Bits of one element of an array, all channels together; *block: elements are grouped by four in
+ * width and height. 0: a format that is not known. */
+unsigned cm_array_bits(int format, unsigned channels, bool *block);
+unsigned cm_channel_bits(const cm_channel_format *format, bool *block);
+/* Bytes of an array of these extents (0: that dimension is not used) with so many levels, each half
+ * as wide, high and, unless they are layers, deep as the one before. */
+int64_t cm_array_bytes(size_t width, size_t height, size_t depth, bool layers, unsigned levels,
+                       unsigned bits, bool block);
+
+#endif

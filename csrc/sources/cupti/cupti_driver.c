@@ -1,0 +1,657 @@
+/* CUPTI's callbacks become events.
+ *
+ * A call of the driver raises two callbacks on its thread, and a call of the runtime around it two
+ * more, all with one correlation id. The driver's count. The runtime's are followed as well, for
+ * some of its calls reach the driver by ways that raise none: what such a call did is recorded when
+ * it has returned without any of the driver's having come.
+ *
+ * Each thread keeps the calls that it is in on a small stack: what was done at a call's beginning
+ * is known at its end, and a call of the driver that the driver makes within another is not told a
+ * second time. A callback may lack its other half, where callbacks were switched on or off in
+ * between: entries are found by correlation id and row, and what lies above one is dropped. */
+#include <stdatomic.h>
+#include <string.h>
+
+#include "../../capture/ring.h"
+#include "cupti.h"
+#include "cupti_calls.h"
+#include "../driver_events.h"
+#include "../inflight.h"
+#include "../emit.h"
+
+enum { OPEN = 4, DEVICES_KNOWN = 64, CONTEXTS = 64, NO_ROW = 0xff };
+
+__thread bool cm_cupti_own_thread __attribute__((tls_model("initial-exec")));
+
+/* A call that this thread is in. */
+typedef struct open_call {
+    const cm_call *call;
+    uint32_t correlation;
+    uint32_t session;       /* of enable */
+    uint32_t told;          /* cm_driver_tls.told, when it began */
+    uint32_t resets;        /* calls.resets, then */
+    uint32_t generation;    /* of the thread's state when its free was recorded; 0: it was not */
+    uint32_t events;        /* cm_driver_tls.events, then */
+    bool moves, ends;       /* it is the outermost; it destroys a context */
+    uint64_t time, context; /* of its beginning, where the runtime takes */
+} open_call;
+
+static __thread struct {
+    open_call at[OPEN];
+    uint32_t depth;
+    uint32_t resets; /* contexts that the driver was seen destroying; wraps */
+} calls __attribute__((tls_model("initial-exec")));
+
+/* A context that was seen being made or destroyed: several callbacks may tell of one. */
+typedef struct context {
+    _Atomic uint64_t handle; /* 0: a free entry */
+    _Atomic int device;      /* + 1; 0: not known */
+    atomic_bool alive, primary;
+} context;
+
+static struct {
+    int (*_Atomic device_of)(void *context, uint32_t *device);
+    atomic_bool records, launches;
+    struct {
+        _Alignas(64) _Atomic uint64_t events;
+    } counts[CM_RING_COUNT];                 /* by the thread's slot; they only grow */
+    _Atomic uint64_t counted;                /* their sum when callbacks were enabled */
+    _Atomic uint64_t devices[DEVICES_KNOWN]; /* a context's unique id << 8 | device + 1 */
+    context contexts[CONTEXTS];
+    _Atomic uint64_t ends; /* session << 32 | calls in flight that destroy contexts */
+} state;
+
+/* Rows by domain and id; written before the first callback can come. */
+static uint8_t rows[2][CM_CALL_IDS];
+
+/* --- devices and contexts ------------------------------------------------------------------------
+ */
+
+static int8_t small_index(int device)
+{
+    return device >= 0 && device <= INT8_MAX ? (int8_t)device : CM_DEVICE_NOT_TOLD;
+}
+
+static int8_t ask_device(void *handle)
+{
+    int (*device_of)(void *, uint32_t *) =
+        atomic_load_explicit(&state.device_of, memory_order_acquire);
+    uint32_t device = 0;
+
+    if (handle == NULL || device_of == NULL || device_of(handle, &device) != 0)
+        return CM_DEVICE_NOT_TOLD;
+    return small_index((int)device);
+}
+
+static bool is_known(const cm_callback *d, int8_t *device)
+{
+    uint64_t entry =
+        atomic_load_explicit(&state.devices[d->context_uid % DEVICES_KNOWN], memory_order_relaxed);
+
+    *device = (int8_t)((entry & 0xff) - 1);
+    return entry != 0 && entry >> 8 == d->context_uid;
+}
+
+static int8_t context_device(const cm_callback *d)
+{
+    _Atomic uint64_t *known = &state.devices[d->context_uid % DEVICES_KNOWN];
+    int8_t there;
+
+    if (d->context == NULL)
+        return CM_DEVICE_NOT_TOLD;
+    if (is_known(d, &there))
+        return there;
+    int8_t device = ask_device(d->context);
+    if (device >= 0)
+        atomic_store_explicit(known, (uint64_t)d->context_uid << 8 | (uint64_t)(device + 1),
+                              memory_order_relaxed);
+    return device;
+}
+
+static void locate(cm_driver_piece *piece, const cm_call *c, const cm_callback *d)
+{
+    int device =
+        c->place == CM_PLACE_CONTEXT ? context_device(d) : cm_call_device(c, d->parameters);
+
+    /* Where the call itself names the place, what is no device is the host. */
+    piece->device_type =
+        device < 0 && c->place != CM_PLACE_CONTEXT ? CM_DEVICE_CPU : CM_DEVICE_CUDA;
+    piece->device_index = small_index(device);
+}
+
+/* The context's entry, a new one where it is not known; NULL: no room. */
+static context *context_entry(uint64_t handle)
+{
+    for (unsigned i = 0; i < CONTEXTS; i++) {
+        uint64_t held = atomic_load_explicit(&state.contexts[i].handle, memory_order_acquire);
+        if (held == handle ||
+            (held == 0 &&
+             atomic_compare_exchange_strong(&state.contexts[i].handle, &held, handle)) ||
+            held == handle)
+            return &state.contexts[i];
+    }
+    return NULL;
+}
+
+/* Whether this is news: of several callbacks about one context the first tells. */
+static bool context_made(uint64_t handle, int device, bool primary)
+{
+    context *c = context_entry(handle);
+
+    if (c == NULL)
+        return true;
+    if (device >= 0)
+        atomic_store(&c->device, device + 1);
+    if (primary)
+        atomic_store(&c->primary, true);
+    return !atomic_exchange(&c->alive, true);
+}
+
+/* A context that was there before may be unknown: its end is news, too. */
+static bool context_ended(uint64_t handle, int8_t *device)
+{
+    *device = CM_DEVICE_NOT_TOLD;
+    /* The next one may have its number, where numbers are the devices'. */
+    for (unsigned i = 0; i < DEVICES_KNOWN; i++)
+        atomic_store_explicit(&state.devices[i], 0, memory_order_relaxed);
+    for (unsigned i = 0; i < CONTEXTS; i++)
+        if (atomic_load(&state.contexts[i].handle) == handle) {
+            *device = (int8_t)(atomic_load(&state.contexts[i].device) - 1);
+            return atomic_exchange(&state.contexts[i].alive, false);
+        }
+    context_entry(handle);
+    return true;
+}
+
+static uint64_t primary_context_of(int device)
+{
+    for (unsigned i = 0; i < CONTEXTS; i++)
+        if (atomic_load(&state.contexts[i].primary) &&
+            atomic_load(&state.contexts[i].device) == device + 1)
+            return atomic_load(&state.contexts[i].handle);
+    return 0;
+}
+
+/* Calls that outlive their session count no more. */
+static void count_ends(uint32_t session, int by)
+{
+    uint64_t before = atomic_load(&state.ends), after;
+
+    do {
+        uint32_t count = before >> 32 == session ? (uint32_t)before : 0;
+        if (by < 0 && count == 0)
+            return;
+        after = (uint64_t)session << 32 | (count + (uint32_t)by);
+    } while (!atomic_compare_exchange_weak(&state.ends, &before, after));
+}
+
+bool cm_cupti_context_ends(void)
+{
+    uint64_t ends = atomic_load(&state.ends);
+
+    return ends >> 32 == cm_driver_session() && (uint32_t)ends != 0;
+}
+
+void *cm_cupti_context_on(int device)
+{
+    for (unsigned i = 0; i < CONTEXTS; i++)
+        if (atomic_load(&state.contexts[i].alive) &&
+            atomic_load(&state.contexts[i].device) == device + 1)
+            return (void *)(uintptr_t)atomic_load(&state.contexts[i].handle);
+    return NULL;
+}
+
+/* --- calls that a thread is in -------------------------------------------------------------------
+ */
+
+static void drop_above(uint32_t depth)
+{
+    while (calls.depth > depth) {
+        const open_call *o = &calls.at[--calls.depth];
+        if (o->moves)
+            cm_driver_move_ends_hook(o->session);
+        if (o->ends)
+            count_ends(o->session, -1);
+    }
+}
+
+/* What is left over from before callbacks were off, for its end never came. Its number may be given
+ * anew. */
+static void drop_old(void)
+{
+    uint32_t session = cm_driver_session(), keep = 0;
+
+    while (keep < calls.depth && calls.at[keep].session == session)
+        keep++;
+    drop_above(keep);
+}
+
+static open_call *open_it(const cm_call *c, const cm_callback *d)
+{
+    uint32_t session = cm_driver_session();
+
+    if (calls.depth == OPEN)
+        return NULL;
+    open_call *o = &calls.at[calls.depth++];
+    o->call = c;
+    o->correlation = d->correlation;
+    o->moves = calls.depth == 1; /* what lies inside ends before */
+    o->session = o->moves ? cm_driver_move_begins_hook() : session;
+    o->told = cm_driver_tls.told;
+    o->resets = calls.resets;
+    o->generation = 0;
+    o->ends = c->kind == CM_DRIVER_CONTEXT && c->does == CM_CALL_TAKES;
+    if (o->ends)
+        count_ends(o->session, 1);
+    return o;
+}
+
+/* Its entry, now the topmost, or NULL. */
+static open_call *find_open(const cm_call *c, const cm_callback *d)
+{
+    for (uint32_t i = calls.depth; i > 0; i--)
+        if (calls.at[i - 1].call == c && calls.at[i - 1].correlation == d->correlation) {
+            drop_above(i);
+            return &calls.at[i - 1];
+        }
+    return NULL;
+}
+
+/* Inside another call of the driver that is told: the driver's own affair. */
+static bool is_inner(const open_call *o, uint32_t correlation)
+{
+    const open_call *end = o != NULL ? o : &calls.at[calls.depth];
+
+    for (const open_call *outer = calls.at; outer < end; outer++)
+        if (outer->call->domain == CM_DOMAIN_DRIVER && outer->correlation == correlation)
+            return true;
+    return false;
+}
+
+/* --- events --------------------------------------------------------------------------------------
+ */
+
+#define ENTERED cm_thread *t __attribute__((cleanup(cm_emit_leave_hook)))
+
+static void describe(cm_driver_piece *piece, const cm_call *c, const cm_callback *d)
+{
+    piece->kind = c->kind;
+    locate(piece, c, d);
+    piece->has_correlation = c->recorded;
+    piece->correlation = d->correlation;
+    if (c->stream != CM_CALL_ABSENT)
+        piece->stream = cm_call_stream(c, d->parameters);
+    if (c->handle != CM_CALL_ABSENT) {
+        piece->has_handle = true;
+        piece->handle = cm_call_handle(c, d->parameters);
+    }
+}
+
+/* Each slot is counted by the one thread that has it: nothing is locked for it. */
+static void count_hook(const cm_thread *t)
+{
+    _Atomic uint64_t *mine = &state.counts[t->slot].events;
+
+    atomic_store_explicit(mine, atomic_load_explicit(mine, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+}
+
+static uint64_t all_counted(void)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t i = 0; i < CM_RING_COUNT; i++)
+        sum += atomic_load_explicit(&state.counts[i].events, memory_order_relaxed);
+    return sum;
+}
+
+static void record_new_hook(const cm_call *c, const cm_callback *d)
+{
+    cm_driver_piece piece = {.address = cm_call_given(c, d->parameters)};
+    bool told_by_record = c->recorded && atomic_load_explicit(&state.records, memory_order_relaxed);
+
+    if (piece.address == 0 || !cm_is_recording())
+        return; /* a context would count as told */
+    describe(&piece, c, d);
+    piece.size = cm_call_bytes(c, d->parameters);
+    if (c->kind == CM_DRIVER_CONTEXT) {
+        if (!context_made(piece.address, piece.device_index, c->primary))
+            return;
+        if (c->primary) /* had this call made it, that had been told within */
+            piece.flags |= CM_EVF_ALREADY;
+    }
+    ENTERED = cm_enter_hook();
+    if (t == NULL)
+        return;
+    if (cm_driver_tls.site != 0) /* the record would name us */
+        piece.library = cm_library_of_site_hook(cm_driver_tls.site - 1);
+    else if (c->kind == CM_DRIVER_POOL || !told_by_record) /* pools' records name no caller */
+        piece.library = cm_library_of_caller_hook();
+    cm_driver_new_hook(t, &piece);
+    count_hook(t);
+}
+
+/* Contexts that were there before, and those that the runtime made without a callback. */
+static void see_context_hook(const cm_callback *d)
+{
+    cm_driver_piece piece = {.kind = CM_DRIVER_CONTEXT,
+                             .flags = CM_EVF_ALREADY,
+                             .address = (uint64_t)(uintptr_t)d->context,
+                             .device_type = CM_DEVICE_CUDA};
+
+    if (d->context == NULL || is_known(d, &piece.device_index) || !cm_is_recording())
+        return;
+    piece.device_index = context_device(d);
+    if (!context_made(piece.address, piece.device_index, false))
+        return;
+    ENTERED = cm_enter_hook();
+    if (t == NULL)
+        return;
+    cm_driver_new_hook(t, &piece);
+    count_hook(t);
+}
+
+/* Returns the generation of the thread's state, 0 where nothing was recorded. */
+static uint32_t record_free_hook(const cm_call *c, const cm_callback *d, uint64_t time,
+                                 uint64_t address)
+{
+    cm_driver_piece piece = {.address = address, .time = time};
+
+    if (address == 0)
+        return 0;
+    if (c->kind == CM_DRIVER_CONTEXT) {
+        piece.kind = CM_DRIVER_CONTEXT;
+        piece.device_type = CM_DEVICE_CUDA;
+        if (!context_ended(address, &piece.device_index))
+            return 0;
+    } else {
+        describe(&piece, c, d);
+    }
+    if (c->sized == CM_SIZED_64)
+        piece.size = cm_call_bytes(c, d->parameters);
+    ENTERED = cm_enter_hook();
+    if (t == NULL)
+        return 0;
+    cm_driver_free_hook(t, &piece);
+    count_hook(t);
+    return cm_thread_generation(t);
+}
+
+/* The free that was recorded when this call began did not happen. */
+static void record_failed_hook(const open_call *o, const cm_callback *d, uint64_t address)
+{
+    ENTERED = cm_enter_hook();
+
+    if (o->call->kind == CM_DRIVER_CONTEXT)
+        context_made(address, CM_DEVICE_NOT_TOLD, false);
+    /* After another capture has begun there is nothing to take back. */
+    if (t == NULL || cm_thread_generation(t) != o->generation)
+        return;
+    if (cm_driver_tls.events == o->events)
+        cm_driver_failed_hook(t, *d->result);
+    else /* the free is not this thread's last event any more: that it failed cannot be told */
+        cm_emit_put_hook(t, (cm_event){.kind = CM_EV_LOST, .size = 1, .device_index = -1});
+}
+
+/* The context that goes with a reset is not named by the call. */
+static uint64_t freed_address(const cm_call *c, const cm_callback *d)
+{
+    if (c->address != CM_CALL_ABSENT || c->generic)
+        return cm_call_taken(c, d->parameters);
+    if (c->place == CM_PLACE_DEVICE) {
+        uint64_t known = primary_context_of(cm_call_device(c, d->parameters));
+        if (known != 0)
+            return known;
+    }
+    return (uint64_t)(uintptr_t)d->context;
+}
+
+static void record_work_hook(const cm_call *c, const cm_callback *d)
+{
+    ENTERED = cm_enter_hook();
+
+    if (t == NULL)
+        return;
+    cm_emit_put_stack_hook(t, (cm_event){.address = cm_call_stream(c, d->parameters),
+                                         .size = d->correlation,
+                                         .kind = CM_EV_LAUNCH,
+                                         .flags = c->kind,
+                                         .device_type = CM_DEVICE_CUDA,
+                                         .device_index = context_device(d)});
+    count_hook(t);
+}
+
+/* --- the callback --------------------------------------------------------------------------------
+ */
+
+static void driver_enter_hook(const cm_call *c, const cm_callback *d)
+{
+    bool inner = is_inner(NULL, d->correlation) || cm_driver_tls.in_slot != 0;
+    open_call *o = open_it(c, d);
+
+    if (!inner && cm_call_does_now(c, d->parameters) == CM_CALL_TAKES) {
+        uint32_t generation = record_free_hook(c, d, 0, freed_address(c, d));
+        if (o != NULL) {
+            o->generation = generation;
+            o->events = cm_driver_tls.events;
+        }
+    }
+}
+
+static void driver_exit_hook(const cm_call *c, const cm_callback *d)
+{
+    open_call *o = find_open(c, d);
+    bool inner = is_inner(o, d->correlation) || cm_driver_tls.in_slot != 0;
+
+    if (c->kind != CM_DRIVER_CONTEXT)
+        see_context_hook(d);
+    if (!inner && *d->result == 0 && cm_call_does_now(c, d->parameters) == CM_CALL_GIVES)
+        record_new_hook(c, d);
+    if (o != NULL && *d->result != 0 && o->generation != 0)
+        record_failed_hook(o, d, freed_address(c, d));
+    if (c->kind != CM_DRIVER_CONTEXT)
+        cm_driver_tls.told++;
+    else if (c->does == CM_CALL_TAKES)
+        calls.resets++;
+    if (o != NULL)
+        drop_above((uint32_t)(o - calls.at));
+}
+
+/* Whether the driver was not seen doing what this call of the runtime did. */
+static bool is_untold(const open_call *o)
+{
+    return cm_driver_tls.in_slot == 0 &&
+           (o->call->kind == CM_DRIVER_CONTEXT ? o->resets == calls.resets
+                                               : o->told == cm_driver_tls.told);
+}
+
+static void runtime_enter_hook(const cm_call *c, const cm_callback *d)
+{
+    open_call *o = open_it(c, d);
+
+    if (o != NULL && c->does == CM_CALL_TAKES) {
+        o->time = cm_clock_now();
+        o->context = (uint64_t)(uintptr_t)d->context;
+    }
+}
+
+static void runtime_exit_hook(const cm_call *c, const cm_callback *d)
+{
+    open_call *o = find_open(c, d);
+
+    if (o == NULL)
+        return; /* what happened inside is not known */
+    if (c->kind != CM_DRIVER_CONTEXT)
+        see_context_hook(d);
+    if (*d->result == 0 && is_untold(o)) {
+        if (c->does == CM_CALL_GIVES)
+            record_new_hook(c, d);
+        else if (c->does == CM_CALL_TAKES)
+            /* As of when it began: another thread may have got the address since. */
+            record_free_hook(c, d, o->time,
+                             c->address == CM_CALL_ABSENT ? o->context : freed_address(c, d));
+    }
+    drop_above((uint32_t)(o - calls.at));
+}
+
+static void resource_hook(uint32_t id, const cm_resource *resource)
+{
+    uint64_t handle = (uint64_t)(uintptr_t)resource->context;
+    cm_driver_piece piece = {.kind = CM_DRIVER_CONTEXT,
+                             .address = handle,
+                             .device_type = CM_DEVICE_CUDA,
+                             .device_index = CM_DEVICE_NOT_TOLD};
+
+    if (handle == 0)
+        return;
+    if (id == CM_RESOURCE_CONTEXT_CREATED && !cm_is_recording())
+        return; /* it is told once it is seen in use */
+    if (id == CM_RESOURCE_CONTEXT_CREATED)
+        piece.device_index = ask_device(resource->context);
+    if (id == CM_RESOURCE_CONTEXT_CREATED ? !context_made(handle, piece.device_index, false)
+                                          : !context_ended(handle, &piece.device_index))
+        return;
+    ENTERED = cm_enter_hook();
+    if (t == NULL)
+        return;
+    if (id == CM_RESOURCE_CONTEXT_CREATED)
+        cm_driver_new_hook(t, &piece);
+    else
+        cm_driver_free_hook(t, &piece);
+    count_hook(t);
+}
+
+static bool reads_parameters(const cm_call *c)
+{
+    return c->address != CM_CALL_ABSENT || c->generic || c->sized != CM_SIZED_NOT ||
+           c->place != CM_PLACE_CONTEXT || c->stream != CM_CALL_ABSENT ||
+           c->handle != CM_CALL_ABSENT || c->configured;
+}
+
+/* The end of a call that does not say what it did. */
+static void lose_hook(const open_call *o)
+{
+    ENTERED = cm_enter_hook();
+
+    if (o != NULL)
+        drop_above((uint32_t)(o - calls.at));
+    if (t != NULL)
+        cm_emit_put_hook(t, (cm_event){.kind = CM_EV_LOST, .size = 1, .device_index = -1});
+}
+
+void cm_cupti_callback_hook(void *userdata, int domain, uint32_t id, const void *data)
+{
+    const cm_callback *d = data;
+
+    if (cm_cupti_own_thread || d == NULL)
+        return;
+    if (domain == CM_DOMAIN_RESOURCE) {
+        if (id == CM_RESOURCE_CONTEXT_CREATED || id == CM_RESOURCE_CONTEXT_DESTROYED)
+            resource_hook(id, data);
+        return;
+    }
+    if ((domain != CM_DOMAIN_DRIVER && domain != CM_DOMAIN_RUNTIME) || id >= CM_CALL_IDS)
+        return;
+    uint8_t row = rows[domain - CM_DOMAIN_DRIVER][id];
+    if (row == NO_ROW)
+        return;
+    const cm_call *c = &cm_calls[row];
+    if (calls.depth != 0)
+        drop_old();
+    bool enters = d->site == CM_SITE_ENTER;
+    if (enters && !cm_is_recording())
+        return; /* an end always closes what was opened */
+    if ((d->result == NULL && !enters) || (d->parameters == NULL && reads_parameters(c))) {
+        if (!enters)
+            lose_hook(find_open(c, d));
+        return;
+    }
+    if (c->does == CM_CALL_WORKS) {
+        if (!enters && *d->result == 0)
+            record_work_hook(c, d);
+        return;
+    }
+    if (domain == CM_DOMAIN_DRIVER) {
+        if (enters)
+            driver_enter_hook(c, d);
+        else
+            driver_exit_hook(c, d);
+    } else {
+        if (enters)
+            runtime_enter_hook(c, d);
+        else
+            runtime_exit_hook(c, d);
+    }
+}
+
+/* --- on and off ----------------------------------------------------------------------------------
+ */
+
+static void index_rows(void)
+{
+    static bool done; /* callbacks of the session before may still be on their way out */
+
+    if (done)
+        return;
+    done = true;
+    memset(rows, NO_ROW, sizeof rows);
+    for (size_t i = 0; i < cm_call_count; i++)
+        rows[cm_calls[i].domain - CM_DOMAIN_DRIVER][cm_calls[i].id] = (uint8_t)i;
+}
+
+static int set_all(const cm_cupti_link *link, uint32_t on, bool launches)
+{
+    int (*set)(uint32_t, void *, int, uint32_t) = link->api->EnableCallback;
+    int done = 0;
+    bool memory = false;
+
+    for (size_t i = 0; i < cm_call_count; i++) {
+        const cm_call *c = &cm_calls[i];
+        if ((!launches && c->does == CM_CALL_WORKS) ||
+            set(on, link->subscriber, c->domain, c->id) != 0)
+            continue;
+        done++;
+        memory = memory || (c->domain == CM_DOMAIN_DRIVER && c->does == CM_CALL_GIVES &&
+                            c->kind != CM_DRIVER_CONTEXT);
+    }
+    done += set(on, link->subscriber, CM_DOMAIN_RESOURCE, CM_RESOURCE_CONTEXT_CREATED) == 0;
+    done += set(on, link->subscriber, CM_DOMAIN_RESOURCE, CM_RESOURCE_CONTEXT_DESTROYED) == 0;
+    return memory ? done : 0;
+}
+
+int cm_cupti_driver_enable(const cm_cupti_link *link, bool launches)
+{
+    if (link->subscriber == NULL || link->api->EnableCallback == NULL)
+        return 0;
+    cm_libraries_refresh(); /* readies the unwinder, too */
+    index_rows();
+    for (unsigned i = 0; i < DEVICES_KNOWN; i++)
+        atomic_store(&state.devices[i], 0);
+    for (unsigned i = 0; i < CONTEXTS; i++) {
+        atomic_store(&state.contexts[i].alive, false);
+        atomic_store(&state.contexts[i].primary, false);
+        atomic_store(&state.contexts[i].device, 0);
+        atomic_store(&state.contexts[i].handle, 0);
+    }
+    cm_driver_moves_anew();
+    atomic_store(&state.counted, all_counted());
+    atomic_store(&state.launches, launches);
+    atomic_store(&state.device_of, link->api->GetDeviceId);
+    return set_all(link, 1, launches);
+}
+
+void cm_cupti_driver_disable(const cm_cupti_link *link)
+{
+    if (link->subscriber != NULL && link->api->EnableCallback != NULL)
+        set_all(link, 0, atomic_load(&state.launches));
+}
+
+uint64_t cm_cupti_driver_count(void)
+{
+    return all_counted() - atomic_load(&state.counted);
+}
+
+void cm_cupti_driver_expect_records(bool expected)
+{
+    atomic_store(&state.records, expected);
+}

@@ -1,0 +1,191 @@
+/* What follows the last chunk of a file without an end: its side file's batches, then its ring's.
+ */
+#include "reader_parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../recover/orphan.h"
+#include "../capture/ring_owner.h"
+#include "format.h"
+#include "side_file.h"
+
+/* A build that only reads (a unit test, a fuzzer) has no capture part: then there are no rings. */
+#pragma weak cm_orphan_read
+#pragma weak cm_owner_find
+
+static uint64_t ring_id(cm_reader *reader)
+{
+    const char *text = cm_reader_meta(reader, "ring.id");
+    return text == NULL ? 0 : strtoull(text, NULL, 0);
+}
+
+static bool is_place(cm_reader *reader, const char *name)
+{
+    const char *place = cm_reader_meta(reader, "ring.place");
+    return place != NULL && strcmp(place, name) == 0;
+}
+
+static cm_owner find_owner(cm_reader *reader, uint64_t id)
+{
+    const char *owner = cm_reader_meta(reader, "ring.owner");
+    return owner == NULL || cm_owner_find == NULL ? CM_OWNER_UNKNOWN : cm_owner_find(id, owner);
+}
+
+static cm_tail ask_ring(cm_reader *reader, uint64_t id, unsigned char **tail, size_t *length)
+{
+    const char *path = cm_reader_meta(reader, "ring.path");
+    cm_covers covers = {reader->cover, reader->cover_count, reader->log_position};
+
+    *tail = NULL;
+    *length = 0;
+    if (path == NULL || id == 0)
+        return CM_TAIL_NONE;
+    if (path[0] == '\0') {
+        cm_owner owner = find_owner(reader, id);
+        if (owner == CM_OWNER_GONE && is_place(reader, "none"))
+            return CM_TAIL_FOUND; /* nothing was hooked yet: no more than the file has */
+        return owner == CM_OWNER_RUNS ? CM_TAIL_ALIVE : CM_TAIL_NONE;
+    }
+    return cm_orphan_read == NULL ? CM_TAIL_NONE : cm_orphan_read(path, id, &covers, tail, length);
+}
+
+/* What the side file has comes between the trace and the ring, whose rest it may have told of. */
+static int count_side_covers(cm_reader *reader, const uint8_t *chunks, size_t length)
+{
+    cm_batch_parts parts;
+
+    while (cm_batch_next(&chunks, &length, &parts)) {
+        if (cm_reader_add_covers(reader, &parts.covers, parts.cover_count) < 0)
+            return -1;
+        if (parts.log_position > reader->log_position)
+            reader->log_position = parts.log_position;
+    }
+    return 0;
+}
+
+static bool join(uint8_t **head, size_t *head_length, const uint8_t *tail, size_t length)
+{
+    if (length == 0)
+        return true;
+    uint8_t *grown = realloc(*head, *head_length + length);
+    if (grown == NULL)
+        return false;
+    memcpy(grown + *head_length, tail, length);
+    *head = grown;
+    *head_length += length;
+    return true;
+}
+
+typedef enum rest { REST_IS_HERE, REST_IN_FILE, REST_INCOMPLETE } rest;
+
+/* Gathers what follows the file's last whole chunk: the side file's batches, then the ring's. */
+static rest find_rest(cm_reader *reader, cm_tail *found, uint8_t **chunks, size_t *length)
+{
+    uint64_t id = ring_id(reader);
+    uint64_t side = reader->side;
+    uint8_t *tail;
+    size_t tail_length;
+
+    *chunks = NULL;
+    *length = 0;
+    /* First, so that a process found dead has written all that it ever will. */
+    *found = ask_ring(reader, id, &tail, &tail_length);
+    if (side > 0) {
+        cm_side_found got = cm_side_read(reader->path, id, &side, chunks, length);
+        free(tail);
+        tail = NULL;
+        tail_length = 0;
+        if (got != CM_SIDE_READ) {
+            free(*chunks);
+            *chunks = NULL;
+            *length = 0;
+            if (cm_chunks_grown(&reader->chunks)) /* it was folded, or brought home, meanwhile */
+                return REST_IN_FILE;
+            if (got == CM_SIDE_MEMORY)
+                cm_reader_out_of_memory(reader);
+            else
+                cm_reader_say(
+                    reader,
+                    "the trace has no end, and its side file (its name with " CM_SIDE_SUFFIX
+                    ") is %s: its last steps are missing",
+                    got == CM_SIDE_MISSING ? "not here" : "damaged");
+            return REST_INCOMPLETE;
+        }
+        if (count_side_covers(reader, *chunks, *length) < 0)
+            return REST_INCOMPLETE;
+        if (*found == CM_TAIL_FOUND)
+            *found = ask_ring(reader, id, &tail, &tail_length);
+    }
+    /* The process may have written on, and even ended well, since the file's end was reached. */
+    bool grown = *found != CM_TAIL_ALIVE && cm_chunks_grown(&reader->chunks);
+    bool joined = grown || join(chunks, length, tail, tail_length);
+    free(tail);
+    if (grown) {
+        free(*chunks);
+        *chunks = NULL;
+        return REST_IN_FILE;
+    }
+    if (!joined)
+        cm_reader_out_of_memory(reader);
+    return joined ? REST_IS_HERE : REST_INCOMPLETE;
+}
+
+/* Why there is none of what follows the file's end. */
+static const char *why_no_tail(cm_reader *reader, uint64_t id)
+{
+    bool in_memory = is_place(reader, "none") || is_place(reader, "private");
+
+    if (in_memory && find_owner(reader, id) == CM_OWNER_UNKNOWN)
+        return "whether its process still records cannot be told from here";
+    if (in_memory)
+        return "its process was killed, and its rings were in private memory";
+    return "its process was killed, and its ring file is not here";
+}
+
+bool cm_reader_find_more(cm_reader *reader, bool partial)
+{
+    cm_tail found;
+    uint8_t *chunks;
+    size_t length;
+
+    if (reader->tail_known) { /* this is the tail's end, or a second pass */
+        if (partial && reader->state == CM_TRACE_RECOVERED)
+            reader->state = CM_TRACE_CUT;
+        if (!partial && reader->state == CM_TRACE_CUT)
+            cm_reader_say(reader, "%s", reader->no_end); /* as in the pass that looked for it */
+        return false;
+    }
+    reader->state = CM_TRACE_CUT;
+    switch (find_rest(reader, &found, &chunks, &length)) {
+    case REST_IN_FILE:
+        return true;
+    case REST_INCOMPLETE:
+        free(chunks);
+        reader->tail_known = true;
+        memcpy(reader->no_end, reader->error, sizeof reader->no_end);
+        return false;
+    case REST_IS_HERE:
+        break;
+    }
+    reader->tail_known = true;
+    reader->chunks.tail = chunks;
+    reader->chunks.tail_size = length;
+    if (found == CM_TAIL_NONE) {
+        snprintf(reader->no_end, sizeof reader->no_end, "the trace has no end: %s",
+                 why_no_tail(reader, ring_id(reader)));
+        if (!partial || length > 0)
+            cm_reader_say(reader, "%s", reader->no_end);
+        /* A partial last chunk hides nothing: what it was to say is in the side file. */
+        if (length > 0)
+            reader->chunks.size = reader->chunks.offset;
+        return length > 0;
+    }
+    reader->state = found == CM_TAIL_ALIVE ? CM_TRACE_RECORDING : CM_TRACE_RECOVERED;
+    if (found == CM_TAIL_FOUND || length > 0)
+        reader->chunks.size =
+            reader->chunks.offset; /* not a partial last chunk: the rest has what it held */
+    reader->error[0] = '\0';       /* a chunk that is half written is no fault */
+    return length > 0;
+}

@@ -1,0 +1,89 @@
+"""python -m cuptimem.cli.answer TRACE: what a recording says in four lines, for the end of `cuptimem run`.
+
+A process of its own. The kernel ends it when it has used CPU_SECONDS, when SECONDS have passed (a disk may be slow), or
+where memory runs out: then nothing is printed.
+"""
+
+import resource
+import signal
+import sys
+from collections.abc import Sequence
+
+from cuptimem.output.text import leak_views
+from cuptimem.output.text.account_views import short
+from cuptimem.output.text.blocks import Text
+from cuptimem.output.text.descent import line_to_leave, shown_lines
+from cuptimem.output.text.words import function, place, plural, share, shortened, size, where
+from cuptimem.report.model import Contents, Device, Line, Report, analyze
+from cuptimem.report.stacks import Frame
+
+CPU_SECONDS = 2
+SECONDS = 20
+_DEVICES = 3
+_CATEGORIES = 2
+_LINES = 2
+_WIDTH = 160  # characters before escapes
+_ESCAPED = 240  # and with them: four lines of any trace fit into a pipe that is one page large
+
+
+def lines(report: Report) -> list[str]:
+    """The peaks and their categories, the two largest lines, the leaks; nothing if nothing was allocated."""
+    devices = [device for device in report.devices if device.peak.bytes > 0]
+    if not devices:
+        return []
+    contents = report.contents("peak", devices[0].name)
+    return [_peaks(devices, contents), *_largest(contents), leak_views.line(report)]
+
+
+def _largest(contents: Contents) -> list[str]:
+    """The lines that have the most, of all categories and phases."""
+    sums: dict[str, int] = {}
+    left = line_to_leave(contents)
+    for line in shown_lines(contents)[0]:
+        name = f"{where(line)} {function(line.frame)}{_below(line, left)}"
+        sums[name] = sums.get(name, 0) + line.bytes
+    most = sorted(sums.items(), key=lambda one: -one[1])[:_LINES]
+    return [f"  {size(live):>10} {share(live, contents.bytes):>5}  {name}" for name, live in most]
+
+
+def _below(line: Line, left: Frame | None) -> str:
+    """The user's line above a library's: the reader knows that one."""
+    own = left is not None and line.frame is not None and line.frame.is_library
+    return f", below {place(left)}" if own and left is not None else ""
+
+
+def _peaks(devices: Sequence[Device], contents: Contents) -> str:
+    sizes = [f"{size(device.peak.bytes)} on {device.name}" for device in devices[:_DEVICES]]
+    if len(devices) > _DEVICES:
+        sizes.append(f"others on {plural(len(devices) - _DEVICES, 'device')}")
+    step = f" in step {contents.step}" if contents.step is not None and len(devices) == 1 else ""
+    prose = " ".join(block.text.strip() for block in short(contents) if isinstance(block, Text))
+    categories = ", ".join(prose.split(" · ")[:_CATEGORIES]) if prose else ""
+    of = f" ({devices[0].name})" if len(devices) > 1 else ""
+    return f"peak {', '.join(sizes)}{step}" + (f"; most of it{of}: {categories}" if categories else "")
+
+
+def shown(line: str) -> str:
+    return shortened(line, _WIDTH)[:_ESCAPED]
+
+
+def main() -> int:
+    """Prints the lines; 1 if there are none."""
+    try:
+        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+            file.write("1000")  # the program still has its memory: the kernel is to end this process, not that one
+    except OSError:  # a sandbox without /proc; the lines are worth the risk there, for they need little memory
+        pass
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # the program may ignore it, or block it
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
+    signal.alarm(SECONDS)
+    _, most = resource.getrlimit(resource.RLIMIT_CPU)
+    bound = CPU_SECONDS if most == resource.RLIM_INFINITY else min(CPU_SECONDS, most)
+    resource.setrlimit(resource.RLIMIT_CPU, (bound, bound))
+    text = "".join(f"cuptimem: {shown(line)}\n" for line in lines(analyze(sys.argv[1])))
+    sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
+    return 0 if text else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Reading living Python objects without running the program's code."""

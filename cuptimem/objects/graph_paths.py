@@ -1,0 +1,79 @@
+"""Which living tensor leads through autograd's graph to a node, and to what the node has saved.
+
+Runs inside the profiled process. How graphs are read without running the program's code: cuptimem/objects/seed.py.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from cuptimem.objects import living, seed
+
+_MOST = 1 << 18  # nodes
+
+
+class GraphWalk(seed._Walk):
+    """One walk over the graphs of some tensors, the nearest nodes first."""
+
+    def __init__(self, torch: Any) -> None:
+        super().__init__(torch)
+        self.reached: dict[int, tuple[Any, Any]] = {}  # by id: a node, and the node or the tensor before it
+        self.nodes_of: dict[int, int] = {}  # by id of a tensor (or node) that the walk began with
+        self.saved_at: dict[int, Any] = {}  # address of a block -> the node that has saved it
+        self._saving: Any = None
+
+    def walk(self, tensors: Iterable[Any], nodes: Iterable[Any]) -> None:
+        """From tensors, then from nodes that nothing else has led to. Call it while nothing can be collected."""
+        try:
+            self._walk(tensors, nodes)
+        finally:
+            sys.setswitchinterval(self._interval)
+
+    def _walk(self, tensors: Iterable[Any], nodes: Iterable[Any]) -> None:
+        self._still_until = seed._hold_still(self.torch, self._interval)
+        with living.undisturbed(self.torch):
+            try:
+                pending: deque[tuple[Any, Any, int]] = deque()
+                for tensor in tensors:
+                    try:
+                        pending.append((self._still(self.base.grad_fn.__get__, tensor), tensor, id(tensor)))
+                    except RuntimeError:  # inside torch.func
+                        continue
+                self._spread(pending)
+                for node in nodes:
+                    self._spread(deque([(node, None, id(node))]))
+            except seed._MovingError:
+                self.skipped += 1
+
+    def _spread(self, pending: deque[tuple[Any, Any, int]]) -> None:
+        while pending and len(self.reached) < _MOST:
+            node, before, root = pending.popleft()
+            if node is None or id(node) in self.reached:
+                continue
+            self.reached[id(node)] = node, before
+            self.nodes_of[root] = self.nodes_of.get(root, 0) + 1
+            pending.extend((following, node, root) for following, _ in self._still(getattr, node, "next_functions"))
+            self._saving = node
+            self._saved_by(node)
+
+    def _storage(self, storage: Any) -> None:
+        try:
+            if storage.device.type != "meta":
+                self.saved_at.setdefault(storage.data_ptr(), self._saving)
+        except RuntimeError:  # functional and fake storages have no memory
+            return
+
+    def _parts(self, tensor: Any) -> None:
+        return
+
+    def chain(self, node: Any) -> tuple[Any, list[Any]]:
+        """The tensor that leads to a node (None: nothing but the first node itself), and the nodes on the way."""
+        nodes: list[Any] = []
+        before = node
+        while before is not None and id(before) in self.reached:
+            nodes.append(before)
+            before = self.reached[id(before)][1]
+        return before, nodes[::-1]

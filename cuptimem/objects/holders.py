@@ -1,0 +1,383 @@
+"""Who holds a leak, found while the process lives: paths from names of the program's to the leaked tensors.
+
+At the outermost stop, where the recording shows growth (a leak, or a suspect that may be one), one search goes through
+Python's objects and autograd's graph, and its paths are written into the trace. Nothing is looked for where nothing
+grows. Runs inside the profiled process and runs none of the program's code.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cuptimem import _core
+from cuptimem.notebook import cells
+from cuptimem.objects import graph_paths, living, referrers
+from cuptimem.objects.referrers import Route, Segment
+from cuptimem.record.recorder import Look
+from cuptimem.report.leaks import UNDECIDED, Holder, Leak
+from cuptimem.report.stacks import Frame, user_frame
+
+_LEAKS = 10
+_KEPT = 4  # of what stands under each
+_PATHS = 3  # of each leak
+_SHARE = 0.1  # of the largest path's bytes: what holds less is not said
+_BLOCKS = 1 << 12  # of one leak that are looked for; of more, evenly many
+_SAME = 3  # tensors of one block
+_STEPS = 8  # of a path in words
+_LENGTH = 400  # characters
+_PATIENCE_SECONDS = 2.0  # for the analysis, or this share of the time recorded
+_EARLY_SECONDS = 0.1  # for all early looks together, or the same share
+_PATIENCE_SHARE = 0.01
+_EARLY = ("one epoch", "no collection")  # suspects that an early look searches for, besides verdicts
+_DEVICES = {"cpu": living.DEVICE_CPU, "cuda": living.DEVICE_CUDA}
+
+_Block = tuple[int, int]  # address, bytes
+_Line = tuple[str, int]
+_Places = tuple[tuple[str, str, int], ...]  # file, function and line of each frame of a stack
+
+
+@dataclass(slots=True)
+class Want:
+    """What to look for: a leak's blocks, or where it is of graph nodes, the lines that made them."""
+
+    blocks: list[_Block]
+    nodes: int = 0
+    bytes: int = 0  # of the nodes
+    addresses: Collection[int] = ()  # of blocks made on the nodes' lines
+    scale: float = field(init=False, default=1.0)
+
+    def __post_init__(self) -> None:
+        if len(self.blocks) > _BLOCKS:
+            every = -(-len(self.blocks) // _BLOCKS)
+            self.scale = len(self.blocks) / len(self.blocks[::every])
+            self.blocks = self.blocks[::every]
+
+
+def find(wants: Sequence[Want]) -> list[tuple[Holder, ...]]:
+    """For each, who holds it, the most bytes first."""
+    torch = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "UntypedStorage") or not wants:
+        return [() for _ in wants]
+    finder = None
+    with living.no_collection():  # which runs finalizers, and what was found must stay what it is
+        try:
+            finder = _Finder(torch)
+            return finder.find(wants)
+        finally:
+            if finder is not None:
+                finder.search.close()
+
+
+class _Finder:
+    def __init__(self, torch: Any) -> None:
+        self.torch = torch
+        self.base = torch._C.TensorBase
+        self.is_lazy_copy = getattr(torch._C, "_is_cow_tensor", lambda tensor: False)
+        self.search = referrers.Search()
+        self.at: dict[int, list[Any]] = {}  # by address of a block: tensors on it, or what stands for it
+        self.roots: list[Any] = []  # tensors that autograd has made
+        self.contexts: list[Any] = []  # of custom functions
+        self.graph = graph_paths.GraphWalk(torch)
+
+    def find(self, wants: Sequence[Want]) -> list[tuple[Holder, ...]]:
+        addresses = {address for want in wants for address, _ in want.blocks}
+        with living.undisturbed(self.torch):
+            self._tensors(addresses | {address for want in wants for address in want.addresses})
+        wanted = [one for address in addresses for one in self.at.get(address, ())]
+        wants_nodes = any(want.nodes for want in wants)
+        self.search.run([*wanted, *self.roots, *self.contexts] if wants_nodes else wanted)
+        missing = {one for one in addresses if not any(map(self.search.has_name, self.at.get(one, ())))}
+        if missing or wants_nodes:
+            if not wants_nodes:
+                self.search.run([*self.roots, *self.contexts])
+            self.search.run(self._graphs(missing))
+        return [self._nodes(want) if want.nodes else self._blocks(want) for want in wants]
+
+    # -- what lies where -----------------------------------------------------------------------------------------------
+
+    def _tensors(self, wanted: Collection[int]) -> None:
+        kinds: dict[int, int] = {}
+        leaves: list[Any] = []
+        function = getattr(self.torch._C, "_FunctionBase", None)
+        for item in self.search.objects:
+            cls = type(item)
+            kind = kinds.get(id(cls))
+            if kind is None:
+                bases = living.mro(cls)
+                kind = (
+                    1 if any(one is self.base for one in bases) else 2 if any(one is function for one in bases) else 0
+                )
+                kinds[id(cls)] = kind
+            if kind == 1:
+                self._note(item, self._address(item), wanted)
+                try:
+                    (leaves if self.base.is_leaf.__get__(item) else self.roots).append(item)
+                except RuntimeError:  # inside torch.func
+                    continue
+            elif kind == 2:
+                self.contexts.append(item)
+        # During a backward pass there are none.
+        for leaf, grad in zip(leaves, living.gradients(self.torch, leaves) or (), strict=False):
+            address = 0 if grad is None else self._address(grad)
+            if address in wanted:
+                if all(one is not grad for one in self.at.get(address, ())):
+                    self._note(grad, address, wanted)
+                self.search.lead(grad, leaf, (Segment(".grad"),))
+
+    def _note(self, tensor: Any, address: int, wanted: Collection[int]) -> None:
+        if address in wanted:
+            same = self.at.setdefault(address, [])
+            if len(same) < _SAME:
+                same.append(tensor)
+
+    def _address(self, tensor: Any) -> int:
+        try:  # the address of a lazy copy is that of a real one, which asking for it would make
+            if self.is_lazy_copy(tensor):
+                return 0
+            storage = self.base.untyped_storage(tensor)
+            return 0 if storage.device.type == "meta" else int(storage.data_ptr())
+        except (RuntimeError, NotImplementedError, AttributeError):  # fake, functional, sparse
+            return 0
+
+    def _graphs(self, missing: Collection[int]) -> list[Any]:
+        """What autograd alone holds hangs on the tensors and nodes that have names. What stands for those blocks."""
+        graph, named = self.graph, self.search.has_name
+        graph.walk(filter(named, self.roots), filter(named, self.contexts))
+        graph.walk(filter(self.search.is_referred_to, self.roots), ())  # from cycles, to what nothing else has led to
+        stand_ins: list[Any] = []
+        for address in missing:
+            node = graph.saved_at.get(address)
+            if node is not None:
+                stand_ins.append(object())
+                self.at[address] = [stand_ins[-1]]
+                self._lead(stand_ins[-1], node, "saved by ")
+        for node in self.contexts:
+            if not named(node) and id(node) in graph.reached:
+                self._lead(node, node, "")
+        return stand_ins
+
+    def _lead(self, item: Any, node: Any, verb: str) -> None:
+        """Behind a tensor, or behind a node that Python has, stands what only autograd has."""
+        before, nodes = self.graph.chain(node)
+        source = nodes.pop(0) if before is None else before
+        names = [referrers._class_name(type(one)) for one in nodes]
+        segments = [Segment(".grad_fn")] if before is not None else []
+        if len(names) > 1:
+            segments.append(Segment(names[0]))
+        if len(names) > 2:
+            segments.append(Segment("…"))
+        segments.append(Segment(verb + (names[-1] if names else referrers._class_name(type(node)))))
+        self.search.lead(item, source, tuple(segments))
+
+    # -- what was found ------------------------------------------------------------------------------------------------
+
+    def _blocks(self, want: Want) -> tuple[Holder, ...]:
+        found = [(self._route(self.at[address]), 1, size) for address, size in want.blocks if address in self.at]
+        return _grouped(found, want.scale)
+
+    def _nodes(self, want: Want) -> tuple[Holder, ...]:
+        """The tensors from which most nodes are reached; those made on the leak's own lines, if there are any."""
+        roots = [one for one in (*self.roots, *self.contexts) if id(one) in self.graph.nodes_of]
+        own = {id(one) for address in want.addresses for one in self.at.get(address, ())}
+        each = want.bytes / want.nodes
+        found = []
+        for root in [one for one in roots if id(one) in own] or roots:
+            count = self.graph.nodes_of[id(root)]
+            route = self._route([root])
+            is_tensor = root is not self.graph.reached.get(id(root), (None,))[0]
+            segments = (*route.segments, Segment(".grad_fn")) if is_tensor else route.segments
+            found.append((Route(route.head, route.tail, segments), count, round(count * each)))
+        return _grouped(found)
+
+    def _route(self, items: Sequence[Any]) -> Route:
+        routes = [route for route in map(self.search.route, items) if route is not None]
+        return min(routes, key=lambda one: len(one.segments)) if routes else self.search.unnamed(items[0])
+
+
+def _grouped(found: list[tuple[Route, int, int]], scale: float = 1.0) -> tuple[Holder, ...]:
+    """Routes that differ in positions alone are one path; of many paths, also those that differ in keys."""
+    groups = _by_key(found)
+    if len(groups) > _PATHS:
+        groups = _by_key([(route.without_keys(), count, size) for route, count, size in found])
+    holders = [
+        Holder(
+            _text([route for route, _, _ in rows]),
+            round(sum(count for _, count, _ in rows) * scale),
+            round(sum(size for _, _, size in rows) * scale),
+        )
+        for rows in groups.values()
+    ]
+    holders.sort(key=lambda one: (-one.bytes, one.path))
+    return tuple(one for one in holders[:_PATHS] if one.bytes >= holders[0].bytes * _SHARE)
+
+
+def _by_key(found: list[tuple[Route, int, int]]) -> dict[tuple[str, ...], list[tuple[Route, int, int]]]:
+    groups: dict[tuple[str, ...], list[tuple[Route, int, int]]] = {}
+    for one in found:
+        groups.setdefault(one[0].key, []).append(one)
+    return groups
+
+
+def _text(routes: Sequence[Route]) -> str:
+    """losses in train() → list[0:36] → .grad_fn → AddmmBackward0"""
+    first = routes[0]
+    steps = [f"{first.head} {first.tail}".rstrip()]
+    for place, one in enumerate(first.segments):
+        text = one.text
+        if one.is_attribute:  # those in a row are written as in Python: .layers.0.weight (Linear)
+            before = first.segments[place - 1] if place > 0 else None
+            begun = steps.pop().rpartition(" (")[0] if before is not None and before.is_attribute else ""
+            text = f"{begun}{text} ({one.owner})"
+        if one.index is not None:
+            text += _indices({index for route in routes if (index := route.segments[place].index) is not None})
+        steps.append(text)
+    if len(steps) > _STEPS:
+        steps[_STEPS // 2 : -(_STEPS // 2) + 1] = ["…"]
+    text = " → ".join(steps)
+    text = text if len(text) <= _LENGTH else text[: _LENGTH - 1] + "…"
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _indices(found: set[int]) -> str:
+    low, high = min(found), max(found)
+    if low < 0 or len(found) not in (1, high - low + 1):
+        return "[...]"
+    return f"[{low}]" if low == high else f"[{low}:{high + 1}]"
+
+
+# -- a recording's leaks -------------------------------------------------------------------------------------------
+
+
+def note(core: Any, look: Look) -> None:
+    """Searches for the holders of what grows in a recording that still runs, and records them."""
+    torch = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "UntypedStorage"):
+        return
+    patience = max(_EARLY_SECONDS if look.early else _PATIENCE_SECONDS, look.recorded * _PATIENCE_SHARE)
+    source = look.source() if not look.early or look.looked < patience else None
+    raw = None if source is None else _analysis(core, source, patience)
+    if raw is None:
+        return
+    reasons = _EARLY if look.early else UNDECIDED
+    rows = [row for row in _growing(raw, reasons) if not (look.early and _key(row) in look.known)]
+    blocks = _Kept(raw)
+    wants = [blocks.of(row["kind"], row["device"], row["count"], row["bytes"], *blocks.made(row)) for row in rows]
+    alive = [(row, want) for row, want in zip(rows, wants, strict=True) if want.nodes or want.blocks]
+    found = find([want for _, want in alive])
+
+    def write() -> None:
+        for (row, _), holders in zip(alive, found, strict=True):
+            # What was found earlier counts on where most of it is gone by now.
+            if _key(row) in look.known and 2 * sum(one.bytes for one in holders) < row["bytes"]:
+                continue
+            if any(one.is_named for one in holders):
+                look.known.add(_key(row))
+            kind, _, index = row["device"].partition(":")
+            paths = [(one.path, one.count, one.bytes) for one in holders]
+            device = _DEVICES.get(kind, living.DEVICE_CPU)
+            core.holder(row["stack"], row["kind"] == "nodes", device, int(index or -1), paths)
+
+    look.record(write)
+
+
+def _analysis(core: Any, source: tuple[str, object, int], patience: float) -> Mapping[str, Any] | None:
+    """None if that takes longer."""
+    deadline = time.thread_time() + patience
+    is_late = False
+
+    def in_time(share: float) -> bool:
+        nonlocal is_late
+        is_late = time.thread_time() >= deadline
+        return not is_late
+
+    try:
+        found: Mapping[str, Any] = core.analyze(source[1], window=source[2], tables=("kept",), progress=in_time)
+    except KeyboardInterrupt:
+        if is_late:  # else it is the user's
+            return None
+        raise
+    return found
+
+
+def _key(row: Mapping[str, Any]) -> tuple[object, ...]:
+    return row["kind"], row["device"], row["stack"]
+
+
+def now(raw: Mapping[str, Any], of: Leak | Frame | str) -> tuple[Holder, ...]:
+    """Of a leak of a report, or of what is alive of a line (a Frame, "train.py:22"), who holds it now."""
+    blocks = _Kept(raw)
+    if isinstance(of, Leak):
+        stacks = [part.stack for part in of.parts]
+        places = [tuple((one.file, one.function, one.line) for one in stack) for stack in stacks]
+        lines = [_line(frame) for frame in map(user_frame, [*stacks, of.retained_at]) if frame is not None]
+        want = blocks.of(of.kind, of.device, of.count, of.bytes, places, lines)
+    else:
+        want = Want(blocks.at_line(_line(of) if isinstance(of, Frame) else of))
+    return find([want])[0]
+
+
+def _line(frame: Frame) -> _Line:
+    return frame.file, frame.line
+
+
+def _growing(raw: Mapping[str, Any], reasons: Collection[str]) -> Iterator[Mapping[str, Any]]:
+    """Verdicts, suspects of these reasons, and what stands under them."""
+    for row in [*raw["leaks"], *(one for one in raw["suspects"] if one["reason"] in reasons)][:_LEAKS]:
+        yield row
+        yield from row["keeps"][:_KEPT]
+
+
+class _Kept:
+    """The live blocks of a recording by the stack that made them."""
+
+    def __init__(self, raw: Mapping[str, Any]) -> None:
+        named, code = cells.namer(), raw.get("code", "")
+        users: dict[str, bool] = {}
+        self._places: dict[int, _Places] = {}
+        self._lines: dict[int, _Line | None] = {}
+        for stack, rows in raw["stacks"].items():
+            self._places[stack] = tuple((named(row[0] or ""), row[1], row[2]) for row in rows)
+            self._lines[stack] = None
+            for row, (file, _, line) in zip(rows, self._places[stack], strict=True):
+                if file not in users:
+                    users[file] = not _core.is_library(row[0] or "", code)
+                if users[file]:
+                    self._lines[stack] = file, line
+                    break
+        self._by_stack: dict[tuple[str, _Places], list[_Block]] = {}
+        self._by_line: dict[_Line | None, list[tuple[str, _Block]]] = {}
+        for address, size, _, device, stack in raw["kept_blocks"]:
+            self._by_stack.setdefault((device, self._places.get(stack, ())), []).append((address, size))
+            self._by_line.setdefault(self._lines.get(stack), []).append((device, (address, size)))
+
+    def made(self, row: Mapping[str, Any]) -> tuple[list[_Places], list[_Line]]:
+        """Where the blocks of a row of the core's leaks were made: stacks, and lines of the user's."""
+        stacks = [part[2] for part in row["parts"]]
+        lines = [self._lines.get(stack) for stack in (*stacks, row["retained"])]
+        return [self._places.get(stack, ()) for stack in stacks], [line for line in lines if line is not None]
+
+    def of(
+        self, kind: str, device: str, count: int, size: int, places: Iterable[_Places], lines: Iterable[_Line]
+    ) -> Want:
+        on_lines = [one for line in dict.fromkeys(lines) for one in self._by_line.get(line, ())]
+        if kind == "nodes":
+            return Want([], count, size, {block[0] for _, block in on_lines})
+        blocks = [block for one in dict.fromkeys(places) for block in self._by_stack.get((device, one), ())]
+        return Want(blocks or [block for where, block in on_lines if where == device])
+
+    def at_line(self, line: _Line | str) -> list[_Block]:
+        if isinstance(line, str):
+            file, _, number = line.rpartition(":")
+            if not file or not number.isdecimal():
+                raise ValueError(f"a line is written as train.py:22, not {line!r}")
+            return [
+                block
+                for known, blocks in self._by_line.items()
+                if known is not None and str(known[1]) == number and f"/{known[0]}".endswith(f"/{file}")
+                for _, block in blocks
+            ]
+        return [block for _, block in self._by_line.get(line, ())]

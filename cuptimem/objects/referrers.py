@@ -1,0 +1,449 @@
+"""Who refers to a tensor: the shortest way from a name of the program's to it.
+
+Objects are looked at through the garbage collector's own traversal and descriptors of built-in types: no property,
+`__getattr__`, `__eq__` or `__repr__` of the program runs. All objects are read once for each level of the search
+(_core.referrers), so its time grows with the depth of a path and not with the number of blocks.
+"""
+
+from __future__ import annotations
+
+import collections
+import gc
+import heapq
+import sys
+import time
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from cuptimem import _core
+from cuptimem.objects.living import all_objects, mro
+from cuptimem.record import recorder
+
+_PAIRS = 1 << 20  # of referrer and object that one level may have
+_VISITED = 1 << 19  # objects
+_LEVELS = 40
+_SECONDS = 1.5  # of this thread's own time, after which the search ends as it is
+_BETWEEN_LOOKS = 1 << 16  # at the clock: parts of one container
+_WEAK = 2  # what a name of a library's, a kept result or a traceback costs, in steps of a path
+_FUNCTION = 6  # ... and one that ends at a function which is not itself the value of a name
+_TEXT = 60  # characters of a key
+_OWN = str(Path(__file__).parents[1])
+_NAMESPACES = ("_parameters", "_buffers", "_modules")  # of a torch.nn.Module: their items are its attributes
+
+_namespace = type.__dict__["__dict__"].__get__
+_class_name = type.__dict__["__name__"].__get__
+_qualified = type.__dict__["__qualname__"].__get__
+_module_dict = _namespace(types.ModuleType)["__dict__"].__get__
+_GENERATORS: dict[type, str] = {
+    types.GeneratorType: "gi_frame",
+    types.CoroutineType: "cr_frame",
+    types.AsyncGeneratorType: "ag_frame",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One step of a path in words; index: of a container, which paths that differ in it alone share."""
+
+    text: str
+    index: int | None = None
+    is_attribute: bool = False  # text: .name
+    owner: str = ""  # of an attribute: the class of the object that has it
+    is_item: bool = False  # of a dictionary, by a key that has no number
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """From a name to an object."""
+
+    head: str  # losses, Trainer.history
+    tail: str  # in train(), in module train, (class), ""
+    segments: tuple[Segment, ...]
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Equal for those that differ in positions alone."""
+        return (self.head, self.tail, *(one.text for one in self.segments))
+
+    def without_keys(self) -> Route:
+        """With [...] for the keys of dictionaries."""
+        segments = (
+            replace(one, text=one.text.partition("[")[0] + "[...]") if one.is_item else one for one in self.segments
+        )
+        return Route(self.head, self.tail, tuple(segments))
+
+
+@dataclass(slots=True)
+class _Roots:
+    """Names: of modules by the id of their namespaces, of running functions' locals by the id of the value."""
+
+    modules: dict[int, tuple[str, int, bool]] = field(default_factory=dict)  # name, cost, whether it is a notebook
+    locals: dict[int, tuple[str, str, int]] = field(default_factory=dict)  # variable, function, cost
+    tuples: dict[int, Any] = field(default_factory=dict)  # that locals are, by id
+
+
+class Search:
+    """Finds routes to objects. It holds every object of the process: drop it at once."""
+
+    def __init__(self) -> None:
+        self._began = time.thread_time()
+        # Before anything of ours that will refer to them. This search itself is among them: see close.
+        self.objects = all_objects(keep_tuples=True)
+        self._is_whole = False  # nothing more refers to what was seen
+        self._roots = _names()
+        known = {id(one) for one in self.objects if type(one) is tuple}
+        self.objects += [one for at, one in self._roots.tuples.items() if at not in known]
+        self._parents: dict[int, list[Any]] = {}
+        self._children: dict[int, list[Any]] = {}
+        self._ends: dict[int, list[tuple[int, str, str]]] = {}  # by id of a value: cost, name, where
+        self._added: dict[int, tuple[Any, tuple[Segment, ...]]] = {}  # what only C leads to: from where, how
+        self._sources: list[Any] = []  # of what was added, not yet climbed from
+        self._seen: dict[int, Any] = {}
+        self._best: dict[int, tuple[int, Any]] = {}  # cost, the object before
+        self._slots: dict[int, tuple[int, dict[int, tuple[str, Any]]]] = {}  # at which round, of what was seen by then
+        self._round = 0  # each sees more
+
+    # -- the search ----------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Lets all objects go. Without it the search would be a cycle, and keep them until a collection."""
+        vars(self).clear()
+
+    def lead(self, item: Any, source: Any, segments: tuple[Segment, ...]) -> None:
+        """Beyond what Python's collector sees, source refers to item."""
+        self._added[id(item)] = source, segments
+        self._parents.setdefault(id(item), []).append(source)
+        self._children.setdefault(id(source), []).append(item)
+        if id(source) not in self._seen:
+            self._see(source)
+            self._sources.append(source)
+
+    def run(self, wanted: list[Any]) -> None:
+        """Looks for names from which these objects are reached, until each has one or nothing more refers to them."""
+        self._round += 1
+        level, frontier = 0, [one for one in wanted if id(one) not in self._seen]
+        for one in frontier:
+            self._see(one)
+        frontier += self._sources
+        self._sources = []
+        self._is_finished(wanted, level)
+        while frontier and level < _LEVELS and len(self._seen) < _VISITED:
+            level += 1
+            frontier = self._climb(frontier)
+            finished = self._is_finished(wanted, level)
+            # Beyond what has a name lead only longer ways.
+            frontier = [one for one in frontier if id(one) not in self._best or self._best[id(one)][0] >= level]
+            if finished or self._is_late():
+                return
+        self._is_whole = not frontier
+
+    def _see(self, item: Any) -> None:
+        self._seen[id(item)] = item
+        name = self._roots.locals.get(id(item))
+        if name is not None:
+            variable, function, cost = name
+            self._ends.setdefault(id(item), []).append((cost, variable, f"in {function}()"))
+
+    def _climb(self, frontier: list[Any]) -> list[Any]:
+        following: list[Any] = []
+        self._round += 1
+        edges = iter(_core.referrers(self.objects, frontier, _PAIRS))
+        for referrer, item in zip(edges, edges, strict=True):
+            if self._is_end(referrer, item):
+                continue
+            self._parents.setdefault(id(item), []).append(referrer)
+            self._children.setdefault(id(referrer), []).append(item)
+            if id(referrer) in self._seen:
+                continue
+            self._see(referrer)
+            if isinstance_of(referrer, type):
+                self._ends.setdefault(id(referrer), []).append((0, _qualified(referrer), "(class)"))
+                continue
+            if type(referrer) is types.FunctionType:
+                self._ends.setdefault(id(referrer), []).append((_FUNCTION, f"{referrer.__qualname__}()", ""))
+            following.append(referrer)
+        return following
+
+    def _is_end(self, referrer: Any, item: Any) -> bool:
+        """Whether that is a name, or leads everywhere."""
+        module = self._roots.modules.get(id(referrer))
+        if module is None:
+            return isinstance_of(referrer, types.ModuleType) or type(referrer) is types.CodeType
+        kind, name = self._slot(referrer, item)
+        if type(name) is not str or kind != "item":
+            return True
+        where, cost, is_notebook = module
+        if where == "sys":
+            end = (cost, f"sys.{name}", "")
+        elif is_notebook and (name in ("Out", "_oh") or name.strip("_0123456789") == ""):
+            end = (cost + 1, name, "")
+        else:
+            end = (cost, name, "in the notebook" if is_notebook else f"in module {where}")
+        self._ends.setdefault(id(item), []).append(end)
+        return True
+
+    def _is_finished(self, wanted: list[Any], level: int) -> bool:
+        """Whether each has a path that no later level can make shorter."""
+        self._best.clear()
+        heap: list[tuple[int, int, int]] = []
+        for number, (item, ends) in enumerate(self._ends.items()):
+            heap.append((min(ends)[0], number, item))
+            self._best[item] = min(ends)[0], None
+        heapq.heapify(heap)
+        number = len(heap)
+        while heap:
+            cost, _, item = heapq.heappop(heap)
+            if self._best[item][0] < cost:
+                continue
+            for child in self._children.get(item, ()):
+                known = self._best.get(id(child))
+                if known is None or known[0] > cost + 1:
+                    self._best[id(child)] = cost + 1, self._seen[item]
+                    number += 1
+                    heapq.heappush(heap, (cost + 1, number, id(child)))
+        return all(id(one) in self._best and self._best[id(one)][0] < level for one in wanted)
+
+    # -- what was found ------------------------------------------------------------------------------------------------
+
+    def has_name(self, item: Any) -> bool:
+        return id(item) in self._best
+
+    def is_referred_to(self, item: Any) -> bool:
+        return id(item) in self._parents
+
+    def route(self, item: Any) -> Route | None:
+        """None: nothing leads to it from a name."""
+        if id(item) not in self._best:
+            return None
+        way = [item]
+        while (before := self._best[id(way[-1])][1]) is not None:
+            way.append(before)
+        way.reverse()
+        _, head, tail = min(self._ends[id(way[0])])
+        return _joined(head, tail, list(self._segments(way)))
+
+    def unnamed(self, item: Any) -> Route:
+        """Of what no name leads to: the cycle that holds it, or the outermost object."""
+        way, seen = [item], {id(item): 0}
+        while True:
+            parents = self._parents.get(id(way[-1]), ())
+            fresh = next((one for one in parents if id(one) not in seen), None)
+            again = next((one for one in parents if id(one) in seen), None)
+            if fresh is None or len(way) == _LEVELS:
+                break
+            seen[id(fresh)] = len(way)
+            way.append(fresh)
+        if again is not None:
+            cycle = way[seen[id(again)] :]
+            ring = [*cycle[::-1], cycle[-1]]
+            names = [one for one in self._segments(ring) if one.is_attribute] or list(self._segments(ring))
+            said = (f"{one.owner}{one.text}" if one.is_attribute else one.text for one in names[:3])
+            return Route("only a reference cycle: " + " → ".join(said), "", ())
+        if not self._is_whole:
+            return Route("more objects than were searched", "", ())
+        if len(way) == 1:
+            return Route("nothing in Python refers to it", "", ())
+        outermost = _class_name(type(way[-1]))
+        return Route(f"{outermost} that no Python object refers to", "", tuple(self._segments(way[::-1])))
+
+    def _segments(self, way: list[Any]) -> Iterator[Segment]:
+        """In words; what is only a part of something else (an object's dictionary, a closure's cells) joins that."""
+        at = 0
+        while at + 1 < len(way):
+            parent, child = way[at], way[at + 1]
+            at += 1
+            if id(child) in self._added and self._added[id(child)][0] is parent:
+                yield from self._added[id(child)][1]
+                continue
+            kind, name = self._slot(parent, child)
+            owner = _class_name(type(parent))
+            if kind == "dict" and at + 1 < len(way):
+                name = self._slot(child, way[at + 1])[1]
+                at += 1
+                kind = "attribute" if type(name) is str else ""
+                owner = "" if isinstance_of(parent, type) else owner
+            if kind == "attribute" and name in _NAMESPACES and at + 1 < len(way) and type(way[at]) is dict:
+                name = self._slot(way[at], way[at + 1])[1]
+                at += 1
+            if kind in ("closure", "default") and at + 1 < len(way):
+                index = self._slot(child, way[at + 1])[1]
+                at += 1
+                yield Segment(f"{kind} {_variable(parent, kind, index)} of {parent.__qualname__}()")
+                if type(way[at]) is types.CellType and at + 1 < len(way):
+                    at += 1
+                continue
+            yield from _segment(kind, name, parent, owner)
+
+    def _slot(self, parent: Any, child: Any) -> tuple[str, Any]:
+        made, slots = self._slots.get(id(parent), (0, {}))
+        if id(child) not in slots and made != self._round:
+            slots = {}
+            for count, (kind, name, value) in enumerate(_slots_of(parent), 1):
+                if id(value) in self._seen:
+                    known = slots.get(id(value))
+                    if known is None or (type(known[1]) is str and known[1].startswith("_")):
+                        slots[id(value)] = kind, name
+                if count % _BETWEEN_LOOKS == 0 and self._is_late():
+                    break
+            self._slots[id(parent)] = self._round, slots
+        return slots.get(id(child), ("", None))
+
+    def _is_late(self) -> bool:
+        return time.thread_time() > self._began + _SECONDS
+
+
+def isinstance_of(item: Any, base: type) -> bool:
+    """By its class alone: isinstance may run a `__class__` of the program's."""
+    return any(one is base for one in mro(type(item)))
+
+
+def _segment(kind: str, name: Any, parent: Any, owner: str) -> Iterator[Segment]:
+    cls = type(parent)
+    if kind == "attribute" and cls is not types.TracebackType:
+        yield Segment(f".{name}", is_attribute=True, owner=owner)
+    elif kind == "index":
+        if isinstance_of(parent, collections.deque):
+            bound = collections.deque.__dict__["maxlen"].__get__(parent)
+            owner = f"deque(maxlen={bound})" if bound is not None else "deque"
+        yield Segment(owner, name)
+    elif kind == "item":
+        if type(name) is int:
+            yield Segment(owner, name)
+        elif type(name) is str:
+            yield Segment(f"{owner}[{name[:_TEXT]!r}]", is_item=True)
+        else:
+            yield Segment(owner, -1)
+    elif kind == "local":
+        code = parent.f_code if cls is types.FrameType else getattr(parent, _GENERATORS[cls]).f_code
+        what = "" if cls is types.FrameType else f" (a {owner})"
+        yield Segment(f"{name} in {code.co_name}(){what}")
+    elif cls is types.TracebackType or kind == "traceback":
+        yield Segment("traceback")
+    elif kind != "part":
+        yield Segment(owner)
+
+
+def _joined(head: str, tail: str, segments: list[Segment]) -> Route:
+    """Attributes behind a name are written as in Python: trainer.history (Trainer)."""
+    if head in ("Out", "_oh") and segments and segments[0].index is not None:
+        head = f"Out[{segments.pop(0).index}]"
+    elif head.endswith("()") and not tail and segments and segments[0].text.endswith(f" of {head}"):
+        head = segments.pop(0).text
+    owner = ""
+    while segments and segments[0].is_attribute:
+        first = segments.pop(0)
+        head, owner = head + first.text, first.owner
+    if owner:
+        head += f" ({owner})"
+    kept: list[Segment] = []
+    for one in segments:
+        if not kept or one.text != "traceback" or kept[-1].text != "traceback":
+            kept.append(one)
+    return Route(head, tail, tuple(kept))
+
+
+# -- names ---------------------------------------------------------------------------------------------------------
+
+
+def _names() -> _Roots:
+    roots = _Roots()
+    for name, module in list(sys.modules.items()):
+        if type(name) is str and isinstance_of(module, types.ModuleType):
+            space = _module_dict(module)
+            if type(space) is dict and id(space) not in roots.modules and name != "__mp_main__":
+                roots.modules[id(space)] = _shown_module(name, space)
+    for frame in _running():
+        cost = 1 + (_WEAK if _is_library(frame.f_code.co_filename) else 0)
+        for name, value in _core.frame_locals(frame).items():  # of several functions the outermost keeps it longest
+            if type(value) is tuple:
+                roots.tuples[id(value)] = value
+            if id(value) not in roots.locals or cost <= roots.locals[id(value)][2]:
+                roots.locals[id(value)] = name, frame.f_code.co_name, cost
+    return roots
+
+
+def _shown_module(name: str, space: dict[str, Any]) -> tuple[str, int, bool]:
+    file = space.get("__file__")
+    is_notebook = name == "__main__" and type(space.get("Out")) is dict and "get_ipython" in space
+    if name == "__main__":  # whose __file__ is gone when the script has ended
+        script = file if type(file) is str else recorder.script_of(sys.orig_argv)
+        name = Path(script).stem if script.endswith(".py") else name
+    is_weak = name in sys.stdlib_module_names or (type(file) is str and _is_library(file))
+    return name, 1 + (_WEAK if is_weak else 0), is_notebook
+
+
+def _is_library(file: str) -> bool:
+    return _core.is_library(file)
+
+
+def _running() -> Iterator[types.FrameType]:
+    for top in sys._current_frames().values():
+        frame: types.FrameType | None = top
+        while frame is not None:
+            if not frame.f_code.co_filename.startswith(_OWN):
+                yield frame
+            frame = frame.f_back
+
+
+# -- what an object is made of -------------------------------------------------------------------------------------
+
+
+def _slots_of(item: Any) -> Iterator[tuple[str, Any, Any]]:
+    cls = type(item)
+    bases = mro(cls)
+    if any(one is dict for one in bases):
+        yield from (("item", key, value) for key, value in list(dict.items(item)))
+        yield from (("key", None, key) for key in list(dict.keys(item)))
+        return
+    for base in (list, tuple, collections.deque):
+        if any(one is base for one in bases):
+            parts: Iterator[Any] = base.__iter__(item)
+            # A deque that another thread changes meanwhile would raise.
+            yield from (
+                ("index", at, one) for at, one in enumerate(list(parts) if base is collections.deque else parts)
+            )
+            return
+    if cls is types.CellType:
+        yield from (("part", None, one) for one in gc.get_referents(item))
+    elif cls is types.FunctionType:
+        yield from (("closure", None, item.__closure__), ("default", None, item.__defaults__))
+        yield "dict", None, item.__dict__
+    elif cls is types.FrameType or cls in _GENERATORS:
+        frame = item if cls is types.FrameType else getattr(item, _GENERATORS[cls])
+        if frame is not None:
+            yield from (("local", name, value) for name, value in _core.frame_locals(frame).items())
+    elif any(one is type for one in bases):
+        yield from (("dict", None, one) for one in gc.get_referents(item) if type(one) is dict)
+    else:
+        if any(one is BaseException for one in bases):
+            yield "part", None, BaseException.__dict__["__traceback__"].__get__(item)
+        yield from _attributes(item, bases)
+
+
+def _attributes(item: Any, bases: tuple[type, ...]) -> Iterator[tuple[str, Any, Any]]:
+    """Of an object, by descriptors of C alone."""
+    for cls in bases:
+        for name, slot in list(_namespace(cls).items()):
+            if type(slot) is types.MemberDescriptorType and type(name) is str:
+                try:
+                    value = slot.__get__(item)
+                except AttributeError:  # not set
+                    continue
+                yield "attribute", name, value
+            elif name == "__dict__" and type(slot) is types.GetSetDescriptorType:
+                space = slot.__get__(item)
+                if type(space) is dict:
+                    yield from (("attribute", key, value) for key, value in list(space.items()))
+                    yield "dict", None, space
+
+
+def _variable(function: Any, kind: str, index: Any) -> str:
+    code = function.__code__
+    if kind == "closure":
+        names = code.co_freevars
+    else:
+        names = code.co_varnames[code.co_argcount - len(function.__defaults__ or ()) : code.co_argcount]
+    return names[index] if type(index) is int and index < len(names) else "?"

@@ -1,0 +1,374 @@
+"""Names for what is alive: one walk over modules, their tensors and optimizers, at a few moments of a capture.
+
+A walk emits a label for each module and for each block of memory that one of their tensors lies in (cm_label_kind in
+csrc/base/event.h). It runs none of the program's code and keeps nothing alive; modules are remembered by weak
+references, so that each keeps its name. csrc/python/py_walks.h says after which steps a walk is made.
+"""
+
+from __future__ import annotations
+
+import _thread
+import gc
+import mmap
+import sys
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from cuptimem import _core
+from cuptimem.objects import living
+from cuptimem.objects.living import ALLOCATOR, DEVICE_CPU, MODULE, OPTIMIZER, STEPPER, TENSOR
+
+MARK_WALK = 10  # cm_mark_kind
+LABEL_MODULE, PARAMETER, BUFFER, GRADIENT, OPTIMIZER_STATE, OTHER = 1, 2, 3, 4, 5, 6  # cm_label_kind
+
+_MOST_MODULES = 100_000
+_MOST_TENSORS = 1_000_000
+_MOST_TEXTS = 32_768  # in a capture: half of the names that a trace has room for
+_DEPTH = 4  # of lists and dicts in an optimizer's state, and of tensors made of others
+_LONGEST = 200  # characters of a name
+_SHARED_HEADER = 64  # bytes before a storage that the file_system sharing strategy mapped
+
+_class_name = type.__dict__["__name__"].__get__
+
+
+@dataclass(frozen=True)
+class _Name:
+    """What a module is called, and what the names of its parts begin with."""
+
+    module: weakref.ref[Any]
+    text: str
+    prefix: str
+
+
+_names: dict[int, _Name] = {}  # of modules, by address; an entry counts while its reference gives that module
+_texts: set[str] = set()
+_problems: list[str] = []
+_busy = _thread.allocate_lock()
+
+
+def start(due: Callable[[], None]) -> None:
+    """A capture begins: `due` is called after those of its steps that py_walks.h names. Repeatable."""
+    global _busy
+    stop()
+    _busy = _thread.allocate_lock()  # a forked child may have inherited one that is held
+    tick = _core.hidden(due)
+    _core.walks_call(tick)
+    _core.main_thread_call_after_pass(tick)
+
+
+def stop() -> list[str]:
+    """No walk follows; all names are forgotten. What went wrong, one line each."""
+    _core.walks_call(None)
+    _core.main_thread_call_after_pass(None)
+    _names.clear()
+    _texts.clear()
+    problems = list(_problems)
+    _problems.clear()
+    return problems
+
+
+def record(full: bool = False) -> None:
+    """Makes one walk, unless another thread is making one. full: other tensors, too. Only a signal's handler raises."""
+    torch = sys.modules.get("torch")
+    if not hasattr(torch, "UntypedStorage") or not _busy.acquire(False):
+        return
+    try:
+        with living.undisturbed(torch):
+            _Walk(torch).run(full)
+    except Exception as error:  # nothing of this may reach the program, but what its signal handlers raise
+        if _core.of_a_handler(error):
+            raise
+        problem = f"names of modules and tensors are not known: {type(error).__name__}: {error}"
+        if problem not in _problems:
+            _problems.append(problem)
+    finally:
+        _busy.release()
+
+
+class _Walk:
+    def __init__(self, torch: Any) -> None:
+        self.torch = torch
+        self.base = torch._C.TensorBase
+        self.module = getattr(sys.modules.get("torch.nn.modules.module"), "Module", None)
+        self._layouts: dict[Any, str] = {}  # dtypes as text
+        self._labelled: set[int] = set()  # addresses of blocks: the first label of one is its label
+        self._left = _MOST_TENSORS
+
+    def run(self, full: bool) -> None:
+        found = living.find(self.torch)
+        modules = [item for kind, item in found if kind == MODULE][:_MOST_MODULES]
+        optimizers = [item for kind, item in found if kind in (OPTIMIZER, STEPPER)]
+        tensors = [item for kind, item in found if kind == TENSOR] if full else []
+        del found
+        _core.mark(MARK_WALK)
+        parameters: list[tuple[Any, str, int]] = []
+        buffers: list[tuple[Any, str, int]] = []
+        for module, name in self._named(modules):
+            _core.label(LABEL_MODULE, id(module), 0, self._text(name.text))
+            for place, into in (("_parameters", parameters), ("_buffers", buffers)):
+                into.extend(
+                    (tensor, name.prefix + _key(key), id(module))
+                    for key, tensor in _items(self._namespace(module).get(place))
+                    if living.is_tensor(self.torch, tensor)
+                )
+        groups = [(optimizer, _groups(optimizer)) for optimizer in optimizers]
+        known = {id(tensor) for tensor, _, _ in parameters}
+        for _, members in groups:
+            for place, tensor in self._members(members):
+                if id(tensor) not in known:
+                    known.add(id(tensor))
+                    parameters.append((tensor, place, 0))
+        self._label_all(PARAMETER, parameters)
+        self._label_all(BUFFER, buffers)
+        self._label_all(GRADIENT, self._gradients(parameters))
+        owners: dict[int, tuple[str, int]] = {}
+        for tensor, text, owner in parameters:
+            owners.setdefault(id(tensor), (text, owner))
+        for optimizer, members in groups:
+            self._label_all(OPTIMIZER_STATE, self._states(optimizer, members, owners))
+        self._label_all(GRADIENT, self._gradients([(tensor, "", 0) for tensor in tensors]))
+        # A view's shape is not that of its block.
+        self._label_all(OTHER, ((tensor, "", 0) for tensor in sorted(tensors, key=self.base._is_view)))
+
+    # --- modules --------------------------------------------------------------------------------------
+
+    def _namespace(self, module: Any) -> dict[str, Any]:
+        """Through the base class's descriptor, whatever a subclass shows."""
+        found: Any = self.module.__dict__["__dict__"].__get__(module)
+        return found if type(found) is dict else {}
+
+    def _children(self, module: Any) -> list[tuple[str, Any]]:
+        return [
+            (_key(key), child)
+            for key, child in _items(self._namespace(module).get("_modules"))
+            if any(cls is self.module for cls in living.mro(type(child)))
+        ]
+
+    def _original(self, module: Any) -> Any | None:
+        """What torch.compile has put a module around."""
+        if _class_name(type(module)) != "OptimizedModule":
+            return None
+        return next((child for key, child in self._children(module) if key == "_orig_mod"), None)
+
+    def _named(self, modules: list[Any]) -> Iterator[tuple[Any, _Name]]:
+        """Every module with its name; roots in the order of their making, the rest as named_modules() goes."""
+        for key in [key for key, name in _names.items() if name.module() is None]:
+            del _names[key]
+        inner = {id(child) for module in modules for _, child in self._children(module)}
+        roots = [module for module in modules if id(module) not in inner]
+        holders = [root for root in roots if self._holds(root)]
+        taken = {name.text for root in roots if (name := self._known(root)) is not None}
+        done: set[int] = set()
+        numbers: dict[str, int] = {}  # of each class, the next one to try
+        for root in sorted(roots, key=_generations()) if len(holders) > 1 else roots:
+            original = self._original(root)
+            name = self._known(root) or self._known(original)
+            if name is None:
+                of = _class_name(type(root if original is None else original))[:_LONGEST]
+                number = numbers.get(of, 1)
+                while (text := of if number == 1 else f"{of}#{number}") in taken:
+                    number += 1
+                numbers[of] = number + 1
+                name = _Name(weakref.ref(root), text, "" if len(holders) == 1 and root is holders[0] else f"{text}.")
+            taken.add(name.text)
+            yield from self._below(root, name.text, name.prefix, done)
+        for module in modules:  # those that only each other have as children
+            if id(module) not in done:
+                yield from self._below(module, _class_name(type(module))[:_LONGEST], "", done)
+
+    def _below(self, root: Any, text: str, prefix: str, done: set[int]) -> Iterator[tuple[Any, _Name]]:
+        pending = [(root, text, prefix)]
+        while pending:
+            module, text, prefix = pending.pop()
+            if id(module) in done or len(done) >= _MOST_MODULES:
+                continue
+            done.add(id(module))
+            name = self._known(module) or self._remember(module, text, prefix)
+            yield module, name
+            original = self._original(module)
+            for key, child in reversed(self._children(module)):
+                if child is original:
+                    pending.append((child, name.text, name.prefix))
+                else:
+                    text = (name.prefix + key)[:_LONGEST]
+                    pending.append((child, text, f"{text}."))
+
+    def _holds(self, root: Any) -> bool:
+        """Whether there are tensors in it: a loss function is no model."""
+        pending, seen = [root], {id(root)}
+        while pending:
+            module = pending.pop()
+            for place in ("_parameters", "_buffers"):
+                if any(living.is_tensor(self.torch, item) for _, item in _items(self._namespace(module).get(place))):
+                    return True
+            for _, child in self._children(module):
+                if id(child) not in seen:
+                    seen.add(id(child))
+                    pending.append(child)
+        return False
+
+    def _known(self, module: Any) -> _Name | None:
+        name = _names.get(id(module))
+        return name if name is not None and name.module() is module else None
+
+    def _remember(self, module: Any, text: str, prefix: str) -> _Name:
+        name = _names[id(module)] = _Name(weakref.ref(module), text, prefix)
+        return name
+
+    # --- tensors --------------------------------------------------------------------------------------
+
+    def _members(self, groups: list[dict[Any, Any]]) -> Iterator[tuple[str, Any]]:
+        for number, group in enumerate(groups):
+            for i, tensor in enumerate(_sequence(group.get("params"))):
+                if living.is_tensor(self.torch, tensor):
+                    yield f"param_group {number}[{i}]", tensor
+
+    def _gradients(self, of: Iterable[tuple[Any, str, int]]) -> list[tuple[Any, str, int]]:
+        """While a backward pass may exchange them, they are left to the next walk."""
+        leaves = [one for one in of if self._is_leaf(one[0])]
+        gradients = living.gradients(self.torch, [tensor for tensor, _, _ in leaves])
+        if gradients is None:
+            return []
+        return [
+            (grad, text, owner) for grad, (_, text, owner) in zip(gradients, leaves, strict=True) if grad is not None
+        ]
+
+    def _is_leaf(self, tensor: Any) -> bool:
+        try:
+            return bool(self.base.is_leaf.__get__(tensor) and self.base.requires_grad.__get__(tensor))
+        except RuntimeError:  # inside torch.func
+            return False
+
+    def _states(
+        self, optimizer: Any, groups: list[dict[Any, Any]], owners: dict[int, tuple[str, int]]
+    ) -> Iterator[tuple[Any, str, int]]:
+        for key, state in _items(living.attributes(optimizer).get("state")):
+            of, owner = owners.get(id(key), ("", 0))
+            if not of:
+                of = _class_name(type(optimizer))
+            start = "" if living.is_tensor(self.torch, key) else _key(key)
+            for path, tensor in self._inside(state, start, _DEPTH):
+                yield tensor, f"{path or 'state'} of {of}", owner
+        for number, group in enumerate(groups):
+            for key, value in _items(group):
+                if key != "params":
+                    for path, tensor in self._inside(value, _key(key), _DEPTH):
+                        yield tensor, f"{path} of param_group {number}", 0
+
+    def _inside(self, item: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
+        """The tensors in nested dicts, lists and tuples, each with where it is."""
+        if living.is_tensor(self.torch, item):
+            yield path, item
+        elif depth > 0:
+            for key, part in _items(item):
+                yield from self._inside(part, f"{path}.{_key(key)}" if path else _key(key), depth - 1)
+            for i, part in enumerate(_sequence(item)):
+                yield from self._inside(part, f"{path}[{i}]", depth - 1)
+
+    def _label_all(self, kind: int, tensors: Iterable[tuple[Any, str, int]]) -> None:
+        for tensor, name, owner in tensors:
+            self._label(kind, tensor, name[:_LONGEST], owner, _DEPTH)
+
+    def _label(self, kind: int, tensor: Any, name: str, owner: int, depth: int) -> None:
+        if self._left == 0:
+            return
+        self._left -= 1
+        try:
+            address = self.torch._C._data_address(tensor)
+        except RuntimeError:  # no storage of its own, or a fake one
+            address = 0
+        plain = living.is_plain(self.torch, tensor)
+        try:
+            if address == 0:
+                if depth > 0 and kind != OTHER:
+                    for part in self._parts(tensor, plain):
+                        self._label(kind, part, name, owner, depth - 1)
+                return
+            device, index = self._device(tensor, plain)
+            if device == DEVICE_CPU:
+                address = self._cpu_address(tensor, address)
+            if device >= 0 and address not in self._labelled:
+                self._labelled.add(address)
+                text = f"{name}\t{self._layout(tensor)}" if plain else name
+                _core.label(kind, address, owner, self._text(text), device, index)
+        except RuntimeError:  # it shows neither its parts nor its layout
+            return
+
+    def _parts(self, tensor: Any, plain: bool) -> Iterable[Any]:
+        """Of a sparse tensor, and of a wrapper that has its tensors as attributes (a DTensor, a quantized weight)."""
+        if not plain:
+            return [item for item in living.attributes(tensor).values() if living.is_tensor(self.torch, item)]
+        if self.base.device.__get__(tensor).type == "meta" or tensor.layout == self.torch.strided:
+            return []
+        names = living.part_names(self.torch, tensor) or ()
+        return [getattr(self.base, name)(tensor) for name in names]
+
+    def _device(self, tensor: Any, plain: bool) -> tuple[int, int]:
+        """As c10::DeviceType; -1: it cannot be told without asking the program's code."""
+        if plain:
+            device = self.base.device.__get__(tensor)
+            return {"cpu": (DEVICE_CPU, -1), "cuda": (living.DEVICE_CUDA, device.index)}.get(device.type, (-1, -1))
+        cuda = sys.modules.get("torch.cuda")
+        return (DEVICE_CPU, -1) if cuda is None or not cuda.is_initialized() else (-1, -1)
+
+    def _cpu_address(self, tensor: Any, address: int) -> int:
+        origin, block, _, is_part = living.cpu_block(self.torch._C._storage_address(tensor))
+        if origin == ALLOCATOR or is_part:
+            return block
+        return address - _SHARED_HEADER if address % mmap.PAGESIZE == _SHARED_HEADER and block else address
+
+    def _layout(self, tensor: Any) -> str:
+        dtype = self.base.dtype.__get__(tensor)
+        text = self._layouts.get(dtype)
+        if text is None:
+            text = self._layouts[dtype] = str(dtype).removeprefix("torch.")
+        return " ".join((text, *map(str, self.base.shape.__get__(tensor))))
+
+    def _text(self, text: str) -> str:
+        text = text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
+        if text not in _texts:
+            if len(_texts) >= _MOST_TEXTS:
+                return ""
+            _texts.add(text)
+        return text
+
+
+def _generations() -> Callable[[Any], int]:
+    """The collector lists young objects first, and those of one generation as they were made."""
+    ages = {id(item): age for age in (1, 0) for item in _core.tracked(gc.get_objects, False, age)}
+    return lambda item: -ages.get(id(item), 2)
+
+
+def _key(key: Any) -> str:
+    return str(key).replace("\t", " ") if type(key) in (str, int) else _class_name(type(key))
+
+
+def _items(item: Any) -> list[tuple[Any, Any]]:
+    """Of a dict, or nothing: without methods of the program's classes."""
+    cls = type(item)
+    if cls is OrderedDict:
+        return list(OrderedDict.items(item))
+    return list(dict.items(item)) if any(base is dict for base in living.mro(cls)) else []
+
+
+def _sequence(item: Any) -> list[Any]:
+    for base in living.mro(type(item)):
+        if base is list:
+            return item[:] if type(item) is list else list(list.__iter__(item))
+        if base is tuple:
+            return list(tuple.__iter__(item))
+    return []
+
+
+def _groups(optimizer: Any) -> list[dict[Any, Any]]:
+    """Parameter groups of what has them, and a state, as PyTorch's optimizers do; else none."""
+    namespace = living.attributes(optimizer)
+    groups = _sequence(namespace.get("param_groups")) if _is_dict(namespace.get("state")) else []
+    return [dict(_items(group)) for group in groups if _is_dict(group)]
+
+
+def _is_dict(item: Any) -> bool:
+    return any(base is dict for base in living.mro(type(item)))

@@ -1,0 +1,1 @@
+"""Reports as text, JSON, pages and files of other programs."""

@@ -1,0 +1,75 @@
+"""The pages of `cuptimem tree -o` and `cuptimem table -o`: the same rows as a tree of calls, and as a table."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from cuptimem.output.pages import page, stacks_data
+from cuptimem.output.pages.heading import head, warnings
+from cuptimem.output.text import peak_views, text, tree_views, views
+from cuptimem.output.text.descent import line_to_leave, note
+from cuptimem.output.text.words import code, count, plural, share, size
+from cuptimem.report import grouping
+from cuptimem.report.model import Contents, Report
+
+ROWS = 20_000  # of a table
+PLAIN = 500  # rows that need no script
+_WIDTH = 160
+_LEAST = 0.005  # of the tree that needs no script: lines with a smaller share are summed
+
+
+def tree(report: Report, chosen: Sequence[Contents], inverted: bool) -> str:
+    data = {"inverted": inverted, **stacks_data.of_contents(chosen)}
+    plain = [text.render(tree_views.full(one, _LEAST, inverted)[1:], _WIDTH) for one in chosen]
+    return page.render(
+        "tree.html",
+        data,
+        ("assets/stacks.css", "assets/stacks.js", "assets/tree.js"),
+        **head(report, "tree of calls"),
+        notes=[*_notes(report, chosen), *stacks_data.merged_note(data)],
+        plain=plain,
+        empty=not chosen,
+    )
+
+
+def table(report: Report, chosen: Sequence[Contents], by: str, order: str, depth: int | None = None) -> str:
+    """by, order, depth: as of grouping; what the page shows first, and all that it shows without scripts."""
+    data = {"by": by, "order": order, "depth": depth, **stacks_data.of_contents(chosen, ROWS)}
+    return page.render(
+        "table.html",
+        data,
+        ("assets/stacks.css", "assets/stacks.js", "assets/table.js"),
+        **head(report, f"memory by {by}"),
+        notes=[*_notes(report, chosen), *stacks_data.merged_note(data, ROWS)],
+        tables=[_plain(one, by, order, depth) for one in chosen],
+        by=by,
+        empty=not chosen,
+    )
+
+
+def _notes(report: Report, chosen: Sequence[Contents]) -> list[str]:
+    notes = [f"Only step {report.step}."] if report.step is not None else []
+    return notes + (warnings(views._without_steps(report, chosen[0])) if chosen else [])
+
+
+def _plain(contents: Contents, by: str, order: str, depth: int | None) -> dict[str, Any]:
+    left = line_to_leave(contents) if by == "line" else None
+    rows = grouping.group(contents.contributors, by, order, left, depth)
+    shown = [
+        (
+            size(row.bytes),
+            share(row.bytes, contents.bytes),
+            count(row.count),
+            size(row.bytes // max(1, row.count)),
+            stacks_data.short(row.key),
+            code(row.frame) if by in ("line", "library-line") else "",
+        )
+        for row in rows[:PLAIN]
+    ]
+    for bytes_, count_, name in peak_views.left_out(rows[PLAIN:], contents, "row"):
+        shown.append((size(bytes_), share(bytes_, contents.bytes), count(count_), "", name, ""))
+    return {
+        "title": f"{contents.device}: {size(contents.bytes)} in {plural(contents.count, 'block')}, "
+        f"{stacks_data.moment_of(contents)}",
+        "said": [] if left is None else [stacks_data.short(note(contents, left).text.strip())],
+        "rows": shown,
+    }

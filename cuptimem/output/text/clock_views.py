@@ -1,0 +1,45 @@
+"""What counted the steps, and what counts them better."""
+
+from cuptimem.output.text.blocks import Block, Text
+from cuptimem.output.text.words import place, plural
+from cuptimem.report.leaks import STEPS_NEEDED
+from cuptimem.report.model import Clock
+from cuptimem.report.stacks import Frame
+
+_KINDS = {
+    "step": "prof.step()",
+    "optimizer": "the optimizer's step",
+    "backward": "backward passes",
+    "data": "the data loader's next batch",
+    "module": "calls of the outermost module",
+}
+_FEW = {"optimizer": "the optimizer stepped", "backward": "backward ran", "data": "the data loader was asked"}
+
+
+def _at(where: tuple[str, int, str] | None) -> str:
+    return f" at {place(Frame(where[0], where[2], where[1]))}" if where is not None else ""
+
+
+def counted_by(clock: Clock) -> str:
+    """backward passes at train.py:30"""
+    return "nothing" if clock.kind is None else _KINDS.get(clock.kind, clock.kind) + _at(clock.where)
+
+
+def notes(clock: Clock) -> list[Block]:
+    """What a step is where that is not plain, and what prof.step() makes of it."""
+    said = []
+    passed, rate = clock.passed, clock.rate
+    if passed is not None:
+        what = _FEW.get(passed.kind, f"{passed.kind} ticked")
+        said.append(
+            f"{what} only {plural(passed.steps, 'time')}{_at(passed.where)} ({STEPS_NEEDED} are needed); "
+            "if that ends your iteration, prof.step() behind it counts those"
+        )
+    if rate is not None and rate.joined:
+        said.append(f"a step is an iteration: {plural(rate.updates, 'update')} up to the one{_at(rate.where)}")
+    elif rate is not None:
+        said.append(
+            f"a step is one update, {rate.updates} to an iteration, which ends{_at(rate.where)}; "
+            "prof.step() there counts iterations"
+        )
+    return [Text(f"  {line}", "dim") for line in said]

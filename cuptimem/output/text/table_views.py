@@ -1,0 +1,64 @@
+"""Blocks summed by one property: lines, functions, modules, ..."""
+
+from cuptimem.output.text.blocks import CODE, Block, Column, Table, Text
+from cuptimem.output.text.descent import line_to_leave, note
+from cuptimem.output.text.peak_views import left_out, when
+from cuptimem.output.text.words import code, count, file, function, more, place, plural, share, size
+from cuptimem.report.grouping import Group, group
+from cuptimem.report.model import Contents
+
+
+def full(contents: Contents, by: str, order: str, top: int, depth: int | None = None) -> list[Block]:
+    """The rows, and what has none of its own."""
+    left = line_to_leave(contents) if by == "line" else None
+    rows = group(contents.contributors, by, order, left, depth)
+    title = f"{contents.device}: {size(contents.bytes)} in {plural(contents.count, 'block')}, {when(contents)}"
+    blocks: list[Block] = [Text(), Text(title, "title")]
+    if left is not None:
+        blocks.append(note(contents, left))
+    lines = by in ("line", "library-line")
+    cells = [
+        (
+            size(row.bytes),
+            share(row.bytes, contents.bytes),
+            count(row.count),
+            size(row.bytes // max(1, row.count)),
+            _key(row, by),
+            code(row.frame) if lines else "",
+            _called_from(row) if by == "library-line" else "",
+        )
+        for row in rows[:top]
+    ]
+
+    for bytes_, count_, name in left_out(rows[top:], contents, "row"):
+        cells.append((size(bytes_), share(bytes_, contents.bytes), count(count_), "", name, "", ""))
+    columns = (
+        Column("live" if contents.what in ("peak", "start", "end") else "bytes", right=True, style="strong"),
+        Column("share", right=True, optional=1),
+        Column("blocks", right=True, optional=2),
+        Column("mean", right=True, optional=3),
+        Column(by, flexible=True, keep_end=lines or by == "file", least=0 if lines or by == "file" else 32),
+        CODE,
+        Column("called from", flexible=True, keep_end=True, optional=4, least=16),
+    )
+    shown = len(columns) if by == "library-line" else len(columns) - 1 if lines else len(columns) - 2
+    table = Table(columns[:shown], tuple(cell[:shown] for cell in cells))
+    return [*blocks, table] if cells else blocks
+
+
+def _key(row: Group, by: str) -> str:
+    if by == "stack":
+        return " < ".join(map(place, row.contributors[0].stack)) or row.key
+    if row.frame is None or by not in ("line", "library-line", "file", "function"):
+        return row.key
+    if by == "function":
+        return f"{function(row.frame)} ({file(row.frame)})"
+    return file(row.frame) if by == "file" else place(row.frame)
+
+
+def _called_from(row: Group) -> str:
+    """The user's lines above it: the largest, and how many more."""
+    places = list(
+        dict.fromkeys(place(c.frame) for c in row.contributors if c.frame is not None and c.frame != row.frame)
+    )
+    return places[0] + more(len(places) - 1) if places else ""

@@ -1,0 +1,94 @@
+"""The terminal: colours and tables where a person reads, plain text where a pipe does."""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TextIO
+
+from cuptimem.output.text import text
+from cuptimem.output.text.blocks import Block, Text
+from cuptimem.printable import printable
+
+_STYLES = {"": "", "title": "bold", "strong": "bold cyan", "dim": "dim", "warning": "yellow"}
+_PATIENCE_S = 1.0  # shorter work shows no progress
+
+
+def _columns() -> int | None:
+    columns = os.environ.get("COLUMNS", "")
+    return int(columns) if columns.isdigit() and int(columns) > 0 else None
+
+
+def width_of_output() -> int | None:
+    """As COLUMNS says, else as wide as the terminal that standard output is; None where it is none."""
+    try:
+        return _columns() or os.get_terminal_size(sys.stdout.fileno()).columns or None
+    except (AttributeError, OSError, ValueError):  # it was replaced, is a pipe, or is closed
+        return None
+
+
+def show(blocks: Sequence[Block], stream: TextIO | None = None, otherwise: int | None = None) -> None:
+    """Prints the blocks on standard output, or on another stream. otherwise: the width where nothing tells one."""
+    stream = stream or sys.stdout
+    if not stream.isatty():
+        print(text.render(blocks, _columns() or otherwise), file=stream)
+        return
+    from rich.console import Console
+    from rich.text import Text as Styled
+
+    console = Console(highlight=False, file=stream)
+    for block in blocks:
+        if isinstance(block, Text):
+            for shown in text.lines(block, console.width):
+                console.print(Styled(shown.rstrip(), style=_STYLES[block.style]), soft_wrap=True)
+            continue
+        for part, table in enumerate(text.parts(block, console.width)):
+            if part:
+                console.print()
+            for number, cells in enumerate(text.layout(table, console.width)):
+                line = Styled(text.INDENT)
+                for column, cell in zip(table.columns, cells, strict=True):
+                    line.append(cell, style=_STYLES["dim" if number == 0 else column.style]).append(text.GAP)
+                line.rstrip()
+                console.print(line, soft_wrap=True)
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Callable[[float], bool]]:
+    """Gives a function that is told the share done (0 to 1). It shows a bar on standard error, on a terminal and once
+    the work takes longer than a second."""
+    if not sys.stderr.isatty():
+        yield lambda share: True
+        return
+    began = time.monotonic()
+    shown: list[object] = []
+
+    from contextlib import ExitStack
+
+    with ExitStack() as stack:
+        update: list[Callable[[float], None]] = []
+
+        def tell(share: float) -> bool:
+            if not shown and time.monotonic() - began > _PATIENCE_S:
+                from rich.console import Console
+                from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+                bar = stack.enter_context(
+                    Progress(
+                        TextColumn("{task.description}", markup=False),
+                        BarColumn(),
+                        TaskProgressColumn(),
+                        TimeRemainingColumn(),
+                        console=Console(stderr=True),
+                        transient=True,
+                    )
+                )
+                task = bar.add_task(printable(what), total=1.0)
+                shown.append(bar)
+                update.append(lambda done: bar.update(task, completed=done))
+            if update:
+                update[0](share)
+            return True
+
+        yield tell

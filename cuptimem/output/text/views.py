@@ -1,0 +1,446 @@
+"""What each verb shows, as blocks. Numbers carry their unit and their device; what is lost is always said."""
+
+import itertools
+import os
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+
+from cuptimem import own_code
+from cuptimem.output.text import (
+    account_views,
+    diff_views,
+    fragmentation_views,
+    kernel_views,
+    leak_views,
+    ledger_views,
+    oom_views,
+    peak_views,
+    table_views,
+    tree_views,
+)
+from cuptimem.output.text.blocks import Block, Column, Table, Text
+from cuptimem.output.text.clock_views import counted_by, notes
+from cuptimem.output.text.peak_views import asked, lines_table, moment
+from cuptimem.output.text.words import count, duration, place, plural, signed, size
+from cuptimem.report.account import Account
+from cuptimem.report.diff import DeviceDiff
+from cuptimem.report.fragmentation import Fragmentation
+from cuptimem.report.kernels import Kernels
+from cuptimem.report.ledger import Ledger
+from cuptimem.report.model import Contents, Report, Step
+from cuptimem.report.stacks import Frame
+
+_TOP = 6  # with all else that a training has, a screen of 24 lines
+
+
+# -- shared parts --------------------------------------------------------------------------------------------------
+
+
+def facts(report: Report) -> list[str]:
+    """What was recorded: its name first."""
+    environment = report.environment
+    name = os.path.basename(environment.get("script", "")) or os.path.basename(report.path or "") or "recording"
+    parts = [
+        name,
+        duration(report.duration_ns),
+        f"{count(report.allocations)} {'allocation' if report.allocations == 1 else 'allocations'}",
+    ]
+    if report.threads > 1:
+        parts.append(f"{report.threads} threads")
+    if "simulated" in environment:
+        parts.append(f"simulated {environment['simulated']}")
+    if "torch" in environment:
+        parts.append(f"torch {environment['torch']}")
+    if "python" in environment:
+        parts.append(f"Python {environment['python']}")
+    if environment.get("role"):
+        parts.append(environment["role"])
+    if "rank" in environment:
+        parts.append(f"rank {environment['rank']}")
+    if "pid" in environment:
+        parts.append(f"pid {environment['pid']}")
+    return parts
+
+
+def heading(report: Report) -> list[Block]:
+    return [Text(" · ".join(facts(report)), "title", breaks=" · "), *_own_code(report), *caveats(report)]
+
+
+def _own_code(report: Report) -> list[Block]:
+    if not report.code:
+        return []
+    files = {frame.file for peak in report.peaks for c in peak.contributors for frame in c.stack}
+    absent = [name for name in report.code if not any(map(own_code.matcher([name]), files))]
+    said = f" (the peak has none of {', '.join(absent)})" if absent else ""
+    return [Text(f"  lines of {', '.join(report.code)} count as the user's{said}", "dim")]
+
+
+def _without_steps(report: Report, contents: Contents) -> list[Block]:
+    if contents.what != "temporary" or report.steps:
+        return []
+    return [Text("! no steps were seen, so that nothing is known to be temporary", "warning")]
+
+
+def simulated_reads(report: Report) -> list[Block]:
+    """On a simulated device: how often the program read what is no result."""
+    number = sum(read.count for read in report.host_reads if not read.written)
+    if not number:
+        return []
+    said = f"{plural(number, 'host read')} of values that no kernel has computed; `cuptimem summary --json` lists them"
+    return [Text(f"! {said}", "warning")]
+
+
+def caveats(report: Report) -> list[Block]:
+    """Everything that makes the numbers less than the whole truth."""
+    lost, said = report.lost, []
+    if report.state == "recording":
+        said.append("still recording: this is what was written so far")
+    elif report.state == "recovered":
+        said.append("the program was killed; everything it recorded until then is here")
+    elif report.state == "cut":
+        why = report.reason or "the program was killed, or the file was cut or damaged"
+        said.append(f"the end of the recording is missing: {why}")
+    elif report.reason:
+        known = report.reason.startswith("recording ended")
+        said.append(report.reason if known else f"recording ended early: {report.reason}")
+    if report.environment.get("exec"):
+        said.append(
+            f"the recording ends where the process became another program (exec of {report.environment['exec']})"
+        )
+    said += filter(None, report.environment.get("problems", "").split("\n"))
+    if report.folded is not None:
+        folded = report.folded
+        where = f"steps {max(folded.from_step, 0)} to {folded.to_step}" if folded.to_step >= 0 else "no step"
+        said.append(
+            "past its bound (max_size) the trace keeps sums, survivors and peaks: "
+            f"{count(folded.events)} events of {where} are folded"
+        )
+    if lost.events:
+        said.append(f"{count(lost.events)} events found no room and are lost: live bytes are wrong by them")
+    if lost.stacks:
+        said.append(f"{count(lost.stacks)} stacks found no room: their blocks have no line")
+    if lost.cut:
+        said.append(
+            f"{count(lost.cut)} stacks or names are longer than a recording may hold (1,024 calls, 4,096 bytes): "
+            "they are cut"
+        )
+    if lost.unshown:
+        said.append(f"{count(lost.unshown)} stacks are left out: all together they are too large for so small a file")
+    if lost.replaced:
+        said.append(f"{count(lost.replaced)} blocks were replaced without a free: some frees were not seen")
+    if lost.unknown_frees:
+        said.append(f"{count(lost.unknown_frees)} frees of blocks that were made before recording")
+    if lost.seeds_skipped:
+        said.append(f"{count(lost.seeds_skipped)} tensors alive at the start could not be looked at")
+    for device in report.devices:
+        check = device.check
+        if check is not None and check.differ:
+            said.append(
+                f"{device.name}: its allocator said that {check.told} bytes were given out, recorded were {check.live} "
+                f"(it differed {count(check.differ)} of {count(check.checked)} times): events are missing"
+            )
+    return [Text(f"! {line}", "warning") for line in said]
+
+
+def file_hint(report: Report, *commands: str) -> list[Block]:
+    if report.path is None or not os.path.exists(report.path):
+        return []
+    from cuptimem.record.naming import typed
+
+    path = typed(report.path)
+    said = "   ".join(f"cuptimem {command} {path}" for command in commands)
+    return [Text(), Text(f"Next: {said}", "dim", hang=6, breaks="   ")]
+
+
+# -- summary -------------------------------------------------------------------------------------------------------
+
+
+def summary(report: Report, at: str = "peak") -> list[Block]:
+    """What a tired person needs: how high, what of, is it growing, what next. at: or what is alive at the "end"."""
+    blocks = [*heading(report), *simulated_reads(report)]
+    level = ledger_views.short(report)
+    if not report.devices:
+        more = [*level, *file_hint(report, "ledger")] if report.ledgers else []
+        return blocks + _nothing() + more
+    blocks += [Text(), _devices(report), *_caching(report), *level]
+    blocks += [oom_views.left(oom) for oom in report.ooms if oom.left]
+    blocks += oom_views.caught(report)
+    for device in report.devices:
+        contents = report.contents(at, device.name)
+        if contents.bytes == 0 and device.peak.bytes == 0:
+            continue
+        what = "What the peak on {} is made of" if at == "peak" else "What is alive on {}"
+        title = f"{what.format(device.name)}: {size(contents.bytes)}, {moment(contents)}"
+        blocks += [Text(), Text(title, "title"), *account_views.short(contents)]
+        blocks += lines_table(contents, _TOP if device is report.devices[0] else 5)
+    leaks = leak_views.short(report)
+    blocks += [Text(), *leaks]
+    if len(leaks) > 1:  # one line needs none between
+        blocks.append(Text())
+    blocks += _trend(report)
+    if report.backward.unresolved:
+        part = f"{size(report.backward.unresolved)} of {size(report.backward.bytes)}"
+        blocks.append(Text(f"! {part} allocated in backward could not be joined to a forward line", "warning"))
+    refused = any(row.what == "oom" for row in report.fragmentations)
+    first = [
+        *(["peak --at oom"] if report.ooms else []),
+        *(["fragmentation"] if refused else []),
+        *(["leaks"] if report.leaks or report.undecided else []),
+        *(["ledger"] if report.ledgers else []),
+    ]
+    return blocks + file_hint(report, *first, "peak", *(["steps"] if report.steps else []), "timeline")
+
+
+def _nothing() -> list[Block]:
+    return [Text(), Text("Nothing was allocated by PyTorch while this was recorded.")]
+
+
+def _devices(report: Report) -> Table:
+    resident = max((point.bytes for point in report.resident), default=0)
+    older = any(device.start for device in report.devices)
+    rows: list[tuple[str, ...]] = [
+        (
+            device.name,
+            size(device.peak.bytes),
+            "" if device.peak.step is None else str(device.peak.step),
+            size(device.start),
+            f"{'≥ ' if report.folded else ''}{size(device.peak_above_start)}" if older else "",
+            size(device.end),
+            count(device.allocations),
+            size(device.allocated),
+            "" if device.reserved_peak is None else size(device.reserved_peak),
+        )
+        for device in report.devices
+    ]
+    columns = [
+        Column("device"),
+        Column("peak", right=True, style="strong"),
+        Column("in step", right=True, optional=2),
+        Column("at start", right=True, optional=3),
+        Column("above start", right=True, optional=1),
+        Column("at end", right=True, optional=1),
+        Column("allocations", right=True, optional=5),
+        Column("allocated in all", right=True, optional=4),
+        Column("reserved", right=True, optional=1),
+    ]
+    if resident:
+        rows.append(("whole process", size(resident), *[""] * (len(columns) - 2)))
+    empty = [i for i in range(len(columns)) if not any(row[i] for row in rows)]
+    kept = [i for i in range(len(columns)) if i not in empty]
+    return Table(tuple(columns[i] for i in kept), tuple(tuple(row[i] for i in kept) for row in rows))
+
+
+def _caching(report: Report) -> list[Block]:
+    """What the caching allocator adds to tensors, a line per device."""
+    blocks: list[Block] = []
+    for device in report.devices:
+        said = [f"peak {size(device.peak.bytes)}"]
+        requested = asked(report, device.peak)
+        if requested:
+            said[0] += f" ({requested})"
+        if device.reserved_peak is not None:
+            said.append(f"reserved at most {size(device.reserved_peak)}")
+        if device.segments is not None:
+            segments = device.segments
+            said.append(f"{plural(segments.count, 'segment')} at the end, {size(segments.bytes)}")
+        if requested or device.segments is not None:
+            blocks.append(Text(f"  {device.name}: " + ", ".join(said), "dim"))
+    return blocks
+
+
+def _trend(report: Report) -> list[Block]:
+    """What the steps did, loop by loop: an evaluation's steps say nothing about how a training grows."""
+    if not report.steps:
+        why = "no optimizer step, no backward pass, no data loader, no prof.step(), no repeated call of one module"
+        return [Text(f"Steps: none were seen ({why})")]
+    blocks: list[Block] = []
+    for device in report.devices:
+        steps = [step for step in report.steps if step.device == device.name]
+        if not steps:
+            continue
+        loops = {loop: [step for step in steps if step.loop == loop] for loop in dict.fromkeys(s.loop for s in steps)}
+        if not blocks:
+            parts = ", ".join(f"{len(part)} {loop}" for loop, part in loops.items())
+            split = f": {parts}" if len(loops) > 1 else ""
+            blocks.append(Text(f"Steps: {len(steps)}, counted by {counted_by(report.clock)}{split}", "title"))
+            blocks += notes(report.clock)
+        for loop, part in loops.items():
+            peaks = [step.peak for step in part]
+            name = f"{device.name}, {loop}" if len(loops) > 1 else device.name
+            blocks.append(Text(f"  {name}: {_peaks(peaks)}; {_growth(part)}"))
+    return blocks
+
+
+def _peaks(peaks: list[int]) -> str:
+    """The range and the median; one size where they read the same."""
+    low, high = size(min(peaks)), size(max(peaks))
+    return (
+        f"peak per step {low}"
+        if low == high
+        else f"peak per step {low} to {high}, median {size(int(statistics.median(peaks)))}"
+    )
+
+
+def _growth(steps: list[Step]) -> str:
+    """How the live bytes at step ends went, first steps (which build state and caches) apart."""
+    settled = steps[max(2, len(steps) // 6) :] if len(steps) > 6 else steps
+    first, last = settled[0], settled[-1]
+    change = last.end - first.end
+    if len(settled) < 2:
+        return f"{size(last.end)} live at its end"
+    if change == 0:
+        return f"{size(last.end)} live at step ends, steady"
+    changes = [after.end - before.end for before, after in itertools.pairwise(settled)]
+    if statistics.median(changes) == 0:  # now and then: no rate that would go on
+        pace = f"{signed(change)} in all"
+    else:
+        pace = f"{signed(round(change / len(changes)))} a step"
+    low, high = size(first.end), size(last.end)
+    if low == high:
+        return f"{high} live at step ends, {pace}"
+    return f"live at step ends {low} (step {first.index}) to {high} (step {last.index}), {pace}"
+
+
+# -- peak ----------------------------------------------------------------------------------------------------------
+
+
+def peak(report: Report, all_contents: Sequence[Contents], top: int) -> list[Block]:
+    """The contributors one by one: the user's line, the library line below it, modules, operator."""
+    blocks = [*heading(report), *simulated_reads(report)]
+    return blocks + (peak_views.full(report, all_contents, top) if all_contents else _nothing())
+
+
+# -- leaks ---------------------------------------------------------------------------------------------------------
+
+
+def leaks(report: Report, top: int, holders: bool = True) -> list[Block]:
+    """What grows, or that nothing does, or why nobody can tell."""
+    blocks = heading(report)
+    return blocks + (leak_views.full(report, top, holders) if report.devices else _nothing())
+
+
+# -- the driver level ----------------------------------------------------------------------------------------------
+
+
+def ledger(report: Report, ledgers: Sequence[Ledger], top: int) -> list[Block]:
+    """Who has the devices' used bytes."""
+    more = [*(["peak"] if report.devices else []), *(["fragmentation"] if report.fragmentations else [])]
+    hints = file_hint(report, *more) if more else []
+    return [*heading(report), *ledger_views.full(report, ledgers, top), *hints]
+
+
+def fragmentation(report: Report, rows: Sequence[Fragmentation], top: int) -> list[Block]:
+    """What PyTorch's allocator has and cannot give out."""
+    return [*heading(report), *fragmentation_views.full(rows, top, report.environment.get("torch", ""))]
+
+
+def kernels(report: Report, one: Kernels, top: int) -> list[Block]:
+    """Kernels beside the memory that waited for them."""
+    return [*heading(report), *kernel_views.full(one, top)]
+
+
+# -- steps ---------------------------------------------------------------------------------------------------------
+
+
+def steps(report: Report, rows: tuple[Step, ...], left_out: int) -> list[Block]:
+    """One row per step and device, with the change of live bytes against the step before."""
+    blocks = heading(report)
+    if not report.steps:
+        return [*blocks, Text(), *_trend(report)]
+    blocks += [Text(), Text(f"Counted by {counted_by(report.clock)}", "title"), *notes(report.clock)]
+    for change in report.clock.changes:
+        at = place(Frame(change.where[0], change.where[2], change.where[1])) if change.where is not None else ""
+        blocks.append(Text(f"from step {change.step} on: {change.kind} {at} (loop {change.loop})", "dim"))
+    blocks.append(steps_table(report.steps, rows))
+    if left_out:
+        blocks.append(Text(f"  {count(left_out)} rows in between are not shown (all of them: --all)", "dim"))
+    return blocks
+
+
+def steps_table(all_steps: Sequence[Step], rows: Sequence[Step]) -> Table:
+    """Some of the steps, in their order; the change is that against the step before, shown or not."""
+    several = len({step.device for step in all_steps}) > 1
+    loops = len({step.loop for step in all_steps}) > 1
+    cells: list[tuple[str, ...]] = []
+    last = rows[0].index if rows else 0
+    ends = {(step.device, step.index): step.end for step in all_steps}
+    for step in rows:
+        if step.index > last + 1:
+            cells.append(("…", *[""] * (len(cells[0]) - 1)))
+        last = step.index
+        previous = ends.get((step.device, step.index - 1), step.start)
+        row = [str(step.index)]
+        row += [step.loop] if loops else []
+        row += [step.device] if several else []
+        row += [
+            duration(step.end_ns - step.begin_ns),
+            size(step.start),
+            size(step.peak),
+            size(step.end),
+            signed(step.end - previous),
+            size(step.allocated),
+            size(step.freed),
+            count(step.allocations),
+        ]
+        cells.append(tuple(row))
+    columns = [Column("step", right=True)]
+    columns += [Column("loop")] if loops else []
+    columns += [Column("device")] if several else []
+    columns += [
+        Column("time", right=True, optional=4),
+        Column("start", right=True, optional=3),
+        Column("peak", right=True, style="strong"),
+        Column("end", right=True),
+        Column("change", right=True),
+        Column("allocated", right=True, optional=1),
+        Column("freed", right=True, optional=2),
+        Column("allocations", right=True, optional=5),
+    ]
+    return Table(tuple(columns), tuple(cells))
+
+
+# -- table ---------------------------------------------------------------------------------------------------------
+
+
+def table(
+    report: Report, contents: Contents | None, by: str, order: str, top: int, depth: int | None = None
+) -> list[Block]:
+    """The blocks, summed by one property."""
+    blocks = heading(report)
+    if contents is None:
+        return blocks + _nothing()
+    return [*blocks, *_without_steps(report, contents), *table_views.full(contents, by, order, top, depth)]
+
+
+# -- account -------------------------------------------------------------------------------------------------------
+
+
+def account(report: Report, accounts: Sequence[Account], top: int) -> list[Block]:
+    """The peaks by category and module, in exact bytes."""
+    return heading(report) + (account_views.full(accounts, top) if accounts else _nothing())
+
+
+# -- diff ----------------------------------------------------------------------------------------------------------
+
+
+def diff(before: Report, after: Report, devices: list[DeviceDiff], named: str | None, top: int) -> list[Block]:
+    """What is different in the second of two recordings."""
+    blocks: list[Block] = []
+    for name, report in (("before", before), ("after", after)):
+        first, *others = heading(report)
+        assert isinstance(first, Text)
+        blocks += [replace(first, text=f"{name + ':':<8}{first.text}"), *others]
+    return blocks + (diff_views.full(devices, named, top) if devices else _nothing())
+
+
+# -- tree ----------------------------------------------------------------------------------------------------------
+
+
+def tree(report: Report, all_contents: Sequence[Contents], least: float, inverted: bool) -> list[Block]:
+    """The blocks by their stacks."""
+    blocks = heading(report)
+    if not all_contents:
+        return blocks + _nothing()
+    blocks += _without_steps(report, all_contents[0])
+    return blocks + [block for one in all_contents for block in tree_views.full(one, least, inverted)]

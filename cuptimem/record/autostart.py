@@ -1,0 +1,362 @@
+"""Starts a profile in an unchanged program: CUPTIMEM=1 in the environment, or `cuptimem run`.
+
+Called by cuptimem.pth (from Python 3.15 on by cuptimem.start) before the program's own code, in every Python that has
+CUPTIMEM set. Imports nothing that Python has not loaded by itself, and never lets the program fail. A Python that is
+to ignore its environment (-E, -I) ignores these variables, too, unless `cuptimem run` itself was started so.
+
+    CUPTIMEM=1               record this process (also true, yes, on); any other word names the trace
+    CUPTIMEM_OUTPUT=F        the trace; {pid} and {rank} are filled in. Default: cuptimem-<script>.<pid>.cmem
+    CUPTIMEM_OVERWRITE=1     replace an existing F
+    CUPTIMEM_FOLLOW=1        children too, forked and spawned; without it they do not see these variables
+    CUPTIMEM_QUIET=1         no closing line, and no account of a refused request that ended the program
+    CUPTIMEM_MAX_SIZE=N      bytes of trace past which steps are folded (also 500M, 2G)
+    CUPTIMEM_OPEN=1          at the end a page of the trace, in a browser where there is one
+    CUPTIMEM_KERNELS=1       when kernels and copies ran, too
+    CUPTIMEM_OPERATORS=1     full names of operators, too
+    CUPTIMEM_NO_DRIVER=1     without what CUDA itself hands out
+    CUPTIMEM_NO_WALKS=1      without names of modules and tensors
+    CUPTIMEM_NO_HOLDERS=1    without the search for who holds what grows
+    CUPTIMEM_NO_ARGV=1       the trace has the script's name and no other argument of the command line
+"""
+
+import os
+import sys
+
+TYPE_CHECKING = False  # typing would be loaded into every profiled program
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from cuptimem.record.beginning import Program
+
+VARIABLES = (
+    "CUPTIMEM",
+    "CUPTIMEM_OUTPUT",
+    "CUPTIMEM_OVERWRITE",
+    "CUPTIMEM_FOLLOW",
+    "CUPTIMEM_QUIET",
+    "CUPTIMEM_MAX_SIZE",
+    "CUPTIMEM_OPEN",
+    "CUPTIMEM_KERNELS",
+    "CUPTIMEM_OPERATORS",
+    "CUPTIMEM_NO_DRIVER",
+    "CUPTIMEM_NO_WALKS",
+    "CUPTIMEM_NO_HOLDERS",
+    "CUPTIMEM_NO_ARGV",
+    # Set by us:
+    "CUPTIMEM_RUN",  # the process that asked for this one: `cuptimem run`, which becomes it, or `simulate`
+    "CUPTIMEM_LEADER",  # the process whose file has exactly the name that was asked for
+    "CUPTIMEM_IMAGE",  # PID.N: the Nth program that process is, by exec
+)
+
+FILE = "cuptimem.start" if sys.version_info >= (3, 15) else "cuptimem.pth"  # in site-packages: what calls start()
+_EVENTS = 4_000_000  # a trace of more is not read at exit: about half of the CPU time that answer.py may take
+
+_started_in = 0  # the process that has a profile of ours
+_simulated = False
+
+
+def _is_set(settings: dict[str, str], name: str) -> bool:
+    return settings.get(name, "").strip().lower() not in ("", "0", "false", "no", "off")
+
+
+def _template(settings: dict[str, str]) -> str:
+    """The name that was asked for; "" for the default."""
+    named = settings.get("CUPTIMEM", "")
+    is_switch = named.strip().lower() in ("1", "true", "yes", "on")
+    return settings.get("CUPTIMEM_OUTPUT", "") or ("" if is_switch else named)
+
+
+def _is_own_command() -> bool:
+    """Whether this process is the command `cuptimem`: with CUPTIMEM=1 in a shell it is not the program to record."""
+    from cuptimem.record import interpreter
+
+    program = interpreter.split(sys.orig_argv[1:])[1]
+    return program[:2] == ["-m", "cuptimem"] or any(os.path.basename(word) == "cuptimem" for word in program[:1])
+
+
+def _is_subinterpreter() -> bool:
+    """Which has its process's environment, and is not recorded."""
+    try:
+        from cuptimem import _core  # noqa: F401  the question is whether it can be imported
+    except ImportError as error:
+        return "subinterpreter" in str(error)
+    return False
+
+
+def start() -> None:
+    """Starts this process's profile, if its environment asks for one; and what a simulated device needs."""
+    global _started_in
+    folder = os.environ.get("CUPTIMEM_SIM_CHILD")
+    if folder:
+        _start_simulated(folder)
+    settings = {name: os.environ[name] for name in VARIABLES if name in os.environ}
+    if not _is_set(settings, "CUPTIMEM") or _started_in == os.getpid():  # Python may read such a file twice
+        return
+    asked_by = os.environ.pop("CUPTIMEM_RUN", "")
+    if sys.flags.ignore_environment and asked_by not in (str(os.getpid()), str(os.getppid())):
+        return
+    if _is_subinterpreter() or (not asked_by and _is_own_command()):
+        return
+    follow = _is_set(settings, "CUPTIMEM_FOLLOW")
+    if follow:
+        settings.setdefault("CUPTIMEM_LEADER", str(os.getpid()))
+        settings["CUPTIMEM_IMAGE"] = f"{os.getpid()}.{_image(settings) + 1}"
+        os.environ.update({name: settings[name] for name in ("CUPTIMEM_LEADER", "CUPTIMEM_IMAGE")})
+    else:
+        for name in settings:
+            os.environ.pop(name, None)
+    _started_in = os.getpid()  # or tried to
+    try:
+        from cuptimem.record import beginning
+
+        # A simulated run's trace is read whatever the program did.
+        _open(settings, None if _simulated else beginning.Program())
+    except Exception as error:  # whatever it is, the user's program comes first
+        _say(f"not recording: {_one_line(error)}")
+        return
+    if follow:
+        from cuptimem.errors import recording_core
+
+        os.register_at_fork(after_in_child=recording_core().hidden(lambda: _start_in_child(settings)))
+
+
+def _image(settings: dict[str, str]) -> int:
+    """How many programs this process has been, by exec, counting the present one; 0: none that was recorded."""
+    pid, _, number = settings.get("CUPTIMEM_IMAGE", "").partition(".")
+    return int(number) if pid == str(os.getpid()) and number.isdigit() else 0
+
+
+def _say(line: str) -> None:
+    """Where what says it otherwise may be what failed."""
+    from cuptimem.printable import printable  # only where a recording is asked for
+
+    try:
+        os.write(2, f"cuptimem: {printable(line)}\n".encode("utf-8", "backslashreplace"))
+    except OSError:  # it is closed
+        return
+
+
+def _start_simulated(folder: str) -> None:
+    """Once: Python may read such a file twice, and children are to see the variable."""
+    global _simulated
+    if _simulated:
+        return
+    _simulated = True
+    try:
+        from cuptimem.simulation import child
+
+        child.start(folder)
+    except Exception as error:  # runs before the script: raised, it would end a program that would run without us
+        _say(_one_line(error))
+
+
+def _one_line(error: BaseException) -> str:
+    text, kind = " ".join(str(error).split()), type(error).__name__
+    return text if kind == "Error" else f"{kind}: {text}" if text else kind
+
+
+def _open(settings: dict[str, str], program: "Program | None") -> None:
+    """program: that has not begun; None where the trace is to be kept in any case."""
+    import atexit
+
+    from cuptimem.errors import recording_core
+    from cuptimem.record import backward_threads, naming, recorder, refusals
+
+    pid = os.getpid()
+    here = recorder.directory()  # whoever started the program reads paths from there; the program may go elsewhere
+    rank = naming.rank_of(os.environ)
+    template = _template(settings)
+    if template:
+        path = naming.expand(template, pid, rank)
+        if settings.get("CUPTIMEM_LEADER", str(pid)) != str(pid) and "{pid}" not in template:
+            root, extension = os.path.splitext(path)
+            path = f"{root}.{pid}{extension}"
+        if _image(settings) > 1:
+            path = naming.with_suffix(path, str(_image(settings)))
+    else:
+        path = naming.default_name(recorder.script_of(sys.orig_argv), pid, rank)
+    replaces = bool(template) and os.path.lexists(path)
+    window = recorder.open_window(
+        path,
+        overwrite=_is_set(settings, "CUPTIMEM_OVERWRITE"),
+        options=recorder.Options(
+            max_size=_max_size(settings),
+            kernels=_is_set(settings, "CUPTIMEM_KERNELS"),
+            operators=_is_set(settings, "CUPTIMEM_OPERATORS"),
+            driver=not _is_set(settings, "CUPTIMEM_NO_DRIVER"),
+            walks=not _is_set(settings, "CUPTIMEM_NO_WALKS"),
+            holders=not _is_set(settings, "CUPTIMEM_NO_HOLDERS"),
+            argv=not _is_set(settings, "CUPTIMEM_NO_ARGV"),
+        ),
+        default_name=not template,
+        how_to_overwrite="CUPTIMEM_OVERWRITE=1",
+    )
+    core = recording_core()
+    leads = settings.get("CUPTIMEM_LEADER", str(pid)) == str(pid) and rank in (None, "0")
+    quiet = _is_set(settings, "CUPTIMEM_QUIET")
+
+    def finish() -> None:
+        if os.getpid() != pid:
+            return
+        oom_left = refusals.left_program()
+        try:
+            backward_threads.wait()
+        finally:  # an interrupt ends the wait, not what follows it
+            recorder.close_all(oom_left)
+            path = window.path
+            if path is not None and program is not None and program.remove_empty(path, recorder.last_counts):
+                if replaces and not quiet:
+                    recorder.say(
+                        f"the program failed before it allocated; {naming.shown(path, here)} from before is gone"
+                    )
+                path = None
+            if path is not None and not quiet:
+                children = core.process_children()
+                if oom_left:
+                    _show_refusal(path, here)
+                _say_what_was_written(path, here)
+                if leads and not oom_left:
+                    _say_what_it_shows(path, here)
+                if not _is_set(settings, "CUPTIMEM_FOLLOW"):
+                    _say_what_was_not(children)
+            if leads and _is_set(settings, "CUPTIMEM_OPEN") and path is not None:
+                _command("no page was made", here, "timeline", "--open", "--", path)
+
+    # Registered before anything of the program's, so it runs after everything of the program's.
+    atexit.register(core.process_at_exit(finish))
+
+
+def _max_size(settings: dict[str, str]) -> int:
+    from cuptimem import sizes
+    from cuptimem.errors import Error
+
+    text = settings.get("CUPTIMEM_MAX_SIZE", "") or "0"
+    try:
+        return sizes.parse(text)
+    except ValueError:
+        raise Error(f"CUPTIMEM_MAX_SIZE takes a number of bytes such as 500M, not {text!r}") from None
+
+
+def _show_refusal(path: str, here: str) -> None:
+    from cuptimem.record import recorder
+
+    recorder.write("\n")
+    _command("no account of the refused request was made", here, "peak", "--at", "oom", "--", path)
+    recorder.write("\n")
+
+
+def _say_what_was_written(path: str, here: str) -> None:
+    from cuptimem.record import naming, recorder
+
+    try:
+        size = os.path.getsize(path)
+    except OSError as error:
+        recorder.say(f"{naming.shown(path, here)} is gone: {error.strerror}")
+        return
+    shown = naming.shown(path, here)
+    if recorder.last_counts.get("foreign"):
+        recorder.say(f"{shown} does not hold this run any more")
+        return
+    events = recorder.last_counts.get("events", 0)
+    command = f"cuptimem summary {naming.typed(path, here)}"
+    recorder.say(f"wrote {shown} ({size_text(size)}, {count_text(events)} events); see: {command}")
+
+
+def _command(otherwise: str, here: str, *arguments: str) -> None:
+    """A command of ours, which writes to standard error. otherwise: said where it cannot be run."""
+    from cuptimem.record import own_process
+
+    try:
+        own_process.run(["cuptimem", *arguments], here, [(os.POSIX_SPAWN_DUP2, 2, 1)], VARIABLES)
+    except (OSError, KeyboardInterrupt) as error:
+        _say(f"{otherwise}: {_one_line(error)}")
+
+
+def _say_what_it_shows(path: str, here: str) -> None:
+    """Four lines more, where they are made in little time; the closing line names the command that has them all."""
+    from cuptimem.record import own_process, recorder, refusals
+
+    counts = recorder.last_counts
+    if "torch" not in sys.modules or counts.get("foreign") or counts.get("events", 0) > _EVENTS:
+        return
+    if type(refusals.ended_program()) is KeyboardInterrupt:
+        return
+    try:
+        reading, writing = os.pipe()
+        files = (
+            (os.POSIX_SPAWN_DUP2, writing, 1),
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+        )
+        try:
+            if own_process.run(["cuptimem.cli.answer", path], here, files, VARIABLES) == 0:
+                recorder.write(os.read(reading, 65536).decode())  # the lines are in the pipe by then
+        finally:
+            os.close(reading)
+            os.close(writing)
+    except KeyboardInterrupt:  # who is in a hurry needs no reason
+        return
+    except OSError as error:
+        _say(f"no summary was made: {_one_line(error)}")
+
+
+def _say_what_was_not(children: int) -> None:
+    from cuptimem.record import recorder
+
+    if children:
+        processes = "1 child process was" if children == 1 else f"{children} child processes were"
+        recorder.say(f"{processes} not recorded; --follow records them, too")
+
+
+def size_text(size: int) -> str:
+    """12.3 MiB"""
+    value = float(size)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(value) < 1024 or unit == "TiB":
+            break
+        value /= 1024
+    return f"{size} B" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def count_text(count: int) -> str:
+    """950, 12.3 k, 4.5 M"""
+    if count < 1000:
+        return str(count)
+    return f"{count / 1000:.1f} k" if count < 1_000_000 else f"{count / 1_000_000:.1f} M"
+
+
+def _start_in_child(settings: dict[str, str]) -> None:
+    """A forked child under follow. Its exit may skip atexit (multiprocessing does), so it is told otherwise too."""
+    from cuptimem.errors import recording_core
+    from cuptimem.record import recorder
+
+    if recording_core().fork_is_spawn():  # of subprocess; a Python starts its own
+        return
+    recorder.forked_by = os.getppid()
+    settings["CUPTIMEM_IMAGE"] = os.environ["CUPTIMEM_IMAGE"] = f"{os.getpid()}.1"
+    try:
+        _open(settings, None)
+    except Exception as error:  # as above
+        recorder.say(f"not recording process {os.getpid()}: {_one_line(error)}")
+        return
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None:
+        util.register_after_fork(_open, lambda _: _in_process_of_multiprocessing(util, settings))
+
+
+def _in_process_of_multiprocessing(util: "ModuleType", settings: dict[str, str]) -> None:
+    """It has cleared its finalizers in this new child, and knows by now what the child is to do."""
+    from cuptimem.record import recorder, refusals
+
+    here = recorder.directory()
+
+    def finish() -> None:
+        error = sys.exc_info()[1]  # finalizers run while what leaves the target is on its way
+        oom_left = error is not None and refusals.is_of(error)
+        window = recorder.close_all(oom_left)
+        if oom_left and not _is_set(settings, "CUPTIMEM_QUIET") and window is not None and window.path is not None:
+            _show_refusal(window.path, here)
+
+    recorder.note_role()
+    util.Finalize(None, finish, exitpriority=-100)

@@ -1,0 +1,222 @@
+"""Everything that a capture installs besides itself, in the order that matters, and how it comes off again.
+
+Runs inside the profiled process. Until PyTorch is imported it imports nothing that Python has not loaded by itself: a
+script whose folder shadows a standard module still gets its own, and one that never uses PyTorch pays nothing.
+"""
+
+import _thread
+import sys
+
+from cuptimem.record import driver_level, garbage
+
+TYPE_CHECKING = False  # typing would be loaded into every profiled program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+    from cuptimem.record.late_import import ImportWatch
+    from cuptimem.record.recorder import Look, Options
+
+
+# Torch may arrive in one thread while another one ends the capture. Whoever holds this must not wait for an import: the
+# thread in which torch arrives holds the import system's own lock. (Importing what has been imported waits for nobody.)
+_lock = _thread.RLock()
+_SEEDED = 3  # cm_mark_kind
+_DUE_WALK, _DUE_LOOK = 1, 2  # _core.walks_due
+_waiting: "ImportWatch | None" = None  # for torch, and for what starts processes
+_hooked = False
+_walks = False  # whether names of what is alive are wanted
+_look_early: "Callable[[], object] | None" = None  # for who holds what grows; None: not wanted
+_problems: "list[str]" = []
+_notes: "dict[str, str]" = {}
+
+
+_operators = False  # asked for
+
+
+def _install_hooks() -> None:
+    global _hooked
+    from cuptimem.record import torch_events
+
+    _hooked = True
+    torch_events.install(_operators)
+    if _look_early is not None:
+        # Now: the objects that an import makes would bring Python's next collection forward, in the middle of a loop.
+        from cuptimem.objects import holders  # noqa: F401  for what its import does
+    if _walks or _look_early is not None:
+        from cuptimem.objects import walks
+
+        walks.start(_step_ended)
+
+
+def _step_ended() -> None:
+    """In the program's thread, where csrc/python/py_walks.h says that something is due."""
+    from cuptimem import _core
+
+    due = _core.walks_due()
+    if due & _DUE_WALK:
+        look_at_names()
+    if due & _DUE_LOOK and _look_early is not None:
+        _look_early()
+
+
+def install(
+    core: "ModuleType", options: "Options", say: "Callable[[str], None]", look_early: "Callable[[], object]"
+) -> None:
+    """Hooks into PyTorch, or into its arrival, and into CUDA. Before recording starts: what they allocate is not the
+    program's. say: gets what the user should know of that while recording is on. look_early: called after some of the
+    program's steps, for who holds what grows."""
+    global _operators, _walks, _look_early
+    _operators, _walks = options.operators, options.walks
+    _look_early = look_early if options.holders else None
+    garbage.watch(core)
+    _watch_imports(core)
+    _hook_torch(core)
+    driver_level.start(
+        core, options, say
+    )  # torch.profiler's slots hold our hooks by now: it is told when we are in its way
+
+
+def _watch_imports(core: "ModuleType") -> None:
+    """Of torch, and of what subprocess and multiprocessing start processes with."""
+    global _waiting
+    from cuptimem.record.late_import import ImportWatch
+
+    processes = "_posixsubprocess"
+    if processes in sys.builtin_module_names:  # then nothing tells when it is imported
+        core.process_watch(__import__(processes))
+        processes = ""
+    with _lock:
+        _waiting = ImportWatch(
+            {processes: core.process_watch} if processes else {},
+            lambda name, error: _problems.append(f"{name}: {type(error).__name__}: {error}"),
+            {} if "torch" in sys.modules else {"torch": _torch_arrives},
+        )
+        _waiting.start()
+
+
+def _torch_arrives() -> None:
+    with _lock:
+        if _waiting is not None:  # else the capture has ended meanwhile, in another thread
+            _install_hooks()
+
+
+def _hook_torch(core: "ModuleType") -> None:
+    if "torch" not in sys.modules:
+        core.sources_install()
+        return
+    from cuptimem.objects import seed
+    from cuptimem.record import torch_events  # noqa: F401  before the lock is held
+
+    seed.prepare()
+    with _lock:
+        _install_hooks()
+
+
+def look_around(core: "ModuleType") -> None:
+    """Records what is alive already. After recording has started: a block that is made during the walk is then seen
+    twice, never missed, and the reader lets the recorded event decide."""
+    if "torch" in sys.modules:
+        from cuptimem.objects import seed
+
+        _problems.extend(seed.seed_alive().problems)
+        look_at_names(full=True)
+    else:
+        core.mark(_SEEDED, 0)  # there will be no walk, so readers need not search for one
+    driver_level.begin(core)
+
+
+def look_at_names(full: bool = False) -> None:
+    """Records what the modules and tensors that are alive are called. full: tensors without a name, too."""
+    if _walks and "torch" in sys.modules:
+        from cuptimem.objects import walks
+
+        walks.record(full)
+
+
+def look_at_the_end(core: "ModuleType") -> None:
+    """Records what is only known of living objects before a window closes."""
+    if "torch" not in sys.modules:
+        return
+    try:
+        from cuptimem.record import filling
+
+        filling.note(core)
+    except Exception as error:  # nothing of this may reach the program
+        _problems.append(f"containers that are filling are not known: {type(error).__name__}: {error}")
+    look_at_names(full=True)
+
+
+def look_for_holders(core: "ModuleType", look: "Look") -> None:
+    """Records who holds what grows, if anything does. Only a signal's handler raises."""
+    if "torch" not in sys.modules:
+        return
+    try:
+        from cuptimem.objects import holders, living
+
+        with living.no_collection():  # garbage of the program's waits as long as it would without this
+            holders.note(core, look)
+    except Exception as error:  # nothing of this may reach the program, but what its signal handlers raise
+        if core.of_a_handler(error):
+            raise
+        problem = f"holders are not known: {type(error).__name__}: {error}"
+        if problem not in _problems and not look.is_over:
+            _problems.append(problem)
+
+
+def settle(core: "ModuleType", last: bool = False) -> None:
+    """Brings what is recorded elsewhere than in rings into them. last: recording is about to end."""
+    driver_level.settle(core, last)
+
+
+def forget(core: "ModuleType") -> None:
+    """In a forked child: nothing waits for torch or for collections any more. Hooks that are in stay; without a capture
+    they do nothing, and the child's own capture goes on with them."""
+    global _lock
+    _lock = _thread.RLock()
+    garbage.forget(core)
+    if "cuptimem.objects.living" in sys.modules:
+        from cuptimem.objects import living
+
+        living.forget()
+    driver_level.forget(core)
+    _stop_waiting()
+
+
+def _stop_waiting() -> None:
+    global _waiting
+    if _waiting is not None:
+        _waiting.stop()
+        _waiting = None
+
+
+def remove(core: "ModuleType") -> "list[str]":
+    """Takes everything out again; also after an install that failed half-way. What did not work while it was in, one
+    line each: the report lacks something for it."""
+    global _hooked
+    problems = list(_problems)
+    _problems.clear()
+    garbage.unwatch(core)
+    _notes.update(driver_level.stop(core))
+    with _lock:
+        _stop_waiting()
+        if _hooked:
+            from cuptimem.record import torch_events
+
+            problems += torch_events.problems()
+            torch_events.remove()
+            if "cuptimem.objects.walks" in sys.modules:
+                from cuptimem.objects import walks
+
+                problems += walks.stop()
+            _hooked = False
+    core.sources_remove()
+    return problems
+
+
+def take_notes() -> "dict[str, str]":
+    """Meta that is known once everything is out."""
+    notes = dict(_notes)
+    _notes.clear()
+    return notes

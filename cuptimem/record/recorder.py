@@ -1,0 +1,774 @@
+"""The one capture of this process, and the windows that share it.
+
+A capture starts with the first window and ends with the last. Runs inside the profiled process, from the first line of
+it under `cuptimem run`: imports nothing that Python has not loaded by itself, so that a script whose folder shadows a
+standard module still gets its own.
+"""
+
+import _thread
+import atexit
+import gc
+import os
+import sys
+import time
+
+import cuptimem
+from cuptimem.errors import Error, recording_core
+from cuptimem.printable import encoded, printable
+from cuptimem.record import garbage, instruments, interpreter, naming, refusals, role, source_text
+from cuptimem.record import tempfiles as aside
+
+TYPE_CHECKING = False  # typing would be loaded into every profiled program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import ModuleType
+    from typing import TypeVar
+
+    _T = TypeVar("_T")
+
+_WINDOW_OPEN, _WINDOW_CLOSE, _OOM_LEFT = 1, 2, 11  # cm_mark_kind
+_TICK_STEP = 1  # cm_tick_kind
+
+CALL = "cuptimem.simulation.call"  # python -m CALL FOLDER NAME calls a function of that name
+
+_lock = _thread.RLock()
+_capture: "Capture | None" = None
+_orphan: "Capture | None" = None  # started, and not yet any window's
+last_counts: dict[str, int] = {}  # what _core.capture_counts said when the last capture ended
+forked_by = 0  # the process that forked this one, if both are recorded under --follow
+_finished: "dict[str, tuple[int, ...] | None]" = {}  # which files this process has written, by path
+_prepared_pid = 0  # the process that has our fork and exit handlers (a forked child inherits them)
+
+
+def say(line: str) -> None:
+    """One line to the user. Never raises: standard error may be closed, or gone at exit."""
+    write(f"cuptimem: {printable(line)}\n")
+
+
+def write(text: str) -> None:
+    """Text on standard error. Never raises, as above."""
+    try:
+        stream = sys.stderr
+        stream.flush()
+        try:
+            descriptor = stream.fileno()
+        except (AttributeError, OSError, ValueError):  # it is no file
+            stream.write(text)
+            return
+        # In one write, so that several processes do not mix their lines; and past the stream's buffer: what cannot be
+        # written must not be left in it, for then Python ends with another exit code.
+        os.write(descriptor, encoded(text, stream.encoding or "utf-8"))
+    except Exception:  # whatever the program has put there
+        return
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        return  # a clean-up of temporary files was faster
+
+
+class TraceFile:
+    """A file that windows read their reports from. A temporary one is removed when nothing refers to it any more,
+    at the latest when Python exits."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.trace: object = None  # core.trace(path) while it is written: what reports read of it is not read again
+        self._removal: object = None
+        self._identity: tuple[int, ...] | None = None  # once it is whole
+
+    def make_temporary(self, core: "ModuleType") -> None:
+        self._removal = core.temporary_file(self.path)
+
+    def finish(self) -> None:
+        """Nothing more will be written to it."""
+        _finished[self.path] = self._identity = _identity(self.path)
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether another file has its name by now."""
+        return self._identity is not None and _identity(self.path) not in (None, self._identity)
+
+
+def _identity(path: str) -> "tuple[int, ...] | None":
+    """What differs between a file and a later one of its name; None where there is none."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def is_own(path: str) -> bool:
+    """Whether the file is a trace that this process has written, and is as it was then."""
+    identity = _identity(path)
+    return identity is not None and _finished.get(path) == identity
+
+
+class Options:
+    """What a capture is started with: see cuptimem.profile."""
+
+    def __init__(
+        self,
+        max_size: int = 0,
+        ring_bytes: int = 0,
+        ring_dir: str | None = None,
+        *,
+        kernels: bool = False,
+        operators: bool = False,
+        driver: bool = True,
+        walks: bool = True,
+        code: "tuple[str, ...]" = (),
+        holders: bool = True,
+        argv: bool = True,
+    ) -> None:
+        if kernels and not driver:
+            raise ValueError("kernels are recorded at the driver level, which driver=False turns off")
+        self.max_size = max_size
+        self.ring_bytes = ring_bytes
+        self.ring_dir = ring_dir
+        self.kernels = kernels
+        self.operators = operators
+        self.driver = driver
+        self.walks = walks
+        self.code = code
+        self.holders = holders
+        self.argv = argv
+
+
+class Capture:
+    """From the first window to the last. All methods run under the module's lock."""
+
+    def __init__(self, core: "ModuleType", file: TraceFile, options: Options) -> None:
+        self.core = core
+        self.file = file
+        self.options = options
+        self.pid = os.getpid()
+        self.began = time.monotonic()
+        self.opened = 0
+        self.windows: list[Window] = []  # open ones, in the order of opening
+        self.owner: Window | None = None  # the first one: while only it has recorded, the whole capture is its
+        self.stopped = False
+        self.tries_to_stop = 0
+        self.role = ""  # as the trace has it
+        self.holders: set[tuple[object, ...]] = set()  # leaks that a name was found for
+        self.looking = _thread.RLock()  # by an early look
+        self.looked = 0.0  # seconds of their threads' own time that those took
+
+
+class Window:
+    """One stretch of a capture with its own report and, if it has a path, its own file."""
+
+    def __init__(self, capture: Capture, number: int, path: str | None, code: "tuple[str, ...]") -> None:
+        self.code = code  # packages that count as the user's own, in its report and in its file
+        self.capture = capture
+        self.number = number
+        self.path = path  # absolute; None: a temporary file
+        self.file = capture.file  # where the report is read from, once the capture is over
+        self.overwrite = False  # a file that has its path by the end
+        self.closing = False
+        self.closed = False
+        self.whole = number == 1  # nothing in the file lies outside this window
+
+    @property
+    def foreign(self) -> bool:
+        """Opened before a fork, by the parent: this process must not touch it."""
+        return self.capture.pid != os.getpid()
+
+    @property
+    def source(self) -> "tuple[str, object, int]":
+        """The file to analyse, what to give the core for it, and the window in it (0: all of it)."""
+        if self.whole:
+            return self.file.path, self.file.path, 0
+        return self.file.path, self.file.trace or self.file.path, self.number
+
+
+class Look:
+    """A search for who holds what grows (holders.py). early: while the loop runs, in its thread."""
+
+    def __init__(self, window: Window, *, early: bool = False) -> None:
+        capture = window.capture
+        self.window = window
+        self.early = early
+        self.recorded = time.monotonic() - capture.began
+        self.looked = capture.looked
+        self.known = capture.holders
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the capture has ended, or is another process's."""
+        return self.window.capture is not _capture or self.window.foreign
+
+    def source(self) -> "tuple[str, object, int] | None":
+        """As Window.source, all that was recorded so far. None: an early look must not wait for it."""
+        if not self.early:
+            return snapshot_source(self.window, names=False)
+        return _unless_taken(_lock, self._early_source)
+
+    def _early_source(self) -> "tuple[str, object, int] | None":
+        if self.is_over or self.window.closing:
+            return None
+        self.window.capture.core.capture_sync()
+        return self.window.source
+
+    def record(self, write: "Callable[[], None]") -> None:
+        """Calls this while the capture cannot end; never for another capture."""
+
+        def write_into_this() -> None:
+            if not self.is_over:
+                write()
+
+        if self.early:
+            _unless_taken(_lock, write_into_this)
+        else:
+            with _lock:
+                write_into_this()
+
+
+def _look_early() -> None:
+    """Records who holds what grows so far: a function's variables are gone when the recording ends."""
+    capture = _capture
+    if capture is not None and capture.pid == os.getpid():
+        _unless_taken(capture.looking, lambda: _look(capture))
+
+
+def _look(capture: Capture) -> None:
+    windows = capture.windows[:1]
+    began = time.thread_time()
+    for window in windows:  # the outermost, as at the stop
+        instruments.look_for_holders(capture.core, Look(window, early=True))
+    capture.looked += time.thread_time() - began
+
+
+def _unless_taken(lock: "_thread.RLock", function: "Callable[[], _T]") -> "_T | None":
+    """Calls it under the lock; None if that is taken, by this thread too. A signal's handler may raise anywhere in
+    here, but not between the call of release and what it does."""
+    if lock._is_owned():  # type: ignore[attr-defined]  # typeshed lacks it
+        return None
+    try:
+        return function() if lock.acquire(False) else None
+    finally:
+        try:  # noqa: SIM105  contextlib is not loaded by Python itself
+            lock.release()
+        except RuntimeError:  # another thread's
+            pass
+
+
+def open_window(
+    path: str | None,
+    *,
+    overwrite: bool,
+    options: Options,
+    default_name: bool = False,
+    how_to_overwrite: str = "overwrite=True",
+) -> Window:
+    """Opens a window, starting the capture if none runs. default_name: an existing file gets a number instead.
+
+    Raises Error if the file exists (without overwrite, and is not is_own) or cannot be written, or recording cannot
+    start.
+    """
+    global _capture, _orphan
+    opened: list[Window] = []
+    try:
+        with _lock:
+            if path is not None:
+                path = os.path.abspath(path)
+                if default_name:
+                    path = naming.free_name(path)
+                overwrite = overwrite or is_own(path)
+                _check_target(path, overwrite, how_to_overwrite)
+            capture = _capture
+            if capture is None:
+                _end_orphan()
+                capture = _start(path, overwrite, options)
+            else:
+                if capture.options.argv and not options.argv:
+                    say("the arguments of the command line are recorded: the profile that this one lies in has them")
+                for what in ("kernels", "operators"):
+                    if getattr(options, what) and not getattr(capture.options, what):
+                        say(f"{what} are not recorded: the profile that this one lies in was started without them")
+            window = Window(capture, capture.opened + 1, path, options.code)
+            opened.append(window)
+            window.overwrite = overwrite
+            capture.opened = window.number
+            if capture.owner is None:
+                capture.owner = window
+            capture.windows.append(window)
+            _capture = capture
+            _orphan = None
+            capture.core.mark(_WINDOW_OPEN, window.number)
+            return window
+    except BaseException:  # an exception out of a signal's handler: nothing that nobody knows of may stay open
+        for window in opened:
+            _close(window)
+        with _lock:
+            _end_orphan()
+        raise
+
+
+def close_window(window: Window, collect: bool = True, look: bool = True, oom_left: bool = False) -> None:
+    """Closes a window, after a marked collection (see garbage.py); the last one ends the capture. Twice, or in a forked
+    child: nothing happens. collect=False: leaks will not be asked for. look=False: growth is not needed either.
+    oom_left: an exception leaves it that says that memory was refused."""
+    try:
+        if _begins_to_close(window, oom_left) and collect:
+            capture = window.capture
+            seeks = look and capture.options.holders and capture.windows == [window]
+            # While automatic collection is off, reference cycles hold what the collection below frees.
+            seeks_before = seeks and not gc.isenabled()
+            if seeks_before:
+                _look_for_holders(window)
+            garbage.collect_finally(capture.core)  # runs the program's finalizers: without the lock
+            if look:
+                instruments.look_at_the_end(capture.core)
+            if seeks and not seeks_before:
+                _look_for_holders(window)
+        _close(window)
+    except BaseException:
+        _close(window)  # goes on where a signal's handler raised; nothing if it had come to its end
+        raise
+
+
+def _look_for_holders(window: Window) -> None:
+    instruments.look_for_holders(window.capture.core, Look(window))
+
+
+def _begins_to_close(window: Window, oom_left: bool) -> bool:
+    """Once for each window, in the process that opened it."""
+    with _lock:
+        if window.closing or window.foreign:
+            return False
+        window.closing = True
+        if oom_left:
+            window.capture.core.mark(_OOM_LEFT, window.number)
+        return True
+
+
+def _close(window: Window) -> None:
+    global _capture
+    with _lock:
+        if window.closed or window.foreign:
+            return
+        capture = window.capture
+        if len(capture.windows) > 1 and window.path is not None and window is not capture.owner:
+            instruments.settle(capture.core)  # the devices' last moment, for the file that is cut out below
+        capture.core.mark(_WINDOW_CLOSE, window.number)  # the first one counts
+        if window in capture.windows:
+            capture.windows.remove(window)
+        if capture.windows:
+            _pass_warning_on(capture.core)
+            if window is capture.owner:
+                window.whole = False  # what follows is not in it
+            elif window.path is not None:
+                try:
+                    _write_all(capture.core)
+                    _extract(capture, window)
+                except Error as error:
+                    window.closed = True
+                    raise Error(f"{naming.shown(window.path)} is not written: {error}") from error
+            window.closed = True
+            return
+        try:
+            if not capture.stopped:
+                _stop(capture)
+        finally:
+            if capture.stopped:
+                _capture = None
+        if window is not capture.owner and window.path is not None:
+            try:
+                _extract(capture, window)
+            except Error as error:
+                say(f"{naming.shown(window.path)} is not written: {error}")
+        window.closed = True
+        _settle(capture, last=window)
+        if capture.owner is window and window.path is not None:
+            window.file.finish()
+        capture.owner = None  # else a cycle: a temporary trace would wait for the next collection
+
+
+def write_window(window: Window, target: str) -> None:
+    """Writes what a window saw into a file of its own. Raises Error; there is no file then."""
+    with _lock:
+        _, source, number = snapshot_source(window)
+        if number == 0:
+            raise Error("this window is all of its capture, which has a file")
+        _extract_to(source, target, window)
+
+
+def snapshot_source(window: Window, *, names: bool = True) -> "tuple[str, object, int]":
+    """Makes everything recorded so far readable, with the names of what is alive. See Window.source."""
+    with _lock:
+        if window.capture is _capture and not window.foreign:
+            if names:
+                instruments.look_at_names()
+            instruments.settle(window.capture.core)
+            _write_all(window.capture.core)
+            _pass_warning_on(window.capture.core)
+        if window.file.is_replaced:
+            raise Error(
+                f"{naming.shown(window.file.path)} is another recording by now, so there is no report of this one; "
+                "ask for it before the file is replaced"
+            )
+        return window.source
+
+
+def _write_all(core: "ModuleType") -> None:
+    """Everything recorded so far, and the text of its lines, is in the file."""
+    core.capture_sync()
+    source_text.supply(core)
+    if core.source_answered():
+        core.capture_sync()
+
+
+def step(marker: object) -> None:
+    """An explicit step boundary, if anything records."""
+    capture = _capture
+    if capture is not None and capture.pid == os.getpid():
+        capture.core.tick(_TICK_STEP, marker)
+        _pass_warning_on(capture.core)
+
+
+def active() -> bool:
+    """Whether this process records now."""
+    return _capture is not None
+
+
+def is_recorded_to(path: str) -> bool:
+    """Whether this process has a recording under way that the file is for."""
+    return _capture is not None and path in (_capture.file.path, *(window.path for window in _capture.windows))
+
+
+def _check_target(path: str, overwrite: bool, how: str) -> None:
+    if is_recorded_to(path):
+        raise Error(f"{naming.shown(path)} exists, and is being recorded to: choose another name")
+    naming.check_target(path, overwrite, how)
+
+
+def _temporary_name() -> str:
+    """A name that nothing has, in the first usual folder that can be written to."""
+    for folder in (os.environ.get("TMPDIR"), "/tmp", "/var/tmp", directory()):
+        if folder and os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK):
+            return aside.temporary_name(os.path.abspath(folder))
+    raise Error("no folder for temporary files can be written to; set TMPDIR or name a file")
+
+
+def directory() -> str:
+    """The working directory, "" if it has been removed."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
+
+
+def _start(path: str | None, overwrite: bool, options: Options) -> Capture:
+    global _orphan
+    core = recording_core()
+    _prepare_process(core)
+    without_stacks = core.frames_init()
+    file = TraceFile(path or _temporary_name())
+    if path is None:
+        file.make_temporary(core)
+    capture = Capture(core, file, options)
+    aside.sweep(os.path.dirname(file.path))
+    if core.capture_active():
+        raise Error("a capture is already running in this process")
+    meta = environment()
+    if not options.argv:
+        del meta["argv"]
+    if options.code:
+        meta["code"] = ",".join(options.code)
+    capture.role = meta.get("role", "")
+    _orphan = capture
+    core.capture_start(
+        file.path,
+        meta,
+        overwrite=overwrite,
+        private=path is None,
+        max_size=options.max_size,
+        ring_bytes=options.ring_bytes,
+        ring_dir=options.ring_dir,
+        # A process that never uses PyTorch or CUDA takes nothing of the shared memory.
+        later=True,  # the file is made by sources_install, which lets other threads run meanwhile
+        cache_tag=_cache_tag(),
+    )
+    file.trace = core.trace(file.path)
+    core.main_thread_call_when_warned(lambda: _pass_warning_on(core))
+    core.main_thread_call_when_asked(lambda: source_text.supply(core))
+    instruments.install(core, options, say, _look_early)
+    core.capture_record(True)
+    instruments.look_around(core)
+    if without_stacks is not None:
+        say(f"no Python stacks in this Python: {without_stacks}")
+    return capture
+
+
+def _cache_tag() -> "str | None":
+    """What stands in the names of Python's compiled files; None: there are none."""
+    tag = sys.implementation.cache_tag
+    return f"{tag}.opt-{sys.flags.optimize}" if tag and sys.flags.optimize else tag
+
+
+def _end_orphan() -> None:
+    """Ends what was started and came to nobody: an exception out of a signal's handler was in between. Under the lock.
+    Another one meanwhile leaves the rest to the next call."""
+    global _orphan
+    orphan = _orphan
+    if orphan is not None and orphan.pid == os.getpid() and orphan.core.capture_active():
+        _stop(orphan)
+        _remove(orphan.file.path)
+    _orphan = None
+
+
+def _stop(capture: Capture) -> None:
+    core = capture.core
+    capture.tries_to_stop += 1
+    problems: list[str] = []
+    removed = False
+    try:
+        instruments.settle(core, last=True)
+        core.capture_record(False)
+        _supply_source_text(core)
+        problems = instruments.remove(core)
+        removed = True
+        _pass_warning_on(core)
+    finally:  # an interrupt in between must not leave a capture that nobody can end
+        notes = {**instruments.take_notes(), **_new_role(capture)}
+        if problems:
+            notes["problems"] = "\n".join(problems)
+        warning = core.capture_stop(notes)
+        # What was interrupted is done once more, from the start: all of it may be.
+        capture.stopped = capture.tries_to_stop > 1 or removed
+    capture.file.trace = None  # with it goes the heap as it was
+    last_counts.clear()
+    last_counts.update(core.capture_counts())
+    for problem in problems:
+        say(problem)
+    if warning:
+        say(warning)
+
+
+def _supply_source_text(core: "ModuleType") -> None:
+    """The last lines that the collector asks for; the answers are written at the end."""
+    try:
+        core.capture_sync()
+    except core.Error:  # the recording has ended by itself, which is said below
+        return
+    source_text.supply(core)
+
+
+def _new_role(capture: Capture) -> dict[str, str]:
+    """What has become known of this process since the trace was told; a note for the trace."""
+    now = role.of_this_process(forked_by)
+    if now == capture.role:
+        return {}
+    capture.role = now
+    return {"role": now}
+
+
+def note_role() -> None:
+    """Into the trace at once, so that a process that is killed has it, too."""
+    with _lock:
+        capture = _capture
+        if capture is not None and capture.pid == os.getpid():
+            capture.core.capture_note(_new_role(capture))
+
+
+def _pass_warning_on(core: "ModuleType") -> None:
+    warning = core.capture_warning()
+    if warning:
+        say(warning)
+
+
+def _extract(capture: Capture, window: Window) -> None:
+    """Gives a window that is not the whole capture its own file: whole at once, or not at all."""
+    assert window.path is not None
+    if os.path.lexists(window.path) and not window.overwrite:  # another process has made it meanwhile
+        window.path = naming.of_process(window.path, os.getpid(), naming.rank_of(os.environ))
+    _extract_to(capture.file.trace or capture.file.path, window.path, window)
+    window.file = TraceFile(window.path)
+    window.file.finish()
+    window.whole = True
+
+
+def _extract_to(source: object, target: str, window: Window) -> None:
+    partial = aside.name(os.path.dirname(target))
+    try:
+        recording_core().extract(source, partial, window.number, ",".join(window.code))
+        os.replace(partial, target)
+    except BaseException:
+        if os.path.lexists(partial):
+            os.unlink(partial)
+        raise
+
+
+def _settle(capture: Capture, last: Window) -> None:
+    """The capture's file bears the name of its first window. If others outlived that one, it holds more than its
+    share: it moves aside for their reports, and the first window gets its own stretch under its name."""
+    owner = capture.owner
+    if owner is None or owner is last or owner.path is None:
+        return
+    whole = aside.name(os.path.dirname(owner.path))
+    # A second name, so that there is no moment, should we be killed, in which the recording has only one that is swept.
+    _copy_name(owner.path, whole)
+    try:
+        _extract_to(whole, owner.path, owner)
+    except BaseException:
+        os.replace(whole, owner.path)  # more than its share is better than nothing
+        _remove(whole)  # two names of one file stay two
+        raise
+    capture.file.path = whole
+    capture.file.make_temporary(capture.core)
+    owner.file = TraceFile(owner.path)
+    owner.file.finish()
+    owner.whole = True
+
+
+def _copy_name(path: str, other: str) -> None:
+    try:
+        os.link(path, other)
+    except OSError:  # a file system without links
+        os.rename(path, other)
+
+
+def close_all(oom_left: bool = False) -> Window | None:
+    """Ends whatever records, as at exit: windows close from the last to the first, which is returned. Says what goes
+    wrong. oom_left: as in close_window."""
+    window = None
+    with _lock:
+        _end_orphan()
+    while True:
+        with _lock:
+            capture = _capture
+            if capture is None or capture.pid != os.getpid() or not capture.windows:
+                return window
+            window = capture.windows[-1]
+        try:
+            close_window(window, oom_left=oom_left)
+        except (Error, OSError) as error:
+            say(str(error))
+
+
+def _at_exit() -> None:
+    """Of profiles that the program has left open."""
+    left = refusals.left_program()
+    window = close_all(left)
+    if left and window is not None:
+        refusals.show(window)
+    recording_core().temporary_files_remove()
+
+
+def _prepare_process(core: "ModuleType") -> None:
+    global _prepared_pid
+    if _prepared_pid:
+        return
+    _prepared_pid = os.getpid()
+    core.frames_hide(os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep)
+    atexit.register(core.process_at_exit(_at_exit))
+    os.register_at_fork(
+        before=core.fork_before,
+        after_in_parent=core.fork_parent,
+        after_in_child=core.hidden(_after_fork_in_child),
+    )
+    # No other thread is in the middle of a start or stop when the child is made. Functions of C: a signal's handler
+    # cannot raise between their being called and what they do. Outermost: first before, last after.
+    reinit = _lock._at_fork_reinit  # type: ignore[attr-defined]
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=reinit)
+    core.process_watch(sys.modules["posix"])
+
+
+def _after_fork_in_child() -> None:
+    """The parent's capture is not this process's: forget it, so that the child may start its own."""
+    global _capture
+    _capture = None
+    _finished.clear()
+    core = recording_core()
+    core.fork_child()
+    instruments.forget(core)
+
+
+def _quoted(argument: str) -> str:
+    """As a shell would need it (shlex would pull in half the standard library)."""
+    if argument and all(c.isalnum() or c in "@%+=:,./_-" for c in argument):
+        return argument
+    return "'" + argument.replace("'", "'\"'\"'") + "'"
+
+
+def _installed_torch() -> str | None:
+    """The version of torch on the path, without importing it."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        version = getattr(torch, "__version__", None)
+        return None if version is None else str(version)
+    for folder in sys.path:
+        try:
+            names = os.listdir(folder or ".")
+        except OSError:
+            continue
+        for name in names:
+            if name.startswith("torch-") and name.endswith(".dist-info"):
+                return name[len("torch-") : -len(".dist-info")]
+    return None
+
+
+def environment() -> dict[str, str]:
+    """What a reader should know about this process, as text."""
+    system = os.uname()
+    arguments = list(sys.orig_argv)
+    meta = {
+        "cuptimem": cuptimem.__version__,
+        "python": ".".join(str(part) for part in sys.version_info[:3]),
+        "platform": f"{system.sysname} {system.release} {system.machine}",
+        "host": system.nodename,
+        "pid": str(os.getpid()),
+        "argv": " ".join(_quoted(argument) for argument in arguments),
+        "script": script_of(arguments),
+        "directory": directory(),
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "stdlib": os.path.dirname(os.__file__),
+    }
+    torch = _installed_torch()
+    if torch is not None:
+        meta["torch"] = torch
+    if "torch" not in sys.modules:
+        meta["nodes"] = "PyTorch was not imported"  # torch_events replaces it
+    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"):
+        value = os.environ.get(name)
+        if value:
+            meta[name.lower()] = value
+    now = role.of_this_process(forked_by)
+    if now:
+        meta["role"] = now
+    simulated = simulated_device(os.environ)
+    if simulated:
+        meta["simulated"] = simulated
+    return {key: value.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for key, value in meta.items()}
+
+
+def simulated_device(variables: "Mapping[str, str]") -> str:
+    """The device that stands in for a GPU here: "l4, 22.0 GiB"; "" where none was preloaded."""
+    if "libcuptimem_sim.so" not in variables.get("LD_PRELOAD", ""):
+        return ""
+    said = variables.get("CUPTIMEM_SIM_DEVICE", "") or "device"
+    number, memory = variables.get("CUPTIMEM_SIM_DEVICES", ""), variables.get("CUPTIMEM_SIM_MEMORY", "")
+    if number.isdecimal() and int(number) > 1:
+        said = f"{int(number)} x {said}"
+    if memory.isdecimal():
+        mebibytes = int(memory) / (1 << 20)
+        said += f", {mebibytes:.1f} MiB" if mebibytes < 1024 else f", {mebibytes / 1024:.1f} GiB"
+    return said
+
+
+def script_of(arguments: list[str]) -> str:
+    """What this interpreter was asked to run: the script, the module after -m, "-c", "-" or "" for a prompt.
+
+    For cuptimem.simulate(function) the function's name.
+    """
+    program = interpreter.split(arguments[1:])[1]
+    if program[:2] == ["-m", CALL]:
+        return program[-1]
+    if program[:1] == ["-m"]:
+        return program[1] if len(program) > 1 else ""
+    return program[0] if program else ""

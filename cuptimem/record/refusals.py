@@ -1,0 +1,101 @@
+"""Exceptions that say that memory was refused, and the page that is printed when one leaves the program or the profile.
+
+Part of every recording: imports nothing that Python has not loaded by itself.
+"""
+
+import sys
+
+TYPE_CHECKING = False  # typing would be loaded into every profiled program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cuptimem.record.recorder import Window
+    from cuptimem.report.model import Report
+
+WIDTH = 80  # of the page, where nothing tells one
+
+
+_mro = type.__dict__["__mro__"].__get__  # whatever a metaclass shows
+_cause = BaseException.__dict__["__cause__"].__get__
+_context = BaseException.__dict__["__context__"].__get__
+_arguments = BaseException.__dict__["args"].__get__
+_suppressed = BaseException.__dict__["__suppress_context__"].__get__
+
+
+def is_of(error: BaseException) -> bool:
+    """Whether it, or what its traceback shows as its cause, came of a refused allocation of PyTorch's. Runs no code of
+    the program's classes."""
+    seen: set[int] = set()
+    pending: list[BaseException | None] = [error]
+    while pending:
+        one = pending.pop()
+        if one is None or id(one) in seen:
+            continue
+        if _refuses(one):
+            return True
+        seen.add(id(one))
+        pending.append(_cause(one))
+        if not _suppressed(one):
+            pending.append(_context(one))
+        if any(kind is BaseExceptionGroup for kind in _mro(type(one))):
+            pending += BaseExceptionGroup.__dict__["exceptions"].__get__(one)
+    return False
+
+
+def _refuses(error: BaseException) -> bool:
+    """MemoryError is Python's own: PyTorch's allocators were not asked, and there is nothing to show."""
+    torch = sys.modules.get("torch")
+    places = (torch, getattr(torch, "cuda", None))  # before 2.5 it is in torch.cuda alone
+    refused = next((one for one in (getattr(place, "OutOfMemoryError", None) for place in places) if one), None)
+    if refused is not None and any(kind is refused for kind in _mro(type(error))):
+        return True
+    if type(error) is not RuntimeError:
+        return False
+    text = _arguments(error)
+    return len(text) == 1 and type(text[0]) is str and "DefaultCPUAllocator: " in text[0]
+
+
+def ended_program() -> BaseException | None:
+    """At exit: the exception that has ended the program. Python keeps what its excepthook was called for; so do
+    test runners and notebooks with what they caught, but their own frames lie around it."""
+    error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    if not isinstance(error, BaseException):
+        return None
+    # A script that does not compile has no frame, nor has a line typed at a prompt that does not.
+    frame = error.__traceback__.tb_frame if error.__traceback__ is not None else None
+    ended = frame.f_back is None if frame is not None else not hasattr(sys, "ps1")
+    return error if ended else None
+
+
+def left_program() -> bool:
+    """At exit: whether such an exception has ended the program."""
+    error = ended_program()
+    return error is not None and is_of(error)
+
+
+def show(window: "Window") -> None:
+    """The page of a window that is closed; once its capture is over."""
+
+    def report() -> "Report":
+        from cuptimem.report.model import analyze
+
+        path, source, number = window.source
+        return analyze(path, source=source, window=number, temporary=window.path is None, default_code=window.code)
+
+    show_report(report)
+
+
+def show_report(make: "Callable[[], Report]") -> None:
+    """The page of what was refused, on standard error. Never raises: the program's exception is on its way."""
+    from cuptimem.record import recorder
+
+    try:
+        from cuptimem.output.text import oom_views, text
+
+        report = make()
+        oom = report.oom_left
+        if oom is not None:
+            recorder.write("\n" + text.render(oom_views.page(report, oom), WIDTH) + "\n")
+    except Exception as error:  # memory may be short here, too
+        recorder.say(f"no account of the refused request: {' '.join(str(error).split()) or type(error).__name__}")

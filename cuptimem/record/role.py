@@ -1,0 +1,90 @@
+"""What a process is among those of its program: a worker of a DataLoader, a process of multiprocessing, a fork.
+
+Runs inside the profiled process: looks only at modules that the program has loaded.
+"""
+
+import os
+import sys
+import time
+
+from cuptimem.record import naming
+from cuptimem.record import tempfiles as aside
+
+_WORKER = "torch.utils.data._utils.worker"  # its _worker_info is set once a worker's loop has begun
+
+
+def _worker_number() -> int | None:
+    """Of a DataLoader's worker, also before its loop has begun; else None."""
+    info = getattr(sys.modules.get(_WORKER), "_worker_info", None)
+    if info is not None:
+        number = getattr(info, "id", None)
+        return number if isinstance(number, int) else None
+    process = getattr(sys.modules.get("multiprocessing.process"), "_current_process", None)
+    target = getattr(process, "_target", None)
+    if getattr(target, "__module__", None) != _WORKER:
+        return None
+    code, arguments = getattr(target, "__code__", None), getattr(process, "_args", ())
+    if code is None or "worker_id" not in code.co_varnames:
+        return None
+    at = code.co_varnames.index("worker_id")
+    return arguments[at] if at < len(arguments) and isinstance(arguments[at], int) else None
+
+
+def of_this_process(parent: int) -> str:
+    """ "worker 2 of a DataLoader", "process SpawnPoolWorker-3", "forked by process 4711"; "" for the program itself.
+
+    parent: the process that forked this one, 0 if none did.
+    """
+    worker = _worker_number()
+    if worker is not None:
+        return f"worker {worker} of a DataLoader"
+    name = _multiprocessing_name()
+    if name is not None:
+        return f"process {name}"
+    return f"forked by process {parent}" if parent else ""
+
+
+def _multiprocessing_name() -> str | None:
+    """Of a process that multiprocessing has started; else None."""
+    process = getattr(sys.modules.get("multiprocessing.process"), "_current_process", None)
+    name = getattr(process, "_name", "MainProcess")
+    is_child = name != "MainProcess" and getattr(process, "_parent_pid", None) is not None
+    return str(name) if is_child else None
+
+
+_imported_by = os.getpid()
+
+
+def is_one_of_several() -> bool:
+    """Whether this process is a rank, or was forked or started by multiprocessing: others may run the same lines."""
+    if os.getpid() != _imported_by or _multiprocessing_name() is not None:
+        return True
+    return naming.rank_of(os.environ) is not None
+
+
+def _first_process() -> int:
+    """The process that the program began with, as far as can be told: workers, and the server of "forkserver", start
+    after files that their children must not replace."""
+    if not is_one_of_several():
+        return os.getpid()
+    process = getattr(sys.modules.get("multiprocessing.process"), "_current_process", None)
+    pid = getattr(process, "_parent_pid", None) or os.getppid()
+    while (above := aside.parent(pid)) > 1 and _runs_this_python(above):
+        pid = above
+    return pid
+
+
+def _runs_this_python(pid: int) -> bool:
+    try:
+        return os.readlink(f"/proc/{pid}/exe") == os.readlink("/proc/self/exe")
+    except OSError:  # it has gone, or is another user's
+        return False
+
+
+def is_of_this_run(path: str) -> bool:
+    """Whether the file was written since the program began."""
+    try:
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - int(aside.birth(_first_process())) / os.sysconf("SC_CLK_TCK")
+        return time.time() - os.lstat(path).st_mtime <= age
+    except (OSError, ValueError):  # the process or the file has gone: leave what is there alone
+        return True

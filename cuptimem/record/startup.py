@@ -1,0 +1,86 @@
+"""Whether a Python like this one reads the file that starts a recording (autostart.FILE).
+
+That file counts where Python looks for such files: in its own site-packages, and in every folder that
+`site.addsitedir` has been called for. A folder that is only on the path (PYTHONPATH, a plain line of another .pth) may
+hold the file, too, and Python does not read it there.
+"""
+
+import os
+import site
+import sys
+
+from cuptimem.record import autostart, interpreter
+
+TYPE_CHECKING = False  # the program's folder may have a module of any name: only what Python has loaded is imported
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_PLACE = "start"
+# Python imports this module before any program. It gives way to the program's own one of that name.
+_START = """\
+import os, sys
+
+sys.path[:] = [path for path in sys.path if path != os.path.dirname(__file__)]
+ours = sys.modules.pop(__name__)
+try:
+    import sitecustomize
+except ImportError as error:
+    if error.name != "sitecustomize":
+        raise
+    sys.modules[__name__] = ours
+finally:
+    from cuptimem.record import autostart
+
+    autostart.start()
+"""
+
+
+def is_read() -> bool:
+    """In the usual places it is seen; whether it is read elsewhere only such a Python can tell."""
+    if sys.flags.no_site:
+        return False
+    folders = site.getsitepackages()
+    if site.ENABLE_USER_SITE:
+        folders.append(site.getusersitepackages())
+    return any(os.path.isfile(os.path.join(folder, autostart.FILE)) for folder in folders) or starts()
+
+
+def starts(variables: "Mapping[str, str] | None" = None) -> bool:
+    """Whether this Python, started with these variables, loads cuptimem.record.autostart by itself."""
+    import subprocess
+
+    options, program = interpreter.split(sys.orig_argv[1:])
+    # `python -m cuptimem` gives its options on (cli/run.py); those of an installed command are its own.
+    left = "i" if program[:1] == ["-m"] else "iIEsP"
+    flags = [part for option in options for part in interpreter.without(option, left)]
+    # Any word makes the file call autostart, and this one asks for nothing.
+    environment = {**os.environ, **(variables or {}), "CUPTIMEM": "0"}
+    environment.pop("CUPTIMEM_SIM_CHILD", None)
+    ask = "import sys; sys.exit('cuptimem.record.autostart' not in sys.modules)"
+    try:
+        done = subprocess.run(
+            [sys.executable, *flags, "-c", ask],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=60,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return done.returncode == 0
+
+
+def write(folder: str) -> None:
+    """Writes the file that `without_file` speaks of."""
+    place = os.path.join(folder, _PLACE)
+    os.makedirs(place, exist_ok=True)
+    with open(os.path.join(place, "sitecustomize.py"), "w", encoding="utf-8") as file:
+        file.write(_START)
+
+
+def without_file(folder: str, base: "Mapping[str, str]") -> dict[str, str]:
+    """Variables for where Python does not read the startup file: a file in `folder` starts the same."""
+    place = os.path.join(folder, _PLACE)
+    return {"PYTHONPATH": os.pathsep.join([place, *filter(None, [base.get("PYTHONPATH")])])}

@@ -1,0 +1,189 @@
+"""What grows: leaks and suspects, as plain frozen data."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cuptimem.notebook import Displayed
+from cuptimem.report.brief import Brief, where
+from cuptimem.report.stacks import Frame, Stack, user_frame
+
+# The rule (csrc/analysis/growth.h) wants births in six different steps after a warm-up of at least two.
+STEPS_NEEDED = 8
+
+UNDECIDED = ("few births", "one epoch", "no collection", "late garbage", "filling", "events lost")
+
+# Paths without a name (referrers.Search.unnamed).
+_NAMELESS = ("only a reference cycle", "nothing in Python", "more objects than")
+_BARE = " that no Python object refers to"
+
+_ENDS_A_STEP = ("step", "optimizer", "backward")  # clocks whose tick is the end of a step
+
+
+def _place(frame: Frame | None, stack_lost: bool) -> str:
+    if frame is not None:
+        return frame.place
+    return "(stack lost)" if stack_lost else "(no Python line)"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Holder(Brief):
+    """What kept blocks alive: the way from a name of the program's to them, and how much is behind it."""
+
+    path: str  # "losses in train() → list[0:36]"
+    count: int  # blocks, or graph nodes
+    bytes: int  # of nodes: estimated
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the path begins at a name; else it says what is there instead of one."""
+        return not (self.path.startswith(_NAMELESS) or _BARE in self.path)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class LeakPart(Brief):
+    """What one stack has to do with a leak that several lead to."""
+
+    bytes: int  # of graph nodes: estimated
+    count: int
+    stack: Stack
+    stack_lost: bool = False
+
+    @property
+    def frame(self) -> Frame | None:
+        """The user's line: see stacks.user_frame."""
+        return user_frame(self.stack)
+
+    @property
+    def where(self) -> str:
+        """The user's line, or why there is none."""
+        return _place(self.frame, self.stack_lost)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Leak(Displayed, Brief):
+    """Something that grows from step to step, judged at the end of its loop's last step.
+
+    In Report.leaks it is a verdict and `reason` is ""; in Report.suspects `reason` says why it is none. It may be one
+    (UNDECIDED: see `undecided`), or it is none ("stopped", "garbage", "negligible"). What has one cause is one entry:
+    `keeps` has what else grows for it.
+    """
+
+    kind: str  # "bytes": blocks of tensors; "nodes": nodes of the autograd graph
+    device: str
+    bytes: int  # alive then; of nodes an estimate
+    count: int  # blocks or nodes
+    bytes_per_step: float
+    count_per_step: float  # 0 where older ones are replaced by larger ones
+    first_step: int  # in which the first and the last of them were made
+    last_step: int
+    loop: str  # whose steps these are: "training", "evaluation", ...
+    stack: Stack  # where they are made: of several stacks the one with the most bytes
+    retained_at: Stack  # nodes: where the youngest survivor of each step was made, mostly the line that keeps them
+    parts: tuple[LeakPart, ...]  # by stack, the largest first; they sum to bytes and count
+    signature: str  # "survivors" of all ages, or a live set that keeps "growing" though its blocks are young
+    cause: str  # "cycle": reference cycles, and no collection ran; else ""
+    confidence: str  # "high", "medium", "low"
+    reason: str
+    stack_lost: bool = False  # there was a stack, but no room to define it
+    total_bytes_per_step: float = 0.0  # with those of `keeps`
+    # To the entry that it stands under, else "": "retained by the graph" (its line made nodes that are kept), "made in
+    # the same steps" (as the kept graph, which may hold it), "grows with it" (in proportion: it is computed from it).
+    relation: str = ""
+    keeps: "tuple[Leak, ...]" = ()  # what stands under this, the most bytes a step first
+    holders: tuple[Holder, ...] = ()  # when the recording ended, the most bytes first; empty: not searched, or gone
+
+    def _said(self) -> str:
+        from cuptimem.output.text.words import size
+
+        rate = f"{size(round(self.bytes_per_step))} a step at {where(self)}"
+        what = "graph nodes" if self.kind == "nodes" else f"bytes on {self.device}"
+        verdict = self.reason or f"{self.confidence} confidence"
+        return f"{rate}, {what}, steps {self.first_step} to {self.last_step}, {verdict}"
+
+    @property
+    def undecided(self) -> bool:
+        """Whether it is a suspect that may well be a leak: the recording cannot tell."""
+        return self.reason in UNDECIDED
+
+    @property
+    def bytes_estimated(self) -> bool:
+        """Whether the bytes are an estimate: sizes of graph nodes are not measured."""
+        return self.kind == "nodes"
+
+    @property
+    def made_frame(self) -> Frame | None:
+        """The user's line on which the blocks or nodes are made."""
+        return user_frame(self.stack)
+
+    @property
+    def frame(self) -> Frame | None:
+        """The user's line to look at first: for nodes where they are retained, else where the blocks are made."""
+        return user_frame(self.retained_at) or self.made_frame
+
+    @property
+    def library_frame(self) -> Frame | None:
+        """The innermost frame of the making stack, where it is not the user's line itself."""
+        return self.stack[0] if self.stack and self.stack[0] != self.made_frame else None
+
+    @property
+    def where(self) -> str:
+        """The user's line (see frame), or why there is none."""
+        return _place(self.frame, self.stack_lost)
+
+
+class Leaks(Displayed, Brief, tuple[Leak, ...]):
+    """Leaks or suspects, the most bytes a step first."""
+
+    __slots__ = ()
+
+    def _said(self) -> str:
+        from cuptimem.output.text.words import size
+
+        leaks = [leak for leak in self if isinstance(leak, Leak)]  # dataclasses.asdict() makes dictionaries of them
+        first = f", first {size(round(leaks[0].bytes_per_step))} a step at {where(leaks[0])}" if leaks else ""
+        return f"{len(self)}{first}"
+
+
+def _made_behind(stack: Stack, clock: Mapping[str, Any] | None) -> bool:
+    """Whether this happens behind the line that ends a step, in the same pass of the loop: `losses.append(loss)` below
+    `optimizer.step()`. The clock counts it to the next step; it belongs to the one that has just ended."""
+    if clock is None or clock["kind"] not in _ENDS_A_STEP or clock["where"] is None:
+        return False
+    file, line, function = clock["where"]
+    return any(frame.file == file and frame.function == function and frame.line > line for frame in stack)
+
+
+def from_row(
+    row: Mapping[str, Any],
+    stack_of: Callable[[int], Stack],
+    lost_stack: int,
+    clocks: Mapping[str, Mapping[str, Any]],
+) -> Leak:
+    """A leak or suspect of what the C core's analyze() returned. clocks: of each loop, its row in "clock"."""
+    behind = int(_made_behind(stack_of(row["retained"] or row["stack"]), clocks.get(row["loop"])))
+    return Leak(
+        kind=row["kind"],
+        device=row["device"],
+        bytes=row["bytes"],
+        count=row["count"],
+        bytes_per_step=row["bytes_per_step"],
+        count_per_step=row["count_per_step"],
+        first_step=max(0, row["first_step"] - behind),
+        last_step=max(0, row["last_step"] - behind),
+        loop=row["loop"],
+        stack=stack_of(row["stack"]),
+        retained_at=stack_of(row["retained"]),
+        parts=tuple(
+            LeakPart(size, count, stack_of(stack_id), stack_id == lost_stack) for size, count, stack_id in row["parts"]
+        ),
+        signature=row["signature"],
+        cause=row["cause"],
+        confidence=row["confidence"],
+        reason=row["reason"],
+        stack_lost=row["stack"] == lost_stack,
+        total_bytes_per_step=row["total_bytes_per_step"],
+        relation=row["relation"],
+        keeps=tuple(from_row(kept, stack_of, lost_stack, clocks) for kept in row["keeps"]),
+        holders=tuple(Holder(path or "?", count, size) for path, count, size in row.get("holders", ())),
+    )

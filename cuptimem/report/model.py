@@ -1,0 +1,1121 @@
+"""What a trace says, as plain frozen data.
+
+All sizes are bytes (int), all times nanoseconds since the start of the trace, or of its window. Report objects can be
+pickled, compared and kept; they need neither the trace nor torch. Stacks are tuples of Frame, innermost first.
+"""
+
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any
+
+from cuptimem import own_code
+from cuptimem.errors import Error, core
+from cuptimem.notebook import Displayed, cells
+from cuptimem.report import brief, chart, fragmentation, kernels, leaks, ledger
+from cuptimem.report.brief import Brief
+from cuptimem.report.chart import Chart, Span
+from cuptimem.report.fragmentation import Fragmentation
+from cuptimem.report.kernels import Kernels
+from cuptimem.report.leaks import Leaks
+from cuptimem.report.ledger import NOT_RECORDED, DeviceTimeline, DriverLevel, Ledger
+from cuptimem.report.stacks import Frame, Stack, library_line, shown_file, user_frame
+
+if TYPE_CHECKING:
+    import pandas
+
+    from cuptimem.output.exports import Written
+    from cuptimem.output.text.blocks import Block
+    from cuptimem.record.recorder import Window
+    from cuptimem.report.account import Account
+    from cuptimem.simulation.result import Simulation
+
+_NO_STACK, _LOST_STACK = 0, 1  # reserved stack ids, csrc/base/event.h
+
+# What a block is for; csrc/heap/category.h has the rules.
+CATEGORIES = (
+    "parameter",
+    "buffer",
+    "gradient",
+    "optimizer state",
+    "input",
+    "activation",
+    "temporary",
+    "before start",
+    "unknown",
+)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Contributor(Brief):
+    """Blocks alive together that came from one stack in one phase, and are of one category and module.
+
+    A block made in backward is charged to the forward line of its autograd node: `stack` is that line's stack, `origin`
+    the stack on which backward() was called.
+    """
+
+    bytes: int
+    count: int
+    stack: Stack
+    phase: str  # "data", "forward", "backward", "optimizer", "other", "before start"
+    operator: str | None = (
+        None  # the autograd node that ran, "AddmmBackward0", else the operator where they are recorded
+    )
+    origin: Stack = ()
+    stack_lost: bool = False  # there was a stack, but no room to define it
+    category: str = "unknown"  # of CATEGORIES
+    qualified: str | None = None  # the name of the module that owns it or made it: "encoder.layers.3.self_attn"
+    saved_by: str | None = None  # of an activation: the autograd node that had saved it, "AddmmBackward0"
+
+    def _said(self) -> str:
+        parts = dict.fromkeys((f"at {brief.where(self)}", self.phase, self.category))
+        return f"{brief.amount(self.bytes, self.count)} {', '.join(parts)}"
+
+    @property
+    def frame(self) -> Frame | None:
+        """The user's line: see user_frame."""
+        return user_frame(self.stack)
+
+    @property
+    def library_frame(self) -> Frame | None:
+        """The innermost frame, where it is not the user's line itself."""
+        return self.stack[0] if self.stack and self.stack[0] != self.frame else None
+
+    @property
+    def library_line(self) -> Frame | None:
+        """The library's line below the user's, outside PyTorch where there is one: see stacks.library_line."""
+        return library_line(self.stack)
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """Classes of the modules whose calls the block was made in, outermost first."""
+        return tuple(frame.module for frame in reversed(self.stack) if frame.module is not None)
+
+    @property
+    def module(self) -> str | None:
+        """The module's qualified name; where no walk has seen it, the class of the innermost one that was called."""
+        if self.qualified is not None:
+            return self.qualified
+        return next((frame.module for frame in self.stack if frame.module is not None), None)
+
+    @property
+    def where(self) -> str:
+        """The user's line, or why there is none."""
+        frame = self.frame
+        if frame is not None:
+            return frame.place
+        if self.stack_lost:
+            return "(stack lost)"
+        if self.phase == "before start":
+            return "(before start)"
+        if self.operator == "AccumulateGrad":
+            return "(gradient accumulation)"
+        return "(no Python line)"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Line(Brief):
+    """Contributors of one user line in one phase, together; or of one library's line below it."""
+
+    bytes: int
+    count: int
+    phase: str
+    where: str
+    contributors: tuple[Contributor, ...]
+    frame: Frame | None  # None: `where` says why
+
+    def _said(self) -> str:
+        return f"{brief.amount(self.bytes, self.count)} at {brief.where(self)}, {self.phase}"
+
+
+def lines_of(contributors: Iterable[Contributor], below: Collection[Frame] = ()) -> tuple[Line, ...]:
+    """By user line and phase, the largest first. What stands at the lines `below` is by the library's lines below."""
+    groups: dict[tuple[object, str], list[Contributor]] = {}
+    frames: dict[tuple[object, str], Frame | None] = {}
+    for contributor in contributors:
+        frame = contributor.frame
+        if frame is not None and any(frame.same_line(left) for left in below):
+            frame = contributor.library_line or frame
+        place: object = contributor.where if frame is None else (frame.file, frame.line)
+        key = (place, contributor.phase)
+        groups.setdefault(key, []).append(contributor)
+        frames.setdefault(key, frame)
+    lines = []
+    for key, group in groups.items():
+        frame = frames[key]
+        where = group[0].where if frame is None else frame.place
+        lines.append(Line(sum(c.bytes for c in group), sum(c.count for c in group), key[1], where, tuple(group), frame))
+    return tuple(sorted(lines, key=lambda line: (-line.bytes, line.where, line.phase)))
+
+
+# What Report.contents can be asked for beside the peak, and the core for.
+TABLES = ("start", "end", "above", "kept", "allocated", "stepped", "temporary")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Contents(Displayed, Brief):
+    """Blocks of one device, by contributor. The contributors' bytes and `rest_bytes` sum to `bytes`.
+
+    what: "peak", or one of TABLES: alive at the start or at the end, alive at the peak above the start
+    (Device.peak_above_start), allocated since the start and alive at the end ("kept"), all that was ever allocated, all
+    that was allocated in steps, all that was freed in the step that made it. Of one step where `step` was asked for.
+    """
+
+    device: str
+    bytes: int
+    time_ns: int
+    step: int | None  # None: no step clock ticked, the moment lies outside all steps, or it is about the whole run
+    contributors: tuple[Contributor, ...]
+    rest_bytes: int = 0  # without a stack: the trace is past its bound (Report.folded), or keeps the largest only
+    rest_count: int = 0
+    what: str = "peak"
+
+    def _said(self) -> str:
+        moment = brief.in_step(self.step) if self.what == "peak" else f", {self.what}"
+        largest = f", most at {brief.where(self.contributors[0])}" if self.contributors else ""
+        return f"{self.device}: {brief.amount(self.bytes, self.count)}{moment}{largest}"
+
+    @property
+    def count(self) -> int:
+        """Blocks."""
+        return sum(c.count for c in self.contributors) + self.rest_count
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """The contributors by user line and phase."""
+        return lines_of(self.contributors)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class LiveTensor(Brief):
+    """A block at a peak of which a walk over living objects has said what it is."""
+
+    name: str | None  # "h.3.mlp.c_fc.weight", "exp_avg of h.3.mlp.c_fc.weight"; a gradient has its parameter's
+    category: str  # of CATEGORIES
+    bytes: int
+    module: str | None  # the qualified name of the module that owns it
+    dtype: str | None  # "float32"
+    shape: tuple[int, ...] | None
+    stack: Stack
+
+    def _said(self) -> str:
+        from cuptimem.output.text.words import size
+
+        kind = f" {self.dtype}{list(self.shape)}" if self.dtype is not None and self.shape is not None else ""
+        return f"{brief.name(self.name or self.module or 'unnamed')}{kind}: {size(self.bytes)}, {self.category}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Peak(Contents):
+    """The moment with the most live bytes on one device, and what was alive then.
+
+    A step's peak out of Report.steps keeps the ten largest contributors; `rest_bytes` and `rest_count` are the others.
+    """
+
+    tensors: tuple[LiveTensor, ...] = ()  # of the run's peak, the largest first; part of the contributors' bytes
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class OutOfMemory(Brief):
+    """An allocation that a device refused.
+
+    What was alive then is known of the first sixteen of a device, and of the one whose exception left the program or
+    the profile. One made in backward is charged to the forward line of its autograd node, as a Contributor is.
+    """
+
+    device: str
+    time_ns: int
+    requested: int
+    allocated: int
+    stack: Stack
+    step: int | None
+    contributors: tuple[Contributor, ...] = ()  # alive then, the largest first
+    left: bool = False  # its exception left the program or the profile; else the program caught it, or was killed
+    reserved: int | None = None  # by the allocator, as last told where `memory` is None; None: it does not say
+    origin: Stack = ()  # its own stack, where that is not `stack`
+    operator: str | None = None  # the autograd node that ran
+    memory: Fragmentation | None = None  # of PyTorch's segments then; None: none were known (the CPU has none)
+
+    def _said(self) -> str:
+        from cuptimem.output.text.words import size
+
+        where = f" at {brief.at(self.frame)}" if self.frame is not None else ""
+        moment = f"{where}{brief.in_step(self.step)}"
+        return f"{self.device}: {size(self.requested)} refused{moment}, {size(self.allocated)} allocated"
+
+    @property
+    def frame(self) -> Frame | None:
+        """The user's line: see user_frame."""
+        return user_frame(self.stack)
+
+    @property
+    def cached(self) -> int | None:
+        """Reserved, and in no block."""
+        if self.memory is not None:
+            return self.memory.unused
+        return None if self.reserved is None else max(0, self.reserved - self.allocated)
+
+    @property
+    def unknown(self) -> int:
+        """Allocated, and in no contributor: folded (Report.folded), lost, or not asked for by tensors."""
+        return self.allocated - sum(c.bytes for c in self.contributors)
+
+
+@dataclass(frozen=True, slots=True)
+class TimelinePoint:
+    """Live bytes in one interval that begins at time_ns; reserved where the allocator keeps more than it gave out."""
+
+    time_ns: int
+    low: int
+    high: int
+    reserved: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ResidentPoint:
+    """The process's resident memory, which holds more than tensors."""
+
+    time_ns: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """What PyTorch's caching allocator took from CUDA by cudaMalloc and had not given back: at the end, and at most.
+
+    Not those of a program's own memory pools (torch.cuda.MemPool) that were there before the recording.
+    """
+
+    count: int
+    bytes: int
+    peak: int
+
+
+@dataclass(frozen=True, slots=True)
+class TotalsCheck:
+    """The allocator's own total of bytes given out against the recorded heap, whenever it was told.
+
+    `told` and `live` are of the last time that they differed, else of the last time.
+    """
+
+    told: int
+    live: int
+    checked: int
+    differ: int
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class HostRead(Brief):
+    """A line that read values from a simulated device, where no kernel computes.
+
+    written: the host had written them itself, so they are right unless a kernel would have changed them; else only a
+    kernel would have computed them, and what was read are zeros.
+    """
+
+    device: str
+    count: int
+    bytes: int
+    stack: Stack
+    written: bool = False
+
+    @property
+    def frame(self) -> Frame | None:
+        """The user's line: see user_frame."""
+        return user_frame(self.stack)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class KeptBlock(Brief):
+    """A block that was allocated since the start and is alive at the end."""
+
+    address: int
+    bytes: int
+    device: str
+    stack: Stack
+    step: int | None  # that it was made in; None: in none
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Device(Brief):
+    """Totals of one device over the whole recording."""
+
+    name: str
+    start: int
+    peak: Peak
+    end: int
+    allocations: int
+    frees: int
+    allocated: int
+    freed: int
+    reserved_peak: int | None
+    timeline: tuple[TimelinePoint, ...]
+    ooms: tuple[OutOfMemory, ...]  # the first 1,024, and the one that left
+    requested_peak: int | None = None  # of the peak's bytes, those that were asked for; None: the allocator did not say
+    # The highest sum of live blocks that were allocated since the start; a lower bound where Report.folded.
+    peak_above_start: int = 0
+    kept: int = 0  # of those, what is alive at the end
+    segments: Segments | None = None  # None: none were seen (expandable segments, other back ends, the CPU)
+    check: TotalsCheck | None = None  # None: the allocator tells no totals
+    tables: tuple[Contents, ...] = ()  # those that were asked for
+    refused: int = 0  # requests: all of them
+
+    def _said(self) -> str:
+        from cuptimem.output.text.words import plural, size
+
+        moments = f"{size(self.start)} at start, peak {size(self.peak.bytes)}{brief.in_step(self.peak.step)}"
+        return f"{self.name}: {moments}, {size(self.end)} at end, {plural(self.allocations, 'allocation')}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Step(Brief):
+    """One step on one device."""
+
+    index: int
+    loop: str
+    device: str
+    begin_ns: int
+    end_ns: int
+    start: int
+    peak: int
+    peak_ns: int
+    end: int
+    allocated: int
+    freed: int
+    allocations: int
+    contributors: tuple[Contributor, ...]  # the ten largest at the step's peak
+    rest_bytes: int = 0
+    rest_count: int = 0
+    reserved: int | None = None  # by the allocator when the step ended; None: it does not say
+
+    def _said(self) -> str:
+        from cuptimem.output.text.words import size
+
+        loop = "" if self.loop in ("", "training") else f" of {brief.name(self.loop)}"
+        moments = f"{size(self.start)} at start, peak {size(self.peak)}, {size(self.end)} at end"
+        return f"{self.index}{loop} on {self.device}: {moments}, {size(self.allocated)} allocated"
+
+
+class Steps(Displayed, Brief, tuple[Step, ...]):
+    """Steps in their order, an entry per step and device."""
+
+    __slots__ = ()
+
+    def _said(self) -> str:
+        from cuptimem.output.text.words import plural, size
+
+        steps = [step for step in self if isinstance(step, Step)]  # dataclasses.asdict() makes dictionaries of them
+        if not steps:
+            return f"{plural(len(self), 'row')}"
+        highest = max(steps, key=lambda step: step.peak)
+        number = len({step.index for step in steps})
+        return (
+            f"{plural(number, 'step')}, highest peak {size(highest.peak)} on {highest.device} in step {highest.index}"
+        )
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """One flat dictionary per step and device, numbers in bytes and nanoseconds."""
+        return [{name: getattr(step, name) for name in _STEP_COLUMNS} for step in self]
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """The same as a data frame. Raises Error where pandas is not installed."""
+        try:
+            import pandas
+        except ImportError:
+            raise Error("pandas is not installed; use steps.to_dicts(), or install it: pip install pandas") from None
+        return pandas.DataFrame(self.to_dicts(), columns=list(_STEP_COLUMNS))
+
+
+_DIMENSIONS = 64  # of a tensor: PyTorch has no more
+_STEP_COLUMNS = (
+    "index",
+    "loop",
+    "device",
+    "begin_ns",
+    "end_ns",
+    "start",
+    "peak",
+    "peak_ns",
+    "end",
+    "allocated",
+    "freed",
+    "allocations",
+    "reserved",
+)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Survivor(Brief):
+    """Blocks of one stack that outlived the step in which they were made and are alive at the end."""
+
+    device: str
+    bytes: int
+    count: int
+    first_step: int | None
+    last_step: int | None
+    stack: Stack
+
+    def _said(self) -> str:
+        steps = "" if self.first_step is None else f" of steps {self.first_step} to {self.last_step}"
+        return f"{self.device}: {brief.amount(self.bytes, self.count)}{steps}"
+
+
+@dataclass(frozen=True, slots=True)
+class Backward:
+    """Bytes allocated while autograd ran, by how far they could be joined to a forward line."""
+
+    bytes: int
+    resolved: int
+    accumulation: int
+    unresolved: int
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """The stretch of a recording past its bound (max_size) of which only sums, survivors and peaks were kept."""
+
+    from_step: int  # the first and the last step of it; -1 = before the first
+    to_step: int
+    events: int  # left out, and counted
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """What the recording misses, in counts. All zero in a good one."""
+
+    events: int = 0  # allocations and frees that found no room: the live bytes are then wrong by them
+    stacks: int = 0  # stacks that could not be defined
+    unknown_frees: int = 0  # frees of blocks made before recording, or by a hook that was not there yet
+    replaced: int = 0  # allocations at an address that was still taken: a free went missing
+    seeds_skipped: int = 0  # storages alive at the start that could not be looked at
+    cut: int = 0  # stacks of more than 1,024 calls without their outer ones, names cut after 4,096 bytes
+    unshown: int = 0  # references to stacks that are left out: all together they were too large for this file
+
+    @property
+    def heap_is_exact(self) -> bool:
+        """Whether the live bytes can be trusted to the byte."""
+        return self.events == 0 and self.replaced == 0
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ClockChange(Brief):
+    """From this step on, another clock counts."""
+
+    step: int
+    kind: str
+    where: tuple[str, int, str] | None  # file, line, function
+    loop: str
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ClockPassed(Brief):
+    """A better clock that ticked too rarely to count."""
+
+    kind: str
+    where: tuple[str, int, str] | None
+    steps: int
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ClockRate(Brief):
+    """Several updates make an iteration."""
+
+    updates: int
+    where: tuple[str, int, str] | None  # of the update that ends an iteration
+    joined: bool  # a step is an iteration; else it is one update, for there are too few iterations
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Clock(Brief):
+    """What counts the steps: "step" (prof.step()), "optimizer", "backward", "data", "module"; None: nothing ticked."""
+
+    kind: str | None
+    where: tuple[str, int, str] | None
+    changes: tuple[ClockChange, ...] = ()
+    passed: ClockPassed | None = None
+    rate: ClockRate | None = None
+
+    def _said(self) -> str:
+        place = "" if self.where is None else f" at {brief.name(f'{shown_file(self.where[0])}:{self.where[1]}')}"
+        return f"{self.kind}{place}" + (f", {len(self.changes)} changes" if self.changes else "")
+
+
+@dataclass(frozen=True, repr=False)
+class Report(Displayed, Brief):
+    """Everything that a trace, or one window of it, says."""
+
+    path: str | None  # None: the trace was a temporary file
+    complete: bool  # the program itself ended the recording: it is all there (but see lost)
+    state: str  # "complete", "recording" (still going on), "recovered" (killed, nothing lost), "cut" (tail missing)
+    reason: str  # why the recording ended early, or what the file lacks; "" if neither
+    environment: Mapping[str, str]
+    start_realtime_ns: int  # nanoseconds since 1970
+    duration_ns: int
+    events: int
+    allocations: int
+    threads: int
+    devices: tuple[Device, ...]
+    steps: Steps
+    clock: Clock
+    survivors: tuple[Survivor, ...]
+    backward: Backward
+    resident: tuple[ResidentPoint, ...]
+    leaks: Leaks  # verdicts, the most bytes a step first
+    suspects: Leaks  # what grew, but is no verdict: each says why
+    nodes: int | None  # nodes of the autograd graph alive at the last step's end; None: see nodes_reason
+    nodes_reason: str  # why graph nodes were not counted, and are in no leak; "" if they were
+    lost: Lost
+    folded: Folded | None  # None: the recording has every event
+    kept_blocks: tuple[KeptBlock, ...] = ()  # where the table "kept" was asked for: the first 65,536
+    host_reads: tuple[HostRead, ...] = ()  # on a simulated device only, the most frequent first
+    schema: int = field(default=1)
+    simulation: "Simulation | None" = None  # what cuptimem.simulate() found out
+    driver: DriverLevel = NOT_RECORDED  # what was recorded below PyTorch; its mode and reason where nothing was
+    ledgers: tuple[Ledger, ...] = ()  # of each device at its peak and at the end, the fullest device first
+    fragmentations: tuple[Fragmentation, ...] = ()  # of each device at its peak, when it refused, at the end
+    kernels: Kernels | None = None  # None: they were not recorded
+    device_timelines: tuple[DeviceTimeline, ...] = ()
+    window: int = 0  # which part of the file this is; 0: all of it
+    step: int | None = None  # the devices' peaks and tables are of this step, not of the run
+    code: tuple[str, ...] = ()  # installed packages that count as the user's own code, too
+    drawn: tuple[Chart, ...] = ()  # where charts were asked for: see charts()
+    # Of a profile without a path, once its block has ended: gives what has the temporary trace, as long as that is
+    # there. Not in a pickle.
+    recorded: "Callable[[], Window | None] | None" = field(default=None, compare=False, repr=False)
+
+    def _said(self) -> str:
+        from cuptimem.output.text.words import plural, size
+
+        script = self.environment.get("script", "") or self.path or "recording"
+        said = [f"{brief.name(os.path.basename(script))}: {self._peak_said()}"]
+        if self.steps:
+            said.append(plural(len({step.index for step in self.steps}), "step"))
+        if refused := sum(device.refused for device in self.devices):
+            said.append(f"{plural(refused, 'request')} refused")
+        if self.leaks:
+            rate = sum(leak.total_bytes_per_step for leak in self.leaks)
+            said.append(f"{plural(len(self.leaks), 'leak')} of {size(round(rate))} a step")
+        elif max(self.loops.values(), default=0) < leaks.STEPS_NEEDED:
+            said.append("leaks not judged")
+        else:
+            said.append("no leak")
+        if self.undecided:
+            said.append(plural(len(self.undecided), "suspect"))
+        return ", ".join(said if self.complete else [*said, self.state])
+
+    @property
+    def peaks(self) -> tuple[Peak, ...]:
+        """The peak of each device: accelerators first, then the CPU; the highest first among equals."""
+        return tuple(device.peak for device in self.devices)
+
+    @property
+    def peak(self) -> Peak:
+        """The peak of the first device: the fullest accelerator, else the CPU.
+
+        Raises Error if nothing was allocated while recording.
+        """
+        if not self.devices:
+            raise Error("nothing was allocated while this was recorded: there is no peak")
+        return self.devices[0].peak
+
+    @property
+    def undecided(self) -> Leaks:
+        """The suspects that may well be leaks: this recording cannot tell."""
+        return Leaks(suspect for suspect in self.suspects if suspect.undecided)
+
+    @property
+    def loops(self) -> dict[str, int]:
+        """How many steps each loop has, in the order of their first ones."""
+        indexes: dict[str, set[int]] = {}
+        for step in self.steps:
+            indexes.setdefault(step.loop, set()).add(step.index)
+        return {loop: len(steps) for loop, steps in indexes.items()}
+
+    @property
+    def ooms(self) -> tuple[OutOfMemory, ...]:
+        """Refused allocations of all devices in the order of time."""
+        return tuple(sorted((oom for device in self.devices for oom in device.ooms), key=lambda oom: oom.time_ns))
+
+    def _peak_said(self) -> str:
+        from cuptimem.output.text.words import size
+
+        if self.simulation is not None:
+            return f"{self.simulation.verdict} on {self.simulation.card}"
+        if not self.devices:
+            return "nothing was allocated"
+        return f"peak {size(self.peak.bytes)} on {self.peak.device}{brief.in_step(self.peak.step)}"
+
+    @property
+    def oom_left(self) -> OutOfMemory | None:
+        """The refused allocation whose exception left the program or the profile."""
+        return next((oom for oom in self.ooms if oom.left), None)
+
+    def device(self, name: str) -> Device:
+        """The device of that name ("cpu", "cuda:0"; "cuda" is "cuda:0"). Raises Error if it is not in the report."""
+        for device in self.devices:
+            if device.name in (name, f"{name}:0"):
+                return device
+        known = ", ".join(device.name for device in self.devices) or "none"
+        raise Error(f"no device {name!r} in this recording (there: {known})")
+
+    def timeline(self, device: str) -> tuple[TimelinePoint, ...]:
+        """Live bytes of a device over time."""
+        return self.device(device).timeline
+
+    def ledger(self, device: str | None = None, at: str | float | None = None) -> Ledger:
+        """Who has the used bytes of a device (None: the fullest): its lines sum to what the driver says is used.
+
+        at: "peak" (the default; of the used bytes), "end", or seconds since the start: the moment next to it at which
+        the driver was asked. That one is read from the file again. Raises Error, one line, where the recording has no
+        ledger (report.driver says why there is no driver level), no such device or no such moment.
+        """
+        if at is None or isinstance(at, str):
+            if at not in (None, "peak", "end"):
+                raise Error(f"no ledger at {at!r}: it is 'peak', 'end', or seconds since the start")
+            return ledger.pick(self, device, at or "peak")
+        ledger.pick(self, device, "peak")  # says what is missing before the file is read again
+        ledger.check_moment(self, at)
+        return ledger.pick(self._again(ledger_at_ns=round(at * 1e9)), device, "asked")
+
+    def _again(self, **more: Any) -> "Report":
+        """This report, with more in it than it was opened with."""
+        path, source, window = self._trace()
+        temporary = source is not None
+        report = analyze(
+            path, window=window, step=self.step, code=self.code, source=source, temporary=temporary, **more
+        )
+        if not temporary and report.start_realtime_ns != self.start_realtime_ns:
+            raise Error(f"{self.path} is another recording by now: open it again")
+        return report
+
+    def _trace(self) -> tuple[str, object, int]:
+        """Its file, what to give the core for it (None: the file), and the window in it."""
+        recorded = None if self.recorded is None else self.recorded()
+        if recorded is not None:
+            return recorded.source
+        if self.path is None:
+            raise Error(
+                "this recording was a temporary file, gone with its profile: keep the profile, or give it a path "
+                "(in a notebook: %%cuptimem -s FILE)"
+            )
+        return self.path, None, self.window
+
+    def fragmentation(self, device: str | None = None, at: str | None = None) -> Fragmentation:
+        """What PyTorch's allocator has of a device (None: the one with most unused) and cannot give out.
+
+        at: "oom" (when the device refused), "peak" (of what was reserved), "end"; None: the first of them that there
+        is. Raises Error where the recording has none, no such device or no such moment.
+        """
+        return fragmentation.pick(self, device, at)
+
+    def contents(self, what: str = "peak", device: str | None = None) -> Contents:
+        """What a device (None: the first one) held at the "peak", the "start" or the "end", or all that was ever
+        "allocated", in "stepped" only in steps, or freed in the step that made it ("temporary").
+
+        The file is read again unless the report was opened with that table. Raises Error.
+        """
+        if what != "peak" and what not in TABLES:
+            raise Error(f"no contents {what!r}: there are peak, {', '.join(TABLES)}")
+        if what in ("above", "kept") and self.step is not None:
+            raise Error(f"{what!r} is of the whole recording: open it without a step")
+        one = self.device(device) if device is not None else self.device(self.peak.device)
+        if what == "peak":
+            return one.peak
+        for table in one.tables:
+            if table.what == what:
+                return table
+        return self._again(tables=(what,)).contents(what, one.name)
+
+    def account(self, device: str | None = None, depth: int | None = None) -> "Account":
+        """What the peak of a device (None: the first one) is made of by module and category, in exact bytes.
+
+        depth: a module counts for the first so many parts of its name. Raises Error.
+        """
+        from cuptimem.report import account
+
+        return account.of_contents(self.contents("peak", device), depth)
+
+    def charts(self, spans: Iterable[Span] = (Span(),)) -> tuple[Chart, ...]:
+        """Live bytes over time by contributor: for each span (chart.Span), and in it for each device, one Chart.
+
+        The file is read again, once for all spans. Raises Error.
+        """
+        return self._again(charts=tuple(spans)).drawn
+
+    def show(self, path: str | os.PathLike[str] | None = None, *, open: bool = True) -> str:
+        """Writes the timeline of `cuptimem timeline`, one HTML file, and opens it where there is a browser; its path.
+
+        path: where to (None: a new file in the folder for temporary files, which stays there). Raises Error, one line;
+        a file that is no page of cuptimem is not replaced.
+        """
+        from cuptimem.output.pages import show
+
+        return show.timeline(self, None if path is None else os.fspath(path), open)
+
+    def export(self, kind: str, path: str | os.PathLike[str] | None = None, **options: Any) -> "Written":
+        """Writes the recording for another program, as `cuptimem export --to KIND` does.
+
+        kind: of cuptimem.output.exports.FORMATS. path: None is beside the trace. options: of
+        cuptimem.output.exports.Options, such as device and force. It is of the whole recording, where the report is
+        of a step, too. Raises Error, one line.
+        """
+        from cuptimem.output import exports
+
+        trace, source, window = self._trace()
+        if path is None and source is not None:
+            raise Error("this recording is a temporary file: name the file to write")
+        if core().Reader(trace, window=window).start_realtime_ns != self.start_realtime_ns:
+            raise Error(f"{trace} is another recording by now: open it again")
+        asked = exports.Options(**{"window": window, "code": self.code, **options})
+        return exports.export(trace, kind, None if path is None else os.fspath(path), asked)
+
+    def step_peak(self, index: int, device: str | None = None) -> Peak:
+        """The peak of one step with its ten largest contributors. -1 is the last. Raises Error if there is none."""
+        name = self.device(device).name if device is not None else None
+        if index < 0 and self.steps:
+            index += 1 + max(step.index for step in self.steps)
+        for step in self.steps:
+            if step.index == index and (name is None or step.device == name):
+                return Peak(
+                    step.device,
+                    step.peak,
+                    step.peak_ns,
+                    step.index,
+                    step.contributors,
+                    step.rest_bytes,
+                    step.rest_count,
+                )
+        raise Error(f"no step {index} in this recording ({self._known_steps()})")
+
+    def _known_steps(self) -> str:
+        if not self.steps:
+            return "no step clock ticked in it"
+        return f"there: {min(s.index for s in self.steps)} to {max(s.index for s in self.steps)}"
+
+    @cached_property
+    def _summary(self) -> "Sequence[Block]":
+        from cuptimem.output.text import simulate_views, views
+
+        return views.summary(self) if self.simulation is None else simulate_views.simulation(self, self.simulation)
+
+    def __str__(self) -> str:
+        from cuptimem.output.text import terminal, text
+
+        return text.render(self._summary, terminal.width_of_output())
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {name: value for name, value in self.__dict__.items() if name != "_summary"}
+        return state | {"recorded": None}
+
+
+def open(
+    path: str | os.PathLike[str],
+    *,
+    step: int | None = None,
+    min_rate: float | None = None,
+    progress: Callable[[float], bool] | None = None,
+    code: str | Iterable[str] | None = None,
+) -> Report:
+    """Reads a trace. Needs neither torch nor the machine it was recorded on.
+
+    step: the devices' peaks are then those of this step (-1: the last), with all their contributors. min_rate: what
+    grows by fewer bytes a step is negligible (None: by less than 1 KiB a step and 1 % of the device's peak). progress
+    is called with the share done (0 to 1) and cancels by returning False. code: installed packages that count as the
+    user's own code, too ("transformers", or several); None: what CUPTIMEM_CODE says, else what the recording names.
+    Raises Error, one line, for a file that is not a whole trace header; a trace whose tail is missing opens with
+    complete=False.
+    """
+    return analyze(os.fspath(path), step=step, min_rate=min_rate, progress=progress, code=code)
+
+
+def analyze(
+    path: str,
+    *,
+    source: object = None,
+    window: int = 0,
+    step: int | None = None,
+    progress: Callable[[float], bool] | None = None,
+    temporary: bool = False,
+    ledger_at_ns: int | None = None,
+    code: str | Iterable[str] | None = None,
+    default_code: Iterable[str] | None = None,
+    tables: Iterable[str] = (),
+    min_rate: float | None = None,
+    again: bool = False,
+    charts: Iterable[Span] = (),
+) -> Report:
+    """The report of one window of a trace (0: of all of it). ledger_at_ns: with ledgers of this moment, too.
+
+    source: core.trace(path), of which what was read for other windows is not read again; again: that this window will
+    be asked for once more.
+    tables: with these of TABLES, which Report.contents gives.
+    charts: with these spans in Report.drawn.
+    default_code: in the place of what the trace names, used where neither code nor the environment names any.
+    """
+    if os.path.isdir(path):
+        raise Error(f"{path} is a directory, not a trace")
+    if min_rate is not None and not min_rate >= 0:
+        raise Error(f"min_rate is a number of bytes a step, not {min_rate!r}")
+    chosen = own_code.names(code) if code is not None else own_code.of_environment()
+    if chosen is None and default_code is not None:
+        chosen = tuple(default_code)
+    raw = core().analyze(
+        path if source is None else source,
+        window=window,
+        step=step,
+        progress=progress,
+        code=None if chosen is None else ",".join(chosen),
+        tables=tuple(tables),
+        ledger_at_ns=-1 if ledger_at_ns is None else ledger_at_ns,
+        min_rate=-1.0 if min_rate is None else min_rate,
+        again=again,
+        charts=tuple(span.row() for span in charts),
+    )
+    report = replace(from_dict(None if temporary else path, raw), window=window)
+    return report if step is None else _at_step(report, raw["step_asked"])
+
+
+def _at_step(report: Report, index: int) -> Report:
+    """The core gives a step's contributors in the place of the run's; the peaks become the step's, too."""
+    rows = {step.device: step for step in report.steps if step.index == index}
+    devices = []
+    for device in report.devices:
+        row = rows.get(device.name)
+        if row is not None:
+            peak = Peak(device.name, row.peak, row.peak_ns, index, device.peak.contributors)
+        else:
+            peak = Peak(device.name, 0, 0, index, ())
+        tables = tuple(_of_step(table, row, index) for table in device.tables)
+        devices.append(replace(device, peak=peak, requested_peak=None, tables=tables))
+    return replace(report, devices=tuple(devices), step=index)
+
+
+def _of_step(table: Contents, row: Step | None, index: int) -> Contents:
+    if row is None:
+        return replace(table, bytes=0, time_ns=0, step=index)
+    known = {"start": row.start, "end": row.end, "allocated": row.allocated, "stepped": row.allocated}
+    time_ns = row.end_ns if table.what == "end" else row.begin_ns
+    return replace(table, bytes=known.get(table.what, table.bytes), time_ns=time_ns, step=index)
+
+
+def operator_name(name: str | None) -> str | None:
+    """The class of an autograd node from its (mangled or plain) C++ name: "AddmmBackward0". An operator's name stays as
+    it is: "aten::addmm"."""
+    if not name:
+        return None
+    if re.fullmatch(r"N?\d.*", name) is None:
+        return name.rsplit("::", 1)[-1] if name.startswith("torch::autograd::") else name
+    text, last = name.removeprefix("N"), ""
+    while (match := re.match(r"\d+", text)) is not None:
+        length, text = int(match.group()), text[match.end() :]
+        last, text = text[:length], text[length:]
+    return last or name
+
+
+@lru_cache(1024)
+def label_parts(text: str) -> tuple[str | None, str | None, tuple[int, ...] | None]:
+    """Name, dtype and shape of the text that a walk gives a block: "weight\\tfloat32 768 3072"."""
+    name, _, layout = text.partition("\t")
+    dtype, *sizes = layout.split(" ") if layout else (None,)
+    if len(sizes) > _DIMENSIONS or any(re.fullmatch(r"\d{1,18}", size) is None for size in sizes if size is not None):
+        return name or None, None, None
+    return name or None, dtype, None if dtype is None else tuple(int(size) for size in sizes if size is not None)
+
+
+def _device_order(device: Mapping[str, Any]) -> tuple[bool, int, str]:
+    return (device["device"] == "cpu", -device["peak"], device["device"])
+
+
+def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
+    """The report of what the C core's analyze() returned."""
+    code = own_code.of_trace(raw.get("code", ""))
+    is_own = own_code.matcher(code)
+    frames: dict[tuple[Any, ...], Frame] = {}
+    stacks: dict[int, Stack] = {}
+    named = cells.namer()
+
+    def frame_of(row: Sequence[Any]) -> Frame:
+        file, *more = row
+        file = named(file or "")
+        return replace(Frame(file, *more), own=True) if file and is_own(file) else Frame(file, *more)
+
+    def place(where: Sequence[Any] | None) -> tuple[str, int, str] | None:
+        return None if where is None else (named(where[0] or ""), where[1], where[2])
+
+    made: dict[int, Frame] = {}  # by identity: stacks share their outer rows, and a row is long to hash
+    for stack_id, rows in raw["stacks"].items():
+        for row in rows:
+            if id(row) not in made:
+                if row not in frames:
+                    frames[row] = frame_of(row)
+                made[id(row)] = frames[row]
+        stacks[stack_id] = tuple(made[id(row)] for row in rows)
+
+    def stack_of(stack_id: int) -> Stack:
+        return stacks.get(stack_id, ())
+
+    def contributor(row: Sequence[Any]) -> Contributor:
+        size, count, stack_id, origin_id, phase, name, category, module, saved_by = row
+        return Contributor(
+            bytes=size,
+            count=count,
+            stack=stack_of(stack_id),
+            phase=phase,
+            operator=operator_name(name),
+            origin=stack_of(origin_id) if origin_id != stack_id else (),
+            stack_lost=stack_id == _LOST_STACK,
+            category=category,
+            qualified=module,
+            saved_by=operator_name(saved_by),
+        )
+
+    def refused(device: str, row: Sequence[Any]) -> OutOfMemory:
+        time_ns, requested, allocated, stack_id, step, alive, left, reserved, origin_id, name, segments = row
+        memory = None if segments is None else fragmentation.from_row(segments, stack_of, _LOST_STACK)
+        if memory is not None:  # PyTorch empties its cache before it gives up, and tells no total of that
+            reserved = memory.reserved
+        return OutOfMemory(
+            device=device,
+            time_ns=time_ns,
+            requested=requested,
+            allocated=allocated,
+            stack=stack_of(stack_id),
+            step=step,
+            contributors=tuple(map(contributor, alive)),
+            left=left,
+            reserved=reserved if reserved >= 0 else None,
+            origin=stack_of(origin_id) if origin_id != stack_id else (),
+            operator=operator_name(name),
+            memory=memory,
+        )
+
+    def tensor(row: Sequence[Any]) -> LiveTensor:
+        text, category, size, module, stack_id = row
+        name, dtype, shape = label_parts(text)
+        return LiveTensor(name, category, size, module, dtype, shape, stack_of(stack_id))
+
+    def table_of(device: Mapping[str, Any], what: str, rows: Sequence[Any], rest: Sequence[int]) -> Contents:
+        contributors = tuple(contributor(row) for row in rows)
+        known = {"start": device["start"], "end": device["end"], "allocated": device["allocated"]}
+        known |= {"above": device["above"][0], "kept": device["kept"]}
+        size = known.get(what, sum(c.bytes for c in contributors) + rest[0])
+        time_ns = device["above"][1] if what == "above" else raw["duration_ns"] if what in ("end", "kept") else 0
+        return Contents(device["device"], size, time_ns, None, contributors, rest[0], rest[1], what)
+
+    devices = []
+    for row in sorted(raw["devices"], key=_device_order):
+        name = row["device"]
+        contributors = tuple(contributor(c) for c in row["contributors"])
+        tensors = tuple(tensor(one) for one in row.get("tensors", ()))
+        peak = Peak(name, row["peak"], row["peak_time_ns"], row["peak_step"], contributors, tensors=tensors)
+        ooms = tuple(refused(name, one) for one in row["ooms"])
+        devices.append(
+            Device(
+                name=name,
+                start=row["start"],
+                peak=peak,
+                end=row["end"],
+                allocations=row["allocations"],
+                frees=row["frees"],
+                allocated=row["allocated"],
+                freed=row["freed"],
+                peak_above_start=row["above"][0],
+                kept=row["kept"],
+                reserved_peak=row["reserved_peak"],
+                timeline=tuple(TimelinePoint(*point) for point in row["timeline"]),
+                ooms=ooms,
+                refused=row.get("ooms_total", len(ooms)),
+                requested_peak=row["requested_peak"] if row["requested_peak"] >= 0 else None,
+                segments=Segments(**row["segments"]) if row["segments"] else None,
+                check=TotalsCheck(**row["check"]) if row["check"]["checked"] else None,
+                tables=tuple(table_of(row, what, *table) for what, table in row.get("tables", {}).items()),
+            )
+        )
+    steps = Steps(
+        Step(
+            index=row["index"],
+            loop=row["loop"],
+            device=row["device"],
+            begin_ns=row["begin_ns"],
+            end_ns=row["end_ns"],
+            start=row["start"],
+            peak=row["peak"],
+            peak_ns=row["peak_ns"],
+            end=row["end"],
+            allocated=row["allocated"],
+            freed=row["freed"],
+            allocations=row["allocations"],
+            contributors=tuple(contributor(c) for c in row["contributors"]),
+            rest_bytes=row["rest"][0],
+            rest_count=row["rest"][1],
+            reserved=row.get("reserved"),
+        )
+        for row in raw["steps"]
+    )
+    clock = raw["clock"]
+    passed, rate = clock["passed"], clock["rate"]
+    nodes_reason = _nodes_reason(raw["meta"])
+
+    def leaks_of(key: str) -> Leaks:
+        clocks = {row["loop"]: {**row, "where": place(row["where"])} for row in clock["loops"]}
+        rows = (leaks.from_row(row, stack_of, _LOST_STACK, clocks) for row in raw[key])
+        return Leaks(one for leak in rows for one in (leak.keeps if leak.kind == "nodes" and nodes_reason else (leak,)))
+
+    return Report(
+        path=path,
+        complete=raw["complete"] and not raw["reason"],
+        state=raw["state"],
+        reason=raw["reason"],
+        environment=dict(raw["meta"]),
+        start_realtime_ns=raw["start_realtime_ns"],
+        duration_ns=raw["duration_ns"],
+        events=raw["events"],
+        allocations=raw["allocations"],
+        threads=raw["threads"],
+        devices=tuple(devices),
+        steps=steps,
+        clock=Clock(
+            clock["kind"],
+            place(clock["where"]),
+            tuple(ClockChange(c["step"], c["kind"], place(c["where"]), c["loop"]) for c in clock["changes"]),
+            passed and ClockPassed(passed[0], place(passed[1]), passed[2]),
+            rate and ClockRate(rate[0], place(rate[1]), rate[2]),
+        ),
+        survivors=tuple(
+            Survivor(device, size, count, first, last, stack_of(stack_id))
+            for device, stack_id, size, count, first, last in raw["survivors"]
+        ),
+        backward=Backward(**raw["backward"]),
+        resident=tuple(ResidentPoint(*point) for point in raw["rss"]),
+        leaks=leaks_of("leaks"),
+        suspects=leaks_of("suspects"),
+        nodes=None if nodes_reason else raw["live_nodes"],
+        nodes_reason=nodes_reason,
+        lost=Lost(**raw["lost"]),
+        folded=Folded(**raw["folded"]) if raw.get("folded") else None,
+        host_reads=tuple(
+            HostRead(row["device"], row["count"], row["bytes"], stack_of(row["stack"]), row["written"])
+            for row in raw["host_reads"]
+        ),
+        kept_blocks=tuple(
+            KeptBlock(address, size, device, stack_of(stack_id), step if step >= 0 else None)
+            for address, size, step, device, stack_id in raw.get("kept_blocks", ())
+        ),
+        schema=raw["schema"],
+        driver=ledger.driver_from_row(raw.get("driver"), stack_of, _LOST_STACK),
+        ledgers=ledger.ordered(ledger.ledger_from_row(row, stack_of, _LOST_STACK) for row in raw.get("ledger", ())),
+        fragmentations=fragmentation.ordered(
+            fragmentation.from_row(row, stack_of, _LOST_STACK) for row in raw.get("fragmentation", ())
+        ),
+        kernels=kernels.from_row(raw.get("kernels"), stack_of, _LOST_STACK),
+        device_timelines=tuple(ledger.timeline_from_row(row) for row in raw.get("device_timeline", ())),
+        code=code,
+        drawn=tuple(chart.from_row(row, contributor) for row in raw.get("charts", ())),
+    )
+
+
+def _nodes_reason(meta: Mapping[str, str]) -> str:
+    """Without a word that nodes were counted, numbers about them would be guesses."""
+    said = meta.get("nodes", "the recording does not say that they were counted")
+    return "" if said == "counted" else said
