@@ -38,6 +38,7 @@ ONCE = [
     ("fidelity/test_runner.py", "", "compares two outputs; test_fidelity.py uses it with every Python"),
     ("foreign/", "", "compares lists of outcomes"),
     ("fuzz/", "", "a C program"),
+    ("golden/", "", "the same traces; tests/cli and tests/exports make the same answers with every Python"),
     ("notebook/test_magic.py", "", "cells that use tensors"),
     ("notebook/test_notebooks.py", "", "needs a Jupyter kernel"),
     ("packaging/test_install.py", "", "`make wheel-tests` installs with every Python"),
