@@ -9,7 +9,7 @@ CUDA ?= yes
 CUDA_VENV := .venv-cuda
 # The same with the libraries whose programs and published figures `make evidence-published` simulates.
 MODELS_VENV := .venv-models
-PUBLISHED := tests/evidence/published
+PUBLISHED := tests/oracle/evidence/published
 # A CUPTI that does not survive a call without a driver, for the tests which show that it gets none.
 CUPTI_WHEEL ?= nvidia-cuda-cupti==13.2.86
 # Plugins of pytest that only suites inside of tests use: in .venv they would reorder, rerun and time our own.
@@ -18,7 +18,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.made
 C_FILES := $(shell find csrc -name '*.c' -o -name '*.h' | sort)
-C_TEST_FILES := $(wildcard tests/*.h tests/capture/*.[ch] tests/capture/*/*.[ch] tests/analysis/*.c tests/frames/*.c tests/fuzz/*.[ch] tests/sanitize/*.[ch] tests/simulator/*.h tests/simulator/*/*.[ch] tests/simulator/*/*/*.[ch] tests/driver/*.[ch] tests/driver/*/*.[ch] tests/gpu/*.c tests/simulated/*.c benchmarks/*.c)
+C_TEST_FILES := $(wildcard tests/*.h tests/unit/capture/*.[ch] tests/unit/capture/*/*.[ch] tests/unit/analysis/*.c tests/unit/frames/*.c tests/tools/fuzz/*.[ch] tests/tools/sanitize/*.[ch] tests/simulator/device/*.h tests/simulator/device/*/*.[ch] tests/simulator/device/*/*/*.[ch] tests/simulator/driver/*.[ch] tests/simulator/driver/*/*.[ch] tests/on_device/gpu/*.c tests/on_device/simulated/*.c benchmarks/*.c)
 PACKAGE := setup.py pyproject.toml cuptimem.pth cuptimem.start _cuptimem_start.py
 ARGS ?=
 SECONDS ?= 600
@@ -89,7 +89,7 @@ cuda-environment: $(if $(filter no,$(CUDA)),,$(CUDA_VENV)/.made build/cupti/.mad
 # What `make test` needs: environments, other Pythons, the C programs of its tests. Once; after a change what it touches.
 set-up: $(STAMP)/package build/pytest-plugins/.made cuda-environment other-pythons test-programs
 
-test: set-up ## run all tests but the long ones (ARGS="-k name" or ARGS=tests/cli to choose; CUDA=no: without PyTorch's CUDA build)
+test: set-up ## run all tests but the long ones (ARGS="-k name" or ARGS=tests/tools/cli to choose; CUDA=no: without PyTorch's CUDA build)
 	@CUPTIMEM_CUDA=$(CUDA) $(BIN)/python -m tests.everything $(ARGS)
 
 check: $(STAMP)/package ## lint, and the tests that need neither PyTorch nor a sanitizer build: under three minutes
@@ -116,27 +116,27 @@ torches: $(STAMP)/package ## test with old and new versions of PyTorch, 5 GB of 
 	$(BIN)/python -m tests.torches $(TORCHES)
 
 newest: ## test in Debian forky with CPython 3.14 and 3.15, gcc 16 and the newest PyTorch (MIRROR=http://...; needs root and debootstrap); writes docs/newest/<date>.md
-	$(PYTHON) -m tests.newest $(if $(MIRROR),--mirror $(MIRROR)) $(ARGS)
+	$(PYTHON) -m tests.tools.newest $(if $(MIRROR),--mirror $(MIRROR)) $(ARGS)
 
 golden: $(STAMP)/package ## compare every answer to the golden traces with the one that is kept (ARGS="train oom-left": of these)
 	@$(BIN)/python -m tests.golden $(ARGS)
 
 fuzz: $(STAMP)/package ## fuzz everything that reads a trace (SECONDS=600; needs clang)
-	$(BIN)/python -m tests.fuzz.fuzz $(SECONDS)
+	$(BIN)/python -m tests.tools.fuzz.fuzz $(SECONDS)
 
 fuzz-records: $(STAMP)/package ## fuzz what reads CUPTI's records (SECONDS=600; needs clang)
 	mkdir -p build/fuzz/records
 	clang -std=gnu11 -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
 	  -I$$($(BIN)/python -c "import sysconfig; print(sysconfig.get_paths()['include'])") \
-	  tests/driver/activity/fuzz.c tests/driver/activity/play.c tests/driver/activity/doubles.c \
+	  tests/simulator/driver/activity/fuzz.c tests/simulator/driver/activity/play.c tests/simulator/driver/activity/doubles.c \
 	  csrc/sources/cupti/cupti_records.c csrc/sources/cupti/cupti_clock.c csrc/base/clock.c -lpthread -o build/fuzz/fuzz-records
 	nice build/fuzz/fuzz-records -max_total_time=$(SECONDS) -max_len=8192 -timeout=5 build/fuzz/records
 
 sanitize: $(STAMP)/package ## stress programs under Address- and ThreadSanitizer (MINUTES=5)
-	$(BIN)/python -m tests.sanitize.sanitize $(MINUTES)
+	$(BIN)/python -m tests.tools.sanitize.sanitize $(MINUTES)
 
-stress: $(STAMP)/package ## the long forms of tests/stress: 10,000 threads, 1,000 forks, ...; writes docs/stress/<date>.md
-	$(BIN)/python tests/stress/write_result.py $(ARGS)
+stress: $(STAMP)/package ## the long forms of tests/record/stress: 10,000 threads, 1,000 forks, ...; writes docs/stress/<date>.md
+	$(BIN)/python tests/record/stress/write_result.py $(ARGS)
 
 bench: $(STAMP)/package cuda-environment ## measure what cuptimem costs, side by side with others
 	@[ -x .venv-bench/bin/python ] || $(BIN)/python -m benchmarks --setup
@@ -147,43 +147,43 @@ browser-tests: $(STAMP)/package ## the tests that open pages in a Chromium; fail
 
 perfetto: $(STAMP)/package ## the chrome export in Perfetto's trace_processor, which it downloads (ARGS=/path/to/trace_processor_shell); writes docs/exports/<date>.md
 	@$(BIN)/python -m pip install -q perfetto
-	$(BIN)/python -m tests.exports.perfetto $(ARGS)
+	$(BIN)/python -m tests.tools.exports.perfetto $(ARGS)
 
 examples: $(STAMP)/package $(CUDA_VENV)/.made ## run three programs of examples/ again and write docs/examples.md
-	$(BIN)/python -m tests.cli.examples
+	$(BIN)/python -m tests.tools.cli.examples
 
 notebooks: $(STAMP)/package $(CUDA_VENV)/.made ## execute notebooks/ again and write their outputs (ARGS="find_a_leak" for one)
-	$(BIN)/python -m tests.notebook.execute $(ARGS)
+	$(BIN)/python -m tests.tools.notebook.execute $(ARGS)
 
 page-assets: $(STAMP)/package ## fetch the vendored parts of pages again (ARGS=--check: compare only)
 	$(BIN)/python -m cuptimem.output.pages.vendor.fetch $(ARGS)
 
 evidence: $(STAMP)/package ## judge the leak verdicts against an independent oracle (ARGS="p01 p02" for some)
-	$(BIN)/python -m tests.evidence $(or $(ARGS),--save)
+	$(BIN)/python -m tests.oracle.evidence $(or $(ARGS),--save)
 
 evidence-public: $(STAMP)/package ## run public training scripts under cuptimem (ARGS="--source DIR" for local copies)
-	$(BIN)/python -m tests.evidence.public $(ARGS)
+	$(BIN)/python -m tests.oracle.evidence.public $(ARGS)
 
 evidence-published: $(STAMP)/package $(MODELS_VENV)/.made ## simulate programs of public libraries and published figures of real GPUs; writes docs/verdicts.md and docs/accuracy.md (ARGS="verdicts --only 018")
-	$(MODELS_VENV)/bin/python -m tests.evidence.published $(or $(ARGS),all)
+	$(MODELS_VENV)/bin/python -m tests.oracle.evidence.published $(or $(ARGS),all)
 
-fidelity: $(STAMP)/package ## run programs bare and recorded in every way of tests/fidelity; writes docs/fidelity/<date>.md (ARGS="fork*")
-	TORCH="$(TORCH)" $(BIN)/python -m tests.fidelity $(or $(ARGS),--save)
+fidelity: $(STAMP)/package ## run programs bare and recorded in every way of tests/record/fidelity; writes docs/fidelity/<date>.md (ARGS="fork*")
+	TORCH="$(TORCH)" $(BIN)/python -m tests.record.fidelity $(or $(ARGS),--save)
 
 foreign: $(STAMP)/package ## run test suites of PyTorch, accelerate and einops bare and recorded (ARGS="--long --save", "--source DIR einops")
-	TORCH="$(TORCH)" $(BIN)/python -m tests.foreign $(ARGS)
+	TORCH="$(TORCH)" $(BIN)/python -m tests.oracle.foreign $(ARGS)
 
 accounts: $(STAMP)/package cuda-environment ## what memory is for, by cuptimem and by the programs' own objects; writes docs/accounts/<date>.md
-	$(BIN)/python -m tests.accounts
+	$(BIN)/python -m tests.oracle.accounts
 
 cupti-headers: $(STAMP)/package ## read the headers of CUPTI's releases anew (CACHE=folder for their wheels, 200 MB)
-	$(BIN)/python -m tests.cupti_headers $(or $(CACHE),build/cupti-wheels)
+	$(BIN)/python -m tests.simulator.cupti_headers $(or $(CACHE),build/cupti-wheels)
 
 wheels: $(STAMP)/package ## build the source distribution and a wheel for each Python here into dist/, and check them
-	$(BIN)/python -m tests.packaging.wheels build
+	$(BIN)/python -m tests.tools.packaging.wheels build
 
 wheel-tests: $(STAMP)/package ## test what is in dist/ away from the source tree (ARGS=--everything: with PyTorch too)
-	$(BIN)/python -m tests.packaging.wheels test $(ARGS)
+	$(BIN)/python -m tests.tools.packaging.wheels test $(ARGS)
 
 lint: $(STAMP)/package ## ruff, mypy --strict, clang-format, cppcheck
 	$(BIN)/ruff check cuptimem tests benchmarks examples *.py

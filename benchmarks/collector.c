@@ -1,5 +1,6 @@
 /* A capture of events as a training publishes them, for counting what the collector spends on each
- * (collector.py). No Python: the rooms capture and trace, with tests/capture/frames_double.c. */
+ * (collector.py). No Python: the rooms capture and trace, with tests/unit/capture/frames_double.c.
+ */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

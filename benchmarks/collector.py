@@ -22,7 +22,7 @@ STREAMS = ("tiny", "training")
 
 
 def compile_program(target: Path) -> None:
-    sources = [Path(__file__).with_suffix(".c"), ROOT / "tests/capture/frames_double.c"]
+    sources = [Path(__file__).with_suffix(".c"), ROOT / "tests/unit/capture/frames_double.c"]
     for room in ("base", "trace", "capture", "compact", "recover"):
         sources += (path for path in (ROOT / "csrc" / room).glob("*.c") if path.name != "synthetic.c")
     sources += (ROOT / "csrc/heap" / f"{name}.c" for name in REPLAYED)

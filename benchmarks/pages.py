@@ -23,7 +23,7 @@ QUICK = (10_000,)
 ROUNDS = 5
 LIMIT_MS = 120_000
 LONGEST_STRING = 2**29 - 24  # of V8
-CONSUMERS = Path(__file__).resolve().parents[1] / "tests/exports/consumers"
+CONSUMERS = Path(__file__).resolve().parents[1] / "tests/tools/exports/consumers"
 
 
 def opening(browser: Any, path: Path, drawn: str) -> float:
@@ -51,7 +51,7 @@ def memory_viz_page(trace: Path) -> Path | str:
     """PyTorch's viewer with the run in it; else why there is none."""
     script, d3 = CONSUMERS / "memory_viz/MemoryViz.js", CONSUMERS / "d3/d3.min.js"
     if not (script.exists() and d3.exists()):
-        return "MemoryViz.js is not in tests/exports"
+        return "MemoryViz.js is not in tests/tools/exports"
     snapshot = trace.with_suffix(".pickle")
     command = [sys.executable, "-m", "cuptimem", "export", str(trace), "--to", "memory-viz", "-o", str(snapshot)]
     subprocess.run(command, check=True, capture_output=True)

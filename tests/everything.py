@@ -32,23 +32,37 @@ COUNTS = re.compile(r"^=* ?(\d+ [a-z]+.*?) in [\d.]+s", re.MULTILINE)
 FAILED = ("FAILED", "ERROR", "!!!")
 
 # What takes longest begins first. A file is in the first group that has it, or in that of its folder, behind these.
-FIRST = ("truth/", "pytest_plugin/test_plays", "pytest_plugin/", "simulated/test_simulate.py", "sources/")
-FIRST += (
-    "simulated/test_programs.py",
-    "simulated/",
-    "accounts/",
-    "stress/",
-    "fidelity/",
-    "driver/",
-    "capture/",
-    "cli/",
-    "evidence/",
-    "holders/",
-    "ooms/",
-    "faults/",
+FIRST = (
+    "oracle/truth/",
+    "tools/pytest_plugin/test_plays",
+    "tools/pytest_plugin/",
+    "on_device/simulated/test_simulate.py",
+    "record/sources/",
 )
-FIRST += ("notebook/", "pages/", "exports/", "tensorboard/", "views/", "api/", "simulator/")
-OTHERS_FIRST = ("capture/", "")
+FIRST += (
+    "on_device/simulated/test_programs.py",
+    "on_device/simulated/",
+    "oracle/accounts/",
+    "record/stress/",
+    "record/fidelity/",
+    "simulator/driver/",
+    "unit/capture/",
+    "tools/cli/",
+    "oracle/evidence/",
+    "record/holders/",
+    "record/ooms/",
+    "record/faults/",
+)
+FIRST += (
+    "tools/notebook/",
+    "tools/pages/",
+    "tools/exports/",
+    "tools/tensorboard/",
+    "tools/views/",
+    "record/api/",
+    "simulator/device/",
+)
+OTHERS_FIRST = ("unit/capture/", "")
 
 
 @dataclass
@@ -148,7 +162,7 @@ class Run:
         self._some = bool(arguments)
 
     def main(self, *more: str) -> list[Group]:
-        folders = {f"{file.relative_to(ROOT / 'tests').parts[0]}/": None for file in self._files}
+        folders = {f"{'/'.join(file.relative_to(ROOT / 'tests').parts[:2])}/": None for file in self._files}
         return list(self._groups(pythons.RUNNING, (*FIRST, *folders), more))
 
     def others(self, *more: str) -> list[Group]:

@@ -31,12 +31,12 @@ DEFAULT = ("2.4.1", "2.8.0", "2.11.0", "2.12.0", "2.13.0", "2.14.1", "2.15.0")
 
 # What is asked of each version, and where the tests are.
 PARTS = {
-    "nodes": "tests.sources.test_nodes",
-    "backward": "tests.sources.test_autograd",
-    "allocator": "tests.sources.test_allocator",
-    "storages": "tests.sources.test_seed",
-    "live set": "tests.truth.test_live_set",
-    "steps": "tests.sources.test_torch_events",
+    "nodes": "tests.record.sources.test_nodes",
+    "backward": "tests.record.sources.test_autograd",
+    "allocator": "tests.record.sources.test_allocator",
+    "storages": "tests.record.sources.test_seed",
+    "live set": "tests.oracle.truth.test_live_set",
+    "steps": "tests.record.sources.test_torch_events",
 }
 
 
@@ -77,7 +77,11 @@ def run(version: str, only: str | None) -> dict[str, Any]:
         report = Path(folder) / "report.xml"
         subprocess.run(
             [str(python), "-m", "pytest", "-q", "-m", "torches", "-p", "no:cacheprovider", f"--junitxml={report}"]
-            + (["tests/sources", "tests/truth"] if only is None else [PARTS[only].replace(".", "/") + ".py"]),
+            + (
+                ["tests/record/sources", "tests/oracle/truth"]
+                if only is None
+                else [PARTS[only].replace(".", "/") + ".py"]
+            ),
             cwd=ROOT,
             env={**os.environ, "CUPTIMEM_TEST_TORCHES": "1", "OMP_NUM_THREADS": "1"},
         )

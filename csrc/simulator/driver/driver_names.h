@@ -1,6 +1,7 @@
 /* Which functions CUDA 13.0's driver has, since which version, and under which symbol the one of
  * that version is exported: what cuGetProcAddress looks through. Facts of the vendor's headers
- * (cudaTypedefs.h), sorted by name and version; tests/simulator/test_driver_names.py compares. */
+ * (cudaTypedefs.h), sorted by name and version; tests/simulator/device/test_driver_names.py
+ * compares. */
 #ifndef CM_SIM_DRIVER_NAMES_H
 #define CM_SIM_DRIVER_NAMES_H
 

@@ -1,6 +1,6 @@
 /* The parameters of driver calls, as CUPTI's callbacks hand them out: own declarations with the
  * vendor's field names and order, and the numbers of the callbacks. Structures that a field points
- * to are not needed here. tests/simulator/test_driver_params.py compares all of it with the
+ * to are not needed here. tests/simulator/device/test_driver_params.py compares all of it with the
  * vendor's headers. */
 #ifndef CM_SIM_DRIVER_PARAMS_H
 #define CM_SIM_DRIVER_PARAMS_H

@@ -1,8 +1,8 @@
 /* What CUPTI's callbacks hand out: own declarations, of what is used only. Each parameter structure
  * is as long as the last field that is read; calls with equal beginnings share one. The rows of
  * cupti_calls.c name every callback with its number and its structure, and a test compares all of
- * it with the vendor's headers (tests/driver/test_calls_vendor.py). Numbers are never given anew:
- * they hold in every release that knows them. */
+ * it with the vendor's headers (tests/simulator/driver/test_calls_vendor.py). Numbers are never
+ * given anew: they hold in every release that knows them. */
 #ifndef CM_SOURCES_CUPTI_CUPTI_CALLS_H
 #define CM_SOURCES_CUPTI_CUPTI_CALLS_H
 

@@ -1,0 +1,141 @@
+"""An interpreter with a CUDA build of PyTorch, and programs run in it on a simulated device."""
+
+import json as json_module
+import os
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import pythons
+from tests.conftest import ROOT, Result, clean_environment
+from tests.forkserver import ForkServer
+from tests.on_device.simulated import device
+
+MISSING = "no CUDA build of PyTorch: `make test` installs one into .venv-cuda"
+
+
+def cuda_interpreter() -> Path:
+    """Where the interpreter should be: CUPTIMEM_CUDA_PYTHON, else .venv-cuda's."""
+    return Path(os.environ.get("CUPTIMEM_CUDA_PYTHON") or ROOT / ".venv-cuda" / "bin" / "python")
+
+
+@pytest.fixture(scope="session")
+def sim_python(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """That interpreter as a user has it, with cuptimem and its .pth. Skips where it was left out (make test CUDA=no),
+    and where nobody made it; under `make test`, which makes it, that is an error."""
+    wanted = os.environ.get("CUPTIMEM_CUDA", "")
+    if wanted == "no":
+        pytest.skip("left out: CUDA=no")
+    base = cuda_interpreter()
+    if not base.exists():
+        pytest.fail(MISSING) if wanted == "yes" else pytest.skip(MISSING)
+    home = tmp_path_factory.mktemp("cuda") / "venv"
+    subprocess.run([base, "-m", "venv", "--without-pip", home], check=True, capture_output=True, timeout=120)
+    ask = "import sys; print(*(p for p in sys.path if p.endswith('-packages')), sep='\\n')"
+    seen = subprocess.run([base, "-c", ask], check=True, capture_output=True, text=True, timeout=120).stdout
+    site = next(home.glob("lib/python3.*/site-packages"))
+    (site / "__paths.pth").write_text(f"{ROOT}\n{seen}")  # the first letter: before cuptimem.pth
+    pythons.add_startup(site)
+    return str(home / "bin" / "python")
+
+
+@pytest.fixture(scope="session")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Variables that keep what torch.compile and Triton write in a place of this session's own."""
+    folder = tmp_path_factory.mktemp("compiled")
+    return {"TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"), "TRITON_CACHE_DIR": str(folder / "triton")}
+
+
+@pytest.fixture
+def on_device(sim_python: str, compiled: dict[str, str], tmp_path: Path) -> Callable[..., Result]:
+    """Runs a command line of that interpreter on a simulated device; keywords as for device.environment."""
+
+    def call(*arguments: str, env: Mapping[str, str] | None = None, timeout: float = 240, **keywords: Any) -> Result:
+        done = subprocess.run(
+            [sim_python, "-W", "ignore", *arguments],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env={**clean_environment(), **compiled, **device.environment(**keywords), **(env or {})},
+            cwd=tmp_path,
+            stdin=subprocess.DEVNULL,
+            timeout=timeout,
+        )
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def forks(sim_python: str, compiled: dict[str, str]) -> Iterator[ForkServer]:
+    server = ForkServer(sim_python, {**clean_environment(), **compiled, **device.environment()})
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def forked_on_device(forks: ForkServer, compiled: dict[str, str], tmp_path: Path) -> Callable[..., Result]:
+    """As on_device, for a module of these tests, a script or code, in a fork of a process that has imported PyTorch.
+    CUDA is not in use there: the device comes into being when the program first asks for it."""
+
+    def call(*arguments: str, env: Mapping[str, str] | None = None, timeout: float = 240, **keywords: Any) -> Result:
+        script, *rest = arguments
+        if script == "-m":
+            script = str(ROOT / f"{rest.pop(0).replace('.', '/')}.py")
+        elif script == "-c":
+            script = "program.py"
+            (tmp_path / script).write_text(rest.pop(0))
+        environment = {**clean_environment(), **compiled, **device.environment(**keywords), **(env or {})}
+        return forks.run(tmp_path / script, *rest, environment=environment, cwd=tmp_path, timeout=timeout)
+
+    return call
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command left."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def answer(self) -> dict[str, Any]:
+        found: dict[str, Any] = json_module.loads(self.out)
+        return found
+
+
+@pytest.fixture
+def simulate(sim_python: str, tmp_path: Path) -> Callable[..., Done]:
+    """Runs `cuptimem simulate` on a program; other verbs by verb=, its own arguments by behind=,
+    another interpreter by python=."""
+
+    def call(
+        program: str,
+        *options: str,
+        verb: str = "simulate",
+        json: bool = True,
+        timeout: float = 200,
+        behind: tuple[str, ...] = (),
+        python: str = "",
+        **variables: str,
+    ) -> Done:
+        words = [python or sim_python, "-W", "ignore", "-m", "cuptimem", verb, *(["--json"] if json else []), *options]
+        if verb == "simulate":
+            (tmp_path / "program.py").write_text(program)
+            words += ["program.py", *behind]
+        done = subprocess.run(
+            words,
+            cwd=tmp_path,
+            env=clean_environment() | variables,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    return call

@@ -1,0 +1,99 @@
+"""Whatever PyTorch's own libraries want of CUDA is described: a new version that wants more fails here, with names."""
+
+import re
+import runpy
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cuptimem.simulation import device as simulator
+from tests.conftest import ROOT, Result
+from tests.on_device.simulated import elf
+
+pytestmark = pytest.mark.cuda_torch
+
+# By the library that an import names; by its name where it names none (the driver, cuSPARSELt, NVML).
+SIMULATED = {alias.soname.partition(".so.")[0] for alias in simulator.ALIASES}
+FAMILIES = re.compile(r"(__cuda|cuda|cublas|cudnn|cusolver|cusparse|cufft|cupti|nvml|nccl|cu)[A-Z_]\w*")
+# What PyTorch 2.11.0 imports and 2.14.1 does not.
+OLDER = ["cudaGraphDebugDotPrint", "cusolverDnCreateSyevjInfo", "cusolverDnDestroySyevjInfo"]
+OLDER += [f"cusolverDn{kind}evj{end}" for kind in ("Ssy", "Dsy", "Che", "Zhe") for end in ("", "_bufferSize")]
+REAL = re.compile(r"cu(File|rand)\w*")
+
+
+def wanted(folder: Path) -> dict[str, str]:
+    """Each function of a simulated library that is imported there, and by which object."""
+    found = {}
+    for file in sorted(folder.glob("*.so*")):
+        for symbol in elf.imports(file):
+            family = symbol.library.partition(".so.")[0]
+            if family in SIMULATED or (not family and FAMILIES.fullmatch(symbol.name) and not REAL.match(symbol.name)):
+                found[symbol.name] = file.name
+    return found
+
+
+def torch_folder(python: str) -> Path:
+    ask = "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"
+    done = subprocess.run([python, "-c", ask], capture_output=True, text=True, check=True)
+    return Path(done.stdout.strip())
+
+
+@pytest.fixture(scope="module")
+def imported(sim_python: str) -> dict[str, str]:
+    return wanted(torch_folder(sim_python) / "lib") | dict.fromkeys(OLDER, "libtorch_cuda_linalg.so of 2.11.0")
+
+
+def test_there_is_much_to_find(imported: dict[str, str]) -> None:
+    """The reader reads: these have been imported by every PyTorch so far."""
+    assert len(imported) > 600
+    assert {"cudaMalloc", "cublasGemmEx", "cudnnBackendExecute", "cusparseLtMatmul", "cuptiSubscribe"} < set(imported)
+    assert {"ncclAllReduce", "ncclCommInitAll", "ncclCommInitRankConfig"} < set(imported)
+    assert {"cuLaunchKernel", "cusolverDnCreate", "cusparseSpMM", "cufftXtExec", "__cudaRegisterFunction"} < set(
+        imported
+    )
+
+
+def test_everything_imported_exists(imported: dict[str, str]) -> None:
+    listed = subprocess.run(
+        ["nm", "-D", "--defined-only", simulator.library()], capture_output=True, text=True, check=True
+    )
+    exported = {line.split()[-1] for line in listed.stdout.splitlines()}
+    missing = {name: imported[name] for name in sorted(imported.keys() - exported)}
+    assert not missing, f"in no table of csrc/simulator/tables, and not written by hand: {missing}"
+
+
+def test_nothing_imported_is_refused(imported: dict[str, str]) -> None:
+    folder = ROOT / "csrc" / "simulator" / "tables"
+    if not folder.is_dir():
+        pytest.skip("not in a source tree")
+    tables = runpy.run_path(str(folder / "generate.py"))["tables"](folder)
+    # It would draw the nodes of a graph, which are not kept. Only CUDAGraph.debug_dump() calls it.
+    refused = {"cudaGraphDebugDotPrint"} ^ {
+        name for table in tables.values() for name, entry in table.entries.items() if entry.refused
+    }
+    assert not sorted(refused & imported.keys()), "PyTorch imports them: say what they do"
+
+
+def test_the_real_libraries_that_stay(on_device: Callable[..., Result]) -> None:
+    """They load beside the simulated ones, and the simulated ones are what the names of the others mean."""
+    done = on_device(
+        "-c",
+        """
+import ctypes, torch
+torch.zeros(1, device="cuda")
+mapped = {line.split()[-1] for line in open("/proc/self/maps") if "/" in line}
+def lies(name):
+    return [path for path in mapped if path.rsplit("/", 1)[-1].startswith(name)]
+for name in ("libcurand.", "libcufile.", "libnvrtc.", "libnvrtc-builtins.", "libnvshmem_host."):
+    assert lies(name), name
+for name in ("libcublas.", "libcublasLt.", "libcudnn", "libcusolver.", "libcusparse.", "libcufft.", "libcusparseLt.",
+             "libcudart", "libcuda.", "libcupti.", "libnvidia-ml.", "libnccl."):
+    assert all("cuptimem/simulator" in path for path in lies(name)) and lies(name), (name, lies(name))
+assert ctypes.CDLL("libcudart.so.13").cudaMalloc
+assert ctypes.CDLL("libcublas.so.13").cublasSgemm_v2 and ctypes.CDLL("libcuda.so.1").cuInit
+print(torch.cuda.nccl.version())
+""",
+    )
+    assert done.code == 0, done.err

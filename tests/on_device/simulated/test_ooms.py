@@ -1,0 +1,62 @@
+"""A request that a device of known size refuses: the account against what PyTorch says at that moment."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cuptimem
+from tests.conftest import ROOT, Result
+
+MIB = 1 << 20
+MEMORY, ASKED = 1152, 600 * MIB - 5
+PROGRAM = str(ROOT / "tests" / "on_device" / "simulated" / "refused_program.py")
+OnDevice = Callable[..., Result]
+
+
+@pytest.fixture
+def refused(on_device: OnDevice, tmp_path: Path) -> Callable[..., tuple[Result, dict[str, Any]]]:
+    def call(mebibytes: int) -> tuple[Result, dict[str, Any]]:
+        command = ("-m", "cuptimem", "run", "-f", "-o", "x.cmem", PROGRAM, str(ASKED))
+        # Without workspaces of cuBLAS, which come into being inside of modules and of backward nodes.
+        done = on_device(*command, memory=f"{mebibytes}MiB", env={"CUBLAS_WORKSPACE_CONFIG": ":0:0"})
+        return done, json.loads(done.out) if done.out else {}
+
+    return call
+
+
+def test_the_account_is_pytorchs(refused: Callable[..., tuple[Result, dict[str, Any]]], tmp_path: Path) -> None:
+    done, said = refused(MEMORY)
+    assert done.code == 1 and done.err.count("Out of memory on cuda:0: 600.0 MiB refused") == 1, done.err
+    report = cuptimem.open(tmp_path / "x.cmem")
+    oom = report.oom_left
+    assert oom is not None and oom.memory is not None and report.ooms == (oom,)
+    assert oom.frame is not None and oom.frame.function == "block"
+    assert oom.requested == 600 * MIB  # as PyTorch rounds it
+    assert (oom.allocated, oom.reserved, oom.cached) == (
+        said["allocated"],
+        said["reserved"],
+        said["reserved"] - said["allocated"],
+    )
+    assert (oom.memory.reserved, oom.memory.allocated) == (said["reserved"], said["allocated"])
+    assert oom.memory.too_small == oom.cached and oom.memory.empty_cache_returns == 0
+    assert oom.memory.free_on_device == said["free"]
+    assert oom.unknown == 0 and sum(c.bytes for c in oom.contributors) == said["allocated"]
+
+    by_category: dict[str, int] = {}
+    for c in oom.contributors:
+        by_category[c.category] = by_category.get(c.category, 0) + c.bytes
+    for category in ("optimizer state", "gradient"):
+        assert by_category[category] == said[category], by_category
+    assert by_category.get("parameter", 0) in (0, said["parameter"])  # without a walk they are unknown
+
+    lacked = oom.memory.lacked
+    assert lacked == 600 * MIB - said["free"] > 0
+    assert f"- freeing {lacked / MIB:.1f} MiB more on the device" in done.err
+    # As much more is enough, and less is not.
+    done, said = refused(MEMORY + lacked // MIB)
+    assert done.code == 0 and "Out of memory" not in done.err, done.err
+    done, said = refused(MEMORY + lacked // MIB - 2)
+    assert done.code == 1 and "- freeing 2.0 MiB more on the device" in done.err, done.err

@@ -1,0 +1,1 @@
+"""Reports compared with accounts that never see cuptimem."""

@@ -1,0 +1,50 @@
+"""Everything here runs real programs in child processes, under the oracle."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [path for path in (str(HERE), str(HERE.parents[1] / "programs")) if path not in sys.path]
+
+import oracle  # noqa: E402
+
+from tests.forkserver import ForkServer  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def oracle_library() -> Path:
+    return oracle.library()
+
+
+@pytest.fixture(scope="session")
+def forks(oracle_library: Path) -> Iterator[ForkServer]:
+    server = ForkServer(sys.executable, _environment(oracle_library))
+    yield server
+    server.close()
+
+
+def _environment(library: Path, **more: str) -> dict[str, str]:
+    return oracle.environment(library, PYTHONPATH=str(HERE.parents[2]), **more)
+
+
+@pytest.fixture
+def child(oracle_library: Path, forks: ForkServer, tmp_path: Path) -> Callable[..., Any]:
+    """Runs a script of this folder under the oracle and returns the JSON on its last line of output."""
+    pytest.importorskip("torch")
+
+    def run(script: str, *arguments: object, timeout: float = 300, **environment: str) -> Any:
+        variables = _environment(oracle_library, **environment)
+        done = forks.run(HERE / script, *map(str, arguments), environment=variables, cwd=tmp_path, timeout=timeout)
+        if done.code != 0:
+            said = f"{done.out[-500:]}\n{done.err[-1500:]}"
+            pytest.fail(f"{script} {arguments}: exit {done.code}\n{said}", pytrace=False)
+        return json.loads(done.out.splitlines()[-1])
+
+    return run

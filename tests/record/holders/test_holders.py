@@ -1,0 +1,449 @@
+"""Who holds a leak: paths on small programs and on the leak programs of the evidence suite.
+
+PYTEST_DONT_REWRITE: rewritten assertions keep what they compare in local variables of their own.
+"""
+
+from __future__ import annotations
+
+import collections
+import gc
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import types
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import cuptimem  # noqa: E402  behind torch's presence
+from cuptimem.objects import holders, living  # noqa: E402
+from cuptimem.record import recorder  # noqa: E402
+from cuptimem.report.leaks import Holder  # noqa: E402
+from tests.oracle.evidence import suite  # noqa: E402
+
+BYTES = 1024
+
+
+class Keeper:
+    kept: list[Any] = []
+
+    def __init__(self) -> None:
+        self.history: list[Any] = []
+
+
+class Hostile:
+    """Raises whatever it is asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+    def __repr__(self) -> str:
+        raise RuntimeError
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def __class__(self) -> Any:
+        raise RuntimeError
+
+
+def paths_of(address: int) -> list[str]:
+    (found,) = holders.find([holders.Want([(address, BYTES)])])
+    return [one.path for one in found]
+
+
+def new() -> Any:
+    return torch.ones(BYTES // 4)
+
+
+KEPT: dict[str, Any] = {}
+
+
+@pytest.fixture(autouse=True)
+def empty() -> Iterator[None]:
+    yield
+    KEPT.clear()
+    Keeper.kept.clear()
+
+
+def module(path: str) -> str:
+    return f"{path} in module tests.record.holders.test_holders"
+
+
+def test_global_and_items() -> None:
+    KEPT["loss"] = [new(), (new(),)]
+    assert paths_of(KEPT["loss"][0].data_ptr()) == [module("KEPT") + " → dict['loss'] → list[0]"]
+    assert paths_of(KEPT["loss"][1][0].data_ptr()) == [module("KEPT") + " → dict['loss'] → list[1] → tuple[0]"]
+
+
+def test_local_attribute_and_class() -> None:
+    keeper = Keeper()
+    keeper.history.append(new())
+    assert paths_of(keeper.history[0].data_ptr()) == [
+        "keeper.history (Keeper) in test_local_attribute_and_class() → list[0]"
+    ]
+    Keeper.kept.append(new())
+    assert paths_of(Keeper.kept[0].data_ptr()) == ["Keeper.kept (class) → list[0]"]
+
+
+def test_bounded_deque() -> None:
+    recent: collections.deque[Any] = collections.deque([new(), new()], maxlen=1000)
+    assert paths_of(recent[1].data_ptr()) == ["recent in test_bounded_deque() → deque(maxlen=1000)[1]"]
+
+
+def closure() -> tuple[Any, int]:
+    history = [new()]
+    return (lambda: history), history[0].data_ptr()
+
+
+def test_closure_cell() -> None:
+    step, address = closure()
+    assert paths_of(address) == [
+        "step in test_closure_cell() → closure history of closure.<locals>.<lambda>() → list[0]"
+    ]
+    assert step() is not None
+
+
+def test_generator() -> None:
+    def batches() -> Iterator[int]:
+        held = new()
+        yield held.data_ptr()
+
+    running = batches()
+    assert paths_of(next(running)) == ["running in test_generator() → held in batches() (a generator)"]
+
+
+def test_traceback_of_an_exception() -> None:
+    def fail() -> None:
+        held = new()
+        raise ValueError(held.data_ptr())
+
+    try:
+        fail()
+    except ValueError as error:
+        kept = error
+    (path,) = paths_of(kept.args[0])
+    assert path == "kept in test_traceback_of_an_exception() → traceback → held in fail()"
+
+
+def test_reference_cycle() -> None:
+    def make() -> int:
+        node, other = Keeper(), Keeper()
+        node.next, other.previous = other, node  # type: ignore[attr-defined]
+        other.value = new()  # type: ignore[attr-defined]
+        return int(other.value.data_ptr())  # type: ignore[attr-defined]
+
+    gc.disable()
+    try:
+        (path,) = paths_of(make())
+    finally:
+        gc.enable()
+    assert path.startswith("only a reference cycle: Keeper.") and ".next" in path and ".previous" in path
+
+
+def test_graph_of_a_kept_loss() -> None:
+    layer = torch.nn.Linear(16, 16)
+    losses = []
+    x = torch.ones(16, 16)
+    hidden = layer(x).exp()
+    address = hidden.data_ptr()
+    losses.append((hidden * 2).sum())
+    del hidden
+    (path,) = paths_of(address)
+    assert path.startswith("losses in test_graph_of_a_kept_loss() → list[0] → .grad_fn → SumBackward0")
+    assert path.endswith("saved by ExpBackward0")
+
+
+def test_buffers_of_modules() -> None:
+    net = torch.nn.Sequential(torch.nn.BatchNorm1d(BYTES // 4))
+    address = net[0].running_mean.data_ptr()
+    assert paths_of(address) == ["net.0.running_mean (BatchNorm1d) in test_buffers_of_modules()"]
+
+
+def test_results_of_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    main = types.ModuleType("__main__")
+    result = new()
+    address = result.data_ptr()
+    vars(main).update(Out={3: result}, _3=result, get_ipython=None)
+    del result
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    (path,) = paths_of(address)
+    assert path in ("Out[3]", "_3")
+
+
+def test_several_blocks_are_one_path() -> None:
+    losses = [new() for _ in range(36)]
+    want = holders.Want([(one.data_ptr(), BYTES) for one in losses])
+    (found,) = holders.find([want])
+    assert found == (Holder("losses in test_several_blocks_are_one_path() → list[0:36]", 36, 36 * BYTES),)
+
+
+def test_runs_no_code_of_the_program() -> None:
+    hostile = Hostile()
+    object.__getattribute__(hostile, "__dict__")["tensor"] = new()
+    kept = {0: [hostile]}
+    address = object.__getattribute__(hostile, "__dict__")["tensor"].data_ptr()
+    assert paths_of(address) == ["hostile.tensor (Hostile) in test_runs_no_code_of_the_program()"]
+    assert len(kept) == 1
+
+
+def test_keeps_nothing_alive_and_leaves_the_process_as_it_was() -> None:
+    interval, collecting = sys.getswitchinterval(), gc.isenabled()
+    layer = torch.nn.Linear(4, 4)
+    loss = layer(torch.ones(2, 4)).exp().sum()
+    held = [new()]
+    dies = weakref.ref(held[0])
+    holders.find([holders.Want([(held[0].data_ptr(), BYTES)]), holders.Want([(1, 1)])])
+    del held
+    assert dies() is None and loss is not None
+    assert (sys.getswitchinterval(), gc.isenabled()) == (interval, collecting)
+
+
+# -- whole programs ------------------------------------------------------------------------------------------------
+
+PROGRAMS = {
+    "p01": "curve in module p01 → list[",
+    "p03": "total in main() → .grad_fn",  # gone, as below in main(), run() and fit(), when the recording ends
+    "p07": "self.predictions (Trainer) in fit() → list[",
+    "p19": "again in run() → list[",
+    "p23": "metrics.scores (Metrics) in main() → list[",
+    "p46": "data.made (Augmented) in main() → dict[...]",
+    "p05": "monitor.state (Monitor) in module p05 → .grad_fn",
+    "p25": "moments of whiten() → list[",
+    "p29": "problems in module p29 → list[",
+    "p36": "optimizers in module p36 → dict[",
+    "p38": "deferred.calls (Deferred) in module p38 → list[",
+    "p60": "found in module p60 → dict[...]",
+    "p56": "SelfAttention.maps (class) → list[",
+    "p73": "_adjacency in module p73 → dict[...] → tuple[",
+    "p74": "logger.scalars (Logger) in module p74 → defaultdict['",
+    "p88": "_calls in module p88 → list[",
+    "p115": "ensemble.estimators (Snapshots) in module p115 → list[",
+    "p125": "in module p125 → ",
+}
+
+
+def run(name: str, monkeypatch: pytest.MonkeyPatch, **options: Any) -> cuptimem.Report:
+    program = suite.program(suite.PROGRAMS / f"{name}.py")
+    made = types.ModuleType(name)
+    made.__file__ = str(program.path)
+    monkeypatch.setitem(sys.modules, name, made)
+    monkeypatch.setattr(sys, "argv", [str(program.path), str(program.steps)])
+    with cuptimem.profile(**options) as prof:
+        exec(compile(program.path.read_text(), str(program.path), "exec"), vars(made))
+    return prof.report
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    report = run(name, monkeypatch)
+    rows = [one for leak in (*report.leaks, *report.undecided) for one in (leak, *leak.keeps)]
+    paths = [one.path for leak in rows for one in leak.holders]
+    assert any(PROGRAMS[name] in path for path in paths), paths
+    assert "problems" not in report.environment
+
+
+# -- early looks ---------------------------------------------------------------------------------------------------
+
+
+def train(steps: int, each: Callable[[int], None] = lambda step: None, keep: bool = True) -> None:
+    """The losses go when it returns."""
+    layer = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    losses = []
+    for step in range(steps):
+        optimizer.zero_grad()
+        layer(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+        if keep:
+            losses.append(new())
+        each(step)
+
+
+EARLY = "losses in train() → list[0:23]"  # in step 24
+
+
+def paths(report: cuptimem.Report) -> list[str]:
+    return [one.path for leak in report.leaks for one in leak.holders]
+
+
+def test_variables_of_functions_that_have_returned() -> None:
+    with cuptimem.profile() as prof:
+        train(40)
+    assert paths(prof.report) == [EARLY]
+
+
+PREDICTS = """
+import torch
+def predict():
+    layer, found = torch.nn.Linear(4, 4), []
+    with torch.no_grad():
+        for _ in range(40):
+            found.append(layer(torch.ones(2, 4)))
+predict()
+"""
+
+
+def test_a_loop_without_passes_and_optimizers(tmp_path: Path) -> None:
+    script, trace = tmp_path / "predict.py", tmp_path / "run.cmem"
+    script.write_text(PREDICTS)
+    subprocess.run([sys.executable, "-m", "cuptimem", "run", "-q", "-o", trace, script], check=True)
+    assert paths(cuptimem.open(trace)) == ["found in predict() → list[0:23]"]
+
+
+def test_the_look_at_the_end_replaces_what_is_still_alive() -> None:
+    class Stays:
+        losses: list[Any] = []
+
+    with cuptimem.profile() as prof:
+        train(40, lambda step: Stays.losses.append(new()), keep=False)
+    (path,) = paths(prof.report)
+    assert path.endswith("Stays.losses (class) → list[0:40]")
+
+
+def test_searches_only_where_something_grows(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[int] = []
+    monkeypatch.setattr(holders, "find", lambda wants: searched.append(len(wants)) or [() for _ in wants])
+    with cuptimem.profile() as prof:
+        train(40, keep=False)
+    assert not any(searched) and not prof.report.leaks
+
+
+def test_a_window_inside_sees_what_was_recorded_in_it() -> None:
+    with cuptimem.profile() as outer:
+        with cuptimem.profile() as earlier:
+            train(20, keep=False)
+        with cuptimem.profile() as inner:
+            train(40)
+    assert paths(inner.report) == paths(outer.report) == ["losses in train() → list[0:15]"]
+    assert paths(earlier.report) == []
+
+
+def test_an_early_look_gives_up_where_a_window_opens_or_closes() -> None:
+    def elsewhere() -> None:
+        with recorder._lock:
+            taken.set()
+            free.wait(60)
+
+    taken, free = threading.Event(), threading.Event()
+    thread = threading.Thread(target=elsewhere)
+    with cuptimem.profile() as prof:
+        thread.start()
+        taken.wait(60)
+        train(40)
+        free.set()
+        thread.join()
+    assert prof.report.leaks and paths(prof.report) == []
+    assert "problems" not in prof.report.environment
+
+
+def test_a_window_that_closes_during_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a finalizer might: it has its own look at the end. What the first one found belongs to no other capture."""
+    find = holders.find
+    others: list[Any] = []
+
+    def closes(wants: Any) -> Any:
+        monkeypatch.undo()
+        prof.__exit__(None, None, None)
+        others.append(cuptimem.profile().__enter__())
+        return find(wants)
+
+    monkeypatch.setattr(holders, "find", closes)
+    prof = cuptimem.profile().__enter__()
+    train(30)
+    others[0].__exit__(None, None, None)
+    assert paths(prof.report) == [EARLY] and paths(others[0].report) == []
+    assert not any("problems" in one.report.environment for one in (prof, *others))
+
+
+def test_a_handlers_exception_reaches_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Alarm(Exception):
+        pass
+
+    def handler(number: int, frame: Any) -> None:
+        raise Alarm
+
+    def interrupted(*arguments: Any) -> Any:
+        monkeypatch.undo()
+        signal.raise_signal(signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        for called in (train, lambda steps: None):  # by an early look, and by the one at the end
+            monkeypatch.setattr(holders, "_analysis", interrupted)
+            with pytest.raises(Alarm), cuptimem.profile():
+                called(40)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert gc.isenabled() and not recorder._lock._is_owned()  # type: ignore[attr-defined]
+    with cuptimem.profile() as prof:
+        train(40)
+    assert paths(prof.report) == [EARLY]
+
+
+def test_a_child_forked_during_a_search_collects_garbage() -> None:
+    with cuptimem.profile():
+        with living.no_collection():
+            child = os.fork()
+            if child == 0:
+                os._exit(not gc.isenabled())
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert gc.isenabled()
+
+
+def test_an_analysis_that_takes_too_long_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow:
+        @staticmethod
+        def analyze(*arguments: Any, progress: Callable[[float], bool], **options: Any) -> Any:
+            assert not progress(0.5)
+            raise KeyboardInterrupt
+
+    assert holders._analysis(Slow, ("", "", 0), -1.0) is None
+    monkeypatch.setattr(Slow, "analyze", lambda *arguments, **options: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        holders._analysis(Slow, ("", "", 0), -1.0)
+
+
+def test_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = run("p01", monkeypatch, holders=False)
+    assert report.leaks and not any(leak.holders for leak in report.leaks)
+
+
+def test_on_request_and_in_json(tmp_path: Path) -> None:
+    trace = tmp_path / "run.cmem"
+    losses: list[Any] = []
+    with cuptimem.profile(trace) as prof:
+        for _ in range(24):
+            losses.append(new())
+            prof.step()
+        (now,) = prof.holders(f"{Path(__file__).name}:{test_on_request_and_in_json.__code__.co_firstlineno + 5}") or (
+            0,
+        )
+        assert now == 0  # made in new()
+        (now,) = prof.holders(f"{Path(__file__).name}:{new.__code__.co_firstlineno + 1}")
+        assert (now.path, now.count) == ("losses in test_on_request_and_in_json() → list[0:24]", 24)
+    (leak,) = prof.report.leaks
+    assert [one.path for one in leak.holders] == ["losses in test_on_request_and_in_json() → list[0:24]"]
+    assert prof.holders(leak)[0].path == leak.holders[0].path
+    assert prof.holders("nowhere.py:3") == ()
+    for wrong in ("train", "train.py:", ":3", "train.py:three"):
+        with pytest.raises(ValueError, match="written as train.py:22"):
+            prof.holders(wrong)
+    command = [sys.executable, "-m", "cuptimem", "leaks"]
+    shown = subprocess.run([*command, "--json", str(trace)], capture_output=True, text=True, check=True)
+    (said,) = json.loads(shown.stdout)["leaks"]
+    assert [one["path"] for one in said["holders"]] == [leak.holders[0].path]
+    for more, expected in (([], True), (["--no-holders"], False)):
+        shown = subprocess.run([*command, *more, str(trace)], capture_output=True, text=True, check=True)
+        assert ("held by losses in" in shown.stdout) is expected

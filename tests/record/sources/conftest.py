@@ -1,0 +1,44 @@
+"""Programs that use torch run in child processes of their own."""
+
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.forkserver import ForkServer
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[ForkServer]:
+    server = ForkServer(sys.executable, {**os.environ, "OMP_NUM_THREADS": "1"})
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def run(forks: ForkServer, tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """Runs a program after `from child import *` and returns what it gave to `report`. afresh: it begins without
+    PyTorch."""
+
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("these programs use torch")
+
+    def run(program: str, timeout: float = 120, *, afresh: bool = False, **more: str) -> dict[str, Any]:
+        script = tmp_path / "program.py"
+        script.write_text(f"import sys\nsys.path[:0] = [{str(HERE)!r}, {str(ROOT)!r}]\nfrom child import *\n{program}")
+        start = forks.run_afresh if afresh else forks.run
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", **more}
+        done = start(script, environment=environment, cwd=tmp_path, timeout=timeout)
+        assert done.code == 0, f"exit {done.code}\n{done.out[-3000:]}\n{done.err[-5000:]}"
+        answer: dict[str, Any] = json.loads(done.out.strip().splitlines()[-1])
+        return answer
+
+    return run

@@ -1,0 +1,57 @@
+"""Runs the long forms of the tests of this folder and writes what they counted to docs/stress/<date>.md."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        counts = Path(folder) / "counts"
+        began = time.time()
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-o", "faulthandler_timeout=3000", str(HERE), *sys.argv[1:]],
+            env={**os.environ, "CUPTIMEM_STRESS": "long", "CUPTIMEM_STRESS_RESULT": str(counts)},
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        took = time.time() - began
+        found = [json.loads(line) for line in counts.read_text().splitlines()] if counts.exists() else []
+    print(done.stdout)
+    lines = [
+        f"# Stress, {time.strftime('%Y-%m-%d')}",
+        "",
+        f"`make stress{' ARGS=' + ' '.join(sys.argv[1:]) if sys.argv[1:] else ''}`, {took:.0f} s, "
+        f"Python {platform.python_version()}, Linux {platform.release().partition('-')[0]}, {os.cpu_count()} cores.",
+        "",
+        f"Result: {done.stdout.strip().splitlines()[-1].strip('= ')}",
+        "",
+        "| test | counts |",
+        "|---|---|",
+    ]
+    for entry in found:
+        name = entry.pop("test")
+        counted = ", ".join(f"{value:,} {key.replace('_', ' ')}" for key, value in entry.items())
+        lines.append(f"| {name} | {counted} |")
+    skipped = [line for line in done.stdout.splitlines() if line.startswith("SKIPPED")]
+    lines += ["", *[f"- {line}" for line in skipped]]
+    target = ROOT / "docs" / "stress" / f"{time.strftime('%Y-%m-%d')}.md"
+    target.parent.mkdir(exist_ok=True)
+    target.write_text("\n".join(lines).rstrip() + "\n")
+    print(f"wrote {target.relative_to(ROOT)}")
+    return done.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

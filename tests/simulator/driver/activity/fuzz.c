@@ -1,0 +1,48 @@
+/* Activity records under libFuzzer: `make fuzz-records`. The first byte chooses how long records
+ * are and who steps over them; what follows is a buffer that CUPTI is said to have filled, with
+ * nothing readable behind it. */
+#include "../../../../csrc/sources/cupti/cupti_clock.h"
+#include "../../../../csrc/sources/cupti/cupti_records.h"
+#include "play.h"
+
+enum { LENGTHS = 4, BEFORE_THE_RING_IS_FULL = 512 };
+
+static const play_sizes lengths[LENGTHS] = {
+    {112, 64, 144, 64, 64, 64},
+    {120, 72, 200, 88, 96, 88},
+    {128, 80, 216, 96, 96, 88},
+    {128, 80, 248, 112, 96, 104},
+};
+
+static void choose(int way)
+{
+    static int chosen = -1;
+
+    if (way == chosen)
+        return;
+    chosen = way;
+    play_begin(&lengths[way % LENGTHS]);
+    if (way >= LENGTHS) {
+        play_tells_sizes();
+        play.struct_size_result = 999;
+    }
+    cm_cupti_clock_begin(&play_link);
+    CHECK(cm_cupti_records_begin(&play_link) ==
+          (way >= LENGTHS ? CM_CUPTI_BY_LIBRARY : CM_CUPTI_BY_SIZE));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static unsigned runs;
+
+    if (size < 2)
+        return 0;
+    choose(data[0] % (2 * LENGTHS));
+    if (++runs % BEFORE_THE_RING_IS_FULL == 0)
+        double_forget_events();
+    uint8_t *buffer = malloc(size - 1);
+    memcpy(buffer, data + 1, size - 1);
+    cm_cupti_records_parse(buffer, size - 1);
+    free(buffer);
+    return 0;
+}

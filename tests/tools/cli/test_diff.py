@@ -1,0 +1,257 @@
+"""Two recordings: totals, lines that came, went, grew and moved."""
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+import cuptimem
+from cuptimem import Frame
+from cuptimem.output import json
+from cuptimem.output.text import blocks, diff_views, text, views
+from cuptimem.report import diff
+from tests.tools.cli import sample
+
+OLD = """\
+def load(n):
+    return torch.zeros(n)
+
+def step(x):
+    y = model(x)
+    z = relu(y)
+    z = relu(z)
+    return z
+"""
+NEW = """\
+import gc
+
+def load(n):
+    return torch.zeros(n)
+
+def step(x):
+    x = x.half()
+    y = model(x)
+    z = relu(y)
+    z = relu(z)
+    return z + 1
+"""
+
+
+def frames(folder: Path, name: str, text_: str, wanted: Sequence[int]) -> list[Frame]:
+    path = folder / name
+    function = ""
+    found = []
+    for number, line in enumerate(text_.splitlines(), start=1):
+        if line.startswith("def "):
+            function = line[4:].split("(")[0]
+        if number in wanted:
+            found.append(Frame(str(path), function, number, text=line))
+    return found
+
+
+def numbers(before: list[Frame], after: list[Frame]) -> dict[int, int]:
+    return {new[1]: old[1] for new, old in diff.match(before, after).items()}
+
+
+@pytest.mark.parametrize("names", [("train.py", "train.py"), ("old.py", "new.py")])
+def test_lines_that_moved(tmp_path: Path, names: tuple[str, str]) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    before = frames(tmp_path / "a", names[0], OLD, [2, 5, 6, 7, 8])
+    after = frames(tmp_path / "b", names[1], NEW, [4, 7, 8, 9, 10, 11])
+    assert numbers(before, after) == {4: 2, 8: 5, 9: 6, 10: 7}
+
+
+def test_equal_texts_keep_their_order_and_their_function(tmp_path: Path) -> None:
+    text_ = "def f(x):\n    a = g(x)\n    a = g(x)\n\ndef h(x):\n    a = g(x)\n"
+    before = frames(tmp_path, "a.py", text_, [2, 3, 6])
+    after = frames(tmp_path, "b.py", "\n\n" + text_, [4, 5, 8])
+    assert numbers(before, after) == {4: 2, 5: 3, 8: 6}
+    assert numbers(before, list(reversed(after))) == {4: 2, 5: 3, 8: 6}
+    assert numbers(before, after[1:]) == {5: 2, 8: 6}  # which of the two went is unknown
+
+
+def test_without_texts_only_the_place_counts() -> None:
+    before = [Frame("/gone/train.py", "f", 5), Frame("/gone/train.py", "g", 9)]
+    after = [Frame("/gone/train.py", "f", 6), Frame("/gone/train.py", "g", 9), Frame("/gone/train.py", "f", 5)]
+    assert numbers(before, after) == {9: 9, 5: 5}
+    assert numbers(before[:1], [Frame("/gone/train.py", "other", 5)]) == {}
+
+
+def test_a_changed_text_is_another_line(tmp_path: Path) -> None:
+    before = frames(tmp_path, "a.py", "def f(x):\n    a = g(x)\n", [2])
+    after = frames(tmp_path, "b.py", "def f(x):\n    a = g(2 * x)\n", [2])
+    assert numbers(before, after) == {}
+
+
+Rows = Sequence[tuple[int, int, str]]  # bytes, line of the file, phase
+
+
+def recording(folder: Path, name: str, text_: str, peak: Rows, end: Rows, stepped: Rows, steps: int) -> cuptimem.Report:
+    """A report whose contributors stand at lines of a file; line 0: no stack."""
+    folder.mkdir(exist_ok=True)
+    path = folder / name
+    raw = sample.analysis(folder)
+    function, functions = "", {}
+    texts = dict(enumerate(text_.splitlines(), start=1))
+    for number, line in enumerate(text_.splitlines(), start=1):
+        function = line[4:].split("(")[0] if line.startswith("def ") else function
+        functions[number] = function
+    raw["stacks"] = {i + 10: [(str(path), functions[i], i, i, -1, -1, None, 0, texts[i])] for i in functions}
+
+    def contributors(rows: Rows) -> list[tuple[object, ...]]:
+        return [
+            (size, 1, 0 if not line else line + 10, 0 if not line else line + 10, phase, None, *sample.UNKNOWN)
+            for size, line, phase in rows
+        ]
+
+    (device,) = raw["devices"]
+    device.update(
+        contributors=contributors(peak),
+        peak=sum(row[0] for row in peak),
+        end=sum(row[0] for row in end),
+        tables={"end": (contributors(end), (0, 0)), "stepped": (contributors(stepped), (7 * steps, steps))},
+    )
+    raw["steps"] = [{**raw["steps"][0], "index": i, "contributors": []} for i in range(steps)]
+    raw["meta"]["script"] = name
+    raw["leaks"] = []
+    from cuptimem.report.model import from_dict
+
+    return from_dict(str(folder / "run.cmem"), raw)
+
+
+def two(folder: Path) -> tuple[cuptimem.Report, cuptimem.Report]:
+    before = recording(
+        folder / "a",
+        "train.py",
+        OLD,
+        [(400, 5, "forward"), (300, 5, "backward"), (50, 2, "data"), (30, 8, "forward"), (9, 0, "before start")],
+        [(40, 2, "data"), (9, 0, "before start")],
+        [(2000, 5, "forward"), (200, 2, "data")],
+        2,
+    )
+    after = recording(
+        folder / "b",
+        "train.py",
+        NEW,
+        [(900, 8, "forward"), (300, 8, "backward"), (20, 4, "data"), (60, 7, "forward"), (9, 0, "before start")],
+        [(40, 4, "data"), (9, 0, "before start"), (11, 11, "other")],
+        [(6000, 8, "forward"), (800, 4, "data")],
+        4,
+    )
+    return before, after
+
+
+def compared(folder: Path) -> tuple[cuptimem.Report, cuptimem.Report, list[diff.DeviceDiff]]:
+    before, after = two(folder)
+    return before, after, diff.compare(before, after, ((), ()))
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Places begin in the test's folder."""
+    monkeypatch.chdir(tmp_path)
+
+
+def test_what_came_went_and_grew(tmp_path: Path) -> None:
+    before, after, (device,) = compared(tmp_path)
+    shown = text.render(views.diff(before, after, [device], None, 3), 120)
+    rows = [line.split() for line in shown.splitlines()]
+
+    def row(*start: str) -> list[str]:
+        (found,) = [row for row in rows if row[: len(start)] == list(start)]
+        return found
+
+    assert row("cpu", "peak")[2:] == ["789", "B", "1.3", "KiB", "+500", "B", "+63", "%"]
+    assert row("cpu", "live", "at", "the", "end")[5:] == ["49", "B", "60", "B", "+11", "B", "+22", "%"]
+    assert row("cpu", "allocated", "a", "step")[4:] == ["1.1", "KiB", "1.7", "KiB", "+600", "B", "+54", "%"]
+    assert row("+500", "B", "400", "B")[4:] == [
+        "900",
+        "B",
+        "grew",
+        "forward",
+        "b/train.py:8",
+        "step",
+        "y",
+        "=",
+        "model(x)",
+    ]
+    assert row("+60", "B", "60", "B")[4:] == ["came", "forward", "b/train.py:7", "step", "x", "=", "x.half()"]
+    assert row("-30", "B", "30", "B", "went")[5:7] == ["forward", "a/train.py:8"]
+    assert row("-30", "B", "359", "B", "329", "B")[6:] == ["(3", "more,", "2", "equal)"]
+    assert row("+11", "B", "11", "B", "came")[5:7] == ["other", "b/train.py:11"]
+    assert row("+500", "B", "1000", "B")[4:8] == ["1.5", "KiB", "grew", "forward"]  # a step
+    assert row("0", "7", "B", "7", "B")[5:] == ["(folded:", "no", "line", "kept)"]
+    assert "steps: 2 before, 4 after" in shown and len(shown.splitlines()) < 40
+
+
+def test_rows_sum_to_the_totals(tmp_path: Path) -> None:
+    """Of any two recordings, in what people and in what programs read."""
+    for seed in range(60):
+        r = random.Random(seed)
+
+        def rows(count: int, r: random.Random = r) -> Rows:
+            phases = ["forward", "other"]
+            return [(r.randrange(1, 9) * 4, r.randrange(0, count), r.choice(phases)) for _ in range(r.randrange(12))]
+
+        before = recording(tmp_path / "a", "t.py", OLD, rows(9), rows(9), rows(9), r.choice([0, 1, 4]))
+        after = recording(tmp_path / "b", "t.py", NEW, rows(12), rows(12), rows(12), r.choice([0, 1, 4]))
+        devices = diff.compare(before, after, ((), ()))
+        for section in devices[0].sections:
+            for side in (0, 1):
+                assert sum(one.bytes[side] for one in section.changes) + section.rest[side] == section.bytes[side]
+        document = json.diff(before, after, devices)["devices"][0]
+        for what in ("peak", "end", "stepped"):
+            part = document[what]
+            for side in ("before", "after"):
+                assert sum(row["bytes"][side] for row in part["lines"]) + part["rest"][side] == part["bytes"][side]
+        assert document["peak"]["bytes"] == {"before": before.peak.bytes, "after": after.peak.bytes}
+        (peak, *_) = devices[0].sections
+        table = next((b for b in diff_views._section("cpu", peak, 2) if isinstance(b, blocks.Table)), None)
+        if table is not None:  # small enough that nothing is rounded
+
+            def number(cell: str) -> int:
+                return int(cell.split()[0]) if cell else 0
+
+            assert sum(number(row[0]) for row in table.rows) == after.peak.bytes - before.peak.bytes
+            assert sum(number(row[1]) for row in table.rows) == before.peak.bytes
+            assert sum(number(row[2]) for row in table.rows) == after.peak.bytes
+
+
+def test_nothing_differs(tmp_path: Path) -> None:
+    before, _ = two(tmp_path)
+    shown = text.render(views.diff(before, before, diff.compare(before, before, ((), ())), None, 3))
+    assert "No line differs." in shown and "grew" not in shown and "%" not in shown
+
+
+def test_a_device_of_one_alone(tmp_path: Path) -> None:
+    before, after = two(tmp_path)
+    empty = recording(tmp_path / "c", "train.py", OLD, [], [], [], 0)
+    from dataclasses import replace
+
+    empty = replace(empty, devices=(), steps=cuptimem.Steps())
+    for one, other, side in ((empty, after, 1), (before, empty, 0)):
+        (device,) = diff.compare(one, other, ((), ()))
+        assert device.device == "cpu"
+        assert all(section.bytes[1 - side] == 0 < section.bytes[side] for section in device.sections)
+        assert len({change.bytes[1 - side] for section in device.sections for change in section.changes}) == 1
+    assert diff.compare(empty, empty, ((), ())) == []
+    assert "Nothing was allocated" in text.render(views.diff(empty, empty, [], None, 3))
+
+
+def test_lines_are_left_for_the_librarys_in_both(tmp_path: Path) -> None:
+    """Where either's peak stands at one line, though it moved."""
+    from tests.tools.cli import stacked
+
+    before, after = (stacked.trained(tmp_path, tables={"end": ([], (0, 0)), "stepped": ([], (0, 0))}) for _ in range(2))
+    main = next(c.frame for c in after.peak.contributors if c.frame is not None)
+    for below in (((main,), ()), ((), (main,))):
+        (device,) = diff.compare(before, after, below)
+        assert [frame.line for frame in device.below] == [9]
+        assert [change.shown.where for change in device.sections[0].changes][:1] == ["me/train.py:4"]
+        assert {change.shown.where for change in device.sections[0].changes} == {
+            "models/gpt.py:30",
+            "models/gpt.py:50",
+            "me/train.py:4",
+        }

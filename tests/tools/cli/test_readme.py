@@ -1,0 +1,84 @@
+"""README and docs/: their commands are ones that the command line takes, and README's sentences are short."""
+
+import importlib
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from cuptimem.cli import VERBS
+from tests.conftest import ROOT
+from tests.tools.cli.examples import MARKED, OTHERS, PAGES, SECTIONS
+
+LONGEST = 25  # words of a sentence
+DOCS = sorted(path for path in (ROOT / "docs").glob("*.md") if path.name != "examples.md")  # written by a program
+PLACEHOLDERS = {"VERB", "...", "FILE", "IN", "OUT"}
+
+
+def commands(text: str) -> list[str]:
+    """What stands after `cuptimem` in inline code and in indented blocks."""
+    text = re.sub(r"<!-- made by.*?<!-- to here -->", "", text, flags=re.DOTALL)
+    inline = re.findall(r"(?<!`)`cuptimem ([^`]*)`", text, flags=re.DOTALL)
+    block = re.findall(r"^(?: {4}|\t)(?:\$ )?cuptimem ([^\n]*)$", text, flags=re.MULTILINE)
+    return [" ".join(found.split("  #")[0].split()) for found in inline + block]
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *DOCS], ids=lambda page: page.name)
+def test_commands_are_taken(page: Path) -> None:
+    """Each names a verb, and its options are options of that verb."""
+    for command in commands(page.read_text()):
+        verb, *words = shlex.split(command.replace("[", " ").replace("]", " "))
+        if verb in PLACEHOLDERS or verb.startswith("-"):
+            continue
+        assert verb in VERBS, f"{page.name}: cuptimem {command}"
+        known = re.findall(r"--[\w-]+", importlib.import_module(f"cuptimem.cli.{verb}").parser().format_help())
+        for word in words:
+            if word.endswith(".py"):
+                break  # behind it stand the program's own
+            if word.startswith("--"):
+                assert word.partition("=")[0] in known, f"{page.name}: cuptimem {command}"
+
+
+def prose(text: str) -> str:
+    """The text without samples, tables, headings, pictures, marks and addresses of links."""
+    text = re.sub(r"```.*?```|<!--.*?-->", "", text, flags=re.DOTALL)
+    text = "\n".join(line for line in text.splitlines() if not line.startswith(("    ", "|", "#", "!")))
+    return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text)
+
+
+def test_sentences_of_readme_are_short() -> None:
+    text = prose((ROOT / "README.md").read_text())
+    blocks = re.split(r"\n\s*\n|\n- ", text)
+    sentences = [one for block in blocks for one in re.split(r"(?<=[.?!:])\**\s+", " ".join(block.split()))]
+    assert sum(len(one.split()) for one in sentences) > 150
+    assert [one for one in sentences if len(one.split()) > LONGEST] == []
+
+
+def test_readme_has_what_a_first_look_needs() -> None:
+    """A picture and five lines of what it answers, a table of questions, three rows of costs, and the honest line."""
+    text = (ROOT / "README.md").read_text()
+    first, rest = text.split("\n## Start\n")
+    assert len(re.findall(r"^!\[", first, re.M)) == 1 and len(re.findall(r"^- \*\*.*\?\*\*", first, re.M)) == 5
+    section = {part.partition("\n")[0]: part for part in rest.split("\n## ")}
+    asked = set(re.findall(r"`cuptimem ([a-z]+)", section["Questions"]))
+    assert asked == set(VERBS) - {"run", "completion"}
+    assert len(re.findall(r"^\|(?![-|])", section["What it costs"], re.M)) == 1 + 3
+    assert "**No real GPU has run any of this yet.**" in rest
+
+
+def test_links_of_readme_lead_somewhere() -> None:
+    links = re.findall(r"\]\(([^)#]+)", (ROOT / "README.md").read_text())
+    assert len(links) > 20
+    assert [link for link in links if "://" not in link and not (ROOT / link).exists()] == []
+
+
+def test_samples_have_commands_that_make_examples_runs() -> None:
+    made = {one.command for section in SECTIONS for one in section.shown} | set(OTHERS)
+    for page in PAGES:
+        found = MARKED.findall(page.read_text())
+        assert found, page.name
+        for _, command, _ in found:
+            assert command in made, f"{page.name}: {command}"
+    for page in (ROOT / "docs").glob("*.md"):
+        assert page in PAGES or not MARKED.search(page.read_text()), f"{page.name} is not in PAGES"

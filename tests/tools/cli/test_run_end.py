@@ -1,0 +1,182 @@
+"""What `cuptimem run` leaves and prints when the program has ended: five lines, or one, or nothing at all."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import cuptimem
+from cuptimem import _core
+from cuptimem.cli import answer
+from cuptimem.report.model import from_dict
+from tests.conftest import Result
+from tests.tools.cli import sample
+
+Run = Callable[..., Result]
+RUN = ("-m", "cuptimem", "run", "-o", "a.cmem")
+TORCH = "import torch\nx = torch.zeros(1 << 20)\ny = torch.ones(1 << 18)\n"
+END = (
+    r"cuptimem: wrote a\.cmem \(.*\); see: cuptimem summary a\.cmem\n"
+    r"cuptimem: peak 5\.0 MiB on cpu.*\n"
+    r"cuptimem: +4\.0 MiB  80 %  .*s\.py:2 <module>\n"
+    r"cuptimem: +1\.0 MiB  20 %  .*s\.py:3 <module>\n"
+    r"cuptimem: leaks: .*\n"
+)
+
+
+def run_torch(run: Run, folder: Path, after: str, *options: str, **how: str) -> Result:
+    (folder / "s.py").write_text(TORCH + after)
+    return run(*RUN, *options, "s.py", env=how)
+
+
+@pytest.mark.torch
+def test_five_lines_behind_all_that_the_program_says(run: Run, tmp_path: Path) -> None:
+    """A SIGCHLD handler that reaps whatever ends sees no child of ours, nor does input of ours go."""
+    said = "import atexit, os, signal, sys\natexit.register(lambda: print('exit', file=sys.stderr))\n"
+    reaps = "signal.signal(signal.SIGCHLD, lambda *a: print('reaped', os.wait()))\nos.environ['PYTHONINSPECT'] = '1'\n"
+    done = run_torch(run, tmp_path, said + reaps + "sys.exit(7)\n")
+    assert (done.code, done.out) == (7, "")
+    assert re.fullmatch("exit\n" + END, done.err), done.err
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("after", "options", "environment"),
+    [
+        ("import os, signal; os.kill(os.getpid(), signal.SIGINT)", [], {}),
+        ("", ["-o", "a-{rank}.cmem"], {"RANK": "1", "WORLD_SIZE": "2"}),
+    ],
+    ids=["interrupt", "rank"],
+)
+def test_no_five_lines(run: Run, tmp_path: Path, after: str, options: list[str], environment: dict[str, str]) -> None:
+    done = run_torch(run, tmp_path, after, *options, **environment)
+    assert done.err.count("cuptimem: wrote") == 1 and "cuptimem: peak" not in done.err, done.err
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    "after",
+    [
+        "from cuptimem.record import autostart\nautostart._EVENTS = 1\n",
+        "from cuptimem.record import own_process\nrun = own_process.run\n"
+        "own_process.run = lambda *how: run(*how) or -9\n",
+    ],
+    ids=["many events", "killed"],
+)
+def test_one_line_where_the_others_would_take_too_much(run: Run, tmp_path: Path, after: str) -> None:
+    done = run_torch(run, tmp_path, after + "raise SystemExit(7)\n")
+    assert done.code == 7 and re.fullmatch(END.partition("cuptimem: peak")[0], done.err), done.err
+
+
+@pytest.mark.torch
+def test_paths_are_seen_from_where_it_was_started(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d/s.py").write_text(TORCH + "import os\nos.chdir('d')\n")
+    done = run(*RUN, "d/s.py")
+    assert re.fullmatch(END.replace("  .*s", "  d/s"), done.err), done.err
+
+
+@pytest.mark.torch
+def test_only_the_first_process_has_five_lines(run: Run, tmp_path: Path) -> None:
+    child = "import os, subprocess, sys\nif os.fork() == 0: sys.exit()\nos.wait()\n"
+    started = "subprocess.run([sys.executable, '-c', 'import torch; torch.ones(9)'], check=True)\n"
+    done = run_torch(run, tmp_path, child + started, "--follow")
+    assert done.err.count("cuptimem: wrote") == 3 and done.err.count("cuptimem: peak") == 1, done.err
+
+
+def test_lines_of_reports(tmp_path: Path) -> None:
+    raw = sample.analysis(tmp_path)
+    one = answer.lines(from_dict(None, raw))
+    assert (one[0], one[3]) == ("peak 4.0 KiB on cpu in step 1", "leaks: not judged, too few steps (8 are needed)")
+    # 2.9 KiB of it forward, the rest backward: a line is named once.
+    assert one[1].split()[:4] == ["3.9", "KiB", "98", "%"] and one[1].endswith("train.py:5 step")
+    raw["devices"] = [{**raw["devices"][0], "device": f"cuda:{number}"} for number in range(5)]
+    said = answer.lines(from_dict(None, raw))[0]
+    assert said == "peak 4.0 KiB on cuda:0, 4.0 KiB on cuda:1, 4.0 KiB on cuda:2, others on 2 devices"
+    raw["devices"] = []
+    assert answer.lines(from_dict(None, raw)) == []
+
+
+def test_four_lines_fit_into_a_page_whatever_their_names_are(tmp_path: Path) -> None:
+    """A pipe may be that small, and nobody reads it before they have been written."""
+    widest = "\U000e0041" * 300
+    text = "".join(f"cuptimem: {answer.shown(line)}\n" for line in (widest, widest, "表" * 300, widest))
+    assert len(text.encode()) <= 4096 and answer.shown("a leak") == "a leak"
+
+
+def test_lines_of_a_trace_with_categories(tmp_path: Path) -> None:
+    path = tmp_path / "run.cmem"
+    _core.trace_write_synthetic(str(path), 20_000, 1)
+    lines = answer.lines(cuptimem.open(path))
+    assert "; most of it: before start " in lines[0] and " grew in every step" in lines[3]
+
+
+def test_the_kernel_bounds_the_time_and_spares_the_program(run: Run, tmp_path: Path) -> None:
+    """Past its two seconds nothing is printed: the limit is on the process itself, which goes first without memory."""
+    program = (
+        "import resource, signal, sys\nfrom cuptimem.cli import answer\n"
+        "def analyze(path):\n"
+        "    open_ = signal.SIGALRM not in signal.pthread_sigmask(signal.SIG_BLOCK, [])\n"
+        "    print(resource.getrlimit(resource.RLIMIT_CPU), 0 < signal.alarm(0) <= 20, open_, end=' ')\n"
+        "    sys.exit()\n"
+        "answer.analyze = analyze\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])\n"
+        "try:\n    answer.main()\nfinally:\n    print(open('/proc/self/oom_score_adj').read(), end='')\n"
+    )
+    assert run("-c", program, "x.cmem").out == "(2, 2) True True 1000\n"
+
+
+@pytest.mark.parametrize(
+    "program",
+    [["-m", "nothere"], ["-m", "json.nothere"], ["d"], ["syntax.py"], ["import.py"], ["-c", "1 +"]],
+    ids=" ".join,
+)
+def test_a_program_that_never_began_leaves_no_trace(run: Run, tmp_path: Path, program: list[str]) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "syntax.py").write_text("def (")
+    (tmp_path / "import.py").write_text("import nothere\n")
+    bare, done = run(*program), run(*RUN, "--open", *program)
+    assert (done.code, done.out, done.err) == (bare.code, bare.out, bare.err)
+    assert done.code != 0 and not list(tmp_path.glob("*.cmem*"))
+
+
+def test_a_trace_that_is_replaced_by_nothing_is_said(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.cmem").write_bytes(b"before")
+    done = run(*RUN, "-f", "-m", "nothere")
+    assert done.err.splitlines()[1:] == ["cuptimem: the program failed before it allocated; a.cmem from before is gone"]
+    assert not (tmp_path / "a.cmem").exists()
+
+
+def test_a_script_that_is_not_there_leaves_no_trace(run: Run, tmp_path: Path) -> None:
+    done = run("nothere.py", env={"CUPTIMEM": "1"})
+    assert done.code == 2 and "cuptimem" not in done.err and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("program", "code"),
+    [
+        (["-c", "pass"], 0),
+        (["-c", "1 / 0"], 1),
+        (["-c", "try:\n  import nothere\nexcept ImportError: exit(3)"], 3),
+        (["-m", "cProfile", "ok.py"], 0),
+    ],
+    ids=["nothing", "error", "caught", "module"],
+)
+def test_a_program_that_ran_leaves_its_trace(run: Run, tmp_path: Path, program: list[str], code: int) -> None:
+    (tmp_path / "ok.py").write_text("")
+    done = run(*RUN, *program)
+    assert done.code == code and cuptimem.open(tmp_path / "a.cmem").complete
+    assert done.err.count("cuptimem: ") == 1
+
+
+def test_a_forked_child_has_begun_wherever_it_is(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "s.py").write_text("import os\nos.mkdir('d')\nos.chdir('d')\nif os.fork(): os.wait()\n")
+    assert run(*RUN, "--follow", "s.py").code == 0
+    assert len(list(tmp_path.rglob("*.cmem"))) == 2
+
+
+@pytest.mark.torch
+def test_a_program_that_fails_in_a_late_import_keeps_what_it_recorded(run: Run, tmp_path: Path) -> None:
+    assert run_torch(run, tmp_path, "import nothere").code == 1
+    assert cuptimem.open(tmp_path / "a.cmem").allocations == 2

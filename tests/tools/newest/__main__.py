@@ -1,0 +1,228 @@
+"""Tests with the newest CPython, gcc and glibc, in Debian forky: `make newest MIRROR=...`. Needs root and debootstrap.
+
+    python -m tests.tools.newest [--mirror URL] [--dir DIR]
+
+DIR (build/newest) is made once. Each run copies the repository's files into it and installs them there, with gcc's
+warnings as errors. With every Python it then runs what `make check` runs, but for lint, and with the first one the
+tests that record PyTorch. Writes docs/newest/<date>.md; exit code 1 if a test fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.tools.packaging import contents
+
+ROOT = Path(__file__).resolve().parents[3]
+RESULTS = ROOT / "docs" / "newest"
+MIRROR = "http://deb.debian.org/debian"
+PACKAGES = "python3.14-venv,python3.14-dev,python3.15-venv,python3.15-dev,gcc,g++,make,git,ca-certificates"
+SCRIPT = "/usr/share/debootstrap/scripts/sid"  # an older debootstrap does not know forky
+WITH_TORCH, WITHOUT = "3.14", "3.15"
+TORCH = "2.15.0"
+TOOLS = (
+    "setuptools>=77",
+    "rich>=13",
+    "cloudpickle>=3",
+    "jinja2>=3.1",
+    "pytest>=8",
+    "hypothesis>=6",
+    "pytest-reportlog",
+)
+# Some tests of tests/record/sources link a double of the device's allocator, which a CUDA build of PyTorch has itself;
+# those that `make torches` runs do not.
+RECORDING = (
+    (
+        "nodes, backward, allocator, storages, live set, steps",
+        "-m",
+        "torches",
+        "tests/record/sources",
+        "tests/oracle/truth",
+    ),
+    (
+        "lines, walks, holders",
+        "tests/unit/frames",
+        "tests/oracle/truth/test_lines.py",
+        "tests/record/walks",
+        "tests/record/holders",
+    ),
+)
+SOURCE = "/srv/cuptimem"
+CERTIFICATES = "etc/ssl/certs/ca-certificates.crt"
+COUNT = re.compile(r"(\d+) (passed|failed|skipped|error)")
+
+# A mount namespace of their own: the kernel takes the mounts away with the last process, however that ends. The tree
+# has its own devices, terminals and shared memory, so that nothing that root does there reaches the machine's.
+IN_NAMESPACE = ("unshare", "--mount", "--propagation", "private", "sh", "-euc")
+ENTER = """
+mount -t proc proc "$0/proc"
+mount --rbind /sys "$0/sys"
+mount -t devpts -o newinstance,ptmxmode=0666 devpts "$0/dev/pts"
+mount -t tmpfs -o mode=1777 tmpfs "$0/dev/shm"
+exec chroot "$0" sh -euc 'cd "$0"; exec "$@"' "$@"
+"""
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one call of the tests gave: outcomes by their name, and the lines that say what failed."""
+
+    name: str
+    counts: Counter[str]
+    failed: Sequence[str]
+    code: int
+
+    def row(self) -> str:
+        broken = self.counts["failed"] + self.counts["error"]
+        return f"| {self.name} | {self.counts['passed']} | {broken} | {self.counts['skipped']} |"
+
+
+class Forky:
+    """A tree of Debian forky, and commands in it."""
+
+    def __init__(self, root: Path, mirror: str) -> None:
+        self.root = root.resolve()
+        begun, made = self.root / ".begun", self.root / ".made"
+        if not made.exists():
+            if not begun.exists() and self.root.exists() and any(self.root.iterdir()):
+                sys.exit(f"make newest: {self.root} has files that are not of a run before; name another with --dir")
+            shutil.rmtree(self.root, ignore_errors=True)  # what an interrupted run has left
+            self.root.mkdir(parents=True)
+            begun.touch()
+            options = ("--variant=minbase", f"--include={PACKAGES}", "forky")
+            subprocess.run(["debootstrap", *options, str(self.root), mirror, SCRIPT], check=True)
+            made.touch()
+        # How this machine reaches the network: names, and certificates of a proxy.
+        for name in ("etc/resolv.conf", CERTIFICATES):
+            if Path("/", name).exists():
+                shutil.copyfile(Path("/", name), self.root / name)
+
+    def command(self, *words: str, where: str = SOURCE) -> list[str]:
+        return [*IN_NAMESPACE, ENTER, str(self.root), where, *words]
+
+    def environment(self, more: Mapping[str, str]) -> dict[str, str]:
+        """Nothing of this machine's but how it reaches the network."""
+        kept = {name: value for name, value in os.environ.items() if name.lower().endswith("_proxy")}
+        kept |= {name: os.environ[name] for name in ("PIP_INDEX_URL", "PIP_DEFAULT_TIMEOUT") if name in os.environ}
+        kept |= {"PATH": "/usr/bin:/usr/sbin:/bin:/sbin", "HOME": "/root", "LC_ALL": "C.UTF-8", "OMP_NUM_THREADS": "1"}
+        return kept | {"PIP_CERT": f"/{CERTIFICATES}", "PIP_DISABLE_PIP_VERSION_CHECK": "1", **more}
+
+    def run(self, *words: str, where: str = SOURCE, **more: str) -> None:
+        subprocess.run(self.command(*words, where=where), env=self.environment(more), check=True)
+
+    def said(self, *words: str) -> str:
+        done = subprocess.run(self.command(*words), env=self.environment({}), check=True, stdout=subprocess.PIPE)
+        return done.stdout.decode().strip()
+
+    def tests(self, name: str, *words: str, **more: str) -> Part:
+        """Runs tests and shows what they write."""
+        print(f"----- {name}", flush=True)
+        lines = []
+        with subprocess.Popen(
+            self.command(*words),
+            env=self.environment(more),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as process:
+            assert process.stdout is not None  # it is a pipe
+            for line in process.stdout:
+                print(line, end="", flush=True)
+                lines.append(line.rstrip())
+        # Of each group the line with its counts, of which tests.everything repeats them all at the end.
+        ends = [number for number, line in enumerate(lines) if re.fullmatch(r"\d+ s, \d+ s of CPU:", line)]
+        counts: Counter[str] = Counter()
+        for line in lines[ends[-1] :] if ends else lines[-1:]:
+            counts.update({kind: int(number) for number, kind in COUNT.findall(line)})
+        failed = sorted({line for line in lines if line.startswith(("FAILED ", "ERROR "))})
+        return Part(name, counts, failed, process.returncode)
+
+
+def copy_source(forky: Forky) -> None:
+    """The repository's files as they are now, in a checkout of their own: what is built there stays there."""
+    names = contents.tracked()
+    if names is None:
+        sys.exit("make newest: this is no git checkout")
+    target = forky.root / SOURCE.lstrip("/")
+    shutil.rmtree(target, ignore_errors=True)
+    contents.copy(names, target)
+    (target / ".venv-torches").symlink_to("/opt/torches")
+    forky.run("git", "init", "-q")
+    forky.run("git", "add", ".")
+
+
+def make_environments(forky: Forky) -> dict[str, str]:
+    """Each Python's interpreter, with what tests need, in the tree. Made once."""
+    forky.run("mkdir", "-p", "/opt/torches")
+    forky.run(f"python{WITH_TORCH}", "-c", f"from tests import torches; torches.make('{TORCH}')")
+    forky.run(f"python{WITHOUT}", "-m", "venv", f"/opt/{WITHOUT}")
+    pythons = {WITH_TORCH: f"/opt/torches/{TORCH}/bin/python", WITHOUT: f"/opt/{WITHOUT}/bin/python"}
+    for python in pythons.values():
+        forky.run(python, "-m", "pip", "install", "-q", *TOOLS)  # at once where they are there
+    return pythons
+
+
+def text(date: str, versions: Sequence[str], parts: Sequence[Part]) -> str:
+    """docs/newest/<date>.md"""
+    lines = [
+        f"# Newest versions, {date}",
+        "",
+        f"Written by `make newest`: {', '.join(versions)}.",
+        "",
+        "Everything is compiled with `-Werror`.",
+        "",
+        "| tests | passed | failed | skipped |",
+        "|---|---|---|---|",
+        *(part.row() for part in parts),
+    ]
+    for part in parts:
+        if part.code != 0:
+            lines += ["", f"{part.name} ended with {part.code}:", "", *(f"- `{line}`" for line in part.failed)]
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.tools.newest", description="Tests in Debian forky.")
+    parser.add_argument("--mirror", default=MIRROR, help=f"a mirror of Debian's archive (default: {MIRROR})")
+    parser.add_argument("--dir", type=Path, default=ROOT / "build" / "newest", help="where the tree is (build/newest)")
+    options = parser.parse_args(arguments)
+    if os.geteuid() != 0:
+        sys.exit("make newest: only root can make and enter a tree of Debian")
+    if not Path(SCRIPT).exists():
+        sys.exit("make newest: debootstrap is not installed")
+    forky = Forky(options.dir, options.mirror)
+    copy_source(forky)
+    pythons = make_environments(forky)
+    parts, versions = [], ["Debian forky", forky.said("gcc", "--version").splitlines()[0]]
+    versions.append(forky.said("getconf", "GNU_LIBC_VERSION"))
+    for version, python in pythons.items():
+        versions.append("C" + forky.said(python, "--version"))
+        install = ("-m", "pip", "install", "-q", "--no-build-isolation", "--no-deps", "-e", ".")
+        forky.run(python, *install, CUPTIMEM_WERROR="1")
+        check = (python, "-m", "tests.everything", "--check", "tests")
+        parts.append(forky.tests(f"CPython {version}: what `make check` runs", *check, CUPTIMEM_CUDA="no"))
+        if version == WITH_TORCH:
+            versions.append(f"PyTorch {forky.said(python, '-c', 'import torch; print(torch.__version__)')}")
+            for name, *words in RECORDING:
+                record = (python, "-m", "pytest", "-q", "--without", "cuda_torch", "--without", "sanitizer", *words)
+                parts.append(forky.tests(f"CPython {version}, PyTorch {TORCH}: {name}", *record, CUPTIMEM_CUDA="no"))
+    date = time.strftime("%Y-%m-%d")
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    target = RESULTS / f"{date}.md"
+    target.write_text(text(date, versions, parts))
+    print(f"wrote {target.relative_to(ROOT)}")
+    return 0 if all(part.code == 0 and part.counts["passed"] for part in parts) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
