@@ -121,6 +121,9 @@ newest: ## test in Debian forky with CPython 3.14 and 3.15, gcc 16 and the newes
 golden: $(STAMP)/package ## compare every answer to the golden traces with the one that is kept (ARGS="train oom-left": of these)
 	@$(BIN)/python -m tests.golden $(ARGS)
 
+golden: $(STAMP)/package ## compare every answer to the golden traces with the one that is kept (ARGS="train oom-left": of these)
+	@$(BIN)/python -m tests.golden $(ARGS)
+
 fuzz: $(STAMP)/package ## fuzz everything that reads a trace (SECONDS=600; needs clang)
 	$(BIN)/python -m tests.tools.fuzz.fuzz $(SECONDS)
 

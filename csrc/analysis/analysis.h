@@ -14,23 +14,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../trace/reader.h"
-#include "../heap/category.h"
+#include "../heap/engine.h"
 #include "chart.h"
-#include "../heap/step_clock.h"
 #include "ledger.h"
-
-typedef enum cm_phase {
-    CM_PHASE_OTHER = 0,
-    CM_PHASE_DATA,
-    CM_PHASE_FORWARD,
-    CM_PHASE_BACKWARD,
-    CM_PHASE_OPTIMIZER,
-    CM_PHASE_BEFORE_START
-} cm_phase;
-
-/* A contributor's name that no definition has: AccumulateGrad without a node before it. */
-enum { CM_NAME_ACCUMULATION = UINT32_MAX - 1 };
 
 /* A group of blocks alive together at some moment: same stack, phase, category and module. `stack`
  * is the stack they are charged to (a backward block's is its node's forward stack), `origin_stack`
@@ -153,7 +139,6 @@ typedef struct cm_kept_block {
 
 enum {
     CM_KEPT_BLOCKS = 1 << 16,
-    CM_OOMS_KEPT = 1024,
     CM_OOMS_WHOLE = 16,
     CM_STEP_CONTRIBUTORS = 10,
     CM_STEP_ROWS = 1 << 15, /* see cm_step_report */
@@ -271,10 +256,6 @@ typedef struct cm_rss_point {
     int64_t bytes;
 } cm_rss_point;
 
-typedef struct cm_backward_bytes {
-    int64_t bytes, resolved, accumulation, unresolved; /* the first is the sum of the others */
-} cm_backward_bytes;
-
 /* What a trace past its bound only has sums of (compact/compact.h). Steps as in cm_survivor; events
  * == 0: nothing, and the steps mean nothing. */
 typedef struct cm_folded {
@@ -366,30 +347,14 @@ cm_analysis *cm_analyze(cm_reader *reader, const cm_analysis_options *options, c
                         size_t error_size);
 void cm_analysis_free(cm_analysis *analysis);
 
-/* One trace, analysed window by window. A window's records are read twice (what its steps are is
- * known when it has been read once), what lies between two windows once, and what was read for an
- * earlier one not at all: windows that are asked for in their order cost one reading of the trace
- * together. Of windows that open while another one is read, or that are asked for before they
- * close, the heap at their opening is kept. For any other order the trace is read from its start
- * again. One owner, any thread. */
-typedef struct cm_engine cm_engine;
-
-/* The reader stays the caller's, but only the engine moves it from now on. NULL: out of memory. */
-cm_engine *cm_engine_new(cm_reader *reader);
-void cm_engine_free(cm_engine *engine);
-const cm_reader *cm_engine_reader(const cm_engine *engine);
-/* Looks whether the trace has grown; what was read of it stays known. false: open it
- * again. */
-bool cm_engine_follow(cm_engine *engine);
 cm_analysis *cm_engine_analyze(cm_engine *engine, const cm_analysis_options *options, char *error,
                                size_t error_size);
 
-/* Writes what window number `window` of the trace saw as a trace of its own: definitions, what was
- * alive at its start with its origin, its events. code: what the new trace names as the user's own
- * code ("" for none). The target must not exist. false with one line in error; no file is left
- * then.
- */
-bool cm_engine_extract(cm_engine *engine, const char *target, uint64_t window, const char *code,
-                       char *error, size_t error_size);
+/* What the engine needs of them. */
+static inline cm_window_options cm_analysis_window(const cm_analysis_options *options)
+{
+    return (cm_window_options){options->window, options->again, options->progress,
+                               options->progress_context};
+}
 
 #endif

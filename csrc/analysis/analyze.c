@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../heap/engine.h"
 #include "fragmentation.h"
 #include "../base/grow.h"
 #include "../heap/library.h"
@@ -13,10 +12,10 @@
 
 /* Every analysis there is. */
 static const cm_part_kind *const kinds[] = {
-    &cm_part_peak,          &cm_part_above,     &cm_part_timeline,  &cm_part_survivors,
-    &cm_part_ooms,          &cm_part_leaks,     &cm_part_requested, &cm_part_segments,
-    &cm_part_check,         &cm_part_hostreads, &cm_part_ledger,    &cm_part_devicecurve,
-    &cm_part_fragmentation, &cm_part_kernels,   &cm_part_tables,    &cm_part_charts,
+    &cm_part_peak,          &cm_part_above,      &cm_part_timeline,  &cm_part_survivors,
+    &cm_part_ooms,          &cm_part_leaks,      &cm_part_requested, &cm_part_segments,
+    &cm_part_check,         &cm_part_host_reads, &cm_part_ledger,    &cm_part_device_curve,
+    &cm_part_fragmentation, &cm_part_kernels,    &cm_part_tables,    &cm_part_charts,
     &cm_part_tensors,       &cm_part_holders};
 enum { PARTS = sizeof kinds / sizeof kinds[0], EVENT_KINDS = 64 };
 
@@ -31,6 +30,7 @@ typedef struct analyzer {
     cm_engine *engine;
     const cm_reader *reader;
     cm_analysis_options options;
+    cm_window_options opened;
     cm_replay *replay;
     cm_plan *plan;
     cm_run run;
@@ -179,7 +179,7 @@ static bool replay_all(analyzer *a)
         if (changes < 0 || (a->started && !tell_parts(a, &record, change, changes)))
             return false;
         if (cm_engine_reads(a->engine) &&
-            !cm_scan_goes_on(&a->options, position, a->reader, SCAN_SHARE, 1 - SCAN_SHARE))
+            !cm_scan_goes_on(&a->opened, position, a->reader, SCAN_SHARE, 1 - SCAN_SHARE))
             return fail(a, "");
     }
 }
@@ -203,7 +203,7 @@ static bool keep_lines(analyzer *a)
         return no_memory(a);
     a->out->line_count = (size_t)highest + 1;
     for (uint32_t line = 0; line <= highest; line++)
-        a->out->line_stack[line] = cm_places_line_stack(a->replay->places, line);
+        a->out->line_stack[line] = cm_attribution_line_stack(a->replay->attribution, line);
     return true;
 }
 
@@ -211,7 +211,7 @@ static bool finish(analyzer *a)
 {
     cm_analysis *out = a->out;
     const cm_replay *replay = a->replay;
-    if (!cm_places_ok(replay->places))
+    if (!cm_attribution_ok(replay->attribution))
         return no_memory(a);
     out->device = calloc(replay->device_count + 1, sizeof *out->device);
     if (out->device == NULL)
@@ -247,7 +247,7 @@ static bool finish(analyzer *a)
         return false;
     out->steps = a->plan->steps;
     a->plan->steps = (cm_steps){0};
-    cm_windowtime_rebase(out);
+    cm_window_time_rebase(out);
     return true;
 }
 
@@ -282,6 +282,7 @@ cm_analysis *cm_engine_analyze(cm_engine *engine, const cm_analysis_options *opt
     analyzer a = {.engine = engine,
                   .reader = cm_engine_reader(engine),
                   .options = *options,
+                  .opened = cm_analysis_window(options),
                   .error = error,
                   .error_size = error_size};
     /* What the trace names has been read: it stands in the chunk behind the header. */
@@ -294,7 +295,7 @@ cm_analysis *cm_engine_analyze(cm_engine *engine, const cm_analysis_options *opt
         return NULL;
     }
     cm_window window;
-    if (cm_engine_open(engine, &a.options, a.out->code, SCAN_SHARE, &window, error, error_size)) {
+    if (cm_engine_open(engine, &a.opened, a.out->code, SCAN_SHARE, &window, error, error_size)) {
         a.replay = window.replay;
         a.plan = window.plan;
         cm_engine_left left = analyze(&a);

@@ -13,7 +13,7 @@
 
 typedef struct causes {
     cm_verdicts *verdicts;
-    cm_samestack *fold;
+    cm_stack_classes *classes;
     cm_analysis *out;
     const cm_analysis_options *options;
 } causes;
@@ -159,9 +159,9 @@ static bool has_line(causes *c, const cm_verdict_row *nodes, uint32_t line, bool
     *found = false;
     for (size_t i = 0; i < leak->part_count && !*found; i++) {
         uint32_t folded;
-        if (!cm_samestack_stack(c->fold, c->verdicts->part[leak->first_part + i].stack, &folded))
+        if (!cm_stack_class_of(c->classes, c->verdicts->part[leak->first_part + i].stack, &folded))
             return false;
-        *found = cm_samestack_line(c->fold, folded) == line;
+        *found = cm_stack_class_line(c->classes, folded) == line;
     }
     return true;
 }
@@ -358,9 +358,9 @@ static bool share_out(causes *c)
     return true;
 }
 
-bool cm_causes_find(cm_verdicts *verdicts, cm_samestack *fold, const cm_analysis_options *options,
-                    cm_analysis *out)
+bool cm_causes_find(cm_verdicts *verdicts, cm_stack_classes *classes,
+                    const cm_analysis_options *options, cm_analysis *out)
 {
-    causes c = {.verdicts = verdicts, .fold = fold, .out = out, .options = options};
+    causes c = {.verdicts = verdicts, .classes = classes, .out = out, .options = options};
     return join_lines(verdicts) && find_causes(&c) && share_out(&c);
 }

@@ -39,7 +39,7 @@ enum {
 
 /* Turns the rows of `verdicts` into out->leaks, out->suspects and out->kept; out->device has the
  * peaks. false: out of memory. */
-bool cm_causes_find(cm_verdicts *verdicts, cm_samestack *fold, const cm_analysis_options *options,
-                    cm_analysis *out);
+bool cm_causes_find(cm_verdicts *verdicts, cm_stack_classes *classes,
+                    const cm_analysis_options *options, cm_analysis *out);
 
 #endif

@@ -1,10 +1,10 @@
 /* Charts (chart.h): in each interval of a span the device's highest moment, and what every
  * contributor had then.
  *
- * What a contributor had at the high is saved when it first changes afterwards, as in peak.c, so an
- * interval costs only those that changed in it. When there are too many entries, those of the
- * contributors that were smallest go, and the bytes are in the rest; one that grows beyond what was
- * hidden has entries from then on. */
+ * What a contributor had at the high is a snapshot (snapshot.h), so an interval costs only those
+ * that changed in it. When there are too many entries, those of the contributors that were smallest
+ * go, and the bytes are in the rest; one that grows beyond what was hidden has entries from then
+ * on. */
 #include <string.h>
 
 #include "chart_blocks.h"
@@ -15,8 +15,8 @@
 #include "../heap/scan.h"
 
 typedef struct row { /* one origin in one span */
-    uint64_t epoch;  /* of the high that `saved` is of; an older one: nothing has changed since */
-    int64_t saved, allocated, freed;
+    cm_snapshot high;
+    int64_t allocated, freed;
     int64_t most; /* at an interval's high */
     uint64_t made;
     uint32_t touched; /* number of the interval + 1 */
@@ -26,7 +26,7 @@ typedef struct row { /* one origin in one span */
 typedef struct device {
     cm_chart_interval *interval; /* NULL: this span is not about it */
     int64_t live, reserved;      /* before the event that is looked at */
-    uint64_t epoch;
+    uint64_t moment;             /* of the interval's high */
     uint32_t *touched;
     size_t touched_count, touched_capacity;
     cm_chart_entry *entry; /* contributor: number of the origin */
@@ -50,8 +50,7 @@ typedef struct charts {
     const cm_run *run;
     span *span;
     size_t spans;
-    int64_t *bytes; /* of each origin, now */
-    size_t bytes_capacity;
+    cm_amounts alive; /* now */
     uint64_t end_ns;
     bool with_blocks;
     cm_idmap birth_of; /* device and address -> index in birth */
@@ -67,20 +66,7 @@ static uint64_t in_window(const charts *t, uint64_t time_ns)
 
 static bool reserve_row(span *s, uint32_t origin)
 {
-    size_t before = s->row_capacity;
-    if (!cm_grow((void **)&s->row, &s->row_capacity, (size_t)origin + 1, sizeof *s->row))
-        return false;
-    memset(s->row + before, 0, (s->row_capacity - before) * sizeof *s->row);
-    return true;
-}
-
-static bool reserve_bytes(charts *t, uint32_t origin)
-{
-    size_t before = t->bytes_capacity;
-    if (!cm_grow((void **)&t->bytes, &t->bytes_capacity, (size_t)origin + 1, sizeof *t->bytes))
-        return false;
-    memset(t->bytes + before, 0, (t->bytes_capacity - before) * sizeof *t->bytes);
-    return true;
+    return cm_grow_zeroed((void **)&s->row, &s->row_capacity, (size_t)origin + 1, sizeof *s->row);
 }
 
 static uint64_t begin_of(const span *s, size_t interval)
@@ -98,7 +84,7 @@ static void begin_interval(const span *s, device *d, size_t number)
                                               .low = d->live,
                                               .high = d->live,
                                               .reserved = d->reserved};
-    d->epoch++;
+    d->moment++;
 }
 
 static bool is_about(const span *s, const cm_device *device)
@@ -200,7 +186,8 @@ static bool end_interval(const charts *t, span *s, device *d)
     for (size_t i = 0; i < d->touched_count; i++) {
         uint32_t origin = d->touched[i];
         row *r = &s->row[origin];
-        int64_t now = t->bytes[origin], high = r->epoch == d->epoch ? r->saved : now;
+        cm_amount alive = t->alive.of[origin];
+        int64_t now = alive.bytes, high = cm_snapshot_at(&r->high, d->moment, alive).bytes;
         if (high > r->most)
             r->most = high;
         r->hidden = r->hidden && r->most <= d->hidden;
@@ -235,8 +222,8 @@ static bool enter(const charts *t, span *s)
     s->entered = true;
     for (size_t i = 0; i < s->devices; i++)
         begin_interval(s, &s->device[i], 0);
-    for (uint32_t origin = 0; origin < t->bytes_capacity; origin++)
-        if (t->bytes[origin] != 0) {
+    for (uint32_t origin = 0; origin < t->alive.capacity; origin++)
+        if (t->alive.of[origin].bytes != 0) {
             device *d = &s->device[t->run->replay->origin[origin].device];
             if (d->interval == NULL)
                 continue;
@@ -364,13 +351,12 @@ static bool see_block(charts *t, const cm_change *c, uint64_t time_ns)
 
 static bool offer_living(charts *t)
 {
-    const cm_blocks *blocks = &t->run->replay->blocks;
-    for (size_t i = 0; t->with_blocks && i < blocks->slots; i++)
-        if (blocks->slot[i].alive) {
-            cm_chart_block block = drawn(t, &blocks->slot[i]);
-            if (!offer(t, &block, blocks->slot[i].device, blocks->slot[i].made))
-                return false;
-        }
+    for (const cm_block *b = NULL;
+         t->with_blocks && (b = cm_blocks_next(&t->run->replay->blocks, b)) != NULL;) {
+        cm_chart_block block = drawn(t, b);
+        if (!offer(t, &block, b->device, b->made))
+            return false;
+    }
     return true;
 }
 
@@ -404,14 +390,7 @@ static void *create(const cm_run *run)
             s->device[d].reserved = run->replay->device[d].reserved;
         }
     }
-    const cm_blocks *blocks = &run->replay->blocks;
-    for (size_t i = 0; fine && t->spans > 0 && i < blocks->slots; i++)
-        if (blocks->slot[i].alive) {
-            fine = reserve_bytes(t, blocks->slot[i].origin);
-            if (fine)
-                t->bytes[blocks->slot[i].origin] += blocks->slot[i].size;
-        }
-    if (fine)
+    if (fine && (t->spans == 0 || cm_amounts_add_live(&t->alive, &run->replay->blocks, -1)))
         return t;
     cm_part_charts.destroy(t);
     return NULL;
@@ -438,7 +417,7 @@ static void count_change(span *s, device *d, const cm_change *c, const cm_origin
         int64_t begin = now->begin_ns;
         now->high = c->live;
         now->high_ns = (int64_t)time_ns > begin ? (int64_t)time_ns : begin;
-        d->epoch++;
+        d->moment++;
     }
 }
 
@@ -449,6 +428,9 @@ static bool change(void *part, const cm_change *c)
     uint64_t time_ns = in_window(t, c->time_ns);
     if (t->spans == 0)
         return true;
+    cm_amount *alive = cm_amounts_of(&t->alive, origin);
+    if (alive == NULL)
+        return false;
     for (size_t i = 0; i < t->spans; i++) {
         span *s = &t->span[i];
         if (!come_to(t, s, time_ns))
@@ -460,15 +442,9 @@ static bool change(void *part, const cm_change *c)
             continue;
         if (!reserve_row(s, origin) || !touch(s, d, origin))
             return false;
-        row *r = &s->row[origin];
-        if (r->epoch != d->epoch) {
-            r->epoch = d->epoch;
-            r->saved = origin < t->bytes_capacity ? t->bytes[origin] : 0;
-        }
+        cm_snapshot_save(&s->row[origin].high, d->moment, *alive);
     }
-    if (!reserve_bytes(t, origin))
-        return false;
-    t->bytes[origin] += c->bytes;
+    alive->bytes += c->bytes;
     for (size_t i = 0; i < t->spans; i++) {
         span *s = &t->span[i];
         if (s->over)
@@ -560,7 +536,7 @@ static bool number_contributors(const charts *t, span *s, device *d, cm_chart *o
     for (size_t i = 0; out->contributor != NULL && i < o.count; i++) {
         row *r = &s->row[o.origin[i]];
         out->contributor[out->contributor_count++] =
-            cm_contributor_of(t->run->replay, o.origin[i], r->most, r->made);
+            cm_contributor_of(t->run->replay, o.origin[i], (cm_amount){r->most, r->made});
         r->touched = (uint32_t)i; /* from here on its number */
     }
     for (size_t i = 0; out->contributor != NULL && i < d->entry_count; i++)
@@ -635,7 +611,7 @@ static void destroy(void *part)
         free(s->row);
     }
     free(t->span);
-    free(t->bytes);
+    free(t->alive.of);
     cm_idmap_clear(&t->birth_of);
     free(t->birth);
     free(t->unused);

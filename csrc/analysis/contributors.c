@@ -2,12 +2,11 @@
 
 #include <stdlib.h>
 
-cm_contributor cm_contributor_of(const cm_replay *replay, uint32_t origin, int64_t bytes,
-                                 uint64_t count)
+cm_contributor cm_contributor_of(const cm_replay *replay, uint32_t origin, cm_amount amount)
 {
     const cm_origin *o = &replay->origin[origin];
-    return (cm_contributor){bytes,
-                            count,
+    return (cm_contributor){amount.bytes,
+                            amount.count,
                             o->stack,
                             o->own,
                             o->name,
@@ -15,6 +14,16 @@ cm_contributor cm_contributor_of(const cm_replay *replay, uint32_t origin, int64
                             (cm_category)o->category,
                             o->module,
                             o->saved_by};
+}
+
+bool cm_contributors_add(cm_contributors *list, const cm_replay *replay, uint32_t origin,
+                         cm_amount amount)
+{
+    if (!cm_grow((void **)&list->contributor, &list->capacity, list->count + 1,
+                 sizeof *list->contributor))
+        return false;
+    list->contributor[list->count++] = cm_contributor_of(replay, origin, amount);
+    return true;
 }
 
 static int by_size(const void *left, const void *right)

@@ -4,9 +4,17 @@
 
 #include "analysis.h"
 #include "../heap/replay.h"
+#include "../heap/snapshot.h"
 
-cm_contributor cm_contributor_of(const cm_replay *replay, uint32_t origin, int64_t bytes,
-                                 uint64_t count);
+typedef struct cm_contributors {
+    cm_contributor *contributor;
+    size_t count, capacity;
+} cm_contributors;
+
+cm_contributor cm_contributor_of(const cm_replay *replay, uint32_t origin, cm_amount amount);
+/* false: out of memory. */
+bool cm_contributors_add(cm_contributors *list, const cm_replay *replay, uint32_t origin,
+                         cm_amount amount);
 /* The largest first; the order of equal ones depends on nothing but what they are. */
 void cm_contributors_sort(cm_contributor *contributor, size_t count);
 

@@ -102,9 +102,9 @@ static void destroy(void *part)
     free(all);
 }
 
-const cm_part_kind cm_part_devicecurve = {.name = "devicecurve",
-                                          .create = create,
-                                          .event = event,
-                                          .events = CM_PART_EVENT(CM_EV_DEVICE),
-                                          .finish = finish,
-                                          .destroy = destroy};
+const cm_part_kind cm_part_device_curve = {.name = "devicecurve",
+                                           .create = create,
+                                           .event = event,
+                                           .events = CM_PART_EVENT(CM_EV_DEVICE),
+                                           .finish = finish,
+                                           .destroy = destroy};

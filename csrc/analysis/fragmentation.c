@@ -29,7 +29,7 @@ typedef struct holding { /* blocks of one stack in one span */
     uint64_t count;
 } holding;
 
-typedef struct picture { /* of one device */
+typedef struct layout { /* of one device */
     const cm_replay *replay;
     const cm_block **block;
     size_t blocks, block_capacity;
@@ -40,7 +40,7 @@ typedef struct picture { /* of one device */
     size_t spans, span_capacity;
     holding *holding;
     size_t holdings, holding_capacity;
-} picture;
+} layout;
 
 typedef struct fragments {
     const cm_run *run;
@@ -49,7 +49,7 @@ typedef struct fragments {
     bool peak_seen[CM_ACCOUNT_HOST], oom_seen[CM_ACCOUNT_HOST];
 } fragments;
 
-static void clear(picture *p)
+static void clear(layout *p)
 {
     free(p->block);
     free(p->piece);
@@ -59,9 +59,9 @@ static void clear(picture *p)
 
 /* --- what there is ------------------------------------------------------------------------- */
 
-static bool add_piece(picture *p, uint64_t address, int64_t size, bool mapped)
+static bool add_piece(layout *p, uint64_t address, int64_t size, bool mapped)
 {
-    if (p->bytes >= CM_ACCOUNT_MOST)
+    if (p->bytes >= CM_TOTALS_MOST)
         return true; /* more than any machine has: damage */
     p->bytes += size;
     if (!cm_grow((void **)&p->piece, &p->piece_capacity, p->pieces + 1, sizeof *p->piece))
@@ -82,7 +82,7 @@ static int by_block_address(const void *left, const void *right)
     return (*a)->address < (*b)->address ? -1 : (*a)->address > (*b)->address;
 }
 
-static bool collect(picture *p, uint16_t number)
+static bool collect(layout *p, uint16_t number)
 {
     const cm_replay *r = p->replay;
     for (size_t i = 0; i < r->segments.count; i++) {
@@ -121,9 +121,8 @@ static bool collect(picture *p, uint16_t number)
                                      .count = 1,
                                      .mapped = now->mapped};
     }
-    for (size_t i = 0; i < r->blocks.slots; i++) {
-        const cm_block *block = &r->blocks.slot[i];
-        if (!block->alive || block->direct || block->device != number)
+    for (const cm_block *block = NULL; (block = cm_blocks_next(&r->blocks, block)) != NULL;) {
+        if (block->direct || block->device != number)
             continue;
         if (!cm_grow((void **)&p->block, &p->block_capacity, p->blocks + 1, sizeof *p->block))
             return false;
@@ -143,7 +142,7 @@ static int64_t granules(const span *s, int64_t from, int64_t to)
     return !s->mapped && last > first ? (last - first) * CM_GRANULE : 0;
 }
 
-static int64_t whole_pieces(const picture *p, const span *s, size_t *next, int64_t from, int64_t to)
+static int64_t whole_pieces(const layout *p, const span *s, size_t *next, int64_t from, int64_t to)
 {
     int64_t bytes = 0;
     for (; s->mapped && *next < s->count; (*next)++) {
@@ -158,7 +157,7 @@ static int64_t whole_pieces(const picture *p, const span *s, size_t *next, int64
 }
 
 /* Blocks from *next on; returns false when memory is out. */
-static bool look_into(picture *p, uint32_t number, size_t *next, cm_fragmentation *out)
+static bool look_into(layout *p, uint32_t number, size_t *next, cm_fragmentation *out)
 {
     span *s = &p->span[number];
     int64_t cursor = 0, free_granules = 0, free_pieces = 0, requested = 0, allocated = 0;
@@ -250,7 +249,7 @@ static bool is_partly_used(const span *s)
 }
 
 /* One holding for each stack of a span. */
-static void join_holdings(picture *p)
+static void join_holdings(layout *p)
 {
     size_t count = 0;
     if (p->holdings > 1)
@@ -267,7 +266,7 @@ static void join_holdings(picture *p)
     p->holdings = count;
 }
 
-static size_t first_holding(const picture *p, uint32_t number)
+static size_t first_holding(const layout *p, uint32_t number)
 {
     size_t low = 0, high = p->holdings;
     while (low < high) {
@@ -281,7 +280,7 @@ static size_t first_holding(const picture *p, uint32_t number)
 }
 
 /* Those of one span, the first of them by bytes. */
-static bool pins_of(const picture *p, uint32_t number, cm_fragmentation *out,
+static bool pins_of(const layout *p, uint32_t number, cm_fragmentation *out,
                     cm_fragment_segment *segment, size_t *capacity)
 {
     cm_pin *pin = NULL;
@@ -311,7 +310,7 @@ static bool pins_of(const picture *p, uint32_t number, cm_fragmentation *out,
     return fine;
 }
 
-static bool tell_segments(picture *p, cm_fragmentation *out)
+static bool tell_segments(layout *p, cm_fragmentation *out)
 {
     size_t count = 0, pin_capacity = 0;
     span **order = malloc((p->spans + 1) * sizeof *order);
@@ -339,7 +338,7 @@ static bool tell_segments(picture *p, cm_fragmentation *out)
     return fine;
 }
 
-static bool tell_pins(picture *p, cm_fragmentation *out)
+static bool tell_pins(layout *p, cm_fragmentation *out)
 {
     size_t capacity = 0;
     if (p->holdings > 1)
@@ -396,7 +395,7 @@ void cm_fragmentation_clear(cm_fragmentation *one)
 bool cm_fragmentation_take(const cm_replay *r, uint16_t number, cm_fragment_what what,
                            uint64_t time_ns, int64_t asked, cm_fragmentation *out)
 {
-    picture p = {.replay = r};
+    layout p = {.replay = r};
     cm_fragmentation now = {.device = r->device[number].index,
                             .what = what,
                             .time_ns = time_ns,
@@ -424,8 +423,8 @@ bool cm_fragmentation_take(const cm_replay *r, uint16_t number, cm_fragment_what
     return fine;
 }
 
-static bool take_picture(fragments *f, uint16_t number, cm_fragment_what what, uint64_t time_ns,
-                         int64_t asked)
+static bool take(fragments *f, uint16_t number, cm_fragment_what what, uint64_t time_ns,
+                 int64_t asked)
 {
     cm_fragmentation now;
     if (!cm_fragmentation_take(f->run->replay, number, what, time_ns, asked, &now))
@@ -455,7 +454,7 @@ static void *create(const cm_run *run)
             (most->known && most->most > d->reserved))
             continue;
         f->peak_seen[place] = true;
-        if (!take_picture(f, i, CM_FRAGMENT_PEAK, run->begin_ns, -1)) {
+        if (!take(f, i, CM_FRAGMENT_PEAK, run->begin_ns, -1)) {
             cm_part_fragmentation.destroy(f);
             return NULL;
         }
@@ -478,8 +477,8 @@ static bool event(void *part, const cm_record *record)
         (!oom && f->run->plan->reserved[place].position + 1 != r->position))
         return true;
     seen[place] = true;
-    return take_picture(f, (uint16_t)number, oom ? CM_FRAGMENT_OOM : CM_FRAGMENT_PEAK,
-                        record->time_ns, oom ? e->size : -1);
+    return take(f, (uint16_t)number, oom ? CM_FRAGMENT_OOM : CM_FRAGMENT_PEAK, record->time_ns,
+                oom ? e->size : -1);
 }
 
 static int by_device(const void *left, const void *right)
@@ -496,7 +495,7 @@ static bool finish(void *part, cm_analysis *out)
     const cm_replay *r = f->run->replay;
     for (uint16_t i = 0; i < r->device_count; i++)
         if (r->device[i].type == CM_DEVICE_CUDA &&
-            !take_picture(f, i, CM_FRAGMENT_END, f->run->plan->end_ns, -1))
+            !take(f, i, CM_FRAGMENT_END, f->run->plan->end_ns, -1))
             return false;
     if (f->count > 1)
         qsort(f->found, f->count, sizeof *f->found, by_device);

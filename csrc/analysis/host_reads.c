@@ -76,9 +76,9 @@ static void destroy(void *part)
     free(r);
 }
 
-const cm_part_kind cm_part_hostreads = {.name = "host reads",
-                                        .create = create,
-                                        .event = event,
-                                        .events = CM_PART_EVENT(CM_EV_HOST_READ),
-                                        .finish = finish,
-                                        .destroy = destroy};
+const cm_part_kind cm_part_host_reads = {.name = "host reads",
+                                         .create = create,
+                                         .event = event,
+                                         .events = CM_PART_EVENT(CM_EV_HOST_READ),
+                                         .finish = finish,
+                                         .destroy = destroy};

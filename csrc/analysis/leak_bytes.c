@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "../base/grow.h"
-#include "leaks.h"
+#include "leak_cases.h"
 
 typedef struct judge {
     cm_leaks *leaks;
@@ -89,7 +89,7 @@ static bool report(judge *j, cm_verdict_class class, const cm_leak *judged, cons
         if (rows == 0)
             continue;
         cm_leak_part *part = &j->part[parts++];
-        *part = (cm_leak_part){.stack = cm_samestack_example(l->fold, g->stack)};
+        *part = (cm_leak_part){.stack = cm_stack_class_example(l->classes, g->stack)};
         for (size_t k = 0; k < rows; k++) {
             part->bytes += row[k].bytes;
             part->count += row[k].count;
@@ -111,7 +111,7 @@ static bool report(judge *j, cm_verdict_class class, const cm_leak *judged, cons
     leak->loop = loop->number;
     leak->first_step = loop->global[first];
     leak->last_step = loop->global[last];
-    out.line = cm_samestack_line(l->fold, l->track->group[group[0]].stack);
+    out.line = cm_stack_class_line(l->classes, l->track->group[group[0]].stack);
     cm_leaks_spread_births(births, loop->steps, out.born);
     return cm_verdicts_add(&l->verdicts, &out, j->part, parts);
 }

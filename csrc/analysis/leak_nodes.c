@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "../base/grow.h"
-#include "leaks.h"
+#include "leak_cases.h"
 
 /* A step's youngest survivor. */
 typedef struct end {
@@ -127,14 +127,14 @@ static bool report(judge *j, bool with_dead, const cm_leak *judged, const member
         all += row->count;
         unrun += row->youngest & CM_LEAKS_NEVER_RAN ? row->count : 0;
         j->part[i] =
-            (cm_leak_part){cm_samestack_example(l->fold, row->step), row->bytes, row->count};
+            (cm_leak_part){cm_stack_class_example(l->classes, row->step), row->bytes, row->count};
     }
     out.holds_inputs = unrun * 2 > all;
     int cpu = cm_replay_find_device(l->run->replay, CM_DEVICE_CPU, -1);
     leak->kind = CM_LEAK_NODES;
     leak->device = cpu >= 0 ? (uint32_t)cpu : CM_LEAK_NO_DEVICE;
     leak->loop = loop->number;
-    leak->retained_stack = cm_samestack_example(l->fold, largest(&seen->births, of, count));
+    leak->retained_stack = cm_stack_class_example(l->classes, largest(&seen->births, of, count));
     leak->first_step = loop->global[births->birth[0].step];
     leak->last_step = loop->global[births->birth[births->count - 1].step];
     cm_leaks_spread_births(births, loop->steps, out.born);
@@ -195,7 +195,7 @@ static bool list_members(const judge *j, const cm_census *from, member **list, s
             continue;
         if (!cm_grow((void **)list, capacity, *count + 1, sizeof **list))
             return false;
-        (*list)[(*count)++] = (member){cm_samestack_line(j->leaks->fold, stack), stack};
+        (*list)[(*count)++] = (member){cm_stack_class_line(j->leaks->classes, stack), stack};
     }
     return true;
 }

@@ -1,13 +1,13 @@
 /* Verdicts: what keeps growing, judged at the last step boundary of each loop (never at the end of
- * the trace: what dies when a function returns was alive). Here is gathered; leak_bytes.c and
- * leak_nodes.c make cases of it, verdict.c and growth.c judge them. */
-#include "leaks.h"
-
+ * the trace: what dies when a function returns was alive). This part gathers evidence; its layers
+ * from here down are leak_bytes.c and leak_nodes.c (leak_cases.h), verdict.c, growth.c, and
+ * causes.c beside them; leak_evidence.h, track.h and loops.h hold what all of them read. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "causes.h"
 #include "../base/grow.h"
+#include "leak_cases.h"
 
 static void destroy(void *part)
 {
@@ -23,7 +23,7 @@ static void destroy(void *part)
     free(l->ghost);
     cm_verdicts_clear(&l->verdicts);
     cm_track_free(l->track);
-    cm_samestack_free(l->fold);
+    cm_stack_classes_free(l->classes);
     cm_loops_free(l->loops);
     free(l);
 }
@@ -35,9 +35,9 @@ static void *create(const cm_run *run)
         return NULL;
     l->run = run;
     l->loops = cm_loops_new(run->steps);
-    l->fold = cm_samestack_new(run->reader, run->replay->library);
-    if (l->loops != NULL && l->fold != NULL)
-        l->track = cm_track_new(l->loops, l->fold, run->replay);
+    l->classes = cm_stack_classes_new(run->reader, run->replay->library);
+    if (l->loops != NULL && l->classes != NULL)
+        l->track = cm_track_new(l->loops, l->classes, run->replay);
     if (l->track == NULL) {
         destroy(l);
         return NULL;
@@ -115,7 +115,7 @@ static bool node_row(cm_leaks *l, const cm_node_life *life, uint32_t step, cm_ce
                            .count = 1,
                            .youngest = (life->ran ? 0 : CM_LEAKS_NEVER_RAN) |
                                        (life->sequence & (CM_LEAKS_NEVER_RAN - 1))};
-    return cm_samestack_stack(l->fold, stack, &row->group);
+    return cm_stack_class_of(l->classes, stack, &row->group);
 }
 
 static bool node_died_in_loop(cm_leaks *l, const cm_loop *loop, const cm_node_life *life,
@@ -209,18 +209,6 @@ static void count_sweep(cm_leaks_loop *here, const cm_loop *loop, bool young)
     here->swept_in = loop->passed + 1;
 }
 
-bool cm_leaks_were_swept(const cm_leaks *l, uint32_t number, uint32_t first)
-{
-    const cm_leaks_loop *here = &l->loop[number];
-    uint32_t steps = l->loops->loop[number].steps, steps_swept = 0, old = 0;
-    for (uint32_t b = first / cm_growth_width(steps) + 1; b < CM_GROWTH_BUCKETS; b++) {
-        steps_swept += here->sweeps[b];
-        old += here->old_sweeps[b];
-    }
-    bool apart = steps_swept * CM_GROWTH_SWEEP_STEPS <= steps - first;
-    return old >= CM_GROWTH_SWEEPS || (apart && steps_swept >= CM_GROWTH_SWEEPS);
-}
-
 /* A frame of a damaged trace may have neither. */
 static bool is_text(const char *a, const char *b)
 {
@@ -232,8 +220,9 @@ static bool is_in_frame(const cm_leaks *l, const cm_loop *loop, uint32_t stack)
 {
     const cm_reader *reader = l->run->reader;
     uint32_t line = l->run->steps->loop[loop->number].line;
-    cm_places *places = l->run->replay->places;
-    uint32_t clock = cm_places_outside(places, cm_places_line_stack(places, line));
+    cm_attribution *attribution = l->run->replay->attribution;
+    uint32_t clock =
+        cm_attribution_outside(attribution, cm_attribution_line_stack(attribution, line));
     cm_frame own, frame;
     if (!cm_reader_stack_frame(reader, clock, &own))
         return false;
@@ -326,7 +315,7 @@ static bool event(void *part, const cm_record *record)
         return see_mark(l, record);
     case CM_EV_OBJECT_NEW:
     case CM_EV_TICK:
-        return cm_loops_event(l->loops, record, l->run->replay->step, l->run->replay->places);
+        return cm_loops_event(l->loops, record, l->run->replay->step, l->run->replay->attribution);
     default:
         return true;
     }
@@ -359,10 +348,9 @@ static bool gather(cm_leaks *l, const cm_loop *loop)
     uint32_t number = (uint32_t)(loop - l->loops->loop);
     const cm_replay *replay = l->run->replay;
     cm_leaks_loop *here = &l->loop[number];
-    for (size_t i = 0; i < replay->blocks.slots; i++) {
-        const cm_block *block = &replay->blocks.slot[i];
+    for (const cm_block *block = NULL; (block = cm_blocks_next(&replay->blocks, block)) != NULL;) {
         uint32_t step;
-        if (!block->alive || cm_loops_find(l->loops, block->step, &step) != loop)
+        if (cm_loops_find(l->loops, block->step, &step) != loop)
             continue;
         cm_census_row row = block_row(l, number, block, step);
         if (!cm_census_add(&here->blocks, &row))
@@ -399,23 +387,6 @@ static bool step(void *part, int64_t number, cm_moment end)
     return gather(l, loop);
 }
 
-bool cm_leaks_births_of(cm_leaks_births *births, const cm_census_row *row, size_t rows)
-{
-    if (!cm_grow((void **)&births->birth, &births->capacity, rows, sizeof *births->birth))
-        return false;
-    for (size_t i = 0; i < rows; i++)
-        births->birth[i] = (cm_growth_birth){row[i].step, row[i].count, row[i].bytes};
-    births->count = rows;
-    return true;
-}
-
-void cm_leaks_spread_births(const cm_leaks_births *births, uint32_t steps, uint32_t *born)
-{
-    uint32_t width = cm_growth_width(steps);
-    for (size_t i = 0; i < births->count; i++)
-        born[births->birth[i].step / width]++;
-}
-
 /* --- the end ------------------------------------------------------------------------------- */
 
 /* Where a version of PyTorch does not let us see nodes die, all of them seem to live. The recorder
@@ -443,7 +414,7 @@ static bool finish(void *part, cm_analysis *out)
         if (!cm_leaks_judge_blocks(l, i) || (nodes_are_counted(l) && !cm_leaks_judge_nodes(l, i)))
             return false;
     }
-    if (!cm_causes_find(v, l->fold, l->run->options, out))
+    if (!cm_causes_find(v, l->classes, l->run->options, out))
         return false;
     out->live_nodes = l->stepped ? l->live_nodes : cm_nodes_alive(l->run->replay->nodes);
     return true;

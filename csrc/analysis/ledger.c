@@ -14,7 +14,7 @@ typedef struct moment {
 
 typedef struct ledger {
     const cm_run *run;
-    moment moment[CM_ACCOUNT_HOST][CM_PICTURES];
+    moment moment[CM_ACCOUNT_HOST][CM_SNAPSHOTS];
     int64_t step;
     bool begun; /* with the map: what follows counts from here */
     uint64_t allocations, frees, unknown_frees, failed_frees, replaced;
@@ -69,16 +69,17 @@ static uint64_t distance(uint64_t a, uint64_t b)
     return a > b ? a - b : b - a;
 }
 
-static bool is_kept(const ledger *l, const moment *kept, cm_picture picture, const moment *now)
+static bool is_kept(const ledger *l, const moment *kept, cm_snapshot_kind snapshot,
+                    const moment *now)
 {
     int64_t asked = l->run->options->ledger_at_ns;
     uint64_t at = l->run->begin_ns + (uint64_t)asked;
-    switch (picture) {
-    case CM_PICTURE_QUIET_PEAK:
+    switch (snapshot) {
+    case CM_SNAPSHOT_QUIET_PEAK:
         return now->told.quiet && (!kept->seen || now->told.used > kept->told.used);
-    case CM_PICTURE_PEAK:
+    case CM_SNAPSHOT_PEAK:
         return !kept->seen || now->told.used > kept->told.used;
-    case CM_PICTURE_ASKED:
+    case CM_SNAPSHOT_ASKED:
         return asked >= 0 &&
                (!kept->seen || distance(now->time_ns, at) < distance(kept->time_ns, at));
     default:
@@ -98,12 +99,12 @@ static bool event(void *part, const cm_record *record)
     const moment now = {true, map->device[place].last, record->time_ns, l->step};
     if (now.told.used < 0)
         return true;
-    for (cm_picture p = 0; p < CM_PICTURES; p++) {
+    for (cm_snapshot_kind p = 0; p < CM_SNAPSHOTS; p++) {
         moment *kept = &l->moment[place][p];
         if (!is_kept(l, kept, p, &now))
             continue;
         *kept = now;
-        cm_accounts_take_picture(&map->accounts, place, p);
+        cm_totals_take_snapshot(&map->accounts, place, p);
     }
     return true;
 }
@@ -116,11 +117,11 @@ static bool step(void *part, int64_t ended, cm_moment end)
     return true;
 }
 
-static bool make_ledger(const ledger *l, uint16_t place, cm_picture picture, cm_ledger_what what,
-                        cm_ledger *out)
+static bool make_ledger(const ledger *l, uint16_t place, cm_snapshot_kind snapshot,
+                        cm_ledger_what what, cm_ledger *out)
 {
     const cm_drivermap *map = l->run->replay->driver;
-    const moment *m = &l->moment[place][picture];
+    const moment *m = &l->moment[place][snapshot];
     const cm_driver_moment *t = &m->told;
     *out = (cm_ledger){.device = place - 128,
                        .time_ns = m->time_ns,
@@ -139,9 +140,9 @@ static bool make_ledger(const ledger *l, uint16_t place, cm_picture picture, cm_
                        .pool_short = t->pool_short,
                        .context = t->context,
                        .context_measured = map->device[place].context_made};
-    if (!cm_accounts_lines(&map->accounts, place, picture, &out->line, &out->line_count))
+    if (!cm_totals_lines(&map->accounts, place, snapshot, &out->line, &out->line_count))
         return false;
-    int64_t torch = cm_accounts_torch(&map->accounts, place, picture), sum = 0;
+    int64_t torch = cm_totals_torch(&map->accounts, place, snapshot), sum = 0;
     out->cached = torch > t->block_bytes ? torch - t->block_bytes : 0;
     for (size_t i = 0; i < out->line_count; i++)
         sum += out->line[i].bytes;
@@ -156,26 +157,27 @@ static bool make_ledgers(const ledger *l, cm_analysis *out)
     size_t capacity = 0;
     for (uint16_t place = 0; place < CM_ACCOUNT_HOST; place++) {
         const moment *m = l->moment[place];
-        cm_picture peak = m[CM_PICTURE_QUIET_PEAK].seen ? CM_PICTURE_QUIET_PEAK : CM_PICTURE_PEAK;
-        const cm_picture pictures[] = {peak, CM_PICTURE_END, CM_PICTURE_ASKED};
+        cm_snapshot_kind peak =
+            m[CM_SNAPSHOT_QUIET_PEAK].seen ? CM_SNAPSHOT_QUIET_PEAK : CM_SNAPSHOT_PEAK;
+        const cm_snapshot_kind snapshots[] = {peak, CM_SNAPSHOT_END, CM_SNAPSHOT_ASKED};
         for (cm_ledger_what what = CM_LEDGER_PEAK; what <= CM_LEDGER_ASKED; what++) {
-            if (!m[pictures[what]].seen)
+            if (!m[snapshots[what]].seen)
                 continue;
             if (!cm_grow((void **)&out->ledgers, &capacity, out->ledger_count + 1,
                          sizeof *out->ledgers) ||
-                !make_ledger(l, place, pictures[what], what, &out->ledgers[out->ledger_count++]))
+                !make_ledger(l, place, snapshots[what], what, &out->ledgers[out->ledger_count++]))
                 return false;
         }
     }
     return true;
 }
 
-static bool describe(const cm_accounts *accounts, uint16_t place, cm_driver_device *out)
+static bool describe(const cm_totals *totals, uint16_t place, cm_driver_device *out)
 {
     *out = (cm_driver_device){.index = place == CM_ACCOUNT_HOST ? -1 : place - 128,
-                              .bytes = accounts->device[place].bytes,
-                              .peak = accounts->device[place].peak};
-    return cm_accounts_lines(accounts, place, CM_PICTURES, &out->line, &out->line_count);
+                              .bytes = totals->device[place].bytes,
+                              .peak = totals->device[place].peak};
+    return cm_totals_lines(totals, place, CM_SNAPSHOTS, &out->line, &out->line_count);
 }
 
 static bool finish(void *part, cm_analysis *out)

@@ -9,16 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Driver allocations of one kind that one library made on one stack. */
-typedef struct cm_driver_line {
-    int64_t bytes;
-    uint64_t count;
-    uint32_t library; /* name id, 0 = unknown */
-    uint32_t stack;
-    uint8_t kind;  /* cm_driver_kind */
-    bool torch;    /* PyTorch's allocator holds it (driver_map.h says when) */
-    bool backward; /* made while an autograd node ran: charged as blocks are (nodes.h) */
-} cm_driver_line;
+#include "../heap/driver_map.h"
 
 typedef struct cm_driver_device {
     int index;
@@ -108,12 +99,7 @@ typedef enum cm_fragment_what {
     CM_FRAGMENT_END
 } cm_fragment_what;
 
-enum {
-    CM_FRAGMENT_SEGMENTS = 20,
-    CM_FRAGMENT_SEGMENT_PINS = 8,
-    CM_FRAGMENT_PINS = 50,
-    CM_GRANULE = 2 << 20 /* the driver's page, and what an expandable segment maps at a time */
-};
+enum { CM_FRAGMENT_SEGMENTS = 20, CM_FRAGMENT_SEGMENT_PINS = 8, CM_FRAGMENT_PINS = 50 };
 
 typedef struct cm_pin {
     uint32_t stack; /* charged */

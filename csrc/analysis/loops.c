@@ -112,7 +112,8 @@ static bool ask(cm_loops *loops, uint64_t address, uint32_t line, uint32_t loop,
     return true;
 }
 
-bool cm_loops_event(cm_loops *loops, const cm_record *record, int64_t step, cm_places *places)
+bool cm_loops_event(cm_loops *loops, const cm_record *record, int64_t step,
+                    cm_attribution *attribution)
 {
     const cm_event *e = &record->event;
     uint32_t line, index;
@@ -126,7 +127,7 @@ bool cm_loops_event(cm_loops *loops, const cm_record *record, int64_t step, cm_p
     cm_loop *loop = cm_loops_find(loops, step < 0 ? 0 : step, &index);
     if (loop == NULL)
         return true;
-    return cm_places_line(places, e->stack, &line) &&
+    return cm_attribution_line(attribution, e->stack, &line) &&
            ask(loops, e->address, line, (uint32_t)(loop - loops->loop), index);
 }
 

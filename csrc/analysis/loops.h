@@ -52,7 +52,8 @@ bool cm_loops_trains(const cm_loops *loops, const cm_loop *loop);
 
 /* A data iterator was made or begun afresh, or asked for a batch in this step (-1: before the
  * first). false: out of memory. */
-bool cm_loops_event(cm_loops *loops, const cm_record *record, int64_t step, cm_places *places);
+bool cm_loops_event(cm_loops *loops, const cm_record *record, int64_t step,
+                    cm_attribution *attribution);
 
 /* Counts epochs: of the code line that asks for data in most of a loop's steps (half of them at
  * least), how many iterators came one after the other; without one, of calls between the steps of

@@ -37,36 +37,18 @@ static void *create(const cm_run *run)
     return o;
 }
 
-static bool add(size_t *capacity, cm_oom *to, const cm_contributor *one)
-{
-    if (!cm_grow((void **)&to->contributors, capacity, to->contributor_count + 1, sizeof *one))
-        return false;
-    to->contributors[to->contributor_count++] = *one;
-    return true;
-}
-
 /* What is alive on the device now, by origin. */
 static bool take_contributors(const cm_replay *replay, uint16_t device, cm_oom *to)
 {
-    cm_contributor *sum = calloc(replay->origin_count + 1, sizeof *sum);
-    if (sum == NULL)
-        return false;
-    for (size_t i = 0; i < replay->blocks.slots; i++) {
-        const cm_block *block = &replay->blocks.slot[i];
-        if (!block->alive || block->device != device)
-            continue;
-        sum[block->origin].bytes += block->size;
-        sum[block->origin].count++;
-    }
-    size_t capacity = 0;
-    bool fine = true;
-    for (uint32_t i = 0; fine && i < replay->origin_count; i++) {
-        cm_contributor one = cm_contributor_of(replay, i, sum[i].bytes, sum[i].count);
-        fine = one.count == 0 || add(&capacity, to, &one);
-    }
-    free(sum);
-    if (fine)
-        cm_contributors_sort(to->contributors, to->contributor_count);
+    cm_amounts alive = {0};
+    cm_contributors list = {0};
+    bool fine = cm_amounts_add_live(&alive, &replay->blocks, device);
+    for (uint32_t i = 0; fine && i < alive.capacity && i < replay->origin_count; i++)
+        fine = alive.of[i].count == 0 || cm_contributors_add(&list, replay, i, alive.of[i]);
+    free(alive.of);
+    cm_contributors_sort(list.contributor, list.count);
+    to->contributors = list.contributor;
+    to->contributor_count = list.count;
     return fine;
 }
 

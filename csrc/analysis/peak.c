@@ -1,28 +1,16 @@
 /* Peaks and what they are made of, for the whole run and for each step, and the plain sums.
  *
- * A new maximum costs nothing but a higher epoch number. An origin's bytes at the peak are saved
- * when they first change afterwards (copy on change): an origin whose saved epoch is older than the
- * peak's has not changed since, so its bytes now are its bytes then. The same again with an epoch
- * per step; a step's largest contributors come out of a tournament over origins, in which only
- * those that the step or the one before it touched are set anew. So nothing here is linear in
- * stacks per step. */
-#include <string.h>
-
+ * What each origin had at the peaks of the run and of the step are snapshots (snapshot.h). A step's
+ * largest contributors come out of a tournament over origins, in which only those that the step or
+ * the one before it touched are set again. So nothing here is linear in stacks per step. */
 #include "contributors.h"
 #include "../base/grow.h"
 #include "parts.h"
 #include "tournament.h"
 
-typedef struct snapshot {
-    uint64_t epoch;
-    int64_t bytes;
-    uint64_t count;
-} snapshot;
-
 typedef struct share { /* of one origin */
-    int64_t bytes;
-    uint64_t count;
-    snapshot run, step;
+    cm_amount now;
+    cm_snapshot run, step;
     uint64_t touched; /* number of the last step that changed it */
     uint32_t leaf;    /* in its device's tree */
     bool known;
@@ -30,7 +18,7 @@ typedef struct share { /* of one origin */
 
 typedef struct maximum {
     int64_t bytes;
-    uint64_t time_ns, epoch, blocks;
+    uint64_t time_ns, moment, blocks;
     int64_t step;
 } maximum;
 
@@ -49,9 +37,8 @@ typedef struct device {
     bool changed; /* in this step */
     list leaves;  /* leaf -> origin */
     list touched, touched_before;
-    cm_tree tree;
-    cm_contributor *contributors; /* of the step that was asked for */
-    size_t contributor_count, contributor_capacity;
+    cm_tournament tree;
+    cm_contributors contributors; /* of the step that was asked for */
 } device;
 
 typedef struct peak {
@@ -84,8 +71,8 @@ static bool know_devices(peak *p)
     if (!cm_grow((void **)&p->device, &p->device_capacity, replay->device_count, sizeof *p->device))
         return false;
     for (; p->devices < replay->device_count; p->devices++) {
-        maximum never = {.epoch = 1, .time_ns = p->run->begin_ns, .step = -1};
-        maximum not_yet = {.epoch = 1, .time_ns = p->step_begin_ns, .step = p->step};
+        maximum never = {.moment = 1, .time_ns = p->run->begin_ns, .step = -1};
+        maximum not_yet = {.moment = 1, .time_ns = p->step_begin_ns, .step = p->step};
         p->device[p->devices] = (device){.run = never, .step = not_yet, .reserved = -1};
     }
     return true;
@@ -93,11 +80,9 @@ static bool know_devices(peak *p)
 
 static share *find_share(peak *p, uint32_t origin, uint16_t number)
 {
-    size_t before = p->share_capacity;
-    if (!cm_grow((void **)&p->share, &p->share_capacity, (size_t)origin + 1, sizeof *p->share))
+    if (!cm_grow_zeroed((void **)&p->share, &p->share_capacity, (size_t)origin + 1,
+                        sizeof *p->share))
         return NULL;
-    if (p->share_capacity > before)
-        memset(p->share + before, 0, (p->share_capacity - before) * sizeof *p->share);
     share *s = &p->share[origin];
     if (!s->known) {
         s->leaf = (uint32_t)p->device[number].leaves.count;
@@ -110,23 +95,12 @@ static share *find_share(peak *p, uint32_t origin, uint16_t number)
 
 static void rise(maximum *m, int64_t bytes, uint64_t blocks, uint64_t time_ns, int64_t step)
 {
-    *m = (maximum){bytes, time_ns, m->epoch + 1, blocks, step};
+    *m = (maximum){bytes, time_ns, m->moment + 1, blocks, step};
 }
 
-static void save(snapshot *s, const share *now, uint64_t epoch)
+static cm_amount at_step_peak(const device *d, const share *s)
 {
-    if (s->epoch != epoch)
-        *s = (snapshot){epoch, now->bytes, now->count};
-}
-
-static int64_t bytes_at(const share *s, const snapshot *saved, uint64_t epoch)
-{
-    return saved->epoch == epoch ? saved->bytes : s->bytes;
-}
-
-static uint64_t count_at(const share *s, const snapshot *saved, uint64_t epoch)
-{
-    return saved->epoch == epoch ? saved->count : s->count;
+    return cm_snapshot_at(&s->step, d->step.moment, s->now);
 }
 
 static bool touch(peak *p, device *d, share *s, uint32_t origin)
@@ -157,13 +131,13 @@ static bool change(void *part, const cm_change *c)
     if (s == NULL || !touch(p, d, s, c->block.origin))
         return false;
     d->changed = true;
-    save(&s->run, s, d->run.epoch);
-    save(&s->step, s, d->step.epoch);
-    s->bytes += c->bytes;
+    cm_snapshot_save(&s->run, d->run.moment, s->now);
+    cm_snapshot_save(&s->step, d->step.moment, s->now);
+    s->now.bytes += c->bytes;
     d->live = c->live;
     d->blocks = c->blocks;
     if (c->bytes > 0) {
-        s->count++;
+        s->now.count++;
         d->allocated += c->bytes;
         d->step_allocated += c->bytes;
         d->allocations += c->event;
@@ -173,7 +147,7 @@ static bool change(void *part, const cm_change *c)
         if (c->live > d->step.bytes)
             rise(&d->step, c->live, c->blocks, c->time_ns, p->step);
     } else {
-        s->count--;
+        s->now.count--;
         d->freed -= c->bytes;
         d->step_freed -= c->bytes;
         d->frees += c->event;
@@ -192,16 +166,13 @@ static void *create(const cm_run *run)
     p->step_number = 1;
     p->step_begin_ns = run->begin_ns;
     bool fine = know_devices(p);
-    const cm_blocks *blocks = &run->replay->blocks;
-    for (size_t i = 0; fine && i < blocks->slots; i++) {
-        const cm_block *block = &blocks->slot[i];
-        if (!block->alive)
-            continue;
+    for (const cm_block *block = NULL;
+         fine && (block = cm_blocks_next(&run->replay->blocks, block)) != NULL;) {
         share *s = find_share(p, block->origin, block->device);
         fine = s != NULL && touch(p, &p->device[block->device], s, block->origin);
         if (fine) {
-            s->bytes += block->size;
-            s->count++;
+            s->now.bytes += block->size;
+            s->now.count++;
         }
     }
     if (!fine) {
@@ -249,21 +220,16 @@ static bool event(void *part, const cm_record *record)
 /* Everybody who was there at the peak of the run, or of the step that is about to end. */
 static bool all_contributors(peak *p, device *d, bool of_step)
 {
-    d->contributor_count = 0;
+    d->contributors.count = 0;
     for (size_t i = 0; i < d->leaves.count; i++) {
         const share *s = &p->share[d->leaves.origin[i]];
-        const snapshot *saved = of_step ? &s->step : &s->run;
-        uint64_t epoch = of_step ? d->step.epoch : d->run.epoch;
-        int64_t bytes = bytes_at(s, saved, epoch);
-        if (bytes == 0)
-            continue;
-        if (!cm_grow((void **)&d->contributors, &d->contributor_capacity, d->contributor_count + 1,
-                     sizeof *d->contributors))
+        cm_amount then =
+            of_step ? at_step_peak(d, s) : cm_snapshot_at(&s->run, d->run.moment, s->now);
+        if (then.bytes != 0 &&
+            !cm_contributors_add(&d->contributors, p->run->replay, d->leaves.origin[i], then))
             return false;
-        d->contributors[d->contributor_count++] = cm_contributor_of(
-            p->run->replay, d->leaves.origin[i], bytes, count_at(s, saved, epoch));
     }
-    cm_contributors_sort(d->contributors, d->contributor_count);
+    cm_contributors_sort(d->contributors.contributor, d->contributors.count);
     return true;
 }
 
@@ -271,13 +237,13 @@ static bool all_contributors(peak *p, device *d, bool of_step)
  * still, so only they can be stale that the step before set to its own peak. */
 static bool set_tree(peak *p, device *d)
 {
-    if (!cm_tree_reserve(&d->tree, d->leaves.count))
+    if (!cm_tournament_reserve(&d->tree, d->leaves.count))
         return false;
     list *lists[] = {&d->touched_before, &d->touched};
     for (size_t l = 0; l < 2; l++)
         for (size_t i = 0; i < lists[l]->count; i++) {
             const share *s = &p->share[lists[l]->origin[i]];
-            cm_tree_set(&d->tree, s->leaf, bytes_at(s, &s->step, d->step.epoch));
+            cm_tournament_set(&d->tree, s->leaf, at_step_peak(d, s).bytes);
         }
     list swap = d->touched_before;
     d->touched_before = d->touched;
@@ -320,15 +286,13 @@ static bool report_step(peak *p, uint32_t number, cm_moment end)
                           .first_contributor = p->contributors,
                           .rest_bytes = d->step.bytes,
                           .rest_count = d->step.blocks};
-    size_t found = cm_tree_largest(&d->tree, CM_STEP_CONTRIBUTORS, leaf);
+    size_t found = cm_tournament_largest(&d->tree, CM_STEP_CONTRIBUTORS, leaf);
     for (size_t i = 0; i < found; i++) {
         uint32_t origin = d->leaves.origin[leaf[i]];
-        const share *s = &p->share[origin];
-        int64_t bytes = bytes_at(s, &s->step, d->step.epoch);
-        uint64_t count = count_at(s, &s->step, d->step.epoch);
-        p->contributor[p->contributors++] = cm_contributor_of(p->run->replay, origin, bytes, count);
-        r->rest_bytes -= bytes;
-        r->rest_count -= count;
+        cm_amount then = at_step_peak(d, &p->share[origin]);
+        p->contributor[p->contributors++] = cm_contributor_of(p->run->replay, origin, then);
+        r->rest_bytes -= then.bytes;
+        r->rest_count -= then.count;
     }
     r->contributor_count = found;
     if (found > 0)
@@ -376,9 +340,9 @@ static bool finish(void *part, cm_analysis *out)
         r->freed = d->freed;
         r->allocations = d->allocations;
         r->frees = d->frees;
-        r->contributors = d->contributors;
-        r->contributor_count = d->contributor_count;
-        d->contributors = NULL;
+        r->contributors = d->contributors.contributor;
+        r->contributor_count = d->contributors.count;
+        d->contributors.contributor = NULL;
         out->allocations += d->allocations;
     }
     out->step = p->report;
@@ -397,8 +361,8 @@ static void destroy(void *part)
         free(d->leaves.origin);
         free(d->touched.origin);
         free(d->touched_before.origin);
-        cm_tree_clear(&d->tree);
-        free(d->contributors);
+        cm_tournament_clear(&d->tree);
+        free(d->contributors.contributor);
     }
     free(p->device);
     free(p->share);

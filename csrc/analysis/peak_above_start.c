@@ -1,21 +1,18 @@
 /* The peak above the start: the highest sum of live blocks that were allocated in the window.
  * Blocks from before count neither while they live nor when they go. Who was there then, and who of
- * them is there at the end, only where asked; saved when it changes, as in peak.c. */
-#include <string.h>
-
+ * them is there at the end, only where asked. */
 #include "contributors.h"
 #include "../base/grow.h"
 #include "parts.h"
 
 typedef struct share { /* of one origin */
-    int64_t bytes, peak_bytes;
-    uint64_t count, peak_count;
-    uint64_t epoch; /* that peak_bytes are of; an older one: nothing has changed since */
+    cm_amount now;
+    cm_snapshot peak;
 } share;
 
 typedef struct device {
     int64_t live, peak, step;
-    uint64_t time_ns, epoch;
+    uint64_t time_ns, moment;
 } device;
 
 typedef struct above {
@@ -34,25 +31,20 @@ static void *create(const cm_run *run)
     a->run = run;
     a->rows = run->options->tables & (CM_TABLE(CM_TABLE_ABOVE) | CM_TABLE(CM_TABLE_KEPT));
     for (size_t i = 0; i < CM_DEVICES_MAX; i++)
-        a->device[i] = (device){.step = -1, .time_ns = run->begin_ns, .epoch = 1};
+        a->device[i] = (device){.step = -1, .time_ns = run->begin_ns, .moment = 1};
     return a;
 }
 
 static bool change_share(above *a, const cm_change *c)
 {
     const device *d = &a->device[c->block.device];
-    size_t before = a->capacity;
-    if (!cm_grow((void **)&a->share, &a->capacity, (size_t)c->block.origin + 1, sizeof *a->share))
+    if (!cm_grow_zeroed((void **)&a->share, &a->capacity, (size_t)c->block.origin + 1,
+                        sizeof *a->share))
         return false;
-    memset(a->share + before, 0, (a->capacity - before) * sizeof *a->share);
     share *s = &a->share[c->block.origin];
-    if (s->epoch != d->epoch) {
-        s->peak_bytes = s->bytes;
-        s->peak_count = s->count;
-        s->epoch = d->epoch;
-    }
-    s->bytes += c->bytes;
-    s->count += c->bytes > 0 ? 1 : UINT64_MAX;
+    cm_snapshot_save(&s->peak, d->moment, s->now);
+    s->now.bytes += c->bytes;
+    s->now.count += c->bytes > 0 ? 1 : UINT64_MAX;
     return true;
 }
 
@@ -69,7 +61,7 @@ static bool change(void *part, const cm_change *c)
         d->peak = d->live;
         d->time_ns = c->time_ns;
         d->step = a->run->replay->step;
-        d->epoch++;
+        d->moment++;
     }
     return true;
 }
@@ -77,30 +69,29 @@ static bool change(void *part, const cm_change *c)
 static bool put(const above *a, uint16_t number, cm_table_kind kind, cm_table *out)
 {
     const cm_replay *replay = a->run->replay;
-    size_t capacity = 0;
-    for (uint32_t i = 0; i < a->capacity && i < replay->origin_count; i++) {
+    cm_contributors list = {0};
+    bool fine = true;
+    for (uint32_t i = 0; fine && i < a->capacity && i < replay->origin_count; i++) {
         const share *s = &a->share[i];
-        bool saved = kind == CM_TABLE_ABOVE && s->epoch == a->device[number].epoch;
-        int64_t bytes = saved ? s->peak_bytes : s->bytes;
-        uint64_t count = saved ? s->peak_count : s->count;
-        if (replay->origin[i].device != number || bytes == 0)
-            continue;
-        if (!cm_grow((void **)&out->contributors, &capacity, out->contributor_count + 1,
-                     sizeof *out->contributors))
-            return false;
-        out->contributors[out->contributor_count++] = cm_contributor_of(replay, i, bytes, count);
+        cm_amount sum = kind == CM_TABLE_ABOVE
+                            ? cm_snapshot_at(&s->peak, a->device[number].moment, s->now)
+                            : s->now;
+        if (replay->origin[i].device == number && sum.bytes != 0)
+            fine = cm_contributors_add(&list, replay, i, sum);
     }
-    cm_contributors_sort(out->contributors, out->contributor_count);
-    return true;
+    cm_contributors_sort(list.contributor, list.count);
+    out->contributors = list.contributor;
+    out->contributor_count = list.count;
+    return fine;
 }
 
 static bool list_blocks(const above *a, cm_analysis *out)
 {
     const cm_replay *replay = a->run->replay;
     size_t capacity = 0;
-    for (size_t i = 0; i < replay->blocks.slots && out->kept_block_count < CM_KEPT_BLOCKS; i++) {
-        const cm_block *b = &replay->blocks.slot[i];
-        if (!b->alive || !b->made)
+    for (const cm_block *b = NULL; out->kept_block_count < CM_KEPT_BLOCKS &&
+                                   (b = cm_blocks_next(&replay->blocks, b)) != NULL;) {
+        if (!b->made)
             continue;
         if (!cm_grow((void **)&out->kept_blocks, &capacity, out->kept_block_count + 1,
                      sizeof *out->kept_blocks))

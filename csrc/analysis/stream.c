@@ -39,6 +39,7 @@ const char *cm_stream_code(const cm_stream *s)
 cm_stream *cm_stream_open(cm_reader *reader, const cm_analysis_options *options, char *error,
                           size_t error_size)
 {
+    const cm_window_options opened = cm_analysis_window(options);
     cm_stream *s = calloc(1, sizeof *s);
     const char *code =
         options->code != NULL ? options->code : cm_library_names(cm_reader_meta(reader, "code"));
@@ -51,7 +52,7 @@ cm_stream *cm_stream_open(cm_reader *reader, const cm_analysis_options *options,
         cm_stream_close(s);
         return NULL;
     }
-    if (!cm_engine_open(s->engine, options, s->code, 1, &s->window, error, error_size)) {
+    if (!cm_engine_open(s->engine, &opened, s->code, 1, &s->window, error, error_size)) {
         cm_stream_close(s);
         return NULL;
     }

@@ -5,7 +5,7 @@
 #ifndef CM_ANALYSIS_STREAM_H
 #define CM_ANALYSIS_STREAM_H
 
-#include "../heap/engine.h"
+#include "analysis.h"
 
 typedef enum cm_item_kind {
     CM_ITEM_START = 0, /* a block that was alive when the window began */

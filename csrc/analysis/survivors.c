@@ -40,10 +40,8 @@ static bool gather(const cm_replay *replay, cm_survivor **out, size_t *count)
     uint32_t *known = calloc(replay->origin_count + 1, sizeof *known); /* the same + 1, by origin */
     bool fine = known != NULL;
     *count = 0;
-    for (size_t i = 0; fine && i < replay->blocks.slots; i++) {
-        const cm_block *block = &replay->blocks.slot[i];
-        if (!block->alive)
-            continue;
+    for (const cm_block *block = NULL;
+         fine && (block = cm_blocks_next(&replay->blocks, block)) != NULL;) {
         uint32_t at = known[block->origin] - 1, stack = replay->origin[block->origin].stack;
         uint64_t key = (uint64_t)block->device << 32 | stack;
         if (at == UINT32_MAX && !cm_idmap_get(&index, key, &at)) {

@@ -1,21 +1,12 @@
 /* A line's whole life (but for peak_above_start.c): what was alive at both ends of the recording or
  * of one step, what was allocated, what was freed in the step that made it. Each by contributor,
  * and only where asked. */
-#include <string.h>
-
 #include "contributors.h"
-#include "../base/grow.h"
 #include "parts.h"
 
-typedef struct sum {
-    int64_t bytes;
-    uint64_t count;
-} sum;
-
 typedef struct table {
-    sum *of_origin;
-    size_t capacity;
-    sum folded[CM_DEVICES_MAX]; /* by device: only counted, of unknown stacks */
+    cm_amounts of_origin;
+    cm_amount folded[CM_DEVICES_MAX]; /* by device: only counted, of unknown stacks */
 } table;
 
 typedef struct tables {
@@ -29,27 +20,10 @@ static bool is_wanted(const tables *t, cm_table_kind kind)
     return t->wanted & CM_TABLE(kind);
 }
 
-static bool add(table *t, uint32_t origin, int64_t bytes, uint64_t count)
-{
-    size_t before = t->capacity;
-    if (!cm_grow((void **)&t->of_origin, &t->capacity, (size_t)origin + 1, sizeof *t->of_origin))
-        return false;
-    memset(t->of_origin + before, 0, (t->capacity - before) * sizeof *t->of_origin);
-    t->of_origin[origin].bytes += bytes;
-    t->of_origin[origin].count += count;
-    return true;
-}
-
 static bool add_live(tables *t, cm_table_kind kind)
 {
-    const cm_blocks *blocks = &t->run->replay->blocks;
-    if (!is_wanted(t, kind))
-        return true;
-    for (size_t i = 0; i < blocks->slots; i++)
-        if (blocks->slot[i].alive &&
-            !add(&t->table[kind], blocks->slot[i].origin, blocks->slot[i].size, 1))
-            return false;
-    return true;
+    return !is_wanted(t, kind) ||
+           cm_amounts_add_live(&t->table[kind].of_origin, &t->run->replay->blocks, -1);
 }
 
 static void *create(const cm_run *run)
@@ -82,7 +56,8 @@ static bool born(tables *t, const cm_change *c)
     static const cm_table_kind kinds[] = {CM_TABLE_ALLOCATED, CM_TABLE_STEPPED};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         if (is_wanted(t, kinds[i]) && (kinds[i] == CM_TABLE_ALLOCATED || in_step(t)) &&
-            !add(&t->table[kinds[i]], c->block.origin, c->bytes, c->event))
+            !cm_amounts_add(&t->table[kinds[i]].of_origin, c->block.origin,
+                            (cm_amount){c->bytes, c->event}))
             return false;
     return true;
 }
@@ -92,7 +67,8 @@ static bool died(tables *t, const cm_change *c)
 {
     if (!is_wanted(t, CM_TABLE_TEMPORARY) || !in_step(t) || c->block.step != t->run->replay->step)
         return true;
-    return add(&t->table[CM_TABLE_TEMPORARY], c->block.origin, -c->bytes, 1);
+    return cm_amounts_add(&t->table[CM_TABLE_TEMPORARY].of_origin, c->block.origin,
+                          (cm_amount){-c->bytes, 1});
 }
 
 static bool change(void *part, const cm_change *c)
@@ -135,21 +111,19 @@ static bool put(const tables *t, cm_table_kind kind, uint16_t device, cm_table *
 {
     const table *from = &t->table[kind];
     const cm_replay *replay = t->run->replay;
-    size_t capacity = 0;
-    for (uint32_t i = 0; i < from->capacity && i < replay->origin_count; i++) {
-        const sum *s = &from->of_origin[i];
-        if (replay->origin[i].device != device || (s->bytes == 0 && s->count == 0))
-            continue;
-        if (!cm_grow((void **)&out->contributors, &capacity, out->contributor_count + 1,
-                     sizeof *out->contributors))
-            return false;
-        out->contributors[out->contributor_count++] =
-            cm_contributor_of(replay, i, s->bytes, s->count);
+    cm_contributors list = {0};
+    bool fine = true;
+    for (uint32_t i = 0; fine && i < from->of_origin.capacity && i < replay->origin_count; i++) {
+        cm_amount sum = from->of_origin.of[i];
+        if (replay->origin[i].device == device && (sum.bytes != 0 || sum.count != 0))
+            fine = cm_contributors_add(&list, replay, i, sum);
     }
-    cm_contributors_sort(out->contributors, out->contributor_count);
+    cm_contributors_sort(list.contributor, list.count);
+    out->contributors = list.contributor;
+    out->contributor_count = list.count;
     out->rest_bytes = from->folded[device].bytes;
     out->rest_count = from->folded[device].count;
-    return true;
+    return fine;
 }
 
 static bool finish(void *part, cm_analysis *out)
@@ -170,7 +144,7 @@ static void destroy(void *part)
 {
     tables *t = part;
     for (size_t kind = 0; kind < CM_TABLES; kind++)
-        free(t->table[kind].of_origin);
+        free(t->table[kind].of_origin.of);
     free(t);
 }
 

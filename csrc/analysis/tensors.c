@@ -93,9 +93,8 @@ static void *create(const cm_run *run)
     t->run = run;
     for (size_t i = 0; i < replay->device_count; i++)
         t->device[i].most = replay->device[i].live;
-    for (size_t i = 0; i < replay->blocks.slots; i++) {
-        const cm_block *block = &replay->blocks.slot[i];
-        const cm_label *label = block->alive ? cm_replay_label(replay, block) : NULL;
+    for (const cm_block *block = NULL; (block = cm_blocks_next(&replay->blocks, block)) != NULL;) {
+        const cm_label *label = cm_replay_label(replay, block);
         if (label != NULL && !come(t, block, label)) {
             cm_part_tensors.destroy(t);
             return NULL;

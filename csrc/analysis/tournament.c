@@ -8,13 +8,13 @@ static int64_t larger_of(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-void cm_tree_clear(cm_tree *tree)
+void cm_tournament_clear(cm_tournament *tree)
 {
     free(tree->value);
-    *tree = (cm_tree){0};
+    *tree = (cm_tournament){0};
 }
 
-bool cm_tree_reserve(cm_tree *tree, size_t leaves)
+bool cm_tournament_reserve(cm_tournament *tree, size_t leaves)
 {
     if (leaves <= tree->leaves)
         return true;
@@ -29,11 +29,11 @@ bool cm_tree_reserve(cm_tree *tree, size_t leaves)
     for (size_t i = count; i-- > 1;)
         value[i] = larger_of(value[2 * i], value[2 * i + 1]);
     free(tree->value);
-    *tree = (cm_tree){value, count};
+    *tree = (cm_tournament){value, count};
     return true;
 }
 
-void cm_tree_set(cm_tree *tree, size_t leaf, int64_t value)
+void cm_tournament_set(cm_tournament *tree, size_t leaf, int64_t value)
 {
     size_t i = tree->leaves + leaf;
     tree->value[i] = value;
@@ -46,7 +46,7 @@ void cm_tree_set(cm_tree *tree, size_t leaf, int64_t value)
     }
 }
 
-size_t cm_tree_largest(cm_tree *tree, size_t wanted, uint32_t *leaf)
+size_t cm_tournament_largest(cm_tournament *tree, size_t wanted, uint32_t *leaf)
 {
     int64_t taken[64];
     size_t found = 0;
@@ -59,9 +59,9 @@ size_t cm_tree_largest(cm_tree *tree, size_t wanted, uint32_t *leaf)
             i = tree->value[2 * i] == tree->value[i] ? 2 * i : 2 * i + 1;
         taken[found] = tree->value[i];
         leaf[found] = (uint32_t)(i - tree->leaves);
-        cm_tree_set(tree, leaf[found++], 0);
+        cm_tournament_set(tree, leaf[found++], 0);
     }
     for (size_t i = 0; i < found; i++)
-        cm_tree_set(tree, leaf[i], taken[i]);
+        cm_tournament_set(tree, leaf[i], taken[i]);
     return found;
 }

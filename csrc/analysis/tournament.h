@@ -6,16 +6,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct cm_tree {
+typedef struct cm_tournament {
     int64_t *value; /* value[leaves + i] is leaf i; value[n] is the larger of its two children */
     size_t leaves;  /* 0 or a power of two */
-} cm_tree;
+} cm_tournament;
 
 /* All zero is an empty tree; leaves never set are 0. */
-void cm_tree_clear(cm_tree *tree);
-bool cm_tree_reserve(cm_tree *tree, size_t leaves); /* false: out of memory, tree unchanged */
-void cm_tree_set(cm_tree *tree, size_t leaf, int64_t value); /* leaf < reserved */
+void cm_tournament_clear(cm_tournament *tree);
+bool cm_tournament_reserve(cm_tournament *tree,
+                           size_t leaves); /* false: out of memory, tree unchanged */
+void cm_tournament_set(cm_tournament *tree, size_t leaf, int64_t value); /* leaf < reserved */
 /* The `wanted` largest leaves above 0, largest first, into leaf[]; returns how many there are. */
-size_t cm_tree_largest(cm_tree *tree, size_t wanted, uint32_t *leaf);
+size_t cm_tournament_largest(cm_tournament *tree, size_t wanted, uint32_t *leaf);
 
 #endif

@@ -8,13 +8,13 @@
 
 enum { SCALAR_BYTES = 64 }; /* up to here a block does not tell the size of a batch */
 
-cm_track *cm_track_new(cm_loops *loops, cm_samestack *fold, const cm_replay *replay)
+cm_track *cm_track_new(cm_loops *loops, cm_stack_classes *classes, const cm_replay *replay)
 {
     cm_track *t = calloc(1, sizeof *t);
     if (t == NULL)
         return NULL;
     t->loops = loops;
-    t->fold = fold;
+    t->classes = classes;
     t->replay = replay;
     for (size_t i = 0; i < loops->count; i++) {
         uint32_t steps = loops->loop[i].steps, warm = cm_growth_warm(steps);
@@ -57,7 +57,7 @@ static uint64_t key_of(uint32_t loop, uint16_t device, uint32_t number)
 
 static bool find_line(cm_track *t, uint32_t loop, uint16_t device, uint32_t stack, uint32_t *out)
 {
-    uint64_t key = key_of(loop, device, cm_samestack_line(t->fold, stack));
+    uint64_t key = key_of(loop, device, cm_stack_class_line(t->classes, stack));
     if (!cm_idmap_get(&t->by_line, key, out)) {
         if (t->lines >= UINT32_MAX ||
             !cm_grow((void **)&t->line, &t->line_capacity, t->lines + 1, sizeof *t->line) ||
@@ -73,7 +73,7 @@ static bool find_line(cm_track *t, uint32_t loop, uint16_t device, uint32_t stac
 static bool find_group(cm_track *t, uint32_t loop, uint32_t step, const cm_origin *o, uint32_t *out)
 {
     uint32_t stack;
-    if (!cm_samestack_stack(t->fold, o->stack, &stack))
+    if (!cm_stack_class_of(t->classes, o->stack, &stack))
         return false;
     uint64_t key = key_of(loop, o->device, stack);
     if (cm_idmap_get(&t->by_stack, key, out))
@@ -120,13 +120,10 @@ bool cm_track_birth(cm_track *t, const cm_block *block)
         return true;
     uint32_t number = (uint32_t)(loop - t->loops->loop);
     struct cm_track_loop *l = &t->loop[number];
-    if (block->origin >= l->origin_capacity) {
-        size_t before = l->origin_capacity;
-        if (!cm_grow((void **)&l->of_origin, &l->origin_capacity, t->replay->origin_count,
-                     sizeof *l->of_origin))
-            return false;
-        memset(l->of_origin + before, 0, (l->origin_capacity - before) * sizeof *l->of_origin);
-    }
+    if (block->origin >= l->origin_capacity &&
+        !cm_grow_zeroed((void **)&l->of_origin, &l->origin_capacity, t->replay->origin_count,
+                        sizeof *l->of_origin))
+        return false;
     uint32_t *of = &l->of_origin[block->origin];
     if (*of == 0) {
         uint32_t found;
@@ -171,9 +168,9 @@ bool cm_track_setup_death(cm_track *t, const cm_block *block, uint32_t loop)
     uint32_t stack, line;
     if (o->stack < CM_STACK_FIRST)
         return true; /* found alive at the start: nothing is known of its line */
-    if (!cm_samestack_stack(t->fold, o->stack, &stack))
+    if (!cm_stack_class_of(t->classes, o->stack, &stack))
         return false;
-    if (cm_idmap_get(&t->by_line, key_of(loop, o->device, cm_samestack_line(t->fold, stack)),
+    if (cm_idmap_get(&t->by_line, key_of(loop, o->device, cm_stack_class_line(t->classes, stack)),
                      &line))
         t->line[line].setup_freed += (double)block->size;
     return true;

@@ -50,7 +50,7 @@ typedef struct cm_track_line {
 
 typedef struct cm_track {
     cm_loops *loops;
-    cm_samestack *fold;
+    cm_stack_classes *classes;
     const cm_replay *replay;
     cm_track_group *group;
     cm_track_line *line;
@@ -67,7 +67,7 @@ typedef struct cm_track {
     } loop[CM_LOOPS_MAX];
 } cm_track;
 
-cm_track *cm_track_new(cm_loops *loops, cm_samestack *fold,
+cm_track *cm_track_new(cm_loops *loops, cm_stack_classes *classes,
                        const cm_replay *replay); /* NULL: no memory */
 void cm_track_free(cm_track *track);
 

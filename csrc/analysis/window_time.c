@@ -29,7 +29,7 @@ static void rebase_driver_level(cm_analysis *out, uint64_t begin_ns)
         rebase(&out->fragmentation[i].time_ns, begin_ns);
 }
 
-void cm_windowtime_rebase(cm_analysis *out)
+void cm_window_time_rebase(cm_analysis *out)
 {
     uint64_t begin_ns = out->begin_ns;
 

@@ -5,6 +5,6 @@
 #include "analysis.h"
 
 /* Counts all times of the result from out->begin_ns, but for begin_ns and end_ns themselves. */
-void cm_windowtime_rebase(cm_analysis *out);
+void cm_window_time_rebase(cm_analysis *out);
 
 #endif

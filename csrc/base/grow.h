@@ -28,6 +28,18 @@ static inline bool cm_grow(void **array, size_t *capacity, size_t count, size_t 
     return true;
 }
 
+/* The same, and new elements are all zero. */
+static inline bool cm_grow_zeroed(void **array, size_t *capacity, size_t count, size_t element)
+{
+    size_t before = *capacity;
+    if (count <= before)
+        return true;
+    if (!cm_grow(array, capacity, count, element))
+        return false;
+    memset((char *)*array + before * element, 0, (*capacity - before) * element);
+    return true;
+}
+
 /* A copy of an array of so many elements, NULL where there are none. false: out of memory, and
  * *copy is NULL. */
 static inline bool cm_copy(void **copy, const void *array, size_t count, size_t element)

@@ -4,6 +4,7 @@
 
 #include "hash.h"
 #include "grow.h"
+#include "table.h"
 
 void cm_idmap_clear(cm_idmap *map)
 {
@@ -20,12 +21,28 @@ bool cm_idmap_copy(cm_idmap *copy, const cm_idmap *map)
     return false;
 }
 
+static bool is_taken(const void *entry)
+{
+    return ((const struct cm_idmap_slot *)entry)->key != 0;
+}
+
+static uint64_t hash(const void *owner, const void *entry)
+{
+    (void)owner;
+    return cm_hash(((const struct cm_idmap_slot *)entry)->key);
+}
+
+static bool is(const void *owner, const void *entry, const void *wanted)
+{
+    (void)owner;
+    return ((const struct cm_idmap_slot *)entry)->key == *(const uint64_t *)wanted;
+}
+
+static const cm_table_kind by_key = {sizeof(struct cm_idmap_slot), 32, 3, is_taken, hash, is};
+
 static size_t find(const cm_idmap *map, uint64_t stored)
 {
-    size_t i = cm_hash(stored) & (map->slots - 1);
-    while (map->slot[i].key != 0 && map->slot[i].key != stored)
-        i = (i + 1) & (map->slots - 1);
-    return i;
+    return cm_table_find(&by_key, NULL, map->slot, map->slots, cm_hash(stored), &stored);
 }
 
 bool cm_idmap_get(const cm_idmap *map, uint64_t key, uint32_t *value)
@@ -41,17 +58,8 @@ bool cm_idmap_get(const cm_idmap *map, uint64_t key, uint32_t *value)
 
 bool cm_idmap_put(cm_idmap *map, uint64_t key, uint32_t value)
 {
-    if (map->count * 4 >= map->slots * 3) {
-        cm_idmap larger = {.slots = map->slots ? map->slots * 2 : 32, .count = map->count};
-        larger.slot = calloc(larger.slots, sizeof *larger.slot);
-        if (larger.slot == NULL)
-            return false;
-        for (size_t i = 0; i < map->slots; i++)
-            if (map->slot[i].key != 0)
-                larger.slot[find(&larger, map->slot[i].key)] = map->slot[i];
-        free(map->slot);
-        *map = larger;
-    }
+    if (!cm_table_make_room(&by_key, NULL, (void **)&map->slot, &map->slots, map->count))
+        return false;
     size_t i = find(map, key + 1);
     map->count += map->slot[i].key == 0;
     map->slot[i] = (struct cm_idmap_slot){key + 1, value};
@@ -62,18 +70,10 @@ bool cm_idmap_remove(cm_idmap *map, uint64_t key)
 {
     if (map->slots == 0)
         return false;
-    size_t mask = map->slots - 1, hole = find(map, key + 1);
-    if (map->slot[hole].key == 0)
+    size_t i = find(map, key + 1);
+    if (map->slot[i].key == 0)
         return false;
-    /* Close the gap, so that no probe stops early and no tombstones pile up. */
-    for (size_t i = (hole + 1) & mask; map->slot[i].key != 0; i = (i + 1) & mask) {
-        size_t home = cm_hash(map->slot[i].key) & mask;
-        if (((i - home) & mask) >= ((i - hole) & mask)) {
-            map->slot[hole] = map->slot[i];
-            hole = i;
-        }
-    }
-    map->slot[hole].key = 0;
+    cm_table_remove(&by_key, NULL, map->slot, map->slots, i);
     map->count--;
     return true;
 }

@@ -121,12 +121,8 @@ static void run_forward(fold_thread *t, const cm_event *e, uint32_t at)
 static bool is_first_of_stack(cm_fold *f, uint32_t stack, bool *first)
 {
     size_t byte = stack / 8;
-    if (byte >= f->told_bytes) {
-        size_t before = f->told_bytes;
-        if (!cm_grow((void **)&f->told, &f->told_bytes, byte + 1, 1))
-            return false;
-        memset(f->told + before, 0, f->told_bytes - before);
-    }
+    if (!cm_grow_zeroed((void **)&f->told, &f->told_bytes, byte + 1, 1))
+        return false;
     *first = !(f->told[byte] >> stack % 8 & 1);
     f->told[byte] |= (uint8_t)(1u << stack % 8);
     return true;
@@ -347,11 +343,9 @@ void cm_fold_see_reserved(cm_fold *f, const cm_event *e, uint32_t at)
 static int64_t count_live_bytes(const cm_fold *f, size_t number)
 {
     int64_t bytes = 0;
-    for (size_t i = 0; i < f->blocks.slots; i++) {
-        const cm_block *block = &f->blocks.slot[i];
-        if (block->alive && block->device == number)
-            bytes += block->size;
-    }
+    for (const cm_block *b = NULL; (b = cm_blocks_next(&f->blocks, b)) != NULL;)
+        if (b->device == number)
+            bytes += b->size;
     return bytes;
 }
 

@@ -4,8 +4,8 @@
 #ifndef CM_COMPACT_COMPACT_PARTS_H
 #define CM_COMPACT_COMPACT_PARTS_H
 
-#include "../analysis/analysis.h"
 #include "../heap/blocks.h"
+#include "../heap/category.h"
 #include "../heap/driver_map.h"
 #include "../base/idmap.h"
 #include "../heap/nodes.h"

@@ -1,5 +1,6 @@
 /* A hash map from 20 bytes of key to a 32-bit id, in mmap'ed memory: the private tables of
- * intern.c, used under its mutex. Hooks may call everything here. */
+ * intern.c, used under its mutex. Hooks may call everything here, so it is not made of
+ * base/table.h, which allocates by malloc. */
 #ifndef CM_FRAMES_KEY_MAP_H
 #define CM_FRAMES_KEY_MAP_H
 

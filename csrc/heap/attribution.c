@@ -9,14 +9,14 @@
 enum { JUDGED = 1, TORCH = 2, OPTIM = 4, DATA = 8, LIBRARY = 16, ENGINE = 32, NN = 64 };
 /* Of a stack, besides TORCH for its innermost frame. */
 enum {
-    NO_USER = 1,   /* see cm_places_library_alone */
+    NO_USER = 1,   /* see cm_attribution_library_alone */
     PLAIN_CALL = 4 /* its innermost frame is a library's, of no module, optimizer or data set */
 };
 enum { BUILDS = 8, IN_DATA = 16, INNER_FORWARD = 32, INNER_OPTIM = 64, MADE_NODE = 128 };
 
 enum { ROOTS = 4 };
 
-struct cm_places {
+struct cm_attribution {
     const cm_reader *reader;
     const cm_library *library;
     uint8_t *code, *stack;
@@ -30,54 +30,54 @@ struct cm_places {
     bool failed;
 };
 
-cm_places *cm_places_new(const cm_reader *reader, const cm_library *library)
+cm_attribution *cm_attribution_new(const cm_reader *reader, const cm_library *library)
 {
-    cm_places *places = calloc(1, sizeof *places);
-    if (places == NULL)
+    cm_attribution *attribution = calloc(1, sizeof *attribution);
+    if (attribution == NULL)
         return NULL;
-    places->reader = reader;
-    places->library = library;
-    return places;
+    attribution->reader = reader;
+    attribution->library = library;
+    return attribution;
 }
 
-cm_places *cm_places_copy(const cm_places *places, const cm_library *library)
+cm_attribution *cm_attribution_copy(const cm_attribution *attribution, const cm_library *library)
 {
-    cm_places *copy = cm_places_new(places->reader, library);
+    cm_attribution *copy = cm_attribution_new(attribution->reader, library);
     if (copy == NULL)
         return NULL;
-    copy->judged = places->judged;
-    copy->failed = places->failed;
-    copy->code_capacity = places->code_capacity;
-    copy->stack_capacity = places->stack_capacity;
-    bool fine = cm_copy((void **)&copy->code, places->code, places->code_capacity, 1) &&
-                cm_copy((void **)&copy->stack, places->stack, places->stack_capacity, 1);
-    for (size_t i = 0; fine && i < places->roots; i++) {
-        copy->root[i] = strdup(places->root[i]);
+    copy->judged = attribution->judged;
+    copy->failed = attribution->failed;
+    copy->code_capacity = attribution->code_capacity;
+    copy->stack_capacity = attribution->stack_capacity;
+    bool fine = cm_copy((void **)&copy->code, attribution->code, attribution->code_capacity, 1) &&
+                cm_copy((void **)&copy->stack, attribution->stack, attribution->stack_capacity, 1);
+    for (size_t i = 0; fine && i < attribution->roots; i++) {
+        copy->root[i] = strdup(attribution->root[i]);
         copy->roots += fine = copy->root[i] != NULL;
     }
     if (fine)
         return copy;
-    cm_places_free(copy);
+    cm_attribution_free(copy);
     return NULL;
 }
 
-void cm_places_forget_lines(cm_places *places)
+void cm_attribution_forget_lines(cm_attribution *attribution)
 {
-    cm_idmap_clear(&places->lines);
-    places->line_count = 0;
+    cm_idmap_clear(&attribution->lines);
+    attribution->line_count = 0;
 }
 
-void cm_places_free(cm_places *places)
+void cm_attribution_free(cm_attribution *attribution)
 {
-    if (places == NULL)
+    if (attribution == NULL)
         return;
-    free(places->code);
-    free(places->stack);
-    for (size_t i = 0; i < places->roots; i++)
-        free(places->root[i]);
-    cm_idmap_clear(&places->lines);
-    free(places->line_stack);
-    free(places);
+    free(attribution->code);
+    free(attribution->stack);
+    for (size_t i = 0; i < attribution->roots; i++)
+        free(attribution->root[i]);
+    cm_idmap_clear(&attribution->lines);
+    free(attribution->line_stack);
+    free(attribution);
 }
 
 static size_t root_length(const char *file)
@@ -102,46 +102,45 @@ static size_t root_length(const char *file)
     return 0;
 }
 
-static const char *inside_torch(const cm_places *places, const char *file)
+static const char *inside_torch(const cm_attribution *attribution, const char *file)
 {
-    for (size_t i = 0; i < places->roots; i++) {
-        size_t length = strlen(places->root[i]);
-        if (strncmp(file, places->root[i], length) == 0)
+    for (size_t i = 0; i < attribution->roots; i++) {
+        size_t length = strlen(attribution->root[i]);
+        if (strncmp(file, attribution->root[i], length) == 0)
             return file + length;
     }
     return NULL;
 }
 
 /* 1: a root that was not known; 0: nothing new; -1: out of memory. */
-static int learn_root(cm_places *places, const char *file)
+static int learn_root(cm_attribution *attribution, const char *file)
 {
-    size_t length = places->roots < ROOTS ? root_length(file) : 0;
-    if (length == 0 || inside_torch(places, file) != NULL)
+    size_t length = attribution->roots < ROOTS ? root_length(file) : 0;
+    if (length == 0 || inside_torch(attribution, file) != NULL)
         return 0;
     char *root = malloc(length + 1);
     if (root == NULL)
         return -1;
     memcpy(root, file, length);
     root[length] = '\0';
-    places->root[places->roots++] = root;
+    attribution->root[attribution->roots++] = root;
     return 1;
 }
 
 /* Flags of a frame's code; -1: out of memory, -2: a root was learnt, what was judged is stale. */
-static int judge_code(cm_places *places, const cm_frame *frame)
+static int judge_code(cm_attribution *attribution, const cm_frame *frame)
 {
-    if (frame->code < places->code_capacity && places->code[frame->code] != 0)
-        return places->code[frame->code];
-    size_t before = places->code_capacity;
-    if (!cm_grow((void **)&places->code, &places->code_capacity, (size_t)frame->code + 1, 1))
+    if (frame->code < attribution->code_capacity && attribution->code[frame->code] != 0)
+        return attribution->code[frame->code];
+    if (!cm_grow_zeroed((void **)&attribution->code, &attribution->code_capacity,
+                        (size_t)frame->code + 1, 1))
         return -1;
-    memset(places->code + before, 0, places->code_capacity - before);
     uint8_t flags = JUDGED;
     if (frame->file != NULL) {
-        int learnt = learn_root(places, frame->file);
+        int learnt = learn_root(attribution, frame->file);
         if (learnt != 0)
             return learnt < 0 ? -1 : -2;
-        const char *inside = inside_torch(places, frame->file);
+        const char *inside = inside_torch(attribution, frame->file);
         if (inside != NULL) {
             flags |= TORCH;
             if (strncmp(inside, "optim/", 6) == 0)
@@ -153,43 +152,41 @@ static int judge_code(cm_places *places, const cm_frame *frame)
             else if (strcmp(inside, "autograd/__init__.py") == 0) /* backward, grad */
                 flags |= ENGINE;
         }
-        if (cm_library_has(places->library, frame->file))
+        if (cm_library_has(attribution->library, frame->file))
             flags |= LIBRARY;
     }
-    places->code[frame->code] = flags;
+    attribution->code[frame->code] = flags;
     return flags;
 }
 
-bool cm_places_update(cm_places *places)
+bool cm_attribution_update(cm_attribution *attribution)
 {
-    uint32_t count = cm_reader_stack_count(places->reader);
-    size_t before = places->stack_capacity;
-    if (!cm_grow((void **)&places->stack, &places->stack_capacity, (size_t)CM_STACK_FIRST + count,
-                 1))
+    uint32_t count = cm_reader_stack_count(attribution->reader);
+    if (!cm_grow_zeroed((void **)&attribution->stack, &attribution->stack_capacity,
+                        (size_t)CM_STACK_FIRST + count, 1))
         return false;
-    memset(places->stack + before, 0, places->stack_capacity - before);
     /* A parent is defined before its child, so its flags are there. */
-    while (places->judged < count) {
-        uint32_t id = CM_STACK_FIRST + places->judged;
-        uint32_t parent = cm_reader_stack_parent(places->reader, id);
-        uint8_t flags = places->stack[id] & MADE_NODE;
+    while (attribution->judged < count) {
+        uint32_t id = CM_STACK_FIRST + attribution->judged;
+        uint32_t parent = cm_reader_stack_parent(attribution->reader, id);
+        uint8_t flags = attribution->stack[id] & MADE_NODE;
         bool library = true; /* so far, from the outermost frame or the engine's caller on */
         if (parent < id) {
-            flags |= places->stack[parent] & (IN_DATA | INNER_FORWARD | INNER_OPTIM);
-            library = parent == CM_STACK_NONE || places->stack[parent] & NO_USER;
+            flags |= attribution->stack[parent] & (IN_DATA | INNER_FORWARD | INNER_OPTIM);
+            library = parent == CM_STACK_NONE || attribution->stack[parent] & NO_USER;
         }
         cm_frame frame;
-        if (cm_reader_stack_frame(places->reader, id, &frame) && !frame.truncated) {
-            int code = judge_code(places, &frame);
+        if (cm_reader_stack_frame(attribution->reader, id, &frame) && !frame.truncated) {
+            int code = judge_code(attribution, &frame);
             if (code == -1)
                 return false;
             if (code == -2) {
-                memset(places->code, 0, places->code_capacity);
-                places->judged = 0;
+                memset(attribution->code, 0, attribution->code_capacity);
+                attribution->judged = 0;
                 continue;
             }
             flags |= code & TORCH;
-            if (code & NN || (code & TORCH && parent < id && places->stack[parent] & BUILDS))
+            if (code & NN || (code & TORCH && parent < id && attribution->stack[parent] & BUILDS))
                 flags |= BUILDS;
             if (code & DATA)
                 flags |= IN_DATA;
@@ -202,75 +199,75 @@ bool cm_places_update(cm_places *places)
             if (code & ENGINE || (code & LIBRARY && library))
                 flags |= NO_USER;
         }
-        places->stack[id] = flags;
-        places->judged++;
+        attribution->stack[id] = flags;
+        attribution->judged++;
     }
     return true;
 }
 
-static uint8_t flags_of(cm_places *places, uint32_t stack)
+static uint8_t flags_of(cm_attribution *attribution, uint32_t stack)
 {
     if (stack < CM_STACK_FIRST)
         return 0; /* no frames: nothing to tell by */
-    if (stack >= CM_STACK_FIRST + places->judged && !cm_places_update(places)) {
-        places->failed = true;
+    if (stack >= CM_STACK_FIRST + attribution->judged && !cm_attribution_update(attribution)) {
+        attribution->failed = true;
         return 0;
     }
-    return stack < CM_STACK_FIRST + places->judged ? places->stack[stack] : 0;
+    return stack < CM_STACK_FIRST + attribution->judged ? attribution->stack[stack] : 0;
 }
 
-bool cm_places_ok(const cm_places *places)
+bool cm_attribution_ok(const cm_attribution *attribution)
 {
-    return !places->failed;
+    return !attribution->failed;
 }
 
-static bool made_node(cm_places *places, uint32_t stack)
+static bool made_node(cm_attribution *attribution, uint32_t stack)
 {
     for (;;) {
-        uint8_t flags = flags_of(places, stack);
+        uint8_t flags = flags_of(attribution, stack);
         if (flags & MADE_NODE || !(flags & PLAIN_CALL))
             return flags & MADE_NODE;
-        uint32_t parent = cm_reader_stack_parent(places->reader, stack);
+        uint32_t parent = cm_reader_stack_parent(attribution->reader, stack);
         if (parent >= stack)
             return false;
         stack = parent;
     }
 }
 
-cm_phase cm_places_phase(cm_places *places, uint32_t stack)
+cm_phase cm_attribution_phase(cm_attribution *attribution, uint32_t stack)
 {
-    uint8_t flags = flags_of(places, stack);
+    uint8_t flags = flags_of(attribution, stack);
     if (flags & IN_DATA)
         return CM_PHASE_DATA;
     if (flags & INNER_FORWARD)
         return CM_PHASE_FORWARD;
-    if (made_node(places, stack)) /* in a closure, too: optimizers themselves make none */
+    if (made_node(attribution, stack)) /* in a closure, too: optimizers themselves make none */
         return CM_PHASE_FORWARD;
     return flags & INNER_OPTIM ? CM_PHASE_OPTIMIZER : CM_PHASE_OTHER;
 }
 
-bool cm_places_library_alone(void *places, uint32_t stack)
+bool cm_attribution_library_alone(void *attribution, uint32_t stack)
 {
-    return flags_of(places, stack) & NO_USER;
+    return flags_of(attribution, stack) & NO_USER;
 }
 
-bool cm_places_builds(cm_places *places, uint32_t stack)
+bool cm_attribution_builds(cm_attribution *attribution, uint32_t stack)
 {
-    return flags_of(places, stack) & BUILDS;
+    return flags_of(attribution, stack) & BUILDS;
 }
 
-void cm_places_made_node(cm_places *places, uint32_t stack)
+void cm_attribution_made_node(cm_attribution *attribution, uint32_t stack)
 {
-    flags_of(places, stack);
-    if (stack >= CM_STACK_FIRST && stack < CM_STACK_FIRST + places->judged)
-        places->stack[stack] |= MADE_NODE;
+    flags_of(attribution, stack);
+    if (stack >= CM_STACK_FIRST && stack < CM_STACK_FIRST + attribution->judged)
+        attribution->stack[stack] |= MADE_NODE;
 }
 
-uint32_t cm_places_outside(cm_places *places, uint32_t stack)
+uint32_t cm_attribution_outside(cm_attribution *attribution, uint32_t stack)
 {
     uint32_t at = stack;
-    while (at >= CM_STACK_FIRST && flags_of(places, at) & TORCH) {
-        uint32_t parent = cm_reader_stack_parent(places->reader, at);
+    while (at >= CM_STACK_FIRST && flags_of(attribution, at) & TORCH) {
+        uint32_t parent = cm_reader_stack_parent(attribution->reader, at);
         if (parent >= at)
             break;
         at = parent;
@@ -278,42 +275,43 @@ uint32_t cm_places_outside(cm_places *places, uint32_t stack)
     return at >= CM_STACK_FIRST ? at : stack;
 }
 
-static bool same_line(const cm_places *places, uint32_t stack, const cm_frame *frame)
+static bool same_line(const cm_attribution *attribution, uint32_t stack, const cm_frame *frame)
 {
     cm_frame other;
-    return cm_reader_stack_frame(places->reader, stack, &other) && other.line == frame->line &&
+    return cm_reader_stack_frame(attribution->reader, stack, &other) && other.line == frame->line &&
            strcmp(other.file ? other.file : "", frame->file ? frame->file : "") == 0;
 }
 
-bool cm_places_line(cm_places *places, uint32_t stack, uint32_t *line)
+bool cm_attribution_line(cm_attribution *attribution, uint32_t stack, uint32_t *line)
 {
     cm_frame frame;
-    uint32_t outside = cm_places_outside(places, stack);
+    uint32_t outside = cm_attribution_outside(attribution, stack);
     *line = 0;
-    if (!cm_reader_stack_frame(places->reader, outside, &frame))
+    if (!cm_reader_stack_frame(attribution->reader, outside, &frame))
         return true;
     uint64_t key = (uint64_t)(int64_t)frame.line;
     for (const char *c = frame.file ? frame.file : ""; *c != '\0'; c++)
         key = (key ^ (unsigned char)*c) * 0x100000001b3u;
     key >>= 1;
     uint32_t found;
-    while (cm_idmap_get(&places->lines, key, &found)) {
-        if (same_line(places, places->line_stack[found - 1], &frame)) {
+    while (cm_idmap_get(&attribution->lines, key, &found)) {
+        if (same_line(attribution, attribution->line_stack[found - 1], &frame)) {
             *line = found;
             return true;
         }
         key++; /* another line with the same hash */
     }
-    if (!cm_grow((void **)&places->line_stack, &places->line_capacity, places->line_count + 1,
-                 sizeof *places->line_stack) ||
-        !cm_idmap_put(&places->lines, key, (uint32_t)places->line_count + 1))
+    if (!cm_grow((void **)&attribution->line_stack, &attribution->line_capacity,
+                 attribution->line_count + 1, sizeof *attribution->line_stack) ||
+        !cm_idmap_put(&attribution->lines, key, (uint32_t)attribution->line_count + 1))
         return false;
-    places->line_stack[places->line_count++] = outside;
-    *line = (uint32_t)places->line_count;
+    attribution->line_stack[attribution->line_count++] = outside;
+    *line = (uint32_t)attribution->line_count;
     return true;
 }
 
-uint32_t cm_places_line_stack(const cm_places *places, uint32_t line)
+uint32_t cm_attribution_line_stack(const cm_attribution *attribution, uint32_t line)
 {
-    return line > 0 && line <= places->line_count ? places->line_stack[line - 1] : CM_STACK_NONE;
+    return line > 0 && line <= attribution->line_count ? attribution->line_stack[line - 1]
+                                                       : CM_STACK_NONE;
 }

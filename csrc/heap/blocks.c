@@ -4,6 +4,7 @@
 
 #include "../base/hash.h"
 #include "../base/grow.h"
+#include "../base/table.h"
 
 void cm_blocks_clear(cm_blocks *blocks)
 {
@@ -24,19 +25,43 @@ bool cm_blocks_copy(cm_blocks *copy, const cm_blocks *blocks)
     return false;
 }
 
-static inline size_t home(const cm_blocks *blocks, uint16_t device, uint64_t address)
+static uint64_t hash_of(const cm_blocks *blocks, uint16_t device, uint64_t address)
 {
     uint64_t key = address ^ (uint64_t)device << 48;
-    return (blocks->keyed ? cm_hash(key) : cm_mix(key)) & (blocks->slots - 1);
+    return blocks->keyed ? cm_hash(key) : cm_mix(key);
 }
+
+typedef struct place {
+    uint64_t address;
+    uint16_t device;
+} place;
+
+static bool is_alive(const void *entry)
+{
+    return ((const cm_block *)entry)->alive;
+}
+
+static uint64_t hash(const void *blocks, const void *entry)
+{
+    const cm_block *block = entry;
+    return hash_of(blocks, block->device, block->address);
+}
+
+static bool is(const void *blocks, const void *entry, const void *wanted)
+{
+    (void)blocks;
+    const cm_block *block = entry;
+    const place *at = wanted;
+    return block->address == at->address && block->device == at->device;
+}
+
+static const cm_table_kind by_place = {sizeof(cm_block), 1024, 3, is_alive, hash, is};
 
 static inline size_t find(const cm_blocks *blocks, uint16_t device, uint64_t address)
 {
-    size_t i = home(blocks, device, address);
-    while (blocks->slot[i].alive &&
-           (blocks->slot[i].address != address || blocks->slot[i].device != device))
-        i = (i + 1) & (blocks->slots - 1);
-    return i;
+    const place wanted = {address, device};
+    return cm_table_find(&by_place, blocks, blocks->slot, blocks->slots,
+                         hash_of(blocks, device, address), &wanted);
 }
 
 cm_block *cm_blocks_at(cm_blocks *blocks, uint16_t device, uint64_t address)
@@ -89,11 +114,11 @@ static bool rebuild(cm_blocks *blocks, size_t slots, bool keyed)
 /* The slot of the block or where it belongs, with room for one more; SIZE_MAX: out of memory. */
 static size_t reserve(cm_blocks *blocks, const cm_block *block)
 {
-    if (blocks->count * 4 >= blocks->slots * 3 &&
-        !rebuild(blocks, blocks->slots ? blocks->slots * 2 : 1024, blocks->keyed))
+    if (blocks->count * 4 >= blocks->slots * by_place.quarters &&
+        !rebuild(blocks, blocks->slots ? blocks->slots * 2 : by_place.least, blocks->keyed))
         return SIZE_MAX;
     size_t i = find(blocks, block->device, block->address);
-    size_t far = (i - home(blocks, block->device, block->address)) & (blocks->slots - 1);
+    size_t far = (i - hash(blocks, block)) & (blocks->slots - 1);
     if (far <= CM_HASH_LONG || blocks->keyed)
         return i;
     return rebuild(blocks, blocks->slots, true) ? find(blocks, block->device, block->address)
@@ -131,22 +156,18 @@ bool cm_blocks_take(cm_blocks *blocks, uint16_t device, uint64_t address, cm_blo
 {
     if (blocks->slots == 0)
         return false;
-    size_t mask = blocks->slots - 1, hole = find(blocks, device, address);
+    size_t hole = find(blocks, device, address);
     cm_block *slot = blocks->slot;
     if (!slot[hole].alive)
         return false;
     *out = slot[hole];
     if (note != NULL)
         *note = blocks->noted ? blocks->note[hole] : 0;
-    /* Close the gap, so that no probe stops early and no tombstones pile up. */
-    for (size_t i = (hole + 1) & mask; slot[i].alive; i = (i + 1) & mask) {
-        size_t wanted = home(blocks, slot[i].device, slot[i].address);
-        if (((i - wanted) & mask) >= ((i - hole) & mask)) {
-            slot[hole] = slot[i];
-            if (blocks->noted)
-                blocks->note[hole] = blocks->note[i];
-            hole = i;
-        }
+    for (size_t i; (i = cm_table_filler(&by_place, blocks, slot, blocks->slots, hole)) != SIZE_MAX;
+         hole = i) {
+        slot[hole] = slot[i];
+        if (blocks->noted)
+            blocks->note[hole] = blocks->note[i];
     }
     slot[hole].alive = false;
     blocks->count--;

@@ -63,6 +63,16 @@ bool cm_blocks_take(cm_blocks *blocks, uint16_t device, uint64_t address, cm_blo
 /* From here on blocks have notes, which are 0 at first. false: out of memory. */
 bool cm_blocks_keep_notes(cm_blocks *blocks);
 
+/* The next block in the order of slots, the first one after NULL; NULL: there are no more. */
+static inline const cm_block *cm_blocks_next(const cm_blocks *blocks, const cm_block *after)
+{
+    const cm_block *end = blocks->slot + blocks->slots;
+    for (after = after == NULL ? blocks->slot : after + 1; after < end; after++)
+        if (after->alive)
+            return after;
+    return NULL;
+}
+
 /* Of a block in the table, where blocks have notes. */
 static inline uint32_t *cm_blocks_note(const cm_blocks *blocks, const cm_block *block)
 {

@@ -21,8 +21,8 @@ typedef struct cm_join_side {
     bool release;
     /* Of an event: whom the library is for. Once it is gone its own slot is somebody else's. */
     uint32_t allocation; /* slot + 1; 0: none, or gone */
-    uint32_t account;
-    int64_t accounted;
+    uint32_t total;
+    int64_t counted;
     uint64_t birth, death;
 } cm_join_side;
 

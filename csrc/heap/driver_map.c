@@ -58,7 +58,7 @@ void cm_drivermap_free(cm_drivermap *m)
 {
     if (m == NULL)
         return;
-    cm_accounts_clear(&m->accounts);
+    cm_totals_clear(&m->accounts);
     cm_driverjoin_clear(&m->join);
     cm_ranges_clear(&m->homes);
     cm_ranges_clear(&m->mapped);
@@ -74,7 +74,7 @@ void cm_drivermap_free(cm_drivermap *m)
 static bool copy_parts(cm_drivermap *copy, const cm_drivermap *m)
 {
     bool fine =
-        cm_accounts_copy(&copy->accounts, &m->accounts) &&
+        cm_totals_copy(&copy->accounts, &m->accounts) &&
         cm_driverjoin_copy(&copy->join, &m->join) && cm_ranges_copy(&copy->homes, &m->homes) &&
         cm_ranges_copy(&copy->mapped, &m->mapped) && cm_idmap_copy(&copy->shared, &m->shared) &&
         cm_copy((void **)&copy->allocation, m->allocation, m->slots, sizeof *m->allocation);
@@ -197,7 +197,7 @@ static void let_go(cm_drivermap *m, uint32_t slot)
     if (m->last_home == slot + 1)
         m->last_home = 0;
     *a = (cm_driver_allocation){
-        .address = UINT64_MAX, .size = -1, .account = CM_ACCOUNT_NONE, .after = m->vacant};
+        .address = UINT64_MAX, .size = -1, .total = CM_TOTALS_NONE, .after = m->vacant};
     m->vacant = slot + 1;
 }
 
@@ -270,8 +270,7 @@ static bool count(cm_drivermap *m, const cm_driver_allocation *a, int sign)
         own->contexts += (uint32_t)sign;
     if (!count_pages(m, own, a, sign))
         return false;
-    return a->account == CM_ACCOUNT_NONE ||
-           cm_accounts_add(&m->accounts, a->account, a->size, sign) ||
+    return a->total == CM_TOTALS_NONE || cm_totals_add(&m->accounts, a->total, a->size, sign) ||
            cm_drivermap_fail(m, cm_drivermap_bad_size);
 }
 
@@ -300,8 +299,8 @@ bool cm_drivermap_revive(cm_drivermap *m, uint32_t slot)
     if (is_home(a->kind) && !cm_ranges_put(&m->homes, a->address, slot))
         return cm_drivermap_fail(m, cm_drivermap_no_memory);
     a->alive = true;
-    /* It is as if it had been there all the time, unless a picture was taken without it. */
-    if (a->birth == 0 || cm_accounts_latest(&m->accounts, a->account) > a->death)
+    /* It is as if it had been there all the time, unless a snapshot was taken without it. */
+    if (a->birth == 0 || cm_totals_latest(&m->accounts, a->total) > a->death)
         a->birth = ++m->accounts.clock;
     a->death = 0;
     if (ends_with_context(a->kind))
@@ -342,7 +341,7 @@ bool cm_drivermap_end(cm_drivermap *m, uint32_t slot)
         cm_join_side *waits = cm_driverjoin_waiting(&m->join, a->join - 1);
         if (waits != NULL) {
             waits->death = a->death;
-            waits->account = a->account;
+            waits->total = a->total;
         }
     }
     return count(m, a, -1);
@@ -392,25 +391,25 @@ bool cm_drivermap_end_for_good(cm_drivermap *m, uint32_t slot)
 static bool account_for(cm_drivermap *m, uint32_t slot, uint32_t library, uint32_t stack)
 {
     cm_driver_allocation *a = &m->allocation[slot];
-    cm_account_key key = {
+    cm_total_key key = {
         library,
         stack,
         cm_accounts_is_host(a->kind) ? CM_ACCOUNT_HOST : cm_drivermap_place(a->device),
         a->kind,
         a->torch,
         a->backward};
-    a->account = cm_accounts_find(&m->accounts, &key);
-    return a->account != CM_ACCOUNT_NONE || cm_drivermap_fail(m, cm_drivermap_no_memory);
+    a->total = cm_totals_find(&m->accounts, &key);
+    return a->total != CM_TOTALS_NONE || cm_drivermap_fail(m, cm_drivermap_no_memory);
 }
 
-static bool reaccount(cm_drivermap *m, cm_driver_allocation *a, cm_account_key key)
+static bool move_total(cm_drivermap *m, cm_driver_allocation *a, cm_total_key key)
 {
-    uint32_t now = cm_accounts_find(&m->accounts, &key);
-    if (now == CM_ACCOUNT_NONE)
+    uint32_t now = cm_totals_find(&m->accounts, &key);
+    if (now == CM_TOTALS_NONE)
         return cm_drivermap_fail(m, cm_drivermap_no_memory);
-    /* What is over for now had its bytes taken out: only pictures change. */
-    cm_accounts_move(&m->accounts, a->account, now, a->size, a->birth, a->death);
-    a->account = now;
+    /* What is over for now had its bytes taken out: only snapshots change. */
+    cm_totals_move(&m->accounts, a->total, now, a->size, a->birth, a->death);
+    a->total = now;
     return true;
 }
 
@@ -430,10 +429,10 @@ bool cm_drivermap_make_torch(cm_drivermap *m, uint32_t slot)
     if (a->torch)
         return true;
     a->torch = true;
-    if (a->account != CM_ACCOUNT_NONE) {
-        cm_account_key key = cm_accounts_key(&m->accounts, a->account);
+    if (a->total != CM_TOTALS_NONE) {
+        cm_total_key key = cm_totals_key(&m->accounts, a->total);
         key.torch = true;
-        if (!reaccount(m, a, key))
+        if (!move_total(m, a, key))
             return false;
     }
     if (a->kind == CM_DRIVER_MAPPED)
@@ -456,11 +455,11 @@ bool cm_drivermap_make_torch(cm_drivermap *m, uint32_t slot)
 bool cm_drivermap_set_library(cm_drivermap *m, uint32_t slot, uint32_t library)
 {
     cm_driver_allocation *a = &m->allocation[slot];
-    if (library == 0 || a->account == CM_ACCOUNT_NONE)
+    if (library == 0 || a->total == CM_TOTALS_NONE)
         return true;
-    cm_account_key key = cm_accounts_key(&m->accounts, a->account);
+    cm_total_key key = cm_totals_key(&m->accounts, a->total);
     key.library = library;
-    if (!reaccount(m, a, key))
+    if (!move_total(m, a, key))
         return false;
     return !cm_drivermap_is_torch(m, library) || cm_drivermap_make_torch(m, slot);
 }
@@ -491,7 +490,7 @@ bool cm_drivermap_make(cm_drivermap *m, cm_driver_allocation fresh, uint32_t lib
 {
     if (!new_slot(m, slot))
         return false;
-    fresh.account = CM_ACCOUNT_NONE;
+    fresh.total = CM_TOTALS_NONE;
     fresh.block_device = fresh.device;
     m->allocation[*slot] = fresh;
     bool nobody =
@@ -547,7 +546,7 @@ static bool add_block(cm_drivermap *m, cm_driver_allocation *a, int64_t bytes, i
     cm_driver_state *d = &m->device[cm_drivermap_place(a->block_device)];
     d->block_bytes += bytes;
     d->block_slack += slack;
-    return d->block_bytes < CM_ACCOUNT_MOST || cm_drivermap_fail(m, cm_drivermap_bad_size);
+    return d->block_bytes < CM_TOTALS_MOST || cm_drivermap_fail(m, cm_drivermap_bad_size);
 }
 
 bool cm_drivermap_block_came(cm_drivermap *m, int8_t index, const cm_block *block, uint32_t *home)

@@ -32,6 +32,9 @@
 #include "../base/idmap.h"
 #include "../base/ranges.h"
 
+/* The driver's page, and what an expandable segment maps at a time. */
+enum { CM_GRANULE = 2 << 20 };
+
 typedef struct cm_driver_allocation {
     uint64_t address; /* or handle */
     int64_t size;
@@ -40,7 +43,7 @@ typedef struct cm_driver_allocation {
     uint64_t join;         /* number of the event that waits for its record, + 1 */
     int64_t block_bytes, block_slack;
     uint32_t blocks;            /* alive in it, counted here even after its end */
-    uint32_t account;           /* CM_ACCOUNT_NONE: implied addresses have none */
+    uint32_t total;             /* CM_TOTALS_NONE: implied addresses have none */
     uint32_t references, shown; /* of a handle: shown by so many mappings */
     uint32_t shows;             /* of a mapping: the handle's slot + 1 */
     uint32_t before, after;     /* of its device's context, slot + 1; after: also of free slots */
@@ -111,7 +114,7 @@ typedef struct cm_driver_thread {
 typedef struct cm_drivermap {
     const char *error; /* why something failed */
     const cm_reader *reader;
-    cm_accounts accounts;
+    cm_totals accounts;
     cm_driverjoin join;
     cm_driver_allocation *allocation;
     size_t slots, capacity;

@@ -172,7 +172,7 @@ static bool cut(cm_drivermap *m, uint32_t slot, uint64_t address, uint64_t last,
         *middle = slot;
         return true;
     }
-    cm_account_key key = cm_accounts_key(&m->accounts, a.account);
+    cm_total_key key = cm_totals_key(&m->accounts, a.total);
     uint64_t from = address > begin ? address : begin, to = last < end_at ? last : end_at;
     struct {
         uint64_t first, last;
@@ -347,17 +347,16 @@ static bool give_library(cm_drivermap *m, const cm_join_side *event, uint32_t li
         return true;
     if (event->allocation != 0)
         return cm_drivermap_set_library(m, event->allocation - 1, library);
-    if (event->account == CM_ACCOUNT_NONE)
+    if (event->total == CM_TOTALS_NONE)
         return true;
-    /* Gone since: it may be on a picture. */
-    cm_account_key key = cm_accounts_key(&m->accounts, event->account);
+    /* Gone since: it may be on a snapshot. */
+    cm_total_key key = cm_totals_key(&m->accounts, event->total);
     key.library = library;
     key.torch |= cm_drivermap_is_torch(m, library);
-    uint32_t now = cm_accounts_find(&m->accounts, &key);
-    if (now == CM_ACCOUNT_NONE)
+    uint32_t now = cm_totals_find(&m->accounts, &key);
+    if (now == CM_TOTALS_NONE)
         return cm_drivermap_fail(m, cm_drivermap_no_memory);
-    cm_accounts_move(&m->accounts, event->account, now, event->accounted, event->birth,
-                     event->death);
+    cm_totals_move(&m->accounts, event->total, now, event->counted, event->birth, event->death);
     return true;
 }
 
@@ -369,7 +368,7 @@ static bool join_event(cm_drivermap *m, cm_driver_thread *t, uint32_t correlatio
                                 .size = e->size,
                                 .device = e->device_index,
                                 .release = e->kind == CM_EV_DRIVER_FREE,
-                                .account = CM_ACCOUNT_NONE};
+                                .total = CM_TOTALS_NONE};
     cm_driver_allocation *a = t->subject != 0 ? &m->allocation[t->subject - 1] : NULL;
     if (a != NULL && side.release) {
         kind = a->kind;
@@ -377,8 +376,8 @@ static bool join_event(cm_drivermap *m, cm_driver_thread *t, uint32_t correlatio
         side.device = a->device;
     } else if (a != NULL) {
         side.allocation = t->subject;
-        side.account = a->account;
-        side.accounted = a->size;
+        side.total = a->total;
+        side.counted = a->size;
         side.birth = a->birth;
         side.death = a->death; /* another thread may have freed it meanwhile */
     }

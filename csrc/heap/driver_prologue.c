@@ -46,9 +46,9 @@ static bool tell_one(const cm_drivermap *m, uint32_t slot, cm_driverprologue_tel
                      void *context)
 {
     const cm_driver_allocation *a = &m->allocation[slot];
-    cm_account_key key = {0};
-    if (a->account != CM_ACCOUNT_NONE)
-        key = cm_accounts_key(&m->accounts, a->account);
+    cm_total_key key = {0};
+    if (a->total != CM_TOTALS_NONE)
+        key = cm_totals_key(&m->accounts, a->total);
     cm_event e = {.kind = CM_EV_DRIVER_NEW,
                   .flags = (uint8_t)(a->kind | CM_EVF_ALREADY | (a->backward ? CM_EVF_OF_NODE : 0)),
                   .address = name_of(m, slot),

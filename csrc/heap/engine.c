@@ -228,7 +228,7 @@ bool cm_engine_follow(cm_engine *g)
 
 typedef struct opening {
     cm_engine *g;
-    const cm_analysis_options *options;
+    const cm_window_options *options;
     const char *code;
     double share;
     char *error;
@@ -434,7 +434,7 @@ static bool scan_window(const opening *o)
     cm_record record;
     bool more = true, fine = true;
     cm_scan *scan =
-        cm_scan_begin(&g->base.scanned, g->base.opened_ns, g->base.replay->places, o->options);
+        cm_scan_begin(&g->base.scanned, g->base.opened_ns, g->base.replay->attribution, o->options);
     forget_fates(g);
     g->fates = cm_fates_begin(g->base.replay);
     if (scan == NULL || g->fates == NULL) {
@@ -466,8 +466,8 @@ static bool scan_window(const opening *o)
     return fine;
 }
 
-bool cm_engine_open(cm_engine *g, const cm_analysis_options *options, const char *code,
-                    double share, cm_window *window, char *error, size_t error_size)
+bool cm_engine_open(cm_engine *g, const cm_window_options *options, const char *code, double share,
+                    cm_window *window, char *error, size_t error_size)
 {
     const opening o = {g, options, code, share, error, error_size};
     cm_plan_free(&g->plan);

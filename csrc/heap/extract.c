@@ -351,9 +351,8 @@ static bool tell_labels(extractor *x)
     const cm_replay *replay = x->replay;
     if (!cm_modules_each(replay->modules, replay->position, tell_module, x))
         return false;
-    for (size_t i = 0; i < replay->blocks.slots; i++) {
-        const cm_block *block = &replay->blocks.slot[i];
-        const cm_label *label = block->alive ? cm_replay_label(replay, block) : NULL;
+    for (const cm_block *block = NULL; (block = cm_blocks_next(&replay->blocks, block)) != NULL;) {
+        const cm_label *label = cm_replay_label(replay, block);
         if (label == NULL)
             continue;
         cm_event e = {.kind = CM_EV_LABEL,
@@ -496,7 +495,7 @@ static bool extract(extractor *x)
 bool cm_engine_extract(cm_engine *engine, const char *target, uint64_t number, const char *code,
                        char *error, size_t error_size)
 {
-    const cm_analysis_options options = {.window = number};
+    const cm_window_options options = {.window = number};
     cm_window window;
     if (!cm_engine_open(engine, &options, code, 1, &window, error, error_size))
         return false;

@@ -5,6 +5,7 @@
 #include "../base/hash.h"
 #include "gradients.h"
 #include "../base/grow.h"
+#include "../base/table.h"
 #include "../base/idmap.h"
 
 /* A birth's byte. SAVED + i: an activation that the node of name i had saved. */
@@ -71,48 +72,52 @@ static uint64_t key_of(uint8_t type, int8_t index, uint64_t address)
     return (address ^ device << 48) | (uint64_t)1 << 63;
 }
 
-static size_t slot_of(const cm_fates *f, uint64_t key)
+static uint64_t hash_key(const cm_fates *f, uint64_t key)
 {
-    return (size_t)(f->keyed ? cm_hash(key) : cm_mix(key)) & (f->slots - 1);
+    return f->keyed ? cm_hash(key) : cm_mix(key);
+}
+
+static bool is_taken(const void *entry)
+{
+    return ((const live *)entry)->key != 0;
+}
+
+static uint64_t hash_live(const void *fates, const void *entry)
+{
+    return hash_key(fates, ((const live *)entry)->key);
+}
+
+static bool has_key(const void *fates, const void *entry, const void *wanted)
+{
+    (void)fates;
+    return ((const live *)entry)->key == *(const uint64_t *)wanted;
+}
+
+static const cm_table_kind by_key = {sizeof(live), 256, 2, is_taken, hash_live, has_key};
+
+/* Its entry, or the free one where it belongs; there are slots. */
+static live *entry_of(const cm_fates *f, uint64_t key)
+{
+    return &f->slot[cm_table_find(&by_key, f, f->slot, f->slots, hash_key(f, key), &key)];
 }
 
 static live *find(const cm_fates *f, uint64_t key)
 {
-    if (f->slots == 0)
-        return NULL;
-    for (size_t i = slot_of(f, key); f->slot[i].key != 0; i = (i + 1) & (f->slots - 1))
-        if (f->slot[i].key == key)
-            return &f->slot[i];
-    return NULL;
+    live *found = f->slots > 0 ? entry_of(f, key) : NULL;
+    return found != NULL && found->key != 0 ? found : NULL;
 }
 
-static bool rebuild(cm_fates *f, size_t slots, bool keyed)
+static bool rebuild(cm_fates *f, size_t slots)
 {
-    live *old = f->slot, *fresh = calloc(slots, sizeof *fresh);
-    size_t before = f->slots;
-    if (fresh == NULL)
-        return false;
-    f->slot = fresh;
-    f->slots = slots;
-    f->keyed = keyed;
-    for (size_t i = 0; i < before; i++) {
-        if (old[i].key == 0)
-            continue;
-        size_t at = slot_of(f, old[i].key);
-        while (fresh[at].key != 0)
-            at = (at + 1) & (slots - 1);
-        fresh[at] = old[i];
-    }
-    free(old);
-    return true;
+    return cm_table_rebuild(&by_key, f, (void **)&f->slot, &f->slots, slots);
 }
 
 static bool make_room(cm_fates *f, size_t count)
 {
-    size_t slots = f->slots ? f->slots : 256;
+    size_t slots = f->slots ? f->slots : by_key.least;
     while (count * 2 > slots)
         slots *= 2;
-    return slots == f->slots || rebuild(f, slots, f->keyed);
+    return slots == f->slots || rebuild(f, slots);
 }
 
 /* The entry of this key: the one that is there, or an empty one for it. NULL: out of memory. */
@@ -120,26 +125,17 @@ static live *reserve(cm_fates *f, uint64_t key)
 {
     if (!make_room(f, f->alive + 1))
         return NULL;
-    size_t at = slot_of(f, key), far = 0;
-    for (; f->slot[at].key != 0 && f->slot[at].key != key; far++)
-        at = (at + 1) & (f->slots - 1);
+    live *found = entry_of(f, key);
+    size_t far = ((size_t)(found - f->slot) - hash_key(f, key)) & (f->slots - 1);
     if (far <= CM_HASH_LONG || f->keyed)
-        return &f->slot[at];
-    return rebuild(f, f->slots, true) ? reserve(f, key) : NULL;
+        return found;
+    f->keyed = true;
+    return rebuild(f, f->slots) ? entry_of(f, key) : NULL;
 }
 
-/* Later entries of its run move up, so that no search ends early. */
 static void take(cm_fates *f, live *l)
 {
-    size_t hole = (size_t)(l - f->slot), mask = f->slots - 1;
-    for (size_t i = (hole + 1) & mask; f->slot[i].key != 0; i = (i + 1) & mask) {
-        size_t wanted = slot_of(f, f->slot[i].key);
-        if (((i - wanted) & mask) >= ((i - hole) & mask)) {
-            f->slot[hole] = f->slot[i];
-            hole = i;
-        }
-    }
-    f->slot[hole].key = 0;
+    cm_table_remove(&by_key, f, f->slot, f->slots, (size_t)(l - f->slot));
     f->alive--;
 }
 
@@ -293,7 +289,7 @@ static void turn_to(cm_fates *f, const cm_event *e, int at)
 
 static made made_by(cm_fates *f, const cm_event *e, const thread *t)
 {
-    cm_phase phase = cm_places_phase(f->replay->places, e->stack);
+    cm_phase phase = cm_attribution_phase(f->replay->attribution, e->stack);
     if (e->flags & CM_EVF_IN_NODE)
         return phase == CM_PHASE_FORWARD && !(e->flags & CM_EVF_NODE_STACK) ? MADE_FORWARD
                                                                             : MADE_BACKWARD;
@@ -320,8 +316,8 @@ static bool see_alloc(cm_fates *f, const cm_record *record, thread *t)
     l->made = (uint8_t)by;
     l->inherited = (e->flags & CM_EVF_BEFORE_START) != 0;
     if (by == MADE_ELSEWHERE) {
-        l->data = cm_places_phase(f->replay->places, e->stack) == CM_PHASE_DATA;
-        l->built = cm_places_builds(f->replay->places, e->stack);
+        l->data = cm_attribution_phase(f->replay->attribution, e->stack) == CM_PHASE_DATA;
+        l->built = cm_attribution_builds(f->replay->attribution, e->stack);
     }
     if (by != MADE_BACKWARD)
         return true;
@@ -452,9 +448,8 @@ cm_fates *cm_fates_begin(const cm_replay *replay)
     f->turn = 1;
     f->walked = replay->labelled;
     bool fine = make_room(f, replay->blocks.count);
-    for (size_t i = 0; fine && i < replay->blocks.slots; i++)
-        if (replay->blocks.slot[i].alive)
-            fine = inherit(f, &replay->blocks.slot[i]);
+    for (const cm_block *b = NULL; fine && (b = cm_blocks_next(&replay->blocks, b)) != NULL;)
+        fine = inherit(f, b);
     if (fine)
         return f;
     cm_fates_free(f);

@@ -24,6 +24,8 @@
 #include "../trace/reader.h"
 
 enum { CM_NODE_UNRESOLVED = UINT32_MAX, CM_NODE_ACCUMULATION = UINT32_MAX - 1 };
+/* A running node's name that no definition has: AccumulateGrad without a node before it. */
+enum { CM_NAME_ACCUMULATION = UINT32_MAX - 1 };
 enum { CM_NODE_INHERITED = -2 }; /* the step of nodes made before the trace or window began */
 
 typedef enum cm_charge_kind {
@@ -37,6 +39,11 @@ typedef struct cm_charge {
     cm_charge_kind kind;
     uint32_t stack, name; /* name id of the running node, 0 = none */
 } cm_charge;
+
+/* What nodes allocated. */
+typedef struct cm_backward_bytes {
+    int64_t bytes, resolved, accumulation, unresolved; /* the first is the sum of the others */
+} cm_backward_bytes;
 
 typedef struct cm_nodes cm_nodes;
 

@@ -6,6 +6,7 @@
 #include "../base/hash.h"
 #include "fates.h"
 #include "../base/grow.h"
+#include "../base/table.h"
 
 /* A 256 TiB block is damage, not data; below it, sums cannot overflow before the check does. */
 #define BLOCK_MAX ((int64_t)1 << 48)
@@ -26,15 +27,15 @@ cm_replay *cm_replay_new(const cm_reader *reader, const char *code)
     r->nodes = cm_nodes_new();
     r->code = strdup(code);
     r->library = cm_library_new(code);
-    r->places = cm_places_new(reader, r->library);
+    r->attribution = cm_attribution_new(reader, r->library);
     r->modules = cm_modules_new(reader);
     r->device_number = calloc(DEVICE_NUMBERS, sizeof *r->device_number);
     if (r->nodes == NULL || r->modules == NULL || r->code == NULL || r->library == NULL ||
-        r->places == NULL || r->device_number == NULL) {
+        r->attribution == NULL || r->device_number == NULL) {
         cm_replay_free(r);
         return NULL;
     }
-    cm_nodes_judge_by(r->nodes, cm_places_library_alone, r->places);
+    cm_nodes_judge_by(r->nodes, cm_attribution_library_alone, r->attribution);
     return r;
 }
 
@@ -45,7 +46,7 @@ cm_replay *cm_replay_copy(const cm_replay *r)
         return NULL;
     *copy = *r;
     copy->driver = NULL;
-    copy->places = NULL;
+    copy->attribution = NULL;
     copy->fates = NULL; /* of a window that the copy is not in */
     copy->label = NULL;
     copy->label_known = copy->label_of = (cm_idmap){0};
@@ -66,9 +67,9 @@ cm_replay *cm_replay_copy(const cm_replay *r)
     copy->code = strdup(r->code);
     copy->library = cm_library_new(r->code);
     if (copy->library != NULL)
-        copy->places = cm_places_copy(r->places, copy->library);
+        copy->attribution = cm_attribution_copy(r->attribution, copy->library);
     if (copy->nodes == NULL || copy->modules == NULL || copy->code == NULL ||
-        copy->places == NULL ||
+        copy->attribution == NULL ||
         !cm_copy((void **)&copy->label, r->label, r->label_count, sizeof *r->label) ||
         !cm_idmap_copy(&copy->label_known, &r->label_known) ||
         !cm_idmap_copy(&copy->label_of, &r->label_of) ||
@@ -85,7 +86,7 @@ cm_replay *cm_replay_copy(const cm_replay *r)
         cm_replay_free(copy);
         return NULL;
     }
-    cm_nodes_judge_by(copy->nodes, cm_places_library_alone, copy->places);
+    cm_nodes_judge_by(copy->nodes, cm_attribution_library_alone, copy->attribution);
     return copy;
 }
 
@@ -97,7 +98,7 @@ void cm_replay_begin(cm_replay *r)
         r->blocks.slot[i].made = false;
     }
     cm_nodes_inherit(r->nodes);
-    cm_places_forget_lines(r->places);
+    cm_attribution_forget_lines(r->attribution);
 }
 
 void cm_replay_free(cm_replay *r)
@@ -107,7 +108,7 @@ void cm_replay_free(cm_replay *r)
     free(r->code);
     cm_nodes_free(r->nodes);
     cm_operators_clear(&r->operators);
-    cm_places_free(r->places);
+    cm_attribution_free(r->attribution);
     cm_modules_free(r->modules);
     free(r->label);
     cm_idmap_clear(&r->label_known);
@@ -182,7 +183,7 @@ static bool same_origin(const cm_origin *a, const cm_origin *b)
            a->module == b->module && a->saved_by == b->saved_by && a->category == b->category;
 }
 
-static size_t hash_origin(const cm_origin *o)
+static uint64_t hash_origin(const cm_origin *o)
 {
     uint64_t key = (uint64_t)o->stack << 32 | o->own;
     return cm_hash(
@@ -191,46 +192,40 @@ static size_t hash_origin(const cm_origin *o)
         cm_hash((uint64_t)o->module << 32 ^ (uint64_t)o->saved_by << 8 ^ o->category));
 }
 
-static bool more_origins(cm_replay *r)
+static uint64_t hash_numbered(const void *replay, const void *entry)
 {
-    size_t slots = r->origin_slots ? r->origin_slots * 2 : 256;
-    uint32_t *table = calloc(slots, sizeof *table);
-    if (table == NULL)
-        return false;
-    for (size_t i = 0; i < r->origin_count; i++) {
-        size_t slot = hash_origin(&r->origin[i]) & (slots - 1);
-        while (table[slot] != 0)
-            slot = (slot + 1) & (slots - 1);
-        table[slot] = (uint32_t)i + 1;
-    }
-    free(r->origin_slot);
-    r->origin_slot = table;
-    r->origin_slots = slots;
-    return true;
+    return hash_origin(&((const cm_replay *)replay)->origin[cm_table_index(entry)]);
 }
+
+static bool is_origin(const void *replay, const void *entry, const void *wanted)
+{
+    return same_origin(&((const cm_replay *)replay)->origin[cm_table_index(entry)], wanted);
+}
+
+static const cm_table_kind origins = {sizeof(uint32_t),   256,           2,
+                                      cm_table_is_number, hash_numbered, is_origin};
 
 /* Mostly a stack makes what it made the last time. */
 static uint32_t *newest_of_stack(cm_replay *r, uint32_t stack)
 {
-    size_t before = r->newest_capacity;
-    if (stack >= before) {
+    if (stack >= r->newest_capacity) {
         size_t count = (size_t)CM_STACK_FIRST + cm_reader_stack_count(r->reader);
         if (stack >= count ||
-            !cm_grow((void **)&r->newest, &r->newest_capacity, count, sizeof *r->newest))
+            !cm_grow_zeroed((void **)&r->newest, &r->newest_capacity, count, sizeof *r->newest))
             return NULL;
-        memset(r->newest + before, 0, (r->newest_capacity - before) * sizeof *r->newest);
     }
     return &r->newest[stack];
 }
 
 static int64_t look_origin_up(cm_replay *r, const cm_origin *wanted)
 {
-    if (r->origin_count * 2 >= r->origin_slots && !more_origins(r))
+    if (!cm_table_make_room(&origins, r, (void **)&r->origin_slot, &r->origin_slots,
+                            r->origin_count))
         return -1;
-    size_t slot = hash_origin(wanted) & (r->origin_slots - 1);
-    for (; r->origin_slot[slot] != 0; slot = (slot + 1) & (r->origin_slots - 1))
-        if (same_origin(&r->origin[r->origin_slot[slot] - 1], wanted))
-            return r->origin_slot[slot] - 1;
+    size_t slot =
+        cm_table_find(&origins, r, r->origin_slot, r->origin_slots, hash_origin(wanted), wanted);
+    if (r->origin_slot[slot] != 0)
+        return r->origin_slot[slot] - 1;
     if (r->origin_count >= UINT32_MAX - 1 ||
         !cm_grow((void **)&r->origin, &r->origin_capacity, r->origin_count + 1, sizeof *r->origin))
         return -1;
@@ -474,7 +469,7 @@ static int allocate(cm_replay *r, const cm_record *record, int device, cm_change
     if (e->flags & CM_EVF_IN_NODE)
         origin.phase = CM_PHASE_BACKWARD;
     else
-        origin.phase = (uint8_t)cm_places_phase(r->places, e->stack);
+        origin.phase = (uint8_t)cm_attribution_phase(r->attribution, e->stack);
     cm_fate fate = foresee(r, (cm_phase)origin.phase);
     int64_t number = settle_origin(r, &origin, &fate);
     if (number < 0) {
@@ -645,8 +640,8 @@ static int give_back(cm_replay *r, const cm_record *record, cm_change *out)
 /* Those that it has are not told twice. */
 static bool tell_driver_blocks(cm_replay *r)
 {
-    for (size_t i = 0; i < r->blocks.slots; i++)
-        if (r->blocks.slot[i].alive && !tell_driver(r, &r->blocks.slot[i]))
+    for (const cm_block *b = NULL; (b = cm_blocks_next(&r->blocks, b)) != NULL;)
+        if (!tell_driver(r, b))
             return false;
     return true;
 }
@@ -833,7 +828,7 @@ static int apply(cm_replay *r, const cm_record *record, cm_change change[2])
         return apply_driver(r, record);
     case CM_EV_NODE_NEW:
         if (!(e->flags & CM_EVF_IN_NODE))
-            cm_places_made_node(r->places, e->stack);
+            cm_attribution_made_node(r->attribution, e->stack);
         return 0;
     default:
         return 0;

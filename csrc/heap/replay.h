@@ -13,8 +13,8 @@
 #include <stdint.h>
 
 #include "../trace/reader.h"
-#include "../analysis/analysis.h"
 #include "blocks.h"
+#include "category.h"
 #include "driver_map.h"
 #include "../base/idmap.h"
 #include "modules.h"
@@ -78,7 +78,7 @@ typedef struct cm_replay {
     char *code;        /* the packages that count as the user's own */
     cm_nodes *nodes;
     cm_operators operators;
-    cm_places *places;
+    cm_attribution *attribution;
     cm_modules *modules;
     cm_fates *fates; /* of the window that is replayed; NULL outside of one. Not the replay's */
     bool labelled;   /* a walk has labelled something */

@@ -17,7 +17,7 @@ static bool fail(char *error, size_t error_size, const char *message)
 typedef struct walk {
     cm_reader *reader;
     cm_seeds *seeds;
-    const cm_analysis_options *options;
+    const cm_window_options *options;
     char *error;
     size_t error_size;
 } walk;
@@ -152,7 +152,7 @@ static bool decide_seeds(walk *w)
     return fine;
 }
 
-bool cm_scan_seeds(cm_reader *reader, const cm_analysis_options *options, cm_seeds *seeds,
+bool cm_scan_seeds(cm_reader *reader, const cm_window_options *options, cm_seeds *seeds,
                    char *error, size_t error_size)
 {
     walk w = {reader, seeds, options, error, error_size};
@@ -222,16 +222,16 @@ void cm_scan_pass(cm_scanned *s, const cm_record *record)
 
 struct cm_scan {
     cm_scanned passed;
-    const cm_analysis_options *options;
-    cm_places *places;
+    const cm_window_options *options;
+    cm_attribution *attribution;
     cm_clock *clock;
     uint64_t window;   /* options->window; of a whole trace the first that opens in it, else 0 */
     uint64_t last_oom; /* records up to it, with it; 0: none yet */
     cm_plan plan;
 };
 
-cm_scan *cm_scan_begin(const cm_scanned *scanned, uint64_t begin_ns, cm_places *places,
-                       const cm_analysis_options *options)
+cm_scan *cm_scan_begin(const cm_scanned *scanned, uint64_t begin_ns, cm_attribution *attribution,
+                       const cm_window_options *options)
 {
     cm_scan *s = calloc(1, sizeof *s);
     cm_clock *clock = cm_clock_new();
@@ -244,7 +244,7 @@ cm_scan *cm_scan_begin(const cm_scanned *scanned, uint64_t begin_ns, cm_places *
     s->passed = *scanned;
     s->options = options;
     s->window = options->window;
-    s->places = places;
+    s->attribution = attribution;
     s->clock = clock;
     s->plan.begin = scanned->position;
     s->plan.begin_ns = begin_ns;
@@ -283,11 +283,12 @@ static bool see_tick(cm_scan *s, const cm_record *record, cm_moment at)
     if (e->size < 0 || e->size > UINT32_MAX)
         return true;
     tick.kind = (uint32_t)e->size;
-    cm_phase phase = cm_places_phase(s->places, e->stack);
+    cm_phase phase = cm_attribution_phase(s->attribution, e->stack);
     if (tick.kind == CM_TICK_MODULE && phase == CM_PHASE_DATA)
         return true; /* a data set's own modules: transforms */
     tick.inside = phase == CM_PHASE_OPTIMIZER;
-    return cm_places_line(s->places, e->stack, &tick.line) && cm_clock_tick(s->clock, &tick);
+    return cm_attribution_line(s->attribution, e->stack, &tick.line) &&
+           cm_clock_tick(s->clock, &tick);
 }
 
 static void see_reserved(cm_scan *s, const cm_event *e, uint64_t position)
@@ -374,7 +375,7 @@ bool cm_scan_finish(cm_scan *s, cm_reader *reader, cm_plan *out)
     if (plan->end_ns < plan->begin_ns)
         plan->end_ns = plan->begin_ns;
     cm_moment begin = {plan->begin, plan->begin_ns}, end = {plan->end, plan->end_ns};
-    if (!cm_places_ok(s->places) || !cm_clock_choose(s->clock, begin, end, &plan->steps))
+    if (!cm_attribution_ok(s->attribution) || !cm_clock_choose(s->clock, begin, end, &plan->steps))
         return false;
     *out = *plan;
     *plan = (cm_plan){0};

@@ -3,10 +3,17 @@
 #ifndef CM_HEAP_SCAN_H
 #define CM_HEAP_SCAN_H
 
-#include "../analysis/analysis.h"
 #include "step_clock.h"
 #include "attribution.h"
 #include "replay.h"
+
+/* Which part of a trace is read. */
+typedef struct cm_window_options {
+    uint64_t window; /* only this window (CM_MARK_WINDOW_*); 0 = whole trace */
+    bool again;      /* it will be asked for again, before any other window is */
+    bool (*progress)(double share, void *context); /* may be NULL; false cancels */
+    void *progress_context;
+} cm_window_options;
 
 /* The part of what lies before some record that matters for windows behind it. */
 typedef struct cm_scanned {
@@ -43,7 +50,7 @@ typedef struct cm_plan {
 
 /* From the first record to the walk's end, or to the trace's. The reader is rewound before and
  * after. false, as of all below: with one line in error ("" if cancelled). */
-bool cm_scan_seeds(cm_reader *reader, const cm_analysis_options *options, cm_seeds *seeds,
+bool cm_scan_seeds(cm_reader *reader, const cm_window_options *options, cm_seeds *seeds,
                    char *error, size_t error_size);
 void cm_seeds_free(cm_seeds *seeds);
 
@@ -53,8 +60,8 @@ void cm_scan_pass(cm_scanned *scanned, const cm_record *record);
 /* The records of a window, as they are read. */
 typedef struct cm_scan cm_scan;
 /* options->window opened with the record before `scanned`. NULL: out of memory. */
-cm_scan *cm_scan_begin(const cm_scanned *scanned, uint64_t begin_ns, cm_places *places,
-                       const cm_analysis_options *options);
+cm_scan *cm_scan_begin(const cm_scanned *scanned, uint64_t begin_ns, cm_attribution *attribution,
+                       const cm_window_options *options);
 void cm_scan_free(cm_scan *scan);
 /* false: out of memory. The window is over when its plan is closed. */
 bool cm_scan_see(cm_scan *scan, const cm_record *record);
@@ -65,7 +72,7 @@ bool cm_scan_finish(cm_scan *scan, cm_reader *reader, cm_plan *out);
 void cm_plan_free(cm_plan *plan);
 
 /* Calls options->progress now and then; false: it cancelled. */
-static inline bool cm_scan_goes_on(const cm_analysis_options *options, uint64_t records,
+static inline bool cm_scan_goes_on(const cm_window_options *options, uint64_t records,
                                    const cm_reader *reader, double from, double share)
 {
     if ((records & 0xffff) != 0 || options->progress == NULL)

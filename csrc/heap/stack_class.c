@@ -5,6 +5,7 @@
 
 #include "../base/hash.h"
 #include "../base/grow.h"
+#include "../base/table.h"
 
 typedef struct text {
     const char *file, *function;
@@ -26,13 +27,13 @@ typedef struct line {
     int32_t place;
 } line;
 
-/* Open addressing over one of the arrays below: index + 1, 0 = empty. */
+/* Over one of the arrays below: index + 1, 0 = free (base/table.h). */
 typedef struct table {
     uint32_t *slot;
     size_t slots, count;
 } table;
 
-struct cm_samestack {
+struct cm_stack_classes {
     const cm_reader *reader;
     const cm_library *of_library;
     uint32_t *of_stack, *of_code; /* number (index of text) + 1, 0 = not asked yet */
@@ -48,9 +49,9 @@ struct cm_samestack {
     size_t way_capacity;
 };
 
-cm_samestack *cm_samestack_new(const cm_reader *reader, const cm_library *library)
+cm_stack_classes *cm_stack_classes_new(const cm_reader *reader, const cm_library *library)
 {
-    cm_samestack *fold = calloc(1, sizeof *fold);
+    cm_stack_classes *fold = calloc(1, sizeof *fold);
     if (fold == NULL)
         return NULL;
     fold->reader = reader;
@@ -60,7 +61,7 @@ cm_samestack *cm_samestack_new(const cm_reader *reader, const cm_library *librar
     if (!cm_grow((void **)&fold->stack, &fold->folded_capacity, CM_STACK_FIRST,
                  sizeof *fold->stack) ||
         !cm_grow((void **)&fold->lines, &fold->line_capacity, 1, sizeof *fold->lines)) {
-        cm_samestack_free(fold);
+        cm_stack_classes_free(fold);
         return NULL;
     }
     fold->lines[0] = (line){0};
@@ -69,7 +70,7 @@ cm_samestack *cm_samestack_new(const cm_reader *reader, const cm_library *librar
     return fold;
 }
 
-void cm_samestack_free(cm_samestack *fold)
+void cm_stack_classes_free(cm_stack_classes *fold)
 {
     if (fold == NULL)
         return;
@@ -89,38 +90,16 @@ void cm_samestack_free(cm_samestack *fold)
 
 /* --- tables -------------------------------------------------------------------------------- */
 
-typedef uint64_t (*hash_fn)(const cm_samestack *fold, uint32_t index);
-typedef bool (*same_fn)(const cm_samestack *fold, uint32_t index, const void *wanted);
-
-static bool make_room(const cm_samestack *fold, table *t, hash_fn hash)
+CM_TABLE_INLINE bool make_room(const cm_stack_classes *fold, table *t, const cm_table_kind *kind)
 {
-    if (t->count * 2 < t->slots)
-        return true;
-    table larger = {.slots = t->slots ? t->slots * 2 : 256, .count = t->count};
-    larger.slot = calloc(larger.slots, sizeof *larger.slot);
-    if (larger.slot == NULL)
-        return false;
-    for (size_t i = 0; i < t->slots; i++) {
-        if (t->slot[i] == 0)
-            continue;
-        size_t at = hash(fold, t->slot[i] - 1) & (larger.slots - 1);
-        while (larger.slot[at] != 0)
-            at = (at + 1) & (larger.slots - 1);
-        larger.slot[at] = t->slot[i];
-    }
-    free(t->slot);
-    *t = larger;
-    return true;
+    return cm_table_make_room(kind, fold, (void **)&t->slot, &t->slots, t->count);
 }
 
-/* The slot of what is wanted, or the empty one where it belongs. */
-static uint32_t *find(const cm_samestack *fold, const table *t, uint64_t hash, same_fn same,
-                      const void *wanted)
+/* The slot of what is wanted, or the free one where it belongs. */
+CM_TABLE_INLINE uint32_t *find(const cm_stack_classes *fold, const table *t, uint64_t hash,
+                               const cm_table_kind *kind, const void *wanted)
 {
-    size_t at = hash & (t->slots - 1);
-    while (t->slot[at] != 0 && !same(fold, t->slot[at] - 1, wanted))
-        at = (at + 1) & (t->slots - 1);
-    return &t->slot[at];
+    return &t->slot[cm_table_find(kind, fold, t->slot, t->slots, hash, wanted)];
 }
 
 /* --- texts --------------------------------------------------------------------------------- */
@@ -132,33 +111,39 @@ static uint64_t hash_chars(const char *c, uint64_t hash)
     return cm_hash(hash);
 }
 
-static uint64_t hash_file(const cm_samestack *fold, uint32_t index)
+static uint64_t hash_file(const void *fold, const void *entry)
 {
-    return hash_chars(fold->files[index], 1);
+    return hash_chars(((const cm_stack_classes *)fold)->files[cm_table_index(entry)], 1);
 }
 
-static bool same_file(const cm_samestack *fold, uint32_t index, const void *wanted)
+static bool same_file(const void *fold, const void *entry, const void *wanted)
 {
-    return strcmp(fold->files[index], wanted) == 0;
+    return strcmp(((const cm_stack_classes *)fold)->files[cm_table_index(entry)], wanted) == 0;
 }
 
-static uint64_t hash_text(const cm_samestack *fold, uint32_t index)
+static const cm_table_kind files = {sizeof(uint32_t),   256,       2,
+                                    cm_table_is_number, hash_file, same_file};
+
+static uint64_t hash_text(const void *fold, const void *entry)
 {
-    return fold->text[index].hash;
+    return ((const cm_stack_classes *)fold)->text[cm_table_index(entry)].hash;
 }
 
-static bool same_text(const cm_samestack *fold, uint32_t index, const void *wanted)
+static bool same_text(const void *fold, const void *entry, const void *wanted)
 {
-    const text *a = &fold->text[index], *b = wanted;
+    const text *a = &((const cm_stack_classes *)fold)->text[cm_table_index(entry)], *b = wanted;
     return a->hash == b->hash && strcmp(a->file, b->file) == 0 &&
            strcmp(a->function, b->function) == 0;
 }
 
-static bool number_file(cm_samestack *fold, const char *file, uint32_t *number)
+static const cm_table_kind texts = {sizeof(uint32_t),   256,       2,
+                                    cm_table_is_number, hash_text, same_text};
+
+static bool number_file(cm_stack_classes *fold, const char *file, uint32_t *number)
 {
-    if (!make_room(fold, &fold->by_file, hash_file))
+    if (!make_room(fold, &fold->by_file, &files))
         return false;
-    uint32_t *slot = find(fold, &fold->by_file, hash_chars(file, 1), same_file, file);
+    uint32_t *slot = find(fold, &fold->by_file, hash_chars(file, 1), &files, file);
     if (*slot == 0) {
         if (!cm_grow((void **)&fold->files, &fold->file_capacity, fold->file_count + 1,
                      sizeof *fold->files))
@@ -171,14 +156,14 @@ static bool number_file(cm_samestack *fold, const char *file, uint32_t *number)
     return true;
 }
 
-static bool number_text(cm_samestack *fold, const cm_frame *frame, uint32_t *number)
+static bool number_text(cm_stack_classes *fold, const cm_frame *frame, uint32_t *number)
 {
     text wanted = {.file = frame->file ? frame->file : "",
                    .function = frame->function ? frame->function : ""};
     wanted.hash = hash_chars(wanted.function, hash_chars(wanted.file, 1));
-    if (!make_room(fold, &fold->by_text, hash_text))
+    if (!make_room(fold, &fold->by_text, &texts))
         return false;
-    uint32_t *slot = find(fold, &fold->by_text, wanted.hash, same_text, &wanted);
+    uint32_t *slot = find(fold, &fold->by_text, wanted.hash, &texts, &wanted);
     if (*slot == 0) {
         wanted.library = frame->truncated || cm_library_has(fold->of_library, wanted.file);
         if (!number_file(fold, wanted.file, &wanted.file_number) ||
@@ -194,15 +179,13 @@ static bool number_text(cm_samestack *fold, const cm_frame *frame, uint32_t *num
 }
 
 /* Known codes are not compared again. */
-static bool number_code(cm_samestack *fold, const cm_frame *frame, uint32_t *number)
+static bool number_code(cm_stack_classes *fold, const cm_frame *frame, uint32_t *number)
 {
-    size_t before = fold->code_capacity;
     if (frame->truncated)
         return number_text(fold, frame, number);
-    if (!cm_grow((void **)&fold->of_code, &fold->code_capacity, (size_t)frame->code + 1,
-                 sizeof *fold->of_code))
+    if (!cm_grow_zeroed((void **)&fold->of_code, &fold->code_capacity, (size_t)frame->code + 1,
+                        sizeof *fold->of_code))
         return false;
-    memset(fold->of_code + before, 0, (fold->code_capacity - before) * sizeof *fold->of_code);
     if (fold->of_code[frame->code] == 0) {
         if (!number_text(fold, frame, number))
             return false;
@@ -214,27 +197,34 @@ static bool number_code(cm_samestack *fold, const cm_frame *frame, uint32_t *num
 
 /* --- lines and stacks ---------------------------------------------------------------------- */
 
-static uint64_t hash_line(const cm_samestack *fold, uint32_t index)
+static uint64_t hash_of_line(const line *l)
 {
-    return cm_hash((uint64_t)fold->lines[index].file << 32 | (uint32_t)fold->lines[index].place);
+    return cm_hash((uint64_t)l->file << 32 | (uint32_t)l->place);
 }
 
-static bool same_line(const cm_samestack *fold, uint32_t index, const void *wanted)
+static uint64_t hash_line(const void *fold, const void *entry)
 {
-    const line *a = &fold->lines[index], *b = wanted;
+    return hash_of_line(&((const cm_stack_classes *)fold)->lines[cm_table_index(entry)]);
+}
+
+static bool same_line(const void *fold, const void *entry, const void *wanted)
+{
+    const line *a = &((const cm_stack_classes *)fold)->lines[cm_table_index(entry)], *b = wanted;
     return a->file == b->file && a->place == b->place;
 }
 
-static bool number_line(cm_samestack *fold, line wanted, uint32_t *number)
+static const cm_table_kind lines = {sizeof(uint32_t),   256,       2,
+                                    cm_table_is_number, hash_line, same_line};
+
+static bool number_line(cm_stack_classes *fold, line wanted, uint32_t *number)
 {
-    if (!make_room(fold, &fold->by_line, hash_line) ||
+    if (!make_room(fold, &fold->by_line, &lines) ||
         !cm_grow((void **)&fold->lines, &fold->line_capacity, fold->line_count + 1,
                  sizeof *fold->lines))
         return false;
-    fold->lines[fold->line_count] = wanted;
-    uint64_t hash = hash_line(fold, (uint32_t)fold->line_count);
-    uint32_t *slot = find(fold, &fold->by_line, hash, same_line, &wanted);
+    uint32_t *slot = find(fold, &fold->by_line, hash_of_line(&wanted), &lines, &wanted);
     if (*slot == 0) {
+        fold->lines[fold->line_count] = wanted;
         fold->by_line.count++;
         *slot = (uint32_t)++fold->line_count;
     }
@@ -242,19 +232,26 @@ static bool number_line(cm_samestack *fold, line wanted, uint32_t *number)
     return true;
 }
 
-static uint64_t hash_folded(const cm_samestack *fold, uint32_t index)
+static uint64_t hash_of_folded(const folded *f)
 {
-    const folded *f = &fold->stack[index];
     return cm_hash(cm_hash((uint64_t)f->parent << 32 | f->text) + (uint32_t)f->place);
 }
 
-static bool same_folded(const cm_samestack *fold, uint32_t index, const void *wanted)
+static uint64_t hash_folded(const void *fold, const void *entry)
 {
-    const folded *a = &fold->stack[index], *b = wanted;
+    return hash_of_folded(&((const cm_stack_classes *)fold)->stack[cm_table_index(entry)]);
+}
+
+static bool same_folded(const void *fold, const void *entry, const void *wanted)
+{
+    const folded *a = &((const cm_stack_classes *)fold)->stack[cm_table_index(entry)], *b = wanted;
     return a->parent == b->parent && a->text == b->text && a->place == b->place;
 }
 
-static bool fold_frame(cm_samestack *fold, uint32_t stack, uint32_t parent, uint32_t *number)
+static const cm_table_kind stacks = {sizeof(uint32_t),   256,         2,
+                                     cm_table_is_number, hash_folded, same_folded};
+
+static bool fold_frame(cm_stack_classes *fold, uint32_t stack, uint32_t parent, uint32_t *number)
 {
     cm_frame frame;
     folded wanted = {.parent = parent, .example = stack};
@@ -263,17 +260,16 @@ static bool fold_frame(cm_samestack *fold, uint32_t stack, uint32_t parent, uint
         return true;
     }
     wanted.place = frame.truncated ? -2 : frame.line;
-    if (!number_code(fold, &frame, &wanted.text) ||
-        !make_room(fold, &fold->by_stack, hash_folded) || fold->stacks >= UINT32_MAX - 1 ||
+    if (!number_code(fold, &frame, &wanted.text) || !make_room(fold, &fold->by_stack, &stacks) ||
+        fold->stacks >= UINT32_MAX - 1 ||
         !cm_grow((void **)&fold->stack, &fold->folded_capacity, fold->stacks + 1,
                  sizeof *fold->stack))
         return false;
-    fold->stack[fold->stacks] = wanted;
-    uint64_t hash = hash_folded(fold, (uint32_t)fold->stacks);
-    uint32_t *slot = find(fold, &fold->by_stack, hash, same_folded, &wanted);
+    uint32_t *slot = find(fold, &fold->by_stack, hash_of_folded(&wanted), &stacks, &wanted);
     if (*slot == 0) {
         const text *t = &fold->text[wanted.text];
         folded *made = &fold->stack[fold->stacks];
+        *made = wanted;
         const folded *outer = &fold->stack[parent];
         made->user = !t->library || outer->user;
         if (t->library && outer->user)
@@ -287,18 +283,16 @@ static bool fold_frame(cm_samestack *fold, uint32_t stack, uint32_t parent, uint
     return true;
 }
 
-bool cm_samestack_stack(cm_samestack *fold, uint32_t stack, uint32_t *number)
+bool cm_stack_class_of(cm_stack_classes *fold, uint32_t stack, uint32_t *number)
 {
     uint32_t known = cm_reader_stack_count(fold->reader);
     if (stack < CM_STACK_FIRST || stack - CM_STACK_FIRST >= known) {
         *number = stack == CM_STACK_LOST ? CM_STACK_LOST : CM_STACK_NONE;
         return true;
     }
-    size_t before = fold->stack_capacity;
-    if (!cm_grow((void **)&fold->of_stack, &fold->stack_capacity, (size_t)CM_STACK_FIRST + known,
-                 sizeof *fold->of_stack))
+    if (!cm_grow_zeroed((void **)&fold->of_stack, &fold->stack_capacity,
+                        (size_t)CM_STACK_FIRST + known, sizeof *fold->of_stack))
         return false;
-    memset(fold->of_stack + before, 0, (fold->stack_capacity - before) * sizeof *fold->of_stack);
     /* Outwards to what is known, and back. A parent is defined before its child. */
     size_t frames = 0;
     uint32_t at = stack, outer = CM_STACK_NONE;
@@ -321,12 +315,12 @@ bool cm_samestack_stack(cm_samestack *fold, uint32_t stack, uint32_t *number)
     return true;
 }
 
-uint32_t cm_samestack_example(const cm_samestack *fold, uint32_t number)
+uint32_t cm_stack_class_example(const cm_stack_classes *fold, uint32_t number)
 {
     return fold->stack[number].example;
 }
 
-uint32_t cm_samestack_line(const cm_samestack *fold, uint32_t number)
+uint32_t cm_stack_class_line(const cm_stack_classes *fold, uint32_t number)
 {
     return fold->stack[number].line;
 }

@@ -11,18 +11,18 @@
 #include "../trace/reader.h"
 #include "library.h"
 
-typedef struct cm_samestack cm_samestack;
+typedef struct cm_stack_classes cm_stack_classes;
 
 /* NULL: out of memory. The library is to outlive it. */
-cm_samestack *cm_samestack_new(const cm_reader *reader, const cm_library *library);
-void cm_samestack_free(cm_samestack *fold);
+cm_stack_classes *cm_stack_classes_new(const cm_reader *reader, const cm_library *library);
+void cm_stack_classes_free(cm_stack_classes *fold);
 
 /* The folded stack's number; reserved and unknown stacks are their own. false: out of memory. */
-bool cm_samestack_stack(cm_samestack *fold, uint32_t stack, uint32_t *number);
+bool cm_stack_class_of(cm_stack_classes *fold, uint32_t stack, uint32_t *number);
 /* A stack that has this number: the first that was asked for. */
-uint32_t cm_samestack_example(const cm_samestack *fold, uint32_t number);
+uint32_t cm_stack_class_example(const cm_stack_classes *fold, uint32_t number);
 /* Number of the user's line of a folded stack; equal file and line have equal numbers. A stack
  * without frames has the line 0. */
-uint32_t cm_samestack_line(const cm_samestack *fold, uint32_t number);
+uint32_t cm_stack_class_line(const cm_stack_classes *fold, uint32_t number);
 
 #endif

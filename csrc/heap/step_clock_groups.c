@@ -3,6 +3,7 @@
 
 #include "step_clock_parts.h"
 #include "../base/hash.h"
+#include "../base/table.h"
 #include "../base/grow.h"
 
 enum {
@@ -40,13 +41,24 @@ void cm_clock_objects_free(cm_clock_objects *objects)
     free(objects);
 }
 
-static object *find_object(object *table, size_t slots, uint64_t key)
+static bool is_taken(const void *entry)
 {
-    size_t i = cm_hash(key) & (slots - 1);
-    while (table[i].key != 0 && table[i].key != key)
-        i = (i + 1) & (slots - 1);
-    return &table[i];
+    return ((const object *)entry)->key != 0;
 }
+
+static uint64_t hash(const void *owner, const void *entry)
+{
+    (void)owner;
+    return cm_hash(((const object *)entry)->key);
+}
+
+static bool has_key(const void *owner, const void *entry, const void *wanted)
+{
+    (void)owner;
+    return ((const object *)entry)->key == *(const uint64_t *)wanted;
+}
+
+static const cm_table_kind by_key = {sizeof(object), 64, 3, is_taken, hash, has_key};
 
 /* Its entry, made if need be; NULL: out of memory. Creations are recorded before it is known which
  * kind of tick the object will give, so kinds share one table: an address is one object. */
@@ -55,19 +67,10 @@ static object *get_object(cm_clock_objects *all, uint64_t address)
     uint64_t key = address + 1;
     if (key == 0)
         key = 1;
-    if (all->count * 4 >= all->slots * 3) {
-        size_t slots = all->slots ? all->slots * 2 : 64;
-        object *table = calloc(slots, sizeof *table);
-        if (table == NULL)
-            return NULL;
-        for (size_t i = 0; i < all->slots; i++)
-            if (all->object[i].key != 0)
-                *find_object(table, slots, all->object[i].key) = all->object[i];
-        free(all->object);
-        all->object = table;
-        all->slots = slots;
-    }
-    object *found = find_object(all->object, all->slots, key);
+    if (!cm_table_make_room(&by_key, NULL, (void **)&all->object, &all->slots, all->count))
+        return NULL;
+    object *found =
+        &all->object[cm_table_find(&by_key, NULL, all->object, all->slots, cm_hash(key), &key)];
     if (found->key == 0)
         *found = (object){.key = key, .in = -1, .before = -1, .number = (uint32_t)all->count++};
     return found;

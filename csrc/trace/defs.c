@@ -7,6 +7,7 @@
 #include "../base/bytes.h"
 #include "format.h"
 #include "../base/hash.h"
+#include "../base/table.h"
 
 enum {
     ARENA_BLOCK = 64 * 1024,
@@ -280,30 +281,33 @@ const char *cm_defs_add(cm_defs *defs, const uint8_t *records, size_t length)
 
 /* --- source lines --------------------------------------------------------------------------- */
 
-/* The slot of this line, or the free one where it belongs. */
-static source_line *find_line(source_line *slot, size_t slots, uint32_t code, uint32_t line)
+static bool is_taken(const void *entry)
 {
-    size_t i = (size_t)cm_hash((uint64_t)code << 32 | line) & (slots - 1);
-    while (slot[i].text != NULL && (slot[i].code != code || slot[i].line != line))
-        i = (i + 1) & (slots - 1);
-    return &slot[i];
+    return ((const source_line *)entry)->text != NULL;
 }
 
-static bool grow_lines(cm_defs *defs)
+static uint64_t hash_line(const void *owner, const void *entry)
 {
-    if (defs->lines + 1 <= defs->line_slots / 4 * 3)
-        return true;
-    size_t slots = defs->line_slots != 0 ? 2 * defs->line_slots : 64;
-    source_line *slot = calloc(slots, sizeof *slot);
-    if (slot == NULL)
-        return false;
-    for (size_t i = 0; i < defs->line_slots; i++)
-        if (defs->line[i].text != NULL)
-            *find_line(slot, slots, defs->line[i].code, defs->line[i].line) = defs->line[i];
-    free(defs->line);
-    defs->line = slot;
-    defs->line_slots = slots;
-    return true;
+    (void)owner;
+    const source_line *l = entry;
+    return cm_hash((uint64_t)l->code << 32 | l->line);
+}
+
+static bool same_line(const void *owner, const void *entry, const void *wanted)
+{
+    (void)owner;
+    const source_line *a = entry, *b = wanted;
+    return a->code == b->code && a->line == b->line;
+}
+
+static const cm_table_kind by_line = {sizeof(source_line), 64, 3, is_taken, hash_line, same_line};
+
+/* The slot of this line, or the free one where it belongs. */
+static source_line *find_line(const cm_defs *defs, uint32_t code, uint32_t line)
+{
+    const source_line wanted = {NULL, code, line};
+    return &defs->line[cm_table_find(&by_line, NULL, defs->line, defs->line_slots,
+                                     hash_line(NULL, &wanted), &wanted)];
 }
 
 const char *cm_defs_add_lines(cm_defs *defs, const uint8_t *payload, size_t length, bool ahead)
@@ -323,9 +327,10 @@ const char *cm_defs_add_lines(cm_defs *defs, const uint8_t *payload, size_t leng
             return "a source line has a text that was not given before it";
         if (!ahead && cm_defs_code(defs, code) == NULL)
             continue;
-        if (!grow_lines(defs))
+        if (!cm_table_make_room(&by_line, NULL, (void **)&defs->line, &defs->line_slots,
+                                defs->lines))
             return out_of_memory;
-        source_line *slot = find_line(defs->line, defs->line_slots, code, line);
+        source_line *slot = find_line(defs, code, line);
         if (slot->text == NULL) {
             *slot = (source_line){((const char **)defs->texts.items)[text - 1], code, line};
             defs->lines++;
@@ -336,7 +341,7 @@ const char *cm_defs_add_lines(cm_defs *defs, const uint8_t *payload, size_t leng
 
 const char *cm_defs_line(const cm_defs *defs, uint32_t code, uint32_t line)
 {
-    return defs->lines == 0 ? NULL : find_line(defs->line, defs->line_slots, code, line)->text;
+    return defs->lines == 0 ? NULL : find_line(defs, code, line)->text;
 }
 
 /* --- by id ---------------------------------------------------------------------------------- */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "../base/bytes.h"
+#include "../base/table.h"
 #include "crc32c.h"
 #include "format.h"
 
@@ -47,31 +48,25 @@ static uint64_t hash_text(const char *text, size_t length)
     return h != 0 ? h : 1;
 }
 
-/* The slot of this text, or the free one where it belongs. */
-static known_text *find(known_text *slot, size_t slots, uint64_t hash, size_t length)
+static bool is_taken(const void *entry)
 {
-    size_t i = (size_t)hash & (slots - 1);
-    while (slot[i].hash != 0 && (slot[i].hash != hash || slot[i].length != length))
-        i = (i + 1) & (slots - 1);
-    return &slot[i];
+    return ((const known_text *)entry)->hash != 0;
 }
 
-static bool make_slots(cm_lines *lines)
+static uint64_t hash_of(const void *owner, const void *entry)
 {
-    if (lines->texts + 1 <= lines->slots / 4 * 3)
-        return true;
-    size_t slots = lines->slots != 0 ? 2 * lines->slots : 256;
-    known_text *slot = calloc(slots, sizeof *slot);
-    if (slot == NULL)
-        return false;
-    for (size_t i = 0; i < lines->slots; i++)
-        if (lines->slot[i].hash != 0)
-            *find(slot, slots, lines->slot[i].hash, lines->slot[i].length) = lines->slot[i];
-    free(lines->slot);
-    lines->slot = slot;
-    lines->slots = slots;
-    return true;
+    (void)owner;
+    return ((const known_text *)entry)->hash;
 }
+
+static bool same_text(const void *owner, const void *entry, const void *wanted)
+{
+    (void)owner;
+    const known_text *a = entry, *b = wanted;
+    return a->hash == b->hash && a->length == b->length;
+}
+
+static const cm_table_kind by_text = {sizeof(known_text), 256, 3, is_taken, hash_of, same_text};
 
 static bool make_room(cm_lines *lines, size_t length)
 {
@@ -93,13 +88,18 @@ static bool make_room(cm_lines *lines, size_t length)
 
 size_t cm_lines_add(cm_lines *lines, uint32_t code, uint32_t line, const char *text, size_t length)
 {
-    if (!make_slots(lines) || !make_room(lines, length))
+    if (!cm_table_make_room(&by_text, NULL, (void **)&lines->slot, &lines->slots, lines->texts) ||
+        !make_room(lines, length))
         return 0;
-    uint64_t hash = hash_text(text, length);
-    known_text *known = find(lines->slot, lines->slots, hash, length);
+    const known_text wanted = {hash_text(text, length), (uint32_t)length, lines->texts + 1};
+    known_text *known =
+        &lines
+             ->slot[cm_table_find(&by_text, NULL, lines->slot, lines->slots, wanted.hash, &wanted)];
     bool fresh = known->hash == 0;
-    if (fresh)
-        *known = (known_text){hash, (uint32_t)length, ++lines->texts};
+    if (fresh) {
+        *known = wanted;
+        lines->texts++;
+    }
     uint8_t *begin = lines->bytes + lines->length, *p = begin;
     p = cm_put_varint(p, code);
     p = cm_put_varint(p, line);

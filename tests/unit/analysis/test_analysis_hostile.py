@@ -78,6 +78,13 @@ def harness() -> Path:
     return build("harness", sources, *SANITIZED, SANITIZERS["address"], link=["-lpthread"])
 
 
+def test_the_heap_links_without_the_analysis(tmp_path: Path) -> None:
+    """What is alive is known before anything is asked of it."""
+    alone = tmp_path / "alone.c"
+    alone.write_text("int main(void) { return 0; }\n")
+    build("alone", [alone, *rooms("base", "trace", "heap")], *SANITIZED, SANITIZERS["address"], link=["-lpthread"])
+
+
 def test_nonsense(harness: Path, tmp_path: Path) -> None:
     paths = []
     for seed in range(300):

@@ -1,7 +1,7 @@
-/* What is gathered while the trace is replayed, and judged when it is over: per loop, who was alive
- * at its last boundary and what of that died in a collection afterwards. */
-#ifndef CM_ANALYSIS_LEAKS_H
-#define CM_ANALYSIS_LEAKS_H
+/* The evidence for leaks: per loop, what was alive at its last boundary and what of that died in a
+ * collection afterwards. leaks.c gathers it while the trace is replayed; leak_cases.h judges it. */
+#ifndef CM_ANALYSIS_LEAK_EVIDENCE_H
+#define CM_ANALYSIS_LEAK_EVIDENCE_H
 
 #include "census.h"
 #include "../base/idmap.h"
@@ -40,7 +40,7 @@ typedef struct cm_leaks_loop {
 typedef struct cm_leaks {
     const cm_run *run;
     cm_loops *loops;
-    cm_samestack *fold;
+    cm_stack_classes *classes;
     cm_track *track;
     cm_leaks_loop loop[CM_LOOPS_MAX];
     cm_idmap node_deaths_at; /* loop, folded stack -> index of node_deaths */
@@ -56,10 +56,6 @@ typedef struct cm_leaks {
     bool stepped;
     cm_verdicts verdicts;
 } cm_leaks;
-
-/* The part of the loop number `loop`, after it was gathered. false: out of memory. */
-bool cm_leaks_judge_blocks(cm_leaks *leaks, uint32_t loop);
-bool cm_leaks_judge_nodes(cm_leaks *leaks, uint32_t loop);
 
 /* Step of birth within the loop, bytes and count of some rows as births. */
 typedef struct cm_leaks_births {

@@ -1,0 +1,12 @@
+/* Judges of what was gathered of one loop: each makes cases for verdict.h and adds rows to
+ * leaks->verdicts. */
+#ifndef CM_ANALYSIS_LEAK_CASES_H
+#define CM_ANALYSIS_LEAK_CASES_H
+
+#include "leak_evidence.h"
+
+/* loop: index into leaks->loops. false: out of memory. */
+bool cm_leaks_judge_blocks(cm_leaks *leaks, uint32_t loop);
+bool cm_leaks_judge_nodes(cm_leaks *leaks, uint32_t loop);
+
+#endif
