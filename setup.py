@@ -38,6 +38,7 @@ sources = sorted(path for path in glob("csrc/**/*.c", recursive=True) if "/simul
 SIMULATOR = "cuptimem.simulation.device"
 TABLES = "csrc/simulator/tables"
 DEVICE = "cuptimem/simulation/device/__init__.py"
+CARDS = "cuptimem/simulation/card_table.py"
 simulator = runpy.run_path(DEVICE)
 ALIASES = {alias.file: alias for alias in simulator["ALIASES"]}
 FILES = {file.replace(".", "_").replace("-", "_"): file for file in [simulator["CORE"], *ALIASES]}
@@ -89,7 +90,8 @@ def shared(file, soname, sources):
         depends=[
             *glob("csrc/simulator/*/*.h"),
             *glob(f"{TABLES}/*"),
-            "cuptimem/simulation/device/__init__.py",
+            DEVICE,
+            CARDS,
             "setup.py",
         ],
         extra_compile_args=flags,
@@ -164,13 +166,11 @@ class BuildWithSimulator(build_ext):
         super().build_extension(ext)
 
     def describe_core(self, ext):
-        """Adds the entry points that the tables describe."""
+        """Adds what the tables describe."""
         folder = Path(self.build_temp, SIMULATOR)
-        folder.mkdir(parents=True, exist_ok=True)
-        generated = folder / "entries.c"
-        generated.write_text(runpy.run_path(f"{TABLES}/generate.py")["generate"](Path(TABLES)))
-        ext.sources = [*ext.sources, str(generated)]
-        ext.include_dirs = ["csrc/simulator"]
+        runpy.run_path(f"{TABLES}/generate.py")["write"](folder, Path(TABLES), runpy.run_path(CARDS)["CARDS"])
+        ext.sources = [*ext.sources, str(folder / "entries.c")]
+        ext.include_dirs = ["csrc/simulator", str(folder)]
         ext.libraries = ["dl", "pthread", "rt"]
         # The core's own calls of what it exports stay inside it, whoever else exports the same name.
         ext.extra_link_args = [*ext.extra_link_args, "-Wl,-Bsymbolic-functions"]

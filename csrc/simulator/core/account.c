@@ -98,7 +98,7 @@ int cm_sim_device_check(int device)
 {
     int devices = cm_sim_config_get()->devices;
 
-    cm_sim_report_get(); /* whoever asks uses the device: now fork() is watched */
+    cm_sim_report_get(); /* the caller uses the device: fork() is watched from now on */
     if (cm_sim_forked())
         return CM_SIM_NOT_INITIALIZED;
     if (devices == 0)
@@ -234,7 +234,7 @@ static void end_context(int device)
                        -(int64_t)bytes, 0);
 }
 
-/* The core by itself. Where there is a driver it tells CUPTI: driver_context.c. */
+/* Weak: driver_context.c replaces it and notifies CUPTI. */
 __attribute__((weak)) void cm_sim_context_made(int device)
 {
     (void)device;
@@ -272,7 +272,7 @@ int cm_sim_context(int device)
     return error;
 }
 
-/* Numbers are given in turn, so that one which was ended is long nobody's. 0: all are taken. */
+/* Numbers are given in turn, so that one is reused as late as possible. 0: all are taken. */
 static unsigned free_number(void)
 {
     for (unsigned tries = 1; tries < CONTEXTS; tries++) {
@@ -385,7 +385,7 @@ uint8_t cm_sim_owner(const char *name)
         if (strcmp(owners[i].name, name) == 0)
             return i;
     }
-    return OWNERS - 1; /* more libraries than there are: the last one's sum is theirs too */
+    return OWNERS - 1; /* more libraries than slots: the rest are added to the last one's sum */
 }
 
 void cm_sim_owner_gets(uint8_t owner, int device, size_t charged)

@@ -1,8 +1,7 @@
-/* Which devices there are, as the environment says.
+/* Which devices there are, according to the environment.
  *
- *   CUPTIMEM_SIM_DEVICE          h100 (default), another key of profiles.c, or a full name; upper
- *                                case, spaces and hyphens do not matter. A comma-separated list
- *                                makes several devices
+ *   CUPTIMEM_SIM_DEVICE          h100 (default), another key of card_table.py, or a full name;
+ * upper case, spaces and hyphens do not matter. A comma-separated list makes several devices
  *   CUPTIMEM_SIM_DEVICES         how many devices; with a list of them: its length, or unset
  *   CUPTIMEM_SIM_MEMORY          size of each device's memory instead of its profile's
  *   CUPTIMEM_SIM_CONTEXT         size that a context takes instead of the stated allowance
@@ -11,7 +10,7 @@
  *   CUPTIMEM_SIM_HANDLE_BYTES    what each library handle takes (unset: library.c's constants)
  *   CUPTIMEM_SIM_NCCL            what each communicator takes of each device (unset: nccl.c's
  *                                allowance)
- *   CUPTIMEM_SIM_EVENT_LAG       events complete after so many later launches (default 0)
+ *   CUPTIMEM_SIM_EVENT_LAG       events complete after this many later launches (default 0)
  *   CUPTIMEM_SIM_TIMING          1: count the time spent in entry points
  *   CUPTIMEM_SIM_TRACE           1: every memory call as a line on standard error
  *   CUPTIMEM_SIM_REPORT, _LOG    files: report.h
@@ -19,8 +18,8 @@
  *
  * Sizes: bytes, or with KiB MiB GiB TiB (also K M G T: the same) or KB MB GB TB (powers of ten).
  *
- * A value that cannot be understood must not run as something else, and ending the program is not
- * ours to do: there are no devices then, and one line on standard error names the variable. */
+ * A value that cannot be understood leaves no devices, and one line on standard error names the
+ * variable: it must not run as something else, and the simulator never ends the program. */
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
@@ -46,7 +45,7 @@ static void complain(const char *variable, const char *value, const char *expect
     if (length > (int)sizeof line - 1)
         length = sizeof line - 1;
     if (write(STDERR_FILENO, line, (size_t)length) < 0)
-        return; /* nobody listens: the missing device says it too */
+        return; /* no standard error: the missing device shows it, too */
 }
 
 /* NULL: unset or empty. */

@@ -1,9 +1,9 @@
 /* Blocks that PyTorch's allocator hands out again.
  *
- * A cached block still holds what the host wrote into it in its former life, and PyTorch reads
- * sizes from device memory: they must not be somebody's old data. The allocator tells every block
- * that it hands out (size > 0) or takes back (size < 0) to c10::reportMemoryUsageToProfiler, in
- * another library: so it can be met on the way. */
+ * A cached block still holds what the host wrote into it when it was another tensor's, and PyTorch
+ * reads sizes from device memory. The allocator reports every block that it hands out (size > 0) or
+ * takes back (size < 0) to c10::reportMemoryUsageToProfiler. That is in another library, so the
+ * call can be intercepted. */
 #include <dlfcn.h>
 #include <pthread.h>
 

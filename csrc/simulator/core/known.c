@@ -60,7 +60,7 @@ static void set_state(cm_sim_chunk *chunk, uintptr_t state)
     atomic_store_explicit(&chunk->known, state, memory_order_relaxed);
 }
 
-/* Without the lock: nobody else may rightly write to a range that is being handed out or filled. */
+/* Without the lock: no correct program writes to a range that is being handed out or filled. */
 static bool all_are(uintptr_t at, size_t bytes, uintptr_t state)
 {
     while (bytes > 0) {

@@ -1,8 +1,8 @@
 /* What a library's handle takes of the device for itself.
  *
- * The numbers are allowances, not measurements: nobody publishes them, and they differ by version
- * and device. Each library that takes some is named in the report, with its sum. PyTorch hands
- * cuBLAS, cuBLASLt and cuSPARSELt their workspaces itself: those are in its own numbers. */
+ * The numbers are allowances, not measurements: none are published, and they differ by version and
+ * device. Each library that takes some is named in the report, with its sum. PyTorch hands cuBLAS,
+ * cuBLASLt and cuSPARSELt their workspaces itself: those are in its own numbers. */
 #include <stdlib.h>
 #include <strings.h>
 
@@ -38,8 +38,7 @@ static size_t bytes_of(const char *library)
     return 0;
 }
 
-/* The core by itself. Where there is a driver its own take the place of these and are told as calls
- * of the driver: driver_library.c. */
+/* Weak: driver_library.c replaces these and reports them as calls of the driver. */
 __attribute__((weak)) int cm_sim_library_take(const char *library, size_t bytes, void **memory)
 {
     return cm_sim_alloc(cm_sim_current_device(), CM_SIM_LIBRARY, bytes, library, memory);

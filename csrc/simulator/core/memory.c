@@ -142,7 +142,7 @@ static int units_of(uint32_t bytes)
     return (int)(((uint64_t)bytes + UNIT - 1) / UNIT);
 }
 
-/* Where so many free units lie together, first fit; -1: nowhere. */
+/* The first place with this many free units in a row; -1: none. */
 static int find_room(const slab *in, int units)
 {
     int run = 0;

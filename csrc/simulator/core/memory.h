@@ -1,5 +1,5 @@
 /* What accounts (account.c), blocks (memory.c) and virtual memory (virtual.c) share. Everything
- * here is called under cm_sim_memory_lock() (fork.h), unless it says otherwise. */
+ * here is called under cm_sim_memory_lock() (fork.h), unless its comment states otherwise. */
 #ifndef CM_SIM_MEMORY_H
 #define CM_SIM_MEMORY_H
 
@@ -34,7 +34,7 @@ void cm_sim_account_given(cm_sim_log_op op, const cm_sim_block *block, int64_t c
 void cm_sim_account_returned(cm_sim_log_op op, const cm_sim_block *block, int64_t change);
 /* The host has no address space or memory left: counts, notes, logs. CM_SIM_OUT_OF_MEMORY. */
 int cm_sim_account_limited(int device, const char *what, size_t bytes, cm_sim_kind kind);
-/* Who asks: a number for a library's name (NULL: the program, 0), and what it holds. */
+/* The owner: a number for a library's name (NULL: the program, 0), and what it has. */
 uint8_t cm_sim_owner(const char *name);
 void cm_sim_owner_gets(uint8_t owner, int device, size_t charged);
 void cm_sim_owner_loses(uint8_t owner, int device, size_t charged);
@@ -48,7 +48,7 @@ bool cm_sim_mapping_reach(const cm_sim_region *region, uintptr_t address, size_t
 /* Whether any virtual memory is there, for fork(). */
 bool cm_sim_virtual_in_use(void);
 
-/* Whether all of a range may be accessed, and whose it is. Takes the lock. */
+/* Whether all of a range may be accessed, and on which device it is. Takes the lock. */
 bool cm_sim_reach(const void *address, size_t bytes, bool write, int *device);
 
 #endif

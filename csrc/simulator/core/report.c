@@ -17,7 +17,7 @@
 #include "report.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static _Atomic(cm_sim_report *) report; /* NULL: nobody asked yet */
+static _Atomic(cm_sim_report *) report; /* NULL: not needed yet */
 static cm_sim_report private_report;
 static _Atomic(cm_sim_read_hook) read_hook;
 atomic_bool cm_sim_timing;
@@ -49,7 +49,7 @@ static void say_list(const char *format, va_list arguments)
         length = sizeof line - 2;
     line[length++] = '\n';
     if (write(STDERR_FILENO, line, (size_t)length) < 0)
-        return; /* nobody listens */
+        return; /* no standard error */
 }
 
 static void say(const char *format, ...)
@@ -74,7 +74,7 @@ void cm_sim_trace(const char *format, ...)
 
 /* --- The file --------------------------------------------------------------------------------- */
 
-/* Takes an empty file that somebody made for us; two processes may try at once. */
+/* Takes an empty file that was made for this purpose; two processes may try at once. */
 static int take_empty(const char *path)
 {
     struct stat found;

@@ -5,11 +5,11 @@
  * at the offsets below; a reader checks magic, version and bytes and needs nothing else. Counters
  * are written one by one: a reader of a living process may see one that is a call ahead of another.
  *
- * Who writes where: the first process that uses the device makes the file PATH (or takes it, if it
- * is there and empty). Every other process, and one that finds PATH used, makes PATH.PID, and if
- * that exists PATH.PID.1, PATH.PID.2, ... A child of fork() whose parent had used the device can do
- * nothing with it and writes nothing. Each process has the devices for itself: what two of them use
- * together is not added up.
+ * Which process writes which file: the first one that uses the device makes the file PATH (or takes
+ * it, if it is there and empty). Every other process, and one that finds PATH used, makes PATH.PID,
+ * and if that exists PATH.PID.1, PATH.PID.2, ... A child of fork() cannot use a device that its
+ * parent had used, and writes nothing. Each process has the devices for itself: what two of them
+ * use together is not added up.
  *
  * File: a header of CM_SIM_REPORT_HEADER bytes, then CM_SIM_DEVICES devices, then
  * CM_SIM_REPORT_NOTES notes. All of it exists from the start; unused parts are zero. */
@@ -72,7 +72,7 @@ typedef struct cm_sim_report {
     uint32_t device_room;           /*  20: how many are there; `devices` of them are used */
     uint32_t note_bytes;            /*  24 */
     uint32_t note_room;             /*  28 */
-    uint32_t pid;                   /*  32: who writes */
+    uint32_t pid;                   /*  32: the writer */
     uint32_t devices;               /*  36: that the program sees */
     _Atomic uint32_t notes;         /*  40: used notes */
     _Atomic uint32_t notes_dropped; /*  44: for which there was no room */
@@ -154,7 +154,7 @@ void cm_sim_log(cm_sim_log_record record);
 
 /* --- For the core's own files ----------------------------------------------------------------- */
 
-/* A host read of device bytes: `simulated` of them no host wrote. Counts, and tells the hook. */
+/* A host read of device bytes: `simulated` of them no host wrote. Counts, and calls the hook. */
 void cm_sim_report_read(const void *address, size_t bytes, size_t simulated, int device);
 /* Around fork(), see fork.c. */
 void cm_sim_report_lock(void);

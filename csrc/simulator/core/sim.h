@@ -1,9 +1,8 @@
 /* A simulated CUDA device: what its surfaces (runtime, driver, NVML, CUPTI, libraries) share.
  *
  * The real PyTorch runs on top of it: its allocator asks for memory, its kernels do nothing. Memory
- * is counted and given as host pages that cost nothing until touched. The whole room is one shared
- * library, preloaded by `cuptimem simulate` and never loaded otherwise; it needs no CUDA header and
- * never meets Python.
+ * is counted and given as host pages that cost nothing until touched. `cuptimem simulate` preloads
+ * this library; README.md describes the whole.
  *
  * Every function may be called in any thread. Nothing happens before the first CUDA call: a child
  * that inherits the preload and never touches CUDA pays for the mapping of the library alone.
@@ -26,7 +25,8 @@ enum {
     CM_SIM_OK = 0,
     CM_SIM_INVALID_VALUE = 1,
     CM_SIM_OUT_OF_MEMORY = 2,
-    CM_SIM_NOT_INITIALIZED = 3, /* also: a child of fork() whose parent had used the device */
+    CM_SIM_NOT_INITIALIZED =
+        3, /* also: in a child of fork(), where the parent had used the device */
     CM_SIM_NO_DEVICE = 100,
     CM_SIM_INVALID_DEVICE = 101,
     CM_SIM_INVALID_CONTEXT = 201,
@@ -44,7 +44,7 @@ enum {
 
 /* What PyTorch's own choices depend on. Sizes in bytes, clocks in kHz. */
 typedef struct cm_sim_profile {
-    const char *name; /* as cudaGetDeviceProperties tells it: "NVIDIA H100 80GB HBM3" */
+    const char *name; /* as cudaGetDeviceProperties returns it: "NVIDIA H100 80GB HBM3" */
     const char *key;  /* as people ask for it: "h100" */
     size_t memory;    /* totalGlobalMem */
     size_t context;   /* what a context takes before the first allocation: stated, not measured */
@@ -68,7 +68,7 @@ typedef struct cm_sim_config {
     int64_t conv_workspace; /* bytes for each convolution; -1: the allowance of cudnn_backend.c */
     int64_t handle_bytes; /* what a library handle takes of the device; -1: the stated constants */
     int64_t nccl_bytes;   /* what a communicator takes of a device; -1: the allowance of nccl.c */
-    uint32_t event_lag;   /* an event completes after so many later launches; 0: at once */
+    uint32_t event_lag;   /* an event completes after this many later launches; 0: at once */
     int driver_version;   /* 13000 */
     bool timing;          /* count the time spent in entry points */
     bool trace;           /* every memory call as a line on standard error */
@@ -101,7 +101,7 @@ typedef struct cm_sim_block {
  * zero, is aligned to 512 bytes, from 1 MiB on to 2 MiB. */
 int cm_sim_alloc(int device, cm_sim_kind kind, size_t bytes, const char *owner, void **address);
 /* The same for a memory pool: *backing grows and, as it is freed, falls by what the device gives
- * for it, and no slab is shared with who has another `backing`. */
+ * for it, and no slab is shared with another `backing`. */
 int cm_sim_alloc_backed(int device, cm_sim_kind kind, size_t bytes, const char *owner,
                         size_t *backing, void **address);
 /* block may be NULL; else it is what was freed. CM_SIM_INVALID_VALUE: no block begins there (any
@@ -115,7 +115,7 @@ bool cm_sim_is_device(const void *address);
 /* The calling thread's device, as cudaSetDevice and cuCtxSetCurrent left it. Set unchecked. */
 int cm_sim_current_device(void);
 void cm_sim_set_current_device(int device);
-/* Whether this is a child of fork() whose parent had used the device: then memory calls fail with
+/* Whether this is a child of fork() and the parent had used the device: then memory calls fail with
  * CM_SIM_NOT_INITIALIZED, as with a real driver. */
 bool cm_sim_forked(void);
 
@@ -165,9 +165,9 @@ bool cm_sim_host_find(const void *address, uintptr_t *start, size_t *bytes);
 
 /* Moves bytes between any two places. What the host wrote comes back, if it was written in pieces
  * of at most config.copy_max; what a kernel would have computed reads as zero, and reading it is
- * counted and told to the read hook. Kernels do nothing here, so what one would have written over
- * the host's own bytes is not seen: such reads are counted apart (report.h: known_reads).
- * A range that is not device memory throughout, or not accessible, is not touched (host memory that
+ * counted and reported to the read hook. Kernels do nothing here, so what one would have written
+ * over the host's own bytes is not seen: such reads are counted apart (report.h: known_reads). A
+ * range that is not device memory throughout, or not accessible, is not touched (host memory that
  * should have been filled from there is zeroed), and noted. */
 void cm_sim_copy(void *to, const void *from, size_t bytes);
 void cm_sim_copy_2d(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
@@ -202,12 +202,12 @@ CM_SIM_EXPORT void cm_sim_set_read_hook(cm_sim_read_hook hook);
 /* --- report.c: what happened ------------------------------------------------------------------ */
 
 /* Counters lie in a file (CUPTIMEM_SIM_REPORT) that is mapped, so a killed process leaves them;
- * without that variable in private memory. See report.h for what is in it and who reads it. */
+ * without that variable in private memory. report.h describes it. */
 
 typedef enum cm_sim_note_kind {
-    CM_SIM_NOTE_UNDESCRIBED = 1, /* an entry point that nobody described; name = it */
+    CM_SIM_NOTE_UNDESCRIBED = 1, /* an entry point without a description; name = it */
     CM_SIM_NOTE_REFUSED,  /* something that is not simulated was asked for: "NCCL", "CUDA IPC" */
-    CM_SIM_NOTE_MODELLED, /* a part whose size is a model; bytes = its largest live sum */
+    CM_SIM_NOTE_MODELLED, /* a part with a modelled size; bytes = its largest live sum */
     CM_SIM_NOTE_LIMIT     /* the host's own limit (address space), not the device's */
 } cm_sim_note_kind;
 /* Counts it; the first time its name is kept. `name` static or copied (at most 63 bytes). */

@@ -77,7 +77,7 @@ static char *map_aligned(size_t bytes, size_t alignment, bool access)
     if (raw == NULL)
         return NULL;
     char *start = raw + (-(uintptr_t)raw & (alignment - 1)), *end = raw + room;
-    /* What was cut off is somebody else's at once: never unmap it again. */
+    /* What was cut off may be mapped again at once, by others: never unmap it a second time. */
     if (start > raw && munmap(raw, (size_t)(start - raw)) == 0)
         raw = start;
     if (raw == start && start + bytes < end &&
@@ -99,8 +99,8 @@ void *cm_sim_space_take(size_t bytes, size_t alignment, bool access, void *owner
         munmap(start, bytes);
         return NULL;
     }
-    /* One touched byte must not commit 2 MiB of the host; and nobody wants 80 GiB of nothing in a
-     * core file. Both are wishes: a kernel that knows neither is no error. */
+    /* One touched byte must not commit 2 MiB of the host, and a core file must not have 80 GiB of
+     * zeros. A kernel that knows neither advice is no error. */
     madvise(start, bytes, MADV_NOHUGEPAGE);
     madvise(start, bytes, MADV_DONTDUMP);
     set_owner((uintptr_t)start, bytes, owner);

@@ -25,8 +25,8 @@ static inline size_t cm_sim_round(size_t bytes, size_t unit)
 /* NULL: nothing near that address ever belonged to anybody. */
 cm_sim_chunk *cm_sim_chunk_of(uintptr_t address);
 
-/* bytes: whole chunks; alignment: a power of two, at least a chunk. NULL: the host refuses. Pages
- * that nobody touches cost nothing; without access they fault. */
+/* bytes: whole chunks; alignment: a power of two, at least a chunk. NULL: the host refuses.
+ * Untouched pages cost nothing; without access they fault. */
 void *cm_sim_space_take(size_t bytes, size_t alignment, bool access, void *owner);
 void cm_sim_space_give(void *address, size_t bytes);
 /* false: the host refuses. */

@@ -26,7 +26,7 @@ typedef struct physical {
     size_t bytes; /* 0: the slot is free */
     int device;
     uint32_t holders, maps;
-    uint32_t generation; /* of the slot: tells a stale handle */
+    uint32_t generation; /* of the slot: detects a stale handle */
     uint32_t next_free;
 } physical;
 

@@ -1,23 +1,23 @@
-/* The CUPTI surface's own house: what its files share.
+/* What CUPTI's files share.
  *
- *   cupti_callbacks.c   who is subscribed to what; calling them
+ *   cupti_callbacks.c   subscribers, and calling them
  *   cupti_calls.c       cupti_hooks.h: a call begins and ends
- *   cupti_activity.c    which kinds of records are on, for whom; walking through a buffer
+ *   cupti_activity.c    which kinds of records are on, by client; walking through a buffer
  *   cupti_attributes.c  settings of the records
  *   cupti_second.c      the second interface (13.2, 13.3): the same for one subscriber of several
  *   cupti_records.c     cupti_hooks.h: memory, pools, kernels, copies
  *   cupti_buffers.c     the clients' buffers: filling, flushing
  *   cupti_delivery.c    asking for them, handing them back
  *   cupti_clock.c       time, streams' order
- *   cupti_handles.c     what other surfaces' handles are to CUPTI
+ *   cupti_handles.c     CUPTI's ids of streams, contexts and pools
  *   cupti_external.c    external correlation ids
  *   cupti_misc.c        version, error names, ids, detaching
  *   cupti_names.c       names of callbacks
  *   cupti_generation.c  which release of CUPTI is imitated
  *   cupti_exports.c     which functions that release has
- *   cupti_hostile.c     what it and others do to a client, on demand
+ *   cupti_hostile.c     what it and other tools do to a client, on demand
  *
- * Records are written for clients: one for all who use the first interface, and one for each
+ * Records are written for clients: one for all users of the first interface, and one for each
  * subscriber of the second. Sets of them are bits of a word.
  *
  * What is on lies in atomics that the calls read without a lock; what switches it is serialized by
@@ -31,7 +31,7 @@
 #include <stdint.h>
 
 #include "cupti_generation.h"
-#include "cupti_hooks.h"
+#include "../objects/cupti_hooks.h"
 #include "cupti_hostile.h"
 #include "cupti_records.h"
 #include "../core/sim.h"
@@ -60,7 +60,7 @@ enum {
 /* Parameter ids are larger than any generation's. */
 enum { CM_CUPTI_IDS = 1024 };
 
-/* Subscribers at a time, and who may be written records for. */
+/* Subscribers at a time, and clients that records are written for. */
 enum { CM_CUPTI_SUBSCRIBERS = 8, CM_CUPTI_FIRST = 0, CM_CUPTI_CLIENTS = 1 + CM_CUPTI_SUBSCRIBERS };
 
 /* Stands first in functions of the first interface: the two cannot be used in one process. */
@@ -81,14 +81,14 @@ enum { CM_CUPTI_SUBSCRIBERS = 8, CM_CUPTI_FIRST = 0, CM_CUPTI_CLIENTS = 1 + CM_C
 typedef struct cm_cupti_subscriber cm_cupti_subscriber;
 typedef void (*cm_cupti_callback)(void *userdata, int domain, uint32_t id, const void *data);
 
-/* Calls who asked for this callback of a runtime or driver call. Not from inside another callback
- * of this thread. Each subscriber has a correlationData of its own, from enter to exit. */
+/* Calls the subscribers of this callback of a runtime or driver call. Not from inside another
+ * callback of this thread. Each subscriber has a correlationData of its own, from enter to exit. */
 void cm_sim_cupti_fire(int domain, uint32_t id, cm_cupti_callback_data *data);
 /* Whether there is such a one: most calls of a program are of no interest to anybody. */
 bool cm_sim_cupti_tells(int domain, uint32_t id);
 /* A call begins: what subscribers kept of the one before is gone. */
 void cm_sim_cupti_enters(int domain);
-/* To those who asked for this of another domain, whose data is its own. */
+/* To the subscribers of this callback of another domain, with data of its own. */
 void cm_sim_cupti_fire_other(int domain, uint32_t id, const void *data);
 /* Sets cm_sim_cupti_on from what is subscribed and enabled. */
 void cm_sim_cupti_recompute(void);
@@ -97,7 +97,7 @@ void cm_sim_cupti_lock(void);
 void cm_sim_cupti_unlock(void);
 /* Whether several subscribers may be there: then the second interface is the only one. */
 bool cm_sim_cupti_several(void);
-/* As ATTR_MULTIPLE_SUBSCRIBER_STATE tells it: 0 one only, 1 several, 2 nobody has said. */
+/* As ATTR_MULTIPLE_SUBSCRIBER_STATE has it: 0 one only, 1 several, 2 not decided. */
 unsigned cm_sim_cupti_several_state(void);
 unsigned cm_sim_cupti_subscribers(void);
 /* The client that a subscriber is, 1 and up; 0: no subscriber. */
@@ -110,12 +110,12 @@ void cm_sim_cupti_callbacks_forked(void);
 
 /* --- cupti_calls.c ---------------------------------------------------------------------------- */
 
-/* The call that this thread is in; NULL: none, or one that nobody was told of. */
+/* The call that this thread is in; NULL: none, or one that was not reported. */
 const cm_sim_call *cm_sim_cupti_call(void);
 
 /* --- cupti_activity.c ------------------------------------------------------------------------- */
 
-/* Who wants records of this kind; of calls of this id, domain CM_CUPTI_DRIVER_API or
+/* The clients of records of this kind; of calls of this id, domain CM_CUPTI_DRIVER_API or
  * _RUNTIME_API. */
 uint32_t cm_sim_cupti_clients(uint32_t kind, int device);
 uint32_t cm_sim_cupti_api_clients(int domain, uint32_t id);
@@ -135,7 +135,7 @@ void cm_sim_cupti_activity_reset_client(unsigned client);
 int cm_sim_cupti_get_attribute(unsigned client, uint32_t which, size_t *size, void *value);
 int cm_sim_cupti_set_attribute(unsigned client, uint32_t which, size_t *size, const void *value);
 bool cm_sim_cupti_per_thread_buffers(unsigned client);
-/* Who wants to know which library allocated. */
+/* The clients that ask which library allocated. */
 uint32_t cm_sim_cupti_source_clients(void);
 bool cm_sim_cupti_want_latency(void);
 void cm_sim_cupti_attributes_reset(unsigned client);
@@ -168,7 +168,7 @@ void cm_sim_cupti_delivery_start(void);
 
 /* --- cupti_clock.c ---------------------------------------------------------------------------- */
 
-/* Time as records show it: nanoseconds since 1970, or what the client's function says. */
+/* Time as records show it: nanoseconds since 1970, or what the client's function returns. */
 uint64_t cm_sim_cupti_now(void);
 void cm_sim_cupti_clock_reset(void);
 /* The next `nanoseconds` of a stream's time, not before now. In the records' time. */
@@ -216,8 +216,8 @@ const char *cm_sim_cupti_name(int domain, uint32_t id);
 
 /* Stands first in what creates state: a forked child starts without any. */
 void cm_sim_cupti_touch(void);
-/* Waits until no more than `least` are left of those that others count. false: a client's function
- * that waits for whoever waits here would be waited for for ever; two seconds are enough. */
+/* Waits until *count is at most `least`. false: it was not after two seconds; a client's function
+ * may itself be waiting for this thread. */
 bool cm_sim_cupti_wait(atomic_uint *count, unsigned least);
 uint32_t cm_sim_cupti_process(void);
 uint32_t cm_sim_cupti_thread(void);

@@ -1,7 +1,7 @@
-/* Which activity records are wanted, by whom, and how a client reads them.
+/* Which activity records each client asked for, and how it reads them.
  *
- * With the first interface all of this is one state per process that belongs to nobody: the last
- * client to register or to switch off wins. */
+ * With the first interface all of this is one state per process: the last client to register or to
+ * switch off wins. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,8 +17,7 @@ static atomic_uint calls[CM_CUPTI_RUNTIME_API + 1][CM_CUPTI_IDS]; /* recorded, b
 static atomic_uchar context_kinds[CM_SIM_DEVICES][CM_CUPTI_KINDS]; /* BY_GLOBAL, ON, OFF */
 static atomic_bool unified_configured;
 
-/* --- Kinds -------------------------------------------------------------------------------------
- */
+/* --- Kinds ------------------------------------------------------------------------------------ */
 
 uint32_t cm_sim_cupti_clients(uint32_t kind, int device)
 {
@@ -73,8 +72,8 @@ bool cm_sim_cupti_client_on(unsigned client)
     return false;
 }
 
-/* Kinds that simulated calls leave records of, or rightly never do (there is no overhead here). Of
- * the others a client hears nothing, which the report tells. */
+/* Kinds that simulated calls leave records of, or correctly never do (there is no overhead here).
+ * The others leave none, which the report states. */
 static bool simulated(uint32_t kind)
 {
     switch (kind) {
@@ -154,7 +153,7 @@ CM_SIM_EXPORT int cuptiActivityDisable(uint32_t kind)
     return cm_sim_cupti_switch_kind(CM_CUPTI_FIRST, kind, false);
 }
 
-/* Contexts, devices, ... that exist already would be told about: those kinds are not simulated. */
+/* Real CUPTI reports contexts, devices, ... that exist already: those kinds are not simulated. */
 CM_SIM_EXPORT int cuptiActivityEnableAndDump(uint32_t kind)
 {
     CM_CUPTI_FIRST_INTERFACE;
@@ -195,7 +194,7 @@ CM_SIM_EXPORT int cuptiActivityDisableContext(void *context, uint32_t kind)
 }
 
 /* --- Some calls only ---------------------------------------------------------------------------
- * Switching the kind afterwards overrides what was said of single calls. */
+ * Switching the kind afterwards overrides settings of single calls. */
 
 int cm_sim_cupti_switch_call(unsigned client, int domain, uint32_t id, uint8_t enable)
 {
@@ -250,8 +249,7 @@ void cm_sim_cupti_activity_reset(void)
     atomic_store(&unified_configured, false);
 }
 
-/* --- Reading a buffer --------------------------------------------------------------------------
- */
+/* --- Reading a buffer ------------------------------------------------------------------------- */
 
 int cm_sim_cupti_next(uint8_t *buffer, size_t valid, cm_cupti_record **record)
 {

@@ -80,7 +80,7 @@ uint32_t cm_sim_cupti_source_clients(void)
     return clients;
 }
 
-/* The same record for all: who did not ask is told all the same. */
+/* All clients get the same record: those that did not ask for this, too. */
 bool cm_sim_cupti_want_latency(void)
 {
     for (unsigned client = 0; client < CM_CUPTI_CLIENTS; client++)
@@ -134,7 +134,7 @@ int cm_sim_cupti_set_attribute(unsigned client, uint32_t which, size_t *size, co
     uint64_t number = 0;
     memcpy(&number, value, rows[which].bytes);
     if (which == MULTIPLE_SUBSCRIBERS)
-        return CM_CUPTI_INVALID_PARAMETER; /* said when subscribing */
+        return CM_CUPTI_INVALID_PARAMETER; /* chosen when subscribing */
     if (number && (result = refuse(which)) != CM_CUPTI_OK)
         return result;
     set(client, which, number);
@@ -147,8 +147,7 @@ void cm_sim_cupti_attributes_reset(unsigned client)
         atomic_store(&attributes[client][i].set, false);
 }
 
-/* --- The first interface -----------------------------------------------------------------------
- */
+/* --- The first interface ---------------------------------------------------------------------- */
 
 /* Which of the two interfaces may be used is asked before it is known. */
 CM_SIM_EXPORT int cuptiActivityGetAttribute(uint32_t which, size_t *size, void *value)

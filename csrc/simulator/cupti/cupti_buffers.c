@@ -1,16 +1,16 @@
 /* The clients' buffers: which are being filled, and with what.
  *
  * A client gives empty buffers when asked (request) and takes full ones back (complete). There is
- * one client for all who use the first interface, whoever registered last, and one for each
- * subscriber of the second. Of each client every thread fills a buffer of its own, or all threads
- * one, as PER_THREAD_ACTIVITY_BUFFER says. Full buffers go to cupti_delivery.c. A client's
- * functions are called with no lock held.
+ * one client for all users of the first interface, the last one that registered, and one for each
+ * subscriber of the second. For each client, every thread fills a buffer of its own, or all threads
+ * one, by PER_THREAD_ACTIVITY_BUFFER. Full buffers go to cupti_delivery.c. A client's functions are
+ * called with no lock held.
  *
  * A writer belongs to the process and not to its thread: when the thread ends, the next one goes on
  * with its buffer, and a flush finds all of them.
  *
- * Where events lag (config.event_lag), so do records: a buffer with a record whose work is not done
- * is only handed back by a forced flush, which leaves that record without an end. */
+ * Where events lag (config.event_lag), so do records: a buffer with a record of unfinished work is
+ * only handed back by a forced flush, which leaves that record without an end. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,8 +41,7 @@ static pthread_key_t at_thread_end;
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
 static bool have_key;
 
-/* --- Writers -----------------------------------------------------------------------------------
- */
+/* --- Writers ---------------------------------------------------------------------------------- */
 
 static void leave(void *unused)
 {
@@ -96,8 +95,7 @@ static writer *my_writer(unsigned client)
     return mine[client] = one;
 }
 
-/* --- Filling -----------------------------------------------------------------------------------
- */
+/* --- Filling ---------------------------------------------------------------------------------- */
 
 /* Whether the buffer takes a record of that many bytes. */
 static bool fits(const cm_cupti_buffer *b, size_t bytes)
@@ -117,7 +115,7 @@ static bool ask(unsigned client, size_t bytes, cm_cupti_buffer *fresh)
     return false;
 }
 
-/* A record of work that is not known to be done is complete where there is no memory to say so. */
+/* Without memory to keep it as unfinished, a record counts as complete. */
 static void add_unfinished(cm_cupti_buffer *b, size_t offset, const cm_cupti_work *work)
 {
     if (b->unfinished_count == b->unfinished_room) {
@@ -197,8 +195,7 @@ void cm_sim_cupti_emit_work(uint32_t clients, const void *record, size_t bytes,
         emit_to((unsigned)__builtin_ctz(clients), record, bytes, work);
 }
 
-/* --- Taking them away from the writers ---------------------------------------------------------
- */
+/* --- Taking them away from the writers -------------------------------------------------------- */
 
 static void detach(writer *w, bool forced)
 {
@@ -261,19 +258,18 @@ CM_SIM_EXPORT int cuptiActivityGetNumDroppedRecords(void *context, uint32_t stre
     return CM_CUPTI_OK;
 }
 
-/* --- The end -----------------------------------------------------------------------------------
- */
+/* --- The end ---------------------------------------------------------------------------------- */
 
 void cm_sim_cupti_client_gone(unsigned client)
 {
     if (!cm_sim_cupti_takes(client))
         return;
-    /* Whoever brings a buffer from now on sees that it is not wanted. */
+    /* Threads that bring a buffer from now on see that it is not needed. */
     atomic_fetch_add(&sources[client].session, 1);
     cm_sim_cupti_no_more(client);
     detach_all(client, true);
     if (!cm_sim_cupti_in_client()) {
-        /* Nobody has a buffer in his hands then, or asks for one. */
+        /* No thread has a buffer then, or requests one. */
         if (!cm_sim_cupti_wait(&busy, 0))
             cm_sim_note(CM_SIM_NOTE_LIMIT, "CUPTI: a buffer callback did not return", 0);
         cm_sim_cupti_drain(1u << client, true);

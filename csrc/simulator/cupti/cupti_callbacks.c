@@ -1,9 +1,9 @@
 /* Subscribers and their callbacks.
  *
- * A subscriber is a slot of a fixed table whose memory is never given back, so that a thread which
- * is about to call it may look at it at any time. It counts itself in before it looks whether the
- * slot is still taken; cuptiUnsubscribe ends the slot and then waits for those inside: after it
- * returned, neither the function nor its data are used again.
+ * A subscriber is a slot of a fixed table and never freed, so that a thread which is about to call
+ * it may read it at any time. The thread counts itself in before it checks that the slot is still
+ * taken; cuptiUnsubscribe ends the slot and then waits for those inside: after it returned, neither
+ * the function nor its data are used again.
  *
  * From 13.2 on several can be there, if the first of them allows it and all use the second
  * interface; as long as one of them is there, what the first interface does is refused. */
@@ -36,10 +36,10 @@ static atomic_uint taken; /* bit i: slots[i] is active; a hint of where to look 
 static unsigned next_slot;
 static uint64_t subscriptions;
 static atomic_uint several = NOT_SAID;
-/* Whose callback this thread is in. */
+/* The subscriber that this thread is in a callback of. */
 static _Thread_local cm_cupti_subscriber *calling __attribute__((tls_model("initial-exec")));
-/* What subscribers keep from a call's enter to its exit. One of the runtime and one of the driver
- * inside of it are all that a thread is in: in a callback nothing is told. */
+/* What subscribers keep from a call's enter to its exit. A thread is in at most one of the runtime
+ * and one of the driver inside it: calls in a callback are not reported. */
 static _Thread_local uint64_t kept[CM_CUPTI_RUNTIME_API + 1][SLOTS]
     __attribute__((tls_model("initial-exec")));
 
@@ -53,8 +53,7 @@ void cm_sim_cupti_unlock(void)
     pthread_mutex_unlock(&switching);
 }
 
-/* --- Calling them ------------------------------------------------------------------------------
- */
+/* --- Calling them ----------------------------------------------------------------------------- */
 
 static void fire(int domain, uint32_t id, const void *data, cm_cupti_callback_data *call)
 {
@@ -94,7 +93,7 @@ void cm_sim_cupti_enters(int domain)
         memset(kept[domain], 0, sizeof kept[domain]);
 }
 
-/* What a callback calls itself is not told: it would never end. */
+/* A call that a callback makes is not reported: that would never end. */
 
 void cm_sim_cupti_fire(int domain, uint32_t id, cm_cupti_callback_data *data)
 {
@@ -108,10 +107,9 @@ void cm_sim_cupti_fire_other(int domain, uint32_t id, const void *data)
         fire(domain, id, data, NULL);
 }
 
-/* --- Coming and going --------------------------------------------------------------------------
- */
+/* --- Coming and going ------------------------------------------------------------------------- */
 
-/* Who was first. */
+/* The first subscriber. */
 static cm_cupti_subscriber *first_one(void)
 {
     cm_cupti_subscriber *first = NULL;
@@ -185,14 +183,14 @@ void cm_sim_cupti_recompute(void)
     atomic_store(&cm_sim_cupti_on, any_callback() || cm_sim_cupti_any_kind_on());
 }
 
-/* How somebody subscribes. */
+/* The arguments of subscribing. */
 typedef struct asked {
     cm_cupti_callback callback;
     void *userdata;
     const char *name;
     bool second;  /* by the second interface */
     bool several; /* others may be there, too */
-    char *holder; /* who was first is written here; NULL: nowhere */
+    char *holder; /* receives the name of the first subscriber; NULL: not needed */
     size_t room;  /* as many bytes of it */
 } asked;
 
@@ -250,7 +248,7 @@ static int subscribe(void **handle, const asked *by)
 
 CM_SIM_EXPORT int cuptiSubscribe(void **handle, cm_cupti_callback callback, void *userdata)
 {
-    /* As the vendor's: who only wants activities may subscribe without a function. */
+    /* As the vendor's: a client of activities alone may subscribe without a function. */
     return handle
                ? subscribe(handle, &(asked){.callback = callback, .userdata = userdata, .name = ""})
                : CM_CUPTI_INVALID_PARAMETER;
@@ -292,8 +290,8 @@ static void end(cm_cupti_subscriber *one)
             atomic_store_explicit(&one->enabled[domain][id], 0, memory_order_relaxed);
 }
 
-/* A callback that waits for who is unsubscribing is left alone after a while. Its slot is not used
- * again before it has returned. */
+/* A callback that waits for the unsubscribing thread is left running after two seconds. Its slot is
+ * not used again before it has returned. */
 static void wait_outside(cm_cupti_subscriber *one)
 {
     if (!cm_sim_cupti_wait(&one->inside, calling == one))
@@ -311,8 +309,8 @@ CM_SIM_EXPORT int cuptiUnsubscribe(void *handle)
     cm_sim_cupti_unlock();
     if (!client)
         return CM_CUPTI_INVALID_PARAMETER;
-    /* What the second interface collected for it, which it reads by its handle; the first one's
-     * records are nobody's. */
+    /* What the second interface collected for it, which it reads by its handle; records of the
+     * first one are dropped. */
     cm_sim_cupti_client_gone(client);
     cm_sim_cupti_lock();
     cm_cupti_subscriber *one = find(handle);
@@ -352,8 +350,7 @@ void cm_sim_cupti_callbacks_forked(void)
     calling = NULL;
 }
 
-/* --- What they want to hear --------------------------------------------------------------------
- */
+/* --- What they want to hear ------------------------------------------------------------------- */
 
 static bool known(int domain)
 {

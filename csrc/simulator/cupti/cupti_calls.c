@@ -2,7 +2,7 @@
  * record with the same correlation id when it is over.
  *
  * A runtime call and the driver call inside it are one call with one id. Both raise callbacks, but
- * only the outer one leaves a record while runtime calls are recorded: so say published traces. */
+ * only the outer one leaves a record while runtime calls are recorded, as in published traces. */
 #include "cupti.h"
 
 enum { ENTER = 0, EXIT = 1 };
@@ -14,7 +14,7 @@ static uint32_t next_correlation(void)
 {
     uint32_t id, first = cm_sim_cupti_hostile()->wrap ? BEFORE_A_WRAP : 0;
 
-    /* 0 means "nobody listened"; the counter wraps. */
+    /* 0 means that no client listened; the counter wraps. */
     do
         id = atomic_fetch_add_explicit(&correlations, 1, memory_order_relaxed) + 1 + first;
     while (!id);
@@ -58,7 +58,7 @@ static void tell(cm_sim_call *call, int domain, int site)
     cm_sim_cupti_fire(domain, id, &data);
 }
 
-/* When it began, for its record; 0: nobody wants one. */
+/* When it began, for its record; 0: no client asked for one. */
 static uint64_t begins(int domain, uint32_t id)
 {
     return cm_sim_cupti_api_clients(domain, id) ? cm_sim_cupti_now() : 0;
@@ -72,7 +72,7 @@ static void record(const cm_sim_call *call, int domain, uint64_t begin)
 
     if (!runtime && call->runtime)
         clients &= ~cm_sim_cupti_clients(CM_CUPTI_RUNTIME, call->device);
-    if (!clients || !begin) /* nobody, or not yet when it began */
+    if (!clients || !begin) /* no client, or none when it began */
         return;
     cm_sim_cupti_external_emit(clients, call->correlation);
     cm_cupti_api api = {

@@ -1,4 +1,4 @@
-/* Time: the host's as CUPTI tells it, and the simulated device's.
+/* Time: the host's as CUPTI reports it, and the simulated device's.
  *
  * Kernels do nothing and take no time, so durations are invented; order is not: on a stream work
  * follows work, and starts after its launch. The device is never more than LEAD behind its host,

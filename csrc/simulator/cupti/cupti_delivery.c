@@ -1,7 +1,7 @@
 /* Asking clients for buffers and handing them back.
  *
  * A full buffer goes to a queue, and a thread of ours hands it back; a flush hands back itself what
- * is in the queue. The two interfaces' functions differ in what they are told beside the buffer. */
+ * is in the queue. The two interfaces' functions differ in their parameters beside the buffer. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -56,8 +56,7 @@ bool cm_sim_cupti_in_client(void)
     return in_client;
 }
 
-/* --- The clients' functions --------------------------------------------------------------------
- */
+/* --- The clients' functions ------------------------------------------------------------------- */
 
 bool cm_sim_cupti_request(unsigned client, cm_cupti_buffer *fresh)
 {
@@ -129,8 +128,7 @@ void cm_sim_cupti_hand_back(cm_cupti_buffer *what)
     complete(what->client, what->thread, what->data, what->size, what->used);
 }
 
-/* --- The queue ---------------------------------------------------------------------------------
- */
+/* --- The queue -------------------------------------------------------------------------------- */
 
 void cm_sim_cupti_enqueue(const cm_cupti_buffer *what)
 {
@@ -214,8 +212,7 @@ void cm_sim_cupti_drain(uint32_t clients, bool forced)
     pthread_mutex_unlock(&queue.lock);
 }
 
-/* --- The thread that hands back ----------------------------------------------------------------
- */
+/* --- The thread that hands back --------------------------------------------------------------- */
 
 static void wait_for_work(void)
 {
@@ -278,8 +275,7 @@ void cm_sim_cupti_delivery_start(void)
     pthread_mutex_unlock(&queue.lock);
 }
 
-/* --- The client's side -------------------------------------------------------------------------
- */
+/* --- The client's side ------------------------------------------------------------------------ */
 
 int cm_sim_cupti_register(unsigned client, void *request, void *complete)
 {
@@ -312,7 +308,7 @@ CM_SIM_EXPORT int cuptiActivityRegisterCallbacks(request_function requested,
                                  (functions){.complete = completed}.any);
 }
 
-/* Only brings what is full and complete: what became complete since nobody looked. */
+/* Queues what is full and became complete since the last check. */
 CM_SIM_EXPORT int cuptiActivityFlushPeriod(uint32_t milliseconds)
 {
     CM_CUPTI_NEEDS_DRIVER;
@@ -323,8 +319,7 @@ CM_SIM_EXPORT int cuptiActivityFlushPeriod(uint32_t milliseconds)
     return CM_CUPTI_OK;
 }
 
-/* --- The end -----------------------------------------------------------------------------------
- */
+/* --- The end ---------------------------------------------------------------------------------- */
 
 void cm_sim_cupti_no_more(unsigned client)
 {

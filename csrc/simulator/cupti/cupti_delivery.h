@@ -5,7 +5,7 @@
 
 #include "cupti.h"
 
-/* A record whose work was not done when it was written. */
+/* A record of work that was not done when it was written. */
 typedef struct cm_cupti_unfinished {
     size_t offset;
     cm_cupti_work work;
@@ -24,7 +24,7 @@ typedef struct cm_cupti_buffer {
 bool cm_sim_cupti_in_client(void);
 /* An empty buffer of the client's. false: it gave none. */
 bool cm_sim_cupti_request(unsigned client, cm_cupti_buffer *fresh);
-/* To the client whose it is, now and in this thread; or later. */
+/* To its client: now, in this thread; or later. */
 void cm_sim_cupti_hand_back(cm_cupti_buffer *what);
 void cm_sim_cupti_enqueue(const cm_cupti_buffer *what);
 /* Whether all records are complete. Forgets what has been done since. */

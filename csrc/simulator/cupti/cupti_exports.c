@@ -1,10 +1,10 @@
 /* Which functions the release that is imitated has.
  *
- * All of them are here, for all releases. Who was linked against CUPTI, as PyTorch is, is bound to
- * them whatever is imitated: a release without one would not have let it start. Who looks one up in
- * libcupti.so.13 gets what this says: that file's symbols are resolved by asking here (setup.py:
- * describe_cupti). What the wheels of the releases export, from 11.8 on; without an entry: always.
- */
+ * All of them are here, for all releases. A program that is linked against CUPTI, as PyTorch is, is
+ * bound to them whatever is imitated: with a release that lacks one it could not have started. A
+ * lookup in libcupti.so.13 depends on this table: that file's symbols are resolved by calling
+ * cm_sim_cupti_function (setup.py: ASK). What the wheels of the releases export, from 11.8 on;
+ * without an entry: always. / */
 #define _GNU_SOURCE
 #include "cupti.h"
 

@@ -3,7 +3,8 @@
  *   CUPTIMEM_SIM_CUPTI=11.8 | 12.0 ... 12.9 | 13.0 ... 13.5     (default 13.0)
  *
  * A generation is a row of the first table and, where it changed a record, an entry of the second:
- * a record of a kind is as long as the last entry that is not younger than the generation says. */
+ * the length of a record is that of its kind's last entry which is not younger than the
+ * generation. */
 #include "cupti_generation.h"
 
 #include <pthread.h>

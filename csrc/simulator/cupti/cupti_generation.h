@@ -19,8 +19,8 @@ enum {
 
 typedef struct cm_cupti_generation {
     const char *name; /* "13.0", as people ask for it */
-    uint32_t version; /* what cuptiGetVersion tells */
-    uint16_t number;  /* major * 100 + minor, to compare: the version is no order (12.1 says 18) */
+    uint32_t version; /* what cuptiGetVersion returns */
+    uint16_t number;  /* major * 100 + minor, to compare: versions are not ordered (12.1 has 18) */
     uint16_t ids[CM_CUPTI_DOMAINS]; /* callback ids of a domain are below this */
 } cm_cupti_generation;
 

@@ -1,6 +1,6 @@
-/* Streams, contexts and pools belong to the runtime and the driver: what they are to CUPTI. */
+/* CUPTI's ids of streams, contexts and pools, which belong to the runtime and the driver. */
 #include "cupti.h"
-#include "../driver/driver.h"
+#include "../objects/devices.h"
 #include "../objects/objects.h"
 #include "../objects/objects_stream.h"
 

@@ -8,19 +8,19 @@
  *   foreign      beside the first buffer and every fourth comes one that the client never gave,
  *                with a record in it (a release of address 0xdead000): another client's
  *   late         only a forced flush hands anything back
- *   taken[=NAME] somebody else, NAME ("Nsight Systems"), is subscribed already: error 39
+ *   taken[=NAME] another tool, NAME ("Nsight Systems"), is subscribed already: error 39
  *   refuse=CODE  subscribing returns CODE: 15 (old driver), 35 (privileges), 43 (MIG), ...
  *   nodriver     as on a machine without the driver: what needs it returns 999; from 13.3 on
  *                the version is 0, and nothing walks through a buffer either
  *   olddriver    several subscribers are refused, as CUPTI does with a driver before r610
- *   slow=MS      subscribing takes so long (7 to 15 seconds have been seen)
+ *   slow=MS      subscribing takes this long (7 to 15 seconds have been seen)
  *   timebase[=N] after N (1000) readings of the clock time is counted in ticks of a processor
  *                clock of 2.5 GHz, as if a client had registered such a clock for all
  *   nullbuffer   a client that gives no buffer when asked ends the process, before 12.9
- *   crash        13.2 ends the process where a buffer is walked through with nobody subscribed
+ *   crash        13.2 ends the process where a buffer is walked through without a subscriber
  *   arrays       CUDA arrays, too, leave MEMORY2 records, of kind ARRAY
  *
- * A word that is none of these is said on standard error: a test that asks for it would test
+ * A word that is none of these is reported on standard error: a test that uses it would test
  * nothing. */
 #include "cupti_hostile.h"
 

@@ -6,8 +6,7 @@
 
 #include "cupti.h"
 
-/* --- Processes and threads ---------------------------------------------------------------------
- */
+/* --- Processes and threads -------------------------------------------------------------------- */
 
 enum { BY_PTHREAD = 0, BY_SYSTEM = 1, THREAD_ID_TYPES };
 
@@ -74,8 +73,7 @@ CM_SIM_EXPORT int cuptiGetThreadIdType(uint32_t *type)
     return CM_CUPTI_OK;
 }
 
-/* --- Waiting for others ------------------------------------------------------------------------
- */
+/* --- Waiting for others ----------------------------------------------------------------------- */
 
 bool cm_sim_cupti_wait(atomic_uint *count, unsigned least)
 {
@@ -93,8 +91,7 @@ bool cm_sim_cupti_wait(atomic_uint *count, unsigned least)
     return true;
 }
 
-/* --- Identity ----------------------------------------------------------------------------------
- */
+/* --- Identity --------------------------------------------------------------------------------- */
 
 enum { VERSION_NEEDS_DRIVER = 1303 };
 
@@ -186,8 +183,7 @@ CM_SIM_EXPORT int cuptiGetLastError(void)
     return CM_CUPTI_OK;
 }
 
-/* --- Numbers of things -------------------------------------------------------------------------
- */
+/* --- Numbers of things ------------------------------------------------------------------------ */
 
 CM_SIM_EXPORT int cuptiGetContextId(void *context, uint32_t *id)
 {
@@ -266,8 +262,7 @@ CM_SIM_EXPORT int cuptiDeviceVirtualizationMode(int device, uint32_t *mode)
     return CM_CUPTI_OK;
 }
 
-/* --- The end -----------------------------------------------------------------------------------
- */
+/* --- The end ---------------------------------------------------------------------------------- */
 
 /* May be called inside a callback, as the vendor recommends. */
 CM_SIM_EXPORT int cuptiFinalize(void)

@@ -6,9 +6,8 @@
 #include <string.h>
 #include <unwind.h>
 
-#include "../runtime/cuda_params.h"
+#include "../objects/calls.h"
 #include "cupti.h"
-#include "cupti_ids.h"
 
 static atomic_llong grids;
 
@@ -61,10 +60,9 @@ static const char *keep(const char *text)
     return one->text;
 }
 
-/* --- Who called --------------------------------------------------------------------------------
- */
+/* --- The caller ------------------------------------------------------------------------------- */
 
-/* The first frame outside this library: whoever called the entry point. */
+/* The first frame outside this library: the entry point's caller. */
 static _Unwind_Reason_Code outside(struct _Unwind_Context *context, void *caller)
 {
     uintptr_t at = _Unwind_GetIP(context);
@@ -94,14 +92,13 @@ static const char *source_of(uintptr_t at)
     return at && dladdr((void *)at, &info) && info.dli_fname ? keep(info.dli_fname) : NULL;
 }
 
-/* --- Memory ------------------------------------------------------------------------------------
- */
+/* --- Memory ----------------------------------------------------------------------------------- */
 
 void cm_sim_record_memory(const cm_sim_call *call, const cm_sim_told_memory *what)
 {
     uint32_t clients = call->correlation ? cm_sim_cupti_clients(CM_CUPTI_MEMORY2, what->device) : 0;
 
-    /* As far as is known no release tells of arrays. */
+    /* As far as is known no release reports arrays. */
     if (!clients || (what->kind == CM_CUPTI_MEMORY_ARRAY && !cm_sim_cupti_hostile()->arrays))
         return;
     uintptr_t from = caller();
@@ -122,7 +119,7 @@ void cm_sim_record_memory(const cm_sim_call *call, const cm_sim_told_memory *wha
     uint32_t ask = clients & cm_sim_cupti_source_clients();
     if (what->pool) {
         cm_cupti_pool_state pool = cm_sim_cupti_pool(what->pool);
-        /* A release tells what was used before it. */
+        /* A release reports what was used before it. */
         if (what->operation == CM_CUPTI_RELEASE)
             pool.used += what->bytes;
         record.streamId = cm_sim_cupti_stream(what->stream);
@@ -235,7 +232,7 @@ static uint8_t memory_kind(const void *address)
                                                      : CM_CUPTI_MEMORY_PAGEABLE;
 }
 
-/* What a copy goes from and to, where the call that asked for it says so. */
+/* The kind of a copy's source and destination, where the call's parameters name it. */
 static void copy_ends(const cm_sim_call *call, int kind, uint8_t *from, uint8_t *to)
 {
     bool from_host = kind == CM_CUPTI_COPY_HTOD || kind == CM_CUPTI_COPY_HTOH;

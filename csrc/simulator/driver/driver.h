@@ -1,5 +1,4 @@
-/* The driver surface's own house: structures as CUDA's callers lay them out, and what its files
- * share. Vendor names only where they are exported. */
+/* What the driver's files share. Vendor names only where they are exported. */
 #ifndef CM_SIM_DRIVER_H
 #define CM_SIM_DRIVER_H
 
@@ -7,9 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../cupti/cupti_hooks.h"
+#include "../objects/cupti_hooks.h"
 #include "../objects/devices.h"
-#include "driver_params.h"
+#include "../objects/calls.h"
 #include "../objects/objects.h"
 #include "../core/sim.h"
 
@@ -20,16 +19,12 @@ enum { CM_CU_HOST = 1, CM_CU_DEVICE = 2, CM_CU_ARRAY = 3, CM_CU_UNIFIED = 4 };
 
 typedef struct cm_cu_context cm_cu_context;
 
-/* The device whose context is current; -1: none is, and the caller answers INVALID_CONTEXT. */
+/* The device whose context is current; -1: none is, and the caller returns INVALID_CONTEXT. */
 int cm_cu_device(void);
 /* The primary context of a device, without retaining it. */
 cm_cu_context *cm_cu_primary(int device);
-/* The context that a call on a device is made in; NULL: there is none yet, or any more. */
-cm_cu_context *cm_cu_context_on(int device);
-/* The device of a context; -1: no context, or destroyed. */
-int cm_cu_context_device(const cm_cu_context *context);
 
-/* --- driver_module.c ------------------------------------------------------------------------- */
+/* --- driver_module.c -------------------------------------------------------------------------- */
 
 /* The memory of modules' variables in a context is about to be given back. */
 void cm_cu_modules_end(int device, unsigned context);
@@ -39,9 +34,9 @@ void cm_cu_modules_end(int device, unsigned context);
 /* Whether CUDA knows every byte of the range, on the device or pinned. */
 bool cm_cu_known(uint64_t address, size_t bytes);
 
-/* --- telling CUPTI ---------------------------------------------------------------------------- */
+/* --- calls that CUPTI reports ----------------------------------------------------------------- */
 
-/* Stands first in an entry point that CUPTI knows: begins its time and tells who wants to know. */
+/* Stands first in an entry point that CUPTI knows: begins its time and notifies clients. */
 #define CM_CU_BEGIN_KERNEL(function, symbol, ...)                                                  \
     CM_SIM_ENTRY;                                                                                  \
     const cm_##function##_params cm_parameters = {__VA_ARGS__};                                    \
@@ -59,7 +54,7 @@ enum { CM_CU_ALLOCATED = 1, CM_CU_RELEASED = 2 };
 enum { CM_CU_KIND_PINNED = 2, CM_CU_KIND_DEVICE = 3, CM_CU_KIND_ARRAY = 4, CM_CU_KIND_MANAGED = 5 };
 
 /* The record of memory in stream order; pool NULL: a stream that is being captured allocates
- * nothing yet, and what a graph allocates is nobody's call. */
+ * nothing yet, and no call allocates for a graph. */
 static inline void cm_cu_record_pooled(const cm_sim_call *call, int operation, const void *address,
                                        size_t bytes, const cm_sim_pool *pool, cm_sim_stream *stream)
 {

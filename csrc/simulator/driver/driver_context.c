@@ -116,7 +116,7 @@ static void pop(void)
         cm_sim_set_current_context(0);
 }
 
-/* Without it what the callback tells is the first device. */
+/* Without it the callback would name the first device. */
 void cm_cu_enter(cm_sim_call *call, uint32_t id, const char *name, const void *parameters,
                  const char *symbol)
 {
@@ -131,7 +131,7 @@ void cm_sim_context_made(int device)
     cm_sim_tell_context(CM_SIM_CONTEXT_MADE, cm_cu_primary(device));
 }
 
-/* Whoever keeps addresses forgets them first: what is given back then may be given out again. */
+/* Kept addresses are dropped first: the memory may be allocated again as soon as it is freed. */
 static void end(cm_cu_context *context)
 {
     int device = context->device;

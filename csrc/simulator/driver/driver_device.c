@@ -74,7 +74,7 @@ static const int fixed[ATTRIBUTES] = {
     [122] = 1,         [123] = 1,          [126] = 1, /* memory synchronization domains */
     [129] = 1,                                        /* unified function pointers */
     [131] = -1,                                       /* no NUMA node of its own */
-    [134] = 0,         [139] = 0x233010de,            /* vendor and device as PCI tells them */
+    [134] = 0,         [139] = 0x233010de,            /* PCI vendor and device */
 };
 
 static const cm_sim_profile *profile_of(int device)
@@ -97,7 +97,7 @@ void cm_sim_installed_uuid(int installed, uint8_t bytes[16])
             hash = (hash ^ (uint8_t)*at) * 0x100000001b3u;
         memcpy(bytes + 8 * half, &hash, 8);
     }
-    /* The bits that say "made from a name", and the number, so that two never meet. */
+    /* The bits for "made from a name", and the number, so that no two are equal. */
     bytes[6] = (uint8_t)((bytes[6] & 0x0f) | 0x50);
     bytes[8] = (uint8_t)((bytes[8] & 0x3f) | 0x80);
     bytes[15] = (uint8_t)installed;

@@ -1,14 +1,13 @@
-/* Beginning, errors, and the door through which the runtime, Triton and NCCL look up the rest. */
+/* The driver's initialization, errors, and cuGetProcAddress. */
 #define _GNU_SOURCE
 #include "driver.h"
-#include "driver_names.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* --- who asks --------------------------------------------------------------------------------- */
+/* --- callers ---------------------------------------------------------------------------------- */
 
 static bool is_of(const void *caller, const char *library)
 {
@@ -19,8 +18,8 @@ static bool is_of(const void *caller, const char *library)
     return !strncmp(slash ? slash + 1 : from.dli_fname, library, strlen(library));
 }
 
-/* NCCL brings a runtime of its own, which wants private tables of the real driver. It is told "no"
- * at once, and the report names it. */
+/* NCCL brings a runtime of its own, which needs private tables of the real driver. It is refused at
+ * once, and the report names it. */
 static bool is_nccl(const void *caller)
 {
     if (!is_of(caller, "libnccl"))
@@ -29,7 +28,7 @@ static bool is_nccl(const void *caller)
     return true;
 }
 
-/* Compilers ask the driver for a little more than they need: without it they do all the same. */
+/* Compilers ask for private tables that they can do without. */
 static bool is_compiler(const void *caller)
 {
     return is_of(caller, "libnvrtc") || is_of(caller, "libnvJitLink") || is_of(caller, "libnvvm");
@@ -76,7 +75,7 @@ CM_SIM_EXPORT int cuGetErrorString(int error, const char **text)
 
 /* --- looking up ------------------------------------------------------------------------------- */
 
-/* The library that this is in, to look up its own exports and nobody else's. */
+/* This library, to look up its own exports only. */
 static void *self(void)
 {
     static _Atomic(void *) handle;
@@ -92,23 +91,33 @@ static void *self(void)
     return known;
 }
 
-/* Functions of CUDA that are not simulated are found all the same, and name themselves when they
- * are called (tables/cuda.txt): programs look up much that they never use. */
+/* Sorted by name and version. */
+static const struct {
+    const char *name;
+    int version; /* 1000 * major + 10 * minor */
+    const char *symbol;
+} functions[] = {
+#include "generated/lookup.h"
+};
+
+/* Functions of CUDA that are not simulated are found, too, and name themselves when they are called
+ * (tables/cuda.txt): programs look up many that they never use. */
 static const char *exported(const char *name, int version, bool *too_old)
 {
-    size_t low = 0, high = cm_cu_name_count;
+    const size_t count = sizeof functions / sizeof *functions;
+    size_t low = 0, high = count;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        if (strcmp(cm_cu_names[middle].name, name) < 0)
+        if (strcmp(functions[middle].name, name) < 0)
             low = middle + 1;
         else
             high = middle;
     }
     const char *found = NULL;
     *too_old = false;
-    for (; low < cm_cu_name_count && !strcmp(cm_cu_names[low].name, name); low++) {
-        if (cm_cu_names[low].version <= version)
-            found = cm_cu_names[low].symbol;
+    for (; low < count && !strcmp(functions[low].name, name); low++) {
+        if (functions[low].version <= version)
+            found = functions[low].symbol;
         else
             *too_old = !found;
     }
@@ -152,7 +161,7 @@ CM_SIM_EXPORT int cuGetProcAddress(const char *name, void **out, int version,
     return look_up(name, out, version, flags, NULL);
 }
 
-/* The tables of functions that NVIDIA's own libraries share, by identifiers nobody documents. */
+/* The tables of functions that NVIDIA's own libraries share, by undocumented identifiers. */
 CM_SIM_EXPORT int cuGetExportTable(const void **table, const uint8_t identifier[16])
 {
     CM_SIM_ENTRY;
@@ -165,8 +174,7 @@ CM_SIM_EXPORT int cuGetExportTable(const void **table, const uint8_t identifier[
     return CM_SIM_NOT_SUPPORTED;
 }
 
-/* --- errors told by callback: nothing goes wrong on a simulated device -------------------------
- */
+/* --- callbacks for errors: a simulated device has none ---------------------------------------- */
 
 CM_SIM_EXPORT int cuLogsRegisterCallback(void (*callback)(void *, int, char *, size_t), void *data,
                                          void **handle)

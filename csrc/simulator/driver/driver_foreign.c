@@ -1,5 +1,5 @@
 /* Memory of other processes, other APIs and several devices at once: none of it is simulated. Each
- * call is refused by name, and who listens hears that it failed. */
+ * call is refused by name, and CUPTI reports that it failed. */
 #include "driver.h"
 
 static int refuse(const char *what)
@@ -8,7 +8,7 @@ static int refuse(const char *what)
     return CM_SIM_NOT_SUPPORTED;
 }
 
-/* Of a call that nobody is told of. */
+/* Of a call that CUPTI does not report. */
 static int refuse_quietly(const char *what)
 {
     CM_SIM_ENTRY;

@@ -148,7 +148,7 @@ static cm_cu_image_result read_ptx(const char *text, size_t bytes, cm_cu_symbol_
                                    void *context)
 {
     const char *end = text + bytes, *at = text;
-    int depth = 0; /* variables inside functions are nobody's business */
+    int depth = 0; /* variables inside functions do not count */
     while ((at = skip(at, end)) < end) {
         if (*at == '"') { /* file names, sections */
             do

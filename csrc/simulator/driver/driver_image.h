@@ -17,8 +17,8 @@ typedef enum cm_cu_image_result {
     CM_CU_IMAGE_STOPPED /* the visitor had enough */
 } cm_cu_image_result;
 
-/* Like the driver, this is told no size: a cubin's headers and a text's last zero say it. `limit`
- * bounds what is looked at where the caller does know (SIZE_MAX where not). */
+/* As for the driver, the size is in the image: a cubin's headers, or a text's last zero. `limit`
+ * bounds the search where the caller knows the size (SIZE_MAX where not). */
 cm_cu_image_result cm_cu_image_read(const void *image, size_t limit, cm_cu_symbol_visit visit,
                                     void *context);
 

@@ -461,8 +461,7 @@ CM_SIM_EXPORT int cuLaunchHostFunc(cm_sim_stream *stream, cm_cuda_host_function 
 }
 CM_CU_ALIAS(cuLaunchHostFunc, cuLaunchHostFunc_ptsz);
 
-/* --- tensor maps: what a kernel's loads are told, in 128 bytes that only the hardware reads ----
- */
+/* --- tensor maps: 128 bytes that only the hardware reads -------------------------------------- */
 
 enum { MAP_WORDS = 16, MAP_RANK = 5, MAP_ALIGNMENT = 64, ADDRESS_ALIGNMENT = 16 };
 

@@ -1,10 +1,10 @@
 /* The memory that a library's handle takes of the device for itself.
  *
- * A real cuBLAS asks the driver for it from its own code (a static runtime lies inside), so who is
- * told of the call finds cuBLAS: on the stack, and where a record's PC lies. Here all code is in
- * one file, so the call goes through the few instructions that the file with the library's name has
- * (setup.py: describe_alias). A program that was linked with this one alone has no such files; then
- * nobody stands between. */
+ * A real cuBLAS asks the driver for it from its own code (a static runtime is inside), so a client
+ * of CUPTI finds cuBLAS on the stack and at a record's PC. Here all code is in one file, so the
+ * call goes through the few instructions that the alias of the library has (setup.py:
+ * describe_alias). A program that was linked with this library alone has no aliases and calls
+ * directly. */
 #define _GNU_SOURCE
 #include "driver.h"
 
@@ -103,8 +103,8 @@ int cm_sim_library_take(const char *library, size_t bytes, void **memory)
 {
     request asked = {library, bytes, 0, CM_SIM_OK};
     *memory = NULL;
-    /* First, as in any library: the allocation is told with its context. There is a runtime in it.
-     */
+    /* First, as in any library: the allocation is reported with its context. There is a runtime in
+     * it. / */
     int result = cm_sim_device_hold(cm_sim_current_device());
     if (result || !bytes)
         return result;

@@ -292,8 +292,7 @@ CM_SIM_EXPORT int cuThreadExchangeStreamCaptureMode(int *mode)
     return mode ? cm_sim_capture_exchange_mode(mode) : CM_SIM_INVALID_VALUE;
 }
 
-/* --- graphs: those that were captured; nodes are added by the runtime's functions only ---------
- */
+/* --- graphs: those that were captured; nodes are added by the runtime's functions only -------- */
 
 CM_SIM_EXPORT int cuGraphCreate(cm_sim_graph **graph, unsigned flags)
 {

@@ -1,8 +1,8 @@
 /* NVML: what monitors, PyTorch's out-of-memory message and launchers ask of the installed devices.
  *
- * Devices count as installed, whatever CUDA_VISIBLE_DEVICES says. A simulated device has no
- * sensors: temperatures, power and clocks now are not supported (tables/nvml.txt). It is used by
- * this process alone: what other simulated processes hold is theirs. */
+ * Devices count as installed, whatever CUDA_VISIBLE_DEVICES is. A simulated device has no sensors:
+ * temperatures, power and clocks now are not supported (tables/nvml.txt). Only this process uses
+ * it: other simulated processes have devices of their own. */
 #include "../objects/devices.h"
 #include "../core/sim.h"
 
@@ -510,8 +510,7 @@ CM_SIM_EXPORT int nvmlDeviceGetMPSComputeRunningProcesses_v3(device *handle, uns
     return nvmlDeviceGetGraphicsRunningProcesses(handle, count, list);
 }
 
-/* --- links: there are none, the devices meet at the host ----------------------------------------
- */
+/* --- links: there are none, the devices meet at the host -------------------------------------- */
 
 static int no_link(device *handle)
 {

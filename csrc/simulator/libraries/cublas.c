@@ -158,7 +158,7 @@ CM_SIM_EXPORT const char *cublasLtGetStatusString(int status)
     return cublasGetStatusString(status);
 }
 
-/* Vectors are matrices with one row whose columns are `increment` elements apart. */
+/* Vectors are matrices with one row and columns `increment` elements apart. */
 static int copy_matrix(int64_t rows, int64_t columns, int64_t element, const void *from,
                        int64_t from_leading, void *to, int64_t to_leading)
 {

@@ -1,7 +1,7 @@
 /* cuBLASLt: descriptors and heuristics.
  *
  * There is always one algorithm, and it wants no workspace: PyTorch allocates its workspace for
- * cuBLASLt in a size of its own, whatever the heuristic says. */
+ * cuBLASLt in a size of its own, whatever the heuristic returns. */
 
 #include "libraries.h"
 

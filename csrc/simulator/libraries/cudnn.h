@@ -27,7 +27,7 @@ typedef struct dnn_tensor {
 size_t cm_sim_dnn_element(int type);
 size_t cm_sim_dnn_elements(const dnn_tensor *tensor);
 
-/* What a convolution is said to want: see cudnn_backend.c. */
+/* The workspace of a convolution: see cudnn_backend.c. */
 size_t cm_sim_dnn_copy(size_t elements, int type, bool filter);
 size_t cm_sim_dnn_workspace(const char *what, size_t allowance);
 

@@ -2,7 +2,7 @@
  *
  * THE WORKSPACE MODEL. How much scratch memory a convolution or an attention takes is cuDNN's own
  * choice, from nothing to gigabytes, and the largest part of a simulated peak that is not known.
- * config.conv_workspace says what each is told:
+ * config.conv_workspace is what each gets:
  *
  *   0 or more   that many bytes. 0 is the lower bound: most fused kernels for channels-last
  *               tensors need none.
@@ -152,7 +152,7 @@ static int set(descriptor *what, int name, int type, int64_t count, const void *
     return DNN_SUCCESS;
 }
 
-/* Makes `to` say what `from` says; the caller's descriptors are filled so. */
+/* Copies the attributes of `from` to `to`: the caller's descriptors are filled so. */
 static int fill(descriptor *to, const descriptor *from)
 {
     if (to == from)
@@ -323,7 +323,7 @@ CM_SIM_EXPORT int cudnnBackendSetAttribute(descriptor *what, int name, int type,
     return status;
 }
 
-/* What a caller asks for and nobody set. *count: how many there are. */
+/* Attributes that can be read without having been set. *count: how many there are. */
 static int unset(const descriptor *what, int name, int type, int64_t wanted, int64_t *count,
                  void *data)
 {

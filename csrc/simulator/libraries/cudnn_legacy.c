@@ -1,6 +1,6 @@
 /* cuDNN's older interface, as far as PyTorch still calls it: convolutions (where the backend
  * interface is switched off), batch normalization, CTC loss, dropout. What only computes, and
- * descriptors nobody looks into, are in tables/cudnn.txt. RNNs: cudnn_rnn.c. */
+ * descriptors that are never read, are in tables/cudnn.txt. RNNs: cudnn_rnn.c. */
 
 #include "cudnn.h"
 
@@ -165,7 +165,7 @@ CM_SIM_EXPORT int cudnnGetBatchNormalizationBackwardExWorkspaceSize(
     return sums(x, bytes);
 }
 
-/* Model: nothing, or where an activation is fused in, a bit per element that says which it let
+/* Model: nothing, or where an activation is fused in, a bit per element for those that it let
  * through. */
 CM_SIM_EXPORT int cudnnGetBatchNormalizationTrainingExReserveSpaceSize(void *handle, int mode,
                                                                        int operations,
@@ -184,7 +184,7 @@ CM_SIM_EXPORT int cudnnGetBatchNormalizationTrainingExReserveSpaceSize(void *han
 /* --- CTC loss --------------------------------------------------------------------------------- */
 
 typedef struct ctc {
-    int longest; /* label; 0: not said */
+    int longest; /* label; 0: not set */
 } ctc;
 
 CM_SIM_EXPORT int cudnnCreateCTCLossDescriptor(ctc **loss)

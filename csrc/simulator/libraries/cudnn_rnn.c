@@ -168,7 +168,7 @@ static void describe(dnn_tensor *tensor, int type, size_t rows, size_t columns)
 }
 
 /* `linear` numbers a pseudo layer's matrices: input ones by gate, recurrent ones by gate, then the
- * projection. A descriptor without dimensions and a NULL address say that there is none. */
+ * projection. A descriptor without dimensions and a NULL address mean that there is none. */
 CM_SIM_EXPORT int cudnnGetRNNWeightParams(void *handle, const rnn *network, int pseudo,
                                           size_t bytes, const void *space, int linear,
                                           dnn_tensor *matrix, void **matrix_address,

@@ -1,5 +1,5 @@
-/* cuFFT: plans. PyTorch allocates the work area, so its size is part of the peak: NVIDIA's
- * documentation says that it is most often as large as the data. */
+/* cuFFT: plans. PyTorch allocates the work area, so its size is part of the peak: NVIDIA documents
+ * it as most often as large as the data. */
 
 #include "libraries.h"
 

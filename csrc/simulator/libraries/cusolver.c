@@ -1,6 +1,6 @@
-/* cuSOLVER: how much workspace each decomposition is told to bring. PyTorch allocates it, so it is
- * part of the peak. cuSOLVER does not publish its formulas; these are LAPACK's workspaces for
- * blocks of 32 columns, noted as modelled. Everything else is in tables/cusolver.txt. */
+/* cuSOLVER: how much workspace each decomposition asks for. PyTorch allocates it, so it is part of
+ * the peak. cuSOLVER does not publish its formulas; these are LAPACK's workspaces for blocks of 32
+ * columns, noted as modelled. Everything else is in tables/cusolver.txt. */
 
 #include "libraries.h"
 

@@ -1,6 +1,6 @@
 /* cuSPARSE: sizes. A sparse product or sum has as many elements as the values happen to give, and
  * its caller allocates them, so that number is modelled and noted; so are the workspaces. What only
- * computes, and descriptors nobody looks into, are in tables/cusparse.txt. */
+ * computes, and descriptors that are never read, are in tables/cusparse.txt. */
 
 #include "libraries.h"
 

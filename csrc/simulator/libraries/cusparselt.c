@@ -64,8 +64,8 @@ CM_SIM_EXPORT int cusparseLtStructuredDescriptorInit(const handle *with, matrix 
     return describe(result, rows, columns, type);
 }
 
-/* Half of the elements, and two bits for each that says where it was. PyTorch knows the same
- * numbers: 9/16 of a matrix of 2-byte elements, 10/16 of one of bytes. */
+/* Half of the elements, and two bits for the position of each. PyTorch knows the same numbers: 9/16
+ * of a matrix of 2-byte elements, 10/16 of one of bytes. */
 CM_SIM_EXPORT int cusparseLtSpMMACompressedSize2(const handle *with, const matrix *what,
                                                  size_t *compressed, size_t *space)
 {

@@ -47,7 +47,7 @@ void cm_sim_nvrtc_prepare(void);
 /* Bytes of an element of a cudaDataType. */
 size_t cm_sim_data_type(int type);
 
-/* Bytes of workspace a library said it wants: noted as modelled, and passed through. */
+/* Bytes of workspace that a library asks for: noted as modelled, and passed through. */
 static inline size_t cm_sim_modelled(const char *what, size_t bytes)
 {
     cm_sim_note(CM_SIM_NOTE_MODELLED, what, bytes);

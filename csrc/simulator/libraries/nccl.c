@@ -1,13 +1,13 @@
-/* NCCL: communicators whose ranks are all in this process, and what their collectives leave.
+/* NCCL: communicators with all ranks in this process, and what their collectives leave.
  *
  * Each communicator takes device memory for its channels' buffers. How much depends on links,
- * algorithms and releases: for two A100s NVIDIA/nccl#964 tells 544 MiB, for four 688 MiB; a single
- * rank may take 512 MiB (NVIDIA/nccl#2363). So config.nccl_bytes says what each takes of each
- * device; where it is negative, the allowance below, which is above those.
+ * algorithms and releases: NVIDIA/nccl#964 reports 544 MiB for two A100s, 688 MiB for four; a
+ * single rank may take 512 MiB (NVIDIA/nccl#2363). So config.nccl_bytes says what each takes of
+ * each device; where it is negative, the allowance below, which is above those.
  *
- * A collective is a launch on its stream. Of its result is known what another rank had, where it is
- * only copied; what is added up is unknown. A call counts when its group ends, as there: by then
- * all ranks have said what they have.
+ * A collective is a launch on its stream. Its result is known where it only copies what another
+ * rank had; sums are unknown. A call takes effect when its group ends, as in NCCL: all ranks have
+ * passed their arguments then.
  *
  * Ranks in other processes, and in other threads, are refused. */
 
@@ -50,7 +50,7 @@ typedef struct clique {
 } clique;
 
 typedef struct communicator {
-    struct communicator *self; /* who passes another pointer has none */
+    struct communicator *self; /* differs in what is no communicator */
     clique *of;
     int rank, device;
     void *memory; /* of the device; NULL: none */
@@ -719,7 +719,7 @@ PROFILED(ncclRedOpDestroy);
 
 /* --- memory ----------------------------------------------------------------------------------- */
 
-/* The program's own, for who wants to register it: no part of a communicator. */
+/* The program's own, to be registered: no part of a communicator. */
 CM_SIM_EXPORT int ncclMemAlloc(void **result, size_t bytes)
 {
     CM_SIM_ENTRY;
@@ -781,8 +781,7 @@ CM_SIM_EXPORT int ncclWinGetUserPtr(const communicator *comm, void *window, void
 }
 PROFILED(ncclWinGetUserPtr);
 
-/* --- kernels of the program's own that would talk to each other --------------------------------
- */
+/* --- kernels of the program's own that would talk to each other ------------------------------- */
 
 #define REFUSED(name)                                                                              \
     CM_SIM_EXPORT int name(void)                                                                   \

@@ -38,13 +38,13 @@ void cm_sim_nvrtc_prepare(void)
     char folder[PATH_MAX + 1] = "", pattern[PATH_MAX + 32];
     glob_t found;
 
-    /* No pthread_once: whoever holds the linker's lock and comes here would wait for one that
-     * waits for it. */
+    /* No pthread_once: a thread with the linker's lock would wait here for one that waits for that
+     * lock. */
     if (atomic_exchange(&done, true) || !dl_iterate_phdr(find_folder, folder))
         return;
     snprintf(pattern, sizeof pattern, "%s/libnvrtc-builtins.so.*", folder);
     if (glob(pattern, 0, NULL, &found) != 0)
-        return; /* then NVRTC, if anybody calls it, says what it misses */
+        return; /* then NVRTC reports what is missing, if it is called */
     for (size_t i = 0; i < found.gl_pathc; i++)
         if (!dlopen(found.gl_pathv[i], RTLD_LAZY))
             cm_sim_trace("%s", dlerror());

@@ -22,14 +22,13 @@ typedef struct cm_sim_user_object cm_sim_user_object;
 typedef unsigned long long cm_cuda_conditional; /* cudaGraphConditionalHandle */
 typedef unsigned long long cm_cuda_pointer;     /* CUdeviceptr */
 
-/* The three values that stand for streams nobody created. */
+/* The three values that stand for default streams. */
 enum { CM_CUDA_STREAM_DEFAULT = 0, CM_CUDA_STREAM_LEGACY = 1, CM_CUDA_STREAM_PER_THREAD = 2 };
 
 typedef void (*cm_cuda_host_function)(void *user_data);
 typedef void (*cm_cuda_stream_callback)(cm_sim_stream *stream, int status, void *user_data);
 
-/* --- errors: those that this library returns (names and texts of all: tables/errors.h) ---------
- */
+/* --- errors: those that this library returns (names and texts of all: tables/errors.h) -------- */
 
 enum {
     CM_CUDA_OK = 0,
@@ -75,8 +74,7 @@ enum {
     CM_CUDA_UNKNOWN = 999
 };
 
-/* --- devices -----------------------------------------------------------------------------------
- */
+/* --- devices ---------------------------------------------------------------------------------- */
 
 typedef struct cm_cuda_uuid {
     char bytes[16];
@@ -254,8 +252,7 @@ enum {
 
 enum { CM_CUDA_P2P_RANK = 1, CM_CUDA_P2P_ACCESS, CM_CUDA_P2P_ATOMICS, CM_CUDA_P2P_ARRAYS };
 
-/* --- memory ------------------------------------------------------------------------------------
- */
+/* --- memory ----------------------------------------------------------------------------------- */
 
 enum {
     CM_CUDA_MEMORY_UNREGISTERED = 0,
@@ -388,8 +385,7 @@ typedef struct cm_cuda_ipc_handle {
     char reserved[64];
 } cm_cuda_ipc_handle;
 
-/* --- launches ----------------------------------------------------------------------------------
- */
+/* --- launches --------------------------------------------------------------------------------- */
 
 typedef struct cm_cuda_dim3 {
     unsigned x, y, z;
@@ -464,8 +460,7 @@ typedef struct cm_cuda_launch_config {
     unsigned numAttrs;
 } cm_cuda_launch_config;
 
-/* --- streams, events ---------------------------------------------------------------------------
- */
+/* --- streams, events -------------------------------------------------------------------------- */
 
 enum { CM_CUDA_STREAM_NON_BLOCKING = 1 };
 enum {
@@ -477,8 +472,7 @@ enum {
 enum { CM_CUDA_CAPTURE_NONE = 0, CM_CUDA_CAPTURE_ACTIVE = 1, CM_CUDA_CAPTURE_IS_INVALIDATED = 2 };
 enum { CM_CUDA_CAPTURE_GLOBAL = 0, CM_CUDA_CAPTURE_THREAD_LOCAL = 1, CM_CUDA_CAPTURE_RELAXED = 2 };
 
-/* --- graphs ------------------------------------------------------------------------------------
- */
+/* --- graphs ----------------------------------------------------------------------------------- */
 
 enum {
     CM_CUDA_NODE_KERNEL = 0,

@@ -1,5 +1,4 @@
-/* What the runtime, the driver and NVML have to agree on: who a device is, what it can do, and
- * which one the calling thread uses. */
+/* What the runtime, the driver, NVML and CUPTI share of devices: identity, attributes, contexts. */
 #ifndef CM_SIM_DEVICES_H
 #define CM_SIM_DEVICES_H
 
@@ -30,6 +29,10 @@ int cm_sim_device_attribute(int device, int attribute, int *value);
 
 /* --- driver_context.c ------------------------------------------------------------------------- */
 
+/* The context that a call on a device is made in; NULL: there is none yet, or any more. */
+struct cm_cu_context *cm_cu_context_on(int device);
+/* The device of a context; -1: no context, or destroyed. */
+int cm_cu_context_device(const struct cm_cu_context *context);
 /* Ends the device's primary context with all that lives in it; without one it is nothing. */
 void cm_sim_primary_reset(int device);
 

@@ -13,8 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* --- objects_device.c (who a device is, and what it can do: devices.h) -------------------------
- */
+/* --- objects_device.c (identity and attributes: devices.h) ------------------------------------ */
 
 /* As every runtime call that needs a context does: the current device, its context created.
  * CM_CUDA_NO_DEVICE where there is none. */
@@ -45,8 +44,7 @@ const char *cm_sim_error_name(int error);        /* "cudaErrorInvalidValue" */
 const char *cm_sim_error_driver_name(int error); /* "CUDA_ERROR_INVALID_VALUE" */
 const char *cm_sim_error_text(int error);
 
-/* --- objects_stream.c ---------------------------------------------------------------------------
- */
+/* --- objects_stream.c ------------------------------------------------------------------------- */
 
 /* Takes any stream a program may pass (also 0, 1, 2: the current device's default stream).
  * NULL: no such stream. */
@@ -76,8 +74,7 @@ uint64_t cm_sim_launches(int device);
 /* cudaLaunchHostFunc: runs at once (all work before it is done). */
 int cm_sim_stream_host(cm_sim_stream *handle, cm_cuda_host_function function, void *data);
 
-/* --- objects_event.c ----------------------------------------------------------------------------
- */
+/* --- objects_event.c -------------------------------------------------------------------------- */
 
 int cm_sim_event_new(int device, unsigned flags, cm_sim_event **event);
 int cm_sim_event_delete(cm_sim_event *event);
@@ -86,8 +83,7 @@ int cm_sim_event_query(cm_sim_event *event);
 int cm_sim_event_synchronize(cm_sim_event *event);
 int cm_sim_event_elapsed(cm_sim_event *start, cm_sim_event *end, float *milliseconds);
 
-/* --- objects_capture.c: streams that record instead of doing ------------------------------------
- */
+/* --- objects_capture.c: streams that record instead of doing ---------------------------------- */
 
 int cm_sim_capture_begin(cm_sim_stream *handle, cm_sim_graph *into, cm_sim_node *const *after,
                          size_t count, int mode);
@@ -111,8 +107,7 @@ int cm_sim_capture_host(cm_sim_stream *stream, cm_cuda_host_function function, v
 int cm_sim_capture_alloc(cm_sim_stream *stream, size_t bytes, void **address);
 int cm_sim_capture_free(cm_sim_stream *stream, void *address);
 
-/* --- objects_graph.c, objects_graph_exec.c ------------------------------------------------------
- */
+/* --- objects_graph.c, objects_graph_exec.c ---------------------------------------------------- */
 
 int cm_sim_graph_new(cm_sim_graph **graph);
 int cm_sim_graph_delete(cm_sim_graph *graph);
@@ -120,13 +115,12 @@ int cm_sim_graph_add(cm_sim_graph *graph, cm_sim_node *const *after, size_t coun
                      cm_cuda_node_params *params, cm_sim_node **node);
 int cm_sim_graph_instantiate(cm_sim_graph *graph, unsigned long long flags, cm_sim_exec **exec);
 int cm_sim_exec_delete(cm_sim_exec *exec);
-/* Launches its kernels, makes its copies, calls its host functions. call: where CUPTI wants to be
- * told of its kernels, else NULL. */
+/* Launches its kernels, makes its copies, calls its host functions. call: where CUPTI listens to
+ * its kernels, else NULL. */
 struct cm_sim_call;
 int cm_sim_exec_launch(cm_sim_exec *exec, cm_sim_stream *stream, const struct cm_sim_call *call);
 
-/* --- objects_copy.c: moving bytes, after the checks that a real device makes --------------------
- */
+/* --- objects_copy.c: moving bytes, after the checks that a real device makes ------------------ */
 
 /* Whether it is no device memory, or device memory that is there from end to end. */
 bool cm_sim_range_valid(const void *address, size_t bytes);
@@ -136,11 +130,10 @@ int cm_sim_copy_kind(void *to, const void *from, size_t bytes, int asked, int *k
 int cm_sim_copy3d(const cm_cuda_copy3d *copy); /* without arrays */
 int cm_sim_set2d(const cm_cuda_set_node *set);
 
-/* --- objects_function.c: kernels ----------------------------------------------------------------
- */
+/* --- objects_function.c: kernels -------------------------------------------------------------- */
 
-/* What a launch names: the host stub that __cudaRegisterFunction told, or a function's handle.
- * NULL: unknown. Only for who wants the name; a launch does not look it up. */
+/* What a launch names: the host stub that __cudaRegisterFunction named, or a function's handle.
+ * NULL: unknown. Only where the name is needed: a launch does not look it up. */
 const char *cm_sim_function_name(const void *function);
 /* The handle of a stub, or the function itself; NULL: neither. */
 cm_sim_function *cm_sim_function_find(const void *function);
@@ -152,8 +145,7 @@ int cm_sim_function_set(cm_sim_function *function, int attribute, int value);
 int cm_sim_function_attributes(const cm_sim_function *function, int device,
                                cm_cuda_func_attributes *attributes);
 
-/* --- objects_pool.c: memory in stream order -----------------------------------------------------
- */
+/* --- objects_pool.c: memory in stream order --------------------------------------------------- */
 
 cm_sim_pool *cm_sim_pool_default(int device);
 cm_sim_pool *cm_sim_pool_current(int device);
@@ -161,7 +153,7 @@ int cm_sim_pool_set_current(int device, cm_sim_pool *pool);
 int cm_sim_pool_new(int device, size_t maximum, cm_sim_pool **pool);
 int cm_sim_pool_delete(cm_sim_pool *pool);
 int cm_sim_pool_device(const cm_sim_pool *pool); /* -1: no pool */
-/* Whose memory the program has at this address; NULL: no pool's. */
+/* The pool of the memory at this address; NULL: no pool's. */
 cm_sim_pool *cm_sim_pool_of(const void *address);
 int cm_sim_pool_get(cm_sim_pool *pool, int attribute, void *value);
 int cm_sim_pool_set(cm_sim_pool *pool, int attribute, const void *value);

@@ -11,7 +11,7 @@ enum { BLOCK = 4 }; /* a compressed block's width and height */
 enum { TOLD_NEW = 1, TOLD_GONE = 2, TOLD_ARRAY = 4 };
 
 /* Kept in a list: a handle that was destroyed, or never made, is recognized and not followed. It is
- * the address of the array's memory, so that what callbacks tell can be found in the log; a level's
+ * the address of the array's memory, so that a callback's handle can be found in the log; a level's
  * is where the level lies, which for the first is its mipmapped array's own. */
 typedef struct made {
     struct made *next;
@@ -26,8 +26,8 @@ typedef struct made {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static made *arrays;
 
-/* fork() finds the lock free. Handlers run in the reverse order of their registration: the
- * memory's, whose lock is taken below this one, came with the first array's memory. */
+/* fork() finds the lock free. Handlers run in the reverse order of their registration: the memory's
+ * lock is taken below this one, and its handler was registered with the first array's memory. */
 static void before_fork(void)
 {
     pthread_mutex_lock(&lock);

@@ -5,11 +5,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "../cupti/cupti_hooks.h"
+#include "cupti_hooks.h"
 
 typedef struct cm_sim_array cm_sim_array;
 
-/* CUDA_ARRAY3D_DESCRIPTOR. Formats and flags are the driver's, whose numbers the runtime shares. */
+/* CUDA_ARRAY3D_DESCRIPTOR. Formats and flags have the same numbers in the driver and the runtime.
+ */
 typedef struct cm_sim_shape {
     size_t width, height, depth;
     int format;
@@ -17,8 +18,8 @@ typedef struct cm_sim_shape {
     unsigned flags;
 } cm_sim_shape;
 
-/* On the calling thread's device, whose context is there. levels 0: an array, else a mipmapped one
- * of at most so many. Tells CUPTI within `call`. */
+/* On the calling thread's device, which has a context. levels 0: an array, else a mipmapped one of
+ * at most that many. Reports to CUPTI within `call`. */
 int cm_sim_array_new(const cm_sim_call *call, const cm_sim_shape *shape, unsigned levels,
                      cm_sim_array **array);
 /* A level goes with its mipmapped array. CM_SIM_INVALID_HANDLE: no such array, or of the other

@@ -207,7 +207,7 @@ void cm_sim_capture_forget(cm_sim_stream *stream)
     cm_sim_graph *orphan = NULL;
     pthread_mutex_lock(&lock);
     cm_sim_capture *capture = atomic_load(&stream->capture);
-    if (capture && capture->origin == stream) { /* nobody is left who could end it */
+    if (capture && capture->origin == stream) { /* no stream is left that could end it */
         mine.not_relaxed -= capture->mode != CM_CUDA_CAPTURE_RELAXED && capture->thread == &mine;
         orphan = capture->given ? NULL : capture->graph;
         finish(capture);
@@ -315,8 +315,7 @@ int cm_sim_capture_set_after(cm_sim_stream *handle, cm_sim_node *const *after, s
     return done ? CM_CUDA_OK : CM_CUDA_OUT_OF_MEMORY;
 }
 
-/* --- what is recorded ---------------------------------------------------------------------------
- */
+/* --- what is recorded ------------------------------------------------------------------------- */
 
 int cm_sim_capture_add(cm_sim_stream *stream, cm_cuda_node_params *params, cm_sim_node **node)
 {

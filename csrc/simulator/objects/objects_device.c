@@ -32,7 +32,7 @@ int cm_sim_device_hold(int device)
 {
     if (device == cm_sim_current_device() && cm_sim_current_context())
         return cm_sim_context(device);
-    /* First: whoever hears of the context may retain it and let it go at once. */
+    /* First: a listener may retain the context and release it at once. */
     bool before = atomic_exchange(&held[device], true);
     int error = cm_sim_context(device);
     if (error && !before)
@@ -40,8 +40,7 @@ int cm_sim_device_hold(int device)
     return error;
 }
 
-/* --- peers --------------------------------------------------------------------------------------
- */
+/* --- peers ------------------------------------------------------------------------------------ */
 
 /* Bit p of the entry of device d: d may use the memory of p. */
 static atomic_uint peers[CM_SIM_DEVICES];
@@ -73,7 +72,7 @@ int cm_sim_peer_disable(int device, int peer)
     return atomic_fetch_and(&peers[device], ~bit) & bit ? CM_CUDA_OK : CM_CUDA_PEER_NOT_ENABLED;
 }
 
-/* --- a context's end ------------------------------------------------------------------------- */
+/* --- a context's end -------------------------------------------------------------------------- */
 
 bool cm_sim_device_held(int device)
 {
@@ -90,8 +89,7 @@ void cm_sim_device_ends(int device, bool last)
     atomic_store(&peers[device], 0);
 }
 
-/* --- errors -------------------------------------------------------------------------------------
- */
+/* --- errors ----------------------------------------------------------------------------------- */
 
 static const struct error {
     int number;

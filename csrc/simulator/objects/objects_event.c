@@ -64,7 +64,7 @@ int cm_sim_event_record(cm_sim_event *event, cm_sim_stream *handle, unsigned fla
     }
     if (atomic_exchange(&event->capture, 0))
         forget_nodes(event);
-    /* NULL all the same: another thread has ended the capture by now. */
+    /* NULL if another thread has ended the capture meanwhile. */
     cm_sim_capture *capture = capturing ? atomic_load(&stream->capture) : NULL;
     if (capture) {
         cm_sim_captures_lock();
@@ -121,7 +121,7 @@ int cm_sim_event_query(cm_sim_event *event)
     if (result)
         return result;
     /* Asking is what PyTorch's allocators do with memory that another stream used: how long it is
-     * kept depends on event_lag, so whoever reads the report must know that it mattered. */
+     * kept depends on event_lag, so the report has to state that it mattered. */
     cm_sim_note(CM_SIM_NOTE_MODELLED, "memory that waits for an event", 0);
     if (complete(event))
         return CM_CUDA_OK;

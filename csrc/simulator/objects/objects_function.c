@@ -1,7 +1,8 @@
-/* Kernels: what __cudaRegisterFunction told, and what modules gave by name.
+/* Kernels: those of __cudaRegisterFunction, and those that modules gave by name.
  *
  * PyTorch registers tens of thousands while its libraries are loaded, so an entry is small;
- * launches name the host stub and do nothing with it. Only who wants the name looks it up. */
+ * launches name the host stub and do nothing with it. The name is looked up only where it is
+ * needed. */
 #include "objects_function.h"
 #include "devices.h"
 #include "../core/sim.h"
@@ -90,8 +91,8 @@ void cm_sim_function_delete(cm_sim_function *function)
     char *name = cm_sim_table_has(&functions, function) && !function->stub
                      ? (char *)(uintptr_t)function->name
                      : NULL;
-    /* Only what has a name of its own; a name that was told may still be read by who wanted it, so
-     * nothing of it is kept but the slot. */
+    /* Only a function with a name of its own. A caller may still read a name that it got, so only
+     * the slot is reused. */
     if (name && cm_sim_table_drop(&functions, function))
         free(name);
 }

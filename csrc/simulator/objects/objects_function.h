@@ -12,7 +12,7 @@ void cm_sim_function_unregister(cm_sim_function *last);
 
 /* What a kernel may ask of shared memory at its launch. */
 int cm_sim_function_dynamic_shared(const cm_sim_function *function);
-/* Registers that a kernel is taken to need: nobody compiled it, so it is an assumption. */
+/* Registers that a kernel is assumed to need: it was never compiled. */
 enum { CM_SIM_FUNCTION_REGISTERS = 32 };
 
 #endif

@@ -3,7 +3,7 @@
  * A launch does what the nodes say: kernels are counted, copies and fills are made, host functions
  * are called. */
 #include "objects_graph_parts.h"
-#include "../cupti/cupti_hooks.h"
+#include "cupti_hooks.h"
 
 struct __attribute__((aligned(64))) cm_sim_exec {
     cm_sim_slot slot;

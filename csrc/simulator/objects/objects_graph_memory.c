@@ -2,7 +2,7 @@
  *
  * It is taken when its node is made and belongs to the graph and its executables together: real
  * CUDA takes it at the first launch and may give it back between launches, so this is an upper
- * bound, and said in the report. */
+ * bound, and the report states it. */
 #include "objects_graph_parts.h"
 #include "../core/sim.h"
 

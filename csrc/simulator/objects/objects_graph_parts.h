@@ -4,8 +4,7 @@
 
 #include "objects_graph.h"
 
-/* --- objects_graph.c ----------------------------------------------------------------------------
- */
+/* --- objects_graph.c -------------------------------------------------------------------------- */
 
 struct __attribute__((aligned(128))) cm_sim_graph {
     cm_sim_slot slot;
@@ -23,12 +22,11 @@ struct __attribute__((aligned(128))) cm_sim_graph {
     struct cm_sim_graph_memory *memory;
 };
 
-void cm_sim_graph_empty(cm_sim_graph *graph); /* it ends, whoever owns it */
+void cm_sim_graph_empty(cm_sim_graph *graph); /* it ends, whatever owns it */
 /* For a node or an executable: a copy that is not the program's to destroy. */
 int cm_sim_graph_copy(const cm_sim_graph *from, cm_sim_graph **copy);
 
-/* --- objects_graph_node.c -----------------------------------------------------------------------
- */
+/* --- objects_graph_node.c --------------------------------------------------------------------- */
 
 struct __attribute__((aligned(128))) cm_sim_node {
     cm_sim_slot slot;
@@ -63,20 +61,17 @@ void cm_sim_node_delete(cm_sim_node *node); /* its graph forgets it by itself */
 int cm_sim_node_fill(cm_sim_node *node, cm_cuda_node_params *params);
 int cm_sim_node_fill_like(cm_sim_node *node, const cm_sim_node *from);
 
-/* --- objects_graph_order.c ----------------------------------------------------------------------
- */
+/* --- objects_graph_order.c -------------------------------------------------------------------- */
 
 /* Puts every node behind those it depends on. false: a circle. */
 bool cm_sim_graph_sort(cm_sim_graph *graph);
 
-/* --- objects_graph_exec.c -----------------------------------------------------------------------
- */
+/* --- objects_graph_exec.c --------------------------------------------------------------------- */
 
 /* An executable's own of this node. NULL: no executable, or none of its nodes. */
 cm_sim_node *cm_sim_exec_node(const cm_sim_exec *exec, const cm_sim_node *node);
 
-/* --- objects_graph_memory.c ---------------------------------------------------------------------
- */
+/* --- objects_graph_memory.c ------------------------------------------------------------------- */
 
 int cm_sim_graph_memory_take(cm_sim_graph *graph, int device, size_t bytes, void **address);
 /* A free node of the graph: a later node may have it. */
@@ -85,10 +80,9 @@ int cm_sim_graph_memory_give(const cm_sim_graph *graph, const void *address);
 void cm_sim_graph_memory_join(struct cm_sim_graph_memory *memory);
 void cm_sim_graph_memory_leave(struct cm_sim_graph_memory *memory);
 
-/* --- objects_graph_keep.c -----------------------------------------------------------------------
- */
+/* --- objects_graph_keep.c --------------------------------------------------------------------- */
 
-/* Objects of the program: all that `from` keeps, once more. */
+/* Objects of the program: retains all that `from` has. */
 int cm_sim_graph_keep_like(cm_sim_graph *graph, const cm_sim_graph *from);
 void cm_sim_graph_keep_none(cm_sim_graph *graph);
 

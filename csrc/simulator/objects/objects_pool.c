@@ -2,11 +2,11 @@
  *
  * A pool keeps what is freed up to its release threshold and gives the rest back when the host next
  * waits for the device, as CUDA does. The driver joins and splits free memory of a pool freely (it
- * maps pages anew), so the model counts bytes, not holes: a request first takes what the pool
+ * maps pages again), so the model counts bytes, not holes: a request first takes what the pool
  * keeps, from any of its free blocks, and only the rest from the device. */
 #include "objects_graph.h"
 #include "../core/report.h"
-#include "../cupti/cupti_hooks.h"
+#include "cupti_hooks.h"
 #include "table.h"
 
 #include <pthread.h>
@@ -24,9 +24,9 @@ struct held {
 struct __attribute__((aligned(128))) cm_sim_pool {
     cm_sim_slot slot;
     int device;
-    bool shared; /* a device's default pool: nobody destroys it */
+    bool shared; /* a device's default pool: never destroyed */
     bool dying;  /* destroyed, with blocks in the program's hands */
-    bool begun;  /* CUPTI is told of a default pool when it is first used */
+    bool begun;  /* CUPTI is notified of a default pool when it is first used */
     size_t maximum, threshold;
     struct held *kept;
     cm_sim_dictionary kept_by_size; /* bytes to the first such block */
@@ -52,8 +52,8 @@ void cm_sim_pools_unlock(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* What CUPTI is told, in the call that this thread is in. Not under the lock: its clients'
- * functions are called. CUpti_ActivityMemoryPoolOperationType. */
+/* Notifies CUPTI, in the call that this thread is in. Not under the lock: clients' functions are
+ * called. CUpti_ActivityMemoryPoolOperationType. */
 enum { CREATED = 1, DESTROYED = 2, TRIMMED = 3 };
 
 static void tell(int operation, const cm_sim_pool *pool, int device, size_t keep)
@@ -171,8 +171,7 @@ cm_sim_pool *cm_sim_pool_of(const void *address)
     return pool;
 }
 
-/* --- under the lock -----------------------------------------------------------------------------
- */
+/* --- under the lock --------------------------------------------------------------------------- */
 
 static void keep(cm_sim_pool *pool, struct held *held)
 {
@@ -249,7 +248,7 @@ static struct held *take_kept(cm_sim_pool *pool, size_t bytes)
     if (!held)
         return NULL;
     forget(pool, held);
-    /* PyTorch's allocator says nothing of these: what the host left there ends here. */
+    /* PyTorch's allocator does not report these: what the host wrote there becomes unknown here. */
     cm_sim_fresh(held->address, held->bytes);
     return held;
 }
@@ -337,7 +336,7 @@ static bool settle(cm_sim_pool *pool)
     if (pool->dying && !pool->blocks) {
         cm_sim_dictionary_clear(&pool->kept_by_size);
         cm_sim_table_drop(&pools, pool);
-        return false; /* nothing left to tell about */
+        return false; /* nothing left to report */
     }
     return less;
 }
@@ -363,8 +362,7 @@ static bool release(void *address, cm_sim_block *block)
     return true;
 }
 
-/* --- the surface --------------------------------------------------------------------------------
- */
+/* --- the surface ------------------------------------------------------------------------------ */
 
 static bool deletable(const cm_sim_pool *pool)
 {
@@ -373,7 +371,7 @@ static bool deletable(const cm_sim_pool *pool)
 
 int cm_sim_pool_delete(cm_sim_pool *pool)
 {
-    /* First: there is nothing to tell about it afterwards. */
+    /* First: afterwards there is no pool to report. */
     if (deletable(pool))
         tell(DESTROYED, pool, pool->device, 0);
     pthread_mutex_lock(&lock);

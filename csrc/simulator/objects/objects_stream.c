@@ -1,5 +1,5 @@
 /* Streams: what is launched there is done at once, unless events lag (config.event_lag): then an
- * event or a stream counts as busy until so many later launches on its device, or until the host
+ * event or a stream counts as busy until that many later launches on its device, or until the host
  * waits for it. Time is counted in launches, so what a program sees depends on nothing else. */
 #include "objects_stream.h"
 #include "../core/sim.h"
@@ -95,8 +95,7 @@ uint64_t cm_sim_stream_id(const cm_sim_stream *stream)
     return stream->id;
 }
 
-/* --- work ---------------------------------------------------------------------------------------
- */
+/* --- work ------------------------------------------------------------------------------------- */
 
 cm_sim_stream *cm_sim_stream_work(cm_sim_stream *handle, bool *capturing, int *result)
 {

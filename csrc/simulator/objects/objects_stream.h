@@ -32,15 +32,15 @@ typedef struct __attribute__((aligned(128))) cm_sim_capture {
     struct cm_sim_capture *next;
 } cm_sim_capture;
 
-/* How often somebody asked in vain. A loop that only asks must end: every fourth time that nothing
- * was launched since the time before counts as a launch. What asks between launches, as PyTorch's
- * allocators do, changes nothing. */
+/* Polls that found work unfinished. A loop that only polls must end: every fourth poll without a
+ * launch since the one before counts as a launch. Polls between launches, as PyTorch's allocators
+ * make them, change nothing. */
 typedef struct cm_sim_polls {
-    atomic_ullong at; /* launches of the device when somebody asked last */
+    atomic_ullong at; /* launches of the device at the last poll */
     atomic_uint idle;
 } cm_sim_polls;
 
-/* What was polled in vain counts for, in launches. */
+/* What unsuccessful polls count for, in launches. */
 static inline uint64_t cm_sim_polls_worth(cm_sim_polls *polls)
 {
     return atomic_load(&polls->idle) / 4;
@@ -55,7 +55,7 @@ struct __attribute__((aligned(128))) cm_sim_stream {
     uint64_t id;
     /* In launches of the device: at the last one on this stream; all up to here is done. */
     atomic_ullong last, done;
-    atomic_ullong asked_for; /* the `last` that whoever polls waits for */
+    atomic_ullong asked_for; /* the `last` that the poll waits for */
     cm_sim_polls polls;
     _Atomic(cm_sim_capture *) capture;
     cm_sim_stream *next_captured;

@@ -27,11 +27,11 @@ static void after(void)
     cm_sim_symbols_unlock();
 }
 
-/* A fork by one thread, while another registers kernels, must not leave the child a lock that
- * nobody opens. The memory's handlers come first, so that ours, which run before them, take our
- * locks in the order in which they are taken elsewhere. Everything here begins with a handle, so
- * this is where to begin watching; a fork() that cannot be watched is as unsafe as with any library
- * that has locks. */
+/* A fork by one thread, while another registers kernels, must not leave the child a lock that stays
+ * taken. The memory's handlers come first, so that ours, which run before them, take our locks in
+ * the order in which they are taken elsewhere. Everything here begins with a handle, so this is
+ * where to begin watching; a fork() that cannot be watched is as unsafe as with any library that
+ * has locks. */
 static void watch(void)
 {
     (void)(cm_sim_fork_watch() && !pthread_atfork(before, after, after));
@@ -131,8 +131,7 @@ bool cm_sim_table_drop(cm_sim_table *table, void *handle)
     return dropped;
 }
 
-/* --- addresses ----------------------------------------------------------------------------------
- */
+/* --- addresses -------------------------------------------------------------------------------- */
 
 static size_t home(const cm_sim_dictionary *map, const void *key)
 {

@@ -1,4 +1,4 @@
-/* Tables of handles whose memory is never given back.
+/* Tables of handles; their memory is never given back.
  *
  * A program may pass a handle that it destroyed, or any number. An object lies in a slot of a table
  * that only grows, so a handle is judged by where it points and by a word that is always readable;

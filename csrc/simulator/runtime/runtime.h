@@ -1,16 +1,14 @@
-/* The runtime surface's own house: how an entry point begins and ends.
+/* How an entry point of the runtime begins and ends.
  *
  * An entry point is CM_RT_BEGIN(name, its parameters...), what it does, and CM_RT_END(error): its
- * time is counted, CUPTI is told where it wants to be, a failure becomes the thread's last error.
- * The driver call that a real runtime would make is told the same way, inside of it. */
+ * time is counted, CUPTI is notified if it listens, a failure becomes the thread's last error. The
+ * driver call that a real runtime would make is reported the same way, inside of it. */
 #ifndef CM_SIM_RUNTIME_H
 #define CM_SIM_RUNTIME_H
 
-#include "cuda_params.h"
-#include "../cupti/cupti_hooks.h"
-#include "../cupti/cupti_ids.h"
+#include "../objects/cupti_hooks.h"
 #include "../objects/devices.h"
-#include "../driver/driver_params.h"
+#include "../objects/calls.h"
 #include "../objects/objects.h"
 #include "../core/sim.h"
 
@@ -34,7 +32,7 @@ void cm_rt_exit(cm_sim_call *call, int result);
     CM_RT_BEGIN_CALL(function, &cm_parameters, NULL)
 /* A call without parameters. */
 #define CM_RT_BEGIN_BARE(function) CM_RT_BEGIN_CALL(function, NULL, NULL)
-/* A launch: the kernel's name is looked up only for who wants it. */
+/* A launch: the kernel's name is looked up only if CUPTI listens. */
 #define CM_RT_BEGIN_KERNEL(function, kernel, ...)                                                  \
     const cm_##function##_params cm_parameters = {__VA_ARGS__};                                    \
     CM_RT_BEGIN_CALL(function, &cm_parameters,                                                     \

@@ -113,8 +113,7 @@ CM_SIM_EXPORT int cudaMemcpyBatchAsync(void *const *to, const void *const *from,
 }
 CM_RT_ALIAS(cudaMemcpyBatchAsync, cudaMemcpyBatchAsync_ptsz);
 
-/* --- between devices ----------------------------------------------------------------------------
- */
+/* --- between devices -------------------------------------------------------------------------- */
 
 static bool is_device(int device)
 {
@@ -143,8 +142,7 @@ CM_SIM_EXPORT int cudaMemcpyPeerAsync(void *to, int to_device, const void *from,
     CM_RT_END(peer(&cm_call, to, to_device, from, from_device, bytes, true, stream));
 }
 
-/* --- rows and slices ----------------------------------------------------------------------------
- */
+/* --- rows and slices -------------------------------------------------------------------------- */
 
 static int deep(cm_sim_call *call, const cm_cuda_copy3d *copy, bool async, cm_sim_stream *handle)
 {
@@ -249,8 +247,7 @@ CM_SIM_EXPORT int cudaMemcpy3DPeerAsync(const cm_cuda_copy3d_peer *copy, cm_sim_
 }
 CM_RT_ALIAS(cudaMemcpy3DPeerAsync, cudaMemcpy3DPeerAsync_ptsz);
 
-/* --- variables of the device --------------------------------------------------------------------
- */
+/* --- variables of the device ------------------------------------------------------------------ */
 
 static int symbol(cm_sim_call *call, const void *name, const void *from, void *to, size_t bytes,
                   size_t offset, int kind, bool async, cm_sim_stream *stream)
@@ -305,8 +302,7 @@ CM_SIM_EXPORT int cudaMemcpyFromSymbolAsync(void *to, const void *name, size_t b
 }
 CM_RT_ALIAS(cudaMemcpyFromSymbolAsync, cudaMemcpyFromSymbolAsync_ptsz);
 
-/* --- filling ------------------------------------------------------------------------------------
- */
+/* --- filling ---------------------------------------------------------------------------------- */
 
 /* `set` in bytes. */
 static int fill(cm_sim_call *call, const cm_cuda_set_node *set, cm_sim_stream *handle)

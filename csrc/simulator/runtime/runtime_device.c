@@ -82,7 +82,7 @@ CM_SIM_EXPORT int cudaSetValidDevices(int *devices, int count)
     for (int i = 0; i < count; i++)
         if (check(devices[i]))
             CM_RT_END(CM_CUDA_INVALID_DEVICE);
-    /* The list only says in which order a program without a device tries them: all are free. */
+    /* The list is only the order in which a program without a device tries them: all are free. */
     CM_RT_END(CM_CUDA_OK);
 }
 
@@ -172,8 +172,7 @@ CM_SIM_EXPORT int cudaRuntimeGetVersion(int *version)
     CM_RT_END(version ? CM_CUDA_OK : CM_CUDA_INVALID_VALUE);
 }
 
-/* --- what a device can do -----------------------------------------------------------------------
- */
+/* --- what a device can do --------------------------------------------------------------------- */
 
 CM_SIM_EXPORT int cudaDeviceGetAttribute(int *value, int attribute, int device)
 {
@@ -181,8 +180,8 @@ CM_SIM_EXPORT int cudaDeviceGetAttribute(int *value, int attribute, int device)
     CM_RT_END(value ? cm_sim_device_attribute(device, attribute, value) : CM_CUDA_INVALID_VALUE);
 }
 
-/* The properties are the attributes once more, so they come from there: where each field of one
- * number is, and which attribute it is. */
+/* The properties repeat the attributes: the offset of each field of one number, and its
+ * attribute. */
 static const struct {
     uint16_t offset, attribute;
 } fields[] = {
@@ -320,7 +319,7 @@ CM_SIM_EXPORT int cudaGetDeviceProperties(cm_cuda_prop *prop, int device)
     int result = prop ? check(device) : CM_CUDA_INVALID_VALUE;
     if (result)
         CM_RT_END(result);
-    cm_sim_nvrtc_prepare(); /* who compiles for a device asks first what it is */
+    cm_sim_nvrtc_prepare(); /* a compiler asks for this first */
     const cm_sim_profile *profile = &cm_sim_config_get()->device[device];
     memset(prop, 0, sizeof *prop);
     snprintf(prop->name, sizeof prop->name, "%s", profile->name);
@@ -411,8 +410,7 @@ CM_SIM_EXPORT int cudaCtxResetPersistingL2Cache(void)
     CM_RT_END(cm_sim_device_ready(&device));
 }
 
-/* --- peers --------------------------------------------------------------------------------------
- */
+/* --- peers ------------------------------------------------------------------------------------ */
 
 CM_SIM_EXPORT int cudaDeviceCanAccessPeer(int *can, int device, int peer)
 {

@@ -4,8 +4,7 @@
 
 static const char ipc[] = "CUDA IPC", external[] = "memory of other APIs";
 
-/* --- other processes: their memory is theirs ----------------------------------------------------
- */
+/* --- memory of other processes ---------------------------------------------------------------- */
 
 CM_SIM_EXPORT int cudaIpcGetMemHandle(cm_cuda_ipc_handle *handle, void *address)
 {
@@ -62,8 +61,7 @@ CM_SIM_EXPORT int cudaMemPoolImportPointer(void **address, cm_sim_pool *pool, vo
     CM_RT_END(result);
 }
 
-/* --- other APIs ---------------------------------------------------------------------------------
- */
+/* --- other APIs ------------------------------------------------------------------------------- */
 
 CM_SIM_EXPORT int cudaImportExternalMemory(void **memory, const void *description)
 {

@@ -22,8 +22,7 @@ CM_SIM_EXPORT int cudaGraphClone(cm_sim_graph **clone, cm_sim_graph *graph)
     CM_RT_END(cm_sim_graph_clone(graph, clone));
 }
 
-/* --- nodes --------------------------------------------------------------------------------------
- */
+/* --- nodes ------------------------------------------------------------------------------------ */
 
 CM_SIM_EXPORT int cudaGraphAddNode(cm_sim_node **node, cm_sim_graph *graph,
                                    cm_sim_node *const *after, const cm_cuda_edge *edges,
@@ -251,8 +250,7 @@ CM_SIM_EXPORT int cudaGraphConditionalHandleCreate(cm_cuda_conditional *handle, 
     CM_RT_END(cm_rt_refuse("conditional nodes of CUDA graphs"));
 }
 
-/* --- executables --------------------------------------------------------------------------------
- */
+/* --- executables ------------------------------------------------------------------------------ */
 
 static int instantiate(cm_sim_call *call, cm_sim_graph *graph, unsigned long long flags,
                        cm_sim_exec **exec)
@@ -348,8 +346,7 @@ CM_SIM_EXPORT int cudaGraphLaunch(cm_sim_exec *exec, cm_sim_stream *stream)
 }
 CM_RT_ALIAS(cudaGraphLaunch, cudaGraphLaunch_ptsz);
 
-/* --- what graphs keep ---------------------------------------------------------------------------
- */
+/* --- what graphs keep ------------------------------------------------------------------------- */
 
 CM_SIM_EXPORT int cudaUserObjectCreate(cm_sim_user_object **object, void *data,
                                        cm_cuda_host_function destroy, unsigned references,

@@ -1,15 +1,14 @@
 /* Launches. A kernel does nothing, so a launch is its checks and a count: PyTorch makes thousands
- * in a training step, and what nobody asks for (the kernel's name) is not looked up. */
+ * in a training step, and the kernel's name is looked up only for CUPTI. */
 #include "../objects/objects_function.h"
 #include "runtime.h"
 
 enum { THREADS = 1024, BLOCK_Z = 64, GRID_Y = 65535 };
 
-/* --- <<<grid, block, shared, stream>>> ----------------------------------------------------------
- */
+/* --- <<<grid, block, shared, stream>>> -------------------------------------------------------- */
 
-/* What the brackets say, until the stub that is called with the arguments takes it back. They nest
- * where an argument launches a kernel itself. */
+/* The launch configuration in <<<>>>, until the stub that is called with the arguments takes it.
+ * They nest where an argument launches a kernel itself. */
 enum { NESTED = 16 };
 static _Thread_local struct {
     cm_cuda_dim3 grid, block;
@@ -47,8 +46,7 @@ CM_SIM_EXPORT int __cudaPopCallConfiguration(cm_cuda_dim3 *grid, cm_cuda_dim3 *b
     return CM_CUDA_OK;
 }
 
-/* --- launching ----------------------------------------------------------------------------------
- */
+/* --- launching -------------------------------------------------------------------------------- */
 
 static bool fits(const cm_cuda_dim3 *grid, const cm_cuda_dim3 *block)
 {
@@ -119,7 +117,7 @@ CM_SIM_EXPORT int cudaLaunchKernel(const void *kernel, cm_cuda_dim3 grid, cm_cud
 }
 CM_RT_ALIAS(cudaLaunchKernel, cudaLaunchKernel_ptsz);
 
-/* What compilers since CUDA 13 make of the brackets: told as the call it stands for. */
+/* What compilers since CUDA 13 make of <<<>>>: reported as the call that it stands for. */
 CM_SIM_EXPORT int __cudaLaunchKernel(cm_sim_function *kernel, cm_cuda_dim3 grid, cm_cuda_dim3 block,
                                      void **arguments, size_t shared, cm_sim_stream *stream)
 {
@@ -183,7 +181,7 @@ static bool attributes_of(const cm_cuda_launch_config *config, bool *together,
     return true;
 }
 
-/* Clusters came with 9.0; 8 blocks are always possible, 16 where a kernel was told so. */
+/* Clusters came with 9.0; 8 blocks are always possible, 16 where a kernel's attribute allows it. */
 static int cluster_fits(const cm_cuda_dim3 *cluster, const cm_cuda_dim3 *grid)
 {
     enum { LARGEST = 16, FIRST_MAJOR = 9 };
@@ -214,8 +212,7 @@ CM_SIM_EXPORT int cudaLaunchKernelExC(const cm_cuda_launch_config *config, const
 }
 CM_RT_ALIAS(cudaLaunchKernelExC, cudaLaunchKernelExC_ptsz);
 
-/* --- kernels as objects -------------------------------------------------------------------------
- */
+/* --- kernels as objects ----------------------------------------------------------------------- */
 
 static int find(const void *kernel, cm_sim_function **function)
 {
@@ -293,8 +290,7 @@ CM_SIM_EXPORT int cudaFuncSetCacheConfig(const void *kernel, int preference)
                                                           : find(kernel, &function));
 }
 
-/* --- occupancy ----------------------------------------------------------------------------------
- */
+/* --- occupancy -------------------------------------------------------------------------------- */
 
 static int occupancy(int *blocks, const void *kernel, int threads, size_t shared)
 {
@@ -329,7 +325,7 @@ CM_SIM_EXPORT int cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *bl
     CM_RT_END(flags > 1 ? CM_CUDA_INVALID_VALUE : occupancy(blocks, kernel, threads, shared));
 }
 
-/* The most shared memory with which so many blocks still fit: found by asking, as the rule for how
+/* The most shared memory with which that many blocks still fit. A search, because the rule for how
  * many fit is in one place. */
 CM_SIM_EXPORT int cudaOccupancyAvailableDynamicSMemPerBlock(size_t *shared, const void *kernel,
                                                             int blocks, int threads)

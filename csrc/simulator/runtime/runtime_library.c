@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* --- libraries ----------------------------------------------------------------------------------
- */
+/* --- libraries -------------------------------------------------------------------------------- */
 
 struct __attribute__((aligned(32))) cm_sim_library {
     cm_sim_slot slot;
@@ -83,8 +82,7 @@ CM_SIM_EXPORT int cudaLibraryGetKernel(cm_sim_function **kernel, cm_sim_library 
     CM_RT_END(CM_CUDA_OK);
 }
 
-/* --- the driver's entry points ------------------------------------------------------------------
- */
+/* --- the driver's entry points ---------------------------------------------------------------- */
 
 int cuGetProcAddress_v2(const char *symbol, void **function, int version, uint64_t flags,
                         int *status);
@@ -121,8 +119,7 @@ CM_SIM_EXPORT int cudaGetDriverEntryPoint(const char *symbol, void **function,
 }
 CM_RT_ALIAS(cudaGetDriverEntryPoint, cudaGetDriverEntryPoint_ptsz);
 
-/* --- profilers: what they switch on and off is CUPTI's, and not tied to these -------------------
- */
+/* --- profilers: what they switch on and off is CUPTI's, and not tied to these ----------------- */
 
 CM_SIM_EXPORT int cudaProfilerStart(void)
 {

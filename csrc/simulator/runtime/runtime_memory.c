@@ -159,8 +159,7 @@ CM_SIM_EXPORT int cudaMemGetInfo(size_t *free_bytes, size_t *total)
     CM_RT_END(result ? result : cm_sim_memory_info(device, free_bytes, total));
 }
 
-/* --- memory of the host -------------------------------------------------------------------------
- */
+/* --- memory of the host ----------------------------------------------------------------------- */
 
 static int allocate_host(cm_sim_call *call, size_t bytes, unsigned flags, void **address)
 {
@@ -284,8 +283,7 @@ CM_SIM_EXPORT int cudaPointerGetAttributes(cm_cuda_pointer_attributes *attribute
     CM_RT_END(CM_CUDA_OK);
 }
 
-/* --- managed memory: where it lies is advice that changes nothing here --------------------------
- */
+/* --- managed memory: where it lies is advice that changes nothing here ------------------------ */
 
 static int managed(const void *address, size_t bytes)
 {

@@ -1,10 +1,9 @@
 #include "runtime.h"
 
-/* --- memory in stream order ---------------------------------------------------------------------
- */
+/* --- memory in stream order ------------------------------------------------------------------- */
 
-/* pool NULL: a stream that is being captured allocates nothing yet, and what a graph allocates is
- * nobody's call. */
+/* pool NULL: a stream that is being captured allocates nothing yet, and no call allocates for a
+ * graph. */
 static void record(const cm_sim_call *call, int operation, const void *address, size_t bytes,
                    const cm_sim_pool *pool, cm_sim_stream *stream)
 {
@@ -136,8 +135,7 @@ CM_SIM_EXPORT int cudaFreeAsync_ptsz(void *address, cm_sim_stream *stream)
         driver_free(&cm_call, CM_CBID_cuMemFreeAsync_ptsz, "cuMemFreeAsync_ptsz", address, stream));
 }
 
-/* --- pools --------------------------------------------------------------------------------------
- */
+/* --- pools ------------------------------------------------------------------------------------ */
 
 static int check(int device)
 {

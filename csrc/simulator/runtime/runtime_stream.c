@@ -1,7 +1,6 @@
 #include "runtime.h"
 
-/* --- streams ------------------------------------------------------------------------------------
- */
+/* --- streams ---------------------------------------------------------------------------------- */
 
 static int create(cm_sim_stream **stream, unsigned flags, int priority)
 {
@@ -113,9 +112,8 @@ CM_SIM_EXPORT int cudaStreamGetDevice(cm_sim_stream *handle, int *device)
 }
 CM_RT_ALIAS(cudaStreamGetDevice, cudaStreamGetDevice_ptsz);
 
-/* Of a stream's attributes only the priority is anything that can be seen here; the others say how
- * caches are used and how the host waits: they are accepted, and read back as what is the default.
- */
+/* Only a stream's priority has an effect here. The other attributes are about caches and how the
+ * host waits: they are accepted, and read back as their defaults. / */
 static bool attribute_known(int attribute)
 {
     return attribute == CM_CUDA_LAUNCH_ACCESS_POLICY || attribute == CM_CUDA_LAUNCH_SYNC_POLICY ||
@@ -180,8 +178,7 @@ CM_SIM_EXPORT int cudaStreamAttachMemAsync(cm_sim_stream *handle, void *address,
 }
 CM_RT_ALIAS(cudaStreamAttachMemAsync, cudaStreamAttachMemAsync_ptsz);
 
-/* --- functions of the host ----------------------------------------------------------------------
- */
+/* --- functions of the host -------------------------------------------------------------------- */
 
 CM_SIM_EXPORT int cudaLaunchHostFunc(cm_sim_stream *stream, cm_cuda_host_function function,
                                      void *data)
@@ -208,8 +205,7 @@ CM_SIM_EXPORT int cudaStreamAddCallback(cm_sim_stream *stream, cm_cuda_stream_ca
 }
 CM_RT_ALIAS(cudaStreamAddCallback, cudaStreamAddCallback_ptsz);
 
-/* --- events -------------------------------------------------------------------------------------
- */
+/* --- events ----------------------------------------------------------------------------------- */
 
 static int create_event(cm_sim_event **event, unsigned flags)
 {
@@ -271,8 +267,7 @@ CM_SIM_EXPORT int cudaEventElapsedTime(float *milliseconds, cm_sim_event *start,
     CM_RT_END(cm_sim_event_elapsed(start, end, milliseconds));
 }
 
-/* --- capture ------------------------------------------------------------------------------------
- */
+/* --- capture ---------------------------------------------------------------------------------- */
 
 CM_SIM_EXPORT int cudaStreamBeginCapture(cm_sim_stream *stream, int mode)
 {

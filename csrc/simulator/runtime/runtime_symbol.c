@@ -1,5 +1,5 @@
-/* Images that a program was linked with: their kernels and their variables, as the code that nvcc
- * adds to it tells them while the program is loaded. */
+/* Images that a program was linked with: the code that nvcc adds registers their kernels and
+ * variables while the program is loaded. */
 #include "../objects/objects_function.h"
 #include "runtime.h"
 #include "../objects/table.h"
@@ -65,7 +65,7 @@ CM_SIM_EXPORT void __cudaUnregisterFatBinary(void **handle)
         *at = one->next;
         for (int device = 0; device < CM_SIM_DEVICES; device++)
             if (one->address[device])
-                (void)cm_sim_free(one->address[device], NULL); /* ours, and nobody else's */
+                (void)cm_sim_free(one->address[device], NULL); /* only this table frees it */
         free(one);
     }
     pthread_mutex_unlock(&lock);

@@ -25,14 +25,30 @@ registers of their own) out. Every function returns 0 unless it says otherwise.
                     are NULL or lie in device memory are left alone.
 
 A function that is written by hand wins over any description: what is generated is weak.
+
+Facts that CUPTI and cuGetProcAddress report may follow, in the tables of the driver and of the runtime:
+
+    cuMemAlloc_v2           custom since=3020 id=243 (uint64_t *dptr, size_t bytesize)
+
+    since=N         the version of CUDA, 1000 * major + 10 * minor, that has the function in this form
+    id=N            the number of its callback. Its name is the function's; the runtime's ends in _vSINCE
+    (PARAMETERS)    what a callback receives, as the vendor declares it but with our types. A call without parameters
+                    has none: its callback receives NULL
+
+And lines of their own name what has no function here:
+
+    callbacks 138 cuD3D10GetDevice cuD3D10CtxCreate     callbacks from this number on
+    lookup cuGraphInstantiate 12000 cuGraphInstantiateWithFlags
+                                        the form of a version whose symbol is not the name and _vN
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 TYPES = {
     "int": "int",
@@ -45,6 +61,7 @@ TYPES = {
 }
 CALLS = {"handle", "close", "object", "free"}
 WHOLE = {"ok", "custom", "refuse"}
+FACTS = {"since", "id"}
 WORD = re.compile(r"(?P<what>[a-z0-9]+)(@(?P<argument>\d+))?(=(?P<value>-?\d+))?")
 
 
@@ -54,6 +71,8 @@ class Entry:
 
     name: str
     words: tuple[str, ...]
+    facts: dict[str, int]
+    parameters: tuple[str, ...]
 
     @property
     def custom(self) -> bool:
@@ -71,6 +90,8 @@ class Table:
     library: str = ""
     refused: int = -1
     entries: dict[str, Entry] = field(default_factory=dict)
+    callbacks: dict[int, str] = field(default_factory=dict)
+    lookups: list[tuple[str, int, str]] = field(default_factory=list)
 
 
 class Malformed(Exception):
@@ -81,11 +102,12 @@ def read(file: Path) -> Table:
     """Malformed if it says anything that this module does not know, or something twice."""
     table = Table()
     for number, line in enumerate(file.read_text().splitlines(), 1):
-        words = line.partition("#")[0].split()
+        text, _, parameters = line.partition("#")[0].strip().partition("(")
+        words = text.split()
         if not words:
             continue
         try:
-            _line(table, words)
+            _line(table, words, parameters)
         except ValueError as error:
             raise Malformed(f"{file}:{number}: {error}") from None
     if not table.library or table.refused < 0:
@@ -93,12 +115,17 @@ def read(file: Path) -> Table:
     return table
 
 
-def _line(table: Table, words: list[str]) -> None:
+def _line(table: Table, words: list[str], parameters: str) -> None:
     name, *rest = words
     if name == "library" and rest:
         table.library = " ".join(rest)
     elif name == "refused" and len(rest) == 1:
         table.refused = int(rest[0])
+    elif name == "callbacks" and len(rest) > 1:
+        for number, callback in enumerate(rest[1:], int(rest[0])):
+            _callback(table, number, callback)
+    elif name == "lookup" and len(rest) == 3:
+        table.lookups.append((rest[0], int(rest[1]), rest[2]))
     elif name in table.entries:
         raise ValueError(f"{name} is described twice")
     elif not rest:
@@ -106,9 +133,22 @@ def _line(table: Table, words: list[str]) -> None:
     elif not re.fullmatch(r"[A-Za-z_]\w*", name):
         raise ValueError(f"{name} is no name of a function")
     else:
-        for word in rest:
-            _check(word, alone=len(rest) == 1)
-        table.entries[name] = Entry(name, tuple(rest))
+        stated = [word.partition("=") for word in rest if word.partition("=")[0] in FACTS]
+        facts = {what: int(value) for what, _, value in stated}
+        does = [word for word in rest if word.partition("=")[0] not in FACTS]
+        for word in does:
+            _check(word, alone=len(does) == 1)
+        if parameters and ("id" not in facts or parameters[-1] != ")"):
+            raise ValueError(f"{name}'s parameters are for a callback, and end with )")
+        table.entries[name] = Entry(name, tuple(does), facts, tuple(filter(None, parameters[:-1].split(", "))))
+        if "id" in facts:
+            _callback(table, facts["id"], name)
+
+
+def _callback(table: Table, number: int, name: str) -> None:
+    if number in table.callbacks:
+        raise ValueError(f"callback {number} is {table.callbacks[number]} already")
+    table.callbacks[number] = name
 
 
 def _check(word: str, alone: bool) -> None:
@@ -144,6 +184,70 @@ def generate(folder: Path) -> str:
             if not entry.custom:
                 lines.append(_function(table, entry))
     return "\n".join(lines) + "\n"
+
+
+def headers(folder: Path, cards: Iterable[Any]) -> dict[str, str]:
+    """The headers of the tables' facts, by name. cards: CARDS of cuptimem/simulation/card_table.py."""
+    found = tables(folder)
+    driver, runtime = found["cuda"], found["cudart"]
+    return {
+        "callbacks.h": "".join(_names(domain, names) for domain, names in callbacks(found).items()),
+        "calls.h": "".join(
+            ["enum {\n", *_numbers(driver), *_numbers(runtime), "};\n", *_structures(driver), *_structures(runtime)]
+        ),
+        "cards.h": "".join(map(_card, cards)),
+        "lookup.h": "".join(f'{{"{name}", {version}, "{symbol}"}},\n' for name, version, symbol in lookups(driver)),
+    }
+
+
+def callbacks(found: dict[str, Table]) -> dict[str, dict[int, str]]:
+    """The names of the driver's and the runtime's callbacks by their numbers, of all tables."""
+    driver, runtime = found["cuda"], found["cudart"]
+    since = {name: entry.facts.get("since") for name, entry in runtime.entries.items()}
+    versioned = {n: f"{name}_v{since[name]}" if name in since else name for n, name in runtime.callbacks.items()}
+    return {"driver": driver.callbacks, "runtime": versioned}
+
+
+def _names(array: str, names: dict[int, str]) -> str:
+    rows = "".join(f'[{number}] = "{name}",\n' for number, name in sorted(names.items()))
+    return f"static const char *const {array}[] = {{\n{rows}}};\n"
+
+
+def _numbers(table: Table) -> Iterator[str]:
+    for entry in table.entries.values():
+        if "id" in entry.facts:
+            yield f"CM_CBID_{entry.name} = {entry.facts['id']},\n"
+
+
+def _structures(table: Table) -> Iterator[str]:
+    for entry in table.entries.values():
+        if entry.parameters:
+            name = f"cm_{entry.name}_params"
+            yield f"typedef struct {name} {{ {'; '.join(entry.parameters)}; }} {name};\n"
+
+
+def lookups(table: Table) -> list[tuple[str, int, str]]:
+    """Sorted by name and version, for a binary search."""
+    rows = [
+        (re.sub(r"_v\d+$", "", entry.name), entry.facts["since"], entry.name)
+        for entry in table.entries.values()
+        if "since" in entry.facts
+    ]
+    return sorted(rows + table.lookups)
+
+
+def _card(card: Any) -> str:
+    major, minor = card.capability
+    numbers = f"{card.memory}, SM_{major}{minor}, {card.sms}, {card.l2}, {card.clock}, {card.memory_clock}"
+    return f'CARD("{card.name}", "{card.key}", {numbers}, {card.bus_width})\n'
+
+
+def write(target: Path, folder: Path, cards: Iterable[Any]) -> None:
+    """Writes entries.c, and the headers into its folder generated."""
+    (target / "generated").mkdir(parents=True, exist_ok=True)
+    (target / "entries.c").write_text(generate(folder))
+    for name, text in headers(folder, cards).items():
+        (target / "generated" / name).write_text(f"/* Generated from csrc/simulator/tables. */\n{text}")
 
 
 def _function(table: Table, entry: Entry) -> str:

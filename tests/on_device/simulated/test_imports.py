@@ -90,7 +90,7 @@ for name in ("libcurand.", "libcufile.", "libnvrtc.", "libnvrtc-builtins.", "lib
     assert lies(name), name
 for name in ("libcublas.", "libcublasLt.", "libcudnn", "libcusolver.", "libcusparse.", "libcufft.", "libcusparseLt.",
              "libcudart", "libcuda.", "libcupti.", "libnvidia-ml.", "libnccl."):
-    assert all("cuptimem/simulator" in path for path in lies(name)) and lies(name), (name, lies(name))
+    assert all("cuptimem/simulation/device/" in path for path in lies(name)) and lies(name), (name, lies(name))
 assert ctypes.CDLL("libcudart.so.13").cudaMalloc
 assert ctypes.CDLL("libcublas.so.13").cublasSgemm_v2 and ctypes.CDLL("libcuda.so.1").cuInit
 print(torch.cuda.nccl.version())

@@ -6,17 +6,13 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.conftest import ROOT
-
-if not (ROOT / "csrc" / "simulator").is_dir():
-    pytest.skip("not in a source tree", allow_module_level=True)
+from tests.simulator.device.objects import TABLES, generator
 
 SIMULATOR = ROOT / "csrc" / "simulator"
 SOURCES = ROOT / "csrc" / "sources" / "cupti"
-TABLES: dict[str, Any] = json.loads((Path(__file__).parent / "releases.json").read_text())
-RELEASES: dict[str, Any] = TABLES["releases"]
+RELEASED: dict[str, Any] = json.loads((Path(__file__).parent / "releases.json").read_text())
+RELEASES: dict[str, Any] = RELEASED["releases"]
 NEWEST = RELEASES["13.5"]["records"]
 
 # Our structures of the simulator, whose fields have the vendor's names, and their kind.
@@ -138,30 +134,24 @@ def test_imitated_generations_are_the_releases() -> None:
 def test_imitated_functions_are_the_releases() -> None:
     text = (SIMULATOR / "cupti" / "cupti_exports.c").read_text()
     rows = {name: (int(since), int(until)) for name, since, until in re.findall(r'\{"(\w+)", (\d+), (\d+)\}', text)}
-    described = re.findall(r"^(\w+) +(?:custom|refuse)$", (SIMULATOR / "tables" / "cupti.txt").read_text(), re.M)
+    described = generator.read(TABLES / "cupti.txt").entries
     assert set(rows) <= set(described)
     for name in described:
-        first, last = TABLES["functions"][name]
+        first, last = RELEASED["functions"][name]
         later = [release for release in RELEASES if number(release) > number(last)]
         since = 0 if first == "11.8" else number(first)
         until = number(later[0]) if later else 0
         assert rows.get(name, (0, 0)) == (since, until), name
-    missing = {name for name, (_, last) in TABLES["functions"].items() if last == "13.5"} - set(described)
+    missing = {name for name, (_, last) in RELEASED["functions"].items() if last == "13.5"} - set(described)
     assert not missing
 
 
 def test_callbacks_have_their_numbers() -> None:
-    driver = {name: found[0] for name, found in TABLES["callbacks"]["driver"].items()}
-    runtime = {name: found[0] for name, found in TABLES["callbacks"]["runtime"].items()}
-    simulated = re.findall(r"CM_CBID_(\w+) = (\d+)", (SIMULATOR / "driver" / "driver_params.h").read_text())
-    assert len(simulated) > 90
-    for name, value in simulated:
-        assert driver[name] == int(value), name
-    rows = re.findall(r"X\((\w+), (v\d+), (\d+)\)", (SIMULATOR / "cupti" / "cupti_ids.h").read_text())
-    assert len(rows) > 100
-    for name, version, value in rows:
-        assert runtime[f"{name}_{version}"] == int(value), name
+    domains = RELEASED["callbacks"]
+    for domain, names in generator.callbacks(generator.tables(TABLES)).items():
+        assert len(names) > 500 and names.pop(0) == "INVALID"
+        assert {name: domains[domain][name][0] for name in names.values()} == {name: id for id, name in names.items()}
     calls = re.findall(r"^    ([DR])\((\w+), (\d+),", (SOURCES / "cupti_calls.c").read_text(), re.M)
     assert len(calls) > 60
     for domain, name, value in calls:
-        assert (driver if domain == "D" else runtime)[name] == int(value), name
+        assert domains["driver" if domain == "D" else "runtime"][name][0] == int(value), name

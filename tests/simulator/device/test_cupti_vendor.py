@@ -13,7 +13,7 @@ import pytest
 
 from tests.build import build
 from tests.conftest import ROOT
-from tests.simulator.device.objects import SOURCES
+from tests.simulator.device.objects import INCLUDE, SOURCES, TABLES, generator
 from tests.simulator.device.test_cupti import DOUBLES, SURFACE
 
 # Our structure, and the vendor's family.
@@ -73,7 +73,7 @@ def compile_with_headers(folder: Path, text: str) -> None:
     includes += ["cupti/cupti_records.h"]
     source.write_text("".join(f"#include <{name}>\n" for name in includes) + text)
     done = subprocess.run(
-        ["gcc", "-std=gnu11", "-fsyntax-only", f"-I{shim}", f"-I{wheel() / 'include'}", f"-I{SOURCES}", source],
+        ["gcc", "-std=gnu11", "-fsyntax-only", f"-I{shim}", f"-I{wheel() / 'include'}", *INCLUDE, source],
         capture_output=True,
         text=True,
         timeout=120,
@@ -182,7 +182,7 @@ def answers(library: Path) -> dict[str, Any]:
 
 
 def test_what_needs_no_driver_is_answered_as_by_the_vendors_library() -> None:
-    flags = ["-std=gnu11", "-O1", "-fPIC", "-shared", f"-I{SOURCES}"]
+    flags = ["-std=gnu11", "-O1", "-fPIC", "-shared", *INCLUDE]
     ours = build("libcupti.so", [*SURFACE, DOUBLES], *flags, link=["-lpthread", "-ldl"])
     vendor = answers(surviving_wheel() / "lib" / "libcupti.so.13")
     if vendor["version"] != 130001:
@@ -201,12 +201,11 @@ def test_everything_that_the_vendors_library_exports_is_described() -> None:
         for line in symbols.stdout.splitlines()
         if " GLOBAL " in line and " UND " not in line and re.search(r"\b(cupti|InitializeInjection)\w+@", line)
     }
-    table = (SOURCES / "tables" / "cupti.txt").read_text()
-    described = dict(re.findall(r"^(\w+) +(custom|refuse)$", table, re.M))
+    described = generator.read(TABLES / "cupti.txt").entries
     rows = re.findall(r'\{"(\w+)", (\d+), (\d+)\}', (SOURCES / "cupti" / "cupti_exports.c").read_text())
     later = {name for name, since, _ in rows if int(since) > 1300}
     assert exported and exported == set(described) - later
     written = set()
     for path in SOURCES.glob("cupti/*.c"):
         written |= set(re.findall(r"CM_SIM_EXPORT int (\w+)\(", path.read_text()))
-    assert written == {name for name, what in described.items() if what == "custom"}
+    assert written == {name for name, entry in described.items() if entry.custom}

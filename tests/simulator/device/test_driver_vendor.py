@@ -5,15 +5,10 @@ import re
 import subprocess
 from pathlib import Path
 
-import pytest
-
-from tests.simulator.device.driver.clients import SOURCES
+from tests.simulator.device.objects import INCLUDE, SOURCES, TABLES, generator
 from tests.simulator.device.test_cupti_vendor import wheel
 
-if not SOURCES.is_dir():
-    pytest.skip("not in a source tree", allow_module_level=True)
-
-STRUCTURE = re.compile(r"typedef struct cm_(\w+)_params \{(.*?)\} cm_\1_params;", re.S)
+TABLE = generator.read(TABLES / "cuda.txt")
 # From before the first CUDA with versioned types: the header's typedefs do not tell these apart.
 UNTYPED = {
     ("cuCtxGetDevice", 13000): "cuCtxGetDevice_v2",
@@ -27,19 +22,6 @@ def include() -> Path:
     return wheel() / "include"
 
 
-def table() -> list[tuple[str, int, str]]:
-    """The rows of driver_names.h."""
-    text = (SOURCES / "driver" / "driver_names.h").read_text()
-    rows = re.findall(r'\{"(\w+)", (\d+), "(\w+)"\}', text)
-    return [(name, int(version), symbol) for name, version, symbol in rows]
-
-
-def described() -> dict[str, str]:
-    """What tables/cuda.txt says of each function."""
-    lines = (SOURCES / "tables" / "cuda.txt").read_text().splitlines()
-    return dict(line.split(maxsplit=1) for line in lines if line.startswith("cu"))
-
-
 def written() -> set[str]:
     """The driver's functions that are written by hand, other names of theirs included."""
     text = "\n".join(path.read_text() for path in SOURCES.glob("driver/driver_*.c"))
@@ -49,14 +31,12 @@ def written() -> set[str]:
 
 
 def test_parameters_and_callback_numbers_are_the_vendors(tmp_path: Path) -> None:
-    ours = (SOURCES / "driver" / "driver_params.h").read_text()
-    structures = STRUCTURE.findall(ours)
-    numbers = re.findall(r"CM_CBID_(\w+) = (\d+)", ours)
-    assert len(structures) > 80 and len(numbers) == len(structures) + 1  # cuCtxSynchronize takes none
-    checks = [f'_Static_assert(CUPTI_DRIVER_TRACE_CBID_{name} == {number}, "{name}");' for name, number in numbers]
-    for name, fields in structures:
+    structures = {entry.name: entry.parameters for entry in TABLE.entries.values() if entry.parameters}
+    assert len(structures) > 80
+    checks = [f'_Static_assert(CUPTI_DRIVER_TRACE_CBID_{name} == CM_CBID_{name}, "{name}");' for name in structures]
+    for name, fields in structures.items():
         checks.append(f'_Static_assert(sizeof(cm_{name}_params) == sizeof({name}_params), "{name}");')
-        for declaration in filter(None, map(str.strip, fields.split(";"))):
+        for declaration in fields:
             found = re.search(r"\(\*(\w+)\)|(\w+)$", declaration)
             assert found, declaration
             field = found[1] or found[2]
@@ -74,7 +54,7 @@ def test_parameters_and_callback_numbers_are_the_vendors(tmp_path: Path) -> None
         "cuda.h",
         "generated_cuda_meta.h",
         "cupti_driver_cbid.h",
-        "driver/driver_params.h",
+        "objects/calls.h",
     ]
     # Structures of long gone versions, which the generated header mentions and cuda.h hides.
     old = "typedef unsigned int CUdeviceptr_v1;\ntypedef int CUDA_MEMCPY2D_v1, CUDA_MEMCPY3D_v1, "
@@ -82,7 +62,7 @@ def test_parameters_and_callback_numbers_are_the_vendors(tmp_path: Path) -> None
     lines = [f'#include "{name}"' for name in headers]
     source.write_text("\n".join([*lines[:3], old, *lines[3:], *checks, "int main(void) { return 0; }"]))
     done = subprocess.run(
-        ["gcc", "-std=gnu11", "-fsyntax-only", f"-I{shim}", f"-I{include()}", f"-I{SOURCES}", source],
+        ["gcc", "-std=gnu11", "-fsyntax-only", f"-I{shim}", f"-I{include()}", *INCLUDE, source],
         capture_output=True,
         text=True,
         timeout=120,
@@ -91,7 +71,7 @@ def test_parameters_and_callback_numbers_are_the_vendors(tmp_path: Path) -> None
 
 
 def test_names_are_sorted_for_the_search() -> None:
-    rows = table()
+    rows = generator.lookups(TABLE)
     assert rows == sorted(rows, key=lambda row: (row[0].encode(), row[1]))
 
 
@@ -101,7 +81,7 @@ def test_every_function_of_the_headers_is_known_since_its_version() -> None:
         for name, version in re.findall(r"PFN_(cu\w+?)_v(\d{4,5})\)", header.read_text()):
             typed.setdefault(name, set()).add(int(version))
     ours: dict[str, set[int]] = {}
-    for name, version, _ in table():
+    for name, version, _ in generator.lookups(TABLE):
         ours.setdefault(name, set()).add(version)
     assert len(typed) > 400
     assert {name: ours.get(name, set()) - {v for n, v in UNTYPED if n == name} for name in typed} == {
@@ -112,7 +92,7 @@ def test_every_function_of_the_headers_is_known_since_its_version() -> None:
 def test_the_newest_version_is_what_the_header_calls() -> None:
     header = "\n".join(path.read_text() for path in include().glob("cuda*.h"))
     defines = dict(re.findall(r"#define\s+(cu\w+)\s+(?:__CUDA_API_PT[DS][SZ]\()?(cu\w+)\)?\s*$", header, re.M))
-    newest = {name: symbol for name, _, symbol in table()}
+    newest = {name: symbol for name, _, symbol in generator.lookups(TABLE)}
     wrong = {
         name: symbol
         for name, symbol in newest.items()
@@ -122,9 +102,9 @@ def test_the_newest_version_is_what_the_header_calls() -> None:
 
 
 def test_every_function_is_written_or_refused() -> None:
-    words, by_hand = described(), written()
-    assert {symbol for _, _, symbol in table()} - set(words) == set()
-    assert {name for name, what in words.items() if what == "custom"} == by_hand
+    entries = TABLE.entries
+    assert {symbol for _, _, symbol in generator.lookups(TABLE)} - set(entries) == set()
+    assert {entry.name for entry in entries.values() if entry.custom} == written()
     declared = set(re.findall(r"CUDAAPI\s+(cu\w+)\s*\(", (include() / "cuda.h").read_text()))
     assert len(declared) > 400
-    assert declared - set(words) == set()
+    assert declared - set(entries) == set()

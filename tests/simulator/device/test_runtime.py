@@ -19,9 +19,6 @@ CASES = {
     for program, sources in PROGRAMS.items()
 }
 
-if not SOURCES.is_dir():
-    pytest.skip("not in a source tree", allow_module_level=True)
-
 
 def build(program: str, sanitizer: str) -> Path:
     shared = [path for path in SOURCES.glob("*/*.c") if not OTHERS.match(path.name)]

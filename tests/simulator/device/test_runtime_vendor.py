@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
+from tests.simulator.device.objects import INCLUDE, SOURCES, TABLES, generator
 
-SOURCES = ROOT / "csrc" / "simulator"
+TABLE = generator.read(TABLES / "cudart.txt")
 PYTHON = Path(os.environ.get("CUPTIMEM_CUDA_PYTHON", ROOT / ".venv-cuda" / "bin" / "python"))
 FOUND = next((PYTHON.parent.parent / "lib").glob("python3.*/site-packages/nvidia/cu13"), None)
 
-if not SOURCES.is_dir():
-    pytest.skip("not in a source tree", allow_module_level=True)
 if FOUND is None or not (FOUND / "include" / "driver_types.h").is_file():
     pytest.skip(f"no CUDA 13 headers beside {PYTHON}", allow_module_level=True)
 CUDA: Path = FOUND
@@ -131,7 +130,7 @@ def compiles(folder: Path, program: str) -> None:
     (folder / "crt" / "host_defines.h").write_text(HOST_DEFINES)
     (folder / "compare.c").write_text(program)
     done = subprocess.run(
-        ["gcc", "-std=gnu11", "-fsyntax-only", "-I.", f"-I{SOURCES}", f"-I{CUDA / 'include'}", "compare.c"],
+        ["gcc", "-std=gnu11", "-fsyntax-only", "-I.", *INCLUDE, f"-I{CUDA / 'include'}", "compare.c"],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -169,18 +168,14 @@ def test_structures(tmp_path: Path) -> None:
 
 def test_parameters_and_numbers(tmp_path: Path) -> None:
     """Of each call that CUPTI is told of: its number, and the layout of its parameters."""
-    ids = re.findall(r"X\((\w+), (v\d+), (\d+)\)", text("cupti/cupti_ids.h"))
-    parameters = structures("runtime/cuda_params.h")
     lines = ["#include <cuda_runtime_api.h>", "#include <generated_cuda_runtime_api_meta.h>"]
-    lines += ["#include <cupti_runtime_cbid.h>", '#include "runtime/cuda_params.h"', '#include "cupti/cupti_ids.h"']
-    for name, version, number in ids:
-        told = f"{name}_{version}"
-        lines.append(f'_Static_assert(CUPTI_RUNTIME_TRACE_CBID_{told} == {number}, "{told}");')
-        ours = f"cm_{name}_params"
-        if ours in parameters:
-            lines += same(ours, f"{told}_params", parameters.pop(ours))
-    assert len(ids) > 170
-    assert parameters == {}
+    lines += ["#include <cupti_runtime_cbid.h>", '#include "objects/calls.h"']
+    told = [entry for entry in TABLE.entries.values() if entry.parameters]
+    assert len(told) > 170
+    for entry in told:
+        name = f"{entry.name}_v{entry.facts['since']}"
+        lines.append(f'_Static_assert(CUPTI_RUNTIME_TRACE_CBID_{name} == CM_CBID_{entry.name}, "{name}");')
+        lines += same(f"cm_{entry.name}_params", f"{name}_params", fields("; ".join(entry.parameters)))
     compiles(tmp_path, "\n".join(lines))
 
 
@@ -209,10 +204,9 @@ def test_every_function_is_there() -> None:
     ).stdout
     rows = [line.split() for line in listed.splitlines()]
     real = {row[7].partition("@")[0] for row in rows if len(row) > 7 and row[3] == "FUNC" and row[6] != "UND"}
-    table = dict(re.findall(r"^(\w+)\s+(custom|refuse)$", (SOURCES / "tables" / "cudart.txt").read_text(), re.M))
     written = "".join(path.read_text() for path in SOURCES.glob("runtime/*.c"))
     by_hand = set(re.findall(r"^CM_SIM_EXPORT (?:const )?\w+ \**(\w+)\(", written, re.M))
     by_hand |= set(re.findall(r"CM_RT_ALIAS\(\w+,\s*(\w+)\)", written))
     assert len(real) > 400
-    assert real == set(table)
-    assert {name for name, word in table.items() if word == "custom"} == by_hand
+    assert real == set(TABLE.entries)
+    assert {entry.name for entry in TABLE.entries.values() if entry.custom} == by_hand

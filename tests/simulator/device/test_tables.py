@@ -1,21 +1,14 @@
 """The behaviour tables and what is made of them."""
 
 import re
-import runpy
 import subprocess
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from cuptimem.simulation import device as simulator
 from tests.build import SANITIZERS, build
-from tests.conftest import ROOT
-
-TABLES = ROOT / "csrc" / "simulator" / "tables"
-if not TABLES.is_dir():
-    pytest.skip("not in a source tree", allow_module_level=True)
-generator = SimpleNamespace(**runpy.run_path(str(TABLES / "generate.py")))
+from tests.simulator.device.objects import TABLES, generator
 
 HEAD = "library cuTEST\nrefused 15\n"
 
@@ -102,6 +95,12 @@ def test_words(tmp_path: Path) -> None:
         "name@1 ok",
         "again ok\nagain ok",
         "name int@-1",
+        "name ok id=3 (int a",
+        "name ok (int a)",
+        "name ok id=3\nother ok id=3",
+        "name ok id=3\ncallbacks 2 two three",
+        "callbacks 2",
+        "lookup name 2000",
     ],
 )
 def test_what_cannot_be_said(line: str, tmp_path: Path) -> None:

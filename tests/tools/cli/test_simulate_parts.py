@@ -1,6 +1,5 @@
 """Parts of `cuptimem simulate` by themselves: the device's report, cards and sizes, settings, the environment."""
 
-import re
 import signal
 import subprocess
 import sys
@@ -117,23 +116,6 @@ def test_a_damaged_report_is_named(writer, tmp_path):
     subprocess.run([writer, path, "other version"], check=True)
     with pytest.raises(Error, match="has version 2, this cuptimem reads 1"):
         device_report.read(str(path))
-
-
-CAPABILITY = r"#define (SM_\d+) \.major = (\d+), \.minor = (\d+)"
-PROFILE = (
-    r'\.name = "([^"]+)",\s*\.key = "([^"]+)",\s*\.memory = (\d+),\s*\.context = CONTEXT,\s*(SM_\d+),'
-    r"\s*\.sms = (\d+),"
-)
-
-
-def test_the_cards_are_those_of_the_simulator():
-    text = (ROOT / "csrc/simulator/core/profiles.c").read_text()
-    sms = {name: (int(major), int(minor)) for name, major, minor in re.findall(CAPABILITY, text)}
-    rows = re.findall(PROFILE, text)
-    assert len(rows) == text.count(".key = ") >= 18
-    assert [(one.name, one.key, one.memory, one.capability, one.sms) for one in cards.CARDS] == [
-        (name, key, int(memory), sms[capability], int(count)) for name, key, memory, capability, count in rows
-    ]
 
 
 def test_the_context_of_each_card_is_an_interval():

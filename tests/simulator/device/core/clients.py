@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.build import SANITIZERS, build
+from tests.simulator.device.objects import INCLUDE
 
 HERE = Path(__file__).parent
 CORE = Path(__file__).resolve().parents[4] / "csrc" / "simulator" / "core"
@@ -29,7 +30,7 @@ UNITS = [
     "virtual",
 ]
 SOURCES = [CORE / f"{unit}.c" for unit in UNITS]
-FLAGS = ["-std=gnu11", "-g", "-O1", "-fno-strict-aliasing", "-Wall", "-Wextra", "-Werror", f"-I{CORE.parent}"]
+FLAGS = ["-std=gnu11", "-g", "-O1", "-fno-strict-aliasing", "-Wall", "-Wextra", "-Werror", *INCLUDE]
 SANITIZED = {
     "plain": [],
     "address": [SANITIZERS["address"], "-fno-sanitize-recover=all"],

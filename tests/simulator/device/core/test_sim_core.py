@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import resource
 import signal
 import subprocess
@@ -12,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from cuptimem.simulation.card_table import CARDS
 from tests.build import build, works
-from tests.conftest import ROOT
 from tests.simulator.device.core import files
 from tests.simulator.device.core.clients import DEVICES, MIB, SANITIZED, SOURCES, Clients, cases_of, environment
 
@@ -290,13 +289,11 @@ def test_defaults(plain: Clients, tmp_path: Path) -> None:
 
 
 def test_all_profiles(plain: Clients, tmp_path: Path) -> None:
-    text = (ROOT / "csrc/simulator/core/profiles.c").read_text()
-    keys, names = re.findall(r'\.key = "([^"]+)"', text), re.findall(r'\.name = "([^"]+)"', text)
-    assert names == sorted(names)
+    assert [card.name for card in CARDS] == sorted(card.name for card in CARDS)
     asked = "A100 40GB,NVIDIA GeForce RTX 3090,RTX 5090,Tesla T4"
     _, devices, _ = configured(plain, tmp_path, {"CUPTIMEM_SIM_DEVICE": asked})
     assert [row[2] for row in devices] == ["a100-40gb", "rtx3090", "rtx5090", "t4"]
-    devices = [configured(plain, tmp_path, {"CUPTIMEM_SIM_DEVICE": key})[1][0] for key in keys]
+    devices = [configured(plain, tmp_path, {"CUPTIMEM_SIM_DEVICE": card.key})[1][0] for card in CARDS]
     facts = {row[2]: (row[5], int(row[6]), int(row[7]) >> 10, int(row[9]), int(row[10])) for row in devices}
     assert facts == {
         "a100-40gb": ("8.0", 108, 164, 2048, 32),

@@ -5,9 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/cuda_params.h"
+#include "objects/calls.h"
 #include "driver/driver.h"
-#include "driver/driver_params.h"
 #include "objects/objects.h"
 #include "objects/objects_stream.h"
 #include "core/sim.h"

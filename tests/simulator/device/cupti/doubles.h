@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cupti/cupti_hooks.h"
+#include "objects/cupti_hooks.h"
 
 int noted(void);             /* notes for the report since the last question */
 void lag(unsigned launches); /* work is done after so many later ones */

@@ -1,7 +1,7 @@
 #include "told.h"
 
 #include "check.h"
-#include "driver/driver_params.h"
+#include "objects/calls.h"
 
 atomic_bool cm_sim_cupti_on;
 static told_call calls[4];

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "cupti/cupti_hooks.h"
+#include "objects/cupti_hooks.h"
 
 typedef struct told_record {
     char kind; /* 'm'emory, 'k'ernel, 'c'opy, 's'et */

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cupti/cupti_hooks.h"
+#include "objects/cupti_hooks.h"
 
 enum { HISTORY = 64 };
 

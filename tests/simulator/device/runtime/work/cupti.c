@@ -2,9 +2,7 @@
 #include <stdatomic.h>
 
 #include "../doubles.h"
-#include "cupti/cupti_ids.h"
-#include "driver/driver_params.h"
-#include "runtime/cuda_params.h"
+#include "objects/calls.h"
 #include "work.h"
 
 /* The next thing told is this. */

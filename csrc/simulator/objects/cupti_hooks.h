@@ -1,9 +1,8 @@
-/* How the runtime and driver surfaces tell the CUPTI surface what they do.
+/* How calls of the runtime and of the driver reach CUPTI: cupti/ implements what is declared here.
  *
  * An entry point asks cm_sim_cupti_wanted() first (one load); only where it is true does it fill
  * the parameter structure and call enter and exit. A runtime call encloses its driver call; both
- * carry one correlation id. Callback ids and parameter structures: cupti_ids.h, cuda_params.h (own
- * declarations, compared with the vendor's headers by a test). */
+ * carry one correlation id. Callback ids and parameter structures: objects/calls.h. */
 #ifndef CM_SIM_CUPTI_HOOKS_H
 #define CM_SIM_CUPTI_HOOKS_H
 
@@ -19,7 +18,7 @@ static inline bool cm_sim_cupti_wanted(void)
 }
 
 typedef struct cm_sim_call {
-    uint32_t correlation; /* 0: nobody wanted to know when it began */
+    uint32_t correlation; /* 0: no client listened when it began */
     bool runtime;         /* a runtime call is around the driver call */
     int device;
     uint32_t runtime_id, driver_id;
@@ -28,7 +27,7 @@ typedef struct cm_sim_call {
     uint64_t runtime_begin, driver_begin;
     int runtime_result, driver_result;
     const char *symbol;         /* set by enter: the kernel that is launched */
-    struct cm_sim_call *around; /* set by enter: the call in whose callback this one is made */
+    struct cm_sim_call *around; /* set by enter: this one is made in a callback of that call */
 } cm_sim_call;
 
 /* symbol: the mangled name of the kernel that is launched, else NULL. */
@@ -39,7 +38,7 @@ void cm_sim_driver_enter(cm_sim_call *call, int device, uint32_t id, const char 
                          const void *parameters, const char *symbol);
 void cm_sim_driver_exit(cm_sim_call *call, int result);
 
-/* Whether anybody is told of this launch, or of the kernels that run on the device: only then is a
+/* Whether a client listens to this launch, or to the kernels that run on the device: only then is a
  * kernel's name looked up. */
 bool cm_sim_runtime_told(uint32_t id);
 bool cm_sim_driver_told(uint32_t id);
@@ -63,7 +62,7 @@ typedef struct cm_sim_told_memory {
     void *stream;
 } cm_sim_told_memory;
 void cm_sim_record_memory(const cm_sim_call *call, const cm_sim_told_memory *what);
-/* Of the call that this thread is in; nothing if it is in none, or nobody was told of that. */
+/* Of the call that this thread is in. Does nothing if there is none, or if it was not reported. */
 void cm_sim_record_pool(int operation, const void *pool, int device, size_t bytes);
 void cm_sim_record_kernel(const cm_sim_call *call, const char *name, const unsigned grid[3],
                           const unsigned block[3], unsigned shared, void *stream);
