@@ -29,7 +29,7 @@ say(why=why, published=published, active=core.capture_active(), tasks=tasks().co
 
 
 def test_address_space(child):
-    """What docs/architecture.md says that a capture takes, and that so much is enough under a limit."""
+    """What docs/limits.md says that a capture takes, and that so much is enough under a limit."""
     answer = child(
         """
 import resource

@@ -118,7 +118,7 @@ def test_interrupt_at_every_call_of_enter_and_exit(child, scale, keep, what):
 
 def test_interrupts_from_outside(start, scale, keep):
     """SIGINT at swept delays, from another process, against a loop of nothing but profiles. The next one is sent when
-    the last one has been dealt with: docs/architecture.md, Limits."""
+    the last one has been dealt with: docs/limits.md."""
     wanted = scale(120, 2000)  # so that one in a hundred is one
     process = start(
         """
@@ -154,7 +154,7 @@ say(hits=hits, rounds=rounds, bad=bad, complete=prof.report.complete)
         process.kill()
     assert process.returncode == 0, err[-3000:]
     answer = json.loads(line)
-    # Before __exit__'s first instruction: docs/architecture.md, Limits.
+    # Before __exit__'s first instruction: docs/limits.md.
     assert len(answer["bad"]) <= answer["hits"] // 100, answer
     assert answer["complete"] and answer["hits"] == wanted
     keep(interrupts=answer["hits"], profiles=answer["rounds"], left_open=len(answer["bad"]))
