@@ -8,7 +8,7 @@
 
 #include "../csrc/base/clock.h"
 #include "../csrc/capture/session.h"
-#include "../csrc/capture/thread.h"
+#include "../csrc/capture/ring_producer.h"
 
 enum { STEP = 4096, LIVE = 64, NODES = 32, AUTOGRAD_ID = 1 };
 

@@ -22,7 +22,10 @@ STREAMS = ("tiny", "training")
 
 
 def compile_program(target: Path) -> None:
-    sources = [Path(__file__).with_suffix(".c"), ROOT / "tests/unit/capture/frames_double.c"]
+    sources = [
+        Path(__file__).with_suffix(".c"),
+        *(ROOT / f"tests/unit/capture/{name}.c" for name in ("frames_double", "connect")),
+    ]
     for room in ("base", "trace", "capture", "compact", "recover"):
         sources += (path for path in (ROOT / "csrc" / room).glob("*.c") if path.name != "synthetic.c")
     sources += (ROOT / "csrc/heap" / f"{name}.c" for name in REPLAYED)

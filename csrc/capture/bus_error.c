@@ -16,7 +16,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "thread.h"
+#include "recording.h"
 
 enum { FRONTS = 16 }; /* a program that installs more different ones loses the guard */
 
@@ -50,7 +50,7 @@ static bool replace(void)
         return false;
     /* Both first: whoever reads zeros finds out why, and whoever comes now records nothing. */
     atomic_store(&guard.replaced, true);
-    cm_threads_set_recording(0);
+    cm_recording_set(0);
     if (mmap(memory, bytes, PROT_READ | PROT_WRITE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
         return false;

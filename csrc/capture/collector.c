@@ -16,18 +16,18 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../base/clock.h"
 #include "../base/descriptor.h"
+#include "../base/helper_thread.h"
 #include "../trace/encode.h"
 #include "bus_error.h"
-#include "../base/clock.h"
-#include "../base/helper_thread.h"
-#include "ring_consumer.h"
 #include "merge.h"
-#include "../compact/overflow.h"
+#include "ring_consumer.h"
 #include "ring_owner.h"
-#include "ring.h"
+#include "ring_producer.h"
+#include "ringfile.h"
 #include "source_text.h"
-#include "thread.h"
+#include "wake.h"
 
 enum {
     CHUNK_EVENTS = 1 << 17,
@@ -66,9 +66,9 @@ static struct {
     int32_t tid;
     bool running;
     _Atomic uint32_t quit;
-    _Atomic uint32_t wake;            /* futex: 1 = there is something to do */
     _Atomic uint32_t asked, answered; /* futex answered: sync requests */
     _Atomic bool failed, explained; /* explained: the file's end is written, warning may be read */
+    bool past_bound;                /* the compactor has a side file */
     bool ended;                     /* the end chunk is written */
     char warning[512];
     void (*_Atomic idle)(void);
@@ -86,22 +86,13 @@ static struct {
     _Atomic uint64_t events, bytes, seen_lost_stacks, largest_chunk;
 } collector;
 
+static const cm_compactor *compactor;
 static _Thread_local bool is_collector __attribute__((tls_model("initial-exec")));
 
 static long futex(_Atomic uint32_t *word, int operation, uint32_t value,
                   const struct timespec *wait)
 {
     return syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, wait, NULL, 0);
-}
-
-void cm_collector_wake_hook(void)
-{
-    if (atomic_load_explicit(&collector.wake, memory_order_relaxed) == 0 &&
-        atomic_exchange_explicit(&collector.wake, 1, memory_order_release) == 0) {
-        int saved = errno;
-        futex(&collector.wake, FUTEX_WAKE, 1, NULL);
-        errno = saved;
-    }
 }
 
 bool cm_collector_failed(void)
@@ -114,6 +105,11 @@ const char *cm_collector_warning(void)
     return atomic_load(&collector.explained) ? collector.warning : NULL;
 }
 
+void cm_collector_set_compactor(const cm_compactor *of)
+{
+    compactor = of;
+}
+
 void cm_collector_set_idle_callback(void (*callback)(void))
 {
     atomic_store(&collector.idle, callback);
@@ -121,7 +117,7 @@ void cm_collector_set_idle_callback(void (*callback)(void))
 
 static uint64_t lost_events(void)
 {
-    return atomic_load(&cm_the_space.unowned_lost) + cm_lanes_lost();
+    return atomic_load(&cm_ringfile.unowned_lost) + cm_lanes_lost();
 }
 
 cm_collector_counts cm_collector_get_counts(void)
@@ -134,7 +130,7 @@ cm_collector_counts cm_collector_get_counts(void)
         .rings = cm_threads_in_use(),
         .wakes = atomic_load(&collector.wakes),
         .memory = sizeof collector + cm_lanes_bytes() + BATCH_BYTES +
-                  2 * atomic_load(&collector.largest_chunk) + cm_overflow_memory() +
+                  2 * atomic_load(&collector.largest_chunk) + compactor->memory() +
                   cm_sourcetext_memory(),
     };
 }
@@ -143,15 +139,15 @@ cm_collector_counts cm_collector_get_counts(void)
 
 static void note_bytes(void)
 {
-    cm_overflow_note_memory();
-    atomic_store(&collector.bytes, cm_writer_size(collector.writer) + cm_overflow_side_used());
+    compactor->update_counts();
+    atomic_store(&collector.bytes, cm_writer_size(collector.writer) + compactor->side_used());
 }
 
 static int write_end(const char *reason, uint64_t also_lost)
 {
     if (collector.ended)
         return 0;
-    int status = cm_overflow_settle(collector.writer);
+    int status = compactor->flush(collector.writer);
     if (status == 0)
         status = cm_writer_end(collector.writer, atomic_load(&collector.events),
                                lost_events() + also_lost, collector.lost_stacks, reason);
@@ -171,7 +167,7 @@ __attribute__((format(printf, 1, 2))) static void fail(const char *format, ...)
     vsnprintf(collector.warning, sizeof collector.warning, format, arguments);
     va_end(arguments);
     atomic_store(&collector.failed, true);
-    cm_threads_set_recording(0);
+    cm_recording_set(0);
     cm_threads_wait_until_left(100);
     /* If not even this finds room, finish tries again, and the ring stays for the reader. */
     write_end(collector.warning, cm_lanes_pending());
@@ -189,19 +185,19 @@ static void say(uint32_t thread, cm_event event)
 
 static bool add_definitions(uint64_t from, uint64_t to)
 {
-    const cm_space *space = &cm_the_space;
-    size_t at = (size_t)(from % space->log_bytes);
+    const cm_ringfile_state *file = &cm_ringfile;
+    size_t at = (size_t)(from % file->log_bytes);
     size_t length = (size_t)(to - from);
-    size_t first = space->log_bytes - at < length ? space->log_bytes - at : length;
+    size_t first = file->log_bytes - at < length ? file->log_bytes - at : length;
 
-    return cm_batch_add_definitions(collector.batch, space->log + at, first) &&
-           cm_batch_add_definitions(collector.batch, space->log, length - first);
+    return cm_batch_add_definitions(collector.batch, file->log + at, first) &&
+           cm_batch_add_definitions(collector.batch, file->log, length - first);
 }
 
 /* Valid once the chunk is written whole; until then the other ones are. */
 static void announce_totals(uint64_t events, cm_clock_anchor anchor)
 {
-    cm_ring_totals *totals = &cm_the_space.header->totals[++collector.chunk_number & 1];
+    cm_ring_totals *totals = &cm_ringfile.header->totals[++collector.chunk_number & 1];
 
     /* An exchange, so that what is written next stays behind it. */
     atomic_exchange(&totals->events, UINT64_MAX);
@@ -213,18 +209,13 @@ static void announce_totals(uint64_t events, cm_clock_anchor anchor)
     atomic_store_explicit(&totals->events, events, memory_order_release);
 }
 
-static bool past_the_bound(void)
-{
-    return cm_overflow_entered();
-}
-
 /* As much as there is, up to about so many bytes; at least a slice. */
 static bool merge_events(size_t bytes)
 {
     int64_t moved = 0, slice = SLICE_EVENTS;
 
     /* What goes to the side file must fit into a part of it whatever its events need. */
-    if (past_the_bound() && slice > (int64_t)(bytes / EVENT_MOST))
+    if (collector.past_bound && slice > (int64_t)(bytes / EVENT_MOST))
         slice = (int64_t)(bytes / EVENT_MOST);
     do {
         int64_t n = cm_merge_run(&collector.merge, collector.batch, slice);
@@ -256,8 +247,8 @@ static bool check_trace(void)
  * read since the last look is worth nothing then, and lost like all that the rings hold. */
 static bool check_ring(void)
 {
-    const cm_space *space = &cm_the_space;
-    const char *harm = cm_space_find_harm();
+    const cm_ringfile_state *file = &cm_ringfile;
+    const char *harm = cm_ringfile_find_harm();
 
     if (harm == NULL && cm_bus_is_replaced())
         harm = "cannot be read any more";
@@ -266,7 +257,7 @@ static bool check_ring(void)
     if (harm == NULL)
         return true;
     cm_bus_replace(); /* first: what follows looks into it */
-    fail("recording ended: its ring file %s (%s)", harm, space->path);
+    fail("recording ended: its ring file %s (%s)", harm, file->path);
     return false;
 }
 
@@ -288,8 +279,8 @@ static void free_log(uint64_t end)
     const void *records = cm_batch_definitions(collector.batch, &length);
 
     cm_sourcetext_see(records, length);
-    atomic_store_explicit(&cm_the_space.log_tail, end, memory_order_release);
-    atomic_store_explicit(&cm_the_space.header->log_tail, end, memory_order_release);
+    atomic_store_explicit(&cm_ringfile.log_tail, end, memory_order_release);
+    atomic_store_explicit(&cm_ringfile.header->log_tail, end, memory_order_release);
 }
 
 /* Past the bound: definitions go to the trace at once, because nothing can be left out of them. */
@@ -318,7 +309,7 @@ static bool write_definitions(cm_clock_anchor anchor, uint64_t log_tail, uint64_
 /* The trace is as large as it may be. Only its own reports can say what was folded from here on. */
 static bool pass_the_bound(cm_clock_anchor anchor, uint64_t log_tail)
 {
-    int status = cm_overflow_enter();
+    int status = compactor->enter();
     if (status < 0) {
         fail(
             "recording ended: the trace has reached its bound of %.1f MiB (max_size), and its side "
@@ -326,36 +317,37 @@ static bool pass_the_bound(cm_clock_anchor anchor, uint64_t log_tail)
             (double)collector.max_size / (1 << 20), strerror(-status));
         return false;
     }
+    collector.past_bound = true;
     collector.merge.see = NULL;
     return write_definitions(anchor, log_tail, log_tail);
 }
 
 static int put_chunk(const void *bytes, size_t length, uint64_t log_end)
 {
-    if (past_the_bound())
-        return cm_overflow_put(collector.writer, bytes, length, log_end);
+    if (collector.past_bound)
+        return compactor->put(collector.writer, bytes, length, log_end);
     return cm_writer_chunk(collector.writer, bytes, length);
 }
 
 /* Returns whether there is more to take. */
 static bool write_chunk(uint64_t log_end)
 {
-    uint64_t log_tail = atomic_load_explicit(&cm_the_space.log_tail, memory_order_relaxed);
+    uint64_t log_tail = atomic_load_explicit(&cm_ringfile.log_tail, memory_order_relaxed);
     cm_clock_anchor anchor = cm_clock_sample();
     uint64_t size = cm_writer_size(collector.writer);
     const void *bytes;
     size_t length;
 
-    if (!past_the_bound() && size + END_ROOM >= collector.max_size &&
+    if (!collector.past_bound && size + END_ROOM >= collector.max_size &&
         !pass_the_bound(anchor, log_tail))
         return false;
-    if (past_the_bound() && log_end > log_tail) {
+    if (collector.past_bound && log_end > log_tail) {
         if (!write_definitions(anchor, log_tail, log_end))
             return false;
         log_tail = log_end;
     }
-    size_t room = past_the_bound() ? cm_overflow_batch_bytes()
-                                   : (size_t)(collector.max_size - END_ROOM - size);
+    size_t room = collector.past_bound ? compactor->batch_bytes()
+                                       : (size_t)(collector.max_size - END_ROOM - size);
     cm_batch_begin(collector.batch, anchor);
     bool fits = add_definitions(log_tail, log_end) && merge_events(room);
     for (uint32_t i = 0; fits && i < collector.own_count; i++)
@@ -365,8 +357,8 @@ static bool write_chunk(uint64_t log_end)
              collector.merge.see(collector.own[i].thread, &collector.own[i].event, 1));
     fits = fits && cm_lanes_cover(collector.batch);
     cm_batch_set_log_position(collector.batch, log_end);
-    if (past_the_bound())
-        cm_batch_set_side(collector.batch, cm_overflow_serial() + 1);
+    if (collector.past_bound)
+        cm_batch_set_side(collector.batch, compactor->serial() + 1);
     if (!fits || !cm_batch_finish(collector.batch, &bytes, &length)) {
         no_memory();
         return false;
@@ -460,7 +452,7 @@ static void sample_memory(uint64_t now)
 
 static void tell_unowned_losses(void)
 {
-    uint64_t lost = atomic_load(&cm_the_space.unowned_lost);
+    uint64_t lost = atomic_load(&cm_ringfile.unowned_lost);
 
     if (lost == collector.unowned_told || collector.own_count == OWN_EVENTS)
         return;
@@ -487,14 +479,14 @@ static int wait_after(uint64_t now, uint64_t heads)
 
 static bool is_due(uint64_t now, uint64_t pending, uint64_t log_pending)
 {
-    const cm_space *space = &cm_the_space;
-    uint64_t worth = (uint64_t)space->block_count * CM_BLOCK_EVENTS / 8;
+    uint64_t worth = (uint64_t)cm_blockpool.count * CM_BLOCK_EVENTS / 8;
     uint64_t age = (now - collector.chunk_ns) / 1000000;
 
     if (worth > PENDING_EVENTS)
         worth = PENDING_EVENTS;
-    if (pending >= worth || log_pending >= space->log_bytes / 4 ||
-        atomic_load(&space->used) >= space->wake_at || collector.own_count >= OWN_EVENTS / 2)
+    if (pending >= worth || log_pending >= cm_ringfile.log_bytes / 4 ||
+        atomic_load(&cm_blockpool.used) >= cm_blockpool.wake_at ||
+        collector.own_count >= OWN_EVENTS / 2)
         return true;
     if (pending > 0 || log_pending > 0)
         return age >= CHUNK_MS;
@@ -512,7 +504,7 @@ typedef enum urgency {
  * earlier, the later one's time is past our clock. */
 static void collect(urgency how)
 {
-    const cm_space *space = &cm_the_space;
+    const cm_ringfile_state *file = &cm_ringfile;
 
     if (cm_collector_failed() || !check_ring())
         return;
@@ -521,8 +513,8 @@ static void collect(urgency how)
     atomic_signal_fence(memory_order_seq_cst);
     uint64_t pending = cm_lanes_look();
     /* After the heads: the definitions of every event below them are then included. */
-    uint64_t log_end = atomic_load_explicit(&space->log_head, memory_order_acquire);
-    uint64_t log_pending = log_end - atomic_load_explicit(&space->log_tail, memory_order_relaxed);
+    uint64_t log_end = atomic_load_explicit(&file->log_head, memory_order_acquire);
+    uint64_t log_pending = log_end - atomic_load_explicit(&file->log_tail, memory_order_relaxed);
 
     uint64_t now = cm_clock_monotonic_ns();
     collector.wait_ms = wait_after(now, cm_lanes_published());
@@ -549,8 +541,8 @@ static void look_after_files(uint64_t now)
         cm_bus_unguard(); /* faults of before have come by now */
     }
     cm_bus_look_in_thread();
-    cm_space_keep_lock();
-    atomic_store_explicit(&cm_the_space.header->alive_ns, cm_clock_sample().realtime_ns,
+    cm_ringfile_keep_lock();
+    atomic_store_explicit(&cm_ringfile.header->alive_ns, cm_clock_sample().realtime_ns,
                           memory_order_relaxed);
 }
 
@@ -599,7 +591,7 @@ int cm_collector_sync(void)
         return cm_collector_failed() ? -1 : 0;
     }
     uint32_t ticket = atomic_fetch_add(&collector.asked, 1) + 1;
-    cm_collector_wake_hook();
+    cm_wake_collector_hook();
     for (;;) {
         uint32_t answered = atomic_load(&collector.answered);
         if ((int32_t)(answered - ticket) >= 0)
@@ -623,34 +615,30 @@ static void answer(void)
 
 static bool is_quiet(void)
 {
-    const cm_space *space = &cm_the_space;
+    const cm_ringfile_state *file = &cm_ringfile;
 
     return cm_clock_monotonic_ns() - collector.fresh_ns > QUIET_AFTER_MS * UINT64_C(1000000) &&
-           cm_lanes_pending() == 0 &&
-           atomic_load(&space->log_head) == atomic_load(&space->log_tail);
+           cm_lanes_pending() == 0 && atomic_load(&file->log_head) == atomic_load(&file->log_tail);
 }
 
 /* Where all is quiet no thread keeps a block: the next event needs one, and that wakes us. */
 static void rest(void)
 {
-    cm_space *space = &cm_the_space;
-
     cm_lanes_rest();
-    atomic_store(&space->wake_at, atomic_load(&space->used) + 1);
+    atomic_store(&cm_blockpool.wake_at, atomic_load(&cm_blockpool.used) + 1);
 }
 
 static void sleep_until_needed(void)
 {
     bool quiet = is_quiet();
     int wait_ms = quiet ? WAIT_QUIET_MS : collector.wait_ms;
-    struct timespec wait = {.tv_nsec = wait_ms * 1000000L};
 
     if (quiet)
         rest();
-    futex(&collector.wake, FUTEX_WAIT, 0, &wait);
+    cm_wake_wait(wait_ms);
     if (quiet) {
-        atomic_store(&cm_the_space.wake_at, cm_the_space.block_count / 2);
-        if (atomic_load(&collector.wake) != 0) /* by a thread that is about to publish */
+        atomic_store(&cm_blockpool.wake_at, cm_blockpool.count / 2);
+        if (cm_wake_is_pending()) /* by a thread that is about to publish */
             collector.fresh_ns = cm_clock_monotonic_ns();
     }
     atomic_fetch_add(&collector.wakes, 1);
@@ -663,7 +651,7 @@ static void *run(void *unused)
     while (!atomic_load(&collector.quit)) {
         sleep_until_needed();
         /* Before the rounds: what comes in while they run wakes us again. */
-        atomic_store(&collector.wake, 0);
+        cm_wake_reset();
         answer();
         round_of_work();
     }
@@ -694,7 +682,7 @@ int cm_collector_pause(void)
     if (!collector.running)
         return 0;
     atomic_store(&collector.quit, 1);
-    cm_collector_wake_hook();
+    cm_wake_collector_hook();
     int status = cm_helper_join(collector.thread, &collector.tid);
     collector.running = false;
     return status;
@@ -719,9 +707,10 @@ static void clean_up(void)
 
     cm_batch_free(collector.batch);
     free(collector.merge.heap);
-    cm_overflow_finish(false);
+    compactor->finish(false);
     cm_sourcetext_end();
     memset(&collector, 0, sizeof collector);
+    cm_wake_reset();
     atomic_store(&collector.idle, idle);
 }
 
@@ -729,19 +718,19 @@ int cm_collector_start(cm_writer *writer, const char *path, uint64_t max_size, u
                        const char *cache_tag)
 {
     clean_up();
-    cm_sourcetext_begin(max_size, cache_tag, cm_owner_began_ns(cm_the_space.header));
+    cm_sourcetext_begin(max_size, cache_tag, cm_owner_began_ns(cm_ringfile.header));
     collector.writer = writer;
     collector.max_size = max_size;
     collector.merge.refill = cm_lanes_refill;
-    collector.merge.see = cm_overflow_see;
+    collector.merge.see = compactor->see;
     collector.chunk_ns = collector.round_ns = collector.fresh_ns = cm_clock_monotonic_ns();
     collector.wait_ms = WAIT_SHORT_MS;
     atomic_store(&collector.bytes, cm_writer_size(writer));
     cm_lanes_begin();
     int status = prepare();
     if (status == 0)
-        status = cm_overflow_begin(path, cm_the_space.header->id,
-                                   side_bytes != 0 ? side_bytes : side_for(max_size));
+        status = compactor->begin(path, cm_ringfile.header->id,
+                                  side_bytes != 0 ? side_bytes : side_for(max_size));
     if (status == 0)
         status = cm_collector_resume();
     if (status < 0)
@@ -807,7 +796,7 @@ int cm_collector_finish(const char *const *notes)
     }
     cm_batch_free(collector.batch);
     free(collector.merge.heap);
-    cm_overflow_finish(collector.ended);
+    compactor->finish(collector.ended);
     cm_sourcetext_end();
     collector.batch = NULL;
     collector.merge.heap = NULL;
@@ -821,8 +810,9 @@ void cm_collector_forget(void)
     close_statm();
     /* The parent's memory is not freed: its collector may have been inside the allocator. */
     void (*idle)(void) = atomic_load(&collector.idle);
-    cm_overflow_forget();
+    compactor->forget();
     cm_sourcetext_forget();
     memset(&collector, 0, sizeof collector);
+    cm_wake_reset();
     atomic_store(&collector.idle, idle);
 }

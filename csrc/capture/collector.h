@@ -8,10 +8,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "../trace/compactor.h"
 #include "../trace/writer.h"
 
-/* Any thread, inside a hook too: wakes the collector unless it is awake already. */
-void cm_collector_wake_hook(void);
+/* Before the first start: what writes past the bound (max_size). */
+void cm_collector_set_compactor(const cm_compactor *compactor);
 
 /* Prepares to write the current space's rings into writer, and starts the thread. path: of the
  * trace; beside it comes a side file once it has max_size bytes (overflow.h), of side_bytes or, if

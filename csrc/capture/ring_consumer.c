@@ -5,8 +5,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "ring.h"
-#include "thread.h"
+#include "ring_producer.h"
+#include "ringfile.h"
 
 enum { BURY_MS = 250, TIDS = 2 * CM_RING_COUNT };
 
@@ -27,17 +27,17 @@ static struct {
 
 static inline uint32_t link_of(uint32_t block)
 {
-    return atomic_load_explicit(&cm_the_space.link[block - 1], memory_order_acquire);
+    return atomic_load_explicit(&cm_blockpool.link[block - 1], memory_order_acquire);
 }
 
 static inline uint64_t base_of(uint32_t block)
 {
-    return cm_the_space.base[block - 1];
+    return cm_blockpool.base[block - 1];
 }
 
 static inline uint64_t head_of(uint32_t slot)
 {
-    return atomic_load_explicit(&cm_the_space.own[slot].head, memory_order_acquire);
+    return atomic_load_explicit(&cm_ringfile.counts[slot].head, memory_order_acquire);
 }
 
 void cm_lanes_begin(void)
@@ -82,7 +82,7 @@ static uint32_t next_block(lane *l, uint32_t block)
         cm_thread *t = cm_threads_at(l->walk.ring);
         next = atomic_exchange_explicit(&t->restart, 0, memory_order_acquire);
         if (next != 0)
-            atomic_store_explicit(&cm_the_space.link[block - 1], next, memory_order_relaxed);
+            atomic_store_explicit(&cm_blockpool.link[block - 1], next, memory_order_relaxed);
     }
     if (next != 0)
         l->retiring = false;
@@ -97,7 +97,7 @@ static bool find_run(lane *l)
         l->block = l->cursor = atomic_exchange_explicit(&t->restart, 0, memory_order_acquire);
     }
     while (l->cursor != 0) {
-        const cm_block *block = cm_space_block(l->cursor);
+        const cm_block *block = cm_blockpool_at(l->cursor);
         /* Only the last block of the chain can be retiring. */
         uint32_t next = next_block(l, l->cursor);
         /* A block that was taken away ends where the next begins, before it is full. */
@@ -132,7 +132,7 @@ void cm_lanes_open(cm_merge *merge)
             continue;
         l->walk.position = l->tail;
         l->walk.ring = i;
-        l->walk.thread = cm_the_space.rings[i].thread;
+        l->walk.thread = cm_ringfile.rings[i].thread;
         if (find_run(l))
             cm_merge_add(merge, &l->walk);
     }
@@ -163,12 +163,12 @@ void cm_lanes_commit(void)
         lane *l = &lanes.of[i];
         if (l->walk.position > l->tail) {
             l->tail = l->walk.position;
-            atomic_store_explicit(&cm_the_space.own[i].tail, l->tail, memory_order_release);
-            atomic_store_explicit(&cm_the_space.rings[i].tail, l->tail, memory_order_release);
+            atomic_store_explicit(&cm_ringfile.counts[i].tail, l->tail, memory_order_release);
+            atomic_store_explicit(&cm_ringfile.rings[i].tail, l->tail, memory_order_release);
         }
         while (l->block != l->cursor) {
             uint32_t next = link_of(l->block);
-            cm_space_give_block(l->block);
+            cm_blockpool_give(l->block);
             l->block = next;
         }
     }
@@ -196,7 +196,7 @@ static bool take_away(lane *l, uint32_t slot)
 {
     if (l->block == 0 || l->retiring || l->tail != head_of(slot) || link_of(l->block) != 0)
         return false;
-    cm_block *block = cm_space_block(l->block);
+    cm_block *block = cm_blockpool_at(l->block);
     uintptr_t limit = (uintptr_t)(block->events + CM_BLOCK_EVENTS);
     /* If it has moved on to another block meanwhile, its limit is another one. */
     if (!atomic_compare_exchange_strong_explicit(&cm_threads_at(slot)->limit, &limit, 0,
@@ -221,7 +221,7 @@ static void free_retired(lane *l, uint32_t slot)
     }
     if (atomic_load_explicit(&t->restart, memory_order_acquire) != 0 || head_of(slot) != l->tail)
         return; /* read first what it wrote before it noticed */
-    cm_space_give_block(l->block);
+    cm_blockpool_give(l->block);
     l->block = l->cursor = 0;
     l->retiring = false;
 }
@@ -288,7 +288,7 @@ static void free_all(lane *l, uint32_t slot)
     find_run(l);
     while (l->block != 0) {
         uint32_t next = link_of(l->block);
-        cm_space_give_block(l->block);
+        cm_blockpool_give(l->block);
         l->block = next;
     }
     l->cursor = 0;
@@ -336,8 +336,7 @@ static void bury(void)
 
 void cm_lanes_reclaim(uint64_t now_ns)
 {
-    const cm_space *space = &cm_the_space;
-    bool scarce = atomic_load(&space->used) > space->block_count / 4;
+    bool scarce = atomic_load(&cm_blockpool.used) > cm_blockpool.count / 4;
 
     lanes.high = cm_threads_high();
     if (scarce || cm_threads_in_use() > CM_RING_COUNT / 4 ||
@@ -363,7 +362,7 @@ uint64_t cm_lanes_pending(void)
 
     for (uint32_t i = 0; i < cm_threads_high(); i++) {
         /* The tail first: the head is then not behind it. */
-        uint64_t tail = atomic_load_explicit(&cm_the_space.own[i].tail, memory_order_acquire);
+        uint64_t tail = atomic_load_explicit(&cm_ringfile.counts[i].tail, memory_order_acquire);
         pending += head_of(i) - tail;
     }
     return pending;
@@ -374,6 +373,6 @@ uint64_t cm_lanes_lost(void)
     uint64_t lost = 0;
 
     for (uint32_t i = 0; i < cm_threads_high(); i++)
-        lost += atomic_load_explicit(&cm_the_space.own[i].lost, memory_order_relaxed);
+        lost += atomic_load_explicit(&cm_ringfile.counts[i].lost, memory_order_relaxed);
     return lost;
 }

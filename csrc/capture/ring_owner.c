@@ -124,15 +124,19 @@ void cm_owner_write(const cm_ring_header *header, char text[CM_OWNER_TEXT])
              (unsigned long long)header->owner_start, (unsigned long long)header->owner_namespace);
 }
 
-cm_owner cm_owner_find(uint64_t ring_id, const char *text)
+cm_owner cm_owner_find(const char *text)
 {
     unsigned long long pid, birth, namespace;
 
-    if (cm_space_is_recording(ring_id))
-        return CM_OWNER_RUNS;
     if (sscanf(text, "%llu %llu %llu", &pid, &birth, &namespace) != 3)
         return CM_OWNER_UNKNOWN;
     return find(pid, birth, namespace);
+}
+
+bool cm_ring_lock(int fd)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    return fcntl(fd, F_SETLK, &lock) == 0;
 }
 
 bool cm_ring_is_abandoned(const cm_ring_header *header)

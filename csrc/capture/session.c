@@ -15,12 +15,11 @@
 #include "../trace/writer.h"
 #include "../base/clock.h"
 #include "collector.h"
-#include "../recover/kept_rings.h"
 #include "ring_owner.h"
-#include "ring.h"
-#include "thread.h"
+#include "ring_producer.h"
+#include "ringfile.h"
 
-enum { LEAVE_MS = 1000 };
+enum { LEAVE_MS = 1000, HOLD_MS = 1000 };
 
 static struct {
     pthread_mutex_t mutex; /* taken without the GIL: its holder may wait for the collector */
@@ -31,7 +30,8 @@ static struct {
     cm_writer *_Atomic writer;
     cm_session_counts last; /* of the capture that was stopped */
     char note[512];
-    char swept[CM_SESSION_ERROR_SIZE]; /* what a sweep has to say */
+    char swept[CM_SESSION_ERROR_SIZE]; /* a sweep's line for the user */
+    cm_session_sweeper *sweep;
     _Atomic bool note_taken, failure_taken, swept_taken;
     _Atomic bool waits; /* for cm_session_share */
     pthread_once_t once;
@@ -57,7 +57,7 @@ static void after_fork_in_parent(void)
 static void become_child(void)
 {
     cm_threads_forget();
-    cm_space_forget();
+    cm_ringfile_forget();
     cm_collector_forget();
     /* Nothing is buffered in a writer, so closing writes nothing. */
     cm_writer_close(atomic_exchange(&session.writer, NULL));
@@ -119,8 +119,7 @@ static bool make_absolute(const char *path, char *absolute, size_t size)
 /* Where the rings are, for a reader; written again when they have moved. */
 static int write_meta(cm_writer *writer, const char *const *meta)
 {
-    const cm_space *space = &cm_the_space;
-    const cm_ring_header *header = space->header;
+    const cm_ring_header *header = cm_ringfile.header;
     size_t count = 0;
     char id[24], bytes[24], owner[CM_OWNER_TEXT];
 
@@ -130,11 +129,11 @@ static int write_meta(cm_writer *writer, const char *const *meta)
     if (pairs == NULL)
         return -ENOMEM;
     snprintf(id, sizeof id, "0x%016llx", (unsigned long long)header->id);
-    snprintf(bytes, sizeof bytes, "%llu", (unsigned long long)space->file_bytes);
+    snprintf(bytes, sizeof bytes, "%llu", (unsigned long long)cm_ringfile.file_bytes);
     cm_owner_write(header, owner);
-    const char *const own[] = {"ring.path",  cm_space_is_filed() ? space->path : "",
+    const char *const own[] = {"ring.path",  cm_ringfile_exists() ? cm_ringfile.path : "",
                                "ring.id",    id,
-                               "ring.place", cm_place_name(space->place),
+                               "ring.place", cm_ring_place_name(cm_ringfile.place),
                                "ring.bytes", bytes,
                                "ring.owner", owner};
     if (count > 0)
@@ -145,7 +144,26 @@ static int write_meta(cm_writer *writer, const char *const *meta)
     return status;
 }
 
-/* On the collector's thread, or while there is none. */
+/* Moves the rings into a file, once. Threads may record meanwhile: they wait, and lose nothing. On
+ * the collector's thread, or while there is none. -errno: nothing has changed, try again. */
+static int move_rings(char *note, size_t note_size)
+{
+    cm_ring_made made;
+    int status = -EAGAIN;
+
+    if (cm_ringfile.place != CM_RING_PLACE_NONE || !cm_ringfile_make(&made, note, note_size))
+        return 0;
+    if (cm_threads_hold(HOLD_MS)) {
+        cm_frames_before_fork(); /* as for a fork: a definition is appended under its mutex */
+        status = cm_ringfile_move_to(&made);
+        cm_frames_after_fork();
+    }
+    cm_recording_release();
+    if (status < 0)
+        cm_ring_made_remove(&made);
+    return status;
+}
+
 static int share(void)
 {
     char note[sizeof session.note] = "";
@@ -154,7 +172,7 @@ static int share(void)
         atomic_store(&session.waits, false);
         return 0;
     }
-    int status = cm_space_share(note, sizeof note);
+    int status = move_rings(note, sizeof note);
     if (note[0] != '\0' && status == 0) {
         memcpy(session.note, note, sizeof note);
         atomic_store(&session.note_taken, false);
@@ -202,16 +220,16 @@ static int begin_recording(const cm_session_options *options, const char *path, 
                       "cannot create the trace %s: %s (choose another path, or say that it may be "
                       "replaced)",
                       path, strerror(EEXIST));
-    const cm_space_options wish = {.trace_path = path,
-                                   .ring_dir = options->ring_dir,
-                                   .shared_dir = options->shared_dir,
-                                   .bytes = options->ring_bytes};
-    int status = cm_space_create(&wish, session.note, sizeof session.note);
+    const cm_ringfile_options wish = {.trace_path = path,
+                                      .ring_dir = options->ring_dir,
+                                      .shared_dir = options->shared_dir,
+                                      .bytes = options->ring_bytes};
+    int status = cm_ringfile_create(&wish, session.note, sizeof session.note);
     if (status == 0 && !options->later)
-        status = cm_space_share(session.note, sizeof session.note);
+        status = move_rings(session.note, sizeof session.note);
     if (status < 0) {
-        if (cm_the_space.header != NULL) {
-            cm_space_destroy(true, true);
+        if (cm_ringfile.header != NULL) {
+            cm_ringfile_destroy(true, true);
             snprintf(session.note, sizeof session.note, "the rings cannot get their file: %s",
                      strerror(-status));
         }
@@ -221,7 +239,7 @@ static int begin_recording(const cm_session_options *options, const char *path, 
     session.note_taken = session.note[0] == '\0';
     session.failure_taken = false;
     if (open_trace(options, path, error, error_size) < 0) {
-        cm_space_destroy(true, true);
+        cm_ringfile_destroy(true, true);
         return -1;
     }
     session.waits = options->later; /* the collector looks at it from its start on */
@@ -236,7 +254,7 @@ static int begin_recording(const cm_session_options *options, const char *path, 
     if (status < 0) {
         cm_writer_close(atomic_exchange(&session.writer, NULL));
         unlink(path);
-        cm_space_destroy(true, true);
+        cm_ringfile_destroy(true, true);
         session.waits = false;
         return refuse(error, error_size, "cannot start the collector: %s", strerror(-status));
     }
@@ -244,18 +262,28 @@ static int begin_recording(const cm_session_options *options, const char *path, 
     return 0;
 }
 
+void cm_session_set_sweeper(cm_session_sweeper *sweep)
+{
+    session.sweep = sweep;
+}
+
 void cm_session_sweep(const cm_session_options *options)
 {
-    char path[CM_RING_PATH_MAX];
+    char path[CM_RING_PATH_MAX], note[CM_SESSION_ERROR_SIZE];
+    cm_ring_sweep places;
     struct stat st;
 
     /* Nothing is touched for a start that will be refused. */
-    if (!cm_session_active() && make_absolute(options->path, path, sizeof path) &&
-        (options->overwrite || lstat(path, &st) < 0))
-        cm_space_sweep(path, options->ring_dir, options->shared_dir);
+    if (session.sweep == NULL || cm_session_active() ||
+        !make_absolute(options->path, path, sizeof path) ||
+        (!options->overwrite && lstat(path, &st) == 0))
+        return;
+    cm_ring_folders_to_sweep(&places, path, options->ring_dir, options->shared_dir);
+    if (!session.sweep(places.folder, note, sizeof note))
+        return;
     lock();
-    if (cm_kept_take_note(session.swept, sizeof session.swept))
-        session.swept_taken = false;
+    memcpy(session.swept, note, sizeof note);
+    session.swept_taken = false;
     unlock();
 }
 
@@ -289,12 +317,12 @@ int cm_session_start(const cm_session_options *options, char *error, size_t erro
 static void record(bool on)
 {
     if (on && session.active) {
-        cm_threads_set_recording(session.number);
+        cm_recording_set(session.number);
         /* The collector may have given up meanwhile. */
         if (!cm_collector_failed())
             return;
     }
-    cm_threads_set_recording(0);
+    cm_recording_set(0);
     cm_threads_wait_until_left(LEAVE_MS);
 }
 
@@ -369,9 +397,9 @@ void cm_session_exec(const char *program)
         cm_collector_pause();
         cm_collector_sync();
         cm_collector_note(notes);
-        atomic_store(&cm_the_space.header->alive_ns, 0);
+        atomic_store(&cm_ringfile.header->alive_ns, 0);
     } else if (session.active) {
-        atomic_store(&cm_the_space.header->alive_ns, cm_clock_sample().realtime_ns);
+        atomic_store(&cm_ringfile.header->alive_ns, cm_clock_sample().realtime_ns);
         cm_collector_note(notes);
         cm_collector_resume();
     }
@@ -399,9 +427,9 @@ static cm_session_counts count(void)
         .codes = f.codes,
         .rings = c.rings,
         .wakes = c.wakes,
-        .ring_blocks_used = atomic_load(&cm_the_space.used),
-        .profiler_bytes = c.memory + f.mapped_bytes + cm_the_space.bytes +
-                          cm_the_space.tables_bytes + cm_threads_bytes(),
+        .ring_blocks_used = atomic_load(&cm_blockpool.used),
+        .profiler_bytes = c.memory + f.mapped_bytes + cm_ringfile.bytes + cm_ringfile.tables_bytes +
+                          cm_threads_bytes(),
     };
 }
 
@@ -451,7 +479,7 @@ int cm_session_stop(const char *const *notes, char *warning, size_t warning_size
     if (warning_size > 0)
         warning[0] = '\0';
     if (session.active) {
-        cm_threads_set_recording(0);
+        cm_recording_set(0);
         bool left = cm_threads_wait_until_left(LEAVE_MS);
         int end = cm_collector_finish(notes);
         session.last = count();
@@ -461,7 +489,7 @@ int cm_session_stop(const char *const *notes, char *warning, size_t warning_size
         int closed = cm_writer_close(atomic_exchange(&session.writer, NULL));
         /* Without an end chunk the file still needs its ring: readers, and the next capture's
          * sweep, find in it what could not be written. */
-        cm_space_destroy(end == 0, left);
+        cm_ringfile_destroy(end == 0, left);
         status = end < 0 || closed < 0 ? -1 : 0;
         const char *line = take_warning();
         if (line != NULL)

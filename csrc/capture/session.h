@@ -34,6 +34,10 @@ typedef struct cm_session_counts {
 /* Sweeps rings that killed processes left where this capture's ring may come to lie: their tails go
  * into their traces. Call it before start, without the GIL: it reads and writes whole files. */
 void cm_session_sweep(const cm_session_options *options);
+/* What does it, in these folders, closed by NULL; true: a line for the user is in note. Before the
+ * first sweep; without one nothing is swept. */
+typedef bool cm_session_sweeper(const char *const *folders, char *note, size_t note_size);
+void cm_session_set_sweeper(cm_session_sweeper *sweep);
 
 /* Creates ring file and trace and starts the collector; nothing records yet. Needs the GIL (stacks
  * begin anew). 0, or -1 with one clear line in error (what, why, and what to do). */

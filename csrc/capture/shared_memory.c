@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "ring.h"
+#include "ring_layout.h"
 
 enum { BLOCK_UNIT = 512, TRIES = 500, PAUSE_MS = 2 };
 

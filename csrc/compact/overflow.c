@@ -8,8 +8,8 @@
 #include "../trace/decode.h"
 #include "../trace/encode.h"
 #include "../trace/side_file.h"
+#include "../capture/ring_layout.h"
 #include "compact.h"
-#include "../capture/ring.h"
 
 enum { BATCHES_A_PART = 4 };
 
@@ -32,9 +32,20 @@ static bool put_folded(void *unused, uint32_t thread, const cm_event *event)
     return cm_batch_add_event(overflow.batch, thread, event);
 }
 
-int cm_overflow_begin(const char *trace_path, uint64_t ring_id, uint64_t side_bytes)
+static void finish(bool remove)
 {
-    cm_overflow_finish(false);
+    if (overflow.side != NULL)
+        cm_side_close(overflow.side, remove);
+    cm_fold_free(overflow.fold);
+    cm_batch_free(overflow.batch);
+    cm_decoder_free(overflow.decoder);
+    free(overflow.section);
+    memset(&overflow, 0, sizeof overflow);
+}
+
+static int begin(const char *trace_path, uint64_t ring_id, uint64_t side_bytes)
+{
+    finish(false);
     size_t length = strlen(trace_path);
     if (length >= sizeof overflow.path)
         return -ENAMETOOLONG;
@@ -45,7 +56,7 @@ int cm_overflow_begin(const char *trace_path, uint64_t ring_id, uint64_t side_by
     return overflow.fold == NULL ? -ENOMEM : 0;
 }
 
-void cm_overflow_note_memory(void)
+static void update_counts(void)
 {
     uint64_t memory = cm_fold_bytes(overflow.fold);
     if (overflow.side != NULL)
@@ -54,12 +65,12 @@ void cm_overflow_note_memory(void)
     atomic_store(&overflow.used, overflow.side != NULL ? cm_side_used(overflow.side) : 0);
 }
 
-bool cm_overflow_see(uint32_t thread, const cm_event *events, size_t count)
+static bool see_events(uint32_t thread, const cm_event *events, size_t count)
 {
     return cm_fold_see(overflow.fold, thread, events, count);
 }
 
-int cm_overflow_enter(void)
+static int enter(void)
 {
     overflow.batch = cm_batch_new();
     overflow.decoder = cm_decoder_new();
@@ -72,17 +83,12 @@ int cm_overflow_enter(void)
     return status;
 }
 
-bool cm_overflow_entered(void)
-{
-    return overflow.side != NULL;
-}
-
-uint64_t cm_overflow_serial(void)
+static uint64_t newest_serial(void)
 {
     return overflow.serial;
 }
 
-size_t cm_overflow_batch_bytes(void)
+static size_t batch_bytes(void)
 {
     return cm_side_part_bytes(overflow.side) / BATCHES_A_PART;
 }
@@ -178,7 +184,7 @@ static int fold_oldest(cm_writer *writer, uint64_t log_position)
     return status;
 }
 
-int cm_overflow_put(cm_writer *writer, const void *chunk, size_t length, uint64_t log_position)
+static int put_batch(cm_writer *writer, const void *chunk, size_t length, uint64_t log_position)
 {
     int status;
     while ((status = cm_side_append(overflow.side, chunk, length)) == -ENOBUFS) {
@@ -193,7 +199,7 @@ int cm_overflow_put(cm_writer *writer, const void *chunk, size_t length, uint64_
 
 /* --- the end ------------------------------------------------------------------------------- */
 
-int cm_overflow_settle(cm_writer *writer)
+static int flush(cm_writer *writer)
 {
     const uint8_t *chunks;
     size_t length;
@@ -209,29 +215,33 @@ int cm_overflow_settle(cm_writer *writer)
     return 0;
 }
 
-void cm_overflow_finish(bool remove)
-{
-    if (overflow.side != NULL)
-        cm_side_close(overflow.side, remove);
-    cm_fold_free(overflow.fold);
-    cm_batch_free(overflow.batch);
-    cm_decoder_free(overflow.decoder);
-    free(overflow.section);
-    memset(&overflow, 0, sizeof overflow);
-}
-
-void cm_overflow_forget(void)
+static void forget(void)
 {
     cm_side_forget(overflow.side);
     memset(&overflow, 0, sizeof overflow);
 }
 
-uint64_t cm_overflow_side_used(void)
+static uint64_t side_used(void)
 {
     return atomic_load(&overflow.used);
 }
 
-uint64_t cm_overflow_memory(void)
+static uint64_t memory_used(void)
 {
     return atomic_load(&overflow.memory);
 }
+
+const cm_compactor cm_overflow = {
+    .begin = begin,
+    .see = see_events,
+    .enter = enter,
+    .serial = newest_serial,
+    .batch_bytes = batch_bytes,
+    .put = put_batch,
+    .flush = flush,
+    .finish = finish,
+    .forget = forget,
+    .update_counts = update_counts,
+    .side_used = side_used,
+    .memory = memory_used,
+};

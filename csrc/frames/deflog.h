@@ -2,7 +2,7 @@
  * in the shared mapping, so that a killed process leaves them behind with its events. frames/ calls
  * it, capture/ implements it (and tests have a plain one in memory).
  *
- * The bytes are exactly the definition records of csrc/trace/format.h: the collector copies them
+ * The bytes are exactly the definition records of base/definition.h: the collector copies them
  * into the trace unread. */
 #ifndef CM_FRAMES_DEFLOG_H
 #define CM_FRAMES_DEFLOG_H

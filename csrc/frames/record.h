@@ -1,4 +1,4 @@
-/* Puts definition records (csrc/trace/format.h) together and appends them to the log. There is one
+/* Puts definition records (base/definition.h) together and appends them to the log. There is one
  * record under construction in the process: the intern mutex guards it. Hooks may call this. */
 #ifndef CM_FRAMES_RECORD_H
 #define CM_FRAMES_RECORD_H
@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../trace/format.h"
+#include "../base/definition.h"
 #include "text.h"
 
 void cm_record_start(void);

@@ -1,9 +1,22 @@
 /* cuptimem._core: the only place where C meets Python objects. */
 #include "module.h"
 
+#include "../capture/collector.h"
+#include "../capture/session.h"
+#include "../compact/overflow.h"
+#include "../recover/orphan.h"
+#include "../trace/tail.h"
 #include "py_hidden.h"
 
 PyObject *cm_py_error;
+
+/* What capture/ and trace/ call without knowing the rooms that do it. */
+static void connect_rooms(void)
+{
+    cm_collector_set_compactor(&cm_overflow);
+    cm_session_set_sweeper(cm_orphan_sweep_all);
+    cm_tail_set_source(&cm_orphan_tail);
+}
 
 static int module_exec(PyObject *module)
 {
@@ -22,6 +35,7 @@ static int module_exec(PyObject *module)
                                            "and this is one of its subinterpreters");
         return -1;
     }
+    connect_rooms();
     cm_py_error = PyErr_NewExceptionWithDoc("cuptimem.Error",
                                             "What was asked could not be done; one line says why.",
                                             PyExc_RuntimeError, NULL);

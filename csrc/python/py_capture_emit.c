@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "../base/clock.h"
-#include "../capture/thread.h"
+#include "../capture/ring_producer.h"
 
 const char cm_py_capture_emit_doc[] =
     "capture_emit(threads, pairs, first=0, counter=None, pause_us=0) -> int\n\n"

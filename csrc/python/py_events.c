@@ -2,7 +2,7 @@
 #include "py_events.h"
 
 #include "../base/clock.h"
-#include "../capture/thread.h"
+#include "../capture/ring_producer.h"
 #include "../sources/cupti/cupti.h"
 #include "py_capture_emit.h"
 #include "py_walks.h"

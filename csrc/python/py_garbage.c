@@ -8,7 +8,7 @@
 #include <stdbool.h>
 
 #include "../base/clock.h"
-#include "../capture/thread.h"
+#include "../capture/ring_producer.h"
 
 /* The collection that garbage_final asks for: it has marks of its own. */
 static enum { NOT_ASKED, ASKED, RUNNING, RAN } final;

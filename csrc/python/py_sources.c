@@ -49,7 +49,7 @@
 #include "../base/clock.h"
 #include "../capture/session.h"
 #include "../capture/source_text.h"
-#include "../capture/thread.h"
+#include "../capture/ring_producer.h"
 #include "../sources/calibrate.h"
 #include "../sources/cupti/cupti.h"
 #include "../sources/operators.h"

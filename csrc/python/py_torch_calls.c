@@ -20,7 +20,7 @@
 #include <string.h>
 
 #include "../base/event.h"
-#include "../capture/thread.h"
+#include "../capture/ring_producer.h"
 #include "../frames/offsets.h"
 #include "../sources/sources.h"
 #include "py_events.h"

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <structmember.h>
 
-#include "../capture/thread.h"
+#include "../capture/ring_producer.h"
 
 typedef struct followed {
     PyObject_HEAD

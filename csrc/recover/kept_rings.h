@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../capture/ring.h"
+#include "../capture/ring_layout.h"
 
 enum {
     CM_KEPT_MOST = 16,

@@ -13,7 +13,7 @@
 #include "../capture/merge.h"
 #include "../capture/ring_owner.h"
 #include "recover.h"
-#include "../capture/ring.h"
+#include "../capture/ringfile.h"
 
 enum { CHUNK_EVENTS = 1 << 17 };
 
@@ -339,7 +339,7 @@ static cm_tail read_at(const char *ring_path, uint64_t ring_id, const cm_covers 
      * if it is our own: closing it again would drop our lock on it. */
     if (!is_ring_name(ring_path) || lstat(ring_path, &st) < 0 || !S_ISREG(st.st_mode))
         return CM_TAIL_NONE;
-    if (cm_space_is_ours(st.st_dev, st.st_ino))
+    if (cm_ringfile_is_ours(st.st_dev, st.st_ino))
         return CM_TAIL_ALIVE;
     int fd = open(ring_path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW);
     if (fd < 0)
@@ -361,8 +361,8 @@ static cm_tail read_at(const char *ring_path, uint64_t ring_id, const cm_covers 
     return result;
 }
 
-cm_tail cm_orphan_read(const char *ring_path, uint64_t ring_id, const cm_covers *covers,
-                       unsigned char **chunks, size_t *length)
+static cm_tail read_tail(const char *ring_path, uint64_t ring_id, const cm_covers *covers,
+                         unsigned char **chunks, size_t *length)
 {
     char kept[CM_RING_PATH_MAX];
 
@@ -373,3 +373,10 @@ cm_tail cm_orphan_read(const char *ring_path, uint64_t ring_id, const cm_covers 
         result = read_at(kept, ring_id, covers, chunks, length);
     return result;
 }
+
+static cm_owner find_owner(uint64_t ring_id, const char *owner)
+{
+    return cm_ringfile_is_recording(ring_id) ? CM_OWNER_RUNS : cm_owner_find(owner);
+}
+
+const cm_tail_source cm_orphan_tail = {read_tail, find_owner};

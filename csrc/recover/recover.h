@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "orphan.h"
-#include "../capture/ring.h"
+#include "../capture/ring_layout.h"
 
 typedef struct cm_recovered {
     unsigned char *chunks; /* malloc'ed */

@@ -17,6 +17,7 @@
 #include "../trace/writer.h"
 #include "kept_rings.h"
 #include "../capture/ring_owner.h"
+#include "../capture/ringfile.h"
 #include "orphan.h"
 #include "recover.h"
 
@@ -203,7 +204,7 @@ static int open_orphan(int folder, const char *name, struct stat *st)
 {
     /* Before it is opened: closing our own would drop the lock that says that we live. */
     if (fstatat(folder, name, st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st->st_mode) ||
-        st->st_uid != geteuid() || cm_space_is_ours(st->st_dev, st->st_ino))
+        st->st_uid != geteuid() || cm_ringfile_is_ours(st->st_dev, st->st_ino))
         return -1;
     int fd = openat(folder, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     /* Locked: its process lives, or another sweeper has it. */
@@ -291,4 +292,11 @@ int cm_orphan_sweep(const char *ring_dir)
         cm_kept_trim();
     }
     return handled;
+}
+
+bool cm_orphan_sweep_all(const char *const *folders, char *note, size_t note_size)
+{
+    for (; *folders != NULL; folders++)
+        cm_orphan_sweep(*folders);
+    return cm_kept_take_note(note, note_size);
 }

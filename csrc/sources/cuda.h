@@ -21,7 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../capture/thread.h"
+#include "../capture/ring_producer.h"
 
 /* Streams that one block may wait for, as far as they are told. */
 enum { CM_CUDA_WAITS = 8 };

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "../capture/thread.h"
+#include "../capture/ring_producer.h"
 
 /* What CUDA gave out, or takes back. */
 typedef struct cm_driver_piece {

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "../base/clock.h"
-#include "../capture/thread.h"
+#include "../capture/ring_producer.h"
 
 typedef struct cm_emit_thread {
     uint32_t numbered;    /* generation whose ring knows autograd's id for this thread */

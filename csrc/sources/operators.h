@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "../capture/thread.h"
+#include "../capture/ring_producer.h"
 
 extern atomic_bool cm_operators_recorded;
 

@@ -1,5 +1,5 @@
 /* Where events come from. Each source patches relocation slots of PyTorch's libraries (slots.h) and
- * puts what it sees on the calling thread's ring (../capture/thread.h). */
+ * puts what it sees on the calling thread's ring (../capture/ring_producer.h). */
 #ifndef CM_SOURCES_SOURCES_H
 #define CM_SOURCES_SOURCES_H
 

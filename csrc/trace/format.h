@@ -14,6 +14,8 @@
 #ifndef CM_TRACE_FORMAT_H
 #define CM_TRACE_FORMAT_H
 
+#include "../base/definition.h"
+
 #define CM_FORMAT_MAGIC "CUPTIMEM"
 enum { CM_FORMAT_MAJOR = 1, CM_FORMAT_MINOR = 5, CM_HEADER_SIZE = 16 };
 
@@ -45,7 +47,7 @@ enum { CM_SIDE_VERSION = 1, CM_SIDE_HEADER = 4096, CM_SIDE_PARTS_MAX = 64 };
 /* string = varint length, UTF-8 bytes.
  *
  * batch = u64 ticks, u64 monotonic ns, u64 realtime ns      one anchor, taken when it was drained
- *         varint length, definitions                         records as below, whole
+ *         varint length, definitions                         records of definition.h, whole
  *         varint count, varint length, events                encoded as encode.h says; starts
  *                                                            afresh in every batch
  *         varint n, n x (varint ring, varint position)       every ring this chunk covers, up to
@@ -68,22 +70,6 @@ enum { CM_SIDE_VERSION = 1, CM_SIDE_HEADER = 4096, CM_SIDE_PARTS_MAX = 64 };
  * side file whose number follows the one before belongs to the trace, up to the first gap. Serial
  * 1: a side file was made. Positions of a later batch may be older ones than those already read
  * (the definitions of the side file's batches go to the trace itself, at once): the highest counts.
- *
- * Definition records. Ids are implicit: each kind counts up from its first id in the order of the
- * log. A reader checks that what a record refers to came before it. */
-typedef enum cm_def_kind {
-    CM_DEF_STRING = 1, /* first id 1: string */
-    CM_DEF_CODE = 2,   /* first id 1: varint file string, varint qualified-name string, varint first
-                          line, varint length, line table (CPython 3.11+ location table) */
-    CM_DEF_STACK = 3,  /* first id CM_STACK_FIRST: varint parent stack (CM_STACK_NONE at the root),
-                          varint code, varint instruction offset in code units, varint flags
-                          CM_DEFF_*, varint module address, varint class-name string (0 = none) */
-    CM_DEF_NAME = 4    /* first id 1: string (an RTTI name or a class name) */
-} cm_def_kind;
-
-enum {
-    CM_DEFF_TRUNCATED = 1, /* root of what was kept of a deeper stack: code and offset are 0 */
-    CM_DEFF_FOLDED = 2     /* module address is 0 because too many were seen: class name only */
-};
+ */
 
 #endif

@@ -6,14 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../recover/orphan.h"
-#include "../capture/ring_owner.h"
 #include "format.h"
 #include "side_file.h"
+#include "tail.h"
 
-/* A build that only reads (a unit test, a fuzzer) has no capture part: then there are no rings. */
-#pragma weak cm_orphan_read
-#pragma weak cm_owner_find
+static const cm_tail_source *source; /* NULL: there are no rings */
+
+void cm_tail_set_source(const cm_tail_source *of)
+{
+    source = of;
+}
 
 static uint64_t ring_id(cm_reader *reader)
 {
@@ -30,7 +32,7 @@ static bool is_place(cm_reader *reader, const char *name)
 static cm_owner find_owner(cm_reader *reader, uint64_t id)
 {
     const char *owner = cm_reader_meta(reader, "ring.owner");
-    return owner == NULL || cm_owner_find == NULL ? CM_OWNER_UNKNOWN : cm_owner_find(id, owner);
+    return owner == NULL || source == NULL ? CM_OWNER_UNKNOWN : source->find_owner(id, owner);
 }
 
 static cm_tail ask_ring(cm_reader *reader, uint64_t id, unsigned char **tail, size_t *length)
@@ -48,7 +50,7 @@ static cm_tail ask_ring(cm_reader *reader, uint64_t id, unsigned char **tail, si
             return CM_TAIL_FOUND; /* nothing was hooked yet: no more than the file has */
         return owner == CM_OWNER_RUNS ? CM_TAIL_ALIVE : CM_TAIL_NONE;
     }
-    return cm_orphan_read == NULL ? CM_TAIL_NONE : cm_orphan_read(path, id, &covers, tail, length);
+    return source == NULL ? CM_TAIL_NONE : source->read(path, id, &covers, tail, length);
 }
 
 /* What the side file has comes between the trace and the ring, whose rest it may have told of. */

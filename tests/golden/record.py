@@ -3,7 +3,7 @@
     python -m tests.golden.record FOLDER [NAME ...]    the traces, or these of them, into FOLDER
     python -m tests.golden.record --expected [--replace]  tests/golden/expected, of the traces that are there
 
-The first needs PyTorch, its CUDA build (as tests/simulated finds it) and gcc. Neither is a part of `make test`: the
+The first needs PyTorch, its CUDA build (as tests/on_device/simulated finds it) and gcc. Neither is a part of `make test`: the
 traces stay as they were recorded, so that later code is held to what the earlier one made of them. FOLDER is
 tests/golden/traces only for a trace that is new. No text in a trace names the machine on which it was made.
 """
@@ -27,8 +27,8 @@ from tests import pythons
 from tests.conftest import ROOT, clean_environment
 from tests.golden import answers
 from tests.golden.programs import RECORDINGS, Recording
-from tests.simulated import device
-from tests.simulated.conftest import cuda_interpreter
+from tests.on_device.simulated import device
+from tests.on_device.simulated.conftest import cuda_interpreter
 
 PROJECT = Path("/tmp/golden-project")  # where programs run; scrubbing takes it out
 MOST_BYTES = 120_000
@@ -92,9 +92,9 @@ def scrubbed(trace: Path, target: Path, recording: Recording) -> Path:
 def by_hand() -> dict[str, Callable[[Path], object]]:
     """Traces made of events, by name: what no small program does, and what needs no program at all."""
     from cuptimem import _core
-    from tests.exports.conftest import KINDS
-    from tests.fuzz import seeds  # also puts the folder of craft on the path
-    from tests.views import recordings
+    from tests.tools.exports.conftest import KINDS
+    from tests.tools.fuzz import seeds  # also puts the folder of craft on the path
+    from tests.tools.views import recordings
 
     import craft  # type: ignore[import-not-found]  # isort: skip
 

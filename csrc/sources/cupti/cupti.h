@@ -14,7 +14,7 @@
  *
  * Nothing here is linked against CUDA or CUPTI, and no header of theirs is included. One thread,
  * the witness (cupti_session.c), makes every call of CUPTI, CUDA and NVML; callbacks come on the
- * program's threads, inside its CUDA calls, and are hooks (../capture/thread.h). */
+ * program's threads, inside its CUDA calls, and are hooks (../capture/ring_producer.h). */
 #ifndef CM_SOURCES_CUPTI_CUPTI_H
 #define CM_SOURCES_CUPTI_CUPTI_H
 

@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "../../capture/thread.h"
+#include "../../capture/ring_producer.h"
 #include "../cuda.h"
 #include "cupti.h"
 #include "cupti_clock.h"

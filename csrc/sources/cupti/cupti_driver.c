@@ -12,7 +12,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "../../capture/ring.h"
+#include "../../capture/ring_layout.h"
 #include "cupti.h"
 #include "cupti_calls.h"
 #include "../driver_events.h"

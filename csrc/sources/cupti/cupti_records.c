@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "../../base/clock.h"
-#include "../../capture/thread.h"
+#include "../../capture/ring_producer.h"
 #include "../../frames/walk.h"
 #include "cupti_clock.h"
 

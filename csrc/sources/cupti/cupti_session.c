@@ -93,7 +93,7 @@ static void begin_anew(void)
 }
 
 /* CUPTI keeps calling us in a child as long as nobody uses CUDA there, which nobody can; and the
- * recording is off in it (../capture/thread.h). */
+ * recording is off in it (../capture/ring_producer.h). */
 void cm_cupti_forget(void)
 {
     if (atomic_load(&owner) == 0)

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "../../base/clock.h"
-#include "../../capture/thread.h"
+#include "../../capture/ring_producer.h"
 #include "cupti.h"
 #include "../inflight.h"
 

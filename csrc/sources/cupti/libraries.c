@@ -26,8 +26,8 @@
 #include <unistd.h>
 #include <unwind.h>
 
-#include "../../capture/ring.h"
-#include "../../capture/thread.h"
+#include "../../capture/ring_layout.h"
+#include "../../capture/ring_producer.h"
 #include "cupti.h"
 #include "../loaded.h"
 

@@ -1,4 +1,4 @@
-"""Ring files as a killed process leaves them (csrc/capture/ring.h), with any count in them."""
+"""Ring files as a killed process leaves them (csrc/capture/ring_layout.h), with any count in them."""
 
 from __future__ import annotations
 

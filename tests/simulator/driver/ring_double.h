@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "../../../csrc/capture/thread.h"
+#include "../../../csrc/capture/ring_producer.h"
 
 enum { DOUBLE_EVENTS = 1 << 12 };
 

@@ -36,7 +36,7 @@ WRAPPED = [f"-Wl,--wrap={name}" for name in ("malloc", "calloc", "realloc", "ali
 def sources() -> list[Path]:
     """All that reads, and what it is linked with."""
     found = rooms("base", "trace", "heap", "analysis", "capture", "compact", "recover")
-    return [*found, ROOT / "tests/unit/capture/frames_double.c"]
+    return [*found, *(ROOT / f"tests/unit/capture/{name}.c" for name in ("frames_double", "connect"))]
 
 
 def build_driver(*flags: str) -> Path:

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../../csrc/capture/ring.h"
+#include "../../../csrc/capture/ring_layout.h"
 #include "../../../csrc/base/bytes.h"
 #include "../../../csrc/trace/crc32c.h"
 #include "../../../csrc/trace/decode.h"

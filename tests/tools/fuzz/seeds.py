@@ -292,7 +292,7 @@ def all_seeds() -> dict[str, bytes]:
             assert done.returncode == -9, (key, done)
             (ring,) = rings.iterdir()
             image = bytearray(ring.read_bytes())
-            if key == "ring-losses":  # of its first ring, not yet told (ring.h: lost, lost_total)
+            if key == "ring-losses":  # of its first ring, not yet told (ring_layout.h: lost, lost_total)
                 table = struct.unpack_from("<Q", image, 40)[0]
                 struct.pack_into("<QQQ", image, table + 8, 7, 0, 9)
             found[key] = with_ring(Path(path).read_bytes(), bytes(image), path, str(ring))

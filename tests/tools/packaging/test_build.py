@@ -16,7 +16,7 @@ from tests.tools.packaging import contents
 
 pytest.importorskip("setuptools", minversion="77", reason="the build backend")
 
-FEW = ("csrc/base/clock.c", "csrc/capture/merge.c", "csrc/capture/ring.c", "csrc/capture/shared_memory.c")
+FEW = ("csrc/base/clock.c", "csrc/capture/merge.c", "csrc/capture/ring_place.c", "csrc/capture/shared_memory.c")
 # Each stands for gcc. WORK is a folder of the test's.
 MEETS_ANOTHER = """
 case " $* " in *" -c "*)

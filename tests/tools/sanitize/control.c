@@ -19,7 +19,7 @@
 #include "../../check.h"
 #include "../../../csrc/base/clock.h"
 #include "../../../csrc/capture/session.h"
-#include "../../../csrc/capture/thread.h"
+#include "../../../csrc/capture/ring_producer.h"
 #include "../../../csrc/trace/reader.h"
 
 static _Atomic bool over, captured;

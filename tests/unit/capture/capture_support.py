@@ -72,13 +72,13 @@ def begun_in(folder: Path) -> int:
 # Where killpoints.c steps in.
 _WRAPPED = [
     "cm_writer_create", "cm_writer_meta", "cm_writer_chunk", "cm_writer_end", "cm_writer_close", "cm_frames_begin",
-    "cm_space_give_block", "cm_threads_high", "cm_side_create", "cm_side_append", "cm_side_release", "cm_side_close",
+    "cm_blockpool_give", "cm_threads_high", "cm_side_create", "cm_side_append", "cm_side_release", "cm_side_close",
     "pwrite", "open", "statvfs", "posix_fallocate", "mremap",
 ]  # fmt: skip
 
 
 WRAPPED = [f"-Wl,--wrap={name}" for name in _WRAPPED]
-STRESS = [path for path in HERE.glob("*.c") if path.name != "frames_double.c"]
+STRESS = [path for path in HERE.glob("*.c") if path.name not in ("frames_double.c", "connect.c")]
 
 # What of the analysis the fold replays with.
 REPLAYED = [
@@ -89,7 +89,12 @@ REPLAYED = [
 
 def recorder() -> list[Path]:
     """All that records, with the frames doubled."""
-    return [*rooms("base", "trace", "capture", "compact", "recover"), HERE / "frames_double.c", *REPLAYED]
+    return [
+        *rooms("base", "trace", "capture", "compact", "recover"),
+        HERE / "frames_double.c",
+        HERE / "connect.c",
+        *REPLAYED,
+    ]
 
 
 def compile_stress() -> Path:

@@ -132,12 +132,12 @@ int __wrap_cm_writer_chunk(cm_writer *writer, const void *bytes, size_t length)
     return result;
 }
 
-void __real_cm_space_give_block(uint32_t index);
-void __wrap_cm_space_give_block(uint32_t index);
-void __wrap_cm_space_give_block(uint32_t index)
+void __real_cm_blockpool_give(uint32_t index);
+void __wrap_cm_blockpool_give(uint32_t index);
+void __wrap_cm_blockpool_give(uint32_t index)
 {
-    moment m = now("space_give_block");
+    moment m = now("blockpool_give");
     die_if(m.before);
-    __real_cm_space_give_block(index);
+    __real_cm_blockpool_give(index);
     die_if(m.half || m.after);
 }

@@ -6,9 +6,9 @@
 #include <time.h>
 
 #include "../../../csrc/base/clock.h"
-#include "../../../csrc/capture/ring.h"
+#include "../../../csrc/capture/ringfile.h"
 #include "../../../csrc/capture/session.h"
-#include "../../../csrc/capture/thread.h"
+#include "../../../csrc/capture/ring_producer.h"
 
 bool later;
 
@@ -57,7 +57,7 @@ void nap(long microseconds)
 void wait_for_room(void)
 {
     while (cm_threads_in_use() > CM_RING_COUNT / 2 ||
-           atomic_load(&cm_the_space.used) > cm_the_space.block_count / 2)
+           atomic_load(&cm_blockpool.used) > cm_blockpool.count / 2)
         nap(100);
 }
 

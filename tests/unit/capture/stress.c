@@ -42,7 +42,7 @@
 #include "../../../csrc/base/clock.h"
 #include "../../../csrc/recover/orphan.h"
 #include "../../../csrc/capture/session.h"
-#include "../../../csrc/capture/thread.h"
+#include "../../../csrc/capture/ring_producer.h"
 #include "producers.h"
 
 /* --- the modes ----------------------------------------------------------------------------- */

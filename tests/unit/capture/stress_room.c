@@ -8,7 +8,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "../../../csrc/capture/ring.h"
+#include "../../../csrc/capture/ringfile.h"
 #include "../../../csrc/capture/session.h"
 #include "producers.h"
 
@@ -51,7 +51,7 @@ void *__wrap_mremap(void *from, size_t size, size_t new_size, int flags, void *t
 
 static void say_place(void)
 {
-    printf("%d %llu\n", cm_the_space.place, (unsigned long long)cm_the_space.file_bytes);
+    printf("%d %llu\n", cm_ringfile.place, (unsigned long long)cm_ringfile.file_bytes);
     fflush(stdout);
 }
 
@@ -97,7 +97,7 @@ int move(const char *path, uint64_t threads, uint64_t pairs, bool by_collector)
 
     later = true;
     start(path, 0);
-    CHECK(cm_session_waits() && !cm_space_is_filed() && cm_the_space.place == CM_PLACE_NONE);
+    CHECK(cm_session_waits() && !cm_ringfile_exists() && cm_ringfile.place == CM_RING_PLACE_NONE);
     cm_session_record(true);
     producer *all = start_all(threads, pairs, produce_around, NULL);
     while (cm_session_get_counts().events < threads * pairs)
@@ -109,7 +109,7 @@ int move(const char *path, uint64_t threads, uint64_t pairs, bool by_collector)
             nap(1000);
         else
             CHECK(cm_session_share() == 0);
-    CHECK(cm_space_is_filed() && cm_session_share() == 0);
+    CHECK(cm_ringfile_exists() && cm_session_share() == 0);
     atomic_store(&moved, true);
     join_all(all, threads, &published, &lost);
     say_place();

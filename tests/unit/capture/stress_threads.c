@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "../../../csrc/capture/ring.h"
+#include "../../../csrc/capture/ringfile.h"
 #include "../../../csrc/capture/session.h"
 #include "producers.h"
 
@@ -106,7 +106,7 @@ int burst(const char *path, uint64_t threads)
     cm_session_record(true);
     CHECK(cm_session_pause() == 0);
     one_after_the_other(1, threads, false, &during);
-    uint64_t blocks = cm_the_space.block_count;
+    uint64_t blocks = cm_blockpool.count;
     CHECK(cm_session_resume() == 0);
     one_after_the_other(threads + 1, threads, true, &after);
     stop();

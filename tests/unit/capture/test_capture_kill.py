@@ -50,7 +50,7 @@ def test_kills(stress: Stress, ring_bytes: int, rate: int) -> None:
 POINTS = [
     *((name, 1, when) for name in ("writer_create", "writer_meta", "frames_begin") for when in ("before", "after")),
     *(("writer_chunk", nth, when) for nth in (1, 2, 9, 30) for when in ("before", "half", "after")),
-    *(("space_give_block", nth, when) for nth in (1, 2, 5, 40) for when in ("before", "after")),
+    *(("blockpool_give", nth, when) for nth in (1, 2, 5, 40) for when in ("before", "after")),
     *((name, nth, when) for name in ("writer_end", "writer_close") for nth in (1, 3) for when in ("before", "after")),
 ]
 

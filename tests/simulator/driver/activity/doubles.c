@@ -2,7 +2,7 @@
 
 #include <sys/mman.h>
 
-#include "../../../../csrc/capture/thread.h"
+#include "../../../../csrc/capture/ring_producer.h"
 #include "../../../../csrc/sources/cuda.h"
 #include "../../../../csrc/sources/inflight.h"
 

@@ -1,9 +1,8 @@
-/* Thread states: claimed in a hook, lock-free; recycled by the collector. */
-#include "thread.h"
+/* The producers' states: claimed in a hook, lock-free; recycled by the collector. */
+#include "ring_producer.h"
 
 #include <errno.h>
 #include <linux/membarrier.h>
-#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -12,8 +11,8 @@
 
 #include "../base/pages.h"
 #include "../base/clock.h"
-#include "collector.h"
-#include "ring.h"
+#include "ringfile.h"
+#include "wake.h"
 
 enum {
     SLOT_BYTES = (sizeof(cm_thread) + 4095) & ~4095,
@@ -21,24 +20,19 @@ enum {
     CHUNKS = CM_RING_COUNT / CHUNK_SLOTS
 };
 
-static const _Atomic uint32_t off;
-const _Atomic uint32_t *cm_recording = &off;
 _Thread_local cm_thread_self cm_self __attribute__((tls_model("initial-exec")));
 
 /* The states lie where they are for the life of the process: a thread keeps its own when a capture
  * ends, and may look at it at any time. */
 static struct {
     _Atomic(unsigned char *) chunk[CHUNKS]; /* all below the one of `high` are there */
-    _Atomic uint32_t *recording;
-    bool has_barrier;
+    bool ready, has_barrier;
     cm_freelist free;
     _Atomic uint32_t next[CM_RING_COUNT];
     _Atomic uint32_t high, in_use;
     _Atomic uint32_t entering; /* threads on their way into their first hook of a capture */
     _Atomic uint32_t generation, thread_number;
-    pthread_mutex_t switching; /* recording is turned on, or threads are held */
-    uint32_t held;             /* what the word was */
-} pool = {.switching = PTHREAD_MUTEX_INITIALIZER};
+} pool;
 
 /* Any number of threads at once, in a hook. */
 static bool map_chunk_hook(uint32_t number)
@@ -60,24 +54,17 @@ static bool map_chunk_hook(uint32_t number)
 
 int cm_threads_init(void)
 {
-    if (pool.recording != NULL)
+    if (pool.ready)
         return 0;
-    void *word = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (word == MAP_FAILED)
-        return -errno;
-    /* Where the kernel lacks this (before 4.14), the fork handler alone turns a child off. */
-    madvise(word, 4096, MADV_WIPEONFORK);
-    if (!map_chunk_hook(0)) {
-        munmap(word, 4096);
+    if (!map_chunk_hook(0))
         return -ENOMEM;
-    }
-    pool.recording = word;
     pool.free.next = pool.next;
     pool.free.capacity = CM_RING_COUNT;
     pool.has_barrier =
         syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
-    cm_recording = pool.recording;
-    return 0;
+    int status = cm_recording_init();
+    pool.ready = status == 0;
+    return status;
 }
 
 void cm_threads_begin(void)
@@ -90,33 +77,10 @@ void cm_threads_begin(void)
     }
 }
 
-void cm_threads_set_recording(uint32_t capture)
-{
-    if (pool.recording == NULL)
-        return;
-    if (capture != 0) /* off is for signal handlers, too */
-        pthread_mutex_lock(&pool.switching);
-    atomic_store_explicit(pool.recording, capture, memory_order_seq_cst);
-    if (capture != 0)
-        pthread_mutex_unlock(&pool.switching);
-}
-
 bool cm_threads_hold(int milliseconds)
 {
-    pthread_mutex_lock(&pool.switching);
-    pool.held = atomic_load(pool.recording);
-    while (pool.held != 0 && !atomic_compare_exchange_weak(pool.recording, &pool.held, CM_HELD))
-        ;
+    cm_recording_hold();
     return cm_threads_wait_until_left(milliseconds);
-}
-
-void cm_threads_release(void)
-{
-    uint32_t held = CM_HELD;
-
-    /* Unless recording was turned off meanwhile. */
-    atomic_compare_exchange_strong(pool.recording, &held, pool.held);
-    pthread_mutex_unlock(&pool.switching);
 }
 
 bool cm_threads_barrier(void)
@@ -182,10 +146,9 @@ void cm_threads_recycle(uint32_t slot)
 
 void cm_threads_forget(void)
 {
-    if (pool.recording == NULL)
+    if (!pool.ready)
         return;
-    atomic_store(pool.recording, 0);
-    pthread_mutex_init(&pool.switching, NULL);
+    cm_recording_forget();
     for (int i = 0; i < CHUNKS; i++)
         if (atomic_load(&pool.chunk[i]) != NULL)
             madvise(atomic_load(&pool.chunk[i]), (size_t)CHUNK_SLOTS * SLOT_BYTES, MADV_DONTNEED);
@@ -246,13 +209,13 @@ static cm_thread *claim_hook(int32_t tid)
                                                   memory_order_relaxed))
         ;
     if (atomic_fetch_add_explicit(&pool.in_use, 1, memory_order_relaxed) >= CM_RING_COUNT / 2)
-        cm_collector_wake_hook(); /* it looks for threads that have ended */
+        cm_wake_collector_hook(); /* it looks for threads that have ended */
     return t;
 }
 
 static void prepare_hook(cm_thread *t)
 {
-    cm_ring *ring = &cm_the_space.rings[t->slot];
+    cm_ring *ring = &cm_ringfile.rings[t->slot];
 
     renew_hook(t);
     if (t->used)
@@ -263,7 +226,7 @@ static void prepare_hook(cm_thread *t)
     t->block = 0;
     atomic_store_explicit(&t->limit, 0, memory_order_relaxed);
     t->head = &ring->head;
-    t->published = &cm_the_space.own[t->slot].head;
+    t->published = &cm_ringfile.counts[t->slot].head;
     ring->thread = atomic_fetch_add_explicit(&pool.thread_number, 1, memory_order_relaxed) + 1;
     ring->tid = atomic_load_explicit(&t->tid, memory_order_relaxed);
 }
@@ -291,9 +254,9 @@ static cm_thread *enter_hook(uint32_t capture)
     if (t == NULL || atomic_load_explicit(&t->tid, memory_order_relaxed) != tid)
         t = claim_hook(tid);
     if (t == NULL) {
-        atomic_fetch_add_explicit(&cm_the_space.unowned_lost, 1, memory_order_relaxed);
-        atomic_fetch_add_explicit(&cm_the_space.header->unowned_lost, 1, memory_order_relaxed);
-        cm_collector_wake_hook();
+        atomic_fetch_add_explicit(&cm_ringfile.unowned_lost, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&cm_ringfile.header->unowned_lost, 1, memory_order_relaxed);
+        cm_wake_collector_hook();
         return NULL;
     }
     if (atomic_load_explicit(&t->busy, memory_order_relaxed) != 0)
@@ -365,14 +328,14 @@ static bool take_block_hook(cm_thread *t, cm_ring *ring)
      * from here on, the link below tells it that it came too late. */
     bool has_block = atomic_load_explicit(&t->limit, memory_order_relaxed) != 0;
     uint64_t position = atomic_load_explicit(t->published, memory_order_relaxed);
-    uint32_t index = cm_space_take_block_hook(t->slot, position, t->serial + 1);
+    uint32_t index = cm_blockpool_take_hook(t->slot, position, t->serial + 1);
 
     if (index == 0)
         return false;
-    cm_block *block = cm_space_block(index);
+    cm_block *block = cm_blockpool_at(index);
     t->serial++;
     if (has_block)
-        atomic_store_explicit(&cm_the_space.link[t->block - 1], index, memory_order_release);
+        atomic_store_explicit(&cm_blockpool.link[t->block - 1], index, memory_order_release);
     else
         atomic_store_explicit(&t->restart, index, memory_order_release);
     t->block = index;
@@ -389,20 +352,20 @@ static bool take_block_hook(cm_thread *t, cm_ring *ring)
 /* The thread has no block, or a full one. */
 cm_event *cm_reserve_slow_hook(cm_thread *t)
 {
-    cm_ring *ring = &cm_the_space.rings[t->slot];
+    cm_ring *ring = &cm_ringfile.rings[t->slot];
 
     if (take_block_hook(t, ring))
         return t->next;
     uint64_t lost = atomic_load_explicit(&ring->lost, memory_order_relaxed);
     atomic_store_explicit(&ring->lost, lost + 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&cm_the_space.own[t->slot].lost, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&cm_ringfile.counts[t->slot].lost, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&ring->lost_total, 1, memory_order_relaxed);
     return NULL;
 }
 
 bool cm_threads_confess(uint32_t slot)
 {
-    cm_ring *ring = &cm_the_space.rings[slot];
+    cm_ring *ring = &cm_ringfile.rings[slot];
 
     /* Whoever lost something has no block with room, so that the next one begins with it. */
     return atomic_load_explicit(&ring->lost, memory_order_relaxed) == 0 ||

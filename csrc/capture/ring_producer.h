@@ -22,18 +22,7 @@
 
 #include "../frames/walk.h"
 #include "../base/event.h"
-
-/* Lies on a page of its own that the kernel wipes in a forked child: the number of the running
- * capture, 0 while none records. Never NULL: before the first capture it points at a zero. */
-extern const _Atomic uint32_t *cm_recording;
-
-static inline bool cm_is_recording(void)
-{
-    return atomic_load_explicit(cm_recording, memory_order_relaxed) != 0;
-}
-
-/* In place of the capture's number while the rings move (cm_threads_hold): who comes waits. */
-#define CM_HELD UINT32_MAX
+#include "recording.h"
 
 /* Belongs to one kernel thread until that is gone, over any number of captures. Only its owner
  * writes it, but for limit (the collector takes an idle thread's block away by clearing it),
@@ -133,14 +122,11 @@ static inline uint32_t cm_thread_generation(const cm_thread *t)
 int cm_threads_init(void);
 /* A new capture, while nothing records and no thread is inside a hook. */
 void cm_threads_begin(void);
-/* Turns the recording word. 0 = off. */
-void cm_threads_set_recording(uint32_t capture);
 /* Keeps every thread from its hooks without losing what it has to say: it waits for the release.
  * False: one stays in a hook for longer than this. Whoever holds them asks for nothing that a
  * thread might have when it comes to a hook: no allocator, no GIL. To be released in any case, by
  * the same thread. */
 bool cm_threads_hold(int milliseconds);
-void cm_threads_release(void);
 /* After the word was cleared: returns true once every thread has left its hook, false if one stays
  * in it for longer than this. */
 bool cm_threads_wait_until_left(int milliseconds);
