@@ -132,7 +132,7 @@ fuzz-records: $(STAMP)/package ## fuzz what reads CUPTI's records (SECONDS=600; 
 	clang -std=gnu11 -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
 	  -I$$($(BIN)/python -c "import sysconfig; print(sysconfig.get_paths()['include'])") \
 	  tests/simulator/driver/activity/fuzz.c tests/simulator/driver/activity/play.c tests/simulator/driver/activity/doubles.c \
-	  csrc/sources/cupti/cupti_records.c csrc/sources/cupti/cupti_clock.c csrc/base/clock.c -lpthread -o build/fuzz/fuzz-records
+	  csrc/sources/cupti/activity_records.c csrc/sources/cupti/activity_clock.c csrc/base/clock.c -lpthread -o build/fuzz/fuzz-records
 	nice build/fuzz/fuzz-records -max_total_time=$(SECONDS) -max_len=8192 -timeout=5 build/fuzz/records
 
 sanitize: $(STAMP)/package ## stress programs under Address- and ThreadSanitizer (MINUTES=5)

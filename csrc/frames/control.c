@@ -1,4 +1,3 @@
-/* Starting and steering: the checks at start, code lifetime, and what Python decides. */
 #include "control.h"
 
 #include <stdbool.h>
@@ -11,7 +10,7 @@
 
 static bool stacks_work;
 
-/* --- code lifetime: an address says which code it is only until that code is freed ----------- */
+/* --- code lifetime: an address identifies a code object only until that is freed ------------- */
 
 #if PY_VERSION_HEX >= 0x030c0000
 
@@ -32,7 +31,7 @@ static const char *watch_codes(void)
 
 #else
 
-/* 3.11 has no watchers; co_extra would have to be set per code, under the GIL, at capture time. */
+/* 3.11 has no watchers, and co_extra would have to be set per code, with the GIL, in a hook. */
 static destructor free_code;
 
 static void forget_and_free_code(PyObject *code)
@@ -96,8 +95,8 @@ int cm_frames_barrier(PyCodeObject *code)
     return 0;
 }
 
-/* Whether the first local is an argument that stays in its slot: one that an inner function uses is
- * replaced by a cell. */
+/* Whether the first local is an argument that stays in its slot. If an inner function uses it, a
+ * cell replaces it. */
 static bool first_local_is_plain(PyCodeObject *code)
 {
     PyObject *names = PyCode_GetVarnames(code), *cells = PyCode_GetCellvars(code);
@@ -117,7 +116,7 @@ int cm_frames_module_call(PyCodeObject *code)
         cm_intern_set_module_code(0);
         return 0;
     }
-    /* Address and size share one word, so that no walk can see the one without the other. */
+    /* Address and size share one word, so that no walk sees one without the other. */
     uint64_t start = (uint64_t)code + CM_OFFSET_BYTECODE, units = (uint64_t)Py_SIZE(code);
     if (!first_local_is_plain(code) || units > UINT16_MAX || start >> 48 != 0)
         return -1;

@@ -2,7 +2,7 @@
 
 #include "../base/pages.h"
 
-/* Whole pages; tests lower them. */
+/* Multiples of a page; tests lower them. */
 #ifndef CM_FLAT_SETS_AT_START
 #define CM_FLAT_SETS_AT_START 512
 #endif
@@ -29,8 +29,8 @@ bool cm_flat_map(void)
 {
     if (cm_flat.entries != NULL)
         return true;
-    /* Only the address range is taken here; grow() makes it usable piece by piece, so that readers
-     * need no new address. */
+    /* Reserves the address range only. grow() makes it usable piece by piece, so that readers never
+     * need a new address. */
     void *range = cm_pages_map((size_t)SETS_MAX * SET_BYTES, PROT_NONE, MAP_NORESERVE);
     if (range == MAP_FAILED)
         return false;
@@ -45,7 +45,7 @@ bool cm_flat_map(void)
 
 void cm_flat_clear(void)
 {
-    /* The pages go back to the system and read as zeros again. */
+    /* Returns the pages to the system; they read as zeros again. */
     madvise(cm_flat.entries, (size_t)SETS_MAX * SET_BYTES, MADV_DONTNEED);
     atomic_store_explicit(&cm_flat.set_mask, SETS_AT_START - 1, memory_order_relaxed);
     used = 0;
@@ -63,8 +63,8 @@ size_t cm_flat_bytes(void)
 
 static void set_entry(cm_flat_entry *entry, uint64_t hash, uint64_t value)
 {
-    /* Value first: whoever sees the new hash sees the new value, and whoever sees the old hash with
-     * the new value finds a tag that does not fit. */
+    /* Value first: a reader of the new hash sees the new value, and for the old hash the new value
+     * has a wrong tag. */
     atomic_store_explicit(&entry->value, value, memory_order_relaxed);
     atomic_store_explicit(&entry->hash, hash, memory_order_release);
 }
@@ -74,8 +74,8 @@ static bool is_current(uint64_t hash, uint64_t value, uint64_t epoch)
     return hash != 0 && (value ^ cm_flat_tag(hash, epoch)) >> 32 == 0;
 }
 
-/* Twice the sets, in place: entries that belong to the upper half are copied there. The copies left
- * behind answer readers that still use the old mask, and are overwritten later as misplaced. */
+/* Doubles the sets, in place. Entries of the upper half are copied there; the old copies serve
+ * readers with the old mask and are later overwritten as misplaced. */
 static void grow(uint32_t sets, uint64_t epoch)
 {
     size_t places = (size_t)sets * CM_FLAT_WAYS;
@@ -83,7 +83,7 @@ static void grow(uint32_t sets, uint64_t epoch)
     if (sets == SETS_MAX ||
         cm_pages_protect(cm_flat.entries + places, places * sizeof(cm_flat_entry),
                          PROT_READ | PROT_WRITE) != 0)
-        return; /* then sets overflow and answers are looked up again: slower, still right */
+        return; /* sets overflow, so evicted walks are looked up again: slower, but correct */
     for (size_t i = 0; i < places; i++) {
         cm_flat_entry *entry = &cm_flat.entries[i];
         uint64_t hash = atomic_load_explicit(&entry->hash, memory_order_relaxed);
@@ -97,7 +97,7 @@ static void grow(uint32_t sets, uint64_t epoch)
 
 void cm_flat_remember(uint64_t hash, uint64_t epoch, uint32_t stack)
 {
-    /* At three eighths hardly a set has more than its 8. */
+    /* At a load of three eighths, hardly any set needs more than 8 entries. */
     if (used > set_count() * CM_FLAT_WAYS / 8 * 3)
         grow(set_count(), epoch);
 
@@ -108,7 +108,7 @@ void cm_flat_remember(uint64_t hash, uint64_t epoch, uint32_t stack)
         uint64_t value = atomic_load_explicit(&entry[i].value, memory_order_relaxed);
         bool current = is_current(old, value, epoch);
         if (current && old == hash)
-            return; /* another thread was first */
+            return; /* another thread has added it */
         if (place == NULL && (!current || ((uint32_t)old & mask) != set))
             place = &entry[i];
     }

@@ -1,6 +1,6 @@
-/* The lock-free table from the hash of a whole walk to its stack id. Readers are every thread's
- * fast path; the writer holds the intern mutex. It is a cache: what falls out of it is looked up
- * again, level by level, and gets the same id. */
+/* The lock-free cache from a walk's hash to its stack id. Reading it is every thread's fast path; a
+ * writer holds the intern mutex. An evicted walk is looked up again, level by level, and gets the
+ * same id. */
 #ifndef CM_FRAMES_FLAT_H
 #define CM_FRAMES_FLAT_H
 
@@ -9,14 +9,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* One answer. The value holds the id (low half) and, xored, the upper half of the hash and the
- * epoch: a reader that meets a half-changed entry sees that value and hash do not belong together.
- */
+/* The value's low half is the id; its high half is the hash's upper half xor the epoch. So a reader
+ * of a half-changed entry sees that value and hash do not belong together. */
 typedef struct cm_flat_entry {
     _Atomic uint64_t hash, value;
 } cm_flat_entry;
 
-enum { CM_FLAT_WAYS = 8 }; /* an answer lies in one of the 8 places (128 bytes) of its set */
+enum { CM_FLAT_WAYS = 8 }; /* entries of a set (128 bytes) */
 
 struct cm_flat_shared {
     cm_flat_entry *entries; /* fixed once mapped; the table grows in place */
@@ -29,7 +28,7 @@ static inline uint64_t cm_flat_tag(uint64_t hash, uint64_t epoch)
     return ((hash >> 32) ^ epoch) << 32;
 }
 
-/* The id of a walk that has this hash (not 0) in this epoch. Lock-free. */
+/* Finds the id for this hash (not 0) in this epoch. Lock-free. */
 static inline bool cm_flat_find_hook(uint64_t hash, uint64_t epoch, uint32_t *stack)
 {
     uint32_t set = (uint32_t)hash & atomic_load_explicit(&cm_flat.set_mask, memory_order_relaxed);
@@ -51,8 +50,8 @@ static inline bool cm_flat_find_hook(uint64_t hash, uint64_t epoch, uint32_t *st
 /* --- intern mutex held ---------------------------------------------------------------------- */
 
 bool cm_flat_map(void);       /* once, before the first epoch; false: no memory */
-void cm_flat_clear(void);     /* back to its size at start; nobody may be reading */
-void cm_flat_new_epoch(void); /* all entries are stale now */
+void cm_flat_clear(void);     /* also resets its size; there must be no reader */
+void cm_flat_new_epoch(void); /* makes all entries stale */
 void cm_flat_remember(uint64_t hash, uint64_t epoch, uint32_t stack);
 size_t cm_flat_bytes(void);
 

@@ -5,18 +5,18 @@
 #include <string.h>
 
 #include "../base/event.h"
+#include "../base/pages.h"
 #include "flat.h"
 #include "key_map.h"
 #include "offsets.h"
-#include "../base/pages.h"
 #include "record.h"
 #include "text.h"
 
-#ifndef CM_INTERN_MAX_STACKS /* what is remembered, not what can be defined; tests lower it */
+#ifndef CM_INTERN_MAX_STACKS /* held in the table; more can be defined. Tests lower it */
 #define CM_INTERN_MAX_STACKS (1u << 18)
 #endif
-#ifndef CM_INTERN_FOLD_AFTER
-#define CM_INTERN_FOLD_AFTER 100000u
+#ifndef CM_INTERN_COLLAPSE_AFTER
+#define CM_INTERN_COLLAPSE_AFTER 100000u
 #endif
 
 enum {
@@ -29,8 +29,8 @@ enum {
 
 struct cm_intern_shared cm_intern;
 
-/* Names are looked up by address in every backward node, so this table is lock-free too; it never
- * forgets before the next capture. */
+/* Names by address. Every backward node looks one up, so this table is lock-free, too. Entries stay
+ * until the next capture. */
 typedef struct name_entry {
     _Atomic(const char *) name;
     _Atomic uint32_t id;
@@ -40,11 +40,11 @@ static const size_t NAME_TABLE_BYTES = NAMES_MAX * sizeof(name_entry);
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
-/* All that follows is read and written under the mutex. */
+/* Everything below is guarded by the mutex. */
 static struct {
     cm_map strings;  /* (hash, length) -> string id */
     cm_map names;    /* (hash, length) -> name id */
-    cm_map contents; /* (hash of what a code record says, line table length) -> code id */
+    cm_map contents; /* (hash of a code record's fields, line table length) -> code id */
     cm_map codes;    /* (address) -> code id, or HIDDEN */
     cm_map stacks;   /* (parent and code, module, offset) -> stack id */
     uint32_t next_string, next_code, next_stack, next_name;
@@ -54,15 +54,15 @@ static struct {
     uint64_t lost, epochs;
 } table;
 
-/* Set by control functions, kept over captures. */
+/* Set by control functions; kept across captures. */
 static struct {
     char *prefix[PREFIXES_MAX];
     const void *barrier[BARRIERS_MAX];
     int prefixes, barriers;
 } hidden;
 
-static const uint32_t HIDDEN = UINT32_MAX; /* a code that is known and never shown */
-static const uint64_t FOLDED = 1ull << 63; /* a module key that is a class name's string id */
+static const uint32_t HIDDEN = UINT32_MAX;    /* the id of a code that is never shown */
+static const uint64_t COLLAPSED = 1ull << 63; /* a module key that is a class name's string id */
 
 static cm_text file_text, name_text; /* too big for a thread's stack */
 
@@ -83,25 +83,25 @@ static cm_map_key text_key(const cm_text *text)
 
 /* --- epochs and forgetting ------------------------------------------------------------------ */
 
-static void next_epoch(bool folded)
+static void next_epoch(bool collapsed)
 {
     uint64_t epoch = atomic_load_explicit(&cm_intern.epoch, memory_order_relaxed);
 
     if (epoch == 0)
         return; /* off: cm_intern_begin turns it on */
-    epoch = ((epoch >> 1) + 1) << 1 | (folded ? CM_EPOCH_FOLDED : 0);
+    epoch = ((epoch >> 1) + 1) << 1 | (collapsed ? CM_EPOCH_COLLAPSED : 0);
     atomic_store_explicit(&cm_intern.epoch, epoch, memory_order_release);
     cm_flat_new_epoch();
     table.epochs++;
 }
 
-static bool is_folded(void)
+static bool is_collapsed(void)
 {
-    return atomic_load_explicit(&cm_intern.epoch, memory_order_relaxed) & CM_EPOCH_FOLDED;
+    return atomic_load_explicit(&cm_intern.epoch, memory_order_relaxed) & CM_EPOCH_COLLAPSED;
 }
 
-/* Starts the exact tables afresh when they are full (or what they say is outdated). Ids go on: what
- * comes up again is defined again under a new id, which a trace may always do. */
+/* Empties the exact tables when they are full or outdated. Ids go on: what occurs again is defined
+ * again under a new id, as the format permits. */
 static void forget_definitions(void)
 {
     cm_map_clear(&table.strings);
@@ -109,10 +109,10 @@ static void forget_definitions(void)
     cm_map_clear(&table.codes);
     cm_map_clear(&table.stacks);
     table.truncated_root = 0;
-    next_epoch(is_folded());
+    next_epoch(is_collapsed());
 }
 
-/* Room for one more code and one more stack with what they need. */
+/* Makes room for one more code and one more stack with their strings. */
 static bool make_room(void)
 {
     for (int attempt = 0; attempt < 2; attempt++) {
@@ -147,7 +147,7 @@ static bool is_barrier(const void *code)
     return false;
 }
 
-/* Puts the text into the record if it is new; its id either way. */
+/* The text's id. Puts the text into the record if it is new. */
 static uint32_t string_id(const cm_text *text, uint32_t *fresh)
 {
     uint32_t id = cm_map_find(&table.strings, text_key(text));
@@ -165,7 +165,7 @@ static void add_string(const cm_text *text)
         cm_map_add(&table.strings, text_key(text), table.next_string++);
 }
 
-/* The id of a live code object, HIDDEN, or 0 when it is new and could not be defined. */
+/* The id of a live code object, HIDDEN, or 0 if it is new and could not be defined. */
 static uint32_t code_id(const PyCodeObject *code)
 {
     cm_map_key address = {(uint64_t)code, 0, 0};
@@ -183,7 +183,7 @@ static uint32_t code_id(const PyCodeObject *code)
     size_t length =
         cm_record_line_table_length(lines, (size_t)PyBytes_GET_SIZE(code->co_linetable));
 
-    /* The same source compiled again (exec in a loop) is the same code to the trace. */
+    /* The same source compiled again (exec in a loop) has the same id. */
     uint64_t parts[] = {file_text.hash, name_text.hash, (uint64_t)code->co_firstlineno,
                         cm_text_hash(lines, length)};
     cm_map_key content = {cm_text_hash(parts, sizeof parts), length, 0};
@@ -213,7 +213,7 @@ static uint32_t code_id(const PyCodeObject *code)
 
 /* --- stacks --------------------------------------------------------------------------------- */
 
-/* A class's plain name: static types carry their module in tp_name. */
+/* A class's plain name: in static types tp_name includes the module. */
 static void copy_class_name(cm_text *text, const PyTypeObject *type)
 {
     const char *dot = strrchr(type->tp_name, '.');
@@ -221,25 +221,25 @@ static void copy_class_name(cm_text *text, const PyTypeObject *type)
     cm_text_copy(text, dot != NULL ? dot + 1 : type->tp_name);
 }
 
-/* The child of `parent` for this frame, defined if it is new; 0 when that was not possible.
- * module: the object whose call this frame is, or 0. */
+/* The child of `parent` for this frame, defined if it is new; 0 if that was impossible. module: the
+ * module that this frame calls, or NULL. */
 static uint32_t stack_id(uint32_t parent, uint32_t code, uint32_t offset, PyObject *module,
                          bool in_module)
 {
-    bool folded = module != NULL && is_folded();
+    bool collapsed = module != NULL && is_collapsed();
     uint32_t class_name = 0, fresh = 0;
     cm_map_key key = {(uint64_t)parent << 32 | code, (uint64_t)module, offset};
 
     cm_record_start();
-    if (folded) {
+    if (collapsed) {
         copy_class_name(&name_text, Py_TYPE(module));
         class_name = string_id(&name_text, &fresh);
-        key.b = FOLDED | class_name;
+        key.b = COLLAPSED | class_name;
     }
     uint32_t id = fresh == 0 ? cm_map_find(&table.stacks, key) : 0;
     if (id != 0)
         return id;
-    if (module != NULL && !folded) {
+    if (module != NULL && !collapsed) {
         copy_class_name(&name_text, Py_TYPE(module));
         class_name = string_id(&name_text, &fresh);
     }
@@ -247,8 +247,8 @@ static uint32_t stack_id(uint32_t parent, uint32_t code, uint32_t offset, PyObje
     cm_record_put(parent);
     cm_record_put(code);
     cm_record_put(offset);
-    cm_record_put(folded ? CM_DEFF_FOLDED : 0);
-    cm_record_put(folded ? 0 : (uint64_t)module);
+    cm_record_put(collapsed ? CM_DEFF_FOLDED : 0);
+    cm_record_put(collapsed ? 0 : (uint64_t)module);
     cm_record_put(class_name);
     if (!cm_record_append())
         return 0;
@@ -256,7 +256,7 @@ static uint32_t stack_id(uint32_t parent, uint32_t code, uint32_t offset, PyObje
         add_string(&name_text);
     id = table.next_stack++;
     cm_map_add(&table.stacks, key, id);
-    if (in_module && ++table.stacks_in_modules == CM_INTERN_FOLD_AFTER)
+    if (in_module && ++table.stacks_in_modules == CM_INTERN_COLLAPSE_AFTER)
         next_epoch(true);
     return id;
 }
@@ -303,11 +303,11 @@ static uint32_t define(const cm_walk *walk, bool truncated)
             continue;
         const PyCodeObject *code = cm_frame_code(frame);
         if (code == NULL)
-            continue; /* the interpreter's own: a call from C */
+            continue; /* an interpreter frame, of a call from C */
         if (!make_room())
             return CM_STACK_LOST;
-        /* Also for a frame that will not be shown: whoever is part of a remembered hash must be
-         * known, or its address could be reused unnoticed. */
+        /* Frames that are not shown need this, too: only known codes advance the epoch when freed,
+         * and each is part of the cached hash. */
         uint32_t id = code_id(code);
         if (id == 0)
             return CM_STACK_LOST;
@@ -315,7 +315,7 @@ static uint32_t define(const cm_walk *walk, bool truncated)
         if (id == HIDDEN || !cm_frame_is_complete(frame, code, offset))
             continue;
         if (offset < 0 || offset >= Py_SIZE(code))
-            offset = 0; /* not in its bytecode: the line is unknown, the function is not */
+            offset = 0; /* outside the bytecode: the line is unknown */
         if (is_module)
             module = (PyObject *)cm_frame_first_local(frame);
         stack = stack_id(stack, id, (uint32_t)offset, module, m > 0);
@@ -329,7 +329,7 @@ uint32_t cm_intern_define_hook(const cm_walk *walk, uint64_t hash, bool truncate
 {
     pthread_mutex_lock(&mutex);
     uint32_t stack = define(walk, truncated);
-    /* If the epoch moved on meanwhile the hash is of the past; the id is right all the same. */
+    /* If the epoch has advanced meanwhile, the hash is stale, but the id is right. */
     if (stack == CM_STACK_LOST)
         table.lost++;
     else if (atomic_load_explicit(&cm_intern.epoch, memory_order_relaxed) == walk->epoch)
@@ -342,7 +342,7 @@ void cm_intern_forget_code(const void *code)
 {
     pthread_mutex_lock(&mutex);
     if (cm_map_remove(&table.codes, (cm_map_key){(uint64_t)code, 0, 0}))
-        next_epoch(is_folded());
+        next_epoch(is_collapsed());
     pthread_mutex_unlock(&mutex);
 }
 
@@ -394,7 +394,6 @@ static name_entry *find_name(name_entry *names, const char *name)
 
 uint32_t cm_name_intern_hook(const char *name)
 {
-    /* The epoch or the mutex has published the table's address to this thread. */
     name_entry *names = __atomic_load_n(&name_table, __ATOMIC_ACQUIRE);
 
     if (names == NULL)
@@ -444,7 +443,7 @@ int cm_intern_begin(bool stacks)
     table.next_string = table.next_code = table.next_name = 1;
     table.next_stack = CM_STACK_FIRST;
 
-    /* No hook runs now, so nobody reads. */
+    /* Recording is off, so there is no reader. */
     cm_flat_clear();
     madvise(name_table, NAME_TABLE_BYTES, MADV_DONTNEED);
     if (stacks) {
@@ -464,11 +463,11 @@ bool cm_intern_add_hidden(const char *prefix)
     pthread_mutex_lock(&mutex);
     bool known = false;
     for (int i = 0; i < (int)hidden.prefixes && !known; i++)
-        known = strcmp(hidden.prefix[i], prefix) == 0; /* every capture asks for the same ones */
+        known = strcmp(hidden.prefix[i], prefix) == 0; /* every capture adds the same ones */
     bool fits = known || hidden.prefixes < PREFIXES_MAX;
     if (fits && !known) {
         hidden.prefix[hidden.prefixes++] = copy;
-        forget_definitions(); /* codes that are now hidden may be known as shown */
+        forget_definitions(); /* known codes may have become hidden */
     }
     pthread_mutex_unlock(&mutex);
     if (!fits || known)
@@ -482,7 +481,7 @@ bool cm_intern_add_barrier(const void *code)
     bool fits = is_barrier(code) || hidden.barriers < BARRIERS_MAX;
     if (fits && !is_barrier(code)) {
         hidden.barrier[hidden.barriers++] = code;
-        next_epoch(is_folded());
+        next_epoch(is_collapsed());
     }
     pthread_mutex_unlock(&mutex);
     return fits;
@@ -492,7 +491,7 @@ void cm_intern_set_module_code(uint64_t code)
 {
     pthread_mutex_lock(&mutex);
     atomic_store_explicit(&cm_intern.module_code, code, memory_order_relaxed);
-    next_epoch(is_folded());
+    next_epoch(is_collapsed());
     pthread_mutex_unlock(&mutex);
 }
 

@@ -1,10 +1,9 @@
-/* Stack ids: behind the lock-free table of flat.h, under one mutex, the exact tables (codes,
- * stacks, strings, names) that are consulted when a walk is new.
+/* Stack ids: the exact tables (codes, stacks, strings, names), under one mutex, for walks that the
+ * lock-free cache of flat.h does not know.
  *
- * What makes a hash valid is the epoch: it seeds every hash and marks every entry. When something
- * a hash stood for may change its meaning (a code object's memory was freed), the epoch moves on,
- * and every remembered hash is stale at once: on all threads, without touching their memory. The
- * exact tables survive, so stacks looked up afresh get the ids they had. */
+ * The epoch seeds every hash and marks every entry. When the meaning of a hash may change, because
+ * a code object was freed, the epoch advances. That makes every remembered hash stale on all
+ * threads, without touching their memory. The exact tables survive, so stacks keep their ids. */
 #ifndef CM_FRAMES_INTERN_H
 #define CM_FRAMES_INTERN_H
 
@@ -15,24 +14,24 @@
 
 #include "walk.h"
 
-/* Everything the fast path reads that other threads write. */
+/* What the fast path reads and other threads write. */
 struct cm_intern_shared {
-    /* 0: stacks are off. The lowest bit says that modules are folded into their types. */
+    /* 0: stacks are off. The lowest bit: modules are collapsed into their types. */
     _Atomic uint64_t epoch;
     _Atomic uint64_t module_code; /* first bytecode address << 16 | code units; 0: none */
 } __attribute__((aligned(64)));
 extern struct cm_intern_shared cm_intern;
 
-enum { CM_EPOCH_FOLDED = 1 };
+enum { CM_EPOCH_COLLAPSED = 1 };
 
-/* The slow path: looks the levels of the walk up one by one, defines what is new and remembers
- * the answer under the hash. The frames must be the calling thread's live ones. CM_STACK_LOST when
- * a definition found no room; then nothing is remembered. */
+/* The slow path: looks up the walk's levels one by one, defines new ones and caches the id under
+ * the hash. The frames must be the calling thread's live ones. CM_STACK_LOST if there was no room
+ * for a definition; then nothing is cached. */
 uint32_t cm_intern_define_hook(const cm_walk *walk, uint64_t hash, bool truncated);
 
 /* --- control, GIL held unless said otherwise; the contract is in control.h and walk.h ------- */
 
-/* stacks: false where walks are impossible; names have ids all the same. */
+/* stacks: false if walks are impossible; names get ids all the same. */
 int cm_intern_begin(bool stacks);
 bool cm_intern_add_hidden(const char *prefix);
 bool cm_intern_add_barrier(const void *code);

@@ -4,7 +4,7 @@
 
 enum { CAPACITY_AT_START = 1024 };
 
-static uint32_t home(const cm_map *map, cm_map_key key)
+static uint32_t first_place(const cm_map *map, cm_map_key key)
 {
     uint64_t h = key.a * 0x9e3779b97f4a7c15u;
     h = ((h ^ h >> 32) + key.b) * 0xd6e8feb86659fd93u;
@@ -12,7 +12,7 @@ static uint32_t home(const cm_map *map, cm_map_key key)
     return (uint32_t)(h >> 32) & (map->capacity - 1);
 }
 
-/* Full means three quarters: probes stay short and free places always exist. */
+/* At most three quarters full, so that probes stay short and always end. */
 static uint32_t room(uint32_t capacity)
 {
     return capacity / 4 * 3;
@@ -46,10 +46,10 @@ bool cm_map_reserve(cm_map *map, uint32_t more, uint32_t limit)
     return capacity == map->capacity || grow(map, capacity);
 }
 
-/* Where the key is, or the free place where it would be put. */
+/* The place of the key, or the free place where it would be put. */
 static uint32_t place(const cm_map *map, cm_map_key key)
 {
-    uint32_t i = home(map, key);
+    uint32_t i = first_place(map, key);
 
     for (;; i = (i + 1) & (map->capacity - 1)) {
         const cm_map_entry *e = &map->entries[i];
@@ -76,12 +76,12 @@ bool cm_map_remove(cm_map *map, cm_map_key key)
     uint32_t mask = map->capacity - 1, hole = place(map, key);
     if (map->entries[hole].value == 0)
         return false;
-    /* No tombstones, which would pile up: later entries of the run move into the hole when it lies
-     * between their home and their place. */
+    /* Later entries of the run move into the hole if it lies between their first place and their
+     * present one. Tombstones would pile up. */
     for (uint32_t i = (hole + 1) & mask; map->entries[i].value != 0; i = (i + 1) & mask) {
         const cm_map_entry *e = &map->entries[i];
-        uint32_t from_home = (i - home(map, (cm_map_key){e->a, e->b, e->c})) & mask;
-        if (from_home >= ((i - hole) & mask)) {
+        uint32_t distance = (i - first_place(map, (cm_map_key){e->a, e->b, e->c})) & mask;
+        if (distance >= ((i - hole) & mask)) {
             map->entries[hole] = *e;
             hole = i;
         }

@@ -53,9 +53,9 @@ _Static_assert((int)FRAME_OWNED_BY_CSTACK == (int)CM_OWNER_NOT_PYTHON, "owner nu
 #endif
 
 #if PY_VERSION_HEX >= 0x030d0000
-/* What this interpreter publishes for debuggers: the layout of the struct is fixed within a minor
- * version only, so it is read as the headers of that minor have it, after its cookie. A
- * pre-release with another layout gives other numbers, and is refused. */
+/* Compares the offsets with those published for debuggers. That structure's layout is fixed within
+ * a minor version only, so its cookie is checked first. A pre-release with another layout publishes
+ * other numbers and is refused. */
 static const char *check_published(void)
 {
     const _Py_DebugOffsets *published = &_PyRuntime.debug_offsets;

@@ -1,10 +1,10 @@
-/* Where CPython keeps what a walk reads: the thread's top frame and six fields of a frame. The
- * numbers are those of one minor version and its GIL build. offsets.c asserts them against that
- * version's headers when it is compiled; cm_offsets_check compares them with what the running
- * interpreter says of itself; selftest.h compares whole walks with the public API.
+/* The offsets of CPython's fields that a walk reads: the thread's top frame and six of a frame.
+ * They hold for one minor version and its GIL build. offsets.c asserts them against that version's
+ * headers; cm_offsets_check compares them with those that the running interpreter publishes;
+ * selftest.h compares whole walks with the public API.
  *
- * Only the calling thread's own frames are read, from inside a call that this thread makes: nobody
- * else pushes, pops or advances them, and each holds a reference to its code. */
+ * A thread reads only its own frames, from inside a call that it makes. No other thread pushes,
+ * pops or advances them, and each holds a reference to its code. */
 #ifndef CM_FRAMES_OFFSETS_H
 #define CM_FRAMES_OFFSETS_H
 
@@ -18,10 +18,10 @@
 #error "cuptimem needs CPython 3.11 or later"
 #endif
 
-/* The first version that has frames which are not known here: it is refused. */
+/* The first unsupported version: its frames are unknown. */
 #define CM_OFFSETS_END 0x03100000
 
-/* NULL when walking is possible; else why not (static string). GIL held. */
+/* NULL if walking is possible, else the reason (static string). GIL held. */
 const char *cm_offsets_check(void);
 
 #if PY_VERSION_HEX < 0x030c0000
@@ -70,7 +70,7 @@ enum {
 };
 #endif
 
-/* Frames that belong to no Python function carry this owner or a higher one (3.12+). */
+/* From 3.12 on, frames of no Python function have this owner or a higher one. */
 enum { CM_OWNER_GENERATOR = 1, CM_OWNER_NOT_PYTHON = 3 };
 
 /* A code object's instructions follow its last field. */
@@ -96,8 +96,8 @@ static inline const char *cm_frame_previous(const char *frame)
 /* The calling thread's innermost frame, or NULL: no thread state, or nothing running in it. */
 static inline const char *cm_frame_top(void)
 {
-    /* Not cached: PyGILState_Release deletes a thread state and the next Ensure makes another.
-     * Not _PyThreadState_UncheckedGet: without the GIL, 3.11 answers with another thread's. */
+    /* Not cached, for PyGILState_Release deletes the thread state and the next Ensure makes
+     * another. Not _PyThreadState_UncheckedGet: without the GIL, 3.11 returns another thread's. */
     const char *thread = (const char *)PyGILState_GetThisThreadState();
 
     if (thread == NULL)
@@ -114,7 +114,7 @@ static inline const char *cm_frame_top(void)
 #endif
 }
 
-/* Points into the code object: code and offset in one word. */
+/* The instruction pointer: it lies in the code object, so it identifies code and offset. */
 static inline uint64_t cm_frame_ip(const char *frame)
 {
     return CM_FRAME_FIELD(uint64_t, frame, CM_OFFSET_IP);
@@ -131,7 +131,7 @@ static inline int cm_frame_owner(const char *frame)
     return CM_FRAME_FIELD(char, frame, CM_OFFSET_OWNER);
 }
 
-/* The frame's code, or NULL for a frame that is none of a Python function's. */
+/* The frame's code, or NULL if the frame is of no Python function. */
 static inline PyCodeObject *cm_frame_code(const char *frame)
 {
     if (cm_frame_owner(frame) >= CM_OWNER_NOT_PYTHON)
@@ -148,7 +148,7 @@ static inline int64_t cm_frame_offset(const PyCodeObject *code, uint64_t ip)
     return ((int64_t)(ip - (uint64_t)code) - CM_OFFSET_BYTECODE) / 2;
 }
 
-/* A frame that is still being made (its cells, its generator object) is shown by no Python API. */
+/* False while the frame is being made (its cells, its generator): no Python API shows it then. */
 static inline bool cm_frame_is_complete(const char *frame, const PyCodeObject *code, int64_t offset)
 {
     return cm_frame_owner(frame) == CM_OWNER_GENERATOR || offset >= code->_co_firsttraceable;

@@ -10,7 +10,7 @@ static struct {
     size_t length;
 } record;
 
-/* What stands beside a line table at most: two texts with kind and length, and a few numbers. */
+/* Leaves room for two texts with kind and length, and for a few numbers. */
 enum { LINE_TABLE_MAX = CM_DEFLOG_APPEND_MAX - 2 * (CM_TEXT_MAX + 8) - 64 };
 
 void cm_record_start(void)

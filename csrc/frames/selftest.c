@@ -49,7 +49,7 @@ static const char *skip_to_visible(const char *frame)
     return frame;
 }
 
-/* The raw chain against the frame objects. */
+/* Compares the raw chain with the frame objects. */
 static const char *compare_chains(void)
 {
     const char *raw = skip_to_visible(cm_frame_top());
@@ -126,7 +126,7 @@ const char *cm_selftest_run(void)
     difference = NULL;
     bool ran = run_program();
     if (!ran && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt))
-        PyErr_SetInterrupt(); /* it was meant for the program, not for us */
+        PyErr_SetInterrupt(); /* it is meant for the program */
     PyErr_Clear();
     PyErr_Restore(type, value, traceback);
     if (difference != NULL)

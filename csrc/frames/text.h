@@ -1,4 +1,4 @@
-/* Text as definitions carry it: UTF-8, bounded, with a hash by which equal texts are recognised. */
+/* The texts of definitions: UTF-8 of bounded length, with a hash that identifies equal ones. */
 #ifndef CM_FRAMES_TEXT_H
 #define CM_FRAMES_TEXT_H
 
@@ -17,12 +17,12 @@ typedef struct cm_text {
 /* 64 bits of any bytes; never 0. */
 uint64_t cm_text_hash(const void *bytes, size_t length);
 
-/* Copies a str that somebody keeps alive, without the GIL: only immutable parts are read, never the
- * cached UTF-8 (which another thread may be making). What is not a plain compact str (a subclass,
- * a legacy string, NULL) becomes "?"; surrogates become U+FFFD, so the result is valid UTF-8. */
+/* Copies a live str without the GIL: reads only its immutable parts, never the cached UTF-8, which
+ * another thread may be making. Anything but a plain compact str (a subclass, a legacy string,
+ * NULL) becomes "?". Surrogates become U+FFFD, so the result is valid UTF-8. */
 void cm_text_copy_str(cm_text *text, PyObject *str);
 
-/* Copies a C string. Bytes are taken as they are. */
+/* Copies the bytes of a C string. */
 void cm_text_copy(cm_text *text, const char *source);
 
 #endif

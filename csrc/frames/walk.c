@@ -1,8 +1,8 @@
-/* The predicted walk. A thread's stack differs little from one capture to the next, so the frame
- * addresses of the last walk are taken as a forecast: instead of chasing `previous` pointers, each
- * of which must arrive before the next can be asked for, the frames are read side by side and only
- * compared. Nothing is believed that was not compared in this call, and no remembered address is
- * read before a live frame was seen to point at it (its memory may be unmapped). */
+/* Walking a stack by prediction. A stack differs little from the thread's last one, so the last
+ * walk's frame addresses predict this one. Chasing `previous` pointers would wait for each load
+ * before the next; predicted frames are loaded side by side and compared. Nothing is used that was
+ * not compared in this call. No remembered address is read before a live frame points at it, for
+ * its memory may be unmapped. */
 #include "walk.h"
 
 #include <stdbool.h>
@@ -28,12 +28,12 @@ static inline uint64_t mix(uint64_t hash, uint64_t value)
     return hash ^ hash >> 35;
 }
 
-/* Which module a module frame runs: the object, or its type once stacks are folded. */
+/* The module that a module frame runs, or its type if modules are collapsed. */
 static inline uint64_t module_of(const cm_walk *walk, const char *frame)
 {
     uint64_t module = cm_frame_first_local(frame);
 
-    if (UNLIKELY(walk->epoch & CM_EPOCH_FOLDED) && module != 0)
+    if (UNLIKELY(walk->epoch & CM_EPOCH_COLLAPSED) && module != 0)
         module = (uint64_t)Py_TYPE((PyObject *)module);
     return module;
 }
@@ -75,15 +75,15 @@ static uint32_t find_or_define(cm_walk *walk, uint64_t hash, bool truncated)
     if (!cm_flat_find_hook(hash, walk->epoch, &stack)) {
         stack = cm_intern_define_hook(walk, hash, truncated);
         if (stack == CM_STACK_LOST)
-            return stack; /* not remembered: there may be room next time */
+            return stack; /* not cached, for there may be room next time */
     }
     walk->last_hash = hash;
     walk->last_stack = stack;
     return stack;
 }
 
-/* A stack deeper than CM_WALK_DEPTH: the innermost frames, and nothing to predict the next by,
- * because every call shifts all levels. */
+/* Captures the innermost frames of a stack deeper than CM_WALK_DEPTH. Nothing can be predicted from
+ * them, for every call shifts all levels. */
 static __attribute__((noinline)) uint32_t capture_truncated(cm_walk *walk, const char *top)
 {
     const char *frames[CM_WALK_DEPTH];
@@ -106,7 +106,8 @@ static __attribute__((noinline)) uint32_t capture_truncated(cm_walk *walk, const
     return stack;
 }
 
-/* Frames from `top` outwards. Returns their number, CM_WALK_DEPTH + 1 if there are more. */
+/* Collects frames from `top` outwards. Returns their number, or CM_WALK_DEPTH + 1 if there are
+ * more. */
 static __attribute__((noinline)) int collect(const char *top, const char **frames)
 {
     int count = 0;
@@ -119,8 +120,8 @@ static __attribute__((noinline)) int collect(const char *top, const char **frame
     return count;
 }
 
-/* Compares the levels from `known` outwards with the live chain. Returns the outermost level that
- * must be hashed again (known + 1: none), or -1 when the chain is another one. */
+/* Compares the levels from `known` outwards with the live chain. Returns the outermost level to be
+ * hashed again (known + 1: none), or -1 if the chain differs. */
 static inline int verify(cm_walk *walk, int known)
 {
     int changed = known + 1;
@@ -139,8 +140,8 @@ static inline int verify(cm_walk *walk, int known)
     if (UNLIKELY(cm_frame_previous(frame) != NULL))
         return -1;
 
-    /* `for layer in layers: x = layer(x)` enters the same frame at the same instruction with
-     * another self, so equal addresses do not make a module frame equal. */
+    /* Equal addresses do not make module frames equal: `for layer in layers: x = layer(x)` enters
+     * the same frame at the same instruction with another self. */
     while (walk->modules > 0 && walk->module_level[walk->modules - 1] >= changed)
         walk->modules--;
     for (int i = 0; i < walk->modules; i++) {
@@ -155,8 +156,8 @@ static inline int verify(cm_walk *walk, int known)
 
 uint32_t cm_walk_capture_hook(cm_walk *walk)
 {
-    /* Read before the frames: a code whose address this thread's chain has reused was freed, and
-     * the epoch moved on, before that frame could be entered. */
+    /* Read before the frames. If a frame's code reuses the address of a freed one, the epoch
+     * advanced before that frame was entered. */
     uint64_t epoch = atomic_load_explicit(&cm_intern.epoch, memory_order_acquire);
 
     if (UNLIKELY(epoch == 0))
@@ -167,7 +168,7 @@ uint32_t cm_walk_capture_hook(cm_walk *walk)
     if (UNLIKELY(walk->epoch != epoch))
         start_epoch(walk, epoch);
 
-    /* Frames entered since the last walk, down to the first that it knows. */
+    /* Frames entered since the last walk, up to the first known one. */
     const char *fresh[CM_WALK_DEPTH];
     int count = 0, known = -1, changed = 0;
     const char *frame = top;

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../sources/cupti/api.h"
 #include "../sources/cupti/cupti.h"
 
 static PyObject *on_change; /* guarded by the GIL */
@@ -91,7 +92,7 @@ static PyObject *cupti_settle(PyObject *self, PyObject *last)
     if (is_last < 0)
         return NULL;
     Py_BEGIN_ALLOW_THREADS;
-    cm_cupti_settle(is_last != 0);
+    cm_cupti_flush(is_last != 0);
     Py_END_ALLOW_THREADS;
     Py_RETURN_NONE;
 }

@@ -3,7 +3,7 @@
 
 #include "../base/clock.h"
 #include "../capture/ring_producer.h"
-#include "../sources/cupti/cupti.h"
+#include "../sources/device_totals.h"
 #include "py_capture_emit.h"
 #include "py_walks.h"
 
@@ -83,7 +83,7 @@ static PyObject *mark(PyObject *module, PyObject *arguments)
         cm_leave_hook(t);
     }
     if (kind == CM_MARK_WINDOW_OPEN)
-        cm_device_totals_renew();
+        cm_device_totals_write_next();
     Py_RETURN_NONE;
 }
 

@@ -51,6 +51,7 @@
 #include "../capture/source_text.h"
 #include "../capture/ring_producer.h"
 #include "../sources/calibrate.h"
+#include "../sources/cuda_slots.h"
 #include "../sources/cupti/cupti.h"
 #include "../sources/operators.h"
 #include "../sources/slots.h"
@@ -156,7 +157,7 @@ static void when_idle(void)
     uint64_t now = cm_clock_monotonic_ns();
 
     cm_sources_rescan();
-    cm_cupti_look();
+    cm_cupti_poll();
     if (atomic_load(&when_warned.armed) && !atomic_load(&when_warned.pending) &&
         cm_session_has_warning())
         ask_for(&when_warned);

@@ -1,9 +1,9 @@
-/* PyTorch's allocators, where they report what they did.
+/* Hooks on the functions through which PyTorch's allocators report allocations and frees.
  *
- * The CPU allocator always calls its reporter (New, Delete, OutOfMemory), which passes it on to
- * reportMemoryUsageToProfiler only under torch.profiler; every device allocator, and the mapped
- * storages of the CPU, call the latter always, some with the device's mutex held. Hence the thread
- * stays "inside a hook" while the original runs: what it reports in turn is the same block. */
+ * The CPU allocator always calls its reporter (New, Delete, OutOfMemory), which forwards to
+ * reportMemoryUsageToProfiler only under torch.profiler. Device allocators and mapped CPU storages
+ * call the latter directly, some with the device's mutex held. The thread stays "inside a hook"
+ * while the original runs, for a forwarded report is about the same block. */
 #include <stddef.h>
 
 #include "cuda.h"
@@ -31,7 +31,7 @@ static inline cm_thread *enter_hook(void)
     return cm_is_recording() ? cm_enter_hook() : NULL;
 }
 
-/* All CPU memory is one device, whatever index a caller gives it. */
+/* All CPU memory is one device, whatever index the caller gives. */
 static inline int8_t index_of(device on)
 {
     return on.type == CM_DEVICE_CPU ? -1 : on.index;
@@ -97,16 +97,16 @@ static void record_oom_hook(cm_thread *t, int64_t size, uint64_t allocated, devi
     cm_commit_hook(t);
 }
 
-/* --- what a device allocator holds --------------------------------------------------------- */
+/* --- totals of a device allocator ---------------------------------------------------------- */
 
 enum { DEVICE_TYPES = 32, DEVICES = 64, REPORTS_BETWEEN = 256 };
 
-/* Last total told, per device. It is told anew when it changed, and now and then although it did
- * not: against the other total, of bytes given out, the reader checks the recorded heap. Reports of
- * one device come one at a time: its mutex is held. */
+/* Last totals emitted, per device. They are emitted again after a change, and now and then without
+ * one: the reader checks the recorded heap against the allocated bytes. Reports of one device are
+ * serialized by its mutex. */
 static struct {
     _Atomic uint64_t reserved;
-    _Atomic uint32_t capture; /* in which it was told: each capture starts anew */
+    _Atomic uint32_t capture; /* in which it was emitted */
     _Atomic uint32_t reports;
 } totals[DEVICE_TYPES][DEVICES];
 
@@ -186,9 +186,9 @@ report_hook(int variant, void *block, int64_t size, size_t allocated, size_t res
         record_alloc_hook(t, block, size, on);
     if (__builtin_expect(cm_cuda_tls.waits != 0, 0)) {
         if (size < 0 && on.type == CM_DEVICE_CUDA)
-            cm_cuda_held_hook(t, on.index, site);
+            cm_cuda_deferred_free_hook(t, on.index, site);
         else if (on.type == CM_DEVICE_CUDA)
-            cm_cuda_tls.waits = 0; /* of blocks whose free was told before */
+            cm_cuda_tls.waits = 0; /* of blocks whose free was reported before */
     }
     if (t != NULL && block != NULL && size < 0)
         record_free_hook(t, block, -size, on);

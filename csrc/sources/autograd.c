@@ -1,9 +1,9 @@
-/* Autograd's nodes: created in forward, run in backward, destroyed with the graph.
+/* Hooks on autograd's nodes: created in forward, run in backward, destroyed with the graph.
  *
- * Creation takes a number (sequence_number::get_and_increment, per thread); the engine runs every
- * node through Engine::evaluate_function. The pair (thread, number) joins the two. The node's own
- * fields are read at offsets found by calibration (calibrate.c); until they are known, only
- * creation is recorded. */
+ * Creation takes a number (sequence_number::get_and_increment, per thread). The engine runs every
+ * node through Engine::evaluate_function. The pair (thread, number) identifies the node in both.
+ * Its fields are read at offsets found by calibration (calibrate.c); without them only creation is
+ * recorded. */
 #define _GNU_SOURCE /* syscall */
 #include <stddef.h>
 #include <sys/syscall.h>
@@ -19,7 +19,7 @@ enum { NODE_NEW, NODE_RUN, NODE_DESTRUCTOR, NODE_DELETER, BACKWARD, SYMBOLS };
 typedef uint64_t (*number_fn)(void);
 typedef void (*run_fn)(void *engine, void *task, void *node, void *inputs, const void *queue);
 typedef void (*destroy_fn)(void *node);
-/* A std::vector as the engine returns it: through memory of its caller's, as any larger struct. */
+/* A std::vector, which is returned in memory of the caller's, as any larger structure. */
 typedef struct gradients {
     void *first, *end, *limit;
 } gradients;
@@ -30,9 +30,9 @@ typedef gradients (*backward_fn)(void *engine, const void *roots, const void *in
 
 cm_autograd_thread_id_fn _Atomic cm_autograd_thread_id;
 
-static const uint64_t OWN_NUMBERS = UINT64_C(1) << 40; /* no thread has made so many nodes */
+static const uint64_t OWN_NUMBERS = UINT64_C(1) << 40; /* more nodes than any thread makes */
 
-/* Both in one word, so that a hook never sees one without the other. 0: not known. */
+/* Both in one word, so that a hook never sees one without the other. 0: unknown. */
 static _Atomic uint64_t offsets;
 
 void cm_autograd_set_offsets(long sequence_nr, long thread_id)
@@ -65,7 +65,7 @@ void cm_autograd_own_counts(uint32_t *made, uint32_t *ended)
     *ended = cm_emit_tls.ended;
 }
 
-/* Inside a hook: a node was made (or is gone) that is none of the program's. */
+/* Counts, in a hook, a node made or destroyed by calibration. false: it is the program's. */
 static inline bool own_hook(uint32_t *count)
 {
     if (__builtin_expect(!cm_emit_tls.own_nodes, 1))
@@ -155,7 +155,7 @@ static void created_hook(uint64_t number)
 
 static inline __attribute__((always_inline)) uint64_t node_new_hook(int variant)
 {
-    /* Nodes of our own take no number of the program's: its first one stays number 0. */
+    /* Calibration's nodes take no number from PyTorch, so the program's first one stays 0. */
     if (own_hook(&cm_emit_tls.made))
         return OWN_NUMBERS + cm_emit_tls.made;
     uint64_t number = FORWARD(NODE_NEW, variant, number_fn)();
@@ -168,7 +168,7 @@ static inline __attribute__((always_inline)) uint64_t node_new_hook(int variant)
 /* --- execution ----------------------------------------------------------------------------- */
 
 typedef struct run {
-    uint32_t generation; /* in which its start was recorded; 0: it was not, and nothing changed */
+    uint32_t generation; /* in which its start was recorded; 0: it was not */
     uint32_t outer;
     cm_walk_top outer_top;
 } run;
@@ -219,8 +219,8 @@ static void end_run_hook(const run *r)
     me->top = r->outer_top;
     cm_thread *t = cm_is_recording() ? cm_enter_hook() : NULL;
     if (t == NULL) {
-        /* Recording went off while the node ran. Should the same capture go on, the node must not
-         * seem to be running still. */
+        /* Recording was switched off while the node ran. If the same capture goes on, its end must
+         * be emitted later, or it would seem to run forever. */
         if (me->owed_since != r->generation)
             me->owed = 0;
         me->owed_since = r->generation;
@@ -276,9 +276,9 @@ static void tick_hook(void)
         listener();
 }
 
-/* Every pass comes through here, of backward() and of grad(), from Python or C++. One that begins
- * inside a node (a checkpoint's, a hook's) is a part of the pass around it. An exception passes
- * without a tick. */
+/* Every backward pass comes through here, of backward() and grad(), from Python and C++. A pass
+ * that begins inside a node (of a checkpoint, of a hook) is part of the outer one. A pass that ends
+ * with an exception emits no tick. */
 static inline __attribute__((always_inline)) gradients
 backward_hook(int variant, void *engine, const void *roots, const void *inputs, bool keep,
               bool create, bool accumulate, const void *outputs)
@@ -301,7 +301,7 @@ static void destroyed_hook(const void *node)
     if (at == 0 || cm_emit_tls.dying == node)
         return;
     uint64_t number = sequence_of(node, at);
-    /* AccumulateGrad: its creation took no number either. */
+    /* AccumulateGrad has no number, so its creation was not recorded either. */
     if (number == CM_NODE_NO_SEQUENCE || own_hook(&cm_emit_tls.ended))
         return;
     cm_thread *t = cm_enter_hook();
@@ -327,7 +327,7 @@ void cm_autograd_ends_hook(const void *node)
         destroyed_hook(node);
 }
 
-/* The thread is not kept "inside a hook" below: what the node holds is freed in there. */
+/* The thread leaves the hook before the original runs, for that frees the node's memory. */
 static inline __attribute__((always_inline)) void node_destructor_hook(int variant, void *node)
 {
     cm_autograd_ends_hook(node);
@@ -339,8 +339,8 @@ static void restore_dying_hook(const void *const *outer)
     cm_emit_tls.dying = *outer;
 }
 
-/* Older versions delete through this function; where the destructor's calls pass through slots
- * too, the node must not be counted twice. */
+/* Older versions delete nodes through this function. If the destructor is called through a slot,
+ * too, the node must not be recorded twice. */
 static inline __attribute__((always_inline)) void node_deleter_hook(int variant, void *node)
 {
     const void *outer __attribute__((cleanup(restore_dying_hook)));

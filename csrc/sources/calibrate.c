@@ -10,7 +10,7 @@ enum {
     OBJECT_HEADER = 16,       /* of a Python object, before the node pointer */
     SEARCH_START = 8,         /* after the vtable pointer */
     SEARCH_END = 120,         /* a node is more than 400 bytes */
-    THREAD_AFTER_NUMBER = 24, /* next to it: topological number, one flag; checked below */
+    THREAD_AFTER_NUMBER = 24, /* after the topological number and a flag; checked below */
     ENOUGH_NODES = 4
 };
 

@@ -1,5 +1,6 @@
-/* Where torch::autograd::Node keeps its number and its creator's thread: moved between versions, so
- * it is found out on living nodes, and once more from the machine code of an exported getter. */
+/* Finding the offsets of torch::autograd::Node's number and creator thread. They differ between
+ * versions, so they are read from living nodes and checked against the code of an exported getter.
+ */
 #ifndef CM_SOURCES_CALIBRATE_H
 #define CM_SOURCES_CALIBRATE_H
 
@@ -12,9 +13,10 @@ typedef struct cm_calibration_node {
     uint64_t number;
 } cm_calibration_node;
 
-/* Finds the offsets and sets them (cm_autograd_set_offsets). The nodes stay alive during the call;
- * at least four, with different numbers above zero. Without any, the getter alone decides. Returns
- * NULL, or why node runs and frees will not be recorded (static string). */
+/* Finds the offsets and sets them (cm_autograd_set_offsets). Takes at least four nodes with
+ * different numbers above zero, which must stay alive during the call; or none, and the getter
+ * alone decides. Returns NULL, or the reason why node runs and frees will not be recorded (static
+ * string). */
 const char *cm_autograd_calibrate(const cm_calibration_node *nodes, size_t count);
 
 #endif

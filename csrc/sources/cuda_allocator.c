@@ -1,3 +1,4 @@
+/* Hooking the virtual `allocate` of PyTorch's CUDA allocators, in their vtables (cuda.h). */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -12,8 +13,8 @@ enum {
     ALLOCATE = 2 /* in the vtable of c10::Allocator, after two destructors (Itanium C++ ABI) */
 };
 
-/* c10::DataPtr. As a C structure of this size it is returned the way C++ returns one that is not
- * trivial: where the caller says, on x86-64 and on aarch64. */
+/* c10::DataPtr. On x86-64 and aarch64, C returns a structure of this size as C++ returns one that
+ * is not trivial: in memory of the caller's. */
 typedef struct data_ptr {
     void *data;
     void *context[2]; /* with its deleter, in the C++ library's order */
@@ -23,7 +24,7 @@ _Static_assert(sizeof(data_ptr) == 32, "c10::DataPtr");
 
 typedef data_ptr (*allocate_fn)(void *self, size_t size);
 
-/* A class of allocators. Entries are only ever added, each whole before its vtable leads here. */
+/* A class of allocators. Entries are only added, each complete before its vtable is redirected. */
 typedef struct allocator_type {
     uintptr_t vtable;
     allocate_fn original;
@@ -33,12 +34,12 @@ static allocator_type types[TYPES];
 static atomic_size_t type_count;
 
 static struct {
-    pthread_mutex_t mutex; /* before that of slots.c; no hook takes it */
+    pthread_mutex_t mutex; /* taken before that of slots.c; no hook takes it */
     bool installed;
     void *_Atomic *allocator; /* c10::cuda::CUDACachingAllocator::allocator */
-    uintptr_t vtable;         /* of what it led to last */
+    uintptr_t vtable;         /* of the allocator seen last */
     bool redirected;
-    bool watches_devices; /* once, and then always */
+    bool watches_devices; /* never reset */
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 __thread cm_cuda_call cm_cuda_tls __attribute__((tls_model("initial-exec")));
@@ -86,7 +87,7 @@ static data_ptr outermost_hook(allocate_fn original, void *self, size_t size)
     call->inside = true;
     call->refused = 0;
     data_ptr given = original(self, size);
-    call->refused = 0; /* what was tried first was refused, but then there was room */
+    call->refused = 0; /* a first try was refused, but a later one succeeded */
     if (__builtin_expect(call->requested != 0, 0))
         cm_cuda_unreported_hook(given.data, size, given.device_index);
     return given;
@@ -97,9 +98,9 @@ static data_ptr allocate_hook(void *self, size_t size)
     const allocator_type *type = types;
 
     atomic_thread_fence(memory_order_acquire);
-    while (type->vtable != word((uintptr_t)self)) /* a vtable that leads here is among them */
+    while (type->vtable != word((uintptr_t)self)) /* every redirected vtable is among them */
         type++;
-    /* An allocator on top of another one: the outer call is the one that was asked. */
+    /* If one allocator calls another, the outer call has the requested size. */
     return cm_cuda_tls.inside ? type->original(self, size)
                               : outermost_hook(type->original, self, size);
 }
@@ -123,7 +124,7 @@ static bool redirect(uintptr_t vtable)
                              (void *)allocate_hook);
 }
 
-/* Where blocks come straight from CUDA, only the current device tells where they are. */
+/* Blocks taken straight from CUDA lie on the current device, which must be watched. */
 static int watch_devices(uintptr_t vtable)
 {
     bool needed = strstr(type_name(vtable), "CudaMallocAsync") != NULL || cm_cuda_met_direct() ||
@@ -135,7 +136,7 @@ static int watch_devices(uintptr_t vtable)
     return state.watches_devices ? cm_slots_install() : 0;
 }
 
-static int look(void)
+static int redirect_current(void)
 {
     void *object = state.allocator != NULL ? atomic_load(state.allocator) : NULL;
     uintptr_t vtable = object != NULL ? word((uintptr_t)object) : 0;
@@ -169,7 +170,7 @@ int cm_cuda_install(void)
     if (state.allocator == NULL)
         state.allocator = cm_slots_find("_ZN3c104cuda20CUDACachingAllocator9allocatorE");
     state.vtable = 0;
-    int patched = look();
+    int patched = redirect_current();
     pthread_mutex_unlock(&state.mutex);
     return patched;
 }
@@ -177,7 +178,7 @@ int cm_cuda_install(void)
 int cm_cuda_rescan(void)
 {
     pthread_mutex_lock(&state.mutex);
-    int patched = state.installed ? look() : 0;
+    int patched = state.installed ? redirect_current() : 0;
     pthread_mutex_unlock(&state.mutex);
     return patched;
 }
@@ -193,7 +194,7 @@ void cm_cuda_remove(void)
     pthread_mutex_unlock(&state.mutex);
 }
 
-/* --- what is shown --------------------------------------------------------------------------- */
+/* --- state --------------------------------------------------------------------------- */
 
 cm_cuda_state cm_cuda_get_state(void)
 {

@@ -1,5 +1,6 @@
-/* Between libc10_cuda and the CUDA runtime. Nothing here calls CUDA: it passes calls on. Some of
- * them are made with the allocator's mutex held. cuda.h says what is concluded from them. */
+/* Hooks on libc10_cuda's calls of the CUDA runtime. They only forward: some run with the
+ * allocator's mutex held, so they make no CUDA calls of their own. cuda.h explains what is
+ * concluded. */
 #include <stdatomic.h>
 #include <string.h>
 
@@ -34,8 +35,9 @@ typedef int (*set_device_fn)(int device);
 
 static atomic_ullong unseen, untraced;
 
-/* Where libc10_cuda calls cudaMalloc from when a block is not cached: learned from such a call in
- * `allocate`. It tells those that come another way (raw_alloc), where no report may follow. */
+/* The place in libc10_cuda that calls cudaMalloc for uncached blocks, learned from such a call in
+ * `allocate`. It identifies these blocks in other functions (raw_alloc), where no report follows.
+ */
 static atomic_uintptr_t direct_site;
 static atomic_bool met_direct;
 
@@ -50,7 +52,7 @@ static cm_event event_of(cm_event_kind kind, uint64_t address, size_t size, int8
     };
 }
 
-/* --- what cudaMalloc gave ----------------------------------------------------------------------
+/* --- memory from cudaMalloc --------------------------------------------------------------------
  */
 
 void cm_cuda_segment_hook(cm_thread *t, const void *block, int8_t device)
@@ -140,7 +142,7 @@ void cm_cuda_begin_counts(void)
 /* --- the hooks -----------------------------------------------------------------------------------
  */
 
-/* Taken and, as far as anybody told, never used. */
+/* Counts memory that was taken and never explained by a report. */
 static void drop_taken_hook(cm_cuda_call *call)
 {
     if (call->taken != 0 && cm_is_recording())
@@ -156,10 +158,10 @@ static void record_direct_hook(const void *block, size_t size, int8_t device)
         put_direct_hook(t, block, size, device);
 }
 
-/* What the driver level is to know of a call that is passed on: who made it, and, where slots are
- * all that tells of it, that it is made (a slot has room for one hook). */
+/* A forwarded call as the driver level sees it. It needs the caller and, if slots record driver
+ * events, the call itself, for a slot has room for one hook only. */
 typedef struct passing {
-    cm_slot_call told;
+    cm_slot_call slot;
     bool outer;
 } passing;
 
@@ -167,7 +169,7 @@ static inline void leave_passing(passing *p)
 {
     if (p->outer)
         cm_driver_tls.site = 0;
-    cm_cuda_slot_cleanup(&p->told);
+    cm_cuda_slot_cleanup(&p->slot);
 }
 
 static inline void enter_passing(passing *p, cm_cuda_slot slot, uintptr_t site,
@@ -177,18 +179,18 @@ static inline void enter_passing(passing *p, cm_cuda_slot slot, uintptr_t site,
     if (p->outer)
         cm_driver_tls.site = site;
     if (cm_cuda_slots_are_on()) {
-        p->told = (cm_slot_call){.on = true, .slot = (uint8_t)slot, .site = site, .words = words};
-        cm_cuda_slot_enter_hook(&p->told);
+        p->slot = (cm_slot_call){.on = true, .slot = (uint8_t)slot, .site = site, .words = words};
+        cm_cuda_slot_enter_hook(&p->slot);
     }
 }
 
 #define PASSING(function, ...)                                                                     \
     const uint64_t words[] = {__VA_ARGS__};                                                        \
-    passing pass __attribute__((cleanup(leave_passing))) = {.told.on = false};                     \
+    passing pass __attribute__((cleanup(leave_passing))) = {.slot.on = false};                     \
     enter_passing(&pass, CM_SLOT_##function, (uintptr_t)__builtin_return_address(0), words)
 #define PASSED(status)                                                                             \
-    if (__builtin_expect(pass.told.on, 0))                                                         \
-    cm_cuda_slot_exit_hook(&pass.told, status)
+    if (__builtin_expect(pass.slot.on, 0))                                                         \
+    cm_cuda_slot_exit_hook(&pass.slot, status)
 
 static inline __attribute__((always_inline)) int take_hook(int variant, void **memory, size_t size)
 {
@@ -213,7 +215,7 @@ static inline __attribute__((always_inline)) int take_hook(int variant, void **m
     return status;
 }
 
-/* Before the memory is back: another thread may get it at once. */
+/* Recorded before the memory is freed, for another thread may get it at once. */
 static void record_back_hook(cm_event_kind kind, const void *memory)
 {
     ENTERED = memory != NULL && cm_is_recording() ? cm_enter_hook() : NULL;
@@ -255,10 +257,10 @@ static inline __attribute__((always_inline)) int take_async_hook(int variant, vo
     PASSED(status);
 
     if (status == SUCCESS) {
-        call->requested = 0; /* it is told */
+        call->requested = 0; /* this event reports it */
         record_async_hook(*memory, size, call->device);
     } else if (status == OUT_OF_MEMORY) {
-        if (call->inside) /* it may be tried again */
+        if (call->inside) /* the allocator may try again */
             call->refused = size;
         else
             record_refused_hook(size, call->device);
@@ -276,7 +278,7 @@ static inline __attribute__((always_inline)) int give_back_async_hook(int varian
     return status;
 }
 
-static void see_device(int device)
+static void note_device(int device)
 {
     cm_cuda_tls.device = (int8_t)device;
     cm_cuda_tls.device_seen = true;
@@ -284,7 +286,7 @@ static void see_device(int device)
 
 static inline __attribute__((always_inline)) int event_hook(int variant, void *event, void *stream)
 {
-    if (__builtin_expect(cm_cuda_watches_held(), 0))
+    if (__builtin_expect(cm_cuda_watches_deferred(), 0))
         cm_cuda_event_hook(stream, (uintptr_t)__builtin_return_address(0));
     return FORWARD_EVENT(EVENT, variant, event_fn)(event, stream);
 }
@@ -292,7 +294,7 @@ static inline __attribute__((always_inline)) int event_hook(int variant, void *e
 static inline __attribute__((always_inline)) int event_flags_hook(int variant, void *event,
                                                                   void *stream, unsigned flags)
 {
-    if (__builtin_expect(cm_cuda_watches_held(), 0))
+    if (__builtin_expect(cm_cuda_watches_deferred(), 0))
         cm_cuda_event_hook(stream, (uintptr_t)__builtin_return_address(0));
     return FORWARD_EVENT(EVENT_FLAGS, variant, event_flags_fn)(event, stream, flags);
 }
@@ -302,7 +304,7 @@ static inline __attribute__((always_inline)) int get_device_hook(int variant, in
     int status = FORWARD_DEVICE(GET_DEVICE, variant, get_device_fn)(device);
 
     if (status == SUCCESS)
-        see_device(*device);
+        note_device(*device);
     return status;
 }
 
@@ -312,7 +314,7 @@ static inline __attribute__((always_inline)) int set_device_hook(int symbol, int
     int status = FORWARD_DEVICE(symbol, variant, set_device_fn)(device);
 
     if (status == SUCCESS)
-        see_device(device);
+        note_device(device);
     return status;
 }
 
@@ -357,7 +359,7 @@ VARIANT(0)
 VARIANT(1)
 _Static_assert(CM_SLOT_VARIANTS == 2, "one set of hooks for each variant");
 
-/* Only the allocator's own calls: what others take from CUDA is no memory of PyTorch's. */
+/* Only calls of libc10_cuda: memory that others take from CUDA is not PyTorch's. */
 #define SYMBOL(function, what, name, others)                                                       \
     {                                                                                              \
         .source = "cuda", .meaning = what, .names = {function}, .hooks = {name##_0, name##_1},     \

@@ -5,23 +5,24 @@
 #include <string.h>
 
 #include "cuda.h"
-#include "cupti/cupti.h"
-#include "cupti/cupti_calls.h"
+#include "cupti/callbacks.h"
+#include "cupti/calls.h"
 #include "driver_events.h"
-#include "inflight.h"
 #include "emit.h"
+#include "inflight.h"
+#include "libraries.h"
 #include "tables.h"
 
-/* As many as any of the functions has; more registers than one has are passed on unharmed. */
+/* The most arguments of any of these functions. Forwarding more registers than used is harmless. */
 #define WORDS uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d, uintptr_t e, uintptr_t f
 typedef int (*words_fn)(WORDS);
 
 atomic_bool cm_cuda_slots_on;
 
-/* Rows of cupti_calls.c, which describe arguments as well as CUPTI's structures: both are the
- * same words in the same order. Complete before slots are on. */
+/* Rows of cupti/calls.c. They describe CUPTI's structures and also a call's arguments, which are
+ * the same words in the same order. Filled in before slots are on. */
 static const cm_call *rows[CM_SLOTS];
-/* Of a thread that was not seen choosing one. */
+/* Of threads that were not seen choosing one. */
 static _Atomic int8_t default_device = CM_DEVICE_NOT_TOLD;
 
 /* --- events --------------------------------------------------------------------------------------
@@ -57,7 +58,7 @@ void cm_cuda_slot_enter_hook(cm_slot_call *call)
     const cm_call *row = rows[call->slot];
 
     call->outer = cm_driver_tls.in_slot++ == 0 && !cm_cupti_own_thread;
-    call->session = cm_driver_move_begins_hook();
+    call->session = cm_inflight_begin_hook();
     if (call->outer)
         cm_driver_tls.site = call->site;
     if (!call->outer || row->does != CM_CALL_TAKES)
@@ -112,7 +113,7 @@ void cm_cuda_slot_exit_hook(cm_slot_call *call, int status)
 void cm_cuda_slot_leave_hook(cm_slot_call *call)
 {
     cm_driver_tls.in_slot--;
-    cm_driver_move_ends_hook(call->session);
+    cm_inflight_end_hook(call->session);
     if (call->outer)
         cm_driver_tls.site = 0;
 }
@@ -120,7 +121,7 @@ void cm_cuda_slot_leave_hook(cm_slot_call *call)
 /* --- the hooks -----------------------------------------------------------------------------------
  */
 
-/* Function, its row, what it is. */
+/* Function, its row in cupti/calls.c, its meaning. */
 #define EACH(X)                                                                                    \
     X(cudaMalloc, "cudaMalloc_v3020", "memory taken from CUDA")                                    \
     X(cudaFree, "cudaFree_v3020", "memory given back")                                             \
@@ -158,8 +159,8 @@ void cm_cuda_slot_leave_hook(cm_slot_call *call)
     X(cuMemAddressReserve, "cuMemAddressReserve", "addresses reserved")                            \
     X(cuMemAddressFree, "cuMemAddressFree", "addresses given back")
 
-static __attribute__((noinline)) int tell_hook(cm_cuda_slot slot, words_fn original, uintptr_t site,
-                                               const uint64_t *words)
+static __attribute__((noinline)) int forward_hook(cm_cuda_slot slot, words_fn original,
+                                                  uintptr_t site, const uint64_t *words)
 {
     cm_slot_call call __attribute__((cleanup(cm_cuda_slot_cleanup))) = {
         .on = true, .slot = (uint8_t)slot, .site = site, .words = words};
@@ -170,7 +171,7 @@ static __attribute__((noinline)) int tell_hook(cm_cuda_slot slot, words_fn origi
     return status;
 }
 
-/* Off, this is a jump: whoever looks at return addresses (CUPTI's records) sees the caller. */
+/* While off this is a jump, so that CUPTI's records see the true return address. */
 #define HOOK(name, variant)                                                                        \
     static int name##_##variant(WORDS)                                                             \
     {                                                                                              \
@@ -179,14 +180,15 @@ static __attribute__((noinline)) int tell_hook(cm_cuda_slot slot, words_fn origi
                                                                                                    \
         if (!cm_cuda_slots_are_on())                                                               \
             return original(a, b, c, d, e, f);                                                     \
-        return name##_told(original, (uintptr_t)__builtin_return_address(0), a, b, c, d, e, f);    \
+        return name##_recorded(original, (uintptr_t)__builtin_return_address(0), a, b, c, d, e,    \
+                               f);                                                                 \
     }
 #define HOOKS(name, row, meaning)                                                                  \
-    static __attribute__((noinline)) int name##_told(words_fn original, uintptr_t site, WORDS)     \
+    static __attribute__((noinline)) int name##_recorded(words_fn original, uintptr_t site, WORDS) \
     {                                                                                              \
         const uint64_t words[] = {a, b, c, d, e, f};                                               \
                                                                                                    \
-        return tell_hook(CM_SLOT_##name, original, site, words);                                   \
+        return forward_hook(CM_SLOT_##name, original, site, words);                                \
     }                                                                                              \
     HOOK(name, 0)                                                                                  \
     HOOK(name, 1)
@@ -219,8 +221,8 @@ static bool find_rows(void)
     return true;
 }
 
-/* A thread that nobody has seen choosing is on the runtime's default device if it was watched from
- * before CUDA's first use, and on the only one if there is no other. */
+/* A thread that was not seen choosing a device is on device 0 if slots were on before CUDA's first
+ * use, or if there is only one device. */
 static void learn_default_device(void)
 {
     enum { SUCCESS = 0, NOT_INITIALIZED = 3 };
@@ -231,7 +233,7 @@ static void learn_default_device(void)
     if (driver != NULL)
         count_devices = (int (*)(int *))dlsym(driver, "cuDeviceGetCount");
     if (count_devices != NULL)
-        status = count_devices(&count); /* initialises nothing */
+        status = count_devices(&count); /* does not initialize CUDA */
     if (driver != NULL)
         dlclose(driver);
     bool sure = status == NOT_INITIALIZED || (status == SUCCESS && count == 1);

@@ -1,9 +1,9 @@
-/* The driver level without CUPTI: what passes through relocation slots.
+/* Driver allocations without CUPTI: calls of CUDA that pass through relocation slots.
  *
- * What is not seen: calls by addresses that the program has asked for (dlsym, ctypes,
- * cuGetProcAddress: PyTorch's expandable segments), and libraries that carry the CUDA runtime
- * inside them (NCCL, cuBLASLt). The device is the one that the thread was seen choosing, else the
- * only one there is, else not told. */
+ * Not seen are calls by addresses that the program looked up itself (dlsym, ctypes,
+ * cuGetProcAddress: PyTorch's expandable segments), and calls of libraries that contain a copy of
+ * the CUDA runtime (NCCL, cuBLASLt). The device is the one that the thread chose last; if that was
+ * not seen, the only device, and with several devices it is unknown. */
 #ifndef CM_SOURCES_CUDA_SLOTS_H
 #define CM_SOURCES_CUDA_SLOTS_H
 
@@ -13,7 +13,10 @@
 
 extern atomic_bool cm_cuda_slots_on;
 
-/* Which function a slot belongs to. */
+/* Switches these events on or off. The slots themselves are patched with all others (tables.h). */
+void cm_cuda_slots_record(bool on);
+
+/* The function that a slot belongs to. */
 typedef enum cm_cuda_slot {
     CM_SLOT_cudaMalloc,
     CM_SLOT_cudaFree,
@@ -52,21 +55,21 @@ typedef enum cm_cuda_slot {
     CM_SLOTS
 } cm_cuda_slot;
 
-/* A call that passes through a slot, from before it is passed on. */
+/* A call that passes through a slot. */
 typedef struct cm_slot_call {
-    bool on, outer; /* recording when it began; no other such call is around it */
+    bool on, outer; /* slots were on when it began; it is not nested in another such call */
     uint8_t slot;
     uint32_t generation, events, session;
-    uintptr_t site;        /* return address: who calls */
+    uintptr_t site;        /* return address */
     const uint64_t *words; /* its arguments */
 } cm_slot_call;
 
-/* Around every call, on its thread; the words must live until it has ended. Hooks. */
+/* To be called around every call, on its thread. The words must live until the end. Hooks. */
 void cm_cuda_slot_enter_hook(cm_slot_call *call);
 void cm_cuda_slot_exit_hook(cm_slot_call *call, int status);
 void cm_cuda_slot_leave_hook(cm_slot_call *call);
 
-/* For __attribute__((cleanup)): also where an exception passes. */
+/* For __attribute__((cleanup)), which also runs when an exception passes. */
 static inline void cm_cuda_slot_cleanup(cm_slot_call *call)
 {
     if (__builtin_expect(call->on, 0))

@@ -1,10 +1,10 @@
-/* A block that record_stream was called for is not free when the program frees it: PyTorch records
- * an event on each stream that used it, and gives its memory to nobody before they have come.
+/* Frees that wait for a stream. When a block is freed for which record_stream was called, PyTorch
+ * records a CUDA event on each stream that used it, and reuses the memory only after those events.
  *
- * Nothing reports that. It is seen in the calls: the function that frees, or one that it calls,
- * records the events, and then it reports the free. The same library records events for others,
- * too (c10::Event), and for blocks whose free was reported long ago, so the calls must come from
- * one and the same call of that function: where the stack is tells. */
+ * PyTorch does not report this, so it is inferred. The function that frees the block records the
+ * events, itself or through a function it calls, and then reports the free. The library records
+ * other events, too (c10::Event, and blocks freed long ago). So both calls must come from the same
+ * function at the same stack position. */
 #include <stdatomic.h>
 #include <unwind.h>
 
@@ -12,19 +12,19 @@
 #include "emit.h"
 #include "tables.h"
 
-enum { OUR_FRAMES = 6 }; /* at most, between here and the caller that is looked for */
+enum { OUR_FRAMES = 6 }; /* at most, between here and the caller searched for */
 
 static atomic_bool watching;
 
-/* The slots are looked for the first time that somebody wants to know, and stay ours. */
-void cm_cuda_watch_held(bool on)
+/* The slots are patched at the first use and stay patched. */
+void cm_cuda_watch_deferred(bool on)
 {
     atomic_store(&watching, on);
     if (on && cm_slots_register(cm_cuda_event_symbols, cm_cuda_event_symbol_count))
         cm_slots_rescan();
 }
 
-bool cm_cuda_watches_held(void)
+bool cm_cuda_watches_deferred(void)
 {
     return atomic_load_explicit(&watching, memory_order_relaxed);
 }
@@ -35,7 +35,7 @@ typedef struct search {
     int count, wanted, passed;
 } search;
 
-static _Unwind_Reason_Code look_at_hook(struct _Unwind_Context *context, void *argument)
+static _Unwind_Reason_Code visit_frame_hook(struct _Unwind_Context *context, void *argument)
 {
     search *s = argument;
 
@@ -46,12 +46,12 @@ static _Unwind_Reason_Code look_at_hook(struct _Unwind_Context *context, void *a
     return s->count == s->wanted ? _URC_END_OF_STACK : _URC_NO_REASON;
 }
 
-/* The function that holds this return address, and its callers. */
+/* Finds the function with this return address, and its callers. */
 static bool find_callers_hook(uintptr_t site, cm_cuda_frame *found, int wanted)
 {
     search s = {.site = site, .found = found, .wanted = wanted};
 
-    _Unwind_Backtrace(look_at_hook, &s);
+    _Unwind_Backtrace(visit_frame_hook, &s);
     return s.count == wanted;
 }
 
@@ -72,7 +72,7 @@ static bool same(cm_cuda_frame a, cm_cuda_frame b)
     return a.function == b.function && a.stack == b.stack;
 }
 
-void cm_cuda_held_hook(cm_thread *t, int8_t device, uintptr_t site)
+void cm_cuda_deferred_free_hook(cm_thread *t, int8_t device, uintptr_t site)
 {
     cm_cuda_call *call = &cm_cuda_tls;
     cm_cuda_frame frees;

@@ -11,19 +11,20 @@
 enum {
     TYPES = 64,
     MET = 16,
-    NODE_WEAK_SELF = 8, /* in the node: weak_ptr to itself, ... */
-    NODE_CONTROL = 16,  /* ... whose second word is the control block */
+    NODE_WEAK_SELF = 8, /* in the node: weak_ptr to itself; */
+    NODE_CONTROL = 16,  /* its second word is the control block */
     BLOCK_OBJECT = 16, /* in the control block, after vtable and counts: the node, or its address */
     DISPOSE = 2        /* in the vtable, after two destructors (Itanium C++ ABI, libstdc++) */
 };
 
 typedef void (*dispose_fn)(void *block);
 
-/* A type of control block. Entries are only ever added, each whole before its vtable leads here. */
+/* A type of control block. Entries are only added, each complete before its vtable is redirected.
+ */
 typedef struct block_type {
     uintptr_t vtable; /* as the blocks hold it */
     dispose_fn original;
-    bool inside; /* the block contains the node, else its address */
+    bool inside; /* the block contains the node; else it contains the node's address */
 } block_type;
 
 static block_type types[TYPES];
@@ -32,7 +33,7 @@ static atomic_uintptr_t met[MET]; /* vtables to redirect; the lowest bit: inside
 static const char *_Atomic unseen;
 
 static struct {
-    pthread_mutex_t mutex; /* before that of slots.c; no hook takes it */
+    pthread_mutex_t mutex; /* taken before that of slots.c; no hook takes it */
     bool installed;
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
@@ -51,7 +52,7 @@ static void dispose_hook(void *block)
     const block_type *type = types;
 
     atomic_thread_fence(memory_order_acquire);
-    while (type->vtable != word((uintptr_t)block)) /* a vtable that leads here is among them */
+    while (type->vtable != word((uintptr_t)block)) /* every redirected vtable is among them */
         type++;
     cm_autograd_ends_hook((const void *)node_in(type, (uintptr_t)block));
     type->original(block);
@@ -115,14 +116,14 @@ static bool redirect(uintptr_t vtable, bool inside)
            cm_slots_exchange(dispose_word(vtable), (void *)type->original, (void *)dispose_hook);
 }
 
-static void redirect_or_tell(uintptr_t vtable, bool inside)
+static void redirect_or_report(uintptr_t vtable, bool inside)
 {
     if (!redirect(vtable, inside))
         atomic_store(&unseen, type_name(vtable));
 }
 
-/* Every spelling has another substitution for the type in its allocator; GCC 11 and later name
- * std::allocator<void> there. */
+/* Mangled names refer back to the type in its allocator, by a different substitution for each type.
+ * GCC 11 and later name std::allocator<void> there. */
 #define POLICY "LN9__gnu_cxx12_Lock_policyE2EE"
 #define INSIDE(type, again)                                                                        \
     {"_ZTVSt23_Sp_counted_ptr_inplaceI" type "SaIvE" POLICY, true},                                \
@@ -159,7 +160,7 @@ static void found(void *context, uintptr_t address)
 {
     const bool *inside = context;
 
-    redirect_or_tell(address + 2 * sizeof(void *), *inside); /* after offset and description */
+    redirect_or_report(address + 2 * sizeof(void *), *inside); /* after offset and description */
 }
 
 static void after_fork_in_child(void)
@@ -183,8 +184,8 @@ void cm_dispose_install(void)
         bool inside = known_types[i].inside;
         cm_slots_find_all(known_types[i].symbol, found, &inside);
     }
-    for (size_t i = 0; i < atomic_load(&type_count); i++) /* those that had been met */
-        redirect_or_tell(types[i].vtable, types[i].inside);
+    for (size_t i = 0; i < atomic_load(&type_count); i++) /* types of an earlier capture */
+        redirect_or_report(types[i].vtable, types[i].inside);
     pthread_mutex_unlock(&state.mutex);
 }
 
@@ -195,7 +196,7 @@ void cm_dispose_rescan(void)
         uintptr_t one = atomic_load(&met[i]);
         if (one == 0)
             continue;
-        redirect_or_tell(one & ~(uintptr_t)1, (one & 1) != 0);
+        redirect_or_report(one & ~(uintptr_t)1, (one & 1) != 0);
         atomic_store(&met[i], 0);
     }
     pthread_mutex_unlock(&state.mutex);

@@ -25,12 +25,11 @@ static void more_hook(cm_thread *t, cm_driver_more what, uint64_t value, uint32_
                            .device_index = CM_DEVICE_NOT_TOLD});
 }
 
-/* All of one moment. */
+/* Emits one event and its DRIVER_MORE events, all with one time. */
 static void piece_hook(cm_thread *t, cm_event_kind kind, const cm_driver_piece *piece,
                        uint32_t stack)
 {
     uint64_t time = piece->time != 0 ? piece->time : cm_clock_after_loads();
-
     uint8_t of_node = 0;
 
     if (kind == CM_EV_DRIVER_NEW && (cm_emit_node_flags_hook(t) & CM_EVF_NODE_STACK) != 0)

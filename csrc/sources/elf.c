@@ -66,7 +66,7 @@ static void read_dynamic(cm_elf *object, const cm_elf_entry *entry, size_t limit
         case DT_RELASZ:
             size[1] = entry->d_un.d_val;
             break;
-        case DT_RELACOUNT: /* that many at the front name no symbol */
+        case DT_RELACOUNT: /* the number of relocations at the front that name no symbol */
             relative = entry->d_un.d_val;
             break;
         default:
@@ -75,14 +75,14 @@ static void read_dynamic(cm_elf *object, const cm_elf_entry *entry, size_t limit
     }
     if (strings == 0 || segment_of(object, strings, string_size) == NULL)
         return;
-    const cm_elf_header *home = segment_of(object, symbols, sizeof(cm_elf_symbol));
-    if (symbols == 0 || home == NULL)
+    const cm_elf_header *segment = segment_of(object, symbols, sizeof(cm_elf_symbol));
+    if (symbols == 0 || segment == NULL)
         return;
     object->strings = (const char *)strings;
     object->string_size = string_size;
     object->symbols = (const cm_elf_symbol *)symbols;
     object->symbol_limit =
-        (home->p_memsz - (symbols - object->base - home->p_vaddr)) / sizeof(cm_elf_symbol);
+        (segment->p_memsz - (symbols - object->base - segment->p_vaddr)) / sizeof(cm_elf_symbol);
 
     for (int i = 0; i < 2; i++) {
         size_t count = size[i] / sizeof(cm_elf_relocation), skip = i == 1 ? relative : 0;
@@ -106,7 +106,7 @@ bool cm_elf_open(cm_elf *object, uintptr_t base, const cm_elf_header *headers, u
         if (headers[i].p_type == PT_GNU_RELRO) {
             uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = base + headers[i].p_vaddr;
 
-            /* As the loader rounds it: the last partial page stays writable. */
+            /* The loader rounds down: the last partial page stays writable. */
             object->relro_start = start & ~(page - 1);
             object->relro_end = (start + headers[i].p_memsz) & ~(page - 1);
         }

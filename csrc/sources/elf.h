@@ -1,6 +1,5 @@
-/* The relocations of an object that the dynamic loader has mapped, read from its own dynamic
- * section. Nothing is trusted: a table that does not lie inside the object's segments is ignored.
- * Any thread; the caller keeps the object mapped while these functions run. */
+/* Reading the relocations of a mapped object from its dynamic section. A table that does not lie
+ * inside the object's segments is ignored. Any thread; the caller keeps the object mapped. */
 #ifndef CM_SOURCES_ELF_H
 #define CM_SOURCES_ELF_H
 
@@ -19,7 +18,7 @@ typedef struct cm_elf {
     const cm_elf_header *headers;
     unsigned header_count;
     const cm_elf_symbol *symbols;
-    size_t symbol_limit; /* as many as fit into the segment: the table does not tell its length */
+    size_t symbol_limit; /* as many as fit into the segment: the table has no length */
     const char *strings;
     size_t string_size;
     struct {
@@ -39,8 +38,8 @@ bool cm_elf_contains(const cm_elf *object, uintptr_t address);
  * was writable until relocation was over (*relro). */
 bool cm_elf_slot_writable(const cm_elf *object, uintptr_t slot, bool *relro);
 
-/* The names looked for, prepared so that a name that is none of them costs one comparison of eight
- * bytes per distinct beginning. Every name has at least 8 characters. */
+/* The names to search for. Any other name costs one comparison of eight bytes per distinct
+ * beginning. Every name has at least 8 characters. */
 enum { CM_ELF_NAMES = 80, CM_ELF_HEADS = 40 };
 
 typedef struct cm_elf_names {
@@ -56,7 +55,7 @@ typedef struct cm_elf_names {
     unsigned names, heads;
 } cm_elf_names;
 
-/* Adds a name that stays valid for ever. false: too short or too many. */
+/* Adds a name, which must stay valid. false: it is too short, or there are too many. */
 bool cm_elf_names_add(cm_elf_names *names, const char *text, uint16_t id);
 
 /* A slot that the loader binds to one of the names. */
@@ -68,11 +67,11 @@ typedef struct cm_elf_match {
 
 #define CM_ELF_NO_CALL UINT32_MAX
 
-/* Whether a slot that holds this value waits to be bound by its first call: the value is the stub
- * through which that call would reach the loader. */
+/* Whether a slot with this value is not yet bound: the value is the stub through which the first
+ * call reaches the loader. */
 bool cm_elf_is_unbound(const cm_elf *object, const cm_elf_match *match, uintptr_t held);
 
-/* Calls found for every such slot. Returns false as soon as found does. */
+/* Calls `found` for every such slot. Returns false as soon as `found` does. */
 bool cm_elf_each(const cm_elf *object, const cm_elf_names *names,
                  bool (*found)(void *context, const cm_elf_match *match), void *context);
 

@@ -1,5 +1,5 @@
-/* What allocator.c and autograd.c share: this thread's place in the autograd engine. Everything
- * here runs inside a hook, on the calling thread. */
+/* Emitting events with the calling thread's place in the autograd engine. Everything here runs
+ * inside a hook. */
 #ifndef CM_SOURCES_EMIT_H
 #define CM_SOURCES_EMIT_H
 
@@ -12,18 +12,18 @@
 typedef struct cm_emit_thread {
     uint32_t numbered;    /* generation whose ring knows autograd's id for this thread */
     uint32_t running;     /* generation in which the innermost running node was recorded, 0: none */
-    uint32_t owed;        /* nodes that ended while recording was off */
-    uint32_t owed_since;  /* ... in this generation */
+    uint32_t owed;        /* NODE_DONE events not emitted, for recording was off */
+    uint32_t owed_since;  /* the generation they belong to */
     cm_walk_top top;      /* where Python stood when that node started */
     const void *dying;    /* node whose destruction is already recorded */
-    bool own_nodes;       /* this thread makes nodes for us, not for the program ... */
-    uint32_t made, ended; /* ... so many, and so many of them are gone */
+    bool own_nodes;       /* this thread's nodes are calibration's, not the program's */
+    uint32_t made, ended; /* how many of those were created and destroyed */
 } cm_emit_thread;
 
 /* Initial-exec: any other model may call malloc at a thread's first access. */
 extern __thread cm_emit_thread cm_emit_tls __attribute__((tls_model("initial-exec")));
 
-/* Puts the ends of nodes on the ring that happened while recording was off. */
+/* Emits the NODE_DONE events owed since recording was off. */
 void cm_emit_pay_hook(cm_thread *t);
 
 static inline cm_event *cm_emit_reserve_hook(cm_thread *t)
@@ -33,12 +33,12 @@ static inline cm_event *cm_emit_reserve_hook(cm_thread *t)
     return cm_reserve_hook(t);
 }
 
-/* An event with the time that it is now; a lost one is counted. */
+/* Emits an event with the current time. */
 void cm_emit_put_hook(cm_thread *t, cm_event event);
-/* The same of a call that has a stack: with it, and with the node flags. */
+/* The same, with this thread's stack and node flags. */
 void cm_emit_put_stack_hook(cm_thread *t, cm_event event);
 
-/* CM_EVF_IN_NODE and CM_EVF_NODE_STACK as they hold now. */
+/* The current CM_EVF_IN_NODE and CM_EVF_NODE_STACK. */
 static inline uint8_t cm_emit_node_flags_hook(const cm_thread *t)
 {
     const cm_emit_thread *me = &cm_emit_tls;

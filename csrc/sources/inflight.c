@@ -1,6 +1,3 @@
-/* The first thousand threads that make such calls count on lines of their own, for which nothing is
- * locked; those that come after them share the first line. Lines are never given back: a thread
- * that is gone has begun and ended as often. */
 #include "inflight.h"
 
 #include <stdatomic.h>
@@ -8,20 +5,23 @@
 
 enum { SESSIONS = 4, LINES = 1024 };
 
+/* The first thousand threads each have a line of their own and need no locked instruction; later
+ * ones share the first line. Lines are never reused: a thread that is gone began as many calls as
+ * it ended. */
 typedef struct line {
     _Alignas(64) _Atomic uint64_t begun[SESSIONS];
     _Atomic uint64_t ended[SESSIONS];
 } line;
-_Static_assert(sizeof(line) == 64, "of one cache line");
+_Static_assert(sizeof(line) == 64, "one cache line");
 
 static struct {
     _Atomic uint32_t session, taken;
-    /* What the lines had when the session began, from one that had its place. */
+    /* Sums at the session's beginning, left by an earlier session with the same index. */
     _Atomic uint64_t begun_before[SESSIONS], ended_before[SESSIONS];
     line lines[LINES];
-} moves;
+} state;
 
-/* This thread's line; 0: it has asked for none yet, or shares the first. */
+/* This thread's line; 0: none assigned yet, or it shares the first. */
 static __thread uint32_t own __attribute__((tls_model("initial-exec")));
 static __thread bool asked __attribute__((tls_model("initial-exec")));
 
@@ -29,13 +29,13 @@ static line *line_hook(void)
 {
     if (__builtin_expect(!asked, 0)) {
         asked = true;
-        if (atomic_load_explicit(&moves.taken, memory_order_relaxed) < LINES - 1) {
-            own = atomic_fetch_add(&moves.taken, 1) + 1;
+        if (atomic_load_explicit(&state.taken, memory_order_relaxed) < LINES - 1) {
+            own = atomic_fetch_add(&state.taken, 1) + 1;
             if (own >= LINES)
                 own = 0;
         }
     }
-    return &moves.lines[own];
+    return &state.lines[own];
 }
 
 static void count_hook(_Atomic uint64_t *counter)
@@ -47,11 +47,11 @@ static void count_hook(_Atomic uint64_t *counter)
                               memory_order_release);
 }
 
-/* What the driver does next is seen by nobody who does not see this thread's count. (The fence of
- * C11 is none that ThreadSanitizer knows, and gcc says so with an error.) */
+/* The count must be visible before any effect of the driver call. (gcc rejects C11's fence under
+ * ThreadSanitizer, which does not support it.) */
 static inline void publish(void)
 {
-#if defined(__x86_64__) /* stores are seen in their order */
+#if defined(__x86_64__) /* stores become visible in program order */
     __asm__ volatile("" ::: "memory");
 #else
     __sync_synchronize();
@@ -60,52 +60,52 @@ static inline void publish(void)
 
 static uint64_t sum(uint32_t session, bool ended)
 {
-    uint32_t taken = atomic_load(&moves.taken);
+    uint32_t taken = atomic_load(&state.taken);
     uint64_t found = 0;
 
     for (uint32_t i = 0; i <= taken && i < LINES; i++) {
-        line *l = &moves.lines[i];
+        line *l = &state.lines[i];
         found += atomic_load(ended ? &l->ended[session % SESSIONS] : &l->begun[session % SESSIONS]);
     }
     return found;
 }
 
-uint32_t cm_driver_session(void)
+uint32_t cm_inflight_session(void)
 {
-    return atomic_load_explicit(&moves.session, memory_order_relaxed);
+    return atomic_load_explicit(&state.session, memory_order_relaxed);
 }
 
-uint32_t cm_driver_move_begins_hook(void)
+uint32_t cm_inflight_begin_hook(void)
 {
-    uint32_t session = cm_driver_session();
+    uint32_t session = cm_inflight_session();
 
     count_hook(&line_hook()->begun[session % SESSIONS]);
     publish();
     return session;
 }
 
-void cm_driver_move_ends_hook(uint32_t session)
+void cm_inflight_end_hook(uint32_t session)
 {
-    if (cm_driver_session() - session < SESSIONS) /* else its place is another session's */
+    if (cm_inflight_session() - session < SESSIONS) /* else its index is a later session's */
         count_hook(&line_hook()->ended[session % SESSIONS]);
 }
 
-void cm_driver_moves_anew(void)
+void cm_inflight_new_session(void)
 {
-    uint32_t session = cm_driver_session() + 1;
+    uint32_t session = cm_inflight_session() + 1;
 
-    atomic_store(&moves.begun_before[session % SESSIONS], sum(session, false));
-    atomic_store(&moves.ended_before[session % SESSIONS], sum(session, true));
-    atomic_store(&moves.session, session);
+    atomic_store(&state.begun_before[session % SESSIONS], sum(session, false));
+    atomic_store(&state.ended_before[session % SESSIONS], sum(session, true));
+    atomic_store(&state.session, session);
 }
 
-uint64_t cm_driver_moves(void)
+uint64_t cm_inflight_state(void)
 {
-    uint32_t session = atomic_load(&moves.session);
-    /* In this order. No thread has ended more calls of a session than it has begun: where the sums
-     * are equal, nobody was in one when the last end was read and the first beginning was not. */
-    uint64_t out = sum(session, true) - atomic_load(&moves.ended_before[session % SESSIONS]);
-    uint64_t in = sum(session, false) - atomic_load(&moves.begun_before[session % SESSIONS]);
+    uint32_t session = atomic_load(&state.session);
+    /* Ends are summed before beginnings. No thread has ended more calls than it has begun, so if
+     * the sums are equal, no call was in flight between the two sums. */
+    uint64_t out = sum(session, true) - atomic_load(&state.ended_before[session % SESSIONS]);
+    uint64_t in = sum(session, false) - atomic_load(&state.begun_before[session % SESSIONS]);
 
     return in << 1 | (in != out);
 }

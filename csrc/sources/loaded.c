@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int see_counts(struct dl_phdr_info *info, size_t size, void *context)
+static int read_counts(struct dl_phdr_info *info, size_t size, void *context)
 {
     *(cm_loads *)context = (cm_loads){info->dlpi_adds, info->dlpi_subs};
     return 1;
@@ -15,7 +15,7 @@ cm_loads cm_loads_now(void)
 {
     cm_loads now = {0};
 
-    dl_iterate_phdr(see_counts, &now);
+    dl_iterate_phdr(read_counts, &now);
     return now;
 }
 
@@ -24,7 +24,7 @@ static bool is_code(const cm_elf_header *header)
     return header->p_type == PT_LOAD && (header->p_flags & PF_X) != 0;
 }
 
-/* Copies what there is room for, and counts all. */
+/* Counts an object, and copies it if there is room. */
 static int copy_object(struct dl_phdr_info *info, size_t size, void *context)
 {
     cm_loaded *list = context;
@@ -57,7 +57,7 @@ static int copy_object(struct dl_phdr_info *info, size_t size, void *context)
     return 0;
 }
 
-/* Room for what was counted, and for some that come meanwhile. */
+/* Allocates room for what was counted, and for some objects that are loaded meanwhile. */
 static bool make_room(cm_loaded *list)
 {
     cm_loaded larger = {.room = list->count + 16,

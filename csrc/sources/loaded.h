@@ -1,9 +1,8 @@
-/* What the dynamic loader has mapped, as a copy.
+/* Copying the dynamic loader's list of objects.
  *
- * The loader calls back with its own lock held. Whoever intercepts malloc (an allocation tracker)
- * may hold a lock of its own there and wait for the loader's, so in such a callback nothing is
- * allocated, locked or printed: objects are counted, room is made outside, and they are counted
- * again. */
+ * The loader calls back with its lock held. A tool that intercepts malloc may hold its own lock
+ * while it waits for the loader's. So a callback does not allocate, lock or print: objects are
+ * counted, memory is allocated outside, and they are counted again. */
 #ifndef CM_SOURCES_LOADED_H
 #define CM_SOURCES_LOADED_H
 
@@ -13,7 +12,7 @@
 
 #include "elf.h"
 
-/* How often objects were loaded and unloaded: equal counts mean equal objects. */
+/* How often objects were loaded and unloaded; equal counts mean the same objects. */
 typedef struct cm_loads {
     unsigned long long loads, unloads;
 } cm_loads;
@@ -33,14 +32,14 @@ typedef struct cm_loaded_code {
     uintptr_t start, end;
 } cm_loaded_code;
 
-/* All zero to start with; may be filled again and again. */
+/* Initialized to zero; may be filled repeatedly. */
 typedef struct cm_loaded {
     cm_loads counts;
     cm_loaded_object *object;
     cm_loaded_code *code;
     char *paths;
-    size_t count, code_count, path_bytes; /* what there was ... */
-    size_t room, code_room, path_room;    /* ... and what there is room for */
+    size_t count, code_count, path_bytes; /* found */
+    size_t room, code_room, path_room;    /* allocated */
 } cm_loaded;
 
 /* False: no memory. */

@@ -1,5 +1,3 @@
-/* The running operators of each thread, innermost last, are a few pointers: their names are asked
- * for only when one of them allocates. */
 #include "operators.h"
 
 #include <stdint.h>
@@ -23,18 +21,19 @@ typedef void (*remove_fn)(uint64_t handle);
 typedef const char *(*name_fn)(const void *function);
 
 enum {
-    DEPTH = 32,      /* operators that run in each other; what is deeper counts as the outermost
-                        of them */
+    DEPTH = 32,      /* nested operators; deeper ones are ignored */
     FRAMES = 1 << 16 /* bytes between a hook's frame and the RecordFunction that calls it */
 };
 
+/* The running operators of a thread, innermost last. Names are looked up only when one allocates.
+ */
 typedef struct running {
     const void *function[DEPTH]; /* at::RecordFunction, on this thread's stack */
     uint32_t depth;
-    uint32_t name, generation; /* emitted last, and in which generation of the thread's ring */
+    uint32_t name, generation; /* emitted last, and the ring's generation at that time */
     bool testing, seen, left;
 } running;
-static __thread running here __attribute__((tls_model("initial-exec")));
+static __thread running self __attribute__((tls_model("initial-exec")));
 
 atomic_bool cm_operators_recorded;
 static uint64_t handle; /* of our callback; 0: there is none */
@@ -49,18 +48,18 @@ static bool is_tested(const void *function)
            0;
 }
 
-/* Frames below this one are gone, and what lay in them. */
+/* Drops operators in frames below this one, which have returned. */
 static inline void drop_ended(running *r, uintptr_t frame)
 {
     while (r->depth > 0 && (uintptr_t)r->function[r->depth - 1] < frame)
         r->depth--;
 }
 
-/* One that lies elsewhere than on this stack may end on another thread: it is no operator. */
+/* Ignores a RecordFunction that is not on this stack: it may end on another thread. */
 void __attribute__((visibility("hidden"), noinline)) cm_operators_began_hook(const void *function)
 {
     uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
-    running *r = &here;
+    running *r = &self;
 
     drop_ended(r, frame);
     if ((uintptr_t)function - frame < FRAMES && r->depth < DEPTH)
@@ -71,7 +70,7 @@ void __attribute__((visibility("hidden"), noinline)) cm_operators_began_hook(con
 
 static void ended_hook(const void *function, void *context)
 {
-    running *r = &here;
+    running *r = &self;
 
     (void)context;
     if (r->depth > 0 && r->function[r->depth - 1] == function)
@@ -80,9 +79,9 @@ static void ended_hook(const void *function, void *context)
         r->left |= is_tested(function);
 }
 
-/* It returns a std::unique_ptr, which is none here, through memory of the caller's. */
+/* PyTorch expects a std::unique_ptr, returned in memory of the caller's; it is always null. */
 #if defined(__aarch64__)
-void began(void); /* register x8 has the address, and C has no name for that */
+void began(void); /* register x8 has the address, which C cannot name */
 __asm__(".text\n"
         ".balign 4\n"
         ".hidden began\n"
@@ -104,8 +103,8 @@ static void *began(void **context, const void *function)
 
 /* --- names --------------------------------------------------------------------------------- */
 
-/* Ids by text, since a name's memory may be another name's later. An entry is the text's hash with
- * the id in its low bits; the capture is part of the hash, for each capture has ids of its own. */
+/* Ids by text, for a name's memory may be reused. An entry is the text's hash with the id in its
+ * low bits. The capture is part of the hash, for each capture has its own ids. */
 enum { ID_BITS = 20, CACHED = 1 << 10 };
 static _Atomic uint64_t cached[CACHED];
 
@@ -125,7 +124,7 @@ static uint32_t intern_hook(const char *name)
     return id;
 }
 
-/* Operators that others call for their result's memory. */
+/* Whether other operators call this one to allocate their result. */
 static bool only_allocates(const char *name)
 {
     return strncmp(name, "aten::empty", strlen("aten::empty")) == 0 ||
@@ -146,7 +145,7 @@ static const char *find_name_hook(const running *r)
 
 void cm_operators_emit_hook(cm_thread *t)
 {
-    running *r = &here;
+    running *r = &self;
 
     drop_ended(r, (uintptr_t)__builtin_frame_address(0));
     uint32_t name = r->depth > 0 ? intern_hook(find_name_hook(r)) : 0;
@@ -180,7 +179,7 @@ const char *cm_operators_start(void)
     return NULL;
 }
 
-/* An operator that is running still calls ended_hook when it ends. */
+/* A running operator still calls ended_hook at its end. */
 void cm_operators_stop(void)
 {
     atomic_store(&cm_operators_recorded, false);
@@ -191,12 +190,12 @@ void cm_operators_stop(void)
 
 void cm_operators_begin_test(void)
 {
-    here.seen = here.left = false;
-    here.testing = true;
+    self.seen = self.left = false;
+    self.testing = true;
 }
 
 bool cm_operators_end_test(void)
 {
-    here.testing = false;
-    return here.seen && here.left;
+    self.testing = false;
+    return self.seen && self.left;
 }

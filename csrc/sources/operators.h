@@ -1,4 +1,4 @@
-/* Which operator a thread runs, as PyTorch's RecordFunction reports it. */
+/* Recording the operator that a thread runs, by callbacks of PyTorch's RecordFunction. */
 #ifndef CM_SOURCES_OPERATORS_H
 #define CM_SOURCES_OPERATORS_H
 
@@ -9,20 +9,20 @@
 
 extern atomic_bool cm_operators_recorded;
 
-/* Registers for PyTorch's operators, once its libraries are patched. NULL, or why it is impossible.
- * Control: one thread at a time, not inside a hook. */
+/* Registers the callbacks; PyTorch's libraries must be patched. Returns NULL, or the reason why
+ * that is impossible. One thread at a time, not inside a hook. */
 const char *cm_operators_start(void);
 void cm_operators_stop(void);
 
-/* What the calling thread runs between the two calls is a test. True: `empty` was seen to begin and
- * to end. */
+/* Between the two calls the calling thread runs aten::empty as a test. true: the callbacks saw its
+ * beginning and end. */
 void cm_operators_begin_test(void);
 bool cm_operators_end_test(void);
 
 void cm_operators_emit_hook(cm_thread *t);
 
-/* Before an allocation is recorded: names the operator that makes it, where that is not the one of
- * this thread's allocation before. */
+/* To be called before an allocation is recorded: emits the running operator, if it is not the one
+ * of this thread's last allocation. */
 static inline void cm_operators_hook(cm_thread *t)
 {
     if (__builtin_expect(atomic_load_explicit(&cm_operators_recorded, memory_order_relaxed), 0))

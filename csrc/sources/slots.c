@@ -13,7 +13,7 @@
 
 enum { SYMBOLS = 64, REFUSED = -1 };
 
-/* One loaded object. What identifies it is where it lies: a name may be loaded twice. */
+/* One loaded object, identified by its place: a name may be loaded twice. */
 typedef struct library {
     uintptr_t base;
     const cm_elf_header *headers;
@@ -26,11 +26,11 @@ typedef struct library {
 typedef struct slot {
     void *_Atomic *at;
     cm_slot_symbol *symbol;
-    void *original; /* what the slot held, or would have been bound to */
+    void *original; /* the function the slot held or would have been bound to */
     size_t library;
     int variant; /* REFUSED: cannot or must not be patched */
     bool relro;
-    bool taken; /* we patched it and did not give it back, even if it holds another tool's hook */
+    bool taken; /* patched and not restored, even if it now holds another tool's hook */
 } slot;
 
 static struct {
@@ -44,16 +44,15 @@ static struct {
     slot *slots;
     size_t slot_count, slot_room;
     cm_loads counts; /* of the loader, when libraries were last listed */
-    bool incomplete; /* something is left for the next scan */
-    bool wanted;     /* what it left is slots, for the gate was closed */
+    bool incomplete; /* the next scan must run even if nothing was loaded */
+    bool wanted;     /* slots were found but not patched, for the gate was closed */
     bool (*is_closed)(void);
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 /* --- storage ------------------------------------------------------------------------------- */
 
-/* How many items an array has room for once it is grown, and such a copy of it: NULL without
- * memory. The copy is published, then its size, then the old array freed, so that a child forked at
- * any of these points has a whole one. */
+/* Growing an array. The copy is published, then its size, then the old array is freed, so that a
+ * child forked in between has a complete one. */
 static size_t more(size_t count)
 {
     return count == 0 ? 64 : 2 * count;
@@ -89,7 +88,7 @@ static bool is_hook(const cm_slot_symbol *symbol, const void *function)
     return false;
 }
 
-/* Whether a symbol that is already there hands over to this one. */
+/* Whether this is the `elsewhere` of a registered symbol. */
 static bool is_elsewhere(const cm_slot_symbol *symbol)
 {
     for (size_t k = 0; k < state.symbol_count; k++)
@@ -110,7 +109,7 @@ bool cm_slots_register(cm_slot_symbol *symbols, size_t count)
         if (there)
             continue;
         room = state.symbol_count < SYMBOLS;
-        bool named = is_elsewhere(&symbols[i]); /* by the symbol that comes first */
+        bool named = is_elsewhere(&symbols[i]); /* the first symbol has added the names */
         for (int n = 0; !named && n < CM_SLOT_SPELLINGS && room && symbols[i].names[n] != NULL; n++)
             room =
                 cm_elf_names_add(&state.names, symbols[i].names[n], (uint16_t)state.symbol_count);
@@ -138,7 +137,7 @@ static bool is_wanted_in(const cm_slot_symbol *symbol, const library *lib)
            strncmp(file_name(lib), symbol->library, strlen(symbol->library)) == 0;
 }
 
-/* Who hooks calls that a library makes by this name; NULL: nobody. */
+/* The symbol that hooks this library's calls by this name; NULL: none. */
 static cm_slot_symbol *symbol_for(uint16_t id, const library *lib)
 {
     cm_slot_symbol *symbol = state.symbols[id];
@@ -157,18 +156,18 @@ static bool protect(const slot *s, int protection)
     return !s->relro || mprotect((void *)((uintptr_t)s->at & ~(page - 1)), page, protection) == 0;
 }
 
-/* Replaces `from` by `to`, unless somebody else has written the slot meanwhile. */
+/* Replaces `from` by `to`, unless the slot was changed meanwhile. */
 static bool exchange(const slot *s, void *from, void *to)
 {
     if (!protect(s, PROT_READ | PROT_WRITE))
         return false;
     bool done = atomic_compare_exchange_strong(s->at, &from, to);
-    /* The page was read-only before; if it cannot be made so again, it merely stays writable. */
+    /* If the page cannot be made read-only again, it merely stays writable. */
     (void)protect(s, PROT_READ);
     return done;
 }
 
-/* The variant that forwards to this function, claiming a free one if need be. */
+/* The variant that forwards to this function. Claims a free one if none does. */
 static int variant_for(cm_slot_symbol *symbol, void *original)
 {
     for (int v = 0; v < CM_SLOT_VARIANTS; v++) {
@@ -183,7 +182,7 @@ static int variant_for(cm_slot_symbol *symbol, void *original)
     return REFUSED;
 }
 
-/* The function that the loader would bind the name to, seen from this library. */
+/* The function that the loader would bind the name to in this library. */
 static void *resolve(const library *lib, const cm_slot_symbol *symbol)
 {
     for (int n = 0; n < CM_SLOT_SPELLINGS && symbol->names[n] != NULL; n++) {
@@ -196,7 +195,7 @@ static void *resolve(const library *lib, const cm_slot_symbol *symbol)
     return NULL;
 }
 
-/* What a call through this slot reaches now. */
+/* The function that a call through this slot reaches. */
 static void *destination(const library *lib, const cm_elf *object, const cm_elf_match *match,
                          void *held)
 {
@@ -218,8 +217,9 @@ static bool patch(slot *s)
     if (s->variant == REFUSED || held == hook_of(s))
         return false;
     if (held != s->original) {
-        /* Another tool has redirected it. While we were there it forwards to us, and a second hook
-         * of ours before it would see every call twice; since we left, we forward to it. */
+        /* Another tool has redirected the slot. If it did so while our hook was there, it forwards
+         * to the hook, and a second one would see every call twice. Else our hook forwards to it.
+         */
         int variant = s->taken ? REFUSED : variant_for(s->symbol, held);
         if (variant == REFUSED)
             return false;
@@ -244,7 +244,7 @@ static library *known_library(uintptr_t base, const cm_elf_header *headers)
     return NULL;
 }
 
-/* An entry to fill, NULL without memory. Entries never move up or down: slots refer to them. */
+/* An entry to fill, NULL without memory. Entries keep their index, for slots refer to them. */
 static library *free_library(void)
 {
     for (size_t i = 0; i < state.library_count; i++)
@@ -263,7 +263,7 @@ static library *free_library(void)
     return &state.libraries[state.library_count++];
 }
 
-/* Some library was unloaded, and another one may lie in its place now. */
+/* Drops libraries without a handle: after an unload, another one may lie in its place. */
 static void forget_unpinned(void)
 {
     for (size_t i = 0; i < state.library_count; i++) {
@@ -274,7 +274,7 @@ static void forget_unpinned(void)
     }
 }
 
-/* Remembers every object by its place. False: no memory. */
+/* Adds every new object. false: no memory. */
 static bool remember(const cm_loaded *now)
 {
     for (size_t i = 0; i < now->count; i++) {
@@ -304,7 +304,7 @@ typedef struct candidate {
 
 typedef struct search {
     candidate *found;
-    size_t count, room; /* found in all, and how many of them are kept */
+    size_t count, room; /* found in all, and allocated for */
     size_t library;
     bool complete;
 } search;
@@ -319,9 +319,9 @@ static bool add_candidate(void *context, const cm_elf_match *match)
     return true;
 }
 
-/* dl_iterate_phdr, whose lock keeps every object mapped meanwhile: looks through the objects that
- * were listed and not yet scanned. Libraries may have come and gone since: one that lies where
- * another was listed is known by its name. */
+/* Called by dl_iterate_phdr, under a lock that keeps every object mapped. Searches objects that
+ * were listed and not yet scanned. Another library may have been loaded in the place of a listed
+ * one since, so names are compared. */
 static int search_object(struct dl_phdr_info *info, size_t size, void *context)
 {
     search *s = context;
@@ -342,8 +342,8 @@ static int search_object(struct dl_phdr_info *info, size_t size, void *context)
     return 0;
 }
 
-/* All slots of objects that were not yet scanned; room for them is made while the loader's lock is
- * not held (loaded.h). */
+/* Finds all slots of objects not yet scanned. Allocates while the loader's lock is not held
+ * (loaded.h). */
 static void search_new(search *s)
 {
     size_t wanted = 1024; /* more than PyTorch has */
@@ -365,9 +365,9 @@ static void search_new(search *s)
             state.libraries[i].state = room ? SCANNED : NEW;
 }
 
-/* Keeps the library loaded from here on. false: it is gone, or another one is in its place. A
- * listed object may still be on its way in: mapped, but not relocated, in which state a slot holds
- * no address at all. dlopen waits for the loader's lock, hence until the object is ready. */
+/* Keeps the library loaded from now on. false: it was unloaded or replaced. A listed object may be
+ * mapped but not yet relocated, and its slots hold no addresses then. dlopen waits for the loader's
+ * lock, hence until the object is ready. */
 static bool pin(library *lib)
 {
     struct link_map *map = NULL;
@@ -385,7 +385,7 @@ static bool pin(library *lib)
     return true;
 }
 
-/* 1: the slot holds our hook now. 0: it does not. -1: no memory. */
+/* Adds a slot and patches it. 1: it holds a hook now. 0: it does not. -1: no memory. */
 static int adopt(const candidate *c)
 {
     library *lib = &state.libraries[c->library];
@@ -418,11 +418,12 @@ static int adopt(const candidate *c)
     if (s.original != NULL && !is_hook(symbol, s.original))
         s.variant = variant_for(symbol, s.original);
     state.slots[state.slot_count] = s;
-    slot *kept = &state.slots[state.slot_count++]; /* known before it is written: see fork below */
+    slot *kept =
+        &state.slots[state.slot_count++]; /* listed before it is written: see after_fork_in_child */
     return kept->variant != REFUSED && take(kept, held) ? 1 : 0;
 }
 
-/* Slots that the gate keeps from being patched: they are found again once it is open. */
+/* Whether the gate is closed and slots were found, which a later scan will find again. */
 static bool is_kept_out(const search *s)
 {
     if (state.is_closed == NULL || !state.is_closed())
@@ -480,9 +481,8 @@ static int scan_new(void)
     return patched;
 }
 
-/* Lazy binding in another thread may have written its result over our hook, or have been quicker
- * than we were between our reading a slot and writing it. Returns how many slots that were never
- * ours are now. */
+/* Patches slots in which lazy binding of another thread has overwritten a hook, or has come between
+ * our read and our write. Returns how many were patched for the first time. */
 static int verify(void)
 {
     int patched = 0;
@@ -497,10 +497,10 @@ static int verify(void)
     return patched;
 }
 
-/* --- what others call ---------------------------------------------------------------------- */
+/* --- the interface ------------------------------------------------------------------------- */
 
-/* The child has one thread: whoever held the mutex is not there. Every step above leaves a state
- * from which the next scan goes on. */
+/* The child has one thread: the mutex's holder is gone. Every step above leaves a state from which
+ * the next scan can go on. */
 static void after_fork_in_child(void)
 {
     pthread_mutex_init(&state.mutex, NULL);
@@ -526,7 +526,7 @@ bool cm_slots_are_wanted(void)
     return wanted;
 }
 
-/* Those of an earlier capture are known, and wait to be patched again. */
+/* Whether slots of an earlier capture are known, but the gate is closed. */
 static bool are_known_kept_out(void)
 {
     state.wanted = state.is_closed != NULL && state.is_closed() && state.slot_count > 0;

@@ -1,10 +1,10 @@
 /* Redirecting calls between shared libraries: every relocation slot through which a loaded library
- * calls one of the registered functions is made to hold our hook, and given back later.
+ * calls a registered function is made to hold a hook, and restored later.
  *
- * Functions here may run in any thread, need no GIL, and are serialised by a mutex of their own
- * that no hook ever takes. Threads that call through the slots meanwhile see either the old or the
- * new value. A library that got a hook is kept loaded; hooks and the addresses they forward to stay
- * valid for ever, so that a thread inside a hook simply finishes. */
+ * Functions here run on any thread and need no GIL. A mutex that no hook takes serializes them.
+ * Threads that call through a slot meanwhile see the old or the new value. A library with a hook is
+ * kept loaded; hooks and the functions they forward to stay valid, so a thread inside a hook simply
+ * finishes. */
 #ifndef CM_SOURCES_SLOTS_H
 #define CM_SOURCES_SLOTS_H
 
@@ -13,67 +13,65 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Slots of one symbol may be bound to different functions (another tool redirected one library
- * only). Each variant of a hook forwards to one such function; a slot bound to yet another one is
- * left alone and shown as not patched. */
+/* Slots of one symbol may be bound to different functions, if another tool redirected some
+ * libraries. Each variant of a hook forwards to one function; a slot bound to a third one stays
+ * unpatched. */
 enum { CM_SLOT_VARIANTS = 2, CM_SLOT_SPELLINGS = 4 };
 
 typedef struct cm_slot_symbol {
-    const char *source;                   /* which source wants it: "allocator", "autograd" */
+    const char *source;                   /* "allocator", "autograd" */
     const char *meaning;                  /* "CPU allocation" */
-    const char *names[CM_SLOT_SPELLINGS]; /* mangled; more than one if spelled differently by
-                                             version with the same calling convention */
+    const char *names[CM_SLOT_SPELLINGS]; /* mangled; several if versions differ in spelling
+                                             but not in the calling convention */
     void *hooks[CM_SLOT_VARIANTS];
-    void *_Atomic originals[CM_SLOT_VARIANTS]; /* what hook [i] forwards to; set before the first
-                                                  slot holds it, and only once */
-    const char *library; /* NULL: wherever it is called from; else only in libraries whose file name
-                            begins so */
-    struct cm_slot_symbol *elsewhere; /* NULL, or who hooks the same function in all other
-                                         libraries: registered itself, with the same names */
+    void *_Atomic originals[CM_SLOT_VARIANTS]; /* the function that hook [i] forwards to; set once,
+                                                  before the first slot holds the hook */
+    const char *library; /* patch only libraries with this prefix of the file name; NULL: all */
+    struct cm_slot_symbol *elsewhere; /* NULL, or the symbol that hooks the same function in all
+                                         other libraries; also registered, with the same names */
 } cm_slot_symbol;
 
-/* To be used inside hook number `variant` only: the function that it must call. */
+/* The function that hook number `variant` must call. To be used in that hook only. */
 #define CM_SLOT_ORIGINAL(symbol, variant, type)                                                    \
     ((type)atomic_load_explicit(&(symbol).originals[variant], memory_order_relaxed))
 
-/* Adds symbols (static storage) to those that the next scan looks for, in what was scanned before,
- * too; a rescan is one. A symbol that is another's `elsewhere` comes after that one. false: no
- * room. */
+/* Adds symbols (static storage). The next scan, which may be a rescan, searches all libraries for
+ * them. Another symbol's `elsewhere` must come after that symbol. false: no room. */
 bool cm_slots_register(cm_slot_symbol *symbols, size_t count);
 
-/* While closed says so nothing is patched, but looked for: cm_slots_are_wanted then says whether
- * there is something to patch. closed: quick, called under the slots' mutex. */
+/* Sets a gate: while closed() is true, scans search for slots but patch none, and
+ * cm_slots_are_wanted returns whether any were found. closed() is called under the slots' mutex. */
 void cm_slots_set_gate(bool (*closed)(void));
 bool cm_slots_are_wanted(void);
 
-/* Patches everything that is loaded now, and checks afterwards that no slot was overwritten by
- * lazy binding meanwhile. Returns how many slots hold a hook now that did not before. */
+/* Patches all loaded libraries, then repairs slots that lazy binding has overwritten meanwhile.
+ * Returns how many more slots hold a hook now. */
 int cm_slots_install(void);
 
-/* While installed: patches what was loaded since the last scan, and what lazy binding has written
- * over since. Costs some nanoseconds a slot when nothing was. Waits for a library that another
- * thread is loading right now. */
+/* While installed: patches libraries loaded since the last scan and slots that lazy binding has
+ * overwritten. Otherwise it costs some nanoseconds per slot. Waits for a library that another
+ * thread is loading. */
 int cm_slots_rescan(void);
 
-/* Gives back every slot that still holds our hook. */
+/* Restores every slot that still holds a hook. */
 void cm_slots_remove(void);
 
 /* The address of an exported symbol in one of the libraries that got a hook, or NULL. */
 void *cm_slots_find(const char *name);
 
-/* Calls found for each of those libraries' own copies of the symbol, some perhaps twice. */
+/* Calls `found` for each of those libraries' own copies of the symbol, perhaps twice for some. */
 void cm_slots_find_all(const char *name, void (*found)(void *context, uintptr_t address),
                        void *context);
 
-/* Replaces from by to in a word of such a library's data (an entry of a vtable), where the loader
- * may have made it read-only. false: it held something else, or may not be written. */
+/* Replaces `from` by `to` in a word of such a library's data (a vtable entry), even if the loader
+ * has made it read-only. false: it holds something else, or cannot be written. */
 bool cm_slots_exchange(uintptr_t at, void *from, void *to);
 
-/* The file name of the library among them that this address lies in, or "". Stays valid. */
+/* The file name of the one of those libraries that holds this address, or "". Stays valid. */
 const char *cm_slots_library(uintptr_t address);
 
-/* Calls each for every (symbol, library) with the number of slots that hold our hook right now,
- * and with library NULL for a symbol that no loaded library uses. */
+/* Calls `each` for every (symbol, library) with the number of slots that hold a hook now, and with
+ * library NULL for a symbol that no loaded library uses. */
 void cm_slots_each(void (*each)(void *context, const cm_slot_symbol *symbol, const char *library,
                                 int patched),
                    void *context);

@@ -5,9 +5,9 @@
 #include "../capture/session.h"
 #include "cuda.h"
 #include "cuda_slots.h"
-#include "cupti/cupti.h"
 #include "dispose.h"
 #include "emit.h"
+#include "libraries.h"
 #include "simulated_reads.h"
 #include "tables.h"
 
@@ -20,7 +20,7 @@ static bool register_symbols(void)
            cm_slots_register(cm_cupti_symbols, cm_cupti_symbol_count);
 }
 
-/* Slots found while recording was on: what passed through them before was not seen. */
+/* Marks slots that were patched during recording: calls before that were missed. */
 static void mark_late(int patched)
 {
     cm_thread *t = patched > 0 && cm_is_recording() ? cm_enter_hook() : NULL;
@@ -70,8 +70,8 @@ bool cm_sources_may_record(void)
     return true;
 }
 
-/* A scan that finds the first slots comes back without them: the ring is made before they are
- * patched, and not under the slots' mutex. */
+/* The scan that finds the first slots leaves them unpatched. The ring must be made before they are
+ * patched, and not under the slots' mutex; then a second scan patches them. */
 static int scan(int (*slots)(void))
 {
     int patched = slots();
@@ -104,7 +104,7 @@ void cm_sources_rescan(void)
     cm_dispose_rescan();
     mark_late(cm_cuda_rescan());
     if (cm_cuda_slots_are_on())
-        cm_libraries_refresh(); /* callers are named by their return addresses */
+        cm_libraries_refresh(); /* return addresses must be found in a current list */
 }
 
 const char *cm_autograd_unseen_type(void)
@@ -166,7 +166,7 @@ size_t cm_sources_rows(cm_slot_row *row, size_t capacity)
 {
     rows all = {row, capacity, 0};
 
-    if (register_symbols()) /* so that a process without torch shows what is missing */
+    if (register_symbols()) /* a process without torch must list them as missing */
         cm_slots_each(add_row, &all);
     cm_dispose_each(add_vtable, &all);
     cm_cuda_each(add_allocator, &all);

@@ -1,5 +1,5 @@
-/* Where events come from. Each source patches relocation slots of PyTorch's libraries (slots.h) and
- * puts what it sees on the calling thread's ring (../capture/ring_producer.h). */
+/* Installing the sources of events. Each hooks relocation slots of PyTorch's libraries (slots.h)
+ * and emits events on the calling thread's ring (../capture/ring_producer.h). */
 #ifndef CM_SOURCES_SOURCES_H
 #define CM_SOURCES_SOURCES_H
 
@@ -7,24 +7,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Reads what of the environment matters here. GIL held: nobody changes it then. */
+/* Reads the environment variables used here. The GIL must be held: they cannot change then. */
 void cm_sources_read_environment(void);
 
-/* Whoever is about to record outside of slots (the driver level) asks first. False: the capture's
- * ring cannot be made just now, so nothing must be recorded; another try is of use. Any thread but
- * one inside a hook, without the GIL. */
+/* To be called before recording outside of slots (the driver level). false: the capture's ring
+ * cannot be made now, so nothing may be recorded; try again later. Not in a hook, without the GIL.
+ */
 bool cm_sources_may_record(void);
 
-/* Patches every slot that is there now. Returns the number of slots newly patched. Any thread; no
- * GIL needed. Safe while other threads allocate. */
+/* Patches every slot found now. Returns the number of slots newly patched. Any thread, no GIL
+ * needed. Safe while other threads allocate. */
 int cm_sources_install(void);
 
-/* Restores every slot that still holds ours. Any thread. Code and originals stay valid for ever:
- * a thread inside a hook simply finishes. */
+/* Restores every slot that still holds a hook. Any thread. Hooks and the functions they forward to
+ * stay valid, so a thread inside a hook simply finishes. */
 void cm_sources_remove(void);
 
-/* Patches libraries that were loaded since the last call; costs nanoseconds when there are none.
- * The collector's idle callback. */
+/* Patches libraries loaded since the last call; costs nanoseconds if there are none. The
+ * collector's idle callback. */
 void cm_sources_rescan(void);
 
 /* One row per (symbol, library): for `cuptimem doctor` and the trace's environment. */
@@ -33,35 +33,34 @@ typedef struct cm_slot_row {
     const char *symbol;  /* mangled */
     const char *meaning; /* short: "CPU allocation" */
     char library[64];
-    int patched; /* slots that hold our hook now */
+    int patched; /* slots that hold a hook now */
 } cm_slot_row;
 size_t cm_sources_rows(cm_slot_row *rows, size_t capacity);
 
-/* Offsets inside torch::autograd::Node, found by calibration (py_sources.c). -1: unknown, node runs
- * and node frees are then not recorded. */
+/* Sets the offsets inside torch::autograd::Node that calibration found. -1: unknown, and node runs
+ * and frees are not recorded. */
 void cm_autograd_set_offsets(long sequence_nr, long thread_id);
-/* As they are set now; -1, -1: unknown. */
+/* The current offsets; -1, -1: unknown. */
 void cm_autograd_get_offsets(long *sequence_nr, long *thread_id);
-/* While set, nodes that this thread makes and destroys are not recorded but counted: they are
- * calibration's. Recording need not be on. */
+/* While set, this thread's nodes are calibration's: they are counted, not recorded. Recording need
+ * not be on. */
 void cm_autograd_own_nodes(bool own);
-/* Since it was set last: hooks seen by this thread for creations and ends. */
+/* How many creations and ends the hooks have counted since it was set. */
 void cm_autograd_own_counts(uint32_t *made, uint32_t *ended);
-/* Called after each backward pass that ticks, in its thread, as a rule without the GIL. NULL: not.
- */
+/* Sets a function to be called after each recorded backward pass, on its thread, usually without
+ * the GIL; or NULL. */
 void cm_autograd_set_pass_listener(void (*listener)(void));
-/* Whether this thread runs a node, as far as that is recorded. */
+/* Whether this thread is running a recorded node. */
 bool cm_autograd_in_node(void);
-/* NULL, or the mangled type of a shared pointer's control block whose nodes' ends are not seen
- * although all slots hold hooks (dispose.h). */
+/* NULL, or the mangled type of a control block that could not be redirected (dispose.h). */
 const char *cm_autograd_unseen_type(void);
 
-/* PyTorch's CUDA allocator as it is now. */
+/* The state of PyTorch's CUDA allocator. */
 typedef struct cm_sources_cuda {
     const char *type;       /* mangled; NULL: PyTorch has none */
-    bool sizes_seen;        /* what is asked for is seen */
-    unsigned long unseen;   /* blocks that it gave out without a report, ... */
-    unsigned long untraced; /* memory that it took from CUDA without one; both since install */
+    bool sizes_seen;        /* requested sizes are recorded */
+    unsigned long unseen;   /* blocks that it returned without a report, since install */
+    unsigned long untraced; /* memory that it took from CUDA without a report, since install */
 } cm_sources_cuda;
 cm_sources_cuda cm_sources_get_cuda(void);
 

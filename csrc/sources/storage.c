@@ -7,7 +7,7 @@ enum {
 };
 
 /* Offsets inside c10::StorageImpl; data 0: not calibrated. A c10::DataPtr is the data's address,
- * and a unique_ptr whose deleter and context follow it, in the order that the C++ library chose. */
+ * then a deleter and a context, in an order that depends on the C++ library. */
 static struct {
     long data, deleter, context, size;
     uint64_t allocator_deleter, slice_deleter;

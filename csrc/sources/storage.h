@@ -1,7 +1,9 @@
-/* Which block of memory a c10::StorageImpl stands for: needed when a profile starts in mid-run and
- * blocks must be found that no hook has seen. Python tells address and size, but not who allocated:
- * a storage that torch.load filled and one that wraps a numpy array look alike. The storage's
- * deleter tells; where it is kept is found on storages of known origin. */
+/* Finding the block of memory behind a c10::StorageImpl, for blocks allocated before recording
+ * began.
+ *
+ * Python gives a storage's address and size, but not its allocator: one filled by torch.load and
+ * one that wraps a numpy array look alike. The storage's deleter differs, and its offset is found
+ * on storages of known origin. */
 #ifndef CM_SOURCES_STORAGE_H
 #define CM_SOURCES_STORAGE_H
 
@@ -15,13 +17,13 @@ typedef struct cm_storage_sample {
     uint64_t address, size;
 } cm_storage_sample;
 
-/* Learns from at least three samples of different sizes, and from a slice of one of them (object
- * and its parent's object; 0, 0: none at hand). GIL held, the storages stay alive meanwhile. NULL,
- * or why blocks cannot be told apart (static string). */
+/* Finds the offsets from at least three samples of different sizes, and from a slice of one of them
+ * (its object and its parent's; 0, 0: none). GIL held; the storages stay alive meanwhile. Returns
+ * NULL, or the reason why allocators cannot be distinguished (static string). */
 const char *cm_storage_calibrate(const cm_storage_sample *samples, size_t count, uintptr_t slice,
                                  uintptr_t parent);
 
-/* What was learned: offsets inside c10::StorageImpl. All 0: not calibrated. */
+/* Offsets inside c10::StorageImpl. All 0: not calibrated. */
 typedef struct cm_storage_offsets {
     long data, deleter, context, size;
 } cm_storage_offsets;

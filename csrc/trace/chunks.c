@@ -111,7 +111,7 @@ cm_fetch cm_chunks_next(cm_chunks *chunks)
     if (head.length > left - sizeof bytes)
         return wrong(chunks, CM_FETCH_PARTIAL, "the %s ends inside the chunk at byte %llu", in_tail,
                      at);
-    /* The length was just found to be there, so it may size memory. */
+    /* The file has this many bytes, so they may be allocated. */
     if (!make_room(chunks, head.length + CM_DECODE_PADDING)) {
         snprintf(chunks->error, sizeof chunks->error, "out of memory while reading the trace");
         return CM_FETCH_MEMORY;

@@ -1,5 +1,5 @@
-/* Whole, checked chunks, one after the other: those of a file, then those of a tail in memory. What
- * the bytes say is not believed: a length is looked at before memory is taken for it. */
+/* Reading whole, checked chunks in order: those of a file, then those of a tail in memory. No
+ * memory is allocated for a length that was not checked. */
 #ifndef CM_TRACE_CHUNKS_H
 #define CM_TRACE_CHUNKS_H
 
@@ -9,19 +9,19 @@
 
 typedef struct cm_chunks {
     int fd;
-    uint64_t size, offset; /* of the file: what is known of it, what was read */
-    unsigned char *tail;   /* malloc'ed; read when the file's chunks are over */
+    uint64_t size, offset; /* of the file: its known size, and what was read */
+    unsigned char *tail;   /* malloc'ed; read after the file's chunks */
     size_t tail_size, tail_offset;
 
-    /* The present chunk; CM_DECODE_PADDING zeros follow its payload. */
+    /* The current chunk; CM_DECODE_PADDING zeros follow its payload. */
     int kind;
     const uint8_t *payload;
     size_t length;
-    uint64_t position; /* how many chunks were begun, this one included */
+    uint64_t position; /* number of chunks begun, this one included */
 
     uint8_t *memory;
     size_t capacity;
-    char error[256]; /* why there is no next one; one line */
+    char error[256]; /* the reason why there is no next chunk; one line */
 } cm_chunks;
 
 typedef enum cm_fetch {
@@ -35,10 +35,10 @@ typedef enum cm_fetch {
 cm_fetch cm_chunks_next(cm_chunks *chunks);
 void cm_chunks_free(cm_chunks *chunks); /* closes the file, too */
 
-/* 1: all bytes there; 0: the file is shorter; -1: errno. */
+/* 1: read all bytes; 0: the file is shorter; -1: errno. */
 int cm_chunks_read_at(cm_chunks *chunks, uint64_t offset, void *bytes, size_t length);
 
-/* Has the file grown since its size was taken? Takes the new one. */
+/* Updates the file's size. Returns whether it has grown. */
 bool cm_chunks_grown(cm_chunks *chunks);
 
 typedef struct cm_chunk_head {
@@ -46,7 +46,7 @@ typedef struct cm_chunk_head {
     uint64_t length;
 } cm_chunk_head;
 
-/* False: these 16 bytes do not begin a chunk. */
+/* false: these 16 bytes do not begin a chunk. */
 bool cm_chunk_parse_head(const uint8_t *bytes, cm_chunk_head *head);
 
 #endif

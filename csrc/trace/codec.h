@@ -1,8 +1,8 @@
-/* What encoder and decoder of events both remember: the predictors. Both call the same functions
- * here in the same order, so that they cannot disagree. encode.h documents the bytes.
+/* The predictors of the event encoder and decoder. Both call the same functions in the same order,
+ * so that they cannot disagree. encode.h documents the bytes.
  *
- * Nothing is cleared between batches (a quiet batch has a dozen events, the tables half a
- * megabyte): what carries an older batch's number counts as empty. */
+ * Tables are not cleared between batches, for they take half a megabyte and a batch may have a
+ * dozen events. An entry with an older batch's number counts as empty. */
 #ifndef CM_TRACE_CODEC_H
 #define CM_TRACE_CODEC_H
 
@@ -38,10 +38,10 @@ enum {
 
     FREE_ATTRIBUTES = 0x10,
     FREE_SIZE_ZERO = 0x00,
-    FREE_SIZE_SAME = 0x08, /* with FREE_AGE: as the allocation said; with FREE_NEXT: as then */
+    FREE_SIZE_SAME = 0x08, /* with FREE_AGE: the allocation's; with FREE_NEXT: that free's */
     FREE_SIZE = 0x20,
     FREE_SIZE_MODE = 0x28,
-    FREE_NEXT = 0x00,  /* what was freed after the same address the last time */
+    FREE_NEXT = 0x00,  /* the address freed after the same one the last time */
     FREE_AGE = 0x40,   /* allocated a number of allocations ago */
     FREE_DELTA = 0x80, /* from the last free's, in 64 bytes */
     FREE_DELTA_RAW = 0xc0,
@@ -77,15 +77,15 @@ enum {
     CODEC_NAMES = 1 << 10,
     CODEC_THREADS = 256,
     CODEC_KINDS = 32,
-    /* Longest event: tag, kind byte, time 11, fields byte, attributes 3, three varints of 10, and a
-     * thread switch before it. A decoder's input has as many readable bytes behind its end. */
+    /* The longest event: tag, kind byte, time 11, fields byte, attributes 3, three varints of 10,
+     * and a thread switch. A decoder's input has as many readable bytes after its end. */
     CODEC_EVENT_MAX = 64,
     CODEC_SHIFT_MAX = 20
 };
 
 #define CODEC_NO_STACK UINT32_MAX
 
-typedef struct codec_context { /* what came with, and after, the same circumstances */
+typedef struct codec_context { /* the last event in the same context, and the stack after it */
     uint64_t address;
     int64_t size;
     uint32_t attributes, next_stack;
@@ -101,7 +101,7 @@ typedef struct codec_block {
 typedef struct codec_thread {
     uint32_t batch, number;
     uint32_t stack;   /* of the last event that had one */
-    uint32_t node;    /* name of the node that runs, 0 = none or unknown */
+    uint32_t node;    /* name of the running node, 0 = none or unknown */
     uint32_t context; /* index of the last one used, UINT32_MAX = none */
     uint32_t name, name_before;
     uint32_t alloc_attributes, free_attributes, new_attributes, run_attributes, done_attributes,
@@ -171,7 +171,7 @@ static inline void codec_switch_thread(codec_model *model, uint32_t number)
 /* The model must be all zero before its first batch. */
 static inline void codec_begin(codec_model *model, unsigned shift, uint64_t ticks)
 {
-    if (++model->batch == 0) { /* 2^32 batches: forget for real, once */
+    if (++model->batch == 0) { /* after 2^32 batches numbers repeat: clear the tables */
         memset(model, 0, sizeof *model);
         model->batch = 1;
     }
@@ -185,7 +185,7 @@ static inline void codec_begin(codec_model *model, unsigned shift, uint64_t tick
     model->previous_thread = 0;
 }
 
-/* --- stacks, and the circumstances of an allocation --------------------------------------- */
+/* --- stacks, and the contexts of allocations ---------------------------------------------- */
 
 static inline uint32_t codec_predict_stack(const codec_model *model)
 {
@@ -198,7 +198,7 @@ static inline uint32_t codec_predict_stack(const codec_model *model)
     return thread->stack;
 }
 
-/* The context that an event with this stack has on this thread now; `salt` keeps kinds apart. */
+/* The context of an event with this stack on this thread; `salt` distinguishes kinds. */
 static inline codec_context *codec_enter_context(codec_model *model, uint32_t stack, uint32_t salt)
 {
     codec_thread *thread = model->thread;
@@ -232,7 +232,7 @@ static inline void codec_learn_alloc(codec_model *model, codec_context *context,
     block->attributes = context->attributes = model->thread->alloc_attributes = attributes;
 }
 
-/* What was freed the last time after the same free, at the same place of the program. */
+/* The context of the free that followed the same free at the same place the last time. */
 static inline codec_context *codec_enter_free(codec_model *model)
 {
     uint64_t hash = (model->last_free >> 4) * UINT64_C(0x9e3779b97f4a7c15) ^
@@ -257,14 +257,14 @@ static inline void codec_learn_free(codec_model *model, codec_context *context, 
     context->attributes = attributes;
 }
 
-/* Device as the allocation's, flags as this thread's last free had. */
+/* The device of the allocation, and the flags of this thread's last free. */
 static inline uint32_t codec_predict_free(const codec_model *model, uint32_t alloc_attributes)
 {
     return (alloc_attributes & ~UINT32_C(0xff)) | (model->thread->free_attributes & 0xff);
 }
 
-/* What differs in an OTHER event is written against the last one of its kind; a requested size
- * follows its block instead. */
+/* An OTHER event is encoded as a difference from the last one of its kind, but a requested size
+ * from the block before it. */
 static inline void codec_expect_other(codec_model *model, uint8_t kind)
 {
     if (kind != CM_EV_REQUESTED)

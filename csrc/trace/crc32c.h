@@ -5,13 +5,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Of a whole buffer with crc = 0; or goes on from the result for the bytes before it. */
+/* The checksum of a buffer. crc: 0, or the result for the bytes before it. */
 uint32_t cm_crc32c(uint32_t crc, const void *bytes, size_t length);
 
-/* The same without the processor's instruction; for machines that lack it, and for tests. */
+/* The same without the processor's instruction, for machines that lack it and for tests. */
 uint32_t cm_crc32c_portable(uint32_t crc, const void *bytes, size_t length);
 
-/* Fills in the 16 bytes before a payload that lies behind them. */
+/* Fills in the header of 16 bytes, which the payload follows. */
 void cm_chunk_seal(uint8_t *chunk, int kind, size_t payload_length);
 
 #endif

@@ -1,4 +1,3 @@
-/* Bytes to events, in the same order of steps as encode.c. */
 #include "decode.h"
 
 #include <stdlib.h>
@@ -10,7 +9,7 @@ _Static_assert((int)CM_DECODE_PADDING >= (int)CODEC_EVENT_MAX, "an event may end
 struct cm_decoder {
     const uint8_t *at, *end;
     uint64_t left;
-    bool bad; /* sticky within an event: looked at once, after it */
+    bool bad; /* sticky; checked once after each event */
     codec_model model;
 };
 
@@ -374,7 +373,7 @@ int cm_decoder_next(cm_decoder *d, cm_event *event, uint32_t *thread)
         d->bad = true;
     }
     if (__builtin_expect(p > d->end || d->bad, 0)) {
-        /* Stay there: the decoder answers -1 until the next begin. */
+        /* Stop here: the decoder returns -1 until the next begin. */
         d->left = 0;
         d->at = d->end - 1;
         return -1;

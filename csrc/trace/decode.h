@@ -1,5 +1,5 @@
-/* The events of one batch, back from the bytes that encode.h documents. Hostile input: what does
- * not decode is an error, never an access outside the section. One owner, any thread. */
+/* Decoding the events of a batch from the bytes that encode.h documents. Input may be hostile: it
+ * leads to an error, never to an access outside the section. One owner, any thread. */
 #ifndef CM_TRACE_DECODE_H
 #define CM_TRACE_DECODE_H
 
@@ -8,8 +8,8 @@
 
 #include "../base/event.h"
 
-/* Readable bytes (of any value) that must lie behind a section: varints are read without a check
- * each, and the end is looked at once per event. */
+/* Readable bytes (of any value) that must follow a section: the end is checked once per event, not
+ * once per varint. */
 enum { CM_DECODE_PADDING = 64 };
 
 typedef struct cm_decoder cm_decoder;
@@ -17,7 +17,7 @@ typedef struct cm_decoder cm_decoder;
 cm_decoder *cm_decoder_new(void); /* NULL: out of memory */
 void cm_decoder_free(cm_decoder *decoder);
 
-/* Starts a batch. The section must stay until its end. 0, or -1: it cannot be one. */
+/* Starts a batch. The section must stay valid until its end. 0, or -1: it is damaged. */
 int cm_decoder_begin(cm_decoder *decoder, uint64_t anchor_ticks, const uint8_t *section,
                      size_t length, uint64_t events);
 /* 1: *event and *thread filled; 0: all events were read; -1: damaged. */

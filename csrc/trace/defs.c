@@ -11,7 +11,7 @@
 
 enum {
     ARENA_BLOCK = 64 * 1024,
-    MARK_EVERY = 64 /* entries of a location table: a search passes so many at most */
+    MARK_EVERY = 64 /* entries of a location table; a search passes at most this many */
 };
 
 typedef struct arena_block {
@@ -62,7 +62,7 @@ void cm_defs_free(cm_defs *defs)
     free(defs);
 }
 
-/* A copy with a NUL behind it; NULL: out of memory. */
+/* A copy with a NUL appended; NULL: out of memory. */
 static uint8_t *keep(cm_defs *defs, const uint8_t *bytes, size_t length)
 {
     arena_block *block = defs->arena;
@@ -73,7 +73,7 @@ static uint8_t *keep(cm_defs *defs, const uint8_t *bytes, size_t length)
             return NULL;
         fresh->used = 0;
         fresh->size = size;
-        /* A long string gets a block of its own; the one with room left stays in front. */
+        /* A long string gets its own block; the block with room left stays in front. */
         if (block != NULL && size > ARENA_BLOCK) {
             fresh->next = block->next;
             block->next = fresh;
@@ -159,8 +159,8 @@ bool cm_defs_position(const cm_code_def *code, uint32_t offset, cm_position *out
     return cm_linetable_find_from(code->line_table, code->line_table_length, from, offset, out);
 }
 
-/* Bytes of a text where control characters are written as JSON has them, and all that is not ASCII
- * as an escape of three for each byte, which is at least what it takes. */
+/* An upper bound of a text's bytes in JSON: control characters are escaped, and each non-ASCII byte
+ * counts as three. */
 static uint32_t written_length(const char *text)
 {
     uint32_t length = 0;
@@ -204,8 +204,7 @@ static const char *add_code(cm_defs *defs, cm_cursor *c)
     return NULL;
 }
 
-/* With its depth and cost. One that would be too deep stands for what is outside of its children.
- */
+/* Fills in depth and cost. A stack that would be too deep becomes a truncated root. */
 static cm_stack_def sized(cm_defs *defs, cm_stack_def stack)
 {
     const cm_stack_def *parent = cm_defs_stack(defs, stack.parent);

@@ -10,7 +10,7 @@
 #include "../base/idmap.h"
 
 typedef struct code {
-    cm_frame frame; /* the place it stands for */
+    cm_frame frame; /* its position */
     uint32_t id;
 } code;
 
@@ -74,7 +74,7 @@ bool cm_redefine_take_lines(cm_redefine *d, const void **chunk, size_t *length)
     return cm_lines_finish(d->lines, chunk, length);
 }
 
-/* Room for a record of `length` bytes and eight numbers; NULL: out of memory. */
+/* Makes room for a record of `length` bytes and eight numbers; NULL: out of memory. */
 static uint8_t *make_room(cm_redefine *d, size_t length)
 {
     if (d->taken)
@@ -113,7 +113,7 @@ static bool define_string(cm_redefine *d, const char *text, uint32_t *id)
     *id = 0;
     if (text == NULL)
         return true;
-    uint64_t key = (uint64_t)(uintptr_t)text; /* the reader keeps a string in one place */
+    uint64_t key = (uint64_t)(uintptr_t)text; /* equal addresses are equal strings */
     if (cm_idmap_get(&d->strings, key, id))
         return true;
     if (!put_text(d, CM_DEF_STRING, text) || !cm_idmap_put(&d->strings, key, d->string_count + 1))
@@ -182,7 +182,8 @@ static bool define_code(cm_redefine *d, const cm_frame *f, uint32_t *id)
                            ((uint64_t)(uint32_t)f->column << 32 | (uint32_t)f->end_column)) >>
                    1;
     uint32_t found;
-    for (; cm_idmap_get(&d->codes, key, &found); key++) /* another place with the same hash */
+    for (; cm_idmap_get(&d->codes, key, &found);
+         key++) /* skips other positions with the same hash */
         if (same_place(&d->code[found].frame, f)) {
             *id = d->code[found].id;
             return true;
@@ -212,7 +213,8 @@ static bool define_frame(cm_redefine *d, uint32_t stack, uint32_t parent)
 {
     cm_frame f = {.truncated = true};
     uint32_t code = 0, class_name;
-    cm_reader_stack_frame(d->reader, stack, &f); /* unknown: as if outer frames had been cut */
+    cm_reader_stack_frame(d->reader, stack,
+                          &f); /* if unknown, the frame becomes a truncated root */
     uint32_t flags = f.truncated ? CM_DEFF_TRUNCATED : 0;
     if (f.module == 0 && f.module_class != NULL)
         flags |= CM_DEFF_FOLDED;
@@ -240,7 +242,7 @@ bool cm_redefine_stack(cm_redefine *d, uint32_t stack, uint32_t *id)
 {
     size_t depth = 0;
     *id = stack;
-    /* Inwards from the first frame that is defined already. */
+    /* From the first frame that is already defined, inwards. */
     for (uint32_t at = stack; at >= CM_STACK_FIRST;) {
         uint32_t *slot = slot_of(&d->stacks, at);
         if (slot == NULL)

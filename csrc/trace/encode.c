@@ -1,4 +1,3 @@
-/* Events to bytes: see encode.h for the layout, codec.h for what is predicted. */
 #include "encode.h"
 
 #include <stdlib.h>
@@ -10,8 +9,8 @@
 
 enum { FINDER_SIZE = 1 << 15 };
 
-/* Where an address was last allocated and freed, as counts of the model; a cache, so that an
- * overwritten entry only costs bytes. */
+/* When an address was last allocated and freed, as counts of the model. A cache: a lost entry only
+ * costs bytes. */
 typedef struct finder {
     uint64_t address;
     uint32_t alloc, free; /* low halves of count + 1 of that event */
@@ -86,7 +85,7 @@ static inline uint8_t *put_stack(uint8_t *p, uint32_t stack, uint32_t predicted)
     return put_svarint(p, (int64_t)stack - (int64_t)predicted);
 }
 
-/* Most sizes are multiples of 64: six bits less for them, one more for the others. */
+/* Most sizes are multiples of 64: they take six bits less, others one more. */
 static inline uint8_t *put_size(uint8_t *p, int64_t size)
 {
     if (size % 64 == 0)
@@ -110,7 +109,7 @@ static inline finder *find(cm_batch *batch, uint64_t address)
     return f;
 }
 
-/* How many events ago (0 = the last) the count in a finder was; false: unknown or out of reach. */
+/* How many events ago (0 = the last) a finder's count was; false: unknown or out of reach. */
 static inline bool recall(uint32_t seen, uint64_t count, uint64_t first, uint64_t *age)
 {
     if (seen == 0)
@@ -395,8 +394,8 @@ void cm_batch_free(cm_batch *batch)
     free(batch);
 }
 
-/* The coarsest unit that is still at most 32 ns: most gaps between events then fit one byte. How
- * long a tick is shows in two anchors; before there are two, the usual value of the machine. */
+/* The coarsest time unit of at most 32 ns, with which most gaps between events fit one byte. Two
+ * anchors give a tick's length; before the second one, an architecture's usual value is used. */
 static unsigned time_shift(const cm_clock_anchor *first, const cm_clock_anchor *now)
 {
     uint64_t ns = now->monotonic_ns - first->monotonic_ns;
@@ -425,7 +424,7 @@ void cm_batch_begin(cm_batch *batch, cm_clock_anchor anchor)
     batch->anchor = anchor;
     batch->events = batch->covers = batch->log_position = batch->side = 0;
     batch->definition_bytes.length = batch->event_bytes.length = batch->cover_bytes.length = 0;
-    /* Finders hold the low halves of the counts: restart long before one could look recent again.
+    /* Finders hold the low halves of the counts: restart long before an old one could seem recent.
      */
     if (batch->model.allocs > UINT32_MAX / 2 || batch->model.frees > UINT32_MAX / 2) {
         memset(batch->finders, 0, sizeof batch->finders);
@@ -445,7 +444,7 @@ uint64_t cm_batch_events(const cm_batch *batch)
     return batch->events;
 }
 
-/* A short form has no room for a field that its kind leaves unused: the general one keeps it. */
+/* Uses the general form if the kind's short form lacks a field that is set. */
 static inline uint8_t *put_event(cm_batch *batch, uint8_t *p, const cm_event *event)
 {
     switch (event->kind) {

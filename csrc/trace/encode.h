@@ -1,7 +1,7 @@
-/* Turns events into the bytes of one chunk. No Python, no locks; one owner (the collector, or the
- * recovery of an orphan). Memory (about 1.5 MiB and the batch itself) is taken in cm_batch_new and
- * by growing here, never in a hook. A batch costs the same few hundred bytes however long it is,
- * and what it predicts from starts empty: write large ones (0.25 to 1 MiB) when busy.
+/* Encoding events into the bytes of one chunk. No Python, no locks; one owner (the collector, or
+ * the recovery of an orphan). It allocates about 1.5 MiB and the batch itself, never in a hook.
+ * Each batch costs a few hundred bytes and starts with empty predictors, so write large ones (0.25
+ * to 1 MiB) when busy.
  *
  * The events section of a batch (empty when it has no events):
  *
@@ -22,10 +22,10 @@
  *   0 ALLOC      08 svarint stack - predicted
  *                10 attributes
  *                20 size
- *                c0 address: 00 as predicted; 40 varint n: what was freed n frees before the last;
+ *                c0 address: 00 as predicted; 40 varint n: freed n frees before the last;
  *                   80 svarint (address - last allocation's) / 64; c0 svarint of the difference
- *   1 FREE       c0 address: 00 as predicted; 40 varint n: what was allocated n allocations before
- *                   the last; 80 svarint (address - last free's) / 64; c0 svarint of the difference
+ *   1 FREE       c0 address: 00 as predicted; 40 varint n: allocated n allocations before the last;
+ *                   80 svarint (address - last free's) / 64; c0 svarint of the difference
  *                28 size: 00 zero; 08 as predicted (address modes 00 and 40); 20 size follows
  *                10 attributes
  *   2 NODE_NEW   08 svarint stack - predicted
@@ -37,12 +37,12 @@
  *                10 attributes
  *   4 NODE_DONE  10 attributes
  *   5 NODE_FREE  c0 sequence, 20 creating thread, 10 attributes, as in NODE_RUN
- *   6 OTHER      f8 the kind; 31: u8 kind follows the tag. After the time u8 of what differs from
- *                the last event of this kind: 01 attributes, 02 svarint address - last, 04 svarint
- *                size - last, 08 svarint stack - last
+ *   6 OTHER      f8 the kind; 31: u8 kind follows the tag. After the time, u8 of the fields that
+ *                differ from the last event of this kind: 01 attributes, 02 svarint address - last,
+ * 04 svarint size - last, 08 svarint stack - last
  *
- * Bits that a class does not name are 0. An event that uses a field which its class leaves out goes
- * as OTHER. What is predicted: codec.h, and in words docs/trace-format.md. */
+ * Bits that a class does not name are 0. An event that uses a field which its class lacks is
+ * written as OTHER. codec.h and docs/trace-format.md define the predictions. */
 #ifndef CM_TRACE_ENCODE_H
 #define CM_TRACE_ENCODE_H
 
@@ -59,21 +59,21 @@ cm_batch *cm_batch_new(void); /* NULL: out of memory */
 void cm_batch_free(cm_batch *batch);
 
 void cm_batch_begin(cm_batch *batch, cm_clock_anchor anchor);
-/* false: out of memory or the chunk is full (CM_CHUNK_MAX); what was added before is still whole.
- * `thread` is the number the capture gave the thread (it is never used again for another), order is
- * the order of the file. */
+/* false: out of memory, or the chunk is full (CM_CHUNK_MAX); earlier events are unaffected.
+ * `thread` is the capture's number of the thread, which is never reused. The order is that of the
+ * file. */
 bool cm_batch_add_event(cm_batch *batch, uint32_t thread, const cm_event *event);
-/* Several of one thread that lie behind each other: all of them or, with false, none. */
+/* Adds successive events of one thread: all of them or, with false, none. */
 bool cm_batch_add_events(cm_batch *batch, uint32_t thread, const cm_event *events, size_t count);
 bool cm_batch_add_definitions(cm_batch *batch, const void *records, size_t length);
-/* All that were added since begin, valid until the next add. */
+/* All definitions added since begin; valid until the next add. */
 const void *cm_batch_definitions(const cm_batch *batch, size_t *length);
 bool cm_batch_add_cover(cm_batch *batch, uint32_t ring, uint64_t position);
 void cm_batch_set_log_position(cm_batch *batch, uint64_t position);
-/* format.h: the number of the last batch of the side file that the trace has with this one. 0: the
- * trace has no side file. */
+/* Sets the number of the last side file batch that the trace contains with this one (format.h). 0:
+ * it has no side file. */
 void cm_batch_set_side(cm_batch *batch, uint64_t serial);
-size_t cm_batch_size(const cm_batch *batch); /* bytes so far, about */
+size_t cm_batch_size(const cm_batch *batch); /* bytes so far, roughly */
 uint64_t cm_batch_events(const cm_batch *batch);
 /* The whole chunk with its header, valid until the next begin. false: out of memory. */
 bool cm_batch_finish(cm_batch *batch, const void **bytes, size_t *length);

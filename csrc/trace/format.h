@@ -1,16 +1,16 @@
-/* The trace file, byte by byte. docs/trace-format.md says the same in prose; this is where it is
- * decided. Integers are little-endian; "varint" is LEB128 (7 bits a byte, low first, at most 10
- * bytes), "svarint" a zigzag varint. No struct is ever dumped.
+/* The trace file, byte by byte; docs/trace-format.md explains it. Integers are little-endian;
+ * "varint" is LEB128 (7 bits a byte, low first, at most 10 bytes), "svarint" a zigzag varint. No
+ * struct is ever dumped.
  *
  *   file   = file header, chunk, chunk, ...
  *   header = "CUPTIMEM" (8 bytes), u16 major, u16 minor, u32 0
  *   chunk  = u32 CM_CHUNK_MAGIC, u8 kind, u8 0, u16 0, u32 payload length, u32 CRC-32C of these
  *            12 bytes and the payload, payload (at most CM_CHUNK_MAX bytes)
  *
- * A reader refuses another major, reads any minor (1.1 added the side file and the kinds of events
- * that say what was folded; 1.2 requested sizes, segments, host reads, frees without a device; 1.3
- * the driver level; 1.4 source lines; 1.5 labels, holders, operators), and skips chunk kinds that
- * it does not know. */
+ * A reader refuses another major version, reads any minor one, and skips chunk kinds that it does
+ * not know. 1.1 added the side file and compacted events; 1.2 requested sizes, segments, host
+ * reads, frees without a device; 1.3 driver events; 1.4 source lines; 1.5 labels, holders,
+ * operators. */
 #ifndef CM_TRACE_FORMAT_H
 #define CM_TRACE_FORMAT_H
 
@@ -31,10 +31,10 @@ typedef enum cm_chunk_kind {
     CM_CHUNK_END = 3,   /* the capture was stopped: varint events, varint lost events, varint lost
                            stacks, string reason ("" = stop() was called) */
     CM_CHUNK_LINES = 4  /* source text, since 1.4: varint n, then n x (varint code, varint line,
-                           varint text, [string]). Texts count up from 1 through the whole trace;
-                           the next new one is followed by what it is: the line without its end.
-                           The first text of a code's line counts. A code that was not defined
-                           before the chunk is passed over. */
+                           varint text, [string]). Texts are numbered from 1 in the whole trace. A
+                           new number is followed by its text, the line without its end. The first
+                           text of a code's line counts. Lines of a code that was not defined
+                           before the chunk are ignored. */
 } cm_chunk_kind;
 
 #define CM_SIDE_SUFFIX ".tail"
@@ -50,9 +50,9 @@ enum { CM_SIDE_VERSION = 1, CM_SIDE_HEADER = 4096, CM_SIDE_PARTS_MAX = 64 };
  *         varint length, definitions                         records of definition.h, whole
  *         varint count, varint length, events                encoded as encode.h says; starts
  *                                                            afresh in every batch
- *         varint n, n x (varint ring, varint position)       every ring this chunk covers, up to
- *                                                            which position: what a reader of the
- *                                                            ring file after a kill must skip
+ *         varint n, n x (varint ring, varint position)       every ring that this chunk covers, and
+ *                                                            up to which position: a reader of the
+ *                                                            ring file after a kill starts there
  *         varint position                                    the same for the definition log
  *         [varint serial]                                    since 1.1, see below
  *
@@ -61,15 +61,14 @@ enum { CM_SIDE_VERSION = 1, CM_SIDE_HEADER = 4096, CM_SIDE_PARTS_MAX = 64 };
  *
  *   side file = "CUPTSIDE" (8 bytes), u32 version, u32 parts, u64 bytes of a part, u64 ring.id of
  *               the trace, zeros up to CM_SIDE_HEADER bytes, parts one after the other
- *   part      = chunk, chunk, ...                            all BATCH, one behind the other; what
- *                                                            follows the last one is left over
+ *   part      = chunk, chunk, ...                            all BATCH; bytes after the last one
+ * are left from an earlier use
  *
- * Its batches are numbered from 2 on, in the order of time, and say their own number as serial. A
- * batch in the trace says up to which of them the trace has what there was: whole (they are
- * appended at the end) or folded (compact/compact.h). What is in both counts once; a batch of the
- * side file whose number follows the one before belongs to the trace, up to the first gap. Serial
- * 1: a side file was made. Positions of a later batch may be older ones than those already read
- * (the definitions of the side file's batches go to the trace itself, at once): the highest counts.
- */
+ * Its batches are numbered from 2 on, in the order of time; serial is their number. In a batch of
+ * the trace, serial is the last of them whose events the trace contains: whole (appended at the
+ * end) or compacted (compact/compact.h). 1: a side file was made. Batches in both count once. The
+ * side file's batches with the next numbers, up to the first gap, belong to the trace. Positions
+ * may go back, for definitions of the side file's batches are written to the trace at once: the
+ * highest counts. */
 
 #endif

@@ -2,7 +2,7 @@
 
 enum { NO_COLUMNS = 13, LONG_FORM = 14, NO_LOCATION = 15, ONE_LINE = 10 };
 
-/* Six bits a byte, low first; bit 6 says that more follow. Stops at the table's end, and after 32
+/* Six bits a byte, low first; bit 6 is set if more follow. Stops at the table's end and after 32
  * bits, so that an entry has a bounded length. */
 static uint32_t get_varint(const uint8_t **pp, const uint8_t *end)
 {
@@ -29,7 +29,7 @@ static int get_byte(const uint8_t **pp, const uint8_t *end)
     return *pp < end ? *(*pp)++ : 0;
 }
 
-/* Reads the entry at the mark and moves the mark behind it. false: there is none. */
+/* Reads the entry at the mark and moves the mark past it. false: there is none. */
 static bool next_entry(const uint8_t *table, size_t length, cm_linetable_mark *mark,
                        cm_position *here)
 {

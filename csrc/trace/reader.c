@@ -1,4 +1,3 @@
-/* Front to back through the chunks of a file, then through what its ring file still holds. */
 #include "reader_parts.h"
 
 #include <errno.h>
@@ -65,7 +64,7 @@ static int read_chunk(cm_reader *reader)
     return status;
 }
 
-/* The chunk that was just fetched. 1: begun; 0: it ends the trace; -1: damaged. */
+/* Begins the chunk just fetched. 1: begun; 0: it ends the trace; -1: damaged. */
 static int begin_chunk(cm_reader *reader)
 {
     if (read_chunk(reader) < 0) {
@@ -119,7 +118,7 @@ static int advance(cm_reader *reader)
 
 /* --- records ------------------------------------------------------------------------------- */
 
-/* Nothing outside the definitions leaves the reader: an analysis may use ids as indices. */
+/* Replaces undefined ids: an analysis may use ids as indices. */
 static void check_references(cm_reader *reader, cm_event *event)
 {
     if (cm_event_names_stack(event->kind)) {
@@ -134,7 +133,7 @@ static void check_references(cm_reader *reader, cm_event *event)
     }
 }
 
-/* Sums of hostile counts end at INT64_MAX: one that went around could say that nothing was lost. */
+/* Saturates at INT64_MAX: a hostile count that overflows could hide losses. */
 static void count_lost(cm_reader *reader, int64_t events)
 {
     uint64_t room = INT64_MAX - reader->lost_events;
@@ -168,7 +167,7 @@ int cm_reader_next(cm_reader *reader, cm_record *record)
 
 /* --- opening ------------------------------------------------------------------------------- */
 
-/* O_NONBLOCK: a named pipe must not hang; it is refused later. */
+/* O_NONBLOCK: opening a named pipe must not hang; it is refused later. */
 static int open_file(const char *path)
 {
     return open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
@@ -229,7 +228,7 @@ static const char *bad_meta(cm_reader *reader)
     return "is corrupt: its description (the meta chunk behind the header) is cut off or damaged";
 }
 
-/* A path that is too long loses its front, never the reason its end. */
+/* Cuts the front of a long path, never the reason. */
 static void explain(const char *path, const char *why, char *error, size_t error_size)
 {
     const size_t room = strlen(why) + sizeof ": ...";
@@ -294,7 +293,7 @@ bool cm_reader_take_up(cm_reader *reader)
     return false;
 }
 
-/* Before a chunk. */
+/* Goes to a place before a chunk. */
 static void go_to(cm_reader *reader, const cm_reader_place *place)
 {
     reader->chunks.offset = place->offset;
@@ -368,14 +367,14 @@ void cm_reader_close(cm_reader *reader)
     free(reader);
 }
 
-/* --- what is known ------------------------------------------------------------------------- */
+/* --- state --------------------------------------------------------------------------------- */
 
 const char *cm_reader_error(const cm_reader *reader)
 {
     return reader->error;
 }
 
-/* The process replaced itself by another program (exec) once it had published all it had. */
+/* Whether the process ended by exec, which publishes all events first. */
 static bool was_replaced(const cm_reader *reader)
 {
     const char *program = cm_reader_meta(reader, "exec");

@@ -1,4 +1,4 @@
-/* Batches: their definitions, how far they cover each ring, and when their events were. */
+/* Beginning a batch: its definitions, the ring positions that it covers, its times. */
 #include "reader_parts.h"
 
 #include <stdlib.h>
@@ -25,16 +25,16 @@ int cm_reader_add_covers(cm_reader *reader, cm_cursor *c, uint64_t n)
             reader->cover = cover;
             reader->cover_count = count;
         }
-        /* Past its bound a trace may tell of older batches once more, folded. */
+        /* A compacted trace may repeat older batches. */
         if (position > reader->cover[ring])
             reader->cover[ring] = position;
     }
     return 0;
 }
 
-/* Looks ahead, through the headers of the chunks that follow, for a second anchor: the first
- * batch's events lie before the first one, and one anchor does not say how long a tick is. */
-static void look_for_second_anchor(cm_reader *reader)
+/* Searches the following chunks' headers for a second anchor. The first batch's events precede the
+ * first anchor, and one anchor does not give a tick's length. */
+static void find_second_anchor(cm_reader *reader)
 {
     uint64_t at = reader->chunks.offset;
     uint8_t bytes[CM_CHUNK_HEADER_SIZE + 24];
@@ -121,7 +121,7 @@ int cm_reader_read_batch(cm_reader *reader, bool known)
     if (first) {
         reader->first_batch = reader->chunks.position;
         cm_timeline_anchor(&reader->time, anchor);
-        look_for_second_anchor(reader);
+        find_second_anchor(reader);
     } else if (reader->chunks.position == reader->first_batch) { /* a second pass */
         reader->time = reader->first_time;
     } else {
@@ -130,7 +130,7 @@ int cm_reader_read_batch(cm_reader *reader, bool known)
     if (cm_decoder_begin(reader->decoder, anchor.ticks, section, events_length, events) < 0)
         return cm_reader_say(reader, "a batch has a damaged events section");
     if (first) {
-        /* What happened before the first anchor was taken counts from the start, too. */
+        /* Time 0 moves back to the earliest event before the first anchor. */
         cm_event event;
         uint32_t thread;
         while (cm_decoder_next(reader->decoder, &event, &thread) == 1)

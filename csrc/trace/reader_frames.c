@@ -1,4 +1,4 @@
-/* Stacks, frames and names, by the definitions that were read. */
+/* Looking up stacks, frames and names in the definitions read so far. */
 #include "reader_parts.h"
 
 #include "format.h"

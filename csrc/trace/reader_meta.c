@@ -1,4 +1,4 @@
-/* What a trace says of itself: its meta entries, and its end. */
+/* Reading a trace's meta entries and its end chunk. */
 #include "reader_parts.h"
 
 #include <stdlib.h>
@@ -52,7 +52,7 @@ static int read_meta(cm_reader *reader, const uint8_t *payload, size_t length)
     cm_cursor c = {payload, payload + length, false};
     uint64_t n = cm_cursor_varint(&c);
 
-    /* Keys are looked up one by one: a bound on their number bounds the time as well. */
+    /* The search for a key is linear, so a bound on their number bounds the time. */
     if (n > CM_META_MAX)
         return cm_reader_say(reader, "a meta chunk has too many entries");
     for (uint64_t i = 0; i < n; i++) {
@@ -71,7 +71,7 @@ static int read_meta(cm_reader *reader, const uint8_t *payload, size_t length)
 
 int cm_reader_read_meta(cm_reader *reader)
 {
-    if (cm_reader_was_read_ahead(reader)) /* perhaps with later entries, which are to stay */
+    if (cm_reader_was_read_ahead(reader)) /* reading it again could overwrite later entries */
         return 0;
     return read_meta(reader, reader->chunks.payload, reader->chunks.length);
 }
@@ -81,7 +81,7 @@ bool cm_reader_was_read_ahead(const cm_reader *reader)
     return reader->chunks.tail_offset == 0 && reader->chunks.offset <= reader->ahead;
 }
 
-/* Of a chunk of meta or lines. false: it is damaged, as a pass that comes there will say. */
+/* Reads a chunk of meta or lines ahead. false: it is damaged, which a later pass will report. */
 static bool read_at(cm_reader *reader, uint64_t at, const uint8_t *head, size_t length)
 {
     uint8_t *payload = malloc(length + 1);
@@ -126,7 +126,7 @@ int cm_reader_read_end(cm_reader *reader)
     cm_cursor c = {reader->chunks.payload, reader->chunks.payload + reader->chunks.length, false};
     size_t length;
 
-    cm_cursor_varint(&c); /* events: for people with a hex dump; nothing depends on it */
+    cm_cursor_varint(&c); /* the number of events is only informative */
     uint64_t lost_events = cm_cursor_varint(&c);
     uint64_t lost_stacks = cm_cursor_varint(&c);
     const uint8_t *reason = cm_cursor_bytes(&c, &length);

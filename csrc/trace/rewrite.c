@@ -18,7 +18,7 @@ enum { ANCHOR = 24, VARINT = 10 };
 typedef struct rewrite {
     const cm_rewriter *rewriter;
     cm_writer *writer; /* NULL: nothing is written */
-    uint8_t *bytes;    /* of the chunk that is being made, with room for its header */
+    uint8_t *bytes;    /* of the chunk being built, with room for its header */
     size_t length, capacity;
     uint64_t events;
     char *error;
@@ -31,7 +31,7 @@ static bool fail(rewrite *w, const char *what, const char *why)
     return false;
 }
 
-/* --- into the chunk that is being made ------------------------------------------------------ */
+/* --- building a chunk ------------------------------------------------------------------------ */
 
 static uint8_t *make_room(rewrite *w, size_t length)
 {
@@ -66,7 +66,7 @@ static bool put_string(rewrite *w, const void *text, size_t length)
     return put_varint(w, length) && put(w, text, length);
 }
 
-/* The string at the cursor, as it is to be. */
+/* Copies the string at the cursor, replaced. */
 static bool put_replaced(rewrite *w, cm_text kind, cm_cursor *c)
 {
     size_t length;
@@ -110,7 +110,7 @@ static bool rewrite_meta(rewrite *w, cm_cursor *c)
     return true;
 }
 
-/* Of one record: the bytes behind its kind up to where the cursor is. */
+/* Moves the cursor to the end of a record whose kind was read. */
 static bool skip_record(cm_cursor *c, uint8_t kind)
 {
     size_t length;
@@ -149,7 +149,7 @@ static bool rewrite_batch(rewrite *w, cm_cursor *c)
     const uint8_t *records = cm_cursor_bytes(c, &length);
     cm_cursor definitions = {records, records + length, false};
     begin = w->length;
-    /* Their length stands before them, and is known behind them. */
+    /* The length precedes the definitions and is known after them. */
     if (make_room(w, VARINT) == NULL)
         return false;
     w->length += VARINT;
@@ -199,8 +199,7 @@ static bool write_chunk(rewrite *w, int kind)
     return status == 0 || fail(w, "cannot write the copy: ", strerror(-status));
 }
 
-/* One chunk of the reader's. A kind that this version does not know is not copied: whatever it says
- * would go unseen. */
+/* Copies one chunk. An unknown kind is dropped, for its texts could not be replaced. */
 static bool copy_chunk(rewrite *w, const cm_chunks *chunks, uint64_t *texts)
 {
     cm_cursor c = {chunks->payload, chunks->payload + chunks->length, false};
@@ -231,7 +230,7 @@ static bool copy_chunk(rewrite *w, const cm_chunks *chunks, uint64_t *texts)
     return fine && write_chunk(w, chunks->kind);
 }
 
-/* --- all of it ------------------------------------------------------------------------------ */
+/* --- the whole trace ------------------------------------------------------------------------- */
 
 static bool copy_chunks(rewrite *w, cm_reader *reader)
 {
@@ -251,9 +250,9 @@ static bool copy_chunks(rewrite *w, cm_reader *reader)
         return fail(w, chunks->error, "");
     if (ended || w->writer == NULL || reader->state == CM_TRACE_COMPLETE)
         return true;
-    /* As recover/sweep.c ends a trace that has got what a killed process left. A trace that lacks
-     * its end has the reason there: without the damage that is not copied, a reader would take the
-     * ring that the meta names for all that is missing. */
+    /* A recovered trace ends as recover/sweep.c ends one. Any other trace without an end gets the
+     * error as reason: damage is not copied, and without an end a reader would read the ring that
+     * the meta names. */
     bool recovered = reader->state == CM_TRACE_RECOVERED;
     int status = cm_writer_end(w->writer, w->events, reader->lost_events, reader->lost_stacks,
                                recovered ? CM_END_RECOVERED : cm_reader_error(reader));

@@ -1,7 +1,7 @@
-/* A copy of a trace with other text. Every chunk is copied in its order, and in it every number and
- * every event byte for byte; what a killed process left in its side file and its ring is part of
- * the copy. A trace without its end gets one that says why, and its copy is read without a ring.
- * Memory: that of the reader, and one chunk. */
+/* Copying a trace with its texts replaced. Chunks keep their order; all numbers and events are
+ * copied byte for byte, including those that a killed process left in its side file and ring. A
+ * trace without an end gets one with the reason, and its copy needs no ring. Memory: the reader's,
+ * and one chunk. */
 #ifndef CM_TRACE_REWRITE_H
 #define CM_TRACE_REWRITE_H
 
@@ -11,7 +11,7 @@
 #include "reader.h"
 
 typedef enum cm_text {
-    CM_TEXT_META,   /* a value; key says of what */
+    CM_TEXT_META,   /* the value of `key` */
     CM_TEXT_STRING, /* file, function or class of a definition */
     CM_TEXT_NAME,   /* of a type, a label, a holder, a kernel */
     CM_TEXT_LINE,   /* a line of source */
@@ -19,23 +19,23 @@ typedef enum cm_text {
 } cm_text;
 
 typedef enum cm_rewritten {
-    CM_REWRITTEN_FAILED = -1, /* the caller knows why: nothing more is asked */
-    CM_REWRITTEN_DROP = 0,    /* of CM_TEXT_META only: the key goes as well */
+    CM_REWRITTEN_FAILED = -1, /* stop; the caller knows the reason */
+    CM_REWRITTEN_DROP = 0,    /* CM_TEXT_META only: drop key and value */
     CM_REWRITTEN_TEXT = 1
 } cm_rewritten;
 
 typedef struct cm_rewriter {
-    /* Puts another text in the place of this one; it is copied before the next call. */
+    /* Replaces a text by another one, which is copied before the next call. */
     cm_rewritten (*replace)(void *context, cm_text kind, const char *key, size_t key_length,
                             const char **text, size_t *length);
     void *context;
-    bool lines; /* false: no line of source is in the copy */
+    bool lines; /* false: the copy has no source lines */
 } cm_rewriter;
 
-/* Reads the trace to its end and writes the copy, which must not exist; NULL: nothing is written,
- * and `replace` is only shown what there is. False with one line in error (empty if `replace`
- * failed), and there is no copy: damage behind a right checksum, a trace that is being recorded or
- * that a newer minor version wrote, which may have text where this one does not search. */
+/* Reads the trace to its end and writes the copy, which must not exist. target NULL: only calls
+ * `replace`. false: there is no copy, and the error is one line (empty if `replace` failed).
+ * Refused are damage that the checksum does not show, a trace that is being recorded, and one of a
+ * newer minor version, which may have text in unknown places. */
 bool cm_rewrite(cm_reader *reader, const char *target, const cm_rewriter *rewriter, char *error,
                 size_t error_size);
 

@@ -21,9 +21,9 @@ struct cm_side {
     size_t part_bytes, used[CM_SIDE_PARTS];
     unsigned oldest, now; /* parts; equal: one is in use */
     uint8_t *memory;      /* a part, for reading it back */
-    dev_t device; /* as in writer.c: the program may close our descriptor, and give its number */
-    ino_t inode;  /* to a file of its own */
-    void *anchor; /* a mapping: the inode's number stays ours */
+    dev_t device; /* as in writer.c: the program may close our descriptor and reuse its number */
+    ino_t inode;
+    void *anchor; /* a mapping, which keeps the inode from being reused */
     char path[PATH_BYTES];
 };
 
@@ -74,11 +74,11 @@ static bool name_side(const char *trace_path, char *path)
     return n > 0 && n < PATH_BYTES;
 }
 
-/* -1: cannot be opened, or no side file. */
+/* Opens a side file. -1: it cannot be opened, or is none. */
 static int open_side(const char *path, header *out, struct stat *st)
 {
     uint8_t bytes[HEADER_USED];
-    /* A link or a pipe in its place came with the trace from whoever made that: not even opened. */
+    /* A link or a pipe may have come with a foreign trace: do not open it. */
     if (lstat(path, st) < 0 || !S_ISREG(st->st_mode))
         return -1;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW);
@@ -100,8 +100,8 @@ static int open_side(const char *path, header *out, struct stat *st)
 
 /* --- writing ------------------------------------------------------------------------------- */
 
-/* Of any version, whole or not. Empty: its process was killed between making it and the header, or
- * the machine lost its power; whoever else has made it, nothing in it can be lost. */
+/* Whether this is a side file of any version, or empty. An empty one was left by a process killed
+ * before it wrote the header, or has nothing to lose. */
 static bool is_side(const char *path)
 {
     char magic[8];
@@ -116,7 +116,7 @@ static bool is_side(const char *path)
     return is;
 }
 
-/* Whoever may read the trace may read it. */
+/* Creates the file with the trace's permissions. */
 static int open_new(const char *path, const char *trace_path)
 {
     const int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
@@ -125,7 +125,7 @@ static int open_new(const char *path, const char *trace_path)
     int fd = cm_descriptor_lift(open(path, flags, mode), path);
     if (fd >= 0 || errno != EEXIST)
         return fd;
-    /* The trace that it belongs to had the name that is ours now. */
+    /* It belongs to an earlier trace of this name. */
     if (is_side(path))
         return unlink(path) < 0 ? -1 : cm_descriptor_lift(open(path, flags, mode), path);
     errno = EEXIST;
@@ -142,7 +142,8 @@ static int prepare(cm_side *side, uint64_t ring_id)
     p = cm_put_fixed(p, CM_SIDE_PARTS, 4);
     p = cm_put_fixed(p, side->part_bytes, 8);
     cm_put_fixed(p, ring_id, 8);
-    /* Before the room is taken: what is left of a process killed meanwhile is known for ours. */
+    /* The header comes before the allocation, so that a killed process leaves a recognizable file.
+     */
     int status = write_at(side->fd, 0, bytes, sizeof bytes);
     if (status == 0)
         status = -posix_fallocate(side->fd, 0,
@@ -165,13 +166,12 @@ static bool is_ours(const cm_side *side, int fd)
     return side->anchor != NULL && cm_descriptor_is(fd, side->device, side->inode);
 }
 
-/* A descriptor of our file, opened anew if the program has closed ours. -EBADF: the file has lost
- * its name too. */
-static int hold(cm_side *side)
+/* Opens the file again if the program has closed the descriptor. -EBADF: its name is gone, too. */
+static int keep_open(cm_side *side)
 {
     if (is_ours(side, side->fd))
         return 0;
-    /* Whoever has the old number now: it is not ours to close. */
+    /* The old number may be the program's by now, so it is not closed. */
     side->fd = cm_descriptor_reopen(side->path, O_RDWR | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW,
                                     side->device, side->inode);
     return side->fd < 0 ? -EBADF : 0;
@@ -198,7 +198,7 @@ int cm_side_create(const char *trace_path, uint64_t ring_id, uint64_t bytes, cm_
         if (status == 0)
             status = prepare(side, ring_id);
         if (status < 0 && side->fd >= 0) {
-            unlink(side->path); /* ours: O_EXCL made it */
+            unlink(side->path); /* O_EXCL has created it */
             close(side->fd);
             side->fd = -1;
         }
@@ -227,7 +227,7 @@ int cm_side_append(cm_side *side, const void *chunk, size_t length)
         side->now = next;
         side->used[next] = 0;
     }
-    int status = hold(side);
+    int status = keep_open(side);
     if (status == 0)
         status =
             write_at(side->fd, place_of(side, side->now) + side->used[side->now], chunk, length);
@@ -240,7 +240,7 @@ int cm_side_oldest(cm_side *side, const uint8_t **chunks, size_t *length)
 {
     *chunks = side->memory;
     *length = side->used[side->oldest];
-    int status = *length > 0 ? hold(side) : 0;
+    int status = *length > 0 ? keep_open(side) : 0;
     return status < 0 ? status
                       : read_at(side->fd, place_of(side, side->oldest), side->memory, *length);
 }
@@ -250,7 +250,7 @@ void cm_side_release(cm_side *side)
     side->used[side->oldest] = 0;
     if (side->oldest != side->now)
         side->oldest = (side->oldest + 1) % CM_SIDE_PARTS;
-    else /* what it held is still there: the next chunk must not lie where an old one ends */
+    else /* old chunks are still in the part: the next chunk must not join them */
         side->oldest = side->now = (side->now + 1) % CM_SIDE_PARTS;
 }
 
@@ -326,7 +326,7 @@ bool cm_batch_next(const uint8_t **chunks, size_t *length, cm_batch_parts *out)
     return true;
 }
 
-/* The chunk at these bytes: its length, header included, and its number; 0: none. */
+/* The length, with header, of the chunk at these bytes, and its number; 0: none. */
 static size_t chunk_at(const uint8_t *bytes, size_t left, uint64_t *serial)
 {
     const uint8_t *at = bytes;
@@ -358,8 +358,8 @@ typedef struct collection {
     bool no_memory;
 } collection;
 
-/* Walks a part; takes what is next, if `to` is given. What is behind the last chunk is left over
- * from an earlier use, and has an older number if it is a chunk at all. */
+/* Walks a part's chunks, and collects the next ones into `to`. A chunk after the last one is left
+ * from an earlier use and has an older number. */
 static part walk(const uint8_t *bytes, size_t length, collection *to)
 {
     part found = {0};
@@ -385,7 +385,7 @@ static part walk(const uint8_t *bytes, size_t length, collection *to)
     return found;
 }
 
-/* The numbers that are there in one go up to the newest, `after` or the next one among them. */
+/* Whether a number between `after` and the newest one is missing. */
 static bool has_gap(const part *parts, size_t count, uint64_t after)
 {
     uint64_t newest = 0;
@@ -459,7 +459,7 @@ void cm_side_remove(const char *trace_path, uint64_t ring_id)
     int fd = open_side(path, &h, &st);
     bool is =
         fd >= 0 ? h.id == ring_id : lstat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == 0;
-    if (is) /* an empty one was being made when its process was killed */
+    if (is) /* or empty: its process was killed while creating it */
         unlink(path);
     if (fd >= 0)
         close(fd);

@@ -28,8 +28,8 @@ enum { SCATTERED_SEGMENTS = 1000, SCATTERED_PLACES = 64, SCATTERED_STEP = 1000 }
 #define FIRST_TICK UINT64_C(90000000000000)
 #define START_REALTIME UINT64_C(1700000000000000000)
 
-/* The operations of a layer: the source line in model.py, values per token of what they keep,
- * whether they need scratch, and the node that runs in backward. */
+/* The operations of a layer: the backward node, the source line in model.py, and the values per
+ * token that they keep and use as scratch. */
 static const struct {
     const char *node;
     int line, kept, scratch;
@@ -110,7 +110,7 @@ static uint32_t define_text(machine *m, cm_def_kind kind, const char *text)
     return kind == CM_DEF_STRING ? ++m->strings : ++m->names;
 }
 
-/* A code whose instruction n stands in line first_line + n, columns 4 to 30. */
+/* Defines a code with instruction n in line first_line + n, columns 4 to 30. */
 static uint32_t define_code(machine *m, uint32_t file, const char *function, int first_line)
 {
     uint8_t record[512], table[3 * 40], *p = record, *t = table;
@@ -221,7 +221,7 @@ static void emit(machine *m, uint32_t thread, const cm_event *event)
 {
     if (m->status < 0)
         return;
-    /* Mostly 0.3 to 3 us apart; now and then something takes long. */
+    /* Events are mostly 0.3 to 3 us apart, with occasional long gaps. */
     uint64_t r = draw(m);
     m->ticks += 800 + r % 6400 + ((r >> 32) % 64 == 0 ? 50000 : 0);
     if (cm_batch_size(m->batch) >= m->batch_bytes || m->ticks - m->flushed > TICKS_PER_SECOND)
@@ -249,9 +249,8 @@ static void change_live(machine *m, int64_t bytes)
         m->truth.peak_bytes = m->truth.live_bytes;
 }
 
-/* What the driver gives out or takes back, its correlation id, and the record that says the same.
- */
-static void tell_driver(machine *m, cm_event_kind kind, uint64_t address, int64_t size,
+/* Emits a driver allocation or free, its correlation id, and its activity record. */
+static void emit_driver(machine *m, cm_event_kind kind, uint64_t address, int64_t size,
                         uint32_t stack, uint32_t library)
 {
     bool release = kind == CM_EV_DRIVER_FREE;
@@ -274,7 +273,7 @@ static void tell_driver(machine *m, cm_event_kind kind, uint64_t address, int64_
 static uint64_t take_segment(machine *m, int64_t size)
 {
     uint64_t address = m->top = (m->top + GRANULE - 1) / GRANULE * GRANULE;
-    tell_driver(m, CM_EV_DRIVER_NEW, address, size, m->forward_stack[0], m->torch_library);
+    emit_driver(m, CM_EV_DRIVER_NEW, address, size, m->forward_stack[0], m->torch_library);
     cm_event event = on_device(m, CM_EV_SEGMENT_NEW);
     event.address = address;
     event.size = size;
@@ -308,7 +307,7 @@ static void tell_moment(machine *m)
     m->truth.moments++;
 }
 
-/* Between steps: a library takes its workspace anew now and then, and the device is looked at. */
+/* Between steps a library sometimes reallocates its workspace, and the device is sampled. */
 static void end_step(machine *m)
 {
     m->truth.steps++;
@@ -316,9 +315,9 @@ static void end_step(machine *m)
         return;
     if (m->truth.steps % 16 == 1) {
         if (m->workspace != 0)
-            tell_driver(m, CM_EV_DRIVER_FREE, m->workspace, WORKSPACE, 0, 0);
+            emit_driver(m, CM_EV_DRIVER_FREE, m->workspace, WORKSPACE, 0, 0);
         m->workspace = UINT64_C(0x7e0000000000) + m->truth.steps * (uint64_t)WORKSPACE;
-        tell_driver(m, CM_EV_DRIVER_NEW, m->workspace, WORKSPACE, m->workspace_stack,
+        emit_driver(m, CM_EV_DRIVER_NEW, m->workspace, WORKSPACE, m->workspace_stack,
                     m->cublas_library);
     }
     if (m->ticks - m->told > TICKS_PER_MOMENT)
@@ -349,7 +348,7 @@ static block allocate(machine *m, uint32_t thread, pool *from, int64_t size, uin
     if (from->count == 0) {
         b.address = fresh_address(m, size);
     } else {
-        /* Not always the last: other sizes split and merge what is free. */
+        /* Not always the last one, for other sizes split and merge free blocks. */
         size_t last = from->count - 1;
         size_t pick = draw(m) % 8 == 0 ? draw(m) % from->count : last;
         b.address = from->free[pick];
@@ -432,7 +431,7 @@ static void start_program(machine *m)
     for (int i = 0; i < SEEDS; i++) {
         block *b = &m->seeds[i];
         b->size = (int64_t)(draw(m) % 64 + 1) * 65536;
-        /* On a CUDA device they lie in memory from before, of which no event tells. */
+        /* On a CUDA device they lie in segments from before, which no event reports. */
         b->address = m->on == CM_SYNTHETIC_CPU ? fresh_address(m, b->size)
                                                : UINT64_C(0x7d0000000000) + (uint64_t)i * SEGMENT;
         cm_event event = on_device(m, CM_EV_SEED);
@@ -513,7 +512,7 @@ static void one_step(machine *m)
     allocate(m, MAIN_THREAD, &m->leak, 16384, m->leak_stack, 0);
     m->truth.leaked_bytes += 16384;
     emit_argument(m, MAIN_THREAD, CM_EV_TICK, CM_TICK_OPTIMIZER, m->optimizer, m->step_stack);
-    /* Some of what was there at the start goes later on. */
+    /* Some of the seeds are freed later. */
     if (m->truth.steps % 16 == 15 && m->truth.steps / 16 < SEEDS / 2) {
         block *b = &m->seeds[m->truth.steps / 16];
         m->truth.seed_bytes -= b->size;
@@ -522,7 +521,7 @@ static void one_step(machine *m)
     end_step(m);
 }
 
-/* Nothing but blocks that come and go, each anywhere in a thousand segments. */
+/* Emits only allocations and frees, at random places in a thousand segments. */
 static void scatter(machine *m, uint64_t events)
 {
     const int64_t size = SEGMENT / SCATTERED_PLACES;
@@ -570,7 +569,7 @@ static void free_pools(machine *m)
     free(m->leak.free);
 }
 
-/* `open`: the window that is, of those within the first one. */
+/* Closes the open window within the first one, and opens the next if there are more. */
 static void next_window(machine *m, uint64_t *open, bool more)
 {
     if (*open > 0)

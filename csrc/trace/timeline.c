@@ -1,12 +1,12 @@
 #include "timeline.h"
 
 #define NS_PER_SECOND INT64_C(1000000000)
-/* Nearer anchors would make a line of their own noise. */
+/* The rate between nearer anchors would be mostly noise. */
 #define SHORTEST_LINE_NS (NS_PER_SECOND / 1000)
 #define LONGEST_LEAD_NS (NS_PER_SECOND * 3600)
 
-/* With a single anchor: a clock in nanoseconds shows the same number twice, and both the counter
- * and the monotonic clock count from boot. */
+/* Estimates the rate from one anchor. If the counter counts nanoseconds, its two numbers are equal;
+ * otherwise both counter and monotonic clock count from boot. */
 static double guess(const cm_clock_anchor *anchor)
 {
     uint64_t apart = anchor->ticks - anchor->monotonic_ns;

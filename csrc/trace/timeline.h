@@ -1,6 +1,6 @@
-/* Ticks of a batch to nanoseconds since the trace's start, through the anchors of its batches:
- * straight lines between successive anchors, the nearest line outside them. Anchors are what the
- * file says: any numbers are survived, and times are clamped at 0. */
+/* Converting ticks to nanoseconds since the trace's start, by straight lines between the anchors of
+ * successive batches; outside of them, by the nearest line. Anchors may be any numbers, and times
+ * are clamped at 0. */
 #ifndef CM_TRACE_TIMELINE_H
 #define CM_TRACE_TIMELINE_H
 
@@ -10,19 +10,20 @@
 #include "../base/clock.h"
 
 typedef struct cm_timeline {
-    cm_clock_anchor first, base, now; /* base: where the present line begins */
+    cm_clock_anchor first, base, now; /* base: the beginning of the current line */
     double ns_per_tick;
     int64_t lead_ns; /* from time 0 to the first anchor */
     bool started, measured;
 } cm_timeline;
 
-/* The anchor of the batch that begins. */
+/* Sets the anchor of the batch that begins. */
 void cm_timeline_anchor(cm_timeline *time, cm_clock_anchor anchor);
-/* A later anchor, while only the first is known: how long a tick is. False when it is too near. */
+/* Takes a tick's length from a later anchor, while only the first is known. false: it is too near.
+ */
 bool cm_timeline_preview(cm_timeline *time, cm_clock_anchor later);
-/* An event from before the first anchor: time 0 moves back to it, an hour at most. */
+/* Moves time 0 back to an event before the first anchor, by at most an hour. */
 void cm_timeline_reach_back(cm_timeline *time, uint64_t ticks);
-/* Wall clock (CLOCK_REALTIME, ns) at time 0; 0 before there is an anchor. */
+/* Wall clock (CLOCK_REALTIME, ns) at time 0; 0 before the first anchor. */
 uint64_t cm_timeline_realtime_at_zero(const cm_timeline *time);
 
 /* Signed: before time 0 when negative. */

@@ -1,5 +1,3 @@
-/* Whole chunks or nothing: what could not be written completely is cut off again. And only to the
- * file that was made here, as it was left. */
 #include "writer.h"
 
 #include <errno.h>
@@ -19,13 +17,13 @@
 struct cm_writer {
     int fd;
     uint64_t size;
-    dev_t device; /* which file it is: the program may close our descriptor (os.closerange), and */
-    ino_t inode;  /* give its number to a file of its own */
-    void *anchor; /* a mapping: without descriptor and name, the inode's number would be free too */
+    dev_t device; /* identifies the file: the program may close our descriptor (os.closerange) */
+    ino_t inode;  /* and reuse its number */
+    void *anchor; /* a mapping, which keeps the inode from being reused */
     cm_writer_state state;
-    bool untidy;                        /* behind its end lies what could not be cut off */
-    uint64_t mark_at;                   /* where the last chunk begins, or the file, */
-    uint8_t mark[CM_CHUNK_HEADER_SIZE]; /* and with what */
+    bool untidy;                        /* a partial chunk at the end could not be cut off */
+    uint64_t mark_at;                   /* offset of the last chunk, or of the file header, */
+    uint8_t mark[CM_CHUNK_HEADER_SIZE]; /* and its first bytes */
     char path[];
 };
 
@@ -33,7 +31,7 @@ static int write_at(int fd, uint64_t offset, const void *bytes, size_t length)
 {
     const uint8_t *p = bytes;
     struct rlimit limit;
-    /* Past it the kernel does not only refuse: it kills who has not said otherwise (SIGXFSZ). */
+    /* A write past this limit would kill the process (SIGXFSZ). */
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
         offset + length > limit.rlim_cur)
         return -EFBIG;
@@ -84,7 +82,7 @@ static bool is_ours(const cm_writer *writer, int fd)
     return cm_descriptor_is(fd, writer->device, writer->inode);
 }
 
-/* What the path leads to now. */
+/* Whether the path still leads to our file. */
 static cm_writer_state where_path_leads(const cm_writer *writer)
 {
     struct stat st;
@@ -94,12 +92,12 @@ static cm_writer_state where_path_leads(const cm_writer *writer)
                                                                      : CM_WRITER_REPLACED;
 }
 
-/* A descriptor of our file, opened anew if the program has closed ours. */
-static int hold(cm_writer *writer)
+/* Opens the file again if the program has closed the descriptor. */
+static int keep_open(cm_writer *writer)
 {
     if (is_ours(writer, writer->fd))
         return 0;
-    /* Whoever has the old number now: it is not ours to close. */
+    /* The old number may be the program's by now, so it is not closed. */
     writer->fd = cm_descriptor_reopen(writer->path, O_RDWR | O_NOCTTY | O_NONBLOCK, writer->device,
                                       writer->inode);
     if (writer->fd >= 0)
@@ -114,13 +112,13 @@ static bool has_byte_at(int fd, uint64_t offset)
     return pread(fd, &byte, 1, (off_t)offset) == 1;
 }
 
-/* Whether the file is as long as we made it and ends with what we wrote. There are file systems
- * that tell an old size for a while: what can be read decides. */
+/* Whether the file has our length and ends with our last chunk. Some file systems return an old
+ * size for a while, so the bytes that can be read decide. */
 static cm_writer_state compare_end(const cm_writer *writer, uint64_t size)
 {
     uint8_t found[sizeof writer->mark];
     ssize_t n = pread(writer->fd, found, sizeof found, (off_t)writer->mark_at);
-    if (n < 0) /* that says nothing; the next write will tell */
+    if (n < 0) /* unknown; the next write will fail if the file is bad */
         return CM_WRITER_SOUND;
     if (n != sizeof found || memcmp(found, writer->mark, sizeof found) != 0)
         return size < writer->size ? CM_WRITER_TRUNCATED : CM_WRITER_SHARED;
@@ -136,7 +134,7 @@ static int check_file(cm_writer *writer, bool its_path_too)
     struct stat st;
     if (writer->state != CM_WRITER_SOUND && writer->state != CM_WRITER_REPLACED)
         return -ESTALE;
-    int status = hold(writer);
+    int status = keep_open(writer);
     if (status < 0)
         return status;
     if (fstat(writer->fd, &st) < 0)
@@ -148,7 +146,7 @@ static int check_file(cm_writer *writer, bool its_path_too)
             where_path_leads(writer) == CM_WRITER_REPLACED ? CM_WRITER_REPLACED : CM_WRITER_REMOVED;
     else
         writer->state = compare_end(writer, (uint64_t)st.st_size);
-    /* One that was given another name is still there. */
+    /* A renamed file is still intact. */
     if (its_path_too && writer->state == CM_WRITER_SOUND &&
         where_path_leads(writer) == CM_WRITER_REPLACED)
         writer->state = CM_WRITER_REPLACED;
@@ -174,7 +172,7 @@ static int append(cm_writer *writer, const void *bytes, size_t length)
         return status;
     status = write_at(writer->fd, writer->size, bytes, length);
     if (status < 0) {
-        /* If even this fails, readers find a partial chunk at the end: they know that case. */
+        /* If this fails, the file ends with a partial chunk, which readers can handle. */
         writer->untidy = cut(writer->fd, writer->size) < 0;
         return status;
     }
@@ -186,7 +184,7 @@ static int append(cm_writer *writer, const void *bytes, size_t length)
 
 static int open_regular(const char *path, int flags, mode_t mode, struct stat *st, int *fd)
 {
-    /* O_NONBLOCK: a named pipe that nobody reads must not hang the training. */
+    /* O_NONBLOCK: a named pipe without a reader must not block the program. */
     *fd = cm_descriptor_lift(open(path, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, mode), path);
     if (*fd < 0)
         return -errno;
@@ -230,9 +228,8 @@ int cm_writer_create(const char *path, bool overwrite, mode_t mode, cm_writer **
     struct stat st;
     int fd;
 
-    /* Another process may still be writing or reading the old one: it keeps its file, under no
-     * name. Where that is not to be had (a link, a folder that must not change), the file is
-     * emptied. */
+    /* Unlink the old file, for another process may be using it. If that is impossible (a link, a
+     * read-only folder), it is truncated. */
     if (overwrite && lstat(path, &st) == 0 && S_ISREG(st.st_mode) && unlink(path) == 0)
         overwrite = false;
     int status = open_regular(path, O_RDWR | O_CREAT | (overwrite ? 0 : O_EXCL), mode, &st, &fd);
@@ -245,7 +242,7 @@ int cm_writer_create(const char *path, bool overwrite, mode_t mode, cm_writer **
         status = wrap(fd, path, &st, sizeof header, out);
     if (status < 0) {
         if (!overwrite)
-            unlink(path); /* ours alone: O_EXCL made it */
+            unlink(path); /* O_EXCL has created it */
         close(fd);
     }
     return status;
@@ -269,7 +266,7 @@ static int64_t whole_chunks(int fd, uint64_t size)
         return status;
     if (memcmp(header, CM_FORMAT_MAGIC, 8) != 0)
         return -EBADMSG;
-    /* Appending this minor's chunks to a file of a newer one would be a file of neither. */
+    /* A file of a newer minor version must not get chunks of this one. */
     if ((header[8] | header[9] << 8) != CM_FORMAT_MAJOR ||
         (header[10] | header[11] << 8) > CM_FORMAT_MINOR)
         return -ENOTSUP;
@@ -345,7 +342,7 @@ int cm_writer_end(cm_writer *writer, uint64_t events, uint64_t lost_events, uint
 {
     uint8_t chunk[CM_CHUNK_HEADER_SIZE + 4 * 10 + 1024];
     size_t length = reason == NULL ? 0 : strnlen(reason, 1024);
-    /* A reason cut in the middle of a character would not be UTF-8. */
+    /* Cut the reason between characters, or it is not UTF-8. */
     if (reason != NULL && reason[length] != '\0')
         while (length > 0 && ((uint8_t)reason[length] & 0xc0) == 0x80)
             length--;

@@ -111,7 +111,7 @@ def test_records_are_read_where_every_release_writes_them(tmp_path: Path) -> Non
             own, _, vendors = pair.partition(":")
             offset = NEWEST[kind]["fields"][vendors or own]
             checks.append(f'_Static_assert(offsetof({ours}, {own}) == {offset}, "{ours}.{own}");')
-    compile_c(tmp_path, SOURCES / "cupti_records.h", checks)
+    compile_c(tmp_path, SOURCES / "activity_records.h", checks)
 
 
 def test_imitated_generations_are_the_releases() -> None:
@@ -147,11 +147,17 @@ def test_imitated_functions_are_the_releases() -> None:
 
 
 def test_callbacks_have_their_numbers() -> None:
-    domains = RELEASED["callbacks"]
-    for domain, names in generator.callbacks(generator.tables(TABLES)).items():
-        assert len(names) > 500 and names.pop(0) == "INVALID"
-        assert {name: domains[domain][name][0] for name in names.values()} == {name: id for id, name in names.items()}
-    calls = re.findall(r"^    ([DR])\((\w+), (\d+),", (SOURCES / "cupti_calls.c").read_text(), re.M)
+    driver = {name: found[0] for name, found in TABLES["callbacks"]["driver"].items()}
+    runtime = {name: found[0] for name, found in TABLES["callbacks"]["runtime"].items()}
+    simulated = re.findall(r"CM_CBID_(\w+) = (\d+)", (SIMULATOR / "driver" / "driver_params.h").read_text())
+    assert len(simulated) > 90
+    for name, value in simulated:
+        assert driver[name] == int(value), name
+    rows = re.findall(r"X\((\w+), (v\d+), (\d+)\)", (SIMULATOR / "cupti" / "cupti_ids.h").read_text())
+    assert len(rows) > 100
+    for name, version, value in rows:
+        assert runtime[f"{name}_{version}"] == int(value), name
+    calls = re.findall(r"^    ([DR])\((\w+), (\d+),", (SOURCES / "calls.c").read_text(), re.M)
     assert len(calls) > 60
     for domain, name, value in calls:
         assert domains["driver" if domain == "D" else "runtime"][name][0] == int(value), name

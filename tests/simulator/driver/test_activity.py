@@ -16,9 +16,9 @@ HERE = Path(__file__).parent / "activity"
 CSRC = ROOT / "csrc"
 FLAGS = ["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Wno-missing-field-initializers", "-Werror"]
 PARTS = [
-    "sources/cupti/cupti_activity.c",
-    "sources/cupti/cupti_records.c",
-    "sources/cupti/cupti_clock.c",
+    "sources/cupti/activity.c",
+    "sources/cupti/activity_records.c",
+    "sources/cupti/activity_clock.c",
     "base/clock.c",
 ]
 PARTS += [str(HERE / "play.c")]
@@ -77,7 +77,7 @@ def totals(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("totals")
     for source, name in (("fake_cuda.c", "libcuda.so.1"), ("fake_nvml.c", "libnvidia-ml.so.1")):
         shutil.copy(build(name, [HERE / source], *FLAGS, "-shared", "-fPIC", link=[f"-Wl,-soname,{name}"]), folder)
-    parts = ["sources/cupti/device_totals.c", "base/clock.c"]
+    parts = ["sources/device_totals.c", "base/clock.c"]
     return Path(shutil.copy(compiled("totals", "address", parts, "-Wl,--wrap=clock_gettime"), folder))
 
 

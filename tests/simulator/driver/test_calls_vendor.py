@@ -1,4 +1,4 @@
-"""What cupti_calls.h says of CUPTI's callbacks, beside the vendor's headers: numbers, parameters, what these point at,
+"""What calls.h says of CUPTI's callbacks, beside the vendor's headers: numbers, parameters, what these point at,
 and the callback's own data."""
 
 import re
@@ -79,7 +79,7 @@ NUMBERS = {
 
 def rows() -> list[tuple[str, str, int, str]]:
     """Domain, function, number, structure of every row."""
-    text = (SOURCES / "cupti_calls.c").read_text()
+    text = (SOURCES / "calls.c").read_text()
     found = re.findall(r"^    ([DR])\((\w+), (\d+), (\w+)", text, re.M)
     return [(domain, name, int(number), STRUCTURES.get(read, read)) for domain, name, number, read in found]
 
@@ -104,7 +104,7 @@ def compile_checks(folder: Path, checks: list[str]) -> None:
     (shim / "crt").mkdir()
     (shim / "crt" / "host_defines.h").write_text(HOST_DEFINES)
     lines = ["#include <stddef.h>", "#include <stdint.h>", '#include "cuda.h"', '#include "cupti.h"']
-    lines += [f'#include "{SOURCES}/cupti_calls.h"', *checks, "int main(void) { return 0; }\n"]
+    lines += [f'#include "{SOURCES}/calls.h"', *checks, "int main(void) { return 0; }\n"]
     source = folder / "layout.c"
     source.write_text("\n".join(lines))
     done = subprocess.run(
@@ -118,7 +118,7 @@ def compile_checks(folder: Path, checks: list[str]) -> None:
 
 def test_numbers_and_parameters(tmp_path: Path) -> None:
     include = wheel() / "include"
-    ours = structures(r"typedef struct cm_call_(\w+) \{(.*?)\} cm_call_\1;", (SOURCES / "cupti_calls.h").read_text())
+    ours = structures(r"typedef struct cm_call_(\w+) \{(.*?)\} cm_call_\1;", (SOURCES / "calls.h").read_text())
     pattern = r"typedef struct (\w+)_params_st \{(.*?)\} \1_params;"
     text = (include / "generated_cuda_meta.h").read_text() + (include / "generated_cuda_runtime_api_meta.h").read_text()
     theirs = structures(pattern, text)
@@ -173,13 +173,13 @@ def test_array_formats(tmp_path: Path) -> None:
     lines = [
         "#include <stdio.h>",
         '#include "cuda.h"',
-        f'#include "{SOURCES}/cupti_calls.h"',
+        f'#include "{SOURCES}/calls.h"',
         "int main(void) { bool b; unsigned n;",
     ]
     lines += [f'n = cm_array_bits({name}, 2, &b); printf("{name} %u %d\\n", n, b);' for name in sorted(formats)]
     source.write_text("\n".join([*lines, "return 0; }\n"]))
     flags = ["-std=gnu11", "-w", f"-I{wheel() / 'include'}"]
-    subprocess.run(["gcc", *flags, source, SOURCES / "cupti_calls.c", "-o", tmp_path / "formats"], check=True)
+    subprocess.run(["gcc", *flags, source, SOURCES / "calls.c", "-o", tmp_path / "formats"], check=True)
     said = subprocess.run([tmp_path / "formats"], check=True, capture_output=True, text=True).stdout
     sizes = {name: (int(bits), int(block)) for name, bits, block in (line.split() for line in said.splitlines())}
     assert [name for name, (bits, _) in sizes.items() if bits == 0] == []

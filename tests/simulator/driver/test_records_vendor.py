@@ -1,4 +1,4 @@
-"""The prefixes of csrc/sources/cupti/cupti_records.h beside the vendor's newest structures: place and width."""
+"""The prefixes of csrc/sources/cupti/activity_records.h beside the vendor's newest structures: place and width."""
 
 import re
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.simulator.device.test_cupti_vendor import wheel
 
-HEADER = ROOT / "csrc" / "sources" / "cupti" / "cupti_records.h"
+HEADER = ROOT / "csrc" / "sources" / "cupti" / "activity_records.h"
 if not HEADER.is_file():
     pytest.skip("not in a source tree", allow_module_level=True)
 

@@ -22,7 +22,7 @@ def small() -> ModuleType:
     """The same with small tables: 2,000 stacks remembered, modules folded after 300, 512 answers at hand."""
     limits = [
         "CM_INTERN_MAX_STACKS=2000u",
-        "CM_INTERN_FOLD_AFTER=300u",
+        "CM_INTERN_COLLAPSE_AFTER=300u",
         "CM_FLAT_SETS_AT_START=32",
         "CM_FLAT_SETS_MAX=64",
     ]

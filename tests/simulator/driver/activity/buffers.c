@@ -4,7 +4,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../../../csrc/sources/cupti/cupti_records.h"
+#include "../../../../csrc/sources/cupti/activity_records.h"
 #include "play.h"
 
 enum { POOL = 128, FULL = 256 << 10, SMALL = 64 << 10 };
@@ -278,14 +278,14 @@ static void one_kind_refused(void)
     CHECK(strstr(why, "MEMORY2") == NULL);
     CHECK(play.on[CM_CUPTI_MEMORY2_RECORD] && play.on[CM_CUPTI_MEMSET_RECORD]);
     EQUAL(double_held, 1);
-    CHECK(!cm_cupti_activity_tells_kernels());
+    CHECK(!cm_cupti_activity_has_kernels());
     end(); /* disables what is on only */
     EQUAL(double_held, 0);
     play_begin(NULL);
     begin(true);
-    CHECK(cm_cupti_activity_tells_kernels());
+    CHECK(cm_cupti_activity_has_kernels());
     end();
-    CHECK(!cm_cupti_activity_tells_kernels());
+    CHECK(!cm_cupti_activity_has_kernels());
 }
 
 static void everything_refused(void)

@@ -127,7 +127,7 @@ void *cm_cupti_context_on(int device)
     return double_context[device];
 }
 
-uint64_t cm_driver_moves(void)
+uint64_t cm_inflight_state(void)
 {
     unsigned i = double_moves_asked < 4 ? double_moves_asked : 3;
 
@@ -138,7 +138,7 @@ uint64_t cm_driver_moves(void)
 
 int double_held = -1;
 
-void cm_cuda_watch_held(bool on)
+void cm_cuda_watch_deferred(bool on)
 {
     double_held = on;
 }

@@ -11,7 +11,10 @@
 #include <string.h>
 
 #include "../../../../csrc/base/event.h"
-#include "../../../../csrc/sources/cupti/cupti.h"
+#include "../../../../csrc/sources/cupti/activity.h"
+#include "../../../../csrc/sources/cupti/callbacks.h"
+#include "../../../../csrc/sources/device_totals.h"
+#include "../../../../csrc/sources/libraries.h"
 
 #define CHECK(condition)                                                                           \
     do {                                                                                           \
@@ -38,11 +41,11 @@ void double_record(bool on);
 /* So many events more find room, and none after them. */
 void double_room(size_t events);
 const char *double_name(uint32_t id); /* "" for 0 */
-extern uint64_t double_moves[4];      /* what cm_driver_moves says, in turn, then the last */
+extern uint64_t double_moves[4];      /* what cm_inflight_state says, in turn, then the last */
 extern unsigned double_moves_asked;
 extern bool double_context_ends; /* what cm_cupti_context_ends says */
 extern void *double_context[4];  /* what cm_cupti_context_on says */
-extern int double_held;          /* 1, 0; -1: cm_cuda_watch_held was not called */
+extern int double_held;          /* 1, 0; -1: cm_cuda_watch_deferred was not called */
 
 typedef struct double_case {
     const char *name;

@@ -1,8 +1,8 @@
 /* Activity records under libFuzzer: `make fuzz-records`. The first byte chooses how long records
  * are and who steps over them; what follows is a buffer that CUPTI is said to have filled, with
  * nothing readable behind it. */
-#include "../../../../csrc/sources/cupti/cupti_clock.h"
-#include "../../../../csrc/sources/cupti/cupti_records.h"
+#include "../../../../csrc/sources/cupti/activity_clock.h"
+#include "../../../../csrc/sources/cupti/activity_records.h"
 #include "play.h"
 
 enum { LENGTHS = 4, BEFORE_THE_RING_IS_FULL = 512 };

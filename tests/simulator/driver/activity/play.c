@@ -3,8 +3,8 @@
 #include <time.h>
 
 #include "../../../../csrc/base/clock.h"
-#include "../../../../csrc/sources/cupti/cupti_clock.h"
-#include "../../../../csrc/sources/cupti/cupti_records.h"
+#include "../../../../csrc/sources/cupti/activity_clock.h"
+#include "../../../../csrc/sources/cupti/activity_records.h"
 
 struct play play;
 cm_cupti_api play_api;

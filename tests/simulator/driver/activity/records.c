@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include "../../../../csrc/base/clock.h"
-#include "../../../../csrc/sources/cupti/cupti_records.h"
+#include "../../../../csrc/sources/cupti/activity_records.h"
 #include "play.h"
 
 static char why[256];

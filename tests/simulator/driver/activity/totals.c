@@ -178,7 +178,7 @@ static void written_when_a_window_opens(void)
     sample();
     at = moment(0, everything, true, 1);
     for (int i = 0; i < 2; i++) {
-        cm_device_totals_renew();
+        cm_device_totals_write_next();
         sample();
         sample();
         at = moment(at, everything, true, 1);

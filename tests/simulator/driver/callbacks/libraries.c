@@ -166,7 +166,7 @@ static void *churn(void *unused)
         cm_libraries_refresh();
         dlclose(c);
         cm_libraries_refresh();
-        uint64_t moves = cm_driver_moves();
+        uint64_t moves = cm_inflight_state();
         (void)moves;
     }
     return NULL;
@@ -185,7 +185,7 @@ void threads(void)
         pthread_join(all[i], NULL);
     atomic_store(&over, true);
     pthread_join(other, NULL);
-    CHECK(cm_driver_moves() % 2 == 0 && cm_driver_moves() == 4ull * THREADS * ROUNDS);
+    CHECK(cm_inflight_state() % 2 == 0 && cm_inflight_state() == 4ull * THREADS * ROUNDS);
     CHECK(cm_cupti_driver_count() == 2ull * THREADS * ROUNDS + 1); /* and the context */
     printf("%d %d\n", 2 * THREADS * ROUNDS, THREADS + 1);
 }

@@ -97,9 +97,9 @@ void streams(void)
     FREE(0, 0xa000, 0);
     CORRELATED;
     expect_more(CM_MORE_STREAM, 0x70);
-    uint64_t moves = cm_driver_moves();
+    uint64_t moves = cm_inflight_state();
     whole(D, id_of("cuMemPoolTrimTo"), &give, 0);
-    CHECK(none_left() && moves != cm_driver_moves());
+    CHECK(none_left() && moves != cm_inflight_state());
 }
 
 void virtual_memory(void)

@@ -19,12 +19,12 @@ static void spin(int turns)
 
 static void move_once(void)
 {
-    uint32_t session = cm_driver_move_begins_hook();
+    uint32_t session = cm_inflight_begin_hook();
 
     atomic_fetch_add(&account, 1);
     spin(100);
     atomic_fetch_add(&account, 1);
-    cm_driver_move_ends_hook(session);
+    cm_inflight_end_hook(session);
 }
 
 static void *move(void *times)
@@ -50,8 +50,8 @@ static void *move_alone(void *moved)
 static void look(void)
 {
     for (int quiet = 0; quiet < LOOKS;) {
-        uint64_t before = cm_driver_moves(), read = atomic_load(&account);
-        if (before % 2 == 0 && cm_driver_moves() == before) {
+        uint64_t before = cm_inflight_state(), read = atomic_load(&account);
+        if (before % 2 == 0 && cm_inflight_state() == before) {
             CHECK(read % 2 == 0);
             quiet += before != 0;
         }
@@ -62,10 +62,10 @@ static void look(void)
 static void *stay(void *unused)
 {
     (void)unused;
-    uint32_t session = cm_driver_move_begins_hook();
+    uint32_t session = cm_inflight_begin_hook();
     pthread_barrier_wait(&meeting); /* it is in flight */
     pthread_barrier_wait(&meeting); /* it may end */
-    cm_driver_move_ends_hook(session);
+    cm_inflight_end_hook(session);
     return NULL;
 }
 
@@ -74,14 +74,14 @@ void moves(void)
     pthread_t all[AT_ONCE], other;
     uint64_t expected = 0, moved = 0;
 
-    cm_driver_moves_anew();
+    cm_inflight_new_session();
     CHECK(pthread_create(&other, NULL, move_alone, &moved) == 0);
     look();
     pthread_join(other, NULL);
-    CHECK(cm_driver_moves() == 2 * moved);
+    CHECK(cm_inflight_state() == 2 * moved);
 
     /* The last ones share a line, and move at the same time. */
-    cm_driver_moves_anew();
+    cm_inflight_new_session();
     pthread_barrier_init(&start, NULL, AT_ONCE);
     for (int begun = 0; begun < MANY; begun += AT_ONCE) {
         intptr_t times = begun < OWN ? FEW : TIMES;
@@ -90,31 +90,31 @@ void moves(void)
         for (int i = 0; i < AT_ONCE; i++)
             pthread_join(all[i], NULL);
         expected += 2ull * AT_ONCE * (uint64_t)times;
-        CHECK(cm_driver_moves() == expected);
+        CHECK(cm_inflight_state() == expected);
     }
 
     pthread_barrier_init(&meeting, NULL, 2);
     for (int left_over = 0; left_over < 2; left_over++) {
-        cm_driver_moves_anew();
+        cm_inflight_new_session();
         pthread_create(&other, NULL, stay, NULL);
         pthread_barrier_wait(&meeting);
-        CHECK(cm_driver_moves() == 3);
-        cm_driver_move_ends_hook(cm_driver_move_begins_hook());
-        CHECK(cm_driver_moves() == 5);
+        CHECK(cm_inflight_state() == 3);
+        cm_inflight_end_hook(cm_inflight_begin_hook());
+        CHECK(cm_inflight_state() == 5);
         if (left_over) /* it belongs to the session before */
-            cm_driver_moves_anew();
+            cm_inflight_new_session();
         pthread_barrier_wait(&meeting);
         pthread_join(other, NULL);
-        CHECK(cm_driver_moves() == (left_over ? 0 : 4));
+        CHECK(cm_inflight_state() == (left_over ? 0 : 4));
     }
     /* A session that has the place of one whose call ends now, or never. */
-    uint32_t late = cm_driver_move_begins_hook();
-    cm_driver_move_begins_hook();
+    uint32_t late = cm_inflight_begin_hook();
+    cm_inflight_begin_hook();
     for (int i = 0; i < 8; i++) {
-        cm_driver_moves_anew();
-        CHECK(cm_driver_moves() == 0);
+        cm_inflight_new_session();
+        CHECK(cm_inflight_state() == 0);
         if (i == 3)
-            cm_driver_move_ends_hook(late);
-        CHECK(cm_driver_moves() == 0);
+            cm_inflight_end_hook(late);
+        CHECK(cm_inflight_state() == 0);
     }
 }

@@ -14,10 +14,10 @@ void nested(void)
     /* The runtime's around the driver's: one. */
     tell(R, 20, CM_SITE_ENTER, &take, 0, call);
     tell(D, 243, CM_SITE_ENTER, &take, 0, call);
-    CHECK(cm_driver_moves() % 2 == 1);
+    CHECK(cm_inflight_state() % 2 == 1);
     tell(D, 243, CM_SITE_EXIT, &take, 0, call);
     tell(R, 20, CM_SITE_EXIT, &take, 0, call);
-    CHECK(cm_driver_moves() % 2 == 0);
+    CHECK(cm_inflight_state() % 2 == 0);
     NEW(DEVICE, 0x7000, 4096);
     CORRELATED;
     CHECK(none_left());
@@ -95,24 +95,24 @@ void halves(void)
     CORRELATED;
     tell(D, 245, CM_SITE_EXIT, &give, 1, ++correlation);
     tell(R, 20, CM_SITE_EXIT, &take, 0, ++correlation); /* the driver's may have come */
-    CHECK(none_left() && cm_driver_moves() % 2 == 0);
+    CHECK(none_left() && cm_inflight_state() % 2 == 0);
 
     uint32_t call = ++correlation;
     tell(D, 245, CM_SITE_ENTER, &give, 1, call);
     FREE(0, 0x7000, 0);
     CORRELATED;
-    CHECK(cm_driver_moves() % 2 == 1);
+    CHECK(cm_inflight_state() % 2 == 1);
     cm_cupti_driver_disable(&link_);
     tell(D, 243, CM_SITE_ENTER, &take, 0, call); /* not enabled: does not come */
     CHECK(none_left());
     CHECK(cm_cupti_driver_enable(&link_, false) > 60);
-    CHECK(cm_driver_moves() % 2 == 0); /* what was left over is not in flight */
+    CHECK(cm_inflight_state() % 2 == 0); /* what was left over is not in flight */
     whole(D, 243, &take, 0);
     NEW(DEVICE, 0x7000, 4096);
     CORRELATED;
-    CHECK(cm_driver_moves() % 2 == 0);
+    CHECK(cm_inflight_state() % 2 == 0);
     tell(D, 245, CM_SITE_EXIT, &give, 1, call); /* the end of the first, after all */
-    CHECK(none_left() && cm_driver_moves() % 2 == 0);
+    CHECK(none_left() && cm_inflight_state() % 2 == 0);
 
     /* A free that fails in another capture takes nothing back. */
     call = ++correlation;
@@ -122,7 +122,7 @@ void halves(void)
     double_record(true);
     start_over();
     tell(D, 245, CM_SITE_EXIT, &give, 1, call);
-    CHECK(none_left() && cm_driver_moves() % 2 == 0);
+    CHECK(none_left() && cm_inflight_state() % 2 == 0);
 
     /* Deeper than there is room to remember. */
     for (uint32_t i = 1; i <= 9; i++)
@@ -133,7 +133,7 @@ void halves(void)
         NEW(DEVICE, 0x7000, 4096);
         expect_more(CM_MORE_CORRELATION, correlation + i);
     }
-    CHECK(none_left() && cm_driver_moves() % 2 == 0);
+    CHECK(none_left() && cm_inflight_state() % 2 == 0);
 
     /* The first number of a subscription was the last one of the subscription before. */
     start_over();
@@ -145,7 +145,7 @@ void halves(void)
     FREE(0, 0x7000, 0);
     CORRELATED;
     tell(D, 245, CM_SITE_EXIT, &give, 0, call);
-    CHECK(none_left() && cm_driver_moves() % 2 == 0);
+    CHECK(none_left() && cm_inflight_state() % 2 == 0);
 
     start_over();
     double_full(true);
@@ -157,7 +157,7 @@ void halves(void)
     whole(D, 243, &take, 0);
     resource(CM_RESOURCE_CONTEXT_CREATED, (void *)0xc9);
     cm_cupti_own_thread = false;
-    CHECK(none_left() && cm_driver_moves() % 2 == 0);
+    CHECK(none_left() && cm_inflight_state() % 2 == 0);
 }
 
 /* Callbacks that do not say what was done: counted, and nothing is read through them. */
@@ -182,7 +182,7 @@ void untold(void)
         whole(cm_calls[i].domain, cm_calls[i].id, NULL, 0);
         whole(cm_calls[i].domain, cm_calls[i].id, NULL, 1);
     }
-    CHECK(cm_driver_moves() % 2 == 0);
+    CHECK(cm_inflight_state() % 2 == 0);
     start_over();
     whole(D, 243, &(cm_call_take){NULL, 4096}, 0); /* no place for the address: nothing was given */
     CHECK(none_left());

@@ -2,10 +2,11 @@
 #ifndef CM_TESTS_CALLBACKS_PLAY_H
 #define CM_TESTS_CALLBACKS_PLAY_H
 
-#include "../../../../csrc/sources/cupti/cupti.h"
-#include "../../../../csrc/sources/cupti/cupti_calls.h"
+#include "../../../../csrc/sources/cupti/callbacks.h"
+#include "../../../../csrc/sources/cupti/calls.h"
 #include "../../../../csrc/sources/driver_events.h"
 #include "../../../../csrc/sources/inflight.h"
+#include "../../../../csrc/sources/libraries.h"
 
 enum { D = CM_DOMAIN_DRIVER, R = CM_DOMAIN_RUNTIME };
 

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "../../../../check.h"
+#include "../check.h"
 
 /* Ended by a case without name. */
 extern const test_case kernel_cases[], stream_cases[], event_cases[], capture_cases[];

@@ -1,4 +1,4 @@
-#include "cupti_calls.h"
+#include "calls.h"
 
 #include <string.h>
 
@@ -88,7 +88,7 @@ static int64_t runtime_array_size(const cm_channel_format *format, cm_cuda_exten
     return cm_array_bytes(extent.width, extent.height, extent.depth, layers, levels, bits, block);
 }
 
-/* Of what `size` points at. */
+/* The size given by the description that `size` points at. */
 static int64_t described_size(const cm_call *c, const void *parameters, const void *what)
 {
     switch ((cm_call_sized)c->sized) {

@@ -1,12 +1,13 @@
-/* torch.profiler (Kineto, in libtorch_cpu) calls CUPTI by relocation slots. Up to the middle of
- * 2026 it subscribes at its first profile, keeps that for life, and goes without the GPU where it
- * is refused; later ones use the activity interface alone. The old interfaces know one subscriber
- * and one set of buffers in a process, so what it asks for is given up before it is asked for. */
+/* Hooks on torch.profiler's calls of CUPTI, which give up what it is about to ask for.
+ *
+ * The old interfaces allow one subscriber and one set of buffers in a process. Until the middle of
+ * 2026 torch.profiler (Kineto, in libtorch_cpu) subscribes at its first profile and for good, and
+ * records no GPU if that fails; later releases use the activity interface alone. */
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cupti.h"
 #include "../tables.h"
+#include "cupti.h"
 
 enum { SUBSCRIBE, REGISTER, ENABLE, FINALIZE, SYMBOLS };
 
@@ -35,7 +36,7 @@ static const char who[] = "torch.profiler";
         cm_cupti_give_up(CM_CUPTI_CLAIM_RECORDS, who);                                             \
         return FORWARD(ENABLE, n, enable_fn)(kind);                                                \
     }                                                                                              \
-    /* Detaches everybody, without a word to them. */                                              \
+    /* Detaches every client without notice. */                                                    \
     static int finalize_##n(void)                                                                  \
     {                                                                                              \
         cm_cupti_give_up(CM_CUPTI_CLAIM_ALL, who);                                                 \

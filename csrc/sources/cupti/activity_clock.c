@@ -1,4 +1,4 @@
-#include "cupti_clock.h"
+#include "activity_clock.h"
 
 #include <stdatomic.h>
 #include <time.h>
@@ -6,35 +6,35 @@
 #include "../../base/clock.h"
 
 enum {
-    LOOKS = 64,         /* that one line remembers: a kernel may end long after its start */
-    TRIES = 5,          /* for one look: a preemption between the readings would skew it */
-    APART_NS = 2000000, /* two looks that are to give a rate */
-    STEP_NS = 1000000,  /* by which a clock was set, rather than read late */
+    SAMPLES = 64,       /* that a line keeps: a kernel may end long after its start */
+    TRIES = 5,          /* for one sample: a preemption between the readings would skew it */
+    APART_NS = 2000000, /* between the two samples that give the first rate */
+    STEP_NS = 1000000,  /* a larger difference is a clock that was set, not one read late */
     SECOND = 1000000000,
 };
 
-typedef struct look {
+typedef struct sample {
     uint64_t stamp, ticks, ns;
-    double ticks_per_unit, ns_per_unit; /* since the look before */
+    double ticks_per_unit, ns_per_unit; /* since the sample before */
     bool real;                          /* the stamp is CLOCK_REALTIME */
-} look;
+} sample;
 
-/* A stretch in which stamps ran evenly. */
+/* A period in which stamps ran evenly. */
 typedef struct line {
-    look looks[LOOKS];
-    unsigned count; /* ever; the newest is looks[(count - 1) % LOOKS] */
+    sample samples[SAMPLES];
+    unsigned count; /* ever taken; the newest is samples[(count - 1) % SAMPLES] */
     uint64_t since; /* ticks of the first */
 } line;
 
 static struct {
     const cm_cupti_link *link;
-    line lines[2]; /* the present one, and the one before the last step */
+    line lines[2]; /* the current one, and the one before the last step */
 } state;
 static atomic_bool changed;
 
-static const look *newest(const line *l)
+static const sample *newest(const line *l)
 {
-    return &l->looks[(l->count - 1) % LOOKS];
+    return &l->samples[(l->count - 1) % SAMPLES];
 }
 
 static uint64_t realtime_ns(void)
@@ -59,55 +59,55 @@ static bool read_stamp(uint64_t *stamp)
     return api->GetTimestamp != NULL && api->GetTimestamp(stamp) == 0;
 }
 
-static look take_look(void)
+static sample take_sample(void)
 {
-    look best = {0};
+    sample best = {0};
     uint64_t narrowest = UINT64_MAX;
 
     for (int i = 0; i < TRIES; i++) {
         uint64_t stamp, before = cm_clock_now();
-        /* CUPTI that does not tell its time uses its default. */
+        /* A CUPTI without cuptiGetTimestamp uses its default clock. */
         if (!read_stamp(&stamp))
             stamp = realtime_ns();
         uint64_t ns = cm_clock_monotonic_ns(), real = realtime_ns(), after = cm_clock_now();
         if (after - before >= narrowest)
             continue;
         narrowest = after - before;
-        best = (look){.stamp = stamp,
-                      .ticks = before + narrowest / 2,
-                      .ns = ns,
-                      .real = distance(stamp, real) < SECOND};
+        best = (sample){.stamp = stamp,
+                        .ticks = before + narrowest / 2,
+                        .ns = ns,
+                        .real = distance(stamp, real) < SECOND};
     }
     return best;
 }
 
-static void add(line *l, look next)
+static void add(line *l, sample next)
 {
     if (l->count > 0) {
-        const look *last = newest(l);
+        const sample *last = newest(l);
         double units = (double)(next.stamp - last->stamp);
         next.ticks_per_unit = (double)(next.ticks - last->ticks) / units;
         next.ns_per_unit = (double)(next.ns - last->ns) / units;
     }
-    l->looks[l->count++ % LOOKS] = next;
+    l->samples[l->count++ % SAMPLES] = next;
 }
 
-/* Whether the clock went on as it did between the last two looks. */
-static bool continues(const line *l, const look *next)
+/* Whether the clock ran on at the rate of the last two samples. */
+static bool continues(const line *l, const sample *next)
 {
-    const look *last = newest(l);
+    const sample *last = newest(l);
 
     if (next->real != last->real || next->stamp <= last->stamp || next->ticks <= last->ticks)
         return false;
     if (l->count < 2)
         return true;
     double passed = (double)(next->ns - last->ns);
-    double told = (double)(next->stamp - last->stamp) * last->ns_per_unit;
-    double off = told > passed ? told - passed : passed - told;
+    double stamped = (double)(next->stamp - last->stamp) * last->ns_per_unit;
+    double off = stamped > passed ? stamped - passed : passed - stamped;
     return off < STEP_NS + passed / 100;
 }
 
-static void begin_line(look first)
+static void begin_line(sample first)
 {
     const struct timespec apart = {.tv_nsec = APART_NS};
 
@@ -117,7 +117,7 @@ static void begin_line(look first)
     add(&state.lines[0], first);
     for (int i = 0; i < TRIES && state.lines[0].count < 2; i++) {
         nanosleep(&apart, NULL);
-        look second = take_look();
+        sample second = take_sample();
         if (continues(&state.lines[0], &second))
             add(&state.lines[0], second);
     }
@@ -125,19 +125,19 @@ static void begin_line(look first)
 
 void cm_cupti_clock_begin(const cm_cupti_link *link)
 {
-    look first;
+    sample first;
 
     state.link = link;
     state.lines[0].count = 0;
-    first = take_look();
+    first = take_sample();
     atomic_store(&changed, !first.real);
     begin_line(first);
     state.lines[1].count = 0;
 }
 
-void cm_cupti_clock_look(void)
+void cm_cupti_clock_sample(void)
 {
-    look now = take_look();
+    sample now = take_sample();
 
     if (continues(&state.lines[0], &now)) {
         add(&state.lines[0], now);
@@ -148,46 +148,46 @@ void cm_cupti_clock_look(void)
     begin_line(now);
 }
 
-/* The look that ends the stretch that this stamp lies in, or the nearest one; NULL: no rate yet. */
-static const look *nearest(const line *l, uint64_t stamp)
+/* The sample that ends the interval of this stamp, or the nearest one; NULL: no rate yet. */
+static const sample *nearest(const line *l, uint64_t stamp)
 {
-    unsigned oldest = l->count > LOOKS ? l->count - LOOKS : 0, i = l->count - 1;
+    unsigned oldest = l->count > SAMPLES ? l->count - SAMPLES : 0, i = l->count - 1;
 
     if (l->count < 2)
         return NULL;
-    while (i > oldest + 1 && stamp < l->looks[(i - 1) % LOOKS].stamp)
+    while (i > oldest + 1 && stamp < l->samples[(i - 1) % SAMPLES].stamp)
         i--;
-    return &l->looks[i % LOOKS];
+    return &l->samples[i % SAMPLES];
 }
 
-static double ticks_at(const look *at, uint64_t stamp)
+static double ticks_at(const sample *at, uint64_t stamp)
 {
     double units = stamp > at->stamp ? (double)(stamp - at->stamp) : -(double)(at->stamp - stamp);
 
     return (double)at->ticks + units * at->ticks_per_unit;
 }
 
-static uint64_t length_ns(const look *at, uint64_t units)
+static uint64_t length_ns(const sample *at, uint64_t units)
 {
     return at->real ? units : (uint64_t)((double)units * at->ns_per_unit);
 }
 
-/* The look by which it is to be converted, and the result. */
-static const look *place(uint64_t stamp, double *ticks)
+/* Converts a stamp. Returns the sample used, or NULL if the stamp fits none. */
+static const sample *convert(uint64_t stamp, double *ticks)
 {
     const line *present = &state.lines[0], *past = &state.lines[1];
-    const look *last = newest(present), *at = nearest(present, stamp);
+    const sample *last = newest(present), *at = nearest(present, stamp);
 
     if (at == NULL || stamp == 0)
         return NULL;
     double ms = at->ticks_per_unit / at->ns_per_unit * (SECOND / 1000);
-    /* Where two lines compete, nothing is from the future, but for how exactly CUPTI knows a
-     * device's time. */
+    /* A stamp is not from the future, except for CUPTI's error in a device's time. With two lines
+     * to choose from, the margin must be small. */
     double latest = (double)last->ticks + (past->count == 0 ? 1000 : 50) * ms;
     *ticks = ticks_at(at, stamp);
     if (*ticks > 0 && *ticks < latest && (past->count == 0 || *ticks > (double)present->since - ms))
         return at;
-    /* From before the clock was set, or became another one. */
+    /* The stamp is from before the clock was set or replaced. */
     at = nearest(past, stamp);
     if (at == NULL)
         return NULL;
@@ -198,7 +198,7 @@ static const look *place(uint64_t stamp, double *ticks)
 cm_cupti_span cm_cupti_clock_span(uint64_t start, uint64_t end)
 {
     double ticks;
-    const look *at = place(start, &ticks);
+    const sample *at = convert(start, &ticks);
 
     if (at == NULL)
         return (cm_cupti_span){newest(&state.lines[0])->ticks, 0};

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE /* process_vm_readv */
-#include "cupti_records.h"
+#include "activity_records.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -11,22 +11,23 @@
 #include "../../base/clock.h"
 #include "../../capture/ring_producer.h"
 #include "../../frames/walk.h"
-#include "cupti_clock.h"
+#include "../libraries.h"
+#include "activity_clock.h"
 
 enum { ALLOCATED = 1, RELEASED = 2 }; /* memoryOperationType */
-enum { LOCAL_POOL = 1, POOLS = 16 };  /* memoryPoolType; those whose size is known */
+enum { LOCAL_POOL = 1, POOLS = 16 };  /* memoryPoolType; pools whose size is remembered */
 enum { PINNED = 2, DEVICE = 3, ARRAY = 4, MANAGED = 5 }; /* CUpti_ActivityMemoryKind */
-enum { LONGEST = 4096 };                                 /* a record; no release comes near */
+enum { LONGEST = 4096 };                                 /* bytes of a record, with room to spare */
 enum { NAMES = 1024, NAME_BYTES = 2048 };
 enum { PROBE_WORDS = 2 * LONGEST / 8 };
 
 typedef int (*next_fn)(uint8_t *buffer, size_t valid, void **record);
 
-/* A kernel's name belongs to CUPTI and goes with the kernel's module: it is read once in each
- * buffer that it occurs in. */
+/* A kernel's name is CUPTI's memory and is freed with the kernel's module, so it is read again in
+ * each buffer that refers to it. */
 typedef struct name {
     uint64_t text;
-    uint64_t buffer; /* number of the buffer in which it was read last */
+    uint64_t buffer; /* number of the buffer for which it was read last */
     uint64_t hash;
     uint32_t id;
 } name;
@@ -39,7 +40,7 @@ typedef struct pool {
 static struct {
     const cm_cupti_link *link;
     cm_cupti_steps steps;
-    uint16_t size[CM_CUPTI_RECORD_KINDS]; /* 0: not told */
+    uint16_t size[CM_CUPTI_RECORD_KINDS]; /* 0: unknown */
     uint64_t buffer;
     name names[NAMES];
     pool pools[POOLS];
@@ -67,8 +68,8 @@ static int next_record(uint8_t *buffer, size_t valid, void **record)
     return link->api->ActivityGetNextRecord(buffer, valid, record);
 }
 
-/* Before 13.2 nothing tells a length, but stepping from one record to the next needs no more than
- * their kind. From 13.2 on this crashed in one release and is refused in others. */
+/* Finds a record's length by stepping over fake records that hold only their kind. For releases
+ * before 13.2, which have no function for it; later ones refuse this, and one crashes. */
 static size_t probe(uint32_t kind)
 {
     static uint64_t words[PROBE_WORDS];
@@ -85,7 +86,7 @@ static size_t probe(uint32_t kind)
     return size > 0 && size <= LONGEST ? (size_t)size : 0;
 }
 
-static size_t told_size(uint32_t kind)
+static size_t record_size(uint32_t kind)
 {
     size_t size = 0;
 
@@ -96,7 +97,7 @@ static size_t told_size(uint32_t kind)
                : 0;
 }
 
-/* What every release from 11.2 on has. */
+/* Plausible lengths in every release from 11.2 on. */
 static const struct {
     uint8_t kind;
     uint16_t least, most;
@@ -125,7 +126,7 @@ cm_cupti_steps cm_cupti_records_begin(const cm_cupti_link *link)
 {
     const cm_cupti_api *api = link->api;
     bool tells = api->ActivityGetStructSize != NULL;
-    /* Without a subscription one release crashes here: those that have the other function. */
+    /* Releases with GetStructSize may crash in GetNextRecord without a subscription. */
     bool steps = (api->ActivityGetNextRecord != NULL ||
                   (link->v2 && api->ActivityGetNextRecord_v2 != NULL)) &&
                  (link->subscriber != NULL || !tells);
@@ -139,7 +140,7 @@ cm_cupti_steps cm_cupti_records_begin(const cm_cupti_link *link)
     atomic_store(&uncorrelated, 0);
     if (tells || steps)
         for (uint32_t kind = 1; kind < CM_CUPTI_RECORD_KINDS; kind++)
-            state.size[kind] = (uint16_t)told_size(kind);
+            state.size[kind] = (uint16_t)record_size(kind);
     if (plausible())
         return state.steps = CM_CUPTI_BY_SIZE;
     memset(state.size, 0, sizeof state.size);
@@ -180,7 +181,7 @@ static cm_event event_of(cm_event_kind kind, uint64_t ticks, uint32_t device)
     };
 }
 
-/* As much of a record as we know and it has; the rest is 0. */
+/* Copies a record as far as both its length and the structure reach; the rest is 0. */
 #define PREFIX(type, name, record, size)                                                           \
     type name = {0};                                                                               \
     memcpy(&name, record, (size) < sizeof name ? (size) : sizeof name)
@@ -201,16 +202,16 @@ static uint8_t driver_kind(const cm_cupti_memory2 *m)
     }
 }
 
-/* Whether that is news: a record of each allocation tells it. */
+/* Whether the size differs from the last record: every allocation from a pool repeats it. */
 static bool pool_changed(uint64_t address, uint64_t size, uint32_t device)
 {
     for (unsigned i = 0; i < POOLS; i++) {
         pool *known = &state.pools[i];
         if (known->address != address || known->device != device)
             continue;
-        bool news = known->size != size;
+        bool changed = known->size != size;
         known->size = size;
-        return news;
+        return changed;
     }
     state.pools[state.next_pool++ % POOLS] = (pool){address, size, device};
     return true;
@@ -244,7 +245,7 @@ static bool read_memory(cm_thread *t, const uint8_t *record, size_t size)
         count(&uncorrelated);
     if (put(t, e) && m.correlation != 0)
         put_more(t, e, CM_MORE_CORRELATION, m.correlation);
-    /* With a release it is what was in use before. */
+    /* In a record of a free, pool_utilized is the value before it. */
     bool tells = !release && size >= offsetof(cm_cupti_memory2, pool_utilized) + sizeof(uint64_t);
     if (m.pool_type == LOCAL_POOL && m.pool != 0 && pool_changed(m.pool, m.pool_size, m.device))
         put_pool(t, e, CM_POOL_SEEN, m.pool, m.pool_size, tells ? &m.pool_utilized : NULL);
@@ -278,7 +279,7 @@ static size_t copy_page(char *to, uint64_t from, size_t most)
         ssize_t n = process_vm_readv(getpid(), &here, 1, &there, 1, 0);
         if (n >= 0 || (errno != EPERM && errno != ENOSYS))
             return n > 0 ? (size_t)n : 0;
-        state.reads_safely = false; /* a container's filter */
+        state.reads_safely = false; /* forbidden by a container */
     }
     uint64_t page = from & ~(uint64_t)(sysconf(_SC_PAGESIZE) - 1);
     if (mincore((void *)(uintptr_t)page, 1, &resident) != 0)
@@ -287,8 +288,9 @@ static size_t copy_page(char *to, uint64_t from, size_t most)
     return most;
 }
 
-/* A record that is not what it seems must not crash the program, so nothing is read through its
- * pointer directly. */
+/* Copies a name without following its pointer directly: a misread record must not crash the
+ * program.
+ */
 static bool copy_text(char text[NAME_BYTES], uint64_t from)
 {
     size_t have = 0, page = (size_t)sysconf(_SC_PAGESIZE);
@@ -306,7 +308,7 @@ static bool copy_text(char text[NAME_BYTES], uint64_t from)
         if (n < most)
             return false;
     }
-    text[have] = '\0'; /* longer: cut */
+    text[have] = '\0'; /* cut a longer name */
     return true;
 }
 
@@ -365,7 +367,7 @@ static void put_work(cm_thread *t, cm_work_kind kind, uint64_t start, uint64_t e
         count(&untimed);
         return;
     }
-    /* Without an end it still runs: a flush by force. */
+    /* Work without an end still runs: this was a forced flush. */
     cm_cupti_span span = cm_cupti_clock_span(start, end);
     cm_event e = event_of(CM_EV_WORK, span.ticks, device);
     e.address = correlation;
@@ -436,7 +438,7 @@ static void read_record(cm_thread *t, uint32_t kind, const uint8_t *record, size
         break;
     case CM_CUPTI_DRIVER_RECORD:
     case CM_CUPTI_RUNTIME_RECORD:
-        return; /* asked for by ourselves, for the numbers' sake (cupti_activity.c) */
+        return; /* enabled only for correlation ids (activity.c) */
     default:
         break;
     }
@@ -476,7 +478,7 @@ static void parse_by_size(cm_thread *t, uint8_t *buffer, size_t valid)
         memcpy(&kind, buffer + at, sizeof kind);
         size_t size = kind < CM_CUPTI_RECORD_KINDS ? state.size[kind] : 0;
         if (size == 0 || size > valid - at) {
-            /* Where the next one begins is not known: so the rest of this buffer is not. */
+            /* The rest of the buffer is lost, for the next record cannot be found. */
             count(&unknown);
             return;
         }

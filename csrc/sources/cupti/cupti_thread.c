@@ -1,9 +1,9 @@
-/* The witness: the one thread that calls CUPTI. It is there from when CUDA is in the process until
- * stop, but for forks.
+/* The CUPTI thread: the one thread that calls CUPTI. It runs from CUDA's arrival in the process
+ * until stop, and pauses for forks.
  *
- * The mutex guards `w` and is never held while CUPTI, CUDA or the loader is called, but where there
- * is no witness. No hook of an allocation takes it. What is subscribed belongs to the witness, or,
- * while there is none, to whoever holds the mutex. */
+ * The mutex guards `w`. It is released around calls of CUPTI, CUDA and the loader, unless no CUPTI
+ * thread is running. No hook of an allocation takes it. The subscription belongs to the CUPTI
+ * thread or, while there is none, to the holder of the mutex. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -16,68 +16,73 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../capture/bus_error.h"
 #include "../../base/clock.h"
+#include "../../capture/bus_error.h"
 #include "../../capture/session.h"
-#include "cupti.h"
+#include "../cuda_slots.h"
+#include "../device_totals.h"
+#include "../libraries.h"
 #include "../sources.h"
+#include "activity.h"
+#include "callbacks.h"
+#include "cupti.h"
 
 enum {
     PERIOD_MS = 200,
     EARLY_MS = 20,
     LATE_MS = 100,
-    ROUND_SHARE = 20, /* rounds take one part in so many of the time at most */
-    /* For how long the witness looks how often whether the driver was initialised: between that and
-     * the first allocation lies the creation of a context. */
+    ROUND_SHARE = 20, /* rounds take at most one part in so many of the time */
+    /* How often the thread checks whether the driver was initialized. Creating a context, which
+     * comes before the first allocation, takes longer than the short interval. */
     POLL_SHORT_MS = 5,
     POLL_LONG_MS = 50,
     POLL_SHORT_FOR_MS = 2000,
     PAUSE_MS = 2000,
-    SETTLE_MS = 2000,
+    FLUSH_MS = 2000,
     STOP_MS = 3000,
     EXIT_MS = 1000,
     CLAIM_MS = 20000
 };
-enum { HELD_RECORDS = 1, HELD_SUBSCRIPTION = 2 };
+enum { USES_RECORDS = 1, USES_SUBSCRIPTION = 2 };
 
 static struct {
     pthread_mutex_t mutex;
     pthread_cond_t changed; /* any of the below; on the monotonic clock */
     bool wanted;            /* between start and stop */
-    bool alive, joinable;   /* the witness */
-    bool leave;             /* it is to go, for a while */
-    bool looked;            /* it knows whether the driver is ready */
+    bool alive, joinable;   /* the CUPTI thread */
+    bool leave;             /* it is to end, and may be started again */
+    bool polled;            /* it has checked whether the driver is ready */
     bool starting;          /* cm_cupti_start waits: nothing is recorded yet */
     bool paused;
     bool v1_only;
-    bool samples; /* of devices are of use: what was there before is in the trace */
+    bool samples; /* sample the devices: what was allocated before is in the trace */
     pthread_t thread;
     pid_t tid;
-    uint64_t turns;       /* of the witness's loop */
-    uint64_t stuck;       /* the turn that a fork waited for in vain; 0: none */
-    uint64_t refused;     /* the turn that a claim waited for in vain; 0: none */
-    uint64_t asked, done; /* rounds out of turn */
-    bool last;            /* one of them is the last */
+    uint64_t turns;       /* of the thread's loop */
+    uint64_t stuck;       /* the turn for which a fork's wait timed out; 0: none */
+    uint64_t refused;     /* the turn for which a claim's wait timed out; 0: none */
+    uint64_t asked, done; /* rounds requested by cm_cupti_flush, and completed */
+    bool last;            /* one of those requested is the last of the session */
     cm_cupti_claim claim; /* 0: none */
     char claimer[64];
     cm_cupti_options options;
     cm_cupti_api api;
     cm_cupti_link link;       /* subscriber NULL: nothing is subscribed */
     bool loaded, records;     /* api is filled in; activity has begun */
-    cm_cupti_state state;     /* its counts are those of subscriptions that are over */
-    unsigned long long loads; /* of the loader, when it was looked for the driver last */
+    cm_cupti_state state;     /* its counts are those of past subscriptions */
+    unsigned long long loads; /* cm_cupti_loads() at the last search for the driver */
 } w;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static _Atomic pid_t owner; /* the process that all this is about */
-static atomic_bool waiting; /* for the driver to arrive, without a witness */
-static atomic_uint held;    /* of what others may want: HELD_* */
-static _Atomic(void (*)(void)) tell;
+static _Atomic pid_t owner; /* the process that this state belongs to */
+static atomic_bool waiting; /* for the driver to arrive; no CUPTI thread yet */
+static atomic_uint in_use;  /* what another client may claim: USES_* */
+static _Atomic(void (*)(void)) on_change;
 
 /* --- fork, lock, wait --------------------------------------------------------------------------
  */
 
-static void begin_anew(void)
+static void reset(void)
 {
     pthread_condattr_t monotonic;
 
@@ -88,23 +93,23 @@ static void begin_anew(void)
     pthread_cond_init(&w.changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
     atomic_store(&waiting, false);
-    atomic_store(&held, 0);
+    atomic_store(&in_use, 0);
     atomic_store(&owner, getpid());
 }
 
-/* CUPTI keeps calling us in a child as long as nobody uses CUDA there, which nobody can; and the
- * recording is off in it (../capture/ring_producer.h). */
+/* CUPTI may still call our functions in a child. That is harmless: CUDA cannot be used there, and
+ * recording is off (../../capture/ring_producer.h). */
 void cm_cupti_forget(void)
 {
     if (atomic_load(&owner) == 0)
         return;
-    begin_anew();
+    reset();
     cm_cuda_slots_record(false);
 }
 
 static void prepare_process(void)
 {
-    begin_anew();
+    reset();
     pthread_atfork(NULL, NULL, cm_cupti_forget);
 }
 
@@ -130,7 +135,7 @@ static struct timespec in_ms(unsigned milliseconds)
                              .tv_nsec = (long)(then % 1000000000u)};
 }
 
-/* Waits for a change. false: it is past the time. */
+/* Waits for a change. false: the deadline has passed. */
 static bool wait_until(const struct timespec *deadline)
 {
     return pthread_cond_timedwait(&w.changed, &w.mutex, deadline) == 0;
@@ -143,27 +148,28 @@ static void notify(void)
 
 static void set_mode(cm_cupti_mode mode, const char *reason)
 {
-    void (*told)(void) = atomic_load(&tell);
+    void (*callback)(void) = atomic_load(&on_change);
 
     w.state.mode = mode;
-    if (reason != NULL) /* else the old one stands */
+    if (reason != NULL) /* else the old one stays */
         snprintf(w.state.reason, sizeof w.state.reason, "%s", reason);
     notify();
-    if (told != NULL && mode != CM_CUPTI_STARTING)
-        told();
+    if (callback != NULL && mode != CM_CUPTI_STARTING)
+        callback();
 }
 
-/* --- subscribing and giving up: the witness, or nobody else ------------------------------------
+/* --- subscribing and giving up: on the CUPTI thread, if there is one ---------------------------
  */
 
-/* Around what may take its time. Without a witness nobody else may come in between. */
-static void let_go(void)
+/* Drops the mutex around slow CUPTI calls, unless no CUPTI thread is running: then it protects the
+ * subscription. */
+static void release(void)
 {
     if (w.alive)
         unlock();
 }
 
-static void take_back(bool alive)
+static void reacquire(bool alive)
 {
     if (alive)
         lock();
@@ -187,12 +193,12 @@ static void end_records(void)
 
     if (!w.records)
         return;
-    let_go();
+    release();
     cm_cupti_driver_expect_records(false);
     cm_cupti_own_thread = true;
     cm_cupti_activity_end(&w.link);
     cm_cupti_own_thread = own;
-    take_back(alive);
+    reacquire(alive);
     add_record_counts(&w.state);
     w.records = false;
 }
@@ -202,23 +208,24 @@ static void end_subscription(void)
     cm_cupti_link link = w.link;
     bool alive = w.alive, own = cm_cupti_own_thread;
 
-    cm_cupti_own_thread = true; /* where there is no witness: a thread of the program's */
+    cm_cupti_own_thread = true; /* this may be a thread of the program */
     if (link.subscriber != NULL) {
-        let_go();
+        release();
         cm_cupti_driver_disable(&link);
-        take_back(alive);
+        reacquire(alive);
         end_records();
-        let_go();
+        release();
         cm_cupti_unsubscribe(&link);
-        take_back(alive);
+        reacquire(alive);
         w.state.callbacks += cm_cupti_driver_count();
         w.link = link;
     }
-    atomic_store(&held, 0);
+    atomic_store(&in_use, 0);
     cm_cupti_own_thread = own;
 }
 
-/* Everything that calls CUPTI, without the mutex. false with a reason: there is no subscription. */
+/* Loads CUPTI, subscribes and enables everything, without the mutex. false with a reason: there is
+ * no subscription. */
 static bool subscribe(cm_cupti_link *link, bool *records, char *why, size_t size)
 {
     cm_cupti_driver_expect_records(false);
@@ -228,7 +235,7 @@ static bool subscribe(cm_cupti_link *link, bool *records, char *why, size_t size
     if (!cm_cupti_subscribe(link, &w.api, w.v1_only, why, size))
         return false;
     cm_libraries_refresh();
-    /* Another client of the old interface has the one set of buffers that there is. */
+    /* With v1_only, another client uses the process's one set of buffers. */
     *records = w.options.activity && !w.v1_only &&
                cm_cupti_activity_begin(link, w.options.kernels, why, size);
     cm_cupti_driver_expect_records(*records);
@@ -245,7 +252,8 @@ static bool subscribe(cm_cupti_link *link, bool *records, char *why, size_t size
     return true;
 }
 
-/* Threads that CUPTI makes for itself inherit a name, and stay when we go. */
+/* CUPTI's own threads inherit the creating thread's name and outlive it, so begin() gives the
+ * thread the program's name while they are created. */
 static const char own_name[] = "cuptimem-cupti";
 
 static void name_thread(const char *name)
@@ -255,8 +263,8 @@ static void name_thread(const char *name)
 
 static void leave_before_cuda(void);
 
-/* What only callbacks see was not seen meanwhile. */
-static void say_how_late(char *why, size_t size, uint64_t ns)
+/* Until CUPTI had started, calls that only callbacks see were not recorded. */
+static void report_delay(char *why, size_t size, uint64_t ns)
 {
     size_t used = strlen(why);
 
@@ -270,14 +278,14 @@ static void say_how_late(char *why, size_t size, uint64_t ns)
 static void begin(void)
 {
     static atomic_bool
-        leaves; /* registered after CUDA's libraries are loaded: runs before theirs */
+        leaves; /* registered after CUDA's libraries are loaded, so it runs before their handlers */
     char why[sizeof w.state.reason] = "";
     cm_cupti_link link = {0};
     bool records = false, record = !w.starting;
     uint64_t asked = cm_clock_monotonic_ns();
 
     set_mode(CM_CUPTI_STARTING, NULL);
-    atomic_store(&held, HELD_SUBSCRIPTION | HELD_RECORDS);
+    atomic_store(&in_use, USES_SUBSCRIPTION | USES_RECORDS);
     unlock();
     if (record)
         cm_cuda_slots_record(true);
@@ -297,19 +305,19 @@ static void begin(void)
     w.state.version = w.api.version;
     w.state.v2 = link.v2;
     w.state.activity = records;
-    w.state.kernels = records && cm_cupti_activity_tells_kernels();
+    w.state.kernels = records && cm_cupti_activity_has_kernels();
     if (!done) {
-        atomic_store(&held, 0);
+        atomic_store(&in_use, 0);
         set_mode(CM_CUPTI_SLOTS, why);
         return;
     }
-    atomic_store(&held, HELD_SUBSCRIPTION | (records || link.v2 ? HELD_RECORDS : 0));
+    atomic_store(&in_use, USES_SUBSCRIPTION | (records || link.v2 ? USES_RECORDS : 0));
     cm_cuda_slots_record(false);
-    say_how_late(why, sizeof why, cm_clock_monotonic_ns() - asked);
+    report_delay(why, sizeof why, cm_clock_monotonic_ns() - asked);
     set_mode(CM_CUPTI_CALLBACKS, w.v1_only ? NULL : why);
 }
 
-/* What somebody else needs, and no more. */
+/* Releases only what the other CUPTI client asked for. */
 static void give_up(void)
 {
     cm_cupti_claim claim = w.claim;
@@ -321,22 +329,22 @@ static void give_up(void)
     if (w.link.subscriber != NULL && all) {
         bool alive = w.alive;
 
-        /* First: rather are a few told twice than not at all. */
-        let_go();
+        /* First, so that a few calls are recorded twice rather than not at all. */
+        release();
         cm_cuda_slots_record(true);
-        take_back(alive);
+        reacquire(alive);
         end_subscription();
-        /* Who wants the records alone lets us subscribe by the interface that is its own. */
+        /* A client that claims the records only leaves the subscription of the old interface. */
         w.v1_only = claim == CM_CUPTI_CLAIM_RECORDS;
         w.state.v2 = w.state.activity = w.state.kernels = false;
         set_mode(w.v1_only ? CM_CUPTI_STARTING : CM_CUPTI_SLOTS, why);
     } else if (w.link.subscriber != NULL && w.records) {
         end_records();
         w.state.activity = w.state.kernels = false;
-        atomic_store(&held, HELD_SUBSCRIPTION);
+        atomic_store(&in_use, USES_SUBSCRIPTION);
         set_mode(CM_CUPTI_CALLBACKS, why);
     }
-    if (w.claim == claim) /* else more was asked for meanwhile */
+    if (w.claim == claim) /* else more was claimed meanwhile */
         w.claim = 0;
     notify();
 }
@@ -344,7 +352,7 @@ static void give_up(void)
 /* --- the thread --------------------------------------------------------------------------------
  */
 
-static void round_now(void)
+static void run_round(void)
 {
     uint64_t asked = w.asked;
     bool last = w.last;
@@ -361,13 +369,13 @@ static void round_now(void)
     notify();
 }
 
-static void look_whether_ready(uint64_t since)
+static void poll_driver(uint64_t since)
 {
     unlock();
     bool ready = cm_cupti_driver_ready();
     lock();
-    bool first = !w.looked;
-    w.looked = true;
+    bool first = !w.polled;
+    w.polled = true;
     if (first || ready)
         notify();
     if (ready) {
@@ -381,69 +389,70 @@ static void look_whether_ready(uint64_t since)
         wait_until(&later);
 }
 
-/* When the devices and records are looked at next. At first soon after the driver gave out memory:
- * what is in use and not told of is the context, the more exactly the less the program has. */
+/* When the next round is due. The first one follows the first allocation closely: used memory that
+ * no event explains is the context, and that is most exact while the program has little. */
 typedef struct schedule {
-    uint64_t due; /* monotonic, ns */
-    bool given;   /* memory was, and a round came after */
+    uint64_t due;   /* monotonic, ns */
+    bool allocated; /* the driver gave out memory, and a round followed */
 } schedule;
 
-static struct timespec next_look(schedule *s)
+static struct timespec next_round(schedule *s)
 {
-    bool early = !s->given && w.options.period_ms > EARLY_MS;
+    bool early = !s->allocated && w.options.period_ms > EARLY_MS;
 
     return in_ms(early ? EARLY_MS : w.options.period_ms);
 }
 
 static bool is_due(schedule *s)
 {
-    bool given = cm_cupti_driver_count() != 0;
-    bool due = w.asked != w.done || (given && !s->given) || cm_clock_monotonic_ns() >= s->due;
+    bool allocated = cm_cupti_driver_count() != 0;
+    bool due =
+        w.asked != w.done || (allocated && !s->allocated) || cm_clock_monotonic_ns() >= s->due;
 
-    s->given = s->given || given;
+    s->allocated = s->allocated || allocated;
     if (due)
         s->due = cm_clock_monotonic_ns() + (uint64_t)w.options.period_ms * 1000000u;
     return due;
 }
 
-/* A round takes locks of CUDA's that the program may want: where it takes long it comes seldom. */
+/* A round takes locks of CUDA that the program may wait for, so slow rounds are made rarer. */
 static void take_turn(schedule *s)
 {
     uint64_t before = cm_clock_monotonic_ns();
 
-    round_now();
+    run_round();
     uint64_t after = cm_clock_monotonic_ns(), earliest = after + (after - before) * ROUND_SHARE;
     if (s->due < earliest)
         s->due = earliest;
 }
 
-static void *witness(void *unused)
+static void *run(void *unused)
 {
     uint64_t since = cm_clock_monotonic_ns();
     schedule rounds = {.due = since + (uint64_t)w.options.period_ms * 1000000u};
 
     name_thread(own_name);
-    cm_cupti_own_thread = true; /* what CUPTI takes for itself is not the program's */
+    cm_cupti_own_thread = true; /* memory that CUPTI takes for itself is not the program's */
     cm_bus_enter_thread();
     lock();
     w.tid = (pid_t)syscall(SYS_gettid);
-    struct timespec next = next_look(&rounds);
+    struct timespec next = next_round(&rounds);
     while (w.wanted && !w.leave && w.state.mode != CM_CUPTI_NONE) {
         w.turns++;
         cm_bus_look_in_thread();
         if (w.claim != 0)
             give_up();
         else if (w.state.mode == CM_CUPTI_WAITING)
-            look_whether_ready(since);
+            poll_driver(since);
         else if (w.state.mode == CM_CUPTI_STARTING)
             begin();
         else if (w.asked != w.done || !wait_until(&next)) {
             if (is_due(&rounds))
                 take_turn(&rounds);
-            next = next_look(&rounds);
+            next = next_round(&rounds);
         }
     }
-    /* Who asked while a fork or the program's end did, too, still gets what was asked for. */
+    /* A claim that came together with a fork or the program's end is still served. */
     while (w.wanted && w.claim != 0)
         give_up();
     if (!w.wanted) {
@@ -458,7 +467,7 @@ static void *witness(void *unused)
     return NULL;
 }
 
-/* It has set alive to false, or is about to leave its last function. */
+/* Joins a thread that has cleared `alive`. */
 static void join(void)
 {
     const struct timespec pause = {.tv_nsec = 50000};
@@ -467,7 +476,7 @@ static void join(void)
         return;
     w.joinable = false;
     pthread_join(w.thread, NULL);
-    /* As for the collector: the kernel may count it for a moment still. */
+    /* The kernel may count a joined thread for a moment longer. */
     for (int tries = 0; tries < 2000; tries++) {
         if (syscall(SYS_tgkill, getpid(), w.tid, 0) < 0 && errno == ESRCH)
             break;
@@ -479,12 +488,12 @@ static int spawn(void)
 {
     sigset_t all, before;
 
-    join(); /* of one that left later than it was waited for */
+    join(); /* a thread that ended after the wait for it timed out */
 
-    /* The program's blocking calls get its signals. */
+    /* Signals must reach the program's threads, where they interrupt blocking calls. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int status = pthread_create(&w.thread, NULL, witness, NULL);
+    int status = pthread_create(&w.thread, NULL, run, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     w.alive = w.joinable = status == 0;
     if (status != 0) {
@@ -512,18 +521,18 @@ static bool wait_until_gone(unsigned milliseconds)
 
 void cm_cupti_set_changed(void (*changed)(void))
 {
-    atomic_store(&tell, changed);
+    atomic_store(&on_change, changed);
 }
 
 static void wait_for_answer(const struct timespec *deadline)
 {
     while (w.alive &&
-           (w.state.mode == CM_CUPTI_STARTING || (w.state.mode == CM_CUPTI_WAITING && !w.looked)))
+           (w.state.mode == CM_CUPTI_STARTING || (w.state.mode == CM_CUPTI_WAITING && !w.polled)))
         if (!wait_until(deadline))
             return;
 }
 
-/* Not under the mutex: it looks through libraries. */
+/* Without the mutex: switching slots on searches the libraries. */
 static void record_until_subscribed(void)
 {
     cm_cuda_slots_record(true);
@@ -549,7 +558,7 @@ int cm_cupti_start(const cm_cupti_options *options, unsigned wait_ms)
     if (w.options.period_ms == 0)
         w.options.period_ms = PERIOD_MS;
     w.wanted = true;
-    w.leave = w.paused = w.looked = w.last = w.samples = false;
+    w.leave = w.paused = w.polled = w.last = w.samples = false;
     w.v1_only = !options->activity;
     w.starting = true;
     w.claim = 0;
@@ -557,10 +566,10 @@ int cm_cupti_start(const cm_cupti_options *options, unsigned wait_ms)
     w.stuck = w.refused = 0;
     w.state = (cm_cupti_state){.mode = CM_CUPTI_WAITING};
     w.link = (cm_cupti_link){0};
-    w.loads = ready || !arrived ? loads : 0; /* 0: looked for again */
+    w.loads = ready || !arrived ? loads : 0; /* 0: the next poll searches again */
     if (ready) {
         status = spawn();
-        w.wanted = status == 0; /* nobody will stop what was not started */
+        w.wanted = status == 0; /* a failed start is never stopped */
         struct timespec deadline = in_ms(wait_ms);
         wait_for_answer(&deadline);
     } else {
@@ -574,16 +583,16 @@ int cm_cupti_start(const cm_cupti_options *options, unsigned wait_ms)
     return status;
 }
 
-void cm_cupti_look(void)
+void cm_cupti_poll(void)
 {
     bool arrived = false, too_early = false;
 
     if (!atomic_load_explicit(&waiting, memory_order_relaxed))
         return;
     unsigned long long loads = cm_cupti_loads();
-    if (pthread_mutex_trylock(&w.mutex) != 0) /* start, stop or a fork: later */
+    if (pthread_mutex_trylock(&w.mutex) != 0) /* start, stop or a fork goes on: the next poll */
         return;
-    /* While a fork goes on nothing is begun, so nothing is noted as seen. */
+    /* During a fork no thread is started, so w.loads must stay as it is. */
     bool changed = atomic_load(&waiting) && !w.paused && loads != w.loads;
     too_early = changed && cm_session_waits() && cm_cupti_driver_loaded();
     if (changed && !too_early) {
@@ -597,25 +606,25 @@ void cm_cupti_look(void)
     unlock();
     if (too_early) {
         if (cm_sources_may_record()) /* not under the mutex, which others wait for */
-            cm_cupti_look();
+            cm_cupti_poll();
         return;
     }
-    /* The driver comes with the first call of the runtime: its memory is given out before we can
-     * be there. */
+    /* The runtime's first call loads the driver and may allocate before CUPTI can be subscribed:
+     * slots record meanwhile. */
     if (arrived)
         record_until_subscribed();
 }
 
-void cm_cupti_settle(bool last)
+void cm_cupti_flush(bool last)
 {
-    struct timespec deadline = in_ms(SETTLE_MS);
+    struct timespec deadline = in_ms(FLUSH_MS);
 
     if (last)
-        cm_cupti_look();
+        cm_cupti_poll();
     lock();
     w.samples = true;
-    if (last && w.alive) { /* CUDA may be in use since a moment ago */
-        w.looked = false;
+    if (last && w.alive) { /* CUDA may have come into use since the last poll */
+        w.polled = false;
         notify();
         wait_for_answer(&deadline);
     }
@@ -637,9 +646,9 @@ void cm_cupti_stop(void)
         w.wanted = false;
         atomic_store(&waiting, false);
         cm_cuda_slots_record(false);
-        /* One that hangs in CUPTI unsubscribes by itself when that lets go of it. */
+        /* A thread that hangs in CUPTI unsubscribes by itself when the call returns. */
         if (wait_until_gone(STOP_MS))
-            end_subscription(); /* where there was no witness: between fork and resume */
+            end_subscription(); /* without a thread, between fork and resume */
     }
     unlock();
 }
@@ -649,7 +658,7 @@ void cm_cupti_pause(void)
     lock();
     w.paused = true;
     if (w.alive) {
-        /* Not once more for each of many forks. */
+        /* Many forks wait only once for a thread that is stuck. */
         bool stuck = w.stuck != 0 && w.stuck == w.turns;
         w.leave = true;
         w.stuck = wait_until_gone(stuck ? 0 : PAUSE_MS) ? 0 : w.turns;
@@ -670,7 +679,7 @@ void cm_cupti_give_up(cm_cupti_claim claim, const char *who)
 {
     struct timespec deadline = in_ms(CLAIM_MS);
 
-    if ((atomic_load(&held) & (claim == CM_CUPTI_CLAIM_ALL ? HELD_SUBSCRIPTION : HELD_RECORDS)) ==
+    if ((atomic_load(&in_use) & (claim == CM_CUPTI_CLAIM_ALL ? USES_SUBSCRIPTION : USES_RECORDS)) ==
         0)
         return;
     lock();
@@ -680,7 +689,7 @@ void cm_cupti_give_up(cm_cupti_claim claim, const char *who)
     notify();
     if (!w.alive)
         give_up();
-    /* torch.profiler asks several times in a row: a witness that hangs is waited for once. */
+    /* torch.profiler claims several times in a row: wait only once for a thread that hangs. */
     bool stuck = w.refused != 0 && w.refused == w.turns;
     while (w.claim != 0 && !stuck)
         if (!wait_until(&deadline)) {
@@ -701,15 +710,15 @@ void cm_cupti_get_state(cm_cupti_state *state)
     unlock();
 }
 
-/* exit() without Python's own end before it: the witness must not be inside CUDA while that is
- * taken down. */
+/* For exit() without Python's finalization: the thread must not be inside CUDA during its teardown.
+ */
 static void leave_before_cuda(void)
 {
     struct timespec deadline;
 
     clock_gettime(CLOCK_REALTIME, &deadline);
     deadline.tv_sec += EXIT_MS / 1000;
-    /* Not for ever: a signal's handler may call exit() on a thread that holds it. */
+    /* With a timeout: a signal handler may call exit() on a thread that holds the mutex. */
     if (atomic_load(&owner) != getpid() || pthread_mutex_timedlock(&w.mutex, &deadline) != 0)
         return;
     w.leave = true;

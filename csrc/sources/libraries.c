@@ -1,20 +1,19 @@
-/* Which library a code address lies in.
+/* Finding the library of a code address.
  *
- * The table of what is mapped is read by the witness or the collector and published whole. Readers
- * count themselves into a table and look again whether it is still the current one; a table is
- * filled anew only while nobody is counted in it. So a reader never waits, and a few tables serve
- * for ever.
+ * The CUPTI thread or the collector reads what is mapped into a table and publishes it whole.
+ * Readers count themselves into a table and then check that it is still the current one. A table is
+ * refilled only while its count is zero. So a reader never waits, and a few tables suffice.
  *
- * Unwinding. _Unwind_Backtrace reads stacks by the tables that the compiler left in each library.
- * From glibc 2.35 on it finds these without a lock (_dl_find_object). Before, it calls
- * dl_iterate_phdr, which takes the loader's write lock. That lock is held by dlopen and dlclose for
- * as long as they change the list of objects, never while code of a library runs, and by other
- * callers of dl_iterate_phdr during their callbacks: ours (slots.c, loaded.c) take no lock there. A
- * thread inside a CUDA callback holds none of malloc's locks, so nobody who holds the loader's
- * waits for us. The first unwinding of a process may allocate and bind a symbol:
- * cm_libraries_refresh makes it, outside of any hook. Where code was registered by hand (a JIT
- * compiler's), libgcc before 13 sorts its tables under a mutex at the first unwinding after that: a
- * leaf, too. */
+ * Unwinding: _Unwind_Backtrace uses the unwind tables of each library. From glibc 2.35 on it finds
+ * them without a lock (_dl_find_object); before, by dl_iterate_phdr, under the loader's write lock.
+ * dlopen and dlclose hold that lock only while they change the list of objects, never while code of
+ * a library runs. Other callers of dl_iterate_phdr hold it during their callbacks; ours (slots.c,
+ * loaded.c) take no lock there. A thread inside a CUDA callback holds no lock of malloc's, so a
+ * holder of the loader's lock never waits for it.
+ *
+ * The first unwinding of a process may allocate and bind a symbol, so cm_libraries_refresh does it
+ * outside of any hook. For code registered by hand (a JIT compiler's), libgcc before 13 sorts its
+ * tables at the next unwinding, under a mutex that is always the last one taken. */
 #define _GNU_SOURCE /* RTLD_DEFAULT, gettid */
 #include <dlfcn.h>
 #include <link.h>
@@ -26,18 +25,18 @@
 #include <unistd.h>
 #include <unwind.h>
 
-#include "../../capture/ring_layout.h"
-#include "../../capture/ring_producer.h"
-#include "cupti.h"
-#include "../loaded.h"
+#include "../capture/ring_layout.h"
+#include "../capture/ring_producer.h"
+#include "libraries.h"
+#include "loaded.h"
 
-enum { TABLES = 4, FRAMES = 32, CHAIN = 14, WAYS = 8, NAME = 256 };
+enum { TABLES = 4, FRAMES = 32, CHAIN = 14, PATHS = 8, NAME = 256 };
 
 typedef struct range {
     uintptr_t start, end;
     const char *name;       /* lives as long as its table */
-    bool skipped, ours;     /* CUDA's driver, runtime or CUPTI, or ourselves; ourselves */
-    _Atomic uint64_t known; /* number of the capture << 32 | name id there; 0: not yet asked for */
+    bool skipped, ours;     /* CUDA's driver, runtime, CUPTI or this extension; this extension */
+    _Atomic uint64_t known; /* number of the capture << 32 | name id there; 0: not interned yet */
 } range;
 
 typedef struct table {
@@ -45,7 +44,7 @@ typedef struct table {
     uint32_t serial;
     size_t count, room;
     range *ranges;    /* by start */
-    cm_loaded loaded; /* where the names lie */
+    cm_loaded loaded; /* owns the names */
     char program[NAME];
 } table;
 
@@ -63,7 +62,7 @@ static const char *base_name(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
-/* The name, then a dot or, where a wheel carries a copy, a dash. */
+/* The name is followed by a dot or, in a wheel's copy, by a dash. */
 static bool is_cuda(const char *name)
 {
     static const char *const those[] = {"libcuda", "libcudart", "libcupti", "libcudadebugger",
@@ -194,7 +193,7 @@ static uint32_t name_of_hook(range *one)
     if (known >> 32 == capture && (uint32_t)known != 0)
         return (uint32_t)known;
     uint32_t id = cm_name_intern_text_hook(one->name);
-    /* Outside of a capture ids are worth nothing later. */
+    /* Ids of one capture are invalid in the next. */
     if (capture != 0 && id != 0)
         atomic_store_explicit(&one->known, (uint64_t)capture << 32 | id, memory_order_relaxed);
     return id;
@@ -207,7 +206,7 @@ uint32_t cm_library_of_hook(uintptr_t address)
     if (t == NULL)
         return 0;
     const range *one = find(t, address);
-    /* We pass other libraries' calls on, and are nobody's library ourselves. */
+    /* This extension only forwards calls, so it is never the caller. */
     bool named = one != NULL && !one->ours && one->name[0] != '\0';
     uint32_t id = named ? name_of_hook((range *)one) : 0;
     leave_hook(t);
@@ -217,7 +216,7 @@ uint32_t cm_library_of_hook(uintptr_t address)
 /* --- unwinding -----------------------------------------------------------------------------------
  */
 
-/* From glibc 2.35 on, without a lock: which object an address lies in. */
+/* _dl_find_object of glibc 2.35 finds an address's object without a lock. */
 typedef struct found_object {
     unsigned long long flags;
     void *start, *end;
@@ -228,33 +227,33 @@ typedef struct found_object {
 typedef int (*find_object_fn)(void *address, found_object *found);
 static find_object_fn _Atomic find_object;
 
-/* Where the frames between this function and the caller that was found keep their return addresses,
- * and which: if all are the same again, so is the caller. Of one thread. */
-typedef struct remembered {
+/* The return addresses between cm_library_of_caller_hook and the caller that was found, and where
+ * they lie on the stack. If all are unchanged, the caller is the same. Of one thread. */
+typedef struct cached_path {
     uintptr_t base; /* frame address of cm_library_of_caller_hook; 0: empty */
     uint32_t library, length;
     struct {
         uint32_t offset;
         uintptr_t returns_to;
     } chain[CHAIN];
-} remembered;
+} cached_path;
 
-typedef struct memory {
+typedef struct thread_cache {
     uint32_t generation, serial;
-    remembered way[WAYS];
-} memory;
+    cached_path path[PATHS];
+} thread_cache;
 
-static memory *_Atomic memories; /* one for each thread's slot */
+static thread_cache *_Atomic caches; /* one for each thread's slot */
 
 typedef struct walk {
     table *table;
-    remembered way;
+    cached_path path;
     unsigned frames;
     bool exact; /* the chain was understood and had room */
 } walk;
 
-/* The caller lies in what was mapped since the table was read. Its library cannot go away: it is
- * on this thread's stack. */
+/* Names a caller that was mapped after the table was read. Its library stays loaded, for its code
+ * is on this thread's stack. */
 static uint32_t name_unlisted_hook(uintptr_t address, bool *skipped)
 {
     find_object_fn ask = atomic_load_explicit(&find_object, memory_order_acquire);
@@ -278,7 +277,7 @@ uint32_t cm_library_of_site_hook(uintptr_t site)
     return listed ? cm_library_of_hook(site) : name_unlisted_hook(site, &skipped);
 }
 
-static _Unwind_Reason_Code see_frame(struct _Unwind_Context *context, void *argument)
+static _Unwind_Reason_Code visit_frame(struct _Unwind_Context *context, void *argument)
 {
     walk *w = argument;
     uintptr_t returns_to = _Unwind_GetIP(context);
@@ -287,67 +286,67 @@ static _Unwind_Reason_Code see_frame(struct _Unwind_Context *context, void *argu
 
     if (returns_to == 0 || w->frames++ >= FRAMES)
         return _URC_END_OF_STACK;
-    /* What lies below the base is called by this file. */
-    if (at > w->way.base) {
-        w->exact = w->exact && w->way.length < CHAIN && at - w->way.base < UINT32_MAX &&
+    /* Frames below the base are calls made by this file. */
+    if (at > w->path.base) {
+        w->exact = w->exact && w->path.length < CHAIN && at - w->path.base < UINT32_MAX &&
                    *(const uintptr_t *)at == returns_to;
         if (w->exact) {
-            w->way.chain[w->way.length].offset = (uint32_t)(at - w->way.base);
-            w->way.chain[w->way.length].returns_to = returns_to;
-            w->way.length++;
+            w->path.chain[w->path.length].offset = (uint32_t)(at - w->path.base);
+            w->path.chain[w->path.length].returns_to = returns_to;
+            w->path.length++;
         }
     }
-    /* Of the instruction that called, which may be the last one of its function. */
+    /* - 1: the address of the call, which may be the last instruction of its function. */
     const range *one = find(w->table, returns_to - 1);
     if (one != NULL) {
         if (one->skipped)
             return _URC_NO_REASON;
-        w->way.library = one->name[0] != '\0' ? name_of_hook((range *)one) : 0;
+        w->path.library = one->name[0] != '\0' ? name_of_hook((range *)one) : 0;
         return _URC_END_OF_STACK;
     }
-    w->way.library = name_unlisted_hook(returns_to - 1, &skipped);
+    w->path.library = name_unlisted_hook(returns_to - 1, &skipped);
     return skipped ? _URC_NO_REASON : _URC_END_OF_STACK;
 }
 
-static memory *own_memory_hook(uint32_t serial)
+static thread_cache *own_cache_hook(uint32_t serial)
 {
-    memory *all = atomic_load_explicit(&memories, memory_order_acquire);
+    thread_cache *all = atomic_load_explicit(&caches, memory_order_acquire);
     const cm_thread *t = cm_self.thread;
 
     if (all == NULL || t == NULL)
         return NULL;
-    memory *mine = &all[t->slot];
+    thread_cache *mine = &all[t->slot];
     if (mine->generation != cm_thread_generation(t) || mine->serial != serial) {
-        for (unsigned i = 0; i < WAYS; i++)
-            mine->way[i].base = 0;
+        for (unsigned i = 0; i < PATHS; i++)
+            mine->path[i].base = 0;
         mine->generation = cm_thread_generation(t);
         mine->serial = serial;
     }
     return mine;
 }
 
-static bool holds(const remembered *way, uintptr_t base)
+static bool holds(const cached_path *path, uintptr_t base)
 {
-    if (way->base != base)
+    if (path->base != base)
         return false;
-    for (uint32_t i = 0; i < way->length; i++)
-        if (*(const uintptr_t *)(base + way->chain[i].offset) != way->chain[i].returns_to)
+    for (uint32_t i = 0; i < path->length; i++)
+        if (*(const uintptr_t *)(base + path->chain[i].offset) != path->chain[i].returns_to)
             return false;
     return true;
 }
 
 static uint32_t walk_hook(table *t, uintptr_t base)
 {
-    memory *mine = own_memory_hook(t->serial);
-    remembered *way = mine != NULL ? &mine->way[(base >> 4) % WAYS] : NULL;
+    thread_cache *mine = own_cache_hook(t->serial);
+    cached_path *path = mine != NULL ? &mine->path[(base >> 4) % PATHS] : NULL;
 
-    if (way != NULL && holds(way, base))
-        return way->library;
-    walk w = {.table = t, .way.base = base, .exact = true};
-    _Unwind_Backtrace(see_frame, &w);
-    if (way != NULL && w.exact && w.way.library != 0)
-        *way = w.way;
-    return w.way.library;
+    if (path != NULL && holds(path, base))
+        return path->library;
+    walk w = {.table = t, .path.base = base, .exact = true};
+    _Unwind_Backtrace(visit_frame, &w);
+    if (path != NULL && w.exact && w.path.library != 0)
+        *path = w.path;
+    return w.path.library;
 }
 
 __attribute__((noinline)) uint32_t cm_library_of_caller_hook(void)
@@ -364,24 +363,24 @@ __attribute__((noinline)) uint32_t cm_library_of_caller_hook(void)
 /* --- refreshing ----------------------------------------------------------------------------------
  */
 
-static _Unwind_Reason_Code see_nothing(struct _Unwind_Context *context, void *argument)
+static _Unwind_Reason_Code visit_nothing(struct _Unwind_Context *context, void *argument)
 {
     return _URC_NO_REASON;
 }
 
-/* What would allocate, or ask the loader, at its first time. */
-static void get_ready(void)
+/* Does what would allocate, or ask the loader, at its first time. */
+static void prepare(void)
 {
-    void *room = mmap(NULL, CM_RING_COUNT * sizeof(memory), PROT_READ | PROT_WRITE,
+    void *room = mmap(NULL, CM_RING_COUNT * sizeof(thread_cache), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
     if (room != MAP_FAILED) /* without it every call is unwound */
-        atomic_store(&memories, room);
+        atomic_store(&caches, room);
     atomic_store(&find_object, (find_object_fn)dlsym(RTLD_DEFAULT, "_dl_find_object"));
-    _Unwind_Backtrace(see_nothing, NULL);
+    _Unwind_Backtrace(visit_nothing, NULL);
 }
 
-/* The child has one thread: whoever held the mutex is not there, nor who was counted as reading. */
+/* The child has one thread: the holder of the mutex and the counted readers are gone. */
 static void after_fork_in_child(void)
 {
     pthread_mutex_init(&refreshing, NULL);
@@ -392,7 +391,7 @@ static void after_fork_in_child(void)
 static void start(void)
 {
     pthread_atfork(NULL, NULL, after_fork_in_child);
-    get_ready();
+    prepare();
 }
 
 void cm_libraries_refresh(void)
@@ -407,7 +406,7 @@ void cm_libraries_refresh(void)
     if (before == NULL || before->loaded.counts.loads != now.loads ||
         before->loaded.counts.unloads != now.unloads) {
         table *next = free_table(before);
-        /* Else somebody looks into each of the others, or there is no memory: the next time. */
+        /* If all other tables are being read, or memory is short, the next refresh tries again. */
         if (next != NULL && read_all(next, before)) {
             next->serial = ++serial;
             atomic_store(&current, next);

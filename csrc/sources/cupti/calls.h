@@ -1,8 +1,8 @@
-/* What CUPTI's callbacks hand out: own declarations, of what is used only. Each parameter structure
- * is as long as the last field that is read; calls with equal beginnings share one. The rows of
- * cupti_calls.c name every callback with its number and its structure, and a test compares all of
- * it with the vendor's headers (tests/simulator/driver/test_calls_vendor.py). Numbers are never
- * given anew: they hold in every release that knows them. */
+/* What each call of CUDA does with memory, and how to read that from its parameters.
+ *
+ * Each parameter structure ends with the last field that is read; calls with equal beginnings share
+ * one. A row of calls.c gives each callback's number and structure. A test compares all of it with
+ * the vendor's headers (tests/simulator/driver/test_calls_vendor.py). Numbers are stable across releases. */
 #ifndef CM_SOURCES_CUPTI_CUPTI_CALLS_H
 #define CM_SOURCES_CUPTI_CUPTI_CALLS_H
 
@@ -89,7 +89,7 @@ typedef struct cm_call_give_async {
     void *stream;
 } cm_call_give_async;
 
-/* A range that is told, to be registered, unmapped or freed. */
+/* A range to be registered, unmapped or freed. */
 typedef struct cm_call_range {
     uint64_t address;
     size_t size;
@@ -113,7 +113,7 @@ typedef struct cm_call_retain {
     void *address;
 } cm_call_retain;
 
-/* Whatever gives an address or a handle first and nothing else that is used. */
+/* Calls of which only the address or handle, at the beginning, is used. */
 typedef struct cm_call_open {
     uint64_t *address;
 } cm_call_open;
@@ -129,7 +129,7 @@ typedef struct cm_call_mipmap {
     unsigned levels;
 } cm_call_mipmap;
 
-/* Out of something that has a handle: imported memory, an imported pool. */
+/* Allocates from something that has a handle: imported memory, an imported pool. */
 typedef struct cm_call_part {
     uint64_t *address;
     uint64_t handle;
@@ -196,7 +196,7 @@ typedef struct cm_call_reset {
     int device;
 } cm_call_reset;
 
-/* Parameters that are not looked at. */
+/* Parameters that are not read. */
 typedef struct cm_call_none {
     char unused;
 } cm_call_none;
@@ -483,24 +483,24 @@ typedef struct cm_call_set_2d_32 {
     void *stream;
 } cm_call_set_2d_32;
 
-/* --- one row for each callback (cupti_calls.c) --------------------------------------------------
+/* --- one row for each callback (calls.c) -------------------------------------------------------
  */
 
 typedef enum cm_call_does {
-    CM_CALL_GIVES = 1, /* memory, or a handle */
-    CM_CALL_TAKES,     /* it back */
-    CM_CALL_BUILDS,    /* a node of a graph, which may do either */
-    CM_CALL_MOVES,     /* memory between driver and system, in amounts that it does not tell */
+    CM_CALL_GIVES = 1, /* allocates memory or makes a handle */
+    CM_CALL_TAKES,     /* frees it */
+    CM_CALL_BUILDS,    /* adds a node to a graph, which does one of the two */
+    CM_CALL_MOVES,     /* moves memory between driver and system; the amounts are unknown */
     CM_CALL_WORKS      /* puts work on a stream */
 } cm_call_does;
 
 typedef enum cm_call_sized {
-    CM_SIZED_NOT = 0, /* the call does not tell */
+    CM_SIZED_NOT = 0, /* the call has no size */
     CM_SIZED_64,
     CM_SIZED_32,
-    CM_SIZED_PITCH, /* the pointer to the pitch is at `size`, the height behind the width */
+    CM_SIZED_PITCH, /* `size` is a pointer to the pitch; the height follows the width */
     CM_SIZED_PITCH_V1,
-    CM_SIZED_ARRAY, /* from here on a pointer to a description is at `size` */
+    CM_SIZED_ARRAY, /* from here on `size` is a pointer to a description */
     CM_SIZED_ARRAY_3D,
     CM_SIZED_MIPMAP,
     CM_SIZED_EXTERNAL,
@@ -514,10 +514,10 @@ typedef enum cm_call_sized {
 } cm_call_sized;
 
 typedef enum cm_call_place {
-    CM_PLACE_CONTEXT = 0, /* the device of the context that is current */
+    CM_PLACE_CONTEXT = 0, /* the device of the current context */
     CM_PLACE_HOST,
-    CM_PLACE_PROPERTIES, /* a pointer to cm_memory_properties is at `where` */
-    CM_PLACE_DEVICE,     /* the device's number is */
+    CM_PLACE_PROPERTIES, /* `where` is a pointer to cm_memory_properties */
+    CM_PLACE_DEVICE,     /* `where` is the device's number */
     CM_PLACE_NODE        /* in the node's parameters */
 } cm_call_place;
 
@@ -528,15 +528,15 @@ typedef struct cm_call {
     uint16_t id;
     uint8_t domain, does;
     uint8_t kind;    /* cm_driver_kind, cm_work_kind */
-    uint8_t address; /* GIVES: where the pointer to it is. TAKES: where it is itself */
+    uint8_t address; /* offset. GIVES: of a pointer to it. TAKES: of the address itself */
     uint8_t size, sized;
     uint8_t where, place;
     uint8_t stream, handle;
-    bool by_value;   /* GIVES: what is at `address` is the address itself */
+    bool by_value;   /* GIVES: `address` is the address itself, too */
     bool narrow;     /* addresses have 32 bits */
     bool generic;    /* the node's parameters are a cm_graph_node */
-    bool recorded;   /* activity records tell of it, too */
-    bool primary;    /* gives the device's primary context */
+    bool recorded;   /* activity records cover it */
+    bool primary;    /* returns the device's primary context */
     bool configured; /* the stream is in cm_launch_config */
     bool per_thread; /* stream 0 is the thread's own default stream */
 } cm_call;
@@ -545,22 +545,22 @@ enum { CM_CALL_IDS = 1024 }; /* more than any release has */
 extern const cm_call cm_calls[];
 extern const size_t cm_call_count;
 
-/* What a call says (cupti_read.c). Parameters that the call fills in count only when it has
- * succeeded; all are read on the caller's thread, in a hook. */
-cm_call_does cm_call_does_now(const cm_call *c, const void *parameters); /* 0: nothing here */
+/* Reading a call's parameters (calls_read.c), on the caller's thread, in a hook. Output parameters
+ * are valid only after the call has succeeded. */
+cm_call_does cm_call_does_now(const cm_call *c, const void *parameters); /* 0: nothing */
 uint64_t cm_call_given(const cm_call *c, const void *parameters);
 uint64_t cm_call_taken(const cm_call *c, const void *parameters);  /* c->address is not ABSENT */
-int64_t cm_call_bytes(const cm_call *c, const void *parameters);   /* 0: not told */
+int64_t cm_call_bytes(const cm_call *c, const void *parameters);   /* 0: unknown */
 uint64_t cm_call_stream(const cm_call *c, const void *parameters); /* 0: the default one */
 uint64_t cm_call_handle(const cm_call *c, const void *parameters); /* c->handle is not ABSENT */
-int cm_call_device(const cm_call *c, const void *parameters);      /* -1: the host, or not told */
+int cm_call_device(const cm_call *c, const void *parameters);      /* -1: the host, or unknown */
 
-/* Bits of one element of an array, all channels together; *block: elements are grouped by four in
- * width and height. 0: a format that is not known. */
+/* Bits of one element of an array, all channels together; 0: unknown format. *block: elements are
+ * compressed in blocks of four by four. */
 unsigned cm_array_bits(int format, unsigned channels, bool *block);
 unsigned cm_channel_bits(const cm_channel_format *format, bool *block);
-/* Bytes of an array of these extents (0: that dimension is not used) with so many levels, each half
- * as wide, high and, unless they are layers, deep as the one before. */
+/* Bytes of an array of these extents (0: an unused dimension). Each of the levels has half the
+ * width, height and, unless there are layers, depth of the one before. */
 int64_t cm_array_bytes(size_t width, size_t height, size_t depth, bool layers, unsigned levels,
                        unsigned bits, bool block);
 

@@ -1,8 +1,8 @@
-/* CUPTI's activity records -> events WITNESS, POOL, WORK. The witness's thread only.
+/* CUPTI's activity records -> events DRIVER_RECORD, POOL, WORK. The CUPTI thread only.
  *
- * Every release only appends to a record, so the prefix that we know is right in all of them, and a
- * field is there when the record is long enough. How long records are is asked of the library that
- * is loaded, never derived from its version. */
+ * Releases only append to a record, so a known prefix is valid in all of them, and a field exists
+ * if the record is long enough. Record lengths come from the loaded library, never from its
+ * version. */
 #ifndef CM_SOURCES_CUPTI_CUPTI_RECORDS_H
 #define CM_SOURCES_CUPTI_CUPTI_RECORDS_H
 
@@ -10,9 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cupti.h"
+#include "api.h"
 
-/* CUpti_ActivityKind, those that matter here. */
+/* CUpti_ActivityKind: the kinds used here. */
 enum {
     CM_CUPTI_MEMCPY_RECORD = 1,
     CM_CUPTI_MEMSET_RECORD = 2,
@@ -26,7 +26,7 @@ enum {
     CM_CUPTI_RECORD_KINDS = 64
 };
 
-/* Prefixes of the records, by their natural alignment as CUPTI has them. */
+/* Prefixes of the records; naturally aligned, as CUPTI's are. */
 typedef struct cm_cupti_memory2 { /* Memory2 (11.2) .. Memory4 */
     uint32_t kind, operation, memory_kind, correlation;
     uint64_t address, bytes, time, pc;
@@ -86,23 +86,23 @@ _Static_assert(offsetof(cm_cupti_memcpy, bytes) == 8 &&
 _Static_assert(offsetof(cm_cupti_memcpy2, correlation) == 60, "MEMCPY2");
 _Static_assert(offsetof(cm_cupti_memset, correlation) == 44, "MEMSET");
 
-/* How records are stepped over. */
+/* How to get from one record to the next. */
 typedef enum cm_cupti_steps {
     CM_CUPTI_NO_STEPS = 0, /* neither is safe: nothing is read */
-    CM_CUPTI_BY_SIZE,      /* by lengths that the library told */
+    CM_CUPTI_BY_SIZE,      /* by the lengths that the library returned */
     CM_CUPTI_BY_LIBRARY    /* by cuptiActivityGetNextRecord */
 } cm_cupti_steps;
 
-/* Asks for the lengths, after a subscription. Forgets names: their ids are a capture's. */
+/* Gets the lengths, after subscribing. Drops cached names, whose ids belong to a capture. */
 cm_cupti_steps cm_cupti_records_begin(const cm_cupti_link *link);
-/* `valid` bytes that CUPTI has filled. After cm_cupti_clock_look(). */
+/* Parses `valid` bytes that CUPTI has filled. Call cm_cupti_clock_sample() first. */
 void cm_cupti_records_parse(uint8_t *buffer, size_t valid);
 
 typedef struct cm_cupti_records_counts {
-    uint64_t records; /* that became events */
-    uint64_t unknown; /* of kinds that nobody here reads, or broken */
-    uint64_t untimed; /* work that CUPTI could not tell the time of */
-    uint64_t uncorrelated;
+    uint64_t records;      /* that became events */
+    uint64_t unknown;      /* of other kinds, or broken */
+    uint64_t untimed;      /* work without a time */
+    uint64_t uncorrelated; /* without a correlation id */
 } cm_cupti_records_counts;
 cm_cupti_records_counts cm_cupti_records_get_counts(void); /* any thread; since begin */
 

@@ -1,4 +1,4 @@
-#include "cupti_calls.h"
+#include "calls.h"
 
 #include "../../base/event.h"
 
@@ -7,7 +7,7 @@
 #define NO_HANDLE .handle = CM_CALL_ABSENT
 #define PLAIN NO_STREAM, NO_HANDLE
 
-/* How each structure is read. */
+/* How to read each structure. */
 #define SIZED(how, structure, field) .sized = CM_SIZED_##how, .size = AT(structure, field)
 #define GIVES(structure, field) .does = CM_CALL_GIVES, .address = AT(structure, field)
 #define TAKES(structure, field) .does = CM_CALL_TAKES, .address = AT(structure, field)
@@ -66,7 +66,7 @@
 #define READ_retain_context                                                                        \
     GIVES(retain_context, context), PLAIN, .place = CM_PLACE_DEVICE,                               \
                                            .where = AT(retain_context, device)
-/* Which context that was is known from its making. */
+/* The destroyed context is the one recorded when it was made. */
 #define READ_reset                                                                                 \
     .does = CM_CALL_TAKES, .address = CM_CALL_ABSENT, PLAIN, .place = CM_PLACE_DEVICE,             \
     .where = AT(reset, device)
@@ -114,7 +114,7 @@
     }
 #define KIND(name) .kind = CM_DRIVER_##name
 #define WORK(name) .kind = CM_WORK_##name
-/* A free may be of memory of several kinds: it does not tell. */
+/* The kind of a free is unknown: one function frees several kinds. */
 #define ANY .kind = 0
 #define RECORDED .recorded = true
 #define HOST .place = CM_PLACE_HOST
@@ -170,7 +170,7 @@ const cm_call cm_calls[] = {
     D(cuIpcCloseMemHandle, 330, give, KIND(IPC)),
     D(cuImportExternalMemory, 485, described, KIND(EXTERNAL), .sized = CM_SIZED_EXTERNAL),
     D(cuDestroyExternalMemory, 488, give, KIND(EXTERNAL)),
-    /* Given back by cuMemFree, so it lives among addresses. */
+    /* Freed by cuMemFree, so it is identified by its address. */
     D(cuExternalMemoryGetMappedBuffer, 486, mapped_buffer, KIND(IPC)),
     D(cuExternalMemoryGetMappedMipmappedArray, 487, part, KIND(ARRAY)),
 
@@ -187,13 +187,13 @@ const cm_call cm_calls[] = {
     D(cuCtxDestroy_v2, 322, give, KIND(CONTEXT)),
     D(cuCtxDestroy, 11, give, KIND(CONTEXT)),
     D(cuDevicePrimaryCtxRetain, 386, retain_context, KIND(CONTEXT), .primary = true),
-    /* Whether that was the last reference is told by the resource callback. */
+    /* The resource callback reports whether this was the last reference. */
     D(cuDevicePrimaryCtxRelease_v2, 544, moves),
     D(cuDevicePrimaryCtxRelease, 387, moves),
     D(cuDevicePrimaryCtxReset_v2, 545, reset, KIND(CONTEXT)),
     D(cuDevicePrimaryCtxReset, 389, reset, KIND(CONTEXT)),
 
-    /* The runtime's: each counts only where no call of the driver was seen inside it. */
+    /* The runtime's: recorded only if no driver call was seen inside. */
     R(cudaMalloc_v3020, 20, take, KIND(DEVICE)),
     R(cudaMallocPitch_v3020, 21, take_pitch, KIND(DEVICE)),
     R(cudaMalloc3D_v3020, 140, runtime_3d, KIND(DEVICE)),

@@ -1,8 +1,8 @@
-/* Subscribing, in the three ways that releases know, and what a refusal means. */
+/* Subscribing to CUPTI, by the three interfaces of its releases. */
 #include <stdio.h>
 #include <string.h>
 
-#include "cupti.h"
+#include "callbacks.h"
 
 enum {
     MAX_LIMIT_REACHED = 12, /* another subscriber, in old releases */
@@ -20,7 +20,7 @@ typedef struct parameters {
     size_t old_name_size;
     uint8_t allow_multiple, padding[7];
 } parameters;
-_Static_assert(sizeof(parameters) == SIZE_MULTIPLE, "as the headers of 13.2 and later have it");
+_Static_assert(sizeof(parameters) == SIZE_MULTIPLE, "as in the headers of 13.2 and later");
 
 /* --- refusals ----------------------------------------------------------------------------------
  */
@@ -75,7 +75,7 @@ void cm_cupti_explain(int result, const char *holder, char *text, size_t size)
 /* --- subscribing -------------------------------------------------------------------------------
  */
 
-/* 13.2 had all but the last of them, and a subscription that slowed everything. */
+/* 13.2 lacks the last of these functions, and its multi-subscriber interface slows every call. */
 static bool has_multiple(const cm_cupti_api *api)
 {
     return api->Subscribe_v2 != NULL && api->ActivityEnable_v2 != NULL &&
@@ -100,15 +100,15 @@ static int subscribe(cm_cupti_link *link, bool v1_only, char *holder)
     const cm_cupti_api *api = link->api;
     bool multiple = has_multiple(api);
 
-    /* All in a process must have come by the same interface, and say the same about others. */
+    /* All clients of a process must use the same interface and agree on allow_multiple. */
     if (multiple && !v1_only) {
         int result = subscribe_by_name(link, SIZE_MULTIPLE, holder);
         link->v2 = result == 0;
         if (result == 0 || (result == MULTIPLE_SUBSCRIBERS && holder[0] != '\0'))
             return result;
-        /* The driver is too old for that, which is told as if somebody held it: as ever. */
+        /* An old driver returns the same error as a taken subscription: try the old interface. */
     } else if (api->Subscribe_v2 != NULL && !multiple) {
-        /* Does nothing more than the old one but say who is who. */
+        /* Does what the old one does, and exchanges the clients' names. */
         int result = subscribe_by_name(link, SIZE_NAMES, holder);
         if (result == 0 || result == MULTIPLE_SUBSCRIBERS)
             return result;
@@ -129,7 +129,7 @@ bool cm_cupti_subscribe(cm_cupti_link *link, cm_cupti_api *api, bool v1_only, ch
         return true;
     }
     holder[NAME_SIZE - 1] = '\0';
-    /* CUPTI puts that before every name, and says it of those without one. */
+    /* CUPTI puts "CUPTI for " before every name, and "CUPTI" for a client without one. */
     if (strncmp(holder, "CUPTI for ", 10) == 0)
         memmove(holder, holder + 10, NAME_SIZE - 10);
     else if (strcmp(holder, "CUPTI") == 0)

@@ -1,23 +1,23 @@
 /* CUPTI's callbacks become events.
  *
- * A call of the driver raises two callbacks on its thread, and a call of the runtime around it two
- * more, all with one correlation id. The driver's count. The runtime's are followed as well, for
- * some of its calls reach the driver by ways that raise none: what such a call did is recorded when
- * it has returned without any of the driver's having come.
+ * A driver call raises two callbacks on its thread, at its beginning and end. A runtime call around
+ * it raises two more, all with one correlation id. Events come from the driver's callbacks. Some
+ * runtime calls reach the driver without raising any: those are recorded when they return.
  *
- * Each thread keeps the calls that it is in on a small stack: what was done at a call's beginning
- * is known at its end, and a call of the driver that the driver makes within another is not told a
- * second time. A callback may lack its other half, where callbacks were switched on or off in
- * between: entries are found by correlation id and row, and what lies above one is dropped. */
+ * Each thread keeps the calls that it is in on a small stack. So the end of a call knows what was
+ * recorded at its beginning, and driver calls nested in another are not recorded again. One of the
+ * two callbacks may be missing, because callbacks were switched meanwhile: entries are found by
+ * correlation id and row, and those above the found one are dropped. */
 #include <stdatomic.h>
 #include <string.h>
 
 #include "../../capture/ring_layout.h"
-#include "cupti.h"
-#include "cupti_calls.h"
 #include "../driver_events.h"
-#include "../inflight.h"
 #include "../emit.h"
+#include "../inflight.h"
+#include "../libraries.h"
+#include "callbacks.h"
+#include "calls.h"
 
 enum { OPEN = 4, DEVICES_KNOWN = 64, CONTEXTS = 64, NO_ROW = 0xff };
 
@@ -28,21 +28,22 @@ typedef struct open_call {
     const cm_call *call;
     uint32_t correlation;
     uint32_t session;       /* of enable */
-    uint32_t told;          /* cm_driver_tls.told, when it began */
-    uint32_t resets;        /* calls.resets, then */
+    uint32_t finished;      /* cm_driver_tls.finished at its beginning */
+    uint32_t resets;        /* calls.resets at its beginning */
     uint32_t generation;    /* of the thread's state when its free was recorded; 0: it was not */
-    uint32_t events;        /* cm_driver_tls.events, then */
-    bool moves, ends;       /* it is the outermost; it destroys a context */
-    uint64_t time, context; /* of its beginning, where the runtime takes */
+    uint32_t events;        /* cm_driver_tls.events at that moment */
+    bool counted;           /* as in flight: it is the outermost */
+    bool ends;              /* it destroys a context */
+    uint64_t time, context; /* at the beginning of a runtime call that frees */
 } open_call;
 
 static __thread struct {
     open_call at[OPEN];
     uint32_t depth;
-    uint32_t resets; /* contexts that the driver was seen destroying; wraps */
+    uint32_t resets; /* contexts that the driver destroyed; wraps */
 } calls __attribute__((tls_model("initial-exec")));
 
-/* A context that was seen being made or destroyed: several callbacks may tell of one. */
+/* A context that was seen. Several callbacks may report the same one. */
 typedef struct context {
     _Atomic uint64_t handle; /* 0: a free entry */
     _Atomic int device;      /* + 1; 0: not known */
@@ -54,14 +55,14 @@ static struct {
     atomic_bool records, launches;
     struct {
         _Alignas(64) _Atomic uint64_t events;
-    } counts[CM_RING_COUNT];                 /* by the thread's slot; they only grow */
+    } counts[CM_RING_COUNT];                 /* by the thread's slot; never reset */
     _Atomic uint64_t counted;                /* their sum when callbacks were enabled */
     _Atomic uint64_t devices[DEVICES_KNOWN]; /* a context's unique id << 8 | device + 1 */
     context contexts[CONTEXTS];
     _Atomic uint64_t ends; /* session << 32 | calls in flight that destroy contexts */
 } state;
 
-/* Rows by domain and id; written before the first callback can come. */
+/* Rows by domain and id; filled in before the first callback. */
 static uint8_t rows[2][CM_CALL_IDS];
 
 /* --- devices and contexts ------------------------------------------------------------------------
@@ -113,7 +114,7 @@ static void locate(cm_driver_piece *piece, const cm_call *c, const cm_callback *
     int device =
         c->place == CM_PLACE_CONTEXT ? context_device(d) : cm_call_device(c, d->parameters);
 
-    /* Where the call itself names the place, what is no device is the host. */
+    /* If the call itself names the place, anything but a device is the host. */
     piece->device_type =
         device < 0 && c->place != CM_PLACE_CONTEXT ? CM_DEVICE_CPU : CM_DEVICE_CUDA;
     piece->device_index = small_index(device);
@@ -133,7 +134,7 @@ static context *context_entry(uint64_t handle)
     return NULL;
 }
 
-/* Whether this is news: of several callbacks about one context the first tells. */
+/* Whether to record this: the first of several callbacks about one context does. */
 static bool context_made(uint64_t handle, int device, bool primary)
 {
     context *c = context_entry(handle);
@@ -147,11 +148,11 @@ static bool context_made(uint64_t handle, int device, bool primary)
     return !atomic_exchange(&c->alive, true);
 }
 
-/* A context that was there before may be unknown: its end is news, too. */
+/* Whether to record this: also the end of a context that was never seen. */
 static bool context_ended(uint64_t handle, int8_t *device)
 {
     *device = CM_DEVICE_NOT_TOLD;
-    /* The next one may have its number, where numbers are the devices'. */
+    /* A new context may get the same unique id, if ids are device numbers. */
     for (unsigned i = 0; i < DEVICES_KNOWN; i++)
         atomic_store_explicit(&state.devices[i], 0, memory_order_relaxed);
     for (unsigned i = 0; i < CONTEXTS; i++)
@@ -172,7 +173,7 @@ static uint64_t primary_context_of(int device)
     return 0;
 }
 
-/* Calls that outlive their session count no more. */
+/* Calls that began in an earlier session are not counted. */
 static void count_ends(uint32_t session, int by)
 {
     uint64_t before = atomic_load(&state.ends), after;
@@ -189,7 +190,7 @@ bool cm_cupti_context_ends(void)
 {
     uint64_t ends = atomic_load(&state.ends);
 
-    return ends >> 32 == cm_driver_session() && (uint32_t)ends != 0;
+    return ends >> 32 == cm_inflight_session() && (uint32_t)ends != 0;
 }
 
 void *cm_cupti_context_on(int device)
@@ -208,18 +209,18 @@ static void drop_above(uint32_t depth)
 {
     while (calls.depth > depth) {
         const open_call *o = &calls.at[--calls.depth];
-        if (o->moves)
-            cm_driver_move_ends_hook(o->session);
+        if (o->counted)
+            cm_inflight_end_hook(o->session);
         if (o->ends)
             count_ends(o->session, -1);
     }
 }
 
-/* What is left over from before callbacks were off, for its end never came. Its number may be given
- * anew. */
+/* Drops calls of earlier sessions: their ends never came, and their correlation ids may be
+ * reused. */
 static void drop_old(void)
 {
-    uint32_t session = cm_driver_session(), keep = 0;
+    uint32_t session = cm_inflight_session(), keep = 0;
 
     while (keep < calls.depth && calls.at[keep].session == session)
         keep++;
@@ -228,16 +229,16 @@ static void drop_old(void)
 
 static open_call *open_it(const cm_call *c, const cm_callback *d)
 {
-    uint32_t session = cm_driver_session();
+    uint32_t session = cm_inflight_session();
 
     if (calls.depth == OPEN)
         return NULL;
     open_call *o = &calls.at[calls.depth++];
     o->call = c;
     o->correlation = d->correlation;
-    o->moves = calls.depth == 1; /* what lies inside ends before */
-    o->session = o->moves ? cm_driver_move_begins_hook() : session;
-    o->told = cm_driver_tls.told;
+    o->counted = calls.depth == 1; /* nested calls end before it */
+    o->session = o->counted ? cm_inflight_begin_hook() : session;
+    o->finished = cm_driver_tls.finished;
     o->resets = calls.resets;
     o->generation = 0;
     o->ends = c->kind == CM_DRIVER_CONTEXT && c->does == CM_CALL_TAKES;
@@ -246,7 +247,7 @@ static open_call *open_it(const cm_call *c, const cm_callback *d)
     return o;
 }
 
-/* Its entry, now the topmost, or NULL. */
+/* The call's entry, which is then the topmost, or NULL. */
 static open_call *find_open(const cm_call *c, const cm_callback *d)
 {
     for (uint32_t i = calls.depth; i > 0; i--)
@@ -257,7 +258,7 @@ static open_call *find_open(const cm_call *c, const cm_callback *d)
     return NULL;
 }
 
-/* Inside another call of the driver that is told: the driver's own affair. */
+/* Whether the driver makes this call inside another of its calls, which is recorded instead. */
 static bool is_inner(const open_call *o, uint32_t correlation)
 {
     const open_call *end = o != NULL ? o : &calls.at[calls.depth];
@@ -287,7 +288,7 @@ static void describe(cm_driver_piece *piece, const cm_call *c, const cm_callback
     }
 }
 
-/* Each slot is counted by the one thread that has it: nothing is locked for it. */
+/* Only one thread has a slot at a time, so its counter needs no locked instruction. */
 static void count_hook(const cm_thread *t)
 {
     _Atomic uint64_t *mine = &state.counts[t->slot].events;
@@ -308,30 +309,30 @@ static uint64_t all_counted(void)
 static void record_new_hook(const cm_call *c, const cm_callback *d)
 {
     cm_driver_piece piece = {.address = cm_call_given(c, d->parameters)};
-    bool told_by_record = c->recorded && atomic_load_explicit(&state.records, memory_order_relaxed);
+    bool record_follows = c->recorded && atomic_load_explicit(&state.records, memory_order_relaxed);
 
     if (piece.address == 0 || !cm_is_recording())
-        return; /* a context would count as told */
+        return; /* context_made must not run: it would take the context for recorded */
     describe(&piece, c, d);
     piece.size = cm_call_bytes(c, d->parameters);
     if (c->kind == CM_DRIVER_CONTEXT) {
         if (!context_made(piece.address, piece.device_index, c->primary))
             return;
-        if (c->primary) /* had this call made it, that had been told within */
+        if (c->primary) /* a context that this call made was recorded inside of it */
             piece.flags |= CM_EVF_ALREADY;
     }
     ENTERED = cm_enter_hook();
     if (t == NULL)
         return;
-    if (cm_driver_tls.site != 0) /* the record would name us */
+    if (cm_driver_tls.site != 0) /* the record would name the hook's library */
         piece.library = cm_library_of_site_hook(cm_driver_tls.site - 1);
-    else if (c->kind == CM_DRIVER_POOL || !told_by_record) /* pools' records name no caller */
+    else if (c->kind == CM_DRIVER_POOL || !record_follows) /* pools' records name no caller */
         piece.library = cm_library_of_caller_hook();
     cm_driver_new_hook(t, &piece);
     count_hook(t);
 }
 
-/* Contexts that were there before, and those that the runtime made without a callback. */
+/* Records a context that existed before, or that the runtime made without a callback. */
 static void see_context_hook(const cm_callback *d)
 {
     cm_driver_piece piece = {.kind = CM_DRIVER_CONTEXT,
@@ -351,7 +352,7 @@ static void see_context_hook(const cm_callback *d)
     count_hook(t);
 }
 
-/* Returns the generation of the thread's state, 0 where nothing was recorded. */
+/* Returns the generation of the thread's state, 0 if nothing was recorded. */
 static uint32_t record_free_hook(const cm_call *c, const cm_callback *d, uint64_t time,
                                  uint64_t address)
 {
@@ -377,23 +378,23 @@ static uint32_t record_free_hook(const cm_call *c, const cm_callback *d, uint64_
     return cm_thread_generation(t);
 }
 
-/* The free that was recorded when this call began did not happen. */
+/* Takes back the free that was recorded at the beginning of this call. */
 static void record_failed_hook(const open_call *o, const cm_callback *d, uint64_t address)
 {
     ENTERED = cm_enter_hook();
 
     if (o->call->kind == CM_DRIVER_CONTEXT)
         context_made(address, CM_DEVICE_NOT_TOLD, false);
-    /* After another capture has begun there is nothing to take back. */
+    /* A free in an earlier capture cannot be taken back. */
     if (t == NULL || cm_thread_generation(t) != o->generation)
         return;
     if (cm_driver_tls.events == o->events)
         cm_driver_failed_hook(t, *d->result);
-    else /* the free is not this thread's last event any more: that it failed cannot be told */
+    else /* FAILED refers to the thread's last event, and the free no longer is */
         cm_emit_put_hook(t, (cm_event){.kind = CM_EV_LOST, .size = 1, .device_index = -1});
 }
 
-/* The context that goes with a reset is not named by the call. */
+/* A reset does not name the context that it destroys. */
 static uint64_t freed_address(const cm_call *c, const cm_callback *d)
 {
     if (c->address != CM_CALL_ABSENT || c->generic)
@@ -450,19 +451,19 @@ static void driver_exit_hook(const cm_call *c, const cm_callback *d)
     if (o != NULL && *d->result != 0 && o->generation != 0)
         record_failed_hook(o, d, freed_address(c, d));
     if (c->kind != CM_DRIVER_CONTEXT)
-        cm_driver_tls.told++;
+        cm_driver_tls.finished++;
     else if (c->does == CM_CALL_TAKES)
         calls.resets++;
     if (o != NULL)
         drop_above((uint32_t)(o - calls.at));
 }
 
-/* Whether the driver was not seen doing what this call of the runtime did. */
-static bool is_untold(const open_call *o)
+/* Whether no callback of the driver has recorded what this runtime call did. */
+static bool is_unrecorded(const open_call *o)
 {
     return cm_driver_tls.in_slot == 0 &&
            (o->call->kind == CM_DRIVER_CONTEXT ? o->resets == calls.resets
-                                               : o->told == cm_driver_tls.told);
+                                               : o->finished == cm_driver_tls.finished);
 }
 
 static void runtime_enter_hook(const cm_call *c, const cm_callback *d)
@@ -480,14 +481,14 @@ static void runtime_exit_hook(const cm_call *c, const cm_callback *d)
     open_call *o = find_open(c, d);
 
     if (o == NULL)
-        return; /* what happened inside is not known */
+        return; /* what the driver did inside is not known */
     if (c->kind != CM_DRIVER_CONTEXT)
         see_context_hook(d);
-    if (*d->result == 0 && is_untold(o)) {
+    if (*d->result == 0 && is_unrecorded(o)) {
         if (c->does == CM_CALL_GIVES)
             record_new_hook(c, d);
         else if (c->does == CM_CALL_TAKES)
-            /* As of when it began: another thread may have got the address since. */
+            /* With the time of its beginning: another thread may have got the address since. */
             record_free_hook(c, d, o->time,
                              c->address == CM_CALL_ABSENT ? o->context : freed_address(c, d));
     }
@@ -505,7 +506,7 @@ static void resource_hook(uint32_t id, const cm_resource *resource)
     if (handle == 0)
         return;
     if (id == CM_RESOURCE_CONTEXT_CREATED && !cm_is_recording())
-        return; /* it is told once it is seen in use */
+        return; /* it is recorded when it is first used */
     if (id == CM_RESOURCE_CONTEXT_CREATED)
         piece.device_index = ask_device(resource->context);
     if (id == CM_RESOURCE_CONTEXT_CREATED ? !context_made(handle, piece.device_index, false)
@@ -528,7 +529,7 @@ static bool reads_parameters(const cm_call *c)
            c->handle != CM_CALL_ABSENT || c->configured;
 }
 
-/* The end of a call that does not say what it did. */
+/* Counts an event as lost: the end of a call came without parameters or result. */
 static void lose_hook(const open_call *o)
 {
     ENTERED = cm_enter_hook();
@@ -560,7 +561,7 @@ void cm_cupti_callback_hook(void *userdata, int domain, uint32_t id, const void 
         drop_old();
     bool enters = d->site == CM_SITE_ENTER;
     if (enters && !cm_is_recording())
-        return; /* an end always closes what was opened */
+        return; /* ends are still handled, to close opened calls */
     if ((d->result == NULL && !enters) || (d->parameters == NULL && reads_parameters(c))) {
         if (!enters)
             lose_hook(find_open(c, d));
@@ -589,7 +590,7 @@ void cm_cupti_callback_hook(void *userdata, int domain, uint32_t id, const void 
 
 static void index_rows(void)
 {
-    static bool done; /* callbacks of the session before may still be on their way out */
+    static bool done; /* filled once: callbacks of the last session may still be running */
 
     if (done)
         return;
@@ -623,7 +624,7 @@ int cm_cupti_driver_enable(const cm_cupti_link *link, bool launches)
 {
     if (link->subscriber == NULL || link->api->EnableCallback == NULL)
         return 0;
-    cm_libraries_refresh(); /* readies the unwinder, too */
+    cm_libraries_refresh(); /* also prepares the unwinder */
     index_rows();
     for (unsigned i = 0; i < DEVICES_KNOWN; i++)
         atomic_store(&state.devices[i], 0);
@@ -633,7 +634,7 @@ int cm_cupti_driver_enable(const cm_cupti_link *link, bool launches)
         atomic_store(&state.contexts[i].device, 0);
         atomic_store(&state.contexts[i].handle, 0);
     }
-    cm_driver_moves_anew();
+    cm_inflight_new_session();
     atomic_store(&state.counted, all_counted());
     atomic_store(&state.launches, launches);
     atomic_store(&state.device_of, link->api->GetDeviceId);

@@ -1,13 +1,12 @@
-/* CUPTI's activity buffers: given out, taken back, and read by the witness.
+/* CUPTI's activity buffers: requested and completed by CUPTI, read by the CUPTI thread.
  *
- * CUPTI asks for a buffer on a thread of the program, inside its CUDA call, and gives it back on
- * any thread. So both only move numbers between lists without a lock. The memory is reserved once,
- * for good: CUPTI may bring a buffer back long after it was told to stop, and in its first
- * interface has no way of forgetting our functions.
+ * CUPTI requests a buffer on a thread of the program, inside its CUDA call, and completes it on any
+ * thread. Both only move numbers between lists without a lock. The memory is reserved once and
+ * never freed: CUPTI may complete a buffer long after records were disabled, and its first
+ * interface cannot unregister functions.
  *
- * That interface is one for the process. Another client that registers its functions may get our
- * buffers, and we its: what is not ours is left alone and counted, what does not come back is
- * missed for ever. */
+ * In that interface the functions are the process's. If another client registers its own, it may
+ * get our buffers and we its. Foreign buffers are left alone and counted; ours are lost. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,16 +15,17 @@
 
 #include "../../capture/ring_producer.h"
 #include "../cuda.h"
-#include "cupti.h"
-#include "cupti_clock.h"
-#include "cupti_records.h"
+#include "../libraries.h"
+#include "activity.h"
+#include "activity_clock.h"
+#include "activity_records.h"
 
 enum {
     BUFFERS = 128,
     BUFFER_BYTES = 256 << 10, /* 32 MiB in all */
-    MEMORY_BYTES = 64 << 10,  /* of it used where only allocations are told: CUPTI clears it first,
-                                 on the program's thread */
-    SPARE = 2,                /* more than were needed between two looks */
+    MEMORY_BYTES = 64 << 10,  /* used of it without kernels: CUPTI clears a buffer first, on the
+                                 program's thread */
+    SPARE = 2,                /* beyond the demand between two drains */
     NULL_SINCE = 27,          /* CUPTI_API_VERSION from which a request may be declined: 12.9 */
     SCRATCH_BYTES = 8 << 10,
     END_WAIT_MS = 100,
@@ -35,8 +35,8 @@ enum { FORCED = 1 };                       /* cuptiActivityFlushAll */
 enum { cuMemAlloc_v2 = 243 };              /* CUpti_driver_api_trace_cbid */
 
 /* --- lists of buffers --------------------------------------------------------------------------
- * A list's head: the number of its first buffer + 1, above it a count of changes, for a buffer may
- * be taken and put back between another thread's look and its exchange. */
+ * A list's head is the number of its first buffer + 1. Its high half counts changes, so that a
+ * compare-and-swap cannot mistake a returned buffer for the same list. */
 
 typedef struct slot {
     atomic_uint next;
@@ -46,11 +46,11 @@ typedef struct slot {
 
 static slot slots[BUFFERS];
 static atomic_ullong warm; /* free, and backed by memory */
-static atomic_ullong cold; /* free, backed by memory when somebody writes there */
+static atomic_ullong cold; /* free, backed by memory on the first write */
 static atomic_ullong done; /* filled */
 static atomic_int warm_count;
 static atomic_int out_count; /* requested, and not yet in the list of filled ones */
-static atomic_uint taken;    /* since the last look */
+static atomic_uint taken;    /* since the last drain */
 static _Atomic(uint8_t *) memory;
 static uint8_t *scratch;
 
@@ -105,9 +105,8 @@ static void request_hook(uint8_t **buffer, size_t *size, size_t *most_records)
         *size = atomic_load(&buffer_bytes);
         return;
     }
-    /* Everything that we have is full, or nobody reads any more. Releases that crash without a
-     * buffer get one that anybody may write into and nobody reads, for one record at a time: so
-     * they are counted. */
+    /* All buffers are full, or records have ended. Releases that crash without a buffer get the
+     * scratch buffer, which is never read. It takes one record at a time, so these are counted. */
     bool declines = atomic_load(&may_decline);
     *buffer = declines ? NULL : scratch;
     *size = declines ? 0 : SCRATCH_BYTES;
@@ -126,7 +125,7 @@ static void complete_hook(uint8_t *buffer, size_t valid)
             atomic_fetch_add(&scratched, 1);
         return;
     }
-    /* One of ours that is not out now would be in two lists. */
+    /* One of ours that is not out must not get into a second list. */
     if (number >= BUFFERS || offset % BUFFER_BYTES != 0 ||
         !atomic_exchange(&slots[number].out, false)) {
         atomic_fetch_add(&foreign, 1);
@@ -144,7 +143,7 @@ static void complete_v1_hook(void *context, uint32_t stream, uint8_t *buffer, si
     complete_hook(buffer, valid);
 }
 
-/* The second interface: with a structure of its own behind, which tells nothing that is needed. */
+/* The second interface adds a structure, which holds nothing that is needed. */
 static void request_v2_hook(uint8_t **buffer, size_t *size, size_t *most_records, void *about)
 {
     (void)about;
@@ -157,7 +156,7 @@ static void complete_v2_hook(uint8_t *buffer, size_t size, size_t valid, void *a
     complete_hook(buffer, valid);
 }
 
-/* --- the witness's side ------------------------------------------------------------------------
+/* --- the CUPTI thread's side -------------------------------------------------------------------
  */
 
 typedef struct attribute {
@@ -169,11 +168,11 @@ typedef struct attribute {
 static struct {
     cm_cupti_link link;
     bool began;
-    bool insured; /* all of the driver's calls give records, for the numbers in the others */
+    bool has_call_records; /* records of all driver calls are enabled, for correlation ids */
     uint64_t kinds;
     attribute attributes[2];
     uint64_t foreign_before;
-    unsigned demand; /* buffers that were needed between two looks lately */
+    unsigned demand; /* buffers needed between two drains lately */
 } state;
 static atomic_ullong dropped;
 
@@ -293,8 +292,8 @@ static int set_attribute(int which, size_t value)
                : link->api->ActivitySetAttribute(which, &size, &value);
 }
 
-/* CUPTI takes device memory for the times of kernels: by default three buffers of 3.2 MB for each
- * context, up to 250. What is not set stays as it is: it only costs. */
+/* CUPTI takes device memory for kernel times: by default three buffers of 3.2 MB for each context,
+ * up to 250. If an attribute cannot be set, that only costs memory. */
 static void use_little_device_memory(bool kernels)
 {
     state.attributes[0] = (attribute){.which = PRE_ALLOCATE, .small = 1};
@@ -359,9 +358,9 @@ static bool enable_kinds(bool kernels, char *why, size_t why_size)
     return state.kinds != 0;
 }
 
-/* Records carry the numbers of calls; the documentation says: only while calls give records, too.
- * Those of one call that is rare cost nothing. Where numbers are missing all the same, see
- * insure(). */
+/* By CUPTI's documentation, records have correlation ids only while records of calls are enabled.
+ * Those of one rare call cost nothing. If ids are missing all the same, enable_call_records()
+ * enables all. */
 static void record_one_call(bool on)
 {
     const cm_cupti_link *link = &state.link;
@@ -407,7 +406,7 @@ bool cm_cupti_activity_begin(const cm_cupti_link *link, bool kernels, char *why,
         return refuse(why, why_size, "no address space for CUPTI's records", 0);
     if (cm_cupti_records_begin(&state.link) == CM_CUPTI_NO_STEPS)
         return refuse(why, why_size, "this CUPTI does not tell how long its records are", 0);
-    read_filled(false); /* what came after the last end */
+    read_filled(false); /* buffers completed after the last end */
     state.foreign_before = atomic_load(&foreign);
     atomic_store(&dropped, 0);
     atomic_store(&scratched, 0);
@@ -425,7 +424,7 @@ bool cm_cupti_activity_begin(const cm_cupti_link *link, bool kernels, char *why,
         refuse(why, why_size, "CUPTI takes no buffers", result);
     else if (enable_kinds(kernels, why, why_size)) {
         record_one_call(true);
-        cm_cuda_watch_held(kernels);
+        cm_cuda_watch_deferred(kernels);
         return state.began = true;
     }
     atomic_store(&active, false);
@@ -450,12 +449,12 @@ static void count_dropped(void)
         atomic_fetch_add(&dropped, count);
 }
 
-/* Numbers are missing: now all of the driver's calls give records, which nobody needs. */
-static void insure(void)
+/* If correlation ids are missing, enables records of all driver calls; these are not read. */
+static void enable_call_records(void)
 {
-    if (state.insured || cm_cupti_records_get_counts().uncorrelated == 0)
+    if (state.has_call_records || cm_cupti_records_get_counts().uncorrelated == 0)
         return;
-    state.insured = true;
+    state.has_call_records = true;
     if (enable(CM_CUPTI_DRIVER_RECORD) == 0)
         state.kinds |= UINT64_C(1) << CM_CUPTI_DRIVER_RECORD;
 }
@@ -464,7 +463,7 @@ static void adapt(void)
 {
     unsigned now = atomic_exchange(&taken, 0);
 
-    /* Follows a rise at once and a fall slowly. */
+    /* The demand follows a rise at once and a fall slowly. */
     state.demand = now > state.demand ? now : state.demand - (state.demand - now + 7) / 8;
     warm_up(state.demand + SPARE);
     cool_down(2 * state.demand + SPARE);
@@ -475,10 +474,10 @@ static void collect(bool forced)
     const struct timespec ms = {.tv_nsec = 1000000};
 
     state.link.api->ActivityFlushAll(forced ? FORCED : 0);
-    cm_libraries_refresh(); /* records name callers that may have been loaded since */
-    cm_cupti_clock_look();
-    /* CUPTI's own thread may bring some a moment after its function has returned. The count
-     * is read before the list, so that a buffer which arrives in between is still parsed. */
+    cm_libraries_refresh(); /* records may name libraries loaded since */
+    cm_cupti_clock_sample();
+    /* CUPTI's own thread may complete buffers a moment after the flush has returned. The count is
+     * read before the list, so that a buffer that arrives in between is still parsed. */
     for (unsigned waited = 0; forced && waited < END_WAIT_MS && atomic_load(&out_count) > 0;
          waited++) {
         read_filled(true);
@@ -493,17 +492,17 @@ void cm_cupti_activity_drain(bool forced)
     if (!state.began)
         return;
     collect(forced);
-    insure();
+    enable_call_records();
     adapt();
 }
 
 void cm_cupti_activity_end(const cm_cupti_link *link)
 {
-    (void)link; /* that of begin */
+    (void)link; /* the same as in begin */
     if (!state.began)
         return;
     state.began = false;
-    cm_cuda_watch_held(false);
+    cm_cuda_watch_deferred(false);
     for (int kind = 0; kind < CM_CUPTI_RECORD_KINDS; kind++)
         if (state.kinds >> kind & 1)
             disable(kind);
@@ -514,7 +513,7 @@ void cm_cupti_activity_end(const cm_cupti_link *link)
     cool_down(0);
 }
 
-bool cm_cupti_activity_tells_kernels(void)
+bool cm_cupti_activity_has_kernels(void)
 {
     return state.began && (state.kinds >> CM_CUPTI_CONCURRENT_RECORD & 1) != 0;
 }

@@ -1,33 +1,35 @@
-/* What the driver and NVML tell of each device as a whole, now and then, on the witness's thread.
+/* Memory totals of each device, from the driver and NVML.
  *
- * Of the driver only what is in the process already is asked, and only for devices that have a
- * context: nothing here makes one or initializes CUDA. A primary context is held while it is asked;
- * where there is none, one that the program made (cuCtxCreate) and callbacks told of is used. None
- * is while one is being destroyed: the driver would make it anew. NVML is loaded if there is one:
- * without, nothing is known of other processes. What is not known is not told. */
+ * Only a driver that is already in the process is asked, and only about devices with a context:
+ * nothing here makes a context or initializes CUDA. A primary context is retained for the time of
+ * the calls. Without one, a context is used that the program made (cuCtxCreate) and callbacks
+ * reported. No context is used while one is being destroyed, for the driver would make it again.
+ * NVML is loaded if it is installed; without it, nothing is known about other processes. */
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "../../base/clock.h"
-#include "../../capture/ring_producer.h"
-#include "cupti.h"
-#include "../inflight.h"
+#include "device_totals.h"
+
+#include "../base/clock.h"
+#include "../capture/ring_producer.h"
+#include "cupti/callbacks.h"
+#include "inflight.h"
 
 enum {
     DEVICES = 64,
     PROCESSES = 256,
-    TRIES = 4, /* for a sample that nothing moved under */
+    TRIES = 4, /* for a sample without a call in flight */
     NVML_NS = 1000000000,
-    NVML_SHARE = 100, /* of the time it may take one part in so many, for it may take the driver's
-                         locks */
+    NVML_SHARE =
+        100, /* NVML may take the driver's locks: it gets one part in so many of the time */
     WRITE_NS = 1000000000,
 };
 enum { RESERVED_NOW = 5 }; /* CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT */
 enum { RELAXED = 2 };      /* CU_STREAM_CAPTURE_MODE_RELAXED */
-enum { TOLD = CM_TOLD_USED + 1 };
+enum { TOTALS = CM_TOLD_USED + 1 };
 
 #define UNKNOWN (-1)
 
@@ -35,7 +37,7 @@ enum { TOLD = CM_TOLD_USED + 1 };
  */
 
 static struct {
-    bool looked;
+    bool searched;
     int (*DeviceGetCount)(int *count);
     int (*DeviceGetUuid)(uint8_t uuid[16], int device);
     int (*DeviceGetPCIBusId)(char *text, int size, int device);
@@ -52,12 +54,12 @@ static struct {
 
 static bool find_driver(void)
 {
-    if (driver.looked)
+    if (driver.searched)
         return driver.MemGetInfo != NULL;
     void *library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
     if (library == NULL)
         return false; /* not yet */
-    driver.looked = true;
+    driver.searched = true;
 #define FIND(field, symbol) *(void **)&driver.field = dlsym(library, symbol)
     FIND(DeviceGetCount, "cuDeviceGetCount");
     FIND(DeviceGetUuid, "cuDeviceGetUuid_v2"); /* of the MIG instance, where there is one */
@@ -79,7 +81,7 @@ static bool find_driver(void)
     return driver.MemGetInfo != NULL;
 }
 
-/* Whether the device has a context that can be asked; it is current then. */
+/* Makes a context of the device current. false: there is none that may be used. */
 static bool enter_device(int device, bool *retained)
 {
     unsigned flags;
@@ -136,15 +138,15 @@ typedef struct nvml_memory_v2 {
 
 typedef struct nvml_process {
     unsigned pid;
-    unsigned long long bytes; /* all ones: not told */
+    unsigned long long bytes; /* all ones: unknown */
     unsigned instance, compute_instance;
 } nvml_process;
 
 typedef int (*processes_fn)(void *device, unsigned *count, nvml_process *list);
 
 static struct {
-    bool looked, works;
-    pid_t owner; /* who initialized it */
+    bool searched, works;
+    pid_t owner; /* the process that initialized it */
     int (*DeviceGetHandleByUUID)(const char *uuid, void **device);
     int (*DeviceGetHandleByPciBusId)(const char *bus, void **device);
     int (*DeviceGetMemoryInfo)(void *device, nvml_memory *memory);
@@ -167,10 +169,10 @@ static processes_fn find_processes(void *library, const char *name)
 
 static bool find_nvml(void)
 {
-    if (nvml.looked && nvml.owner == getpid())
+    if (nvml.searched && nvml.owner == getpid())
         return nvml.works;
     memset(&nvml, 0, sizeof nvml);
-    nvml.looked = true;
+    nvml.searched = true;
     nvml.owner = getpid();
     void *library = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL);
     if (library == NULL)
@@ -207,7 +209,7 @@ static bool nvml_total(void *handle, uint64_t *total, int64_t *reserved)
     return true;
 }
 
-/* The same device as CUDA's, whatever may be visible and however it is divided. */
+/* NVML's handle of CUDA's device, which may be renumbered or a MIG instance. */
 static void *nvml_device(int device, uint64_t total)
 {
     static const char *const kinds[] = {"GPU", "MIG"};
@@ -227,7 +229,7 @@ static void *nvml_device(int device, uint64_t total)
             if (nvml.DeviceGetHandleByUUID(text, &handle) == 0)
                 return handle;
         }
-    /* An instance is at the address of the whole: that one has far more memory. */
+    /* A MIG instance has the bus address of the whole device, which has far more memory. */
     if (driver.DeviceGetPCIBusId != NULL && nvml.DeviceGetHandleByPciBusId != NULL &&
         driver.DeviceGetPCIBusId(text, sizeof text, device) == 0 &&
         nvml.DeviceGetHandleByPciBusId(text, &handle) == 0 &&
@@ -236,7 +238,7 @@ static void *nvml_device(int device, uint64_t total)
     return NULL;
 }
 
-/* Adds a list's processes to those that are known. false: NVML cannot tell. */
+/* Adds a list's processes to the known ones. false: NVML has no answer. */
 static bool add_processes(processes_fn list, void *handle, nvml_process *known, unsigned *count)
 {
     enum { SUCCESS = 0, NOT_SUPPORTED = 3 };
@@ -258,8 +260,8 @@ static bool add_processes(processes_fn list, void *handle, nvml_process *known, 
     return true;
 }
 
-/* Processes are told by numbers of the host's. Where our own is not among them we are in a
- * container that has numbers of its own, and who is who is not known. */
+/* NVML gives the host's process ids. If our own is not among them, this is a container with its own
+ * ids, and the processes cannot be told apart. */
 static void nvml_shares(void *handle, int64_t *own, int64_t *others)
 {
     static nvml_process known[PROCESSES];
@@ -274,11 +276,11 @@ static void nvml_shares(void *handle, int64_t *own, int64_t *others)
         if (nvml.processes[i] != NULL && !add_processes(nvml.processes[i], handle, known, &count))
             all = false;
     for (unsigned i = 0; i < count; i++) {
-        bool told = known[i].bytes != UINT64_MAX;
+        bool known_bytes = known[i].bytes != UINT64_MAX;
         if (known[i].pid == (unsigned)nvml.owner) {
             found = true;
-            *own = told ? (int64_t)known[i].bytes : UNKNOWN;
-        } else if (told) {
+            *own = known_bytes ? (int64_t)known[i].bytes : UNKNOWN;
+        } else if (known_bytes) {
             sum += known[i].bytes;
         } else {
             all = false;
@@ -291,45 +293,45 @@ static void nvml_shares(void *handle, int64_t *own, int64_t *others)
 /* --- samples -----------------------------------------------------------------------------------
  */
 
-typedef struct moment {
-    int64_t told[TOLD]; /* by cm_device_told; UNKNOWN: is not told */
+typedef struct sample {
+    int64_t total[TOTALS]; /* by cm_device_told; UNKNOWN: not emitted */
     bool quiet;
-} moment;
+} sample;
 
 static struct {
     pid_t owner;
-    uint32_t capture; /* in which the rest was written */
+    uint32_t capture; /* to which the rest belongs */
     struct {
-        moment last;                   /* that was written */
-        int64_t own, others, reserved; /* as NVML told last */
-        int64_t used_then;             /* as the driver told then */
+        sample last;                   /* that was written */
+        int64_t own, others, reserved; /* NVML's last answer */
+        int64_t used_then;             /* the driver's total at that time */
         uint64_t written_ns;
-        uint32_t window; /* in which it was written */
-        uint64_t due_ns; /* when NVML may be asked again; 0: it was not */
+        uint32_t window; /* of that sample */
+        uint64_t due_ns; /* when NVML may be asked again */
         void *nvml;
         bool nvml_looked;
     } device[DEVICES];
 } state;
 
-static _Atomic uint32_t windows; /* that were opened; wraps */
+static _Atomic uint32_t windows; /* opened so far; wraps */
 
-/* What changes with every allocation, in one sample. moves: cm_driver_moves() before it. */
-static bool sample_driver(int device, moment *m, uint64_t *moves)
+/* Samples what every allocation changes. inflight: cm_inflight_state() before it. */
+static bool sample_driver(int device, sample *m, uint64_t *inflight)
 {
     size_t free_bytes, total;
     bool retained;
 
     if (!enter_device(device, &retained))
         return false;
-    *moves = cm_driver_moves();
-    bool told = driver.MemGetInfo(&free_bytes, &total) == 0;
-    if (told) {
-        m->told[CM_TOLD_POOLED] = pooled_on(device);
-        m->told[CM_TOLD_TOTAL] = (int64_t)total;
-        m->told[CM_TOLD_USED] = (int64_t)(total - free_bytes);
+    *inflight = cm_inflight_state();
+    bool answered = driver.MemGetInfo(&free_bytes, &total) == 0;
+    if (answered) {
+        m->total[CM_TOLD_POOLED] = pooled_on(device);
+        m->total[CM_TOLD_TOTAL] = (int64_t)total;
+        m->total[CM_TOLD_USED] = (int64_t)(total - free_bytes);
     }
     leave_device(device, retained);
-    return told;
+    return answered;
 }
 
 static void ask_nvml(int device, uint64_t total)
@@ -352,36 +354,37 @@ static void ask_nvml(int device, uint64_t total)
     nvml_total(handle, &theirs, &state.device[device].reserved);
 }
 
-/* Asks NVML if it is due: it may be slow, and what other processes have does not change with each
- * allocation of ours. Returns whether it asked. */
-static bool sample_nvml(int device, const moment *m, bool anew)
+/* Asks NVML if it is due, and returns whether it did. NVML may be slow, and memory of other
+ * processes does not change with each allocation of ours. */
+static bool sample_nvml(int device, const sample *m, bool force)
 {
     uint64_t now = cm_clock_monotonic_ns();
 
-    if (!anew && now < state.device[device].due_ns)
+    if (!force && now < state.device[device].due_ns)
         return false;
-    ask_nvml(device, (uint64_t)m->told[CM_TOLD_TOTAL]);
+    ask_nvml(device, (uint64_t)m->total[CM_TOLD_TOTAL]);
     uint64_t after = cm_clock_monotonic_ns(), rest = (after - now) * NVML_SHARE;
     state.device[device].due_ns = after + (rest > NVML_NS ? rest : NVML_NS);
-    state.device[device].used_then = m->told[CM_TOLD_USED];
+    state.device[device].used_then = m->total[CM_TOLD_USED];
     return true;
 }
 
-/* This process's share changes with each allocation: it is valid only while `used` is the same. */
-static void tell_nvml(int device, moment *m)
+/* This process's share changes with each allocation, so it is valid only while `used` is the same.
+ */
+static void add_nvml(int device, sample *m)
 {
-    bool then = m->told[CM_TOLD_USED] == state.device[device].used_then;
+    bool then = m->total[CM_TOLD_USED] == state.device[device].used_then;
 
-    m->told[CM_TOLD_OWN] = then ? state.device[device].own : UNKNOWN;
-    m->told[CM_TOLD_OTHERS] = state.device[device].others;
-    m->told[CM_TOLD_RESERVED] = state.device[device].reserved;
+    m->total[CM_TOLD_OWN] = then ? state.device[device].own : UNKNOWN;
+    m->total[CM_TOLD_OTHERS] = state.device[device].others;
+    m->total[CM_TOLD_RESERVED] = state.device[device].reserved;
 }
 
-/* All of it, or lost events are counted and it is not complete. */
-static bool put(cm_thread *t, int device, const moment *m, uint64_t time)
+/* Emits the whole sample. false: there was no room, and lost events are counted. */
+static bool put(cm_thread *t, int device, const sample *m, uint64_t time)
 {
-    for (int what = CM_TOLD_TOTAL; what < TOLD; what++) {
-        if (m->told[what] == UNKNOWN)
+    for (int what = CM_TOLD_TOTAL; what < TOTALS; what++) {
+        if (m->total[what] == UNKNOWN)
             continue;
         cm_event *e = cm_reserve_hook(t);
         if (e == NULL)
@@ -389,7 +392,7 @@ static bool put(cm_thread *t, int device, const moment *m, uint64_t time)
         *e = (cm_event){
             .time = time,
             .address = (uint64_t)what,
-            .size = m->told[what],
+            .size = m->total[what],
             .kind = CM_EV_DEVICE,
             .flags = m->quiet ? CM_EVF_QUIET : 0,
             .device_type = CM_DEVICE_CUDA,
@@ -400,8 +403,9 @@ static bool put(cm_thread *t, int device, const moment *m, uint64_t time)
     return true;
 }
 
-/* The last one of a recording is written even if it is the one before: the program was there. */
-static void write_moment(int device, const moment *m, uint64_t time, uint64_t now, uint32_t window,
+/* Writes a sample that has changed, or is a second old. The last one of a recording is always
+ * written: it shows that the program still ran. */
+static void write_sample(int device, const sample *m, uint64_t time, uint64_t now, uint32_t window,
                          bool last)
 {
     bool same = memcmp(m, &state.device[device].last, sizeof *m) == 0 &&
@@ -422,36 +426,36 @@ static void write_moment(int device, const moment *m, uint64_t time, uint64_t no
     state.device[device].window = window;
 }
 
-static void sample_device(int device, bool anew)
+static void sample_device(int device, bool force)
 {
     uint64_t now = cm_clock_monotonic_ns();
     uint32_t window = atomic_load(&windows);
-    uint64_t moves, time;
-    moment m;
+    uint64_t inflight, time;
+    sample m;
 
     memset(&m, 0, sizeof m); /* compared as bytes */
-    for (int what = 0; what < TOLD; what++)
-        m.told[what] = UNKNOWN;
-    if (!sample_driver(device, &m, &moves))
+    for (int what = 0; what < TOTALS; what++)
+        m.total[what] = UNKNOWN;
+    if (!sample_driver(device, &m, &inflight))
         return;
-    if (sample_nvml(device, &m, anew) && !sample_driver(device, &m, &moves))
+    if (sample_nvml(device, &m, force) && !sample_driver(device, &m, &inflight))
         return;
-    /* Quiet until its own time stamp, so that the order of events is the order in the driver: what
-     * this sample contains has an earlier time, what it lacks a later one. */
+    /* The sample is quiet if no call was in flight up to its time stamp. Then allocations that it
+     * contains have earlier times, and those it lacks have later ones. */
     for (int i = 1;; i++) {
         time = cm_clock_now();
-        m.quiet = moves % 2 == 0 && cm_driver_moves() == moves;
+        m.quiet = inflight % 2 == 0 && cm_inflight_state() == inflight;
         if (m.quiet || i == TRIES)
             break;
-        if (!sample_driver(device, &m, &moves))
+        if (!sample_driver(device, &m, &inflight))
             return;
     }
-    tell_nvml(device, &m);
-    write_moment(device, &m, time, now, window, anew);
+    add_nvml(device, &m);
+    write_sample(device, &m, time, now, window, force);
 }
 
-/* What is remembered is of this process and this capture. */
-static void begin_anew(void)
+/* Drops what was remembered in another process or capture. */
+static void reset(void)
 {
     uint32_t capture = atomic_load(cm_recording);
 
@@ -461,29 +465,29 @@ static void begin_anew(void)
     state.owner = getpid();
     state.capture = capture;
     for (int i = 0; i < DEVICES; i++)
-        for (int what = 0; what < TOLD; what++)
-            state.device[i].last.told[what] = UNKNOWN;
+        for (int what = 0; what < TOTALS; what++)
+            state.device[i].last.total[what] = UNKNOWN;
 }
 
-void cm_device_totals_renew(void)
+void cm_device_totals_write_next(void)
 {
     atomic_fetch_add(&windows, 1);
 }
 
-void cm_device_totals_sample(bool anew)
+void cm_device_totals_sample(bool force)
 {
     int count = 0, mode = RELAXED;
 
     if (!cm_is_recording() || !find_driver() || driver.DeviceGetCount(&count) != 0)
         return;
-    begin_anew();
+    reset();
     bool own = cm_cupti_own_thread;
     cm_cupti_own_thread = true; /* these calls are not the program's */
-    /* Else a capture of a graph on another thread may forbid what is asked, and be spoilt by it. */
+    /* Otherwise a graph capture on another thread may forbid these calls, or be invalidated. */
     bool relaxed = driver.ThreadExchangeStreamCaptureMode != NULL &&
                    driver.ThreadExchangeStreamCaptureMode(&mode) == 0;
     for (int device = 0; device < count && device < DEVICES; device++)
-        sample_device(device, anew);
+        sample_device(device, force);
     if (relaxed)
         driver.ThreadExchangeStreamCaptureMode(&mode);
     cm_cupti_own_thread = own;

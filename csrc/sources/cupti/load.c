@@ -1,5 +1,5 @@
-/* Which libcupti. Two copies of it in one process do not work together, so the one that is there is
- * taken whatever it is; else one that is no newer than what else of CUDA is loaded. */
+/* Finding libcupti. Two copies in one process do not work together, so a loaded copy is always
+ * used; otherwise one that is no newer than the CUDA libraries in the process. */
 #define _GNU_SOURCE /* dl_iterate_phdr, dladdr, RTLD_DEFAULT */
 #include <dlfcn.h>
 #include <limits.h>
@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cupti.h"
 #include "../loaded.h"
+#include "api.h"
 
 enum { PLACES = 24, MAJOR_NEWEST = 19, MAJOR_OLDEST = 11 };
 
@@ -72,7 +72,7 @@ static void add_place(loaded *all, const char *path)
     added->folder[length] = '\0';
 }
 
-/* dl_iterate_phdr: copies what it needs, for the object may be gone afterwards. */
+/* Called by dl_iterate_phdr. Copies the paths, for the object may be unloaded afterwards. */
 static int see_object(struct dl_phdr_info *info, size_t size, void *context)
 {
     loaded *all = context;
@@ -83,7 +83,8 @@ static int see_object(struct dl_phdr_info *info, size_t size, void *context)
     if (begins(name, "libcuda.so")) {
         all->driver = true;
         snprintf(all->driver_path, sizeof all->driver_path, "%s", path);
-    } else if (begins(name, "libcupti.so") || begins(name, "libcupti-")) { /* a wheel's own copy */
+    } else if (begins(name, "libcupti.so") ||
+               begins(name, "libcupti-")) { /* the latter: a wheel's copy */
         snprintf(all->cupti_path, sizeof all->cupti_path, "%s", path);
     } else if (begins(name, "libcudart")) {
         const char *version = strstr(name, ".so.");
@@ -158,7 +159,8 @@ bool cm_cupti_driver_ready(void)
         get_current = (get_current_fn)driver_function("cuCtxGetCurrent");
         atomic_store(&known, get_current);
     }
-    /* The one call that tells without doing it: error 3 before anybody has called cuInit. */
+    /* The one call that does not initialize the driver: error 3 before the program called cuInit.
+     */
     return get_current != NULL && get_current(&context) == 0;
 }
 
@@ -179,8 +181,7 @@ static void *open_file(const char *path, int more)
     return dlopen(path, RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE | more);
 }
 
-/* False for a path that does not fit: the kernel opens none that is longer, and the beginning of
- * one is another file. */
+/* false: the path does not fit, and a cut one would be another file. */
 static __attribute__((format(printf, 2, 3))) bool make_path(char path[PATH_MAX], const char *format,
                                                             ...)
 {
@@ -192,7 +193,7 @@ static __attribute__((format(printf, 2, 3))) bool make_path(char path[PATH_MAX],
     return length >= 0 && length < PATH_MAX;
 }
 
-/* Of this release: "libcupti.so.13"; up to 11 the minor belongs to the name. */
+/* Opens a release's file: "libcupti.so.13"; up to 11 the name contains the minor version. */
 static void *open_release(const char *folder, int major, int more)
 {
     const char *slash = folder[0] != '\0' ? "/" : "";
@@ -230,7 +231,7 @@ static void *open_in(const char *folder, int newest)
     return handle;
 }
 
-/* Where a wheel has it, seen from the folder of another wheel's library. */
+/* Opens the copy that a wheel installed, starting from the folder of another wheel's library. */
 static void *open_beside(const char *folder, int newest)
 {
     static const char *const steps[] = {
@@ -266,8 +267,8 @@ static void *open_toolkit(const char *home, int newest)
 
 static void *find(const loaded *all)
 {
-    /* A CUPTI that is newer than the driver refuses, and one of another major release than the
-     * runtime knows other functions. */
+    /* A CUPTI newer than the driver refuses to start, and one of another major release than the
+     * runtime's does not know its functions. */
     int driver = cm_cupti_driver_version() / 1000;
     int newest = all->runtime != 0 ? all->runtime : driver != 0 ? driver : MAJOR_NEWEST;
     void *handle = open_loaded(all);
