@@ -33,8 +33,8 @@ if os.environ.get("CUPTIMEM_WERROR"):
 sources = sorted(path for path in glob("csrc/**/*.c", recursive=True) if "/simulator/" not in path.replace(os.sep, "/"))
 
 
-# The simulated device: shared libraries beside a package's Python files that nobody imports. They are preloaded into a
-# process that runs on it (cuptimem/simulation/device/__init__.py says which and why), so their file names are SONAMEs.
+# The simulated device: shared libraries in a package, never imported. They are preloaded into a process that
+# runs on it (cuptimem/simulation/device/__init__.py lists them and the reasons), so their file names are SONAMEs.
 SIMULATOR = "cuptimem.simulation.device"
 TABLES = "csrc/simulator/tables"
 DEVICE = "cuptimem/simulation/device/__init__.py"
@@ -43,8 +43,8 @@ simulator = runpy.run_path(DEVICE)
 ALIASES = {alias.file: alias for alias in simulator["ALIASES"]}
 FILES = {file.replace(".", "_").replace("-", "_"): file for file in [simulator["CORE"], *ALIASES]}
 
-# All an alias consists of: a name to keep it from being empty, and code through which the core makes what the real
-# library would do itself (driver_library.c). Its frame must be there: no tail call.
+# An alias has a name, which keeps it from being empty, and a function through which the core calls the driver where the
+# real library would (driver_library.c). That function's frame must be on the stack: no tail call.
 PASSAGE = """__attribute__((visibility("default"))) const char %s = 0;
 
 __attribute__((visibility("default"), noinline)) void cm_sim_from(void (*work)(void *), void *argument)
@@ -54,8 +54,8 @@ __attribute__((visibility("default"), noinline)) void cm_sim_from(void (*work)(v
 }
 """
 
-# CUPTI's functions, for who looks them up in its file: which of them there are depends on the release that is imitated
-# (cupti_exports.c), so each is asked for when it is looked up. Who was linked finds the core's, which come first.
+# CUPTI's functions, for programs that look them up in its file: they depend on the release that is imitated
+# (cupti_exports.c), so each lookup asks the core. A program linked with CUPTI gets the core's, which come first.
 ASK = """
 #include <dlfcn.h>
 #include <stddef.h>

@@ -6,6 +6,30 @@ from typing import Any
 
 class Error(RuntimeError): ...
 
+# constants (csrc/python/py_constants.c; csrc/base/event.h explains them)
+MARK_WINDOW_OPEN: int
+MARK_WINDOW_CLOSE: int
+MARK_SEEDED: int
+MARK_FILLING: int
+MARK_WALK: int
+MARK_OOM_LEFT: int
+TICK_STEP: int
+OBJECT_MODULE: int
+OBJECT_OPTIMIZER: int
+LABEL_MODULE: int
+LABEL_PARAMETER: int
+LABEL_BUFFER: int
+LABEL_GRADIENT: int
+LABEL_OPTIMIZER_STATE: int
+LABEL_TENSOR: int
+DEVICE_CPU: int
+DEVICE_CUDA: int
+STORAGE_ALLOCATOR: int
+STORAGE_SLICE: int
+STACK_NONE: int
+STACK_LOST: int
+PHASES: tuple[str, ...]  # names, by cm_phase
+
 # frames (csrc/python/py_frames.c)
 def frames_init() -> str | None: ...  # None: stacks work; else why not
 def frames_offsets() -> dict[str, int]: ...  # field -> bytes from its struct's start
@@ -38,12 +62,12 @@ def temporary_files_remove() -> None: ...
 def capture_warning() -> str | None: ...  # why recording ended by itself, once
 
 # events (csrc/python/py_events.c)
-def tick(kind: int, obj: object) -> None: ...  # cm_tick_kind
-def mark(kind: int, argument: int = 0) -> None: ...  # cm_mark_kind
-def object_new(kind: int, obj: object, before_start: bool = False) -> None: ...  # cm_object_kind
+def tick(kind: int, obj: object) -> None: ...  # TICK_*
+def mark(kind: int, argument: int = 0) -> None: ...  # MARK_*
+def object_new(kind: int, obj: object, before_start: bool = False) -> None: ...  # OBJECT_*
 def label(
     kind: int, address: int, owner: int, text: str, device_type: int = 0, device_index: int = -1
-) -> None: ...  # cm_label_kind
+) -> None: ...  # LABEL_*
 def holder(stack: int, nodes: bool, device_type: int, device_index: int, paths: list[tuple[str, int, int]]) -> None: ...
 def capture_emit(
     threads: int, pairs: int, first: int = 0, counter: Any = None, pause_us: int = 0
@@ -93,7 +117,7 @@ def operators_test(begin: bool, /) -> bool: ...  # at its end: whether aten::emp
 def sources_offsets() -> dict[str, int]: ...  # what calibration found: field -> bytes
 def cuda_allocator() -> tuple[str, bool, int, int] | None: ...  # cm_sources_cuda
 def storage_calibrate(samples: list[tuple[int, int, int]], slice: int, parent: int) -> str | None: ...
-def storage_origin(cdata: int) -> tuple[int, int, int]: ...  # cm_storage_origin, address, bytes
+def storage_origin(cdata: int) -> tuple[int, int, int]: ...  # STORAGE_* or 0, address, bytes
 def main_thread_call(call: Callable[[], None] | None) -> None: ...  # about once a second while a capture runs
 def main_thread_call_when_warned(call: Callable[[], None] | None) -> None: ...  # while capture_warning has one
 def main_thread_call_when_asked(call: Callable[[], None] | None) -> None: ...  # while source_asked has something to ask

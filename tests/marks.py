@@ -18,7 +18,7 @@ ONCE = [
         "the analysis is C; tests/tools/cli and tests/record/api call its binding with every Python",
     ),
     ("unit/capture/", "stress", "a C program"),
-    ("unit/capture/test_capture_fold.py", "", "C through ctypes"),
+    ("unit/capture/test_capture_compact.py", "", "C through ctypes"),
     ("simulator/cupti_headers/", "", "reads C headers"),
     ("simulator/driver/test_activity.py", "", "C programs"),
     ("simulator/driver/test_callbacks.py", "", "C programs"),

@@ -20,9 +20,9 @@ static const cm_part_kind *const kinds[] = {
 enum { PARTS = sizeof kinds / sizeof kinds[0], EVENT_KINDS = 64 };
 
 /* The parts that want something, by their places in the table. */
-typedef struct audience {
+typedef struct listeners {
     uint8_t part[PARTS], count;
-} audience;
+} listeners;
 
 #define SCAN_SHARE 0.35 /* of the time, measured: the first reading only decodes */
 
@@ -35,7 +35,7 @@ typedef struct analyzer {
     cm_plan *plan;
     cm_run run;
     void *part[PARTS];
-    audience of_changes, of_event[EVENT_KINDS];
+    listeners of_changes, of_event[EVENT_KINDS];
     bool started, fine;
     int64_t bounds; /* step bounds passed: the first is the begin of step 0 */
     uint64_t events;
@@ -60,26 +60,26 @@ static bool no_memory(analyzer *a)
     return fail(a, "out of memory");
 }
 
-static void join(audience *of, size_t part)
+static void add_listener(listeners *of, size_t part)
 {
     of->part[of->count++] = (uint8_t)part;
 }
 
 /* Most records concern few parts or none: the others are not asked. */
-static void seat_parts(analyzer *a)
+static void build_dispatch(analyzer *a)
 {
     for (size_t i = 0; i < PARTS; i++) {
         if (kinds[i]->change != NULL)
-            join(&a->of_changes, i);
+            add_listener(&a->of_changes, i);
         for (size_t kind = 0; kind < EVENT_KINDS; kind++)
             if (kinds[i]->events & CM_PART_EVENT(kind))
-                join(&a->of_event[kind], i);
+                add_listener(&a->of_event[kind], i);
     }
 }
 
 static bool start_parts(analyzer *a)
 {
-    seat_parts(a);
+    build_dispatch(a);
     a->started = true;
     a->backward = a->replay->backward;
     a->unknown_frees = a->replay->unknown_frees;
@@ -121,7 +121,7 @@ static bool see_thread(analyzer *a, uint32_t thread)
     return cm_idmap_put(&a->thread, thread, 0) || no_memory(a);
 }
 
-static void see_fold(analyzer *a, const cm_event *e)
+static void count_compacted(analyzer *a, const cm_event *e)
 {
     int64_t last = (int64_t)a->plan->steps.count - 1, step = a->replay->step;
     if (step > last)
@@ -133,7 +133,7 @@ static void see_fold(analyzer *a, const cm_event *e)
     a->events += e->address;
 }
 
-static bool tell_parts(analyzer *a, const cm_record *record, const cm_change *change, int changes)
+static bool notify_parts(analyzer *a, const cm_record *record, const cm_change *change, int changes)
 {
     const cm_event *e = &record->event;
     bool heap = e->kind == CM_EV_ALLOC || e->kind == CM_EV_FREE ||
@@ -142,12 +142,12 @@ static bool tell_parts(analyzer *a, const cm_record *record, const cm_change *ch
     bool summed = work && e->flags & CM_EVF_SUMMED;
     bool folded = e->kind == CM_EV_FOLDED;
     if (e->kind == CM_EV_FOLD)
-        see_fold(a, e);
+        count_compacted(a, e);
     else if (!folded && !summed && e->kind != CM_EV_DRIVER_FOLDED)
         a->events++;
     if ((heap || folded) && !see_thread(a, record->thread))
         return false;
-    const audience *all = &a->of_changes;
+    const listeners *all = &a->of_changes;
     for (int c = 0; c < changes; c++)
         for (size_t i = 0; i < all->count; i++)
             if (!kinds[all->part[i]]->change(a->part[all->part[i]], &change[c]))
@@ -176,7 +176,7 @@ static bool replay_all(analyzer *a)
         if (!cm_engine_next(a->engine, &record, a->error, a->error_size))
             return false;
         int changes = cm_engine_apply(a->engine, &record, change, a->error, a->error_size);
-        if (changes < 0 || (a->started && !tell_parts(a, &record, change, changes)))
+        if (changes < 0 || (a->started && !notify_parts(a, &record, change, changes)))
             return false;
         if (cm_engine_reads(a->engine) &&
             !cm_scan_goes_on(&a->opened, position, a->reader, SCAN_SHARE, 1 - SCAN_SHARE))

@@ -171,7 +171,7 @@ static bool is_scalar(const cm_leak *leak)
     return leak->bytes <= (int64_t)leak->count * CM_CAUSE_SCALAR_BYTES;
 }
 
-/* What the nodes of a kept graph hold: first what their lines tell, then what only the steps do.
+/* What the nodes of a kept graph hold: first by their lines, then by their steps alone.
  * That may be another leak of the same program, so no more of it is taken for theirs than the rest
  * is. */
 static bool find_retained(causes *c, const cm_verdict_row *nodes)

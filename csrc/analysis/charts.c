@@ -25,7 +25,7 @@ typedef struct row { /* one origin in one span */
 
 typedef struct device {
     cm_chart_interval *interval; /* NULL: this span is not about it */
-    int64_t live, reserved;      /* before the event that is looked at */
+    int64_t live, reserved;      /* before the current event */
     uint64_t moment;             /* of the interval's high */
     uint32_t *touched;
     size_t touched_count, touched_capacity;

@@ -1,5 +1,6 @@
-/* What was told of each device over time, in a bounded number of points. A point stands for a span
- * of time, 2^shift ns wide, by its moment that used the most; spans double when there are too many.
+/* What was reported of each device over time, in a bounded number of points. A point stands for a
+ * span of time, 2^shift ns wide, by its moment that used the most; spans double when there are too
+ * many.
  */
 #include <stdlib.h>
 

@@ -15,7 +15,7 @@ typedef struct piece { /* of memory: a segment of cudaMalloc, or a mapping */
     bool mapped;
 } piece;
 
-typedef struct span { /* a segment as it is told */
+typedef struct span { /* a segment as reports have it */
     uint64_t address;
     int64_t size, allocated, largest_free;
     size_t first, count; /* pieces */
@@ -157,7 +157,7 @@ static int64_t whole_pieces(const layout *p, const span *s, size_t *next, int64_
 }
 
 /* Blocks from *next on; returns false when memory is out. */
-static bool look_into(layout *p, uint32_t number, size_t *next, cm_fragmentation *out)
+static bool describe_span(layout *p, uint32_t number, size_t *next, cm_fragmentation *out)
 {
     span *s = &p->span[number];
     int64_t cursor = 0, free_granules = 0, free_pieces = 0, requested = 0, allocated = 0;
@@ -310,7 +310,7 @@ static bool pins_of(const layout *p, uint32_t number, cm_fragmentation *out,
     return fine;
 }
 
-static bool tell_segments(layout *p, cm_fragmentation *out)
+static bool list_segments(layout *p, cm_fragmentation *out)
 {
     size_t count = 0, pin_capacity = 0;
     span **order = malloc((p->spans + 1) * sizeof *order);
@@ -338,7 +338,7 @@ static bool tell_segments(layout *p, cm_fragmentation *out)
     return fine;
 }
 
-static bool tell_pins(layout *p, cm_fragmentation *out)
+static bool list_pins(layout *p, cm_fragmentation *out)
 {
     size_t capacity = 0;
     if (p->holdings > 1)
@@ -406,14 +406,14 @@ bool cm_fragmentation_take(const cm_replay *r, uint16_t number, cm_fragment_what
     size_t next = 0;
     bool fine = collect(&p, number);
     for (uint32_t i = 0; fine && i < p.spans; i++)
-        fine = look_into(&p, i, &next, &now);
+        fine = describe_span(&p, i, &next, &now);
     if (now.free_on_device >= 0) {
         int64_t fresh = now.free_on_device + now.empty_cache_returns;
         now.largest_request = fresh > now.largest_free_block ? fresh : now.largest_free_block;
     }
     if (fine && p.spans > 0) {
         join_holdings(&p);
-        fine = tell_segments(&p, &now) && tell_pins(&p, &now);
+        fine = list_segments(&p, &now) && list_pins(&p, &now);
     }
     clear(&p);
     if (!fine)

@@ -61,7 +61,7 @@ void cm_growth_add_deaths(cm_growth_deaths *into, const cm_growth_deaths *from)
 
 /* --- births -------------------------------------------------------------------------------- */
 
-static spread look(const cm_growth_birth *birth, size_t count, uint32_t from, uint32_t steps)
+static spread measure(const cm_growth_birth *birth, size_t count, uint32_t from, uint32_t steps)
 {
     spread s = {.birth = birth, .count = count, .from = from, .steps = steps};
     uint32_t before = from;
@@ -220,7 +220,7 @@ static bool grows_nevertheless(const cm_growth_case *c, const spread *s, cm_grow
 
 /* --- epochs -------------------------------------------------------------------------------- */
 
-/* What is kept until an epoch ends is no leak, and one epoch cannot tell. Whole epochs without
+/* What is kept until an epoch ends is no leak, and one epoch proves nothing. Whole epochs without
  * anything of the kind can: such a list would have been there in them, too. */
 static bool epochs_cannot_tell(const cm_growth_case *c, size_t before, bool none_before)
 {
@@ -253,7 +253,7 @@ static cm_growth_result judge_late(const cm_growth_case *c, const spread *all, s
     bool evicted = c->deaths != NULL && c->deaths->count > 0;
     if (count < CM_GROWTH_HINT || span < 2 || (evicted && c->deaths->last > first))
         return out;
-    spread s = look(all->birth + start, count, first, c->steps);
+    spread s = measure(all->birth + start, count, first, c->steps);
     if (s.gap_ends > span / 2 || c->steps - 1 - s.last > span / 3)
         return out;
     double bytes = 0, before = 0;
@@ -322,7 +322,7 @@ cm_growth_result cm_growth_survivors(const cm_growth_case *c)
         end--;
     if (end - begin < CM_GROWTH_HINT)
         return out;
-    spread all = look(c->birth + begin, end - begin, warm, c->steps);
+    spread all = measure(c->birth + begin, end - begin, warm, c->steps);
     uint32_t span = c->steps - warm;
     bool early = (uint64_t)(all.birth[0].step - warm) * 3 < span;
     if (early) {
@@ -333,7 +333,7 @@ cm_growth_result cm_growth_survivors(const cm_growth_case *c)
             while (count < all.count && all.birth[count].step <= c->deaths->youngest)
                 count++;
             if (count >= CM_GROWTH_HINT)
-                proven = look(all.birth, count, warm, c->steps);
+                proven = measure(all.birth, count, warm, c->steps);
             else
                 proven.count = 0;
         }

@@ -1,5 +1,5 @@
 /* What a series of births and deaths over the steps of a loop amounts to: the rules by which a leak
- * is told from everything that only looks like one. Pure: no trace, no stacks, no allocation but
+ * is distinguished from everything that resembles one. Pure: no trace, no stacks, no allocation but
  * the caller's; any thread.
  *
  * Steps here count within the loop, from 0. The judgement is made at the last step's end.
@@ -91,7 +91,7 @@ enum {
      * between that what had become garbage was young, or so many older ones. */
     CM_GROWTH_SWEEPS = 4,
     CM_GROWTH_SWEEP_STEPS = 2,
-    /* Lost events and blocks whose free went missing explain a verdict from this share of its
+    /* Lost events and lost frees explain a verdict from this share of its
      * evidence on, percent. */
     CM_GROWTH_LOST_PERCENT = 25
 };

@@ -56,14 +56,14 @@ typedef struct kernels {
     cm_kernels totals;
     launch *launch; /* a ring */
     uint64_t first, next;
-    uint64_t first_work; /* start of the first that was told */
+    uint64_t first_work; /* start of the first that was reported */
     /* Of folded stretches: launches and work that are only counted. What waited for a launch may
      * have had it there, and a launch before folded_to its work. */
     uint64_t summed_launches, summed_work, folded_to, lost_in_fold;
     bool waiting;            /* some block, since the last of these */
     cm_idmap by_correlation; /* -> low half of the number */
-    /* Work whose launch comes a little later: two clocks are compared here, and a launch is told
-     * when its stack is known. A ring. */
+    /* Work whose launch comes a little later: two clocks are compared here, and a launch is
+     * recorded when its stack is known. A ring. */
     launch *ahead;
     uint32_t ahead_next;
     cm_idmap ahead_at; /* correlation -> index */

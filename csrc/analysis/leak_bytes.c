@@ -44,8 +44,8 @@ static bool found_garbage(const judge *j, const uint32_t *group, size_t groups)
     return found;
 }
 
-static cm_verdict_class look(judge *j, const cm_growth_case *growth, const uint32_t *group,
-                             size_t groups, cm_leak *leak)
+static cm_verdict_class judge_growth(judge *j, const cm_growth_case *growth, const uint32_t *group,
+                                     size_t groups, cm_leak *leak)
 {
     cm_leaks *l = j->leaks;
     j->reachable = was_reachable(j, group, groups);
@@ -163,7 +163,7 @@ static bool judge_stack(judge *j, uint32_t group, bool *judged)
     row = cm_census_find(j->all, group, &rows);
     if (!cm_leaks_births_of(&j->of_all, row, rows))
         return false;
-    cm_verdict_class class = look(j, &growth, &group, 1, &leak);
+    cm_verdict_class class = judge_growth(j, &growth, &group, 1, &leak);
     *judged = class >= CM_VERDICT_KEPT;
     if (!*judged || is_curriculum(j, &leak, &group, 1) || refills(j, g->line))
         return true;
@@ -211,8 +211,8 @@ static bool judge_line(judge *j, const uint32_t *group, size_t groups)
         !gather_line(&j->line_all, j->all, group, groups) ||
         !cm_leaks_births_of(&j->of_all, j->line_all.row, j->line_all.count))
         return false;
-    cm_verdict_class class = look(j, &growth, group, groups, &leak);
-    /* Beside a row of the same line a hint says nothing. */
+    cm_verdict_class class = judge_growth(j, &growth, group, groups, &leak);
+    /* Beside a row of the same line a hint adds nothing. */
     if (class == CM_VERDICT_NOTHING || (class == CM_VERDICT_HINT && j->line_judged[line]) ||
         is_curriculum(j, &leak, group, groups) || refills(j, line))
         return true;

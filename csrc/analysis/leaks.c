@@ -389,8 +389,8 @@ static bool step(void *part, int64_t number, cm_moment end)
 
 /* --- the end ------------------------------------------------------------------------------- */
 
-/* Where a version of PyTorch does not let us see nodes die, all of them seem to live. The recorder
- * says whether it does; where it says nothing, a node that died proves it. */
+/* Where a version of PyTorch does not report the end of nodes, all of them seem to live. The
+ * recorder writes whether it does; without that, a node that died proves it. */
 static bool nodes_are_counted(const cm_leaks *l)
 {
     const char *said = cm_reader_meta(l->run->reader, "nodes");

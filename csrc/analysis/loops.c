@@ -181,7 +181,7 @@ static bool count_epochs(cm_loop *loop, const life *of, size_t count)
 }
 
 /* Roll-outs, samples: calls between the steps of another loop have no iterator, but what is kept
- * until that loop goes on may be its input. Each stretch of them is an epoch. A single one says
+ * until that loop goes on may be its input. Each stretch of them is an epoch. A single one proves
  * nothing: the program may end with it. */
 static bool count_stretches(const cm_steps *steps, cm_loop *loop)
 {

@@ -13,7 +13,7 @@
 
 enum {
     CM_LOOPS_MAX = 64,       /* judged; a program has one to three */
-    CM_LOOP_STEPS_MIN = 5,   /* shorter ones say nothing */
+    CM_LOOP_STEPS_MIN = 5,   /* shorter ones prove nothing */
     CM_LOOP_NONE = UINT8_MAX /* a step of no loop that is judged */
 };
 

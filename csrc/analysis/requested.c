@@ -1,7 +1,7 @@
 /* How much of each device's peak was asked for: the rest is the allocator's rounding.
  *
- * What was asked for is told behind the block. Events of one device come one at a time (its mutex
- * is held), so a block that made the peak is still the newest one then. */
+ * The requested size is recorded behind the block. Events of one device come one at a time (its
+ * mutex is held), so a block that made the peak is still the newest one then. */
 #include <stdlib.h>
 
 #include "parts.h"

@@ -8,7 +8,7 @@ typedef struct totals {
     cm_segment_totals device[CM_DEVICES_MAX];
 } totals;
 
-static void look(totals *t, size_t number)
+static void update(totals *t, size_t number)
 {
     const cm_device *d = &t->run->replay->device[number];
     cm_segment_totals *now = &t->device[number];
@@ -19,10 +19,10 @@ static void look(totals *t, size_t number)
         now->peak = now->bytes;
 }
 
-static void look_at_all(totals *t)
+static void update_all(totals *t)
 {
     for (size_t i = 0; i < t->run->replay->device_count; i++)
-        look(t, i);
+        update(t, i);
 }
 
 static void *create(const cm_run *run)
@@ -31,13 +31,13 @@ static void *create(const cm_run *run)
     if (t == NULL)
         return NULL;
     t->run = run;
-    look_at_all(t);
+    update_all(t);
     return t;
 }
 
 static bool event(void *part, const cm_record *record)
 {
-    look_at_all(part);
+    update_all(part);
     return true;
 }
 

@@ -44,7 +44,7 @@ static bool add(list *l, const tensor *t)
     return true;
 }
 
-static bool come(tensors *t, const cm_block *block, const cm_label *label)
+static bool add_live(tensors *t, const cm_block *block, const cm_label *label)
 {
     const cm_origin *o = &t->run->replay->origin[block->origin];
     const tensor fresh = {{block->size, label->text, o->module, o->stack, (cm_category)o->category},
@@ -55,7 +55,7 @@ static bool come(tensors *t, const cm_block *block, const cm_label *label)
 }
 
 /* The last one takes its place. */
-static bool go(tensors *t, const cm_block *block)
+static bool remove_live(tensors *t, const cm_block *block)
 {
     uint32_t at;
     uint64_t key = key_of(block);
@@ -74,7 +74,8 @@ static bool change(void *part, const cm_change *c)
     tensors *t = part;
     device *d = &t->device[c->block.device];
     t->changes++;
-    if (c->label != NULL && !(c->bytes > 0 ? come(t, &c->block, c->label) : go(t, &c->block)))
+    if (c->label != NULL &&
+        !(c->bytes > 0 ? add_live(t, &c->block, c->label) : remove_live(t, &c->block)))
         return false;
     if (c->bytes > 0 && c->live > d->most) {
         d->most = c->live;
@@ -95,7 +96,7 @@ static void *create(const cm_run *run)
         t->device[i].most = replay->device[i].live;
     for (const cm_block *block = NULL; (block = cm_blocks_next(&replay->blocks, block)) != NULL;) {
         const cm_label *label = cm_replay_label(replay, block);
-        if (label != NULL && !come(t, block, label)) {
+        if (label != NULL && !add_live(t, block, label)) {
             cm_part_tensors.destroy(t);
             return NULL;
         }

@@ -6,7 +6,7 @@
 
 typedef struct device {
     cm_totals_check sure;    /* of stretches that are over */
-    cm_totals_check pending; /* since the last bound: nobody knows yet whether it is folded */
+    cm_totals_check pending; /* since the last bound: not known yet whether it is compacted */
 } device;
 
 typedef struct check {
@@ -34,7 +34,7 @@ static void compare(device *d, int64_t told, int64_t live)
     }
 }
 
-static void settle(check *c)
+static void confirm(check *c)
 {
     for (size_t i = 0; i < c->run->replay->device_count; i++) {
         cm_totals_check *sure = &c->device[i].sure, *p = &c->device[i].pending;
@@ -72,11 +72,11 @@ static bool event(void *part, const cm_record *record)
     case CM_EV_MARK:
         if (cm_mark_is_inside_step(e->size))
             return true;
-        settle(c);
+        confirm(c);
         return true;
-    case CM_EV_TICK: /* where a fold begins anew (compact.h) */
+    case CM_EV_TICK: /* where a compacted stretch begins (compact.h) */
     case CM_EV_SEED:
-        settle(c);
+        confirm(c);
         return true;
     default:
         return true;
@@ -86,7 +86,7 @@ static bool event(void *part, const cm_record *record)
 static bool finish(void *part, cm_analysis *out)
 {
     check *c = part;
-    settle(c);
+    confirm(c);
     for (size_t i = 0; i < out->device_count; i++)
         out->device[i].check = c->device[i].sure;
     return true;

@@ -6,7 +6,7 @@
 #include "../base/grow.h"
 #include "../base/idmap.h"
 
-enum { SCALAR_BYTES = 64 }; /* up to here a block does not tell the size of a batch */
+enum { SCALAR_BYTES = 64 }; /* a block up to this size does not follow the size of a batch */
 
 cm_track *cm_track_new(cm_loops *loops, cm_stack_classes *classes, const cm_replay *replay)
 {
@@ -216,7 +216,7 @@ static void lower(cm_track_series *s, uint32_t width, uint32_t from, uint32_t un
 }
 
 /* The live bytes at boundary `now`; they had not changed at those since the last call. */
-static bool look(cm_track_series *s, uint32_t width, uint32_t now)
+static bool pass_boundary(cm_track_series *s, uint32_t width, uint32_t now)
 {
     if (s->low == NULL && s->live == s->seen) {
         s->next = now + 1;
@@ -262,13 +262,13 @@ bool cm_track_boundary(cm_track *t, uint32_t number)
         if (!line->touched)
             l->line[lines++] = g->line;
         line->touched = true;
-        if (!look(&g->series, width, loop->passed))
+        if (!pass_boundary(&g->series, width, loop->passed))
             return false;
     }
     for (size_t i = 0; i < lines; i++) {
         cm_track_series *line = &t->line[l->line[i]].series;
         line->touched = false;
-        if (!look(line, width, loop->passed))
+        if (!pass_boundary(line, width, loop->passed))
             return false;
     }
     l->touched_count = 0;

@@ -13,7 +13,7 @@
 /* Live bytes at the boundaries of a loop. */
 typedef struct cm_track_series {
     int64_t live;
-    int64_t seen;   /* at the last boundary that was looked at, */
+    int64_t seen;   /* at the last boundary that was compared, */
     uint32_t next;  /* the one behind that */
     uint32_t since; /* the first of those with `seen`, while there is no `low` */
     int64_t *low;   /* by bucket; NULL while it has only ever been one number behind zero */
@@ -28,7 +28,7 @@ typedef struct cm_track_group {
     uint32_t first;     /* step of the first birth */
     uint64_t position;  /* its record */
     int64_t first_live; /* bytes at the first boundary at which it had any */
-    int64_t filling;    /* bytes in containers that had room, when they were last looked at, */
+    int64_t filling;    /* bytes in containers that had room, when they were last checked, */
     int64_t filling_of; /* of so many live bytes */
     bool filling_seen;  /* this time */
     uint16_t device;
@@ -77,10 +77,10 @@ bool cm_track_death(cm_track *track, const cm_block *block);
 /* One that was made before the first step went while a loop runs: what its line makes now may only
  * take its place. false: out of memory. */
 bool cm_track_setup_death(cm_track *track, const cm_block *block, uint32_t loop);
-/* The group of a block that was told by birth. */
+/* The group of a block, after cm_track_birth. */
 uint32_t cm_track_group_of(const cm_track *track, uint32_t loop, uint32_t origin);
-/* Containers that have room are looked at: each block in one of them comes between two calls of
- * the other. What was said of a group stays while it has no live bytes, or none that are known. */
+/* Containers that have room are checked: each block in one of them comes between two calls of
+ * the other. What is known of a group stays while it has no live bytes, or none that are known. */
 void cm_track_forget_filling(cm_track *track);
 void cm_track_filling(cm_track *track, const cm_block *block);
 /* A boundary of a loop, before loop->passed counts it. false: out of memory. */

@@ -57,7 +57,7 @@ static bool was_a_leak_when_collected(const cm_verdict_case *given, const cm_gro
     return then.births > 0 && cm_growth_survivors(&then).verdict == CM_GROWTH_LEAK;
 }
 
-/* The level at the boundaries has garbage in it: where most of it was, it says nothing about what
+/* The level at the boundaries has garbage in it: where most of it was, it proves nothing about what
  * is held. */
 static bool mostly_garbage(const cm_verdict_case *c)
 {

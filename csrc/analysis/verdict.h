@@ -19,7 +19,7 @@
 #include "growth.h"
 #include "loops.h"
 
-/* What grows, before causes are looked for. */
+/* What grows, before causes are searched. */
 typedef struct cm_verdict_row {
     cm_leak leak;
     uint64_t first_position;          /* of a growing set: the record of its first birth, */
@@ -46,7 +46,7 @@ typedef struct cm_verdict_case {
     uint32_t swept;     /* ... at its last one of any kind */
     uint32_t pause;     /* the most between two collections, the loop's beginning included */
     bool proven; /* what is in `kept` was no garbage: one ran behind the loop, or many in it */
-    bool late;   /* nothing tells that what died in one behind the loop was garbage in it */
+    bool late;   /* no evidence that what died in one behind the loop was garbage in it */
     cm_growth_case kept;        /* without the garbage; steps and epochs are filled in */
     const cm_growth_birth *all; /* with it */
     size_t all_births;

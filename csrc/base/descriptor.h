@@ -1,7 +1,7 @@
-/* Descriptors in somebody else's process: the program may close ours (os.closerange) and give their
- * numbers to files of its own, between any two calls of ours. What is not known to be ours is not
- * closed. Between a look and the close after it that may happen as well: nothing helps there but
- * that both stand side by side. */
+/* Our descriptors in the program's process, which may close them (os.closerange) and reuse their
+ * numbers for its own files at any moment. Only a descriptor that still leads to our file is
+ * closed. The check and the close follow each other directly, because the program may act in
+ * between. */
 #ifndef CM_BASE_DESCRIPTOR_H
 #define CM_BASE_DESCRIPTOR_H
 
@@ -43,8 +43,8 @@ static inline int cm_descriptor_lift(int fd, const char *path)
     return fd;
 }
 
-/* Opens what lies at path, st says what that is. -errno; -EBADF: each time, the number was somebody
- * else's by the time that we looked. */
+/* Opens what lies at path, st says what that is. -errno; -EBADF: each time, the program had
+ * reused the number before the check. */
 static inline int cm_descriptor_open(const char *path, int flags, struct stat *st)
 {
     for (int tries = 0; tries < 3; tries++) {

@@ -1,8 +1,11 @@
-/* The one record that every source emits and every ring, trace and analysis carries.
+/* The event: the one record that every source writes and every ring, trace and analysis carries.
  *
- * 32 bytes, so that two share a cache line and a 16 KiB ring block holds 511 of them.
- * What an event means beyond its own fields (which autograd node was running, which thread it
- * came from) follows from the events before it in the same ring: they are never reordered. */
+ * An event is 32 bytes, so that two share a cache line and a 16 KiB ring block holds 511 of them.
+ * The events of one thread are never reordered. An event therefore need not repeat what earlier
+ * ones of its thread say: which autograd node is running, or which thread this is.
+ *
+ * Below, each kind says what its fields hold: address, size, stack, device, flags. A field that is
+ * not named is 0; `time` is always set. */
 #ifndef CM_BASE_EVENT_H
 #define CM_BASE_EVENT_H
 
@@ -12,94 +15,171 @@
 /* Values are part of the file format (csrc/trace/format.h): never renumber, only append. */
 typedef enum cm_event_kind {
     CM_EV_NONE = 0,
+
+    /* Memory as PyTorch's allocators see it. */
     CM_EV_ALLOC = 1,    /* address, size in bytes, stack, device; flags CM_EVF_* */
-    CM_EV_FREE = 2,     /* address; size where the allocator tells it, else 0; device */
-    CM_EV_OOM = 3,      /* size = bytes asked for, address = bytes allocated then (CM_OOM_NOT_TOLD
-                           or 0: as many as are alive); stack, device */
-    CM_EV_RESERVED = 4, /* allocator totals changed: size = reserved, address = allocated; device */
-    CM_EV_NODE_NEW = 5, /* autograd node created: address = sequence number, stack */
-    CM_EV_NODE_RUN = 6, /* node starts: address = sequence number (CM_NODE_NO_SEQUENCE for
-                           AccumulateGrad), size = id of the creating thread, stack = name id */
-    CM_EV_NODE_DONE = 7,   /* the innermost running node of this thread ends */
-    CM_EV_NODE_FREE = 8,   /* node destroyed: address = sequence number, size = creating thread */
-    CM_EV_THREAD = 9,      /* who owns this ring: address = kernel thread id, size = autograd's
-                              thread id (0 while unknown; a later one replaces it) */
+    CM_EV_FREE = 2,     /* address, device; size where the allocator knows it, else 0 */
+    CM_EV_OOM = 3,      /* a request failed: size = bytes asked for, stack, device; address = bytes
+                           allocated then (CM_OOM_NOT_TOLD or 0: as many as are alive) */
+    CM_EV_RESERVED = 4, /* the allocator's totals changed: size = reserved, address = allocated;
+                           device */
+
+    /* The autograd graph. A node is known by its sequence number and its creating thread. */
+    CM_EV_NODE_NEW = 5,  /* a node was created: address = sequence number, stack */
+    CM_EV_NODE_RUN = 6,  /* a node starts: address = sequence number (CM_NODE_NO_SEQUENCE for
+                            AccumulateGrad), size = id of the creating thread, stack = name id */
+    CM_EV_NODE_DONE = 7, /* this thread's innermost running node ends */
+    CM_EV_NODE_FREE = 8, /* a node was destroyed: address = sequence number, size = creating thread
+                          */
+
+    /* Threads, steps, objects, and the recording itself. */
+    CM_EV_THREAD = 9,      /* the ring's owner: address = kernel thread id, size = autograd's thread
+                              id (0 while unknown; a later event replaces it) */
     CM_EV_TICK = 10,       /* a candidate step clock ticked: size = cm_tick_kind, address = object,
                               stack = the Python stack of the call */
     CM_EV_OBJECT_NEW = 11, /* an address now belongs to a new object: size = cm_object_kind,
                               address = object, stack = name id of its class; flag
-                              CM_EVF_BEFORE_START for one found alive at start */
+                              CM_EVF_BEFORE_START where it was found alive at start */
     CM_EV_SEED = 12,       /* a block that was alive before recording: address, size, device */
     CM_EV_MARK = 13,       /* size = cm_mark_kind, address = its argument */
-    CM_EV_LOST = 14,       /* size = events this thread could not store before this point */
-    CM_EV_SAMPLE = 15, /* written by the collector only: size = bytes, address = cm_sample_kind */
-    /* In a trace past its bound only (compact.h), behind the stretch that they are about. */
-    CM_EV_FOLDED = 16, /* blocks that came and went and were left out: address = how many, size =
-                          their bytes, flags = cm_charge_kind (heap/nodes.h), device; of the
-                          thread that allocated them */
-    CM_EV_FOLD = 17,   /* address = events left out, size = node runs among them, stack = nodes
-                          created and destroyed among them */
+    CM_EV_LOST = 14,       /* size = events of this thread that found no room before this point */
+    CM_EV_SAMPLE = 15,     /* from the collector only: size = bytes, address = cm_sample_kind */
+
+    /* Compaction, only past a trace's bound: behind the stretch that they sum up (compact.h). */
+    CM_EV_FOLDED = 16, /* blocks that were left out: address = how many, size = their bytes,
+                          flags = cm_charge_kind (heap/nodes.h), device; on the thread that
+                          allocated them */
+    CM_EV_FOLD = 17,   /* all events that were left out: address = how many, size = node runs among
+                          them, stack = nodes created and destroyed among them */
 
     /* Since 1.2. */
-    CM_EV_REQUESTED = 18,    /* the block that this thread has just recorded (address, device) was
-                                asked for with `size` bytes; only where it is larger. With
+    CM_EV_REQUESTED = 18,    /* the block of this thread's event before (address, device) was asked
+                                for with `size` bytes; only where the block is larger. With
                                 CM_EVF_BEFORE_START: of the seed before */
     CM_EV_SEGMENT_NEW = 19,  /* PyTorch's allocator took memory from CUDA: address, size, stack,
                                 device. With CM_EVF_BEFORE_START: found by the walk at start */
-    CM_EV_SEGMENT_FREE = 20, /* ... and gave it back: address. Where a block lies alive at this very
-                                address it is that block's free, which was taken from CUDA for
-                                itself (the device is not told: see CM_DEVICE_NOT_TOLD) */
+    CM_EV_SEGMENT_FREE = 20, /* ... and gave it back: address. Where a block at this address is
+                                alive, it was taken from CUDA for itself and this is its free (the
+                                device is CM_DEVICE_NOT_TOLD) */
     CM_EV_HOST_READ = 21,    /* on a simulated device: the host read `size` bytes at address that
                                 only a kernel would have computed; stack */
 
-    /* Since 1.3: the driver level (sources/cupti/cupti.h). flags & CM_DRIVER_KIND: cm_driver_kind.
-     */
+    /* Since 1.3: the driver level (sources/cupti/cupti.h). flags hold a cm_driver_kind. */
     CM_EV_DRIVER_NEW = 22,  /* CUDA gave out memory: address, or handle where the kind says so;
-                               size, stack, device. Recorded when the call has returned */
-    CM_EV_DRIVER_FREE = 23, /* ... takes it back: address or handle; kind 0 where the call does not
-                               tell; size of the range that is unmapped. Recorded before the call:
-                               another thread may get the address at once */
+                               size, stack, device. Written after the call has returned */
+    CM_EV_DRIVER_FREE = 23, /* CUDA takes it back: address or handle; kind 0 where the call does not
+                               say; size of the range that is unmapped. Written before the call,
+                               because another thread may get the address at once */
     CM_EV_DRIVER_MORE = 24, /* about this thread's last event of kind 22, 23, 25 or 26: size =
                                cm_driver_more, address = its value, stack = name id or 0 */
-    CM_EV_WITNESS = 25,     /* an activity record (MEMORY2) says the same: address, size, stack =
-                               name id of the library that its PC lies in (0: unknown), device, time
-                               as recorded; flag CM_EVF_RELEASE for a free. Its DRIVER_MORE gives the
-                               correlation id */
-    CM_EV_POOL = 26,        /* an activity record tells of a memory pool: address = pool, size =
-                               bytes that it holds of the device, flags = cm_pool_operation */
+    CM_EV_WITNESS = 25,     /* CUPTI's activity record (MEMORY2) of an allocation, or with
+                               CM_EVF_RELEASE of a free: address, size, device, time as recorded,
+                               stack = name id of the library that called (0: unknown). Its
+                               DRIVER_MORE has the correlation id */
+    CM_EV_POOL = 26,        /* CUPTI's activity record of a memory pool: address = pool, size =
+                               bytes of the device that it holds, flags = cm_pool_operation */
     CM_EV_LAUNCH = 27,      /* work is put on a stream: address = stream handle, size = correlation
                                id, stack, device; flags = cm_work_kind. Only while asked for */
     CM_EV_WORK = 28,        /* ... and ran: time = its start, size = nanoseconds, address =
                                correlation id, stack = name id of the kernel; flags = cm_work_kind */
-    CM_EV_DEVICE = 29,      /* what is told of a device as a whole: size = bytes, address =
-                               cm_device_told, flag CM_EVF_QUIET. Those of one moment follow each
-                               other on their thread, CM_TOLD_USED last */
-    CM_EV_HELD = 30,        /* of the block whose FREE follows on this thread: PyTorch may not give
-                               its memory to anybody yet, because record_stream named a stream that
-                               has not come so far: address = stream handle */
+    CM_EV_DEVICE = 29,      /* a total of a whole device: size = bytes, address = cm_device_told,
+                               flag CM_EVF_QUIET. Totals of one moment follow each other on their
+                               thread, CM_TOLD_USED last */
+    CM_EV_HELD = 30,        /* PyTorch defers the FREE that follows on this thread: the memory
+                               cannot be reused before a stream named by record_stream has caught
+                               up; address = stream handle */
 
-    /* In a trace past its bound only: of driver allocations that came and went and were left out,
-     * with all that is said of them: address = cm_driver_sum, size = how many more. */
+    /* Compaction again: driver allocations that were left out. address = cm_driver_sum, size = how
+     * many more. */
     CM_EV_DRIVER_FOLDED = 31,
 
     /* Since 1.5. */
-    CM_EV_LABEL = 32, /* a walk over living objects found this: flags = cm_label_kind, address = the
-                         block's first byte (of a module: the object), size = address of the module
-                         object that owns it (0: none), stack = name id of its text, device. A text
-                         is a name, a tab, a dtype and a shape; all but the tab may be missing */
-    CM_EV_HOLDER = 33,      /* a leak's holder was found: stack = the leak's stack id,
-                               flags = cm_holder_flag, device */
+    CM_EV_LABEL = 32,       /* a walk over living objects found this: flags = cm_label_kind, address
+                               = the block's first byte (of a module: the object), size = address of
+                               the module object that owns it (0: none), stack = name id of its
+                               text, device. A text is a name, a tab, a dtype and a shape; all but
+                               the tab may be missing */
+    CM_EV_HOLDER = 33,      /* a leak's holder was found: stack = the leak's stack id, flags =
+                               cm_holder_flag, device */
     CM_EV_HOLDER_PATH = 34, /* about this thread's last HOLDER: stack = name id of the referrer
-                               path, address = blocks (nodes) found behind it, size = their bytes */
+                               path, address = blocks or nodes behind it, size = their bytes */
     CM_EV_OPERATOR = 35,    /* this thread's innermost running operator from now on: stack = name id
                                (0: none). Only while asked for */
     CM_EVENT_KINDS
 } cm_event_kind;
 
+/* --- flags ------------------------------------------------------------------------------- */
+
+enum {
+    CM_EVF_IN_NODE = 1u << 0,      /* an autograd node was running on this thread */
+    CM_EVF_NODE_STACK = 1u << 1,   /* ... and no Python frame is newer than its start: charge the
+                                      node's forward stack; `stack` is the caller of backward() */
+    CM_EVF_BEFORE_START = 1u << 2, /* OBJECT_NEW: found by the walk at start, created earlier; ALLOC
+                                      and NODE_*: from before the window that this trace is */
+    CM_EVF_DIRECT = 1u << 3, /* ALLOC, SEED: taken from CUDA for itself, so in no total of PyTorch's
+                                caching allocator */
+    CM_EVF_WRITTEN = 1u << 4 /* HOST_READ: of bytes that the host wrote itself, so right unless a
+                                kernel changed them */
+};
+
+/* Kinds of the driver level have flags of their own beside their kind. */
+enum {
+    CM_DRIVER_KIND = 0x1f, /* mask of cm_driver_kind */
+    CM_EVF_ALREADY = 0x20, /* DRIVER_NEW, DRIVER_FREE, DRIVER_MORE: from before the window that this
+                              trace is */
+    CM_EVF_BY_SLOT = 0x40, /* DRIVER_NEW, DRIVER_FREE: seen in a relocation slot, not by CUPTI */
+    CM_EVF_OF_NODE = 0x80, /* DRIVER_NEW: as CM_EVF_NODE_STACK */
+    CM_EVF_RELEASE = 0x80, /* DRIVER_RECORD: of a free */
+    CM_EVF_QUIET = 0x80,   /* DEVICE: the driver gave out and took back nothing meanwhile */
+    CM_EVF_SUMMED = 0x80   /* LAUNCH, WORK: a sum of what compaction left out. LAUNCH: size = how
+                              many, no stack; WORK: address = how many of a name, size = their time */
+};
+
 typedef enum cm_holder_flag {
     CM_HOLDER_NODES = 1, /* of graph nodes */
-    CM_HOLDER_FIRST = 2, /* of a search: what earlier ones found for the leak is outdated */
+    CM_HOLDER_FIRST = 2, /* of a search: holders found earlier for the leak are outdated */
 } cm_holder_flag;
+
+/* --- steps, objects, marks ----------------------------------------------------------------- */
+
+typedef enum cm_tick_kind {
+    CM_TICK_STEP = 1,      /* prof.step() */
+    CM_TICK_OPTIMIZER = 2, /* an optimizer's step returned; address = the optimizer */
+    CM_TICK_DATA = 3,      /* a DataLoader's iterator is asked for its next batch; address = it */
+    CM_TICK_MODULE = 4,    /* a module is called outside any other module's call; address = it */
+    CM_TICK_BACKWARD = 5   /* a backward pass that began outside any node returned; address 0 */
+} cm_tick_kind;
+
+typedef enum cm_object_kind {
+    CM_OBJECT_MODULE = 1,
+    CM_OBJECT_OPTIMIZER = 2,
+    CM_OBJECT_ITERATOR = 3 /* of a DataLoader: created, or restarted for another epoch */
+} cm_object_kind;
+
+typedef enum cm_mark_kind {
+    CM_MARK_WINDOW_OPEN = 1, /* address = window number */
+    CM_MARK_WINDOW_CLOSE = 2,
+    CM_MARK_SEEDED = 3,     /* the walk at start is over; address = blocks skipped, see seed.py */
+    CM_MARK_LATE_HOOKS = 4, /* slots were patched after recording had started */
+    /* Python's cyclic collector, as gc.callbacks reports it. */
+    CM_MARK_COLLECT_BEGIN = 5, /* address = generation (2 = full) */
+    CM_MARK_COLLECT_END = 6,   /* address = generation */
+    /* The one collection that stop() and the end of `run` make while the program's globals live. */
+    CM_MARK_FINAL_COLLECT_BEGIN = 7, /* address = 1 if automatic collection was enabled, else 0;
+                                        stack: the function that runs then and holds its locals */
+    CM_MARK_FINAL_COLLECT_END = 8,
+    /* A scan of bounded containers that are not yet full: address = 0, then each block in one of
+     * them. */
+    CM_MARK_FILLING = 9,
+    CM_MARK_WALK = 10,    /* a walk over living objects begins: its LABELs follow on this thread */
+    CM_MARK_OOM_LEFT = 11 /* the exception of the last OOM leaves a window; address = its number */
+} cm_mark_kind;
+
+/* These marks may come anywhere inside a step. All others bound what compaction sums up. */
+static inline bool cm_mark_is_inside_step(int64_t kind)
+{
+    return kind == CM_MARK_COLLECT_BEGIN || kind == CM_MARK_COLLECT_END || kind == CM_MARK_FILLING;
+}
 
 typedef enum cm_label_kind {
     CM_LABEL_MODULE = 1, /* text: its qualified name */
@@ -107,17 +187,12 @@ typedef enum cm_label_kind {
     CM_LABEL_BUFFER = 3,
     CM_LABEL_GRADIENT = 4,
     CM_LABEL_OPTIMIZER_STATE = 5,
-    CM_LABEL_TENSOR = 6 /* of none of these kinds: without a name */
+    CM_LABEL_TENSOR = 6 /* any other tensor: without a name */
 } cm_label_kind;
 
-typedef enum cm_driver_sum {
-    CM_DRIVER_SUM_ALLOCATIONS = 1,
-    CM_DRIVER_SUM_FREES = 2,
-    CM_DRIVER_SUM_MATCHED = 3, /* records that said the same */
-    CM_DRIVER_SUM_DIFFER = 4,
-    CM_DRIVER_SUM_MISSING = 5, /* events without a record; less, where that came later */
-    CM_DRIVER_SUMS
-} cm_driver_sum;
+typedef enum cm_sample_kind { CM_SAMPLE_RSS = 1 } cm_sample_kind;
+
+/* --- the driver level ---------------------------------------------------------------------- */
 
 typedef enum cm_driver_kind {
     CM_DRIVER_DEVICE = 1,     /* cuMemAlloc, cuMemAllocPitch */
@@ -131,28 +206,15 @@ typedef enum cm_driver_kind {
     CM_DRIVER_IMPORTED = 8,   /* a handle of memory that another process pays for */
     CM_DRIVER_RESERVED = 9,   /* addresses without memory */
     CM_DRIVER_MAPPED = 10,    /* addresses that now show a handle's memory */
-    CM_DRIVER_ARRAY = 11,     /* address = handle; size as the description says */
+    CM_DRIVER_ARRAY = 11,     /* address = handle; size computed from the description */
     CM_DRIVER_IPC = 12,       /* another process's memory, opened here */
     CM_DRIVER_EXTERNAL = 13,  /* another API's memory, imported here: address = handle */
-    CM_DRIVER_POOL = 14,      /* a memory pool was made: address = handle */
+    CM_DRIVER_POOL = 14,      /* a memory pool was created: address = handle */
     CM_DRIVER_GRAPH = 15,     /* a node of a CUDA graph that allocates: address as it will be */
     CM_DRIVER_MULTICAST = 16, /* address = handle */
     CM_DRIVER_CONTEXT = 17    /* a context: address = handle, size 0. Its FREE ends everything
                                  that lived in it */
 } cm_driver_kind;
-
-enum {
-    CM_DRIVER_KIND = 0x1f,
-    CM_EVF_ALREADY = 0x20, /* DRIVER_NEW, DRIVER_FREE, DRIVER_MORE: from before the window that this
-                              trace is; its own flag, for others are part of the kind */
-    CM_EVF_SUMMED = 0x80, /* LAUNCH, WORK: left out of a folded stretch. LAUNCH: size = how many, no
-                             stack; WORK: address = how many of this name, size = all their time */
-    CM_EVF_RELEASE = 0x80, /* WITNESS */
-    CM_EVF_BY_SLOT = 0x40, /* DRIVER_NEW, DRIVER_FREE: seen in a relocation slot, not by CUPTI */
-    CM_EVF_OF_NODE = 0x80, /* DRIVER_NEW: an autograd node was running, and no Python frame is newer
-                              than its start: as CM_EVF_NODE_STACK */
-    CM_EVF_QUIET = 0x80    /* DEVICE: the driver gave out and took back nothing meanwhile */
-};
 
 typedef enum cm_driver_more {
     CM_MORE_LIBRARY = 1, /* stack = name id: the calling library's file name, found by unwinding */
@@ -161,8 +223,17 @@ typedef enum cm_driver_more {
     CM_MORE_HANDLE = 4,      /* address = what is mapped, or the pool that it came from */
     CM_MORE_FAILED = 5,      /* address = CUDA's error: the free did not happen */
     CM_MORE_UTILIZED = 6,    /* address = bytes of the pool that are in use */
-    CM_MORE_TORCH = 7        /* with CM_EVF_ALREADY: PyTorch's allocator was seen to hold it */
+    CM_MORE_TORCH = 7        /* with CM_EVF_ALREADY: PyTorch's allocator was seen to own it */
 } cm_driver_more;
+
+typedef enum cm_driver_sum {
+    CM_DRIVER_SUM_ALLOCATIONS = 1,
+    CM_DRIVER_SUM_FREES = 2,
+    CM_DRIVER_SUM_MATCHED = 3, /* records that agree with their event */
+    CM_DRIVER_SUM_DIFFER = 4,
+    CM_DRIVER_SUM_MISSING = 5, /* events without a record; negative where the record came later */
+    CM_DRIVER_SUMS
+} cm_driver_sum;
 
 typedef enum cm_pool_operation {
     CM_POOL_CREATED = 1,
@@ -179,76 +250,25 @@ typedef enum cm_work_kind {
 } cm_work_kind;
 
 typedef enum cm_device_told {
-    CM_TOLD_TOTAL = 1,    /* bytes of the device */
-    CM_TOLD_OWN = 2,      /* this process's, as NVML sees it */
-    CM_TOLD_OTHERS = 3,   /* other processes', as NVML sees it */
-    CM_TOLD_POOLED = 4,   /* what the device's default memory pool holds */
-    CM_TOLD_RESERVED = 5, /* by driver and firmware, as NVML sees it */
-    CM_TOLD_USED = 6      /* total less free, by everybody; ends the moment */
+    CM_TOLD_TOTAL = 1,    /* the device's memory */
+    CM_TOLD_OWN = 2,      /* in use by this process, from NVML */
+    CM_TOLD_OTHERS = 3,   /* in use by other processes, from NVML */
+    CM_TOLD_POOLED = 4,   /* held by the device's default memory pool */
+    CM_TOLD_RESERVED = 5, /* held by driver and firmware, from NVML */
+    CM_TOLD_USED = 6      /* total less free, of all processes; ends the moment */
 } cm_device_told;
 
-enum {
-    CM_EVF_IN_NODE = 1u << 0,      /* an autograd node was running on this thread */
-    CM_EVF_NODE_STACK = 1u << 1,   /* ... and no Python frame is newer than its start: charge the
-                                      node's forward stack; `stack` is the caller of backward() */
-    CM_EVF_BEFORE_START = 1u << 2, /* OBJECT_NEW: found by the walk at start, created earlier; ALLOC
-                                      and NODE_*: from before the window that this trace is */
-    CM_EVF_DIRECT = 1u << 3, /* ALLOC, SEED: taken from CUDA for itself, so in no total of PyTorch's
-                               caching allocator */
-    CM_EVF_WRITTEN = 1u << 4 /* HOST_READ: of bytes that the host wrote itself, so right unless a
-                                kernel changed them */
-};
+/* --- values of fields ---------------------------------------------------------------------- */
 
-typedef enum cm_tick_kind {
-    CM_TICK_STEP = 1,      /* prof.step() */
-    CM_TICK_OPTIMIZER = 2, /* an optimizer's step returned; address = the optimizer */
-    CM_TICK_DATA = 3,      /* a DataLoader iterator is asked for its next batch; address = it */
-    CM_TICK_MODULE = 4,    /* a module is called, from no other one's call; address = it */
-    CM_TICK_BACKWARD = 5   /* a backward pass returned that began outside of a node; address 0 */
-} cm_tick_kind;
-
-typedef enum cm_object_kind {
-    CM_OBJECT_MODULE = 1,
-    CM_OBJECT_OPTIMIZER = 2,
-    CM_OBJECT_ITERATOR = 3 /* of a DataLoader: made, or begun afresh for another epoch */
-} cm_object_kind;
-
-typedef enum cm_mark_kind {
-    CM_MARK_WINDOW_OPEN = 1, /* address = window number */
-    CM_MARK_WINDOW_CLOSE = 2,
-    CM_MARK_SEEDED = 3,     /* the walk at start is over; address = blocks skipped, see seed.py */
-    CM_MARK_LATE_HOOKS = 4, /* slots were patched after recording had started */
-    /* Python's cyclic collector, as gc.callbacks tells it. */
-    CM_MARK_COLLECT_BEGIN = 5, /* address = generation (2 = full) */
-    CM_MARK_COLLECT_END = 6,   /* address = generation */
-    /* The one collection that stop() and the end of `run` make while the program's globals live. */
-    CM_MARK_FINAL_COLLECT_BEGIN = 7, /* address = 1 if automatic collection was enabled, else 0;
-                                        stack: what runs then, and holds its locals */
-    CM_MARK_FINAL_COLLECT_END = 8,
-    /* Containers that have a bound and have not reached it are looked at: address = 0, then each
-     * block in one of them. */
-    CM_MARK_FILLING = 9,
-    CM_MARK_WALK = 10,    /* a walk over living objects begins: its LABELs follow on this thread */
-    CM_MARK_OOM_LEFT = 11 /* the exception of the last OOM leaves a window; address = its number */
-} cm_mark_kind;
-
-/* Marks that may come anywhere inside a step; all others are bounds of what a fold sums up. */
-static inline bool cm_mark_is_inside_step(int64_t kind)
-{
-    return kind == CM_MARK_COLLECT_BEGIN || kind == CM_MARK_COLLECT_END || kind == CM_MARK_FILLING;
-}
-
-typedef enum cm_sample_kind { CM_SAMPLE_RSS = 1 } cm_sample_kind;
-
-/* Device type numbers are PyTorch's c10::DeviceType; the index is -1 where there is only one. */
+/* Device types are PyTorch's c10::DeviceType; the index is -1 where there is only one device. */
 enum { CM_DEVICE_CPU = 0, CM_DEVICE_CUDA = 1, CM_DEVICE_HIP = 6, CM_DEVICE_XPU = 12 };
-/* Index in a FREE or SEGMENT_FREE on CUDA: the one that the address is on. An address is on one
+/* Index in a FREE or SEGMENT_FREE on CUDA: the device follows from the address, which is on one
  * device of a process only. */
 enum { CM_DEVICE_NOT_TOLD = -1 };
 
 #define CM_OOM_NOT_TOLD UINT64_MAX
-/* An allocator that keeps no total says 0; so did the hook of the CPU's in older traces. Where 0 is
- * true nothing is alive, either. */
+/* 0 also means unknown: allocators that keep no total report it, as did the CPU's hook in older
+ * traces. Where 0 is true nothing is alive, which gives the same result. */
 static inline bool cm_oom_is_told(uint64_t address)
 {
     return address != CM_OOM_NOT_TOLD && address != 0;
@@ -259,22 +279,24 @@ static inline bool cm_oom_is_told(uint64_t address)
 /* Reserved stack ids; the first real one is CM_STACK_FIRST. */
 enum {
     CM_STACK_NONE = 0, /* the thread has no Python frames */
-    CM_STACK_LOST = 1, /* it had, but there was no room to define them: counted */
+    CM_STACK_LOST = 1, /* the stack found no room to be defined: counted */
     CM_STACK_FIRST = 2
 };
+
+/* --- the record ---------------------------------------------------------------------------- */
 
 typedef struct cm_event {
     uint64_t time; /* ticks of cm_clock_now(); may be a little older than a neighbour's */
     uint64_t address;
     int64_t size;
-    uint32_t stack; /* stack id, or name id where the kind says so */
+    uint32_t stack; /* stack id; or name id where the kind says so */
     uint8_t kind;   /* cm_event_kind */
     uint8_t flags;
     uint8_t device_type;
     int8_t device_index;
 } cm_event;
 
-/* What the field `stack` is: a stack id, a name id, or (neither) a plain number. */
+/* Whether the field `stack` is a stack id, or a name id. Where it is neither it is a number. */
 static inline bool cm_event_names_stack(uint8_t kind)
 {
     return kind == CM_EV_ALLOC || kind == CM_EV_OOM || kind == CM_EV_NODE_NEW ||

@@ -66,7 +66,7 @@ static bool is_guarded(const void *address)
 }
 
 /* Whether a fault is ours, and mended. */
-static bool mend(const siginfo_t *info)
+static bool repair(const siginfo_t *info)
 {
     bool (*is_harmed)(void) = atomic_load(&guard.is_harmed);
 
@@ -118,7 +118,7 @@ static void handle(int front, siginfo_t *info, ucontext_t *context)
 {
     int saved = errno;
 
-    if (mend(info)) {
+    if (repair(info)) {
         errno = saved;
         return;
     }
@@ -197,10 +197,10 @@ static void install(int front)
 
     sigemptyset(&ours.sa_mask);
     if (sigaction(SIGBUS, &ours, &found) == 0 && !is_same(&found, &behind[front]))
-        sigaction(SIGBUS, &found, NULL); /* another one since our look; the next one sees it */
+        sigaction(SIGBUS, &found, NULL); /* another one since our check; the next one sees it */
 }
 
-void cm_bus_look(void)
+void cm_bus_reinstall(void)
 {
     struct sigaction now;
     int front = 0;
@@ -219,7 +219,7 @@ void cm_bus_look(void)
     install(front);
 }
 
-static void step_aside(void)
+static void uninstall(void)
 {
     struct sigaction now;
     int front = sigaction(SIGBUS, NULL, &now) == 0 ? front_of(&now) : -1;
@@ -238,13 +238,13 @@ void cm_bus_guard(void *memory, size_t bytes, bool (*is_harmed)(void))
     atomic_store(&guard.replaced, false);
     atomic_store(&guard.owner, getpid());
     atomic_store(&guard.memory, memory);
-    cm_bus_look();
+    cm_bus_reinstall();
 }
 
 void cm_bus_unguard(void)
 {
     if (atomic_exchange(&guard.memory, NULL) != NULL)
-        step_aside();
+        uninstall();
 }
 
 bool cm_bus_replace(void)

@@ -1,13 +1,13 @@
-/* The file behind a mapping may be cut short, or its file system fail: whoever touches it then gets
- * SIGBUS, which must not end the training.
+/* The file behind a mapping may be truncated, or its file system fail: a thread that touches it
+ * then gets SIGBUS, which must not end the training.
  *
  * While memory is guarded a handler for SIGBUS stands before the program's. A fault in the guarded
  * memory puts private memory, all zero, in its place, so that the thread goes on; recording ends.
  * Any other SIGBUS is the program's: the handler puts back what was there before and returns, so
  * that the instruction faults again, or sends again what was sent.
  *
- * A program that ignores SIGBUS is left as it is: to what it starts that is inherited. Nothing
- * helps a thread that blocks SIGBUS. */
+ * A program that ignores SIGBUS is left alone, because its children inherit that. A thread that
+ * blocks SIGBUS cannot be helped. */
 #ifndef CM_CAPTURE_BUS_ERROR_H
 #define CM_CAPTURE_BUS_ERROR_H
 
@@ -29,7 +29,7 @@ bool cm_bus_is_replaced(void);
 
 /* Now and then, by one thread: stands before the program's handler again if it has installed one
  * since. */
-void cm_bus_look(void);
+void cm_bus_reinstall(void);
 
 /* For a thread of ours, which blocks all signals: it must get faults of its own, while what is sent
  * to the process stays the program's. At its start, ... */

@@ -32,7 +32,7 @@
 enum {
     CHUNK_EVENTS = 1 << 17,
     EVENT_MOST = 64,          /* bytes of an event in a batch */
-    SLICE_EVENTS = 1 << 10,   /* merged between two looks at how much it has become */
+    SLICE_EVENTS = 1 << 10,   /* merged between two checks of how many bytes they are */
     PENDING_EVENTS = 1 << 15, /* worth a chunk */
     OWN_EVENTS = 64,
     SIDE_SHARE = 8, /* of max_size: what it holds comes to the trace at the end */
@@ -74,7 +74,7 @@ static struct {
     void (*_Atomic idle)(void);
     own_event own[OWN_EVENTS];
     uint32_t own_count;
-    uint64_t unowned_told, lost_stacks;
+    uint64_t unowned_reported, lost_stacks;
     int64_t sampled_bytes;
     uint64_t chunk_ns, sample_ns, lock_ns, round_ns, last_heads;
     uint64_t fresh_ns; /* when something published was found last */
@@ -117,19 +117,19 @@ void cm_collector_set_idle_callback(void (*callback)(void))
 
 static uint64_t lost_events(void)
 {
-    return atomic_load(&cm_ringfile.unowned_lost) + cm_lanes_lost();
+    return atomic_load(&cm_ringfile.unowned_lost) + cm_ring_consumer_lost();
 }
 
 cm_collector_counts cm_collector_get_counts(void)
 {
     return (cm_collector_counts){
-        .events = atomic_load(&collector.events) + cm_lanes_pending(),
+        .events = atomic_load(&collector.events) + cm_ring_consumer_pending(),
         .lost_events = lost_events(),
         .lost_stacks = atomic_load(&collector.seen_lost_stacks),
         .bytes_written = atomic_load(&collector.bytes),
-        .rings = cm_threads_in_use(),
+        .rings = cm_producers_in_use(),
         .wakes = atomic_load(&collector.wakes),
-        .memory = sizeof collector + cm_lanes_bytes() + BATCH_BYTES +
+        .memory = sizeof collector + cm_ring_consumer_bytes() + BATCH_BYTES +
                   2 * atomic_load(&collector.largest_chunk) + compactor->memory() +
                   cm_sourcetext_memory(),
     };
@@ -168,15 +168,15 @@ __attribute__((format(printf, 1, 2))) static void fail(const char *format, ...)
     va_end(arguments);
     atomic_store(&collector.failed, true);
     cm_recording_set(0);
-    cm_threads_wait_until_left(100);
+    cm_producers_wait_until_left(100);
     /* If not even this finds room, finish tries again, and the ring stays for the reader. */
-    write_end(collector.warning, cm_lanes_pending());
+    write_end(collector.warning, cm_ring_consumer_pending());
     atomic_store(&collector.explained, true);
 }
 
 /* --- one chunk --------------------------------------------------------------------------- */
 
-static void say(uint32_t thread, cm_event event)
+static void add_own(uint32_t thread, cm_event event)
 {
     event.time = cm_clock_now();
     event.device_index = -1;
@@ -202,7 +202,7 @@ static void announce_totals(uint64_t events, cm_clock_anchor anchor)
     /* An exchange, so that what is written next stays behind it. */
     atomic_exchange(&totals->events, UINT64_MAX);
     totals->lost_stacks = collector.lost_stacks;
-    totals->unowned_lost = collector.unowned_told;
+    totals->unowned_lost = collector.unowned_reported;
     totals->ticks = anchor.ticks;
     totals->monotonic_ns = anchor.monotonic_ns;
     totals->realtime_ns = anchor.realtime_ns;
@@ -244,7 +244,7 @@ static bool check_trace(void)
 }
 
 /* Notices what others have done to the ring's file. False: recording has ended for it. What was
- * read since the last look is worth nothing then, and lost like all that the rings hold. */
+ * read since the last check is then worthless, and lost like all that the rings hold. */
 static bool check_ring(void)
 {
     const cm_ringfile_state *file = &cm_ringfile;
@@ -256,7 +256,7 @@ static bool check_ring(void)
         harm = "was written to by another process";
     if (harm == NULL)
         return true;
-    cm_bus_replace(); /* first: what follows looks into it */
+    cm_bus_replace(); /* first: what follows reads it */
     fail("recording ended: its ring file %s (%s)", harm, file->path);
     return false;
 }
@@ -278,7 +278,7 @@ static void free_log(uint64_t end)
     size_t length;
     const void *records = cm_batch_definitions(collector.batch, &length);
 
-    cm_sourcetext_see(records, length);
+    cm_sourcetext_add(records, length);
     atomic_store_explicit(&cm_ringfile.log_tail, end, memory_order_release);
     atomic_store_explicit(&cm_ringfile.header->log_tail, end, memory_order_release);
 }
@@ -306,7 +306,8 @@ static bool write_definitions(cm_clock_anchor anchor, uint64_t log_tail, uint64_
     return true;
 }
 
-/* The trace is as large as it may be. Only its own reports can say what was folded from here on. */
+/* The trace is as large as it may be. Only its own reports can add_own what was folded from here
+ * on. */
 static bool pass_the_bound(cm_clock_anchor anchor, uint64_t log_tail)
 {
     int status = compactor->enter();
@@ -355,7 +356,7 @@ static bool write_chunk(uint64_t log_end)
             cm_batch_add_event(collector.batch, collector.own[i].thread, &collector.own[i].event) &&
             (collector.merge.see == NULL ||
              collector.merge.see(collector.own[i].thread, &collector.own[i].event, 1));
-    fits = fits && cm_lanes_cover(collector.batch);
+    fits = fits && cm_ring_consumer_add_covers(collector.batch);
     cm_batch_set_log_position(collector.batch, log_end);
     if (collector.past_bound)
         cm_batch_set_side(collector.batch, compactor->serial() + 1);
@@ -367,7 +368,7 @@ static bool write_chunk(uint64_t log_end)
         return false;
     collector.lost_stacks += collector.merge.lost_stacks;
     collector.merge.lost_stacks = 0;
-    announce_totals(cm_lanes_taken(), anchor);
+    announce_totals(cm_ring_consumer_taken(), anchor);
     int status = put_chunk(bytes, length, log_end);
     if (status < 0) {
         cannot_write(status);
@@ -380,7 +381,7 @@ static bool write_chunk(uint64_t log_end)
         atomic_store(&collector.largest_chunk, length);
     atomic_store(&collector.seen_lost_stacks, collector.lost_stacks);
     free_log(log_end);
-    cm_lanes_commit();
+    cm_ring_consumer_commit();
     collector.own_count = 0;
     collector.chunk_ns = cm_clock_monotonic_ns();
     return collector.merge.count > 0;
@@ -447,20 +448,21 @@ static void sample_memory(uint64_t now)
     if (llabs(bytes - collector.sampled_bytes) < SAMPLE_STEP)
         return;
     collector.sampled_bytes = bytes;
-    say(0, (cm_event){.kind = CM_EV_SAMPLE, .size = bytes, .address = CM_SAMPLE_RSS});
+    add_own(0, (cm_event){.kind = CM_EV_SAMPLE, .size = bytes, .address = CM_SAMPLE_RSS});
 }
 
-static void tell_unowned_losses(void)
+static void report_unowned_losses(void)
 {
     uint64_t lost = atomic_load(&cm_ringfile.unowned_lost);
 
-    if (lost == collector.unowned_told || collector.own_count == OWN_EVENTS)
+    if (lost == collector.unowned_reported || collector.own_count == OWN_EVENTS)
         return;
-    say(0, (cm_event){.kind = CM_EV_LOST, .size = (int64_t)(lost - collector.unowned_told)});
-    collector.unowned_told = lost;
+    add_own(0,
+            (cm_event){.kind = CM_EV_LOST, .size = (int64_t)(lost - collector.unowned_reported)});
+    collector.unowned_reported = lost;
 }
 
-/* How soon the next look at the rings is due: soon enough that what comes until then is a small
+/* How soon the next poll of the rings is due: soon enough that what comes until then is a small
  * part of what there is room for, so that producers keep writing to blocks still in their cache. */
 static int wait_after(uint64_t now, uint64_t heads)
 {
@@ -496,7 +498,7 @@ static bool is_due(uint64_t now, uint64_t pending, uint64_t log_pending)
 typedef enum urgency {
     WHEN_DUE,
     NOW,       /* all that is older than now */
-    REGARDLESS /* also what claims to be younger: nobody records any more */
+    REGARDLESS /* also what claims to be younger: no thread records any more */
 } urgency;
 
 /* Takes what is older than the clock read at first: an event that another thread's event depends on
@@ -511,32 +513,32 @@ static void collect(urgency how)
     uint64_t watermark = how == REGARDLESS ? UINT64_MAX : cm_clock_now() - WATERMARK_SLACK;
     /* Enough: what the processor reorders lies within the slack. */
     atomic_signal_fence(memory_order_seq_cst);
-    uint64_t pending = cm_lanes_look();
+    uint64_t pending = cm_ring_consumer_poll();
     /* After the heads: the definitions of every event below them are then included. */
     uint64_t log_end = atomic_load_explicit(&file->log_head, memory_order_acquire);
     uint64_t log_pending = log_end - atomic_load_explicit(&file->log_tail, memory_order_relaxed);
 
     uint64_t now = cm_clock_monotonic_ns();
-    collector.wait_ms = wait_after(now, cm_lanes_published());
-    tell_unowned_losses();
+    collector.wait_ms = wait_after(now, cm_ring_consumer_published());
+    report_unowned_losses();
     if (how == WHEN_DUE && !is_due(now, pending, log_pending))
         return;
     collector.merge.watermark = watermark;
-    cm_lanes_open(&collector.merge);
+    cm_ring_consumer_begin_merge(&collector.merge);
     if (collector.merge.count == 0 && log_pending == 0 && collector.own_count == 0)
         return;
     while (write_chunk(log_end))
         ;
 }
 
-static void look_after_files(uint64_t now)
+static void check_files(uint64_t now)
 {
     if (now - collector.lock_ns < LOCK_MS * UINT64_C(1000000))
         return;
     collector.lock_ns = now;
     if (!cm_collector_failed()) {
         check_trace();
-        cm_bus_look();
+        cm_bus_reinstall();
     } else if (cm_bus_is_replaced()) {
         cm_bus_unguard(); /* faults of before have come by now */
     }
@@ -554,8 +556,8 @@ static void round_of_work(void)
     collect(WHEN_DUE);
     write_source_lines(false);
     if (!cm_collector_failed())
-        cm_lanes_reclaim(now);
-    look_after_files(now);
+        cm_ring_consumer_reclaim(now);
+    check_files(now);
     void (*idle)(void) = atomic_load(&collector.idle);
     if (idle != NULL)
         idle();
@@ -563,14 +565,14 @@ static void round_of_work(void)
 
 /* --- sync -------------------------------------------------------------------------------- */
 
-static void take_everything(void)
+static void drain(void)
 {
     const struct timespec pause = {.tv_nsec = 200000};
 
-    cm_lanes_mark();
+    cm_ring_consumer_mark();
     for (int tries = 0; tries < 50 && !cm_collector_failed(); tries++) {
         collect(NOW);
-        if (cm_lanes_reached_mark())
+        if (cm_ring_consumer_reached_mark())
             return;
         nanosleep(&pause, NULL);
     }
@@ -580,7 +582,7 @@ static void take_everything(void)
 
 static void catch_up(void)
 {
-    take_everything();
+    drain();
     write_source_lines(true);
 }
 
@@ -618,13 +620,14 @@ static bool is_quiet(void)
     const cm_ringfile_state *file = &cm_ringfile;
 
     return cm_clock_monotonic_ns() - collector.fresh_ns > QUIET_AFTER_MS * UINT64_C(1000000) &&
-           cm_lanes_pending() == 0 && atomic_load(&file->log_head) == atomic_load(&file->log_tail);
+           cm_ring_consumer_pending() == 0 &&
+           atomic_load(&file->log_head) == atomic_load(&file->log_tail);
 }
 
 /* Where all is quiet no thread keeps a block: the next event needs one, and that wakes us. */
-static void rest(void)
+static void release_idle_blocks(void)
 {
-    cm_lanes_rest();
+    cm_ring_consumer_release_idle();
     atomic_store(&cm_blockpool.wake_at, atomic_load(&cm_blockpool.used) + 1);
 }
 
@@ -634,7 +637,7 @@ static void sleep_until_needed(void)
     int wait_ms = quiet ? WAIT_QUIET_MS : collector.wait_ms;
 
     if (quiet)
-        rest();
+        release_idle_blocks();
     cm_wake_wait(wait_ms);
     if (quiet) {
         atomic_store(&cm_blockpool.wake_at, cm_blockpool.count / 2);
@@ -721,12 +724,12 @@ int cm_collector_start(cm_writer *writer, const char *path, uint64_t max_size, u
     cm_sourcetext_begin(max_size, cache_tag, cm_owner_began_ns(cm_ringfile.header));
     collector.writer = writer;
     collector.max_size = max_size;
-    collector.merge.refill = cm_lanes_refill;
+    collector.merge.refill = cm_ring_consumer_refill;
     collector.merge.see = compactor->see;
     collector.chunk_ns = collector.round_ns = collector.fresh_ns = cm_clock_monotonic_ns();
     collector.wait_ms = WAIT_SHORT_MS;
     atomic_store(&collector.bytes, cm_writer_size(writer));
-    cm_lanes_begin();
+    cm_ring_consumer_begin();
     int status = prepare();
     if (status == 0)
         status = compactor->begin(path, cm_ringfile.header->id,
@@ -777,17 +780,18 @@ int cm_collector_finish(const char *const *notes)
     cm_collector_pause();
     if (!cm_collector_failed())
         check_trace();
-    /* Each turn frees what the one before had to say; one is enough but where threads abound. */
+    /* Each turn frees what the one before had to add_own; one is enough but where threads abound.
+     */
     bool all = false;
     for (int turn = 0; turn < 1000 && !all && !cm_collector_failed(); turn++) {
         collect(REGARDLESS);
-        all = cm_collector_failed() || cm_lanes_confess();
+        all = cm_collector_failed() || cm_ring_consumer_report_losses();
     }
     collect(REGARDLESS);
     write_source_lines(true);
     int status = 0;
     if (cm_collector_failed()) {
-        status = write_end(collector.warning, cm_lanes_pending());
+        status = write_end(collector.warning, cm_ring_consumer_pending());
     } else {
         if (notes != NULL && notes[0] != NULL)
             status = cm_writer_meta(collector.writer, notes);

@@ -1,14 +1,14 @@
 #include "merge.h"
 
-static inline uint64_t time_of(const cm_lane *lane)
+static inline uint64_t time_of(const cm_merge_source *source)
 {
-    return lane->at->time;
+    return source->at->time;
 }
 
 static void sift_down(cm_merge *merge)
 {
-    cm_lane **heap = merge->heap;
-    cm_lane *moving = heap[0];
+    cm_merge_source **heap = merge->heap;
+    cm_merge_source *moving = heap[0];
     uint32_t at = 0;
 
     for (;;) {
@@ -25,16 +25,16 @@ static void sift_down(cm_merge *merge)
     heap[at] = moving;
 }
 
-void cm_merge_add(cm_merge *merge, cm_lane *lane)
+void cm_merge_add(cm_merge *merge, cm_merge_source *source)
 {
-    if (time_of(lane) >= merge->watermark)
+    if (time_of(source) >= merge->watermark)
         return;
     uint32_t at = merge->count++;
-    while (at > 0 && time_of(merge->heap[(at - 1) / 2]) > time_of(lane)) {
+    while (at > 0 && time_of(merge->heap[(at - 1) / 2]) > time_of(source)) {
         merge->heap[at] = merge->heap[(at - 1) / 2];
         at = (at - 1) / 2;
     }
-    merge->heap[at] = lane;
+    merge->heap[at] = source;
 }
 
 static void drop_first(cm_merge *merge)
@@ -44,7 +44,7 @@ static void drop_first(cm_merge *merge)
         sift_down(merge);
 }
 
-/* The oldest event of all other lanes: the first lane may go on until there. */
+/* The oldest event of all other sources: the first source may go on until there. */
 static uint64_t time_of_others(const cm_merge *merge)
 {
     uint64_t bound = UINT64_MAX;
@@ -55,7 +55,7 @@ static uint64_t time_of_others(const cm_merge *merge)
     return bound;
 }
 
-/* Only a ring file that somebody damaged holds other kinds. */
+/* Only a damaged ring file holds other kinds. */
 static inline bool is_from_ring(const cm_event *event)
 {
     return event->kind != CM_EV_NONE && event->kind < CM_EVENT_KINDS &&
@@ -63,13 +63,13 @@ static inline bool is_from_ring(const cm_event *event)
            event->kind != CM_EV_DRIVER_FOLDED;
 }
 
-/* How many events from lane->at on, up to `most` and to the end of what lies in one piece, come
- * before those of all other lanes. The first of them does in any case. */
-static size_t measure_run(const cm_merge *merge, const cm_lane *lane, uint64_t bound, size_t most,
-                          uint64_t *lost_stacks)
+/* How many events from source->at on, up to `most` and to the end of what lies in one piece, come
+ * before those of all other sources. The first of them does in any case. */
+static size_t measure_run(const cm_merge *merge, const cm_merge_source *source, uint64_t bound,
+                          size_t most, uint64_t *lost_stacks)
 {
-    const cm_event *at = lane->at;
-    const cm_event *stop = (size_t)(lane->stop - at) > most ? at + most : lane->stop;
+    const cm_event *at = source->at;
+    const cm_event *stop = (size_t)(source->stop - at) > most ? at + most : source->stop;
     uint64_t last = merge->watermark - 1; /* the first event is older, so that this is >= 0 */
 
     if (bound < last)
@@ -79,24 +79,24 @@ static size_t measure_run(const cm_merge *merge, const cm_lane *lane, uint64_t b
         if (++at == stop || at->time > last)
             break;
     }
-    return (size_t)(at - lane->at);
+    return (size_t)(at - source->at);
 }
 
 /* Moves the next run. The number of events, or -1: refused. */
-static int64_t move_run(cm_merge *merge, cm_lane *lane, cm_batch *batch, uint64_t bound,
+static int64_t move_run(cm_merge *merge, cm_merge_source *source, cm_batch *batch, uint64_t bound,
                         int64_t most)
 {
     uint64_t lost_stacks = 0;
-    size_t count = measure_run(merge, lane, bound, (size_t)most, &lost_stacks);
+    size_t count = measure_run(merge, source, bound, (size_t)most, &lost_stacks);
 
-    if (!cm_batch_add_events(batch, lane->thread, lane->at, count) ||
-        (merge->see != NULL && !merge->see(lane->thread, lane->at, count)))
+    if (!cm_batch_add_events(batch, source->thread, source->at, count) ||
+        (merge->see != NULL && !merge->see(source->thread, source->at, count)))
         return -1;
     merge->lost_stacks += lost_stacks;
     bool damaged = count == 0; /* the run ended here before */
     merge->damaged += damaged;
-    lane->at += count + damaged;
-    lane->position += count + damaged;
+    source->at += count + damaged;
+    source->position += count + damaged;
     return (int64_t)count;
 }
 
@@ -105,19 +105,19 @@ int64_t cm_merge_run(cm_merge *merge, cm_batch *batch, int64_t most)
     int64_t moved = 0;
 
     while (merge->count > 0 && moved < most) {
-        cm_lane *lane = merge->heap[0];
+        cm_merge_source *source = merge->heap[0];
         uint64_t bound = time_of_others(merge);
         bool more = true;
         do {
-            int64_t count = move_run(merge, lane, batch, bound, most - moved);
+            int64_t count = move_run(merge, source, batch, bound, most - moved);
             if (count < 0)
                 return -1;
             moved += count;
-            if (lane->at == lane->stop)
-                more = lane->position < lane->end && merge->refill(merge, lane);
-            if (more && time_of(lane) >= merge->watermark)
+            if (source->at == source->stop)
+                more = source->position < source->end && merge->refill(merge, source);
+            if (more && time_of(source) >= merge->watermark)
                 more = false;
-        } while (more && time_of(lane) <= bound && moved < most);
+        } while (more && time_of(source) <= bound && moved < most);
         if (more)
             sift_down(merge);
         else

@@ -11,27 +11,27 @@
 
 /* One ring on its way into the trace: a run of events that lie behind each other, and where to ask
  * for the next run. */
-typedef struct cm_lane {
+typedef struct cm_merge_source {
     const cm_event *at, *stop;
     uint64_t position; /* of *at in its ring */
     uint64_t end;      /* take no more than up to here */
     uint32_t ring, thread;
-} cm_lane;
+} cm_merge_source;
 
 typedef struct cm_merge {
-    cm_lane **heap; /* room for every lane */
+    cm_merge_source **heap; /* room for every source */
     uint32_t count;
     uint64_t watermark; /* events of this time or later stay where they are */
-    /* Points at and stop to the run that begins at lane->position; false: nothing more. */
-    bool (*refill)(struct cm_merge *merge, cm_lane *lane);
+    /* Points at and stop to the run that begins at source->position; false: nothing more. */
+    bool (*refill)(struct cm_merge *merge, cm_merge_source *source);
     /* Given each run of events that went into the batch; false is as if the batch had refused it.
      * May be NULL. */
     bool (*see)(uint32_t thread, const cm_event *events, size_t count);
     uint64_t lost_stacks, damaged; /* counted on the way */
 } cm_merge;
 
-/* Adds a lane that has at least one event. */
-void cm_merge_add(cm_merge *merge, cm_lane *lane);
+/* Adds a source that has at least one event. */
+void cm_merge_add(cm_merge *merge, cm_merge_source *source);
 
 /* Moves up to `most` events into the batch. The number moved, or -1 if the batch refused one (it
  * and those after it stay). Within a ring the order is never changed. */

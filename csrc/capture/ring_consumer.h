@@ -10,38 +10,38 @@
 #include "merge.h"
 
 /* A new capture. */
-void cm_lanes_begin(void);
+void cm_ring_consumer_begin(void);
 
 /* Reads how far every thread has published; returns the events that wait. */
-uint64_t cm_lanes_look(void);
-/* Events published in all rings up to the last look. */
-uint64_t cm_lanes_published(void);
+uint64_t cm_ring_consumer_poll(void);
+/* Events published in all rings up to the last poll. */
+uint64_t cm_ring_consumer_published(void);
 /* Puts every ring with waiting events into the merge. */
-void cm_lanes_open(cm_merge *merge);
-bool cm_lanes_refill(cm_merge *merge, cm_lane *lane);
+void cm_ring_consumer_begin_merge(cm_merge *merge);
+bool cm_ring_consumer_refill(cm_merge *merge, cm_merge_source *lane);
 /* Adds the covers of what was merged since the last commit. */
-bool cm_lanes_cover(cm_batch *batch);
+bool cm_ring_consumer_add_covers(cm_batch *batch);
 /* Events taken from all rings once what was merged is committed. */
-uint64_t cm_lanes_taken(void);
+uint64_t cm_ring_consumer_taken(void);
 /* What was merged is in the file: moves the tails, frees the blocks behind them. */
-void cm_lanes_commit(void);
+void cm_ring_consumer_commit(void);
 
 /* mark: remembers how far every thread has published now; reached: all of that is in the file. */
-void cm_lanes_mark(void);
-bool cm_lanes_reached_mark(void);
+void cm_ring_consumer_mark(void);
+bool cm_ring_consumer_reached_mark(void);
 
 /* Takes the blocks of idle threads back when they get scarce, and the states of threads that are
  * gone. */
-void cm_lanes_reclaim(uint64_t now_ns);
+void cm_ring_consumer_reclaim(uint64_t now_ns);
 /* Takes the blocks of all idle threads back, so that whoever publishes next takes one. */
-void cm_lanes_rest(void);
-/* With recording off for good: publishes in their rings what threads lost and had no room to tell.
- * False: not all of it found room; collect, then call again. */
-bool cm_lanes_confess(void);
+void cm_ring_consumer_release_idle(void);
+/* With recording off for good: publishes in their rings what threads lost and had no room to
+ * report. False: not all of it found room; collect, then call again. */
+bool cm_ring_consumer_report_losses(void);
 
 /* Any thread. */
-uint64_t cm_lanes_pending(void);
-uint64_t cm_lanes_lost(void);
-uint64_t cm_lanes_bytes(void);
+uint64_t cm_ring_consumer_pending(void);
+uint64_t cm_ring_consumer_lost(void);
+uint64_t cm_ring_consumer_bytes(void);
 
 #endif

@@ -113,7 +113,7 @@ int64_t cm_owner_began_ns(const cm_ring_header *header)
     int64_t a_second = sysconf(_SC_CLK_TCK);
     if (header->owner_start == 0 || a_second <= 0)
         return 0;
-    /* The kernel says whole ticks since boot. */
+    /* The kernel reports whole ticks since boot. */
     int64_t after_boot = (int64_t)(header->owner_start + 1) * (1000000000 / a_second);
     return read_clock(CLOCK_REALTIME) - read_clock(CLOCK_BOOTTIME) + after_boot;
 }

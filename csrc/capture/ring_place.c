@@ -101,7 +101,7 @@ uint64_t cm_ring_folders_plan(const cm_ring_folders *folders, uint64_t bytes)
 {
     cm_room room;
 
-    if (folders->chosen[0] != '\0' || cm_room_look(folders->shared, &room) < 0)
+    if (folders->chosen[0] != '\0' || cm_room_measure(folders->shared, &room) < 0)
         return bytes;
     uint64_t allowed = cm_room_for(room, bytes);
     return allowed != 0 ? allowed : bytes; /* for beside the trace, or in private memory */
@@ -215,13 +215,13 @@ static int make_shared(const char *folder, uint64_t bytes, uint64_t least, cm_ri
     cm_room room;
 
     /* Without the lock first: whoever will get none need not wait for it. */
-    int status = cm_room_look(folder, &room);
+    int status = cm_room_measure(folder, &room);
     if (status == 0 && cm_room_for(room, bytes) < least)
         status = -ENOSPC;
     int lock = status < 0 ? status : cm_room_lock(folder);
     if (lock < 0)
         return lock;
-    status = cm_room_look(folder, &room);
+    status = cm_room_measure(folder, &room);
     uint64_t allowed = status < 0 ? 0 : cm_room_for(room, bytes);
     if (status == 0)
         status = allowed < least ? -ENOSPC : make_at(folder, CM_RING_PLACE_SHARED, allowed, made);

@@ -23,7 +23,7 @@ enum {
 _Thread_local cm_thread_self cm_self __attribute__((tls_model("initial-exec")));
 
 /* The states lie where they are for the life of the process: a thread keeps its own when a capture
- * ends, and may look at it at any time. */
+ * ends, and may read it at any time. */
 static struct {
     _Atomic(unsigned char *) chunk[CHUNKS]; /* all below the one of `high` are there */
     bool ready, has_barrier;
@@ -52,7 +52,7 @@ static bool map_chunk_hook(uint32_t number)
     return true;
 }
 
-int cm_threads_init(void)
+int cm_producers_init(void)
 {
     if (pool.ready)
         return 0;
@@ -67,23 +67,23 @@ int cm_threads_init(void)
     return status;
 }
 
-void cm_threads_begin(void)
+void cm_producers_begin(void)
 {
     atomic_store(&pool.thread_number, 0);
-    for (uint32_t i = 0; i < cm_threads_high(); i++) {
-        cm_thread *t = cm_threads_at(i);
+    for (uint32_t i = 0; i < cm_producers_high(); i++) {
+        cm_thread *t = cm_producers_at(i);
         atomic_store(&t->limit, 0);
         atomic_store(&t->restart, 0);
     }
 }
 
-bool cm_threads_hold(int milliseconds)
+bool cm_producers_hold(int milliseconds)
 {
     cm_recording_hold();
-    return cm_threads_wait_until_left(milliseconds);
+    return cm_producers_wait_until_left(milliseconds);
 }
 
-bool cm_threads_barrier(void)
+bool cm_producers_barrier(void)
 {
     return pool.has_barrier && syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
 }
@@ -92,20 +92,20 @@ static bool is_any_inside(void)
 {
     if (atomic_load(&pool.entering) != 0)
         return true;
-    for (uint32_t i = 0; i < cm_threads_high(); i++) {
-        cm_thread *t = cm_threads_at(i);
+    for (uint32_t i = 0; i < cm_producers_high(); i++) {
+        cm_thread *t = cm_producers_at(i);
         if (t != cm_self.thread && atomic_load_explicit(&t->busy, memory_order_acquire) != 0)
             return true;
     }
     return false;
 }
 
-bool cm_threads_wait_until_left(int milliseconds)
+bool cm_producers_wait_until_left(int milliseconds)
 {
     const struct timespec pause = {.tv_nsec = 20000};
     uint64_t deadline = cm_clock_monotonic_ns() + (uint64_t)milliseconds * 1000000u;
 
-    if (!cm_threads_barrier())
+    if (!cm_producers_barrier())
         /* No core keeps a store to itself for a fraction of this time. */
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     while (is_any_inside()) {
@@ -116,35 +116,35 @@ bool cm_threads_wait_until_left(int milliseconds)
     return true;
 }
 
-uint32_t cm_threads_high(void)
+uint32_t cm_producers_high(void)
 {
     return atomic_load_explicit(&pool.high, memory_order_acquire);
 }
 
-uint32_t cm_threads_in_use(void)
+uint32_t cm_producers_in_use(void)
 {
     return atomic_load_explicit(&pool.in_use, memory_order_relaxed);
 }
 
-cm_thread *cm_threads_at(uint32_t slot)
+cm_thread *cm_producers_at(uint32_t slot)
 {
     unsigned char *chunk =
         atomic_load_explicit(&pool.chunk[slot / CHUNK_SLOTS], memory_order_acquire);
     return (cm_thread *)(chunk + (size_t)(slot % CHUNK_SLOTS) * SLOT_BYTES);
 }
 
-void cm_threads_recycle(uint32_t slot)
+void cm_producers_recycle(uint32_t slot)
 {
-    cm_thread *t = cm_threads_at(slot);
+    cm_thread *t = cm_producers_at(slot);
 
     /* Zero again, and the pages of a burst of threads go back to the system. */
-    atomic_store_explicit(&t->state, CM_THREAD_FREE, memory_order_relaxed);
+    atomic_store_explicit(&t->state, CM_PRODUCER_FREE, memory_order_relaxed);
     madvise(t, SLOT_BYTES, MADV_DONTNEED);
     atomic_fetch_sub_explicit(&pool.in_use, 1, memory_order_relaxed);
     cm_freelist_give(&pool.free, slot);
 }
 
-void cm_threads_forget(void)
+void cm_producers_forget(void)
 {
     if (!pool.ready)
         return;
@@ -163,9 +163,9 @@ void cm_threads_forget(void)
         syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
 }
 
-uint64_t cm_threads_bytes(void)
+uint64_t cm_producers_bytes(void)
 {
-    return (uint64_t)cm_threads_in_use() * SLOT_BYTES;
+    return (uint64_t)cm_producers_in_use() * SLOT_BYTES;
 }
 
 static void renew_hook(cm_thread *t)
@@ -195,13 +195,13 @@ static cm_thread *claim_hook(int32_t tid)
     uint32_t index = take_state_hook();
     if (index == 0)
         return NULL;
-    cm_thread *t = cm_threads_at(index - 1);
+    cm_thread *t = cm_producers_at(index - 1);
     t->slot = index - 1;
     atomic_store_explicit(&t->tid, tid, memory_order_relaxed);
     /* Before it is seen as live: of two states with one thread id the collector buries the older.
      */
     renew_hook(t);
-    atomic_store_explicit(&t->state, CM_THREAD_LIVE, memory_order_release);
+    atomic_store_explicit(&t->state, CM_PRODUCER_LIVE, memory_order_release);
 
     uint32_t high = atomic_load_explicit(&pool.high, memory_order_relaxed);
     while (high < index &&
@@ -209,7 +209,7 @@ static cm_thread *claim_hook(int32_t tid)
                                                   memory_order_relaxed))
         ;
     if (atomic_fetch_add_explicit(&pool.in_use, 1, memory_order_relaxed) >= CM_RING_COUNT / 2)
-        cm_wake_collector_hook(); /* it looks for threads that have ended */
+        cm_wake_collector_hook(); /* it recycles threads that have ended */
     return t;
 }
 
@@ -308,11 +308,11 @@ static void announce_hook(cm_thread *t)
     t->announced = true;
 }
 
-static void confess_hook(cm_thread *t, cm_ring *ring, uint64_t lost)
+static void report_losses_hook(cm_thread *t, cm_ring *ring, uint64_t lost)
 {
     *t->next = (cm_event){
         .time = cm_clock_now(), .size = (int64_t)lost, .kind = CM_EV_LOST, .device_index = -1};
-    /* A reader of the file after a kill compares lost_at with head: told already, or not. */
+    /* A reader of the file after a kill compares lost_at with head: reported already, or not. */
     uint64_t position = atomic_load_explicit(t->published, memory_order_relaxed);
     atomic_store_explicit(&ring->lost_at, position + 1, memory_order_relaxed);
     cm_commit_hook(t);
@@ -320,12 +320,12 @@ static void confess_hook(cm_thread *t, cm_ring *ring, uint64_t lost)
     atomic_store_explicit(&ring->lost_at, 0, memory_order_release);
 }
 
-/* Gives the thread its next block, and puts there first what it still has to say. */
+/* Gives the thread its next block, and first puts there what it still has to report. */
 static bool take_block_hook(cm_thread *t, cm_ring *ring)
 {
     uint64_t lost = atomic_load_explicit(&ring->lost, memory_order_relaxed);
     /* Cleared by the collector, which then finds the new block through restart. If it clears it
-     * from here on, the link below tells it that it came too late. */
+     * from here on, the link below shows it that it came too late. */
     bool has_block = atomic_load_explicit(&t->limit, memory_order_relaxed) != 0;
     uint64_t position = atomic_load_explicit(t->published, memory_order_relaxed);
     uint32_t index = cm_blockpool_take_hook(t->slot, position, t->serial + 1);
@@ -345,7 +345,7 @@ static bool take_block_hook(cm_thread *t, cm_ring *ring)
     if (!t->announced)
         announce_hook(t);
     if (lost > 0)
-        confess_hook(t, ring, lost);
+        report_losses_hook(t, ring, lost);
     return true;
 }
 
@@ -363,11 +363,11 @@ cm_event *cm_reserve_slow_hook(cm_thread *t)
     return NULL;
 }
 
-bool cm_threads_confess(uint32_t slot)
+bool cm_producers_report_losses(uint32_t slot)
 {
     cm_ring *ring = &cm_ringfile.rings[slot];
 
     /* Whoever lost something has no block with room, so that the next one begins with it. */
     return atomic_load_explicit(&ring->lost, memory_order_relaxed) == 0 ||
-           take_block_hook(cm_threads_at(slot), ring);
+           take_block_hook(cm_producers_at(slot), ring);
 }

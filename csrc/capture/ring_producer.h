@@ -1,4 +1,4 @@
-/* What a hook sees of the capture: this thread's recording state and its ring.
+/* The producer's side of a ring: this thread's recording state, as a hook uses it.
  *
  * Use, always in this order:
  *
@@ -38,12 +38,12 @@ typedef struct cm_thread {
     uint32_t block, serial;                /* current block + 1, blocks taken */
     bool announced, used;                  /* CM_EV_THREAD is out; the walk memory is not fresh */
     _Alignas(64) _Atomic uint32_t restart; /* a block that no link leads to + 1 */
-    _Atomic uint32_t state;                /* cm_thread_state */
+    _Atomic uint32_t state;                /* cm_producer_state */
     _Atomic int32_t tid;
     _Alignas(64) cm_walk walk;
 } cm_thread;
 
-typedef enum cm_thread_state { CM_THREAD_FREE = 0, CM_THREAD_LIVE = 1 } cm_thread_state;
+typedef enum cm_producer_state { CM_PRODUCER_FREE = 0, CM_PRODUCER_LIVE = 1 } cm_producer_state;
 
 typedef struct cm_thread_self {
     cm_thread *thread;
@@ -67,7 +67,7 @@ static inline cm_thread *cm_enter_hook(void)
     if (__builtin_expect(atomic_load_explicit(&t->busy, memory_order_relaxed), 0))
         return NULL;
     atomic_store_explicit(&t->busy, 1, memory_order_relaxed);
-    /* Whoever clears the recording word or this thread's limit issues membarrier() before it looks
+    /* Whoever clears the recording word or this thread's limit issues membarrier() before it reads
      * at busy, so that the compiler's order is order enough here. */
     atomic_signal_fence(memory_order_seq_cst);
     /* Acquire: what cm_threads_release follows. */
@@ -119,31 +119,31 @@ static inline uint32_t cm_thread_generation(const cm_thread *t)
 /* --- control: session and collector ------------------------------------------------------ */
 
 /* Once per process; 0 or a negative errno. */
-int cm_threads_init(void);
+int cm_producers_init(void);
 /* A new capture, while nothing records and no thread is inside a hook. */
-void cm_threads_begin(void);
-/* Keeps every thread from its hooks without losing what it has to say: it waits for the release.
+void cm_producers_begin(void);
+/* Keeps every thread from its hooks without losing its events: it waits for the release.
  * False: one stays in a hook for longer than this. Whoever holds them asks for nothing that a
  * thread might have when it comes to a hook: no allocator, no GIL. To be released in any case, by
  * the same thread. */
-bool cm_threads_hold(int milliseconds);
+bool cm_producers_hold(int milliseconds);
 /* After the word was cleared: returns true once every thread has left its hook, false if one stays
  * in it for longer than this. */
-bool cm_threads_wait_until_left(int milliseconds);
+bool cm_producers_wait_until_left(int milliseconds);
 /* Slots below this number may be in use. */
-uint32_t cm_threads_high(void);
-cm_thread *cm_threads_at(uint32_t slot);
-uint32_t cm_threads_in_use(void);
+uint32_t cm_producers_high(void);
+cm_thread *cm_producers_at(uint32_t slot);
+uint32_t cm_producers_in_use(void);
 /* The slot's thread is gone and its ring is empty: the next new thread may have it. */
-void cm_threads_recycle(uint32_t slot);
-/* Publishes the losses that the slot's thread has not told yet, in its place: it is gone, or
+void cm_producers_recycle(uint32_t slot);
+/* Publishes the losses that the slot's thread has not reported yet, in its place: it is gone, or
  * outside of its hooks with recording off. False: there is no block for that now. */
-bool cm_threads_confess(uint32_t slot);
+bool cm_producers_report_losses(uint32_t slot);
 /* Every running thread passes a full barrier before this returns. False: the kernel has none. */
-bool cm_threads_barrier(void);
+bool cm_producers_barrier(void);
 /* In a forked child. */
-void cm_threads_forget(void);
+void cm_producers_forget(void);
 /* Bytes that the thread states take up now. */
-uint64_t cm_threads_bytes(void);
+uint64_t cm_producers_bytes(void);
 
 #endif

@@ -56,7 +56,7 @@ static void after_fork_in_parent(void)
 /* The child starts from nothing: no capture, no thread states, no descriptor of the parent's. */
 static void become_child(void)
 {
-    cm_threads_forget();
+    cm_producers_forget();
     cm_ringfile_forget();
     cm_collector_forget();
     /* Nothing is buffered in a writer, so closing writes nothing. */
@@ -153,7 +153,7 @@ static int move_rings(char *note, size_t note_size)
 
     if (cm_ringfile.place != CM_RING_PLACE_NONE || !cm_ringfile_make(&made, note, note_size))
         return 0;
-    if (cm_threads_hold(HOLD_MS)) {
+    if (cm_producers_hold(HOLD_MS)) {
         cm_frames_before_fork(); /* as for a fork: a definition is appended under its mutex */
         status = cm_ringfile_move_to(&made);
         cm_frames_after_fork();
@@ -242,8 +242,8 @@ static int begin_recording(const cm_session_options *options, const char *path, 
         cm_ringfile_destroy(true, true);
         return -1;
     }
-    session.waits = options->later; /* the collector looks at it from its start on */
-    cm_threads_begin();
+    session.waits = options->later; /* the collector reads it from its start on */
+    cm_producers_begin();
     if (++session.number == 0)
         session.number = 1;
     status = cm_frames_begin() < 0 ? -ENOMEM : 0;
@@ -301,9 +301,9 @@ int cm_session_start(const cm_session_options *options, char *error, size_t erro
     else if (!make_absolute(options->path, path, sizeof path))
         status =
             refuse(error, error_size, "the path of the trace is too long: %.200s", options->path);
-    else if (cm_threads_init() < 0)
+    else if (cm_producers_init() < 0)
         status = refuse(error, error_size, "no memory for the threads' states");
-    else if (!cm_threads_wait_until_left(LEAVE_MS))
+    else if (!cm_producers_wait_until_left(LEAVE_MS))
         status = refuse(error, error_size,
                         "a thread is still inside a hook of the last capture (try again)");
     else
@@ -323,7 +323,7 @@ static void record(bool on)
             return;
     }
     cm_recording_set(0);
-    cm_threads_wait_until_left(LEAVE_MS);
+    cm_producers_wait_until_left(LEAVE_MS);
 }
 
 void cm_session_record(bool on)
@@ -429,7 +429,7 @@ static cm_session_counts count(void)
         .wakes = c.wakes,
         .ring_blocks_used = atomic_load(&cm_blockpool.used),
         .profiler_bytes = c.memory + f.mapped_bytes + cm_ringfile.bytes + cm_ringfile.tables_bytes +
-                          cm_threads_bytes(),
+                          cm_producers_bytes(),
     };
 }
 
@@ -480,7 +480,7 @@ int cm_session_stop(const char *const *notes, char *warning, size_t warning_size
         warning[0] = '\0';
     if (session.active) {
         cm_recording_set(0);
-        bool left = cm_threads_wait_until_left(LEAVE_MS);
+        bool left = cm_producers_wait_until_left(LEAVE_MS);
         int end = cm_collector_finish(notes);
         session.last = count();
         session.last.foreign = cm_writer_check(atomic_load(&session.writer)) != CM_WRITER_SOUND;
@@ -494,7 +494,7 @@ int cm_session_stop(const char *const *notes, char *warning, size_t warning_size
         const char *line = take_warning();
         if (line != NULL)
             snprintf(warning, warning_size, "%s", line);
-        else if (status < 0 && !cm_collector_failed()) /* else that has been told */
+        else if (status < 0 && !cm_collector_failed()) /* else that was reported */
             snprintf(warning, warning_size, "the end of the trace could not be written: %s",
                      strerror(end < 0 ? -end : -closed));
     }

@@ -40,7 +40,8 @@ typedef bool cm_session_sweeper(const char *const *folders, char *note, size_t n
 void cm_session_set_sweeper(cm_session_sweeper *sweep);
 
 /* Creates ring file and trace and starts the collector; nothing records yet. Needs the GIL (stacks
- * begin anew). 0, or -1 with one clear line in error (what, why, and what to do). */
+ * are numbered from the start again). 0, or -1 with one clear line in error (what, why, and what to
+ * do). */
 int cm_session_start(const cm_session_options *options, char *error, size_t error_size);
 
 /* A capture that was started with "later" has no ring file, and what it records before it has one

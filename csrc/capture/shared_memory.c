@@ -48,7 +48,7 @@ static uint64_t taken_by_rings(DIR *folder)
     return bytes;
 }
 
-int cm_room_look(const char *folder, cm_room *room)
+int cm_room_measure(const char *folder, cm_room *room)
 {
     struct statvfs fs;
     DIR *entries = opendir(folder);

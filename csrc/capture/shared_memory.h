@@ -20,7 +20,7 @@ typedef struct cm_room {
 /* What a ring that wants so many bytes may have, whole pages; 0: it must lie elsewhere. */
 uint64_t cm_room_for(cm_room room, uint64_t wanted);
 /* 0, or a negative errno. */
-int cm_room_look(const char *folder, cm_room *room);
+int cm_room_measure(const char *folder, cm_room *room);
 
 /* One process at a time takes room in a folder: else two that start at once both take the last.
  * A descriptor for cm_room_unlock, or a negative errno: another holder keeps it for too long. */

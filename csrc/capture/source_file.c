@@ -33,16 +33,16 @@ static int64_t nanoseconds(struct timespec at)
     return (int64_t)at.tv_sec * 1000000000 + at.tv_nsec;
 }
 
-static cm_source_is identify(const struct stat *st)
+static cm_source_identity identify(const struct stat *st)
 {
-    return (cm_source_is){.device = st->st_dev,
-                          .inode = st->st_ino,
-                          .bytes = (uint64_t)st->st_size,
-                          .modified_ns = nanoseconds(st->st_mtim),
-                          .changed_ns = nanoseconds(st->st_ctim)};
+    return (cm_source_identity){.device = st->st_dev,
+                                .inode = st->st_ino,
+                                .bytes = (uint64_t)st->st_size,
+                                .modified_ns = nanoseconds(st->st_mtim),
+                                .changed_ns = nanoseconds(st->st_ctim)};
 }
 
-cm_source_look cm_source_look_at(const char *path, cm_source_is *is)
+cm_source_found cm_source_stat(const char *path, cm_source_identity *is)
 {
     struct stat st;
     int saved = errno;
@@ -55,18 +55,18 @@ cm_source_look cm_source_look_at(const char *path, cm_source_is *is)
     return S_ISREG(st.st_mode) ? CM_SOURCE_FILE : CM_SOURCE_OTHER;
 }
 
-bool cm_source_same(const cm_source_is *a, const cm_source_is *b)
+bool cm_source_same(const cm_source_identity *a, const cm_source_identity *b)
 {
     return a->device == b->device && a->inode == b->inode && a->bytes == b->bytes &&
            a->modified_ns == b->modified_ns && a->changed_ns == b->changed_ns;
 }
 
-static bool is_still(int fd, const cm_source_is *is)
+static bool is_still(int fd, const cm_source_identity *is)
 {
     struct stat st;
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
         return false;
-    cm_source_is now = identify(&st);
+    cm_source_identity now = identify(&st);
     return cm_source_same(&now, is);
 }
 

@@ -10,24 +10,24 @@
 #include <stdint.h>
 
 /* Which file it is, and as it was at some moment. */
-typedef struct cm_source_is {
+typedef struct cm_source_identity {
     uint64_t device, inode, bytes;
     int64_t modified_ns, changed_ns; /* since 1970: content; content or anything else */
-} cm_source_is;
+} cm_source_identity;
 
-typedef enum cm_source_look {
+typedef enum cm_source_found {
     CM_SOURCE_FILE,
     CM_SOURCE_MISSING, /* nothing has this path */
     CM_SOURCE_OTHER    /* no regular file, or it cannot be looked at */
-} cm_source_look;
+} cm_source_found;
 
 /* Opens nothing. */
-cm_source_look cm_source_look_at(const char *path, cm_source_is *is);
-bool cm_source_same(const cm_source_is *a, const cm_source_is *b);
+cm_source_found cm_source_stat(const char *path, cm_source_identity *is);
+bool cm_source_same(const cm_source_identity *a, const cm_source_identity *b);
 
 typedef struct cm_source_job {
     const char *path;
-    cm_source_is is;
+    cm_source_identity is;
     uint8_t *bytes; /* the caller's */
     size_t length;  /* how many to read, from the start */
     bool done;      /* they are there, of this very file, which has not changed meanwhile */

@@ -38,7 +38,7 @@ typedef enum source_state {
 typedef struct source {
     const char *name; /* of the definitions */
     char *path;       /* the same, absolute */
-    cm_source_is is;
+    cm_source_identity is;
     source_state state;
     uint32_t codes;  /* how many were defined when it was last found to be so */
     bool changed;    /* since: it is what is kept, or not at all */
@@ -202,7 +202,7 @@ static bool want_line(const cm_stack_def *stack)
     return true;
 }
 
-void cm_sourcetext_see(const void *records, size_t length)
+void cm_sourcetext_add(const void *records, size_t length)
 {
     if (follow.defs == NULL || length == 0)
         return;
@@ -250,7 +250,7 @@ static uint32_t u32_at(const uint8_t *p)
 }
 
 /* magic, flags (0: by the source's time), time, size */
-static bool was_compiled_from(const uint8_t header[PYC_HEADER], const cm_source_is *is)
+static bool was_compiled_from(const uint8_t header[PYC_HEADER], const cm_source_identity *is)
 {
     return u32_at(header + 4) == 0 &&
            u32_at(header + 8) == (uint32_t)(is->modified_ns / 1000000000) &&
@@ -258,12 +258,12 @@ static bool was_compiled_from(const uint8_t header[PYC_HEADER], const cm_source_
 }
 
 /* Whether Python's compiled file is of the source as it is. */
-static bool is_compiled(const char *path, const cm_source_is *is)
+static bool is_compiled(const char *path, const cm_source_identity *is)
 {
     uint8_t header[PYC_HEADER];
     char compiled[PATH_MAX];
     cm_source_job job = {.path = compiled, .bytes = header, .length = sizeof header};
-    if (!find_compiled(path, compiled) || cm_source_look_at(compiled, &job.is) != CM_SOURCE_FILE)
+    if (!find_compiled(path, compiled) || cm_source_stat(compiled, &job.is) != CM_SOURCE_FILE)
         return false;
     cm_source_read(&job, 1);
     return job.done && was_compiled_from(header, is);
@@ -280,13 +280,13 @@ static bool make_path(source *s)
     return s->path != NULL;
 }
 
-static source_state look_first(source *s)
+static source_state check_first(source *s)
 {
     if (s->name[0] == '<')
         return ASKED;
     if (!make_path(s))
         return UNKNOWN;
-    cm_source_look found = cm_source_look_at(s->path, &s->is);
+    cm_source_found found = cm_source_stat(s->path, &s->is);
     if (found == CM_SOURCE_MISSING)
         return ASKED;
     if (found != CM_SOURCE_FILE || s->is.bytes == 0 || s->is.bytes > CM_SOURCE_READ_MAX)
@@ -296,12 +296,12 @@ static source_state look_first(source *s)
                                                                                      : UNKNOWN;
 }
 
-static void look_again(source *s)
+static void check_again(source *s)
 {
-    cm_source_is is;
+    cm_source_identity is;
     if (s->changed && s->recompiled)
         return;
-    cm_source_look found = cm_source_look_at(s->path, &is);
+    cm_source_found found = cm_source_stat(s->path, &is);
     if (!s->changed && found == CM_SOURCE_FILE && cm_source_same(&is, &s->is)) {
         s->codes = cm_defs_code_count(follow.defs);
         return;
@@ -310,12 +310,12 @@ static void look_again(source *s)
     s->recompiled = found == CM_SOURCE_FILE && is_compiled(s->path, &is);
 }
 
-static void look_at(source *s)
+static void check(source *s)
 {
     if (s->state == READABLE) {
-        look_again(s);
+        check_again(s);
     } else if (s->state == NEW) {
-        s->state = look_first(s);
+        s->state = check_first(s);
         s->codes = cm_defs_code_count(follow.defs);
     }
 }
@@ -448,7 +448,7 @@ static bool take_turn(size_t count)
         source *s = &follow.source[w[i].source];
         for (end = i + 1; end < count && w[end].source == w[i].source; end++)
             ;
-        look_at(s);
+        check(s);
         if (s->state != READABLE || s->kept != NULL || s->changed)
             continue;
         size_t length = (size_t)s->is.bytes;

@@ -34,7 +34,7 @@ void cm_sourcetext_end(void);
 void cm_sourcetext_forget(void); /* in a forked child */
 
 /* Definitions that the trace has now: whole records, each once, in their order. */
-void cm_sourcetext_see(const void *records, size_t length);
+void cm_sourcetext_add(const void *records, size_t length);
 
 /* Reads what is wanted, all of it or about so much as takes a moment. A chunk to write, valid until
  * the next call; false: there is nothing (more). */

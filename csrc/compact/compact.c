@@ -8,9 +8,9 @@
 #include "../base/grow.h"
 #include "compact_parts.h"
 
-cm_fold *cm_fold_new(cm_fold_put put, void *context)
+cm_compaction *cm_compact_new(cm_compact_put put, void *context)
 {
-    cm_fold *f = calloc(1, sizeof *f);
+    cm_compaction *f = calloc(1, sizeof *f);
     if (f == NULL)
         return NULL;
     f->put = put;
@@ -24,7 +24,7 @@ cm_fold *cm_fold_new(cm_fold_put put, void *context)
     return f;
 }
 
-void cm_fold_free(cm_fold *f)
+void cm_compact_free(cm_compaction *f)
 {
     if (f == NULL)
         return;
@@ -52,7 +52,7 @@ void cm_fold_free(cm_fold *f)
     free(f);
 }
 
-uint64_t cm_fold_bytes(const cm_fold *f)
+uint64_t cm_compact_bytes(const cm_compaction *f)
 {
     return sizeof *f + f->capacity * sizeof *f->items + f->blocks.slots * sizeof *f->blocks.slot +
            f->made.slots * sizeof *f->made.slot + f->todo_capacity * sizeof *f->todo +
@@ -68,17 +68,17 @@ uint64_t cm_fold_bytes(const cm_fold *f)
 
 /* --- threads -------------------------------------------------------------------------------- */
 
-static fold_thread *look_thread_up(cm_fold *f, uint32_t number)
+static compact_thread *look_thread_up(cm_compaction *f, uint32_t number)
 {
     uint32_t at;
     if (cm_idmap_get(&f->by_number, number, &at)) {
         f->last_thread = at;
         return &f->threads[at];
     }
-    fold_thread fresh = {.number = number};
+    compact_thread fresh = {.number = number};
     if (!cm_grow((void **)&fresh.frame, &fresh.capacity, 1, sizeof *fresh.frame))
         return NULL;
-    fresh.frame[fresh.frames++] = (fold_frame){0};
+    fresh.frame[fresh.frames++] = (compact_frame){0};
     if (!cm_grow((void **)&f->threads, &f->thread_capacity, f->thread_count + 1,
                  sizeof *f->threads) ||
         !cm_idmap_put(&f->by_number, number, (uint32_t)f->thread_count)) {
@@ -89,13 +89,13 @@ static fold_thread *look_thread_up(cm_fold *f, uint32_t number)
     return &f->threads[f->thread_count++];
 }
 
-static inline fold_thread *find_thread(cm_fold *f, uint32_t number)
+static inline compact_thread *find_thread(cm_compaction *f, uint32_t number)
 {
-    fold_thread *last = f->threads + f->last_thread;
+    compact_thread *last = f->threads + f->last_thread;
     return f->thread_count > 0 && last->number == number ? last : look_thread_up(f, number);
 }
 
-static bool touch(cm_fold *f, fold_thread *t)
+static bool touch(cm_compaction *f, compact_thread *t)
 {
     if (t->touched)
         return true;
@@ -109,7 +109,7 @@ static bool touch(cm_fold *f, fold_thread *t)
 /* --- one event ------------------------------------------------------------------------------ */
 
 /* A window is read by itself: the highest of everything, and what comes first, are its own. */
-static void begin_window(cm_fold *f)
+static void begin_window(cm_compaction *f)
 {
     f->want_node = true;
     for (size_t i = 0; i < f->devices; i++) {
@@ -120,19 +120,19 @@ static void begin_window(cm_fold *f)
         f->device_totals[i].known = f->device_totals[i].quiet_known = false;
 }
 
-static bool note(cm_fold *f, uint32_t number, const cm_event *e, uint32_t at)
+static bool note(cm_compaction *f, uint32_t number, const cm_event *e, uint32_t at)
 {
     if (!cm_nodes_apply(f->nodes, number, e))
         return false;
-    fold_thread *t = find_thread(f, number);
+    compact_thread *t = find_thread(f, number);
     if (t == NULL || (at != 0 && !touch(f, t)))
         return false;
     switch (e->kind) {
     case CM_EV_ALLOC:
-        return cm_fold_allocate(f, t, &(cm_record){.event = *e, .thread = number}, at);
+        return cm_compact_allocate(f, t, &(cm_record){.event = *e, .thread = number}, at);
     case CM_EV_FREE:
     case CM_EV_SEGMENT_FREE:
-        cm_fold_release(f, t, e, at);
+        cm_compact_release(f, t, e, at);
         return true;
     case CM_EV_OPERATOR: /* stays where an allocation behind it does */
         t->named = at;
@@ -149,54 +149,54 @@ static bool note(cm_fold *f, uint32_t number, const cm_event *e, uint32_t at)
         return true;
     case CM_EV_DEVICE:
         t->driver = 0;
-        cm_fold_see_totals(f, t, e, at);
+        cm_compact_see_totals(f, t, e, at);
         return true;
     case CM_EV_POOL:
         t->driver = 0;
-        cm_fold_see_pool(f, t, e, at);
+        cm_compact_see_pool(f, t, e, at);
         return true;
     case CM_EV_DRIVER_NEW:
     case CM_EV_DRIVER_FREE:
     case CM_EV_WITNESS:
-        return cm_fold_see_driver(f, t, &(cm_record){.event = *e, .thread = number}, at);
+        return cm_compact_see_driver(f, t, &(cm_record){.event = *e, .thread = number}, at);
     case CM_EV_DRIVER_MORE:
-        return cm_fold_say_more(f, t, &(cm_record){.event = *e, .thread = number}, at);
+        return cm_compact_driver_more(f, t, &(cm_record){.event = *e, .thread = number}, at);
     case CM_EV_REQUESTED:
-        cm_fold_tie_request(f, e, at);
+        cm_compact_tie_request(f, e, at);
         return true;
     case CM_EV_NODE_NEW:
-        return cm_fold_make_node(f, t, e, at);
+        return cm_compact_make_node(f, t, e, at);
     case CM_EV_NODE_FREE:
-        cm_fold_free_node(f, e, at);
+        cm_compact_free_node(f, e, at);
         return true;
     case CM_EV_NODE_RUN:
-        return cm_fold_run_node(f, t, e, at);
+        return cm_compact_run_node(f, t, e, at);
     case CM_EV_NODE_DONE:
-        cm_fold_end_node(f, t, at);
+        cm_compact_end_node(f, t, at);
         return true;
     case CM_EV_LOST: /* it stays; what was running is unknown from here on */
         t->frames = 1;
         t->unseen = 0;
-        t->frame[0] = (fold_frame){0};
+        t->frame[0] = (compact_frame){0};
         return true;
     case CM_EV_THREAD: {
         uint64_t id = (uint64_t)e->size;
         return id == 0 || id == UINT64_MAX || cm_idmap_put(&f->by_autograd, id, number);
     }
     case CM_EV_SEED:
-        return cm_fold_find_alive(f, e);
+        return cm_compact_find_alive(f, e);
     case CM_EV_OOM:
-        cm_fold_see_oom(f, e, at);
+        cm_compact_see_oom(f, e, at);
         return true;
     case CM_EV_SEGMENT_NEW:
-        cm_fold_keep_given(f, e->address); /* segments stay */
-        cm_fold_find_device(f, e, true);
+        cm_compact_keep_given(f, e->address); /* segments stay */
+        cm_compact_find_device(f, e, true);
         return true;
     case CM_EV_HOST_READ:
-        cm_fold_find_device(f, e, true);
+        cm_compact_find_device(f, e, true);
         return true;
     case CM_EV_RESERVED:
-        cm_fold_see_reserved(f, e, at);
+        cm_compact_see_reserved(f, e, at);
         return true;
     case CM_EV_MARK:
         if (e->size == CM_MARK_WINDOW_OPEN)
@@ -207,7 +207,7 @@ static bool note(cm_fold *f, uint32_t number, const cm_event *e, uint32_t at)
     }
 }
 
-static bool is_bound(const cm_fold *f, const cm_event *e)
+static bool is_bound(const cm_compaction *f, const cm_event *e)
 {
     switch (e->kind) {
     case CM_EV_TICK:
@@ -222,16 +222,16 @@ static bool is_bound(const cm_fold *f, const cm_event *e)
     }
 }
 
-bool cm_fold_see(cm_fold *f, uint32_t thread, const cm_event *events, size_t count)
+bool cm_compact_see(cm_compaction *f, uint32_t thread, const cm_event *events, size_t count)
 {
     for (size_t i = 0; i < count;) {
-        if (!cm_fold_is_of_blocks(&events[i])) {
+        if (!cm_compact_is_of_blocks(&events[i])) {
             if (!note(f, thread, &events[i++], 0))
                 return false;
             continue;
         }
-        const fold_thread *t = find_thread(f, thread);
-        size_t blocks = t == NULL ? SIZE_MAX : cm_fold_see_blocks(f, t, events + i, count - i);
+        const compact_thread *t = find_thread(f, thread);
+        size_t blocks = t == NULL ? SIZE_MAX : cm_compact_see_blocks(f, t, events + i, count - i);
         if (blocks == SIZE_MAX || (blocks == 0 && !note(f, thread, &events[i++], 0)))
             return false;
         i += blocks;
@@ -239,12 +239,12 @@ bool cm_fold_see(cm_fold *f, uint32_t thread, const cm_event *events, size_t cou
     return true;
 }
 
-bool cm_fold_add(cm_fold *f, uint32_t thread, const cm_event *event)
+bool cm_compact_add(cm_compaction *f, uint32_t thread, const cm_event *event)
 {
     bool bound = is_bound(f, event);
     /* What is said of an event stays with it. */
-    bool full = f->count >= CM_FOLD_STRETCH && event->kind != CM_EV_DRIVER_MORE;
-    if ((bound || full) && !cm_fold_flush(f))
+    bool full = f->count >= CM_COMPACT_STRETCH && event->kind != CM_EV_DRIVER_MORE;
+    if ((bound || full) && !cm_compact_flush(f))
         return false;
     if (bound)
         return note(f, thread, event, 0) && f->put(f->context, thread, event);
@@ -260,15 +260,15 @@ bool cm_fold_add(cm_fold *f, uint32_t thread, const cm_event *event)
     }
     if (!cm_grow((void **)&f->items, &f->capacity, f->count + 2, sizeof *f->items))
         return false;
-    f->items[++f->count] = (fold_item){.event = *event, .thread = thread};
+    f->items[++f->count] = (compact_item){.event = *event, .thread = thread};
     return note(f, thread, event, (uint32_t)f->count);
 }
 
 /* --- a stretch's end ------------------------------------------------------------------------ */
 
-static bool was_at_peak(const cm_fold *f, uint32_t at)
+static bool was_at_peak(const cm_compaction *f, uint32_t at)
 {
-    const fold_item *it = &f->items[at];
+    const compact_item *it = &f->items[at];
     if (it->event.kind != CM_EV_ALLOC)
         return false;
     const uint32_t *point = f->device[it->device].at;
@@ -278,32 +278,34 @@ static bool was_at_peak(const cm_fold *f, uint32_t at)
     return false;
 }
 
-static bool choose(cm_fold *f)
+static bool choose(cm_compaction *f)
 {
     for (uint32_t i = 1; i <= f->count; i++) {
-        const fold_item *it = &f->items[i];
+        const compact_item *it = &f->items[i];
         bool halved = it->partner == 0 && !it->nothing;
         bool driver = it->event.kind == CM_EV_DRIVER_NEW;
-        if ((halved || it->must || was_at_peak(f, i) || (driver && cm_fold_was_given_then(f, i))) &&
-            !cm_fold_keep(f, i))
+        if ((halved || it->must || was_at_peak(f, i) ||
+             (driver && cm_compact_was_given_then(f, i))) &&
+            !cm_compact_keep(f, i))
             return false;
     }
     for (size_t i = 0; i < 256; i++)
         for (size_t j = 0; j < TOTALS; j++)
-            if (!cm_fold_keep(f, f->device_totals[i].at[j]))
+            if (!cm_compact_keep(f, f->device_totals[i].at[j]))
                 return false;
     /* What runs on, its operator, and the line that is handed on to the next leaf. */
     while (f->touched_count > 0) {
-        fold_thread *t = &f->threads[f->touched[--f->touched_count]];
+        compact_thread *t = &f->threads[f->touched[--f->touched_count]];
         t->touched = false;
         /* The rest of a chain comes in the next stretch. */
-        if (!cm_fold_keep(f, t->chain) || !cm_fold_keep(f, t->driver) || !cm_fold_keep(f, t->named))
+        if (!cm_compact_keep(f, t->chain) || !cm_compact_keep(f, t->driver) ||
+            !cm_compact_keep(f, t->named))
             return false;
         t->driver = 0;
         t->split = t->split || (t->chain != 0 && f->items[t->chain].event.kind == CM_EV_DEVICE);
         t->chain = t->held = t->named = 0;
         for (size_t j = 0; j < t->frames; j++) {
-            if (!cm_fold_keep(f, t->frame[j].setter))
+            if (!cm_compact_keep(f, t->frame[j].setter))
                 return false;
             t->frame[j].run = t->frame[j].setter = 0;
         }
@@ -313,11 +315,11 @@ static bool choose(cm_fold *f)
 
 /* What a block is for is judged by whether nodes run while it is alive (heap/fates.h), so the
  * first run behind anything made outside of nodes stays, without what its own blocks would need. */
-static void keep_backwards(cm_fold *f)
+static void keep_backwards(cm_compaction *f)
 {
     bool running = false;
     for (uint32_t i = 1; i <= f->count; i++) {
-        fold_item *it = &f->items[i];
+        compact_item *it = &f->items[i];
         if (it->event.kind == CM_EV_ALLOC && !(it->event.flags & CM_EVF_IN_NODE))
             running = false;
         if (it->event.kind != CM_EV_NODE_RUN || running)
@@ -328,7 +330,7 @@ static void keep_backwards(cm_fold *f)
     }
 }
 
-static bool new_total(cm_fold *f, fold_thread *t, fold_total fresh)
+static bool new_total(cm_compaction *f, compact_thread *t, compact_total fresh)
 {
     if (!cm_grow((void **)&f->total, &f->total_capacity, f->totals + 1, sizeof *f->total))
         return false;
@@ -339,39 +341,40 @@ static bool new_total(cm_fold *f, fold_thread *t, fold_total fresh)
 }
 
 /* A block that came and went. */
-static bool add_total(cm_fold *f, const fold_item *it)
+static bool add_total(cm_compaction *f, const compact_item *it)
 {
-    fold_thread *of = find_thread(f, it->thread);
+    compact_thread *of = find_thread(f, it->thread);
     if (of == NULL)
         return false;
     for (uint32_t i = of->total; i != 0; i = f->total[i - 1].before) {
-        fold_total *t = &f->total[i - 1];
+        compact_total *t = &f->total[i - 1];
         if (t->device == it->device && t->charge == it->charge) {
             t->blocks++;
             t->bytes += it->event.size;
             return true;
         }
     }
-    return new_total(f, of, (fold_total){it->thread, it->device, it->charge, 1, it->event.size, 0});
+    return new_total(f, of,
+                     (compact_total){it->thread, it->device, it->charge, 1, it->event.size, 0});
 }
 
 /* A thread that only freed what others allocated counts as one that did something, too. */
-static bool add_thread(cm_fold *f, const fold_item *it)
+static bool add_thread(cm_compaction *f, const compact_item *it)
 {
-    fold_thread *of = find_thread(f, it->thread);
+    compact_thread *of = find_thread(f, it->thread);
     if (of == NULL || of->total != 0)
         return of != NULL;
     uint8_t device = it->partner != 0 ? f->items[it->partner].device : it->device;
-    return new_total(f, of, (fold_total){.thread = it->thread, .device = device});
+    return new_total(f, of, (compact_total){.thread = it->thread, .device = device});
 }
 
-static bool put_sums(cm_fold *f, uint64_t left_out, uint64_t runs, uint32_t nodes)
+static bool put_sums(cm_compaction *f, uint64_t left_out, uint64_t runs, uint32_t nodes)
 {
     uint64_t time = f->items[f->count].event.time;
-    if (!cm_fold_put_work(f, time) || !cm_fold_put_drivers(f, time))
+    if (!cm_compact_put_work(f, time) || !cm_compact_put_drivers(f, time))
         return false;
     for (size_t i = 0; i < f->totals; i++) {
-        const fold_total *t = &f->total[i];
+        const compact_total *t = &f->total[i];
         cm_event e = {.kind = CM_EV_FOLDED,
                       .time = time,
                       .address = t->blocks,
@@ -381,7 +384,7 @@ static bool put_sums(cm_fold *f, uint64_t left_out, uint64_t runs, uint32_t node
                       .device_index = f->device[t->device].index};
         if (!f->put(f->context, t->thread, &e))
             return false;
-        fold_thread *of = find_thread(f, t->thread);
+        compact_thread *of = find_thread(f, t->thread);
         if (of == NULL)
             return false;
         of->total = 0;
@@ -395,13 +398,13 @@ static bool put_sums(cm_fold *f, uint64_t left_out, uint64_t runs, uint32_t node
     return left_out == 0 || f->put(f->context, 0, &e);
 }
 
-static bool put_stretch(cm_fold *f)
+static bool put_stretch(cm_compaction *f)
 {
     uint64_t left_out = 0, runs = 0;
     uint32_t nodes = 0;
     f->totals = 0;
     for (uint32_t i = 1; i <= f->count; i++) {
-        const fold_item *it = &f->items[i];
+        const compact_item *it = &f->items[i];
         if (it->keep) {
             if (!f->put(f->context, it->thread, &it->event))
                 return false;
@@ -418,19 +421,19 @@ static bool put_stretch(cm_fold *f)
         bool block = it->event.kind == CM_EV_ALLOC && !it->nothing;
         bool of_work = it->event.kind == CM_EV_LAUNCH || it->event.kind == CM_EV_WORK;
         if ((block && !add_total(f, it)) || (heap && !add_thread(f, it)) ||
-            (of_work && !cm_fold_add_work(f, it)))
+            (of_work && !cm_compact_add_work(f, it)))
             return false;
     }
-    return cm_fold_let_drivers_go(f) && put_sums(f, left_out, runs, nodes);
+    return cm_compact_leave_out_drivers(f) && put_sums(f, left_out, runs, nodes);
 }
 
 /* The next stretch's indices mean other items. */
-static bool age(cm_fold *f)
+static bool age(cm_compaction *f)
 {
     for (uint32_t i = 1; i <= f->count; i++) {
-        const fold_item *it = &f->items[i];
+        const compact_item *it = &f->items[i];
         cm_block block;
-        if (it->event.kind != CM_EV_ALLOC || it->partner != 0 || !cm_fold_is_block(&it->event))
+        if (it->event.kind != CM_EV_ALLOC || it->partner != 0 || !cm_compact_is_block(&it->event))
             continue;
         if (!cm_blocks_take(&f->blocks, it->device, it->event.address, &block, NULL))
             continue; /* replaced, and its successor freed */
@@ -447,7 +450,7 @@ static bool age(cm_fold *f)
     return true;
 }
 
-bool cm_fold_flush(cm_fold *f)
+bool cm_compact_flush(cm_compaction *f)
 {
     if (f->count == 0)
         return true;

@@ -1,5 +1,5 @@
-/* A fold's driver level: totals of devices, pools, the driver's allocations that come and go,
- * CUPTI's records of them, and sums of what is left out. */
+/* Compaction of the driver level: totals of devices, pools, the driver's allocations that come and
+ * go, CUPTI's records of them, and sums of what is left out. */
 #include <stdlib.h>
 
 #include "../base/grow.h"
@@ -10,7 +10,7 @@ enum { RECORDS = 1 << 16 };
 /* --- totals and pools ----------------------------------------------------------------------- */
 
 /* What belongs to one item goes where it goes. */
-static void chain(cm_fold *f, fold_thread *t, uint32_t at)
+static void chain(cm_compaction *f, compact_thread *t, uint32_t at)
 {
     if (at == 0 || t->chain == 0) {
         t->chain = 0;
@@ -22,9 +22,9 @@ static void chain(cm_fold *f, fold_thread *t, uint32_t at)
 }
 
 /* The first of a moment's events keeps the others; the last one decides. */
-void cm_fold_see_totals(cm_fold *f, fold_thread *t, const cm_event *e, uint32_t at)
+void cm_compact_see_totals(cm_compaction *f, compact_thread *t, const cm_event *e, uint32_t at)
 {
-    fold_totals *d = &f->device_totals[(uint8_t)(e->device_index + 128)];
+    compact_totals *d = &f->device_totals[(uint8_t)(e->device_index + 128)];
     bool quiet = (e->flags & CM_EVF_QUIET) != 0;
     if (at != 0) {
         f->items[at].nothing = true;
@@ -37,11 +37,11 @@ void cm_fold_see_totals(cm_fold *f, fold_thread *t, const cm_event *e, uint32_t 
         return;
     }
     if (t->split)
-        cm_fold_must_stay(f, at);
+        cm_compact_must_stay(f, at);
     t->split = false;
     d->at[USED_LAST - USED_MOST] = at;
     for (size_t i = 0; i < POOLS; i++)
-        f->pool[i].at = 0; /* this moment's ledger needs what was told of pools before it */
+        f->pool[i].at = 0; /* this moment's ledger needs what was recorded of pools before it */
     if (!d->known || e->size > d->used) {
         d->known = true;
         d->used = e->size;
@@ -54,13 +54,13 @@ void cm_fold_see_totals(cm_fold *f, fold_thread *t, const cm_event *e, uint32_t 
         d->quiet = e->size;
         d->at[QUIET_MOST - USED_MOST] = at;
     }
-    size_t number = cm_fold_find_device(f, e, false);
+    size_t number = cm_compact_find_device(f, e, false);
     for (size_t i = 0; number != DEVICES && i < TOTALS; i++)
         f->device[number].at[USED_MOST + i] = d->at[i];
 }
 
 /* Of one that is seen again and again the newest stays. */
-void cm_fold_see_pool(cm_fold *f, fold_thread *t, const cm_event *e, uint32_t at)
+void cm_compact_see_pool(cm_compaction *f, compact_thread *t, const cm_event *e, uint32_t at)
 {
     size_t slot = (e->address >> 6) % POOLS;
     t->chain = at;
@@ -86,7 +86,7 @@ static uint64_t address_key(uint64_t address)
     return address & (UINT64_MAX >> 1);
 }
 
-static void see_highest(cm_fold *f, size_t place, uint32_t at)
+static void see_highest(cm_compaction *f, size_t place, uint32_t at)
 {
     int64_t bytes = f->driver.map->accounts.device[place].bytes;
     if (bytes <= f->driver.place[place].most)
@@ -96,7 +96,7 @@ static void see_highest(cm_fold *f, size_t place, uint32_t at)
 }
 
 /* The bytes that are given out: libraries and records change nothing about them. */
-static bool follow(cm_fold *f, const cm_record *record)
+static bool follow(cm_compaction *f, const cm_record *record)
 {
     if (f->driver.map == NULL && (f->driver.map = cm_drivermap_new(NULL)) == NULL)
         return false;
@@ -109,40 +109,41 @@ static size_t place_of(const cm_event *e)
                                                           : cm_drivermap_place(e->device_index);
 }
 
-static bool give_out(cm_fold *f, const cm_event *e, uint32_t at)
+static bool give_out(cm_compaction *f, const cm_event *e, uint32_t at)
 {
     uint32_t old;
     see_highest(f, place_of(e), at);
     if (!comes_and_goes(e->flags & CM_DRIVER_KIND) || e->address == 0)
         return true;
     if (cm_idmap_get(&f->driver.given, address_key(e->address), &old)) {
-        cm_fold_must_stay(f, at); /* the free of the older one was lost */
-        cm_fold_must_stay(f, old);
+        cm_compact_must_stay(f, at); /* the free of the older one was lost */
+        cm_compact_must_stay(f, old);
     }
     return cm_idmap_put(&f->driver.given, address_key(e->address), at);
 }
 
-static void take_back(cm_fold *f, const cm_event *e, uint32_t at)
+static void take_back(cm_compaction *f, const cm_event *e, uint32_t at)
 {
     uint8_t kind = e->flags & CM_DRIVER_KIND;
     uint32_t given;
     if (kind == CM_DRIVER_CONTEXT)
-        cm_idmap_clear(&f->driver.given); /* nobody will free what was in it */
+        cm_idmap_clear(&f->driver.given); /* no free of what was in it will come */
     if ((kind != 0 && !comes_and_goes(kind)) ||
         !cm_idmap_get(&f->driver.given, address_key(e->address), &given))
         return;
     cm_idmap_remove(&f->driver.given, address_key(e->address));
-    cm_fold_tie(f, given, at);
+    cm_compact_tie(f, given, at);
 }
 
-void cm_fold_keep_given(cm_fold *f, uint64_t address)
+void cm_compact_keep_given(cm_compaction *f, uint64_t address)
 {
     uint32_t given;
     if (cm_idmap_get(&f->driver.given, address_key(address), &given))
-        cm_fold_must_stay(f, given);
+        cm_compact_must_stay(f, given);
 }
 
-bool cm_fold_see_driver(cm_fold *f, fold_thread *t, const cm_record *record, uint32_t at)
+bool cm_compact_see_driver(cm_compaction *f, compact_thread *t, const cm_record *record,
+                           uint32_t at)
 {
     const cm_event *e = &record->event;
     t->chain = 0;
@@ -156,14 +157,14 @@ bool cm_fold_see_driver(cm_fold *f, fold_thread *t, const cm_record *record, uin
         return true;
     }
     if (at != 0)
-        f->items[at].frame = cm_fold_find_innermost(t)->run; /* it may be charged to it */
+        f->items[at].frame = cm_compact_find_innermost(t)->run; /* it may be charged to it */
     return give_out(f, e, at);
 }
 
 /* As a block at a peak; and a block that stays needs the memory that it lies in. */
-bool cm_fold_was_given_then(const cm_fold *f, uint32_t at)
+bool cm_compact_was_given_then(const cm_compaction *f, uint32_t at)
 {
-    const fold_item *it = &f->items[at];
+    const compact_item *it = &f->items[at];
     if (it->partner == 0)
         return false;
     size_t place = place_of(&it->event);
@@ -193,7 +194,7 @@ static uint64_t key_of(uint64_t correlation, bool release)
 }
 
 /* What is said of one event is one chain, and goes where that goes. */
-static void append(cm_fold *f, uint32_t head, uint32_t at)
+static void append(cm_compaction *f, uint32_t head, uint32_t at)
 {
     uint32_t last = head;
     while (f->items[last].link != 0)
@@ -209,19 +210,19 @@ static bool agree(const cm_event *record, uint64_t address, int64_t size, int8_t
            (record->device_index < 0 || device < 0 || record->device_index == device);
 }
 
-static void join_record(cm_fold *f, uint32_t event, uint32_t record)
+static void join_record(cm_compaction *f, uint32_t event, uint32_t record)
 {
-    const fold_item *it = &f->items[event];
+    const compact_item *it = &f->items[event];
     const cm_event *e = &it->event, *what = e;
     if (e->kind == CM_EV_DRIVER_FREE && it->partner != 0)
         what = &f->items[it->partner].event;
     int8_t device = place_of(what) == CM_ACCOUNT_HOST ? -1 : what->device_index;
     if (!agree(&f->items[record].event, e->address, what->size, device))
-        cm_fold_must_stay(f, event);
+        cm_compact_must_stay(f, event);
     append(f, event, record);
 }
 
-static void drop_record(cm_fold *f, struct fold_gone *g, uint32_t record)
+static void drop_record(cm_compaction *f, struct compact_gone *g, uint32_t record)
 {
     bool same = agree(&f->items[record].event, g->address, g->size, g->device);
     g->waits = false;
@@ -232,9 +233,9 @@ static void drop_record(cm_fold *f, struct fold_gone *g, uint32_t record)
     f->driver.sum[CM_DRIVER_SUM_DIFFER] += !same;
 }
 
-static bool correlate(cm_fold *f, uint32_t head, uint64_t correlation)
+static bool correlate(cm_compaction *f, uint32_t head, uint64_t correlation)
 {
-    fold_drivers *d = &f->driver;
+    compact_drivers *d = &f->driver;
     const cm_event *e = &f->items[head].event;
     uint32_t other;
     if (e->kind == CM_EV_WITNESS) {
@@ -256,19 +257,20 @@ static bool correlate(cm_fold *f, uint32_t head, uint64_t correlation)
     if (cm_idmap_get(&d->records, key, &other)) {
         cm_idmap_remove(&d->records, key);
         if (other == 0)
-            cm_fold_must_stay(f, head);
+            cm_compact_must_stay(f, head);
         else
             join_record(f, head, other);
         return true;
     }
     if (cm_idmap_get(&d->events, key, &other)) { /* of which a record is, the analysis decides */
-        cm_fold_must_stay(f, other);
-        cm_fold_must_stay(f, head);
+        cm_compact_must_stay(f, other);
+        cm_compact_must_stay(f, head);
     }
     return cm_idmap_put(&d->events, key, head);
 }
 
-bool cm_fold_say_more(cm_fold *f, fold_thread *t, const cm_record *record, uint32_t at)
+bool cm_compact_driver_more(cm_compaction *f, compact_thread *t, const cm_record *record,
+                            uint32_t at)
 {
     const cm_event *e = &record->event;
     uint32_t head = t->driver;
@@ -277,7 +279,7 @@ bool cm_fold_say_more(cm_fold *f, fold_thread *t, const cm_record *record, uint3
     if (e->size == CM_MORE_FAILED) {
         for (size_t i = 0; i < CM_ACCOUNT_DEVICES; i++)
             see_highest(f, i, at);
-        cm_fold_must_stay(f, head);
+        cm_compact_must_stay(f, head);
     }
     if (head == 0 || at == 0) {
         chain(f, t, at);
@@ -294,27 +296,27 @@ bool cm_fold_say_more(cm_fold *f, fold_thread *t, const cm_record *record, uint3
 /* --- what is left out ----------------------------------------------------------------------- */
 
 /* Its record may come in a later stretch. */
-static bool let_go(cm_fold *f, uint64_t key, uint32_t at)
+static bool let_go(cm_compaction *f, uint64_t key, uint32_t at)
 {
-    fold_drivers *d = &f->driver;
-    const fold_item *it = &f->items[at];
+    compact_drivers *d = &f->driver;
+    const compact_item *it = &f->items[at];
     const cm_event *what =
         it->event.kind == CM_EV_DRIVER_FREE ? &f->items[it->partner].event : &it->event;
     if (d->gone == NULL && (d->gone = calloc(GONE, sizeof *d->gone)) == NULL)
         return false;
     uint32_t number = d->next_gone++ % GONE;
-    struct fold_gone *g = &d->gone[number];
+    struct compact_gone *g = &d->gone[number];
     if (g->waits)
         cm_idmap_remove(&d->gone_at, g->key);
-    *g = (struct fold_gone){key, it->event.address, what->size,
-                            place_of(what) == CM_ACCOUNT_HOST ? -1 : what->device_index, true};
+    *g = (struct compact_gone){key, it->event.address, what->size,
+                               place_of(what) == CM_ACCOUNT_HOST ? -1 : what->device_index, true};
     d->sum[CM_DRIVER_SUM_MISSING]++;
     return cm_idmap_put(&d->gone_at, key, number);
 }
 
-bool cm_fold_let_drivers_go(cm_fold *f)
+bool cm_compact_leave_out_drivers(cm_compaction *f)
 {
-    fold_drivers *d = &f->driver;
+    compact_drivers *d = &f->driver;
     for (size_t i = 0; i < d->events.slots; i++) {
         const struct cm_idmap_slot *s = &d->events.slot[i];
         if (s->key != 0 && !f->items[s->value].keep && !let_go(f, s->key - 1, s->value))
@@ -328,7 +330,7 @@ bool cm_fold_let_drivers_go(cm_fold *f)
     return true;
 }
 
-bool cm_fold_put_drivers(cm_fold *f, uint64_t time)
+bool cm_compact_put_drivers(cm_compaction *f, uint64_t time)
 {
     for (uint64_t i = 0; i < CM_DRIVER_SUMS; i++) {
         cm_event e = {.kind = CM_EV_DRIVER_FOLDED,
@@ -343,7 +345,7 @@ bool cm_fold_put_drivers(cm_fold *f, uint64_t time)
     return true;
 }
 
-bool cm_fold_add_work(cm_fold *f, const fold_item *it)
+bool cm_compact_add_work(cm_compaction *f, const compact_item *it)
 {
     uint32_t at;
     if (it->event.kind == CM_EV_LAUNCH) {
@@ -358,7 +360,7 @@ bool cm_fold_add_work(cm_fold *f, const fold_item *it)
             !cm_idmap_put(&f->work_of, it->event.stack, at))
             return false;
         f->work[f->works++] =
-            (fold_work){.name = it->event.stack, .like = it->event, .thread = it->thread};
+            (compact_work){.name = it->event.stack, .like = it->event, .thread = it->thread};
     }
     f->work[at].count++;
     if (__builtin_add_overflow(f->work[at].ns, it->event.size, &f->work[at].ns))
@@ -366,7 +368,7 @@ bool cm_fold_add_work(cm_fold *f, const fold_item *it)
     return true;
 }
 
-bool cm_fold_put_work(cm_fold *f, uint64_t time)
+bool cm_compact_put_work(cm_compaction *f, uint64_t time)
 {
     cm_event e = f->launch;
     e.time = time;
@@ -377,7 +379,7 @@ bool cm_fold_put_work(cm_fold *f, uint64_t time)
     if (f->launches > 0 && !f->put(f->context, f->launch_thread, &e))
         return false;
     for (size_t i = 0; i < f->works; i++) {
-        const fold_work *w = &f->work[i];
+        const compact_work *w = &f->work[i];
         e = w->like;
         e.time = time;
         e.flags |= CM_EVF_SUMMED;

@@ -14,19 +14,19 @@
 enum { BATCHES_A_PART = 4 };
 
 static struct {
-    cm_fold *fold;
+    cm_compaction *compaction;
     cm_side *side;
-    cm_batch *batch; /* of what was folded */
+    cm_batch *batch; /* of what was compacted */
     cm_decoder *decoder;
     uint8_t *section; /* a copy with padding, for the decoder */
     size_t section_capacity;
     char path[CM_RING_PATH_MAX];
-    uint64_t ring_id, side_bytes, serial, folded;
-    uint64_t cover[CM_RING_COUNT]; /* of the part that is being folded; 0 = none */
+    uint64_t ring_id, side_bytes, serial, compacted;
+    uint64_t cover[CM_RING_COUNT]; /* of the part that is being compacted; 0 = none */
     _Atomic uint64_t memory, used;
 } overflow;
 
-static bool put_folded(void *unused, uint32_t thread, const cm_event *event)
+static bool put_compacted(void *unused, uint32_t thread, const cm_event *event)
 {
     (void)unused;
     return cm_batch_add_event(overflow.batch, thread, event);
@@ -36,7 +36,7 @@ static void finish(bool remove)
 {
     if (overflow.side != NULL)
         cm_side_close(overflow.side, remove);
-    cm_fold_free(overflow.fold);
+    cm_compact_free(overflow.compaction);
     cm_batch_free(overflow.batch);
     cm_decoder_free(overflow.decoder);
     free(overflow.section);
@@ -52,13 +52,13 @@ static int begin(const char *trace_path, uint64_t ring_id, uint64_t side_bytes)
     memcpy(overflow.path, trace_path, length + 1);
     overflow.ring_id = ring_id;
     overflow.side_bytes = side_bytes;
-    overflow.fold = cm_fold_new(put_folded, NULL);
-    return overflow.fold == NULL ? -ENOMEM : 0;
+    overflow.compaction = cm_compact_new(put_compacted, NULL);
+    return overflow.compaction == NULL ? -ENOMEM : 0;
 }
 
 static void update_counts(void)
 {
-    uint64_t memory = cm_fold_bytes(overflow.fold);
+    uint64_t memory = cm_compact_bytes(overflow.compaction);
     if (overflow.side != NULL)
         memory += cm_side_part_bytes(overflow.side) + overflow.section_capacity;
     atomic_store(&overflow.memory, memory);
@@ -67,7 +67,7 @@ static void update_counts(void)
 
 static bool see_events(uint32_t thread, const cm_event *events, size_t count)
 {
-    return cm_fold_see(overflow.fold, thread, events, count);
+    return cm_compact_see(overflow.compaction, thread, events, count);
 }
 
 static int enter(void)
@@ -79,7 +79,7 @@ static int enter(void)
     int status =
         cm_side_create(overflow.path, overflow.ring_id, overflow.side_bytes, &overflow.side);
     if (status == 0)
-        overflow.serial = overflow.folded = 1;
+        overflow.serial = overflow.compacted = 1;
     return status;
 }
 
@@ -112,7 +112,7 @@ static int copy_section(const cm_batch_parts *parts)
     return 0;
 }
 
-static int fold_batch(const cm_batch_parts *parts)
+static int compact_batch(const cm_batch_parts *parts)
 {
     cm_event event;
     uint32_t thread;
@@ -123,7 +123,7 @@ static int fold_batch(const cm_batch_parts *parts)
                          parts->section_length, parts->events) < 0)
         return -EBADMSG;
     while ((got = cm_decoder_next(overflow.decoder, &event, &thread)) == 1)
-        if (!cm_fold_add(overflow.fold, thread, &event))
+        if (!cm_compact_add(overflow.compaction, thread, &event))
             return -ENOMEM;
     cm_cursor covers = parts->covers;
     for (uint64_t i = 0; i < parts->cover_count; i++) {
@@ -143,7 +143,7 @@ static bool add_covers(void)
     return true;
 }
 
-static int fold_chunks(const uint8_t *chunks, size_t length, uint64_t *serial)
+static int compact_chunks(const uint8_t *chunks, size_t length, uint64_t *serial)
 {
     cm_batch_parts parts;
     int status = 0;
@@ -152,25 +152,25 @@ static int fold_chunks(const uint8_t *chunks, size_t length, uint64_t *serial)
             return -EBADMSG;
         if (first)
             cm_batch_begin(overflow.batch, parts.anchor);
-        status = fold_batch(&parts);
+        status = compact_batch(&parts);
         *serial = parts.side;
     }
     return status;
 }
 
-static int fold_oldest(cm_writer *writer, uint64_t log_position)
+static int compact_oldest(cm_writer *writer, uint64_t log_position)
 {
     const uint8_t *chunks;
     const void *bytes;
     size_t length;
-    uint64_t serial = overflow.folded;
+    uint64_t serial = overflow.compacted;
 
     int status = cm_side_oldest(overflow.side, &chunks, &length);
     if (status == 0)
-        status = fold_chunks(chunks, length, &serial);
+        status = compact_chunks(chunks, length, &serial);
     if (status < 0)
         return status;
-    if (!cm_fold_flush(overflow.fold) || !add_covers())
+    if (!cm_compact_flush(overflow.compaction) || !add_covers())
         return -ENOMEM;
     cm_batch_set_log_position(overflow.batch, log_position);
     cm_batch_set_side(overflow.batch, serial);
@@ -178,7 +178,7 @@ static int fold_oldest(cm_writer *writer, uint64_t log_position)
         return -ENOMEM;
     status = cm_writer_chunk(writer, bytes, length);
     if (status == 0) {
-        overflow.folded = serial;
+        overflow.compacted = serial;
         cm_side_release(overflow.side);
     }
     return status;
@@ -188,7 +188,7 @@ static int put_batch(cm_writer *writer, const void *chunk, size_t length, uint64
 {
     int status;
     while ((status = cm_side_append(overflow.side, chunk, length)) == -ENOBUFS) {
-        status = fold_oldest(writer, log_position);
+        status = compact_oldest(writer, log_position);
         if (status < 0)
             return status;
     }

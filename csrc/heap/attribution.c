@@ -208,7 +208,7 @@ bool cm_attribution_update(cm_attribution *attribution)
 static uint8_t flags_of(cm_attribution *attribution, uint32_t stack)
 {
     if (stack < CM_STACK_FIRST)
-        return 0; /* no frames: nothing to tell by */
+        return 0; /* no frames: nothing to judge by */
     if (stack >= CM_STACK_FIRST + attribution->judged && !cm_attribution_update(attribution)) {
         attribution->failed = true;
         return 0;

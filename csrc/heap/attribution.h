@@ -1,8 +1,9 @@
-/* What a Python stack says about its allocation: the part of a step that it belongs to, and the
- * code line outside PyTorch that it comes from. Each stack is judged once, when it is first seen.
+/* What follows from a Python stack for its allocation: the part of a step that it belongs to, and
+ * the code line outside PyTorch that it comes from. Each stack is judged once, when it is first
+ * seen.
  *
  *   data       a frame of torch/utils/data anywhere: a data set may run modules and optimizers
- *   otherwise  the innermost frame that says something: a call of a module (forward) or a file of
+ *   otherwise  the innermost frame that decides: a call of a module (forward) or a file of
  *              torch/optim (optimizer)
  *   otherwise  forward, if an autograd node was made by this very stack (a loss written by hand),
  * or by the call in it that its innermost frames, all a library's, came from: an operator that

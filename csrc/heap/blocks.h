@@ -1,5 +1,5 @@
 /* The blocks that are alive: a hash table keyed by (device, address), 32 bytes an entry, and on
- * demand a note beside each, a number of whoever wants one. One owner, any thread. Pointers into it
+ * demand a note beside each, one number. One owner, any thread. Pointers into it
  * are valid until the next put or take. */
 #ifndef CM_HEAP_BLOCKS_H
 #define CM_HEAP_BLOCKS_H
@@ -11,7 +11,7 @@
 typedef struct cm_block {
     uint64_t address;
     int64_t size;
-    uint32_t origin;   /* cm_origin: whose it is */
+    uint32_t origin;   /* cm_origin: its contributor */
     int32_t step;      /* that it was born in; -1 before the first */
     uint16_t device;   /* number of the device in the replay */
     bool alive : 1;    /* false: an empty slot */
@@ -32,7 +32,7 @@ typedef struct cm_blocks {
     uint32_t *note; /* of each slot, where noted */
 } cm_blocks;
 
-/* Bytes of the block beyond those that were asked for; below 2^39, more is said to be that. */
+/* Bytes of the block beyond those that were asked for; below 2^39, more counts as that. */
 static inline int64_t cm_block_slack(const cm_block *block)
 {
     return (int64_t)block->slack_high << 32 | block->slack_low;
@@ -53,7 +53,7 @@ bool cm_blocks_copy(cm_blocks *copy,
 const cm_block *cm_blocks_find(const cm_blocks *blocks, uint16_t device, uint64_t address);
 /* Only its slack, origin and label may be changed. */
 cm_block *cm_blocks_at(cm_blocks *blocks, uint16_t device, uint64_t address);
-/* Adds a block whose (device, address) is not there yet. NULL: out of memory. */
+/* Adds a block whose (device, address) is not in the table. NULL: out of memory. */
 const cm_block *cm_blocks_put(cm_blocks *blocks, const cm_block *block);
 /* Adds a block, or overwrites the one with its (device, address). false: out of memory. */
 bool cm_blocks_set(cm_blocks *blocks, const cm_block *block);

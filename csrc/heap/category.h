@@ -29,7 +29,7 @@ typedef enum cm_category {
     CM_CATEGORIES
 } cm_category;
 
-/* What a walk said of a block. */
+/* What a walk over living objects found out about a block. */
 typedef struct cm_label {
     uint64_t owner;        /* address of the module object that owns it, 0 = none */
     uint32_t text, module; /* name ids; module: the owner's qualified name, 0 = unknown */

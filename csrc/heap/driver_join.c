@@ -4,7 +4,7 @@
 
 #include "../base/grow.h"
 
-enum { CHAIN = 16 }; /* of one id: more are not looked at */
+enum { CHAIN = 16 }; /* of one id: more are not searched */
 
 void cm_driverjoin_clear(cm_driverjoin *j)
 {

@@ -1,5 +1,5 @@
-/* Events of the driver level joined with the activity records that say the same, by correlation id.
- * Either may come first. Ids wrap and calls are told more than once under one id, so what waits is
+/* Events of the driver level joined with the activity records of the same calls, by correlation id.
+ * Either may come first. Ids wrap and one id may have several records, so what waits is
  * only kept for the next CM_JOIN_WAITING of its kind, and of several with one id the one with the
  * same address is taken. One owner, any thread. */
 #ifndef CM_HEAP_DRIVER_JOIN_H
@@ -15,11 +15,11 @@ enum { CM_JOIN_WAITING = 1 << 15 };
 
 typedef struct cm_join_side {
     uint64_t address;
-    int64_t size; /* 0: not told */
-    int device;   /* -1: not told */
+    int64_t size; /* 0: unknown */
+    int device;   /* -1: unknown */
     uint32_t library;
     bool release;
-    /* Of an event: whom the library is for. Once it is gone its own slot is somebody else's. */
+    /* Of an event: the allocation that gets the library. Its slot is reused once it is gone. */
     uint32_t allocation; /* slot + 1; 0: none, or gone */
     uint32_t total;
     int64_t counted;
@@ -57,7 +57,7 @@ int cm_driverjoin_record(cm_driverjoin *join, uint32_t correlation, const cm_joi
                          cm_join_side *other);
 /* An event that waits, or NULL. */
 cm_join_side *cm_driverjoin_waiting(cm_driverjoin *join, uint64_t number);
-/* It waits no longer: what it told did not happen. */
+/* It waits no longer: its call failed. */
 void cm_driverjoin_forget(cm_driverjoin *join, uint64_t number);
 uint64_t cm_driverjoin_events_waiting(const cm_driverjoin *join);
 uint64_t cm_driverjoin_records_waiting(const cm_driverjoin *join);

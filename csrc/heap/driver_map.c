@@ -60,7 +60,7 @@ void cm_drivermap_free(cm_drivermap *m)
         return;
     cm_totals_clear(&m->accounts);
     cm_driverjoin_clear(&m->join);
-    cm_ranges_clear(&m->homes);
+    cm_ranges_clear(&m->enclosers);
     cm_ranges_clear(&m->mapped);
     cm_idmap_clear(&m->shared);
     for (size_t i = 0; i < CM_DRIVER_SPACES; i++)
@@ -73,11 +73,12 @@ void cm_drivermap_free(cm_drivermap *m)
 
 static bool copy_parts(cm_drivermap *copy, const cm_drivermap *m)
 {
-    bool fine =
-        cm_totals_copy(&copy->accounts, &m->accounts) &&
-        cm_driverjoin_copy(&copy->join, &m->join) && cm_ranges_copy(&copy->homes, &m->homes) &&
-        cm_ranges_copy(&copy->mapped, &m->mapped) && cm_idmap_copy(&copy->shared, &m->shared) &&
-        cm_copy((void **)&copy->allocation, m->allocation, m->slots, sizeof *m->allocation);
+    bool fine = cm_totals_copy(&copy->accounts, &m->accounts) &&
+                cm_driverjoin_copy(&copy->join, &m->join) &&
+                cm_ranges_copy(&copy->enclosers, &m->enclosers) &&
+                cm_ranges_copy(&copy->mapped, &m->mapped) &&
+                cm_idmap_copy(&copy->shared, &m->shared) &&
+                cm_copy((void **)&copy->allocation, m->allocation, m->slots, sizeof *m->allocation);
     for (size_t i = 0; fine && i < CM_DRIVER_SPACES; i++)
         fine = cm_idmap_copy(&copy->space[i], &m->space[i]);
     for (size_t i = 0; fine && i < CM_DRIVER_THREADS; i++) {
@@ -97,7 +98,7 @@ cm_drivermap *cm_drivermap_copy(const cm_drivermap *m)
     copy->reader = m->reader;
     copy->slots = copy->capacity = m->slots;
     copy->vacant = m->vacant;
-    copy->last_home = m->last_home;
+    copy->last_enclosing = m->last_enclosing;
     memcpy(copy->device, m->device, sizeof copy->device);
     memcpy(copy->pool, m->pool, sizeof copy->pool);
     copy->allocations = m->allocations;
@@ -159,7 +160,7 @@ bool cm_drivermap_lookup(const cm_drivermap *m, int space, uint64_t address, uin
 }
 
 /* Blocks of PyTorch may lie in it. */
-static bool is_home(uint8_t kind)
+static bool encloses(uint8_t kind)
 {
     return kind == CM_DRIVER_DEVICE || kind == CM_DRIVER_MANAGED || kind == CM_DRIVER_ASYNC ||
            kind == CM_DRIVER_IPC || kind == CM_DRIVER_GRAPH || kind == CM_DRIVER_RESERVED;
@@ -188,14 +189,14 @@ static bool new_slot(cm_drivermap *m, uint32_t *slot)
     return true;
 }
 
-/* Once it is over and nobody may come back to it. */
+/* Once it has ended and nothing refers to it. */
 static void let_go(cm_drivermap *m, uint32_t slot)
 {
     cm_driver_allocation *a = &m->allocation[slot];
     if (a->alive || a->blocks > 0 || a->keepers > 0 || a->shown > 0 || a->size < 0)
         return;
-    if (m->last_home == slot + 1)
-        m->last_home = 0;
+    if (m->last_enclosing == slot + 1)
+        m->last_enclosing = 0;
     *a = (cm_driver_allocation){
         .address = UINT64_MAX, .size = -1, .total = CM_TOTALS_NONE, .after = m->vacant};
     m->vacant = slot + 1;
@@ -296,7 +297,7 @@ bool cm_drivermap_revive(cm_drivermap *m, uint32_t slot)
     if (a->implied && space == CM_DRIVER_SPACE_ADDRESS &&
         !cm_idmap_put(&m->space[space], cm_drivermap_key(a->address), slot))
         return cm_drivermap_fail(m, cm_drivermap_no_memory);
-    if (is_home(a->kind) && !cm_ranges_put(&m->homes, a->address, slot))
+    if (encloses(a->kind) && !cm_ranges_put(&m->enclosers, a->address, slot))
         return cm_drivermap_fail(m, cm_drivermap_no_memory);
     a->alive = true;
     /* It is as if it had been there all the time, unless a snapshot was taken without it. */
@@ -330,10 +331,10 @@ bool cm_drivermap_end(cm_drivermap *m, uint32_t slot)
         cm_ranges_remove(&m->mapped, a->address, slot);
     else if (cm_drivermap_lookup(m, space, a->address, &found) && found == slot)
         cm_idmap_remove(&m->space[space], cm_drivermap_key(a->address));
-    if (is_home(a->kind))
-        cm_ranges_remove(&m->homes, a->address, slot);
-    if (m->last_home == slot + 1)
-        m->last_home = 0;
+    if (encloses(a->kind))
+        cm_ranges_remove(&m->enclosers, a->address, slot);
+    if (m->last_enclosing == slot + 1)
+        m->last_enclosing = 0;
     unlist(m, slot);
     if (a->shows != 0)
         m->allocation[a->shows - 1].shown--;
@@ -351,7 +352,7 @@ static void forget_join(cm_drivermap *m, cm_driver_allocation *a)
 {
     cm_join_side *waits = a->join != 0 ? cm_driverjoin_waiting(&m->join, a->join - 1) : NULL;
     if (waits != NULL)
-        waits->allocation = 0; /* its slot becomes somebody else's */
+        waits->allocation = 0; /* its slot is reused */
     a->join = 0;
 }
 
@@ -386,7 +387,7 @@ bool cm_drivermap_end_for_good(cm_drivermap *m, uint32_t slot)
     return true;
 }
 
-/* --- whose it is --------------------------------------------------------------------------- */
+/* --- totals ----- --------------------------------------------------------------------------- */
 
 static bool account_for(cm_drivermap *m, uint32_t slot, uint32_t library, uint32_t stack)
 {
@@ -473,16 +474,17 @@ bool cm_drivermap_lies_in(const cm_driver_allocation *a, uint64_t address, int64
 }
 
 /* Slot + 1; 0: in nothing that is known. */
-static uint32_t home_of(cm_drivermap *m, uint64_t address, int64_t size)
+static uint32_t enclosing_of(cm_drivermap *m, uint64_t address, int64_t size)
 {
     uint64_t key;
     uint32_t slot;
-    if (m->last_home != 0 && cm_drivermap_lies_in(&m->allocation[m->last_home - 1], address, size))
-        return m->last_home;
-    if (!cm_ranges_below(&m->homes, address, &key, &slot) ||
+    if (m->last_enclosing != 0 &&
+        cm_drivermap_lies_in(&m->allocation[m->last_enclosing - 1], address, size))
+        return m->last_enclosing;
+    if (!cm_ranges_below(&m->enclosers, address, &key, &slot) ||
         !cm_drivermap_lies_in(&m->allocation[slot], address, size))
         return 0;
-    return m->last_home = slot + 1;
+    return m->last_enclosing = slot + 1;
 }
 
 bool cm_drivermap_make(cm_drivermap *m, cm_driver_allocation fresh, uint32_t library,
@@ -493,9 +495,9 @@ bool cm_drivermap_make(cm_drivermap *m, cm_driver_allocation fresh, uint32_t lib
     fresh.total = CM_TOTALS_NONE;
     fresh.block_device = fresh.device;
     m->allocation[*slot] = fresh;
-    bool nobody =
+    bool no_total =
         fresh.kind == CM_DRIVER_CONTEXT || (fresh.implied && fresh.kind == CM_DRIVER_RESERVED);
-    if (!nobody && !account_for(m, *slot, library, stack))
+    if (!no_total && !account_for(m, *slot, library, stack))
         return false;
     return cm_drivermap_revive(m, *slot);
 }
@@ -520,9 +522,9 @@ static bool imply(cm_drivermap *m, int8_t device, uint64_t address, int64_t size
 bool cm_drivermap_segment(cm_drivermap *m, int8_t device, uint64_t address, int64_t size,
                           uint32_t stack)
 {
-    uint32_t slot, home = home_of(m, address, size);
-    if (home != 0)
-        return cm_drivermap_make_torch(m, home - 1);
+    uint32_t slot, enclosing = enclosing_of(m, address, size);
+    if (enclosing != 0)
+        return cm_drivermap_make_torch(m, enclosing - 1);
     return imply(m, device, address, size, stack, false, &slot);
 }
 
@@ -549,11 +551,12 @@ static bool add_block(cm_drivermap *m, cm_driver_allocation *a, int64_t bytes, i
     return d->block_bytes < CM_TOTALS_MOST || cm_drivermap_fail(m, cm_drivermap_bad_size);
 }
 
-bool cm_drivermap_block_came(cm_drivermap *m, int8_t index, const cm_block *block, uint32_t *home)
+bool cm_drivermap_block_came(cm_drivermap *m, int8_t index, const cm_block *block,
+                             uint32_t *enclosing)
 {
-    if (*home != 0 || block->address >> ADDRESS_BITS != 0)
+    if (*enclosing != 0 || block->address >> ADDRESS_BITS != 0)
         return true; /* it is known: an event of its memory came late */
-    uint32_t found = home_of(m, block->address, block->size), slot;
+    uint32_t found = enclosing_of(m, block->address, block->size), slot;
     if (found == 0 && !block->direct)
         return true;
     if (found == 0) {
@@ -570,13 +573,13 @@ bool cm_drivermap_block_came(cm_drivermap *m, int8_t index, const cm_block *bloc
     if (a->blocks == UINT32_MAX || a->block_device != index)
         return true; /* of two devices at one address: damage */
     a->blocks++;
-    *home = found;
+    *enclosing = found;
     return add_block(m, a, block->size, cm_block_slack(block));
 }
 
-bool cm_drivermap_block_went(cm_drivermap *m, const cm_block *block, uint32_t home)
+bool cm_drivermap_block_went(cm_drivermap *m, const cm_block *block, uint32_t enclosing)
 {
-    uint32_t slot = home - 1;
+    uint32_t slot = enclosing - 1;
     cm_driver_allocation *a = &m->allocation[slot];
     a->blocks--;
     if (!add_block(m, a, -block->size, -cm_block_slack(block)))
@@ -588,7 +591,7 @@ bool cm_drivermap_block_went(cm_drivermap *m, const cm_block *block, uint32_t ho
     return true;
 }
 
-void cm_drivermap_asked(cm_drivermap *m, uint32_t home, int64_t more)
+void cm_drivermap_asked(cm_drivermap *m, uint32_t enclosing, int64_t more)
 {
-    add_block(m, &m->allocation[home - 1], 0, more);
+    add_block(m, &m->allocation[enclosing - 1], 0, more);
 }

@@ -1,6 +1,7 @@
-/* What CUDA has given out and not taken back, as the driver level tells it (event.h, kinds 22 to 26
- * and 29), and which of it PyTorch's allocator holds. The replay owns one from the first such event
- * on and tells it of segments and blocks; a trace without such events has none and pays nothing.
+/* What CUDA has given out and not taken back, as the driver level records it (event.h, kinds 22 to
+ * 26 and 29), and which of it PyTorch's allocator holds. The replay owns one from the first such
+ * event on and notifies it of segments and blocks; a trace without such events has none and pays
+ * nothing.
  *
  * An allocation is PyTorch's when
  *   - a segment (SEGMENT_NEW) begins where it does, or inside of it, or
@@ -12,9 +13,10 @@
  * of events.
  *
  * A handle's memory lives until every reference is released and nothing shows it. What a free ended
- * comes back when its thread tells next that it failed. A context's end takes with it everything on
- * its device that lives in contexts (handles, mappings and reservations do not), unless another
- * context of the device is known to be alive: then nobody knows whose is what, and it stays.
+ * comes back when its thread records next that the free failed. A context's end takes with it
+ * everything on its device that lives in contexts (handles, mappings and reservations do not),
+ * unless another context of the device is known to be alive: then the owner is unknown, and it
+ * stays.
  *
  * Memory grows with what is alive. One owner, any thread. */
 #ifndef CM_HEAP_DRIVER_MAP_H
@@ -47,13 +49,13 @@ typedef struct cm_driver_allocation {
     uint32_t references, shown; /* of a handle: shown by so many mappings */
     uint32_t shows;             /* of a mapping: the handle's slot + 1 */
     uint32_t before, after;     /* of its device's context, slot + 1; after: also of free slots */
-    uint32_t keepers;           /* that may tell that its end failed */
+    uint32_t keepers;           /* that may record that its end failed */
     uint8_t kind;
     int8_t device, block_device;
     bool alive, torch, implied, direct, listed, backward;
 } cm_driver_allocation;
 
-/* The totals of one moment (CM_EV_DEVICE); -1 is not told. */
+/* The totals of one moment (CM_EV_DEVICE); -1 is unknown. */
 typedef struct cm_driver_moment {
     int64_t used, total, own, others, pooled, reserved;
     bool quiet;
@@ -73,8 +75,8 @@ typedef struct cm_driver_state { /* of one device */
     bool context_made; /* in this trace */
     bool context_known;
     int64_t context;
-    cm_driver_moment told;       /* being told */
-    cm_driver_moment last;       /* the last that was told whole */
+    cm_driver_moment told;       /* being read */
+    cm_driver_moment last;       /* the last complete one */
     cm_driver_moment last_quiet; /* used < 0: none yet */
     uint64_t moments;
     uint32_t first; /* of what lives in its contexts, slot + 1 */
@@ -99,7 +101,7 @@ typedef struct cm_driver_undo {
     bool reference; /* a reference is to be taken again; else it is to live again */
 } cm_driver_undo;
 
-/* What the thread's last event may still be told. */
+/* What a later event may add to the thread's last one. */
 typedef struct cm_driver_thread {
     bool known;
     uint32_t number;
@@ -120,13 +122,13 @@ typedef struct cm_drivermap {
     size_t slots, capacity;
     uint32_t vacant; /* slot + 1 */
     cm_idmap space[CM_DRIVER_SPACES];
-    cm_ranges homes;  /* where blocks may lie: allocations and reservations */
-    cm_ranges mapped; /* mappings */
-    cm_idmap shared;  /* page that one allocation may not have for itself -> how many have a part */
-    uint32_t last_home;
+    cm_ranges enclosers; /* where blocks may lie: allocations and reservations */
+    cm_ranges mapped;    /* mappings */
+    cm_idmap shared; /* page that one allocation may not have for itself -> how many have a part */
+    uint32_t last_enclosing;
     cm_driver_state device[CM_ACCOUNT_HOST]; /* by index + 128 */
     cm_driver_thread thread[CM_DRIVER_THREADS];
-    struct cm_driver_pool { /* what records say of pools */
+    struct cm_driver_pool { /* from records of pools */
         uint64_t address;
         int64_t size;
         int device;
@@ -143,7 +145,7 @@ typedef struct cm_drivermap {
 
 const char *cm_driver_kind_name(uint8_t kind); /* "unknown" for what is none */
 
-/* reader: for the names of libraries; NULL where none is told. NULL: out of memory. */
+/* reader: for the names of libraries; NULL where there are none. NULL: out of memory. */
 cm_drivermap *cm_drivermap_new(const cm_reader *reader);
 cm_drivermap *cm_drivermap_copy(const cm_drivermap *map); /* NULL: out of memory */
 void cm_drivermap_free(cm_drivermap *map);
@@ -153,14 +155,14 @@ bool cm_drivermap_apply(cm_drivermap *map, const cm_record *record);
 bool cm_drivermap_segment(cm_drivermap *map, int8_t device, uint64_t address, int64_t size,
                           uint32_t stack);
 bool cm_drivermap_segment_gone(cm_drivermap *map, uint64_t address);
-/* A block came, or memory under it that was not known: *home is what it lies in, 0: in nothing that
- * is known. The caller keeps that with the block and hands it back. index: CUDA's. */
+/* A block came, or memory under it that was not known: *enclosing is what it lies in, 0: in nothing
+ * that is known. The caller keeps that with the block and hands it back. index: CUDA's. */
 bool cm_drivermap_block_came(cm_drivermap *map, int8_t index, const cm_block *block,
-                             uint32_t *home);
-/* The other two: of blocks whose home is not 0. */
-bool cm_drivermap_block_went(cm_drivermap *map, const cm_block *block, uint32_t home);
+                             uint32_t *enclosing);
+/* The other two: of blocks that lie in an allocation. */
+bool cm_drivermap_block_went(cm_drivermap *map, const cm_block *block, uint32_t enclosing);
 /* The slack of a live block became larger by so much. */
-void cm_drivermap_asked(cm_drivermap *map, uint32_t home, int64_t more);
+void cm_drivermap_asked(cm_drivermap *map, uint32_t enclosing, int64_t more);
 
 static inline uint16_t cm_drivermap_place(int8_t index)
 {

@@ -1,4 +1,4 @@
-/* What happens to driver allocations: events and what is said more of them. */
+/* What happens to driver allocations: events, and events that add to them. */
 #include "driver_map_parts.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static bool keep(cm_drivermap *m, cm_driver_thread *t, cm_driver_undo undo)
 }
 
 /* From here on, the last event is what it is. */
-static void settle(cm_drivermap *m, cm_driver_thread *t)
+static void finish_last(cm_drivermap *m, cm_driver_thread *t)
 {
     for (size_t i = 0; i < t->undo_count; i++)
         m->allocation[t->undo[i].slot].keepers--;
@@ -29,7 +29,7 @@ static void settle(cm_drivermap *m, cm_driver_thread *t)
         t->undo_capacity = 0;
     }
     if (t->event.kind == CM_EV_WITNESS)
-        m->join.expired_records++; /* no id was told */
+        m->join.expired_records++; /* it has no id */
     t->undo_count = 0;
     t->event.kind = 0;
     t->subject = 0;
@@ -41,7 +41,7 @@ static cm_driver_thread *thread_of(cm_drivermap *m, uint32_t number)
 {
     cm_driver_thread *t = &m->thread[number % CM_DRIVER_THREADS];
     if (!t->known || t->number != number) {
-        settle(m, t);
+        finish_last(m, t);
         t->known = true;
         t->number = number;
     }
@@ -66,12 +66,12 @@ static bool take_reference(cm_drivermap *m, const cm_event *e)
     return true;
 }
 
-/* Of the reservation that an event of mapping says that there is; one that is older than the
+/* Of the reservation that an event of mapping implies; one that is older than the
  * recording is implied, as long as mappings follow each other. */
 static bool find_reservation(cm_drivermap *m, const cm_event *e, uint32_t *slot)
 {
     uint64_t key;
-    if (cm_ranges_below(&m->homes, e->address, &key, slot)) {
+    if (cm_ranges_below(&m->enclosers, e->address, &key, slot)) {
         cm_driver_allocation *a = &m->allocation[*slot];
         if (cm_drivermap_lies_in(a, e->address, e->size))
             return true;
@@ -125,7 +125,7 @@ static bool come(cm_drivermap *m, const cm_event *e, cm_driver_thread *t)
     if (kind == CM_DRIVER_CONTEXT) {
         d->context_made |= !before && d->moments == 0;
         if (cm_drivermap_lookup(m, CM_DRIVER_SPACE_CONTEXT, e->address, &slot))
-            return true; /* told again: one more that uses it */
+            return true; /* recorded again: one more user */
     } else if (kind == CM_DRIVER_MAPPED) {
         if (!unmap(m, e->address, e->size, NULL, &any))
             return false;
@@ -229,8 +229,8 @@ static bool unmap(cm_drivermap *m, uint64_t address, int64_t size, cm_driver_thr
             break;
     }
     /* An implied reservation is over with its last mapping. */
-    if (*any && cm_ranges_below(&m->homes, address, &key, &slot) && m->allocation[slot].implied &&
-        m->allocation[slot].kind == CM_DRIVER_RESERVED) {
+    if (*any && cm_ranges_below(&m->enclosers, address, &key, &slot) &&
+        m->allocation[slot].implied && m->allocation[slot].kind == CM_DRIVER_RESERVED) {
         uint64_t end_at = m->allocation[slot].address + (uint64_t)m->allocation[slot].size, next;
         uint32_t piece;
         if (!cm_ranges_above(&m->mapped, m->allocation[slot].address, &next, &piece) ||
@@ -295,7 +295,7 @@ static bool go(cm_drivermap *m, const cm_event *e, cm_driver_thread *t)
         if (!known && space == CM_DRIVER_SPACE_ADDRESS)
             known = cm_drivermap_lookup(m, CM_DRIVER_SPACE_GRAPH, e->address, &slot);
         if (known) {
-            t->subject = slot + 1; /* lives at least until this event is settled */
+            t->subject = slot + 1; /* lives at least until this event is finished */
             if (!end_one(m, slot, t))
                 return false;
         }
@@ -328,7 +328,7 @@ static bool take_back(cm_drivermap *m, cm_driver_thread *t)
             return false;
     }
     t->event.kind = 0;
-    settle(m, t);
+    finish_last(m, t);
     return true;
 }
 
@@ -443,7 +443,7 @@ static bool say_more(cm_drivermap *m, const cm_event *e, cm_driver_thread *t)
 {
     const cm_driver_allocation *a = t->subject != 0 ? &m->allocation[t->subject - 1] : NULL;
     if (a != NULL && a->address != t->event.address)
-        t->subject = 0; /* gone meanwhile, and its slot is somebody else's */
+        t->subject = 0; /* gone meanwhile, and its slot is reused */
     bool of_new = t->event.kind == CM_EV_DRIVER_NEW && t->subject != 0;
     switch (e->size) {
     case CM_MORE_LIBRARY:
@@ -503,7 +503,7 @@ bool cm_drivermap_apply(cm_drivermap *m, const cm_record *record)
     cm_driver_thread *t = thread_of(m, record->thread);
     if (e->kind == CM_EV_DRIVER_MORE)
         return t->event.kind == 0 || say_more(m, e, t);
-    settle(m, t);
+    finish_last(m, t);
     m->accounts.clock++;
     t->event = *e;
     switch (e->kind) {

@@ -19,13 +19,13 @@ bool cm_drivermap_lookup(const cm_drivermap *map, int space, uint64_t address, u
 /* A new allocation, alive; pointers to allocations are then no longer valid. */
 bool cm_drivermap_make(cm_drivermap *map, cm_driver_allocation fresh, uint32_t library,
                        uint32_t stack, uint32_t *slot);
-/* Its end, for now: its thread may tell that it failed. */
+/* Its end, for now: its thread may record that it failed. */
 bool cm_drivermap_end(cm_drivermap *map, uint32_t slot);
 /* It lives, again or for the first time. */
 bool cm_drivermap_revive(cm_drivermap *map, uint32_t slot);
-/* Once nobody may come back to what ended. */
+/* Once nothing refers to what ended. */
 void cm_drivermap_settle(cm_drivermap *map, uint32_t slot);
-/* At once and for good: nobody will tell that it failed. */
+/* At once and for good: no record can undo it. */
 bool cm_drivermap_end_for_good(cm_drivermap *map, uint32_t slot);
 bool cm_drivermap_end_handle(cm_drivermap *map, uint32_t slot, bool *ended);
 

@@ -20,8 +20,8 @@ static int rank(uint8_t kind)
 }
 enum { RANKS = 3 };
 
-/* A handle that is released but still shown may have its value given out again: then it is told
- * under one that nobody has. */
+/* A handle that is released but still shown may have its value given out again: then the new trace
+ * gives it an unused one. */
 static uint64_t name_of(const cm_drivermap *m, uint32_t slot)
 {
     const cm_driver_allocation *a = &m->allocation[slot];
@@ -32,17 +32,17 @@ static uint64_t name_of(const cm_drivermap *m, uint32_t slot)
     return UINT64_C(1) << 62 | slot;
 }
 
-static bool more(cm_driverprologue_tell tell, void *context, cm_driver_more what, uint64_t value,
+static bool more(cm_driverprologue_tell emit, void *context, cm_driver_more what, uint64_t value,
                  uint32_t name)
 {
-    return tell(context, (cm_event){.kind = CM_EV_DRIVER_MORE,
+    return emit(context, (cm_event){.kind = CM_EV_DRIVER_MORE,
                                     .flags = CM_EVF_ALREADY,
                                     .size = what,
                                     .address = value,
                                     .stack = name});
 }
 
-static bool tell_one(const cm_drivermap *m, uint32_t slot, cm_driverprologue_tell tell,
+static bool emit_one(const cm_drivermap *m, uint32_t slot, cm_driverprologue_tell emit,
                      void *context)
 {
     const cm_driver_allocation *a = &m->allocation[slot];
@@ -57,26 +57,26 @@ static bool tell_one(const cm_drivermap *m, uint32_t slot, cm_driverprologue_tel
                   .device_type = CM_DEVICE_CUDA,
                   .device_index = a->device};
     uint64_t handle = a->shows != 0 ? name_of(m, a->shows - 1) : a->pool;
-    if (!tell(context, e) ||
-        (key.library != 0 && !more(tell, context, CM_MORE_LIBRARY, 0, key.library)) ||
-        (handle != 0 && !more(tell, context, CM_MORE_HANDLE, handle, 0)) ||
-        (a->torch && !more(tell, context, CM_MORE_TORCH, 0, 0)))
+    if (!emit(context, e) ||
+        (key.library != 0 && !more(emit, context, CM_MORE_LIBRARY, 0, key.library)) ||
+        (handle != 0 && !more(emit, context, CM_MORE_HANDLE, handle, 0)) ||
+        (a->torch && !more(emit, context, CM_MORE_TORCH, 0, 0)))
         return false;
     e.flags = CM_DRIVER_REFERENCE | CM_EVF_ALREADY;
     for (uint32_t i = 1; i < a->references; i++)
-        if (!tell(context, e))
+        if (!emit(context, e))
             return false;
     return true;
 }
 
-bool cm_driverprologue(const cm_drivermap *m, cm_driverprologue_tell tell, void *context)
+bool cm_driverprologue(const cm_drivermap *m, cm_driverprologue_tell emit, void *context)
 {
     if (m == NULL)
         return true;
     for (int now = 0; now < RANKS; now++)
         for (uint32_t i = 0; i < m->slots; i++) {
             const cm_driver_allocation *a = &m->allocation[i];
-            if (a->alive && !a->implied && rank(a->kind) == now && !tell_one(m, i, tell, context))
+            if (a->alive && !a->implied && rank(a->kind) == now && !emit_one(m, i, emit, context))
                 return false;
         }
     /* Handles that are released already and only live because they are shown. */
@@ -89,7 +89,7 @@ bool cm_driverprologue(const cm_drivermap *m, cm_driverprologue_tell tell, void 
                       .address = name_of(m, i),
                       .device_type = CM_DEVICE_CUDA,
                       .device_index = a->device};
-        if (!tell(context, e))
+        if (!emit(context, e))
             return false;
     }
     return true;

@@ -1,4 +1,4 @@
-/* What the driver level knows to be alive, told as events again (CM_EVF_ALREADY): the beginning of
+/* What the driver level knows to be alive, as events once more (CM_EVF_ALREADY): the beginning of
  * a trace that is a window of another. */
 #ifndef CM_HEAP_DRIVER_PROLOGUE_H
 #define CM_HEAP_DRIVER_PROLOGUE_H
@@ -8,7 +8,7 @@
 /* false: it failed. The stack of a DRIVER_MORE is a name id. */
 typedef bool (*cm_driverprologue_tell)(void *context, cm_event event);
 
-/* false as soon as tell said so. map may be NULL. */
-bool cm_driverprologue(const cm_drivermap *map, cm_driverprologue_tell tell, void *context);
+/* false as soon as emit returned false. map may be NULL. */
+bool cm_driverprologue(const cm_drivermap *map, cm_driverprologue_tell emit, void *context);
 
 #endif

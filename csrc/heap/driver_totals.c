@@ -1,4 +1,4 @@
-/* What is told of pools and of devices as a whole. */
+/* Pools, and totals of devices. */
 #include "driver_map_parts.h"
 
 /* A table of as many as fit: a program has a few. */
@@ -20,7 +20,7 @@ void cm_drivermap_see_pool(cm_drivermap *m, const cm_event *e)
     *found = (struct cm_driver_pool){e->address, gone ? 0 : e->size, e->device_index, true, gone};
 }
 
-/* What the pools of a device hold; -1: not told. */
+/* What the pools of a device hold; -1: unknown. */
 static int64_t held_by_pools(const cm_drivermap *m, int8_t index, int64_t pooled)
 {
     int64_t held = -1;
@@ -32,7 +32,7 @@ static int64_t held_by_pools(const cm_drivermap *m, int8_t index, int64_t pooled
     return held;
 }
 
-static int64_t told_bytes(int64_t size)
+static int64_t known_bytes(int64_t size)
 {
     return size < 0 || size > CM_DRIVER_SIZE_MOST ? -1 : size;
 }
@@ -72,7 +72,7 @@ static void end_moment(cm_drivermap *m, int8_t index, bool quiet)
 void cm_drivermap_see_device(cm_drivermap *m, const cm_event *e)
 {
     cm_driver_moment *told = &m->device[cm_drivermap_place(e->device_index)].told;
-    int64_t bytes = told_bytes(e->size);
+    int64_t bytes = known_bytes(e->size);
     switch (e->address) {
     case CM_TOLD_TOTAL:
         told->total = bytes;

@@ -1,5 +1,5 @@
 /* A window as a trace of its own. It begins with what its reader must know: threads, objects, the
- * blocks that were alive and whose they are, the autograd nodes that a later backward may run.
+ * blocks that were alive and their origins, the autograd nodes that a later backward may run.
  * These records carry CM_EVF_BEFORE_START, those of the driver level CM_EVF_ALREADY (seeds are
  * seeds again): they count as no event of the window, and replaying them gives every block the very
  * origin that it had. Times are nanoseconds now, so a tick of the new trace is one. */
@@ -112,14 +112,14 @@ static bool copy(extractor *x, const cm_record *record)
 
 /* --- the prologue -------------------------------------------------------------------------- */
 
-static bool tell(extractor *x, uint32_t thread, cm_event event)
+static bool emit_before(extractor *x, uint32_t thread, cm_event event)
 {
     cm_record record = {event, thread, x->plan->begin_ns};
     record.event.flags |= CM_EVF_BEFORE_START;
     return copy(x, &record);
 }
 
-static bool tell_thread(void *context, uint32_t thread, uint64_t kernel_id, uint64_t autograd_id)
+static bool emit_thread(void *context, uint32_t thread, uint64_t kernel_id, uint64_t autograd_id)
 {
     extractor *x = context;
     cm_event e = {.kind = CM_EV_THREAD, .address = kernel_id, .size = (int64_t)autograd_id};
@@ -141,17 +141,17 @@ static bool no_thread(void *context, uint32_t thread, uint64_t kernel_id, uint64
     return true;
 }
 
-static bool tell_node(void *context, uint32_t thread, uint64_t sequence, uint32_t stack)
+static bool emit_node(void *context, uint32_t thread, uint64_t sequence, uint32_t stack)
 {
     /* A node whose line is unknown stays unknown when it is not there. */
     if (stack == CM_NODE_UNRESOLVED || stack == CM_NODE_ACCUMULATION)
         return true;
-    return tell(context, thread,
-                (cm_event){.kind = CM_EV_NODE_NEW, .address = sequence, .stack = stack});
+    return emit_before(context, thread,
+                       (cm_event){.kind = CM_EV_NODE_NEW, .address = sequence, .stack = stack});
 }
 
 /* A node that runs on `thread` and whose line is `stack`, or one of the two that have none. */
-static bool tell_running(void *context, uint32_t thread, uint32_t stack, uint32_t name)
+static bool emit_running(void *context, uint32_t thread, uint32_t stack, uint32_t name)
 {
     extractor *x = context;
     uint64_t sequence = x->sequence++;
@@ -160,26 +160,26 @@ static bool tell_running(void *context, uint32_t thread, uint32_t stack, uint32_
                     .address = stack == CM_NODE_ACCUMULATION ? CM_NODE_NO_SEQUENCE : sequence,
                     .size = PROLOGUE_AUTOGRAD,
                     .stack = name == CM_NAME_ACCUMULATION ? 0 : name};
-    if (stack < CM_NODE_ACCUMULATION && !tell(x, PROLOGUE_THREAD, made))
+    if (stack < CM_NODE_ACCUMULATION && !emit_before(x, PROLOGUE_THREAD, made))
         return false;
-    return tell(x, thread, run);
+    return emit_before(x, thread, run);
 }
 
-static bool tell_operator(void *context, uint32_t thread, uint32_t name)
+static bool emit_operator(void *context, uint32_t thread, uint32_t name)
 {
-    return tell(context, thread, (cm_event){.kind = CM_EV_OPERATOR, .stack = name});
+    return emit_before(context, thread, (cm_event){.kind = CM_EV_OPERATOR, .stack = name});
 }
 
 /* Before a leaf's gradient nothing may have run on this thread: forward clears that. */
-static bool tell_forward(extractor *x, uint32_t stack)
+static bool emit_forward(extractor *x, uint32_t stack)
 {
     cm_event made = {.kind = CM_EV_NODE_NEW, .address = x->sequence, .stack = stack};
     cm_event gone = {.kind = CM_EV_NODE_FREE, .address = x->sequence++, .size = PROLOGUE_AUTOGRAD};
-    return tell(x, PROLOGUE_THREAD, made) && tell(x, PROLOGUE_THREAD, gone);
+    return emit_before(x, PROLOGUE_THREAD, made) && emit_before(x, PROLOGUE_THREAD, gone);
 }
 
 /* Behind the block's own record. */
-static bool tell_requested(extractor *x, const cm_block *block)
+static bool emit_requested(extractor *x, const cm_block *block)
 {
     const cm_device *d = &x->replay->device[block->device];
     cm_event e = {.kind = CM_EV_REQUESTED,
@@ -187,17 +187,17 @@ static bool tell_requested(extractor *x, const cm_block *block)
                   .size = block->size - cm_block_slack(block),
                   .device_type = d->type,
                   .device_index = d->index};
-    return cm_block_slack(block) == 0 || tell(x, PROLOGUE_THREAD, e);
+    return cm_block_slack(block) == 0 || emit_before(x, PROLOGUE_THREAD, e);
 }
 
-static bool tell_driver(void *context, cm_event event)
+static bool emit_driver(void *context, cm_event event)
 {
     extractor *x = context;
     cm_record record = {event, PROLOGUE_THREAD, x->plan->begin_ns};
     return copy(x, &record);
 }
 
-static bool tell_segment(extractor *x, const cm_segment *segment)
+static bool emit_segment(extractor *x, const cm_segment *segment)
 {
     const cm_device *d = &x->replay->device[segment->device];
     cm_event e = {.kind = CM_EV_SEGMENT_NEW,
@@ -206,10 +206,10 @@ static bool tell_segment(extractor *x, const cm_segment *segment)
                   .stack = segment->stack,
                   .device_type = d->type,
                   .device_index = d->index};
-    return tell(x, PROLOGUE_THREAD, e);
+    return emit_before(x, PROLOGUE_THREAD, e);
 }
 
-static bool tell_block(extractor *x, const cm_block *block, bool first, bool last)
+static bool emit_block(extractor *x, const cm_block *block, bool first, bool last)
 {
     const cm_origin *o = &x->replay->origin[block->origin];
     const cm_device *d = &x->replay->device[block->device];
@@ -223,16 +223,16 @@ static bool tell_block(extractor *x, const cm_block *block, bool first, bool las
     if (o->phase == CM_PHASE_BEFORE_START) {
         e.kind = CM_EV_SEED;
         e.stack = 0;
-        return emit(x, PROLOGUE_THREAD, x->plan->begin_ns, e) && tell_requested(x, block);
+        return emit(x, PROLOGUE_THREAD, x->plan->begin_ns, e) && emit_requested(x, block);
     }
-    if (o->phase == CM_PHASE_FORWARD && first && !tell_forward(x, o->own))
+    if (o->phase == CM_PHASE_FORWARD && first && !emit_forward(x, o->own))
         return false;
     uint32_t operator_name = o->phase == CM_PHASE_BACKWARD ? 0 : o->name;
-    if (x->operator_name != operator_name && !tell_operator(x, PROLOGUE_THREAD, operator_name))
+    if (x->operator_name != operator_name && !emit_operator(x, PROLOGUE_THREAD, operator_name))
         return false;
     x->operator_name = operator_name;
     if (o->phase != CM_PHASE_BACKWARD)
-        return tell(x, PROLOGUE_THREAD, e) && tell_requested(x, block);
+        return emit_before(x, PROLOGUE_THREAD, e) && emit_requested(x, block);
 
     /* One running node stands for all blocks of an origin. */
     uint32_t stack = o->stack;
@@ -240,13 +240,13 @@ static bool tell_block(extractor *x, const cm_block *block, bool first, bool las
         stack = CM_NODE_ACCUMULATION;
     else if (o->charge == CM_CHARGE_UNRESOLVED)
         stack = CM_NODE_UNRESOLVED;
-    if (first && ((o->charge == CM_CHARGE_ACCUMULATION && !tell_forward(x, CM_STACK_NONE)) ||
-                  !tell_running(x, PROLOGUE_THREAD, stack, o->name)))
+    if (first && ((o->charge == CM_CHARGE_ACCUMULATION && !emit_forward(x, CM_STACK_NONE)) ||
+                  !emit_running(x, PROLOGUE_THREAD, stack, o->name)))
         return false;
     e.flags |= CM_EVF_IN_NODE | CM_EVF_NODE_STACK;
     cm_event done = {.kind = CM_EV_NODE_DONE};
-    return tell(x, PROLOGUE_THREAD, e) && tell_requested(x, block) &&
-           (!last || tell(x, PROLOGUE_THREAD, done));
+    return emit_before(x, PROLOGUE_THREAD, e) && emit_requested(x, block) &&
+           (!last || emit_before(x, PROLOGUE_THREAD, done));
 }
 
 /* Forward origins mark their stacks as forward ones, so they come behind those of the same stack
@@ -265,8 +265,8 @@ static int phase_rank(uint8_t phase)
     }
 }
 
-/* What the events of a block say of its origin. Its category does not count: windows that are read
- * in another order have other numbers of origins, and the same file comes out. */
+/* The part of an origin that the events of a block carry. Its category does not count: windows that
+ * are read in another order have other numbers of origins, and the same file comes out. */
 typedef struct entry {
     int rank;
     uint32_t own, stack, name;
@@ -301,7 +301,7 @@ static int by_origin(const void *left, const void *right)
     return 0;
 }
 
-static bool tell_blocks(extractor *x)
+static bool emit_blocks(extractor *x)
 {
     const cm_blocks *blocks = &x->replay->blocks;
     size_t count = 0;
@@ -326,7 +326,7 @@ static bool tell_blocks(extractor *x)
             fine = emit(x, PROLOGUE_THREAD, x->plan->begin_ns, seeded);
         }
         if (fine && i < count)
-            fine = tell_block(x, &blocks->slot[order[i].slot],
+            fine = emit_block(x, &blocks->slot[order[i].slot],
                               i == 0 || by_group(&order[i - 1], &order[i]) != 0,
                               i + 1 == count || by_group(&order[i + 1], &order[i]) != 0);
     }
@@ -334,8 +334,8 @@ static bool tell_blocks(extractor *x)
     return fine;
 }
 
-/* What walks have said of modules, and of blocks that are alive. */
-static bool tell_module(void *context, uint64_t address, uint32_t name)
+/* Labels of modules, and of blocks that are alive. */
+static bool emit_module(void *context, uint64_t address, uint32_t name)
 {
     cm_event e = {.kind = CM_EV_LABEL,
                   .flags = CM_LABEL_MODULE,
@@ -346,10 +346,10 @@ static bool tell_module(void *context, uint64_t address, uint32_t name)
     return copy(x, &(cm_record){e, PROLOGUE_THREAD, x->plan->begin_ns});
 }
 
-static bool tell_labels(extractor *x)
+static bool emit_labels(extractor *x)
 {
     const cm_replay *replay = x->replay;
-    if (!cm_modules_each(replay->modules, replay->position, tell_module, x))
+    if (!cm_modules_each(replay->modules, replay->position, emit_module, x))
         return false;
     for (const cm_block *block = NULL; (block = cm_blocks_next(&replay->blocks, block)) != NULL;) {
         const cm_label *label = cm_replay_label(replay, block);
@@ -370,15 +370,15 @@ static bool tell_labels(extractor *x)
 
 static bool write_prologue(extractor *x)
 {
-    const cm_nodes_state threads = {tell_thread, no_node, not_running};
-    const cm_nodes_state nodes = {no_thread, tell_node, tell_running};
-    if (!tell_thread(x, PROLOGUE_THREAD, 0, (uint64_t)PROLOGUE_AUTOGRAD) ||
+    const cm_nodes_state threads = {emit_thread, no_node, not_running};
+    const cm_nodes_state nodes = {no_thread, emit_node, emit_running};
+    if (!emit_thread(x, PROLOGUE_THREAD, 0, (uint64_t)PROLOGUE_AUTOGRAD) ||
         !cm_nodes_visit(x->replay->nodes, &threads, x))
         return false;
     size_t objects;
     const cm_event *object = cm_engine_objects(x->engine, &objects);
     for (size_t i = 0; i < objects; i++)
-        if (!tell(x, PROLOGUE_THREAD, object[i]))
+        if (!emit_before(x, PROLOGUE_THREAD, object[i]))
             return false;
     for (size_t i = 0; i < x->replay->device_count; i++) {
         const cm_device *d = &x->replay->device[i];
@@ -390,14 +390,14 @@ static bool write_prologue(extractor *x)
         if (d->reserved >= 0 && !emit(x, PROLOGUE_THREAD, x->plan->begin_ns, e))
             return false;
     }
-    if (!cm_driverprologue(x->replay->driver, tell_driver, x))
+    if (!cm_driverprologue(x->replay->driver, emit_driver, x))
         return false;
     for (size_t i = 0; i < x->replay->segments.count; i++)
-        if (!tell_segment(x, &x->replay->segments.segment[i]))
+        if (!emit_segment(x, &x->replay->segments.segment[i]))
             return false;
     cm_event open = {.kind = CM_EV_MARK, .size = CM_MARK_WINDOW_OPEN, .address = x->window};
-    return tell_blocks(x) && tell_labels(x) && cm_nodes_visit(x->replay->nodes, &nodes, x) &&
-           cm_operators_visit(&x->replay->operators, tell_operator, x) &&
+    return emit_blocks(x) && emit_labels(x) && cm_nodes_visit(x->replay->nodes, &nodes, x) &&
+           cm_operators_visit(&x->replay->operators, emit_operator, x) &&
            (x->window == 0 || emit(x, PROLOGUE_THREAD, x->plan->begin_ns, open));
 }
 
@@ -409,7 +409,7 @@ static bool belongs(const extractor *x, const cm_event *e, uint64_t position)
         return position >= x->replay->seeded;
     if (e->kind != CM_EV_MARK)
         return true;
-    /* Another window may lie half outside; the walk at the start is told in the prologue. */
+    /* Another window may lie half outside; the walk at the start is in the prologue. */
     bool window = e->size == CM_MARK_WINDOW_OPEN || e->size == CM_MARK_WINDOW_CLOSE;
     return window ? x->window == 0 : e->size != CM_MARK_SEEDED;
 }

@@ -58,7 +58,7 @@ bool cm_fates_end(cm_fates *fates);
 /* Of the blocks that are alive at the opening, in the order of replay->blocks; then of each birth
  * of the window. Beyond the last one nothing is known. */
 cm_fate cm_fates_next(cm_fates *fates);
-/* As the label says; `otherwise` where it does not. */
+/* The label's category; `otherwise` where it has none. */
 cm_category cm_fates_category(const cm_label *label, cm_category otherwise);
 
 #endif

@@ -14,7 +14,7 @@ enum { CM_GRADIENT_DEVICES = 16 }; /* of one pass; those of further ones have no
 
 typedef struct cm_gradient {
     uint32_t birth;
-    uint64_t device; /* any number that tells devices apart */
+    uint64_t device; /* any number, one for each device */
     int64_t size;
 } cm_gradient;
 

@@ -1,7 +1,6 @@
-/* Bytes of driver allocations by who made them, now and at kept moments ("snapshots"). A snapshot
- * costs nothing but a higher number: what a group had then is saved when it first changes
- * afterwards. What becomes known later of an allocation (its library; that PyTorch holds it) is put
- * right in the snapshots that it is on, too. One owner, any thread. */
+/* Bytes of driver allocations by library, stack and kind, now and in snapshots (snapshot.h). What
+ * becomes known later of an allocation (its library; that PyTorch holds it) is put right in the
+ * snapshots that it is on, too. One owner, any thread. */
 #ifndef CM_HEAP_GROUP_TOTALS_H
 #define CM_HEAP_GROUP_TOTALS_H
 
@@ -61,7 +60,7 @@ typedef struct cm_totals {
     size_t slots;
 } cm_totals;
 
-/* Whether this kind takes memory of the device that it is told with. */
+/* Whether this kind takes memory of the device of its event. */
 bool cm_totals_takes(uint8_t kind);
 bool cm_accounts_is_host(uint8_t kind);
 

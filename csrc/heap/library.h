@@ -1,6 +1,6 @@
 /* Which code is not the user's: files of installed packages, of Python itself, and what
  * torch.compile wrote; but for the packages that were chosen as the user's own (--code).
- * cuptimem/report/stacks.py and cuptimem/own_code.py say the same of frames in a report, which is
+ * cuptimem/report/stacks.py and cuptimem/report/own_code.py say the same of frames in a report, which is
  * also read where there is no extension; tests/unit/analysis/test_analysis_library.py compares the
  * two.
  */

@@ -11,7 +11,7 @@ enum {
     RINGS_MAX = 1 << 22,     /* entries of all threads */
     OLD_MAX = 1 << 20,       /* nodes that outlived their place in the ring, */
     OLD_FREED_MAX = 1 << 24, /* ... where those that end are taken out again */
-    DEPTH_MAX = 1 << 16,     /* nested nodes that are told apart */
+    DEPTH_MAX = 1 << 16,     /* nested nodes that are distinguished */
     SEQUENCE_BITS = 40
 };
 
@@ -138,7 +138,7 @@ static bool is_routed(const cm_nodes *nodes, const cm_event *e)
            nodes->library_alone != NULL && nodes->library_alone(nodes->judge, e->stack);
 }
 
-static thread *look_thread_up(cm_nodes *nodes, uint32_t number)
+static thread *lookup_thread(cm_nodes *nodes, uint32_t number)
 {
     uint32_t index;
     if (!cm_idmap_get(&nodes->by_number, number, &index)) {
@@ -163,7 +163,7 @@ static thread *look_thread_up(cm_nodes *nodes, uint32_t number)
 static inline thread *find_thread(cm_nodes *nodes, uint32_t number)
 {
     return nodes->threads > 0 && nodes->last_number == number ? &nodes->thread[nodes->last_index]
-                                                              : look_thread_up(nodes, number);
+                                                              : lookup_thread(nodes, number);
 }
 
 static bool old_key(const cm_nodes *nodes, const thread *t, uint64_t sequence, uint64_t *key)

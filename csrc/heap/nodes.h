@@ -52,9 +52,9 @@ cm_nodes *cm_nodes_new(void); /* NULL: out of memory */
 cm_nodes *cm_nodes_copy(const cm_nodes *nodes);
 void cm_nodes_free(cm_nodes *nodes);
 
-/* Tells stacks of which the frames newer than the running node are all a library's (attribution.h).
- * Without it none is; the kinds of charges, which are all that a fold needs, are then those of own
- * stacks. */
+/* Recognises stacks of which the frames newer than the running node are all a library's
+ * (attribution.h). Without it none is; the kinds of charges, which are all that compaction needs,
+ * are then those of own stacks. */
 typedef bool (*cm_nodes_judge)(void *context, uint32_t stack);
 void cm_nodes_judge_by(cm_nodes *nodes, cm_nodes_judge library_alone, void *context);
 
@@ -65,7 +65,7 @@ void cm_nodes_begin_step(cm_nodes *nodes, int32_t step);
 void cm_nodes_inherit(cm_nodes *nodes);
 /* Every record of the trace, in order. false: out of memory. */
 bool cm_nodes_apply(cm_nodes *nodes, uint32_t thread, const cm_event *event);
-/* Whom an ALLOC is charged to: after cm_nodes_apply of the same record. */
+/* What an ALLOC is charged to: after cm_nodes_apply of the same record. */
 cm_charge cm_nodes_charge(cm_nodes *nodes, const cm_record *record);
 
 /* One node's life. */
@@ -78,7 +78,7 @@ typedef struct cm_node_life {
 
 /* The node that the last record destroyed; false: it destroyed none that is known. */
 bool cm_nodes_destroyed(const cm_nodes *nodes, cm_node_life *out);
-/* Whether any record so far told of a node's end: else all would seem to live. */
+/* Whether any record so far was a node's end: without one all seem to live. */
 bool cm_nodes_are_destroyed(const cm_nodes *nodes);
 /* Nodes alive, without inherited ones. */
 uint64_t cm_nodes_alive(const cm_nodes *nodes);
@@ -86,7 +86,7 @@ uint64_t cm_nodes_alive(const cm_nodes *nodes);
 bool cm_nodes_each(const cm_nodes *nodes, bool (*visit)(void *context, const cm_node_life *life),
                    void *context);
 
-/* For a trace that starts here (extract.c): what a reader of it must be told. The callbacks return
+/* For a trace that starts here (extract.c): what a reader of it must know. The callbacks return
  * false to stop, which is then returned. */
 typedef struct cm_nodes_state {
     bool (*thread)(void *context, uint32_t thread, uint64_t kernel_id, uint64_t autograd_id);

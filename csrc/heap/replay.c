@@ -217,7 +217,7 @@ static uint32_t *newest_of_stack(cm_replay *r, uint32_t stack)
     return &r->newest[stack];
 }
 
-static int64_t look_origin_up(cm_replay *r, const cm_origin *wanted)
+static int64_t lookup_origin(cm_replay *r, const cm_origin *wanted)
 {
     if (!cm_table_make_room(&origins, r, (void **)&r->origin_slot, &r->origin_slots,
                             r->origin_count))
@@ -240,14 +240,14 @@ static int64_t find_origin(cm_replay *r, const cm_origin *wanted)
     uint32_t *newest = newest_of_stack(r, wanted->own);
     if (newest != NULL && *newest != 0 && same_origin(&r->origin[*newest - 1], wanted))
         return *newest - 1;
-    int64_t number = look_origin_up(r, wanted);
+    int64_t number = lookup_origin(r, wanted);
     if (newest != NULL && number >= 0)
         *newest = (uint32_t)number + 1;
     return number;
 }
 
 /* What the driver level makes of a block, which is in the table. Where it lies is noted there. */
-static bool tell_driver(cm_replay *r, const cm_block *block)
+static bool notify_driver(cm_replay *r, const cm_block *block)
 {
     const cm_device *d = &r->device[block->device];
     if (r->driver == NULL || d->type != CM_DEVICE_CUDA ||
@@ -293,7 +293,7 @@ static bool number_label(cm_replay *r, const cm_label *label, uint32_t *number)
     return true;
 }
 
-/* Of a block whose bit says so. */
+/* Of a block that has one. */
 static bool put_label(cm_replay *r, const cm_block *block, const cm_label *label)
 {
     uint32_t number;
@@ -303,7 +303,8 @@ static bool put_label(cm_replay *r, const cm_block *block, const cm_label *label
     return false;
 }
 
-static bool bear(cm_replay *r, const cm_block *block, uint64_t time_ns, bool event, cm_change *out)
+static bool add_live(cm_replay *r, const cm_block *block, uint64_t time_ns, bool event,
+                     cm_change *out)
 {
     cm_device *d = &r->device[block->device];
     if (__builtin_add_overflow(d->live, block->size, &d->live)) {
@@ -320,12 +321,12 @@ static bool bear(cm_replay *r, const cm_block *block, uint64_t time_ns, bool eve
     d->direct += block->direct ? block->size : 0;
     *out = (cm_change){*block, block->size, time_ns, d->live, d->blocks, event};
     out->label = cm_replay_label(r, block);
-    return tell_driver(r, kept);
+    return notify_driver(r, kept);
 }
 
-/* home: as was noted with the block. */
-static bool bury(cm_replay *r, const cm_block *block, uint32_t home, uint64_t time_ns, bool event,
-                 cm_change *out)
+/* enclosing: as was noted with the block. */
+static bool remove_live(cm_replay *r, const cm_block *block, uint32_t enclosing, uint64_t time_ns,
+                        bool event, cm_change *out)
 {
     cm_device *d = &r->device[block->device];
     d->live -= block->size;
@@ -336,7 +337,7 @@ static bool bury(cm_replay *r, const cm_block *block, uint32_t home, uint64_t ti
     out->label = cm_replay_label(r, block);
     if (block->labelled)
         cm_idmap_remove(&r->label_of, label_key(block));
-    if (home == 0 || cm_drivermap_block_went(r->driver, block, home))
+    if (enclosing == 0 || cm_drivermap_block_went(r->driver, block, enclosing))
         return true;
     r->error = r->driver->error;
     return false;
@@ -361,7 +362,7 @@ static cm_fate foresee(cm_replay *r, cm_phase phase)
 }
 
 /* The origin of a block of that fate; -1: out of memory. */
-static int64_t settle_origin(cm_replay *r, cm_origin *origin, const cm_fate *fate)
+static int64_t assign_origin(cm_replay *r, cm_origin *origin, const cm_fate *fate)
 {
     uint32_t owner = fate->label != NULL ? fate->label->module : 0;
     origin->category = (uint8_t)fate->category;
@@ -376,7 +377,7 @@ static bool make_seed(cm_replay *r, const cm_seed *seed, int device, uint64_t ti
 {
     cm_origin origin = {.device = (uint16_t)device, .phase = CM_PHASE_BEFORE_START};
     cm_fate fate = foresee(r, CM_PHASE_BEFORE_START);
-    int64_t number = settle_origin(r, &origin, &fate);
+    int64_t number = assign_origin(r, &origin, &fate);
     if (number < 0) {
         r->error = out_of_memory;
         return false;
@@ -394,7 +395,7 @@ static bool make_seed(cm_replay *r, const cm_seed *seed, int device, uint64_t ti
         cm_block_set_slack(&block, seed->slack);
         r->device[device].slack_told = true;
     }
-    return bear(r, &block, time_ns, false, out);
+    return add_live(r, &block, time_ns, false, out);
 }
 
 bool cm_replay_seed(cm_replay *r, const cm_seed *seeds, size_t count)
@@ -420,7 +421,7 @@ bool cm_replay_seed(cm_replay *r, const cm_seed *seeds, size_t count)
     return true;
 }
 
-/* A block that a trace cut out of a larger one was told to be alive at its start (extract.c). */
+/* A block that a trace cut out of a larger one was recorded as alive at its start (extract.c). */
 static bool is_inherited(const cm_event *e)
 {
     return e->kind == CM_EV_ALLOC && e->flags & CM_EVF_BEFORE_START;
@@ -471,16 +472,16 @@ static int allocate(cm_replay *r, const cm_record *record, int device, cm_change
     else
         origin.phase = (uint8_t)cm_attribution_phase(r->attribution, e->stack);
     cm_fate fate = foresee(r, (cm_phase)origin.phase);
-    int64_t number = settle_origin(r, &origin, &fate);
+    int64_t number = assign_origin(r, &origin, &fate);
     if (number < 0) {
         r->error = out_of_memory;
         return -1;
     }
     int changes = 0;
     cm_block old;
-    uint32_t home;
-    if (cm_blocks_take(&r->blocks, (uint16_t)device, e->address, &old, &home)) {
-        if (!bury(r, &old, home, record->time_ns, false, &out[changes++]))
+    uint32_t enclosing;
+    if (cm_blocks_take(&r->blocks, (uint16_t)device, e->address, &old, &enclosing)) {
+        if (!remove_live(r, &old, enclosing, record->time_ns, false, &out[changes++]))
             return -1;
         r->replaced++;
     }
@@ -495,14 +496,14 @@ static int allocate(cm_replay *r, const cm_record *record, int device, cm_change
                       .labelled = fate.label != NULL};
     if (fate.label != NULL && !put_label(r, &block, fate.label))
         return -1;
-    if (!bear(r, &block, record->time_ns, !inherited, &out[changes++]))
+    if (!add_live(r, &block, record->time_ns, !inherited, &out[changes++]))
         return -1;
     if (!inherited)
         count_backward(r, charge.kind, e->size);
     return changes;
 }
 
-/* The device that a block of this address is on, where the event does not tell it; -1: there is no
+/* The device that a block of this address is on, where the event lacks it; -1: there is no
  * such block. */
 static int owner_of(const cm_replay *r, const cm_event *e)
 {
@@ -524,14 +525,15 @@ static int deallocate(cm_replay *r, const cm_record *record, int device, cm_chan
 {
     const cm_event *e = &record->event;
     cm_block block;
-    uint32_t home;
+    uint32_t enclosing;
     if (e->address == 0)
         return 0;
-    if (device < 0 || !cm_blocks_take(&r->blocks, (uint16_t)device, e->address, &block, &home)) {
+    if (device < 0 ||
+        !cm_blocks_take(&r->blocks, (uint16_t)device, e->address, &block, &enclosing)) {
         r->unknown_frees++;
         return 0;
     }
-    return bury(r, &block, home, record->time_ns, true, out) ? 1 : -1;
+    return remove_live(r, &block, enclosing, record->time_ns, true, out) ? 1 : -1;
 }
 
 /* A later walk, after a time without recording: what was known stays as it was known. */
@@ -563,9 +565,9 @@ static void request(cm_replay *r, const cm_event *e, int device)
     cm_block_set_slack(block, block->size - e->size);
     d->slack += cm_block_slack(block) - before;
     d->slack_told = true;
-    uint32_t home = r->driver != NULL ? *cm_blocks_note(&r->blocks, block) : 0;
-    if (home != 0)
-        cm_drivermap_asked(r->driver, home, cm_block_slack(block) - before);
+    uint32_t enclosing = r->driver != NULL ? *cm_blocks_note(&r->blocks, block) : 0;
+    if (enclosing != 0)
+        cm_drivermap_asked(r->driver, enclosing, cm_block_slack(block) - before);
 }
 
 static void count_segment(cm_replay *r, const cm_segment *segment, int sign)
@@ -576,7 +578,7 @@ static void count_segment(cm_replay *r, const cm_segment *segment, int sign)
     r->device[segment->device].segments += (uint64_t)sign;
 }
 
-static bool tell_driver_segment(cm_replay *r, const cm_segment *segment)
+static bool notify_driver_of_segment(cm_replay *r, const cm_segment *segment)
 {
     const cm_device *d = &r->device[segment->device];
     if (r->driver == NULL || d->type != CM_DEVICE_CUDA ||
@@ -612,7 +614,7 @@ static int take_segment(cm_replay *r, const cm_event *e, int device)
             return -1;
         }
     }
-    return added == 0 || tell_driver_segment(r, &segment) ? 0 : -1;
+    return added == 0 || notify_driver_of_segment(r, &segment) ? 0 : -1;
 }
 
 /* Of a segment, or of a block that was taken from CUDA for itself. */
@@ -637,16 +639,16 @@ static int give_back(cm_replay *r, const cm_record *record, cm_change *out)
     return 0;
 }
 
-/* Those that it has are not told twice. */
-static bool tell_driver_blocks(cm_replay *r)
+/* Those that it has are passed over. */
+static bool notify_driver_of_blocks(cm_replay *r)
 {
     for (const cm_block *b = NULL; (b = cm_blocks_next(&r->blocks, b)) != NULL;)
-        if (!tell_driver(r, b))
+        if (!notify_driver(r, b))
             return false;
     return true;
 }
 
-/* The first event of the driver level: it is told of what there is. */
+/* The first event of the driver level: the map is notified of what there is. */
 static bool begin_driver(cm_replay *r)
 {
     r->driver = cm_drivermap_new(r->reader);
@@ -655,19 +657,19 @@ static bool begin_driver(cm_replay *r)
         return false;
     }
     for (size_t i = 0; i < r->segments.count; i++)
-        if (!tell_driver_segment(r, &r->segments.segment[i]))
+        if (!notify_driver_of_segment(r, &r->segments.segment[i]))
             return false;
-    return tell_driver_blocks(r);
+    return notify_driver_of_blocks(r);
 }
 
 /* Blocks of before are there from the beginning, their segments since a moment ago. */
 static int end_walk(cm_replay *r)
 {
     r->walked = true;
-    return r->driver == NULL || tell_driver_blocks(r) ? 0 : -1;
+    return r->driver == NULL || notify_driver_of_blocks(r) ? 0 : -1;
 }
 
-/* To whom a block would be that was allocated there. Told from before, it was charged already. */
+/* Charge it as a tensor allocated here would be charged. Inherited events are already charged. */
 static cm_record charge_driver(cm_replay *r, const cm_record *record)
 {
     cm_record charged = *record;
@@ -699,7 +701,7 @@ static int apply_driver(cm_replay *r, const cm_record *record)
     int device = cm_replay_find_device(r, CM_DEVICE_CUDA, e->device_index);
     const cm_block *block =
         device < 0 ? NULL : cm_blocks_find(&r->blocks, (uint16_t)device, e->address);
-    return block == NULL || tell_driver(r, block) ? 0 : -1;
+    return block == NULL || notify_driver(r, block) ? 0 : -1;
 }
 
 /* Blocks that came and went and are only counted. They change nothing that is alive. */
@@ -721,7 +723,7 @@ static cm_label label_of(const cm_replay *r, const cm_event *e)
     return (cm_label){(uint64_t)e->size, e->stack, module, e->flags};
 }
 
-/* Outside of a window: in one, what its walks say holds from the blocks' births on. */
+/* Outside of a window: in one, labels of its walks hold from the blocks' births on. */
 static bool see_label(cm_replay *r, const cm_event *e)
 {
     int device = cm_replay_find_device(r, e->device_type, e->device_index);
@@ -737,7 +739,7 @@ static bool see_label(cm_replay *r, const cm_event *e)
     cm_origin origin = r->origin[block->origin];
     cm_fate fate = {cm_fates_category(&label, (cm_category)origin.category), &label,
                     origin.saved_by};
-    int64_t number = settle_origin(r, &origin, &fate);
+    int64_t number = assign_origin(r, &origin, &fate);
     if (number < 0) {
         r->error = out_of_memory;
         return false;
@@ -755,7 +757,7 @@ bool cm_replay_foresee(cm_replay *r, cm_fates *fates)
             continue;
         cm_fate fate = cm_fates_next(fates);
         cm_origin origin = r->origin[block->origin];
-        int64_t number = settle_origin(r, &origin, &fate);
+        int64_t number = assign_origin(r, &origin, &fate);
         if (number < 0)
             return false;
         block->origin = (uint32_t)number;

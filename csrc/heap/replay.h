@@ -1,5 +1,5 @@
-/* The heap as the trace tells it: record by record, what is alive, on which device, and whose it
- * is. Only truth is kept here; what is made of it is in the parts (parts.h). One owner, any thread.
+/* The heap, record by record: what is alive, on which device, and its origin. Only truth is kept
+ * here; what is made of it is in the parts (parts.h). One owner, any thread.
  *
  * An allocation at an address that is believed alive replaces the block there (its free was lost,
  * or fell into a time without recording); a free of an unknown block changes nothing. Both are
@@ -29,18 +29,18 @@ typedef struct cm_fates cm_fates; /* fates.h */
 
 typedef struct cm_device {
     uint8_t type;
-    int8_t index; /* -1 for the CPU, whatever its events say */
+    int8_t index; /* -1 for the CPU, whatever its events have */
     char name[24];
     int64_t live, reserved; /* reserved: -1 while unknown */
     uint64_t blocks;
-    int64_t slack;     /* of the live bytes, what nobody asked for, as far as it was told */
+    int64_t slack;     /* of the live bytes, what was not requested, as far as it is known */
     int64_t direct;    /* of the live bytes, those that PyTorch's allocator did not cache */
     bool slack_told;   /* some block's was */
     int64_t segmented; /* bytes in segments: what the allocator took from CUDA by cudaMalloc */
     uint64_t segments;
 } cm_device;
 
-/* Whose a block is: all that is equal for the blocks of one contributor. */
+/* The origin of a block: all that is equal for the blocks of one contributor. */
 typedef struct cm_origin {
     uint32_t stack, own, name; /* charged, its own, name of the running node, else operator */
     uint32_t module, saved_by; /* name ids, 0 = unknown */
@@ -69,7 +69,7 @@ typedef struct cm_change {
     int64_t live;
     uint64_t blocks;
     bool event;            /* the program's own allocation or free, not a correction */
-    uint32_t thread;       /* that told it */
+    uint32_t thread;       /* of the event */
     const cm_label *label; /* NULL: none; valid until the next record */
 } cm_change;
 
@@ -118,7 +118,7 @@ void cm_replay_free(cm_replay *replay);
 /* The window's first reading is over: what it has learnt holds for the blocks that are alive, and
  * from now on for births. false: out of memory. */
 bool cm_replay_foresee(cm_replay *replay, cm_fates *fates);
-/* What a walk has said of a block that is alive; NULL: nothing. */
+/* The label of a block that is alive; NULL: none. */
 const cm_label *cm_replay_label(const cm_replay *replay, const cm_block *block);
 
 /* Before the first record: the seeds that were not dropped are alive. false: error is set. */

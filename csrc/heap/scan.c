@@ -101,7 +101,7 @@ static bool find_seed(const cm_seeds *seeds, const cm_idmap *open, const cm_even
         return cm_idmap_get(open, seed_key(e), number);
     if (e->kind != CM_EV_FREE && e->kind != CM_EV_SEGMENT_FREE)
         return false;
-    cm_event on = *e; /* which does not tell its device */
+    cm_event on = *e; /* which has no device */
     for (int index = -1; index < 64; index++) {
         on.device_index = (int8_t)index;
         if (cm_idmap_get(open, seed_key(&on), number))

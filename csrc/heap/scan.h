@@ -31,7 +31,7 @@ typedef struct cm_seeds {
 } cm_seeds;
 
 typedef struct cm_plan {
-    uint64_t begin, end; /* the records looked at: positions begin .. end - 1 */
+    uint64_t begin, end; /* its records: positions begin .. end - 1 */
     uint64_t begin_ns, end_ns;
     bool closed; /* the window's end was seen */
     uint64_t seeds_skipped, lost_events, lost_stacks;

@@ -1,6 +1,6 @@
 /* The segments that PyTorch's CUDA allocator holds. One owner, any thread.
  *
- * A walk at the start may tell segments that are known already, or that were given back while it
+ * A walk at the start may record segments that are known already, or that were given back while it
  * was going on: what was recorded counts. */
 #ifndef CM_HEAP_SEGMENTS_H
 #define CM_HEAP_SEGMENTS_H

@@ -6,7 +6,7 @@
  *  1. Ticks of one kind form groups; a group is what one step ticked. A tick belongs to the group
  *     before it unless its object has ticked in that group, or was created after the group's first
  *     tick: then it begins the next. (`for o in opts: o.step()`, one optimizer per parameter, a
- *     generator and a discriminator: one group an iteration. An optimizer made anew in every
+ *     generator and a discriminator: one group an iteration. A new optimizer in every
  *     iteration: one group each. An object whose creation was not seen counts as old.) The object
  *     of a backward pass is the code line that asked for it.
  *     A group in which a second object took over from the first for good is cut where it did: two
@@ -21,7 +21,7 @@
  *  3. Optimizers and backward passes that tick at two rates: where there are two to eight groups
  *     from one tick of an object to its next, the same number three times in four, and it ticked
  *     CM_CLOCK_JOINED times, those groups are one: an iteration of five critic updates and one of
- *     the generator's. Fewer iterations than that leave the groups, and their number is told.
+ *     the generator's. Fewer iterations than that leave the groups, and their number is reported.
  *  4. Explicit, optimizer and backward ticks end a step (behind the last tick of their group); data
  *     and module ticks begin one (at the first of their group), so their last one opens what is
  *     only a tail.

@@ -10,7 +10,7 @@ enum {
     RATE_MAX = 8,       /* updates in an iteration: more of them are a loop of their own */
     RATE_PERCENT = 75,  /* of the iterations have just as many */
     RATE_LONGEST = 3,   /* times as many, and the others are phases of their own */
-    RATE_CANDIDATES = 8 /* objects that are looked at as the one that ticks once an iteration */
+    RATE_CANDIDATES = 8 /* objects that are tried as the one that ticks once an iteration */
 };
 
 /* What is known about one object that may tick. */

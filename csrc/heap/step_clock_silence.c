@@ -1,4 +1,4 @@
-/* Rule 5 of step_clock.h: where the clock is silent, and whose steps there are in the silence. By
+/* Rule 5 of step_clock.h: where the clock is silent, and which steps are in the silence. By
  * counts alone: the same ticks are the same steps, however long they took. */
 #include "step_clock_parts.h"
 #include "../base/grow.h"

@@ -1,14 +1,13 @@
-/* cuptimem._core: the driver level.
+/* cuptimem._core: recording the driver level with CUPTI.
  *
  * def cupti_start(kernels: bool, activity: bool, period_ms: int, wait_ms: int,
  *                 changed: Callable[[], None] | None) -> None
- *     Waits at most wait_ms for the subscription, where CUDA is in use already. changed is called
- *     soon after mode or reason have changed, in the main thread, between two bytecodes. Raises
- *     OSError.
- * def cupti_settle(last: bool) -> None     what is known of now is published when this returns
+ *     Waits at most wait_ms for the subscription, if CUDA is already in use. changed is called soon
+ *     after mode or reason have changed, in the main thread, between two bytecodes. Raises OSError.
+ * def cupti_settle(last: bool) -> None     events so far are published when this returns
  * def cupti_stop() -> None
  * def cupti_forget() -> None               in a forked child
- * def cupti_state() -> dict[str, object]   of the running session, else of the last one */
+ * def cupti_state() -> dict[str, object]   of the running or the last session */
 #include "module.h"
 
 #include <errno.h>
@@ -32,7 +31,7 @@ static int run_change(void *unused)
     PyObject *value = PyObject_CallNoArgs(call);
     int result = 0;
     if (value == NULL) {
-        /* An interrupt belongs to the program; a mistake of ours must not reach it. */
+        /* An interrupt is the program's; an error of this package must not reach it. */
         if (PyErr_ExceptionMatches(PyExc_Exception))
             PyErr_WriteUnraisable(call);
         else
@@ -43,7 +42,7 @@ static int run_change(void *unused)
     return result;
 }
 
-/* On the witness's thread, without the GIL. Where the queue is full it is told at stop. */
+/* On the CUPTI thread, without the GIL. If the queue is full, the change is reported at stop. */
 static void changed(void)
 {
     if (!atomic_exchange(&pending, true) && Py_AddPendingCall(run_change, NULL) != 0)
@@ -78,7 +77,7 @@ static PyObject *cupti_start(PyObject *self, PyObject *arguments)
     status = cm_cupti_start(&options, wait_ms);
     Py_END_ALLOW_THREADS;
     if (status < 0) {
-        set_on_change(NULL); /* the exception says it */
+        set_on_change(NULL); /* the exception reports it */
         errno = -status;
         return PyErr_SetFromErrno(PyExc_OSError);
     }
@@ -132,8 +131,8 @@ static const char *name_of(cm_cupti_mode mode)
     return "none";
 }
 
-/* CUPTI's and the file system's words need not be valid, and are cut where there is no more room:
- * what comes of it can be written into a trace whatever it was. */
+/* Texts of CUPTI and paths may be invalid UTF-8, or cut inside a character; a trace needs valid
+ * UTF-8. */
 static PyObject *text_of(const char *bytes)
 {
     return PyUnicode_DecodeUTF8(bytes, (Py_ssize_t)strlen(bytes), "backslashreplace");

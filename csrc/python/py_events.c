@@ -7,7 +7,7 @@
 #include "py_capture_emit.h"
 #include "py_walks.h"
 
-/* Fills in the time and, where wanted, the caller's stack. */
+/* Fills in the time and, with_stack, the caller's stack. */
 static void emit(cm_thread *t, cm_event event, bool with_stack)
 {
     if (with_stack)
@@ -94,7 +94,7 @@ void cm_py_object_new(int kind, PyObject *object, bool before_start)
     if (t == NULL)
         return;
     cm_py_walks_count_object(kind);
-    /* By content: the name of a class goes away with the class. */
+    /* By content, for a class's name is freed with the class. */
     uint32_t name = cm_name_intern_text_hook(Py_TYPE(object)->tp_name);
     emit(t,
          (cm_event){.kind = CM_EV_OBJECT_NEW,

@@ -1,5 +1,5 @@
-/* What happens in the program's Python, as events of the calling thread. With the GIL; nothing
- * happens while nothing records. */
+/* Emitting events of the program's Python code on the calling thread. With the GIL. No-ops while
+ * recording is off. */
 #ifndef CM_PYTHON_PY_EVENTS_H
 #define CM_PYTHON_PY_EVENTS_H
 
@@ -9,12 +9,13 @@
 
 #include "../base/event.h"
 
-/* A candidate step clock (cm_tick_kind) ticked; the event has the caller's stack. */
+/* Emits a tick of a possible step clock (cm_tick_kind), with the caller's stack. */
 void cm_py_tick(int kind, PyObject *object);
-/* The same of a module that is about to be called, unless the stack has another one's call. */
+/* The same for a module that is about to be called, unless another module's call is on the stack.
+ */
 void cm_py_tick_outermost(PyObject *module);
 
-/* A cm_object_kind was created at this address, or before_start: was alive when recording began. */
+/* Emits a new object (cm_object_kind). before_start: it was alive when recording began. */
 void cm_py_object_new(int kind, PyObject *object, bool before_start);
 
 #endif

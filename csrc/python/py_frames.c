@@ -1,4 +1,4 @@
-/* cuptimem._core: what Python decides about stacks. */
+/* cuptimem._core: settings for stacks. */
 #include "module.h"
 
 #include <stdbool.h>

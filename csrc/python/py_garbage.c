@@ -1,8 +1,8 @@
-/* Python's cyclic garbage collector as the trace sees it: every collection is marked. What one
- * frees was garbage; what many have left was not.
+/* Marking Python's garbage collections in the trace. Blocks that one frees were garbage; blocks
+ * that survive many were not.
  *
- * Without a Python function in gc.callbacks no frame is pushed and no stack shows us. All functions
- * run with the GIL, which guards the state. */
+ * The callback in gc.callbacks is in C, so it adds no frame to any stack. All functions run with
+ * the GIL, which guards the state. */
 #include "module.h"
 
 #include <stdbool.h>
@@ -10,7 +10,7 @@
 #include "../base/clock.h"
 #include "../capture/ring_producer.h"
 
-/* The collection that garbage_final asks for: it has marks of its own. */
+/* The collection that garbage_final requests; it has its own marks. */
 static enum { NOT_ASKED, ASKED, RUNNING, RAN } final;
 
 static void mark(cm_mark_kind kind, uint64_t argument)
@@ -70,9 +70,9 @@ static PyObject *garbage_callback(PyObject *module, PyObject *const *arguments, 
     Py_RETURN_NONE;
 }
 
-/* The program's own callbacks would see a collection that it does not make. What finalizers put
- * into the list meanwhile stays. New reference: what was there besides ours. */
-static PyObject *set_callbacks_aside(PyObject *gc)
+/* Removes the program's callbacks, which must not see this collection. Callbacks that finalizers
+ * add meanwhile stay. Returns a new reference to the removed ones. */
+static PyObject *remove_callbacks(PyObject *gc)
 {
     PyObject *list = PyObject_GetAttrString(gc, "callbacks"), *others = PyList_New(0);
     bool good = list != NULL && others != NULL && PyList_Check(list);
@@ -91,7 +91,7 @@ static PyObject *set_callbacks_aside(PyObject *gc)
     return others;
 }
 
-static void bring_callbacks_back(PyObject *gc, PyObject *others)
+static void restore_callbacks(PyObject *gc, PyObject *others)
 {
     PyObject *type, *value, *traceback;
 
@@ -118,17 +118,17 @@ static PyObject *garbage_final(PyObject *module, PyObject *unused)
     PyObject *gc = PyImport_ImportModule("gc");
     if (gc == NULL)
         return NULL;
-    PyObject *others = set_callbacks_aside(gc);
+    PyObject *others = remove_callbacks(gc);
     if (others == NULL) {
         Py_DECREF(gc);
         return NULL;
     }
     final = ASKED;
-    /* Not PyGC_Collect: that one does nothing while automatic collection is off. */
+    /* Not PyGC_Collect, which does nothing while automatic collection is off. */
     PyObject *found = PyObject_CallMethod(gc, "collect", NULL);
     bool ran = final == RAN;
     final = NOT_ASKED;
-    bring_callbacks_back(gc, others);
+    restore_callbacks(gc, others);
     Py_DECREF(gc);
     if (found == NULL)
         return NULL;

@@ -1,15 +1,15 @@
-/* Callables through which cuptimem runs inside the program and leaves no trace of itself.
+/* Callables that run cuptimem's Python functions inside the program unseen.
  *
- * A Python function of ours that the interpreter calls on the program's behalf (before a fork, at
- * an import, at exit) would show in whatever watches Python: sys.setprofile and cProfile,
- * sys.settrace, sys.monitoring. A hidden call suspends these, and takes our frames off the front of
- * a traceback that comes out of it. The object made here is C, so it has no frame either. */
+ * The interpreter calls functions of ours in the program's threads: before a fork, at an import, at
+ * exit. Profilers and tracers (sys.setprofile, cProfile, sys.settrace, sys.monitoring) would see
+ * them. A hidden call suspends these, and removes our frames from the front of a traceback. The
+ * callable itself is a C object, so it has no frame. */
 #include "py_hidden.h"
 
 #include <frameobject.h>
 #include <signal.h>
 
-static PyObject *own_folder; /* where our Python files lie, with a slash at the end */
+static PyObject *own_folder; /* of our Python files, with a slash at the end */
 
 static bool is_ours(PyFrameObject *frame)
 {
@@ -20,7 +20,8 @@ static bool is_ours(PyFrameObject *frame)
     return ours;
 }
 
-/* Of an exception out of a hidden call: what a signal handler of the program raised, say. */
+/* Removes our frames from an exception that leaves a hidden call, of a signal handler for example.
+ */
 static void cut_traceback(void)
 {
     PyObject *type, *value, *traceback;
@@ -31,7 +32,7 @@ static void cut_traceback(void)
         rest = (PyObject *)((PyTracebackObject *)rest)->tb_next;
     Py_XINCREF(rest);
     Py_XDECREF(traceback);
-    /* Since 3.12 the value alone counts, before it the triple. */
+    /* From 3.12 on only the value counts, before that the triple. */
     if (value != NULL && PyExceptionInstance_Check(value))
         PyException_SetTraceback(value, rest != NULL ? rest : Py_None);
     PyErr_Restore(type, value, rest);
@@ -50,8 +51,7 @@ PyObject *cm_py_call_hidden(PyObject *function, PyObject *const *arguments, Py_s
 {
     PyThreadState *state = PyThreadState_Get();
 
-    if (is_finalizing()) /* modules are being cleared, ours too; what had to be done was done at
-                            exit */
+    if (is_finalizing()) /* our modules are being cleared; all work was done at exit */
         Py_RETURN_NONE;
     PyThreadState_EnterTracing(state);
     PyObject *result = PyObject_Vectorcall(function, arguments, (size_t)count, NULL);
@@ -64,7 +64,7 @@ PyObject *cm_py_call_hidden(PyObject *function, PyObject *const *arguments, Py_s
 /* --- signals -----------------------------------------------------------------------------------
  */
 
-/* The code that runs when this is called; NULL: none of Python. */
+/* The Python code that a call of this runs; NULL: none. */
 static PyObject *code_of(PyObject *callable)
 {
     PyObject *inner = NULL;
@@ -134,7 +134,7 @@ static PyObject *of_a_handler(PyObject *module, PyObject *exception)
 typedef struct hidden {
     PyObject_HEAD
     PyObject *before;   /* ours */
-    PyObject *function; /* the program's, called as ever; NULL: the result is that of `before` */
+    PyObject *function; /* the program's; NULL: the result is that of `before` */
     PyObject *after;    /* ours, called unless the function raised */
 } hidden;
 

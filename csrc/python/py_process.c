@@ -1,9 +1,9 @@
-/* What the program does to its process: forks, children that are other Pythons, exec, exit.
+/* Following the program's forks, exec, exit, and child processes that run Python.
  *
- * os.fork and its like are watched in place (py_watch.h): our threads end before a fork and come
- * back when the function has done everything, the warning of Python 3.12 and later about forking
- * with threads included. A fork that an extension makes by itself ends with the handlers of
- * os.register_at_fork. All with the GIL, which guards the state. */
+ * os.fork and similar functions are watched in place (py_watch.h). Our threads end before a fork
+ * and start again after the function's last step, the warning of Python 3.12 about forking with
+ * threads. For a fork by an extension they start in a handler of os.register_at_fork. All with the
+ * GIL, which guards the state. */
 #include "module.h"
 
 #include <errno.h>
@@ -16,10 +16,10 @@
 #include "py_hidden.h"
 #include "py_watch.h"
 
-static int forking;                 /* watched calls under way, in any thread */
+static int forking;                 /* running watched calls, in any thread */
 static int paused;                  /* those of them that have ended our threads */
 static unsigned long spawning;      /* the thread in fork_exec, else 0 */
-static unsigned long long children; /* that are Pythons, started by the watched functions */
+static unsigned long long children; /* running Python, started by the watched functions */
 
 /* --- our threads -------------------------------------------------------------------------------
  */
@@ -38,8 +38,8 @@ static PyObject *pause_or_resume(int (*what)(void))
     Py_RETURN_NONE;
 }
 
-/* The collector starts the thread that calls CUPTI: it ends first, and comes back last. In a forked
- * child no capture is active, whatever its parent does. */
+/* The collector may start the CUPTI thread, so the collector ends first and starts last. In a
+ * forked child no capture is active. */
 static int pause_threads(void)
 {
     int status = 0;
@@ -109,7 +109,7 @@ static bool is_main_interpreter(void)
     return PyInterpreterState_Get() == PyInterpreterState_Main();
 }
 
-static void pause_or_resume_and_say(int (*what)(void))
+static void pause_or_resume_and_report(int (*what)(void))
 {
     PyObject *nothing = pause_or_resume(what);
 
@@ -118,13 +118,13 @@ static void pause_or_resume_and_say(int (*what)(void))
     Py_XDECREF(nothing);
 }
 
-/* Before any handler runs: while our threads end, others may run and register more of them. */
+/* Before any handler runs: while our threads end, other threads may run and register handlers. */
 static void begin_fork(PyObject *const *arguments, Py_ssize_t count)
 {
     if (!is_main_interpreter())
         return;
     forking++;
-    pause_or_resume_and_say(pause_threads);
+    pause_or_resume_and_report(pause_threads);
     paused++;
 }
 
@@ -136,23 +136,23 @@ static void begin_spawn(PyObject *const *arguments, Py_ssize_t count)
     spawning = PyThread_get_thread_ident();
 }
 
-/* Also in the child. */
+/* Runs in the child, too. */
 static void end_watched(void)
 {
     if (--forking == 0)
-        pause_or_resume_and_say(resume_threads);
+        pause_or_resume_and_report(resume_threads);
 }
 
 static bool is_process(PyObject *result)
 {
-    /* forkpty gives the process and a descriptor. */
+    /* forkpty returns the process and a descriptor. */
     PyObject *number =
         result != NULL && PyTuple_Check(result) ? PyTuple_GET_ITEM(result, 0) : result;
 
     return number != NULL && PyLong_Check(number) && PyLong_AsLong(number) > 0;
 }
 
-static void see_fork(PyObject *const *arguments, Py_ssize_t count, PyObject *result)
+static void on_fork(PyObject *const *arguments, Py_ssize_t count, PyObject *result)
 {
     children += is_process(result);
     if (!is_main_interpreter())
@@ -161,7 +161,7 @@ static void see_fork(PyObject *const *arguments, Py_ssize_t count, PyObject *res
     end_watched();
 }
 
-/* bytes, or str where the program's own code calls; what is neither is empty */
+/* The text of bytes, or of a str if the program's own code calls; else "". */
 static const char *text_of(PyObject *item)
 {
     const char *text = "";
@@ -174,7 +174,7 @@ static const char *text_of(PyObject *item)
     return text != NULL ? text : "";
 }
 
-/* Whether a sequence of texts has one of which this is true. */
+/* Whether `is` holds for any text of a sequence. */
 static bool any(PyObject *sequence, bool (*is)(const char *text))
 {
     PyObject *items = PySequence_Fast(sequence, "");
@@ -195,14 +195,14 @@ static bool is_python(const char *path)
     return strncmp(name, "python", 6) == 0 && access(path, X_OK) == 0;
 }
 
-/* A process of multiprocessing's own that runs nothing of the program's. */
+/* Whether this is a process of multiprocessing that runs no code of the program. */
 static bool is_helper(const char *argument)
 {
     return strstr(argument, "multiprocessing.resource_tracker") != NULL;
 }
 
-/* fork_exec(arguments, [executable, ...], ...): subprocess, and multiprocessing's spawn. */
-static void see_fork_exec(PyObject *const *arguments, Py_ssize_t count, PyObject *result)
+/* fork_exec(arguments, [executable, ...], ...), of subprocess and multiprocessing's spawn. */
+static void on_fork_exec(PyObject *const *arguments, Py_ssize_t count, PyObject *result)
 {
     if (count > 1 && is_process(result) && any(arguments[1], is_python) &&
         !any(arguments[0], is_helper))
@@ -213,8 +213,8 @@ static void see_fork_exec(PyObject *const *arguments, Py_ssize_t count, PyObject
     end_watched();
 }
 
-/* posix_spawn(path, ...), which subprocess takes from 3.13 on */
-static void see_spawn(PyObject *const *arguments, Py_ssize_t count, PyObject *result)
+/* posix_spawn(path, ...), which subprocess uses from 3.13 on. */
+static void on_spawn(PyObject *const *arguments, Py_ssize_t count, PyObject *result)
 {
     children += count > 0 && is_process(result) && is_python(text_of(arguments[0]));
 }
@@ -222,8 +222,8 @@ static void see_spawn(PyObject *const *arguments, Py_ssize_t count, PyObject *re
 /* --- exec ---------------------------------------------------------------------------------------
  */
 
-/* The process goes on as another program and never comes back; or it does, with an error. */
-static void see_exec(PyObject *const *arguments, Py_ssize_t count)
+/* The process becomes another program, or the call returns with an error. */
+static void on_exec(PyObject *const *arguments, Py_ssize_t count)
 {
     const char *program = count > 0 ? text_of(arguments[0]) : "";
 
@@ -234,7 +234,7 @@ static void see_exec(PyObject *const *arguments, Py_ssize_t count)
     Py_END_ALLOW_THREADS;
 }
 
-static void see_exec_failed(PyObject *const *arguments, Py_ssize_t count, PyObject *result)
+static void on_exec_failed(PyObject *const *arguments, Py_ssize_t count, PyObject *result)
 {
     if (!is_main_interpreter())
         return;
@@ -246,11 +246,10 @@ static void see_exec_failed(PyObject *const *arguments, Py_ssize_t count, PyObje
 /* --- what is watched -----------------------------------------------------------------------------
  */
 
-static const cm_py_watch fork_watch = {begin_fork, see_fork},
-                         forkpty_watch = {begin_fork, see_fork},
-                         fork_exec_watch = {begin_spawn, see_fork_exec},
-                         spawn_watch = {NULL, see_spawn}, execv_watch = {see_exec, see_exec_failed},
-                         execve_watch = {see_exec, see_exec_failed};
+static const cm_py_watch fork_watch = {begin_fork, on_fork}, forkpty_watch = {begin_fork, on_fork},
+                         fork_exec_watch = {begin_spawn, on_fork_exec},
+                         spawn_watch = {NULL, on_spawn}, execv_watch = {on_exec, on_exec_failed},
+                         execve_watch = {on_exec, on_exec_failed};
 
 static const struct {
     const char *name;
@@ -269,7 +268,7 @@ static PyObject *process_watch(PyObject *self, PyObject *module)
     for (size_t i = 0; i < sizeof watched / sizeof watched[0]; i++) {
         PyObject *function = PyObject_GetAttrString(module, watched[i].name);
         if (function == NULL) {
-            PyErr_Clear(); /* the other module has it, or this system has none */
+            PyErr_Clear(); /* another module has it, or this system lacks it */
             continue;
         }
         const char *why = cm_py_watch_calls(watched[i].watch, function);
@@ -292,8 +291,8 @@ static PyObject *process_children(PyObject *module, PyObject *unused)
 /* --- exit ---------------------------------------------------------------------------------------
  */
 
-/* The program may have taken apart whatever our Python code needs (builtins, os, time): then the
- * recording ends here, without what only that code can do, and one line says so. */
+/* The program may have removed what our Python code needs (builtins, os, time). Then the recording
+ * ends here, without that code's part, and one line reports it. */
 static PyObject *run_at_exit(PyObject *function, PyObject *unused)
 {
     char warning[CM_SESSION_ERROR_SIZE];

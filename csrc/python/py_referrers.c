@@ -1,5 +1,5 @@
-/* Which of many objects refer to some others, by their tp_traverse alone; what the collector
- * tracks; the variables of a frame. No code of theirs runs. */
+/* Reading objects without running any of their code: referrers by tp_traverse, the objects that the
+ * collector tracks, the variables of a frame. */
 #include "module.h"
 
 #include <stdbool.h>
@@ -9,8 +9,8 @@
 #include "../frames/offsets.h"
 
 typedef struct search {
-    PyObject **slot; /* the wanted ones, by address; NULL: free */
-    bool *referred;  /* tracked: whether something refers to it, by place in slot */
+    PyObject **slot; /* the objects searched for, by address; NULL: free */
+    bool *referred;  /* tracked: whether an object refers to it, by place in slot */
     size_t mask;
     PyObject *referrer, *found;
     Py_ssize_t most;
@@ -32,7 +32,7 @@ static bool make_room(search *s, size_t count)
     return s->slot != NULL;
 }
 
-/* Its place, or the free one that it would have. */
+/* The object's place, or the free one for it. */
 static size_t place_of(const search *s, const PyObject *o)
 {
     size_t at = hash(o) & s->mask;
@@ -110,7 +110,7 @@ static int visit_tuple(PyObject *o, void *argument)
     return 0;
 }
 
-/* Marks the tuples in the list that others in it refer to. Allocates nothing of Python's, so no
+/* Marks the tuples in the list that other objects in it refer to. Makes no Python object, so no
  * other thread runs meanwhile. */
 static bool mark_tuples(search *s, PyObject *all)
 {
@@ -168,7 +168,7 @@ static PyObject *tracked(PyObject *module, PyObject *const *args, Py_ssize_t cou
 /* --- the variables of a frame -------------------------------------------------------------------
  */
 
-/* Of a namespace, if it is a dictionary: keys of other classes may run the program's code. */
+/* Copies a namespace if it is a dict. Only str keys, for others may run code of the program. */
 static bool copy_names(PyObject *into, PyObject *from)
 {
     PyObject *key, *value;
@@ -187,7 +187,7 @@ static bool copy_names(PyObject *into, PyObject *from)
 
 #if PY_VERSION_HEX < 0x030d0000
 
-/* Not f_locals: that would fill, or clear, the dictionary which a call of locals() has given. */
+/* Not f_locals, which would change the dict that an earlier call of locals() returned. */
 static bool copy_variables(PyObject *into, const char *frame, const PyCodeObject *code)
 {
     PyObject *const *value = (PyObject *const *)(frame + CM_OFFSET_LOCALS);
@@ -221,7 +221,7 @@ static bool copy_locals(PyObject *into, PyFrameObject *frame, PyCodeObject *code
 
 #else
 
-/* f_locals of a function's frame is a proxy: asking for it changes nothing. */
+/* f_locals of a function's frame is a proxy, so reading it changes nothing. */
 static bool copy_locals(PyObject *into, PyFrameObject *frame, PyCodeObject *code)
 {
     PyObject *space = PyFrame_GetLocals(frame), *globals = PyFrame_GetGlobals(frame);

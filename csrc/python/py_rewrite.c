@@ -1,4 +1,4 @@
-/* cuptimem._core.trace_rewrite: a copy of a trace with other text. */
+/* cuptimem._core.trace_rewrite: copies a trace with its texts replaced. */
 #include "py_build.h"
 
 #include <string.h>
@@ -73,7 +73,7 @@ static PyObject *trace_rewrite(PyObject *module, PyObject *arguments, PyObject *
     const char *to = target != NULL ? PyBytes_AS_STRING(target) : NULL;
     bool fine = reader != NULL && cm_rewrite(reader, to, &rewriter, error, sizeof error);
     if (!fine && !PyErr_Occurred()) {
-        if (reader == NULL) /* which says what it could not open */
+        if (reader == NULL) /* the error names the file */
             cm_py_fail(error);
         else
             PyErr_Format(cm_py_error, "%s: %s", PyBytes_AS_STRING(source),

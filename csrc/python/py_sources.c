@@ -1,45 +1,45 @@
-/* cuptimem._core: sources.
+/* cuptimem._core: installing sources, calibration, and calls in the main thread.
  *
  * def sources_install() -> int
- *     Slots newly patched. Also sets the collector's callback.
+ *     The number of slots newly patched. Also sets the collector's callback.
  * def sources_remove() -> None
  * def sources_rescan() -> None
- *     What the collector does when idle.
+ *     As the collector does when idle.
  * def sources_driver(on: bool) -> None
- *     The driver level from slots, as while CUPTI does not tell.
+ *     Records driver events from slots, as while CUPTI is not in use.
  * def sources_rows() -> list[tuple[str, str, str, str, int]]
  * def sources_lookup(name: str) -> int
- *     Address of a symbol in a patched library, 0: not there.
+ *     Address of a symbol in a patched library; 0: not found.
  * def autograd_calibrate(nodes: list[tuple[int, int]]) -> str | None
  * def autograd_own_nodes(own: bool) -> tuple[int, int]
- *     While on, nodes of this thread are not recorded; how many creations and ends its hooks saw
- *     since it was turned on last.
+ *     While on, nodes of this thread are not recorded. Returns how many creations and ends the
+ *     hooks have counted since it was turned on.
  * def operators_start() -> str | None
- *     Why the names of running operators cannot be recorded.
+ *     None, or the reason why operators cannot be recorded.
  * def operators_stop() -> None
  * def operators_test(begin: bool) -> bool
- *     Between two calls this thread runs aten::empty. At the end: whether it was seen.
+ *     Between two calls this thread runs aten::empty. The second returns whether it was seen.
  * def autograd_unseen() -> str | None
- *     A type of nodes whose end is not seen, mangled.
+ *     The mangled name of a node type with ends that are not recorded.
  * def storage_calibrate(samples: list[tuple[int, int, int]], slice: int, parent: int) -> str | None
  *     samples: (UntypedStorage._cdata, address, bytes) of fresh CPU storages; see storage.h
  * def storage_origin(cdata: int) -> tuple[int, int, int]
- *     (cm_storage_origin, address, bytes)
+ *     (STORAGE_* or 0, address, bytes)
  * def sources_offsets() -> dict[str, int]
- *     What calibration found, by the field's readable name.
+ *     The offsets that calibration found, by the field's readable name.
  * def main_thread_call(call: Callable[[], None] | None) -> None
  *     While a capture runs, call is called about once a second in the main thread, between two
- *     bytecodes, holding the GIL; None ends that.
+ *     bytecodes, with the GIL; None ends that.
  * def main_thread_call_when_warned(call: Callable[[], None] | None) -> None
- *     The same, as long as capture_warning has something to say.
+ *     The same, while capture_warning has a warning.
  * def main_thread_call_when_asked(call: Callable[[], None] | None) -> None
- *     The same, as long as source_asked has something to ask.
+ *     The same, while source_asked has a request.
  * def main_thread_call_after_pass(call: Callable[[], None] | None) -> None
- *     The same, after backward passes of which py_walks.h says so.
+ *     The same, after the backward passes that py_walks.h selects.
  * def call_before(deadline: int, function: Callable, *arguments) -> object
- *     The result of a function of C, called while it is before the deadline (time.monotonic_ns);
- *     NotImplemented after it. No other thread can get the GIL between the look at the clock and
- *     the call, which is what makes it more than an if. */
+ *     Calls a C function if the deadline (time.monotonic_ns) has not passed, else returns
+ *     NotImplemented. Unlike with an `if` in Python, no other thread can take the GIL between the
+ *     check and the call. */
 #include "module.h"
 
 #include <stdatomic.h>
@@ -82,8 +82,8 @@ static int run_pending_call(void *which)
     PyObject *callable = Py_NewRef(call->callable);
     PyObject *value = cm_py_call_hidden(callable, NULL, 0);
     if (value == NULL) {
-        /* What a signal's handler raises belongs to the program; a mistake of ours must not reach
-         * it. */
+        /* An exception of a signal handler is the program's; an error of this package must not
+         * reach it. */
         if (PyErr_ExceptionMatches(PyExc_Exception) && !cm_py_is_of_a_handler()) {
             atomic_store(&call->armed, false);
             PyErr_WriteUnraisable(callable);
@@ -96,12 +96,13 @@ static int run_pending_call(void *which)
     return result;
 }
 
-/* Before 3.13 the main thread notices when it takes the GIL the next time: torch's operators give
- * it up all the time. */
+/* Before 3.13 the main thread notices the call when it next takes the GIL; torch's operators
+ * release it often. */
 static void ask_for(main_call *call)
 {
     atomic_store(&call->pending, true);
-    if (Py_AddPendingCall(run_pending_call, call) != 0) /* the queue is full: the next round */
+    if (Py_AddPendingCall(run_pending_call, call) !=
+        0) /* the queue is full: try in the next round */
         atomic_store(&call->pending, false);
 }
 
@@ -134,7 +135,7 @@ static PyObject *main_thread_call_when_asked(PyObject *self, PyObject *callable)
     return set_call(&when_asked, callable);
 }
 
-static void see_pass(void)
+static void on_pass(void)
 {
     if (atomic_load(&after_pass.armed) && cm_py_walks_tick(true) &&
         !atomic_load(&after_pass.pending))
@@ -146,7 +147,7 @@ static PyObject *main_thread_call_after_pass(PyObject *self, PyObject *callable)
     PyObject *result = set_call(&after_pass, callable);
 
     if (result != NULL)
-        cm_autograd_set_pass_listener(callable == Py_None ? NULL : see_pass);
+        cm_autograd_set_pass_listener(callable == Py_None ? NULL : on_pass);
     return result;
 }
 
@@ -187,8 +188,8 @@ static PyObject *call_before(PyObject *self, PyObject *const *args, Py_ssize_t c
 
 /* --- slots ---------------------------------------------------------------------------------- */
 
-/* The GIL is released wherever the loader's lock may be waited for: the thread that holds it may be
- * importing an extension module. */
+/* Code that may wait for the loader's lock releases the GIL: the lock's holder may be importing an
+ * extension module. */
 
 static PyObject *sources_install(PyObject *self, PyObject *unused)
 {
@@ -248,7 +249,7 @@ static PyObject *sources_rows(PyObject *self, PyObject *unused)
     size_t count, room = 0;
     cm_slot_row *rows = NULL;
 
-    do { /* a library may come in between counting and filling */
+    do { /* a library may be loaded between counting and filling */
         size_t wanted = room + 64;
         cm_slot_row *larger = PyMem_RawRealloc(rows, wanted * sizeof *rows);
         if (larger == NULL) {
@@ -297,7 +298,7 @@ static PyObject *autograd_calibrate(PyObject *self, PyObject *nodes)
             list[i] = (cm_calibration_node){(uintptr_t)object, number};
     }
     const char *why = NULL;
-    if (good) /* short, and the nodes' owners must not run meanwhile: the GIL is kept */
+    if (good) /* keeps the GIL, so that the nodes' owners cannot run */
         why = cm_autograd_calibrate(list, count);
     PyMem_Free(list);
     Py_DECREF(items);

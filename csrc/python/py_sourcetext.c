@@ -1,11 +1,11 @@
-/* Lines of which only Python knows the text (csrc/capture/source_text.h).
+/* cuptimem._core: source lines that only Python can read (csrc/capture/source_text.h).
  *
  * def source_asked() -> list[tuple[tuple[int, ...], str, int, bytes | None, str]]
- *     For each what names it in the answer, file, line, and where only its encoding is to be known,
- *     the line and that.
+ *     For each: its key for the answer, file, line; and if only decoding is left, the line's bytes
+ *     and its encoding.
  * def source_answer(asked: tuple[int, ...], text: str) -> None
  * def source_answered() -> bool
- *     Whether an answer is not in the trace yet. */
+ *     Whether an answer has still to be written to the trace. */
 #include "module.h"
 
 #include <stdlib.h>

@@ -1,12 +1,11 @@
 /* cuptimem._core: temporary files.
  *
  * def temporary_file(path: str) -> object
- *     The file is removed when nothing refers to the object any more, by the process that made it.
+ *     The file is removed with the object, by the process that made it.
  * def temporary_files_remove() -> None
- *     Removes those now whose objects are still there: at exit.
+ *     Removes the files of all live objects, at exit.
  *
- * In C, because the program's profilers see a finalizer of Python, and because an interrupt that
- * comes while one runs is lost. */
+ * In C, because profilers would see a finalizer in Python, and an interrupt during one is lost. */
 #include "module.h"
 
 #include <unistd.h>
@@ -30,7 +29,7 @@ static void remove_file(temporary *file)
         file->next->link = file->link;
     file->link = NULL;
     if (file->owner == getpid())
-        unlink(file->path); /* a clean-up of temporary files may have been faster */
+        unlink(file->path); /* another clean-up may have removed it */
 }
 
 static void forget(PyObject *capsule)

@@ -1,18 +1,17 @@
-/* Which of PyTorch's own calls tell of steps and of new objects.
+/* Noticing steps and new objects by PyTorch's own calls.
  *
  * Module.__init__, Optimizer.__init__, a data loader's __next__ and an optimizer's step each call a
- * function of PyTorch that is written in C and names the caller in its argument:
+ * C function of PyTorch with an argument that identifies the caller:
  *
  *     torch._C._log_api_usage_once("python.nn_module" or "python.optimizer")
  *     torch.ops.profiler._record_function_enter_new("enumerate(DataLoader)#...", ...)
  *     torch.ops.profiler._record_function_enter_new("Optimizer.step#...", ...) -> record
  *     torch.ops.profiler._record_function_exit(record)
  *
- * Those are watched in place (py_watch.h), and so are Python functions that C calls: a module's
- * call and __setstate__ when it is unpickled. The object is an argument, or read from the caller's
- * frame. So nothing of PyTorch is wrapped and no hook registered: its functions, their code and
- * globals, tracebacks, profiles and compiled graphs stay what they are without us. All with the
- * GIL, which guards the state. */
+ * These are watched in place (py_watch.h), and so are Python functions that C calls: a module's
+ * call, and __setstate__ at unpickling. The object is an argument or read from the caller's frame.
+ * Nothing of PyTorch is wrapped and no hook is registered, so functions, tracebacks, profiles and
+ * compiled graphs are unchanged. All with the GIL, which guards the state. */
 #include "module.h"
 
 #include <stdbool.h>
@@ -36,14 +35,14 @@ static const char *const role_names[ROLES] = {"module_init", "optimizer_init", "
 
 static struct caller {
     PyCodeObject *code; /* kept alive */
-    int self;           /* which local variable is the object */
+    int self;           /* index of the local variable that is the object */
 } callers[ROLES];
 
 enum {
-    NEAREST = 8
-}; /* frames between the function in C and its caller: record_function's, torch.ops' */
+    NEAREST = 8 /* frames between the C function and its caller: record_function's, torch.ops' */
+};
 
-/* A borrowed reference, or NULL: the caller is not near. */
+/* A borrowed reference, or NULL: the caller is not among the nearest frames. */
 static PyObject *object_of(role who)
 {
     const struct caller *caller = &callers[who];
@@ -69,10 +68,10 @@ static bool begins_with(PyObject *text, const char *prefix)
            memcmp(PyUnicode_1BYTE_DATA(text), prefix, (size_t)length) == 0;
 }
 
-/* --- objects that come into being ---------------------------------------------------------------
+/* --- new objects --------------------------------------------------------------------------------
  */
 
-static void see_usage(PyObject *const *arguments, Py_ssize_t count, PyObject *result)
+static void on_usage(PyObject *const *arguments, Py_ssize_t count, PyObject *result)
 {
     static const struct {
         const char *name;
@@ -93,19 +92,18 @@ static void see_usage(PyObject *const *arguments, Py_ssize_t count, PyObject *re
 /* --- steps --------------------------------------------------------------------------------------
  */
 
-/* Optimizer steps that have begun. A record is an address until its end is seen; it may never be.
- */
+/* Optimizer steps that have begun. A step's end may never be seen, so records are only compared. */
 enum { STEPS = 16 };
 static struct begun {
     PyObject *record, *optimizer; /* NULL: free; borrowed: the frame inside the step holds both */
-    PyObject *handled;            /* the exception that was being handled then */
+    PyObject *handled;            /* the exception being handled at the beginning */
 } begun[STEPS];
 
 static PyObject *handled_exception(void)
 {
     PyObject *handled = PyErr_GetHandledException();
 
-    Py_XDECREF(handled); /* the interpreter holds it; only its address counts */
+    Py_XDECREF(handled); /* the interpreter holds it; only its address is used */
     return handled;
 }
 
@@ -117,7 +115,7 @@ static struct begun *find_begun(const PyObject *record)
     return NULL;
 }
 
-/* The attribute says how many batches of this epoch the iterator has given. */
+/* The attribute counts the batches of this epoch that the iterator has returned. */
 static bool is_at_its_first_batch(PyObject *iterator)
 {
     PyObject *given = PyObject_GetAttrString(iterator, "_num_yielded");
@@ -135,9 +133,8 @@ static void see_enter(PyObject *const *arguments, Py_ssize_t count)
     PyObject *iterator = object_of(ITERATOR_NEXT);
     if (iterator == NULL)
         return;
-    /* The next epoch's iterator often gets the address of the last one, and persistent workers keep
-     * the object itself: without this the first batch would look like one more of the epoch before.
-     */
+    /* The next epoch's iterator often has the address of the last one, or is the same object with
+     * persistent workers. Without this event its first batch would seem to belong to that epoch. */
     if (is_at_its_first_batch(iterator))
         cm_py_object_new(CM_OBJECT_ITERATOR, iterator, false);
     cm_py_tick(CM_TICK_DATA, iterator);
@@ -147,7 +144,7 @@ static void see_entered(PyObject *const *arguments, Py_ssize_t count, PyObject *
 {
     struct begun *old = record != NULL ? find_begun(record) : NULL;
 
-    if (old != NULL) /* its end was never seen, and another record lies there now */
+    if (old != NULL) /* its end was not seen, and the address was reused */
         old->record = NULL;
     if (count < 1 || record == NULL || !begins_with(arguments[0], "Optimizer.step#"))
         return;
@@ -155,22 +152,22 @@ static void see_entered(PyObject *const *arguments, Py_ssize_t count, PyObject *
     if (optimizer == NULL)
         return;
     struct begun *room = find_begun(NULL);
-    if (room == NULL) /* of all that never end, one at random */
+    if (room == NULL) /* replaces a step that never ended, at random */
         room = &begun[(uintptr_t)record / 64 % STEPS];
     *room = (struct begun){record, optimizer, handled_exception()};
 }
 
-/* In whose step a walk is due once the record's end has returned; a pointer to compare with. */
+/* The thread in which a walk is due after the record's end; only compared. */
 static const PyThreadState *walks_next;
 
-static void see_exit(PyObject *const *arguments, Py_ssize_t count)
+static void on_record_exit(PyObject *const *arguments, Py_ssize_t count)
 {
     struct begun *step = count > 0 ? find_begun(arguments[0]) : NULL;
 
     if (step == NULL)
         return;
     step->record = NULL;
-    if (step->handled != handled_exception()) /* the step raised, and is none */
+    if (step->handled != handled_exception()) /* the step raised an exception: no tick */
         return;
     cm_py_tick(CM_TICK_OPTIMIZER, step->optimizer);
     if (cm_is_recording() && cm_py_walks_tick(false))
@@ -189,14 +186,14 @@ static void see_exited(PyObject *const *arguments, Py_ssize_t count, PyObject *r
 /* --- calls of modules ---------------------------------------------------------------------------
  */
 
-/* Calls that this thread is in, so that an inner one costs no walk. Initial-exec: any other model
- * may call malloc. */
+/* Module calls that this thread is in, so that an inner one costs no stack walk. Initial-exec: any
+ * other model may call malloc. */
 static __thread unsigned depth __attribute__((tls_model("initial-exec")));
 
-/* A call that the interpreter made without a look at the pointer is not in `depth`; its frame is
- * on the stack all the same, and the tick looks. What a node calls (a checkpoint, which computes
- * its part again) is a part of the pass. */
-static void see_module_call(PyObject *const *arguments, Py_ssize_t count)
+/* Calls that the interpreter makes without the vectorcall pointer are not counted in `depth`, so
+ * the tick checks the stack, too. Calls inside a node (a checkpoint's recomputation) belong to the
+ * pass. */
+static void on_module_call(PyObject *const *arguments, Py_ssize_t count)
 {
     if (depth++ == 0 && count > 0 && cm_is_recording() && !cm_autograd_in_node())
         cm_py_tick_outermost(arguments[0]);
@@ -211,7 +208,7 @@ static void see_module_return(PyObject *const *arguments, Py_ssize_t count, PyOb
 /* --- what is watched
  * ------------------------------------------------------------------------------ */
 
-static void see_module_loaded(PyObject *const *arguments, Py_ssize_t count, PyObject *result)
+static void on_module_loaded(PyObject *const *arguments, Py_ssize_t count, PyObject *result)
 {
     if (count > 0 && result != NULL)
         cm_py_object_new(CM_OBJECT_MODULE, arguments[0], false);
@@ -226,12 +223,12 @@ static void see_optimizer_loaded(PyObject *const *arguments, Py_ssize_t count, P
 static const struct {
     const char *name;
     cm_py_watch watch;
-} calls[] = {{"usage", {NULL, see_usage}},
+} calls[] = {{"usage", {NULL, on_usage}},
              {"enter", {see_enter, see_entered}},
-             {"exit", {see_exit, see_exited}},
-             {"module_setstate", {NULL, see_module_loaded}},
+             {"exit", {on_record_exit, see_exited}},
+             {"module_setstate", {NULL, on_module_loaded}},
              {"optimizer_setstate", {NULL, see_optimizer_loaded}},
-             {"module_call", {see_module_call, see_module_return}}};
+             {"module_call", {on_module_call, see_module_return}}};
 enum { CALLS = sizeof calls / sizeof calls[0] };
 
 /* --- from Python ---------------------------------------------------------------------------------
@@ -279,7 +276,7 @@ static PyObject *torch_caller(PyObject *module, PyObject *arguments)
     PyObject *names = PyCode_GetVarnames((PyCodeObject *)code);
     PyObject *cells = PyCode_GetCellvars((PyCodeObject *)code);
     Py_ssize_t at = -1;
-    /* A variable that an inner function uses lies in a cell. */
+    /* A variable that an inner function uses is in a cell. */
     if (self != NULL && names != NULL && cells != NULL && PySequence_Contains(cells, self) == 0)
         at = PySequence_Index(names, self);
     Py_XDECREF(self);

@@ -1,7 +1,7 @@
-/* cuptimem._core: a kernel of PyTorch with something behind it, for values.py of the simulation.
+/* cuptimem._core: a PyTorch kernel followed by a Python function, for values.py of the simulation.
  *
- * Python kernels of the dispatcher get numbers where a tensor stands for one; the real kernel
- * wants the tensor. What follows a kernel allocates on the CPU: none of that is the program's. */
+ * The dispatcher passes numbers to Python kernels in place of tensors that wrap one, but the real
+ * kernel needs the tensors. CPU memory of the function that follows is not the program's. */
 #include "py_hidden.h"
 
 #include <stddef.h>
@@ -18,8 +18,8 @@ typedef struct followed {
     uint64_t tensors; /* bit i: positional argument i is a tensor */
 } followed;
 
-/* As cm_py_call_hidden, and nothing is recorded in it. The collector stays away: it could free
- * tensors of the program, which must be recorded. */
+/* Like cm_py_call_hidden, but records nothing. Garbage collection is off meanwhile: it could free
+ * tensors of the program, and that must be recorded. */
 static PyObject *call_unrecorded(PyObject *function, PyObject *const *arguments, Py_ssize_t count)
 {
     cm_thread *t = cm_enter_hook();
@@ -33,7 +33,7 @@ static PyObject *call_unrecorded(PyObject *function, PyObject *const *arguments,
     return result;
 }
 
-/* The arguments behind the key set as a tuple, numbers in the place of tensors made tensors. */
+/* The arguments after the key set as a tuple, with numbers made tensors again. */
 static PyObject *with_tensors(followed *self, PyObject *const *arguments, Py_ssize_t count)
 {
     PyObject *all = PyTuple_New(count);
@@ -84,7 +84,7 @@ static PyObject *run_kernel(followed *self, PyObject *keys, PyObject *all, PyObj
     return result;
 }
 
-/* Takes `result`. */
+/* Steals the reference to `result`. */
 static PyObject *follow(followed *self, PyObject *result, PyObject *all, PyObject *keywords)
 {
     PyObject *arguments[] = {result, all, keywords};

@@ -1,6 +1,5 @@
-/* The walk over living objects: when it is due, and the parts of it that must be fast or keep the
- * GIL. What it reads, and what it emits, is in cuptimem/objects/walks.py and
- * cuptimem/objects/living.py. */
+/* The C part of the walk over living objects: its schedule, and what must be fast or keep the GIL.
+ * cuptimem/objects/walks.py and living.py are the Python part. */
 #include "py_walks.h"
 
 #include <stdatomic.h>
@@ -14,14 +13,14 @@
 
 static PyObject *walk; /* guarded by the GIL */
 
-/* Passes tick without the GIL. A race costs or spares a walk, no more. */
+/* Passes tick without the GIL. A race only adds or omits a walk. */
 static struct {
     atomic_bool on;
     atomic_ulong ticks, passes, calls;
-    atomic_int due;                   /* bits of cm_py_walks_due */
-    atomic_ulong modules, optimizers; /* made so far */
-    atomic_ulong walks, last;         /* last: the tick of the latest walk, and ... */
-    atomic_ulong modules_then, optimizers_then;
+    atomic_int due;                             /* bits of cm_py_walks_due */
+    atomic_ulong modules, optimizers;           /* made so far */
+    atomic_ulong walks, last;                   /* last: the tick of the latest walk */
+    atomic_ulong modules_then, optimizers_then; /* made by then */
 } counts;
 
 void cm_py_walks_count_object(int kind)
@@ -43,7 +42,7 @@ static bool is_due(unsigned long tick)
 }
 
 /* 24, 36, 72, 144, ... */
-static bool is_look_due(unsigned long tick)
+static bool is_search_due(unsigned long tick)
 {
     return tick == 24 || (tick % 36 == 0 && (tick / 36 & (tick / 36 - 1)) == 0);
 }
@@ -51,7 +50,7 @@ static bool is_look_due(unsigned long tick)
 bool cm_py_walks_call(void)
 {
     if (!counts.on || counts.ticks > 0 || counts.passes > 0 ||
-        !is_look_due(atomic_fetch_add(&counts.calls, 1) + 1))
+        !is_search_due(atomic_fetch_add(&counts.calls, 1) + 1))
         return false;
     atomic_fetch_or(&counts.due, CM_DUE_LOOK);
     return true;
@@ -62,14 +61,14 @@ bool cm_py_walks_tick(bool pass)
     if (!counts.on)
         return false;
     unsigned long tick = atomic_fetch_add(pass ? &counts.passes : &counts.ticks, 1) + 1;
-    /* The first pass comes before the first step of the optimizer that there is. */
+    /* Passes are ignored if there is an optimizer, whose first step follows the first pass. */
     if (pass && (counts.ticks > 0 || (tick == 1 && counts.optimizers > 0)))
         return false;
-    bool look = is_look_due(tick);
-    if (look)
+    bool search = is_search_due(tick);
+    if (search)
         atomic_fetch_or(&counts.due, CM_DUE_LOOK);
     if (!is_due(tick))
-        return look;
+        return search;
     atomic_fetch_or(&counts.due, CM_DUE_WALK);
     counts.walks++;
     counts.last = tick;
@@ -116,7 +115,7 @@ static PyObject *walks_due(PyObject *module, PyObject *nothing)
 enum { CLASSES = 1024 };
 typedef struct classes {
     struct {
-        PyTypeObject *type; /* borrowed: the list keeps its objects, which keep their classes */
+        PyTypeObject *type; /* borrowed: the list's objects keep their classes alive */
         long kind;
     } recent[CLASSES];
     PyObject *all; /* address of a class -> kind */
@@ -206,7 +205,7 @@ static bool runs(PyThreadState *state, PyObject *code)
 PyDoc_STRVAR(call_unless_running_doc,
              "call_unless_running(code, function, *arguments)\n\nThe result of a function of C, "
              "NotImplemented while a thread is inside this code. No other thread can get the GIL "
-             "between the look at the threads and the call.");
+             "between the check of the threads and the call.");
 
 static PyObject *call_unless_running(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {

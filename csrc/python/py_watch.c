@@ -5,16 +5,16 @@
 enum { PLACES = 16 };
 
 static struct watched {
-    const cm_py_watch *watch; /* NULL: free, or given up: then it forwards only */
+    const cm_py_watch *watch; /* NULL: free, or only forwarding */
     PyObject *function;       /* kept alive */
     vectorcallfunc original;  /* NULL: the function takes a tuple and a dict */
-    PyMethodDef *definition;  /* a builtin's own, while ours is in its place; else NULL */
+    PyMethodDef *definition;  /* a builtin's own, while a copy replaces it; else NULL */
 } watched[PLACES];
 
 /* --- calling ------------------------------------------------------------------------------------
  */
 
-/* A builtin of the old convention has no vectorcall: what the interpreter would do then. */
+/* Calls a builtin of the old convention, without vectorcall, as the interpreter does. */
 static PyObject *call_with_tuple(PyObject *function, PyObject *const *arguments, size_t flags,
                                  PyObject *names)
 {
@@ -89,17 +89,16 @@ static void set_pointer(PyObject *function, vectorcallfunc call)
 #endif
 }
 
-/* The interpreter calls a builtin without a look at its pointer where the flags say that it knows
- * the signature. So a copy of the definition takes the place of the builtin's own, with flags that
- * nobody has a shortcut for, Cython's generated code neither: the two exclude each other. The C
- * function in it stays: hash and equality come from that. */
-static bool take_shortcuts_away(struct watched *w)
+/* The interpreter and Cython bypass the pointer of a builtin if its flags give a known signature.
+ * So a copy replaces the builtin's definition, with two flags that exclude each other and have no
+ * such shortcut. It keeps the C function, on which hash and equality depend. */
+static bool disable_shortcuts(struct watched *w)
 {
     PyCFunctionObject *function = (PyCFunctionObject *)w->function;
     const int signature = METH_VARARGS | METH_KEYWORDS | METH_NOARGS | METH_O | METH_FASTCALL;
     PyMethodDef *copy;
 
-    if (function->m_ml->ml_flags & METH_VARARGS) /* there is none for these */
+    if (function->m_ml->ml_flags & METH_VARARGS) /* these have no shortcut */
         return true;
     copy = PyMem_RawMalloc(sizeof *copy);
     if (copy == NULL)
@@ -115,7 +114,7 @@ const char *cm_py_watch_calls(const cm_py_watch *watch, PyObject *function)
 {
     struct watched *w = find(function);
 
-    if (w != NULL) { /* ours is in, or below somebody else's */
+    if (w != NULL) { /* installed already, perhaps below another tool's */
         w->watch = watch;
         return NULL;
     }
@@ -125,7 +124,7 @@ const char *cm_py_watch_calls(const cm_py_watch *watch, PyObject *function)
     if (w == NULL)
         return "too many functions are watched";
     *w = (struct watched){watch, Py_NewRef(function), pointer_of(function), NULL};
-    if (PyCFunction_CheckExact(function) && !take_shortcuts_away(w)) {
+    if (PyCFunction_CheckExact(function) && !disable_shortcuts(w)) {
         *w = (struct watched){0};
         Py_DECREF(function);
         return "out of memory";
@@ -142,7 +141,7 @@ void cm_py_unwatch_calls(const cm_py_watch *watch)
             continue;
         w->watch = NULL;
         if (pointer_of(w->function) != call_watched)
-            continue; /* theirs forwards to ours */
+            continue; /* another tool's function forwards to ours */
         PyObject *function = w->function;
         set_pointer(function, w->original);
         if (w->definition != NULL)

@@ -19,7 +19,7 @@ enum {
     MAKING_S = 60     /* a copy that is older was never finished */
 };
 
-#define MAKING_PREFIX "new" CM_RING_PREFIX /* of no ring file: nothing else looks at it */
+#define MAKING_PREFIX "new" CM_RING_PREFIX /* of no ring file: nothing else reads it */
 
 static _Atomic unsigned dropped;
 
@@ -114,7 +114,7 @@ static bool put(int fd, const cm_ring_header *ring, uint64_t from, uint64_t to)
     return true;
 }
 
-/* Everything but the blocks that belong to no ring: a reader looks at none of those. */
+/* Everything but the blocks that belong to no ring: a reader reads none of those. */
 static bool put_all(int fd, const cm_ring_header *ring)
 {
     const cm_block *blocks = (const cm_block *)((const unsigned char *)ring + ring->blocks_offset);

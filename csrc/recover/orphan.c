@@ -23,11 +23,11 @@ typedef struct piece { /* a block that belongs to a ring */
     const cm_block *block;
 } piece;
 
-typedef struct lane {
-    cm_lane walk;              /* first: the merge hands back a pointer to it */
+typedef struct ring_source {
+    cm_merge_source source;    /* first: the merge hands back a pointer to it */
     const piece *first, *last; /* its blocks, oldest first; last is behind */
     uint64_t missing;
-} lane;
+} ring_source;
 
 /* --- the file ---------------------------------------------------------------------------- */
 
@@ -126,47 +126,47 @@ static uint64_t add_count(uint64_t count, uint64_t more)
 }
 
 /* The newest block that begins at or before the position holds it. Where none does (the trace was
- * cut, or somebody damaged the ring), goes on at the next that is there. */
-static bool find_run(cm_merge *merge, cm_lane *walk)
+ * cut, or the ring is damaged), goes on at the next that is there. */
+static bool find_run(cm_merge *merge, cm_merge_source *source)
 {
-    lane *l = (lane *)walk;
+    ring_source *l = (ring_source *)source;
 
     (void)merge;
-    while (walk->position < walk->end) {
+    while (source->position < source->end) {
         const piece *next = l->first;
-        while (next < l->last && next->base <= walk->position)
+        while (next < l->last && next->base <= source->position)
             next++;
-        uint64_t stop = next < l->last && next->base < walk->end ? next->base : walk->end;
+        uint64_t stop = next < l->last && next->base < source->end ? next->base : source->end;
         if (next > l->first) {
             const piece *p = next - 1;
-            uint64_t offset = walk->position - p->base;
+            uint64_t offset = source->position - p->base;
             l->first = p; /* positions only grow */
             if (offset < CM_BLOCK_EVENTS) {
                 if (stop - p->base > CM_BLOCK_EVENTS)
                     stop = p->base + CM_BLOCK_EVENTS;
-                walk->at = &p->block->events[offset];
-                walk->stop = &p->block->events[stop - p->base];
+                source->at = &p->block->events[offset];
+                source->stop = &p->block->events[stop - p->base];
                 return true;
             }
         }
-        l->missing = add_count(l->missing, stop - walk->position);
-        walk->position = stop;
+        l->missing = add_count(l->missing, stop - source->position);
+        source->position = stop;
     }
     return false;
 }
 
-static uint64_t untold_losses(const cm_ring *ring)
+static uint64_t unreported_losses(const cm_ring *ring)
 {
     uint64_t lost_at = atomic_load(&ring->lost_at);
 
-    /* Killed between the event that tells them and the count's reset. */
+    /* Killed between the event that reports them and the count's reset. */
     if (lost_at != 0 && atomic_load(&ring->head) >= lost_at)
         return 0;
     return add_count(0, atomic_load(&ring->lost));
 }
 
-static uint32_t open_lanes(const cm_ring_header *header, const cm_covers *covers,
-                           const piece *pieces, size_t count, lane *lanes)
+static uint32_t open_sources(const cm_ring_header *header, const cm_covers *covers,
+                             const piece *pieces, size_t count, ring_source *sources)
 {
     const cm_ring *rings = (const cm_ring *)((const unsigned char *)header + header->table_offset);
     const piece *at = pieces, *last = pieces + count;
@@ -178,16 +178,16 @@ static uint32_t open_lanes(const cm_ring_header *header, const cm_covers *covers
             at++;
         uint64_t head = atomic_load(&rings[i].head);
         uint64_t from = i < covers->count ? covers->ring[i] : 0;
-        uint64_t untold = untold_losses(&rings[i]);
+        uint64_t unreported = unreported_losses(&rings[i]);
         if (from > head)
             from = head; /* a cover that this ring cannot have led to */
-        if (from == head && untold == 0)
+        if (from == head && unreported == 0)
             continue;
-        lanes[opened++] =
-            (lane){.walk = {.position = from, .end = head, .ring = i, .thread = rings[i].thread},
-                   .first = first,
-                   .last = at,
-                   .missing = untold};
+        sources[opened++] = (ring_source){
+            .source = {.position = from, .end = head, .ring = i, .thread = rings[i].thread},
+            .first = first,
+            .last = at,
+            .missing = unreported};
     }
     return opened;
 }
@@ -232,23 +232,24 @@ static bool add_definitions(const cm_ring_header *header, uint64_t from, cm_batc
            cm_batch_add_definitions(batch, log, length - first);
 }
 
-/* What is missing is told by the thread that lost it, at the time of the chunk. */
-static bool add_losses(cm_batch *batch, lane *lanes, uint32_t count, uint64_t time,
+/* Losses are reported on the thread that lost the events, at the time of the chunk. */
+static bool add_losses(cm_batch *batch, ring_source *sources, uint32_t count, uint64_t time,
                        uint64_t unowned)
 {
     cm_event event = {.kind = CM_EV_LOST, .time = time, .device_index = -1};
 
     for (uint32_t i = 0; i < count; i++) {
-        event.size = (int64_t)lanes[i].missing;
-        if (event.size != 0 && !cm_batch_add_event(batch, lanes[i].walk.thread, &event))
+        event.size = (int64_t)sources[i].missing;
+        if (event.size != 0 && !cm_batch_add_event(batch, sources[i].source.thread, &event))
             return false;
     }
     event.size = (int64_t)unowned;
     return unowned == 0 || cm_batch_add_event(batch, 0, &event);
 }
 
-static bool write_chunks(const cm_ring_header *header, const cm_covers *covers, lane *lanes,
-                         uint32_t count, cm_merge *merge, cm_batch *batch, cm_recovered *out)
+static bool write_chunks(const cm_ring_header *header, const cm_covers *covers,
+                         ring_source *sources, uint32_t count, cm_merge *merge, cm_batch *batch,
+                         cm_recovered *out)
 {
     const cm_ring_totals *totals = choose_totals(header, covers);
     const cm_clock_anchor anchor = {.ticks = totals->ticks,
@@ -260,8 +261,8 @@ static bool write_chunks(const cm_ring_header *header, const cm_covers *covers, 
     bool more = true;
 
     for (uint32_t i = 0; i < count; i++)
-        if (find_run(merge, &lanes[i].walk))
-            cm_merge_add(merge, &lanes[i].walk);
+        if (find_run(merge, &sources[i].source))
+            cm_merge_add(merge, &sources[i].source);
     for (bool first = true; more; first = false) {
         const void *bytes;
         size_t length;
@@ -273,10 +274,10 @@ static bool write_chunks(const cm_ring_header *header, const cm_covers *covers, 
             return false;
         more = merge->count > 0;
         if (!more &&
-            !add_losses(batch, lanes, count, anchor.ticks, add_count(unowned, merge->damaged)))
+            !add_losses(batch, sources, count, anchor.ticks, add_count(unowned, merge->damaged)))
             return false;
         for (uint32_t i = 0; i < count; i++)
-            if (!cm_batch_add_cover(batch, lanes[i].walk.ring, lanes[i].walk.position))
+            if (!cm_batch_add_cover(batch, sources[i].source.ring, sources[i].source.position))
                 return false;
         cm_batch_set_log_position(batch, log_head > covers->log ? log_head : covers->log);
         out->events += cm_batch_events(batch);
@@ -296,23 +297,24 @@ bool cm_recover(const cm_ring_header *header, const cm_covers *covers, cm_recove
     memset(out, 0, sizeof *out);
     cm_batch *batch = cm_batch_new();
     piece *pieces = malloc(((size_t)header->block_count + 1) * sizeof *pieces);
-    lane *lanes = malloc(CM_RING_COUNT * sizeof *lanes);
+    ring_source *sources = malloc(CM_RING_COUNT * sizeof *sources);
     merge.heap = malloc(CM_RING_COUNT * sizeof *merge.heap);
-    if (batch != NULL && pieces != NULL && lanes != NULL && merge.heap != NULL) {
+    if (batch != NULL && pieces != NULL && sources != NULL && merge.heap != NULL) {
         size_t found = sort_pieces(header, pieces);
-        uint32_t count = open_lanes(header, covers, pieces, found, lanes);
+        uint32_t count = open_sources(header, covers, pieces, found, sources);
         out->lost_events = add_count(0, atomic_load(&header->unowned_lost));
         for (uint32_t i = 0; i < CM_RING_COUNT; i++)
             out->lost_events = add_count(out->lost_events, atomic_load(&rings[i].lost_total));
-        good = write_chunks(header, covers, lanes, count, &merge, batch, out);
+        good = write_chunks(header, covers, sources, count, &merge, batch, out);
         out->lost_events = add_count(out->lost_events, merge.damaged);
         for (uint32_t i = 0; i < count; i++)
-            out->lost_events = add_count(
-                out->lost_events, lanes[i].missing - untold_losses(&rings[lanes[i].walk.ring]));
+            out->lost_events =
+                add_count(out->lost_events,
+                          sources[i].missing - unreported_losses(&rings[sources[i].source.ring]));
     }
     cm_batch_free(batch);
     free(pieces);
-    free(lanes);
+    free(sources);
     free(merge.heap);
     if (!good) {
         free(out->chunks);

@@ -20,13 +20,13 @@ typedef struct cm_recovered {
 bool cm_recover_header(int fd, cm_ring_header *header);
 
 /* A copy of a ring file of which every offset is sound; NULL: it is none. free() it. Its counts
- * and positions are still whatever somebody wrote there. */
+ * and positions are not checked. */
 cm_ring_header *cm_recover_load(int fd);
 
 /* What comes after the covers. False: out of memory. */
 bool cm_recover(const cm_ring_header *header, const cm_covers *covers, cm_recovered *out);
 
-/* What a trace says of itself, as far as it has whole chunks. */
+/* How a trace ends, as far as it has whole chunks. */
 typedef struct cm_trace_end {
     uint64_t ring_id; /* 0: none is named */
     uint64_t events;

@@ -1,5 +1,5 @@
 /* Rings whose process is gone: their tails go into their traces, then they go. Of a ring that has
- * no trace to go to, the newest are kept elsewhere (kept_rings.h). Only what is brought home or
+ * no trace to go to, the newest are kept elsewhere (kept_rings.h). Only what is brought outcome or
  * kept is read whole; of others the header. */
 #include <dirent.h>
 #include <errno.h>
@@ -133,11 +133,11 @@ static bool append_whole(int fd, cm_trace_end *end)
     return done;
 }
 
-typedef enum home {
-    HOME_REACHED, /* the trace needs this ring no longer */
-    HOME_AWAY,    /* the trace is not where it was written */
-    HOME_CLOSED   /* it is, and cannot be written to (a full disk) */
-} home;
+typedef enum outcome {
+    TRACE_COMPLETE, /* the trace needs this ring no longer */
+    TRACE_ABSENT,   /* the trace is not where it was written */
+    TRACE_CLOSED    /* it is, and cannot be written to (a full disk) */
+} outcome;
 
 /* Not there, or another file by now. What this process may not read, or cannot now, is there. */
 static bool is_away(const char *path)
@@ -153,17 +153,17 @@ static bool is_away(const char *path)
     return true;
 }
 
-static home bring_home(int fd, const cm_ring_header *header)
+static outcome complete_trace(int fd, const cm_ring_header *header)
 {
     cm_trace_end end;
 
     if (!cm_trace_end_read(header->trace_path, header->id, &end))
-        return is_away(header->trace_path) ? HOME_AWAY : HOME_CLOSED;
+        return is_away(header->trace_path) ? TRACE_ABSENT : TRACE_CLOSED;
     bool done = end.ended || append_whole(fd, &end);
     if (done)
         cm_side_remove(header->trace_path, header->id);
     free(end.ring);
-    return done ? HOME_REACHED : HOME_CLOSED;
+    return done ? TRACE_COMPLETE : TRACE_CLOSED;
 }
 
 static int64_t last_sign(const struct stat *st, const cm_ring_header *header)
@@ -199,7 +199,7 @@ static int remember(orphans *found, int folder, const char *name, int64_t last)
     return handled;
 }
 
-/* A descriptor of a ring that no process holds, locked; -1: it is none, or not ours to look at. */
+/* A descriptor of a ring that no process holds, locked; -1: it is none, or not ours. */
 static int open_orphan(int folder, const char *name, struct stat *st)
 {
     /* Before it is opened: closing our own would drop the lock that says that we live. */
@@ -216,7 +216,7 @@ static int open_orphan(int folder, const char *name, struct stat *st)
 }
 
 /* found: where to put one that is to be kept; NULL: it is kept already. */
-static int handle(int folder, const char *name, orphans *found)
+static int sweep_one(int folder, const char *name, orphans *found)
 {
     cm_ring_header header;
     bool remove = false;
@@ -229,12 +229,13 @@ static int handle(int folder, const char *name, orphans *found)
         remove = found != NULL && time(NULL) - st.st_mtim.tv_sec > YOUNG_S;
     } else if (cm_ring_is_abandoned(&header)) {
         int64_t last = last_sign(&st, &header);
-        home end = bring_home(fd, &header);
-        remove = end == HOME_REACHED || !has_anything(fd, &header) ||
+        outcome end = complete_trace(fd, &header);
+        remove = end == TRACE_COMPLETE || !has_anything(fd, &header) ||
                  time(NULL) - last > CM_KEPT_SECONDS;
         /* A trace that cannot be written to now finds it where it is. Another container may share
          * the memory but not the folder that the trace is in. */
-        if (!remove && end == HOME_AWAY && found != NULL && cm_owner_is_of_our_namespace(&header))
+        if (!remove && end == TRACE_ABSENT && found != NULL &&
+            cm_owner_is_of_our_namespace(&header))
             handled = remember(found, folder, name, last);
     }
     if (remove && unlinkat(folder, name, 0) == 0)
@@ -264,7 +265,7 @@ static int keep(int folder, const char *name, int64_t last)
     return 1;
 }
 
-static int look_through(const char *path, orphans *found)
+static int sweep_folder(const char *path, orphans *found)
 {
     int handled = 0;
     DIR *folder = opendir(path);
@@ -273,7 +274,7 @@ static int look_through(const char *path, orphans *found)
         return 0;
     for (struct dirent *entry; (entry = readdir(folder)) != NULL;)
         if (strncmp(entry->d_name, CM_RING_PREFIX, sizeof CM_RING_PREFIX - 1) == 0)
-            handled += handle(dirfd(folder), entry->d_name, found);
+            handled += sweep_one(dirfd(folder), entry->d_name, found);
     for (uint32_t i = 0; found != NULL && i < found->count; i++)
         handled += keep(dirfd(folder), found->of[i].name, found->of[i].last);
     closedir(folder);
@@ -285,10 +286,10 @@ int cm_orphan_sweep(const char *ring_dir)
     orphans found = {.count = 0};
     char kept[CM_RING_PATH_MAX];
 
-    int handled = look_through(ring_dir, &found);
+    int handled = sweep_folder(ring_dir, &found);
     /* A trace that was moved may be back. */
     if (cm_kept_folder(kept, sizeof kept)) {
-        handled += look_through(kept, NULL);
+        handled += sweep_folder(kept, NULL);
         cm_kept_trim();
     }
     return handled;

@@ -100,8 +100,8 @@ static const char *type_name(const void *node)
     return description[1];
 }
 
-/* Says which of autograd's threads this ring's owner is: nodes refer to their creator by that
- * number. The capture itself has said which thread of the system it is. */
+/* Emits autograd's id of this thread, by which nodes refer to their creator. The capture has
+ * already emitted the system's. */
 static void number_thread_slow_hook(cm_thread *t)
 {
     cm_autograd_thread_id_fn id =

@@ -1,19 +1,19 @@
-/* PyTorch's CUDA allocator: what it reports not itself (allocator.c), that is requested sizes and
- * the memory that it takes from CUDA.
+/* What PyTorch's CUDA allocator does not report itself (allocator.c): requested sizes, and the
+ * memory that it takes from CUDA.
  *
  * cuda_allocator.c wraps the allocator's virtual `allocate`, outside of its mutex. It sees the size
  * requested, the device, and whether a block was reported meanwhile. cuda_runtime.c hooks the calls
  * from libc10_cuda to the CUDA runtime. Together they recognize:
  *
- * - The native back end: cudaMalloc and a report in the same call is a segment, on the device of
- * its first block. cudaFree ends a segment.
+ * - The native back end: cudaMalloc and a report in the same call is a segment, on its first
+ *   block's device. cudaFree ends a segment.
  * - No caching: cudaMalloc, and `allocate` returns without a report, is a block. Whether a cudaFree
  *   ends a block or a segment is left to the reader, which knows all blocks.
  * - cudaMallocAsync: every call is a block, on the thread's current device. This back end gets or
  *   sets that before each call, so those calls are hooked only while it is in use. Frees have no
  *   device, for an address is on one device only.
  * - Expandable segments: the driver maps them; they are in reserved totals only.
- * - Any other: unreported blocks are counted, so that the trace can say so. */
+ * - Any other: unreported blocks are counted. */
 #ifndef CM_SOURCES_CUDA_H
 #define CM_SOURCES_CUDA_H
 

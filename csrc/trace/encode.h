@@ -38,8 +38,8 @@
  *   4 NODE_DONE  10 attributes
  *   5 NODE_FREE  c0 sequence, 20 creating thread, 10 attributes, as in NODE_RUN
  *   6 OTHER      f8 the kind; 31: u8 kind follows the tag. After the time, u8 of the fields that
- *                differ from the last event of this kind: 01 attributes, 02 svarint address - last,
- * 04 svarint size - last, 08 svarint stack - last
+ *                differ from the last event of this kind: 01 attributes, 02 svarint address -
+ *                last, 04 svarint size - last, 08 svarint stack - last
  *
  * Bits that a class does not name are 0. An event that uses a field which its class lacks is
  * written as OTHER. codec.h and docs/trace-format.md define the predictions. */

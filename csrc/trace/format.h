@@ -48,21 +48,21 @@ enum { CM_SIDE_VERSION = 1, CM_SIDE_HEADER = 4096, CM_SIDE_PARTS_MAX = 64 };
  *
  * batch = u64 ticks, u64 monotonic ns, u64 realtime ns      one anchor, taken when it was drained
  *         varint length, definitions                         records of definition.h, whole
- *         varint count, varint length, events                encoded as encode.h says; starts
- *                                                            afresh in every batch
+ *         varint count, varint length, events                encoded as in encode.h; every batch
+ *                                                            starts with empty predictors
  *         varint n, n x (varint ring, varint position)       every ring that this chunk covers, and
  *                                                            up to which position: a reader of the
  *                                                            ring file after a kill starts there
  *         varint position                                    the same for the definition log
  *         [varint serial]                                    since 1.1, see below
  *
- * The side file. A trace past its bound has a second file, its path with CM_SIDE_SUFFIX, until its
- * end is written:
+ * The side file. A trace past its size limit has a second file, its path with CM_SIDE_SUFFIX, until
+ * its end is written:
  *
  *   side file = "CUPTSIDE" (8 bytes), u32 version, u32 parts, u64 bytes of a part, u64 ring.id of
  *               the trace, zeros up to CM_SIDE_HEADER bytes, parts one after the other
- *   part      = chunk, chunk, ...                            all BATCH; bytes after the last one
- * are left from an earlier use
+ *   part      = chunk, chunk, ...                            all BATCH; what follows the last
+ *                                                            one is left from an earlier use
  *
  * Its batches are numbered from 2 on, in the order of time; serial is their number. In a batch of
  * the trace, serial is the last of them whose events the trace contains: whole (appended at the

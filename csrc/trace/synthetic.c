@@ -80,7 +80,7 @@ typedef struct machine {
     unsigned queued;
 
     cm_synthetic_on on;
-    uint64_t segment_left, workspace, told;
+    uint64_t segment_left, workspace, totals_at;
     uint32_t correlation, torch_library, cublas_library, workspace_stack;
     int64_t reserved;
 } machine;
@@ -292,18 +292,18 @@ static uint64_t take_segment(machine *m, int64_t size)
 static void tell_moment(machine *m)
 {
     int64_t used = CONTEXT + m->reserved + (m->workspace != 0 ? WORKSPACE : 0);
-    const int64_t told[][2] = {{CM_TOLD_TOTAL, DEVICE_TOTAL},
-                               {CM_TOLD_OWN, used},
-                               {CM_TOLD_OTHERS, 0},
-                               {CM_TOLD_USED, used}};
-    for (size_t i = 0; i < sizeof told / sizeof told[0]; i++) {
+    const int64_t totals[][2] = {{CM_TOLD_TOTAL, DEVICE_TOTAL},
+                                 {CM_TOLD_OWN, used},
+                                 {CM_TOLD_OTHERS, 0},
+                                 {CM_TOLD_USED, used}};
+    for (size_t i = 0; i < sizeof totals / sizeof totals[0]; i++) {
         cm_event event = on_device(m, CM_EV_DEVICE);
-        event.address = (uint64_t)told[i][0];
-        event.size = told[i][1];
+        event.address = (uint64_t)totals[i][0];
+        event.size = totals[i][1];
         event.flags = CM_EVF_QUIET;
         emit(m, WITNESS_THREAD, &event);
     }
-    m->told = m->ticks;
+    m->totals_at = m->ticks;
     m->truth.moments++;
 }
 
@@ -320,7 +320,7 @@ static void end_step(machine *m)
         emit_driver(m, CM_EV_DRIVER_NEW, m->workspace, WORKSPACE, m->workspace_stack,
                     m->cublas_library);
     }
-    if (m->ticks - m->told > TICKS_PER_MOMENT)
+    if (m->ticks - m->totals_at > TICKS_PER_MOMENT)
         tell_moment(m);
 }
 

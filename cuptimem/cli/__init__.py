@@ -114,8 +114,8 @@ def _dispatch(arguments: list[str]) -> int:
 def _unknown(verb: str) -> int:
     import difflib
 
+    from cuptimem import naming
     from cuptimem.cli import hints
-    from cuptimem.record import naming
 
     if hints.is_trace(verb):
         hint = f"did you mean: cuptimem summary {naming.typed(verb)}"

@@ -3,8 +3,9 @@
 import argparse
 from collections.abc import Sequence
 
-from cuptimem.cli import reading, writing
+from cuptimem.cli import reading
 from cuptimem.output import json
+from cuptimem.output.pages import writing
 from cuptimem.output.text import terminal, views
 from cuptimem.output.text.descent import line_to_leave
 from cuptimem.report.diff import TABLES, compare

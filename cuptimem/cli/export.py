@@ -3,12 +3,12 @@
 import argparse
 from collections.abc import Sequence
 
+from cuptimem import naming
 from cuptimem.cli import reading
 from cuptimem.cli.parsing import Parser
 from cuptimem.output import exports
 from cuptimem.output.text.words import size
 from cuptimem.printable import printable
-from cuptimem.record import naming
 
 _WHAT = ("peak", "end", "kept", "allocated", "temporary")
 _TABLES = ("steps", "allocations", "stacks")
@@ -18,7 +18,7 @@ def parser() -> argparse.ArgumentParser:
     result = Parser(
         "export",
         description="Writes a recording for another program.",
-        epilog="formats:\n" + "\n".join(f"  {name:<12} {what}" for name, what in exports.FORMATS.items()),
+        epilog="formats:\n" + "\n".join(f"  {name:<12} {one.what}" for name, one in exports.FORMATS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     reading.add_file(result)

@@ -3,7 +3,8 @@
 import argparse
 from collections.abc import Sequence
 
-from cuptimem.cli import reading, writing
+from cuptimem.cli import reading
+from cuptimem.output.pages import writing
 
 
 def parser() -> argparse.ArgumentParser:

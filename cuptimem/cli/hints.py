@@ -5,7 +5,7 @@ import os
 import stat
 import sys
 
-from cuptimem.record.naming import MAGIC, typed
+from cuptimem.naming import MAGIC, typed
 
 _RECORD = "record a program: cuptimem run script.py"
 

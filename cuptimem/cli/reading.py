@@ -5,11 +5,12 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from cuptimem import own_code, sizes
+from cuptimem import sizes
 from cuptimem.cli import hints
 from cuptimem.cli.parsing import Parser
 from cuptimem.errors import Error
 from cuptimem.output.text import terminal
+from cuptimem.report import own_code
 from cuptimem.report.model import Contents, Report, analyze
 
 WHAT = ("peak", "end", "allocated", "temporary")

@@ -8,9 +8,9 @@ exit.
 import os
 import sys
 
-from cuptimem import sizes
-from cuptimem.errors import Error, recording_core
-from cuptimem.record import autostart, interpreter, naming, startup
+from cuptimem import interpreter, naming, sizes
+from cuptimem.errors import recording_core
+from cuptimem.record import startup
 
 TYPE_CHECKING = False  # the program's folder may have a module of any name: only what Python has loaded is imported
 
@@ -105,8 +105,8 @@ def main(arguments: "Sequence[str]") -> int:
     except Usage as error:
         ours.error(str(error))
     recording_core()
-    check_autostart()
-    environment = {**given_environment(), "CUPTIMEM": "1", "CUPTIMEM_RUN": str(os.getpid())}
+    startup.check()
+    environment = {**startup.given_environment(), "CUPTIMEM": "1", "CUPTIMEM_RUN": str(os.getpid())}
     settings = {
         "CUPTIMEM_OUTPUT": output,
         "CUPTIMEM_OVERWRITE": "1" if request.force else "",
@@ -129,7 +129,7 @@ def main(arguments: "Sequence[str]") -> int:
             stream.flush()
     # A script that is called like an option.
     end = ["--"] if request.program[0].startswith("-") and request.program[0] not in ("-", "-c", "-m") else []
-    os.execve(sys.executable, [sys.executable, *interpreter_flags(), *end, *request.program], environment)
+    os.execve(sys.executable, [sys.executable, *interpreter.flags(), *end, *request.program], environment)
 
 
 def _bytes(text: str) -> int:
@@ -142,20 +142,6 @@ def _bytes(text: str) -> int:
     if value == 0:
         raise argparse.ArgumentTypeError(f"takes a number of bytes such as 500M, not {text!r}")
     return value
-
-
-def given_environment() -> dict[str, str]:
-    """As this process got it: in the C locale Python adds LC_CTYPE to its own (PEP 538), and the program's Python is to
-    decide that for itself."""
-    environment = dict(os.environ)
-    try:
-        with open("/proc/self/environ", "rb") as file:
-            given = file.read().split(b"\0")
-    except OSError:
-        return environment
-    if not any(entry.startswith(b"LC_CTYPE=") for entry in given):
-        environment.pop("LC_CTYPE", None)
-    return environment
 
 
 def check_program(program: list[str]) -> None:
@@ -181,29 +167,3 @@ def checked_output(output: str | None, force: bool) -> str:
     path = naming.expand(output, os.getpid(), rank)
     naming.check_target(os.path.abspath(path), force, "--force")
     return output
-
-
-def check_autostart() -> None:
-    """The file that starts the recording must be where this Python looks for such files."""
-    if not startup.is_read():
-        why = "it was started with -S" if sys.flags.no_site else f"it reads no {autostart.FILE}"
-        raise Error(
-            f"{sys.executable} would not start the recording: {why}; "
-            + (
-                "leave -S away"
-                if sys.flags.no_site
-                else "install cuptimem again with this Python, without CUPTIMEM_NO_PTH; or record with cuptimem.profile"
-            )
-        )
-
-
-def interpreter_flags() -> list[str]:
-    """The options this Python was started with, for the script: `python -X dev -i -m cuptimem run ...`.
-
-    An installed `cuptimem` command may carry -I, -E, -s or -P in its first line. They protect the command and are no
-    wish of the user's.
-    """
-    options, program = interpreter.split(sys.orig_argv[1:])
-    if program[:1] != ["-m"]:
-        options = [interpreter.without(option, "IEsP") for option in options]
-    return [part for option in options for part in option]

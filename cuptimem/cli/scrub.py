@@ -3,13 +3,13 @@
 import os
 from collections.abc import Sequence
 
+from cuptimem import naming
 from cuptimem.cli.parsing import Parser
 from cuptimem.errors import Error, core
 from cuptimem.output.scrubbing import Scrubber, Text
 from cuptimem.output.text.words import size
 from cuptimem.printable import printable
-from cuptimem.record import naming
-from cuptimem.record import tempfiles as aside
+from cuptimem.record import tempfiles
 
 
 def parser() -> Parser:
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
     rewrite = core().trace_rewrite
     rewrite(options.source, None, see, lines=not options.no_source)
     scrubber = Scrubber(texts, options.hide, owner(options.source))
-    partial = aside.name(os.path.dirname(target))
+    partial = tempfiles.name(os.path.dirname(target))
     try:
         rewrite(options.source, partial, scrubber.replace, lines=not options.no_source)
         os.replace(partial, target)

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from cuptimem import interpreter
 from cuptimem.cli import parsing
-from cuptimem.cli.run import Usage, check_program, checked_output, interpreter_flags
+from cuptimem.cli.run import Usage, check_program, checked_output
 
 if TYPE_CHECKING:
     from cuptimem.simulation.launch import Setup
@@ -141,10 +142,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _simulate(request: argparse.Namespace, setup: "Setup", output: str) -> int:
+    from cuptimem import naming
     from cuptimem.output import json
-    from cuptimem.output.text import simulate_views, terminal
-    from cuptimem.record import naming
-    from cuptimem.simulation import api
+    from cuptimem.output.text import terminal
+    from cuptimem.simulation import api, as_json, views
     from cuptimem.simulation.questions import Interrupted, Wishes
 
     build = api.ready()
@@ -155,8 +156,8 @@ def _simulate(request: argparse.Namespace, setup: "Setup", output: str) -> int:
 
     with tempfile.TemporaryDirectory(prefix="cuptimem-sim-") as folder:
         try:
-            report = api.inquire(
-                [sys.executable, *interpreter_flags(), *request.program],
+            simulation = api.inquire(
+                [sys.executable, *interpreter.flags(), *request.program],
                 setup,
                 Wishes(
                     retry=request.retry,
@@ -175,17 +176,15 @@ def _simulate(request: argparse.Namespace, setup: "Setup", output: str) -> int:
         except Interrupted:
             print("cuptimem: interrupted, so there is no answer", file=sys.stderr)
             return 130
-        simulation = report.simulation
-        assert simulation is not None
         misplaced = _misplaced(request.program)
         if misplaced and simulation.exit_code == 2:
             hint = f"options of simulate go before the script; the program got {', '.join(misplaced)}"
             simulation = replace(simulation, hints=(*simulation.hints, hint))
         if request.json:
-            json.show(json.simulate(report, simulation))
+            json.show(as_json.simulate(simulation))
         else:
             print(file=sys.stderr)
-            terminal.show(simulate_views.simulation(report, simulation), sys.stderr)
+            terminal.show(views.simulation(simulation), sys.stderr)
         return simulation.code
 
 

@@ -4,8 +4,9 @@ import argparse
 import math
 from collections.abc import Sequence
 
-from cuptimem.cli import reading, writing
+from cuptimem.cli import reading
 from cuptimem.output import json
+from cuptimem.output.pages import writing
 from cuptimem.output.text import terminal, views
 
 _WIDTH = 120  # where nothing says how wide it may be

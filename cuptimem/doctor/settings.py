@@ -10,10 +10,10 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
-from cuptimem import own_code
 from cuptimem.doctor.checks import CHILD_SECONDS, SETTINGS, SMALL_DISK, Check, child_environment
 from cuptimem.output.text.words import size
 from cuptimem.record import autostart
+from cuptimem.report import own_code
 from cuptimem.simulation import device as simulator
 
 _SMALL_ADDRESS_SPACE = 8 << 30  # torch itself maps several GiB

@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from cuptimem import cell_names
 from cuptimem.errors import Error
-from cuptimem.notebook import cells, markup, picture, svg
 from cuptimem.notebook import held as holders
+from cuptimem.notebook import markup, picture, svg
 from cuptimem.notebook.held import Held
-from cuptimem.output.text import account_views, leak_views, peak_views, simulate_views, terminal, text, views
+from cuptimem.output.text import account_views, leak_views, peak_views, terminal, text, views
 from cuptimem.output.text.blocks import Block, Text
 from cuptimem.output.text.words import count, plural, size, where
 from cuptimem.record.profiler import Profile
@@ -24,6 +25,8 @@ from cuptimem.report.chart import Span
 from cuptimem.report.leaks import Leak, Leaks
 from cuptimem.report.model import Contents, Report, Steps
 from cuptimem.report.stacks import Stack
+from cuptimem.simulation import views as simulate_views
+from cuptimem.simulation.result import Simulation
 
 MOST = 1_000_000  # bytes that one output may have in the saved notebook
 _ENDS = 10  # steps shown from the beginning and from the end
@@ -46,7 +49,7 @@ def bundle(shown: Any, include: Any = None, exclude: Any = None) -> dict[str, st
     data = {"text/plain": as_text(shown)}
     if is_open(shown):
         return data
-    shell = cells.shell()
+    shell = cell_names.shell()
     formatter = getattr(shell, "display_formatter", None)
     if formatter is not None and "text/html" in formatter.active_types:
         data["text/html"] = markup_of(shown)
@@ -81,7 +84,9 @@ def plain(shown: Any) -> str:
     """The object as text."""
     if isinstance(shown, Profile):
         shown = shown.report
-    return str(shown) if isinstance(shown, Report) else text.render(blocks(shown), terminal.width_of_output())
+    return (
+        str(shown) if isinstance(shown, Report | Simulation) else text.render(blocks(shown), terminal.width_of_output())
+    )
 
 
 def _html(shown: Any, held: Held | None) -> str:
@@ -89,6 +94,8 @@ def _html(shown: Any, held: Held | None) -> str:
         shown = shown.report
     if isinstance(shown, Report):
         return _report(shown, held)
+    if isinstance(shown, Simulation):
+        return _joined([markup.render(simulate_views.simulation(shown))])
     return f"<div>\n{markup.render(blocks(shown))}\n</div>"
 
 
@@ -136,8 +143,6 @@ def _steps(steps: Sequence[Any]) -> list[Block]:
 
 
 def _report(report: Report, held: Held | None) -> str:
-    if report.simulation is not None:
-        return _joined([markup.render(simulate_views.simulation(report, report.simulation))])
     without_hints = replace(report, path=None)
     parts = [markup.render(views.heading(report))]
     static, notes = _pictures(report)

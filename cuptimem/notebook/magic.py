@@ -10,8 +10,9 @@ import sys
 from dataclasses import replace
 from typing import Any
 
+from cuptimem import cell_names
 from cuptimem.errors import Error
-from cuptimem.notebook import cells, display, held
+from cuptimem.notebook import display, held
 from cuptimem.printable import printable
 from cuptimem.record.profiler import Profile
 from cuptimem.report.model import Report
@@ -117,7 +118,7 @@ class _Recording:
 
     def __init__(self, shell: Any, options: argparse.Namespace) -> None:
         self._shell, self._options = shell, options
-        self._cell = cells.namer()(sys._getframe(3).f_code.co_filename)
+        self._cell = cell_names.namer()(sys._getframe(3).f_code.co_filename)
         self._profile = Profile(
             options.save, overwrite=True, code=options.code, kernels=options.kernels, operators=options.operators
         )

@@ -21,9 +21,6 @@ from cuptimem import _core
 TENSOR, STORAGE, MODULE, OPTIMIZER, POOL, STEPPER = 1, 2, 3, 4, 5, 6
 """STEPPER: of a class that steps and clears gradients as optimizers do, and is none of PyTorch's."""
 
-ALLOCATOR, SLICE = 1, 2  # cm_storage_origin
-DEVICE_CPU, DEVICE_CUDA = 0, 1  # c10::DeviceType
-
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class that a program has made
 
 # The real ones, whatever a metaclass shows.
@@ -193,8 +190,8 @@ def is_plain(torch: Any, tensor: Any) -> bool:
 def cpu_block(cdata: int) -> tuple[int, int, int, bool]:
     """Origin, address and bytes of the block that a storage lies in, and whether the storage is only a part of it."""
     origin, address, size = _core.storage_origin(cdata)
-    is_part = origin == SLICE
-    while origin == SLICE:
+    is_part = origin == _core.STORAGE_SLICE
+    while origin == _core.STORAGE_SLICE:
         origin, address, size = _core.storage_origin(address)
     return origin, address, size, is_part
 

@@ -18,9 +18,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from cuptimem import _core
+from cuptimem import _core, interpreter
 from cuptimem.objects.living import all_objects, mro
-from cuptimem.record import recorder
 
 _PAIRS = 1 << 20  # of referrer and object that one level may have
 _VISITED = 1 << 19  # objects
@@ -369,7 +368,7 @@ def _shown_module(name: str, space: dict[str, Any]) -> tuple[str, int, bool]:
     file = space.get("__file__")
     is_notebook = name == "__main__" and type(space.get("Out")) is dict and "get_ipython" in space
     if name == "__main__":  # whose __file__ is gone when the script has ended
-        script = file if type(file) is str else recorder.script_of(sys.orig_argv)
+        script = file if type(file) is str else interpreter.script_of(sys.orig_argv)
         name = Path(script).stem if script.endswith(".py") else name
     is_weak = name in sys.stdlib_module_names or (type(file) is str and _is_library(file))
     return name, 1 + (_WEAK if is_weak else 0), is_notebook

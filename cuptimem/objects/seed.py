@@ -18,10 +18,7 @@ from typing import Any
 
 from cuptimem import _core
 from cuptimem.objects import living
-from cuptimem.objects.living import ALLOCATOR, DEVICE_CPU, DEVICE_CUDA, MODULE, POOL, STORAGE, TENSOR
-
-MARK_SEEDED = 3  # cm_mark_kind
-OBJECT_MODULE, OBJECT_OPTIMIZER = 1, 2  # cm_object_kind
+from cuptimem.objects.living import MODULE, POOL, STORAGE, TENSOR
 
 _POOL_UNIT = 512  # bytes
 _SHARED_HEADER = 64  # bytes before a storage that the file_system sharing strategy mapped
@@ -46,7 +43,7 @@ def seed_alive() -> Seeds:
     """
     torch = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "UntypedStorage"):
-        _core.mark(MARK_SEEDED, 0)
+        _core.mark(_core.MARK_SEEDED, 0)
         return Seeds(0, 0, 0, 0)
     walk = _Walk(torch)
     interval = sys.getswitchinterval()
@@ -54,7 +51,7 @@ def seed_alive() -> Seeds:
         walk.run()
     finally:
         sys.setswitchinterval(interval)
-    _core.mark(MARK_SEEDED, walk.skipped)
+    _core.mark(_core.MARK_SEEDED, walk.skipped)
     size = sum(block.size for block in walk.blocks.values())
     return Seeds(len(walk.blocks), size, walk.objects, walk.skipped, tuple(walk.problems))
 
@@ -155,7 +152,7 @@ class _Walk:
                 elif kind == POOL:
                     self._pool(item)
                 elif kind in (MODULE, living.OPTIMIZER):
-                    _core.object_new(OBJECT_MODULE if kind == MODULE else OBJECT_OPTIMIZER, item, True)
+                    _core.object_new(_core.OBJECT_MODULE if kind == MODULE else _core.OBJECT_OPTIMIZER, item, True)
                     self.objects += 1
             # After the graphs: asking for the parts lets other threads run.
             while self._compound:
@@ -164,7 +161,7 @@ class _Walk:
         for (device, index, address), block in self.blocks.items():
             _core.seed(address, block.size, device, index, block.requested, block.direct)
         for address, (size, index) in self.segments.items():
-            _core.seed_segment(address, size, DEVICE_CUDA, index)
+            _core.seed_segment(address, size, _core.DEVICE_CUDA, index)
 
     # --- objects ------------------------------------------------------------------------------------
 
@@ -209,7 +206,7 @@ class _Walk:
             names = living.part_names(torch, tensor)
             if names is None and tensor.is_mkldnn:
                 mkldnn = torch.ops.mkldnn
-                self._block(DEVICE_CPU, -1, mkldnn.data_ptr(tensor), mkldnn._nbytes(tensor))
+                self._block(_core.DEVICE_CPU, -1, mkldnn.data_ptr(tensor), mkldnn._nbytes(tensor))
                 return
             if names is None:
                 self.skipped += 1
@@ -238,16 +235,16 @@ class _Walk:
     def _cpu_storage(self, storage: Any, cdata: int) -> None:
         origin, address, size, is_part = living.cpu_block(cdata)
         # torch.load(mmap=True) and safetensors keep only slices of the storage that they mapped.
-        if origin == ALLOCATOR or is_part:
-            if origin == ALLOCATOR or address % mmap.PAGESIZE == 0:
-                self._block(DEVICE_CPU, -1, address, size)
+        if origin == _core.STORAGE_ALLOCATOR or is_part:
+            if origin == _core.STORAGE_ALLOCATOR or address % mmap.PAGESIZE == 0:
+                self._block(_core.DEVICE_CPU, -1, address, size)
             return
         address, size = storage.data_ptr(), storage.nbytes()
         if storage.is_shared():
             header = _SHARED_HEADER if address % mmap.PAGESIZE == _SHARED_HEADER else 0
-            self._block(DEVICE_CPU, -1, address - header, size + header)
+            self._block(_core.DEVICE_CPU, -1, address - header, size + header)
         elif storage.resizable():  # PyTorch's own, by another way; numpy's and other foreign memory is not
-            self._block(DEVICE_CPU, -1, address, size)
+            self._block(_core.DEVICE_CPU, -1, address, size)
 
     def _block(
         self, device: int, index: int, address: int, size: int, requested: int = -1, direct: bool = False
@@ -269,7 +266,7 @@ class _Walk:
             return
         if "CudaMallocAsync" in (_core.cuda_allocator() or ("",))[0]:
             for address, (size, index) in self._on_cuda.items():
-                self._block(DEVICE_CUDA, index, address, size)
+                self._block(_core.DEVICE_CUDA, index, address, size)
             self._beyond_storages(cuda)
             return
         try:
@@ -287,7 +284,7 @@ class _Walk:
         known = _Ranges((segment["address"], _total(segment)) for segment in segments)
         outside = {address: found for address, found in self._on_cuda.items() if address not in known}
         for address, (size, index) in outside.items():
-            self._block(DEVICE_CUDA, index, address, size, direct=True)
+            self._block(_core.DEVICE_CUDA, index, address, size, direct=True)
         if any(size for size, _ in outside.values()):
             self.problems.append(
                 "of the blocks on the GPU that were allocated without caching before start, "
@@ -302,13 +299,15 @@ class _Walk:
         for block in segment["blocks"]:
             if block["state"] == "active_allocated":
                 requested = block.get("requested_size", -1)
-                self._block(DEVICE_CUDA, index, block.get("address", address), block["size"], requested)
+                self._block(_core.DEVICE_CUDA, index, block.get("address", address), block["size"], requested)
             address += block["size"]
 
     def _beyond_storages(self, cuda: Any) -> None:
         """CUDA's pool counts in units of its own: what may be their rounding is not missing."""
         for index in range(cuda.device_count()):
-            held = [block.size for (kind, on, _), block in self.blocks.items() if (kind, on) == (DEVICE_CUDA, index)]
+            held = [
+                block.size for (kind, on, _), block in self.blocks.items() if (kind, on) == (_core.DEVICE_CUDA, index)
+            ]
             missing = cuda.memory_allocated(index) - sum(held)
             if missing > _POOL_UNIT * len(held):
                 self.problems.append(

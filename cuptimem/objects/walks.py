@@ -19,10 +19,7 @@ from typing import Any
 
 from cuptimem import _core
 from cuptimem.objects import living
-from cuptimem.objects.living import ALLOCATOR, DEVICE_CPU, MODULE, OPTIMIZER, STEPPER, TENSOR
-
-MARK_WALK = 10  # cm_mark_kind
-LABEL_MODULE, PARAMETER, BUFFER, GRADIENT, OPTIMIZER_STATE, OTHER = 1, 2, 3, 4, 5, 6  # cm_label_kind
+from cuptimem.objects.living import MODULE, OPTIMIZER, STEPPER, TENSOR
 
 _MOST_MODULES = 100_000
 _MOST_TENSORS = 1_000_000
@@ -103,11 +100,11 @@ class _Walk:
         optimizers = [item for kind, item in found if kind in (OPTIMIZER, STEPPER)]
         tensors = [item for kind, item in found if kind == TENSOR] if full else []
         del found
-        _core.mark(MARK_WALK)
+        _core.mark(_core.MARK_WALK)
         parameters: list[tuple[Any, str, int]] = []
         buffers: list[tuple[Any, str, int]] = []
         for module, name in self._named(modules):
-            _core.label(LABEL_MODULE, id(module), 0, self._text(name.text))
+            _core.label(_core.LABEL_MODULE, id(module), 0, self._text(name.text))
             for place, into in (("_parameters", parameters), ("_buffers", buffers)):
                 into.extend(
                     (tensor, name.prefix + _key(key), id(module))
@@ -121,17 +118,17 @@ class _Walk:
                 if id(tensor) not in known:
                     known.add(id(tensor))
                     parameters.append((tensor, place, 0))
-        self._label_all(PARAMETER, parameters)
-        self._label_all(BUFFER, buffers)
-        self._label_all(GRADIENT, self._gradients(parameters))
+        self._label_all(_core.LABEL_PARAMETER, parameters)
+        self._label_all(_core.LABEL_BUFFER, buffers)
+        self._label_all(_core.LABEL_GRADIENT, self._gradients(parameters))
         owners: dict[int, tuple[str, int]] = {}
         for tensor, text, owner in parameters:
             owners.setdefault(id(tensor), (text, owner))
         for optimizer, members in groups:
-            self._label_all(OPTIMIZER_STATE, self._states(optimizer, members, owners))
-        self._label_all(GRADIENT, self._gradients([(tensor, "", 0) for tensor in tensors]))
+            self._label_all(_core.LABEL_OPTIMIZER_STATE, self._states(optimizer, members, owners))
+        self._label_all(_core.LABEL_GRADIENT, self._gradients([(tensor, "", 0) for tensor in tensors]))
         # A view's shape is not that of its block.
-        self._label_all(OTHER, ((tensor, "", 0) for tensor in sorted(tensors, key=self.base._is_view)))
+        self._label_all(_core.LABEL_TENSOR, ((tensor, "", 0) for tensor in sorted(tensors, key=self.base._is_view)))
 
     # --- modules --------------------------------------------------------------------------------------
 
@@ -283,12 +280,12 @@ class _Walk:
         plain = living.is_plain(self.torch, tensor)
         try:
             if address == 0:
-                if depth > 0 and kind != OTHER:
+                if depth > 0 and kind != _core.LABEL_TENSOR:
                     for part in self._parts(tensor, plain):
                         self._label(kind, part, name, owner, depth - 1)
                 return
             device, index = self._device(tensor, plain)
-            if device == DEVICE_CPU:
+            if device == _core.DEVICE_CPU:
                 address = self._cpu_address(tensor, address)
             if device >= 0 and address not in self._labelled:
                 self._labelled.add(address)
@@ -310,13 +307,13 @@ class _Walk:
         """As c10::DeviceType; -1: it cannot be told without asking the program's code."""
         if plain:
             device = self.base.device.__get__(tensor)
-            return {"cpu": (DEVICE_CPU, -1), "cuda": (living.DEVICE_CUDA, device.index)}.get(device.type, (-1, -1))
+            return {"cpu": (_core.DEVICE_CPU, -1), "cuda": (_core.DEVICE_CUDA, device.index)}.get(device.type, (-1, -1))
         cuda = sys.modules.get("torch.cuda")
-        return (DEVICE_CPU, -1) if cuda is None or not cuda.is_initialized() else (-1, -1)
+        return (_core.DEVICE_CPU, -1) if cuda is None or not cuda.is_initialized() else (-1, -1)
 
     def _cpu_address(self, tensor: Any, address: int) -> int:
         origin, block, _, is_part = living.cpu_block(self.torch._C._storage_address(tensor))
-        if origin == ALLOCATOR or is_part:
+        if origin == _core.STORAGE_ALLOCATOR or is_part:
             return block
         return address - _SHARED_HEADER if address % mmap.PAGESIZE == _SHARED_HEADER and block else address
 

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from cuptimem.objects.holders import Want, find
 from cuptimem.objects.reachable import Tensors, owner
+from cuptimem.record.holders import Want, find
 from cuptimem.report.leaks import Holder, Leak
 from cuptimem.report.model import KeptBlock
 from cuptimem.report.stacks import Frame, user_frame

@@ -18,7 +18,7 @@ import cuptimem
 from cuptimem.errors import Error
 from cuptimem.output.text.words import plural
 from cuptimem.pytest_plugin import baselines, own
-from cuptimem.record import instruments, recorder
+from cuptimem.record import instruments, process_info, recorder
 from cuptimem.report.model import Report, analyze
 
 LONG = 256 << 20  # bytes of trace
@@ -188,7 +188,7 @@ def write(window: recorder.Window, target: Path) -> None:
 
 def environment() -> dict[str, Any]:
     """What figures depend on. PyTorch is asked only if the tests have imported it."""
-    facts = recorder.environment()
+    facts = process_info.environment(recorder.forked_by)
     torch: Any = sys.modules.get("torch")
     devices = {"cpu": baselines.cpu_description()}
     if uses_cuda():

@@ -15,10 +15,10 @@ from types import FrameType, ModuleType
 
 import pytest
 
-from cuptimem.cli import run
+from cuptimem import interpreter
 from cuptimem.errors import Error
 from cuptimem.pytest_plugin import arguments
-from cuptimem.record import backward_threads, interpreter, recorder
+from cuptimem.record import backward_threads, process_info, recorder, startup
 from cuptimem.simulation import api, cards, environment, launch
 from cuptimem.simulation import device as simulator
 
@@ -110,7 +110,7 @@ def require_device(config: pytest.Config) -> None:
 
 
 def header() -> str:
-    return f"cuptimem: simulated {recorder.simulated_device(os.environ)}; no kernel runs, so results are zeros"
+    return f"cuptimem: simulated {process_info.simulated_device(os.environ)}; no kernel runs, so results are zeros"
 
 
 def _is_on_device() -> bool:
@@ -149,7 +149,7 @@ def _variables(setup: launch.Setup) -> dict[str, str]:
     """The environment of a process on the device. Raises UsageError where nothing can be simulated."""
     try:
         environment.check()
-        return {**run.given_environment(), **launch.variables(os.environ, setup)}
+        return {**startup.given_environment(), **launch.variables(os.environ, setup)}
     except Error as error:
         raise pytest.UsageError(f"{OPTION}: {error}") from error
 

@@ -69,7 +69,7 @@ def _template(settings: dict[str, str]) -> str:
 
 def _is_own_command() -> bool:
     """Whether this process is the command `cuptimem`: with CUPTIMEM=1 in a shell it is not the program to record."""
-    from cuptimem.record import interpreter
+    from cuptimem import interpreter
 
     program = interpreter.split(sys.orig_argv[1:])[1]
     return program[:2] == ["-m", "cuptimem"] or any(os.path.basename(word) == "cuptimem" for word in program[:1])
@@ -160,11 +160,12 @@ def _open(settings: dict[str, str], program: "Program | None") -> None:
     """program: that has not begun; None where the trace is to be kept in any case."""
     import atexit
 
+    from cuptimem import interpreter, naming
     from cuptimem.errors import recording_core
-    from cuptimem.record import backward_threads, naming, recorder, refusals
+    from cuptimem.record import backward_threads, process_info, recorder, refusals
 
     pid = os.getpid()
-    here = recorder.directory()  # whoever started the program reads paths from there; the program may go elsewhere
+    here = process_info.directory()  # whoever started the program reads paths from there; the program may go elsewhere
     rank = naming.rank_of(os.environ)
     template = _template(settings)
     if template:
@@ -175,7 +176,7 @@ def _open(settings: dict[str, str], program: "Program | None") -> None:
         if _image(settings) > 1:
             path = naming.with_suffix(path, str(_image(settings)))
     else:
-        path = naming.default_name(recorder.script_of(sys.orig_argv), pid, rank)
+        path = naming.default_name(interpreter.script_of(sys.orig_argv), pid, rank)
     replaces = bool(template) and os.path.lexists(path)
     window = recorder.open_window(
         path,
@@ -247,7 +248,8 @@ def _show_refusal(path: str, here: str) -> None:
 
 
 def _say_what_was_written(path: str, here: str) -> None:
-    from cuptimem.record import naming, recorder
+    from cuptimem import naming
+    from cuptimem.record import recorder
 
     try:
         size = os.path.getsize(path)
@@ -347,9 +349,9 @@ def _start_in_child(settings: dict[str, str]) -> None:
 
 def _in_process_of_multiprocessing(util: "ModuleType", settings: dict[str, str]) -> None:
     """It has cleared its finalizers in this new child, and knows by now what the child is to do."""
-    from cuptimem.record import recorder, refusals
+    from cuptimem.record import process_info, recorder, refusals
 
-    here = recorder.directory()
+    here = process_info.directory()
 
     def finish() -> None:
         error = sys.exc_info()[1]  # finalizers run while what leaves the target is on its way

@@ -3,8 +3,9 @@
 import os
 import sys
 
+from cuptimem import interpreter
 from cuptimem.errors import Error, recording_core
-from cuptimem.record import interpreter, refusals
+from cuptimem.record import refusals
 
 TYPE_CHECKING = False  # typing would be loaded into every profiled program
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     _Container = deque[object] | list[object]
 
-_MARK = 9  # cm_mark_kind
 _FEWEST = 3  # entries: fewer are no growth
 _PLACES = 8  # empty ones at the end of a list that is a buffer
 _DEPTH = 3  # of transitions that hold tensors: deque, tuple, dict
@@ -43,7 +42,7 @@ def note(core: "ModuleType") -> None:
         return
     is_lazy_copy = getattr(binary, "_is_cow_tensor", lambda tensor: False)
     noted: set[int] = set()
-    core.mark(_MARK, 0)
+    core.mark(core.MARK_FILLING, 0)
     candidates = [one for one in core.tracked(gc.get_objects, False) if type(one) is deque or type(one) is list]
     with binary.DisableTorchFunction(), plain():
         for tensor in _held(filter(_has_room, candidates), base):
@@ -51,7 +50,7 @@ def note(core: "ModuleType") -> None:
             address = 0 if is_lazy_copy(tensor) else _address(tensor, base)
             if address and address not in noted and len(noted) < _MOST:
                 noted.add(address)
-                core.mark(_MARK, address)
+                core.mark(core.MARK_FILLING, address)
 
 
 def _has_room(container: "_Container") -> bool:

@@ -3,8 +3,8 @@
 A tensor in a reference cycle stays alive until a collection. Without knowing when those ran, garbage that waits looks
 like a leak. So each is marked in the trace, and before a window closes one more is made, between marks of its own:
 what dies in it is held by nothing that still runs. For the windows around it the reader counts those blocks
-as alive until the program's own next collection (csrc/analysis/leak_evidence.h). A report in the middle of a window makes none:
-asking would change the program. Runs inside the profiled process.
+as alive until the program's own next collection (csrc/analysis/leak_evidence.h). A report in the middle of a window
+makes none: asking would change the program. Runs inside the profiled process.
 """
 
 import gc

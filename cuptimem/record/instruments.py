@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 # Torch may arrive in one thread while another one ends the capture. Whoever holds this must not wait for an import: the
 # thread in which torch arrives holds the import system's own lock. (Importing what has been imported waits for nobody.)
 _lock = _thread.RLock()
-_SEEDED = 3  # cm_mark_kind
 _DUE_WALK, _DUE_LOOK = 1, 2  # _core.walks_due
 _waiting: "ImportWatch | None" = None  # for torch, and for what starts processes
 _hooked = False
@@ -43,7 +42,7 @@ def _install_hooks() -> None:
     torch_events.install(_operators)
     if _look_early is not None:
         # Now: the objects that an import makes would bring Python's next collection forward, in the middle of a loop.
-        from cuptimem.objects import holders  # noqa: F401  for what its import does
+        from cuptimem.record import holders  # noqa: F401  for what its import does
     if _walks or _look_early is not None:
         from cuptimem.objects import walks
 
@@ -123,7 +122,7 @@ def look_around(core: "ModuleType") -> None:
         _problems.extend(seed.seed_alive().problems)
         look_at_names(full=True)
     else:
-        core.mark(_SEEDED, 0)  # there will be no walk, so readers need not search for one
+        core.mark(core.MARK_SEEDED, 0)  # there will be no walk, so readers need not search for one
     driver_level.begin(core)
 
 
@@ -153,7 +152,8 @@ def look_for_holders(core: "ModuleType", look: "Look") -> None:
     if "torch" not in sys.modules:
         return
     try:
-        from cuptimem.objects import holders, living
+        from cuptimem.objects import living
+        from cuptimem.record import holders
 
         with living.no_collection():  # garbage of the program's waits as long as it would without this
             holders.note(core, look)

@@ -11,10 +11,10 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
 
-from cuptimem import sizes
+from cuptimem import naming, sizes
+from cuptimem.displayed import Displayed
 from cuptimem.errors import Error, recording_core
-from cuptimem.notebook import Displayed
-from cuptimem.record import naming, recorder, refusals, role
+from cuptimem.record import recorder, refusals, role
 from cuptimem.report.brief import Brief, name
 from cuptimem.report.figures import Figures
 
@@ -345,7 +345,7 @@ class Profile(Figures, Displayed, Brief):
             raise Error("this profile has recorded nothing yet")
         if run.window.foreign:
             raise Error("this profile was started by the parent process: only the parent has its tensors")
-        from cuptimem.objects import holders
+        from cuptimem.record import holders
 
         _, source, number = recorder.snapshot_source(run.window)
         raw = recording_core().analyze(
@@ -559,7 +559,7 @@ def _is_of_another_process(path: str) -> bool:
 def _names(code: str | Iterable[str]) -> tuple[str, ...]:
     if not code:
         return ()
-    from cuptimem import own_code  # with modules that most recordings do not need
+    from cuptimem.report import own_code  # with modules that most recordings do not need
 
     return own_code.names(code)
 

@@ -12,25 +12,20 @@ import os
 import sys
 import time
 
-import cuptimem
+from cuptimem import naming
 from cuptimem.errors import Error, recording_core
 from cuptimem.printable import encoded, printable
-from cuptimem.record import garbage, instruments, interpreter, naming, refusals, role, source_text
-from cuptimem.record import tempfiles as aside
+from cuptimem.record import garbage, instruments, process_info, refusals, role, source_text, tempfiles
 
 TYPE_CHECKING = False  # typing would be loaded into every profiled program
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from types import ModuleType
     from typing import TypeVar
 
     _T = TypeVar("_T")
 
-_WINDOW_OPEN, _WINDOW_CLOSE, _OOM_LEFT = 1, 2, 11  # cm_mark_kind
-_TICK_STEP = 1  # cm_tick_kind
-
-CALL = "cuptimem.simulation.call"  # python -m CALL FOLDER NAME calls a function of that name
 
 _lock = _thread.RLock()
 _capture: "Capture | None" = None
@@ -299,7 +294,7 @@ def open_window(
             capture.windows.append(window)
             _capture = capture
             _orphan = None
-            capture.core.mark(_WINDOW_OPEN, window.number)
+            capture.core.mark(capture.core.MARK_WINDOW_OPEN, window.number)
             return window
     except BaseException:  # an exception out of a signal's handler: nothing that nobody knows of may stay open
         for window in opened:
@@ -343,7 +338,7 @@ def _begins_to_close(window: Window, oom_left: bool) -> bool:
             return False
         window.closing = True
         if oom_left:
-            window.capture.core.mark(_OOM_LEFT, window.number)
+            window.capture.core.mark(window.capture.core.MARK_OOM_LEFT, window.number)
         return True
 
 
@@ -355,7 +350,7 @@ def _close(window: Window) -> None:
         capture = window.capture
         if len(capture.windows) > 1 and window.path is not None and window is not capture.owner:
             instruments.settle(capture.core)  # the devices' last moment, for the file that is cut out below
-        capture.core.mark(_WINDOW_CLOSE, window.number)  # the first one counts
+        capture.core.mark(capture.core.MARK_WINDOW_CLOSE, window.number)  # the first one counts
         if window in capture.windows:
             capture.windows.remove(window)
         if capture.windows:
@@ -427,7 +422,7 @@ def step(marker: object) -> None:
     """An explicit step boundary, if anything records."""
     capture = _capture
     if capture is not None and capture.pid == os.getpid():
-        capture.core.tick(_TICK_STEP, marker)
+        capture.core.tick(capture.core.TICK_STEP, marker)
         _pass_warning_on(capture.core)
 
 
@@ -449,18 +444,10 @@ def _check_target(path: str, overwrite: bool, how: str) -> None:
 
 def _temporary_name() -> str:
     """A name that nothing has, in the first usual folder that can be written to."""
-    for folder in (os.environ.get("TMPDIR"), "/tmp", "/var/tmp", directory()):
+    for folder in (os.environ.get("TMPDIR"), "/tmp", "/var/tmp", process_info.directory()):
         if folder and os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK):
-            return aside.temporary_name(os.path.abspath(folder))
+            return tempfiles.temporary_name(os.path.abspath(folder))
     raise Error("no folder for temporary files can be written to; set TMPDIR or name a file")
-
-
-def directory() -> str:
-    """The working directory, "" if it has been removed."""
-    try:
-        return os.getcwd()
-    except OSError:
-        return ""
 
 
 def _start(path: str | None, overwrite: bool, options: Options) -> Capture:
@@ -472,10 +459,10 @@ def _start(path: str | None, overwrite: bool, options: Options) -> Capture:
     if path is None:
         file.make_temporary(core)
     capture = Capture(core, file, options)
-    aside.sweep(os.path.dirname(file.path))
+    tempfiles.sweep(os.path.dirname(file.path))
     if core.capture_active():
         raise Error("a capture is already running in this process")
-    meta = environment()
+    meta = process_info.environment(forked_by)
     if not options.argv:
         del meta["argv"]
     if options.code:
@@ -594,7 +581,7 @@ def _extract(capture: Capture, window: Window) -> None:
 
 
 def _extract_to(source: object, target: str, window: Window) -> None:
-    partial = aside.name(os.path.dirname(target))
+    partial = tempfiles.name(os.path.dirname(target))
     try:
         recording_core().extract(source, partial, window.number, ",".join(window.code))
         os.replace(partial, target)
@@ -610,7 +597,7 @@ def _settle(capture: Capture, last: Window) -> None:
     owner = capture.owner
     if owner is None or owner is last or owner.path is None:
         return
-    whole = aside.name(os.path.dirname(owner.path))
+    whole = tempfiles.name(os.path.dirname(owner.path))
     # A second name, so that there is no moment, should we be killed, in which the recording has only one that is swept.
     _copy_name(owner.path, whole)
     try:
@@ -687,88 +674,3 @@ def _after_fork_in_child() -> None:
     core = recording_core()
     core.fork_child()
     instruments.forget(core)
-
-
-def _quoted(argument: str) -> str:
-    """As a shell would need it (shlex would pull in half the standard library)."""
-    if argument and all(c.isalnum() or c in "@%+=:,./_-" for c in argument):
-        return argument
-    return "'" + argument.replace("'", "'\"'\"'") + "'"
-
-
-def _installed_torch() -> str | None:
-    """The version of torch on the path, without importing it."""
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        version = getattr(torch, "__version__", None)
-        return None if version is None else str(version)
-    for folder in sys.path:
-        try:
-            names = os.listdir(folder or ".")
-        except OSError:
-            continue
-        for name in names:
-            if name.startswith("torch-") and name.endswith(".dist-info"):
-                return name[len("torch-") : -len(".dist-info")]
-    return None
-
-
-def environment() -> dict[str, str]:
-    """What a reader should know about this process, as text."""
-    system = os.uname()
-    arguments = list(sys.orig_argv)
-    meta = {
-        "cuptimem": cuptimem.__version__,
-        "python": ".".join(str(part) for part in sys.version_info[:3]),
-        "platform": f"{system.sysname} {system.release} {system.machine}",
-        "host": system.nodename,
-        "pid": str(os.getpid()),
-        "argv": " ".join(_quoted(argument) for argument in arguments),
-        "script": script_of(arguments),
-        "directory": directory(),
-        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "stdlib": os.path.dirname(os.__file__),
-    }
-    torch = _installed_torch()
-    if torch is not None:
-        meta["torch"] = torch
-    if "torch" not in sys.modules:
-        meta["nodes"] = "PyTorch was not imported"  # torch_events replaces it
-    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"):
-        value = os.environ.get(name)
-        if value:
-            meta[name.lower()] = value
-    now = role.of_this_process(forked_by)
-    if now:
-        meta["role"] = now
-    simulated = simulated_device(os.environ)
-    if simulated:
-        meta["simulated"] = simulated
-    return {key: value.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for key, value in meta.items()}
-
-
-def simulated_device(variables: "Mapping[str, str]") -> str:
-    """The device that stands in for a GPU here: "l4, 22.0 GiB"; "" where none was preloaded."""
-    if "libcuptimem_sim.so" not in variables.get("LD_PRELOAD", ""):
-        return ""
-    said = variables.get("CUPTIMEM_SIM_DEVICE", "") or "device"
-    number, memory = variables.get("CUPTIMEM_SIM_DEVICES", ""), variables.get("CUPTIMEM_SIM_MEMORY", "")
-    if number.isdecimal() and int(number) > 1:
-        said = f"{int(number)} x {said}"
-    if memory.isdecimal():
-        mebibytes = int(memory) / (1 << 20)
-        said += f", {mebibytes:.1f} MiB" if mebibytes < 1024 else f", {mebibytes / 1024:.1f} GiB"
-    return said
-
-
-def script_of(arguments: list[str]) -> str:
-    """What this interpreter was asked to run: the script, the module after -m, "-c", "-" or "" for a prompt.
-
-    For cuptimem.simulate(function) the function's name.
-    """
-    program = interpreter.split(arguments[1:])[1]
-    if program[:2] == ["-m", CALL]:
-        return program[-1]
-    if program[:1] == ["-m"]:
-        return program[1] if len(program) > 1 else ""
-    return program[0] if program else ""

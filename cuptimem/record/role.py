@@ -7,8 +7,8 @@ import os
 import sys
 import time
 
-from cuptimem.record import naming
-from cuptimem.record import tempfiles as aside
+from cuptimem import naming
+from cuptimem.record import tempfiles
 
 _WORKER = "torch.utils.data._utils.worker"  # its _worker_info is set once a worker's loop has begun
 
@@ -69,7 +69,7 @@ def _first_process() -> int:
         return os.getpid()
     process = getattr(sys.modules.get("multiprocessing.process"), "_current_process", None)
     pid = getattr(process, "_parent_pid", None) or os.getppid()
-    while (above := aside.parent(pid)) > 1 and _runs_this_python(above):
+    while (above := tempfiles.parent(pid)) > 1 and _runs_this_python(above):
         pid = above
     return pid
 
@@ -84,7 +84,9 @@ def _runs_this_python(pid: int) -> bool:
 def is_of_this_run(path: str) -> bool:
     """Whether the file was written since the program began."""
     try:
-        age = time.clock_gettime(time.CLOCK_BOOTTIME) - int(aside.birth(_first_process())) / os.sysconf("SC_CLK_TCK")
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - int(tempfiles.birth(_first_process())) / os.sysconf(
+            "SC_CLK_TCK"
+        )
         return time.time() - os.lstat(path).st_mtime <= age
     except (OSError, ValueError):  # the process or the file has gone: leave what is there alone
         return True

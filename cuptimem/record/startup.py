@@ -9,7 +9,9 @@ import os
 import site
 import sys
 
-from cuptimem.record import autostart, interpreter
+from cuptimem import interpreter
+from cuptimem.errors import Error
+from cuptimem.record import autostart
 
 TYPE_CHECKING = False  # the program's folder may have a module of any name: only what Python has loaded is imported
 
@@ -84,3 +86,31 @@ def without_file(folder: str, base: "Mapping[str, str]") -> dict[str, str]:
     """Variables for where Python does not read the startup file: a file in `folder` starts the same."""
     place = os.path.join(folder, _PLACE)
     return {"PYTHONPATH": os.pathsep.join([place, *filter(None, [base.get("PYTHONPATH")])])}
+
+
+def check() -> None:
+    """Raises Error, with the reason, unless this Python reads the file that starts the recording."""
+    if not is_read():
+        why = "it was started with -S" if sys.flags.no_site else f"it reads no {autostart.FILE}"
+        raise Error(
+            f"{sys.executable} would not start the recording: {why}; "
+            + (
+                "leave -S away"
+                if sys.flags.no_site
+                else "install cuptimem again with this Python, without CUPTIMEM_NO_PTH; or record with cuptimem.profile"
+            )
+        )
+
+
+def given_environment() -> dict[str, str]:
+    """As this process got it: in the C locale Python adds LC_CTYPE to its own (PEP 538), and the program's Python is to
+    decide that for itself."""
+    environment = dict(os.environ)
+    try:
+        with open("/proc/self/environ", "rb") as file:
+            given = file.read().split(b"\0")
+    except OSError:
+        return environment
+    if not any(entry.startswith(b"LC_CTYPE=") for entry in given):
+        environment.pop("LC_CTYPE", None)
+    return environment

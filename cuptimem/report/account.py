@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from cuptimem.notebook import Displayed
+from cuptimem.displayed import Displayed
 from cuptimem.report import grouping
 from cuptimem.report.brief import Brief, amount, name
 from cuptimem.report.model import CATEGORIES, Contents

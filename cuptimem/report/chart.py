@@ -14,7 +14,7 @@ from cuptimem.report.brief import Brief
 if TYPE_CHECKING:
     from cuptimem.report.model import Contributor
 
-PHASES = ("other", "data", "forward", "backward", "optimizer")  # csrc/analysis/analysis.h: cm_phase
+PHASES = ("other", "data", "forward", "backward", "optimizer")  # _core.PHASES; this module loads without the core
 _END = (1 << 64) - 1
 
 

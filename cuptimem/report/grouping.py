@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from cuptimem.errors import Error
-from cuptimem.output.text.words import function
 from cuptimem.report.model import Contributor
 from cuptimem.report.stacks import Frame, Stack
 
@@ -116,6 +115,8 @@ def _key(contributor: Contributor, by: str, frame: Frame | None, depth: int | No
     if by in ("line", "library-line"):
         return frame.place if frame is not None else contributor.where
     if by == "function":
+        from cuptimem.output.text.words import function
+
         return f"{function(frame)} ({_file(frame)})" if frame is not None else contributor.where
     if by == "file":
         return _file(frame) if frame is not None else contributor.where

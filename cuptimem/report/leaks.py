@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cuptimem.notebook import Displayed
+from cuptimem.displayed import Displayed
 from cuptimem.report.brief import Brief, where
 from cuptimem.report.stacks import Frame, Stack, user_frame
 

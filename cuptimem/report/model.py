@@ -9,12 +9,12 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from cuptimem import own_code
+from cuptimem import cell_names
+from cuptimem.displayed import Displayed
 from cuptimem.errors import Error, core
-from cuptimem.notebook import Displayed, cells
-from cuptimem.report import brief, chart, fragmentation, kernels, leaks, ledger
+from cuptimem.report import brief, chart, fragmentation, kernels, leaks, ledger, own_code
 from cuptimem.report.brief import Brief
 from cuptimem.report.chart import Chart, Span
 from cuptimem.report.fragmentation import Fragmentation
@@ -28,9 +28,14 @@ if TYPE_CHECKING:
 
     from cuptimem.output.exports import Written
     from cuptimem.output.text.blocks import Block
-    from cuptimem.record.recorder import Window
     from cuptimem.report.account import Account
-    from cuptimem.simulation.result import Simulation
+
+    class Recorded(Protocol):
+        """The part of a recording that a report is of, while its profile lives."""
+
+        @property
+        def source(self) -> tuple[str, object, int]: ...
+
 
 _NO_STACK, _LOST_STACK = 0, 1  # reserved stack ids, csrc/base/event.h
 
@@ -570,7 +575,6 @@ class Report(Displayed, Brief):
     kept_blocks: tuple[KeptBlock, ...] = ()  # where the table "kept" was asked for: the first 65,536
     host_reads: tuple[HostRead, ...] = ()  # on a simulated device only, the most frequent first
     schema: int = field(default=1)
-    simulation: "Simulation | None" = None  # what cuptimem.simulate() found out
     driver: DriverLevel = NOT_RECORDED  # what was recorded below PyTorch; its mode and reason where nothing was
     ledgers: tuple[Ledger, ...] = ()  # of each device at its peak and at the end, the fullest device first
     fragmentations: tuple[Fragmentation, ...] = ()  # of each device at its peak, when it refused, at the end
@@ -582,7 +586,7 @@ class Report(Displayed, Brief):
     drawn: tuple[Chart, ...] = ()  # where charts were asked for: see charts()
     # Of a profile without a path, once its block has ended: gives what has the temporary trace, as long as that is
     # there. Not in a pickle.
-    recorded: "Callable[[], Window | None] | None" = field(default=None, compare=False, repr=False)
+    recorded: "Callable[[], Recorded | None] | None" = field(default=None, compare=False, repr=False)
 
     def _said(self) -> str:
         from cuptimem.output.text.words import plural, size
@@ -640,8 +644,6 @@ class Report(Displayed, Brief):
     def _peak_said(self) -> str:
         from cuptimem.output.text.words import size
 
-        if self.simulation is not None:
-            return f"{self.simulation.verdict} on {self.simulation.card}"
         if not self.devices:
             return "nothing was allocated"
         return f"peak {size(self.peak.bytes)} on {self.peak.device}{brief.in_step(self.peak.step)}"
@@ -795,9 +797,9 @@ class Report(Displayed, Brief):
 
     @cached_property
     def _summary(self) -> "Sequence[Block]":
-        from cuptimem.output.text import simulate_views, views
+        from cuptimem.output.text import views
 
-        return views.summary(self) if self.simulation is None else simulate_views.simulation(self, self.simulation)
+        return views.summary(self)
 
     def __str__(self) -> str:
         from cuptimem.output.text import terminal, text
@@ -933,7 +935,7 @@ def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
     is_own = own_code.matcher(code)
     frames: dict[tuple[Any, ...], Frame] = {}
     stacks: dict[int, Stack] = {}
-    named = cells.namer()
+    named = cell_names.namer()
 
     def frame_of(row: Sequence[Any]) -> Frame:
         file, *more = row

@@ -5,14 +5,14 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
+from cuptimem import interpreter
 from cuptimem.errors import Error, recording_core
 from cuptimem.record import recorder, startup
-from cuptimem.report.model import Report
 from cuptimem.simulation import assemble, call, cards, data_sizes, environment, facts, launch
 from cuptimem.simulation.questions import Inquiry, Interrupted, Wishes
+from cuptimem.simulation.result import Simulation
 
 TIMEOUT = 600.0  # seconds for each run: kernels take no time, so what runs longer runs more steps than a peak needs
 
@@ -33,15 +33,15 @@ def simulate(
     retry: bool = True,
     allow_oom: bool = False,
     trust_reads: bool = False,
-) -> Report:
-    """Runs a function or a script on a simulated GPU and says whether it fits: `.simulation` of the report.
+) -> Simulation:
+    """Runs a function or a script on a simulated GPU and says whether it fits.
 
-        report = cuptimem.simulate(train_step, batch_size, device="l4")
-        report.simulation.verdict, report.simulation.devices[0].used
+        found = cuptimem.simulate(train_step, batch_size, device="l4")
+        found.verdict, found.devices[0].used, found.report.leaks
 
     what: a function, which is called with `arguments` in a process of its own (it and they travel by cloudpickle, so
     cells of a notebook work; what it returns stays there); the path of a script, whose arguments are strings; or a
-    sequence such as ["-m", "package.train"], which python gets. What it prints is kept in `.simulation.output`.
+    sequence such as ["-m", "package.train"], which python gets. What it prints is kept in `.output`.
 
     memory, context, conv_workspace: bytes, or text like "24GiB". context: None for the interval that is published for
     the card. assume: shares for operators whose sizes depend on
@@ -77,15 +77,13 @@ def simulate(
 
 def ready() -> environment.TorchBuild:
     """The torch that is simulated. Raises Error where it cannot be."""
-    from cuptimem.cli.run import check_autostart
-
     recording_core()
     build = environment.check()
     with tempfile.TemporaryDirectory(prefix="cuptimem-sim-") as folder:
         if not launch.started_by_file():
             startup.write(folder)
             if not startup.starts(startup.without_file(folder, os.environ)):
-                check_autostart()
+                startup.check()
         launch.preload(folder)  # says it where the library was not built
     return build
 
@@ -150,7 +148,7 @@ def _program(what: object, arguments: tuple[Any, ...], folder: str) -> list[str]
     """The interpreter's arguments."""
     if callable(what):
         _pickle(what, arguments, folder)
-        return ["-m", recorder.CALL, folder, _name(what)]
+        return ["-m", interpreter.CALL, folder, _name(what)]
     if isinstance(what, (str, os.PathLike)):
         words = [os.fspath(what), *map(str, arguments)]
         if not os.path.exists(words[0]):
@@ -200,7 +198,7 @@ def inquire(
     output: str = "keep",
     forward: bool = False,
     progress: Callable[[str], None] = lambda name: None,
-) -> Report:
+) -> Simulation:
     """Runs the program as often as the answer needs; only the first run has its streams, its trace and its signals.
 
     progress is told the name of each further run. Raises Interrupted where the user ended the program.
@@ -230,7 +228,6 @@ def inquire(
     if os.environ.get("CUDA_VISIBLE_DEVICES") is not None:
         said.append("CUDA_VISIBLE_DEVICES was left out: it names devices of this machine")
     result = assemble.simulation(answer, setup, build, tuple(said))
-    report = answer.main.report
-    if report is None:
+    if result.report is None:
         raise Error(f"the program left no recording ({answer.main.report_problem}); {result.verdict}: {result.reason}")
-    return replace(report, simulation=result)
+    return result

@@ -46,6 +46,7 @@ def simulation(answer: Answer, setup: Setup, build: TorchBuild, notes: tuple[str
         torch=build.version,
         cuda=build.cuda or "",
         output=run.output,
+        report=main.report,
         name="" if main.report is None else os.path.basename(main.report.environment.get("script", "")),
     )
 

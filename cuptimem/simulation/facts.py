@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cuptimem import cell_names
 from cuptimem.errors import Error
-from cuptimem.notebook import cells
 from cuptimem.report.model import HostRead, Report, analyze
 from cuptimem.report.stacks import Frame
 from cuptimem.simulation import device_report
@@ -307,7 +307,7 @@ def _ordinal(run: Run, pid: int, index: int) -> int:
 
 def _raised(one: Mapping[str, Any]) -> Raised:
     at, inner = (
-        None if row is None else Frame(cells.namer()(row[0]), row[2], row[1]) for row in (one["at"], one["inner"])
+        None if row is None else Frame(cell_names.namer()(row[0]), row[2], row[1]) for row in (one["at"], one["inner"])
     )
     return Raised(one["type"], tuple(one["bases"]), one["message"], at, inner)
 
@@ -342,7 +342,7 @@ def _assumptions(run: Run) -> tuple[Assumption, ...]:
 
 def _noted_frame(row: Any) -> Frame | None:
     file, line, function, text = row
-    return Frame(cells.namer()(file), function, line, text=text) if file else None
+    return Frame(cell_names.namer()(file), function, line, text=text) if file else None
 
 
 def _unknown_reads(run: Run) -> tuple[UnknownRead, ...]:

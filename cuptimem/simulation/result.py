@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from cuptimem.displayed import Displayed
 from cuptimem.report.brief import Brief, name
-from cuptimem.report.model import Contributor, HostRead, Peak
+from cuptimem.report.model import Contributor, HostRead, Peak, Report
 from cuptimem.report.stacks import Frame
 
 VerdictKind = Literal["fits", "fits with settings", "does not fit", "undecided", "script failed"]
@@ -142,8 +143,8 @@ class Attempt(Brief):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Simulation(Brief):
-    """The answer of one `cuptimem simulate`."""
+class Simulation(Displayed, Brief):
+    """The answer of one `cuptimem simulate`, with the report of the run that it rests on."""
 
     verdict: VerdictKind
     reason: str  # one line: what the verdict rests on, or why there is none
@@ -173,6 +174,7 @@ class Simulation(Brief):
     cuda: str
     output: str = ""  # the end of what the program printed, where cuptimem.simulate() ran it
     name: str = ""  # of the script, module or function
+    report: Report | None = None  # None only where the program left no recording
 
     def _said(self) -> str:
         from cuptimem.output.text.words import size
@@ -184,9 +186,10 @@ class Simulation(Brief):
 
     def __str__(self) -> str:
         """As the command line shows it, the verdict first."""
-        from cuptimem.output.text import simulate_views, terminal, text
+        from cuptimem.output.text import terminal, text
+        from cuptimem.simulation import views
 
-        return text.render(simulate_views.simulation(None, self), terminal.width_of_output())
+        return text.render(views.simulation(self), terminal.width_of_output())
 
     @property
     def fits(self) -> bool | None:

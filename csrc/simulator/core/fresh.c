@@ -16,10 +16,10 @@ typedef struct c10_device {
     int8_t type, index;
 } c10_device;
 
-typedef void tell(void *address, int64_t size, size_t allocated, size_t reserved,
-                  c10_device device);
+typedef void report_function(void *address, int64_t size, size_t allocated, size_t reserved,
+                             c10_device device);
 
-static tell *next;
+static report_function *next;
 
 /* RTLD_NEXT would not find it: Python opens PyTorch's libraries RTLD_LOCAL. */
 static void look_up(void)
@@ -27,12 +27,13 @@ static void look_up(void)
     void *library = dlopen("libc10.so", RTLD_NOW | RTLD_NOLOAD);
 
     if (library != NULL)
-        next = (tell *)dlsym(library, "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE");
+        next = (report_function *)dlsym(library,
+                                        "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE");
     if (next == NULL)
         cm_sim_note(CM_SIM_NOTE_UNDESCRIBED, "c10::reportMemoryUsageToProfiler of libc10.so", 0);
 }
 
-CM_SIM_EXPORT tell _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE;
+CM_SIM_EXPORT report_function _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE;
 void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(void *address, int64_t size,
                                                            size_t allocated, size_t reserved,
                                                            c10_device device)

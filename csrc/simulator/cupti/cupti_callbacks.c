@@ -76,7 +76,7 @@ static void fire(int domain, uint32_t id, const void *data, cm_cupti_callback_da
     }
 }
 
-bool cm_sim_cupti_tells(int domain, uint32_t id)
+bool cm_sim_cupti_listens(int domain, uint32_t id)
 {
     if (calling || id >= CM_CUPTI_IDS)
         return false;
@@ -194,7 +194,7 @@ typedef struct asked {
     size_t room;  /* as many bytes of it */
 } asked;
 
-static void tell_holder(const asked *by, const char *name)
+static void name_holder(const asked *by, const char *name)
 {
     if (by->holder && by->room)
         snprintf(by->holder, by->room, "%s", name);
@@ -206,7 +206,7 @@ static int admit(void **handle, const asked *by)
     cm_cupti_subscriber *holder = first_one();
 
     if (holder)
-        tell_holder(by, holder->name);
+        name_holder(by, holder->name);
     if (holder && !(by->several && cm_sim_cupti_several()))
         return CM_CUPTI_MULTIPLE_SUBSCRIBERS;
     if (by->several &&
@@ -236,7 +236,7 @@ static int subscribe(void **handle, const asked *by)
     if (hostile->refuse)
         return hostile->refuse;
     if (hostile->taken) {
-        tell_holder(by, hostile->taken);
+        name_holder(by, hostile->taken);
         return CM_CUPTI_MULTIPLE_SUBSCRIBERS;
     }
     cm_sim_cupti_touch();

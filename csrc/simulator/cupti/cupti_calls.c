@@ -35,14 +35,14 @@ static void begin(cm_sim_call *call)
     current = call;
 }
 
-static void tell(cm_sim_call *call, int domain, int site)
+static void notify(cm_sim_call *call, int domain, int site)
 {
     bool runtime = domain == CM_CUPTI_RUNTIME_API;
     uint32_t id = runtime ? call->runtime_id : call->driver_id;
 
     if (site == ENTER)
         cm_sim_cupti_enters(domain);
-    if (!cm_sim_cupti_tells(domain, id))
+    if (!cm_sim_cupti_listens(domain, id))
         return;
     cm_cupti_callback_data data = {
         .callbackSite = site,
@@ -88,7 +88,7 @@ static void record(const cm_sim_call *call, int domain, uint64_t begin)
     cm_sim_cupti_emit(clients, &api, sizeof api);
 }
 
-void cm_sim_tell_context(int what, void *context)
+void cm_sim_notify_context(int what, void *context)
 {
     const cm_cupti_resource_data data = {.context = context};
 
@@ -96,17 +96,17 @@ void cm_sim_tell_context(int what, void *context)
         cm_sim_cupti_fire_other(CM_CUPTI_RESOURCE, (uint32_t)what, &data);
 }
 
-bool cm_sim_runtime_told(uint32_t id)
+bool cm_sim_runtime_listens(uint32_t id)
 {
-    return cm_sim_cupti_tells(CM_CUPTI_RUNTIME_API, id);
+    return cm_sim_cupti_listens(CM_CUPTI_RUNTIME_API, id);
 }
 
-bool cm_sim_driver_told(uint32_t id)
+bool cm_sim_driver_listens(uint32_t id)
 {
-    return cm_sim_cupti_tells(CM_CUPTI_DRIVER_API, id);
+    return cm_sim_cupti_listens(CM_CUPTI_DRIVER_API, id);
 }
 
-bool cm_sim_kernels_told(int device)
+bool cm_sim_kernels_reported(int device)
 {
     return (cm_sim_cupti_clients(CM_CUPTI_CONCURRENT_KERNEL, device) |
             cm_sim_cupti_clients(CM_CUPTI_KERNEL, device)) != 0;
@@ -126,7 +126,7 @@ void cm_sim_runtime_enter(cm_sim_call *call, int device, uint32_t id, const char
         .symbol = symbol,
     };
     begin(call);
-    tell(call, CM_CUPTI_RUNTIME_API, ENTER);
+    notify(call, CM_CUPTI_RUNTIME_API, ENTER);
 }
 
 void cm_sim_runtime_exit(cm_sim_call *call, int result)
@@ -134,7 +134,7 @@ void cm_sim_runtime_exit(cm_sim_call *call, int result)
     if (!call->correlation)
         return;
     call->runtime_result = result;
-    tell(call, CM_CUPTI_RUNTIME_API, EXIT);
+    notify(call, CM_CUPTI_RUNTIME_API, EXIT);
     record(call, CM_CUPTI_RUNTIME_API, call->runtime_begin);
     current = call->around;
 }
@@ -152,7 +152,7 @@ void cm_sim_driver_enter(cm_sim_call *call, int device, uint32_t id, const char 
     call->driver_parameters = parameters;
     call->driver_begin = begins(CM_CUPTI_DRIVER_API, id);
     call->symbol = symbol;
-    tell(call, CM_CUPTI_DRIVER_API, ENTER);
+    notify(call, CM_CUPTI_DRIVER_API, ENTER);
 }
 
 void cm_sim_driver_exit(cm_sim_call *call, int result)
@@ -160,7 +160,7 @@ void cm_sim_driver_exit(cm_sim_call *call, int result)
     if (!call->correlation)
         return;
     call->driver_result = result;
-    tell(call, CM_CUPTI_DRIVER_API, EXIT);
+    notify(call, CM_CUPTI_DRIVER_API, EXIT);
     record(call, CM_CUPTI_DRIVER_API, call->driver_begin);
     if (!call->runtime)
         current = call->around;

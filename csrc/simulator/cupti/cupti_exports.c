@@ -4,7 +4,7 @@
  * bound to them whatever is imitated: with a release that lacks one it could not have started. A
  * lookup in libcupti.so.13 depends on this table: that file's symbols are resolved by calling
  * cm_sim_cupti_function (setup.py: ASK). What the wheels of the releases export, from 11.8 on;
- * without an entry: always. / */
+ * without an entry: always. */
 #define _GNU_SOURCE
 #include "cupti.h"
 

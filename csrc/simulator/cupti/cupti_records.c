@@ -94,7 +94,7 @@ static const char *source_of(uintptr_t at)
 
 /* --- Memory ----------------------------------------------------------------------------------- */
 
-void cm_sim_record_memory(const cm_sim_call *call, const cm_sim_told_memory *what)
+void cm_sim_record_memory(const cm_sim_call *call, const cm_sim_memory_event *what)
 {
     uint32_t clients = call->correlation ? cm_sim_cupti_clients(CM_CUPTI_MEMORY2, what->device) : 0;
 

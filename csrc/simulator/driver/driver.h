@@ -43,10 +43,10 @@ bool cm_cu_known(uint64_t address, size_t bytes);
     cm_sim_call cm_call = {.correlation = 0};                                                      \
     if (cm_sim_cupti_wanted())                                                                     \
     cm_cu_enter(&cm_call, CM_CBID_##function, #function, &cm_parameters,                           \
-                cm_sim_driver_told(CM_CBID_##function) ? (symbol) : NULL)
+                cm_sim_driver_listens(CM_CBID_##function) ? (symbol) : NULL)
 #define CM_CU_BEGIN(function, ...) CM_CU_BEGIN_KERNEL(function, NULL, __VA_ARGS__)
 /* Between the two: whether activity records are worth writing. */
-#define CM_CU_TOLD __builtin_expect(cm_call.correlation != 0, 0)
+#define CM_CU_REPORTED __builtin_expect(cm_call.correlation != 0, 0)
 #define CM_CU_END(result) return cm_cu_exit(&cm_call, (result))
 
 /* CUpti_ActivityMemoryOperationType, CUpti_ActivityMemoryKind */
@@ -59,13 +59,13 @@ static inline void cm_cu_record_pooled(const cm_sim_call *call, int operation, c
                                        size_t bytes, const cm_sim_pool *pool, cm_sim_stream *stream)
 {
     if (call->correlation && pool)
-        cm_sim_record_memory(call, &(cm_sim_told_memory){.operation = operation,
-                                                         .kind = CM_CU_KIND_DEVICE,
-                                                         .device = cm_sim_pool_device(pool),
-                                                         .address = address,
-                                                         .bytes = bytes,
-                                                         .pool = pool,
-                                                         .stream = stream});
+        cm_sim_record_memory(call, &(cm_sim_memory_event){.operation = operation,
+                                                          .kind = CM_CU_KIND_DEVICE,
+                                                          .device = cm_sim_pool_device(pool),
+                                                          .address = address,
+                                                          .bytes = bytes,
+                                                          .pool = pool,
+                                                          .stream = stream});
 }
 
 void cm_cu_enter(cm_sim_call *call, uint32_t id, const char *name, const void *parameters,

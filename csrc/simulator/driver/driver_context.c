@@ -128,14 +128,14 @@ void cm_cu_enter(cm_sim_call *call, uint32_t id, const char *name, const void *p
 void cm_sim_context_made(int device)
 {
     atomic_store(&cm_cu_primary(device)->alive, true);
-    cm_sim_tell_context(CM_SIM_CONTEXT_MADE, cm_cu_primary(device));
+    cm_sim_notify_context(CM_SIM_CONTEXT_MADE, cm_cu_primary(device));
 }
 
 /* Kept addresses are dropped first: the memory may be allocated again as soon as it is freed. */
 static void end(cm_cu_context *context)
 {
     int device = context->device;
-    cm_sim_tell_context(CM_SIM_CONTEXT_ENDS, context);
+    cm_sim_notify_context(CM_SIM_CONTEXT_ENDS, context);
     atomic_store(&context->alive, false);
     atomic_store(&context->by_retain, false);
     bool last = cm_sim_contexts(device) == 1;
@@ -265,7 +265,7 @@ static int create(cm_cu_context **context, unsigned flags, int device)
     atomic_store(&made->flags, flags);
     atomic_store(&made->id, atomic_fetch_add(&ids, 1) + 1);
     *context = made;
-    cm_sim_tell_context(CM_SIM_CONTEXT_MADE, made);
+    cm_sim_notify_context(CM_SIM_CONTEXT_MADE, made);
     return push(made);
 }
 

@@ -392,7 +392,7 @@ static int run(const cm_sim_call *call, cm_sim_function *handle, const launch *a
         return cm_sim_capture_kernel(stream, &node);
     }
     cm_sim_stream_launched(stream);
-    if (call->correlation && cm_sim_kernels_told(call->device))
+    if (call->correlation && cm_sim_kernels_reported(call->device))
         cm_sim_record_kernel(call, cm_sim_function_name(function), asked->grid, asked->block,
                              asked->shared, asked->stream);
     return CM_SIM_OK;

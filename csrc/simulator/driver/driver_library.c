@@ -57,46 +57,46 @@ typedef struct request {
     int result;
 } request;
 
-static int told_take(request *asked)
+static int reported_take(request *asked)
 {
     CM_CU_BEGIN(cuMemAlloc_v2, &asked->address, asked->bytes);
     void *memory;
     int device = cm_sim_current_device();
     int result = cm_sim_alloc(device, CM_SIM_LIBRARY, asked->bytes, asked->library, &memory);
     asked->address = result ? 0 : (uintptr_t)memory;
-    if (CM_CU_TOLD && !result)
-        cm_sim_record_memory(&cm_call, &(cm_sim_told_memory){.operation = CM_CU_ALLOCATED,
-                                                             .kind = CM_CU_KIND_DEVICE,
-                                                             .device = device,
-                                                             .address = memory,
-                                                             .bytes = asked->bytes});
+    if (CM_CU_REPORTED && !result)
+        cm_sim_record_memory(&cm_call, &(cm_sim_memory_event){.operation = CM_CU_ALLOCATED,
+                                                              .kind = CM_CU_KIND_DEVICE,
+                                                              .device = device,
+                                                              .address = memory,
+                                                              .bytes = asked->bytes});
     CM_CU_END(result);
 }
 
 static void take(void *argument)
 {
     request *asked = argument;
-    asked->result = told_take(asked);
+    asked->result = reported_take(asked);
 }
 
-static int told_give(const request *asked)
+static int reported_give(const request *asked)
 {
     CM_CU_BEGIN(cuMemFree_v2, asked->address);
     cm_sim_block block;
     int result = cm_sim_free((void *)asked->address, &block);
-    if (CM_CU_TOLD && !result)
-        cm_sim_record_memory(&cm_call, &(cm_sim_told_memory){.operation = CM_CU_RELEASED,
-                                                             .kind = CM_CU_KIND_DEVICE,
-                                                             .device = block.device,
-                                                             .address = (void *)block.address,
-                                                             .bytes = block.bytes});
+    if (CM_CU_REPORTED && !result)
+        cm_sim_record_memory(&cm_call, &(cm_sim_memory_event){.operation = CM_CU_RELEASED,
+                                                              .kind = CM_CU_KIND_DEVICE,
+                                                              .device = block.device,
+                                                              .address = (void *)block.address,
+                                                              .bytes = block.bytes});
     CM_CU_END(result);
 }
 
 static void give(void *argument)
 {
     request *asked = argument;
-    asked->result = told_give(asked);
+    asked->result = reported_give(asked);
 }
 
 int cm_sim_library_take(const char *library, size_t bytes, void **memory)
@@ -104,7 +104,7 @@ int cm_sim_library_take(const char *library, size_t bytes, void **memory)
     request asked = {library, bytes, 0, CM_SIM_OK};
     *memory = NULL;
     /* First, as in any library: the allocation is reported with its context. There is a runtime in
-     * it. / */
+     * it. */
     int result = cm_sim_device_hold(cm_sim_current_device());
     if (result || !bytes)
         return result;

@@ -6,11 +6,11 @@
 static void record(const cm_sim_call *call, int operation, int kind, int device, uint64_t address,
                    size_t bytes)
 {
-    cm_sim_record_memory(call, &(cm_sim_told_memory){.operation = operation,
-                                                     .kind = kind,
-                                                     .device = device,
-                                                     .address = (void *)address,
-                                                     .bytes = bytes});
+    cm_sim_record_memory(call, &(cm_sim_memory_event){.operation = operation,
+                                                      .kind = kind,
+                                                      .device = device,
+                                                      .address = (void *)address,
+                                                      .bytes = bytes});
 }
 
 /* --- device memory ---------------------------------------------------------------------------- */
@@ -36,7 +36,7 @@ CM_SIM_EXPORT int cuMemAlloc_v2(uint64_t *address, size_t bytes)
 {
     CM_CU_BEGIN(cuMemAlloc_v2, address, bytes);
     int result = allocate(CM_SIM_DEVICE, bytes, address);
-    if (CM_CU_TOLD && !result)
+    if (CM_CU_REPORTED && !result)
         record(&cm_call, CM_CU_ALLOCATED, CM_CU_KIND_DEVICE, cm_cu_device(), *address, bytes);
     CM_CU_END(result);
 }
@@ -47,7 +47,7 @@ CM_SIM_EXPORT int cuMemAllocManaged(uint64_t *address, size_t bytes, unsigned fl
     int result = flags == CM_CUDA_ATTACH_GLOBAL || flags == CM_CUDA_ATTACH_HOST
                      ? allocate(CM_SIM_MANAGED, bytes, address)
                      : CM_SIM_INVALID_VALUE;
-    if (CM_CU_TOLD && !result)
+    if (CM_CU_REPORTED && !result)
         record(&cm_call, CM_CU_ALLOCATED, CM_CU_KIND_MANAGED, cm_cu_device(), *address, bytes);
     CM_CU_END(result);
 }
@@ -66,7 +66,7 @@ CM_SIM_EXPORT int cuMemAllocPitch_v2(uint64_t *address, size_t *pitch, size_t wi
         result = allocate(CM_SIM_DEVICE, bytes, address);
     if (!result && pitch)
         *pitch = row;
-    if (CM_CU_TOLD && !result)
+    if (CM_CU_REPORTED && !result)
         record(&cm_call, CM_CU_ALLOCATED, CM_CU_KIND_DEVICE, cm_cu_device(), *address, bytes);
     CM_CU_END(result);
 }
@@ -76,14 +76,14 @@ CM_SIM_EXPORT int cuMemFree_v2(uint64_t address)
     CM_CU_BEGIN(cuMemFree_v2, address);
     cm_sim_block block = {0};
     int result = CM_SIM_OK; /* of address 0 too */
-    bool pooled = CM_CU_TOLD && cm_sim_pool_of((void *)address);
+    bool pooled = CM_CU_REPORTED && cm_sim_pool_of((void *)address);
     if (address) {
         result = cm_sim_capture_permits();
         if (!result)
             result = cm_sim_free_any((void *)address, &block);
     }
     /* Of what a graph allocated nothing was recorded, so nothing is now. */
-    if (CM_CU_TOLD && !result && address && (pooled || block.kind != CM_SIM_POOL))
+    if (CM_CU_REPORTED && !result && address && (pooled || block.kind != CM_SIM_POOL))
         record(&cm_call, CM_CU_RELEASED,
                block.kind == CM_SIM_MANAGED ? CM_CU_KIND_MANAGED : CM_CU_KIND_DEVICE, block.device,
                address, block.bytes);
@@ -133,7 +133,7 @@ CM_SIM_EXPORT int cuMemAllocHost_v2(void **address, size_t bytes)
 {
     CM_CU_BEGIN(cuMemAllocHost_v2, address, bytes);
     int result = allocate_host(address, bytes);
-    if (CM_CU_TOLD && !result)
+    if (CM_CU_REPORTED && !result)
         record(&cm_call, CM_CU_ALLOCATED, CM_CU_KIND_PINNED, cm_cu_device(), (uintptr_t)*address,
                bytes);
     CM_CU_END(result);
@@ -144,7 +144,7 @@ CM_SIM_EXPORT int cuMemHostAlloc(void **address, size_t bytes, unsigned flags)
     CM_CU_BEGIN(cuMemHostAlloc, address, bytes, flags);
     unsigned known = CM_CUDA_HOST_PORTABLE | CM_CUDA_HOST_MAPPED | CM_CUDA_HOST_WRITE_COMBINED;
     int result = flags & ~known ? CM_SIM_INVALID_VALUE : allocate_host(address, bytes);
-    if (CM_CU_TOLD && !result)
+    if (CM_CU_REPORTED && !result)
         record(&cm_call, CM_CU_ALLOCATED, CM_CU_KIND_PINNED, cm_cu_device(), (uintptr_t)*address,
                bytes);
     CM_CU_END(result);
@@ -157,7 +157,7 @@ CM_SIM_EXPORT int cuMemFreeHost(void *address)
     size_t bytes = 0;
     bool known = cm_sim_host_find(address, &start, &bytes);
     int result = cm_sim_host_free(address);
-    if (CM_CU_TOLD && !result && known)
+    if (CM_CU_REPORTED && !result && known)
         record(&cm_call, CM_CU_RELEASED, CM_CU_KIND_PINNED, cm_sim_current_device(), start, bytes);
     CM_CU_END(result);
 }

@@ -323,7 +323,7 @@ CM_SIM_EXPORT int cuGraphLaunch(cm_sim_exec *exec, cm_sim_stream *handle)
 {
     CM_CU_BEGIN(cuGraphLaunch, exec, handle);
     cm_sim_stream *stream = cm_sim_stream_find(handle);
-    CM_CU_END(stream ? cm_sim_exec_launch(exec, stream, CM_CU_TOLD ? &cm_call : NULL)
+    CM_CU_END(stream ? cm_sim_exec_launch(exec, stream, CM_CU_REPORTED ? &cm_call : NULL)
                      : CM_SIM_INVALID_HANDLE);
 }
 CM_CU_ALIAS(cuGraphLaunch, cuGraphLaunch_ptsz);

@@ -468,7 +468,7 @@ CM_SIM_EXPORT int nvmlDeviceGetComputeRunningProcesses_v2(device *handle, unsign
     return nvmlDeviceGetComputeRunningProcesses_v3(handle, count, list);
 }
 
-static int nobody(device *handle, unsigned *count)
+static int no_processes(device *handle, unsigned *count)
 {
     int result;
     if (!profile_of(handle, &result))
@@ -483,7 +483,7 @@ CM_SIM_EXPORT int nvmlDeviceGetGraphicsRunningProcesses(device *handle, unsigned
 {
     CM_SIM_ENTRY;
     (void)list;
-    return nobody(handle, count);
+    return no_processes(handle, count);
 }
 
 CM_SIM_EXPORT int nvmlDeviceGetGraphicsRunningProcesses_v2(device *handle, unsigned *count,

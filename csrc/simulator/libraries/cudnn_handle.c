@@ -244,8 +244,8 @@ CM_SIM_EXPORT int cudnnSetFilter4dDescriptor(dnn_tensor *filter, int type, int f
 }
 
 /* Every output may be NULL; sizes and strides have room for `wanted`. */
-static int tell(const dnn_tensor *tensor, int wanted, int *type, int *format, int *dimensions,
-                int *sizes, int *strides)
+static int read_back(const dnn_tensor *tensor, int wanted, int *type, int *format, int *dimensions,
+                     int *sizes, int *strides)
 {
     if (!tensor)
         return DNN_NULL_POINTER;
@@ -268,14 +268,14 @@ CM_SIM_EXPORT int cudnnGetTensorNdDescriptor(const dnn_tensor *tensor, int wante
                                              int *dimensions, int *sizes, int *strides)
 {
     CM_SIM_ENTRY;
-    return tell(tensor, wanted, type, NULL, dimensions, sizes, strides);
+    return read_back(tensor, wanted, type, NULL, dimensions, sizes, strides);
 }
 
 CM_SIM_EXPORT int cudnnGetFilterNdDescriptor(const dnn_tensor *filter, int wanted, int *type,
                                              int *format, int *dimensions, int *sizes)
 {
     CM_SIM_ENTRY;
-    return tell(filter, wanted, type, format, dimensions, sizes, NULL);
+    return read_back(filter, wanted, type, format, dimensions, sizes, NULL);
 }
 
 CM_SIM_EXPORT int cudnnGetTensorSizeInBytes(const dnn_tensor *tensor, size_t *bytes)

@@ -28,7 +28,7 @@ enum { CM_CUDA_STREAM_DEFAULT = 0, CM_CUDA_STREAM_LEGACY = 1, CM_CUDA_STREAM_PER
 typedef void (*cm_cuda_host_function)(void *user_data);
 typedef void (*cm_cuda_stream_callback)(cm_sim_stream *stream, int status, void *user_data);
 
-/* --- errors: those that this library returns (names and texts of all: tables/errors.h) -------- */
+/* --- errors: those that this library returns (names and texts of all: errors.h) --------------- */
 
 enum {
     CM_CUDA_OK = 0,

@@ -40,13 +40,13 @@ void cm_sim_driver_exit(cm_sim_call *call, int result);
 
 /* Whether a client listens to this launch, or to the kernels that run on the device: only then is a
  * kernel's name looked up. */
-bool cm_sim_runtime_told(uint32_t id);
-bool cm_sim_driver_told(uint32_t id);
-bool cm_sim_kernels_told(int device);
+bool cm_sim_runtime_listens(uint32_t id);
+bool cm_sim_driver_listens(uint32_t id);
+bool cm_sim_kernels_reported(int device);
 
 /* A context was made, or is about to end. CUpti_CallbackIdResource. */
 enum { CM_SIM_CONTEXT_MADE = 1, CM_SIM_CONTEXT_ENDS = 2 };
-void cm_sim_tell_context(int what, void *context);
+void cm_sim_notify_context(int what, void *context);
 
 /* Activity records; between enter and exit of their call. Kinds and operations are CUPTI's.
  *
@@ -54,14 +54,14 @@ void cm_sim_tell_context(int what, void *context);
  * takes it back: device, managed and page-locked memory, and of pools. As far as is known there is
  * none of physical memory and its mappings, of registered host memory, of arrays (cupti_hostile.c
  * has a release that writes them), and of what a captured call will allocate at each launch. */
-typedef struct cm_sim_told_memory {
+typedef struct cm_sim_memory_event {
     int operation, kind, device; /* device: of the memory, wherever the call was made */
     const void *address;
     size_t bytes;
     const void *pool; /* of memory in stream order: which one; else NULL */
     void *stream;
-} cm_sim_told_memory;
-void cm_sim_record_memory(const cm_sim_call *call, const cm_sim_told_memory *what);
+} cm_sim_memory_event;
+void cm_sim_record_memory(const cm_sim_call *call, const cm_sim_memory_event *what);
 /* Of the call that this thread is in. Does nothing if there is none, or if it was not reported. */
 void cm_sim_record_pool(int operation, const void *pool, int device, size_t bytes);
 void cm_sim_record_kernel(const cm_sim_call *call, const char *name, const unsigned grid[3],

@@ -221,11 +221,11 @@ int cm_sim_array_level(cm_sim_array *mipmapped, unsigned level, cm_sim_array **a
 static void record(const cm_sim_call *call, int operation, int device, const made *array)
 {
     if (call->correlation)
-        cm_sim_record_memory(call, &(cm_sim_told_memory){.operation = operation,
-                                                         .kind = TOLD_ARRAY,
-                                                         .device = device,
-                                                         .address = array->memory,
-                                                         .bytes = array->bytes});
+        cm_sim_record_memory(call, &(cm_sim_memory_event){.operation = operation,
+                                                          .kind = TOLD_ARRAY,
+                                                          .device = device,
+                                                          .address = array->memory,
+                                                          .bytes = array->bytes});
 }
 
 static int check(const cm_sim_shape *shape)

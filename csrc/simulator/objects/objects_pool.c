@@ -56,7 +56,7 @@ void cm_sim_pools_unlock(void)
  * called. CUpti_ActivityMemoryPoolOperationType. */
 enum { CREATED = 1, DESTROYED = 2, TRIMMED = 3 };
 
-static void tell(int operation, const cm_sim_pool *pool, int device, size_t keep)
+static void notify(int operation, const cm_sim_pool *pool, int device, size_t keep)
 {
     if (cm_sim_cupti_wanted())
         cm_sim_record_pool(operation, pool, device, keep);
@@ -153,7 +153,7 @@ int cm_sim_pool_new(int device, size_t maximum, cm_sim_pool **pool)
     if (!*pool)
         return CM_CUDA_OUT_OF_MEMORY;
     (*pool)->begun = true;
-    tell(CREATED, *pool, device, 0);
+    notify(CREATED, *pool, device, 0);
     return CM_CUDA_OK;
 }
 
@@ -373,7 +373,7 @@ int cm_sim_pool_delete(cm_sim_pool *pool)
 {
     /* First: afterwards there is no pool to report. */
     if (deletable(pool))
-        tell(DESTROYED, pool, pool->device, 0);
+        notify(DESTROYED, pool, pool->device, 0);
     pthread_mutex_lock(&lock);
     bool ours = deletable(pool);
     if (ours) {
@@ -476,7 +476,7 @@ int cm_sim_pool_trim(cm_sim_pool *pool, size_t keep)
     int device = ours ? pool->device : -1;
     pthread_mutex_unlock(&lock);
     if (ours)
-        tell(TRIMMED, pool, device, keep);
+        notify(TRIMMED, pool, device, keep);
     return ours ? CM_CUDA_OK : CM_CUDA_INVALID_VALUE;
 }
 
@@ -491,7 +491,7 @@ void cm_sim_pools_settle(int device)
             continue;
         size_t keep = pool->threshold;
         pthread_mutex_unlock(&lock);
-        tell(TRIMMED, pool, device, keep);
+        notify(TRIMMED, pool, device, keep);
         pthread_mutex_lock(&lock);
     }
     pthread_mutex_unlock(&lock);
@@ -561,7 +561,7 @@ int cm_sim_pool_alloc(cm_sim_pool *pool, cm_sim_stream *handle, size_t bytes, vo
         pool->begun = true;
     pthread_mutex_unlock(&lock);
     if (first)
-        tell(CREATED, pool, device, 0);
+        notify(CREATED, pool, device, 0);
     return result;
 }
 

@@ -36,10 +36,10 @@ void cm_rt_exit(cm_sim_call *call, int result);
 #define CM_RT_BEGIN_KERNEL(function, kernel, ...)                                                  \
     const cm_##function##_params cm_parameters = {__VA_ARGS__};                                    \
     CM_RT_BEGIN_CALL(function, &cm_parameters,                                                     \
-                     cm_sim_runtime_told(CM_CBID_##function) ? cm_sim_function_name(kernel)        \
-                                                             : NULL)
+                     cm_sim_runtime_listens(CM_CBID_##function) ? cm_sim_function_name(kernel)     \
+                                                                : NULL)
 
-#define CM_RT_TOLD __builtin_expect(cm_call.correlation != 0, 0)
+#define CM_RT_REPORTED __builtin_expect(cm_call.correlation != 0, 0)
 #define CM_RT_END(result) return cm_rt_end(&cm_call, (result))
 
 static inline int cm_rt_end(cm_sim_call *call, int result)
@@ -55,13 +55,13 @@ static inline int cm_rt_end(cm_sim_call *call, int result)
  * still be filled in before CM_RT_DRIVER_END. */
 #define CM_RT_DRIVER_SYMBOL(function, symbol, ...)                                                 \
     cm_##function##_params cm_driver_parameters = {__VA_ARGS__};                                   \
-    if (CM_RT_TOLD)                                                                                \
+    if (CM_RT_REPORTED)                                                                            \
     cm_sim_driver_enter(&cm_call, cm_sim_current_device(), CM_CBID_##function, #function,          \
                         &cm_driver_parameters, symbol)
 #define CM_RT_DRIVER(function, ...) CM_RT_DRIVER_SYMBOL(function, NULL, __VA_ARGS__)
 #define CM_RT_DRIVER_END(result)                                                                   \
     do {                                                                                           \
-        if (CM_RT_TOLD)                                                                            \
+        if (CM_RT_REPORTED)                                                                        \
             cm_sim_driver_exit(&cm_call, (result));                                                \
     } while (0)
 

@@ -1,7 +1,7 @@
 #include "runtime.h"
 
 /* CUPTI's words for a copy. */
-static int told_kind(int kind)
+static int cupti_kind(int kind)
 {
     enum { HTOD = 1, DTOH = 2, DTOD = 8, HTOH = 9 };
     static const int words[] = {HTOH, HTOD, DTOH, DTOD};
@@ -9,8 +9,8 @@ static int told_kind(int kind)
 }
 
 /* The driver call that a real runtime makes for this copy. */
-static void told_enter(cm_sim_call *call, int kind, bool async, void *to, const void *from,
-                       size_t bytes, cm_sim_stream *stream, void *room)
+static void report_enter(cm_sim_call *call, int kind, bool async, void *to, const void *from,
+                         size_t bytes, cm_sim_stream *stream, void *room)
 {
     struct {
         uint32_t id;
@@ -62,7 +62,7 @@ static int plain(cm_sim_call *call, void *to, const void *from, size_t bytes, in
     cm_cuMemcpyAsync_params room;
     bool told = call->correlation != 0;
     if (told)
-        told_enter(call, kind, async, to, from, bytes, handle, &room);
+        report_enter(call, kind, async, to, from, bytes, handle, &room);
     if (capturing)
         result = cm_sim_capture_copy(
             stream, &(cm_cuda_copy3d){.srcPtr = {(void *)(uintptr_t)from, bytes, bytes, 1},
@@ -73,7 +73,7 @@ static int plain(cm_sim_call *call, void *to, const void *from, size_t bytes, in
         cm_sim_copy(to, from, bytes);
     if (told) {
         if (!capturing)
-            cm_sim_record_copy(call, told_kind(kind), bytes, stream);
+            cm_sim_record_copy(call, cupti_kind(kind), bytes, stream);
         cm_sim_driver_exit(call, result);
     }
     return result;
@@ -166,7 +166,7 @@ static int deep(cm_sim_call *call, const cm_cuda_copy3d *copy, bool async, cm_si
         return result;
     result = capturing ? cm_sim_capture_copy(stream, copy) : cm_sim_copy3d(copy);
     if (!result && !capturing && call->correlation)
-        cm_sim_record_copy(call, told_kind(kind),
+        cm_sim_record_copy(call, cupti_kind(kind),
                            copy->extent.width * copy->extent.height * copy->extent.depth, stream);
     return result;
 }

@@ -19,7 +19,7 @@ CM_SIM_EXPORT int cudaGetLastError(void)
 {
     CM_RT_BEGIN_BARE(cudaGetLastError);
     int error = cm_rt_last_error;
-    if (CM_RT_TOLD)
+    if (CM_RT_REPORTED)
         cm_rt_exit(&cm_call, error);
     cm_rt_last_error = CM_CUDA_OK;
     return error;
@@ -29,7 +29,7 @@ CM_SIM_EXPORT int cudaPeekAtLastError(void)
 {
     CM_RT_BEGIN_BARE(cudaPeekAtLastError);
     int error = cm_rt_last_error;
-    if (CM_RT_TOLD)
+    if (CM_RT_REPORTED)
         cm_rt_exit(&cm_call, error);
     return error;
 }

@@ -340,7 +340,7 @@ CM_SIM_EXPORT int cudaGraphLaunch(cm_sim_exec *exec, cm_sim_stream *stream)
     if (result)
         CM_RT_END(result);
     CM_RT_DRIVER(cuGraphLaunch, exec, stream);
-    result = cm_sim_exec_launch(exec, stream, CM_RT_TOLD ? &cm_call : NULL);
+    result = cm_sim_exec_launch(exec, stream, CM_RT_REPORTED ? &cm_call : NULL);
     CM_RT_DRIVER_END(result);
     CM_RT_END(result);
 }

@@ -93,7 +93,8 @@ static int launch(cm_sim_call *call, const void *kernel, const cm_cuda_dim3 *gri
         cm_sim_stream_launched(stream);
     }
     if (__builtin_expect(call->correlation != 0, 0)) {
-        bool told = cm_sim_driver_told(CM_CBID_cuLaunchKernel) || cm_sim_kernels_told(device);
+        bool told =
+            cm_sim_driver_listens(CM_CBID_cuLaunchKernel) || cm_sim_kernels_reported(device);
         const char *name = told ? cm_sim_function_name(kernel) : NULL;
         cm_cuLaunchKernel_params parameters = {
             (void *)(uintptr_t)kernel, grid->x, grid->y,   grid->z, block->x, block->y, block->z,

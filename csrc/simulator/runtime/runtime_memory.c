@@ -29,11 +29,11 @@ static int nothing(void **address)
 
 static void record(const cm_sim_call *call, int operation, int kind, const cm_sim_block *block)
 {
-    cm_sim_record_memory(call, &(cm_sim_told_memory){.operation = operation,
-                                                     .kind = kind,
-                                                     .device = block->device,
-                                                     .address = (void *)block->address,
-                                                     .bytes = block->bytes});
+    cm_sim_record_memory(call, &(cm_sim_memory_event){.operation = operation,
+                                                      .kind = kind,
+                                                      .device = block->device,
+                                                      .address = (void *)block->address,
+                                                      .bytes = block->bytes});
 }
 
 /* What was just given out lies on the current device. */
@@ -52,7 +52,7 @@ CM_SIM_EXPORT int cudaMalloc(void **address, size_t bytes)
     uint64_t told = 0;
     CM_RT_DRIVER(cuMemAlloc_v2, &told, bytes);
     int result = allocate(CM_SIM_DEVICE, bytes, address);
-    if (CM_RT_TOLD && !result) {
+    if (CM_RT_REPORTED && !result) {
         told = (uintptr_t)*address;
         record_given(&cm_call, CM_RT_MEMORY_DEVICE, *address, bytes);
     }
@@ -67,7 +67,7 @@ CM_SIM_EXPORT int cudaMallocManaged(void **address, size_t bytes, unsigned flags
     CM_RT_DRIVER(cuMemAllocManaged, &told, bytes, flags);
     bool known = flags == CM_CUDA_ATTACH_GLOBAL || flags == CM_CUDA_ATTACH_HOST;
     int result = known && bytes ? allocate(CM_SIM_MANAGED, bytes, address) : CM_CUDA_INVALID_VALUE;
-    if (CM_RT_TOLD && !result) {
+    if (CM_RT_REPORTED && !result) {
         told = (uintptr_t)*address;
         record_given(&cm_call, CM_RT_MEMORY_MANAGED, *address, bytes);
     }
@@ -138,13 +138,13 @@ CM_SIM_EXPORT int cudaFree(void *address)
         CM_RT_END(result);
     CM_RT_DRIVER(cuMemFree_v2, (uintptr_t)address);
     cm_sim_block block;
-    bool pooled = CM_RT_TOLD && cm_sim_pool_of(address);
+    bool pooled = CM_RT_REPORTED && cm_sim_pool_of(address);
     /* To free is to wait for the device. */
     result = cm_sim_free_any(address, &block);
     if (!result)
         result = cm_sim_device_synchronize(device);
     /* Of what a graph allocated nothing was recorded, so nothing is now. */
-    if (CM_RT_TOLD && !result && (pooled || block.kind != CM_SIM_POOL))
+    if (CM_RT_REPORTED && !result && (pooled || block.kind != CM_SIM_POOL))
         record(&cm_call, CM_RT_RELEASE,
                block.kind == CM_SIM_MANAGED ? CM_RT_MEMORY_MANAGED : CM_RT_MEMORY_DEVICE, &block);
     CM_RT_DRIVER_END(result);
@@ -208,7 +208,7 @@ CM_SIM_EXPORT int cudaFreeHost(void *address)
     size_t bytes = 0;
     bool known = cm_sim_host_find(address, &start, &bytes);
     result = cm_sim_host_free(address);
-    if (CM_RT_TOLD && !result && known)
+    if (CM_RT_REPORTED && !result && known)
         record(&cm_call, CM_RT_RELEASE, CM_RT_MEMORY_PINNED,
                &(cm_sim_block){.address = start, .bytes = bytes, .device = device});
     CM_RT_DRIVER_END(result);

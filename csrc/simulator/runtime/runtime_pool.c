@@ -8,13 +8,13 @@ static void record(const cm_sim_call *call, int operation, const void *address, 
                    const cm_sim_pool *pool, cm_sim_stream *stream)
 {
     if (pool)
-        cm_sim_record_memory(call, &(cm_sim_told_memory){.operation = operation,
-                                                         .kind = CM_RT_MEMORY_DEVICE,
-                                                         .device = cm_sim_pool_device(pool),
-                                                         .address = address,
-                                                         .bytes = bytes,
-                                                         .pool = pool,
-                                                         .stream = stream});
+        cm_sim_record_memory(call, &(cm_sim_memory_event){.operation = operation,
+                                                          .kind = CM_RT_MEMORY_DEVICE,
+                                                          .device = cm_sim_pool_device(pool),
+                                                          .address = address,
+                                                          .bytes = bytes,
+                                                          .pool = pool,
+                                                          .stream = stream});
 }
 
 static int allocate(cm_sim_call *call, void **address, size_t bytes, cm_sim_pool *pool,
@@ -52,12 +52,12 @@ static int driver_alloc(cm_sim_call *call, uint32_t id, const char *name, void *
 {
     uint64_t told = 0;
     const cm_cuMemAllocAsync_params parameters = {&told, bytes, stream};
-    bool tell = call->correlation && bytes;
-    if (tell)
+    bool report = call->correlation && bytes;
+    if (report)
         cm_sim_driver_enter(call, cm_sim_current_device(), id, name, &parameters, NULL);
     int result = allocate(call, address, bytes, NULL, stream);
     told = result ? 0 : (uintptr_t)*address;
-    if (tell)
+    if (report)
         cm_sim_driver_exit(call, result);
     return result;
 }
@@ -67,12 +67,12 @@ static int driver_alloc_from(cm_sim_call *call, uint32_t id, const char *name, v
 {
     uint64_t told = 0;
     const cm_cuMemAllocFromPoolAsync_params parameters = {&told, bytes, pool, stream};
-    bool tell = call->correlation && bytes;
-    if (tell)
+    bool report = call->correlation && bytes;
+    if (report)
         cm_sim_driver_enter(call, cm_sim_current_device(), id, name, &parameters, NULL);
     int result = pool ? allocate(call, address, bytes, pool, stream) : CM_CUDA_INVALID_VALUE;
     told = result ? 0 : (uintptr_t)*address;
-    if (tell)
+    if (report)
         cm_sim_driver_exit(call, result);
     return result;
 }
@@ -81,11 +81,11 @@ static int driver_free(cm_sim_call *call, uint32_t id, const char *name, void *a
                        cm_sim_stream *stream)
 {
     const cm_cuMemFreeAsync_params parameters = {(uintptr_t)address, stream};
-    bool tell = call->correlation && address;
-    if (tell)
+    bool report = call->correlation && address;
+    if (report)
         cm_sim_driver_enter(call, cm_sim_current_device(), id, name, &parameters, NULL);
     int result = release(call, address, stream);
-    if (tell)
+    if (report)
         cm_sim_driver_exit(call, result);
     return result;
 }

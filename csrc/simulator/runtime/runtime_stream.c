@@ -113,7 +113,7 @@ CM_SIM_EXPORT int cudaStreamGetDevice(cm_sim_stream *handle, int *device)
 CM_RT_ALIAS(cudaStreamGetDevice, cudaStreamGetDevice_ptsz);
 
 /* Only a stream's priority has an effect here. The other attributes are about caches and how the
- * host waits: they are accepted, and read back as their defaults. / */
+ * host waits: they are accepted, and read back as their defaults. */
 static bool attribute_known(int attribute)
 {
     return attribute == CM_CUDA_LAUNCH_ACCESS_POLICY || attribute == CM_CUDA_LAUNCH_SYNC_POLICY ||

@@ -3,8 +3,8 @@
  * Stamps are nanoseconds of CLOCK_REALTIME. But another client may replace CUPTI's clock at any
  * time and for good: torch.profiler sets processor cycles. So the only assumption is that stamps
  * run evenly between two samples of both clocks. */
-#ifndef CM_SOURCES_CUPTI_CUPTI_CLOCK_H
-#define CM_SOURCES_CUPTI_CUPTI_CLOCK_H
+#ifndef CM_SOURCES_CUPTI_ACTIVITY_CLOCK_H
+#define CM_SOURCES_CUPTI_ACTIVITY_CLOCK_H
 
 #include <stdbool.h>
 #include <stdint.h>

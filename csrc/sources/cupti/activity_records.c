@@ -125,11 +125,11 @@ static bool plausible(void)
 cm_cupti_steps cm_cupti_records_begin(const cm_cupti_link *link)
 {
     const cm_cupti_api *api = link->api;
-    bool tells = api->ActivityGetStructSize != NULL;
+    bool has_sizes = api->ActivityGetStructSize != NULL;
     /* Releases with GetStructSize may crash in GetNextRecord without a subscription. */
     bool steps = (api->ActivityGetNextRecord != NULL ||
                   (link->v2 && api->ActivityGetNextRecord_v2 != NULL)) &&
-                 (link->subscriber != NULL || !tells);
+                 (link->subscriber != NULL || !has_sizes);
 
     memset(&state, 0, sizeof state);
     state.link = link;
@@ -138,7 +138,7 @@ cm_cupti_steps cm_cupti_records_begin(const cm_cupti_link *link)
     atomic_store(&unknown, 0);
     atomic_store(&untimed, 0);
     atomic_store(&uncorrelated, 0);
-    if (tells || steps)
+    if (has_sizes || steps)
         for (uint32_t kind = 1; kind < CM_CUPTI_RECORD_KINDS; kind++)
             state.size[kind] = (uint16_t)record_size(kind);
     if (plausible())
@@ -246,16 +246,17 @@ static bool read_memory(cm_thread *t, const uint8_t *record, size_t size)
     if (put(t, e) && m.correlation != 0)
         put_more(t, e, CM_MORE_CORRELATION, m.correlation);
     /* In a record of a free, pool_utilized is the value before it. */
-    bool tells = !release && size >= offsetof(cm_cupti_memory2, pool_utilized) + sizeof(uint64_t);
+    bool has_utilized =
+        !release && size >= offsetof(cm_cupti_memory2, pool_utilized) + sizeof(uint64_t);
     if (m.pool_type == LOCAL_POOL && m.pool != 0 && pool_changed(m.pool, m.pool_size, m.device))
-        put_pool(t, e, CM_POOL_SEEN, m.pool, m.pool_size, tells ? &m.pool_utilized : NULL);
+        put_pool(t, e, CM_POOL_SEEN, m.pool, m.pool_size, has_utilized ? &m.pool_utilized : NULL);
     return true;
 }
 
 static bool read_pool(cm_thread *t, const uint8_t *record, size_t size)
 {
     PREFIX(cm_cupti_pool, p, record, size);
-    bool tells = size >= offsetof(cm_cupti_pool, utilized) + sizeof p.utilized;
+    bool has_utilized = size >= offsetof(cm_cupti_pool, utilized) + sizeof p.utilized;
 
     if (p.operation < CM_POOL_CREATED || p.operation > CM_POOL_TRIMMED)
         return false;
@@ -263,7 +264,7 @@ static bool read_pool(cm_thread *t, const uint8_t *record, size_t size)
         pool_changed(p.address, p.size, p.device);
     put_pool(t, event_of(CM_EV_POOL, cm_cupti_clock_span(p.time, 0).ticks, p.device),
              (cm_pool_operation)p.operation, p.address, p.pool_type == LOCAL_POOL ? p.size : 0,
-             tells ? &p.utilized : NULL);
+             has_utilized ? &p.utilized : NULL);
     return true;
 }
 

@@ -3,8 +3,8 @@
  * Releases only append to a record, so a known prefix is valid in all of them, and a field exists
  * if the record is long enough. Record lengths come from the loaded library, never from its
  * version. */
-#ifndef CM_SOURCES_CUPTI_CUPTI_RECORDS_H
-#define CM_SOURCES_CUPTI_CUPTI_RECORDS_H
+#ifndef CM_SOURCES_CUPTI_ACTIVITY_RECORDS_H
+#define CM_SOURCES_CUPTI_ACTIVITY_RECORDS_H
 
 #include <stdbool.h>
 #include <stddef.h>

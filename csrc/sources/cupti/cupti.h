@@ -52,8 +52,8 @@ typedef enum cm_cupti_mode {
     CM_CUPTI_WAITING, /* for CUDA to arrive */
     CM_CUPTI_STARTING,
     CM_CUPTI_CALLBACKS, /* subscribed */
-    CM_CUPTI_SLOTS,     /* relocation slots only; `reason` says why */
-    CM_CUPTI_NONE       /* nothing at driver level; `reason` says why */
+    CM_CUPTI_SLOTS,     /* relocation slots only; see `reason` */
+    CM_CUPTI_NONE       /* nothing at driver level; see `reason` */
 } cm_cupti_mode;
 
 typedef struct cm_cupti_state {

@@ -9,28 +9,33 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
+from cuptimem import naming
 from cuptimem.errors import Error
-from cuptimem.record import naming
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A row of the table."""
+
+    what: str  # as `export --help` has it
+    suffix: str  # added to the trace's name where no name is given; of a format of several files, a folder
+    module: str
+
 
 FORMATS = {
-    "chrome": "trace event JSON for Perfetto and chrome://tracing",
-    "memory-viz": "a snapshot for pytorch.org/memory_viz and torch.cuda._memory_viz",
-    "speedscope": "stacks for speedscope.app",
-    "collapsed": "one line per stack, for flamegraph.pl and others",
-    "csv": "steps, and every allocation, as tables",
-    "json": "every allocation, one JSON object a line",
-    "tensorboard": "scalars per step and cuptimem's own page in TensorBoard",
-}
-
-# What is added to the trace's name where no name is given; of a format of several files, a folder.
-SUFFIXES = {
-    "chrome": ".chrome.json.gz",
-    "memory-viz": ".pickle",
-    "speedscope": ".speedscope.json",
-    "collapsed": ".collapsed.txt",
-    "csv": "-csv",
-    "json": ".jsonl.gz",
-    "tensorboard": "-tensorboard",
+    "chrome": Format("trace event JSON for Perfetto and chrome://tracing", ".chrome.json.gz", "output.exports.chrome"),
+    "memory-viz": Format(
+        "a snapshot for pytorch.org/memory_viz and torch.cuda._memory_viz", ".pickle", "output.exports.memory_viz"
+    ),
+    "speedscope": Format("stacks for speedscope.app", ".speedscope.json", "output.exports.speedscope"),
+    "collapsed": Format(
+        "one line per stack, for flamegraph.pl and others", ".collapsed.txt", "output.exports.collapsed"
+    ),
+    "csv": Format("steps, and every allocation, as tables", "-csv", "output.exports.csv"),
+    "json": Format("every allocation, one JSON object a line", ".jsonl.gz", "output.exports.json"),
+    "tensorboard": Format(
+        "scalars per step and cuptimem's own page in TensorBoard", "-tensorboard", "tensorboard.export"
+    ),
 }
 
 
@@ -62,7 +67,7 @@ class Written:
 def default_path(trace: str, kind: str, table: str | None = None) -> str:
     """Beside the trace: run.cmem gives run.speedscope.json."""
     stem = trace.removesuffix(".cmem")
-    return f"{stem}.{table}.csv" if table is not None else stem + SUFFIXES[kind]
+    return f"{stem}.{table}.csv" if table is not None else stem + FORMATS[kind].suffix
 
 
 def export(trace: str, kind: str, path: str | None = None, options: Options | None = None) -> Written:
@@ -74,7 +79,7 @@ def export(trace: str, kind: str, path: str | None = None, options: Options | No
         path = default_path(trace, kind, asked.table)
         if os.path.islink(path):  # it may have come with the trace, and lead anywhere
             raise Error(f"{path} is a link; name the place with -o")
-    module: Any = importlib.import_module(f"cuptimem.output.exports.{kind.replace('-', '_')}")
+    module: Any = importlib.import_module(f"cuptimem.{FORMATS[kind].module}")
     try:
         written = module.write(trace, path, asked)
     except OSError as error:

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import IO, Any, NamedTuple, cast
 
-from cuptimem import own_code
 from cuptimem.errors import Error, core
 from cuptimem.output.exports import Options
 from cuptimem.output.text import views, words
 from cuptimem.output.text.blocks import Text
+from cuptimem.report import own_code
 from cuptimem.report.model import Report, analyze
 from cuptimem.report.stacks import Frame, Stack, user_frame
 from cuptimem.whole_files import replacing

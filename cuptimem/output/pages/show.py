@@ -4,9 +4,9 @@ import argparse
 import tempfile
 from typing import TYPE_CHECKING
 
-from cuptimem.cli import writing
 from cuptimem.errors import Error
 from cuptimem.output.pages import timeline as timeline_page
+from cuptimem.output.pages import writing
 
 if TYPE_CHECKING:
     from cuptimem.report.model import Report

@@ -6,7 +6,6 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 
-from cuptimem import own_code
 from cuptimem.output.text import (
     account_views,
     diff_views,
@@ -23,6 +22,7 @@ from cuptimem.output.text.blocks import Block, Column, Table, Text
 from cuptimem.output.text.clock_views import counted_by, notes
 from cuptimem.output.text.peak_views import asked, lines_table, moment
 from cuptimem.output.text.words import count, duration, place, plural, signed, size
+from cuptimem.report import own_code
 from cuptimem.report.account import Account
 from cuptimem.report.diff import DeviceDiff
 from cuptimem.report.fragmentation import Fragmentation
@@ -146,7 +146,7 @@ def caveats(report: Report) -> list[Block]:
 def file_hint(report: Report, *commands: str) -> list[Block]:
     if report.path is None or not os.path.exists(report.path):
         return []
-    from cuptimem.record.naming import typed
+    from cuptimem.naming import typed
 
     path = typed(report.path)
     said = "   ".join(f"cuptimem {command} {path}" for command in commands)

@@ -1,6 +1,6 @@
-"""The simulated CUDA device's shared libraries, which lie in this directory, and how a process gets them.
+"""The shared libraries of the simulated CUDA device (csrc/simulator), which are in this directory.
 
-Nothing here loads them: a child process is started with them in LD_PRELOAD. setup.py reads this file too (by its path),
+A child process is started with them in LD_PRELOAD; this module loads none. setup.py reads this file, too (by its path),
 so it imports nothing of cuptimem.
 """
 
@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 CORE = "libcuptimem_sim.so"
-CUPTI = "libcupti.so.13"  # of whatever release it is: what a CUDA 13 PyTorch asks for
-VARIABLES = tuple(  # what the device, and a run on it, read of the environment
+CUPTI = "libcupti.so.13"  # the name that a CUDA 13 PyTorch asks for, whichever release is imitated
+VARIABLES = tuple(  # of the environment, which the device and a run on it read
     f"CUPTIMEM_SIM_{name}"
     for name in (
         *("CHILD", "CONTEXT", "CONV_WORKSPACE", "COPY_MAX", "CUPTI", "DEVICE", "DEVICES", "EVENT_LAG", "HANDLE_BYTES"),
@@ -21,20 +21,22 @@ VARIABLES = tuple(  # what the device, and a run on it, read of the environment
 
 
 class Alias(NamedTuple):
-    """An almost empty library with another's name that needs the core: whoever asks the dynamic linker for that name
-    gets the core's functions, and the real library is never mapped. Its own few instructions are what a library's calls
-    of the driver come from."""
+    """An almost empty library that has a real one's name and needs the core.
+
+    A program that asks the dynamic linker for that name gets the core's functions, and the real library is never
+    mapped. The alias's few instructions make the calls of the driver that the real library would make.
+    """
 
     soname: str
     version: str | None  # the version node that clients of the real one ask for
     file: str
 
 
-# cuBLAS cannot be taken without cuSOLVER, cuSPARSE and cuFFT: the real ones would want its private symbols.
-# Left as they are, for they work or at least load without a driver: NVRTC, nvJitLink, cuRAND, cuFile, NVSHMEM.
-# One file's name differs from its SONAME: where PyTorch sees "libcudart.so" among the mapped files it loads all the
-# real libraries by their paths, which would cost each process 1.6 GB of addresses and 200 MB of memory for nothing. The
-# name's first part stays, for other programs look for that.
+# The real cuSOLVER, cuSPARSE and cuFFT need private symbols of the real cuBLAS, so all four are replaced. NVRTC,
+# nvJitLink, cuRAND, cuFile and NVSHMEM work, or at least load, without a driver: the real ones are used.
+# One file's name differs from its SONAME: if PyTorch finds "libcudart.so" among the mapped files, it loads all the real
+# libraries by their paths. That would cost each process 1.6 GB of addresses and 200 MB of memory. The name still begins
+# with "libcudart", which other programs search for.
 ALIASES = (
     Alias("libcuda.so.1", None, "libcuda.so.1"),
     Alias("libcudart.so.13", "libcudart.so.13", "libcudart-sim.so.13"),
@@ -57,7 +59,7 @@ ALIASES = (
 
 
 def folder() -> Path:
-    """Where the libraries lie: TRITON_LIBCUDA_PATH of a process that runs on them."""
+    """The directory of the libraries: TRITON_LIBCUDA_PATH of a process that runs on them."""
     return Path(__file__).resolve().parent
 
 
@@ -67,9 +69,9 @@ def library() -> Path:
 
 
 def preload() -> list[Path]:
-    """What LD_PRELOAD of a process must begin with, in this order. FileNotFoundError if any of it was not built.
+    """The paths that LD_PRELOAD of a process begins with, in this order. FileNotFoundError if one was not built.
 
-    The dynamic linker separates that variable's paths by spaces and colons, and knows no way to quote either.
+    The dynamic linker separates the paths in that variable by spaces and colons, and has no quotes for either.
     """
     return [library(), *(_existing(alias.file) for alias in ALIASES)]
 

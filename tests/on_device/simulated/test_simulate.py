@@ -389,14 +389,13 @@ def train(width, note="x"):
         raise RuntimeError("on purpose")
 
 if __name__ == "__main__":
-    report = cuptimem.simulate(train, 300, device="l4", memory="1GiB", context="100MiB")
-    found = report.simulation
-    assert pickle.loads(pickle.dumps(report)).simulation == found and str(report)
+    found = cuptimem.simulate(train, 300, device="l4", memory="1GiB", context="100MiB")
+    assert pickle.loads(pickle.dumps(found)) == found and str(found)
     print(found.verdict, found.devices[0].used.low >> 20, found.contributors[0].frame.line, found.output.strip())
-    report = cuptimem.simulate(lambda: train(1500), memory="1GiB", context=100 << 20, retry=False)
-    print(report.simulation.verdict, report.simulation.fits, len(report.ooms))
-    report = cuptimem.simulate(train, 3000)
-    print(report.simulation.verdict, report.simulation.reason)
+    found = cuptimem.simulate(lambda: train(1500), memory="1GiB", context=100 << 20, retry=False)
+    print(found.verdict, found.fits, len(found.report.ooms))
+    found = cuptimem.simulate(train, 3000)
+    print(found.verdict, found.reason)
     for wrong in (dict(device="h1000"), dict(memory="lots"), dict(output=__file__)):
         try:
             cuptimem.simulate(train, 1, **wrong)

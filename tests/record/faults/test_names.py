@@ -20,12 +20,11 @@ from typing import Any
 import pytest
 
 import cuptimem
-from cuptimem import cli
+from cuptimem import cli, naming
 from cuptimem.notebook import display
 from cuptimem.output import exports
 from cuptimem.output.text import cells, terminal
 from cuptimem.printable import encoded, printable
-from cuptimem.record import naming
 from tests.conftest import clean_environment
 from tests.record.faults import traces
 

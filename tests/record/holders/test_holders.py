@@ -24,8 +24,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import cuptimem  # noqa: E402  behind torch's presence
-from cuptimem.objects import holders, living  # noqa: E402
-from cuptimem.record import recorder  # noqa: E402
+from cuptimem.objects import living  # noqa: E402
+from cuptimem.record import holders, recorder  # noqa: E402
 from cuptimem.report.leaks import Holder  # noqa: E402
 from tests.oracle.evidence import suite  # noqa: E402
 

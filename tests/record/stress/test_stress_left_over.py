@@ -4,7 +4,7 @@ import os
 import time
 from pathlib import Path
 
-from cuptimem.record import naming
+from cuptimem import naming
 
 
 def test_files_of_the_dead_go_and_those_of_the_living_stay(child, tmp_path):

@@ -35,7 +35,7 @@ class Walk:
 def read(path: Path) -> list[Walk]:
     found: list[Walk] = []
     for row in _core.trace_dump(str(path)):
-        if row[0] == "mark" and row[4] == walks.MARK_WALK:
+        if row[0] == "mark" and row[4] == _core.MARK_WALK:
             found.append(Walk())
         elif row[0] == LABEL:
             _, _, _, address, owner, text, kind, _, _ = row

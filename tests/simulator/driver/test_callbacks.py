@@ -18,7 +18,16 @@ if not SOURCES.is_dir():
 
 FLAGS = ["-std=gnu11", "-g", "-fexceptions", "-fno-strict-aliasing", "-Wall", "-Wextra", "-Werror"]
 FLAGS += ["-Wno-unused-parameter", "-Wno-missing-field-initializers"]
-PARTS = ["cupti/callbacks", "cupti/calls", "cupti/calls_read", "libraries", "driver_events", "inflight", "emit", "loaded"]
+PARTS = [
+    "cupti/callbacks",
+    "cupti/calls",
+    "cupti/calls_read",
+    "libraries",
+    "driver_events",
+    "inflight",
+    "emit",
+    "loaded",
+]
 CASES = [
     name
     for name in re.findall(r'\{"(\w+)", \1\}', (HERE / "callbacks" / "main.c").read_text())

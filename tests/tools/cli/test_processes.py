@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import cuptimem
-from cuptimem.record.interpreter import split, without
+from cuptimem.interpreter import split, without
 from tests.conftest import Result, clean_environment
 
 Run = Callable[..., Result]

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from cuptimem.output import json
-from cuptimem.output.text import simulate_views, text
+from cuptimem.output.text import text
 from cuptimem.report.fragmentation import Fragmentation
-from cuptimem.simulation import assemble
+from cuptimem.simulation import as_json, assemble
+from cuptimem.simulation import views as simulate_views
 from cuptimem.simulation.cards import card
 from cuptimem.simulation.environment import TorchBuild
 from cuptimem.simulation.facts import Facts
@@ -160,7 +160,7 @@ def test_the_context_is_an_interval_in_every_form():
     result = made(answer)
     assert [(row.name, row.bytes, row.high_bytes) for row in result.modelled] == [("CUDA context", LOW, HIGH)]
     assert "  CUDA context  450.0 to 700.0 MiB\n" in str(result)
-    written = json.simulate(answer.main.report, result)  # type: ignore[arg-type]
+    written = as_json.simulate(result)
     assert written["devices"][0]["context_range"] == {"low": LOW, "high": HIGH}
     assert written["devices"][0]["context"] == MIDDLE
 
@@ -324,7 +324,7 @@ def test_the_smallest_memory_is_an_interval_where_much_is_free():
     assert asked == ["as asked"]
     assert answer.smallest_memory == Smallest("cuda:0", 8 * GIB + HIGH, 10 * GIB + HIGH)
     assert "\n  the smallest memory in which it fits: 8.7 to 10.7 GiB\n" in str(made(answer))
-    written = json.simulate(answer.main.report, made(answer))  # type: ignore[arg-type]
+    written = as_json.simulate(made(answer))
     assert written["smallest_memory"] == {"device": "cuda:0", "low": 8 * GIB + HIGH, "high": 10 * GIB + HIGH}
 
 
@@ -455,5 +455,5 @@ def test_a_card_without_kernels_says_so():
 
 def test_eighty_columns_are_enough():
     answer, _, _ = ask(lambda setup: taking(10 * GIB, 8 * GIB, setup))
-    shown = text.render(simulate_views.simulation(None, made(answer)), 80).splitlines()
+    shown = text.render(simulate_views.simulation(made(answer)), 80).splitlines()
     assert max(map(len, shown)) <= 80, max(shown, key=len)

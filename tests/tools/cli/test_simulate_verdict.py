@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 
 from cuptimem.output import json
-from cuptimem.output.text import simulate_views, text
+from cuptimem.output.text import text
 from cuptimem.report.model import HostRead
-from cuptimem.simulation import assemble
+from cuptimem.simulation import as_json, assemble
+from cuptimem.simulation import views as simulate_views
 from cuptimem.simulation.device_report import Note
 from cuptimem.simulation.environment import TorchBuild
 from cuptimem.simulation.facts import Facts
@@ -392,11 +393,10 @@ def test_every_answer_can_be_shown_pickled_and_written(size):
     )
     result = made(answer)
     assert pickle.loads(pickle.dumps(result)) == result
-    report = replace(answer.main.report, simulation=result)
-    shown = text.render(simulate_views.simulation(report, result))
+    shown = text.render(simulate_views.simulation(result))
     assert ("FITS in 24.0 GiB" if result.fits else "DOES NOT FIT in 24.0 GiB") in shown
     assert "u/train.py:30" in shown and "     12   48 B  u/train.py:30  train" in shown
-    written = json.simulate(report, result)
+    written = as_json.simulate(result)
     assert written["verdict"] == result.verdict and written["exit_code"] == result.code
     assert written["devices"][0]["used"] == {"low": result.devices[0].used.low, "high": result.devices[0].used.high}
     assert "NaN" not in json.text(written)

@@ -7,12 +7,14 @@ from dataclasses import replace
 
 import pytest
 
+from cuptimem import interpreter
 from cuptimem.cli import simulate as command
 from cuptimem.output import json
-from cuptimem.output.text import simulate_views, text, views
-from cuptimem.record import recorder
+from cuptimem.output.text import text, views
+from cuptimem.record import process_info
 from cuptimem.report.model import Frame, HostRead
-from cuptimem.simulation import api, assemble
+from cuptimem.simulation import api, as_json, assemble
+from cuptimem.simulation import views as simulate_views
 from cuptimem.simulation.environment import TorchBuild
 from cuptimem.simulation.questions import Answer
 from cuptimem.simulation.result import Interval, Modelled, Need, Simulation
@@ -36,8 +38,7 @@ def made() -> Callable[..., Simulation]:
 
 def test_printed_it_is_what_the_command_line_shows(made):
     one = made()
-    report = replace(facts().report, simulation=one)  # type: ignore[type-var]
-    assert str(report) == str(one) == text.render(simulate_views.simulation(report, one))
+    assert str(one) == text.render(simulate_views.simulation(one))
     assert str(one).splitlines()[:3] == [
         "simulated on h100, 24.0 GiB · train.py · 1.5 s · torch 2.14.1+cu130",
         "",
@@ -56,7 +57,7 @@ def test_a_function_has_its_own_name(made, monkeypatch):
     assert str(made(name="step")).startswith("simulated on h100, 24.0 GiB · step ·")
     monkeypatch.setattr(api, "_pickle", lambda *words: None)
     command_line = ["python", *api._program(step, (), "/folder")]
-    assert recorder.script_of(command_line) == f"{outer}.step"
+    assert interpreter.script_of(command_line) == f"{outer}.step"
 
 
 def test_the_table_of_a_run_that_failed_says_so(made):
@@ -107,7 +108,7 @@ def test_an_assumption_without_a_line(made):
     one = made(assumptions=(row,))
     assert "(in backward, no Python line)" in str(one) and ":0" not in str(one).replace("cuda:0", "")
     assert "share or mean" in str(one)
-    (written,) = json.simulate(facts().report, one)["assumptions"]  # type: ignore[arg-type]
+    (written,) = as_json.simulate(one)["assumptions"]
     assert (written["file"], written["line"], written["function"]) == (None, None, None)
 
 
@@ -125,7 +126,7 @@ def test_reads_of_one_line_are_one_row(made):
     shown = str(one)
     assert shown.count("u/train.py:30") == shown.count("u/train.py:31") + 1 == 2  # one of them is the peak's
     assert shown.index("      5   20 B  u/train.py:30") < shown.index("      4   16 B  u/train.py:31")
-    assert len(json.simulate(facts().report, one)["host_reads"]) == 4  # type: ignore[arg-type]
+    assert len(as_json.simulate(one)["host_reads"]) == 4
 
 
 def test_eighty_columns_are_enough(made):
@@ -160,7 +161,7 @@ def test_a_recording_says_that_its_device_is_simulated(monkeypatch, variables, s
     base = {"LD_PRELOAD": "/lib/libcuptimem_sim.so:/other.so", "CUPTIMEM_SIM_DEVICE": "l4"}
     for name, value in {**base, **variables}.items():
         monkeypatch.setenv(name, value)
-    assert recorder.environment().get("simulated") == said
+    assert process_info.environment(0).get("simulated") == said
 
 
 def test_views_of_such_a_trace_say_so():

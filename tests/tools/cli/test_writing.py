@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from cuptimem import Error, whole_files
-from cuptimem.cli import writing
-from cuptimem.output.pages import page
+from cuptimem.output.pages import page, writing
 
 PAGE = '<!doctype html><html><head><meta name="generator" content="cuptimem"></head></html>'
 

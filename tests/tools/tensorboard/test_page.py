@@ -14,8 +14,8 @@ pytest.importorskip("tensorboard", reason="tensorboard is not installed here: pi
 
 import cuptimem
 from cuptimem import _core
-from cuptimem.output.exports import tensorboard as export
 from cuptimem.report.model import Report
+from cuptimem.tensorboard import export
 from cuptimem.tensorboard.data import FOLDER
 from tests import browser
 from tests.tools.tensorboard.support import HOSTILE, report, tensorboard, write

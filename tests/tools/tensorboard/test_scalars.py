@@ -14,8 +14,8 @@ import pytest
 pytest.importorskip("tensorboard", reason="tensorboard is not installed here: pip install 'cuptimem[tensorboard]'")
 
 import cuptimem
-from cuptimem.output.exports import tensorboard as export
 from cuptimem.report.model import Report
+from cuptimem.tensorboard import export
 from cuptimem.tensorboard import scalars as written
 from cuptimem.tensorboard.data import FOLDER, SUFFIX
 from tests.conftest import Result

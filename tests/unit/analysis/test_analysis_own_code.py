@@ -10,7 +10,8 @@ from hand_made import Analyze, only_device
 from leak_program import KEEP, Program, train
 
 import cuptimem
-from cuptimem import _core, own_code
+from cuptimem import _core
+from cuptimem.report import own_code
 from cuptimem.report.model import from_dict
 
 PACKAGE = "/venv/lib/python3.11/site-packages/trainers/"

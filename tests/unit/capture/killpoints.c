@@ -111,11 +111,11 @@ ssize_t __wrap_pwrite(int fd, const void *bytes, size_t length, off_t offset)
 /* Called between the collector's look at how many rings there are and its look at each. */
 void (*stress_between)(void);
 
-uint32_t __real_cm_threads_high(void);
-uint32_t __wrap_cm_threads_high(void);
-uint32_t __wrap_cm_threads_high(void)
+uint32_t __real_cm_producers_high(void);
+uint32_t __wrap_cm_producers_high(void);
+uint32_t __wrap_cm_producers_high(void)
 {
-    uint32_t high = __real_cm_threads_high();
+    uint32_t high = __real_cm_producers_high();
     if (stress_between != NULL)
         stress_between();
     return high;

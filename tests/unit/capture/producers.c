@@ -56,7 +56,7 @@ void nap(long microseconds)
 
 void wait_for_room(void)
 {
-    while (cm_threads_in_use() > CM_RING_COUNT / 2 ||
+    while (cm_producers_in_use() > CM_RING_COUNT / 2 ||
            atomic_load(&cm_blockpool.used) > cm_blockpool.count / 2)
         nap(100);
 }

@@ -28,7 +28,7 @@ def rules(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     lib = ctypes.CDLL(str(target))
     lib.cm_room_for.restype = ctypes.c_uint64
     lib.cm_room_for.argtypes = [Room, ctypes.c_uint64]
-    lib.cm_room_look.argtypes = [ctypes.c_char_p, ctypes.POINTER(Room)]
+    lib.cm_room_measure.argtypes = [ctypes.c_char_p, ctypes.POINTER(Room)]
     return lib
 
 
@@ -65,10 +65,10 @@ def test_only_rings_count(rules: ctypes.CDLL, tmp_path: Path) -> None:
     (tmp_path / ".cuptimem-ring-3").symlink_to(tmp_path / "torch_12")
     (tmp_path / ".cuptimem-ring-4").mkdir()
     room, about = Room(), os.statvfs(tmp_path)
-    assert rules.cm_room_look(os.fsencode(tmp_path), ctypes.byref(room)) == 0
+    assert rules.cm_room_measure(os.fsencode(tmp_path), ctypes.byref(room)) == 0
     assert room.rings == 5 * 4096 + 3 * MIB
     assert room.total == about.f_blocks * about.f_frsize
-    assert rules.cm_room_look(os.fsencode(tmp_path / "none"), ctypes.byref(room)) < 0
+    assert rules.cm_room_measure(os.fsencode(tmp_path / "none"), ctypes.byref(room)) < 0
 
 
 def rings_in(folder: Path) -> list[int]:

@@ -15,6 +15,7 @@ from cuptimem.simulation.card_table import CARDS
 from tests.build import build, works
 from tests.simulator.device.core import files
 from tests.simulator.device.core.clients import DEVICES, MIB, SANITIZED, SOURCES, Clients, cases_of, environment
+from tests.simulator.device.objects import INCLUDE
 
 CONTEXT = 300 * MIB
 
@@ -412,7 +413,7 @@ def test_visible_devices(plain: Clients, tmp_path: Path, visible: str, ordinals:
 def test_nothing_happens_before_the_first_call(plain: Clients, tmp_path: Path) -> None:
     """A program that inherits the preload and never uses CUDA: no file, no word, no mapping but the library's."""
     folder = tmp_path / "work"
-    library = build("libcore.so", SOURCES, "-std=gnu11", "-shared", "-fPIC", link=["-lpthread", "-ldl"])
+    library = build("libcore.so", SOURCES, "-std=gnu11", "-shared", "-fPIC", *INCLUDE, link=["-lpthread", "-ldl"])
     folder.mkdir()
     settings = {"CUPTIMEM_SIM_REPORT": str(folder / "report"), "CUPTIMEM_SIM_MEMORY": "nonsense"}
 

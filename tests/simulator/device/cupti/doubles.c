@@ -144,11 +144,11 @@ enum { CUDA_MALLOC = 20, CUDA_FREE = 22, CUDA_LAUNCH = 211 };
 
 static void record_memory(const cm_sim_call *call, int operation, const void *address, size_t bytes)
 {
-    cm_sim_record_memory(call, &(cm_sim_told_memory){.operation = operation,
-                                                     .kind = IN_DEVICE,
-                                                     .device = call->device,
-                                                     .address = address,
-                                                     .bytes = bytes});
+    cm_sim_record_memory(call, &(cm_sim_memory_event){.operation = operation,
+                                                      .kind = IN_DEVICE,
+                                                      .device = call->device,
+                                                      .address = address,
+                                                      .bytes = bytes});
 }
 
 uintptr_t call_malloc(int device, size_t bytes)
@@ -232,12 +232,12 @@ void call_malloc_async(int device, int stream, size_t bytes)
     cm_sim_call call = {.runtime = false};
     cm_sim_driver_enter(&call, device, CM_CBID_cuMemAllocAsync, "cuMemAllocAsync", nothing, NULL);
     cm_sim_record_pool(1, a_pool(device), device, 0);
-    cm_sim_record_memory(&call, &(cm_sim_told_memory){.operation = ALLOCATED,
-                                                      .kind = IN_DEVICE,
-                                                      .device = device,
-                                                      .address = (void *)0x11000000,
-                                                      .bytes = bytes,
-                                                      .pool = a_pool(device),
-                                                      .stream = a_stream(stream)});
+    cm_sim_record_memory(&call, &(cm_sim_memory_event){.operation = ALLOCATED,
+                                                       .kind = IN_DEVICE,
+                                                       .device = device,
+                                                       .address = (void *)0x11000000,
+                                                       .bytes = bytes,
+                                                       .pool = a_pool(device),
+                                                       .stream = a_stream(stream)});
     cm_sim_driver_exit(&call, 2);
 }

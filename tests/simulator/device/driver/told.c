@@ -58,7 +58,7 @@ static told_record *record(const cm_sim_call *call, char kind)
     return &now->record[now->records++];
 }
 
-void cm_sim_record_memory(const cm_sim_call *call, const cm_sim_told_memory *what)
+void cm_sim_record_memory(const cm_sim_call *call, const cm_sim_memory_event *what)
 {
     told_record *made = record(call, 'm');
     made->operation = what->operation;
@@ -111,20 +111,20 @@ void cm_sim_record_pool(int operation, const void *pool, int device, size_t byte
 /* The contexts that were told of: made ones and ended ones. */
 unsigned told_contexts[3];
 
-void cm_sim_tell_context(int what, void *context)
+void cm_sim_notify_context(int what, void *context)
 {
     CHECK(context && (what == CM_SIM_CONTEXT_MADE || what == CM_SIM_CONTEXT_ENDS));
     told_contexts[what]++;
 }
 
 /* Everybody is told of everything. */
-bool cm_sim_driver_told(uint32_t id)
+bool cm_sim_driver_listens(uint32_t id)
 {
     (void)id;
     return true;
 }
 
-bool cm_sim_kernels_told(int device)
+bool cm_sim_kernels_reported(int device)
 {
     (void)device;
     return true;

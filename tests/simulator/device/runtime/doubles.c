@@ -13,19 +13,19 @@ static told *add(const char *what, const char *name)
     return one;
 }
 
-bool cm_sim_runtime_told(uint32_t id)
+bool cm_sim_runtime_listens(uint32_t id)
 {
     (void)id;
     return true;
 }
 
-bool cm_sim_driver_told(uint32_t id)
+bool cm_sim_driver_listens(uint32_t id)
 {
     (void)id;
     return true;
 }
 
-bool cm_sim_kernels_told(int device)
+bool cm_sim_kernels_reported(int device)
 {
     (void)device;
     return true;
@@ -76,7 +76,7 @@ void cm_sim_driver_exit(cm_sim_call *call, int result)
         one->address = *(void **)(uintptr_t)one->first;
 }
 
-void cm_sim_record_memory(const cm_sim_call *call, const cm_sim_told_memory *what)
+void cm_sim_record_memory(const cm_sim_call *call, const cm_sim_memory_event *what)
 {
     told *one = add("memory", what->operation == 1 ? "allocation" : "release");
     one->correlation = call->correlation;
@@ -97,7 +97,7 @@ void cm_sim_record_pool(int operation, const void *of, int device, size_t bytes)
     one->bytes = bytes;
 }
 
-void cm_sim_tell_context(int what, void *context)
+void cm_sim_notify_context(int what, void *context)
 {
     if (cm_sim_cupti_wanted())
         add("context", what == CM_SIM_CONTEXT_MADE ? "made" : "ends")->address = context;

@@ -1,5 +1,5 @@
-/* Folds events that a test made: the first `whole` of them are seen, the next ones folded, with the
- * stretches cut after each `cut` of them, and the last `rest` are left as they are. */
+/* Folds events that a test made: the first `whole` of them are seen, the next ones compacted, with
+ * the stretches cut after each `cut` of them, and the last `rest` are left as they are. */
 #include <stdlib.h>
 
 #include "../../../../csrc/compact/compact.h"
@@ -45,24 +45,24 @@ long fold(const crafted *in, size_t count, size_t whole, size_t cut, size_t rest
           size_t room)
 {
     output out = {.at = to, .room = room};
-    cm_fold *f = cm_fold_new(put, &out);
+    cm_compaction *f = cm_compact_new(put, &out);
     bool fine = f != NULL, due = false;
     for (size_t i = 0; fine && i < count; i++) {
         if (i == count - rest)
-            fine = cm_fold_flush(f);
+            fine = cm_compact_flush(f);
         if (i < whole || i >= count - rest)
             fine = fine && put(&out, in[i].thread, &in[i].event) &&
-                   (i >= whole || cm_fold_see(f, in[i].thread, &in[i].event, 1));
+                   (i >= whole || cm_compact_see(f, in[i].thread, &in[i].event, 1));
         else {
             due = due || (i - whole + 1) % cut == 0;
-            fine = fine && cm_fold_add(f, in[i].thread, &in[i].event);
+            fine = fine && cm_compact_add(f, in[i].thread, &in[i].event);
             if (fine && due && (i + 1 == count || !belongs(&in[i + 1].event))) {
-                fine = cm_fold_flush(f);
+                fine = cm_compact_flush(f);
                 due = false;
             }
         }
     }
-    fine = fine && cm_fold_flush(f);
-    cm_fold_free(f);
+    fine = fine && cm_compact_flush(f);
+    cm_compact_free(f);
     return fine ? (long)out.count : -1;
 }

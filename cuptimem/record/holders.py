@@ -13,8 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cuptimem import _core
-from cuptimem.notebook import cells
+from cuptimem import _core, cell_names
 from cuptimem.objects import graph_paths, living, referrers
 from cuptimem.objects.referrers import Route, Segment
 from cuptimem.record.recorder import Look
@@ -33,7 +32,7 @@ _PATIENCE_SECONDS = 2.0  # for the analysis, or this share of the time recorded
 _EARLY_SECONDS = 0.1  # for all early looks together, or the same share
 _PATIENCE_SHARE = 0.01
 _EARLY = ("one epoch", "no collection")  # suspects that an early look searches for, besides verdicts
-_DEVICES = {"cpu": living.DEVICE_CPU, "cuda": living.DEVICE_CUDA}
+_DEVICES = {"cpu": _core.DEVICE_CPU, "cuda": _core.DEVICE_CUDA}
 
 _Block = tuple[int, int]  # address, bytes
 _Line = tuple[str, int]
@@ -278,7 +277,7 @@ def note(core: Any, look: Look) -> None:
                 look.known.add(_key(row))
             kind, _, index = row["device"].partition(":")
             paths = [(one.path, one.count, one.bytes) for one in holders]
-            device = _DEVICES.get(kind, living.DEVICE_CPU)
+            device = _DEVICES.get(kind, _core.DEVICE_CPU)
             core.holder(row["stack"], row["kind"] == "nodes", device, int(index or -1), paths)
 
     look.record(write)
@@ -335,7 +334,7 @@ class _Kept:
     """The live blocks of a recording by the stack that made them."""
 
     def __init__(self, raw: Mapping[str, Any]) -> None:
-        named, code = cells.namer(), raw.get("code", "")
+        named, code = cell_names.namer(), raw.get("code", "")
         users: dict[str, bool] = {}
         self._places: dict[int, _Places] = {}
         self._lines: dict[int, _Line | None] = {}

@@ -23,15 +23,15 @@ import craft  # noqa: E402
 import driver_model  # noqa: E402
 from capture_support import REPLAYED  # noqa: E402
 
-FOLD = [Path(__file__).parent / "fold/driver.c"]
-FOLD += [ROOT / "csrc/compact" / f"{name}.c" for name in ("compact", "compact_blocks", "compact_driver")]
-FOLD += [*rooms("base"), *REPLAYED]
+DRIVER = [Path(__file__).parent / "compact/driver.c"]
+DRIVER += [ROOT / "csrc/compact" / f"{name}.c" for name in ("compact", "compact_blocks", "compact_driver")]
+DRIVER += [*rooms("base"), *REPLAYED]
 
 
 @pytest.fixture(scope="module")
 def fold() -> ctypes.CDLL:
     craft.Trace.library = craft.encoder()
-    library = craft.library("fold.so", FOLD)
+    library = craft.library("fold.so", DRIVER)
     library.fold.argtypes = [ctypes.c_void_p, *[ctypes.c_size_t] * 4, ctypes.c_void_p, ctypes.c_size_t]
     library.fold.restype = ctypes.c_long
     return library

@@ -1,4 +1,8 @@
-"""Python's own command line. Runs inside the profiled process: imports nothing."""
+"""Python's own command line. Part of every recording: imports nothing but sys."""
+
+import sys
+
+CALL = "cuptimem.simulation.call"  # python -m CALL FOLDER NAME calls a function of that name
 
 _WITH_VALUE = "WX"
 _LONG_WITH_VALUE = "--check-hash-based-pycs"
@@ -41,3 +45,28 @@ def without(option: list[str], letters: str) -> list[str]:
         return option
     left = "".join(flag for flag in name[1:] if flag not in letters)
     return [f"-{left}"] if left else []
+
+
+def script_of(arguments: list[str]) -> str:
+    """What this interpreter was asked to run: the script, the module after -m, "-c", "-" or "" for a prompt.
+
+    For cuptimem.simulate(function) the function's name.
+    """
+    program = split(arguments[1:])[1]
+    if program[:2] == ["-m", CALL]:
+        return program[-1]
+    if program[:1] == ["-m"]:
+        return program[1] if len(program) > 1 else ""
+    return program[0] if program else ""
+
+
+def flags() -> list[str]:
+    """The options this Python was started with, for the program: `python -X dev -i -m cuptimem run ...`.
+
+    An installed `cuptimem` command may carry -I, -E, -s or -P in its first line. They protect the command, so the
+    program does not get them.
+    """
+    options, program = split(sys.orig_argv[1:])
+    if program[:1] != ["-m"]:
+        options = [without(option, "IEsP") for option in options]
+    return [part for option in options for part in option]

@@ -6,7 +6,7 @@ from cuptimem.output.text.blocks import CODE, FUNCTION, LINE, Block, Column, Sty
 from cuptimem.output.text.descent import shown_reads
 from cuptimem.output.text.peak_views import lines_table
 from cuptimem.output.text.words import code, count, duration, function, place, plural, size
-from cuptimem.report.model import HostRead, Report
+from cuptimem.report.model import HostRead
 from cuptimem.report.stacks import Frame
 from cuptimem.simulation import cards
 from cuptimem.simulation.result import DeviceUse, Interval, Modelled, Simulation, UnknownRead
@@ -14,8 +14,9 @@ from cuptimem.simulation.result import DeviceUse, Interval, Modelled, Simulation
 _TOP = 10
 
 
-def simulation(report: Report | None, one: Simulation) -> list[Block]:
-    """All of it. The report is only asked for its file and whether it has a ledger."""
+def simulation(one: Simulation) -> list[Block]:
+    """All of it, with the next command where the report has a file."""
+    report = one.report
     blocks: list[Block] = [Text(_heading(one), "title", breaks=" · "), Text(), *_verdict(one)]
     blocks += _devices(one)
     blocks += _peak(one)
@@ -27,7 +28,7 @@ def simulation(report: Report | None, one: Simulation) -> list[Block]:
     if one.notes:
         blocks += [Text(), *(Text(f"! {note}", "warning") for note in one.notes)]
     if report is not None and report.path is not None and os.path.exists(report.path):
-        from cuptimem.record.naming import typed
+        from cuptimem.naming import typed
 
         path = typed(report.path)
         more = f"   cuptimem ledger {path}" if report.ledgers else ""

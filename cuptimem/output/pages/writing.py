@@ -6,10 +6,10 @@ import stat
 import sys
 from pathlib import Path
 
+from cuptimem import naming
 from cuptimem.errors import Error
 from cuptimem.output.text.words import size
 from cuptimem.printable import printable
-from cuptimem.record import naming
 from cuptimem.whole_files import replacing
 
 # In the head of every page (pages/templates/page.html): a file that has it may be replaced.
