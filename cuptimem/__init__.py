@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from cuptimem.report.ledger import DriverLevel as DriverLevel
     from cuptimem.report.ledger import Ledger as Ledger
     from cuptimem.report.ledger import LedgerLine as LedgerLine
+    from cuptimem.report.load import open as open
     from cuptimem.report.model import Backward as Backward
     from cuptimem.report.model import Clock as Clock
     from cuptimem.report.model import ClockChange as ClockChange
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from cuptimem.report.model import Steps as Steps
     from cuptimem.report.model import Survivor as Survivor
     from cuptimem.report.model import TimelinePoint as TimelinePoint
-    from cuptimem.report.model import open as open
     from cuptimem.report.stacks import Frame as Frame
     from cuptimem.simulation.api import simulate as simulate
     from cuptimem.simulation.result import Simulation as Simulation
@@ -85,7 +85,7 @@ _HOME = {
     "Steps": "report.model",
     "Survivor": "report.model",
     "TimelinePoint": "report.model",
-    "open": "report.model",
+    "open": "report.load",
     "simulate": "simulation.api",
     "tensorboard_handler": "tensorboard.handler",
 }

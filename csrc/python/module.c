@@ -26,7 +26,7 @@ static int module_exec(PyObject *module)
         cm_py_referrers_methods, cm_py_sources_methods,  cm_py_torch_calls_methods,
         cm_py_walks_methods,     cm_py_cupti_methods,    cm_py_temporary_methods,
         cm_py_trace_methods,     cm_py_analysis_methods, cm_py_sourcetext_methods,
-        cm_py_rewrite_methods,   cm_py_values_methods};
+        cm_py_rewrite_methods,   cm_py_values_methods,   cm_py_fields_methods};
 
     /* One capture per process, and hooks that outlive every interpreter. Told here too, for the
      * slot below is asked for by isolated interpreters only, and by none before 3.12. */

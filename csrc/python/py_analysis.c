@@ -1,5 +1,5 @@
 /* Reports as plain Python objects: one dict of numbers, tuples and strings per trace. */
-#include "py_build.h"
+#include "py_fields.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -8,46 +8,6 @@
 #include "../heap/node_name.h"
 #include "../heap/library.h"
 #include "../base/clock.h"
-
-const char *const cm_py_phases[] = {"other",    "data",      "forward",
-                                    "backward", "optimizer", "before start"};
-const char *const cm_py_states[] = {"complete", "recording", "recovered", "cut"};
-/* Part of the report, and of its JSON. */
-static const char *const confidence_names[] = {"low", "medium", "high"};
-static const char *const reason_names[] = {
-    [CM_SUSPECT_NOT] = "",
-    [CM_SUSPECT_FEW] = "few births",
-    [CM_SUSPECT_STOPPED] = "stopped",
-    [CM_SUSPECT_EPOCH] = "one epoch",
-    [CM_SUSPECT_GARBAGE] = "garbage",
-    [CM_SUSPECT_LOST] = "events lost",
-    [CM_SUSPECT_UNCOLLECTED] = "no collection",
-    [CM_SUSPECT_LATE] = "late garbage",
-    [CM_SUSPECT_FILLING] = "filling",
-    [CM_SUSPECT_NEGLIGIBLE] = "negligible",
-};
-static const char *const relation_names[] = {
-    [CM_LEAK_ALONE] = "",
-    [CM_LEAK_RETAINED] = "retained by the graph",
-    [CM_LEAK_SAME_STEPS] = "made in the same steps",
-    [CM_LEAK_FOLLOWS] = "grows with it",
-};
-static const char *const table_names[] = {
-    [CM_TABLE_START] = "start",         [CM_TABLE_END] = "end",
-    [CM_TABLE_ABOVE] = "above",         [CM_TABLE_KEPT] = "kept",
-    [CM_TABLE_ALLOCATED] = "allocated", [CM_TABLE_STEPPED] = "stepped",
-    [CM_TABLE_TEMPORARY] = "temporary"};
-const char *const cm_py_categories[CM_CATEGORIES] = {[CM_CATEGORY_UNKNOWN] = "unknown",
-                                                     [CM_CATEGORY_PARAMETER] = "parameter",
-                                                     [CM_CATEGORY_BUFFER] = "buffer",
-                                                     [CM_CATEGORY_GRADIENT] = "gradient",
-                                                     [CM_CATEGORY_OPTIMIZER_STATE] =
-                                                         "optimizer state",
-                                                     [CM_CATEGORY_INPUT] = "input",
-                                                     [CM_CATEGORY_ACTIVATION] = "activation",
-                                                     [CM_CATEGORY_TEMPORARY] = "temporary",
-                                                     [CM_CATEGORY_BEFORE_START] = "before start"};
-static const char *const tick_names[] = {NULL, "step", "optimizer", "data", "module", "backward"};
 
 typedef cm_py_builder builder;
 
@@ -60,7 +20,7 @@ PyObject *cm_py_text(const char *bytes)
 }
 
 /* The same object for the same string of the reader: file names occur in every frame. */
-static PyObject *shared_text(builder *b, const char *bytes)
+PyObject *cm_py_shared_text(builder *b, const char *bytes)
 {
     if (bytes == NULL)
         Py_RETURN_NONE;
@@ -75,13 +35,6 @@ static PyObject *shared_text(builder *b, const char *bytes)
     }
     Py_DECREF(key);
     return found;
-}
-
-static PyObject *none_below_zero(int64_t value)
-{
-    if (value < 0)
-        Py_RETURN_NONE;
-    return PyLong_FromLongLong(value);
 }
 
 PyObject *cm_py_fail(const char *message)
@@ -120,9 +73,10 @@ static PyObject *frame_tuple(builder *b, const cm_frame *frame)
     if (frame->truncated)
         return Py_BuildValue("(OsiiiiOKs)", Py_None, "...", -1, -1, -1, -1, Py_None, 0ULL, "");
     return Py_BuildValue(
-        "(NNiiiiNKN)", shared_text(b, frame->file), shared_text(b, frame->function), frame->line,
-        frame->end_line, frame->column, frame->end_column, shared_text(b, frame->module_class),
-        (unsigned long long)frame->module, shared_text(b, frame->text != NULL ? frame->text : ""));
+        "(NNiiiiNKN)", cm_py_shared_text(b, frame->file), cm_py_shared_text(b, frame->function),
+        frame->line, frame->end_line, frame->column, frame->end_column,
+        cm_py_shared_text(b, frame->module_class), (unsigned long long)frame->module,
+        cm_py_shared_text(b, frame->text != NULL ? frame->text : ""));
 }
 
 /* The innermost frame of a stack, made once: stacks share their outer frames. NULL without an
@@ -218,396 +172,30 @@ PyObject *cm_py_node_name(builder *b, uint32_t name)
 /* What a walk has said, or None. */
 PyObject *cm_py_label(cm_py_builder *b, uint32_t name)
 {
-    return shared_text(b, name == 0 ? NULL : cm_reader_name(b->reader, name));
+    return cm_py_shared_text(b, name == 0 ? NULL : cm_reader_name(b->reader, name));
 }
 
-PyObject *cm_py_contributors(builder *b, const cm_contributor *c, size_t count)
+/* Of a library or a kernel; "" where it is not known. */
+PyObject *cm_py_name(builder *b, uint32_t name)
 {
-    PyObject *list = PyList_New(0);
-    bool fine = list != NULL;
-    for (size_t i = 0; fine && i < count; i++)
-        fine = cm_py_append(list, Py_BuildValue(
-                                      "(LKNNsNsNN)", (long long)c[i].bytes,
-                                      (unsigned long long)c[i].count, cm_py_stack_id(b, c[i].stack),
-                                      cm_py_stack_id(b, c[i].origin_stack),
-                                      cm_py_phases[c[i].phase], cm_py_node_name(b, c[i].name),
-                                      cm_py_categories[c[i].category], cm_py_label(b, c[i].module),
-                                      cm_py_node_name(b, c[i].saved_by))) == 0;
-    return finish_list(list, fine);
+    const char *found = name != 0 ? cm_reader_name(b->reader, name) : NULL;
+    return cm_py_shared_text(b, found != NULL ? found : "");
 }
 
-static PyObject *tensor_list(builder *b, const cm_device_report *d)
+PyObject *cm_py_device_name(builder *b, uint32_t device)
 {
-    PyObject *list = PyList_New(0);
-    bool fine = list != NULL;
-    for (size_t i = 0; fine && i < d->tensor_count; i++) {
-        const cm_tensor *t = &d->tensors[i];
-        fine = cm_py_append(list, Py_BuildValue("(NsLNN)", cm_py_label(b, t->text),
-                                                cm_py_categories[t->category], (long long)t->bytes,
-                                                cm_py_label(b, t->module),
-                                                cm_py_stack_id(b, t->stack))) == 0;
-    }
-    return finish_list(list, fine);
-}
-
-static PyObject *oom_row(builder *b, const cm_oom *oom)
-{
-    return Py_BuildValue(
-        "(KLLNNNNLNNN)", (unsigned long long)oom->time_ns, (long long)oom->requested,
-        (long long)oom->allocated, cm_py_stack_id(b, oom->stack), none_below_zero(oom->step),
-        cm_py_contributors(b, oom->contributors, oom->contributor_count),
-        PyBool_FromLong(oom->left), (long long)oom->reserved, cm_py_stack_id(b, oom->origin_stack),
-        cm_py_node_name(b, oom->name),
-        oom->memory.segment_total == 0 ? Py_NewRef(Py_None) : cm_py_fragmentation(b, &oom->memory));
-}
-
-static PyObject *oom_list(builder *b, const cm_device_report *d)
-{
-    PyObject *list = PyList_New(0);
-    bool fine = list != NULL;
-    for (size_t i = 0; fine && i < d->oom_count; i++)
-        fine = cm_py_append(list, oom_row(b, &d->ooms[i])) == 0;
-    return finish_list(list, fine);
-}
-
-static PyObject *timeline_list(const cm_device_report *d)
-{
-    PyObject *list = PyList_New(0);
-    bool fine = list != NULL;
-    for (size_t i = 0; fine && i < d->timeline_count; i++) {
-        const cm_timeline_point *p = &d->timeline[i];
-        fine = cm_py_append(list, Py_BuildValue("(KLLN)", (unsigned long long)p->time_ns,
-                                                (long long)p->min, (long long)p->max,
-                                                none_below_zero(p->reserved))) == 0;
-    }
-    return finish_list(list, fine);
-}
-
-static PyObject *segments_dict(const cm_segment_totals *s)
-{
-    if (!s->seen)
-        Py_RETURN_NONE;
-    return Py_BuildValue("{s:K,s:L,s:L}", "count", (unsigned long long)s->count, "bytes",
-                         (long long)s->bytes, "peak", (long long)s->peak);
-}
-
-static PyObject *check_dict(const cm_totals_check *c)
-{
-    return Py_BuildValue("{s:L,s:L,s:K,s:K}", "told", (long long)c->told, "live",
-                         (long long)c->live, "checked", (unsigned long long)c->checked, "differ",
-                         (unsigned long long)c->differ);
-}
-
-/* {name: (contributors, (rest bytes, rest count))} of the tables that were asked for. */
-static PyObject *table_dict(builder *b, const cm_device_report *d)
-{
-    PyObject *dict = PyDict_New();
-    bool fine = dict != NULL;
-    for (size_t i = 0; fine && i < CM_TABLES; i++) {
-        const cm_table *t = &d->table[i];
-        if (b->tables & CM_TABLE(i))
-            fine = cm_py_put(dict, table_names[i],
-                             Py_BuildValue(
-                                 "(N(LK))",
-                                 cm_py_contributors(b, t->contributors, t->contributor_count),
-                                 (long long)t->rest_bytes, (unsigned long long)t->rest_count)) == 0;
-    }
-    return finish_list(dict, fine);
-}
-
-static PyObject *device_dict(builder *b, const cm_device_report *d)
-{
-    return Py_BuildValue(
-        "{s:s,s:L,s:L,s:K,s:N,s:(LKN),s:L,s:L,s:K,s:K,s:L,s:L,s:N,s:N,s:N,s:K,s:N,s:L,s:N,s:N,s:N,"
-        "s:N}",
-        "device", d->name, "start", (long long)d->start, "peak", (long long)d->peak, "peak_time_ns",
-        (unsigned long long)d->peak_time_ns, "peak_step", none_below_zero(d->peak_step), "above",
-        (long long)d->above, (unsigned long long)d->above_time_ns, none_below_zero(d->above_step),
-        "kept", (long long)d->kept, "end", (long long)d->end, "allocations",
-        (unsigned long long)d->allocations, "frees", (unsigned long long)d->frees, "allocated",
-        (long long)d->allocated, "freed", (long long)d->freed, "reserved_peak",
-        none_below_zero(d->reserved_peak), "contributors",
-        cm_py_contributors(b, d->contributors, d->contributor_count), "ooms", oom_list(b, d),
-        "ooms_total", (unsigned long long)d->oom_total, "timeline", timeline_list(d),
-        "requested_peak", (long long)d->requested_peak, "segments", segments_dict(&d->segments),
-        "check", check_dict(&d->check), "tables", table_dict(b, d), "tensors", tensor_list(b, d));
-}
-
-static PyObject *device_list(builder *b)
-{
-    PyObject *list = PyList_New(0);
-    bool fine = list != NULL;
-    for (size_t i = 0; fine && i < b->analysis->device_count; i++)
-        fine = cm_py_append(list, device_dict(b, &b->analysis->device[i])) == 0;
-    return finish_list(list, fine);
-}
-
-static PyObject *step_dict(builder *b, const cm_step_report *s)
-{
-    const cm_analysis *a = b->analysis;
-    return Py_BuildValue(
-        "{s:I,s:s,s:s,s:K,s:K,s:K,s:L,s:L,s:L,s:L,s:L,s:K,s:N,s:N,s:(LK)}", "index", s->index,
-        "loop", a->steps.loop[s->loop].name, "device", a->device[s->device].name, "begin_ns",
-        (unsigned long long)s->begin_ns, "end_ns", (unsigned long long)s->end_ns, "peak_ns",
-        (unsigned long long)s->peak_ns, "start", (long long)s->start, "peak", (long long)s->peak,
-        "end", (long long)s->end, "allocated", (long long)s->allocated, "freed",
-        (long long)s->freed, "allocations", (unsigned long long)s->allocations, "reserved",
-        none_below_zero(s->reserved), "contributors",
-        cm_py_contributors(b, a->step_contributors + s->first_contributor, s->contributor_count),
-        "rest", (long long)s->rest_bytes, (unsigned long long)s->rest_count);
-}
-
-static PyObject *step_list(builder *b)
-{
-    PyObject *list = PyList_New(0);
-    bool fine = list != NULL;
-    for (size_t i = 0; fine && i < b->analysis->step_count; i++)
-        fine = cm_py_append(list, step_dict(b, &b->analysis->step[i])) == 0;
-    return finish_list(list, fine);
+    return cm_py_shared_text(b, b->analysis->device[device].name);
 }
 
 /* (file, line, function) of a clock's line, or None. */
-static PyObject *where(builder *b, uint32_t line)
+PyObject *cm_py_clock_line(builder *b, uint32_t line)
 {
     cm_frame frame;
     uint32_t stack = line < b->analysis->line_count ? b->analysis->line_stack[line] : CM_STACK_NONE;
     if (!cm_reader_stack_frame(b->reader, stack, &frame))
         Py_RETURN_NONE;
-    return Py_BuildValue("(NiN)", shared_text(b, frame.file), frame.line,
-                         shared_text(b, frame.function));
-}
-
-/* (kind, where, steps) of a better clock that ticked too rarely, or None. */
-static PyObject *passed_clock(builder *b)
-{
-    const cm_steps *steps = &b->analysis->steps;
-    if (steps->passed_kind == 0)
-        Py_RETURN_NONE;
-    return Py_BuildValue("(sNI)", tick_names[steps->passed_kind], where(b, steps->passed_line),
-                         steps->passed_steps);
-}
-
-/* (updates, where, joined) of an iteration, or None. */
-static PyObject *clock_rate(builder *b)
-{
-    const cm_steps *steps = &b->analysis->steps;
-    if (steps->updates == 0)
-        Py_RETURN_NONE;
-    return Py_BuildValue("(INN)", steps->updates, where(b, steps->updates_line),
-                         PyBool_FromLong(steps->joined));
-}
-
-static PyObject *clock_dict(builder *b)
-{
-    const cm_steps *steps = &b->analysis->steps;
-    PyObject *changes = PyList_New(0), *loops = PyList_New(0);
-    bool fine = changes != NULL && loops != NULL;
-    for (size_t i = 0; fine && i < steps->change_count; i++) {
-        const cm_clock_change *c = &steps->change[i];
-        fine = cm_py_append(changes, Py_BuildValue("{s:I,s:s,s:N,s:s}", "step", c->step, "kind",
-                                                   tick_names[c->kind], "where", where(b, c->line),
-                                                   "loop", steps->loop[c->loop].name)) == 0;
-    }
-    for (size_t i = 0; fine && i < steps->loop_count; i++) {
-        const cm_clock_loop *l = &steps->loop[i];
-        fine = cm_py_append(loops, Py_BuildValue("{s:s,s:s,s:N,s:K}", "loop", l->name, "kind",
-                                                 tick_names[l->kind], "where", where(b, l->line),
-                                                 "steps", (unsigned long long)l->steps)) == 0;
-    }
-    if (!fine) {
-        Py_XDECREF(changes);
-        Py_XDECREF(loops);
-        return NULL;
-    }
-    return Py_BuildValue("{s:z,s:N,s:N,s:N,s:N,s:N}", "kind",
-                         steps->kind ? tick_names[steps->kind] : NULL, "where",
-                         where(b, steps->line), "changes", changes, "loops", loops, "passed",
-                         passed_clock(b), "rate", clock_rate(b));
-}
-
-static PyObject *survivor_list(builder *b, const cm_survivor *s, size_t count)
-{
-    PyObject *list = PyList_New(0);
-    bool fine = list != NULL;
-    for (size_t i = 0; fine && i < count; i++)
-        fine = cm_py_append(
-                   list, Py_BuildValue("(sNLKLL)", b->analysis->device[s[i].device].name,
-                                       cm_py_stack_id(b, s[i].stack), (long long)s[i].bytes,
-                                       (unsigned long long)s[i].count, (long long)s[i].first_step,
-                                       (long long)s[i].last_step)) == 0;
-    return finish_list(list, fine);
-}
-
-static PyObject *part_list(builder *b, const cm_leak *leak)
-{
-    PyObject *list = PyList_New(0);
-    bool fine = list != NULL;
-    for (size_t i = 0; fine && i < leak->part_count; i++) {
-        const cm_leak_part *p = &b->analysis->leak_parts[leak->first_part + i];
-        fine = cm_py_append(list, Py_BuildValue("(LKN)", (long long)p->bytes,
-                                                (unsigned long long)p->count,
-                                                cm_py_stack_id(b, p->stack))) == 0;
-    }
-    return finish_list(list, fine);
-}
-
-/* Those of one leak beside each other, in the order of the trace. */
-static int compare_holders(const void *a, const void *b)
-{
-    const cm_holder *x = *(const cm_holder *const *)a, *y = *(const cm_holder *const *)b;
-    if (x->stack != y->stack)
-        return x->stack < y->stack ? -1 : 1;
-    return x < y ? -1 : x > y;
-}
-
-static int compare_places(const void *a, const void *b)
-{
-    const cm_holder *x = *(const cm_holder *const *)a, *y = *(const cm_holder *const *)b;
-    return x < y ? -1 : x > y;
-}
-
-static bool sort_holders(builder *b)
-{
-    const cm_analysis *a = b->analysis;
-    b->holders = PyMem_New(const cm_holder *, a->holder_count + 1);
-    if (b->holders == NULL) {
-        PyErr_NoMemory();
-        return false;
-    }
-    for (size_t i = 0; i < a->holder_count; i++)
-        b->holders[i] = &a->holders[i];
-    qsort(b->holders, a->holder_count, sizeof *b->holders, compare_holders);
-    return true;
-}
-
-/* Appends those of one stack of the leak to `found`, where that is not NULL; their number. */
-static size_t holders_of(const builder *b, const cm_leak *leak, uint32_t stack,
-                         const cm_holder **found)
-{
-    size_t low = 0, high = b->analysis->holder_count, count = 0;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (b->holders[middle]->stack < stack)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    for (; low < b->analysis->holder_count && b->holders[low]->stack == stack; low++) {
-        const cm_holder *h = b->holders[low];
-        if (h->kind != leak->kind || (h->kind != CM_LEAK_NODES && h->device != leak->device))
-            continue;
-        if (found != NULL)
-            found[count] = h;
-        count++;
-    }
-    return count;
-}
-
-/* Of the leak's own stack and those of its parts. */
-static size_t find_holders(const builder *b, const cm_leak *leak, const cm_holder **found)
-{
-    size_t count = holders_of(b, leak, leak->stack, found);
-    for (size_t i = 0; i < leak->part_count; i++) {
-        uint32_t stack = b->analysis->leak_parts[leak->first_part + i].stack;
-        if (stack != leak->stack)
-            count += holders_of(b, leak, stack, found == NULL ? NULL : found + count);
-    }
-    return count;
-}
-
-/* Of the latest search that found any. */
-static PyObject *holder_list(builder *b, const cm_leak *leak)
-{
-    size_t count = find_holders(b, leak, NULL), first = 0;
-    const cm_holder **found = PyMem_New(const cm_holder *, count + 1);
-    if (found == NULL)
-        return PyErr_NoMemory();
-    find_holders(b, leak, found);
-    qsort(found, count, sizeof *found, compare_places);
-    for (size_t i = count; i > 0 && first == 0; i--)
-        if (found[i - 1]->first)
-            first = i - 1;
-    PyObject *list = PyList_New(0);
-    bool fine = list != NULL;
-    for (size_t i = first; fine && i < count; i++)
-        if (i == first || found[i] != found[i - 1]) /* parts may share a stack */
-            fine = cm_py_append(list, Py_BuildValue("(NKL)", cm_py_label(b, found[i]->path),
-                                                    (unsigned long long)found[i]->count,
-                                                    (long long)found[i]->bytes)) == 0;
-    PyMem_Free(found);
-    return finish_list(list, fine);
-}
-
-static PyObject *leak_list(builder *b, const cm_leak *leak, size_t count);
-
-static PyObject *leak_dict(builder *b, const cm_leak *leak)
-{
-    const cm_analysis *a = b->analysis;
-    return Py_BuildValue(
-        "{s:s,s:s,s:L,s:K,s:d,s:d,s:d,s:L,s:L,s:s,s:N,s:N,s:s,s:s,s:s,s:s,s:N,s:s,s:N,s:N}", "kind",
-        leak->kind == CM_LEAK_NODES ? "nodes" : "bytes", "device",
-        leak->device < a->device_count ? a->device[leak->device].name : "cpu", "bytes",
-        (long long)leak->bytes, "count", (unsigned long long)leak->count, "bytes_per_step",
-        leak->bytes_per_step, "count_per_step", leak->count_per_step, "total_bytes_per_step",
-        leak->total_bytes_per_step, "first_step", (long long)leak->first_step, "last_step",
-        (long long)leak->last_step, "loop", a->steps.loop[leak->loop].name, "stack",
-        cm_py_stack_id(b, leak->stack), "retained", cm_py_stack_id(b, leak->retained_stack),
-        "signature", leak->signature == CM_LEAK_GROWING ? "growing" : "survivors", "cause",
-        leak->cycle ? "cycle" : "", "confidence", confidence_names[leak->confidence], "reason",
-        reason_names[leak->reason], "parts", part_list(b, leak), "relation",
-        relation_names[leak->relation], "keeps",
-        leak_list(b, a->kept + leak->first_kept, leak->kept_count), "holders",
-        holder_list(b, leak));
-}
-
-static PyObject *leak_list(builder *b, const cm_leak *leak, size_t count)
-{
-    PyObject *list = PyList_New(0);
-    bool fine = list != NULL;
-    for (size_t i = 0; fine && i < count; i++)
-        fine = cm_py_append(list, leak_dict(b, &leak[i])) == 0;
-    return finish_list(list, fine);
-}
-
-static PyObject *kept_block_list(builder *b)
-{
-    const cm_analysis *a = b->analysis;
-    PyObject *list = PyList_New(0);
-    bool fine = list != NULL;
-    for (size_t i = 0; fine && i < a->kept_block_count; i++) {
-        const cm_kept_block *k = &a->kept_blocks[i];
-        fine = cm_py_append(list, Py_BuildValue("(KLLsN)", (unsigned long long)k->address,
-                                                (long long)k->size, (long long)k->step,
-                                                a->device[k->device].name,
-                                                cm_py_stack_id(b, k->stack))) == 0;
-    }
-    return finish_list(list, fine);
-}
-
-static PyObject *host_read_list(builder *b)
-{
-    const cm_analysis *a = b->analysis;
-    PyObject *list = PyList_New(0);
-    bool fine = list != NULL;
-    for (size_t i = 0; fine && i < a->host_read_count; i++) {
-        const cm_host_read *r = &a->host_reads[i];
-        fine = cm_py_append(list, Py_BuildValue(
-                                      "{s:N,s:K,s:L,s:s,s:N}", "stack", cm_py_stack_id(b, r->stack),
-                                      "count", (unsigned long long)r->count, "bytes",
-                                      (long long)r->bytes, "device", a->device[r->device].name,
-                                      "written", PyBool_FromLong(r->written))) == 0;
-    }
-    return finish_list(list, fine);
-}
-
-static PyObject *rss_list(const cm_analysis *a)
-{
-    PyObject *list = PyList_New(0);
-    bool fine = list != NULL;
-    for (size_t i = 0; fine && i < a->rss_count; i++)
-        fine = cm_py_append(list, Py_BuildValue("(KL)", (unsigned long long)a->rss[i].time_ns,
-                                                (long long)a->rss[i].bytes)) == 0;
-    return finish_list(list, fine);
+    return Py_BuildValue("(NiN)", cm_py_shared_text(b, frame.file), frame.line,
+                         cm_py_shared_text(b, frame.function));
 }
 
 PyObject *cm_py_meta(const cm_reader *reader)
@@ -625,70 +213,6 @@ PyObject *cm_py_meta(const cm_reader *reader)
     return dict;
 }
 
-/* None where the trace has every event. */
-static PyObject *folded_dict(const cm_analysis *a)
-{
-    if (a->folded.events == 0)
-        Py_RETURN_NONE;
-    return Py_BuildValue("{s:L,s:L,s:K}", "from_step", (long long)a->folded.from_step, "to_step",
-                         (long long)a->folded.to_step, "events",
-                         (unsigned long long)a->folded.events);
-}
-
-static PyObject *lost_dict(const builder *b)
-{
-    const cm_analysis *a = b->analysis;
-    return Py_BuildValue(
-        "{s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "events", (unsigned long long)a->lost_events, "stacks",
-        (unsigned long long)a->lost_stacks, "unknown_frees", (unsigned long long)a->unknown_frees,
-        "replaced", (unsigned long long)a->replaced, "seeds_skipped",
-        (unsigned long long)a->seeds_skipped, "cut",
-        (unsigned long long)(cm_reader_cut_stacks(b->reader) + cm_reader_cut_texts(b->reader)),
-        "unshown", (unsigned long long)b->unshown);
-}
-
-static PyObject *backward_dict(const cm_analysis *a)
-{
-    const cm_backward_bytes *w = &a->backward;
-    return Py_BuildValue("{s:L,s:L,s:L,s:L}", "bytes", (long long)w->bytes, "resolved",
-                         (long long)w->resolved, "accumulation", (long long)w->accumulation,
-                         "unresolved", (long long)w->unresolved);
-}
-
-static bool fill(builder *b, PyObject *d)
-{
-    const cm_analysis *a = b->analysis;
-    return cm_py_put(d, "schema", PyLong_FromLong(2)) == 0 &&
-           cm_py_put(d, "complete", PyBool_FromLong(a->state == CM_TRACE_COMPLETE)) == 0 &&
-           cm_py_put(d, "state", cm_py_text(cm_py_states[a->state])) == 0 &&
-           cm_py_put(d, "reason", cm_py_text(a->reason)) == 0 &&
-           cm_py_put(d, "meta", cm_py_meta(b->reader)) == 0 &&
-           cm_py_put(d, "code", cm_py_text(a->code)) == 0 &&
-           cm_py_put(d, "step_asked", none_below_zero(a->step_asked)) == 0 &&
-           cm_py_put(d, "start_realtime_ns", PyLong_FromUnsignedLongLong(a->start_realtime_ns)) ==
-               0 &&
-           cm_py_put(d, "begin_ns", PyLong_FromUnsignedLongLong(a->begin_ns)) == 0 &&
-           cm_py_put(d, "duration_ns", PyLong_FromUnsignedLongLong(a->duration_ns)) == 0 &&
-           cm_py_put(d, "events", PyLong_FromUnsignedLongLong(a->events)) == 0 &&
-           cm_py_put(d, "folded", folded_dict(a)) == 0 &&
-           cm_py_put(d, "allocations", PyLong_FromUnsignedLongLong(a->allocations)) == 0 &&
-           cm_py_put(d, "threads", PyLong_FromUnsignedLongLong(a->threads)) == 0 &&
-           cm_py_put(d, "devices", device_list(b)) == 0 && cm_py_put(d, "rss", rss_list(a)) == 0 &&
-           cm_py_put(d, "steps", step_list(b)) == 0 && cm_py_put(d, "clock", clock_dict(b)) == 0 &&
-           cm_py_put(d, "survivors", survivor_list(b, a->survivors, a->survivor_count)) == 0 &&
-           cm_py_put(d, "survivors_at_end",
-                     survivor_list(b, a->survivors_end, a->survivor_end_count)) == 0 &&
-           cm_py_put(d, "host_reads", host_read_list(b)) == 0 &&
-           cm_py_put(d, "kept_blocks", kept_block_list(b)) == 0 &&
-           cm_py_put(d, "leaks", leak_list(b, a->leaks, a->leak_count)) == 0 &&
-           cm_py_put(d, "suspects", leak_list(b, a->suspects, a->suspect_count)) == 0 &&
-           cm_py_put(d, "live_nodes", PyLong_FromUnsignedLongLong(a->live_nodes)) == 0 &&
-           cm_py_put(d, "backward", backward_dict(a)) == 0 && cm_py_put_ledger(b, d) &&
-           cm_py_put(d, "charts", cm_py_charts(b)) == 0 &&
-           cm_py_put(d, "lost", lost_dict(b)) == 0 && /* last: stacks may have been left out */
-           cm_py_put(d, "stacks", Py_NewRef(b->stacks)) == 0;
-}
-
 static PyObject *build(const cm_reader *reader, const cm_analysis *analysis, uint32_t tables)
 {
     builder b = {.reader = reader,
@@ -698,11 +222,11 @@ static PyObject *build(const cm_reader *reader, const cm_analysis *analysis, uin
                  .frames = PyDict_New(),
                  .names = PyDict_New(),
                  .strings = PyDict_New()};
-    PyObject *dict = PyDict_New();
+    PyObject *dict = NULL;
     cm_py_allow(&b);
-    if (b.stacks == NULL || b.frames == NULL || b.names == NULL || b.strings == NULL ||
-        dict == NULL || !sort_holders(&b) || !fill(&b, dict))
-        Py_CLEAR(dict);
+    if (b.stacks != NULL && b.frames != NULL && b.names != NULL && b.strings != NULL &&
+        cm_py_sort_holders(&b))
+        dict = cm_py_build(&b, &cm_py_report_fields, analysis, analysis);
     Py_XDECREF(b.stacks);
     Py_XDECREF(b.frames);
     PyMem_Free(b.holders);
@@ -885,7 +409,7 @@ static bool find_tables(PyObject *names, uint32_t *wanted)
         PyObject *name = PySequence_Fast_GET_ITEM(list, i);
         uint32_t found = 0;
         for (size_t kind = 0; kind < CM_TABLES && PyUnicode_Check(name); kind++)
-            if (PyUnicode_CompareWithASCIIString(name, table_names[kind]) == 0)
+            if (PyUnicode_CompareWithASCIIString(name, cm_py_tables[kind]) == 0)
                 found = CM_TABLE(kind);
         *wanted |= found;
         fine = found != 0;

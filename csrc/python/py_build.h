@@ -30,6 +30,9 @@ typedef struct cm_py_builder {
 void cm_py_allow(cm_py_builder *b);
 
 PyObject *cm_py_text(const char *bytes); /* NULL -> None */
+/* The same object for the same string, which outlives the builder: file names are in every frame.
+ */
+PyObject *cm_py_shared_text(cm_py_builder *b, const char *bytes);
 /* The id as an int; its frames go into the table of stacks. CM_STACK_LOST beyond what is allowed.
  */
 PyObject *cm_py_stack_id(cm_py_builder *b, uint32_t stack);
@@ -40,6 +43,12 @@ PyObject *cm_py_stack(cm_py_builder *b, uint32_t stack);
 PyObject *cm_py_node_name(cm_py_builder *b, uint32_t name);
 /* A text of a walk (CM_EV_LABEL), such as a module's name, None for 0. */
 PyObject *cm_py_label(cm_py_builder *b, uint32_t name);
+/* Of a library or a kernel, "" for 0. */
+PyObject *cm_py_name(cm_py_builder *b, uint32_t name);
+PyObject *cm_py_device_name(cm_py_builder *b, uint32_t device);
+/* (file, line, function) of a line of the step clock, or None. */
+PyObject *cm_py_clock_line(cm_py_builder *b, uint32_t line);
+bool cm_py_sort_holders(cm_py_builder *b);
 PyObject *cm_py_meta(const cm_reader *reader);
 PyObject *cm_py_fail(const char *message); /* raises Error */
 
@@ -52,21 +61,14 @@ typedef struct cm_py_watcher {
 cm_py_watcher cm_py_watch(PyObject *callback); /* None: no callback */
 bool cm_py_watched(double share, void *watcher);
 
-extern const char *const cm_py_phases[], *const cm_py_states[], *const cm_py_categories[];
+extern const char *const cm_py_phases[],
+    *const cm_py_states[], *const cm_py_categories[CM_CATEGORIES], *const cm_py_tables[CM_TABLES];
 
 /* Both take the reference, and pass a NULL on as -1. */
 int cm_py_append(PyObject *list, PyObject *item);
 int cm_py_put(PyObject *dict, const char *key, PyObject *value);
 
-/* With the objects of its stacks and names. */
-PyObject *cm_py_contributors(cm_py_builder *b, const cm_contributor *contributor, size_t count);
-
-/* py_charts.c: the spans that are asked for, and what came of them. */
+/* py_charts.c: the spans that are asked for. */
 bool cm_py_chart_spans(PyObject *rows, cm_chart_span *spans, size_t *count);
-PyObject *cm_py_charts(cm_py_builder *b);
-
-/* py_ledger.c: the keys of the driver level. */
-bool cm_py_put_ledger(cm_py_builder *b, PyObject *dict);
-PyObject *cm_py_fragmentation(cm_py_builder *b, const cm_fragmentation *one);
 
 #endif

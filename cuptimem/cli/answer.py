@@ -14,7 +14,8 @@ from cuptimem.output.text.account_views import short
 from cuptimem.output.text.blocks import Text
 from cuptimem.output.text.descent import line_to_leave, shown_lines
 from cuptimem.output.text.words import function, place, plural, share, shortened, size, where
-from cuptimem.report.model import Contents, Device, Line, Report, analyze
+from cuptimem.report.load import analyze
+from cuptimem.report.model import Contents, Device, Line, Report
 from cuptimem.report.stacks import Frame
 
 CPU_SECONDS = 2

@@ -11,7 +11,8 @@ from cuptimem.cli.parsing import Parser
 from cuptimem.errors import Error
 from cuptimem.output.text import terminal
 from cuptimem.report import own_code
-from cuptimem.report.model import Contents, Report, analyze
+from cuptimem.report.load import analyze
+from cuptimem.report.model import Contents, Report
 
 WHAT = ("peak", "end", "allocated", "temporary")
 

@@ -147,7 +147,7 @@ def _record(core: ModuleType, torch: ModuleType, path: str) -> list[tuple[str, b
 
 
 def _joined(path: str) -> tuple[str, bool, str]:
-    from cuptimem.report.model import analyze
+    from cuptimem.report.load import analyze
 
     peak = analyze(path).device("cpu").peak
     found = {

@@ -19,7 +19,8 @@ from cuptimem.errors import Error
 from cuptimem.output.text.words import plural
 from cuptimem.pytest_plugin import baselines, own
 from cuptimem.record import instruments, process_info, recorder
-from cuptimem.report.model import Report, analyze
+from cuptimem.report.load import analyze
+from cuptimem.report.model import Report
 
 LONG = 256 << 20  # bytes of trace
 

@@ -179,7 +179,7 @@ class _Run:
             raise Error("this profile was started by the parent process: only the parent can report on it")
         if self.known is not None:
             return self.known
-        from cuptimem.report.model import analyze  # takes longer to load than all else here: not before it is asked for
+        from cuptimem.report.load import analyze  # takes longer to load than all else here: not before it is asked for
 
         path, source, number = recorder.snapshot_source(window)
         closed = window.closed

@@ -78,7 +78,7 @@ def show(window: "Window") -> None:
     """The page of a window that is closed; once its capture is over."""
 
     def report() -> "Report":
-        from cuptimem.report.model import analyze
+        from cuptimem.report.load import analyze
 
         path, source, number = window.source
         return analyze(path, source=source, window=number, temporary=window.path is None, default_code=window.code)

@@ -5,9 +5,8 @@ may be shorter). Columns are array("q"): 64-bit integers, bytes or nanoseconds s
 """
 
 from array import array
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cuptimem.report.brief import Brief
 
@@ -144,32 +143,3 @@ class Chart(Brief):
                     left[later] -= rows.end[place]
                 place += 1
         return left
-
-
-def _column(data: bytes) -> "array[int]":
-    column = array("q")
-    column.frombytes(data)
-    return column
-
-
-def _columns(row: Mapping[str, bytes]) -> "dict[str, array[int]]":
-    return {name: _column(data) for name, data in row.items()}
-
-
-def from_row(row: Mapping[str, Any], contributor: "Callable[[Sequence[Any]], Contributor]") -> Chart:
-    """A chart of the core's analyze()."""
-    intervals = dict(row["intervals"])
-    phases = tuple(map(_column, intervals.pop("phases")))
-    return Chart(
-        device=row["device"],
-        span=row["span"],
-        begin_ns=row["begin_ns"],
-        end_ns=row["end_ns"],
-        intervals=Intervals(**_columns(intervals), phases=phases),
-        contributors=tuple(map(contributor, row["contributors"])),
-        entries=Entries(**_columns(row["entries"])),
-        hidden=row["hidden"],
-        blocks=Blocks(**_columns(row["blocks"])),
-        least_block=row["least_block"],
-        least_survivor=row["least_survivor"],
-    )

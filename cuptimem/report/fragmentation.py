@@ -1,12 +1,12 @@
 """Memory that PyTorch's allocator has and cannot give out, as plain frozen data. Sizes are bytes, None is unknown."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cuptimem.errors import Error
 from cuptimem.report.brief import Brief
-from cuptimem.report.ledger import chosen, device_name, known
+from cuptimem.report.ledger import chosen
 from cuptimem.report.stacks import Frame, Stack, user_frame
 
 if TYPE_CHECKING:
@@ -138,43 +138,3 @@ def pick(report: "Report", device: str | None, at: str | None) -> Fragmentation:
             return row
     there = ", ".join(dict.fromkeys(row.what for row in rows))
     raise Error(f"no fragmentation of {name} at {at!r} in this recording (there: {there})")
-
-
-def from_row(row: Mapping[str, Any], stack_of: Callable[[int], Stack], lost_stack: int) -> Fragmentation:
-    """One entry of what the C core's analyze() returned."""
-
-    def segment(one: Mapping[str, Any]) -> PinnedSegment:
-        pins = tuple(
-            SegmentPin(pin["bytes"], pin["count"], stack_of(pin["stack"]), pin["stack"] == lost_stack)
-            for pin in one["pins"]
-        )
-        return PinnedSegment(one["address"], one["size"], one["allocated"], one["largest_free"], pins)
-
-    return Fragmentation(
-        device=device_name(row["device"]),
-        what=row["what"],
-        time_ns=row["time_ns"],
-        reserved=row["reserved"],
-        allocated=row["allocated"],
-        requested=row["requested"],
-        asked=known(row["asked"]),
-        too_small=known(row["too_small"]),
-        largest_free_block=row["largest_free_block"],
-        free_on_device=known(row["free_on_device"]),
-        largest_request=known(row["largest_request"]),
-        empty_cache_returns=row["empty_cache_returns"],
-        expandable_returns=row["expandable_returns"],
-        segments_total=row["segments_total"],
-        segments=tuple(segment(one) for one in row["segments"]),
-        pins=tuple(
-            Pin(
-                pin["bytes"],
-                pin["count"],
-                pin["pinned"],
-                pin["segments"],
-                stack_of(pin["stack"]),
-                pin["stack"] == lost_stack,
-            )
-            for pin in row["pins"]
-        ),
-    )

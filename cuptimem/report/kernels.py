@@ -1,9 +1,7 @@
 """Kernels beside the blocks that were alive around them, as plain frozen data. Times are nanoseconds, sizes bytes."""
 
 import re
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from cuptimem.report.brief import Brief, name
 from cuptimem.report.stacks import Frame, Stack, user_frame
@@ -83,37 +81,6 @@ class Kernels(Brief):
 
         most = f", most in {name(self.names[0].short)}" if self.names else ""
         return f"{self.launches} launched, {self.ran} ran for {duration(self.ns)}{most}"
-
-
-def from_row(row: Mapping[str, Any] | None, stack_of: Callable[[int], Stack], lost_stack: int) -> Kernels | None:
-    """Of what the C core's analyze() returned."""
-    if row is None:
-        return None
-
-    def use(one: Mapping[str, Any]) -> KernelUse:
-        stack = one["stack"]
-        return KernelUse(
-            one["bytes"], one["count"], one["wait_ns"], one["kernel"], stack_of(stack), stack == lost_stack
-        )
-
-    return Kernels(
-        launches=row["launches"],
-        ran=row["ran"],
-        dropped=row["dropped"],
-        unrecorded=row["unrecorded"],
-        unlaunched=row["unlaunched"],
-        unjudged=row["unjudged"],
-        wait_least_ns=row["wait_least_ns"],
-        ns=row["ns"],
-        names_total=row["names_total"],
-        names=tuple(KernelTime(one["name"], one["count"], one["ns"]) for one in row["names"]),
-        early=tuple(use(one) for one in row["early"]),
-        late=tuple(use(one) for one in row["late"]),
-        held=tuple(
-            HeldBlocks(one["bytes"], one["count"], one["stream"], stack_of(one["stack"]), one["stack"] == lost_stack)
-            for one in row["held"]
-        ),
-    )
 
 
 # -- names ---------------------------------------------------------------------------------------------------------

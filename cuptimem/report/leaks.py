@@ -1,6 +1,6 @@
 """What grows: leaks and suspects, as plain frozen data."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -145,45 +145,10 @@ class Leaks(Displayed, Brief, tuple[Leak, ...]):
         return f"{len(self)}{first}"
 
 
-def _made_behind(stack: Stack, clock: Mapping[str, Any] | None) -> bool:
+def made_behind(stack: Stack, clock: Mapping[str, Any] | None) -> bool:
     """Whether this happens behind the line that ends a step, in the same pass of the loop: `losses.append(loss)` below
     `optimizer.step()`. The clock counts it to the next step; it belongs to the one that has just ended."""
     if clock is None or clock["kind"] not in _ENDS_A_STEP or clock["where"] is None:
         return False
     file, line, function = clock["where"]
     return any(frame.file == file and frame.function == function and frame.line > line for frame in stack)
-
-
-def from_row(
-    row: Mapping[str, Any],
-    stack_of: Callable[[int], Stack],
-    lost_stack: int,
-    clocks: Mapping[str, Mapping[str, Any]],
-) -> Leak:
-    """A leak or suspect of what the C core's analyze() returned. clocks: of each loop, its row in "clock"."""
-    behind = int(_made_behind(stack_of(row["retained"] or row["stack"]), clocks.get(row["loop"])))
-    return Leak(
-        kind=row["kind"],
-        device=row["device"],
-        bytes=row["bytes"],
-        count=row["count"],
-        bytes_per_step=row["bytes_per_step"],
-        count_per_step=row["count_per_step"],
-        first_step=max(0, row["first_step"] - behind),
-        last_step=max(0, row["last_step"] - behind),
-        loop=row["loop"],
-        stack=stack_of(row["stack"]),
-        retained_at=stack_of(row["retained"]),
-        parts=tuple(
-            LeakPart(size, count, stack_of(stack_id), stack_id == lost_stack) for size, count, stack_id in row["parts"]
-        ),
-        signature=row["signature"],
-        cause=row["cause"],
-        confidence=row["confidence"],
-        reason=row["reason"],
-        stack_lost=row["stack"] == lost_stack,
-        total_bytes_per_step=row["total_bytes_per_step"],
-        relation=row["relation"],
-        keeps=tuple(from_row(kept, stack_of, lost_stack, clocks) for kept in row["keeps"]),
-        holders=tuple(Holder(path or "?", count, size) for path, count, size in row.get("holders", ())),
-    )

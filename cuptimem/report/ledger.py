@@ -4,9 +4,9 @@ All sizes are bytes. None is unknown: nobody told, or it was not measured. A lib
 called CUDA ("libnccl.so.2"), "" where it is unknown; library_name has the name that people know it by.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from cuptimem.errors import Error
 from cuptimem.report.brief import Brief, at, in_step, name
@@ -29,18 +29,6 @@ PARTS = {
 }
 
 _Row = TypeVar("_Row")
-
-_NOT_SAID = "the recording does not say how it was made"
-
-
-def known(value: int | None) -> int | None:
-    """The core's -1 as None."""
-    return None if value is None or value < 0 else value
-
-
-def device_name(index: int) -> str:
-    """cuda:0 for CUDA's device 0; -1 is one that was not told."""
-    return f"cuda:{index}" if index >= 0 else "cuda:?"
 
 
 def chosen(rows: tuple[_Row, ...], name: str, name_of: Callable[[_Row], str], what: str) -> _Row:
@@ -346,96 +334,3 @@ def pick(report: "Report", device: str | None, what: str) -> Ledger:
     if what == "asked":
         raise Error(f"no ledger before that moment: {device or 'no device'} had not been asked yet")
     raise Error(f"no ledger at {what!r}: it is 'peak', 'end', or seconds since the start")
-
-
-# -- out of the core's analyze() -----------------------------------------------------------------------------------
-
-
-def allocations_from_row(
-    row: Mapping[str, Any], stack_of: Callable[[int], Stack], lost_stack: int
-) -> DriverAllocations:
-    return DriverAllocations(
-        kind=row["kind"],
-        library=row["library"],
-        bytes=row["bytes"],
-        count=row["count"],
-        stack=stack_of(row["stack"]),
-        torch=row.get("torch", False),
-        stack_lost=row["stack"] == lost_stack,
-        backward=row["backward"],
-    )
-
-
-def driver_from_row(row: Mapping[str, Any] | None, stack_of: Callable[[int], Stack], lost_stack: int) -> DriverLevel:
-    """The driver level of what analyze() returned; of a trace that has none, what says so."""
-    if row is None or (row["mode"], row["reason"], row["allocations"], row["frees"]) == ("none", "", 0, 0):
-        return NOT_RECORDED
-    unsaid = row["mode"] == "none" and not row["reason"]  # a killed process may not have come to say it
-
-    def device(name: str, one: Mapping[str, Any]) -> DriverDevice:
-        live = tuple(allocations_from_row(part, stack_of, lost_stack) for part in one["live"])
-        return DriverDevice(name, one["bytes"], one["peak"], live)
-
-    return DriverLevel(
-        mode="unknown" if unsaid else row["mode"],
-        reason=_NOT_SAID if unsaid else row["reason"],
-        cupti=row["cupti"],
-        allocations=row["allocations"],
-        frees=row["frees"],
-        unknown_frees=row["unknown_frees"],
-        failed_frees=row["failed_frees"],
-        replaced=row["replaced"],
-        witness=Witness(**row["witness"]),
-        devices=tuple(device(device_name(one["device"]), one) for one in row["devices"]),
-        host=device("host", row["host"]),
-    )
-
-
-def ledger_from_row(row: Mapping[str, Any], stack_of: Callable[[int], Stack], lost_stack: int) -> Ledger:
-    """One ledger of what analyze() returned."""
-    others, context = known(row["others"]), known(row["context"])
-    lines = [
-        LedgerLine("tensors", row["tensors"]),
-        LedgerLine("rounding", row["rounding"]),
-        LedgerLine("cached", row["cached"]),
-    ]
-    lines += [
-        LedgerLine(
-            "driver",
-            part["bytes"],
-            part["count"],
-            part["kind"],
-            part["library"],
-            stack_of(part["stack"]),
-            part["stack"] == lost_stack,
-            part["backward"],
-        )
-        for part in row["driver"]
-    ]
-    lines.append(LedgerLine("driver rounding", row["driver_rounding"]))
-    lines.append(LedgerLine("pool slack", row["pool_slack"]))
-    if context is not None:
-        lines.append(LedgerLine("context", context, kind="" if row["context_measured"] else "before"))
-    if others is not None:
-        lines.append(LedgerLine("others", others))
-    lines.append(LedgerLine("residual", row["residual"]))
-    return Ledger(
-        device=device_name(row["device"]),
-        what=row["what"],
-        time_ns=row["time_ns"],
-        step=known(row["step"]),
-        quiet=row["quiet"],
-        used=row["used"],
-        total=known(row["total"]),
-        own=known(row["own"]),
-        others=others,
-        driver_reserved=known(row["driver_reserved"]),
-        pool_short=row["pool_short"],
-        context_measured=row["context_measured"],
-        lines=tuple(lines),
-    )
-
-
-def timeline_from_row(row: Mapping[str, Any]) -> DeviceTimeline:
-    points = tuple(DeviceTimelinePoint(time_ns, *map(known, values)) for time_ns, *values in row["points"])
-    return DeviceTimeline(device_name(row["device"]), points)

@@ -5,16 +5,14 @@ pickled, compared and kept; they need neither the trace nor torch. Stacks are tu
 """
 
 import os
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
-from cuptimem import cell_names
 from cuptimem.displayed import Displayed
 from cuptimem.errors import Error, core
-from cuptimem.report import brief, chart, fragmentation, kernels, leaks, ledger, own_code
+from cuptimem.report import brief, fragmentation, leaks, ledger
 from cuptimem.report.brief import Brief
 from cuptimem.report.chart import Chart, Span
 from cuptimem.report.fragmentation import Fragmentation
@@ -36,8 +34,6 @@ if TYPE_CHECKING:
         @property
         def source(self) -> tuple[str, object, int]: ...
 
-
-_NO_STACK, _LOST_STACK = 0, 1  # reserved stack ids, csrc/base/event.h
 
 # What a block is for; csrc/heap/category.h has the rules.
 CATEGORIES = (
@@ -432,7 +428,6 @@ class Steps(Displayed, Brief, tuple[Step, ...]):
         return pandas.DataFrame(self.to_dicts(), columns=list(_STEP_COLUMNS))
 
 
-_DIMENSIONS = 64  # of a tensor: PyTorch has no more
 _STEP_COLUMNS = (
     "index",
     "loop",
@@ -682,9 +677,11 @@ class Report(Displayed, Brief):
 
     def _again(self, **more: Any) -> "Report":
         """This report, with more in it than it was opened with."""
+        from cuptimem.report import load
+
         path, source, window = self._trace()
         temporary = source is not None
-        report = analyze(
+        report = load.analyze(
             path, window=window, step=self.step, code=self.code, source=source, temporary=temporary, **more
         )
         if not temporary and report.start_realtime_ns != self.start_realtime_ns:
@@ -809,315 +806,3 @@ class Report(Displayed, Brief):
     def __getstate__(self) -> dict[str, Any]:
         state = {name: value for name, value in self.__dict__.items() if name != "_summary"}
         return state | {"recorded": None}
-
-
-def open(
-    path: str | os.PathLike[str],
-    *,
-    step: int | None = None,
-    min_rate: float | None = None,
-    progress: Callable[[float], bool] | None = None,
-    code: str | Iterable[str] | None = None,
-) -> Report:
-    """Reads a trace. Needs neither torch nor the machine it was recorded on.
-
-    step: the devices' peaks are then those of this step (-1: the last), with all their contributors. min_rate: what
-    grows by fewer bytes a step is negligible (None: by less than 1 KiB a step and 1 % of the device's peak). progress
-    is called with the share done (0 to 1) and cancels by returning False. code: installed packages that count as the
-    user's own code, too ("transformers", or several); None: what CUPTIMEM_CODE says, else what the recording names.
-    Raises Error, one line, for a file that is not a whole trace header; a trace whose tail is missing opens with
-    complete=False.
-    """
-    return analyze(os.fspath(path), step=step, min_rate=min_rate, progress=progress, code=code)
-
-
-def analyze(
-    path: str,
-    *,
-    source: object = None,
-    window: int = 0,
-    step: int | None = None,
-    progress: Callable[[float], bool] | None = None,
-    temporary: bool = False,
-    ledger_at_ns: int | None = None,
-    code: str | Iterable[str] | None = None,
-    default_code: Iterable[str] | None = None,
-    tables: Iterable[str] = (),
-    min_rate: float | None = None,
-    again: bool = False,
-    charts: Iterable[Span] = (),
-) -> Report:
-    """The report of one window of a trace (0: of all of it). ledger_at_ns: with ledgers of this moment, too.
-
-    source: core.trace(path), of which what was read for other windows is not read again; again: that this window will
-    be asked for once more.
-    tables: with these of TABLES, which Report.contents gives.
-    charts: with these spans in Report.drawn.
-    default_code: in the place of what the trace names, used where neither code nor the environment names any.
-    """
-    if os.path.isdir(path):
-        raise Error(f"{path} is a directory, not a trace")
-    if min_rate is not None and not min_rate >= 0:
-        raise Error(f"min_rate is a number of bytes a step, not {min_rate!r}")
-    chosen = own_code.names(code) if code is not None else own_code.of_environment()
-    if chosen is None and default_code is not None:
-        chosen = tuple(default_code)
-    raw = core().analyze(
-        path if source is None else source,
-        window=window,
-        step=step,
-        progress=progress,
-        code=None if chosen is None else ",".join(chosen),
-        tables=tuple(tables),
-        ledger_at_ns=-1 if ledger_at_ns is None else ledger_at_ns,
-        min_rate=-1.0 if min_rate is None else min_rate,
-        again=again,
-        charts=tuple(span.row() for span in charts),
-    )
-    report = replace(from_dict(None if temporary else path, raw), window=window)
-    return report if step is None else _at_step(report, raw["step_asked"])
-
-
-def _at_step(report: Report, index: int) -> Report:
-    """The core gives a step's contributors in the place of the run's; the peaks become the step's, too."""
-    rows = {step.device: step for step in report.steps if step.index == index}
-    devices = []
-    for device in report.devices:
-        row = rows.get(device.name)
-        if row is not None:
-            peak = Peak(device.name, row.peak, row.peak_ns, index, device.peak.contributors)
-        else:
-            peak = Peak(device.name, 0, 0, index, ())
-        tables = tuple(_of_step(table, row, index) for table in device.tables)
-        devices.append(replace(device, peak=peak, requested_peak=None, tables=tables))
-    return replace(report, devices=tuple(devices), step=index)
-
-
-def _of_step(table: Contents, row: Step | None, index: int) -> Contents:
-    if row is None:
-        return replace(table, bytes=0, time_ns=0, step=index)
-    known = {"start": row.start, "end": row.end, "allocated": row.allocated, "stepped": row.allocated}
-    time_ns = row.end_ns if table.what == "end" else row.begin_ns
-    return replace(table, bytes=known.get(table.what, table.bytes), time_ns=time_ns, step=index)
-
-
-def operator_name(name: str | None) -> str | None:
-    """The class of an autograd node from its (mangled or plain) C++ name: "AddmmBackward0". An operator's name stays as
-    it is: "aten::addmm"."""
-    if not name:
-        return None
-    if re.fullmatch(r"N?\d.*", name) is None:
-        return name.rsplit("::", 1)[-1] if name.startswith("torch::autograd::") else name
-    text, last = name.removeprefix("N"), ""
-    while (match := re.match(r"\d+", text)) is not None:
-        length, text = int(match.group()), text[match.end() :]
-        last, text = text[:length], text[length:]
-    return last or name
-
-
-@lru_cache(1024)
-def label_parts(text: str) -> tuple[str | None, str | None, tuple[int, ...] | None]:
-    """Name, dtype and shape of the text that a walk gives a block: "weight\\tfloat32 768 3072"."""
-    name, _, layout = text.partition("\t")
-    dtype, *sizes = layout.split(" ") if layout else (None,)
-    if len(sizes) > _DIMENSIONS or any(re.fullmatch(r"\d{1,18}", size) is None for size in sizes if size is not None):
-        return name or None, None, None
-    return name or None, dtype, None if dtype is None else tuple(int(size) for size in sizes if size is not None)
-
-
-def _device_order(device: Mapping[str, Any]) -> tuple[bool, int, str]:
-    return (device["device"] == "cpu", -device["peak"], device["device"])
-
-
-def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
-    """The report of what the C core's analyze() returned."""
-    code = own_code.of_trace(raw.get("code", ""))
-    is_own = own_code.matcher(code)
-    frames: dict[tuple[Any, ...], Frame] = {}
-    stacks: dict[int, Stack] = {}
-    named = cell_names.namer()
-
-    def frame_of(row: Sequence[Any]) -> Frame:
-        file, *more = row
-        file = named(file or "")
-        return replace(Frame(file, *more), own=True) if file and is_own(file) else Frame(file, *more)
-
-    def place(where: Sequence[Any] | None) -> tuple[str, int, str] | None:
-        return None if where is None else (named(where[0] or ""), where[1], where[2])
-
-    made: dict[int, Frame] = {}  # by identity: stacks share their outer rows, and a row is long to hash
-    for stack_id, rows in raw["stacks"].items():
-        for row in rows:
-            if id(row) not in made:
-                if row not in frames:
-                    frames[row] = frame_of(row)
-                made[id(row)] = frames[row]
-        stacks[stack_id] = tuple(made[id(row)] for row in rows)
-
-    def stack_of(stack_id: int) -> Stack:
-        return stacks.get(stack_id, ())
-
-    def contributor(row: Sequence[Any]) -> Contributor:
-        size, count, stack_id, origin_id, phase, name, category, module, saved_by = row
-        return Contributor(
-            bytes=size,
-            count=count,
-            stack=stack_of(stack_id),
-            phase=phase,
-            operator=operator_name(name),
-            origin=stack_of(origin_id) if origin_id != stack_id else (),
-            stack_lost=stack_id == _LOST_STACK,
-            category=category,
-            qualified=module,
-            saved_by=operator_name(saved_by),
-        )
-
-    def refused(device: str, row: Sequence[Any]) -> OutOfMemory:
-        time_ns, requested, allocated, stack_id, step, alive, left, reserved, origin_id, name, segments = row
-        memory = None if segments is None else fragmentation.from_row(segments, stack_of, _LOST_STACK)
-        if memory is not None:  # PyTorch empties its cache before it gives up, and tells no total of that
-            reserved = memory.reserved
-        return OutOfMemory(
-            device=device,
-            time_ns=time_ns,
-            requested=requested,
-            allocated=allocated,
-            stack=stack_of(stack_id),
-            step=step,
-            contributors=tuple(map(contributor, alive)),
-            left=left,
-            reserved=reserved if reserved >= 0 else None,
-            origin=stack_of(origin_id) if origin_id != stack_id else (),
-            operator=operator_name(name),
-            memory=memory,
-        )
-
-    def tensor(row: Sequence[Any]) -> LiveTensor:
-        text, category, size, module, stack_id = row
-        name, dtype, shape = label_parts(text)
-        return LiveTensor(name, category, size, module, dtype, shape, stack_of(stack_id))
-
-    def table_of(device: Mapping[str, Any], what: str, rows: Sequence[Any], rest: Sequence[int]) -> Contents:
-        contributors = tuple(contributor(row) for row in rows)
-        known = {"start": device["start"], "end": device["end"], "allocated": device["allocated"]}
-        known |= {"above": device["above"][0], "kept": device["kept"]}
-        size = known.get(what, sum(c.bytes for c in contributors) + rest[0])
-        time_ns = device["above"][1] if what == "above" else raw["duration_ns"] if what in ("end", "kept") else 0
-        return Contents(device["device"], size, time_ns, None, contributors, rest[0], rest[1], what)
-
-    devices = []
-    for row in sorted(raw["devices"], key=_device_order):
-        name = row["device"]
-        contributors = tuple(contributor(c) for c in row["contributors"])
-        tensors = tuple(tensor(one) for one in row.get("tensors", ()))
-        peak = Peak(name, row["peak"], row["peak_time_ns"], row["peak_step"], contributors, tensors=tensors)
-        ooms = tuple(refused(name, one) for one in row["ooms"])
-        devices.append(
-            Device(
-                name=name,
-                start=row["start"],
-                peak=peak,
-                end=row["end"],
-                allocations=row["allocations"],
-                frees=row["frees"],
-                allocated=row["allocated"],
-                freed=row["freed"],
-                peak_above_start=row["above"][0],
-                kept=row["kept"],
-                reserved_peak=row["reserved_peak"],
-                timeline=tuple(TimelinePoint(*point) for point in row["timeline"]),
-                ooms=ooms,
-                refused=row.get("ooms_total", len(ooms)),
-                requested_peak=row["requested_peak"] if row["requested_peak"] >= 0 else None,
-                segments=Segments(**row["segments"]) if row["segments"] else None,
-                check=TotalsCheck(**row["check"]) if row["check"]["checked"] else None,
-                tables=tuple(table_of(row, what, *table) for what, table in row.get("tables", {}).items()),
-            )
-        )
-    steps = Steps(
-        Step(
-            index=row["index"],
-            loop=row["loop"],
-            device=row["device"],
-            begin_ns=row["begin_ns"],
-            end_ns=row["end_ns"],
-            start=row["start"],
-            peak=row["peak"],
-            peak_ns=row["peak_ns"],
-            end=row["end"],
-            allocated=row["allocated"],
-            freed=row["freed"],
-            allocations=row["allocations"],
-            contributors=tuple(contributor(c) for c in row["contributors"]),
-            rest_bytes=row["rest"][0],
-            rest_count=row["rest"][1],
-            reserved=row.get("reserved"),
-        )
-        for row in raw["steps"]
-    )
-    clock = raw["clock"]
-    passed, rate = clock["passed"], clock["rate"]
-    nodes_reason = _nodes_reason(raw["meta"])
-
-    def leaks_of(key: str) -> Leaks:
-        clocks = {row["loop"]: {**row, "where": place(row["where"])} for row in clock["loops"]}
-        rows = (leaks.from_row(row, stack_of, _LOST_STACK, clocks) for row in raw[key])
-        return Leaks(one for leak in rows for one in (leak.keeps if leak.kind == "nodes" and nodes_reason else (leak,)))
-
-    return Report(
-        path=path,
-        complete=raw["complete"] and not raw["reason"],
-        state=raw["state"],
-        reason=raw["reason"],
-        environment=dict(raw["meta"]),
-        start_realtime_ns=raw["start_realtime_ns"],
-        duration_ns=raw["duration_ns"],
-        events=raw["events"],
-        allocations=raw["allocations"],
-        threads=raw["threads"],
-        devices=tuple(devices),
-        steps=steps,
-        clock=Clock(
-            clock["kind"],
-            place(clock["where"]),
-            tuple(ClockChange(c["step"], c["kind"], place(c["where"]), c["loop"]) for c in clock["changes"]),
-            passed and ClockPassed(passed[0], place(passed[1]), passed[2]),
-            rate and ClockRate(rate[0], place(rate[1]), rate[2]),
-        ),
-        survivors=tuple(
-            Survivor(device, size, count, first, last, stack_of(stack_id))
-            for device, stack_id, size, count, first, last in raw["survivors"]
-        ),
-        backward=Backward(**raw["backward"]),
-        resident=tuple(ResidentPoint(*point) for point in raw["rss"]),
-        leaks=leaks_of("leaks"),
-        suspects=leaks_of("suspects"),
-        nodes=None if nodes_reason else raw["live_nodes"],
-        nodes_reason=nodes_reason,
-        lost=Lost(**raw["lost"]),
-        folded=Folded(**raw["folded"]) if raw.get("folded") else None,
-        host_reads=tuple(
-            HostRead(row["device"], row["count"], row["bytes"], stack_of(row["stack"]), row["written"])
-            for row in raw["host_reads"]
-        ),
-        kept_blocks=tuple(
-            KeptBlock(address, size, device, stack_of(stack_id), step if step >= 0 else None)
-            for address, size, step, device, stack_id in raw.get("kept_blocks", ())
-        ),
-        schema=raw["schema"],
-        driver=ledger.driver_from_row(raw.get("driver"), stack_of, _LOST_STACK),
-        ledgers=ledger.ordered(ledger.ledger_from_row(row, stack_of, _LOST_STACK) for row in raw.get("ledger", ())),
-        fragmentations=fragmentation.ordered(
-            fragmentation.from_row(row, stack_of, _LOST_STACK) for row in raw.get("fragmentation", ())
-        ),
-        kernels=kernels.from_row(raw.get("kernels"), stack_of, _LOST_STACK),
-        device_timelines=tuple(ledger.timeline_from_row(row) for row in raw.get("device_timeline", ())),
-        code=code,
-        drawn=tuple(chart.from_row(row, contributor) for row in raw.get("charts", ())),
-    )
-
-
-def _nodes_reason(meta: Mapping[str, str]) -> str:
-    """Without a word that nodes were counted, numbers about them would be guesses."""
-    said = meta.get("nodes", "the recording does not say that they were counted")
-    return "" if said == "counted" else said

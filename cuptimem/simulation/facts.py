@@ -7,7 +7,8 @@ from typing import Any
 
 from cuptimem import cell_names
 from cuptimem.errors import Error
-from cuptimem.report.model import HostRead, Report, analyze
+from cuptimem.report.load import analyze
+from cuptimem.report.model import HostRead, Report
 from cuptimem.report.stacks import Frame
 from cuptimem.simulation import device_report
 from cuptimem.simulation.device_report import Note

@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from cuptimem.report.model import analyze
+from cuptimem.report.load import analyze
 from cuptimem.tensorboard import handler, scalars
 
 

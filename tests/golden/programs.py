@@ -14,7 +14,7 @@ class Recording:
     options: tuple[str, ...] = ()  # of `cuptimem run`
     by: str = "run"  # "run", "profile" (the program itself records, into its argument), "pytest"
     cuda: bool = False  # with PyTorch's CUDA build, on a simulated device
-    device: Mapping[str, object] = field(default_factory=dict)  # keywords of tests.on_device.simulated.device.environment
+    device: Mapping[str, object] = field(default_factory=dict)  # keywords of simulated.device.environment
     environment: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)  # beside the program
     code: int = 0  # the exit code that it ends with

@@ -13,7 +13,8 @@ from cuptimem.output.exports import Options
 from cuptimem.output.text import views, words
 from cuptimem.output.text.blocks import Text
 from cuptimem.report import own_code
-from cuptimem.report.model import Report, analyze
+from cuptimem.report.load import analyze
+from cuptimem.report.model import Report
 from cuptimem.report.stacks import Frame, Stack, user_frame
 from cuptimem.whole_files import replacing
 

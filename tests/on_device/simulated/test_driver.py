@@ -49,9 +49,9 @@ def program(forked_on_device: Callable[..., Result], tmp_path: Path) -> Program:
 
 def adds_up(found: dict[str, Any], device: int = 0) -> dict[str, Any]:
     """Every row of the ledger sums to what is in use; returns the one of the end."""
-    rows = [row for row in found["ledger"] if row["device"] == device]
+    rows = [row for row in found["ledger"] if row["device"] == f"cuda:{device}"]
     for row in rows:
-        total = sum(row[key] for key in SUMS) + sum(one["bytes"] for one in row["driver"]) + max(row["others"], 0)
+        total = sum(row[key] for key in SUMS) + sum(one["bytes"] for one in row["driver"]) + (row["others"] or 0)
         assert total == row["used"], row
         assert row["quiet"], row
     (end,) = [row for row in rows if row["what"] == "end"]

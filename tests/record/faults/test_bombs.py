@@ -13,7 +13,7 @@ import pytest
 
 from cuptimem import _core
 from cuptimem.output.text import views
-from cuptimem.report.model import analyze
+from cuptimem.report.load import analyze
 from tests.record.faults import bombs, rings, traces
 from tests.record.faults.traces import craft, tracelib
 

@@ -147,16 +147,10 @@ def test_imitated_functions_are_the_releases() -> None:
 
 
 def test_callbacks_have_their_numbers() -> None:
-    driver = {name: found[0] for name, found in TABLES["callbacks"]["driver"].items()}
-    runtime = {name: found[0] for name, found in TABLES["callbacks"]["runtime"].items()}
-    simulated = re.findall(r"CM_CBID_(\w+) = (\d+)", (SIMULATOR / "driver" / "driver_params.h").read_text())
-    assert len(simulated) > 90
-    for name, value in simulated:
-        assert driver[name] == int(value), name
-    rows = re.findall(r"X\((\w+), (v\d+), (\d+)\)", (SIMULATOR / "cupti" / "cupti_ids.h").read_text())
-    assert len(rows) > 100
-    for name, version, value in rows:
-        assert runtime[f"{name}_{version}"] == int(value), name
+    domains = RELEASED["callbacks"]
+    for domain, names in generator.callbacks(generator.tables(TABLES)).items():
+        assert len(names) > 500 and names.pop(0) == "INVALID"
+        assert {name: domains[domain][name][0] for name in names.values()} == {name: id for id, name in names.items()}
     calls = re.findall(r"^    ([DR])\((\w+), (\d+),", (SOURCES / "calls.c").read_text(), re.M)
     assert len(calls) > 60
     for domain, name, value in calls:

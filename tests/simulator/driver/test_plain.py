@@ -68,7 +68,7 @@ def test_the_ledger_adds_up(program: Program) -> None:
     report = ran.analyze()
     (used,) = device_log.report(ran.report)
     (device,) = report["driver"]["devices"]
-    assert device["device"] == 0
+    assert device["device"] == "cuda:0"
     kept = ran.match().bytes(0)
     rows = [row for row in report["ledger"] if row["what"] == "end"]
     (row,) = rows

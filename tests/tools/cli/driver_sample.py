@@ -54,7 +54,7 @@ LIBRARIES = [
 def ledger(**changes: Any) -> dict[str, Any]:
     """96 GiB used. The residual makes it add up, unless it is among the changes."""
     row: dict[str, Any] = {
-        "device": 0,
+        "device": "cuda:0",
         "time_ns": 12_000_000_000,
         "step": 1,
         "what": "peak",
@@ -77,7 +77,7 @@ def ledger(**changes: Any) -> dict[str, Any]:
     row |= changes
     known = ["tensors", "rounding", "cached", "driver_rounding", "pool_slack"]
     sum_of_lines = sum(row[key] for key in known) + sum(one["bytes"] for one in row["driver"])
-    sum_of_lines += max(row["context"], 0) + max(row["others"], 0)
+    sum_of_lines += (row["context"] or 0) + (row["others"] or 0)
     return {"residual": row["used"] - sum_of_lines, **row}
 
 
@@ -94,13 +94,14 @@ def driver(**changes: Any) -> dict[str, Any]:
         "witness": {"records": 2304, "matched": 2304, "missing": 0, "differ": 0, "alone": 0, "dropped": 0},
         "devices": [
             {
-                "device": 0,
+                "device": "cuda:0",
                 "bytes": 82 * GIB,
                 "peak": 91 * GIB,
                 "live": [line("device", "libc10_cuda.so", MODEL, 82 * GIB, 90, True), *LIBRARIES],
             }
         ],
         "host": {
+            "device": "host",
             "bytes": 3 * GIB,
             "peak": 4 * GIB,
             "live": [
@@ -113,7 +114,7 @@ def driver(**changes: Any) -> dict[str, Any]:
 
 def fragmentation(**changes: Any) -> dict[str, Any]:
     return {
-        "device": 0,
+        "device": "cuda:0",
         "what": "oom",
         "time_ns": 12_500_000_000,
         "reserved": 10 * GIB,
@@ -195,12 +196,14 @@ def analysis(folder: Path, **changes: Any) -> dict[str, Any]:
     raw["devices"] = [cuda, *raw["devices"]]
     raw["duration_ns"] = 15_000_000_000
     raw["driver"] = driver()
-    raw["ledger"] = [ledger(), ledger(what="end", used=95 * GIB, cached=21 * GIB, time_ns=14_000_000_000, step=-1)]
-    raw["device_timeline"] = [{"device": 0, "points": [(0, -1, 0, 0, 0), (12_000_000_000, 96 * GIB, 91 * GIB, 82, 60)]}]
+    raw["ledger"] = [ledger(), ledger(what="end", used=95 * GIB, cached=21 * GIB, time_ns=14_000_000_000, step=None)]
+    raw["device_timeline"] = [
+        {"device": "cuda:0", "points": [(0, None, 0, 0, 0), (12_000_000_000, 96 * GIB, 91 * GIB, 82, 60)]}
+    ]
     raw["fragmentation"] = [
-        fragmentation(what="peak", asked=-1, free_on_device=-1, largest_request=-1),
+        fragmentation(what="peak", asked=None, free_on_device=None, largest_request=None),
         fragmentation(),
-        fragmentation(what="end", asked=-1),
+        fragmentation(what="end", asked=None),
     ]
     raw["kernels"] = kernels()
     return raw | changes

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import cuptimem
-from cuptimem.report.model import from_dict
+from cuptimem.report.load import from_dict
 from tests.tools.cli import sample
 
 SITE = "/venv/lib/python3.11/site-packages/"

@@ -10,7 +10,8 @@ import cuptimem
 from cuptimem.output import json
 from cuptimem.output.text import account_views, blocks, peak_views, table_views, text, views
 from cuptimem.report import account, grouping
-from cuptimem.report.model import CATEGORIES, Contributor, LiveTensor, from_dict
+from cuptimem.report.load import from_dict
+from cuptimem.report.model import CATEGORIES, Contributor, LiveTensor
 from cuptimem.report.stacks import Frame
 from tests.tools.cli import labelled, sample
 from tests.tools.cli.labelled import B1, B2, HIDDEN, ROWS, TOTAL, W1, W2

@@ -116,7 +116,7 @@ def recording(folder: Path, name: str, text_: str, peak: Rows, end: Rows, steppe
     raw["steps"] = [{**raw["steps"][0], "index": i, "contributors": []} for i in range(steps)]
     raw["meta"]["script"] = name
     raw["leaks"] = []
-    from cuptimem.report.model import from_dict
+    from cuptimem.report.load import from_dict
 
     return from_dict(str(folder / "run.cmem"), raw)
 

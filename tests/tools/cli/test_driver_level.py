@@ -11,10 +11,10 @@ import pytest
 import cuptimem
 from cuptimem import _core
 from cuptimem.report import ledger
-from cuptimem.report import model as report_module
+from cuptimem.report import load as report_module
 from cuptimem.report.kernels import short_name
 from cuptimem.report.libraries import library_name
-from cuptimem.report.model import from_dict
+from cuptimem.report.load import from_dict
 from tests.tools.cli import driver_sample, sample
 from tests.tools.cli.driver_sample import GIB, MIB
 
@@ -31,7 +31,7 @@ def make(tmp_path: Path) -> Make:
 
 def unknown(**changes: Any) -> dict[str, Any]:
     """A ledger of a device of which only the used bytes were told."""
-    nothing = {"others": -1, "own": -1, "total": -1, "driver_reserved": -1, "context": -1, "step": -1}
+    nothing = {"others": None, "own": None, "total": None, "driver_reserved": None, "context": None, "step": None}
     return driver_sample.ledger(**{**nothing, "context_measured": False, **changes})
 
 
@@ -43,7 +43,7 @@ def unknown(**changes: Any) -> dict[str, Any]:
     [
         driver_sample.ledger(),
         driver_sample.ledger(used=10 * GIB),  # more is accounted for than used
-        driver_sample.ledger(others=-1),
+        driver_sample.ledger(others=None),
         driver_sample.ledger(context_measured=False),
         driver_sample.ledger(tensors=0, rounding=0, cached=0, driver=[], pool_slack=0),
         unknown(),
@@ -96,9 +96,9 @@ def test_a_context_that_was_there_before_says_so(make: Make) -> None:
 
 
 def test_the_fullest_device_comes_first(make: Make) -> None:
-    small = driver_sample.ledger(device=0, used=90 * GIB)
-    full = driver_sample.ledger(device=1, used=99 * GIB)
-    ends = [driver_sample.ledger(device=i, what="end", used=80 * GIB) for i in (0, 1)]
+    small = driver_sample.ledger(device="cuda:0", used=90 * GIB)
+    full = driver_sample.ledger(device="cuda:1", used=99 * GIB)
+    ends = [driver_sample.ledger(device=f"cuda:{i}", what="end", used=80 * GIB) for i in (0, 1)]
     report = make(ledger=[*ends, small, full])
     assert [(one.device, one.what) for one in report.ledgers] == [
         ("cuda:1", "peak"),
@@ -258,7 +258,7 @@ def test_a_witness_that_disagrees(make: Make, key: str) -> None:
 
 def test_device_timeline(make: Make) -> None:
     (line,) = make().device_timelines
-    assert make(device_timeline=[{"device": -1, "points": []}]).device_timelines[0].device == "cuda:?"
+    assert make(device_timeline=[{"device": "cuda:?", "points": []}]).device_timelines[0].device == "cuda:?"
     assert line.device == "cuda:0"
     assert (line.points[0].used, line.points[0].driver, line.points[1].used) == (None, 0, 96 * GIB)
 

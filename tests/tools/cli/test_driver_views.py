@@ -17,7 +17,7 @@ from cuptimem.cli import ledger as ledger_verb
 from cuptimem.cli import reading
 from cuptimem.output import json
 from cuptimem.output.text import blocks, fragmentation_views, terminal, text, views
-from cuptimem.report.model import from_dict
+from cuptimem.report.load import from_dict
 from tests.conftest import Result
 from tests.tools.cli import driver_sample, sample
 from tests.tools.cli.driver_sample import GIB, MIB, MODEL, MULTIPLY, STALL
@@ -183,7 +183,9 @@ def test_one_record_agrees(make: Make) -> None:
 
 
 def test_what_is_unknown_is_said(make: Make) -> None:
-    row = driver_sample.ledger(others=-1, own=-1, context=-1, context_measured=False, driver_reserved=-1, total=-1)
+    row = driver_sample.ledger(
+        others=None, own=None, context=None, context_measured=False, driver_reserved=None, total=None
+    )
     lines = ledger(make(ledger=[row]))
     assert lines[0].startswith("cuda:0: 96.0 GiB used at its fullest")
     assert [line.split() for line in lines if line.lstrip().startswith("not known")] == [
@@ -198,7 +200,7 @@ def test_what_is_unknown_is_said(make: Make) -> None:
 
 
 def test_others_in_the_context(make: Make) -> None:
-    said = prose(ledger(make(ledger=[driver_sample.ledger(others=-1, context_measured=False)])))
+    said = prose(ledger(make(ledger=[driver_sample.ledger(others=None, context_measured=False)])))
     assert "they are in the context (what came later in the residual)" in said
     assert "1 % context and earlier" in said and "Other memory from that time stands in it, too." in said
 
@@ -410,7 +412,7 @@ def test_fragmentation_says_what_failed_it(make: Make) -> None:
     )
     odd = prose(fragmentation(make(fragmentation=[driver_sample.fragmentation(asked=MIB)])))
     assert "why it failed is not known" in odd and "fragmentation is what failed" not in odd
-    unknown = driver_sample.fragmentation(free_on_device=-1, largest_request=-1)
+    unknown = driver_sample.fragmentation(free_on_device=None, largest_request=None)
     said = prose(fragmentation(make(fragmentation=[unknown])))
     assert "free on the device not known" in said and "were free in all" not in said and "Enough was free" not in said
 
@@ -425,7 +427,7 @@ def test_fragmentation_says_what_failed_it(make: Make) -> None:
 )
 def test_what_would_come_back(make: Make, cache: int, expandable: int, said: str) -> None:
     row = driver_sample.fragmentation(
-        what="peak", asked=-1, empty_cache_returns=cache, expandable_returns=expandable, segments=[], pins=[]
+        what="peak", asked=None, empty_cache_returns=cache, expandable_returns=expandable, segments=[], pins=[]
     )
     lines = fragmentation(make(fragmentation=[row]))
     assert said in prose(lines) and "refused" not in prose(lines)
@@ -532,13 +534,15 @@ def test_json_of_a_ledger(make: Make) -> None:
 
 def test_json_of_a_backward_s_memory(make: Make) -> None:
     live = [driver_sample.line("device", "libcublas.so.13", MULTIPLY, MIB, 1, backward=back) for back in (True, False)]
-    device = {"device": 0, "bytes": 2 * MIB, "peak": 2 * MIB, "live": live}
+    device = {"device": "cuda:0", "bytes": 2 * MIB, "peak": 2 * MIB, "live": live}
     report = make(driver=driver_sample.driver(devices=[device]))
     assert [row["backward"] for row in json.driver(report.driver)["devices"][0]["live"]] == [True, False]
 
 
 def test_json_of_what_is_unknown_is_null(make: Make) -> None:
-    row = driver_sample.ledger(others=-1, own=-1, context=-1, context_measured=False, driver_reserved=-1, total=-1)
+    row = driver_sample.ledger(
+        others=None, own=None, context=None, context_measured=False, driver_reserved=None, total=None
+    )
     report = make(ledger=[row])
     one = json.ledger(report, (report.ledger(),))["ledgers"][0]
     assert {key for key, value in one.items() if value is None} == {
@@ -584,7 +588,7 @@ def read(monkeypatch: pytest.MonkeyPatch, make: Make) -> Callable[..., list[Any]
 
 
 def test_ledger_verb(read: Callable[..., list[Any]], capsys: pytest.CaptureFixture[str]) -> None:
-    rows = [driver_sample.ledger(device=i, what=what) for i in (0, 1) for what in ("peak", "end", "asked")]
+    rows = [driver_sample.ledger(device=f"cuda:{i}", what=what) for i in (0, 1) for what in ("peak", "end", "asked")]
     asked = read(ledger=rows)
     assert ledger_verb.main(["run.cmem"]) == 0
     shown = capsys.readouterr().out

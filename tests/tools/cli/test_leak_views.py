@@ -15,7 +15,7 @@ from cuptimem.cli import leaks as verb
 from cuptimem.output import json
 from cuptimem.output.text import leak_views, text, views
 from cuptimem.report.leaks import UNDECIDED
-from cuptimem.report.model import from_dict
+from cuptimem.report.load import from_dict
 from tests.conftest import Result
 from tests.tools.cli import leak_sample, sample
 

@@ -9,7 +9,7 @@ import pytest
 import cuptimem
 from cuptimem import _core
 from cuptimem.cli import answer
-from cuptimem.report.model import from_dict
+from cuptimem.report.load import from_dict
 from tests.conftest import Result
 from tests.tools.cli import sample
 

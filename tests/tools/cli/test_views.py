@@ -10,7 +10,8 @@ import pytest
 import cuptimem
 from cuptimem.output import json
 from cuptimem.output.text import blocks, peak_views, text, views, words
-from cuptimem.report.model import Contents, from_dict, operator_name
+from cuptimem.report.load import from_dict, operator_name
+from cuptimem.report.model import Contents
 from cuptimem.report.stacks import short_file
 from tests.tools.cli import sample
 

@@ -326,7 +326,7 @@ def test_an_unknown_format(traces: Callable[[str], str]) -> None:
 def test_a_report_exports_its_window(tmp_path: Path) -> None:
     trace = str(tmp_path / "run.cmem")
     _core.trace_write_synthetic(trace, 20_000, windows=3)
-    part = cuptimem.report.model.analyze(trace, window=3)
+    part = cuptimem.report.load.analyze(trace, window=3)
     written = part.export("json", device=part.devices[0].name)
     assert written.path == str(tmp_path / "run.jsonl.gz")
     rows = [json.loads(line) for line in gzip.decompress(Path(written.path).read_bytes()).splitlines()]

@@ -65,7 +65,7 @@ def test_windows_tile_the_trace(tmp_path: Path) -> None:
     path = str(tmp_path / "w.cmem")
     _core.trace_write_synthetic(path, 20_000, windows=3)
     for window in (2, 3, 4):
-        part = cuptimem.report.model.analyze(path, window=window)
+        part = cuptimem.report.load.analyze(path, window=window)
         events = everything(path, window=window)
         started = sum(event[4] for event in events if event[0] == "start")
         allocated = sum(event[4] for event in events if event[0] == "alloc")

@@ -9,7 +9,8 @@ from typing import Any
 import cuptimem
 from cuptimem import _core
 from cuptimem.output.pages import stacks_data
-from cuptimem.report.model import Folded, Lost, analyze, from_dict
+from cuptimem.report.load import analyze, from_dict
+from cuptimem.report.model import Folded, Lost
 from tests.tools.cli import sample, stacked
 
 HOSTILE = '</script><img src=x onerror="document.title=1">'

@@ -10,7 +10,7 @@ import pytest
 from cuptimem import _core
 from cuptimem.cli import main
 from cuptimem.output.text.words import size
-from cuptimem.report.model import analyze
+from cuptimem.report.load import analyze
 from tests.tools.pages.test_stacks_data import embedded, of, sums
 
 

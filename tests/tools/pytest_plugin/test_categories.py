@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from cuptimem.pytest_plugin import judging
-from cuptimem.report.model import from_dict
+from cuptimem.report.load import from_dict
 from tests.tools.cli import labelled, sample
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cuptimem.report.model import open as open_trace
+from cuptimem.report.load import open as open_trace
 from tests.conftest import clean_environment
 from tests.tools.pytest_plugin.measured import Run, run_suite
 

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from cuptimem.report.model import analyze
+from cuptimem.report.load import analyze
 from tests.tools.pytest_plugin.runs import MemorySuite
 
 pytestmark = pytest.mark.torch

@@ -14,7 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cuptimem.report.model import Report, from_dict
+from cuptimem.report.load import from_dict
+from cuptimem.report.model import Report
 from cuptimem.tensorboard import handler
 from tests.conftest import clean_environment
 from tests.tools.cli.sample import analysis

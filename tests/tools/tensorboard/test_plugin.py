@@ -150,7 +150,7 @@ def test_a_line_of_an_older_version_has_no_category(tmp_path: Path) -> None:
 
 
 def of_lines(folder: Path, number: int) -> Any:
-    from cuptimem.report.model import from_dict
+    from cuptimem.report.load import from_dict
     from tests.tools.cli.sample import UNKNOWN, analysis
 
     raw = analysis(folder)

@@ -417,14 +417,14 @@ class Driver:
         return {
             "used": moment.used,
             "quiet": moment.quiet,
-            "others": moment.others,
+            "others": None if moment.others < 0 else moment.others,
             "tensors": moment.tensors,
             "rounding": moment.rounding,
             "cached": max(0, torch - moment.tensors - moment.rounding),
             "driver_rounding": moment.pages,
             "pool_slack": slack,
             "pool_short": short,
-            "context": moment.context,
+            "context": None if moment.context < 0 else moment.context,
             "driver": {key: (bytes_of[key], count_of[key]) for key in bytes_of},
         }
 

@@ -31,7 +31,7 @@ def free(t: Trace, kind: int, address: int, size: int = 0, **more: int) -> None:
 def total(ledger: dict[str, Any]) -> int:
     parts = sum(ledger[key] for key in ("tensors", "rounding", "cached", "driver_rounding", "pool_slack", "residual"))
     driver = sum(line["bytes"] for line in ledger["driver"])
-    return int(parts + driver + max(0, ledger["context"]) + max(0, ledger["others"]))
+    return int(parts + driver + (ledger["context"] or 0) + (ledger["others"] or 0))
 
 
 def only(report: dict[str, Any], what: str = "end") -> dict[str, Any]:
@@ -41,7 +41,7 @@ def only(report: dict[str, Any], what: str = "end") -> dict[str, Any]:
 
 
 def bytes_of(report: dict[str, Any], device: int = 0) -> int:
-    return next((int(row["bytes"]) for row in report["driver"]["devices"] if row["device"] == device), 0)
+    return next((int(row["bytes"]) for row in report["driver"]["devices"] if row["device"] == f"cuda:{device}"), 0)
 
 
 def work(t: Trace, correlation: int, at: int, ns: int, name: str = "kernel") -> None:

@@ -4,7 +4,7 @@ import pytest
 from craft import IN_NODE, LOST, NO_SEQUENCE, NODE_FREE, NODE_STACK, THREAD, TORCH, Frame, Trace
 from hand_made import Analyze, only_device, origins, shares
 
-from cuptimem.report.model import from_dict
+from cuptimem.report.load import from_dict
 
 ACCUMULATE = "N5torch8autograd14AccumulateGradE"
 

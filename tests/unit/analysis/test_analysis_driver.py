@@ -77,7 +77,7 @@ def test_without_events_there_is_nothing(analyze: Analyze) -> None:
         "replaced": 0,
         "witness": {"records": 0, "matched": 0, "missing": 0, "differ": 0, "alone": 0, "dropped": 0},
         "devices": [],
-        "host": {"bytes": 0, "peak": 0, "live": []},
+        "host": {"device": "host", "bytes": 0, "peak": 0, "live": []},
     }
 
 
@@ -126,9 +126,9 @@ def test_the_context_is_what_the_first_quiet_moment_leaves_over(analyze: Analyze
     assert (end["context"], end["context_measured"], end["residual"]) == (350, True, 400)
     assert (end["total"], end["own"], end["driver_reserved"]) == (10_000, 850, 7)
     first = only(analyze(t, ledger_at_ns=0), "asked")
-    assert (first["used"], first["context"], first["residual"], first["quiet"]) == (400, -1, 400, False)
+    assert (first["used"], first["context"], first["residual"], first["quiet"]) == (400, None, 400, False)
     assert report["device_timeline"] == [
-        {"device": 0, "points": [(1024, 400, 0, -1, 0), (4096, 500, 100, -1, 0), (9216, 900, 100, -1, 0)]}
+        {"device": "cuda:0", "points": [(1024, 400, 0, None, 0), (4096, 500, 100, None, 0), (9216, 900, 100, None, 0)]}
     ]
 
 
@@ -215,7 +215,7 @@ def test_the_step_of_a_moment(analyze: Analyze) -> None:
     assert len(report["steps"]) == 4
     asked = [only(analyze(t, ledger_at_ns=step["end_ns"]), "asked")["step"] for step in report["steps"]]
     # The first moment is in the step that the first tick begins; after the last tick there is none.
-    assert (asked, only(report, "peak")["step"], only(report)["step"]) == ([1, 2, 3, -1], 2, -1)
+    assert (asked, only(report, "peak")["step"], only(report)["step"]) == ([1, 2, 3, None], 2, None)
 
 
 def test_devices_apart(analyze: Analyze) -> None:
@@ -226,10 +226,10 @@ def test_devices_apart(analyze: Analyze) -> None:
     moment(t, 170, index=1)
     report = analyze(t)
     assert [(row["device"], row["what"], row["context"]) for row in report["ledger"]] == [
-        (0, "peak", 50),
-        (0, "end", 50),
-        (1, "peak", 100),
-        (1, "end", 100),
+        ("cuda:0", "peak", 50),
+        ("cuda:0", "end", 50),
+        ("cuda:1", "peak", 100),
+        ("cuda:1", "end", 100),
     ]
 
 

@@ -34,7 +34,7 @@ def test_what_was_alive_at_that_moment(analyze: Analyze) -> None:
     (row,) = rows(analyze(t))
     assert alive(row) == [(160, 2, t.line(1)), (50, 1, t.line(2))]
     assert (row["requested"], row["allocated"], row["stack"], row["step"]) == (1 << 40, 210, t.line(4), None)
-    assert (row["left"], row["reserved"], row["name"], row["memory"]) == (False, -1, None, None)
+    assert (row["left"], row["reserved"], row["name"], row["memory"]) == (False, None, None, None)
 
 
 def test_each_device_has_its_own(analyze: Analyze) -> None:
@@ -139,7 +139,7 @@ def test_what_was_cached_and_unusable(analyze: Analyze) -> None:
     assert (second["reserved"], second["asked"], second["too_small"]) == (22 * MIB, 25 * MIB, 21 * MIB)
     assert second["free_on_device"] == 8 * MIB and second["empty_cache_returns"] == 2 * MIB
     assert second["largest_free_block"] == 15 * MIB
-    assert [row["too_small"] for row in report["fragmentation"]] == [-1, 4 * MIB, -1]
+    assert [row["too_small"] for row in report["fragmentation"]] == [None, 4 * MIB, None]
     assert [row["reserved"] for row in rows(report, "cuda:0")] == [20 * MIB, 22 * MIB]
 
 

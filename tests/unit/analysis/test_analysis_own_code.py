@@ -12,7 +12,7 @@ from leak_program import KEEP, Program, train
 import cuptimem
 from cuptimem import _core
 from cuptimem.report import own_code
-from cuptimem.report.model import from_dict
+from cuptimem.report.load import from_dict
 
 PACKAGE = "/venv/lib/python3.11/site-packages/trainers/"
 LOOP: Frame = (PACKAGE + "loop.py", "Loop.run", 7)
