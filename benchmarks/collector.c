@@ -16,7 +16,7 @@ static uint64_t published;
 
 static void put(cm_event event)
 {
-    cm_thread *t = cm_enter_hook();
+    cm_producer *t = cm_enter_hook();
     cm_event *e = t != NULL ? cm_reserve_hook(t) : NULL;
 
     if (e == NULL) {

@@ -141,7 +141,7 @@ def call_unless_running(code: object, function: Callable[..., Any], *arguments: 
 def cupti_start(
     kernels: bool, activity: bool, period_ms: int, wait_ms: int, changed: Callable[[], None] | None, /
 ) -> None: ...
-def cupti_settle(last: bool, /) -> None: ...  # what is known of now is published when this returns
+def cupti_flush(last: bool, /) -> None: ...  # what is known of now is published when this returns
 def cupti_stop() -> None: ...
 def cupti_forget() -> None: ...  # in a forked child
 def cupti_state() -> dict[str, Any]: ...  # cm_cupti_state, mode by its name

@@ -140,10 +140,10 @@ static bool notify_parts(analyzer *a, const cm_record *record, const cm_change *
                 (e->kind == CM_EV_SEGMENT_FREE && changes > 0);
     bool work = e->kind == CM_EV_LAUNCH || e->kind == CM_EV_WORK;
     bool summed = work && e->flags & CM_EVF_SUMMED;
-    bool folded = e->kind == CM_EV_FOLDED;
-    if (e->kind == CM_EV_FOLD)
+    bool folded = e->kind == CM_EV_COMPACTED_BLOCKS;
+    if (e->kind == CM_EV_COMPACTED)
         count_compacted(a, e);
-    else if (!folded && !summed && e->kind != CM_EV_DRIVER_FOLDED)
+    else if (!folded && !summed && e->kind != CM_EV_COMPACTED_DRIVER)
         a->events++;
     if ((heap || folded) && !see_thread(a, record->thread))
         return false;

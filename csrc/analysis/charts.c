@@ -477,7 +477,7 @@ static bool event(void *part, const cm_record *record)
             d->reserved = replay->device[number].reserved;
         if (!s->entered)
             continue;
-        if (e->kind == CM_EV_FOLDED) {
+        if (e->kind == CM_EV_COMPACTED_BLOCKS) {
             now->allocated += e->size;
             now->freed += e->size;
         } else if (d->reserved > now->reserved) {
@@ -623,6 +623,6 @@ const cm_part_kind cm_part_charts = {.name = "charts",
                                      .change = change,
                                      .event = event,
                                      .events = CM_PART_EVENT(CM_EV_RESERVED) |
-                                               CM_PART_EVENT(CM_EV_FOLDED),
+                                               CM_PART_EVENT(CM_EV_COMPACTED_BLOCKS),
                                      .finish = finish,
                                      .destroy = destroy};

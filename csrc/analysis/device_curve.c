@@ -17,7 +17,7 @@ typedef struct curve {
 
 typedef struct curves {
     const cm_run *run;
-    curve device[CM_ACCOUNT_HOST];
+    curve device[CM_TOTALS_HOST];
     size_t limit;
 } curves;
 
@@ -56,9 +56,9 @@ static bool event(void *part, const cm_record *record)
     curves *all = part;
     const cm_event *e = &record->event;
     const cm_replay *replay = all->run->replay;
-    if (e->address != CM_TOLD_USED)
+    if (e->address != CM_DEVICE_BYTES_USED)
         return true;
-    uint16_t place = cm_drivermap_place(e->device_index);
+    uint16_t place = cm_driver_map_place(e->device_index);
     const cm_driver_state *state = &replay->driver->device[place];
     if (state->last.used < 0 || e->size < 0)
         return true;
@@ -83,7 +83,7 @@ static bool finish(void *part, cm_analysis *out)
 {
     curves *all = part;
     size_t capacity = 0;
-    for (uint16_t place = 0; place < CM_ACCOUNT_HOST; place++) {
+    for (uint16_t place = 0; place < CM_TOTALS_HOST; place++) {
         curve *c = &all->device[place];
         if (c->count == 0)
             continue;
@@ -98,7 +98,7 @@ static bool finish(void *part, cm_analysis *out)
 static void destroy(void *part)
 {
     curves *all = part;
-    for (size_t i = 0; i < CM_ACCOUNT_HOST; i++)
+    for (size_t i = 0; i < CM_TOTALS_HOST; i++)
         free(all->device[i].point);
     free(all);
 }

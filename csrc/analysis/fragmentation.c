@@ -46,7 +46,7 @@ typedef struct fragments {
     const cm_run *run;
     cm_fragmentation *found;
     size_t count, capacity;
-    bool peak_seen[CM_ACCOUNT_HOST], oom_seen[CM_ACCOUNT_HOST];
+    bool peak_seen[CM_TOTALS_HOST], oom_seen[CM_TOTALS_HOST];
 } fragments;
 
 static void clear(layout *p)
@@ -375,7 +375,7 @@ static int64_t free_bytes(const cm_replay *r, int8_t index)
 {
     if (r->driver == NULL)
         return -1;
-    uint16_t place = cm_drivermap_place(index);
+    uint16_t place = cm_driver_map_place(index);
     const cm_driver_state *d = &r->driver->device[place];
     const cm_driver_moment *told = d->last_quiet.used >= 0 ? &d->last_quiet : &d->last;
     if (told->used < 0 || told->total < told->used)
@@ -447,7 +447,7 @@ static void *create(const cm_run *run)
     f->run = run;
     for (uint16_t i = 0; i < run->replay->device_count; i++) {
         const cm_device *d = &run->replay->device[i];
-        uint16_t place = cm_drivermap_place(d->index);
+        uint16_t place = cm_driver_map_place(d->index);
         const struct cm_plan_reserved *most = &run->plan->reserved[place];
         /* It was never more in the window than at its start. */
         if (d->type != CM_DEVICE_CUDA || d->reserved < 0 ||
@@ -469,7 +469,7 @@ static bool event(void *part, const cm_record *record)
     const cm_replay *r = f->run->replay;
     if (e->device_type != CM_DEVICE_CUDA)
         return true;
-    uint16_t place = cm_drivermap_place(e->device_index);
+    uint16_t place = cm_driver_map_place(e->device_index);
     int number = cm_replay_find_device(r, e->device_type, e->device_index);
     bool oom = e->kind == CM_EV_OOM, *seen = oom ? f->oom_seen : f->peak_seen;
     /* The record was applied: the replay stands behind it. */

@@ -70,7 +70,7 @@ typedef struct kernels {
     candidate *candidate;
     size_t candidates, candidate_capacity;
     uint32_t vacant;
-    device device[CM_ACCOUNT_HOST];
+    device device[CM_TOTALS_HOST];
     waits early, late;
     cm_kernel *name;
     size_t name_count, name_capacity;
@@ -282,7 +282,7 @@ static void take_ahead(kernels *k, launch *l)
  * folded goes what it says of blocks. */
 static void give_up_blocks(kernels *k)
 {
-    for (size_t i = 0; k->waiting && i < CM_ACCOUNT_HOST; i++) {
+    for (size_t i = 0; k->waiting && i < CM_TOTALS_HOST; i++) {
         device *d = &k->device[i];
         launch *l = d->last_launch > 0 ? launch_at(k, d->last_launch - 1) : NULL;
         uint32_t kept = 0, number = l != NULL ? l->candidates : 0;
@@ -326,7 +326,7 @@ static bool see_launch(kernels *k, const cm_record *record)
     launch *l = &k->launch[k->next++ % LAUNCHES];
     *l = (launch){.correlation = correlation, .time_ns = record->time_ns};
     take_ahead(k, l);
-    device *d = &k->device[cm_drivermap_place(e->device_index)];
+    device *d = &k->device[cm_driver_map_place(e->device_index)];
     d->last_launch = k->next;
     k->waiting = true;
     for (size_t i = 0; i < d->count; i++)
@@ -364,7 +364,7 @@ static bool event(void *part, const cm_record *record)
     kernels *k = part;
     const cm_event *e = &record->event;
     k->totals.seen = true;
-    if (e->kind == CM_EV_HELD) {
+    if (e->kind == CM_EV_DEFERRED_FREE) {
         size_t at = record->thread % HELD_THREADS;
         k->holding[at].is = true;
         k->holding[at].thread = record->thread;
@@ -425,7 +425,7 @@ static bool change(void *part, const cm_change *c)
     if (!k->active || where->type != CM_DEVICE_CUDA || !c->event)
         return true;
     const fresh block = {c->block.address, c->time_ns, c->block.size, stack};
-    device *d = &k->device[cm_drivermap_place(where->index)];
+    device *d = &k->device[cm_driver_map_place(where->index)];
     return c->bytes > 0 ? come(k, d, &block) : go(k, d, &block);
 }
 
@@ -503,7 +503,7 @@ static bool finish(void *part, cm_analysis *out)
 static void destroy(void *part)
 {
     kernels *k = part;
-    for (size_t i = 0; i < CM_ACCOUNT_HOST; i++) {
+    for (size_t i = 0; i < CM_TOTALS_HOST; i++) {
         free(k->device[i].fresh);
         cm_idmap_clear(&k->device[i].at);
     }
@@ -523,11 +523,12 @@ static void destroy(void *part)
     free(k);
 }
 
-const cm_part_kind cm_part_kernels = {
-    .name = "kernels",
-    .create = create,
-    .change = change,
-    .event = event,
-    .events = CM_PART_EVENT(CM_EV_LAUNCH) | CM_PART_EVENT(CM_EV_WORK) | CM_PART_EVENT(CM_EV_HELD),
-    .finish = finish,
-    .destroy = destroy};
+const cm_part_kind cm_part_kernels = {.name = "kernels",
+                                      .create = create,
+                                      .change = change,
+                                      .event = event,
+                                      .events = CM_PART_EVENT(CM_EV_LAUNCH) |
+                                                CM_PART_EVENT(CM_EV_WORK) |
+                                                CM_PART_EVENT(CM_EV_DEFERRED_FREE),
+                                      .finish = finish,
+                                      .destroy = destroy};

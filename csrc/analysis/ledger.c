@@ -14,7 +14,7 @@ typedef struct moment {
 
 typedef struct ledger {
     const cm_run *run;
-    moment moment[CM_ACCOUNT_HOST][CM_SNAPSHOTS];
+    moment moment[CM_TOTALS_HOST][CM_SNAPSHOTS];
     int64_t step;
     bool begun; /* with the map: what follows counts from here */
     uint64_t allocations, frees, unknown_frees, failed_frees, replaced;
@@ -23,17 +23,17 @@ typedef struct ledger {
 
 static void begin(ledger *l)
 {
-    cm_drivermap *map = l->run->replay->driver;
+    cm_driver_map *map = l->run->replay->driver;
     if (l->begun || map == NULL)
         return;
     l->begun = true;
-    for (size_t i = 0; i < CM_ACCOUNT_DEVICES; i++)
+    for (size_t i = 0; i < CM_TOTALS_DEVICES; i++)
         map->accounts.device[i].peak = map->accounts.device[i].bytes;
 }
 
 /* Of what is folded there may have come more records since than it lacked here: those of a time
  * before the trace. */
-static uint64_t count_missing(const cm_driverjoin *join, uint64_t waiting)
+static uint64_t count_missing(const cm_driver_join *join, uint64_t waiting)
 {
     int64_t folded = join->folded_events;
     uint64_t known = join->expired_events + waiting;
@@ -49,7 +49,7 @@ static void *create(const cm_run *run)
         return NULL;
     l->run = run;
     l->step = -1;
-    const cm_drivermap *map = run->replay->driver;
+    const cm_driver_map *map = run->replay->driver;
     if (map != NULL) {
         l->allocations = map->allocations;
         l->frees = map->frees;
@@ -92,10 +92,10 @@ static bool event(void *part, const cm_record *record)
     ledger *l = part;
     const cm_event *e = &record->event;
     begin(l);
-    if (e->kind != CM_EV_DEVICE || e->address != CM_TOLD_USED)
+    if (e->kind != CM_EV_DEVICE || e->address != CM_DEVICE_BYTES_USED)
         return true;
-    cm_drivermap *map = l->run->replay->driver;
-    uint16_t place = cm_drivermap_place(e->device_index);
+    cm_driver_map *map = l->run->replay->driver;
+    uint16_t place = cm_driver_map_place(e->device_index);
     const moment now = {true, map->device[place].last, record->time_ns, l->step};
     if (now.told.used < 0)
         return true;
@@ -120,7 +120,7 @@ static bool step(void *part, int64_t ended, cm_moment end)
 static bool make_ledger(const ledger *l, uint16_t place, cm_snapshot_kind snapshot,
                         cm_ledger_what what, cm_ledger *out)
 {
-    const cm_drivermap *map = l->run->replay->driver;
+    const cm_driver_map *map = l->run->replay->driver;
     const moment *m = &l->moment[place][snapshot];
     const cm_driver_moment *t = &m->told;
     *out = (cm_ledger){.device = place - 128,
@@ -155,7 +155,7 @@ static bool make_ledger(const ledger *l, uint16_t place, cm_snapshot_kind snapsh
 static bool make_ledgers(const ledger *l, cm_analysis *out)
 {
     size_t capacity = 0;
-    for (uint16_t place = 0; place < CM_ACCOUNT_HOST; place++) {
+    for (uint16_t place = 0; place < CM_TOTALS_HOST; place++) {
         const moment *m = l->moment[place];
         cm_snapshot_kind peak =
             m[CM_SNAPSHOT_QUIET_PEAK].seen ? CM_SNAPSHOT_QUIET_PEAK : CM_SNAPSHOT_PEAK;
@@ -174,7 +174,7 @@ static bool make_ledgers(const ledger *l, cm_analysis *out)
 
 static bool describe(const cm_totals *totals, uint16_t place, cm_driver_device *out)
 {
-    *out = (cm_driver_device){.index = place == CM_ACCOUNT_HOST ? -1 : place - 128,
+    *out = (cm_driver_device){.index = place == CM_TOTALS_HOST ? -1 : place - 128,
                               .bytes = totals->device[place].bytes,
                               .peak = totals->device[place].peak};
     return cm_totals_lines(totals, place, CM_SNAPSHOTS, &out->line, &out->line_count);
@@ -183,7 +183,7 @@ static bool describe(const cm_totals *totals, uint16_t place, cm_driver_device *
 static bool finish(void *part, cm_analysis *out)
 {
     ledger *l = part;
-    const cm_drivermap *map = l->run->replay->driver;
+    const cm_driver_map *map = l->run->replay->driver;
     cm_driver_report *d = &out->driver;
     size_t capacity = 0;
     d->host.index = -1;
@@ -195,9 +195,9 @@ static bool finish(void *part, cm_analysis *out)
     d->unknown_frees = map->unknown_frees - l->unknown_frees;
     d->failed_frees = map->failed_frees - l->failed_frees;
     d->replaced = map->replaced - l->replaced;
-    const cm_driverjoin *join = &map->join;
-    uint64_t unmatched = count_missing(join, cm_driverjoin_events_waiting(join));
-    uint64_t alone = join->expired_records + cm_driverjoin_records_waiting(join);
+    const cm_driver_join *join = &map->join;
+    uint64_t unmatched = count_missing(join, cm_driver_join_events_waiting(join));
+    uint64_t alone = join->expired_records + cm_driver_join_records_waiting(join);
     d->witness = (cm_witness_totals){
         .records = join->record_count - l->witness.records,
         .matched = join->matched - l->witness.matched,
@@ -207,14 +207,14 @@ static bool finish(void *part, cm_analysis *out)
         .differ = join->differ - l->witness.differ,
         .alone = alone - l->witness.alone,
     };
-    for (uint16_t place = 0; place < CM_ACCOUNT_HOST; place++) {
+    for (uint16_t place = 0; place < CM_TOTALS_HOST; place++) {
         if (!map->accounts.device[place].seen)
             continue;
         if (!cm_grow((void **)&d->device, &capacity, d->device_count + 1, sizeof *d->device) ||
             !describe(&map->accounts, place, &d->device[d->device_count++]))
             return false;
     }
-    return describe(&map->accounts, CM_ACCOUNT_HOST, &d->host) && make_ledgers(l, out);
+    return describe(&map->accounts, CM_TOTALS_HOST, &d->host) && make_ledgers(l, out);
 }
 
 static void destroy(void *part)
@@ -225,7 +225,7 @@ static void destroy(void *part)
 const cm_part_kind cm_part_ledger = {.name = "ledger",
                                      .create = create,
                                      .event = event,
-                                     .events = CM_DRIVERMAP_EVENTS,
+                                     .events = CM_DRIVER_MAP_EVENTS,
                                      .step = step,
                                      .finish = finish,
                                      .destroy = destroy};

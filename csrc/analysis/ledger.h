@@ -66,9 +66,9 @@ typedef struct cm_ledger {
      * addresses are not told. */
     int64_t driver_rounding;
     /* What memory pools hold beyond the allocations that are alive in them: of the device's default
-     * pool as the moment told it (CM_TOLD_POOLED); where it did not, of all pools as records last
-     * told of them (CM_EV_POOL). Pools that are told to hold less than is alive in them have no
-     * slack: the difference is pool_short, and so in the residual. */
+     * pool as the moment told it (CM_DEVICE_BYTES_POOLED); where it did not, of all pools as
+     * records last told of them (CM_EV_POOL). Pools that are told to hold less than is alive in
+     * them have no slack: the difference is pool_short, and so in the residual. */
     int64_t pool_slack, pool_short;
     /* used - others - all of the above, at the device's first quiet moment; 0 where that was
      * negative; -1 before there was one. context_measured: the device's context was seen to be made

@@ -73,7 +73,7 @@ static bool event(void *part, const cm_record *record)
     cm_oom *oom = &d->oom[d->count++];
     *oom = (cm_oom){.time_ns = record->time_ns,
                     .requested = e->size,
-                    .allocated = cm_oom_is_told(e->address) ? (int64_t)e->address : device->live,
+                    .allocated = cm_oom_is_known(e->address) ? (int64_t)e->address : device->live,
                     .reserved = device->reserved,
                     .stack = charge.stack,
                     .origin_stack = e->stack,

@@ -375,8 +375,8 @@ const cm_part_kind cm_part_peak = {.name = "peak",
                                    .create = create,
                                    .change = change,
                                    .event = event,
-                                   .events =
-                                       CM_PART_EVENT(CM_EV_FOLDED) | CM_PART_EVENT(CM_EV_RESERVED),
+                                   .events = CM_PART_EVENT(CM_EV_COMPACTED_BLOCKS) |
+                                             CM_PART_EVENT(CM_EV_RESERVED),
                                    .step = end_step,
                                    .finish = finish,
                                    .destroy = destroy};

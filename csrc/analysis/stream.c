@@ -175,7 +175,7 @@ static void add_other(cm_stream *s, const cm_record *record)
             return;
         add_sum(s, record, CM_ITEM_RESERVED);
         break;
-    case CM_EV_FOLDED:
+    case CM_EV_COMPACTED_BLOCKS:
         add_sum(s, record, CM_ITEM_FOLDED);
         break;
     case CM_EV_OOM:
@@ -192,7 +192,7 @@ static void add_other(cm_stream *s, const cm_record *record)
         if (e->address == CM_SAMPLE_RSS)
             add_sum(s, record, CM_ITEM_RESIDENT);
         return;
-    case CM_EV_FOLD:
+    case CM_EV_COMPACTED:
         add_sum(s, record, CM_ITEM_LEFT_OUT);
         return;
     case CM_EV_LOST:
@@ -207,7 +207,7 @@ static void add_other(cm_stream *s, const cm_record *record)
         s->pending_count--;
     else if (item->kind == CM_ITEM_OOM) {
         item->step = step_of(s, s->window.replay->step);
-        item->live = cm_oom_is_told(e->address) && e->address <= INT64_MAX
+        item->live = cm_oom_is_known(e->address) && e->address <= INT64_MAX
                          ? (int64_t)e->address
                          : s->window.replay->device[item->device].live;
     }

@@ -152,7 +152,7 @@ const cm_part_kind cm_part_tables = {.name = "tables",
                                      .create = create,
                                      .change = change,
                                      .event = event,
-                                     .events = CM_PART_EVENT(CM_EV_FOLDED),
+                                     .events = CM_PART_EVENT(CM_EV_COMPACTED_BLOCKS),
                                      .step = end_step,
                                      .finish = finish,
                                      .destroy = destroy};

@@ -66,7 +66,7 @@ static bool event(void *part, const cm_record *record)
             compare(&c->device[number], (int64_t)e->address, d->live - d->direct);
         return true;
     }
-    case CM_EV_FOLD: /* it is about what came before it */
+    case CM_EV_COMPACTED: /* it is about what came before it */
         forget(c);
         return true;
     case CM_EV_MARK:
@@ -101,7 +101,7 @@ const cm_part_kind cm_part_check = {
     .name = "check",
     .create = create,
     .event = event,
-    .events = CM_PART_EVENT(CM_EV_RESERVED) | CM_PART_EVENT(CM_EV_FOLD) |
+    .events = CM_PART_EVENT(CM_EV_RESERVED) | CM_PART_EVENT(CM_EV_COMPACTED) |
               CM_PART_EVENT(CM_EV_MARK) | CM_PART_EVENT(CM_EV_TICK) | CM_PART_EVENT(CM_EV_SEED),
     .finish = finish,
     .destroy = destroy};

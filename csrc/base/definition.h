@@ -18,7 +18,7 @@ typedef enum cm_def_kind {
 
 enum {
     CM_DEFF_TRUNCATED = 1, /* root of what was kept of a deeper stack: code and offset are 0 */
-    CM_DEFF_FOLDED = 2     /* module address is 0 because too many were seen: class name only */
+    CM_DEFF_COLLAPSED = 2  /* module address is 0 because too many were seen: class name only */
 };
 
 #endif

@@ -20,7 +20,7 @@ typedef enum cm_event_kind {
     CM_EV_ALLOC = 1,    /* address, size in bytes, stack, device; flags CM_EVF_* */
     CM_EV_FREE = 2,     /* address, device; size where the allocator knows it, else 0 */
     CM_EV_OOM = 3,      /* a request failed: size = bytes asked for, stack, device; address = bytes
-                           allocated then (CM_OOM_NOT_TOLD or 0: as many as are alive) */
+                           allocated then (CM_OOM_UNKNOWN or 0: as many as are alive) */
     CM_EV_RESERVED = 4, /* the allocator's totals changed: size = reserved, address = allocated;
                            device */
 
@@ -46,11 +46,11 @@ typedef enum cm_event_kind {
     CM_EV_SAMPLE = 15,     /* from the collector only: size = bytes, address = cm_sample_kind */
 
     /* Compaction, only past a trace's bound: behind the stretch that they sum up (compact.h). */
-    CM_EV_FOLDED = 16, /* blocks that were left out: address = how many, size = their bytes,
-                          flags = cm_charge_kind (heap/nodes.h), device; on the thread that
+    CM_EV_COMPACTED_BLOCKS = 16, /* blocks that were left out: address = how many, size = their
+                          bytes, flags = cm_charge_kind (heap/nodes.h), device; on the thread that
                           allocated them */
-    CM_EV_FOLD = 17,   /* all events that were left out: address = how many, size = node runs among
-                          them, stack = nodes created and destroyed among them */
+    CM_EV_COMPACTED = 17, /* all events that were left out: address = how many, size = node runs
+                        among them, stack = nodes created and destroyed among them */
 
     /* Since 1.2. */
     CM_EV_REQUESTED = 18,    /* the block of this thread's event before (address, device) was asked
@@ -60,7 +60,7 @@ typedef enum cm_event_kind {
                                 device. With CM_EVF_BEFORE_START: found by the walk at start */
     CM_EV_SEGMENT_FREE = 20, /* ... and gave it back: address. Where a block at this address is
                                 alive, it was taken from CUDA for itself and this is its free (the
-                                device is CM_DEVICE_NOT_TOLD) */
+                                device is CM_DEVICE_UNKNOWN) */
     CM_EV_HOST_READ = 21,    /* on a simulated device: the host read `size` bytes at address that
                                 only a kernel would have computed; stack */
 
@@ -72,26 +72,26 @@ typedef enum cm_event_kind {
                                because another thread may get the address at once */
     CM_EV_DRIVER_MORE = 24, /* about this thread's last event of kind 22, 23, 25 or 26: size =
                                cm_driver_more, address = its value, stack = name id or 0 */
-    CM_EV_WITNESS = 25,     /* CUPTI's activity record (MEMORY2) of an allocation, or with
-                               CM_EVF_RELEASE of a free: address, size, device, time as recorded,
-                               stack = name id of the library that called (0: unknown). Its
-                               DRIVER_MORE has the correlation id */
-    CM_EV_POOL = 26,        /* CUPTI's activity record of a memory pool: address = pool, size =
-                               bytes of the device that it holds, flags = cm_pool_operation */
-    CM_EV_LAUNCH = 27,      /* work is put on a stream: address = stream handle, size = correlation
-                               id, stack, device; flags = cm_work_kind. Only while asked for */
-    CM_EV_WORK = 28,        /* ... and ran: time = its start, size = nanoseconds, address =
-                               correlation id, stack = name id of the kernel; flags = cm_work_kind */
-    CM_EV_DEVICE = 29,      /* a total of a whole device: size = bytes, address = cm_device_told,
-                               flag CM_EVF_QUIET. Totals of one moment follow each other on their
-                               thread, CM_TOLD_USED last */
-    CM_EV_HELD = 30,        /* PyTorch defers the FREE that follows on this thread: the memory
-                               cannot be reused before a stream named by record_stream has caught
-                               up; address = stream handle */
+    CM_EV_DRIVER_RECORD = 25, /* CUPTI's activity record (MEMORY2) of an allocation, or with
+                           CM_EVF_RELEASE of a free: address, size, device, time as recorded,
+                           stack = name id of the library that called (0: unknown). Its
+                           DRIVER_MORE has the correlation id */
+    CM_EV_POOL = 26,          /* CUPTI's activity record of a memory pool: address = pool, size =
+                                 bytes of the device that it holds, flags = cm_pool_operation */
+    CM_EV_LAUNCH = 27, /* work is put on a stream: address = stream handle, size = correlation
+                          id, stack, device; flags = cm_work_kind. Only while asked for */
+    CM_EV_WORK = 28,   /* ... and ran: time = its start, size = nanoseconds, address =
+                          correlation id, stack = name id of the kernel; flags = cm_work_kind */
+    CM_EV_DEVICE = 29, /* a total of a whole device: size = bytes, address = cm_device_bytes,
+                          flag CM_EVF_QUIET. Totals of one moment follow each other on their
+                          thread, CM_DEVICE_BYTES_USED last */
+    CM_EV_DEFERRED_FREE = 30, /* PyTorch defers the FREE that follows on this thread: the memory
+                        cannot be reused before a stream named by record_stream has caught
+                        up; address = stream handle */
 
     /* Compaction again: driver allocations that were left out. address = cm_driver_sum, size = how
      * many more. */
-    CM_EV_DRIVER_FOLDED = 31,
+    CM_EV_COMPACTED_DRIVER = 31,
 
     /* Since 1.5. */
     CM_EV_LABEL = 32,       /* a walk over living objects found this: flags = cm_label_kind, address
@@ -217,13 +217,14 @@ typedef enum cm_driver_kind {
 } cm_driver_kind;
 
 typedef enum cm_driver_more {
-    CM_MORE_LIBRARY = 1, /* stack = name id: the calling library's file name, found by unwinding */
-    CM_MORE_CORRELATION = 2, /* address = CUPTI's correlation id, 32 bits, wraps */
-    CM_MORE_STREAM = 3,      /* address = stream handle */
-    CM_MORE_HANDLE = 4,      /* address = what is mapped, or the pool that it came from */
-    CM_MORE_FAILED = 5,      /* address = CUDA's error: the free did not happen */
-    CM_MORE_UTILIZED = 6,    /* address = bytes of the pool that are in use */
-    CM_MORE_TORCH = 7        /* with CM_EVF_ALREADY: PyTorch's allocator was seen to own it */
+    CM_DRIVER_MORE_LIBRARY =
+        1, /* stack = name id: the calling library's file name, found by unwinding */
+    CM_DRIVER_MORE_CORRELATION = 2, /* address = CUPTI's correlation id, 32 bits, wraps */
+    CM_DRIVER_MORE_STREAM = 3,      /* address = stream handle */
+    CM_DRIVER_MORE_HANDLE = 4,      /* address = what is mapped, or the pool that it came from */
+    CM_DRIVER_MORE_FAILED = 5,      /* address = CUDA's error: the free did not happen */
+    CM_DRIVER_MORE_UTILIZED = 6,    /* address = bytes of the pool that are in use */
+    CM_DRIVER_MORE_TORCH = 7 /* with CM_EVF_ALREADY: PyTorch's allocator was seen to own it */
 } cm_driver_more;
 
 typedef enum cm_driver_sum {
@@ -249,14 +250,14 @@ typedef enum cm_work_kind {
     CM_WORK_GRAPH = 4
 } cm_work_kind;
 
-typedef enum cm_device_told {
-    CM_TOLD_TOTAL = 1,    /* the device's memory */
-    CM_TOLD_OWN = 2,      /* in use by this process, from NVML */
-    CM_TOLD_OTHERS = 3,   /* in use by other processes, from NVML */
-    CM_TOLD_POOLED = 4,   /* held by the device's default memory pool */
-    CM_TOLD_RESERVED = 5, /* held by driver and firmware, from NVML */
-    CM_TOLD_USED = 6      /* total less free, of all processes; ends the moment */
-} cm_device_told;
+typedef enum cm_device_bytes {
+    CM_DEVICE_BYTES_TOTAL = 1,    /* the device's memory */
+    CM_DEVICE_BYTES_OWN = 2,      /* in use by this process, from NVML */
+    CM_DEVICE_BYTES_OTHERS = 3,   /* in use by other processes, from NVML */
+    CM_DEVICE_BYTES_POOLED = 4,   /* held by the device's default memory pool */
+    CM_DEVICE_BYTES_RESERVED = 5, /* held by driver and firmware, from NVML */
+    CM_DEVICE_BYTES_USED = 6      /* total less free, of all processes; ends the moment */
+} cm_device_bytes;
 
 /* --- values of fields ---------------------------------------------------------------------- */
 
@@ -264,14 +265,14 @@ typedef enum cm_device_told {
 enum { CM_DEVICE_CPU = 0, CM_DEVICE_CUDA = 1, CM_DEVICE_HIP = 6, CM_DEVICE_XPU = 12 };
 /* Index in a FREE or SEGMENT_FREE on CUDA: the device follows from the address, which is on one
  * device of a process only. */
-enum { CM_DEVICE_NOT_TOLD = -1 };
+enum { CM_DEVICE_UNKNOWN = -1 };
 
-#define CM_OOM_NOT_TOLD UINT64_MAX
+#define CM_OOM_UNKNOWN UINT64_MAX
 /* 0 also means unknown: allocators that keep no total report it, as did the CPU's hook in older
  * traces. Where 0 is true nothing is alive, which gives the same result. */
-static inline bool cm_oom_is_told(uint64_t address)
+static inline bool cm_oom_is_known(uint64_t address)
 {
-    return address != CM_OOM_NOT_TOLD && address != 0;
+    return address != CM_OOM_UNKNOWN && address != 0;
 }
 
 #define CM_NODE_NO_SEQUENCE UINT64_MAX
@@ -307,7 +308,7 @@ static inline bool cm_event_names_stack(uint8_t kind)
 static inline bool cm_event_names_name(uint8_t kind)
 {
     return kind == CM_EV_NODE_RUN || kind == CM_EV_OBJECT_NEW || kind == CM_EV_DRIVER_MORE ||
-           kind == CM_EV_WITNESS || kind == CM_EV_WORK || kind == CM_EV_LABEL ||
+           kind == CM_EV_DRIVER_RECORD || kind == CM_EV_WORK || kind == CM_EV_LABEL ||
            kind == CM_EV_HOLDER_PATH || kind == CM_EV_OPERATOR;
 }
 

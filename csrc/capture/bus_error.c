@@ -273,7 +273,7 @@ void cm_bus_enter_thread(void)
     set_blocked(false);
 }
 
-void cm_bus_look_in_thread(void)
+void cm_bus_poll_in_thread(void)
 {
     sigset_t pending;
 

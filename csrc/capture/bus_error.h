@@ -35,7 +35,7 @@ void cm_bus_reinstall(void);
  * to the process stays the program's. At its start, ... */
 void cm_bus_enter_thread(void);
 /* ... and now and then: what was sent may have arrived by now. */
-void cm_bus_look_in_thread(void);
+void cm_bus_poll_in_thread(void);
 
 /* In a forked child: nothing is guarded. */
 void cm_bus_forget(void);

@@ -542,7 +542,7 @@ static void check_files(uint64_t now)
     } else if (cm_bus_is_replaced()) {
         cm_bus_unguard(); /* faults of before have come by now */
     }
-    cm_bus_look_in_thread();
+    cm_bus_poll_in_thread();
     cm_ringfile_keep_lock();
     atomic_store_explicit(&cm_ringfile.header->alive_ns, cm_clock_sample().realtime_ns,
                           memory_order_relaxed);

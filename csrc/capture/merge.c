@@ -59,8 +59,8 @@ static uint64_t time_of_others(const cm_merge *merge)
 static inline bool is_from_ring(const cm_event *event)
 {
     return event->kind != CM_EV_NONE && event->kind < CM_EVENT_KINDS &&
-           event->kind != CM_EV_FOLDED && event->kind != CM_EV_FOLD &&
-           event->kind != CM_EV_DRIVER_FOLDED;
+           event->kind != CM_EV_COMPACTED_BLOCKS && event->kind != CM_EV_COMPACTED &&
+           event->kind != CM_EV_COMPACTED_DRIVER;
 }
 
 /* How many events from source->at on, up to `most` and to the end of what lies in one piece, come

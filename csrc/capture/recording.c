@@ -41,13 +41,13 @@ void cm_recording_hold(void)
 {
     pthread_mutex_lock(&switching);
     held = atomic_load(word);
-    while (held != 0 && !atomic_compare_exchange_weak(word, &held, CM_HELD))
+    while (held != 0 && !atomic_compare_exchange_weak(word, &held, CM_RECORDING_HELD))
         ;
 }
 
 void cm_recording_release(void)
 {
-    uint32_t now = CM_HELD;
+    uint32_t now = CM_RECORDING_HELD;
 
     /* Unless recording was turned off meanwhile. */
     atomic_compare_exchange_strong(word, &now, held);

@@ -16,14 +16,14 @@ static inline bool cm_is_recording(void)
 }
 
 /* In place of the capture's number while the rings move: hooks wait until it is gone. */
-#define CM_HELD UINT32_MAX
+#define CM_RECORDING_HELD UINT32_MAX
 
 /* Once per process; 0 or a negative errno. */
 int cm_recording_init(void);
 /* 0 = off, which is for signal handlers too. Hooks may still be running when this returns. */
 void cm_recording_set(uint32_t capture);
-/* Sets CM_HELD if recording is on, and keeps others from turning it on; release puts the number
- * back. Both on one thread. */
+/* Sets CM_RECORDING_HELD if recording is on, and keeps others from turning it on; release puts the
+ * number back. Both on one thread. */
 void cm_recording_hold(void);
 void cm_recording_release(void);
 /* In a forked child. */

@@ -79,7 +79,7 @@ static uint32_t next_block(consumer *l, uint32_t block)
     uint32_t next = link_of(block);
 
     if (next == 0 && l->retiring) {
-        cm_thread *t = cm_producers_at(l->source.ring);
+        cm_producer *t = cm_producers_at(l->source.ring);
         next = atomic_exchange_explicit(&t->restart, 0, memory_order_acquire);
         if (next != 0)
             atomic_store_explicit(&cm_blockpool.link[block - 1], next, memory_order_relaxed);
@@ -93,7 +93,7 @@ static uint32_t next_block(consumer *l, uint32_t block)
 static bool find_run(consumer *l)
 {
     if (l->cursor == 0) {
-        cm_thread *t = cm_producers_at(l->source.ring);
+        cm_producer *t = cm_producers_at(l->source.ring);
         l->block = l->cursor = atomic_exchange_explicit(&t->restart, 0, memory_order_acquire);
     }
     while (l->cursor != 0) {
@@ -211,7 +211,7 @@ static bool take_away(consumer *l, uint32_t slot)
  * later hook finds that it has none. */
 static void free_retired(consumer *l, uint32_t slot)
 {
-    cm_thread *t = cm_producers_at(slot);
+    cm_producer *t = cm_producers_at(slot);
 
     if (atomic_load_explicit(&t->busy, memory_order_acquire) != 0)
         return; /* looked at again in the next round */
@@ -247,20 +247,20 @@ static void note_tids(void)
 {
     memset(consumers.by_tid, 0, sizeof consumers.by_tid);
     for (uint32_t i = 0; i < consumers.high; i++) {
-        const cm_thread *t = cm_producers_at(i);
+        const cm_producer *t = cm_producers_at(i);
         if (atomic_load_explicit(&t->state, memory_order_acquire) != CM_PRODUCER_LIVE)
             continue;
         int32_t tid = atomic_load_explicit(&t->tid, memory_order_relaxed);
         uint32_t at = (uint32_t)tid % TIDS;
         while (consumers.by_tid[at] != 0) {
-            const cm_thread *other = cm_producers_at(consumers.by_tid[at] - 1u);
+            const cm_producer *other = cm_producers_at(consumers.by_tid[at] - 1u);
             if (atomic_load_explicit(&other->tid, memory_order_relaxed) == tid)
                 break;
             at = (at + 1) % TIDS;
         }
         if (consumers.by_tid[at] == 0 ||
-            (int32_t)(cm_thread_generation(t) -
-                      cm_thread_generation(cm_producers_at(consumers.by_tid[at] - 1u))) > 0)
+            (int32_t)(cm_producer_generation(t) -
+                      cm_producer_generation(cm_producers_at(consumers.by_tid[at] - 1u))) > 0)
             consumers.by_tid[at] = (uint16_t)(i + 1);
     }
 }
@@ -299,7 +299,7 @@ static void free_all(consumer *l, uint32_t slot)
 
 static bool is_drained(const consumer *l, uint32_t slot)
 {
-    const cm_thread *t = cm_producers_at(slot);
+    const cm_producer *t = cm_producers_at(slot);
     /* busy last written by the thread: what it did in its hooks comes before. */
     return atomic_load_explicit(&t->state, memory_order_acquire) == CM_PRODUCER_LIVE &&
            atomic_load_explicit(&t->busy, memory_order_acquire) == 0 && l->tail == head_of(slot);

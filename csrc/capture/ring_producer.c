@@ -15,12 +15,12 @@
 #include "wake.h"
 
 enum {
-    SLOT_BYTES = (sizeof(cm_thread) + 4095) & ~4095,
+    SLOT_BYTES = (sizeof(cm_producer) + 4095) & ~4095,
     CHUNK_SLOTS = 64, /* mapped together: all of them would take 40 MiB of address space */
     CHUNKS = CM_RING_COUNT / CHUNK_SLOTS
 };
 
-_Thread_local cm_thread_self cm_self __attribute__((tls_model("initial-exec")));
+_Thread_local cm_producer_self cm_self __attribute__((tls_model("initial-exec")));
 
 /* The states lie where they are for the life of the process: a thread keeps its own when a capture
  * ends, and may read it at any time. */
@@ -71,7 +71,7 @@ void cm_producers_begin(void)
 {
     atomic_store(&pool.thread_number, 0);
     for (uint32_t i = 0; i < cm_producers_high(); i++) {
-        cm_thread *t = cm_producers_at(i);
+        cm_producer *t = cm_producers_at(i);
         atomic_store(&t->limit, 0);
         atomic_store(&t->restart, 0);
     }
@@ -93,7 +93,7 @@ static bool is_any_inside(void)
     if (atomic_load(&pool.entering) != 0)
         return true;
     for (uint32_t i = 0; i < cm_producers_high(); i++) {
-        cm_thread *t = cm_producers_at(i);
+        cm_producer *t = cm_producers_at(i);
         if (t != cm_self.thread && atomic_load_explicit(&t->busy, memory_order_acquire) != 0)
             return true;
     }
@@ -126,16 +126,16 @@ uint32_t cm_producers_in_use(void)
     return atomic_load_explicit(&pool.in_use, memory_order_relaxed);
 }
 
-cm_thread *cm_producers_at(uint32_t slot)
+cm_producer *cm_producers_at(uint32_t slot)
 {
     unsigned char *chunk =
         atomic_load_explicit(&pool.chunk[slot / CHUNK_SLOTS], memory_order_acquire);
-    return (cm_thread *)(chunk + (size_t)(slot % CHUNK_SLOTS) * SLOT_BYTES);
+    return (cm_producer *)(chunk + (size_t)(slot % CHUNK_SLOTS) * SLOT_BYTES);
 }
 
 void cm_producers_recycle(uint32_t slot)
 {
-    cm_thread *t = cm_producers_at(slot);
+    cm_producer *t = cm_producers_at(slot);
 
     /* Zero again, and the pages of a burst of threads go back to the system. */
     atomic_store_explicit(&t->state, CM_PRODUCER_FREE, memory_order_relaxed);
@@ -157,7 +157,7 @@ void cm_producers_forget(void)
     atomic_store(&pool.high, 0);
     atomic_store(&pool.in_use, 0);
     atomic_store(&pool.entering, 0);
-    cm_self = (cm_thread_self){0};
+    cm_self = (cm_producer_self){0};
     /* Whether a child inherits the registration depends on the kernel. */
     pool.has_barrier =
         syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
@@ -168,7 +168,7 @@ uint64_t cm_producers_bytes(void)
     return (uint64_t)cm_producers_in_use() * SLOT_BYTES;
 }
 
-static void renew_hook(cm_thread *t)
+static void renew_hook(cm_producer *t)
 {
     uint32_t generation;
     do
@@ -190,12 +190,12 @@ static uint32_t take_state_hook(void)
     return index;
 }
 
-static cm_thread *claim_hook(int32_t tid)
+static cm_producer *claim_hook(int32_t tid)
 {
     uint32_t index = take_state_hook();
     if (index == 0)
         return NULL;
-    cm_thread *t = cm_producers_at(index - 1);
+    cm_producer *t = cm_producers_at(index - 1);
     t->slot = index - 1;
     atomic_store_explicit(&t->tid, tid, memory_order_relaxed);
     /* Before it is seen as live: of two states with one thread id the collector buries the older.
@@ -213,7 +213,7 @@ static cm_thread *claim_hook(int32_t tid)
     return t;
 }
 
-static void prepare_hook(cm_thread *t)
+static void prepare_hook(cm_producer *t)
 {
     cm_ring *ring = &cm_ringfile.rings[t->slot];
 
@@ -238,17 +238,17 @@ static uint32_t wait_hook(void)
     int saved = errno;
     uint32_t now;
 
-    while ((now = atomic_load_explicit(cm_recording, memory_order_acquire)) == CM_HELD)
+    while ((now = atomic_load_explicit(cm_recording, memory_order_acquire)) == CM_RECORDING_HELD)
         nanosleep(&pause, NULL);
     errno = saved;
     return now;
 }
 
 /* Recording is on, and does not end meanwhile. */
-static cm_thread *enter_hook(uint32_t capture)
+static cm_producer *enter_hook(uint32_t capture)
 {
     int32_t tid = (int32_t)syscall(SYS_gettid);
-    cm_thread *t = cm_self.thread;
+    cm_producer *t = cm_self.thread;
 
     /* Another id: a child that was forked without its handlers being run. */
     if (t == NULL || atomic_load_explicit(&t->tid, memory_order_relaxed) != tid)
@@ -270,19 +270,19 @@ static cm_thread *enter_hook(uint32_t capture)
 }
 
 /* The first hook of a thread, or its first in this capture; or it is held. */
-cm_thread *cm_enter_slow_hook(uint32_t capture)
+cm_producer *cm_enter_slow_hook(uint32_t capture)
 {
-    cm_thread *t = NULL;
+    cm_producer *t = NULL;
 
     if (cm_self.entering)
         return NULL; /* a signal handler that allocates */
-    if (capture == CM_HELD && cm_self.thread != NULL &&
+    if (capture == CM_RECORDING_HELD && cm_self.thread != NULL &&
         atomic_load_explicit(&cm_self.thread->busy, memory_order_relaxed) != 0)
         return NULL; /* the same, and whoever holds us waits for the hook that it came into */
     cm_self.entering = true;
     atomic_signal_fence(memory_order_seq_cst);
     while (capture != 0) {
-        if (capture == CM_HELD && (capture = wait_hook()) == 0)
+        if (capture == CM_RECORDING_HELD && (capture = wait_hook()) == 0)
             break;
         /* Whoever ends the recording clears the word, then waits for this to be 0: either we see
          * the word cleared or we are waited for. */
@@ -291,14 +291,14 @@ cm_thread *cm_enter_slow_hook(uint32_t capture)
         if (now == capture)
             t = enter_hook(capture);
         atomic_fetch_sub_explicit(&pool.entering, 1, memory_order_seq_cst);
-        capture = now == CM_HELD ? now : 0;
+        capture = now == CM_RECORDING_HELD ? now : 0;
     }
     atomic_signal_fence(memory_order_seq_cst);
     cm_self.entering = false;
     return t;
 }
 
-static void announce_hook(cm_thread *t)
+static void announce_hook(cm_producer *t)
 {
     *t->next = (cm_event){.time = cm_clock_now(),
                           .address = (uint64_t)atomic_load_explicit(&t->tid, memory_order_relaxed),
@@ -308,7 +308,7 @@ static void announce_hook(cm_thread *t)
     t->announced = true;
 }
 
-static void report_losses_hook(cm_thread *t, cm_ring *ring, uint64_t lost)
+static void report_losses_hook(cm_producer *t, cm_ring *ring, uint64_t lost)
 {
     *t->next = (cm_event){
         .time = cm_clock_now(), .size = (int64_t)lost, .kind = CM_EV_LOST, .device_index = -1};
@@ -321,7 +321,7 @@ static void report_losses_hook(cm_thread *t, cm_ring *ring, uint64_t lost)
 }
 
 /* Gives the thread its next block, and first puts there what it still has to report. */
-static bool take_block_hook(cm_thread *t, cm_ring *ring)
+static bool take_block_hook(cm_producer *t, cm_ring *ring)
 {
     uint64_t lost = atomic_load_explicit(&ring->lost, memory_order_relaxed);
     /* Cleared by the collector, which then finds the new block through restart. If it clears it
@@ -350,7 +350,7 @@ static bool take_block_hook(cm_thread *t, cm_ring *ring)
 }
 
 /* The thread has no block, or a full one. */
-cm_event *cm_reserve_slow_hook(cm_thread *t)
+cm_event *cm_reserve_slow_hook(cm_producer *t)
 {
     cm_ring *ring = &cm_ringfile.rings[t->slot];
 

@@ -2,7 +2,7 @@
  *
  * Use, always in this order:
  *
- *     cm_thread *t = cm_enter_hook();        // NULL: not recording, or already inside a hook
+ *     cm_producer *t = cm_enter_hook();        // NULL: not recording, or already inside a hook
  *     if (t) {
  *         cm_event *e = cm_reserve_hook(t);  // NULL: no room, counted as lost
  *         if (e) { ...fill every field...; cm_commit_hook(t); }
@@ -27,7 +27,7 @@
 /* Belongs to one kernel thread until that is gone, over any number of captures. Only its owner
  * writes it, but for limit (the collector takes an idle thread's block away by clearing it),
  * restart (the collector clears it) and state. */
-typedef struct cm_thread {
+typedef struct cm_producer {
     _Atomic uint32_t busy; /* inside a hook */
     _Atomic uint32_t generation;
     cm_event *next;                        /* where the next event goes ... */
@@ -41,21 +41,21 @@ typedef struct cm_thread {
     _Atomic uint32_t state;                /* cm_producer_state */
     _Atomic int32_t tid;
     _Alignas(64) cm_walk walk;
-} cm_thread;
+} cm_producer;
 
 typedef enum cm_producer_state { CM_PRODUCER_FREE = 0, CM_PRODUCER_LIVE = 1 } cm_producer_state;
 
-typedef struct cm_thread_self {
-    cm_thread *thread;
+typedef struct cm_producer_self {
+    cm_producer *thread;
     uint32_t capture; /* the one that thread is prepared for */
     bool entering;
-} cm_thread_self;
-extern _Thread_local cm_thread_self cm_self __attribute__((tls_model("initial-exec")));
+} cm_producer_self;
+extern _Thread_local cm_producer_self cm_self __attribute__((tls_model("initial-exec")));
 
-cm_thread *cm_enter_slow_hook(uint32_t capture);
-cm_event *cm_reserve_slow_hook(cm_thread *t);
+cm_producer *cm_enter_slow_hook(uint32_t capture);
+cm_event *cm_reserve_slow_hook(cm_producer *t);
 
-static inline cm_thread *cm_enter_hook(void)
+static inline cm_producer *cm_enter_hook(void)
 {
     uint32_t capture = atomic_load_explicit(cm_recording, memory_order_relaxed);
 
@@ -63,7 +63,7 @@ static inline cm_thread *cm_enter_hook(void)
         return NULL;
     if (__builtin_expect(cm_self.capture != capture, 0))
         return cm_enter_slow_hook(capture);
-    cm_thread *t = cm_self.thread;
+    cm_producer *t = cm_self.thread;
     if (__builtin_expect(atomic_load_explicit(&t->busy, memory_order_relaxed), 0))
         return NULL;
     atomic_store_explicit(&t->busy, 1, memory_order_relaxed);
@@ -74,12 +74,12 @@ static inline cm_thread *cm_enter_hook(void)
     uint32_t now = atomic_load_explicit(cm_recording, memory_order_acquire);
     if (__builtin_expect(now != capture, 0)) {
         atomic_store_explicit(&t->busy, 0, memory_order_release);
-        return now == CM_HELD ? cm_enter_slow_hook(now) : NULL;
+        return now == CM_RECORDING_HELD ? cm_enter_slow_hook(now) : NULL;
     }
     return t;
 }
 
-static inline cm_event *cm_reserve_hook(cm_thread *t)
+static inline cm_event *cm_reserve_hook(cm_producer *t)
 {
     if (__builtin_expect((uintptr_t)t->next < atomic_load_explicit(&t->limit, memory_order_relaxed),
                          1))
@@ -87,7 +87,7 @@ static inline cm_event *cm_reserve_hook(cm_thread *t)
     return cm_reserve_slow_hook(t);
 }
 
-static inline void cm_commit_hook(cm_thread *t)
+static inline void cm_commit_hook(cm_producer *t)
 {
     uint64_t count = atomic_load_explicit(t->published, memory_order_relaxed) + 1;
 
@@ -98,20 +98,20 @@ static inline void cm_commit_hook(cm_thread *t)
     atomic_store_explicit(t->head, count, memory_order_release);
 }
 
-static inline void cm_leave_hook(cm_thread *t)
+static inline void cm_leave_hook(cm_producer *t)
 {
     atomic_store_explicit(&t->busy, 0, memory_order_release);
 }
 
 /* This thread's walk memory for cm_walk_capture_hook. */
-static inline cm_walk *cm_thread_walk(cm_thread *t)
+static inline cm_walk *cm_producer_walk(cm_producer *t)
 {
     return &t->walk;
 }
 
 /* A number that changes whenever this thread state starts to serve another capture or another
  * thread: what a source remembers per thread is stale when it differs. Never 0. */
-static inline uint32_t cm_thread_generation(const cm_thread *t)
+static inline uint32_t cm_producer_generation(const cm_producer *t)
 {
     return atomic_load_explicit(&t->generation, memory_order_relaxed);
 }
@@ -132,7 +132,7 @@ bool cm_producers_hold(int milliseconds);
 bool cm_producers_wait_until_left(int milliseconds);
 /* Slots below this number may be in use. */
 uint32_t cm_producers_high(void);
-cm_thread *cm_producers_at(uint32_t slot);
+cm_producer *cm_producers_at(uint32_t slot);
 uint32_t cm_producers_in_use(void);
 /* The slot's thread is gone and its ring is empty: the next new thread may have it. */
 void cm_producers_recycle(uint32_t slot);

@@ -38,7 +38,7 @@ void cm_compact_free(cm_compaction *f)
     free(f->total);
     free(f->work);
     cm_idmap_clear(&f->work_of);
-    cm_drivermap_free(f->driver.map);
+    cm_driver_map_free(f->driver.map);
     cm_idmap_clear(&f->driver.given);
     cm_idmap_clear(&f->driver.events);
     cm_idmap_clear(&f->driver.records);
@@ -139,7 +139,7 @@ static bool note(cm_compaction *f, uint32_t number, const cm_event *e, uint32_t 
         if (at != 0)
             f->items[at].nothing = true;
         return true;
-    case CM_EV_HELD:
+    case CM_EV_DEFERRED_FREE:
         t->held = at;
         return true;
     case CM_EV_LAUNCH:
@@ -157,7 +157,7 @@ static bool note(cm_compaction *f, uint32_t number, const cm_event *e, uint32_t 
         return true;
     case CM_EV_DRIVER_NEW:
     case CM_EV_DRIVER_FREE:
-    case CM_EV_WITNESS:
+    case CM_EV_DRIVER_RECORD:
         return cm_compact_see_driver(f, t, &(cm_record){.event = *e, .thread = number}, at);
     case CM_EV_DRIVER_MORE:
         return cm_compact_driver_more(f, t, &(cm_record){.event = *e, .thread = number}, at);
@@ -249,7 +249,7 @@ bool cm_compact_add(cm_compaction *f, uint32_t thread, const cm_event *event)
     if (bound)
         return note(f, thread, event, 0) && f->put(f->context, thread, event);
     if (f->count == 0) { /* older events rose and fell before */
-        for (size_t i = 0; f->driver.map != NULL && i < CM_ACCOUNT_DEVICES; i++) {
+        for (size_t i = 0; f->driver.map != NULL && i < CM_TOTALS_DEVICES; i++) {
             f->driver.place[i].most = f->driver.map->accounts.device[i].bytes;
             f->driver.place[i].at = 0;
         }
@@ -375,7 +375,7 @@ static bool put_sums(cm_compaction *f, uint64_t left_out, uint64_t runs, uint32_
         return false;
     for (size_t i = 0; i < f->totals; i++) {
         const compact_total *t = &f->total[i];
-        cm_event e = {.kind = CM_EV_FOLDED,
+        cm_event e = {.kind = CM_EV_COMPACTED_BLOCKS,
                       .time = time,
                       .address = t->blocks,
                       .size = t->bytes,
@@ -389,7 +389,7 @@ static bool put_sums(cm_compaction *f, uint64_t left_out, uint64_t runs, uint32_
             return false;
         of->total = 0;
     }
-    cm_event e = {.kind = CM_EV_FOLD,
+    cm_event e = {.kind = CM_EV_COMPACTED,
                   .time = time,
                   .address = left_out,
                   .size = (int64_t)runs,
@@ -413,7 +413,7 @@ static bool put_stretch(cm_compaction *f)
         left_out++;
         f->driver.sum[CM_DRIVER_SUM_ALLOCATIONS] += it->event.kind == CM_EV_DRIVER_NEW;
         f->driver.sum[CM_DRIVER_SUM_FREES] += it->event.kind == CM_EV_DRIVER_FREE;
-        f->driver.sum[CM_DRIVER_SUM_MATCHED] += it->event.kind == CM_EV_WITNESS;
+        f->driver.sum[CM_DRIVER_SUM_MATCHED] += it->event.kind == CM_EV_DRIVER_RECORD;
         runs += it->event.kind == CM_EV_NODE_RUN;
         nodes += it->event.kind == CM_EV_NODE_NEW;
         bool heap = it->event.kind == CM_EV_ALLOC || it->event.kind == CM_EV_FREE ||

@@ -23,10 +23,10 @@
  * So a reader that replays what stayed has, at every bound, exactly the blocks and nodes that there
  * were; the same peak between two bounds, at the same time, of the same blocks; and every block is
  * charged to the same stack. In between live bytes are at most what they were. For what is
- * left out a stretch ends with its sums: CM_EV_DRIVER_FOLDED and CM_EV_FOLDED records and one
- * CM_EV_FOLD. Records of what was left out are known by the 65,536 newest correlation ids; those
- * that a killed program leaves after the compacted part stay, and count as records without an
- * event.
+ * left out a stretch ends with its sums: CM_EV_COMPACTED_DRIVER and CM_EV_COMPACTED_BLOCKS records
+ * and one CM_EV_COMPACTED. Records of what was left out are known by the 65,536 newest correlation
+ * ids; those that a killed program leaves after the compacted part stay, and count as records
+ * without an event.
  *
  * Memory: a stretch (15 MiB at most), a table of live blocks (32 bytes each, up to three quarters
  * full), the live nodes. One owner at a time, any thread; no Python, no locks, never in a hook.

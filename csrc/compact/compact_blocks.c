@@ -223,7 +223,7 @@ static size_t device_of_free(cm_compaction *f, const cm_event *e)
 {
     size_t number = cm_compact_find_device(f, e, false);
     if (number == DEVICES && e->device_type == CM_DEVICE_CUDA &&
-        e->device_index == CM_DEVICE_NOT_TOLD)
+        e->device_index == CM_DEVICE_UNKNOWN)
         number = owner_of(f, e);
     return number;
 }
@@ -357,7 +357,7 @@ void cm_compact_see_oom(cm_compaction *f, const cm_event *e, uint32_t at)
         return;
     compact_device *d = &f->device[number];
     /* A reader would count what is alive, and of blocks around this event some are left out. */
-    if (at != 0 && !cm_oom_is_told(e->address) && d->ooms_counted < CM_OOMS_KEPT) {
+    if (at != 0 && !cm_oom_is_known(e->address) && d->ooms_counted < CM_OOMS_KEPT) {
         f->items[at].event.address = (uint64_t)count_live_bytes(f, number);
         d->ooms_counted++;
     }

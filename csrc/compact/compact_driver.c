@@ -31,8 +31,8 @@ void cm_compact_see_totals(cm_compaction *f, compact_thread *t, const cm_event *
         if (t->chain != 0 && f->items[t->chain].event.kind == CM_EV_DEVICE)
             f->items[at].link = t->chain;
     }
-    t->chain = e->address == CM_TOLD_USED ? 0 : at;
-    if (e->address != CM_TOLD_USED) {
+    t->chain = e->address == CM_DEVICE_BYTES_USED ? 0 : at;
+    if (e->address != CM_DEVICE_BYTES_USED) {
         t->split = t->split || at == 0;
         return;
     }
@@ -98,15 +98,15 @@ static void see_highest(cm_compaction *f, size_t place, uint32_t at)
 /* The bytes that are given out: libraries and records change nothing about them. */
 static bool follow(cm_compaction *f, const cm_record *record)
 {
-    if (f->driver.map == NULL && (f->driver.map = cm_drivermap_new(NULL)) == NULL)
+    if (f->driver.map == NULL && (f->driver.map = cm_driver_map_new(NULL)) == NULL)
         return false;
-    return cm_drivermap_apply(f->driver.map, record);
+    return cm_driver_map_apply(f->driver.map, record);
 }
 
 static size_t place_of(const cm_event *e)
 {
-    return cm_accounts_is_host(e->flags & CM_DRIVER_KIND) ? CM_ACCOUNT_HOST
-                                                          : cm_drivermap_place(e->device_index);
+    return cm_totals_is_host(e->flags & CM_DRIVER_KIND) ? CM_TOTALS_HOST
+                                                        : cm_driver_map_place(e->device_index);
 }
 
 static bool give_out(cm_compaction *f, const cm_event *e, uint32_t at)
@@ -148,7 +148,7 @@ bool cm_compact_see_driver(cm_compaction *f, compact_thread *t, const cm_record 
     const cm_event *e = &record->event;
     t->chain = 0;
     t->driver = at;
-    if (e->kind == CM_EV_WITNESS)
+    if (e->kind == CM_EV_DRIVER_RECORD)
         return true;
     if (!follow(f, record))
         return false;
@@ -171,7 +171,7 @@ bool cm_compact_was_given_then(const cm_compaction *f, uint32_t at)
     uint32_t highest = f->driver.place[place].at;
     if (at <= highest && it->partner > highest)
         return true;
-    if (place == CM_ACCOUNT_HOST)
+    if (place == CM_TOTALS_HOST)
         return false;
     size_t number = DEVICES;
     for (size_t i = 0; i < f->devices; i++)
@@ -216,7 +216,7 @@ static void join_record(cm_compaction *f, uint32_t event, uint32_t record)
     const cm_event *e = &it->event, *what = e;
     if (e->kind == CM_EV_DRIVER_FREE && it->partner != 0)
         what = &f->items[it->partner].event;
-    int8_t device = place_of(what) == CM_ACCOUNT_HOST ? -1 : what->device_index;
+    int8_t device = place_of(what) == CM_TOTALS_HOST ? -1 : what->device_index;
     if (!agree(&f->items[record].event, e->address, what->size, device))
         cm_compact_must_stay(f, event);
     append(f, event, record);
@@ -238,7 +238,7 @@ static bool correlate(cm_compaction *f, uint32_t head, uint64_t correlation)
     compact_drivers *d = &f->driver;
     const cm_event *e = &f->items[head].event;
     uint32_t other;
-    if (e->kind == CM_EV_WITNESS) {
+    if (e->kind == CM_EV_DRIVER_RECORD) {
         uint64_t key = key_of(correlation, (e->flags & CM_EVF_RELEASE) != 0);
         if (cm_idmap_get(&d->events, key, &other)) {
             cm_idmap_remove(&d->events, key);
@@ -274,10 +274,11 @@ bool cm_compact_driver_more(cm_compaction *f, compact_thread *t, const cm_record
 {
     const cm_event *e = &record->event;
     uint32_t head = t->driver;
-    if ((e->size == CM_MORE_HANDLE || e->size == CM_MORE_FAILED) && !follow(f, record))
+    if ((e->size == CM_DRIVER_MORE_HANDLE || e->size == CM_DRIVER_MORE_FAILED) &&
+        !follow(f, record))
         return false;
-    if (e->size == CM_MORE_FAILED) {
-        for (size_t i = 0; i < CM_ACCOUNT_DEVICES; i++)
+    if (e->size == CM_DRIVER_MORE_FAILED) {
+        for (size_t i = 0; i < CM_TOTALS_DEVICES; i++)
             see_highest(f, i, at);
         cm_compact_must_stay(f, head);
     }
@@ -286,9 +287,9 @@ bool cm_compact_driver_more(cm_compaction *f, compact_thread *t, const cm_record
         return true;
     }
     append(f, head, at);
-    if (e->size != CM_MORE_CORRELATION)
+    if (e->size != CM_DRIVER_MORE_CORRELATION)
         return true;
-    if (f->items[head].event.kind == CM_EV_WITNESS)
+    if (f->items[head].event.kind == CM_EV_DRIVER_RECORD)
         t->driver = 0; /* that is all that is said of a record */
     return correlate(f, head, e->address);
 }
@@ -309,7 +310,7 @@ static bool let_go(cm_compaction *f, uint64_t key, uint32_t at)
     if (g->waits)
         cm_idmap_remove(&d->gone_at, g->key);
     *g = (struct compact_gone){key, it->event.address, what->size,
-                               place_of(what) == CM_ACCOUNT_HOST ? -1 : what->device_index, true};
+                               place_of(what) == CM_TOTALS_HOST ? -1 : what->device_index, true};
     d->sum[CM_DRIVER_SUM_MISSING]++;
     return cm_idmap_put(&d->gone_at, key, number);
 }
@@ -333,7 +334,7 @@ bool cm_compact_leave_out_drivers(cm_compaction *f)
 bool cm_compact_put_drivers(cm_compaction *f, uint64_t time)
 {
     for (uint64_t i = 0; i < CM_DRIVER_SUMS; i++) {
-        cm_event e = {.kind = CM_EV_DRIVER_FOLDED,
+        cm_event e = {.kind = CM_EV_COMPACTED_DRIVER,
                       .time = time,
                       .address = i,
                       .size = f->driver.sum[i],

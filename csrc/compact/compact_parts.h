@@ -92,14 +92,14 @@ enum { POOLS = 64 };
 /* The driver's allocations, by address, that may come and go; their events by correlation id, and
  * the records of those (key_of). */
 typedef struct compact_drivers {
-    cm_drivermap *map; /* for the bytes that are given out; NULL before the first such event */
-    cm_idmap given;    /* address -> item; 0: older */
-    cm_idmap events;   /* that no record came of -> item */
-    cm_idmap records;  /* that no event came of -> item; 0: in the trace */
+    cm_driver_map *map; /* for the bytes that are given out; NULL before the first such event */
+    cm_idmap given;     /* address -> item; 0: older */
+    cm_idmap events;    /* that no record came of -> item */
+    cm_idmap records;   /* that no event came of -> item; 0: in the trace */
     struct {
         int64_t most; /* since the stretch's start */
         uint32_t at;  /* the item that reached it; 0: none rose above the start */
-    } place[CM_ACCOUNT_DEVICES];
+    } place[CM_TOTALS_DEVICES];
     /* Left out, and no record came yet: a ring. */
     struct compact_gone {
         uint64_t key, address;

@@ -247,7 +247,7 @@ static uint32_t stack_id(uint32_t parent, uint32_t code, uint32_t offset, PyObje
     cm_record_put(parent);
     cm_record_put(code);
     cm_record_put(offset);
-    cm_record_put(collapsed ? CM_DEFF_FOLDED : 0);
+    cm_record_put(collapsed ? CM_DEFF_COLLAPSED : 0);
     cm_record_put(collapsed ? 0 : (uint64_t)module);
     cm_record_put(class_name);
     if (!cm_record_append())

@@ -6,13 +6,13 @@
 
 enum { CHAIN = 16 }; /* of one id: more are not searched */
 
-void cm_driverjoin_clear(cm_driverjoin *j)
+void cm_driver_join_clear(cm_driver_join *j)
 {
     free(j->events.entry);
     free(j->records.entry);
     cm_idmap_clear(&j->events.newest);
     cm_idmap_clear(&j->records.newest);
-    *j = (cm_driverjoin){0};
+    *j = (cm_driver_join){0};
 }
 
 static bool copy_queue(cm_join_queue *copy, const cm_join_queue *q)
@@ -24,13 +24,13 @@ static bool copy_queue(cm_join_queue *copy, const cm_join_queue *q)
            cm_idmap_copy(&copy->newest, &q->newest);
 }
 
-bool cm_driverjoin_copy(cm_driverjoin *copy, const cm_driverjoin *j)
+bool cm_driver_join_copy(cm_driver_join *copy, const cm_driver_join *j)
 {
     *copy = *j;
     copy->events = copy->records = (cm_join_queue){0};
     if (copy_queue(&copy->events, &j->events) && copy_queue(&copy->records, &j->records))
         return true;
-    cm_driverjoin_clear(copy);
+    cm_driver_join_clear(copy);
     return false;
 }
 
@@ -111,7 +111,7 @@ static bool take(cm_join_queue *q, uint64_t key, uint64_t address, cm_join_side 
     return true;
 }
 
-static void judge(cm_driverjoin *j, const cm_join_side *event, const cm_join_side *record)
+static void judge(cm_driver_join *j, const cm_join_side *event, const cm_join_side *record)
 {
     bool same = event->address == record->address &&
                 (event->size == 0 || record->size == 0 || event->size == record->size) &&
@@ -120,8 +120,8 @@ static void judge(cm_driverjoin *j, const cm_join_side *event, const cm_join_sid
     j->differ += !same;
 }
 
-int cm_driverjoin_event(cm_driverjoin *j, uint32_t correlation, const cm_join_side *event,
-                        cm_join_side *other, uint64_t *number)
+int cm_driver_join_event(cm_driver_join *j, uint32_t correlation, const cm_join_side *event,
+                         cm_join_side *other, uint64_t *number)
 {
     uint64_t key = key_of(correlation, event->release);
     if (take(&j->records, key, event->address, other)) {
@@ -134,8 +134,8 @@ int cm_driverjoin_event(cm_driverjoin *j, uint32_t correlation, const cm_join_si
     return 0;
 }
 
-int cm_driverjoin_record(cm_driverjoin *j, uint32_t correlation, const cm_join_side *record,
-                         cm_join_side *other)
+int cm_driver_join_record(cm_driver_join *j, uint32_t correlation, const cm_join_side *record,
+                          cm_join_side *other)
 {
     uint64_t key = key_of(correlation, record->release);
     if (take(&j->events, key, record->address, other)) {
@@ -145,13 +145,13 @@ int cm_driverjoin_record(cm_driverjoin *j, uint32_t correlation, const cm_join_s
     return add(&j->records, key, record, &j->expired_records) ? 0 : -1;
 }
 
-cm_join_side *cm_driverjoin_waiting(cm_driverjoin *j, uint64_t number)
+cm_join_side *cm_driver_join_waiting(cm_driver_join *j, uint64_t number)
 {
     cm_join_entry *e = at(&j->events, number);
     return e != NULL && !e->done ? &e->side : NULL;
 }
 
-void cm_driverjoin_forget(cm_driverjoin *j, uint64_t number)
+void cm_driver_join_forget(cm_driver_join *j, uint64_t number)
 {
     cm_join_entry *e = at(&j->events, number);
     if (e != NULL)
@@ -166,12 +166,12 @@ static uint64_t waiting(const cm_join_queue *q)
     return count;
 }
 
-uint64_t cm_driverjoin_events_waiting(const cm_driverjoin *j)
+uint64_t cm_driver_join_events_waiting(const cm_driver_join *j)
 {
     return waiting(&j->events);
 }
 
-uint64_t cm_driverjoin_records_waiting(const cm_driverjoin *j)
+uint64_t cm_driver_join_records_waiting(const cm_driver_join *j)
 {
     return waiting(&j->records);
 }

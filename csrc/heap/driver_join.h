@@ -39,27 +39,28 @@ typedef struct cm_join_queue {
     cm_idmap newest;      /* key -> low half of the number of the newest */
 } cm_join_queue;
 
-typedef struct cm_driverjoin {
+typedef struct cm_driver_join {
     cm_join_queue events, records;
     uint64_t record_count, matched, differ;
     uint64_t expired_events, expired_records;
     int64_t folded_events; /* left out without a record, less those whose record came since */
-} cm_driverjoin;
+} cm_driver_join;
 
 /* All zero is an empty one. */
-void cm_driverjoin_clear(cm_driverjoin *join);
-bool cm_driverjoin_copy(cm_driverjoin *copy, const cm_driverjoin *join); /* false: out of memory */
+void cm_driver_join_clear(cm_driver_join *join);
+bool cm_driver_join_copy(cm_driver_join *copy,
+                         const cm_driver_join *join); /* false: out of memory */
 /* 1: the other half was waiting, and is *other; 0: this one waits now, as number *number; -1: out
  * of memory. */
-int cm_driverjoin_event(cm_driverjoin *join, uint32_t correlation, const cm_join_side *event,
-                        cm_join_side *other, uint64_t *number);
-int cm_driverjoin_record(cm_driverjoin *join, uint32_t correlation, const cm_join_side *record,
-                         cm_join_side *other);
+int cm_driver_join_event(cm_driver_join *join, uint32_t correlation, const cm_join_side *event,
+                         cm_join_side *other, uint64_t *number);
+int cm_driver_join_record(cm_driver_join *join, uint32_t correlation, const cm_join_side *record,
+                          cm_join_side *other);
 /* An event that waits, or NULL. */
-cm_join_side *cm_driverjoin_waiting(cm_driverjoin *join, uint64_t number);
+cm_join_side *cm_driver_join_waiting(cm_driver_join *join, uint64_t number);
 /* It waits no longer: its call failed. */
-void cm_driverjoin_forget(cm_driverjoin *join, uint64_t number);
-uint64_t cm_driverjoin_events_waiting(const cm_driverjoin *join);
-uint64_t cm_driverjoin_records_waiting(const cm_driverjoin *join);
+void cm_driver_join_forget(cm_driver_join *join, uint64_t number);
+uint64_t cm_driver_join_events_waiting(const cm_driver_join *join);
+uint64_t cm_driver_join_records_waiting(const cm_driver_join *join);
 
 #endif

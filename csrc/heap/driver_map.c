@@ -5,8 +5,8 @@
 
 #include "../base/grow.h"
 
-const char cm_drivermap_no_memory[] = "out of memory";
-const char cm_drivermap_bad_size[] =
+const char cm_driver_map_no_memory[] = "out of memory";
+const char cm_driver_map_bad_size[] =
     "the trace is damaged: it has a driver allocation of an impossible size";
 
 const char *cm_driver_kind_name(uint8_t kind)
@@ -34,32 +34,32 @@ const char *cm_driver_kind_name(uint8_t kind)
     return names[kind < sizeof names / sizeof names[0] ? kind : 0];
 }
 
-bool cm_drivermap_fail(cm_drivermap *m, const char *why)
+bool cm_driver_map_fail(cm_driver_map *m, const char *why)
 {
     m->error = why;
     return false;
 }
 
-cm_drivermap *cm_drivermap_new(const cm_reader *reader)
+cm_driver_map *cm_driver_map_new(const cm_reader *reader)
 {
-    cm_drivermap *m = calloc(1, sizeof *m);
+    cm_driver_map *m = calloc(1, sizeof *m);
     if (m == NULL)
         return NULL;
     m->reader = reader;
     const cm_driver_moment nothing = {-1, -1, -1, -1, -1, -1, .context = -1};
-    for (size_t i = 0; i < CM_ACCOUNT_HOST; i++) {
+    for (size_t i = 0; i < CM_TOTALS_HOST; i++) {
         m->device[i].told = m->device[i].last = m->device[i].last_quiet = nothing;
         m->device[i].context = -1;
     }
     return m;
 }
 
-void cm_drivermap_free(cm_drivermap *m)
+void cm_driver_map_free(cm_driver_map *m)
 {
     if (m == NULL)
         return;
     cm_totals_clear(&m->accounts);
-    cm_driverjoin_clear(&m->join);
+    cm_driver_join_clear(&m->join);
     cm_ranges_clear(&m->enclosers);
     cm_ranges_clear(&m->mapped);
     cm_idmap_clear(&m->shared);
@@ -71,10 +71,10 @@ void cm_drivermap_free(cm_drivermap *m)
     free(m);
 }
 
-static bool copy_parts(cm_drivermap *copy, const cm_drivermap *m)
+static bool copy_parts(cm_driver_map *copy, const cm_driver_map *m)
 {
     bool fine = cm_totals_copy(&copy->accounts, &m->accounts) &&
-                cm_driverjoin_copy(&copy->join, &m->join) &&
+                cm_driver_join_copy(&copy->join, &m->join) &&
                 cm_ranges_copy(&copy->enclosers, &m->enclosers) &&
                 cm_ranges_copy(&copy->mapped, &m->mapped) &&
                 cm_idmap_copy(&copy->shared, &m->shared) &&
@@ -90,9 +90,9 @@ static bool copy_parts(cm_drivermap *copy, const cm_drivermap *m)
     return fine;
 }
 
-cm_drivermap *cm_drivermap_copy(const cm_drivermap *m)
+cm_driver_map *cm_driver_map_copy(const cm_driver_map *m)
 {
-    cm_drivermap *copy = calloc(1, sizeof *copy);
+    cm_driver_map *copy = calloc(1, sizeof *copy);
     if (copy == NULL)
         return NULL;
     copy->reader = m->reader;
@@ -108,13 +108,13 @@ cm_drivermap *cm_drivermap_copy(const cm_drivermap *m)
     copy->replaced = m->replaced;
     if (copy_parts(copy, m))
         return copy;
-    cm_drivermap_free(copy);
+    cm_driver_map_free(copy);
     return NULL;
 }
 
 /* --- spaces -------------------------------------------------------------------------------- */
 
-int cm_drivermap_space(uint8_t kind)
+int cm_driver_map_space(uint8_t kind)
 {
     switch (kind) {
     case 0:
@@ -148,15 +148,15 @@ int cm_drivermap_space(uint8_t kind)
     }
 }
 
-uint64_t cm_drivermap_key(uint64_t address)
+uint64_t cm_driver_map_key(uint64_t address)
 {
     return address & (UINT64_MAX >> 1);
 }
 
-bool cm_drivermap_lookup(const cm_drivermap *m, int space, uint64_t address, uint32_t *slot)
+bool cm_driver_map_lookup(const cm_driver_map *m, int space, uint64_t address, uint32_t *slot)
 {
     return space < CM_DRIVER_SPACES &&
-           cm_idmap_get(&m->space[space], cm_drivermap_key(address), slot);
+           cm_idmap_get(&m->space[space], cm_driver_map_key(address), slot);
 }
 
 /* Blocks of PyTorch may lie in it. */
@@ -175,7 +175,7 @@ static bool ends_with_context(uint8_t kind)
 
 /* --- one allocation ------------------------------------------------------------------------ */
 
-static bool new_slot(cm_drivermap *m, uint32_t *slot)
+static bool new_slot(cm_driver_map *m, uint32_t *slot)
 {
     if (m->vacant != 0) {
         *slot = m->vacant - 1;
@@ -184,13 +184,13 @@ static bool new_slot(cm_drivermap *m, uint32_t *slot)
     }
     if (m->slots >= UINT32_MAX - 1 ||
         !cm_grow((void **)&m->allocation, &m->capacity, m->slots + 1, sizeof *m->allocation))
-        return cm_drivermap_fail(m, cm_drivermap_no_memory);
+        return cm_driver_map_fail(m, cm_driver_map_no_memory);
     *slot = (uint32_t)m->slots++;
     return true;
 }
 
 /* Once it has ended and nothing refers to it. */
-static void let_go(cm_drivermap *m, uint32_t slot)
+static void let_go(cm_driver_map *m, uint32_t slot)
 {
     cm_driver_allocation *a = &m->allocation[slot];
     if (a->alive || a->blocks > 0 || a->keepers > 0 || a->shown > 0 || a->size < 0)
@@ -202,10 +202,10 @@ static void let_go(cm_drivermap *m, uint32_t slot)
     m->vacant = slot + 1;
 }
 
-static void list(cm_drivermap *m, uint32_t slot)
+static void list(cm_driver_map *m, uint32_t slot)
 {
     cm_driver_allocation *a = &m->allocation[slot];
-    uint32_t *first = &m->device[cm_drivermap_place(a->device)].first;
+    uint32_t *first = &m->device[cm_driver_map_place(a->device)].first;
     a->before = 0;
     a->after = *first;
     if (*first != 0)
@@ -214,7 +214,7 @@ static void list(cm_drivermap *m, uint32_t slot)
     a->listed = true;
 }
 
-static void unlist(cm_drivermap *m, uint32_t slot)
+static void unlist(cm_driver_map *m, uint32_t slot)
 {
     cm_driver_allocation *a = &m->allocation[slot];
     if (!a->listed)
@@ -222,7 +222,7 @@ static void unlist(cm_drivermap *m, uint32_t slot)
     if (a->before != 0)
         m->allocation[a->before - 1].after = a->after;
     else
-        m->device[cm_drivermap_place(a->device)].first = a->after;
+        m->device[cm_driver_map_place(a->device)].first = a->after;
     if (a->after != 0)
         m->allocation[a->after - 1].before = a->before;
     a->before = a->after = 0;
@@ -230,7 +230,7 @@ static void unlist(cm_drivermap *m, uint32_t slot)
 }
 
 /* One more, or one less, has a part of this page. */
-static bool share_page(cm_drivermap *m, cm_driver_state *d, uint64_t page, int sign)
+static bool share_page(cm_driver_map *m, cm_driver_state *d, uint64_t page, int sign)
 {
     uint32_t parts = 0;
     cm_idmap_get(&m->shared, page, &parts);
@@ -238,12 +238,12 @@ static bool share_page(cm_drivermap *m, cm_driver_state *d, uint64_t page, int s
     if (sign < 0 && parts <= 1)
         cm_idmap_remove(&m->shared, page);
     else if (!cm_idmap_put(&m->shared, page, sign > 0 ? parts + 1 : parts - 1))
-        return cm_drivermap_fail(m, cm_drivermap_no_memory);
+        return cm_driver_map_fail(m, cm_driver_map_no_memory);
     return true;
 }
 
 /* Pages that it fills are its own; only the first and the last can be others', too. */
-static bool count_pages(cm_drivermap *m, cm_driver_state *d, const cm_driver_allocation *a,
+static bool count_pages(cm_driver_map *m, cm_driver_state *d, const cm_driver_allocation *a,
                         int sign)
 {
     if ((a->kind != CM_DRIVER_DEVICE && a->kind != CM_DRIVER_MANAGED) || a->size == 0 ||
@@ -259,10 +259,10 @@ static bool count_pages(cm_drivermap *m, cm_driver_state *d, const cm_driver_all
            (alone || !tail || share_page(m, d, last, sign));
 }
 
-static bool count(cm_drivermap *m, const cm_driver_allocation *a, int sign)
+static bool count(cm_driver_map *m, const cm_driver_allocation *a, int sign)
 {
-    cm_driver_state *own = &m->device[cm_drivermap_place(a->device)];
-    cm_driver_state *blocks = &m->device[cm_drivermap_place(a->block_device)];
+    cm_driver_state *own = &m->device[cm_driver_map_place(a->device)];
+    cm_driver_state *blocks = &m->device[cm_driver_map_place(a->block_device)];
     blocks->block_bytes += sign * a->block_bytes;
     blocks->block_slack += sign * a->block_slack;
     if (a->kind == CM_DRIVER_ASYNC)
@@ -272,33 +272,33 @@ static bool count(cm_drivermap *m, const cm_driver_allocation *a, int sign)
     if (!count_pages(m, own, a, sign))
         return false;
     return a->total == CM_TOTALS_NONE || cm_totals_add(&m->accounts, a->total, a->size, sign) ||
-           cm_drivermap_fail(m, cm_drivermap_bad_size);
+           cm_driver_map_fail(m, cm_driver_map_bad_size);
 }
 
 /* A handle that was released before has no claim to a value that is another's by now. */
-static bool lost_its_value(const cm_drivermap *m, const cm_driver_allocation *a, int space)
+static bool lost_its_value(const cm_driver_map *m, const cm_driver_allocation *a, int space)
 {
     uint32_t found;
     return space == CM_DRIVER_SPACE_HANDLE && a->references == 0 &&
-           cm_drivermap_lookup(m, space, a->address, &found);
+           cm_driver_map_lookup(m, space, a->address, &found);
 }
 
-bool cm_drivermap_revive(cm_drivermap *m, uint32_t slot)
+bool cm_driver_map_revive(cm_driver_map *m, uint32_t slot)
 {
     cm_driver_allocation *a = &m->allocation[slot];
     if (a->alive)
         return true;
-    int space = cm_drivermap_space(a->kind);
+    int space = cm_driver_map_space(a->kind);
     if (a->kind == CM_DRIVER_MAPPED
             ? !cm_ranges_put(&m->mapped, a->address, slot)
             : space < CM_DRIVER_SPACES && !a->implied && !lost_its_value(m, a, space) &&
-                  !cm_idmap_put(&m->space[space], cm_drivermap_key(a->address), slot))
-        return cm_drivermap_fail(m, cm_drivermap_no_memory);
+                  !cm_idmap_put(&m->space[space], cm_driver_map_key(a->address), slot))
+        return cm_driver_map_fail(m, cm_driver_map_no_memory);
     if (a->implied && space == CM_DRIVER_SPACE_ADDRESS &&
-        !cm_idmap_put(&m->space[space], cm_drivermap_key(a->address), slot))
-        return cm_drivermap_fail(m, cm_drivermap_no_memory);
+        !cm_idmap_put(&m->space[space], cm_driver_map_key(a->address), slot))
+        return cm_driver_map_fail(m, cm_driver_map_no_memory);
     if (encloses(a->kind) && !cm_ranges_put(&m->enclosers, a->address, slot))
-        return cm_drivermap_fail(m, cm_drivermap_no_memory);
+        return cm_driver_map_fail(m, cm_driver_map_no_memory);
     a->alive = true;
     /* It is as if it had been there all the time, unless a snapshot was taken without it. */
     if (a->birth == 0 || cm_totals_latest(&m->accounts, a->total) > a->death)
@@ -309,7 +309,7 @@ bool cm_drivermap_revive(cm_drivermap *m, uint32_t slot)
     if (a->shows != 0)
         m->allocation[a->shows - 1].shown++;
     if (a->join != 0) {
-        cm_join_side *waits = cm_driverjoin_waiting(&m->join, a->join - 1);
+        cm_join_side *waits = cm_driver_join_waiting(&m->join, a->join - 1);
         if (waits != NULL) {
             waits->birth = a->birth;
             waits->death = 0;
@@ -318,10 +318,10 @@ bool cm_drivermap_revive(cm_drivermap *m, uint32_t slot)
     return count(m, a, 1);
 }
 
-bool cm_drivermap_end(cm_drivermap *m, uint32_t slot)
+bool cm_driver_map_end(cm_driver_map *m, uint32_t slot)
 {
     cm_driver_allocation *a = &m->allocation[slot];
-    int space = cm_drivermap_space(a->kind);
+    int space = cm_driver_map_space(a->kind);
     uint32_t found;
     if (!a->alive)
         return true;
@@ -329,8 +329,8 @@ bool cm_drivermap_end(cm_drivermap *m, uint32_t slot)
     a->death = m->accounts.clock;
     if (a->kind == CM_DRIVER_MAPPED)
         cm_ranges_remove(&m->mapped, a->address, slot);
-    else if (cm_drivermap_lookup(m, space, a->address, &found) && found == slot)
-        cm_idmap_remove(&m->space[space], cm_drivermap_key(a->address));
+    else if (cm_driver_map_lookup(m, space, a->address, &found) && found == slot)
+        cm_idmap_remove(&m->space[space], cm_driver_map_key(a->address));
     if (encloses(a->kind))
         cm_ranges_remove(&m->enclosers, a->address, slot);
     if (m->last_enclosing == slot + 1)
@@ -339,7 +339,7 @@ bool cm_drivermap_end(cm_drivermap *m, uint32_t slot)
     if (a->shows != 0)
         m->allocation[a->shows - 1].shown--;
     if (a->join != 0) {
-        cm_join_side *waits = cm_driverjoin_waiting(&m->join, a->join - 1);
+        cm_join_side *waits = cm_driver_join_waiting(&m->join, a->join - 1);
         if (waits != NULL) {
             waits->death = a->death;
             waits->total = a->total;
@@ -348,15 +348,15 @@ bool cm_drivermap_end(cm_drivermap *m, uint32_t slot)
     return count(m, a, -1);
 }
 
-static void forget_join(cm_drivermap *m, cm_driver_allocation *a)
+static void forget_join(cm_driver_map *m, cm_driver_allocation *a)
 {
-    cm_join_side *waits = a->join != 0 ? cm_driverjoin_waiting(&m->join, a->join - 1) : NULL;
+    cm_join_side *waits = a->join != 0 ? cm_driver_join_waiting(&m->join, a->join - 1) : NULL;
     if (waits != NULL)
         waits->allocation = 0; /* its slot is reused */
     a->join = 0;
 }
 
-void cm_drivermap_settle(cm_drivermap *m, uint32_t slot)
+void cm_driver_map_release_slot(cm_driver_map *m, uint32_t slot)
 {
     cm_driver_allocation *a = &m->allocation[slot];
     if (!a->alive && a->keepers == 0)
@@ -364,57 +364,57 @@ void cm_drivermap_settle(cm_drivermap *m, uint32_t slot)
     let_go(m, slot);
 }
 
-bool cm_drivermap_end_handle(cm_drivermap *m, uint32_t slot, bool *ended)
+bool cm_driver_map_end_handle(cm_driver_map *m, uint32_t slot, bool *ended)
 {
     cm_driver_allocation *a = &m->allocation[slot];
     *ended = a->alive && a->references == 0 && a->shown == 0;
-    return !*ended || cm_drivermap_end(m, slot);
+    return !*ended || cm_driver_map_end(m, slot);
 }
 
-bool cm_drivermap_end_for_good(cm_drivermap *m, uint32_t slot)
+bool cm_driver_map_end_for_good(cm_driver_map *m, uint32_t slot)
 {
     uint32_t shows = m->allocation[slot].shows;
     bool ended;
-    if (!cm_drivermap_end(m, slot))
+    if (!cm_driver_map_end(m, slot))
         return false;
     m->allocation[slot].shows = 0;
-    cm_drivermap_settle(m, slot);
+    cm_driver_map_release_slot(m, slot);
     if (shows == 0)
         return true;
-    if (!cm_drivermap_end_handle(m, shows - 1, &ended))
+    if (!cm_driver_map_end_handle(m, shows - 1, &ended))
         return false;
-    cm_drivermap_settle(m, shows - 1);
+    cm_driver_map_release_slot(m, shows - 1);
     return true;
 }
 
 /* --- totals ----- --------------------------------------------------------------------------- */
 
-static bool account_for(cm_drivermap *m, uint32_t slot, uint32_t library, uint32_t stack)
+static bool account_for(cm_driver_map *m, uint32_t slot, uint32_t library, uint32_t stack)
 {
     cm_driver_allocation *a = &m->allocation[slot];
     cm_total_key key = {
         library,
         stack,
-        cm_accounts_is_host(a->kind) ? CM_ACCOUNT_HOST : cm_drivermap_place(a->device),
+        cm_totals_is_host(a->kind) ? CM_TOTALS_HOST : cm_driver_map_place(a->device),
         a->kind,
         a->torch,
         a->backward};
     a->total = cm_totals_find(&m->accounts, &key);
-    return a->total != CM_TOTALS_NONE || cm_drivermap_fail(m, cm_drivermap_no_memory);
+    return a->total != CM_TOTALS_NONE || cm_driver_map_fail(m, cm_driver_map_no_memory);
 }
 
-static bool move_total(cm_drivermap *m, cm_driver_allocation *a, cm_total_key key)
+static bool move_total(cm_driver_map *m, cm_driver_allocation *a, cm_total_key key)
 {
     uint32_t now = cm_totals_find(&m->accounts, &key);
     if (now == CM_TOTALS_NONE)
-        return cm_drivermap_fail(m, cm_drivermap_no_memory);
+        return cm_driver_map_fail(m, cm_driver_map_no_memory);
     /* What is over for now had its bytes taken out: only snapshots change. */
     cm_totals_move(&m->accounts, a->total, now, a->size, a->birth, a->death);
     a->total = now;
     return true;
 }
 
-bool cm_drivermap_is_torch(const cm_drivermap *m, uint32_t library)
+bool cm_driver_map_is_torch(const cm_driver_map *m, uint32_t library)
 {
     const char *path = library != 0 ? cm_reader_name(m->reader, library) : NULL;
     if (path == NULL)
@@ -424,7 +424,7 @@ bool cm_drivermap_is_torch(const cm_drivermap *m, uint32_t library)
     return strncmp(name, "libc10_cuda", 11) == 0 || strncmp(name, "libtorch", 8) == 0;
 }
 
-bool cm_drivermap_make_torch(cm_drivermap *m, uint32_t slot)
+bool cm_driver_map_make_torch(cm_driver_map *m, uint32_t slot)
 {
     cm_driver_allocation *a = &m->allocation[slot];
     if (a->torch)
@@ -437,7 +437,7 @@ bool cm_drivermap_make_torch(cm_drivermap *m, uint32_t slot)
             return false;
     }
     if (a->kind == CM_DRIVER_MAPPED)
-        return a->shows == 0 || cm_drivermap_make_torch(m, a->shows - 1);
+        return a->shows == 0 || cm_driver_map_make_torch(m, a->shows - 1);
     if (a->kind != CM_DRIVER_RESERVED || a->size == 0)
         return true;
     uint64_t key = a->address, last = a->address + (uint64_t)(a->size - 1);
@@ -445,7 +445,7 @@ bool cm_drivermap_make_torch(cm_drivermap *m, uint32_t slot)
     /* What is PyTorch's already was here when an older reservation became so. */
     while (cm_ranges_above(&m->mapped, key, &key, &piece) && key <= last &&
            !m->allocation[piece].torch) {
-        if (!cm_drivermap_make_torch(m, piece))
+        if (!cm_driver_map_make_torch(m, piece))
             return false;
         if (key++ == UINT64_MAX)
             break;
@@ -453,7 +453,7 @@ bool cm_drivermap_make_torch(cm_drivermap *m, uint32_t slot)
     return true;
 }
 
-bool cm_drivermap_set_library(cm_drivermap *m, uint32_t slot, uint32_t library)
+bool cm_driver_map_set_library(cm_driver_map *m, uint32_t slot, uint32_t library)
 {
     cm_driver_allocation *a = &m->allocation[slot];
     if (library == 0 || a->total == CM_TOTALS_NONE)
@@ -462,33 +462,33 @@ bool cm_drivermap_set_library(cm_drivermap *m, uint32_t slot, uint32_t library)
     key.library = library;
     if (!move_total(m, a, key))
         return false;
-    return !cm_drivermap_is_torch(m, library) || cm_drivermap_make_torch(m, slot);
+    return !cm_driver_map_is_torch(m, library) || cm_driver_map_make_torch(m, slot);
 }
 
 /* --- where a block lies -------------------------------------------------------------------- */
 
-bool cm_drivermap_lies_in(const cm_driver_allocation *a, uint64_t address, int64_t size)
+bool cm_driver_map_lies_in(const cm_driver_allocation *a, uint64_t address, int64_t size)
 {
     return a->alive && address >= a->address && size <= a->size &&
            address - a->address <= (uint64_t)(a->size - size);
 }
 
 /* Slot + 1; 0: in nothing that is known. */
-static uint32_t enclosing_of(cm_drivermap *m, uint64_t address, int64_t size)
+static uint32_t enclosing_of(cm_driver_map *m, uint64_t address, int64_t size)
 {
     uint64_t key;
     uint32_t slot;
     if (m->last_enclosing != 0 &&
-        cm_drivermap_lies_in(&m->allocation[m->last_enclosing - 1], address, size))
+        cm_driver_map_lies_in(&m->allocation[m->last_enclosing - 1], address, size))
         return m->last_enclosing;
     if (!cm_ranges_below(&m->enclosers, address, &key, &slot) ||
-        !cm_drivermap_lies_in(&m->allocation[slot], address, size))
+        !cm_driver_map_lies_in(&m->allocation[slot], address, size))
         return 0;
     return m->last_enclosing = slot + 1;
 }
 
-bool cm_drivermap_make(cm_drivermap *m, cm_driver_allocation fresh, uint32_t library,
-                       uint32_t stack, uint32_t *slot)
+bool cm_driver_map_make(cm_driver_map *m, cm_driver_allocation fresh, uint32_t library,
+                        uint32_t stack, uint32_t *slot)
 {
     if (!new_slot(m, slot))
         return false;
@@ -499,10 +499,10 @@ bool cm_drivermap_make(cm_drivermap *m, cm_driver_allocation fresh, uint32_t lib
         fresh.kind == CM_DRIVER_CONTEXT || (fresh.implied && fresh.kind == CM_DRIVER_RESERVED);
     if (!no_total && !account_for(m, *slot, library, stack))
         return false;
-    return cm_drivermap_revive(m, *slot);
+    return cm_driver_map_revive(m, *slot);
 }
 
-static bool imply(cm_drivermap *m, int8_t device, uint64_t address, int64_t size, uint32_t stack,
+static bool imply(cm_driver_map *m, int8_t device, uint64_t address, int64_t size, uint32_t stack,
                   bool direct, uint32_t *slot)
 {
     cm_driver_allocation fresh = {.address = address,
@@ -513,46 +513,46 @@ static bool imply(cm_drivermap *m, int8_t device, uint64_t address, int64_t size
                                   .implied = true,
                                   .direct = direct};
     uint32_t old;
-    if (cm_drivermap_lookup(m, CM_DRIVER_SPACE_ADDRESS, address, &old) &&
-        !cm_drivermap_end_for_good(m, old))
+    if (cm_driver_map_lookup(m, CM_DRIVER_SPACE_ADDRESS, address, &old) &&
+        !cm_driver_map_end_for_good(m, old))
         return false;
-    return cm_drivermap_make(m, fresh, 0, stack, slot);
+    return cm_driver_map_make(m, fresh, 0, stack, slot);
 }
 
-bool cm_drivermap_segment(cm_drivermap *m, int8_t device, uint64_t address, int64_t size,
-                          uint32_t stack)
+bool cm_driver_map_segment(cm_driver_map *m, int8_t device, uint64_t address, int64_t size,
+                           uint32_t stack)
 {
     uint32_t slot, enclosing = enclosing_of(m, address, size);
     if (enclosing != 0)
-        return cm_drivermap_make_torch(m, enclosing - 1);
+        return cm_driver_map_make_torch(m, enclosing - 1);
     return imply(m, device, address, size, stack, false, &slot);
 }
 
-bool cm_drivermap_segment_gone(cm_drivermap *m, uint64_t address)
+bool cm_driver_map_segment_gone(cm_driver_map *m, uint64_t address)
 {
     uint32_t slot;
-    if (!cm_drivermap_lookup(m, CM_DRIVER_SPACE_ADDRESS, address, &slot) ||
+    if (!cm_driver_map_lookup(m, CM_DRIVER_SPACE_ADDRESS, address, &slot) ||
         !m->allocation[slot].implied || m->allocation[slot].direct)
         return true;
-    return cm_drivermap_end_for_good(m, slot);
+    return cm_driver_map_end_for_good(m, slot);
 }
 
 enum { ADDRESS_BITS = 55 }; /* no device has more */
 
-static bool add_block(cm_drivermap *m, cm_driver_allocation *a, int64_t bytes, int64_t slack)
+static bool add_block(cm_driver_map *m, cm_driver_allocation *a, int64_t bytes, int64_t slack)
 {
     a->block_bytes += bytes;
     a->block_slack += slack;
     if (!a->alive)
         return true;
-    cm_driver_state *d = &m->device[cm_drivermap_place(a->block_device)];
+    cm_driver_state *d = &m->device[cm_driver_map_place(a->block_device)];
     d->block_bytes += bytes;
     d->block_slack += slack;
-    return d->block_bytes < CM_TOTALS_MOST || cm_drivermap_fail(m, cm_drivermap_bad_size);
+    return d->block_bytes < CM_TOTALS_MOST || cm_driver_map_fail(m, cm_driver_map_bad_size);
 }
 
-bool cm_drivermap_block_came(cm_drivermap *m, int8_t index, const cm_block *block,
-                             uint32_t *enclosing)
+bool cm_driver_map_block_came(cm_driver_map *m, int8_t index, const cm_block *block,
+                              uint32_t *enclosing)
 {
     if (*enclosing != 0 || block->address >> ADDRESS_BITS != 0)
         return true; /* it is known: an event of its memory came late */
@@ -565,7 +565,7 @@ bool cm_drivermap_block_came(cm_drivermap *m, int8_t index, const cm_block *bloc
         found = slot + 1;
     }
     slot = found - 1;
-    if (!m->allocation[slot].torch && !cm_drivermap_make_torch(m, slot))
+    if (!m->allocation[slot].torch && !cm_driver_map_make_torch(m, slot))
         return false;
     cm_driver_allocation *a = &m->allocation[slot];
     if (a->blocks == 0)
@@ -577,7 +577,7 @@ bool cm_drivermap_block_came(cm_drivermap *m, int8_t index, const cm_block *bloc
     return add_block(m, a, block->size, cm_block_slack(block));
 }
 
-bool cm_drivermap_block_went(cm_drivermap *m, const cm_block *block, uint32_t enclosing)
+bool cm_driver_map_block_went(cm_driver_map *m, const cm_block *block, uint32_t enclosing)
 {
     uint32_t slot = enclosing - 1;
     cm_driver_allocation *a = &m->allocation[slot];
@@ -585,13 +585,13 @@ bool cm_drivermap_block_went(cm_drivermap *m, const cm_block *block, uint32_t en
     if (!add_block(m, a, -block->size, -cm_block_slack(block)))
         return false;
     if (a->alive && a->implied && a->direct && a->blocks == 0)
-        return cm_drivermap_end_for_good(m, slot);
+        return cm_driver_map_end_for_good(m, slot);
     if (!a->alive)
-        cm_drivermap_settle(m, slot);
+        cm_driver_map_release_slot(m, slot);
     return true;
 }
 
-void cm_drivermap_asked(cm_drivermap *m, uint32_t enclosing, int64_t more)
+void cm_driver_map_asked(cm_driver_map *m, uint32_t enclosing, int64_t more)
 {
     add_block(m, &m->allocation[enclosing - 1], 0, more);
 }

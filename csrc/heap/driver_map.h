@@ -113,11 +113,11 @@ typedef struct cm_driver_thread {
     bool counted, unknown; /* among the frees; a free of nothing */
 } cm_driver_thread;
 
-typedef struct cm_drivermap {
+typedef struct cm_driver_map {
     const char *error; /* why something failed */
     const cm_reader *reader;
     cm_totals accounts;
-    cm_driverjoin join;
+    cm_driver_join join;
     cm_driver_allocation *allocation;
     size_t slots, capacity;
     uint32_t vacant; /* slot + 1 */
@@ -126,7 +126,7 @@ typedef struct cm_drivermap {
     cm_ranges mapped;    /* mappings */
     cm_idmap shared; /* page that one allocation may not have for itself -> how many have a part */
     uint32_t last_enclosing;
-    cm_driver_state device[CM_ACCOUNT_HOST]; /* by index + 128 */
+    cm_driver_state device[CM_TOTALS_HOST]; /* by index + 128 */
     cm_driver_thread thread[CM_DRIVER_THREADS];
     struct cm_driver_pool { /* from records of pools */
         uint64_t address;
@@ -135,36 +135,37 @@ typedef struct cm_drivermap {
         bool known, gone;
     } pool[CM_DRIVER_POOLS];
     uint64_t allocations, frees, unknown_frees, failed_frees, replaced;
-} cm_drivermap;
+} cm_driver_map;
 
 /* The kinds that make a replay have one, a bit each. */
-#define CM_DRIVERMAP_EVENTS                                                                        \
+#define CM_DRIVER_MAP_EVENTS                                                                       \
     (UINT64_C(1) << CM_EV_DRIVER_NEW | UINT64_C(1) << CM_EV_DRIVER_FREE |                          \
-     UINT64_C(1) << CM_EV_DRIVER_MORE | UINT64_C(1) << CM_EV_WITNESS | UINT64_C(1) << CM_EV_POOL | \
-     UINT64_C(1) << CM_EV_DEVICE | UINT64_C(1) << CM_EV_DRIVER_FOLDED)
+     UINT64_C(1) << CM_EV_DRIVER_MORE | UINT64_C(1) << CM_EV_DRIVER_RECORD |                       \
+     UINT64_C(1) << CM_EV_POOL | UINT64_C(1) << CM_EV_DEVICE |                                     \
+     UINT64_C(1) << CM_EV_COMPACTED_DRIVER)
 
 const char *cm_driver_kind_name(uint8_t kind); /* "unknown" for what is none */
 
 /* reader: for the names of libraries; NULL where there are none. NULL: out of memory. */
-cm_drivermap *cm_drivermap_new(const cm_reader *reader);
-cm_drivermap *cm_drivermap_copy(const cm_drivermap *map); /* NULL: out of memory */
-void cm_drivermap_free(cm_drivermap *map);
+cm_driver_map *cm_driver_map_new(const cm_reader *reader);
+cm_driver_map *cm_driver_map_copy(const cm_driver_map *map); /* NULL: out of memory */
+void cm_driver_map_free(cm_driver_map *map);
 
 /* All of these: false with map->error. */
-bool cm_drivermap_apply(cm_drivermap *map, const cm_record *record);
-bool cm_drivermap_segment(cm_drivermap *map, int8_t device, uint64_t address, int64_t size,
-                          uint32_t stack);
-bool cm_drivermap_segment_gone(cm_drivermap *map, uint64_t address);
+bool cm_driver_map_apply(cm_driver_map *map, const cm_record *record);
+bool cm_driver_map_segment(cm_driver_map *map, int8_t device, uint64_t address, int64_t size,
+                           uint32_t stack);
+bool cm_driver_map_segment_gone(cm_driver_map *map, uint64_t address);
 /* A block came, or memory under it that was not known: *enclosing is what it lies in, 0: in nothing
  * that is known. The caller keeps that with the block and hands it back. index: CUDA's. */
-bool cm_drivermap_block_came(cm_drivermap *map, int8_t index, const cm_block *block,
-                             uint32_t *enclosing);
+bool cm_driver_map_block_came(cm_driver_map *map, int8_t index, const cm_block *block,
+                              uint32_t *enclosing);
 /* The other two: of blocks that lie in an allocation. */
-bool cm_drivermap_block_went(cm_drivermap *map, const cm_block *block, uint32_t enclosing);
+bool cm_driver_map_block_went(cm_driver_map *map, const cm_block *block, uint32_t enclosing);
 /* The slack of a live block became larger by so much. */
-void cm_drivermap_asked(cm_drivermap *map, uint32_t enclosing, int64_t more);
+void cm_driver_map_asked(cm_driver_map *map, uint32_t enclosing, int64_t more);
 
-static inline uint16_t cm_drivermap_place(int8_t index)
+static inline uint16_t cm_driver_map_place(int8_t index)
 {
     return (uint16_t)(index + 128);
 }

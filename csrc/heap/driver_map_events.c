@@ -7,28 +7,28 @@
 
 /* --- a thread's last event ----------------------------------------------------------------- */
 
-static bool keep(cm_drivermap *m, cm_driver_thread *t, cm_driver_undo undo)
+static bool keep(cm_driver_map *m, cm_driver_thread *t, cm_driver_undo undo)
 {
     if (!cm_grow((void **)&t->undo, &t->undo_capacity, t->undo_count + 1, sizeof *t->undo))
-        return cm_drivermap_fail(m, cm_drivermap_no_memory);
+        return cm_driver_map_fail(m, cm_driver_map_no_memory);
     m->allocation[undo.slot].keepers++;
     t->undo[t->undo_count++] = undo;
     return true;
 }
 
 /* From here on, the last event is what it is. */
-static void finish_last(cm_drivermap *m, cm_driver_thread *t)
+static void finish_last(cm_driver_map *m, cm_driver_thread *t)
 {
     for (size_t i = 0; i < t->undo_count; i++)
         m->allocation[t->undo[i].slot].keepers--;
     for (size_t i = t->undo_count; i-- > 0;)
-        cm_drivermap_settle(m, t->undo[i].slot);
+        cm_driver_map_release_slot(m, t->undo[i].slot);
     if (t->undo_capacity > 64) {
         free(t->undo);
         t->undo = NULL;
         t->undo_capacity = 0;
     }
-    if (t->event.kind == CM_EV_WITNESS)
+    if (t->event.kind == CM_EV_DRIVER_RECORD)
         m->join.expired_records++; /* it has no id */
     t->undo_count = 0;
     t->event.kind = 0;
@@ -37,7 +37,7 @@ static void finish_last(cm_drivermap *m, cm_driver_thread *t)
     t->counted = t->unknown = false;
 }
 
-static cm_driver_thread *thread_of(cm_drivermap *m, uint32_t number)
+static cm_driver_thread *thread_of(cm_driver_map *m, uint32_t number)
 {
     cm_driver_thread *t = &m->thread[number % CM_DRIVER_THREADS];
     if (!t->known || t->number != number) {
@@ -50,16 +50,16 @@ static cm_driver_thread *thread_of(cm_drivermap *m, uint32_t number)
 
 /* --- events -------------------------------------------------------------------------------- */
 
-static bool take_reference(cm_drivermap *m, const cm_event *e)
+static bool take_reference(cm_driver_map *m, const cm_event *e)
 {
     uint32_t slot;
-    if (!cm_drivermap_lookup(m, CM_DRIVER_SPACE_HANDLE, e->address, &slot)) {
+    if (!cm_driver_map_lookup(m, CM_DRIVER_SPACE_HANDLE, e->address, &slot)) {
         /* Of a handle that is older than the recording: what it takes is not known. */
         cm_driver_allocation fresh = {.address = e->address,
                                       .kind = CM_DRIVER_PHYSICAL,
                                       .device = e->device_index,
                                       .references = 1};
-        return cm_drivermap_make(m, fresh, 0, e->stack, &slot);
+        return cm_driver_map_make(m, fresh, 0, e->stack, &slot);
     }
     if (m->allocation[slot].references < UINT32_MAX)
         m->allocation[slot].references++;
@@ -68,12 +68,12 @@ static bool take_reference(cm_drivermap *m, const cm_event *e)
 
 /* Of the reservation that an event of mapping implies; one that is older than the
  * recording is implied, as long as mappings follow each other. */
-static bool find_reservation(cm_drivermap *m, const cm_event *e, uint32_t *slot)
+static bool find_reservation(cm_driver_map *m, const cm_event *e, uint32_t *slot)
 {
     uint64_t key;
     if (cm_ranges_below(&m->enclosers, e->address, &key, slot)) {
         cm_driver_allocation *a = &m->allocation[*slot];
-        if (cm_drivermap_lies_in(a, e->address, e->size))
+        if (cm_driver_map_lies_in(a, e->address, e->size))
             return true;
         if (a->implied && a->kind == CM_DRIVER_RESERVED &&
             a->address + (uint64_t)a->size == e->address &&
@@ -87,44 +87,44 @@ static bool find_reservation(cm_drivermap *m, const cm_event *e, uint32_t *slot)
                                   .kind = CM_DRIVER_RESERVED,
                                   .device = e->device_index,
                                   .implied = true};
-    return cm_drivermap_make(m, fresh, 0, 0, slot);
+    return cm_driver_map_make(m, fresh, 0, 0, slot);
 }
 
-static bool replace(cm_drivermap *m, uint8_t kind, uint64_t address)
+static bool replace(cm_driver_map *m, uint8_t kind, uint64_t address)
 {
     uint32_t old;
-    if (!cm_drivermap_lookup(m, cm_drivermap_space(kind), address, &old))
+    if (!cm_driver_map_lookup(m, cm_driver_map_space(kind), address, &old))
         return true;
     cm_driver_allocation *a = &m->allocation[old];
-    if (cm_drivermap_space(kind) == CM_DRIVER_SPACE_HANDLE && a->shown > 0) {
+    if (cm_driver_map_space(kind) == CM_DRIVER_SPACE_HANDLE && a->shown > 0) {
         a->references = 0; /* its handle is another's now; it lives as long as it is shown */
-        cm_idmap_remove(&m->space[CM_DRIVER_SPACE_HANDLE], cm_drivermap_key(address));
+        cm_idmap_remove(&m->space[CM_DRIVER_SPACE_HANDLE], cm_driver_map_key(address));
         return true;
     }
     m->replaced += !a->implied;
-    return cm_drivermap_end_for_good(m, old);
+    return cm_driver_map_end_for_good(m, old);
 }
 
-static bool unmap(cm_drivermap *m, uint64_t address, int64_t size, cm_driver_thread *undo,
+static bool unmap(cm_driver_map *m, uint64_t address, int64_t size, cm_driver_thread *undo,
                   bool *any);
 
-static bool come(cm_drivermap *m, const cm_event *e, cm_driver_thread *t)
+static bool come(cm_driver_map *m, const cm_event *e, cm_driver_thread *t)
 {
     uint8_t kind = e->flags & CM_DRIVER_KIND;
     bool any, before = (e->flags & CM_EVF_ALREADY) != 0;
     uint32_t slot, reservation = 0;
     if (e->size < 0 || e->size > CM_DRIVER_SIZE_MOST)
-        return cm_drivermap_fail(m, cm_drivermap_bad_size);
+        return cm_driver_map_fail(m, cm_driver_map_bad_size);
     if (kind == 0 || kind > CM_DRIVER_CONTEXT)
         return true; /* of a version to come */
     if (kind != CM_DRIVER_CONTEXT)
         m->allocations += !before;
     if (kind == CM_DRIVER_REFERENCE)
         return take_reference(m, e);
-    cm_driver_state *d = &m->device[cm_drivermap_place(e->device_index)];
+    cm_driver_state *d = &m->device[cm_driver_map_place(e->device_index)];
     if (kind == CM_DRIVER_CONTEXT) {
         d->context_made |= !before && d->moments == 0;
-        if (cm_drivermap_lookup(m, CM_DRIVER_SPACE_CONTEXT, e->address, &slot))
+        if (cm_driver_map_lookup(m, CM_DRIVER_SPACE_CONTEXT, e->address, &slot))
             return true; /* recorded again: one more user */
     } else if (kind == CM_DRIVER_MAPPED) {
         if (!unmap(m, e->address, e->size, NULL, &any))
@@ -141,30 +141,31 @@ static bool come(cm_drivermap *m, const cm_event *e, cm_driver_thread *t)
                                   .kind = kind,
                                   .device = e->device_index,
                                   .backward = (e->flags & CM_EVF_OF_NODE) != 0,
-                                  .references = cm_drivermap_space(kind) == CM_DRIVER_SPACE_HANDLE};
-    if (!cm_drivermap_make(m, fresh, 0, e->stack, &slot))
+                                  .references =
+                                      cm_driver_map_space(kind) == CM_DRIVER_SPACE_HANDLE};
+    if (!cm_driver_map_make(m, fresh, 0, e->stack, &slot))
         return false;
     t->subject = slot + 1;
     return kind != CM_DRIVER_MAPPED || !m->allocation[reservation].torch ||
-           cm_drivermap_make_torch(m, slot);
+           cm_driver_map_make_torch(m, slot);
 }
 
-static bool end_one(cm_drivermap *m, uint32_t slot, cm_driver_thread *t)
+static bool end_one(cm_driver_map *m, uint32_t slot, cm_driver_thread *t)
 {
     uint32_t shows = m->allocation[slot].shows;
     bool ended;
-    if (!keep(m, t, (cm_driver_undo){.slot = slot}) || !cm_drivermap_end(m, slot))
+    if (!keep(m, t, (cm_driver_undo){.slot = slot}) || !cm_driver_map_end(m, slot))
         return false;
     if (shows == 0)
         return true;
     /* Its handle may be over, too. */
     return keep(m, t, (cm_driver_undo){.slot = shows - 1}) &&
-           cm_drivermap_end_handle(m, shows - 1, &ended);
+           cm_driver_map_end_handle(m, shows - 1, &ended);
 }
 
 /* A mapping without what lies in [address, address + size): one or two that are shorter, and the
  * rest as one of its own, `middle`, which is what ends. */
-static bool cut(cm_drivermap *m, uint32_t slot, uint64_t address, uint64_t last, uint32_t *middle)
+static bool cut(cm_driver_map *m, uint32_t slot, uint64_t address, uint64_t last, uint32_t *middle)
 {
     cm_driver_allocation a = m->allocation[slot];
     uint64_t begin = a.address, end_at = a.address + (uint64_t)(a.size - 1);
@@ -181,10 +182,10 @@ static bool cut(cm_drivermap *m, uint32_t slot, uint64_t address, uint64_t last,
     uint32_t shows = a.shows;
     if (shows != 0)
         m->allocation[shows - 1].shown++; /* it must not end meanwhile */
-    if (!cm_drivermap_end(m, slot))
+    if (!cm_driver_map_end(m, slot))
         return false;
     m->allocation[slot].shows = 0;
-    cm_drivermap_settle(m, slot);
+    cm_driver_map_release_slot(m, slot);
     for (int i = 0; i < 3; i++) {
         cm_driver_allocation part = {.address = piece[i].first,
                                      .size = (int64_t)(piece[i].last - piece[i].first) + 1,
@@ -196,7 +197,7 @@ static bool cut(cm_drivermap *m, uint32_t slot, uint64_t address, uint64_t last,
         uint32_t made;
         if (!piece[i].is)
             continue;
-        if (!cm_drivermap_make(m, part, key.library, key.stack, &made))
+        if (!cm_driver_map_make(m, part, key.library, key.stack, &made))
             return false;
         if (i == 1)
             *middle = made;
@@ -207,7 +208,7 @@ static bool cut(cm_drivermap *m, uint32_t slot, uint64_t address, uint64_t last,
 }
 
 /* Ends the mappings in these addresses; undo: where to remember it, NULL: for good. */
-static bool unmap(cm_drivermap *m, uint64_t address, int64_t size, cm_driver_thread *undo,
+static bool unmap(cm_driver_map *m, uint64_t address, int64_t size, cm_driver_thread *undo,
                   bool *any)
 {
     uint64_t last = address + (uint64_t)size - 1, key;
@@ -217,11 +218,11 @@ static bool unmap(cm_drivermap *m, uint64_t address, int64_t size, cm_driver_thr
         return true;
     uint64_t from = address;
     if (cm_ranges_below(&m->mapped, address, &key, &slot) &&
-        cm_drivermap_lies_in(&m->allocation[slot], address, 1))
+        cm_driver_map_lies_in(&m->allocation[slot], address, 1))
         from = key;
     while (cm_ranges_above(&m->mapped, from, &key, &slot) && key <= last) {
         if (!cut(m, slot, address, last, &middle) ||
-            !(undo != NULL ? end_one(m, middle, undo) : cm_drivermap_end_for_good(m, middle)))
+            !(undo != NULL ? end_one(m, middle, undo) : cm_driver_map_end_for_good(m, middle)))
             return false;
         *any = true;
         from = key < address ? address : key + 1;
@@ -235,31 +236,31 @@ static bool unmap(cm_drivermap *m, uint64_t address, int64_t size, cm_driver_thr
         uint32_t piece;
         if (!cm_ranges_above(&m->mapped, m->allocation[slot].address, &next, &piece) ||
             next >= end_at)
-            return undo != NULL ? end_one(m, slot, undo) : cm_drivermap_end_for_good(m, slot);
+            return undo != NULL ? end_one(m, slot, undo) : cm_driver_map_end_for_good(m, slot);
     }
     return true;
 }
 
-static bool release(cm_drivermap *m, const cm_event *e, cm_driver_thread *t, bool *known)
+static bool release(cm_driver_map *m, const cm_event *e, cm_driver_thread *t, bool *known)
 {
     uint32_t slot;
     bool ended;
-    *known = cm_drivermap_lookup(m, CM_DRIVER_SPACE_HANDLE, e->address, &slot) &&
+    *known = cm_driver_map_lookup(m, CM_DRIVER_SPACE_HANDLE, e->address, &slot) &&
              m->allocation[slot].references > 0;
     if (!*known)
         return true;
     m->allocation[slot].references--;
     return keep(m, t, (cm_driver_undo){.slot = slot, .reference = true}) &&
-           cm_drivermap_end_handle(m, slot, &ended);
+           cm_driver_map_end_handle(m, slot, &ended);
 }
 
-static bool end_context(cm_drivermap *m, const cm_event *e, cm_driver_thread *t, bool *known)
+static bool end_context(cm_driver_map *m, const cm_event *e, cm_driver_thread *t, bool *known)
 {
-    cm_driver_state *d = &m->device[cm_drivermap_place(e->device_index)];
+    cm_driver_state *d = &m->device[cm_driver_map_place(e->device_index)];
     uint32_t slot;
-    *known = cm_drivermap_lookup(m, CM_DRIVER_SPACE_CONTEXT, e->address, &slot);
+    *known = cm_driver_map_lookup(m, CM_DRIVER_SPACE_CONTEXT, e->address, &slot);
     if (*known) {
-        d = &m->device[cm_drivermap_place(m->allocation[slot].device)];
+        d = &m->device[cm_driver_map_place(m->allocation[slot].device)];
         if (!end_one(m, slot, t))
             return false;
     }
@@ -271,13 +272,13 @@ static bool end_context(cm_drivermap *m, const cm_event *e, cm_driver_thread *t,
     return true;
 }
 
-static bool go(cm_drivermap *m, const cm_event *e, cm_driver_thread *t)
+static bool go(cm_driver_map *m, const cm_event *e, cm_driver_thread *t)
 {
     uint8_t kind = e->flags & CM_DRIVER_KIND;
     bool known = false, before = (e->flags & CM_EVF_ALREADY) != 0;
     uint32_t slot;
     if (e->size < 0 || e->size > CM_DRIVER_SIZE_MOST)
-        return cm_drivermap_fail(m, cm_drivermap_bad_size);
+        return cm_driver_map_fail(m, cm_driver_map_bad_size);
     if (kind > CM_DRIVER_CONTEXT || (kind == 0 && e->address == 0))
         return true; /* freeing nothing is allowed */
     if (kind == CM_DRIVER_CONTEXT)
@@ -285,15 +286,15 @@ static bool go(cm_drivermap *m, const cm_event *e, cm_driver_thread *t)
     if (kind == CM_DRIVER_MAPPED) {
         if (!unmap(m, e->address, e->size, t, &known))
             return false;
-    } else if (cm_drivermap_space(kind) == CM_DRIVER_SPACE_HANDLE) {
+    } else if (cm_driver_map_space(kind) == CM_DRIVER_SPACE_HANDLE) {
         if (!release(m, e, t, &known))
             return false;
     } else {
-        int space = cm_drivermap_space(kind);
-        known = cm_drivermap_lookup(m, space, e->address, &slot);
+        int space = cm_driver_map_space(kind);
+        known = cm_driver_map_lookup(m, space, e->address, &slot);
         /* Memory of a graph's node may be given back outside of it. */
         if (!known && space == CM_DRIVER_SPACE_ADDRESS)
-            known = cm_drivermap_lookup(m, CM_DRIVER_SPACE_GRAPH, e->address, &slot);
+            known = cm_driver_map_lookup(m, CM_DRIVER_SPACE_GRAPH, e->address, &slot);
         if (known) {
             t->subject = slot + 1; /* lives at least until this event is finished */
             if (!end_one(m, slot, t))
@@ -308,7 +309,7 @@ static bool go(cm_drivermap *m, const cm_event *e, cm_driver_thread *t)
 }
 
 /* The last free did not happen. */
-static bool take_back(cm_drivermap *m, cm_driver_thread *t)
+static bool take_back(cm_driver_map *m, cm_driver_thread *t)
 {
     if (t->event.kind != CM_EV_DRIVER_FREE)
         return true;
@@ -316,15 +317,15 @@ static bool take_back(cm_drivermap *m, cm_driver_thread *t)
     m->frees -= t->counted;
     m->unknown_frees -= t->unknown;
     if (t->join != 0)
-        cm_driverjoin_forget(&m->join, t->join - 1);
+        cm_driver_join_forget(&m->join, t->join - 1);
     for (size_t i = t->undo_count; i-- > 0;) {
         cm_driver_undo u = t->undo[i];
         cm_driver_allocation *a = &m->allocation[u.slot];
         if (u.reference && a->references < UINT32_MAX)
             a->references++;
-        bool handle = cm_drivermap_space(a->kind) == CM_DRIVER_SPACE_HANDLE;
+        bool handle = cm_driver_map_space(a->kind) == CM_DRIVER_SPACE_HANDLE;
         /* A handle that only had lost a mapping never ended. */
-        if (!(handle && a->alive) && !cm_drivermap_revive(m, u.slot))
+        if (!(handle && a->alive) && !cm_driver_map_revive(m, u.slot))
             return false;
     }
     t->event.kind = 0;
@@ -341,26 +342,26 @@ static bool has_records(uint8_t kind)
            kind == CM_DRIVER_HOST || kind == CM_DRIVER_ASYNC;
 }
 
-static bool give_library(cm_drivermap *m, const cm_join_side *event, uint32_t library)
+static bool give_library(cm_driver_map *m, const cm_join_side *event, uint32_t library)
 {
     if (event->release || library == 0)
         return true;
     if (event->allocation != 0)
-        return cm_drivermap_set_library(m, event->allocation - 1, library);
+        return cm_driver_map_set_library(m, event->allocation - 1, library);
     if (event->total == CM_TOTALS_NONE)
         return true;
     /* Gone since: it may be on a snapshot. */
     cm_total_key key = cm_totals_key(&m->accounts, event->total);
     key.library = library;
-    key.torch |= cm_drivermap_is_torch(m, library);
+    key.torch |= cm_driver_map_is_torch(m, library);
     uint32_t now = cm_totals_find(&m->accounts, &key);
     if (now == CM_TOTALS_NONE)
-        return cm_drivermap_fail(m, cm_drivermap_no_memory);
+        return cm_driver_map_fail(m, cm_driver_map_no_memory);
     cm_totals_move(&m->accounts, event->total, now, event->counted, event->birth, event->death);
     return true;
 }
 
-static bool join_event(cm_drivermap *m, cm_driver_thread *t, uint32_t correlation)
+static bool join_event(cm_driver_map *m, cm_driver_thread *t, uint32_t correlation)
 {
     const cm_event *e = &t->event;
     uint8_t kind = e->flags & CM_DRIVER_KIND;
@@ -386,9 +387,9 @@ static bool join_event(cm_drivermap *m, cm_driver_thread *t, uint32_t correlatio
     if (kind == CM_DRIVER_HOST)
         side.device = -1; /* of none */
     uint64_t number;
-    int joined = cm_driverjoin_event(&m->join, correlation, &side, &other, &number);
+    int joined = cm_driver_join_event(&m->join, correlation, &side, &other, &number);
     if (joined < 0)
-        return cm_drivermap_fail(m, cm_drivermap_no_memory);
+        return cm_driver_map_fail(m, cm_driver_map_no_memory);
     if (joined == 1)
         return give_library(m, &side, other.library);
     t->join = number + 1;
@@ -397,7 +398,7 @@ static bool join_event(cm_drivermap *m, cm_driver_thread *t, uint32_t correlatio
     return true;
 }
 
-static bool join_record(cm_drivermap *m, cm_driver_thread *t, uint32_t correlation)
+static bool join_record(cm_driver_map *m, cm_driver_thread *t, uint32_t correlation)
 {
     const cm_event *e = &t->event;
     cm_join_side other, side = {.address = e->address,
@@ -406,9 +407,9 @@ static bool join_record(cm_drivermap *m, cm_driver_thread *t, uint32_t correlati
                                 .library = e->stack,
                                 .release = (e->flags & CM_EVF_RELEASE) != 0};
     t->event.kind = 0;
-    int joined = cm_driverjoin_record(&m->join, correlation, &side, &other);
+    int joined = cm_driver_join_record(&m->join, correlation, &side, &other);
     if (joined < 0)
-        return cm_drivermap_fail(m, cm_drivermap_no_memory);
+        return cm_driver_map_fail(m, cm_driver_map_no_memory);
     if (joined == 0)
         return true;
     if (other.allocation != 0)
@@ -418,45 +419,45 @@ static bool join_record(cm_drivermap *m, cm_driver_thread *t, uint32_t correlati
 
 /* --- more about an event ------------------------------------------------------------------- */
 
-static bool set_handle(cm_drivermap *m, cm_driver_thread *t, uint64_t value)
+static bool set_handle(cm_driver_map *m, cm_driver_thread *t, uint64_t value)
 {
     uint32_t handle;
     cm_driver_allocation *a = &m->allocation[t->subject - 1];
     if (!a->alive)
         return true;
     if (a->kind == CM_DRIVER_ASYNC && a->pool == 0 && value != 0) {
-        cm_driver_state *d = &m->device[cm_drivermap_place(a->device)];
+        cm_driver_state *d = &m->device[cm_driver_map_place(a->device)];
         d->async_own -= a->size;
         d->async_other += a->size;
         a->pool = value;
     }
     if (a->kind != CM_DRIVER_MAPPED || a->shows != 0 ||
-        !cm_drivermap_lookup(m, CM_DRIVER_SPACE_HANDLE, value, &handle) ||
+        !cm_driver_map_lookup(m, CM_DRIVER_SPACE_HANDLE, value, &handle) ||
         m->allocation[handle].shown == UINT32_MAX)
         return true;
     a->shows = handle + 1;
     m->allocation[handle].shown++;
-    return !a->torch || cm_drivermap_make_torch(m, handle);
+    return !a->torch || cm_driver_map_make_torch(m, handle);
 }
 
-static bool say_more(cm_drivermap *m, const cm_event *e, cm_driver_thread *t)
+static bool say_more(cm_driver_map *m, const cm_event *e, cm_driver_thread *t)
 {
     const cm_driver_allocation *a = t->subject != 0 ? &m->allocation[t->subject - 1] : NULL;
     if (a != NULL && a->address != t->event.address)
         t->subject = 0; /* gone meanwhile, and its slot is reused */
     bool of_new = t->event.kind == CM_EV_DRIVER_NEW && t->subject != 0;
     switch (e->size) {
-    case CM_MORE_LIBRARY:
-        return !of_new || cm_drivermap_set_library(m, t->subject - 1, e->stack);
-    case CM_MORE_CORRELATION:
+    case CM_DRIVER_MORE_LIBRARY:
+        return !of_new || cm_driver_map_set_library(m, t->subject - 1, e->stack);
+    case CM_DRIVER_MORE_CORRELATION:
         if (t->event.kind == CM_EV_DRIVER_NEW || t->event.kind == CM_EV_DRIVER_FREE)
             return join_event(m, t, (uint32_t)e->address);
-        return t->event.kind != CM_EV_WITNESS || join_record(m, t, (uint32_t)e->address);
-    case CM_MORE_HANDLE:
+        return t->event.kind != CM_EV_DRIVER_RECORD || join_record(m, t, (uint32_t)e->address);
+    case CM_DRIVER_MORE_HANDLE:
         return !of_new || set_handle(m, t, e->address);
-    case CM_MORE_TORCH:
-        return !of_new || cm_drivermap_make_torch(m, t->subject - 1);
-    case CM_MORE_FAILED:
+    case CM_DRIVER_MORE_TORCH:
+        return !of_new || cm_driver_map_make_torch(m, t->subject - 1);
+    case CM_DRIVER_MORE_FAILED:
         return take_back(m, t);
     default:
         return true;
@@ -465,7 +466,7 @@ static bool say_more(cm_drivermap *m, const cm_event *e, cm_driver_thread *t)
 
 /* --- what was left out --------------------------------------------------------------------- */
 
-static bool add_folded(cm_drivermap *m, const cm_event *e)
+static bool add_folded(cm_driver_map *m, const cm_event *e)
 {
     uint64_t *const sums[CM_DRIVER_SUMS] = {
         [CM_DRIVER_SUM_ALLOCATIONS] = &m->allocations,
@@ -480,7 +481,7 @@ static bool add_folded(cm_drivermap *m, const cm_event *e)
         return true; /* of a version to come */
     if (e->size > CM_DRIVER_SIZE_MOST || e->size < (falls ? -CM_DRIVER_SIZE_MOST : 0) ||
         (falls && __builtin_add_overflow(*missing, e->size, missing)))
-        return cm_drivermap_fail(m, cm_drivermap_bad_size);
+        return cm_driver_map_fail(m, cm_driver_map_bad_size);
     if (falls)
         return true;
     *sum += (uint64_t)e->size;
@@ -491,14 +492,14 @@ static bool add_folded(cm_drivermap *m, const cm_event *e)
 
 /* --- all of it ----------------------------------------------------------------------------- */
 
-bool cm_drivermap_apply(cm_drivermap *m, const cm_record *record)
+bool cm_driver_map_apply(cm_driver_map *m, const cm_record *record)
 {
     const cm_event *e = &record->event;
     if (e->kind == CM_EV_DEVICE) {
-        cm_drivermap_see_device(m, e);
+        cm_driver_map_see_device(m, e);
         return true;
     }
-    if (e->kind == CM_EV_DRIVER_FOLDED)
+    if (e->kind == CM_EV_COMPACTED_DRIVER)
         return add_folded(m, e);
     cm_driver_thread *t = thread_of(m, record->thread);
     if (e->kind == CM_EV_DRIVER_MORE)
@@ -511,11 +512,11 @@ bool cm_drivermap_apply(cm_drivermap *m, const cm_record *record)
         return come(m, e, t);
     case CM_EV_DRIVER_FREE:
         return go(m, e, t);
-    case CM_EV_WITNESS:
+    case CM_EV_DRIVER_RECORD:
         m->join.record_count++;
         return true;
     case CM_EV_POOL:
-        cm_drivermap_see_pool(m, e);
+        cm_driver_map_see_pool(m, e);
         return true;
     default:
         t->event.kind = 0;

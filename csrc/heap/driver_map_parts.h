@@ -8,33 +8,33 @@
 
 #define CM_DRIVER_SIZE_MOST ((int64_t)1 << 48) /* as for blocks: more is damage */
 
-extern const char cm_drivermap_no_memory[], cm_drivermap_bad_size[];
-bool cm_drivermap_fail(cm_drivermap *map, const char *why); /* false */
+extern const char cm_driver_map_no_memory[], cm_driver_map_bad_size[];
+bool cm_driver_map_fail(cm_driver_map *map, const char *why); /* false */
 
 /* Where an address or handle of this kind is looked up; CM_DRIVER_SPACES: nowhere. */
-int cm_drivermap_space(uint8_t kind);
-uint64_t cm_drivermap_key(uint64_t address);
-bool cm_drivermap_lookup(const cm_drivermap *map, int space, uint64_t address, uint32_t *slot);
+int cm_driver_map_space(uint8_t kind);
+uint64_t cm_driver_map_key(uint64_t address);
+bool cm_driver_map_lookup(const cm_driver_map *map, int space, uint64_t address, uint32_t *slot);
 
 /* A new allocation, alive; pointers to allocations are then no longer valid. */
-bool cm_drivermap_make(cm_drivermap *map, cm_driver_allocation fresh, uint32_t library,
-                       uint32_t stack, uint32_t *slot);
+bool cm_driver_map_make(cm_driver_map *map, cm_driver_allocation fresh, uint32_t library,
+                        uint32_t stack, uint32_t *slot);
 /* Its end, for now: its thread may record that it failed. */
-bool cm_drivermap_end(cm_drivermap *map, uint32_t slot);
+bool cm_driver_map_end(cm_driver_map *map, uint32_t slot);
 /* It lives, again or for the first time. */
-bool cm_drivermap_revive(cm_drivermap *map, uint32_t slot);
+bool cm_driver_map_revive(cm_driver_map *map, uint32_t slot);
 /* Once nothing refers to what ended. */
-void cm_drivermap_settle(cm_drivermap *map, uint32_t slot);
+void cm_driver_map_release_slot(cm_driver_map *map, uint32_t slot);
 /* At once and for good: no record can undo it. */
-bool cm_drivermap_end_for_good(cm_drivermap *map, uint32_t slot);
-bool cm_drivermap_end_handle(cm_drivermap *map, uint32_t slot, bool *ended);
+bool cm_driver_map_end_for_good(cm_driver_map *map, uint32_t slot);
+bool cm_driver_map_end_handle(cm_driver_map *map, uint32_t slot, bool *ended);
 
-bool cm_drivermap_is_torch(const cm_drivermap *map, uint32_t library);
-bool cm_drivermap_make_torch(cm_drivermap *map, uint32_t slot);
-bool cm_drivermap_set_library(cm_drivermap *map, uint32_t slot, uint32_t library);
-bool cm_drivermap_lies_in(const cm_driver_allocation *allocation, uint64_t address, int64_t size);
+bool cm_driver_map_is_torch(const cm_driver_map *map, uint32_t library);
+bool cm_driver_map_make_torch(cm_driver_map *map, uint32_t slot);
+bool cm_driver_map_set_library(cm_driver_map *map, uint32_t slot, uint32_t library);
+bool cm_driver_map_lies_in(const cm_driver_allocation *allocation, uint64_t address, int64_t size);
 
-void cm_drivermap_see_pool(cm_drivermap *map, const cm_event *event);
-void cm_drivermap_see_device(cm_drivermap *map, const cm_event *event);
+void cm_driver_map_see_pool(cm_driver_map *map, const cm_event *event);
+void cm_driver_map_see_device(cm_driver_map *map, const cm_event *event);
 
 #endif

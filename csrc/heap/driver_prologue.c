@@ -22,17 +22,17 @@ enum { RANKS = 3 };
 
 /* A handle that is released but still shown may have its value given out again: then the new trace
  * gives it an unused one. */
-static uint64_t name_of(const cm_drivermap *m, uint32_t slot)
+static uint64_t name_of(const cm_driver_map *m, uint32_t slot)
 {
     const cm_driver_allocation *a = &m->allocation[slot];
     uint32_t found;
     if (a->shown == 0 || a->references > 0 ||
-        (cm_drivermap_lookup(m, CM_DRIVER_SPACE_HANDLE, a->address, &found) && found == slot))
+        (cm_driver_map_lookup(m, CM_DRIVER_SPACE_HANDLE, a->address, &found) && found == slot))
         return a->address;
     return UINT64_C(1) << 62 | slot;
 }
 
-static bool more(cm_driverprologue_tell emit, void *context, cm_driver_more what, uint64_t value,
+static bool more(cm_driver_prologue_emit emit, void *context, cm_driver_more what, uint64_t value,
                  uint32_t name)
 {
     return emit(context, (cm_event){.kind = CM_EV_DRIVER_MORE,
@@ -42,7 +42,7 @@ static bool more(cm_driverprologue_tell emit, void *context, cm_driver_more what
                                     .stack = name});
 }
 
-static bool emit_one(const cm_drivermap *m, uint32_t slot, cm_driverprologue_tell emit,
+static bool emit_one(const cm_driver_map *m, uint32_t slot, cm_driver_prologue_emit emit,
                      void *context)
 {
     const cm_driver_allocation *a = &m->allocation[slot];
@@ -58,9 +58,9 @@ static bool emit_one(const cm_drivermap *m, uint32_t slot, cm_driverprologue_tel
                   .device_index = a->device};
     uint64_t handle = a->shows != 0 ? name_of(m, a->shows - 1) : a->pool;
     if (!emit(context, e) ||
-        (key.library != 0 && !more(emit, context, CM_MORE_LIBRARY, 0, key.library)) ||
-        (handle != 0 && !more(emit, context, CM_MORE_HANDLE, handle, 0)) ||
-        (a->torch && !more(emit, context, CM_MORE_TORCH, 0, 0)))
+        (key.library != 0 && !more(emit, context, CM_DRIVER_MORE_LIBRARY, 0, key.library)) ||
+        (handle != 0 && !more(emit, context, CM_DRIVER_MORE_HANDLE, handle, 0)) ||
+        (a->torch && !more(emit, context, CM_DRIVER_MORE_TORCH, 0, 0)))
         return false;
     e.flags = CM_DRIVER_REFERENCE | CM_EVF_ALREADY;
     for (uint32_t i = 1; i < a->references; i++)
@@ -69,7 +69,7 @@ static bool emit_one(const cm_drivermap *m, uint32_t slot, cm_driverprologue_tel
     return true;
 }
 
-bool cm_driverprologue(const cm_drivermap *m, cm_driverprologue_tell emit, void *context)
+bool cm_driver_prologue(const cm_driver_map *m, cm_driver_prologue_emit emit, void *context)
 {
     if (m == NULL)
         return true;

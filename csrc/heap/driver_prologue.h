@@ -6,9 +6,9 @@
 #include "driver_map.h"
 
 /* false: it failed. The stack of a DRIVER_MORE is a name id. */
-typedef bool (*cm_driverprologue_tell)(void *context, cm_event event);
+typedef bool (*cm_driver_prologue_emit)(void *context, cm_event event);
 
 /* false as soon as emit returned false. map may be NULL. */
-bool cm_driverprologue(const cm_drivermap *map, cm_driverprologue_tell emit, void *context);
+bool cm_driver_prologue(const cm_driver_map *map, cm_driver_prologue_emit emit, void *context);
 
 #endif

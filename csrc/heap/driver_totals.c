@@ -2,7 +2,7 @@
 #include "driver_map_parts.h"
 
 /* A table of as many as fit: a program has a few. */
-void cm_drivermap_see_pool(cm_drivermap *m, const cm_event *e)
+void cm_driver_map_see_pool(cm_driver_map *m, const cm_event *e)
 {
     struct cm_driver_pool *found = NULL, *vacant = NULL;
     for (size_t i = 0; i < CM_DRIVER_POOLS && found == NULL; i++) {
@@ -21,11 +21,11 @@ void cm_drivermap_see_pool(cm_drivermap *m, const cm_event *e)
 }
 
 /* What the pools of a device hold; -1: unknown. */
-static int64_t held_by_pools(const cm_drivermap *m, int8_t index, int64_t pooled)
+static int64_t held_by_pools(const cm_driver_map *m, int8_t index, int64_t pooled)
 {
     int64_t held = -1;
     if (pooled >= 0)
-        return pooled + m->device[cm_drivermap_place(index)].async_other;
+        return pooled + m->device[cm_driver_map_place(index)].async_other;
     for (size_t i = 0; i < CM_DRIVER_POOLS && m->pool[i].known; i++)
         if (m->pool[i].device == index)
             held = (held < 0 ? 0 : held) + m->pool[i].size;
@@ -37,9 +37,9 @@ static int64_t known_bytes(int64_t size)
     return size < 0 || size > CM_DRIVER_SIZE_MOST ? -1 : size;
 }
 
-static void end_moment(cm_drivermap *m, int8_t index, bool quiet)
+static void end_moment(cm_driver_map *m, int8_t index, bool quiet)
 {
-    cm_driver_state *d = &m->device[cm_drivermap_place(index)];
+    cm_driver_state *d = &m->device[cm_driver_map_place(index)];
     cm_driver_moment now = d->told;
     int64_t live = d->async_own + d->async_other, held = held_by_pools(m, index, now.pooled);
     if (held >= 0) {
@@ -52,10 +52,10 @@ static void end_moment(cm_drivermap *m, int8_t index, bool quiet)
     now.quiet = quiet;
     now.block_bytes = d->block_bytes;
     now.block_slack = d->block_slack;
-    now.driver = m->accounts.device[cm_drivermap_place(index)].bytes;
+    now.driver = m->accounts.device[cm_driver_map_place(index)].bytes;
     if (quiet && !d->context_known) {
         int64_t others = now.others > 0 ? now.others : 0;
-        d->context = now.used - others - m->accounts.device[cm_drivermap_place(index)].bytes -
+        d->context = now.used - others - m->accounts.device[cm_driver_map_place(index)].bytes -
                      now.pool_slack - now.driver_rounding;
         if (d->context < 0)
             d->context = 0;
@@ -69,27 +69,27 @@ static void end_moment(cm_drivermap *m, int8_t index, bool quiet)
     d->told = (cm_driver_moment){-1, -1, -1, -1, -1, -1, .context = -1};
 }
 
-void cm_drivermap_see_device(cm_drivermap *m, const cm_event *e)
+void cm_driver_map_see_device(cm_driver_map *m, const cm_event *e)
 {
-    cm_driver_moment *told = &m->device[cm_drivermap_place(e->device_index)].told;
+    cm_driver_moment *told = &m->device[cm_driver_map_place(e->device_index)].told;
     int64_t bytes = known_bytes(e->size);
     switch (e->address) {
-    case CM_TOLD_TOTAL:
+    case CM_DEVICE_BYTES_TOTAL:
         told->total = bytes;
         return;
-    case CM_TOLD_OWN:
+    case CM_DEVICE_BYTES_OWN:
         told->own = bytes;
         return;
-    case CM_TOLD_OTHERS:
+    case CM_DEVICE_BYTES_OTHERS:
         told->others = bytes;
         return;
-    case CM_TOLD_POOLED:
+    case CM_DEVICE_BYTES_POOLED:
         told->pooled = bytes;
         return;
-    case CM_TOLD_RESERVED:
+    case CM_DEVICE_BYTES_RESERVED:
         told->reserved = bytes;
         return;
-    case CM_TOLD_USED:
+    case CM_DEVICE_BYTES_USED:
         told->used = bytes;
         if (bytes >= 0)
             end_moment(m, e->device_index, (e->flags & CM_EVF_QUIET) != 0);

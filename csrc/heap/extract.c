@@ -27,7 +27,7 @@ typedef struct extractor {
     const cm_reader *reader;
     const cm_plan *plan;
     const cm_replay *replay;
-    cm_redefine *definitions;
+    cm_defs_copy *definitions;
     cm_writer *writer;
     cm_batch *batch;
     cm_record *pending;
@@ -69,7 +69,7 @@ static bool flush(extractor *x)
         return true;
     uint64_t now = x->newest_ns;
     cm_batch_begin(x->batch, (cm_clock_anchor){now, now, x->realtime + now});
-    bytes = cm_redefine_take(x->definitions, &length);
+    bytes = cm_defs_copy_take(x->definitions, &length);
     if (length > 0 && !cm_batch_add_definitions(x->batch, bytes, length))
         return no_memory(x);
     for (size_t i = 0; i < x->pending_count; i++)
@@ -80,7 +80,7 @@ static bool flush(extractor *x)
     x->pending_count = 0;
     if (!wrote(x, cm_writer_chunk(x->writer, bytes, length)))
         return false;
-    return !cm_redefine_take_lines(x->definitions, &bytes, &length) ||
+    return !cm_defs_copy_take_lines(x->definitions, &bytes, &length) ||
            wrote(x, cm_writer_chunk(x->writer, bytes, length));
 }
 
@@ -100,9 +100,9 @@ static bool copy(extractor *x, const cm_record *record)
     cm_event e = record->event;
     bool fine = true;
     if (cm_event_names_stack(e.kind))
-        fine = cm_redefine_stack(x->definitions, e.stack, &e.stack);
+        fine = cm_defs_copy_stack(x->definitions, e.stack, &e.stack);
     else if (cm_event_names_name(e.kind))
-        fine = cm_redefine_name(x->definitions, e.stack, &e.stack);
+        fine = cm_defs_copy_name(x->definitions, e.stack, &e.stack);
     else if (e.kind == CM_EV_LOST)
         x->lost += (uint64_t)e.size;
     if (!fine)
@@ -390,7 +390,7 @@ static bool write_prologue(extractor *x)
         if (d->reserved >= 0 && !emit(x, PROLOGUE_THREAD, x->plan->begin_ns, e))
             return false;
     }
-    if (!cm_driverprologue(x->replay->driver, emit_driver, x))
+    if (!cm_driver_prologue(x->replay->driver, emit_driver, x))
         return false;
     for (size_t i = 0; i < x->replay->segments.count; i++)
         if (!emit_segment(x, &x->replay->segments.segment[i]))
@@ -476,7 +476,7 @@ static bool write_end(extractor *x)
 
 static bool extract(extractor *x)
 {
-    x->definitions = cm_redefine_new(x->reader);
+    x->definitions = cm_defs_copy_new(x->reader);
     x->batch = cm_batch_new();
     x->pending = malloc(BATCH_EVENTS * sizeof *x->pending);
     if (x->definitions == NULL || x->batch == NULL || x->pending == NULL)
@@ -512,7 +512,7 @@ bool cm_engine_extract(cm_engine *engine, const char *target, uint64_t number, c
     bool fine = extract(&x);
     free(x.pending);
     cm_batch_free(x.batch);
-    cm_redefine_free(x.definitions);
+    cm_defs_copy_free(x.definitions);
     cm_engine_close(engine, at_begin ? CM_ENGINE_STAYED : CM_ENGINE_BROKEN);
     return fine;
 }

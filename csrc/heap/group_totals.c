@@ -13,7 +13,7 @@ bool cm_totals_takes(uint8_t kind)
            kind == CM_DRIVER_PHYSICAL || kind == CM_DRIVER_ARRAY;
 }
 
-bool cm_accounts_is_host(uint8_t kind)
+bool cm_totals_is_host(uint8_t kind)
 {
     return kind == CM_DRIVER_HOST || kind == CM_DRIVER_REGISTERED;
 }
@@ -102,7 +102,7 @@ bool cm_totals_add(cm_totals *a, uint32_t total, int64_t size, int sign)
 {
     cm_total *of = &a->total[total];
     struct cm_totals_device *device = &a->device[of->device];
-    bool takes = of->device == CM_ACCOUNT_HOST || cm_totals_takes(of->line.kind);
+    bool takes = of->device == CM_TOTALS_HOST || cm_totals_takes(of->line.kind);
     int64_t bytes = of->line.bytes + sign * size;
     int64_t all = device->bytes + (takes ? sign * size : 0);
     device->seen = true;

@@ -31,7 +31,7 @@ typedef enum cm_snapshot_kind {
 
 #define CM_TOTALS_MOST ((int64_t)1 << 60) /* sums of more are damage */
 enum { CM_TOTALS_NONE = UINT32_MAX };
-enum { CM_ACCOUNT_HOST = 256, CM_ACCOUNT_DEVICES }; /* index + 128 for devices; host memory */
+enum { CM_TOTALS_HOST = 256, CM_TOTALS_DEVICES }; /* index + 128 for devices; host memory */
 
 typedef struct cm_total {
     cm_driver_line line; /* now */
@@ -52,7 +52,7 @@ typedef struct cm_totals {
         bool seen;
         int64_t bytes, peak; /* of kinds that take memory there */
         uint64_t snapshot[CM_SNAPSHOTS];
-    } device[CM_ACCOUNT_DEVICES];
+    } device[CM_TOTALS_DEVICES];
     uint64_t clock; /* numbers allocations and snapshots in their order */
     cm_total *total;
     size_t count, capacity;
@@ -62,7 +62,7 @@ typedef struct cm_totals {
 
 /* Whether this kind takes memory of the device of its event. */
 bool cm_totals_takes(uint8_t kind);
-bool cm_accounts_is_host(uint8_t kind);
+bool cm_totals_is_host(uint8_t kind);
 
 void cm_totals_clear(cm_totals *totals);                       /* all zero is an empty one */
 bool cm_totals_copy(cm_totals *copy, const cm_totals *totals); /* false: out of memory */

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-void cm_label_node(const char *rtti, char *out, size_t size)
+void cm_node_name(const char *rtti, char *out, size_t size)
 {
     const char *c = rtti, *last = NULL;
     size_t last_length = 0, left = strlen(rtti);

@@ -82,7 +82,7 @@ cm_replay *cm_replay_copy(const cm_replay *r)
                  sizeof *r->origin_slot) ||
         !cm_copy((void **)&copy->device_number, r->device_number, DEVICE_NUMBERS,
                  sizeof *r->device_number) ||
-        (r->driver != NULL && (copy->driver = cm_drivermap_copy(r->driver)) == NULL)) {
+        (r->driver != NULL && (copy->driver = cm_driver_map_copy(r->driver)) == NULL)) {
         cm_replay_free(copy);
         return NULL;
     }
@@ -116,7 +116,7 @@ void cm_replay_free(cm_replay *r)
     cm_library_free(r->library);
     cm_blocks_clear(&r->blocks);
     cm_segments_clear(&r->segments);
-    cm_drivermap_free(r->driver);
+    cm_driver_map_free(r->driver);
     free(r->device);
     free(r->origin);
     free(r->origin_slot);
@@ -251,7 +251,7 @@ static bool notify_driver(cm_replay *r, const cm_block *block)
 {
     const cm_device *d = &r->device[block->device];
     if (r->driver == NULL || d->type != CM_DEVICE_CUDA ||
-        cm_drivermap_block_came(r->driver, d->index, block, cm_blocks_note(&r->blocks, block)))
+        cm_driver_map_block_came(r->driver, d->index, block, cm_blocks_note(&r->blocks, block)))
         return true;
     r->error = r->driver->error;
     return false;
@@ -337,7 +337,7 @@ static bool remove_live(cm_replay *r, const cm_block *block, uint32_t enclosing,
     out->label = cm_replay_label(r, block);
     if (block->labelled)
         cm_idmap_remove(&r->label_of, label_key(block));
-    if (enclosing == 0 || cm_drivermap_block_went(r->driver, block, enclosing))
+    if (enclosing == 0 || cm_driver_map_block_went(r->driver, block, enclosing))
         return true;
     r->error = r->driver->error;
     return false;
@@ -517,7 +517,7 @@ static int owner_of(const cm_replay *r, const cm_event *e)
 static int device_of_free(const cm_replay *r, const cm_event *e)
 {
     int device = cm_replay_find_device(r, e->device_type, e->device_index);
-    bool told = e->device_type != CM_DEVICE_CUDA || e->device_index != CM_DEVICE_NOT_TOLD;
+    bool told = e->device_type != CM_DEVICE_CUDA || e->device_index != CM_DEVICE_UNKNOWN;
     return told || device >= 0 ? device : owner_of(r, e);
 }
 
@@ -567,7 +567,7 @@ static void request(cm_replay *r, const cm_event *e, int device)
     d->slack_told = true;
     uint32_t enclosing = r->driver != NULL ? *cm_blocks_note(&r->blocks, block) : 0;
     if (enclosing != 0)
-        cm_drivermap_asked(r->driver, enclosing, cm_block_slack(block) - before);
+        cm_driver_map_asked(r->driver, enclosing, cm_block_slack(block) - before);
 }
 
 static void count_segment(cm_replay *r, const cm_segment *segment, int sign)
@@ -582,7 +582,7 @@ static bool notify_driver_of_segment(cm_replay *r, const cm_segment *segment)
 {
     const cm_device *d = &r->device[segment->device];
     if (r->driver == NULL || d->type != CM_DEVICE_CUDA ||
-        cm_drivermap_segment(r->driver, d->index, segment->address, segment->size, segment->stack))
+        cm_driver_map_segment(r->driver, d->index, segment->address, segment->size, segment->stack))
         return true;
     r->error = r->driver->error;
     return false;
@@ -632,7 +632,7 @@ static int give_back(cm_replay *r, const cm_record *record, cm_change *out)
     }
     if (taken > 0)
         count_segment(r, &segment, -1);
-    if (r->driver != NULL && !cm_drivermap_segment_gone(r->driver, e->address)) {
+    if (r->driver != NULL && !cm_driver_map_segment_gone(r->driver, e->address)) {
         r->error = r->driver->error;
         return -1;
     }
@@ -651,7 +651,7 @@ static bool notify_driver_of_blocks(cm_replay *r)
 /* The first event of the driver level: the map is notified of what there is. */
 static bool begin_driver(cm_replay *r)
 {
-    r->driver = cm_drivermap_new(r->reader);
+    r->driver = cm_driver_map_new(r->reader);
     if (r->driver == NULL || !cm_blocks_keep_notes(&r->blocks)) {
         r->error = out_of_memory;
         return false;
@@ -691,7 +691,7 @@ static int apply_driver(cm_replay *r, const cm_record *record)
     if (r->driver == NULL && !begin_driver(r))
         return -1;
     cm_record charged = charge_driver(r, record);
-    if (!cm_drivermap_apply(r->driver, &charged)) {
+    if (!cm_driver_map_apply(r->driver, &charged)) {
         r->error = r->driver->error;
         return -1;
     }
@@ -786,7 +786,7 @@ static int apply(cm_replay *r, const cm_record *record, cm_change change[2])
     case CM_EV_SEED:
     case CM_EV_RESERVED:
     case CM_EV_OOM:
-    case CM_EV_FOLDED:
+    case CM_EV_COMPACTED_BLOCKS:
     case CM_EV_SEGMENT_NEW:
     case CM_EV_HOST_READ:
         device = cm_replay_device(r, e->device_type, e->device_index);
@@ -807,7 +807,7 @@ static int apply(cm_replay *r, const cm_record *record, cm_change change[2])
         if (e->size >= 0)
             r->device[device].reserved = e->size;
         return 0;
-    case CM_EV_FOLDED:
+    case CM_EV_COMPACTED_BLOCKS:
         return count_folded(r, e);
     case CM_EV_REQUESTED:
         request(r, e, device);
@@ -823,10 +823,10 @@ static int apply(cm_replay *r, const cm_record *record, cm_change change[2])
     case CM_EV_DRIVER_NEW:
     case CM_EV_DRIVER_FREE:
     case CM_EV_DRIVER_MORE:
-    case CM_EV_WITNESS:
+    case CM_EV_DRIVER_RECORD:
     case CM_EV_POOL:
     case CM_EV_DEVICE:
-    case CM_EV_DRIVER_FOLDED:
+    case CM_EV_COMPACTED_DRIVER:
         return apply_driver(r, record);
     case CM_EV_NODE_NEW:
         if (!(e->flags & CM_EVF_IN_NODE))

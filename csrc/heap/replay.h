@@ -87,7 +87,7 @@ typedef struct cm_replay {
     cm_idmap label_known, label_of; /* by content; of a block that is alive, by its place */
     cm_blocks blocks;
     cm_segments segments;
-    cm_drivermap *driver; /* NULL before the first event of the driver level */
+    cm_driver_map *driver; /* NULL before the first event of the driver level */
     const cm_reader *reader;
     cm_library *library; /* which code is the user's */
     cm_device *device;

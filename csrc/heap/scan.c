@@ -198,7 +198,7 @@ void cm_scan_pass(cm_scanned *s, const cm_record *record)
     case CM_EV_NODE_RUN:
         s->node_runs++;
         return;
-    case CM_EV_FOLD: /* written before the tick that came before them */
+    case CM_EV_COMPACTED: /* written before the tick that came before them */
         s->node_runs += (uint64_t)e->size;
         return;
     case CM_EV_OBJECT_NEW:
@@ -350,7 +350,7 @@ static void note_state(cm_plan *plan, cm_reader *reader)
     plan->lost_events = cm_reader_lost_events(reader);
     plan->lost_stacks = cm_reader_lost_stacks(reader);
     if (plan->closed) { /* whatever becomes of the rest */
-        cm_reader_look_ahead(reader);
+        cm_reader_read_ahead(reader);
         plan->state = CM_TRACE_COMPLETE;
         return;
     }

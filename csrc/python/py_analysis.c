@@ -160,7 +160,7 @@ PyObject *cm_py_node_name(builder *b, uint32_t name)
         char label[256];
         const char *rtti =
             name == CM_NAME_ACCUMULATION ? "AccumulateGrad" : cm_reader_name(b->reader, name);
-        cm_label_node(rtti != NULL ? rtti : "", label, sizeof label);
+        cm_node_name(rtti != NULL ? rtti : "", label, sizeof label);
         found = cm_py_text(label);
         if (found != NULL && PyDict_SetItem(b->names, key, found) < 0)
             Py_CLEAR(found);
@@ -364,7 +364,7 @@ static PyObject *use_source(PyObject *named, source **out)
 static bool open_source(source *s, char *error, size_t error_size)
 {
     if (s->reader != NULL &&
-        (!cm_reader_take_up(s->reader) || (s->engine != NULL && !cm_engine_follow(s->engine))))
+        (!cm_reader_reopen(s->reader) || (s->engine != NULL && !cm_engine_follow(s->engine))))
         close_source(s);
     if (s->reader == NULL)
         s->reader = cm_reader_open(s->path, error, error_size);
@@ -380,7 +380,7 @@ static bool open_source(source *s, char *error, size_t error_size)
 static void leave_source(source *s)
 {
     if (s->reader != NULL)
-        cm_reader_let_go(s->reader);
+        cm_reader_close_file(s->reader);
     s->decoded = s->before + (s->reader != NULL ? cm_reader_decoded(s->reader) : 0);
     s->used = false;
 }

@@ -26,7 +26,7 @@ typedef struct producer {
 
 static void publish(producer *p, cm_event event)
 {
-    cm_thread *t = cm_enter_hook();
+    cm_producer *t = cm_enter_hook();
     if (t == NULL)
         return;
     cm_event *slot = cm_reserve_hook(t);

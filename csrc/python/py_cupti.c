@@ -4,7 +4,7 @@
  *                 changed: Callable[[], None] | None) -> None
  *     Waits at most wait_ms for the subscription, if CUDA is already in use. changed is called soon
  *     after mode or reason have changed, in the main thread, between two bytecodes. Raises OSError.
- * def cupti_settle(last: bool) -> None     events so far are published when this returns
+ * def cupti_flush(last: bool) -> None     events so far are published when this returns
  * def cupti_stop() -> None
  * def cupti_forget() -> None               in a forked child
  * def cupti_state() -> dict[str, object]   of the running or the last session */
@@ -84,7 +84,7 @@ static PyObject *cupti_start(PyObject *self, PyObject *arguments)
     Py_RETURN_NONE;
 }
 
-static PyObject *cupti_settle(PyObject *self, PyObject *last)
+static PyObject *cupti_flush(PyObject *self, PyObject *last)
 {
     int is_last = PyObject_IsTrue(last);
 
@@ -158,7 +158,7 @@ static PyObject *cupti_state(PyObject *self, PyObject *unused)
 
 PyMethodDef cm_py_cupti_methods[] = {
     {"cupti_start", cupti_start, METH_VARARGS, NULL},
-    {"cupti_settle", cupti_settle, METH_O, NULL},
+    {"cupti_flush", cupti_flush, METH_O, NULL},
     {"cupti_stop", cupti_stop, METH_NOARGS, NULL},
     {"cupti_forget", cupti_forget, METH_NOARGS, NULL},
     {"cupti_state", cupti_state, METH_NOARGS, NULL},

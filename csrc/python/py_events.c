@@ -8,10 +8,10 @@
 #include "py_walks.h"
 
 /* Fills in the time and, with_stack, the caller's stack. */
-static void emit(cm_thread *t, cm_event event, bool with_stack)
+static void emit(cm_producer *t, cm_event event, bool with_stack)
 {
     if (with_stack)
-        event.stack = cm_walk_capture_hook(cm_thread_walk(t));
+        event.stack = cm_walk_capture_hook(cm_producer_walk(t));
     cm_event *slot = cm_reserve_hook(t);
     if (slot != NULL) {
         event.time = cm_clock_now();
@@ -22,7 +22,7 @@ static void emit(cm_thread *t, cm_event event, bool with_stack)
 
 void cm_py_tick(int kind, PyObject *object)
 {
-    cm_thread *t = cm_enter_hook();
+    cm_producer *t = cm_enter_hook();
 
     if (t == NULL)
         return;
@@ -35,12 +35,12 @@ void cm_py_tick(int kind, PyObject *object)
 
 void cm_py_tick_outermost(PyObject *module)
 {
-    cm_thread *t = cm_enter_hook();
+    cm_producer *t = cm_enter_hook();
 
     if (t == NULL)
         return;
-    uint32_t stack = cm_walk_capture_hook(cm_thread_walk(t));
-    cm_event *slot = cm_thread_walk(t)->modules == 0 ? cm_reserve_hook(t) : NULL;
+    uint32_t stack = cm_walk_capture_hook(cm_producer_walk(t));
+    cm_event *slot = cm_producer_walk(t)->modules == 0 ? cm_reserve_hook(t) : NULL;
     if (slot != NULL) {
         *slot = (cm_event){.time = cm_clock_now(),
                            .kind = CM_EV_TICK,
@@ -75,7 +75,7 @@ static PyObject *mark(PyObject *module, PyObject *arguments)
 
     if (!PyArg_ParseTuple(arguments, "i|K", &kind, &argument))
         return NULL;
-    cm_thread *t = cm_enter_hook();
+    cm_producer *t = cm_enter_hook();
     if (t != NULL) {
         emit(t,
              (cm_event){.kind = CM_EV_MARK, .size = kind, .address = argument, .device_index = -1},
@@ -89,7 +89,7 @@ static PyObject *mark(PyObject *module, PyObject *arguments)
 
 void cm_py_object_new(int kind, PyObject *object, bool before_start)
 {
-    cm_thread *t = cm_enter_hook();
+    cm_producer *t = cm_enter_hook();
 
     if (t == NULL)
         return;
@@ -142,7 +142,7 @@ static PyObject *seed(PyObject *module, PyObject *arguments)
                       .flags = direct ? CM_EVF_DIRECT : 0,
                       .device_type = (uint8_t)type,
                       .device_index = (int8_t)index};
-    cm_thread *t = cm_enter_hook();
+    cm_producer *t = cm_enter_hook();
     if (t != NULL) {
         emit(t, event, false);
         if (requested >= 0 && requested < size) {
@@ -171,7 +171,7 @@ static PyObject *label(PyObject *module, PyObject *arguments)
 
     if (!PyArg_ParseTuple(arguments, "iKKs|ii", &kind, &address, &owner, &text, &type, &index))
         return NULL;
-    cm_thread *t = cm_enter_hook();
+    cm_producer *t = cm_enter_hook();
     if (t != NULL) {
         cm_event event = {.kind = CM_EV_LABEL,
                           .flags = (uint8_t)kind,
@@ -205,7 +205,7 @@ static PyObject *holder(PyObject *module, PyObject *arguments)
         long long bytes;
         if (!PyArg_ParseTuple(PyList_GET_ITEM(paths, i), "sKL", &text, &count, &bytes))
             return NULL;
-        cm_thread *t = cm_enter_hook();
+        cm_producer *t = cm_enter_hook();
         if (t == NULL)
             continue;
         cm_event event = {.kind = CM_EV_HOLDER,
@@ -236,7 +236,7 @@ static PyObject *seed_segment(PyObject *module, PyObject *arguments)
 
     if (!PyArg_ParseTuple(arguments, "KLii", &address, &size, &type, &index))
         return NULL;
-    cm_thread *t = cm_enter_hook();
+    cm_producer *t = cm_enter_hook();
     if (t != NULL) {
         emit(t,
              (cm_event){.kind = CM_EV_SEGMENT_NEW,

@@ -15,10 +15,10 @@ static enum { NOT_ASKED, ASKED, RUNNING, RAN } final;
 
 static void mark(cm_mark_kind kind, uint64_t argument)
 {
-    cm_thread *t = cm_enter_hook();
+    cm_producer *t = cm_enter_hook();
     if (t == NULL)
         return;
-    uint32_t stack = kind == CM_MARK_FINAL_COLLECT_BEGIN ? cm_walk_capture_hook(cm_thread_walk(t))
+    uint32_t stack = kind == CM_MARK_FINAL_COLLECT_BEGIN ? cm_walk_capture_hook(cm_producer_walk(t))
                                                          : CM_STACK_NONE;
     cm_event *slot = cm_reserve_hook(t);
     if (slot != NULL) {

@@ -22,7 +22,7 @@ typedef struct followed {
  * tensors of the program, and that must be recorded. */
 static PyObject *call_unrecorded(PyObject *function, PyObject *const *arguments, Py_ssize_t count)
 {
-    cm_thread *t = cm_enter_hook();
+    cm_producer *t = cm_enter_hook();
     int collects = PyGC_Disable();
     PyObject *result = cm_py_call_hidden(function, arguments, count);
 

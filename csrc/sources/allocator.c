@@ -23,10 +23,10 @@ typedef void (*cpu_oom_fn)(void *self, size_t size);
 typedef void (*report_fn)(void *block, int64_t size, size_t allocated, size_t reserved, device on);
 typedef void (*report_oom_fn)(int64_t size, size_t allocated, size_t reserved, device on);
 
-#define ENTERED cm_thread *t __attribute__((cleanup(cm_emit_leave_hook)))
+#define ENTERED cm_producer *t __attribute__((cleanup(cm_emit_leave_hook)))
 #define FORWARD(symbol, variant, type) CM_SLOT_ORIGINAL(cm_allocator_symbols[symbol], variant, type)
 
-static inline cm_thread *enter_hook(void)
+static inline cm_producer *enter_hook(void)
 {
     return cm_is_recording() ? cm_enter_hook() : NULL;
 }
@@ -37,10 +37,10 @@ static inline int8_t index_of(device on)
     return on.type == CM_DEVICE_CPU ? -1 : on.index;
 }
 
-static inline void record_alloc_hook(cm_thread *t, const void *block, int64_t size, device on)
+static inline void record_alloc_hook(cm_producer *t, const void *block, int64_t size, device on)
 {
     cm_operators_hook(t);
-    uint32_t stack = cm_walk_capture_hook(cm_thread_walk(t));
+    uint32_t stack = cm_walk_capture_hook(cm_producer_walk(t));
     uint8_t flags = cm_emit_node_flags_hook(t);
     cm_event *e = cm_emit_reserve_hook(t);
 
@@ -59,7 +59,7 @@ static inline void record_alloc_hook(cm_thread *t, const void *block, int64_t si
     cm_commit_hook(t);
 }
 
-static inline void record_free_hook(cm_thread *t, const void *block, int64_t size, device on)
+static inline void record_free_hook(cm_producer *t, const void *block, int64_t size, device on)
 {
     cm_event *e = cm_emit_reserve_hook(t);
 
@@ -76,9 +76,9 @@ static inline void record_free_hook(cm_thread *t, const void *block, int64_t siz
     cm_commit_hook(t);
 }
 
-static void record_oom_hook(cm_thread *t, int64_t size, uint64_t allocated, device on)
+static void record_oom_hook(cm_producer *t, int64_t size, uint64_t allocated, device on)
 {
-    uint32_t stack = cm_walk_capture_hook(cm_thread_walk(t));
+    uint32_t stack = cm_walk_capture_hook(cm_producer_walk(t));
     uint8_t flags = cm_emit_node_flags_hook(t);
     cm_event *e = cm_emit_reserve_hook(t);
 
@@ -110,7 +110,7 @@ static struct {
     _Atomic uint32_t reports;
 } totals[DEVICE_TYPES][DEVICES];
 
-static void record_totals_hook(cm_thread *t, size_t allocated, size_t reserved, device on)
+static void record_totals_hook(cm_producer *t, size_t allocated, size_t reserved, device on)
 {
     if (on.type <= CM_DEVICE_CPU || on.type >= DEVICE_TYPES || on.index < 0 || on.index >= DEVICES)
         return; /* mapped CPU storages report no totals */
@@ -169,7 +169,7 @@ static inline __attribute__((always_inline)) void cpu_oom_hook(int variant, void
     ENTERED = enter_hook();
 
     if (t != NULL)
-        record_oom_hook(t, (int64_t)size, CM_OOM_NOT_TOLD, cpu); /* its allocator keeps no total */
+        record_oom_hook(t, (int64_t)size, CM_OOM_UNKNOWN, cpu); /* its allocator keeps no total */
     FORWARD(CPU_OOM, variant, cpu_oom_fn)(self, size);
 }
 

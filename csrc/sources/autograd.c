@@ -102,7 +102,7 @@ static const char *type_name(const void *node)
 
 /* Emits autograd's id of this thread, by which nodes refer to their creator. The capture has
  * already emitted the system's. */
-static void number_thread_slow_hook(cm_thread *t)
+static void number_thread_slow_hook(cm_producer *t)
 {
     cm_autograd_thread_id_fn id =
         atomic_load_explicit(&cm_autograd_thread_id, memory_order_relaxed);
@@ -118,12 +118,12 @@ static void number_thread_slow_hook(cm_thread *t)
         .device_index = -1,
     };
     cm_commit_hook(t);
-    cm_emit_tls.numbered = cm_thread_generation(t);
+    cm_emit_tls.numbered = cm_producer_generation(t);
 }
 
-static inline void number_thread_hook(cm_thread *t)
+static inline void number_thread_hook(cm_producer *t)
 {
-    if (__builtin_expect(cm_emit_tls.numbered != cm_thread_generation(t), 0))
+    if (__builtin_expect(cm_emit_tls.numbered != cm_producer_generation(t), 0))
         number_thread_slow_hook(t);
 }
 
@@ -131,12 +131,12 @@ static inline void number_thread_hook(cm_thread *t)
 
 static void created_hook(uint64_t number)
 {
-    cm_thread *t = cm_enter_hook();
+    cm_producer *t = cm_enter_hook();
 
     if (t == NULL)
         return;
     number_thread_hook(t);
-    uint32_t stack = cm_walk_capture_hook(cm_thread_walk(t));
+    uint32_t stack = cm_walk_capture_hook(cm_producer_walk(t));
     uint8_t flags = cm_emit_node_flags_hook(t);
     cm_event *e = cm_emit_reserve_hook(t);
     if (e != NULL) {
@@ -183,7 +183,7 @@ static void start_run_hook(run *r, const void *node)
     uint64_t number = sequence_of(node, at);
     if (at >> 32 == CM_DISPOSE_SEQUENCE_AT && number != CM_NODE_NO_SEQUENCE)
         cm_dispose_met_hook(node);
-    cm_thread *t = cm_enter_hook();
+    cm_producer *t = cm_enter_hook();
     if (t == NULL)
         return;
     number_thread_hook(t);
@@ -199,7 +199,7 @@ static void start_run_hook(run *r, const void *node)
             .device_index = -1,
         };
         cm_commit_hook(t);
-        r->generation = cm_thread_generation(t);
+        r->generation = cm_producer_generation(t);
         r->outer = me->running;
         r->outer_top = me->top;
         me->running = r->generation;
@@ -217,7 +217,7 @@ static void end_run_hook(const run *r)
         return;
     me->running = r->outer;
     me->top = r->outer_top;
-    cm_thread *t = cm_is_recording() ? cm_enter_hook() : NULL;
+    cm_producer *t = cm_is_recording() ? cm_enter_hook() : NULL;
     if (t == NULL) {
         /* Recording was switched off while the node ran. If the same capture goes on, its end must
          * be emitted later, or it would seem to run forever. */
@@ -227,7 +227,7 @@ static void end_run_hook(const run *r)
         me->owed++;
         return;
     }
-    if (cm_thread_generation(t) == r->generation) {
+    if (cm_producer_generation(t) == r->generation) {
         cm_event *e = cm_emit_reserve_hook(t);
         if (e != NULL) {
             *e = (cm_event){.time = cm_clock_now(), .kind = CM_EV_NODE_DONE, .device_index = -1};
@@ -264,7 +264,7 @@ void cm_autograd_set_pass_listener(void (*listener)(void))
 
 static void tick_hook(void)
 {
-    cm_thread *t = cm_enter_hook();
+    cm_producer *t = cm_enter_hook();
 
     if (t == NULL)
         return;
@@ -304,7 +304,7 @@ static void destroyed_hook(const void *node)
     /* AccumulateGrad has no number, so its creation was not recorded either. */
     if (number == CM_NODE_NO_SEQUENCE || own_hook(&cm_emit_tls.ended))
         return;
-    cm_thread *t = cm_enter_hook();
+    cm_producer *t = cm_enter_hook();
     if (t == NULL)
         return;
     cm_event *e = cm_emit_reserve_hook(t);

@@ -55,9 +55,9 @@ extern __thread cm_cuda_call cm_cuda_tls __attribute__((tls_model("initial-exec"
 
 /* The allocator reports a block: memory taken for it is its segment. t: NULL while recording is
  * off. */
-void cm_cuda_segment_hook(cm_thread *t, const void *block, int8_t device);
+void cm_cuda_segment_hook(cm_producer *t, const void *block, int8_t device);
 /* Emits the requested size, after the block's ALLOC. */
-void cm_cuda_requested_hook(cm_thread *t, const void *block, int8_t device);
+void cm_cuda_requested_hook(cm_producer *t, const void *block, int8_t device);
 
 /* `allocate` returned a block that was not reported. */
 void cm_cuda_unreported_hook(const void *block, size_t size, int8_t device);
@@ -75,7 +75,7 @@ bool cm_cuda_watches_deferred(void);
 /* libc10_cuda records an event on a stream, by a call at `site`. */
 void cm_cuda_event_hook(const void *stream, uintptr_t site);
 /* The allocator reports a free, by a call at `site`: emits HELD for each stream it waits for. */
-void cm_cuda_deferred_free_hook(cm_thread *t, int8_t device, uintptr_t site);
+void cm_cuda_deferred_free_hook(cm_producer *t, int8_t device, uintptr_t site);
 
 /* Reads whether caching is off. The GIL must be held: the environment cannot change then. */
 void cm_cuda_read_environment(void);

@@ -25,7 +25,7 @@ typedef int (*event_flags_fn)(void *event, void *stream, unsigned flags);
 typedef int (*get_device_fn)(int *device);
 typedef int (*set_device_fn)(int device);
 
-#define ENTERED cm_thread *t __attribute__((cleanup(cm_emit_leave_hook)))
+#define ENTERED cm_producer *t __attribute__((cleanup(cm_emit_leave_hook)))
 #define FORWARD(symbol, variant, type) CM_SLOT_ORIGINAL(cm_cuda_symbols[symbol], variant, type)
 #define FORWARD_DEVICE(symbol, variant, type)                                                      \
     CM_SLOT_ORIGINAL(cm_cuda_device_symbols[symbol], variant, type)
@@ -55,7 +55,7 @@ static cm_event event_of(cm_event_kind kind, uint64_t address, size_t size, int8
 /* --- memory from cudaMalloc --------------------------------------------------------------------
  */
 
-void cm_cuda_segment_hook(cm_thread *t, const void *block, int8_t device)
+void cm_cuda_segment_hook(cm_producer *t, const void *block, int8_t device)
 {
     cm_cuda_call *call = &cm_cuda_tls;
     uint64_t taken = call->taken;
@@ -70,13 +70,13 @@ void cm_cuda_segment_hook(cm_thread *t, const void *block, int8_t device)
         atomic_fetch_add(&untraced, 1);
 }
 
-void cm_cuda_requested_hook(cm_thread *t, const void *block, int8_t device)
+void cm_cuda_requested_hook(cm_producer *t, const void *block, int8_t device)
 {
     cm_emit_put_hook(
         t, event_of(CM_EV_REQUESTED, (uint64_t)(uintptr_t)block, cm_cuda_tls.requested, device));
 }
 
-static void put_direct_hook(cm_thread *t, const void *block, size_t size, int8_t device)
+static void put_direct_hook(cm_producer *t, const void *block, size_t size, int8_t device)
 {
     cm_event e = event_of(CM_EV_ALLOC, (uint64_t)(uintptr_t)block, size, device);
 
@@ -116,7 +116,7 @@ static void record_refused_hook(size_t size, int8_t device)
     ENTERED = cm_is_recording() ? cm_enter_hook() : NULL;
 
     if (t != NULL)
-        cm_emit_put_stack_hook(t, event_of(CM_EV_OOM, CM_OOM_NOT_TOLD, size, device));
+        cm_emit_put_stack_hook(t, event_of(CM_EV_OOM, CM_OOM_UNKNOWN, size, device));
 }
 
 void cm_cuda_refused_hook(void)
@@ -221,7 +221,7 @@ static void record_back_hook(cm_event_kind kind, const void *memory)
     ENTERED = memory != NULL && cm_is_recording() ? cm_enter_hook() : NULL;
 
     if (t != NULL)
-        cm_emit_put_hook(t, event_of(kind, (uint64_t)(uintptr_t)memory, 0, CM_DEVICE_NOT_TOLD));
+        cm_emit_put_hook(t, event_of(kind, (uint64_t)(uintptr_t)memory, 0, CM_DEVICE_UNKNOWN));
 }
 
 static inline __attribute__((always_inline)) int give_back_hook(int variant, void *memory)

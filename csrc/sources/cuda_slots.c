@@ -23,12 +23,12 @@ atomic_bool cm_cuda_slots_on;
  * the same words in the same order. Filled in before slots are on. */
 static const cm_call *rows[CM_SLOTS];
 /* Of threads that were not seen choosing one. */
-static _Atomic int8_t default_device = CM_DEVICE_NOT_TOLD;
+static _Atomic int8_t default_device = CM_DEVICE_UNKNOWN;
 
 /* --- events --------------------------------------------------------------------------------------
  */
 
-#define ENTERED cm_thread *t __attribute__((cleanup(cm_emit_leave_hook)))
+#define ENTERED cm_producer *t __attribute__((cleanup(cm_emit_leave_hook)))
 
 static int8_t thread_device(void)
 {
@@ -44,7 +44,7 @@ static void describe(cm_driver_piece *piece, const cm_call *row, const uint64_t 
     piece->flags = CM_EVF_BY_SLOT;
     piece->device_type =
         device < 0 && row->place != CM_PLACE_CONTEXT ? CM_DEVICE_CPU : CM_DEVICE_CUDA;
-    piece->device_index = device > INT8_MAX ? CM_DEVICE_NOT_TOLD : (int8_t)device;
+    piece->device_index = device > INT8_MAX ? CM_DEVICE_UNKNOWN : (int8_t)device;
     if (row->stream != CM_CALL_ABSENT)
         piece->stream = cm_call_stream(row, words);
     if (row->handle != CM_CALL_ABSENT) {
@@ -72,7 +72,7 @@ void cm_cuda_slot_enter_hook(cm_slot_call *call)
     if (t == NULL)
         return;
     cm_driver_free_hook(t, &piece);
-    call->generation = cm_thread_generation(t);
+    call->generation = cm_producer_generation(t);
     call->events = cm_driver_tls.events;
 }
 
@@ -95,7 +95,7 @@ static void record_failed_hook(const cm_slot_call *call, int status)
 {
     ENTERED = cm_is_recording() ? cm_enter_hook() : NULL;
 
-    if (t != NULL && cm_thread_generation(t) == call->generation &&
+    if (t != NULL && cm_producer_generation(t) == call->generation &&
         cm_driver_tls.events == call->events)
         cm_driver_failed_hook(t, status);
 }
@@ -237,7 +237,7 @@ static void learn_default_device(void)
     if (driver != NULL)
         dlclose(driver);
     bool sure = status == NOT_INITIALIZED || (status == SUCCESS && count == 1);
-    atomic_store(&default_device, sure ? 0 : CM_DEVICE_NOT_TOLD);
+    atomic_store(&default_device, sure ? 0 : CM_DEVICE_UNKNOWN);
 }
 
 void cm_cuda_slots_record(bool on)

@@ -72,7 +72,7 @@ static bool same(cm_cuda_frame a, cm_cuda_frame b)
     return a.function == b.function && a.stack == b.stack;
 }
 
-void cm_cuda_deferred_free_hook(cm_thread *t, int8_t device, uintptr_t site)
+void cm_cuda_deferred_free_hook(cm_producer *t, int8_t device, uintptr_t site)
 {
     cm_cuda_call *call = &cm_cuda_tls;
     cm_cuda_frame frees;
@@ -84,7 +84,7 @@ void cm_cuda_deferred_free_hook(cm_thread *t, int8_t device, uintptr_t site)
             continue;
         cm_emit_put_hook(t, (cm_event){
                                 .address = wait->stream,
-                                .kind = CM_EV_HELD,
+                                .kind = CM_EV_DEFERRED_FREE,
                                 .device_type = CM_DEVICE_CUDA,
                                 .device_index = device,
                             });

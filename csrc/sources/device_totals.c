@@ -29,7 +29,7 @@ enum {
 };
 enum { RESERVED_NOW = 5 }; /* CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT */
 enum { RELAXED = 2 };      /* CU_STREAM_CAPTURE_MODE_RELAXED */
-enum { TOTALS = CM_TOLD_USED + 1 };
+enum { TOTALS = CM_DEVICE_BYTES_USED + 1 };
 
 #define UNKNOWN (-1)
 
@@ -294,7 +294,7 @@ static void nvml_shares(void *handle, int64_t *own, int64_t *others)
  */
 
 typedef struct sample {
-    int64_t total[TOTALS]; /* by cm_device_told; UNKNOWN: not emitted */
+    int64_t total[TOTALS]; /* by cm_device_bytes; UNKNOWN: not emitted */
     bool quiet;
 } sample;
 
@@ -326,9 +326,9 @@ static bool sample_driver(int device, sample *m, uint64_t *inflight)
     *inflight = cm_inflight_state();
     bool answered = driver.MemGetInfo(&free_bytes, &total) == 0;
     if (answered) {
-        m->total[CM_TOLD_POOLED] = pooled_on(device);
-        m->total[CM_TOLD_TOTAL] = (int64_t)total;
-        m->total[CM_TOLD_USED] = (int64_t)(total - free_bytes);
+        m->total[CM_DEVICE_BYTES_POOLED] = pooled_on(device);
+        m->total[CM_DEVICE_BYTES_TOTAL] = (int64_t)total;
+        m->total[CM_DEVICE_BYTES_USED] = (int64_t)(total - free_bytes);
     }
     leave_device(device, retained);
     return answered;
@@ -362,10 +362,10 @@ static bool sample_nvml(int device, const sample *m, bool force)
 
     if (!force && now < state.device[device].due_ns)
         return false;
-    ask_nvml(device, (uint64_t)m->total[CM_TOLD_TOTAL]);
+    ask_nvml(device, (uint64_t)m->total[CM_DEVICE_BYTES_TOTAL]);
     uint64_t after = cm_clock_monotonic_ns(), rest = (after - now) * NVML_SHARE;
     state.device[device].due_ns = after + (rest > NVML_NS ? rest : NVML_NS);
-    state.device[device].used_then = m->total[CM_TOLD_USED];
+    state.device[device].used_then = m->total[CM_DEVICE_BYTES_USED];
     return true;
 }
 
@@ -373,17 +373,17 @@ static bool sample_nvml(int device, const sample *m, bool force)
  */
 static void add_nvml(int device, sample *m)
 {
-    bool then = m->total[CM_TOLD_USED] == state.device[device].used_then;
+    bool then = m->total[CM_DEVICE_BYTES_USED] == state.device[device].used_then;
 
-    m->total[CM_TOLD_OWN] = then ? state.device[device].own : UNKNOWN;
-    m->total[CM_TOLD_OTHERS] = state.device[device].others;
-    m->total[CM_TOLD_RESERVED] = state.device[device].reserved;
+    m->total[CM_DEVICE_BYTES_OWN] = then ? state.device[device].own : UNKNOWN;
+    m->total[CM_DEVICE_BYTES_OTHERS] = state.device[device].others;
+    m->total[CM_DEVICE_BYTES_RESERVED] = state.device[device].reserved;
 }
 
 /* Emits the whole sample. false: there was no room, and lost events are counted. */
-static bool put(cm_thread *t, int device, const sample *m, uint64_t time)
+static bool put(cm_producer *t, int device, const sample *m, uint64_t time)
 {
-    for (int what = CM_TOLD_TOTAL; what < TOTALS; what++) {
+    for (int what = CM_DEVICE_BYTES_TOTAL; what < TOTALS; what++) {
         if (m->total[what] == UNKNOWN)
             continue;
         cm_event *e = cm_reserve_hook(t);
@@ -414,7 +414,7 @@ static void write_sample(int device, const sample *m, uint64_t time, uint64_t no
     if (!last && same && state.device[device].written_ns != 0 &&
         now - state.device[device].written_ns < WRITE_NS)
         return;
-    cm_thread *t = cm_is_recording() ? cm_enter_hook() : NULL;
+    cm_producer *t = cm_is_recording() ? cm_enter_hook() : NULL;
     if (t == NULL)
         return;
     bool written = put(t, device, m, time);

@@ -4,7 +4,7 @@
 
 __thread cm_driver_thread cm_driver_tls __attribute__((tls_model("initial-exec")));
 
-static void put_hook(cm_thread *t, cm_event event)
+static void put_hook(cm_producer *t, cm_event event)
 {
     cm_event *e = cm_emit_reserve_hook(t);
 
@@ -14,7 +14,7 @@ static void put_hook(cm_thread *t, cm_event event)
     cm_commit_hook(t);
 }
 
-static void more_hook(cm_thread *t, cm_driver_more what, uint64_t value, uint32_t name,
+static void more_hook(cm_producer *t, cm_driver_more what, uint64_t value, uint32_t name,
                       uint64_t time)
 {
     put_hook(t, (cm_event){.time = time,
@@ -22,11 +22,11 @@ static void more_hook(cm_thread *t, cm_driver_more what, uint64_t value, uint32_
                            .size = what,
                            .address = value,
                            .stack = name,
-                           .device_index = CM_DEVICE_NOT_TOLD});
+                           .device_index = CM_DEVICE_UNKNOWN});
 }
 
 /* Emits one event and its DRIVER_MORE events, all with one time. */
-static void piece_hook(cm_thread *t, cm_event_kind kind, const cm_driver_piece *piece,
+static void piece_hook(cm_producer *t, cm_event_kind kind, const cm_driver_piece *piece,
                        uint32_t stack)
 {
     uint64_t time = piece->time != 0 ? piece->time : cm_clock_after_loads();
@@ -44,26 +44,26 @@ static void piece_hook(cm_thread *t, cm_event_kind kind, const cm_driver_piece *
                            .device_type = piece->device_type,
                            .device_index = piece->device_index});
     if (piece->has_correlation)
-        more_hook(t, CM_MORE_CORRELATION, piece->correlation, 0, time);
+        more_hook(t, CM_DRIVER_MORE_CORRELATION, piece->correlation, 0, time);
     if (piece->stream != 0)
-        more_hook(t, CM_MORE_STREAM, piece->stream, 0, time);
+        more_hook(t, CM_DRIVER_MORE_STREAM, piece->stream, 0, time);
     if (piece->has_handle)
-        more_hook(t, CM_MORE_HANDLE, piece->handle, 0, time);
+        more_hook(t, CM_DRIVER_MORE_HANDLE, piece->handle, 0, time);
     if (piece->library != 0)
-        more_hook(t, CM_MORE_LIBRARY, 0, piece->library, time);
+        more_hook(t, CM_DRIVER_MORE_LIBRARY, 0, piece->library, time);
 }
 
-void cm_driver_new_hook(cm_thread *t, const cm_driver_piece *piece)
+void cm_driver_new_hook(cm_producer *t, const cm_driver_piece *piece)
 {
-    piece_hook(t, CM_EV_DRIVER_NEW, piece, cm_walk_capture_hook(cm_thread_walk(t)));
+    piece_hook(t, CM_EV_DRIVER_NEW, piece, cm_walk_capture_hook(cm_producer_walk(t)));
 }
 
-void cm_driver_free_hook(cm_thread *t, const cm_driver_piece *piece)
+void cm_driver_free_hook(cm_producer *t, const cm_driver_piece *piece)
 {
     piece_hook(t, CM_EV_DRIVER_FREE, piece, CM_STACK_NONE);
 }
 
-void cm_driver_failed_hook(cm_thread *t, int error)
+void cm_driver_failed_hook(cm_producer *t, int error)
 {
-    more_hook(t, CM_MORE_FAILED, (uint64_t)(uint32_t)error, 0, cm_clock_now());
+    more_hook(t, CM_DRIVER_MORE_FAILED, (uint64_t)(uint32_t)error, 0, cm_clock_now());
 }

@@ -24,11 +24,11 @@ typedef struct cm_driver_piece {
 } cm_driver_piece;
 
 /* Emits DRIVER_NEW with this thread's stack, and its DRIVER_MORE events. */
-void cm_driver_new_hook(cm_thread *t, const cm_driver_piece *piece);
+void cm_driver_new_hook(cm_producer *t, const cm_driver_piece *piece);
 /* Emits DRIVER_FREE, likewise. */
-void cm_driver_free_hook(cm_thread *t, const cm_driver_piece *piece);
+void cm_driver_free_hook(cm_producer *t, const cm_driver_piece *piece);
 /* Emits that the free which is this thread's last driver event failed. */
-void cm_driver_failed_hook(cm_thread *t, int error);
+void cm_driver_failed_hook(cm_producer *t, int error);
 
 /* Which source records the call that this thread is in. If CUPTI and a slot both see it, the slot,
  * which is the outer one, does. */

@@ -2,11 +2,11 @@
 
 __thread cm_emit_thread cm_emit_tls __attribute__((tls_model("initial-exec")));
 
-void cm_emit_pay_hook(cm_thread *t)
+void cm_emit_pay_hook(cm_producer *t)
 {
     cm_emit_thread *me = &cm_emit_tls;
 
-    for (; me->owed != 0 && me->owed_since == cm_thread_generation(t); me->owed--) {
+    for (; me->owed != 0 && me->owed_since == cm_producer_generation(t); me->owed--) {
         cm_event *e = cm_reserve_hook(t);
         if (e == NULL)
             continue; /* counted as lost */
@@ -16,7 +16,7 @@ void cm_emit_pay_hook(cm_thread *t)
     me->owed = 0;
 }
 
-void cm_emit_put_hook(cm_thread *t, cm_event event)
+void cm_emit_put_hook(cm_producer *t, cm_event event)
 {
     cm_event *e = cm_emit_reserve_hook(t);
 
@@ -27,9 +27,9 @@ void cm_emit_put_hook(cm_thread *t, cm_event event)
     cm_commit_hook(t);
 }
 
-void cm_emit_put_stack_hook(cm_thread *t, cm_event event)
+void cm_emit_put_stack_hook(cm_producer *t, cm_event event)
 {
-    event.stack = cm_walk_capture_hook(cm_thread_walk(t));
+    event.stack = cm_walk_capture_hook(cm_producer_walk(t));
     event.flags |= cm_emit_node_flags_hook(t);
     cm_emit_put_hook(t, event);
 }

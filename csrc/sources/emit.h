@@ -24,9 +24,9 @@ typedef struct cm_emit_thread {
 extern __thread cm_emit_thread cm_emit_tls __attribute__((tls_model("initial-exec")));
 
 /* Emits the NODE_DONE events owed since recording was off. */
-void cm_emit_pay_hook(cm_thread *t);
+void cm_emit_pay_hook(cm_producer *t);
 
-static inline cm_event *cm_emit_reserve_hook(cm_thread *t)
+static inline cm_event *cm_emit_reserve_hook(cm_producer *t)
 {
     if (__builtin_expect(cm_emit_tls.owed != 0, 0))
         cm_emit_pay_hook(t);
@@ -34,16 +34,16 @@ static inline cm_event *cm_emit_reserve_hook(cm_thread *t)
 }
 
 /* Emits an event with the current time. */
-void cm_emit_put_hook(cm_thread *t, cm_event event);
+void cm_emit_put_hook(cm_producer *t, cm_event event);
 /* The same, with this thread's stack and node flags. */
-void cm_emit_put_stack_hook(cm_thread *t, cm_event event);
+void cm_emit_put_stack_hook(cm_producer *t, cm_event event);
 
 /* The current CM_EVF_IN_NODE and CM_EVF_NODE_STACK. */
-static inline uint8_t cm_emit_node_flags_hook(const cm_thread *t)
+static inline uint8_t cm_emit_node_flags_hook(const cm_producer *t)
 {
     const cm_emit_thread *me = &cm_emit_tls;
 
-    if (__builtin_expect(me->running == 0, 1) || me->running != cm_thread_generation(t))
+    if (__builtin_expect(me->running == 0, 1) || me->running != cm_producer_generation(t))
         return 0;
     cm_walk_top top = cm_walk_top_hook();
     return CM_EVF_IN_NODE |
@@ -51,7 +51,7 @@ static inline uint8_t cm_emit_node_flags_hook(const cm_thread *t)
 }
 
 /* For __attribute__((cleanup)): leaves the hook on every way out, C++ exceptions included. */
-static inline void cm_emit_leave_hook(cm_thread *const *t)
+static inline void cm_emit_leave_hook(cm_producer *const *t)
 {
     if (*t != NULL)
         cm_leave_hook(*t);

@@ -311,15 +311,15 @@ static _Unwind_Reason_Code visit_frame(struct _Unwind_Context *context, void *ar
 static thread_cache *own_cache_hook(uint32_t serial)
 {
     thread_cache *all = atomic_load_explicit(&caches, memory_order_acquire);
-    const cm_thread *t = cm_self.thread;
+    const cm_producer *t = cm_self.thread;
 
     if (all == NULL || t == NULL)
         return NULL;
     thread_cache *mine = &all[t->slot];
-    if (mine->generation != cm_thread_generation(t) || mine->serial != serial) {
+    if (mine->generation != cm_producer_generation(t) || mine->serial != serial) {
         for (unsigned i = 0; i < PATHS; i++)
             mine->path[i].base = 0;
-        mine->generation = cm_thread_generation(t);
+        mine->generation = cm_producer_generation(t);
         mine->serial = serial;
     }
     return mine;

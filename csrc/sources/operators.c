@@ -143,13 +143,13 @@ static const char *find_name_hook(const running *r)
     return name;
 }
 
-void cm_operators_emit_hook(cm_thread *t)
+void cm_operators_emit_hook(cm_producer *t)
 {
     running *r = &self;
 
     drop_ended(r, (uintptr_t)__builtin_frame_address(0));
     uint32_t name = r->depth > 0 ? intern_hook(find_name_hook(r)) : 0;
-    if (r->name == name && r->generation == cm_thread_generation(t))
+    if (r->name == name && r->generation == cm_producer_generation(t))
         return;
     cm_event *e = cm_emit_reserve_hook(t);
     if (e == NULL)
@@ -158,7 +158,7 @@ void cm_operators_emit_hook(cm_thread *t)
         .time = cm_clock_now(), .stack = name, .kind = CM_EV_OPERATOR, .device_index = -1};
     cm_commit_hook(t);
     r->name = name;
-    r->generation = cm_thread_generation(t);
+    r->generation = cm_producer_generation(t);
 }
 
 /* --- control ------------------------------------------------------------------------------- */

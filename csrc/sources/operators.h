@@ -19,11 +19,11 @@ void cm_operators_stop(void);
 void cm_operators_begin_test(void);
 bool cm_operators_end_test(void);
 
-void cm_operators_emit_hook(cm_thread *t);
+void cm_operators_emit_hook(cm_producer *t);
 
 /* To be called before an allocation is recorded: emits the running operator, if it is not the one
  * of this thread's last allocation. */
-static inline void cm_operators_hook(cm_thread *t)
+static inline void cm_operators_hook(cm_producer *t)
 {
     if (__builtin_expect(atomic_load_explicit(&cm_operators_recorded, memory_order_relaxed), 0))
         cm_operators_emit_hook(t);

@@ -12,7 +12,7 @@ typedef void (*set_read_hook_fn)(read_hook hook);
 
 static void host_read_hook(const void *address, size_t bytes, int device, bool written)
 {
-    cm_thread *t __attribute__((cleanup(cm_emit_leave_hook))) =
+    cm_producer *t __attribute__((cleanup(cm_emit_leave_hook))) =
         cm_is_recording() ? cm_enter_hook() : NULL;
 
     if (t == NULL)

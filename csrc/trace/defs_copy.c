@@ -19,7 +19,7 @@ typedef struct ids { /* old id -> new id, 0 = not yet */
     size_t capacity;
 } ids;
 
-struct cm_redefine {
+struct cm_defs_copy {
     const cm_reader *reader;
     uint8_t *record;
     size_t length, capacity;
@@ -34,20 +34,20 @@ struct cm_redefine {
     cm_lines *lines;
 };
 
-cm_redefine *cm_redefine_new(const cm_reader *reader)
+cm_defs_copy *cm_defs_copy_new(const cm_reader *reader)
 {
-    cm_redefine *d = calloc(1, sizeof *d);
+    cm_defs_copy *d = calloc(1, sizeof *d);
     if (d == NULL)
         return NULL;
     d->reader = reader;
     d->lines = cm_lines_new();
     if (d->lines != NULL)
         return d;
-    cm_redefine_free(d);
+    cm_defs_copy_free(d);
     return NULL;
 }
 
-void cm_redefine_free(cm_redefine *d)
+void cm_defs_copy_free(cm_defs_copy *d)
 {
     if (d == NULL)
         return;
@@ -62,20 +62,20 @@ void cm_redefine_free(cm_redefine *d)
     free(d);
 }
 
-const void *cm_redefine_take(cm_redefine *d, size_t *length)
+const void *cm_defs_copy_take(cm_defs_copy *d, size_t *length)
 {
     *length = d->length;
     d->taken = true;
     return d->record;
 }
 
-bool cm_redefine_take_lines(cm_redefine *d, const void **chunk, size_t *length)
+bool cm_defs_copy_take_lines(cm_defs_copy *d, const void **chunk, size_t *length)
 {
     return cm_lines_finish(d->lines, chunk, length);
 }
 
 /* Makes room for a record of `length` bytes and eight numbers; NULL: out of memory. */
-static uint8_t *make_room(cm_redefine *d, size_t length)
+static uint8_t *make_room(cm_defs_copy *d, size_t length)
 {
     if (d->taken)
         d->length = 0;
@@ -96,7 +96,7 @@ static uint32_t *slot_of(ids *map, uint32_t old)
     return &map->id[old];
 }
 
-static bool put_text(cm_redefine *d, cm_def_kind kind, const char *text)
+static bool put_text(cm_defs_copy *d, cm_def_kind kind, const char *text)
 {
     size_t length = strlen(text);
     uint8_t *p = make_room(d, length);
@@ -108,7 +108,7 @@ static bool put_text(cm_redefine *d, cm_def_kind kind, const char *text)
     return true;
 }
 
-static bool define_string(cm_redefine *d, const char *text, uint32_t *id)
+static bool define_string(cm_defs_copy *d, const char *text, uint32_t *id)
 {
     *id = 0;
     if (text == NULL)
@@ -122,7 +122,7 @@ static bool define_string(cm_redefine *d, const char *text, uint32_t *id)
     return true;
 }
 
-bool cm_redefine_name(cm_redefine *d, uint32_t name, uint32_t *id)
+bool cm_defs_copy_name(cm_defs_copy *d, uint32_t name, uint32_t *id)
 {
     const char *text = cm_reader_name(d->reader, name);
     *id = 0;
@@ -176,7 +176,7 @@ static bool same_place(const cm_frame *a, const cm_frame *b)
            a->column == b->column && a->end_column == b->end_column;
 }
 
-static bool define_code(cm_redefine *d, const cm_frame *f, uint32_t *id)
+static bool define_code(cm_defs_copy *d, const cm_frame *f, uint32_t *id)
 {
     uint64_t key = cm_hash(cm_hash((uint64_t)f->code << 32 | (uint32_t)f->line) +
                            ((uint64_t)(uint32_t)f->column << 32 | (uint32_t)f->end_column)) >>
@@ -209,7 +209,7 @@ static bool define_code(cm_redefine *d, const cm_frame *f, uint32_t *id)
            cm_lines_add(d->lines, *id, (uint32_t)f->line, f->text, strlen(f->text)) != 0;
 }
 
-static bool define_frame(cm_redefine *d, uint32_t stack, uint32_t parent)
+static bool define_frame(cm_defs_copy *d, uint32_t stack, uint32_t parent)
 {
     cm_frame f = {.truncated = true};
     uint32_t code = 0, class_name;
@@ -217,7 +217,7 @@ static bool define_frame(cm_redefine *d, uint32_t stack, uint32_t parent)
                           &f); /* if unknown, the frame becomes a truncated root */
     uint32_t flags = f.truncated ? CM_DEFF_TRUNCATED : 0;
     if (f.module == 0 && f.module_class != NULL)
-        flags |= CM_DEFF_FOLDED;
+        flags |= CM_DEFF_COLLAPSED;
     if (!f.truncated && !define_code(d, &f, &code))
         return false;
     uint32_t *slot = slot_of(&d->stacks, stack);
@@ -238,7 +238,7 @@ static bool define_frame(cm_redefine *d, uint32_t stack, uint32_t parent)
     return true;
 }
 
-bool cm_redefine_stack(cm_redefine *d, uint32_t stack, uint32_t *id)
+bool cm_defs_copy_stack(cm_defs_copy *d, uint32_t stack, uint32_t *id)
 {
     size_t depth = 0;
     *id = stack;

@@ -9,20 +9,20 @@
 
 #include "reader.h"
 
-typedef struct cm_redefine cm_redefine;
+typedef struct cm_defs_copy cm_defs_copy;
 
-cm_redefine *cm_redefine_new(const cm_reader *reader); /* NULL: out of memory */
-void cm_redefine_free(cm_redefine *definitions);
+cm_defs_copy *cm_defs_copy_new(const cm_reader *reader); /* NULL: out of memory */
+void cm_defs_copy_free(cm_defs_copy *definitions);
 
 /* The id in the new trace. false: out of memory. */
-bool cm_redefine_stack(cm_redefine *definitions, uint32_t stack, uint32_t *id);
-bool cm_redefine_name(cm_redefine *definitions, uint32_t name, uint32_t *id);
+bool cm_defs_copy_stack(cm_defs_copy *definitions, uint32_t stack, uint32_t *id);
+bool cm_defs_copy_name(cm_defs_copy *definitions, uint32_t name, uint32_t *id);
 
 /* The records made since the last call, to be written before any reference to them. */
-const void *cm_redefine_take(cm_redefine *definitions, size_t *length);
+const void *cm_defs_copy_take(cm_defs_copy *definitions, size_t *length);
 
 /* A chunk with the source lines of these records, to be written after them; valid until the next
  * call. false: there are none. */
-bool cm_redefine_take_lines(cm_redefine *definitions, const void **chunk, size_t *length);
+bool cm_defs_copy_take_lines(cm_defs_copy *definitions, const void **chunk, size_t *length);
 
 #endif

@@ -11,7 +11,7 @@
 
 #include "format.h"
 
-int cm_reader_say(cm_reader *reader, const char *format, ...)
+int cm_reader_fail(cm_reader *reader, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -22,7 +22,7 @@ int cm_reader_say(cm_reader *reader, const char *format, ...)
 
 int cm_reader_out_of_memory(cm_reader *reader)
 {
-    return cm_reader_say(reader, "out of memory while reading the trace");
+    return cm_reader_fail(reader, "out of memory while reading the trace");
 }
 
 /* --- chunks -------------------------------------------------------------------------------- */
@@ -40,7 +40,7 @@ static int read_chunk(cm_reader *reader)
     int status = 0;
 
     if (reader->chunks.position == reader->bad_chunk)
-        return cm_reader_say(reader, "%s", reader->bad_error);
+        return cm_reader_fail(reader, "%s", reader->bad_error);
     if (!known)
         reader->defined = reader->chunks.position;
     switch (reader->chunks.kind) {
@@ -106,7 +106,7 @@ static int advance(cm_reader *reader)
             return begun == 1 ? 1 : stop(reader, begun);
         }
         if (got != CM_FETCH_END)
-            cm_reader_say(reader, "%s", reader->chunks.error);
+            cm_reader_fail(reader, "%s", reader->chunks.error);
         if (got == CM_FETCH_DAMAGED || got == CM_FETCH_MEMORY) {
             reader->state = CM_TRACE_CUT;
             return stop(reader, got == CM_FETCH_MEMORY ? -1 : 0);
@@ -155,7 +155,7 @@ int cm_reader_next(cm_reader *reader, cm_record *record)
         }
         if (got < 0) {
             reader->state = CM_TRACE_CUT;
-            cm_reader_say(reader, "a batch has damaged events");
+            cm_reader_fail(reader, "a batch has damaged events");
             return stop(reader, -1);
         }
         got = advance(reader);
@@ -203,7 +203,7 @@ static const char *bad_header(cm_reader *reader)
     unsigned major = bytes[8] | (unsigned)bytes[9] << 8;
     reader->minor = bytes[10] | (unsigned)bytes[11] << 8;
     if (major != CM_FORMAT_MAJOR) {
-        cm_reader_say(
+        cm_reader_fail(
             reader,
             major > CM_FORMAT_MAJOR
                 ? "has format version %u.%u, this cuptimem reads versions up to %u.%u: update "
@@ -270,14 +270,14 @@ cm_reader *cm_reader_open(const char *path, char *error, size_t error_size)
     return NULL;
 }
 
-void cm_reader_let_go(cm_reader *reader)
+void cm_reader_close_file(cm_reader *reader)
 {
     if (reader->chunks.fd >= 0)
         close(reader->chunks.fd);
     reader->chunks.fd = -1;
 }
 
-bool cm_reader_take_up(cm_reader *reader)
+bool cm_reader_reopen(cm_reader *reader)
 {
     uint8_t front[sizeof reader->front];
     struct stat st;
@@ -289,7 +289,7 @@ bool cm_reader_take_up(cm_reader *reader)
         cm_chunks_read_at(&reader->chunks, 0, front, sizeof front) == 1 &&
         memcmp(front, reader->front, sizeof front) == 0)
         return true;
-    cm_reader_let_go(reader);
+    cm_reader_close_file(reader);
     return false;
 }
 

@@ -34,9 +34,9 @@ cm_reader *cm_reader_open(const char *path, char *error, size_t error_size);
 void cm_reader_close(cm_reader *reader);
 /* Closes the file between two readings: a program that closes all descriptors may reuse their
  * numbers. Definitions and meta stay. */
-void cm_reader_let_go(cm_reader *reader);
+void cm_reader_close_file(cm_reader *reader);
 /* Opens it again. false: it was removed or replaced. */
-bool cm_reader_take_up(cm_reader *reader);
+bool cm_reader_reopen(cm_reader *reader);
 /* Goes back to the first record. Definitions, meta and the ring file's tail stay known. A pass
  * after a finished one gives exactly the same records, even if the trace has grown. */
 void cm_reader_rewind(cm_reader *reader);
@@ -70,7 +70,7 @@ uint64_t cm_reader_decoded(const cm_reader *reader);
 double cm_reader_progress(const cm_reader *reader);
 
 /* Also reads the meta and source lines of later chunks. */
-void cm_reader_look_ahead(cm_reader *reader);
+void cm_reader_read_ahead(cm_reader *reader);
 /* Meta of the header and of later META chunks; NULL if absent. Key order is file order. */
 const char *cm_reader_meta(const cm_reader *reader, const char *key);
 size_t cm_reader_meta_count(const cm_reader *reader);

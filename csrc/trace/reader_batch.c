@@ -10,12 +10,12 @@
 int cm_reader_add_covers(cm_reader *reader, cm_cursor *c, uint64_t n)
 {
     if (n > cm_cursor_left(c) / 2)
-        return cm_reader_say(reader, "a batch has more covers than bytes");
+        return cm_reader_fail(reader, "a batch has more covers than bytes");
     for (uint64_t i = 0; i < n; i++) {
         uint64_t ring = cm_cursor_varint(c);
         uint64_t position = cm_cursor_varint(c);
         if (c->bad || ring > CM_COVER_RING_MAX)
-            return cm_reader_say(reader, "a batch has a damaged cover");
+            return cm_reader_fail(reader, "a batch has a damaged cover");
         if (ring >= reader->cover_count) {
             size_t count = ring + 1 > reader->cover_count * 2 ? ring + 1 : reader->cover_count * 2;
             uint64_t *cover = realloc(reader->cover, count * sizeof *cover);
@@ -97,11 +97,11 @@ int cm_reader_read_batch(cm_reader *reader, bool known)
     uint64_t events = cm_cursor_varint(&c);
     const uint8_t *section = cm_cursor_bytes(&c, &events_length);
     if (c.bad)
-        return cm_reader_say(reader, "a batch is damaged");
+        return cm_reader_fail(reader, "a batch is damaged");
     if (!known) {
         const char *wrong = cm_defs_add(reader->defs, definitions, length);
         if (wrong != NULL)
-            return cm_reader_say(reader, "%s", wrong);
+            return cm_reader_fail(reader, "%s", wrong);
         if (length > 0 && add_horizon(reader) < 0)
             return -1;
     }
@@ -111,7 +111,7 @@ int cm_reader_read_batch(cm_reader *reader, bool known)
     uint64_t log_position = cm_cursor_varint(&c);
     uint64_t side = !c.bad && cm_cursor_left(&c) > 0 ? cm_cursor_varint(&c) : 0;
     if (c.bad)
-        return cm_reader_say(reader, "a batch is damaged behind its events");
+        return cm_reader_fail(reader, "a batch is damaged behind its events");
     if (log_position > reader->log_position)
         reader->log_position = log_position;
     if (side > reader->side)
@@ -128,7 +128,7 @@ int cm_reader_read_batch(cm_reader *reader, bool known)
         cm_timeline_anchor(&reader->time, anchor);
     }
     if (cm_decoder_begin(reader->decoder, anchor.ticks, section, events_length, events) < 0)
-        return cm_reader_say(reader, "a batch has a damaged events section");
+        return cm_reader_fail(reader, "a batch has a damaged events section");
     if (first) {
         /* Time 0 moves back to the earliest event before the first anchor. */
         cm_event event;

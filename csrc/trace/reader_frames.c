@@ -9,7 +9,7 @@ int cm_reader_read_lines(cm_reader *reader)
         return 0;
     const char *wrong =
         cm_defs_add_lines(reader->defs, reader->chunks.payload, reader->chunks.length, false);
-    return wrong == NULL ? 0 : cm_reader_say(reader, "%s", wrong);
+    return wrong == NULL ? 0 : cm_reader_fail(reader, "%s", wrong);
 }
 
 uint32_t cm_reader_stack_count(const cm_reader *reader)

@@ -54,19 +54,19 @@ static int read_meta(cm_reader *reader, const uint8_t *payload, size_t length)
 
     /* The search for a key is linear, so a bound on their number bounds the time. */
     if (n > CM_META_MAX)
-        return cm_reader_say(reader, "a meta chunk has too many entries");
+        return cm_reader_fail(reader, "a meta chunk has too many entries");
     for (uint64_t i = 0; i < n; i++) {
         size_t key_length, value_length;
         const uint8_t *key = cm_cursor_bytes(&c, &key_length);
         const uint8_t *value = cm_cursor_bytes(&c, &value_length);
         if (c.bad)
-            return cm_reader_say(reader, "a meta chunk ends inside an entry");
+            return cm_reader_fail(reader, "a meta chunk ends inside an entry");
         if (reader->meta_count >= CM_META_MAX)
-            return cm_reader_say(reader, "the trace has too many meta entries");
+            return cm_reader_fail(reader, "the trace has too many meta entries");
         if (set_meta(reader, copy_text(key, key_length), copy_text(value, value_length)) < 0)
             return -1;
     }
-    return c.bad ? cm_reader_say(reader, "a meta chunk is damaged") : 0;
+    return c.bad ? cm_reader_fail(reader, "a meta chunk is damaged") : 0;
 }
 
 int cm_reader_read_meta(cm_reader *reader)
@@ -101,7 +101,7 @@ static bool read_at(cm_reader *reader, uint64_t at, const uint8_t *head, size_t 
     return fine;
 }
 
-void cm_reader_look_ahead(cm_reader *reader)
+void cm_reader_read_ahead(cm_reader *reader)
 {
     uint64_t at = reader->chunks.offset > reader->ahead ? reader->chunks.offset : reader->ahead;
     uint8_t bytes[CM_CHUNK_HEADER_SIZE];
@@ -131,7 +131,7 @@ int cm_reader_read_end(cm_reader *reader)
     uint64_t lost_stacks = cm_cursor_varint(&c);
     const uint8_t *reason = cm_cursor_bytes(&c, &length);
     if (c.bad)
-        return cm_reader_say(reader, "the end chunk is damaged");
+        return cm_reader_fail(reader, "the end chunk is damaged");
     free(reader->end_reason);
     reader->end_reason = copy_text(reason, length);
     if (reader->end_reason == NULL)

@@ -60,7 +60,8 @@ struct cm_reader {
 };
 
 /* Sets the error, one line. Returns -1. */
-__attribute__((format(printf, 2, 3))) int cm_reader_say(cm_reader *reader, const char *format, ...);
+__attribute__((format(printf, 2, 3))) int cm_reader_fail(cm_reader *reader, const char *format,
+                                                         ...);
 int cm_reader_out_of_memory(cm_reader *reader);
 
 /* reader_meta.c: reads the current chunk. 0, or -1 with an error, as all below. */

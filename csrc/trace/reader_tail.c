@@ -108,7 +108,7 @@ static rest find_rest(cm_reader *reader, cm_tail *found, uint8_t **chunks, size_
             if (got == CM_SIDE_MEMORY)
                 cm_reader_out_of_memory(reader);
             else
-                cm_reader_say(
+                cm_reader_fail(
                     reader,
                     "the trace has no end, and its side file (its name with " CM_SIDE_SUFFIX
                     ") is %s: its last steps are missing",
@@ -156,7 +156,7 @@ bool cm_reader_find_more(cm_reader *reader, bool partial)
         if (partial && reader->state == CM_TRACE_RECOVERED)
             reader->state = CM_TRACE_CUT;
         if (!partial && reader->state == CM_TRACE_CUT)
-            cm_reader_say(reader, "%s", reader->no_end); /* as in the pass that looked for it */
+            cm_reader_fail(reader, "%s", reader->no_end); /* as in the pass that looked for it */
         return false;
     }
     reader->state = CM_TRACE_CUT;
@@ -178,7 +178,7 @@ bool cm_reader_find_more(cm_reader *reader, bool partial)
         snprintf(reader->no_end, sizeof reader->no_end, "the trace has no end: %s",
                  why_no_tail(reader, ring_id(reader)));
         if (!partial || length > 0)
-            cm_reader_say(reader, "%s", reader->no_end);
+            cm_reader_fail(reader, "%s", reader->no_end);
         /* A partial last chunk hides nothing: what it was to say is in the side file. */
         if (length > 0)
             reader->chunks.size = reader->chunks.offset;

@@ -254,9 +254,9 @@ static void emit_driver(machine *m, cm_event_kind kind, uint64_t address, int64_
                         uint32_t stack, uint32_t library)
 {
     bool release = kind == CM_EV_DRIVER_FREE;
-    cm_event event = on_device(m, kind), record = on_device(m, CM_EV_WITNESS);
+    cm_event event = on_device(m, kind), record = on_device(m, CM_EV_DRIVER_RECORD);
     cm_event more = {
-        .kind = CM_EV_DRIVER_MORE, .size = CM_MORE_CORRELATION, .address = ++m->correlation};
+        .kind = CM_EV_DRIVER_MORE, .size = CM_DRIVER_MORE_CORRELATION, .address = ++m->correlation};
     event.address = record.address = address;
     event.size = release ? 0 : size;
     event.stack = stack;
@@ -292,10 +292,10 @@ static uint64_t take_segment(machine *m, int64_t size)
 static void tell_moment(machine *m)
 {
     int64_t used = CONTEXT + m->reserved + (m->workspace != 0 ? WORKSPACE : 0);
-    const int64_t totals[][2] = {{CM_TOLD_TOTAL, DEVICE_TOTAL},
-                                 {CM_TOLD_OWN, used},
-                                 {CM_TOLD_OTHERS, 0},
-                                 {CM_TOLD_USED, used}};
+    const int64_t totals[][2] = {{CM_DEVICE_BYTES_TOTAL, DEVICE_TOTAL},
+                                 {CM_DEVICE_BYTES_OWN, used},
+                                 {CM_DEVICE_BYTES_OTHERS, 0},
+                                 {CM_DEVICE_BYTES_USED, used}};
     for (size_t i = 0; i < sizeof totals / sizeof totals[0]; i++) {
         cm_event event = on_device(m, CM_EV_DEVICE);
         event.address = (uint64_t)totals[i][0];

@@ -56,7 +56,7 @@ def start(core: "ModuleType", options: "Options", say: "Callable[[str], None]") 
 def begin(core: "ModuleType") -> None:
     """Recording is on, and what PyTorch had before is in the trace: the first look at the devices."""
     if _wanted:
-        core.cupti_settle(False)
+        core.cupti_flush(False)
     if _problem or _wanted and core.cupti_state()["mode"] not in ("off", "waiting", "starting"):
         _tell(core)
 
@@ -64,7 +64,7 @@ def begin(core: "ModuleType") -> None:
 def settle(core: "ModuleType", last: bool = False) -> None:
     """Brings what CUPTI still holds into the rings, while recording is on. last: what is incomplete, too."""
     if _wanted:
-        core.cupti_settle(last)
+        core.cupti_flush(last)
 
 
 def stop(core: "ModuleType") -> dict[str, str]:

@@ -6,6 +6,7 @@ annotated with.
 
 import os
 import re
+import sys
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
@@ -188,7 +189,6 @@ def label_parts(text: str) -> tuple[str | None, str | None, tuple[int, ...] | No
 _T = TypeVar("_T")
 _Place = tuple[str, int, str]
 _STACK = tuple[Frame, ...]  # Stack, without a forward reference
-_IMPORTED_LATER = {"Simulation": NoneType, "Window": NoneType}  # in annotations of Report
 _Convert = Callable[["_Loader", Any], Any]
 
 
@@ -216,7 +216,7 @@ def _convert(annotation: Any) -> _Convert | None:
 @lru_cache(None)
 def _plan(kind: type) -> tuple[tuple[str, Any, _Convert | None], ...]:
     """Of each field that a row has: its name, its key in the row, and what becomes of its value."""
-    hints = get_type_hints(kind, {**globals(), **_IMPORTED_LATER})
+    hints = get_type_hints(kind, vars(sys.modules[kind.__module__]))
     table = _TUPLES.get(kind)
     names = None if table is None else _names(table)
     plan: list[tuple[str, Any, _Convert | None]] = []

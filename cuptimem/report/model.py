@@ -28,11 +28,12 @@ if TYPE_CHECKING:
     from cuptimem.output.text.blocks import Block
     from cuptimem.report.account import Account
 
-    class Recorded(Protocol):
-        """The part of a recording that a report is of, while its profile lives."""
 
-        @property
-        def source(self) -> tuple[str, object, int]: ...
+class Recorded(Protocol):
+    """The part of a recording that a report is of, while its profile lives."""
+
+    @property
+    def source(self) -> tuple[str, object, int]: ...
 
 
 # What a block is for; csrc/heap/category.h has the rules.

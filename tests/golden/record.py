@@ -3,8 +3,8 @@
     python -m tests.golden.record FOLDER [NAME ...]    the traces, or these of them, into FOLDER
     python -m tests.golden.record --expected [--replace]  tests/golden/expected, of the traces that are there
 
-The first needs PyTorch, its CUDA build (as tests/on_device/simulated finds it) and gcc. Neither is a part of `make test`:
-the traces stay as they were recorded, so that later code is held to what the earlier one made of them. FOLDER is
+The first needs PyTorch, its CUDA build (see tests/on_device/simulated) and gcc. Neither is part of `make test`: the
+traces stay as they were recorded, so that later code is held to what the earlier one made of them. FOLDER is
 tests/golden/traces only for a trace that is new. No text in a trace names the machine on which it was made.
 """
 

@@ -15,9 +15,20 @@ PAGES = sorted(path for glob in GLOBS for path in ROOT.glob(glob))
 TOP = ("csrc", "cuptimem", "tests", "docs", "benchmarks", "examples", "notebooks")
 SUFFIXES = "py|pyi|c|h|md|js|toml|txt|sh|supp|pth"
 # Made by a command, or by the reader.
-MADE = ("build/", "docs/exports/", "dist/", ".venv", "tests/test_", "tests/on_a_gpu")
+MADE = (
+    "build/",
+    "generated/",
+    "generated_",
+    "entries.c",
+    "docs/exports/",
+    "dist/",
+    ".venv",
+    "tests/test_",
+    "tests/on_a_gpu",
+)
 # Files of users' programs and of other projects in examples.
 OTHERS = {
+    "tests/on_a_gpu",
     "train.py",
     "s.py",
     "script.py",
@@ -36,12 +47,20 @@ def names() -> set[str]:
     return found | {path.name for path in ROOT.iterdir()}
 
 
-def exists(word: str) -> bool:
-    """A path from the root, from csrc or from cuptimem; a room's file needs no suffix."""
+def exists(word: str, folder: Path) -> bool:
+    """A path from the root, a package, a room or the page's folder; a C file needs no suffix."""
     word = word.rstrip("/")
     return any(
         next(iter(base.glob(pattern)), None) is not None
-        for base in (ROOT, ROOT / "csrc", ROOT / "cuptimem", ROOT / "docs", ROOT / "tests", ROOT / "csrc/simulator")
+        for base in (
+            ROOT,
+            ROOT / "csrc",
+            ROOT / "cuptimem",
+            ROOT / "docs",
+            ROOT / "tests",
+            ROOT / "csrc/simulator",
+            folder,
+        )
         for pattern in (word, f"{word}.[ch]", f"{word}.py")
     )
 
@@ -52,14 +71,14 @@ def rooms() -> set[str]:
     return {path.name for folder in folders for path in folder.iterdir() if path.is_dir()} | set(TOP)
 
 
-def stale(text: str) -> list[str]:
+def stale(text: str, folder: Path = ROOT) -> list[str]:
     """Paths in backticks that lead nowhere."""
     bad = []
     for word in re.findall(r"`([\w.*/-]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL)):
         if word.startswith(MADE) or word in OTHERS or re.search(r"\b[A-Z]{3,}\b", word):
             continue
         if "/" in word:
-            if word.split("/")[0] in rooms() and not exists(word):
+            if word.split("/")[0] in rooms() and not exists(word, folder):
                 bad.append(word)
         elif re.fullmatch(rf"[\w.-]+\.({SUFFIXES})", word) and word not in names():
             bad.append(word)
@@ -68,7 +87,7 @@ def stale(text: str) -> list[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_paths_lead_somewhere(page: Path) -> None:
-    assert stale(page.read_text()) == []
+    assert stale(page.read_text(), page.parent) == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

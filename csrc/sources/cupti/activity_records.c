@@ -150,7 +150,7 @@ cm_cupti_steps cm_cupti_records_begin(const cm_cupti_link *link)
 /* --- events ------------------------------------------------------------------------------------
  */
 
-static bool put(cm_thread *t, cm_event event)
+static bool put(cm_producer *t, cm_event event)
 {
     cm_event *e = cm_reserve_hook(t);
 
@@ -161,7 +161,7 @@ static bool put(cm_thread *t, cm_event event)
     return true;
 }
 
-static void put_more(cm_thread *t, cm_event about, cm_driver_more what, uint64_t value)
+static void put_more(cm_producer *t, cm_event about, cm_driver_more what, uint64_t value)
 {
     about.kind = CM_EV_DRIVER_MORE;
     about.size = what;
@@ -177,7 +177,7 @@ static cm_event event_of(cm_event_kind kind, uint64_t ticks, uint32_t device)
         .time = ticks,
         .kind = (uint8_t)kind,
         .device_type = CM_DEVICE_CUDA,
-        .device_index = device <= INT8_MAX ? (int8_t)device : CM_DEVICE_NOT_TOLD,
+        .device_index = device <= INT8_MAX ? (int8_t)device : CM_DEVICE_UNKNOWN,
     };
 }
 
@@ -217,7 +217,7 @@ static bool pool_changed(uint64_t address, uint64_t size, uint32_t device)
     return true;
 }
 
-static void put_pool(cm_thread *t, cm_event e, cm_pool_operation operation, uint64_t address,
+static void put_pool(cm_producer *t, cm_event e, cm_pool_operation operation, uint64_t address,
                      uint64_t size, const uint64_t *utilized)
 {
     e.kind = CM_EV_POOL;
@@ -226,17 +226,17 @@ static void put_pool(cm_thread *t, cm_event e, cm_pool_operation operation, uint
     e.stack = 0;
     e.flags = (uint8_t)operation;
     if (put(t, e) && utilized != NULL)
-        put_more(t, e, CM_MORE_UTILIZED, *utilized);
+        put_more(t, e, CM_DRIVER_MORE_UTILIZED, *utilized);
 }
 
-static bool read_memory(cm_thread *t, const uint8_t *record, size_t size)
+static bool read_memory(cm_producer *t, const uint8_t *record, size_t size)
 {
     PREFIX(cm_cupti_memory2, m, record, size);
     bool release = m.operation == RELEASED;
 
     if (!release && m.operation != ALLOCATED)
         return false;
-    cm_event e = event_of(CM_EV_WITNESS, cm_cupti_clock_span(m.time, 0).ticks, m.device);
+    cm_event e = event_of(CM_EV_DRIVER_RECORD, cm_cupti_clock_span(m.time, 0).ticks, m.device);
     e.address = m.address;
     e.size = (int64_t)m.bytes;
     e.stack = m.pc != 0 ? cm_library_of_hook((uintptr_t)m.pc) : 0;
@@ -244,7 +244,7 @@ static bool read_memory(cm_thread *t, const uint8_t *record, size_t size)
     if (m.correlation == 0)
         count(&uncorrelated);
     if (put(t, e) && m.correlation != 0)
-        put_more(t, e, CM_MORE_CORRELATION, m.correlation);
+        put_more(t, e, CM_DRIVER_MORE_CORRELATION, m.correlation);
     /* In a record of a free, pool_utilized is the value before it. */
     bool has_utilized =
         !release && size >= offsetof(cm_cupti_memory2, pool_utilized) + sizeof(uint64_t);
@@ -253,7 +253,7 @@ static bool read_memory(cm_thread *t, const uint8_t *record, size_t size)
     return true;
 }
 
-static bool read_pool(cm_thread *t, const uint8_t *record, size_t size)
+static bool read_pool(cm_producer *t, const uint8_t *record, size_t size)
 {
     PREFIX(cm_cupti_pool, p, record, size);
     bool has_utilized = size >= offsetof(cm_cupti_pool, utilized) + sizeof p.utilized;
@@ -361,8 +361,8 @@ static const char *copy_name(uint8_t copy)
 /* --- work --------------------------------------------------------------------------------------
  */
 
-static void put_work(cm_thread *t, cm_work_kind kind, uint64_t start, uint64_t end, uint32_t device,
-                     uint32_t correlation, uint32_t name)
+static void put_work(cm_producer *t, cm_work_kind kind, uint64_t start, uint64_t end,
+                     uint32_t device, uint32_t correlation, uint32_t name)
 {
     if (start == 0) {
         count(&untimed);
@@ -380,14 +380,14 @@ static void put_work(cm_thread *t, cm_work_kind kind, uint64_t start, uint64_t e
     put(t, e);
 }
 
-static bool read_kernel(cm_thread *t, const uint8_t *record, size_t size)
+static bool read_kernel(cm_producer *t, const uint8_t *record, size_t size)
 {
     PREFIX(cm_cupti_kernel, k, record, size);
     put_work(t, CM_WORK_KERNEL, k.start, k.end, k.device, k.correlation, name_id(k.name));
     return true;
 }
 
-static bool read_memcpy(cm_thread *t, const uint8_t *record, size_t size)
+static bool read_memcpy(cm_producer *t, const uint8_t *record, size_t size)
 {
     PREFIX(cm_cupti_memcpy, c, record, size);
     put_work(t, CM_WORK_COPY, c.start, c.end, c.device, c.correlation,
@@ -395,7 +395,7 @@ static bool read_memcpy(cm_thread *t, const uint8_t *record, size_t size)
     return true;
 }
 
-static bool read_memcpy2(cm_thread *t, const uint8_t *record, size_t size)
+static bool read_memcpy2(cm_producer *t, const uint8_t *record, size_t size)
 {
     PREFIX(cm_cupti_memcpy2, c, record, size);
     put_work(t, CM_WORK_COPY, c.start, c.end, c.device, c.correlation,
@@ -403,7 +403,7 @@ static bool read_memcpy2(cm_thread *t, const uint8_t *record, size_t size)
     return true;
 }
 
-static bool read_memset(cm_thread *t, const uint8_t *record, size_t size)
+static bool read_memset(cm_producer *t, const uint8_t *record, size_t size)
 {
     PREFIX(cm_cupti_memset, s, record, size);
     put_work(t, CM_WORK_SET, s.start, s.end, s.device, s.correlation, cm_name_intern_hook("set"));
@@ -413,7 +413,7 @@ static bool read_memset(cm_thread *t, const uint8_t *record, size_t size)
 /* --- walking -----------------------------------------------------------------------------------
  */
 
-static void read_record(cm_thread *t, uint32_t kind, const uint8_t *record, size_t size)
+static void read_record(cm_producer *t, uint32_t kind, const uint8_t *record, size_t size)
 {
     bool known = false;
 
@@ -456,7 +456,7 @@ static bool walk_by_library(uint8_t *buffer, size_t valid, void **at)
 }
 
 /* A record's length is where the next one begins. */
-static void parse_by_library(cm_thread *t, uint8_t *buffer, size_t valid)
+static void parse_by_library(cm_producer *t, uint8_t *buffer, size_t valid)
 {
     void *at = NULL;
     bool more = walk_by_library(buffer, valid, &at);
@@ -472,7 +472,7 @@ static void parse_by_library(cm_thread *t, uint8_t *buffer, size_t valid)
     }
 }
 
-static void parse_by_size(cm_thread *t, uint8_t *buffer, size_t valid)
+static void parse_by_size(cm_producer *t, uint8_t *buffer, size_t valid)
 {
     for (size_t at = 0; valid - at >= sizeof(uint32_t);) {
         uint32_t kind;
@@ -490,7 +490,7 @@ static void parse_by_size(cm_thread *t, uint8_t *buffer, size_t valid)
 
 void cm_cupti_records_parse(uint8_t *buffer, size_t valid)
 {
-    cm_thread *t = cm_is_recording() ? cm_enter_hook() : NULL;
+    cm_producer *t = cm_is_recording() ? cm_enter_hook() : NULL;
 
     if (t == NULL)
         return;

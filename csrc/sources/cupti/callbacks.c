@@ -70,7 +70,7 @@ static uint8_t rows[2][CM_CALL_IDS];
 
 static int8_t small_index(int device)
 {
-    return device >= 0 && device <= INT8_MAX ? (int8_t)device : CM_DEVICE_NOT_TOLD;
+    return device >= 0 && device <= INT8_MAX ? (int8_t)device : CM_DEVICE_UNKNOWN;
 }
 
 static int8_t ask_device(void *handle)
@@ -80,7 +80,7 @@ static int8_t ask_device(void *handle)
     uint32_t device = 0;
 
     if (handle == NULL || device_of == NULL || device_of(handle, &device) != 0)
-        return CM_DEVICE_NOT_TOLD;
+        return CM_DEVICE_UNKNOWN;
     return small_index((int)device);
 }
 
@@ -99,7 +99,7 @@ static int8_t context_device(const cm_callback *d)
     int8_t there;
 
     if (d->context == NULL)
-        return CM_DEVICE_NOT_TOLD;
+        return CM_DEVICE_UNKNOWN;
     if (is_known(d, &there))
         return there;
     int8_t device = ask_device(d->context);
@@ -151,7 +151,7 @@ static bool context_made(uint64_t handle, int device, bool primary)
 /* Whether to record this: also the end of a context that was never seen. */
 static bool context_ended(uint64_t handle, int8_t *device)
 {
-    *device = CM_DEVICE_NOT_TOLD;
+    *device = CM_DEVICE_UNKNOWN;
     /* A new context may get the same unique id, if ids are device numbers. */
     for (unsigned i = 0; i < DEVICES_KNOWN; i++)
         atomic_store_explicit(&state.devices[i], 0, memory_order_relaxed);
@@ -272,7 +272,7 @@ static bool is_inner(const open_call *o, uint32_t correlation)
 /* --- events --------------------------------------------------------------------------------------
  */
 
-#define ENTERED cm_thread *t __attribute__((cleanup(cm_emit_leave_hook)))
+#define ENTERED cm_producer *t __attribute__((cleanup(cm_emit_leave_hook)))
 
 static void describe(cm_driver_piece *piece, const cm_call *c, const cm_callback *d)
 {
@@ -289,7 +289,7 @@ static void describe(cm_driver_piece *piece, const cm_call *c, const cm_callback
 }
 
 /* Only one thread has a slot at a time, so its counter needs no locked instruction. */
-static void count_hook(const cm_thread *t)
+static void count_hook(const cm_producer *t)
 {
     _Atomic uint64_t *mine = &state.counts[t->slot].events;
 
@@ -375,7 +375,7 @@ static uint32_t record_free_hook(const cm_call *c, const cm_callback *d, uint64_
         return 0;
     cm_driver_free_hook(t, &piece);
     count_hook(t);
-    return cm_thread_generation(t);
+    return cm_producer_generation(t);
 }
 
 /* Takes back the free that was recorded at the beginning of this call. */
@@ -384,9 +384,9 @@ static void record_failed_hook(const open_call *o, const cm_callback *d, uint64_
     ENTERED = cm_enter_hook();
 
     if (o->call->kind == CM_DRIVER_CONTEXT)
-        context_made(address, CM_DEVICE_NOT_TOLD, false);
+        context_made(address, CM_DEVICE_UNKNOWN, false);
     /* A free in an earlier capture cannot be taken back. */
-    if (t == NULL || cm_thread_generation(t) != o->generation)
+    if (t == NULL || cm_producer_generation(t) != o->generation)
         return;
     if (cm_driver_tls.events == o->events)
         cm_driver_failed_hook(t, *d->result);
@@ -501,7 +501,7 @@ static void resource_hook(uint32_t id, const cm_resource *resource)
     cm_driver_piece piece = {.kind = CM_DRIVER_CONTEXT,
                              .address = handle,
                              .device_type = CM_DEVICE_CUDA,
-                             .device_index = CM_DEVICE_NOT_TOLD};
+                             .device_index = CM_DEVICE_UNKNOWN};
 
     if (handle == 0)
         return;

@@ -439,7 +439,7 @@ static void *run(void *unused)
     struct timespec next = next_round(&rounds);
     while (w.wanted && !w.leave && w.state.mode != CM_CUPTI_NONE) {
         w.turns++;
-        cm_bus_look_in_thread();
+        cm_bus_poll_in_thread();
         if (w.claim != 0)
             give_up();
         else if (w.state.mode == CM_CUPTI_WAITING)

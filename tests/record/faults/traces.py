@@ -103,7 +103,7 @@ def _loop(names: Names) -> craft.Trace:
     for device in ({}, cuda):
         block = 0x7F0000000000 if device else 0x500000
         t.add(LABEL, block, 0xABC0, t.name(f"{names.label}\t{names.dtype}"), flags=2, **device)
-    for told, size in ((1, 1 << 34), (2, 1 << 26), (3, 1 << 25), (6, 1 << 28)):  # cm_device_told; 6 is the last
+    for told, size in ((1, 1 << 34), (2, 1 << 26), (3, 1 << 25), (6, 1 << 28)):  # cm_device_bytes; 6 is the last
         t.add(craft.DEVICE, told, size, flags=0x80, thread=9, **cuda)
     for step in range(STEPS):
         for device, base in (({}, 0x100000), (cuda, 0x7F0000100000)):

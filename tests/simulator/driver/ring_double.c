@@ -11,7 +11,7 @@ enum { NAMES = 256, NAME = 128 };
 
 static _Atomic uint32_t recording;
 const _Atomic uint32_t *cm_recording = &recording;
-_Thread_local cm_thread_self cm_self __attribute__((tls_model("initial-exec")));
+_Thread_local cm_producer_self cm_self __attribute__((tls_model("initial-exec")));
 
 static _Atomic uint32_t captures, slots, generations;
 static atomic_bool full, reuse;
@@ -27,9 +27,9 @@ void double_record(bool on)
     atomic_store(&recording, on ? atomic_fetch_add(&captures, 1) + 1 : 0);
 }
 
-cm_thread *cm_enter_slow_hook(uint32_t capture)
+cm_producer *cm_enter_slow_hook(uint32_t capture)
 {
-    cm_thread *t = cm_self.thread;
+    cm_producer *t = cm_self.thread;
 
     if (t == NULL) {
         /* Kept for ever, as the real ones are. */
@@ -49,7 +49,7 @@ cm_thread *cm_enter_slow_hook(uint32_t capture)
     return t;
 }
 
-cm_event *cm_reserve_slow_hook(cm_thread *t)
+cm_event *cm_reserve_slow_hook(cm_producer *t)
 {
     if (atomic_load(&reuse) && !atomic_load(&full)) {
         t->next = events;

@@ -53,14 +53,14 @@ for path in {load!r}:
     ctypes.CDLL(path)
 with cuptimem.profile("a.cmem", kernels=True):
     time.sleep(0.1)  # where a driver is loaded it is asked some times meanwhile
-    _core.cupti_settle(False)
+    _core.cupti_flush(False)
     during = state()
     if os.fork() == 0:
         with cuptimem.profile("child.cmem"):
-            _core.cupti_settle(True)
+            _core.cupti_flush(True)
         os._exit(0)
     left = os.wait()[1]
-    _core.cupti_settle(True)
+    _core.cupti_flush(True)
     loaded = "libcupti" in Path("/proc/self/maps").read_text()
 report(during=during, left=left, loaded=loaded, driver=[driver(), driver("child.cmem")])
 """

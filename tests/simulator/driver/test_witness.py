@@ -33,14 +33,14 @@ def test_out_of_order(child: Child, simulated: dict[str, str]) -> None:
         """
 at_first = state()
 _core.cupti_stop()
-_core.cupti_settle(True)
+_core.cupti_flush(True)
 _core.cupti_start(False, True, 0, 1000, None)
 try:
     _core.cupti_start(False, True, 0, 1000, None)
     twice = ""
 except OSError as error:
     twice = str(error)
-_core.cupti_settle(True)
+_core.cupti_flush(True)
 during = state()
 _core.cupti_stop()
 _core.cupti_stop()

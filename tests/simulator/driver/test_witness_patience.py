@@ -86,7 +86,7 @@ value = lambda name: ctypes.c_int.in_dll(cupti, name).value
 torch = ctypes.CDLL(str(fake / "libtorch_cpu.so"))
 with cuptimem.profile("a.cmem"):
     on, flushed = value("fake_on"), value("fake_flushed")
-    busy = threading.Thread(target=_core.cupti_settle, args=(False,))
+    busy = threading.Thread(target=_core.cupti_flush, args=(False,))
     busy.start()
     assert soon(lambda: value("fake_flushed") > flushed)
     asks = threading.Thread(target=torch.torch_record, args=(3,))

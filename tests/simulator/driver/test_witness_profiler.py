@@ -15,7 +15,7 @@ began = [*state(), _core.cupti_state()["activity"]]
 def allocate():
     pointer = ctypes.c_void_p()
     api.cudaMalloc(ctypes.byref(pointer), ctypes.c_size_t(1 << 20))
-    _core.cupti_settle(False)
+    _core.cupti_flush(False)
     found = _core.cupti_state()
     return [found["callbacks"], found["records"]]
 

@@ -378,8 +378,8 @@ static void read_windows(cm_reader *reader)
     for (size_t i = 0; engine != NULL && i < sizeof order / sizeof order[0]; i++) {
         if (i % 2 == 0)
             extract(engine, order[i]);
-        cm_reader_let_go(reader); /* as between two calls from Python */
-        if (!cm_reader_take_up(reader))
+        cm_reader_close_file(reader); /* as between two calls from Python */
+        if (!cm_reader_reopen(reader))
             broken("a file that is still there is taken up");
         cm_engine_follow(engine);
         uint64_t now = digest_window(engine, order[i]);

@@ -34,7 +34,7 @@ static void nap(long microseconds)
 /* The address says whose it is and which one. */
 static void put(uint64_t number, uint64_t j)
 {
-    cm_thread *t = cm_enter_hook();
+    cm_producer *t = cm_enter_hook();
     if (t == NULL)
         return;
     uint32_t name = j % 64 == 0 ? cm_name_intern_text_hook("a name") : 0;

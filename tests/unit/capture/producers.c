@@ -73,7 +73,7 @@ static uint64_t now(uint8_t kind)
 
 void put(tally *count, uint8_t kind, uint64_t address, int64_t size, const char *name)
 {
-    cm_thread *t = cm_enter_hook();
+    cm_producer *t = cm_enter_hook();
     if (t == NULL)
         return;
     if (only != 0 && only != cm_self.capture) {

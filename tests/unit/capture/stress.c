@@ -413,7 +413,7 @@ static int bench(const char *path)
     for (int r = 0; r < ROUNDS; r++) {
         uint64_t before = cm_clock_monotonic_ns();
         for (int i = 0; i < EVENTS; i++) {
-            cm_thread *t = cm_enter_hook();
+            cm_producer *t = cm_enter_hook();
             cm_event *e = cm_reserve_hook(t);
             *e = (cm_event){.time = 1, .address = (uint64_t)i, .kind = CM_EV_ALLOC};
             cm_commit_hook(t);

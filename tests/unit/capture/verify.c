@@ -78,7 +78,7 @@ static bool look(const char *path, seen *s)
         uint64_t n = e->address >> 32;
         if (e->kind == CM_EV_LOST)
             s->told += (uint64_t)e->size;
-        if (e->kind == CM_EV_FOLD)
+        if (e->kind == CM_EV_COMPACTED)
             s->folded += e->address;
         if (e->kind != CM_EV_ALLOC && e->kind != CM_EV_FREE && e->kind != CM_EV_OBJECT_NEW)
             continue;

@@ -10,10 +10,10 @@ enum { EVENTS = 1 << 20, NAMES = 4096 };
 
 static _Atomic uint32_t recording;
 const _Atomic uint32_t *cm_recording = &recording;
-_Thread_local cm_thread_self cm_self __attribute__((tls_model("initial-exec")));
+_Thread_local cm_producer_self cm_self __attribute__((tls_model("initial-exec")));
 __thread bool cm_cupti_own_thread __attribute__((tls_model("initial-exec")));
 
-static cm_thread thread;
+static cm_producer thread;
 static cm_event *events;
 static _Atomic uint64_t head, published;
 
@@ -62,14 +62,14 @@ void double_record(bool on)
     recording = on ? ++capture : 0;
 }
 
-cm_thread *cm_enter_slow_hook(uint32_t capture)
+cm_producer *cm_enter_slow_hook(uint32_t capture)
 {
     cm_self.thread = &thread;
     cm_self.capture = capture;
     return cm_enter_hook();
 }
 
-cm_event *cm_reserve_slow_hook(cm_thread *t)
+cm_event *cm_reserve_slow_hook(cm_producer *t)
 {
     (void)t;
     return NULL;

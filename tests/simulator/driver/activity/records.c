@@ -103,7 +103,7 @@ static void expect_one_of_each(const play_sizes *sizes)
 
     for (unsigned i = 0; i < 2; i++) {
         const cm_event *e = double_event(at++);
-        EQUAL(e->kind, CM_EV_WITNESS);
+        EQUAL(e->kind, CM_EV_DRIVER_RECORD);
         EQUAL(e->address, 0x7000);
         EQUAL(e->size, 4096);
         EQUAL(e->flags, CM_DRIVER_DEVICE | (i == 1 ? CM_EVF_RELEASE : 0));
@@ -113,7 +113,7 @@ static void expect_one_of_each(const play_sizes *sizes)
         recent(e);
         e = double_event(at++);
         EQUAL(e->kind, CM_EV_DRIVER_MORE);
-        EQUAL(e->size, CM_MORE_CORRELATION);
+        EQUAL(e->size, CM_DRIVER_MORE_CORRELATION);
         EQUAL(e->address, 7 + i);
     }
     const cm_event *pool = double_event(at++);
@@ -123,7 +123,7 @@ static void expect_one_of_each(const play_sizes *sizes)
     EQUAL(pool->size, 1 << 20);
     EQUAL(pool->device_index, 2);
     if (sizes->pool >= 72) {
-        EQUAL(double_event(at)->size, CM_MORE_UTILIZED);
+        EQUAL(double_event(at)->size, CM_DRIVER_MORE_UTILIZED);
         EQUAL(double_event(at++)->address, 1 << 10);
     }
     expect_work(double_event(at++), CM_WORK_KERNEL, 9, 1000, "_Z6kernelv");
@@ -231,7 +231,7 @@ static void pools_are_seen(void)
             EQUAL(double_event(i - 1)->kind, CM_EV_DRIVER_MORE);
             seen++;
         }
-        if (e->kind == CM_EV_DRIVER_MORE && e->size == CM_MORE_UTILIZED) {
+        if (e->kind == CM_EV_DRIVER_MORE && e->size == CM_DRIVER_MORE_UTILIZED) {
             EQUAL(e->address, 512);
             utilized++;
         }
@@ -255,7 +255,7 @@ static void no_room(void)
         bring_and_read(&b);
         EQUAL(double_event_count(), room);
         for (size_t i = 0; i < room; i++)
-            EQUAL(double_event(i)->kind, i % 2 == 0 ? CM_EV_WITNESS : CM_EV_DRIVER_MORE);
+            EQUAL(double_event(i)->kind, i % 2 == 0 ? CM_EV_DRIVER_RECORD : CM_EV_DRIVER_MORE);
     }
     cm_cupti_activity_end(&play_link);
 }

@@ -76,9 +76,9 @@ static void sample(void)
 }
 
 /* The moment that begins with this event: its numbers, in MiB; returns where the next one does. */
-static size_t moment(size_t at, const int told[CM_TOLD_USED + 1], bool quiet, int device)
+static size_t moment(size_t at, const int told[CM_DEVICE_BYTES_USED + 1], bool quiet, int device)
 {
-    for (int what = CM_TOLD_TOTAL; what <= CM_TOLD_USED; what++) {
+    for (int what = CM_DEVICE_BYTES_TOTAL; what <= CM_DEVICE_BYTES_USED; what++) {
         if (told[what] == NOTHING)
             continue;
         const cm_event *e = double_event(at++);
@@ -141,22 +141,22 @@ static void written_when_it_changes(void)
     at = moment(0, now, true, 1);
     EQUAL(double_event_count(), at);
     cuda->device[1].free -= MIB;
-    now[CM_TOLD_USED]++;
-    now[CM_TOLD_OWN] = NOTHING; /* what NVML told is of before */
+    now[CM_DEVICE_BYTES_USED]++;
+    now[CM_DEVICE_BYTES_OWN] = NOTHING; /* what NVML told is of before */
     sample();
     sample();
     at = moment(at, now, true, 1);
     EQUAL(double_event_count(), at);
     cuda->device[1].pooled = 0;
-    now[CM_TOLD_POOLED] = 0;
+    now[CM_DEVICE_BYTES_POOLED] = 0;
     sample();
     at = moment(at, now, true, 1);
     unsigned asked = nvml->asked;
     EQUAL(asked, 2); /* not at each sample: it is slow */
     passed_ms += 1100;
     nvml->compute[0].bytes += MIB;
-    now[CM_TOLD_OTHERS]++;
-    now[CM_TOLD_OWN] = 300;
+    now[CM_DEVICE_BYTES_OTHERS]++;
+    now[CM_DEVICE_BYTES_OWN] = 300;
     sample();
     at = moment(at, now, true, 1);
     passed_ms += 1100;
@@ -197,8 +197,8 @@ static void asked_anew(void)
     cuda->device[1].free -= 120 * (size_t)MIB;
     double_forget_events();
     sample_so(true);
-    now[CM_TOLD_USED] += 120;
-    now[CM_TOLD_OWN] = 420;
+    now[CM_DEVICE_BYTES_USED] += 120;
+    now[CM_DEVICE_BYTES_OWN] = 420;
     EQUAL(moment(0, now, true, 1), double_event_count());
     EQUAL(nvml->asked, 4);
 }
@@ -276,7 +276,7 @@ static void unknown(void)
 {
     static const struct {
         const char *what;
-        int told[CM_TOLD_USED + 1];
+        int told[CM_DEVICE_BYTES_USED + 1];
     } rows[] = {
         {"no such device", {0, 1000, NOTHING, NOTHING, 32, NOTHING, 400}},
         {"first version of memory", {0, 1000, 300, 51, 32, NOTHING, 400}},

@@ -31,7 +31,7 @@ void contexts(void)
     FOUND(0xc2);
     whole(D, 545, &(cm_call_reset){6}, 1);
     FREE(CM_DRIVER_CONTEXT, 0xc2, 0);
-    expect_more(CM_MORE_FAILED, 1);
+    expect_more(CM_DRIVER_MORE_FAILED, 1);
     resource(CM_RESOURCE_CONTEXT_DESTROYED, (void *)0xc2); /* it was alive still */
     FREE(CM_DRIVER_CONTEXT, 0xc2, 0);
     whole(D, 322, &(cm_call_give){0xc7}, 0); /* from before */

@@ -23,7 +23,7 @@ void start_over(void)
 
 static bool is_library(const cm_event *e)
 {
-    return e->kind == CM_EV_DRIVER_MORE && e->size == CM_MORE_LIBRARY;
+    return e->kind == CM_EV_DRIVER_MORE && e->size == CM_DRIVER_MORE_LIBRARY;
 }
 
 /* Contexts that were there before have numbers like this. */

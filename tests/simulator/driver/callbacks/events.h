@@ -35,7 +35,7 @@ void expect_lost(void);
 /* A context that was seen in use, and not being made. */
 #define FOUND(address) expect(CM_EV_DRIVER_NEW, CM_DRIVER_CONTEXT | CM_EVF_ALREADY, address, 0)
 #define FREE(kind, address, size) expect(CM_EV_DRIVER_FREE, kind, address, size)
-#define CORRELATED expect_more(CM_MORE_CORRELATION, correlation)
+#define CORRELATED expect_more(CM_DRIVER_MORE_CORRELATION, correlation)
 
 /* One call of the driver that gives something, without a record: what it gave and how large. */
 void gives(const char *name, const void *parameters, int kind, uint64_t address, int64_t size);

@@ -32,7 +32,7 @@ void memory(void)
     whole(D, 245, &give, 1);
     FREE(0, 0x7000, 0);
     CORRELATED;
-    expect_more(CM_MORE_FAILED, 1);
+    expect_more(CM_DRIVER_MORE_FAILED, 1);
     CHECK(none_left());
 
     uint64_t count = cm_cupti_driver_count();
@@ -65,7 +65,7 @@ void places(void)
     start_over();
     current = NULL; /* before there is any */
     whole(D, 243, &take, 0);
-    CHECK(next()->device_index == CM_DEVICE_NOT_TOLD);
+    CHECK(next()->device_index == CM_DEVICE_UNKNOWN);
     start_over();
     current = (void *)0x1001;
     context_uid = 7 + 64; /* shares its place with the one before */
@@ -87,16 +87,16 @@ void streams(void)
     whole(D, id_of("cuMemAllocAsync_ptsz"), &take, 0);
     NEW(ASYNC, 0xa000, 100);
     CORRELATED;
-    expect_more(CM_MORE_STREAM, 2); /* the thread's own default stream */
+    expect_more(CM_DRIVER_MORE_STREAM, 2); /* the thread's own default stream */
     whole(D, id_of("cuMemAllocFromPoolAsync"), &pooled, 0);
     NEW(ASYNC, 0xa000, 100);
     CORRELATED;
-    expect_more(CM_MORE_STREAM, 0x60);
-    expect_more(CM_MORE_HANDLE, 0x50);
+    expect_more(CM_DRIVER_MORE_STREAM, 0x60);
+    expect_more(CM_DRIVER_MORE_HANDLE, 0x50);
     whole(D, id_of("cuMemFreeAsync"), &give, 0);
     FREE(0, 0xa000, 0);
     CORRELATED;
-    expect_more(CM_MORE_STREAM, 0x70);
+    expect_more(CM_DRIVER_MORE_STREAM, 0x70);
     uint64_t moves = cm_inflight_state();
     whole(D, id_of("cuMemPoolTrimTo"), &give, 0);
     CHECK(none_left() && moves != cm_inflight_state());
@@ -114,10 +114,10 @@ void virtual_memory(void)
     gives("cuMemCreate", &(cm_call_create){&out, 1 << 21, &device}, CM_DRIVER_PHYSICAL, 0x11,
           1 << 21);
     gives("cuMemMap", &(cm_call_map){at, 1 << 21, 0, 0x11}, CM_DRIVER_MAPPED, at, 1 << 21);
-    expect_more(CM_MORE_HANDLE, 0x11);
+    expect_more(CM_DRIVER_MORE_HANDLE, 0x11);
     gives("cuMemRetainAllocationHandle", &(cm_call_retain){&out, (void *)at}, CM_DRIVER_REFERENCE,
           0x11, 0);
-    expect_more(CM_MORE_HANDLE, at);
+    expect_more(CM_DRIVER_MORE_HANDLE, at);
     whole(D, id_of("cuMemRelease"), &(cm_call_give){0x11}, 0);
     FREE(CM_DRIVER_PHYSICAL, 0x11, 0);
     whole(D, id_of("cuMemUnmap"), &(cm_call_range){at, 1 << 21}, 0);
@@ -165,7 +165,7 @@ void descriptions(void)
           999);
     gives("cuExternalMemoryGetMappedBuffer",
           &(cm_call_mapped_buffer){&(uint64_t){0x4000}, 0x21, &buffer}, CM_DRIVER_IPC, 0x4000, 333);
-    expect_more(CM_MORE_HANDLE, 0x21);
+    expect_more(CM_DRIVER_MORE_HANDLE, 0x21);
     gives("cuGraphAddMemAllocNode", &(cm_call_add_node){.parameters = &node}, CM_DRIVER_GRAPH, 0x31,
           44);
     CHECK(last()->device_index == 2);

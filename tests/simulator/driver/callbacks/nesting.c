@@ -70,7 +70,7 @@ void nested(void)
     CORRELATED;
     tell(D, 243, CM_SITE_EXIT, &take, 0, call);
     NEW(DEVICE, 0x7000, 4096);
-    expect_more(CM_MORE_CORRELATION, call);
+    expect_more(CM_DRIVER_MORE_CORRELATION, call);
     /* ... in a free that then fails, which can no longer be told: counted as lost. */
     call = ++correlation;
     tell(D, 245, CM_SITE_ENTER, &give, 1, call);
@@ -131,7 +131,7 @@ void halves(void)
         tell(D, 243, CM_SITE_EXIT, &take, 0, correlation + i);
     for (uint32_t i = 9; i >= 1; i--) {
         NEW(DEVICE, 0x7000, 4096);
-        expect_more(CM_MORE_CORRELATION, correlation + i);
+        expect_more(CM_DRIVER_MORE_CORRELATION, correlation + i);
     }
     CHECK(none_left() && cm_inflight_state() % 2 == 0);
 

@@ -37,7 +37,7 @@ static bool put(void *context, uint32_t thread, const cm_event *event)
  * that it failed is known later. */
 static bool belongs(const cm_event *e)
 {
-    return e->kind == CM_EV_DRIVER_MORE && e->size != CM_MORE_FAILED;
+    return e->kind == CM_EV_DRIVER_MORE && e->size != CM_DRIVER_MORE_FAILED;
 }
 
 /* The number of events in `out`, which has room for `room`; -1: the fold failed. */
