@@ -10,7 +10,7 @@
 #include "parts.h"
 #include "window_time.h"
 
-/* Every analysis there is. */
+/* All analyses. */
 static const cm_part_kind *const kinds[] = {
     &cm_part_peak,          &cm_part_above,      &cm_part_timeline,  &cm_part_survivors,
     &cm_part_ooms,          &cm_part_leaks,      &cm_part_requested, &cm_part_segments,
@@ -19,7 +19,7 @@ static const cm_part_kind *const kinds[] = {
     &cm_part_tensors,       &cm_part_holders};
 enum { PARTS = sizeof kinds / sizeof kinds[0], EVENT_KINDS = 64 };
 
-/* The parts that want something, by their places in the table. */
+/* Indices of the parts that need some callback. */
 typedef struct listeners {
     uint8_t part[PARTS], count;
 } listeners;
@@ -42,8 +42,8 @@ typedef struct analyzer {
     cm_folded folded;
     cm_idmap thread; /* that allocated or freed */
     uint32_t last_thread;
-    cm_backward_bytes backward;       /* before the window, */
-    uint64_t unknown_frees, replaced; /* and these, too */
+    cm_backward_bytes backward;       /* before the window */
+    uint64_t unknown_frees, replaced; /* ... these, too */
     cm_analysis *out;
     char *error;
     size_t error_size;
@@ -65,7 +65,7 @@ static void add_listener(listeners *of, size_t part)
     of->part[of->count++] = (uint8_t)part;
 }
 
-/* Most records concern few parts or none: the others are not asked. */
+/* Most records concern few parts or none: only these are called. */
 static void build_dispatch(analyzer *a)
 {
     for (size_t i = 0; i < PARTS; i++) {
@@ -125,7 +125,7 @@ static void count_compacted(analyzer *a, const cm_event *e)
 {
     int64_t last = (int64_t)a->plan->steps.count - 1, step = a->replay->step;
     if (step > last)
-        step = last; /* the tail is nobody's step */
+        step = last; /* the tail is in no step */
     if (a->folded.events == 0)
         a->folded.from_step = step;
     a->folded.to_step = step;
@@ -140,12 +140,12 @@ static bool notify_parts(analyzer *a, const cm_record *record, const cm_change *
                 (e->kind == CM_EV_SEGMENT_FREE && changes > 0);
     bool work = e->kind == CM_EV_LAUNCH || e->kind == CM_EV_WORK;
     bool summed = work && e->flags & CM_EVF_SUMMED;
-    bool folded = e->kind == CM_EV_COMPACTED_BLOCKS;
+    bool compacted = e->kind == CM_EV_COMPACTED_BLOCKS;
     if (e->kind == CM_EV_COMPACTED)
         count_compacted(a, e);
-    else if (!folded && !summed && e->kind != CM_EV_COMPACTED_DRIVER)
+    else if (!compacted && !summed && e->kind != CM_EV_COMPACTED_DRIVER)
         a->events++;
-    if ((heap || folded) && !see_thread(a, record->thread))
+    if ((heap || compacted) && !see_thread(a, record->thread))
         return false;
     const listeners *all = &a->of_changes;
     for (int c = 0; c < changes; c++)
@@ -184,7 +184,7 @@ static bool replay_all(analyzer *a)
     }
 }
 
-/* The clock's lines outlive the places that numbered them. */
+/* The clock's lines outlive the attribution that numbered them. */
 static bool keep_lines(analyzer *a)
 {
     uint32_t highest = a->plan->steps.line;
@@ -251,7 +251,7 @@ static bool finish(analyzer *a)
     return true;
 }
 
-/* The step that was asked for, from 0. */
+/* The requested step, from 0. */
 static bool find_step(analyzer *a)
 {
     int64_t asked = a->options.step, count = (int64_t)a->plan->steps.count;
@@ -263,7 +263,7 @@ static bool find_step(analyzer *a)
     return false;
 }
 
-/* What became of the window, for the engine. */
+/* The window's state afterwards, for the engine. */
 static cm_engine_left analyze(analyzer *a)
 {
     if (a->options.of_step && !find_step(a))
@@ -285,7 +285,7 @@ cm_analysis *cm_engine_analyze(cm_engine *engine, const cm_analysis_options *opt
                   .opened = cm_analysis_window(options),
                   .error = error,
                   .error_size = error_size};
-    /* What the trace names has been read: it stands in the chunk behind the header. */
+    /* The trace's list is in the chunk after the header, so it was read already. */
     const char *code =
         options->code != NULL ? options->code : cm_library_names(cm_reader_meta(a.reader, "code"));
     a.out = calloc(1, sizeof *a.out);

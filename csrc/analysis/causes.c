@@ -5,10 +5,10 @@
 
 #include "../base/grow.h"
 
-/* How far the sizes of two growing sets may lie apart, in steps: one is computed from what the
- * other was a step before. */
+/* The most that two growing sets may differ, in steps: one may be computed from the other's
+ * previous step. */
 #define FOLLOWS_STEPS 1.5
-/* Of two, the one that is a step ahead is further ahead than noise. */
+/* A lead of one step is more than this; noise is less. */
 #define AHEAD_STEPS 0.3
 
 typedef struct causes {
@@ -20,7 +20,7 @@ typedef struct causes {
 
 /* --- comparing ----------------------------------------------------------------------------- */
 
-/* Of the steps in which `of` was born, are so many also steps of `other`? */
+/* Whether enough steps of birth of `of` are also steps of birth of `other`. */
 static bool lies_within(const cm_verdict_row *of, const cm_verdict_row *other)
 {
     uint64_t shared = 0, all = 0;
@@ -41,7 +41,7 @@ static bool is_sure(const cm_verdict_row *row)
     return row->leak.reason == CM_SUSPECT_NOT;
 }
 
-/* Neither is explained by the one thing that explains the other. */
+/* Rows explained by few births, an end or garbage have no cause. */
 static bool may_stand_under(const cm_verdict_row *row, const cm_verdict_row *cause)
 {
     cm_suspect_reason why = row->leak.reason;
@@ -94,7 +94,7 @@ static void join_rows(cm_verdict_row *into, const cm_verdict_row *from)
         into->first_position = from->first_position;
 }
 
-/* The parts of each joined row next to each other: where[i] is the row that row i has become. */
+/* Moves the parts of each joined row next to each other: row i became row where[i]. */
 static bool join_parts(cm_verdicts *v, const cm_verdict_row *old, size_t olds, const size_t *where)
 {
     cm_leak_part *part = malloc((v->parts + 1) * sizeof *part);
@@ -152,16 +152,16 @@ static void put_under(causes *c, cm_verdict_row *row, const cm_verdict_row *caus
     row->leak.relation = relation;
 }
 
-/* Whether a node that this row counts was made by that line. */
+/* Whether that line made a node of this row. */
 static bool has_line(causes *c, const cm_verdict_row *nodes, uint32_t line, bool *found)
 {
     const cm_leak *leak = &nodes->leak;
     *found = false;
     for (size_t i = 0; i < leak->part_count && !*found; i++) {
-        uint32_t folded;
-        if (!cm_stack_class_of(c->classes, c->verdicts->part[leak->first_part + i].stack, &folded))
+        uint32_t class;
+        if (!cm_stack_class_of(c->classes, c->verdicts->part[leak->first_part + i].stack, &class))
             return false;
-        *found = cm_stack_class_line(c->classes, folded) == line;
+        *found = cm_stack_class_line(c->classes, class) == line;
     }
     return true;
 }
@@ -171,9 +171,8 @@ static bool is_scalar(const cm_leak *leak)
     return leak->bytes <= (int64_t)leak->count * CM_CAUSE_SCALAR_BYTES;
 }
 
-/* What the nodes of a kept graph hold: first by their lines, then by their steps alone.
- * That may be another leak of the same program, so no more of it is taken for theirs than the rest
- * is. */
+/* Finds what the nodes of a kept graph hold: first by line, then by steps only. The latter may be
+ * another leak, so it may not exceed the former. */
 static bool find_retained(causes *c, const cm_verdict_row *nodes)
 {
     double held = nodes->leak.bytes_per_step;
@@ -199,7 +198,7 @@ static bool find_retained(causes *c, const cm_verdict_row *nodes)
     return true;
 }
 
-/* Bytes, in what a step adds. */
+/* Bytes, in multiples of what a step adds. */
 static double steps_worth(const cm_leak *leak, int64_t bytes)
 {
     return leak->bytes_per_step > 0 ? (double)bytes / leak->bytes_per_step : 0;
@@ -215,14 +214,14 @@ static bool is_cause_of(const cm_verdict_row *cause, const cm_verdict_row *row)
         return false;
     if (cause->leak.signature == CM_LEAK_SURVIVORS)
         return true; /* torch.cat(kept): the list is not computed from it */
-    /* By what they began with: at a boundary inside the pass both may show the same. */
+    /* Compare their first bytes: at a boundary inside the pass both may be equal. */
     double ahead =
         steps_worth(&cause->leak, cause->first_live) - steps_worth(&row->leak, row->first_live);
     return ahead > AHEAD_STEPS ||
            (ahead >= -AHEAD_STEPS && cause->first_position < row->first_position);
 }
 
-/* The best of those that a growing set may be computed from. */
+/* The best candidate that a growing set may be computed from. */
 static cm_verdict_row *cause_of(causes *c, const cm_verdict_row *row)
 {
     cm_verdict_row *best = NULL;
@@ -240,7 +239,7 @@ static bool find_causes(causes *c)
     for (size_t i = 0; i < v->rows; i++)
         if (v->row[i].leak.kind == CM_LEAK_NODES && !find_retained(c, &v->row[i]))
             return false;
-    /* First all are compared, then put under: of a chain all stand under its head. */
+    /* Compare all first, then move: a whole chain stands under its head. */
     for (size_t i = 0; i < v->rows; i++) {
         cm_verdict_row *row = &v->row[i], *cause;
         if (row->leak.signature != CM_LEAK_GROWING || row->under != 0)
@@ -273,7 +272,7 @@ static bool is_negligible(const causes *c, const cm_leak *leak)
     return are_negligible(c, leak, leak->total_bytes_per_step, (double)leak->bytes);
 }
 
-/* Whether it is, and all of its loop and device that are, are so together. */
+/* Whether it is negligible, also together with all other negligible ones of its loop and device. */
 static bool adds_nothing(const causes *c, const cm_leak *leak)
 {
     double bytes_per_step = 0, bytes = 0;
@@ -306,7 +305,7 @@ static void sort(cm_leak *leak, size_t count)
         qsort(leak, count, sizeof *leak, by_rate);
 }
 
-/* What stands under row i goes to the end of out->kept. */
+/* Appends the rows under row i to out->kept. */
 static void take_kept(causes *c, size_t i)
 {
     cm_verdicts *v = c->verdicts;

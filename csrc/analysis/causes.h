@@ -1,23 +1,23 @@
-/* From rows to entries: what has one cause is one entry, and what is too small to matter is none.
+/* Merges verdict rows into entries: one entry per cause, none for growth too small to matter.
  *
- * Rows of one line of the user's that are born in the same steps are one row. Then, of the rows of
- * one loop, some stand under another one, their cause.
+ * Rows of one user line born in the same steps become one row. Then some rows of a loop stand under
+ * another one, their cause.
  *
- *  - A kept graph retains bytes that survive from the steps from which its nodes survive: those of
- *    the line that keeps it, and scalars of its lines, which are losses that keep it
- *    (CM_LEAK_RETAINED). A graph that no backward has run also holds what its nodes have saved: of
- *    lines that made such nodes (CM_LEAK_RETAINED), and of others (a batch, a mask) if their steps
- *    are the same and they are no more than the rest of it (CM_LEAK_SAME_STEPS).
- *  - A growing set may be computed from another set that grows, and no slower: both have as much as
- *    the same number of steps adds (CM_LEAK_FOLLOWS). The cause is the one that began a step ahead,
- *    else the one that was born first.
+ *  - A kept graph retains bytes that survive from the same steps as its nodes: those of the line
+ *    that keeps it, and scalars of its lines, which are losses that keep it (CM_LEAK_RETAINED). A
+ *    graph that no backward has run also holds what its nodes saved: bytes of the lines that made
+ *    such nodes (CM_LEAK_RETAINED), and of other lines (a batch, a mask) if their steps are the
+ *    same and they are no more than the rest of it (CM_LEAK_SAME_STEPS).
+ *  - A growing set may be computed from another set that grows no slower: both hold what the same
+ *    number of steps adds (CM_LEAK_FOLLOWS). The cause is the one that began a step ahead, else the
+ *    first-born one.
  *
- * A row that is sure stands under no row that is not.
+ * A sure row never stands under an unsure one.
  *
- * Negligible is an entry that adds less than CM_NEGLIGIBLE_RATE a step and has less than
- * CM_NEGLIGIBLE_SHARE of the device's peak in the end, alone and together with all others of its
- * loop; with options->min_rate, one that adds less than that. Graphs are only by the latter: that a
- * node is kept is a mistake at any rate. */
+ * An entry is negligible if it adds less than CM_NEGLIGIBLE_RATE a step and ends below
+ * CM_NEGLIGIBLE_SHARE of the device's peak, alone and together with all others of its loop. With
+ * options->min_rate, an entry is negligible below that rate. Only min_rate applies to graphs,
+ * because a kept node is a mistake at any rate. */
 #ifndef CM_ANALYSIS_CAUSES_H
 #define CM_ANALYSIS_CAUSES_H
 
@@ -29,11 +29,11 @@ enum {
     CM_NEGLIGIBLE_RATE = 1024,
     /* Of the device's peak, percent. */
     CM_NEGLIGIBLE_SHARE = 1,
-    /* What a scalar takes at most: the smallest block of PyTorch's CUDA allocator. */
+    /* The most that a scalar takes: the smallest block of PyTorch's CUDA allocator. */
     CM_CAUSE_SCALAR_BYTES = 512,
-    /* A growing set may be computed from one that grows at this share of its pace, percent. */
+    /* A growing set may be computed from one that grows at this share of its rate, percent. */
     CM_CAUSE_RATE_PERCENT = 125,
-    /* Steps that two rows must have in common, percent of the longer one's. */
+    /* Steps in common of two rows, percent of the longer one's. */
     CM_CAUSE_STEPS_PERCENT = 90
 };
 

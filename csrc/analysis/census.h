@@ -1,4 +1,4 @@
-/* Who is alive, counted by group and step of birth. One owner. */
+/* What is alive, counted by group and step of birth. One owner. */
 #ifndef CM_ANALYSIS_CENSUS_H
 #define CM_ANALYSIS_CENSUS_H
 
@@ -21,9 +21,9 @@ typedef struct cm_census {
 /* All zero is an empty census. */
 void cm_census_clear(cm_census *census);
 bool cm_census_add(cm_census *census, const cm_census_row *row); /* false: out of memory */
-/* Sorts by group, then step, and makes one row of those that agree in both. */
+/* Sorts by group, then step, and joins rows that agree in both. */
 void cm_census_sort(cm_census *census);
-/* Takes the blocks of `gone` (sorted, all of them among those of `census`, sorted) out of it. */
+/* Subtracts `gone` from `census`, which contains it; both are sorted. */
 void cm_census_subtract(cm_census *census, const cm_census *gone);
 /* The rows of one group of a sorted census. */
 const cm_census_row *cm_census_find(const cm_census *census, uint32_t group, size_t *count);

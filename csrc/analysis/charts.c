@@ -1,10 +1,9 @@
-/* Charts (chart.h): in each interval of a span the device's highest moment, and what every
- * contributor had then.
+/* Charts (chart.h): the device's highest moment in each interval of a span, and every contributor's
+ * bytes then.
  *
- * What a contributor had at the high is a snapshot (snapshot.h), so an interval costs only those
- * that changed in it. When there are too many entries, those of the contributors that were smallest
- * go, and the bytes are in the rest; one that grows beyond what was hidden has entries from then
- * on. */
+ * Bytes at the high are snapshots (snapshot.h), so an interval costs only the contributors that
+ * changed in it. Beyond the limit, the entries of the smallest contributors move to the rest; one
+ * that grows beyond the hidden size has entries again. */
 #include <string.h>
 
 #include "chart_blocks.h"
@@ -24,7 +23,7 @@ typedef struct row { /* one origin in one span */
 } row;
 
 typedef struct device {
-    cm_chart_interval *interval; /* NULL: this span is not about it */
+    cm_chart_interval *interval; /* NULL: not in this span */
     int64_t live, reserved;      /* before the current event */
     uint64_t moment;             /* of the interval's high */
     uint32_t *touched;
@@ -55,7 +54,7 @@ typedef struct charts {
     bool with_blocks;
     cm_idmap birth_of; /* device and address -> index in birth */
     uint64_t *birth;
-    uint32_t *unused; /* of its places */
+    uint32_t *unused; /* free indices of birth */
     size_t births, birth_capacity, unused_count, unused_capacity;
 } charts;
 
@@ -92,7 +91,7 @@ static bool is_about(const span *s, const cm_device *device)
     return s->asked.device[0] == '\0' || strcmp(s->asked.device, device->name) == 0;
 }
 
-/* A device that is new had nothing before. */
+/* A new device had nothing before. */
 static bool know_devices(charts *t, span *s)
 {
     const cm_replay *replay = t->run->replay;
@@ -142,7 +141,7 @@ static int smallest_first(const void *left, const void *right)
     return a->origin > b->origin ? -1 : a->origin < b->origin;
 }
 
-/* Entries of the smallest contributors go until the limit is kept. */
+/* Drops entries of the smallest contributors until the limit holds. */
 static bool hide_smallest(span *s, device *d)
 {
     size_t limit = s->asked.entries, count = 0, capacity = 0;
@@ -204,7 +203,7 @@ static bool end_interval(const charts *t, span *s, device *d)
     return d->entry_count <= 2 * (size_t)s->asked.entries || hide_smallest(s, d);
 }
 
-/* Ends intervals up to that one, which is the current one then. */
+/* Ends the intervals before that one, which becomes the current one. */
 static bool advance(const charts *t, span *s, size_t number)
 {
     for (; s->now < number; s->now++)
@@ -216,7 +215,7 @@ static bool advance(const charts *t, span *s, size_t number)
     return true;
 }
 
-/* The span begins: what its devices have is in their first interval. */
+/* The span begins: its devices' live bytes are in their first interval. */
 static bool enter(const charts *t, span *s)
 {
     s->entered = true;
@@ -242,7 +241,7 @@ static bool leave(const charts *t, span *s)
     return fine;
 }
 
-/* The time of an event, before it changes anything. */
+/* Advances to an event's time, before its change. */
 static bool come_to(charts *t, span *s, uint64_t time_ns)
 {
     if (s->over || !know_devices(t, s) || time_ns < s->asked.begin_ns)
@@ -251,7 +250,7 @@ static bool come_to(charts *t, span *s, uint64_t time_ns)
         return leave(t, s);
     if (!s->entered && !enter(t, s))
         return false;
-    /* Threads are merged, so a time may step back a little, or lie behind the last mark. */
+    /* Threads are merged, so a time may step back a little, or be after the last mark. */
     size_t number = (size_t)((time_ns - s->asked.begin_ns) / s->width);
     return advance(t, s, number < s->intervals ? number : s->intervals - 1);
 }
@@ -297,7 +296,7 @@ static bool forget_birth(charts *t, const cm_block *block)
     return true;
 }
 
-/* The last step's end is the first moment that is in none. */
+/* The tail begins at the last step's end. */
 static int32_t step_or_none(const charts *t, int32_t step)
 {
     return step >= 0 && (uint64_t)step < t->run->steps->count ? step : -1;
@@ -521,7 +520,7 @@ static int by_contributor(const void *left, const void *right)
     return a->interval < b->interval ? -1 : a->interval > b->interval;
 }
 
-/* Origins become contributors, in the order in which the replay met them. */
+/* Numbers the contributors in the replay's order of origins. */
 static bool number_contributors(const charts *t, span *s, device *d, cm_chart *out)
 {
     origins o = {0};

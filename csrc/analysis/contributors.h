@@ -1,4 +1,4 @@
-/* Contributors out of the replay's origins, in the order in which reports have them. */
+/* Contributors made from the replay's origins, in the order of reports. */
 #ifndef CM_ANALYSIS_CONTRIBUTORS_H
 #define CM_ANALYSIS_CONTRIBUTORS_H
 
@@ -15,7 +15,7 @@ cm_contributor cm_contributor_of(const cm_replay *replay, uint32_t origin, cm_am
 /* false: out of memory. */
 bool cm_contributors_add(cm_contributors *list, const cm_replay *replay, uint32_t origin,
                          cm_amount amount);
-/* The largest first; the order of equal ones depends on nothing but what they are. */
+/* The largest first; the order of equal ones depends only on their fields. */
 void cm_contributors_sort(cm_contributor *contributor, size_t count);
 
 #endif

@@ -1,7 +1,5 @@
-/* What was reported of each device over time, in a bounded number of points. A point stands for a
- * span of time, 2^shift ns wide, by its moment that used the most; spans double when there are too
- * many.
- */
+/* Each device's totals over time, in a bounded number of points. A point is the moment that used
+ * the most in a span of 2^shift ns; spans double when there are too many. */
 #include <stdlib.h>
 
 #include "../base/grow.h"

@@ -1,5 +1,5 @@
-/* PyTorch's segments against its blocks, at the few moments that are kept: sorted afresh there, and
- * nowhere else. When reserved bytes are at their highest is known from the first reading. */
+/* PyTorch's segments against its blocks, sorted only at the few moments of the report. The first
+ * reading found when reserved bytes reach their maximum. */
 #include "fragmentation.h"
 
 #include <stdlib.h>
@@ -62,7 +62,7 @@ static void clear(layout *p)
 static bool add_piece(layout *p, uint64_t address, int64_t size, bool mapped)
 {
     if (p->bytes >= CM_TOTALS_MOST)
-        return true; /* more than any machine has: damage */
+        return true; /* larger than any memory: damage */
     p->bytes += size;
     if (!cm_grow((void **)&p->piece, &p->piece_capacity, p->pieces + 1, sizeof *p->piece))
         return false;
@@ -135,7 +135,7 @@ static bool collect(layout *p, uint16_t number)
 
 /* --- one span ------------------------------------------------------------------------------ */
 
-/* What a stretch without blocks would give back: granules, or whole mappings. */
+/* Bytes that a stretch without blocks would return: granules, or whole mappings. */
 static int64_t granules(const span *s, int64_t from, int64_t to)
 {
     int64_t first = (from + CM_GRANULE - 1) / CM_GRANULE, last = to / CM_GRANULE;
@@ -179,7 +179,7 @@ static bool describe_span(layout *p, uint32_t number, size_t *next, cm_fragmenta
         }
         if (block == NULL)
             break;
-        if (begin + block->size > cursor) { /* of blocks that overlap, what is new */
+        if (begin + block->size > cursor) { /* of overlapping blocks, the new bytes */
             int64_t end = begin + block->size < s->size ? begin + block->size : s->size;
             allocated += end - (begin > cursor ? begin : cursor);
             cursor = end;
@@ -209,7 +209,7 @@ static bool describe_span(layout *p, uint32_t number, size_t *next, cm_fragmenta
     return true;
 }
 
-/* --- who keeps what ------------------------------------------------------------------------ */
+/* --- pins ---------------------------------------------------------------------------------- */
 
 static int by_span_and_stack(const void *left, const void *right)
 {
@@ -279,7 +279,7 @@ static size_t first_holding(const layout *p, uint32_t number)
     return low;
 }
 
-/* Those of one span, the first of them by bytes. */
+/* The pins of one span, largest first. */
 static bool pins_of(const layout *p, uint32_t number, cm_fragmentation *out,
                     cm_fragment_segment *segment, size_t *capacity)
 {
@@ -368,21 +368,21 @@ static bool list_pins(layout *p, cm_fragmentation *out)
 
 /* --- a moment ------------------------------------------------------------------------------ */
 
-/* From the last quiet moment (else the last one), corrected by what this process has freed or
- * allocated since: PyTorch empties its cache before it reports a refusal, and no moment lies
- * between. A moment that is not quiet may or may not contain what moved meanwhile. */
+/* By the last quiet moment (else the last one), corrected by what this process freed or allocated
+ * since: PyTorch empties its cache before it fails, without a moment in between. A moment that is
+ * not quiet may or may not include concurrent changes. */
 static int64_t free_bytes(const cm_replay *r, int8_t index)
 {
     if (r->driver == NULL)
         return -1;
     uint16_t place = cm_driver_map_place(index);
     const cm_driver_state *d = &r->driver->device[place];
-    const cm_driver_moment *told = d->last_quiet.used >= 0 ? &d->last_quiet : &d->last;
-    if (told->used < 0 || told->total < told->used)
+    const cm_driver_moment *measured = d->last_quiet.used >= 0 ? &d->last_quiet : &d->last;
+    if (measured->used < 0 || measured->total < measured->used)
         return -1;
-    int64_t back = told->driver - r->driver->accounts.device[place].bytes;
-    int64_t left = told->total - told->used + back;
-    return left < 0 ? 0 : left > told->total ? told->total : left;
+    int64_t back = measured->driver - r->driver->accounts.device[place].bytes;
+    int64_t left = measured->total - measured->used + back;
+    return left < 0 ? 0 : left > measured->total ? measured->total : left;
 }
 
 void cm_fragmentation_clear(cm_fragmentation *one)
@@ -449,7 +449,7 @@ static void *create(const cm_run *run)
         const cm_device *d = &run->replay->device[i];
         uint16_t place = cm_driver_map_place(d->index);
         const struct cm_plan_reserved *most = &run->plan->reserved[place];
-        /* It was never more in the window than at its start. */
+        /* Never more in the window than at its start. */
         if (d->type != CM_DEVICE_CUDA || d->reserved < 0 ||
             (most->known && most->most > d->reserved))
             continue;
@@ -472,7 +472,7 @@ static bool event(void *part, const cm_record *record)
     uint16_t place = cm_driver_map_place(e->device_index);
     int number = cm_replay_find_device(r, e->device_type, e->device_index);
     bool oom = e->kind == CM_EV_OOM, *seen = oom ? f->oom_seen : f->peak_seen;
-    /* The record was applied: the replay stands behind it. */
+    /* The replay has applied this record. */
     if (number < 0 || seen[place] ||
         (!oom && f->run->plan->reserved[place].position + 1 != r->position))
         return true;

@@ -5,8 +5,8 @@
 #include "ledger.h"
 #include "../heap/replay.h"
 
-/* Sorts what is alive: the time grows with the live blocks. asked: by a request that was refused,
- * else -1. Without any segment out->segment_total is 0. false: out of memory, nothing to clear. */
+/* Sorts the live blocks, so the time grows with their number. asked: size of a failed request, else
+ * -1. Without segments out->segment_total is 0. false: out of memory, nothing to clear. */
 bool cm_fragmentation_take(const cm_replay *replay, uint16_t device, cm_fragment_what what,
                            uint64_t time_ns, int64_t asked, cm_fragmentation *out);
 void cm_fragmentation_clear(cm_fragmentation *one);

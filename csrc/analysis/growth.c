@@ -2,16 +2,16 @@
 
 enum { SHAPES_SEEN = 256 };
 
-/* Some births of a case, and how they lie between two steps. */
+/* Some births of a case, and their distribution over the span. */
 typedef struct spread {
     const cm_growth_birth *birth;
     size_t count;
     uint32_t from, steps; /* the span is from .. steps - 1 */
     uint32_t last;
     uint32_t gap;      /* the widest between two of them */
-    uint32_t gap_ends; /* as `gap`, the way to both ends of the span included */
-    size_t third[3];   /* how many are in each third of the span */
-    size_t widest;     /* the one behind the widest gap */
+    uint32_t gap_ends; /* as `gap`, with the distances to both ends of the span */
+    size_t third[3];   /* number in each third of the span */
+    size_t widest;     /* the first after the widest gap */
 } spread;
 
 static bool at_least(double part, double percent, double whole)
@@ -96,7 +96,7 @@ static bool in_all_thirds(const spread *s)
     return true;
 }
 
-/* Every birth has a size that no other has. */
+/* Whether all births have different sizes. */
 static bool all_shapes_differ(const cm_growth_birth *birth, size_t count)
 {
     if (count > SHAPES_SEEN)
@@ -108,7 +108,7 @@ static bool all_shapes_differ(const cm_growth_birth *birth, size_t count)
     return true;
 }
 
-/* Whether births become rarer as they do in a cache: over the whole loop, warm-up included. */
+/* Whether births become rarer as in a cache: over the whole loop, warm-up included. */
 static bool is_filling(const cm_growth_case *c)
 {
     uint32_t warm = cm_growth_warm(c->steps), third = c->steps / 3;
@@ -176,7 +176,7 @@ static void envelope(double *value, uint32_t count)
 }
 
 /* Whether an envelope rises in every third between two of its points, by a fifth of the whole. One
- * average rise is let off: a third can just miss one. */
+ * average rise may be missing, because a third can just miss one. */
 static bool rises_in_thirds(const double *value, uint32_t from, uint32_t to, double slack)
 {
     double whole = value[to] - value[from], before = value[from];
@@ -189,8 +189,8 @@ static bool rises_in_thirds(const double *value, uint32_t from, uint32_t to, dou
     return true;
 }
 
-/* The program evicts blocks of this group: does it still grow? */
-static bool grows_nevertheless(const cm_growth_case *c, const spread *s, cm_growth_result *out)
+/* Whether a group with evictions still grows. */
+static bool grows_despite_evictions(const cm_growth_case *c, const spread *s, cm_growth_result *out)
 {
     double alive[CM_GROWTH_BUCKETS], total = 0, born_since = c->deaths->born_since;
     uint32_t width = cm_growth_width(c->steps);
@@ -220,9 +220,9 @@ static bool grows_nevertheless(const cm_growth_case *c, const spread *s, cm_grow
 
 /* --- epochs -------------------------------------------------------------------------------- */
 
-/* What is kept until an epoch ends is no leak, and one epoch proves nothing. Whole epochs without
- * anything of the kind can: such a list would have been there in them, too. */
-static bool epochs_cannot_tell(const cm_growth_case *c, size_t before, bool none_before)
+/* A list kept until its epoch ends is no leak, and one epoch proves nothing. Whole epochs without
+ * the group do: a per-epoch list would exist in them, too. */
+static bool is_epoch_unclear(const cm_growth_case *c, size_t before, bool none_before)
 {
     if (c->epochs == 0 || c->any_epoch || before >= 2)
         return false;
@@ -239,7 +239,7 @@ static void doubt_by_epochs(const cm_growth_case *c, const spread *s, cm_growth_
         before++;
     bool none_before = c->birth[0].step >= last + CM_GROWTH_EPOCH_ONSET &&
                        (c->deaths == NULL || c->deaths->count == 0);
-    if (epochs_cannot_tell(c, before, none_before))
+    if (is_epoch_unclear(c, before, none_before))
         out->verdict = CM_GROWTH_EPOCH;
 }
 
@@ -262,7 +262,7 @@ static cm_growth_result judge_late(const cm_growth_case *c, const spread *all, s
     for (uint32_t b = 0; evicted && b < first / cm_growth_width(c->steps); b++) {
         before += c->deaths->alive[b];
         if (before * 2 >= bytes)
-            return out; /* it has held as much before, and let go of it */
+            return out; /* it held as much before, and freed it */
     }
     rate_by_births(&s, &out);
     out.evidence = blocks(&s);
@@ -297,7 +297,7 @@ static cm_growth_result judge_all_ages(const cm_growth_case *c, const spread *s,
         out.verdict = evicts ? CM_GROWTH_NOTHING : CM_GROWTH_FEW;
         return out;
     }
-    if (evicts ? !grows_nevertheless(c, s, &out) : !in_all_thirds(s))
+    if (evicts ? !grows_despite_evictions(c, s, &out) : !in_all_thirds(s))
         return out;
     if (!evicts && is_filling(c)) {
         out.verdict = CM_GROWTH_STOPPED;
@@ -328,7 +328,7 @@ cm_growth_result cm_growth_survivors(const cm_growth_case *c)
     if (early) {
         bool evicts = c->deaths != NULL && c->deaths->count > 0 && c->deaths->last > warm;
         spread proven = all;
-        if (evicts) { /* a queue has let go of everything that is older than this */
+        if (evicts) { /* a queue has freed everything older */
             size_t count = 0;
             while (count < all.count && all.birth[count].step <= c->deaths->youngest)
                 count++;
@@ -342,7 +342,7 @@ cm_growth_result cm_growth_survivors(const cm_growth_case *c)
         if (out.verdict != CM_GROWTH_NOTHING)
             return out;
     }
-    /* What comes before the widest gap may be something else. */
+    /* Births before the widest gap may have another cause. */
     return judge_late(c, &all, early ? all.widest : 0);
 }
 
@@ -405,7 +405,7 @@ cm_growth_result cm_growth_rising(const cm_growth_case *c)
         uint32_t last = c->epoch[c->epochs - 1];
         double before = value[last / width] - value[begin];
         bool rose = c->epochs > 1 && at_least(before, CM_GROWTH_THIRD_PERCENT, whole);
-        if (epochs_cannot_tell(c, rose ? 2 : 0, begin * width >= last + CM_GROWTH_EPOCH_ONSET))
+        if (is_epoch_unclear(c, rose ? 2 : 0, begin * width >= last + CM_GROWTH_EPOCH_ONSET))
             out.verdict = CM_GROWTH_EPOCH;
     }
     return out;

@@ -1,27 +1,26 @@
-/* What a series of births and deaths over the steps of a loop amounts to: the rules by which a leak
- * is distinguished from everything that resembles one. Pure: no trace, no stacks, no allocation but
- * the caller's; any thread.
+/* The rules that distinguish a leak from everything similar, given births and deaths over the steps
+ * of a loop. Pure: no trace, no stacks, no allocation of its own; any thread.
  *
  * Steps here count within the loop, from 0. The judgement is made at the last step's end.
  *
  * (a) Survivors of all ages (cm_growth_survivors). After warm-up, blocks that are still alive were
  *     born in at least CM_GROWTH_BIRTHS distinct steps, from the first third into the last, with no
  *     gap over half the span. A cache has old survivors only, a bounded buffer young ones only.
- *     Where blocks of the group die after they had grown old, the program evicts, and more is asked
- *     for: only what was passed over counts (survivors older than the youngest of the evicted: a
- *     queue has none), evictions must not keep up with births, and what is alive must rise in every
- *     third. Births that become rarer are those of a cache that fills.
- *     Late: births only since an onset behind the first third. Then nothing of the group may have
- *     been evicted since, it must never have held half as much before, and births must go on to the
- *     end: a list that is cleared now and then fails the second, a queue the first.
- * (b) A live set that keeps growing though its blocks are young (cm_growth_rising): the lower
+ *     Where blocks die after they had grown old, the program evicts, and three more conditions
+ *     hold. Only survivors older than the youngest evicted block count (a queue has none).
+ *     Evictions must not keep up with births. The live bytes must rise in every third. Births that
+ *     become rarer are those of a cache that fills. Late: births only since an onset after the
+ *     first third. Then nothing of the group may have been evicted since, which excludes a list
+ *     that is cleared at intervals. Half as much may never have been alive before, which excludes a
+ *     queue. Births must go on to the end.
+ * (b) A live set that keeps growing although its blocks are young (cm_growth_rising): the lower
  *     envelope of live bytes at step boundaries rises in each third by a fifth of its whole rise,
  *     in at least CM_GROWTH_BIRTHS steps, and nearly all of it is younger than an eighth of the
- *     span (or (a) would have to judge it). Late onsets as above.
+ *     span (older sets belong to (a)). Late onsets as above.
  *
- * Rates. (a) Each birth pays for the steps since the birth before it: what was born after the first
- * birth that counts, divided by the steps from that one to the last. A block in every 5th step is a
- * fifth of it a step. Where the program evicts: the rise of what is old, divided by its steps.
+ * Rates. (a) Bytes born after the first birth that counts, divided by the steps from that birth to
+ * the last: a block in every 5th step is a fifth of it a step. Where the program evicts: the rise
+ * of the old survivors, divided by its steps.
  * (b) The envelope's rise up to the last tenth of the span, divided by its steps.
  *
  * Confidence. High: (a), from the first third on, at least CM_GROWTH_SURE births, in a rhythm (no
@@ -35,7 +34,7 @@
 
 /* Every threshold of the verdicts. */
 enum {
-    /* Per group 64 minima keep memory bounded; a loop up to that length is judged exactly. */
+    /* 64 minima per group bound the memory; a loop up to that length is judged exactly. */
     CM_GROWTH_BUCKETS = 64,
     /* Fewer distinct steps happen by chance: a few evaluations, checkpoints, reports. */
     CM_GROWTH_BIRTHS = 6,
@@ -43,60 +42,58 @@ enum {
     CM_GROWTH_HINT = 3,
     /* Enough for a verdict that leaves no doubt. */
     CM_GROWTH_SURE = 12,
-    /* First steps make optimizer states, caches, lazily made buffers. */
+    /* The first steps make optimizer states, caches and lazy buffers. */
     CM_GROWTH_WARM_PERCENT = 15,
     CM_GROWTH_WARM_STEPS = 2,
-    /* A block that outlived so many boundaries of its loop is no part of a step's own work. */
+    /* A block that outlives so many boundaries of its loop does not belong to one step's work. */
     CM_GROWTH_OLD = 2,
-    /* What each third must add at least, in percent of the whole: a third of a steady leak is 33;
-     * what fills or settles adds less and less. */
+    /* The least rise of each third, in percent of the whole: a steady leak adds 33 in each, a set
+     * that fills adds less and less. */
     CM_GROWTH_THIRD_PERCENT = 20,
-    /* Last third against first where blocks are evicted, percent: a set of which ever more is
-     * overwritten flattens. */
+    /* Last third against first where blocks are evicted, percent: a set that is overwritten more
+     * and more flattens. */
     CM_GROWTH_FLAT_PERCENT = 67,
-    /* Deaths against births since the first eviction, percent: from here on it is a full buffer. */
+    /* Deaths against births since the first eviction, percent: a full buffer from here on. */
     CM_GROWTH_FULL_PERCENT = 90,
     /* A late leak must go on for so many steps, and for this share of the loop, percent. */
     CM_GROWTH_LATE_STEPS = 8,
     CM_GROWTH_LATE_PERCENT = 10,
-    /* Births are those of a cache that fills where the last third of the loop has this
-     * many times fewer than the first (of so many at least: fewer may be chance); or half as many,
-     * and half as dense as the very first steps, in which a cache misses nearly always; or where it
-     * has less than this share, percent, and every survivor a size of its own, as in caches kept by
-     * shape. */
+    /* A cache that fills has this many times fewer births in the last third of the loop than in the
+     * first, of so many at least, because fewer may be chance. Or half as many, and half as dense
+     * as the very first steps, in which a cache nearly always misses. Or less than this share,
+     * percent, and every survivor of its own size, as in caches keyed by shape. */
     CM_GROWTH_FILL_FACTOR = 3,
     CM_GROWTH_FILLING = 4,
     CM_GROWTH_DENSE_FACTOR = 2,
     CM_GROWTH_SHAPES_PERCENT = 75,
-    /* (b): this share of its bytes, percent, is younger than this part of the span. What lives
-     * longer is judged by (a); its live bytes drift by chance. */
+    /* (b): this share of its bytes, percent, is younger than this part of the span. Longer lives
+     * are judged by (a): their live bytes drift by chance. */
     CM_GROWTH_YOUNG_PERCENT = 90,
     CM_GROWTH_YOUNG = 8,
-    /* (b): rise against what is alive in the end, and the mean distance of the live bytes from
-     * their envelope against the rise, percent: sizes that vary drift by chance, but not straight.
+    /* (b), percent: the rise against the live bytes at the end, and the mean distance of the live
+     * bytes from their envelope against the rise. Varying sizes drift by chance, but not straight.
      */
     CM_GROWTH_RISE_PERCENT = 25,
     CM_GROWTH_NOISE_PERCENT = 20,
     /* (b): this part of the span, at its end, only lowers the envelope. */
     CM_GROWTH_TAIL = 10,
-    /* Whole epochs without the group: what begins so many steps behind them is not kept until an
-     * epoch's end. What begins with the epoch may be what only the last one is asked for. */
+    /* Whole epochs without the group: a group that begins so many steps later is not a per-epoch
+     * list. One that begins with the epoch may be work of the last epoch only. */
     CM_GROWTH_EPOCHS_WITHOUT = 2,
     CM_GROWTH_EPOCH_ONSET = 3,
     /* Curriculum: (b) is explained where at least this share (percent) of the loop's other forward
      * lines grows with it, at least this much (percent) as strongly. */
     CM_GROWTH_ALIKE_LINES = 50,
     CM_GROWTH_ALIKE_PERCENT = 50,
-    /* Collections that found nothing of a group: so many in different steps, and steps enough in
-     * between that what had become garbage was young, or so many older ones. */
+    /* Collections that found nothing of a group: so many in different steps, with enough steps in
+     * between that new garbage was still young, or so many collections of older generations. */
     CM_GROWTH_SWEEPS = 4,
     CM_GROWTH_SWEEP_STEPS = 2,
-    /* Lost events and lost frees explain a verdict from this share of its
-     * evidence on, percent. */
+    /* Lost events and frees explain a verdict from this share of its evidence, percent. */
     CM_GROWTH_LOST_PERCENT = 25
 };
 
-/* What was born in one step and is alive. */
+/* The live blocks born in one step. */
 typedef struct cm_growth_birth {
     uint32_t step;
     uint64_t count;
@@ -106,11 +103,11 @@ typedef struct cm_growth_birth {
 /* Blocks that died before the judgement, after CM_GROWTH_OLD boundaries or more. All zero: none. */
 typedef struct cm_growth_deaths {
     uint64_t count;
-    uint32_t first, last; /* boundaries passed when the first, the last of them died */
-    uint32_t youngest;    /* the highest step of birth among them */
+    uint32_t first, last; /* boundaries passed when the first and the last died */
+    uint32_t youngest;    /* highest step of birth */
     double bytes;
     double born_since;                   /* bytes of those born since `first` */
-    double alive[CM_GROWTH_BUCKETS + 1]; /* changes of the bytes alive, by bucket of steps */
+    double alive[CM_GROWTH_BUCKETS + 1]; /* changes of the live bytes, by bucket of steps */
 } cm_growth_deaths;
 
 /* A group of blocks of one loop. */
@@ -119,11 +116,11 @@ typedef struct cm_growth_case {
     const cm_growth_birth *birth; /* by step, ascending */
     size_t births;
     const cm_growth_deaths *deaths; /* NULL: none */
-    bool fleeting; /* blocks of it die in the step after their own: the last step's prove nothing */
-    const int64_t *low;    /* by bucket: lowest live bytes at its boundaries; NULL: not known */
+    bool fleeting; /* its blocks die in the step after their own: the last step's prove nothing */
+    const int64_t *low;    /* by bucket: lowest live bytes at its boundaries; NULL: unknown */
     const uint32_t *epoch; /* first steps of the data iterators' epochs */
     size_t epochs;         /* 0: there are no iterators */
-    bool any_epoch;        /* nothing of the kind is rightly kept until an epoch ends */
+    bool any_epoch;        /* nothing of this kind belongs to a per-epoch list */
 } cm_growth_case;
 
 typedef enum cm_growth_verdict {
@@ -138,7 +135,7 @@ typedef struct cm_growth_result {
     cm_growth_verdict verdict;
     bool sure; /* confidence high */
     double bytes_per_step, count_per_step;
-    uint64_t evidence; /* blocks (b: rises) that it rests on */
+    uint64_t evidence; /* blocks (b: rises) that support it */
 } cm_growth_result;
 
 /* Steps in a bucket of a loop of that length. */
@@ -147,7 +144,7 @@ static inline uint32_t cm_growth_width(uint32_t steps)
     return steps / CM_GROWTH_BUCKETS + (steps % CM_GROWTH_BUCKETS != 0 || steps == 0);
 }
 
-/* The first step behind the warm-up. */
+/* The first step after the warm-up. */
 uint32_t cm_growth_warm(uint32_t steps);
 
 /* A block born in step `birth` died when `passed` boundaries had passed. */

@@ -1,4 +1,4 @@
-/* Who held what grew, during the recording and at its end, as the process itself found it
+/* The holders of growing memory that the process itself found, while recording and at its end
  * (CM_EV_HOLDER). */
 #include "../base/grow.h"
 #include "parts.h"
@@ -7,7 +7,7 @@ typedef struct holders {
     const cm_run *run;
     cm_holder *holder;
     size_t count, capacity;
-    cm_holder last; /* of HOLDER, that the next path is about; on this thread */
+    cm_holder last; /* the HOLDER event of the next path, and its thread */
     uint32_t thread;
     bool valid;
 } holders;

@@ -1,5 +1,5 @@
-/* Where the program read values that a simulated device never computed, by stack, device and
- * whether the host had written them. */
+/* Reads of values that a simulated device never computed, by stack, device and whether the host had
+ * written them. */
 #include "../base/grow.h"
 #include "../base/idmap.h"
 #include "parts.h"

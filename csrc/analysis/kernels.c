@@ -1,7 +1,7 @@
-/* Work on streams against blocks (ledger.h has the rule). A block that came waits for the next
- * launch on its device; a launch waits for the records of its work, with the blocks that came
- * before it and those that went after it, and is judged once: when LAUNCHES others have followed,
- * or at the end. Until the first launch nothing of this costs anything. */
+/* Work on streams against blocks (rule in ledger.h). A new block waits for the next launch on its
+ * device. A launch waits for the records of its work, with the blocks born before it and those
+ * freed after it, and is judged once: after LAUNCHES others, or at the end. No cost before the
+ * first launch. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ typedef struct launch {
     uint32_t name;
     bool ran;
     uint64_t start, end;
-    uint64_t time_ns; /* of the launch; of work that waits for its launch: how much there is */
+    uint64_t time_ns; /* of the launch; of work that waits for its launch: its count */
 } launch;
 
 typedef struct candidate {
@@ -29,7 +29,7 @@ typedef struct candidate {
     bool late;
 } candidate;
 
-typedef struct fresh { /* a block since whose allocation nothing was launched */
+typedef struct fresh { /* a block without a launch since its allocation */
     uint64_t address;
     uint64_t time_ns;
     int64_t bytes;
@@ -51,19 +51,19 @@ typedef struct waits {
 
 typedef struct kernels {
     const cm_run *run;
-    bool active; /* something was launched: totals.seen may be of held blocks only */
+    bool active; /* there was a launch: totals.seen may be of held blocks only */
     uint64_t least_ns;
     cm_kernels totals;
     launch *launch; /* a ring */
     uint64_t first, next;
-    uint64_t first_work; /* start of the first that was reported */
-    /* Of folded stretches: launches and work that are only counted. What waited for a launch may
-     * have had it there, and a launch before folded_to its work. */
-    uint64_t summed_launches, summed_work, folded_to, lost_in_fold;
-    bool waiting;            /* some block, since the last of these */
+    uint64_t first_work; /* start of the first recorded work */
+    /* Compacted launches and work, which are only counted. A waiting block may have had its launch
+     * among them, and a launch before compacted_to its work. */
+    uint64_t summed_launches, summed_work, compacted_to, lost_in_compaction;
+    bool waiting;            /* some block, since the last of the above */
     cm_idmap by_correlation; /* -> low half of the number */
-    /* Work whose launch comes a little later: two clocks are compared here, and a launch is
-     * recorded when its stack is known. A ring. */
+    /* A ring of work recorded before its launch: the clocks differ, and a launch is recorded only
+     * when its stack is known. */
     launch *ahead;
     uint32_t ahead_next;
     cm_idmap ahead_at; /* correlation -> index */
@@ -190,7 +190,7 @@ static launch *launch_of(kernels *k, uint32_t correlation)
     return found != NULL && found->correlation == correlation ? found : NULL;
 }
 
-/* The oldest launch: what waits for it is decided. */
+/* Judges the oldest launch and all that waits for it. */
 static bool judge(kernels *k)
 {
     launch *l = &k->launch[k->first % LAUNCHES];
@@ -207,9 +207,10 @@ static bool judge(kernels *k)
         k->vacant = number;
     }
     if (!l->ran) {
-        bool folded = k->first < k->folded_to;
-        k->lost_in_fold += folded;
-        *(folded || l->time_ns < k->first_work ? &k->totals.unrecorded : &k->totals.dropped) += 1;
+        bool compacted = k->first < k->compacted_to;
+        k->lost_in_compaction += compacted;
+        *(compacted || l->time_ns < k->first_work ? &k->totals.unrecorded : &k->totals.dropped) +=
+            1;
     }
     if (cm_idmap_get(&k->by_correlation, l->correlation, &low) && low == (uint32_t)k->first)
         cm_idmap_remove(&k->by_correlation, l->correlation);
@@ -238,7 +239,7 @@ static bool await(kernels *k, launch *l, const fresh *block, uint64_t time_ns, b
     return true;
 }
 
-/* A graph's launch does many. */
+/* A graph's launch has many. */
 static void join_work(launch *l, uint32_t name, uint64_t start, uint64_t end)
 {
     l->name = l->ran && l->start <= start ? l->name : name;
@@ -247,7 +248,7 @@ static void join_work(launch *l, uint32_t name, uint64_t start, uint64_t end)
     l->ran = true;
 }
 
-/* Where work without a launch waits for it; NULL: out of memory. */
+/* The entry where work waits for its launch; NULL: out of memory. */
 static launch *ahead_of(kernels *k, uint32_t correlation)
 {
     uint32_t at;
@@ -278,9 +279,8 @@ static void take_ahead(kernels *k, launch *l)
     k->ahead[at].ran = false;
 }
 
-/* Launches were left out, and some of them may have been what a block waits for: with what is
- * folded goes what it says of blocks. */
-static void give_up_blocks(kernels *k)
+/* A compacted launch may be a waiting block's first or last one: drop these blocks. */
+static void drop_blocks(kernels *k)
 {
     for (size_t i = 0; k->waiting && i < CM_TOTALS_HOST; i++) {
         device *d = &k->device[i];
@@ -309,7 +309,7 @@ static bool see_launch(kernels *k, const cm_record *record)
     if (e->flags & CM_EVF_SUMMED) {
         k->totals.launches += e->size > 0 ? (uint64_t)e->size : 0;
         k->summed_launches += e->size > 0 ? (uint64_t)e->size : 0;
-        give_up_blocks(k);
+        drop_blocks(k);
         return true;
     }
     k->totals.launches++;
@@ -342,7 +342,7 @@ static bool see_work(kernels *k, const cm_record *record)
     const cm_event *e = &record->event;
     if (e->flags & CM_EVF_SUMMED) {
         k->summed_work += e->address;
-        k->folded_to = k->next;
+        k->compacted_to = k->next;
         return add_work(k, e->stack, e->address, e->size);
     }
     uint64_t start = record->time_ns, end = start + (e->size > 0 ? (uint64_t)e->size : 0);
@@ -399,7 +399,7 @@ static bool go(kernels *k, device *d, const fresh *block)
         launch *l = d->last_launch > 0 ? launch_at(k, d->last_launch - 1) : NULL;
         return l == NULL || await(k, l, block, block->time_ns, true);
     }
-    /* Nothing was launched while it lived. */
+    /* No launch while it lived. */
     cm_idmap_remove(&d->at, key_of(block->address));
     d->count--;
     if (at == d->count)
@@ -475,8 +475,8 @@ static bool finish(void *part, cm_analysis *out)
     for (size_t i = 0; k->ahead != NULL && i < AHEAD; i++)
         k->totals.unlaunched += k->ahead[i].ran ? k->ahead[i].time_ns : 0;
     k->totals.name_total = k->name_count;
-    /* Launches that were left out, and came to work behind it. */
-    uint64_t behind = k->summed_launches + k->lost_in_fold;
+    /* Compacted launches with work after the stretch. */
+    uint64_t behind = k->summed_launches + k->lost_in_compaction;
     behind = behind > k->summed_work ? behind - k->summed_work : 0;
     k->totals.unlaunched -= behind < k->totals.unlaunched ? behind : k->totals.unlaunched;
     sort(k->name, &k->name_count, sizeof *k->name, CM_KERNEL_NAMES, by_ns);

@@ -1,4 +1,4 @@
-/* Blocks: one case per folded stack, and for what is left over one per line of the user's code. */
+/* Leaks of blocks: one case per canonical stack, and one per user line for the remaining stacks. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,12 +9,12 @@ typedef struct judge {
     cm_leaks *leaks;
     uint32_t number; /* of the loop */
     const cm_census *all;
-    const cm_census *kept; /* without what died in a collection afterwards */
+    const cm_census *kept; /* without deaths in a later collection */
     cm_leaks_births of_kept, of_all;
     cm_leak_part *part;
     size_t part_capacity;
-    bool *line_judged; /* by line: a stack of it has a row of its own */
-    bool reachable;    /* what is judged now */
+    bool *line_judged; /* by line: one of its stacks has its own row */
+    bool reachable;    /* of the current case */
     cm_census line_kept, line_all;
 } judge;
 
@@ -26,7 +26,7 @@ static bool copy_census(const cm_census *from, cm_census *to)
     return true;
 }
 
-/* Whether collections in the loop have left all of it, so that none of it was garbage. */
+/* Whether all of it survived collections in the loop, so that none was garbage. */
 static bool was_reachable(const judge *j, const uint32_t *group, size_t groups)
 {
     const cm_leaks *l = j->leaks;
@@ -63,7 +63,7 @@ static cm_verdict_class judge_growth(judge *j, const cm_growth_case *growth, con
     return cm_verdict_judge(&l->verdicts, &c, leak);
 }
 
-/* A row for these groups of one line. */
+/* Adds a row for these groups of one line. */
 static bool report(judge *j, cm_verdict_class class, const cm_leak *judged, const uint32_t *group,
                    size_t groups)
 {
@@ -85,7 +85,7 @@ static bool report(judge *j, cm_verdict_class class, const cm_leak *judged, cons
         size_t rows;
         const cm_census_row *row = cm_census_find(census, group[i], &rows);
         if (proven && g->fleeting && rows > 0 && row[rows - 1].step + 1 == loop->steps)
-            rows--; /* they may die in the next step, as others of the group did */
+            rows--; /* they may die in the next step, like others of the group */
         if (rows == 0)
             continue;
         cm_leak_part *part = &j->part[parts++];
@@ -94,7 +94,7 @@ static bool report(judge *j, cm_verdict_class class, const cm_leak *judged, cons
             part->bytes += row[k].bytes;
             part->count += row[k].count;
         }
-        /* A live set of young blocks began long before those. */
+        /* A live set of young blocks began long before these. */
         uint32_t begin = leak->signature == CM_LEAK_GROWING ? g->first : row[0].step;
         first = begin < first ? begin : first;
         last = row[rows - 1].step > last ? row[rows - 1].step : last;
@@ -122,8 +122,8 @@ static bool is_curriculum(judge *j, const cm_leak *leak, const uint32_t *group, 
            cm_track_is_curriculum(j->leaks->track, group, groups);
 }
 
-/* A buffer that was filled before the first step: what the steps put in takes the place of that,
- * and has not begun to be replaced itself. */
+/* Whether the line refills a buffer filled before the first step: new blocks replace the old ones,
+ * and are not replaced yet. */
 static bool refills(const judge *j, uint32_t line)
 {
     double freed = j->leaks->track->line[line].setup_freed, alive = 0;
@@ -132,7 +132,7 @@ static bool refills(const judge *j, uint32_t line)
     return freed > 0 && freed * 2 >= alive;
 }
 
-/* Whether most of it is in containers that have room. */
+/* Whether most of it is in containers with room. */
 static bool is_filling(const judge *j, const uint32_t *group, size_t groups)
 {
     int64_t inside = 0, all = 0;
@@ -190,7 +190,7 @@ static bool gather_line(cm_census *into, const cm_census *from, const uint32_t *
     return true;
 }
 
-/* The stacks of one line that have no row of their own. */
+/* The stacks of one line without a row. */
 static bool judge_line(judge *j, const uint32_t *group, size_t groups)
 {
     const cm_track *track = j->leaks->track;

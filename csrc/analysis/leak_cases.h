@@ -1,5 +1,5 @@
-/* Judges of what was gathered of one loop: each makes cases for verdict.h and adds rows to
- * leaks->verdicts. */
+/* Judging the evidence of one loop: each function makes cases for verdict.h and adds rows to the
+ * verdicts. */
 #ifndef CM_ANALYSIS_LEAK_CASES_H
 #define CM_ANALYSIS_LEAK_CASES_H
 

@@ -1,5 +1,5 @@
-/* The evidence for leaks: per loop, what was alive at its last boundary and what of that died in a
- * collection afterwards. leaks.c gathers it while the trace is replayed; leak_cases.h judges it. */
+/* The evidence for leaks: per loop, what was alive at its last boundary, and which of that died in
+ * a later collection. leaks.c gathers it during the replay; leak_cases.h judges it. */
 #ifndef CM_ANALYSIS_LEAK_EVIDENCE_H
 #define CM_ANALYSIS_LEAK_EVIDENCE_H
 
@@ -11,11 +11,11 @@
 
 enum { CM_FULL_COLLECTION = 2 }; /* generation */
 
-/* Before the sequence number in the order of a row of nodes: no backward has run it. */
+/* Flag in the order of a row of nodes, above the sequence number: no backward has run it. */
 #define CM_LEAKS_NEVER_RAN ((uint64_t)1 << 63)
 
-/* What died in a collection that another window of the capture made at its end. The program would
- * have had it until its own next one: for this loop it is alive until then. */
+/* Blocks that died in a collection which another window made at its end. Without it they would have
+ * lived until the program's own next one: for this loop they are alive until then. */
 typedef struct cm_leaks_ghost {
     bool is_node;
     cm_block block;
@@ -23,18 +23,18 @@ typedef struct cm_leaks_ghost {
 } cm_leaks_ghost;
 
 typedef struct cm_leaks_loop {
-    /* Rows of blocks by group of cm_track; of nodes by folded stack, `youngest`:
-     * the sequence number, those that never ran above all others. */
+    /* Rows of blocks by group of cm_track. Rows of nodes by canonical stack; `youngest` is the
+     * sequence number, with nodes that never ran above all others. */
     cm_census blocks, dead_blocks, nodes, dead_nodes;
     bool fleeting_nodes, nodes_collected; /* died in the step after their own, in a collection */
     uint32_t collected; /* boundaries passed at its last full collection; 0: none ran */
-    bool proven;        /* a full collection ran behind its last boundary, */
-    bool in_frame;      /* and one while its function, or a module's code, was still there */
+    bool proven;        /* a full collection ran after its last boundary */
+    bool in_frame;      /* ... while its function, or a module's code, still ran */
     uint32_t sweeps[CM_GROWTH_BUCKETS];     /* steps with a collection, by bucket of them */
     uint32_t old_sweeps[CM_GROWTH_BUCKETS]; /* collections of older generations */
-    uint32_t swept_in;                      /* the last step with one, + 1 */
+    uint32_t swept_in;                      /* the last step with a collection, + 1 */
     uint32_t swept;                         /* ... at its last one of any kind */
-    uint32_t pause; /* the most boundaries between two of them, its beginning included */
+    uint32_t pause; /* the most boundaries between two of them, the loop's start included */
 } cm_leaks_loop;
 
 typedef struct cm_leaks {
@@ -43,12 +43,12 @@ typedef struct cm_leaks {
     cm_stack_classes *classes;
     cm_track *track;
     cm_leaks_loop loop[CM_LOOPS_MAX];
-    cm_idmap node_deaths_at; /* loop, folded stack -> index of node_deaths */
+    cm_idmap node_deaths_at; /* loop, canonical stack -> index of node_deaths */
     cm_growth_deaths *node_deaths;
     size_t node_death_count, node_death_capacity;
-    bool collecting;    /* a collection is going on, */
-    uint32_t collector; /* on this thread */
-    bool asked;         /* by us, at a window's end */
+    bool collecting;    /* a collection is running */
+    uint32_t collector; /* ... on this thread */
+    bool asked;         /* ... requested by cuptimem at a window's end */
     bool final_disabled;
     cm_leaks_ghost *ghost;
     size_t ghosts, ghost_capacity;
@@ -63,11 +63,10 @@ typedef struct cm_leaks_births {
     size_t count, capacity;
 } cm_leaks_births;
 bool cm_leaks_births_of(cm_leaks_births *births, const cm_census_row *row, size_t rows);
-/* How many steps of each bucket they were born in. */
+/* The number of steps of birth in each bucket. */
 void cm_leaks_spread_births(const cm_leaks_births *births, uint32_t steps, uint32_t *born);
 
-/* Whether collections in the loop would have found what was born there in `first` and the steps
- * that follow, had it been garbage. */
+/* Whether collections in the loop would have found garbage born in `first` or later steps. */
 bool cm_leaks_were_swept(const cm_leaks *leaks, uint32_t loop, uint32_t first);
 
 static inline uint64_t cm_leaks_node_key(uint32_t loop, uint32_t stack)

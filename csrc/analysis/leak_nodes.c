@@ -1,9 +1,9 @@
-/* Autograd nodes: a graph that is kept holds nodes of every forward line of a model. What keeps it
- * is found by its end: in each step, of the survivors that no backward ran, the one that was made
- * last. (`total = total + loss` is never run, and the steps cut it off from its own forward where
- * it stands behind the optimizer's step.) If all ran, the last of all: an output, a loss. All
- * survivors of the step are charged to that node's stack; there is one row per such stack, and for
- * what is left over one per line of the user's code. */
+/* Leaks of autograd nodes. A kept graph holds nodes of every forward line of a model; its youngest
+ * node identifies what keeps it: in each step, the last-made survivor that no backward ran. (`total
+ * = total + loss` is never run, and is in another step than its forward if it follows the
+ * optimizer's step.) If all ran, the last of all: an output, a loss. All survivors of the step are
+ * charged to that node's stack. One row per such stack, and one per user line for the remaining
+ * stacks. */
 #include <stdlib.h>
 
 #include "../base/grow.h"
@@ -12,11 +12,11 @@
 /* A step's youngest survivor. */
 typedef struct end {
     uint64_t sequence;
-    uint32_t stack; /* folded */
+    uint32_t stack; /* canonical */
     bool known;
 } end;
 
-/* One census of nodes, seen by what retains them. */
+/* One census of nodes by what retains them. */
 typedef struct view {
     cm_census births; /* by retaining stack and step */
     cm_census parts;  /* by retaining stack, `step`: the allocating one */
@@ -81,7 +81,7 @@ static bool collect(cm_census *into, const cm_census *from, const member *of, si
     return true;
 }
 
-/* What died old of the stacks that these nodes were made by. */
+/* Old deaths of the stacks that made these nodes. */
 static void gather_deaths(const judge *j, const cm_census *parts, cm_growth_deaths *out)
 {
     uint32_t at;
@@ -109,7 +109,7 @@ static uint32_t largest(const cm_census *births, const member *of, size_t count)
     return found;
 }
 
-/* with_dead: with the nodes that died in a collection behind the loop. */
+/* with_dead: with the nodes that died in a collection after the loop. */
 static bool report(judge *j, bool with_dead, const cm_leak *judged, const member *of, size_t count)
 {
     cm_leaks *l = j->leaks;
@@ -141,7 +141,7 @@ static bool report(judge *j, bool with_dead, const cm_leak *judged, const member
     return cm_verdicts_add(&l->verdicts, &out, j->part, j->line_parts.count);
 }
 
-/* One retaining stack, or those of a line that are left over. */
+/* One retaining stack, or the remaining ones of a line. */
 static bool judge_members(judge *j, const member *of, size_t count, bool hints, bool *judged)
 {
     cm_leaks *l = j->leaks;
@@ -164,7 +164,7 @@ static bool judge_members(judge *j, const member *of, size_t count, bool hints, 
         .pause = l->loop[j->number].pause,
         .proven = l->loop[j->number].proven || reachable,
         .late = !l->loop[j->number].in_frame && !l->loop[j->number].nodes_collected,
-        /* A list may wait for its epoch's end, a graph behind its optimizer's step is of no use. */
+        /* A list may be kept for its epoch, but a graph is useless after its optimizer's step. */
         .kept = {.birth = kept->birth,
                  .births = kept->count,
                  .deaths = &deaths,
@@ -185,7 +185,7 @@ static int by_line(const void *left, const void *right)
     return a->stack < b->stack ? -1 : a->stack > b->stack;
 }
 
-/* Every stack of `from`, once more if it has been seen in the other view: twice does no harm. */
+/* Every stack of `from`; a duplicate from the other view does no harm. */
 static bool list_members(const judge *j, const cm_census *from, member **list, size_t *count,
                          size_t *capacity)
 {
@@ -237,7 +237,7 @@ static bool judge_all(judge *j)
 bool cm_leaks_judge_nodes(cm_leaks *leaks, uint32_t loop)
 {
     cm_leaks_loop *here = &leaks->loop[loop];
-    /* Where graphs live on into the next step, the last step's prove nothing. */
+    /* If graphs live into the next step, the last step's prove nothing. */
     uint32_t steps = leaks->loops->loop[loop].steps - here->fleeting_nodes;
     judge j = {.leaks = leaks, .number = loop};
     bool fine = see(&here->nodes, steps, &j.all);

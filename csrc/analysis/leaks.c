@@ -1,7 +1,7 @@
-/* Verdicts: what keeps growing, judged at the last step boundary of each loop (never at the end of
- * the trace: what dies when a function returns was alive). This part gathers evidence; its layers
- * from here down are leak_bytes.c and leak_nodes.c (leak_cases.h), verdict.c, growth.c, and
- * causes.c beside them; leak_evidence.h, track.h and loops.h hold what all of them read. */
+/* Leaks: gathers the evidence for what keeps growing. Judged at the last step boundary of each
+ * loop, never at the end of the trace, because blocks of a returning function die there. The layers
+ * below are leak_bytes.c and leak_nodes.c (leak_cases.h), verdict.c, growth.c and causes.c. All of
+ * them read leak_evidence.h, track.h and loops.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,7 +55,7 @@ static bool is_collected(const cm_leaks *l, uint32_t thread)
     return l->collecting && thread == l->collector;
 }
 
-/* Whether what was born in that step and dies now was garbage at the loop's end. */
+/* Whether a block born in that step and dying now was garbage at the loop's end. */
 static bool was_garbage(const cm_leaks *l, const cm_loop *loop, uint32_t step, uint32_t thread)
 {
     return is_collected(l, thread) && step >= l->loop[loop - l->loops->loop].collected;
@@ -179,7 +179,7 @@ static bool gather_node(void *context, const cm_node_life *life)
 
 /* --- events and boundaries ----------------------------------------------------------------- */
 
-/* A collection of the program's own: it would have found what was garbage before. */
+/* A collection by the program itself would have found earlier garbage. */
 static bool end_ghosts(cm_leaks *l)
 {
     size_t left = 0;
@@ -215,7 +215,7 @@ static bool is_text(const char *a, const char *b)
     return a != NULL && b != NULL && strcmp(a, b) == 0;
 }
 
-/* Whether the code of the loop's clock still runs on that stack; a module's globals live on. */
+/* Whether the code of the loop's clock still runs on that stack; module globals stay alive. */
 static bool is_in_frame(const cm_leaks *l, const cm_loop *loop, uint32_t stack)
 {
     const cm_reader *reader = l->run->reader;
@@ -255,8 +255,7 @@ static bool collected(cm_leaks *l, uint64_t generation)
     return !full || end_ghosts(l);
 }
 
-/* A block in a container that is filling, whatever device it is on; 0: the list of all of them
- * begins. */
+/* A block in a filling container, on any device; 0: the list of all of them begins. */
 static void see_filling(cm_leaks *l, uint64_t address)
 {
     const cm_replay *replay = l->run->replay;
@@ -321,7 +320,7 @@ static bool event(void *part, const cm_record *record)
     }
 }
 
-/* Alive at the loop's end but for us, and garbage. */
+/* Garbage that would have been alive at the loop's end without cuptimem's collection. */
 static bool gather_ghosts(cm_leaks *l, const cm_loop *loop)
 {
     uint32_t number = (uint32_t)(loop - l->loops->loop), step;
@@ -389,13 +388,13 @@ static bool step(void *part, int64_t number, cm_moment end)
 
 /* --- the end ------------------------------------------------------------------------------- */
 
-/* Where a version of PyTorch does not report the end of nodes, all of them seem to live. The
- * recorder writes whether it does; without that, a node that died proves it. */
+/* In versions of PyTorch that do not report the end of nodes, all seem alive. The recorder writes
+ * whether they are reported; otherwise a dead node proves it. */
 static bool nodes_are_counted(const cm_leaks *l)
 {
-    const char *said = cm_reader_meta(l->run->reader, "nodes");
-    return said != NULL ? strcmp(said, "counted") == 0
-                        : cm_nodes_are_destroyed(l->run->replay->nodes);
+    const char *nodes = cm_reader_meta(l->run->reader, "nodes");
+    return nodes != NULL ? strcmp(nodes, "counted") == 0
+                         : cm_nodes_are_destroyed(l->run->replay->nodes);
 }
 
 static bool finish(void *part, cm_analysis *out)

@@ -1,5 +1,5 @@
-/* The driver level's totals, and the ledgers of the moments that are kept. The map itself is the
- * replay's (driver_map.h); here are only the moments. */
+/* The driver level's totals, and the ledgers of selected moments. The map belongs to the replay
+ * (driver_map.h). */
 #include <stdlib.h>
 
 #include "../base/grow.h"
@@ -7,7 +7,7 @@
 
 typedef struct moment {
     bool seen;
-    cm_driver_moment told;
+    cm_driver_moment measured;
     uint64_t time_ns;
     int64_t step;
 } moment;
@@ -16,7 +16,7 @@ typedef struct ledger {
     const cm_run *run;
     moment moment[CM_TOTALS_HOST][CM_SNAPSHOTS];
     int64_t step;
-    bool begun; /* with the map: what follows counts from here */
+    bool begun; /* with the map: counts start here */
     uint64_t allocations, frees, unknown_frees, failed_frees, replaced;
     cm_witness_totals witness;
 } ledger;
@@ -31,15 +31,15 @@ static void begin(ledger *l)
         map->accounts.device[i].peak = map->accounts.device[i].bytes;
 }
 
-/* Of what is folded there may have come more records since than it lacked here: those of a time
- * before the trace. */
+/* Compacted stretches may have more late records than missing ones: records of events before the
+ * trace. */
 static uint64_t count_missing(const cm_driver_join *join, uint64_t waiting)
 {
-    int64_t folded = join->folded_events;
+    int64_t compacted = join->compacted_events;
     uint64_t known = join->expired_events + waiting;
-    if (folded >= 0)
-        return known + (uint64_t)folded;
-    return known > (uint64_t)-folded ? known + (uint64_t)folded : 0;
+    if (compacted >= 0)
+        return known + (uint64_t)compacted;
+    return known > (uint64_t)-compacted ? known + (uint64_t)compacted : 0;
 }
 
 static void *create(const cm_run *run)
@@ -76,9 +76,9 @@ static bool is_kept(const ledger *l, const moment *kept, cm_snapshot_kind snapsh
     uint64_t at = l->run->begin_ns + (uint64_t)asked;
     switch (snapshot) {
     case CM_SNAPSHOT_QUIET_PEAK:
-        return now->told.quiet && (!kept->seen || now->told.used > kept->told.used);
+        return now->measured.quiet && (!kept->seen || now->measured.used > kept->measured.used);
     case CM_SNAPSHOT_PEAK:
-        return !kept->seen || now->told.used > kept->told.used;
+        return !kept->seen || now->measured.used > kept->measured.used;
     case CM_SNAPSHOT_ASKED:
         return asked >= 0 &&
                (!kept->seen || distance(now->time_ns, at) < distance(kept->time_ns, at));
@@ -97,7 +97,7 @@ static bool event(void *part, const cm_record *record)
     cm_driver_map *map = l->run->replay->driver;
     uint16_t place = cm_driver_map_place(e->device_index);
     const moment now = {true, map->device[place].last, record->time_ns, l->step};
-    if (now.told.used < 0)
+    if (now.measured.used < 0)
         return true;
     for (cm_snapshot_kind p = 0; p < CM_SNAPSHOTS; p++) {
         moment *kept = &l->moment[place][p];
@@ -122,7 +122,7 @@ static bool make_ledger(const ledger *l, uint16_t place, cm_snapshot_kind snapsh
 {
     const cm_driver_map *map = l->run->replay->driver;
     const moment *m = &l->moment[place][snapshot];
-    const cm_driver_moment *t = &m->told;
+    const cm_driver_moment *t = &m->measured;
     *out = (cm_ledger){.device = place - 128,
                        .time_ns = m->time_ns,
                        .step = m->step,

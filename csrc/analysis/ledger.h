@@ -1,7 +1,7 @@
-/* What the driver level adds to a report: who holds the memory of each device, down to every
- * library, and what of a device nobody accounts for. All of it is empty for a trace without events
- * of the driver level (kinds 22 to 30). Bytes are int64, -1 where they are unknown; times are
- * nanoseconds since the window's start; devices are CUDA's indices, -1 where none was told. */
+/* The driver level of a report: which library holds the memory of each device, and what remains
+ * unaccounted for. Empty for a trace without driver events (kinds 22 to 30). Bytes are int64, -1
+ * unknown; times are nanoseconds since the window's start; devices are CUDA's indices, -1 unknown.
+ */
 #ifndef CM_ANALYSIS_LEDGER_H
 #define CM_ANALYSIS_LEDGER_H
 
@@ -15,22 +15,22 @@ typedef struct cm_driver_device {
     int index;
     /* Of kinds that take memory of the device: device, managed, async, physical, array. */
     int64_t bytes, peak;
-    cm_driver_line *line; /* alive at the end, of every kind but host memory; largest first */
+    cm_driver_line *line; /* alive at the end, without host memory; largest first */
     size_t line_count;
 } cm_driver_device;
 
-/* Records of MEMORY2 against events. differ: joined, but address, size or device are not the same;
- * missing: an event of a kind that has records without one; alone: a record without an event. None
- * is missing where no record was ever seen. */
+/* CUPTI's MEMORY2 records against driver events. differ: joined, but with another address, size or
+ * device. missing: an event without its record, 0 if the trace has no records. alone: a record
+ * without an event. */
 typedef struct cm_witness_totals {
     uint64_t records, matched, missing, differ, alone;
 } cm_witness_totals;
 
 typedef struct cm_driver_report {
     bool seen; /* some event of kinds 22 to 25 or 29 */
-    /* Events, but those of contexts. A free that failed is not among the frees. */
+    /* Without events of contexts. A failed free is not among the frees. */
     uint64_t allocations, frees, unknown_frees, failed_frees;
-    uint64_t replaced; /* allocations whose address was given out again: their free was lost */
+    uint64_t replaced; /* allocations at an address that was allocated again: their free was lost */
     cm_witness_totals witness;
     cm_driver_device *device;
     size_t device_count;
@@ -38,42 +38,40 @@ typedef struct cm_driver_report {
 } cm_driver_report;
 
 typedef enum cm_ledger_what {
-    CM_LEDGER_PEAK = 0, /* most used; among quiet moments where there is one */
-    CM_LEDGER_END,      /* the last that was told */
+    CM_LEDGER_PEAK = 0, /* most used; among quiet moments if there is one */
+    CM_LEDGER_END,      /* the last recorded moment */
     CM_LEDGER_ASKED     /* nearest to options.ledger_at_ns */
 } cm_ledger_what;
 
-/* One device at one moment at which its totals were told (CM_EV_DEVICE). Always, exactly:
+/* One device at one moment that recorded its totals (CM_EV_DEVICE). Always, exactly:
  *
  *   used = tensors + rounding + cached + sum of line.bytes + driver_rounding + pool_slack
  *          + max(context, 0) + max(others, 0) + residual
  *
- * driver_reserved is told beside it and in no sum: CUDA's total, and so `used`, leaves out what
- * driver and firmware keep. */
+ * driver_reserved is in no sum: CUDA's total, and so `used`, excludes what driver and firmware
+ * keep. */
 typedef struct cm_ledger {
     int device;
     uint64_t time_ns;
     int64_t step; /* -1: outside of any */
     cm_ledger_what what;
-    bool quiet; /* no allocation of the driver happened while the totals were read */
+    bool quiet; /* the driver allocated nothing while the totals were read */
     int64_t used, total, own, others, driver_reserved;
-    int64_t tensors;  /* asked-for bytes of live blocks that lie in driver memory */
-    int64_t rounding; /* the size of these blocks less that */
-    int64_t cached;   /* PyTorch's driver memory less its blocks */
-    /* The driver gives memory to a process in pages of CM_GRANULE, and carves what is smaller out
-     * of them: the pages that live allocations of kinds device and managed touch, less their bytes,
-     * PyTorch's among them. Memory of pools and of handles comes in whole pages; of arrays the
-     * addresses are not told. */
+    int64_t tensors;  /* requested bytes of live blocks in driver memory */
+    int64_t rounding; /* size of these blocks - tensors */
+    int64_t cached;   /* PyTorch's driver memory - its blocks */
+    /* Pages of CM_GRANULE that live device and managed allocations touch, less the bytes of these:
+     * the driver carves small allocations out of pages. PyTorch's count too. Pools and handles take
+     * whole pages; array addresses are unknown. */
     int64_t driver_rounding;
-    /* What memory pools hold beyond the allocations that are alive in them: of the device's default
-     * pool as the moment told it (CM_DEVICE_BYTES_POOLED); where it did not, of all pools as
-     * records last told of them (CM_EV_POOL). Pools that are told to hold less than is alive in
-     * them have no slack: the difference is pool_short, and so in the residual. */
+    /* What memory pools hold beyond their live allocations. Source: the default pool's size at the
+     * moment (CM_DEVICE_BYTES_POOLED), else the last record of each pool (CM_EV_POOL). A pool
+     * recorded as smaller than its live allocations has no slack: the difference is pool_short,
+     * part of the residual. */
     int64_t pool_slack, pool_short;
-    /* used - others - all of the above, at the device's first quiet moment; 0 where that was
-     * negative; -1 before there was one. context_measured: the device's context was seen to be made
-     * in this trace, so that this is the context's own memory (and what the driver loaded until
-     * that moment); else it is what was there before, too. */
+    /* used - others - all of the above, at the device's first quiet moment; at least 0; -1 before
+     * it. context_measured: this trace recorded the context's creation, so that this is its own
+     * memory and what the driver loaded until then. Otherwise it includes all earlier memory. */
     int64_t context;
     bool context_measured;
     int64_t residual;
@@ -86,7 +84,7 @@ typedef struct cm_device_point {
     int64_t used, driver, reserved, allocated; /* -1 unknown */
 } cm_device_point;
 
-/* A span of moments is told as the one of them that used the most. */
+/* Of each span of moments, the one that used the most. */
 typedef struct cm_device_curve {
     int device;
     cm_device_point *point; /* options.timeline_points at most */
@@ -105,7 +103,7 @@ typedef struct cm_pin {
     uint32_t stack; /* charged */
     int64_t bytes;  /* of its blocks */
     uint64_t count;
-    int64_t pinned; /* sizes of the partly used segments that they lie in, each once */
+    int64_t pinned; /* sizes of the partly used segments around them, each once */
     uint64_t segments;
 } cm_pin;
 
@@ -115,29 +113,29 @@ typedef struct cm_fragment_segment {
     size_t first_pin, pin_count; /* in segment_pin, largest first; pinned and segments are 0 */
 } cm_fragment_segment;
 
-/* PyTorch's segments of one device against its blocks. A segment is memory taken by cudaMalloc, or
- * a stretch of addresses without gap that shows mapped handles (an expandable segment). */
+/* PyTorch's segments of one device against its blocks. A segment is memory from cudaMalloc, or a
+ * gapless address range of mapped handles (an expandable segment). */
 typedef struct cm_fragmentation {
     int device;
     cm_fragment_what what;
     uint64_t time_ns;
     int64_t reserved;           /* sum of the segments' sizes */
     int64_t allocated;          /* of the blocks in them */
-    int64_t requested;          /* of which was asked for */
-    int64_t largest_free_block; /* the largest free stretch inside one segment */
+    int64_t requested;          /* of which requested */
+    int64_t largest_free_block; /* in one segment */
     int64_t free_on_device;     /* total - used at the last quiet moment, else at the last one,
                                  * with what this process freed or allocated since; -1 */
-    /* The largest single request that could be served: the larger of largest_free_block and
-     * free_on_device + empty_cache_returns (PyTorch empties its cache before it gives up); -1 where
+    /* The largest request that could succeed: the larger of largest_free_block and free_on_device +
+     * empty_cache_returns, because PyTorch empties its cache before it fails. -1 where
      * free_on_device is unknown. */
     int64_t largest_request;
-    int64_t asked;     /* what the failed request asked for; -1 but for CM_FRAGMENT_OOM */
-    int64_t too_small; /* of the bytes in no block, those in stretches smaller than that; or -1 */
-    /* Segments (of expandable ones: mapped pieces) in which nothing is allocated. */
+    int64_t asked;     /* size of the failed request; -1 except for CM_FRAGMENT_OOM */
+    int64_t too_small; /* free bytes in stretches smaller than that; or -1 */
+    /* Segments without a block (of expandable ones: mapped pieces). */
     int64_t empty_cache_returns;
-    /* What it would return were all segments expandable: empty_cache_returns, and of partly used
-     * segments of cudaMalloc every granule of CM_GRANULE, counted from the segment's start, in
-     * which nothing is allocated. */
+    /* The same if all segments were expandable: empty_cache_returns plus every granule without a
+     * block in partly used cudaMalloc segments. Granules of CM_GRANULE count from the segment's
+     * start. */
     int64_t expandable_returns;
     cm_fragment_segment *segment; /* partly used, the most free bytes first */
     size_t segment_count, segment_total;
@@ -156,7 +154,7 @@ typedef struct cm_kernel {
 /* Blocks of one stack that waited. */
 typedef struct cm_wait {
     uint32_t stack; /* charged */
-    uint32_t name;  /* the work that the longest wait was for, or was since; 0 unknown */
+    uint32_t name;  /* the work at the other end of the longest wait; 0 unknown */
     int64_t bytes;
     uint64_t count;
     int64_t wait_ns; /* the longest */
@@ -171,19 +169,18 @@ typedef struct cm_held {
 
 enum { CM_KERNEL_NAMES = 50, CM_KERNEL_WAITS = 50 };
 
-/* Which stream a block is used on is not told, so any work on its device counts as use: the first
- * launch on the device after the block's allocation, the last one before its free. early: blocks
- * allocated at least wait_least_ns before that first work started; late: blocks freed at least that
- * long after that last work had ended. Work of which no record came tells no time: such blocks are
- * in neither list. wait_least_ns: a tenth of a step on average, 1 ms at least; 10 ms without
- * steps. */
+/* Any work on a block's device counts as its use, because its streams are unknown: the first launch
+ * after its allocation, the last before its free. early: blocks allocated at least wait_least_ns
+ * before that first work started. late: blocks freed at least that long after that last work ended.
+ * Blocks are in neither list if that work has no record. wait_least_ns: a tenth of the mean step,
+ * at least 1 ms; 10 ms without steps. */
 typedef struct cm_kernels {
     bool seen;
-    /* dropped: launches without a record of their work, once there were records; unrecorded: those
-     * before the first record or before work that a fold only counted, so that nobody knows.
-     * unlaunched: work whose launch was not seen, less what a fold left out the launch of. */
+    /* dropped: launches without a record of their work, after the first record. unrecorded:
+     * launches before the first record, or before compacted work, so that their fate is unknown.
+     * unlaunched: work without a recorded launch, less work of compacted launches. */
     uint64_t launches, ran, dropped, unrecorded, unlaunched;
-    uint64_t unjudged; /* blocks, because too many waited for such records */
+    uint64_t unjudged; /* blocks beyond the bound of those that wait for records */
     int64_t wait_least_ns;
     int64_t ns;                    /* of all kernels */
     cm_kernel *name;               /* the most time first */

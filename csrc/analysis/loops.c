@@ -8,15 +8,15 @@
 
 /* One life of a data iterator: an epoch. */
 typedef struct life {
-    uint32_t line; /* that asks it */
-    uint32_t loop; /* where most of its batches went (a running majority) */
+    uint32_t line; /* that calls it */
+    uint32_t loop; /* with most of its batches (a running majority) */
     uint64_t votes;
-    uint32_t first, last; /* steps of that loop in which it was asked */
+    uint32_t first, last; /* steps of that loop in which it was called */
     uint32_t steps;       /* how many */
 } life;
 
 struct cm_loops_iterators {
-    cm_idmap at; /* address -> index of life + 1; 0: made, not asked yet */
+    cm_idmap at; /* address -> index of life + 1; 0: made, not yet called */
     life *life;
     size_t count, capacity;
 };
@@ -90,7 +90,7 @@ static bool ask(cm_loops *loops, uint64_t address, uint32_t line, uint32_t loop,
     if (!cm_idmap_get(&it->at, address, &number))
         number = 0;
     life *now = number > 0 ? &it->life[number - 1] : NULL;
-    /* An iterator that is asked from another line is another one at the same address. */
+    /* An iterator called from another line is another one at the same address. */
     if (now == NULL || now->line != line) {
         if (it->count >= UINT32_MAX - 1 ||
             !cm_grow((void **)&it->life, &it->capacity, it->count + 1, sizeof *it->life) ||
@@ -118,12 +118,12 @@ bool cm_loops_event(cm_loops *loops, const cm_record *record, int64_t step,
     const cm_event *e = &record->event;
     uint32_t line, index;
     if (e->address == UINT64_MAX)
-        return true; /* no object lies there */
+        return true; /* no object has such an address */
     if (e->kind == CM_EV_OBJECT_NEW)
         return e->size != CM_OBJECT_ITERATOR || cm_idmap_put(&loops->iterators->at, e->address, 0);
     if (e->kind != CM_EV_TICK || e->size != CM_TICK_DATA)
         return true;
-    /* The first batch is asked for before the first step: it is the first step's. */
+    /* The first batch is loaded before the first step, and belongs to it. */
     cm_loop *loop = cm_loops_find(loops, step < 0 ? 0 : step, &index);
     if (loop == NULL)
         return true;
@@ -141,7 +141,7 @@ static int by_last(const void *left, const void *right)
     return a->first < b->first ? -1 : a->first > b->first;
 }
 
-/* The line that asks in most of the loop's steps; false: none asks in half of them. */
+/* The line that asks for data in most of the loop's steps; false: none in half of them. */
 static bool main_line(const life *of, size_t count, uint32_t steps, uint32_t *line, bool *fine)
 {
     cm_idmap sums = {0};
@@ -169,8 +169,8 @@ static bool count_epochs(cm_loop *loop, const life *of, size_t count)
     loop->epoch = malloc(count * sizeof *loop->epoch);
     if (loop->epoch == NULL)
         return false;
-    /* Loaders that are drawn from side by side overlap: they are one epoch. The batch that an
-     * iterator does not have any more may be asked for in the next one's first step. */
+    /* Loaders used side by side overlap: they are one epoch. An exhausted iterator may be called
+     * once more in the next one's first step. */
     for (size_t i = 0; i < count; i++) {
         if (of[i].line != line || (loop->epochs > 0 && of[i].first < until))
             continue;
@@ -180,8 +180,8 @@ static bool count_epochs(cm_loop *loop, const life *of, size_t count)
     return true;
 }
 
-/* Roll-outs, samples: calls between the steps of another loop have no iterator, but what is kept
- * until that loop goes on may be its input. Each stretch of them is an epoch. A single one proves
+/* Roll-outs, samples: calls between the steps of another loop have no iterator, but blocks kept
+ * until that loop continues may be its input. Each stretch is an epoch. A single one proves
  * nothing: the program may end with it. */
 static bool count_stretches(const cm_steps *steps, cm_loop *loop)
 {

@@ -1,5 +1,5 @@
-/* The loops of a run as leaks are judged in them: where each step lies in its loop, how far each
- * loop has come, and the epochs of its data iterators. One owner. */
+/* The loops of a run, for judging leaks: the place of each step in its loop, each loop's progress,
+ * and the epochs of its data iterators. One owner. */
 #ifndef CM_ANALYSIS_LOOPS_H
 #define CM_ANALYSIS_LOOPS_H
 
@@ -12,17 +12,17 @@
 #include "../heap/attribution.h"
 
 enum {
-    CM_LOOPS_MAX = 64,       /* judged; a program has one to three */
+    CM_LOOPS_MAX = 64,       /* judged; programs have one to three */
     CM_LOOP_STEPS_MIN = 5,   /* shorter ones prove nothing */
-    CM_LOOP_NONE = UINT8_MAX /* a step of no loop that is judged */
+    CM_LOOP_NONE = UINT8_MAX /* a step outside of the judged loops */
 };
 
 typedef struct cm_loop {
     uint32_t number;        /* index into cm_steps.loop */
     uint32_t steps, passed; /* all of them, and those that have ended */
-    uint32_t *global;       /* numbers of its steps in the trace */
+    uint32_t *global;       /* its steps' numbers in the trace */
     uint32_t *epoch;        /* after cm_loops_finish: first steps of its epochs */
-    size_t epochs;          /* 0: its steps do not come with data iterators */
+    size_t epochs;          /* 0: no data iterators */
 } cm_loop;
 
 typedef struct cm_loops cm_loops;
@@ -38,7 +38,7 @@ struct cm_loops {
 cm_loops *cm_loops_new(const cm_steps *steps); /* NULL: out of memory */
 void cm_loops_free(cm_loops *loops);
 
-/* The loop of a step of the trace and its number there; NULL: none that is judged. */
+/* The loop of a step of the trace and its number there; NULL: not judged. */
 static inline cm_loop *cm_loops_find(cm_loops *loops, int64_t step, uint32_t *index)
 {
     if (step < 0 || (size_t)step >= loops->steps->count || loops->loop_of[step] == CM_LOOP_NONE)
@@ -50,14 +50,14 @@ static inline cm_loop *cm_loops_find(cm_loops *loops, int64_t step, uint32_t *in
 /* Whether the loop's steps train. */
 bool cm_loops_trains(const cm_loops *loops, const cm_loop *loop);
 
-/* A data iterator was made or begun afresh, or asked for a batch in this step (-1: before the
- * first). false: out of memory. */
+/* A data iterator was made, restarted, or asked for a batch in this step (-1: before the first).
+ * false: out of memory. */
 bool cm_loops_event(cm_loops *loops, const cm_record *record, int64_t step,
                     cm_attribution *attribution);
 
-/* Counts epochs: of the code line that asks for data in most of a loop's steps (half of them at
- * least), how many iterators came one after the other; without one, of calls between the steps of
- * another loop, how many stretches. false: out of memory. */
+/* Counts epochs: the successive iterators of the code line that asks for data in most of a loop's
+ * steps (at least half). Without such a line: the stretches of calls between the steps of another
+ * loop. false: out of memory. */
 bool cm_loops_finish(cm_loops *loops);
 
 #endif

@@ -1,4 +1,4 @@
-/* The requests that could not be met. */
+/* The failed requests. */
 #include "ooms.h"
 
 #include <stdlib.h>
@@ -37,7 +37,7 @@ static void *create(const cm_run *run)
     return o;
 }
 
-/* What is alive on the device now, by origin. */
+/* The live blocks of the device, by origin. */
 static bool take_contributors(const cm_replay *replay, uint16_t device, cm_oom *to)
 {
     cm_amounts alive = {0};
@@ -61,7 +61,7 @@ static bool event(void *part, const cm_record *record)
     if (number < 0)
         return true;
     device_ooms *d = &o->device[number];
-    /* The record was applied: the replay stands behind it. */
+    /* The replay has applied this record. */
     bool left = o->run->plan->oom_left != 0 && o->run->plan->oom_left == replay->position;
     d->total++;
     if (d->count >= CM_OOMS_KEPT && !left)

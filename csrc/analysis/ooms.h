@@ -1,4 +1,4 @@
-/* Requests that could not be met: what a result keeps of them. */
+/* The failed requests that a result contains. */
 #ifndef CM_ANALYSIS_OOMS_H
 #define CM_ANALYSIS_OOMS_H
 

@@ -1,5 +1,5 @@
-/* One analysis: sees every change of the heap in the replay and adds its numbers to the result.
- * analyze.c runs those of its table side by side over one pass. */
+/* The interface of one analysis: it receives every change of the heap in the replay and adds its
+ * numbers to the result. analyze.c runs all of its table over one pass. */
 #ifndef CM_ANALYSIS_PARTS_H
 #define CM_ANALYSIS_PARTS_H
 
@@ -17,19 +17,18 @@ typedef struct cm_run {
 
 #define CM_PART_EVENT(kind) (UINT64_C(1) << (kind))
 
-/* All functions but destroy return false (NULL) when memory is out. finish hands its arrays over to
- * the result, which frees them; destroy frees the rest, after finish or without it. */
+/* All functions but destroy return false (NULL) when out of memory. finish moves its arrays to the
+ * result, which frees them; destroy frees the rest, also without finish. */
 typedef struct cm_part_kind {
     const char *name;
     void *(*create)(const cm_run *run); /* the replay stands at the window's start */
     bool (*change)(void *part, const cm_change *change); /* may be NULL */
-    /* What is neither ALLOC nor FREE, of the kinds in `events` only; NULL where there are none. */
+    /* Records other than ALLOC and FREE, only of the kinds in `events`; NULL: none. */
     bool (*event)(void *part, const cm_record *record);
-    uint64_t events; /* CM_PART_EVENT of each */
-    /* The step ended here; -1: what comes before the first. What follows the last step has no end.
-     * May be NULL. */
+    uint64_t events; /* bits CM_PART_EVENT(kind) */
+    /* The step ended here; -1: the time before the first. The tail has no end. May be NULL. */
     bool (*step)(void *part, int64_t step, cm_moment end);
-    /* out->device is there, and what was lost. */
+    /* out->device and the losses are already filled in. */
     bool (*finish)(void *part, cm_analysis *out);
     void (*destroy)(void *part);
 } cm_part_kind;

@@ -1,8 +1,8 @@
-/* Peaks and what they are made of, for the whole run and for each step, and the plain sums.
+/* Peaks and their contributors, for the whole run and for each step, and the plain sums.
  *
- * What each origin had at the peaks of the run and of the step are snapshots (snapshot.h). A step's
- * largest contributors come out of a tournament over origins, in which only those that the step or
- * the one before it touched are set again. So nothing here is linear in stacks per step. */
+ * Each origin's bytes at the peaks of the run and of the step are snapshots (snapshot.h). A step's
+ * largest contributors come from a tournament over origins, which updates only those touched by
+ * this step or the previous one. So the cost per step is not linear in stacks. */
 #include "contributors.h"
 #include "../base/grow.h"
 #include "parts.h"
@@ -38,7 +38,7 @@ typedef struct device {
     list leaves;  /* leaf -> origin */
     list touched, touched_before;
     cm_tournament tree;
-    cm_contributors contributors; /* of the step that was asked for */
+    cm_contributors contributors; /* of the requested step */
 } device;
 
 typedef struct peak {
@@ -64,7 +64,7 @@ static bool add_to_list(list *l, uint32_t origin)
     return true;
 }
 
-/* What a device has before its first block does not depend on what made it known. */
+/* A device's values before its first block do not depend on what made it known. */
 static bool know_devices(peak *p)
 {
     const cm_replay *replay = p->run->replay;
@@ -190,7 +190,7 @@ static void *create(const cm_run *run)
     return p;
 }
 
-/* What the allocator holds; and what came and went and is only counted: it was at no peak. */
+/* The allocator's reserved bytes, and compacted blocks, which were at no peak. */
 static bool event(void *part, const cm_record *record)
 {
     peak *p = part;
@@ -217,7 +217,7 @@ static bool event(void *part, const cm_record *record)
     return true;
 }
 
-/* Everybody who was there at the peak of the run, or of the step that is about to end. */
+/* All contributors at the peak of the run, or of the step about to end. */
 static bool all_contributors(peak *p, device *d, bool of_step)
 {
     d->contributors.count = 0;
@@ -233,8 +233,8 @@ static bool all_contributors(peak *p, device *d, bool of_step)
     return true;
 }
 
-/* Leaves hold what each origin had at this step's peak: those that the step did not touch have it
- * still, so only they can be stale that the step before set to its own peak. */
+/* Leaves hold each origin's bytes at this step's peak. An origin that the step did not touch still
+ * has them, so only leaves set by the previous step can be stale. */
 static bool set_tree(peak *p, device *d)
 {
     if (!cm_tournament_reserve(&d->tree, d->leaves.count))
@@ -252,8 +252,8 @@ static bool set_tree(peak *p, device *d)
     return true;
 }
 
-/* A few bytes can tick a step on 256 devices. Past what a recorder's trace has, a device has no row
- * of a step in which nothing happened on it; the first has one always. */
+/* A few bytes can tick a step on 256 devices. Beyond the rows of any real trace, a device without
+ * an event in the step has no row, except the first. */
 static bool leave_out(const peak *p, uint32_t number)
 {
     return !p->device[number].changed && number > 0 && p->reports >= p->most_reports;

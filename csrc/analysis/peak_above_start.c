@@ -1,6 +1,5 @@
-/* The peak above the start: the highest sum of live blocks that were allocated in the window.
- * Blocks from before count neither while they live nor when they go. Who was there then, and who of
- * them is there at the end, only where asked. */
+/* The peak above the start: the highest sum of live blocks allocated in the window. Earlier blocks
+ * never count. The blocks alive then, and those alive at the end, only on request. */
 #include "contributors.h"
 #include "../base/grow.h"
 #include "parts.h"

@@ -1,14 +1,14 @@
-/* How much of each device's peak was asked for: the rest is the allocator's rounding.
+/* The requested bytes of each device's peak: the rest is the allocator's rounding.
  *
- * The requested size is recorded behind the block. Events of one device come one at a time (its
- * mutex is held), so a block that made the peak is still the newest one then. */
+ * The requested size is recorded after the block. The device's mutex serializes its events, so a
+ * block that made the peak is still the newest one then. */
 #include <stdlib.h>
 
 #include "parts.h"
 
 typedef struct device {
     int64_t peak, slack; /* slack: at the peak */
-    uint64_t top;        /* the block that reached it, while nothing else has changed; else 0 */
+    uint64_t top;        /* the block that reached it, until the next change; else 0 */
 } device;
 
 typedef struct requested {
@@ -52,8 +52,8 @@ static bool finish(void *part, cm_analysis *out)
 {
     requested *r = part;
     for (size_t i = 0; i < out->device_count; i++) {
-        bool told = r->run->replay->device[i].slack_told;
-        out->device[i].requested_peak = told ? r->device[i].peak - r->device[i].slack : -1;
+        bool known = r->run->replay->device[i].slack_known;
+        out->device[i].requested_peak = known ? r->device[i].peak - r->device[i].slack : -1;
     }
     return true;
 }

@@ -1,4 +1,4 @@
-/* What PyTorch's allocator took from CUDA: how many segments there are, and how much at most. */
+/* The segments that PyTorch's allocator took from CUDA: their number, bytes and peak. */
 #include <stdlib.h>
 
 #include "parts.h"

@@ -6,7 +6,7 @@
 
 #include "../heap/library.h"
 
-/* Items that one record gives at most: two changes, a segment replaced by another one. */
+/* The most items of one record: two changes, a segment replaced by another one. */
 enum { PENDING = 8, RECORDS_A_READ = 1 << 16 };
 
 struct cm_stream {
@@ -15,7 +15,7 @@ struct cm_stream {
     char *code;
     uint64_t position;
     bool started, listed, over;
-    size_t segment, device, slot; /* the next ones of what is there at the start */
+    size_t segment, device, slot; /* the next ones of the start's list */
     int64_t bounds;               /* step bounds passed: the first is the begin of step 0 */
     cm_item pending[PENDING];
     size_t pending_count, pending_next;
@@ -76,7 +76,7 @@ void cm_stream_close(cm_stream *s)
 
 /* --- items ---------------------------------------------------------------------------------- */
 
-/* Threads are merged, so a time may lie a little before the window's mark. */
+/* Threads are merged, so a time may be a little before the window's mark. */
 static uint64_t since_begin(const cm_stream *s, uint64_t time_ns)
 {
     uint64_t begin = s->window.plan->begin_ns;
@@ -94,7 +94,7 @@ static cm_item *add(cm_stream *s, cm_item_kind kind, const cm_record *record)
     return item;
 }
 
-/* What is behind the last step is in none. */
+/* The tail is in no step. */
 static int32_t step_of(const cm_stream *s, int32_t step)
 {
     return step >= 0 && (uint64_t)step < s->window.plan->steps.count ? step : -1;
@@ -160,7 +160,7 @@ static int16_t device_of(const cm_stream *s, const cm_event *e)
     return (int16_t)cm_replay_find_device(s->window.replay, e->device_type, e->device_index);
 }
 
-/* What is neither a block nor a segment. */
+/* Neither a block nor a segment. */
 static void add_other(cm_stream *s, const cm_record *record)
 {
     const cm_event *e = &record->event;
@@ -245,7 +245,7 @@ static bool read_record(cm_stream *s, char *error, size_t error_size)
     return true;
 }
 
-/* The next step bound, if it lies at or before this record. */
+/* The next step bound, if at or before this record. */
 static bool pass_bound(cm_stream *s, cm_item *item)
 {
     const cm_steps *steps = &s->window.plan->steps;
@@ -265,7 +265,7 @@ static bool pass_bound(cm_stream *s, cm_item *item)
     return true;
 }
 
-/* What is there at the start: segments, the allocators' totals, blocks. */
+/* The state at the start: segments, the allocators' totals, blocks. */
 static bool list_start(cm_stream *s, cm_item *item)
 {
     const cm_replay *replay = s->window.replay;
@@ -298,7 +298,7 @@ static bool list_start(cm_stream *s, cm_item *item)
     return false;
 }
 
-/* Before the records: what is there, then the step bounds up to here. */
+/* Before the records: the state at the start, then the step bounds up to here. */
 static bool next_without_record(cm_stream *s, cm_item *item)
 {
     if (s->pending_next < s->pending_count) {

@@ -1,5 +1,5 @@
-/* What is still alive, by the line it is charged to: at the end of the last step (never judged at
- * the end of the trace: what dies when a function returns was alive), and at the end. */
+/* Live blocks by charged line, at the end of the trace and of the last step. Only the latter are
+ * judged, because blocks of a returning function die at the trace's end. */
 #include <string.h>
 
 #include "../base/grow.h"

@@ -1,12 +1,11 @@
-/* A line's whole life (but for peak_above_start.c): what was alive at both ends of the recording or
- * of one step, what was allocated, what was freed in the step that made it. Each by contributor,
- * and only where asked. */
+/* Tables by contributor (the others are in peak_above_start.c): blocks alive at both ends of the
+ * recording or of one step, allocated, freed in their own step. Only on request. */
 #include "contributors.h"
 #include "parts.h"
 
 typedef struct table {
     cm_amounts of_origin;
-    cm_amount folded[CM_DEVICES_MAX]; /* by device: only counted, of unknown stacks */
+    cm_amount compacted[CM_DEVICES_MAX]; /* by device: compacted blocks, of unknown stacks */
 } table;
 
 typedef struct tables {
@@ -40,7 +39,7 @@ static void *create(const cm_run *run)
     return t;
 }
 
-/* Whether what happens now is in a step; what follows the last one is in none. */
+/* Whether the current record is in a step; the tail is in none. */
 static bool in_step(const tables *t)
 {
     return t->run->replay->step >= 0 && (uint64_t)t->run->replay->step < t->run->steps->count;
@@ -62,7 +61,7 @@ static bool born(tables *t, const cm_change *c)
     return true;
 }
 
-/* A block that a walk found has no step: it was made before, whenever it was seen. */
+/* A block that a walk found has no step: it is from before. */
 static bool died(tables *t, const cm_change *c)
 {
     if (!is_wanted(t, CM_TABLE_TEMPORARY) || !in_step(t) || c->block.step != t->run->replay->step)
@@ -79,7 +78,7 @@ static bool change(void *part, const cm_change *c)
     return c->bytes > 0 ? born(t, c) : died(t, c);
 }
 
-/* They came and went between two possible bounds of steps, so within one step. */
+/* Compacted blocks lived between two possible step bounds, so within one step. */
 static bool event(void *part, const cm_record *record)
 {
     tables *t = part;
@@ -89,8 +88,8 @@ static bool event(void *part, const cm_record *record)
         return true;
     for (size_t kind = CM_TABLE_ALLOCATED; kind < CM_TABLES; kind++)
         if (is_wanted(t, (cm_table_kind)kind) && (kind == CM_TABLE_ALLOCATED || in_step(t))) {
-            t->table[kind].folded[device].bytes += e->size;
-            t->table[kind].folded[device].count += e->address;
+            t->table[kind].compacted[device].bytes += e->size;
+            t->table[kind].compacted[device].count += e->address;
         }
     return true;
 }
@@ -121,8 +120,8 @@ static bool put(const tables *t, cm_table_kind kind, uint16_t device, cm_table *
     cm_contributors_sort(list.contributor, list.count);
     out->contributors = list.contributor;
     out->contributor_count = list.count;
-    out->rest_bytes = from->folded[device].bytes;
-    out->rest_count = from->folded[device].count;
+    out->rest_bytes = from->compacted[device].bytes;
+    out->rest_count = from->compacted[device].count;
     return fine;
 }
 

@@ -1,5 +1,5 @@
-/* The labelled blocks of each device's peak. Of those that were freed since the highest moment so
- * far, the ones that were alive then are kept; a higher moment makes them irrelevant. */
+/* The labelled blocks of each device's peak. Blocks freed since the highest moment so far are kept
+ * if they were alive then, until a higher moment. */
 #include <string.h>
 
 #include "../base/grow.h"
@@ -28,7 +28,7 @@ typedef struct tensors {
     device device[CM_DEVICES_MAX];
     uint64_t changes;
     list alive;
-    cm_idmap place; /* key -> place in alive */
+    cm_idmap place; /* key -> index in alive */
 } tensors;
 
 static uint64_t key_of(const cm_block *block)
@@ -137,7 +137,7 @@ static bool finish(void *part, cm_analysis *out)
         cm_device_report *r = &out->device[i];
         size_t capacity = 0;
         if (t->run->options->of_step)
-            continue; /* the peak is another one */
+            continue; /* there is another peak */
         if (!gather(&t->alive, (uint16_t)i, d->most_at, r, &capacity) ||
             !gather(&d->gone, (uint16_t)i, d->most_at, r, &capacity))
             return false;

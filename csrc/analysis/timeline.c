@@ -1,7 +1,6 @@
 /* The curve of live bytes per device, and of the process's resident memory, in a bounded number of
- * points. A point stands for a span of time, 2^shift ns wide; when there are too many, spans double
- * and neighbours join. Minimum and maximum of every span are kept, so the true peak is always in
- * the curve. */
+ * points. A point is a span of 2^shift ns; when there are too many, spans double and neighbours
+ * join. Every span has its minimum and maximum, so the curve contains the true peak. */
 #include <string.h>
 
 #include "../base/grow.h"
@@ -21,7 +20,7 @@ typedef struct timeline {
     curve *device;
     size_t devices, device_capacity;
     curve rss;
-    size_t limit; /* points of a curve, at most */
+    size_t limit; /* of points of a curve */
 } timeline;
 
 static void join(cm_timeline_point *into, const cm_timeline_point *next)
@@ -53,7 +52,7 @@ static void halve(curve *c)
     c->span = span;
 }
 
-/* reserved: what the allocator holds now, -1 unknown. */
+/* reserved: the allocator's bytes now, -1 unknown. */
 static bool add(curve *c, size_t limit, uint64_t time_ns, int64_t value, int64_t reserved)
 {
     if (c->count > 0 && time_ns >> c->shift <= c->span) { /* a time may step back a little */
@@ -144,7 +143,7 @@ static bool finish(void *part, cm_analysis *out)
         return false;
     for (size_t i = 0; i < t->devices; i++) {
         curve *c = &t->device[i];
-        /* It never had a block: a request that failed made it known. */
+        /* It never had a block: a failed request made it known. */
         if (c->count == 0 &&
             !add(c, t->limit, t->run->begin_ns, 0, t->run->replay->device[i].reserved))
             return false;

@@ -1,12 +1,12 @@
-/* The allocator's own total against the heap that was recorded: a difference means that events are
- * missing. A free that is put off until a stream is done counts as one in both. */
+/* The allocator's own total against the recorded heap: a difference means missing events. A
+ * deferred free counts as a free in both. */
 #include <stdlib.h>
 
 #include "parts.h"
 
 typedef struct device {
-    cm_totals_check sure;    /* of stretches that are over */
-    cm_totals_check pending; /* since the last bound: not known yet whether it is compacted */
+    cm_totals_check sure;    /* of finished stretches */
+    cm_totals_check pending; /* since the last bound: perhaps compacted */
 } device;
 
 typedef struct check {
@@ -22,14 +22,14 @@ static void *create(const cm_run *run)
     return c;
 }
 
-static void compare(device *d, int64_t told, int64_t live)
+static void compare(device *d, int64_t reported, int64_t live)
 {
     cm_totals_check *p = &d->pending;
-    bool differs = told != live;
+    bool differs = reported != live;
     p->checked++;
     p->differ += differs;
     if (differs || p->differ == 0) {
-        p->told = told;
+        p->told = reported;
         p->live = live;
     }
 }

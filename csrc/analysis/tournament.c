@@ -52,7 +52,7 @@ size_t cm_tournament_largest(cm_tournament *tree, size_t wanted, uint32_t *leaf)
     size_t found = 0;
     if (wanted > sizeof taken / sizeof taken[0])
         wanted = sizeof taken / sizeof taken[0];
-    /* Each winner is taken out to see the next, and put back at the end. */
+    /* Remove each winner to find the next, and restore all at the end. */
     while (tree->leaves > 0 && found < wanted && tree->value[1] > 0) {
         size_t i = 1;
         while (i < tree->leaves)

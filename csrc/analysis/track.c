@@ -6,7 +6,7 @@
 #include "../base/grow.h"
 #include "../base/idmap.h"
 
-enum { SCALAR_BYTES = 64 }; /* a block up to this size does not follow the size of a batch */
+enum { SCALAR_BYTES = 64 }; /* smaller blocks do not depend on the batch size */
 
 cm_track *cm_track_new(cm_loops *loops, cm_stack_classes *classes, const cm_replay *replay)
 {
@@ -167,7 +167,7 @@ bool cm_track_setup_death(cm_track *t, const cm_block *block, uint32_t loop)
     const cm_origin *o = &t->replay->origin[block->origin];
     uint32_t stack, line;
     if (o->stack < CM_STACK_FIRST)
-        return true; /* found alive at the start: nothing is known of its line */
+        return true; /* found alive at the start: its line is unknown */
     if (!cm_stack_class_of(t->classes, o->stack, &stack))
         return false;
     if (cm_idmap_get(&t->by_line, key_of(loop, o->device, cm_stack_class_line(t->classes, stack)),
@@ -181,7 +181,7 @@ void cm_track_forget_filling(cm_track *t)
     for (size_t i = 0; i < t->groups; i++) {
         cm_track_group *g = &t->group[i];
         const cm_loop *loop = &t->loops->loop[g->loop];
-        /* Behind its loop the container may be gone, and its blocks with it. */
+        /* After its loop the container may be gone, and its blocks with it. */
         if (loop->passed < loop->steps && g->series.live > 0)
             g->filling = 0;
         g->filling_seen = false;
@@ -215,7 +215,7 @@ static void lower(cm_track_series *s, uint32_t width, uint32_t from, uint32_t un
     }
 }
 
-/* The live bytes at boundary `now`; they had not changed at those since the last call. */
+/* Notes the live bytes at boundary `now`, unchanged since the last call's boundary. */
 static bool pass_boundary(cm_track_series *s, uint32_t width, uint32_t now)
 {
     if (s->low == NULL && s->live == s->seen) {
@@ -256,7 +256,7 @@ bool cm_track_boundary(cm_track *t, uint32_t number)
         if (g->first_live == 0)
             g->first_live = g->series.live;
         if (g->series.live == g->series.seen && g->series.low == NULL)
-            continue; /* whatever was made in between is gone again */
+            continue; /* everything made in between was freed */
         cm_track_series *line = &t->line[g->line].series;
         line->live += g->series.live - g->series.seen;
         if (!line->touched)

@@ -27,8 +27,8 @@ static void take(const cm_verdicts *v, const cm_growth_result *r, cm_leak_signat
         out->reason = CM_SUSPECT_LOST;
 }
 
-/* A program that switches it off and collects by itself, every so many steps: what was made since
- * waits for the next time. What was older, and is there, that collection did not find. */
+/* A program that disables the collector and collects by itself at intervals: new garbage waits for
+ * its next collection. Older live blocks survived the last one. */
 static bool waits_for_the_next(const cm_verdict_case *c)
 {
     size_t older = 0;
@@ -37,14 +37,14 @@ static bool waits_for_the_next(const cm_verdict_case *c)
     return c->swept > 0 && c->loop->steps - c->swept <= c->pause && older < CM_GROWTH_BIRTHS;
 }
 
-static bool nobody_collects(const cm_verdicts *v, const cm_verdict_case *c)
+static bool is_never_collected(const cm_verdicts *v, const cm_verdict_case *c)
 {
     uint32_t steps = c->loop->steps;
     return v->collector_disabled && (c->collected == 0 || c->collected < steps - steps / 3) &&
            !waits_for_the_next(c);
 }
 
-/* Whether the births that a full collection left were a leak by themselves. */
+/* Whether the births that survived a full collection are a leak on their own. */
 static bool was_a_leak_when_collected(const cm_verdict_case *given, const cm_growth_case *now)
 {
     cm_growth_case then = *now;
@@ -52,13 +52,12 @@ static bool was_a_leak_when_collected(const cm_verdict_case *given, const cm_gro
     then.births = 0;
     while (then.births < now->births && now->birth[then.births].step < then.steps)
         then.births++;
-    then.epochs = 0; /* they are judged over the whole loop */
+    then.epochs = 0; /* judged over the whole loop */
     then.deaths = NULL;
     return then.births > 0 && cm_growth_survivors(&then).verdict == CM_GROWTH_LEAK;
 }
 
-/* The level at the boundaries has garbage in it: where most of it was, it proves nothing about what
- * is held. */
+/* Live bytes at the boundaries include garbage: if that is most of them, they prove nothing. */
 static bool mostly_garbage(const cm_verdict_case *c)
 {
     double kept = 0, all = 0;
@@ -87,8 +86,8 @@ cm_verdict_class cm_verdict_judge(const cm_verdicts *v, const cm_verdict_case *g
         c.births = given->all_births;
         signature = CM_LEAK_SURVIVORS;
         class = CM_VERDICT_GARBAGE;
-        if (nobody_collects(v, given))
-            c.deaths = NULL; /* an early collection was no eviction */
+        if (is_never_collected(v, given))
+            c.deaths = NULL; /* an early collection is no eviction */
         found = c.births > 0 ? cm_growth_survivors(&c) : (cm_growth_result){0};
     }
     if (!grows(&found)) {
@@ -101,7 +100,7 @@ cm_verdict_class cm_verdict_judge(const cm_verdicts *v, const cm_verdict_case *g
         out->reason == CM_SUSPECT_NOT && !given->proven && !was_a_leak_when_collected(given, &c))
         out->reason = CM_SUSPECT_UNCOLLECTED;
     if (class == CM_VERDICT_GARBAGE) {
-        out->cycle = nobody_collects(v, given);
+        out->cycle = is_never_collected(v, given);
         if (!out->cycle)
             out->reason = given->late ? CM_SUSPECT_LATE : CM_SUSPECT_GARBAGE;
     }

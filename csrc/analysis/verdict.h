@@ -1,17 +1,17 @@
-/* From what a group of blocks or nodes did to a row of the report: which signature, how sure, and
- * why it may only be suspected. One owner.
+/* The verdict on a group of blocks or nodes: its signature, its confidence, and why it may only be
+ * suspected. One owner.
  *
- * Without a collection behind the loop's last boundary, as in a report in the middle of a run or
- * after a kill, survivors may be garbage that waits. They are a leak only if they were one at the
- * loop's last full collection, by what that one left.
+ * Without a collection after the loop's last boundary, as in a report in the middle of a run or
+ * after a kill, survivors may be uncollected garbage. They are a leak only if what the loop's last
+ * full collection left was one.
  *
- * What died in a collection after the loop's last boundary was garbage that waited. It proves
- * nothing: a group that only qualifies with it is a suspect, unless Python's collector was switched
- * off and no full collection ran in the last third of the loop's steps; then nothing but the end of
- * the program would have freed it, and it is a leak by reference cycles. Blocks that had survived a
- * full collection within the loop were reachable, whatever they died of later.
+ * Blocks that died in a collection after the loop's last boundary were garbage and prove nothing: a
+ * group that only qualifies with them is a suspect. It is a leak by reference cycles if the
+ * collector was disabled and no full collection ran in the last third of the steps, because only
+ * the program's end would have freed it. Blocks that survived a full collection within the loop
+ * were reachable then.
  *
- * Lost events and lost frees explain a verdict when they are a quarter of its evidence or more. */
+ * Lost events and lost frees explain a verdict from a quarter of its evidence on. */
 #ifndef CM_ANALYSIS_VERDICT_H
 #define CM_ANALYSIS_VERDICT_H
 
@@ -19,20 +19,21 @@
 #include "growth.h"
 #include "loops.h"
 
-/* What grows, before causes are searched. */
+/* One that grows, before the search for causes. */
 typedef struct cm_verdict_row {
     cm_leak leak;
-    uint64_t first_position;          /* of a growing set: the record of its first birth, */
-    int64_t first_live;               /* and its bytes at its first boundary */
+    uint64_t first_position;          /* of a growing set: the record of its first birth */
+    int64_t first_live;               /* ... and its bytes at its first boundary */
     uint32_t born[CM_GROWTH_BUCKETS]; /* distinct steps of birth, by bucket of the loop's steps */
     uint32_t line;                    /* number of the user's line (stack_class.h) */
-    bool holds_inputs; /* nodes: most were run by no backward, which lets go of them */
-    size_t under;      /* index + 1 of its cause */
+    bool
+        holds_inputs; /* nodes: most were not run by a backward, which would release their inputs */
+    size_t under;     /* index + 1 of its cause */
 } cm_verdict_row;
 
-/* What the verdicts of one trace rest on, and what they are. */
+/* The verdicts of one trace and their common evidence. */
 typedef struct cm_verdicts {
-    uint64_t lost;           /* events, and frees that went missing */
+    uint64_t lost;           /* events and frees */
     bool collector_disabled; /* when the recording ended */
     cm_verdict_row *row;
     size_t rows, row_capacity;
@@ -45,8 +46,8 @@ typedef struct cm_verdict_case {
     uint32_t collected; /* boundaries of the loop passed at its last full collection; 0: none ran */
     uint32_t swept;     /* ... at its last one of any kind */
     uint32_t pause;     /* the most between two collections, the loop's beginning included */
-    bool proven; /* what is in `kept` was no garbage: one ran behind the loop, or many in it */
-    bool late;   /* no evidence that what died in one behind the loop was garbage in it */
+    bool proven;        /* `kept` was no garbage: a collection ran after the loop, or many in it */
+    bool late; /* no evidence that deaths in a collection after the loop were garbage in the loop */
     cm_growth_case kept;        /* without the garbage; steps and epochs are filled in */
     const cm_growth_birth *all; /* with it */
     size_t all_births;
@@ -54,7 +55,7 @@ typedef struct cm_verdict_case {
 
 typedef enum cm_verdict_class {
     CM_VERDICT_NOTHING = 0,
-    CM_VERDICT_HINT,   /* few births, or stopped: for suspects, if nothing better is found */
+    CM_VERDICT_HINT,   /* few births, or stopped: a suspect if nothing better is found */
     CM_VERDICT_KEPT,   /* it grows; its blocks are `kept` */
     CM_VERDICT_GARBAGE /* it grows; its blocks are `all` */
 } cm_verdict_class;
@@ -63,7 +64,7 @@ typedef enum cm_verdict_class {
 cm_verdict_class cm_verdict_judge(const cm_verdicts *verdicts, const cm_verdict_case *c,
                                   cm_leak *out);
 
-/* Adds a row. Sorts the parts, and takes from them bytes, count and stack. false: out of memory. */
+/* Adds a row; sorts the parts and computes its bytes, count and stack. false: out of memory. */
 bool cm_verdicts_add(cm_verdicts *verdicts, const cm_verdict_row *row, cm_leak_part *part,
                      size_t parts);
 

@@ -1,6 +1,6 @@
 #include "window_time.h"
 
-/* Threads are merged, so a time may lie a little before the window's mark. */
+/* Threads are merged, so a time may be a little before the window's mark. */
 static void rebase(uint64_t *time_ns, uint64_t begin_ns)
 {
     *time_ns = *time_ns > begin_ns ? *time_ns - begin_ns : 0;

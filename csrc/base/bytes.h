@@ -1,6 +1,6 @@
-/* The integers of format.h. Putting: into room that the caller has made (a varint takes at most 10
- * bytes); returns what is behind. Reading: from bytes that may be anything, so every step checks
- * what is left, and the first thing that is wrong makes `bad` stick. */
+/* The integers of format.h. Writers need room (a varint takes at most 10 bytes) and return the
+ * position after. Readers accept any bytes: every step checks what is left, and the first error
+ * sets `bad` for good. */
 #ifndef CM_BASE_BYTES_H
 #define CM_BASE_BYTES_H
 

@@ -1,4 +1,4 @@
-/* Which clock: the counter only where the kernel itself keeps time with it. */
+/* Chooses the clock: the counter if the kernel itself keeps time with it. */
 #include "clock.h"
 
 #include <fcntl.h>
@@ -8,8 +8,8 @@
 int cm_clock_uses_counter;
 
 #if defined(__x86_64__)
-/* The kernel measures drift between cores and leaves the counter as soon as it finds any; its
- * choice is therefore the test that no flag of the processor can replace. */
+/* The kernel measures drift between cores and leaves the counter as soon as it finds any. No flag
+ * of the processor can replace that test. */
 static int kernel_trusts_counter(void)
 {
     char name[32];
@@ -25,7 +25,7 @@ static int kernel_trusts_counter(void)
 #elif defined(__aarch64__)
 static int kernel_trusts_counter(void)
 {
-    return 1; /* the generic timer is one for the whole system by architecture */
+    return 1; /* by architecture one generic timer serves the whole system */
 }
 #else
 static int kernel_trusts_counter(void)

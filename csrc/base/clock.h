@@ -35,9 +35,9 @@ static inline uint64_t cm_clock_now(void)
 }
 
 /* For frees: later than the allocation that another thread handed over. The counter alone may be
- * read before the load that saw the address; a free that seems older would overtake its allocation.
- * Waiting for the loads costs some 6 ns. An allocation's own time is in its event before any
- * other thread can know its address. */
+ * read before the address is loaded, and the free would overtake its allocation. Waiting for the
+ * loads costs some 6 ns. An allocation's own time is in its event before any other thread can know
+ * its address. */
 static inline uint64_t cm_clock_after_loads(void)
 {
 #if defined(__x86_64__)

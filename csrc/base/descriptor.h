@@ -18,9 +18,9 @@ static inline bool cm_descriptor_is(int fd, dev_t device, ino_t inode)
     return fd >= 0 && fstat(fd, &st) == 0 && st.st_dev == device && st.st_ino == inode;
 }
 
-/* The file that was just opened at path, under a number that programs do not count on: the low ones
- * are handed out in order, and some expect 3. Below 1024, so that the table of descriptors stays
- * small. Takes fd over; where there is no such number it stays as it is. errno is as it was. */
+/* Moves the file just opened at path to a high number: the low ones are given out in order, and
+ * some programs expect 3. It is below 1024, so that the descriptor table stays small. Takes fd
+ * over; returns it if there is no such number. errno stays. */
 static inline int cm_descriptor_lift(int fd, const char *path)
 {
     enum { HIGH = 1024, OURS = 64, LOW = 128 };
@@ -43,8 +43,8 @@ static inline int cm_descriptor_lift(int fd, const char *path)
     return fd;
 }
 
-/* Opens what lies at path, st says what that is. -errno; -EBADF: each time, the program had
- * reused the number before the check. */
+/* Opens path and fills st. -errno; -EBADF: each time the program had reused the number before the
+ * check. */
 static inline int cm_descriptor_open(const char *path, int flags, struct stat *st)
 {
     for (int tries = 0; tries < 3; tries++) {
@@ -57,7 +57,7 @@ static inline int cm_descriptor_open(const char *path, int flags, struct stat *s
     return -EBADF;
 }
 
-/* The same for the file that we know; -EBADF also where the path leads to another one by now. */
+/* The same for a known file; -EBADF also if the path leads to another one by now. */
 static inline int cm_descriptor_reopen(const char *path, int flags, dev_t device, ino_t inode)
 {
     struct stat st;

@@ -1,11 +1,11 @@
 /* The event: the one record that every source writes and every ring, trace and analysis carries.
  *
  * An event is 32 bytes, so that two share a cache line and a 16 KiB ring block holds 511 of them.
- * The events of one thread are never reordered. An event therefore need not repeat what earlier
- * ones of its thread say: which autograd node is running, or which thread this is.
+ * The events of one thread are never reordered. So an event need not repeat what earlier ones of
+ * its thread define: the running autograd node, or the thread itself.
  *
- * Below, each kind says what its fields hold: address, size, stack, device, flags. A field that is
- * not named is 0; `time` is always set. */
+ * Below, each kind lists its fields: address, size, stack, device, flags. A field that is not named
+ * is 0; `time` is always set. */
 #ifndef CM_BASE_EVENT_H
 #define CM_BASE_EVENT_H
 
@@ -45,7 +45,7 @@ typedef enum cm_event_kind {
     CM_EV_LOST = 14,       /* size = events of this thread that found no room before this point */
     CM_EV_SAMPLE = 15,     /* from the collector only: size = bytes, address = cm_sample_kind */
 
-    /* Compaction, only past a trace's bound: behind the stretch that they sum up (compact.h). */
+    /* Compaction, only past a trace's bound: at the end of their stretch (compact.h). */
     CM_EV_COMPACTED_BLOCKS = 16, /* blocks that were left out: address = how many, size = their
                           bytes, flags = cm_charge_kind (heap/nodes.h), device; on the thread that
                           allocated them */
@@ -53,31 +53,31 @@ typedef enum cm_event_kind {
                         among them, stack = nodes created and destroyed among them */
 
     /* Since 1.2. */
-    CM_EV_REQUESTED = 18,    /* the block of this thread's event before (address, device) was asked
-                                for with `size` bytes; only where the block is larger. With
-                                CM_EVF_BEFORE_START: of the seed before */
-    CM_EV_SEGMENT_NEW = 19,  /* PyTorch's allocator took memory from CUDA: address, size, stack,
-                                device. With CM_EVF_BEFORE_START: found by the walk at start */
-    CM_EV_SEGMENT_FREE = 20, /* ... and gave it back: address. Where a block at this address is
-                                alive, it was taken from CUDA for itself and this is its free (the
-                                device is CM_DEVICE_UNKNOWN) */
-    CM_EV_HOST_READ = 21,    /* on a simulated device: the host read `size` bytes at address that
-                                only a kernel would have computed; stack */
+    CM_EV_REQUESTED =
+        18, /* the block of this thread's last event (address, device) was requested with `size`
+               bytes; only if the block is larger. With CM_EVF_BEFORE_START: of the last seed */
+    CM_EV_SEGMENT_NEW = 19, /* PyTorch's allocator took memory from CUDA: address, size, stack,
+                               device. With CM_EVF_BEFORE_START: found by the walk at start */
+    CM_EV_SEGMENT_FREE =
+        20, /* ... and gave it back: address. Where a block at this address is alive, it was taken
+               from CUDA directly and this is its free (the device is CM_DEVICE_UNKNOWN) */
+    CM_EV_HOST_READ = 21, /* on a simulated device: the host read `size` bytes at address that
+                             only a kernel would have computed; stack */
 
     /* Since 1.3: the driver level (sources/cupti/cupti.h). flags hold a cm_driver_kind. */
-    CM_EV_DRIVER_NEW = 22,  /* CUDA gave out memory: address, or handle where the kind says so;
-                               size, stack, device. Written after the call has returned */
-    CM_EV_DRIVER_FREE = 23, /* CUDA takes it back: address or handle; kind 0 where the call does not
-                               say; size of the range that is unmapped. Written before the call,
-                               because another thread may get the address at once */
+    CM_EV_DRIVER_NEW = 22,  /* CUDA gave out memory: address or handle, as the kind has it; size,
+                               stack, device. Written after the call has returned */
+    CM_EV_DRIVER_FREE = 23, /* CUDA takes it back: address or handle; kind 0 if the call has none;
+                               size of the unmapped range. Written before the call, because another
+                               thread may get the address at once */
     CM_EV_DRIVER_MORE = 24, /* about this thread's last event of kind 22, 23, 25 or 26: size =
                                cm_driver_more, address = its value, stack = name id or 0 */
-    CM_EV_DRIVER_RECORD = 25, /* CUPTI's activity record (MEMORY2) of an allocation, or with
-                           CM_EVF_RELEASE of a free: address, size, device, time as recorded,
-                           stack = name id of the library that called (0: unknown). Its
-                           DRIVER_MORE has the correlation id */
-    CM_EV_POOL = 26,          /* CUPTI's activity record of a memory pool: address = pool, size =
-                                 bytes of the device that it holds, flags = cm_pool_operation */
+    CM_EV_DRIVER_RECORD =
+        25, /* CUPTI's activity record (MEMORY2) of an allocation, or with CM_EVF_RELEASE of a free:
+               address, size, device, recorded time, stack = name id of the calling library (0:
+               unknown). Its DRIVER_MORE has the correlation id */
+    CM_EV_POOL = 26,   /* CUPTI's activity record of a memory pool: address = pool, size =
+                          bytes of the device that it holds, flags = cm_pool_operation */
     CM_EV_LAUNCH = 27, /* work is put on a stream: address = stream handle, size = correlation
                           id, stack, device; flags = cm_work_kind. Only while asked for */
     CM_EV_WORK = 28,   /* ... and ran: time = its start, size = nanoseconds, address =
@@ -115,8 +115,8 @@ enum {
     CM_EVF_NODE_STACK = 1u << 1,   /* ... and no Python frame is newer than its start: charge the
                                       node's forward stack; `stack` is the caller of backward() */
     CM_EVF_BEFORE_START = 1u << 2, /* OBJECT_NEW: found by the walk at start, created earlier; ALLOC
-                                      and NODE_*: from before the window that this trace is */
-    CM_EVF_DIRECT = 1u << 3, /* ALLOC, SEED: taken from CUDA for itself, so in no total of PyTorch's
+                                      and NODE_*: from before this trace's window */
+    CM_EVF_DIRECT = 1u << 3, /* ALLOC, SEED: taken from CUDA directly, so in no total of PyTorch's
                                 caching allocator */
     CM_EVF_WRITTEN = 1u << 4 /* HOST_READ: of bytes that the host wrote itself, so right unless a
                                 kernel changed them */
@@ -125,8 +125,8 @@ enum {
 /* Kinds of the driver level have flags of their own beside their kind. */
 enum {
     CM_DRIVER_KIND = 0x1f, /* mask of cm_driver_kind */
-    CM_EVF_ALREADY = 0x20, /* DRIVER_NEW, DRIVER_FREE, DRIVER_MORE: from before the window that this
-                              trace is */
+    CM_EVF_ALREADY =
+        0x20, /* DRIVER_NEW, DRIVER_FREE, DRIVER_MORE: from before this trace's window */
     CM_EVF_BY_SLOT = 0x40, /* DRIVER_NEW, DRIVER_FREE: seen in a relocation slot, not by CUPTI */
     CM_EVF_OF_NODE = 0x80, /* DRIVER_NEW: as CM_EVF_NODE_STACK */
     CM_EVF_RELEASE = 0x80, /* DRIVER_RECORD: of a free */
@@ -290,7 +290,7 @@ typedef struct cm_event {
     uint64_t time; /* ticks of cm_clock_now(); may be a little older than a neighbour's */
     uint64_t address;
     int64_t size;
-    uint32_t stack; /* stack id; or name id where the kind says so */
+    uint32_t stack; /* stack or name id, as the kind has it */
     uint8_t kind;   /* cm_event_kind */
     uint8_t flags;
     uint8_t device_type;

@@ -1,7 +1,7 @@
-/* A hash for keys that come out of a file. Its secret is new in each process, so whoever writes a
- * file cannot give all of its keys one slot. Where the order of a table's slots shows, the order
- * would change from process to process: such a table takes cm_mix (base/grow.h) until a search
- * is longer than CM_HASH_LONG, which regular keys never are, and this hash from then on. */
+/* A hash for keys from a file. Its secret is new in each process, so no file can give all of its
+ * keys one slot. It would also change the order of slots from process to process. A table that
+ * shows that order uses cm_mix (base/grow.h) until a search exceeds CM_HASH_LONG, which regular
+ * keys never do, and this hash from then on. */
 #ifndef CM_BASE_HASH_H
 #define CM_BASE_HASH_H
 

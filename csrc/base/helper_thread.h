@@ -1,5 +1,5 @@
-/* Threads of ours in the program's process: they take none of its signals, and can be waited for
- * until nothing counts them any more. */
+/* Threads of ours in the program's process: they take none of its signals, and are joined until the
+ * kernel no longer counts them. */
 #ifndef CM_BASE_HELPER_THREAD_H
 #define CM_BASE_HELPER_THREAD_H
 

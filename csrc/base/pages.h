@@ -1,5 +1,5 @@
-/* Memory straight from the kernel, for tables that grow inside hooks. Not by mmap and its like: a
- * program may have its own in their place (an allocation tracker does), which take locks. */
+/* Memory straight from the kernel, for tables that grow inside hooks. It avoids mmap and its like,
+ * because a program may replace them (an allocation tracker does) with ones that lock. */
 #ifndef CM_BASE_PAGES_H
 #define CM_BASE_PAGES_H
 

@@ -27,8 +27,8 @@ bool cm_ranges_copy(cm_ranges *copy, const cm_ranges *r)
     return true;
 }
 
-/* In both searches nothing branches on what was compared: addresses come in any order, and a wrong
- * guess costs more than the comparison. */
+/* Neither search branches on a comparison: addresses come in any order, and a misprediction costs
+ * more than the comparison. */
 
 /* How many leaves begin at or below the key. */
 static size_t leaves_below(const cm_ranges *r, uint64_t key)
@@ -118,7 +118,7 @@ static void drop_leaf(cm_ranges *r, size_t number)
     memmove(r->entry + number, r->entry + number + 1, (r->leaves - number) * sizeof *r->entry);
 }
 
-/* The leaf takes in the next one where both are small. */
+/* Merges the next leaf into this one if both are small. */
 static void join(cm_ranges *r, size_t number)
 {
     if (number + 1 >= r->leaves)

@@ -1,6 +1,6 @@
 /* An ordered map from addresses to small numbers: what begins at or before an address? Leaves of a
- * few entries under one sorted directory, so that an insertion moves little whatever the order of
- * the addresses; leaves join when they empty. One owner, any thread. */
+ * few entries lie under one sorted directory, so that an insertion moves little in any order of
+ * addresses. Leaves join when they empty. One owner, any thread. */
 #ifndef CM_BASE_RANGES_H
 #define CM_BASE_RANGES_H
 

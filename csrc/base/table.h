@@ -70,7 +70,7 @@ CM_TABLE_INLINE bool cm_table_make_room(const cm_table_kind *kind, const void *o
            cm_table_rebuild(kind, owner, slot, slots, *slots ? *slots * 2 : kind->least);
 }
 
-/* The entry that has to move into the hole, and leaves the next one; SIZE_MAX: none. */
+/* The entry that must move into the hole, leaving the next one; SIZE_MAX: none. */
 CM_TABLE_INLINE size_t cm_table_filler(const cm_table_kind *kind, const void *owner,
                                        const void *slot, size_t slots, size_t hole)
 {
@@ -84,7 +84,7 @@ CM_TABLE_INLINE size_t cm_table_filler(const cm_table_kind *kind, const void *ow
     return SIZE_MAX;
 }
 
-/* Takes the entry out. Pointers to others are stale then. */
+/* Removes the entry. Pointers to others are then stale. */
 CM_TABLE_INLINE void cm_table_remove(const cm_table_kind *kind, const void *owner, void *slot,
                                      size_t slots, size_t hole)
 {
@@ -94,7 +94,7 @@ CM_TABLE_INLINE void cm_table_remove(const cm_table_kind *kind, const void *owne
     memset(bytes + hole * kind->bytes, 0, kind->bytes);
 }
 
-/* Of tables whose entries are numbers from 1 of what lies elsewhere. */
+/* For tables of numbers, from 1, of objects stored elsewhere. */
 static inline bool cm_table_is_number(const void *entry)
 {
     return *(const uint32_t *)entry != 0;

@@ -46,7 +46,7 @@ size_t cm_blockpool_table_bytes(uint32_t count)
     return count * (sizeof *pool->base + sizeof *pool->link + sizeof *pool->free.next);
 }
 
-void cm_blockpool_begin(cm_block *blocks, uint32_t count, void *tables)
+void cm_blockpool_begin(cm_ring_block *blocks, uint32_t count, void *tables)
 {
     cm_blockpool_state *pool = &cm_blockpool;
 
@@ -80,7 +80,7 @@ uint32_t cm_blockpool_take_hook(uint32_t ring, uint64_t base, uint32_t serial)
         cm_wake_collector_hook();
         return 0;
     }
-    cm_block *block = cm_blockpool_at(index);
+    cm_ring_block *block = cm_blockpool_at(index);
     block->serial = serial;
     block->base = pool->base[index - 1] = base;
     atomic_store_explicit(&pool->link[index - 1], 0, memory_order_relaxed);

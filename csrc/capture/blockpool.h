@@ -22,7 +22,7 @@ void cm_freelist_give(cm_freelist *list, uint32_t index);
 
 /* Begun, limited and moved by ringfile.c. */
 typedef struct cm_blockpool_state {
-    cm_block *blocks;
+    cm_ring_block *blocks;
     uint32_t count;
     _Atomic uint32_t wake_at; /* blocks in use that wake the collector; it changes this itself */
     _Atomic uint32_t used;
@@ -33,21 +33,21 @@ typedef struct cm_blockpool_state {
 
 extern cm_blockpool_state cm_blockpool;
 
-static inline cm_block *cm_blockpool_at(uint32_t index_plus_one)
+static inline cm_ring_block *cm_blockpool_at(uint32_t index_plus_one)
 {
     return &cm_blockpool.blocks[index_plus_one - 1];
 }
 
-/* Bytes of tables that begin needs, zeroed, aligned to 8. */
+/* Bytes of the tables for begin, zeroed, aligned to 8. */
 size_t cm_blockpool_table_bytes(uint32_t count);
 /* All blocks are free. */
-void cm_blockpool_begin(cm_block *blocks, uint32_t count, void *tables);
+void cm_blockpool_begin(cm_ring_block *blocks, uint32_t count, void *tables);
 /* Fewer blocks than before; those beyond were never taken. */
 void cm_blockpool_limit(uint32_t count);
 /* Blocks below this number may have been taken. */
 uint32_t cm_blockpool_touched(void);
 
-/* A block with its header for this ring; index + 1, or 0: there is none. Wakes the collector when
+/* Takes a block and writes its header; index + 1, or 0: there is none. Wakes the collector when
  * blocks get scarce. */
 uint32_t cm_blockpool_take_hook(uint32_t ring, uint64_t base, uint32_t serial);
 void cm_blockpool_give(uint32_t index_plus_one);

@@ -1,9 +1,8 @@
-/* SIGBUS: guarded memory replaced, everything else handed on.
+/* SIGBUS: replaces guarded memory, passes all else on.
  *
- * Handlers that are installed after ours may come back to it: faulthandler keeps the disposition
- * that it found, puts it back when it has written its lines, and raises the signal again. So every
- * disposition has a handler function of ours that stands before this one and no other. A program
- * that keeps ours and calls it, or puts it back, gets what it would have kept without us. */
+ * A handler installed after ours may return to it: faulthandler restores the disposition that it
+ * found, and raises the signal again. So each disposition gets a handler of ours that precedes it
+ * and no other. A program that calls or restores ours gets what it would have kept without us. */
 #define _GNU_SOURCE
 #include "bus_error.h"
 
@@ -28,8 +27,8 @@ static struct {
     atomic_bool replaced;
 } guard;
 
-/* Written before its handler is installed, and then never again: the program may keep the handler,
- * and put it back at any time. */
+/* Written before its handler is installed, and then never again: the program may keep the handler
+ * and restore it at any time. */
 static struct sigaction behind[FRONTS];
 static int fronts;
 
@@ -48,7 +47,7 @@ static bool replace(void)
 
     if (memory == NULL || atomic_load(&guard.owner) != getpid())
         return false;
-    /* Both first: whoever reads zeros finds out why, and whoever comes now records nothing. */
+    /* Both first: readers of zeros find out why, and later hooks record nothing. */
     atomic_store(&guard.replaced, true);
     cm_recording_set(0);
     if (mmap(memory, bytes, PROT_READ | PROT_WRITE,
@@ -65,15 +64,15 @@ static bool is_guarded(const void *address)
     return start != 0 && (uintptr_t)address - start < atomic_load(&guard.bytes);
 }
 
-/* Whether a fault is ours, and mended. */
+/* Whether a fault was ours and is repaired. */
 static bool repair(const siginfo_t *info)
 {
     bool (*is_harmed)(void) = atomic_load(&guard.is_harmed);
 
     if (info->si_code > 0)
         return is_guarded(info->si_addr) && replace();
-    /* Raised again by a handler that came between the fault and us: it does not say where. The
-     * memory may have been replaced meanwhile, its file is still damaged. */
+    /* Raised again by a handler between the fault and us, without its address. The memory may have
+     * been replaced meanwhile, but its file is still damaged. */
     return info->si_code == SI_TKILL && info->si_pid == getpid() && !own_thread &&
            atomic_load(&guard.memory) != NULL && is_harmed != NULL && is_harmed() && replace();
 }
@@ -82,12 +81,12 @@ static void send_again(siginfo_t *info)
 {
     pid_t process = getpid(), thread = (pid_t)syscall(SYS_gettid);
 
-    /* With who sent it and why; what refuses that still lets it be sent. */
+    /* With its sender and reason; where that is refused, without. */
     if (syscall(SYS_rt_tgsigqueueinfo, process, thread, SIGBUS, info) < 0)
         syscall(SYS_tgkill, process, thread, SIGBUS);
 }
 
-/* Sent to the process, and the kernel chose us: another thread gets it, or none yet. */
+/* The kernel gave us a signal for the process: another thread gets it, or none yet. */
 static void leave_to_the_program(siginfo_t *info, ucontext_t *context)
 {
     sigaddset(&context->uc_sigmask, SIGBUS);
@@ -96,8 +95,8 @@ static void leave_to_the_program(siginfo_t *info, ucontext_t *context)
         kill(getpid(), SIGBUS);
 }
 
-/* Whether a handler that was installed after ours has called it, as one that chains does: then what
- * stood behind ours is called in its turn, and every disposition stays. */
+/* Whether a handler installed after ours has called it, as one that chains does. Then ours calls
+ * what it precedes, and every disposition stays. */
 static bool is_called_by_another(int front)
 {
     struct sigaction now;
@@ -161,7 +160,7 @@ static void (*const handlers[FRONTS])(int, siginfo_t *, void *) = {
     front_0, front_1, front_2,  front_3,  front_4,  front_5,  front_6,  front_7,
     front_8, front_9, front_10, front_11, front_12, front_13, front_14, front_15};
 
-/* --- standing in front ----------------------------------------------------------------------- */
+/* --- installation ---------------------------------------------------------------------------- */
 
 /* Which of ours it is; -1: none. */
 static int front_of(const struct sigaction *action)
@@ -172,7 +171,7 @@ static int front_of(const struct sigaction *action)
     return -1;
 }
 
-/* The rest of a sigset_t is not written when an action is asked for. */
+/* sigaction writes only these bytes of a sigset_t. */
 enum { KERNEL_MASK_BYTES = 8 };
 
 static bool is_same(const struct sigaction *a, const struct sigaction *b)
@@ -189,7 +188,7 @@ static bool is_action(const struct sigaction *action, void (*handler)(int))
 
 static void install(int front)
 {
-    /* A blocking call is interrupted, or goes on, as it would be by what is behind. */
+    /* A blocking call is interrupted or restarted as it would be without us. */
     bool restart = is_action(&behind[front], SIG_DFL) || behind[front].sa_flags & SA_RESTART;
     struct sigaction ours = {.sa_sigaction = handlers[front],
                              .sa_flags = SA_SIGINFO | SA_ONSTACK | (restart ? SA_RESTART : 0)};
@@ -197,7 +196,7 @@ static void install(int front)
 
     sigemptyset(&ours.sa_mask);
     if (sigaction(SIGBUS, &ours, &found) == 0 && !is_same(&found, &behind[front]))
-        sigaction(SIGBUS, &found, NULL); /* another one since our check; the next one sees it */
+        sigaction(SIGBUS, &found, NULL); /* changed since our check; the next one sees it */
 }
 
 void cm_bus_reinstall(void)

@@ -1,10 +1,10 @@
-/* The file behind a mapping may be truncated, or its file system fail: a thread that touches it
- * then gets SIGBUS, which must not end the training.
+/* A thread gets SIGBUS when a mapped file is truncated or its file system fails, which must not end
+ * the training.
  *
- * While memory is guarded a handler for SIGBUS stands before the program's. A fault in the guarded
- * memory puts private memory, all zero, in its place, so that the thread goes on; recording ends.
- * Any other SIGBUS is the program's: the handler puts back what was there before and returns, so
- * that the instruction faults again, or sends again what was sent.
+ * While memory is guarded, our SIGBUS handler precedes the program's. A fault there replaces the
+ * memory with private zeros: the thread goes on, and recording ends. Any other SIGBUS is the
+ * program's: the handler restores the program's disposition and returns, so that the instruction
+ * faults again, or sends the signal again.
  *
  * A program that ignores SIGBUS is left alone, because its children inherit that. A thread that
  * blocks SIGBUS cannot be helped. */
@@ -14,27 +14,27 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Guards this mapping of whole pages, one at a time, in place of the one before; NULL: none, and
- * nothing counts as replaced. is_harmed: whether the mapping's file is damaged; called in the
- * handler when a signal does not say where it comes from. */
+/* Guards this mapping of whole pages instead of the last one; NULL: none, and nothing counts as
+ * replaced. is_harmed: whether the mapping's file is damaged; the handler calls it for a signal
+ * without an address. */
 void cm_bus_guard(void *memory, size_t bytes, bool (*is_harmed)(void));
-/* Ends that, and puts back what was there before if we still stand before it. Nothing happens where
- * nothing is guarded. */
+/* Ends that, and restores the program's disposition if ours is installed. Does nothing if nothing
+ * is guarded. */
 void cm_bus_unguard(void);
 
 /* Puts private memory in place of the guarded one now. False: there is none. */
 bool cm_bus_replace(void);
-/* Whether that has happened, here or in the handler. Whoever has read zeros sees true. */
+/* Whether that has happened, here or in the handler. True for every thread that has read zeros. */
 bool cm_bus_is_replaced(void);
 
-/* Now and then, by one thread: stands before the program's handler again if it has installed one
- * since. */
+/* Precedes the program's handler again if it has installed one since. One thread calls it now and
+ * then. */
 void cm_bus_reinstall(void);
 
-/* For a thread of ours, which blocks all signals: it must get faults of its own, while what is sent
- * to the process stays the program's. At its start, ... */
+/* For a thread of ours, which blocks all signals: it must get its own faults, but signals sent to
+ * the process stay the program's. At its start, ... */
 void cm_bus_enter_thread(void);
-/* ... and now and then: what was sent may have arrived by now. */
+/* ... and now and then: the program may have got the signal by now. */
 void cm_bus_poll_in_thread(void);
 
 /* In a forked child: nothing is guarded. */

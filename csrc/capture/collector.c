@@ -32,10 +32,10 @@
 enum {
     CHUNK_EVENTS = 1 << 17,
     EVENT_MOST = 64,          /* bytes of an event in a batch */
-    SLICE_EVENTS = 1 << 10,   /* merged between two checks of how many bytes they are */
+    SLICE_EVENTS = 1 << 10,   /* merged between two checks of the batch's size */
     PENDING_EVENTS = 1 << 15, /* worth a chunk */
     OWN_EVENTS = 64,
-    SIDE_SHARE = 8, /* of max_size: what it holds comes to the trace at the end */
+    SIDE_SHARE = 8, /* of max_size: its content goes to the trace at the end */
     SIDE_LEAST = 1 << 20,
     END_ROOM = 1200, /* bytes of the trace kept free for its end chunk */
     WAIT_SHORT_MS = 20,
@@ -47,8 +47,8 @@ enum {
     SAMPLE_MS = 100,
     SAMPLE_STEP = 64 * 1024, /* a change of resident memory worth an event */
     LOCK_MS = 1000,
-    BATCH_BYTES = 3 << 19, /* a batch's tables; what it encodes comes on top, and the chunk */
-    /* Two clocks of one machine and the reordering inside a core differ by less. */
+    BATCH_BYTES = 3 << 19, /* a batch's tables, without what it encodes and the chunk */
+    /* More than two cores' clocks and a core's reordering can differ by. */
     WATERMARK_SLACK = 4096
 };
 
@@ -77,7 +77,7 @@ static struct {
     uint64_t unowned_reported, lost_stacks;
     int64_t sampled_bytes;
     uint64_t chunk_ns, sample_ns, lock_ns, round_ns, last_heads;
-    uint64_t fresh_ns; /* when something published was found last */
+    uint64_t fresh_ns; /* when published events were last found */
     int wait_ms;
     _Atomic uint64_t wakes;
     unsigned chunk_number;
@@ -151,8 +151,7 @@ static int write_end(const char *reason, uint64_t also_lost)
     if (status == 0)
         status = cm_writer_end(collector.writer, atomic_load(&collector.events),
                                lost_events() + also_lost, collector.lost_stacks, reason);
-    if (status ==
-        -ESTALE) /* its file is gone: nothing needs the ring, or the side file, any more */
+    if (status == -ESTALE) /* its file is gone, so nothing needs the ring or the side file */
         status = 0;
     collector.ended = status == 0;
     atomic_store(&collector.bytes, cm_writer_size(collector.writer));
@@ -169,7 +168,7 @@ __attribute__((format(printf, 1, 2))) static void fail(const char *format, ...)
     atomic_store(&collector.failed, true);
     cm_recording_set(0);
     cm_producers_wait_until_left(100);
-    /* If not even this finds room, finish tries again, and the ring stays for the reader. */
+    /* If even this finds no room, finish tries again, and the ring stays for the reader. */
     write_end(collector.warning, cm_ring_consumer_pending());
     atomic_store(&collector.explained, true);
 }
@@ -194,12 +193,12 @@ static bool add_definitions(uint64_t from, uint64_t to)
            cm_batch_add_definitions(collector.batch, file->log, length - first);
 }
 
-/* Valid once the chunk is written whole; until then the other ones are. */
+/* Valid once the whole chunk is written; the other totals are until then. */
 static void announce_totals(uint64_t events, cm_clock_anchor anchor)
 {
     cm_ring_totals *totals = &cm_ringfile.header->totals[++collector.chunk_number & 1];
 
-    /* An exchange, so that what is written next stays behind it. */
+    /* An exchange keeps the next writes behind it. */
     atomic_exchange(&totals->events, UINT64_MAX);
     totals->lost_stacks = collector.lost_stacks;
     totals->unowned_lost = collector.unowned_reported;
@@ -209,12 +208,12 @@ static void announce_totals(uint64_t events, cm_clock_anchor anchor)
     atomic_store_explicit(&totals->events, events, memory_order_release);
 }
 
-/* As much as there is, up to about so many bytes; at least a slice. */
+/* Merges what there is, up to about so many bytes; at least a slice. */
 static bool merge_events(size_t bytes)
 {
     int64_t moved = 0, slice = SLICE_EVENTS;
 
-    /* What goes to the side file must fit into a part of it whatever its events need. */
+    /* A slice must fit into a part of the side file, even with the largest events. */
     if (collector.past_bound && slice > (int64_t)(bytes / EVENT_MOST))
         slice = (int64_t)(bytes / EVENT_MOST);
     do {
@@ -227,7 +226,7 @@ static bool merge_events(size_t bytes)
     return true;
 }
 
-/* Notices what others have done to the trace. False: recording has ended for it. */
+/* Detects what others did to the trace. False: recording has ended over it. */
 static bool check_trace(void)
 {
     static const char *const what[] = {
@@ -243,8 +242,8 @@ static bool check_trace(void)
     return state == CM_WRITER_SOUND;
 }
 
-/* Notices what others have done to the ring's file. False: recording has ended for it. What was
- * read since the last check is then worthless, and lost like all that the rings hold. */
+/* Detects what others did to the ring's file. False: recording has ended over it. Events read since
+ * the last check are then lost, like all that the rings hold. */
 static bool check_ring(void)
 {
     const cm_ringfile_state *file = &cm_ringfile;
@@ -272,7 +271,7 @@ static void no_memory(void)
     fail("recording ended: out of memory for the trace's next chunk");
 }
 
-/* The trace has the definitions of the batch, up to here in the log. */
+/* Frees the log up to here: the trace has its definitions. */
 static void free_log(uint64_t end)
 {
     size_t length;
@@ -283,7 +282,7 @@ static void free_log(uint64_t end)
     atomic_store_explicit(&cm_ringfile.header->log_tail, end, memory_order_release);
 }
 
-/* Past the bound: definitions go to the trace at once, because nothing can be left out of them. */
+/* Past the bound definitions go to the trace at once, because none can be left out. */
 static bool write_definitions(cm_clock_anchor anchor, uint64_t log_tail, uint64_t log_end)
 {
     const void *bytes;
@@ -306,8 +305,7 @@ static bool write_definitions(cm_clock_anchor anchor, uint64_t log_tail, uint64_
     return true;
 }
 
-/* The trace is as large as it may be. Only its own reports can add_own what was folded from here
- * on. */
+/* The trace has reached max_size: from here on batches go to the side file. */
 static bool pass_the_bound(cm_clock_anchor anchor, uint64_t log_tail)
 {
     int status = compactor->enter();
@@ -374,7 +372,7 @@ static bool write_chunk(uint64_t log_end)
         cannot_write(status);
         return false;
     }
-    /* Only now, with the chunk in the file, do the rings let go of what it holds. */
+    /* The rings free events only now that their chunk is in the file. */
     atomic_fetch_add(&collector.events, cm_batch_events(collector.batch));
     note_bytes();
     if (length > atomic_load(&collector.largest_chunk))
@@ -387,7 +385,7 @@ static bool write_chunk(uint64_t log_end)
     return collector.merge.count > 0;
 }
 
-/* Behind the definitions of what they belong to. */
+/* After the definitions that they belong to. */
 static void write_source_lines(bool all)
 {
     const void *bytes;
@@ -419,8 +417,8 @@ static void close_statm(void)
     collector.statm = 0;
 }
 
-/* Opened once: one that comes and goes may be closed by the program in between (os.closerange), and
- * we would then close the file that has got its number. */
+/* Opened once: the program may close a short-lived descriptor (os.closerange), and our close would
+ * then hit the file that reused its number. */
 static ssize_t read_statm(char *text, size_t size)
 {
     if (!holds_statm()) {
@@ -462,8 +460,8 @@ static void report_unowned_losses(void)
     collector.unowned_reported = lost;
 }
 
-/* How soon the next poll of the rings is due: soon enough that what comes until then is a small
- * part of what there is room for, so that producers keep writing to blocks still in their cache. */
+/* When the next poll of the rings is due. Few enough events come until then that producers keep
+ * writing to blocks still in their cache. */
 static int wait_after(uint64_t now, uint64_t heads)
 {
     uint64_t elapsed = now - collector.round_ns;
@@ -501,9 +499,8 @@ typedef enum urgency {
     REGARDLESS /* also what claims to be younger: no thread records any more */
 } urgency;
 
-/* Takes what is older than the clock read at first: an event that another thread's event depends on
- * was published before that one was even begun, so that if we see the later one but not the
- * earlier, the later one's time is past our clock. */
+/* Takes events older than the clock read at first. A thread publishes its event before another
+ * thread begins one that depends on it. If we see only the second, its time is past our clock. */
 static void collect(urgency how)
 {
     const cm_ringfile_state *file = &cm_ringfile;
@@ -511,10 +508,10 @@ static void collect(urgency how)
     if (cm_collector_failed() || !check_ring())
         return;
     uint64_t watermark = how == REGARDLESS ? UINT64_MAX : cm_clock_now() - WATERMARK_SLACK;
-    /* Enough: what the processor reorders lies within the slack. */
+    /* Enough: the slack covers what the processor reorders. */
     atomic_signal_fence(memory_order_seq_cst);
     uint64_t pending = cm_ring_consumer_poll();
-    /* After the heads: the definitions of every event below them are then included. */
+    /* After the heads, to include the definitions of every event below them. */
     uint64_t log_end = atomic_load_explicit(&file->log_head, memory_order_acquire);
     uint64_t log_pending = log_end - atomic_load_explicit(&file->log_tail, memory_order_relaxed);
 
@@ -540,7 +537,7 @@ static void check_files(uint64_t now)
         check_trace();
         cm_bus_reinstall();
     } else if (cm_bus_is_replaced()) {
-        cm_bus_unguard(); /* faults of before have come by now */
+        cm_bus_unguard(); /* earlier faults were handled by now */
     }
     cm_bus_poll_in_thread();
     cm_ringfile_keep_lock();
@@ -576,7 +573,7 @@ static void drain(void)
             return;
         nanosleep(&pause, NULL);
     }
-    /* Only an event with a time far ahead of the clock can still be there. */
+    /* Only events with times far ahead of the clock can be left. */
     collect(REGARDLESS);
 }
 
@@ -624,7 +621,7 @@ static bool is_quiet(void)
            atomic_load(&file->log_head) == atomic_load(&file->log_tail);
 }
 
-/* Where all is quiet no thread keeps a block: the next event needs one, and that wakes us. */
+/* When all is quiet no thread keeps a block: the next event takes one, which wakes us. */
 static void release_idle_blocks(void)
 {
     cm_ring_consumer_release_idle();
@@ -653,7 +650,7 @@ static void *run(void *unused)
     pthread_setname_np(pthread_self(), "cuptimem");
     while (!atomic_load(&collector.quit)) {
         sleep_until_needed();
-        /* Before the rounds: what comes in while they run wakes us again. */
+        /* Before the rounds: what arrives during them wakes us again. */
         cm_wake_reset();
         answer();
         round_of_work();
@@ -748,7 +745,7 @@ bool cm_collector_is_this_thread(void)
 
 int cm_collector_without_thread(int (*work)(void))
 {
-    bool running = collector.running; /* not before a fork */
+    bool running = collector.running; /* false around a fork */
 
     cm_collector_pause();
     int status = work();
@@ -772,7 +769,7 @@ static int write_note(void)
 int cm_collector_note(const char *const *notes)
 {
     to_note = notes;
-    return cm_collector_without_thread(write_note); /* the writer is its thread's */
+    return cm_collector_without_thread(write_note); /* its thread owns the writer */
 }
 
 int cm_collector_finish(const char *const *notes)
@@ -780,8 +777,7 @@ int cm_collector_finish(const char *const *notes)
     cm_collector_pause();
     if (!cm_collector_failed())
         check_trace();
-    /* Each turn frees what the one before had to add_own; one is enough but where threads abound.
-     */
+    /* Each turn frees the blocks that the next reports need; many threads need several. */
     bool all = false;
     for (int turn = 0; turn < 1000 && !all && !cm_collector_failed(); turn++) {
         collect(REGARDLESS);

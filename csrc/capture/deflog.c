@@ -1,5 +1,5 @@
-/* The definition log: a byte ring in the shared mapping, one producer (whoever holds the intern
- * mutex), one consumer (the collector). */
+/* The definition log: a byte ring in the shared mapping, one producer (holding the intern mutex),
+ * one consumer (the collector). */
 #include "../frames/deflog.h"
 
 #include <string.h>
@@ -15,7 +15,7 @@ bool cm_deflog_append_hook(const void *records, size_t length)
     if (header == NULL)
         return false;
     uint64_t head = atomic_load_explicit(&file->log_head, memory_order_relaxed);
-    /* Acquire: the bytes before tail have been copied out before they are written again. */
+    /* Acquire: the bytes before tail have been copied out before they are overwritten. */
     uint64_t tail = atomic_load_explicit(&file->log_tail, memory_order_acquire);
     if (length > file->log_bytes - (head - tail)) {
         cm_wake_collector_hook();
@@ -27,8 +27,8 @@ bool cm_deflog_append_hook(const void *records, size_t length)
         first = length;
     memcpy(file->log + at, records, first);
     memcpy(file->log, (const char *)records + first, length - first);
-    /* Release: the records are there for whoever sees the position; and any event that the caller
-     * publishes afterwards comes after it. */
+    /* Release: a reader of the position sees the records; events that the caller publishes
+     * afterwards come after it. */
     atomic_store_explicit(&file->log_head, head + length, memory_order_release);
     atomic_store_explicit(&header->log_head, head + length, memory_order_release);
     if (head + length - tail > file->log_bytes / 2)

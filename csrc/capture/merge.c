@@ -63,8 +63,8 @@ static inline bool is_from_ring(const cm_event *event)
            event->kind != CM_EV_COMPACTED_DRIVER;
 }
 
-/* How many events from source->at on, up to `most` and to the end of what lies in one piece, come
- * before those of all other sources. The first of them does in any case. */
+/* How many events from source->at on, up to `most` and to the run's end, precede those of all other
+ * sources. The first one always does. */
 static size_t measure_run(const cm_merge *merge, const cm_merge_source *source, uint64_t bound,
                           size_t most, uint64_t *lost_stacks)
 {
@@ -93,7 +93,7 @@ static int64_t move_run(cm_merge *merge, cm_merge_source *source, cm_batch *batc
         (merge->see != NULL && !merge->see(source->thread, source->at, count)))
         return -1;
     merge->lost_stacks += lost_stacks;
-    bool damaged = count == 0; /* the run ended here before */
+    bool damaged = count == 0; /* the first event is damaged */
     merge->damaged += damaged;
     source->at += count + damaged;
     source->position += count + damaged;

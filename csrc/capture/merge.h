@@ -1,5 +1,4 @@
-/* Many rings become one sequence, by time. Shared by the collector and by the recovery of orphans.
- */
+/* Merges many rings into one, by time. Shared by the collector and by the recovery of orphans. */
 #ifndef CM_CAPTURE_MERGE_H
 #define CM_CAPTURE_MERGE_H
 
@@ -9,8 +8,7 @@
 #include "../trace/encode.h"
 #include "../base/event.h"
 
-/* One ring on its way into the trace: a run of events that lie behind each other, and where to ask
- * for the next run. */
+/* One ring on its way into the trace: a contiguous run of events, and how to find the next run. */
 typedef struct cm_merge_source {
     const cm_event *at, *stop;
     uint64_t position; /* of *at in its ring */
@@ -21,11 +19,11 @@ typedef struct cm_merge_source {
 typedef struct cm_merge {
     cm_merge_source **heap; /* room for every source */
     uint32_t count;
-    uint64_t watermark; /* events of this time or later stay where they are */
-    /* Points at and stop to the run that begins at source->position; false: nothing more. */
+    uint64_t watermark; /* events of this time or later stay in their rings */
+    /* Sets at and stop to the run that begins at source->position; false: nothing more. */
     bool (*refill)(struct cm_merge *merge, cm_merge_source *source);
-    /* Given each run of events that went into the batch; false is as if the batch had refused it.
-     * May be NULL. */
+    /* Gets each run of events that went into the batch; false counts as a refusal by the batch. May
+     * be NULL. */
     bool (*see)(uint32_t thread, const cm_event *events, size_t count);
     uint64_t lost_stacks, damaged; /* counted on the way */
 } cm_merge;

@@ -9,8 +9,8 @@ static const _Atomic uint32_t off;
 const _Atomic uint32_t *cm_recording = &off;
 
 static _Atomic uint32_t *word; /* what cm_recording points at; NULL before init */
-static uint32_t held;          /* what the word was */
-/* Held while recording is turned on, and by whoever holds the hooks. */
+static uint32_t before_hold;
+/* Taken to turn recording on, and while hooks are on hold. */
 static pthread_mutex_t switching = PTHREAD_MUTEX_INITIALIZER;
 
 int cm_recording_init(void)
@@ -40,8 +40,8 @@ void cm_recording_set(uint32_t capture)
 void cm_recording_hold(void)
 {
     pthread_mutex_lock(&switching);
-    held = atomic_load(word);
-    while (held != 0 && !atomic_compare_exchange_weak(word, &held, CM_RECORDING_HELD))
+    before_hold = atomic_load(word);
+    while (before_hold != 0 && !atomic_compare_exchange_weak(word, &before_hold, CM_RECORDING_HELD))
         ;
 }
 
@@ -50,7 +50,7 @@ void cm_recording_release(void)
     uint32_t now = CM_RECORDING_HELD;
 
     /* Unless recording was turned off meanwhile. */
-    atomic_compare_exchange_strong(word, &now, held);
+    atomic_compare_exchange_strong(word, &now, before_hold);
     pthread_mutex_unlock(&switching);
 }
 

@@ -15,15 +15,15 @@ static inline bool cm_is_recording(void)
     return atomic_load_explicit(cm_recording, memory_order_relaxed) != 0;
 }
 
-/* In place of the capture's number while the rings move: hooks wait until it is gone. */
+/* Replaces the capture's number while the rings move: hooks wait until it is gone. */
 #define CM_RECORDING_HELD UINT32_MAX
 
 /* Once per process; 0 or a negative errno. */
 int cm_recording_init(void);
-/* 0 = off, which is for signal handlers too. Hooks may still be running when this returns. */
+/* 0 = off, also in signal handlers. Hooks may still be running when this returns. */
 void cm_recording_set(uint32_t capture);
-/* Sets CM_RECORDING_HELD if recording is on, and keeps others from turning it on; release puts the
- * number back. Both on one thread. */
+/* Sets CM_RECORDING_HELD if recording is on, and keeps others from turning it on; release restores
+ * the number. Both on one thread. */
 void cm_recording_hold(void);
 void cm_recording_release(void);
 /* In a forked child. */

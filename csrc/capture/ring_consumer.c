@@ -59,10 +59,10 @@ uint64_t cm_ring_consumer_poll(void)
     consumers.high = cm_producers_high();
     consumers.published = 0;
     for (uint32_t i = 0; i < consumers.high; i++) {
-        consumer *l = &consumers.of[i];
-        l->source.end = head_of(i);
-        consumers.published += l->source.end;
-        pending += l->source.end - l->tail;
+        consumer *c = &consumers.of[i];
+        c->source.end = head_of(i);
+        consumers.published += c->source.end;
+        pending += c->source.end - c->tail;
     }
     return pending;
 }
@@ -72,47 +72,47 @@ uint64_t cm_ring_consumer_published(void)
     return consumers.published;
 }
 
-/* The block after this one, or 0. A thread whose block was taken away offers its next one through
- * restart; once it has, it never reads the old one again, so that we may link them. */
-static uint32_t next_block(consumer *l, uint32_t block)
+/* The block after this one, or 0. A thread that lost its block offers the next one through restart.
+ * It never reads the old one afterwards, so that we may link them. */
+static uint32_t next_block(consumer *c, uint32_t block)
 {
     uint32_t next = link_of(block);
 
-    if (next == 0 && l->retiring) {
-        cm_producer *t = cm_producers_at(l->source.ring);
+    if (next == 0 && c->retiring) {
+        cm_producer *t = cm_producers_at(c->source.ring);
         next = atomic_exchange_explicit(&t->restart, 0, memory_order_acquire);
         if (next != 0)
             atomic_store_explicit(&cm_blockpool.link[block - 1], next, memory_order_relaxed);
     }
     if (next != 0)
-        l->retiring = false;
+        c->retiring = false;
     return next;
 }
 
 /* Points the source to the run at its position. False: nothing published is there. */
-static bool find_run(consumer *l)
+static bool find_run(consumer *c)
 {
-    if (l->cursor == 0) {
-        cm_producer *t = cm_producers_at(l->source.ring);
-        l->block = l->cursor = atomic_exchange_explicit(&t->restart, 0, memory_order_acquire);
+    if (c->cursor == 0) {
+        cm_producer *t = cm_producers_at(c->source.ring);
+        c->block = c->cursor = atomic_exchange_explicit(&t->restart, 0, memory_order_acquire);
     }
-    while (l->cursor != 0) {
-        const cm_block *block = cm_blockpool_at(l->cursor);
+    while (c->cursor != 0) {
+        const cm_ring_block *block = cm_blockpool_at(c->cursor);
         /* Only the last block of the chain can be retiring. */
-        uint32_t next = next_block(l, l->cursor);
-        /* A block that was taken away ends where the next begins, before it is full. */
-        uint64_t base = base_of(l->cursor);
+        uint32_t next = next_block(c, c->cursor);
+        /* A block taken away ends before it is full, where the next begins. */
+        uint64_t base = base_of(c->cursor);
         uint64_t stop = next != 0 ? base_of(next) : base + CM_BLOCK_EVENTS;
-        if (stop > l->source.end)
-            stop = l->source.end;
-        if (l->source.position < stop) {
-            l->source.at = &block->events[l->source.position - base];
-            l->source.stop = &block->events[stop - base];
+        if (stop > c->source.end)
+            stop = c->source.end;
+        if (c->source.position < stop) {
+            c->source.at = &block->events[c->source.position - base];
+            c->source.stop = &block->events[stop - base];
             return true;
         }
         if (next == 0)
             break;
-        l->cursor = next;
+        c->cursor = next;
     }
     return false;
 }
@@ -127,22 +127,22 @@ void cm_ring_consumer_begin_merge(cm_merge *merge)
 {
     merge->count = 0;
     for (uint32_t i = 0; i < consumers.high; i++) {
-        consumer *l = &consumers.of[i];
-        if (l->source.end == l->tail)
+        consumer *c = &consumers.of[i];
+        if (c->source.end == c->tail)
             continue;
-        l->source.position = l->tail;
-        l->source.ring = i;
-        l->source.thread = cm_ringfile.rings[i].thread;
-        if (find_run(l))
-            cm_merge_add(merge, &l->source);
+        c->source.position = c->tail;
+        c->source.ring = i;
+        c->source.thread = cm_ringfile.rings[i].thread;
+        if (find_run(c))
+            cm_merge_add(merge, &c->source);
     }
 }
 
 bool cm_ring_consumer_add_covers(cm_batch *batch)
 {
     for (uint32_t i = 0; i < consumers.high; i++) {
-        const consumer *l = &consumers.of[i];
-        if (l->source.position > l->tail && !cm_batch_add_cover(batch, i, l->source.position))
+        const consumer *c = &consumers.of[i];
+        if (c->source.position > c->tail && !cm_batch_add_cover(batch, i, c->source.position))
             return false;
     }
     return true;
@@ -160,16 +160,16 @@ uint64_t cm_ring_consumer_taken(void)
 void cm_ring_consumer_commit(void)
 {
     for (uint32_t i = 0; i < consumers.high; i++) {
-        consumer *l = &consumers.of[i];
-        if (l->source.position > l->tail) {
-            l->tail = l->source.position;
-            atomic_store_explicit(&cm_ringfile.counts[i].tail, l->tail, memory_order_release);
-            atomic_store_explicit(&cm_ringfile.rings[i].tail, l->tail, memory_order_release);
+        consumer *c = &consumers.of[i];
+        if (c->source.position > c->tail) {
+            c->tail = c->source.position;
+            atomic_store_explicit(&cm_ringfile.counts[i].tail, c->tail, memory_order_release);
+            atomic_store_explicit(&cm_ringfile.rings[i].tail, c->tail, memory_order_release);
         }
-        while (l->block != l->cursor) {
-            uint32_t next = link_of(l->block);
-            cm_blockpool_give(l->block);
-            l->block = next;
+        while (c->block != c->cursor) {
+            uint32_t next = link_of(c->block);
+            cm_blockpool_give(c->block);
+            c->block = next;
         }
     }
 }
@@ -189,41 +189,41 @@ bool cm_ring_consumer_reached_mark(void)
     return true;
 }
 
-/* --- what comes back --------------------------------------------------------------------- */
+/* --- what is taken back ------------------------------------------------------------------ */
 
-/* Takes the block away from a thread that has none but this one, all of it written. */
-static bool take_away(consumer *l, uint32_t slot)
+/* Takes away a thread's only block once all of it is written. */
+static bool take_away(consumer *c, uint32_t slot)
 {
-    if (l->block == 0 || l->retiring || l->tail != head_of(slot) || link_of(l->block) != 0)
+    if (c->block == 0 || c->retiring || c->tail != head_of(slot) || link_of(c->block) != 0)
         return false;
-    cm_block *block = cm_blockpool_at(l->block);
+    cm_ring_block *block = cm_blockpool_at(c->block);
     uintptr_t limit = (uintptr_t)(block->events + CM_BLOCK_EVENTS);
-    /* If it has moved on to another block meanwhile, its limit is another one. */
+    /* If the thread has moved on to another block, its limit differs. */
     if (!atomic_compare_exchange_strong_explicit(&cm_producers_at(slot)->limit, &limit, 0,
                                                  memory_order_seq_cst, memory_order_relaxed))
         return false;
-    l->source.ring = slot;
-    l->retiring = true;
+    c->source.ring = slot;
+    c->retiring = true;
     return true;
 }
 
-/* After a barrier: outside of its hooks the thread cannot be writing to its old block, and any
- * later hook finds that it has none. */
-static void free_retired(consumer *l, uint32_t slot)
+/* After a barrier a thread outside its hooks cannot write to its old block, and its next hook finds
+ * that it has none. */
+static void free_retired(consumer *c, uint32_t slot)
 {
     cm_producer *t = cm_producers_at(slot);
 
     if (atomic_load_explicit(&t->busy, memory_order_acquire) != 0)
-        return; /* looked at again in the next round */
-    if (link_of(l->block) != 0) {
-        l->retiring = false; /* it had been on its way to the next block all along */
+        return; /* checked again in the next round */
+    if (link_of(c->block) != 0) {
+        c->retiring = false; /* it was already moving to its next block */
         return;
     }
-    if (atomic_load_explicit(&t->restart, memory_order_acquire) != 0 || head_of(slot) != l->tail)
-        return; /* read first what it wrote before it noticed */
-    cm_blockpool_give(l->block);
-    l->block = l->cursor = 0;
-    l->retiring = false;
+    if (atomic_load_explicit(&t->restart, memory_order_acquire) != 0 || head_of(slot) != c->tail)
+        return; /* first read what it wrote before it noticed */
+    cm_blockpool_give(c->block);
+    c->block = c->cursor = 0;
+    c->retiring = false;
 }
 
 static void retire_idle_blocks(void)
@@ -231,9 +231,9 @@ static void retire_idle_blocks(void)
     bool any = false;
 
     for (uint32_t i = 0; i < consumers.high; i++) {
-        consumer *l = &consumers.of[i];
-        any |= l->retiring;
-        any |= take_away(l, i);
+        consumer *c = &consumers.of[i];
+        any |= c->retiring;
+        any |= take_away(c, i);
     }
     if (!any || !cm_producers_barrier())
         return;
@@ -242,7 +242,7 @@ static void retire_idle_blocks(void)
             free_retired(&consumers.of[i], i);
 }
 
-/* Of two states with the same kernel thread id only the younger one's thread can be alive. */
+/* Of two states with one kernel thread id only the younger can have a live thread. */
 static void note_tids(void)
 {
     memset(consumers.by_tid, 0, sizeof consumers.by_tid);
@@ -279,30 +279,30 @@ static bool is_gone(uint32_t slot)
     return syscall(SYS_tgkill, getpid(), tid, 0) < 0 && errno == ESRCH;
 }
 
-/* All that the ring has is in the trace, and its thread cannot be inside a hook: its blocks are
- * free, those too that it took and did not use. */
-static void free_all(consumer *l, uint32_t slot)
+/* Frees all blocks of a ring, unused ones too. Its events are in the trace, and its thread cannot
+ * be inside a hook. */
+static void free_all(consumer *c, uint32_t slot)
 {
-    l->source.ring = slot;
-    l->source.end = l->source.position = l->tail;
-    l->retiring = l->block != 0;
-    find_run(l);
-    while (l->block != 0) {
-        uint32_t next = link_of(l->block);
-        cm_blockpool_give(l->block);
-        l->block = next;
+    c->source.ring = slot;
+    c->source.end = c->source.position = c->tail;
+    c->retiring = c->block != 0;
+    find_run(c);
+    while (c->block != 0) {
+        uint32_t next = link_of(c->block);
+        cm_blockpool_give(c->block);
+        c->block = next;
     }
-    l->cursor = 0;
-    l->retiring = false;
+    c->cursor = 0;
+    c->retiring = false;
     atomic_store_explicit(&cm_producers_at(slot)->limit, 0, memory_order_relaxed);
 }
 
-static bool is_drained(const consumer *l, uint32_t slot)
+static bool is_drained(const consumer *c, uint32_t slot)
 {
     const cm_producer *t = cm_producers_at(slot);
-    /* busy last written by the thread: what it did in its hooks comes before. */
+    /* The thread writes busy last, after all that it did in its hooks. */
     return atomic_load_explicit(&t->state, memory_order_acquire) == CM_PRODUCER_LIVE &&
-           atomic_load_explicit(&t->busy, memory_order_acquire) == 0 && l->tail == head_of(slot);
+           atomic_load_explicit(&t->busy, memory_order_acquire) == 0 && c->tail == head_of(slot);
 }
 
 bool cm_ring_consumer_report_losses(void)
@@ -319,18 +319,18 @@ bool cm_ring_consumer_report_losses(void)
     return all;
 }
 
-/* A thread may free tensors until its very end, in destructors that run after all of ours could:
- * only when the kernel no longer knows it is its ring complete. */
+/* A thread may free tensors in destructors that run after all of ours. Its ring is complete only
+ * when the kernel no longer knows it. */
 static void recycle_ended(void)
 {
     note_tids();
     for (uint32_t i = 0; i < consumers.high; i++) {
-        consumer *l = &consumers.of[i];
-        if (!is_drained(l, i) || !is_gone(i) || l->tail != head_of(i))
+        consumer *c = &consumers.of[i];
+        if (!is_drained(c, i) || !is_gone(i) || c->tail != head_of(i))
             continue;
-        free_all(l, i);
-        /* Then its last words are still to be written. */
-        if (cm_producers_report_losses(i) && l->tail == head_of(i))
+        free_all(c, i);
+        /* A loss reported here must be written first. */
+        if (cm_producers_report_losses(i) && c->tail == head_of(i))
             cm_producers_recycle(i);
     }
 }
@@ -362,7 +362,7 @@ uint64_t cm_ring_consumer_pending(void)
     uint64_t pending = 0;
 
     for (uint32_t i = 0; i < cm_producers_high(); i++) {
-        /* The tail first: the head is then not behind it. */
+        /* The tail first, so that the head is not behind it. */
         uint64_t tail = atomic_load_explicit(&cm_ringfile.counts[i].tail, memory_order_acquire);
         pending += head_of(i) - tail;
     }

@@ -2,15 +2,15 @@
  *
  *   header, table of CM_RING_COUNT rings, definition log, blocks
  *
- * The file holds what a reader needs after a kill, no more. The recording process trusts nothing in
- * it but the events and definitions: others may write to the file or truncate it (bus_error.h).
+ * The file holds what a reader needs after a kill, no more. The recording process trusts only its
+ * events and definitions, because others may write to the file or truncate it (bus_error.h).
  * Positions, free lists and chains of blocks are private memory (ringfile.h, blockpool.h), of which
  * the file has copies.
  *
  * A ring is a sequence of events counted from 0 that never restarts, even when the ring gets
  * another thread. The events that are not yet in the trace lie in blocks: a block's header names
- * its ring and the position of its first event. Where two blocks could hold a position, the one
- * with the larger (base, serial) does: it is the newer one. */
+ * its ring and the position of its first event. If two blocks could hold a position, the newer one
+ * does: the larger (base, serial). */
 #ifndef CM_CAPTURE_RING_LAYOUT_H
 #define CM_CAPTURE_RING_LAYOUT_H
 
@@ -25,8 +25,8 @@
 enum {
     CM_RING_VERSION = 1,
     CM_RING_COUNT = 2048, /* threads alive at once */
-    /* Changing blocks costs 0.1 ns an event at this size, and a thread that allocates once does
-     * not hold a 200th of the file, as it would with 64 KiB. */
+    /* Changing blocks costs 0.1 ns an event at this size. With 64 KiB a thread that allocates once
+     * would hold a 200th of the file. */
     CM_BLOCK_BYTES = 16384,
     CM_BLOCK_EVENTS = CM_BLOCK_BYTES / 32 - 1,
     CM_RING_PATH_MAX = 4096,
@@ -35,8 +35,8 @@ enum {
     CM_RING_BYTES_MAX = 1 << 30
 };
 
-/* What holds once a chunk is in the trace. There are two, written in turn before the chunk that
- * they describe: whenever the process is killed, one of them fits the trace's last covers. */
+/* Totals that are true once a chunk is in the trace. Two are written in turn, each before its
+ * chunk: whenever the process is killed, one of them fits the trace's last covers. */
 typedef struct cm_ring_totals {
     _Atomic uint64_t events; /* taken from all rings; UINT64_MAX: being written */
     uint64_t lost_stacks, unowned_lost;
@@ -49,7 +49,7 @@ typedef struct cm_ring_header {
     uint32_t version, ring_count, block_bytes, block_count;
     uint64_t id, total_bytes;
     uint64_t table_offset, log_offset, log_bytes, blocks_offset;
-    /* Wall clock, signed every second: a mapped write leaves no mtime. 0: the owner has let go of
+    /* Wall clock, written every second: a mapped write leaves no mtime. 0: the owner has released
      * the file and writes no more. */
     _Atomic uint64_t alive_ns;
     /* The owning process: its id, when it began, and its pid namespace. 0: not known. */
@@ -71,15 +71,15 @@ typedef struct cm_ring {
     _Alignas(64) _Atomic uint64_t tail; /* events written to the trace; written by the collector */
 } cm_ring;
 
-typedef struct cm_block {
+typedef struct cm_ring_block {
     _Atomic uint32_t owner; /* ring + 1; 0: holds nothing. Written last */
     uint32_t serial;
     uint64_t base; /* position of events[0] */
     uint64_t spare[2];
     cm_event events[CM_BLOCK_EVENTS];
-} cm_block;
+} cm_ring_block;
 
 _Static_assert(sizeof(cm_ring_totals) == 64 && sizeof(cm_ring) == 128, "file layout");
-_Static_assert(sizeof(cm_block) == CM_BLOCK_BYTES, "file layout");
+_Static_assert(sizeof(cm_ring_block) == CM_BLOCK_BYTES, "file layout");
 
 #endif

@@ -31,7 +31,7 @@ static ssize_t read_text(const char *path, char *text, size_t size)
     return n;
 }
 
-/* Fields of /proc/PID/stat behind the name, which may hold anything, a bracket too. */
+/* Fields of /proc/PID/stat after the name, which may hold anything, even a bracket. */
 static bool parse(const char *text, char *state, uint64_t *threads, uint64_t *start)
 {
     const char *at = strrchr(text, ')');
@@ -63,7 +63,7 @@ bool cm_owner_may_be(const cm_ring_header *header, pid_t pid)
     return !cm_owner_is_of_our_namespace(header) || (uint64_t)pid == header->owner_pid;
 }
 
-static cm_owner look_up(uint64_t pid, char *state, uint64_t *threads, uint64_t *start)
+static cm_owner read_stat(uint64_t pid, char *state, uint64_t *threads, uint64_t *start)
 {
     char path[64], text[1024];
 
@@ -79,7 +79,7 @@ void cm_owner_sign(cm_ring_header *header)
     uint64_t threads = 0, start = 0;
     char state = 0;
 
-    if (look_up((uint64_t)getpid(), &state, &threads, &start) != CM_OWNER_RUNS)
+    if (read_stat((uint64_t)getpid(), &state, &threads, &start) != CM_OWNER_RUNS)
         return;
     header->owner_namespace = own_namespace();
     header->owner_start = start;
@@ -93,11 +93,11 @@ static cm_owner find(uint64_t pid, uint64_t birth, uint64_t namespace)
 
     if (pid == 0 || namespace == 0 || namespace != own_namespace())
         return CM_OWNER_UNKNOWN;
-    cm_owner found = look_up(pid, &state, &threads, &start);
+    cm_owner found = read_stat(pid, &state, &threads, &start);
     if (found != CM_OWNER_RUNS)
         return found;
     if (start != birth)
-        return CM_OWNER_GONE; /* the number was given to another one */
+        return CM_OWNER_GONE; /* another process has the number now */
     /* A zombie waits for its parent only; but a dead main thread may have left others. */
     return (state == 'Z' || state == 'X') && threads <= 1 ? CM_OWNER_GONE : CM_OWNER_RUNS;
 }
@@ -149,6 +149,6 @@ bool cm_ring_is_abandoned(const cm_ring_header *header)
         return true;
     clock_gettime(CLOCK_REALTIME, &now);
     int64_t age = (int64_t)((uint64_t)now.tv_sec - alive / 1000000000u);
-    /* Signed in the future: the clock was set back, and a living owner signs again at once. */
+    /* A time in the future: the clock was set back, and a living owner signs again at once. */
     return age > SIGNED_S || age < -SIGNED_S;
 }

@@ -22,7 +22,7 @@ bool cm_owner_may_be(const cm_ring_header *header, pid_t pid);
 /* When the owner began, in nanoseconds since 1970, as late as it may have been; 0 unknown. */
 int64_t cm_owner_began_ns(const cm_ring_header *header);
 
-/* The owner as text, for a trace whose ring has no file ("ring.owner"). */
+/* The owner as text, for the trace of a ring without a file ("ring.owner"). */
 enum { CM_OWNER_TEXT = 64 };
 void cm_owner_write(const cm_ring_header *header, char text[CM_OWNER_TEXT]);
 cm_owner cm_owner_find(const char *text);
@@ -30,10 +30,9 @@ cm_owner cm_owner_find(const char *text);
 /* Write-locks the whole file for this process. False: another process has it. */
 bool cm_ring_lock(int fd);
 
-/* Makes sure, as far as can be known, that no process writes to this ring although its lock is
- * free: a lock also goes when the owner's process closes another descriptor of the file, and comes
- * back within a second. True if the owner is gone, has let go of it, or has not signed for a while.
- */
+/* Whether a ring with a free lock has no writer, as far as can be known. The owner loses the lock
+ * for up to a second when its process closes another descriptor of the file. True if the owner is
+ * gone, has released the ring, or has not signed for a while. */
 bool cm_ring_is_abandoned(const cm_ring_header *header);
 
 #endif

@@ -37,8 +37,8 @@ const char *cm_ring_place_name(cm_ring_place place)
 
 /* --- folders ----------------------------------------------------------------------------- */
 
-/* File systems where a mapped page that was written once can always be written again: network file
- * systems and those that copy on write may then have no room. */
+/* Whether a mapped page that was written once can always be written again. Network and
+ * copy-on-write file systems may then have no room. */
 static bool is_plain_local(const char *folder)
 {
     struct statfs fs;
@@ -104,7 +104,7 @@ uint64_t cm_ring_folders_plan(const cm_ring_folders *folders, uint64_t bytes)
     if (folders->chosen[0] != '\0' || cm_room_measure(folders->shared, &room) < 0)
         return bytes;
     uint64_t allowed = cm_room_for(room, bytes);
-    return allowed != 0 ? allowed : bytes; /* for beside the trace, or in private memory */
+    return allowed != 0 ? allowed : bytes; /* beside the trace, or in private memory */
 }
 
 /* --- a file ------------------------------------------------------------------------------ */
@@ -130,7 +130,7 @@ static int reserve_room(int fd, uint64_t bytes)
     struct rlimit limit;
     int status;
 
-    /* Past this limit the kernel does not only refuse, it sends SIGXFSZ. */
+    /* Past this limit the kernel also sends SIGXFSZ. */
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes)
         return -EFBIG;
     do
@@ -158,7 +158,7 @@ static int make_file(const char *folder, uint64_t bytes, cm_ring_made *made)
         if (fd < 0 && (errno != EEXIST || tries == 8))
             return -errno;
     }
-    /* A sweeper that checks whether the new file is an orphan unlocks one so young at once. */
+    /* A sweep that checks the new file unlocks one so young at once. */
     for (int tries = 0; !cm_ring_lock(fd); tries++) {
         status = -errno;
         if ((status != -EAGAIN && status != -EACCES) || tries == 50)
@@ -200,7 +200,7 @@ static int make_at(const char *folder, cm_ring_place place, uint64_t bytes, cm_r
 {
     char absolute[CM_RING_PATH_MAX];
 
-    /* The trace names its ring for readers that stand in other folders. */
+    /* The trace names its ring for readers in other folders. */
     if (realpath(folder, absolute) == NULL)
         return -errno;
     int status = make_file(absolute, bytes, made);
@@ -214,7 +214,7 @@ static int make_shared(const char *folder, uint64_t bytes, uint64_t least, cm_ri
 {
     cm_room room;
 
-    /* Without the lock first: whoever will get none need not wait for it. */
+    /* Without the lock first: without room there is no need to wait. */
     int status = cm_room_measure(folder, &room);
     if (status == 0 && cm_room_for(room, bytes) < least)
         status = -ENOSPC;

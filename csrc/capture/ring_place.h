@@ -1,4 +1,4 @@
-/* Where a ring file may lie, and a new file in the first of these places that has room. */
+/* Creates a ring file in the first place that permits it and has room. */
 #ifndef CM_CAPTURE_RING_PLACE_H
 #define CM_CAPTURE_RING_PLACE_H
 
@@ -24,12 +24,11 @@ typedef struct cm_ring_folders {
     char chosen[CM_RING_PATH_MAX], shared[CM_RING_PATH_MAX];
 } cm_ring_folders;
 
-/* Resolved now: this process may change its folder before the file is made. ring_dir: NULL for
- * $CUPTIMEM_RING_DIR; shared_dir: NULL for /dev/shm. */
+/* Resolved now, because this process may change its folder before the file is made. ring_dir: NULL
+ * for $CUPTIMEM_RING_DIR; shared_dir: NULL for /dev/shm. */
 void cm_ring_folders_choose(cm_ring_folders *folders, const char *ring_dir, const char *shared_dir);
 
-/* The folders where a killed process may have left a ring for this trace, closed by NULL. They lie
- * in text. */
+/* The folders where a killed process may have left a ring for this trace, ended by NULL. */
 typedef struct cm_ring_sweep {
     const char *folder[3];
     char text[CM_RING_PATH_MAX];
@@ -37,7 +36,7 @@ typedef struct cm_ring_sweep {
 void cm_ring_folders_to_sweep(cm_ring_sweep *sweep, const char *trace_path, const char *ring_dir,
                               const char *shared_dir);
 
-/* How many bytes to lay rings out for: at most so many. They can shrink until they have a file, not
+/* How many bytes to lay rings out for, at most `bytes`. They can shrink until they have a file, not
  * grow. */
 uint64_t cm_ring_folders_plan(const cm_ring_folders *folders, uint64_t bytes);
 
@@ -53,14 +52,14 @@ typedef struct cm_ring_made {
     char path[CM_RING_PATH_MAX];
 } cm_ring_made;
 
-/* Makes a file of so many bytes, in shared memory of `least` or more: in the first folder that has
- * room of the chosen one, shared memory, the trace's if it is on a local disk. False: in none. A
- * chosen folder that cannot be used puts one line into note. */
+/* Makes a file of `bytes`, in shared memory of `least` or more. It takes the first folder with
+ * room: the chosen one, shared memory, the trace's on a local disk. False: none has room. An
+ * unusable chosen folder puts one line into note. */
 bool cm_ring_make(const cm_ring_folders *folders, const char *trace_path, uint64_t bytes,
                   uint64_t least, cm_ring_made *made, char *note, size_t note_size);
 void cm_ring_made_remove(cm_ring_made *made);
 
-/* Keeps a forked child from the rings of its parent. 0 or a negative errno. */
+/* Keeps forked children from their parent's rings. 0 or a negative errno. */
 int cm_ring_keep_from_children(void *memory, uint64_t bytes);
 
 /* In whole pages. */

@@ -22,15 +22,15 @@ enum {
 
 _Thread_local cm_producer_self cm_self __attribute__((tls_model("initial-exec")));
 
-/* The states lie where they are for the life of the process: a thread keeps its own when a capture
- * ends, and may read it at any time. */
+/* The states stay in place for the life of the process: a thread keeps its own across captures, and
+ * may read it at any time. */
 static struct {
-    _Atomic(unsigned char *) chunk[CHUNKS]; /* all below the one of `high` are there */
+    _Atomic(unsigned char *) chunk[CHUNKS]; /* all below that of `high` are mapped */
     bool ready, has_barrier;
     cm_freelist free;
     _Atomic uint32_t next[CM_RING_COUNT];
     _Atomic uint32_t high, in_use;
-    _Atomic uint32_t entering; /* threads on their way into their first hook of a capture */
+    _Atomic uint32_t entering; /* threads entering their first hook of a capture */
     _Atomic uint32_t generation, thread_number;
 } pool;
 
@@ -106,7 +106,7 @@ bool cm_producers_wait_until_left(int milliseconds)
     uint64_t deadline = cm_clock_monotonic_ns() + (uint64_t)milliseconds * 1000000u;
 
     if (!cm_producers_barrier())
-        /* No core keeps a store to itself for a fraction of this time. */
+        /* No core hides a store for a fraction of this time. */
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     while (is_any_inside()) {
         if (cm_clock_monotonic_ns() > deadline)
@@ -137,7 +137,7 @@ void cm_producers_recycle(uint32_t slot)
 {
     cm_producer *t = cm_producers_at(slot);
 
-    /* Zero again, and the pages of a burst of threads go back to the system. */
+    /* Zeroes it, and returns the pages of a burst of threads to the system. */
     atomic_store_explicit(&t->state, CM_PRODUCER_FREE, memory_order_relaxed);
     madvise(t, SLOT_BYTES, MADV_DONTNEED);
     atomic_fetch_sub_explicit(&pool.in_use, 1, memory_order_relaxed);
@@ -177,7 +177,7 @@ static void renew_hook(cm_producer *t)
     atomic_store_explicit(&t->generation, generation, memory_order_relaxed);
 }
 
-/* A state whose chunk, and every one before it, is mapped. */
+/* Takes a state; its chunk and all before it are mapped. */
 static uint32_t take_state_hook(void)
 {
     uint32_t index = cm_freelist_take_hook(&pool.free);
@@ -198,8 +198,8 @@ static cm_producer *claim_hook(int32_t tid)
     cm_producer *t = cm_producers_at(index - 1);
     t->slot = index - 1;
     atomic_store_explicit(&t->tid, tid, memory_order_relaxed);
-    /* Before it is seen as live: of two states with one thread id the collector buries the older.
-     */
+    /* Before it counts as live: of two states with one thread id the collector recycles the
+     * older. */
     renew_hook(t);
     atomic_store_explicit(&t->state, CM_PRODUCER_LIVE, memory_order_release);
 
@@ -231,7 +231,7 @@ static void prepare_hook(cm_producer *t)
     ring->tid = atomic_load_explicit(&t->tid, memory_order_relaxed);
 }
 
-/* Waits until the threads are released; what the word is then. */
+/* Waits until the threads are released; returns the word then. */
 static uint32_t wait_hook(void)
 {
     const struct timespec pause = {.tv_nsec = 20000};
@@ -250,7 +250,7 @@ static cm_producer *enter_hook(uint32_t capture)
     int32_t tid = (int32_t)syscall(SYS_gettid);
     cm_producer *t = cm_self.thread;
 
-    /* Another id: a child that was forked without its handlers being run. */
+    /* Another id: a child forked without its handlers being run. */
     if (t == NULL || atomic_load_explicit(&t->tid, memory_order_relaxed) != tid)
         t = claim_hook(tid);
     if (t == NULL) {
@@ -260,8 +260,8 @@ static cm_producer *enter_hook(uint32_t capture)
         return NULL;
     }
     if (atomic_load_explicit(&t->busy, memory_order_relaxed) != 0)
-        return NULL; /* still inside a hook of the capture before */
-    if (t != cm_self.thread || cm_self.capture != capture) /* else it was only held */
+        return NULL; /* still inside a hook of the last capture */
+    if (t != cm_self.thread || cm_self.capture != capture) /* else it only waited */
         prepare_hook(t);
     atomic_store_explicit(&t->busy, 1, memory_order_relaxed);
     cm_self.thread = t;
@@ -269,7 +269,7 @@ static cm_producer *enter_hook(uint32_t capture)
     return t;
 }
 
-/* The first hook of a thread, or its first in this capture; or it is held. */
+/* A thread's first hook in this capture, or one that must wait. */
 cm_producer *cm_enter_slow_hook(uint32_t capture)
 {
     cm_producer *t = NULL;
@@ -278,14 +278,14 @@ cm_producer *cm_enter_slow_hook(uint32_t capture)
         return NULL; /* a signal handler that allocates */
     if (capture == CM_RECORDING_HELD && cm_self.thread != NULL &&
         atomic_load_explicit(&cm_self.thread->busy, memory_order_relaxed) != 0)
-        return NULL; /* the same, and whoever holds us waits for the hook that it came into */
+        return NULL; /* the same: the holder waits for the hook that it interrupted */
     cm_self.entering = true;
     atomic_signal_fence(memory_order_seq_cst);
     while (capture != 0) {
         if (capture == CM_RECORDING_HELD && (capture = wait_hook()) == 0)
             break;
-        /* Whoever ends the recording clears the word, then waits for this to be 0: either we see
-         * the word cleared or we are waited for. */
+        /* The end of recording clears the word, then waits for this to be 0: we see the cleared
+         * word, or it waits for us. */
         atomic_fetch_add_explicit(&pool.entering, 1, memory_order_seq_cst);
         uint32_t now = atomic_load_explicit(cm_recording, memory_order_seq_cst);
         if (now == capture)
@@ -312,7 +312,7 @@ static void report_losses_hook(cm_producer *t, cm_ring *ring, uint64_t lost)
 {
     *t->next = (cm_event){
         .time = cm_clock_now(), .size = (int64_t)lost, .kind = CM_EV_LOST, .device_index = -1};
-    /* A reader of the file after a kill compares lost_at with head: reported already, or not. */
+    /* After a kill a reader compares lost_at with head: were these reported? */
     uint64_t position = atomic_load_explicit(t->published, memory_order_relaxed);
     atomic_store_explicit(&ring->lost_at, position + 1, memory_order_relaxed);
     cm_commit_hook(t);
@@ -320,19 +320,19 @@ static void report_losses_hook(cm_producer *t, cm_ring *ring, uint64_t lost)
     atomic_store_explicit(&ring->lost_at, 0, memory_order_release);
 }
 
-/* Gives the thread its next block, and first puts there what it still has to report. */
+/* Gives the thread its next block, and puts its pending reports there first. */
 static bool take_block_hook(cm_producer *t, cm_ring *ring)
 {
     uint64_t lost = atomic_load_explicit(&ring->lost, memory_order_relaxed);
-    /* Cleared by the collector, which then finds the new block through restart. If it clears it
-     * from here on, the link below shows it that it came too late. */
+    /* If the collector has cleared the limit, it finds the new block through restart. If it clears
+     * it later, the link below shows it that this was too late. */
     bool has_block = atomic_load_explicit(&t->limit, memory_order_relaxed) != 0;
     uint64_t position = atomic_load_explicit(t->published, memory_order_relaxed);
     uint32_t index = cm_blockpool_take_hook(t->slot, position, t->serial + 1);
 
     if (index == 0)
         return false;
-    cm_block *block = cm_blockpool_at(index);
+    cm_ring_block *block = cm_blockpool_at(index);
     t->serial++;
     if (has_block)
         atomic_store_explicit(&cm_blockpool.link[t->block - 1], index, memory_order_release);
@@ -367,7 +367,7 @@ bool cm_producers_report_losses(uint32_t slot)
 {
     cm_ring *ring = &cm_ringfile.rings[slot];
 
-    /* Whoever lost something has no block with room, so that the next one begins with it. */
+    /* A thread with losses has no block with room, so that its next begins with them. */
     return atomic_load_explicit(&ring->lost, memory_order_relaxed) == 0 ||
            take_block_hook(cm_producers_at(slot), ring);
 }

@@ -12,8 +12,8 @@
  * Every function here runs on the calling thread inside a hook: the GIL and the allocator's mutex
  * may or may not be held, so nothing here takes a lock, calls malloc, or waits for the collector.
  */
-#ifndef CM_CAPTURE_THREAD_H
-#define CM_CAPTURE_THREAD_H
+#ifndef CM_CAPTURE_RING_PRODUCER_H
+#define CM_CAPTURE_RING_PRODUCER_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -24,19 +24,19 @@
 #include "../base/event.h"
 #include "recording.h"
 
-/* Belongs to one kernel thread until that is gone, over any number of captures. Only its owner
- * writes it, but for limit (the collector takes an idle thread's block away by clearing it),
- * restart (the collector clears it) and state. */
+/* Belongs to one kernel thread until that ends, over any number of captures. Only its owner writes
+ * it, except limit (the collector clears it to take an idle thread's block), restart (the collector
+ * clears it) and state. */
 typedef struct cm_producer {
     _Atomic uint32_t busy; /* inside a hook */
     _Atomic uint32_t generation;
     cm_event *next;                        /* where the next event goes ... */
     _Atomic uintptr_t limit;               /* ... if below; 0: the thread has no block */
-    _Atomic uint64_t *published;           /* how many events: cm_ring_own.head, */
+    _Atomic uint64_t *published;           /* event count: cm_ring_counts.head, */
     _Atomic uint64_t *head;                /* and its copy in the ring's file */
     uint32_t slot;                         /* number of this state and of its ring */
     uint32_t block, serial;                /* current block + 1, blocks taken */
-    bool announced, used;                  /* CM_EV_THREAD is out; the walk memory is not fresh */
+    bool announced, used;                  /* CM_EV_THREAD is out; the walk memory was used */
     _Alignas(64) _Atomic uint32_t restart; /* a block that no link leads to + 1 */
     _Atomic uint32_t state;                /* cm_producer_state */
     _Atomic int32_t tid;
@@ -67,10 +67,10 @@ static inline cm_producer *cm_enter_hook(void)
     if (__builtin_expect(atomic_load_explicit(&t->busy, memory_order_relaxed), 0))
         return NULL;
     atomic_store_explicit(&t->busy, 1, memory_order_relaxed);
-    /* Whoever clears the recording word or this thread's limit issues membarrier() before it reads
-     * at busy, so that the compiler's order is order enough here. */
+    /* A thread that clears the recording word or this limit calls membarrier() before it reads
+     * busy, so that ordering the compiler is enough here. */
     atomic_signal_fence(memory_order_seq_cst);
-    /* Acquire: what cm_threads_release follows. */
+    /* Acquire: pairs with cm_recording_release. */
     uint32_t now = atomic_load_explicit(cm_recording, memory_order_acquire);
     if (__builtin_expect(now != capture, 0)) {
         atomic_store_explicit(&t->busy, 0, memory_order_release);
@@ -109,8 +109,8 @@ static inline cm_walk *cm_producer_walk(cm_producer *t)
     return &t->walk;
 }
 
-/* A number that changes whenever this thread state starts to serve another capture or another
- * thread: what a source remembers per thread is stale when it differs. Never 0. */
+/* Changes whenever this state starts to serve another capture or thread: what a source remembers
+ * per thread is stale when it differs. Never 0. */
 static inline uint32_t cm_producer_generation(const cm_producer *t)
 {
     return atomic_load_explicit(&t->generation, memory_order_relaxed);
@@ -122,22 +122,21 @@ static inline uint32_t cm_producer_generation(const cm_producer *t)
 int cm_producers_init(void);
 /* A new capture, while nothing records and no thread is inside a hook. */
 void cm_producers_begin(void);
-/* Keeps every thread from its hooks without losing its events: it waits for the release.
- * False: one stays in a hook for longer than this. Whoever holds them asks for nothing that a
- * thread might have when it comes to a hook: no allocator, no GIL. To be released in any case, by
- * the same thread. */
+/* Makes every thread wait before its hooks, without losing events, until cm_recording_release.
+ * False: one stays in a hook for longer than this. The caller uses nothing that a waiting thread
+ * may hold: no allocator, no GIL. It must release them in any case. */
 bool cm_producers_hold(int milliseconds);
-/* After the word was cleared: returns true once every thread has left its hook, false if one stays
- * in it for longer than this. */
+/* After the word was cleared: true once every thread has left its hook, false if one stays in it
+ * for longer than this. */
 bool cm_producers_wait_until_left(int milliseconds);
 /* Slots below this number may be in use. */
 uint32_t cm_producers_high(void);
 cm_producer *cm_producers_at(uint32_t slot);
 uint32_t cm_producers_in_use(void);
-/* The slot's thread is gone and its ring is empty: the next new thread may have it. */
+/* Offers the slot to new threads: its thread is gone and its ring is empty. */
 void cm_producers_recycle(uint32_t slot);
-/* Publishes the losses that the slot's thread has not reported yet, in its place: it is gone, or
- * outside of its hooks with recording off. False: there is no block for that now. */
+/* Publishes the unreported losses of the slot's thread, which is gone, or outside its hooks with
+ * recording off. False: there is no block for that now. */
 bool cm_producers_report_losses(uint32_t slot);
 /* Every running thread passes a full barrier before this returns. False: the kernel has none. */
 bool cm_producers_barrier(void);

@@ -95,7 +95,7 @@ static int lay_out(cm_ringfile_state *file, uint64_t bytes, const char *trace_pa
     atomic_store(&file->log_tail, 0);
     atomic_store(&file->unowned_lost, 0);
     file->counts = file->tables;
-    cm_blockpool_begin((cm_block *)(start + header->blocks_offset), header->block_count,
+    cm_blockpool_begin((cm_ring_block *)(start + header->blocks_offset), header->block_count,
                        (unsigned char *)file->tables + counts);
     return 0;
 }
@@ -169,7 +169,7 @@ bool cm_ringfile_make(cm_ring_made *made, char *note, size_t note_size)
     return false;
 }
 
-/* All that was ever written, without touching what was not. */
+/* Copies all that was ever written, and touches nothing else. */
 static void copy_rings(const cm_ring_made *made, uint32_t blocks)
 {
     const cm_ring_header *from = cm_ringfile.header;
@@ -214,16 +214,15 @@ int cm_ringfile_move_to(const cm_ring_made *made)
     return 0;
 }
 
-/* --- letting go -------------------------------------------------------------------------- */
+/* --- release ----------------------------------------------------------------------------- */
 
 static bool fd_is_ours(const cm_ringfile_state *file)
 {
     return cm_descriptor_is(file->fd, file->device, file->inode);
 }
 
-/* First forgotten, then unmapped: a child forked in between must not unmap what lies there by then.
- */
-static void let_go(cm_ringfile_state *file, bool unmap_ring, bool unmap_tables)
+/* First cleared, then unmapped: a child forked in between must not unmap later mappings there. */
+static void release(cm_ringfile_state *file, bool unmap_ring, bool unmap_tables)
 {
     void *ring = file->header, *tables = file->tables;
 
@@ -249,15 +248,15 @@ void cm_ringfile_destroy(bool unlink_file, bool unmap)
     if (unlink_file && cm_ringfile_exists())
         unlink(file->path);
     else if (file->header != NULL)
-        atomic_store(&file->header->alive_ns, 0); /* kept for the next sweep, which may be ours */
-    let_go(file, unmap, unmap);
+        atomic_store(&file->header->alive_ns, 0); /* kept for the next sweep, perhaps ours */
+    release(file, unmap, unmap);
 }
 
 void cm_ringfile_forget(void)
 {
     /* The ring itself was marked not to be inherited. */
     cm_bus_forget();
-    let_go(&cm_ringfile, false, true);
+    release(&cm_ringfile, false, true);
 }
 
 /* --- lock and identity ------------------------------------------------------------------- */

@@ -14,7 +14,7 @@
 
 /* What this process knows of a ring: the file's cm_ring has copies for a reader. */
 typedef struct cm_ring_counts {
-    _Alignas(64) _Atomic uint64_t head; /* written by the thread; goes on with the next one's */
+    _Alignas(64) _Atomic uint64_t head; /* written by the thread, and by the next one after it */
     _Atomic uint64_t tail;              /* written by the collector */
     _Atomic uint64_t lost;              /* in all */
 } cm_ring_counts;
@@ -31,7 +31,7 @@ typedef struct cm_ringfile_state {
     void *tables; /* where counts and the block pool's tables lie */
     size_t tables_bytes;
     _Atomic uint64_t id; /* the header's; 0: no capture */
-    _Atomic bool exists; /* there is a file, and what follows is of it */
+    _Atomic bool exists; /* there is a file, which the next fields describe */
     int fd;
     dev_t device;
     ino_t inode;
@@ -59,30 +59,30 @@ typedef struct cm_ringfile_options {
 int cm_ringfile_create(const cm_ringfile_options *options, char *note, size_t note_size);
 
 /* Makes the file that the rings will move to, while threads record. False: there is none, the rings
- * stay in private memory for good. A chosen folder that cannot be used puts one line into note. */
+ * stay in private memory for good. An unusable chosen folder puts one line into note. */
 bool cm_ringfile_make(cm_ring_made *made, char *note, size_t note_size);
-/* Moves the rings into it, once, at the same addresses. Every thread is kept from its hooks
- * meanwhile, and nothing is lost. -EAGAIN: the file has become too small; nothing has changed, and
- * the caller removes the file, as after any error. */
+/* Moves the rings into it, once, at the same addresses, losing nothing. No thread may be inside a
+ * hook. -EAGAIN: the file is too small by now. After any error nothing has changed, and the caller
+ * removes the file. */
 int cm_ringfile_move_to(const cm_ring_made *made);
 
-/* Lets go of the rings; removes the file if asked. Nothing may use the rings any more, or they must
+/* Releases the rings; removes the file if asked. Nothing may use the rings any more, unless they
  * stay mapped (unmap = false) for a thread that never left its hook. */
 void cm_ringfile_destroy(bool unlink_file, bool unmap);
 
-/* In a forked child: lets go of the parent's rings without touching them. */
+/* In a forked child: releases the parent's rings without touching them. */
 void cm_ringfile_forget(void);
 
 /* Takes the lock again: the program may have closed our descriptor (os.closerange), or another one
  * of the same file. */
 void cm_ringfile_keep_lock(void);
 
-/* What others have done to the ring's file, as a line continues: "its ring file ..."; NULL: nothing
- * that can be seen. Async-signal-safe. */
+/* What others did to the ring's file, to continue "its ring file ..."; NULL: no harm is visible.
+ * Async-signal-safe. */
 const char *cm_ringfile_find_harm(void);
 
-/* Whether this is the file of the running capture. It must not even be opened then: closing any
- * descriptor of it would drop the lock. */
+/* Whether this is the file of the running capture. Do not open it then: closing any descriptor of
+ * it would drop the lock. */
 bool cm_ringfile_is_ours(dev_t device, ino_t inode);
 
 /* Whether the running capture of this process has rings of this id. Any thread. */

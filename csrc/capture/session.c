@@ -25,8 +25,7 @@ static struct {
     pthread_mutex_t mutex; /* taken without the GIL: its holder may wait for the collector */
     bool active;
     _Atomic pid_t pid; /* read before the mutex is taken */
-    uint32_t
-        number; /* of the capture; never restarts, so that no thread mistakes one for another */
+    uint32_t number;   /* of the capture; never restarts, so that no thread confuses two */
     cm_writer *_Atomic writer;
     cm_session_counts last; /* of the capture that was stopped */
     char note[512];
@@ -116,7 +115,7 @@ static bool make_absolute(const char *path, char *absolute, size_t size)
     return n > 0 && (size_t)n < size;
 }
 
-/* Where the rings are, for a reader; written again when they have moved. */
+/* Names the rings' place for readers; called again once they have moved. */
 static int write_meta(cm_writer *writer, const char *const *meta)
 {
     const cm_ring_header *header = cm_ringfile.header;
@@ -144,8 +143,8 @@ static int write_meta(cm_writer *writer, const char *const *meta)
     return status;
 }
 
-/* Moves the rings into a file, once. Threads may record meanwhile: they wait, and lose nothing. On
- * the collector's thread, or while there is none. -errno: nothing has changed, try again. */
+/* Moves the rings into a file, once. Recording threads wait and lose nothing. Runs on the
+ * collector's thread, or while there is none. -errno: nothing has changed, try again. */
 static int move_rings(char *note, size_t note_size)
 {
     cm_ring_made made;
@@ -154,7 +153,7 @@ static int move_rings(char *note, size_t note_size)
     if (cm_ringfile.place != CM_RING_PLACE_NONE || !cm_ringfile_make(&made, note, note_size))
         return 0;
     if (cm_producers_hold(HOLD_MS)) {
-        cm_frames_before_fork(); /* as for a fork: a definition is appended under its mutex */
+        cm_frames_before_fork(); /* as for a fork: no definition may be half appended */
         status = cm_ringfile_move_to(&made);
         cm_frames_after_fork();
     }
@@ -214,7 +213,7 @@ static int begin_recording(const cm_session_options *options, const char *path, 
 {
     struct stat st;
 
-    /* Before anything is made. */
+    /* Before any file is made. */
     if (!options->overwrite && lstat(path, &st) == 0)
         return refuse(error, error_size,
                       "cannot create the trace %s: %s (choose another path, or say that it may be "
@@ -233,7 +232,7 @@ static int begin_recording(const cm_session_options *options, const char *path, 
             snprintf(session.note, sizeof session.note, "the rings cannot get their file: %s",
                      strerror(-status));
         }
-        session.note_taken = true; /* it is the reason, not a note */
+        session.note_taken = true; /* it is returned as the error */
         return refuse(error, error_size, "%s", session.note);
     }
     session.note_taken = session.note[0] == '\0';
@@ -377,7 +376,7 @@ int cm_session_share(void)
 
     if (!cm_session_waits())
         return 0;
-    /* Whoever has the session's mutex may be waiting for the collector. */
+    /* The session mutex's holder may be waiting for the collector. */
     if (cm_collector_is_this_thread())
         return share();
     lock();
@@ -393,7 +392,7 @@ void cm_session_exec(const char *program)
 
     lock();
     if (session.active && program != NULL) {
-        /* Without its thread: nothing signs for the ring any more. */
+        /* Without its thread nothing signs the ring any more. */
         cm_collector_pause();
         cm_collector_sync();
         cm_collector_note(notes);
@@ -487,8 +486,8 @@ int cm_session_stop(const char *const *notes, char *warning, size_t warning_size
         session.active = false;
         session.waits = false;
         int closed = cm_writer_close(atomic_exchange(&session.writer, NULL));
-        /* Without an end chunk the file still needs its ring: readers, and the next capture's
-         * sweep, find in it what could not be written. */
+        /* Without an end chunk the file still needs its ring, which holds what could not be written
+         * for readers and the next sweep. */
         cm_ringfile_destroy(end == 0, left);
         status = end < 0 || closed < 0 ? -1 : 0;
         const char *line = take_warning();

@@ -40,9 +40,9 @@ static uint64_t taken_by_rings(DIR *folder)
             fstatat(dirfd(folder), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
             !S_ISREG(st.st_mode))
             continue;
-        /* One whose room is being made has its size first, or its blocks. */
+        /* A ring being allocated has its size first, or its blocks. */
         uint64_t blocks = (uint64_t)st.st_blocks * BLOCK_UNIT, size = (uint64_t)st.st_size;
-        /* Anybody may give a file any size. */
+        /* Any user may give a file any size. */
         bytes += st.st_uid == geteuid() && size > blocks ? size : blocks;
     }
     return bytes;
@@ -70,7 +70,7 @@ int cm_room_lock(const char *folder)
     const struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000};
     int status = -EAGAIN;
 
-    /* The folder itself: a file for the purpose would stay behind. */
+    /* The folder itself, because a lock file would stay behind. */
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return -errno;
@@ -88,6 +88,6 @@ int cm_room_lock(const char *folder)
 
 void cm_room_unlock(int lock)
 {
-    flock(lock, LOCK_UN); /* a child forked meanwhile has the descriptor, too */
+    flock(lock, LOCK_UN); /* a child forked meanwhile has the descriptor too */
     close(lock);
 }

@@ -1,5 +1,5 @@
-/* How much of a shared-memory file system rings may take: it is small in containers, and the
- * program's own. */
+/* How much of a shared-memory file system rings may take: containers have little, and the program
+ * needs it. */
 #ifndef CM_CAPTURE_SHARED_MEMORY_H
 #define CM_CAPTURE_SHARED_MEMORY_H
 
@@ -17,13 +17,13 @@ typedef struct cm_room {
     uint64_t rings; /* taken by rings in the folder, those of other processes and users too */
 } cm_room;
 
-/* What a ring that wants so many bytes may have, whole pages; 0: it must lie elsewhere. */
+/* Bytes that a ring may have of those wanted, whole pages; 0: it must lie elsewhere. */
 uint64_t cm_room_for(cm_room room, uint64_t wanted);
 /* 0, or a negative errno. */
 int cm_room_measure(const char *folder, cm_room *room);
 
-/* One process at a time takes room in a folder: else two that start at once both take the last.
- * A descriptor for cm_room_unlock, or a negative errno: another holder keeps it for too long. */
+/* Lets one process at a time take room in a folder, or two could both take the last. A descriptor
+ * for cm_room_unlock, or a negative errno: another holder keeps it for too long. */
 int cm_room_lock(const char *folder);
 void cm_room_unlock(int lock);
 

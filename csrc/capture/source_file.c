@@ -20,7 +20,7 @@
 
 enum { STACK = 128 << 10 };
 
-static atomic_bool refused; /* a table of its own: once is enough to know */
+static atomic_bool refused; /* an own descriptor table: not tried again */
 
 typedef struct reading {
     cm_source_job *jobs;

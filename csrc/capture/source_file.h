@@ -1,7 +1,7 @@
-/* Reads the program's source files. The program must not notice: no descriptor of its own numbers
- * is used, no lock that it holds on a file is given up (closing any descriptor of a file does
- * that), and nothing but a regular file is opened. So a thread with a table of descriptors of its
- * own reads. Where the system refuses one nothing is read. */
+/* Reads the program's source files, unnoticed by the program. A thread with its own descriptor
+ * table reads, so that the program loses no descriptor number and no file lock. Closing a file's
+ * descriptor would drop its locks. It opens only regular files. Where the system refuses such a
+ * table nothing is read. */
 #ifndef CM_CAPTURE_SOURCE_FILE_H
 #define CM_CAPTURE_SOURCE_FILE_H
 
@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Which file it is, and as it was at some moment. */
+/* A file, and its state at some moment. */
 typedef struct cm_source_identity {
     uint64_t device, inode, bytes;
     int64_t modified_ns, changed_ns; /* since 1970: content; content or anything else */
@@ -18,7 +18,7 @@ typedef struct cm_source_identity {
 typedef enum cm_source_found {
     CM_SOURCE_FILE,
     CM_SOURCE_MISSING, /* nothing has this path */
-    CM_SOURCE_OTHER    /* no regular file, or it cannot be looked at */
+    CM_SOURCE_OTHER    /* no regular file, or stat failed */
 } cm_source_found;
 
 /* Opens nothing. */
@@ -30,10 +30,10 @@ typedef struct cm_source_job {
     cm_source_identity is;
     uint8_t *bytes; /* the caller's */
     size_t length;  /* how many to read, from the start */
-    bool done;      /* they are there, of this very file, which has not changed meanwhile */
+    bool done;      /* read, from this very file, which has not changed meanwhile */
 } cm_source_job;
 
-/* Any thread but one inside a hook. Allocates nothing on the thread that reads. */
+/* Any thread outside a hook. Allocates nothing on the thread that reads. */
 void cm_source_read(cm_source_job *jobs, size_t count);
 
 #endif

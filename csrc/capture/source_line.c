@@ -48,7 +48,7 @@ static bool is_name(uint8_t c)
     return isalnum(c) || c == '-' || c == '_' || c == '.';
 }
 
-/* A comment that has "coding:" or "coding=" and a name behind it; blank: nothing but a comment. */
+/* A comment that has "coding:" or "coding=" and a name after it; blank: nothing but a comment. */
 static bool find_coding(const uint8_t *text, size_t length, char out[CM_SOURCE_ENCODING],
                         bool *blank)
 {
@@ -98,7 +98,7 @@ bool cm_source_is_utf8(const char *encoding)
            strcmp(encoding, "ascii") == 0 || strcmp(encoding, "us-ascii") == 0;
 }
 
-/* Bytes of the character at p, which is valid; 0: it is none. */
+/* Bytes of the character at p; 0: it is not valid. */
 static size_t measure_character(const uint8_t *p, size_t left)
 {
     size_t length = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
@@ -114,7 +114,7 @@ static size_t measure_character(const uint8_t *p, size_t left)
 
 size_t cm_source_copy(const uint8_t *bytes, size_t length, char *out, size_t room)
 {
-    size_t n = 0, whole = 0; /* whole: with which an ellipsis still finds room */
+    size_t n = 0, whole = 0; /* whole: up to where an ellipsis still fits */
     for (size_t i = 0; i < length;) {
         size_t character = measure_character(bytes + i, length - i);
         size_t put = character != 0 && bytes[i] != 0 ? character : sizeof replacement - 1;

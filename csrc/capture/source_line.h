@@ -18,16 +18,16 @@ typedef struct cm_source_lines {
 } cm_source_lines;
 
 cm_source_lines cm_source_lines_of(const uint8_t *bytes, size_t length);
-/* Moves on to a line that is not behind it. NULL: there are fewer. Without its end. */
+/* Moves on to a line at or after `line`; without its end. NULL: there are fewer. */
 const uint8_t *cm_source_lines_find(cm_source_lines *lines, uint32_t line, size_t *length);
 
-/* What PEP 263 makes of the first two lines, "utf-8" if they do not say, in lower case and with "-"
- * for "_"; cut to fit. */
+/* The encoding in the first two lines (PEP 263), else "utf-8"; in lower case, with "-" for "_", cut
+ * to fit. */
 void cm_source_encoding(const uint8_t *bytes, size_t length, char out[CM_SOURCE_ENCODING]);
 bool cm_source_is_utf8(const char *encoding);
 
-/* Copies at most `room` bytes as valid UTF-8: what is none becomes U+FFFD, a text that is cut ends
- * with an ellipsis. The bytes written. */
+/* Copies at most `room` bytes as valid UTF-8: invalid bytes become U+FFFD, a cut text ends with an
+ * ellipsis. Returns its length. */
 size_t cm_source_copy(const uint8_t *bytes, size_t length, char *out, size_t room);
 
 /* Whether an expression may lie at these columns of the line. */

@@ -30,7 +30,7 @@ enum {
 
 typedef enum source_state {
     NEW,
-    READABLE, /* as `is` says, and as it was compiled */
+    READABLE, /* as in `is`, and as it was compiled */
     ASKED,    /* no file has it: Python may */
     UNKNOWN
 } source_state;
@@ -40,9 +40,9 @@ typedef struct source {
     char *path;       /* the same, absolute */
     cm_source_identity is;
     source_state state;
-    uint32_t codes;  /* how many were defined when it was last found to be so */
-    bool changed;    /* since: it is what is kept, or not at all */
-    bool recompiled; /* and that was compiled, here or elsewhere: what comes may be of it */
+    uint32_t codes;  /* how many were defined when it last was READABLE */
+    bool changed;    /* since: only kept bytes count */
+    bool recompiled; /* and that was compiled, here or elsewhere: later codes may be of it */
     bool young;      /* changed since the process began: known from the compiled file */
     char encoding[CM_SOURCE_ENCODING]; /* "" not known yet */
     uint8_t *kept;                     /* its bytes, or NULL */
@@ -77,7 +77,7 @@ static struct {
 static int64_t process_began_ns; /* of this program: a forked child has its parent's modules */
 static _Atomic uint64_t memory;
 
-/* What Python is asked, and has answered. A leaf: nothing else is taken while it is held. */
+/* Questions to Python and its answers. A leaf: its holder takes no other mutex. */
 static struct {
     pthread_mutex_t mutex;
     uint32_t capture; /* codes count from 1 in each */
@@ -211,7 +211,7 @@ void cm_sourcetext_add(const void *records, size_t length)
     for (; fine && follow.stacks < count; follow.stacks++)
         fine = want_line(cm_defs_stack(follow.defs, CM_STACK_FIRST + follow.stacks));
     if (!fine || count > STACKS_MAX)
-        stop_following(); /* what is left has no text */
+        stop_following(); /* later lines have no text */
 }
 
 /* --- which file is what was compiled -------------------------------------------------------- */
@@ -257,7 +257,7 @@ static bool was_compiled_from(const uint8_t header[PYC_HEADER], const cm_source_
            u32_at(header + 12) == (uint32_t)is->bytes;
 }
 
-/* Whether Python's compiled file is of the source as it is. */
+/* Whether Python's compiled file is of the source as it is now. */
 static bool is_compiled(const char *path, const cm_source_identity *is)
 {
     uint8_t header[PYC_HEADER];
@@ -320,7 +320,7 @@ static void check(source *s)
     }
 }
 
-/* Whether the file, as it is or as it is kept, is what this code was compiled from. */
+/* Whether this code was compiled from the file as it is or as it is kept. */
 static bool is_of(const source *s, const want *w)
 {
     return w->code <= s->codes || (s->changed && !s->recompiled);
@@ -347,7 +347,7 @@ static void ask(const want *w, const uint8_t *bytes, size_t length, const char *
 {
     const source *s = &follow.source[w->source];
     cm_asked a = {.code = w->code, .at = w->at, .file = strdup(s->name)};
-    a.ambiguous = strcmp(s->name, "<string>") == 0; /* -c, and whatever exec is given as text */
+    a.ambiguous = strcmp(s->name, "<string>") == 0; /* -c, and any text given to exec */
     if (bytes != NULL) {
         a.length = length <= CM_SOURCE_LINE_MAX ? length : CM_SOURCE_LINE_MAX;
         a.bytes = malloc(a.length + 1);
@@ -399,7 +399,7 @@ static int by_source_and_line(const void *left, const void *right)
     return a->at.line < b->at.line ? -1 : a->at.line > b->at.line;
 }
 
-/* Those of one source, in the order of their lines. */
+/* Takes the lines of one source, in order. */
 static bool take_lines(source *s, const want *w, size_t count)
 {
     const uint8_t *bytes = s->bytes != NULL ? s->bytes : s->kept;
@@ -422,7 +422,7 @@ static bool take_lines(source *s, const want *w, size_t count)
 
 /* --- one turn ------------------------------------------------------------------------------- */
 
-/* From now on its bytes are in memory, if there is room. */
+/* Keeps its bytes in memory, if there is room. */
 static void keep(source *s)
 {
     size_t length = (size_t)s->is.bytes;
@@ -434,7 +434,7 @@ static void keep(source *s)
     follow.kept += length;
 }
 
-/* Of one turn: as many wants as a moment is enough for, sorted. */
+/* One turn: sorts the wants and takes what a moment is enough for. */
 static bool take_turn(size_t count)
 {
     cm_source_job job[JOBS_MAX];
@@ -463,7 +463,7 @@ static bool take_turn(size_t count)
     cm_source_read(job, jobs);
     for (size_t j = 0; j < jobs; j++) {
         source *s = &follow.source[of[j]];
-        if (!job[j].done) { /* it went, or changed, under our hands */
+        if (!job[j].done) { /* it was removed or changed meanwhile */
             free(s->bytes);
             s->bytes = NULL;
         }
@@ -513,7 +513,7 @@ bool cm_sourcetext_next(bool all, const void **chunk, size_t *length)
     atomic_store(&memory, follow.kept + cm_defs_bytes(follow.defs));
     bool some = cm_lines_finish(follow.lines, chunk, length);
     if ((!fine || follow.full) && !some)
-        stop_following(); /* what is left has no text */
+        stop_following(); /* later lines have no text */
     return some;
 }
 

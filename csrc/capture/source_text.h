@@ -1,16 +1,16 @@
-/* The text of the source lines that stacks name, for the trace. The collector hands over every
- * definition that it has written, and gets chunks of lines to write behind it.
+/* Finds the text of the source lines in stacks. The collector hands over every definition that it
+ * has written, and gets chunks of lines to write after it.
  *
- * A text is of what was compiled, or there is none. A file counts as what was compiled if it has
- * not changed since the process began, or is the very file that Python's compiled one (.pyc) was
- * made of, and then only where the line fits the columns of its instruction. It is looked at when
- * its first code is seen; what a later code names is read only from the file as it was then. The
- * program's own files are kept in memory, so that they may be edited while it runs.
+ * A text is what was compiled, or there is none. A file counts as compiled if it has not changed
+ * since the process began. One that Python's compiled file (.pyc) was made of counts too, where the
+ * line fits the columns of its instruction. It is checked when its first code is seen; later codes
+ * use only the file as it was then. The program's own files are kept in memory, so that they may be
+ * edited while it runs.
  *
- * What no file has (a notebook's cell, code of exec, a module in a zip file), and text in another
- * encoding than UTF-8, is asked of Python: cm_sourcetext_take_asked, cm_sourcetext_answer.
+ * Python is asked for text in no file (a notebook's cell, code of exec, a module in a zip file) or
+ * in another encoding than UTF-8: cm_sourcetext_take_asked, cm_sourcetext_answer.
  *
- * All but those two: one thread at a time, the collector's or whoever ends the capture. */
+ * All but those two: one thread at a time, the collector's or the one that ends the capture. */
 #ifndef CM_CAPTURE_SOURCE_TEXT_H
 #define CM_CAPTURE_SOURCE_TEXT_H
 
@@ -36,8 +36,8 @@ void cm_sourcetext_forget(void); /* in a forked child */
 /* Definitions that the trace has now: whole records, each once, in their order. */
 void cm_sourcetext_add(const void *records, size_t length);
 
-/* Reads what is wanted, all of it or about so much as takes a moment. A chunk to write, valid until
- * the next call; false: there is nothing (more). */
+/* Reads wanted lines: all, or as many as take a moment. Gives a chunk to write, valid until the
+ * next call; false: there is nothing (more). */
 bool cm_sourcetext_next(bool all, const void **chunk, size_t *length);
 
 uint64_t cm_sourcetext_memory(void); /* any thread: bytes kept */
@@ -55,7 +55,7 @@ typedef struct cm_asked {
 
 /* Any thread, but not inside a hook. */
 bool cm_sourcetext_asks(void);
-size_t cm_sourcetext_take_asked(cm_asked **list); /* to be freed, as what is in it */
+size_t cm_sourcetext_take_asked(cm_asked **list); /* to be freed with its content */
 /* Text in UTF-8, one line or more: the first is taken. False: out of memory. */
 bool cm_sourcetext_answer(const cm_asked *asked, const char *text, size_t length);
 bool cm_sourcetext_is_answered(void); /* there are answers that are not in the trace yet */

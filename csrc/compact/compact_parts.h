@@ -10,7 +10,7 @@
 #include "../heap/nodes.h"
 #include "compact.h"
 
-#define BLOCK_MAX ((int64_t)1 << 48) /* as in the replay: more is damage, and stays as it is */
+#define BLOCK_MAX ((int64_t)1 << 48) /* as in the replay: more is damage, and stays */
 
 enum { DEVICES = 255 };
 
@@ -21,22 +21,22 @@ enum { TOTALS = POINTS - USED_MOST };
 typedef struct compact_item {
     cm_event event;
     uint32_t thread;
-    uint32_t partner; /* its other half */
+    uint32_t partner; /* the other of its pair */
     uint32_t frame;   /* the run that it happened in */
     uint32_t link;    /* of a run: the node's creation, or the event that set its line; of an
-                         allocation: the size that was asked for; of a free: that its memory is
-                         held; of totals and pools: what else is known of them */
+                         allocation: the size that was asked for; of a free: its deferral; of totals
+                         and pools: the next of their chain */
     uint32_t named;   /* of an allocation: the event that named its thread's operator */
     uint8_t device, charge;
     bool keep;
-    bool must;    /* stays whatever its other half is */
+    bool must;    /* stays whatever its partner is */
     bool nothing; /* changes nothing for any reader */
 } compact_item;
 
 typedef enum compact_previous { UNSET, SET } compact_previous;
 
-/* A node that runs, or (the first) the thread outside of any. As in nodes.c, `previous` is the line
- * of the node that ran last directly inside it; setter is the event that made it so. */
+/* A running node, or (the first) the thread outside of any. As in nodes.c, `previous` is the line
+ * of the node that last ran directly inside it; setter is the event that set it. */
 typedef struct compact_frame {
     uint32_t run, setter;
     compact_previous previous;
@@ -47,13 +47,13 @@ typedef struct compact_thread {
     bool touched; /* in this stretch */
     compact_frame *frame;
     size_t frames, capacity;
-    uint64_t unseen; /* running beyond DEPTH_MAX */
-    uint32_t chain;  /* of one pool or one moment: the newest item */
-    uint32_t driver; /* the event of the driver level, or record of one, that more may be said of */
-    uint32_t held;   /* the event that defers the free that follows */
-    uint32_t named;  /* the newest event that named its operator */
-    bool split;      /* a moment's first events are in the trace: its last has to be, too */
-    uint32_t total;  /* its newest, + 1 */
+    uint64_t unseen;   /* running beyond DEPTH_MAX */
+    uint32_t chain;    /* of one pool or one moment: the newest item */
+    uint32_t driver;   /* the driver event or record that DRIVER_MOREs may follow */
+    uint32_t deferral; /* the event that defers the free that follows */
+    uint32_t named;    /* the newest event that named its operator */
+    bool split;        /* a moment's first events are in the trace: its last must be too */
+    uint32_t total;    /* its newest, + 1 */
 } compact_thread;
 
 typedef struct compact_device {
@@ -62,16 +62,15 @@ typedef struct compact_device {
     bool reserved_known;
     bool oom;
     uint32_t ooms_counted; /* at most as many as a report has */
-    /* What was alive behind these items stays: the allocation that reached the peak, 0: none rose
-     * above the stretch's start; reserved bytes higher than ever; the first request that failed;
-     * totals that are kept. */
+    /* Blocks alive after these items stay: the allocation that reached the peak (0: none above the
+     * stretch's start), the highest reserved bytes, the first failed request, kept totals. */
     uint32_t at[POINTS];
     int64_t live, most, reserved; /* live and most since the stretch's start */
     int64_t most_reserved;
 } compact_device;
 
-/* Totals of a device as a whole: those of a moment are one chain. Kept are the last of a stretch,
- * and those that are higher than ever. */
+/* Totals of a whole device: those of a moment are one chain. The last of a stretch and those higher
+ * than ever stay. */
 typedef struct compact_totals {
     int64_t used, quiet;     /* most ever; of quiet moments */
     uint32_t at[TOTALS];     /* of the stretch: used most, most quietly, last, first quiet ever */
@@ -89,18 +88,18 @@ typedef struct compact_work { /* left out, of one name */
 
 enum { POOLS = 64 };
 
-/* The driver's allocations, by address, that may come and go; their events by correlation id, and
+/* The driver's allocations that may be left out, by address; their events by correlation id, and
  * the records of those (key_of). */
 typedef struct compact_drivers {
     cm_driver_map *map; /* for the bytes that are given out; NULL before the first such event */
     cm_idmap given;     /* address -> item; 0: older */
-    cm_idmap events;    /* that no record came of -> item */
-    cm_idmap records;   /* that no event came of -> item; 0: in the trace */
+    cm_idmap events;    /* without a record -> item */
+    cm_idmap records;   /* without an event -> item; 0: in the trace */
     struct {
         int64_t most; /* since the stretch's start */
         uint32_t at;  /* the item that reached it; 0: none rose above the start */
     } place[CM_TOTALS_DEVICES];
-    /* Left out, and no record came yet: a ring. */
+    /* Left out without a record so far: a ring. */
     struct compact_gone {
         uint64_t key, address;
         int64_t size;
@@ -132,9 +131,9 @@ struct cm_compaction {
     cm_idmap by_number, by_autograd; /* -> index of thread, number of thread */
     compact_thread *threads;
     size_t thread_count, thread_capacity, last_thread;
-    cm_idmap made; /* thread, sequence -> index of the node's creation in this stretch */
-    uint8_t *told; /* a bit per stack: a node made there is in the trace */
-    size_t told_bytes;
+    cm_idmap made;       /* thread, sequence -> index of the node's creation in this stretch */
+    uint8_t *stack_seen; /* a bit per stack: a node made there is in the trace */
+    size_t stack_seen_bytes;
     bool want_node; /* the next node made may begin a step */
     compact_device device[DEVICES];
     size_t devices, last_device;
@@ -156,17 +155,17 @@ struct cm_compaction {
     uint32_t launch_thread;
 };
 
-static inline void cm_compact_must_stay(cm_compaction *f, uint32_t at)
+static inline void cm_compact_must_stay(cm_compaction *c, uint32_t at)
 {
     if (at != 0)
-        f->items[at].must = true;
+        c->items[at].must = true;
 }
 
-static inline void cm_compact_tie(cm_compaction *f, uint32_t a, uint32_t b)
+static inline void cm_compact_tie(cm_compaction *c, uint32_t a, uint32_t b)
 {
     if (a != 0 && b != 0) {
-        f->items[a].partner = b;
-        f->items[b].partner = a;
+        c->items[a].partner = b;
+        c->items[b].partner = a;
     }
 }
 
@@ -180,49 +179,48 @@ static inline bool cm_compact_is_block(const cm_event *e)
     return e->size > 0 && e->size <= BLOCK_MAX && e->address != 0;
 }
 
-/* What an event changes: `at` is its item, 0 where it is in the trace already. All that return
- * bool, but for cm_compact_was_given_then, return false when memory is out or `put` returned false.
- */
+/* Each applies an event: `at` is its item, 0 where it is in the trace already. All but
+ * cm_compact_was_given_then return false when memory is out or `put` returned false. */
 
 /* --- compact_blocks.c ---------------------------------------------------------------------------
  */
 
-size_t cm_compact_find_device(cm_compaction *f, const cm_event *e, bool make);
-bool cm_compact_keep(cm_compaction *f, uint32_t at);
-bool cm_compact_run_node(cm_compaction *f, compact_thread *t, const cm_event *e, uint32_t at);
-void cm_compact_end_node(cm_compaction *f, compact_thread *t, uint32_t at);
-bool cm_compact_make_node(cm_compaction *f, compact_thread *t, const cm_event *e, uint32_t at);
-void cm_compact_free_node(cm_compaction *f, const cm_event *e, uint32_t at);
-/* For events that stay whole, so that nothing is tied: what cm_compact_allocate and
- * cm_compact_release do for as many of the first ones as are of blocks and change nothing about
- * nodes. How many; SIZE_MAX: out of memory. */
+size_t cm_compact_find_device(cm_compaction *c, const cm_event *e, bool make);
+bool cm_compact_keep(cm_compaction *c, uint32_t at);
+bool cm_compact_run_node(cm_compaction *c, compact_thread *t, const cm_event *e, uint32_t at);
+void cm_compact_end_node(cm_compaction *c, compact_thread *t, uint32_t at);
+bool cm_compact_make_node(cm_compaction *c, compact_thread *t, const cm_event *e, uint32_t at);
+void cm_compact_free_node(cm_compaction *c, const cm_event *e, uint32_t at);
 static inline bool cm_compact_is_of_blocks(const cm_event *e)
 {
     return e->kind == CM_EV_ALLOC || e->kind == CM_EV_FREE || e->kind == CM_EV_REQUESTED;
 }
-size_t cm_compact_see_blocks(cm_compaction *f, const compact_thread *t, const cm_event *events,
+/* Does as cm_compact_allocate and cm_compact_release, for events that all stay, so that nothing is
+ * tied. Stops at the first event that is not of a block or changes nodes. How many; SIZE_MAX: out
+ * of memory. */
+size_t cm_compact_see_blocks(cm_compaction *c, const compact_thread *t, const cm_event *events,
                              size_t count);
-bool cm_compact_allocate(cm_compaction *f, compact_thread *t, const cm_record *record, uint32_t at);
-void cm_compact_release(cm_compaction *f, compact_thread *t, const cm_event *e, uint32_t at);
-bool cm_compact_find_alive(cm_compaction *f, const cm_event *e);
-void cm_compact_tie_request(cm_compaction *f, const cm_event *e, uint32_t at);
-void cm_compact_see_reserved(cm_compaction *f, const cm_event *e, uint32_t at);
-void cm_compact_see_oom(cm_compaction *f, const cm_event *e, uint32_t at);
+bool cm_compact_allocate(cm_compaction *c, compact_thread *t, const cm_record *record, uint32_t at);
+void cm_compact_release(cm_compaction *c, compact_thread *t, const cm_event *e, uint32_t at);
+bool cm_compact_find_alive(cm_compaction *c, const cm_event *e);
+void cm_compact_tie_request(cm_compaction *c, const cm_event *e, uint32_t at);
+void cm_compact_see_reserved(cm_compaction *c, const cm_event *e, uint32_t at);
+void cm_compact_see_oom(cm_compaction *c, const cm_event *e, uint32_t at);
 
 /* --- compact_driver.c ---------------------------------------------------------------------------
  */
 
-void cm_compact_see_totals(cm_compaction *f, compact_thread *t, const cm_event *e, uint32_t at);
-void cm_compact_see_pool(cm_compaction *f, compact_thread *t, const cm_event *e, uint32_t at);
-void cm_compact_keep_given(cm_compaction *f, uint64_t address);
-bool cm_compact_see_driver(cm_compaction *f, compact_thread *t, const cm_record *record,
+void cm_compact_see_totals(cm_compaction *c, compact_thread *t, const cm_event *e, uint32_t at);
+void cm_compact_see_pool(cm_compaction *c, compact_thread *t, const cm_event *e, uint32_t at);
+void cm_compact_keep_given(cm_compaction *c, uint64_t address);
+bool cm_compact_see_driver(cm_compaction *c, compact_thread *t, const cm_record *record,
                            uint32_t at);
-bool cm_compact_was_given_then(const cm_compaction *f, uint32_t at);
-bool cm_compact_driver_more(cm_compaction *f, compact_thread *t, const cm_record *record,
+bool cm_compact_was_given_then(const cm_compaction *c, uint32_t at);
+bool cm_compact_driver_more(cm_compaction *c, compact_thread *t, const cm_record *record,
                             uint32_t at);
-bool cm_compact_leave_out_drivers(cm_compaction *f);
-bool cm_compact_put_drivers(cm_compaction *f, uint64_t time);
-bool cm_compact_add_work(cm_compaction *f, const compact_item *it);
-bool cm_compact_put_work(cm_compaction *f, uint64_t time);
+bool cm_compact_leave_out_drivers(cm_compaction *c);
+bool cm_compact_put_drivers(cm_compaction *c, uint64_t time);
+bool cm_compact_add_work(cm_compaction *c, const compact_item *it);
+bool cm_compact_put_work(cm_compaction *c, uint64_t time);
 
 #endif

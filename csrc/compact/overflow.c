@@ -93,9 +93,9 @@ static size_t batch_bytes(void)
     return cm_side_part_bytes(overflow.side) / BATCHES_A_PART;
 }
 
-/* --- folding ------------------------------------------------------------------------------- */
+/* --- compaction ---------------------------------------------------------------------------- */
 
-/* The decoder reads a little beyond the end of what it is given. */
+/* The decoder reads a little beyond its input's end. */
 static int copy_section(const cm_batch_parts *parts)
 {
     size_t need = parts->section_length + CM_DECODE_PADDING;

@@ -5,12 +5,12 @@
 #include "../base/grow.h"
 #include "../base/idmap.h"
 
-/* Of a code. */
+/* Flags of a code. */
 enum { JUDGED = 1, TORCH = 2, OPTIM = 4, DATA = 8, LIBRARY = 16, ENGINE = 32, NN = 64 };
-/* Of a stack, besides TORCH for its innermost frame. */
+/* Flags of a stack, besides TORCH for its innermost frame. */
 enum {
     NO_USER = 1,   /* see cm_attribution_library_alone */
-    PLAIN_CALL = 4 /* its innermost frame is a library's, of no module, optimizer or data set */
+    PLAIN_CALL = 4 /* innermost frame in a library, but no module, optimizer or data set */
 };
 enum { BUILDS = 8, IN_DATA = 16, INNER_FORWARD = 32, INNER_OPTIM = 64, MADE_NODE = 128 };
 
@@ -88,7 +88,7 @@ static size_t root_length(const char *file)
         if (found != NULL)
             return (size_t)(found - file) + strlen(installed[i]);
     }
-    /* A build in its source tree: only by files that PyTorch alone has there. */
+    /* A build in its source tree, recognised by files that only PyTorch has. */
     static const char *const own[] = {
         "/torch/nn/modules/module.py",     "/torch/optim/optimizer.py",
         "/torch/utils/data/dataloader.py", "/torch/_tensor.py",
@@ -112,7 +112,7 @@ static const char *inside_torch(const cm_attribution *attribution, const char *f
     return NULL;
 }
 
-/* 1: a root that was not known; 0: nothing new; -1: out of memory. */
+/* 1: a new root; 0: nothing new; -1: out of memory. */
 static int learn_root(cm_attribution *attribution, const char *file)
 {
     size_t length = attribution->roots < ROOTS ? root_length(file) : 0;
@@ -127,7 +127,7 @@ static int learn_root(cm_attribution *attribution, const char *file)
     return 1;
 }
 
-/* Flags of a frame's code; -1: out of memory, -2: a root was learnt, what was judged is stale. */
+/* Flags of a frame's code; -1: out of memory, -2: a new root makes earlier flags stale. */
 static int judge_code(cm_attribution *attribution, const cm_frame *frame)
 {
     if (frame->code < attribution->code_capacity && attribution->code[frame->code] != 0)
@@ -170,7 +170,7 @@ bool cm_attribution_update(cm_attribution *attribution)
         uint32_t id = CM_STACK_FIRST + attribution->judged;
         uint32_t parent = cm_reader_stack_parent(attribution->reader, id);
         uint8_t flags = attribution->stack[id] & MADE_NODE;
-        bool library = true; /* so far, from the outermost frame or the engine's caller on */
+        bool library = true; /* so far, from the outermost frame or the engine's caller */
         if (parent < id) {
             flags |= attribution->stack[parent] & (IN_DATA | INNER_FORWARD | INNER_OPTIM);
             library = parent == CM_STACK_NONE || attribution->stack[parent] & NO_USER;
@@ -208,7 +208,7 @@ bool cm_attribution_update(cm_attribution *attribution)
 static uint8_t flags_of(cm_attribution *attribution, uint32_t stack)
 {
     if (stack < CM_STACK_FIRST)
-        return 0; /* no frames: nothing to judge by */
+        return 0; /* no frames */
     if (stack >= CM_STACK_FIRST + attribution->judged && !cm_attribution_update(attribution)) {
         attribution->failed = true;
         return 0;
@@ -241,7 +241,7 @@ cm_phase cm_attribution_phase(cm_attribution *attribution, uint32_t stack)
         return CM_PHASE_DATA;
     if (flags & INNER_FORWARD)
         return CM_PHASE_FORWARD;
-    if (made_node(attribution, stack)) /* in a closure, too: optimizers themselves make none */
+    if (made_node(attribution, stack)) /* also in a closure: optimizers themselves make none */
         return CM_PHASE_FORWARD;
     return flags & INNER_OPTIM ? CM_PHASE_OPTIMIZER : CM_PHASE_OTHER;
 }

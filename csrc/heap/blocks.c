@@ -111,7 +111,7 @@ static bool rebuild(cm_blocks *blocks, size_t slots, bool keyed)
     return true;
 }
 
-/* The slot of the block or where it belongs, with room for one more; SIZE_MAX: out of memory. */
+/* The slot of the block, or the free one for it; makes room first. SIZE_MAX: out of memory. */
 static size_t reserve(cm_blocks *blocks, const cm_block *block)
 {
     if (blocks->count * 4 >= blocks->slots * by_place.quarters &&

@@ -1,6 +1,6 @@
-/* The blocks that are alive: a hash table keyed by (device, address), 32 bytes an entry, and on
- * demand a note beside each, one number. One owner, any thread. Pointers into it
- * are valid until the next put or take. */
+/* The live blocks: a hash table keyed by (device, address), 32 bytes an entry, on demand with a
+ * note (a number) beside each. One owner, any thread. Pointers into it are valid until the next put
+ * or take. */
 #ifndef CM_HEAP_BLOCKS_H
 #define CM_HEAP_BLOCKS_H
 
@@ -12,11 +12,11 @@ typedef struct cm_block {
     uint64_t address;
     int64_t size;
     uint32_t origin;   /* cm_origin: its contributor */
-    int32_t step;      /* that it was born in; -1 before the first */
+    int32_t step;      /* of birth; -1 before the first */
     uint16_t device;   /* number of the device in the replay */
     bool alive : 1;    /* false: an empty slot */
     bool direct : 1;   /* CM_EVF_DIRECT */
-    bool made : 1;     /* in the window; false: it was there before */
+    bool made : 1;     /* in the window; false: before it */
     bool labelled : 1; /* the replay has a label for it */
     uint8_t slack_high : 7;
     uint32_t slack_low;
@@ -29,10 +29,10 @@ typedef struct cm_blocks {
     size_t slots, count; /* slots is 0 or a power of two; walk them to see all blocks */
     bool keyed;          /* hashed with the process's secret, see base/hash.h */
     bool noted;
-    uint32_t *note; /* of each slot, where noted */
+    uint32_t *note; /* of each slot, or NULL */
 } cm_blocks;
 
-/* Bytes of the block beyond those that were asked for; below 2^39, more counts as that. */
+/* Bytes of the block beyond the request, at most 2^39 - 1. */
 static inline int64_t cm_block_slack(const cm_block *block)
 {
     return (int64_t)block->slack_high << 32 | block->slack_low;
@@ -57,13 +57,13 @@ cm_block *cm_blocks_at(cm_blocks *blocks, uint16_t device, uint64_t address);
 const cm_block *cm_blocks_put(cm_blocks *blocks, const cm_block *block);
 /* Adds a block, or overwrites the one with its (device, address). false: out of memory. */
 bool cm_blocks_set(cm_blocks *blocks, const cm_block *block);
-/* Removes one; false: not there. note: where its note goes (0 without notes), or NULL. */
+/* Removes one; false: not there. note: receives its note (0 without notes), or NULL. */
 bool cm_blocks_take(cm_blocks *blocks, uint16_t device, uint64_t address, cm_block *out,
                     uint32_t *note);
-/* From here on blocks have notes, which are 0 at first. false: out of memory. */
+/* Adds notes to all blocks, 0 at first. false: out of memory. */
 bool cm_blocks_keep_notes(cm_blocks *blocks);
 
-/* The next block in the order of slots, the first one after NULL; NULL: there are no more. */
+/* The next block in the order of slots, the first one after NULL; NULL: no more. */
 static inline const cm_block *cm_blocks_next(const cm_blocks *blocks, const cm_block *after)
 {
     const cm_block *end = blocks->slot + blocks->slots;
@@ -73,7 +73,7 @@ static inline const cm_block *cm_blocks_next(const cm_blocks *blocks, const cm_b
     return NULL;
 }
 
-/* Of a block in the table, where blocks have notes. */
+/* Of a block in the table, if blocks have notes. */
 static inline uint32_t *cm_blocks_note(const cm_blocks *blocks, const cm_block *block)
 {
     return &blocks->note[block - blocks->slot];

@@ -1,6 +1,6 @@
-/* Words for a block: the part of a step that made it (attribution.h has the rules), and what it is
- * for. A walk over living objects decides the latter where it saw the block (CM_EV_LABEL);
- * elsewhere the block's birth and its end do (fates.h). */
+/* Classes of a block: the phase of a step that made it (rules in attribution.h), and its category.
+ * A walk over living objects decides the category of blocks that it met (CM_EV_LABEL), otherwise
+ * the block's birth and end do (fates.h). */
 #ifndef CM_HEAP_CATEGORY_H
 #define CM_HEAP_CATEGORY_H
 
@@ -15,7 +15,7 @@ typedef enum cm_phase {
     CM_PHASE_BEFORE_START
 } cm_phase;
 
-/* The names in py_analysis.c are part of the JSON. */
+/* The names in py_report.c are part of the JSON. */
 typedef enum cm_category {
     CM_CATEGORY_UNKNOWN = 0,
     CM_CATEGORY_PARAMETER,
@@ -29,14 +29,14 @@ typedef enum cm_category {
     CM_CATEGORIES
 } cm_category;
 
-/* What a walk over living objects found out about a block. */
+/* A walk's result for a block. */
 typedef struct cm_label {
-    uint64_t owner;        /* address of the module object that owns it, 0 = none */
+    uint64_t owner;        /* address of the owning module object, 0 = none */
     uint32_t text, module; /* name ids; module: the owner's qualified name, 0 = unknown */
     uint8_t kind;          /* cm_label_kind */
 } cm_label;
 
-/* Refused requests of a device that reports list; compaction keeps them, too. */
+/* Failed requests per device that reports list; compaction keeps them, too. */
 enum { CM_OOMS_KEPT = 1024 };
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "../base/grow.h"
 
-enum { CHAIN = 16 }; /* of one id: more are not searched */
+enum { CHAIN = 16 }; /* of one id: the most that are searched */
 
 void cm_driver_join_clear(cm_driver_join *j)
 {
@@ -87,7 +87,7 @@ static bool add(cm_join_queue *q, uint64_t key, const cm_join_side *side, uint64
     return true;
 }
 
-/* Takes the one that fits best: the oldest with the same address, else the oldest. */
+/* Takes the oldest with the same address, else the oldest. */
 static bool take(cm_join_queue *q, uint64_t key, uint64_t address, cm_join_side *out)
 {
     cm_join_entry *best = NULL;

@@ -1,7 +1,6 @@
-/* Events of the driver level joined with the activity records of the same calls, by correlation id.
- * Either may come first. Ids wrap and one id may have several records, so what waits is
- * only kept for the next CM_JOIN_WAITING of its kind, and of several with one id the one with the
- * same address is taken. One owner, any thread. */
+/* Joins driver events with the activity records of the same calls, by correlation id. Either may
+ * come first. Ids wrap, so only the last CM_JOIN_WAITING of each kind wait. One id may have several
+ * records, so one with the same address is preferred. One owner, any thread. */
 #ifndef CM_HEAP_DRIVER_JOIN_H
 #define CM_HEAP_DRIVER_JOIN_H
 
@@ -19,7 +18,7 @@ typedef struct cm_join_side {
     int device;   /* -1: unknown */
     uint32_t library;
     bool release;
-    /* Of an event: the allocation that gets the library. Its slot is reused once it is gone. */
+    /* Of an event: the allocation that receives the library. Its slot is reused later. */
     uint32_t allocation; /* slot + 1; 0: none, or gone */
     uint32_t total;
     int64_t counted;
@@ -29,36 +28,36 @@ typedef struct cm_join_side {
 typedef struct cm_join_entry {
     cm_join_side side;
     uint64_t key;
-    uint64_t older; /* number of the one before it with this key, + 1 */
+    uint64_t older; /* number of the previous one with this key, + 1 */
     bool done;
 } cm_join_entry;
 
 typedef struct cm_join_queue {
     cm_join_entry *entry; /* a ring */
     uint64_t first, next; /* numbers */
-    cm_idmap newest;      /* key -> low half of the number of the newest */
+    cm_idmap newest;      /* key -> low half of the newest one's number */
 } cm_join_queue;
 
 typedef struct cm_driver_join {
     cm_join_queue events, records;
     uint64_t record_count, matched, differ;
     uint64_t expired_events, expired_records;
-    int64_t folded_events; /* left out without a record, less those whose record came since */
+    int64_t compacted_events; /* compacted events without a record, less later records */
 } cm_driver_join;
 
 /* All zero is an empty one. */
 void cm_driver_join_clear(cm_driver_join *join);
 bool cm_driver_join_copy(cm_driver_join *copy,
                          const cm_driver_join *join); /* false: out of memory */
-/* 1: the other half was waiting, and is *other; 0: this one waits now, as number *number; -1: out
- * of memory. */
+/* 1: *other is the half that waited; 0: this one waits now, as number *number; -1: out of memory.
+ */
 int cm_driver_join_event(cm_driver_join *join, uint32_t correlation, const cm_join_side *event,
                          cm_join_side *other, uint64_t *number);
 int cm_driver_join_record(cm_driver_join *join, uint32_t correlation, const cm_join_side *record,
                           cm_join_side *other);
 /* An event that waits, or NULL. */
 cm_join_side *cm_driver_join_waiting(cm_driver_join *join, uint64_t number);
-/* It waits no longer: its call failed. */
+/* Stops waiting, because its call failed. */
 void cm_driver_join_forget(cm_driver_join *join, uint64_t number);
 uint64_t cm_driver_join_events_waiting(const cm_driver_join *join);
 uint64_t cm_driver_join_records_waiting(const cm_driver_join *join);

@@ -48,7 +48,7 @@ cm_driver_map *cm_driver_map_new(const cm_reader *reader)
     m->reader = reader;
     const cm_driver_moment nothing = {-1, -1, -1, -1, -1, -1, .context = -1};
     for (size_t i = 0; i < CM_TOTALS_HOST; i++) {
-        m->device[i].told = m->device[i].last = m->device[i].last_quiet = nothing;
+        m->device[i].reading = m->device[i].last = m->device[i].last_quiet = nothing;
         m->device[i].context = -1;
     }
     return m;
@@ -159,7 +159,7 @@ bool cm_driver_map_lookup(const cm_driver_map *m, int space, uint64_t address, u
            cm_idmap_get(&m->space[space], cm_driver_map_key(address), slot);
 }
 
-/* Blocks of PyTorch may lie in it. */
+/* Whether blocks of PyTorch may be in it. */
 static bool encloses(uint8_t kind)
 {
     return kind == CM_DRIVER_DEVICE || kind == CM_DRIVER_MANAGED || kind == CM_DRIVER_ASYNC ||
@@ -190,7 +190,7 @@ static bool new_slot(cm_driver_map *m, uint32_t *slot)
 }
 
 /* Once it has ended and nothing refers to it. */
-static void let_go(cm_driver_map *m, uint32_t slot)
+static void free_slot(cm_driver_map *m, uint32_t slot)
 {
     cm_driver_allocation *a = &m->allocation[slot];
     if (a->alive || a->blocks > 0 || a->keepers > 0 || a->shown > 0 || a->size < 0)
@@ -229,7 +229,7 @@ static void unlist(cm_driver_map *m, uint32_t slot)
     a->listed = false;
 }
 
-/* One more, or one less, has a part of this page. */
+/* One allocation more or less shares this page. */
 static bool share_page(cm_driver_map *m, cm_driver_state *d, uint64_t page, int sign)
 {
     uint32_t parts = 0;
@@ -242,7 +242,7 @@ static bool share_page(cm_driver_map *m, cm_driver_state *d, uint64_t page, int 
     return true;
 }
 
-/* Pages that it fills are its own; only the first and the last can be others', too. */
+/* Only the first and the last page can be shared. */
 static bool count_pages(cm_driver_map *m, cm_driver_state *d, const cm_driver_allocation *a,
                         int sign)
 {
@@ -275,7 +275,7 @@ static bool count(cm_driver_map *m, const cm_driver_allocation *a, int sign)
            cm_driver_map_fail(m, cm_driver_map_bad_size);
 }
 
-/* A handle that was released before has no claim to a value that is another's by now. */
+/* Whether a released handle's value now belongs to another one. */
 static bool lost_its_value(const cm_driver_map *m, const cm_driver_allocation *a, int space)
 {
     uint32_t found;
@@ -300,7 +300,7 @@ bool cm_driver_map_revive(cm_driver_map *m, uint32_t slot)
     if (encloses(a->kind) && !cm_ranges_put(&m->enclosers, a->address, slot))
         return cm_driver_map_fail(m, cm_driver_map_no_memory);
     a->alive = true;
-    /* It is as if it had been there all the time, unless a snapshot was taken without it. */
+    /* As if it had never ended, unless a snapshot was taken without it. */
     if (a->birth == 0 || cm_totals_latest(&m->accounts, a->total) > a->death)
         a->birth = ++m->accounts.clock;
     a->death = 0;
@@ -361,7 +361,7 @@ void cm_driver_map_release_slot(cm_driver_map *m, uint32_t slot)
     cm_driver_allocation *a = &m->allocation[slot];
     if (!a->alive && a->keepers == 0)
         forget_join(m, a);
-    let_go(m, slot);
+    free_slot(m, slot);
 }
 
 bool cm_driver_map_end_handle(cm_driver_map *m, uint32_t slot, bool *ended)
@@ -387,9 +387,9 @@ bool cm_driver_map_end_for_good(cm_driver_map *m, uint32_t slot)
     return true;
 }
 
-/* --- totals ----- --------------------------------------------------------------------------- */
+/* --- totals -------------------------------------------------------------------------------- */
 
-static bool account_for(cm_driver_map *m, uint32_t slot, uint32_t library, uint32_t stack)
+static bool assign_total(cm_driver_map *m, uint32_t slot, uint32_t library, uint32_t stack)
 {
     cm_driver_allocation *a = &m->allocation[slot];
     cm_total_key key = {
@@ -408,7 +408,7 @@ static bool move_total(cm_driver_map *m, cm_driver_allocation *a, cm_total_key k
     uint32_t now = cm_totals_find(&m->accounts, &key);
     if (now == CM_TOTALS_NONE)
         return cm_driver_map_fail(m, cm_driver_map_no_memory);
-    /* What is over for now had its bytes taken out: only snapshots change. */
+    /* The bytes of an ended one are already subtracted: only snapshots change. */
     cm_totals_move(&m->accounts, a->total, now, a->size, a->birth, a->death);
     a->total = now;
     return true;
@@ -442,7 +442,7 @@ bool cm_driver_map_make_torch(cm_driver_map *m, uint32_t slot)
         return true;
     uint64_t key = a->address, last = a->address + (uint64_t)(a->size - 1);
     uint32_t piece;
-    /* What is PyTorch's already was here when an older reservation became so. */
+    /* PyTorch's mappings are older: they were here when an older reservation became PyTorch's. */
     while (cm_ranges_above(&m->mapped, key, &key, &piece) && key <= last &&
            !m->allocation[piece].torch) {
         if (!cm_driver_map_make_torch(m, piece))
@@ -473,7 +473,7 @@ bool cm_driver_map_lies_in(const cm_driver_allocation *a, uint64_t address, int6
            address - a->address <= (uint64_t)(a->size - size);
 }
 
-/* Slot + 1; 0: in nothing that is known. */
+/* Slot + 1; 0: unknown. */
 static uint32_t enclosing_of(cm_driver_map *m, uint64_t address, int64_t size)
 {
     uint64_t key;
@@ -497,7 +497,7 @@ bool cm_driver_map_make(cm_driver_map *m, cm_driver_allocation fresh, uint32_t l
     m->allocation[*slot] = fresh;
     bool no_total =
         fresh.kind == CM_DRIVER_CONTEXT || (fresh.implied && fresh.kind == CM_DRIVER_RESERVED);
-    if (!no_total && !account_for(m, *slot, library, stack))
+    if (!no_total && !assign_total(m, *slot, library, stack))
         return false;
     return cm_driver_map_revive(m, *slot);
 }
@@ -519,8 +519,8 @@ static bool imply(cm_driver_map *m, int8_t device, uint64_t address, int64_t siz
     return cm_driver_map_make(m, fresh, 0, stack, slot);
 }
 
-bool cm_driver_map_segment(cm_driver_map *m, int8_t device, uint64_t address, int64_t size,
-                           uint32_t stack)
+bool cm_driver_map_add_segment(cm_driver_map *m, int8_t device, uint64_t address, int64_t size,
+                               uint32_t stack)
 {
     uint32_t slot, enclosing = enclosing_of(m, address, size);
     if (enclosing != 0)
@@ -528,7 +528,7 @@ bool cm_driver_map_segment(cm_driver_map *m, int8_t device, uint64_t address, in
     return imply(m, device, address, size, stack, false, &slot);
 }
 
-bool cm_driver_map_segment_gone(cm_driver_map *m, uint64_t address)
+bool cm_driver_map_remove_segment(cm_driver_map *m, uint64_t address)
 {
     uint32_t slot;
     if (!cm_driver_map_lookup(m, CM_DRIVER_SPACE_ADDRESS, address, &slot) ||
@@ -551,11 +551,11 @@ static bool add_block(cm_driver_map *m, cm_driver_allocation *a, int64_t bytes, 
     return d->block_bytes < CM_TOTALS_MOST || cm_driver_map_fail(m, cm_driver_map_bad_size);
 }
 
-bool cm_driver_map_block_came(cm_driver_map *m, int8_t index, const cm_block *block,
-                              uint32_t *enclosing)
+bool cm_driver_map_add_block(cm_driver_map *m, int8_t index, const cm_block *block,
+                             uint32_t *enclosing)
 {
     if (*enclosing != 0 || block->address >> ADDRESS_BITS != 0)
-        return true; /* it is known: an event of its memory came late */
+        return true; /* already known: its memory's event came late */
     uint32_t found = enclosing_of(m, block->address, block->size), slot;
     if (found == 0 && !block->direct)
         return true;
@@ -571,13 +571,13 @@ bool cm_driver_map_block_came(cm_driver_map *m, int8_t index, const cm_block *bl
     if (a->blocks == 0)
         a->block_device = index;
     if (a->blocks == UINT32_MAX || a->block_device != index)
-        return true; /* of two devices at one address: damage */
+        return true; /* two devices at one address: damage */
     a->blocks++;
     *enclosing = found;
     return add_block(m, a, block->size, cm_block_slack(block));
 }
 
-bool cm_driver_map_block_went(cm_driver_map *m, const cm_block *block, uint32_t enclosing)
+bool cm_driver_map_remove_block(cm_driver_map *m, const cm_block *block, uint32_t enclosing)
 {
     uint32_t slot = enclosing - 1;
     cm_driver_allocation *a = &m->allocation[slot];
@@ -591,7 +591,7 @@ bool cm_driver_map_block_went(cm_driver_map *m, const cm_block *block, uint32_t 
     return true;
 }
 
-void cm_driver_map_asked(cm_driver_map *m, uint32_t enclosing, int64_t more)
+void cm_driver_map_add_slack(cm_driver_map *m, uint32_t enclosing, int64_t more)
 {
     add_block(m, &m->allocation[enclosing - 1], 0, more);
 }

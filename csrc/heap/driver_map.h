@@ -1,24 +1,21 @@
-/* What CUDA has given out and not taken back, as the driver level records it (event.h, kinds 22 to
- * 26 and 29), and which of it PyTorch's allocator holds. The replay owns one from the first such
- * event on and notifies it of segments and blocks; a trace without such events has none and pays
- * nothing.
+/* The live driver allocations (event.h, kinds 22 to 26 and 29), and which of them PyTorch's
+ * allocator holds. The replay makes one at the first such event and notifies it of segments and
+ * blocks. A trace without such events has none, at no cost.
  *
  * An allocation is PyTorch's when
  *   - a segment (SEGMENT_NEW) begins where it does, or inside of it, or
  *   - the library that called CUDA is libc10_cuda or one of libtorch*, or
- *   - a block of the CUDA allocator lies in it. A block in reserved addresses makes PyTorch's what
- *     is and will be mapped in that reservation (an expandable segment).
- * A segment, or a block that was taken from CUDA for itself, that lies in nothing known (it is
- * older than the recording) counts as an allocation of its own, which is "implied" and in no count
- * of events.
+ *   - a block of the CUDA allocator lies in it. A block in a reservation makes all present and
+ *     later mappings in it PyTorch's (an expandable segment).
+ * A segment or a direct block outside of all known allocations is older than the recording. It
+ * counts as an "implied" allocation, which is in no count of events.
  *
- * A handle's memory lives until every reference is released and nothing shows it. What a free ended
- * comes back when its thread records next that the free failed. A context's end takes with it
- * everything on its device that lives in contexts (handles, mappings and reservations do not),
- * unless another context of the device is known to be alive: then the owner is unknown, and it
- * stays.
+ * A handle's memory lives until every reference is released and no mapping shows it. A free is
+ * undone if its thread's next record marks it as failed. A context's end also ends everything on
+ * its device that lives in contexts (handles, mappings and reservations do not). If another context
+ * of the device is known to be alive, the owner is unknown, and all of it stays.
  *
- * Memory grows with what is alive. One owner, any thread. */
+ * Memory grows with the live allocations. One owner, any thread. */
 #ifndef CM_HEAP_DRIVER_MAP_H
 #define CM_HEAP_DRIVER_MAP_H
 
@@ -34,7 +31,7 @@
 #include "../base/idmap.h"
 #include "../base/ranges.h"
 
-/* The driver's page, and what an expandable segment maps at a time. */
+/* The driver's page, and the unit in which expandable segments map. */
 enum { CM_GRANULE = 2 << 20 };
 
 typedef struct cm_driver_allocation {
@@ -42,14 +39,14 @@ typedef struct cm_driver_allocation {
     int64_t size;
     uint64_t pool;         /* of an asynchronous one; 0: the device's own */
     uint64_t birth, death; /* by accounts.clock; death 0: alive */
-    uint64_t join;         /* number of the event that waits for its record, + 1 */
+    uint64_t join;         /* number of the event that waits for its CUPTI record, + 1 */
     int64_t block_bytes, block_slack;
-    uint32_t blocks;            /* alive in it, counted here even after its end */
+    uint32_t blocks;            /* live ones in it, counted even after its end */
     uint32_t total;             /* CM_TOTALS_NONE: implied addresses have none */
-    uint32_t references, shown; /* of a handle: shown by so many mappings */
-    uint32_t shows;             /* of a mapping: the handle's slot + 1 */
+    uint32_t references, shown; /* of a handle: number of mappings that show it */
+    uint32_t shows;             /* of a mapping: handle's slot + 1 */
     uint32_t before, after;     /* of its device's context, slot + 1; after: also of free slots */
-    uint32_t keepers;           /* that may record that its end failed */
+    uint32_t keepers;           /* threads that may still undo its end */
     uint8_t kind;
     int8_t device, block_device;
     bool alive, torch, implied, direct, listed, backward;
@@ -59,27 +56,27 @@ typedef struct cm_driver_allocation {
 typedef struct cm_driver_moment {
     int64_t used, total, own, others, pooled, reserved;
     bool quiet;
-    /* As of then, from here. */
+    /* The map's own sums at that moment. */
     int64_t block_bytes, block_slack; /* of PyTorch's blocks in driver memory */
     int64_t pool_slack, pool_short;
     int64_t driver_rounding; /* ledger.h */
-    int64_t driver;          /* given out of the device's memory to this process */
+    int64_t driver;          /* device memory allocated by this process */
     int64_t context;         /* ledger.h */
 } cm_driver_moment;
 
 typedef struct cm_driver_state { /* of one device */
     int64_t block_bytes, block_slack;
-    int64_t paged, pages; /* bytes of what is carved out of pages, and pages that they touch */
-    int64_t async_own, async_other; /* alive, of the device's own pool and of others */
+    int64_t paged, pages;           /* bytes carved out of pages, and pages that they touch */
+    int64_t async_own, async_other; /* live, in the device's own pool and in others */
     uint32_t contexts;
     bool context_made; /* in this trace */
     bool context_known;
     int64_t context;
-    cm_driver_moment told;       /* being read */
+    cm_driver_moment reading;    /* being read */
     cm_driver_moment last;       /* the last complete one */
     cm_driver_moment last_quiet; /* used < 0: none yet */
     uint64_t moments;
-    uint32_t first; /* of what lives in its contexts, slot + 1 */
+    uint32_t first; /* allocation in its contexts, slot + 1 */
 } cm_driver_state;
 
 enum {
@@ -98,15 +95,15 @@ enum { CM_DRIVER_THREADS = 256, CM_DRIVER_POOLS = 256 };
 
 typedef struct cm_driver_undo {
     uint32_t slot;
-    bool reference; /* a reference is to be taken again; else it is to live again */
+    bool reference; /* take a reference again; else revive it */
 } cm_driver_undo;
 
-/* What a later event may add to the thread's last one. */
+/* A thread's last event, to which a later one may add. */
 typedef struct cm_driver_thread {
     bool known;
     uint32_t number;
     cm_event event;   /* kind 0: none */
-    uint32_t subject; /* allocation that it was about, slot + 1 */
+    uint32_t subject; /* its allocation, slot + 1 */
     cm_driver_undo *undo;
     size_t undo_count, undo_capacity;
     uint64_t join;         /* number of the event that waits, + 1 */
@@ -124,7 +121,7 @@ typedef struct cm_driver_map {
     cm_idmap space[CM_DRIVER_SPACES];
     cm_ranges enclosers; /* where blocks may lie: allocations and reservations */
     cm_ranges mapped;    /* mappings */
-    cm_idmap shared; /* page that one allocation may not have for itself -> how many have a part */
+    cm_idmap shared;     /* page that allocations may share -> number of them */
     uint32_t last_enclosing;
     cm_driver_state device[CM_TOTALS_HOST]; /* by index + 128 */
     cm_driver_thread thread[CM_DRIVER_THREADS];
@@ -137,33 +134,33 @@ typedef struct cm_driver_map {
     uint64_t allocations, frees, unknown_frees, failed_frees, replaced;
 } cm_driver_map;
 
-/* The kinds that make a replay have one, a bit each. */
+/* The kinds that need a map, a bit each. */
 #define CM_DRIVER_MAP_EVENTS                                                                       \
     (UINT64_C(1) << CM_EV_DRIVER_NEW | UINT64_C(1) << CM_EV_DRIVER_FREE |                          \
      UINT64_C(1) << CM_EV_DRIVER_MORE | UINT64_C(1) << CM_EV_DRIVER_RECORD |                       \
      UINT64_C(1) << CM_EV_POOL | UINT64_C(1) << CM_EV_DEVICE |                                     \
      UINT64_C(1) << CM_EV_COMPACTED_DRIVER)
 
-const char *cm_driver_kind_name(uint8_t kind); /* "unknown" for what is none */
+const char *cm_driver_kind_name(uint8_t kind); /* "unknown" for undefined kinds */
 
-/* reader: for the names of libraries; NULL where there are none. NULL: out of memory. */
+/* reader: resolves names of libraries; may be NULL. NULL: out of memory. */
 cm_driver_map *cm_driver_map_new(const cm_reader *reader);
 cm_driver_map *cm_driver_map_copy(const cm_driver_map *map); /* NULL: out of memory */
 void cm_driver_map_free(cm_driver_map *map);
 
 /* All of these: false with map->error. */
 bool cm_driver_map_apply(cm_driver_map *map, const cm_record *record);
-bool cm_driver_map_segment(cm_driver_map *map, int8_t device, uint64_t address, int64_t size,
-                           uint32_t stack);
-bool cm_driver_map_segment_gone(cm_driver_map *map, uint64_t address);
-/* A block came, or memory under it that was not known: *enclosing is what it lies in, 0: in nothing
- * that is known. The caller keeps that with the block and hands it back. index: CUDA's. */
-bool cm_driver_map_block_came(cm_driver_map *map, int8_t index, const cm_block *block,
-                              uint32_t *enclosing);
-/* The other two: of blocks that lie in an allocation. */
-bool cm_driver_map_block_went(cm_driver_map *map, const cm_block *block, uint32_t enclosing);
-/* The slack of a live block became larger by so much. */
-void cm_driver_map_asked(cm_driver_map *map, uint32_t enclosing, int64_t more);
+bool cm_driver_map_add_segment(cm_driver_map *map, int8_t device, uint64_t address, int64_t size,
+                               uint32_t stack);
+bool cm_driver_map_remove_segment(cm_driver_map *map, uint64_t address);
+/* A block was added, or memory under it became known. *enclosing is its allocation, 0: unknown; the
+ * caller keeps it with the block and passes it back. index: CUDA's. */
+bool cm_driver_map_add_block(cm_driver_map *map, int8_t index, const cm_block *block,
+                             uint32_t *enclosing);
+/* The next two: only of blocks with an enclosing allocation. */
+bool cm_driver_map_remove_block(cm_driver_map *map, const cm_block *block, uint32_t enclosing);
+/* The slack of a live block grew by `more`. */
+void cm_driver_map_add_slack(cm_driver_map *map, uint32_t enclosing, int64_t more);
 
 static inline uint16_t cm_driver_map_place(int8_t index)
 {

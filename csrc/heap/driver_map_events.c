@@ -1,4 +1,4 @@
-/* What happens to driver allocations: events, and events that add to them. */
+/* Applies driver events, and events that add to them, to the driver map. */
 #include "driver_map_parts.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static bool keep(cm_driver_map *m, cm_driver_thread *t, cm_driver_undo undo)
     return true;
 }
 
-/* From here on, the last event is what it is. */
+/* The thread's last event is complete. */
 static void finish_last(cm_driver_map *m, cm_driver_thread *t)
 {
     for (size_t i = 0; i < t->undo_count; i++)
@@ -29,7 +29,7 @@ static void finish_last(cm_driver_map *m, cm_driver_thread *t)
         t->undo_capacity = 0;
     }
     if (t->event.kind == CM_EV_DRIVER_RECORD)
-        m->join.expired_records++; /* it has no id */
+        m->join.expired_records++; /* without an id */
     t->undo_count = 0;
     t->event.kind = 0;
     t->subject = 0;
@@ -54,7 +54,7 @@ static bool take_reference(cm_driver_map *m, const cm_event *e)
 {
     uint32_t slot;
     if (!cm_driver_map_lookup(m, CM_DRIVER_SPACE_HANDLE, e->address, &slot)) {
-        /* Of a handle that is older than the recording: what it takes is not known. */
+        /* A handle older than the recording has an unknown size. */
         cm_driver_allocation fresh = {.address = e->address,
                                       .kind = CM_DRIVER_PHYSICAL,
                                       .device = e->device_index,
@@ -66,8 +66,8 @@ static bool take_reference(cm_driver_map *m, const cm_event *e)
     return true;
 }
 
-/* Of the reservation that an event of mapping implies; one that is older than the
- * recording is implied, as long as mappings follow each other. */
+/* Finds the reservation of a mapping. One older than the recording is implied, and grows while
+ * mappings are adjacent. */
 static bool find_reservation(cm_driver_map *m, const cm_event *e, uint32_t *slot)
 {
     uint64_t key;
@@ -97,7 +97,7 @@ static bool replace(cm_driver_map *m, uint8_t kind, uint64_t address)
         return true;
     cm_driver_allocation *a = &m->allocation[old];
     if (cm_driver_map_space(kind) == CM_DRIVER_SPACE_HANDLE && a->shown > 0) {
-        a->references = 0; /* its handle is another's now; it lives as long as it is shown */
+        a->references = 0; /* another handle has its value now; it lives while a mapping shows it */
         cm_idmap_remove(&m->space[CM_DRIVER_SPACE_HANDLE], cm_driver_map_key(address));
         return true;
     }
@@ -108,7 +108,7 @@ static bool replace(cm_driver_map *m, uint8_t kind, uint64_t address)
 static bool unmap(cm_driver_map *m, uint64_t address, int64_t size, cm_driver_thread *undo,
                   bool *any);
 
-static bool come(cm_driver_map *m, const cm_event *e, cm_driver_thread *t)
+static bool apply_new(cm_driver_map *m, const cm_event *e, cm_driver_thread *t)
 {
     uint8_t kind = e->flags & CM_DRIVER_KIND;
     bool any, before = (e->flags & CM_EVF_ALREADY) != 0;
@@ -158,13 +158,13 @@ static bool end_one(cm_driver_map *m, uint32_t slot, cm_driver_thread *t)
         return false;
     if (shows == 0)
         return true;
-    /* Its handle may be over, too. */
+    /* Its handle may end, too. */
     return keep(m, t, (cm_driver_undo){.slot = shows - 1}) &&
            cm_driver_map_end_handle(m, shows - 1, &ended);
 }
 
-/* A mapping without what lies in [address, address + size): one or two that are shorter, and the
- * rest as one of its own, `middle`, which is what ends. */
+/* Cuts [address, address + size) out of a mapping: one or two shorter ones remain, and `middle`
+ * becomes a mapping of its own, which then ends. */
 static bool cut(cm_driver_map *m, uint32_t slot, uint64_t address, uint64_t last, uint32_t *middle)
 {
     cm_driver_allocation a = m->allocation[slot];
@@ -207,7 +207,7 @@ static bool cut(cm_driver_map *m, uint32_t slot, uint64_t address, uint64_t last
     return true;
 }
 
-/* Ends the mappings in these addresses; undo: where to remember it, NULL: for good. */
+/* Ends the mappings in these addresses; undo: thread that may undo it, NULL: for good. */
 static bool unmap(cm_driver_map *m, uint64_t address, int64_t size, cm_driver_thread *undo,
                   bool *any)
 {
@@ -229,7 +229,7 @@ static bool unmap(cm_driver_map *m, uint64_t address, int64_t size, cm_driver_th
         if (from == 0)
             break;
     }
-    /* An implied reservation is over with its last mapping. */
+    /* An implied reservation ends with its last mapping. */
     if (*any && cm_ranges_below(&m->enclosers, address, &key, &slot) &&
         m->allocation[slot].implied && m->allocation[slot].kind == CM_DRIVER_RESERVED) {
         uint64_t end_at = m->allocation[slot].address + (uint64_t)m->allocation[slot].size, next;
@@ -272,7 +272,7 @@ static bool end_context(cm_driver_map *m, const cm_event *e, cm_driver_thread *t
     return true;
 }
 
-static bool go(cm_driver_map *m, const cm_event *e, cm_driver_thread *t)
+static bool apply_free(cm_driver_map *m, const cm_event *e, cm_driver_thread *t)
 {
     uint8_t kind = e->flags & CM_DRIVER_KIND;
     bool known = false, before = (e->flags & CM_EVF_ALREADY) != 0;
@@ -292,7 +292,7 @@ static bool go(cm_driver_map *m, const cm_event *e, cm_driver_thread *t)
     } else {
         int space = cm_driver_map_space(kind);
         known = cm_driver_map_lookup(m, space, e->address, &slot);
-        /* Memory of a graph's node may be given back outside of it. */
+        /* Memory of a graph's node may be freed outside of it. */
         if (!known && space == CM_DRIVER_SPACE_ADDRESS)
             known = cm_driver_map_lookup(m, CM_DRIVER_SPACE_GRAPH, e->address, &slot);
         if (known) {
@@ -308,7 +308,7 @@ static bool go(cm_driver_map *m, const cm_event *e, cm_driver_thread *t)
     return true;
 }
 
-/* The last free did not happen. */
+/* Undoes the last free, which failed. */
 static bool take_back(cm_driver_map *m, cm_driver_thread *t)
 {
     if (t->event.kind != CM_EV_DRIVER_FREE)
@@ -324,7 +324,7 @@ static bool take_back(cm_driver_map *m, cm_driver_thread *t)
         if (u.reference && a->references < UINT32_MAX)
             a->references++;
         bool handle = cm_driver_map_space(a->kind) == CM_DRIVER_SPACE_HANDLE;
-        /* A handle that only had lost a mapping never ended. */
+        /* A handle that only lost a mapping never ended. */
         if (!(handle && a->alive) && !cm_driver_map_revive(m, u.slot))
             return false;
     }
@@ -335,7 +335,7 @@ static bool take_back(cm_driver_map *m, cm_driver_thread *t)
 
 /* --- joining with records ------------------------------------------------------------------ */
 
-/* MEMORY2 has records of what is allocated so; of a free, as far as one knows what it was. */
+/* Whether MEMORY2 has records of this kind; of a free, if its allocation is known. */
 static bool has_records(uint8_t kind)
 {
     return kind == 0 || kind == CM_DRIVER_DEVICE || kind == CM_DRIVER_MANAGED ||
@@ -350,7 +350,7 @@ static bool give_library(cm_driver_map *m, const cm_join_side *event, uint32_t l
         return cm_driver_map_set_library(m, event->allocation - 1, library);
     if (event->total == CM_TOTALS_NONE)
         return true;
-    /* Gone since: it may be on a snapshot. */
+    /* Ended since then: it may be in a snapshot. */
     cm_total_key key = cm_totals_key(&m->accounts, event->total);
     key.library = library;
     key.torch |= cm_driver_map_is_torch(m, library);
@@ -440,7 +440,7 @@ static bool set_handle(cm_driver_map *m, cm_driver_thread *t, uint64_t value)
     return !a->torch || cm_driver_map_make_torch(m, handle);
 }
 
-static bool say_more(cm_driver_map *m, const cm_event *e, cm_driver_thread *t)
+static bool apply_more(cm_driver_map *m, const cm_event *e, cm_driver_thread *t)
 {
     const cm_driver_allocation *a = t->subject != 0 ? &m->allocation[t->subject - 1] : NULL;
     if (a != NULL && a->address != t->event.address)
@@ -464,9 +464,9 @@ static bool say_more(cm_driver_map *m, const cm_event *e, cm_driver_thread *t)
     }
 }
 
-/* --- what was left out --------------------------------------------------------------------- */
+/* --- compacted events ---------------------------------------------------------------------- */
 
-static bool add_folded(cm_driver_map *m, const cm_event *e)
+static bool add_compacted(cm_driver_map *m, const cm_event *e)
 {
     uint64_t *const sums[CM_DRIVER_SUMS] = {
         [CM_DRIVER_SUM_ALLOCATIONS] = &m->allocations,
@@ -474,7 +474,7 @@ static bool add_folded(cm_driver_map *m, const cm_event *e)
         [CM_DRIVER_SUM_MATCHED] = &m->join.matched,
         [CM_DRIVER_SUM_DIFFER] = &m->join.differ,
     };
-    int64_t *missing = &m->join.folded_events;
+    int64_t *missing = &m->join.compacted_events;
     uint64_t *sum = e->address < CM_DRIVER_SUMS ? sums[e->address] : NULL;
     bool falls = e->address == CM_DRIVER_SUM_MISSING; /* of events before a window, too */
     if (sum == NULL && !falls)
@@ -496,27 +496,27 @@ bool cm_driver_map_apply(cm_driver_map *m, const cm_record *record)
 {
     const cm_event *e = &record->event;
     if (e->kind == CM_EV_DEVICE) {
-        cm_driver_map_see_device(m, e);
+        cm_driver_map_apply_device(m, e);
         return true;
     }
     if (e->kind == CM_EV_COMPACTED_DRIVER)
-        return add_folded(m, e);
+        return add_compacted(m, e);
     cm_driver_thread *t = thread_of(m, record->thread);
     if (e->kind == CM_EV_DRIVER_MORE)
-        return t->event.kind == 0 || say_more(m, e, t);
+        return t->event.kind == 0 || apply_more(m, e, t);
     finish_last(m, t);
     m->accounts.clock++;
     t->event = *e;
     switch (e->kind) {
     case CM_EV_DRIVER_NEW:
-        return come(m, e, t);
+        return apply_new(m, e, t);
     case CM_EV_DRIVER_FREE:
-        return go(m, e, t);
+        return apply_free(m, e, t);
     case CM_EV_DRIVER_RECORD:
         m->join.record_count++;
         return true;
     case CM_EV_POOL:
-        cm_driver_map_see_pool(m, e);
+        cm_driver_map_apply_pool(m, e);
         return true;
     default:
         t->event.kind = 0;

@@ -2,7 +2,7 @@
 
 #include "driver_map_parts.h"
 
-/* What others refer to comes first. */
+/* Referenced kinds come first. */
 static int rank(uint8_t kind)
 {
     switch (kind) {
@@ -20,8 +20,8 @@ static int rank(uint8_t kind)
 }
 enum { RANKS = 3 };
 
-/* A handle that is released but still shown may have its value given out again: then the new trace
- * gives it an unused one. */
+/* The value of a released handle that is still mapped may be reused: then the new trace gives it an
+ * unused one. */
 static uint64_t name_of(const cm_driver_map *m, uint32_t slot)
 {
     const cm_driver_allocation *a = &m->allocation[slot];
@@ -79,7 +79,7 @@ bool cm_driver_prologue(const cm_driver_map *m, cm_driver_prologue_emit emit, vo
             if (a->alive && !a->implied && rank(a->kind) == now && !emit_one(m, i, emit, context))
                 return false;
         }
-    /* Handles that are released already and only live because they are shown. */
+    /* Released handles that live only through mappings. */
     for (uint32_t i = 0; i < m->slots; i++) {
         const cm_driver_allocation *a = &m->allocation[i];
         if (!a->alive || a->references > 0 || a->shown == 0)

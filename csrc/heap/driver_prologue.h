@@ -1,11 +1,11 @@
-/* What the driver level knows to be alive, as events once more (CM_EVF_ALREADY): the beginning of
- * a trace that is a window of another. */
+/* The live driver allocations as events (CM_EVF_ALREADY), for the beginning of a trace extracted
+ * from a window. */
 #ifndef CM_HEAP_DRIVER_PROLOGUE_H
 #define CM_HEAP_DRIVER_PROLOGUE_H
 
 #include "driver_map.h"
 
-/* false: it failed. The stack of a DRIVER_MORE is a name id. */
+/* false on failure. The stack of a DRIVER_MORE is a name id. */
 typedef bool (*cm_driver_prologue_emit)(void *context, cm_event event);
 
 /* false as soon as emit returned false. map may be NULL. */

@@ -1,8 +1,8 @@
 /* Pools, and totals of devices. */
 #include "driver_map_parts.h"
 
-/* A table of as many as fit: a program has a few. */
-void cm_driver_map_see_pool(cm_driver_map *m, const cm_event *e)
+/* A bounded table: programs have few pools. */
+void cm_driver_map_apply_pool(cm_driver_map *m, const cm_event *e)
 {
     struct cm_driver_pool *found = NULL, *vacant = NULL;
     for (size_t i = 0; i < CM_DRIVER_POOLS && found == NULL; i++) {
@@ -20,7 +20,7 @@ void cm_driver_map_see_pool(cm_driver_map *m, const cm_event *e)
     *found = (struct cm_driver_pool){e->address, gone ? 0 : e->size, e->device_index, true, gone};
 }
 
-/* What the pools of a device hold; -1: unknown. */
+/* Bytes that the pools of a device hold; -1: unknown. */
 static int64_t held_by_pools(const cm_driver_map *m, int8_t index, int64_t pooled)
 {
     int64_t held = -1;
@@ -40,13 +40,13 @@ static int64_t known_bytes(int64_t size)
 static void end_moment(cm_driver_map *m, int8_t index, bool quiet)
 {
     cm_driver_state *d = &m->device[cm_driver_map_place(index)];
-    cm_driver_moment now = d->told;
+    cm_driver_moment now = d->reading;
     int64_t live = d->async_own + d->async_other, held = held_by_pools(m, index, now.pooled);
     if (held >= 0) {
         now.pool_slack = held > live ? held - live : 0;
         now.pool_short = held < live ? live - held : 0;
     }
-    /* Less than their bytes: allocations over one another, which is damage. */
+    /* Less than their bytes: overlapping allocations, which is damage. */
     int64_t paged = d->pages * CM_GRANULE;
     now.driver_rounding = paged > d->paged ? paged - d->paged : 0;
     now.quiet = quiet;
@@ -66,31 +66,31 @@ static void end_moment(cm_driver_map *m, int8_t index, bool quiet)
     if (quiet)
         d->last_quiet = now;
     d->moments++;
-    d->told = (cm_driver_moment){-1, -1, -1, -1, -1, -1, .context = -1};
+    d->reading = (cm_driver_moment){-1, -1, -1, -1, -1, -1, .context = -1};
 }
 
-void cm_driver_map_see_device(cm_driver_map *m, const cm_event *e)
+void cm_driver_map_apply_device(cm_driver_map *m, const cm_event *e)
 {
-    cm_driver_moment *told = &m->device[cm_driver_map_place(e->device_index)].told;
+    cm_driver_moment *reading = &m->device[cm_driver_map_place(e->device_index)].reading;
     int64_t bytes = known_bytes(e->size);
     switch (e->address) {
     case CM_DEVICE_BYTES_TOTAL:
-        told->total = bytes;
+        reading->total = bytes;
         return;
     case CM_DEVICE_BYTES_OWN:
-        told->own = bytes;
+        reading->own = bytes;
         return;
     case CM_DEVICE_BYTES_OTHERS:
-        told->others = bytes;
+        reading->others = bytes;
         return;
     case CM_DEVICE_BYTES_POOLED:
-        told->pooled = bytes;
+        reading->pooled = bytes;
         return;
     case CM_DEVICE_BYTES_RESERVED:
-        told->reserved = bytes;
+        reading->reserved = bytes;
         return;
     case CM_DEVICE_BYTES_USED:
-        told->used = bytes;
+        reading->used = bytes;
         if (bytes >= 0)
             end_moment(m, e->device_index, (e->flags & CM_EVF_QUIET) != 0);
         return;

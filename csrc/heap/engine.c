@@ -9,9 +9,8 @@
 #include "../base/idmap.h"
 
 enum {
-    KEPT_RECORDS =
-        1 << 16, /* of a window: what follows is read from the file a second time. More
-                    than a batch has, so that going back to it costs less than it saves */
+    KEPT_RECORDS = 1 << 16, /* of a window: later records are read from the file twice. More than a
+                               batch, so that the seek costs less than it saves */
     SAVED_MAX = 16,
     INNER_MAX = 16 /* windows that open within one */
 };
@@ -23,15 +22,15 @@ typedef struct objects {
     size_t count, capacity;
 } objects;
 
-/* The trace up to some record. */
+/* The state at some record of the trace. */
 typedef struct point {
     uint64_t window, opened_ns; /* that opened with the last record; 0: none */
-    cm_replay *replay;          /* NULL: there is no such point */
+    cm_replay *replay;          /* NULL: no point */
     cm_scanned scanned;
     objects objects;
     cm_reader_place place;
     bool over;   /* the window was closed when it was read */
-    bool closed; /* its end lies behind it, and before the base */
+    bool closed; /* its end is after it and before the base */
 } point;
 
 typedef struct inner {
@@ -44,20 +43,20 @@ struct cm_engine {
     cm_reader *reader;
     cm_seeds seeds;
     bool seeded, at_base; /* the reader stands at the base */
-    point base;           /* as far as the trace was read */
+    point base;           /* the end of what was read */
     point saved[SAVED_MAX];
     size_t saves;
-    cm_idmap passed; /* windows whose opening lies before the base */
+    cm_idmap passed; /* windows that open before the base */
 
-    /* The window that is open. */
+    /* The open window. */
     cm_plan plan;
-    cm_fates *fates; /* as long as its records are applied */
-    cm_scanned end;  /* behind it */
+    cm_fates *fates; /* while its records are applied */
+    cm_scanned end;  /* after it */
     cm_record *record;
     size_t records, record_capacity, next;
-    cm_reader_place rest; /* where those that are not there begin */
-    bool kept, at_rest;   /* all of its records are there, */
-    uint64_t kept_of;     /* of this window, 0 none: and the reader stands behind the last one */
+    cm_reader_place rest; /* of the first record that is not kept */
+    bool kept, at_rest;   /* all of its records are kept */
+    uint64_t kept_of;     /* window of the kept records, 0 none; the reader is after the last one */
     inner inner[INNER_MAX];
     size_t inners, inner_next;
 };
@@ -123,7 +122,7 @@ static void drop_saved(cm_engine *g, size_t i)
     g->saved[g->saves] = (point){0};
 }
 
-/* Of the windows that are closed, if any is: those around them are asked for when they close. */
+/* Prefers closed windows: the ones around them are opened when they close. */
 static size_t oldest(const cm_engine *g)
 {
     for (size_t i = 0; i < g->saves; i++)
@@ -140,7 +139,7 @@ static void see_closing(cm_engine *g, const cm_event *e)
         p->closed = true;
 }
 
-/* The base, where a window opened. */
+/* Saves the base as the opening of a window. */
 static bool save(cm_engine *g, uint64_t window, uint64_t opened_ns, const cm_reader_place *place)
 {
     if (find_saved(g, window) != NULL)
@@ -158,7 +157,7 @@ static bool save(cm_engine *g, uint64_t window, uint64_t opened_ns, const cm_rea
     return true;
 }
 
-/* Of the windows that are over the last one at most is asked for again. */
+/* Of windows that are over, only the last may be opened again. */
 static void drop_over(cm_engine *g)
 {
     for (size_t i = g->saves; i-- > 0;)
@@ -174,7 +173,7 @@ static void forget_fates(cm_engine *g)
         g->base.replay->fates = NULL;
 }
 
-/* Nothing of the trace was read. */
+/* Forgets all that was read. */
 static void forget(cm_engine *g)
 {
     clear_point(&g->base);
@@ -258,7 +257,7 @@ static bool start_over(const opening *o)
     return true;
 }
 
-/* One record more, behind so many; *more: there was one. */
+/* The record at this position; *more: there was one. */
 static bool read_on(const opening *o, uint64_t position, cm_record *record, bool *more)
 {
     cm_engine *g = o->g;
@@ -281,14 +280,14 @@ static bool to_base(const opening *o)
     return g->at_base = true;
 }
 
-/* A window's first record is the next one: of those that are kept, or of the reader. */
+/* Goes to a window's first record, kept or in the file. */
 static bool to_opening(const opening *o)
 {
     return (o->g->kept_of != 0 && o->g->kept_of == o->options->window) || to_base(o);
 }
 
-/* Whether a window that a search passes is worth a copy of the heap. Behind the first ones, copies
- * cost no more than the reading: a heap is as large as what was read at most. */
+/* Whether a passed window is worth a copy of the heap. After the first ones, copies cost no more
+ * than reading: a heap is at most as large as the records read. */
 static bool is_worth(size_t copies, uint64_t last, uint64_t position)
 {
     enum { SHARE = 16, LEAST = 4096 };
@@ -308,7 +307,7 @@ static bool opens(const cm_event *e)
            !(e->flags & CM_EVF_BEFORE_START);
 }
 
-/* From the base on. */
+/* Searches from the base on. */
 static found search(const opening *o)
 {
     cm_engine *g = o->g;
@@ -357,7 +356,7 @@ static found search(const opening *o)
     return NOT_THERE;
 }
 
-/* The base becomes the window's opening. */
+/* Moves the base to the window's opening. */
 static found go_to_opening(const opening *o)
 {
     cm_engine *g = o->g;
@@ -414,9 +413,9 @@ static bool keep_record(cm_engine *g, const cm_record *record)
 static bool see_record(cm_engine *g, cm_scan *scan, const cm_record *record)
 {
     uint64_t position = cm_scan_passed(scan).position;
-    return cm_scan_see(scan, record) &&
-           cm_modules_see(g->base.replay->modules, position, &record->event) &&
-           cm_fates_see(g->fates, position, record);
+    return cm_scan_apply(scan, record) &&
+           cm_modules_apply(g->base.replay->modules, position, &record->event) &&
+           cm_fates_apply(g->fates, position, record);
 }
 
 static bool scan_kept(cm_engine *g, cm_scan *scan)
@@ -479,7 +478,7 @@ bool cm_engine_open(cm_engine *g, const cm_window_options *options, const char *
         cm_replay_begin(g->base.replay);
         fine = scan_window(&o);
     }
-    /* A window that is not over will be asked for again, too. */
+    /* A window that is not over will be opened again, too. */
     drop_over(g);
     if (fine && options->window != 0 && (!g->plan.closed || options->again) &&
         !save(g, options->window, g->base.opened_ns, &g->base.place))
@@ -524,7 +523,7 @@ bool cm_engine_reads(const cm_engine *g)
     return g->at_rest;
 }
 
-/* A window opened with the last record, for the first time: it may be asked for later. */
+/* The last record opened a window for the first time: it may be requested later. */
 static bool save_inner(cm_engine *g)
 {
     while (g->inner_next < g->inners && g->inner[g->inner_next].position < g->base.replay->position)

@@ -1,8 +1,8 @@
-/* A window as a trace of its own. It begins with what its reader must know: threads, objects, the
- * blocks that were alive and their origins, the autograd nodes that a later backward may run.
- * These records carry CM_EVF_BEFORE_START, those of the driver level CM_EVF_ALREADY (seeds are
- * seeds again): they count as no event of the window, and replaying them gives every block the very
- * origin that it had. Times are nanoseconds now, so a tick of the new trace is one. */
+/* Extracts a window as a trace of its own. Its prologue contains what a reader must know: threads,
+ * objects, the live blocks and their origins, the autograd nodes that a later backward may run.
+ * These records have CM_EVF_BEFORE_START, driver events CM_EVF_ALREADY, and seeds stay seeds: none
+ * counts as an event of the window, and their replay gives every block its old origin. A tick of
+ * the new trace is a nanosecond. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@
 
 enum { BATCH_EVENTS = 1 << 15 };
 
-/* The prologue's own thread: no capture numbers a thread so, and no autograd thread has this id. */
+/* The prologue's own thread: no capture and no autograd thread has this number. */
 enum { PROLOGUE_THREAD = UINT32_MAX };
 #define PROLOGUE_AUTOGRAD ((int64_t)-2)
 
@@ -34,7 +34,7 @@ typedef struct extractor {
     size_t pending_count;
     uint64_t realtime, newest_ns, events, lost;
     uint64_t sequence;      /* of the prologue's nodes */
-    uint32_t operator_name; /* that the prologue has named last */
+    uint32_t operator_name; /* the last one in the prologue */
     uint64_t window;
     const char *target;
     const char *code;
@@ -143,14 +143,14 @@ static bool no_thread(void *context, uint32_t thread, uint64_t kernel_id, uint64
 
 static bool emit_node(void *context, uint32_t thread, uint64_t sequence, uint32_t stack)
 {
-    /* A node whose line is unknown stays unknown when it is not there. */
+    /* A missing node is as unknown as one without a line. */
     if (stack == CM_NODE_UNRESOLVED || stack == CM_NODE_ACCUMULATION)
         return true;
     return emit_before(context, thread,
                        (cm_event){.kind = CM_EV_NODE_NEW, .address = sequence, .stack = stack});
 }
 
-/* A node that runs on `thread` and whose line is `stack`, or one of the two that have none. */
+/* Emits a node running on `thread` with the line `stack`, or one of the two without a line. */
 static bool emit_running(void *context, uint32_t thread, uint32_t stack, uint32_t name)
 {
     extractor *x = context;
@@ -170,7 +170,7 @@ static bool emit_operator(void *context, uint32_t thread, uint32_t name)
     return emit_before(context, thread, (cm_event){.kind = CM_EV_OPERATOR, .stack = name});
 }
 
-/* Before a leaf's gradient nothing may have run on this thread: forward clears that. */
+/* No node may have run on this thread before a leaf's gradient: forward clears that. */
 static bool emit_forward(extractor *x, uint32_t stack)
 {
     cm_event made = {.kind = CM_EV_NODE_NEW, .address = x->sequence, .stack = stack};
@@ -178,7 +178,7 @@ static bool emit_forward(extractor *x, uint32_t stack)
     return emit_before(x, PROLOGUE_THREAD, made) && emit_before(x, PROLOGUE_THREAD, gone);
 }
 
-/* Behind the block's own record. */
+/* After the block's own record. */
 static bool emit_requested(extractor *x, const cm_block *block)
 {
     const cm_device *d = &x->replay->device[block->device];
@@ -249,8 +249,8 @@ static bool emit_block(extractor *x, const cm_block *block, bool first, bool las
            (!last || emit_before(x, PROLOGUE_THREAD, done));
 }
 
-/* Forward origins mark their stacks as forward ones, so they come behind those of the same stack
- * that are older than the first node made there. */
+/* Forward origins mark their stacks as forward, so they follow origins of the same stack from
+ * before its first node. */
 static int phase_rank(uint8_t phase)
 {
     switch (phase) {
@@ -265,8 +265,8 @@ static int phase_rank(uint8_t phase)
     }
 }
 
-/* The part of an origin that the events of a block carry. Its category does not count: windows that
- * are read in another order have other numbers of origins, and the same file comes out. */
+/* The part of an origin that a block's events carry. Without category and number, which depend on
+ * the order of windows, the file is always the same. */
 typedef struct entry {
     int rank;
     uint32_t own, stack, name;
@@ -334,7 +334,7 @@ static bool emit_blocks(extractor *x)
     return fine;
 }
 
-/* Labels of modules, and of blocks that are alive. */
+/* Labels of modules and of live blocks. */
 static bool emit_module(void *context, uint64_t address, uint32_t name)
 {
     cm_event e = {.kind = CM_EV_LABEL,
@@ -405,11 +405,11 @@ static bool write_prologue(extractor *x)
 
 static bool belongs(const extractor *x, const cm_event *e, uint64_t position)
 {
-    if (e->kind == CM_EV_SEED) /* of the walk at the start: already among the blocks */
+    if (e->kind == CM_EV_SEED) /* of the walk at the start: already in the prologue */
         return position >= x->replay->seeded;
     if (e->kind != CM_EV_MARK)
         return true;
-    /* Another window may lie half outside; the walk at the start is in the prologue. */
+    /* Another window may be half outside; the walk at the start is in the prologue. */
     bool window = e->size == CM_MARK_WINDOW_OPEN || e->size == CM_MARK_WINDOW_CLOSE;
     return window ? x->window == 0 : e->size != CM_MARK_SEEDED;
 }
@@ -448,7 +448,7 @@ static bool write_meta(extractor *x)
     for (size_t i = 0; i < count; i++) {
         const char *key, *value;
         cm_reader_meta_at(x->reader, i, &key, &value);
-        /* Its ring is the source's. */
+        /* The ring belongs to the source. */
         if (strncmp(key, "ring.", 5) == 0 || strcmp(key, "window") == 0 || strcmp(key, "code") == 0)
             continue;
         pairs[n++] = key;

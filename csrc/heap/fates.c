@@ -8,7 +8,7 @@
 #include "../base/table.h"
 #include "../base/idmap.h"
 
-/* A birth's byte. SAVED + i: an activation that the node of name i had saved. */
+/* A birth's byte. SAVED + i: an activation saved by the node of name i. */
 enum { CATEGORY = 0x0f, LABELLED = 0x10, SAVED = 0x20, ALIVE_LABELLED = 0xfe, ALIVE = 0xff };
 enum { SAVERS = ALIVE_LABELLED - SAVED, NAMED_MAX = 1 << 22, ROUND_MAX = 16 };
 
@@ -19,18 +19,18 @@ typedef enum made { MADE_ELSEWHERE, MADE_FORWARD, MADE_BACKWARD, MADE_OPTIMIZER,
 typedef struct live {
     uint64_t key; /* of device and address, 0 = an empty slot */
     uint32_t birth;
-    uint32_t turn;                    /* of the program, see below */
-    uint32_t updates, rounds, passes; /* so many had ended */
+    uint32_t turn;                    /* of birth, see below */
+    uint32_t updates, rounds, passes; /* numbers ended before its birth */
     uint8_t made;                     /* enum made */
     bool data : 1, setup : 1;         /* for a data set; before the first update */
     bool built : 1;                   /* by a constructor of PyTorch's modules */
-    bool inherited : 1;               /* what happened to it before the window does not count */
+    bool inherited : 1;               /* its life before the window does not count */
 } live;
 
 typedef struct thread {
     uint32_t number;
-    uint32_t node_stack;    /* of the node that it made last */
-    uint32_t saver, passes; /* the node that ran last, and how many passes had ended then */
+    uint32_t node_stack;    /* of the last node that it made */
+    uint32_t saver, passes; /* the last node run, and the passes ended by then */
 } thread;
 
 struct cm_fates {
@@ -40,16 +40,15 @@ struct cm_fates {
     live *slot;
     size_t slots, alive;
     bool keyed; /* hashed with the process's secret, see base/hash.h */
-    /* The program's turns: it goes forward, it goes forward again inside a node (which is no
-     * forward that found an input), it runs nodes backward, it does something else. Each
-     * change is a turn, so "since then" is a comparison. */
+    /* The program's turns: forward, forward again inside a node (which takes no input), backward,
+     * something else. Each change is a turn, so "since then" is a comparison. */
     enum { TURN_ELSEWHERE, TURN_FORWARD, TURN_AGAIN, TURN_BACKWARD } at;
-    uint32_t turn, forward, backward, node, refused; /* the last turn with each; */
-    uint32_t gradients;                              /* with a walk that saw gradients */
+    uint32_t turn, forward, backward, node, refused; /* the last turn with each */
+    uint32_t gradients;                              /* with a walk that labelled gradients */
     uint32_t updates, rounds, passes;
-    uint64_t round[ROUND_MAX]; /* optimizers that have stepped in this round */
+    uint64_t round[ROUND_MAX]; /* optimizers that stepped in this round */
     size_t in_round;
-    bool walked, walks, updated; /* a label was seen, also before the window; a walk in it; */
+    bool walked, walks, updated; /* a label was recorded, also before the window; a walk in it; */
     cm_idmap threads;
     thread *thread;
     size_t thread_count, thread_capacity;
@@ -95,7 +94,7 @@ static bool has_key(const void *fates, const void *entry, const void *wanted)
 
 static const cm_table_kind by_key = {sizeof(live), 256, 2, is_taken, hash_live, has_key};
 
-/* Its entry, or the free one where it belongs; there are slots. */
+/* Its entry, or the free one for it; there are slots. */
 static live *entry_of(const cm_fates *f, uint64_t key)
 {
     return &f->slot[cm_table_find(&by_key, f, f->slot, f->slots, hash_key(f, key), &key)];
@@ -120,7 +119,7 @@ static bool make_room(cm_fates *f, size_t count)
     return slots == f->slots || rebuild(f, slots);
 }
 
-/* The entry of this key: the one that is there, or an empty one for it. NULL: out of memory. */
+/* The entry of this key, or an empty one for it. NULL: out of memory. */
 static live *reserve(cm_fates *f, uint64_t key)
 {
     if (!make_room(f, f->alive + 1))
@@ -139,7 +138,7 @@ static void take(cm_fates *f, live *l)
     f->alive--;
 }
 
-/* --- what becomes of one -------------------------------------------------------------------- */
+/* --- one block's fate ----------------------------------------------------------------------- */
 
 static bool is_long(const cm_fates *f, const live *l)
 {
@@ -147,7 +146,7 @@ static bool is_long(const cm_fates *f, const live *l)
     return life >= CM_FATE_LONG;
 }
 
-/* A library's workspace: made with the first step, and there for good. */
+/* A library's workspace: made in the first step and kept. */
 static bool is_set_up(const cm_fates *f, const live *l)
 {
     return l->setup && is_long(f, l);
@@ -185,7 +184,7 @@ static cm_category judge_forward(const cm_fates *f, const live *l, bool gone)
     return gone && !l->inherited ? CM_CATEGORY_TEMPORARY : CM_CATEGORY_UNKNOWN;
 }
 
-/* gone: it was freed; else the window ends. */
+/* gone: freed; else alive at the window's end. */
 static cm_category judge(const cm_fates *f, const live *l, bool gone)
 {
     switch ((made)l->made) {
@@ -203,7 +202,7 @@ static cm_category judge(const cm_fates *f, const live *l, bool gone)
     }
 }
 
-/* The byte of an activation. */
+/* An activation's byte. */
 static uint8_t saved_by(cm_fates *f, const thread *t)
 {
     size_t i = 0;
@@ -218,7 +217,7 @@ static uint8_t saved_by(cm_fates *f, const thread *t)
     return (uint8_t)(SAVED + i);
 }
 
-/* freed_by: NULL where the window's end, or another block at its address, ends it. */
+/* freed_by: NULL if the window's end, or another block at its address, ends it. */
 static void end_life(cm_fates *f, const live *l, bool gone, const thread *freed_by)
 {
     cm_category category = judge(f, l, gone);
@@ -273,7 +272,7 @@ static thread *find_thread(cm_fates *f, uint32_t number)
     return &f->thread[f->thread_count++];
 }
 
-/* The records that an extracted window begins with are no turns of it. */
+/* The prologue of an extracted window has no turns. */
 static void turn_to(cm_fates *f, const cm_event *e, int at)
 {
     if (e->flags & CM_EVF_BEFORE_START)
@@ -363,7 +362,7 @@ static bool label_birth(void *context, uint32_t birth, uint32_t label)
     uint32_t old;
     bool known = cm_idmap_get(&f->labels, birth, &old);
     if (known && f->label[old].kind != CM_LABEL_TENSOR)
-        return true; /* what it was first is what it was made for */
+        return true; /* the first label is the purpose of its birth */
     if (!known && f->labels.count >= NAMED_MAX)
         return true;
     f->of[birth] = ALIVE_LABELLED;
@@ -470,8 +469,9 @@ void cm_fates_free(cm_fates *f)
     free(f);
 }
 
-/* Several optimizers, as of a generator and its critic, make a round: each update would count their
- * blocks' lives too long. A round begins with an optimizer that has stepped in the last one. */
+/* Updates of several optimizers, of a generator and its critic, are one round, because counting
+ * each would overstate the blocks' lives. A round begins with an optimizer that stepped in the last
+ * one. */
 static void see_update(cm_fates *f, uint64_t optimizer)
 {
     bool again = f->in_round == 0;
@@ -496,7 +496,7 @@ static bool see_tick(cm_fates *f, const cm_event *e)
     return true;
 }
 
-bool cm_fates_see(cm_fates *f, uint64_t position, const cm_record *record)
+bool cm_fates_apply(cm_fates *f, uint64_t position, const cm_record *record)
 {
     const cm_event *e = &record->event;
     thread *t = find_thread(f, record->thread);
@@ -507,7 +507,7 @@ bool cm_fates_see(cm_fates *f, uint64_t position, const cm_record *record)
         see_device(f, e);
         return see_alloc(f, record, t);
     case CM_EV_FREE:
-    case CM_EV_SEGMENT_FREE: /* of a block that was taken for itself */
+    case CM_EV_SEGMENT_FREE: /* of a direct block */
         see_free(f, e, t);
         return true;
     case CM_EV_SEED:

@@ -103,7 +103,7 @@ bool cm_gradients_learn(cm_gradients *g, uint32_t birth, uint32_t label)
         memset(g->name + g->names, 0, s->count * sizeof *g->name);
         g->names += s->count;
     }
-    if (first + place < g->names) /* two sequences may have one signature */
+    if (first + place < g->names) /* signatures may collide */
         g->name[first + place] = label + 1;
     return true;
 }

@@ -1,6 +1,6 @@
-/* Names for the gradients of passes that no walk saw. What a backward pass makes and leaves alive
- * is a sequence of sizes on each device. A walk names the blocks of the last one; every later pass
- * that leaves the same sequence has the same names in the same order. One owner. */
+/* Names for the gradients of passes without a walk. The blocks that a backward pass leaves alive
+ * are a sequence of sizes on each device. A walk names those of the last pass; every later pass
+ * with the same sequence gets the same names in the same order. One owner. */
 #ifndef CM_HEAP_GRADIENTS_H
 #define CM_HEAP_GRADIENTS_H
 
@@ -10,7 +10,7 @@
 
 #include "../base/idmap.h"
 
-enum { CM_GRADIENT_DEVICES = 16 }; /* of one pass; those of further ones have no names */
+enum { CM_GRADIENT_DEVICES = 16 }; /* of one pass; gradients on further ones have no names */
 
 typedef struct cm_gradient {
     uint32_t birth;
@@ -19,7 +19,7 @@ typedef struct cm_gradient {
 } cm_gradient;
 
 typedef struct cm_gradients {
-    cm_gradient *made; /* in the pass that runs */
+    cm_gradient *made; /* in the running pass */
     size_t count, capacity;
     struct cm_gradient_sequence {
         uint64_t signature; /* of device and sizes; 0 = none */
@@ -31,14 +31,14 @@ typedef struct cm_gradients {
     size_t names, name_capacity;
 } cm_gradients;
 
-/* All zero has seen nothing. All functions that return bool: false = out of memory. */
+/* All zero is empty. All functions that return bool: false = out of memory. */
 void cm_gradients_clear(cm_gradients *gradients);
 bool cm_gradients_add(cm_gradients *gradients, const cm_gradient *made);
-/* The pass returned. is_alive: of a birth. name is called for each gradient that has one. */
+/* The pass returned. is_alive: of a birth. Calls `name` for each gradient with one. */
 bool cm_gradients_end_pass(cm_gradients *gradients, bool (*is_alive)(void *context, uint32_t birth),
                            bool (*name)(void *context, uint32_t birth, uint32_t label),
                            void *context);
-/* A walk has labelled a block; nothing happens if the last pass did not make it. */
+/* A walk has labelled a block; no effect if the last pass did not make it. */
 bool cm_gradients_learn(cm_gradients *gradients, uint32_t birth, uint32_t label);
 
 #endif

@@ -89,7 +89,7 @@ uint32_t cm_totals_find(cm_totals *a, const cm_total_key *key)
     return (uint32_t)a->count - 1;
 }
 
-/* Before an total changes. */
+/* Before a total changes. */
 static void save(const cm_totals *a, cm_total *of)
 {
     const struct cm_totals_device *device = &a->device[of->device];
@@ -156,7 +156,7 @@ void cm_totals_take_snapshot(cm_totals *a, uint16_t device, cm_snapshot_kind sna
     a->device[device].snapshot[snapshot] = ++a->clock;
 }
 
-/* Of one total, at a snapshot or now. */
+/* At a snapshot or now. */
 static cm_driver_line line_at(const cm_totals *a, const cm_total *of, cm_snapshot_kind snapshot)
 {
     cm_driver_line line = of->line;

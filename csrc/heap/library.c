@@ -6,7 +6,7 @@
 #include <string.h>
 
 struct cm_library {
-    char *own; /* the names, each with a 0 behind it */
+    char *own; /* the names, each followed by a 0 */
     const char *end;
 };
 
@@ -25,8 +25,7 @@ static bool is_python_folder(const char *c)
     return is_slash(*c) || (*c == 't' && is_slash(c[1]));
 }
 
-/* The length of a folder that packages, or Python's own modules, are installed into; 0: it is none.
- */
+/* The length of a folder for installed packages or Python's own modules; 0: not one. */
 static size_t install_folder(const char *c)
 {
     static const char *const folders[] = {"site-packages", "dist-packages"};
@@ -44,7 +43,7 @@ static size_t install_folder(const char *c)
     return (size_t)(version - c) + 1 + strcspn(version + 1, "/\\");
 }
 
-/* What torch.compile wrote, wherever its cache lies: ab/cab<the rest of a hash>.py. */
+/* Code written by torch.compile, in any cache folder: ab/cab<the rest of a hash>.py. */
 static bool is_generated(const char *file)
 {
     static const char alphabet[] = "abcdefghijklmnopqrstuvwxyz234567";
@@ -60,8 +59,8 @@ static bool is_generated(const char *file)
     return length >= HASH + 3 && strcmp(name + length, ".py") == 0;
 }
 
-/* Whether a file, by its path inside the folder of installed packages, is of a package: a.b is all
- * in the folder a/b, and the file a/b with any ending. */
+/* Whether a file, by its path inside the installation folder, belongs to a package: a.b is the
+ * folder a/b and the file a/b with any ending. */
 static bool is_of(const char *inside, const char *package)
 {
     for (; *package != '\0'; package++, inside++)
@@ -117,7 +116,8 @@ bool cm_library_has(const cm_library *library, const char *file)
 {
     if (strncmp(file, "<frozen ", 8) == 0 || strncmp(file, "<eval_with_key>", 15) == 0)
         return true;
-    const char *inside = NULL; /* the innermost such folder counts: packages lie in Python's own */
+    const char *inside =
+        NULL; /* the innermost such folder counts: packages are inside Python's own */
     for (const char *c = file; *c != '\0'; c++) {
         size_t folder = is_slash(*c) ? install_folder(c + 1) : 0;
         if (folder > 0)

@@ -1,9 +1,7 @@
-/* Which code is not the user's: files of installed packages, of Python itself, and what
- * torch.compile wrote; but for the packages that were chosen as the user's own (--code).
- * cuptimem/report/stacks.py and cuptimem/report/own_code.py say the same of frames in a report, which is
- * also read where there is no extension; tests/unit/analysis/test_analysis_library.py compares the
- * two.
- */
+/* Library code: files of installed packages, of Python itself, and of torch.compile, except
+ * packages chosen as user code (--code). cuptimem/report/stacks.py and cuptimem/report/own_code.py
+ * repeat the rule for reports, which are also read without the extension;
+ * tests/unit/analysis/test_analysis_library.py compares both. */
 #ifndef CM_HEAP_LIBRARY_H
 #define CM_HEAP_LIBRARY_H
 
@@ -11,14 +9,14 @@
 
 typedef struct cm_library cm_library;
 
-/* own: names of installed packages or modules, with commas between them
- * ("transformers,trl.trainer"); NULL and "" are none. NULL: out of memory. */
+/* own: comma-separated names of installed packages or modules ("transformers,trl.trainer"); may be
+ * NULL or "". NULL: out of memory. */
 cm_library *cm_library_new(const char *own);
 void cm_library_free(cm_library *library);
 bool cm_library_has(const cm_library *library, const char *file);
 
-/* `own` as a trace's META entry has it; "" for NULL, for what is no list of names, and for what is
- * longer than 1,024 bytes. */
+/* `own` from a trace's META entry; "" for NULL, for anything but a list of names, and beyond 1,024
+ * bytes. */
 const char *cm_library_names(const char *meta);
 
 #endif

@@ -7,18 +7,18 @@
 
 #define ADDRESS (UINT64_MAX >> 1)
 
-typedef struct life { /* of one object at an address, from its making or its first name on */
+typedef struct life { /* of one object at an address, from its creation or first name on */
     uint64_t address, from;
-    uint64_t made;               /* the last making, while it has no name */
-    uint32_t name, before, jump; /* name 0: not known; before: the life before it at this address,
-                                    jump: one further back, so that many are passed at once; + 1 */
+    uint64_t made;               /* the last creation, while it has no name */
+    uint32_t name, before, jump; /* name 0: unknown; before: the previous life at this address,
+                                    jump: an earlier one, to skip many at once; + 1 */
     uint32_t depth;              /* lives before it */
 } life;
 
 typedef struct of_stack {
     uint64_t module; /* NOT_ASKED, or the innermost module's address, 0 = none */
     uint32_t name;
-    size_t lives; /* the name holds while there are so many; 0: it depends on the record */
+    size_t lives; /* the name holds for this number of lives; 0: it depends on the record */
 } of_stack;
 
 #define NOT_ASKED UINT64_MAX
@@ -87,7 +87,7 @@ static bool begin_life(cm_modules *m, uint64_t address, uint64_t from, uint32_t 
     return true;
 }
 
-bool cm_modules_see_object(cm_modules *m, uint64_t position, const cm_event *e)
+bool cm_modules_apply_object(cm_modules *m, uint64_t position, const cm_event *e)
 {
     uint32_t at;
     if (position < m->seen)
@@ -98,7 +98,7 @@ bool cm_modules_see_object(cm_modules *m, uint64_t position, const cm_event *e)
         return true;
     bool known = cm_idmap_get(&m->newest, e->address & ADDRESS, &at);
     if (label && known && m->life[at].name == 0) {
-        if (m->life[at].made > m->life[at].from) /* another object was made there since */
+        if (m->life[at].made > m->life[at].from) /* another object was made there later */
             return begin_life(m, e->address, m->life[at].made, e->stack);
         m->life[at].name = e->stack;
         return true;
@@ -108,11 +108,11 @@ bool cm_modules_see_object(cm_modules *m, uint64_t position, const cm_event *e)
                      : begin_life(m, e->address, 0, e->stack);
     if (!known || m->life[at].name != 0)
         return begin_life(m, e->address, position, 0);
-    m->life[at].made = position; /* of those that have no name the last one counts */
+    m->life[at].made = position; /* of objects without a name the last one counts */
     return true;
 }
 
-/* The life that goes on at that record, of those up to `at`; else the first. */
+/* The life at that record, of those up to `at`; else the first. */
 static uint32_t find_life(const cm_modules *m, uint32_t at, uint64_t position)
 {
     while (m->life[at].from > position && m->life[at].before != 0) {
@@ -132,8 +132,8 @@ uint32_t cm_modules_at(const cm_modules *m, uint64_t address, uint64_t position)
     return m->life[at].from <= position ? m->life[at].name : 0;
 }
 
-/* Parents are defined before their children, so the walk outwards ends. It ends at an outer stack
- * that was asked for, and answers for those that it has passed: each is passed once. */
+/* Parents are defined before their children, so the walk outwards ends. It ends at a stack with a
+ * known answer and stores the answer in all passed ones, so each is passed once. */
 static uint64_t innermost(cm_modules *m, uint32_t stack)
 {
     uint64_t found = 0;

@@ -6,32 +6,32 @@
 #include "../base/idmap.h"
 
 enum {
-    RING_MIN = 1 << 4, /* a program may start a thread for everything, and none is ever forgotten */
+    RING_MIN = 1 << 4,       /* small: programs may start many threads, and all are kept */
     RING_MAX = 1 << 20,      /* entries of one thread */
     RINGS_MAX = 1 << 22,     /* entries of all threads */
-    OLD_MAX = 1 << 20,       /* nodes that outlived their place in the ring, */
-    OLD_FREED_MAX = 1 << 24, /* ... where those that end are taken out again */
-    DEPTH_MAX = 1 << 16,     /* nested nodes that are distinguished */
+    OLD_MAX = 1 << 20,       /* nodes that outlived their place in the ring */
+    OLD_FREED_MAX = 1 << 24, /* ... if ended ones are removed */
+    DEPTH_MAX = 1 << 16,     /* of distinguished nested nodes */
     SEQUENCE_BITS = 40
 };
 
 typedef struct node {
     uint64_t sequence; /* + 1; 0 = empty */
     uint32_t stack;    /* the forward line, resolved when the node was made */
-    int32_t step : 31; /* that it was made in; past a thousand million steps it is none */
+    int32_t step : 31; /* of birth; none beyond a thousand million steps */
     uint32_t ran : 1;
 } node;
 
-/* One that outlived its place in the ring. */
+/* A node that outlived its place in the ring. */
 typedef struct old_node {
-    uint32_t stack; /* of an unused one: the next unused one + 1 */
+    uint32_t stack; /* of an unused entry: the next one + 1 */
     int32_t step : 31;
     uint32_t ran : 1;
 } old_node;
 
 typedef struct running {
     uint32_t stack, name;
-    uint32_t previous; /* line of the node that ran last directly inside this one */
+    uint32_t previous; /* line of the last node run directly inside this one */
     bool has_previous;
 } running;
 
@@ -42,7 +42,7 @@ typedef struct thread {
     size_t slots, collisions;
     running *frame;                /* frame[0] stands for the thread outside of any node */
     size_t frames, frame_capacity; /* frames - 1 nodes are running */
-    uint64_t unseen;               /* running beyond DEPTH_MAX */
+    uint64_t unseen;               /* running ones beyond DEPTH_MAX */
 } thread;
 
 struct cm_nodes {
@@ -131,7 +131,7 @@ void cm_nodes_judge_by(cm_nodes *nodes, cm_nodes_judge library_alone, void *cont
     nodes->judge = context;
 }
 
-/* Python frames are newer than the running node's start, and none of them is the user's. */
+/* Whether Python frames are newer than the running node's start, and none is user code. */
 static bool is_routed(const cm_nodes *nodes, const cm_event *e)
 {
     return (e->flags & (CM_EVF_IN_NODE | CM_EVF_NODE_STACK)) == CM_EVF_IN_NODE &&
@@ -178,8 +178,8 @@ static void forget(cm_nodes *nodes, int32_t step)
     nodes->alive -= step != CM_NODE_INHERITED;
 }
 
-/* An older node leaves the ring alive. Past the bound it is forgotten: its backward bytes are
- * then unresolved, and counted so. */
+/* An older node leaves the ring alive. Beyond the bound it is dropped, and its backward bytes count
+ * as unresolved. */
 static bool keep_old(cm_nodes *nodes, const thread *t, const node *leaving)
 {
     uint64_t key;
@@ -189,7 +189,7 @@ static bool keep_old(cm_nodes *nodes, const thread *t, const node *leaving)
         forget(nodes, leaving->step);
         return true;
     }
-    if (cm_idmap_get(&nodes->old, key, &index)) { /* this number was given out twice */
+    if (cm_idmap_get(&nodes->old, key, &index)) { /* this number was used twice */
         forget(nodes, nodes->old_node[index].step);
     } else if (index > 0) {
         nodes->unused = nodes->old_node[--index].stack;
@@ -208,8 +208,8 @@ static bool put_node(cm_nodes *nodes, thread *t, uint64_t sequence, uint32_t sta
     if (sequence == CM_NODE_NO_SEQUENCE)
         return true;
     node entry = {.sequence = sequence + 1, .stack = stack, .step = nodes->step};
-    /* A ring that many live nodes fall out of is too small; one node that lives for ever is not a
-     * reason to grow. Freed nodes leave holes, so both show as collisions. */
+    /* A ring is too small if many live nodes fall out of it; one immortal node is no reason to
+     * grow. Freed nodes leave holes, so collisions count both. */
     bool small = t->slots == 0 || (t->collisions > t->slots / 4 && t->slots < RING_MAX);
     if (small && (t->slots == 0 || nodes->ring_slots + t->slots <= RINGS_MAX)) {
         size_t slots = t->slots ? t->slots * 2 : RING_MIN;
@@ -250,7 +250,7 @@ static const thread *creator_of(cm_nodes *nodes, uint64_t autograd_id)
     return &nodes->thread[nodes->creator_index];
 }
 
-/* Its stack; it runs from now on. */
+/* Returns its stack; it runs from now on. */
 static uint32_t start_node(cm_nodes *nodes, uint64_t autograd_id, uint64_t sequence)
 {
     const thread *t = creator_of(nodes, autograd_id);
@@ -311,7 +311,7 @@ static bool make_node(cm_nodes *nodes, thread *t, const cm_event *e)
     else if (stack < CM_STACK_FIRST)
         stack = CM_NODE_UNRESOLVED;
     if (!(e->flags & CM_EVF_IN_NODE) && t->frames == 1)
-        t->frame[0].has_previous = false; /* forward runs again: another backward will follow */
+        t->frame[0].has_previous = false; /* forward again: another backward will follow */
     return put_node(nodes, t, e->address, stack);
 }
 
@@ -323,7 +323,7 @@ static bool run_node(cm_nodes *nodes, thread *t, const cm_event *e)
         entered.stack = start_node(nodes, (uint64_t)e->size, e->address);
     else
         entered.stack = outer->has_previous ? outer->previous : CM_NODE_ACCUMULATION;
-    /* Gradients of two leaves in a row belong to the same node before them. */
+    /* Gradients of two leaves in a row belong to the same previous node. */
     outer->previous = entered.stack;
     outer->has_previous = true;
     if (t->frames > DEPTH_MAX) {
@@ -370,7 +370,7 @@ bool cm_nodes_apply(cm_nodes *nodes, uint32_t number, const cm_event *e)
         else if (t->frames > 1)
             t->frames--;
         return true;
-    case CM_EV_LOST: /* perhaps the end of a node: what is running is unknown until the next starts
+    case CM_EV_LOST: /* perhaps the end of a node: the running one is unknown until the next start
                       */
         t->frames = 1;
         t->unseen = 0;

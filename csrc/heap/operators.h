@@ -1,5 +1,4 @@
-/* Which operator each thread runs, where that was recorded (CM_EV_OPERATOR). One owner, any thread.
- */
+/* The operator that each thread runs, if recorded (CM_EV_OPERATOR). One owner, any thread. */
 #ifndef CM_HEAP_OPERATORS_H
 #define CM_HEAP_OPERATORS_H
 
@@ -9,7 +8,7 @@
 #include "../trace/reader.h"
 #include "../base/idmap.h"
 
-/* All zero: none is known. */
+/* All zero is empty. */
 typedef struct cm_operators {
     cm_idmap running; /* thread -> name id */
 } cm_operators;
@@ -18,10 +17,10 @@ bool cm_operators_copy(cm_operators *copy, const cm_operators *operators);
 void cm_operators_clear(cm_operators *operators);
 
 bool cm_operators_apply(cm_operators *operators, const cm_record *record); /* false: no memory */
-/* The name id of what this thread runs; 0: nothing, or it is not known. */
+/* The name id of this thread's operator; 0: none or unknown. */
 uint32_t cm_operators_find(const cm_operators *operators, uint32_t thread);
 
-/* Calls for each thread that runs one, until it returns false. */
+/* Called for each thread with an operator, until it returns false. */
 typedef bool (*cm_operators_visit_fn)(void *context, uint32_t thread, uint32_t name);
 bool cm_operators_visit(const cm_operators *operators, cm_operators_visit_fn visit, void *context);
 

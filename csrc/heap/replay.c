@@ -10,7 +10,7 @@
 
 /* A 256 TiB block is damage, not data; below it, sums cannot overflow before the check does. */
 #define BLOCK_MAX ((int64_t)1 << 48)
-#define FOLDED_MAX ((int64_t)1 << 61) /* of all blocks of a trace that are only counted */
+#define COMPACTED_MAX ((int64_t)1 << 61) /* of all compacted blocks of a trace */
 
 enum { DEVICE_NUMBERS = 1 << 16 };
 
@@ -47,7 +47,7 @@ cm_replay *cm_replay_copy(const cm_replay *r)
     *copy = *r;
     copy->driver = NULL;
     copy->attribution = NULL;
-    copy->fates = NULL; /* of a window that the copy is not in */
+    copy->fates = NULL; /* of the original's window */
     copy->label = NULL;
     copy->label_known = copy->label_of = (cm_idmap){0};
     copy->label_capacity = r->label_count;
@@ -205,7 +205,7 @@ static bool is_origin(const void *replay, const void *entry, const void *wanted)
 static const cm_table_kind origins = {sizeof(uint32_t),   256,           2,
                                       cm_table_is_number, hash_numbered, is_origin};
 
-/* Mostly a stack makes what it made the last time. */
+/* A stack mostly repeats its latest origin. */
 static uint32_t *newest_of_stack(cm_replay *r, uint32_t stack)
 {
     if (stack >= r->newest_capacity) {
@@ -246,12 +246,12 @@ static int64_t find_origin(cm_replay *r, const cm_origin *wanted)
     return number;
 }
 
-/* What the driver level makes of a block, which is in the table. Where it lies is noted there. */
+/* Notifies the driver map of a block in the table, and notes its enclosing allocation there. */
 static bool notify_driver(cm_replay *r, const cm_block *block)
 {
     const cm_device *d = &r->device[block->device];
     if (r->driver == NULL || d->type != CM_DEVICE_CUDA ||
-        cm_driver_map_block_came(r->driver, d->index, block, cm_blocks_note(&r->blocks, block)))
+        cm_driver_map_add_block(r->driver, d->index, block, cm_blocks_note(&r->blocks, block)))
         return true;
     r->error = r->driver->error;
     return false;
@@ -275,12 +275,12 @@ static bool same_label(const cm_label *a, const cm_label *b)
            a->kind == b->kind;
 }
 
-/* Steps make gradients again and again, with the labels of the first. */
+/* Each step makes gradients with the labels of the first. */
 static bool number_label(cm_replay *r, const cm_label *label, uint32_t *number)
 {
     uint64_t key = cm_mix(cm_mix(cm_mix(label->owner) + label->text) + label->module) >> 1;
     key = (key << 3 | label->kind) & (UINT64_MAX >> 2);
-    /* A second number for the same label does no harm; a long search in a hostile trace would. */
+    /* A duplicate number is harmless; a long search in a hostile trace is not. */
     for (int tries = 0; tries < 16 && cm_idmap_get(&r->label_known, key, number); tries++, key++)
         if (same_label(&r->label[*number], label))
             return true;
@@ -324,7 +324,7 @@ static bool add_live(cm_replay *r, const cm_block *block, uint64_t time_ns, bool
     return notify_driver(r, kept);
 }
 
-/* enclosing: as was noted with the block. */
+/* enclosing: the block's note. */
 static bool remove_live(cm_replay *r, const cm_block *block, uint32_t enclosing, uint64_t time_ns,
                         bool event, cm_change *out)
 {
@@ -337,14 +337,14 @@ static bool remove_live(cm_replay *r, const cm_block *block, uint32_t enclosing,
     out->label = cm_replay_label(r, block);
     if (block->labelled)
         cm_idmap_remove(&r->label_of, label_key(block));
-    if (enclosing == 0 || cm_driver_map_block_went(r->driver, block, enclosing))
+    if (enclosing == 0 || cm_driver_map_remove_block(r->driver, block, enclosing))
         return true;
     r->error = r->driver->error;
     return false;
 }
 
-/* What can be known of a block beyond its event: from the window's first reading, or outside of a
- * window by the place of its birth alone. */
+/* The fate of a block: from the window's first reading, or outside of a window by its place of
+ * birth only. */
 static cm_fate foresee(cm_replay *r, cm_phase phase)
 {
     if (r->fates != NULL)
@@ -393,7 +393,7 @@ static bool make_seed(cm_replay *r, const cm_seed *seed, int device, uint64_t ti
         return false;
     if (seed->slack > 0) {
         cm_block_set_slack(&block, seed->slack);
-        r->device[device].slack_told = true;
+        r->device[device].slack_known = true;
     }
     return add_live(r, &block, time_ns, false, out);
 }
@@ -421,7 +421,7 @@ bool cm_replay_seed(cm_replay *r, const cm_seed *seeds, size_t count)
     return true;
 }
 
-/* A block that a trace cut out of a larger one was recorded as alive at its start (extract.c). */
+/* A block alive at the start of an extracted trace (extract.c). */
 static bool is_inherited(const cm_event *e)
 {
     return e->kind == CM_EV_ALLOC && e->flags & CM_EVF_BEFORE_START;
@@ -440,8 +440,8 @@ static void count_backward(cm_replay *r, cm_charge_kind kind, int64_t size)
         r->backward.unresolved += size;
 }
 
-/* A block that C++ made for a node has the node's name. Everything else, Python that a node runs
- * included, has its operator's, where that was recorded. */
+/* A block that C++ made for a node has the node's name. All others, Python run by a node included,
+ * have their operator's, if recorded. */
 static void name_operator(const cm_replay *r, const cm_record *record, cm_origin *origin)
 {
     bool of_node = origin->name != 0 &&
@@ -459,7 +459,7 @@ static int allocate(cm_replay *r, const cm_record *record, int device, cm_change
         return -1;
     }
     if (e->size == 0 || e->address == 0)
-        return 0; /* nothing was handed out, and nothing will be given back */
+        return 0; /* no memory: there will be no free */
     cm_charge charge = cm_nodes_charge(r->nodes, record);
     cm_origin origin = {.stack = charge.stack,
                         .own = e->stack,
@@ -503,8 +503,7 @@ static int allocate(cm_replay *r, const cm_record *record, int device, cm_change
     return changes;
 }
 
-/* The device that a block of this address is on, where the event lacks it; -1: there is no
- * such block. */
+/* The device of the block at this address, if the event lacks it; -1: no such block. */
 static int owner_of(const cm_replay *r, const cm_event *e)
 {
     for (size_t i = 0; i < r->device_count; i++)
@@ -517,8 +516,8 @@ static int owner_of(const cm_replay *r, const cm_event *e)
 static int device_of_free(const cm_replay *r, const cm_event *e)
 {
     int device = cm_replay_find_device(r, e->device_type, e->device_index);
-    bool told = e->device_type != CM_DEVICE_CUDA || e->device_index != CM_DEVICE_UNKNOWN;
-    return told || device >= 0 ? device : owner_of(r, e);
+    bool known = e->device_type != CM_DEVICE_CUDA || e->device_index != CM_DEVICE_UNKNOWN;
+    return known || device >= 0 ? device : owner_of(r, e);
 }
 
 static int deallocate(cm_replay *r, const cm_record *record, int device, cm_change *out)
@@ -536,7 +535,7 @@ static int deallocate(cm_replay *r, const cm_record *record, int device, cm_chan
     return remove_live(r, &block, enclosing, record->time_ns, true, out) ? 1 : -1;
 }
 
-/* A later walk, after a time without recording: what was known stays as it was known. */
+/* A later walk, after a pause of the recording: known blocks stay unchanged. */
 static int find_alive(cm_replay *r, const cm_record *record, int device, cm_change *out)
 {
     const cm_event *e = &record->event;
@@ -552,11 +551,11 @@ static int find_alive(cm_replay *r, const cm_record *record, int device, cm_chan
     return make_seed(r, &seed, device, record->time_ns, out) ? 1 : -1;
 }
 
-/* What was asked for, of a block that is known by now. */
+/* The requested size of a known block. */
 static void request(cm_replay *r, const cm_event *e, int device)
 {
     if (e->flags & CM_EVF_BEFORE_START && !r->walked)
-        return; /* a seed of the walk at the start: it has it since the first moment */
+        return; /* a seed of the walk at the start: known from the first moment */
     cm_block *block = cm_blocks_at(&r->blocks, (uint16_t)device, e->address);
     if (block == NULL || e->size < 0 || e->size > block->size)
         return;
@@ -564,10 +563,10 @@ static void request(cm_replay *r, const cm_event *e, int device)
     int64_t before = cm_block_slack(block);
     cm_block_set_slack(block, block->size - e->size);
     d->slack += cm_block_slack(block) - before;
-    d->slack_told = true;
+    d->slack_known = true;
     uint32_t enclosing = r->driver != NULL ? *cm_blocks_note(&r->blocks, block) : 0;
     if (enclosing != 0)
-        cm_driver_map_asked(r->driver, enclosing, cm_block_slack(block) - before);
+        cm_driver_map_add_slack(r->driver, enclosing, cm_block_slack(block) - before);
 }
 
 static void count_segment(cm_replay *r, const cm_segment *segment, int sign)
@@ -582,7 +581,8 @@ static bool notify_driver_of_segment(cm_replay *r, const cm_segment *segment)
 {
     const cm_device *d = &r->device[segment->device];
     if (r->driver == NULL || d->type != CM_DEVICE_CUDA ||
-        cm_driver_map_segment(r->driver, d->index, segment->address, segment->size, segment->stack))
+        cm_driver_map_add_segment(r->driver, d->index, segment->address, segment->size,
+                                  segment->stack))
         return true;
     r->error = r->driver->error;
     return false;
@@ -609,7 +609,7 @@ static int take_segment(cm_replay *r, const cm_event *e, int device)
     if (added > 0) {
         count_segment(r, &replaced, -1);
         count_segment(r, &segment, 1);
-        if (r->device[device].segmented >= FOLDED_MAX) {
+        if (r->device[device].segmented >= COMPACTED_MAX) {
             r->error = bad_size;
             return -1;
         }
@@ -617,7 +617,7 @@ static int take_segment(cm_replay *r, const cm_event *e, int device)
     return added == 0 || notify_driver_of_segment(r, &segment) ? 0 : -1;
 }
 
-/* Of a segment, or of a block that was taken from CUDA for itself. */
+/* Frees a segment or a direct block. */
 static int give_back(cm_replay *r, const cm_record *record, cm_change *out)
 {
     const cm_event *e = &record->event;
@@ -632,14 +632,14 @@ static int give_back(cm_replay *r, const cm_record *record, cm_change *out)
     }
     if (taken > 0)
         count_segment(r, &segment, -1);
-    if (r->driver != NULL && !cm_driver_map_segment_gone(r->driver, e->address)) {
+    if (r->driver != NULL && !cm_driver_map_remove_segment(r->driver, e->address)) {
         r->error = r->driver->error;
         return -1;
     }
     return 0;
 }
 
-/* Those that it has are passed over. */
+/* Skips blocks that the map already has. */
 static bool notify_driver_of_blocks(cm_replay *r)
 {
     for (const cm_block *b = NULL; (b = cm_blocks_next(&r->blocks, b)) != NULL;)
@@ -648,7 +648,7 @@ static bool notify_driver_of_blocks(cm_replay *r)
     return true;
 }
 
-/* The first event of the driver level: the map is notified of what there is. */
+/* The first driver event: notifies the new map of all segments and blocks. */
 static bool begin_driver(cm_replay *r)
 {
     r->driver = cm_driver_map_new(r->reader);
@@ -662,7 +662,7 @@ static bool begin_driver(cm_replay *r)
     return notify_driver_of_blocks(r);
 }
 
-/* Blocks of before are there from the beginning, their segments since a moment ago. */
+/* Blocks from before are known from the beginning, their segments only now. */
 static int end_walk(cm_replay *r)
 {
     r->walked = true;
@@ -697,22 +697,23 @@ static int apply_driver(cm_replay *r, const cm_record *record)
     }
     if (e->kind != CM_EV_DRIVER_NEW)
         return 0;
-    /* Threads are merged by time: its block may have come before it. */
+    /* Threads are merged by time: its block may precede it. */
     int device = cm_replay_find_device(r, CM_DEVICE_CUDA, e->device_index);
     const cm_block *block =
         device < 0 ? NULL : cm_blocks_find(&r->blocks, (uint16_t)device, e->address);
     return block == NULL || notify_driver(r, block) ? 0 : -1;
 }
 
-/* Blocks that came and went and are only counted. They change nothing that is alive. */
-static int count_folded(cm_replay *r, const cm_event *e)
+/* Compacted blocks were born and freed: they change no live bytes. */
+static int count_compacted(cm_replay *r, const cm_event *e)
 {
-    if (e->size < 0 || e->size > FOLDED_MAX - r->folded_bytes || e->address > (uint64_t)e->size ||
-        r->backward.bytes > INT64_MAX - e->size || e->flags > CM_CHARGE_UNRESOLVED) {
+    if (e->size < 0 || e->size > COMPACTED_MAX - r->compacted_bytes ||
+        e->address > (uint64_t)e->size || r->backward.bytes > INT64_MAX - e->size ||
+        e->flags > CM_CHARGE_UNRESOLVED) {
         r->error = bad_size;
         return -1;
     }
-    r->folded_bytes += e->size;
+    r->compacted_bytes += e->size;
     count_backward(r, (cm_charge_kind)e->flags, e->size);
     return 0;
 }
@@ -723,7 +724,7 @@ static cm_label label_of(const cm_replay *r, const cm_event *e)
     return (cm_label){(uint64_t)e->size, e->stack, module, e->flags};
 }
 
-/* Outside of a window: in one, labels of its walks hold from the blocks' births on. */
+/* Outside of a window: inside, labels of its walks apply from birth. */
 static bool see_label(cm_replay *r, const cm_event *e)
 {
     int device = cm_replay_find_device(r, e->device_type, e->device_index);
@@ -774,7 +775,7 @@ static int apply(cm_replay *r, const cm_record *record, cm_change change[2])
     const cm_event *e = &record->event;
     int device = 0;
     switch (e->kind) {
-    case CM_EV_FREE: /* of nothing that is known: no device comes of it */
+    case CM_EV_FREE: /* of an unknown block: makes no device */
         device = device_of_free(r, e);
         break;
     case CM_EV_REQUESTED:
@@ -808,7 +809,7 @@ static int apply(cm_replay *r, const cm_record *record, cm_change change[2])
             r->device[device].reserved = e->size;
         return 0;
     case CM_EV_COMPACTED_BLOCKS:
-        return count_folded(r, e);
+        return count_compacted(r, e);
     case CM_EV_REQUESTED:
         request(r, e, device);
         return 0;
@@ -840,7 +841,7 @@ static int apply(cm_replay *r, const cm_record *record, cm_change change[2])
 int cm_replay_apply(cm_replay *r, const cm_record *record, cm_change change[2])
 {
     if (!cm_nodes_apply(r->nodes, record->thread, &record->event) ||
-        !cm_modules_see(r->modules, r->position, &record->event) ||
+        !cm_modules_apply(r->modules, r->position, &record->event) ||
         !cm_operators_apply(&r->operators, record)) {
         r->error = out_of_memory;
         return -1;

@@ -1,10 +1,10 @@
-/* The heap, record by record: what is alive, on which device, and its origin. Only truth is kept
- * here; what is made of it is in the parts (parts.h). One owner, any thread.
+/* The heap, record by record: what is alive, on which device, and its origin. The analyses of it
+ * are in csrc/analysis. One owner, any thread.
  *
- * An allocation at an address that is believed alive replaces the block there (its free was lost,
- * or fell into a time without recording); a free of an unknown block changes nothing. Both are
- * counted. Blocks that were alive before the recording (cm_seed) are there from its first moment;
- * seeds of a later walk are there from their record on. */
+ * An allocation at a live address replaces the block there, because its free was lost or not
+ * recorded. A free of an unknown block changes nothing. Both are counted. Blocks from before the
+ * recording (cm_seed) are alive from its first moment, those that a later walk found from their
+ * record on. */
 #ifndef CM_HEAP_REPLAY_H
 #define CM_HEAP_REPLAY_H
 
@@ -29,18 +29,18 @@ typedef struct cm_fates cm_fates; /* fates.h */
 
 typedef struct cm_device {
     uint8_t type;
-    int8_t index; /* -1 for the CPU, whatever its events have */
+    int8_t index; /* -1 for the CPU, whatever its events contain */
     char name[24];
     int64_t live, reserved; /* reserved: -1 while unknown */
     uint64_t blocks;
-    int64_t slack;     /* of the live bytes, what was not requested, as far as it is known */
-    int64_t direct;    /* of the live bytes, those that PyTorch's allocator did not cache */
-    bool slack_told;   /* some block's was */
-    int64_t segmented; /* bytes in segments: what the allocator took from CUDA by cudaMalloc */
+    int64_t slack;     /* of the live bytes, those not requested, as far as known */
+    int64_t direct;    /* of the live bytes, those outside PyTorch's cache */
+    bool slack_known;  /* for some block */
+    int64_t segmented; /* bytes in segments from cudaMalloc */
     uint64_t segments;
 } cm_device;
 
-/* The origin of a block: all that is equal for the blocks of one contributor. */
+/* The origin of a block: what the blocks of one contributor have in common. */
 typedef struct cm_origin {
     uint32_t stack, own, name; /* charged, its own, name of the running node, else operator */
     uint32_t module, saved_by; /* name ids, 0 = unknown */
@@ -56,15 +56,15 @@ typedef struct cm_seed {
     uint64_t position; /* of its record */
     uint8_t device_type;
     int8_t device_index;
-    bool dropped; /* its address had been allocated before the walk came to it */
+    bool dropped; /* its address was allocated before the walk reached it */
     bool direct;
     int64_t slack;
 } cm_seed;
 
-/* One block that came or went. `live` and `blocks` are its device's, just after. */
+/* One block added or removed. `live` and `blocks` are its device's, just after. */
 typedef struct cm_change {
     cm_block block;
-    int64_t bytes; /* its size, negative if it went */
+    int64_t bytes; /* its size, negative if removed */
     uint64_t time_ns;
     int64_t live;
     uint64_t blocks;
@@ -75,16 +75,16 @@ typedef struct cm_change {
 
 typedef struct cm_replay {
     const char *error; /* why apply failed */
-    char *code;        /* the packages that count as the user's own */
+    char *code;        /* the packages that count as user code */
     cm_nodes *nodes;
     cm_operators operators;
     cm_attribution *attribution;
     cm_modules *modules;
-    cm_fates *fates; /* of the window that is replayed; NULL outside of one. Not the replay's */
+    cm_fates *fates; /* of the replayed window, borrowed; NULL outside of one */
     bool labelled;   /* a walk has labelled something */
-    cm_label *label; /* every different one */
+    cm_label *label; /* distinct ones */
     size_t label_count, label_capacity;
-    cm_idmap label_known, label_of; /* by content; of a block that is alive, by its place */
+    cm_idmap label_known, label_of; /* by content; of a live block, by its address */
     cm_blocks blocks;
     cm_segments segments;
     cm_driver_map *driver; /* NULL before the first event of the driver level */
@@ -94,42 +94,42 @@ typedef struct cm_replay {
     size_t device_count, device_capacity;
     cm_origin *origin;
     size_t origin_count, origin_capacity;
-    int32_t step;      /* births from now on are in this one; -1 = before the first */
-    uint64_t seeded;   /* SEED records before this position are among the seeds at start */
+    int32_t step;      /* of births from now on; -1 = before the first */
+    uint64_t seeded;   /* SEED records before this position are seeds at start */
     bool walked;       /* the walk at the start is over */
     uint64_t position; /* records applied */
     uint64_t unknown_frees, replaced;
     cm_backward_bytes backward;
-    int64_t folded_bytes; /* of blocks that the trace only counts (compact/compact.h) */
+    int64_t compacted_bytes; /* of compacted blocks (compact/compact.h) */
 
     uint32_t *origin_slot; /* hash: origin number + 1 */
     size_t origin_slots;
-    uint32_t *newest; /* of a block's own stack: the origin found last, + 1 */
+    uint32_t *newest; /* of a block's own stack: the latest origin + 1 */
     size_t newest_capacity;
     uint16_t *device_number; /* by type and index: number + 1 */
 } cm_replay;
 
-/* code: packages that count as the user's own (library.h). NULL: out of memory. */
+/* code: packages that count as user code (library.h). NULL: out of memory. */
 cm_replay *cm_replay_new(const cm_reader *reader, const char *code);
-/* As it is now; both go on by themselves. NULL: out of memory. */
+/* An independent copy. NULL: out of memory. */
 cm_replay *cm_replay_copy(const cm_replay *replay);
 void cm_replay_free(cm_replay *replay);
 
-/* The window's first reading is over: what it has learnt holds for the blocks that are alive, and
- * from now on for births. false: out of memory. */
+/* Applies the fates that the window's first reading found to the live blocks, and from now on to
+ * births. false: out of memory. */
 bool cm_replay_foresee(cm_replay *replay, cm_fates *fates);
-/* The label of a block that is alive; NULL: none. */
+/* The label of a live block; NULL: none. */
 const cm_label *cm_replay_label(const cm_replay *replay, const cm_block *block);
 
 /* Before the first record: the seeds that were not dropped are alive. false: error is set. */
 bool cm_replay_seed(cm_replay *replay, const cm_seed *seeds, size_t count);
-/* A window begins: what is alive was there before it, in no step of it. */
+/* A window begins: all live blocks are from before it, in no step of it. */
 void cm_replay_begin(cm_replay *replay);
 /* The number of changes (0 to 2), or -1 with error set. */
 int cm_replay_apply(cm_replay *replay, const cm_record *record, cm_change change[2]);
-/* The number of a device, new or not; -1 with error set: there are too many. */
+/* The number of a device, made if need be; -1 with error set: too many devices. */
 int cm_replay_device(cm_replay *replay, uint8_t type, int8_t index);
-/* The number of a device that was seen; -1: it was not. */
+/* The number of a known device; -1: unknown. */
 int cm_replay_find_device(const cm_replay *replay, uint8_t type, int8_t index);
 
 #endif

@@ -28,7 +28,7 @@ void cm_seeds_free(cm_seeds *seeds)
     *seeds = (cm_seeds){0};
 }
 
-/* One more record, if there is one. */
+/* The next record, if any. */
 static bool read_on(walk *w, uint64_t position, cm_record *record, bool *more)
 {
     int got = cm_reader_next(w->reader, record);
@@ -39,8 +39,7 @@ static bool read_on(walk *w, uint64_t position, cm_record *record, bool *more)
            fail(w->error, w->error_size, "");
 }
 
-/* What was asked for of a seed follows it, of the same walk; others may have recorded in between.
- */
+/* A seed's requested size follows it in the same walk; other threads may record in between. */
 static bool is_of_seed(const cm_event *seed, const cm_event *e)
 {
     return seed->kind == CM_EV_SEED && seed->address == e->address &&
@@ -80,7 +79,7 @@ static bool gather_seeds(walk *w)
             if (is_of_seed(&last, e) && e->size >= 0 && e->size <= last.size)
                 w->seeds->seed[w->seeds->count - 1].slack = last.size - e->size;
         } else if (e->kind == CM_EV_MARK && e->size == CM_MARK_SEEDED && !inherited) {
-            w->seeds->whole = true; /* what a later walk finds the replay takes as it comes */
+            w->seeds->whole = true; /* the replay applies later walks itself */
         }
     }
     return true;
@@ -92,7 +91,7 @@ static uint64_t seed_key(const cm_event *e)
     return (e->address ^ (uint64_t)e->device_type << 56 ^ index << 48) & ~((uint64_t)1 << 63);
 }
 
-/* The seed that this event is about, if any is open there. */
+/* The open seed of this event, if any. */
 static bool find_seed(const cm_seeds *seeds, const cm_idmap *open, const cm_event *e,
                       uint32_t *number)
 {
@@ -101,7 +100,7 @@ static bool find_seed(const cm_seeds *seeds, const cm_idmap *open, const cm_even
         return cm_idmap_get(open, seed_key(e), number);
     if (e->kind != CM_EV_FREE && e->kind != CM_EV_SEGMENT_FREE)
         return false;
-    cm_event on = *e; /* which has no device */
+    cm_event on = *e; /* without a device */
     for (int index = -1; index < 64; index++) {
         on.device_index = (int8_t)index;
         if (cm_idmap_get(open, seed_key(&on), number))
@@ -117,9 +116,9 @@ static cm_event event_of(const cm_seed *seed)
                       .device_index = seed->device_index};
 }
 
-/* The walk runs while hooks are on, and other threads with it. The first event of a seed's address
- * decides: it was allocated under our eyes (no seed: the block is known already), or it was freed
- * (alive from the start until then), or nothing happened to it before the walk found it. */
+/* The walk runs beside hooks and other threads. The first event of a seed's address decides. An
+ * allocation: no seed, the block is known. A free: it was alive from the start until then. No event
+ * before the walk found it: a seed. */
 static bool decide_seeds(walk *w)
 {
     cm_seeds *seeds = w->seeds;
@@ -167,10 +166,10 @@ bool cm_scan_seeds(cm_reader *reader, const cm_window_options *options, cm_seeds
 
 /* --- records -------------------------------------------------------------------------------- */
 
-/* Whether the window begins again with this record, which is of what the window inherited. */
+/* Whether the window restarts after this record, which belongs to its prologue. */
 static bool is_inherited(const cm_scanned *s, const cm_event *e)
 {
-    if (e->kind >= CM_EV_DRIVER_NEW) /* their flags are others; contexts are found at any time */
+    if (e->kind >= CM_EV_DRIVER_NEW) /* other flags; contexts are found at any time */
         return e->kind <= CM_EV_DRIVER_MORE && e->flags & CM_EVF_ALREADY &&
                (e->flags & CM_DRIVER_KIND) != CM_DRIVER_CONTEXT;
     if (!(e->flags & CM_EVF_BEFORE_START) || e->kind == CM_EV_OBJECT_NEW ||
@@ -198,7 +197,7 @@ void cm_scan_pass(cm_scanned *s, const cm_record *record)
     case CM_EV_NODE_RUN:
         s->node_runs++;
         return;
-    case CM_EV_COMPACTED: /* written before the tick that came before them */
+    case CM_EV_COMPACTED: /* written before the preceding tick */
         s->node_runs += (uint64_t)e->size;
         return;
     case CM_EV_OBJECT_NEW:
@@ -225,7 +224,7 @@ struct cm_scan {
     const cm_window_options *options;
     cm_attribution *attribution;
     cm_clock *clock;
-    uint64_t window;   /* options->window; of a whole trace the first that opens in it, else 0 */
+    uint64_t window;   /* options->window; of a whole trace its first window, else 0 */
     uint64_t last_oom; /* records up to it, with it; 0: none yet */
     cm_plan plan;
 };
@@ -312,7 +311,7 @@ static void see_mark(cm_scan *s, const cm_event *e, cm_moment at)
     }
 }
 
-bool cm_scan_see(cm_scan *s, const cm_record *record)
+bool cm_scan_apply(cm_scan *s, const cm_record *record)
 {
     const cm_event *e = &record->event;
     cm_moment at = {s->passed.position, record->time_ns};
@@ -344,12 +343,12 @@ bool cm_scan_see(cm_scan *s, const cm_record *record)
     }
 }
 
-/* What the reader knows of the trace up to here. */
+/* Notes the reader's state up to here. */
 static void note_state(cm_plan *plan, cm_reader *reader)
 {
     plan->lost_events = cm_reader_lost_events(reader);
     plan->lost_stacks = cm_reader_lost_stacks(reader);
-    if (plan->closed) { /* whatever becomes of the rest */
+    if (plan->closed) { /* whatever follows */
         cm_reader_read_ahead(reader);
         plan->state = CM_TRACE_COMPLETE;
         return;

@@ -1,6 +1,6 @@
-/* How much was alive at an earlier moment, without a copy of everything at that moment: a new
- * moment costs a higher number, and an amount is saved when it first changes afterwards. An amount
- * that has no save of the moment has not changed since, so it still is what it was. One owner. */
+/* Snapshots without copies: a new moment only costs a higher number, and an amount is saved when it
+ * first changes afterwards. An amount without a save of the moment is unchanged since then. One
+ * owner. */
 #ifndef CM_HEAP_SNAPSHOT_H
 #define CM_HEAP_SNAPSHOT_H
 
@@ -30,7 +30,7 @@ static inline cm_amount cm_snapshot_at(const cm_snapshot *saved, uint64_t moment
     return saved->moment == moment ? saved->then : now;
 }
 
-/* Amounts by origin; all zero: nothing. The caller frees the array. */
+/* Amounts by origin; all zero is empty. The caller frees the array. */
 typedef struct cm_amounts {
     cm_amount *of;
     size_t capacity;
@@ -55,7 +55,7 @@ static inline bool cm_amounts_add(cm_amounts *amounts, uint32_t origin, cm_amoun
     return true;
 }
 
-/* Adds what is alive now; device: -1 for all of them. false: out of memory. */
+/* Adds the live blocks; device: -1 for all. false: out of memory. */
 bool cm_amounts_add_live(cm_amounts *amounts, const cm_blocks *blocks, int device);
 
 #endif

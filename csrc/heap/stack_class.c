@@ -17,10 +17,10 @@ typedef struct text {
 typedef struct class
 {
     uint32_t parent, text; /* number of the outer frames, index of text */
-    int32_t place;         /* line; -2: stands for frames that were not kept */
+    int32_t place;         /* line; -2: stands for dropped frames */
     uint32_t example;
-    uint32_t line; /* the user's */
-    bool user;     /* ... and it is one: not a library's */
+    uint32_t line; /* of user code */
+    bool user;     /* `line` is user code, not a library's */
 } class;
 
 typedef struct line {
@@ -37,7 +37,7 @@ typedef struct table {
 struct cm_stack_classes {
     const cm_reader *reader;
     const cm_library *of_library;
-    uint32_t *of_stack, *of_code; /* number (index of text) + 1, 0 = not asked yet */
+    uint32_t *of_stack, *of_code; /* number (index of text) + 1, 0 = not yet known */
     size_t stack_capacity, code_capacity;
     text *text;
     class *stack;
@@ -46,7 +46,7 @@ struct cm_stack_classes {
     size_t texts, text_capacity, stacks, class_capacity, line_count, line_capacity, file_count,
         file_capacity;
     table by_text, by_stack, by_line, by_file;
-    uint32_t *way; /* frames that are still to be class */
+    uint32_t *way; /* frames that have no class yet */
     size_t way_capacity;
 };
 
@@ -96,7 +96,7 @@ CM_TABLE_INLINE bool make_room(const cm_stack_classes *classes, table *t, const 
     return cm_table_make_room(kind, classes, (void **)&t->slot, &t->slots, t->count);
 }
 
-/* The slot of what is wanted, or the free one where it belongs. */
+/* The slot of the wanted entry, or the free one for it. */
 CM_TABLE_INLINE uint32_t *find(const cm_stack_classes *classes, const table *t, uint64_t hash,
                                const cm_table_kind *kind, const void *wanted)
 {
@@ -179,7 +179,7 @@ static bool number_text(cm_stack_classes *classes, const cm_frame *frame, uint32
     return true;
 }
 
-/* Known codes are not compared again. */
+/* Known codes are compared only once. */
 static bool number_code(cm_stack_classes *classes, const cm_frame *frame, uint32_t *number)
 {
     if (frame->truncated)
@@ -296,7 +296,7 @@ bool cm_stack_class_of(cm_stack_classes *classes, uint32_t stack, uint32_t *numb
     if (!cm_grow_zeroed((void **)&classes->of_stack, &classes->stack_capacity,
                         (size_t)CM_STACK_FIRST + known, sizeof *classes->of_stack))
         return false;
-    /* Outwards to what is known, and back. A parent is defined before its child. */
+    /* Outwards to a known frame, and back. A parent is defined before its child. */
     size_t frames = 0;
     uint32_t at = stack, outer = CM_STACK_NONE;
     while (at >= CM_STACK_FIRST && classes->of_stack[at] == 0) {

@@ -10,8 +10,8 @@ const uint32_t cm_clock_order[CM_CLOCK_KINDS - 1] = {
     CM_TICK_STEP, CM_TICK_OPTIMIZER, CM_TICK_BACKWARD, CM_TICK_DATA, CM_TICK_MODULE};
 
 enum {
-    RUN_SHORT = 3, /* steps in a row of a line that alternates with others */
-    RUNS_AHEAD = 8 /* so many lines may follow until one comes back */
+    RUN_SHORT = 3, /* steps in a row of a line that alternates */
+    RUNS_AHEAD = 8 /* lines that may follow until one returns */
 };
 
 struct cm_clock {
@@ -87,13 +87,13 @@ bool cm_clock_tick(cm_clock *clock, const cm_tick *tick)
 /* --- the clock (rules 2 to 4) ------------------------------------------------------------------
  */
 
-/* The groups that end or begin steps, and what they are of. */
+/* The groups that end or begin steps, and their kind. */
 typedef struct primary {
     uint32_t kind;
     const cm_clock_group *group;
     size_t count;
-    cm_clock_group *joined; /* those, where iterations were made of them; else NULL */
-    uint64_t unfinished;    /* position of an iteration at the end that is none */
+    cm_clock_group *joined; /* joined to iterations (rule 3); else NULL */
+    uint64_t unfinished;    /* position of an unfinished iteration at the end */
 } primary;
 
 /* Rule 2; 0: nothing ticked. */
@@ -195,14 +195,14 @@ typedef struct run {
     size_t slot; /* line and kind */
 } run;
 
-/* What is known of the lines of all steps. */
+/* The lines of all steps. */
 typedef struct lines {
     const cm_clock_drafts *d;
     run *run;
     size_t runs;
     uint32_t *runs_of, *short_of; /* by slot: runs, and short ones among them */
-    uint32_t *root;               /* by slot: the slot that its loop is known by */
-    uint32_t *member;             /* by slot: the last stretch (from 1) that it was part of */
+    uint32_t *root;               /* by slot: the slot that represents its loop */
+    uint32_t *member;             /* by slot: its last stretch (from 1) */
 } lines;
 
 static size_t slot_of(const cm_clock_draft *step)
@@ -249,8 +249,8 @@ static bool is_short(const lines *l, size_t slot)
     return l->short_of[slot] * 2 > l->runs_of[slot];
 }
 
-/* Does the line of run r alternate with those of the stretch? One of them must come back soon, and
- * one of the two must tick a few times in a row only: else they are phases that take turns. */
+/* Whether the line of run r alternates with those of the stretch. One of them must return soon, and
+ * one of the two must tick only a few times in a row: otherwise they are phases that take turns. */
 static bool alternates(const lines *l, uint32_t stretch, size_t r)
 {
     for (size_t next = r + 1; next < l->runs && next <= r + RUNS_AHEAD; next++) {
@@ -263,7 +263,7 @@ static bool alternates(const lines *l, uint32_t stretch, size_t r)
     return false;
 }
 
-/* The run behind the stretch that begins with run `first`. */
+/* The run after the stretch that begins with run `first`. */
 static size_t stretch_end(const lines *l, uint32_t stretch, size_t first)
 {
     size_t slot = l->run[first].slot, r = first + 1;
@@ -285,7 +285,7 @@ static bool backward_in(const cm_clock_drafts *d, size_t i)
     return d->step[i].backward > (i ? d->step[i - 1].backward : d->backward);
 }
 
-/* The loop of a stretch: by its line and by what it does. -1: out of memory. */
+/* The loop of a stretch, by its line and activity. -1: out of memory. */
 static int64_t find_loop(cm_steps *out, size_t *capacity, uint32_t kind, uint32_t line,
                          const char *role)
 {
@@ -339,7 +339,7 @@ static int64_t loop_of_stretch(const cm_clock *clock, const lines *l, size_t fir
     if (!trains(kind) && 2 * backward < end - begin)
         return find_loop(out, loops, kind, line,
                          trains_at_all(clock, d) ? "evaluation" : "inference");
-    /* Iterations whose optimizer was left out go on with the loop that they are part of. */
+    /* Iterations with a skipped optimizer belong to the loop around them. */
     if (kind != out->kind) {
         for (size_t r = behind; *training < 0 && r < l->runs; r++) {
             uint32_t other = l->root[l->run[r].slot];
@@ -379,7 +379,7 @@ static bool name_stretches(const cm_clock *clock, const cm_clock_drafts *d, cm_s
     return fine;
 }
 
-/* The line that the clock ticked on most often, the earliest of equals. */
+/* The clock's most frequent line, the earliest of equals. */
 static bool find_main_line(const cm_clock *clock, const cm_clock_drafts *d, cm_steps *out)
 {
     uint64_t *steps = calloc((size_t)clock->lines + 1, sizeof *steps);
@@ -403,7 +403,7 @@ bool cm_clock_choose(const cm_clock *clock, cm_moment begin, cm_moment end, cm_s
     cm_clock_drafts d = {.begin = begin};
     bool fine = choose_primary(clock, &p, out);
     if (fine && p.kind == 0) {
-        out->begin = end; /* no steps: all of it is before the first */
+        out->begin = end; /* no steps: all is before the first */
         return true;
     }
     fine = fine && draft_steps(clock, &p, begin, end, &d) && d.count < UINT32_MAX;

@@ -1,4 +1,4 @@
-/* Rules 1 and 3 of step_clock.h: which ticks of a kind are one step's. */
+/* Rules 1 and 3 of step_clock.h: which ticks of a kind belong to one step. */
 #include <string.h>
 
 #include "step_clock_parts.h"
@@ -7,19 +7,19 @@
 #include "../base/grow.h"
 
 enum {
-    RATE_MAX = 8,       /* updates in an iteration: more of them are a loop of their own */
-    RATE_PERCENT = 75,  /* of the iterations have just as many */
-    RATE_LONGEST = 3,   /* times as many, and the others are phases of their own */
-    RATE_CANDIDATES = 8 /* objects that are tried as the one that ticks once an iteration */
+    RATE_MAX = 8,       /* updates in an iteration: more are a loop of their own */
+    RATE_PERCENT = 75,  /* of the iterations have the same number */
+    RATE_LONGEST = 3,   /* times as many: the others are phases of their own */
+    RATE_CANDIDATES = 8 /* objects tried as the one that ticks once an iteration */
 };
 
-/* What is known about one object that may tick. */
+/* One object that may tick. */
 typedef struct object {
     uint64_t key;       /* its address + 1; 0 = empty */
     uint64_t created;   /* position + 1, 0 = before the recording or unknown */
-    int64_t in, before; /* the last two groups that it ticked in, -1 = none */
+    int64_t in, before; /* its last two groups, -1 = none */
     cm_moment tick;     /* its first tick in `in` */
-    cm_moment previous; /* the tick of that group before it */
+    cm_moment previous; /* that group's tick before it */
     uint32_t line, previous_line;
     uint32_t number;
 } object;
@@ -60,8 +60,8 @@ static bool has_key(const void *owner, const void *entry, const void *wanted)
 
 static const cm_table_kind by_key = {sizeof(object), 64, 3, is_taken, hash, has_key};
 
-/* Its entry, made if need be; NULL: out of memory. Creations are recorded before it is known which
- * kind of tick the object will give, so kinds share one table: an address is one object. */
+/* Its entry, made if need be; NULL: out of memory. Kinds share one table, because at creation the
+ * kind of an object's ticks is unknown: an address is one object. */
 static object *get_object(cm_clock_objects *all, uint64_t address)
 {
     uint64_t key = address + 1;
@@ -92,8 +92,8 @@ bool cm_clock_objects_renew(cm_clock_objects *all, uint64_t address)
     return renewed != NULL;
 }
 
-/* Rule 1, last but one sentence: `ticking` begins the next group, it took over in the last one, and
- * it did not tick in the one before that. */
+/* Rule 1, cut: `ticking` begins the next group, took over in the last one, and did not tick in the
+ * one before that. */
 static bool cut_last_group(cm_clock_stream *s, const object *ticking)
 {
     if (s->count < 2 || ticking->in != (int64_t)s->count - 1)
@@ -129,14 +129,14 @@ static bool begins_group(const cm_clock_stream *s, const cm_tick *tick, const ob
     bool ticked = o->in == (int64_t)s->count - 1;
     if (tick->kind != CM_TICK_DATA)
         return ticked || o->created > last->first.position + 1;
-    /* A new iterator goes on where an exhausted one stopped, often at its very address. */
+    /* A new iterator continues where an exhausted one stopped, often at the same address. */
     return (ticked && o->line == tick->line) || tick->backward > last->newest;
 }
 
 bool cm_clock_add_tick(cm_clock_objects *objects, cm_clock_stream *s, const cm_tick *tick)
 {
     bool ends = cm_clock_ends_a_step(tick->kind);
-    /* A pass has no object: its line is what ticks. No object lies so high. */
+    /* A pass has no object: its line ticks. No object has such a high address. */
     object *o = get_object(objects, tick->kind == CM_TICK_BACKWARD ? UINT64_MAX - 1 - tick->line
                                                                    : tick->object);
     if (o == NULL || !cm_grow((void **)&s->group, &s->capacity, s->count + 1, sizeof *s->group) ||
@@ -191,7 +191,7 @@ static uint32_t *count_ticks(const cm_clock_stream *s, size_t *objects)
     return count;
 }
 
-/* Of an object's ticks: how many groups lie between one and the next, mostly. 0: that varies. */
+/* The usual number of groups between ticks of an object. 0: it varies. */
 static uint32_t usual_distance(const cm_clock_stream *s, uint32_t object)
 {
     uint32_t of[RATE_MAX + 1] = {0}, distances = 0, most = 0, last = 0;
@@ -246,7 +246,7 @@ bool cm_clock_find_rate(const cm_clock_stream *s, size_t least, cm_clock_rate *r
     return true;
 }
 
-/* Groups from..to as one, which ends as the last one does and is of the iteration's line. */
+/* Joins groups from..to; the result ends like the last one and has the iteration's line. */
 static cm_clock_group joined(const cm_clock_stream *s, size_t from, size_t to, uint32_t line)
 {
     cm_clock_group all = s->group[to];

@@ -1,6 +1,6 @@
-/* What the files of the step clock share: the ticks as they came (step_clock.c), what one step's
- * worth of them is (step_clock_groups.c), where the clock is silent (step_clock_silence.c), which
- * loops the steps are of (step_clock.c, rules 2 and 5). */
+/* Shared by the step clock's files: ticks and loops (step_clock.c, rules 2, 4 and 6), groups of
+ * ticks (step_clock_groups.c, rules 1 and 3), silences of the clock (step_clock_silence.c, rule 5).
+ */
 #ifndef CM_HEAP_STEP_CLOCK_PARTS_H
 #define CM_HEAP_STEP_CLOCK_PARTS_H
 
@@ -11,20 +11,20 @@ enum {
     CM_CLOCK_KINDS = CM_TICK_BACKWARD + 1,
     CM_CLOCK_NEIGHBOURS = 16,
     CM_CLOCK_ENOUGH = 8, /* steps of a clock */
-    CM_CLOCK_JOINED = 10 /* iterations that steps are joined to: enough for a verdict (growth.h) */
+    CM_CLOCK_JOINED = 10 /* iterations made of joined steps: enough for a verdict (growth.h) */
 };
 
 /* The ticks of one step, of one kind (rule 1). */
 typedef struct cm_clock_group {
     cm_moment first, last;
     uint64_t leader;   /* key of the object that ticked first */
-    uint64_t backward; /* nodes started up to the moment that bounds the step */
-    uint64_t newest;   /* ... up to its last tick */
+    uint64_t backward; /* nodes started before the step's bound */
+    uint64_t newest;   /* ... before its last tick */
     uint32_t first_line, last_line;
     bool inside; /* its first tick came from inside an optimizer's step */
 } cm_clock_group;
 
-/* Which object gave a tick, and the group that it is in. */
+/* The object and the group of a tick. */
 typedef struct cm_clock_ticked {
     uint32_t object, group;
 } cm_clock_ticked;
@@ -36,9 +36,9 @@ typedef struct cm_clock_stream {
     size_t ticks, tick_capacity;
 } cm_clock_stream;
 
-/* Steps that are parts of an iteration: `updates` of them for each tick of the line. */
+/* Steps that are parts of an iteration: `updates` of them per tick of the line. */
 typedef struct cm_clock_rate {
-    uint32_t updates; /* 0: none are */
+    uint32_t updates; /* 0: none */
     uint32_t object, line;
     size_t iterations;
 } cm_clock_rate;
@@ -72,7 +72,7 @@ static inline cm_moment cm_clock_bound(const cm_clock_group *g, uint32_t kind)
 /* Better clocks first. */
 extern const uint32_t cm_clock_order[CM_CLOCK_KINDS - 1];
 
-/* Ticks into groups (rule 1). false: out of memory. */
+/* Puts ticks into groups (rule 1). false: out of memory. */
 typedef struct cm_clock_objects cm_clock_objects;
 cm_clock_objects *cm_clock_objects_new(void);
 void cm_clock_objects_free(cm_clock_objects *objects);
@@ -80,22 +80,22 @@ bool cm_clock_objects_made(cm_clock_objects *objects, uint64_t address, uint64_t
 bool cm_clock_objects_renew(cm_clock_objects *objects, uint64_t address);
 bool cm_clock_add_tick(cm_clock_objects *objects, cm_clock_stream *s, const cm_tick *tick);
 
-/* Rule 3: at which rates the objects of a stream tick. false: out of memory. */
+/* Rule 3: the rates at which the objects of a stream tick. false: out of memory. */
 bool cm_clock_find_rate(const cm_clock_stream *s, size_t least, cm_clock_rate *rate);
-/* The stream's groups with each iteration made one of them. left: of the groups at the end, those
- * of an iteration that was not finished. NULL: out of memory. */
+/* The stream's groups, joined to one per iteration. left: groups at the end that belong to an
+ * unfinished iteration. NULL: out of memory. */
 cm_clock_group *cm_clock_join(const cm_clock_stream *s, const cm_clock_rate *rate, size_t *count,
                               size_t *left);
 
 /* Rule 5. */
 typedef struct cm_clock_silences cm_clock_silences;
-/* group: of the clock, `count` of them; unfinished: where it began to tick for a step that is none.
- * NULL: out of memory. */
+/* group: the clock's `count` groups; unfinished: where the ticks of an unfinished step begin. NULL:
+ * out of memory. */
 cm_clock_silences *cm_clock_silences_new(const cm_clock_stream *stream, uint32_t lines,
                                          uint32_t kind, const cm_clock_group *group, size_t count,
                                          cm_moment begin, cm_moment end, uint64_t unfinished);
 void cm_clock_silences_free(cm_clock_silences *silences);
-/* Adds the steps of another clock before group i (i == count: behind the last). */
+/* Adds the steps of another clock before group i (i == count: after the last). */
 bool cm_clock_fill(const cm_clock_silences *silences, size_t i, cm_clock_drafts *out);
 bool cm_clock_add_draft(cm_clock_drafts *d, cm_moment end, uint64_t backward, uint32_t kind,
                         uint32_t line);

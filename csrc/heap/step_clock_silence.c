@@ -1,18 +1,18 @@
-/* Rule 5 of step_clock.h: where the clock is silent, and which steps are in the silence. By
- * counts alone: the same ticks are the same steps, however long they took. */
+/* Rule 5 of step_clock.h: silences of the clock, and the steps in them. Uses counts only: the same
+ * ticks are the same steps, whatever their duration. */
 #include "step_clock_parts.h"
 #include "../base/grow.h"
 
 enum {
-    OTHER_LINE_MIN = 2, /* steps on lines that no usual step has: fewer are part of a long step */
+    OTHER_LINE_MIN = 2, /* steps on lines of no usual step: fewer are part of a long step */
     IDLE_MIN = 3,       /* ... and on its own lines: two in a row may be skipped by chance */
-    USUAL_MIN = 4,      /* of so many steps at least a line must be to be part of what is usual */
-    SKIPPED_FACTOR = 3  /* times as many backward passes as usual: the optimizer was left out */
+    USUAL_MIN = 4,      /* steps that a usual line is in, at least */
+    SKIPPED_FACTOR = 3  /* times as many backward passes as usual: the optimizer was skipped */
 };
 
 struct cm_clock_silences {
     const cm_clock_stream *stream; /* by kind */
-    uint32_t kind;                 /* of the clock */
+    uint32_t kind;                 /* the clock's */
     const cm_clock_group *group;   /* and its groups */
     size_t count;
     cm_moment begin, end;
@@ -26,7 +26,7 @@ static uint64_t begin_of(const cm_clock_silences *v, size_t i)
     return i ? cm_clock_bound(&v->group[i - 1], v->kind).position : v->begin.position;
 }
 
-/* Up to where another clock may tick: a group is not interrupted. */
+/* The position up to which another clock may tick: a group is not interrupted. */
 static uint64_t end_of(const cm_clock_silences *v, size_t i)
 {
     return i < v->count ? v->group[i].first.position : v->end.position;
@@ -122,8 +122,8 @@ void cm_clock_silences_free(cm_clock_silences *v)
 /* --- counting in one silence --------------------------------------------------------------------
  */
 
-/* Lower median: where every other silence is long (evaluation every second step), the usual one is
- * the short one. */
+/* Lower median: if every other silence is long (evaluation every second step), the short one is
+ * usual. */
 static uint64_t median(uint64_t *value, size_t n)
 {
     for (size_t i = 1; i < n; i++) {
@@ -138,7 +138,7 @@ static uint64_t median(uint64_t *value, size_t n)
 
 typedef uint64_t (*count_fn)(const cm_clock_silences *v, size_t i, uint32_t kind);
 
-/* In the steps around i that have ended, without i itself. */
+/* The usual number in the ended steps around i, without i itself. */
 static uint64_t usually(const cm_clock_silences *v, size_t i, uint32_t kind, count_fn in)
 {
     uint64_t value[2 * CM_CLOCK_NEIGHBOURS];
@@ -151,7 +151,7 @@ static uint64_t usually(const cm_clock_silences *v, size_t i, uint32_t kind, cou
     return median(value, n);
 }
 
-/* Whether the step that group g begins lies within the silence, without a backward pass. */
+/* Whether the step that group g begins is within the silence, without a backward pass. */
 static bool is_idle(const cm_clock_silences *v, size_t i, uint32_t kind, size_t g)
 {
     const cm_clock_stream *s = &v->stream[kind];
@@ -191,7 +191,7 @@ bool cm_clock_add_draft(cm_clock_drafts *d, cm_moment end, uint64_t backward, ui
     return true;
 }
 
-/* An optimizer that is left out. The last passes are those of its own next step. */
+/* A skipped optimizer. The last passes belong to its next step. */
 static bool fill_with_passes(const cm_clock_silences *v, size_t i, cm_clock_drafts *out,
                              bool *filled)
 {
@@ -218,8 +218,8 @@ static bool fill_with_passes(const cm_clock_silences *v, size_t i, cm_clock_draf
     return true;
 }
 
-/* Evaluation, sampling, roll-outs: steps that run no node, on lines that usual steps do not have,
- * or on any line where usual steps have none that is idle. */
+/* Evaluation, sampling, roll-outs: steps without a node, on lines that usual steps lack, or on any
+ * line if usual steps have no idle step. */
 static bool fill_with_idle(const cm_clock_silences *v, size_t i, uint32_t kind,
                            cm_clock_drafts *out, bool *filled)
 {

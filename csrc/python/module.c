@@ -1,4 +1,4 @@
-/* cuptimem._core: the only place where C meets Python objects. */
+/* cuptimem._core: the module, made of all tables of functions. */
 #include "module.h"
 
 #include "../capture/collector.h"
@@ -10,7 +10,7 @@
 
 PyObject *cm_py_error;
 
-/* What capture/ and trace/ call without knowing the rooms that do it. */
+/* Sets the pointers through which capture/ and trace/ call other folders. */
 static void connect_rooms(void)
 {
     cm_collector_set_compactor(&cm_overflow);
@@ -28,8 +28,8 @@ static int module_exec(PyObject *module)
         cm_py_trace_methods,     cm_py_analysis_methods, cm_py_sourcetext_methods,
         cm_py_rewrite_methods,   cm_py_values_methods,   cm_py_fields_methods};
 
-    /* One capture per process, and hooks that outlive every interpreter. Told here too, for the
-     * slot below is asked for by isolated interpreters only, and by none before 3.12. */
+    /* There is one capture per process, and hooks outlive every interpreter. Only isolated
+     * interpreters check the slot below, and only from 3.12 on. */
     if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
         PyErr_SetString(PyExc_ImportError, "cuptimem._core works in the main interpreter only, "
                                            "and this is one of its subinterpreters");

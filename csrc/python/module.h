@@ -29,7 +29,7 @@ extern PyMethodDef cm_py_values_methods[];
 int cm_py_reader_exec(PyObject *module);    /* adds the type Reader */
 int cm_py_constants_exec(PyObject *module); /* adds the numbers of py_constants.c */
 
-/* cuptimem.Error, a RuntimeError: what was asked could not be done; the message is one line. */
+/* cuptimem.Error, a RuntimeError with a message of one line. */
 extern PyObject *cm_py_error;
 
 #endif

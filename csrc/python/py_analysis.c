@@ -1,4 +1,4 @@
-/* Reports as plain Python objects: one dict of numbers, tuples and strings per trace. */
+/* Analyses as plain Python objects: one dict of numbers, tuples and strings per trace. */
 #include "py_fields.h"
 
 #include <stdbool.h>
@@ -11,7 +11,7 @@
 
 typedef cm_py_builder builder;
 
-/* Text from a file need not be UTF-8; it must not fail here. */
+/* Text from a file may be invalid UTF-8, which must not fail here. */
 PyObject *cm_py_text(const char *bytes)
 {
     if (bytes == NULL)
@@ -79,8 +79,8 @@ static PyObject *frame_tuple(builder *b, const cm_frame *frame)
         cm_py_shared_text(b, frame->text != NULL ? frame->text : ""));
 }
 
-/* The innermost frame of a stack, made once: stacks share their outer frames. NULL without an
- * exception: there is none. */
+/* The innermost frame of a stack, made once, because stacks share outer frames. NULL without an
+ * exception: none. */
 static PyObject *innermost(builder *b, uint32_t stack)
 {
     cm_frame frame;
@@ -169,13 +169,11 @@ PyObject *cm_py_node_name(builder *b, uint32_t name)
     return found;
 }
 
-/* What a walk has said, or None. */
 PyObject *cm_py_label(cm_py_builder *b, uint32_t name)
 {
     return cm_py_shared_text(b, name == 0 ? NULL : cm_reader_name(b->reader, name));
 }
 
-/* Of a library or a kernel; "" where it is not known. */
 PyObject *cm_py_name(builder *b, uint32_t name)
 {
     const char *found = name != 0 ? cm_reader_name(b->reader, name) : NULL;
@@ -187,7 +185,6 @@ PyObject *cm_py_device_name(builder *b, uint32_t device)
     return cm_py_shared_text(b, b->analysis->device[device].name);
 }
 
-/* (file, line, function) of a clock's line, or None. */
 PyObject *cm_py_clock_line(builder *b, uint32_t line)
 {
     cm_frame frame;
@@ -245,7 +242,7 @@ cm_py_watcher cm_py_watch(PyObject *callback)
                            cm_clock_monotonic_ns() + ASK_EVERY_NS};
 }
 
-/* Called without the GIL. false with an exception set, or because the callback said so. */
+/* Called without the GIL. false with an exception set, or because the callback returned false. */
 bool cm_py_watched(double share, void *context)
 {
     cm_py_watcher *w = context;
@@ -257,7 +254,7 @@ bool cm_py_watched(double share, void *context)
     bool go_on = PyErr_CheckSignals() == 0;
     if (go_on && w->callback != NULL) {
         PyObject *answer = PyObject_CallFunction(w->callback, "d", share < 1 ? share : 1.0);
-        /* A callback without an answer does not mean to cancel. */
+        /* A callback that returns None does not cancel. */
         int truth = answer == NULL ? -1 : answer == Py_None ? 1 : PyObject_IsTrue(answer);
         Py_XDECREF(answer);
         go_on = truth > 0;
@@ -268,15 +265,15 @@ bool cm_py_watched(double share, void *context)
     return go_on;
 }
 
-/* --- a trace that is read on ---------------------------------------------------------------- */
+/* --- a trace that is read repeatedly --------------------------------------------------------- */
 
 static const char capsule_name[] = "cuptimem trace";
 
-/* Guarded by the GIL but, while it is `used` by one thread without it, reader, engine, before. */
+/* Guarded by the GIL, except reader, engine and before while one thread has it `used`. */
 typedef struct source {
     cm_reader *reader; /* NULL: to be opened */
     cm_engine *engine;
-    uint64_t before, decoded; /* records: by the readers before this one; in all, when last used */
+    uint64_t before, decoded; /* records: by earlier readers; in all, when last used */
     bool used;
     char path[];
 } source;
@@ -336,9 +333,8 @@ static PyObject *trace_decoded(PyObject *module, PyObject *capsule)
     return PyLong_FromUnsignedLongLong(s->decoded);
 }
 
-/* Of a trace or a path: the caller releases the object. One that is in use (by another thread, or
- * by what a signal's handler interrupted) is in use by another reader: this one reads for itself.
- */
+/* The source of a trace or a path; the caller releases the object. If another thread, or the code
+ * that a signal handler interrupted, uses it, the result is a source of its own. */
 static PyObject *use_source(PyObject *named, source **out)
 {
     if (!PyCapsule_IsValid(named, capsule_name)) {

@@ -1,5 +1,5 @@
-/* What the files that build a report's objects share. All with the GIL held; NULL and -1 mean that
- * an exception is set. */
+/* Shared by the files that build a report's objects. All with the GIL; NULL and -1 mean that an
+ * exception is set. */
 #ifndef CM_PYTHON_BUILD_H
 #define CM_PYTHON_BUILD_H
 
@@ -10,7 +10,7 @@
 
 #include "../analysis/analysis.h"
 
-/* What is built from one result. Objects that occur often are made once. */
+/* The builder of one result's objects. Frequent objects are made once. */
 typedef struct cm_py_builder {
     const cm_reader *reader;
     const cm_analysis *analysis;
@@ -20,21 +20,20 @@ typedef struct cm_py_builder {
     PyObject *names;           /* name id -> str */
     PyObject *strings;         /* address of a definition's string -> str */
     const cm_holder **holders; /* of the analysis, sorted by stack */
-    uint64_t left;             /* of what references to stacks may cost, see cm_py_allow */
+    uint64_t left;             /* budget for references to stacks, see cm_py_allow */
     uint64_t unshown;          /* references beyond that */
 } cm_py_builder;
 
-/* A few bytes can define a stack of 1,024 calls, and fewer refer to it. Who shows a report writes
- * the frames out for every reference, so their sum is bounded by the trace's bytes: once, before
- * use. */
+/* Call once, before use. Bounds the frames of all references by the trace's bytes: a few bytes can
+ * define a stack of 1,024 calls, fewer refer to it, and a printed report repeats the frames for
+ * every reference. */
 void cm_py_allow(cm_py_builder *b);
 
 PyObject *cm_py_text(const char *bytes); /* NULL -> None */
 /* The same object for the same string, which outlives the builder: file names are in every frame.
  */
 PyObject *cm_py_shared_text(cm_py_builder *b, const char *bytes);
-/* The id as an int; its frames go into the table of stacks. CM_STACK_LOST beyond what is allowed.
- */
+/* The id as an int; adds its frames to the table of stacks. CM_STACK_LOST beyond the budget. */
 PyObject *cm_py_stack_id(cm_py_builder *b, uint32_t stack);
 /* Its frames, innermost first, each (file, function, line, end line, column, end column, module
  * class, module address, text of the line). */
@@ -52,8 +51,8 @@ bool cm_py_sort_holders(cm_py_builder *b);
 PyObject *cm_py_meta(const cm_reader *reader);
 PyObject *cm_py_fail(const char *message); /* raises Error */
 
-/* What an analysis calls for its progress: asks `callback` (or NULL), and for signals, ten times a
- * second at most. Called without the GIL. false with an exception set. */
+/* The progress callback of an analysis: calls `callback` (or NULL) and checks for signals, at most
+ * ten times a second. Called without the GIL. false with an exception set. */
 typedef struct cm_py_watcher {
     PyObject *callback;
     uint64_t next_ns;
@@ -64,11 +63,11 @@ bool cm_py_watched(double share, void *watcher);
 extern const char *const cm_py_phases[],
     *const cm_py_states[], *const cm_py_categories[CM_CATEGORIES], *const cm_py_tables[CM_TABLES];
 
-/* Both take the reference, and pass a NULL on as -1. */
+/* Both steal the reference, and return -1 for NULL. */
 int cm_py_append(PyObject *list, PyObject *item);
 int cm_py_put(PyObject *dict, const char *key, PyObject *value);
 
-/* py_charts.c: the spans that are asked for. */
+/* py_charts.c: the requested spans. */
 bool cm_py_chart_spans(PyObject *rows, cm_chart_span *spans, size_t *count);
 
 #endif

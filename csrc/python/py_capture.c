@@ -1,4 +1,4 @@
-/* The capture from Python. Everything that may wait for the collector releases the GIL. */
+/* cuptimem._core: the capture. All functions that may wait for the collector release the GIL. */
 #include "module.h"
 
 #include <stdbool.h>
@@ -126,7 +126,7 @@ static PyObject *capture_sweep(PyObject *module, PyObject *argument)
 
     if (!PyUnicode_FSConverter(argument, &path))
         return NULL;
-    /* The trace exists, and nothing is about to be written over it. */
+    /* The trace exists and must not be overwritten. */
     const cm_session_options options = {.path = PyBytes_AS_STRING(path), .overwrite = true};
     Py_BEGIN_ALLOW_THREADS;
     cm_session_sweep(&options);
@@ -179,7 +179,7 @@ static PyObject *capture_stop(PyObject *module, PyObject *arguments)
         return NULL;
     if (notes != NULL && (pairs = meta_pairs(notes)) == NULL)
         return NULL;
-    /* Its status says nothing that the warning does not. */
+    /* The warning reports a failure, too. */
     Py_BEGIN_ALLOW_THREADS;
     cm_session_stop(pairs, warning, sizeof warning);
     Py_END_ALLOW_THREADS;

@@ -57,7 +57,7 @@ static void *produce(void *argument)
     return NULL;
 }
 
-/* 0, or the error of the first thread that could not be started; those that were have ended. */
+/* 0, or the error of the first thread that did not start; the others have ended. */
 static int produce_all(producer *producers, unsigned threads)
 {
     unsigned started = 0;

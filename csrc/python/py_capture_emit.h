@@ -1,5 +1,4 @@
-/* Synthetic events from threads that know no Python: what tests and benchmarks of the capture feed
- * it with. */
+/* Synthetic events from threads without Python, for tests and benchmarks of the capture. */
 #ifndef CM_PYTHON_PY_CAPTURE_EMIT_H
 #define CM_PYTHON_PY_CAPTURE_EMIT_H
 

@@ -1,9 +1,9 @@
-/* The spans of charts that analyze() is asked for. */
+/* Parses the spans of charts for analyze(). */
 #include "py_build.h"
 
 #include <string.h>
 
-/* Unlike the formats of PyArg_ParseTuple, it refuses what does not fit. */
+/* Unlike the formats of PyArg_ParseTuple, it refuses numbers that do not fit. */
 static int to_number(PyObject *object, void *number)
 {
     unsigned long long *out = number;

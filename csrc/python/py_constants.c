@@ -1,4 +1,4 @@
-/* cuptimem._core: the numbers of events and reports that Python code uses, too. */
+/* cuptimem._core: the constants of events and reports for Python code. */
 #include "module.h"
 
 #include "../base/event.h"

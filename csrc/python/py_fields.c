@@ -64,7 +64,7 @@ static bool is_zero(const void *member, size_t size)
     return memcmp(member, zeros, size) == 0;
 }
 
-/* What the member at `at` of `row` becomes. */
+/* The Python object for the member at `at` of `row`. */
 static PyObject *value(cm_py_builder *b, const cm_field *field, const void *row, const void *owner)
 {
     const char *at = (const char *)row + field->offset;
@@ -223,7 +223,7 @@ static PyObject *type_name(const cm_field *field)
     return NULL;
 }
 
-/* Adds the table, and those that its rows name, to `all`. */
+/* Adds the table and those of its rows to `all`. */
 static bool add_fields(PyObject *all, const cm_fields *fields)
 {
     int there = PyMapping_HasKeyString(all, fields->name);

@@ -1,7 +1,6 @@
-/* Field tables: what of a result struct becomes part of a Python object, a row for each field.
- *
- * A field's kind follows from the C type of its member, or is checked against it: a type without a
- * kind does not compile. All strings of docs are part of docs/json.md. */
+/* Field tables: the fields of a result struct that become part of a Python object, one row each.
+ * follows from the C type of its member, or is checked against it: a type without a kind does not
+ * compile. All strings of docs are part of docs/json.md. */
 #ifndef CM_PYTHON_FIELDS_H
 #define CM_PYTHON_FIELDS_H
 
@@ -31,7 +30,7 @@ typedef enum cm_field_kind {
     CM_FIELD_STRUCT,      /* object of `fields` */
     CM_FIELD_STRUCT_SEEN, /* the same; None where the member at other_offset is 0 */
     CM_FIELD_ARRAY,       /* list of `fields` */
-    CM_FIELD_SLICE,       /* list of `fields`, which lie in an array of the owner */
+    CM_FIELD_SLICE,       /* list of `fields`, elements of an array of the owner */
     CM_FIELD_COLUMNS,     /* dictionary: 64-bit integers in a bytes object for each of `fields` */
     CM_FIELD_I64S,        /* int64_t[]; only in columns: a list of them */
     CM_FIELD_MADE         /* what `make` returns, of Python type `type` */
@@ -44,7 +43,7 @@ typedef struct cm_field {
     const char *name, *doc;
     cm_field_kind kind;
     size_t offset;       /* of the member; of a slice: of the index of its first element */
-    size_t other_offset; /* of the count; of what is 0 where there is nothing */
+    size_t other_offset; /* of the count; of the member that is 0 if absent */
     size_t other_size;
     size_t pool_offset; /* slices: of the array in the owner */
     const cm_fields *fields;
@@ -62,7 +61,7 @@ struct cm_fields {
 };
 
 #define CM_MEMBER(struct_, member) (((const struct_ *)0)->member)
-/* `kind` where the member has the type `type`; otherwise it does not compile. */
+/* `kind` if the member has the type `type`; otherwise it does not compile. */
 #define CM_KIND(struct_, member, type, kind) _Generic(CM_MEMBER(struct_, member), type : kind)
 
 #define CM_PLAIN(struct_, member, name_, doc_)                                                     \

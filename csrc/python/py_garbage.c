@@ -10,7 +10,7 @@
 #include "../base/clock.h"
 #include "../capture/ring_producer.h"
 
-/* The collection that garbage_final requests; it has its own marks. */
+/* The collection by garbage_final, with its own marks. */
 static enum { NOT_ASKED, ASKED, RUNNING, RAN } final;
 
 static void mark(cm_mark_kind kind, uint64_t argument)

@@ -231,7 +231,7 @@ static PyObject *make_hidden(PyObject *module, PyObject *const *arguments, Py_ss
 }
 
 PyDoc_STRVAR(shown_doc, "shown(function, *args)\n\nInside a hidden call: a call of the program's "
-                        "own, which profilers and tracers see as ever.");
+                        "own, which profilers and tracers see as usual.");
 
 static PyObject *call_shown(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {

@@ -1,5 +1,4 @@
-/* cuptimem._core.Reader: what happened in a trace, in batches of plain tuples and bounded memory.
- */
+/* cuptimem._core.Reader: a trace's contents in batches of plain tuples, in bounded memory. */
 #include "py_build.h"
 
 #include <stdlib.h>
@@ -32,8 +31,8 @@ static const char *const work_names[] = {
     [CM_WORK_SET] = "set", [CM_WORK_GRAPH] = "graph",
 };
 
-/* Guarded by the GIL but, while it is `used` by one thread without it, stream and item. Making
- * objects may run other code, of finalizers and threads: it is `used` until they are made. */
+/* Guarded by the GIL, except stream and item while one thread has it `used`. That lasts until the
+ * objects are made, because making them may run finalizers and other threads. */
 typedef struct reader {
     PyObject_HEAD
     cm_reader *reader;
@@ -150,7 +149,7 @@ static PyObject *reader_new(PyTypeObject *type, PyObject *arguments, PyObject *k
 
 /* --- items as tuples ------------------------------------------------------------------------ */
 
-/* A device's name is made once; the replay may move its table while it reads. */
+/* A device's name is made once, because the replay may move its table. */
 static PyObject *device_name(reader *r, int number)
 {
     const cm_replay *replay = cm_stream_replay(r->stream);
@@ -174,10 +173,10 @@ static PyObject *none_without_step(int32_t step)
     return PyLong_FromLong(step);
 }
 
-/* The request is reported behind its allocation, and on some devices never. */
+/* The request is reported after its allocation, and on some devices never. */
 static PyObject *requested(const cm_replay *replay, const cm_item *item)
 {
-    if (item->kind == CM_ITEM_ALLOC || !replay->device[item->device].slack_told)
+    if (item->kind == CM_ITEM_ALLOC || !replay->device[item->device].slack_known)
         Py_RETURN_NONE;
     return PyLong_FromLongLong(item->bytes - item->slack);
 }
@@ -309,7 +308,7 @@ static PyObject *reader_next(PyObject *self)
     return NULL;
 }
 
-/* --- what the trace says besides ------------------------------------------------------------ */
+/* --- properties of the trace ---------------------------------------------------------------- */
 
 PyDoc_STRVAR(stack_doc, "stack(id) -> list\n\nIts frames, innermost first, each (file, function, "
                         "line, end line, column, end\ncolumn, module class, module address, text "
@@ -439,7 +438,7 @@ static PyObject *get_duration(PyObject *self, void *ignored)
     return PyLong_FromUnsignedLongLong(since(plan->begin_ns, plan->end_ns));
 }
 
-/* Frees of unknown blocks and replaced ones are those up to the batch that was read last. */
+/* Unknown frees and replaced blocks count up to the last batch read. */
 static PyObject *get_lost(PyObject *self, void *ignored)
 {
     reader *r = (reader *)self;

@@ -18,7 +18,7 @@
  *     None, or the reason why operators cannot be recorded.
  * def operators_stop() -> None
  * def operators_test(begin: bool) -> bool
- *     Between two calls this thread runs aten::empty. The second returns whether it was seen.
+ *     Between two calls this thread runs aten::empty. The second returns whether it was recorded.
  * def autograd_unseen() -> str | None
  *     The mangled name of a node type with ends that are not recorded.
  * def storage_calibrate(samples: list[tuple[int, int, int]], slice: int, parent: int) -> str | None
@@ -353,7 +353,7 @@ static PyObject *sources_offsets(PyObject *self, PyObject *unused)
 
 /* --- operators ------------------------------------------------------------------------------ */
 
-/* torch_events.py calls these under the lock that guards what is installed. */
+/* torch_events.py calls these under the lock of the installed hooks. */
 static PyObject *operators_start(PyObject *self, PyObject *unused)
 {
     PyThreadState *state = PyEval_SaveThread();

@@ -1,5 +1,5 @@
-/* The trace as Python objects: for tests, and for whoever wants to look into a file. Reports come
- * from csrc/analysis instead. */
+/* cuptimem._core: a trace as Python objects, for tests and inspection. Reports come from
+ * csrc/analysis. */
 #include "module.h"
 
 #include <stdbool.h>
@@ -16,7 +16,7 @@ static const char *const kind_names[] = {
     "requested", "segment_new", "segment_free", "host_read"};
 static const char *const state_names[] = {"complete", "recording", "recovered", "cut"};
 
-/* Text from a file need not be UTF-8; it must not fail here. */
+/* Text from a file may be invalid UTF-8, which must not fail here. */
 static PyObject *text(const char *bytes)
 {
     if (bytes == NULL)
@@ -81,7 +81,7 @@ static PyObject *trace_meta(PyObject *module, PyObject *arguments)
     Py_DECREF(path);
     if (reader == NULL)
         return NULL;
-    /* A later chunk may add to it. Damage further on does not take away what was said before. */
+    /* A later chunk may add to it. Later damage does not invalidate earlier entries. */
     cm_record record;
     Py_BEGIN_ALLOW_THREADS while (cm_reader_next(reader, &record) == 1);
     Py_END_ALLOW_THREADS PyObject *dict = meta_dict(reader);

@@ -1,4 +1,4 @@
-/* cuptimem._core: a PyTorch kernel followed by a Python function, for values.py of the simulation.
+/* cuptimem._core: a PyTorch kernel followed by a Python function, for cuptimem/simulation.
  *
  * The dispatcher passes numbers to Python kernels in place of tensors that wrap one, but the real
  * kernel needs the tensors. CPU memory of the function that follows is not the program's. */
@@ -33,7 +33,7 @@ static PyObject *call_unrecorded(PyObject *function, PyObject *const *arguments,
     return result;
 }
 
-/* The arguments after the key set as a tuple, with numbers made tensors again. */
+/* The arguments after the key set as a tuple, with tensors for numbers. */
 static PyObject *with_tensors(followed *self, PyObject *const *arguments, Py_ssize_t count)
 {
     PyObject *all = PyTuple_New(count);

@@ -1,5 +1,5 @@
-/* The C part of the walk over living objects: its schedule, and what must be fast or keep the GIL.
- * cuptimem/objects/walks.py and living.py are the Python part. */
+/* The C part of the walk over living objects: its schedule, and steps that must be fast or keep the
+ * GIL. cuptimem/objects/walks.py and living.py are the Python part. */
 #include "py_walks.h"
 
 #include <stdatomic.h>
@@ -88,7 +88,7 @@ void cm_py_walks_make(void)
 
 PyDoc_STRVAR(walks_call_doc,
              "walks_call(callable)\n\nCalls this after steps of optimizers from now on, as often "
-             "as py_walks.h says. None: no more.");
+             "by the rules of py_walks.h. None: no more.");
 
 static PyObject *walks_call(PyObject *module, PyObject *callable)
 {
@@ -101,7 +101,7 @@ static PyObject *walks_call(PyObject *module, PyObject *callable)
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(walks_due_doc, "walks_due() -> int\n\nWhat is due: 1 a walk, 2 a look for holders. "
+PyDoc_STRVAR(walks_due_doc, "walks_due() -> int\n\nWhat is due: 1 a walk, 2 a search for holders. "
                             "Then nothing is, until another tick.");
 
 static PyObject *walks_due(PyObject *module, PyObject *nothing)

@@ -2,7 +2,7 @@
  * holders of growing memory (cuptimem/record/holders.py), and calling them.
  *
  * A walk costs milliseconds. It follows the first two ticks, and later ticks 4, 8, 16 and so on if
- * a module or an optimizer was made since. New optimizers may begin another training (a fold of a
+ * a module or an optimizer was made since. New optimizers may begin another training (a split of a
  * cross-validation): they bring the walk forward, while walks get rarer.
  *
  * A search reads the trace, so searches get rarer, too: tick 24, 36, 72, 144 and so on. Without

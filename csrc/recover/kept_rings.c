@@ -16,10 +16,10 @@
 enum {
     PAGE = 4096,
     BLOCK_UNIT = 512, /* of st_blocks */
-    MAKING_S = 60     /* a copy that is older was never finished */
+    MAKING_S = 60     /* an older copy was never finished */
 };
 
-#define MAKING_PREFIX "new" CM_RING_PREFIX /* of no ring file: nothing else reads it */
+#define MAKING_PREFIX "new" CM_RING_PREFIX /* no ring file's: nothing else reads it */
 
 static _Atomic unsigned dropped;
 
@@ -31,7 +31,7 @@ static bool is_own_folder(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid();
 }
 
-/* What is there already, and is ours: a program run by sudo must not write to its caller's home. */
+/* An existing folder of ours: under sudo a program must not write to its caller's $HOME. */
 static const char *base(const char **rest)
 {
     const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
@@ -117,7 +117,8 @@ static bool put(int fd, const cm_ring_header *ring, uint64_t from, uint64_t to)
 /* Everything but the blocks that belong to no ring: a reader reads none of those. */
 static bool put_all(int fd, const cm_ring_header *ring)
 {
-    const cm_block *blocks = (const cm_block *)((const unsigned char *)ring + ring->blocks_offset);
+    const cm_ring_block *blocks =
+        (const cm_ring_block *)((const unsigned char *)ring + ring->blocks_offset);
 
     if (!put(fd, ring, 0, ring->blocks_offset))
         return false;
@@ -135,7 +136,7 @@ static bool write_copy(int fd, const cm_ring_header *ring, int64_t last)
     const struct timespec times[2] = {{.tv_sec = last}, {.tv_sec = last}};
     struct rlimit limit;
 
-    /* Past this limit the kernel does not only refuse, it sends SIGXFSZ. */
+    /* Past this limit the kernel also sends SIGXFSZ. */
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < ring->total_bytes)
         return false;
     return ftruncate(fd, (off_t)ring->total_bytes) == 0 && put_all(fd, ring) &&
@@ -149,7 +150,7 @@ bool cm_kept_add(const cm_ring_header *ring, int64_t last)
     if (!cm_kept_path(ring->id, path, sizeof path) ||
         !name_file(MAKING_PREFIX, ring->id, making, sizeof making) || !make_folders())
         return false;
-    /* Whoever copies a ring holds its lock: another copy of it was never finished. */
+    /* The ring is locked during a copy: another copy was never finished. */
     int fd = open(making, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
         return false;
@@ -173,7 +174,7 @@ static void drop(int folder, const char *name)
         cm_kept_count_dropped();
 }
 
-/* Puts it where it belongs in a list with the newest first; the last one falls out. */
+/* Inserts it into a list with the newest first; the last one is dropped. */
 static uint32_t insert(kept *list, uint32_t count, const kept *new, int folder)
 {
     uint32_t at = count;
@@ -239,7 +240,7 @@ void cm_kept_trim(void)
     closedir(folder);
 }
 
-/* --- what the user hears of it ----------------------------------------------------------- */
+/* --- the note for the user --------------------------------------------------------------- */
 
 void cm_kept_count_dropped(void)
 {

@@ -1,4 +1,4 @@
-/* Rings of killed programs whose traces are elsewhere, kept outside of shared memory for a while.
+/* Keeps rings of killed programs without their traces, for a while, outside of shared memory.
  *
  * They lie in $XDG_STATE_HOME/cuptimem/rings (~/.local/state/cuptimem/rings), named by their ids: a
  * reader of a trace that was moved finds its ring there. A kept ring has the format of every ring
@@ -18,16 +18,16 @@ enum {
     CM_KEPT_SECONDS = 7 * 24 * 3600
 };
 
-/* Where they lie; false: there is no home that belongs to this user. */
+/* Where they lie; false: this user owns no such folder. */
 bool cm_kept_folder(char *folder, size_t size);
 
 /* Where the ring with this id would lie. */
 bool cm_kept_path(uint64_t id, char *path, size_t size);
 
-/* Keeps a whole ring, which was written to last at that time (seconds). False: it cannot. */
+/* Keeps a whole ring, last written at that time (seconds). False: it cannot. */
 bool cm_kept_add(const cm_ring_header *ring, int64_t last);
 
-/* Removes those that are too old, and the oldest of those that are too many. */
+/* Removes rings that are too old, and the oldest beyond the bounds. */
 void cm_kept_trim(void);
 
 /* Counts a ring that is removed although its trace lacks what it holds. */

@@ -1,5 +1,5 @@
-/* Reads what is left in a ring file. The file may be anything: nothing in it is believed that was
- * not checked against its size. */
+/* Reads what is left in a ring file. The file may be anything: all that it holds is first checked
+ * against its size. */
 #include "orphan.h"
 
 #include <errno.h>
@@ -20,12 +20,12 @@ enum { CHUNK_EVENTS = 1 << 17 };
 typedef struct piece { /* a block that belongs to a ring */
     uint32_t ring, serial;
     uint64_t base;
-    const cm_block *block;
+    const cm_ring_block *block;
 } piece;
 
 typedef struct ring_source {
     cm_merge_source source;    /* first: the merge hands back a pointer to it */
-    const piece *first, *last; /* its blocks, oldest first; last is behind */
+    const piece *first, *last; /* its blocks, oldest first; last: past the end */
     uint64_t missing;
 } ring_source;
 
@@ -103,8 +103,8 @@ static int older_first(const void *a, const void *b)
 
 static size_t sort_pieces(const cm_ring_header *header, piece *pieces)
 {
-    const cm_block *blocks =
-        (const cm_block *)((const unsigned char *)header + header->blocks_offset);
+    const cm_ring_block *blocks =
+        (const cm_ring_block *)((const unsigned char *)header + header->blocks_offset);
     size_t count = 0;
 
     for (uint32_t i = 0; i < header->block_count; i++) {
@@ -119,28 +119,28 @@ static size_t sort_pieces(const cm_ring_header *header, piece *pieces)
     return count;
 }
 
-/* A count in a damaged file may be anything: it stays at the highest that an event can have. */
+/* A count in a damaged file may be anything: limits it to the highest of an event. */
 static uint64_t add_count(uint64_t count, uint64_t more)
 {
     return more > INT64_MAX || count > INT64_MAX - more ? INT64_MAX : count + more;
 }
 
-/* The newest block that begins at or before the position holds it. Where none does (the trace was
- * cut, or the ring is damaged), goes on at the next that is there. */
+/* The newest block that begins at or before the position holds it. If none does (the trace was cut,
+ * or the ring is damaged), goes on at the next block. */
 static bool find_run(cm_merge *merge, cm_merge_source *source)
 {
-    ring_source *l = (ring_source *)source;
+    ring_source *r = (ring_source *)source;
 
     (void)merge;
     while (source->position < source->end) {
-        const piece *next = l->first;
-        while (next < l->last && next->base <= source->position)
+        const piece *next = r->first;
+        while (next < r->last && next->base <= source->position)
             next++;
-        uint64_t stop = next < l->last && next->base < source->end ? next->base : source->end;
-        if (next > l->first) {
+        uint64_t stop = next < r->last && next->base < source->end ? next->base : source->end;
+        if (next > r->first) {
             const piece *p = next - 1;
             uint64_t offset = source->position - p->base;
-            l->first = p; /* positions only grow */
+            r->first = p; /* positions only grow */
             if (offset < CM_BLOCK_EVENTS) {
                 if (stop - p->base > CM_BLOCK_EVENTS)
                     stop = p->base + CM_BLOCK_EVENTS;
@@ -149,7 +149,7 @@ static bool find_run(cm_merge *merge, cm_merge_source *source)
                 return true;
             }
         }
-        l->missing = add_count(l->missing, stop - source->position);
+        r->missing = add_count(r->missing, stop - source->position);
         source->position = stop;
     }
     return false;
@@ -337,8 +337,8 @@ static cm_tail read_at(const char *ring_path, uint64_t ring_id, const cm_covers 
     cm_recovered recovered;
     struct stat st;
 
-    /* The path may be a trace's word: it leads to a file of this name, or nowhere. Not even opened
-     * if it is our own: closing it again would drop our lock on it. */
+    /* The path may come from any trace: only a ring's name is opened. Our own ring is not, because
+     * closing it would drop our lock on it. */
     if (!is_ring_name(ring_path) || lstat(ring_path, &st) < 0 || !S_ISREG(st.st_mode))
         return CM_TAIL_NONE;
     if (cm_ringfile_is_ours(st.st_dev, st.st_ino))

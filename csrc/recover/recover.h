@@ -1,4 +1,4 @@
-/* Inside of orphan.h: a ring file in memory, and its tail as chunks. */
+/* Inside of orphan.h: loads a ring file, and makes chunks of its tail. */
 #ifndef CM_RECOVER_RECOVER_H
 #define CM_RECOVER_RECOVER_H
 
@@ -19,18 +19,18 @@ typedef struct cm_recovered {
 /* Reads the header alone. False: this is no ring file, or its offsets are not sound. */
 bool cm_recover_header(int fd, cm_ring_header *header);
 
-/* A copy of a ring file of which every offset is sound; NULL: it is none. free() it. Its counts
- * and positions are not checked. */
+/* A copy of a ring file with sound offsets; NULL: it is none. free() it. Its counts and positions
+ * are not checked. */
 cm_ring_header *cm_recover_load(int fd);
 
-/* What comes after the covers. False: out of memory. */
+/* Takes what follows the covers. False: out of memory. */
 bool cm_recover(const cm_ring_header *header, const cm_covers *covers, cm_recovered *out);
 
 /* How a trace ends, as far as it has whole chunks. */
 typedef struct cm_trace_end {
     uint64_t ring_id; /* 0: none is named */
     uint64_t events;
-    uint64_t side; /* up to which batch of its side file it has all; 0: it has none */
+    uint64_t side; /* the last batch of its side file that it has; 0: none */
     bool ended;    /* has its end chunk */
     cm_covers covers;
     uint64_t *ring; /* covers.ring; free() it */

@@ -1,6 +1,6 @@
-/* Rings whose process is gone: their tails go into their traces, then they go. Of a ring that has
- * no trace to go to, the newest are kept elsewhere (kept_rings.h). Only what is brought outcome or
- * kept is read whole; of others the header. */
+/* Appends tails of rings without a process to their traces, and removes the rings. The newest rings
+ * without a trace are kept elsewhere (kept_rings.h). Only rings to append or keep are read whole;
+ * of others the header. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +24,7 @@
 /* A file without a header may be one that is just being made. */
 enum { YOUNG_S = 60 };
 
-/* What a sweep has found in a folder, newest first: rings without a trace to go to. */
+/* Rings without a trace that a sweep has found in a folder, newest first. */
 typedef struct orphans {
     struct {
         char name[NAME_MAX + 1];
@@ -58,8 +58,8 @@ static bool has_anything(int fd, const cm_ring_header *header)
     return atomic_load(&header->unowned_lost) != 0;
 }
 
-/* What the side file has and the trace lacks; counted as if the trace had it. False: it cannot be
- * read now. One that is gone is missed, and what the ring has is all there is. */
+/* Takes what the side file has and the trace lacks; counts it as if the trace had it. False: it
+ * cannot be read now. If it is gone, only the ring's events remain. */
 static bool take_side(const cm_ring_header *header, cm_trace_end *end, uint8_t **chunks,
                       size_t *length)
 {
@@ -136,10 +136,10 @@ static bool append_whole(int fd, cm_trace_end *end)
 typedef enum outcome {
     TRACE_COMPLETE, /* the trace needs this ring no longer */
     TRACE_ABSENT,   /* the trace is not where it was written */
-    TRACE_CLOSED    /* it is, and cannot be written to (a full disk) */
+    TRACE_CLOSED    /* it is, but cannot be written to (a full disk) */
 } outcome;
 
-/* Not there, or another file by now. What this process may not read, or cannot now, is there. */
+/* Not there, or another file by now. A trace that cannot be read is there. */
 static bool is_away(const char *path)
 {
     struct stat st;
@@ -178,7 +178,7 @@ static void drop(int folder, const char *name)
         cm_kept_count_dropped();
 }
 
-/* Remembers one to keep. Where there are more than may be kept, the oldest goes. */
+/* Remembers a ring to keep. If there are too many, the oldest goes. */
 static int remember(orphans *found, int folder, const char *name, int64_t last)
 {
     uint32_t at = found->count;
@@ -199,15 +199,15 @@ static int remember(orphans *found, int folder, const char *name, int64_t last)
     return handled;
 }
 
-/* A descriptor of a ring that no process holds, locked; -1: it is none, or not ours. */
+/* A locked descriptor of a ring that no process has; -1: it is none, or not ours. */
 static int open_orphan(int folder, const char *name, struct stat *st)
 {
-    /* Before it is opened: closing our own would drop the lock that says that we live. */
+    /* Before it is opened: closing our own would drop the lock that shows we live. */
     if (fstatat(folder, name, st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st->st_mode) ||
         st->st_uid != geteuid() || cm_ringfile_is_ours(st->st_dev, st->st_ino))
         return -1;
     int fd = openat(folder, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    /* Locked: its process lives, or another sweeper has it. */
+    /* No lock: its process lives, or another sweep has it. */
     if (fd >= 0 && cm_ring_lock(fd) && fstat(fd, st) == 0 && S_ISREG(st->st_mode))
         return fd;
     if (fd >= 0)
@@ -215,7 +215,7 @@ static int open_orphan(int folder, const char *name, struct stat *st)
     return -1;
 }
 
-/* found: where to put one that is to be kept; NULL: it is kept already. */
+/* found: gets a ring that is to be kept; NULL: it is kept already. */
 static int sweep_one(int folder, const char *name, orphans *found)
 {
     cm_ring_header header;
@@ -232,8 +232,8 @@ static int sweep_one(int folder, const char *name, orphans *found)
         outcome end = complete_trace(fd, &header);
         remove = end == TRACE_COMPLETE || !has_anything(fd, &header) ||
                  time(NULL) - last > CM_KEPT_SECONDS;
-        /* A trace that cannot be written to now finds it where it is. Another container may share
-         * the memory but not the folder that the trace is in. */
+        /* A ring with an unwritable trace stays in place. Another container may share the memory
+         * but not the trace's folder. */
         if (!remove && end == TRACE_ABSENT && found != NULL &&
             cm_owner_is_of_our_namespace(&header))
             handled = remember(found, folder, name, last);
@@ -244,7 +244,7 @@ static int sweep_one(int folder, const char *name, orphans *found)
     return handled;
 }
 
-/* Moves one to where it is kept; where that is impossible it is dropped. */
+/* Moves a ring to the kept ones, or drops it if that fails. */
 static int keep(int folder, const char *name, int64_t last)
 {
     struct stat st;
@@ -254,7 +254,7 @@ static int keep(int folder, const char *name, int64_t last)
         return 0; /* another sweep has it */
     cm_ring_header *ring = cm_recover_load(fd);
     if (ring != NULL) {
-        atomic_store(&ring->alive_ns, 0); /* whatever namespace its owner was of: it is gone */
+        atomic_store(&ring->alive_ns, 0); /* its owner is gone, of whatever namespace */
         if (cm_kept_add(ring, last))
             unlinkat(folder, name, 0);
         else

@@ -1,4 +1,4 @@
-/* Where a trace ends: the covers of its last chunk, found without reading the events. */
+/* Finds the covers of a trace's last chunk without reading the events. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ static bool read_exactly(int fd, uint64_t at, void *memory, size_t length)
     return true;
 }
 
-/* Reads a varint at *at, which moves behind it. */
+/* Reads a varint at *at, and moves past it. */
 static bool varint_at(const scan *s, uint64_t *at, uint64_t end, uint64_t *value)
 {
     uint8_t bytes[10];
@@ -121,7 +121,7 @@ static bool read_meta(scan *s, uint64_t end)
         s->out->ring_id = strtoull(text, NULL, 0);
     }
     free(meta);
-    /* At once, not behind the events of another capture. */
+    /* At once, not after another capture's events. */
     bool other = s->ring_id != 0 && s->out->ring_id != 0 && s->out->ring_id != s->ring_id;
     return good && !cursor.bad && !other;
 }
@@ -165,7 +165,7 @@ bool cm_trace_end_read(const char *path, uint64_t ring_id, cm_trace_end *out)
     struct stat st;
 
     memset(out, 0, sizeof *out);
-    /* The path is the word of a ring file, which may have come in a copied folder. */
+    /* The path comes from a ring file, which may be in a copied folder. */
     if (stat(path, &st) < 0 || !S_ISREG(st.st_mode))
         return false;
     s.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);

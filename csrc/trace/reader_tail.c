@@ -1,5 +1,4 @@
-/* What follows the last chunk of a file without an end: its side file's batches, then its ring's.
- */
+/* The continuation of a file without an end: its side file's batches, then its ring's. */
 #include "reader_parts.h"
 
 #include <stdio.h>
@@ -47,13 +46,13 @@ static cm_tail ask_ring(cm_reader *reader, uint64_t id, unsigned char **tail, si
     if (path[0] == '\0') {
         cm_owner owner = find_owner(reader, id);
         if (owner == CM_OWNER_GONE && is_place(reader, "none"))
-            return CM_TAIL_FOUND; /* nothing was hooked yet: no more than the file has */
+            return CM_TAIL_FOUND; /* recording had not begun: the file has all */
         return owner == CM_OWNER_RUNS ? CM_TAIL_ALIVE : CM_TAIL_NONE;
     }
     return source == NULL ? CM_TAIL_NONE : source->read(path, id, &covers, tail, length);
 }
 
-/* What the side file has comes between the trace and the ring, whose rest it may have told of. */
+/* The side file comes between the trace and the ring, part of which it may contain. */
 static int count_side_covers(cm_reader *reader, const uint8_t *chunks, size_t length)
 {
     cm_batch_parts parts;
@@ -82,7 +81,7 @@ static bool join(uint8_t **head, size_t *head_length, const uint8_t *tail, size_
 
 typedef enum rest { REST_IS_HERE, REST_IN_FILE, REST_INCOMPLETE } rest;
 
-/* Gathers what follows the file's last whole chunk: the side file's batches, then the ring's. */
+/* Gathers the chunks after the file's last whole one: the side file's batches, then the ring's. */
 static rest find_rest(cm_reader *reader, cm_tail *found, uint8_t **chunks, size_t *length)
 {
     uint64_t id = ring_id(reader);
@@ -92,7 +91,7 @@ static rest find_rest(cm_reader *reader, cm_tail *found, uint8_t **chunks, size_
 
     *chunks = NULL;
     *length = 0;
-    /* First, so that a process found dead has written all that it ever will. */
+    /* Check the process first: a dead one writes no more. */
     *found = ask_ring(reader, id, &tail, &tail_length);
     if (side > 0) {
         cm_side_found got = cm_side_read(reader->path, id, &side, chunks, length);
@@ -103,7 +102,7 @@ static rest find_rest(cm_reader *reader, cm_tail *found, uint8_t **chunks, size_
             free(*chunks);
             *chunks = NULL;
             *length = 0;
-            if (cm_chunks_grown(&reader->chunks)) /* it was folded, or brought home, meanwhile */
+            if (cm_chunks_grown(&reader->chunks)) /* compacted or recovered meanwhile */
                 return REST_IN_FILE;
             if (got == CM_SIDE_MEMORY)
                 cm_reader_out_of_memory(reader);
@@ -120,7 +119,7 @@ static rest find_rest(cm_reader *reader, cm_tail *found, uint8_t **chunks, size_
         if (*found == CM_TAIL_FOUND)
             *found = ask_ring(reader, id, &tail, &tail_length);
     }
-    /* The process may have written on, and even ended well, since the file's end was reached. */
+    /* The process may have written more, or even ended, since the file's end was reached. */
     bool grown = *found != CM_TAIL_ALIVE && cm_chunks_grown(&reader->chunks);
     bool joined = grown || join(chunks, length, tail, tail_length);
     free(tail);
@@ -134,7 +133,7 @@ static rest find_rest(cm_reader *reader, cm_tail *found, uint8_t **chunks, size_
     return joined ? REST_IS_HERE : REST_INCOMPLETE;
 }
 
-/* Why there is none of what follows the file's end. */
+/* Sets the error: why the file has no continuation. */
 static const char *why_no_tail(cm_reader *reader, uint64_t id)
 {
     bool in_memory = is_place(reader, "none") || is_place(reader, "private");
@@ -152,11 +151,11 @@ bool cm_reader_find_more(cm_reader *reader, bool partial)
     uint8_t *chunks;
     size_t length;
 
-    if (reader->tail_known) { /* this is the tail's end, or a second pass */
+    if (reader->tail_known) { /* at the tail's end, or in a second pass */
         if (partial && reader->state == CM_TRACE_RECOVERED)
             reader->state = CM_TRACE_CUT;
         if (!partial && reader->state == CM_TRACE_CUT)
-            cm_reader_fail(reader, "%s", reader->no_end); /* as in the pass that looked for it */
+            cm_reader_fail(reader, "%s", reader->no_end); /* as in the pass that searched for it */
         return false;
     }
     reader->state = CM_TRACE_CUT;
@@ -179,7 +178,7 @@ bool cm_reader_find_more(cm_reader *reader, bool partial)
                  why_no_tail(reader, ring_id(reader)));
         if (!partial || length > 0)
             cm_reader_fail(reader, "%s", reader->no_end);
-        /* A partial last chunk hides nothing: what it was to say is in the side file. */
+        /* A partial last chunk loses nothing: its contents are in the side file. */
         if (length > 0)
             reader->chunks.size = reader->chunks.offset;
         return length > 0;
@@ -187,7 +186,7 @@ bool cm_reader_find_more(cm_reader *reader, bool partial)
     reader->state = found == CM_TAIL_ALIVE ? CM_TRACE_RECORDING : CM_TRACE_RECOVERED;
     if (found == CM_TAIL_FOUND || length > 0)
         reader->chunks.size =
-            reader->chunks.offset; /* not a partial last chunk: the rest has what it held */
-    reader->error[0] = '\0';       /* a chunk that is half written is no fault */
+            reader->chunks.offset; /* without a partial last chunk: the rest contains it */
+    reader->error[0] = '\0';       /* a half-written chunk is no error */
     return length > 0;
 }

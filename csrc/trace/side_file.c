@@ -74,7 +74,7 @@ static bool name_side(const char *trace_path, char *path)
     return n > 0 && n < PATH_BYTES;
 }
 
-/* Opens a side file. -1: it cannot be opened, or is none. */
+/* Opens a side file. -1: not a side file, or it cannot be opened. */
 static int open_side(const char *path, header *out, struct stat *st)
 {
     uint8_t bytes[HEADER_USED];
@@ -125,7 +125,7 @@ static int open_new(const char *path, const char *trace_path)
     int fd = cm_descriptor_lift(open(path, flags, mode), path);
     if (fd >= 0 || errno != EEXIST)
         return fd;
-    /* It belongs to an earlier trace of this name. */
+    /* It belongs to an earlier trace with this name. */
     if (is_side(path))
         return unlink(path) < 0 ? -1 : cm_descriptor_lift(open(path, flags, mode), path);
     errno = EEXIST;

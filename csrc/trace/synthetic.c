@@ -289,7 +289,7 @@ static uint64_t take_segment(machine *m, int64_t size)
     return address;
 }
 
-static void tell_moment(machine *m)
+static void emit_moment(machine *m)
 {
     int64_t used = CONTEXT + m->reserved + (m->workspace != 0 ? WORKSPACE : 0);
     const int64_t totals[][2] = {{CM_DEVICE_BYTES_TOTAL, DEVICE_TOTAL},
@@ -321,7 +321,7 @@ static void end_step(machine *m)
                     m->cublas_library);
     }
     if (m->ticks - m->totals_at > TICKS_PER_MOMENT)
-        tell_moment(m);
+        emit_moment(m);
 }
 
 static uint64_t fresh_address(machine *m, int64_t size)
@@ -426,7 +426,7 @@ static void start_program(machine *m)
         event.flags = CM_DRIVER_CONTEXT;
         event.address = CONTEXT_HANDLE;
         emit(m, MAIN_THREAD, &event);
-        tell_moment(m);
+        emit_moment(m);
     }
     for (int i = 0; i < SEEDS; i++) {
         block *b = &m->seeds[i];
@@ -613,7 +613,7 @@ static void write_all(machine *m, uint64_t events, uint64_t windows)
     if (m->status == 0)
         next_window(m, &open, false);
     if (m->on != CM_SYNTHETIC_CPU)
-        tell_moment(m);
+        emit_moment(m);
     emit_argument(m, MAIN_THREAD, CM_EV_MARK, CM_MARK_WINDOW_CLOSE, 1, 0);
     if (m->status == 0)
         flush(m);
