@@ -29,7 +29,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo set-up test check long pythons other-pythons test-programs cuda-environment torches newest golden fuzz fuzz-records sanitize stress bench browser-tests perfetto examples notebooks page-assets evidence evidence-public evidence-published accounts fidelity foreign cupti-headers wheels wheel-tests lint format clean
+.PHONY: help demo set-up test check long pythons other-pythons test-programs cuda-environment torches newest golden json-doc fuzz fuzz-records sanitize stress bench browser-tests perfetto examples notebooks page-assets evidence evidence-public evidence-published accounts fidelity foreign cupti-headers wheels wheel-tests lint format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -121,8 +121,8 @@ newest: ## test in Debian forky with CPython 3.14 and 3.15, gcc 16 and the newes
 golden: $(STAMP)/package ## compare every answer to the golden traces with the one that is kept (ARGS="train oom-left": of these)
 	@$(BIN)/python -m tests.golden $(ARGS)
 
-golden: $(STAMP)/package ## compare every answer to the golden traces with the one that is kept (ARGS="train oom-left": of these)
-	@$(BIN)/python -m tests.golden $(ARGS)
+json-doc: $(STAMP)/package ## write docs/json.md's tables of keys, which are those of csrc/python/py_report.c
+	@$(BIN)/python -m tests.house.json_doc --write
 
 fuzz: $(STAMP)/package ## fuzz everything that reads a trace (SECONDS=600; needs clang)
 	$(BIN)/python -m tests.tools.fuzz.fuzz $(SECONDS)

@@ -61,11 +61,15 @@ static const cm_field contributor_rows[] = {
              "node"),
     CM_STACK(T, origin_stack, "origin",
              "its own stack, where that is another one (the call of `backward()`)"),
-    CM_ENUM(T, phase, cm_py_phases, "phase", "what the program was doing"),
+    CM_ENUM(T, phase, cm_py_phases, "phase",
+            "`\"data\"`, `\"forward\"`, `\"backward\"`, `\"optimizer\"`, `\"other\"`, `\"before "
+            "start\"`"),
     CM_NODE(T, name, "operator",
             "in backward the type of the autograd node that allocated; elsewhere, and for Python "
             "that a node runs, the operator's full name where `--operators` recorded it"),
-    CM_ENUM(T, category, cm_py_categories, "category", "what the blocks are for"),
+    CM_ENUM(T, category, cm_py_categories, "category",
+            "`\"parameter\"`, `\"buffer\"`, `\"gradient\"`, `\"optimizer state\"`, `\"input\"`, "
+            "`\"activation\"`, `\"temporary\"`, `\"before start\"`, `\"unknown\"`"),
     CM_LABEL(T, module, "module",
              "the qualified name of the module that owns them or made them "
              "(`\"encoder.layers.3.self_attn\"`); null where no walk has seen it"),
@@ -79,7 +83,7 @@ static const cm_field tensor_rows[] = {
     CM_LABEL(T, text, "name",
              "`\"h.0.weight\"` (of a gradient, too), `\"exp_avg of h.0.weight\"`, "
              "with dtype and shape behind a tab"),
-    CM_ENUM(T, category, cm_py_categories, "category", "what it is for"),
+    CM_ENUM(T, category, cm_py_categories, "category", "as of a contributor"),
     CM_PLAIN(T, bytes, "bytes", "of its block"),
     CM_LABEL(T, module, "module", "the qualified name of the module that owns it"),
     CM_STACK(T, stack, "stack", "the stack it is charged to"),
@@ -238,7 +242,7 @@ static const cm_field driver_rows[] = {
     CM_PLAIN(T, unknown_frees, "unknown_frees", "of memory allocated before the recording"),
     CM_PLAIN(T, failed_frees, "failed_frees", "that CUDA refused"),
     CM_PLAIN(T, replaced, "replaced", "allocations at an address that was still taken"),
-    CM_STRUCT(T, witness, cm_witness_totals, record_check_fields, "witness",
+    CM_STRUCT(T, witness, cm_witness_totals, record_check_fields, "record_check",
               "CUPTI's own records of memory against the events"),
     CM_ARRAY(T, device, device_count, cm_driver_device, driver_device_fields, "devices",
              "memory of each device"),
@@ -401,13 +405,13 @@ static CM_FIELDS(wait_fields, "waiting_blocks", T, false, wait_rows);
 #undef T
 
 #define T cm_held
-static const cm_field held_rows[] = {
+static const cm_field deferred_free_rows[] = {
     CM_STACK(T, stack, "stack", "the stack they are charged to"),
     CM_PLAIN(T, bytes, "bytes", "of the blocks"),
     CM_PLAIN(T, count, "count", "blocks"),
     CM_PLAIN(T, stream, "stream", "the handle of the stream that they waited for"),
 };
-static CM_FIELDS(held_fields, "deferred_frees", T, false, held_rows);
+static CM_FIELDS(deferred_free_fields, "deferred_frees", T, false, deferred_free_rows);
 #undef T
 
 #define T cm_kernels
@@ -431,7 +435,7 @@ static const cm_field kernels_rows[] = {
              "blocks allocated long before the first work on their device ran"),
     CM_ARRAY(T, late, late_count, cm_wait, wait_fields, "late",
              "blocks freed long after the last work on their device"),
-    CM_ARRAY(T, held, held_count, cm_held, held_fields, "held",
+    CM_ARRAY(T, held, held_count, cm_held, deferred_free_fields, "deferred_frees",
              "freed blocks that `record_stream` kept from others"),
 };
 static CM_FIELDS(kernels_fields, "kernels", T, false, kernels_rows);
@@ -448,8 +452,8 @@ static const cm_field oom_rows[] = {
     CM_STACK(T, stack, "stack", "the stack it is charged to"),
     CM_OPTIONAL(T, step, "step", "null: outside of any"),
     CM_ARRAY(T, contributors, contributor_count, cm_contributor, cm_py_contributor_fields,
-             "contributors", "alive then; empty past the first sixteen requests, unless `left`"),
-    CM_PLAIN(T, left, "left", "its exception left the program or the profile"),
+             "contributors", "alive then; empty past the first sixteen requests, unless `escaped`"),
+    CM_PLAIN(T, left, "escaped", "its exception left the program or the profile"),
     CM_OPTIONAL(T, reserved, "reserved", "by PyTorch's allocator; null if unknown"),
     CM_STACK(T, origin_stack, "origin", "its own stack, where that is not `stack`"),
     CM_NODE(T, name, "operator", "the autograd node that ran"),
@@ -480,7 +484,8 @@ static CM_FIELDS(segment_totals_fields, "segments", T, false, segment_totals_row
 
 #define T cm_totals_check
 static const cm_field totals_check_rows[] = {
-    CM_PLAIN(T, told, "told", "the allocator's total when they last differed, else the last one"),
+    CM_PLAIN(T, told, "reported",
+             "the allocator's total when they last differed, else the last one"),
     CM_PLAIN(T, live, "live", "recorded as alive at that time"),
     CM_PLAIN(T, checked, "checked", "how often"),
     CM_PLAIN(T, differ, "differ", "how often they differed: 0 in a good recording"),
@@ -527,7 +532,7 @@ static const cm_field device_rows[] = {
     CM_ARRAY(T, contributors, contributor_count, cm_contributor, cm_py_contributor_fields,
              "contributors", "of the peak, the largest first"),
     CM_ARRAY(T, ooms, oom_count, cm_oom, oom_fields, "ooms",
-             "refused requests: the first 1,024, and the one that left"),
+             "refused requests: the first 1,024, and the one that escaped"),
     CM_PLAIN(T, oom_total, "ooms_total", "refused requests: all of them"),
     CM_ARRAY(T, timeline, timeline_count, cm_timeline_point, timeline_fields, "timeline",
              "live bytes over time"),
@@ -755,20 +760,30 @@ static const cm_field leak_rows[] = {
              "`bytes_per_step` with those of `keeps`"),
     CM_PLAIN(T, first_step, "first_step", "in which the first was made"),
     CM_PLAIN(T, last_step, "last_step", "in which the last was made"),
-    CM_LOOP(T, loop, "loop", "the clock's stretch that it was judged in"),
-    CM_STACK(T, stack, "stack", "where they are made: of several the one with the most bytes"),
+    CM_LOOP(T, loop, "loop", "the clock's stretch (training, evaluation) that it was judged in"),
+    CM_STACK(T, stack, "stack",
+             "where they are made: of several the one with the most bytes; `[]` without one"),
     CM_STACK(T, retained_stack, "retained",
              "nodes: the stack that made the youngest survivor of each step, mostly the line that "
              "keeps the graph"),
     CM_ENUM(T, signature, signatures, "signature",
             "`\"survivors\"` (of all ages) or `\"growing\"` (older ones are replaced by more or "
             "larger ones)"),
-    CM_ENUM(T, cycle, causes, "cause", "`\"cycle\"`: reference cycles, and no collection ran"),
+    CM_ENUM(T, cycle, causes, "cause",
+            "`\"cycle\"`: reference cycles, and no collection ran; else null"),
     CM_ENUM(T, confidence, confidences, "confidence", "`\"high\"`, `\"medium\"`, `\"low\"`"),
-    CM_ENUM(T, reason, reasons, "reason", "null for a leak; of a suspect, why it is no verdict"),
+    CM_ENUM(T, reason, reasons, "reason",
+            "null for a leak; for a suspect `\"few births\"`, `\"stopped\"`, `\"one epoch\"`, "
+            "`\"garbage\"` (it died in the collection at the end), `\"no collection\"` (none ran "
+            "behind the loop), `\"late garbage\"` (it died in the collection at the end, behind "
+            "the loop's function, and may have been held until then), `\"filling\"` (in a "
+            "container with a bound that it has not reached), `\"events lost\"`, `\"negligible\"` "
+            "(less than 1 KiB a step and 1 % of the peak, or than `--min-rate`)"),
     CM_SLICE(T, first_part, part_count, cm_analysis, leak_parts, cm_leak_part, part_fields, "parts",
              "a part per stack, the largest first; they sum to `bytes` and `count`"),
-    CM_ENUM(T, relation, relations, "relation", "of a row of `keeps`: to the row above"),
+    CM_ENUM(T, relation, relations, "relation",
+            "of a row of `keeps`: `\"retained by the graph\"` (its line made nodes of it), `\"made "
+            "in the same steps\"`, `\"grows with it\"` (in proportion); else null"),
     CM_SLICE(T, first_kept, kept_count, cm_analysis, kept, cm_leak, leak_fields, "keeps",
              "what grows because of this one, rows like it, the most bytes a step first"),
     CM_MADE_OF(
@@ -847,12 +862,12 @@ static CM_FIELDS(chart_fields, "chart", T, false, chart_rows);
  */
 
 #define T cm_folded
-static const cm_field folded_rows[] = {
+static const cm_field compacted_rows[] = {
     CM_PLAIN(T, from_step, "from_step", "its first step; -1 is before the first"),
     CM_PLAIN(T, to_step, "to_step", "its last step"),
     CM_PLAIN(T, events, "events", "counted and left out"),
 };
-static CM_FIELDS(folded_fields, "folded", T, false, folded_rows);
+static CM_FIELDS(compacted_fields, "compacted", T, false, compacted_rows);
 #undef T
 
 #define T cm_backward_bytes
@@ -875,7 +890,7 @@ static CM_FIELDS(resident_fields, "resident_point", T, true, resident_rows);
 
 static PyObject *schema(cm_py_builder *b, const void *row)
 {
-    return PyLong_FromLong(2);
+    return PyLong_FromLong(3);
 }
 
 static PyObject *complete(cm_py_builder *b, const void *row)
@@ -936,7 +951,7 @@ static const cm_field report_rows[] = {
     CM_PLAIN(T, begin_ns, "begin_ns", "where the window begins in the trace"),
     CM_PLAIN(T, duration_ns, "duration_ns", "of the window"),
     CM_PLAIN(T, events, "events", "recorded"),
-    CM_STRUCT_SEEN(T, folded, folded.events, cm_folded, folded_fields, "folded",
+    CM_STRUCT_SEEN(T, folded, folded.events, cm_folded, compacted_fields, "compacted",
                    "past its bound the trace has of these steps only sums, survivors, and what was "
                    "alive at their peaks; null if it has every event"),
     CM_PLAIN(T, allocations, "allocations", "recorded"),

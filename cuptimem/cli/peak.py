@@ -49,6 +49,6 @@ def _oom(ours: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     if options.json:
         json.show(json.ooms(report, found))
     else:
-        chosen = next((oom for oom in found if oom.left), found[0])
+        chosen = next((oom for oom in found if oom.escaped), found[0])
         terminal.show(oom_views.page(report, chosen), otherwise=refusals.WIDTH)
     return 0

@@ -3,21 +3,33 @@
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
 from functools import lru_cache
 from typing import Any
 
 from cuptimem.output.text import tree_views
 from cuptimem.report.account import Account, AccountRow
 from cuptimem.report.diff import Change, DeviceDiff, Section
-from cuptimem.report.fragmentation import Fragmentation
+from cuptimem.report.fragmentation import Fragmentation, Pin, SegmentPin
 from cuptimem.report.grouping import Group
-from cuptimem.report.kernels import HeldBlocks, Kernels, KernelUse
+from cuptimem.report.kernels import DeferredFrees, Kernels, KernelUse
 from cuptimem.report.leaks import STEPS_NEEDED, Leak
 from cuptimem.report.ledger import DriverAllocations, DriverDevice, DriverLevel, Ledger, LedgerLine
 from cuptimem.report.model import CATEGORIES, Clock, Contents, Contributor, LiveTensor, OutOfMemory, Peak, Report, Step
 from cuptimem.report.stacks import Frame, Stack, user_frame
 
-SCHEMA = 2
+SCHEMA = 3
+
+
+@lru_cache(None)
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(one.name for one in fields(kind) if one.name not in ("stack", "stack_lost"))
+
+
+def fields_of(one: Any) -> dict[str, Any]:
+    """The fields of a dataclass as keys, except those of its stack: of_stack() has them."""
+    kind: Any = type(one)
+    return {name: getattr(one, name) for name in _names(kind)}
 
 
 class _FrameObject(dict[str, Any]):
@@ -62,15 +74,7 @@ def contributor(one: Contributor) -> dict[str, Any]:
 
 
 def tensor(one: LiveTensor) -> dict[str, Any]:
-    return {
-        "name": one.name,
-        "category": one.category,
-        "bytes": one.bytes,
-        "module": one.module,
-        "dtype": one.dtype,
-        "shape": None if one.shape is None else list(one.shape),
-        "stack": stack(one.stack),
-    }
+    return {**fields_of(one), "shape": None if one.shape is None else list(one.shape), "stack": stack(one.stack)}
 
 
 def peak(one: Contents) -> dict[str, Any]:
@@ -122,7 +126,7 @@ def leak(one: Leak) -> dict[str, Any]:
         "stack": stack(one.stack),
         "stack_lost": one.stack_lost,
         "retained_at": stack(one.retained_at),
-        "parts": [{"bytes": part.bytes, "count": part.count, "stack": stack(part.stack)} for part in one.parts],
+        "parts": [{**fields_of(part), "stack": stack(part.stack)} for part in one.parts],
         "signature": one.signature,
         "cause": one.cause or None,
         "confidence": one.confidence,
@@ -130,7 +134,7 @@ def leak(one: Leak) -> dict[str, Any]:
         "undecided": one.undecided,
         "relation": one.relation or None,
         "keeps": [leak(kept) for kept in one.keeps],
-        "holders": [{"path": held.path, "count": held.count, "bytes": held.bytes} for held in one.holders],
+        "holders": [fields_of(held) for held in one.holders],
     }
 
 
@@ -141,9 +145,9 @@ def clock(one: Clock) -> dict[str, Any]:
     return {
         "kind": one.kind,
         "where": place(one.where),
-        "changes": [{"step": c.step, "kind": c.kind, "where": place(c.where), "loop": c.loop} for c in one.changes],
-        "passed": one.passed and {"kind": one.passed.kind, "where": place(one.passed.where), "steps": one.passed.steps},
-        "rate": one.rate and {"updates": one.rate.updates, "where": place(one.rate.where), "joined": one.rate.joined},
+        "changes": [{**fields_of(change), "where": place(change.where)} for change in one.changes],
+        "passed": one.passed and {**fields_of(one.passed), "where": place(one.passed.where)},
+        "rate": one.rate and {**fields_of(one.rate), "where": place(one.rate.where)},
     }
 
 
@@ -174,7 +178,6 @@ def driver(one: DriverLevel) -> dict[str, Any]:
             "live": [live(part) for part in row.live],
         }
 
-    witness = one.witness
     return {
         **driver_mode(one),
         "allocations": one.allocations,
@@ -182,14 +185,7 @@ def driver(one: DriverLevel) -> dict[str, Any]:
         "unknown_frees": one.unknown_frees,
         "failed_frees": one.failed_frees,
         "replaced": one.replaced,
-        "witness": {
-            "records": witness.records,
-            "matched": witness.matched,
-            "missing": witness.missing,
-            "differ": witness.differ,
-            "alone": witness.alone,
-            "dropped": witness.dropped,
-        },
+        "record_check": fields_of(one.record_check),
         "devices": [device(row) for row in one.devices],
         "host": None if one.host is None else device(one.host),
     }
@@ -256,13 +252,7 @@ def envelope(report: Report) -> dict[str, Any]:
             "replaced": lost.replaced,
             "seeds_skipped": lost.seeds_skipped,
         },
-        "folded": None
-        if report.folded is None
-        else {
-            "from_step": report.folded.from_step,
-            "to_step": report.folded.to_step,
-            "events": report.folded.events,
-        },
+        "compacted": None if report.compacted is None else fields_of(report.compacted),
         "code": list(report.code),
     }
 
@@ -292,48 +282,21 @@ def summary(report: Report) -> dict[str, Any]:
                 "requested_peak": device.requested_peak,
                 "peak_above_start": device.peak_above_start,
                 "kept": device.kept,
-                "segments": None
-                if device.segments is None
-                else {
-                    "count": device.segments.count,
-                    "bytes": device.segments.bytes,
-                    "peak": device.segments.peak,
-                },
-                "check": None
-                if device.check is None
-                else {
-                    "told": device.check.told,
-                    "live": device.check.live,
-                    "checked": device.check.checked,
-                    "differ": device.check.differ,
-                },
+                "segments": None if device.segments is None else fields_of(device.segments),
+                "check": None if device.check is None else fields_of(device.check),
             }
             for device in report.devices
         ],
         "resident_peak": max((point.bytes for point in report.resident), default=None),
         "ooms": [refused(oom) for oom in report.ooms],
-        "host_reads": [
-            {
-                "device": read.device,
-                "count": read.count,
-                "bytes": read.bytes,
-                "written": read.written,
-                "stack": stack(read.stack),
-            }
-            for read in report.host_reads
-        ],
+        "host_reads": [{**fields_of(read), "stack": stack(read.stack)} for read in report.host_reads],
         "steps": len({one.index for one in report.steps}),
         "clock": clock(report.clock),
         "driver": driver_mode(report.driver),
         "ledgers": [ledger_sums(one) for one in report.ledgers],
         "leaks": len(report.leaks),
         "suspects": len(report.suspects),
-        "backward": {
-            "bytes": report.backward.bytes,
-            "resolved": report.backward.resolved,
-            "accumulation": report.backward.accumulation,
-            "unresolved": report.backward.unresolved,
-        },
+        "backward": fields_of(report.backward),
     }
 
 
@@ -344,7 +307,7 @@ def refused(one: OutOfMemory) -> dict[str, Any]:
         "requested": one.requested,
         "allocated": one.allocated,
         "step": one.step,
-        "left": one.left,
+        "escaped": one.escaped,
         "stack": stack(one.stack),
     }
 
@@ -400,45 +363,14 @@ def ledger(report: Report, chosen: tuple[Ledger, ...]) -> dict[str, Any]:
 
 
 def fragmentation(report: Report, chosen: tuple[Fragmentation, ...]) -> dict[str, Any]:
+    def pin(one: Pin | SegmentPin) -> dict[str, Any]:
+        return {**fields_of(one), **of_stack(one.stack, one.stack_lost)}
+
     def row(one: Fragmentation) -> dict[str, Any]:
         return {
-            "device": one.device,
-            "what": one.what,
-            "time_ns": one.time_ns,
-            "reserved": one.reserved,
-            "allocated": one.allocated,
-            "requested": one.requested,
-            "asked": one.asked,
-            "too_small": one.too_small,
-            "largest_free_block": one.largest_free_block,
-            "free_on_device": one.free_on_device,
-            "largest_request": one.largest_request,
-            "empty_cache_returns": one.empty_cache_returns,
-            "expandable_returns": one.expandable_returns,
-            "segments_total": one.segments_total,
-            "segments": [
-                {
-                    "address": segment.address,
-                    "size": segment.size,
-                    "allocated": segment.allocated,
-                    "largest_free": segment.largest_free,
-                    "pins": [
-                        {"bytes": pin.bytes, "count": pin.count, **of_stack(pin.stack, pin.stack_lost)}
-                        for pin in segment.pins
-                    ],
-                }
-                for segment in one.segments
-            ],
-            "pins": [
-                {
-                    "bytes": pin.bytes,
-                    "count": pin.count,
-                    "pinned": pin.pinned,
-                    "segments": pin.segments,
-                    **of_stack(pin.stack, pin.stack_lost),
-                }
-                for pin in one.pins
-            ],
+            **fields_of(one),
+            "segments": [{**fields_of(part), "pins": [pin(few) for few in part.pins]} for part in one.segments],
+            "pins": [pin(part) for part in one.pins],
         }
 
     return {**envelope(report), "fragmentation": [row(one) for one in chosen]}
@@ -446,21 +378,10 @@ def fragmentation(report: Report, chosen: tuple[Fragmentation, ...]) -> dict[str
 
 def kernels(report: Report, one: Kernels) -> dict[str, Any]:
     def use(row: KernelUse) -> dict[str, Any]:
-        return {
-            "bytes": row.bytes,
-            "count": row.count,
-            "wait_ns": row.wait_ns,
-            "kernel": row.kernel or None,
-            **of_stack(row.stack, row.stack_lost),
-        }
+        return {**fields_of(row), "kernel": row.kernel or None, **of_stack(row.stack, row.stack_lost)}
 
-    def held(row: HeldBlocks) -> dict[str, Any]:
-        return {
-            "bytes": row.bytes,
-            "count": row.count,
-            "stream": row.stream,
-            **of_stack(row.stack, row.stack_lost),
-        }
+    def deferred(row: DeferredFrees) -> dict[str, Any]:
+        return {**fields_of(row), **of_stack(row.stack, row.stack_lost)}
 
     return {
         **envelope(report),
@@ -476,7 +397,7 @@ def kernels(report: Report, one: Kernels) -> dict[str, Any]:
         "kernels": [{"name": row.name, "short": row.short, "count": row.count, "ns": row.ns} for row in one.names],
         "early": [use(row) for row in one.early],
         "late": [use(row) for row in one.late],
-        "held": [held(row) for row in one.held],
+        "deferred_frees": [deferred(row) for row in one.deferred_frees],
     }
 
 

@@ -169,7 +169,7 @@ def read(window: recorder.Window, tables: Iterable[str] = (), again: bool = Fals
 def checked(report: Report) -> Report:
     """Raises Error where its figures may be wrong."""
     lost = report.lost
-    if report.folded is not None:
+    if report.compacted is not None:
         raise Error("its recording went past its bound, so that its peak is not known")
     if not lost.heap_is_exact:
         raise Error(

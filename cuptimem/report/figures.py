@@ -91,7 +91,7 @@ class Figures(ABC):
         """The highest sum of live blocks that were allocated since the start, of the device where it is highest.
 
         Older blocks do not count, nor does it matter when they are freed. It is a lower bound where the recording went
-        past its bound (max_size; report.folded).
+        past its bound (max_size; report.compacted).
         """
         return max((Size(device.peak_above_start) for device in self._devices()), default=Size(0))
 

@@ -43,7 +43,7 @@ class KernelUse(Brief):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class HeldBlocks(Brief):
+class DeferredFrees(Brief):
     """Freed blocks of one stack that could not be given to anybody else yet, because of record_stream."""
 
     bytes: int
@@ -65,7 +65,7 @@ class Kernels(Brief):
     launches: int
     ran: int
     dropped: int  # launches without a record of their work, though there were records by then
-    unrecorded: int  # launches before the first record, or before a folded stretch: what became of them is unknown
+    unrecorded: int  # launches before the first record, or before a compacted stretch: what became of them is unknown
     unlaunched: int  # pieces of work, among `ran`, whose launch was not seen
     unjudged: int  # blocks in neither list, because too many waited for records
     wait_least_ns: int  # what "long" is in `early` and `late`
@@ -74,7 +74,7 @@ class Kernels(Brief):
     names: tuple[KernelTime, ...]  # the most time first, at most fifty
     early: tuple[KernelUse, ...]  # the most bytes first, at most fifty, as are the next two
     late: tuple[KernelUse, ...]
-    held: tuple[HeldBlocks, ...]
+    deferred_frees: tuple[DeferredFrees, ...]
 
     def _said(self) -> str:
         from cuptimem.output.text.words import duration

@@ -100,7 +100,7 @@ class DriverDevice(Brief):
 
 
 @dataclass(frozen=True, slots=True)
-class Witness:
+class RecordCheck:
     """CUPTI's own records of memory against the events of the driver level. All counts."""
 
     records: int = 0
@@ -128,7 +128,7 @@ class DriverLevel(Brief):
     unknown_frees: int = 0  # of memory that was given out before the recording
     failed_frees: int = 0  # that CUDA refused
     replaced: int = 0  # allocations at an address that was still taken: a free was not seen
-    witness: Witness = Witness()
+    record_check: RecordCheck = RecordCheck()
     devices: tuple[DriverDevice, ...] = ()
     host: DriverDevice | None = None  # page-locked host memory; None without a driver level
 

@@ -170,7 +170,7 @@ class Contents(Displayed, Brief):
     time_ns: int
     step: int | None  # None: no step clock ticked, the moment lies outside all steps, or it is about the whole run
     contributors: tuple[Contributor, ...]
-    rest_bytes: int = 0  # without a stack: the trace is past its bound (Report.folded), or keeps the largest only
+    rest_bytes: int = 0  # without a stack: the trace is past its bound (Report.compacted), or keeps the largest only
     rest_count: int = 0
     what: str = "peak"
 
@@ -234,7 +234,7 @@ class OutOfMemory(Brief):
     stack: Stack
     step: int | None
     contributors: tuple[Contributor, ...] = ()  # alive then, the largest first
-    left: bool = False  # its exception left the program or the profile; else the program caught it, or was killed
+    escaped: bool = False  # its exception left the program or the profile; else the program caught it, or was killed
     reserved: int | None = None  # by the allocator, as last told where `memory` is None; None: it does not say
     origin: Stack = ()  # its own stack, where that is not `stack`
     operator: str | None = None  # the autograd node that ran
@@ -261,7 +261,7 @@ class OutOfMemory(Brief):
 
     @property
     def unknown(self) -> int:
-        """Allocated, and in no contributor: folded (Report.folded), lost, or not asked for by tensors."""
+        """Allocated, and in no contributor: compacted (Report.compacted), lost, or not asked for by tensors."""
         return self.allocated - sum(c.bytes for c in self.contributors)
 
 
@@ -297,12 +297,12 @@ class Segments:
 
 @dataclass(frozen=True, slots=True)
 class TotalsCheck:
-    """The allocator's own total of bytes given out against the recorded heap, whenever it was told.
+    """The allocator's own total of bytes given out against the recorded heap, whenever it was reported.
 
-    `told` and `live` are of the last time that they differed, else of the last time.
+    `reported` and `live` are of the last time that they differed, else of the last time.
     """
 
-    told: int
+    reported: int
     live: int
     checked: int
     differ: int
@@ -355,7 +355,7 @@ class Device(Brief):
     timeline: tuple[TimelinePoint, ...]
     ooms: tuple[OutOfMemory, ...]  # the first 1,024, and the one that left
     requested_peak: int | None = None  # of the peak's bytes, those that were asked for; None: the allocator did not say
-    # The highest sum of live blocks that were allocated since the start; a lower bound where Report.folded.
+    # The highest sum of live blocks that were allocated since the start; a lower bound where Report.compacted.
     peak_above_start: int = 0
     kept: int = 0  # of those, what is alive at the end
     segments: Segments | None = None  # None: none were seen (expandable segments, other back ends, the CPU)
@@ -473,7 +473,7 @@ class Backward:
 
 
 @dataclass(frozen=True, slots=True)
-class Folded:
+class Compacted:
     """The stretch of a recording past its bound (max_size) of which only sums, survivors and peaks were kept."""
 
     from_step: int  # the first and the last step of it; -1 = before the first
@@ -567,7 +567,7 @@ class Report(Displayed, Brief):
     nodes: int | None  # nodes of the autograd graph alive at the last step's end; None: see nodes_reason
     nodes_reason: str  # why graph nodes were not counted, and are in no leak; "" if they were
     lost: Lost
-    folded: Folded | None  # None: the recording has every event
+    compacted: Compacted | None  # None: the recording has every event
     kept_blocks: tuple[KeptBlock, ...] = ()  # where the table "kept" was asked for: the first 65,536
     host_reads: tuple[HostRead, ...] = ()  # on a simulated device only, the most frequent first
     schema: int = field(default=1)
@@ -647,7 +647,7 @@ class Report(Displayed, Brief):
     @property
     def oom_left(self) -> OutOfMemory | None:
         """The refused allocation whose exception left the program or the profile."""
-        return next((oom for oom in self.ooms if oom.left), None)
+        return next((oom for oom in self.ooms if oom.escaped), None)
 
     def device(self, name: str) -> Device:
         """The device of that name ("cpu", "cuda:0"; "cuda" is "cuda:0"). Raises Error if it is not in the report."""

@@ -111,7 +111,7 @@ def data(report: Report, *, overview: Span | None = None, fine: Span | None = No
         "opening": list(training) if training is not None else None,
         "complete": report.complete,
         "caveats": warnings(views.caveats(report)),
-        "folded": _folded(report),
+        "compacted": _compacted(report),
         "counted": clean(counted_by(report.clock)) if report.clock.kind else "",
         "devices": devices,
         "resident": _columns(time=[p.time_ns for p in report.resident], bytes=[p.bytes for p in report.resident]),
@@ -348,16 +348,16 @@ def _steps_of(report: Report, device: str) -> list[Step]:
     return [step for step in report.steps if step.device == device]
 
 
-def _folded(report: Report) -> dict[str, int] | None:
+def _compacted(report: Report) -> dict[str, int] | None:
     """Where the trace has sums only. Its ends are those of steps; -1 where the trace does not say."""
-    if report.folded is None:
+    if report.compacted is None:
         return None
-    begin, end = report.folded.from_step, report.folded.to_step
+    begin, end = report.compacted.from_step, report.compacted.to_step
     times = {step.index: (step.begin_ns, step.end_ns) for step in report.steps}
     return {
         "begin": 0 if begin < 0 else times[begin][0] if begin in times else -1,
         "end": times[end][1] if end in times else -1,
-        "events": report.folded.events,
+        "events": report.compacted.events,
     }
 
 

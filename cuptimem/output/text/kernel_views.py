@@ -6,7 +6,7 @@ from typing import TypeVar
 from cuptimem.output.text.blocks import CODE, FUNCTION, LINE, Block, Column, Table, Text
 from cuptimem.output.text.ledger_views import prose, warning, where
 from cuptimem.output.text.words import code, count, duration, function, plural, share, size
-from cuptimem.report.kernels import HeldBlocks, Kernels, KernelTime, KernelUse, short_name
+from cuptimem.report.kernels import DeferredFrees, Kernels, KernelTime, KernelUse, short_name
 
 _Row = TypeVar("_Row")
 
@@ -68,7 +68,7 @@ def full(one: Kernels, top: int) -> list[Block]:
                 "dim",
             ),
         ]
-    return blocks + _held(one.held, top)
+    return blocks + _deferred(one.deferred_frees, top)
 
 
 def _time(ns: float) -> str:
@@ -92,7 +92,7 @@ def _kernel(group: Sequence[KernelTime]) -> str:
     return group[0].short if len(group) == 1 else f"{group[0].short}, {len(group)} of this name"
 
 
-def _place(row: KernelUse | HeldBlocks) -> object:
+def _place(row: KernelUse | DeferredFrees) -> object:
     return row.stack_lost if row.frame is None else (row.frame.file, row.frame.line)
 
 
@@ -130,8 +130,8 @@ def _uses(title: str, word: str, uses: Sequence[KernelUse], top: int) -> list[Bl
     return [Text(), Text(title, "title"), Table(columns, tuple(rows)), *_more(len(waits) - top)]
 
 
-def _held(held: Sequence[HeldBlocks], top: int) -> list[Block]:
-    if not held:
+def _deferred(deferred: Sequence[DeferredFrees], top: int) -> list[Block]:
+    if not deferred:
         return []
     columns = (
         Column("bytes", right=True, style="strong"),
@@ -139,8 +139,8 @@ def _held(held: Sequence[HeldBlocks], top: int) -> list[Block]:
         Column("waited for stream"),
         *_LINE,
     )
-    groups = _alike(held, lambda one: (_place(one), one.stream))
-    held_rows = sorted(
+    groups = _alike(deferred, lambda one: (_place(one), one.stream))
+    largest = sorted(
         ((sum(one.bytes for one in group), sum(one.count for one in group), group[0]) for group in groups), key=_most
     )
     rows = [
@@ -152,7 +152,7 @@ def _held(held: Sequence[HeldBlocks], top: int) -> list[Block]:
             function(one.frame),
             code(one.frame),
         )
-        for total, blocks, one in held_rows[:top]
+        for total, blocks, one in largest[:top]
     ]
     table = Table(columns, tuple(rows))
-    return [Text(), Text("Freed, and held by record_stream", "title"), table, *_more(len(held_rows) - top)]
+    return [Text(), Text("Freed, and held by record_stream", "title"), table, *_more(len(largest) - top)]

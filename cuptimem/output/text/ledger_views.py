@@ -216,7 +216,7 @@ def exactness(report: Report) -> list[Block]:
     """How the driver level was recorded, and what speaks against it."""
     said: list[Block] = []
     driver = report.driver
-    witness = driver.witness
+    check = driver.record_check
     if driver.mode == "slots":
         cause, fix = split_reason(driver.reason)
         said += warning(
@@ -236,14 +236,14 @@ def exactness(report: Report) -> list[Block]:
         said += warning(driver.reason)
     if report.environment.get("driver.time_base_changed") == "yes":
         said += warning("another tool changed CUPTI's clock meanwhile: times of records are not the trace's")
-    if witness.missing:
-        said += warning(f"{plural(witness.missing, 'event')} of memory without CUPTI's record of it")
-    if witness.differ:
-        said += warning(f"{plural(witness.differ, 'record')} of CUPTI say otherwise than the calls that were seen")
-    if witness.alone:
-        said += warning(f"{plural(witness.alone, 'record')} of CUPTI tell of memory that no call was seen to ask for")
-    if witness.dropped:
-        said += warning(f"{plural(witness.dropped, 'record')} dropped by CUPTI: the callers of those are not known")
+    if check.missing:
+        said += warning(f"{plural(check.missing, 'event')} of memory without CUPTI's record of it")
+    if check.differ:
+        said += warning(f"{plural(check.differ, 'record')} of CUPTI say otherwise than the calls that were seen")
+    if check.alone:
+        said += warning(f"{plural(check.alone, 'record')} of CUPTI tell of memory that no call was seen to ask for")
+    if check.dropped:
+        said += warning(f"{plural(check.dropped, 'record')} dropped by CUPTI: the callers of those are not known")
     if driver.failed_frees:
         said += warning(f"{plural(driver.failed_frees, 'free')} refused by CUDA: that memory is still there")
     if driver.replaced:
@@ -259,14 +259,14 @@ def exactness(report: Report) -> list[Block]:
 
 def _seen(driver: DriverLevel) -> str:
     number = f"{plural(driver.allocations, 'allocation')} and {plural(driver.frees, 'free')} at driver level"
-    witness = driver.witness
-    if not witness.records:
+    check = driver.record_check
+    if not check.records:
         return f"{number}; no second witness."
-    if witness.agrees and witness.records == 1:
+    if check.agrees and check.records == 1:
         return f"{number}; CUPTI's one record agrees with them."
-    if witness.agrees:
-        return f"{number}; all {plural(witness.records, 'record')} of CUPTI agree with them."
-    return f"{number}; {count(witness.matched)} of {plural(witness.records, 'record')} of CUPTI agree with them."
+    if check.agrees:
+        return f"{number}; all {plural(check.records, 'record')} of CUPTI agree with them."
+    return f"{number}; {count(check.matched)} of {plural(check.records, 'record')} of CUPTI agree with them."
 
 
 # -- page-locked host memory ---------------------------------------------------------------------------------------

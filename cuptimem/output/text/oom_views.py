@@ -33,7 +33,7 @@ def page(report: Report, oom: OutOfMemory) -> list[Block]:
 
 def caught(report: Report) -> list[Block]:
     """A line for the requests whose exceptions did not leave the program or the profile."""
-    ooms = [oom for oom in report.ooms if not oom.left]
+    ooms = [oom for oom in report.ooms if not oom.escaped]
     number = sum(device.refused for device in report.devices) - (report.oom_left is not None)
     if not ooms:
         return []

@@ -109,12 +109,12 @@ def caveats(report: Report) -> list[Block]:
             f"the recording ends where the process became another program (exec of {report.environment['exec']})"
         )
     said += filter(None, report.environment.get("problems", "").split("\n"))
-    if report.folded is not None:
-        folded = report.folded
-        where = f"steps {max(folded.from_step, 0)} to {folded.to_step}" if folded.to_step >= 0 else "no step"
+    if report.compacted is not None:
+        compacted = report.compacted
+        where = f"steps {max(compacted.from_step, 0)} to {compacted.to_step}" if compacted.to_step >= 0 else "no step"
         said.append(
             "past its bound (max_size) the trace keeps sums, survivors and peaks: "
-            f"{count(folded.events)} events of {where} are folded"
+            f"{count(compacted.events)} events of {where} are folded"
         )
     if lost.events:
         said.append(f"{count(lost.events)} events found no room and are lost: live bytes are wrong by them")
@@ -137,7 +137,8 @@ def caveats(report: Report) -> list[Block]:
         check = device.check
         if check is not None and check.differ:
             said.append(
-                f"{device.name}: its allocator said that {check.told} bytes were given out, recorded were {check.live} "
+                f"{device.name}: its allocator said that {check.reported} bytes were given out, "
+                f"recorded were {check.live} "
                 f"(it differed {count(check.differ)} of {count(check.checked)} times): events are missing"
             )
     return [Text(f"! {line}", "warning") for line in said]
@@ -164,7 +165,7 @@ def summary(report: Report, at: str = "peak") -> list[Block]:
         more = [*level, *file_hint(report, "ledger")] if report.ledgers else []
         return blocks + _nothing() + more
     blocks += [Text(), _devices(report), *_caching(report), *level]
-    blocks += [oom_views.left(oom) for oom in report.ooms if oom.left]
+    blocks += [oom_views.left(oom) for oom in report.ooms if oom.escaped]
     blocks += oom_views.caught(report)
     for device in report.devices:
         contents = report.contents(at, device.name)
@@ -205,7 +206,7 @@ def _devices(report: Report) -> Table:
             size(device.peak.bytes),
             "" if device.peak.step is None else str(device.peak.step),
             size(device.start),
-            f"{'≥ ' if report.folded else ''}{size(device.peak_above_start)}" if older else "",
+            f"{'≥ ' if report.compacted else ''}{size(device.peak_above_start)}" if older else "",
             size(device.end),
             count(device.allocations),
             size(device.allocated),

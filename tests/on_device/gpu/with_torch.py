@@ -37,7 +37,10 @@ def level(trace: Path) -> dict[str, Any]:
     found = _core.analyze(str(trace))
     driver, ledger = found["driver"], [row for row in found["ledger"] if row["what"] == "end"]
     return {
-        **{key: driver[key] for key in ("mode", "reason", "cupti", "allocations", "frees", "unknown_frees", "witness")},
+        **{
+            key: driver[key]
+            for key in ("mode", "reason", "cupti", "allocations", "frees", "unknown_frees", "record_check")
+        },
         "bytes": sum(device["bytes"] for device in driver["devices"]),
         "libraries": sorted({row["library"] for device in driver["devices"] for row in device["live"]}),
         "ledger": [

@@ -470,7 +470,7 @@ def folded(trace: Path) -> dict[str, Any]:
         compare_sums(torch.cuda.memory_allocated(), prof)
     found = numbers(prof)
     same("peak", found["peak"], peak)
-    return {**found, "folded": prof.report.folded is not None, "kept": len(kept)}
+    return {**found, "folded": prof.report.compacted is not None, "kept": len(kept)}
 
 
 def compare_sums(allocated: int, prof: Any) -> None:

@@ -116,7 +116,7 @@ def test_the_ledger_has_what_the_program_was_told(report: cuptimem.Report, told:
     handle = next(line for line in one.driver if line.name == "cuBLAS")
     assert handle.frame is not None and handle.frame.source == "y = (x @ x.T).relu_()"
     assert {line.name for line in one.driver} == {"libnative.so", "cuBLAS"}
-    assert report.driver.witness.agrees and report.driver.mode == "callbacks"
+    assert report.driver.record_check.agrees and report.driver.mode == "callbacks"
 
 
 def test_the_peak_is_before_the_refusal(report: cuptimem.Report) -> None:
@@ -163,6 +163,6 @@ def test_verbs(report: cuptimem.Report, verb: str, folder: Path, capsys: pytest.
                    for line in shown.splitlines())  # fmt: skip
     assert cli.main([verb, path, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["schema"] == 2 and document["complete"] is True
+    assert document["schema"] == 3 and document["complete"] is True
     if verb == "ledger":
         assert sum(line["bytes"] for line in document["ledgers"][0]["lines"]) == document["ledgers"][0]["used"]

@@ -316,7 +316,7 @@ def test_text_is_bounded_by_the_trace(run: Run, tmp_path: Path) -> None:
     done = run("train.py")
     assert done.code == 0, done.err
     report = cuptimem.open(tmp_path / "out.cmem")
-    assert report.folded is not None and texts(report)[77_777] == "kept = make(77_777)"
+    assert report.compacted is not None and texts(report)[77_777] == "kept = make(77_777)"
 
 
 @pytest.mark.skipif(sys.version_info < (3, 13), reason="Python keeps the text of -c from 3.13 on")

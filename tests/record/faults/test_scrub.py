@@ -114,7 +114,7 @@ def test_a_killed_and_folded_trace(call: Call, killed: Path, tmp_path: Path) -> 
     assert call("scrub", str(killed), str(copy)).code == 0
     assert not Path(f"{copy}.tail").exists() and _core.trace_meta(str(copy))["ring.path"] == ""
     report = cuptimem.open(copy)
-    assert report.state == "recovered" and report.folded is not None and len(report.steps) == 300
+    assert report.state == "recovered" and report.compacted is not None and len(report.steps) == 300
     assert all_figures(call, copy) == all_figures(call, killed)
     gone = [str(killed.parent).encode(), b"hunter2"]
     assert all(name in killed.read_bytes() for name in gone)

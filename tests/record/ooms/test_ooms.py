@@ -178,7 +178,7 @@ except RuntimeError:
     assert done.code == -signal.SIGKILL
     report = cuptimem.open(tmp_path / "x.cmem")
     (oom,) = report.ooms
-    assert report.state == "recovered" and not oom.left
+    assert report.state == "recovered" and not oom.escaped
     assert oom.requested == ASKED and sum(c.bytes for c in oom.contributors) == oom.allocated == 12_000
     assert any("1 request was refused: 256.0 TiB asked" in line for line in str(report).splitlines())
     assert TITLE in run("-m", "cuptimem", "peak", "--at", "oom", "x.cmem").out
@@ -212,7 +212,7 @@ def test_json(run: Run, tmp_path: Path) -> None:
     done = run("-m", "cuptimem", "peak", "--at", "oom", "--json", "x.cmem")
     document: dict[str, Any] = json.loads(done.out)
     (oom,) = document["ooms"]
-    assert document["refused"] == 1 and (oom["device"], oom["requested"], oom["left"]) == ("cpu", ASKED, True)
+    assert document["refused"] == 1 and (oom["device"], oom["requested"], oom["escaped"]) == ("cpu", ASKED, True)
     assert oom["allocated"] == 12_000 == sum(c["bytes"] for c in oom["contributors"]) and oom["rest_bytes"] == 0
     assert oom["reserved"] is oom["cached"] is oom["too_small"] is oom["free_on_device"] is oom["lacked"] is None
     (short,) = json.loads(run("-m", "cuptimem", "summary", "--json", "x.cmem").out)["ooms"]

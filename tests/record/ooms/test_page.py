@@ -40,7 +40,7 @@ def refused(
         alive.append(Contributor(activations, 1, LINE, "forward", category="activation"))
     contributors = tuple(sorted(alive, key=lambda c: -c.bytes))
     return OutOfMemory(
-        "cuda:0", 5, asked, 300 * MIB, LINE, 3, contributors, left=True, reserved=400 * MIB, memory=memory
+        "cuda:0", 5, asked, 300 * MIB, LINE, 3, contributors, escaped=True, reserved=400 * MIB, memory=memory
     )
 
 

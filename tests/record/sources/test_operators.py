@@ -190,11 +190,11 @@ with cuptimem.profile("a.cmem", operators=True, max_size=60_000) as prof:
         kept.append((batch[:1].tan(), batch[:2].tanh()))
         prof.step()
 rows = [c for c in prof.report.contents("kept").contributors if c.count > 100]
-report(folded=prof.report.folded is not None, kept=sorted((c.bytes, c.count, c.operator) for c in rows))
+report(compacted=prof.report.compacted is not None, kept=sorted((c.bytes, c.count, c.operator) for c in rows))
 """,
         timeout=240,
     )
-    assert found["folded"]
+    assert found["compacted"]
     assert found["kept"] == [[240_000, 6000, "aten::tan"], [480_000, 6000, "aten::tanh"]]
 
 

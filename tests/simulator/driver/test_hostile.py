@@ -20,7 +20,7 @@ def test_what_only_looks_wrong_changes_nothing(hostile: str, generation: str, pr
     assert is_what_the_device_did(ran)["device"] == DEVICES
     given_is_recorded(ran)
     found = ran.analyze()["driver"]
-    witness = found["witness"]
+    witness = found["record_check"]
     assert found["mode"] == "callbacks" and witness["matched"] > 100
     assert (witness["missing"], witness["differ"], witness["alone"], witness["dropped"]) == (0, 0, 0, 0)
     foreign = int(ran.meta()["driver.foreign_buffers"])
@@ -32,7 +32,7 @@ def test_lost_records_are_counted(generation: str, program: Program) -> None:
     """No allocation is lost with them: only whose it was, and that is said."""
     ran = program("plain", hostile="drop=10", cupti=generation)
     assert is_what_the_device_did(ran)["device"] == DEVICES
-    witness = ran.analyze()["driver"]["witness"]
+    witness = ran.analyze()["driver"]["record_check"]
     assert 5 < witness["missing"] <= witness["dropped"], "records of pools are among those that are dropped"
     assert (witness["differ"], witness["alone"]) == (0, 0)
     assert witness["matched"] == witness["records"]
@@ -79,7 +79,7 @@ def test_time_that_changes_its_base(program: Program) -> None:
     ran = program("plain", hostile="timebase=60")
     assert is_what_the_device_did(ran)["device"] == DEVICES
     assert ran.meta()["driver.time_base_changed"] == "yes"
-    witness = ran.analyze()["driver"]["witness"]
+    witness = ran.analyze()["driver"]["record_check"]
     assert (witness["missing"], witness["differ"], witness["alone"]) == (0, 0, 0)
 
 
@@ -110,7 +110,7 @@ def test_a_release_that_dies_without_a_buffer_gets_one(generation: str, program:
 def test_the_release_that_dies_of_a_walk_alone(program: Program) -> None:
     ran = program("plain", hostile="crash", cupti="13.2")
     assert is_what_the_device_did(ran)["device"] == DEVICES
-    assert ran.analyze()["driver"]["witness"]["matched"] > 100
+    assert ran.analyze()["driver"]["record_check"]["matched"] > 100
 
 
 def test_all_of_it_under_threads(program: Program) -> None:

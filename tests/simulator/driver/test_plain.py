@@ -96,7 +96,7 @@ def test_generations(generation: str, program: Program) -> None:
     given_is_recorded(ran)
     report = ran.analyze()["driver"]
     assert report["mode"] == "callbacks" and report["unknown_frees"] == 0
-    witness = report["witness"]
+    witness = report["record_check"]
     assert witness["matched"] > 100, witness
     assert (witness["missing"], witness["differ"], witness["alone"], witness["dropped"]) == (0, 0, 0, 0)
 

@@ -91,7 +91,7 @@ def driver(**changes: Any) -> dict[str, Any]:
         "unknown_frees": 0,
         "failed_frees": 0,
         "replaced": 0,
-        "witness": {"records": 2304, "matched": 2304, "missing": 0, "differ": 0, "alone": 0, "dropped": 0},
+        "record_check": {"records": 2304, "matched": 2304, "missing": 0, "differ": 0, "alone": 0, "dropped": 0},
         "devices": [
             {
                 "device": "cuda:0",
@@ -167,7 +167,7 @@ def kernels(**changes: Any) -> dict[str, Any]:
         ],
         "early": [{"stack": MODEL, "bytes": GIB, "count": 1, "wait_ns": 40_000_000, "kernel": STALL}],
         "late": [{"stack": REDUCE, "bytes": MIB, "count": 12, "wait_ns": 2_500_000_000, "kernel": ""}],
-        "held": [{"stack": MULTIPLY, "bytes": 2 * MIB, "count": 3, "stream": 0x5581}],
+        "deferred_frees": [{"stack": MULTIPLY, "bytes": 2 * MIB, "count": 3, "stream": 0x5581}],
     } | changes
 
 

@@ -60,7 +60,7 @@ def analysis(folder: Path) -> dict[str, Any]:
         for i in range(3)
     ]
     return {
-        "schema": 2,
+        "schema": 3,
         "complete": True,
         "state": "complete",
         "reason": "",

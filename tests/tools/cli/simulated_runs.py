@@ -94,7 +94,7 @@ def report(allocated: int, ooms: tuple[OutOfMemory, ...] = ()) -> Report:
         nodes=None,
         nodes_reason="",
         lost=Lost(),
-        folded=None,
+        compacted=None,
     )
 
 

@@ -338,7 +338,7 @@ def test_json_of_contributors_and_tensors(report: cuptimem.Report) -> None:
 
 def test_json_of_accounts(report: cuptimem.Report) -> None:
     document = json.accounts(report, [report.account(depth=1)])
-    assert json_module.loads(json.text(document)) == document and document["schema"] == 2
+    assert json_module.loads(json.text(document)) == document and document["schema"] == 3
     (one,) = document["accounts"]
     assert (one["device"], one["step"], one["depth"], one["bytes"]) == ("cpu", 1, 1, TOTAL)
     assert [row["module"] for row in one["modules"]] == ["net", None]

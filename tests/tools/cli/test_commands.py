@@ -64,7 +64,7 @@ def test_text_and_json(run: Run, trace: Path, verb: str) -> None:
     assert (machine.code, machine.err) == (0, "")
     document = json.loads(machine.out)
     assert list(document)[:5] == ["schema", "complete", "state", "reason", "lost"]
-    assert document["schema"] == 2
+    assert document["schema"] == 3
     assert document["complete"] is True
     assert document["lost"] == dict.fromkeys(document["lost"], 0) or document["lost"]["events"] == 0
 

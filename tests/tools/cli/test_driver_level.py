@@ -241,7 +241,7 @@ def test_driver_level(make: Make) -> None:
         1204,
         1100,
     )
-    assert driver.witness.agrees and driver.witness.records == 2304
+    assert driver.record_check.agrees and driver.record_check.records == 2304
     device = driver.device("cuda")
     assert (device.name, device.bytes, device.peak) == ("cuda:0", 82 * GIB, 91 * GIB)
     assert [(one.owner, one.torch) for one in device.live[:2]] == [("PyTorch", True), ("NCCL", False)]
@@ -252,8 +252,8 @@ def test_driver_level(make: Make) -> None:
 @pytest.mark.parametrize("key", ["missing", "differ", "alone"])
 def test_a_witness_that_disagrees(make: Make, key: str) -> None:
     row = driver_sample.driver()
-    row["witness"][key] = 1
-    assert not make(driver=row).driver.witness.agrees
+    row["record_check"][key] = 1
+    assert not make(driver=row).driver.record_check.agrees
 
 
 def test_device_timeline(make: Make) -> None:
@@ -283,7 +283,7 @@ def test_kernels(make: Make) -> None:
     assert kernels.names[0].name == driver_sample.STALL
     assert kernels.names[0].short == "vectorized_elementwise_kernel<FillFunctor>"
     assert kernels.early[0].frame is not None and kernels.early[0].wait_ns == 40_000_000
-    assert kernels.late[0].kernel == "" and kernels.held[0].stream == 0x5581
+    assert kernels.late[0].kernel == "" and kernels.deferred_frees[0].stream == 0x5581
 
 
 # -- names ---------------------------------------------------------------------------------------------------------

@@ -172,14 +172,16 @@ def test_what_a_backward_took_is_a_row_of_its_own(make: Make) -> None:
 
 
 def test_pytorchs_host_memory_of_an_unknown_caller(make: Make) -> None:
-    host = {"bytes": MIB, "peak": MIB, "live": [driver_sample.line("host", "", 0, MIB, 1, True)]}
+    host = {"device": "host", "bytes": MIB, "peak": MIB, "live": [driver_sample.line("host", "", 0, MIB, 1, True)]}
     assert any(line.split() == ["1.0", "MiB", "1", "PyTorch", "(no", "Python", "line)"]
                for line in ledger(make(driver=driver_sample.driver(host=host))))  # fmt: skip
 
 
 def test_one_record_agrees(make: Make) -> None:
     witness = {"records": 1, "matched": 1, "missing": 0, "differ": 0, "alone": 0, "dropped": 0}
-    assert "CUPTI's one record agrees with them." in prose(ledger(make(driver=driver_sample.driver(witness=witness))))
+    assert "CUPTI's one record agrees with them." in prose(
+        ledger(make(driver=driver_sample.driver(record_check=witness)))
+    )
 
 
 def test_what_is_unknown_is_said(make: Make) -> None:
@@ -215,7 +217,7 @@ def test_a_residual_of_nothing_is_shown_and_not_explained(make: Make) -> None:
 
 def test_what_speaks_against_it(make: Make) -> None:
     driver = driver_sample.driver(failed_frees=2, unknown_frees=3, replaced=7)
-    driver["witness"] = {"records": 9, "matched": 4, "missing": 1, "differ": 1, "alone": 3, "dropped": 5}
+    driver["record_check"] = {"records": 9, "matched": 4, "missing": 1, "differ": 1, "alone": 3, "dropped": 5}
     row = driver_sample.ledger(quiet=False, used=90 * GIB, pool_short=MIB)
     lines = ledger(make(driver=driver, ledger=[row]))
     assert row["residual"] < 0
@@ -484,10 +486,10 @@ def test_kernels_that_are_not_listed_count(make: Make) -> None:
 def test_what_looks_the_same_is_one_row(make: Make) -> None:
     one = driver_sample.kernels()
     one["names"].append({"name": STALL.replace("ILi4E", "ILi2E"), "count": 10, "ns": 10_000_000})
-    for key in ("early", "late", "held"):
+    for key in ("early", "late", "deferred_frees"):
         one[key].append(one[key][0] | {"bytes": GIB, "count": 5})
     one["early"][1]["wait_ns"] = 50_000_000
-    one["held"].append(one["held"][0] | {"stream": 0})
+    one["deferred_frees"].append(one["deferred_frees"][0] | {"stream": 0})
     lines = kernels(make(kernels=one | {"ns": 50_000_000, "names_total": 3}))
     assert lines[4].split()[:4] == ["40", "ms", "80", "%"]
     assert lines[4].endswith("1,010  39.6 µs  vectorized_elementwise_kernel<FillFunctor>, 2 of this name")
@@ -508,7 +510,7 @@ def test_a_graph_is_one_launch_of_many(make: Make) -> None:
 
 
 def test_kernels_and_nothing_that_waits(make: Make) -> None:
-    lines = kernels(make(kernels=driver_sample.kernels(early=[], late=[], held=[], dropped=0)))
+    lines = kernels(make(kernels=driver_sample.kernels(early=[], late=[], deferred_frees=[], dropped=0)))
     assert lines[-1] == "  No block was there 1.0 ms before any kernel, or 1.0 ms after the last."
     assert not any(line.startswith("!") for line in lines)
 
@@ -519,7 +521,7 @@ def test_kernels_and_nothing_that_waits(make: Make) -> None:
 def test_json_of_a_ledger(make: Make) -> None:
     report = make()
     document = standard_json.loads(json.text(json.ledger(report, (report.ledger(),))))
-    assert list(document)[:5] == ["schema", "complete", "state", "reason", "lost"] and document["schema"] == 2
+    assert list(document)[:5] == ["schema", "complete", "state", "reason", "lost"] and document["schema"] == 3
     (one,) = document["ledgers"]
     assert sum(line["bytes"] for line in one["lines"]) == one["used"] == 96 * GIB
     parts = ("tensors", "rounding", "cached", "driver", "driver_rounding", "pool_slack", "context", "others")
@@ -529,7 +531,7 @@ def test_json_of_a_ledger(make: Make) -> None:
     assert (nccl["line"]["line"], nccl["line"]["function"], len(nccl["stack"])) == (8, "train", 2)
     assert document["driver"]["mode"] == "callbacks" and document["driver"]["reason"] is None
     assert document["driver"]["host"]["live"][0]["torch"] is True
-    assert document["driver"]["witness"]["matched"] == 2304
+    assert document["driver"]["record_check"]["matched"] == 2304
 
 
 def test_json_of_a_backward_s_memory(make: Make) -> None:
@@ -630,7 +632,7 @@ def test_kernels_verb(read: Callable[..., list[Any]], capsys: pytest.CaptureFixt
     assert kernels_verb.main(["run.cmem", "--json"]) == 0
     document = standard_json.loads(capsys.readouterr().out)
     assert document["kernels"][0]["name"] == driver_sample.STALL  # whole
-    assert document["late"][0]["kernel"] is None and document["held"][0]["stream"] == 0x5581
+    assert document["late"][0]["kernel"] is None and document["deferred_frees"][0]["stream"] == 0x5581
     read(kernels=None)
     with pytest.raises(cuptimem.Error, match="record again with cuptimem run --kernels"):
         kernels_verb.main(["run.cmem"])

@@ -228,7 +228,7 @@ def test_chrome_is_a_trace_and_has_the_reports_bytes(trace: str, report: Report,
     assert max((m["Total Allocated"] for m in memory), default=0) == max(
         (d.peak.bytes for d in report.devices), default=0
     )
-    folded = sum(d.allocated for d in report.devices) if report.folded else 0
+    folded = sum(d.allocated for d in report.devices) if report.compacted else 0
     if not folded:
         assert sum(m["Bytes"] for m in memory) == sum(d.end for d in report.devices)
     drawn = sum(e["args"]["bytes"] for e in rows if e["ph"] == "b")

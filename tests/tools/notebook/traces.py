@@ -9,7 +9,7 @@ import hand_made
 
 import cuptimem
 from cuptimem import _core
-from cuptimem.report.model import Folded, Report
+from cuptimem.report.model import Compacted, Report
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'&\u202eevil\x1b[2J\n\r\u2028" + "ünïcödé"
 
@@ -70,7 +70,7 @@ def crashed(path: Path) -> Report:
 
 
 def folded(path: Path) -> Report:
-    return replace(training(path), folded=Folded(2, 20, 1_234_567))
+    return replace(training(path), compacted=Compacted(2, 20, 1_234_567))
 
 
 def without_its_file(path: Path) -> Report:

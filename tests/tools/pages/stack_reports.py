@@ -10,7 +10,7 @@ import cuptimem
 from cuptimem import _core
 from cuptimem.output.pages import stacks_data
 from cuptimem.report.load import analyze, from_dict
-from cuptimem.report.model import Folded, Lost
+from cuptimem.report.model import Compacted, Lost
 from tests.tools.cli import sample, stacked
 
 HOSTILE = '</script><img src=x onerror="document.title=1">'
@@ -113,7 +113,9 @@ def many_lines(folder: Path, lines: int) -> cuptimem.Report:
 def damaged(folder: Path) -> cuptimem.Report:
     report = some(folder, 5)
     lost = Lost(events=12, stacks=3, replaced=1)
-    return replace(report, lost=lost, folded=Folded(4, 90, 12_345), complete=False, state="cut", reason="disk full")
+    return replace(
+        report, lost=lost, compacted=Compacted(4, 90, 12_345), complete=False, state="cut", reason="disk full"
+    )
 
 
 def recorded(folder: Path, on: str = "cpu", events: int = 20_000, cut: int = 0) -> cuptimem.Report:

@@ -325,13 +325,13 @@ def test_a_folded_stretch_is_said(opened: Open, tmp_path: Path) -> None:
             _core.capture_sync()
             prof.step()
     report = prof.report
-    assert report.folded is not None
+    assert report.compacted is not None
     page = opened(report)
     assert "events of steps" in page.locator("header").inner_text()
     data = timeline.data(report)
     ends = {step.index: step.end_ns for step in report.steps}
-    assert data["folded"]["end"] == ends[report.folded.to_step]
-    assert data["folded"]["events"] == report.folded.events
+    assert data["compacted"]["end"] == ends[report.compacted.to_step]
+    assert data["compacted"]["events"] == report.compacted.events
     assert sum(rows(page).values()) == report.peak.bytes
 
 

@@ -221,7 +221,7 @@ def test_totals_that_agree(analyze: Analyze) -> None:
     for n in range(1, 6):
         t.alloc(n << 12, 512, t.line(1), **FIRST)
         t.add(RESERVED, n * 512, 1 << 20, **FIRST)
-    assert cuda(analyze(t))["check"] == {"told": 2560, "live": 2560, "checked": 5, "differ": 0}
+    assert cuda(analyze(t))["check"] == {"reported": 2560, "live": 2560, "checked": 5, "differ": 0}
 
 
 def test_a_lost_free_shows(analyze: Analyze) -> None:
@@ -232,7 +232,7 @@ def test_a_lost_free_shows(analyze: Analyze) -> None:
     t.alloc(0x2000, 1024, t.line(1), **FIRST)
     t.add(RESERVED, 1024, 1 << 20, **FIRST)
     t.add(RESERVED, 1024, 1 << 21, **FIRST)
-    assert cuda(analyze(t))["check"] == {"told": 1024, "live": 1536, "checked": 3, "differ": 2}
+    assert cuda(analyze(t))["check"] == {"reported": 1024, "live": 1536, "checked": 3, "differ": 2}
 
 
 def test_what_a_fold_left_out_is_no_difference(analyze: Analyze) -> None:
@@ -247,7 +247,7 @@ def test_what_a_fold_left_out_is_no_difference(analyze: Analyze) -> None:
     t.tick(STEP, 0, tick)
     t.add(RESERVED, 512, 1 << 20, **FIRST)
     t.tick(STEP, 0, tick)
-    assert cuda(analyze(t))["check"] == {"told": 512, "live": 512, "checked": 2, "differ": 0}
+    assert cuda(analyze(t))["check"] == {"reported": 512, "live": 512, "checked": 2, "differ": 0}
 
 
 # --- others -------------------------------------------------------------------------------------------

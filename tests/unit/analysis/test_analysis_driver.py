@@ -19,7 +19,7 @@ def check(program: Driver, report: dict[str, Any]) -> None:
     driver = report["driver"]
     assert (driver["allocations"], driver["frees"]) == (program.allocations, program.frees)
     assert (driver["unknown_frees"], driver["failed_frees"]) == (program.unknown, program.failed)
-    witness = driver["witness"]
+    witness = driver["record_check"]
     assert witness["matched"] == witness["records"] == program.matched
     assert witness["differ"] == witness["alone"] == 0
     assert witness["missing"] == (program.missing if program.matched else 0)
@@ -75,7 +75,7 @@ def test_without_events_there_is_nothing(analyze: Analyze) -> None:
         "unknown_frees": 0,
         "failed_frees": 0,
         "replaced": 0,
-        "witness": {"records": 0, "matched": 0, "missing": 0, "differ": 0, "alone": 0, "dropped": 0},
+        "record_check": {"records": 0, "matched": 0, "missing": 0, "differ": 0, "alone": 0, "dropped": 0},
         "devices": [],
         "host": {"device": "host", "bytes": 0, "peak": 0, "live": []},
     }
@@ -85,7 +85,7 @@ def test_what_the_recorder_said_of_itself(tmp_path: Path) -> None:
     meta = {"driver": "slots", "driver.reason": "no CUPTI", "driver.cupti": "/x/libcupti.so.13", "driver.dropped": "7"}
     driver = _core.analyze(Trace().write(tmp_path / "t.cmem", meta=meta))["driver"]
     assert (driver["mode"], driver["reason"], driver["cupti"]) == ("slots", "no CUPTI", "/x/libcupti.so.13")
-    assert driver["witness"]["dropped"] == 7
+    assert driver["record_check"]["dropped"] == 7
 
 
 # --- whom it is charged to -------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ def test_records_in_either_order_and_what_has_none(analyze: Analyze) -> None:
     moment(t, 1000)
     report = analyze(t)
     witness = {"records": 5, "matched": 2, "missing": 1, "differ": 1, "alone": 2, "dropped": 0}
-    assert report["driver"]["witness"] == witness
+    assert report["driver"]["record_check"] == witness
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_what_a_record_says_otherwise(analyze: Analyze, address: int, size: int,
     t.add(MORE, 1, CORRELATION)
     t.add(WITNESS, address, size, t.name("liba.so"), thread=9, device=craft.CUDA, index=index)
     t.add(MORE, 1, CORRELATION, thread=9)
-    witness = analyze(t)["driver"]["witness"]
+    witness = analyze(t)["driver"]["record_check"]
     assert (witness["matched"], witness["differ"], witness["missing"], witness["alone"]) == (matched, 1 - matched, 0, 0)
 
 
@@ -61,7 +61,7 @@ def test_one_id_of_several_calls(analyze: Analyze) -> None:
     for address in (0x20000, 0x10000):
         record(t, address, address, 1, library=f"lib{address:x}.so")
     report = analyze(t)
-    assert report["driver"]["witness"]["matched"] == 2
+    assert report["driver"]["record_check"]["matched"] == 2
     live = report["driver"]["devices"][0]["live"]
     assert [(row["library"], row["bytes"]) for row in live] == [("lib20000.so", 0x20000), ("lib10000.so", 0x10000)]
 
@@ -89,11 +89,11 @@ def test_more_calls_wait_than_are_kept(analyze: Analyze) -> None:
         free(t, DEV, 0x10000)
     record(t, 0x10000, 64, 50)  # too late
     record(t, 0x10000, 64, 150)
-    witness = analyze(t, per_batch=100_000)["driver"]["witness"]
+    witness = analyze(t, per_batch=100_000)["driver"]["record_check"]
     assert (witness["matched"], witness["alone"], witness["missing"]) == (1, 1, count - 1)
     t.mark(WINDOW_OPEN, 1)
     record(t, 0x10000, 64, 200)
-    inside = analyze(t, per_batch=100_000, window=1)["driver"]["witness"]
+    inside = analyze(t, per_batch=100_000, window=1)["driver"]["record_check"]
     assert inside["matched"] == 1 and inside["missing"] < witness["missing"] - 100  # given up before
 
 

@@ -79,7 +79,7 @@ def test_a_folds_missing_records_come_in_a_window(analyze: Analyze, tmp_path: Pa
     whole, cut = t.write(tmp_path / "whole.cmem"), str(tmp_path / "cut.cmem")
     _core.extract(whole, cut, 1)
     for report in (_core.analyze(whole), _core.analyze(whole, window=1), _core.analyze(cut)):
-        witness = report["driver"]["witness"]
+        witness = report["driver"]["record_check"]
         assert (witness["records"], witness["matched"], witness["missing"]) == (5, 5, 0)
     assert _core.analyze(whole)["driver"]["allocations"] == 9
 

@@ -8,7 +8,19 @@ from hand_made import Analyze, only_device
 
 OOM_LEFT = 11
 WHOLE, KEPT = 16, 1024
-NAMES = ("time_ns", "requested", "allocated", "stack", "step", "alive", "left", "reserved", "origin", "name", "memory")
+NAMES = (
+    "time_ns",
+    "requested",
+    "allocated",
+    "stack",
+    "step",
+    "alive",
+    "escaped",
+    "reserved",
+    "origin",
+    "name",
+    "memory",
+)
 FIRST = {"device": CUDA, "index": 0}
 SECOND = {"device": CUDA, "index": 1}
 
@@ -34,7 +46,7 @@ def test_what_was_alive_at_that_moment(analyze: Analyze) -> None:
     (row,) = rows(analyze(t))
     assert alive(row) == [(160, 2, t.line(1)), (50, 1, t.line(2))]
     assert (row["requested"], row["allocated"], row["stack"], row["step"]) == (1 << 40, 210, t.line(4), None)
-    assert (row["left"], row["reserved"], row["name"], row["memory"]) == (False, None, None, None)
+    assert (row["escaped"], row["reserved"], row["name"], row["memory"]) == (False, None, None, None)
 
 
 def test_each_device_has_its_own(analyze: Analyze) -> None:
@@ -74,7 +86,7 @@ def test_of_ten_thousand_the_first_are_whole_and_the_one_that_left(analyze: Anal
     assert only_device(report)["ooms_total"] == 10_000
     assert [row["requested"] for row in found] == [1000 + i for i in range(KEPT)] + [10_999]
     assert [i for i, row in enumerate(found) if row["alive"]] == [*range(WHOLE), KEPT]
-    assert [i for i, row in enumerate(found) if row["left"]] == [KEPT]
+    assert [i for i, row in enumerate(found) if row["escaped"]] == [KEPT]
 
 
 def test_a_window_knows_what_left_it(analyze: Analyze) -> None:
@@ -89,13 +101,13 @@ def test_a_window_knows_what_left_it(analyze: Analyze) -> None:
     t.mark(WINDOW_OPEN, 3)
     t.add(OOM, 0, 3, t.line(1))
     t.mark(WINDOW_CLOSE, 3)
-    assert [row["left"] for row in rows(analyze(t))] == [False, False, False]
-    assert [(row["requested"], row["left"]) for row in rows(analyze(t, window=2))] == [(2, True)]
-    assert [(row["requested"], row["left"]) for row in rows(analyze(t, window=3))] == [(3, False)]
+    assert [row["escaped"] for row in rows(analyze(t))] == [False, False, False]
+    assert [(row["requested"], row["escaped"]) for row in rows(analyze(t, window=2))] == [(2, True)]
+    assert [(row["requested"], row["escaped"]) for row in rows(analyze(t, window=3))] == [(3, False)]
     t.mark(OOM_LEFT, 1)
     t.mark(WINDOW_CLOSE, 1)
-    assert [row["left"] for row in rows(analyze(t))] == [False, False, True]
-    assert [row["left"] for row in rows(analyze(t, window=1))] == [False, False, True]
+    assert [row["escaped"] for row in rows(analyze(t))] == [False, False, True]
+    assert [row["escaped"] for row in rows(analyze(t, window=1))] == [False, False, True]
 
 
 def test_a_mark_without_a_refused_request_says_nothing(analyze: Analyze) -> None:
@@ -103,7 +115,7 @@ def test_a_mark_without_a_refused_request_says_nothing(analyze: Analyze) -> None
     t.mark(WINDOW_OPEN, 1)
     t.mark(OOM_LEFT, 1)
     t.add(OOM, 0, 1, t.line(1))
-    assert [row["left"] for row in rows(analyze(t))] == [False]
+    assert [row["escaped"] for row in rows(analyze(t))] == [False]
 
 
 def test_after_a_kill_and_in_a_step(analyze: Analyze) -> None:

@@ -102,7 +102,7 @@ def test_counts_and_meta(analyze: Analyze, tmp_path: Path) -> None:
     t.free(0x1000, thread=4)
     t.add(SAMPLE, 1, 1000, thread=0)  # the collector's: none of the program's threads
     report = _core.analyze(t.write(tmp_path / "t.cmem", meta={"torch": "2.13.0"}, per_batch=1, lost=5))
-    assert report["schema"] == 2 and report["complete"] and report["state"] == "complete"
+    assert report["schema"] == 3 and report["complete"] and report["state"] == "complete"
     assert (report["events"], report["allocations"], report["threads"]) == (4, 2, 2)
     assert report["meta"] == {"torch": "2.13.0"} and report["lost"]["events"] == 5
     assert report["duration_ns"] == t.elapsed

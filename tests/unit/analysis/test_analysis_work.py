@@ -31,7 +31,7 @@ def test_blocks_that_wait_for_work(analyze: Analyze) -> None:
         (128, 1, "second"),
         (512, 1, "second"),
     ]
-    assert found["held"] == []
+    assert found["deferred_frees"] == []
 
 
 def test_kernels_beyond_the_list_are_in_the_sums(analyze: Analyze) -> None:
@@ -94,5 +94,5 @@ def test_held_blocks(analyze: Analyze) -> None:
             t.free(0x3000, **CUDA)  # another thread's is another block
         t.free(0x1000 * (i + 1), thread=2, **CUDA)
     found = analyze(t)["kernels"]
-    assert [(h["bytes"], h["count"], h["stream"]) for h in found["held"]] == [(200, 2, 0x77)]
+    assert [(h["bytes"], h["count"], h["stream"]) for h in found["deferred_frees"]] == [(200, 2, 0x77)]
     assert found["launches"] == 0

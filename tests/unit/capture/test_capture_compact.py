@@ -187,7 +187,7 @@ def origins(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 # What a fold may change: how many records there are is told by it, so only the curve between bounds is.
 def comparable(result: dict[str, Any]) -> dict[str, Any]:
     result = dict(result)
-    result.pop("folded")
+    result.pop("compacted")
     devices = []
     for device in result.pop("devices"):
         device = dict(device)
@@ -196,7 +196,7 @@ def comparable(result: dict[str, Any]) -> dict[str, Any]:
         device.pop("tables")  # see below
         device.pop("check")  # of a folded stretch the totals cannot be checked
         device.pop("above")  # the peak of a window's own blocks may be at another moment than that of all: see most()
-        if device["requested_peak"] < 0:  # of no block that is left was it told: they are as large as was asked for
+        if device["requested_peak"] is None:  # no block that is left reports it: they are as large as was requested
             device["requested_peak"] = device["peak"]
         device["contributors"] = origins(device["contributors"])
         devices.append(device)
@@ -254,9 +254,9 @@ def check(library: ctypes.CDLL, folder: Path, trace: craft.Trace, whole: int, cu
         one, other = _core.analyze(a, window=window), _core.analyze(b, window=window)
         assert comparable(one) == comparable(other)
         assert all(bytes_ <= most(one)[device] for device, bytes_ in most(other).items())
-        assert one["folded"] is None
+        assert one["compacted"] is None
         if window == 0:
-            assert (other["folded"]["events"] if other["folded"] else 0) == left_out
+            assert (other["compacted"]["events"] if other["compacted"] else 0) == left_out
         else:
             _core.extract(a, str(folder / "c.cmem"), window)
             _core.extract(b, str(folder / "d.cmem"), window)
@@ -349,7 +349,7 @@ def test_a_stretch_longer_than_a_fold_takes(fold: ctypes.CDLL, tmp_path: Path) -
         _core.analyze(t.write(tmp_path / name, per_batch=100_000))
         for t, name in ((trace, "a.cmem"), (folded(fold, trace, 0, 10**9, 0), "b.cmem"))
     )
-    assert half * 2 > 1 << 18 and other["folded"]["events"] > 270_000
+    assert half * 2 > 1 << 18 and other["compacted"]["events"] > 270_000
     assert comparable(one) == comparable(other)
 
 
@@ -460,10 +460,10 @@ def test_a_fold_changes_no_ledger(
     )
     if rest:  # what is not folded may have records of what was left out: then both halves are alone
         for report in (one, other):
-            witness = report["driver"]["witness"]
+            witness = report["driver"]["record_check"]
             alone = min(witness["missing"], witness["alone"])
             lonely = witness["differ"] + alone
-            report["driver"]["witness"] = {
+            report["driver"]["record_check"] = {
                 "records": witness["records"],
                 "joined": witness["matched"] + lonely,
                 "missing": witness["missing"] - alone,
@@ -486,7 +486,7 @@ def test_a_fold_changes_no_ledger_of_a_window(fold: ctypes.CDLL, tmp_path: Path)
         for window in (e.address for e in trace.events if e.kind == craft.MARK and e.size == craft.WINDOW_OPEN):
             one, other = _core.analyze(a, window=window), _core.analyze(b, window=window)
             for report in (one, other):
-                del report["driver"]["witness"]
+                del report["driver"]["record_check"]
             assert driver_sums(one, other) == driver_sums(other, one), (seed, window)
             cut = []
             for path, name in ((a, "c.cmem"), (b, "d.cmem")):
@@ -495,7 +495,7 @@ def test_a_fold_changes_no_ledger_of_a_window(fold: ctypes.CDLL, tmp_path: Path)
                 cut.append(_core.analyze(str(tmp_path / name))["driver"])
             for key in ("allocations", "frees", "unknown_frees", "failed_frees", "replaced"):
                 assert cut[0][key] == cut[1][key], (seed, window, key)
-            assert max(driver["witness"]["missing"] for driver in cut) <= len(trace.events)
+            assert max(driver["record_check"]["missing"] for driver in cut) <= len(trace.events)
 
 
 def test_what_the_driver_gave_out_for_a_moment_folds(fold: ctypes.CDLL, tmp_path: Path) -> None:
@@ -533,12 +533,19 @@ def test_what_the_driver_gave_out_for_a_moment_folds(fold: ctypes.CDLL, tmp_path
     assert driver_sums(one, other) == driver_sums(other, one)
     driver = other["driver"]
     assert (driver["allocations"], driver["frees"]) == (1010, 1000)
-    assert driver["witness"] == {"records": 2009, "matched": 2009, "missing": 1, "differ": 0, "alone": 0, "dropped": 0}
+    assert driver["record_check"] == {
+        "records": 2009,
+        "matched": 2009,
+        "missing": 1,
+        "differ": 0,
+        "alone": 0,
+        "dropped": 0,
+    }
     assert (driver["devices"][0]["bytes"], driver["devices"][0]["peak"]) == (1000, 1100)
     kinds = [e.kind for e in short.events]
     # Of each of 4 steps: what stays, what was alive at the peaks of blocks and driver, and the free before the tick.
     assert kinds.count(craft.DRIVER_NEW) <= 10 + 3 * 4 and kinds.count(craft.DRIVER_FREE) <= 3 * 4
-    assert len(kinds) < 200 and other["folded"]["events"] > 9_000
+    assert len(kinds) < 200 and other["compacted"]["events"] > 9_000
 
 
 def test_what_is_told_again_and_again_folds(fold: ctypes.CDLL) -> None:

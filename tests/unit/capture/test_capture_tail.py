@@ -167,7 +167,7 @@ def test_the_trace_stops_growing(program: Program, tmp_path: Path) -> None:
     assert report["lost"]["events"] == 0
     assert report["devices"][0]["allocated"] == 60 * sum(range(1, 20001))
     assert report["devices"][0]["peak"] == 20000
-    assert report["folded"]["from_step"] == -1 and report["folded"]["events"] > 500_000
+    assert report["compacted"]["from_step"] == -1 and report["compacted"]["events"] > 500_000
     assert told(trace) - report["threads"] >= saw["emitted"]
 
 
@@ -176,7 +176,7 @@ def test_the_same_report_with_and_without_a_bound(program: Program, tmp_path: Pa
     record(program, small, rounds=30, max_size=100_000)
     record(program, large, rounds=30)
     one, other = _core.analyze(str(small)), _core.analyze(str(large))
-    assert other["folded"] is None and one["folded"]["events"] > 0
+    assert other["compacted"] is None and one["compacted"]["events"] > 0
     for key in ("allocated", "freed", "allocations", "frees", "peak", "start", "end"):
         assert one["devices"][0][key] == other["devices"][0][key]
     assert small.stat().st_size < large.stat().st_size / 2

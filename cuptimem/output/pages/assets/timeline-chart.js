@@ -136,7 +136,7 @@ const timelineChart = (() => {
             stack.groups.forEach((group, k) => this._paintPattern(u, group, k ? levels[k - 1] : null, levels[k], from, to));
             this._paintTop(u, from, to);
             this._paintLines(u, from, to);
-            this._paintFolded(u);
+            this._paintCompacted(u);
             this._paintSelection(u);
             context.restore();
         }
@@ -259,10 +259,10 @@ const timelineChart = (() => {
             }
         }
 
-        _paintFolded(u) {
-            const folded = this.app.model.raw.folded, context = u.ctx, box = u.bbox;
-            if (!folded || folded.begin < 0 || folded.end < 0) return;
-            const left = u.valToPos(folded.begin, "x", true), right = u.valToPos(folded.end, "x", true);
+        _paintCompacted(u) {
+            const compacted = this.app.model.raw.compacted, context = u.ctx, box = u.bbox;
+            if (!compacted || compacted.begin < 0 || compacted.end < 0) return;
+            const left = u.valToPos(compacted.begin, "x", true), right = u.valToPos(compacted.end, "x", true);
             context.globalAlpha = 0.4;
             context.fillStyle = ink.stripes(context, this.app.inks.faint, 12, 1, true);
             context.fillRect(left, box.top, right - left, box.height);
