@@ -179,7 +179,7 @@ foreign: $(STAMP)/package ## run test suites of PyTorch, accelerate and einops b
 accounts: $(STAMP)/package cuda-environment ## what memory is for, by cuptimem and by the programs' own objects; writes docs/accounts/<date>.md
 	$(BIN)/python -m tests.oracle.accounts
 
-cupti-headers: $(STAMP)/package ## read the headers of CUPTI's releases anew (CACHE=folder for their wheels, 200 MB)
+cupti-headers: $(STAMP)/package ## read the headers of CUPTI's releases again (CACHE=folder for their wheels, 200 MB)
 	$(BIN)/python -m tests.simulator.cupti_headers $(or $(CACHE),build/cupti-wheels)
 
 wheels: $(STAMP)/package ## build the source distribution and a wheel for each Python here into dist/, and check them

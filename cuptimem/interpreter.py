@@ -4,38 +4,49 @@ import sys
 
 CALL = "cuptimem.simulation.call"  # python -m CALL FOLDER NAME calls a function of that name
 
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
 _WITH_VALUE = "WX"
-_LONG_WITH_VALUE = "--check-hash-based-pycs"
 
 
-def split(arguments: list[str]) -> tuple[list[list[str]], list[str]]:
+def _takes_value(name: str) -> bool:
+    return name in ("-W", "-X", "--check-hash-based-pycs")
+
+
+def split(
+    arguments: "Sequence[str]", takes_value: "Callable[[str], bool | None]" = _takes_value
+) -> tuple[list[list[str]], list[str]]:
     """Options before the program, each with its value, and the program: "-m" or "-c" and what follows, or a script, "-"
-    or nothing. Without the interpreter's name. As CPython reads them: -Bm pkg is -B -m pkg."""
+    or nothing. Without the interpreter's name. As CPython reads them: -Bm pkg is -B -m pkg.
+
+    takes_value: of the option with this name, "-W" or "--long"; None for an unknown one. Python's own by default.
+    """
     options: list[list[str]] = []
-    at = 0
-    while at < len(arguments):
-        argument = arguments[at]
-        at += 1
-        if argument == "--":
-            return options, arguments[at:]
-        if argument == "-" or not argument.startswith("-"):
-            return options, arguments[at - 1 :]
-        option = [argument]
-        if argument.startswith("--"):
-            takes_next = argument == _LONG_WITH_VALUE
-        else:
-            last = next((index for index, flag in enumerate(argument) if flag in f"{_WITH_VALUE}mc"), len(argument))
-            if argument[last : last + 1] in ("m", "c"):
-                before, rest = argument[1:last], argument[last + 1 :]
-                if before:
-                    options.append([f"-{before}"])
-                return options, [f"-{argument[last]}", *([rest] if rest else []), *arguments[at:]]
-            takes_next = last == len(argument) - 1
-        if takes_next:
-            option += arguments[at : at + 1]
-            at += 1
-        options.append(option)
+    words = list(arguments)
+    while words:
+        word = words.pop(0)
+        if word == "--":
+            return options, words
+        if word == "-" or not word.startswith("-"):
+            return options, [word, *words]
+        name, flags, value = word, "", ""
+        if not word.startswith("--"):
+            at = next((at for at, letter in enumerate(word) if at and not _is_flag(letter, takes_value)), len(word) - 1)
+            name, flags, value = f"-{word[at]}", word[1:at], word[at + 1 :]
+        if name in ("-m", "-c"):
+            options += [[f"-{flags}"]] if flags else []
+            return options, [name, *([value] if value else []), *words]
+        taken = 1 if takes_value(name) and not value else 0
+        options.append([word, *words[:taken]])
+        del words[:taken]
     return options, []
+
+
+def _is_flag(letter: str, takes_value: "Callable[[str], bool | None]") -> bool:
+    return letter not in "mc" and takes_value(f"-{letter}") is False
 
 
 def without(option: list[str], letters: str) -> list[str]:

@@ -162,8 +162,8 @@ class Run:
         self._some = bool(arguments)
 
     def main(self, *more: str) -> list[Group]:
-        folders = {f"{'/'.join(file.relative_to(ROOT / 'tests').parts[:2])}/": None for file in self._files}
-        return list(self._groups(pythons.RUNNING, (*FIRST, *folders), more))
+        folders = {f"{'/'.join(file.relative_to(ROOT / 'tests').parts[:-1][:2])}/": None for file in self._files}
+        return list(self._groups(pythons.RUNNING, (*FIRST, *folders, ""), more))
 
     def others(self, *more: str) -> list[Group]:
         """Of the other Pythons: what needs no PyTorch."""

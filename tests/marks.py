@@ -28,9 +28,9 @@ ONCE = [
     ("simulator/driver/test_plain.py::test_past_the_bound", "", "a table in C"),
     ("simulator/driver/test_plain.py::test_threads_", "", "hooks in C, threads of C"),
     ("simulator/driver/test_records_vendor.py", "", "reads C headers"),
-    ("simulator/driver/test_witness.py::test_two_hundred", "", "threads and libraries that stay are C's"),
-    ("simulator/driver/test_witness_cupti.py", "", "how CUPTI is found and asked is decided in C"),
-    ("simulator/driver/test_witness_patience.py", "", "who waits for whom is decided in C"),
+    ("simulator/driver/test_cupti_thread.py::test_two_hundred", "", "threads and libraries that stay are C's"),
+    ("simulator/driver/test_cupti_library.py", "", "how CUPTI is found and asked is decided in C"),
+    ("simulator/driver/test_cupti_thread_patience.py", "", "who waits for whom is decided in C"),
     ("simulator/driver/test_without_driver.py", "", "whether CUPTI is entered is decided in C"),
     ("oracle/evidence/", "", "judges reports"),
     (

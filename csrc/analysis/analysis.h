@@ -5,8 +5,7 @@
  * stacks and steps, not with events. All bytes are int64, all times nanoseconds since the window's
  * start.
  *
- * A new analysis is one new file with a cm_part_kind (parts.h) and one line in the table in
- * analyze.c. */
+ * CONTRIBUTING.md ("A question") says what a new analysis needs. */
 #ifndef CM_ANALYSIS_ANALYSIS_H
 #define CM_ANALYSIS_ANALYSIS_H
 
@@ -56,7 +55,7 @@ typedef struct cm_oom {
     uint32_t stack, origin_stack; /* charged, its own */
     uint32_t name;                /* type name id of the autograd node that ran, 0 = none */
     int64_t step;                 /* -1: outside of any */
-    bool left;                    /* CM_MARK_OOM_LEFT */
+    bool escaped;                 /* CM_MARK_OOM_LEFT */
     cm_contributor *contributors; /* alive then, largest first */
     size_t contributor_count;
     cm_fragmentation memory; /* segment_total 0: no known segments */
@@ -75,12 +74,12 @@ typedef struct cm_segment_totals {
  * recorded. Compacted stretches are skipped, because their events are incomplete. */
 typedef struct cm_totals_check {
     uint64_t checked, differ;
-    int64_t told, live; /* at the last difference, else at the last check */
+    int64_t reported, live; /* at the last difference, else at the last check */
 } cm_totals_check;
 
 /* Tables of one device's blocks by contributor. With options.of_step, start and end are those of
  * the step. */
-typedef enum cm_table_kind {
+typedef enum cm_contents_kind {
     CM_TABLE_START = 0, /* alive when the recording or window began */
     CM_TABLE_END,       /* alive at the end */
     CM_TABLE_ABOVE,     /* allocated since the start, and alive at the peak above it */
@@ -89,7 +88,7 @@ typedef enum cm_table_kind {
     CM_TABLE_STEPPED,   /* ... in a step */
     CM_TABLE_TEMPORARY, /* ... and freed in the same step */
     CM_TABLES
-} cm_table_kind;
+} cm_contents_kind;
 
 #define CM_TABLE(kind) (1u << (kind))
 
@@ -255,10 +254,10 @@ typedef struct cm_rss_point {
 
 /* Events that compaction replaced by sums (compact/compact.h). Steps as in cm_survivor, without
  * meaning where events == 0. */
-typedef struct cm_folded {
+typedef struct cm_compacted {
     uint64_t events;
     int64_t from_step, to_step;
-} cm_folded;
+} cm_compacted;
 
 /* Reads of values that a simulated device did not compute, by their line. */
 typedef struct cm_host_read {
@@ -277,8 +276,8 @@ typedef struct cm_analysis {
     uint64_t start_realtime_ns, duration_ns; /* of the window */
     uint64_t begin_ns, end_ns;               /* of the window in the trace */
     uint64_t events, allocations;
-    cm_folded folded; /* among the events */
-    uint64_t threads; /* that allocated or freed */
+    cm_compacted compacted; /* among the events */
+    uint64_t threads;       /* that allocated or freed */
     cm_device_report *device;
     size_t device_count;
     cm_rss_point *rss;

@@ -39,7 +39,7 @@ typedef struct analyzer {
     bool started, fine;
     int64_t bounds; /* step bounds passed: the first is the begin of step 0 */
     uint64_t events;
-    cm_folded folded;
+    cm_compacted compacted;
     cm_idmap thread; /* that allocated or freed */
     uint32_t last_thread;
     cm_backward_bytes backward;       /* before the window */
@@ -126,10 +126,10 @@ static void count_compacted(analyzer *a, const cm_event *e)
     int64_t last = (int64_t)a->plan->steps.count - 1, step = a->replay->step;
     if (step > last)
         step = last; /* the tail is in no step */
-    if (a->folded.events == 0)
-        a->folded.from_step = step;
-    a->folded.to_step = step;
-    a->folded.events += e->address;
+    if (a->compacted.events == 0)
+        a->compacted.from_step = step;
+    a->compacted.to_step = step;
+    a->compacted.events += e->address;
     a->events += e->address;
 }
 
@@ -236,7 +236,7 @@ static bool finish(analyzer *a)
     out->duration_ns = a->plan->end_ns - a->plan->begin_ns;
     out->step_asked = a->options.of_step ? a->options.step : -1;
     out->events = a->events;
-    out->folded = a->folded;
+    out->compacted = a->compacted;
     out->threads = a->thread.count;
     out->backward = replay->backward;
     out->backward.bytes -= a->backward.bytes;
@@ -343,7 +343,7 @@ static void free_driver(cm_analysis *analysis)
     free(analysis->kernels.name);
     free(analysis->kernels.early);
     free(analysis->kernels.late);
-    free(analysis->kernels.held);
+    free(analysis->kernels.deferred_frees);
 }
 
 void cm_analysis_free(cm_analysis *analysis)

@@ -63,7 +63,7 @@ static bool event(void *part, const cm_record *record)
     int number = cm_replay_find_device(replay, CM_DEVICE_CUDA, e->device_index);
     cm_device_point now = {.time_ns = record->time_ns,
                            .used = state->last.used,
-                           .driver = replay->driver->accounts.device[place].bytes,
+                           .driver = replay->driver->totals.device[place].bytes,
                            .reserved = number < 0 ? -1 : replay->device[number].reserved,
                            .allocated = number < 0 ? 0 : replay->device[number].live};
     curve *c = &all->device[place];

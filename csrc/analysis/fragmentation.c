@@ -380,7 +380,7 @@ static int64_t free_bytes(const cm_replay *r, int8_t index)
     const cm_driver_moment *measured = d->last_quiet.used >= 0 ? &d->last_quiet : &d->last;
     if (measured->used < 0 || measured->total < measured->used)
         return -1;
-    int64_t back = measured->driver - r->driver->accounts.device[place].bytes;
+    int64_t back = measured->driver - r->driver->totals.device[place].bytes;
     int64_t left = measured->total - measured->used + back;
     return left < 0 ? 0 : left > measured->total ? measured->total : left;
 }

@@ -51,7 +51,7 @@ typedef struct waits {
 
 typedef struct kernels {
     const cm_run *run;
-    bool active; /* there was a launch: totals.seen may be of held blocks only */
+    bool active; /* there was a launch: totals.seen may be of deferred frees only */
     uint64_t least_ns;
     cm_kernels totals;
     launch *launch; /* a ring */
@@ -75,8 +75,8 @@ typedef struct kernels {
     cm_kernel *name;
     size_t name_count, name_capacity;
     cm_idmap by_name;
-    cm_held *held;
-    size_t held_count, held_capacity;
+    cm_deferred_free *deferred_frees;
+    size_t deferred_free_count, deferred_free_capacity;
     cm_idmap by_holder;
     struct {
         bool is;
@@ -148,24 +148,26 @@ static bool add_work(kernels *k, uint32_t name, uint64_t count, int64_t ns)
     return true;
 }
 
-static bool add_held(kernels *k, uint32_t stack, uint64_t stream, int64_t bytes)
+static bool add_deferred_free(kernels *k, uint32_t stack, uint64_t stream, int64_t bytes)
 {
     uint64_t key = ((uint64_t)stack << 32 ^ stream * UINT64_C(0x9e3779b97f4a7c15)) >> 1;
     uint32_t at;
     bool known = false;
     while (!known && cm_idmap_get(&k->by_holder, key, &at)) {
-        known = k->held[at].stack == stack && k->held[at].stream == stream;
+        known = k->deferred_frees[at].stack == stack && k->deferred_frees[at].stream == stream;
         key = known ? key : (key + 1) & (UINT64_MAX >> 1);
     }
     if (!known) {
-        at = (uint32_t)k->held_count;
-        if (!cm_grow((void **)&k->held, &k->held_capacity, k->held_count + 1, sizeof *k->held) ||
+        at = (uint32_t)k->deferred_free_count;
+        if (!cm_grow((void **)&k->deferred_frees, &k->deferred_free_capacity,
+                     k->deferred_free_count + 1, sizeof *k->deferred_frees) ||
             !cm_idmap_put(&k->by_holder, key, at))
             return false;
-        k->held[k->held_count++] = (cm_held){.stack = stack, .stream = stream};
+        k->deferred_frees[k->deferred_free_count++] =
+            (cm_deferred_free){.stack = stack, .stream = stream};
     }
-    add_up(&k->held[at].bytes, bytes);
-    k->held[at].count++;
+    add_up(&k->deferred_frees[at].bytes, bytes);
+    k->deferred_frees[at].count++;
     return true;
 }
 
@@ -419,7 +421,7 @@ static bool change(void *part, const cm_change *c)
     if (c->bytes < 0 && c->event && k->holding[thread].is &&
         k->holding[thread].thread == c->thread) {
         k->holding[thread].is = false;
-        if (!add_held(k, stack, k->holding[thread].stream, c->block.size))
+        if (!add_deferred_free(k, stack, k->holding[thread].stream, c->block.size))
             return false;
     }
     if (!k->active || where->type != CM_DEVICE_CUDA || !c->event)
@@ -447,9 +449,9 @@ static int by_bytes(const void *left, const void *right)
     return a->stack < b->stack ? -1 : a->stack > b->stack;
 }
 
-static int by_held_bytes(const void *left, const void *right)
+static int by_deferred_bytes(const void *left, const void *right)
 {
-    const cm_held *a = left, *b = right;
+    const cm_deferred_free *a = left, *b = right;
     if (a->bytes != b->bytes)
         return a->bytes < b->bytes ? 1 : -1;
     if (a->stack != b->stack)
@@ -482,7 +484,8 @@ static bool finish(void *part, cm_analysis *out)
     sort(k->name, &k->name_count, sizeof *k->name, CM_KERNEL_NAMES, by_ns);
     sort(k->early.wait, &k->early.count, sizeof(cm_wait), CM_KERNEL_WAITS, by_bytes);
     sort(k->late.wait, &k->late.count, sizeof(cm_wait), CM_KERNEL_WAITS, by_bytes);
-    sort(k->held, &k->held_count, sizeof *k->held, CM_KERNEL_WAITS, by_held_bytes);
+    sort(k->deferred_frees, &k->deferred_free_count, sizeof *k->deferred_frees, CM_KERNEL_WAITS,
+         by_deferred_bytes);
     cm_kernels *t = &out->kernels;
     *t = k->totals;
     t->wait_least_ns = (int64_t)(k->least_ns > INT64_MAX ? INT64_MAX : k->least_ns);
@@ -492,11 +495,11 @@ static bool finish(void *part, cm_analysis *out)
     t->early_count = k->early.count;
     t->late = k->late.wait;
     t->late_count = k->late.count;
-    t->held = k->held;
-    t->held_count = k->held_count;
+    t->deferred_frees = k->deferred_frees;
+    t->deferred_free_count = k->deferred_free_count;
     k->name = NULL;
     k->early.wait = k->late.wait = NULL;
-    k->held = NULL;
+    k->deferred_frees = NULL;
     return true;
 }
 
@@ -513,7 +516,7 @@ static void destroy(void *part)
     free(k->early.wait);
     free(k->late.wait);
     free(k->name);
-    free(k->held);
+    free(k->deferred_frees);
     cm_idmap_clear(&k->by_correlation);
     cm_idmap_clear(&k->ahead_at);
     cm_idmap_clear(&k->early.at);

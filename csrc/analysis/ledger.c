@@ -18,7 +18,7 @@ typedef struct ledger {
     int64_t step;
     bool begun; /* with the map: counts start here */
     uint64_t allocations, frees, unknown_frees, failed_frees, replaced;
-    cm_witness_totals witness;
+    cm_record_check record_check;
 } ledger;
 
 static void begin(ledger *l)
@@ -28,7 +28,7 @@ static void begin(ledger *l)
         return;
     l->begun = true;
     for (size_t i = 0; i < CM_TOTALS_DEVICES; i++)
-        map->accounts.device[i].peak = map->accounts.device[i].bytes;
+        map->totals.device[i].peak = map->totals.device[i].bytes;
 }
 
 /* Compacted stretches may have more late records than missing ones: records of events before the
@@ -56,9 +56,9 @@ static void *create(const cm_run *run)
         l->unknown_frees = map->unknown_frees;
         l->failed_frees = map->failed_frees;
         l->replaced = map->replaced;
-        l->witness = (cm_witness_totals){map->join.record_count, map->join.matched,
-                                         count_missing(&map->join, 0), map->join.differ,
-                                         map->join.expired_records};
+        l->record_check = (cm_record_check){map->join.record_count, map->join.matched,
+                                            count_missing(&map->join, 0), map->join.differ,
+                                            map->join.expired_records};
     }
     begin(l);
     return l;
@@ -104,7 +104,7 @@ static bool event(void *part, const cm_record *record)
         if (!is_kept(l, kept, p, &now))
             continue;
         *kept = now;
-        cm_totals_take_snapshot(&map->accounts, place, p);
+        cm_totals_take_snapshot(&map->totals, place, p);
     }
     return true;
 }
@@ -140,9 +140,9 @@ static bool make_ledger(const ledger *l, uint16_t place, cm_snapshot_kind snapsh
                        .pool_short = t->pool_short,
                        .context = t->context,
                        .context_measured = map->device[place].context_made};
-    if (!cm_totals_lines(&map->accounts, place, snapshot, &out->line, &out->line_count))
+    if (!cm_totals_lines(&map->totals, place, snapshot, &out->line, &out->line_count))
         return false;
-    int64_t torch = cm_totals_torch(&map->accounts, place, snapshot), sum = 0;
+    int64_t torch = cm_totals_torch(&map->totals, place, snapshot), sum = 0;
     out->cached = torch > t->block_bytes ? torch - t->block_bytes : 0;
     for (size_t i = 0; i < out->line_count; i++)
         sum += out->line[i].bytes;
@@ -198,23 +198,23 @@ static bool finish(void *part, cm_analysis *out)
     const cm_driver_join *join = &map->join;
     uint64_t unmatched = count_missing(join, cm_driver_join_events_waiting(join));
     uint64_t alone = join->expired_records + cm_driver_join_records_waiting(join);
-    d->witness = (cm_witness_totals){
-        .records = join->record_count - l->witness.records,
-        .matched = join->matched - l->witness.matched,
-        .missing = join->record_count > 0 && unmatched > l->witness.missing
-                       ? unmatched - l->witness.missing
+    d->record_check = (cm_record_check){
+        .records = join->record_count - l->record_check.records,
+        .matched = join->matched - l->record_check.matched,
+        .missing = join->record_count > 0 && unmatched > l->record_check.missing
+                       ? unmatched - l->record_check.missing
                        : 0,
-        .differ = join->differ - l->witness.differ,
-        .alone = alone - l->witness.alone,
+        .differ = join->differ - l->record_check.differ,
+        .alone = alone - l->record_check.alone,
     };
     for (uint16_t place = 0; place < CM_TOTALS_HOST; place++) {
-        if (!map->accounts.device[place].seen)
+        if (!map->totals.device[place].seen)
             continue;
         if (!cm_grow((void **)&d->device, &capacity, d->device_count + 1, sizeof *d->device) ||
-            !describe(&map->accounts, place, &d->device[d->device_count++]))
+            !describe(&map->totals, place, &d->device[d->device_count++]))
             return false;
     }
-    return describe(&map->accounts, CM_TOTALS_HOST, &d->host) && make_ledgers(l, out);
+    return describe(&map->totals, CM_TOTALS_HOST, &d->host) && make_ledgers(l, out);
 }
 
 static void destroy(void *part)

@@ -22,16 +22,16 @@ typedef struct cm_driver_device {
 /* CUPTI's MEMORY2 records against driver events. differ: joined, but with another address, size or
  * device. missing: an event without its record, 0 if the trace has no records. alone: a record
  * without an event. */
-typedef struct cm_witness_totals {
+typedef struct cm_record_check {
     uint64_t records, matched, missing, differ, alone;
-} cm_witness_totals;
+} cm_record_check;
 
 typedef struct cm_driver_report {
     bool seen; /* some event of kinds 22 to 25 or 29 */
     /* Without events of contexts. A failed free is not among the frees. */
     uint64_t allocations, frees, unknown_frees, failed_frees;
     uint64_t replaced; /* allocations at an address that was allocated again: their free was lost */
-    cm_witness_totals witness;
+    cm_record_check record_check;
     cm_driver_device *device;
     size_t device_count;
     cm_driver_device host; /* page-locked: index -1 */
@@ -160,12 +160,12 @@ typedef struct cm_wait {
     int64_t wait_ns; /* the longest */
 } cm_wait;
 
-typedef struct cm_held {
+typedef struct cm_deferred_free {
     uint32_t stack;
     uint64_t stream;
     int64_t bytes;
     uint64_t count;
-} cm_held;
+} cm_deferred_free;
 
 enum { CM_KERNEL_NAMES = 50, CM_KERNEL_WAITS = 50 };
 
@@ -187,8 +187,8 @@ typedef struct cm_kernels {
     size_t name_count, name_total; /* in the list; of all kernels */
     cm_wait *early, *late;         /* the most bytes first */
     size_t early_count, late_count;
-    cm_held *held; /* the most bytes first */
-    size_t held_count;
+    cm_deferred_free *deferred_frees; /* the most bytes first */
+    size_t deferred_free_count;
 } cm_kernels;
 
 #endif

@@ -62,9 +62,9 @@ static bool event(void *part, const cm_record *record)
         return true;
     device_ooms *d = &o->device[number];
     /* The replay has applied this record. */
-    bool left = o->run->plan->oom_left != 0 && o->run->plan->oom_left == replay->position;
+    bool escaped = o->run->plan->oom_left != 0 && o->run->plan->oom_left == replay->position;
     d->total++;
-    if (d->count >= CM_OOMS_KEPT && !left)
+    if (d->count >= CM_OOMS_KEPT && !escaped)
         return true;
     if (!cm_grow((void **)&d->oom, &d->capacity, d->count + 1, sizeof *d->oom))
         return false;
@@ -79,8 +79,8 @@ static bool event(void *part, const cm_record *record)
                     .origin_stack = e->stack,
                     .name = charge.name,
                     .step = replay->step < (int64_t)o->run->steps->count ? replay->step : -1,
-                    .left = left};
-    if (d->count > CM_OOMS_WHOLE && !left)
+                    .escaped = escaped};
+    if (d->count > CM_OOMS_WHOLE && !escaped)
         return true;
     return take_contributors(replay, (uint16_t)number, oom) &&
            (device->type != CM_DEVICE_CUDA ||

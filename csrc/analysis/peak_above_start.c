@@ -65,7 +65,7 @@ static bool change(void *part, const cm_change *c)
     return true;
 }
 
-static bool put(const above *a, uint16_t number, cm_table_kind kind, cm_table *out)
+static bool put(const above *a, uint16_t number, cm_contents_kind kind, cm_table *out)
 {
     const cm_replay *replay = a->run->replay;
     cm_contributors list = {0};
@@ -106,7 +106,7 @@ static bool list_blocks(const above *a, cm_analysis *out)
 static bool finish(void *part, cm_analysis *out)
 {
     const above *a = part;
-    const cm_table_kind kinds[] = {CM_TABLE_ABOVE, CM_TABLE_KEPT};
+    const cm_contents_kind kinds[] = {CM_TABLE_ABOVE, CM_TABLE_KEPT};
     for (size_t i = 0; i < out->device_count; i++) {
         const device *d = &a->device[i];
         cm_device_report *r = &out->device[i];

@@ -14,12 +14,12 @@ typedef struct tables {
     table table[CM_TABLES];
 } tables;
 
-static bool is_wanted(const tables *t, cm_table_kind kind)
+static bool is_wanted(const tables *t, cm_contents_kind kind)
 {
     return t->wanted & CM_TABLE(kind);
 }
 
-static bool add_live(tables *t, cm_table_kind kind)
+static bool add_live(tables *t, cm_contents_kind kind)
 {
     return !is_wanted(t, kind) ||
            cm_amounts_add_live(&t->table[kind].of_origin, &t->run->replay->blocks, -1);
@@ -52,7 +52,7 @@ static bool is_asked(const tables *t)
 
 static bool born(tables *t, const cm_change *c)
 {
-    static const cm_table_kind kinds[] = {CM_TABLE_ALLOCATED, CM_TABLE_STEPPED};
+    static const cm_contents_kind kinds[] = {CM_TABLE_ALLOCATED, CM_TABLE_STEPPED};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         if (is_wanted(t, kinds[i]) && (kinds[i] == CM_TABLE_ALLOCATED || in_step(t)) &&
             !cm_amounts_add(&t->table[kinds[i]].of_origin, c->block.origin,
@@ -87,7 +87,7 @@ static bool event(void *part, const cm_record *record)
     if (device < 0 || !is_asked(t))
         return true;
     for (size_t kind = CM_TABLE_ALLOCATED; kind < CM_TABLES; kind++)
-        if (is_wanted(t, (cm_table_kind)kind) && (kind == CM_TABLE_ALLOCATED || in_step(t))) {
+        if (is_wanted(t, (cm_contents_kind)kind) && (kind == CM_TABLE_ALLOCATED || in_step(t))) {
             t->table[kind].compacted[device].bytes += e->size;
             t->table[kind].compacted[device].count += e->address;
         }
@@ -106,7 +106,7 @@ static bool end_step(void *part, int64_t step, cm_moment end)
     return true;
 }
 
-static bool put(const tables *t, cm_table_kind kind, uint16_t device, cm_table *out)
+static bool put(const tables *t, cm_contents_kind kind, uint16_t device, cm_table *out)
 {
     const table *from = &t->table[kind];
     const cm_replay *replay = t->run->replay;
@@ -132,9 +132,9 @@ static bool finish(void *part, cm_analysis *out)
         return false;
     for (size_t i = 0; i < out->device_count; i++)
         for (size_t kind = 0; kind < CM_TABLES; kind++)
-            if (is_wanted(t, (cm_table_kind)kind) && kind != CM_TABLE_ABOVE &&
+            if (is_wanted(t, (cm_contents_kind)kind) && kind != CM_TABLE_ABOVE &&
                 kind != CM_TABLE_KEPT && /* peak_above_start.c */
-                !put(t, (cm_table_kind)kind, (uint16_t)i, &out->device[i].table[kind]))
+                !put(t, (cm_contents_kind)kind, (uint16_t)i, &out->device[i].table[kind]))
                 return false;
     return true;
 }

@@ -29,7 +29,7 @@ static void compare(device *d, int64_t reported, int64_t live)
     p->checked++;
     p->differ += differs;
     if (differs || p->differ == 0) {
-        p->told = reported;
+        p->reported = reported;
         p->live = live;
     }
 }
@@ -39,7 +39,7 @@ static void confirm(check *c)
     for (size_t i = 0; i < c->run->replay->device_count; i++) {
         cm_totals_check *sure = &c->device[i].sure, *p = &c->device[i].pending;
         if (p->checked > 0 && (p->differ > 0 || sure->differ == 0)) {
-            sure->told = p->told;
+            sure->reported = p->reported;
             sure->live = p->live;
         }
         sure->checked += p->checked;

@@ -175,7 +175,7 @@ __attribute__((format(printf, 1, 2))) static void fail(const char *format, ...)
 
 /* --- one chunk --------------------------------------------------------------------------- */
 
-static void add_own(uint32_t thread, cm_event event)
+static void emit_collector_event(uint32_t thread, cm_event event)
 {
     event.time = cm_clock_now();
     event.device_index = -1;
@@ -446,7 +446,8 @@ static void sample_memory(uint64_t now)
     if (llabs(bytes - collector.sampled_bytes) < SAMPLE_STEP)
         return;
     collector.sampled_bytes = bytes;
-    add_own(0, (cm_event){.kind = CM_EV_SAMPLE, .size = bytes, .address = CM_SAMPLE_RSS});
+    emit_collector_event(0,
+                         (cm_event){.kind = CM_EV_SAMPLE, .size = bytes, .address = CM_SAMPLE_RSS});
 }
 
 static void report_unowned_losses(void)
@@ -455,8 +456,8 @@ static void report_unowned_losses(void)
 
     if (lost == collector.unowned_reported || collector.own_count == OWN_EVENTS)
         return;
-    add_own(0,
-            (cm_event){.kind = CM_EV_LOST, .size = (int64_t)(lost - collector.unowned_reported)});
+    emit_collector_event(
+        0, (cm_event){.kind = CM_EV_LOST, .size = (int64_t)(lost - collector.unowned_reported)});
     collector.unowned_reported = lost;
 }
 

@@ -250,7 +250,7 @@ bool cm_compact_add(cm_compaction *c, uint32_t thread, const cm_event *event)
         return note(c, thread, event, 0) && c->put(c->context, thread, event);
     if (c->count == 0) { /* a new stretch: peaks begin again */
         for (size_t i = 0; c->driver.map != NULL && i < CM_TOTALS_DEVICES; i++) {
-            c->driver.place[i].most = c->driver.map->accounts.device[i].bytes;
+            c->driver.place[i].most = c->driver.map->totals.device[i].bytes;
             c->driver.place[i].at = 0;
         }
         for (size_t i = 0; i < c->devices; i++) {

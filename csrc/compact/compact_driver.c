@@ -88,7 +88,7 @@ static uint64_t address_key(uint64_t address)
 
 static void see_highest(cm_compaction *c, size_t place, uint32_t at)
 {
-    int64_t bytes = c->driver.map->accounts.device[place].bytes;
+    int64_t bytes = c->driver.map->totals.device[place].bytes;
     if (bytes <= c->driver.place[place].most)
         return;
     c->driver.place[place].most = bytes;

@@ -182,8 +182,7 @@ static inline bool cm_compact_is_block(const cm_event *e)
 /* Each applies an event: `at` is its item, 0 where it is in the trace already. All but
  * cm_compact_was_given_then return false when memory is out or `put` returned false. */
 
-/* --- compact_blocks.c ---------------------------------------------------------------------------
- */
+/* --- compact_blocks.c --------------------------------------------------------------------- */
 
 size_t cm_compact_find_device(cm_compaction *c, const cm_event *e, bool make);
 bool cm_compact_keep(cm_compaction *c, uint32_t at);
@@ -207,8 +206,7 @@ void cm_compact_tie_request(cm_compaction *c, const cm_event *e, uint32_t at);
 void cm_compact_see_reserved(cm_compaction *c, const cm_event *e, uint32_t at);
 void cm_compact_see_oom(cm_compaction *c, const cm_event *e, uint32_t at);
 
-/* --- compact_driver.c ---------------------------------------------------------------------------
- */
+/* --- compact_driver.c --------------------------------------------------------------------- */
 
 void cm_compact_see_totals(cm_compaction *c, compact_thread *t, const cm_event *e, uint32_t at);
 void cm_compact_see_pool(cm_compaction *c, compact_thread *t, const cm_event *e, uint32_t at);

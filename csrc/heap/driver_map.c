@@ -58,7 +58,7 @@ void cm_driver_map_free(cm_driver_map *m)
 {
     if (m == NULL)
         return;
-    cm_totals_clear(&m->accounts);
+    cm_totals_clear(&m->totals);
     cm_driver_join_clear(&m->join);
     cm_ranges_clear(&m->enclosers);
     cm_ranges_clear(&m->mapped);
@@ -73,12 +73,11 @@ void cm_driver_map_free(cm_driver_map *m)
 
 static bool copy_parts(cm_driver_map *copy, const cm_driver_map *m)
 {
-    bool fine = cm_totals_copy(&copy->accounts, &m->accounts) &&
-                cm_driver_join_copy(&copy->join, &m->join) &&
-                cm_ranges_copy(&copy->enclosers, &m->enclosers) &&
-                cm_ranges_copy(&copy->mapped, &m->mapped) &&
-                cm_idmap_copy(&copy->shared, &m->shared) &&
-                cm_copy((void **)&copy->allocation, m->allocation, m->slots, sizeof *m->allocation);
+    bool fine =
+        cm_totals_copy(&copy->totals, &m->totals) && cm_driver_join_copy(&copy->join, &m->join) &&
+        cm_ranges_copy(&copy->enclosers, &m->enclosers) &&
+        cm_ranges_copy(&copy->mapped, &m->mapped) && cm_idmap_copy(&copy->shared, &m->shared) &&
+        cm_copy((void **)&copy->allocation, m->allocation, m->slots, sizeof *m->allocation);
     for (size_t i = 0; fine && i < CM_DRIVER_SPACES; i++)
         fine = cm_idmap_copy(&copy->space[i], &m->space[i]);
     for (size_t i = 0; fine && i < CM_DRIVER_THREADS; i++) {
@@ -271,7 +270,7 @@ static bool count(cm_driver_map *m, const cm_driver_allocation *a, int sign)
         own->contexts += (uint32_t)sign;
     if (!count_pages(m, own, a, sign))
         return false;
-    return a->total == CM_TOTALS_NONE || cm_totals_add(&m->accounts, a->total, a->size, sign) ||
+    return a->total == CM_TOTALS_NONE || cm_totals_add(&m->totals, a->total, a->size, sign) ||
            cm_driver_map_fail(m, cm_driver_map_bad_size);
 }
 
@@ -301,8 +300,8 @@ bool cm_driver_map_revive(cm_driver_map *m, uint32_t slot)
         return cm_driver_map_fail(m, cm_driver_map_no_memory);
     a->alive = true;
     /* As if it had never ended, unless a snapshot was taken without it. */
-    if (a->birth == 0 || cm_totals_latest(&m->accounts, a->total) > a->death)
-        a->birth = ++m->accounts.clock;
+    if (a->birth == 0 || cm_totals_latest(&m->totals, a->total) > a->death)
+        a->birth = ++m->totals.clock;
     a->death = 0;
     if (ends_with_context(a->kind))
         list(m, slot);
@@ -326,7 +325,7 @@ bool cm_driver_map_end(cm_driver_map *m, uint32_t slot)
     if (!a->alive)
         return true;
     a->alive = false;
-    a->death = m->accounts.clock;
+    a->death = m->totals.clock;
     if (a->kind == CM_DRIVER_MAPPED)
         cm_ranges_remove(&m->mapped, a->address, slot);
     else if (cm_driver_map_lookup(m, space, a->address, &found) && found == slot)
@@ -399,17 +398,17 @@ static bool assign_total(cm_driver_map *m, uint32_t slot, uint32_t library, uint
         a->kind,
         a->torch,
         a->backward};
-    a->total = cm_totals_find(&m->accounts, &key);
+    a->total = cm_totals_find(&m->totals, &key);
     return a->total != CM_TOTALS_NONE || cm_driver_map_fail(m, cm_driver_map_no_memory);
 }
 
 static bool move_total(cm_driver_map *m, cm_driver_allocation *a, cm_total_key key)
 {
-    uint32_t now = cm_totals_find(&m->accounts, &key);
+    uint32_t now = cm_totals_find(&m->totals, &key);
     if (now == CM_TOTALS_NONE)
         return cm_driver_map_fail(m, cm_driver_map_no_memory);
     /* The bytes of an ended one are already subtracted: only snapshots change. */
-    cm_totals_move(&m->accounts, a->total, now, a->size, a->birth, a->death);
+    cm_totals_move(&m->totals, a->total, now, a->size, a->birth, a->death);
     a->total = now;
     return true;
 }
@@ -431,7 +430,7 @@ bool cm_driver_map_make_torch(cm_driver_map *m, uint32_t slot)
         return true;
     a->torch = true;
     if (a->total != CM_TOTALS_NONE) {
-        cm_total_key key = cm_totals_key(&m->accounts, a->total);
+        cm_total_key key = cm_totals_key(&m->totals, a->total);
         key.torch = true;
         if (!move_total(m, a, key))
             return false;
@@ -458,7 +457,7 @@ bool cm_driver_map_set_library(cm_driver_map *m, uint32_t slot, uint32_t library
     cm_driver_allocation *a = &m->allocation[slot];
     if (library == 0 || a->total == CM_TOTALS_NONE)
         return true;
-    cm_total_key key = cm_totals_key(&m->accounts, a->total);
+    cm_total_key key = cm_totals_key(&m->totals, a->total);
     key.library = library;
     if (!move_total(m, a, key))
         return false;

@@ -38,7 +38,7 @@ typedef struct cm_driver_allocation {
     uint64_t address; /* or handle */
     int64_t size;
     uint64_t pool;         /* of an asynchronous one; 0: the device's own */
-    uint64_t birth, death; /* by accounts.clock; death 0: alive */
+    uint64_t birth, death; /* by totals.clock; death 0: alive */
     uint64_t join;         /* number of the event that waits for its CUPTI record, + 1 */
     int64_t block_bytes, block_slack;
     uint32_t blocks;            /* live ones in it, counted even after its end */
@@ -113,7 +113,7 @@ typedef struct cm_driver_thread {
 typedef struct cm_driver_map {
     const char *error; /* why something failed */
     const cm_reader *reader;
-    cm_totals accounts;
+    cm_totals totals;
     cm_driver_join join;
     cm_driver_allocation *allocation;
     size_t slots, capacity;

@@ -173,7 +173,7 @@ static bool cut(cm_driver_map *m, uint32_t slot, uint64_t address, uint64_t last
         *middle = slot;
         return true;
     }
-    cm_total_key key = cm_totals_key(&m->accounts, a.total);
+    cm_total_key key = cm_totals_key(&m->totals, a.total);
     uint64_t from = address > begin ? address : begin, to = last < end_at ? last : end_at;
     struct {
         uint64_t first, last;
@@ -351,13 +351,13 @@ static bool give_library(cm_driver_map *m, const cm_join_side *event, uint32_t l
     if (event->total == CM_TOTALS_NONE)
         return true;
     /* Ended since then: it may be in a snapshot. */
-    cm_total_key key = cm_totals_key(&m->accounts, event->total);
+    cm_total_key key = cm_totals_key(&m->totals, event->total);
     key.library = library;
     key.torch |= cm_driver_map_is_torch(m, library);
-    uint32_t now = cm_totals_find(&m->accounts, &key);
+    uint32_t now = cm_totals_find(&m->totals, &key);
     if (now == CM_TOTALS_NONE)
         return cm_driver_map_fail(m, cm_driver_map_no_memory);
-    cm_totals_move(&m->accounts, event->total, now, event->counted, event->birth, event->death);
+    cm_totals_move(&m->totals, event->total, now, event->counted, event->birth, event->death);
     return true;
 }
 
@@ -505,7 +505,7 @@ bool cm_driver_map_apply(cm_driver_map *m, const cm_record *record)
     if (e->kind == CM_EV_DRIVER_MORE)
         return t->event.kind == 0 || apply_more(m, e, t);
     finish_last(m, t);
-    m->accounts.clock++;
+    m->totals.clock++;
     t->event = *e;
     switch (e->kind) {
     case CM_EV_DRIVER_NEW:

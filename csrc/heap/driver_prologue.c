@@ -48,7 +48,7 @@ static bool emit_one(const cm_driver_map *m, uint32_t slot, cm_driver_prologue_e
     const cm_driver_allocation *a = &m->allocation[slot];
     cm_total_key key = {0};
     if (a->total != CM_TOTALS_NONE)
-        key = cm_totals_key(&m->accounts, a->total);
+        key = cm_totals_key(&m->totals, a->total);
     cm_event e = {.kind = CM_EV_DRIVER_NEW,
                   .flags = (uint8_t)(a->kind | CM_EVF_ALREADY | (a->backward ? CM_EVF_OF_NODE : 0)),
                   .address = name_of(m, slot),

@@ -52,10 +52,10 @@ static void end_moment(cm_driver_map *m, int8_t index, bool quiet)
     now.quiet = quiet;
     now.block_bytes = d->block_bytes;
     now.block_slack = d->block_slack;
-    now.driver = m->accounts.device[cm_driver_map_place(index)].bytes;
+    now.driver = m->totals.device[cm_driver_map_place(index)].bytes;
     if (quiet && !d->context_known) {
         int64_t others = now.others > 0 ? now.others : 0;
-        d->context = now.used - others - m->accounts.device[cm_driver_map_place(index)].bytes -
+        d->context = now.used - others - m->totals.device[cm_driver_map_place(index)].bytes -
                      now.pool_slack - now.driver_rounding;
         if (d->context < 0)
             d->context = 0;

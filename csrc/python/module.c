@@ -10,7 +10,7 @@
 
 PyObject *cm_py_error;
 
-/* Sets the pointers through which capture/ and trace/ call other folders. */
+/* Sets the pointers through which capture/ and trace/ call rooms that they do not include. */
 static void connect_rooms(void)
 {
     cm_collector_set_compactor(&cm_overflow);

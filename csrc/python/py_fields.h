@@ -1,6 +1,6 @@
 /* Field tables: the fields of a result struct that become part of a Python object, one row each.
- * follows from the C type of its member, or is checked against it: a type without a kind does not
- * compile. All strings of docs are part of docs/json.md. */
+ * A row's kind follows from the C type of its member, or is checked against it: a type without a
+ * kind does not compile. All strings of docs are part of docs/json.md. */
 #ifndef CM_PYTHON_FIELDS_H
 #define CM_PYTHON_FIELDS_H
 
@@ -177,6 +177,6 @@ PyObject *cm_py_build_list(cm_py_builder *b, const cm_fields *fields, const void
                            size_t count, const void *owner);
 
 /* What cm_analyze() gives; the tables of everything in it are reached from here. */
-extern const cm_fields cm_py_report_fields, cm_py_contributor_fields, cm_py_chart_fields;
+extern const cm_fields cm_py_report_fields, cm_py_contributor_fields;
 
 #endif

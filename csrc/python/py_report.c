@@ -201,7 +201,7 @@ static PyObject *dropped_records(cm_py_builder *b, const void *row)
     return PyLong_FromUnsignedLongLong(strtoull(meta(b, "driver.dropped"), NULL, 10));
 }
 
-#define T cm_witness_totals
+#define T cm_record_check
 static const cm_field record_check_rows[] = {
     CM_PLAIN(T, records, "records", "CUPTI's own records of memory"),
     CM_PLAIN(T, matched, "matched", "events whose record agrees"),
@@ -242,7 +242,7 @@ static const cm_field driver_rows[] = {
     CM_PLAIN(T, unknown_frees, "unknown_frees", "of memory allocated before the recording"),
     CM_PLAIN(T, failed_frees, "failed_frees", "that CUDA refused"),
     CM_PLAIN(T, replaced, "replaced", "allocations at an address that was still taken"),
-    CM_STRUCT(T, witness, cm_witness_totals, record_check_fields, "record_check",
+    CM_STRUCT(T, record_check, cm_record_check, record_check_fields, "record_check",
               "CUPTI's own records of memory against the events"),
     CM_ARRAY(T, device, device_count, cm_driver_device, driver_device_fields, "devices",
              "memory of each device"),
@@ -404,7 +404,7 @@ static const cm_field wait_rows[] = {
 static CM_FIELDS(wait_fields, "waiting_blocks", T, false, wait_rows);
 #undef T
 
-#define T cm_held
+#define T cm_deferred_free
 static const cm_field deferred_free_rows[] = {
     CM_STACK(T, stack, "stack", "the stack they are charged to"),
     CM_PLAIN(T, bytes, "bytes", "of the blocks"),
@@ -435,8 +435,8 @@ static const cm_field kernels_rows[] = {
              "blocks allocated long before the first work on their device ran"),
     CM_ARRAY(T, late, late_count, cm_wait, wait_fields, "late",
              "blocks freed long after the last work on their device"),
-    CM_ARRAY(T, held, held_count, cm_held, deferred_free_fields, "deferred_frees",
-             "freed blocks that `record_stream` kept from others"),
+    CM_ARRAY(T, deferred_frees, deferred_free_count, cm_deferred_free, deferred_free_fields,
+             "deferred_frees", "freed blocks that `record_stream` kept from others"),
 };
 static CM_FIELDS(kernels_fields, "kernels", T, false, kernels_rows);
 #undef T
@@ -453,7 +453,7 @@ static const cm_field oom_rows[] = {
     CM_OPTIONAL(T, step, "step", "null: outside of any"),
     CM_ARRAY(T, contributors, contributor_count, cm_contributor, cm_py_contributor_fields,
              "contributors", "alive then; empty past the first sixteen requests, unless `escaped`"),
-    CM_PLAIN(T, left, "escaped", "its exception left the program or the profile"),
+    CM_PLAIN(T, escaped, "escaped", "its exception left the program or the profile"),
     CM_OPTIONAL(T, reserved, "reserved", "by PyTorch's allocator; null if unknown"),
     CM_STACK(T, origin_stack, "origin", "its own stack, where that is not `stack`"),
     CM_NODE(T, name, "operator", "the autograd node that ran"),
@@ -484,7 +484,7 @@ static CM_FIELDS(segment_totals_fields, "segments", T, false, segment_totals_row
 
 #define T cm_totals_check
 static const cm_field totals_check_rows[] = {
-    CM_PLAIN(T, told, "reported",
+    CM_PLAIN(T, reported, "reported",
              "the allocator's total when they last differed, else the last one"),
     CM_PLAIN(T, live, "live", "recorded as alive at that time"),
     CM_PLAIN(T, checked, "checked", "how often"),
@@ -861,7 +861,7 @@ static CM_FIELDS(chart_fields, "chart", T, false, chart_rows);
 /* --- the report --------------------------------------------------------------------------------
  */
 
-#define T cm_folded
+#define T cm_compacted
 static const cm_field compacted_rows[] = {
     CM_PLAIN(T, from_step, "from_step", "its first step; -1 is before the first"),
     CM_PLAIN(T, to_step, "to_step", "its last step"),
@@ -888,9 +888,11 @@ static const cm_field resident_rows[] = {
 static CM_FIELDS(resident_fields, "resident_point", T, true, resident_rows);
 #undef T
 
+enum { CM_JSON_SCHEMA = 3 }; /* SCHEMA of cuptimem/output/json.py: tests/house compares */
+
 static PyObject *schema(cm_py_builder *b, const void *row)
 {
-    return PyLong_FromLong(3);
+    return PyLong_FromLong(CM_JSON_SCHEMA);
 }
 
 static PyObject *complete(cm_py_builder *b, const void *row)
@@ -951,7 +953,7 @@ static const cm_field report_rows[] = {
     CM_PLAIN(T, begin_ns, "begin_ns", "where the window begins in the trace"),
     CM_PLAIN(T, duration_ns, "duration_ns", "of the window"),
     CM_PLAIN(T, events, "events", "recorded"),
-    CM_STRUCT_SEEN(T, folded, folded.events, cm_folded, compacted_fields, "compacted",
+    CM_STRUCT_SEEN(T, compacted, compacted.events, cm_compacted, compacted_fields, "compacted",
                    "past its bound the trace has of these steps only sums, survivors, and what was "
                    "alive at their peaks; null if it has every event"),
     CM_PLAIN(T, allocations, "allocations", "recorded"),

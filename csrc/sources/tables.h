@@ -1,4 +1,5 @@
-/* The symbols that each source hooks. A new source is one file and one line in sources.c. */
+/* The symbols that each source hooks. A new source is one file, its
+ * declaration here and one line in sources.c. */
 #ifndef CM_SOURCES_TABLES_H
 #define CM_SOURCES_TABLES_H
 

@@ -15,7 +15,7 @@
 #include "writer.h"
 
 enum { LAYERS = 12, OPS = 11, NODES = LAYERS * OPS, PARAMETERS = 26, LENGTHS = 16, SEEDS = 64 };
-enum { MAIN_THREAD = 1, LOADER_THREAD = 2, WITNESS_THREAD = 3, QUEUE = 4 };
+enum { MAIN_THREAD = 1, LOADER_THREAD = 2, CUPTI_THREAD = 3, QUEUE = 4 };
 enum { SCATTERED_SEGMENTS = 1000, SCATTERED_PLACES = 64, SCATTERED_STEP = 1000 };
 #define SEGMENT (INT64_C(20) << 20)
 #define GRANULE (INT64_C(2) << 20)
@@ -266,8 +266,8 @@ static void emit_driver(machine *m, cm_event_kind kind, uint64_t address, int64_
     record.flags = release ? CM_EVF_RELEASE : 0;
     emit(m, MAIN_THREAD, &event);
     emit(m, MAIN_THREAD, &more);
-    emit(m, WITNESS_THREAD, &record);
-    emit(m, WITNESS_THREAD, &more);
+    emit(m, CUPTI_THREAD, &record);
+    emit(m, CUPTI_THREAD, &more);
 }
 
 static uint64_t take_segment(machine *m, int64_t size)
@@ -301,7 +301,7 @@ static void emit_moment(machine *m)
         event.address = (uint64_t)totals[i][0];
         event.size = totals[i][1];
         event.flags = CM_EVF_QUIET;
-        emit(m, WITNESS_THREAD, &event);
+        emit(m, CUPTI_THREAD, &event);
     }
     m->totals_at = m->ticks;
     m->truth.moments++;

@@ -33,7 +33,7 @@ VERBS = {
     "completion": "print a script that completes command lines in bash, zsh or fish",
 }
 
-# What other tools call it.
+# Words of other tools for our verbs.
 _OTHER_WORDS = {
     **dict.fromkeys(("record", "profile", "trace", "python"), "run"),
     **dict.fromkeys(("report", "show", "stats", "open", "read"), "summary"),
@@ -63,7 +63,7 @@ def usage() -> str:
 
 
 def main(arguments: "Sequence[str]") -> int:
-    """Runs one verb. Exit codes: 0 done, 1 it could not be done (one line says why), 2 wrong usage."""
+    """Runs one verb. Exit codes: 0 done, 1 it could not be done (one line reports why), 2 wrong usage."""
     streams.prepare()
     try:
         try:
@@ -71,7 +71,7 @@ def main(arguments: "Sequence[str]") -> int:
         finally:  # argparse leaves by SystemExit
             sys.stdout.flush()
     except BrokenPipeError:
-        # The reader went away (head, less): what is left has nowhere to go, at exit neither.
+        # The reader has gone (head, less): drop the rest, so that Python does not write it at exit.
         streams.drop(sys.stdout)
         return _PIPE
     except KeyboardInterrupt:
@@ -80,7 +80,7 @@ def main(arguments: "Sequence[str]") -> int:
     except OSError as error:
         # A full disk. Verbs turn errors of files that they name into Error, so a nameless one is of standard output.
         streams.drop(sys.stdout)
-        gone = isinstance(error, FileNotFoundError)  # which no stream gives
+        gone = isinstance(error, FileNotFoundError)  # no stream raises that
         name = error.filename or ("the current folder" if gone else "standard output")
         streams.complain(f"{name}: {error.strerror or error}")
         return _FAILED

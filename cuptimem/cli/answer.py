@@ -1,4 +1,4 @@
-"""python -m cuptimem.cli.answer TRACE: what a recording says in four lines, for the end of `cuptimem run`.
+"""python -m cuptimem.cli.answer TRACE: a recording in four lines, for the end of `cuptimem run`.
 
 A process of its own. The kernel ends it when it has used CPU_SECONDS, when SECONDS have passed (a disk may be slow), or
 where memory runs out: then nothing is printed.
@@ -48,7 +48,7 @@ def _largest(contents: Contents) -> list[str]:
 
 
 def _below(line: Line, left: Frame | None) -> str:
-    """The user's line above a library's: the reader knows that one."""
+    """The user's line above a library's, which the reader recognizes."""
     own = left is not None and line.frame is not None and line.frame.is_library
     return f", below {place(left)}" if own and left is not None else ""
 

@@ -11,7 +11,7 @@ _RECORD = "record a program: cuptimem run script.py"
 
 
 def about(path: str) -> str:
-    """Of a FILE that could not be read as a trace; "" where its error says all."""
+    """A hint about a FILE that could not be read as a trace; "" where the error suffices."""
     try:
         mode = os.stat(path).st_mode
     except OSError:
@@ -34,7 +34,7 @@ def about(path: str) -> str:
 
 
 def about_script(script: str) -> str:
-    """Of a script that is not there."""
+    """A hint about a script that does not exist."""
     import shutil
 
     if os.path.basename(script).startswith("python"):

@@ -11,7 +11,7 @@ _CHARACTERS = str.maketrans({"\\": r"\e", "-": r"\-", "'": r"\(aq", "`": r"\(ga"
 
 
 def _text(text: str) -> str:
-    """As roff. What must keep its lines gets no filling; a line may not begin like a request."""
+    """Text as roff. Several lines are not filled, and none may begin like a request."""
     lines = [
         (r"\&" if line.startswith(".") else "") + line.translate(_CHARACTERS) for line in text.strip("\n").split("\n")
     ]
@@ -72,7 +72,7 @@ def page() -> str:
     for verb, what in VERBS.items():
         parser = __import__(f"cuptimem.cli.{verb}", fromlist=["parser"]).parser()
         parser.formatter_class = _Roff
-        parser.color = False  # of Python 3.14 and later: no escape sequences, whatever FORCE_COLOR says
+        parser.color = False  # of Python 3.14 and later: no escape sequences, even with FORCE_COLOR
         lines += [f".SS {verb}", _text(what[0].upper() + what[1:]) + ".", ".PP", parser.format_help()]
     return "\n".join(lines)
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from cuptimem import interpreter
 from cuptimem.cli.streams import complain
 
 _FIRST_OF_A_PROGRAM = {"-m": "module", "-c": "program"}
@@ -24,7 +25,7 @@ class Parser(argparse.ArgumentParser):
         sys.exit(2)
 
     def print_help(self, file: Any = None) -> None:
-        """As argparse does, which keeps it to itself if nothing could be written."""
+        """As argparse prints it, but errors of writing are raised."""
         print(self.format_help(), end="", file=file)
 
     # Argparse's overloads only relate the namespace's type to the result's.
@@ -44,31 +45,14 @@ class Parser(argparse.ArgumentParser):
         return options
 
     def parse_before_program(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """The options before script.py, -m module, -c code or -, and as `program` these and all that follow them.
-
-        What follows `--` is the program, too: a script may be called like an option.
-        """
-        at = 0
-        program: list[str] = []
-        while at < len(arguments):
-            word = arguments[at]
-            if word == "--":
-                program = list(arguments[at + 1 :])
-                break
-            if word == "-" or word in _FIRST_OF_A_PROGRAM or not word.startswith("-"):
-                program = list(arguments[at:])
-                break
-            if word[:2] in _FIRST_OF_A_PROGRAM:  # -mpdb is -m pdb
-                program = [word[:2], word[2:], *arguments[at + 1 :]]
-                break
-            at += 1
-            if self._takes_next(word):
-                if at == len(arguments):
-                    self.error(f"{word} needs a value")
-                at += 1
-        options = self.parse_args(arguments[:at])
+        """The options before the program, and as `program` the program with its arguments: see interpreter.split."""
+        takes_value = self.own_options().get
+        own, program = interpreter.split(arguments, takes_value)
+        if not program and interpreter.split([*arguments, "-"], takes_value)[0] != own:
+            self.error(f"{arguments[-1]} needs a value")
+        options = self.parse_args([word for option in own for word in option])
         options.program = program
-        if len(program) == 1 and program[0] in _FIRST_OF_A_PROGRAM and arguments[at] != "--":
+        if len(program) == 1 and program[0] in _FIRST_OF_A_PROGRAM and arguments[-2:-1] != ["--"]:
             self.error(f"{program[0]} needs a {_FIRST_OF_A_PROGRAM[program[0]]}")
         return options
 
@@ -77,16 +61,8 @@ class Parser(argparse.ArgumentParser):
         # argparse has no public list of its options; shtab and argcomplete read this one, too.
         return {name: action.nargs != 0 for name, action in self._option_string_actions.items()}
 
-    def _takes_next(self, word: str) -> bool:
-        """Whether the next word is this one's value: of -o and -fo, not of -oFILE and --output=FILE."""
-        own = self.own_options()
-        if word.startswith("--"):
-            return own.get(word, False)
-        first = next((at for at, letter in enumerate(word) if own.get(f"-{letter}")), None)
-        return first == len(word) - 1
-
     def _newest_here(self) -> str:
-        """The trace that was written to last in the current folder, which is said on standard error."""
+        """The trace that was written to last in the current folder; prints its name on standard error."""
         try:
             with os.scandir(".") as entries:
                 found = [(when, entry.name) for entry in entries if (when := _written(entry)) is not None]
@@ -116,7 +92,7 @@ def name(text: str) -> str:
 def _written(entry: "os.DirEntry[str]") -> int | None:
     """When a trace was last written to, in nanoseconds; None for anything else."""
     try:
-        hidden = entry.name.startswith(".")  # a working file of ours
+        hidden = entry.name.startswith(".")  # a temporary file of cuptimem
         is_trace = entry.name.endswith(".cmem") and not hidden and entry.is_file()
         return entry.stat().st_mtime_ns if is_trace else None
     except OSError:  # it was removed since the folder was read
@@ -126,8 +102,8 @@ def _written(entry: "os.DirEntry[str]") -> int | None:
 def _message(error: argparse.ArgumentError) -> str:
     name = (error.argument_name or "").rpartition("/")[2]
     message = "needs a value" if error.message == "expected one argument" else error.message
-    if not name:  # it is about several: which are missing
+    if not name:  # the error is about several arguments that are missing
         return message
-    message = re.sub(r"invalid \w+ value: ", "invalid number: ", message)  # it would name a function of ours
-    # Messages of ours are predicates of the option; those of argparse are sentences of their own.
+    message = re.sub(r"invalid \w+ value: ", "invalid number: ", message)  # argparse names the function of the type
+    # Our messages are predicates of the option; those of argparse are whole sentences.
     return f"{name} {message}" if message.startswith(("needs ", "takes ")) else f"{name}: {message}"

@@ -35,7 +35,7 @@ def add_file(parser: argparse.ArgumentParser) -> None:
 
 
 def bare_parser(verb: str, description: str, *, json: bool = True) -> argparse.ArgumentParser:
-    """The same without FILE."""
+    """A parser without FILE."""
     result = Parser(verb, description=description)
     if json:
         result.add_argument("--json", action="store_true", help="one JSON object (docs/json.md) instead of text")
@@ -78,7 +78,7 @@ def index(text: str) -> int:
 
 
 def add_contents(parser: argparse.ArgumentParser) -> None:
-    """The arguments that say which blocks."""
+    """The arguments that choose the blocks."""
     parser.add_argument(
         "--what",
         choices=WHAT,
@@ -118,7 +118,7 @@ def read(
 
 @contextmanager
 def hints_about(path: str) -> Iterator[None]:
-    """An error of reading this file says what to do next, too."""
+    """Adds what to do next to an error of reading this file."""
     try:
         yield
     except Error as error:

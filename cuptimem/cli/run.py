@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Usage(Exception):
-    """The command line is wrong; the message says how."""
+    """The command line is wrong, for the reason in the message."""
 
 
 def parser() -> "Parser":
@@ -60,7 +60,7 @@ def parser() -> "Parser":
         type=_bytes,
         default=0,
         metavar="N",
-        help="fold the steps past N bytes of trace (suffixes K, M, G)",
+        help="compact the steps past N bytes of trace (suffixes K, M, G)",
     )
     result.add_argument(
         "--open",
@@ -127,7 +127,7 @@ def main(arguments: "Sequence[str]") -> int:
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:  # it was closed before Python began
             stream.flush()
-    # A script that is called like an option.
+    # The script's name begins like an option.
     end = ["--"] if request.program[0].startswith("-") and request.program[0] not in ("-", "-c", "-m") else []
     os.execve(sys.executable, [sys.executable, *interpreter.flags(), *end, *request.program], environment)
 

@@ -62,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def owner(path: str) -> tuple[str, str] | None:
-    """Name and home of whoever has the file; None where there is no such user, and for root: that is a word of code."""
+    """Name and home of the file's owner. None where there is no such user, and for root, which is a word of code."""
     import pwd  # Windows has none, and the manual page asks this module for its parser
 
     try:

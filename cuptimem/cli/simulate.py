@@ -1,6 +1,6 @@
 """cuptimem simulate [options] script.py args | -m module args | -c code
 
-The program's own output stays what it is: what cuptimem says goes to standard error, as with `run`. With --json
+The program's own output stays as it is: cuptimem prints to standard error, as with `run`. With --json
 standard output is the answer alone, and the program's standard output goes to standard error.
 """
 
@@ -189,7 +189,7 @@ def _simulate(request: argparse.Namespace, setup: "Setup", output: str) -> int:
 
 
 def _print_environment(setup: "Setup") -> int:
-    """Of the device alone: the command that gets them is not run by us."""
+    """Prints the variables of the device alone: cuptimem does not run the command that gets them."""
     from cuptimem.simulation import launch
 
     print(*(f"{name}={value}" for name, value in launch.by_hand(os.environ, setup).items()))
@@ -201,7 +201,7 @@ _LEAST_PLAIN = 1 << 20  # a --memory without a unit that is smaller was not mean
 
 
 def _misplaced(program: list[str]) -> list[str]:
-    """Arguments of the program that read like options of ours."""
+    """Arguments of the program that have the names of our options."""
     ours = parser().own_options().keys() - {"-h", "--help"}
     names = (argument.partition("=")[0] for argument in program[2 if program[0] in ("-m", "-c") else 1 :])
     return [name for name in dict.fromkeys(names) if name in ours]

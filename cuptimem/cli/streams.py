@@ -27,14 +27,14 @@ def prepare() -> None:
 
 
 def _plain(error: UnicodeError) -> tuple[str, int]:
-    """What stands for characters that the encoding has not."""
+    """The replacement for characters that the encoding lacks."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     return "".join(map(plain, error.object[error.start : error.end])), error.end
 
 
 def drop(stream: "TextIO") -> None:
-    """What the stream still holds goes nowhere: Python would fail at exit to write it."""
+    """Drops what the stream still holds: Python would fail at exit to write it."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, stream.fileno())
     os.close(null)
@@ -44,5 +44,5 @@ def complain(line: str, by: str = "cuptimem") -> None:
     """One line on standard error, whatever is in it."""
     try:
         print(f"{by}: {printable(line)}", file=sys.stderr, flush=True)
-    except OSError:  # nowhere is left to say it; the exit code does
+    except OSError:  # the exit code has to do
         drop(sys.stderr)

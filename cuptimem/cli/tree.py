@@ -9,7 +9,7 @@ from cuptimem.output import json
 from cuptimem.output.pages import writing
 from cuptimem.output.text import terminal, views
 
-_WIDTH = 120  # where nothing says how wide it may be
+_WIDTH = 120  # where the terminal's is unknown
 
 
 def parser() -> argparse.ArgumentParser:

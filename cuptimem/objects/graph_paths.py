@@ -1,4 +1,4 @@
-"""Which living tensor leads through autograd's graph to a node, and to what the node has saved.
+"""Paths through autograd's graph from living tensors to nodes and to what they have saved.
 
 Runs inside the profiled process. How graphs are read without running the program's code: cuptimem/objects/seed.py.
 """
@@ -26,7 +26,7 @@ class GraphWalk(seed._Walk):
         self._saving: Any = None
 
     def walk(self, tensors: Iterable[Any], nodes: Iterable[Any]) -> None:
-        """From tensors, then from nodes that nothing else has led to. Call it while nothing can be collected."""
+        """Walks from tensors, then from nodes that it has not reached yet. Call it while nothing can be collected."""
         try:
             self._walk(tensors, nodes)
         finally:

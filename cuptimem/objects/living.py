@@ -1,7 +1,8 @@
 """Finds living objects of PyTorch and reads them, without running the program's code.
 
-Classes are told by their real method resolution order: `isinstance` may run a `__class__` property. Attributes are read
-from namespaces and through the descriptors of PyTorch's base class, with tensor subclasses and modes bypassed.
+Classes are recognized by their real method resolution order: `isinstance` may run a `__class__` property.
+Attributes are read from namespaces and through the descriptors of PyTorch's base class, with tensor subclasses and
+modes bypassed.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def undisturbed(torch: Any) -> Iterator[None]:
         yield
 
 
-_pausing: list[object] = []  # who needs that no collection runs, in whatever thread
+_pausing: list[object] = []  # one entry for each caller, in any thread, that needs collection off
 _resume = False  # whether the last of them turns it on again
 _lock = _thread.RLock()  # a signal's handler may come in here, too
 
@@ -67,13 +68,13 @@ def no_collection() -> Iterator[None]:
                     gc.enable()
 
 
-# Unlike every filter of the program's: it differs from them in the pattern, before any class is compared.
+# A pattern that no filter of the program has: a comparison of the two ends before any class is compared.
 _IGNORE = ("ignore", re.compile("(?#cuptimem)"), Warning, None, 0)
 
 
 @contextlib.contextmanager
 def _no_warnings() -> Iterator[None]:
-    """Not warnings.catch_warnings: that makes Python forget which warnings it has shown, and show them again."""
+    """No warnings inside. warnings.catch_warnings would make Python forget which ones it has shown, and repeat them."""
     filters: Any = warnings.filters
     try:
         filters.insert(0, _IGNORE)
@@ -84,7 +85,7 @@ def _no_warnings() -> Iterator[None]:
 
 
 def forget() -> None:
-    """In a forked child: what was turned off may have been so for another thread, which is the parent's."""
+    """In a forked child: undoes what a thread of the parent had turned off."""
     global _lock, _resume
     _lock = _thread.RLock()
     _pausing.clear()
@@ -98,7 +99,7 @@ def forget() -> None:
 
 @contextlib.contextmanager
 def _no_grad(torch: Any) -> Iterator[None]:
-    """Not torch.no_grad: should a signal's handler raise as it begins, it would stay for ever."""
+    """No graph inside. torch.no_grad would stay on if a signal's handler raised as it begins."""
     enabled = torch._C.is_grad_enabled()
     try:
         torch._C._set_grad_enabled(False)
@@ -172,7 +173,7 @@ def is_tensor(torch: Any, item: Any) -> bool:
 
 
 def gradients(torch: Any, leaves: list[Any]) -> list[Any] | None:
-    """Of each its `.grad`. None: a backward pass in another thread may exchange them meanwhile."""
+    """The `.grad` of each. None: a backward pass in another thread may exchange them meanwhile."""
     backward = getattr(getattr(torch.autograd, "graph", None), "_engine_run_backward", None)
     code = getattr(backward, "__code__", None)
     if code is None:

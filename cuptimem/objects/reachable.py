@@ -1,6 +1,6 @@
-"""Which tensors some objects lead to.
+"""Tensors that are reachable from some objects.
 
-Objects are looked at through the garbage collector and through descriptors of built-in types alone: no property,
+Objects are read through the garbage collector and through descriptors of built-in types alone: no property,
 `__getattr__` or `__class__` of the program runs. Every search ends after a number of objects.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 
 
 def owner(kind: type) -> str:
-    """The module that a class says it is of; "" for none."""
+    """The module that a class names as its own; "" for none."""
     name = type.__dict__["__dict__"].__get__(kind).get("__module__")
     return name if type(name) is str else ""
 
@@ -42,7 +42,7 @@ class Tensors:
     ) -> dict[int, int]:
         """Addresses of their storages, and the bytes of each.
 
-        seen: what was looked at, by id; kept alive, so that no id is used twice.
+        seen: visited objects by id; kept alive, so that no id is used twice.
         """
         found: dict[int, int] = {}
         left = collections.deque(roots)

@@ -1,6 +1,6 @@
 """Who refers to a tensor: the shortest way from a name of the program's to it.
 
-Objects are looked at through the garbage collector's own traversal and descriptors of built-in types: no property,
+Objects are read through the garbage collector's own traversal and descriptors of built-in types: no property,
 `__getattr__`, `__eq__` or `__repr__` of the program runs. All objects are read once for each level of the search
 (_core.referrers), so its time grows with the depth of a path and not with the number of blocks.
 """
@@ -25,7 +25,7 @@ _PAIRS = 1 << 20  # of referrer and object that one level may have
 _VISITED = 1 << 19  # objects
 _LEVELS = 40
 _SECONDS = 1.5  # of this thread's own time, after which the search ends as it is
-_BETWEEN_LOOKS = 1 << 16  # at the clock: parts of one container
+_BETWEEN_LOOKS = 1 << 16  # parts of one container between two readings of the clock
 _WEAK = 2  # what a name of a library's, a kept result or a traceback costs, in steps of a path
 _FUNCTION = 6  # ... and one that ends at a function which is not itself the value of a name
 _TEXT = 60  # characters of a key
@@ -64,11 +64,11 @@ class Route:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Equal for those that differ in positions alone."""
+        """A key that is equal for routes that differ in positions alone."""
         return (self.head, self.tail, *(one.text for one in self.segments))
 
     def without_keys(self) -> Route:
-        """With [...] for the keys of dictionaries."""
+        """The route with [...] for the keys of dictionaries."""
         segments = (
             replace(one, text=one.text.partition("[")[0] + "[...]") if one.is_item else one for one in self.segments
         )
@@ -89,7 +89,7 @@ class Search:
 
     def __init__(self) -> None:
         self._began = time.thread_time()
-        # Before anything of ours that will refer to them. This search itself is among them: see close.
+        # Listed before this search makes objects that refer to them. The search itself is among them: see close.
         self.objects = all_objects(keep_tuples=True)
         self._is_whole = False  # nothing more refers to what was seen
         self._roots = _names()
@@ -112,7 +112,7 @@ class Search:
         vars(self).clear()
 
     def lead(self, item: Any, source: Any, segments: tuple[Segment, ...]) -> None:
-        """Beyond what Python's collector sees, source refers to item."""
+        """Adds a reference from source to item that Python's collector does not see."""
         self._added[id(item)] = source, segments
         self._parents.setdefault(id(item), []).append(source)
         self._children.setdefault(id(source), []).append(item)
@@ -121,7 +121,7 @@ class Search:
             self._sources.append(source)
 
     def run(self, wanted: list[Any]) -> None:
-        """Looks for names from which these objects are reached, until each has one or nothing more refers to them."""
+        """Searches for names that lead to these objects, until each has one or nothing more refers to them."""
         self._round += 1
         level, frontier = 0, [one for one in wanted if id(one) not in self._seen]
         for one in frontier:
@@ -214,7 +214,7 @@ class Search:
         return id(item) in self._parents
 
     def route(self, item: Any) -> Route | None:
-        """None: nothing leads to it from a name."""
+        """The best route to an object; None: no name leads to it."""
         if id(item) not in self._best:
             return None
         way = [item]
@@ -225,7 +225,7 @@ class Search:
         return _joined(head, tail, list(self._segments(way)))
 
     def unnamed(self, item: Any) -> Route:
-        """Of what no name leads to: the cycle that holds it, or the outermost object."""
+        """The route of an object that no name leads to: the cycle that holds it, or the outermost object."""
         way, seen = [item], {id(item): 0}
         while True:
             parents = self._parents.get(id(way[-1]), ())
@@ -249,7 +249,7 @@ class Search:
         return Route(f"{outermost} that no Python object refers to", "", tuple(self._segments(way[::-1])))
 
     def _segments(self, way: list[Any]) -> Iterator[Segment]:
-        """In words; what is only a part of something else (an object's dictionary, a closure's cells) joins that."""
+        """The steps in words. A mere part (an object's dictionary, a closure's cells) joins its object."""
         at = 0
         while at + 1 < len(way):
             parent, child = way[at], way[at + 1]
@@ -295,7 +295,7 @@ class Search:
 
 
 def isinstance_of(item: Any, base: type) -> bool:
-    """By its class alone: isinstance may run a `__class__` of the program's."""
+    """isinstance by the class alone: isinstance itself may run a `__class__` of the program's."""
     return any(one is base for one in mro(type(item)))
 
 
@@ -367,7 +367,7 @@ def _names() -> _Roots:
 def _shown_module(name: str, space: dict[str, Any]) -> tuple[str, int, bool]:
     file = space.get("__file__")
     is_notebook = name == "__main__" and type(space.get("Out")) is dict and "get_ipython" in space
-    if name == "__main__":  # whose __file__ is gone when the script has ended
+    if name == "__main__":  # its __file__ is gone when the script has ended
         script = file if type(file) is str else interpreter.script_of(sys.orig_argv)
         name = Path(script).stem if script.endswith(".py") else name
     is_weak = name in sys.stdlib_module_names or (type(file) is str and _is_library(file))
@@ -423,7 +423,7 @@ def _slots_of(item: Any) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _attributes(item: Any, bases: tuple[type, ...]) -> Iterator[tuple[str, Any, Any]]:
-    """Of an object, by descriptors of C alone."""
+    """Attributes of an object, by descriptors of C alone."""
     for cls in bases:
         for name, slot in list(_namespace(cls).items()):
             if type(slot) is types.MemberDescriptorType and type(name) is str:

@@ -57,7 +57,7 @@ def seed_alive() -> Seeds:
 
 
 _PATIENCE_SECONDS = 2.0
-_STILL_SECONDS = 0.1  # Python's switch interval while graphs are looked into
+_STILL_SECONDS = 0.1  # Python's switch interval while graphs are read
 _FOR_EVER = (1 << 63) - 1
 
 
@@ -66,7 +66,7 @@ def _hold_still(torch: Any, interval: float) -> int:
 
     Backward works without the GIL and drops what nodes have saved while it goes: reading a saved tensor beside it is a
     read of freed memory. A thread cannot begin one without the GIL, which the walk then keeps. Returns until when
-    (time.monotonic_ns) graphs may be looked into; 0: there was no such moment. Each read must look at the clock with
+    (time.monotonic_ns) graphs may be read; 0: there was no such moment. Each read must check the clock with
     the GIL in hand (_core.call_before): between two instructions this thread may sleep for any time.
 
     A longer switch interval holds for threads that begin to wait after it was set. Those that wait already get their
@@ -112,7 +112,7 @@ class _Block:
 
 
 class _MovingError(Exception):
-    """There is no moment at which graphs could be looked into."""
+    """There is no moment at which graphs could be read."""
 
 
 class _Walk:
@@ -126,7 +126,7 @@ class _Walk:
         self.objects = 0
         self.skipped = 0
         self._interval = sys.getswitchinterval()
-        self._still_until = 0  # when it stops being safe to look into autograd's graphs, ns; 0: it never is
+        self._still_until = 0  # until when autograd's graphs may be read, ns; 0: never
         self.problems: list[str] = []
         self._compound: list[Any] = []  # tensors made of others
         self._storages: set[int] = set()
@@ -175,12 +175,12 @@ class _Walk:
             self._graph(self._still(self.base.grad_fn.__get__, tensor))
         except _MovingError:
             self.skipped += not self.base.is_leaf.__get__(tensor)
-        except RuntimeError:  # a tensor whose graph cannot be told, as inside torch.func
+        except RuntimeError:  # a tensor with an unknown graph, as inside torch.func
             self.skipped += 1
 
     def _still(self, read: Callable[..., Any], *arguments: Any) -> Any:
-        """What a function of C reads in autograd's graphs; waits for a moment in which that is safe if need be, but
-        not again in vain: raises _MovingError then."""
+        """What a function of C reads in autograd's graphs. Waits for a safe moment where needed; after one wait in
+        vain it raises _MovingError at once."""
         while self._still_until != 0:
             found = _core.call_before(self._still_until, read, *arguments)
             if found is not NotImplemented:
@@ -255,8 +255,8 @@ class _Walk:
     # --- the GPU --------------------------------------------------------------------------------------
 
     def _pool(self, pool: Any) -> None:
-        """A program's memory pool may have an allocator of its own, which nothing tells: its segments then come from
-        there, and nobody would see them go."""
+        """A program's memory pool may have its own allocator, which PyTorch does not report: the ends of its segments
+        would not be recorded."""
         self._pools.add(tuple(self.torch._C._MemPool.id.__get__(pool)))
 
     def _cuda(self) -> None:
@@ -303,7 +303,7 @@ class _Walk:
             address += block["size"]
 
     def _beyond_storages(self, cuda: Any) -> None:
-        """CUDA's pool counts in units of its own: what may be their rounding is not missing."""
+        """Reports bytes that no storage explains, unless they may be rounding: CUDA's pool counts in its own units."""
         for index in range(cuda.device_count()):
             held = [
                 block.size for (kind, on, _), block in self.blocks.items() if (kind, on) == (_core.DEVICE_CUDA, index)
@@ -351,7 +351,7 @@ class _Walk:
         elif saved is None:
             return
         elif not hasattr(saved, "unpack_hook"):
-            self.skipped += 1  # before torch 2.10 nothing tells whether it has hooks
+            self.skipped += 1  # before torch 2.10 it is unknown whether it has hooks
         elif self._still(getattr, saved, "unpack_hook") is None:
             data = self._still(getattr, saved, "data")
             if data is not None:
@@ -391,7 +391,7 @@ def prepare() -> str | None:
 
 
 def _calibrate(torch: ModuleType) -> str | None:
-    """Teaches the core where a storage keeps its deleter. The storages made for it are gone on return."""
+    """Finds for the core where a storage keeps its deleter. The storages made for it are gone on return."""
     storages = [torch.UntypedStorage(size, device="cpu") for size in (4096, 8192 + 64, 12288 + 128)]
     samples = [(s._cdata, s.data_ptr(), s.nbytes()) for s in storages]
     part = storages[0][0:64]

@@ -2,7 +2,7 @@
 
 A walk emits a label for each module and for each block of memory that one of their tensors lies in (cm_label_kind in
 csrc/base/event.h). It runs none of the program's code and keeps nothing alive; modules are remembered by weak
-references, so that each keeps its name. csrc/python/py_walks.h says after which steps a walk is made.
+references, so that each keeps its name. csrc/python/py_walks.h decides after which steps a walk is made.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _class_name = type.__dict__["__name__"].__get__
 
 @dataclass(frozen=True)
 class _Name:
-    """What a module is called, and what the names of its parts begin with."""
+    """A module's name, and the prefix of the names of its parts."""
 
     module: weakref.ref[Any]
     text: str
@@ -47,7 +47,7 @@ _busy = _thread.allocate_lock()
 
 
 def start(due: Callable[[], None]) -> None:
-    """A capture begins: `due` is called after those of its steps that py_walks.h names. Repeatable."""
+    """Begins a capture's walks: `due` is called after the steps that py_walks.h chooses. Repeatable."""
     global _busy
     stop()
     _busy = _thread.allocate_lock()  # a forked child may have inherited one that is held
@@ -57,7 +57,7 @@ def start(due: Callable[[], None]) -> None:
 
 
 def stop() -> list[str]:
-    """No walk follows; all names are forgotten. What went wrong, one line each."""
+    """Ends the walks and forgets all names. Returns what went wrong, one line each."""
     _core.walks_call(None)
     _core.main_thread_call_after_pass(None)
     _names.clear()
@@ -133,7 +133,7 @@ class _Walk:
     # --- modules --------------------------------------------------------------------------------------
 
     def _namespace(self, module: Any) -> dict[str, Any]:
-        """Through the base class's descriptor, whatever a subclass shows."""
+        """The namespace of a module, through the base class's descriptor."""
         found: Any = self.module.__dict__["__dict__"].__get__(module)
         return found if type(found) is dict else {}
 
@@ -145,7 +145,7 @@ class _Walk:
         ]
 
     def _original(self, module: Any) -> Any | None:
-        """What torch.compile has put a module around."""
+        """The module that torch.compile has wrapped in this one."""
         if _class_name(type(module)) != "OptimizedModule":
             return None
         return next((child for key, child in self._children(module) if key == "_orig_mod"), None)
@@ -224,7 +224,7 @@ class _Walk:
                     yield f"param_group {number}[{i}]", tensor
 
     def _gradients(self, of: Iterable[tuple[Any, str, int]]) -> list[tuple[Any, str, int]]:
-        """While a backward pass may exchange them, they are left to the next walk."""
+        """The gradients of these leaves. While a backward pass may exchange them, they are left to the next walk."""
         leaves = [one for one in of if self._is_leaf(one[0])]
         gradients = living.gradients(self.torch, [tensor for tensor, _, _ in leaves])
         if gradients is None:
@@ -304,7 +304,7 @@ class _Walk:
         return [getattr(self.base, name)(tensor) for name in names]
 
     def _device(self, tensor: Any, plain: bool) -> tuple[int, int]:
-        """As c10::DeviceType; -1: it cannot be told without asking the program's code."""
+        """Type, as c10::DeviceType, and index; type -1: only the program's code knows it."""
         if plain:
             device = self.base.device.__get__(tensor)
             return {"cpu": (_core.DEVICE_CPU, -1), "cuda": (_core.DEVICE_CUDA, device.index)}.get(device.type, (-1, -1))
@@ -334,7 +334,7 @@ class _Walk:
 
 
 def _generations() -> Callable[[Any], int]:
-    """The collector lists young objects first, and those of one generation as they were made."""
+    """A sort key: the collector lists young objects first, and those of one generation in the order of their making."""
     ages = {id(item): age for age in (1, 0) for item in _core.tracked(gc.get_objects, False, age)}
     return lambda item: -ages.get(id(item), 2)
 
@@ -344,7 +344,7 @@ def _key(key: Any) -> str:
 
 
 def _items(item: Any) -> list[tuple[Any, Any]]:
-    """Of a dict, or nothing: without methods of the program's classes."""
+    """Items of a dict, else nothing. Calls no methods of the program's classes."""
     cls = type(item)
     if cls is OrderedDict:
         return list(OrderedDict.items(item))

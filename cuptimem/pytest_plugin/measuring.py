@@ -148,7 +148,7 @@ def release_caches(empty_cache: bool = False) -> None:
 def ask_devices(window: recorder.Window) -> None:
     """Has it recorded what is used of each device now: a short window may be over before that is done by itself."""
     if uses_cuda():
-        instruments.settle(window.capture.core)
+        instruments.flush(window.capture.core)
 
 
 def _size(path: str) -> int:

@@ -9,7 +9,7 @@ to ignore its environment (-E, -I) ignores these variables, too, unless `cuptime
     CUPTIMEM_OVERWRITE=1     replace an existing F
     CUPTIMEM_FOLLOW=1        children too, forked and spawned; without it they do not see these variables
     CUPTIMEM_QUIET=1         no closing line, and no account of a refused request that ended the program
-    CUPTIMEM_MAX_SIZE=N      bytes of trace past which steps are folded (also 500M, 2G)
+    CUPTIMEM_MAX_SIZE=N      bytes of trace past which steps are compacted (also 500M, 2G)
     CUPTIMEM_OPEN=1          at the end a page of the trace, in a browser where there is one
     CUPTIMEM_KERNELS=1       when kernels and copies ran, too
     CUPTIMEM_OPERATORS=1     full names of operators, too
@@ -45,14 +45,14 @@ VARIABLES = (
     "CUPTIMEM_NO_ARGV",
     # Set by us:
     "CUPTIMEM_RUN",  # the process that asked for this one: `cuptimem run`, which becomes it, or `simulate`
-    "CUPTIMEM_LEADER",  # the process whose file has exactly the name that was asked for
+    "CUPTIMEM_LEADER",  # the process that writes the file of exactly the requested name
     "CUPTIMEM_IMAGE",  # PID.N: the Nth program that process is, by exec
 )
 
 FILE = "cuptimem.start" if sys.version_info >= (3, 15) else "cuptimem.pth"  # in site-packages: what calls start()
 _EVENTS = 4_000_000  # a trace of more is not read at exit: about half of the CPU time that answer.py may take
 
-_started_in = 0  # the process that has a profile of ours
+_started_in = 0  # the process that this module has started a profile in
 _simulated = False
 
 
@@ -76,7 +76,7 @@ def _is_own_command() -> bool:
 
 
 def _is_subinterpreter() -> bool:
-    """Which has its process's environment, and is not recorded."""
+    """Whether this is a subinterpreter, which shares its process's environment and is not recorded."""
     try:
         from cuptimem import _core  # noqa: F401  the question is whether it can be imported
     except ImportError as error:
@@ -128,7 +128,7 @@ def _image(settings: dict[str, str]) -> int:
 
 
 def _say(line: str) -> None:
-    """Where what says it otherwise may be what failed."""
+    """One line on standard error without recorder.say, which may be what failed."""
     from cuptimem.printable import printable  # only where a recording is asked for
 
     try:
@@ -138,7 +138,7 @@ def _say(line: str) -> None:
 
 
 def _start_simulated(folder: str) -> None:
-    """Once: Python may read such a file twice, and children are to see the variable."""
+    """Starts what a simulated device needs, once: Python may read such a file twice. Children inherit the variable."""
     global _simulated
     if _simulated:
         return
@@ -157,7 +157,7 @@ def _one_line(error: BaseException) -> str:
 
 
 def _open(settings: dict[str, str], program: "Program | None") -> None:
-    """program: that has not begun; None where the trace is to be kept in any case."""
+    """Opens the profile. program: not begun yet; None where the trace is kept in any case."""
     import atexit
 
     from cuptimem import interpreter, naming
@@ -266,7 +266,7 @@ def _say_what_was_written(path: str, here: str) -> None:
 
 
 def _command(otherwise: str, here: str, *arguments: str) -> None:
-    """A command of ours, which writes to standard error. otherwise: said where it cannot be run."""
+    """Runs a command of cuptimem, which writes to standard error. otherwise: printed where it cannot be run."""
     from cuptimem.record import own_process
 
     try:
@@ -276,7 +276,7 @@ def _command(otherwise: str, here: str, *arguments: str) -> None:
 
 
 def _say_what_it_shows(path: str, here: str) -> None:
-    """Four lines more, where they are made in little time; the closing line names the command that has them all."""
+    """Prints four lines about the trace, if they are ready in little time. The closing line names the full command."""
     from cuptimem.record import own_process, recorder, refusals
 
     counts = recorder.last_counts
@@ -297,7 +297,7 @@ def _say_what_it_shows(path: str, here: str) -> None:
         finally:
             os.close(reading)
             os.close(writing)
-    except KeyboardInterrupt:  # who is in a hurry needs no reason
+    except KeyboardInterrupt:  # the user is in a hurry and needs no reason
         return
     except OSError as error:
         _say(f"no summary was made: {_one_line(error)}")
@@ -329,7 +329,8 @@ def count_text(count: int) -> str:
 
 
 def _start_in_child(settings: dict[str, str]) -> None:
-    """A forked child under follow. Its exit may skip atexit (multiprocessing does), so it is told otherwise too."""
+    """Starts a forked child's profile under follow. Its exit may skip atexit (multiprocessing does), so a finalizer
+    ends the recording, too."""
     from cuptimem.errors import recording_core
     from cuptimem.record import recorder
 
@@ -348,7 +349,7 @@ def _start_in_child(settings: dict[str, str]) -> None:
 
 
 def _in_process_of_multiprocessing(util: "ModuleType", settings: dict[str, str]) -> None:
-    """It has cleared its finalizers in this new child, and knows by now what the child is to do."""
+    """Continues once multiprocessing has cleared its finalizers in this new child and set the child's name."""
     from cuptimem.record import process_info, recorder, refusals
 
     here = process_info.directory()

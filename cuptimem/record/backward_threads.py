@@ -1,11 +1,11 @@
-"""Waits, when a program is through, until PyTorch's threads for backward passes sleep.
+"""Waits at the end of a program until PyTorch's threads for backward passes sleep.
 
 Such a thread, one for each device, drops the last references of a backward pass some time after backward() has
 returned, and takes the GIL for it. If Python is being finalized by then, CPython before 3.14 ends the thread in the
 middle of C++, and the process aborts ("terminate called without an active exception",
-github.com/pytorch/pytorch/issues/38228). On a busy machine, and most of all on a simulated device, whose kernels take
-no time, a program that ends soon after its last step meets this. A thread that one of them started has its name, too.
-Imports nothing that Python has not loaded by itself.
+github.com/pytorch/pytorch/issues/38228). On a busy machine, and most of all on a simulated device, where kernels
+take no time, a program that ends soon after its last step meets this. A thread that one of them started has its name,
+too. Imports nothing that Python has not loaded by itself.
 """
 
 import os
@@ -20,9 +20,9 @@ _PAUSE = 0.002
 
 
 def wait() -> None:
-    """Returns when two looks in a row find each of them asleep where it was before, or after a second.
+    """Returns when two polls in a row find each of them asleep where it was before, or after a second.
 
-    Asleep may be in a lock, or in the driver: such a thread is not waited for.
+    A thread that sleeps in a lock or in the driver is not waited for.
     """
     if "torch" not in sys.modules:
         return
@@ -37,7 +37,7 @@ def wait() -> None:
 
 
 def _look() -> list[bytes]:
-    """Of each such thread its number, its state and how often it has been switched to, as the kernel writes them."""
+    """Number, state and count of context switches of each such thread, as the kernel writes them."""
     try:
         threads = os.listdir("/proc/self/task")
     except OSError:  # no /proc: nothing can be known

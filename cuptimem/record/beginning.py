@@ -34,7 +34,7 @@ class Program:
             if found["allocations"] or found["driver"]["allocations"]:
                 return False
             os.unlink(trace)
-        except (Error, OSError):  # it stays, and the closing line says how it is
+        except (Error, OSError):  # the trace stays, and the closing line reports its state
             return False
         return True
 
@@ -48,6 +48,6 @@ class Program:
 
 
 def _has_module_begun() -> bool:
-    """runpy says in __main__ what it runs just before it does; so do pdb and cProfile, which run something else."""
+    """Whether __main__ names a module: runpy, pdb and cProfile set that just before it runs."""
     names = getattr(sys.modules.get("__main__"), "__dict__", {})
     return names.get("__spec__") is not None or "__file__" in names

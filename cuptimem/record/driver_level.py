@@ -1,4 +1,4 @@
-"""Memory that CUDA itself hands out, to whomever: the witness's life in a capture, and what the trace is told of it.
+"""Memory that CUDA itself hands out, to any client: starts and stops the CUPTI thread, and notes its mode in the trace.
 
 Runs inside the profiled process: imports nothing that Python has not loaded by itself. Everything is done in C
 (csrc/sources/cupti/cupti.h); in a process that never uses CUDA that is a comparison of two numbers now and then.
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from cuptimem.record.recorder import Options
 
-PERIOD_MS = 200  # between two looks at records and devices
+PERIOD_MS = 200  # between two polls of records and devices
 WAIT_MS = 1000  # for the subscription, where CUDA is in use when the profile starts
 UNUSED = "CUDA was not used"
 TOO_SLOW = "CUPTI did not answer in time"
@@ -33,9 +33,8 @@ _say: "Callable[[str], None] | None" = None
 
 
 def start(core: "ModuleType", options: "Options", say: "Callable[[str], None]") -> None:
-    """Before recording starts, so that what is there already is subscribed by then; nothing is lost where it is not,
-    for relocation slots record until it is. say: is given what the user should know, a line each. Never raises:
-    tensors are recorded without it."""
+    """Subscribes before recording starts. Nothing is lost until then, because relocation slots record meanwhile.
+    say: gets a line for each thing that the user should know. Never raises: tensors are recorded without it."""
     global _wanted, _kernels, _records, _problem, _say
     _said.clear()
     _say = say
@@ -45,7 +44,7 @@ def start(core: "ModuleType", options: "Options", say: "Callable[[str], None]") 
     # It may be one that holds no subscription: taking CUPTI's buffers would leave it without its own, unnoticed.
     _records = not getattr(sys.modules.get("torch.autograd.profiler"), "_is_profiler_enabled", False)
     try:
-        core.cupti_start(_kernels, _records, PERIOD_MS, WAIT_MS, lambda: _tell(core))
+        core.cupti_start(_kernels, _records, PERIOD_MS, WAIT_MS, lambda: _note_mode(core))
     except OSError as error:
         _wanted = False
         _problem = f"its thread cannot be started: {error.strerror or error}"
@@ -54,21 +53,21 @@ def start(core: "ModuleType", options: "Options", say: "Callable[[str], None]") 
 
 
 def begin(core: "ModuleType") -> None:
-    """Recording is on, and what PyTorch had before is in the trace: the first look at the devices."""
+    """Takes the first sample of the devices, once recording is on and PyTorch's older blocks are in the trace."""
     if _wanted:
         core.cupti_flush(False)
     if _problem or _wanted and core.cupti_state()["mode"] not in ("off", "waiting", "starting"):
-        _tell(core)
+        _note_mode(core)
 
 
-def settle(core: "ModuleType", last: bool = False) -> None:
-    """Brings what CUPTI still holds into the rings, while recording is on. last: what is incomplete, too."""
+def flush(core: "ModuleType", last: bool = False) -> None:
+    """Writes what CUPTI still holds into the rings, while recording is on. last: incomplete records, too."""
     if _wanted:
         core.cupti_flush(last)
 
 
 def stop(core: "ModuleType") -> dict[str, str]:
-    """Nothing of it is there when this returns. What the trace should say of it."""
+    """Stops and unloads all of it. Returns notes for the trace."""
     global _wanted
     if _wanted:
         core.cupti_stop()
@@ -79,20 +78,20 @@ def stop(core: "ModuleType") -> dict[str, str]:
 
 
 def forget(core: "ModuleType") -> None:
-    """In a forked child."""
+    """Drops the parent's state in a forked child."""
     global _wanted
     _wanted = False
     core.cupti_forget()
 
 
-def _tell(core: "ModuleType") -> None:
-    """The mode has changed: a process that is killed from now on leaves that in its trace, too."""
+def _note_mode(core: "ModuleType") -> None:
+    """Notes the changed mode in the trace at once, so that a killed process has it there, too."""
     found = _notes(core)
     try:
         core.capture_note(found)
     except OSError as error:
         if _say is not None:
-            _say(f"the trace is not told of the driver level: {error.strerror or error}")
+            _say(f"the driver level could not be written to the trace: {error.strerror or error}")
     _warn(found)
 
 
@@ -105,7 +104,7 @@ def version_text(version: int) -> str:
 
 def _notes(core: "ModuleType") -> dict[str, str]:
     """The meta keys: driver is callbacks, slots or none; driver.reason why not more; driver.cupti version and path;
-    driver.kernels yes, no, or refused: asked for, and not told, or not to the end."""
+    driver.kernels yes, no, or refused: requested, and not delivered, or not until the end."""
     if not _wanted:
         return {"driver": "none", "driver.reason": _problem or TURNED_OFF}
     state = core.cupti_state()
@@ -130,12 +129,12 @@ def _notes(core: "ModuleType") -> dict[str, str]:
 
 
 def _warn(found: dict[str, str]) -> None:
-    """One line where something lacks although CUDA is used."""
+    """Prints one line where something is missing although CUDA is used."""
     mode, reason = found["driver"], found["driver.reason"]
     if _say is None or not reason or reason in (UNUSED, TURNED_OFF) or reason in _said:
         return
     if mode == "callbacks" and found["driver.kernels"] != "refused":
-        return  # all that lacks is the second witness, or what came before it was subscribed
+        return  # only the second source is missing, or events before it was subscribed
     _said.add(reason)
     if mode == "callbacks":
         _say(f"kernels are not recorded from now on: {reason}")

@@ -1,6 +1,6 @@
-"""Containers with a bound that they have not reached: what is in them grows, and will stop.
+"""Containers below their bound: their contents grow, and will stop.
 
-A replay buffer looks like a leak until it is full. So before a window closes the trace gets the addresses of the blocks
+A replay buffer resembles a leak until it is full. So before a window closes the trace gets the addresses of the blocks
 in each deque that has room below its maxlen, and in each list that ends in eight places or more for what is to come
 (`[None] * capacity`). The same is done 1, 2, 4, 8, ... seconds after the start, because a buffer may be gone when its
 function has returned. Runs inside the profiled process, and runs none of the program's code.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _FEWEST = 3  # entries: fewer are no growth
 _PLACES = 8  # empty ones at the end of a list that is a buffer
 _DEPTH = 3  # of transitions that hold tensors: deque, tuple, dict
-_MOST = 1 << 16  # entries looked at in all, and tensors
+_MOST = 1 << 16  # entries read in all, and tensors
 _WIDEST = 64  # parts of an entry
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class that a program has made
 
@@ -62,7 +62,7 @@ def _has_room(container: "_Container") -> bool:
 
 
 def _held(containers: "Iterable[_Container]", base: type) -> "Iterator[object]":
-    """The tensors in them. One that another thread changes meanwhile is left as far as it was seen."""
+    """The tensors in them. If another thread changes a container, its walk ends there."""
     left = _MOST
     for container in containers:
         try:
@@ -99,7 +99,7 @@ def _tensors(item: "Any", base: type, depth: int) -> "Iterator[object]":
 
 
 def _attributes(item: object, mro: tuple[type, ...]) -> list[object]:
-    """Of an object with a namespace that no code of the program's stands for."""
+    """The attributes of an object, where no code of the program computes its namespace."""
     for cls in mro:
         slot = _namespace(cls).get("__dict__")
         if slot is not None:

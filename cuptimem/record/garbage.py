@@ -1,7 +1,7 @@
 """Python's cyclic garbage collector while a capture runs: when it ran, and one collection before a window closes.
 
-A tensor in a reference cycle stays alive until a collection. Without knowing when those ran, garbage that waits looks
-like a leak. So each is marked in the trace, and before a window closes one more is made, between marks of its own:
+A tensor in a reference cycle stays alive until a collection. Without knowing when those ran, waiting garbage
+resembles a leak. So each is marked in the trace, and before a window closes one more is made, between marks of its own:
 what dies in it is held by nothing that still runs. For the windows around it the reader counts those blocks
 as alive until the program's own next collection (csrc/analysis/leak_evidence.h). A report in the middle of a window
 makes none: asking would change the program. Runs inside the profiled process.
@@ -29,7 +29,7 @@ def unwatch(core: "ModuleType") -> None:
 
 
 def forget(core: "ModuleType") -> None:
-    """In a forked child: nothing is told of its collections, and one that was running in the parent is not its own."""
+    """In a forked child: its collections are not marked, and one that was running in the parent is not its own."""
     unwatch(core)
     core.garbage_forget()
 

@@ -1,8 +1,8 @@
 """Who holds a leak, found while the process lives: paths from names of the program's to the leaked tensors.
 
 At the outermost stop, where the recording shows growth (a leak, or a suspect that may be one), one search goes through
-Python's objects and autograd's graph, and its paths are written into the trace. Nothing is looked for where nothing
-grows. Runs inside the profiled process and runs none of the program's code.
+Python's objects and autograd's graph, and its paths are written into the trace. Where nothing grows there is
+no search. Runs inside the profiled process and runs none of the program's code.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from cuptimem.report.stacks import Frame, user_frame
 _LEAKS = 10
 _KEPT = 4  # of what stands under each
 _PATHS = 3  # of each leak
-_SHARE = 0.1  # of the largest path's bytes: what holds less is not said
-_BLOCKS = 1 << 12  # of one leak that are looked for; of more, evenly many
+_SHARE = 0.1  # of the largest path's bytes: what holds less is left out
+_BLOCKS = 1 << 12  # of one leak that are searched for; a larger leak is sampled evenly
 _SAME = 3  # tensors of one block
 _STEPS = 8  # of a path in words
 _LENGTH = 400  # characters
 _PATIENCE_SECONDS = 2.0  # for the analysis, or this share of the time recorded
-_EARLY_SECONDS = 0.1  # for all early looks together, or the same share
+_EARLY_SECONDS = 0.1  # for all early searches together, or the same share
 _PATIENCE_SHARE = 0.01
-_EARLY = ("one epoch", "no collection")  # suspects that an early look searches for, besides verdicts
+_EARLY = ("one epoch", "no collection")  # suspects that an early search includes, besides verdicts
 _DEVICES = {"cpu": _core.DEVICE_CPU, "cuda": _core.DEVICE_CUDA}
 
 _Block = tuple[int, int]  # address, bytes
@@ -41,7 +41,7 @@ _Places = tuple[tuple[str, str, int], ...]  # file, function and line of each fr
 
 @dataclass(slots=True)
 class Want:
-    """What to look for: a leak's blocks, or where it is of graph nodes, the lines that made them."""
+    """What to search for: a leak's blocks, or for graph nodes the lines that made them."""
 
     blocks: list[_Block]
     nodes: int = 0
@@ -143,7 +143,7 @@ class _Finder:
             return 0
 
     def _graphs(self, missing: Collection[int]) -> list[Any]:
-        """What autograd alone holds hangs on the tensors and nodes that have names. What stands for those blocks."""
+        """Stand-ins for blocks that autograd alone holds. They are reached from tensors and nodes that have names."""
         graph, named = self.graph, self.search.has_name
         graph.walk(filter(named, self.roots), filter(named, self.contexts))
         graph.walk(filter(self.search.is_referred_to, self.roots), ())  # from cycles, to what nothing else has led to
@@ -160,7 +160,7 @@ class _Finder:
         return stand_ins
 
     def _lead(self, item: Any, node: Any, verb: str) -> None:
-        """Behind a tensor, or behind a node that Python has, stands what only autograd has."""
+        """Adds what only autograd refers to, behind a tensor or a node that Python has."""
         before, nodes = self.graph.chain(node)
         source = nodes.pop(0) if before is None else before
         names = [referrers._class_name(type(one)) for one in nodes]
@@ -284,7 +284,7 @@ def note(core: Any, look: Look) -> None:
 
 
 def _analysis(core: Any, source: tuple[str, object, int], patience: float) -> Mapping[str, Any] | None:
-    """None if that takes longer."""
+    """The analysis of this source; None if it takes longer."""
     deadline = time.thread_time() + patience
     is_late = False
 
@@ -307,7 +307,7 @@ def _key(row: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 def now(raw: Mapping[str, Any], of: Leak | Frame | str) -> tuple[Holder, ...]:
-    """Of a leak of a report, or of what is alive of a line (a Frame, "train.py:22"), who holds it now."""
+    """Who holds, now, a leak of a report, or what is alive of a line (a Frame, "train.py:22")."""
     blocks = _Kept(raw)
     if isinstance(of, Leak):
         stacks = [part.stack for part in of.parts]

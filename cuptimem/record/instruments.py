@@ -1,7 +1,7 @@
 """Everything that a capture installs besides itself, in the order that matters, and how it comes off again.
 
 Runs inside the profiled process. Until PyTorch is imported it imports nothing that Python has not loaded by itself: a
-script whose folder shadows a standard module still gets its own, and one that never uses PyTorch pays nothing.
+script in a folder that shadows a standard module gets its own one, and a program that never uses PyTorch pays nothing.
 """
 
 import _thread
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from cuptimem.record.recorder import Look, Options
 
 
-# Torch may arrive in one thread while another one ends the capture. Whoever holds this must not wait for an import: the
-# thread in which torch arrives holds the import system's own lock. (Importing what has been imported waits for nobody.)
+# Torch may arrive in one thread while another one ends the capture. The lock's holder must not wait for an import:
+# the thread in which torch arrives holds the import system's own lock. (Importing a loaded module does not wait.)
 _lock = _thread.RLock()
 _DUE_WALK, _DUE_LOOK = 1, 2  # _core.walks_due
 _waiting: "ImportWatch | None" = None  # for torch, and for what starts processes
@@ -50,7 +50,7 @@ def _install_hooks() -> None:
 
 
 def _step_ended() -> None:
-    """In the program's thread, where csrc/python/py_walks.h says that something is due."""
+    """Runs what is due after a step, in the program's thread: csrc/python/py_walks.h decides."""
     from cuptimem import _core
 
     due = _core.walks_due()
@@ -64,7 +64,7 @@ def install(
     core: "ModuleType", options: "Options", say: "Callable[[str], None]", look_early: "Callable[[], object]"
 ) -> None:
     """Hooks into PyTorch, or into its arrival, and into CUDA. Before recording starts: what they allocate is not the
-    program's. say: gets what the user should know of that while recording is on. look_early: called after some of the
+    program's. say: gets what the user should know while recording is on. look_early: called after some of the
     program's steps, for who holds what grows."""
     global _operators, _walks, _look_early
     _operators, _walks = options.operators, options.walks
@@ -72,18 +72,17 @@ def install(
     garbage.watch(core)
     _watch_imports(core)
     _hook_torch(core)
-    driver_level.start(
-        core, options, say
-    )  # torch.profiler's slots hold our hooks by now: it is told when we are in its way
+    # After _hook_torch: our hooks in torch.profiler's slots give CUPTI up when it asks.
+    driver_level.start(core, options, say)
 
 
 def _watch_imports(core: "ModuleType") -> None:
-    """Of torch, and of what subprocess and multiprocessing start processes with."""
+    """Watches for torch, and for the modules with which subprocess and multiprocessing start processes."""
     global _waiting
     from cuptimem.record.late_import import ImportWatch
 
     processes = "_posixsubprocess"
-    if processes in sys.builtin_module_names:  # then nothing tells when it is imported
+    if processes in sys.builtin_module_names:  # then its import cannot be observed
         core.process_watch(__import__(processes))
         processes = ""
     with _lock:
@@ -165,9 +164,9 @@ def look_for_holders(core: "ModuleType", look: "Look") -> None:
             _problems.append(problem)
 
 
-def settle(core: "ModuleType", last: bool = False) -> None:
-    """Brings what is recorded elsewhere than in rings into them. last: recording is about to end."""
-    driver_level.settle(core, last)
+def flush(core: "ModuleType", last: bool = False) -> None:
+    """Writes what is recorded outside of the rings into them. last: recording is about to end."""
+    driver_level.flush(core, last)
 
 
 def forget(core: "ModuleType") -> None:

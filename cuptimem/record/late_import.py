@@ -24,8 +24,8 @@ class ImportWatch:
     """Watches for the modules named in `callbacks`, from `start` to `stop` or until all of them have come.
 
     A callback gets the module once, right after it has run, in the thread that imports it, with that module's import
-    lock held; for a module that is there already it is called by `start`. `arriving`: called when such a module is
-    about to be looked for, the first time. Neither must raise: what they raise goes to `failed` and not into the
+    lock held; for a module that is there already it is called by `start`. `arriving`: called before the
+    first search for such a module. Neither must raise: what they raise goes to `failed` and not into the
     program's import.
     """
 
@@ -65,7 +65,7 @@ class ImportWatch:
             sys.meta_path.remove(self)
 
     def poke(self) -> None:
-        """Looks again at modules whose import was under way when the watch began."""
+        """Checks modules again that were being imported when the watch began."""
         for name in list(self._unfinished):
             module = sys.modules.get(name)
             if module is None or not _is_running(module):
@@ -76,7 +76,7 @@ class ImportWatch:
     def _find_spec(
         self, name: str, path: "Sequence[str] | None" = None, target: "ModuleType | None" = None
     ) -> "ModuleSpec | None":
-        """What the other finders find."""
+        """Returns what the other finders find."""
         if not self._active or (name not in self._callbacks and name not in self._arriving):
             return None
         before = list(sys.meta_path)

@@ -1,6 +1,6 @@
-"""Whether live autograd nodes are counted in this process, and for which versions of PyTorch that may be said.
+"""Whether live autograd nodes are counted in this process, and for which versions of PyTorch that is possible.
 
-A node that is made and not seen dying looks like a leak. How nodes die differs between versions, so counts are claimed
+A node with no recorded end resembles a leak. How nodes die differs between versions, so counts are claimed
 only for those on which `make torches` has run (docs/torches.md). Runs inside the profiled process: standard library
 only.
 """
@@ -38,5 +38,5 @@ def why_not(version: str) -> str | None:
 
 
 def claim(version: str, problem: str | None) -> str:
-    """What the trace says of itself under "nodes": COUNTED, or one line why they are not."""
+    """The trace's meta entry "nodes": COUNTED, or one line why they are not."""
     return problem or why_not(version) or COUNTED

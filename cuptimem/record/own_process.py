@@ -1,4 +1,4 @@
-"""Commands of ours at the end of the program, each in a process of its own: the program's modules, memory and exit code
+"""Commands of cuptimem at the end of the program, each in its own process: the program's modules, memory and exit code
 stay as they are. Runs inside the profiled process: imports nothing that Python has not loaded by itself."""
 
 import _signal  # type: ignore[import-not-found]  # built in, while signal would load enum
@@ -22,7 +22,7 @@ def run(
 
     folder: where it runs, if that is still there. actions: of posix_spawn, for its files. without: variables that it
     does not inherit. Returns its exit code, negative for a signal; None if the program ignores SIGCHLD, for then the
-    kernel keeps none, or if its handler cannot be put aside because Python ends outside of the main thread. Raises
+    kernel keeps none, or if its handler cannot be replaced because Python ends outside of the main thread. Raises
     OSError where it cannot be run.
     """
     environment = {name: value for name, value in os.environ.items() if name not in (*_LEFT_OUT, *without)}

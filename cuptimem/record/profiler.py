@@ -77,7 +77,7 @@ def schedule(*, wait: int, warmup: int, active: int, repeat: int = 0, skip_first
 
 
 def _action(answer: object) -> Action:
-    """Ours, torch's or a plain number."""
+    """An Action from cuptimem's or torch's enum, or from a plain number."""
     name = getattr(answer, "name", None)
     if isinstance(name, str) and name in Action.__members__:
         return Action[name]
@@ -126,8 +126,8 @@ class _Run:
         self.window = profile._open_window()
 
     def close(self, oom_left: bool = False) -> None:
-        """Never raises for what happens to the recording: the profiled program must not suffer. oom_left: an exception
-        leaves the block that says that memory was refused."""
+        """Never raises for what happens to the recording: the profiled program must not suffer. oom_left: the
+        exception of a refused request leaves the block."""
         try:
             self._close(self.warm, oom_left)
         finally:
@@ -476,7 +476,7 @@ class Profile(Figures, Displayed, Brief):
             raise
 
     def _end(self, run: _Run, error: BaseException | None) -> None:
-        """error: what leaves the block."""
+        """Ends a run. error: what leaves the block."""
         recording = run.recording
         oom_left = error is not None and refusals.is_of(error)
         try:
@@ -490,7 +490,7 @@ class Profile(Figures, Displayed, Brief):
             self._trace_ready()
 
     def _put_away(self, run: _Run, oom_left: bool) -> bool:
-        """Closes it. False: somebody was faster."""
+        """Closes it. False: another thread was faster."""
         with self._lock:
             if run not in self._open:
                 return False
@@ -619,9 +619,9 @@ def profile(path: Any = None, **options: Any) -> Any:
     overwrite       replace a file that was there before the program
     schedule        step number -> what to do then, as cuptimem.schedule or torch.profiler.schedule make it
     on_trace_ready  called with the profile at the end of each cycle of the schedule
-    max_size        bytes of trace ("500M", "2 GiB") past which steps are folded into sums, survivors and peaks (2 GiB)
+    max_size        bytes of trace ("500M", "2 GiB") past which steps become sums, survivors and peaks (2 GiB)
     ring_bytes, ring_dir    size (16 MiB) and folder of the shared memory that outlives a kill
-    driver          what CUDA itself hands out, too, to PyTorch and to anybody else, as far as CUPTI tells
+    driver          what CUDA itself hands out, too, to PyTorch and to libraries, as far as CUPTI reports it
     walks           names of modules, parameters and optimizer states, from walks over living objects at a few moments
     code            installed packages that count as your own code in its reports ("transformers", or several)
     kernels         when kernels and copies ran, too: costs something for each that is launched

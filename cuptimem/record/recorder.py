@@ -1,8 +1,8 @@
 """The one capture of this process, and the windows that share it.
 
 A capture starts with the first window and ends with the last. Runs inside the profiled process, from the first line of
-it under `cuptimem run`: imports nothing that Python has not loaded by itself, so that a script whose folder shadows a
-standard module still gets its own.
+it under `cuptimem run`: imports nothing that Python has not loaded by itself, so that a script in a folder that
+shadows a standard module still gets its own.
 """
 
 import _thread
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _lock = _thread.RLock()
 _capture: "Capture | None" = None
 _orphan: "Capture | None" = None  # started, and not yet any window's
-last_counts: dict[str, int] = {}  # what _core.capture_counts said when the last capture ended
+last_counts: dict[str, int] = {}  # what _core.capture_counts returned when the last capture ended
 forked_by = 0  # the process that forked this one, if both are recorded under --follow
 _finished: "dict[str, tuple[int, ...] | None]" = {}  # which files this process has written, by path
 _prepared_pid = 0  # the process that has our fork and exit handlers (a forked child inherits them)
@@ -150,7 +150,7 @@ class Capture:
         self.tries_to_stop = 0
         self.role = ""  # as the trace has it
         self.holders: set[tuple[object, ...]] = set()  # leaks that a name was found for
-        self.looking = _thread.RLock()  # by an early look
+        self.looking = _thread.RLock()  # held by an early search
         self.looked = 0.0  # seconds of their threads' own time that those took
 
 
@@ -198,7 +198,7 @@ class Look:
         return self.window.capture is not _capture or self.window.foreign
 
     def source(self) -> "tuple[str, object, int] | None":
-        """As Window.source, all that was recorded so far. None: an early look must not wait for it."""
+        """As Window.source, all that was recorded so far. None: an early search must not wait for it."""
         if not self.early:
             return snapshot_source(self.window, names=False)
         return _unless_taken(_lock, self._early_source)
@@ -296,7 +296,7 @@ def open_window(
             _orphan = None
             capture.core.mark(capture.core.MARK_WINDOW_OPEN, window.number)
             return window
-    except BaseException:  # an exception out of a signal's handler: nothing that nobody knows of may stay open
+    except BaseException:  # an exception out of a signal's handler: nothing may stay open without an owner
         for window in opened:
             _close(window)
         with _lock:
@@ -306,8 +306,8 @@ def open_window(
 
 def close_window(window: Window, collect: bool = True, look: bool = True, oom_left: bool = False) -> None:
     """Closes a window, after a marked collection (see garbage.py); the last one ends the capture. Twice, or in a forked
-    child: nothing happens. collect=False: leaks will not be asked for. look=False: growth is not needed either.
-    oom_left: an exception leaves it that says that memory was refused."""
+    child: nothing happens. collect=False: leaks are not needed. look=False: growth is not needed either.
+    oom_left: the exception of a refused request leaves it."""
     try:
         if _begins_to_close(window, oom_left) and collect:
             capture = window.capture
@@ -349,7 +349,7 @@ def _close(window: Window) -> None:
             return
         capture = window.capture
         if len(capture.windows) > 1 and window.path is not None and window is not capture.owner:
-            instruments.settle(capture.core)  # the devices' last moment, for the file that is cut out below
+            instruments.flush(capture.core)  # the devices' last moment, for the file that is cut out below
         capture.core.mark(capture.core.MARK_WINDOW_CLOSE, window.number)  # the first one counts
         if window in capture.windows:
             capture.windows.remove(window)
@@ -378,7 +378,7 @@ def _close(window: Window) -> None:
             except Error as error:
                 say(f"{naming.shown(window.path)} is not written: {error}")
         window.closed = True
-        _settle(capture, last=window)
+        _split_owner_file(capture, last=window)
         if capture.owner is window and window.path is not None:
             window.file.finish()
         capture.owner = None  # else a cycle: a temporary trace would wait for the next collection
@@ -399,7 +399,7 @@ def snapshot_source(window: Window, *, names: bool = True) -> "tuple[str, object
         if window.capture is _capture and not window.foreign:
             if names:
                 instruments.look_at_names()
-            instruments.settle(window.capture.core)
+            instruments.flush(window.capture.core)
             _write_all(window.capture.core)
             _pass_warning_on(window.capture.core)
         if window.file.is_replaced:
@@ -499,8 +499,8 @@ def _cache_tag() -> "str | None":
 
 
 def _end_orphan() -> None:
-    """Ends what was started and came to nobody: an exception out of a signal's handler was in between. Under the lock.
-    Another one meanwhile leaves the rest to the next call."""
+    """Ends a capture that was started and has no window, because a signal's handler raised in between. Under the lock.
+    If a handler raises again, the next call does the rest."""
     global _orphan
     orphan = _orphan
     if orphan is not None and orphan.pid == os.getpid() and orphan.core.capture_active():
@@ -515,13 +515,13 @@ def _stop(capture: Capture) -> None:
     problems: list[str] = []
     removed = False
     try:
-        instruments.settle(core, last=True)
+        instruments.flush(core, last=True)
         core.capture_record(False)
         _supply_source_text(core)
         problems = instruments.remove(core)
         removed = True
         _pass_warning_on(core)
-    finally:  # an interrupt in between must not leave a capture that nobody can end
+    finally:  # an interrupt in between must not leave a capture that cannot be ended
         notes = {**instruments.take_notes(), **_new_role(capture)}
         if problems:
             notes["problems"] = "\n".join(problems)
@@ -541,13 +541,13 @@ def _supply_source_text(core: "ModuleType") -> None:
     """The last lines that the collector asks for; the answers are written at the end."""
     try:
         core.capture_sync()
-    except core.Error:  # the recording has ended by itself, which is said below
+    except core.Error:  # the recording has ended by itself, which is reported below
         return
     source_text.supply(core)
 
 
 def _new_role(capture: Capture) -> dict[str, str]:
-    """What has become known of this process since the trace was told; a note for the trace."""
+    """A note for the trace: this process's role, if it has changed since the last note."""
     now = role.of_this_process(forked_by)
     if now == capture.role:
         return {}
@@ -556,7 +556,7 @@ def _new_role(capture: Capture) -> dict[str, str]:
 
 
 def note_role() -> None:
-    """Into the trace at once, so that a process that is killed has it, too."""
+    """Notes the role in the trace at once, so that a killed process has it there, too."""
     with _lock:
         capture = _capture
         if capture is not None and capture.pid == os.getpid():
@@ -591,9 +591,9 @@ def _extract_to(source: object, target: str, window: Window) -> None:
         raise
 
 
-def _settle(capture: Capture, last: Window) -> None:
-    """The capture's file bears the name of its first window. If others outlived that one, it holds more than its
-    share: it moves aside for their reports, and the first window gets its own stretch under its name."""
+def _split_owner_file(capture: Capture, last: Window) -> None:
+    """The capture's file has the name of its first window. If other windows outlived that one, the file is renamed for
+    their reports, and the first window gets its own stretch under its name."""
     owner = capture.owner
     if owner is None or owner is last or owner.path is None:
         return
@@ -603,7 +603,7 @@ def _settle(capture: Capture, last: Window) -> None:
     try:
         _extract_to(whole, owner.path, owner)
     except BaseException:
-        os.replace(whole, owner.path)  # more than its share is better than nothing
+        os.replace(whole, owner.path)  # the whole capture is better than nothing
         _remove(whole)  # two names of one file stay two
         raise
     capture.file.path = whole
@@ -621,7 +621,7 @@ def _copy_name(path: str, other: str) -> None:
 
 
 def close_all(oom_left: bool = False) -> Window | None:
-    """Ends whatever records, as at exit: windows close from the last to the first, which is returned. Says what goes
+    """Ends the recording, as at exit: windows close from the last to the first, which is returned. Prints what goes
     wrong. oom_left: as in close_window."""
     window = None
     with _lock:
@@ -639,7 +639,7 @@ def close_all(oom_left: bool = False) -> Window | None:
 
 
 def _at_exit() -> None:
-    """Of profiles that the program has left open."""
+    """Closes profiles that the program has left open."""
     left = refusals.left_program()
     window = close_all(left)
     if left and window is not None:

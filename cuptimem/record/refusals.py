@@ -1,4 +1,4 @@
-"""Exceptions that say that memory was refused, and the page that is printed when one leaves the program or the profile.
+"""Exceptions of refused requests for memory, and the page that is printed when one leaves the program or the profile.
 
 Part of every recording: imports nothing that Python has not loaded by itself.
 """
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from cuptimem.record.recorder import Window
     from cuptimem.report.model import Report
 
-WIDTH = 80  # of the page, where nothing tells one
+WIDTH = 80  # of the page, where the terminal's is unknown
 
 
 _mro = type.__dict__["__mro__"].__get__  # whatever a metaclass shows
@@ -24,8 +24,8 @@ _suppressed = BaseException.__dict__["__suppress_context__"].__get__
 
 
 def is_of(error: BaseException) -> bool:
-    """Whether it, or what its traceback shows as its cause, came of a refused allocation of PyTorch's. Runs no code of
-    the program's classes."""
+    """Whether it, or its cause in the traceback, comes from a refused allocation of PyTorch's. Runs no code of the
+    program's classes."""
     seen: set[int] = set()
     pending: list[BaseException | None] = [error]
     while pending:

@@ -1,6 +1,6 @@
 """What a process is among those of its program: a worker of a DataLoader, a process of multiprocessing, a fork.
 
-Runs inside the profiled process: looks only at modules that the program has loaded.
+Runs inside the profiled process: uses only modules that the program has loaded.
 """
 
 import os
@@ -14,7 +14,7 @@ _WORKER = "torch.utils.data._utils.worker"  # its _worker_info is set once a wor
 
 
 def _worker_number() -> int | None:
-    """Of a DataLoader's worker, also before its loop has begun; else None."""
+    """The number of a DataLoader's worker, also before its loop has begun; else None."""
     info = getattr(sys.modules.get(_WORKER), "_worker_info", None)
     if info is not None:
         number = getattr(info, "id", None)
@@ -45,7 +45,7 @@ def of_this_process(parent: int) -> str:
 
 
 def _multiprocessing_name() -> str | None:
-    """Of a process that multiprocessing has started; else None."""
+    """The name of a process that multiprocessing has started; else None."""
     process = getattr(sys.modules.get("multiprocessing.process"), "_current_process", None)
     name = getattr(process, "_name", "MainProcess")
     is_child = name != "MainProcess" and getattr(process, "_parent_pid", None) is not None
@@ -63,7 +63,7 @@ def is_one_of_several() -> bool:
 
 
 def _first_process() -> int:
-    """The process that the program began with, as far as can be told: workers, and the server of "forkserver", start
+    """The process that the program began with, as far as it is known: workers, and the server of "forkserver", start
     after files that their children must not replace."""
     if not is_one_of_several():
         return os.getpid()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def supply(core: "ModuleType") -> None:
-    """Answers what the collector has asked."""
+    """Gives the collector the lines that it has asked for."""
     known: dict[str, list[str]] = {}
     for asked, file, line, raw, encoding in core.source_asked():
         if raw is not None:
@@ -30,12 +30,12 @@ def supply(core: "ModuleType") -> None:
 def _decode(raw: bytes, encoding: str) -> str:
     try:
         return raw.decode(encoding, "replace")
-    except (LookupError, ValueError):  # the program runs, so it is one that only an import hook knows
+    except (LookupError, ValueError):  # the program runs, so only an import hook has this one
         return ""
 
 
 def _lines_of(file: str) -> "list[str]":
-    """What linecache would show, else what the module's loader says; [] if neither knows."""
+    """What linecache would show, else what the module's loader returns; [] if neither has it."""
     try:
         linecache = sys.modules.get("linecache")
         entry = getattr(linecache, "cache", {}).get(file)

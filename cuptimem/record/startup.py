@@ -1,6 +1,6 @@
 """Whether a Python like this one reads the file that starts a recording (autostart.FILE).
 
-That file counts where Python looks for such files: in its own site-packages, and in every folder that
+Python reads such files only in certain folders: in its own site-packages, and in every folder that
 `site.addsitedir` has been called for. A folder that is only on the path (PYTHONPATH, a plain line of another .pth) may
 hold the file, too, and Python does not read it there.
 """
@@ -39,7 +39,7 @@ finally:
 
 
 def is_read() -> bool:
-    """In the usual places it is seen; whether it is read elsewhere only such a Python can tell."""
+    """Whether this Python reads the file: checks the usual folders, and starts such a Python if it is in none."""
     if sys.flags.no_site:
         return False
     folders = site.getsitepackages()
@@ -75,7 +75,7 @@ def starts(variables: "Mapping[str, str] | None" = None) -> bool:
 
 
 def write(folder: str) -> None:
-    """Writes the file that `without_file` speaks of."""
+    """Writes the file that `without_file` needs."""
     place = os.path.join(folder, _PLACE)
     os.makedirs(place, exist_ok=True)
     with open(os.path.join(place, "sitecustomize.py"), "w", encoding="utf-8") as file:

@@ -1,6 +1,6 @@
-"""Names of files that this package removes, and what becomes of those of processes that were killed.
+"""Names of temporary files, and the removal of those that killed processes have left.
 
-Such a name says whose it is: machine (since when it runs), process namespace, process and its time of birth. A file
+Such a name identifies its owner: machine (since when it runs), process namespace, process and its time of birth. A file
 that lies beside a trace for a while is only removed when that process is known to be gone; one of another machine, or
 of the same before it was started again, when it was not written to for a week. A temporary trace (a profile without a
 name) of a process that is gone stays for a week, too. No other trace has such a name. Standard library that Python has
@@ -25,7 +25,7 @@ def _text(path: str) -> str:
 
 
 def _machine() -> str:
-    """Which run of which machine, and which of its process namespaces; "" where that cannot be told."""
+    """Which run of which machine, and which of its process namespaces; "" where that is unknown."""
     boot = _text("/proc/sys/kernel/random/boot_id").strip().replace("-", "")
     try:
         namespace = os.stat("/proc/self/ns/pid").st_ino
@@ -96,6 +96,6 @@ def sweep(folder: str) -> int:
                 removed += 1
                 if file.startswith(_TEMPORARY):
                     os.unlink(path + _SIDE)
-        except (OSError, ValueError):  # another process was faster, it is not ours to remove, or there is no side file
+        except (OSError, ValueError):  # another process was faster, there is no permission, or no side file
             continue
     return removed

@@ -71,7 +71,7 @@ class _Installed:
             self.failed("steps are not seen", error)
 
     def record_operators(self) -> None:
-        """Or no longer."""
+        """Starts or stops recording names of operators."""
         if not self.operators:
             _core.operators_stop()
         elif self.torch is not None and (why := start_operators(self.torch)) is not None:
@@ -79,7 +79,7 @@ class _Installed:
             self.problems.append(f"names of operators are not recorded: {why}")
 
     def _note_nodes(self, claim: str) -> None:
-        """Into the trace at once, so that a process that is killed has said it."""
+        """Notes it in the trace at once, so that a killed process has it there, too."""
         try:
             _core.capture_note({"nodes": claim})
         except OSError as error:
@@ -95,7 +95,7 @@ class _Installed:
                 self._watch_optimizers(module.Optimizer)
             else:
                 _core.torch_caller("iterator_next", _code_of(module._BaseDataLoaderIter.__next__))
-        except (AttributeError, StopIteration, ValueError) as error:  # torch lacks it; doctor says so
+        except (AttributeError, StopIteration, ValueError) as error:  # torch lacks it; doctor reports it
             self.failed(module.__name__, error)
 
     def _watch_modules(self, module: Any) -> None:
@@ -112,7 +112,7 @@ class _Installed:
         _core.torch_caller("optimizer_step", next(code for code in codes if "self" in code.co_varnames))
 
     def look(self) -> None:
-        """Once a second, in the main thread."""
+        """Runs once a second, in the main thread: late imports, and at doubling intervals filling containers."""
         self.watch.poke()
         self.seconds += 1
         if self.seconds & (self.seconds - 1) == 0:
@@ -154,7 +154,7 @@ def install(operators: bool = False) -> None:
 
 
 def remove() -> None:
-    """Takes out everything that `install` put in, unless somebody has put theirs over it. Repeatable."""
+    """Takes out everything that `install` put in, unless other code has put its own over it. Repeatable."""
     global _installed
     if _installed is not None:
         _installed.remove()  # may be interrupted, and is then done again
@@ -176,7 +176,7 @@ def cpp_name(mangled: str) -> str:
 
 
 def _cuda_problems() -> list[str]:
-    """What PyTorch's CUDA allocator did without telling anybody."""
+    """What PyTorch's CUDA allocator did without an event."""
     found = _core.cuda_allocator()
     if found is None:
         return []
@@ -197,7 +197,7 @@ def _own_nodes() -> Iterator[list[tuple[int, int]]]:
     creations and how many ends the hooks have seen."""
     seen: list[tuple[int, int]] = []
     collecting = gc.isenabled()
-    gc.disable()  # a collection here would end nodes of the program that nobody records
+    gc.disable()  # a collection here would end nodes of the program unrecorded
     _core.autograd_own_nodes(True)
     try:
         yield seen
@@ -271,7 +271,7 @@ def check_nodes(torch: ModuleType) -> str | None:
 
 
 def _code_of(function: Any) -> CodeType:
-    """Of PyTorch's function, below what others have put on top of it (functools.wraps says so)."""
+    """The code of PyTorch's function, below wrappers that other libraries have put on it (functools.wraps)."""
     while hasattr(function, "__wrapped__"):
         function = function.__wrapped__
     code: CodeType = function.__code__

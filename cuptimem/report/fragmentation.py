@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from cuptimem.report.model import Report
 
 MOMENTS = ("oom", "peak", "end")
-SEGMENTS = 20  # that are told of at most (csrc/analysis/ledger.h)
+SEGMENTS = 20  # that are listed at most (csrc/analysis/ledger.h)
 SEGMENT_PINS = 8  # and stacks of each
 
 # PyTorch's caching allocator: requests up to the one size take a segment of the other; larger ones are rounded.

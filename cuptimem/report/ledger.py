@@ -1,6 +1,6 @@
 """What CUDA itself gave out, and the account of a device that adds up, as plain frozen data.
 
-All sizes are bytes. None is unknown: nobody told, or it was not measured. A library is the file name of the one that
+All sizes are bytes. None is unknown: not reported, or it was not measured. A library is the file name of the one that
 called CUDA ("libnccl.so.2"), "" where it is unknown; library_name has the name that people know it by.
 """
 
@@ -41,7 +41,7 @@ def chosen(rows: tuple[_Row, ...], name: str, name_of: Callable[[_Row], str], wh
 
 
 def split_reason(reason: str) -> tuple[str, str]:
-    """A reason of the witness: the cause, and what to do about it, which is in the last parentheses; "" if nothing."""
+    """A reason of the driver level: the cause, and what to do about it, in the last parentheses; "" if nothing."""
     cause, parenthesis, fix = reason.rpartition(" (")
     return (cause, fix[:-1]) if parenthesis and fix.endswith(")") else (reason, "")
 
@@ -229,7 +229,7 @@ class Ledger(Brief):
     own: int | None  # this process's, as NVML sees it
     others: int | None  # other processes', as NVML sees it
     driver_reserved: int | None  # kept by driver and firmware, as NVML sees it: in neither total nor used
-    pool_short: int  # less than is alive in them is what memory pools are told to hold: in the residual
+    pool_short: int  # less than is alive in them is what memory pools report: in the residual
     context_measured: bool  # the context was seen to be made: what was in use before it is not in `context`
     lines: tuple[LedgerLine, ...]
 

@@ -1,12 +1,13 @@
-"""`cuptimem simulate` and cuptimem.simulate(): an unchanged program on a simulated GPU, and what that says.
+"""`cuptimem simulate` and cuptimem.simulate(): whether an unchanged program fits, from runs on a simulated GPU.
 
-cards, environment   what can be simulated, and whether it can be here: said before anything runs
+cards, environment   what can be simulated, and whether it can be here: checked before anything runs
 launch               one run of the program in a process of its own, on a device of a given size
 child, data_sizes    what happens inside that process besides the program itself
 device_report        what the simulated device counted
 settings             which settings of PyTorch's allocator are tried
 questions            which runs are needed for an answer
-verdict              the answer, from what the runs were like
+facts                what one run was like
+assemble             the answer, made of the runs that it rests on
 result               the answer as plain frozen data
 api                  cuptimem.simulate()
 """

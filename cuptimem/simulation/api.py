@@ -84,7 +84,7 @@ def ready() -> environment.TorchBuild:
             startup.write(folder)
             if not startup.starts(startup.without_file(folder, os.environ)):
                 startup.check()
-        launch.preload(folder)  # says it where the library was not built
+        launch.preload(folder)  # raises Error where the library was not built
     return build
 
 
@@ -160,7 +160,7 @@ def _program(what: object, arguments: tuple[Any, ...], folder: str) -> list[str]
 
 
 def _name(function: object) -> str:
-    """As people know it: a function's own, that of a partial's function, else the class of what is called."""
+    """The name of a function, of a partial's function, or else of the callable's class."""
     inner = getattr(function, "func", function)
     return str(getattr(inner, "__qualname__", type(inner).__qualname__)).replace(".<locals>", "")
 
@@ -201,7 +201,7 @@ def inquire(
 ) -> Simulation:
     """Runs the program as often as the answer needs; only the first run has its streams, its trace and its signals.
 
-    progress is told the name of each further run. Raises Interrupted where the user ended the program.
+    progress is called with the name of each further run. Raises Interrupted where the user ended the program.
     """
     runs = 0
 

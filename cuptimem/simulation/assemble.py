@@ -1,4 +1,4 @@
-"""The answer as people get it: Simulation, out of the runs that it rests on."""
+"""Makes the answer, a Simulation, out of the runs that it rests on."""
 
 import os
 
@@ -15,7 +15,7 @@ _CONTEXT = "CUDA context"  # as the simulator's notes name it, too
 
 
 def simulation(answer: Answer, setup: Setup, build: TorchBuild, notes: tuple[str, ...]) -> Simulation:
-    """Everything that there is to say about one question."""
+    """The whole answer to one question."""
     main = answer.main
     run = (answer.first or main).run  # the one that had the program's streams
     return Simulation(
@@ -53,7 +53,7 @@ def simulation(answer: Answer, setup: Setup, build: TorchBuild, notes: tuple[str
 
 def _devices(answer: Answer, setup: Setup) -> tuple[DeviceUse, ...]:
     high = {device.index: device for device in answer.high.devices} if answer.high is not None else {}
-    # Where the high end did not get through even without a limit, nobody knows how high it is.
+    # Where the high end did not get through even without a limit, its height is unknown.
     open_end = answer.high is None and answer.verdict == "undecided" and answer.main.ended_well and _tried_high(answer)
     return tuple(_device(device, high.get(device.index), open_end, answer, setup) for device in answer.main.devices)
 
@@ -87,7 +87,7 @@ def _device(device: DeviceFacts, high: DeviceFacts | None, open_end: bool, answe
 
 
 def _peak(answer: Answer) -> Peak | None:
-    """Of the fullest device. Where it did not fit, what it would have been says more than where it stopped."""
+    """The peak of the fullest device. Where it did not fit, that of the run without a limit."""
     facts = answer.unlimited if answer.unlimited is not None and answer.unlimited.ended_well else answer.main
     fullest = facts.fullest
     if facts.report is None or fullest is None:
@@ -120,7 +120,7 @@ def _modelled(answer: Answer, setup: Setup) -> tuple[Modelled, ...]:
 
 
 def _of_card(main: Facts, setup: Setup, build: TorchBuild) -> list[str]:
-    """Where it matters which card was simulated, and not only how large it is."""
+    """Notes where the kind of card matters, and not only its size."""
     card, said = setup.card, []
     if not card.has_kernels:
         said.append(

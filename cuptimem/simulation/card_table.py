@@ -48,7 +48,7 @@ class Card:
 
     @property
     def cublas_workspace(self) -> int:
-        """Bytes that PyTorch allocates for each cuBLAS handle and stream, unless CUBLAS_WORKSPACE_CONFIG says more."""
+        """Bytes that PyTorch allocates for each cuBLAS handle and stream, unless CUBLAS_WORKSPACE_CONFIG is larger."""
         return 32 << 20 if self.capability >= (9, 0) else 8320 << 10
 
 

@@ -31,7 +31,7 @@ _REFUSED: tuple[tuple[str, str], ...] = (
     ("cufile", "GPUDirect storage is not simulated; load through host memory for this question"),
 )
 
-# What PyTorch says (part of an exception's message, lower case) where the device could not note it.
+# PyTorch's messages (part of an exception's message, lower case) where the device could not note it.
 _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("nccl error", "NCCL", _FAKE_GROUP),
     ("ncclunhandled", "NCCL", _FAKE_GROUP),
@@ -47,7 +47,7 @@ _MISSING = re.compile(r"undefined symbol: (\w+)")
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One line what happened, and one what to do ("" where nobody can say)."""
+    """One line what happened, and one what to do ("" where that is unknown)."""
 
     text: str
     hint: str = ""
@@ -98,7 +98,7 @@ def of_failure(facts: Facts) -> Cause:
 
 
 def _telling(chain: tuple[Raised, ...]) -> Raised | None:
-    """The exception that a person would look at: the one that ended the program."""
+    """The exception to show: the one that ended the program."""
     return chain[0] if chain else None
 
 

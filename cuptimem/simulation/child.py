@@ -1,9 +1,9 @@
 """What happens in a simulated process besides the program itself: assumed sizes, and a note of how it ended.
 
-Started by cuptimem.pth where CUPTIMEM_SIM_CHILD names the folder of a run (launch.py): child.settings in it says what
-to do, and child-<pid>.note is what this process has to say: a literal of Python. Until torch is imported nothing is
-imported that Python has not loaded by itself, and nothing when it ends: a script whose folder shadows a standard module
-gets its own. The program comes first, so whatever fails here becomes a line in the note.
+Started by cuptimem.pth where CUPTIMEM_SIM_CHILD names the folder of a run (launch.py): child.settings in it has the
+options, and this process writes child-<pid>.note, a literal of Python. Until torch is imported nothing is
+imported that Python has not loaded by itself, and nothing when it ends: a script in a folder that shadows a standard
+module gets its own. The program comes first, so whatever fails here becomes a line in the note.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 VARIABLE = "CUPTIMEM_SIM_CHILD"
 OFF = "CUPTIMEM_SIM_VALUES"  # "0": nothing is computed, for tests that compare
 SETTINGS = "child.settings"
-CRASH = "crash"  # faulthandler's words
+CRASH = "crash"  # faulthandler's output
 WHERE = "where"  # the stack when the time was up
 
 _CHAIN = 8  # exceptions of a chain that are noted
@@ -69,7 +69,7 @@ class _Child:
             self.problems.append(f"DistributedDataParallel is not prepared for the fake process group: {error}")
 
     def _threading_loaded(self, threading: ModuleType) -> None:
-        """An exception in a thread does not end the program; whatever the thread was to do stays undone."""
+        """Notes exceptions in threads: they do not end the program, but leave the thread's work undone."""
         before = threading.excepthook
 
         def excepthook(args: Any) -> None:
@@ -77,7 +77,7 @@ class _Child:
                 self.threads.append(_described(args.exc_value))
             before(args)
 
-        # mypy knows no such attribute of a ModuleType, and a better type would import threading before the program.
+        # typeshed has no such attribute of a ModuleType, and a better type would import threading before the program.
         threading.excepthook = excepthook  # type: ignore[attr-defined]
 
     def _failed(self, what: str, error: Exception) -> None:
@@ -93,7 +93,7 @@ class _Child:
             self.reads.clear()
 
     def write(self, ended: bool = False) -> None:
-        """Whole or not at all: a reader may come at any time."""
+        """Writes the note whole or not at all: it may be read at any time."""
         note: dict[str, Any] = {
             "pid": self.pid,
             "leader": self.leader,
@@ -138,7 +138,7 @@ def start(folder: str) -> None:
     child = _Child(folder, settings, leader)
     if leader:
         _watch_for_trouble(folder, float(settings["timeout"]))
-    child.write()  # a process that crashes has said that it was there
+    child.write()  # a process that crashes has left its note
     child.watch.start()
     # Registered before anything of the program's, so it runs after everything of the program's.
     atexit.register(child.at_exit)
@@ -146,7 +146,7 @@ def start(folder: str) -> None:
 
 
 def _watch_for_trouble(folder: str, timeout: float) -> None:
-    """Python's own words for a crash, and where it is when the time is up; standard error is the program's."""
+    """Keeps Python's report of a crash, and the stacks when the time is up, off the program's standard error."""
     import faulthandler
 
     if not faulthandler.is_enabled():

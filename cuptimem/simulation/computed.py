@@ -36,7 +36,7 @@ from cuptimem.simulation.operators import (
 
 LARGEST_INTEGER = 32 << 20  # bytes of a tensor of integers or booleans that is computed
 LARGEST_FLOAT = 64 << 10
-_FROM_HOST = 1 << 20  # bytes of a copy from the host whose contents the device keeps
+_FROM_HOST = 1 << 20  # largest copy from the host, in bytes, of which the device keeps the contents
 ROUTED = 512  # topk over at most so many is taken for a choice of experts
 
 Rule = Callable[["Call"], Any]
@@ -72,7 +72,7 @@ class Computed:
         reads: HostReads,
         routing: Routing,
     ) -> None:
-        """core: cuptimem._core, whose calls leave no frame and no event in the recording."""
+        """core: cuptimem._core. Its calls leave no frame and no event in the recording."""
         self.elements = Elements(torch)
         self._failed: set[str] = set()
         self._torch = torch
@@ -227,7 +227,7 @@ class Computed:
         return int(tensor.nbytes) <= (LARGEST_FLOAT if dtype.is_floating_point else LARGEST_INTEGER)
 
     def _unknown_of_many(self, call: Call) -> None:
-        """Of an optimizer's step. Floats that the device never keeps the contents of need no call each."""
+        """Marks outputs of an optimizer's step. Floats with contents that the device never keeps need no call each."""
         for tensor in _flat(_written_of(call)):
             if not isinstance(tensor, self._tensor) or not tensor.is_cuda or not tensor.numel():
                 continue
@@ -249,7 +249,7 @@ class Computed:
                 self.elements.forget(tensor)
 
     def read(self, tensor: Any) -> tuple[Any, Any]:
-        """On the CPU, and its mask of unknown elements or None. Raises _Unreadable."""
+        """The tensor on the CPU, and its mask of unknown elements or None. Raises _Unreadable."""
         if not tensor.is_cuda:
             return tensor, None
         if not self._fits(tensor):
@@ -332,7 +332,7 @@ class Computed:
             self._put(outputs, call.operator(*arguments, **keywords))
 
     def _seeded(self, generator: Any, device: int) -> Any:
-        """Ours, at the state that the program's has reached: what it draws again is the same again."""
+        """A generator of ours in the state of the program's, which draws the same numbers."""
         of_program = self._torch.cuda.default_generators[device] if generator is None else generator
         seed = of_program.initial_seed() * 1_000_003 + of_program.get_offset()
         self._generator.manual_seed(seed % 2**63)
@@ -383,7 +383,7 @@ class Computed:
         return name == "ne" if isinstance(number, float) and math.isinf(number) and not self._infinite else None
 
     def _decided(self, call: Call, shape: Any) -> Any:
-        """Where a known operand decides alone, whatever the others are."""
+        """The result where a known operand alone decides it."""
         name = call.operator._schema.name.removeprefix("aten::").rstrip("_")
         aten = self._aten
         if name == "where":
@@ -584,20 +584,20 @@ class Computed:
         return None
 
     def _search_number(self, bounds: Any, number: Any, **keywords: Any) -> Any:
-        """As PyTorch has it, with a tensor that can be handed to kernels in Python."""
+        """PyTorch's own implementation, with a tensor that can be passed to kernels in Python."""
         dtype = self._torch.result_type(bounds, number)
         one = self._aten.scalar_tensor.default(number, dtype=dtype, device=bounds.device)
         return self._aten.searchsorted.Tensor(bounds, one, **keywords)
 
     def _equal(self, one: Any, other: Any) -> bool:
-        """As PyTorch has it, by operators that are computed."""
+        """PyTorch's own implementation, by operators that are computed."""
         if one.shape != other.shape:
             return False
         if one.numel() == 0 or (one.is_set_to(other) and not one.dtype.is_floating_point):
             return True
         return bool(self._aten._local_scalar_dense.default(self._aten.all.default(self._aten.eq.Tensor(one, other))))
 
-    # --- for operators whose size depends on values (data_sizes.py) -----------------------------------
+    # --- for operators with sizes that depend on values (data_sizes.py) ------------------------------
 
     def exact(self, operator: Any, tensor: Any, *arguments: Any) -> Any:
         """The operator's result on the CPU; None where not all of the tensor is known."""

@@ -1,4 +1,4 @@
-"""Operators whose output's size depends on values.
+"""Operators with outputs of a size that depends on values.
 
 `nonzero` (and with it every boolean mask used as an index, masked_select, torch.where(condition), argwhere), the
 `unique` family and `repeat_interleave` get an implementation for CUDA. Where the values are known (computed.py) the
@@ -35,7 +35,7 @@ OPERATORS = {
     "topk": "load of the fullest expert, as a multiple of an even share",
 }
 _ROUTER = re.compile(r"rout|moe|expert|gat(e|ing)\b|gat(e|ing)[_.]", re.IGNORECASE)
-_NEAR = 6  # frames, the innermost first, whose names are looked at
+_NEAR = 6  # innermost frames: their names are compared
 WITHOUT_BOUND = ("repeat_interleave", "topk")  # their numbers may be above 1
 
 

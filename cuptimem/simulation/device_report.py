@@ -43,7 +43,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something that the device wants to be known."""
+    """A note of the device, of one of the kinds above."""
 
     kind: int
     name: str

@@ -74,7 +74,7 @@ class Elements:
 class OneThread:
     """A context in which PyTorch's CPU operators of this thread start no others.
 
-    OpenMP's threads do not survive fork(), and a child that needs them then waits for ever: programs that fork must
+    OpenMP's threads do not survive fork(), and a child that needs them then hangs: programs that fork must
     not get any from us.
     """
 

@@ -15,7 +15,7 @@ _INDEX = "https://download.pytorch.org/whl/cu130"
 
 @dataclass(frozen=True, slots=True)
 class TorchBuild:
-    """What torch/version.py says."""
+    """The contents of torch/version.py."""
 
     version: str
     cuda: str | None  # "13.0"; None: a CPU build
@@ -72,7 +72,7 @@ def libc() -> str | None:
 
 
 def installed_torch() -> TorchBuild | None:
-    """What the torch on this interpreter's path says of itself. Raises Error where it says nothing."""
+    """The version of the torch on this interpreter's path. Raises Error where its version.py has none."""
     try:
         spec = find_spec("torch")
     except (ImportError, ValueError):

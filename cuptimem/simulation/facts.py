@@ -79,8 +79,8 @@ class Facts:
     retries: int  # that it could serve only after it had emptied its cache
     chain: tuple[Raised, ...] | None  # the exception that ended it, outermost first; None: none is known
     elsewhere: tuple[Raised, ...]  # exceptions that ended a thread, or another of its processes
-    unaccounted: int  # requests that a device refused, to whom nobody says what came of it
-    lost_processes: int  # that used a device and ended without a word
+    unaccounted: int  # requests that a device refused, with an unknown outcome
+    lost_processes: int  # that used a device and ended without a note
     modelled: tuple[Note, ...]
     undescribed: tuple[Note, ...]
     unsupported: tuple[Note, ...]
@@ -121,7 +121,7 @@ class Facts:
 
     @property
     def crowded(self) -> DeviceFacts | None:
-        """A device that several processes used, each as if it had it for itself, whose peaks together are too much."""
+        """A device that several processes used as if each had it alone, where the peaks together are too much."""
         return next((device for device in self.devices if device.processes > 1 and device.used > device.total), None)
 
     @property
@@ -131,10 +131,10 @@ class Facts:
 
     @property
     def reads_past_pytorch(self) -> tuple[UnknownRead, ...]:
-        """Those of other code, as far as they look like integers or flags.
+        """Those of other code, as far as they may be integers or flags.
 
-        What is read through PyTorch is noted with its type. Here the size alone tells: 1 or 8 bytes each time, or a few
-        numbers of 8 bytes.
+        What is read through PyTorch is noted with its type. Here the size alone decides: 1 or 8 bytes each time, or a
+        few numbers of 8 bytes.
         """
         noted = {None if one.frame is None else (one.frame.file, one.frame.line) for one in self.unknown_reads}
         found = []
@@ -154,7 +154,7 @@ class Facts:
 
     @property
     def optimizer_steps(self) -> int:
-        """As far as the recording knows them."""
+        """The number of optimizer steps in the recording."""
         return 0 if self.report is None else len({step.index for step in self.report.steps})
 
     @property
@@ -163,7 +163,7 @@ class Facts:
 
     @property
     def ran_out(self) -> bool:
-        """Whether the exception that ended it says that a device was full."""
+        """Whether it ended with the exception of a full device."""
         return self.chain is not None and any(raised.out_of_memory for raised in self.chain)
 
     @property
@@ -207,7 +207,7 @@ def collect(run: Run, path: str | None = None) -> Facts:
     )
 
 
-_FEW = 512  # bytes: as many numbers as a program looks at one by one
+_FEW = 512  # bytes: as many numbers as a program reads one by one
 
 
 def _is_decisive(size: int, count: int) -> bool:
@@ -219,7 +219,7 @@ def _note_of(run: Run, pid: int) -> Mapping[str, Any] | None:
 
 
 def _unaccounted(run: Run) -> int:
-    """What PyTorch's own statistics do not speak of: of a process that ended early, or of another allocator."""
+    """Refused requests that PyTorch's own statistics lack: of a process that ended early, or of another allocator."""
     found = 0
     for one in run.reports:
         note = _note_of(run, one.pid)

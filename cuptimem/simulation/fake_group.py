@@ -1,4 +1,4 @@
-"""DistributedDataParallel on torch's fake process group, whose collectives give no result back.
+"""DistributedDataParallel on torch's fake process group, where collectives give no result back.
 
 A group without a result is enough for FSDP2. DistributedDataParallel reads each bucket's reduced gradients out of it,
 and fails in the first backward. PyTorch's own hook that leaves a bucket as it is (`noop_hook`) takes the reduction's

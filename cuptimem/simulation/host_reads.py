@@ -31,7 +31,7 @@ _ROWS = 256
 
 
 class _Thread(threading.local):
-    """What a thread is about."""
+    """The state of a thread."""
 
     unknown = False  # its read met something unknown
     remembered = False  # it is in `item` or `tolist`: their floats remember
@@ -49,7 +49,7 @@ class HostReads:
         memory: Callable[[], int],
     ) -> None:
         """integers: what they read as; 0: as they are. pinned: lines as FILE:LINE that take the other way each time.
-        changed: there is news. memory: bytes that the program has on its device now."""
+        changed: called after each change. memory: bytes that the program has on its device now."""
         self._pinned = pinned
         self._branches = branches
         self.other_integer = integers or 1
@@ -174,14 +174,14 @@ class HostReads:
             return type(value)(map(plain, value)) if type(value) in (list, tuple) else value
 
         def save_plain(obj: Any, *arguments: Any, **keywords: Any) -> Any:
-            return save(plain(obj), *arguments, **keywords)  # the files have no type of ours
+            return save(plain(obj), *arguments, **keywords)  # files must not refer to our types
 
         save_plain.__name__, save_plain.__qualname__, save_plain.__doc__ = "save", "save", save.__doc__
         torch.save = save_plain  # type: ignore[attr-defined]  # mypy takes torch for a plain module
 
 
 def _remembering(decide: Callable[[bool], bool], lost: Callable[[float], float]) -> type[float]:
-    """A float whose value stands for one that no kernel has computed."""
+    """The type of a float that stands for a value that no kernel has computed."""
 
     class UnknownFloat(float):
         __slots__ = ()

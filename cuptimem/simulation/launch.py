@@ -1,6 +1,6 @@
 """One run of a program on a simulated device, in a process of its own, recorded as `cuptimem run` records.
 
-Each run has a folder for itself: the trace (if nobody named another place), the device's report, what the process
+Each run has a folder for itself: the trace (unless another place is given), the device's report, what the process
 noted, and what it printed if that is not passed through.
 """
 
@@ -36,7 +36,7 @@ _TAIL = 64 << 10  # bytes of output that are kept
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 _FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT)  # what a terminal, and whoever imitates one, sends to a whole group
 _FROM_KERNEL = 0x80  # si_code: a terminal sent it, or lost its line
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # who sends one wants no answer any more
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # their sender wants no answer any more
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Run:
     reports: tuple[device_report.DeviceReport, ...]
     notes: tuple[Mapping[str, Any], ...]  # of its processes (child.py), the program's own first
     trace: str
-    crash: str  # Python's own words about a crash
+    crash: str  # Python's own report of a crash
     where: str  # and about where it was when the time was up
     output: str  # the end of what it printed, where that was kept
     # The signal that asked this process to end while the program ran, however that ended then; None: there was none.
@@ -115,9 +115,9 @@ def started_by_file() -> bool:
 
 
 def environment(base: Mapping[str, str], setup: Setup, folder: str, trace: str, overwrite: bool) -> dict[str, str]:
-    """The variables of a simulated program: its own, and ours."""
+    """The environment of a simulated program: its own variables, and ours."""
     own = {name: value for name, value in base.items() if name not in autostart.VARIABLES}
-    # It names devices of this machine; --devices says how many there are of the simulated.
+    # It names devices of this machine; --devices sets the number of simulated ones.
     own.pop("CUDA_VISIBLE_DEVICES", None)
     # What was tuned here by time must not reach real runs, nor one run here the next: it would skip what that took.
     own |= {name: os.path.join(folder, place) for name, place in _CACHES.items()}
@@ -312,7 +312,7 @@ def _spawn(
 def _run_forwarding(
     command: Sequence[str], variables: Mapping[str, str], actions: list[tuple[Any, ...]], timeout: float | None
 ) -> tuple[int, bool, frozenset[int]]:
-    """Signals are taken one by one while the program runs, so that none gets lost between two looks."""
+    """Receives signals one by one while the program runs, so that none gets lost between two polls."""
     # Under nohup and in a shell's background some are ignored, by the program too: blocked they would wait for us.
     watched = {signal.SIGCHLD, *(number for number in _SIGNALS if signal.getsignal(number) != signal.SIG_IGN)}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
@@ -323,7 +323,7 @@ def _run_forwarding(
         while True:
             done, status = os.waitpid(pid, os.WNOHANG)
             if done:
-                # Both of us got it, and the program was faster: told here, it does not end us as well.
+                # Both processes got it, and the program ended first: taken here, the signal does not end us as well.
                 for number in watched & signal.sigpending():
                     signal.sigtimedwait({number}, 0)
                     received.add(number)
@@ -342,8 +342,8 @@ def _run_forwarding(
 def _has_it_too(pid: int, got: signal.struct_siginfo) -> bool:
     """Whether the program got this signal as we did.
 
-    A signal to the group and one to us alone look the same, so what a terminal sends counts as sent to all: once too
-    little is better than a second Ctrl-C, at which programs drop what they save at the first.
+    A signal to the group and one to us alone cannot be distinguished, so what a terminal sends counts as sent to
+    all. One too few is better than a second Ctrl-C, at which programs drop what they save at the first.
     """
     if got.si_code == _FROM_KERNEL:
         return True
@@ -374,7 +374,7 @@ def _run_quietly(
         end.finish()
         return os.waitstatus_to_exitcode(status), end.asked > 0
     finally:
-        if status is None:  # interrupted: nobody would wait for it any more
+        if status is None:  # interrupted: no other code would wait for it
             end.remember(pid)
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
@@ -390,7 +390,7 @@ class _Deadline:
         self.asked = 0
 
     def wait(self, longest: float) -> float:
-        """Seconds until the next thing is due, at most `longest`."""
+        """Seconds until the next signal is due, at most `longest`."""
         if self._at is None:
             return longest
         return min(longest, max(0.0, self._at - time.monotonic()))
@@ -405,11 +405,11 @@ class _Deadline:
         os.kill(pid, signal.SIGTERM if self.asked == 1 else signal.SIGKILL)
 
     def remember(self, pid: int) -> None:
-        """What runs below the program: once it is gone nobody can tell."""
+        """Remembers what runs below the program, which is unknown once the program is gone."""
         self._below |= processes.below([pid])
 
     def finish(self) -> None:
-        """The program is gone: so is what it started, if we ended it."""
+        """After the program's end: kills what it started, if we ended it."""
         processes.kill(self._below)
 
 
@@ -419,7 +419,7 @@ class _ProcessEnd:
     def __init__(self, pid: int) -> None:
         try:
             self._descriptor = os.pidfd_open(pid)
-        except OSError as error:  # a kernel or sandbox without it: look now and then
+        except OSError as error:  # a kernel or sandbox without it: poll
             if error.errno not in (errno.ENOSYS, errno.EPERM, errno.EINVAL, errno.EMFILE):
                 raise
             self._descriptor = -1

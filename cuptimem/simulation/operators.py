@@ -3,8 +3,8 @@
 An operator that is in no table is followed if it is pointwise. Of all others the output becomes unknown.
 """
 
-# Operators that move elements: by name, the arguments whose elements they move. Of the others (indices) all must be
-# known.
+# Operators that move elements: by name, the arguments with the elements that they move. Of the others (indices) all
+# must be known.
 MOVES = {
     "cat": ("tensors",),
     "index": ("self",),
@@ -72,7 +72,7 @@ NUMBERS_ON_DEVICE = (
     *("aten::bucketize.Tensor", "aten::bucketize.Tensor_out"),
     *("aten::searchsorted.Scalar", "aten::bucketize.Scalar"),
 )
-# They write over running_mean and running_var, which their schemas do not say.
+# They write over running_mean and running_var, which their schemas do not declare.
 BATCH_NORMS = frozenset(
     (
         *("native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update", "cudnn_batch_norm"),

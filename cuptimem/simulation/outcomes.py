@@ -1,4 +1,4 @@
-"""What runs with other outcomes say: comparisons of two runs of a program, and how they are put into words."""
+"""Compares two runs of a program with different outcomes of reads, and words the result."""
 
 from cuptimem.output.text.words import place
 from cuptimem.simulation import cards

@@ -73,8 +73,8 @@ class Places:
 
 
 def _line_of(file: str, line: int) -> str:
-    """What a traceback would show. Code may say that it is of any file: a device or a pipe is not read, nor one that is
-    too large."""
+    """The line as a traceback would show it. Code may name any file as its own: devices, pipes and files that are too
+    large are not read."""
     if file not in linecache.cache:
         try:
             found = os.stat(file)

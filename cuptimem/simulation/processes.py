@@ -1,11 +1,11 @@
-"""The processes below one of ours, and their end: what a program started must not outlive an end that we gave it."""
+"""Finds and kills the processes below a program that is ended: they must not outlive it."""
 
 import os
 import signal
 import time
 from collections.abc import Iterable, Mapping
 
-_SETTLE_SECONDS = 2.0  # for those that were killed to be gone
+_EXIT_SECONDS = 2.0  # for killed processes to be gone
 
 
 def below(pids: Iterable[int]) -> dict[int, int]:
@@ -28,9 +28,9 @@ def below(pids: Iterable[int]) -> dict[int, int]:
 def kill(known: Mapping[int, int]) -> None:
     """Kills those that still live and all below them, and waits a moment until they are gone.
 
-    A number that was given to another process meanwhile is told by its time of birth.
+    The time of birth shows whether a number belongs to another process by now.
     """
-    end = time.monotonic() + _SETTLE_SECONDS
+    end = time.monotonic() + _EXIT_SECONDS
     known = dict(known)
     while True:
         living = {pid: born for pid, born in known.items() if birth(pid) == born}

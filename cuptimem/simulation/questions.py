@@ -7,8 +7,8 @@ The program runs once as it was asked for. All that follows is only run where it
   takes more is the program from then on: a loop that stops on such a flag runs to its own bound. So is the way on
   which it runs at all, where it fails with zeros;
 - the *high end*, where something was modelled: every modelled part as large as its model allows, assumed fractions at
-  1, events late, and the CUDA context at the highest that is published for the card. Only what fits there too is said
-  to fit. For the context alone arithmetic mostly decides (margins.py);
+  1, events late, and the CUDA context at the highest that is published for the card. Only what fits there too is
+  reported to fit. For the context alone arithmetic mostly decides (margins.py);
 - *no limit*, where the device was too small: what the program really needs, and whether it fails for memory at all;
 - other settings of PyTorch's allocator, where the tensors alone would find room;
 - cards that are large enough, to find the smallest of them;
@@ -132,7 +132,7 @@ class Inquiry:
     # --- what it read that no kernel has computed -------------------------------------------------------
 
     def _with_other_outcomes(self, main: Facts) -> tuple[Facts, Answer | None]:
-        """The run that takes most, whose setup further runs use; an answer where the reads already give one."""
+        """The run that takes most: further runs use its setup. An answer where the reads already give one."""
         if self._wishes.trust_reads:
             return main, None
         past = main.reads_past_pytorch
@@ -154,7 +154,7 @@ class Inquiry:
         setup = replace(self._setup, other_branches=True)
         other = self._run(setup, outcomes.BRANCHES)
         if not other.ended_well and not (other.run.timed_out or other.ran_out or other.refused):
-            # A flag that says yes beside a count of zero may be what no program expects.
+            # No program may expect a true flag beside a count of zero.
             setup = replace(setup, other_integers=1)
             other = self._run(setup, f"{outcomes.BRANCHES}, {outcomes.INTEGERS}")
         by_memory = other.ran_out or other.refused or other.run.timed_out
@@ -175,7 +175,7 @@ class Inquiry:
         return other, None
 
     def _run_past_failure(self, main: Facts) -> Answer | None:
-        """Zeros may be what a program refuses: then the outcomes with which it runs are the program.
+        """A program may refuse zeros: then the outcomes with which it runs are the program.
 
         What is read where it fails takes the other way there, and only there. Else all integers do: an index into
         nothing often goes back to a length of 0. Else a loop that a zero has ended
@@ -247,7 +247,7 @@ class Inquiry:
         )
 
     def _doubt(self, facts: Facts) -> causes.Cause | None:
-        """Why a run that ended well does not say that the program fits; None: it does."""
+        """Why a run that ended well does not prove that the program fits; None: it does."""
         if facts.ooms and not self._wishes.allow_oom:
             return causes.Cause(
                 f"the program caught {_times(facts.ooms, 'OutOfMemoryError')} and ended well: a search for a batch "
@@ -619,7 +619,7 @@ def _refusal(facts: Facts) -> str:
 
 
 def _rests_on(facts: Facts) -> tuple[str, ...]:
-    """A smaller share might fit: the user has not said what it is."""
+    """A smaller share might fit: the user has not given it."""
     one = next((one for one in facts.assumptions if not one.given), None)
     if one is None:
         return ()

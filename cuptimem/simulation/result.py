@@ -1,4 +1,4 @@
-"""What a simulation says, as plain frozen data. All sizes are bytes."""
+"""The answer of a simulation, as plain frozen data. All sizes are bytes."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -24,7 +24,7 @@ class Interval:
     """From the size where every modelled part is at its low end to the one where it is at its high end.
 
     Equal where nothing was modelled. `high` None: the program did not get through at the high end, so it is at least
-    `low` and nobody knows how much.
+    `low`, without a known bound.
     """
 
     low: int
@@ -52,7 +52,7 @@ class DeviceUse(Brief):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Modelled(Brief):
-    """A part whose size comes from a model and not from PyTorch."""
+    """A part with a size that comes from a model and not from PyTorch."""
 
     name: str
     bytes: int  # at the low end, the largest live sum
@@ -62,9 +62,9 @@ class Modelled(Brief):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class UnknownRead(Brief):
-    """A line that read values which no kernel has computed, through PyTorch: as zeros, unless a note says otherwise."""
+    """A line that read values which no kernel has computed, through PyTorch: as zeros, unless a note differs."""
 
-    # "integer", "flag"; "float", whose comparisons are seen, and "unfollowed float", where they are not; "branch": a
+    # "integer", "flag"; "float", where comparisons are seen, and "unfollowed float", where they are not; "branch": a
     # float, or what Python made of one, was compared; "storage": bytes that are saved
     kind: str
     dtype: str  # of the tensor: "int64"; "float" for a branch
@@ -81,7 +81,7 @@ class UnknownRead(Brief):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Assumption(Brief):
-    """An operator whose output's size depends on values, and the share of the largest size that was assumed."""
+    """An operator with an output size that depends on values, and the assumed share of the largest size."""
 
     operator: str
     fraction: float
@@ -116,7 +116,7 @@ class Need(Brief):
     device: str
     low: int  # its tensors at their peak, the context and the libraries: below this it cannot run
     high: int  # used at most in a run without a limit: with this it ran
-    takes_everything: bool  # it sizes itself by what is free, so high says nothing
+    takes_everything: bool  # it sizes itself by what is free, so high has no meaning
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -160,7 +160,7 @@ class Simulation(Displayed, Brief):
     host_reads: tuple[HostRead, ...]  # as recorded, with their stacks
     reads: tuple[UnknownRead, ...]  # of what no kernel has computed, by type and line
     assumptions: tuple[Assumption, ...]
-    undescribed: tuple[Entry, ...]  # entry points that nobody has described: their memory is not counted
+    undescribed: tuple[Entry, ...]  # entry points without a description: their memory is not counted
     refused: tuple[Entry, ...]  # what is not simulated: NCCL, CUDA IPC, ...
     notes: tuple[str, ...]  # everything else that a reader must know, a line each
     hints: tuple[str, ...]  # what to do next, a line each

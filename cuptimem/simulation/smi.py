@@ -1,4 +1,4 @@
-"""The nvidia-smi that a simulated program finds in its PATH: what the simulated NVML knows, in nvidia-smi's words.
+"""The nvidia-smi that a simulated program finds in its PATH: the simulated NVML's answers, in nvidia-smi's words.
 
 Run as a file by a Python without site-packages (launch.py writes the script), with the simulated libraries preloaded.
 Memory in use is that of the nearest process above this one that uses the device: each process has devices of its own,
@@ -18,7 +18,7 @@ _MIB = 1 << 20
 _USAGE, _UNSUPPORTED, _NO_DRIVER = 2, 3, 9  # exit codes of the real one
 _ANSWERS = "-L, --query-gpu=..., --query-compute-apps=..., -q -x, -i, and no options"
 
-# What the real one can be asked for, and a simulated device has nothing to say about.
+# Fields of the real one without a meaning for a simulated device.
 _UNKNOWN = """
 accounting.mode clocks.applications.graphics clocks.applications.memory clocks.current.graphics
 clocks.current.memory clocks.current.sm clocks.gr clocks.max.graphics clocks.max.memory clocks.max.sm
@@ -56,12 +56,12 @@ class Gpu:
     bus: str
     total: int
     capability: str
-    pid: int = 0  # of the process whose memory this is; 0: of none
+    pid: int = 0  # of the process that has this memory; 0: of none
     process: str = ""
     used: int = 0
 
     def value(self, field: str, driver: str, count: int) -> str:
-        """As the real one writes a field, unit included. KeyError for one that it does not know."""
+        """As the real one writes a field, unit included. KeyError for an unknown one."""
         known = {
             **dict.fromkeys(("name", "gpu_name"), self.name),
             **dict.fromkeys(("uuid", "gpu_uuid"), self.uuid),
@@ -110,7 +110,7 @@ class Nvml:
     def __init__(self) -> None:
         try:
             self._library = ctypes.CDLL("libnvidia-ml.so.1")
-            getattr(self._library, "cm_sim_from")  # noqa: B009  else it is a real one, and tells of real devices
+            getattr(self._library, "cm_sim_from")  # noqa: B009  else it is a real one, and reports real devices
         except (OSError, AttributeError):
             raise Refused(_NO_DRIVER, "this nvidia-smi answers for a simulated device, and there is none") from None
         self._call("nvmlInit_v2")
@@ -156,7 +156,7 @@ class Nvml:
         )
 
 
-# --- whose memory ---------------------------------------------------------------------------------
+# --- memory by process ----------------------------------------------------------------------------
 
 
 def _above() -> list[int]:

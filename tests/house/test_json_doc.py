@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+import cuptimem
+from cuptimem.output.json import SCHEMA
 from tests.golden import answers, renames
 from tests.house import json_doc
 
@@ -57,3 +59,7 @@ def test_every_key_is_documented() -> None:
     words = set(re.findall(r'["`]([\w ]+)["`]', json_doc.PAGE.read_text()))
     every = frozenset().union(*keys().values())
     assert len(every) > 150 and every - words == BY
+
+
+def test_the_schema_is_the_core_s() -> None:
+    assert cuptimem.open(answers.TRACES / f"{answers.names()[0]}.cmem").schema == SCHEMA

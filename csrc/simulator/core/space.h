@@ -22,7 +22,7 @@ static inline size_t cm_sim_round(size_t bytes, size_t unit)
     return (bytes + unit - 1) / unit * unit;
 }
 
-/* NULL: nothing near that address ever belonged to anybody. */
+/* NULL: nothing near that address was ever allocated. */
 cm_sim_chunk *cm_sim_chunk_of(uintptr_t address);
 
 /* bytes: whole chunks; alignment: a power of two, at least a chunk. NULL: the host refuses.

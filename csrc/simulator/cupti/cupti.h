@@ -84,7 +84,7 @@ typedef void (*cm_cupti_callback)(void *userdata, int domain, uint32_t id, const
 /* Calls the subscribers of this callback of a runtime or driver call. Not from inside another
  * callback of this thread. Each subscriber has a correlationData of its own, from enter to exit. */
 void cm_sim_cupti_fire(int domain, uint32_t id, cm_cupti_callback_data *data);
-/* Whether there is such a one: most calls of a program are of no interest to anybody. */
+/* Whether there is such a one: most calls of a program are watched by no client. */
 bool cm_sim_cupti_listens(int domain, uint32_t id);
 /* A call begins: what subscribers kept of the one before is gone. */
 void cm_sim_cupti_enters(int domain);

@@ -11,12 +11,13 @@
 
 enum { SECOND = 1000000000, MILLISECOND = 1000000, LEAD = 20000 /* ns */ };
 enum { SHORTEST = 10 /* ns: what a profiler rounds must not become nothing */ };
-enum { LANES = 1024, READINGS = 8, CLOSE = 2000 /* ns */ };
+enum { STREAMS_KNOWN = 1024, READINGS = 8, CLOSE = 2000 /* ns */ };
 
 typedef uint64_t (*clock_function)(void);
 
 static _Atomic(clock_function) client_clock;
-static atomic_uint_least64_t lanes[LANES]; /* until when streams are busy; some share one */
+static atomic_uint_least64_t
+    busy_until[STREAMS_KNOWN]; /* until when streams are busy; some share one */
 
 /* Where the client's clock stood when it was registered, and ours. */
 static pthread_mutex_t calibrating = PTHREAD_MUTEX_INITIALIZER;
@@ -79,16 +80,17 @@ static uint64_t in_units(uint64_t nanoseconds)
 void cm_sim_cupti_occupy(int device, uint32_t stream, uint64_t nanoseconds, uint64_t *start,
                          uint64_t *end)
 {
-    atomic_uint_least64_t *lane = &lanes[((unsigned)device * 31 + stream) % LANES];
+    atomic_uint_least64_t *stream_end =
+        &busy_until[((unsigned)device * 31 + stream) % STREAMS_KNOWN];
     uint64_t lead = in_units(LEAD), second = in_units(SECOND), length = in_units(nanoseconds);
     uint64_t shortest = in_units(SHORTEST), busy;
 
     if (shortest == 0)
         shortest = 1;
     do {
-        /* The time is read after the lane: were it older, work of other threads that came since
-         * would lie beyond the lead, and leave none of it. */
-        busy = atomic_load(lane);
+        /* The time is read after the end: were it older, work of other threads that came
+         * since would lie beyond the lead, and leave none of it. */
+        busy = atomic_load(stream_end);
         uint64_t now = cm_sim_cupti_now(), latest = now + lead;
         uint64_t far = latest + second; /* the clock was set back, or is another one */
         *start = busy > now && busy < far ? busy : now;
@@ -97,14 +99,14 @@ void cm_sim_cupti_occupy(int device, uint32_t stream, uint64_t nanoseconds, uint
             *end = latest;
         if (*end < *start + shortest)
             *end = *start + shortest;
-    } while (!atomic_compare_exchange_weak(lane, &busy, *end));
+    } while (!atomic_compare_exchange_weak(stream_end, &busy, *end));
 }
 
 void cm_sim_cupti_clock_reset(void)
 {
     atomic_store(&client_clock, NULL);
-    for (unsigned i = 0; i < LANES; i++)
-        atomic_store(&lanes[i], 0);
+    for (unsigned i = 0; i < STREAMS_KNOWN; i++)
+        atomic_store(&busy_until[i], 0);
 }
 
 CM_SIM_EXPORT int cuptiGetTimestamp(uint64_t *timestamp)

@@ -2,7 +2,7 @@
  *
  * A CUstream is a cudaStream_t, a CUfunction is a cudaFunction_t: a handle that one surface made
  * must work on the other. So both are thin over what is declared here. Handles live in tables whose
- * memory is never given back (handles.h): one that was destroyed is recognized, not followed.
+ * memory is never given back (table.h): one that was destroyed is recognized, not followed.
  * Functions return a CUDA error number. */
 #ifndef CM_SIM_OBJECTS_H
 #define CM_SIM_OBJECTS_H

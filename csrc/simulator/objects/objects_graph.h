@@ -23,7 +23,7 @@ int cm_sim_graph_connect(cm_sim_graph *graph, cm_sim_node *const *from, cm_sim_n
                          size_t count);
 
 int cm_sim_exec_flags(const cm_sim_exec *exec, unsigned long long *flags);
-int cm_sim_exec_update(cm_sim_exec *exec, cm_sim_graph *graph, cm_cuda_update_result *told);
+int cm_sim_exec_update(cm_sim_exec *exec, cm_sim_graph *graph, cm_cuda_update_result *reported);
 
 int cm_sim_user_object_new(void *data, cm_cuda_host_function destroy, unsigned references,
                            cm_sim_user_object **object);

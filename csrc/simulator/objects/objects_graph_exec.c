@@ -87,7 +87,7 @@ int cm_sim_exec_flags(const cm_sim_exec *exec, unsigned long long *flags)
     return CM_CUDA_OK;
 }
 
-int cm_sim_exec_update(cm_sim_exec *exec, cm_sim_graph *graph, cm_cuda_update_result *told)
+int cm_sim_exec_update(cm_sim_exec *exec, cm_sim_graph *graph, cm_cuda_update_result *reported)
 {
     enum { TOPOLOGY = 2, NODE_TYPE = 3 };
     if (!cm_sim_exec_live(exec) || !cm_sim_graph_live(graph))
@@ -108,8 +108,8 @@ int cm_sim_exec_update(cm_sim_exec *exec, cm_sim_graph *graph, cm_cuda_update_re
         if (result.result)
             result.errorNode = graph->nodes[then->index];
     }
-    if (told)
-        *told = result;
+    if (reported)
+        *reported = result;
     if (result.result) {
         cm_sim_graph_empty(copy);
         return CM_CUDA_GRAPH_UPDATE_FAILURE;

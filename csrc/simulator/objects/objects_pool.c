@@ -327,7 +327,7 @@ static int allocate(cm_sim_pool *pool, size_t bytes, void **address)
 }
 
 /* Whether it gave something back. */
-static bool settle(cm_sim_pool *pool)
+static bool trim_or_drop(cm_sim_pool *pool)
 {
     size_t before = pool->reserved;
     if (pool->reserved > pool->threshold)
@@ -357,7 +357,7 @@ static bool release(void *address, cm_sim_block *block)
     keep(pool, held);
     if (pool->dying) {
         trim(pool, 0);
-        settle(pool);
+        trim_or_drop(pool);
     }
     return true;
 }
@@ -382,7 +382,7 @@ int cm_sim_pool_delete(cm_sim_pool *pool)
             currents[device] = default_of(device);
         pool->dying = true;
         trim(pool, 0);
-        settle(pool);
+        trim_or_drop(pool);
     }
     pthread_mutex_unlock(&lock);
     return ours ? CM_CUDA_OK : CM_CUDA_INVALID_VALUE;
@@ -487,7 +487,7 @@ void cm_sim_pools_settle(int device)
     pthread_mutex_lock(&lock);
     for (uint32_t number = 1; number <= pools.used; number++) {
         cm_sim_pool *pool = cm_sim_table_at(&pools, number);
-        if (!atomic_load(&pool->slot.live) || pool->device != device || !settle(pool))
+        if (!atomic_load(&pool->slot.live) || pool->device != device || !trim_or_drop(pool))
             continue;
         size_t keep = pool->threshold;
         pthread_mutex_unlock(&lock);
@@ -524,7 +524,7 @@ void cm_sim_pools_end(int device)
         }
         pool->kept = NULL;
         cm_sim_dictionary_clear(&pool->kept_by_size);
-        settle(pool);
+        trim_or_drop(pool);
     }
     pthread_mutex_unlock(&lock);
 }

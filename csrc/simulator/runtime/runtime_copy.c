@@ -60,8 +60,8 @@ static int plain(cm_sim_call *call, void *to, const void *from, size_t bytes, in
     if (result || !bytes)
         return result;
     cm_cuMemcpyAsync_params room;
-    bool told = call->correlation != 0;
-    if (told)
+    bool reported = call->correlation != 0;
+    if (reported)
         report_enter(call, kind, async, to, from, bytes, handle, &room);
     if (capturing)
         result = cm_sim_capture_copy(
@@ -71,7 +71,7 @@ static int plain(cm_sim_call *call, void *to, const void *from, size_t bytes, in
                                       .kind = kind});
     else
         cm_sim_copy(to, from, bytes);
-    if (told) {
+    if (reported) {
         if (!capturing)
             cm_sim_record_copy(call, cupti_kind(kind), bytes, stream);
         cm_sim_driver_exit(call, result);
@@ -325,14 +325,14 @@ static int fill_row(cm_sim_call *call, void *to, int value, size_t bytes, bool a
                     cm_sim_stream *stream)
 {
     cm_cuMemsetD8Async_params parameters = {(uintptr_t)to, (unsigned char)value, bytes, stream};
-    bool told = call->correlation != 0;
-    if (told)
+    bool reported = call->correlation != 0;
+    if (reported)
         cm_sim_driver_enter(call, cm_sim_current_device(),
                             async ? CM_CBID_cuMemsetD8Async : CM_CBID_cuMemsetD8_v2,
                             async ? "cuMemsetD8Async" : "cuMemsetD8_v2", &parameters, NULL);
     int result =
         fill(call, &(cm_cuda_set_node){to, bytes, (unsigned char)value, 1, bytes, 1}, stream);
-    if (told)
+    if (reported)
         cm_sim_driver_exit(call, result);
     return result;
 }

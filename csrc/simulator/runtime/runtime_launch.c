@@ -93,15 +93,15 @@ static int launch(cm_sim_call *call, const void *kernel, const cm_cuda_dim3 *gri
         cm_sim_stream_launched(stream);
     }
     if (__builtin_expect(call->correlation != 0, 0)) {
-        bool told =
+        bool reported =
             cm_sim_driver_listens(CM_CBID_cuLaunchKernel) || cm_sim_kernels_reported(device);
-        const char *name = told ? cm_sim_function_name(kernel) : NULL;
+        const char *name = reported ? cm_sim_function_name(kernel) : NULL;
         cm_cuLaunchKernel_params parameters = {
             (void *)(uintptr_t)kernel, grid->x, grid->y,   grid->z, block->x, block->y, block->z,
             (unsigned)shared,          handle,  arguments, NULL};
         cm_sim_driver_enter(call, device, CM_CBID_cuLaunchKernel, "cuLaunchKernel", &parameters,
                             name);
-        if (!capturing && !result && told)
+        if (!capturing && !result && reported)
             cm_sim_record_kernel(call, name, (unsigned[]){grid->x, grid->y, grid->z},
                                  (unsigned[]){block->x, block->y, block->z}, (unsigned)shared,
                                  stream);

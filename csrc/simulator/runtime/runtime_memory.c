@@ -49,11 +49,11 @@ CM_SIM_EXPORT int cudaMalloc(void **address, size_t bytes)
     CM_RT_BEGIN(cudaMalloc, address, bytes);
     if (!bytes)
         CM_RT_END(nothing(address));
-    uint64_t told = 0;
-    CM_RT_DRIVER(cuMemAlloc_v2, &told, bytes);
+    uint64_t driver_address = 0;
+    CM_RT_DRIVER(cuMemAlloc_v2, &driver_address, bytes);
     int result = allocate(CM_SIM_DEVICE, bytes, address);
     if (CM_RT_REPORTED && !result) {
-        told = (uintptr_t)*address;
+        driver_address = (uintptr_t)*address;
         record_given(&cm_call, CM_RT_MEMORY_DEVICE, *address, bytes);
     }
     CM_RT_DRIVER_END(result);
@@ -63,12 +63,12 @@ CM_SIM_EXPORT int cudaMalloc(void **address, size_t bytes)
 CM_SIM_EXPORT int cudaMallocManaged(void **address, size_t bytes, unsigned flags)
 {
     CM_RT_BEGIN(cudaMallocManaged, address, bytes, flags);
-    uint64_t told = 0;
-    CM_RT_DRIVER(cuMemAllocManaged, &told, bytes, flags);
+    uint64_t driver_address = 0;
+    CM_RT_DRIVER(cuMemAllocManaged, &driver_address, bytes, flags);
     bool known = flags == CM_CUDA_ATTACH_GLOBAL || flags == CM_CUDA_ATTACH_HOST;
     int result = known && bytes ? allocate(CM_SIM_MANAGED, bytes, address) : CM_CUDA_INVALID_VALUE;
     if (CM_RT_REPORTED && !result) {
-        told = (uintptr_t)*address;
+        driver_address = (uintptr_t)*address;
         record_given(&cm_call, CM_RT_MEMORY_MANAGED, *address, bytes);
     }
     CM_RT_DRIVER_END(result);
@@ -86,8 +86,8 @@ static int allocate_pitched(cm_sim_call *call, size_t width, size_t height, size
                             void **address, size_t *pitch)
 {
     size_t bytes, each;
-    uint64_t told = 0;
-    cm_cuMemAllocPitch_v2_params parameters = {&told, pitch, width, rows, 4};
+    uint64_t driver_address = 0;
+    cm_cuMemAllocPitch_v2_params parameters = {&driver_address, pitch, width, rows, 4};
     if (call->correlation)
         cm_sim_driver_enter(call, cm_sim_current_device(), CM_CBID_cuMemAllocPitch_v2,
                             "cuMemAllocPitch_v2", &parameters, NULL);
@@ -100,7 +100,7 @@ static int allocate_pitched(cm_sim_call *call, size_t width, size_t height, size
         *pitch = each;
     if (call->correlation) {
         if (!result) {
-            told = (uintptr_t)*address;
+            driver_address = (uintptr_t)*address;
             record_given(call, CM_RT_MEMORY_DEVICE, *address, bytes);
         }
         cm_sim_driver_exit(call, result);

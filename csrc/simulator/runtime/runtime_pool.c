@@ -31,8 +31,8 @@ static int allocate(cm_sim_call *call, void **address, size_t bytes, cm_sim_pool
 
 static int release(cm_sim_call *call, void *address, cm_sim_stream *stream)
 {
-    bool told = call->correlation != 0;
-    cm_sim_pool *pool = told ? cm_sim_pool_of(address) : NULL;
+    bool reported = call->correlation != 0;
+    cm_sim_pool *pool = reported ? cm_sim_pool_of(address) : NULL;
     cm_sim_block block = {0};
     bool known = pool && cm_sim_find(address, &block);
     int device;
@@ -50,13 +50,13 @@ static int release(cm_sim_call *call, void *address, cm_sim_stream *stream)
 static int driver_alloc(cm_sim_call *call, uint32_t id, const char *name, void **address,
                         size_t bytes, cm_sim_stream *stream)
 {
-    uint64_t told = 0;
-    const cm_cuMemAllocAsync_params parameters = {&told, bytes, stream};
+    uint64_t driver_address = 0;
+    const cm_cuMemAllocAsync_params parameters = {&driver_address, bytes, stream};
     bool report = call->correlation && bytes;
     if (report)
         cm_sim_driver_enter(call, cm_sim_current_device(), id, name, &parameters, NULL);
     int result = allocate(call, address, bytes, NULL, stream);
-    told = result ? 0 : (uintptr_t)*address;
+    driver_address = result ? 0 : (uintptr_t)*address;
     if (report)
         cm_sim_driver_exit(call, result);
     return result;
@@ -65,13 +65,13 @@ static int driver_alloc(cm_sim_call *call, uint32_t id, const char *name, void *
 static int driver_alloc_from(cm_sim_call *call, uint32_t id, const char *name, void **address,
                              size_t bytes, cm_sim_pool *pool, cm_sim_stream *stream)
 {
-    uint64_t told = 0;
-    const cm_cuMemAllocFromPoolAsync_params parameters = {&told, bytes, pool, stream};
+    uint64_t driver_address = 0;
+    const cm_cuMemAllocFromPoolAsync_params parameters = {&driver_address, bytes, pool, stream};
     bool report = call->correlation && bytes;
     if (report)
         cm_sim_driver_enter(call, cm_sim_current_device(), id, name, &parameters, NULL);
     int result = pool ? allocate(call, address, bytes, pool, stream) : CM_CUDA_INVALID_VALUE;
-    told = result ? 0 : (uintptr_t)*address;
+    driver_address = result ? 0 : (uintptr_t)*address;
     if (report)
         cm_sim_driver_exit(call, result);
     return result;

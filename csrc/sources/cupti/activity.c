@@ -318,7 +318,7 @@ static const char *result_text(int result)
 
     if (state.link.api->GetResultString == NULL ||
         state.link.api->GetResultString(result, &text) != 0 || text == NULL)
-        return "no reason told";
+        return "no reason given";
     return text;
 }
 

@@ -3,7 +3,7 @@
 import itertools
 import os
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from cuptimem.output.text import (
@@ -28,10 +28,64 @@ from cuptimem.report.diff import DeviceDiff
 from cuptimem.report.fragmentation import Fragmentation
 from cuptimem.report.kernels import Kernels
 from cuptimem.report.ledger import Ledger
-from cuptimem.report.model import Contents, Report, Step
+from cuptimem.report.model import Contents, Device, Report, Step
 from cuptimem.report.stacks import Frame
 
 _TOP = 6  # with all else that a training has, a screen of 24 lines
+
+
+_FACTS = {
+    "simulated": "simulated {}",
+    "torch": "torch {}",
+    "python": "Python {}",
+    "role": "{}",
+    "rank": "rank {}",
+    "pid": "pid {}",
+}
+_LOST = {
+    "events": "{} events found no room and are lost: live bytes are wrong by them",
+    "stacks": "{} stacks found no room: their blocks have no line",
+    "cut": "{} stacks or names are longer than a recording may hold (1,024 calls, 4,096 bytes): they are cut",
+    "unshown": "{} stacks are left out: all together they are too large for so small a file",
+    "replaced": "{} blocks were replaced without a free: some frees were not seen",
+    "unknown_frees": "{} frees of blocks that were made before recording",
+    "seeds_skipped": "{} tensors alive at the start could not be looked at",
+}
+_DEVICE_COLUMNS: tuple[tuple[Column, Callable[[Device, Report], str]], ...] = (
+    (Column("device"), lambda device, _: device.name),
+    (Column("peak", right=True, style="strong"), lambda device, _: size(device.peak.bytes)),
+    (
+        Column("in step", right=True, optional=2),
+        lambda device, _: "" if device.peak.step is None else str(device.peak.step),
+    ),
+    (Column("at start", right=True, optional=3), lambda device, _: size(device.start)),
+    (
+        Column("above start", right=True, optional=1),
+        lambda device, report: f"{'≥ ' if report.compacted else ''}{size(device.peak_above_start)}",
+    ),
+    (Column("at end", right=True, optional=1), lambda device, _: size(device.end)),
+    (Column("allocations", right=True, optional=5), lambda device, _: count(device.allocations)),
+    (Column("allocated in all", right=True, optional=4), lambda device, _: size(device.allocated)),
+    (
+        Column("reserved", right=True, optional=1),
+        lambda device, _: "" if device.reserved_peak is None else size(device.reserved_peak),
+    ),
+)
+_STEP_COLUMNS: tuple[
+    tuple[Column, Callable[[Step, int], str]], ...
+] = (  # int: live bytes at the end of the step before
+    (Column("step", right=True), lambda step, _: str(step.index)),
+    (Column("loop"), lambda step, _: step.loop),
+    (Column("device"), lambda step, _: step.device),
+    (Column("time", right=True, optional=4), lambda step, _: duration(step.end_ns - step.begin_ns)),
+    (Column("start", right=True, optional=3), lambda step, _: size(step.start)),
+    (Column("peak", right=True, style="strong"), lambda step, _: size(step.peak)),
+    (Column("end", right=True), lambda step, _: size(step.end)),
+    (Column("change", right=True), lambda step, before: signed(step.end - before)),
+    (Column("allocated", right=True, optional=1), lambda step, _: size(step.allocated)),
+    (Column("freed", right=True, optional=2), lambda step, _: size(step.freed)),
+    (Column("allocations", right=True, optional=5), lambda step, _: count(step.allocations)),
+)
 
 
 # -- shared parts --------------------------------------------------------------------------------------------------
@@ -48,18 +102,7 @@ def facts(report: Report) -> list[str]:
     ]
     if report.threads > 1:
         parts.append(f"{report.threads} threads")
-    if "simulated" in environment:
-        parts.append(f"simulated {environment['simulated']}")
-    if "torch" in environment:
-        parts.append(f"torch {environment['torch']}")
-    if "python" in environment:
-        parts.append(f"Python {environment['python']}")
-    if environment.get("role"):
-        parts.append(environment["role"])
-    if "rank" in environment:
-        parts.append(f"rank {environment['rank']}")
-    if "pid" in environment:
-        parts.append(f"pid {environment['pid']}")
+    parts += [form.format(environment[key]) for key, form in _FACTS.items() if environment.get(key)]
     return parts
 
 
@@ -93,7 +136,7 @@ def simulated_reads(report: Report) -> list[Block]:
 
 def caveats(report: Report) -> list[Block]:
     """Everything that makes the numbers less than the whole truth."""
-    lost, said = report.lost, []
+    said: list[str] = []
     if report.state == "recording":
         said.append("still recording: this is what was written so far")
     elif report.state == "recovered":
@@ -116,23 +159,7 @@ def caveats(report: Report) -> list[Block]:
             "past its bound (max_size) the trace keeps sums, survivors and peaks: "
             f"{count(compacted.events)} events of {where} are folded"
         )
-    if lost.events:
-        said.append(f"{count(lost.events)} events found no room and are lost: live bytes are wrong by them")
-    if lost.stacks:
-        said.append(f"{count(lost.stacks)} stacks found no room: their blocks have no line")
-    if lost.cut:
-        said.append(
-            f"{count(lost.cut)} stacks or names are longer than a recording may hold (1,024 calls, 4,096 bytes): "
-            "they are cut"
-        )
-    if lost.unshown:
-        said.append(f"{count(lost.unshown)} stacks are left out: all together they are too large for so small a file")
-    if lost.replaced:
-        said.append(f"{count(lost.replaced)} blocks were replaced without a free: some frees were not seen")
-    if lost.unknown_frees:
-        said.append(f"{count(lost.unknown_frees)} frees of blocks that were made before recording")
-    if lost.seeds_skipped:
-        said.append(f"{count(lost.seeds_skipped)} tensors alive at the start could not be looked at")
+    said += [text.format(count(lost)) for name, text in _LOST.items() if (lost := getattr(report.lost, name))]
     for device in report.devices:
         check = device.check
         if check is not None and check.differ:
@@ -199,37 +226,13 @@ def _nothing() -> list[Block]:
 
 def _devices(report: Report) -> Table:
     resident = max((point.bytes for point in report.resident), default=0)
-    older = any(device.start for device in report.devices)
-    rows: list[tuple[str, ...]] = [
-        (
-            device.name,
-            size(device.peak.bytes),
-            "" if device.peak.step is None else str(device.peak.step),
-            size(device.start),
-            f"{'≥ ' if report.compacted else ''}{size(device.peak_above_start)}" if older else "",
-            size(device.end),
-            count(device.allocations),
-            size(device.allocated),
-            "" if device.reserved_peak is None else size(device.reserved_peak),
-        )
-        for device in report.devices
-    ]
-    columns = [
-        Column("device"),
-        Column("peak", right=True, style="strong"),
-        Column("in step", right=True, optional=2),
-        Column("at start", right=True, optional=3),
-        Column("above start", right=True, optional=1),
-        Column("at end", right=True, optional=1),
-        Column("allocations", right=True, optional=5),
-        Column("allocated in all", right=True, optional=4),
-        Column("reserved", right=True, optional=1),
-    ]
+    left_out = set() if any(device.start for device in report.devices) else {"above start"}
+    columns = [(column, cell) for column, cell in _DEVICE_COLUMNS if column.name not in left_out]
+    rows = [tuple(cell(device, report) for _, cell in columns) for device in report.devices]
     if resident:
         rows.append(("whole process", size(resident), *[""] * (len(columns) - 2)))
-    empty = [i for i in range(len(columns)) if not any(row[i] for row in rows)]
-    kept = [i for i in range(len(columns)) if i not in empty]
-    return Table(tuple(columns[i] for i in kept), tuple(tuple(row[i] for i in kept) for row in rows))
+    kept = [i for i in range(len(columns)) if any(row[i] for row in rows)]
+    return Table(tuple(columns[i][0] for i in kept), tuple(tuple(row[i] for i in kept) for row in rows))
 
 
 def _caching(report: Report) -> list[Block]:
@@ -361,44 +364,18 @@ def steps(report: Report, rows: tuple[Step, ...], left_out: int) -> list[Block]:
 
 def steps_table(all_steps: Sequence[Step], rows: Sequence[Step]) -> Table:
     """Some of the steps, in their order; the change is that against the step before, shown or not."""
-    several = len({step.device for step in all_steps}) > 1
-    loops = len({step.loop for step in all_steps}) > 1
+    alike = {name for name in ("loop", "device") if len({getattr(step, name) for step in all_steps}) < 2}
+    columns = [(column, cell) for column, cell in _STEP_COLUMNS if column.name not in alike]
     cells: list[tuple[str, ...]] = []
     last = rows[0].index if rows else 0
     ends = {(step.device, step.index): step.end for step in all_steps}
     for step in rows:
         if step.index > last + 1:
-            cells.append(("…", *[""] * (len(cells[0]) - 1)))
+            cells.append(("…", *[""] * (len(columns) - 1)))
         last = step.index
-        previous = ends.get((step.device, step.index - 1), step.start)
-        row = [str(step.index)]
-        row += [step.loop] if loops else []
-        row += [step.device] if several else []
-        row += [
-            duration(step.end_ns - step.begin_ns),
-            size(step.start),
-            size(step.peak),
-            size(step.end),
-            signed(step.end - previous),
-            size(step.allocated),
-            size(step.freed),
-            count(step.allocations),
-        ]
-        cells.append(tuple(row))
-    columns = [Column("step", right=True)]
-    columns += [Column("loop")] if loops else []
-    columns += [Column("device")] if several else []
-    columns += [
-        Column("time", right=True, optional=4),
-        Column("start", right=True, optional=3),
-        Column("peak", right=True, style="strong"),
-        Column("end", right=True),
-        Column("change", right=True),
-        Column("allocated", right=True, optional=1),
-        Column("freed", right=True, optional=2),
-        Column("allocations", right=True, optional=5),
-    ]
-    return Table(tuple(columns), tuple(cells))
+        before = ends.get((step.device, step.index - 1), step.start)
+        cells.append(tuple(cell(step, before) for _, cell in columns))
+    return Table(tuple(column for column, _ in columns), tuple(cells))
 
 
 # -- table ---------------------------------------------------------------------------------------------------------

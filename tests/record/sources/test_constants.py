@@ -1,7 +1,8 @@
 """Copies of the extension's constants, in modules that must load without it."""
 
 from cuptimem import _core
-from cuptimem.report import chart, model
+from cuptimem.output.exports import events
+from cuptimem.report import chart, load
 
 
 def test_phases() -> None:
@@ -9,4 +10,5 @@ def test_phases() -> None:
 
 
 def test_reserved_stacks() -> None:
-    assert (model._NO_STACK, model._LOST_STACK) == (_core.STACK_NONE, _core.STACK_LOST)
+    assert (events._NO_STACK, events._LOST_STACK) == (_core.STACK_NONE, _core.STACK_LOST)
+    assert load._LOST_STACK == _core.STACK_LOST

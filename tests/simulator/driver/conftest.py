@@ -17,10 +17,10 @@ from tests.conftest import ROOT, Result, clean_environment
 from tests.on_device.simulated import device, device_log, driver_events, foreign
 from tests.on_device.simulated.driver_match import Match, match
 from tests.simulator.driver import fakes
-from tests.simulator.driver.witness_parts import Child
+from tests.simulator.driver.cupti_parts import Child
 
 HERE = Path(__file__).parent
-CHILD_BEGINS = f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(HERE)!r}]\nfrom witness_child import *\n"
+CHILD_BEGINS = f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(HERE)!r}]\nfrom cupti_child import *\n"
 
 
 @pytest.fixture(scope="session")
@@ -94,7 +94,7 @@ def program(python: str, library: Path, tmp_path: Path) -> Callable[..., Ran]:
 
 @pytest.fixture
 def child(run: Callable[..., Result], tmp_path: Path) -> Child:
-    """Runs a program that begins with witness_child.py; what it reported, and what was said on standard error."""
+    """Runs a program that begins with cupti_child.py; what it reported, and what was said on standard error."""
 
     def call(text: str, *, env: Mapping[str, str] | None = None, code: int = 0) -> dict[str, Any]:
         rings = {"CUPTIMEM_RING_DIR": str(tmp_path)}  # of those that are killed

@@ -48,7 +48,7 @@ def test_a_context_s_end(how: str, program: Program) -> None:
     assert found.bytes(0) == 8 * MIB + 14 * MIB == first.used - first.context
     assert found.bytes(1) == 2 * MIB == second.used - second.context
     driver = ran.analyze()["driver"]
-    assert {one["device"]: one["bytes"] for one in driver["devices"]} == {0: 22 * MIB, 1: 2 * MIB}
+    assert {one["device"]: one["bytes"] for one in driver["devices"]} == {"cuda:0": 22 * MIB, "cuda:1": 2 * MIB}
     assert driver["unknown_frees"] == driver["failed_frees"] == 0
 
 

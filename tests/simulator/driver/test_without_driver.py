@@ -17,7 +17,7 @@ import pytest
 
 from tests.conftest import ROOT, Result, clean_environment
 from tests.simulator.driver import fakes
-from tests.simulator.driver.witness_parts import START, Child
+from tests.simulator.driver.cupti_parts import START, Child
 
 WHEEL = ROOT / "build/cupti/nvidia/cu13/lib/libcupti.so.13"
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch")

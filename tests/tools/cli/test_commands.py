@@ -16,6 +16,7 @@ import pytest
 import cuptimem
 from cuptimem import _core
 from cuptimem.cli import VERBS, hints, main
+from cuptimem.cli import run as run_verb
 from cuptimem.report import grouping
 from tests.conftest import Result, clean_environment
 
@@ -369,6 +370,21 @@ def test_wrong_usage_exits_2(run: Run, arguments: list[str], said: str) -> None:
     assert (done.code, done.out) == (2, "")
     assert said in done.err
     assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "output", "program"),
+    [
+        (["-fo", "a.cmem", "s.py", "-o", "b"], "a.cmem", ["s.py", "-o", "b"]),
+        (["-oa.cmem", "-mpdb", "-q"], "a.cmem", ["-m", "pdb", "-q"]),
+        (["-fqm", "pdb"], None, ["-m", "pdb"]),
+        (["--output=a.cmem", "--", "-s.py"], "a.cmem", ["-s.py"]),
+        (["--output", "-", "-"], "-", ["-"]),
+    ],
+)
+def test_options_end_where_the_program_begins(words: list[str], output: str | None, program: list[str]) -> None:
+    options = run_verb.parser().parse_before_program(words)
+    assert (options.output, options.program) == (output, program)
 
 
 def test_a_script_or_a_trace_as_verb_is_understood(run: Run, tmp_path: Path, trace: Path) -> None:

@@ -117,10 +117,13 @@ def last(pattern: str, text: str) -> str:
 
 
 def functions_reached(program: Path) -> tuple[int, int, list[str]]:
-    """Of the functions of csrc/trace and csrc/analysis that read: how many the kept corpus reaches, of how many, and
-    the names of the others."""
+    """Of the functions that read (base, trace, heap, recover, analysis): how many the kept corpus reaches, of how many,
+    and the names of the others."""
     said = libfuzzer(program, "-runs=0", "-print_coverage=1", CORPUS)
-    reads = re.compile(r"csrc/(analysis|trace/(reader|chunks|decode|defs|linetable|timeline|bytes|crc32c))")
+    reads = re.compile(
+        r"csrc/(analysis|heap|recover|base/(bytes|hash|idmap|ranges|table)"
+        r"|trace/(reader|chunks|decode|defs|line_table|lines|side_file|timeline|crc32c))"
+    )
     reached: set[str] = set()
     missed: set[str] = set()
     for line in said.splitlines():

@@ -285,7 +285,7 @@ static uint64_t digest(const cm_analysis *analysis)
     }
     for (size_t i = 0; i < analysis->ledger_count; i++)
         sum = sum * 31 + (uint64_t)analysis->ledgers[i].residual + analysis->ledgers[i].line_count;
-    sum = sum * 31 + analysis->driver.allocations + analysis->driver.witness.matched;
+    sum = sum * 31 + analysis->driver.allocations + analysis->driver.record_check.matched;
     sum = sum * 31 + analysis->fragmentation_count + analysis->kernels.ran + analysis->curve_count;
     sum = sum * 31 + analysis->step_count + analysis->survivor_count + analysis->rss_count;
     sum = sum * 31 + analysis->survivor_end_count + analysis->live_nodes + analysis->leak_count;

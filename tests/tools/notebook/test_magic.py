@@ -43,7 +43,7 @@ def test_an_exception_goes_on_with_its_own_traceback(kernel: Kernel) -> None:
     assert "----> 6 divided(0)" in bare and "----> 4     return 1 / by" in bare
     assert "cuptimem" not in bare
     assert "the traceback of the last exception" in outputs.report
-    assert kernel.value("__import__('cuptimem.record.recorder').recorder.active()") == "False"
+    assert kernel.value("__import__('cuptimem.record.recorder').record.recorder.active()") == "False"
 
 
 def test_a_wrong_option_is_one_line_and_runs_nothing(kernel: Kernel) -> None:
@@ -74,7 +74,7 @@ def test_an_interrupt_ends_the_recording_and_shows_it(kernel: Kernel) -> None:
     assert outputs.error == "KeyboardInterrupt"
     assert "2.0 MiB" in outputs.report
     assert kernel.value("[block.bytes for block in r.kept_blocks if block.bytes > 100]") == f"[{2 * MIB}]"
-    assert kernel.value("__import__('cuptimem.record.recorder').recorder.active()") == "False"
+    assert kernel.value("__import__('cuptimem.record.recorder').record.recorder.active()") == "False"
     assert kernel.value("'never_bound' in globals()") == "False"
 
 
@@ -163,13 +163,13 @@ def test_cells_of_many_kinds(kernel: Kernel, cell: str, result: str) -> None:
     outputs = kernel.run(cell)
     assert not outputs.error, outputs.traceback
     assert outputs.data("execute_result") == [result]
-    assert kernel.value("__import__('cuptimem.record.recorder').recorder.active()") == "False"
+    assert kernel.value("__import__('cuptimem.record.recorder').record.recorder.active()") == "False"
 
 
 def test_an_empty_cell_and_one_that_does_not_compile(kernel: Kernel) -> None:
     assert "0 allocations" in kernel.run("%%cuptimem").report
     assert kernel.run("%%cuptimem\nthis is no python").error == "SyntaxError"
-    assert kernel.value("__import__('cuptimem.record.recorder').recorder.active()") == "False"
+    assert kernel.value("__import__('cuptimem.record.recorder').record.recorder.active()") == "False"
 
 
 def test_a_profile_shows_itself_after_its_block(kernel: Kernel) -> None:

@@ -15,7 +15,7 @@ LEFT_OUT = re.compile(
 )
 
 
-PROGRAM = ["client.c", "memory.c", "code.c", "threads.c", "told.c"]
+PROGRAM = ["client.c", "memory.c", "code.c", "threads.c", "reported.c"]
 
 
 def cases() -> list[str]:

@@ -1,6 +1,6 @@
 /* Modules, kernels, streams, entry points by name, NVML. */
 #include "check.h"
-#include "told.h"
+#include "reported.h"
 
 #include <elf.h>
 #include <unistd.h>

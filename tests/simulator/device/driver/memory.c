@@ -1,6 +1,6 @@
 /* Devices, contexts, memory of all kinds, copies. */
 #include "check.h"
-#include "told.h"
+#include "reported.h"
 
 #include <pthread.h>
 

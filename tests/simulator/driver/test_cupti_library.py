@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import Result
 from tests.simulator.device.test_cupti_vendor import surviving_wheel
 from tests.simulator.driver import fakes
-from tests.simulator.driver.witness_parts import START, Child
+from tests.simulator.driver.cupti_parts import START, Child
 
 
 def test_which_library(child: Child, fake: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Result
-from tests.simulator.driver.witness_parts import CLIENT, Child
+from tests.simulator.driver.cupti_parts import CLIENT, Child
 
 UNUSED = "CUDA was not used"
 

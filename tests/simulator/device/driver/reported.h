@@ -1,4 +1,4 @@
-/* What the driver tells the CUPTI surface: kept here by doubles of its hooks (told.c). */
+/* What the driver tells the CUPTI surface: kept here by doubles of its hooks (reported.c). */
 #ifndef TOLD_H
 #define TOLD_H
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulator.driver.witness_parts import CLIENT, START, Child
+from tests.simulator.driver.cupti_parts import CLIENT, START, Child
 
 TORCH = """
 torch = ctypes.CDLL({folder!r} + "/libtorch_cpu.so", mode=ctypes.RTLD_GLOBAL)

@@ -1,4 +1,4 @@
-#include "told.h"
+#include "reported.h"
 
 #include "check.h"
 #include "objects/calls.h"

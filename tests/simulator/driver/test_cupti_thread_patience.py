@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.simulator.driver.witness_parts import Child
+from tests.simulator.driver.cupti_parts import Child
 
 
 def test_a_slow_subscription_keeps_nobody_waiting(child: Child, fake: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What programs of test_witness*.py begin with."""
+"""What programs of test_cupti_thread*.py begin with."""
 
 import ctypes
 import json
