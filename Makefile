@@ -92,7 +92,7 @@ set-up: $(STAMP)/package build/pytest-plugins/.made cuda-environment other-pytho
 test: set-up ## run all tests but the long ones (ARGS="-k name" or ARGS=tests/tools/cli to choose; CUDA=no: without PyTorch's CUDA build)
 	@CUPTIMEM_CUDA=$(CUDA) $(BIN)/python -m tests.everything $(ARGS)
 
-check: $(STAMP)/package ## lint, and the tests that need neither PyTorch nor a sanitizer build: under three minutes
+check: $(STAMP)/package ## lint, and the tests that need neither PyTorch nor a sanitizer build
 	@CUPTIMEM_CUDA=no $(BIN)/python -m tests.everything --check $(ARGS)
 
 long: set-up ## the tests and numbers for which `make test` has no time
