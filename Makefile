@@ -56,7 +56,7 @@ demo: $(STAMP)/package ## train a small model under cuptimem and show what its m
 	@echo; $(BIN)/cuptimem peak demo.cmem
 
 # PyTorch's CUDA build in an environment of its own, made once: about a minute and 5.5 GB of disk. It needs no GPU.
-$(CUDA_VENV)/.made: $(STAMP)/venv Makefile
+$(CUDA_VENV)/.made: $(STAMP)/venv Makefile cuptimem.pth cuptimem.start
 	$(BIN)/python -m venv $(CUDA_VENV)
 	@$(CUDA_VENV)/bin/python -m pip install -q "$(CUDA_TORCH)" "rich>=13" "cloudpickle>=3" "jinja2>=3.1" numpy nvidia-ml-py || \
 	    { echo 'make: $(CUDA_TORCH) was not installed into $(CUDA_VENV). "make test CUDA=no" leaves the tests that need it out.' >&2; exit 1; }
@@ -66,7 +66,7 @@ $(CUDA_VENV)/.made: $(STAMP)/venv Makefile
 	@touch $@
 
 # As .venv-cuda, with 1.5 GB more. What some libraries ask for is left out: it would replace torch.
-$(MODELS_VENV)/.made: $(STAMP)/venv Makefile $(PUBLISHED)/requirements.txt $(PUBLISHED)/requirements-alone.txt
+$(MODELS_VENV)/.made: $(STAMP)/venv Makefile cuptimem.pth cuptimem.start $(PUBLISHED)/requirements.txt $(PUBLISHED)/requirements-alone.txt
 	$(BIN)/python -m venv $(MODELS_VENV)
 	$(MODELS_VENV)/bin/python -m pip install -q "$(CUDA_TORCH)" -r $(PUBLISHED)/requirements.txt
 	$(MODELS_VENV)/bin/python -m pip install -q --no-deps -r $(PUBLISHED)/requirements-alone.txt

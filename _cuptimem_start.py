@@ -5,10 +5,13 @@ PYTEST_DONT_REWRITE: pytest warns of every module of a plugin's package that was
 """
 
 import os
+import sys
 
 
 def start() -> None:
-    if os.environ.get("CUPTIMEM") or os.environ.get("CUPTIMEM_SIM_CHILD"):
+    # A Python that ignores its environment is asked by its command line: cuptimem/environ.py.
+    asked = sys._xoptions if sys.flags.ignore_environment else os.environ
+    if asked.get("CUPTIMEM") or asked.get("CUPTIMEM_SIM_CHILD"):
         from cuptimem.record import autostart
 
         autostart.start()

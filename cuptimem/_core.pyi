@@ -89,6 +89,7 @@ def fork_parent() -> None: ...
 def fork_child() -> None: ...
 def process_watch(module: object, /) -> None: ...  # forks and execs through posix, _posixsubprocess
 def process_children() -> int: ...  # that are Pythons
+def process_is_privileged() -> bool: ...  # obeys no environment variable (AT_SECURE)
 def process_at_exit(function: Callable[[], None], /) -> Callable[[], None]: ...  # for atexit
 
 # garbage (csrc/python/py_garbage.c)

@@ -58,6 +58,20 @@ def without(option: list[str], letters: str) -> list[str]:
     return [f"-{left}"] if left else []
 
 
+def ignores_environment(arguments: "Sequence[str]") -> bool:
+    """Whether a Python with these options obeys no environment variable (-I, -E)."""
+    for name, *_ in split(arguments)[0]:
+        flags = "" if name.startswith("--") else name[1:].partition("W")[0].partition("X")[0]
+        if set(flags) & set("IE"):
+            return True
+    return False
+
+
+def isolation() -> list[str]:
+    """Options for another Python that is to obey no more of the environment than this one does."""
+    return ["-I"] if sys.flags.isolated else ["-E"] if sys.flags.ignore_environment else []
+
+
 def script_of(arguments: list[str]) -> str:
     """What this interpreter was asked to run: the script, the module after -m, "-c", "-" or "" for a prompt.
 

@@ -4,13 +4,18 @@ import os
 
 from cuptimem.errors import Error
 
+TYPE_CHECKING = False  # typing would be loaded into every profiled program
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 MAGIC = b"CUPTIMEM"  # how a trace begins (docs/trace-format.md)
 
 
-def rank_of(environ: "os._Environ[str] | dict[str, str]") -> str | None:
+def rank_of(variables: "Mapping[str, str]") -> str | None:
     """The rank of this process where a launcher started several, else None."""
-    rank = environ.get("RANK", "")
-    return rank if rank.isdigit() and environ.get("WORLD_SIZE", "1") != "1" else None
+    rank = variables.get("RANK", "")
+    return rank if rank.isascii() and rank.isdigit() and variables.get("WORLD_SIZE", "1") != "1" else None
 
 
 def default_name(script: str, pid: int, rank: str | None) -> str:

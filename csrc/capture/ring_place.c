@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "../base/descriptor.h"
+#include "../base/environment.h"
 #include "ring_owner.h"
 #include "shared_memory.h"
 
@@ -59,7 +60,7 @@ static bool is_plain_local(const char *folder)
 /* NULL: none was chosen. */
 static const char *chosen_folder(const char *ring_dir)
 {
-    const char *chosen = ring_dir != NULL ? ring_dir : getenv("CUPTIMEM_RING_DIR");
+    const char *chosen = ring_dir != NULL ? ring_dir : cm_environment_get("CUPTIMEM_RING_DIR");
     return chosen != NULL && chosen[0] != '\0' ? chosen : NULL;
 }
 

@@ -1,6 +1,7 @@
 /* cuptimem._core: the module, made of all tables of functions. */
 #include "module.h"
 
+#include "../base/environment.h"
 #include "../capture/collector.h"
 #include "../capture/session.h"
 #include "../compact/overflow.h"
@@ -16,6 +17,20 @@ static void connect_rooms(void)
     cm_collector_set_compactor(&cm_overflow);
     cm_session_set_sweeper(cm_orphan_sweep_all);
     cm_tail_set_source(&cm_orphan_tail);
+}
+
+static int obey_environment(void)
+{
+    PyObject *flags = PySys_GetObject("flags"); /* borrowed */
+    PyObject *ignores = flags != NULL ? PyObject_GetAttrString(flags, "ignore_environment") : NULL;
+    int ignored = ignores != NULL ? PyObject_IsTrue(ignores) : -1;
+
+    Py_XDECREF(ignores);
+    if (ignored >= 0)
+        cm_environment_ignore(ignored);
+    else if (!PyErr_Occurred())
+        PyErr_SetString(PyExc_ImportError, "sys.flags is gone");
+    return ignored < 0 ? -1 : 0;
 }
 
 static int module_exec(PyObject *module)
@@ -35,6 +50,8 @@ static int module_exec(PyObject *module)
                                            "and this is one of its subinterpreters");
         return -1;
     }
+    if (obey_environment() < 0)
+        return -1;
     connect_rooms();
     cm_py_error = PyErr_NewExceptionWithDoc("cuptimem.Error",
                                             "What was asked could not be done; one line says why.",

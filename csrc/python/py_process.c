@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../base/environment.h"
 #include "../capture/session.h"
 #include "../sources/cupti/cupti.h"
 #include "py_hidden.h"
@@ -334,6 +335,16 @@ static PyObject *process_at_exit(PyObject *module, PyObject *function)
     return PyCFunction_New(&at_exit_definition, function);
 }
 
+PyDoc_STRVAR(
+    process_is_privileged_doc,
+    "process_is_privileged() -> bool\n\nWhether this process has more rights than its caller, "
+    "so that it obeys no environment variable (AT_SECURE of getauxval(3)).");
+
+static PyObject *process_is_privileged(PyObject *module, PyObject *unused)
+{
+    return PyBool_FromLong(cm_environment_is_privileged());
+}
+
 PyMethodDef cm_py_process_methods[] = {
     {"fork_before", fork_before, METH_NOARGS, fork_before_doc},
     {"fork_parent", fork_parent, METH_NOARGS, fork_parent_doc},
@@ -341,6 +352,7 @@ PyMethodDef cm_py_process_methods[] = {
     {"fork_is_spawn", fork_is_spawn, METH_NOARGS, fork_is_spawn_doc},
     {"process_watch", process_watch, METH_O, process_watch_doc},
     {"process_children", process_children, METH_NOARGS, process_children_doc},
+    {"process_is_privileged", process_is_privileged, METH_NOARGS, process_is_privileged_doc},
     {"process_at_exit", process_at_exit, METH_O, process_at_exit_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -13,6 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../base/environment.h"
+
 enum {
     PAGE = 4096,
     BLOCK_UNIT = 512, /* of st_blocks */
@@ -34,7 +36,8 @@ static bool is_own_folder(const char *path)
 /* An existing folder of ours: under sudo a program must not write to its caller's $HOME. */
 static const char *base(const char **rest)
 {
-    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    const char *state = cm_environment_get("XDG_STATE_HOME");
+    const char *home = cm_environment_get("HOME");
 
     *rest = "/cuptimem/rings";
     if (state != NULL && state[0] == '/')

@@ -48,6 +48,7 @@ static atomic_bool never_cached;
 
 void cm_cuda_read_environment(void)
 {
+    /* Not whether it is obeyed here: PyTorch obeys it whatever Python's options are. */
     atomic_store(&never_cached, getenv("PYTORCH_NO_CUDA_MEMORY_CACHING") != NULL);
 }
 

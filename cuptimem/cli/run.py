@@ -8,9 +8,9 @@ exit.
 import os
 import sys
 
-from cuptimem import interpreter, naming, sizes
+from cuptimem import environ, interpreter, naming, sizes
 from cuptimem.errors import recording_core
-from cuptimem.record import startup
+from cuptimem.record import autostart, startup
 
 TYPE_CHECKING = False  # the program's folder may have a module of any name: only what Python has loaded is imported
 
@@ -106,8 +106,9 @@ def main(arguments: "Sequence[str]") -> int:
         ours.error(str(error))
     recording_core()
     startup.check()
-    environment = {**startup.given_environment(), "CUPTIMEM": "1", "CUPTIMEM_RUN": str(os.getpid())}
     settings = {
+        "CUPTIMEM": "1",
+        "CUPTIMEM_RUN": "1",
         "CUPTIMEM_OUTPUT": output,
         "CUPTIMEM_OVERWRITE": "1" if request.force else "",
         "CUPTIMEM_FOLLOW": "1" if request.follow else "",
@@ -121,15 +122,15 @@ def main(arguments: "Sequence[str]") -> int:
         "CUPTIMEM_NO_HOLDERS": "" if request.holders else "1",
         "CUPTIMEM_NO_ARGV": "" if request.argv else "1",
     }
-    for name in (*settings, "CUPTIMEM_LEADER", "CUPTIMEM_IMAGE"):
-        environment.pop(name, None)
-    environment.update({name: value for name, value in settings.items() if value})
+    base = {name: value for name, value in startup.given_environment().items() if name not in autostart.VARIABLES}
+    wanted = {name: value for name, value in settings.items() if value}
+    options, variables = environ.given(interpreter.flags(), wanted, base)
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:  # it was closed before Python began
             stream.flush()
     # The script's name begins like an option.
     end = ["--"] if request.program[0].startswith("-") and request.program[0] not in ("-", "-c", "-m") else []
-    os.execve(sys.executable, [sys.executable, *interpreter.flags(), *end, *request.program], environment)
+    os.execve(sys.executable, [sys.executable, *options, *end, *request.program], variables)
 
 
 def _bytes(text: str) -> int:
@@ -159,7 +160,7 @@ def check_program(program: list[str]) -> None:
 
 def checked_output(output: str | None, force: bool) -> str:
     """The template for the trace. Whatever would fail later fails here, before the script has run for hours."""
-    rank = naming.rank_of(os.environ)
+    rank = naming.rank_of(environ.obeyed())
     if not output:
         return ""
     if rank is not None and "{rank}" not in output and "{pid}" not in output:

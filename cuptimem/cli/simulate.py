@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cuptimem import interpreter
+from cuptimem import environ, interpreter
 from cuptimem.cli import parsing
 from cuptimem.cli.run import Usage, check_program, checked_output
 
@@ -149,7 +149,7 @@ def _simulate(request: argparse.Namespace, setup: "Setup", output: str) -> int:
     from cuptimem.simulation.questions import Interrupted, Wishes
 
     build = api.ready()
-    trace = os.path.abspath(naming.expand(output, os.getpid(), naming.rank_of(os.environ))) if output else ""
+    trace = os.path.abspath(naming.expand(output, os.getpid(), naming.rank_of(environ.obeyed()))) if output else ""
 
     def say(name: str) -> None:
         print(f"cuptimem: running it again: {name}", file=sys.stderr)
@@ -192,7 +192,7 @@ def _print_environment(setup: "Setup") -> int:
     """Prints the variables of the device alone: cuptimem does not run the command that gets them."""
     from cuptimem.simulation import launch
 
-    print(*(f"{name}={value}" for name, value in launch.by_hand(os.environ, setup).items()))
+    print(*(f"{name}={value}" for name, value in launch.by_hand(environ.obeyed(), setup).items()))
     print("cuptimem: on a simulated device; files that the program saves hold zeros", file=sys.stderr)
     return 0
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import cuptimem
+from cuptimem import environ
 from cuptimem.record import autostart
 
 SCHEMA = 1
@@ -60,5 +60,5 @@ class Diagnosis:
 
 def child_environment(**more: str) -> dict[str, str]:
     """A child's: as ours, but nothing in it is recorded unless asked for. The place for rings stays."""
-    kept = {name: value for name, value in os.environ.items() if name not in autostart.VARIABLES}
+    kept = {name: value for name, value in environ.inherited().items() if name not in autostart.VARIABLES}
     return {**kept, **more}

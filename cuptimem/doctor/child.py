@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import cuptimem
+from cuptimem import interpreter
 from cuptimem.doctor import cupti
 from cuptimem.doctor.checks import CHILD_SECONDS, INSTALLED, SELFTEST, SOURCES, Check, Slot, State, child_environment
 from cuptimem.doctor.slots import AT_BACKWARD, CUDA_COSTS, REINSTALL, slot_checks
@@ -23,7 +24,16 @@ def _run(program: str) -> tuple[list[dict[str, Any]], str]:
     text = f"import sys; sys.path.append({root!r}); from cuptimem.doctor import {program}; {program}.main()"
     try:
         done = subprocess.run(
-            [sys.executable, *(["-S"] if sys.flags.no_site else []), "-P", "-W", "ignore", "-c", text],
+            [
+                sys.executable,
+                *interpreter.isolation(),
+                *(["-S"] if sys.flags.no_site else []),
+                "-P",
+                "-W",
+                "ignore",
+                "-c",
+                text,
+            ],
             env=child_environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,

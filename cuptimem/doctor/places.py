@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from cuptimem import environ
 from cuptimem.doctor.checks import PLACES, SMALL_DISK, Check
 from cuptimem.output.text.words import size
 from cuptimem.record import recorder
@@ -55,7 +56,7 @@ def trace_folder() -> Check:
 
 
 def ring_checks(answer: dict[str, Any] | None) -> Iterator[Check]:
-    chosen = os.environ.get("CUPTIMEM_RING_DIR", "")
+    chosen = environ.get("CUPTIMEM_RING_DIR")
     meta = (answer or {}).get("meta")
     lost = "what a killed process had not written yet is lost, up to its last second"
     if meta is not None:
@@ -125,7 +126,7 @@ def left_rings() -> list[str]:
     """Rings that killed processes left, where a recording from here would look for them."""
     if recorder.active():  # CUPTIMEM=1 cuptimem doctor: opening and closing our own ring would let go of its lock
         return []
-    folders = dict.fromkeys(filter(None, (os.environ.get("CUPTIMEM_RING_DIR", ""), _SHARED)))
+    folders = dict.fromkeys(filter(None, (environ.get("CUPTIMEM_RING_DIR"), _SHARED)))
     rings = [ring for folder in folders for ring in glob.glob(os.path.join(glob.escape(folder), ".cuptimem-ring-*"))]
     return [ring for ring in rings if _is_orphan(ring)]
 

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
+from cuptimem import environ, interpreter
 from cuptimem.doctor.checks import CHILD_SECONDS, SETTINGS, SMALL_DISK, Check, child_environment
 from cuptimem.output.text.words import size
 from cuptimem.record import autostart
@@ -35,10 +36,12 @@ def autostart_check() -> Check:
     )
     with tempfile.TemporaryDirectory(prefix="cuptimem-doctor-") as folder:
         output = os.path.join(folder, "autostart.cmem")
+        wanted = {"CUPTIMEM": "1", "CUPTIMEM_OUTPUT": output, "CUPTIMEM_QUIET": "1"}
+        options, variables = environ.given(interpreter.isolation(), wanted, child_environment())
         try:
             done = subprocess.run(
-                [sys.executable, "-c", program],
-                env=child_environment(CUPTIMEM="1", CUPTIMEM_OUTPUT=output, CUPTIMEM_QUIET="1"),
+                [sys.executable, *options, "-c", program],
+                env=variables,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
@@ -70,9 +73,9 @@ def autostart_check() -> Check:
 
 def variables() -> Iterator[Check]:
     known = {*autostart.VARIABLES, "CUPTIMEM_RING_DIR", own_code.VARIABLE}
-    if simulator.CORE in os.environ.get("LD_PRELOAD", ""):
+    if simulator.CORE in environ.get("LD_PRELOAD"):
         known |= set(simulator.VARIABLES)
-    found = {name: value for name, value in sorted(os.environ.items()) if name.startswith("CUPTIMEM")}
+    found = {name: value for name, value in sorted(environ.obeyed().items()) if name.startswith("CUPTIMEM")}
     for name in found:
         if name not in known:
             if name in simulator.VARIABLES:

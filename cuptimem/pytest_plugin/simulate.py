@@ -15,7 +15,7 @@ from types import FrameType, ModuleType
 
 import pytest
 
-from cuptimem import interpreter
+from cuptimem import environ, interpreter
 from cuptimem.errors import Error
 from cuptimem.pytest_plugin import arguments
 from cuptimem.record import backward_threads, process_info, recorder, startup
@@ -54,7 +54,7 @@ def begin(config: pytest.Config, parser: pytest.Parser, args: list[str], memory:
     """
     if config.known_args_namespace.help or config.known_args_namespace.version:
         return
-    asked_by = os.environ.pop(_ONCE, "")
+    asked_by = environ.take((_ONCE,)).get(_ONCE, "")
     if _is_on_device():
         # The last test may end in the middle of a backward pass's end, which would abort Python at its own end.
         atexit.register(backward_threads.wait)
@@ -64,7 +64,7 @@ def begin(config: pytest.Config, parser: pytest.Parser, args: list[str], memory:
             f"{OPTION}: the dynamic linker did not load the simulated device from LD_PRELOAD into {sys.executable}; "
             "leave the option out, or take a Python that is not statically linked and not privileged"
         )
-    variables = {**_variables(_setup(memory)), _ONCE: str(os.getpid())}
+    variables = _variables(_setup(memory))
     caller, is_console = _caller_of_main()
     if caller is None:
         raise pytest.UsageError(
@@ -110,7 +110,9 @@ def require_device(config: pytest.Config) -> None:
 
 
 def header() -> str:
-    return f"cuptimem: simulated {process_info.simulated_device(os.environ)}; no kernel runs, so results are zeros"
+    return (
+        f"cuptimem: simulated {process_info.simulated_device(environ.obeyed())}; no kernel runs, so results are zeros"
+    )
 
 
 def _is_on_device() -> bool:
@@ -149,7 +151,7 @@ def _variables(setup: launch.Setup) -> dict[str, str]:
     """The environment of a process on the device. Raises UsageError where nothing can be simulated."""
     try:
         environment.check()
-        return {**startup.given_environment(), **launch.variables(os.environ, setup)}
+        return {**startup.given_environment(), **launch.variables(environ.obeyed(), setup)}
     except Error as error:
         raise pytest.UsageError(f"{OPTION}: {error}") from error
 
@@ -190,7 +192,8 @@ def _replace_process(config: pytest.Config, variables: dict[str, str]) -> None:
             stream.flush()
     try:
         os.chdir(config.invocation_params.dir)
-        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], variables)
+        words, variables = environ.given(sys.orig_argv[1:], {_ONCE: str(os.getpid())}, variables)
+        os.execve(sys.executable, [sys.executable, *words], variables)
     except OSError as error:
         raise pytest.UsageError(f"{OPTION}: {sys.executable} does not start again: {error.strerror}") from error
 
@@ -212,6 +215,7 @@ def _child(config: pytest.Config, variables: dict[str, str]) -> _Child:
     options = [interpreter.without(option, "i") for option in interpreter.split(sys.orig_argv[1:])[0]]
     flags = [part for option in options for part in option]
     arguments = [*plugins, *map(str, config.invocation_params.args)]
+    flags, variables = environ.given(flags, {_ONCE: str(os.getpid())}, variables)
     return _Child([sys.executable, *flags, "-c", program, *arguments], variables)
 
 

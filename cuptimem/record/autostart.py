@@ -2,7 +2,8 @@
 
 Called by cuptimem.pth (from Python 3.15 on by cuptimem.start) before the program's own code, in every Python that has
 CUPTIMEM set. Imports nothing that Python has not loaded by itself, and never lets the program fail. A Python that is
-to ignore its environment (-E, -I) ignores these variables, too, unless `cuptimem run` itself was started so.
+to ignore its environment (-E, -I) ignores these variables, too: `cuptimem run` gives it options of the same names
+(environ.py).
 
     CUPTIMEM=1               record this process (also true, yes, on); any other word names the trace
     CUPTIMEM_OUTPUT=F        the trace; {pid} and {rank} are filled in. Default: cuptimem-<script>.<pid>.cmem
@@ -22,9 +23,12 @@ to ignore its environment (-E, -I) ignores these variables, too, unless `cuptime
 import os
 import sys
 
+from cuptimem import environ
+
 TYPE_CHECKING = False  # typing would be loaded into every profiled program
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import ModuleType
 
     from cuptimem.record.beginning import Program
@@ -44,7 +48,7 @@ VARIABLES = (
     "CUPTIMEM_NO_HOLDERS",
     "CUPTIMEM_NO_ARGV",
     # Set by us:
-    "CUPTIMEM_RUN",  # the process that asked for this one: `cuptimem run`, which becomes it, or `simulate`
+    "CUPTIMEM_RUN",  # on: `cuptimem run` or `simulate` has asked for this recording
     "CUPTIMEM_LEADER",  # the process that writes the file of exactly the requested name
     "CUPTIMEM_IMAGE",  # PID.N: the Nth program that process is, by exec
 )
@@ -56,7 +60,7 @@ _started_in = 0  # the process that this module has started a profile in
 _simulated = False
 
 
-def _is_set(settings: dict[str, str], name: str) -> bool:
+def _is_set(settings: "Mapping[str, str]", name: str) -> bool:
     return settings.get(name, "").strip().lower() not in ("", "0", "false", "no", "off")
 
 
@@ -87,25 +91,20 @@ def _is_subinterpreter() -> bool:
 def start() -> None:
     """Starts this process's profile, if its environment asks for one; and what a simulated device needs."""
     global _started_in
-    folder = os.environ.get("CUPTIMEM_SIM_CHILD")
+    folder = environ.get("CUPTIMEM_SIM_CHILD")
     if folder:
         _start_simulated(folder)
-    settings = {name: os.environ[name] for name in VARIABLES if name in os.environ}
-    if not _is_set(settings, "CUPTIMEM") or _started_in == os.getpid():  # Python may read such a file twice
+    if not _is_set(environ.obeyed(), "CUPTIMEM") or _started_in == os.getpid():  # Python may read a file twice
         return
-    asked_by = os.environ.pop("CUPTIMEM_RUN", "")
-    if sys.flags.ignore_environment and asked_by not in (str(os.getpid()), str(os.getppid())):
+    if _is_subinterpreter() or (not environ.get("CUPTIMEM_RUN") and _is_own_command()):
         return
-    if _is_subinterpreter() or (not asked_by and _is_own_command()):
-        return
+    settings = environ.take(VARIABLES)
+    settings.pop("CUPTIMEM_RUN", None)  # a command of cuptimem that the program starts is not asked for
     follow = _is_set(settings, "CUPTIMEM_FOLLOW")
     if follow:
         settings.setdefault("CUPTIMEM_LEADER", str(os.getpid()))
         settings["CUPTIMEM_IMAGE"] = f"{os.getpid()}.{_image(settings) + 1}"
-        os.environ.update({name: settings[name] for name in ("CUPTIMEM_LEADER", "CUPTIMEM_IMAGE")})
-    else:
-        for name in settings:
-            os.environ.pop(name, None)
+        os.environ.update(settings)
     _started_in = os.getpid()  # or tried to
     try:
         from cuptimem.record import beginning
@@ -124,7 +123,8 @@ def start() -> None:
 def _image(settings: dict[str, str]) -> int:
     """How many programs this process has been, by exec, counting the present one; 0: none that was recorded."""
     pid, _, number = settings.get("CUPTIMEM_IMAGE", "").partition(".")
-    return int(number) if pid == str(os.getpid()) and number.isdigit() else 0
+    is_number = number.isascii() and number.isdigit() and len(number) < 10
+    return int(number) if pid == str(os.getpid()) and is_number else 0
 
 
 def _say(line: str) -> None:
@@ -166,7 +166,7 @@ def _open(settings: dict[str, str], program: "Program | None") -> None:
 
     pid = os.getpid()
     here = process_info.directory()  # whoever started the program reads paths from there; the program may go elsewhere
-    rank = naming.rank_of(os.environ)
+    rank = naming.rank_of(environ.obeyed())
     template = _template(settings)
     if template:
         path = naming.expand(template, pid, rank)

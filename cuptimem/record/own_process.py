@@ -5,6 +5,8 @@ import _signal  # type: ignore[import-not-found]  # built in, while signal would
 import os
 import sys
 
+from cuptimem import environ, interpreter
+
 TYPE_CHECKING = False  # typing would be loaded into every profiled program
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ def run(
     kernel keeps none, or if its handler cannot be replaced because Python ends outside of the main thread. Raises
     OSError where it cannot be run.
     """
-    environment = {name: value for name, value in os.environ.items() if name not in (*_LEFT_OUT, *without)}
+    variables = {name: value for name, value in environ.inherited().items() if name not in (*_LEFT_OUT, *without)}
     # A handler of the program's would be called for a child that is not the program's, and might take its exit code.
     handler = _signal.getsignal(_signal.SIGCHLD)
     try:
@@ -34,8 +36,8 @@ def run(
     except ValueError:
         return None
     try:
-        words = [sys.executable, "-P", "-m", "cuptimem.record.own_process", folder, *command]
-        child = os.posix_spawn(sys.executable, words, environment, file_actions=list(actions))
+        words = [sys.executable, *interpreter.isolation(), "-P", "-m", "cuptimem.record.own_process", folder, *command]
+        child = os.posix_spawn(sys.executable, words, variables, file_actions=list(actions))
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     except ChildProcessError:
         return None

@@ -5,7 +5,7 @@ import sys
 import time
 
 import cuptimem
-from cuptimem import interpreter
+from cuptimem import environ, interpreter
 from cuptimem.record import role
 
 TYPE_CHECKING = False  # typing would be loaded into every profiled program
@@ -68,13 +68,13 @@ def environment(forked_by: int) -> dict[str, str]:
     if "torch" not in sys.modules:
         meta["nodes"] = "PyTorch was not imported"  # torch_events replaces it
     for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"):
-        value = os.environ.get(name)
+        value = environ.get(name)
         if value:
             meta[name.lower()] = value
     now = role.of_this_process(forked_by)
     if now:
         meta["role"] = now
-    simulated = simulated_device(os.environ)
+    simulated = simulated_device(environ.obeyed())
     if simulated:
         meta["simulated"] = simulated
     return {key: value.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for key, value in meta.items()}
@@ -82,7 +82,7 @@ def environment(forked_by: int) -> dict[str, str]:
 
 def simulated_device(variables: "Mapping[str, str]") -> str:
     """The device that stands in for a GPU here: "l4, 22.0 GiB"; "" where none was preloaded."""
-    if "libcuptimem_sim.so" not in variables.get("LD_PRELOAD", ""):
+    if "CUPTIMEM_SIM_CHILD" not in variables and "libcuptimem_sim.so" not in variables.get("LD_PRELOAD", ""):
         return ""
     said = variables.get("CUPTIMEM_SIM_DEVICE", "") or "device"
     number, memory = variables.get("CUPTIMEM_SIM_DEVICES", ""), variables.get("CUPTIMEM_SIM_MEMORY", "")

@@ -11,7 +11,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
 
-from cuptimem import naming, sizes
+from cuptimem import environ, naming, sizes
 from cuptimem.displayed import Displayed
 from cuptimem.errors import Error, recording_core
 from cuptimem.record import recorder, refusals, role
@@ -519,7 +519,7 @@ class Profile(Figures, Displayed, Brief):
         except Error:
             if path is None or recorder.is_recorded_to(path) or not _is_of_another_process(path):
                 raise
-        self._named = naming.of_process(path, os.getpid(), naming.rank_of(os.environ))  # from now on
+        self._named = naming.of_process(path, os.getpid(), naming.rank_of(environ.obeyed()))  # from now on
         return recorder.open_window(self._named, overwrite=self.overwrite, options=self.options)
 
     def _next_path(self) -> str | None:

@@ -12,7 +12,7 @@ import os
 import sys
 import time
 
-from cuptimem import naming
+from cuptimem import environ, naming
 from cuptimem.errors import Error, recording_core
 from cuptimem.printable import encoded, printable
 from cuptimem.record import garbage, instruments, process_info, refusals, role, source_text, tempfiles
@@ -444,7 +444,7 @@ def _check_target(path: str, overwrite: bool, how: str) -> None:
 
 def _temporary_name() -> str:
     """A name that nothing has, in the first usual folder that can be written to."""
-    for folder in (os.environ.get("TMPDIR"), "/tmp", "/var/tmp", process_info.directory()):
+    for folder in (environ.get("TMPDIR"), "/tmp", "/var/tmp", process_info.directory()):
         if folder and os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK):
             return tempfiles.temporary_name(os.path.abspath(folder))
     raise Error("no folder for temporary files can be written to; set TMPDIR or name a file")
@@ -476,7 +476,7 @@ def _start(path: str | None, overwrite: bool, options: Options) -> Capture:
         private=path is None,
         max_size=options.max_size,
         ring_bytes=options.ring_bytes,
-        ring_dir=options.ring_dir,
+        ring_dir=options.ring_dir or environ.get("CUPTIMEM_RING_DIR") or None,
         # A process that never uses PyTorch or CUDA takes nothing of the shared memory.
         later=True,  # the file is made by sources_install, which lets other threads run meanwhile
         cache_tag=_cache_tag(),
@@ -573,7 +573,7 @@ def _extract(capture: Capture, window: Window) -> None:
     """Gives a window that is not the whole capture its own file: whole at once, or not at all."""
     assert window.path is not None
     if os.path.lexists(window.path) and not window.overwrite:  # another process has made it meanwhile
-        window.path = naming.of_process(window.path, os.getpid(), naming.rank_of(os.environ))
+        window.path = naming.of_process(window.path, os.getpid(), naming.rank_of(environ.obeyed()))
     _extract_to(capture.file.trace or capture.file.path, window.path, window)
     window.file = TraceFile(window.path)
     window.file.finish()

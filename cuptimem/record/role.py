@@ -7,7 +7,7 @@ import os
 import sys
 import time
 
-from cuptimem import naming
+from cuptimem import environ, naming
 from cuptimem.record import tempfiles
 
 _WORKER = "torch.utils.data._utils.worker"  # its _worker_info is set once a worker's loop has begun
@@ -59,7 +59,7 @@ def is_one_of_several() -> bool:
     """Whether this process is a rank, or was forked or started by multiprocessing: others may run the same lines."""
     if os.getpid() != _imported_by or _multiprocessing_name() is not None:
         return True
-    return naming.rank_of(os.environ) is not None
+    return naming.rank_of(environ.obeyed()) is not None
 
 
 def _first_process() -> int:

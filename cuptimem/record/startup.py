@@ -9,7 +9,7 @@ import os
 import site
 import sys
 
-from cuptimem import interpreter
+from cuptimem import environ, interpreter
 from cuptimem.errors import Error
 from cuptimem.record import autostart
 
@@ -57,13 +57,14 @@ def starts(variables: "Mapping[str, str] | None" = None) -> bool:
     left = "i" if program[:1] == ["-m"] else "iIEsP"
     flags = [part for option in options for part in interpreter.without(option, left)]
     # Any word makes the file call autostart, and this one asks for nothing.
-    environment = {**os.environ, **(variables or {}), "CUPTIMEM": "0"}
-    environment.pop("CUPTIMEM_SIM_CHILD", None)
+    base = {**os.environ, **(variables or {})}
+    base.pop("CUPTIMEM_SIM_CHILD", None)
+    flags, base = environ.given(flags, {"CUPTIMEM": "0"}, base)
     ask = "import sys; sys.exit('cuptimem.record.autostart' not in sys.modules)"
     try:
         done = subprocess.run(
             [sys.executable, *flags, "-c", ask],
-            env=environment,
+            env=base,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -105,12 +106,12 @@ def check() -> None:
 def given_environment() -> dict[str, str]:
     """As this process got it: in the C locale Python adds LC_CTYPE to its own (PEP 538), and the program's Python is to
     decide that for itself."""
-    environment = dict(os.environ)
+    found = dict(os.environ)
     try:
         with open("/proc/self/environ", "rb") as file:
             given = file.read().split(b"\0")
     except OSError:
-        return environment
+        return found
     if not any(entry.startswith(b"LC_CTYPE=") for entry in given):
-        environment.pop("LC_CTYPE", None)
-    return environment
+        found.pop("LC_CTYPE", None)
+    return found

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterable
 from functools import cache
 
+from cuptimem import environ
 from cuptimem.errors import Error
 from cuptimem.report.stacks import is_generated
 
@@ -42,7 +43,7 @@ def of_trace(text: str) -> tuple[str, ...]:
 
 def of_environment() -> tuple[str, ...] | None:
     """What the environment says; None: nothing. Raises Error, one line."""
-    text = os.environ.get(VARIABLE, "")
+    text = environ.get(VARIABLE)
     if not text.strip():
         return None
     try:

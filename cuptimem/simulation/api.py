@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from cuptimem import interpreter
+from cuptimem import environ, interpreter
 from cuptimem.errors import Error, recording_core
 from cuptimem.record import recorder, startup
 from cuptimem.simulation import assemble, call, cards, data_sizes, environment, facts, launch
@@ -225,7 +225,7 @@ def inquire(
 
     answer = Inquiry(ask, setup, wishes, os.environ).answer()
     said = []
-    if os.environ.get("CUDA_VISIBLE_DEVICES") is not None:
+    if "CUDA_VISIBLE_DEVICES" in environ.obeyed():
         said.append("CUDA_VISIBLE_DEVICES was left out: it names devices of this machine")
     result = assemble.simulation(answer, setup, build, tuple(said))
     if result.report is None:

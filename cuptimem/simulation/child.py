@@ -9,7 +9,10 @@ module gets its own. The program comes first, so whatever fails here becomes a l
 from __future__ import annotations
 
 import os
+import stat
 import sys
+
+from cuptimem import environ
 
 TYPE_CHECKING = False  # typing would be loaded into every simulated program
 
@@ -61,7 +64,7 @@ class _Child:
         pinned = frozenset(name[4:] for name in self.settings if name.startswith("pin."))
         self.reads = HostReads(branches, integers, pinned, self.write, lambda: _allocated(torch))
         self.computed = Computed(torch, recording_core(), self.reads, self.assumed.routing)
-        self.assumed.install(torch, self.computed, os.environ.get(OFF) != "0")
+        self.assumed.install(torch, self.computed, environ.get(OFF) != "0")
         self.reads.install(torch)
         try:
             fake_group.install(torch)
@@ -114,7 +117,7 @@ class _Child:
         note["problems"] = [*self.problems, *([] if self.computed is None else self.computed.problems())]
         path = os.path.join(self.folder, f"child-{self.pid}.note")
         try:
-            with open(f"{path}.new", "w", encoding="utf-8") as file:
+            with open(_made(f"{path}.new"), "w", encoding="utf-8") as file:
                 file.write(repr(note))
             os.replace(f"{path}.new", path)
         except OSError as error:
@@ -131,7 +134,7 @@ def start(folder: str) -> None:
     """Starts it in this process. Raises OSError or ValueError where the folder is not what it should be."""
     import atexit
 
-    with open(os.path.join(folder, SETTINGS), encoding="utf-8") as file:
+    with open(_own_file(os.path.join(folder, SETTINGS)), encoding="utf-8") as file:
         pairs = (line.rstrip("\n").rpartition("=") for line in file)  # a file's name may have one, too
         settings = {name: value for name, _, value in pairs}
     leader = os.getppid() == int(settings["parent"])
@@ -159,9 +162,27 @@ _files: list[int] = []  # as long as the process lives
 
 
 def _open(folder: str, name: str) -> int:
-    descriptor = os.open(os.path.join(folder, name), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = _made(os.path.join(folder, name))
     _files.append(descriptor)
     return descriptor
+
+
+def _own_file(path: str) -> int:
+    """Opens a regular file of this user's to read. Raises OSError for anything else: a link is not followed, a pipe
+    not waited for."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    about = os.fstat(descriptor)
+    if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid():
+        os.close(descriptor)
+        raise OSError(f"{path} is not a file of this user")
+    return descriptor
+
+
+def _made(path: str) -> int:
+    """Makes a file to write, in place of one that this process's earlier program has left. Raises OSError."""
+    if os.path.lexists(path):
+        os.unlink(path)
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 def _allocated(torch: ModuleType) -> int:

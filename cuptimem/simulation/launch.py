@@ -8,6 +8,7 @@ import ast
 import errno
 import functools
 import os
+import pwd
 import select
 import shlex
 import signal
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cuptimem import environ
 from cuptimem.errors import Error, recording_core
 from cuptimem.record import autostart, startup
 from cuptimem.simulation import child, device_report, processes, settings, smi
@@ -131,7 +133,7 @@ def environment(base: Mapping[str, str], setup: Setup, folder: str, trace: str, 
         "CUPTIMEM_SIM_REPORT": os.path.join(folder, "report"),
         child.VARIABLE: folder,
         "CUPTIMEM": "1",
-        "CUPTIMEM_RUN": str(os.getpid()),
+        "CUPTIMEM_RUN": "1",
         "CUPTIMEM_OUTPUT": trace,
         "CUPTIMEM_QUIET": "1",
     }
@@ -160,8 +162,8 @@ def write_commands(folder: str) -> None:
     python, program = shlex.quote(sys.executable), shlex.quote(os.path.join(os.path.dirname(__file__), "smi.py"))
     with open(command, "w", encoding="utf-8") as file:
         file.write(
-            f'#!/bin/sh\nexport {smi.REPORT}="$CUPTIMEM_SIM_REPORT"\nunset CUPTIMEM_SIM_REPORT CUPTIMEM_SIM_LOG\n'
-            f'exec {python} -I -S {program} "$@"\n'
+            f'#!/bin/sh\nreport="$CUPTIMEM_SIM_REPORT"\nunset CUPTIMEM_SIM_REPORT CUPTIMEM_SIM_LOG\n'
+            f'exec {python} -I -S -X "{smi.REPORT}=$report" {program} "$@"\n'
         )
     os.chmod(command, 0o755)
 
@@ -186,7 +188,8 @@ def variables(base: Mapping[str, str], setup: Setup) -> dict[str, str]:
     libraries = [str(path) for path in _libraries()]
     if _unquotable(libraries[0]):
         raise Error(f"LD_PRELOAD cannot hold a path with a space or colon, and {simulator.folder()} has one")
-    caches = os.path.join(base.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "cuptimem", "simulated")
+    home = base.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir
+    caches = os.path.join(base.get("XDG_CACHE_HOME") or os.path.join(home, ".cache"), "cuptimem", "simulated")
     found = _device(base, setup, libraries)
     found |= {name: os.path.join(caches, place) for name, place in _CACHES.items()}
     found["CUPTIMEM_SIM_CONV_WORKSPACE"] = str(setup.conv_workspace or 0)
@@ -233,7 +236,7 @@ def run(
     """
     os.makedirs(folder, exist_ok=True)
     trace = trace or os.path.join(folder, "run.cmem")
-    asked = {
+    wishes = {
         "high_end": str(int(setup.high_end)),
         "other_branches": str(int(setup.other_branches)),
         "other_integers": str(setup.other_integers),
@@ -243,11 +246,15 @@ def run(
         **{f"assume.{operator}": repr(share) for operator, share in (setup.assume or {}).items()},
     }
     with open(os.path.join(folder, child.SETTINGS), "w", encoding="utf-8") as file:
-        file.writelines(f"{name}={value}\n" for name, value in asked.items())
+        file.writelines(f"{name}={value}\n" for name, value in wishes.items())
     write_commands(folder)
     if not started_by_file():
         startup.write(folder)
-    variables = environment(os.environ, setup, folder, trace, overwrite)
+    variables = environment(environ.inherited(), setup, folder, trace, overwrite)
+    asked = {name: value for name, value in variables.items() if name.startswith("CUPTIMEM")}
+    base = {name: value for name, value in variables.items() if name not in autostart.VARIABLES}
+    words, variables = environ.given(command[1:], asked, base)
+    command = [command[0], *words]
     kept = os.path.join(folder, "output")
     began = time.monotonic()
     actions = _file_actions(output, kept)

@@ -13,7 +13,7 @@ import sys
 import time
 from dataclasses import dataclass
 
-REPORT = "CUPTIMEM_SIM_SMI_REPORT"  # the report file of the run's processes, which this one must not write itself
+REPORT = "CUPTIMEM_SIM_REPORT"  # an option, -X: this process reads the report and, without the variable, writes none
 _MIB = 1 << 20
 _USAGE, _UNSUPPORTED, _NO_DRIVER = 2, 3, 9  # exit codes of the real one
 _ANSWERS = "-L, --query-gpu=..., --query-compute-apps=..., -q -x, -i, and no options"
@@ -174,8 +174,8 @@ def _above() -> list[int]:
 
 
 def _add_use(gpus: list[Gpu]) -> None:
-    path = os.environ.get(REPORT, "")
-    if not path:
+    path = sys._xoptions.get(REPORT)
+    if not isinstance(path, str) or not path:
         return
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
     from cuptimem.errors import Error

@@ -20,6 +20,7 @@
  *
  * A value that cannot be understood leaves no devices, and one line on standard error names the
  * variable: it must not run as something else, and the simulator never ends the program. */
+#define _GNU_SOURCE /* secure_getenv */
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
@@ -51,7 +52,7 @@ static void complain(const char *variable, const char *value, const char *expect
 /* NULL: unset or empty. */
 static const char *setting(const char *variable)
 {
-    const char *value = getenv(variable);
+    const char *value = secure_getenv(variable);
 
     return value != NULL && *value != '\0' ? value : NULL;
 }
@@ -230,7 +231,7 @@ static void show(int ordinal)
  * does CUDA. */
 static bool read_visible(void)
 {
-    const char *list = getenv("CUDA_VISIBLE_DEVICES"), *at = list;
+    const char *list = secure_getenv("CUDA_VISIBLE_DEVICES"), *at = list;
     uint64_t ordinal;
 
     if (list == NULL) {

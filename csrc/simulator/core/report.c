@@ -1,4 +1,5 @@
 /* Counters in a mapped file, notes, the log, and the time in entry points. */
+#define _GNU_SOURCE /* secure_getenv */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -136,7 +137,7 @@ static cm_sim_report *map_file(const char *path)
 
 static void open_log(void)
 {
-    const char *path = getenv("CUPTIMEM_SIM_LOG");
+    const char *path = secure_getenv("CUPTIMEM_SIM_LOG");
     struct stat opened;
 
     if (path == NULL || *path == '\0')
@@ -189,7 +190,7 @@ static void add_note(cm_sim_report *to, cm_sim_note_kind kind, const char *name,
 static cm_sim_report *open_report(void)
 {
     const cm_sim_config *config = cm_sim_config_get();
-    const char *path = getenv("CUPTIMEM_SIM_REPORT");
+    const char *path = secure_getenv("CUPTIMEM_SIM_REPORT");
     cm_sim_report *opened = NULL;
 
     if (path != NULL && *path != '\0')

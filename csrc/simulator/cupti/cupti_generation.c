@@ -5,6 +5,7 @@
  * A generation is a row of the first table and, where it changed a record, an entry of the second:
  * the length of a record is that of its kind's last entry which is not younger than the
  * generation. */
+#define _GNU_SOURCE /* secure_getenv */
 #include "cupti_generation.h"
 
 #include <pthread.h>
@@ -175,7 +176,7 @@ static const cm_cupti_generation *named(const char *name)
 
 static void choose(void)
 {
-    const char *wanted = getenv("CUPTIMEM_SIM_CUPTI");
+    const char *wanted = secure_getenv("CUPTIMEM_SIM_CUPTI");
 
     chosen = wanted && *wanted ? named(wanted) : named(DEFAULT);
     if (!chosen) {

@@ -22,6 +22,7 @@
  *
  * A word that is none of these is reported on standard error: a test that uses it would test
  * nothing. */
+#define _GNU_SOURCE /* secure_getenv */
 #include "cupti_hostile.h"
 
 #include <pthread.h>
@@ -90,7 +91,7 @@ static bool word(char *name)
 
 static void choose(void)
 {
-    const char *asked = getenv("CUPTIMEM_SIM_HOSTILE");
+    const char *asked = secure_getenv("CUPTIMEM_SIM_HOSTILE");
     char *rest = text;
 
     if (!asked || !*asked)

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../base/environment.h"
 #include "../loaded.h"
 #include "api.h"
 
@@ -21,10 +22,10 @@ static struct {
 
 void cm_cupti_read_environment(void)
 {
-    const char *home = getenv("CUDA_HOME");
+    const char *home = cm_environment_get("CUDA_HOME");
 
     if (home == NULL || home[0] == '\0')
-        home = getenv("CUDA_PATH");
+        home = cm_environment_get("CUDA_PATH");
     snprintf(environment.home, sizeof environment.home, "%s", home != NULL ? home : "");
 }
 

@@ -6,7 +6,7 @@ import stat
 import sys
 from pathlib import Path
 
-from cuptimem import naming
+from cuptimem import environ, naming
 from cuptimem.errors import Error
 from cuptimem.output.text.words import size
 from cuptimem.printable import printable
@@ -123,7 +123,7 @@ def open_browser(path: str) -> bool:
     address = Path(path).resolve().as_uri()
     # Without a display, webbrowser would start a text browser in this terminal.
     graphical = sys.platform in ("darwin", "win32") or any(
-        os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+        environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
     )
     if graphical and webbrowser.open(address):
         return True

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TextIO
 
+from cuptimem import environ
 from cuptimem.output.text import text
 from cuptimem.output.text.blocks import Block, Text
 from cuptimem.printable import printable
@@ -16,7 +17,7 @@ _PATIENCE_S = 1.0  # shorter work shows no progress
 
 
 def _columns() -> int | None:
-    columns = os.environ.get("COLUMNS", "")
+    columns = environ.get("COLUMNS")
     return int(columns) if columns.isdigit() and int(columns) > 0 else None
 
 

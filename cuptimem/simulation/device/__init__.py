@@ -15,7 +15,7 @@ VARIABLES = tuple(  # of the environment, which the device and a run on it read
     f"CUPTIMEM_SIM_{name}"
     for name in (
         *("CHILD", "CONTEXT", "CONV_WORKSPACE", "COPY_MAX", "CUPTI", "DEVICE", "DEVICES", "EVENT_LAG", "HANDLE_BYTES"),
-        *("HOSTILE", "LOG", "MEMORY", "NCCL", "REPORT", "SMI_REPORT", "TIMING", "TRACE", "VALUES"),
+        *("HOSTILE", "LOG", "MEMORY", "NCCL", "REPORT", "TIMING", "TRACE", "VALUES"),
     )
 )
 
