@@ -1,4 +1,4 @@
-"""The one exception of cuptimem, and the one place where the C core is loaded."""
+"""Errors: the one exception of cuptimem, which exceptions are cuptimem's own, and the loading of the C core."""
 
 import sys
 
@@ -8,8 +8,11 @@ TYPE_CHECKING = False  # typing would be loaded into every profiled program
 
 if TYPE_CHECKING:
     from types import ModuleType
+    from typing import TypeVar
 
     from cuptimem._core import Error as Error
+
+    _Kind = TypeVar("_Kind", bound=BaseException)
 else:
     try:
         from cuptimem._core import Error
@@ -22,6 +25,17 @@ else:
 
     # Messages quote paths and names out of traces, and tracebacks print them. The arguments have the exact text.
     Error.__str__ = lambda error: printable(RuntimeError.__str__(error))
+
+
+def own(*kinds: "type[_Kind]") -> "tuple[type[_Kind], ...]":
+    """For `except own(OSError):` in code that runs inside the program: catches what that code itself has raised.
+
+    Python may call a signal handler of the program, or raise what another thread asks for, between any two of our
+    lines. That is the program's, whatever its class is, and passes.
+    """
+    error = sys.exc_info()[1]
+    core = sys.modules.get("cuptimem._core")
+    return () if error is not None and core is not None and core.of_program(error) else kinds
 
 
 _WITHOUT_CORE = "; reports that were pickled elsewhere can still be loaded and printed"

@@ -18,6 +18,7 @@
 
 #include "../sources/cupti/api.h"
 #include "../sources/cupti/cupti.h"
+#include "py_hidden.h"
 
 static PyObject *on_change; /* guarded by the GIL */
 static atomic_bool pending;
@@ -28,18 +29,9 @@ static int run_change(void *unused)
     if (on_change == NULL)
         return 0;
     PyObject *call = Py_NewRef(on_change);
-    PyObject *value = PyObject_CallNoArgs(call);
-    int result = 0;
-    if (value == NULL) {
-        /* An interrupt is the program's; an error of this package must not reach it. */
-        if (PyErr_ExceptionMatches(PyExc_Exception))
-            PyErr_WriteUnraisable(call);
-        else
-            result = -1;
-    }
-    Py_XDECREF(value);
+    int status = cm_py_run_pending(call);
     Py_DECREF(call);
-    return result;
+    return status < 0 ? -1 : 0;
 }
 
 /* On the CUPTI thread, without the GIL. If the queue is full, the change is reported at stop. */

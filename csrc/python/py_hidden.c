@@ -8,6 +8,8 @@
 
 #include <frameobject.h>
 #include <signal.h>
+#include <stdbool.h>
+#include <string.h>
 
 static PyObject *own_folder; /* of our Python files, with a slash at the end */
 
@@ -38,6 +40,8 @@ static void cut_traceback(void)
     PyErr_Restore(type, value, rest);
 }
 
+static bool is_set_of_program(void);
+
 static bool is_finalizing(void)
 {
 #if PY_VERSION_HEX >= 0x030d0000
@@ -47,7 +51,9 @@ static bool is_finalizing(void)
 #endif
 }
 
-PyObject *cm_py_call_hidden(PyObject *function, PyObject *const *arguments, Py_ssize_t count)
+/* was_of_program: set where it raises and is wanted. It has to be told from the whole traceback. */
+static PyObject *call_hidden(PyObject *function, PyObject *const *arguments, Py_ssize_t count,
+                             bool *was_of_program)
 {
     PyThreadState *state = PyThreadState_Get();
 
@@ -56,13 +62,23 @@ PyObject *cm_py_call_hidden(PyObject *function, PyObject *const *arguments, Py_s
     PyThreadState_EnterTracing(state);
     PyObject *result = PyObject_Vectorcall(function, arguments, (size_t)count, NULL);
     PyThreadState_LeaveTracing(state);
-    if (result == NULL)
+    if (result == NULL) {
+        if (was_of_program != NULL)
+            *was_of_program = is_set_of_program();
         cut_traceback();
+    }
     return result;
 }
 
-/* --- signals -----------------------------------------------------------------------------------
- */
+PyObject *cm_py_call_hidden(PyObject *function, PyObject *const *arguments, Py_ssize_t count)
+{
+    return call_hidden(function, arguments, count, NULL);
+}
+
+/* --- whose exception ----------------------------------------------------------------------------
+ *
+ * While code of ours runs, Python may call a signal handler of the program, or raise what another
+ * thread has asked for (PyThreadState_SetAsyncExc). */
 
 /* The Python code that a call of this runs; NULL: none. */
 static PyObject *code_of(PyObject *callable)
@@ -84,9 +100,9 @@ static PyObject *code_of(PyObject *callable)
     return code;
 }
 
-static bool passes(PyObject *traceback, PyObject *code)
+static bool passes(PyTracebackObject *at, PyObject *code)
 {
-    for (PyTracebackObject *at = (PyTracebackObject *)traceback; at != NULL; at = at->tb_next) {
+    for (; at != NULL; at = at->tb_next) {
         PyCodeObject *found = PyFrame_GetCode(at->tb_frame);
         Py_DECREF(found); /* the frame has it */
         if ((PyObject *)found == code)
@@ -95,14 +111,12 @@ static bool passes(PyObject *traceback, PyObject *code)
     return false;
 }
 
-bool cm_py_is_of_a_handler(void)
+/* Whether the traceback passes a function that is a handler now. */
+static bool passes_a_handler(PyTracebackObject *traceback)
 {
-    PyObject *type, *value, *traceback;
+    PyObject *module = PyImport_ImportModule("_signal");
     bool found = false;
 
-    PyErr_Fetch(&type, &value, &traceback);
-    PyErr_NormalizeException(&type, &value, &traceback);
-    PyObject *module = PyImport_ImportModule("_signal");
     for (int number = 1; module != NULL && !found && number < NSIG; number++) {
         PyObject *handler = PyObject_CallMethod(module, "getsignal", "i", number);
         PyObject *code = handler != NULL && PyCallable_Check(handler) ? code_of(handler) : NULL;
@@ -113,20 +127,143 @@ bool cm_py_is_of_a_handler(void)
     }
     PyErr_Clear();
     Py_XDECREF(module);
+    return found;
+}
+
+static bool is_or_has(PyObject *value, PyObject *item)
+{
+    if (value == item)
+        return true;
+    for (Py_ssize_t i = 0; PyTuple_CheckExact(value) && i < PyTuple_GET_SIZE(value); i++)
+        if (PyTuple_GET_ITEM(value, i) == item)
+            return true;
+    return false;
+}
+
+/* Whether a call's arguments have that frame: a handler gets the frame that it interrupts. */
+static bool got_frame(PyFrameObject *called, PyFrameObject *interrupted)
+{
+    PyCodeObject *code = PyFrame_GetCode(called);
+    PyObject *names = PyCode_GetVarnames(code), *locals = PyFrame_GetLocals(called);
+    Py_ssize_t most = code->co_argcount + code->co_kwonlyargcount + 1; /* and *args */
+    bool found = false;
+
+    for (Py_ssize_t i = 0; names != NULL && locals != NULL && !found && i < most; i++) {
+        PyObject *value = i < PyTuple_GET_SIZE(names)
+                              ? PyObject_GetItem(locals, PyTuple_GET_ITEM(names, i))
+                              : NULL;
+        found = value != NULL && is_or_has(value, (PyObject *)interrupted);
+        Py_XDECREF(value);
+    }
+    PyErr_Clear();
+    Py_XDECREF(names);
+    Py_XDECREF(locals);
+    Py_DECREF(code);
+    return found;
+}
+
+/* The same for a handler that has given up its place: whether one of our frames, or of what it
+ * calls, was interrupted. */
+static bool interrupted_a_frame(PyTracebackObject *at)
+{
+    for (; at != NULL && at->tb_next != NULL; at = at->tb_next)
+        if (got_frame(at->tb_next->tb_frame, at->tb_frame))
+            return true;
+    return false;
+}
+
+static bool has_only_our_frames(PyTracebackObject *at)
+{
+    for (; at != NULL; at = at->tb_next)
+        if (!is_ours(at->tb_frame))
+            return false;
+    return true;
+}
+
+static bool is_of_package(PyTypeObject *class, const char *package)
+{
+    PyObject *module = PyObject_GetAttrString((PyObject *)class, "__module__");
+    const char *name = module != NULL && PyUnicode_Check(module) ? PyUnicode_AsUTF8(module) : NULL;
+    size_t length = strlen(package);
+    bool found = name != NULL && strncmp(name, package, length) == 0 &&
+                 (name[length] == '\0' || name[length] == '.');
+
+    PyErr_Clear();
+    Py_XDECREF(module);
+    return found;
+}
+
+/* Whether another thread has raised it here. That makes an exception without arguments; what our
+ * code, and C code that it calls, raises has a message, except for these. */
+static bool was_sent(PyObject *exception)
+{
+    PyTypeObject *class = Py_TYPE(exception);
+    PyObject *const without[] = {PyExc_StopIteration, PyExc_StopAsyncIteration,
+                                 PyExc_AssertionError, PyExc_MemoryError};
+
+    if (is_of_package(class, "cuptimem"))
+        return false;
+    if (!is_of_package(class, "builtins") && !is_of_package(class, "torch"))
+        return true;
+    for (size_t i = 0; i < sizeof without / sizeof without[0]; i++)
+        if ((PyObject *)class == without[i])
+            return false;
+    return PyTuple_GET_SIZE(((PyBaseExceptionObject *)exception)->args) == 0;
+}
+
+static bool is_of_program(PyObject *exception, PyObject *traceback)
+{
+    PyTracebackObject *at = (PyTracebackObject *)traceback;
+
+    if (!PyErr_GivenExceptionMatches(exception, PyExc_Exception))
+        return true; /* KeyboardInterrupt, SystemExit: never ours */
+    if (has_only_our_frames(at))
+        return was_sent(exception);
+    return passes_a_handler(at) || interrupted_a_frame(at);
+}
+
+static bool is_set_of_program(void)
+{
+    PyObject *type, *value, *traceback;
+
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    bool found = is_of_program(value, traceback);
     PyErr_Restore(type, value, traceback);
     return found;
 }
 
-PyDoc_STRVAR(of_a_handler_doc,
-             "of_a_handler(exception) -> bool\n\nWhether it came out of a handler that the program "
-             "has for a signal.");
+PyDoc_STRVAR(
+    of_program_doc,
+    "of_program(exception) -> bool\n\nWhether the program raised it while code of ours ran: "
+    "in a signal handler, or from another thread. KeyboardInterrupt and SystemExit are "
+    "the program's.");
 
-static PyObject *of_a_handler(PyObject *module, PyObject *exception)
+static PyObject *of_program(PyObject *module, PyObject *exception)
 {
-    PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
-    bool found = cm_py_is_of_a_handler();
-    PyErr_Clear();
+    PyObject *traceback = PyException_GetTraceback(exception);
+    bool found = is_of_program(exception, traceback);
+
+    Py_XDECREF(traceback);
     return PyBool_FromLong(found);
+}
+
+cm_py_end cm_py_run_hidden(PyObject *function)
+{
+    bool was_of_program = false;
+    PyObject *value = call_hidden(function, NULL, 0, &was_of_program);
+
+    Py_XDECREF(value);
+    return value != NULL ? CM_PY_DONE : was_of_program ? CM_PY_RAISED : CM_PY_FAILED;
+}
+
+int cm_py_run_pending(PyObject *function)
+{
+    cm_py_end end = cm_py_run_hidden(function);
+
+    if (end == CM_PY_FAILED)
+        PyErr_WriteUnraisable(function);
+    return end == CM_PY_RAISED ? -1 : end == CM_PY_FAILED;
 }
 
 /* --- the object ------------------------------------------------------------------------------ */
@@ -263,6 +400,6 @@ int cm_py_hidden_exec(PyObject *module)
 PyMethodDef cm_py_hidden_methods[] = {
     {"hidden", (PyCFunction)(void (*)(void))make_hidden, METH_FASTCALL, hidden_doc},
     {"shown", (PyCFunction)(void (*)(void))call_shown, METH_FASTCALL, shown_doc},
-    {"of_a_handler", of_a_handler, METH_O, of_a_handler_doc},
+    {"of_program", of_program, METH_O, of_program_doc},
     {NULL, NULL, 0, NULL},
 };

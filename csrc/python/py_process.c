@@ -297,18 +297,19 @@ static PyObject *process_children(PyObject *module, PyObject *unused)
 static PyObject *run_at_exit(PyObject *function, PyObject *unused)
 {
     char warning[CM_SESSION_ERROR_SIZE];
-    PyObject *result = cm_py_call_hidden(function, NULL, 0);
+    cm_py_end end = cm_py_run_hidden(function);
 
-    if (result != NULL || !PyErr_ExceptionMatches(PyExc_Exception))
-        return result;
-    bool ours = !cm_py_is_of_a_handler();
+    if (end == CM_PY_DONE)
+        Py_RETURN_NONE;
+    if (!PyErr_ExceptionMatches(PyExc_Exception))
+        return NULL;
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     bool active = cm_session_active();
     Py_BEGIN_ALLOW_THREADS;
     cm_session_stop(NULL, warning, sizeof warning);
     Py_END_ALLOW_THREADS;
-    if (!ours) {
+    if (end == CM_PY_RAISED) {
         PyErr_Restore(type, value, traceback);
         return NULL;
     }

@@ -74,26 +74,16 @@ static main_call once_a_second, when_warned, when_asked, after_pass;
 static int run_pending_call(void *which)
 {
     main_call *call = which;
-    int result = 0;
 
     atomic_store(&call->pending, false);
     if (call->callable == NULL)
         return 0;
     PyObject *callable = Py_NewRef(call->callable);
-    PyObject *value = cm_py_call_hidden(callable, NULL, 0);
-    if (value == NULL) {
-        /* An exception of a signal handler is the program's; an error of this package must not
-         * reach it. */
-        if (PyErr_ExceptionMatches(PyExc_Exception) && !cm_py_is_of_a_handler()) {
-            atomic_store(&call->armed, false);
-            PyErr_WriteUnraisable(callable);
-        } else {
-            result = -1;
-        }
-    }
-    Py_XDECREF(value);
+    int status = cm_py_run_pending(callable);
+    if (status > 0)
+        atomic_store(&call->armed, false);
     Py_DECREF(callable);
-    return result;
+    return status < 0 ? -1 : 0;
 }
 
 /* Before 3.13 the main thread notices the call when it next takes the GIL; torch's operators

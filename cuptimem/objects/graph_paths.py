@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
+from cuptimem.errors import own
 from cuptimem.objects import living, seed
 
 _MOST = 1 << 18  # nodes
@@ -40,7 +41,7 @@ class GraphWalk(seed._Walk):
                 for tensor in tensors:
                     try:
                         pending.append((self._still(self.base.grad_fn.__get__, tensor), tensor, id(tensor)))
-                    except RuntimeError:  # inside torch.func
+                    except own(RuntimeError):  # inside torch.func
                         continue
                 self._spread(pending)
                 for node in nodes:
@@ -63,7 +64,7 @@ class GraphWalk(seed._Walk):
         try:
             if storage.device.type != "meta":
                 self.saved_at.setdefault(storage.data_ptr(), self._saving)
-        except RuntimeError:  # functional and fake storages have no memory
+        except own(RuntimeError):  # functional and fake storages have no memory
             return
 
     def _parts(self, tensor: Any) -> None:

@@ -12,6 +12,8 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from cuptimem.errors import own
+
 
 def owner(kind: type) -> str:
     """The module that a class names as its own; "" for none."""
@@ -70,5 +72,5 @@ class Tensors:
             if storage.device.type == "meta":  # of a fake tensor: it would warn
                 return {}
             return {storage.data_ptr(): storage.nbytes()}
-        except (RuntimeError, NotImplementedError):  # functional, sparse
+        except own(RuntimeError, NotImplementedError):  # functional, sparse
             return {}

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from cuptimem import _core, interpreter
+from cuptimem.errors import own
 from cuptimem.objects.living import all_objects, mro
 
 _PAIRS = 1 << 20  # of referrer and object that one level may have
@@ -429,7 +430,7 @@ def _attributes(item: Any, bases: tuple[type, ...]) -> Iterator[tuple[str, Any, 
             if type(slot) is types.MemberDescriptorType and type(name) is str:
                 try:
                     value = slot.__get__(item)
-                except AttributeError:  # not set
+                except own(AttributeError):  # not set
                     continue
                 yield "attribute", name, value
             elif name == "__dict__" and type(slot) is types.GetSetDescriptorType:

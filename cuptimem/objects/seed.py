@@ -17,6 +17,7 @@ from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 from cuptimem import _core
+from cuptimem.errors import own
 from cuptimem.objects import living
 from cuptimem.objects.living import MODULE, POOL, STORAGE, TENSOR
 
@@ -175,7 +176,7 @@ class _Walk:
             self._graph(self._still(self.base.grad_fn.__get__, tensor))
         except _MovingError:
             self.skipped += not self.base.is_leaf.__get__(tensor)
-        except RuntimeError:  # a tensor with an unknown graph, as inside torch.func
+        except own(RuntimeError):  # a tensor with an unknown graph, as inside torch.func
             self.skipped += 1
 
     def _still(self, read: Callable[..., Any], *arguments: Any) -> Any:
@@ -191,7 +192,7 @@ class _Walk:
     def _own_storage(self, tensor: Any) -> None:
         try:
             storage = self.base.untyped_storage(tensor)
-        except RuntimeError:  # no storage of its own: sparse, opaque, or a wrapper around others
+        except own(RuntimeError):  # no storage of its own: sparse, opaque, or a wrapper around others
             if living.is_plain(self.torch, tensor):
                 self._compound.append(tensor)
             return
@@ -213,7 +214,7 @@ class _Walk:
                 return
             for name in names:
                 self._own_storage(getattr(self.base, name)(tensor))
-        except (RuntimeError, AttributeError):
+        except own(RuntimeError, AttributeError):
             self.skipped += 1
 
     # --- storages -----------------------------------------------------------------------------------
@@ -229,7 +230,7 @@ class _Walk:
                 self._cpu_storage(storage, cdata)
             elif device.type == "cuda" and storage.resizable():  # PyTorch's own, not another library's or process's
                 self._on_cuda[storage.data_ptr()] = storage.nbytes(), device.index
-        except RuntimeError:  # functional and fake storages have no memory
+        except own(RuntimeError):  # functional and fake storages have no memory
             return
 
     def _cpu_storage(self, storage: Any, cdata: int) -> None:
@@ -272,9 +273,9 @@ class _Walk:
         try:
             try:
                 segments = cuda.memory_snapshot(include_traces=False)  # a recorded history may be gigabytes
-            except TypeError:  # before torch 2.11 the argument does not exist, and there is no way around
+            except own(TypeError):  # before torch 2.11 the argument does not exist, and there is no way around
                 segments = cuda.memory_snapshot()
-        except RuntimeError as error:  # an allocator that reports nothing, either
+        except own(RuntimeError) as error:  # an allocator that reports nothing, either
             why = str(error).partition(". ")[0]
             self.problems.append(f"blocks on the GPU before start are unknown: {why}")
             return
@@ -339,7 +340,7 @@ class _Walk:
         for name in names:
             try:
                 self._saved(self._still(getattr, node, name))
-            except (RuntimeError, AttributeError):  # released, or modified since it was saved
+            except own(RuntimeError, AttributeError):  # released, or modified since it was saved
                 continue
 
     def _saved(self, saved: Any) -> None:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cuptimem import _core
+from cuptimem.errors import own
 from cuptimem.objects import living
 from cuptimem.objects.living import MODULE, OPTIMIZER, STEPPER, TENSOR
 
@@ -75,9 +76,7 @@ def record(full: bool = False) -> None:
     try:
         with living.undisturbed(torch):
             _Walk(torch).run(full)
-    except Exception as error:  # nothing of this may reach the program, but what its signal handlers raise
-        if _core.of_a_handler(error):
-            raise
+    except own(Exception) as error:  # nothing of this may reach the program, but what its signal handlers raise
         problem = f"names of modules and tensors are not known: {type(error).__name__}: {error}"
         if problem not in _problems:
             _problems.append(problem)
@@ -236,7 +235,7 @@ class _Walk:
     def _is_leaf(self, tensor: Any) -> bool:
         try:
             return bool(self.base.is_leaf.__get__(tensor) and self.base.requires_grad.__get__(tensor))
-        except RuntimeError:  # inside torch.func
+        except own(RuntimeError):  # inside torch.func
             return False
 
     def _states(
@@ -275,7 +274,7 @@ class _Walk:
         self._left -= 1
         try:
             address = self.torch._C._data_address(tensor)
-        except RuntimeError:  # no storage of its own, or a fake one
+        except own(RuntimeError):  # no storage of its own, or a fake one
             address = 0
         plain = living.is_plain(self.torch, tensor)
         try:
@@ -291,7 +290,7 @@ class _Walk:
                 self._labelled.add(address)
                 text = f"{name}\t{self._layout(tensor)}" if plain else name
                 _core.label(kind, address, owner, self._text(text), device, index)
-        except RuntimeError:  # it shows neither its parts nor its layout
+        except own(RuntimeError):  # it shows neither its parts nor its layout
             return
 
     def _parts(self, tensor: Any, plain: bool) -> Iterable[Any]:

@@ -24,6 +24,7 @@ import os
 import sys
 
 from cuptimem import environ
+from cuptimem.errors import own
 
 TYPE_CHECKING = False  # typing would be loaded into every profiled program
 
@@ -111,7 +112,7 @@ def start() -> None:
 
         # A simulated run's trace is read whatever the program did.
         _open(settings, None if _simulated else beginning.Program())
-    except Exception as error:  # whatever it is, the user's program comes first
+    except own(Exception) as error:  # whatever it is, the user's program comes first
         _say(f"not recording: {_one_line(error)}")
         return
     if follow:
@@ -133,7 +134,7 @@ def _say(line: str) -> None:
 
     try:
         os.write(2, f"cuptimem: {printable(line)}\n".encode("utf-8", "backslashreplace"))
-    except OSError:  # it is closed
+    except own(OSError):  # it is closed
         return
 
 
@@ -147,7 +148,7 @@ def _start_simulated(folder: str) -> None:
         from cuptimem.simulation import child
 
         child.start(folder)
-    except Exception as error:  # runs before the script: raised, it would end a program that would run without us
+    except own(Exception) as error:  # runs before the script: raised, it would end a program that would run without us
         _say(_one_line(error))
 
 
@@ -235,7 +236,7 @@ def _max_size(settings: dict[str, str]) -> int:
     text = settings.get("CUPTIMEM_MAX_SIZE", "") or "0"
     try:
         return sizes.parse(text)
-    except ValueError:
+    except own(ValueError):
         raise Error(f"CUPTIMEM_MAX_SIZE takes a number of bytes such as 500M, not {text!r}") from None
 
 
@@ -253,7 +254,7 @@ def _say_what_was_written(path: str, here: str) -> None:
 
     try:
         size = os.path.getsize(path)
-    except OSError as error:
+    except own(OSError) as error:
         recorder.say(f"{naming.shown(path, here)} is gone: {error.strerror}")
         return
     shown = naming.shown(path, here)
@@ -299,7 +300,7 @@ def _say_what_it_shows(path: str, here: str) -> None:
             os.close(writing)
     except KeyboardInterrupt:  # the user is in a hurry and needs no reason
         return
-    except OSError as error:
+    except own(OSError) as error:
         _say(f"no summary was made: {_one_line(error)}")
 
 
@@ -340,7 +341,7 @@ def _start_in_child(settings: dict[str, str]) -> None:
     settings["CUPTIMEM_IMAGE"] = os.environ["CUPTIMEM_IMAGE"] = f"{os.getpid()}.1"
     try:
         _open(settings, None)
-    except Exception as error:  # as above
+    except own(Exception) as error:  # as above
         recorder.say(f"not recording process {os.getpid()}: {_one_line(error)}")
         return
     util = sys.modules.get("multiprocessing.util")

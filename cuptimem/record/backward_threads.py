@@ -12,6 +12,8 @@ import os
 import sys
 import time
 
+from cuptimem.errors import own
+
 _NAME = b"Name:\tpt_autograd_"  # as PyTorch names them; nothing is waited for in one that does not
 _ASLEEP = b"State:\tS"
 _TOLD = (b"State:", b"voluntary_ctxt_switches:", b"nonvoluntary_ctxt_switches:")
@@ -40,14 +42,14 @@ def _look() -> list[bytes]:
     """Number, state and count of context switches of each such thread, as the kernel writes them."""
     try:
         threads = os.listdir("/proc/self/task")
-    except OSError:  # no /proc: nothing can be known
+    except own(OSError):  # no /proc: nothing can be known
         return []
     found = []
     for thread in threads:
         try:
             with open(f"/proc/self/task/{thread}/status", "rb") as file:
                 lines = file.read().splitlines()
-        except OSError:  # it has just ended
+        except own(OSError):  # it has just ended
             continue
         if lines and lines[0].startswith(_NAME):
             found.append(b" ".join([thread.encode(), *(line for line in lines if line.startswith(_TOLD))]))

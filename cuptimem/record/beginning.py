@@ -4,7 +4,7 @@ import os
 import sys
 
 from cuptimem import interpreter
-from cuptimem.errors import Error, recording_core
+from cuptimem.errors import Error, own, recording_core
 from cuptimem.record import refusals
 
 TYPE_CHECKING = False  # typing would be loaded into every profiled program
@@ -34,7 +34,7 @@ class Program:
             if found["allocations"] or found["driver"]["allocations"]:
                 return False
             os.unlink(trace)
-        except (Error, OSError):  # the trace stays, and the closing line reports its state
+        except own(Error, OSError):  # the trace stays, and the closing line reports its state
             return False
         return True
 

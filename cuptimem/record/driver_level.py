@@ -6,6 +6,8 @@ Runs inside the profiled process: imports nothing that Python has not loaded by 
 
 import sys
 
+from cuptimem.errors import own
+
 TYPE_CHECKING = False  # typing would be loaded into every profiled program
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ def start(core: "ModuleType", options: "Options", say: "Callable[[str], None]") 
     _records = not getattr(sys.modules.get("torch.autograd.profiler"), "_is_profiler_enabled", False)
     try:
         core.cupti_start(_kernels, _records, PERIOD_MS, WAIT_MS, lambda: _note_mode(core))
-    except OSError as error:
+    except own(OSError) as error:
         _wanted = False
         _problem = f"its thread cannot be started: {error.strerror or error}"
         if error.errno == _BUSY:
@@ -89,7 +91,7 @@ def _note_mode(core: "ModuleType") -> None:
     found = _notes(core)
     try:
         core.capture_note(found)
-    except OSError as error:
+    except own(OSError) as error:
         if _say is not None:
             _say(f"the driver level could not be written to the trace: {error.strerror or error}")
     _warn(found)

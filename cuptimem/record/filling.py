@@ -11,6 +11,8 @@ import sys
 from collections import deque
 from types import GetSetDescriptorType
 
+from cuptimem.errors import own
+
 TYPE_CHECKING = False  # typing would be loaded into every profiled program
 
 if TYPE_CHECKING:
@@ -73,7 +75,7 @@ def _held(containers: "Iterable[_Container]", base: type) -> "Iterator[object]":
                 if entry is None and type(container) is list:
                     break  # behind it are only places
                 yield from _tensors(entry, base, _DEPTH)
-        except RuntimeError:
+        except own(RuntimeError):
             continue
 
 
@@ -110,5 +112,5 @@ def _attributes(item: object, mro: tuple[type, ...]) -> list[object]:
 def _address(tensor: object, base: "Any") -> int:
     try:
         return int(base.untyped_storage(tensor).data_ptr())
-    except (RuntimeError, AttributeError):  # fake, functional, sparse
+    except own(RuntimeError, AttributeError):  # fake, functional, sparse
         return 0

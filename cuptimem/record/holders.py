@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cuptimem import _core, cell_names
+from cuptimem.errors import own
 from cuptimem.objects import graph_paths, living, referrers
 from cuptimem.objects.referrers import Route, Segment
 from cuptimem.record.recorder import Look
@@ -115,7 +116,7 @@ class _Finder:
                 self._note(item, self._address(item), wanted)
                 try:
                     (leaves if self.base.is_leaf.__get__(item) else self.roots).append(item)
-                except RuntimeError:  # inside torch.func
+                except own(RuntimeError):  # inside torch.func
                     continue
             elif kind == 2:
                 self.contexts.append(item)
@@ -139,7 +140,7 @@ class _Finder:
                 return 0
             storage = self.base.untyped_storage(tensor)
             return 0 if storage.device.type == "meta" else int(storage.data_ptr())
-        except (RuntimeError, NotImplementedError, AttributeError):  # fake, functional, sparse
+        except own(RuntimeError, NotImplementedError, AttributeError):  # fake, functional, sparse
             return 0
 
     def _graphs(self, missing: Collection[int]) -> list[Any]:

@@ -7,6 +7,7 @@ script in a folder that shadows a standard module gets its own one, and a progra
 import _thread
 import sys
 
+from cuptimem.errors import own
 from cuptimem.record import driver_level, garbage
 
 TYPE_CHECKING = False  # typing would be loaded into every profiled program
@@ -141,7 +142,7 @@ def look_at_the_end(core: "ModuleType") -> None:
         from cuptimem.record import filling
 
         filling.note(core)
-    except Exception as error:  # nothing of this may reach the program
+    except own(Exception) as error:  # nothing of this may reach the program
         _problems.append(f"containers that are filling are not known: {type(error).__name__}: {error}")
     look_at_names(full=True)
 
@@ -156,9 +157,7 @@ def look_for_holders(core: "ModuleType", look: "Look") -> None:
 
         with living.no_collection():  # garbage of the program's waits as long as it would without this
             holders.note(core, look)
-    except Exception as error:  # nothing of this may reach the program, but what its signal handlers raise
-        if core.of_a_handler(error):
-            raise
+    except own(Exception) as error:  # nothing of this may reach the program, but what its signal handlers raise
         problem = f"holders are not known: {type(error).__name__}: {error}"
         if problem not in _problems and not look.is_over:
             _problems.append(problem)

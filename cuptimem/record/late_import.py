@@ -9,6 +9,7 @@ import do too (`_core.hidden`). It imports nothing of Python's: it may be used b
 import sys
 
 from cuptimem import _core
+from cuptimem.errors import own
 
 TYPE_CHECKING = False  # typing would be loaded into every profiled program
 
@@ -123,7 +124,7 @@ class ImportWatch:
         listener = _core.hidden(before, original, after)
         try:
             loader.__dict__["exec_module"] = listener
-        except AttributeError as error:  # a loader without instance attributes
+        except own(AttributeError) as error:  # a loader without instance attributes
             self._failed(name, error)
         else:
             self._listeners[name] = listener
@@ -143,7 +144,7 @@ class ImportWatch:
             call()
         except Exception as error:  # reported, never raised into the program's own import
             self._failed(name, error)
-            if _core.of_a_handler(error):  # of a signal: that is the program's
+            if _core.of_program(error):  # it has cut ours short
                 raise
 
 

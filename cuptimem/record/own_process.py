@@ -6,6 +6,7 @@ import os
 import sys
 
 from cuptimem import environ, interpreter
+from cuptimem.errors import own
 
 TYPE_CHECKING = False  # typing would be loaded into every profiled program
 
@@ -33,13 +34,13 @@ def run(
     try:
         if callable(handler):
             _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
-    except ValueError:
+    except own(ValueError):
         return None
     try:
         words = [sys.executable, *interpreter.isolation(), "-P", "-m", "cuptimem.record.own_process", folder, *command]
         child = os.posix_spawn(sys.executable, words, variables, file_actions=list(actions))
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    except ChildProcessError:
+    except own(ChildProcessError):
         return None
     finally:
         if callable(handler):

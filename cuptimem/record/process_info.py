@@ -6,6 +6,7 @@ import time
 
 import cuptimem
 from cuptimem import environ, interpreter
+from cuptimem.errors import own
 from cuptimem.record import role
 
 TYPE_CHECKING = False  # typing would be loaded into every profiled program
@@ -18,7 +19,7 @@ def directory() -> str:
     """The working directory, "" if it has been removed."""
     try:
         return os.getcwd()
-    except OSError:
+    except own(OSError):
         return ""
 
 
@@ -38,7 +39,7 @@ def _installed_torch() -> str | None:
     for folder in sys.path:
         try:
             names = os.listdir(folder or ".")
-        except OSError:
+        except own(OSError):
             continue
         for name in names:
             if name.startswith("torch-") and name.endswith(".dist-info"):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from cuptimem import environ, naming, sizes
 from cuptimem.displayed import Displayed
-from cuptimem.errors import Error, recording_core
+from cuptimem.errors import Error, own, recording_core
 from cuptimem.record import recorder, refusals, role
 from cuptimem.report.brief import Brief, name
 from cuptimem.report.figures import Figures
@@ -138,7 +138,7 @@ class _Run:
         if window is not None:
             try:
                 recorder.close_window(window, oom_left=oom_left)
-            except (Error, OSError) as error:
+            except own(Error, OSError) as error:
                 recorder.say(str(error))
 
     def enter_action(self) -> None:
@@ -552,7 +552,7 @@ def _is_of_another_process(path: str) -> bool:
     try:
         with open(path, "rb") as file:
             return file.read(len(naming.MAGIC)) == naming.MAGIC and role.is_of_this_run(path)
-    except OSError:
+    except own(OSError):
         return False
 
 

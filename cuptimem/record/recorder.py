@@ -13,7 +13,7 @@ import sys
 import time
 
 from cuptimem import environ, naming
-from cuptimem.errors import Error, recording_core
+from cuptimem.errors import Error, own, recording_core
 from cuptimem.printable import encoded, printable
 from cuptimem.record import garbage, instruments, process_info, refusals, role, source_text, tempfiles
 
@@ -48,20 +48,20 @@ def write(text: str) -> None:
         stream.flush()
         try:
             descriptor = stream.fileno()
-        except (AttributeError, OSError, ValueError):  # it is no file
+        except own(AttributeError, OSError, ValueError):  # it is no file
             stream.write(text)
             return
         # In one write, so that several processes do not mix their lines; and past the stream's buffer: what cannot be
         # written must not be left in it, for then Python ends with another exit code.
         os.write(descriptor, encoded(text, stream.encoding or "utf-8"))
-    except Exception:  # whatever the program has put there
+    except own(Exception):  # whatever the program has put there
         return
 
 
 def _remove(path: str) -> None:
     try:
         os.unlink(path)
-    except OSError:
+    except own(OSError):
         return  # a clean-up of temporary files was faster
 
 
@@ -92,7 +92,7 @@ def _identity(path: str) -> "tuple[int, ...] | None":
     """What differs between a file and a later one of its name; None where there is none."""
     try:
         status = os.lstat(path)
-    except OSError:
+    except own(OSError):
         return None
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
@@ -246,9 +246,9 @@ def _unless_taken(lock: "_thread.RLock", function: "Callable[[], _T]") -> "_T | 
     try:
         return function() if lock.acquire(False) else None
     finally:
-        try:  # noqa: SIM105  contextlib is not loaded by Python itself
+        try:
             lock.release()
-        except RuntimeError:  # another thread's
+        except own(RuntimeError):  # another thread's
             pass
 
 
@@ -616,7 +616,7 @@ def _split_owner_file(capture: Capture, last: Window) -> None:
 def _copy_name(path: str, other: str) -> None:
     try:
         os.link(path, other)
-    except OSError:  # a file system without links
+    except own(OSError):  # a file system without links
         os.rename(path, other)
 
 
@@ -634,7 +634,7 @@ def close_all(oom_left: bool = False) -> Window | None:
             window = capture.windows[-1]
         try:
             close_window(window, oom_left=oom_left)
-        except (Error, OSError) as error:
+        except own(Error, OSError) as error:
             say(str(error))
 
 

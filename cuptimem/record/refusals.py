@@ -5,6 +5,8 @@ Part of every recording: imports nothing that Python has not loaded by itself.
 
 import sys
 
+from cuptimem.errors import own
+
 TYPE_CHECKING = False  # typing would be loaded into every profiled program
 
 if TYPE_CHECKING:
@@ -97,5 +99,5 @@ def show_report(make: "Callable[[], Report]") -> None:
         oom = report.oom_left
         if oom is not None:
             recorder.write("\n" + text.render(oom_views.page(report, oom), WIDTH) + "\n")
-    except Exception as error:  # memory may be short here, too
+    except own(Exception) as error:  # memory may be short here, too
         recorder.say(f"no account of the refused request: {' '.join(str(error).split()) or type(error).__name__}")

@@ -8,6 +8,7 @@ import sys
 import time
 
 from cuptimem import environ, naming
+from cuptimem.errors import own
 from cuptimem.record import tempfiles
 
 _WORKER = "torch.utils.data._utils.worker"  # its _worker_info is set once a worker's loop has begun
@@ -77,7 +78,7 @@ def _first_process() -> int:
 def _runs_this_python(pid: int) -> bool:
     try:
         return os.readlink(f"/proc/{pid}/exe") == os.readlink("/proc/self/exe")
-    except OSError:  # it has gone, or is another user's
+    except own(OSError):  # it has gone, or is another user's
         return False
 
 
@@ -88,5 +89,5 @@ def is_of_this_run(path: str) -> bool:
             "SC_CLK_TCK"
         )
         return time.time() - os.lstat(path).st_mtime <= age
-    except (OSError, ValueError):  # the process or the file has gone: leave what is there alone
+    except own(OSError, ValueError):  # the process or the file has gone: leave what is there alone
         return True

@@ -7,6 +7,8 @@ nothing.
 
 import sys
 
+from cuptimem.errors import own
+
 TYPE_CHECKING = False  # typing would be loaded into every profiled program
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ def supply(core: "ModuleType") -> None:
 def _decode(raw: bytes, encoding: str) -> str:
     try:
         return raw.decode(encoding, "replace")
-    except (LookupError, ValueError):  # the program runs, so only an import hook has this one
+    except own(LookupError, ValueError):  # the program runs, so only an import hook has this one
         return ""
 
 
@@ -47,7 +49,7 @@ def _lines_of(file: str) -> "list[str]":
             return [str(line) for line in entry[2]]
         # Not splitlines, which ends lines where the compiler does not.
         return source.replace("\r\n", "\n").replace("\r", "\n").split("\n") if isinstance(source, str) else []
-    except Exception:  # the program's own loaders and caches may do anything; the line is unknown then
+    except own(Exception):  # the program's own loaders and caches may do anything; the line is unknown then
         return []
 
 

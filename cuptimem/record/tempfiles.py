@@ -10,6 +10,8 @@ loaded by itself only.
 import os
 import time
 
+from cuptimem.errors import own
+
 # No name that `run` makes up begins with a dot.
 _PREFIX, _TEMPORARY, _SUFFIX = ".cuptimem-aside-", ".cuptimem-temporary-", ".cmem"
 _SIDE = ".tail"  # what csrc/trace/side_file.h adds to a trace's name
@@ -20,7 +22,7 @@ def _text(path: str) -> str:
     try:
         with open(path, encoding="ascii", errors="replace") as file:
             return file.read()
-    except OSError:
+    except own(OSError):
         return ""
 
 
@@ -29,7 +31,7 @@ def _machine() -> str:
     boot = _text("/proc/sys/kernel/random/boot_id").strip().replace("-", "")
     try:
         namespace = os.stat("/proc/self/ns/pid").st_ino
-    except OSError:
+    except own(OSError):
         return ""
     return f"{boot}.{namespace}" if boot.isalnum() else ""
 
@@ -84,7 +86,7 @@ def sweep(folder: str) -> int:
     removed = 0
     try:
         files = os.listdir(folder)
-    except OSError:
+    except own(OSError):
         return 0
     for file in files:
         if not file.startswith((_PREFIX, _TEMPORARY)) or not file.endswith(_SUFFIX):
@@ -96,6 +98,6 @@ def sweep(folder: str) -> int:
                 removed += 1
                 if file.startswith(_TEMPORARY):
                     os.unlink(path + _SIDE)
-        except (OSError, ValueError):  # another process was faster, there is no permission, or no side file
+        except own(OSError, ValueError):  # another process was faster, there is no permission, or no side file
             continue
     return removed

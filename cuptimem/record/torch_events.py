@@ -15,6 +15,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from cuptimem import _core
+from cuptimem.errors import own
 from cuptimem.record import filling, live_nodes
 from cuptimem.record.late_import import ImportWatch
 
@@ -67,7 +68,7 @@ class _Installed:
             _core.torch_watch("usage", torch._C._log_api_usage_once)
             _core.torch_watch("enter", scopes._record_function_enter_new._op)
             _core.torch_watch("exit", scopes._record_function_exit._RecordFunction._op)
-        except (AttributeError, RuntimeError, ValueError) as error:
+        except own(AttributeError, RuntimeError, ValueError) as error:
             self.failed("steps are not seen", error)
 
     def record_operators(self) -> None:
@@ -82,7 +83,7 @@ class _Installed:
         """Notes it in the trace at once, so that a killed process has it there, too."""
         try:
             _core.capture_note({"nodes": claim})
-        except OSError as error:
+        except own(OSError) as error:
             self.failed("the trace does not say whether autograd's nodes are counted", error)
 
     def _part_loaded(self, module: ModuleType) -> None:
@@ -95,7 +96,7 @@ class _Installed:
                 self._watch_optimizers(module.Optimizer)
             else:
                 _core.torch_caller("iterator_next", _code_of(module._BaseDataLoaderIter.__next__))
-        except (AttributeError, StopIteration, ValueError) as error:  # torch lacks it; doctor reports it
+        except own(AttributeError, StopIteration, ValueError) as error:  # torch lacks it; doctor reports it
             self.failed(module.__name__, error)
 
     def _watch_modules(self, module: Any) -> None:
@@ -118,7 +119,7 @@ class _Installed:
         if self.seconds & (self.seconds - 1) == 0:
             try:
                 filling.note(_core)
-            except Exception as error:  # nothing of this may reach the program
+            except own(Exception) as error:  # nothing of this may reach the program
                 self.failed("containers that are filling are not known", error)
 
     def remove(self) -> None:
@@ -244,7 +245,7 @@ def start_operators(torch: ModuleType) -> str | None:
     try:
         with _plain_torch(torch):
             torch.empty(0, device="cpu")  # allocates nothing
-    except (AttributeError, RuntimeError, TypeError) as error:
+    except own(AttributeError, RuntimeError, TypeError) as error:
         return f"an operator could not be run to test it ({type(error).__name__}: {error})"
     finally:
         seen = _core.operators_test(False)
@@ -262,7 +263,7 @@ def check_nodes(torch: ModuleType) -> str | None:
             leaf = torch.empty(0, device="cpu", requires_grad=True)
             views = [leaf.view(0) for _ in range(count)]
             del views, leaf
-    except (AttributeError, RuntimeError, TypeError) as error:
+    except own(AttributeError, RuntimeError, TypeError) as error:
         return f"a node could not be made to test it ({type(error).__name__}: {error})"
     made, ended = seen[0]
     if made != count or ended != count:

@@ -13,6 +13,7 @@ import stat
 import sys
 
 from cuptimem import environ
+from cuptimem.errors import own
 
 TYPE_CHECKING = False  # typing would be loaded into every simulated program
 
@@ -68,7 +69,7 @@ class _Child:
         self.reads.install(torch)
         try:
             fake_group.install(torch)
-        except AttributeError as error:
+        except own(AttributeError) as error:
             self.problems.append(f"DistributedDataParallel is not prepared for the fake process group: {error}")
 
     def _threading_loaded(self, threading: ModuleType) -> None:
@@ -112,7 +113,7 @@ class _Child:
             try:
                 note["exception"] = _exception()
                 note["cuda"] = None if self.torch is None else _cuda(self.torch)
-            except Exception as error:  # of a program that is ending, nothing is certain
+            except own(Exception) as error:  # of a program that is ending, nothing is certain
                 self.problems.append(f"how it ended is not known: {type(error).__name__}: {error}")
         note["problems"] = [*self.problems, *([] if self.computed is None else self.computed.problems())]
         path = os.path.join(self.folder, f"child-{self.pid}.note")
@@ -120,7 +121,7 @@ class _Child:
             with open(_made(f"{path}.new"), "w", encoding="utf-8") as file:
                 file.write(repr(note))
             os.replace(f"{path}.new", path)
-        except OSError as error:
+        except own(OSError) as error:
             from cuptimem.printable import printable  # rarely needed
 
             print(f"cuptimem: {printable(path)} cannot be written: {error.strerror}", file=sys.stderr)
@@ -243,7 +244,7 @@ def _cuda(torch: ModuleType) -> dict[str, Any]:
     for index in range(cuda.device_count()):
         try:
             stats = cuda.memory_stats(index)
-        except RuntimeError:  # an allocator that keeps none
+        except own(RuntimeError):  # an allocator that keeps none
             continue
         devices.append(
             {

@@ -170,7 +170,7 @@ class Computed:
 
     def _follower(self, operator: Any, rule: Rule) -> Callable[..., Any]:
         unseen, one_thread, give_up, writes = self._unseen, self._one_thread, self._give_up, _written(operator)
-        of_a_handler = self._core.of_a_handler  # of the program's, for a signal
+        of_program = self._core.of_program  # of the program's, for a signal
 
         def follow(result: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
             with unseen(), one_thread:
@@ -178,7 +178,7 @@ class Computed:
                 try:
                     return rule(call)
                 except Exception as error:  # an operator on the CPU may raise anything: then its result is unknown
-                    if of_a_handler(error):
+                    if of_program(error):
                         raise
                     return give_up(call, error)
 
@@ -609,7 +609,7 @@ class Computed:
                 values, unknown = self.read(tensor)
                 return None if unknown is not None else operator(values, *arguments)
             except Exception as error:  # as in _follower
-                if self._core.of_a_handler(error):
+                if self._core.of_program(error):
                     raise
                 if not isinstance(error, _Unreadable):
                     self._failed.add(f"{operator} ({type(error).__name__})")
