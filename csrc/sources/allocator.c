@@ -3,7 +3,12 @@
  * The CPU allocator always calls its reporter (New, Delete, OutOfMemory), which forwards to
  * reportMemoryUsageToProfiler only under torch.profiler. Device allocators and mapped CPU storages
  * call the latter directly, some with the device's mutex held. The thread stays "inside a hook"
- * while the original runs, for a forwarded report is about the same block. */
+ * while the original runs, for a forwarded report is about the same block.
+ *
+ * A block is recorded from the end of its allocation to the beginning of its free, so that an
+ * address is free before it is given out again, and recorded live bytes never exceed the true ones.
+ * An earlier time of an allocation, before the walk, costs four instructions, and brings the peak
+ * of racing threads no nearer. */
 #include <stddef.h>
 
 #include "cuda.h"

@@ -155,7 +155,7 @@ def main() -> None:
         for attempt in range(100):  # on a busy machine a kill may come too late
             trace, log = folder / f"{number}-{attempt}.cmem", folder / f"{number}-{attempt}.log"
             status = run(case, trace, log)
-            record = witness.read_log(log) if log.exists() else witness.Log(0, None, None, 0, [])
+            record = witness.read_log(log) if log.exists() else witness.Log(0, None, None, 0, [], [])
             killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
             if killed and record.phase <= case.get("phase", record.phase):
                 break

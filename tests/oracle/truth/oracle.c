@@ -21,6 +21,7 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +47,7 @@ static uint64_t allocations, frees, overflow;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uintptr_t c10_low, c10_high;
 
-/* The log's file: a header, then entries. Only single-threaded programs are logged. */
+/* The log's file: a header, then entries. `published` is true of single-threaded programs only. */
 struct log {
     uint64_t published; /* entries that a hook must have seen */
     uint64_t kill_at;   /* SIGKILL when this many are published; 0 = never */
@@ -57,13 +58,23 @@ struct log {
     struct {
         uint64_t address;
         int64_t size; /* -1 for a free */
+        int64_t thread;
     } entry[];
 };
 static struct log *volatile journal;
 static uint64_t journal_room;
 
+/* A thread that takes or frees a block of this size waits inside the call: 1 in the allocation,
+ * once the block counts; -1 in the free, while it still does. */
+static struct {
+    uint64_t size;
+    _Atomic int where, waiting; /* where 0: nobody is held */
+} gate;
+
 /* Set while this thread is inside the oracle's own look-ups, which may allocate. */
 static __thread int inside __attribute__((tls_model("initial-exec")));
+static __thread int64_t own_number __attribute__((tls_model("initial-exec")));
+static int64_t last_number;
 
 extern void __libc_free(void *pointer);
 extern void *__libc_memalign(size_t alignment, size_t size);
@@ -73,15 +84,22 @@ static size_t slot_of(uintptr_t address)
     return (size_t)((address >> 6) * 0x9e3779b97f4a7c15u >> 40) & (SLOTS - 1);
 }
 
+/* Its slot, or the empty one where it would be. */
+static size_t find_locked(uintptr_t address)
+{
+    size_t at = slot_of(address);
+    while (table[at].address && table[at].address != address)
+        at = (at + 1) & (SLOTS - 1);
+    return at;
+}
+
 static void insert_locked(uintptr_t address, uint64_t size)
 {
     if (live_blocks >= SLOTS / 2) {
         overflow++;
         return;
     }
-    size_t at = slot_of(address);
-    while (table[at].address && table[at].address != address)
-        at = (at + 1) & (SLOTS - 1);
+    size_t at = find_locked(address);
     if (table[at].address) { /* cannot happen: handed out twice */
         overflow++;
         return;
@@ -99,9 +117,7 @@ static void insert_locked(uintptr_t address, uint64_t size)
 
 static int remove_locked(uintptr_t address)
 {
-    size_t at = slot_of(address);
-    while (table[at].address && table[at].address != address)
-        at = (at + 1) & (SLOTS - 1);
+    size_t at = find_locked(address);
     if (!table[at].address)
         return 0;
     live_bytes -= (int64_t)table[at].size;
@@ -118,7 +134,7 @@ static int remove_locked(uintptr_t address)
             hole = next;
         }
     }
-    table[hole].address = 0;
+    table[hole] = (struct block){0};
     return 1;
 }
 
@@ -134,11 +150,24 @@ static void log_locked(uintptr_t address, int64_t size)
     log->published = log->written;
     log->entry[log->written].address = address;
     log->entry[log->written].size = size;
+    if (own_number == 0)
+        own_number = ++last_number;
+    log->entry[log->written].thread = own_number;
     log->written++;
     if (size < 0)
         log->published = log->written;
     if (log->kill_at && log->published >= log->kill_at)
         kill(getpid(), SIGKILL);
+}
+
+static void wait_at_gate(int where, uint64_t size)
+{
+    if (atomic_load(&gate.where) != where || gate.size != size)
+        return;
+    atomic_store(&gate.waiting, 1);
+    while (atomic_load(&gate.where) == where)
+        usleep(100);
+    atomic_store(&gate.waiting, 0);
 }
 
 static int find_c10(struct dl_phdr_info *info, size_t size, void *unused)
@@ -192,6 +221,7 @@ EXPORT int posix_memalign(void **out, size_t alignment, size_t size)
         insert_locked((uintptr_t)pointer, size);
         log_locked((uintptr_t)pointer, (int64_t)size);
         pthread_mutex_unlock(&lock);
+        wait_at_gate(1, size);
     }
     return 0;
 }
@@ -199,6 +229,12 @@ EXPORT int posix_memalign(void **out, size_t alignment, size_t size)
 EXPORT void free(void *pointer)
 {
     if (pointer && c10_high && ((uintptr_t)pointer & 63) == 0) {
+        if (atomic_load(&gate.where) == -1) {
+            pthread_mutex_lock(&lock);
+            uint64_t size = table[find_locked((uintptr_t)pointer)].size;
+            pthread_mutex_unlock(&lock);
+            wait_at_gate(-1, size);
+        }
         pthread_mutex_lock(&lock);
         if (remove_locked((uintptr_t)pointer))
             log_locked((uintptr_t)pointer, -1);
@@ -270,6 +306,25 @@ EXPORT void oracle_totals(int64_t *out)
     out[0] = live_bytes, out[1] = live_blocks, out[2] = peak;
     out[3] = (int64_t)allocations, out[4] = (int64_t)frees, out[5] = (int64_t)overflow;
     pthread_mutex_unlock(&lock);
+}
+
+/* Holds the next thread inside a call with a block of this size: 1 an allocation, -1 a free. */
+EXPORT void oracle_hold(int where, uint64_t size)
+{
+    gate.size = size;
+    atomic_store(&gate.where, where);
+}
+
+/* Lets it go on. */
+EXPORT void oracle_release(void)
+{
+    atomic_store(&gate.where, 0);
+}
+
+/* Whether it has arrived. */
+EXPORT int oracle_holds(void)
+{
+    return atomic_load(&gate.waiting);
 }
 
 /* What the C library has given out and not got back, in all its arenas and by mmap: tensor blocks,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,6 +67,19 @@ class Oracle:
         count = self._library.oracle_marks(out, ctypes.c_size_t(1 << 16))
         return [(out[3 * i], out[3 * i + 1], out[3 * i + 2]) for i in range(count)]
 
+    def hold(self, where: int, size: int) -> None:
+        """The next thread with a block of this size waits inside its call: 1 an allocation, -1 a free."""
+        self._library.oracle_hold(where, ctypes.c_uint64(size))
+
+    def release(self) -> None:
+        """Lets that thread go on."""
+        self._library.oracle_release()
+
+    def wait_for_hold(self) -> None:
+        """Returns once a thread is held."""
+        while not self._library.oracle_holds():
+            time.sleep(0.001)
+
     def log_open(self, path: Path, kill_at: int = 0, room: int = 1 << 20) -> None:
         """Logs every call into a new file that outlives this process; SIGKILL after kill_at published entries."""
         arguments = (os.fsencode(path), ctypes.c_uint64(room), ctypes.c_uint64(kill_at))
@@ -86,15 +100,21 @@ class Log:
     stopping: int | None
     phase: int
     entries: list[tuple[int, int]]
+    threads: list[int]  # which thread made each entry
 
 
 def read_log(path: Path) -> Log:
     data = path.read_bytes()
     published, _, recording, stopping, phase, written = struct.unpack_from("<6Q", data)
     never = (1 << 64) - 1
-    entries = list(struct.iter_unpack("<Qq", data[64 : 64 + 16 * written]))
+    calls = list(struct.iter_unpack("<Qqq", data[64 : 64 + 24 * written]))
     return Log(
-        published, None if recording == never else recording, None if stopping == never else stopping, phase, entries
+        published,
+        None if recording == never else recording,
+        None if stopping == never else stopping,
+        phase,
+        [(address, size) for address, size, _ in calls],
+        [thread for *_, thread in calls],
     )
 
 

@@ -82,3 +82,20 @@ def test_peak_with_threads(child, tmp_path):
     assert found["peak"] == found["replay"]["peak"] == found["contributors"][0]
     assert found["end"] == found["oracle"]["live_bytes"]
     assert found["lost"] == [0, 0, 0]
+
+
+def test_the_peak_of_racing_threads(child, tmp_path):
+    """The peak is below the oracle's by no more than the blocks whose calls were under way; all else is exact."""
+    found = child("racing_child.py", "race", tmp_path / "run.cmem")
+    below = found["oracle"]
+    assert found["sure"] <= found["peak"] <= below["peak"]
+    assert found["peak"] == found["replay"][0]
+    assert found["end"] == found["replay"][1] == below["live_bytes"]
+    assert sum(found["replay"][2:]) == found["calls"] == 2 * 64 * 3000
+    assert (found["lost"], below["overflow"]) == ([0, 0, 0], 0)
+
+
+def test_a_call_under_way_does_not_count(child, tmp_path):
+    """5 MiB are live while another thread is inside of allocating or freeing 3: the peak is 5, not 8."""
+    mib = 1 << 20
+    assert child("racing_child.py", "held", tmp_path / "run.cmem") == [[8 * mib, 5 * mib, 0, 2]] * 2
