@@ -143,7 +143,20 @@ static bool write_copy(int fd, const cm_ring_header *ring, int64_t last)
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < ring->total_bytes)
         return false;
     return ftruncate(fd, (off_t)ring->total_bytes) == 0 && put_all(fd, ring) &&
-           futimens(fd, times) == 0;
+           futimens(fd, times) == 0 && fsync(fd) == 0;
+}
+
+/* The new name too, where a folder can be written out at all. */
+static bool sync_folder(void)
+{
+    char path[CM_RING_PATH_MAX];
+    int fd =
+        cm_kept_folder(path, sizeof path) ? open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    bool synced = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL);
+
+    if (fd >= 0)
+        close(fd);
+    return synced;
 }
 
 bool cm_kept_add(const cm_ring_header *ring, int64_t last)
@@ -161,7 +174,7 @@ bool cm_kept_add(const cm_ring_header *ring, int64_t last)
     good = close(fd) == 0 && good && rename(making, path) == 0;
     if (!good)
         unlink(making);
-    return good;
+    return good && sync_folder();
 }
 
 /* --- the bounds -------------------------------------------------------------------------- */
@@ -253,20 +266,13 @@ void cm_kept_count_dropped(void)
 bool cm_kept_take_note(char *note, size_t size)
 {
     char folder[CM_RING_PATH_MAX];
-    unsigned count = atomic_exchange(&dropped, 0);
+    unsigned count = cm_kept_folder(folder, sizeof folder) ? atomic_exchange(&dropped, 0) : 0;
 
     if (count == 0)
         return false;
-    int n = snprintf(note, size,
-                     "the last events of %u killed program%s were removed, their traces are not "
-                     "where they were written; ",
-                     count, count == 1 ? "" : "s");
-    if (cm_kept_folder(folder, sizeof folder) && access(folder, W_OK | X_OK) == 0)
-        snprintf(note + n, size - (size_t)n,
-                 "the %d newest, of at most %d MiB, are kept for 7 days in %s", CM_KEPT_MOST,
-                 CM_KEPT_BYTES >> 20, folder);
-    else
-        snprintf(note + n, size - (size_t)n,
-                 "there is no folder to keep them in (XDG_STATE_HOME, else HOME)");
+    snprintf(note, size,
+             "the last events of %u killed program%s were removed, their traces are not where they "
+             "were written; the %d newest, of at most %d MiB, are kept for 7 days in %s",
+             count, count == 1 ? "" : "s", CM_KEPT_MOST, CM_KEPT_BYTES >> 20, folder);
     return true;
 }

@@ -1,6 +1,10 @@
 /* Appends tails of rings without a process to their traces, and removes the rings. The newest rings
  * without a trace are kept elsewhere (kept_rings.h). Only rings to append or keep are read whole;
- * of others the header. */
+ * of others the header.
+ *
+ * A ring is removed once its events are on disk elsewhere, or it is 7 days old. It stays where it
+ * is for as long as neither is so: without a folder to keep it in, or room there. Beyond the newest
+ * CM_KEPT_MOST, all of them safe, it is removed, too, and counted. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -12,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../base/grow.h"
 #include "../trace/format.h"
 #include "../trace/side_file.h"
 #include "../trace/writer.h"
@@ -24,13 +29,15 @@
 /* A file without a header may be one that is just being made. */
 enum { YOUNG_S = 60 };
 
-/* Rings without a trace that a sweep has found in a folder, newest first. */
+/* Rings without a trace that a sweep has found in a folder. */
+typedef struct orphan {
+    char name[NAME_MAX + 1];
+    int64_t last;
+} orphan;
+
 typedef struct orphans {
-    struct {
-        char name[NAME_MAX + 1];
-        int64_t last;
-    } of[CM_KEPT_MOST];
-    uint32_t count;
+    orphan *of; /* free() it */
+    size_t count, room;
 } orphans;
 
 static bool read_part(int fd, void *memory, size_t length, uint64_t at)
@@ -108,6 +115,17 @@ static int append_tail(const char *trace, const uint8_t *side, size_t side_lengt
     return status < 0 ? status : closed;
 }
 
+/* On disk before the ring goes. */
+static bool is_synced(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    bool synced = fd >= 0 && fsync(fd) == 0;
+
+    if (fd >= 0)
+        close(fd);
+    return synced;
+}
+
 static bool append_rest(const cm_ring_header *header, cm_trace_end *end)
 {
     cm_recovered tail;
@@ -117,7 +135,7 @@ static bool append_rest(const cm_ring_header *header, cm_trace_end *end)
 
     if (take_side(header, end, &side, &side_length) && cm_recover(header, &end->covers, &tail)) {
         int status = append_tail(header->trace_path, side, side_length, &tail, end->events);
-        done = status == 0 || status == -EALREADY;
+        done = (status == 0 || status == -EALREADY) && is_synced(header->trace_path);
         free(tail.chunks);
     }
     free(side);
@@ -172,31 +190,19 @@ static int64_t last_sign(const struct stat *st, const cm_ring_header *header)
     return alive > st->st_mtim.tv_sec ? alive : st->st_mtim.tv_sec;
 }
 
-static void drop(int folder, const char *name)
+/* A ring to keep. Without memory it stays until the next sweep. */
+static void remember(orphans *found, const char *name, int64_t last)
 {
-    if (unlinkat(folder, name, 0) == 0)
-        cm_kept_count_dropped();
+    if (!cm_grow((void **)&found->of, &found->room, found->count + 1, sizeof *found->of))
+        return;
+    snprintf(found->of[found->count].name, sizeof found->of->name, "%s", name);
+    found->of[found->count++].last = last;
 }
 
-/* Remembers a ring to keep. If there are too many, the oldest goes. */
-static int remember(orphans *found, int folder, const char *name, int64_t last)
+static int newest_first(const void *a, const void *b)
 {
-    uint32_t at = found->count;
-    int handled = 0;
-
-    while (at > 0 && found->of[at - 1].last < last)
-        at--;
-    if (found->count == CM_KEPT_MOST) {
-        drop(folder, at == CM_KEPT_MOST ? name : found->of[--found->count].name);
-        handled = 1;
-    }
-    if (at == CM_KEPT_MOST)
-        return handled;
-    memmove(&found->of[at + 1], &found->of[at], (found->count - at) * sizeof found->of[0]);
-    snprintf(found->of[at].name, sizeof found->of[at].name, "%s", name);
-    found->of[at].last = last;
-    found->count++;
-    return handled;
+    const orphan *x = a, *y = b;
+    return x->last > y->last ? -1 : x->last < y->last;
 }
 
 /* A locked descriptor of a ring that no process has; -1: it is none, or not ours. */
@@ -215,6 +221,14 @@ static int open_orphan(int folder, const char *name, struct stat *st)
     return -1;
 }
 
+/* Whether a file without a sound header may hold events: of another version, or damaged. */
+static bool was_begun(int fd)
+{
+    uint64_t magic = 0;
+    ssize_t n = pread(fd, &magic, sizeof magic, 0);
+    return n < 0 || magic != 0;
+}
+
 /* found: gets a ring that is to be kept; NULL: it is kept already. */
 static int sweep_one(int folder, const char *name, orphans *found)
 {
@@ -226,7 +240,8 @@ static int sweep_one(int folder, const char *name, orphans *found)
     if (fd < 0)
         return 0;
     if (!cm_recover_header(fd, &header)) {
-        remove = found != NULL && time(NULL) - st.st_mtim.tv_sec > YOUNG_S;
+        remove = found != NULL &&
+                 time(NULL) - st.st_mtim.tv_sec > (was_begun(fd) ? CM_KEPT_SECONDS : YOUNG_S);
     } else if (cm_ring_is_abandoned(&header)) {
         int64_t last = last_sign(&st, &header);
         outcome end = complete_trace(fd, &header);
@@ -236,7 +251,7 @@ static int sweep_one(int folder, const char *name, orphans *found)
          * but not the trace's folder. */
         if (!remove && end == TRACE_ABSENT && found != NULL &&
             cm_owner_is_of_our_namespace(&header))
-            handled = remember(found, folder, name, last);
+            remember(found, name, last);
     }
     if (remove && unlinkat(folder, name, 0) == 0)
         handled = 1;
@@ -244,25 +259,48 @@ static int sweep_one(int folder, const char *name, orphans *found)
     return handled;
 }
 
-/* Moves a ring to the kept ones, or drops it if that fails. */
-static int keep(int folder, const char *name, int64_t last)
+/* Moves a ring to the kept ones. False: it stays where it is. */
+static bool keep(int folder, const orphan *one)
 {
     struct stat st;
-    int fd = open_orphan(folder, name, &st);
+    int fd = open_orphan(folder, one->name, &st);
 
     if (fd < 0)
-        return 0; /* another sweep has it */
+        return false; /* another sweep has it */
     cm_ring_header *ring = cm_recover_load(fd);
-    if (ring != NULL) {
+    bool done = ring != NULL;
+    if (done) {
         atomic_store(&ring->alive_ns, 0); /* its owner is gone, of whatever namespace */
-        if (cm_kept_add(ring, last))
-            unlinkat(folder, name, 0);
-        else
-            drop(folder, name);
+        done = cm_kept_add(ring, one->last) && unlinkat(folder, one->name, 0) == 0;
     }
     free(ring);
     close(fd);
-    return 1;
+    return done;
+}
+
+static bool drop(int folder, const orphan *one)
+{
+    struct stat st;
+    int fd = open_orphan(folder, one->name, &st);
+    bool done = fd >= 0 && unlinkat(folder, one->name, 0) == 0;
+
+    if (done)
+        cm_kept_count_dropped();
+    if (fd >= 0)
+        close(fd);
+    return done;
+}
+
+/* The first that cannot be kept ends it: each try reads a whole ring. */
+static int keep_newest(int folder, orphans *found)
+{
+    size_t done = 0;
+
+    if (found->count > 0)
+        qsort(found->of, found->count, sizeof *found->of, newest_first);
+    while (done < found->count && (done < CM_KEPT_MOST ? keep : drop)(folder, &found->of[done]))
+        done++;
+    return (int)done;
 }
 
 static int sweep_folder(const char *path, orphans *found)
@@ -275,8 +313,8 @@ static int sweep_folder(const char *path, orphans *found)
     for (struct dirent *entry; (entry = readdir(folder)) != NULL;)
         if (strncmp(entry->d_name, CM_RING_PREFIX, sizeof CM_RING_PREFIX - 1) == 0)
             handled += sweep_one(dirfd(folder), entry->d_name, found);
-    for (uint32_t i = 0; found != NULL && i < found->count; i++)
-        handled += keep(dirfd(folder), found->of[i].name, found->of[i].last);
+    if (found != NULL)
+        handled += keep_newest(dirfd(folder), found);
     closedir(folder);
     return handled;
 }
@@ -287,6 +325,7 @@ int cm_orphan_sweep(const char *ring_dir)
     char kept[CM_RING_PATH_MAX];
 
     int handled = sweep_folder(ring_dir, &found);
+    free(found.of);
     /* A trace that was moved may be back. */
     if (cm_kept_folder(kept, sizeof kept)) {
         handled += sweep_folder(kept, NULL);

@@ -9,6 +9,7 @@ import shutil
 import struct
 import subprocess
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -253,15 +254,147 @@ def test_a_ring_whose_trace_cannot_be_written_stays_where_it_is(stress: Stress, 
     assert (found.state, found.events) == (RECOVERED, events)
 
 
-@pytest.mark.parametrize("home", ["", "/proc/none"])
-def test_without_a_home_they_are_dropped(
-    stress: Stress, monkeypatch: pytest.MonkeyPatch, home: str, tmp_path: Path
+def state_of(folder: Path, case: str) -> dict[str, str]:
+    """The variables of a process that has nowhere to keep rings."""
+    home = folder / "home"
+    match case:
+        case "nothing set":
+            return {}
+        case "HOME empty":
+            return {"HOME": "", "XDG_STATE_HOME": ""}
+        case "HOME relative":
+            return {"HOME": "home"}
+        case "XDG_STATE_HOME relative":
+            return {"XDG_STATE_HOME": "home", "HOME": "home"}
+        case "HOME nonexistent":
+            return {"HOME": str(folder / "none")}
+        case "XDG_STATE_HOME nonexistent":
+            return {"XDG_STATE_HOME": str(folder / "none"), "HOME": str(home)}
+        case "HOME a file":
+            home.rmdir()
+            home.touch()
+        case "a file in the way":
+            (home / ".local").touch()
+        case "a folder in the way":  # as another version might leave it
+            (home / ".local/state/cuptimem").mkdir(parents=True)
+            (home / ".local/state/cuptimem/rings").symlink_to(folder / "none")
+        case "HOME of another user":  # sudo
+            if os.geteuid() != 0:
+                pytest.skip("only root gives a folder away")
+            os.chown(home, 65534, 65534)
+        case "HOME unwritable":
+            return {"HOME": "/proc/self"}
+    return {"HOME": str(home)}
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "nothing set", "HOME empty", "HOME relative", "XDG_STATE_HOME relative", "HOME nonexistent",
+        "XDG_STATE_HOME nonexistent", "HOME a file", "a file in the way", "a folder in the way", "HOME of another user",
+        "HOME unwritable",
+    ],
+)  # fmt: skip
+def test_without_a_place_to_keep_it_a_ring_stays(
+    stress: Stress, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, case: str
 ) -> None:
-    orphans(stress, 3)
-    monkeypatch.setenv("XDG_STATE_HOME", home)
-    monkeypatch.setenv("HOME", "/proc/none")
-    assert stress.run("sweep", stress.rings) == [3]
+    """As of cron and systemd. It is read there, and goes after its 7 days."""
+    trace, ring, events = killed_capture(stress)
+    moved = trace.rename(trace.with_name("moved.cmem"))
+    (tmp_path / "home").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for name in ("HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in state_of(tmp_path, case).items():
+        monkeypatch.setenv(name, value)
+    before = ring.read_bytes()
+    for _ in range(2):
+        assert stress.run("sweep", stress.rings) == [0]
+        assert [path.read_bytes() for path in stress.rings.iterdir()] == [before]
+        found = stress.verify(moved)
+        assert (found.state, found.events) == (RECOVERED, events)
+    patch(ring, ALIVE, (int(time.time()) - 8 * 86400) * 10**9)
+    os.utime(ring, (0, time.time() - 8 * 86400))
+    assert stress.run("sweep", stress.rings) == [1]
     assert list(stress.rings.iterdir()) == []
+
+
+def test_a_relative_state_folder_is_ignored(stress: Stress, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """HOME counts then, as the specification says."""
+    trace, _, events = killed_capture(stress)
+    moved = trace.rename(trace.with_name("moved.cmem"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", "state")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert stress.run("sweep", stress.rings) == [1]
+    assert len(list((tmp_path / ".local/state/cuptimem/rings").iterdir())) == 1 and not (tmp_path / "state").exists()
+    found = stress.verify(moved)
+    assert (found.state, found.events) == (RECOVERED, events)
+
+
+@pytest.fixture
+def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Path]]:
+    """A file system of its own for kept rings, with these options."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+
+    def mount(options: str) -> Path:
+        words = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(disk)]
+        if subprocess.run(words, check=False, stderr=subprocess.DEVNULL).returncode:
+            pytest.skip("mounting is refused here")
+        monkeypatch.setenv("XDG_STATE_HOME", str(disk))
+        return disk / "cuptimem" / "rings"
+
+    yield mount
+    subprocess.run(["umount", str(disk)], check=False, stderr=subprocess.DEVNULL)
+
+
+def test_rings_are_kept_on_another_file_system(stress: Stress, mounted: Callable[[str], Path]) -> None:
+    folder = mounted("size=100m")
+    orphans(stress, 20)
+    assert stress.run("sweep", stress.rings) == [20]
+    assert ids(folder) == list(range(1, 17)) and list(stress.rings.iterdir()) == []
+
+
+@pytest.mark.parametrize("options", ["size=16k", "size=3m", "ro"])
+def test_no_ring_goes_where_not_all_can_be_kept(stress: Stress, mounted: Callable[[str], Path], options: str) -> None:
+    """A copy that fails half-way leaves nothing; nor does one beyond the newest 16 go before those are kept."""
+    folder = mounted(options)
+    made = orphans(stress, 20)
+    before = {i: path.read_bytes() for i, path in made.items()}
+    for _ in range(2):
+        stress.run("sweep", stress.rings)
+        kept = ids(folder) if folder.exists() else []
+        assert kept + ids(stress.rings) == list(range(1, 21))
+        assert all(path.read_bytes() == before[i] for i, path in made.items() if path.exists())
+        assert len(kept) < 16 and (len(kept) > 0) == (options == "size=3m")
+
+
+def test_another_users_ring_stays(stress: Stress, kept: Path) -> None:
+    """Also where root sweeps."""
+    if os.geteuid() != 0:
+        pytest.skip("only root gives a file away")
+    [ring] = orphans(stress, 1).values()
+    os.chown(ring, 65534, 65534)
+    os.utime(ring, (0, 0))
+    patch(ring, ALIVE, 0)
+    assert stress.run("sweep", stress.rings) == [0]
+    assert ring.exists() and not kept.exists()
+
+
+@pytest.mark.parametrize("what", ["another version", "truncated", "damaged"])
+def test_a_ring_that_cannot_be_read_has_its_seven_days(stress: Stress, kept: Path, what: str) -> None:
+    [ring] = orphans(stress, 1).values()
+    if what == "another version":
+        patch(ring, 8, 2 | 2048 << 32)
+    elif what == "truncated":
+        os.truncate(ring, 1 << 19)
+    else:
+        patch(ring, 0, 7)
+    for age, handled in ((6 * 86400, 0), (8 * 86400, 1)):
+        os.utime(ring, (0, time.time() - age))
+        assert stress.run("sweep", stress.rings) == [handled]
+    assert not ring.exists() and not kept.exists()
 
 
 def test_a_sweep_in_the_middle_of_another_capture(stress: Stress) -> None:
